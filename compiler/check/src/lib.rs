@@ -1,0 +1,1 @@
+//! The type checker: AST to Program, and every diagnostic.

@@ -1,0 +1,2 @@
+//! The `shardc` binary.
+fn main() {}

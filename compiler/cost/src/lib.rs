@@ -1,0 +1,1 @@
+//! Hardware files, collective times, rooflines.

@@ -1,0 +1,1 @@
+//! Explain, JSON and dot output, and the drawing of diagnostics.

@@ -1,0 +1,1 @@
+//! The e-graph: strategies and moves as rules, saturation, extraction.

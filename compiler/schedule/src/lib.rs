@@ -1,0 +1,1 @@
+//! Plan to Schedule: order, times, buffers.

@@ -1,0 +1,1 @@
+//! Source text, grammar, AST, parser and printer of .shard files.

@@ -1,0 +1,1 @@
+//! The reference interpreter: simulated devices, real data, bytes counted.
