@@ -1,1 +1,35 @@
-//! Mesh, layouts and their algebra, collectives and their laws, Program and Plan, the IR text form and its verifier.
+//! The intermediate representation of `shardc`: what flows between the passes.
+//!
+//! * [`Mesh`], [`Dim`], [`TensorType`]: what a program is about.
+//! * [`Layout`] and its algebra; [`Collective`], the moves between layouts, and [`Collective::apply`], their one definition;
+//!   [`layout_rule`], what each op does to layouts.
+//! * [`Program`] (checked, unsharded), [`Plan`] (lowered), [`Schedule`] (in time): the borders between passes.
+//! * [`text`]: `.shir`, a plan as text; [`verify`]: the judge of every plan.
+
+pub mod collective;
+pub mod layout;
+pub mod layout_rule;
+pub mod liveness;
+pub mod mesh;
+pub mod op;
+pub mod pattern;
+pub mod plan;
+pub mod program;
+pub mod schedule;
+pub mod tensor;
+pub mod text;
+pub mod typing;
+pub mod verify;
+
+pub use collective::{Collective, CollectiveError};
+pub use layout::{Layout, LayoutError, MeshShape, Place, Reduction};
+pub use layout_rule::{Operand, RuleError, result_layout};
+pub use liveness::Liveness;
+pub use mesh::{AxisId, AxisList, AxisSet, Mesh, MeshAxis, MeshError};
+pub use op::{Binary, Map, Norm, Op, Reduce};
+pub use pattern::{DimPattern, LabelId, LayoutPattern};
+pub use plan::{InstrId, InstrKind, Instruction, Origin, Plan, PlanOutput};
+pub use program::{Def, Output, ParameterKind, Program, Value, ValueId};
+pub use schedule::{Picoseconds, Schedule, Step, Stream};
+pub use tensor::{Dim, DimId, Dtype, TensorType};
+pub use typing::{TypeError, result_type};

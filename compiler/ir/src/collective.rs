@@ -1,0 +1,328 @@
+//! [`Collective`]: the moves that turn one layout of a value into another, and their laws.
+
+use crate::layout::{Layout, MeshShape, Place, Reduction};
+use crate::mesh::{AxisId, AxisList, AxisSet, Mesh};
+
+/// A move of one value from one layout to another: a collective, or one of the two moves without traffic (slice and
+/// to-partial).
+///
+/// | move | from | to |
+/// |---|---|---|
+/// | all-gather over z, along E | `E_yz` | `E_y` |
+/// | slice over z, along E | `E_y` | `E_yz` |
+/// | reduce-scatter over x, along E | `E_y(partialsum-x)` | `E_yx` |
+/// | all-reduce over x | `E_y(partialsum-x)` | `E_y` |
+/// | all-to-all over x, from H to B | `BH_yx` | `B_xH_y` |
+/// | collective-permute | `E_xy` | `E_yx` |
+/// | to-partial over x | `E_y` | `E_y(partialsum-x)` |
+/// | to-partial over y, from E | `E_xy` | `E_x(partialsum-y)` |
+///
+/// **The suffix rule.** The blocks of `E_yz` are numbered y major, z minor: the devices that differ in z alone hold
+/// neighbouring blocks. So a move that adds or takes away axes of a dim does so at its minor end.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Collective {
+    /// Each device receives the blocks of its group: `axes`, the minor-most axes of `dim`, no longer split it.
+    AllGather {
+        /// Index of the dim in the tensor.
+        dim: usize,
+        /// The axes gathered, major to minor.
+        axes: AxisList,
+    },
+    /// Each device keeps its own block of what it has: `axes`, over which the value was replicated, become the
+    /// minor-most axes of `dim`. No traffic.
+    Slice {
+        /// Index of the dim in the tensor.
+        dim: usize,
+        /// The axes, major to minor.
+        axes: AxisList,
+    },
+    /// The terms are combined, each device receiving one block: `axes`, partial before, become the minor-most axes of
+    /// `dim`.
+    ReduceScatter {
+        /// What combines the terms.
+        kind: Reduction,
+        /// Index of the dim in the tensor.
+        dim: usize,
+        /// The axes, major to minor.
+        axes: AxisList,
+    },
+    /// The terms are combined on every device of the group.
+    AllReduce {
+        /// What combines the terms.
+        kind: Reduction,
+        /// The axes, partial before and replicated after.
+        axes: AxisSet,
+    },
+    /// The minor-most axes of one dim become the minor-most axes of another.
+    AllToAll {
+        /// Index of the dim that loses the axes.
+        from_dim: usize,
+        /// Index of the dim that gains them.
+        to_dim: usize,
+        /// The axes, major to minor.
+        axes: AxisList,
+    },
+    /// Whole blocks change places: the local shape and the partial axes stay, the axes of the dims are others or in
+    /// another order.
+    Permute {
+        /// The layout after.
+        to: Layout,
+    },
+    /// The value becomes partial: each device keeps its term, and the neutral element (0, or minus infinity for a
+    /// maximum) stands where another device's data would be. No traffic.
+    ToPartial {
+        /// What will combine the terms.
+        kind: Reduction,
+        /// The dim whose minor-most axes become partial, each device's block staying in its place; `None` where
+        /// `axes` were replicated, and the first device of each group keeps the value.
+        dim: Option<usize>,
+        /// The axes, major to minor.
+        axes: AxisList,
+    },
+}
+
+/// Why a collective does not apply to a layout.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum CollectiveError {
+    /// The list of axes is empty, or has an axis twice.
+    #[error("a collective needs at least one axis, each once")]
+    NoAxes,
+    /// A dim that the tensor does not have.
+    #[error("the tensor has no dim {0}")]
+    NoSuchDim(usize),
+    /// The axes are not the minor-most axes of the dim.
+    #[error("the axes are not the minor-most axes of dim {dim}")]
+    NotASuffix {
+        /// The dim.
+        dim: usize,
+    },
+    /// The value is not partial over the axis in this way.
+    #[error("the value is not partial over mesh axis {axis:?}")]
+    NotPartial {
+        /// The axis.
+        axis: AxisId,
+    },
+    /// The value is not replicated over the axis.
+    #[error("the value is not replicated over mesh axis {axis:?}")]
+    NotReplicated {
+        /// The axis.
+        axis: AxisId,
+    },
+    /// The dim would not divide over its axes.
+    #[error("dim {dim} does not divide over its axes")]
+    NotDivisible {
+        /// The dim.
+        dim: usize,
+    },
+    /// An all-to-all from a dim to itself.
+    #[error("an all-to-all needs two dims")]
+    SameDim,
+    /// A permute that changes the local shape or the partial axes, or changes nothing.
+    #[error("a collective-permute keeps the local shape and the partial axes, and moves something")]
+    NotAPermutation,
+    /// A maximum completed while a partial sum is left inside it.
+    #[error("a partial maximum can be completed only after the partial sum inside it")]
+    SumInsideMax,
+}
+
+impl Collective {
+    /// The layout after the move, or why it is not possible. The only place where the moves are defined: the checker, the
+    /// e-graph, the cost model, the verifier and the interpreter all ask here.
+    pub fn apply(&self, shape: MeshShape<'_>, from: Layout) -> Result<Layout, CollectiveError> {
+        use CollectiveError as E;
+        match *self {
+            Collective::AllGather { dim, axes } => {
+                let kept = strip_suffix(shape, from, dim, &axes)?;
+                Ok(from.with_dim(dim, kept))
+            }
+            Collective::Slice { dim, axes } => {
+                check_axes(&axes)?;
+                if let Some(axis) = axes.iter().find(|a| from.place(*a) != Place::Replicated) {
+                    return Err(E::NotReplicated { axis });
+                }
+                append(shape, from, dim, &axes)
+            }
+            Collective::ReduceScatter { kind, dim, axes } => {
+                check_axes(&axes)?;
+                check_partial(from, kind, axes.set())?;
+                append(shape, from, dim, &axes)
+            }
+            Collective::AllReduce { kind, axes } => {
+                if axes.is_empty() {
+                    return Err(E::NoAxes);
+                }
+                check_partial(from, kind, axes)?;
+                Ok(axes.iter().fold(from, Layout::with_replicated))
+            }
+            Collective::AllToAll { from_dim, to_dim, axes } => {
+                if from_dim == to_dim {
+                    return Err(E::SameDim);
+                }
+                let kept = strip_suffix(shape, from, from_dim, &axes)?;
+                append(shape, from.with_dim(from_dim, kept), to_dim, &axes)
+            }
+            Collective::Permute { to } => {
+                let same_partials = [Reduction::Sum, Reduction::Max].iter().all(|k| from.partial(*k) == to.partial(*k));
+                if from == to || !same_partials || !shape.admits(to) || shape.local_sizes(from) != shape.local_sizes(to)
+                {
+                    return Err(E::NotAPermutation);
+                }
+                Ok(to)
+            }
+            Collective::ToPartial { kind, dim: None, axes } => {
+                check_axes(&axes)?;
+                if let Some(axis) = axes.iter().find(|a| from.place(*a) != Place::Replicated) {
+                    return Err(E::NotReplicated { axis });
+                }
+                Ok(axes.iter().fold(from, |l, a| l.with_partial(a, kind)))
+            }
+            Collective::ToPartial { kind, dim: Some(dim), axes } => {
+                let kept = strip_suffix(shape, from, dim, &axes)?;
+                Ok(axes.iter().fold(from.with_dim(dim, kept), |l, a| l.with_partial(a, kind)))
+            }
+        }
+    }
+
+    /// Every move that applies to a layout, with the layout after it, in a fixed order. Moves to a partial sum are listed
+    /// for axes in `sums`, to a partial maximum for axes in `maxima`.
+    pub fn all_from(shape: MeshShape<'_>, from: Layout, sums: AxisSet, maxima: AxisSet) -> Vec<(Collective, Layout)> {
+        let mut found = Vec::new();
+        let mut offer = |c: Collective| {
+            if let Ok(to) = c.apply(shape, from) {
+                found.push((c, to));
+            }
+        };
+        let replicated = from.replicated_axes(shape.mesh);
+        for dim in 0..shape.rank() {
+            let axes = from.axes_of(dim);
+            for keep in 0..axes.len() {
+                let tail = axes.suffix_from(keep);
+                offer(Collective::AllGather { dim, axes: tail });
+                for to_dim in (0..shape.rank()).filter(|d| *d != dim) {
+                    offer(Collective::AllToAll { from_dim: dim, to_dim, axes: tail });
+                }
+                for (kind, allowed) in [(Reduction::Sum, sums), (Reduction::Max, maxima)] {
+                    if tail.set().is_subset(allowed) {
+                        offer(Collective::ToPartial { kind, dim: Some(dim), axes: tail });
+                    }
+                }
+            }
+            for list in AxisList::arrangements(replicated) {
+                offer(Collective::Slice { dim, axes: list });
+            }
+            for kind in [Reduction::Sum, Reduction::Max] {
+                for list in AxisList::arrangements(from.partial(kind)) {
+                    offer(Collective::ReduceScatter { kind, dim, axes: list });
+                }
+            }
+        }
+        for kind in [Reduction::Sum, Reduction::Max] {
+            for axes in from.partial(kind).nonempty_subsets() {
+                offer(Collective::AllReduce { kind, axes });
+            }
+        }
+        for (kind, allowed) in [(Reduction::Sum, sums), (Reduction::Max, maxima)] {
+            for axes in replicated.intersection(allowed).nonempty_subsets() {
+                offer(Collective::ToPartial { kind, dim: None, axes: axes.iter().collect() });
+            }
+        }
+        for to in permutations(shape, from) {
+            offer(Collective::Permute { to });
+        }
+        found
+    }
+
+    /// The axes that the move works over, major to minor; for a permute every axis whose place changes, in mesh order.
+    pub fn axes(&self, mesh: &Mesh, from: Layout) -> AxisList {
+        match *self {
+            Collective::AllGather { axes, .. }
+            | Collective::Slice { axes, .. }
+            | Collective::ReduceScatter { axes, .. }
+            | Collective::AllToAll { axes, .. }
+            | Collective::ToPartial { axes, .. } => axes,
+            Collective::AllReduce { axes, .. } => axes.iter().collect(),
+            Collective::Permute { to } => mesh.axis_ids().filter(|a| from.place(*a) != to.place(*a)).collect(),
+        }
+    }
+
+    /// Whether bytes travel between devices.
+    pub fn has_traffic(&self) -> bool {
+        !matches!(self, Collective::Slice { .. } | Collective::ToPartial { .. })
+    }
+
+    /// The name in IR text and JSON: `all-gather`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Collective::AllGather { .. } => "all-gather",
+            Collective::Slice { .. } => "slice",
+            Collective::ReduceScatter { .. } => "reduce-scatter",
+            Collective::AllReduce { .. } => "all-reduce",
+            Collective::AllToAll { .. } => "all-to-all",
+            Collective::Permute { .. } => "collective-permute",
+            Collective::ToPartial { .. } => "to-partial",
+        }
+    }
+}
+
+fn check_axes(axes: &AxisList) -> Result<(), CollectiveError> {
+    if axes.is_empty() || axes.set().len() != axes.len() {
+        return Err(CollectiveError::NoAxes);
+    }
+    Ok(())
+}
+
+fn check_partial(from: Layout, kind: Reduction, axes: AxisSet) -> Result<(), CollectiveError> {
+    if let Some(axis) = axes.iter().find(|a| from.place(*a) != Place::Partial(kind)) {
+        return Err(CollectiveError::NotPartial { axis });
+    }
+    if kind == Reduction::Max && !from.partial(Reduction::Sum).is_empty() {
+        return Err(CollectiveError::SumInsideMax);
+    }
+    Ok(())
+}
+
+/// The axes of a dim less these minor-most ones.
+fn strip_suffix(shape: MeshShape<'_>, from: Layout, dim: usize, axes: &AxisList) -> Result<AxisList, CollectiveError> {
+    check_axes(axes)?;
+    if dim >= shape.rank() {
+        return Err(CollectiveError::NoSuchDim(dim));
+    }
+    let on_dim = from.axes_of(dim);
+    if !on_dim.ends_with(axes) {
+        return Err(CollectiveError::NotASuffix { dim });
+    }
+    Ok(on_dim.prefix(on_dim.len() - axes.len()))
+}
+
+/// The layout with more axes, none of which splits anything, at the minor end of a dim.
+fn append(shape: MeshShape<'_>, from: Layout, dim: usize, axes: &AxisList) -> Result<Layout, CollectiveError> {
+    if dim >= shape.rank() {
+        return Err(CollectiveError::NoSuchDim(dim));
+    }
+    if !shape.can_append(from, dim, axes) {
+        return Err(CollectiveError::NotDivisible { dim });
+    }
+    Ok(from.with_dim(dim, from.axes_of(dim).concat(*axes)))
+}
+
+/// Every other layout with the same local shape and the same partial axes, in the order of [`Layout`].
+fn permutations(shape: MeshShape<'_>, from: Layout) -> Vec<Layout> {
+    let free = shape.mesh.all_axes().difference(from.partial_axes());
+    let counts: Vec<u64> = (0..shape.rank()).map(|d| shape.mesh.group_size(from.axes_of(d).iter())).collect();
+    let bare = (0..shape.rank()).fold(from, |l, d| l.with_dim(d, AxisList::EMPTY));
+    let mut found = vec![(bare, free)];
+    for (dim, count) in counts.iter().enumerate().filter(|(_, c)| **c > 1) {
+        let mut next = Vec::new();
+        for (layout, free) in &found {
+            for list in AxisList::arrangements(*free) {
+                if shape.mesh.group_size(list.iter()) == *count {
+                    next.push((layout.with_dim(dim, list), free.difference(list.set())));
+                }
+            }
+        }
+        found = next;
+    }
+    let mut layouts: Vec<Layout> = found.into_iter().map(|(l, _)| l).filter(|l| *l != from).collect();
+    layouts.sort_unstable();
+    layouts
+}

@@ -1,0 +1,394 @@
+//! [`Layout`]: where each mesh axis goes in a tensor.
+
+use std::fmt;
+
+use crate::mesh::{AxisId, AxisList, AxisSet, MAX_AXES, Mesh};
+use crate::tensor::MAX_RANK;
+
+/// The two ways in which devices may each hold a term of a value that is still to be combined.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Reduction {
+    /// Terms of a sum: `partialsum`.
+    Sum,
+    /// Candidates for a maximum: `partialmax`.
+    Max,
+}
+
+impl Reduction {
+    /// The word in a type: `partialsum` or `partialmax`.
+    pub fn word(self) -> &'static str {
+        match self {
+            Reduction::Sum => "partialsum",
+            Reduction::Max => "partialmax",
+        }
+    }
+}
+
+/// Where one mesh axis goes in a tensor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// Every device along the axis holds the same data.
+    Replicated,
+    /// Every device along the axis holds a term still to be combined.
+    Partial(Reduction),
+    /// The axis splits the dim at `dim`; `position` counts from the major side among the axes of that dim.
+    Split {
+        /// Index into the tensor's dims.
+        dim: usize,
+        /// 0 is the major-most axis of the dim.
+        position: usize,
+    },
+}
+
+/// How a tensor lies on a mesh: for each dim the ordered axes that split it, and the axes over which it is partial.
+/// An axis that is named nowhere is one over which the tensor is replicated.
+///
+/// A layout refers to dims by their place in the tensor and to axes by id: it is a machine word, and equality is
+/// structural. Invariants, kept by every constructor:
+///
+/// * an axis has one place (it splits one dim, or is partial, or is replicated);
+/// * the positions of the axes of a dim are 0, 1, 2, ...
+///
+/// Divisibility depends on the sizes too, so it is checked by [`Layout::new`] and [`MeshShape::admits`] against a
+/// [`MeshShape`].
+///
+/// When a value is partial in both ways, the sum is the inner one: the value is `max over y of (sum over x of term)`.
+/// So a partial maximum can be completed only once no partial sum is left.
+///
+/// ```
+/// # use shard_ir::*;
+/// let mesh = Mesh::new([("x", 4), ("y", 2)]).unwrap();
+/// let (x, y) = (mesh.axis("x").unwrap(), mesh.axis("y").unwrap());
+/// let shape = MeshShape { mesh: &mesh, sizes: &[16, 64] };
+/// let layout = Layout::new(shape, &[AxisList::EMPTY, [x].into_iter().collect()], AxisSet::EMPTY.with(y), AxisSet::EMPTY).unwrap();
+/// assert_eq!(layout.text(&mesh, &["B", "E"]), "BE_x(partialsum-y)");
+/// assert_eq!(shape.local_sizes(layout), vec![16, 16]);
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Layout {
+    place: [u8; MAX_AXES],
+}
+
+const REPLICATED: u8 = 0;
+const PARTIAL_SUM: u8 = 1;
+const PARTIAL_MAX: u8 = 2;
+
+fn encode_split(dim: usize, position: usize) -> u8 {
+    debug_assert!(dim < MAX_RANK && position < MAX_AXES);
+    ((dim as u8 + 1) << 4) | position as u8
+}
+
+/// Why a layout is not legal.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum LayoutError {
+    /// The axis splits two dims, or one dim twice.
+    #[error("mesh axis {axis:?} splits dim {first} and dim {second}")]
+    AxisSplitsTwice {
+        /// The axis.
+        axis: AxisId,
+        /// The dim that has it first.
+        first: usize,
+        /// The dim that has it again (the same one for `E_xx`).
+        second: usize,
+    },
+    /// The axis splits a dim and is partial too.
+    #[error("mesh axis {axis:?} splits dim {dim} and is partial")]
+    AxisSplitsAndPartial {
+        /// The axis.
+        axis: AxisId,
+        /// The dim.
+        dim: usize,
+    },
+    /// The axis is partial in both ways.
+    #[error("mesh axis {axis:?} is both partialsum and partialmax")]
+    AxisPartialTwice {
+        /// The axis.
+        axis: AxisId,
+    },
+    /// The size of a split dim is not divisible by the product of its axes' sizes.
+    #[error("dim {dim} of size {size} does not divide over {devices} devices")]
+    NotDivisible {
+        /// The dim.
+        dim: usize,
+        /// Its size.
+        size: u64,
+        /// The product of its axes' sizes.
+        devices: u64,
+    },
+    /// More dims than [`MAX_RANK`].
+    #[error("a tensor of {0} dims; the limit is {limit}", limit = MAX_RANK)]
+    RankTooLarge(usize),
+}
+
+/// A mesh and the global sizes of a tensor: what a layout is legal or illegal against.
+#[derive(Clone, Copy, Debug)]
+pub struct MeshShape<'a> {
+    /// The mesh.
+    pub mesh: &'a Mesh,
+    /// The global size of each dim of the tensor.
+    pub sizes: &'a [u64],
+}
+
+impl MeshShape<'_> {
+    /// How many dims the tensor has.
+    pub fn rank(&self) -> usize {
+        self.sizes.len()
+    }
+
+    /// Whether every dim that the layout splits divides (and exists).
+    pub fn admits(&self, layout: Layout) -> bool {
+        self.first_indivisible(layout).is_none()
+    }
+
+    fn first_indivisible(&self, layout: Layout) -> Option<LayoutError> {
+        let mut devices = [1u64; MAX_RANK + 1];
+        for axis in self.mesh.axis_ids() {
+            if let Place::Split { dim, .. } = layout.place(axis) {
+                devices[dim] *= self.mesh.size(axis);
+            }
+        }
+        (0..=MAX_RANK).find_map(|dim| {
+            let size = self.sizes.get(dim).copied().unwrap_or(1);
+            (size % devices[dim] != 0).then_some(LayoutError::NotDivisible { dim, size, devices: devices[dim] })
+        })
+    }
+
+    /// Whether a dim can be split over these axes in addition to those that the layout has on it.
+    pub fn can_append(&self, layout: Layout, dim: usize, axes: &AxisList) -> bool {
+        let devices = self.mesh.group_size(layout.axes_of(dim).iter()) * self.mesh.group_size(axes.iter());
+        self.sizes[dim].is_multiple_of(devices)
+    }
+
+    /// The size of each dim on one device.
+    pub fn local_sizes(&self, layout: Layout) -> Vec<u64> {
+        let mut local = self.sizes.to_vec();
+        for axis in self.mesh.axis_ids() {
+            if let Place::Split { dim, .. } = layout.place(axis) {
+                local[dim] /= self.mesh.size(axis);
+            }
+        }
+        local
+    }
+
+    /// How many elements one device holds.
+    pub fn local_elements(&self, layout: Layout) -> u64 {
+        self.sizes.iter().product::<u64>() / self.mesh.group_size(layout.split_axes().iter())
+    }
+
+    /// Every legal layout of the tensor in which at most the axes of `partial_sum` are partial sums and at most those of
+    /// `partial_max` partial maxima, in the order of [`Layout`].
+    pub fn layouts(&self, partial_sum: AxisSet, partial_max: AxisSet) -> Vec<Layout> {
+        let mut out = vec![Layout::REPLICATED];
+        for axis in self.mesh.axis_ids() {
+            let before = out.len();
+            for i in 0..before {
+                let layout = out[i];
+                if partial_sum.contains(axis) {
+                    out.push(layout.with_partial(axis, Reduction::Sum));
+                }
+                if partial_max.contains(axis) {
+                    out.push(layout.with_partial(axis, Reduction::Max));
+                }
+                for dim in 0..self.rank() {
+                    if self.can_append(layout, dim, &AxisList::EMPTY.then(axis)) {
+                        let axes = layout.axes_of(dim);
+                        for at in 0..=axes.len() {
+                            out.push(layout.with_dim(dim, axes.prefix(at).then(axis).concat(axes.suffix_from(at))));
+                        }
+                    }
+                }
+            }
+        }
+        out.sort_unstable();
+        out
+    }
+}
+
+impl Layout {
+    /// Replicated over every axis.
+    pub const REPLICATED: Layout = Layout { place: [REPLICATED; MAX_AXES] };
+
+    /// The layout with these ordered axes on each dim and these partial axes; checks every invariant and divisibility.
+    pub fn new(
+        shape: MeshShape<'_>,
+        splits: &[AxisList],
+        partial_sum: AxisSet,
+        partial_max: AxisSet,
+    ) -> Result<Layout, LayoutError> {
+        if splits.len() > MAX_RANK {
+            return Err(LayoutError::RankTooLarge(splits.len()));
+        }
+        let mut layout = Layout::REPLICATED;
+        for (dim, axes) in splits.iter().enumerate() {
+            for (position, axis) in axes.iter().enumerate() {
+                if let Place::Split { dim: first, .. } = layout.place(axis) {
+                    return Err(LayoutError::AxisSplitsTwice { axis, first, second: dim });
+                }
+                layout.place[axis.index()] = encode_split(dim, position);
+            }
+        }
+        for (set, kind) in [(partial_sum, Reduction::Sum), (partial_max, Reduction::Max)] {
+            for axis in set.iter() {
+                match layout.place(axis) {
+                    Place::Split { dim, .. } => return Err(LayoutError::AxisSplitsAndPartial { axis, dim }),
+                    Place::Partial(_) => return Err(LayoutError::AxisPartialTwice { axis }),
+                    Place::Replicated => layout = layout.with_partial(axis, kind),
+                }
+            }
+        }
+        match shape.first_indivisible(layout) {
+            Some(error) => Err(error),
+            None => Ok(layout),
+        }
+    }
+
+    /// Where an axis goes.
+    pub fn place(self, axis: AxisId) -> Place {
+        match self.place[axis.index()] {
+            REPLICATED => Place::Replicated,
+            PARTIAL_SUM => Place::Partial(Reduction::Sum),
+            PARTIAL_MAX => Place::Partial(Reduction::Max),
+            code => Place::Split { dim: (code >> 4) as usize - 1, position: (code & 15) as usize },
+        }
+    }
+
+    /// The axes that split a dim, major to minor.
+    pub fn axes_of(self, dim: usize) -> AxisList {
+        let mut at = [None; MAX_AXES];
+        for (i, code) in self.place.iter().enumerate() {
+            if (code >> 4) as usize == dim + 1 {
+                at[(code & 15) as usize] = Some(AxisId(i as u8));
+            }
+        }
+        at.into_iter().flatten().collect()
+    }
+
+    /// The axes over which the value is partial in one way.
+    pub fn partial(self, kind: Reduction) -> AxisSet {
+        let code = match kind {
+            Reduction::Sum => PARTIAL_SUM,
+            Reduction::Max => PARTIAL_MAX,
+        };
+        self.axes_where(|c| c == code)
+    }
+
+    /// The axes over which the value is partial in either way.
+    pub fn partial_axes(self) -> AxisSet {
+        self.axes_where(|c| c == PARTIAL_SUM || c == PARTIAL_MAX)
+    }
+
+    /// The axes that split some dim.
+    pub fn split_axes(self) -> AxisSet {
+        self.axes_where(|c| c >= 16)
+    }
+
+    /// The axes of the mesh over which the value is replicated.
+    pub fn replicated_axes(self, mesh: &Mesh) -> AxisSet {
+        mesh.all_axes().difference(self.axes_where(|c| c != REPLICATED))
+    }
+
+    fn axes_where(self, test: impl Fn(u8) -> bool) -> AxisSet {
+        (0..MAX_AXES).filter(|i| test(self.place[*i])).map(|i| AxisId(i as u8)).collect()
+    }
+
+    /// Whether nothing is left to combine.
+    pub fn is_complete(self) -> bool {
+        self.partial_axes().is_empty()
+    }
+
+    /// The layout with a dim split over exactly these axes. They must be on no other dim; one that was partial is no
+    /// longer, and one that left the dim becomes replicated.
+    #[must_use]
+    pub fn with_dim(mut self, dim: usize, axes: AxisList) -> Layout {
+        for axis in self.axes_of(dim).iter() {
+            self.place[axis.index()] = REPLICATED;
+        }
+        for (position, axis) in axes.iter().enumerate() {
+            debug_assert!(!matches!(self.place(axis), Place::Split { .. }), "axis on two dims");
+            self.place[axis.index()] = encode_split(dim, position);
+        }
+        self
+    }
+
+    /// The layout with an axis, which must split nothing, partial.
+    #[must_use]
+    pub fn with_partial(mut self, axis: AxisId, kind: Reduction) -> Layout {
+        debug_assert!(!matches!(self.place(axis), Place::Split { .. }), "a split axis cannot be partial");
+        self.place[axis.index()] = match kind {
+            Reduction::Sum => PARTIAL_SUM,
+            Reduction::Max => PARTIAL_MAX,
+        };
+        self
+    }
+
+    /// The layout with an axis, which must split nothing, replicated.
+    #[must_use]
+    pub fn with_replicated(mut self, axis: AxisId) -> Layout {
+        debug_assert!(!matches!(self.place(axis), Place::Split { .. }), "use with_dim");
+        self.place[axis.index()] = REPLICATED;
+        self
+    }
+
+    /// The same layout for a tensor whose dims are reordered: dim `i` of the result is dim `order[i]` of this one.
+    #[must_use]
+    pub fn permuted(self, order: &[usize]) -> Layout {
+        let mut out = self;
+        for code in &mut out.place {
+            if *code >= 16 {
+                let dim = (*code >> 4) as usize - 1;
+                let to = order.iter().position(|d| *d == dim).unwrap_or(dim);
+                *code = encode_split(to, (*code & 15) as usize);
+            }
+        }
+        out
+    }
+
+    /// The canonical text, `BLE_xyz(partialsum-w)`: compact where every dim name is a letter and digits, bracketed
+    /// otherwise, and then the partial axes in mesh order.
+    pub fn text<S: AsRef<str>>(self, mesh: &Mesh, dims: &[S]) -> String {
+        let compact = !dims.is_empty()
+            && dims.iter().all(|d| {
+                let mut chars = d.as_ref().chars();
+                chars.next().is_some_and(|c| c.is_ascii_uppercase()) && chars.all(|c| c.is_ascii_digit())
+            });
+        let words: Vec<String> = dims
+            .iter()
+            .enumerate()
+            .map(|(i, name)| {
+                let axes = self.axes_of(i);
+                match axes.is_empty() {
+                    true => name.as_ref().to_string(),
+                    false => format!("{}_{}", name.as_ref(), mesh.axes_text(axes.iter())),
+                }
+            })
+            .collect();
+        let mut out = if compact { words.concat() } else { format!("[{}]", words.join(", ")) };
+        let partials: Vec<String> = [Reduction::Sum, Reduction::Max]
+            .into_iter()
+            .filter(|kind| !self.partial(*kind).is_empty())
+            .map(|kind| format!("{}-{}", kind.word(), mesh.axes_text(self.partial(kind).iter())))
+            .collect();
+        if !partials.is_empty() {
+            out.push_str(&format!("({})", partials.join(", ")));
+        }
+        out
+    }
+}
+
+impl fmt::Debug for Layout {
+    /// Axes and dims by number: `[1:[0], sum:{2}]`; use [`Layout::text`] for people.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut list = f.debug_list();
+        for dim in 0..MAX_RANK {
+            if !self.axes_of(dim).is_empty() {
+                list.entry(&format_args!("{dim}:{:?}", self.axes_of(dim)));
+            }
+        }
+        for kind in [Reduction::Sum, Reduction::Max] {
+            if !self.partial(kind).is_empty() {
+                list.entry(&format_args!("{kind:?}:{:?}", self.partial(kind).iter().map(|a| a.0).collect::<Vec<_>>()));
+            }
+        }
+        list.finish()
+    }
+}

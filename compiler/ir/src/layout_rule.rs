@@ -1,0 +1,361 @@
+//! The layout rule of each op: the layout of its result when every device applies the op to what it holds, or why it
+//! must not. The verifier, the checker and the e-graph all ask here.
+
+use std::collections::BTreeMap;
+
+use crate::layout::{Layout, LayoutError, MeshShape, Place, Reduction};
+use crate::mesh::{AxisId, AxisList, AxisSet, Mesh};
+use crate::op::{Binary, Op, Reduce};
+use crate::tensor::{Dim, DimId, Dtype};
+
+/// An operand as the layout rule sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Operand<'a> {
+    /// Its dims in memory order.
+    pub dims: &'a [DimId],
+    /// Its dtype.
+    pub dtype: Dtype,
+    /// Its layout.
+    pub layout: Layout,
+}
+
+/// Why an op must not act on operands in these layouts.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum RuleError {
+    /// Two operands split a dim that both have in different ways.
+    #[error("operands {left} and {right} split a shared dim differently")]
+    OperandsDisagree {
+        /// The dim (of the result, or contracted).
+        dim: DimId,
+        /// The first operand.
+        left: usize,
+        /// The other.
+        right: usize,
+    },
+    /// One axis splits two different dims of the operands: only the diagonal blocks would be computed.
+    #[error("mesh axis {axis:?} splits two dims of the operands")]
+    AxisSplitsTwoDims {
+        /// The axis.
+        axis: AxisId,
+        /// The first operand and its dim.
+        first: (usize, DimId),
+        /// The other operand and its dim.
+        second: (usize, DimId),
+    },
+    /// A partial sum under an op that is not linear in it.
+    #[error("the op is not linear in operand {operand}, a partial sum")]
+    NotLinear {
+        /// The operand.
+        operand: usize,
+        /// The axis over which it is partial.
+        axis: AxisId,
+    },
+    /// A partial maximum under an op that does not keep order.
+    #[error("the op does not commute with a maximum in operand {operand}")]
+    NotIncreasing {
+        /// The operand.
+        operand: usize,
+        /// The axis over which it is partial.
+        axis: AxisId,
+    },
+    /// Two operands partial over one axis under a product: `(sum a)(sum b)` is not `sum ab`.
+    #[error("both operands are partial over mesh axis {axis:?}")]
+    PartialTimesPartial {
+        /// The axis.
+        axis: AxisId,
+    },
+    /// One operand is partial over an axis that splits the other.
+    #[error("operand {partial} is partial over mesh axis {axis:?}, which splits operand {split}")]
+    PartialMeetsSplit {
+        /// The axis.
+        axis: AxisId,
+        /// The partial operand.
+        partial: usize,
+        /// The split operand.
+        split: usize,
+    },
+    /// A value added to a partial sum (or joined to a partial value) that is not partial itself.
+    #[error("operand {operand} is not partial over mesh axis {axis:?}: it would be added once for each device")]
+    AddedOncePerDevice {
+        /// The operand that is not partial.
+        operand: usize,
+        /// The axis.
+        axis: AxisId,
+    },
+    /// The op needs a dim whole.
+    #[error("the op needs a dim of operand {operand} whole")]
+    NeedsWholeDim {
+        /// The operand.
+        operand: usize,
+        /// The dim.
+        dim: DimId,
+    },
+    /// Splitting or merging dims would cut blocks across devices.
+    #[error("the blocks of a split dim do not fall on whole parts")]
+    BlocksStraddle {
+        /// The dim (the whole one) whose axes do not fit.
+        dim: DimId,
+    },
+    /// The result would be an illegal layout.
+    #[error("the result's layout is not legal: {0}")]
+    Result(#[from] LayoutError),
+}
+
+/// The layout of the result of an op, dims in the order of `result`.
+///
+/// | op | operands | result |
+/// |---|---|---|
+/// | einsum `BE,EF->BF` | `BE_x`, `E_xF_y` | `BF_y(partialsum-x)` |
+/// | einsum `BE,EF->BF` | `BE(partialsum-x)`, `EF_y` | `BF_y(partialsum-x)` |
+/// | einsum `BE,EF->BF` | `B_xE`, `EF_x` | error: x splits B and F |
+/// | gelu | `BF(partialsum-x)` | error: not linear |
+/// | relu | `BF(partialmax-x)` | `BF(partialmax-x)` |
+/// | add | `BE(partialsum-x)`, `BE(partialsum-x)` | `BE(partialsum-x)` |
+/// | add | `BE(partialsum-x)`, `BE` | error: added once per device |
+/// | max over E | `BE_x` | `B(partialmax-x)` |
+pub fn result_layout(
+    op: &Op,
+    operands: &[Operand<'_>],
+    result: &[DimId],
+    mesh: &Mesh,
+    dims: &[Dim],
+) -> Result<Layout, RuleError> {
+    let splits = match op {
+        Op::Split { from, to } => split_dims(*from, to, operands[0], mesh, dims)?,
+        Op::Merge { from, to } => merge_dims(from, *to, operands[0], mesh, dims)?,
+        Op::Einsum
+        | Op::Map(_)
+        | Op::Binary(_)
+        | Op::Reduce { .. }
+        | Op::Softmax { .. }
+        | Op::Norm { .. }
+        | Op::Rename { .. }
+        | Op::Concat { .. }
+        | Op::SliceDim { .. }
+        | Op::Append { .. }
+        | Op::Mask { .. }
+        | Op::Rope { .. }
+        | Op::Take { .. }
+        | Op::Cast(_) => shared_dims(op, operands)?,
+    };
+    one_dim_per_axis(&splits)?;
+
+    let (mut sums, mut maxima) = (AxisSet::EMPTY, AxisSet::EMPTY);
+    for axis in mesh.axis_ids() {
+        match partial_over(op, operands, axis)? {
+            None => {}
+            Some(Reduction::Sum) => sums = sums.with(axis),
+            Some(Reduction::Max) => maxima = maxima.with(axis),
+        }
+    }
+    for (dim, split) in splits.iter().filter(|(dim, _)| !result.contains(dim)) {
+        debug_assert!(
+            matches!(op, Op::Einsum | Op::Reduce { .. } | Op::Take { .. }),
+            "only these drop the dim {dim:?}"
+        );
+        match op {
+            Op::Reduce { kind: Reduce::Max, .. } => maxima = maxima.union(split.axes.set()),
+            _ => sums = sums.union(split.axes.set()),
+        }
+    }
+    let lists: Vec<AxisList> = result.iter().map(|d| splits.get(d).map_or(AxisList::EMPTY, |s| s.axes)).collect();
+    let sizes: Vec<u64> = result.iter().map(|d| dims[d.index()].size).collect();
+    Ok(Layout::new(MeshShape { mesh, sizes: &sizes }, &lists, sums, maxima)?)
+}
+
+/// How a dim of the op's iteration space is split, and by which operand's word.
+#[derive(Clone, Copy)]
+struct DimSplit {
+    axes: AxisList,
+    operand: usize,
+}
+
+type Splits = BTreeMap<DimId, DimSplit>;
+
+/// The dim of the op's iteration space that a dim of an operand is, or `None` where the op needs it whole.
+pub fn iteration_dim(op: &Op, operand: usize, dim: DimId) -> Option<DimId> {
+    match op {
+        Op::Softmax { over } | Op::Norm { over, .. } | Op::Rope { over, .. } if dim == *over => None,
+        Op::Concat { left, right, .. } if dim == [*left, *right][operand.min(1)] => None,
+        Op::SliceDim { from, .. } if dim == *from => None,
+        Op::Append { from, .. } if operand == 1 && dim == *from => None,
+        Op::Rename { from, to } if dim == *from => Some(*to),
+        Op::Einsum
+        | Op::Map(_)
+        | Op::Binary(_)
+        | Op::Reduce { .. }
+        | Op::Softmax { .. }
+        | Op::Norm { .. }
+        | Op::Rename { .. }
+        | Op::Split { .. }
+        | Op::Merge { .. }
+        | Op::Concat { .. }
+        | Op::SliceDim { .. }
+        | Op::Append { .. }
+        | Op::Mask { .. }
+        | Op::Rope { .. }
+        | Op::Take { .. }
+        | Op::Cast(_) => Some(dim),
+    }
+}
+
+/// Every operand that has a dim splits it alike.
+fn shared_dims(op: &Op, operands: &[Operand<'_>]) -> Result<Splits, RuleError> {
+    let mut splits = Splits::new();
+    for (i, operand) in operands.iter().enumerate() {
+        for (at, dim) in operand.dims.iter().enumerate() {
+            let axes = operand.layout.axes_of(at);
+            let Some(dim) = iteration_dim(op, i, *dim) else {
+                if axes.is_empty() {
+                    continue;
+                }
+                return Err(RuleError::NeedsWholeDim { operand: i, dim: *dim });
+            };
+            match splits.get(&dim) {
+                Some(seen) if seen.axes != axes => {
+                    return Err(RuleError::OperandsDisagree { dim, left: seen.operand, right: i });
+                }
+                Some(_) => {}
+                None => {
+                    splits.insert(dim, DimSplit { axes, operand: i });
+                }
+            }
+        }
+    }
+    Ok(splits)
+}
+
+fn one_dim_per_axis(splits: &Splits) -> Result<(), RuleError> {
+    let mut seen: BTreeMap<AxisId, (usize, DimId)> = BTreeMap::new();
+    for (dim, split) in splits {
+        for axis in split.axes.iter() {
+            if let Some(first) = seen.insert(axis, (split.operand, *dim)) {
+                return Err(RuleError::AxisSplitsTwoDims { axis, first, second: (split.operand, *dim) });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The axes of one dim dealt out to its parts: the major part first, the next only once the one before has a device for
+/// every element.
+fn split_dims(from: DimId, to: &[DimId], operand: Operand<'_>, mesh: &Mesh, dims: &[Dim]) -> Result<Splits, RuleError> {
+    let mut splits = Splits::new();
+    for (at, dim) in operand.dims.iter().enumerate() {
+        let axes = operand.layout.axes_of(at);
+        if *dim != from {
+            splits.insert(*dim, DimSplit { axes, operand: 0 });
+            continue;
+        }
+        let parts = deal(axes, &to.iter().map(|d| dims[d.index()].size).collect::<Vec<_>>(), mesh)
+            .ok_or(RuleError::BlocksStraddle { dim: from })?;
+        splits.extend(to.iter().zip(parts).map(|(d, axes)| (*d, DimSplit { axes, operand: 0 })));
+    }
+    Ok(splits)
+}
+
+/// The axes of a whole dim as axes of its parts, major to minor, if its blocks fall on whole parts.
+///
+/// With parts K = 4 and G = 8, `H_xy` on x=4, y=2 is `K_xG_y`; on x=2, y=2 it is `K_xyG`; on x=2, y=4 it straddles.
+pub fn deal(axes: AxisList, parts: &[u64], mesh: &Mesh) -> Option<Vec<AxisList>> {
+    let mut rest = axes.iter().peekable();
+    let mut out = Vec::new();
+    for part in parts {
+        let (mut list, mut left) = (AxisList::EMPTY, *part);
+        while let Some(axis) = rest.peek().copied().filter(|_| left > 1) {
+            if !left.is_multiple_of(mesh.size(axis)) {
+                return None;
+            }
+            left /= mesh.size(axis);
+            list = list.then(axis);
+            rest.next();
+        }
+        out.push(list);
+    }
+    rest.peek().is_none().then_some(out)
+}
+
+/// The axes of several dims as the axes of the one that they merge into.
+fn merge_dims(from: &[DimId], to: DimId, operand: Operand<'_>, mesh: &Mesh, dims: &[Dim]) -> Result<Splits, RuleError> {
+    let mut splits = Splits::new();
+    let axes_of =
+        |d: &DimId| operand.dims.iter().position(|o| o == d).map_or(AxisList::EMPTY, |at| operand.layout.axes_of(at));
+    for dim in operand.dims.iter().filter(|d| !from.contains(d)) {
+        splits.insert(*dim, DimSplit { axes: axes_of(dim), operand: 0 });
+    }
+    let parts: Vec<AxisList> = from.iter().map(axes_of).collect();
+    let whole = parts.iter().fold(AxisList::EMPTY, |all, p| all.concat(*p));
+    let sizes: Vec<u64> = from.iter().map(|d| dims[d.index()].size).collect();
+    if deal(whole, &sizes, mesh).as_ref() != Some(&parts) {
+        return Err(RuleError::BlocksStraddle { dim: to });
+    }
+    splits.insert(to, DimSplit { axes: whole, operand: 0 });
+    Ok(splits)
+}
+
+/// How the result is partial over an axis because operands are.
+fn partial_over(op: &Op, operands: &[Operand<'_>], axis: AxisId) -> Result<Option<Reduction>, RuleError> {
+    let place = |i: usize| operands[i].layout.place(axis);
+    let with =
+        |kind: Reduction| -> Vec<usize> { (0..operands.len()).filter(|i| place(*i) == Place::Partial(kind)).collect() };
+    let (sums, maxima) = (with(Reduction::Sum), with(Reduction::Max));
+    let Some(partial) = sums.iter().chain(&maxima).min().copied() else { return Ok(None) };
+    if let Some(split) = (0..operands.len()).find(|i| matches!(place(*i), Place::Split { .. })) {
+        return Err(RuleError::PartialMeetsSplit { axis, partial, split });
+    }
+    let not_linear = |operand| Err(RuleError::NotLinear { operand, axis });
+    let not_increasing = |operand| Err(RuleError::NotIncreasing { operand, axis });
+    let added = |operand| Err(RuleError::AddedOncePerDevice { operand, axis });
+    let other = |i: usize| 1 - i;
+    if !sums.is_empty() && !maxima.is_empty() {
+        return not_linear(sums[0]);
+    }
+    if let Some(&first) = sums.first() {
+        let linear = match op {
+            Op::Einsum | Op::Binary(Binary::Mul) if sums.len() > 1 => {
+                return Err(RuleError::PartialTimesPartial { axis });
+            }
+            Op::Einsum | Op::Binary(Binary::Mul) => true,
+            Op::Binary(Binary::Add | Binary::Sub) | Op::Concat { .. } | Op::Append { .. } => {
+                if sums.len() == 1 {
+                    return added(other(first));
+                }
+                true
+            }
+            Op::Binary(Binary::Div) if sums.len() > 1 => return not_linear(1),
+            Op::Binary(Binary::Div) | Op::Take { .. } => first == 0,
+            Op::Map(map) => map.is_linear(),
+            Op::Cast(to) => to.is_float() && operands[0].dtype.is_float(),
+            Op::Reduce { kind, .. } => *kind != Reduce::Max,
+            Op::Rename { .. } | Op::Split { .. } | Op::Merge { .. } | Op::SliceDim { .. } | Op::Rope { .. } => true,
+            Op::Binary(Binary::Maximum | Binary::Minimum) | Op::Softmax { .. } | Op::Norm { .. } | Op::Mask { .. } => {
+                false
+            }
+        };
+        return if linear { Ok(Some(Reduction::Sum)) } else { not_linear(first) };
+    }
+    let first = maxima[0];
+    let increasing = match op {
+        Op::Binary(Binary::Maximum) => true,
+        Op::Binary(Binary::Add | Binary::Minimum) => maxima.len() == 1,
+        Op::Binary(Binary::Sub) => maxima == [0],
+        Op::Concat { .. } | Op::Append { .. } => {
+            if maxima.len() == 1 {
+                return added(other(first));
+            }
+            true
+        }
+        Op::Map(map) => map.is_increasing(),
+        Op::Cast(to) => *to != Dtype::Bool,
+        Op::Reduce { kind, .. } => *kind == Reduce::Max,
+        Op::Rename { .. } | Op::Split { .. } | Op::Merge { .. } | Op::SliceDim { .. } => true,
+        Op::Einsum
+        | Op::Binary(Binary::Mul | Binary::Div)
+        | Op::Softmax { .. }
+        | Op::Norm { .. }
+        | Op::Mask { .. }
+        | Op::Rope { .. }
+        | Op::Take { .. } => false,
+    };
+    if increasing { Ok(Some(Reduction::Max)) } else { not_increasing(first) }
+}

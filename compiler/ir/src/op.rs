@@ -1,0 +1,251 @@
+//! [`Op`]: the operations of the language, as data.
+
+use crate::tensor::{DimId, Dtype};
+
+macro_rules! named_enum {
+    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        pub enum $name { $($(#[$vdoc])* $variant),+ }
+        impl $name {
+            /// Every variant, in order.
+            pub const ALL: &'static [$name] = &[$($name::$variant),+];
+            /// The word in the source and in IR text.
+            pub fn name(self) -> &'static str {
+                match self { $($name::$variant => $text),+ }
+            }
+            /// The variant of this word.
+            pub fn from_name(name: &str) -> Option<$name> {
+                match name { $($text => Some($name::$variant),)+ _ => None }
+            }
+        }
+    };
+}
+
+named_enum! {
+    /// An elementwise map.
+    Map {
+        /// `-a`.
+        Neg = "neg",
+        /// Gaussian error linear unit, the tanh form.
+        Gelu = "gelu",
+        /// `max(a, 0)`.
+        Relu = "relu",
+        /// `a * sigmoid(a)`.
+        Silu = "silu",
+        /// `1 / (1 + exp(-a))`.
+        Sigmoid = "sigmoid",
+        /// Hyperbolic tangent.
+        Tanh = "tanh",
+        /// `e^a`.
+        Exp = "exp",
+        /// Natural logarithm.
+        Log = "log",
+        /// Square root.
+        Sqrt = "sqrt",
+        /// `1 / sqrt(a)`.
+        Rsqrt = "rsqrt",
+        /// `a * a`.
+        Square = "square",
+        /// Absolute value.
+        Abs = "abs",
+    }
+}
+
+impl Map {
+    /// Whether `f(a + b) = f(a) + f(b)`: only then may it act on the terms of a partial sum.
+    pub fn is_linear(self) -> bool {
+        matches!(self, Map::Neg)
+    }
+    /// Whether `a <= b` gives `f(a) <= f(b)`: only then may it act on the candidates of a partial maximum.
+    pub fn is_increasing(self) -> bool {
+        match self {
+            Map::Relu | Map::Sigmoid | Map::Tanh | Map::Exp | Map::Log | Map::Sqrt => true,
+            Map::Neg | Map::Gelu | Map::Silu | Map::Rsqrt | Map::Square | Map::Abs => false,
+        }
+    }
+}
+
+named_enum! {
+    /// An elementwise combination of two operands, broadcast by dim name.
+    Binary {
+        /// `a + b`.
+        Add = "add",
+        /// `a - b`.
+        Sub = "sub",
+        /// `a * b`.
+        Mul = "mul",
+        /// `a / b`.
+        Div = "div",
+        /// The larger of the two.
+        Maximum = "maximum",
+        /// The smaller of the two.
+        Minimum = "minimum",
+    }
+}
+
+named_enum! {
+    /// A reduction over dims.
+    Reduce {
+        /// The sum.
+        Sum = "sum",
+        /// The mean.
+        Mean = "mean",
+        /// The maximum.
+        Max = "max",
+    }
+}
+
+named_enum! {
+    /// A normalisation over a dim, without learned scales.
+    Norm {
+        /// `a / sqrt(mean(a^2) + eps)`.
+        Rms = "rmsnorm",
+        /// `(a - mean(a)) / sqrt(var(a) + eps)`.
+        Layer = "layernorm",
+    }
+}
+
+/// Added to the mean square or the variance before the root in [`Norm`].
+pub const NORM_EPSILON: f64 = 1e-6;
+
+/// An operation on global tensors. Dims are matched by name; the result's dims are stated beside the op
+/// ([`Value::dims`](crate::Value::dims)), in memory order.
+///
+/// The type rule is in [`typing`](crate::typing), the rule for layouts in [`layout_rule`](crate::layout_rule).
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Op {
+    /// The product of the operands, summed over every dim that the result does not name.
+    Einsum,
+    /// An elementwise map.
+    Map(Map),
+    /// An elementwise combination of two operands.
+    Binary(Binary),
+    /// A reduction over these dims.
+    Reduce {
+        /// What combines the elements.
+        kind: Reduce,
+        /// The dims that disappear.
+        over: Vec<DimId>,
+    },
+    /// `exp(a) / sum(exp(a))` over a dim.
+    Softmax {
+        /// The dim.
+        over: DimId,
+    },
+    /// A normalisation over a dim.
+    Norm {
+        /// Which.
+        kind: Norm,
+        /// The dim.
+        over: DimId,
+    },
+    /// The same data, a dim under another name of the same size.
+    Rename {
+        /// The dim of the operand.
+        from: DimId,
+        /// The dim of the result.
+        to: DimId,
+    },
+    /// One dim as several, the first major.
+    Split {
+        /// The dim of the operand.
+        from: DimId,
+        /// The dims of the result, major to minor.
+        to: Vec<DimId>,
+    },
+    /// Several dims as one, the first major.
+    Merge {
+        /// The dims of the operand, major to minor.
+        from: Vec<DimId>,
+        /// The dim of the result.
+        to: DimId,
+    },
+    /// Two operands joined along one dim.
+    Concat {
+        /// The dim of the left operand.
+        left: DimId,
+        /// The dim of the right operand.
+        right: DimId,
+        /// The dim of the result, whose size is the sum.
+        to: DimId,
+    },
+    /// The positions `offset .. offset + size of to` of a dim.
+    SliceDim {
+        /// The dim of the operand.
+        from: DimId,
+        /// The dim of the result.
+        to: DimId,
+        /// The first position taken.
+        offset: u64,
+    },
+    /// Operands `cache, new`: the new positions written at the end of the cache.
+    Append {
+        /// The dim of the new positions.
+        from: DimId,
+        /// The dim of the cache.
+        to: DimId,
+    },
+    /// Minus infinity where the key position is later than the query position.
+    Mask {
+        /// The dim of query positions, the last of the keys'.
+        query: DimId,
+        /// The dim of key positions.
+        key: DimId,
+    },
+    /// Rotary embedding.
+    Rope {
+        /// The dim that is rotated, in halves; even.
+        over: DimId,
+        /// The dim of positions.
+        at: DimId,
+    },
+    /// Operands `table, ids`: the rows of the table that the ids name.
+    Take {
+        /// The dim of the table that the ids index.
+        over: DimId,
+    },
+    /// Another dtype.
+    Cast(Dtype),
+}
+
+impl Op {
+    /// The `op` of JSON output.
+    pub fn json_name(&self) -> &'static str {
+        match self {
+            Op::Einsum => "einsum",
+            Op::Map(_) => "map",
+            Op::Binary(_) => "binary",
+            Op::Reduce { .. } => "reduce",
+            Op::Softmax { .. } => "softmax",
+            Op::Norm { .. } => "norm",
+            Op::Rename { .. } => "rename",
+            Op::Split { .. } => "split",
+            Op::Merge { .. } => "merge",
+            Op::Concat { .. } => "concat",
+            Op::SliceDim { .. } => "slice-dim",
+            Op::Append { .. } => "append",
+            Op::Mask { .. } => "mask",
+            Op::Rope { .. } => "rope",
+            Op::Take { .. } => "take",
+            Op::Cast(_) => "cast",
+        }
+    }
+
+    /// The word in the source and in IR text: `gelu`, `add`, `sum`; as [`Op::json_name`] for the rest.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Op::Map(map) => map.name(),
+            Op::Binary(binary) => binary.name(),
+            Op::Reduce { kind, .. } => kind.name(),
+            Op::Norm { kind, .. } => kind.name(),
+            Op::Mask { .. } => "causal",
+            op => op.json_name(),
+        }
+    }
+
+    /// Whether it may be fused into its producer: maps and binaries (and a cast, which is a map).
+    pub fn is_elementwise(&self) -> bool {
+        matches!(self, Op::Map(_) | Op::Binary(_) | Op::Cast(_))
+    }
+}

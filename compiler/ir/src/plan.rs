@@ -1,0 +1,179 @@
+//! [`Plan`]: a lowered layer, instruction by instruction, as every device runs it.
+
+use shard_grammar::Span;
+
+use crate::collective::Collective;
+use crate::layout::{Layout, MeshShape};
+use crate::layout_rule::Operand;
+use crate::mesh::Mesh;
+use crate::op::Op;
+use crate::program::ParameterKind;
+use crate::tensor::{Dim, DimId, Dtype};
+
+/// An instruction, as an index into [`Plan::instructions`]; dense, in program order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct InstrId(pub u32);
+
+impl InstrId {
+    /// The index into [`Plan::instructions`].
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A lowered layer: per-device ops and inserted collectives. Verified by [`verify`](crate::verify::verify); its text is
+/// `.shir` ([`text`](crate::text)).
+#[derive(Clone, PartialEq, Debug)]
+pub struct Plan {
+    /// The layer's name.
+    pub name: String,
+    /// How many times the layer is stacked.
+    pub repeat: u64,
+    /// The hardware it was lowered for.
+    pub hardware: Option<String>,
+    /// The mesh.
+    pub mesh: Mesh,
+    /// The dims.
+    pub dims: Vec<Dim>,
+    /// Operands come before their uses.
+    pub instructions: Vec<Instruction>,
+    /// The results.
+    pub outputs: Vec<PlanOutput>,
+}
+
+/// One instruction of a [`Plan`]; it makes one value in one layout.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Instruction {
+    /// What it does.
+    pub kind: InstrKind,
+    /// What it reads: earlier instructions.
+    pub operands: Vec<InstrId>,
+    /// The value's name in the source, if it has one.
+    pub name: Option<String>,
+    /// The value's dims, in memory order.
+    pub dims: Vec<DimId>,
+    /// The value's dtype.
+    pub dtype: Dtype,
+    /// The value's layout after this instruction.
+    pub layout: Layout,
+    /// Where the instruction comes from.
+    pub origin: Origin,
+}
+
+/// What an instruction does.
+#[derive(Clone, PartialEq, Debug)]
+pub enum InstrKind {
+    /// A parameter of the layer.
+    Parameter(ParameterKind),
+    /// A number, the same everywhere.
+    Constant(f64),
+    /// An op on what each device holds.
+    Op(Op),
+    /// A move of its one operand.
+    Move(Collective),
+}
+
+/// Why an instruction is there.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Origin {
+    /// The name of the rewrite rule that made it: `einsum_axis_on_contracted_dim_leaves_a_partial_sum`.
+    pub rule: Option<String>,
+    /// One clause that names the dims and axes, for a move.
+    pub reason: Option<String>,
+    /// The place in the source that caused it.
+    pub span: Option<Span>,
+    /// The inlined layers it is in, outermost first.
+    pub in_layers: Vec<String>,
+}
+
+/// One result of a [`Plan`].
+#[derive(Clone, PartialEq, Debug)]
+pub struct PlanOutput {
+    /// Its name.
+    pub name: String,
+    /// The instruction that makes it.
+    pub id: InstrId,
+    /// The dims in the declared order, a permutation of the instruction's.
+    pub dims: Vec<DimId>,
+}
+
+impl Plan {
+    /// The instruction of an id.
+    pub fn instruction(&self, id: InstrId) -> &Instruction {
+        &self.instructions[id.index()]
+    }
+    /// All instruction ids, in program order.
+    pub fn ids(&self) -> impl DoubleEndedIterator<Item = InstrId> + use<> {
+        (0..self.instructions.len() as u32).map(InstrId)
+    }
+    /// The global sizes of some dims.
+    pub fn sizes(&self, dims: &[DimId]) -> Vec<u64> {
+        dims.iter().map(|d| self.dims[d.index()].size).collect()
+    }
+    /// The names of some dims.
+    pub fn dim_names(&self, dims: &[DimId]) -> Vec<&str> {
+        dims.iter().map(|d| self.dims[d.index()].name.as_str()).collect()
+    }
+    /// The sizes of an instruction's value on one device.
+    pub fn local_sizes(&self, id: InstrId) -> Vec<u64> {
+        let instr = self.instruction(id);
+        MeshShape { mesh: &self.mesh, sizes: &self.sizes(&instr.dims) }.local_sizes(instr.layout)
+    }
+    /// How many elements of an instruction's value one device holds.
+    pub fn local_elements(&self, id: InstrId) -> u64 {
+        self.local_sizes(id).iter().product()
+    }
+    /// The bytes of an instruction's value on one device.
+    pub fn local_bytes(&self, id: InstrId) -> u64 {
+        self.instruction(id).dtype.bytes(self.local_elements(id))
+    }
+    /// The canonical text of an instruction's layout.
+    pub fn layout_text(&self, id: InstrId) -> String {
+        let instr = self.instruction(id);
+        instr.layout.text(&self.mesh, &self.dim_names(&instr.dims))
+    }
+    /// The canonical text of a result's layout, dims in the declared order.
+    pub fn output_layout_text(&self, output: &PlanOutput) -> String {
+        self.output_layout(output).text(&self.mesh, &self.dim_names(&output.dims))
+    }
+    /// A result's layout, dims in the declared order.
+    pub fn output_layout(&self, output: &PlanOutput) -> Layout {
+        let instr = self.instruction(output.id);
+        let order: Vec<usize> = output.dims.iter().filter_map(|d| instr.dims.iter().position(|i| i == d)).collect();
+        instr.layout.permuted(&order)
+    }
+    /// An instruction's value as the layout rule sees it.
+    pub fn operand(&self, id: InstrId) -> Operand<'_> {
+        let instr = self.instruction(id);
+        Operand { dims: &instr.dims, dtype: instr.dtype, layout: instr.layout }
+    }
+    /// The instructions that read each instruction, in program order.
+    pub fn uses(&self) -> Vec<Vec<InstrId>> {
+        let mut uses = vec![Vec::new(); self.instructions.len()];
+        for id in self.ids() {
+            for operand in &self.instruction(id).operands {
+                uses[operand.index()].push(id);
+            }
+        }
+        uses
+    }
+    /// An einsum's subscripts: `BLE,EF->BLF`, or `[Batch,E],[E,F]->[Batch,F]` where a name is longer than a letter and
+    /// digits.
+    pub fn equation(&self, id: InstrId) -> String {
+        let instr = self.instruction(id);
+        let sides: Vec<&[DimId]> = instr
+            .operands
+            .iter()
+            .map(|o| self.instruction(*o).dims.as_slice())
+            .chain([instr.dims.as_slice()])
+            .collect();
+        let compact =
+            sides.iter().all(|dims| self.dim_names(dims).iter().all(|n| n.chars().skip(1).all(|c| c.is_ascii_digit())));
+        let word = |dims: &[DimId]| match compact {
+            true => self.dim_names(dims).concat(),
+            false => format!("[{}]", self.dim_names(dims).join(",")),
+        };
+        let (result, operands) = sides.split_last().map_or((&[][..], &[][..]), |(r, o)| (*r, o));
+        format!("{}->{}", operands.iter().map(|d| word(d)).collect::<Vec<_>>().join(","), word(result))
+    }
+}

@@ -1,0 +1,160 @@
+//! [`Program`]: a checked layer, before anything is searched.
+
+use shard_grammar::Span;
+
+use crate::mesh::Mesh;
+use crate::op::Op;
+use crate::pattern::LayoutPattern;
+use crate::tensor::{Dim, DimId, Dtype};
+
+/// How many values (parameters, constants and results of ops, calls inlined) a program may have.
+pub const MAX_VALUES: usize = 4096;
+
+/// A value, as an index into [`Program::values`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ValueId(pub u32);
+
+impl ValueId {
+    /// The index into [`Program::values`].
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// What a parameter is kept for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum ParameterKind {
+    /// Given anew at each step.
+    Activation,
+    /// Stays in memory from step to step.
+    Weight,
+    /// Per-sequence state that stays in memory.
+    Cache,
+}
+
+impl ParameterKind {
+    /// The word in a type; nothing for an activation.
+    pub fn word(self) -> Option<&'static str> {
+        match self {
+            ParameterKind::Activation => None,
+            ParameterKind::Weight => Some("weight"),
+            ParameterKind::Cache => Some("cache"),
+        }
+    }
+}
+
+/// A checked layer with its calls inlined: what to compute, and which layouts the source demands. Nothing of the search.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Program {
+    /// The layer's name.
+    pub name: String,
+    /// How many times the layer is stacked.
+    pub repeat: u64,
+    /// Every collective must be written as a `reshard`.
+    pub strict: bool,
+    /// The hardware that the file names (a built-in name or a path), if any.
+    pub hardware: Option<String>,
+    /// The mesh.
+    pub mesh: Mesh,
+    /// Every dim of the file.
+    pub dims: Vec<Dim>,
+    /// Values in program order: operands come before their uses.
+    pub values: Vec<Value>,
+    /// The results.
+    pub outputs: Vec<Output>,
+    /// The names of the layout labels, for messages.
+    pub labels: Vec<String>,
+}
+
+/// One value of a [`Program`].
+#[derive(Clone, PartialEq, Debug)]
+pub struct Value {
+    /// The name in the source; `None` for a part of a nested expression.
+    pub name: Option<String>,
+    /// Its dims, in memory order.
+    pub dims: Vec<DimId>,
+    /// Its dtype.
+    pub dtype: Dtype,
+    /// Where it comes from.
+    pub def: Def,
+    /// The place in the source that made it.
+    pub span: Span,
+    /// The layers, outermost first, whose inlined body it is in; empty in the layer itself.
+    pub in_layers: Vec<String>,
+}
+
+/// Where a value comes from.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Def {
+    /// A parameter of the layer, in some layout of the pattern.
+    Parameter {
+        /// What it is kept for.
+        kind: ParameterKind,
+        /// The layouts allowed.
+        pattern: LayoutPattern,
+    },
+    /// A number, the same everywhere; a scalar.
+    Constant(f64),
+    /// The result of an op.
+    Op {
+        /// The op.
+        op: Op,
+        /// Its operands, all earlier values.
+        operands: Vec<ValueId>,
+    },
+    /// The same value, at a point where the source demands a layout: an annotation, a `reshard`, or a typed parameter or
+    /// result of an inlined call. Uses after this point start from the pinned layout.
+    Pin {
+        /// The value that is pinned.
+        operand: ValueId,
+        /// The layouts allowed.
+        pattern: LayoutPattern,
+        /// A `reshard` written by hand: in a strict layer only these may move data.
+        written: bool,
+    },
+}
+
+/// One result of a [`Program`].
+#[derive(Clone, PartialEq, Debug)]
+pub struct Output {
+    /// Its name: as declared, or that of the value returned, or `result`.
+    pub name: String,
+    /// The value.
+    pub value: ValueId,
+    /// The dims in the declared order, a permutation of the value's.
+    pub dims: Vec<DimId>,
+    /// The layouts allowed, in the order of the *value's* dims.
+    pub pattern: LayoutPattern,
+    /// The declared type in the source.
+    pub span: Span,
+}
+
+impl Program {
+    /// The value of an id.
+    pub fn value(&self, id: ValueId) -> &Value {
+        &self.values[id.index()]
+    }
+    /// All value ids, in program order.
+    pub fn value_ids(&self) -> impl DoubleEndedIterator<Item = ValueId> + use<> {
+        (0..self.values.len() as u32).map(ValueId)
+    }
+    /// The global sizes of some dims.
+    pub fn sizes(&self, dims: &[DimId]) -> Vec<u64> {
+        dims.iter().map(|d| self.dims[d.index()].size).collect()
+    }
+    /// The names of some dims.
+    pub fn dim_names(&self, dims: &[DimId]) -> Vec<&str> {
+        dims.iter().map(|d| self.dims[d.index()].name.as_str()).collect()
+    }
+}
+
+impl Def {
+    /// The values that this one is made from.
+    pub fn operands(&self) -> &[ValueId] {
+        match self {
+            Def::Parameter { .. } | Def::Constant(_) => &[],
+            Def::Op { operands, .. } => operands,
+            Def::Pin { operand, .. } => std::slice::from_ref(operand),
+        }
+    }
+}

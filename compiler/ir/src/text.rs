@@ -1,0 +1,1 @@
+//! `.shir`: a plan as text.
