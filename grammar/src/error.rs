@@ -124,7 +124,7 @@ pub enum SyntaxErrorKind {
         what: &'static str,
         /// The name.
         name: String,
-        /// The rule, after `a value name `.
+        /// The rule that it breaks, as a sentence.
         rule: &'static str,
     },
     /// A reserved word where a value or layer is named.

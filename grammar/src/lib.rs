@@ -3,24 +3,32 @@
 //! [`parse`] turns a [`SourceFile`] into an [`ast::File`] with every syntax error and warning that it found;
 //! [`format`] prints a file in the one canonical style. Layout words (`BLE_xyz`, `BLF_yz(partialsum-x)`) have entry
 //! points of their own, [`parse_layout_word`] and [`parse_layout_with_partial`], since IR text uses them too.
+//!
+//! The way of a text: `scan` finds tokens and comments, `outline` cuts them into lines, headers and statements,
+//! pest parses each by `shard.pest`, `build` makes the tree, `layout_word` and `subscript` read the words that pest
+//! hands over whole.
 
 pub mod ast;
+mod build;
+mod build_expr;
 pub mod error;
+mod expected;
+mod grammar;
+mod layout_word;
 pub mod limits;
+mod names;
+mod outline;
+mod parser;
+mod print;
+mod scan;
 pub mod source;
+mod subscript;
+mod word_lexer;
 
 pub use error::{Fix, Note, SyntaxError, SyntaxErrorKind, SyntaxWarning, SyntaxWarningKind, WordError};
+pub use layout_word::{parse_layout_with_partial, parse_layout_word, parse_partial};
+pub use names::{KEPT_FOR_LATER, is_reserved};
+pub use parser::{Parsed, parse, parse_dim_override, parse_mesh_axes};
+pub use print::{print_dim_list, print_expr, print_int_expr, print_layout_word, print_partial, print_type};
 pub use source::{LineColumn, SourceFile, Span, Spanned};
-
-// The rest of the public surface, as it will stand:
-//
-// pub struct Parsed { pub file: ast::File, pub errors: Vec<SyntaxError>, pub warnings: Vec<SyntaxWarning> }
-// pub fn parse(source: &SourceFile) -> Parsed
-// pub fn parse_dim_override(text: &str) -> Result<ast::Dim, SyntaxError>        // `B=64`, `H = 32 pad 64` (for -D)
-// pub fn parse_mesh_axes(text: &str) -> Result<Vec<ast::MeshAxis>, SyntaxError> // `x=8, y=8` (for --mesh)
-// pub fn parse_layout_word(text: &str, offset: usize) -> Result<ast::LayoutWord, WordError>
-// pub fn parse_layout_with_partial(text: &str, offset: usize) -> Result<(ast::LayoutWord, Vec<ast::PartialGroup>), WordError>
-// pub fn parse_dim_list(text: &str, offset: usize) -> Result<ast::DimList, WordError>
-// pub fn format(source: &SourceFile) -> Result<String, Vec<SyntaxError>>
-// pub fn print_expr(&ast::Expr) -> String, print_type(&ast::Type) -> String, print_layout_word(&ast::LayoutWord) -> String,
-// pub fn print_partial(&[ast::PartialGroup]) -> String, print_dim_list(&ast::DimList) -> String, print_int_expr(&ast::IntExpr) -> String
+pub use subscript::parse_dim_list;

@@ -1,0 +1,357 @@
+//! From pest's pairs to the syntax tree: items, types and statements. What pest cannot say (names that break the rules
+//! of their namespace, words inside layouts, numbers too long) is said here.
+//!
+//! `None` means that the node could not be made and that the reason is in `errors`.
+
+use crate::ast::*;
+use crate::error::{SyntaxError, SyntaxErrorKind, SyntaxWarning, WordError};
+use crate::grammar::Rule;
+use crate::layout_word::{parse_layout_word, parse_partial};
+use crate::limits::{MAX_INTEGER_DIGITS, MAX_TREE_DEPTH};
+use crate::names::{Namespace, name_error};
+use crate::outline::nearest;
+use crate::source::{Span, Spanned};
+use pest::iterators::Pair;
+
+/// Makes tree nodes of one piece's pairs.
+pub(crate) struct Builder<'e> {
+    /// Where the piece starts in the file.
+    pub(crate) offset: usize,
+    pub(crate) errors: &'e mut Vec<SyntaxError>,
+    pub(crate) warnings: &'e mut Vec<SyntaxWarning>,
+}
+
+/// The children that carry something: signs and filler words are left out.
+pub(crate) fn parts<'i>(pair: Pair<'i, Rule>) -> impl Iterator<Item = Pair<'i, Rule>> {
+    use Rule::*;
+    pair.into_inner().filter(|part| {
+        !matches!(
+            part.as_rule(),
+            EOI | open_paren
+                | close_paren
+                | comma
+                | colon
+                | equals
+                | arrow
+                | over_word
+                | at_word
+                | hardware_word
+                | mesh_word
+                | dim_word
+                | pad_word
+                | let_word
+                | return_word
+                | layer_word
+                | repeat_word
+        )
+    })
+}
+
+/// A layer's header.
+pub(crate) struct Header {
+    pub(crate) strict: Option<Span>,
+    pub(crate) name: Name,
+    pub(crate) params_span: Span,
+    pub(crate) params: Vec<Param>,
+    pub(crate) results: Results,
+    pub(crate) repeat: Option<Repeat>,
+}
+
+impl Builder<'_> {
+    /// Where a pair stands in the file. Right for atomic rules; others may reach over blanks behind them.
+    pub(crate) fn span(&self, pair: &Pair<'_, Rule>) -> Span {
+        let span = pair.as_span();
+        Span::new(span.start(), span.end()).shifted(self.offset)
+    }
+
+    /// The span from the first to the last token under a pair.
+    fn tight_span(&self, pair: &Pair<'_, Rule>) -> Span {
+        let start = pair.as_span().start();
+        let last = pair.clone().into_inner().last().map_or(pair.as_span().end(), |last| last.as_span().end());
+        Span::new(start, last).shifted(self.offset)
+    }
+
+    pub(crate) fn fail<T>(&mut self, error: SyntaxError) -> Option<T> {
+        self.errors.push(error);
+        None
+    }
+
+    pub(crate) fn word<T>(&mut self, result: Result<T, WordError>) -> Option<T> {
+        result.map_err(|error| self.errors.push(error.into())).ok()
+    }
+
+    pub(crate) fn name(&mut self, namespace: Namespace, pair: &Pair<'_, Rule>) -> Name {
+        let name = Spanned::new(pair.as_str().to_string(), self.span(pair));
+        self.errors.extend(name_error(namespace, &name.value, name.span));
+        name
+    }
+
+    pub(crate) fn whole(&mut self, pair: &Pair<'_, Rule>) -> Option<Spanned<u64>> {
+        let (text, span) = (pair.as_str(), self.span(pair));
+        if !text.bytes().all(|byte| byte.is_ascii_digit()) {
+            return self.fail(SyntaxError::new(SyntaxErrorKind::NotWhole { text: text.to_string() }, span));
+        }
+        match text.parse() {
+            Ok(value) if text.len() <= MAX_INTEGER_DIGITS => Some(Spanned::new(value, span)),
+            _ => self.fail(SyntaxError::new(SyntaxErrorKind::TooManyDigits { limit: MAX_INTEGER_DIGITS }, span)),
+        }
+    }
+
+    // --- lines ---
+
+    pub(crate) fn hardware(&mut self, piece: Pair<'_, Rule>) -> Option<HardwareRef> {
+        let chip = parts(piece).next()?;
+        let (text, span) = (chip.as_str(), self.span(&chip));
+        Some(match chip.as_rule() {
+            Rule::hardware_path => HardwareRef::Path(Spanned::new(text.trim_matches('"').to_string(), span)),
+            _ => HardwareRef::BuiltIn(Spanned::new(text.to_string(), span)),
+        })
+    }
+
+    pub(crate) fn mesh(&mut self, piece: Pair<'_, Rule>) -> Option<Vec<MeshAxis>> {
+        let axes = parts(piece).next()?;
+        let mut built = Vec::new();
+        for axis in parts(axes) {
+            let mut inner = parts(axis);
+            let name = self.name(Namespace::Axis, &inner.next()?);
+            let size = self.whole(&inner.next()?)?;
+            built.push(MeshAxis { span: name.span.to(size.span), name, size });
+        }
+        Some(built)
+    }
+
+    /// Name, value and padding of a dim.
+    pub(crate) fn dim(&mut self, piece: Pair<'_, Rule>) -> Option<(Name, IntExpr, Option<IntExpr>)> {
+        let mut inner = parts(parts(piece).next()?);
+        let name = self.name(Namespace::Dim, &inner.next()?);
+        let value = self.int_expr(inner.next()?)?.0;
+        let pad = match inner.next() {
+            Some(pad) => Some(self.int_expr(pad)?.0),
+            None => None,
+        };
+        Some((name, value, pad))
+    }
+
+    /// An integer expression and its tree's depth.
+    pub(crate) fn int_expr(&mut self, pair: Pair<'_, Rule>) -> Option<(IntExpr, usize)> {
+        let mut inner = parts(pair);
+        let first = inner.next()?;
+        let (mut left, mut depth) = match first.as_rule() {
+            Rule::int_product => self.int_expr(first)?,
+            _ => self.int_atom(first)?,
+        };
+        while let Some(sign) = inner.next() {
+            let next = inner.next()?;
+            let (right, right_depth) = match next.as_rule() {
+                Rule::int_product => self.int_expr(next)?,
+                _ => self.int_atom(next)?,
+            };
+            let span = left.span.to(right.span);
+            depth = self.deeper(depth.max(right_depth), span)?;
+            let (op, op_span) = (binary_op(sign.as_rule())?, self.span(&sign));
+            let kind = IntExprKind::Binary { op, op_span, left: Box::new(left), right: Box::new(right) };
+            left = IntExpr { span, kind };
+        }
+        Some((left, depth))
+    }
+
+    fn int_atom(&mut self, pair: Pair<'_, Rule>) -> Option<(IntExpr, usize)> {
+        let atom = parts(pair).next()?;
+        let span = self.tight_span(&atom);
+        Some(match atom.as_rule() {
+            Rule::number => (IntExpr { span, kind: IntExprKind::Number(self.whole(&atom)?.value) }, 1),
+            Rule::dim_name => (IntExpr { span, kind: IntExprKind::Dim(self.name(Namespace::Dim, &atom).value) }, 1),
+            _ => {
+                let (inner, depth) = self.int_expr(parts(atom).next()?)?;
+                let depth = self.deeper(depth, span)?;
+                (IntExpr { span, kind: IntExprKind::Paren(Box::new(inner)) }, depth)
+            }
+        })
+    }
+
+    /// One more than `depth`, or an error where that is too deep.
+    pub(crate) fn deeper(&mut self, depth: usize, span: Span) -> Option<usize> {
+        if depth < MAX_TREE_DEPTH {
+            return Some(depth + 1);
+        }
+        self.fail(SyntaxError::new(SyntaxErrorKind::ExpressionTooLong, span).with_help("name a part of it first"))
+    }
+
+    // --- layers ---
+
+    pub(crate) fn header(&mut self, piece: Pair<'_, Rule>) -> Option<Header> {
+        let mut inner = parts(piece).peekable();
+        let strict = inner.next_if(|part| part.as_rule() == Rule::strict_word).map(|word| self.span(&word));
+        let name = self.name(Namespace::Layer, &inner.next()?);
+        let params_pair = inner.next()?;
+        let params_span = self.tight_span(&params_pair);
+        let mut params = Vec::new();
+        for param in parts(params_pair) {
+            if let Some((name, ty)) = self.named_type(param) {
+                params.push(Param { span: name.span.to(ty.span), docs: Vec::new(), name, ty });
+            }
+        }
+        let results = self.results(inner.next()?)?;
+        let repeat = match inner.next_if(|part| part.as_rule() == Rule::repeat) {
+            Some(pair) => {
+                let start = self.span(&pair);
+                let count = self.whole(&parts(pair).next()?)?;
+                Some(Repeat { span: Span::new(start.start, count.span.end), count })
+            }
+            None => None,
+        };
+        Some(Header { strict, name, params_span, params, results, repeat })
+    }
+
+    fn results(&mut self, pair: Pair<'_, Rule>) -> Option<Results> {
+        let inner = parts(pair).next()?;
+        if inner.as_rule() == Rule::type_ {
+            return self.full_type(inner).map(Results::One);
+        }
+        let span = self.tight_span(&inner);
+        let mut results = Vec::new();
+        for result in parts(inner) {
+            let (name, ty) = self.named_type(result)?;
+            results.push(NamedResult { span: name.span.to(ty.span), name, ty });
+        }
+        Some(Results::Named { span, results })
+    }
+
+    fn named_type(&mut self, pair: Pair<'_, Rule>) -> Option<(Name, Type)> {
+        let mut inner = parts(pair);
+        let name = self.name(Namespace::Value, &inner.next()?);
+        let ty = self.full_type(inner.next()?)?;
+        Some((name, ty))
+    }
+
+    /// A type that must have its dtype.
+    fn full_type(&mut self, pair: Pair<'_, Rule>) -> Option<Type> {
+        let ty = self.ty(pair)?;
+        if ty.dtype.is_none() {
+            let layout = crate::print_layout_word(&ty.layout);
+            let error = SyntaxError::new(SyntaxErrorKind::MissingDType, ty.layout.span);
+            let error = error.with_help(format!("bf16 {layout}"));
+            self.errors.push(error.with_fix(Span::at(ty.layout.span.start), "bf16 "));
+        }
+        Some(ty)
+    }
+
+    fn ty(&mut self, pair: Pair<'_, Rule>) -> Option<Type> {
+        let mut inner = parts(pair).peekable();
+        let start = inner.peek().map(|first| self.span(first))?;
+        let kind = inner.next_if(|part| part.as_rule() == Rule::kind).map(|word| {
+            let kind = if word.as_str() == Kind::Weight.word() { Kind::Weight } else { Kind::Cache };
+            Spanned::new(kind, self.span(&word))
+        });
+        let dtype = match inner.next_if(|part| part.as_rule() == Rule::dtype) {
+            Some(word) => Some(self.dtype(&word)),
+            None => None,
+        };
+        let (layout, partial) = self.layout(inner.next()?, inner.next())?;
+        let end = partial.1.unwrap_or(layout.span);
+        let dtype = match dtype {
+            Some(None) => return None,
+            Some(known) => known,
+            None => None,
+        };
+        Some(Type { span: start.to(end), kind, dtype, layout, partial: partial.0 })
+    }
+
+    /// A layout word and its partials, with the span of the latter's parentheses.
+    pub(crate) fn layout(
+        &mut self,
+        layout: Pair<'_, Rule>,
+        partial: Option<Pair<'_, Rule>>,
+    ) -> Option<(LayoutWord, (Vec<PartialGroup>, Option<Span>))> {
+        let span = self.span(&layout);
+        let word = self.word(parse_layout_word(layout.as_str(), span.start));
+        let groups = match partial {
+            Some(pair) => {
+                let span = self.span(&pair);
+                (self.word(parse_partial(pair.as_str(), span.start))?, Some(span))
+            }
+            None => (Vec::new(), None),
+        };
+        Some((word?, groups))
+    }
+
+    pub(crate) fn dtype(&mut self, pair: &Pair<'_, Rule>) -> Option<Spanned<DType>> {
+        let (text, span) = (pair.as_str(), self.span(pair));
+        if let Some(dtype) = DType::from_word(text) {
+            return Some(Spanned::new(dtype, span));
+        }
+        let error = SyntaxError::new(SyntaxErrorKind::UnknownDType { word: text.to_string() }, span);
+        let words = DType::ALL.map(DType::word);
+        self.fail(match other_dtype_word(text).or_else(|| nearest(text, &words)) {
+            Some(meant) => error.with_help(meant).with_fix(span, meant),
+            None => error.with_help(format!("the dtypes are {}", words.map(|word| format!("`{word}`")).join(", "))),
+        })
+    }
+
+    // --- statements ---
+
+    pub(crate) fn let_statement(&mut self, piece: Pair<'_, Rule>) -> Option<(LetTarget, Expr)> {
+        let mut inner = parts(piece);
+        let target = inner.next()?;
+        let value = inner.next()?;
+        let target = match target.as_rule() {
+            Rule::let_many => {
+                let span = self.tight_span(&target);
+                let names = parts(target).map(|name| self.name(Namespace::Value, &name)).collect();
+                Some(LetTarget::Many { span, names })
+            }
+            _ => self.let_one(target),
+        };
+        let value = self.expr(value);
+        Some((target?, value?.0))
+    }
+
+    fn let_one(&mut self, pair: Pair<'_, Rule>) -> Option<LetTarget> {
+        let mut inner = parts(pair);
+        let name = self.name(Namespace::Value, &inner.next()?);
+        let ty = match inner.next() {
+            Some(ty) => Some(self.ty(ty)?),
+            None => None,
+        };
+        Some(LetTarget::One { name, ty })
+    }
+
+    pub(crate) fn return_statement(&mut self, piece: Pair<'_, Rule>) -> Option<ReturnValue> {
+        let value = parts(piece).next()?;
+        if value.as_rule() != Rule::return_many {
+            return Some(ReturnValue::One(self.expr(value)?.0));
+        }
+        let span = self.tight_span(&value);
+        let mut values = Vec::new();
+        for value in parts(value) {
+            values.push(self.expr(value)?.0);
+        }
+        Some(ReturnValue::Many { span, values })
+    }
+}
+
+/// The operation of a sign.
+pub(crate) fn binary_op(rule: Rule) -> Option<BinaryOp> {
+    match rule {
+        Rule::plus => Some(BinaryOp::Add),
+        Rule::minus => Some(BinaryOp::Sub),
+        Rule::times => Some(BinaryOp::Mul),
+        Rule::divide => Some(BinaryOp::Div),
+        _ => None,
+    }
+}
+
+/// The dtype under a name that other frameworks give it.
+fn other_dtype_word(word: &str) -> Option<&'static str> {
+    Some(match word {
+        "bfloat16" => "bf16",
+        "fp32" | "float32" | "float" => "f32",
+        "fp16" | "float16" | "half" => "f16",
+        "fp8" | "float8" | "e4m3" | "e5m2" => "f8",
+        "i8" | "s8" => "int8",
+        "i4" | "s4" => "int4",
+        "i32" | "s32" | "int" => "int32",
+        "boolean" | "pred" | "i1" => "bool",
+        _ => return None,
+    })
+}

@@ -1,0 +1,77 @@
+//! The lexical rules of the four namespaces, and the words that cannot be names.
+
+use crate::ast::{ExtremumOp, MapOp, NormalizeOp, ReduceOp};
+use crate::error::{SyntaxError, SyntaxErrorKind};
+use crate::source::Span;
+
+/// Words that are kept for a later version of the language.
+pub const KEPT_FOR_LATER: [&str; 6] = ["phase", "expect", "host", "grad", "strict", "model"];
+
+/// The namespaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Namespace {
+    Value,
+    Layer,
+    Axis,
+    Dim,
+}
+
+/// Whether a word is reserved: it names no value and no layer.
+pub fn is_reserved(word: &str) -> bool {
+    matches!(word, "let" | "return" | "layer")
+        || MapOp::from_word(word).is_some()
+        || ExtremumOp::from_word(word).is_some()
+        || ReduceOp::from_word(word).is_some()
+        || NormalizeOp::from_word(word).is_some()
+        || matches!(word, "einsum" | "rename" | "split" | "merge" | "concat" | "slice" | "append")
+        || matches!(word, "causal" | "rope" | "take" | "cast" | "reshard")
+}
+
+/// What is wrong with a name of this namespace, if anything is.
+pub(crate) fn name_error(namespace: Namespace, name: &str, span: Span) -> Option<SyntaxError> {
+    let first = name.chars().next().unwrap_or('_');
+    let (what, starts_well, underscores, rule) = match namespace {
+        Namespace::Value => {
+            ("value", first.is_ascii_lowercase() || first == '_', true, "a value starts with a lower-case letter or `_`")
+        }
+        Namespace::Layer => ("layer", first.is_ascii_lowercase(), true, "a layer starts with a lower-case letter, and goes on with letters, digits and `_`"),
+        Namespace::Axis => {
+            ("mesh axis", first.is_ascii_lowercase(), false, "an axis is a lower-case letter, then letters and digits")
+        }
+        Namespace::Dim => ("dim", first.is_ascii_uppercase(), false, "a dim is an upper-case letter, then letters and digits"),
+    };
+    if !starts_well || (!underscores && name.contains('_')) {
+        let mended = mended(namespace, name);
+        let error = SyntaxError::new(SyntaxErrorKind::MalformedName { what, name: name.to_string(), rule }, span);
+        return Some(match mended {
+            Some(mended) => error.with_help(mended.clone()).with_fix(span, mended),
+            None => error,
+        });
+    }
+    if !matches!(namespace, Namespace::Value | Namespace::Layer) {
+        return None;
+    }
+    if is_reserved(name) {
+        let kind = SyntaxErrorKind::ReservedName { word: name.to_string() };
+        return Some(SyntaxError::new(kind, span).with_help(format!("another name, such as `{name}_out`")));
+    }
+    if KEPT_FOR_LATER.contains(&name) {
+        let kind = SyntaxErrorKind::KeptForLater { word: name.to_string() };
+        return Some(SyntaxError::new(kind, span).with_help(format!("another name, such as `{name}_in`")));
+    }
+    None
+}
+
+/// The nearest name that keeps the rule.
+fn mended(namespace: Namespace, name: &str) -> Option<String> {
+    let bare: String = match namespace {
+        Namespace::Value => name.to_string(),
+        Namespace::Layer => name.trim_start_matches('_').to_string(),
+        Namespace::Axis | Namespace::Dim => name.replace('_', ""),
+    };
+    let mut chars = bare.chars();
+    let first = chars.next()?;
+    let first = if namespace == Namespace::Dim { first.to_ascii_uppercase() } else { first.to_ascii_lowercase() };
+    let mended: String = std::iter::once(first).chain(chars).collect();
+    (first.is_ascii_alphabetic() && !is_reserved(&mended) && !KEPT_FOR_LATER.contains(&mended.as_str())).then_some(mended)
+}

@@ -1,0 +1,286 @@
+//! Cuts a text into the pieces that the grammar parses one by one: pest reports one error for each parse, so each line,
+//! header and statement is a parse of its own, and an error in one does not hide those in the next.
+
+use crate::error::{SyntaxError, SyntaxErrorKind};
+use crate::scan::{Scan, TokenKind};
+use crate::source::Span;
+use std::ops::Range;
+
+/// What a piece is parsed as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PieceKind {
+    Hardware,
+    Mesh,
+    Dim,
+    Let,
+    Return,
+}
+
+/// A run of tokens that belong together.
+#[derive(Clone, Debug)]
+pub(crate) struct Piece {
+    pub(crate) kind: PieceKind,
+    /// Indices into the scan's tokens.
+    pub(crate) tokens: Range<usize>,
+}
+
+/// A layer's pieces.
+#[derive(Clone, Debug)]
+pub(crate) struct LayerOutline {
+    /// The header, with the `{` if there is one.
+    pub(crate) header: Range<usize>,
+    pub(crate) statements: Vec<Piece>,
+    /// The opening and the closing brace, where they are there.
+    pub(crate) open: Option<usize>,
+    pub(crate) close: Option<usize>,
+}
+
+/// One item's pieces.
+#[derive(Clone, Debug)]
+pub(crate) enum ItemOutline {
+    Line(Piece),
+    Layer(LayerOutline),
+}
+
+/// The pieces of a whole file, and what is wrong between them.
+pub(crate) struct Outline {
+    pub(crate) items: Vec<ItemOutline>,
+    pub(crate) errors: Vec<SyntaxError>,
+}
+
+/// Cuts a text into pieces.
+pub(crate) fn outline(scan: &Scan<'_>) -> Outline {
+    let mut cutter = Cutter { scan, at: 0, errors: Vec::new(), strayed: false };
+    let mut items = Vec::new();
+    while cutter.at < scan.tokens.len() {
+        if let Some(item) = cutter.item() {
+            items.push(item);
+        }
+    }
+    Outline { items, errors: cutter.errors }
+}
+
+struct Cutter<'s, 't> {
+    scan: &'s Scan<'t>,
+    at: usize,
+    errors: Vec<SyntaxError>,
+    /// Whether statements outside any layer were just reported: what follows from that is not reported again.
+    strayed: bool,
+}
+
+impl Cutter<'_, '_> {
+    fn word(&self, index: usize) -> &str {
+        self.scan.word(index)
+    }
+
+    fn is_word(&self, index: usize) -> bool {
+        self.scan.tokens.get(index).is_some_and(|token| token.kind == TokenKind::Word)
+    }
+
+    fn span(&self, index: usize) -> Span {
+        self.scan.tokens.get(index).map_or(Span::at(self.scan.text.len()), |token| token.span)
+    }
+
+    fn item(&mut self) -> Option<ItemOutline> {
+        let start = self.at;
+        let line = match self.word(start) {
+            "hardware" => Some(PieceKind::Hardware),
+            "mesh" => Some(PieceKind::Mesh),
+            "dim" => Some(PieceKind::Dim),
+            _ => None,
+        };
+        if let Some(kind) = line {
+            self.strayed = false;
+            self.at += 1;
+            self.skip_until(|this, index| this.ends_line(index));
+            return Some(ItemOutline::Line(Piece { kind, tokens: start..self.at }));
+        }
+        match self.word(start) {
+            "layer" | "strict" => {
+                self.strayed = false;
+                Some(ItemOutline::Layer(self.layer()))
+            }
+            "let" | "return" => {
+                if !self.strayed {
+                    let word = if self.word(start) == "let" { "let" } else { "return" };
+                    let kind = SyntaxErrorKind::StatementOutsideLayer { word };
+                    self.errors.push(SyntaxError::new(kind, self.span(start)));
+                }
+                self.strayed = true;
+                self.at += 1;
+                self.skip_until(|this, index| this.ends_line(index));
+                None
+            }
+            "}" => {
+                if !self.strayed {
+                    let error = SyntaxError::new(SyntaxErrorKind::Unopened { close: '}' }, self.span(start));
+                    self.errors.push(error.with_help("remove it").with_fix(self.span(start), ""));
+                }
+                self.at += 1;
+                None
+            }
+            _ => {
+                let keywords = ["hardware", "mesh", "dim", "layer", "strict layer"];
+                self.stray(start, &keywords);
+                self.at += 1;
+                self.skip_until(|this, index| this.ends_line(index));
+                None
+            }
+        }
+    }
+
+    fn layer(&mut self) -> LayerOutline {
+        let start = self.at;
+        self.at += if self.word(start) == "strict" && self.word(start + 1) == "layer" { 2 } else { 1 };
+        self.skip_until(|this, index| {
+            matches!(this.word(index), "let" | "return")
+                || this.starts_item_inside(index)
+                || (this.word(index) == "{" && this.opens_body(index))
+                || (this.word(index) == "}" && !this.closes_axes(index))
+        });
+        let mut outline = LayerOutline { header: start..self.at, statements: Vec::new(), open: None, close: None };
+        if self.word(self.at) == "{" {
+            outline.open = Some(self.at);
+            self.at += 1;
+            outline.header.end = self.at;
+        } else if self.at >= self.scan.tokens.len() || self.starts_item_inside(self.at) {
+            return outline;
+        }
+        while self.at < self.scan.tokens.len() {
+            let start = self.at;
+            let kind = match self.word(start) {
+                "let" => Some(PieceKind::Let),
+                "return" => Some(PieceKind::Return),
+                "}" => {
+                    outline.close = Some(start);
+                    self.at += 1;
+                    return outline;
+                }
+                _ if self.starts_item_inside(start) => break,
+                _ => {
+                    self.stray(start, &["let", "return", "}"]);
+                    None
+                }
+            };
+            self.at += 1;
+            self.skip_until(|this, index| this.ends_statement(index));
+            if let Some(kind) = kind {
+                outline.statements.push(Piece { kind, tokens: start..self.at });
+            }
+        }
+        if let Some(open) = outline.open {
+            let kind = SyntaxErrorKind::Unclosed { open: '{', close: '}' };
+            let end = self.span(self.at.saturating_sub(1)).end;
+            let error = SyntaxError::new(kind, self.span(open));
+            self.errors.push(error.with_help("close the layer with `}`").with_fix(Span::at(end), "\n}"));
+        }
+        outline
+    }
+
+    fn skip_until(&mut self, stop: impl Fn(&Self, usize) -> bool) {
+        while self.at < self.scan.tokens.len() && !stop(self, self.at) {
+            self.at += 1;
+        }
+    }
+
+    /// Reports a token with which no piece can start.
+    fn stray(&mut self, index: usize, keywords: &[&'static str]) {
+        let span = self.span(index);
+        let token = self.scan.tokens[index];
+        if matches!(token.kind, TokenKind::Strange | TokenKind::UnclosedText) {
+            return; // reported by the scan
+        }
+        let word = self.word(index).to_string();
+        let error = match nearest(&word, keywords) {
+            Some(meant) if token.kind == TokenKind::Word => {
+                let kind = SyntaxErrorKind::MisspeltKeyword { word, meant };
+                SyntaxError::new(kind, span).with_help(meant).with_fix(span, meant)
+            }
+            _ => {
+                let expected = keywords.iter().map(|word| format!("`{word}`")).collect();
+                let error = SyntaxError::new(SyntaxErrorKind::Unexpected { expected, found: format!("`{word}`") }, span);
+                if keywords.contains(&"let") && token.kind == TokenKind::Word && self.word(index + 1) == "=" {
+                    error.with_help(format!("let {word} = ...")).with_fix(Span::at(span.start), "let ")
+                } else {
+                    error
+                }
+            }
+        };
+        self.errors.push(error);
+    }
+
+    /// Whether a line of hardware, mesh or dim, or what stands in its place, ends before this token.
+    fn ends_line(&self, index: usize) -> bool {
+        match self.word(index) {
+            "let" | "return" | "layer" | "}" => true,
+            "hardware" | "mesh" | "dim" | "strict" => {
+                self.word(index + 1) != "=" && !matches!(self.word(index - 1), "-" | "hardware")
+            }
+            _ => false,
+        }
+    }
+
+    fn ends_statement(&self, index: usize) -> bool {
+        match self.word(index) {
+            "let" | "return" => true,
+            "}" => !self.closes_axes(index),
+            _ => self.starts_item_inside(index),
+        }
+    }
+
+    /// Whether an item starts here although a layer is still open. `mesh` and the like are good names of values, so
+    /// what stands behind them decides.
+    fn starts_item_inside(&self, index: usize) -> bool {
+        let next = self.word(index + 1);
+        match self.word(index) {
+            "layer" => true,
+            "strict" => next == "layer",
+            "dim" => next.starts_with(|c: char| c.is_ascii_uppercase()) && self.word(index + 2) == "=",
+            "mesh" => self.is_word(index + 1) && self.word(index + 2) == "=" && !matches!(next, "let" | "return"),
+            "hardware" => {
+                next.starts_with('"')
+                    || (self.is_word(index + 1)
+                        && !matches!(next, "let" | "return" | "layer" | "over" | "at" | "dim" | "mesh" | "strict"))
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether a `{` opens a body: those of axes stand right behind `_`, or behind `-` or `(`.
+    fn opens_body(&self, index: usize) -> bool {
+        if index == 0 {
+            return true;
+        }
+        let before = self.word(index - 1);
+        let behind_underscore = before.ends_with('_') && self.span(index - 1).end == self.span(index).start;
+        !(behind_underscore || matches!(before, "-" | "("))
+    }
+
+    /// Whether a `}` closes the braces of axes: only names and commas stand between.
+    fn closes_axes(&self, index: usize) -> bool {
+        let between = |&before: &usize| !(self.is_word(before) && !matches!(self.word(before), "let" | "return" | "layer") || self.word(before) == ",");
+        match (0..index).rev().find(between) {
+            Some(open) => self.word(open) == "{" && !self.opens_body(open),
+            None => false,
+        }
+    }
+}
+
+/// The keyword that a word is one slip away from: a letter too many, too few, changed, or two swapped.
+pub(crate) fn nearest(word: &str, keywords: &[&'static str]) -> Option<&'static str> {
+    keywords.iter().copied().filter(|keyword| keyword.len() > 2).find(|keyword| one_slip_apart(word, keyword))
+}
+
+fn one_slip_apart(a: &str, b: &str) -> bool {
+    let (a, b) = (a.to_ascii_lowercase().into_bytes(), b.as_bytes());
+    let same = a.iter().zip(b).take_while(|(x, y)| x == y).count();
+    let (rest_a, rest_b) = (&a[same..], &b[same..]);
+    match (rest_a, rest_b) {
+        ([], []) => true,
+        ([_, more_a @ ..], [_, more_b @ ..]) if more_a == more_b => true,
+        ([x, y, more_a @ ..], [v, w, more_b @ ..]) if x == w && y == v && more_a == more_b => true,
+        ([_, more_a @ ..], _) if more_a == rest_b => true,
+        (_, [_, more_b @ ..]) if more_b == rest_a => true,
+        _ => false,
+    }
+}

@@ -1,0 +1,305 @@
+//! From text to syntax tree: look, cut into pieces, parse each, put comments where they belong.
+
+use crate::ast::*;
+use crate::build::{Builder, Header};
+use crate::error::{SyntaxError, SyntaxErrorKind, SyntaxWarning, SyntaxWarningKind};
+use crate::expected::{BracketFault, Failure, bracket_fault};
+use crate::grammar::{Rule, ShardGrammar};
+use crate::limits::{MAX_ERRORS, MAX_FILE_BYTES, MAX_NESTING};
+use crate::outline::{ItemOutline, LayerOutline, Piece, PieceKind, outline};
+use crate::scan::{Scan, scan};
+use crate::source::{SourceFile, Span};
+use pest::Parser;
+use pest::error::{ErrorVariant, InputLocation};
+use pest::iterators::Pair;
+use std::ops::Range;
+
+/// What [`parse`] finds: the tree of all that could be read, and what is wrong or doubtful, in file order.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Parsed {
+    /// The tree. Where there are errors, the items and statements with errors are missing from it.
+    pub file: File,
+    /// What is wrong; at most [`crate::limits::MAX_ERRORS`].
+    pub errors: Vec<SyntaxError>,
+    /// What is doubtful.
+    pub warnings: Vec<SyntaxWarning>,
+}
+
+/// Reads a file. Never panics, whatever the text; time and memory are linear in its size.
+///
+/// ```
+/// use shard_grammar::{SourceFile, parse};
+/// let parsed = parse(&SourceFile::new("t", "mesh x=4\ndim B = 8\nlayer id(a: f32 B_x) -> f32 B_x { return a }"));
+/// assert!(parsed.errors.is_empty());
+/// assert_eq!(parsed.file.layers().next().unwrap().name.value, "id");
+/// ```
+pub fn parse(source: &SourceFile) -> Parsed {
+    if let Some(error) = too_large(&source.text) {
+        return Parsed { errors: vec![error], ..Parsed::default() };
+    }
+    let mut scan = scan(&source.text);
+    let outline = outline(&scan);
+    let comments = std::mem::take(&mut scan.comments);
+    let faults = std::mem::take(&mut scan.errors);
+    let mut reader = Reader::new(&scan, &comments, &faults);
+    let file_docs = reader.file_docs();
+    let items = outline.items.into_iter().filter_map(|item| reader.item(item)).collect();
+    let Reader { errors, mut warnings, attached, .. } = reader;
+    let mut errors: Vec<SyntaxError> = faults.iter().cloned().chain(outline.errors).chain(errors).collect();
+    errors.sort_by_key(|error| (error.span.start, error.span.end));
+    errors.truncate(MAX_ERRORS);
+    if errors.is_empty() {
+        warnings.extend(comments.iter().zip(&attached).filter(|(_, attached)| !**attached).filter_map(|(c, _)| stray_doc(c)));
+        warnings.sort_by_key(|warning| warning.span);
+    }
+    Parsed { file: File { docs: file_docs, items, comments }, errors, warnings }
+}
+
+/// Reads the right side of `-D`: `B=64`, `H = 32 pad 64`. Spans are those of `text`.
+pub fn parse_dim_override(text: &str) -> Result<Dim, SyntaxError> {
+    parse_argument(text, Rule::dim_argument, |builder, pair| {
+        let (name, value, pad) = builder.dim(pair)?;
+        Some(Dim { span: Span::new(0, text.len()), docs: Vec::new(), name, value, pad })
+    })
+}
+
+/// Reads the right side of `--mesh`: `x=8, y=8`. Spans are those of `text`.
+pub fn parse_mesh_axes(text: &str) -> Result<Vec<MeshAxis>, SyntaxError> {
+    parse_argument(text, Rule::mesh_argument, |builder, pair| builder.mesh(pair))
+}
+
+fn parse_argument<T>(
+    text: &str,
+    rule: Rule,
+    build: impl FnOnce(&mut Builder<'_>, Pair<'_, Rule>) -> Option<T>,
+) -> Result<T, SyntaxError> {
+    if let Some(error) = too_large(text) {
+        return Err(error);
+    }
+    let mut scan = scan(text);
+    if let Some(error) = scan.errors.pop() {
+        return Err(error);
+    }
+    let end = scan.tokens.len();
+    if end == 0 {
+        let expected = vec![if rule == Rule::mesh_argument { "a mesh axis" } else { "a dim" }.to_string()];
+        let kind = SyntaxErrorKind::Unexpected { expected, found: "nothing".to_string() };
+        return Err(SyntaxError::new(kind, Span::new(0, text.len())));
+    }
+    let mut reader = Reader::new(&scan, &[], &[]);
+    let built = reader.piece(rule, 0..end, "the end", &[], build);
+    match (reader.errors.into_iter().next(), built) {
+        (None, Some(built)) => Ok(built),
+        (Some(error), _) => Err(error),
+        (None, None) => Err(internal(Span::new(0, text.len()))),
+    }
+}
+
+fn too_large(text: &str) -> Option<SyntaxError> {
+    let kind = SyntaxErrorKind::FileTooLarge { bytes: text.len() };
+    (text.len() > MAX_FILE_BYTES).then(|| SyntaxError::new(kind, Span::at(0)))
+}
+
+/// A piece that pest accepts and the builder cannot read: no text is known to lead here.
+fn internal(span: Span) -> SyntaxError {
+    let kind = SyntaxErrorKind::Unexpected { expected: Vec::new(), found: "this".to_string() };
+    SyntaxError::new(kind, span)
+}
+
+fn stray_doc(comment: &Comment) -> Option<SyntaxWarning> {
+    let kind = match comment.kind {
+        CommentKind::Plain => return None,
+        CommentKind::Doc => SyntaxWarningKind::DocOfNothing,
+        CommentKind::FileDoc => SyntaxWarningKind::FileDocNotAtTop,
+    };
+    let span = comment.span;
+    let slashes = Span::new(span.start, span.start + 3);
+    let help = Some("write `//`".to_string());
+    Some(SyntaxWarning { kind, span, help, fix: Some(crate::error::Fix { span: slashes, replacement: "//".to_string() }) })
+}
+
+const STATEMENT_KEYWORDS: &[&str] = &["let", "return", "layer"];
+const ITEM_KEYWORDS: &[&str] = &["hardware", "mesh", "dim", "layer", "strict"];
+
+struct Reader<'a, 't> {
+    scan: &'a Scan<'t>,
+    comments: &'a [Comment],
+    /// Errors of the scan, in order: pieces with one in them (semicolons aside) are not parsed.
+    faults: &'a [SyntaxError],
+    /// Which comments document something.
+    attached: Vec<bool>,
+    errors: Vec<SyntaxError>,
+    warnings: Vec<SyntaxWarning>,
+}
+
+impl<'a, 't> Reader<'a, 't> {
+    fn new(scan: &'a Scan<'t>, comments: &'a [Comment], faults: &'a [SyntaxError]) -> Reader<'a, 't> {
+        let attached = vec![false; comments.len()];
+        Reader { scan, comments, faults, attached, errors: Vec::new(), warnings: Vec::new() }
+    }
+
+    fn item(&mut self, item: ItemOutline) -> Option<Item> {
+        let piece = match item {
+            ItemOutline::Line(piece) => piece,
+            ItemOutline::Layer(layer) => return self.layer(layer).map(Item::Layer),
+        };
+        let span = self.tokens_span(&piece.tokens);
+        let (docs, next) = (self.docs(span.start), "the next item");
+        match piece.kind {
+            PieceKind::Hardware => {
+                let chip = self.piece(Rule::hardware_piece, piece.tokens, next, ITEM_KEYWORDS, |b, pair| b.hardware(pair))?;
+                Some(Item::Hardware(Hardware { span, docs, chip }))
+            }
+            PieceKind::Mesh => {
+                let axes = self.piece(Rule::mesh_piece, piece.tokens, next, ITEM_KEYWORDS, |b, pair| b.mesh(pair))?;
+                Some(Item::Mesh(Mesh { span, docs, axes }))
+            }
+            PieceKind::Dim => {
+                let dim = self.piece(Rule::dim_piece, piece.tokens, next, ITEM_KEYWORDS, |b, pair| b.dim(pair))?;
+                let (name, value, pad) = dim;
+                Some(Item::Dim(Dim { span, docs, name, value, pad }))
+            }
+            PieceKind::Let | PieceKind::Return => None,
+        }
+    }
+
+    fn layer(&mut self, outline: LayerOutline) -> Option<Layer> {
+        let header_span = self.tokens_span(&outline.header);
+        let docs = self.docs(header_span.start);
+        let end_words = if outline.open.is_some() { "`{`" } else { "the body" };
+        let header = self.piece(Rule::header_piece, outline.header.clone(), end_words, ITEM_KEYWORDS, |b, pair| b.header(pair));
+        let body: Vec<Statement> = outline.statements.into_iter().filter_map(|piece| self.statement(piece)).collect();
+        let Header { strict, name, params_span, mut params, results, repeat } = header?;
+        for param in &mut params {
+            param.docs = self.docs(param.span.start);
+        }
+        let open = self.scan.tokens.get(outline.open?)?.span;
+        let close = self.scan.tokens.get(outline.close?)?.span;
+        let (span, body_span) = (header_span.to(close), open.to(close));
+        let before_open = outline.header.start..outline.header.end - 1;
+        let header_span = self.tokens_span(&before_open);
+        Some(Layer { span, header_span, docs, strict, name, params_span, params, results, repeat, body_span, body })
+    }
+
+    fn statement(&mut self, piece: Piece) -> Option<Statement> {
+        let span = self.tokens_span(&piece.tokens);
+        let next = "the next statement";
+        if piece.kind == PieceKind::Return {
+            let build = |b: &mut Builder<'_>, pair: Pair<'_, Rule>| b.return_statement(pair);
+            let value = self.piece(Rule::return_piece, piece.tokens, next, STATEMENT_KEYWORDS, build)?;
+            return Some(Statement::Return(Return { span, value }));
+        }
+        let docs = self.docs(span.start);
+        let build = |b: &mut Builder<'_>, pair: Pair<'_, Rule>| b.let_statement(pair);
+        let (target, value) = self.piece(Rule::let_piece, piece.tokens, next, STATEMENT_KEYWORDS, build)?;
+        Some(Statement::Let(Let { span, docs, target, value }))
+    }
+
+    /// Parses one piece and makes what it means of it.
+    fn piece<T>(
+        &mut self,
+        rule: Rule,
+        tokens: Range<usize>,
+        end_words: &'static str,
+        next_keywords: &'static [&'static str],
+        build: impl FnOnce(&mut Builder<'_>, Pair<'_, Rule>) -> Option<T>,
+    ) -> Option<T> {
+        let span = self.tokens_span(&tokens);
+        if self.has_fault(span) {
+            return None;
+        }
+        let has_body_open = rule == Rule::header_piece && self.scan.word(tokens.end - 1) == "{";
+        let bracketed = tokens.start..tokens.end - usize::from(has_body_open);
+        let bracket = bracket_fault(self.scan, bracketed, MAX_NESTING);
+        if let Some(BracketFault::TooDeep(index)) = bracket {
+            let error = SyntaxError::new(SyntaxErrorKind::NestedTooDeep, self.scan.tokens[index].span);
+            self.errors.push(error.with_help("name a part of it with `let`"));
+            return None;
+        }
+        let text = self.without_semicolons(span);
+        match ShardGrammar::parse(rule, &text) {
+            Ok(mut pairs) => {
+                let count = self.errors.len();
+                let mut builder = Builder { offset: span.start, errors: &mut self.errors, warnings: &mut self.warnings };
+                let built = pairs.next().and_then(|pair| build(&mut builder, pair));
+                if built.is_none() && self.errors.len() == count {
+                    self.errors.push(internal(span));
+                }
+                built
+            }
+            Err(error) => {
+                let at = match error.location {
+                    InputLocation::Pos(at) | InputLocation::Span((at, _)) => span.start + at,
+                };
+                let rules = match error.variant {
+                    ErrorVariant::ParsingError { positives, .. } => positives,
+                    ErrorVariant::CustomError { .. } => Vec::new(),
+                };
+                let scan = self.scan;
+                self.errors.push(Failure { scan, tokens, at, rules, end_words, next_keywords, bracket }.error());
+                None
+            }
+        }
+    }
+
+    fn tokens_span(&self, tokens: &Range<usize>) -> Span {
+        let span = |index: usize| self.scan.tokens.get(index).map_or(Span::at(self.scan.text.len()), |token| token.span);
+        span(tokens.start).to(span(tokens.end.saturating_sub(1).max(tokens.start)))
+    }
+
+    fn has_fault(&self, span: Span) -> bool {
+        let first = self.faults.partition_point(|fault| fault.span.start < span.start);
+        let inside = self.faults[first..].iter().take_while(|fault| fault.span.start < span.end);
+        inside.into_iter().any(|fault| fault.kind != SyntaxErrorKind::StraySemicolon)
+    }
+
+    /// The text of a piece with blanks for its semicolons, which are reported and mean nothing.
+    fn without_semicolons(&self, span: Span) -> std::borrow::Cow<'t, str> {
+        let text = &self.scan.text[span.start..span.end];
+        let semicolons = &self.scan.semicolons;
+        let first = semicolons.partition_point(|&at| at < span.start);
+        if semicolons.get(first).is_none_or(|&at| at >= span.end) {
+            return text.into();
+        }
+        let mut bytes = text.to_string();
+        for &at in semicolons[first..].iter().take_while(|&&at| at < span.end) {
+            let at = at - span.start;
+            bytes.replace_range(at..at + 1, " ");
+        }
+        bytes.into()
+    }
+
+    /// The `///` lines right above the token that starts at `start`.
+    fn docs(&mut self, start: usize) -> Vec<String> {
+        let tokens = &self.scan.tokens;
+        let index = tokens.partition_point(|token| token.span.start < start);
+        let previous_end = if index == 0 { 0 } else { tokens[index - 1].span.end };
+        let end = self.comments.partition_point(|comment| comment.span.start < start);
+        let first = self.comments.partition_point(|comment| comment.span.start < previous_end);
+        let mut docs = Vec::new();
+        for (comment, attached) in self.comments[first..end].iter().zip(&mut self.attached[first..end]) {
+            if comment.kind == CommentKind::Doc && comment.own_line {
+                *attached = true;
+                docs.push(doc_line(comment));
+            }
+        }
+        docs
+    }
+
+    /// The `//!` lines above the first token.
+    fn file_docs(&mut self) -> Vec<String> {
+        let first = self.scan.tokens.first().map_or(usize::MAX, |token| token.span.start);
+        let mut docs = Vec::new();
+        for (comment, attached) in self.comments.iter().zip(&mut self.attached) {
+            if comment.span.start < first && comment.kind == CommentKind::FileDoc {
+                *attached = true;
+                docs.push(doc_line(comment));
+            }
+        }
+        docs
+    }
+}
+
+fn doc_line(comment: &Comment) -> String {
+    comment.text.strip_prefix(' ').unwrap_or(&comment.text).to_string()
+}

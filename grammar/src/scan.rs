@@ -1,0 +1,148 @@
+//! The first look at a text: its tokens, far enough to find comments, brackets and keywords. It never fails; what is no
+//! token is reported, and the rest goes on.
+
+use crate::ast::{Comment, CommentKind};
+use crate::error::{SyntaxError, SyntaxErrorKind};
+use crate::limits::{MAX_NAME_BYTES, MAX_NUMBER_DIGITS};
+use crate::source::Span;
+use logos::Logos;
+
+/// What a token is.
+#[derive(Logos, Clone, Copy, Debug, PartialEq, Eq)]
+#[logos(skip r"[ \t\r\n\u{FEFF}]+")]
+pub(crate) enum TokenKind {
+    #[regex(r"//[^\n]*", allow_greedy = true)]
+    Comment,
+    #[regex(r#""[^"\n]*""#)]
+    Text,
+    #[regex(r#""[^"\n]*"#)]
+    UnclosedText,
+    #[regex("[A-Za-z_][A-Za-z0-9_]*")]
+    Word,
+    #[regex(r"[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?[A-Za-z0-9_]*")]
+    Number,
+    #[token("->")]
+    Arrow,
+    #[token("(")]
+    #[token("[")]
+    #[token("{")]
+    Open,
+    #[token(")")]
+    #[token("]")]
+    #[token("}")]
+    Close,
+    #[token(";")]
+    Semicolon,
+    #[regex(r"[-=:,+*/?.]")]
+    Sign,
+    /// Any other character.
+    Strange,
+}
+
+/// One token; comments are kept apart.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Token {
+    pub(crate) kind: TokenKind,
+    pub(crate) span: Span,
+}
+
+/// What the first look finds.
+pub(crate) struct Scan<'t> {
+    pub(crate) text: &'t str,
+    /// All tokens but comments and semicolons.
+    pub(crate) tokens: Vec<Token>,
+    pub(crate) comments: Vec<Comment>,
+    /// The places of semicolons, which are read as blanks.
+    pub(crate) semicolons: Vec<usize>,
+    /// What is wrong, with the places: a piece with such a place in it is not parsed any further.
+    pub(crate) errors: Vec<SyntaxError>,
+}
+
+impl<'t> Scan<'t> {
+    pub(crate) fn word(&self, index: usize) -> &'t str {
+        match self.tokens.get(index) {
+            Some(token) => &self.text[token.span.start..token.span.end],
+            None => "",
+        }
+    }
+
+    /// The index of the first token that ends behind `at`.
+    pub(crate) fn token_at(&self, at: usize) -> usize {
+        self.tokens.partition_point(|token| token.span.end <= at)
+    }
+}
+
+/// Finds the tokens of a text.
+pub(crate) fn scan(text: &str) -> Scan<'_> {
+    let mut scan = Scan { text, tokens: Vec::new(), comments: Vec::new(), semicolons: Vec::new(), errors: Vec::new() };
+    let mut lexer = TokenKind::lexer(text);
+    let mut last_end = 0;
+    let mut strange_end = usize::MAX;
+    while let Some(result) = lexer.next() {
+        let kind = result.unwrap_or(TokenKind::Strange);
+        let span = on_boundaries(text, lexer.span());
+        match kind {
+            TokenKind::Comment => scan.comments.push(comment(text, span, last_end)),
+            TokenKind::Semicolon => {
+                scan.semicolons.push(span.start);
+                let error = SyntaxError::new(SyntaxErrorKind::StraySemicolon, span);
+                scan.errors.push(error.with_help("remove it").with_fix(span, ""));
+            }
+            _ => {
+                if let Some(kind) = fault(kind, &text[span.start..span.end]) {
+                    // A run of strange characters is one error.
+                    if !matches!(kind, SyntaxErrorKind::StrangeCharacter { .. }) || strange_end != span.start {
+                        scan.errors.push(SyntaxError::new(kind, span));
+                    }
+                }
+                if kind == TokenKind::Strange {
+                    strange_end = span.end;
+                }
+                scan.tokens.push(Token { kind, span });
+            }
+        }
+        if kind != TokenKind::Comment {
+            last_end = span.end;
+        }
+    }
+    scan
+}
+
+fn on_boundaries(text: &str, range: std::ops::Range<usize>) -> Span {
+    let (mut start, mut end) = (range.start, range.end);
+    while !text.is_char_boundary(start) {
+        start -= 1;
+    }
+    while !text.is_char_boundary(end) {
+        end += 1;
+    }
+    Span::new(start, end)
+}
+
+fn fault(kind: TokenKind, text: &str) -> Option<SyntaxErrorKind> {
+    match kind {
+        TokenKind::Strange => text.chars().next().map(|character| SyntaxErrorKind::StrangeCharacter { character }),
+        TokenKind::UnclosedText => Some(SyntaxErrorKind::UnclosedString),
+        TokenKind::Word if text.len() > MAX_NAME_BYTES => Some(SyntaxErrorKind::NameTooLong),
+        TokenKind::Number if text.len() > MAX_NUMBER_DIGITS => {
+            Some(SyntaxErrorKind::TooManyDigits { limit: MAX_NUMBER_DIGITS })
+        }
+        _ => None,
+    }
+}
+
+fn comment(text: &str, span: Span, last_end: usize) -> Comment {
+    let whole = text[span.start..span.end].trim_end();
+    let span = Span::new(span.start, span.start + whole.len());
+    let own_line = last_end == 0 || text[last_end..span.start].contains('\n');
+    let (kind, body) = if let Some(body) = whole.strip_prefix("//!") {
+        (CommentKind::FileDoc, body)
+    } else if whole.starts_with("////") {
+        (CommentKind::Plain, &whole[2..])
+    } else if let Some(body) = whole.strip_prefix("///") {
+        (CommentKind::Doc, body)
+    } else {
+        (CommentKind::Plain, whole.strip_prefix("//").unwrap_or(whole))
+    };
+    Comment { span, text: body.to_string(), kind, own_line }
+}
