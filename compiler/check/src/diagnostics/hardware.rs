@@ -1,0 +1,139 @@
+//! Hardware and memory: raised by the passes that know the chip.
+
+use shard_grammar::Span;
+
+use super::words::{bytes, name_list};
+use crate::diagnostic::Diagnostic;
+
+/// What can be wrong with the hardware of a program.
+#[derive(Clone, Debug, PartialEq)]
+pub enum HardwareProblem {
+    /// A built-in name that there is not.
+    Unknown {
+        /// The name.
+        name: String,
+        /// Where it stands; `None` where the command line gave it.
+        span: Option<Span>,
+        /// The built-in names.
+        known: Vec<String>,
+    },
+    /// A hardware file that cannot be read or is wrong.
+    File {
+        /// Its path as written.
+        path: String,
+        /// Where it stands; `None` where the command line gave it.
+        span: Option<Span>,
+        /// What is wrong with it, one clause.
+        message: String,
+    },
+    /// A second `hardware` line.
+    SecondLine {
+        /// The second line.
+        span: Span,
+        /// The first one.
+        first: Span,
+    },
+    /// No plan fits in the memory of a chip.
+    NoPlanFits {
+        /// The layer.
+        layer: String,
+        /// Its header.
+        span: Span,
+        /// The chip.
+        chip: String,
+        /// What the smallest plan needs on one device.
+        needed: u64,
+        /// What the chip has.
+        capacity: u64,
+        /// What the need is made of: `weights`, `caches`, `activations`.
+        parts: Vec<(String, u64)>,
+    },
+    /// Neither the file nor the command line names the hardware, and it is needed.
+    None {
+        /// The built-in names.
+        known: Vec<String>,
+    },
+    /// One value alone is larger than the memory of a chip, in the layout that it has.
+    ValueTooLarge {
+        /// The value.
+        name: String,
+        /// Where it is declared.
+        span: Span,
+        /// Its layout.
+        layout: String,
+        /// Its bytes on one device.
+        needed: u64,
+        /// The chip.
+        chip: String,
+        /// What the chip has.
+        capacity: u64,
+    },
+    /// The hardware file has no peak for an arithmetic type, and another one's is taken.
+    MissingArithmetic {
+        /// The dtype.
+        dtype: String,
+        /// The one whose peak is taken.
+        taken: String,
+        /// The chip.
+        chip: String,
+        /// Where the first op of this type is.
+        span: Option<Span>,
+    },
+}
+
+impl From<HardwareProblem> for Diagnostic {
+    fn from(problem: HardwareProblem) -> Diagnostic {
+        use HardwareProblem::*;
+        match problem {
+            Unknown { name, span, known } => {
+                let nearest = crate::names::nearest(&name, known.iter().map(String::as_str)).map(str::to_string);
+                let out = Diagnostic::error("E0701", format!("there is no built-in hardware `{name}`"))
+                    .at_if(span, "unknown hardware")
+                    .note(format!("built in: {}", name_list(&known)));
+                let out = match (nearest, span) {
+                    (Some(near), Some(span)) => out.mend(format!("hardware {near}"), span, near),
+                    (Some(near), None) => out.help(format!("--hardware {near}")),
+                    (None, _) => out,
+                };
+                out.help("a file of your own is named by its path in quotes: hardware \"chip.toml\"")
+            }
+            File { path, span, message } => {
+                Diagnostic::error("E0702", format!("the hardware file `{path}` cannot be used: {message}"))
+                    .at_if(span, "named here")
+                    .help("`shardc hardware tpu-v4` prints a whole file to start from")
+            }
+            SecondLine { span, first } => Diagnostic::error("E0703", "the file has a second `hardware` line")
+                .at(span, "the second")
+                .also(first, "the first")
+                .mend("remove one of them", span, ""),
+            NoPlanFits { layer, span, chip, needed, capacity, parts } => {
+                let parts: Vec<String> = parts.iter().map(|(what, n)| format!("{} of {what}", bytes(*n))).collect();
+                Diagnostic::error("E0704", format!("no plan of `{layer}` fits in the memory of a {chip}"))
+                    .at(span, format!("needs {} on each device", bytes(needed)))
+                    .note(format!(
+                        "the least any plan needs is {}: {}; the chip has {}, so {} are missing",
+                        bytes(needed),
+                        parts.join(", "),
+                        bytes(capacity),
+                        bytes(needed.saturating_sub(capacity))
+                    ))
+                    .help("more devices (`--mesh`), fewer sequences (`-D B=...`), or a narrower dtype for the weights")
+            }
+            None { known } => Diagnostic::error("E0705", "the hardware is not given")
+                .note("times and memory depend on the chip, and neither the file nor the command line names one")
+                .note(format!("built in: {}", name_list(&known)))
+                .help("hardware tpu-v4-flat    (a line of the file; or `--hardware tpu-v4-flat`)"),
+            ValueTooLarge { name, span, layout, needed, chip, capacity } => {
+                Diagnostic::warning("W0701", format!("`{name}` alone is larger than the memory of a {chip}"))
+                    .at(span, format!("{layout} takes {} on each device", bytes(needed)))
+                    .note(format!("the chip has {}", bytes(capacity)))
+                    .help("split it over more axes, or leave the layout to the compiler with `?`")
+            }
+            MissingArithmetic { dtype, taken, chip, span } => {
+                Diagnostic::warning("W0702", format!("`{chip}` states no peak for {dtype}, so {taken}'s is taken"))
+                    .at_if(span, format!("computed in {dtype}"))
+                    .help(format!("flops = {{ {dtype} = ... }}    (under [chip] of the hardware file)"))
+            }
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! What is found when a program is lowered: annotations out of reach, strict layers, pins that cost.
+
+use shard_grammar::Span;
+
+use super::words::seconds;
+use crate::diagnostic::{Diagnostic, Edit, Help};
+
+/// What can be wrong with a program that checks.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LoweringProblem {
+    /// No chain of collectives leads to a pinned layout.
+    Unreachable {
+        /// The value.
+        name: String,
+        /// The annotation.
+        span: Span,
+        /// The layout that is asked for.
+        wanted: String,
+        /// Why, one clause.
+        reason: String,
+        /// Where the value comes from, and in which layout.
+        source: Option<(Span, String)>,
+    },
+    /// A strict layer in which the compiler would have to insert a collective.
+    StrictCollective {
+        /// What it would insert: `all-gather over yz along E`.
+        collective: String,
+        /// The value that it moves.
+        name: String,
+        /// Where the moved value is used.
+        span: Span,
+        /// From which layout.
+        from: String,
+        /// To which layout.
+        to: String,
+        /// The line that states it: `let x1 = reshard(x, BLE_x)`.
+        line: String,
+        /// Edits that put the line in and use its name, where they are known.
+        edits: Vec<Edit>,
+    },
+    /// No one layout does for every place that must have the same (a label), or no plan at all.
+    NoPlan {
+        /// The layer.
+        layer: String,
+        /// Its header, or the label.
+        span: Span,
+        /// Why, one clause.
+        reason: String,
+    },
+    /// An annotation without any axis, which costs a collective.
+    ReplicationCosts {
+        /// The value.
+        name: String,
+        /// The annotation.
+        span: Span,
+        /// The layout as written.
+        layout: String,
+        /// The collective that it costs.
+        collective: String,
+        /// Its time.
+        seconds: f64,
+    },
+    /// An order of axes that costs a transfer which another order would save.
+    AxisOrderCosts {
+        /// The layout word, without partials.
+        span: Span,
+        /// The layout as written.
+        written: String,
+        /// The layout that would save it.
+        better: String,
+        /// The layout that leaves the order to the compiler.
+        any_order: String,
+        /// What it would save.
+        seconds: f64,
+    },
+    /// A limit of the search was hit, so the plan may not be the best one.
+    SearchLimit {
+        /// The layer.
+        layer: String,
+        /// Its header.
+        span: Span,
+        /// The limit's name.
+        limit: String,
+        /// How far from a proven bound the plan is, as a share of the bound.
+        gap: Option<f64>,
+    },
+}
+
+impl From<LoweringProblem> for Diagnostic {
+    fn from(problem: LoweringProblem) -> Diagnostic {
+        use LoweringProblem::*;
+        match problem {
+            Unreachable { name, span, wanted, reason, source } => {
+                let mut out = Diagnostic::error("E0801", format!("`{name}` cannot be brought to `{wanted}`: {reason}"))
+                    .at(span, "asked for here");
+                if let Some((span, layout)) = source {
+                    out = out.also(span, format!("`{name}` is {layout} here"));
+                }
+                out.help("take the annotation away, or end it with `?`, and `shardc explain` shows the layouts in reach")
+            }
+            StrictCollective { collective, name, span, from, to, line, edits } => {
+                let mut out =
+                    Diagnostic::error("E0802", format!("a strict layer needs the {collective} of `{name}` written out"))
+                        .at(span, format!("used as {to}, and `{name}` is {from}"))
+                        .note("in a strict layer every collective is a `reshard` line");
+                out.helps.push(Help { text: line, edits });
+                out
+            }
+            NoPlan { layer, span, reason } => {
+                Diagnostic::error("E0805", format!("there is no plan for `{layer}`: {reason}"))
+                    .at(span, "no plan")
+                    .help("loosen an annotation with `?`, then `shardc explain` shows what the compiler would take")
+            }
+            ReplicationCosts { name, span, layout, collective, seconds: time } => Diagnostic::warning(
+                "W0801",
+                format!("`{layout}` pins `{name}` to full replication, which costs {collective} ({})", seconds(time)),
+            )
+            .at(span, "names no mesh axis")
+            .mend(format!("{layout}?    (the dims alone, the layout free)"), Span::at(span.end), "?"),
+            AxisOrderCosts { span, written, better, any_order, seconds: time } => Diagnostic::warning(
+                "W0802",
+                format!("the order of the axes in `{written}` costs {} that `{better}` would save", seconds(time)),
+            )
+            .at(span, "this order")
+            .mend(better.clone(), span, better)
+            .mend(format!("{any_order}    (whichever order is best)"), span, any_order),
+            SearchLimit { layer, span, limit, gap } => {
+                let mut out = Diagnostic::warning("W0803", format!("the search for `{layer}` stopped at its limit of {limit}"))
+                    .at(span, "the plan may not be the best one");
+                if let Some(gap) = gap {
+                    out = out.note(format!("it is at most {:.1} % above what any plan can reach", 100.0 * gap));
+                }
+                out.help("annotate some values, so that there is less to search")
+            }
+        }
+    }
+}
