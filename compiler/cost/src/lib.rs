@@ -1,1 +1,26 @@
-//! Hardware files, collective times, rooflines.
+//! What things cost: hardware files, collective times, rooflines, and the price of a whole plan.
+//!
+//! * [`Hardware`]: a chip and its network, read from TOML; rates are rounded to whole units per second once, here.
+//! * [`collective_cost`]: bytes, bytes on the wire and time of one move.
+//! * [`op_work`], [`kernel_work`], [`roofline`]: flops and HBM traffic of an op, or of a chain of fused ones, and the time
+//!   they take.
+//! * [`fusion_producer`](fusion::fusion_producer), [`kernels`](fusion::kernels): which op joins which kernel.
+//! * [`price`]: all of it, for every instruction of a [`Plan`](shard_ir::Plan).
+//!
+//! Every time is an exact integer number of [`Picoseconds`](shard_ir::Picoseconds): a rational rounded up, in `u128`, and
+//! saturating. So a price never depends on the order of summation or on the machine.
+
+pub mod collective;
+pub mod fusion;
+pub mod hardware;
+pub mod objective;
+pub mod op;
+pub mod plan;
+pub mod units;
+
+pub use collective::{CollectiveCost, collective_cost};
+pub use hardware::{Hardware, HardwareError, Network};
+pub use objective::Objective;
+pub use op::{Bound, KernelOp, LocalTensor, Work, kernel_work, op_work, roofline};
+pub use plan::{InstrPrice, PlanPrice, Totals, price};
+pub use units::{Bytes, Flops};

@@ -1,0 +1,77 @@
+//! Which ops run as one kernel.
+//!
+//! The cost model says: "a map or binary fuses into its only producer if that is an einsum, map or binary (its
+//! intermediate then touches no HBM)". Read exactly: an elementwise op (map, binary, cast) joins the kernel of the
+//! instruction that makes one of its operands when
+//!
+//! * that operand is the only one of its operands (counted once where it stands twice) that an op or a move makes; the
+//!   others are parameters or constants,
+//! * its producer is an einsum or itself elementwise (so no move lies between), and
+//! * nothing else reads it and it is not a result of the layer.
+//!
+//! A kernel is so a chain: every member after the first reads the one before it.
+
+use shard_ir::{InstrId, InstrKind, Op, Plan};
+
+/// The rule over any graph of ops: the producer whose kernel an op joins, or none.
+///
+/// `made` are the operands that an op or a move makes, repeats included; `is_fusible` says of one of them whether an
+/// einsum or elementwise op makes it, nothing else reads it and it is no result of the layer.
+pub fn fuses_with<V: Copy + PartialEq>(
+    op: &Op,
+    made: impl IntoIterator<Item = V>,
+    is_fusible: impl FnOnce(V) -> bool,
+) -> Option<V> {
+    if !op.is_elementwise() {
+        return None;
+    }
+    let mut made = made.into_iter();
+    let producer = made.next()?;
+    (made.all(|other| other == producer) && is_fusible(producer)).then_some(producer)
+}
+
+/// Whether other ops may join this one's kernel.
+pub fn may_lead_a_kernel(op: &Op) -> bool {
+    matches!(op, Op::Einsum) || op.is_elementwise()
+}
+
+/// For each instruction of a plan, the instruction whose kernel it joins directly.
+pub fn fusion_producer(plan: &Plan) -> Vec<Option<InstrId>> {
+    let uses = plan.uses();
+    plan.ids()
+        .map(|id| {
+            let instr = plan.instruction(id);
+            let InstrKind::Op(op) = &instr.kind else { return None };
+            let made = instr
+                .operands
+                .iter()
+                .copied()
+                .filter(|o| matches!(plan.instruction(*o).kind, InstrKind::Op(_) | InstrKind::Move(_)));
+            fuses_with(op, made, |producer| {
+                matches!(&plan.instruction(producer).kind, InstrKind::Op(op) if may_lead_a_kernel(op))
+                    && uses[producer.index()].iter().all(|user| *user == id)
+                    && plan.outputs.iter().all(|o| o.id != producer)
+            })
+        })
+        .collect()
+}
+
+/// The kernels of a plan, in the order of their first instructions; each is its members in order. Ops alone: parameters,
+/// constants and moves are in none.
+pub fn kernels(plan: &Plan) -> Vec<Vec<InstrId>> {
+    let producer = fusion_producer(plan);
+    let mut kernel_of: Vec<Option<usize>> = vec![None; plan.instructions.len()];
+    let mut kernels: Vec<Vec<InstrId>> = Vec::new();
+    for id in plan.ids() {
+        if !matches!(plan.instruction(id).kind, InstrKind::Op(_)) {
+            continue;
+        }
+        let kernel = producer[id.index()].and_then(|p| kernel_of[p.index()]).unwrap_or_else(|| {
+            kernels.push(Vec::new());
+            kernels.len() - 1
+        });
+        kernels[kernel].push(id);
+        kernel_of[id.index()] = Some(kernel);
+    }
+    kernels
+}

@@ -1,0 +1,94 @@
+//! [`Hardware`]: a chip and its network.
+
+mod builtin;
+mod file;
+mod toml_reader;
+
+use std::ops::Range;
+
+use shard_ir::{Dtype, Picoseconds};
+
+pub use builtin::{BUILT_IN, BuiltIn};
+
+/// A chip and its network. Made from a hardware file by [`Hardware::parse`], or one of the [`BUILT_IN`] ones by
+/// [`Hardware::built_in`].
+///
+/// Every rate is a whole number per second, already times the file's efficiency: rounded once, here, so that all times
+/// are exact.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Hardware {
+    /// Its name.
+    pub name: String,
+    /// Where its figures come from.
+    pub source: Option<String>,
+    /// Operations per second that are really reached, by arithmetic type as the file has them; bf16 is always there.
+    flops: Vec<(Dtype, u64)>,
+    /// Bytes of memory.
+    pub hbm_bytes: u64,
+    /// Bytes per second from and to memory that are really reached.
+    pub hbm_rate: u64,
+    /// The network between chips.
+    pub network: Network,
+    /// Bytes per second to host memory.
+    pub host_rate: Option<u64>,
+}
+
+/// The network between chips.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Network {
+    /// Every device sends and receives at one bandwidth, whichever the mesh axis.
+    Flat {
+        /// Bytes per second that a device really sends.
+        bandwidth: u64,
+        /// No collective takes less (an all-reduce, twice this).
+        latency: Picoseconds,
+    },
+}
+
+/// What is wrong with a hardware file.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct HardwareError {
+    /// The sentence.
+    pub message: String,
+    /// The key, as a path from the top: `chip.flops.bf16`; empty for an error of TOML itself.
+    pub key: String,
+    /// The place in the file, in bytes, on character boundaries.
+    pub span: Range<usize>,
+    /// What would mend it, in words that follow `help:`.
+    pub help: Option<String>,
+}
+
+impl Hardware {
+    /// Reads a hardware file.
+    pub fn parse(text: &str) -> Result<Hardware, HardwareError> {
+        file::read(text)
+    }
+
+    /// The built-in chip of this name.
+    pub fn built_in(name: &str) -> Option<Hardware> {
+        let chip = BUILT_IN.iter().find(|b| b.name == name)?;
+        // The files are ours and a test parses each.
+        Hardware::parse(chip.text).ok()
+    }
+
+    /// Operations per second in an arithmetic type. A type that the file does not have takes bf16's.
+    pub fn flops_rate(&self, arithmetic: Dtype) -> u64 {
+        let rate_of = |dtype: Dtype| self.flops.iter().find(|(d, _)| *d == dtype).map(|(_, rate)| *rate);
+        rate_of(arithmetic).or_else(|| rate_of(Dtype::Bf16)).unwrap_or(1)
+    }
+
+    /// Whether the file has a figure for an arithmetic type; f16 has bf16's by right, any other missing one takes it and
+    /// deserves a warning.
+    pub fn knows_arithmetic(&self, arithmetic: Dtype) -> bool {
+        arithmetic == Dtype::F16 || self.flops.iter().any(|(d, _)| *d == arithmetic)
+    }
+
+    /// The arithmetic types that the file has a figure for.
+    pub fn arithmetic_types(&self) -> impl Iterator<Item = (Dtype, u64)> + '_ {
+        self.flops.iter().copied()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,43 @@
+//! [`Objective`]: what a plan is chosen for.
+
+use std::fmt;
+
+/// What a plan is chosen for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum Objective {
+    /// The sum of the times of all ops and all collectives. Additive and exact: what proofs are about.
+    #[default]
+    Serial,
+    /// The makespan of a schedule with one compute stream and one stream for each network axis.
+    Overlap,
+    /// Communication time alone, ties broken by flops.
+    Comm,
+    /// Bytes at the peak.
+    Memory,
+}
+
+impl Objective {
+    /// Every objective.
+    pub const ALL: [Objective; 4] = [Objective::Serial, Objective::Overlap, Objective::Comm, Objective::Memory];
+
+    /// The word on the command line and in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Objective::Serial => "serial",
+            Objective::Overlap => "overlap",
+            Objective::Comm => "comm",
+            Objective::Memory => "memory",
+        }
+    }
+
+    /// The objective of this name.
+    pub fn from_name(name: &str) -> Option<Objective> {
+        Objective::ALL.into_iter().find(|o| o.name() == name)
+    }
+}
+
+impl fmt::Display for Objective {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

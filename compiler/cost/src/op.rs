@@ -1,0 +1,236 @@
+//! The work of an op on one device, and the time that it takes.
+
+use std::collections::BTreeMap;
+
+use shard_ir::{DimId, Dtype, Op, Picoseconds};
+
+use crate::hardware::Hardware;
+use crate::units::{Bytes, Flops, time_at_rate};
+
+/// A tensor as one device holds it.
+#[derive(Clone, Copy, Debug)]
+pub struct LocalTensor<'a> {
+    /// Which value it is, in the caller's own numbering: a value that is an operand twice is read once.
+    pub value: u32,
+    /// Its dims, in memory order.
+    pub dims: &'a [DimId],
+    /// The local size of each dim.
+    pub sizes: &'a [u64],
+    /// Its dtype.
+    pub dtype: Dtype,
+    /// A number, the same everywhere: reading it costs nothing.
+    pub constant: bool,
+}
+
+impl LocalTensor<'_> {
+    /// How many elements the device holds.
+    pub fn elements(&self) -> u64 {
+        self.sizes.iter().fold(1, |n, s| n.saturating_mul(*s))
+    }
+    /// How many bytes the device holds.
+    pub fn bytes(&self) -> Bytes {
+        Bytes(self.dtype.bytes(self.elements()))
+    }
+}
+
+/// An op with what it reads and makes, on one device.
+#[derive(Clone, Copy, Debug)]
+pub struct KernelOp<'a> {
+    /// The op.
+    pub op: &'a Op,
+    /// Its operands, in order.
+    pub operands: &'a [LocalTensor<'a>],
+    /// Its result.
+    pub result: LocalTensor<'a>,
+}
+
+/// What an op, or a kernel of several, does on one device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Work {
+    /// Floating-point operations.
+    pub flops: Flops,
+    /// The arithmetic that they are done in.
+    pub arithmetic: Dtype,
+    /// Bytes read from HBM.
+    pub read: Bytes,
+    /// Bytes written to HBM.
+    pub write: Bytes,
+}
+
+impl Work {
+    /// Bytes read and written.
+    pub fn hbm_bytes(&self) -> Bytes {
+        self.read + self.write
+    }
+}
+
+/// Which side of the roofline a kernel hits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Bound {
+    /// Arithmetic takes at least as long as memory.
+    Compute,
+    /// Memory takes longer.
+    Memory,
+}
+
+impl Bound {
+    /// The word in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Bound::Compute => "compute",
+            Bound::Memory => "memory",
+        }
+    }
+}
+
+/// The work of one op.
+///
+/// | op | flops | read | written |
+/// |---|---|---|---|
+/// | einsum | 2 * the product of all its local dims (1 * where nothing is contracted) | operands | result |
+/// | rename, split, merge | 0 | 0 | 0: the same data under other names |
+/// | take | 0 | the rows taken, the ids | result |
+/// | append | 0 | the new positions | the new positions |
+/// | slice-dim | 0 | as much as it keeps | result |
+/// | all others | 0 | operands | result |
+///
+/// An operand that stands twice is read once, a constant is free.
+pub fn op_work(op: &Op, operands: &[LocalTensor<'_>], result: LocalTensor<'_>) -> Work {
+    kernel_work(&[KernelOp { op, operands, result }])
+}
+
+/// The work of a chain of fused ops, first to last: flops are summed; what is made inside the chain touches no HBM, so
+/// it reads what comes from outside, each value once, and writes what its last op makes. A chain of one is that op.
+pub fn kernel_work(chain: &[KernelOp<'_>]) -> Work {
+    let mut work = Work { flops: Flops(0), arithmetic: Dtype::Bf16, read: Bytes(0), write: Bytes(0) };
+    let mut made_or_read: Vec<u32> = Vec::new();
+    for (i, member) in chain.iter().enumerate() {
+        let flops = op_flops(member.op, member.operands, &member.result);
+        if i == 0 || flops > Flops(0) {
+            work.arithmetic = arithmetic(member);
+        }
+        work.flops = work.flops + flops;
+        for (at, operand) in member.operands.iter().enumerate() {
+            if operand.constant || made_or_read.contains(&operand.value) {
+                continue;
+            }
+            made_or_read.push(operand.value);
+            work.read = work.read + read_bytes(member, at);
+        }
+        made_or_read.push(member.result.value);
+    }
+    if let Some(last) = chain.last() {
+        work.write = written_bytes(last);
+    }
+    work
+}
+
+/// The time of some work: the longer of arithmetic at peak and HBM traffic at full bandwidth, and which of the two it is.
+pub fn roofline(hw: &Hardware, work: &Work) -> (Picoseconds, Bound) {
+    let (compute, memory) = (compute_time(hw, work), memory_time(hw, work));
+    if compute >= memory && work.flops > Flops(0) { (compute, Bound::Compute) } else { (memory, Bound::Memory) }
+}
+
+/// The time of the arithmetic alone.
+pub fn compute_time(hw: &Hardware, work: &Work) -> Picoseconds {
+    match work.flops {
+        Flops(0) => Picoseconds(0),
+        Flops(flops) => time_at_rate(flops, 1, hw.flops_rate(work.arithmetic)),
+    }
+}
+
+/// The time of the HBM traffic alone.
+pub fn memory_time(hw: &Hardware, work: &Work) -> Picoseconds {
+    time_at_rate(u128::from(work.hbm_bytes().0), 1, hw.hbm_rate)
+}
+
+fn op_flops(op: &Op, operands: &[LocalTensor<'_>], result: &LocalTensor<'_>) -> Flops {
+    match op {
+        Op::Einsum => {
+            let mut space: BTreeMap<DimId, u64> = BTreeMap::new();
+            for operand in operands {
+                space.extend(operand.dims.iter().copied().zip(operand.sizes.iter().copied()));
+            }
+            let contracts = space.keys().any(|d| !result.dims.contains(d));
+            let points = space.values().fold(1u128, |n, s| n.saturating_mul(u128::from(*s)));
+            Flops(if contracts { points.saturating_mul(2) } else { points })
+        }
+        Op::Map(_)
+        | Op::Binary(_)
+        | Op::Reduce { .. }
+        | Op::Softmax { .. }
+        | Op::Norm { .. }
+        | Op::Rename { .. }
+        | Op::Split { .. }
+        | Op::Merge { .. }
+        | Op::Concat { .. }
+        | Op::SliceDim { .. }
+        | Op::Append { .. }
+        | Op::Mask { .. }
+        | Op::Rope { .. }
+        | Op::Take { .. }
+        | Op::Cast(_) => Flops(0),
+    }
+}
+
+/// The arithmetic of a product: a narrow operand is multiplied in the other's, int8 with int8 in int8.
+fn arithmetic(member: &KernelOp<'_>) -> Dtype {
+    let mut dtypes = member.operands.iter().filter(|o| !o.constant).map(|o| o.dtype);
+    let Some(first) = dtypes.next() else { return member.result.dtype };
+    dtypes.fold(first, |a, b| match (a, b) {
+        (Dtype::Int8, Dtype::Int8) => Dtype::Int8,
+        _ => a.product(b).unwrap_or(a),
+    })
+}
+
+fn read_bytes(member: &KernelOp<'_>, at: usize) -> Bytes {
+    let operand = &member.operands[at];
+    match member.op {
+        Op::Rename { .. } | Op::Split { .. } | Op::Merge { .. } => Bytes(0),
+        Op::SliceDim { .. } => member.result.bytes(),
+        Op::Append { .. } => {
+            if at == 1 {
+                operand.bytes()
+            } else {
+                Bytes(0)
+            }
+        }
+        // The rows that are taken, not the table; a device that holds a part of the table may have to read all of them.
+        Op::Take { .. } => {
+            if at == 0 {
+                member.result.bytes()
+            } else {
+                operand.bytes()
+            }
+        }
+        Op::Einsum
+        | Op::Map(_)
+        | Op::Binary(_)
+        | Op::Reduce { .. }
+        | Op::Softmax { .. }
+        | Op::Norm { .. }
+        | Op::Concat { .. }
+        | Op::Mask { .. }
+        | Op::Rope { .. }
+        | Op::Cast(_) => operand.bytes(),
+    }
+}
+
+fn written_bytes(member: &KernelOp<'_>) -> Bytes {
+    match member.op {
+        Op::Rename { .. } | Op::Split { .. } | Op::Merge { .. } => Bytes(0),
+        Op::Append { .. } => member.operands.get(1).map_or(Bytes(0), LocalTensor::bytes),
+        Op::Einsum
+        | Op::Map(_)
+        | Op::Binary(_)
+        | Op::Reduce { .. }
+        | Op::Softmax { .. }
+        | Op::Norm { .. }
+        | Op::Concat { .. }
+        | Op::SliceDim { .. }
+        | Op::Mask { .. }
+        | Op::Rope { .. }
+        | Op::Take { .. }
+        | Op::Cast(_) => member.result.bytes(),
+    }
+}

@@ -1,0 +1,157 @@
+//! The price of a plan: each instruction's figures, and the totals.
+
+use shard_ir::{InstrId, InstrKind, Liveness, Op, Picoseconds, Plan};
+
+use crate::collective::{CollectiveCost, collective_cost};
+use crate::fusion::kernels;
+use crate::hardware::Hardware;
+use crate::op::{Bound, KernelOp, LocalTensor, compute_time, kernel_work, memory_time, roofline};
+use crate::units::{Bytes, Flops};
+
+/// What one instruction costs each device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum InstrPrice {
+    /// A parameter or a constant.
+    Free,
+    /// An op. The figures of a kernel of several fused ops stand on its first one; the others bear zeros.
+    Kernel {
+        /// Floating-point operations.
+        flops: Flops,
+        /// Bytes read from and written to HBM.
+        hbm_bytes: Bytes,
+        /// The longer of the two sides of the roofline.
+        time: Picoseconds,
+        /// Which side that is.
+        bound: Bound,
+        /// The first op of the kernel, where this is not it.
+        fused_into: Option<InstrId>,
+    },
+    /// A move.
+    Move(CollectiveCost),
+}
+
+impl InstrPrice {
+    /// The time of the step.
+    pub fn time(&self) -> Picoseconds {
+        match self {
+            InstrPrice::Free => Picoseconds(0),
+            InstrPrice::Kernel { time, .. } => *time,
+            InstrPrice::Move(cost) => cost.time,
+        }
+    }
+}
+
+/// The sums over a plan: one layer, one device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Totals {
+    /// Time of all moves.
+    pub comm_time: Picoseconds,
+    /// Time of all arithmetic at peak.
+    pub compute_time: Picoseconds,
+    /// Time of all HBM traffic at full bandwidth.
+    pub memory_time: Picoseconds,
+    /// Time of all steps one after another: moves, and kernels at the longer side of their roofline.
+    pub serial_time: Picoseconds,
+    /// Bytes that the busiest device sends, summed over the moves.
+    pub comm_bytes: Bytes,
+    /// Floating-point operations.
+    pub flops: Flops,
+    /// Bytes read from and written to HBM.
+    pub hbm_bytes: Bytes,
+    /// The largest number of bytes held at once.
+    pub peak_hbm_bytes: Bytes,
+}
+
+/// A plan's price.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PlanPrice {
+    /// One for each instruction.
+    pub instructions: Vec<InstrPrice>,
+    /// Their sums.
+    pub totals: Totals,
+    /// The arithmetic types that the hardware file has no figure for, each once: they were priced with bf16's.
+    pub arithmetic_as_bf16: Vec<shard_ir::Dtype>,
+}
+
+impl PlanPrice {
+    /// The price of an instruction.
+    pub fn of(&self, id: InstrId) -> &InstrPrice {
+        &self.instructions[id.index()]
+    }
+}
+
+/// Prices every instruction of a plan on some hardware.
+pub fn price(plan: &Plan, hw: &Hardware) -> PlanPrice {
+    let mut instructions = vec![InstrPrice::Free; plan.instructions.len()];
+    let mut totals = Totals { peak_hbm_bytes: Bytes(Liveness::of(plan).peak_bytes()), ..Totals::default() };
+    let mut arithmetic_as_bf16 = Vec::new();
+
+    for id in plan.ids() {
+        let instr = plan.instruction(id);
+        let (InstrKind::Move(collective), [operand]) = (&instr.kind, instr.operands.as_slice()) else { continue };
+        let from = plan.instruction(*operand);
+        let cost = collective_cost(hw, &plan.mesh, collective, from.layout, &plan.sizes(&from.dims), from.dtype);
+        totals.comm_time = totals.comm_time + cost.time;
+        totals.serial_time = totals.serial_time + cost.time;
+        totals.comm_bytes = totals.comm_bytes + cost.wire_bytes;
+        instructions[id.index()] = InstrPrice::Move(cost);
+    }
+
+    let local: Vec<Vec<u64>> = plan.ids().map(|id| plan.local_sizes(id)).collect();
+    let tensor = |id: InstrId| local_tensor(plan, &local, id);
+    for kernel in kernels(plan) {
+        let operands: Vec<Vec<LocalTensor<'_>>> =
+            kernel.iter().map(|id| plan.instruction(*id).operands.iter().map(|o| tensor(*o)).collect()).collect();
+        let chain: Vec<KernelOp<'_>> = kernel
+            .iter()
+            .zip(&operands)
+            .filter_map(|(id, operands)| Some(KernelOp { op: op_of(plan, *id)?, operands, result: tensor(*id) }))
+            .collect();
+        let work = kernel_work(&chain);
+        let (time, bound) = roofline(hw, &work);
+        totals.compute_time = totals.compute_time + compute_time(hw, &work);
+        totals.memory_time = totals.memory_time + memory_time(hw, &work);
+        totals.serial_time = totals.serial_time + time;
+        totals.flops = totals.flops + work.flops;
+        totals.hbm_bytes = totals.hbm_bytes + work.hbm_bytes();
+        if work.flops > Flops(0)
+            && !hw.knows_arithmetic(work.arithmetic)
+            && !arithmetic_as_bf16.contains(&work.arithmetic)
+        {
+            arithmetic_as_bf16.push(work.arithmetic);
+        }
+        for (i, id) in kernel.iter().enumerate() {
+            instructions[id.index()] = match i {
+                0 => {
+                    InstrPrice::Kernel { flops: work.flops, hbm_bytes: work.hbm_bytes(), time, bound, fused_into: None }
+                }
+                _ => InstrPrice::Kernel {
+                    flops: Flops(0),
+                    hbm_bytes: Bytes(0),
+                    time: Picoseconds(0),
+                    bound,
+                    fused_into: Some(kernel[0]),
+                },
+            };
+        }
+    }
+    PlanPrice { instructions, totals, arithmetic_as_bf16 }
+}
+
+fn local_tensor<'a>(plan: &'a Plan, local: &'a [Vec<u64>], id: InstrId) -> LocalTensor<'a> {
+    let instr = plan.instruction(id);
+    LocalTensor {
+        value: id.0,
+        dims: &instr.dims,
+        sizes: &local[id.index()],
+        dtype: instr.dtype,
+        constant: matches!(instr.kind, InstrKind::Constant(_)),
+    }
+}
+
+fn op_of(plan: &Plan, id: InstrId) -> Option<&Op> {
+    match &plan.instruction(id).kind {
+        InstrKind::Op(op) => Some(op),
+        InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::Move(_) => None,
+    }
+}

@@ -1,0 +1,65 @@
+//! Newtypes for what is counted, and the one place where a count and a rate become a time.
+
+use std::iter::Sum;
+use std::ops::Add;
+
+use shard_ir::Picoseconds;
+
+/// A number of bytes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Bytes(pub u64);
+
+/// A number of floating-point (or integer) operations: one multiplication and one addition are two.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Flops(pub u128);
+
+impl Add for Bytes {
+    type Output = Bytes;
+    fn add(self, other: Bytes) -> Bytes {
+        Bytes(self.0.saturating_add(other.0))
+    }
+}
+
+impl Sum for Bytes {
+    fn sum<I: Iterator<Item = Bytes>>(iter: I) -> Bytes {
+        iter.fold(Bytes(0), Add::add)
+    }
+}
+
+impl Add for Flops {
+    type Output = Flops;
+    fn add(self, other: Flops) -> Flops {
+        Flops(self.0.saturating_add(other.0))
+    }
+}
+
+impl Sum for Flops {
+    fn sum<I: Iterator<Item = Flops>>(iter: I) -> Flops {
+        iter.fold(Flops(0), Add::add)
+    }
+}
+
+/// Picoseconds in a second.
+pub const PICOSECONDS_PER_SECOND: u128 = 1_000_000_000_000;
+
+/// The time of `amount / parts` units at `rate` units per second, rounded **up** to a whole picosecond; the longest time
+/// there is where it does not fit.
+///
+/// Rounding up keeps one law of the table in integers: a merged collective, whose exact time is at most the sum of the
+/// exact times of its parts, is never dearer than they are.
+///
+/// ```
+/// # use shard_cost::units::time_at_rate;
+/// # use shard_ir::Picoseconds;
+/// assert_eq!(time_at_rate(4_423_680, 1, 270_000_000_000), Picoseconds(16_384_000)); // 16.384 us
+/// assert_eq!(time_at_rate(1, 3, 1_000_000_000_000), Picoseconds(1));
+/// ```
+pub fn time_at_rate(amount: u128, parts: u64, rate: u64) -> Picoseconds {
+    let per_second = u128::from(rate) * u128::from(parts.max(1));
+    let time = match amount.checked_mul(PICOSECONDS_PER_SECOND) {
+        Some(scaled) => scaled.div_ceil(per_second.max(1)),
+        // Too large to scale first; the loss of less than a second is far below the largest time anyway.
+        None => amount.div_ceil(per_second.max(1)).saturating_mul(PICOSECONDS_PER_SECOND),
+    };
+    Picoseconds(u64::try_from(time).unwrap_or(u64::MAX))
+}
