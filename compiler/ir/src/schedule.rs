@@ -16,7 +16,7 @@ impl Picoseconds {
 impl std::ops::Add for Picoseconds {
     type Output = Picoseconds;
     fn add(self, other: Picoseconds) -> Picoseconds {
-        Picoseconds(self.0 + other.0)
+        Picoseconds(self.0.saturating_add(other.0))
     }
 }
 
