@@ -13,6 +13,7 @@ mod build;
 mod build_expr;
 pub mod error;
 mod expected;
+mod format;
 mod grammar;
 mod layout_word;
 pub mod limits;
@@ -26,6 +27,7 @@ mod subscript;
 mod word_lexer;
 
 pub use error::{Fix, Note, SyntaxError, SyntaxErrorKind, SyntaxWarning, SyntaxWarningKind, WordError};
+pub use format::{MAX_COLUMNS, format};
 pub use layout_word::{parse_layout_with_partial, parse_layout_word, parse_partial};
 pub use names::{KEPT_FOR_LATER, is_reserved};
 pub use parser::{Parsed, parse, parse_dim_override, parse_mesh_axes};
