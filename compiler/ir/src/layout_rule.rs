@@ -322,8 +322,10 @@ fn partial_over(op: &Op, operands: &[Operand<'_>], axis: AxisId) -> Result<Optio
                 }
                 true
             }
-            Op::Binary(Binary::Div) if sums.len() > 1 => return not_linear(1),
-            Op::Binary(Binary::Div) | Op::Take { .. } => first == 0,
+            Op::Binary(Binary::Div) | Op::Take { .. } if sums.len() > 1 => return not_linear(1),
+            // A division of integers drops the remainder of each term.
+            Op::Binary(Binary::Div) => first == 0 && operands[0].dtype.is_float(),
+            Op::Take { .. } => first == 0,
             Op::Map(map) => map.is_linear(),
             Op::Cast(to) => to.is_float() && operands[0].dtype.is_float(),
             Op::Reduce { kind, .. } => *kind != Reduce::Max,

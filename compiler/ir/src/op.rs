@@ -60,7 +60,9 @@ impl Map {
     /// Whether `a <= b` gives `f(a) <= f(b)`: only then may it act on the candidates of a partial maximum.
     pub fn is_increasing(self) -> bool {
         match self {
-            Map::Relu | Map::Sigmoid | Map::Tanh | Map::Exp | Map::Log | Map::Sqrt => true,
+            Map::Relu | Map::Sigmoid | Map::Tanh | Map::Exp => true,
+            // A candidate may be negative, even minus infinity, where the maximum is positive: log and sqrt would give NaN.
+            Map::Log | Map::Sqrt => false,
             Map::Neg | Map::Gelu | Map::Silu | Map::Rsqrt | Map::Square | Map::Abs => false,
         }
     }
@@ -247,5 +249,20 @@ impl Op {
     /// Whether it may be fused into its producer: maps and binaries (and a cast, which is a map).
     pub fn is_elementwise(&self) -> bool {
         matches!(self, Op::Map(_) | Op::Binary(_) | Op::Cast(_))
+    }
+
+    /// Every dim that the op itself names (not those of its operands).
+    pub fn dims(&self) -> Vec<DimId> {
+        match self {
+            Op::Einsum | Op::Map(_) | Op::Binary(_) | Op::Cast(_) => Vec::new(),
+            Op::Reduce { over, .. } => over.clone(),
+            Op::Softmax { over } | Op::Norm { over, .. } | Op::Take { over } => vec![*over],
+            Op::Rename { from, to } | Op::SliceDim { from, to, .. } | Op::Append { from, to } => vec![*from, *to],
+            Op::Split { from, to } => std::iter::once(*from).chain(to.iter().copied()).collect(),
+            Op::Merge { from, to } => from.iter().copied().chain([*to]).collect(),
+            Op::Concat { left, right, to } => vec![*left, *right, *to],
+            Op::Mask { query, key } => vec![*query, *key],
+            Op::Rope { over, at } => vec![*over, *at],
+        }
     }
 }

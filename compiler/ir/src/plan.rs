@@ -73,6 +73,18 @@ pub enum InstrKind {
     Move(Collective),
 }
 
+impl InstrKind {
+    /// The `op` of JSON output: `parameter`, `einsum`, `all-gather`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            InstrKind::Parameter(_) => "parameter",
+            InstrKind::Constant(_) => "constant",
+            InstrKind::Op(op) => op.json_name(),
+            InstrKind::Move(collective) => collective.name(),
+        }
+    }
+}
+
 /// Why an instruction is there.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Origin {
@@ -161,12 +173,12 @@ impl Plan {
     /// digits.
     pub fn equation(&self, id: InstrId) -> String {
         let instr = self.instruction(id);
-        let sides: Vec<&[DimId]> = instr
-            .operands
-            .iter()
-            .map(|o| self.instruction(*o).dims.as_slice())
-            .chain([instr.dims.as_slice()])
-            .collect();
+        self.equation_of(&instr.operands, &instr.dims)
+    }
+
+    pub(crate) fn equation_of(&self, operands: &[InstrId], result: &[DimId]) -> String {
+        let sides: Vec<&[DimId]> =
+            operands.iter().map(|o| self.instruction(*o).dims.as_slice()).chain([result]).collect();
         let compact =
             sides.iter().all(|dims| self.dim_names(dims).iter().all(|n| n.chars().skip(1).all(|c| c.is_ascii_digit())));
         let word = |dims: &[DimId]| match compact {

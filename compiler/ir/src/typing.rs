@@ -85,6 +85,7 @@ pub fn result_type(op: &Op, operands: &[TensorType], named: &[DimId], dims: &[Di
         return Err(E::Arity { expected: arity, found: operands.len() });
     }
     let size = |d: DimId| dims[d.index()].size;
+    let product = |list: &[DimId]| list.iter().fold(1u64, |n, d| n.saturating_mul(size(*d)));
     let first = &operands[0];
     let needs = |operand: usize, dim: DimId| match operands[operand].dims.contains(&dim) {
         true => Ok(()),
@@ -170,15 +171,18 @@ pub fn result_type(op: &Op, operands: &[TensorType], named: &[DimId], dims: &[Di
         }
         Op::Split { from, to } => {
             needs(0, *from)?;
-            equal_sizes(size(*from), to.iter().map(|d| size(*d)).product())?;
+            equal_sizes(size(*from), product(to))?;
             typed(replace(&[*from], to), first.dtype)
         }
         Op::Merge { from, to } => {
+            if from.is_empty() {
+                return Err(E::MissingDim { operand: 0, dim: *to });
+            }
             from.iter().try_for_each(|d| needs(0, *d))?;
             if let Some(d) = repeated(from) {
                 return Err(E::RepeatedDim(d));
             }
-            equal_sizes(from.iter().map(|d| size(*d)).product(), size(*to))?;
+            equal_sizes(product(from), size(*to))?;
             typed(replace(from, &[*to]), first.dtype)
         }
         Op::Concat { left, right, to } => {
@@ -246,6 +250,9 @@ pub fn result_type(op: &Op, operands: &[TensorType], named: &[DimId], dims: &[Di
             let ids = &operands[1];
             if ids.dtype != Dtype::Int32 {
                 return Err(E::OperandDtype { operand: 1, found: ids.dtype, wanted: "int32" });
+            }
+            if ids.dims.contains(over) {
+                return Err(E::RepeatedDim(*over));
             }
             let mut out = ids.dims.clone();
             out.extend(first.dims.iter().filter(|d| *d != over));

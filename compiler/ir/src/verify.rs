@@ -1,1 +1,298 @@
-//! The verifier of plans.
+//! The judge of every plan: it types each instruction from its operands and trusts nothing that is written.
+
+use std::fmt;
+
+use crate::collective::{Collective, CollectiveError};
+use crate::layout::{Layout, LayoutError, MeshShape, Reduction};
+use crate::layout_rule::{Operand, RuleError, result_layout};
+use crate::op::Op;
+use crate::plan::{InstrId, InstrKind, Instruction, Plan};
+use crate::tensor::{DimId, Dtype, MAX_DIM_SIZE, MAX_DIMS, MAX_ELEMENTS, MAX_RANK, TensorType};
+use crate::typing::{TypeError, result_type, same_dims};
+
+/// What is wrong with a plan, and where.
+#[derive(Clone, PartialEq, Debug)]
+pub struct VerifyError {
+    /// The instruction; `None` where the dims, the mesh or a result are wrong.
+    pub id: Option<InstrId>,
+    /// What the instruction does (`einsum`), for the message.
+    pub what: &'static str,
+    /// What is wrong.
+    pub kind: VerifyErrorKind,
+}
+
+/// The ways in which a plan can be wrong.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+pub enum VerifyErrorKind {
+    /// An operand that is not an earlier instruction.
+    #[error("operand %{} is not an earlier instruction", .0.0)]
+    OperandNotEarlier(InstrId),
+    /// Wrong number of operands of a parameter, constant or move.
+    #[error("takes {expected} operands, has {found}")]
+    Arity {
+        /// How many it takes.
+        expected: usize,
+        /// How many there are.
+        found: usize,
+    },
+    /// A dim that the plan does not declare.
+    #[error("dim number {} is not declared", .0.0)]
+    UnknownDim(DimId),
+    /// A dim twice in one tensor.
+    #[error("dim {0} stands twice in the tensor")]
+    RepeatedDim(String),
+    /// A declared dim whose size or useful size makes no sense.
+    #[error("dim {name} has size {size} and useful size {useful}")]
+    BadDim {
+        /// Its name.
+        name: String,
+        /// Its size.
+        size: u64,
+        /// Its useful size.
+        useful: u64,
+    },
+    /// Two dims of one name.
+    #[error("dim {0} is declared twice")]
+    DuplicateDim(String),
+    /// More than [`MAX_DIMS`] dims.
+    #[error("{0} dims are declared; the limit is {MAX_DIMS}")]
+    TooManyDims(usize),
+    /// More than [`MAX_ELEMENTS`] elements, or more than [`MAX_RANK`] dims.
+    #[error("the tensor is too large: at most {MAX_RANK} dims and {MAX_ELEMENTS} elements")]
+    TooLarge,
+    /// A layout or move that names an axis which the mesh does not have.
+    #[error("mesh axis number {0} does not exist")]
+    UnknownAxis(u8),
+    /// The op does not type.
+    #[error("{0}")]
+    Type(#[from] TypeError),
+    /// The written dtype is not the one that the instruction gives.
+    #[error("the result is {expected}, written {written}")]
+    Dtype {
+        /// What it gives.
+        expected: Dtype,
+        /// What is written.
+        written: Dtype,
+    },
+    /// The written dims are not the ones that the instruction gives.
+    #[error("the result has dims {expected}, written {written}")]
+    Dims {
+        /// What it gives.
+        expected: String,
+        /// What is written.
+        written: String,
+    },
+    /// The op must not act on operands in these layouts.
+    #[error("{0}")]
+    Rule(RuleError),
+    /// The move does not apply to its operand's layout.
+    #[error("{0}")]
+    Collective(CollectiveError),
+    /// The written layout is not the one that the instruction gives.
+    #[error("the result's layout is {expected}, written {written}")]
+    Layout {
+        /// What it gives.
+        expected: String,
+        /// What is written.
+        written: String,
+    },
+    /// The written layout is illegal for the tensor.
+    #[error("the written layout is not legal: {0}")]
+    IllegalLayout(LayoutError),
+    /// A constant that is not a replicated scalar, or not finite.
+    #[error("a constant is a finite, replicated scalar")]
+    BadConstant,
+    /// A stacked layer repeated zero times.
+    #[error("the layer is repeated 0 times")]
+    NoRepeat,
+    /// A result of no instruction, or whose dims are not a permutation of the instruction's.
+    #[error("result {0} is not a permutation of the dims of an instruction")]
+    BadOutput(String),
+}
+
+impl fmt::Display for VerifyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.id {
+            Some(id) => write!(f, "%{} {}: {}", id.0, self.what, self.kind),
+            None => write!(f, "{}", self.kind),
+        }
+    }
+}
+
+impl std::error::Error for VerifyError {}
+
+/// Checks a whole plan; the errors are in program order, at most one an instruction.
+///
+/// Each instruction is typed from its operands *as written*, so that one wrong instruction is one error and not a cascade.
+pub fn verify(plan: &Plan) -> Result<(), Vec<VerifyError>> {
+    let mut errors: Vec<VerifyError> =
+        verify_dims(plan).into_iter().map(|kind| VerifyError { id: None, what: "plan", kind }).collect();
+    if plan.repeat == 0 {
+        errors.push(VerifyError { id: None, what: "plan", kind: VerifyErrorKind::NoRepeat });
+    }
+    if !errors.is_empty() {
+        // Sizes are multiplied below: nothing can be said with a broken table of dims.
+        return Err(errors);
+    }
+    let mut broken = vec![false; plan.instructions.len()];
+    for id in plan.ids() {
+        let instr = plan.instruction(id);
+        if let Err(kind) = verify_written(plan, id, instr) {
+            // Whatever reads this one cannot be judged.
+            broken[id.index()] = true;
+            errors.push(VerifyError { id: Some(id), what: instr.kind.name(), kind });
+        } else if instr.operands.iter().all(|o| !broken[o.index()]) {
+            if let Err(kind) = verify_instruction(plan, instr) {
+                errors.push(VerifyError { id: Some(id), what: instr.kind.name(), kind });
+            }
+        } else {
+            broken[id.index()] = true;
+        }
+    }
+    for output in &plan.outputs {
+        let sound = plan.instructions.get(output.id.index()).is_some_and(|i| {
+            same_dims(&i.dims, &output.dims) && output.dims.iter().enumerate().all(|(n, d)| !output.dims[..n].contains(d))
+        });
+        if !sound {
+            let kind = VerifyErrorKind::BadOutput(output.name.clone());
+            errors.push(VerifyError { id: None, what: "plan", kind });
+        }
+    }
+    if errors.is_empty() { Ok(()) } else { Err(errors) }
+}
+
+fn verify_dims(plan: &Plan) -> Vec<VerifyErrorKind> {
+    let mut errors = Vec::new();
+    if plan.dims.len() > MAX_DIMS {
+        return vec![VerifyErrorKind::TooManyDims(plan.dims.len())];
+    }
+    for (i, dim) in plan.dims.iter().enumerate() {
+        if dim.size == 0 || dim.size > MAX_DIM_SIZE || dim.useful == 0 || dim.useful > dim.size {
+            errors.push(VerifyErrorKind::BadDim { name: dim.name.clone(), size: dim.size, useful: dim.useful });
+        }
+        if plan.dims[..i].iter().any(|d| d.name == dim.name) {
+            errors.push(VerifyErrorKind::DuplicateDim(dim.name.clone()));
+        }
+    }
+    errors
+}
+
+/// What is written must make sense by itself: operands that exist, dims and axes that exist, a legal layout.
+fn verify_written(plan: &Plan, id: InstrId, instr: &Instruction) -> Result<(), VerifyErrorKind> {
+    use VerifyErrorKind as E;
+    if let Some(operand) = instr.operands.iter().find(|o| **o >= id) {
+        return Err(E::OperandNotEarlier(*operand));
+    }
+    known_dims(plan, &instr.dims)?;
+    if let InstrKind::Op(op) = &instr.kind {
+        known_dims(plan, &op.dims())?;
+    }
+    if let Some(i) = (1..instr.dims.len()).find(|i| instr.dims[..*i].contains(&instr.dims[*i])) {
+        return Err(E::RepeatedDim(plan.dims[instr.dims[i].index()].name.clone()));
+    }
+    let sizes = plan.sizes(&instr.dims);
+    let elements = sizes.iter().try_fold(1u64, |n, s| n.checked_mul(*s)).filter(|n| *n <= MAX_ELEMENTS);
+    if elements.is_none() || sizes.len() > MAX_RANK {
+        return Err(E::TooLarge);
+    }
+    legal(plan, &sizes, instr.layout)?;
+    if let InstrKind::Move(Collective::Permute { to }) = instr.kind {
+        legal(plan, &sizes, to)?;
+    }
+    if let InstrKind::Move(collective) = &instr.kind {
+        let axes = match *collective {
+            Collective::AllGather { axes, .. }
+            | Collective::Slice { axes, .. }
+            | Collective::ReduceScatter { axes, .. }
+            | Collective::AllToAll { axes, .. }
+            | Collective::ToPartial { axes, .. } => axes.set(),
+            Collective::AllReduce { axes, .. } => axes,
+            Collective::Permute { .. } => crate::AxisSet::EMPTY,
+        };
+        if let Some(axis) = axes.difference(plan.mesh.all_axes()).iter().next() {
+            return Err(E::UnknownAxis(axis.0));
+        }
+    }
+    Ok(())
+}
+
+fn known_dims(plan: &Plan, dims: &[DimId]) -> Result<(), VerifyErrorKind> {
+    match dims.iter().find(|d| d.index() >= plan.dims.len()) {
+        Some(dim) => Err(VerifyErrorKind::UnknownDim(*dim)),
+        None => Ok(()),
+    }
+}
+
+/// Builds the layout anew through the constructor that checks it.
+fn legal(plan: &Plan, sizes: &[u64], layout: Layout) -> Result<(), VerifyErrorKind> {
+    let named = layout.split_axes().union(layout.partial_axes());
+    if let Some(axis) = named.difference(plan.mesh.all_axes()).iter().next() {
+        return Err(VerifyErrorKind::UnknownAxis(axis.0));
+    }
+    let lists: Vec<_> = (0..MAX_RANK).map(|d| layout.axes_of(d)).collect();
+    let shape = MeshShape { mesh: &plan.mesh, sizes };
+    let rebuilt = Layout::new(shape, &lists, layout.partial(Reduction::Sum), layout.partial(Reduction::Max))
+        .map_err(VerifyErrorKind::IllegalLayout)?;
+    same_layout(plan, rebuilt, layout, &[])
+}
+
+fn same_layout(plan: &Plan, expected: Layout, written: Layout, dims: &[DimId]) -> Result<(), VerifyErrorKind> {
+    if expected == written {
+        return Ok(());
+    }
+    let names = plan.dim_names(dims);
+    let text = |l: Layout| l.text(&plan.mesh, &names);
+    Err(VerifyErrorKind::Layout { expected: text(expected), written: text(written) })
+}
+
+fn verify_instruction(plan: &Plan, instr: &Instruction) -> Result<(), VerifyErrorKind> {
+    use VerifyErrorKind as E;
+    let arity = |expected: usize| match instr.operands.len() == expected {
+        true => Ok(()),
+        false => Err(E::Arity { expected, found: instr.operands.len() }),
+    };
+    let written = |expected: &TensorType, any_order: bool| {
+        let same = if any_order { same_dims(&expected.dims, &instr.dims) } else { expected.dims == instr.dims };
+        if !same {
+            let text = |dims: &[DimId]| Layout::REPLICATED.text(&plan.mesh, &plan.dim_names(dims));
+            return Err(E::Dims { expected: text(&expected.dims), written: text(&instr.dims) });
+        }
+        match expected.dtype == instr.dtype {
+            true => Ok(()),
+            false => Err(E::Dtype { expected: expected.dtype, written: instr.dtype }),
+        }
+    };
+    match &instr.kind {
+        InstrKind::Parameter(_) => arity(0),
+        InstrKind::Constant(value) => {
+            arity(0)?;
+            match instr.dims.is_empty() && instr.layout == Layout::REPLICATED && value.is_finite() {
+                true => Ok(()),
+                false => Err(E::BadConstant),
+            }
+        }
+        InstrKind::Op(op) => {
+            if *op == Op::Einsum && instr.operands.is_empty() {
+                return arity(1);
+            }
+            let types: Vec<TensorType> = instr
+                .operands
+                .iter()
+                .map(|o| plan.instruction(*o))
+                .map(|o| TensorType { dims: o.dims.clone(), dtype: o.dtype })
+                .collect();
+            written(&result_type(op, &types, &instr.dims, &plan.dims)?, true)?;
+            let operands: Vec<Operand<'_>> = instr.operands.iter().map(|o| plan.operand(*o)).collect();
+            let layout = result_layout(op, &operands, &instr.dims, &plan.mesh, &plan.dims).map_err(E::Rule)?;
+            same_layout(plan, layout, instr.layout, &instr.dims)
+        }
+        InstrKind::Move(collective) => {
+            arity(1)?;
+            let operand = plan.operand(instr.operands[0]);
+            written(&TensorType { dims: operand.dims.to_vec(), dtype: operand.dtype }, false)?;
+            let shape = MeshShape { mesh: &plan.mesh, sizes: &plan.sizes(&instr.dims) };
+            let layout = collective.apply(shape, operand.layout).map_err(E::Collective)?;
+            same_layout(plan, layout, instr.layout, &instr.dims)
+        }
+    }
+}

@@ -1,1 +1,0 @@
-//! `.shir`: a plan as text.

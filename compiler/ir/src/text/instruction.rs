@@ -1,0 +1,365 @@
+//! Text to plans: one instruction.
+
+use std::collections::BTreeMap;
+
+use shard_grammar::ast::{AxesWord, PartialOp};
+use shard_grammar::{WordError, parse_dim_list, parse_layout_with_partial};
+
+use super::line::{Cursor, LineError, Parsed};
+use crate::collective::Collective;
+use crate::layout::{Layout, MeshShape, Reduction};
+use crate::mesh::{AxisId, AxisList, AxisSet, MAX_AXES};
+use crate::op::{Binary, Map, Norm, Op, Reduce};
+use crate::plan::{InstrId, InstrKind, Instruction, Origin, Plan};
+use crate::program::ParameterKind;
+use crate::tensor::{DimId, Dtype};
+
+/// What the instructions of a layer may name: its mesh, its dims, and the instructions above.
+#[derive(Clone, Copy)]
+pub(super) struct Scope<'p> {
+    pub(super) plan: &'p Plan,
+    pub(super) dim_ids: &'p BTreeMap<String, u16>,
+}
+
+impl From<WordError> for LineError {
+    fn from(error: WordError) -> LineError {
+        LineError { span: error.span, message: error.message }
+    }
+}
+
+impl Scope<'_> {
+    /// `%3`, an instruction above.
+    pub(super) fn operand(&self, cursor: &mut Cursor<'_>) -> Parsed<InstrId> {
+        let before = *cursor;
+        cursor.expect("%")?;
+        let number = cursor.number("an instruction's number")?;
+        if number >= self.plan.instructions.len() as u64 {
+            return before.unexpected("an instruction above");
+        }
+        Ok(InstrId(number as u32))
+    }
+
+    fn operands(&self, cursor: &mut Cursor<'_>, count: usize) -> Parsed<Vec<InstrId>> {
+        let mut out = vec![self.operand(cursor)?];
+        while out.len() < count {
+            cursor.expect(",")?;
+            out.push(self.operand(cursor)?);
+        }
+        Ok(out)
+    }
+
+    fn dim(&self, cursor: &mut Cursor<'_>) -> Parsed<DimId> {
+        let before = *cursor;
+        let name = cursor.word("a dim")?;
+        match self.dim_ids.get(name) {
+            Some(id) => Ok(DimId(*id)),
+            None => before.unexpected("a declared dim"),
+        }
+    }
+
+    fn dim_list(&self, cursor: &mut Cursor<'_>) -> Parsed<Vec<DimId>> {
+        cursor.skip_blanks();
+        let start = cursor.position();
+        let word = cursor.bracketed_word("dims", true)?;
+        let list = parse_dim_list(word, start)?;
+        list.dims.iter().map(|d| self.dim_named(&d.value, d.span)).collect()
+    }
+
+    fn dim_named(&self, name: &str, span: shard_grammar::Span) -> Parsed<DimId> {
+        match self.dim_ids.get(name) {
+            Some(id) => Ok(DimId(*id)),
+            None => Err(LineError { span, message: format!("dim `{name}` is not declared") }),
+        }
+    }
+
+    fn axis_named(&self, name: &str, span: shard_grammar::Span) -> Parsed<AxisId> {
+        match self.plan.mesh.axis(name) {
+            Some(axis) => Ok(axis),
+            None => Err(LineError { span, message: format!("the mesh has no axis `{name}` of size greater than 1") }),
+        }
+    }
+
+    /// `xy` or `{data,model}`: distinct axes.
+    fn axes(&self, cursor: &mut Cursor<'_>) -> Parsed<AxisList> {
+        cursor.skip_blanks();
+        let start = cursor.position();
+        let word = cursor.bracketed_word("mesh axes", true)?;
+        let span = shard_grammar::Span::new(start, cursor.position());
+        let letters: Vec<String> = word.chars().map(String::from).collect();
+        let names: Vec<&str> = match word.strip_prefix('{').and_then(|w| w.strip_suffix('}')) {
+            Some(inside) => inside.split(',').map(str::trim).collect(),
+            None => letters.iter().map(String::as_str).collect(),
+        };
+        let mut list = AxisList::EMPTY;
+        for name in names {
+            let axis = self.axis_named(name, span)?;
+            if list.set().contains(axis) {
+                return cursor.error_since(start, format!("mesh axis `{name}` stands twice"));
+            }
+            list = list.then(axis);
+        }
+        Ok(list)
+    }
+
+    fn axes_word(&self, word: &AxesWord) -> Parsed<AxisList> {
+        if word.any_order {
+            let message = "a plan's axes have an order: no parentheses".to_string();
+            return Err(LineError { span: word.span, message });
+        }
+        let ids: Vec<AxisId> = word.axes.iter().map(|a| self.axis_named(&a.value, a.span)).collect::<Parsed<_>>()?;
+        match ids.len() > MAX_AXES {
+            true => Err(LineError { span: word.span, message: "an axis stands twice".to_string() }),
+            false => Ok(ids.into_iter().collect()),
+        }
+    }
+}
+
+/// A layout, checked against the sizes of its dims.
+pub(super) fn layout_word(scope: Scope<'_>, cursor: &mut Cursor<'_>) -> Parsed<(Vec<DimId>, Layout)> {
+    cursor.skip_blanks();
+    let start = cursor.position();
+    let text = cursor.bracketed_word("a layout", false)?;
+    let (word, partial) = parse_layout_with_partial(text, start)?;
+    if let Some(free) = &word.free {
+        return Err(LineError { span: free.span, message: "a plan leaves no axis free: no `?`".to_string() });
+    }
+    let (mut dims, mut lists) = (Vec::new(), Vec::new());
+    for dim in &word.dims {
+        let id = scope.dim_named(&dim.name.value, dim.name.span)?;
+        if dims.contains(&id) {
+            let message = format!("dim `{}` stands twice", dim.name.value);
+            return Err(LineError { span: dim.name.span, message });
+        }
+        dims.push(id);
+        lists.push(dim.axes.as_ref().map_or(Ok(AxisList::EMPTY), |axes| scope.axes_word(axes))?);
+    }
+    let mut sets = [AxisSet::EMPTY; 2];
+    for group in &partial {
+        let set = &mut sets[usize::from(group.op.value == PartialOp::Max)];
+        *set = set.union(scope.axes_word(&group.axes)?.set());
+    }
+    let shape = MeshShape { mesh: &scope.plan.mesh, sizes: &scope.plan.sizes(&dims) };
+    match Layout::new(shape, &lists, sets[0], sets[1]) {
+        Ok(layout) => Ok((dims, layout)),
+        Err(error) => cursor.error_since(start, error.to_string()),
+    }
+}
+
+/// The instruction behind `%n =`.
+pub(super) fn instruction(scope: Scope<'_>, cursor: &mut Cursor<'_>) -> Parsed<Instruction> {
+    let start = *cursor;
+    let word = cursor.word("an operation")?;
+    let mut name = None;
+    let (mut kind, operands) = match word {
+        "parameter" => {
+            cursor.skip_blanks();
+            if !cursor.rest().starts_with(':') {
+                name = Some(cursor.name("the parameter's name")?);
+            }
+            (InstrKind::Parameter(ParameterKind::Activation), Vec::new())
+        }
+        "constant" => (InstrKind::Constant(cursor.float()?), Vec::new()),
+        _ => match collective(scope, word, cursor)? {
+            Some((operand, collective)) => (InstrKind::Move(collective), vec![operand]),
+            None => match op(scope, word, cursor)? {
+                Some((operands, op)) => (InstrKind::Op(op), operands),
+                None => return start.unexpected("an operation"),
+            },
+        },
+    };
+    cursor.expect(":")?;
+    if let InstrKind::Parameter(of) = &mut kind {
+        *of = match () {
+            () if cursor.take_word("weight") => ParameterKind::Weight,
+            () if cursor.take_word("cache") => ParameterKind::Cache,
+            () => ParameterKind::Activation,
+        };
+    }
+    let dtype = dtype(cursor)?;
+    let (dims, layout) = layout_word(scope, cursor)?;
+    if let InstrKind::Move(move_) = &mut kind {
+        if dims != scope.plan.instruction(operands[0]).dims {
+            return start.unexpected("a move that keeps the dims and their order");
+        }
+        if let Collective::Permute { to } = move_ {
+            *to = layout;
+        }
+    }
+    let mut origin = Origin::default();
+    if name.is_none() && !matches!(kind, InstrKind::Parameter(_)) && cursor.take("@") {
+        name = Some(cursor.name("the value's name")?);
+    }
+    if cursor.take_word("in") {
+        origin.in_layers.push(cursor.name("a layer's name")?);
+        while cursor.take("/") {
+            origin.in_layers.push(cursor.name("a layer's name")?);
+        }
+    }
+    if cursor.take(";") {
+        origin.rule = Some(cursor.name("the rule's name")?);
+    }
+    let instr = Instruction { kind, operands, name, dims, dtype, layout, origin };
+    equation_matches(scope.plan, &instr, start)?;
+    Ok(instr)
+}
+
+/// An einsum's equation says again what its operands and its layout say: it must say the same.
+fn equation_matches(plan: &Plan, instr: &Instruction, start: Cursor<'_>) -> Parsed<()> {
+    if instr.kind != InstrKind::Op(Op::Einsum) {
+        return Ok(());
+    }
+    let mut cursor = start;
+    cursor.expect_word("einsum")?;
+    cursor.skip_blanks();
+    let before = cursor;
+    let written = cursor.bracketed_word("an equation", false)?;
+    let equation = plan.equation_of(&instr.operands, &instr.dims);
+    if written == equation { Ok(()) } else { before.unexpected(&format!("`{equation}`")) }
+}
+
+fn dtype(cursor: &mut Cursor<'_>) -> Parsed<Dtype> {
+    let before = *cursor;
+    match Dtype::from_name(cursor.word("a dtype")?) {
+        Some(dtype) => Ok(dtype),
+        None => before.unexpected("a dtype"),
+    }
+}
+
+fn reduction(cursor: &mut Cursor<'_>) -> Parsed<Reduction> {
+    match () {
+        () if cursor.take_word("sum") => Ok(Reduction::Sum),
+        () if cursor.take_word("max") => Ok(Reduction::Max),
+        () => cursor.unexpected("`sum` or `max`"),
+    }
+}
+
+fn collective(scope: Scope<'_>, word: &str, cursor: &mut Cursor<'_>) -> Parsed<Option<(InstrId, Collective)>> {
+    let names = ["all-gather", "slice", "reduce-scatter", "all-reduce", "all-to-all", "collective-permute", "to-partial"];
+    if !names.contains(&word) {
+        return Ok(None);
+    }
+    let operand = scope.operand(cursor)?;
+    let place = |cursor: &mut Cursor<'_>| -> Parsed<usize> {
+        let before = *cursor;
+        let dim = scope.dim(cursor)?;
+        match scope.plan.instruction(operand).dims.iter().position(|d| *d == dim) {
+            Some(place) => Ok(place),
+            None => before.unexpected("a dim of the operand"),
+        }
+    };
+    let over = |cursor: &mut Cursor<'_>| -> Parsed<AxisList> {
+        cursor.expect_word("over")?;
+        scope.axes(cursor)
+    };
+    let along = |cursor: &mut Cursor<'_>| -> Parsed<usize> {
+        cursor.expect_word("along")?;
+        place(cursor)
+    };
+    let collective = match word {
+        "all-gather" => {
+            let axes = over(cursor)?;
+            Collective::AllGather { dim: along(cursor)?, axes }
+        }
+        "slice" => {
+            let axes = over(cursor)?;
+            Collective::Slice { dim: along(cursor)?, axes }
+        }
+        "reduce-scatter" => {
+            let kind = reduction(cursor)?;
+            let axes = over(cursor)?;
+            Collective::ReduceScatter { kind, dim: along(cursor)?, axes }
+        }
+        "all-reduce" => Collective::AllReduce { kind: reduction(cursor)?, axes: over(cursor)?.set() },
+        "all-to-all" => {
+            let axes = over(cursor)?;
+            cursor.expect_word("from")?;
+            let from_dim = place(cursor)?;
+            cursor.expect_word("to")?;
+            Collective::AllToAll { from_dim, to_dim: place(cursor)?, axes }
+        }
+        "collective-permute" => Collective::Permute { to: Layout::REPLICATED },
+        _ => {
+            let kind = reduction(cursor)?;
+            let axes = over(cursor)?;
+            let dim = if cursor.take_word("along") { Some(place(cursor)?) } else { None };
+            Collective::ToPartial { kind, dim, axes }
+        }
+    };
+    Ok(Some((operand, collective)))
+}
+
+fn op(scope: Scope<'_>, word: &str, cursor: &mut Cursor<'_>) -> Parsed<Option<(Vec<InstrId>, Op)>> {
+    let over = |cursor: &mut Cursor<'_>| -> Parsed<DimId> {
+        cursor.expect_word("over")?;
+        scope.dim(cursor)
+    };
+    let arrow = |cursor: &mut Cursor<'_>| -> Parsed<DimId> {
+        cursor.expect("->")?;
+        scope.dim(cursor)
+    };
+    let comma_dim = |cursor: &mut Cursor<'_>| -> Parsed<DimId> {
+        cursor.expect(",")?;
+        scope.dim(cursor)
+    };
+    if word == "einsum" {
+        cursor.bracketed_word("an equation", false)?;
+        let mut operands = vec![scope.operand(cursor)?];
+        while cursor.take(",") {
+            operands.push(scope.operand(cursor)?);
+        }
+        return Ok(Some((operands, Op::Einsum)));
+    }
+    let known = |name: &str| Map::from_name(name).is_some() || Reduce::from_name(name).is_some();
+    let binary = Binary::from_name(word);
+    let unary_words = ["softmax", "rmsnorm", "layernorm", "rename", "split", "merge", "slice-dim", "causal", "rope", "cast"];
+    let binary_words = ["concat", "append", "take"];
+    let count = match () {
+        () if binary.is_some() || binary_words.contains(&word) => 2,
+        () if known(word) || unary_words.contains(&word) => 1,
+        () => return Ok(None),
+    };
+    let operands = scope.operands(cursor, count)?;
+    let op = match word {
+        "softmax" => Op::Softmax { over: over(cursor)? },
+        "rmsnorm" => Op::Norm { kind: Norm::Rms, over: over(cursor)? },
+        "layernorm" => Op::Norm { kind: Norm::Layer, over: over(cursor)? },
+        "take" => Op::Take { over: over(cursor)? },
+        "rename" => Op::Rename { from: comma_dim(cursor)?, to: arrow(cursor)? },
+        "append" => Op::Append { from: comma_dim(cursor)?, to: arrow(cursor)? },
+        "concat" => Op::Concat { left: comma_dim(cursor)?, right: comma_dim(cursor)?, to: arrow(cursor)? },
+        "split" => {
+            let from = comma_dim(cursor)?;
+            cursor.expect("->")?;
+            Op::Split { from, to: scope.dim_list(cursor)? }
+        }
+        "merge" => {
+            cursor.expect(",")?;
+            Op::Merge { from: scope.dim_list(cursor)?, to: arrow(cursor)? }
+        }
+        "slice-dim" => {
+            let (from, to) = (comma_dim(cursor)?, arrow(cursor)?);
+            cursor.expect(",")?;
+            Op::SliceDim { from, to, offset: cursor.number("the first position")? }
+        }
+        "causal" => Op::Mask { query: over(cursor)?, key: comma_dim(cursor)? },
+        "rope" => {
+            let over = over(cursor)?;
+            cursor.expect_word("at")?;
+            Op::Rope { over, at: scope.dim(cursor)? }
+        }
+        "cast" => {
+            cursor.expect(",")?;
+            Op::Cast(dtype(cursor)?)
+        }
+        _ => match (Map::from_name(word), binary, Reduce::from_name(word)) {
+            (Some(map), _, _) => Op::Map(map),
+            (_, Some(binary), _) => Op::Binary(binary),
+            (_, _, Some(kind)) => {
+                cursor.expect_word("over")?;
+                Op::Reduce { kind, over: scope.dim_list(cursor)? }
+            }
+            (None, None, None) => return Ok(None),
+        },
+    };
+    Ok(Some((operands, op)))
+}

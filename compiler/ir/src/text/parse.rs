@@ -1,0 +1,255 @@
+//! Text to plans: the lines around the instructions.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use shard_grammar::{SourceFile, Span};
+
+use super::instruction::{Scope, instruction, layout_word};
+use super::line::{Cursor, LineError, Parsed};
+use crate::mesh::Mesh;
+use crate::plan::{InstrId, Plan, PlanOutput};
+use crate::tensor::{Dim, MAX_DIM_SIZE, MAX_DIMS};
+
+/// Bytes of one text.
+pub const MAX_TEXT_BYTES: usize = 4 << 20;
+
+/// Instructions of one plan.
+pub const MAX_INSTRUCTIONS: usize = 1 << 16;
+
+/// Plans in one text.
+pub const MAX_LAYERS: usize = 1 << 10;
+
+/// What is wrong with a text, and where.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ParseError {
+    /// The line, from 1.
+    pub line: usize,
+    /// The column in characters, from 1.
+    pub column: usize,
+    /// The bytes.
+    pub span: Span,
+    /// The sentence.
+    pub message: String,
+}
+
+impl fmt::Display for ParseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}", self.line, self.column, self.message)
+    }
+}
+
+impl std::error::Error for ParseError {}
+
+/// Reads the plans of a text. What is read is well-formed and not yet judged: [`verify`](crate::verify::verify) it.
+pub fn parse(text: &str) -> Result<Vec<Plan>, ParseError> {
+    if text.len() > MAX_TEXT_BYTES {
+        let message = format!("the text has {} bytes; the limit is {MAX_TEXT_BYTES}", text.len());
+        return Err(ParseError { line: 1, column: 1, span: Span::at(0), message });
+    }
+    parse_lines(text).map_err(|error| {
+        let place = SourceFile::new("", text).line_column(error.span.start);
+        ParseError { line: place.line, column: place.column, span: error.span, message: error.message }
+    })
+}
+
+fn parse_lines(text: &str) -> Parsed<Vec<Plan>> {
+    let mut plans: Vec<Reader> = Vec::new();
+    let mut header = false;
+    let mut offset = 0;
+    for line in text.split('\n') {
+        let mut cursor = Cursor::new(line, offset);
+        offset += line.len() + 1;
+        cursor.skip_blanks();
+        if cursor.rest().is_empty() || cursor.rest().starts_with("//") {
+            continue;
+        }
+        if !header {
+            cursor.expect_word("shir")?;
+            let before = cursor;
+            if cursor.number("the version")? != 1 {
+                return before.unexpected("version 1");
+            }
+            cursor.end()?;
+            header = true;
+            continue;
+        }
+        if cursor.take_word("layer") {
+            if plans.len() >= MAX_LAYERS {
+                return cursor.unexpected(&format!("at most {MAX_LAYERS} layers"));
+            }
+            plans.push(Reader::layer(&mut cursor)?);
+            cursor.end()?;
+            continue;
+        }
+        let Some(reader) = plans.last_mut() else { return cursor.unexpected("`layer`") };
+        reader.line(&mut cursor)?;
+        cursor.end()?;
+    }
+    match header {
+        true => Ok(plans.into_iter().map(|r| r.plan).collect()),
+        false => Err(LineError { span: Span::at(text.len()), message: "expected `shir 1`".to_string() }),
+    }
+}
+
+/// One layer in the making. Its lines come in an order: hardware, mesh, dims, instructions, results.
+struct Reader {
+    plan: Plan,
+    dim_ids: BTreeMap<String, u16>,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    Layer,
+    Hardware,
+    Mesh,
+    Dims,
+    Instructions,
+    Results,
+}
+
+impl Reader {
+    fn layer(cursor: &mut Cursor<'_>) -> Parsed<Reader> {
+        let name = cursor.name("the layer's name")?;
+        let repeat = if cursor.take_word("repeat") { cursor.number("how often it is repeated")? } else { 1 };
+        let plan = Plan {
+            name,
+            repeat,
+            hardware: None,
+            mesh: Mesh::default(),
+            dims: Vec::new(),
+            instructions: Vec::new(),
+            outputs: Vec::new(),
+        };
+        Ok(Reader { plan, dim_ids: BTreeMap::new(), stage: Stage::Layer })
+    }
+
+    fn line(&mut self, cursor: &mut Cursor<'_>) -> Parsed<()> {
+        let before = *cursor;
+        if cursor.take("%") {
+            self.reach(&before, Stage::Instructions)?;
+            return self.instruction(cursor);
+        }
+        if cursor.take_word("return") {
+            self.reach(&before, Stage::Results)?;
+            return self.output(cursor);
+        }
+        if cursor.take_word("hardware") {
+            self.reach(&before, Stage::Hardware)?;
+            self.plan.hardware = Some(cursor.name("the hardware's name")?);
+            return Ok(());
+        }
+        if cursor.take_word("mesh") {
+            self.reach(&before, Stage::Mesh)?;
+            return self.mesh(cursor);
+        }
+        if cursor.take_word("dims") {
+            self.reach(&before, Stage::Dims)?;
+            return self.dims(cursor);
+        }
+        cursor.unexpected("an instruction, `return` or `layer`")
+    }
+
+    /// Lines of one kind stand together, once for hardware, mesh and dims.
+    fn reach(&mut self, cursor: &Cursor<'_>, stage: Stage) -> Parsed<()> {
+        let repeats = matches!(stage, Stage::Instructions | Stage::Results);
+        if self.stage < stage || (self.stage == stage && repeats) {
+            self.stage = stage;
+            return Ok(());
+        }
+        cursor.unexpected("the order hardware, mesh, dims, instructions, return")
+    }
+
+    fn mesh(&mut self, cursor: &mut Cursor<'_>) -> Parsed<()> {
+        let start = cursor.position();
+        let mut axes: Vec<(String, u64)> = Vec::new();
+        loop {
+            let before = *cursor;
+            let name = cursor.word("a mesh axis")?;
+            if !name.starts_with(|c: char| c.is_ascii_lowercase()) || !name.chars().all(|c| c.is_ascii_alphanumeric()) {
+                return before.unexpected("a mesh axis (a lower-case letter, then letters and digits)");
+            }
+            cursor.expect("=")?;
+            axes.push((name.to_string(), cursor.number("the size of the axis")?));
+            if !cursor.take(",") {
+                break;
+            }
+        }
+        match Mesh::new(axes) {
+            Ok(mesh) => self.plan.mesh = mesh,
+            Err(error) => return cursor.error_since(start, error.to_string()),
+        }
+        Ok(())
+    }
+
+    fn dims(&mut self, cursor: &mut Cursor<'_>) -> Parsed<()> {
+        loop {
+            let before = *cursor;
+            let name = cursor.word("a dim")?;
+            if !name.starts_with(|c: char| c.is_ascii_uppercase()) || !name.chars().all(|c| c.is_ascii_alphanumeric()) {
+                return before.unexpected("a dim (an upper-case letter, then letters and digits)");
+            }
+            if self.plan.dims.len() >= MAX_DIMS {
+                return before.unexpected(&format!("at most {MAX_DIMS} dims"));
+            }
+            if self.dim_ids.insert(name.to_string(), self.plan.dims.len() as u16).is_some() {
+                return before.unexpected("a dim that is not declared yet");
+            }
+            cursor.expect("=")?;
+            let size = dim_size(cursor)?;
+            let useful = if cursor.take_word("useful") { dim_size(cursor)? } else { size };
+            self.plan.dims.push(Dim { name: name.to_string(), size, useful });
+            if !cursor.take(",") {
+                return Ok(());
+            }
+        }
+    }
+
+    fn scope(&self) -> Scope<'_> {
+        Scope { plan: &self.plan, dim_ids: &self.dim_ids }
+    }
+
+    fn instruction(&mut self, cursor: &mut Cursor<'_>) -> Parsed<()> {
+        let before = *cursor;
+        let expected = self.plan.instructions.len();
+        if expected >= MAX_INSTRUCTIONS {
+            return before.unexpected(&format!("at most {MAX_INSTRUCTIONS} instructions"));
+        }
+        if cursor.number("the instruction's number")? != expected as u64 {
+            return before.unexpected(&format!("the number {expected}"));
+        }
+        cursor.expect("=")?;
+        let instr = instruction(self.scope(), cursor)?;
+        self.plan.instructions.push(instr);
+        Ok(())
+    }
+
+    fn output(&mut self, cursor: &mut Cursor<'_>) -> Parsed<()> {
+        let name = cursor.name("the result's name")?;
+        cursor.expect("=")?;
+        let id: InstrId = self.scope().operand(cursor)?;
+        cursor.expect(":")?;
+        cursor.skip_blanks();
+        let start = cursor.position();
+        let (dims, layout) = layout_word(self.scope(), cursor)?;
+        let output = PlanOutput { name, id, dims };
+        if !crate::typing::same_dims(&output.dims, &self.plan.instruction(id).dims) {
+            return cursor.error_since(start, format!("these are not the dims of %{}", id.0));
+        }
+        if self.plan.output_layout(&output) != layout {
+            let has = self.plan.output_layout_text(&output);
+            return cursor.error_since(start, format!("%{} is {has}", id.0));
+        }
+        self.plan.outputs.push(output);
+        Ok(())
+    }
+}
+
+fn dim_size(cursor: &mut Cursor<'_>) -> Parsed<u64> {
+    let before = *cursor;
+    match cursor.number("the size of the dim")? {
+        size if (1..=MAX_DIM_SIZE).contains(&size) => Ok(size),
+        _ => before.unexpected(&format!("a size from 1 to {MAX_DIM_SIZE}")),
+    }
+}

@@ -1,0 +1,152 @@
+//! Plans to text.
+
+use std::fmt::Write as _;
+
+use super::line::quoted;
+use crate::collective::Collective;
+use crate::layout::{Layout, Reduction};
+use crate::op::Op;
+use crate::plan::{InstrId, InstrKind, Plan};
+use crate::tensor::DimId;
+
+/// The text of one plan, its header line included.
+pub fn print(plan: &Plan) -> String {
+    print_all(std::slice::from_ref(plan))
+}
+
+/// The text of several plans, one after the other.
+pub fn print_all(plans: &[Plan]) -> String {
+    let mut out = String::from("shir 1\n");
+    for plan in plans {
+        out.push('\n');
+        print_plan(&mut out, plan);
+    }
+    out
+}
+
+fn print_plan(out: &mut String, plan: &Plan) {
+    out.push_str(&format!("layer {}", quoted(&plan.name)));
+    if plan.repeat != 1 {
+        out.push_str(&format!(" repeat {}", plan.repeat));
+    }
+    out.push('\n');
+    if let Some(hardware) = &plan.hardware {
+        out.push_str(&format!("hardware {}\n", quoted(hardware)));
+    }
+    if !plan.mesh.declared().is_empty() {
+        out.push_str(&format!("mesh {}\n", plan.mesh));
+    }
+    if !plan.dims.is_empty() {
+        let dims: Vec<String> = plan
+            .dims
+            .iter()
+            .map(|d| match d.size == d.useful {
+                true => format!("{}={}", d.name, d.size),
+                false => format!("{}={} useful {}", d.name, d.size, d.useful),
+            })
+            .collect();
+        out.push_str(&format!("dims {}\n", dims.join(", ")));
+    }
+    if !plan.instructions.is_empty() {
+        out.push('\n');
+    }
+    for id in plan.ids() {
+        print_instruction(out, plan, id);
+    }
+    for output in &plan.outputs {
+        let layout = plan.output_layout_text(output);
+        out.push_str(&format!("return {} = %{} : {layout}\n", quoted(&output.name), output.id.0));
+    }
+}
+
+fn print_instruction(out: &mut String, plan: &Plan, id: InstrId) {
+    let instr = plan.instruction(id);
+    let operands: Vec<String> = instr.operands.iter().map(|o| format!("%{}", o.0)).collect();
+    let operands = operands.join(", ");
+    let _ = write!(out, "%{} = ", id.0);
+    let is_parameter = matches!(instr.kind, InstrKind::Parameter(_));
+    let mut kind_word = None;
+    match &instr.kind {
+        InstrKind::Parameter(kind) => {
+            out.push_str("parameter");
+            if let Some(name) = &instr.name {
+                let _ = write!(out, " {}", quoted(name));
+            }
+            kind_word = kind.word();
+        }
+        InstrKind::Constant(value) => {
+            let _ = write!(out, "constant {value:?}");
+        }
+        InstrKind::Op(Op::Einsum) => {
+            let _ = write!(out, "einsum {} {operands}", plan.equation(id));
+        }
+        InstrKind::Op(op) => {
+            let _ = write!(out, "{} {operands}{}", op.word(), op_attributes(plan, op));
+        }
+        InstrKind::Move(collective) => {
+            let _ = write!(out, "{} {operands}{}", collective.name(), move_attributes(plan, id, collective));
+        }
+    }
+    out.push_str(" : ");
+    if let Some(word) = kind_word {
+        let _ = write!(out, "{word} ");
+    }
+    let _ = write!(out, "{} {}", instr.dtype, plan.layout_text(id));
+    if let Some(name) = instr.name.as_ref().filter(|_| !is_parameter) {
+        let _ = write!(out, " @{}", quoted(name));
+    }
+    if !instr.origin.in_layers.is_empty() {
+        let layers: Vec<String> = instr.origin.in_layers.iter().map(|l| quoted(l)).collect();
+        let _ = write!(out, " in {}", layers.join("/"));
+    }
+    if let Some(rule) = &instr.origin.rule {
+        let _ = write!(out, " ; {}", quoted(rule));
+    }
+    out.push('\n');
+}
+
+fn op_attributes(plan: &Plan, op: &Op) -> String {
+    let name = |d: &DimId| plan.dims[d.index()].name.as_str();
+    let list = |dims: &[DimId]| Layout::REPLICATED.text(&plan.mesh, &plan.dim_names(dims));
+    match op {
+        Op::Einsum | Op::Map(_) | Op::Binary(_) => String::new(),
+        Op::Reduce { over, .. } => format!(" over {}", list(over)),
+        Op::Softmax { over } | Op::Norm { over, .. } | Op::Take { over } => format!(" over {}", name(over)),
+        Op::Rename { from, to } | Op::Append { from, to } => format!(", {} -> {}", name(from), name(to)),
+        Op::Split { from, to } => format!(", {} -> {}", name(from), list(to)),
+        Op::Merge { from, to } => format!(", {} -> {}", list(from), name(to)),
+        Op::Concat { left, right, to } => format!(", {}, {} -> {}", name(left), name(right), name(to)),
+        Op::SliceDim { from, to, offset } => format!(", {} -> {}, {offset}", name(from), name(to)),
+        Op::Mask { query, key } => format!(" over {}, {}", name(query), name(key)),
+        Op::Rope { over, at } => format!(" over {} at {}", name(over), name(at)),
+        Op::Cast(dtype) => format!(", {dtype}"),
+    }
+}
+
+fn move_attributes(plan: &Plan, id: InstrId, collective: &Collective) -> String {
+    let instr = plan.instruction(id);
+    let axes = |axes: crate::AxisList| plan.mesh.axes_text(axes.iter());
+    let dim = |d: usize| instr.dims.get(d).map_or("?", |d| plan.dims[d.index()].name.as_str());
+    let kind = |kind: Reduction| match kind {
+        Reduction::Sum => "sum",
+        Reduction::Max => "max",
+    };
+    match *collective {
+        Collective::AllGather { dim: d, axes: a } | Collective::Slice { dim: d, axes: a } => {
+            format!(" over {} along {}", axes(a), dim(d))
+        }
+        Collective::ReduceScatter { kind: k, dim: d, axes: a } => {
+            format!(" {} over {} along {}", kind(k), axes(a), dim(d))
+        }
+        Collective::AllReduce { kind: k, axes: a } => format!(" {} over {}", kind(k), axes(a.iter().collect())),
+        Collective::AllToAll { from_dim, to_dim, axes: a } => {
+            format!(" over {} from {} to {}", axes(a), dim(from_dim), dim(to_dim))
+        }
+        // Where it goes is the written layout.
+        Collective::Permute { .. } => String::new(),
+        Collective::ToPartial { kind: k, dim: None, axes: a } => format!(" {} over {}", kind(k), axes(a)),
+        Collective::ToPartial { kind: k, dim: Some(d), axes: a } => {
+            format!(" {} over {} along {}", kind(k), axes(a), dim(d))
+        }
+    }
+}
