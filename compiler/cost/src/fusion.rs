@@ -4,19 +4,22 @@
 //! intermediate then touches no HBM)". Read exactly: an elementwise op (map, binary, cast) joins the kernel of the
 //! instruction that makes one of its operands when
 //!
-//! * that operand is the only one of its operands (counted once where it stands twice) that an op or a move makes; the
-//!   others are parameters or constants,
-//! * its producer is an einsum or itself elementwise (so no move lies between), and
+//! * that operand is the only one of its operands (counted once where it stands twice) that comes from an op; the others
+//!   are parameters or constants, moved or not,
+//! * its producer is an einsum or itself elementwise, and no move lies between, and
 //! * nothing else reads it and it is not a result of the layer.
 //!
 //! A kernel is so a chain: every member after the first reads the one before it.
 
 use shard_ir::{InstrId, InstrKind, Op, Plan};
 
+use crate::plan::unmoved;
+
 /// The rule over any graph of ops: the producer whose kernel an op joins, or none.
 ///
-/// `made` are the operands that an op or a move makes, repeats included; `is_fusible` says of one of them whether an
-/// einsum or elementwise op makes it, nothing else reads it and it is no result of the layer.
+/// `made` are the operands that come from an op (behind moves or not), repeats included; `is_fusible` says of one of them
+/// whether an einsum or elementwise op makes it, without a move between, nothing else reads it and it is no result of the
+/// layer.
 pub fn fuses_with<V: Copy + PartialEq>(
     op: &Op,
     made: impl IntoIterator<Item = V>,
@@ -46,7 +49,7 @@ pub fn fusion_producer(plan: &Plan) -> Vec<Option<InstrId>> {
                 .operands
                 .iter()
                 .copied()
-                .filter(|o| matches!(plan.instruction(*o).kind, InstrKind::Op(_) | InstrKind::Move(_)));
+                .filter(|o| matches!(plan.instruction(unmoved(plan, *o)).kind, InstrKind::Op(_)));
             fuses_with(op, made, |producer| {
                 matches!(&plan.instruction(producer).kind, InstrKind::Op(op) if may_lead_a_kernel(op))
                     && uses[producer.index()].iter().all(|user| *user == id)

@@ -4,7 +4,7 @@
 //! * [`collective_cost`]: bytes, bytes on the wire and time of one move.
 //! * [`op_work`], [`kernel_work`], [`roofline`]: flops and HBM traffic of an op, or of a chain of fused ones, and the time
 //!   they take.
-//! * [`fusion_producer`](fusion::fusion_producer), [`kernels`](fusion::kernels): which op joins which kernel.
+//! * [`fuses_with`], [`kernels`]: which op joins which kernel.
 //! * [`price`]: all of it, for every instruction of a [`Plan`](shard_ir::Plan).
 //!
 //! Every time is an exact integer number of [`Picoseconds`](shard_ir::Picoseconds): a rational rounded up, in `u128`, and
@@ -19,6 +19,7 @@ pub mod plan;
 pub mod units;
 
 pub use collective::{CollectiveCost, collective_cost};
+pub use fusion::{fuses_with, fusion_producer, kernels, may_lead_a_kernel};
 pub use hardware::{Hardware, HardwareError, Network};
 pub use objective::Objective;
 pub use op::{Bound, KernelOp, LocalTensor, Work, kernel_work, op_work, roofline};

@@ -10,7 +10,8 @@ use crate::units::{Bytes, Flops, time_at_rate};
 /// A tensor as one device holds it.
 #[derive(Clone, Copy, Debug)]
 pub struct LocalTensor<'a> {
-    /// Which value it is, in the caller's own numbering: a value that is an operand twice is read once.
+    /// Which value it is, in the caller's own numbering and whatever its layout: a value that a kernel reads twice in
+    /// one local shape is read once.
     pub value: u32,
     /// Its dims, in memory order.
     pub dims: &'a [DimId],
@@ -103,7 +104,7 @@ pub fn op_work(op: &Op, operands: &[LocalTensor<'_>], result: LocalTensor<'_>) -
 /// it reads what comes from outside, each value once, and writes what its last op makes. A chain of one is that op.
 pub fn kernel_work(chain: &[KernelOp<'_>]) -> Work {
     let mut work = Work { flops: Flops(0), arithmetic: Dtype::Bf16, read: Bytes(0), write: Bytes(0) };
-    let mut made_or_read: Vec<u32> = Vec::new();
+    let mut made_or_read: Vec<(u32, &[u64])> = Vec::new();
     for (i, member) in chain.iter().enumerate() {
         let flops = op_flops(member.op, member.operands, &member.result);
         if i == 0 || flops > Flops(0) {
@@ -111,13 +112,13 @@ pub fn kernel_work(chain: &[KernelOp<'_>]) -> Work {
         }
         work.flops = work.flops + flops;
         for (at, operand) in member.operands.iter().enumerate() {
-            if operand.constant || made_or_read.contains(&operand.value) {
+            if operand.constant || made_or_read.contains(&(operand.value, operand.sizes)) {
                 continue;
             }
-            made_or_read.push(operand.value);
+            made_or_read.push((operand.value, operand.sizes));
             work.read = work.read + read_bytes(member, at);
         }
-        made_or_read.push(member.result.value);
+        made_or_read.push((member.result.value, member.result.sizes));
     }
     if let Some(last) = chain.last() {
         work.write = written_bytes(last);

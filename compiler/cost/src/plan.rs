@@ -141,12 +141,20 @@ pub fn price(plan: &Plan, hw: &Hardware) -> PlanPrice {
 fn local_tensor<'a>(plan: &'a Plan, local: &'a [Vec<u64>], id: InstrId) -> LocalTensor<'a> {
     let instr = plan.instruction(id);
     LocalTensor {
-        value: id.0,
+        value: unmoved(plan, id).0,
         dims: &instr.dims,
         sizes: &local[id.index()],
         dtype: instr.dtype,
         constant: matches!(instr.kind, InstrKind::Constant(_)),
     }
+}
+
+/// The instruction that made a value, before any move of it.
+pub(crate) fn unmoved(plan: &Plan, mut id: InstrId) -> InstrId {
+    while let (InstrKind::Move(_), [operand]) = (&plan.instruction(id).kind, plan.instruction(id).operands.as_slice()) {
+        id = *operand;
+    }
+    id
 }
 
 fn op_of(plan: &Plan, id: InstrId) -> Option<&Op> {
