@@ -1,1 +1,33 @@
-//! Plan to Schedule: order, times, buffers.
+//! [`Plan`] to [`Schedule`]: when each instruction runs, on which stream, and what is in memory meanwhile; and the judge of
+//! every schedule, [`verify`].
+
+mod verify;
+
+use shard_cost::PlanPrice;
+use shard_ir::{InstrKind, Liveness, Picoseconds, Plan, Schedule, Step, Stream};
+
+pub use verify::{ScheduleError, verify};
+
+/// The serial schedule of a plan: its instructions one after another in program order, each as long as its price says.
+///
+/// Its makespan is the plan's serial time. Parameters and constants take no time, and neither do the later members of a
+/// fused kernel, whose time is its first member's.
+pub fn schedule(plan: Plan, price: &PlanPrice) -> Schedule {
+    let Liveness { live_bytes, frees } = Liveness::of(&plan);
+    let mut now = Picoseconds(0);
+    let mut steps = Vec::with_capacity(plan.instructions.len());
+    for (id, live_bytes) in plan.ids().zip(live_bytes) {
+        let start = now;
+        now = now + price.of(id).time();
+        steps.push(Step { id, stream: stream_of(&plan.instruction(id).kind), start, finish: now, live_bytes });
+    }
+    Schedule { plan, steps, frees }
+}
+
+/// What an instruction keeps busy. A move without traffic is the device's own work.
+fn stream_of(kind: &InstrKind) -> Stream {
+    match kind {
+        InstrKind::Move(collective) if collective.has_traffic() => Stream::Network,
+        InstrKind::Move(_) | InstrKind::Op(_) | InstrKind::Parameter(_) | InstrKind::Constant(_) => Stream::Compute,
+    }
+}
