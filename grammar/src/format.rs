@@ -5,7 +5,8 @@
 //! stood above or behind. A comment in the middle of a statement or header moves above it.
 
 use crate::ast::*;
-use crate::error::SyntaxError;
+use crate::error::{SyntaxError, SyntaxErrorKind};
+use crate::limits::MAX_FILE_BYTES;
 use crate::parser::parse;
 use crate::print::{call_parts, print_expr, print_int_expr, print_type};
 use crate::source::{SourceFile, Span};
@@ -13,7 +14,8 @@ use crate::source::{SourceFile, Span};
 /// The width past which lists are broken, one entry a line.
 pub const MAX_COLUMNS: usize = 100;
 
-/// Prints a file in the canonical style. A file with syntax errors is not formatted: they are returned.
+/// Prints a file in the canonical style. A file with syntax errors is not formatted: they are returned. Nor is one
+/// that would come out past the limit of [`MAX_FILE_BYTES`].
 ///
 /// ```
 /// use shard_grammar::{SourceFile, format};
@@ -29,7 +31,11 @@ pub fn format(source: &SourceFile) -> Result<String, Vec<SyntaxError>> {
     let mut formatter =
         Formatter { text: &source.text, comments, used: vec![false; comments.len()], lines: Vec::new(), last_end: 0 };
     formatter.file(&parsed.file);
-    Ok(join(&formatter.lines))
+    let out = join(&formatter.lines);
+    if out.len() > MAX_FILE_BYTES {
+        return Err(vec![SyntaxError::new(SyntaxErrorKind::FileTooLarge { bytes: out.len() }, Span::at(0))]);
+    }
+    Ok(out)
 }
 
 /// One line to be, its comment apart so that comments of neighbours can be aligned.
@@ -141,11 +147,24 @@ impl<'a> Formatter<'a> {
 
     /// The comments up to `end` that are not printed yet, each on a line of its own.
     fn own_lines(&mut self, end: usize, indent: usize, mut blank: bool) {
-        for index in self.range(Span::new(self.last_end, end)) {
+        let range = self.range(Span::new(self.last_end, end));
+        // What stands above a comma or the like and comes to stand below it has moved.
+        let mut solid = 0;
+        let mut next = end;
+        for &index in range.iter().rev() {
+            let comment_end = self.comments[index].span.end;
+            let is_solid = |c: char| !c.is_whitespace() && c != '\u{FEFF}';
+            if solid == 0 && self.text[comment_end..next].contains(is_solid) {
+                solid = comment_end;
+            }
+            next = self.comments[index].span.start;
+        }
+        for index in range {
             let comment = &self.comments[index];
             let blank_before = self.has_blank_line(comment.span.start) || blank;
+            let moved = !comment.own_line || comment.span.end <= solid;
             self.used[index] = true;
-            self.lines.push(Line { blank_before, indent, code: own_text(comment, !comment.own_line), comment: None });
+            self.lines.push(Line { blank_before, indent, code: own_text(comment, moved), comment: None });
             self.last_end = comment.span.end;
             blank = false;
         }

@@ -29,6 +29,8 @@ pub(crate) struct Piece {
 pub(crate) struct LayerOutline {
     /// The header, with the `{` if there is one.
     pub(crate) header: Range<usize>,
+    /// Whether the word `layer` itself has a slip in it, which is reported: the header is then not parsed.
+    pub(crate) misspelt: bool,
     pub(crate) statements: Vec<Piece>,
     /// The opening and the closing brace, where they are there.
     pub(crate) open: Option<usize>,
@@ -119,7 +121,13 @@ impl Cutter<'_, '_> {
                 self.at += 1;
                 None
             }
+            _ if self.is_misspelt_layer(start) => {
+                self.strayed = false;
+                self.stray(start, &["layer"]);
+                Some(ItemOutline::Layer(LayerOutline { misspelt: true, ..self.layer() }))
+            }
             _ => {
+                self.strayed = true;
                 let keywords = ["hardware", "mesh", "dim", "layer", "strict layer"];
                 self.stray(start, &keywords);
                 self.at += 1;
@@ -138,7 +146,7 @@ impl Cutter<'_, '_> {
                 || (this.word(index) == "{" && this.opens_body(index))
                 || (this.word(index) == "}" && !this.closes_axes(index))
         });
-        let mut outline = LayerOutline { header: start..self.at, statements: Vec::new(), open: None, close: None };
+        let mut outline = LayerOutline { header: start..self.at, misspelt: false, statements: Vec::new(), open: None, close: None };
         if self.word(self.at) == "{" {
             outline.open = Some(self.at);
             self.at += 1;
@@ -216,8 +224,17 @@ impl Cutter<'_, '_> {
             "hardware" | "mesh" | "dim" | "strict" => {
                 self.word(index + 1) != "=" && !matches!(self.word(index - 1), "-" | "hardware")
             }
-            _ => false,
+            _ => self.is_misspelt_layer(index),
         }
+    }
+
+    /// Whether `layer` with a slip in it stands here, by what stands behind it.
+    fn is_misspelt_layer(&self, index: usize) -> bool {
+        self.word(index) != "layer"
+            && self.is_word(index)
+            && self.is_word(index + 1)
+            && self.word(index + 2) == "("
+            && nearest(self.word(index), &["layer"]).is_some()
     }
 
     fn ends_statement(&self, index: usize) -> bool {
@@ -242,7 +259,7 @@ impl Cutter<'_, '_> {
                     || (self.is_word(index + 1)
                         && !matches!(next, "let" | "return" | "layer" | "over" | "at" | "dim" | "mesh" | "strict"))
             }
-            _ => false,
+            _ => self.is_misspelt_layer(index),
         }
     }
 

@@ -167,7 +167,11 @@ impl<'a, 't> Reader<'a, 't> {
         let header_span = self.tokens_span(&outline.header);
         let docs = self.docs(header_span.start);
         let end_words = if outline.open.is_some() { "`{`" } else { "the body" };
-        let header = self.piece(Rule::header_piece, outline.header.clone(), end_words, ITEM_KEYWORDS, |b, pair| b.header(pair));
+        let header = if outline.misspelt {
+            None
+        } else {
+            self.piece(Rule::header_piece, outline.header.clone(), end_words, ITEM_KEYWORDS, |b, pair| b.header(pair))
+        };
         let body: Vec<Statement> = outline.statements.into_iter().filter_map(|piece| self.statement(piece)).collect();
         let Header { strict, name, params_span, mut params, results, repeat } = header?;
         for param in &mut params {
