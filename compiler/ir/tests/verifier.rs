@@ -1,0 +1,175 @@
+//! The verifier names the instruction that is wrong, whatever is wrong with it.
+
+use shard_ir::text::parse;
+use shard_ir::verify::{VerifyErrorKind, verify};
+use shard_ir::*;
+
+fn plans() -> Vec<Plan> {
+    parse(include_str!("plans.shir")).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// Whether the verifier's first complaint is about this instruction.
+fn blames(plan: &Plan, id: InstrId) -> bool {
+    verify(plan).is_err_and(|errors| errors[0].id == Some(id))
+}
+
+#[test]
+fn every_wrong_layout_is_found() {
+    for plan in plans() {
+        for id in plan.ids().filter(|id| !matches!(plan.instruction(*id).kind, InstrKind::Parameter(_))) {
+            let sizes = plan.sizes(&plan.instruction(id).dims);
+            let shape = MeshShape { mesh: &plan.mesh, sizes: &sizes };
+            let all = plan.mesh.all_axes();
+            let mut tried = 0;
+            for layout in shape.layouts(all, all).into_iter().step_by(7) {
+                if layout != plan.instruction(id).layout {
+                    let mut mutant = plan.clone();
+                    mutant.instructions[id.index()].layout = layout;
+                    assert!(blames(&mutant, id), "{} %{} as {layout:?}", plan.name, id.0);
+                    tried += 1;
+                }
+            }
+            assert!(tried > 0 || plan.instruction(id).dims.is_empty());
+        }
+    }
+}
+
+#[test]
+fn every_wrong_dtype_is_found() {
+    for plan in plans() {
+        for id in plan.ids() {
+            let instr = plan.instruction(id);
+            // A parameter or constant of another dtype is right by itself: whoever reads it has to complain.
+            let free = matches!(instr.kind, InstrKind::Parameter(_) | InstrKind::Constant(_));
+            for dtype in Dtype::ALL.into_iter().filter(|d| *d != instr.dtype) {
+                let mut mutant = plan.clone();
+                mutant.instructions[id.index()].dtype = dtype;
+                if !free {
+                    assert!(blames(&mutant, id), "{} %{} as {dtype}", plan.name, id.0);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_operand_that_is_not_earlier_is_found() {
+    for plan in plans() {
+        for id in plan.ids() {
+            for operand in 0..plan.instruction(id).operands.len() {
+                for wrong in [id.0, id.0 + 1, u32::MAX] {
+                    let mut mutant = plan.clone();
+                    mutant.instructions[id.index()].operands[operand] = InstrId(wrong);
+                    let errors = verify(&mutant).unwrap_err();
+                    assert_eq!(errors[0].id, Some(id));
+                    assert_eq!(errors[0].kind, VerifyErrorKind::OperandNotEarlier(InstrId(wrong)));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn another_operand_is_found_or_is_of_the_same_type() {
+    for plan in plans() {
+        for id in plan.ids() {
+            for operand in 0..plan.instruction(id).operands.len() {
+                for other in (0..id.0).map(InstrId) {
+                    let mut mutant = plan.clone();
+                    let was = mutant.instructions[id.index()].operands[operand];
+                    mutant.instructions[id.index()].operands[operand] = other;
+                    let (a, b) = (plan.instruction(was), plan.instruction(other));
+                    let same_type = (&a.dims, a.dtype, a.layout) == (&b.dims, b.dtype, b.layout);
+                    if same_type {
+                        assert_eq!(verify(&mutant), Ok(()));
+                    } else if let Err(errors) = verify(&mutant) {
+                        assert_eq!(errors[0].id, Some(id), "%{}: {}", id.0, errors[0]);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_missing_or_extra_operand_is_found() {
+    for plan in plans() {
+        for id in plan.ids().skip(1) {
+            let einsum = plan.instruction(id).kind == InstrKind::Op(Op::Einsum);
+            let mut extra = plan.clone();
+            extra.instructions[id.index()].operands.push(InstrId(0));
+            assert!(einsum || blames(&extra, id), "%{}", id.0);
+            let mut missing = plan.clone();
+            if missing.instructions[id.index()].operands.pop().is_some() {
+                assert!(blames(&missing, id), "%{}", id.0);
+            }
+        }
+    }
+}
+
+#[test]
+fn dims_and_axes_that_do_not_exist_are_found() {
+    let plan = &plans()[0];
+    for id in plan.ids() {
+        let mut mutant = plan.clone();
+        mutant.instructions[id.index()].dims[0] = DimId(999);
+        assert!(blames(&mutant, id));
+        let mut mutant = plan.clone();
+        mutant.instructions[id.index()].dims[0] = mutant.instructions[id.index()].dims[1];
+        assert!(blames(&mutant, id));
+        let mut mutant = plan.clone();
+        let instr = &mut mutant.instructions[id.index()];
+        instr.layout = instr.layout.with_partial(AxisId(7), Reduction::Sum);
+        assert!(blames(&mutant, id));
+        let mut mutant = plan.clone();
+        let instr = &mut mutant.instructions[id.index()];
+        instr.kind = InstrKind::Move(Collective::AllReduce { kind: Reduction::Sum, axes: AxisSet::EMPTY.with(AxisId(5)) });
+        assert!(blames(&mutant, id));
+    }
+}
+
+#[test]
+fn sizes_that_no_longer_divide_are_found() {
+    for size in [1, 2, 63, 65] {
+        let mut plan = plans().remove(0);
+        plan.dims[2].size = size;
+        plan.dims[2].useful = 1;
+        assert!(blames(&plan, InstrId(0)), "E={size}");
+    }
+}
+
+#[test]
+fn a_broken_table_of_dims_or_result_is_found() {
+    let plan = plans().remove(0);
+    for (size, useful) in [(0, 0), (4, 5), (4, 0), (u64::MAX, 1)] {
+        let mut mutant = plan.clone();
+        mutant.dims[0] = Dim { name: "B".to_string(), size, useful };
+        assert_eq!(verify(&mutant).unwrap_err()[0].to_string(), format!("dim B has size {size} and useful size {useful}"));
+    }
+    let mut mutant = plan.clone();
+    mutant.dims[1].name = "B".to_string();
+    assert_eq!(verify(&mutant).unwrap_err()[0].to_string(), "dim B is declared twice");
+    let mut mutant = plan.clone();
+    mutant.outputs[0].dims.pop();
+    assert_eq!(verify(&mutant).unwrap_err()[0].to_string(), "result y is not a permutation of the dims of an instruction");
+    let mut mutant = plan.clone();
+    mutant.outputs[0].id = InstrId(10);
+    assert!(verify(&mutant).is_err());
+    let mut mutant = plan;
+    mutant.dims[0].size = 1 << 40;
+    mutant.dims[3].size = 1 << 40;
+    assert_eq!(verify(&mutant).unwrap_err()[0].id, Some(InstrId(4)));
+}
+
+#[test]
+fn errors_speak_the_words_of_the_field() {
+    let mut plan = plans().remove(0);
+    plan.instructions[4].layout = plan.instructions[4].layout.with_replicated(AxisId(0));
+    let errors = verify(&plan).unwrap_err();
+    assert_eq!(
+        errors[0].to_string(),
+        "%4 einsum: the result's layout is BLF_yz(partialsum-x), written BLF_yz"
+    );
+    // The next instruction reads what is written, so it is wrong in its own right: the sum is gone.
+    assert_eq!(errors[1].to_string(), "%5 reduce-scatter: the value is not partial over mesh axis AxisId(0)");
+}
