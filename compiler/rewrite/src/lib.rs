@@ -1,1 +1,144 @@
-//! The e-graph: strategies and moves as rules, saturation, extraction.
+//! From a [`Program`] to the cheapest [`Plan`]: the e-graph, its rules, and the search.
+//!
+//! One e-class is one value in one layout; its e-nodes are the ways of having it: an op on operands in certain layouts
+//! (a *strategy*), or a collective from another layout of the same value (a *move*). The rules ([`rules`]) define the plan
+//! space; saturation ([`space`]) builds it; extraction ([`search`]) finds the plan of least cost in it, counting a shared
+//! value once.
+
+mod bound;
+pub mod cost;
+mod emit;
+mod kernel;
+mod logical;
+mod lower;
+mod reason;
+pub mod rules;
+mod search;
+mod space;
+mod steiner;
+mod table;
+
+use shard_cost::Hardware;
+use shard_ir::{Picoseconds, Plan, Program, ValueId};
+
+/// What lowering is asked for.
+#[derive(Clone, Debug, Default)]
+pub struct LowerOptions {
+    /// Treat the layer as `strict`, whether or not it says so.
+    pub strict: bool,
+    /// Where the search stops.
+    pub limits: Limits,
+}
+
+/// Where the search stops, as counts and never as seconds, so that every machine stops at the same place.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// E-nodes in the e-graph of one program.
+    pub nodes: usize,
+    /// States that the extraction may expand before it settles for a bounded plan.
+    pub expansions: usize,
+    /// States expanded after the optimum is known, to compare the plans that tie with it.
+    pub tie_expansions: usize,
+    /// Orders of multiplication tried for einsums of more than two operands, over the whole program.
+    pub orders: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { nodes: 4_000_000, expansions: 200_000, tie_expansions: 2_000, orders: 64 }
+    }
+}
+
+/// A lowered program, with what is known of how good it is.
+#[derive(Clone, Debug)]
+pub struct Lowered {
+    /// The plan; each instruction bears the rule that made it, the place in the source and, for a move, the reason.
+    pub plan: Plan,
+    /// How far from the best plan of the plan space.
+    pub optimality: Optimality,
+    /// Sizes, for those who watch the search.
+    pub stats: Stats,
+}
+
+/// How far a plan is from the best of the plan space.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Optimality {
+    /// Proven best, or within a bound.
+    pub status: Status,
+    /// What the proof rests on; `None` when bounded.
+    pub proof: Option<Proof>,
+    /// The plan's cost.
+    pub cost: Picoseconds,
+    /// No plan of the space costs less.
+    pub lower_bound: Picoseconds,
+    /// The limit that stopped the search, by name; `None` when proven.
+    pub stopped_by: Option<String>,
+    /// Not all plans that tie with this one were compared, so the tie rule may have been cut short.
+    pub ties_cut: bool,
+}
+
+/// Proven or bounded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Status {
+    /// No plan of the space is cheaper.
+    Proven,
+    /// A plan may be cheaper, by no more than cost less lower bound.
+    Bounded,
+}
+
+/// What a proof rests on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Proof {
+    /// A lower bound, from prices on values alone, that equals the plan's cost.
+    Certificate,
+    /// The search is exhausted: every cheaper plan was ruled out one by one.
+    Search,
+}
+
+/// Sizes of a search.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Stats {
+    /// E-classes: values in layouts.
+    pub classes: usize,
+    /// E-nodes: ways of having them.
+    pub nodes: usize,
+    /// States that the extraction expanded.
+    pub expansions: usize,
+}
+
+/// Why a program has no plan.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+pub enum LowerError {
+    /// No strategies and moves lead to the layouts that the source demands.
+    #[error("no plan reaches the layout demanded of value {value:?}")]
+    Unreachable {
+        /// The first value, in program order, that cannot be had as demanded.
+        value: ValueId,
+        /// The output at fault, where it is a result's type that cannot be reached.
+        output: Option<usize>,
+    },
+    /// A strict layer needs collectives that are not written.
+    #[error("a strict layer needs collectives that are not written")]
+    Strict {
+        /// The plan that lowering would choose if it might insert.
+        plan: Box<Plan>,
+        /// The moves of that plan that no `reshard` asks for.
+        inserted: Vec<shard_ir::InstrId>,
+    },
+    /// A limit was reached before any plan was found.
+    #[error("the search reached its limit of {count} {limit}")]
+    Limit {
+        /// What was counted.
+        limit: &'static str,
+        /// How many are allowed.
+        count: usize,
+    },
+    /// A defect of this program.
+    #[error("internal error: {0}")]
+    Internal(String),
+}
+
+/// The cheapest plan of a program on some hardware, ties broken by the rule of the cost model.
+pub fn lower(program: &Program, hardware: &Hardware, options: &LowerOptions) -> Result<Lowered, LowerError> {
+    lower::lower(program, hardware, options)
+}

@@ -1,0 +1,78 @@
+//! A price for each value in each layout that no plan can beat: what guides the search, and what bounds it.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use shard_ir::ValueId;
+
+use crate::cost::Cost;
+use crate::kernel::Kernels;
+use crate::table::{LayoutId, Producer, Tables, ValueTable};
+
+/// For each value and layout, what one use of it costs at least.
+///
+/// A value that `k` operands and results read is made once. Its cost in a layout, at least `t`, is shared evenly: each use
+/// is charged `t / k`, rounded down, so that all charges together never exceed what is really paid (making the value and
+/// reaching the dearest of the layouts wanted costs at least the mean of the `t`s).
+#[derive(Debug)]
+pub(crate) struct Prices {
+    of: Vec<Vec<Cost>>,
+}
+
+impl Prices {
+    pub(crate) fn new(kernels: &Kernels, tables: &Tables) -> Prices {
+        let mut prices = Prices { of: Vec::with_capacity(tables.values.len()) };
+        for (table, uses) in tables.values.iter().zip(&kernels.uses) {
+            let made: Vec<Cost> = table
+                .producers
+                .iter()
+                .map(|all| all.iter().map(|p| prices.of_producer(p)).min().unwrap_or(Cost::MAX))
+                .collect();
+            let reached = spread(table, made);
+            let share = |cost: Cost| if is_finite(cost) { cost.share(*uses as u64) } else { Cost::MAX };
+            prices.of.push(reached.into_iter().map(share).collect());
+        }
+        prices
+    }
+
+    /// The price of one use of a value in a layout.
+    pub(crate) fn of(&self, value: ValueId, layout: LayoutId) -> Cost {
+        self.of[value.index()][layout as usize]
+    }
+
+    /// What a producer costs at least, with what it reads.
+    pub(crate) fn of_producer(&self, producer: &Producer) -> Cost {
+        producer.reads.iter().fold(producer.cost, |sum, (value, layout)| {
+            let price = self.of(*value, *layout);
+            if is_finite(sum) && is_finite(price) { sum + price } else { Cost::MAX }
+        })
+    }
+}
+
+/// Whether the cost is that of something possible.
+pub(crate) fn is_finite(cost: Cost) -> bool {
+    cost.time < u64::MAX
+}
+
+/// The least cost of having the value in each layout, given that of making it in each: Dijkstra along the moves.
+fn spread(table: &ValueTable, mut cost: Vec<Cost>) -> Vec<Cost> {
+    let mut queue: BinaryHeap<Reverse<(Cost, LayoutId)>> = cost
+        .iter()
+        .enumerate()
+        .filter(|(_, c)| is_finite(**c))
+        .map(|(layout, c)| Reverse((*c, layout as LayoutId)))
+        .collect();
+    while let Some(Reverse((reached, at))) = queue.pop() {
+        if reached > cost[at as usize] {
+            continue;
+        }
+        for (to, arc) in &table.arcs_from[at as usize] {
+            let through = reached + *arc;
+            if through < cost[*to as usize] {
+                cost[*to as usize] = through;
+                queue.push(Reverse((through, *to)));
+            }
+        }
+    }
+    cost
+}

@@ -1,0 +1,260 @@
+//! From a solution of the search to a [`Plan`]: instructions in program order, each with the rule that made it.
+
+use std::collections::BTreeMap;
+
+use shard_ir::{
+    Collective, Def, InstrId, InstrKind, Instruction, Layout, Op, Operand, Origin, Plan, PlanOutput, Program, ValueId,
+};
+
+use crate::LowerError;
+use crate::kernel::{Kernel, Kernels};
+use crate::reason::{Reader, Readers, reason};
+use crate::rules::{self, Rule, rule_of_move, rules_of_strategy};
+use crate::search::{Settled, Solution};
+use crate::table::{LayoutId, Source, Tables};
+
+/// The plan of a solution.
+///
+/// Parameters come first. Each op follows in program order; a move that completes or cuts a value comes right behind the op
+/// that makes it (memory is free the sooner), any other move right before its first reader (memory is taken the later).
+pub(crate) fn emit(kernels: &Kernels, tables: &Tables, solution: &Solution) -> Result<Plan, LowerError> {
+    let program = kernels.program.as_ref();
+    let readers = Readers::new(kernels, tables, solution);
+    let plan = Plan {
+        name: program.name.clone(),
+        repeat: program.repeat,
+        hardware: program.hardware.clone(),
+        mesh: program.mesh.clone(),
+        dims: program.dims.clone(),
+        instructions: Vec::new(),
+        outputs: Vec::new(),
+    };
+    let mut emitter = Emitter { kernels, program, tables, solution, readers, plan, made: BTreeMap::new() };
+    for id in program.value_ids() {
+        if matches!(program.value(id).def, Def::Parameter { .. }) {
+            emitter.value(id)?;
+        }
+    }
+    for id in program.value_ids() {
+        if matches!(program.value(id).def, Def::Op { .. } | Def::Pin { .. }) {
+            emitter.value(id)?;
+        }
+    }
+    for (i, (output, layout)) in program.outputs.iter().zip(&solution.outputs).enumerate() {
+        let id = emitter.need(output.value, *layout, Reader::Output(i))?;
+        let dims = output.dims.clone();
+        emitter.plan.outputs.push(PlanOutput { name: output.name.clone(), id, dims });
+    }
+    Ok(emitter.plan)
+}
+
+struct Emitter<'a> {
+    kernels: &'a Kernels,
+    program: &'a Program,
+    tables: &'a Tables,
+    solution: &'a Solution,
+    readers: Readers,
+    plan: Plan,
+    made: BTreeMap<(ValueId, LayoutId), InstrId>,
+}
+
+impl Emitter<'_> {
+    /// Makes a value, if the plan has it, and what follows right behind.
+    fn value(&mut self, id: ValueId) -> Result<(), LowerError> {
+        let Some(settled) = self.solution.values[id.index()].clone() else { return Ok(()) };
+        let table = self.tables.of(id);
+        let layout = table.layouts[settled.made_in as usize];
+        let producer = &table.producers[settled.made_in as usize][settled.producer];
+        match producer.source {
+            Source::Given => {
+                let kind = match &self.program.value(id).def {
+                    Def::Parameter { kind, .. } => InstrKind::Parameter(*kind),
+                    Def::Constant(number) => InstrKind::Constant(*number),
+                    Def::Op { .. } | Def::Pin { .. } => {
+                        return Err(LowerError::Internal(format!("value {id:?} is made, not given")));
+                    }
+                };
+                let rule = match kind {
+                    InstrKind::Constant(_) => rules::CONSTANT,
+                    _ => rules::PARAMETER,
+                };
+                let instr = self.push(id, kind, Vec::new(), layout, &[rule], None);
+                self.made.insert((id, settled.made_in), instr);
+            }
+            Source::Pin => {
+                let (operand, layout) = producer.reads[0];
+                let instr = self.need(operand, layout, Reader::Value(id))?;
+                self.made.insert((id, settled.made_in), instr);
+                self.follow_up(id, &settled)?;
+            }
+            Source::Kernel(number) => {
+                let kernel = &self.kernels.of[id.index()][number];
+                let read: Vec<LayoutId> = producer.reads.iter().map(|(_, l)| *l).collect();
+                let instr = self.kernel(id, kernel, &read)?;
+                self.made.insert((id, settled.made_in), instr);
+                self.follow_up(id, &settled)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn kernel(&mut self, id: ValueId, kernel: &Kernel, read: &[LayoutId]) -> Result<InstrId, LowerError> {
+        let internal = || LowerError::Internal(format!("the kernel of {id:?} does not type"));
+        let layouts: Vec<Layout> = kernel
+            .operands
+            .iter()
+            .zip(read)
+            .map(|(operand, layout)| self.tables.of(*operand).layouts[*layout as usize])
+            .collect();
+        let inner = self.kernels.operand_layouts(kernel, &layouts).ok_or_else(internal)?;
+        let mut reads = kernel.operands.iter().copied().zip(read.iter().copied());
+        let mut last: Option<(ValueId, InstrId)> = None;
+        for (link, op_value) in kernel.chain.iter().enumerate() {
+            let Def::Op { op, operands } = &self.program.value(*op_value).def else { return Err(internal()) };
+            let fed = link.checked_sub(1).map(|l| kernel.pins[l].last().copied().unwrap_or(kernel.chain[l]));
+            let mut ids = Vec::with_capacity(operands.len());
+            for operand in operands {
+                ids.push(match last {
+                    Some((_, instr)) if fed == Some(*operand) => instr,
+                    _ => {
+                        let (value, layout) = reads.next().ok_or_else(internal)?;
+                        self.need(value, layout, Reader::Value(*op_value))?
+                    }
+                });
+            }
+            let site = self.kernels.site(*op_value);
+            let layout = site.result_layout(&inner[link]).ok_or_else(internal)?;
+            let seen: Vec<Operand<'_>> = site
+                .operands
+                .iter()
+                .zip(&inner[link])
+                .map(|((dims, dtype), layout)| Operand { dims, dtype: *dtype, layout: *layout })
+                .collect();
+            let value = self.program.value(*op_value);
+            let result = Operand { dims: &value.dims, dtype: value.dtype, layout };
+            let mut rules = rules_of_strategy(op, &seen, result, &self.program.mesh);
+            if link > 0 {
+                rules.push(rules::FUSED);
+            }
+            let instr = self.push(*op_value, InstrKind::Op(op.clone()), ids, layout, &rules, None);
+            last = Some((*op_value, instr));
+        }
+        last.map(|(_, instr)| instr).ok_or_else(internal)
+    }
+
+    /// The moves that complete or cut a value, right behind the op that makes it.
+    fn follow_up(&mut self, id: ValueId, settled: &Settled) -> Result<(), LowerError> {
+        for (from, to) in &settled.moves {
+            let cuts = self.tables.of(id).arc(*from, *to).is_some_and(|arc| {
+                matches!(
+                    arc.collective,
+                    Collective::ReduceScatter { .. } | Collective::AllReduce { .. } | Collective::Slice { .. }
+                )
+            });
+            if cuts && self.made.contains_key(&(id, *from)) {
+                self.take_move(id, *from, *to, Reader::Maker)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The instruction that has a value in a layout, made now if it is not there yet.
+    fn need(&mut self, value: ValueId, layout: LayoutId, reader: Reader) -> Result<InstrId, LowerError> {
+        if let Some(instr) = self.made.get(&(value, layout)) {
+            return Ok(*instr);
+        }
+        let internal = || LowerError::Internal(format!("the plan lacks value {value:?} in a layout that it reads"));
+        let settled = self.solution.values[value.index()].as_ref().ok_or_else(internal)?;
+        if settled.made_in == layout {
+            // A constant, or a parameter, at its first use.
+            self.value(value)?;
+            return self.made.get(&(value, layout)).copied().ok_or_else(internal);
+        }
+        let from = settled.moves.iter().find(|(_, to)| *to == layout).map(|(from, _)| *from).ok_or_else(internal)?;
+        self.need(value, from, reader)?;
+        self.take_move(value, from, layout, reader)
+    }
+
+    fn take_move(
+        &mut self,
+        value: ValueId,
+        from: LayoutId,
+        to: LayoutId,
+        reader: Reader,
+    ) -> Result<InstrId, LowerError> {
+        if let Some(instr) = self.made.get(&(value, to)) {
+            return Ok(*instr);
+        }
+        let internal = || LowerError::Internal(format!("the plan moves value {value:?} as no rule allows"));
+        let table = self.tables.of(value);
+        let arc = table.arc(from, to).ok_or_else(internal)?;
+        let (before, after) = (table.layouts[from as usize], table.layouts[to as usize]);
+        let source = *self.made.get(&(value, from)).ok_or_else(internal)?;
+        let text = reason(self.kernels, self.tables, self.solution, &self.readers, value, arc);
+        let kind = InstrKind::Move(arc.collective);
+        debug_assert_ne!(before, after, "a move moves");
+        let instr = self.push(value, kind, vec![source], after, &[rule_of_move(&arc.collective)], Some(text));
+        let cause = match reader {
+            Reader::Maker => None,
+            Reader::Value(id) => Some((self.program.value(id).span, self.program.value(id).in_layers.clone())),
+            Reader::Output(i) => Some((self.program.outputs[i].span, Vec::new())),
+        };
+        if let Some((span, in_layers)) = cause {
+            let origin = &mut self.plan.instructions[instr.index()].origin;
+            origin.span = Some(span);
+            origin.in_layers = in_layers;
+        }
+        self.made.insert((value, to), instr);
+        Ok(instr)
+    }
+
+    fn push(
+        &mut self,
+        value: ValueId,
+        kind: InstrKind,
+        operands: Vec<InstrId>,
+        layout: Layout,
+        rules: &[Rule],
+        reason: Option<String>,
+    ) -> InstrId {
+        let v = self.program.value(value);
+        let id = InstrId(self.plan.instructions.len() as u32);
+        let names: Vec<&str> = rules.iter().map(|r| r.name).collect();
+        self.plan.instructions.push(Instruction {
+            kind,
+            operands,
+            name: name_of(self.program, value).map(str::to_owned),
+            dims: v.dims.clone(),
+            dtype: v.dtype,
+            layout,
+            origin: Origin { rule: Some(names.join("+")), reason, span: Some(v.span), in_layers: v.in_layers.clone() },
+        });
+        id
+    }
+}
+
+/// The name of a value in the source; one that a `let` pins has the pin's.
+pub(crate) fn name_of(program: &Program, value: ValueId) -> Option<&str> {
+    program.value(value).name.as_deref().or_else(|| {
+        program.value_ids().find_map(|id| match &program.value(id).def {
+            Def::Pin { operand, written: false, .. } if *operand == value => program.value(id).name.as_deref(),
+            _ => None,
+        })
+    })
+}
+
+/// An op in words: `einsum h`, `gelu`.
+pub(crate) fn op_in_words(program: &Program, value: ValueId) -> String {
+    let word = match &program.value(value).def {
+        Def::Op { op, .. } => op.word(),
+        Def::Pin { written: true, .. } => "reshard",
+        Def::Pin { written: false, .. } => "the annotation",
+        Def::Parameter { .. } => "parameter",
+        Def::Constant(_) => "constant",
+    };
+    match name_of(program, value) {
+        Some(name) if matches!(program.value(value).def, Def::Op { op: Op::Einsum, .. }) => format!("{word} `{name}`"),
+        Some(name) => format!("{word} (`{name}`)"),
+        None => word.to_string(),
+    }
+}

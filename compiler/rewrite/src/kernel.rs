@@ -1,0 +1,191 @@
+//! Kernels: which ops of a program may run as one, because an elementwise op fuses into its only producer.
+
+use std::sync::Arc;
+
+use shard_cost::{fuses_with, may_lead_a_kernel};
+use shard_ir::{Def, Layout, Op, Program, ValueId};
+
+use crate::rules::strategies::{OpProfile, OpSite};
+
+/// A chain of ops that runs as one kernel. The last op makes the kernel's value; each other op feeds the next one alone.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Kernel {
+    /// The values made, producer first; the last is the value of the kernel.
+    pub(crate) chain: Vec<ValueId>,
+    /// For each link of the chain, the pins that the value passes on its way to the next op.
+    pub(crate) pins: Vec<Vec<ValueId>>,
+    /// What the kernel reads: first the operands of the first op, then for each later op its operands but the one that
+    /// the chain feeds.
+    pub(crate) operands: Vec<ValueId>,
+}
+
+/// What the search has to know of a program beside the program itself.
+#[derive(Debug)]
+pub(crate) struct Kernels {
+    pub(crate) program: Arc<Program>,
+    /// Whether a result depends on the value.
+    pub(crate) live: Vec<bool>,
+    /// In how many operand places of live values, and as how many results, a value is used.
+    pub(crate) uses: Vec<usize>,
+    /// The kernels that make each value: itself alone first, then with one more producer at a time.
+    pub(crate) of: Vec<Vec<Kernel>>,
+    profiles: Vec<Option<OpProfile>>,
+}
+
+impl Kernels {
+    pub(crate) fn new(program: Arc<Program>) -> Kernels {
+        let count = program.values.len();
+        let mut live = vec![false; count];
+        let mut uses = vec![0; count];
+        for output in &program.outputs {
+            live[output.value.index()] = true;
+            uses[output.value.index()] += 1;
+        }
+        for id in program.value_ids().rev().filter(|id| matches!(program.value(*id).def, Def::Parameter { .. })) {
+            // Parameters are part of the layer's interface: they stay, used or not.
+            live[id.index()] = true;
+        }
+        for id in program.value_ids().rev() {
+            if live[id.index()] {
+                for operand in program.value(id).def.operands() {
+                    live[operand.index()] = true;
+                    uses[operand.index()] += 1;
+                }
+            }
+        }
+        let mut kernels = Kernels {
+            program: Arc::clone(&program),
+            live,
+            uses,
+            of: vec![Vec::new(); count],
+            profiles: vec![None; count],
+        };
+        for id in program.value_ids() {
+            if let Def::Op { operands, .. } = &program.value(id).def {
+                kernels.profiles[id.index()] = Some(kernels.site(id).profile());
+                let alone = Kernel { chain: vec![id], pins: Vec::new(), operands: operands.clone() };
+                let mut all = vec![alone];
+                if let Some((places, producer, pins)) = kernels.fusible_operand(id) {
+                    for inner in &kernels.of[producer.index()] {
+                        let mut chain = inner.chain.clone();
+                        chain.push(id);
+                        let mut links = inner.pins.clone();
+                        links.push(pins.clone());
+                        let mut reads = inner.operands.clone();
+                        reads.extend(operands.iter().enumerate().filter(|(i, _)| !places.contains(i)).map(|(_, o)| *o));
+                        all.push(Kernel { chain, pins: links, operands: reads });
+                    }
+                }
+                kernels.of[id.index()] = all;
+            }
+        }
+        kernels
+    }
+
+    /// An op with the types around it. The value must be the result of an op.
+    pub(crate) fn site(&self, id: ValueId) -> OpSite<'_> {
+        let value = self.program.value(id);
+        let (op, operands) = match &value.def {
+            Def::Op { op, operands } => (op, operands.as_slice()),
+            Def::Parameter { .. } | Def::Constant(_) | Def::Pin { .. } => (&Op::Einsum, &[][..]),
+        };
+        OpSite {
+            op,
+            operands: operands
+                .iter()
+                .map(|o| (self.program.value(*o).dims.as_slice(), self.program.value(*o).dtype))
+                .collect(),
+            result: &value.dims,
+            mesh: &self.program.mesh,
+            dims: &self.program.dims,
+        }
+    }
+
+    /// Where an elementwise op may fuse: the places of the operand, the value whose kernel it joins, and the pins between.
+    ///
+    /// It is its only producer: every other operand is a parameter or a constant (moved or not), and nothing else uses
+    /// the value between.
+    fn fusible_operand(&self, id: ValueId) -> Option<(Vec<usize>, ValueId, Vec<ValueId>)> {
+        let Def::Op { op, operands } = &self.program.value(id).def else { return None };
+        let is_op = |v: &ValueId| matches!(self.program.value(self.origin(*v).0).def, Def::Op { .. });
+        let fed = fuses_with(op, operands.iter().copied().filter(is_op), |fed| {
+            let (producer, pins) = self.origin(fed);
+            let Def::Op { op: producing, .. } = &self.program.value(producer).def else { return false };
+            let readers = operands.iter().filter(|o| **o == fed).count();
+            may_lead_a_kernel(producing)
+                && pins.iter().chain([&producer]).all(|v| self.uses[v.index()] == if *v == fed { readers } else { 1 })
+        })?;
+        let (producer, pins) = self.origin(fed);
+        let places = (0..operands.len()).filter(|i| operands[*i] == fed).collect();
+        Some((places, producer, pins))
+    }
+
+    /// The value behind pins, and the pins, nearest to it first.
+    fn origin(&self, mut id: ValueId) -> (ValueId, Vec<ValueId>) {
+        let mut pins = Vec::new();
+        while let Def::Pin { operand, .. } = &self.program.value(id).def {
+            pins.push(id);
+            id = *operand;
+        }
+        pins.reverse();
+        (id, pins)
+    }
+
+    /// The value, behind the pins of a link, that feeds the next op of the chain.
+    fn fed(&self, kernel: &Kernel, link: usize) -> ValueId {
+        kernel.pins[link].last().copied().unwrap_or(kernel.chain[link])
+    }
+
+    /// The layouts of the operands of every op of a kernel, in chain order, given those of what it reads.
+    pub(crate) fn operand_layouts(&self, kernel: &Kernel, read: &[Layout]) -> Option<Vec<Vec<Layout>>> {
+        let mut rest = read.iter().copied();
+        let mut all: Vec<Vec<Layout>> = Vec::new();
+        for (i, id) in kernel.chain.iter().enumerate() {
+            let operands = self.program.value(*id).def.operands();
+            let mut layouts = Vec::with_capacity(operands.len());
+            let fed = match i.checked_sub(1) {
+                Some(link) => {
+                    let layout = self.site(kernel.chain[link]).result_layout(&all[link])?;
+                    Some((self.fed(kernel, link), layout))
+                }
+                None => None,
+            };
+            for operand in operands {
+                layouts.push(match fed {
+                    Some((value, layout)) if value == *operand => layout,
+                    _ => rest.next()?,
+                });
+            }
+            all.push(layouts);
+        }
+        Some(all)
+    }
+
+    /// The ways of having a value in a layout: which of its kernels, and the layout of each thing that the kernel reads.
+    /// `passes` says whether a pin lets a layout through.
+    pub(crate) fn strategies(
+        &self,
+        id: ValueId,
+        target: Layout,
+        passes: &dyn Fn(ValueId, Layout) -> bool,
+    ) -> Vec<(usize, Vec<Layout>)> {
+        let Some(profile) = &self.profiles[id.index()] else { return Vec::new() };
+        let alone = self.site(id).strategies(profile, target);
+        let mut found: Vec<(usize, Vec<Layout>)> = alone.iter().map(|layouts| (0, layouts.clone())).collect();
+        if let Some((places, producer, pins)) = self.fusible_operand(id) {
+            for layouts in &alone {
+                let between = layouts[places[0]];
+                if places.iter().any(|p| layouts[*p] != between) || !pins.iter().all(|pin| passes(*pin, between)) {
+                    continue;
+                }
+                let others: Vec<Layout> =
+                    layouts.iter().enumerate().filter(|(i, _)| !places.contains(i)).map(|(_, l)| *l).collect();
+                for (inner, mut read) in self.strategies(producer, between, passes) {
+                    read.extend(&others);
+                    found.push((inner + 1, read));
+                }
+            }
+        }
+        found
+    }
+}

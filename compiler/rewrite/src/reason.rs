@@ -1,0 +1,284 @@
+//! Why a move is there, in one clause that names the dims and the axes.
+
+use shard_ir::{AxisId, AxisSet, Collective, Def, DimId, Layout, Mesh, Op, Place, Program, Reduction, ValueId};
+
+use crate::emit::{name_of, op_in_words};
+use crate::kernel::Kernels;
+use crate::search::Solution;
+use crate::table::{Arc, LayoutId, Source, Tables};
+
+/// Who asks for a value in a layout.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reader {
+    /// Nobody yet: the move follows the op that makes the value.
+    Maker,
+    /// An op or a pin.
+    Value(ValueId),
+    /// A result of the layer.
+    Output(usize),
+}
+
+/// For each value, who reads it in which layout.
+#[derive(Debug)]
+pub(crate) struct Readers {
+    of: Vec<Vec<(Reader, LayoutId)>>,
+}
+
+impl Readers {
+    pub(crate) fn new(kernels: &Kernels, tables: &Tables, solution: &Solution) -> Readers {
+        let program = kernels.program.as_ref();
+        let mut of = vec![Vec::new(); program.values.len()];
+        for (id, settled) in program.value_ids().zip(&solution.values) {
+            let Some(settled) = settled else { continue };
+            let producer = &tables.of(id).producers[settled.made_in as usize][settled.producer];
+            for (i, (operand, layout)) in producer.reads.iter().enumerate() {
+                let reader = match producer.source {
+                    Source::Kernel(number) => {
+                        let kernel = &kernels.of[id.index()][number];
+                        // The reads are those of the first op of the chain, then of each later one.
+                        let first = program.value(kernel.chain[0]).def.operands().len();
+                        let at = if i < first { 0 } else { op_of_read(kernels, kernel, i) };
+                        kernel.chain[at]
+                    }
+                    Source::Given | Source::Pin => id,
+                };
+                of[operand.index()].push((Reader::Value(reader), *layout));
+            }
+        }
+        for (i, (output, layout)) in program.outputs.iter().zip(&solution.outputs).enumerate() {
+            of[output.value.index()].push((Reader::Output(i), *layout));
+        }
+        Readers { of }
+    }
+}
+
+/// Which op of a kernel's chain makes its `read`-th read.
+fn op_of_read(kernels: &Kernels, kernel: &crate::kernel::Kernel, read: usize) -> usize {
+    let mut count = 0;
+    for (link, id) in kernel.chain.iter().enumerate() {
+        let operands = kernels.program.value(*id).def.operands();
+        let fed = link.checked_sub(1).map(|l| kernel.pins[l].last().copied().unwrap_or(kernel.chain[l]));
+        count += operands.iter().filter(|o| Some(**o) != fed).count();
+        if read < count {
+            return link;
+        }
+    }
+    kernel.chain.len() - 1
+}
+
+/// The reason of a move of a value.
+pub(crate) fn reason(
+    kernels: &Kernels,
+    tables: &Tables,
+    solution: &Solution,
+    readers: &Readers,
+    value: ValueId,
+    arc: &Arc,
+) -> String {
+    let program = kernels.program.as_ref();
+    let mesh = &program.mesh;
+    let table = tables.of(value);
+    let (from, to) = (table.layouts[arc.from as usize], table.layouts[arc.to as usize]);
+    let axes = arc.collective.axes(mesh, from);
+    let axes_text = mesh.axes_text(axes.iter());
+    let name = name_of(program, value).map_or_else(|| "the value".to_string(), |n| format!("`{n}`"));
+    let dim = |i: usize| program.dims[program.value(value).dims[i].index()].name.as_str();
+    let reader = reader_of(solution, readers, value, arc);
+    let wants = reader.map_or_else(String::new, |(reader, layout)| {
+        demand(kernels, program, reader, value, table.layouts[layout as usize], axes.set())
+    });
+    match arc.collective {
+        Collective::ReduceScatter { kind, dim: d, .. } => {
+            let cause = partial_cause(kernels, tables, solution, value, axes.set(), kind);
+            format!("{cause}; each device keeps its block of {}{}", dim(d), clause(&wants))
+        }
+        Collective::AllReduce { kind, .. } => {
+            let cause = partial_cause(kernels, tables, solution, value, axes.set(), kind);
+            format!("{cause}; every device needs the whole{}", clause(&wants))
+        }
+        Collective::AllGather { dim: d, .. } => {
+            format!("{axes_text} splits {} of {name}{}", dim(d), clause(&wants))
+        }
+        Collective::AllToAll { from_dim, to_dim, .. } => {
+            let (from, to) = (dim(from_dim), dim(to_dim));
+            format!("{axes_text} splits {from} of {name} and is wanted on {to}{}", clause(&wants))
+        }
+        Collective::Permute { .. } => {
+            let (from, to) = (text(program, value, from), text(program, value, to));
+            format!("the blocks of {name} lie as {from} and are wanted as {to}{}", clause(&wants))
+        }
+        Collective::Slice { dim: d, .. } => {
+            format!("{name} is replicated over {axes_text}, so its blocks of {} cost nothing{}", dim(d), clause(&wants))
+        }
+        Collective::ToPartial { dim: Some(d), .. } => {
+            format!(
+                "{axes_text} splits {} of {name}; zeros elsewhere make it a term of a sum{}",
+                dim(d),
+                clause(&wants)
+            )
+        }
+        Collective::ToPartial { dim: None, .. } => {
+            format!("{name} is held by one device of each group over {axes_text}{}", clause(&wants))
+        }
+    }
+}
+
+fn clause(wants: &str) -> String {
+    if wants.is_empty() { String::new() } else { format!("; {wants}") }
+}
+
+fn text(program: &Program, value: ValueId, layout: Layout) -> String {
+    layout.text(&program.mesh, &program.dim_names(&program.value(value).dims))
+}
+
+/// The first reader whose layout is reached through the move.
+fn reader_of(solution: &Solution, readers: &Readers, value: ValueId, arc: &Arc) -> Option<(Reader, LayoutId)> {
+    let settled = solution.values[value.index()].as_ref()?;
+    readers.of[value.index()].iter().copied().find(|(_, wanted)| {
+        let mut at = *wanted;
+        while at != settled.made_in {
+            let Some((from, to)) = settled.moves.iter().find(|(_, to)| *to == at) else { return false };
+            if (*from, *to) == (arc.from, arc.to) {
+                return true;
+            }
+            at = *from;
+        }
+        false
+    })
+}
+
+/// What a reader asks for, and which dims the axes serve there.
+fn demand(
+    kernels: &Kernels,
+    program: &Program,
+    reader: Reader,
+    value: ValueId,
+    layout: Layout,
+    axes: AxisSet,
+) -> String {
+    let mesh = &program.mesh;
+    match reader {
+        Reader::Maker => String::new(),
+        Reader::Output(i) => {
+            let output = &program.outputs[i];
+            format!("the result `{}` is declared {}", output.name, text(program, value, layout))
+        }
+        Reader::Value(id) => {
+            let who = op_in_words(program, id);
+            let Def::Op { op, .. } = &program.value(id).def else {
+                return format!("{who} asks for {}", text(program, value, layout));
+            };
+            if let Some(why) = must_be_complete(op) {
+                if axes.iter().any(|a| layout.place(a) == Place::Replicated) || layout.is_complete() {
+                    return format!("{who} {why}");
+                }
+            }
+            let _ = kernels;
+            let roles: Vec<String> = roles(program, id, value, layout, axes, mesh);
+            match roles.is_empty() {
+                true => format!("{who} reads {}", text(program, value, layout)),
+                false => format!("{who} {}", roles.join(" and ")),
+            }
+        }
+    }
+}
+
+fn must_be_complete(op: &Op) -> Option<&'static str> {
+    match op {
+        Op::Map(map) if !map.is_linear() => Some("is not linear"),
+        Op::Softmax { .. } | Op::Norm { .. } => Some("is not linear and needs its dim whole"),
+        _ => None,
+    }
+}
+
+/// What the axes of a move do in the op that reads the moved value.
+fn roles(program: &Program, op: ValueId, value: ValueId, layout: Layout, axes: AxisSet, mesh: &Mesh) -> Vec<String> {
+    let names = |dims: &[DimId], i: usize| program.dims[dims[i].index()].name.clone();
+    let mut on_dim: Vec<(String, Vec<AxisId>)> = Vec::new();
+    let mut whole: Vec<AxisId> = Vec::new();
+    for axis in axes.iter() {
+        match layout.place(axis) {
+            Place::Split { dim, .. } => {
+                let name = names(&program.value(value).dims, dim);
+                match on_dim.iter_mut().find(|(n, _)| *n == name) {
+                    Some((_, list)) => list.push(axis),
+                    None => on_dim.push((name, vec![axis])),
+                }
+            }
+            Place::Replicated | Place::Partial(_) => whole.push(axis),
+        }
+    }
+    let _ = op;
+    let mut out: Vec<String> = on_dim
+        .into_iter()
+        .map(|(name, list)| format!("works with {name} split over {}", mesh.axes_text(list)))
+        .collect();
+    if !whole.is_empty() {
+        out.push(format!("reads it whole over {}", mesh.axes_text(whole)));
+    }
+    out
+}
+
+/// Why a value is partial over some axes.
+fn partial_cause(
+    kernels: &Kernels,
+    tables: &Tables,
+    solution: &Solution,
+    value: ValueId,
+    axes: AxisSet,
+    kind: Reduction,
+) -> String {
+    let program = kernels.program.as_ref();
+    let mesh = &program.mesh;
+    let name = name_of(program, value).map_or_else(|| "it".to_string(), |n| format!("`{n}`"));
+    let all = mesh.axes_text(axes.iter());
+    let given = || format!("{name} is partial over {all}");
+    let Some(settled) = &solution.values[value.index()] else { return given() };
+    let table = tables.of(value);
+    let producer = &table.producers[settled.made_in as usize][settled.producer];
+    match (producer.source, &program.value(value).def) {
+        (Source::Pin, Def::Pin { operand, .. }) => partial_cause(kernels, tables, solution, *operand, axes, kind),
+        (Source::Kernel(number), _) => {
+            let kernel = &kernels.of[value.index()][number];
+            let mut found: Vec<String> = Vec::new();
+            let mut explained = AxisSet::EMPTY;
+            for (operand, layout) in &producer.reads {
+                let layout = tables.of(*operand).layouts[*layout as usize];
+                for axis in axes.difference(explained).iter() {
+                    if let Place::Split { dim, .. } = layout.place(axis) {
+                        let dim_id = program.value(*operand).dims[dim];
+                        let on = layout.axes_of(dim).iter().filter(|a| axes.contains(*a));
+                        explained = on.clone().fold(explained, AxisSet::with);
+                        let verb = if kind == Reduction::Sum { "contraction" } else { "the maximum" };
+                        found.push(format!(
+                            "{verb} over {}, which {} splits",
+                            program.dims[dim_id.index()].name,
+                            mesh.axes_text(on)
+                        ));
+                        break;
+                    }
+                }
+            }
+            if found.is_empty() {
+                let from = producer.reads.iter().find_map(|(operand, layout)| {
+                    let layout = tables.of(*operand).layouts[*layout as usize];
+                    axes.is_subset(layout.partial(kind)).then_some(*operand)
+                });
+                return match from.and_then(|v| name_of(program, v)) {
+                    Some(operand) => format!("{name} keeps the partial {} of `{operand}` over {all}", kind_word(kind)),
+                    None => given(),
+                };
+            }
+            let _ = kernel;
+            format!("{}, leaves {name} partial over {all}", found.join(", and "))
+        }
+        _ => given(),
+    }
+}
+
+fn kind_word(kind: Reduction) -> &'static str {
+    match kind {
+        Reduction::Sum => "sum",
+        Reduction::Max => "maximum",
+    }
+}

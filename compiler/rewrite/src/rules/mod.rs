@@ -1,0 +1,158 @@
+//! The rules: every way of having a value in a layout. Adding one here adds it to the search, to `explain`, to the tests
+//! and to `spec/rules.md`.
+//!
+//! A rule has a name that states a fact, and a law in one line. Two families build e-nodes:
+//!
+//! * strategies ([`strategies`]): an op in a layout, from its operands in layouts that fit together;
+//! * moves ([`moves`]): a value in a layout, from the same value in another.
+
+pub mod moves;
+pub mod strategies;
+
+use shard_ir::{Collective, Layout, Mesh, Op, Operand, Place};
+
+/// What a rule is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Family {
+    /// Where a value comes from without computing anything.
+    Source,
+    /// What one mesh axis does in an op.
+    Strategy,
+    /// A move between two layouts of a value.
+    Move,
+    /// An elementwise op in its producer's kernel.
+    Fusion,
+}
+
+/// One rule.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Rule {
+    /// A fact, in snake case.
+    pub name: &'static str,
+    /// The fact in the notation, on one line.
+    pub law: &'static str,
+    /// What it is about.
+    pub family: Family,
+}
+
+macro_rules! rules {
+    ($($(#[$doc:meta])* $id:ident = $family:ident, $name:literal, $law:literal;)+) => {
+        $($(#[$doc])* pub const $id: Rule = Rule { name: $name, law: $law, family: Family::$family };)+
+        /// Every rule, in the order of `spec/rules.md`.
+        pub const RULES: &[Rule] = &[$($id),+];
+    };
+}
+
+rules! {
+    /// A parameter as stored.
+    PARAMETER = Source, "parameter_has_its_declared_layout",
+        "a parameter is in memory in a layout that its type allows";
+    /// A constant.
+    CONSTANT = Source, "constant_is_replicated",
+        "a number is known to every device";
+    /// An axis on a dim that every operand and the result have.
+    BATCH = Strategy, "axis_on_a_batch_dim_splits_operands_and_result",
+        "einsum(B_xE, B_xEF -> B_xF), with B in every operand and in the result";
+    /// An axis on a dim that some operands and the result have.
+    FREE = Strategy, "axis_on_a_free_dim_splits_one_operand_and_the_result",
+        "einsum(BE, EF_x -> BF_x): the other operands are replicated over x";
+    /// An axis on a contracted dim.
+    CONTRACTED = Strategy, "axis_on_a_contracted_dim_leaves_a_partial_sum",
+        "einsum(BE_x, E_xF -> BF(partialsum-x)); likewise sum(a over E) and take over a split vocabulary";
+    /// A max over a split dim.
+    CONTRACTED_MAX = Strategy, "max_over_a_split_dim_leaves_a_partial_max",
+        "max(BS_x over S) is B(partialmax-x)";
+    /// A linear op on a partial sum.
+    LINEAR = Strategy, "linear_op_keeps_a_partial_sum",
+        "f(a(partialsum-x)) is f(a)(partialsum-x) where f is linear in a and the other operands are replicated over x";
+    /// A sum of partial sums.
+    SUM_OF_PARTIALS = Strategy, "sum_of_partial_sums_is_partial",
+        "a(partialsum-x) + b(partialsum-x) is (a + b)(partialsum-x): one reduction serves both";
+    /// An increasing op on a partial maximum.
+    INCREASING = Strategy, "increasing_op_keeps_a_partial_max",
+        "f(a(partialmax-x)) is f(a)(partialmax-x) where f keeps order";
+    /// An axis that an elementwise op or the like does not touch.
+    POINTWISE = Strategy, "axis_on_a_dim_passes_through",
+        "gelu(BF_x) is BF_x; so for every op that works position by position along the dim";
+    /// Nothing is split over the axis.
+    REPLICATED = Strategy, "replicated_operands_give_a_replicated_result",
+        "every device of x computes the same";
+    /// An elementwise op joins its producer's kernel.
+    FUSED = Fusion, "elementwise_op_joins_its_producer",
+        "gelu(einsum(a, b -> BF)) is one kernel: the einsum's result touches no memory";
+    /// All-gather.
+    ALL_GATHER = Move, "all_gather_undoes_a_split",
+        "all-gather(z) along E: E_yz -> E_y";
+    /// Slice.
+    SLICE = Move, "slice_of_a_replicated_value_is_free",
+        "slice(z) along E: E_y -> E_yz, no traffic";
+    /// Reduce-scatter.
+    REDUCE_SCATTER = Move, "reduce_scatter_completes_and_splits",
+        "reduce-scatter(x) along E: E_y(partialsum-x) -> E_yx; likewise partialmax";
+    /// All-reduce.
+    ALL_REDUCE = Move, "all_reduce_is_reduce_scatter_then_all_gather",
+        "all-reduce(x): E(partialsum-x) -> E; likewise partialmax";
+    /// All-to-all.
+    ALL_TO_ALL = Move, "all_to_all_moves_a_split_to_another_dim",
+        "all-to-all(x) from H to B: BH_x -> B_xH";
+    /// Collective-permute.
+    PERMUTE = Move, "collective_permute_reorders_blocks",
+        "collective-permute: E_xy -> E_yx, or E_x -> E_y of the same size";
+    /// To-partial.
+    TO_PARTIAL = Move, "complete_value_is_a_partial_one_with_zeros",
+        "to-partial(x): E -> E(partialsum-x) or E_x -> E(partialsum-x), no traffic";
+}
+
+/// The rule of a move.
+pub fn rule_of_move(collective: &Collective) -> Rule {
+    match collective {
+        Collective::AllGather { .. } => ALL_GATHER,
+        Collective::Slice { .. } => SLICE,
+        Collective::ReduceScatter { .. } => REDUCE_SCATTER,
+        Collective::AllReduce { .. } => ALL_REDUCE,
+        Collective::AllToAll { .. } => ALL_TO_ALL,
+        Collective::Permute { .. } => PERMUTE,
+        Collective::ToPartial { .. } => TO_PARTIAL,
+    }
+}
+
+/// What each mesh axis does in an op on these operands: the rules of the strategy, each once, in mesh order of the first
+/// axis that it applies to. An axis that nothing is split over is passed over, unless all are.
+pub fn rules_of_strategy(op: &Op, operands: &[Operand<'_>], result: Operand<'_>, mesh: &Mesh) -> Vec<Rule> {
+    let mut found: Vec<Rule> = Vec::new();
+    for axis in mesh.axis_ids() {
+        let splits: Vec<_> = operands
+            .iter()
+            .filter_map(|o| match o.layout.place(axis) {
+                Place::Split { dim, .. } => Some(o.dims[dim]),
+                _ => None,
+            })
+            .collect();
+        let partial = operands.iter().filter(|o| matches!(o.layout.place(axis), Place::Partial(_))).count();
+        let rule = match (result.layout.place(axis), op) {
+            (Place::Replicated, _) => continue,
+            (Place::Partial(kind), _) if !splits.is_empty() => match kind {
+                shard_ir::Reduction::Sum => CONTRACTED,
+                shard_ir::Reduction::Max => CONTRACTED_MAX,
+            },
+            (Place::Partial(shard_ir::Reduction::Max), _) => INCREASING,
+            (Place::Partial(shard_ir::Reduction::Sum), _) if partial > 1 => SUM_OF_PARTIALS,
+            (Place::Partial(shard_ir::Reduction::Sum), _) => LINEAR,
+            (Place::Split { .. }, Op::Einsum) if splits.len() == operands.len() && operands.len() > 1 => BATCH,
+            (Place::Split { .. }, Op::Einsum) => FREE,
+            (Place::Split { .. }, _) => POINTWISE,
+        };
+        if !found.contains(&rule) {
+            found.push(rule);
+        }
+    }
+    if found.is_empty() {
+        found.push(REPLICATED);
+    }
+    found
+}
+
+/// Whether a layout has nothing on any axis, so that every device holds the whole value.
+pub fn is_fully_replicated(layout: Layout) -> bool {
+    layout == Layout::REPLICATED
+}

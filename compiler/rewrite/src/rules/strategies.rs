@@ -1,0 +1,194 @@
+//! Strategies: an op in a layout, from its operands in layouts that fit together.
+//!
+//! Nothing about any op is known here but what [`result_layout`] says: a small probe of it, axis by axis, tells which
+//! operands may be partial together and what a split of a vanishing dim leaves behind; every strategy found is one that
+//! [`result_layout`] confirms.
+
+use std::collections::BTreeMap;
+
+use shard_ir::layout_rule::{deal, iteration_dim};
+use shard_ir::{
+    AxisId, AxisList, Dim, DimId, Dtype, Layout, Mesh, MeshShape, Op, Operand, Place, Reduction, result_layout,
+};
+
+/// An op with the types of its operands and the dims of its result: all that strategies depend on.
+#[derive(Clone, Debug)]
+pub struct OpSite<'a> {
+    /// The op.
+    pub op: &'a Op,
+    /// Dims and dtype of each operand.
+    pub operands: Vec<(&'a [DimId], Dtype)>,
+    /// Dims of the result.
+    pub result: &'a [DimId],
+    /// The mesh.
+    pub mesh: &'a Mesh,
+    /// The dims of the program.
+    pub dims: &'a [Dim],
+}
+
+/// What [`result_layout`] says of an op, one axis at a time.
+#[derive(Clone, Debug, Default)]
+pub struct OpProfile {
+    /// Dims of the iteration space that the result lacks, each with what an axis on it leaves: the result partial.
+    vanishing: Vec<(DimId, Reduction)>,
+    /// The sets of operands that may be partial together, so that the result is.
+    inherit_sum: Vec<Vec<usize>>,
+    inherit_max: Vec<Vec<usize>>,
+}
+
+impl<'a> OpSite<'a> {
+    /// The layout of the result when the operands have these layouts.
+    pub fn result_layout(&self, layouts: &[Layout]) -> Option<Layout> {
+        let operands: Vec<Operand<'_>> = self
+            .operands
+            .iter()
+            .zip(layouts)
+            .map(|((dims, dtype), layout)| Operand { dims, dtype: *dtype, layout: *layout })
+            .collect();
+        result_layout(self.op, &operands, self.result, self.mesh, self.dims).ok()
+    }
+
+    fn size(&self, dim: DimId) -> u64 {
+        self.dims[dim.index()].size
+    }
+
+    /// Probes the layout rule of the op on a mesh of one axis that divides everything it has to.
+    pub fn profile(&self) -> OpProfile {
+        let Ok(mesh) = Mesh::new([("probe", 2)]) else { return OpProfile::default() };
+        let dims: Vec<Dim> =
+            self.dims.iter().map(|d| Dim { name: d.name.clone(), size: 2 * d.size, useful: d.useful }).collect();
+        let axis = AxisId(0);
+        let probe = OpSite { mesh: &mesh, dims: &dims, ..self.clone() };
+        let outcome = |layouts: &[Layout]| probe.result_layout(layouts).map(|l| l.place(axis));
+
+        let mut vanishing = Vec::new();
+        if !matches!(self.op, Op::Split { .. } | Op::Merge { .. }) {
+            let mut seen: Vec<DimId> = Vec::new();
+            for (i, (operand, _)) in self.operands.iter().enumerate() {
+                seen.extend(operand.iter().filter_map(|d| iteration_dim(self.op, i, *d)));
+            }
+            seen.sort_unstable();
+            seen.dedup();
+            for dim in seen.into_iter().filter(|d| !self.result.contains(d)) {
+                let lists = BTreeMap::from([(dim, AxisList::EMPTY.then(axis))]);
+                if let Some(Place::Partial(kind)) = outcome(&self.project(&lists, &[])) {
+                    vanishing.push((dim, kind));
+                }
+            }
+        }
+        let inherit = |kind: Reduction| {
+            let count = self.operands.len();
+            (1u32..1 << count.min(8))
+                .map(|set| (0..count).filter(|i| set >> i & 1 == 1).collect::<Vec<usize>>())
+                .filter(|set| {
+                    let layouts: Vec<Layout> = (0..count)
+                        .map(|i| match set.contains(&i) {
+                            true => Layout::REPLICATED.with_partial(axis, kind),
+                            false => Layout::REPLICATED,
+                        })
+                        .collect();
+                    outcome(&layouts) == Some(Place::Partial(kind))
+                })
+                .collect::<Vec<_>>()
+        };
+        OpProfile { vanishing, inherit_sum: inherit(Reduction::Sum), inherit_max: inherit(Reduction::Max) }
+    }
+
+    /// Layouts of the operands when the dims of the iteration space have these axes and operands are partial so.
+    fn project(&self, lists: &BTreeMap<DimId, AxisList>, partials: &[(AxisId, Reduction, &[usize])]) -> Vec<Layout> {
+        self.operands
+            .iter()
+            .enumerate()
+            .map(|(i, (dims, _))| {
+                let mut layout = Layout::REPLICATED;
+                for (at, dim) in dims.iter().enumerate() {
+                    if let Some(axes) = iteration_dim(self.op, i, *dim).and_then(|d| lists.get(&d)) {
+                        layout = layout.with_dim(at, *axes);
+                    }
+                }
+                for (axis, kind, operands) in partials {
+                    if operands.contains(&i) {
+                        layout = layout.with_partial(*axis, *kind);
+                    }
+                }
+                layout
+            })
+            .collect()
+    }
+
+    /// Every way of having the result in `target`: one layout for each operand.
+    pub fn strategies(&self, profile: &OpProfile, target: Layout) -> Vec<Vec<Layout>> {
+        let mut lists: BTreeMap<DimId, AxisList> = BTreeMap::new();
+        for (at, dim) in self.result.iter().enumerate() {
+            let axes = target.axes_of(at);
+            if !axes.is_empty() {
+                lists.insert(*dim, axes);
+            }
+        }
+        match self.op {
+            Op::Split { from, to } => {
+                let whole = to.iter().filter_map(|d| lists.remove(d)).fold(AxisList::EMPTY, AxisList::concat);
+                lists.insert(*from, whole);
+            }
+            Op::Merge { from, to } => {
+                let sizes: Vec<u64> = from.iter().map(|d| self.size(*d)).collect();
+                let whole = lists.remove(to).unwrap_or(AxisList::EMPTY);
+                let Some(parts) = deal(whole, &sizes, self.mesh) else { return Vec::new() };
+                lists.extend(from.iter().copied().zip(parts));
+            }
+            _ => {}
+        }
+        let partial: Vec<(AxisId, Reduction)> = [Reduction::Sum, Reduction::Max]
+            .into_iter()
+            .flat_map(|kind| target.partial(kind).iter().map(move |a| (a, kind)))
+            .collect();
+        let mut found = Vec::new();
+        self.assign(profile, target, &partial, &mut lists, &mut Vec::new(), &mut found);
+        found
+    }
+
+    /// Gives each partial axis of the target its cause in turn: a vanishing dim, at any place among its axes, or operands
+    /// that are partial over it already.
+    fn assign<'p>(
+        &self,
+        profile: &'p OpProfile,
+        target: Layout,
+        rest: &[(AxisId, Reduction)],
+        lists: &mut BTreeMap<DimId, AxisList>,
+        partials: &mut Vec<(AxisId, Reduction, &'p [usize])>,
+        found: &mut Vec<Vec<Layout>>,
+    ) {
+        let Some(((axis, kind), rest)) = rest.split_first() else {
+            let layouts = self.project(lists, partials);
+            let legal = self.operands.iter().zip(&layouts).all(|((dims, _), layout)| {
+                let sizes: Vec<u64> = dims.iter().map(|d| self.size(*d)).collect();
+                MeshShape { mesh: self.mesh, sizes: &sizes }.admits(*layout)
+            });
+            if legal && self.result_layout(&layouts) == Some(target) {
+                found.push(layouts);
+            }
+            return;
+        };
+        for (dim, _) in profile.vanishing.iter().filter(|(_, k)| k == kind) {
+            let axes = lists.get(dim).copied().unwrap_or(AxisList::EMPTY);
+            let devices = self.mesh.group_size(axes.iter()) * self.mesh.size(*axis);
+            if !self.size(*dim).is_multiple_of(devices) {
+                continue;
+            }
+            for at in 0..=axes.len() {
+                lists.insert(*dim, axes.prefix(at).then(*axis).concat(axes.suffix_from(at)));
+                self.assign(profile, target, rest, lists, partials, found);
+            }
+            lists.insert(*dim, axes);
+        }
+        let inherit = match kind {
+            Reduction::Sum => &profile.inherit_sum,
+            Reduction::Max => &profile.inherit_max,
+        };
+        for operands in inherit {
+            partials.push((*axis, *kind, operands));
+            self.assign(profile, target, rest, lists, partials, found);
+            partials.pop();
+        }
+    }
+}

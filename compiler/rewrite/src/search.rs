@@ -1,0 +1,544 @@
+//! Extraction: the plan of least cost in a saturated space, a shared value counted once.
+//!
+//! A* over *demands*. A state is a set of wanted things, each a value in a layout, to begin with the results. The last of
+//! the wanted values in program order is settled next: all its readers are settled, so the set of layouts wanted of it is
+//! final, and what it costs to make it once and bring it to all of them is exact ([`Steiner`]). Its operands are wanted
+//! then. The bound on what is still to be paid is the sum of the [`Prices`] of all open demands.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use shard_ir::{Def, LabelId, Layout, LayoutPattern, Picoseconds, Program, ValueId};
+
+use crate::bound::{Prices, is_finite};
+use crate::cost::Cost;
+use crate::kernel::Kernels;
+use crate::space::Space;
+use crate::steiner::{MAX_WANTED, Steiner};
+use crate::table::{LayoutId, Source, Tables, label_layout};
+use crate::{Limits, LowerError, Stats};
+
+/// A value wanted in a layout; `direct` in a strict layer where no move may come between.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+struct Want {
+    value: ValueId,
+    layout: LayoutId,
+    direct: bool,
+}
+
+/// What is settled of one value in a plan.
+#[derive(Clone, Debug)]
+pub(crate) struct Settled {
+    /// The layout in which it is made.
+    pub(crate) made_in: LayoutId,
+    /// How, as an index into the producers of that layout.
+    pub(crate) producer: usize,
+    /// The moves from there, `(from, to)`, each after those that it starts from.
+    pub(crate) moves: Vec<(LayoutId, LayoutId)>,
+}
+
+/// A plan as the search finds it.
+#[derive(Clone, Debug)]
+pub(crate) struct Solution {
+    /// For each value that the plan has, how it comes about.
+    pub(crate) values: Vec<Option<Settled>>,
+    /// The layout of each result.
+    pub(crate) outputs: Vec<LayoutId>,
+    /// The layout of each label.
+    pub(crate) labels: Vec<Layout>,
+    /// The cost, exact.
+    pub(crate) cost: Cost,
+}
+
+/// What the search found.
+pub(crate) struct Found {
+    /// Plans of equal time and equal elements touched, the best additive tie first. Never empty.
+    pub(crate) solutions: Vec<Solution>,
+    /// No plan takes less.
+    pub(crate) lower_bound: Picoseconds,
+    /// The bound before anything was expanded.
+    pub(crate) root_bound: Picoseconds,
+    /// The limit that stopped it.
+    pub(crate) stopped_by: Option<&'static str>,
+    /// Not all ties were compared.
+    pub(crate) ties_cut: bool,
+    /// States expanded.
+    pub(crate) stats: Stats,
+}
+
+/// One thing to decide, before any value: a label's layout or a result's.
+#[derive(Clone, Copy, Debug)]
+enum Slot {
+    Label(LabelId),
+    Output(usize),
+}
+
+/// One way of settling a value.
+#[derive(Clone, Copy, Debug)]
+struct Choice {
+    /// Its cost and the prices of what it wants.
+    bound: Cost,
+    /// Its cost, moves included.
+    cost: Cost,
+    made_in: LayoutId,
+    producer: usize,
+}
+
+/// Why a state is there.
+#[derive(Clone, Copy, Debug)]
+enum Decision {
+    Root,
+    Label,
+    Output(LayoutId),
+    Value(ValueId, Choice),
+}
+
+/// A state that was reached.
+struct Visit {
+    parent: usize,
+    decision: Decision,
+    /// How many slots are decided.
+    slots: usize,
+    labels: Vec<Layout>,
+    /// Sorted.
+    wants: Vec<Want>,
+    /// For each wanted value, the prices of the uses settled so far.
+    prices: Vec<(ValueId, Cost)>,
+    cost: Cost,
+    depth: u32,
+    choices: Rc<Vec<Choice>>,
+}
+
+/// Plans that tie are compared up to this many.
+const MAX_TIES: usize = 64;
+
+pub(crate) struct Search<'a> {
+    program: &'a Program,
+    kernels: Arc<Kernels>,
+    tables: &'a Tables,
+    prices: Prices,
+    strict: bool,
+    slots: Vec<Slot>,
+    label_choices: Vec<Rc<Vec<Choice>>>,
+    label_layouts: Vec<Vec<Layout>>,
+    output_layouts: Vec<Vec<LayoutId>>,
+    choices: FxHashMap<Vec<Want>, Rc<Vec<Choice>>>,
+    steiner: FxHashMap<(ValueId, Vec<LayoutId>), Rc<Steiner>>,
+    approximate: bool,
+}
+
+impl<'a> Search<'a> {
+    pub(crate) fn new(space: &Space, tables: &'a Tables, program: &'a Program, strict: bool) -> Search<'a> {
+        let kernels = Arc::clone(&space.kernels);
+        let mut search = Search {
+            program,
+            prices: Prices::new(&kernels, tables),
+            kernels,
+            tables,
+            strict,
+            slots: Vec::new(),
+            label_choices: Vec::new(),
+            label_layouts: Vec::new(),
+            output_layouts: Vec::new(),
+            choices: FxHashMap::default(),
+            steiner: FxHashMap::default(),
+            approximate: false,
+        };
+        for label in 0..program.labels.len() as u16 {
+            let layouts = search.layouts_of_label(space, LabelId(label));
+            search.slots.push(Slot::Label(LabelId(label)));
+            let free = Choice { bound: Cost::ZERO, cost: Cost::ZERO, made_in: 0, producer: 0 };
+            search.label_choices.push(Rc::new(vec![free; layouts.len()]));
+            search.label_layouts.push(layouts);
+        }
+        for (i, output) in program.outputs.iter().enumerate() {
+            let layouts = space.candidates(output.value, &output.pattern);
+            let table = tables.of(output.value);
+            search.output_layouts.push(layouts.into_iter().filter_map(|l| table.id_of(l)).collect());
+            search.slots.push(Slot::Output(i));
+        }
+        search
+    }
+
+    /// The layouts that every pattern with the label allows, as the label sees them.
+    fn layouts_of_label(&self, space: &Space, label: LabelId) -> Vec<Layout> {
+        let mut common: Option<Vec<Layout>> = None;
+        let mut meet = |value: ValueId, pattern: &LayoutPattern| {
+            if pattern.label == Some(label) {
+                let dims = &self.program.value(value).dims;
+                let mut allowed: Vec<Layout> =
+                    space.candidates(value, pattern).into_iter().map(|l| label_layout(dims, l)).collect();
+                allowed.sort_unstable();
+                match &mut common {
+                    None => common = Some(allowed),
+                    Some(common) => common.retain(|l| allowed.binary_search(l).is_ok()),
+                }
+            }
+        };
+        for id in self.program.value_ids() {
+            if let Def::Parameter { pattern, .. } | Def::Pin { pattern, .. } = &self.program.value(id).def {
+                meet(id, pattern);
+            }
+        }
+        for output in &self.program.outputs {
+            meet(output.value, &output.pattern);
+        }
+        common.unwrap_or_else(|| vec![Layout::REPLICATED])
+    }
+
+    /// The best plans.
+    pub(crate) fn run(&mut self, limits: &Limits) -> Result<Found, LowerError> {
+        let mut visits: Vec<Visit> = Vec::new();
+        let mut best: FxHashMap<(usize, Vec<Layout>, Vec<Want>), Cost> = FxHashMap::default();
+        // Least bound first; among equals the state nearest to a whole plan, then the one reached first.
+        let mut open: BinaryHeap<Reverse<(Cost, u32, usize, usize)>> = BinaryHeap::new();
+        let root = Visit {
+            parent: 0,
+            decision: Decision::Root,
+            slots: 0,
+            labels: Vec::new(),
+            wants: Vec::new(),
+            prices: Vec::new(),
+            cost: Cost::ZERO,
+            depth: 0,
+            choices: Rc::new(Vec::new()),
+        };
+        self.open(root, &mut visits, &mut open);
+
+        let mut goals: Vec<usize> = Vec::new();
+        let mut expansions = 0;
+        let mut stopped_by = None;
+        let mut ties_cut = false;
+        let mut root_bound = None;
+        let mut lower_bound = None;
+        let mut after_goal = 0;
+        while let Some(Reverse((bound, _, visit, choice))) = open.pop() {
+            if let Some(goal) = goals.first() {
+                let cost = visits[*goal].cost;
+                if (bound.time, bound.elements) > (cost.time, cost.elements) {
+                    break;
+                }
+                after_goal += 1;
+                if goals.len() >= MAX_TIES || after_goal > limits.tie_expansions {
+                    ties_cut = true;
+                    break;
+                }
+            }
+            root_bound = root_bound.or((visits[visit].slots == self.slots.len()).then_some(bound.time));
+            if self.is_goal(&visits[visit]) {
+                if lower_bound.is_none() {
+                    lower_bound = Some(bound.time);
+                }
+                goals.push(visit);
+                continue;
+            }
+            expansions += 1;
+            if expansions > limits.expansions && goals.is_empty() {
+                stopped_by = Some("expansions");
+                lower_bound = Some(bound.time);
+                goals.extend(self.dive(visit, choice, &mut visits));
+                break;
+            }
+            if choice + 1 < visits[visit].choices.len() {
+                let next = self.bound(&visits[visit], choice + 1);
+                open.push(Reverse((next, u32::MAX - visits[visit].depth, visit, choice + 1)));
+            }
+            let Some(child) = self.child(&visits, visit, choice) else { continue };
+            let key = (child.slots, child.labels.clone(), child.wants.clone());
+            match best.get_mut(&key) {
+                Some(known) if *known <= child.cost => continue,
+                Some(known) => *known = child.cost,
+                None => {
+                    best.insert(key, child.cost);
+                }
+            }
+            self.open(child, &mut visits, &mut open);
+        }
+        if goals.is_empty() {
+            return Err(match stopped_by {
+                Some(_) => LowerError::Limit { limit: "expansions", count: limits.expansions },
+                None => self.unreachable(),
+            });
+        }
+        if self.approximate && stopped_by.is_none() {
+            stopped_by = Some("wanted layouts of one value");
+        }
+        let solutions = goals.iter().map(|goal| self.solution(&visits, *goal)).collect::<Result<Vec<_>, _>>()?;
+        let lower_bound = Picoseconds(lower_bound.unwrap_or(0));
+        Ok(Found {
+            root_bound: Picoseconds(root_bound.unwrap_or(0)).min(lower_bound),
+            solutions,
+            lower_bound,
+            stopped_by,
+            ties_cut,
+            stats: Stats { expansions, ..Stats::default() },
+        })
+    }
+
+    fn is_goal(&self, visit: &Visit) -> bool {
+        visit.slots == self.slots.len() && visit.wants.is_empty()
+    }
+
+    /// Puts a state on the heap, with its choices worked out.
+    fn open(
+        &mut self,
+        mut visit: Visit,
+        visits: &mut Vec<Visit>,
+        open: &mut BinaryHeap<Reverse<(Cost, u32, usize, usize)>>,
+    ) {
+        visit.choices = self.choices(&visit);
+        let whole = self.is_goal(&visit);
+        if whole || !visit.choices.is_empty() {
+            let bound = if whole { visit.cost } else { self.bound(&visit, 0) };
+            open.push(Reverse((bound, u32::MAX - visit.depth, visits.len(), 0)));
+        }
+        visits.push(visit);
+    }
+
+    /// What any plan costs that takes this choice.
+    fn bound(&self, visit: &Visit, choice: usize) -> Cost {
+        let settled = match self.slots.get(visit.slots) {
+            Some(_) => None,
+            None => visit.wants.last().map(|w| w.value),
+        };
+        let rest: Cost = visit.prices.iter().filter(|(v, _)| Some(*v) != settled).map(|(_, c)| *c).sum();
+        visit.cost + rest + visit.choices[choice].bound
+    }
+
+    /// The choices of a state, best bound first.
+    fn choices(&mut self, visit: &Visit) -> Rc<Vec<Choice>> {
+        match self.slots.get(visit.slots) {
+            Some(Slot::Label(label)) => Rc::clone(&self.label_choices[label.0 as usize]),
+            Some(Slot::Output(output)) => {
+                let value = self.program.outputs[*output].value;
+                let mut choices: Vec<Choice> = self.output_layouts[*output]
+                    .iter()
+                    .map(|layout| {
+                        let bound = self.prices.of(value, *layout);
+                        Choice { bound, cost: Cost::ZERO, made_in: *layout, producer: 0 }
+                    })
+                    .filter(|c| is_finite(c.bound))
+                    .collect();
+                choices.sort_by_key(|c| (c.bound, c.made_in));
+                Rc::new(choices)
+            }
+            None => match visit.wants.last() {
+                None => Rc::new(Vec::new()),
+                Some(last) => {
+                    let wants: Vec<Want> = visit.wants.iter().filter(|w| w.value == last.value).copied().collect();
+                    if let Some(known) = self.choices.get(&wants) {
+                        return Rc::clone(known);
+                    }
+                    let found = Rc::new(self.ways(last.value, &wants));
+                    self.choices.insert(wants, Rc::clone(&found));
+                    found
+                }
+            },
+        }
+    }
+
+    /// Every way of making a value once and bringing it to all the layouts wanted, best bound first.
+    fn ways(&mut self, value: ValueId, wants: &[Want]) -> Vec<Choice> {
+        let mut wanted: Vec<LayoutId> = wants.iter().map(|w| w.layout).collect();
+        wanted.dedup();
+        let mut direct = wants.iter().filter(|w| w.direct).map(|w| w.layout);
+        let only = direct.next();
+        if direct.any(|layout| Some(layout) != only) {
+            return Vec::new();
+        }
+        let parts: Vec<Rc<Steiner>> = wanted.chunks(MAX_WANTED).map(|part| self.steiner(value, part)).collect();
+        self.approximate |= parts.len() > 1;
+        let table = self.tables.of(value);
+        let mut found = Vec::new();
+        for made_in in 0..table.layouts.len() as LayoutId {
+            if only.is_some_and(|layout| layout != made_in) || table.producers[made_in as usize].is_empty() {
+                continue;
+            }
+            let Some(moves) = parts.iter().try_fold(Cost::ZERO, |sum, p| Some(sum + p.cost_from(made_in)?)) else {
+                continue;
+            };
+            for (producer, made) in table.producers[made_in as usize].iter().enumerate() {
+                let least = self.prices.of_producer(made);
+                if is_finite(least) {
+                    found.push(Choice { bound: least + moves, cost: made.cost + moves, made_in, producer });
+                }
+            }
+        }
+        found.sort_by_key(|c| (c.bound, c.cost, c.made_in, c.producer));
+        found
+    }
+
+    fn steiner(&mut self, value: ValueId, wanted: &[LayoutId]) -> Rc<Steiner> {
+        let table = self.tables.of(value);
+        let entry = self.steiner.entry((value, wanted.to_vec()));
+        Rc::clone(entry.or_insert_with(|| Rc::new(Steiner::new(table, wanted))))
+    }
+
+    /// The state after a choice; `None` where labels forbid it.
+    fn child(&self, visits: &[Visit], parent: usize, choice: usize) -> Option<Visit> {
+        let visit = &visits[parent];
+        let picked = visit.choices[choice];
+        let mut child = Visit {
+            parent,
+            decision: Decision::Root,
+            slots: visit.slots,
+            labels: visit.labels.clone(),
+            wants: visit.wants.clone(),
+            prices: visit.prices.clone(),
+            cost: visit.cost + picked.cost,
+            depth: visit.depth + 1,
+            choices: Rc::new(Vec::new()),
+        };
+        match self.slots.get(visit.slots) {
+            Some(Slot::Label(label)) => {
+                let layout = self.label_layouts[label.0 as usize][choice];
+                child.labels.push(layout);
+                child.decision = Decision::Label;
+                child.slots += 1;
+            }
+            Some(Slot::Output(i)) => {
+                let output = &self.program.outputs[*i];
+                let table = self.tables.of(output.value);
+                if let Some(label) = output.pattern.label {
+                    let dims = &self.program.value(output.value).dims;
+                    let layout = label_layout(dims, table.layouts[picked.made_in as usize]);
+                    if child.labels[label.0 as usize] != layout {
+                        return None;
+                    }
+                }
+                child.decision = Decision::Output(picked.made_in);
+                child.slots += 1;
+                self.want(&mut child, output.value, picked.made_in, self.strict);
+            }
+            None => {
+                let value = visit.wants.last()?.value;
+                let producer = &self.tables.of(value).producers[picked.made_in as usize][picked.producer];
+                if producer.labels.iter().any(|(label, layout)| child.labels[label.0 as usize] != *layout) {
+                    return None;
+                }
+                child.decision = Decision::Value(value, picked);
+                child.wants.retain(|w| w.value != value);
+                child.prices.retain(|(v, _)| *v != value);
+                let written = matches!(self.program.value(value).def, Def::Pin { written: true, .. });
+                for (operand, layout) in &producer.reads {
+                    self.want(&mut child, *operand, *layout, self.strict && !written);
+                }
+            }
+        }
+        Some(child)
+    }
+
+    fn want(&self, visit: &mut Visit, value: ValueId, layout: LayoutId, direct: bool) {
+        let want = Want { value, layout, direct };
+        if let Err(place) = visit.wants.binary_search(&want) {
+            visit.wants.insert(place, want);
+        }
+        let price = self.prices.of(value, layout);
+        match visit.prices.iter_mut().find(|(v, _)| *v == value) {
+            Some((_, sum)) => *sum = *sum + price,
+            None => visit.prices.push((value, price)),
+        }
+    }
+
+    /// From a state, the choice of best bound again and again: a plan, perhaps not the best.
+    fn dive(&mut self, mut visit: usize, mut choice: usize, visits: &mut Vec<Visit>) -> Option<usize> {
+        loop {
+            if self.is_goal(&visits[visit]) {
+                return Some(visit);
+            }
+            let child = loop {
+                if choice >= visits[visit].choices.len() {
+                    return None;
+                }
+                match self.child(visits, visit, choice) {
+                    Some(child) => break child,
+                    None => choice += 1,
+                }
+            };
+            let mut child = child;
+            child.choices = self.choices(&child);
+            visits.push(child);
+            visit = visits.len() - 1;
+            choice = 0;
+        }
+    }
+
+    /// Reads a plan off the decisions that led to it.
+    fn solution(&mut self, visits: &[Visit], goal: usize) -> Result<Solution, LowerError> {
+        let mut values: Vec<Option<Settled>> = vec![None; self.program.values.len()];
+        let mut outputs = Vec::new();
+        let mut at = goal;
+        loop {
+            let visit = &visits[at];
+            match visit.decision {
+                Decision::Root => break,
+                Decision::Label => {}
+                Decision::Output(layout) => outputs.push(layout),
+                Decision::Value(value, choice) => {
+                    let parent = &visits[visit.parent];
+                    let mut wanted: Vec<LayoutId> =
+                        parent.wants.iter().filter(|w| w.value == value).map(|w| w.layout).collect();
+                    wanted.dedup();
+                    let mut moves: Vec<(LayoutId, LayoutId)> = Vec::new();
+                    for part in wanted.chunks(MAX_WANTED) {
+                        for step in self.steiner(value, part).moves_from(choice.made_in) {
+                            if !moves.contains(&step) {
+                                moves.push(step);
+                            }
+                        }
+                    }
+                    let producer = choice.producer;
+                    values[value.index()] = Some(Settled { made_in: choice.made_in, producer, moves });
+                }
+            }
+            at = visit.parent;
+        }
+        outputs.reverse();
+        let (labels, cost) = (visits[goal].labels.clone(), visits[goal].cost);
+        let mut solution = Solution { values, outputs, labels, cost };
+        self.store_unused_parameters(&mut solution)?;
+        Ok(solution)
+    }
+
+    /// Parameters that nothing reads are stored all the same: as small as their types allow.
+    fn store_unused_parameters(&self, solution: &mut Solution) -> Result<(), LowerError> {
+        for id in self.program.value_ids() {
+            let is_parameter = matches!(self.program.value(id).def, Def::Parameter { .. });
+            if !is_parameter || solution.values[id.index()].is_some() {
+                continue;
+            }
+            let table = self.tables.of(id);
+            let stored = (0..table.layouts.len())
+                .filter_map(|layout| {
+                    let given = table.producers[layout].iter().position(|p| {
+                        p.source == Source::Given
+                            && p.labels.iter().all(|(l, want)| solution.labels.get(l.0 as usize) == Some(want))
+                    })?;
+                    Some((table.producers[layout][given].cost, layout, given))
+                })
+                .min();
+            let Some((_, layout, producer)) = stored else {
+                return Err(LowerError::Unreachable { value: id, output: None });
+            };
+            let made_in = layout as LayoutId;
+            solution.values[id.index()] = Some(Settled { made_in, producer, moves: Vec::new() });
+        }
+        Ok(())
+    }
+
+    /// Which demand cannot be met.
+    fn unreachable(&self) -> LowerError {
+        for id in self.program.value_ids().filter(|id| self.kernels.live[id.index()]) {
+            let table = self.tables.of(id);
+            if (0..table.layouts.len() as LayoutId).all(|layout| !is_finite(self.prices.of(id, layout))) {
+                return LowerError::Unreachable { value: id, output: None };
+            }
+        }
+        let last = self.program.outputs.len().saturating_sub(1);
+        let value = self.program.outputs.get(last).map_or(ValueId(0), |o| o.value);
+        LowerError::Unreachable { value, output: Some(last) }
+    }
+}

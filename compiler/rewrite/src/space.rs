@@ -1,0 +1,340 @@
+//! The space of plans as an e-graph: one e-class is one value in one layout, its e-nodes are the ways of having it.
+
+use egg::{
+    Analysis, Applier, DidMerge, EGraph, Id, Language, Rewrite, Runner, SearchMatches, Searcher, SimpleScheduler,
+    StopReason, Subst, Symbol, Var,
+};
+use rustc_hash::FxHashMap;
+use shard_ir::{AxisSet, Binary, Collective, Def, Layout, LayoutPattern, MeshShape, Op, Program, Reduce, ValueId};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::kernel::Kernels;
+use crate::rules::moves::moves_from;
+use crate::{Limits, LowerError};
+
+/// A value in a layout: what an e-class stands for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct At {
+    pub(crate) value: ValueId,
+    pub(crate) layout: Layout,
+}
+
+/// An e-node.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) enum Node {
+    /// The class itself, before anything is known of how to have it.
+    Goal(At),
+    /// A parameter or a constant as given.
+    Source(At),
+    /// A pin passes the value on.
+    Pin(At, [Id; 1]),
+    /// The `usize`-th kernel of the value.
+    Kernel(At, usize, Box<[Id]>),
+    /// A move of the value from another layout.
+    Move(At, Collective, [Id; 1]),
+}
+
+impl Node {
+    fn at(&self) -> At {
+        match self {
+            Node::Goal(at) | Node::Source(at) | Node::Pin(at, _) | Node::Kernel(at, ..) | Node::Move(at, ..) => *at,
+        }
+    }
+}
+
+impl Language for Node {
+    type Discriminant = (std::mem::Discriminant<Node>, At, usize, Option<Collective>);
+
+    fn discriminant(&self) -> Self::Discriminant {
+        let (number, collective) = match self {
+            Node::Kernel(_, kernel, _) => (*kernel, None),
+            Node::Move(_, collective, _) => (0, Some(*collective)),
+            Node::Goal(_) | Node::Source(_) | Node::Pin(..) => (0, None),
+        };
+        (std::mem::discriminant(self), self.at(), number, collective)
+    }
+
+    fn matches(&self, other: &Self) -> bool {
+        self.discriminant() == other.discriminant() && self.children().len() == other.children().len()
+    }
+
+    fn children(&self) -> &[Id] {
+        match self {
+            Node::Goal(_) | Node::Source(_) => &[],
+            Node::Pin(_, children) | Node::Move(_, _, children) => children,
+            Node::Kernel(_, _, children) => children,
+        }
+    }
+
+    fn children_mut(&mut self) -> &mut [Id] {
+        match self {
+            Node::Goal(_) | Node::Source(_) => &mut [],
+            Node::Pin(_, children) | Node::Move(_, _, children) => children,
+            Node::Kernel(_, _, children) => children,
+        }
+    }
+}
+
+/// The analysis: what each class stands for, and the classes in the order in which they were first wanted.
+#[derive(Default)]
+pub(crate) struct Layouts {
+    /// Every class, in the order of its goal.
+    pub(crate) goals: Vec<(At, Id)>,
+    /// For each rule, how many goals it has been applied to.
+    done: [usize; 2],
+    /// A class was merged with one of another value or layout: a wrong rule.
+    pub(crate) clash: Option<(At, At)>,
+}
+
+impl Analysis<Node> for Layouts {
+    type Data = At;
+
+    fn make(egraph: &mut EGraph<Node, Self>, node: &Node, id: Id) -> At {
+        if let Node::Goal(at) = node {
+            egraph.analysis.goals.push((*at, id));
+        }
+        node.at()
+    }
+
+    fn merge(&mut self, a: &mut At, b: At) -> DidMerge {
+        if *a != b {
+            self.clash = Some((*a, b));
+        }
+        DidMerge(false, false)
+    }
+}
+
+pub(crate) type Graph = EGraph<Node, Layouts>;
+
+/// The saturated e-graph of a program.
+pub(crate) struct Space {
+    pub(crate) kernels: Arc<Kernels>,
+    pub(crate) graph: Graph,
+    context: Arc<Context>,
+}
+
+impl Space {
+    /// Builds and saturates the e-graph. Only what the results depend on, and the parameters, is in it.
+    pub(crate) fn saturate(kernels: Arc<Kernels>, limits: &Limits) -> Result<Space, LowerError> {
+        let program = Arc::clone(&kernels.program);
+        let context = Arc::new(Context::new(Arc::clone(&kernels)));
+        let mut graph = Graph::default();
+        for output in &program.outputs {
+            for layout in context.candidates(output.value, &output.pattern) {
+                graph.add(Node::Goal(At { value: output.value, layout }));
+            }
+        }
+        for id in program.value_ids().filter(|id| matches!(program.value(*id).def, Def::Parameter { .. })) {
+            for layout in context.allowed(id) {
+                graph.add(Node::Goal(At { value: id, layout: *layout }));
+            }
+        }
+        let rules = Kind::ALL.map(|kind| {
+            let rule = || OnNewGoals { kind, context: Arc::clone(&context) };
+            Rewrite::new(kind.name(), rule(), rule())
+        });
+        let rules: Vec<Rewrite<Node, Layouts>> = rules
+            .into_iter()
+            .collect::<Result<_, String>>()
+            .map_err(|e| LowerError::Internal(format!("egg refuses a rule: {e}")))?;
+        // No clock may decide what is found, and a scheduler that bans rules would leave the space incomplete.
+        let runner: Runner<Node, Layouts> = Runner::default()
+            .with_egraph(graph)
+            .with_scheduler(SimpleScheduler)
+            .with_node_limit(limits.nodes)
+            .with_iter_limit(usize::MAX)
+            .with_time_limit(Duration::MAX)
+            .run(&rules);
+        let graph = runner.egraph;
+        if let Some((a, b)) = graph.analysis.clash {
+            return Err(LowerError::Internal(format!("the e-graph merged {a:?} with {b:?}")));
+        }
+        match runner.stop_reason {
+            Some(StopReason::Saturated) => Ok(Space { kernels, graph, context }),
+            Some(StopReason::NodeLimit(_)) => Err(LowerError::Limit { limit: "e-nodes", count: limits.nodes }),
+            other => Err(LowerError::Internal(format!("saturation stopped: {other:?}"))),
+        }
+    }
+
+    /// The layouts of a value that a pattern on it allows.
+    pub(crate) fn candidates(&self, value: ValueId, pattern: &LayoutPattern) -> Vec<Layout> {
+        self.context.candidates(value, pattern)
+    }
+}
+
+/// The rules by how they are run; each covers the rules of one or more families of [`crate::rules::RULES`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Strategies,
+    Moves,
+}
+
+impl Kind {
+    const ALL: [Kind; 2] = [Kind::Strategies, Kind::Moves];
+
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Strategies => "strategies",
+            Kind::Moves => "moves",
+        }
+    }
+}
+
+type Moves = FxHashMap<Layout, Vec<(Collective, Layout)>>;
+
+/// What the rules read.
+struct Context {
+    kernels: Arc<Kernels>,
+    has_maximum: bool,
+    /// For each value its moves from each layout; values of one shape share them.
+    moves: Vec<Arc<Moves>>,
+    /// The layouts that the type of a parameter or a pin allows; none for other values.
+    allowed: Vec<Vec<Layout>>,
+}
+
+impl Context {
+    fn new(kernels: Arc<Kernels>) -> Context {
+        let program = Arc::clone(&kernels.program);
+        let has_maximum = has_maximum(&program);
+        let all = program.mesh.all_axes();
+        let maxima = if has_maximum { all } else { AxisSet::EMPTY };
+        let mut by_shape: FxHashMap<Vec<u64>, Arc<Moves>> = FxHashMap::default();
+        let moves = program
+            .value_ids()
+            .map(|id| {
+                if !kernels.live[id.index()] {
+                    return Arc::default();
+                }
+                let sizes = program.sizes(&program.value(id).dims);
+                let shape = MeshShape { mesh: &program.mesh, sizes: &sizes };
+                let make = || {
+                    let layouts = shape.layouts(all, maxima);
+                    Arc::new(layouts.into_iter().map(|l| (l, moves_from(shape, l, has_maximum))).collect())
+                };
+                Arc::clone(by_shape.entry(sizes.clone()).or_insert_with(make))
+            })
+            .collect();
+        let mut context = Context { kernels, has_maximum, moves, allowed: Vec::new() };
+        context.allowed = program
+            .value_ids()
+            .map(|id| match &program.value(id).def {
+                Def::Parameter { pattern, .. } | Def::Pin { pattern, .. } if context.kernels.live[id.index()] => {
+                    context.candidates(id, pattern)
+                }
+                _ => Vec::new(),
+            })
+            .collect();
+        context
+    }
+
+    fn candidates(&self, value: ValueId, pattern: &LayoutPattern) -> Vec<Layout> {
+        let program = &self.kernels.program;
+        let sizes = program.sizes(&program.value(value).dims);
+        let all = program.mesh.all_axes();
+        let maxima = if self.has_maximum { all } else { AxisSet::EMPTY };
+        pattern.candidates(MeshShape { mesh: &program.mesh, sizes: &sizes }, all, maxima)
+    }
+
+    fn allowed(&self, value: ValueId) -> &[Layout] {
+        &self.allowed[value.index()]
+    }
+
+    /// The e-nodes that have a value in a layout by its definition, their children as the classes wanted.
+    fn definitions(&self, graph: &mut Graph, at: At) -> Vec<Node> {
+        let program = &self.kernels.program;
+        let mut goal = |value: ValueId, layout: Layout| graph.add(Node::Goal(At { value, layout }));
+        match &program.value(at.value).def {
+            Def::Parameter { .. } if self.allowed(at.value).contains(&at.layout) => vec![Node::Source(at)],
+            Def::Constant(_) if at.layout == Layout::REPLICATED => vec![Node::Source(at)],
+            Def::Pin { operand, .. } if self.allowed(at.value).contains(&at.layout) => {
+                vec![Node::Pin(at, [goal(*operand, at.layout)])]
+            }
+            Def::Parameter { .. } | Def::Constant(_) | Def::Pin { .. } => Vec::new(),
+            Def::Op { .. } => {
+                let passes = |pin: ValueId, layout: Layout| self.allowed(pin).contains(&layout);
+                self.kernels
+                    .strategies(at.value, at.layout, &passes)
+                    .into_iter()
+                    .map(|(kernel, read)| {
+                        let operands = &self.kernels.of[at.value.index()][kernel].operands;
+                        let children = operands.iter().zip(read).map(|(o, layout)| goal(*o, layout)).collect();
+                        Node::Kernel(at, kernel, children)
+                    })
+                    .collect()
+            }
+        }
+    }
+}
+
+/// Whether a partial maximum can do any good: something takes a maximum, or a type names one.
+fn has_maximum(program: &Program) -> bool {
+    let named = |pattern: &LayoutPattern| !pattern.partial_max.is_empty();
+    program.outputs.iter().any(|o| named(&o.pattern))
+        || program.values.iter().any(|v| match &v.def {
+            Def::Parameter { pattern, .. } | Def::Pin { pattern, .. } => named(pattern),
+            Def::Op { op, .. } => {
+                matches!(op, Op::Reduce { kind: Reduce::Max, .. } | Op::Binary(Binary::Maximum))
+            }
+            Def::Constant(_) => false,
+        })
+}
+
+/// A rewrite over the goals that its rule has not seen.
+struct OnNewGoals {
+    kind: Kind,
+    context: Arc<Context>,
+}
+
+impl Searcher<Node, Layouts> for OnNewGoals {
+    fn search_with_limit(&self, graph: &Graph, _: usize) -> Vec<SearchMatches<'_, Node>> {
+        let unseen = &graph.analysis.goals[graph.analysis.done[self.kind as usize]..];
+        unseen.iter().map(|(_, id)| SearchMatches { eclass: *id, substs: vec![Subst::default()], ast: None }).collect()
+    }
+
+    fn search_eclass_with_limit(&self, _: &Graph, eclass: Id, _: usize) -> Option<SearchMatches<'_, Node>> {
+        Some(SearchMatches { eclass, substs: vec![Subst::default()], ast: None })
+    }
+
+    fn vars(&self) -> Vec<Var> {
+        Vec::new()
+    }
+}
+
+impl Applier<Node, Layouts> for OnNewGoals {
+    fn apply_matches(&self, graph: &mut Graph, matches: &[SearchMatches<'_, Node>], rule: Symbol) -> Vec<Id> {
+        graph.analysis.done[self.kind as usize] += matches.len();
+        let subst = Subst::default();
+        matches.iter().flat_map(|m| self.apply_one(graph, m.eclass, &subst, None, rule)).collect()
+    }
+
+    fn apply_one(
+        &self,
+        graph: &mut Graph,
+        class: Id,
+        _: &Subst,
+        _: Option<&egg::PatternAst<Node>>,
+        _: Symbol,
+    ) -> Vec<Id> {
+        let at = graph[class].data;
+        match self.kind {
+            Kind::Strategies => {
+                let nodes = self.context.definitions(graph, at);
+                for node in nodes {
+                    let id = graph.add(node);
+                    graph.union(class, id);
+                }
+            }
+            Kind::Moves => {
+                let Some(moves) = self.context.moves[at.value.index()].get(&at.layout) else { return Vec::new() };
+                for (collective, to) in moves {
+                    let to = At { value: at.value, layout: *to };
+                    let target = graph.add(Node::Goal(to));
+                    let id = graph.add(Node::Move(to, *collective, [class]));
+                    graph.union(target, id);
+                }
+            }
+        }
+        vec![class]
+    }
+}

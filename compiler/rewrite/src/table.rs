@@ -1,0 +1,206 @@
+//! The e-graph as the search reads it: for each value its layouts, the moves between them, and the ways of making the
+//! value in each. Made by walking e-classes and e-nodes, and by nothing else, so that the rules alone define the space.
+
+use rustc_hash::FxHashMap;
+use shard_cost::Hardware;
+use shard_ir::{Collective, Def, DimId, LabelId, Layout, Program, ValueId};
+
+use crate::LowerError;
+use crate::cost::{Cost, kernel_cost, move_cost, parameter_cost};
+use crate::space::{At, Node, Space};
+
+/// A layout of a value, as an index into [`ValueTable::layouts`].
+pub(crate) type LayoutId = u32;
+
+/// A move between two layouts of one value.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arc {
+    pub(crate) from: LayoutId,
+    pub(crate) to: LayoutId,
+    pub(crate) collective: Collective,
+    pub(crate) cost: Cost,
+}
+
+/// A way of making a value in a layout.
+#[derive(Clone, Debug)]
+pub(crate) struct Producer {
+    /// What makes it.
+    pub(crate) source: Source,
+    /// What is read, and in which layouts.
+    pub(crate) reads: Vec<(ValueId, LayoutId)>,
+    /// Its own cost.
+    pub(crate) cost: Cost,
+    /// What it asks of layout labels.
+    pub(crate) labels: Vec<(LabelId, Layout)>,
+}
+
+/// What makes a value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Source {
+    /// It is given.
+    Given,
+    /// It is another value, pinned.
+    Pin,
+    /// A kernel of the value, by number.
+    Kernel(usize),
+}
+
+/// All that the search knows of one value.
+#[derive(Debug, Default)]
+pub(crate) struct ValueTable {
+    /// Its layouts, sorted.
+    pub(crate) layouts: Vec<Layout>,
+    /// The moves into each layout.
+    pub(crate) arcs_into: Vec<Vec<Arc>>,
+    /// The moves out of each layout: where to, and the cost.
+    pub(crate) arcs_from: Vec<Vec<(LayoutId, Cost)>>,
+    /// The ways of making the value in each layout.
+    pub(crate) producers: Vec<Vec<Producer>>,
+}
+
+impl ValueTable {
+    pub(crate) fn id_of(&self, layout: Layout) -> Option<LayoutId> {
+        self.layouts.binary_search(&layout).ok().map(|i| i as LayoutId)
+    }
+
+    pub(crate) fn arc(&self, from: LayoutId, to: LayoutId) -> Option<&Arc> {
+        self.arcs_into[to as usize].iter().filter(|a| a.from == from).min_by_key(|a| (a.cost, a.collective))
+    }
+}
+
+/// The tables of a program.
+#[derive(Debug)]
+pub(crate) struct Tables {
+    pub(crate) values: Vec<ValueTable>,
+}
+
+impl Tables {
+    pub(crate) fn new(space: &Space, hardware: &Hardware) -> Result<Tables, LowerError> {
+        let kernels = &space.kernels;
+        let program = kernels.program.as_ref();
+        let mut values: Vec<ValueTable> = (0..program.values.len()).map(|_| ValueTable::default()).collect();
+        for (at, _) in &space.graph.analysis.goals {
+            values[at.value.index()].layouts.push(at.layout);
+        }
+        let mut order: Vec<Vec<u64>> = Vec::with_capacity(values.len());
+        for (id, table) in program.value_ids().zip(&mut values) {
+            table.layouts.sort_unstable();
+            table.layouts.dedup();
+            table.arcs_into = vec![Vec::new(); table.layouts.len()];
+            table.arcs_from = vec![Vec::new(); table.layouts.len()];
+            table.producers = vec![Vec::new(); table.layouts.len()];
+            order.push(text_order(program, id, &table.layouts));
+        }
+        let locate = |values: &[ValueTable], at: At| {
+            values[at.value.index()]
+                .id_of(at.layout)
+                .ok_or_else(|| LowerError::Internal(format!("{at:?} has no e-class")))
+        };
+        // Moves of values that share dims and dtype cost the same.
+        let mut price: FxHashMap<(&[DimId], u64, Layout, Collective), Cost> = FxHashMap::default();
+        for (at, class) in &space.graph.analysis.goals {
+            let to = locate(&values, *at)?;
+            let rank = order[at.value.index()][to as usize];
+            for node in &space.graph[*class].nodes {
+                let read = |i: usize| space.graph[egg::Language::children(node)[i]].data;
+                match node {
+                    Node::Goal(_) => {}
+                    Node::Move(_, collective, _) => {
+                        let source = read(0);
+                        let from = locate(&values, source)?;
+                        let value = program.value(at.value);
+                        let cost = *price
+                            .entry((value.dims.as_slice(), value.dtype.bits(), source.layout, *collective))
+                            .or_insert_with(|| {
+                                move_cost(program, hardware, at.value, collective, source.layout, at.layout)
+                            });
+                        let cost = Cost { order: rank, ..cost };
+                        let table = &mut values[at.value.index()];
+                        table.arcs_into[to as usize].push(Arc { from, to, collective: *collective, cost });
+                        table.arcs_from[from as usize].push((to, cost));
+                    }
+                    Node::Source(_) => {
+                        let (cost, labels) = match &program.value(at.value).def {
+                            Def::Parameter { .. } => {
+                                (parameter_cost(program, at.value, at.layout), label_demand(program, *at))
+                            }
+                            _ => (Cost::ZERO, Vec::new()),
+                        };
+                        let cost = Cost { order: rank, ..cost };
+                        let made = Producer { source: Source::Given, reads: Vec::new(), cost, labels };
+                        values[at.value.index()].producers[to as usize].push(made);
+                    }
+                    Node::Pin(..) => {
+                        let operand = read(0);
+                        let reads = vec![(operand.value, locate(&values, operand)?)];
+                        let labels = label_demand(program, *at);
+                        let made = Producer { source: Source::Pin, reads, cost: Cost::ZERO, labels };
+                        values[at.value.index()].producers[to as usize].push(made);
+                    }
+                    Node::Kernel(_, number, children) => {
+                        let kernel = &kernels.of[at.value.index()][*number];
+                        let mut reads = Vec::with_capacity(children.len());
+                        let mut layouts = Vec::with_capacity(children.len());
+                        for i in 0..children.len() {
+                            let operand = read(i);
+                            layouts.push(operand.layout);
+                            reads.push((operand.value, locate(&values, operand)?));
+                        }
+                        let cost = kernel_cost(kernels, hardware, kernel, &layouts)
+                            .ok_or_else(|| LowerError::Internal(format!("{at:?} has a kernel that does not type")))?;
+                        let cost = Cost { order: rank, ..cost };
+                        let mut labels = Vec::new();
+                        if kernel.pins.iter().any(|p| !p.is_empty()) {
+                            let inner = kernels.operand_layouts(kernel, &layouts).unwrap_or_default();
+                            for (link, pins) in kernel.pins.iter().enumerate() {
+                                let layout = kernels.site(kernel.chain[link]).result_layout(&inner[link]);
+                                for (pin, layout) in pins.iter().zip(layout.into_iter().cycle()) {
+                                    labels.extend(label_demand(program, At { value: *pin, layout }));
+                                }
+                            }
+                        }
+                        let made = Producer { source: Source::Kernel(*number), reads, cost, labels };
+                        values[at.value.index()].producers[to as usize].push(made);
+                    }
+                }
+            }
+        }
+        Ok(Tables { values })
+    }
+
+    pub(crate) fn of(&self, value: ValueId) -> &ValueTable {
+        &self.values[value.index()]
+    }
+}
+
+/// The place of each layout when the value's layouts are sorted as text.
+fn text_order(program: &Program, value: ValueId, layouts: &[Layout]) -> Vec<u64> {
+    let names = program.dim_names(&program.value(value).dims);
+    let mut sorted: Vec<(String, usize)> =
+        layouts.iter().enumerate().map(|(i, l)| (l.text(&program.mesh, &names), i)).collect();
+    sorted.sort_unstable();
+    let mut order = vec![0; layouts.len()];
+    for (place, (_, i)) in sorted.into_iter().enumerate() {
+        order[i] = place as u64;
+    }
+    order
+}
+
+/// A layout of a labelled type as the label sees it: dims in the order of their ids, since types with one label may have
+/// their dims in different memory orders.
+pub(crate) fn label_layout(dims: &[DimId], layout: Layout) -> Layout {
+    let mut order: Vec<usize> = (0..dims.len()).collect();
+    order.sort_by_key(|i| dims[*i]);
+    layout.permuted(&order)
+}
+
+/// What a parameter or a pin in a layout asks of a label.
+fn label_demand(program: &Program, at: At) -> Vec<(LabelId, Layout)> {
+    let value = program.value(at.value);
+    match &value.def {
+        Def::Parameter { pattern, .. } | Def::Pin { pattern, .. } => {
+            pattern.label.map(|label| (label, label_layout(&value.dims, at.layout))).into_iter().collect()
+        }
+        Def::Constant(_) | Def::Op { .. } => Vec::new(),
+    }
+}
