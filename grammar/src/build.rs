@@ -57,6 +57,14 @@ pub(crate) struct Header {
     pub(crate) repeat: Option<Repeat>,
 }
 
+/// A layout word with the partials behind it.
+pub(crate) struct PinnedLayout {
+    pub(crate) word: LayoutWord,
+    pub(crate) partial: Vec<PartialGroup>,
+    /// What stands last of the two.
+    pub(crate) end: Span,
+}
+
 impl Builder<'_> {
     /// Where a pair stands in the file. Right for atomic rules; others may reach over blanks behind them.
     pub(crate) fn span(&self, pair: &Pair<'_, Rule>) -> Span {
@@ -243,36 +251,28 @@ impl Builder<'_> {
             let kind = if word.as_str() == Kind::Weight.word() { Kind::Weight } else { Kind::Cache };
             Spanned::new(kind, self.span(&word))
         });
-        let dtype = match inner.next_if(|part| part.as_rule() == Rule::dtype) {
-            Some(word) => Some(self.dtype(&word)),
-            None => None,
-        };
-        let (layout, partial) = self.layout(inner.next()?, inner.next())?;
-        let end = partial.1.unwrap_or(layout.span);
+        let dtype = inner.next_if(|part| part.as_rule() == Rule::dtype).map(|word| self.dtype(&word));
+        let PinnedLayout { word: layout, partial, end } = self.layout(inner.next()?, inner.next())?;
         let dtype = match dtype {
             Some(None) => return None,
             Some(known) => known,
             None => None,
         };
-        Some(Type { span: start.to(end), kind, dtype, layout, partial: partial.0 })
+        Some(Type { span: start.to(end), kind, dtype, layout, partial })
     }
 
-    /// A layout word and its partials, with the span of the latter's parentheses.
-    pub(crate) fn layout(
-        &mut self,
-        layout: Pair<'_, Rule>,
-        partial: Option<Pair<'_, Rule>>,
-    ) -> Option<(LayoutWord, (Vec<PartialGroup>, Option<Span>))> {
+    /// A layout word and its partials.
+    pub(crate) fn layout(&mut self, layout: Pair<'_, Rule>, partial: Option<Pair<'_, Rule>>) -> Option<PinnedLayout> {
         let span = self.span(&layout);
         let word = self.word(parse_layout_word(layout.as_str(), span.start));
-        let groups = match partial {
+        let (partial, end) = match partial {
             Some(pair) => {
                 let span = self.span(&pair);
-                (self.word(parse_partial(pair.as_str(), span.start))?, Some(span))
+                (self.word(parse_partial(pair.as_str(), span.start))?, span)
             }
-            None => (Vec::new(), None),
+            None => (Vec::new(), span),
         };
-        Some((word?, groups))
+        Some(PinnedLayout { word: word?, partial, end })
     }
 
     pub(crate) fn dtype(&mut self, pair: &Pair<'_, Rule>) -> Option<Spanned<DType>> {

@@ -1,7 +1,7 @@
 //! From pest's pairs to the syntax tree: expressions.
 
 use crate::ast::*;
-use crate::build::{Builder, binary_op, parts};
+use crate::build::{Builder, PinnedLayout, binary_op, parts};
 use crate::error::{SyntaxError, SyntaxErrorKind, SyntaxWarning, SyntaxWarningKind};
 use crate::grammar::Rule;
 use crate::names::Namespace;
@@ -88,7 +88,12 @@ impl Builder<'_> {
         if self.has_line_end(&word, &args_pair) {
             let kind = SyntaxWarningKind::CallOverLines { callee: callee.value.clone() };
             let help = Some(format!("write `{}(` on one line", callee.value));
-            self.warnings.push(SyntaxWarning { kind, span: callee.span.to(Span::new(args_span.start, args_span.start + 1)), help, fix: None });
+            self.warnings.push(SyntaxWarning {
+                kind,
+                span: callee.span.to(Span::new(args_span.start, args_span.start + 1)),
+                help,
+                fix: None,
+            });
         }
         let (mut args, mut depth) = (Vec::new(), 0);
         for arg in parts(args_pair) {
@@ -194,12 +199,10 @@ impl Builder<'_> {
                 let (dim, position) = (self.dim_name(rest.next())?, self.dim_name(rest.next())?);
                 ExprKind::Rope { word_span, operand: first, dim, position }
             }
-            Rule::take => {
-                ExprKind::Take { word_span, table: first, ids: operand()?, dim: self.dim_name(rest.next())? }
-            }
+            Rule::take => ExprKind::Take { word_span, table: first, ids: operand()?, dim: self.dim_name(rest.next())? },
             Rule::cast => ExprKind::Cast { word_span, operand: first, dtype: self.dtype(&rest.next()?)? },
             Rule::reshard => {
-                let (layout, (partial, _)) = self.layout(rest.next()?, rest.next())?;
+                let PinnedLayout { word: layout, partial, .. } = self.layout(rest.next()?, rest.next())?;
                 ExprKind::Reshard { word_span, operand: first, layout, partial }
             }
             _ => return None,

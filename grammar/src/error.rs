@@ -32,9 +32,9 @@ pub struct SyntaxError {
     /// How to mend it, in words that follow `help:`.
     pub help: Option<String>,
     /// The edit that mends it, where there is one.
-    pub fix: Option<Fix>,
+    pub fix: Option<Box<Fix>>,
     /// Another place that matters.
-    pub note: Option<Note>,
+    pub note: Option<Box<Note>>,
 }
 
 impl SyntaxError {
@@ -51,13 +51,13 @@ impl SyntaxError {
 
     /// The same with an edit that mends it.
     pub fn with_fix(mut self, span: Span, replacement: impl Into<String>) -> SyntaxError {
-        self.fix = Some(Fix { span, replacement: replacement.into() });
+        self.fix = Some(Box::new(Fix { span, replacement: replacement.into() }));
         self
     }
 
     /// The same with a second place.
     pub fn with_note(mut self, span: Span, text: impl Into<String>) -> SyntaxError {
-        self.note = Some(Note { span, text: text.into() });
+        self.note = Some(Box::new(Note { span, text: text.into() }));
         self
     }
 
@@ -206,7 +206,9 @@ impl fmt::Display for SyntaxErrorKind {
             UnclosedString => f.write_str("this string has no closing `\"` on its line"),
             MalformedName { what, name, rule } => write!(f, "`{name}` cannot name a {what}: {rule}"),
             ReservedName { word } => write!(f, "`{word}` is a word of the language and cannot name a value or layer"),
-            KeptForLater { word } => write!(f, "`{word}` is kept for a later version of the language and cannot name a value or layer"),
+            KeptForLater { word } => {
+                write!(f, "`{word}` is kept for a later version of the language and cannot name a value or layer")
+            }
             UnknownDType { word } => write!(f, "unknown dtype `{word}`"),
             MissingDType => f.write_str("this type has no dtype"),
             StatementOutsideLayer { word } => write!(f, "`{word}` stands outside any layer"),
@@ -217,10 +219,16 @@ impl fmt::Display for SyntaxErrorKind {
             }
             NotWhole { text } => write!(f, "`{text}` is not a whole number"),
             NumberTooLarge { text } => write!(f, "`{text}` is larger than any number of the language"),
-            StrangeCharacter { character } => write!(f, "`{}` is no character of the language", character.escape_debug()),
-            FileTooLarge { bytes } => write!(f, "the file has {bytes} bytes, more than the {} allowed", limits::MAX_FILE_BYTES),
+            StrangeCharacter { character } => {
+                write!(f, "`{}` is no character of the language", character.escape_debug())
+            }
+            FileTooLarge { bytes } => {
+                write!(f, "the file has {bytes} bytes, more than the {} allowed", limits::MAX_FILE_BYTES)
+            }
             NestedTooDeep => write!(f, "brackets are nested more than {} deep", limits::MAX_NESTING),
-            ExpressionTooLong => write!(f, "this expression has more than {} operations one upon another", limits::MAX_TREE_DEPTH),
+            ExpressionTooLong => {
+                write!(f, "this expression has more than {} operations one upon another", limits::MAX_TREE_DEPTH)
+            }
             TooManyDigits { limit } => write!(f, "this number has more than {limit} digits"),
             NameTooLong => write!(f, "this name is longer than {} bytes", limits::MAX_NAME_BYTES),
         }
@@ -270,7 +278,10 @@ impl fmt::Display for SyntaxWarningKind {
             DocOfNothing => f.write_str("this `///` documents nothing: no item, parameter or `let` starts below it"),
             FileDocNotAtTop => f.write_str("this `//!` is not at the top of the file, so it documents nothing"),
             CallOverLines { callee } => {
-                write!(f, "this is a call of `{callee}`, although its `(` stands on a later line: line ends mean nothing")
+                write!(
+                    f,
+                    "this is a call of `{callee}`, although its `(` stands on a later line: line ends mean nothing"
+                )
             }
         }
     }

@@ -84,7 +84,9 @@ impl Failure<'_, '_> {
                 let kind = SyntaxErrorKind::Unclosed { open: first_char(scan.word(open)), close: first_char(close) };
                 let error = SyntaxError::new(kind, scan.tokens[open].span);
                 return if expected.iter().any(|word| word.trim_matches('`') == close) {
-                    error.with_help(format!("put `{close}` behind `{}`", scan.word(self.tokens.end - 1))).with_fix(Span::at(end), close)
+                    error
+                        .with_help(format!("put `{close}` behind `{}`", scan.word(self.tokens.end - 1)))
+                        .with_fix(Span::at(end), close)
                 } else {
                     error
                 };
@@ -95,6 +97,7 @@ impl Failure<'_, '_> {
         let found = match scan.tokens.get(index) {
             Some(token) if token.kind == TokenKind::Text => "a string".to_string(),
             Some(_) => format!("`{}`", scan.word(index)),
+            None if self.end_words == THE_END => THE_END.to_string(),
             None => "the end of the file".to_string(),
         };
         if !at_end && let Some(error) = self.misspelt(index, &expected) {
@@ -110,11 +113,14 @@ impl Failure<'_, '_> {
             let starts_something = matches!(kind, TokenKind::Word | TokenKind::Number) || scan.word(index) == "(";
             let assigned = kind == TokenKind::Word && scan.word(index + 1) == "=";
             if assigned && self.next_keywords.contains(&"let") && index > self.tokens.start {
-                error = error.with_help(format!("let {} = ...", scan.word(index))).with_fix(Span::at(span.start), "let ");
+                error =
+                    error.with_help(format!("let {} = ...", scan.word(index))).with_fix(Span::at(span.start), "let ");
             } else if takes_comma && starts_something {
-                error = error.with_help(format!("put `,` before `{}`", scan.word(index))).with_fix(Span::at(behind), ",");
+                error =
+                    error.with_help(format!("put `,` before `{}`", scan.word(index))).with_fix(Span::at(behind), ",");
             } else if takes_equals && starts_something {
-                error = error.with_help(format!("put `=` before `{}`", scan.word(index))).with_fix(Span::at(behind), " =");
+                error =
+                    error.with_help(format!("put `=` before `{}`", scan.word(index))).with_fix(Span::at(behind), " =");
             }
         }
         if let Some(BracketFault::Unclosed(open)) = self.bracket
@@ -134,16 +140,23 @@ impl Failure<'_, '_> {
         let word = self.scan.word(index);
         let starts_piece = index > self.tokens.start
             && self.scan.tokens.get(index + 1).is_some_and(|next| {
-                matches!(next.kind, TokenKind::Word | TokenKind::Number | TokenKind::Text) || self.scan.word(index + 1) == "("
+                matches!(next.kind, TokenKind::Word | TokenKind::Number | TokenKind::Text)
+                    || self.scan.word(index + 1) == "("
             });
         let next_keywords = if starts_piece { self.next_keywords } else { &[] };
-        let inner: Vec<&'static str> =
-            INNER_KEYWORDS.iter().copied().filter(|inner| expected.iter().any(|word| word.trim_matches('`') == *inner)).collect();
+        let inner: Vec<&'static str> = INNER_KEYWORDS
+            .iter()
+            .copied()
+            .filter(|inner| expected.iter().any(|word| word.trim_matches('`') == *inner))
+            .collect();
         let meant = nearest(word, next_keywords).or_else(|| nearest(word, &inner)).filter(|meant| *meant != word)?;
         let kind = SyntaxErrorKind::MisspeltKeyword { word: word.to_string(), meant };
         Some(SyntaxError::new(kind, token.span).with_help(meant).with_fix(token.span, meant))
     }
 }
+
+/// What stands behind the piece where it is all there is.
+pub(crate) const THE_END: &str = "the end";
 
 const INNER_KEYWORDS: [&str; 5] = ["over", "repeat", "pad", "layer", "strict"];
 

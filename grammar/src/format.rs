@@ -197,7 +197,9 @@ impl<'a> Formatter<'a> {
         let first = self.comments.partition_point(|comment| comment.span.start < self.last_end);
         let Some(comment) = self.comments.get(first) else { return };
         let between = &self.text[self.last_end..comment.span.start];
-        if self.used[first] || !between.chars().all(|c| c != '\n' && (c.is_whitespace() || matches!(c, ',' | '\u{FEFF}'))) {
+        if self.used[first]
+            || !between.chars().all(|c| c != '\n' && (c.is_whitespace() || matches!(c, ',' | '\u{FEFF}')))
+        {
             return;
         }
         self.used[first] = true;
@@ -313,7 +315,10 @@ fn statement_code(statement: &Statement) -> Code {
 fn expr_code(code: &mut Code, indent: usize, prefix: String, expr: &Expr, suffix: &str) {
     let flat = print_expr(expr);
     let (word, operands, tail) = call_parts(expr);
-    if word.is_empty() || operands.is_empty() || 2 * indent + width(&prefix) + width(&flat) + suffix.len() <= MAX_COLUMNS {
+    if word.is_empty()
+        || operands.is_empty()
+        || 2 * indent + width(&prefix) + width(&flat) + suffix.len() <= MAX_COLUMNS
+    {
         code.push((indent, format!("{prefix}{flat}{suffix}")));
         return;
     }

@@ -81,11 +81,13 @@ fn compact_dims(cursor: &mut Cursor<'_>) -> Result<Vec<DimWord>, WordError> {
     if let Some(stray) = cursor.take(Long::Lower) {
         let before = &cursor.text_since(start)[..stray.span.start - start];
         return Err(if stray.value.len() == 1 {
-            let message = format!("`{}` is no dim: dims are upper-case letters, and mesh axes stand behind `_`", stray.value);
+            let message =
+                format!("`{}` is no dim: dims are upper-case letters, and mesh axes stand behind `_`", stray.value);
             error_with_help(stray.span, message, format!("{before}_{}", stray.value))
         } else {
             let word = format!("{before}{}{}", stray.value, word_tail(cursor.rest()));
-            let message = format!("a dim with a name longer than one letter stands in brackets, `{}` does not", stray.value);
+            let message =
+                format!("a dim with a name longer than one letter stands in brackets, `{}` does not", stray.value);
             error_with_help(stray.span, message, format!("[{word}]"))
         });
     }
@@ -186,7 +188,8 @@ fn axes_word(cursor: &mut Cursor<'_>, sign: Span) -> Result<AxesWord, WordError>
         }
         if let Some(long) = axes.iter().find(|axis| axis.value.len() > 1) {
             let names: Vec<&str> = axes.iter().map(|axis| axis.value.as_str()).collect();
-            let message = format!("mesh axis `{}` has a name longer than one letter, so it stands in braces", long.value);
+            let message =
+                format!("mesh axis `{}` has a name longer than one letter, so it stands in braces", long.value);
             return Err(error_with_help(long.span, message, format!("{{{}}}", names.join(","))));
         }
     }

@@ -1,7 +1,7 @@
 //! Source text, grammar, AST, parser and printer of `.shard` files.
 //!
 //! [`parse`] turns a [`SourceFile`] into an [`ast::File`] with every syntax error and warning that it found;
-//! [`format`] prints a file in the one canonical style. Layout words (`BLE_xyz`, `BLF_yz(partialsum-x)`) have entry
+//! [`format()`] prints a file in the one canonical style. Layout words (`BLE_xyz`, `BLF_yz(partialsum-x)`) have entry
 //! points of their own, [`parse_layout_word`] and [`parse_layout_with_partial`], since IR text uses them too.
 //!
 //! The way of a text: `scan` finds tokens and comments, `outline` cuts them into lines, headers and statements,

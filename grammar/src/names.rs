@@ -31,14 +31,24 @@ pub fn is_reserved(word: &str) -> bool {
 pub(crate) fn name_error(namespace: Namespace, name: &str, span: Span) -> Option<SyntaxError> {
     let first = name.chars().next().unwrap_or('_');
     let (what, starts_well, underscores, rule) = match namespace {
-        Namespace::Value => {
-            ("value", first.is_ascii_lowercase() || first == '_', true, "a value starts with a lower-case letter or `_`")
-        }
-        Namespace::Layer => ("layer", first.is_ascii_lowercase(), true, "a layer starts with a lower-case letter, and goes on with letters, digits and `_`"),
+        Namespace::Value => (
+            "value",
+            first.is_ascii_lowercase() || first == '_',
+            true,
+            "a value starts with a lower-case letter or `_`",
+        ),
+        Namespace::Layer => (
+            "layer",
+            first.is_ascii_lowercase(),
+            true,
+            "a layer starts with a lower-case letter, and goes on with letters, digits and `_`",
+        ),
         Namespace::Axis => {
             ("mesh axis", first.is_ascii_lowercase(), false, "an axis is a lower-case letter, then letters and digits")
         }
-        Namespace::Dim => ("dim", first.is_ascii_uppercase(), false, "a dim is an upper-case letter, then letters and digits"),
+        Namespace::Dim => {
+            ("dim", first.is_ascii_uppercase(), false, "a dim is an upper-case letter, then letters and digits")
+        }
     };
     if !starts_well || (!underscores && name.contains('_')) {
         let mended = mended(namespace, name);
@@ -73,5 +83,6 @@ fn mended(namespace: Namespace, name: &str) -> Option<String> {
     let first = chars.next()?;
     let first = if namespace == Namespace::Dim { first.to_ascii_uppercase() } else { first.to_ascii_lowercase() };
     let mended: String = std::iter::once(first).chain(chars).collect();
-    (first.is_ascii_alphabetic() && !is_reserved(&mended) && !KEPT_FOR_LATER.contains(&mended.as_str())).then_some(mended)
+    (first.is_ascii_alphabetic() && !is_reserved(&mended) && !KEPT_FOR_LATER.contains(&mended.as_str()))
+        .then_some(mended)
 }

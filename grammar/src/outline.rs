@@ -2,6 +2,7 @@
 //! header and statement is a parse of its own, and an error in one does not hide those in the next.
 
 use crate::error::{SyntaxError, SyntaxErrorKind};
+use crate::limits::MAX_ERRORS;
 use crate::scan::{Scan, TokenKind};
 use crate::source::Span;
 use std::ops::Range;
@@ -83,6 +84,12 @@ impl Cutter<'_, '_> {
         self.scan.tokens.get(index).map_or(Span::at(self.scan.text.len()), |token| token.span)
     }
 
+    fn report(&mut self, error: SyntaxError) {
+        if self.errors.len() < MAX_ERRORS {
+            self.errors.push(error);
+        }
+    }
+
     fn item(&mut self) -> Option<ItemOutline> {
         let start = self.at;
         let line = match self.word(start) {
@@ -106,7 +113,7 @@ impl Cutter<'_, '_> {
                 if !self.strayed {
                     let word = if self.word(start) == "let" { "let" } else { "return" };
                     let kind = SyntaxErrorKind::StatementOutsideLayer { word };
-                    self.errors.push(SyntaxError::new(kind, self.span(start)));
+                    self.report(SyntaxError::new(kind, self.span(start)));
                 }
                 self.strayed = true;
                 self.at += 1;
@@ -116,7 +123,7 @@ impl Cutter<'_, '_> {
             "}" => {
                 if !self.strayed {
                     let error = SyntaxError::new(SyntaxErrorKind::Unopened { close: '}' }, self.span(start));
-                    self.errors.push(error.with_help("remove it").with_fix(self.span(start), ""));
+                    self.report(error.with_help("remove it").with_fix(self.span(start), ""));
                 }
                 self.at += 1;
                 None
@@ -146,7 +153,8 @@ impl Cutter<'_, '_> {
                 || (this.word(index) == "{" && this.opens_body(index))
                 || (this.word(index) == "}" && !this.closes_axes(index))
         });
-        let mut outline = LayerOutline { header: start..self.at, misspelt: false, statements: Vec::new(), open: None, close: None };
+        let mut outline =
+            LayerOutline { header: start..self.at, misspelt: false, statements: Vec::new(), open: None, close: None };
         if self.word(self.at) == "{" {
             outline.open = Some(self.at);
             self.at += 1;
@@ -180,7 +188,7 @@ impl Cutter<'_, '_> {
             let kind = SyntaxErrorKind::Unclosed { open: '{', close: '}' };
             let end = self.span(self.at.saturating_sub(1)).end;
             let error = SyntaxError::new(kind, self.span(open));
-            self.errors.push(error.with_help("close the layer with `}`").with_fix(Span::at(end), "\n}"));
+            self.report(error.with_help("close the layer with `}`").with_fix(Span::at(end), "\n}"));
         }
         outline
     }
@@ -206,7 +214,8 @@ impl Cutter<'_, '_> {
             }
             _ => {
                 let expected = keywords.iter().map(|word| format!("`{word}`")).collect();
-                let error = SyntaxError::new(SyntaxErrorKind::Unexpected { expected, found: format!("`{word}`") }, span);
+                let error =
+                    SyntaxError::new(SyntaxErrorKind::Unexpected { expected, found: format!("`{word}`") }, span);
                 if keywords.contains(&"let") && token.kind == TokenKind::Word && self.word(index + 1) == "=" {
                     error.with_help(format!("let {word} = ...")).with_fix(Span::at(span.start), "let ")
                 } else {
@@ -214,18 +223,24 @@ impl Cutter<'_, '_> {
                 }
             }
         };
-        self.errors.push(error);
+        self.report(error);
     }
 
     /// Whether a line of hardware, mesh or dim, or what stands in its place, ends before this token.
     fn ends_line(&self, index: usize) -> bool {
         match self.word(index) {
-            "let" | "return" | "layer" | "}" => true,
+            "let" | "return" | "}" => true,
+            "layer" => self.is_layer_keyword(index),
             "hardware" | "mesh" | "dim" | "strict" => {
                 self.word(index + 1) != "=" && !matches!(self.word(index - 1), "-" | "hardware")
             }
             _ => self.is_misspelt_layer(index),
         }
+    }
+
+    /// Whether this `layer` starts a layer and does not name a mesh axis.
+    fn is_layer_keyword(&self, index: usize) -> bool {
+        !matches!(self.word(index + 1), "=" | "," | "}")
     }
 
     /// Whether `layer` with a slip in it stands here, by what stands behind it.
@@ -250,7 +265,7 @@ impl Cutter<'_, '_> {
     fn starts_item_inside(&self, index: usize) -> bool {
         let next = self.word(index + 1);
         match self.word(index) {
-            "layer" => true,
+            "layer" => self.is_layer_keyword(index),
             "strict" => next == "layer",
             "dim" => next.starts_with(|c: char| c.is_ascii_uppercase()) && self.word(index + 2) == "=",
             "mesh" => self.is_word(index + 1) && self.word(index + 2) == "=" && !matches!(next, "let" | "return"),
@@ -275,7 +290,9 @@ impl Cutter<'_, '_> {
 
     /// Whether a `}` closes the braces of axes: only names and commas stand between.
     fn closes_axes(&self, index: usize) -> bool {
-        let between = |&before: &usize| !(self.is_word(before) && !matches!(self.word(before), "let" | "return" | "layer") || self.word(before) == ",");
+        let between = |&before: &usize| {
+            !(self.is_word(before) && !matches!(self.word(before), "let" | "return") || self.word(before) == ",")
+        };
         match (0..index).rev().find(between) {
             Some(open) => self.word(open) == "{" && !self.opens_body(open),
             None => false,

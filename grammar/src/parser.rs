@@ -3,7 +3,7 @@
 use crate::ast::*;
 use crate::build::{Builder, Header};
 use crate::error::{SyntaxError, SyntaxErrorKind, SyntaxWarning, SyntaxWarningKind};
-use crate::expected::{BracketFault, Failure, bracket_fault};
+use crate::expected::{BracketFault, Failure, THE_END, bracket_fault};
 use crate::grammar::{Rule, ShardGrammar};
 use crate::limits::{MAX_ERRORS, MAX_FILE_BYTES, MAX_NESTING};
 use crate::outline::{ItemOutline, LayerOutline, Piece, PieceKind, outline};
@@ -40,16 +40,18 @@ pub fn parse(source: &SourceFile) -> Parsed {
     let mut scan = scan(&source.text);
     let outline = outline(&scan);
     let comments = std::mem::take(&mut scan.comments);
-    let faults = std::mem::take(&mut scan.errors);
-    let mut reader = Reader::new(&scan, &comments, &faults);
+    let scan_errors = std::mem::take(&mut scan.errors);
+    let mut reader = Reader::new(&scan, &comments);
     let file_docs = reader.file_docs();
     let items = outline.items.into_iter().filter_map(|item| reader.item(item)).collect();
     let Reader { errors, mut warnings, attached, .. } = reader;
-    let mut errors: Vec<SyntaxError> = faults.iter().cloned().chain(outline.errors).chain(errors).collect();
+    let mut errors: Vec<SyntaxError> = scan_errors.into_iter().chain(outline.errors).chain(errors).collect();
     errors.sort_by_key(|error| (error.span.start, error.span.end));
     errors.truncate(MAX_ERRORS);
     if errors.is_empty() {
-        warnings.extend(comments.iter().zip(&attached).filter(|(_, attached)| !**attached).filter_map(|(c, _)| stray_doc(c)));
+        warnings.extend(
+            comments.iter().zip(&attached).filter(|(_, attached)| !**attached).filter_map(|(c, _)| stray_doc(c)),
+        );
         warnings.sort_by_key(|warning| warning.span);
     }
     Parsed { file: File { docs: file_docs, items, comments }, errors, warnings }
@@ -86,8 +88,8 @@ fn parse_argument<T>(
         let kind = SyntaxErrorKind::Unexpected { expected, found: "nothing".to_string() };
         return Err(SyntaxError::new(kind, Span::new(0, text.len())));
     }
-    let mut reader = Reader::new(&scan, &[], &[]);
-    let built = reader.piece(rule, 0..end, "the end", &[], build);
+    let mut reader = Reader::new(&scan, &[]);
+    let built = reader.piece(rule, 0..end, THE_END, &[], build);
     match (reader.errors.into_iter().next(), built) {
         (None, Some(built)) => Ok(built),
         (Some(error), _) => Err(error),
@@ -115,7 +117,12 @@ fn stray_doc(comment: &Comment) -> Option<SyntaxWarning> {
     let span = comment.span;
     let slashes = Span::new(span.start, span.start + 3);
     let help = Some("write `//`".to_string());
-    Some(SyntaxWarning { kind, span, help, fix: Some(crate::error::Fix { span: slashes, replacement: "//".to_string() }) })
+    Some(SyntaxWarning {
+        kind,
+        span,
+        help,
+        fix: Some(crate::error::Fix { span: slashes, replacement: "//".to_string() }),
+    })
 }
 
 const STATEMENT_KEYWORDS: &[&str] = &["let", "return", "layer"];
@@ -124,8 +131,6 @@ const ITEM_KEYWORDS: &[&str] = &["hardware", "mesh", "dim", "layer", "strict"];
 struct Reader<'a, 't> {
     scan: &'a Scan<'t>,
     comments: &'a [Comment],
-    /// Errors of the scan, in order: pieces with one in them (semicolons aside) are not parsed.
-    faults: &'a [SyntaxError],
     /// Which comments document something.
     attached: Vec<bool>,
     errors: Vec<SyntaxError>,
@@ -133,9 +138,9 @@ struct Reader<'a, 't> {
 }
 
 impl<'a, 't> Reader<'a, 't> {
-    fn new(scan: &'a Scan<'t>, comments: &'a [Comment], faults: &'a [SyntaxError]) -> Reader<'a, 't> {
+    fn new(scan: &'a Scan<'t>, comments: &'a [Comment]) -> Reader<'a, 't> {
         let attached = vec![false; comments.len()];
-        Reader { scan, comments, faults, attached, errors: Vec::new(), warnings: Vec::new() }
+        Reader { scan, comments, attached, errors: Vec::new(), warnings: Vec::new() }
     }
 
     fn item(&mut self, item: ItemOutline) -> Option<Item> {
@@ -147,7 +152,8 @@ impl<'a, 't> Reader<'a, 't> {
         let (docs, next) = (self.docs(span.start), "the next item");
         match piece.kind {
             PieceKind::Hardware => {
-                let chip = self.piece(Rule::hardware_piece, piece.tokens, next, ITEM_KEYWORDS, |b, pair| b.hardware(pair))?;
+                let chip =
+                    self.piece(Rule::hardware_piece, piece.tokens, next, ITEM_KEYWORDS, |b, pair| b.hardware(pair))?;
                 Some(Item::Hardware(Hardware { span, docs, chip }))
             }
             PieceKind::Mesh => {
@@ -209,7 +215,7 @@ impl<'a, 't> Reader<'a, 't> {
         build: impl FnOnce(&mut Builder<'_>, Pair<'_, Rule>) -> Option<T>,
     ) -> Option<T> {
         let span = self.tokens_span(&tokens);
-        if self.has_fault(span) {
+        if self.has_fault(span) || self.errors.len() >= MAX_ERRORS {
             return None;
         }
         let has_body_open = rule == Rule::header_piece && self.scan.word(tokens.end - 1) == "{";
@@ -224,7 +230,8 @@ impl<'a, 't> Reader<'a, 't> {
         match ShardGrammar::parse(rule, &text) {
             Ok(mut pairs) => {
                 let count = self.errors.len();
-                let mut builder = Builder { offset: span.start, errors: &mut self.errors, warnings: &mut self.warnings };
+                let mut builder =
+                    Builder { offset: span.start, errors: &mut self.errors, warnings: &mut self.warnings };
                 let built = pairs.next().and_then(|pair| build(&mut builder, pair));
                 if built.is_none() && self.errors.len() == count {
                     self.errors.push(internal(span));
@@ -247,14 +254,14 @@ impl<'a, 't> Reader<'a, 't> {
     }
 
     fn tokens_span(&self, tokens: &Range<usize>) -> Span {
-        let span = |index: usize| self.scan.tokens.get(index).map_or(Span::at(self.scan.text.len()), |token| token.span);
+        let span =
+            |index: usize| self.scan.tokens.get(index).map_or(Span::at(self.scan.text.len()), |token| token.span);
         span(tokens.start).to(span(tokens.end.saturating_sub(1).max(tokens.start)))
     }
 
     fn has_fault(&self, span: Span) -> bool {
-        let first = self.faults.partition_point(|fault| fault.span.start < span.start);
-        let inside = self.faults[first..].iter().take_while(|fault| fault.span.start < span.end);
-        inside.into_iter().any(|fault| fault.kind != SyntaxErrorKind::StraySemicolon)
+        let first = self.scan.faults.partition_point(|&at| at < span.start);
+        self.scan.faults.get(first).is_some_and(|&at| at < span.end)
     }
 
     /// The text of a piece with blanks for its semicolons, which are reported and mean nothing.

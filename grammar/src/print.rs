@@ -23,7 +23,9 @@ pub fn print_type(ty: &Type) -> String {
 pub fn print_layout_word(word: &LayoutWord) -> String {
     let dims: Vec<String> = word.dims.iter().map(print_dim_word).collect();
     let mut out = match word.form {
-        DimsForm::Compact if !dims.is_empty() && word.dims.iter().all(|dim| is_short_dim(&dim.name.value)) => dims.concat(),
+        DimsForm::Compact if !dims.is_empty() && word.dims.iter().all(|dim| is_short_dim(&dim.name.value)) => {
+            dims.concat()
+        }
         _ => format!("[{}]", dims.join(", ")),
     };
     if let Some(free) = &word.free {
@@ -168,7 +170,9 @@ pub(crate) fn call_parts(expr: &Expr) -> (&str, Vec<&Expr>, String) {
         }
         ExprKind::Reduce { op, operand, over } => (op.value.word(), vec![operand], over_dims(over)),
         ExprKind::Normalize { op, operand, over } => (op.value.word(), vec![operand], over_dims(over)),
-        ExprKind::Rename { operand, from, to, .. } => ("rename", vec![operand], format!(", {} -> {}", from.value, to.value)),
+        ExprKind::Rename { operand, from, to, .. } => {
+            ("rename", vec![operand], format!(", {} -> {}", from.value, to.value))
+        }
         ExprKind::Split { operand, from, to, .. } => {
             ("split", vec![operand], format!(", {} -> {}", from.value, print_dim_list(to)))
         }

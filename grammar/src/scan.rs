@@ -3,7 +3,7 @@
 
 use crate::ast::{Comment, CommentKind};
 use crate::error::{SyntaxError, SyntaxErrorKind};
-use crate::limits::{MAX_NAME_BYTES, MAX_NUMBER_DIGITS};
+use crate::limits::{MAX_ERRORS, MAX_NAME_BYTES, MAX_NUMBER_DIGITS};
 use crate::source::Span;
 use logos::Logos;
 
@@ -54,8 +54,10 @@ pub(crate) struct Scan<'t> {
     pub(crate) comments: Vec<Comment>,
     /// The places of semicolons, which are read as blanks.
     pub(crate) semicolons: Vec<usize>,
-    /// What is wrong, with the places: a piece with such a place in it is not parsed any further.
+    /// What is wrong, the first [`MAX_ERRORS`] of it.
     pub(crate) errors: Vec<SyntaxError>,
+    /// The places of all that is wrong but for semicolons: a piece with such a place in it is not parsed any further.
+    pub(crate) faults: Vec<usize>,
 }
 
 impl<'t> Scan<'t> {
@@ -63,6 +65,12 @@ impl<'t> Scan<'t> {
         match self.tokens.get(index) {
             Some(token) => &self.text[token.span.start..token.span.end],
             None => "",
+        }
+    }
+
+    fn report(&mut self, error: SyntaxError) {
+        if self.errors.len() < MAX_ERRORS {
+            self.errors.push(error);
         }
     }
 
@@ -74,7 +82,14 @@ impl<'t> Scan<'t> {
 
 /// Finds the tokens of a text.
 pub(crate) fn scan(text: &str) -> Scan<'_> {
-    let mut scan = Scan { text, tokens: Vec::new(), comments: Vec::new(), semicolons: Vec::new(), errors: Vec::new() };
+    let mut scan = Scan {
+        text,
+        tokens: Vec::new(),
+        comments: Vec::new(),
+        semicolons: Vec::new(),
+        errors: Vec::new(),
+        faults: Vec::new(),
+    };
     let mut lexer = TokenKind::lexer(text);
     let mut last_end = 0;
     let mut strange_end = usize::MAX;
@@ -86,14 +101,15 @@ pub(crate) fn scan(text: &str) -> Scan<'_> {
             TokenKind::Semicolon => {
                 scan.semicolons.push(span.start);
                 let error = SyntaxError::new(SyntaxErrorKind::StraySemicolon, span);
-                scan.errors.push(error.with_help("remove it").with_fix(span, ""));
+                scan.report(error.with_help("remove it").with_fix(span, ""));
             }
             _ => {
                 if let Some(kind) = fault(kind, &text[span.start..span.end]) {
                     // A run of strange characters is one error.
                     if !matches!(kind, SyntaxErrorKind::StrangeCharacter { .. }) || strange_end != span.start {
-                        scan.errors.push(SyntaxError::new(kind, span));
+                        scan.report(SyntaxError::new(kind, span));
                     }
+                    scan.faults.push(span.start);
                 }
                 if kind == TokenKind::Strange {
                     strange_end = span.end;

@@ -102,7 +102,10 @@ impl<'t> Cursor<'t> {
     }
 
     /// Takes the next token if it is of this kind.
-    pub(crate) fn take<T: Logos<'t, Source = str, Extras = ()> + PartialEq>(&mut self, kind: T) -> Option<Spanned<&'t str>> {
+    pub(crate) fn take<T: Logos<'t, Source = str, Extras = ()> + PartialEq>(
+        &mut self,
+        kind: T,
+    ) -> Option<Spanned<&'t str>> {
         let len = self.peek(kind)?;
         let span = Span::new(self.position(), self.position() + len);
         self.at += len;

@@ -2,7 +2,8 @@
 
 use shard_grammar::ast::{DimsForm, PartialOp};
 use shard_grammar::{
-    Span, parse_dim_list, parse_layout_with_partial, parse_layout_word, print_dim_list, print_layout_word, print_partial,
+    Span, parse_dim_list, parse_layout_with_partial, parse_layout_word, print_dim_list, print_layout_word,
+    print_partial,
 };
 
 /// These words print back as they were written.

@@ -74,7 +74,9 @@ says! {
 
 #[test]
 fn several_errors_of_one_file_are_reported_in_order() {
-    let found = errors("mesh x 4\ndim b = 3\nlayer f(X: f32 A) -> f32 A {\nlet h gelu(X)\nlet k = (h\nretrun k\n}\nlayer g() -> f32 A { return }");
+    let found = errors(
+        "mesh x 4\ndim b = 3\nlayer f(X: f32 A) -> f32 A {\nlet h gelu(X)\nlet k = (h\nretrun k\n}\nlayer g() -> f32 A { return }",
+    );
     let places: Vec<&str> = found.iter().map(|error| error.split(' ').next().unwrap()).collect();
     assert_eq!(places, ["1:8", "2:5", "3:9", "4:7", "6:1", "8:28"]);
 }

@@ -1,0 +1,161 @@
+//! What the tree of a text is.
+
+use shard_grammar::ast::*;
+use shard_grammar::{
+    SourceFile, Span, parse, parse_dim_override, parse_mesh_axes, print_expr, print_int_expr, print_type,
+};
+
+/// The expression of `let v = ...`.
+fn expr(text: &str) -> Expr {
+    let source = SourceFile::new("t", format!("layer f(a: f32 A) -> f32 A {{ let v = {text} return a }}"));
+    let parsed = parse(&source);
+    assert_eq!(parsed.errors, [], "{text}");
+    match parsed.file.layers().next().map(|layer| &layer.body[0]) {
+        Some(Statement::Let(statement)) => statement.value.clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The expression with parentheses around each operation.
+fn grouped(expr: &Expr) -> String {
+    match &expr.kind {
+        ExprKind::Binary { op, left, right, .. } => format!("({} {} {})", grouped(left), op.sign(), grouped(right)),
+        ExprKind::Neg { operand, .. } => format!("(-{})", grouped(operand)),
+        ExprKind::Paren(inner) => grouped(inner),
+        _ => print_expr(expr),
+    }
+}
+
+#[test]
+fn products_bind_before_sums_and_both_to_the_left() {
+    for (text, tree) in [
+        ("a - b - c", "((a - b) - c)"),
+        ("a + b * c / d", "(a + ((b * c) / d))"),
+        ("-a * -b", "((-a) * (-b))"),
+        ("a - (b - c)", "(a - (b - c))"),
+        ("a\n-c", "(a - c)"),
+        ("2 * gelu(a) + 1.5e-3", "((2 * gelu(a)) + 1.5e-3)"),
+    ] {
+        assert_eq!(grouped(&expr(text)), tree);
+    }
+}
+
+#[test]
+fn printing_puts_in_the_parentheses_that_a_tree_needs() {
+    let name = |name: &str| Box::new(Expr { span: Span::default(), kind: ExprKind::Name(name.into()) });
+    let binary = |op, left, right| {
+        Box::new(Expr { span: Span::default(), kind: ExprKind::Binary { op, op_span: Span::default(), left, right } })
+    };
+    let tree =
+        binary(BinaryOp::Mul, binary(BinaryOp::Add, name("a"), name("b")), binary(BinaryOp::Div, name("c"), name("d")));
+    assert_eq!(print_expr(&tree), "(a + b) * (c / d)");
+    let negated = Expr { span: Span::default(), kind: ExprKind::Neg { op_span: Span::default(), operand: tree } };
+    assert_eq!(print_expr(&negated), "-((a + b) * (c / d))");
+}
+
+#[test]
+fn every_form_has_its_variant() {
+    for (text, variant) in [
+        ("einsum(a, gelu(b) -> BLF)", "Einsum"),
+        ("f(a, b)", "Call"),
+        ("f()", "Call"),
+        ("rsqrt(a)", "Map"),
+        ("maximum(a, 0)", "Extremum"),
+        ("mean(a over [Batch, Seq])", "Reduce"),
+        ("softmax(a over Seq)", "Normalize"),
+        ("rename(a, L -> S)", "Rename"),
+        ("split(a, H -> KG)", "Split"),
+        ("merge(a, KG -> H)", "Merge"),
+        ("concat(a, b, S, T -> U)", "Concat"),
+        ("slice(a, S -> W, 128)", "Slice"),
+        ("append(a, b, L -> S)", "Append"),
+        ("causal(a over L, S)", "Causal"),
+        ("rope(a over Q at L)", "Rope"),
+        ("take(a, b over V)", "Take"),
+        ("cast(a, int8)", "Cast"),
+        ("reshard(a, BLE_x(partialsum-y))", "Reshard"),
+    ] {
+        let expr = expr(text);
+        assert!(format!("{:?}", expr.kind).starts_with(variant), "{text}: {expr:?}");
+        assert_eq!(print_expr(&expr), text);
+    }
+}
+
+#[test]
+fn contextual_words_are_good_names() {
+    let text = "mesh dim=2, layer=3, mesh=1, model=2\nlayer f(cache: cache bf16 B_{layer,model}, mesh: f32 B, dim: weight f32 B, hardware: f32 B) -> f32 B {\n\
+                let over = hardware let at = sum(mesh over B) let repeat = dim return over + at * repeat }";
+    let parsed = parse(&SourceFile::new("t", text));
+    assert_eq!(parsed.errors, []);
+    assert_eq!(parsed.file.layers().next().unwrap().body.len(), 4);
+}
+
+#[test]
+fn every_node_has_its_place() {
+    let text = "/// d\nstrict layer f(a: weight f32 A_xy) -> (y: f32 A,) repeat 3 {\n  let b: A_{data} (partialsum-x) = a  // c\n  return b\n}  ";
+    let source = SourceFile::new("t", text);
+    let parsed = parse(&source);
+    assert_eq!(parsed.errors, []);
+    let layer = parsed.file.layers().next().unwrap();
+    assert_eq!(source.slice(layer.header_span), "strict layer f(a: weight f32 A_xy) -> (y: f32 A,) repeat 3");
+    assert_eq!(source.slice(layer.params_span), "(a: weight f32 A_xy)");
+    assert_eq!(source.slice(layer.params[0].ty.span), "weight f32 A_xy");
+    assert_eq!(source.slice(layer.results.span()), "(y: f32 A,)");
+    assert_eq!(source.slice(layer.repeat.unwrap().span), "repeat 3");
+    assert!(layer.span.start == 6 && source.slice(layer.span).ends_with('}'));
+    let Statement::Let(statement) = &layer.body[0] else { panic!() };
+    assert_eq!(source.slice(statement.span), "let b: A_{data} (partialsum-x) = a");
+    let LetTarget::One { ty: Some(ty), .. } = &statement.target else { panic!() };
+    assert_eq!(source.slice(ty.span), "A_{data} (partialsum-x)");
+    assert_eq!(source.slice(ty.layout.dims[0].axes.as_ref().unwrap().axes[0].span), "data");
+    assert_eq!(source.slice(ty.partial[0].axes.span), "x");
+    assert_eq!(print_type(ty), "A_{data}(partialsum-x)");
+}
+
+#[test]
+fn spans_of_operators_and_operands_are_exact() {
+    let source = SourceFile::new("t", "layer f(a: f32 A) -> f32 A { return (a  +  -b) * g( a , b ) // x\n }");
+    let parsed = parse(&source);
+    let Statement::Return(statement) = &parsed.file.layers().next().unwrap().body[0] else { panic!() };
+    let ExprKind::Binary { op_span, left, right, .. } = &statement.value.values()[0].kind else { panic!() };
+    assert_eq!(
+        (source.slice(*op_span), source.slice(left.span), source.slice(right.span)),
+        ("*", "(a  +  -b)", "g( a , b )")
+    );
+    assert_eq!(source.slice(statement.span), "return (a  +  -b) * g( a , b )");
+}
+
+#[test]
+fn a_return_of_one_parenthesised_value_is_no_list() {
+    for (text, count) in [("(a)", 1), ("(a) + (b)", 1), ("(a, b)", 2), ("(a, b,)", 2), ("((a), b * (c))", 2)] {
+        let source = SourceFile::new("t", format!("layer f(a: f32 A) -> f32 A {{ return {text} }}"));
+        let parsed = parse(&source);
+        assert_eq!(parsed.errors, [], "{text}");
+        let Statement::Return(statement) = &parsed.file.layers().next().unwrap().body[0] else { panic!() };
+        assert_eq!(statement.value.values().len(), count, "{text}");
+    }
+}
+
+#[test]
+fn command_line_arguments_are_read_by_the_same_grammar() {
+    let dim = parse_dim_override("H = 4*(E+1) pad 64").unwrap();
+    assert_eq!((dim.name.value.as_str(), print_int_expr(&dim.value).as_str()), ("H", "4 * (E + 1)"));
+    assert_eq!(dim.pad.map(|pad| print_int_expr(&pad)).as_deref(), Some("64"));
+    let axes = parse_mesh_axes("x=8,data=2").unwrap();
+    assert_eq!(
+        axes.iter().map(|axis| (axis.name.value.as_str(), axis.size.value)).collect::<Vec<_>>(),
+        [("x", 8), ("data", 2)]
+    );
+    for (text, message) in [
+        ("", "expected a dim, found nothing"),
+        ("B", "expected `=`, found the end"),
+        ("b=3", "`b` cannot name a dim: a dim is an upper-case letter, then letters and digits"),
+        ("B=3,C=4", "expected `pad`, an operator or the end, found `,`"),
+        ("B=3;", "there are no semicolons: `let`, `return` and `}` end a statement"),
+        ("é", "`é` is no character of the language"),
+    ] {
+        assert_eq!(parse_dim_override(text).unwrap_err().message(), message);
+    }
+    assert_eq!(parse_mesh_axes("x=").unwrap_err().message(), "expected a number, found the end");
+    assert_eq!(parse_mesh_axes("x=8}").unwrap_err().message(), "this `}` closes nothing");
+}
