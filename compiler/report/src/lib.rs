@@ -1,1 +1,40 @@
-//! Explain, JSON and dot output, and the drawing of diagnostics.
+//! What people and scripts are shown: the explanation of a lowered layer as text ([`explain`]) and as JSON ([`json`]), its
+//! graph ([`dot`]), the name of its strategy ([`strategy`]), diagnostics as JSON ([`json::diagnostics`]).
+//!
+//! Everything here is a function from values to a `String`: nothing is read, printed or computed anew.
+
+pub mod dot;
+pub mod explain;
+pub mod json;
+pub mod notation;
+pub mod scale;
+pub mod strategy;
+
+use shard_cost::{Hardware, Objective, PlanPrice};
+use shard_grammar::SourceFile;
+use shard_ir::{Plan, Schedule};
+use shard_rewrite::Optimality;
+
+/// A lowered, priced and scheduled layer: all that a report says is in here.
+#[derive(Clone, Copy, Debug)]
+pub struct Layer<'a> {
+    /// The plan in time.
+    pub schedule: &'a Schedule,
+    /// What each instruction costs.
+    pub price: &'a PlanPrice,
+    /// The hardware of the prices.
+    pub hardware: &'a Hardware,
+    /// What the plan was chosen for.
+    pub objective: Objective,
+    /// How far from the best plan; `None` for a plan that was given as `.shir` and not searched for.
+    pub optimality: Option<&'a Optimality>,
+    /// The source that the plan's spans point into; `None` for a plan given as `.shir`.
+    pub source: Option<&'a SourceFile>,
+}
+
+impl<'a> Layer<'a> {
+    /// The plan.
+    pub fn plan(&self) -> &'a Plan {
+        &self.schedule.plan
+    }
+}

@@ -1,0 +1,44 @@
+//! A plan as a Graphviz graph: ops are boxes, moves ellipses, parameters and results plain.
+
+use std::fmt::Write;
+
+use shard_ir::{InstrKind, Plan};
+
+use crate::notation::{phrase, value_name};
+
+/// The plans as one directed graph, a cluster each.
+pub fn dot(plans: &[&Plan]) -> String {
+    let mut out = String::from("digraph shardc {\n  rankdir=TB;\n  node [fontname=\"monospace\"];\n");
+    for (at, plan) in plans.iter().enumerate() {
+        // Writing to a String cannot fail.
+        let _ = writeln!(out, "  subgraph cluster_{at} {{\n    label={};", quoted(&plan.name));
+        for id in plan.ids() {
+            let shape = match plan.instruction(id).kind {
+                InstrKind::Op(_) => "box",
+                InstrKind::Move(_) => "ellipse",
+                InstrKind::Parameter(_) | InstrKind::Constant(_) => "plain",
+            };
+            let label = match plan.instruction(id).name {
+                Some(_) => format!("{}: {}\n{}", value_name(plan, id), phrase(plan, id), plan.layout_text(id)),
+                None => format!("{}\n{}", phrase(plan, id), plan.layout_text(id)),
+            };
+            let _ = writeln!(out, "    l{at}_{} [shape={shape}, label={}];", id.0, quoted(&label));
+            for operand in &plan.instruction(id).operands {
+                let _ = writeln!(out, "    l{at}_{} -> l{at}_{};", operand.0, id.0);
+            }
+        }
+        for (n, output) in plan.outputs.iter().enumerate() {
+            let label = format!("return {}\n{}", output.name, plan.output_layout_text(output));
+            let _ = writeln!(out, "    l{at}_out{n} [shape=plain, label={}];", quoted(&label));
+            let _ = writeln!(out, "    l{at}_{} -> l{at}_out{n};", output.id.0);
+        }
+        out.push_str("  }\n");
+    }
+    out.push_str("}\n");
+    out
+}
+
+/// A Graphviz string: quotes and backslashes escaped, line ends as `\n`.
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
+}

@@ -1,0 +1,243 @@
+//! `explain` as text: the source, line by line, and under each line what the compiler made of it.
+//!
+//! ```text
+//! layer mlp
+//!   mesh       x=4, y=4, z=4 (64 devices)
+//!   hardware   tpu-v4-flat
+//!   strategy   2d-weight-stationary
+//!
+//!  15 |   let h = einsum(x, w_in -> BLF)
+//!      + all-gather yz along E: x                                 4.72 MB  16.4 us
+//!          BLE_xyz -> BLE_x
+//!          contraction over E, which x splits, leaves h partial over x
+//!        h = einsum BLE,EF->BLF               21.7 Gflop  51.9 MB  79.1 us compute
+//!          BLF_yz(partialsum-x)
+//! ```
+
+use std::collections::BTreeMap;
+
+use shard_cost::{Bytes, InstrPrice};
+use shard_ir::{AxisList, Collective, InstrId, InstrKind, Picoseconds, Plan};
+
+use crate::Layer;
+use crate::json::explain::{gap, proof_word, status_word};
+use crate::notation::{phrase, value_name};
+use crate::scale;
+use crate::strategy::strategy;
+
+/// How wide the text is where names allow.
+const WIDTH: usize = 80;
+
+/// The explanation of some layers.
+pub fn explain(layers: &[Layer<'_>]) -> String {
+    let texts: Vec<String> = layers.iter().map(layer_text).collect();
+    texts.join("\n")
+}
+
+fn layer_text(layer: &Layer<'_>) -> String {
+    let mut page = Page::default();
+    header(&mut page, layer);
+    let plan = layer.plan();
+    page.line("");
+    let mut shown = None;
+    for id in plan.ids() {
+        if matches!(plan.instruction(id).kind, InstrKind::Parameter(_) | InstrKind::Constant(_)) {
+            continue;
+        }
+        source_line(&mut page, layer, id, &mut shown);
+        match &plan.instruction(id).kind {
+            InstrKind::Move(_) => move_lines(&mut page, layer, id),
+            InstrKind::Op(_) => op_lines(&mut page, layer, id),
+            InstrKind::Parameter(_) | InstrKind::Constant(_) => {}
+        }
+    }
+    for output in &plan.outputs {
+        page.line(&format!("       return {}: {}", output.name, plan.output_layout_text(output)));
+    }
+    page.line("");
+    totals(&mut page, layer);
+    page.text
+}
+
+fn header(page: &mut Page, layer: &Layer<'_>) {
+    let plan = layer.plan();
+    let repeat = if plan.repeat > 1 { format!(" (repeated {} times)", plan.repeat) } else { String::new() };
+    page.line(&format!("layer {}{repeat}", plan.name));
+    let devices = plan.mesh.devices();
+    let mesh = if plan.mesh.declared().is_empty() { "none".to_string() } else { plan.mesh.to_string() };
+    page.line(&format!("  mesh       {mesh} ({devices} device{})", if devices == 1 { "" } else { "s" }));
+    page.line(&format!("  hardware   {}", layer.hardware.name));
+    let names: Vec<&str> = strategy(plan).into_iter().map(|s| s.name()).collect();
+    page.line(&format!("  strategy   {}", names.join(", ")));
+    let parameters: Vec<InstrId> =
+        plan.ids().filter(|id| matches!(plan.instruction(*id).kind, InstrKind::Parameter(_))).collect();
+    if !parameters.is_empty() {
+        page.line("  parameters, on each device");
+    }
+    for id in parameters {
+        let instr = plan.instruction(id);
+        let InstrKind::Parameter(kind) = instr.kind else { continue };
+        let kind = kind.word().map_or(String::new(), |word| format!("{word} "));
+        let left = format!("    {}: {kind}{} {}", value_name(plan, id), instr.dtype, plan.layout_text(id));
+        page.row(&left, &scale::bytes(Bytes(plan.local_bytes(id))));
+    }
+}
+
+/// The line of the source that an instruction comes from, where it is not the one shown last.
+fn source_line(page: &mut Page, layer: &Layer<'_>, id: InstrId, shown: &mut Option<(usize, Vec<String>)>) {
+    let origin = &layer.plan().instruction(id).origin;
+    let (Some(source), Some(span)) = (layer.source, origin.span) else { return };
+    let line = source.line_column(span.start).line;
+    let here = (line, origin.in_layers.clone());
+    if shown.as_ref() == Some(&here) {
+        return;
+    }
+    if !origin.in_layers.is_empty() && shown.as_ref().map(|(_, layers)| layers) != Some(&origin.in_layers) {
+        page.line(&format!("     in {}", origin.in_layers.join(" / ")));
+    }
+    page.line(&format!("{line:>4} | {}", source.line(line).unwrap_or_default()));
+    *shown = Some(here);
+}
+
+fn move_lines(page: &mut Page, layer: &Layer<'_>, id: InstrId) {
+    let plan = layer.plan();
+    let instr = plan.instruction(id);
+    let source = instr.operands.first().copied().unwrap_or(id);
+    let figures = match layer.price.of(id) {
+        InstrPrice::Move(cost) if cost.time > Picoseconds(0) => {
+            format!("{}  {}", scale::bytes(cost.bytes), scale::time(cost.time))
+        }
+        InstrPrice::Move(_) | InstrPrice::Free | InstrPrice::Kernel { .. } => "no traffic".to_string(),
+    };
+    page.row(&format!("     + {}: {}", phrase(plan, id), value_name(plan, source)), &figures);
+    page.line(&format!("         {} -> {}", plan.layout_text(source), plan.layout_text(id)));
+    if let Some(reason) = &instr.origin.reason {
+        page.wrapped(9, reason);
+    }
+}
+
+fn op_lines(page: &mut Page, layer: &Layer<'_>, id: InstrId) {
+    let plan = layer.plan();
+    let figures = match *layer.price.of(id) {
+        InstrPrice::Kernel { fused_into: Some(first), .. } => format!("fused into {}", value_name(plan, first)),
+        InstrPrice::Kernel { time: Picoseconds(0), .. } => "no traffic".to_string(),
+        InstrPrice::Kernel { flops, hbm_bytes, time, bound, .. } => {
+            let flops = if flops.0 == 0 { String::new() } else { format!("{}  ", scale::flops(flops)) };
+            format!("{flops}{}  {} {}", scale::bytes(hbm_bytes), scale::time(time), bound.name())
+        }
+        InstrPrice::Free | InstrPrice::Move(_) => String::new(),
+    };
+    page.row(&format!("       {} = {}", value_name(plan, id), phrase(plan, id)), &figures);
+    page.line(&format!("         {}", plan.layout_text(id)));
+}
+
+fn totals(page: &mut Page, layer: &Layer<'_>) {
+    let (plan, totals) = (layer.plan(), &layer.price.totals);
+    page.line("totals, on each device");
+    page.row("  communication", &scale::time(totals.comm_time));
+    page.row("  arithmetic", &format!("{}  {}", scale::flops(totals.flops), scale::time(totals.compute_time)));
+    page.row("  memory traffic", &format!("{}  {}", scale::bytes(totals.hbm_bytes), scale::time(totals.memory_time)));
+    page.row("  all steps, one after another", &scale::time(totals.serial_time));
+    if plan.repeat > 1 {
+        let model = Picoseconds(totals.serial_time.0.saturating_mul(plan.repeat));
+        page.row(&format!("  {} layers", plan.repeat), &scale::time(model));
+    }
+    let capacity = scale::bytes(Bytes(layer.hardware.hbm_bytes));
+    page.row("  memory at the peak", &format!("{} of {capacity}", scale::bytes(totals.peak_hbm_bytes)));
+    page.row("  bytes sent", &scale::bytes(totals.comm_bytes));
+    for (axes, bytes) in sent_over(layer) {
+        page.row(&format!("    over {axes}"), &scale::bytes(bytes));
+    }
+    optimality(page, layer);
+}
+
+/// The bytes sent over each group of mesh axes, in the order in which groups are first used.
+fn sent_over(layer: &Layer<'_>) -> Vec<(String, Bytes)> {
+    let plan = layer.plan();
+    let mut order: Vec<AxisList> = Vec::new();
+    let mut sent: BTreeMap<AxisList, Bytes> = BTreeMap::new();
+    for id in plan.ids() {
+        let (Some((collective, from)), InstrPrice::Move(cost)) = (moved(plan, id), layer.price.of(id)) else {
+            continue;
+        };
+        if cost.wire_bytes == Bytes(0) {
+            continue;
+        }
+        let axes: AxisList = collective.axes(&plan.mesh, plan.instruction(from).layout).set().iter().collect();
+        if !order.contains(&axes) {
+            order.push(axes);
+        }
+        let sum = sent.entry(axes).or_default();
+        *sum = *sum + cost.wire_bytes;
+    }
+    order.into_iter().map(|axes| (plan.mesh.axes_text(axes.iter()), sent[&axes])).collect()
+}
+
+fn moved(plan: &Plan, id: InstrId) -> Option<(&Collective, InstrId)> {
+    let instr = plan.instruction(id);
+    match &instr.kind {
+        InstrKind::Move(collective) => Some((collective, *instr.operands.first()?)),
+        InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::Op(_) => None,
+    }
+}
+
+fn optimality(page: &mut Page, layer: &Layer<'_>) {
+    let Some(o) = layer.optimality else {
+        page.line("plan given as IR: not searched for");
+        return;
+    };
+    let status = status_word(o.status);
+    let words = match o.proof {
+        Some(proof) => {
+            format!("{status} by {}: no plan takes less than {}", proof_word(proof), scale::time(o.lower_bound))
+        }
+        None => {
+            let gap =
+                gap(o.cost, o.lower_bound).map_or("by an unknown share".to_string(), |g| format!("{:.2} %", g * 100.0));
+            let limit =
+                o.stopped_by.as_ref().map_or(String::new(), |limit| format!(" (stopped by the limit of {limit})"));
+            format!("{status}: at most {gap} above the bound of {}{limit}", scale::time(o.lower_bound))
+        }
+    };
+    page.wrapped(0, &words);
+}
+
+/// Text under construction; no line ends in blanks.
+#[derive(Default)]
+struct Page {
+    text: String,
+}
+
+impl Page {
+    fn line(&mut self, line: &str) {
+        self.text.push_str(line.trim_end());
+        self.text.push('\n');
+    }
+
+    /// Words on the left, figures on the right edge; on two lines where one is too short.
+    fn row(&mut self, left: &str, right: &str) {
+        let (l, r) = (left.chars().count(), right.chars().count());
+        if l + 2 + r <= WIDTH {
+            self.line(&format!("{left}{right:>width$}", width = WIDTH - l));
+        } else {
+            self.line(left);
+            self.line(&format!("{right:>WIDTH$}"));
+        }
+    }
+
+    /// Words broken into lines that fit.
+    fn wrapped(&mut self, indent: usize, words: &str) {
+        let mut line = String::new();
+        for word in words.split_whitespace() {
+            if !line.is_empty() && indent + line.chars().count() + 1 + word.chars().count() > WIDTH {
+                self.line(&format!("{:indent$}{line}", ""));
+                line.clear();
+            }
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+        self.line(&format!("{:indent$}{line}", ""));
+    }
+}

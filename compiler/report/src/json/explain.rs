@@ -1,0 +1,200 @@
+//! `shardc.explain/1` and `shardc.lower/1`.
+
+use serde::Serialize;
+use shard_cost::{Bytes, Flops};
+use shard_ir::Picoseconds;
+use shard_rewrite::{Proof, Status};
+
+use super::instruction::{InstructionJson, instruction};
+use super::{Ordered, text};
+use crate::Layer;
+use crate::strategy::strategy;
+
+/// The document of `explain --format json`.
+pub fn explain(layers: &[Layer<'_>]) -> String {
+    text(&ExplainJson { schema: "shardc.explain/1", layers: layers.iter().map(explained).collect() })
+}
+
+/// The document of `lower --emit json`: the same instructions, without what only an explanation has.
+pub fn lower(layers: &[Layer<'_>]) -> String {
+    text(&LowerJson { schema: "shardc.lower/1", layers: layers.iter().map(lowered).collect() })
+}
+
+#[derive(Debug, Serialize)]
+struct ExplainJson {
+    schema: &'static str,
+    layers: Vec<ExplainedJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct LowerJson {
+    schema: &'static str,
+    layers: Vec<LoweredJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct LoweredJson {
+    name: String,
+    repeat: u64,
+    hardware: String,
+    mesh: Ordered<u64>,
+    mesh_axes: Vec<(String, u64)>,
+    objective: &'static str,
+    instructions: Vec<InstructionJson>,
+    outputs: Vec<OutputJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct ExplainedJson {
+    name: String,
+    repeat: u64,
+    hardware: String,
+    mesh: Ordered<u64>,
+    mesh_axes: Vec<(String, u64)>,
+    objective: &'static str,
+    strategy: Vec<&'static str>,
+    instructions: Vec<InstructionJson>,
+    outputs: Vec<OutputJson>,
+    totals: TotalsJson,
+    model_totals: ModelTotalsJson,
+    optimality: Option<OptimalityJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct OutputJson {
+    name: String,
+    id: u32,
+    layout: String,
+    dtype: &'static str,
+    shape: Vec<u64>,
+    local_shape: Vec<u64>,
+}
+
+#[derive(Debug, Serialize)]
+struct TotalsJson {
+    comm_time_s: f64,
+    compute_time_s: f64,
+    memory_time_s: f64,
+    serial_time_s: f64,
+    overlap_time_s: Option<f64>,
+    comm_bytes: u64,
+    flops: u128,
+    hbm_bytes: u64,
+    peak_hbm_bytes: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct ModelTotalsJson {
+    comm_time_s: f64,
+    compute_time_s: f64,
+    memory_time_s: f64,
+    serial_time_s: f64,
+    comm_bytes: u64,
+    flops: u128,
+}
+
+#[derive(Debug, Serialize)]
+struct OptimalityJson {
+    status: &'static str,
+    proof: Option<&'static str>,
+    cost_s: f64,
+    lower_bound_s: f64,
+    gap: Option<f64>,
+    stopped_by: Option<String>,
+}
+
+fn lowered(layer: &Layer<'_>) -> LoweredJson {
+    let plan = layer.plan();
+    let outputs = plan.outputs.iter().map(|output| {
+        let order: Vec<usize> =
+            output.dims.iter().filter_map(|d| plan.instruction(output.id).dims.iter().position(|i| i == d)).collect();
+        let local = plan.local_sizes(output.id);
+        OutputJson {
+            name: output.name.clone(),
+            id: output.id.0,
+            layout: plan.output_layout_text(output),
+            dtype: plan.instruction(output.id).dtype.name(),
+            shape: plan.sizes(&output.dims),
+            local_shape: order.iter().map(|at| local[*at]).collect(),
+        }
+    });
+    LoweredJson {
+        name: plan.name.clone(),
+        repeat: plan.repeat,
+        hardware: layer.hardware.name.clone(),
+        mesh: Ordered(plan.mesh.declared().to_vec()),
+        mesh_axes: plan.mesh.declared().to_vec(),
+        objective: layer.objective.name(),
+        instructions: plan.ids().map(|id| instruction(layer, id)).collect(),
+        outputs: outputs.collect(),
+    }
+}
+
+fn explained(layer: &Layer<'_>) -> ExplainedJson {
+    let LoweredJson { name, repeat, hardware, mesh, mesh_axes, objective, instructions, outputs } = lowered(layer);
+    let totals = &layer.price.totals;
+    let times = |time: Picoseconds| Picoseconds(time.0.saturating_mul(repeat)).seconds();
+    ExplainedJson {
+        name,
+        repeat,
+        hardware,
+        mesh,
+        mesh_axes,
+        objective,
+        strategy: strategy(layer.plan()).into_iter().map(|s| s.name()).collect(),
+        instructions,
+        outputs,
+        totals: TotalsJson {
+            comm_time_s: totals.comm_time.seconds(),
+            compute_time_s: totals.compute_time.seconds(),
+            memory_time_s: totals.memory_time.seconds(),
+            serial_time_s: totals.serial_time.seconds(),
+            overlap_time_s: None,
+            comm_bytes: totals.comm_bytes.0,
+            flops: totals.flops.0,
+            hbm_bytes: totals.hbm_bytes.0,
+            peak_hbm_bytes: totals.peak_hbm_bytes.0,
+        },
+        model_totals: ModelTotalsJson {
+            comm_time_s: times(totals.comm_time),
+            compute_time_s: times(totals.compute_time),
+            memory_time_s: times(totals.memory_time),
+            serial_time_s: times(totals.serial_time),
+            comm_bytes: Bytes(totals.comm_bytes.0.saturating_mul(repeat)).0,
+            flops: Flops(totals.flops.0.saturating_mul(u128::from(repeat))).0,
+        },
+        optimality: layer.optimality.map(|o| OptimalityJson {
+            status: status_word(o.status),
+            proof: o.proof.map(proof_word),
+            cost_s: o.cost.seconds(),
+            lower_bound_s: o.lower_bound.seconds(),
+            gap: gap(o.cost, o.lower_bound),
+            stopped_by: o.stopped_by.clone(),
+        }),
+    }
+}
+
+/// `proven` or `bounded`.
+pub(crate) fn status_word(status: Status) -> &'static str {
+    match status {
+        Status::Proven => "proven",
+        Status::Bounded => "bounded",
+    }
+}
+
+/// `certificate` or `search`.
+pub(crate) fn proof_word(proof: Proof) -> &'static str {
+    match proof {
+        Proof::Certificate => "certificate",
+        Proof::Search => "search",
+    }
+}
+
+/// How far a cost is above its bound, as a fraction of the bound; `None` above a bound of 0.
+pub(crate) fn gap(cost: Picoseconds, bound: Picoseconds) -> Option<f64> {
+    match (cost.0.saturating_sub(bound.0), bound.0) {
+        (0, _) => Some(0.0),
+        (_, 0) => None,
+        (excess, bound) => Some(excess as f64 / bound as f64),
+    }
+}

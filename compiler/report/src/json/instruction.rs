@@ -1,0 +1,228 @@
+//! One instruction of a plan as JSON.
+
+use serde::Serialize;
+use shard_cost::InstrPrice;
+use shard_ir::{Collective, DimId, InstrId, InstrKind, Op, ParameterKind, Plan, Reduction};
+
+use super::SpanJson;
+use crate::Layer;
+
+/// What every instruction bears, and then what its kind adds.
+#[derive(Debug, Serialize)]
+pub(crate) struct InstructionJson {
+    id: u32,
+    op: &'static str,
+    name: Option<String>,
+    operands: Vec<u32>,
+    layout: String,
+    dtype: &'static str,
+    shape: Vec<u64>,
+    local_shape: Vec<u64>,
+    #[serde(flatten)]
+    detail: Detail,
+    #[serde(rename = "in", skip_serializing_if = "Vec::is_empty")]
+    in_layers: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Detail {
+    Parameter { kind: &'static str },
+    Constant { value: f64 },
+    Op(OpJson),
+    Move(MoveJson),
+}
+
+#[derive(Debug, Default, Serialize)]
+struct OpJson {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    equation: Option<String>,
+    /// Which map, binary, reduction or norm.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    function: Option<&'static str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    over: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    from: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    to: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    offset: Option<u64>,
+    flops: u128,
+    hbm_bytes: u64,
+    time_s: f64,
+    bound: &'static str,
+    /// The first op of the kernel, which bears its figures.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fused_into: Option<u32>,
+    rule: Option<String>,
+    span: Option<SpanJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct MoveJson {
+    axes: Vec<String>,
+    #[serde(flatten)]
+    along: Along,
+    /// What combines the terms, where the move combines or makes some.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reduction: Option<&'static str>,
+    bytes: u64,
+    wire_bytes: u64,
+    time_s: f64,
+    rule: Option<String>,
+    reason: Option<String>,
+    span: Option<SpanJson>,
+}
+
+/// The dims that a move changes.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Along {
+    One { dim: Option<String> },
+    Two { from_dim: String, to_dim: String },
+    Layouts { from_layout: String, to_layout: String },
+}
+
+pub(crate) fn instruction(layer: &Layer<'_>, id: InstrId) -> InstructionJson {
+    let plan = layer.plan();
+    let instr = plan.instruction(id);
+    let op = match &instr.kind {
+        InstrKind::Parameter(_) => "parameter",
+        InstrKind::Constant(_) => "constant",
+        InstrKind::Op(op) => op.json_name(),
+        InstrKind::Move(collective) => collective.name(),
+    };
+    let detail = match &instr.kind {
+        InstrKind::Parameter(ParameterKind::Activation) => Detail::Parameter { kind: "activation" },
+        InstrKind::Parameter(ParameterKind::Weight) => Detail::Parameter { kind: "weight" },
+        InstrKind::Parameter(ParameterKind::Cache) => Detail::Parameter { kind: "cache" },
+        InstrKind::Constant(value) => Detail::Constant { value: *value },
+        InstrKind::Op(op) => Detail::Op(op_json(layer, id, op)),
+        InstrKind::Move(collective) => Detail::Move(move_json(layer, id, collective)),
+    };
+    InstructionJson {
+        id: id.0,
+        op,
+        name: instr.name.clone(),
+        operands: instr.operands.iter().map(|o| o.0).collect(),
+        layout: plan.layout_text(id),
+        dtype: instr.dtype.name(),
+        shape: plan.sizes(&instr.dims),
+        local_shape: plan.local_sizes(id),
+        detail,
+        in_layers: instr.origin.in_layers.clone(),
+    }
+}
+
+fn span(layer: &Layer<'_>, id: InstrId) -> Option<SpanJson> {
+    Some(SpanJson::new(layer.source?, layer.plan().instruction(id).origin.span?))
+}
+
+fn names(plan: &Plan, dims: &[DimId]) -> Vec<String> {
+    plan.dim_names(dims).into_iter().map(str::to_string).collect()
+}
+
+fn op_json(layer: &Layer<'_>, id: InstrId, op: &Op) -> OpJson {
+    let plan = layer.plan();
+    let mut json =
+        OpJson { rule: plan.instruction(id).origin.rule.clone(), span: span(layer, id), ..OpJson::default() };
+    if let InstrPrice::Kernel { flops, hbm_bytes, time, bound, fused_into } = *layer.price.of(id) {
+        json.flops = flops.0;
+        json.hbm_bytes = hbm_bytes.0;
+        json.time_s = time.seconds();
+        json.bound = bound.name();
+        json.fused_into = fused_into.map(|first| first.0);
+    }
+    match op {
+        Op::Einsum => json.equation = Some(plan.equation(id)),
+        Op::Map(_) | Op::Binary(_) => json.function = Some(op.word()),
+        Op::Reduce { over, .. } => {
+            json.function = Some(op.word());
+            json.over = names(plan, over);
+        }
+        Op::Norm { over, .. } => {
+            json.function = Some(op.word());
+            json.over = names(plan, &[*over]);
+        }
+        Op::Softmax { over } | Op::Take { over } => json.over = names(plan, &[*over]),
+        Op::Rename { from, to } | Op::Append { from, to } => {
+            json.from = names(plan, &[*from]);
+            json.to = names(plan, &[*to]);
+        }
+        Op::Split { from, to } => {
+            json.from = names(plan, &[*from]);
+            json.to = names(plan, to);
+        }
+        Op::Merge { from, to } => {
+            json.from = names(plan, from);
+            json.to = names(plan, &[*to]);
+        }
+        Op::Concat { left, right, to } => {
+            json.from = names(plan, &[*left, *right]);
+            json.to = names(plan, &[*to]);
+        }
+        Op::SliceDim { from, to, offset } => {
+            json.from = names(plan, &[*from]);
+            json.to = names(plan, &[*to]);
+            json.offset = Some(*offset);
+        }
+        Op::Mask { query, key } => json.over = names(plan, &[*query, *key]),
+        Op::Rope { over, at } => {
+            json.over = names(plan, &[*over]);
+            json.at = names(plan, &[*at]).pop();
+        }
+        Op::Cast(_) => {}
+    }
+    json
+}
+
+fn move_json(layer: &Layer<'_>, id: InstrId, collective: &Collective) -> MoveJson {
+    let plan = layer.plan();
+    let instr = plan.instruction(id);
+    let source = instr.operands.first().copied().unwrap_or(id);
+    let dim = |at: usize| instr.dims.get(at).map(|d| plan.dims[d.index()].name.clone());
+    let along = match *collective {
+        Collective::AllGather { dim: d, .. }
+        | Collective::Slice { dim: d, .. }
+        | Collective::ReduceScatter { dim: d, .. } => Along::One { dim: dim(d) },
+        Collective::AllReduce { .. } => Along::One { dim: None },
+        Collective::ToPartial { dim: d, .. } => Along::One { dim: d.and_then(dim) },
+        Collective::AllToAll { from_dim, to_dim, .. } => {
+            Along::Two { from_dim: dim(from_dim).unwrap_or_default(), to_dim: dim(to_dim).unwrap_or_default() }
+        }
+        Collective::Permute { .. } => {
+            Along::Layouts { from_layout: plan.layout_text(source), to_layout: plan.layout_text(id) }
+        }
+    };
+    let reduction = match collective {
+        Collective::ReduceScatter { kind, .. }
+        | Collective::AllReduce { kind, .. }
+        | Collective::ToPartial { kind, .. } => Some(match kind {
+            Reduction::Sum => "sum",
+            Reduction::Max => "max",
+        }),
+        Collective::AllGather { .. }
+        | Collective::Slice { .. }
+        | Collective::AllToAll { .. }
+        | Collective::Permute { .. } => None,
+    };
+    let axes = collective.axes(&plan.mesh, plan.instruction(source).layout);
+    let (bytes, wire_bytes) = match layer.price.of(id) {
+        InstrPrice::Move(cost) => (cost.bytes.0, cost.wire_bytes.0),
+        InstrPrice::Free | InstrPrice::Kernel { .. } => (0, 0),
+    };
+    MoveJson {
+        axes: axes.iter().map(|a| plan.mesh.name(a).to_string()).collect(),
+        along,
+        reduction,
+        bytes,
+        wire_bytes,
+        time_s: layer.price.of(id).time().seconds(),
+        rule: instr.origin.rule.clone(),
+        reason: instr.origin.reason.clone(),
+        span: span(layer, id),
+    }
+}

@@ -1,0 +1,49 @@
+//! `shardc.run/1`.
+
+use serde::Serialize;
+
+use super::text;
+
+/// What one executed layer was found to be.
+#[derive(Clone, Debug, Serialize)]
+pub struct RunLayer {
+    /// The layer's name.
+    pub name: String,
+    /// Whether the sharded and the unsharded program agree: exactly where the ops allow, else within the tolerance.
+    pub equal: bool,
+    /// The largest absolute difference of any element of any result.
+    pub max_abs_err: f64,
+    /// How many devices were simulated.
+    pub devices: u64,
+    /// Every move, with the bytes counted and those of the model.
+    pub collectives: Vec<RunCollective>,
+    /// The sizes of the dims that were executed, in the order of the file.
+    #[serde(serialize_with = "as_object")]
+    pub dims: Vec<(String, u64)>,
+}
+
+/// One executed move.
+#[derive(Clone, Debug, Serialize)]
+pub struct RunCollective {
+    /// The instruction.
+    pub id: u32,
+    /// Bytes that the busiest device sent.
+    pub wire_bytes: u64,
+    /// What the cost model says of the same sizes.
+    pub model_wire_bytes: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct RunJson<'a> {
+    schema: &'static str,
+    layers: &'a [RunLayer],
+}
+
+/// The document of `run --format json`.
+pub fn run(layers: &[RunLayer]) -> String {
+    text(&RunJson { schema: "shardc.run/1", layers })
+}
+
+fn as_object<S: serde::Serializer>(dims: &[(String, u64)], serializer: S) -> Result<S::Ok, S::Error> {
+    super::Ordered(dims.to_vec()).serialize(serializer)
+}

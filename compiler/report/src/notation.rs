@@ -1,0 +1,66 @@
+//! Moves and ops in the notation of the reports: `all-gather yz along E`, `einsum BLE,EF->BLF`.
+
+use shard_ir::{Collective, DimId, InstrId, InstrKind, Op, Plan, Reduction};
+
+/// What an instruction does, in one phrase.
+pub fn phrase(plan: &Plan, id: InstrId) -> String {
+    let instr = plan.instruction(id);
+    match &instr.kind {
+        InstrKind::Parameter(kind) => kind.word().unwrap_or("parameter").to_string(),
+        InstrKind::Constant(value) => format!("constant {value}"),
+        InstrKind::Op(op) => op_phrase(plan, id, op),
+        InstrKind::Move(collective) => move_phrase(plan, id, collective),
+    }
+}
+
+/// A move with its axes and dims.
+fn move_phrase(plan: &Plan, id: InstrId, collective: &Collective) -> String {
+    let instr = plan.instruction(id);
+    let dim = |at: usize| instr.dims.get(at).map_or("?", |d| plan.dims[d.index()].name.as_str());
+    let from = instr.operands.first().map_or(instr.layout, |o| plan.instruction(*o).layout);
+    let axes = plan.mesh.axes_text(collective.axes(&plan.mesh, from).iter());
+    let name = collective.name();
+    let kind = |kind: Reduction| match kind {
+        Reduction::Sum => "",
+        Reduction::Max => " of the maximum",
+    };
+    match *collective {
+        Collective::AllGather { dim: d, .. } | Collective::Slice { dim: d, .. } => {
+            format!("{name} {axes} along {}", dim(d))
+        }
+        Collective::ReduceScatter { kind: k, dim: d, .. } => format!("{name}{} {axes} along {}", kind(k), dim(d)),
+        Collective::AllReduce { kind: k, .. } => format!("{name}{} {axes}", kind(k)),
+        Collective::AllToAll { from_dim, to_dim, .. } => {
+            format!("{name} {axes} from {} to {}", dim(from_dim), dim(to_dim))
+        }
+        Collective::Permute { .. } => format!("{name} {axes}"),
+        Collective::ToPartial { kind: k, dim: None, .. } => format!("{name}{} {axes}", kind(k)),
+        Collective::ToPartial { kind: k, dim: Some(d), .. } => format!("{name}{} {axes} from {}", kind(k), dim(d)),
+    }
+}
+
+/// An op with its subscripts or dims.
+fn op_phrase(plan: &Plan, id: InstrId, op: &Op) -> String {
+    let dim = |d: &DimId| plan.dims[d.index()].name.as_str();
+    let dims = |list: &[DimId]| list.iter().map(dim).collect::<Vec<_>>().join(" ");
+    let word = op.word();
+    match op {
+        Op::Einsum => format!("{word} {}", plan.equation(id)),
+        Op::Map(_) | Op::Binary(_) => word.to_string(),
+        Op::Reduce { over, .. } => format!("{word} over {}", dims(over)),
+        Op::Softmax { over } | Op::Norm { over, .. } | Op::Take { over } => format!("{word} over {}", dim(over)),
+        Op::Rename { from, to } | Op::Append { from, to } => format!("{word} {} -> {}", dim(from), dim(to)),
+        Op::Split { from, to } => format!("{word} {} -> {}", dim(from), dims(to)),
+        Op::Merge { from, to } => format!("{word} {} -> {}", dims(from), dim(to)),
+        Op::Concat { left, right, to } => format!("{word} {}, {} -> {}", dim(left), dim(right), dim(to)),
+        Op::SliceDim { from, to, offset } => format!("{word} {} -> {} from {offset}", dim(from), dim(to)),
+        Op::Mask { query, key } => format!("{word} over {}, {}", dim(query), dim(key)),
+        Op::Rope { over, at } => format!("{word} over {} at {}", dim(over), dim(at)),
+        Op::Cast(to) => format!("{word} to {to}"),
+    }
+}
+
+/// How a value is spoken of: its name, or the number of the instruction that makes it.
+pub fn value_name(plan: &Plan, id: InstrId) -> String {
+    plan.instruction(id).name.clone().unwrap_or_else(|| format!("%{}", id.0))
+}
