@@ -1,1 +1,41 @@
 //! The reference interpreter: simulated devices, real data, bytes counted.
+//!
+//! [`run`] executes a [`Schedule`](shard_ir::Schedule) on simulated devices, each of which holds its own blocks alone,
+//! and compares what comes out with an unsharded evaluation that was written apart ([`reference`](mod@reference)).
+//! [`shrink`] makes the dims of a plan small enough for that.
+//!
+//! The crate sees the IR and nothing else: neither the rewrite rules nor the cost model, of which it is the judge.
+//!
+//! * **Data.** Every element is held as an `f64`. Where all ops of a plan allow it ([`Arithmetic::Exact`]) the data are
+//!   small whole numbers, on which `f64` is exact up to 2^53; a result past that is an error, never a wrong number. Else
+//!   ([`Arithmetic::F32`]) every result, and every partial sum on its way, is rounded to `f32`. With
+//!   [`RunOptions::emulate_dtypes`] each result is rounded to its own dtype ([`Arithmetic::Emulated`]).
+//! * **Bytes.** Collectives send messages through a [`Network`], which counts what each device sends; see
+//!   [`collectives`] for the algorithms. What is reported is the busiest device's, rounded up to whole bytes.
+
+pub mod arithmetic;
+pub mod collectives;
+pub mod compare;
+mod devices;
+pub mod error;
+mod execute;
+mod inputs;
+mod limits;
+mod local;
+mod local_shape;
+pub mod network;
+mod random;
+pub mod reference;
+mod scalar;
+mod shrink;
+mod tensor;
+
+pub use arithmetic::Arithmetic;
+pub use compare::{Comparison, compare};
+pub use error::RunError;
+pub use execute::{CollectiveTrace, NamedTensor, Report, RunOptions, Trace, execute, in_program_order, run, run_plan};
+pub use limits::{MAX_BYTES, MAX_WORK, bytes_needed, work_needed};
+pub use network::Network;
+pub use random::Random;
+pub use shrink::shrink;
+pub use tensor::Tensor;

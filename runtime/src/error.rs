@@ -1,0 +1,63 @@
+//! Why a plan was not executed.
+
+use shard_ir::InstrId;
+use shard_ir::verify::VerifyError;
+
+/// Why a plan was not executed.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+pub enum RunError {
+    /// The verifier refuses the plan.
+    #[error("the plan is wrong: {}", .0.first().map(ToString::to_string).unwrap_or_default())]
+    Invalid(Vec<VerifyError>),
+    /// The data of all devices and of the reference would not fit.
+    #[error("execution needs {needed} bytes of memory; the cap is {cap}")]
+    TooLarge {
+        /// Bytes needed.
+        needed: u128,
+        /// [`MAX_BYTES`](crate::MAX_BYTES).
+        cap: u128,
+    },
+    /// The reference would take too long.
+    #[error("execution takes {needed} multiplications; the cap is {cap}")]
+    TooMuchWork {
+        /// Multiplications needed.
+        needed: u128,
+        /// [`MAX_WORK`](crate::MAX_WORK).
+        cap: u128,
+    },
+    /// An input that was given does not fit its parameter, or is of no parameter.
+    #[error("input {name}: {problem}")]
+    Input {
+        /// The parameter's name.
+        name: String,
+        /// What is wrong.
+        problem: String,
+    },
+    /// Whole-number arithmetic left the range in which it is exact.
+    #[error("%{} overflows: whole numbers are exact up to 2^53", .id.0)]
+    Overflow {
+        /// The instruction.
+        id: InstrId,
+    },
+    /// The schedule does not run every instruction once, operands first and still in memory.
+    #[error("the schedule is wrong at %{}: {problem}", .id.0)]
+    Schedule {
+        /// The instruction.
+        id: InstrId,
+        /// What is wrong.
+        problem: &'static str,
+    },
+    /// Two devices that should hold the same data do not.
+    #[error("devices {first} and {second} should hold the same block of %{} and do not", .id.0)]
+    ReplicasDiffer {
+        /// The instruction.
+        id: InstrId,
+        /// A device.
+        first: usize,
+        /// Another.
+        second: usize,
+    },
+    /// A fault of the interpreter itself.
+    #[error("internal error of the interpreter: {0}")]
+    Internal(&'static str),
+}

@@ -1,0 +1,365 @@
+//! A schedule on simulated devices, and its judgement.
+
+use std::collections::BTreeMap;
+
+use shard_ir::liveness::Liveness;
+use shard_ir::verify::verify;
+use shard_ir::{
+    Collective, InstrId, InstrKind, MeshShape, Picoseconds, Plan, PlanOutput, Reduction, Schedule, Step, Stream,
+};
+
+use crate::arithmetic::{Arithmetic, EXACT_LIMIT, allows_exact};
+use crate::collectives::{Move, neutral};
+use crate::compare::compare;
+use crate::devices::{Grid, usizes};
+use crate::error::RunError;
+use crate::inputs;
+use crate::limits::{MAX_BYTES, MAX_WORK, bytes_needed, work_needed};
+use crate::local::{Target, View, evaluate};
+use crate::reference::reference;
+use crate::scalar::maximum;
+use crate::tensor::Tensor;
+
+/// What an execution is to do.
+#[derive(Clone, Debug, Default)]
+pub struct RunOptions {
+    /// Of the random inputs and terms.
+    pub seed: u64,
+    /// Whole tensors for parameters, by name; the others are drawn.
+    pub inputs: BTreeMap<String, Tensor>,
+    /// Round each result to its own dtype ([`Arithmetic::Emulated`]).
+    pub emulate_dtypes: bool,
+    /// The tolerance to use in place of [`Arithmetic::tolerance`].
+    pub tolerance: Option<f64>,
+}
+
+/// A tensor and its name.
+#[derive(Clone, PartialEq, Debug)]
+pub struct NamedTensor {
+    /// The name of the result.
+    pub name: String,
+    /// The whole tensor, dims in the declared order.
+    pub tensor: Tensor,
+}
+
+/// What one move sent.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CollectiveTrace {
+    /// The instruction.
+    pub id: InstrId,
+    /// Its name: `all-gather`.
+    pub name: &'static str,
+    /// Bytes that the busiest device sent, rounded up.
+    pub wire_bytes: u64,
+    /// Bytes that all devices sent, each rounded up.
+    pub total_bytes: u64,
+    /// How many messages there were.
+    pub messages: u64,
+}
+
+/// What happened on the devices.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Trace {
+    /// How results were rounded.
+    pub arithmetic: Arithmetic,
+    /// How many devices there were.
+    pub devices: u64,
+    /// The whole tensors that the parameters had.
+    pub parameters: BTreeMap<InstrId, Tensor>,
+    /// The results, combined from all devices.
+    pub outputs: Vec<NamedTensor>,
+    /// Every move (slices and to-partials included), in program order.
+    pub collectives: Vec<CollectiveTrace>,
+    /// The most bytes that one device held at once, each value counted in its dtype.
+    pub peak_bytes: u64,
+}
+
+/// The verdict on a plan.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Report {
+    /// Whether every result equals the unsharded program's.
+    pub equal: bool,
+    /// Whether arithmetic was exact, so that equal means equal.
+    pub exact: bool,
+    /// The largest absolute difference over all results.
+    pub max_abs_err: f64,
+    /// The largest absolute value of the result that is furthest off for its size.
+    pub scale: f64,
+    /// The tolerance used, as a part of a result's largest value.
+    pub tolerance: f64,
+    /// How many devices there were.
+    pub devices: u64,
+    /// The bytes that each move sent.
+    pub collectives: Vec<CollectiveTrace>,
+    /// The results of the devices.
+    pub outputs: Vec<NamedTensor>,
+    /// The results of the unsharded program.
+    pub expected: Vec<NamedTensor>,
+}
+
+/// Executes a schedule and compares it with the unsharded program. Where whole numbers would overflow, it starts again
+/// in `f32`.
+pub fn run(schedule: &Schedule, options: &RunOptions) -> Result<Report, RunError> {
+    check(&schedule.plan)?;
+    let arithmetic = choose(&schedule.plan, options);
+    match judge(schedule, options, arithmetic) {
+        Err(RunError::Overflow { .. }) if arithmetic == Arithmetic::Exact => judge(schedule, options, Arithmetic::F32),
+        verdict => verdict,
+    }
+}
+
+/// [`run`] for a plan that is not scheduled: in program order.
+pub fn run_plan(plan: &Plan, options: &RunOptions) -> Result<Report, RunError> {
+    check(plan)?;
+    run(&in_program_order(plan), options)
+}
+
+/// Executes a schedule on simulated devices.
+pub fn execute(schedule: &Schedule, options: &RunOptions) -> Result<Trace, RunError> {
+    check(&schedule.plan)?;
+    let arithmetic = choose(&schedule.plan, options);
+    match execute_in(schedule, options, arithmetic) {
+        Err(RunError::Overflow { .. }) if arithmetic == Arithmetic::Exact => {
+            execute_in(schedule, options, Arithmetic::F32)
+        }
+        trace => trace,
+    }
+}
+
+/// A verified plan as a schedule without times: one step after the other, values freed after their last use.
+pub fn in_program_order(plan: &Plan) -> Schedule {
+    let liveness = Liveness::of(plan);
+    let step = |id: InstrId| Step {
+        id,
+        stream: match &plan.instruction(id).kind {
+            InstrKind::Move(collective) if collective.has_traffic() => Stream::Network,
+            _ => Stream::Compute,
+        },
+        start: Picoseconds(0),
+        finish: Picoseconds(0),
+        live_bytes: liveness.live_bytes[id.index()],
+    };
+    Schedule { plan: plan.clone(), steps: plan.ids().map(step).collect(), frees: liveness.frees.clone() }
+}
+
+fn check(plan: &Plan) -> Result<(), RunError> {
+    verify(plan).map_err(RunError::Invalid)?;
+    let needed = bytes_needed(plan);
+    if needed > MAX_BYTES {
+        return Err(RunError::TooLarge { needed, cap: MAX_BYTES });
+    }
+    let needed = work_needed(plan);
+    if needed > MAX_WORK {
+        return Err(RunError::TooMuchWork { needed, cap: MAX_WORK });
+    }
+    Ok(())
+}
+
+fn choose(plan: &Plan, options: &RunOptions) -> Arithmetic {
+    match () {
+        () if options.emulate_dtypes => Arithmetic::Emulated,
+        () if allows_exact(plan) && inputs::all_whole(&options.inputs) => Arithmetic::Exact,
+        () => Arithmetic::F32,
+    }
+}
+
+fn judge(schedule: &Schedule, options: &RunOptions, arithmetic: Arithmetic) -> Result<Report, RunError> {
+    let trace = execute_in(schedule, options, arithmetic)?;
+    let expected = reference(&schedule.plan, &trace.parameters, arithmetic)?;
+    let tolerance = options.tolerance.unwrap_or_else(|| arithmetic.tolerance(&schedule.plan));
+    let comparisons: Vec<_> =
+        trace.outputs.iter().zip(&expected).map(|(o, e)| compare(&o.tensor, e, tolerance)).collect();
+    let badness = |c: &crate::Comparison| if c.scale > 0.0 { c.max_abs_err / c.scale } else { c.max_abs_err };
+    let worst = comparisons.iter().max_by(|a, b| badness(a).total_cmp(&badness(b)));
+    let named = |output: &PlanOutput, tensor| NamedTensor { name: output.name.clone(), tensor };
+    Ok(Report {
+        equal: comparisons.iter().all(|c| c.equal),
+        exact: arithmetic == Arithmetic::Exact,
+        max_abs_err: comparisons.iter().map(|c| c.max_abs_err).fold(0.0, f64::max),
+        scale: worst.map_or(0.0, |c| c.scale),
+        tolerance,
+        devices: trace.devices,
+        collectives: trace.collectives,
+        outputs: trace.outputs,
+        expected: schedule.plan.outputs.iter().zip(expected).map(|(o, t)| named(o, t)).collect(),
+    })
+}
+
+fn execute_in(schedule: &Schedule, options: &RunOptions, arithmetic: Arithmetic) -> Result<Trace, RunError> {
+    let plan = &schedule.plan;
+    let parameters = inputs::parameters(plan, &options.inputs, arithmetic, options.seed)?;
+    let grid = Grid::new(&plan.mesh);
+    let mut machine = Machine {
+        plan,
+        grid: &grid,
+        arithmetic,
+        memory: vec![None; plan.instructions.len()],
+        done: vec![false; plan.instructions.len()],
+        collectives: Vec::new(),
+    };
+    let (mut held, mut peak_bytes) = (0u64, 0u64);
+    for (at, step) in schedule.steps.iter().enumerate() {
+        let problem = |problem| RunError::Schedule { id: step.id, problem };
+        if machine.done.get(step.id.index()) != Some(&false) {
+            return Err(problem("it is run twice, or does not exist"));
+        }
+        let blocks = match &plan.instruction(step.id).kind {
+            InstrKind::Parameter(_) => {
+                let whole = parameters.get(&step.id).ok_or(RunError::Internal("a parameter has no data"))?;
+                inputs::deal(plan, step.id, whole, &grid, arithmetic, options.seed)?
+            }
+            _ => machine.step(step.id)?,
+        };
+        machine.memory[step.id.index()] = Some(blocks);
+        machine.done[step.id.index()] = true;
+        held += plan.local_bytes(step.id);
+        peak_bytes = peak_bytes.max(held);
+        for freed in schedule.frees.get(at).into_iter().flatten() {
+            if machine.memory.get_mut(freed.index()).and_then(Option::take).is_none() {
+                return Err(problem("it frees a value that is not in memory"));
+            }
+            held -= plan.local_bytes(*freed);
+        }
+    }
+    if let Some(id) = plan.ids().find(|id| !machine.done[id.index()]) {
+        return Err(RunError::Schedule { id, problem: "it is never run" });
+    }
+    let outputs = plan
+        .outputs
+        .iter()
+        .map(|output| Ok(NamedTensor { name: output.name.clone(), tensor: machine.assemble(output)? }))
+        .collect::<Result<_, RunError>>()?;
+    let mut collectives = machine.collectives;
+    collectives.sort_by_key(|c| c.id);
+    Ok(Trace { arithmetic, devices: plan.mesh.devices(), parameters, outputs, collectives, peak_bytes })
+}
+
+struct Machine<'p> {
+    plan: &'p Plan,
+    grid: &'p Grid<'p>,
+    arithmetic: Arithmetic,
+    /// Of each live instruction, the block of each device.
+    memory: Vec<Option<Vec<Tensor>>>,
+    done: Vec<bool>,
+    collectives: Vec<CollectiveTrace>,
+}
+
+impl Machine<'_> {
+    fn blocks(&self, id: InstrId, reader: InstrId) -> Result<&[Tensor], RunError> {
+        let problem = "it reads a value that is not in memory";
+        self.memory[id.index()].as_deref().ok_or(RunError::Schedule { id: reader, problem })
+    }
+
+    fn step(&mut self, id: InstrId) -> Result<Vec<Tensor>, RunError> {
+        let plan = self.plan;
+        let instr = plan.instruction(id);
+        let sizes = plan.sizes(&instr.dims);
+        let shape = MeshShape { mesh: &plan.mesh, sizes: &sizes };
+        match &instr.kind {
+            InstrKind::Parameter(_) => Err(RunError::Internal("parameters are dealt")),
+            InstrKind::Constant(value) => {
+                let value = self.arithmetic.round(instr.dtype, *value);
+                Ok(vec![Tensor::filled(Vec::new(), value); self.grid.devices()])
+            }
+            InstrKind::Move(collective) => {
+                let operand = instr.operands[0];
+                let from = plan.instruction(operand).layout;
+                let (dtype, arithmetic) = (instr.dtype, self.arithmetic);
+                let step = Move { id, collective: *collective, shape, from, to: instr.layout, dtype, arithmetic };
+                let blocks: Vec<&Tensor> = self.blocks(operand, id)?.iter().collect();
+                let (out, network) = step.execute(self.grid, &blocks)?;
+                self.collectives.push(CollectiveTrace {
+                    id,
+                    name: Collective::name(collective),
+                    wire_bytes: network.wire_bytes(),
+                    total_bytes: (0..self.grid.devices()).map(|d| network.sent_bytes(d)).sum(),
+                    messages: network.messages(),
+                });
+                Ok(out)
+            }
+            InstrKind::Op(op) => {
+                let local = usizes(&shape.local_sizes(instr.layout));
+                let operands = instr.operands.iter().map(|o| self.blocks(*o, id)).collect::<Result<Vec<_>, _>>()?;
+                let operand_sizes: Vec<Vec<u64>> =
+                    instr.operands.iter().map(|o| plan.sizes(&plan.instruction(*o).dims)).collect();
+                (0..self.grid.devices())
+                    .map(|device| {
+                        let origins: Vec<Vec<usize>> = instr
+                            .operands
+                            .iter()
+                            .zip(&operand_sizes)
+                            .map(|(o, sizes)| {
+                                let shape = MeshShape { mesh: &plan.mesh, sizes };
+                                self.grid.origin(device, shape, plan.instruction(*o).layout)
+                            })
+                            .collect();
+                        let views: Vec<View<'_>> = instr
+                            .operands
+                            .iter()
+                            .zip(&operands)
+                            .zip(&origins)
+                            .map(|((o, blocks), origin)| View {
+                                dims: &plan.instruction(*o).dims,
+                                block: &blocks[device],
+                                origin,
+                            })
+                            .collect();
+                        let origin = self.grid.origin(device, shape, instr.layout);
+                        let target =
+                            Target { plan, id, sizes: &local, origin: &origin, arithmetic: self.arithmetic };
+                        evaluate(op, &views, &target)
+                    })
+                    .collect()
+            }
+        }
+    }
+
+    /// The whole tensor of a result: terms summed, candidates maximised, blocks put in their places; devices that should
+    /// hold the same must hold the same.
+    fn assemble(&self, output: &PlanOutput) -> Result<Tensor, RunError> {
+        let plan = self.plan;
+        let instr = plan.instruction(output.id);
+        let problem = "a result is not in memory at the end";
+        let blocks = self.memory[output.id.index()].as_deref().ok_or(RunError::Schedule { id: output.id, problem })?;
+        let sizes = plan.sizes(&instr.dims);
+        let shape = MeshShape { mesh: &plan.mesh, sizes: &sizes };
+        let layout = instr.layout;
+        let maxima = layout.partial(Reduction::Max);
+        // By place and candidate: the sum of the terms.
+        let mut sums: BTreeMap<(Vec<usize>, usize), Tensor> = BTreeMap::new();
+        for device in 0..self.grid.devices() {
+            let block = &blocks[device];
+            let first = self.grid.projected(device, layout.split_axes().union(layout.partial_axes()));
+            if first != device {
+                let same = block.data.iter().zip(&blocks[first].data).all(|(a, b)| a == b || (a.is_nan() && b.is_nan()));
+                if !same {
+                    return Err(RunError::ReplicasDiffer { id: output.id, first, second: device });
+                }
+                continue;
+            }
+            let key = (self.grid.origin(device, shape, layout), self.grid.projected(device, maxima));
+            match sums.get_mut(&key) {
+                None => {
+                    sums.insert(key, block.clone());
+                }
+                Some(sum) => {
+                    for (a, b) in sum.data.iter_mut().zip(&block.data) {
+                        *a = self.arithmetic.round(instr.dtype, *a + *b);
+                        if self.arithmetic == Arithmetic::Exact && a.is_finite() && a.abs() > EXACT_LIMIT {
+                            return Err(RunError::Overflow { id: output.id });
+                        }
+                    }
+                }
+            }
+        }
+        let mut whole = Tensor::filled(usizes(&sizes), neutral(Reduction::Max));
+        for ((origin, _), block) in sums {
+            let mut have = whole.block(&origin, &block.sizes);
+            have.data.iter_mut().zip(&block.data).for_each(|(a, b)| *a = maximum(*a, *b));
+            whole.write_block(&origin, &have);
+        }
+        let order: Vec<usize> =
+            output.dims.iter().filter_map(|d| instr.dims.iter().position(|i| i == d)).collect();
+        Ok(whole.transposed(&order))
+    }
+}

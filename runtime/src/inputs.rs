@@ -1,0 +1,193 @@
+//! Data for the parameters, and their way onto the devices.
+
+use std::collections::BTreeMap;
+
+use shard_ir::{AxisSet, Dtype, InstrId, InstrKind, Map, MeshShape, Op, Plan, Reduction};
+
+use crate::arithmetic::{Arithmetic, EXACT_LIMIT};
+use crate::devices::{Grid, usizes};
+use crate::error::RunError;
+use crate::random::Random;
+use crate::tensor::Tensor;
+
+/// The whole tensor of each parameter, by instruction: as given, or drawn.
+pub(crate) fn parameters(
+    plan: &Plan,
+    given: &BTreeMap<String, Tensor>,
+    arithmetic: Arithmetic,
+    seed: u64,
+) -> Result<BTreeMap<InstrId, Tensor>, RunError> {
+    let error = |name: &str, problem: String| RunError::Input { name: name.to_string(), problem };
+    let is_parameter = |id: &InstrId| matches!(plan.instruction(*id).kind, InstrKind::Parameter(_));
+    for name in given.keys() {
+        if !plan.ids().filter(is_parameter).any(|id| plan.instruction(id).name.as_ref() == Some(name)) {
+            return Err(error(name, "the layer has no such parameter".to_string()));
+        }
+    }
+    let indices = index_ranges(plan);
+    let positive = needs_positive(plan);
+    let mut out = BTreeMap::new();
+    for id in plan.ids().filter(is_parameter) {
+        let instr = plan.instruction(id);
+        let sizes = usizes(&plan.sizes(&instr.dims));
+        let supplied = instr.name.as_ref().and_then(|n| Some((n, given.get(n)?)));
+        let tensor = match supplied {
+            Some((name, tensor)) => {
+                if tensor.sizes != sizes || tensor.data.len() != sizes.iter().product::<usize>() {
+                    return Err(error(name, format!("has shape {:?}, the parameter {sizes:?}", tensor.sizes)));
+                }
+                if !instr.dtype.is_float() && tensor.data.iter().any(|v| v.fract() != 0.0 || v.abs() > EXACT_LIMIT) {
+                    return Err(error(name, format!("the parameter is {} and an element is no whole number", instr.dtype)));
+                }
+                let data = tensor.data.iter().map(|v| arithmetic.round(instr.dtype, *v)).collect();
+                Tensor { sizes, data }
+            }
+            None => {
+                let mut random = Random::for_part(seed, u64::from(id.0));
+                let count = sizes.iter().product();
+                let data = (0..count).map(|_| draw(&mut random, instr.dtype, arithmetic, indices[id.index()], positive));
+                let data = data.map(|v| arithmetic.round(instr.dtype, v)).collect();
+                Tensor { sizes, data }
+            }
+        };
+        out.insert(id, tensor);
+    }
+    Ok(out)
+}
+
+/// Whether given inputs are whole numbers small enough to start from in exact arithmetic.
+pub(crate) fn all_whole(given: &BTreeMap<String, Tensor>) -> bool {
+    given.values().all(|t| t.data.iter().all(|v| v.fract() == 0.0 && v.abs() <= 1_048_576.0))
+}
+
+fn draw(random: &mut Random, dtype: Dtype, arithmetic: Arithmetic, index: Option<u64>, positive: bool) -> f64 {
+    if let Some(range) = index {
+        return random.below(range) as f64;
+    }
+    match (dtype, arithmetic) {
+        (Dtype::Bool, _) => random.below(2) as f64,
+        (d, _) if !d.is_float() => random.between(if positive { 1 } else { -3 }, 3) as f64,
+        (_, Arithmetic::Exact) => random.between(-3, 3) as f64,
+        // Away from 0 where a root, a logarithm or a quotient may come.
+        (_, Arithmetic::F32 | Arithmetic::Emulated) if positive => 0.5 + random.unit(),
+        (_, Arithmetic::F32 | Arithmetic::Emulated) => 2.0 * random.unit() - 1.0,
+    }
+}
+
+fn needs_positive(plan: &Plan) -> bool {
+    plan.instructions.iter().any(|i| match &i.kind {
+        InstrKind::Op(Op::Map(map)) => matches!(map, Map::Log | Map::Sqrt | Map::Rsqrt),
+        InstrKind::Op(Op::Binary(binary)) => *binary == shard_ir::Binary::Div,
+        _ => false,
+    })
+}
+
+/// For each instruction whose values end up as ids of a `take`: how many rows the smallest such table has.
+fn index_ranges(plan: &Plan) -> Vec<Option<u64>> {
+    let mut ranges: Vec<Option<u64>> = vec![None; plan.instructions.len()];
+    for id in plan.ids().rev() {
+        let instr = plan.instruction(id);
+        let mut narrow = |operand: InstrId, range: u64| {
+            let slot = &mut ranges[operand.index()];
+            *slot = Some(slot.map_or(range, |r| r.min(range)));
+        };
+        if let InstrKind::Op(Op::Take { over }) = instr.kind {
+            narrow(instr.operands[1], plan.dims[over.index()].size);
+        }
+        let keeps_values = match &instr.kind {
+            InstrKind::Move(_) => true,
+            InstrKind::Op(op) => matches!(
+                op,
+                Op::Rename { .. } | Op::Split { .. } | Op::Merge { .. } | Op::Concat { .. } | Op::SliceDim { .. } | Op::Append { .. } | Op::Cast(_)
+            ),
+            InstrKind::Parameter(_) | InstrKind::Constant(_) => false,
+        };
+        let range = ranges[id.index()].filter(|_| keeps_values);
+        if let Some(range) = range {
+            for operand in &instr.operands {
+                let slot = &mut ranges[operand.index()];
+                *slot = Some(slot.map_or(range, |r| r.min(range)));
+            }
+        }
+    }
+    ranges
+}
+
+/// The block of each device of a parameter; where it is partial, random terms that combine to the whole.
+pub(crate) fn deal(
+    plan: &Plan,
+    id: InstrId,
+    whole: &Tensor,
+    grid: &Grid<'_>,
+    arithmetic: Arithmetic,
+    seed: u64,
+) -> Result<Vec<Tensor>, RunError> {
+    let instr = plan.instruction(id);
+    let sizes = plan.sizes(&instr.dims);
+    let shape = MeshShape { mesh: &plan.mesh, sizes: &sizes };
+    let (sums, maxima) = (instr.layout.partial(Reduction::Sum), instr.layout.partial(Reduction::Max));
+    let mut random = Random::for_part(seed ^ 0x7465_726d, u64::from(id.0));
+    // Simple terms where a random split would be rounded away.
+    let simple = arithmetic == Arithmetic::Emulated && !instr.dtype.is_float();
+    let candidates = lower_but_one(whole, group_size(plan, maxima), simple, &mut random);
+    let terms: Vec<Vec<Tensor>> = candidates
+        .iter()
+        .map(|c| sum_terms(c, group_size(plan, sums), simple, instr.dtype, arithmetic, &mut random))
+        .collect();
+    let local = usizes(&shape.local_sizes(instr.layout));
+    let (sums, maxima) = (sums.iter().collect(), maxima.iter().collect());
+    (0..grid.devices())
+        .map(|device| {
+            let term = &terms[grid.rank(device, &maxima)][grid.rank(device, &sums)];
+            Ok(term.block(&grid.origin(device, shape, instr.layout), &local))
+        })
+        .collect()
+}
+
+fn group_size(plan: &Plan, axes: AxisSet) -> usize {
+    plan.mesh.group_size(axes) as usize
+}
+
+/// Tensors whose maximum is `whole`: at each element one of them, at random, has it, and the others less.
+fn lower_but_one(whole: &Tensor, count: usize, simple: bool, random: &mut Random) -> Vec<Tensor> {
+    let mut out = vec![whole.clone(); count];
+    for at in 0..whole.data.len() {
+        let winner = random.below(count as u64) as usize;
+        for (i, tensor) in out.iter_mut().enumerate().filter(|(i, _)| *i != winner) {
+            let _ = i;
+            tensor.data[at] -= if simple { 0.0 } else { random.between(0, 3) as f64 };
+        }
+    }
+    out
+}
+
+/// Tensors whose sum is `whole`.
+fn sum_terms(
+    whole: &Tensor,
+    count: usize,
+    simple: bool,
+    dtype: Dtype,
+    arithmetic: Arithmetic,
+    random: &mut Random,
+) -> Vec<Tensor> {
+    if simple {
+        let mut out = vec![Tensor::filled(whole.sizes.clone(), 0.0); count];
+        let keeper = random.below(count as u64) as usize;
+        out[keeper] = whole.clone();
+        return out;
+    }
+    let mut out = vec![whole.clone(); count];
+    for at in 0..whole.data.len() {
+        let mut rest = whole.data[at];
+        for tensor in out.iter_mut().skip(1) {
+            let term = match arithmetic == Arithmetic::Exact || !dtype.is_float() {
+                true => random.between(-3, 3) as f64,
+                false => arithmetic.round(dtype, 2.0 * random.unit() - 1.0),
+            };
+            tensor.data[at] = term;
+            rest -= term;
+        }
+        out[0].data[at] = arithmetic.round(dtype, rest);
+    }
+    out
+}

@@ -1,0 +1,66 @@
+//! What an execution takes, and how much is too much.
+
+use shard_ir::liveness::Liveness;
+use shard_ir::{InstrKind, Op, Plan};
+
+/// Bytes that an execution may take: the blocks of all devices at the fullest step, the reference's whole tensors, and
+/// the inputs.
+pub const MAX_BYTES: u128 = 2 << 30;
+
+/// Multiplications (steps of the innermost loop) that the reference may take; the devices together take as many, times
+/// the replicas.
+pub const MAX_WORK: u128 = 1 << 32;
+
+/// Bookkeeping of one block on one device.
+const BLOCK_OVERHEAD: u128 = 96;
+
+/// The bytes that an execution of a verified plan takes at most. Blocks are freed after their last use, so that the
+/// fullest step counts; of the inputs a copy is kept.
+pub fn bytes_needed(plan: &Plan) -> u128 {
+    let frees = Liveness::of(plan).frees;
+    let devices = u128::from(plan.mesh.devices());
+    let global = |id: shard_ir::InstrId| -> u128 {
+        plan.sizes(&plan.instruction(id).dims).iter().map(|s| u128::from(*s)).product::<u128>() * 8
+    };
+    let local = |id| devices * (u128::from(plan.local_elements(id)) * 8 + BLOCK_OVERHEAD);
+    let (mut held, mut most, mut kept) = (0u128, 0u128, 0u128);
+    for id in plan.ids() {
+        if let InstrKind::Parameter(_) = plan.instruction(id).kind {
+            // The input, and while it is dealt out one whole tensor for each term of a partial value.
+            let terms = plan.mesh.group_size(plan.instruction(id).layout.partial_axes());
+            kept += global(id) * (1 + u128::from(terms));
+        }
+        // A collective holds its operand's data, the messages and the result.
+        held += local(id) + global(id);
+        let working = if matches!(plan.instruction(id).kind, InstrKind::Move(_)) { 2 * local(id) } else { local(id) };
+        most = most.max(held + working);
+        held -= frees[id.index()].iter().map(|f| local(*f) + global(*f)).sum::<u128>();
+    }
+    most + kept
+}
+
+/// The multiplications that the execution of a verified plan takes on all devices.
+pub fn work_needed(plan: &Plan) -> u128 {
+    plan.ids()
+        .map(|id| {
+            let instr = plan.instruction(id);
+            let mut dims = instr.dims.clone();
+            if instr.kind == InstrKind::Op(Op::Einsum) {
+                for operand in &instr.operands {
+                    dims.extend(plan.instruction(*operand).dims.iter().filter(|d| !dims.contains(d)).copied().collect::<Vec<_>>());
+                }
+            } else if let Some(operand) = instr.operands.first() {
+                // A reduction reads more than it writes.
+                let read: u128 = plan.sizes(&plan.instruction(*operand).dims).iter().map(|s| u128::from(*s)).product();
+                let written: u128 = plan.sizes(&dims).iter().map(|s| u128::from(*s)).product();
+                return read.max(written);
+            }
+            let split = plan.mesh.group_size(
+                instr.operands.iter().fold(instr.layout.split_axes(), |s, o| s.union(plan.instruction(*o).layout.split_axes())),
+            );
+            let whole = plan.sizes(&dims).iter().fold(1u128, |n, s| n.saturating_mul(u128::from(*s)));
+            let replicas = u128::from(plan.mesh.devices() / split.max(1));
+            whole.saturating_mul(replicas.max(1))
+        })
+        .fold(0, u128::saturating_add)
+}

@@ -1,0 +1,203 @@
+//! Each op on what one device holds.
+
+use shard_ir::{DimId, Dtype, InstrId, Op, Plan, Reduce};
+
+use crate::arithmetic::{Arithmetic, EXACT_LIMIT, round_to};
+use crate::error::RunError;
+use crate::local_shape;
+use crate::scalar;
+use crate::tensor::{Tensor, walk};
+
+/// One operand, or the result, on one device.
+pub(crate) struct View<'a> {
+    pub(crate) dims: &'a [DimId],
+    pub(crate) block: &'a Tensor,
+    /// Where the block starts in the whole tensor.
+    pub(crate) origin: &'a [usize],
+}
+
+impl View<'_> {
+    pub(crate) fn place(&self, dim: DimId) -> Result<usize, RunError> {
+        place(self.dims, dim)
+    }
+
+    /// For each dim of a list, how far apart in this block neighbours are; 0 for a dim that it does not have.
+    pub(crate) fn strides_along(&self, dims: &[DimId]) -> Vec<usize> {
+        let strides = self.block.strides();
+        dims.iter().map(|d| self.dims.iter().position(|o| o == d).map_or(0, |at| strides[at])).collect()
+    }
+}
+
+pub(crate) fn place(dims: &[DimId], dim: DimId) -> Result<usize, RunError> {
+    dims.iter().position(|d| *d == dim).ok_or(RunError::Internal("a dim is missing from an operand"))
+}
+
+/// What the result must look like on this device.
+pub(crate) struct Target<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) id: InstrId,
+    /// Local sizes, in memory order.
+    pub(crate) sizes: &'a [usize],
+    pub(crate) origin: &'a [usize],
+    pub(crate) arithmetic: Arithmetic,
+}
+
+impl Target<'_> {
+    pub(crate) fn dims(&self) -> &[DimId] {
+        &self.plan.instruction(self.id).dims
+    }
+
+    pub(crate) fn global_size(&self, dim: DimId) -> usize {
+        self.plan.dims[dim.index()].size as usize
+    }
+
+    /// In exact arithmetic: a sum of `terms` numbers of at most this size must stay exact.
+    fn bound(&self, terms: usize, largest: f64) -> Result<(), RunError> {
+        match self.arithmetic == Arithmetic::Exact && largest * terms as f64 > EXACT_LIMIT {
+            true => Err(RunError::Overflow { id: self.id }),
+            false => Ok(()),
+        }
+    }
+
+    /// A tensor whose dims are the result's in some order, in the result's order.
+    pub(crate) fn in_order(&self, dims: &[DimId], tensor: Tensor) -> Result<Tensor, RunError> {
+        let order = self.dims().iter().map(|d| place(dims, *d)).collect::<Result<Vec<_>, _>>()?;
+        Ok(tensor.transposed(&order))
+    }
+}
+
+/// The block of the result that a device makes from its blocks of the operands.
+pub(crate) fn evaluate(op: &Op, operands: &[View<'_>], target: &Target<'_>) -> Result<Tensor, RunError> {
+    let dtype = target.plan.instruction(target.id).dtype;
+    let mut out = match op {
+        Op::Einsum => einsum(operands, target)?,
+        Op::Map(map) => pointwise(&operands[..1], target, |v| scalar::map(*map, v[0])),
+        Op::Binary(binary) => pointwise(operands, target, |v| scalar::binary(*binary, v[0], v[1], !dtype.is_float())),
+        Op::Cast(to) => pointwise(&operands[..1], target, |v| cast(*to, v[0])),
+        Op::Reduce { kind, over } => reduce(*kind, over, &operands[0], target)?,
+        Op::Softmax { over } => along_line(*over, &operands[0], target, softmax)?,
+        Op::Norm { kind, over } => along_line(*over, &operands[0], target, |line| norm(*kind, line))?,
+        Op::Rename { .. } | Op::Split { .. } | Op::Merge { .. } => local_shape::reshape(op, &operands[0], target)?,
+        Op::Concat { left, right, to } => local_shape::concat(*left, *right, *to, operands, target)?,
+        Op::SliceDim { from, to, offset } => local_shape::slice(*from, *to, *offset, &operands[0], target)?,
+        Op::Append { from, to } => local_shape::append(*from, *to, operands, target)?,
+        Op::Mask { query, key } => local_shape::mask(*query, *key, &operands[0], target)?,
+        Op::Rope { over, at } => local_shape::rope(*over, *at, &operands[0], target)?,
+        Op::Take { over } => local_shape::take(*over, operands, target)?,
+    };
+    if out.sizes != target.sizes {
+        return Err(RunError::Internal("an op gave a block of the wrong size"));
+    }
+    for value in &mut out.data {
+        *value = target.arithmetic.round(dtype, *value);
+        if target.arithmetic == Arithmetic::Exact && value.is_finite() && value.abs() > EXACT_LIMIT {
+            return Err(RunError::Overflow { id: target.id });
+        }
+    }
+    Ok(out)
+}
+
+/// A cast truncates and saturates to an integer dtype in every arithmetic; rounding to a float dtype is emulation.
+pub(crate) fn cast(to: Dtype, value: f64) -> f64 {
+    if to.is_float() { value } else { round_to(to, value) }
+}
+
+fn pointwise(operands: &[View<'_>], target: &Target<'_>, f: impl Fn(&[f64]) -> f64) -> Tensor {
+    let strides: Vec<Vec<usize>> = operands.iter().map(|o| o.strides_along(target.dims())).collect();
+    let mut values = vec![0.0; operands.len()];
+    let mut data = Vec::with_capacity(target.sizes.iter().product());
+    walk(target.sizes, &strides, |at| {
+        for ((value, operand), at) in values.iter_mut().zip(operands).zip(at) {
+            *value = operand.block.data[*at];
+        }
+        data.push(f(&values));
+    });
+    Tensor { sizes: target.sizes.to_vec(), data }
+}
+
+/// Walks the result's dims and then the contracted ones, adding each product to its place.
+fn einsum(operands: &[View<'_>], target: &Target<'_>) -> Result<Tensor, RunError> {
+    let mut dims = target.dims().to_vec();
+    let mut sizes = target.sizes.to_vec();
+    for operand in operands {
+        for (dim, size) in operand.dims.iter().zip(&operand.block.sizes) {
+            match dims.iter().position(|d| d == dim) {
+                Some(at) if sizes[at] != *size => return Err(RunError::Internal("operands split a dim differently")),
+                Some(_) => {}
+                None => {
+                    dims.push(*dim);
+                    sizes.push(*size);
+                }
+            }
+        }
+    }
+    let terms = sizes[target.sizes.len()..].iter().product();
+    target.bound(terms, operands.iter().map(|o| o.block.max_abs()).product())?;
+    let mut out = Tensor::filled(target.sizes.to_vec(), 0.0);
+    let mut strides: Vec<Vec<usize>> = operands.iter().map(|o| o.strides_along(&dims)).collect();
+    let mut into = out.strides();
+    into.resize(dims.len(), 0);
+    strides.push(into);
+    let last = operands.len();
+    match operands {
+        [a, b] => walk(&sizes, &strides, |at| out.data[at[2]] += a.block.data[at[0]] * b.block.data[at[1]]),
+        _ => walk(&sizes, &strides, |at| {
+            out.data[at[last]] += operands.iter().zip(at).map(|(o, at)| o.block.data[*at]).product::<f64>();
+        }),
+    }
+    Ok(out)
+}
+
+fn reduce(kind: Reduce, over: &[DimId], operand: &View<'_>, target: &Target<'_>) -> Result<Tensor, RunError> {
+    let start = if kind == Reduce::Max { f64::NEG_INFINITY } else { 0.0 };
+    let mut out = Tensor::filled(target.sizes.to_vec(), start);
+    let into = out.strides();
+    let into = operand.dims.iter().map(|d| target.dims().iter().position(|t| t == d).map_or(0, |at| into[at])).collect();
+    let strides = [operand.block.strides(), into];
+    target.bound(if kind == Reduce::Max { 1 } else { operand.block.data.len() }, operand.block.max_abs())?;
+    walk(&operand.block.sizes, &strides, |at| {
+        let (value, place) = (operand.block.data[at[0]], &mut out.data[at[1]]);
+        *place = if kind == Reduce::Max { scalar::maximum(*place, value) } else { *place + value };
+    });
+    if kind == Reduce::Mean {
+        // Of a split dim each device holds a part: the terms are sums over the parts, divided by the whole count.
+        let count: usize = over.iter().map(|d| target.global_size(*d)).product();
+        out.data.iter_mut().for_each(|v| *v /= count as f64);
+    }
+    Ok(out)
+}
+
+/// Applies a function to every line along a dim that is whole on the device.
+fn along_line(
+    over: DimId,
+    operand: &View<'_>,
+    target: &Target<'_>,
+    f: impl Fn(&mut [f64]),
+) -> Result<Tensor, RunError> {
+    let at = operand.place(over)?;
+    let mut order: Vec<usize> = (0..operand.dims.len()).filter(|d| *d != at).collect();
+    order.push(at);
+    let mut lines = operand.block.transposed(&order);
+    let length = operand.block.sizes[at].max(1);
+    lines.data.chunks_mut(length).for_each(f);
+    let dims: Vec<DimId> = order.iter().map(|d| operand.dims[*d]).collect();
+    target.in_order(&dims, lines)
+}
+
+fn softmax(line: &mut [f64]) {
+    let largest = line.iter().copied().fold(f64::NEG_INFINITY, scalar::maximum);
+    line.iter_mut().for_each(|v| *v = (*v - largest).exp());
+    let sum: f64 = line.iter().sum();
+    line.iter_mut().for_each(|v| *v /= sum);
+}
+
+fn norm(kind: shard_ir::Norm, line: &mut [f64]) {
+    let count = line.len() as f64;
+    let mean = match kind {
+        shard_ir::Norm::Rms => 0.0,
+        shard_ir::Norm::Layer => line.iter().sum::<f64>() / count,
+    };
+    let variance = line.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / count;
+    let scale = 1.0 / (variance + shard_ir::op::NORM_EPSILON).sqrt();
+    line.iter_mut().for_each(|v| *v = (*v - mean) * scale);
+}

@@ -1,0 +1,153 @@
+//! The ops that move elements about, or look at positions, on what one device holds.
+
+use shard_ir::{DimId, Op};
+
+use crate::error::RunError;
+use crate::local::{Target, View};
+use crate::tensor::{Tensor, walk};
+
+/// Rename, split and merge: the same elements in the same order, under other dims.
+pub(crate) fn reshape(op: &Op, operand: &View<'_>, target: &Target<'_>) -> Result<Tensor, RunError> {
+    let (from, to): (&[DimId], &[DimId]) = match op {
+        Op::Rename { from, to } => (std::slice::from_ref(from), std::slice::from_ref(to)),
+        Op::Split { from, to } => (std::slice::from_ref(from), to),
+        Op::Merge { from, to } => (from, std::slice::from_ref(to)),
+        _ => return Err(RunError::Internal("not a reshape")),
+    };
+    // The dims that change come last, in their order; then they are read as the new ones.
+    let mut order: Vec<usize> = (0..operand.dims.len()).filter(|d| !from.contains(&operand.dims[*d])).collect();
+    let mut dims: Vec<DimId> = order.iter().map(|d| operand.dims[*d]).collect();
+    for dim in from {
+        order.push(operand.place(*dim)?);
+    }
+    dims.extend(to);
+    let mut moved = operand.block.transposed(&order);
+    let sizes: Vec<usize> = dims.iter().map(|d| crate::local::place(target.dims(), *d).map(|at| target.sizes[at])).collect::<Result<_, _>>()?;
+    if sizes.iter().product::<usize>() != moved.data.len() {
+        return Err(RunError::Internal("a reshape cuts blocks"));
+    }
+    moved.sizes = sizes;
+    target.in_order(&dims, moved)
+}
+
+fn renamed(dims: &[DimId], from: DimId, to: DimId) -> Vec<DimId> {
+    dims.iter().map(|d| if *d == from { to } else { *d }).collect()
+}
+
+pub(crate) fn concat(
+    left: DimId,
+    right: DimId,
+    to: DimId,
+    operands: &[View<'_>],
+    target: &Target<'_>,
+) -> Result<Tensor, RunError> {
+    let mut out = Tensor::filled(target.sizes.to_vec(), 0.0);
+    let mut origin = vec![0; out.sizes.len()];
+    for (operand, dim) in operands.iter().zip([left, right]) {
+        let part = target.in_order(&renamed(operand.dims, dim, to), operand.block.clone())?;
+        out.write_block(&origin, &part);
+        origin[crate::local::place(target.dims(), to)?] += operand.block.sizes[operand.place(dim)?];
+    }
+    Ok(out)
+}
+
+pub(crate) fn slice(
+    from: DimId,
+    to: DimId,
+    offset: u64,
+    operand: &View<'_>,
+    target: &Target<'_>,
+) -> Result<Tensor, RunError> {
+    let at = operand.place(from)?;
+    let (mut origin, mut sizes) = (vec![0; operand.dims.len()], operand.block.sizes.clone());
+    origin[at] = offset as usize;
+    sizes[at] = target.global_size(to);
+    target.in_order(&renamed(operand.dims, from, to), operand.block.block(&origin, &sizes))
+}
+
+/// The new positions are whole on the device; of the cache it holds a part.
+pub(crate) fn append(from: DimId, to: DimId, operands: &[View<'_>], target: &Target<'_>) -> Result<Tensor, RunError> {
+    let [cache, new] = operands else { return Err(RunError::Internal("an append of two operands")) };
+    let mut out = target.in_order(cache.dims, cache.block.clone())?;
+    let at = crate::local::place(target.dims(), to)?;
+    let new_dims = renamed(new.dims, from, to);
+    let new_block = target.in_order(&new_dims, new.block.clone())?;
+    let first = target.global_size(to) - new_block.sizes[at];
+    for position in 0..out.sizes[at] {
+        let global = target.origin[at] + position;
+        if global >= first {
+            let (mut origin, mut sizes) = (vec![0; out.sizes.len()], new_block.sizes.clone());
+            origin[at] = global - first;
+            sizes[at] = 1;
+            let row = new_block.block(&origin, &sizes);
+            origin[at] = position;
+            out.write_block(&origin, &row);
+        }
+    }
+    Ok(out)
+}
+
+pub(crate) fn mask(query: DimId, key: DimId, operand: &View<'_>, target: &Target<'_>) -> Result<Tensor, RunError> {
+    let (q, k) = (operand.place(query)?, operand.place(key)?);
+    let earlier = target.global_size(key) - target.global_size(query);
+    let mut out = operand.block.clone();
+    let mut position = vec![0usize; out.sizes.len()];
+    for value in &mut out.data {
+        if operand.origin[k] + position[k] > earlier + operand.origin[q] + position[q] {
+            *value = f64::NEG_INFINITY;
+        }
+        advance(&mut position, &operand.block.sizes);
+    }
+    target.in_order(operand.dims, out)
+}
+
+fn advance(position: &mut [usize], sizes: &[usize]) {
+    for (p, size) in position.iter_mut().zip(sizes).rev() {
+        *p += 1;
+        if *p < *size {
+            return;
+        }
+        *p = 0;
+    }
+}
+
+/// Pairs `(a[i], a[i + n/2])` turned by `position · 10000^(-2i/n)`.
+pub(crate) fn rope(over: DimId, at: DimId, operand: &View<'_>, target: &Target<'_>) -> Result<Tensor, RunError> {
+    let (dim, position_dim) = (operand.place(over)?, operand.place(at)?);
+    let strides = operand.block.strides();
+    let size = operand.block.sizes[dim];
+    let half = size / 2;
+    let mut out = operand.block.clone();
+    let mut sizes = operand.block.sizes.clone();
+    sizes[dim] = half;
+    let mut index = vec![0usize; sizes.len()];
+    walk(&sizes, std::slice::from_ref(&strides), |offset| {
+        let position = (operand.origin[position_dim] + index[position_dim]) as f64;
+        let angle = position * 10_000f64.powf(-2.0 * index[dim] as f64 / size as f64);
+        let (low, high) = (offset[0], offset[0] + half * strides[dim]);
+        let (a, b) = (operand.block.data[low], operand.block.data[high]);
+        out.data[low] = a * angle.cos() - b * angle.sin();
+        out.data[high] = b * angle.cos() + a * angle.sin();
+        advance(&mut index, &sizes);
+    });
+    target.in_order(operand.dims, out)
+}
+
+/// Rows of the part of the table that the device holds; an id of another device's row gives zeros, a term of the sum.
+pub(crate) fn take(over: DimId, operands: &[View<'_>], target: &Target<'_>) -> Result<Tensor, RunError> {
+    let [table, ids] = operands else { return Err(RunError::Internal("a take of two operands")) };
+    let at = table.place(over)?;
+    let row_stride = table.block.strides()[at];
+    let (first, rows) = (table.origin[at], table.block.sizes[at]);
+    let strides = [ids.strides_along(target.dims()), table.strides_along(target.dims())];
+    let mut data = Vec::with_capacity(target.sizes.iter().product());
+    walk(target.sizes, &strides, |offset| {
+        let id = ids.block.data[offset[0]];
+        let held = id >= first as f64 && id < (first + rows) as f64 && id.fract() == 0.0;
+        data.push(match held {
+            true => table.block.data[offset[1] + (id as usize - first) * row_stride],
+            false => 0.0,
+        });
+    });
+    Ok(Tensor { sizes: target.sizes.to_vec(), data })
+}

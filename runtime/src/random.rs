@@ -1,0 +1,42 @@
+//! A small generator of pseudo-random numbers: the same seed gives the same data on every machine.
+
+/// SplitMix64.
+#[derive(Clone, Debug)]
+pub struct Random(u64);
+
+impl Random {
+    /// A generator with this seed.
+    pub fn new(seed: u64) -> Random {
+        Random(seed)
+    }
+
+    /// A generator for one thing of many: seeds that differ by one give unrelated numbers.
+    pub fn for_part(seed: u64, part: u64) -> Random {
+        let mut mixed = Random(seed);
+        Random(mixed.next_u64() ^ part.wrapping_mul(0xd6e8_feb8_6659_fd93))
+    }
+
+    /// The next 64 bits.
+    pub fn next_u64(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A whole number from 0 up to `n`, which is not in it (0 for `n` = 0).
+    pub fn below(&mut self, n: u64) -> u64 {
+        if n == 0 { 0 } else { self.next_u64() % n }
+    }
+
+    /// A whole number from `low` to `high`, both in it.
+    pub fn between(&mut self, low: i64, high: i64) -> i64 {
+        low + self.below((high - low + 1).max(1) as u64) as i64
+    }
+
+    /// A number from 0 up to 1.
+    pub fn unit(&mut self) -> f64 {
+        (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
+    }
+}

@@ -1,0 +1,264 @@
+//! The unsharded program, evaluated by its definition: for each element of a result, by dim names, one at a time.
+//!
+//! Written apart from the devices' evaluator, of which it is the judge: it knows no blocks, no strides by place and no
+//! collectives, and moves mean nothing to it.
+
+use std::collections::BTreeMap;
+
+use shard_ir::{Binary, DimId, InstrId, InstrKind, Norm, Op, Plan, Reduce};
+
+use crate::arithmetic::{Arithmetic, EXACT_LIMIT};
+use crate::error::RunError;
+use crate::local::cast;
+use crate::scalar;
+use crate::tensor::Tensor;
+
+/// An assignment of a position to every dim of the program.
+type Positions = Vec<usize>;
+
+/// A value with its dims.
+struct Named {
+    dims: Vec<DimId>,
+    /// How far apart neighbours along each dim are.
+    steps: Vec<usize>,
+    data: Vec<f64>,
+}
+
+impl Named {
+    fn new(plan: &Plan, dims: &[DimId], data: Vec<f64>) -> Named {
+        let mut steps = vec![0; dims.len()];
+        let mut step = 1;
+        for (i, dim) in dims.iter().enumerate().rev() {
+            steps[i] = step;
+            step *= plan.dims[dim.index()].size as usize;
+        }
+        Named { dims: dims.to_vec(), steps, data }
+    }
+
+    fn at(&self, positions: &Positions) -> f64 {
+        self.data[self.dims.iter().zip(&self.steps).map(|(d, s)| positions[d.index()] * s).sum::<usize>()]
+    }
+}
+
+/// Evaluates the whole plan and gives every result of it, dims in the declared order.
+pub fn reference(
+    plan: &Plan,
+    parameters: &BTreeMap<InstrId, Tensor>,
+    arithmetic: Arithmetic,
+) -> Result<Vec<Tensor>, RunError> {
+    let frees = shard_ir::Liveness::of(plan).frees;
+    let mut values: Vec<Option<Named>> = Vec::new();
+    for id in plan.ids() {
+        let instr = plan.instruction(id);
+        let mut operands = Vec::new();
+        for operand in &instr.operands {
+            let value = values.get(operand.index()).and_then(Option::as_ref);
+            operands.push(value.ok_or(RunError::Internal("the reference reads a value that is gone"))?);
+        }
+        let mut data = match &instr.kind {
+            InstrKind::Parameter(_) => {
+                parameters.get(&id).ok_or(RunError::Internal("a parameter has no data"))?.data.clone()
+            }
+            InstrKind::Constant(value) => vec![*value],
+            InstrKind::Move(_) => operands[0].data.clone(),
+            InstrKind::Op(op) => Evaluator { plan, id, arithmetic }.op(op, &operands, &instr.dims)?,
+        };
+        for value in &mut data {
+            *value = arithmetic.round(instr.dtype, *value);
+            if arithmetic == Arithmetic::Exact && value.is_finite() && value.abs() > EXACT_LIMIT {
+                return Err(RunError::Overflow { id });
+            }
+        }
+        values.push(Some(Named::new(plan, &instr.dims, data)));
+        for freed in &frees[id.index()] {
+            values[freed.index()] = None;
+        }
+    }
+    plan.outputs
+        .iter()
+        .map(|output| {
+            let value = values.get(output.id.index()).and_then(Option::as_ref);
+            let value = value.ok_or(RunError::Internal("a result of the reference is gone"))?;
+            let mut data = Vec::with_capacity(value.data.len());
+            let mut positions = vec![0; plan.dims.len()];
+            each(plan, &output.dims, &mut positions, &mut |p| data.push(value.at(p)));
+            let sizes = output.dims.iter().map(|d| plan.dims[d.index()].size as usize).collect();
+            Ok(Tensor { sizes, data })
+        })
+        .collect()
+}
+
+/// Visits every assignment of positions to some dims, the last fastest.
+fn each(plan: &Plan, dims: &[DimId], positions: &mut Positions, visit: &mut dyn FnMut(&mut Positions)) {
+    let Some((first, rest)) = dims.split_first() else { return visit(positions) };
+    let before = positions[first.index()];
+    for position in 0..plan.dims[first.index()].size as usize {
+        positions[first.index()] = position;
+        each(plan, rest, positions, visit);
+    }
+    positions[first.index()] = before;
+}
+
+struct Evaluator<'p> {
+    plan: &'p Plan,
+    id: InstrId,
+    arithmetic: Arithmetic,
+}
+
+impl Evaluator<'_> {
+    fn size(&self, dim: DimId) -> usize {
+        self.plan.dims[dim.index()].size as usize
+    }
+
+    /// One number for each assignment of the dims.
+    fn build(&self, dims: &[DimId], mut element: impl FnMut(&mut Positions) -> f64) -> Vec<f64> {
+        let mut data = Vec::new();
+        each(self.plan, dims, &mut vec![0; self.plan.dims.len()], &mut |p| data.push(element(p)));
+        data
+    }
+
+    /// The sum of a term over some dims, beside positions that are fixed; and the sum of the absolute values.
+    fn sum(&self, over: &[DimId], at: &mut Positions, term: impl Fn(&Positions) -> f64) -> (f64, f64) {
+        let (mut sum, mut magnitude) = (0.0, 0.0);
+        each(self.plan, over, at, &mut |p| {
+            let value = term(p);
+            sum += value;
+            magnitude += value.abs();
+        });
+        (sum, magnitude)
+    }
+
+    fn op(&self, op: &Op, operands: &[&Named], dims: &[DimId]) -> Result<Vec<f64>, RunError> {
+        let a = *operands.first().ok_or(RunError::Internal("an op without operands"))?;
+        let mut largest: f64 = 0.0;
+        let data = match op {
+            Op::Einsum => {
+                let mut summed: Vec<DimId> = operands.iter().flat_map(|o| o.dims.iter().copied()).collect();
+                summed.sort_unstable();
+                summed.dedup();
+                summed.retain(|d| !dims.contains(d));
+                self.build(dims, |p| {
+                    let (sum, magnitude) = self.sum(&summed, p, |p| operands.iter().map(|o| o.at(p)).product());
+                    largest = largest.max(magnitude);
+                    sum
+                })
+            }
+            Op::Map(map) => self.build(dims, |p| scalar::map(*map, a.at(p))),
+            Op::Binary(binary) => {
+                let whole = *binary == Binary::Div && !self.plan.instruction(self.id).dtype.is_float();
+                self.build(dims, |p| scalar::binary(*binary, a.at(p), operands[1].at(p), whole))
+            }
+            Op::Reduce { kind: Reduce::Max, over } => self.build(dims, |p| self.maximum(a, over, p)),
+            Op::Reduce { kind, over } => {
+                let count: usize = over.iter().map(|d| self.size(*d)).product();
+                self.build(dims, |p| {
+                    let (sum, magnitude) = self.sum(over, p, |p| a.at(p));
+                    largest = largest.max(magnitude);
+                    if *kind == Reduce::Mean { sum / count as f64 } else { sum }
+                })
+            }
+            Op::Softmax { over } => self.softmax(a, *over, dims),
+            Op::Norm { kind, over } => self.norm(*kind, a, *over, dims),
+            Op::Rename { from, to } => self.build(dims, |p| {
+                let position = p[to.index()];
+                with(p, *from, position, |p| a.at(p))
+            }),
+            Op::Split { from, to } => self.build(dims, |p| {
+                let position = to.iter().fold(0, |n, d| n * self.size(*d) + p[d.index()]);
+                with(p, *from, position, |p| a.at(p))
+            }),
+            Op::Merge { from, to } => self.build(dims, |p| {
+                let mut inner = p.clone();
+                let mut rest = p[to.index()];
+                for dim in from.iter().rev() {
+                    inner[dim.index()] = rest % self.size(*dim);
+                    rest /= self.size(*dim);
+                }
+                a.at(&inner)
+            }),
+            Op::Concat { left, right, to } => self.build(dims, |p| {
+                let position = p[to.index()];
+                match position.checked_sub(self.size(*left)) {
+                    None => with(p, *left, position, |p| a.at(p)),
+                    Some(position) => with(p, *right, position, |p| operands[1].at(p)),
+                }
+            }),
+            Op::SliceDim { from, to, offset } => self.build(dims, |p| {
+                let position = p[to.index()] + *offset as usize;
+                with(p, *from, position, |p| a.at(p))
+            }),
+            Op::Append { from, to } => self.build(dims, |p| {
+                let position = p[to.index()];
+                match position.checked_sub(self.size(*to) - self.size(*from)) {
+                    None => a.at(p),
+                    Some(position) => with(p, *from, position, |p| operands[1].at(p)),
+                }
+            }),
+            Op::Mask { query, key } => {
+                let behind = self.size(*key) - self.size(*query);
+                self.build(dims, |p| match p[key.index()] > p[query.index()] + behind {
+                    true => f64::NEG_INFINITY,
+                    false => a.at(p),
+                })
+            }
+            Op::Rope { over, at } => self.build(dims, |p| {
+                let (size, place) = (self.size(*over), p[over.index()]);
+                let pair = place % (size / 2);
+                let angle = p[at.index()] as f64 / 10_000f64.powf(2.0 * pair as f64 / size as f64);
+                let (low, high) = (with(p, *over, pair, |p| a.at(p)), with(p, *over, pair + size / 2, |p| a.at(p)));
+                match place < size / 2 {
+                    true => low * angle.cos() - high * angle.sin(),
+                    false => high * angle.cos() + low * angle.sin(),
+                }
+            }),
+            Op::Take { over } => self.build(dims, |p| {
+                let id = operands[1].at(p);
+                let rows = self.size(*over) as f64;
+                match id >= 0.0 && id < rows && id.fract() == 0.0 {
+                    true => with(p, *over, id as usize, |p| a.at(p)),
+                    false => 0.0,
+                }
+            }),
+            Op::Cast(dtype) => self.build(dims, |p| cast(*dtype, a.at(p))),
+        };
+        match self.arithmetic == Arithmetic::Exact && largest > EXACT_LIMIT {
+            true => Err(RunError::Overflow { id: self.id }),
+            false => Ok(data),
+        }
+    }
+
+    fn maximum(&self, a: &Named, over: &[DimId], at: &mut Positions) -> f64 {
+        let mut largest = f64::NEG_INFINITY;
+        each(self.plan, over, at, &mut |p| largest = scalar::maximum(largest, a.at(p)));
+        largest
+    }
+
+    fn softmax(&self, a: &Named, over: DimId, dims: &[DimId]) -> Vec<f64> {
+        let rest: Vec<DimId> = a.dims.iter().copied().filter(|d| *d != over).collect();
+        let largest = Named::new(self.plan, &rest, self.build(&rest, |p| self.maximum(a, &[over], p)));
+        let term = |p: &Positions| (a.at(p) - largest.at(p)).exp();
+        let sums = Named::new(self.plan, &rest, self.build(&rest, |p| self.sum(&[over], p, term).0));
+        self.build(dims, |p| term(p) / sums.at(p))
+    }
+
+    fn norm(&self, kind: Norm, a: &Named, over: DimId, dims: &[DimId]) -> Vec<f64> {
+        let rest: Vec<DimId> = a.dims.iter().copied().filter(|d| *d != over).collect();
+        let count = self.size(over) as f64;
+        let means = self.build(&rest, |p| match kind {
+            Norm::Rms => 0.0,
+            Norm::Layer => self.sum(&[over], p, |p| a.at(p)).0 / count,
+        });
+        let means = Named::new(self.plan, &rest, means);
+        let squares = self.build(&rest, |p| self.sum(&[over], p, |p| (a.at(p) - means.at(p)).powi(2)).0 / count);
+        let squares = Named::new(self.plan, &rest, squares);
+        self.build(dims, |p| (a.at(p) - means.at(p)) / (squares.at(p) + shard_ir::op::NORM_EPSILON).sqrt())
+    }
+}
+
+/// Looks at another position along one dim.
+fn with(positions: &mut Positions, dim: DimId, position: usize, look: impl FnOnce(&Positions) -> f64) -> f64 {
+    let before = std::mem::replace(&mut positions[dim.index()], position);
+    let value = look(positions);
+    positions[dim.index()] = before;
+    value
+}

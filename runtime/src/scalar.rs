@@ -1,0 +1,45 @@
+//! Maps and binaries on single numbers.
+
+use shard_ir::{Binary, Map};
+
+pub(crate) fn map(map: Map, a: f64) -> f64 {
+    let sigmoid = |a: f64| 1.0 / (1.0 + (-a).exp());
+    match map {
+        Map::Neg => -a,
+        Map::Gelu => 0.5 * a * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (a + 0.044715 * a * a * a)).tanh()),
+        Map::Relu => maximum(a, 0.0),
+        Map::Silu => a * sigmoid(a),
+        Map::Sigmoid => sigmoid(a),
+        Map::Tanh => a.tanh(),
+        Map::Exp => a.exp(),
+        Map::Log => a.ln(),
+        Map::Sqrt => a.sqrt(),
+        Map::Rsqrt => 1.0 / a.sqrt(),
+        Map::Square => a * a,
+        Map::Abs => a.abs(),
+    }
+}
+
+/// `whole`: a division of integers truncates toward zero, and gives 0 where the divisor is 0.
+pub(crate) fn binary(binary: Binary, a: f64, b: f64, whole: bool) -> f64 {
+    match binary {
+        Binary::Add => a + b,
+        Binary::Sub => a - b,
+        Binary::Mul => a * b,
+        Binary::Div if whole => {
+            if b == 0.0 {
+                0.0
+            } else {
+                (a / b).trunc()
+            }
+        }
+        Binary::Div => a / b,
+        Binary::Maximum => maximum(a, b),
+        Binary::Minimum => -maximum(-a, -b),
+    }
+}
+
+/// The larger of two; NaN if either is.
+pub(crate) fn maximum(a: f64, b: f64) -> f64 {
+    if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) }
+}

@@ -1,0 +1,144 @@
+//! The layout rule of every op is sound: for all operand layouts that it lets pass, devices that each apply the op to
+//! what they hold get, put together, what the unsharded op gives.
+
+mod common;
+
+use common::*;
+use shard_ir::*;
+
+/// An op on operands, written with letters: `BE`, `EF`, and the result in each order that is to be tried.
+struct Case {
+    op: Op,
+    dims: Vec<Dim>,
+    operands: Vec<(Vec<DimId>, Dtype)>,
+    results: Vec<Vec<DimId>>,
+    exact: bool,
+}
+
+impl Case {
+    fn new(dims_text: &str, operands: &[(&str, Dtype)], results: &[&str], exact: bool, op: impl Fn(&dyn Fn(char) -> DimId) -> Op) -> Case {
+        let table = dims(dims_text);
+        let dim = |c: char| ids(&table, &c.to_string())[0];
+        Case {
+            op: op(&dim),
+            operands: operands.iter().map(|(letters, dtype)| (ids(&table, letters), *dtype)).collect(),
+            results: results.iter().map(|letters| ids(&table, letters)).collect(),
+            exact,
+            dims: table,
+        }
+    }
+
+    /// Executes the op for all layouts that the rule lets pass; gives how many did.
+    fn check(&self, mesh: &Mesh) -> usize {
+        let layouts: Vec<Vec<Layout>> = self.operands.iter().map(|(d, _)| all_layouts(mesh, &self.dims, d)).collect();
+        let types: Vec<TensorType> =
+            self.operands.iter().map(|(d, t)| TensorType { dims: d.clone(), dtype: *t }).collect();
+        let mut passed = 0;
+        let mut chosen = vec![0usize; layouts.len()];
+        loop {
+            let operands: Vec<Operand<'_>> = self
+                .operands
+                .iter()
+                .zip(&chosen)
+                .zip(&layouts)
+                .map(|(((dims, dtype), at), all)| Operand { dims, dtype: *dtype, layout: all[*at] })
+                .collect();
+            for result in &self.results {
+                let Ok(layout) = result_layout(&self.op, &operands, result, mesh, &self.dims) else { continue };
+                let typed = result_type(&self.op, &types, result, &self.dims).unwrap();
+                let mut builder = Builder::new(mesh, &self.dims);
+                let inputs: Vec<InstrId> =
+                    operands.iter().map(|o| builder.parameter(o.dims, o.dtype, o.layout)).collect();
+                let id = builder.push(InstrKind::Op(self.op.clone()), &inputs, result, typed.dtype, layout);
+                let report = common::check(&builder.output(id), passed as u64);
+                assert_eq!(report.exact, self.exact);
+                passed += 1;
+            }
+            // The next choice of layouts.
+            let mut place = 0;
+            while place < chosen.len() {
+                chosen[place] += 1;
+                if chosen[place] < layouts[place].len() {
+                    break;
+                }
+                chosen[place] = 0;
+                place += 1;
+            }
+            if place == chosen.len() {
+                return passed;
+            }
+        }
+    }
+}
+
+use Dtype::{Bf16, Bool, F32, Int8, Int32};
+
+/// One test for each op, on the meshes given, with the number of layouts that the rule lets pass pinned: a rule that
+/// becomes stricter or laxer shows.
+macro_rules! sound {
+    ($($name:ident: $dims:literal, [$(($letters:literal, $dtype:ident)),+] -> [$($result:literal),+], $exact:literal, $op:expr, $([$($mesh:literal),+] = $count:literal),+;)+) => {$(
+        #[test]
+        fn $name() {
+            let case = Case::new($dims, &[$(($letters, $dtype)),+], &[$($result),+], $exact, $op);
+            let counts = [$(case.check(&mesh(&[$($mesh),+]))),+];
+            assert_eq!(counts, [$($count),+]);
+        }
+    )+};
+}
+
+sound! {
+    einsum_matmul: "B=4 E=8 F=12", [("BE", F32), ("EF", Bf16)] -> ["BF", "FB"], true, |_| Op::Einsum, [2, 2] = 78, [4, 2] = 70, [2, 2, 2] = 528;
+    einsum_three_axes: "B=8 E=8 F=8", [("BE", F32), ("EF", F32)] -> ["BF"], true, |_| Op::Einsum, [2, 2, 2] = 276;
+    einsum_batched: "B=4 H=4 E=4 F=4", [("BHE", F32), ("HEF", F32)] -> ["BHF"], true, |_| Op::Einsum, [2, 2] = 53, [2, 2, 2] = 411;
+    einsum_of_one: "B=4 E=4 F=4", [("BEF", F32)] -> ["FB", "B"], true, |_| Op::Einsum, [2, 2] = 56, [2, 2, 2] = 316;
+    einsum_of_three: "B=4 E=4", [("BE", F32), ("E", F32), ("B", F32)] -> ["BE", "B"], true, |_| Op::Einsum, [2, 2] = 76, [4, 2] = 68;
+    einsum_of_integers: "B=4 E=4 F=4", [("BE", Int8), ("EF", Int8)] -> ["BF"], true, |_| Op::Einsum, [2, 2] = 39;
+    einsum_outer: "B=4 E=4", [("B", F32), ("E", F32)] -> ["BE"], true, |_| Op::Einsum, [2, 2] = 27;
+    add: "B=4 E=4", [("BE", F32), ("EB", F32)] -> ["BE", "EB"], true, |_| Op::Binary(Binary::Add), [2, 2] = 76, [2, 2, 2] = 488;
+    add_broadcast: "B=4 E=4", [("BE", F32), ("E", F32)] -> ["BE"], true, |_| Op::Binary(Binary::Add), [2, 2] = 38, [2, 2, 2] = 244;
+    add_outer: "B=4 E=4", [("B", F32), ("E", F32)] -> ["BE"], true, |_| Op::Binary(Binary::Add), [2, 2] = 38, [2, 2, 2] = 244;
+    add_scalar: "B=4 E=4", [("BE", F32), ("", F32)] -> ["BE"], true, |_| Op::Binary(Binary::Add), [2, 2] = 38;
+    sub: "B=4 E=4", [("BE", F32), ("E", F32)] -> ["BE"], true, |_| Op::Binary(Binary::Sub), [2, 2] = 27, [2, 2, 2] = 147;
+    mul: "B=4 E=4", [("BE", F32), ("E", F32)] -> ["BE"], true, |_| Op::Binary(Binary::Mul), [2, 2] = 27, [2, 2, 2] = 147;
+    div: "B=4 E=4", [("BE", F32), ("E", F32)] -> ["BE"], false, |_| Op::Binary(Binary::Div), [2, 2] = 18, [2, 2, 2] = 80;
+    div_of_integers: "B=4 E=4", [("BE", Int32), ("E", Int32)] -> ["BE"], false, |_| Op::Binary(Binary::Div), [2, 2] = 11;
+    maximum: "B=4 E=4", [("BE", F32), ("E", F32)] -> ["BE"], true, |_| Op::Binary(Binary::Maximum), [2, 2] = 38, [2, 2, 2] = 244;
+    minimum: "B=4 E=4", [("BE", F32), ("E", F32)] -> ["BE"], true, |_| Op::Binary(Binary::Minimum), [2, 2] = 27, [2, 2, 2] = 147;
+    sum: "B=4 E=4 F=4", [("BEF", F32)] -> ["BF", "FB"], true, |d| Op::Reduce { kind: Reduce::Sum, over: vec![d('E')] }, [2, 2] = 56, [2, 2, 2] = 316;
+    sum_over_two: "B=4 E=4 F=4", [("BEF", F32)] -> ["E"], true, |d| Op::Reduce { kind: Reduce::Sum, over: vec![d('F'), d('B')] }, [2, 2] = 28, [2, 2, 2] = 158;
+    mean: "B=4 E=8 F=4", [("BEF", F32)] -> ["F"], false, |d| Op::Reduce { kind: Reduce::Mean, over: vec![d('B'), d('E')] }, [2, 2] = 28, [2, 2, 2] = 164;
+    max: "B=4 E=4 F=4", [("BEF", F32)] -> ["BF"], true, |d| Op::Reduce { kind: Reduce::Max, over: vec![d('E')] }, [2, 2] = 28, [2, 2, 2] = 158;
+    max_over_all: "B=4 E=4", [("BE", F32)] -> [""], true, |d| Op::Reduce { kind: Reduce::Max, over: vec![d('B'), d('E')] }, [2, 2] = 18, [2, 2, 2] = 80;
+    softmax: "B=4 E=4 F=4", [("BEF", F32)] -> ["BEF", "EFB"], false, |d| Op::Softmax { over: d('E') }, [2, 2] = 22, [2, 2, 2] = 74;
+    rmsnorm: "B=4 E=4 F=4", [("BEF", F32)] -> ["BEF", "EFB"], false, |d| Op::Norm { kind: Norm::Rms, over: d('E') }, [2, 2] = 22;
+    layernorm: "B=4 E=4 F=4", [("BEF", F32)] -> ["BEF", "EFB"], false, |d| Op::Norm { kind: Norm::Layer, over: d('F') }, [2, 2] = 22, [2, 2, 2] = 74;
+    rename: "B=4 E=4 F=4", [("BE", F32)] -> ["BF", "FB"], true, |d| Op::Rename { from: d('E'), to: d('F') }, [2, 2] = 54, [2, 2, 2] = 294;
+    split: "B=4 H=16 K=4 G=4", [("BH", F32)] -> ["BKG", "GBK"], true, |d| Op::Split { from: d('H'), to: vec![d('K'), d('G')] }, [2, 2] = 54, [4, 2] = 48, [2, 2, 2] = 306;
+    split_straddling: "H=24 K=6 G=4", [("H", F32)] -> ["KG"], true, |d| Op::Split { from: d('H'), to: vec![d('K'), d('G')] }, [2, 3] = 17, [2, 2, 3] = 70, [4, 2] = 12;
+    merge: "B=4 H=16 K=4 G=4", [("KBG", F32)] -> ["BH", "HB"], true, |d| Op::Merge { from: vec![d('K'), d('G')], to: d('H') }, [2, 2] = 54, [4, 2] = 48, [2, 2, 2] = 306;
+    merge_minor_first: "H=24 K=6 G=4", [("GK", F32)] -> ["H"], true, |d| Op::Merge { from: vec![d('K'), d('G')], to: d('H') }, [2, 3] = 17, [2, 2, 3] = 70;
+    concat: "B=4 S=4 T=8 U=12", [("BS", F32), ("TB", F32)] -> ["BU", "UB"], true, |d| Op::Concat { left: d('S'), right: d('T'), to: d('U') }, [2, 2] = 34, [2, 2, 2] = 144;
+    slice_dim: "B=4 S=8 W=4", [("BS", F32)] -> ["BW", "WB"], true, |d| Op::SliceDim { from: d('S'), to: d('W'), offset: 3 }, [2, 2] = 34, [2, 2, 2] = 144;
+    append: "B=4 S=8 L=3", [("BS", F32), ("LB", F32)] -> ["BS", "SB"], true, |d| Op::Append { from: d('L'), to: d('S') }, [2, 2] = 54, [2, 2, 2] = 306;
+    append_all: "B=4 S=4", [("BS", F32), ("SB", F32)] -> ["BS"], true, |d| Op::Append { from: d('S'), to: d('S') }, [2, 2] = 27;
+    causal: "B=4 L=4 S=8", [("BLS", F32)] -> ["BLS", "SBL"], false, |d| Op::Mask { query: d('L'), key: d('S') }, [2, 2] = 38, [2, 2, 2] = 188;
+    rope: "B=4 L=4 Q=8", [("LBQ", F32)] -> ["LBQ", "QLB"], false, |d| Op::Rope { over: d('Q'), at: d('L') }, [2, 2] = 36, [2, 2, 2] = 160;
+    take: "B=4 L=4 V=8 E=4", [("VE", F32), ("BL", Int32)] -> ["BLE", "EBL"], true, |d| Op::Take { over: d('V') }, [2, 2] = 80, [4, 2] = 68;
+    take_three_axes: "B=4 V=8 E=4", [("EV", F32), ("B", Int32)] -> ["BE"], true, |d| Op::Take { over: d('V') }, [2, 2, 2] = 164;
+    cast_to_float: "B=4 E=4", [("BE", F32)] -> ["BE", "EB"], true, |_| Op::Cast(Bf16), [2, 2] = 54, [2, 2, 2] = 294;
+    cast_to_integer: "B=4 E=4", [("BE", F32)] -> ["BE", "EB"], true, |_| Op::Cast(Int8), [2, 2] = 36;
+    cast_from_integer: "B=4 E=4", [("BE", Int32)] -> ["BE", "EB"], true, |_| Op::Cast(F32), [2, 2] = 36;
+    cast_to_bool: "B=4 E=4", [("BE", F32)] -> ["BE"], true, |_| Op::Cast(Bool), [2, 2] = 11;
+}
+
+#[test]
+fn every_map() {
+    for map in Map::ALL {
+        let exact = matches!(map, Map::Neg | Map::Relu | Map::Square | Map::Abs);
+        let case = Case::new("B=4 E=4", &[("BE", F32)], &["BE", "EB"], exact, |_| Op::Map(*map));
+        let passed = case.check(&mesh(&[2, 2]));
+        // Of a matrix on two axes 11 layouts are complete, 18 if each axis may be partial in one way too.
+        let expected = if map.is_linear() || map.is_increasing() { 2 * 18 } else { 2 * 11 };
+        assert_eq!(passed, expected, "{}", map.name());
+    }
+}
