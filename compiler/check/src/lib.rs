@@ -1,15 +1,35 @@
 //! The type checker: AST to [`Program`], and every diagnostic.
 //!
-//! [`check_source`] parses and checks a file; [`check`] checks a tree that is parsed already.
+//! [`check_source`] parses and checks a file; [`check`] checks a tree that was parsed without error.
+//!
+//! The way of a file: `environment` reads the mesh, the dims (`int_expr`) and the hardware line; `calls` puts callees
+//! before callers; `layer` takes each layer's parameters, statements and results, with `types` for sharded types, `expr`
+//! and `operations` for expressions and `builder` for the program that comes of them; `repeat` and `partial_pins` look at
+//! the finished program.
 
+mod builder;
+mod calls;
 pub mod diagnostic;
 pub mod diagnostics;
+mod environment;
+mod expr;
+mod int_expr;
+mod layer;
 pub mod names;
+mod operations;
+mod partial_pins;
+mod repeat;
+mod sink;
+mod types;
 
 pub use diagnostic::{Diagnostic, Edit, Help, Label, Severity};
 
+use calls::Layers;
+use diagnostics::limits::MAX_FILE_VALUES;
+use environment::Environment;
 use shard_grammar::{SourceFile, ast};
 use shard_ir::Program;
+use sink::Sink;
 
 /// What the command line changes.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -41,11 +61,52 @@ impl Checked {
 }
 
 /// Parses and checks a file; the syntax errors are among the diagnostics.
+///
+/// Where the syntax is wrong, the rest is checked all the same, but nothing is said of names that may have been in the
+/// part that could not be read.
+///
+/// ```
+/// use shard_check::{CheckOptions, check_source};
+/// use shard_grammar::SourceFile;
+/// let file = SourceFile::new("t", "mesh x=4\ndim B = 8\nlayer id(a: f32 B_x) -> f32 B { return a }");
+/// let checked = check_source(&file, &CheckOptions::default());
+/// assert!(checked.diagnostics.is_empty());
+/// assert_eq!(checked.programs[0].name, "id");
+/// ```
 pub fn check_source(file: &SourceFile, options: &CheckOptions) -> Checked {
-    check(file, &ast::File::default(), options)
+    let parsed = shard_grammar::parse(file);
+    let mut sink = Sink::default();
+    parsed.errors.iter().for_each(|error| sink.report(error));
+    parsed.warnings.iter().for_each(|warning| sink.report(warning));
+    check_tree(file, &parsed.file, options, sink, !parsed.errors.is_empty())
 }
 
-/// Checks a parsed file.
-pub fn check(_file: &SourceFile, _file_tree: &ast::File, _options: &CheckOptions) -> Checked {
-    Checked::default()
+/// Checks a file that was parsed without error.
+pub fn check(file: &SourceFile, tree: &ast::File, options: &CheckOptions) -> Checked {
+    check_tree(file, tree, options, Sink::default(), false)
+}
+
+fn check_tree(file: &SourceFile, tree: &ast::File, options: &CheckOptions, mut sink: Sink, lenient: bool) -> Checked {
+    let mut env = Environment::new(file, tree, options, lenient, &mut sink);
+    let mut layers = Layers::new(tree, &mut sink);
+    let mut room = MAX_FILE_VALUES;
+    for index in layers.order(&mut sink) {
+        let program = layer::check_layer(&mut env, &layers, layers.all[index], options.strict, room, &mut sink);
+        room -= program.as_ref().map_or(0, |p| p.values.len());
+        layers.programs[index] = program;
+    }
+    if sink.errors() == 0 {
+        env.report_unused(&mut sink);
+    }
+    let mut checked = Checked::default();
+    let roots: Vec<bool> = (0..layers.all.len()).map(|i| layers.is_root(i)).collect();
+    for (program, is_root) in layers.programs.into_iter().zip(roots) {
+        let Some(program) = program else { continue };
+        if is_root {
+            checked.roots.push(checked.programs.len());
+        }
+        checked.programs.push(program);
+    }
+    checked.diagnostics = sink.finish();
+    checked
 }

@@ -1,0 +1,201 @@
+//! A program under construction: values are added one by one, within the limits.
+
+use std::collections::BTreeMap;
+
+use shard_grammar::Span;
+use shard_ir::program::MAX_VALUES;
+use shard_ir::tensor::{MAX_ELEMENTS, MAX_RANK};
+use shard_ir::{Def, DimId, Dtype, LayoutPattern, Op, TensorType, Value, ValueId, typing::same_dims};
+
+use crate::diagnostics::LimitProblem;
+use crate::environment::Environment;
+use crate::sink::Sink;
+use crate::types::{Labels, elements};
+
+/// What a name in a layer means.
+#[derive(Clone, Debug)]
+pub(crate) struct Binding {
+    /// The value; `None` after an error, which silences what depends on it.
+    pub(crate) value: Option<ValueId>,
+    /// Where it is named.
+    pub(crate) span: Span,
+    pub(crate) is_parameter: bool,
+    pub(crate) used: bool,
+}
+
+/// A program under construction.
+pub(crate) struct Builder {
+    /// The layer's name.
+    pub(crate) layer: String,
+    pub(crate) values: Vec<Value>,
+    pub(crate) labels: Labels,
+    pub(crate) scope: BTreeMap<String, Binding>,
+    /// How many values all programs of the file may still have.
+    pub(crate) room: usize,
+    /// A limit was passed: nothing more is built.
+    pub(crate) stopped: bool,
+}
+
+impl Builder {
+    pub(crate) fn new(layer: &str, room: usize) -> Builder {
+        Builder {
+            layer: layer.to_string(),
+            values: Vec::new(),
+            labels: Labels::default(),
+            scope: BTreeMap::new(),
+            room,
+            stopped: false,
+        }
+    }
+
+    pub(crate) fn value(&self, id: ValueId) -> &Value {
+        &self.values[id.index()]
+    }
+
+    /// The type of a value without its layout.
+    pub(crate) fn type_of(&self, id: ValueId) -> TensorType {
+        let value = self.value(id);
+        TensorType { dims: value.dims.clone(), dtype: value.dtype }
+    }
+
+    /// Adds a value, unless that passes a limit.
+    pub(crate) fn push(&mut self, env: &Environment<'_>, value: Value, sink: &mut Sink) -> Option<ValueId> {
+        if self.stopped {
+            return None;
+        }
+        let limit = MAX_VALUES.min(self.room);
+        if self.values.len() >= limit {
+            self.stopped = true;
+            let what = match limit == MAX_VALUES {
+                true => format!("layer `{}`", self.layer),
+                false => "the file".to_string(),
+            };
+            let limit = if limit == MAX_VALUES { limit } else { crate::diagnostics::limits::MAX_FILE_VALUES };
+            sink.report(LimitProblem::Values { what, limit, span: value.span });
+            return None;
+        }
+        if value.dims.len() > MAX_RANK {
+            sink.report(LimitProblem::Rank { found: value.dims.len(), limit: MAX_RANK, span: value.span });
+            return None;
+        }
+        if elements(env, &value.dims).is_none() {
+            let dims = env.dims_text(&value.dims);
+            sink.report(LimitProblem::Elements { dims, limit: MAX_ELEMENTS, span: value.span });
+            return None;
+        }
+        self.values.push(value);
+        Some(ValueId(self.values.len() as u32 - 1))
+    }
+
+    /// Adds the result of an op.
+    pub(crate) fn push_op(
+        &mut self,
+        env: &Environment<'_>,
+        op: Op,
+        operands: Vec<ValueId>,
+        ty: TensorType,
+        span: Span,
+        sink: &mut Sink,
+    ) -> Option<ValueId> {
+        let def = Def::Op { op, operands };
+        let value = Value { name: None, dims: ty.dims, dtype: ty.dtype, def, span, in_layers: Vec::new() };
+        self.push(env, value, sink)
+    }
+
+    /// Adds a number.
+    pub(crate) fn push_constant(
+        &mut self,
+        env: &Environment<'_>,
+        number: f64,
+        dtype: Dtype,
+        span: Span,
+        sink: &mut Sink,
+    ) -> Option<ValueId> {
+        let def = Def::Constant(number);
+        self.push(env, Value { name: None, dims: Vec::new(), dtype, def, span, in_layers: Vec::new() }, sink)
+    }
+
+    /// Pins a value to a pattern, whose dims are those of the value in the order `dims`. A pattern that any layout
+    /// meets pins nothing, and the value itself comes back.
+    ///
+    /// A value that was made by an op since `fresh_from` takes the stated order of dims as its memory order: it is
+    /// written in that order at no cost. Another value keeps its order, and the pattern is permuted; only under a
+    /// label, where layouts are compared dim by dim, a copy in the stated order is made.
+    pub(crate) fn pin(&mut self, env: &Environment<'_>, mut pin: PinRequest, sink: &mut Sink) -> Option<ValueId> {
+        pin.value = self.in_order(env, pin.value, &pin.dims, pin.fresh_from, pin.pattern.label.is_some(), pin.span, sink)?;
+        let value = self.value(pin.value);
+        let pattern = permute_pattern(&pin.pattern, &pin.dims, &value.dims);
+        if is_free(&pattern) && !pin.written {
+            return Some(pin.value);
+        }
+        let name = pin.name.or_else(|| value.name.clone());
+        let def = Def::Pin { operand: pin.value, pattern, written: pin.written };
+        let (dims, dtype) = (value.dims.clone(), value.dtype);
+        self.push(env, Value { name, dims, dtype, def, span: pin.span, in_layers: pin.in_layers }, sink)
+    }
+
+    /// The value, or a copy of it, with its dims in this order where that is free or a label needs it.
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn in_order(
+        &mut self,
+        env: &Environment<'_>,
+        value: ValueId,
+        dims: &[DimId],
+        fresh_from: usize,
+        labelled: bool,
+        span: Span,
+        sink: &mut Sink,
+    ) -> Option<ValueId> {
+        let found = self.value(value);
+        debug_assert!(same_dims(&found.dims, dims), "the caller has matched the dims");
+        if found.dims == dims {
+            return Some(value);
+        }
+        let is_last = value.index() + 1 == self.values.len();
+        if is_last && value.index() >= fresh_from && matches!(found.def, Def::Op { .. }) {
+            self.values[value.index()].dims = dims.to_vec();
+            return Some(value);
+        }
+        if !labelled {
+            return Some(value);
+        }
+        let ty = TensorType { dims: dims.to_vec(), dtype: found.dtype };
+        let copy = self.push_op(env, Op::Cast(ty.dtype), vec![value], ty, span, sink)?;
+        self.values[copy.index()].name = self.value(value).name.clone();
+        Some(copy)
+    }
+}
+
+/// What a pin needs.
+pub(crate) struct PinRequest {
+    pub(crate) value: ValueId,
+    /// The dims in the order in which the pattern has them.
+    pub(crate) dims: Vec<DimId>,
+    pub(crate) pattern: LayoutPattern,
+    pub(crate) written: bool,
+    pub(crate) name: Option<String>,
+    pub(crate) span: Span,
+    /// Values from here on were made by the expression that is pinned.
+    pub(crate) fresh_from: usize,
+    pub(crate) in_layers: Vec<String>,
+}
+
+/// Whether every layout meets the pattern, partial ones too where it is not a boundary's.
+pub(crate) fn is_free(pattern: &LayoutPattern) -> bool {
+    pattern.open
+        && pattern.label.is_none()
+        && pattern.dims.iter().all(|d| d.axes.is_empty())
+        && pattern.partial_sum.is_empty()
+        && pattern.partial_max.is_empty()
+}
+
+/// A pattern over dims in one order as a pattern over the same dims in another.
+pub(crate) fn permute_pattern(pattern: &LayoutPattern, from: &[DimId], to: &[DimId]) -> LayoutPattern {
+    let mut out = pattern.clone();
+    for (i, dim) in to.iter().enumerate() {
+        if let Some(at) = from.iter().position(|d| d == dim) {
+            out.dims[i] = pattern.dims[at];
+        }
+    }
+    out
+}

@@ -1,0 +1,390 @@
+//! Which layer calls which, and the inlining of a call.
+
+use std::collections::BTreeMap;
+
+use shard_grammar::{Span, ast};
+use shard_ir::{Def, DimId, LabelId, LayoutPattern, ParameterKind, Program, Value, ValueId, typing::same_dims};
+
+use crate::builder::PinRequest;
+use crate::diagnostics::limits::{MAX_CALL_DEPTH, MAX_LAYERS};
+use crate::diagnostics::{DtypeProblem, LayerProblem, LimitProblem, ShapeProblem};
+use crate::expr::Term;
+use crate::layer::{LayerChecker, kind_words};
+use crate::names::nearest;
+use crate::sink::Sink;
+
+/// The layers of a file, which calls which, and the programs made so far.
+pub(crate) struct Layers<'a> {
+    pub(crate) all: Vec<&'a ast::Layer>,
+    by_name: BTreeMap<&'a str, usize>,
+    /// The layers that each calls, each with its first call.
+    callees: Vec<Vec<(usize, Span)>>,
+    pub(crate) programs: Vec<Option<Program>>,
+}
+
+impl<'a> Layers<'a> {
+    pub(crate) fn new(tree: &'a ast::File, sink: &mut Sink) -> Layers<'a> {
+        let mut layers = Layers { all: Vec::new(), by_name: BTreeMap::new(), callees: Vec::new(), programs: Vec::new() };
+        for layer in tree.layers() {
+            let name = layer.name.value.as_str();
+            if let Some(first) = layers.by_name.get(name) {
+                let (first, span) = (layers.all[*first].name.span, layer.name.span);
+                sink.report(LayerProblem::DuplicateLayer { name: name.to_string(), span, first });
+                continue;
+            }
+            if layers.all.len() >= MAX_LAYERS {
+                sink.report(LimitProblem::Layers { limit: MAX_LAYERS, span: layer.name.span });
+                break;
+            }
+            layers.by_name.insert(name, layers.all.len());
+            layers.all.push(layer);
+        }
+        layers.callees = layers.all.iter().map(|layer| layers.calls_of(layer)).collect();
+        layers.programs = vec![None; layers.all.len()];
+        layers
+    }
+
+    pub(crate) fn index(&self, name: &str) -> Option<usize> {
+        self.by_name.get(name).copied()
+    }
+
+    /// Where the result types of a layer are stated.
+    pub(crate) fn result_span(&self, name: &str) -> Option<Span> {
+        self.index(name).map(|i| self.all[i].results.span())
+    }
+
+    fn calls_of(&self, layer: &ast::Layer) -> Vec<(usize, Span)> {
+        let mut calls = Vec::new();
+        let mut found = |callee: &ast::Name| {
+            if let Some(index) = self.index(&callee.value)
+                && !calls.iter().any(|(seen, _)| *seen == index)
+            {
+                calls.push((index, callee.span));
+            }
+        };
+        for statement in &layer.body {
+            match statement {
+                ast::Statement::Let(statement) => walk_calls(&statement.value, &mut found),
+                ast::Statement::Return(statement) => {
+                    statement.value.values().into_iter().for_each(|expr| walk_calls(expr, &mut found));
+                }
+            }
+        }
+        calls
+    }
+
+    /// Whether no other layer calls this one.
+    pub(crate) fn is_root(&self, layer: usize) -> bool {
+        !self.callees.iter().enumerate().any(|(caller, c)| caller != layer && c.iter().any(|(i, _)| *i == layer))
+    }
+
+    /// The layers in an order in which callees come before callers. Those in a ring, or nested too deep, are left out,
+    /// after an error.
+    pub(crate) fn order(&self, sink: &mut Sink) -> Vec<usize> {
+        let mut order = Vec::new();
+        let mut state = vec![Visit::New; self.all.len()];
+        for start in 0..self.all.len() {
+            self.visit(start, &mut state, &mut Vec::new(), &mut order, sink);
+        }
+        order
+    }
+
+    /// The depth of calls in the layer, or `None` where it is in or leads to a ring. The recursion is bounded by the
+    /// number of layers.
+    fn visit(
+        &self,
+        layer: usize,
+        state: &mut [Visit],
+        path: &mut Vec<usize>,
+        order: &mut Vec<usize>,
+        sink: &mut Sink,
+    ) -> Option<usize> {
+        match state[layer] {
+            Visit::Done(depth) => return depth,
+            Visit::Open | Visit::New => {}
+        }
+        state[layer] = Visit::Open;
+        path.push(layer);
+        let mut depth = Some(0);
+        for (callee, span) in &self.callees[layer] {
+            if let Visit::Open = state[*callee] {
+                let from = path.iter().position(|p| p == callee).unwrap_or(0);
+                let ring: Vec<usize> = path[from..].iter().copied().chain([*callee]).collect();
+                sink.report(LayerProblem::Recursion {
+                    ring: ring.into_iter().map(|i| self.all[i].name.value.clone()).collect(),
+                    span: *span,
+                    declared: self.all[*callee].name.span,
+                });
+                depth = None;
+                continue;
+            }
+            let inner = self.visit(*callee, state, path, order, sink);
+            depth = depth.zip(inner).map(|(d, i)| d.max(i + 1));
+            if depth.is_some_and(|d| d > MAX_CALL_DEPTH) {
+                sink.report(LimitProblem::CallDepth { limit: MAX_CALL_DEPTH, span: *span });
+                depth = None;
+            }
+        }
+        path.pop();
+        state[layer] = Visit::Done(depth);
+        if depth.is_some() {
+            order.push(layer);
+        }
+        depth
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Visit {
+    New,
+    Open,
+    Done(Option<usize>),
+}
+
+/// Calls `found` for every call in an expression; trees are no deeper than the grammar's limit.
+fn walk_calls(expr: &ast::Expr, found: &mut impl FnMut(&ast::Name)) {
+    match &expr.kind {
+        ast::ExprKind::Number(_) | ast::ExprKind::Name(_) => {}
+        ast::ExprKind::Call { callee, args } => {
+            found(callee);
+            args.iter().for_each(|arg| walk_calls(arg, found));
+        }
+        ast::ExprKind::Einsum { operands, .. } => operands.iter().for_each(|o| walk_calls(o, found)),
+        ast::ExprKind::Binary { left, right, .. }
+        | ast::ExprKind::Extremum { left, right, .. }
+        | ast::ExprKind::Concat { left, right, .. }
+        | ast::ExprKind::Append { cache: left, new: right, .. }
+        | ast::ExprKind::Take { table: left, ids: right, .. } => {
+            walk_calls(left, found);
+            walk_calls(right, found);
+        }
+        ast::ExprKind::Paren(operand)
+        | ast::ExprKind::Neg { operand, .. }
+        | ast::ExprKind::Map { operand, .. }
+        | ast::ExprKind::Reduce { operand, .. }
+        | ast::ExprKind::Normalize { operand, .. }
+        | ast::ExprKind::Rename { operand, .. }
+        | ast::ExprKind::Split { operand, .. }
+        | ast::ExprKind::Merge { operand, .. }
+        | ast::ExprKind::Slice { operand, .. }
+        | ast::ExprKind::Causal { operand, .. }
+        | ast::ExprKind::Rope { operand, .. }
+        | ast::ExprKind::Cast { operand, .. }
+        | ast::ExprKind::Reshard { operand, .. } => walk_calls(operand, found),
+    }
+}
+
+/// The operations that are written like calls, for the nearest name of an unknown one.
+fn operations<'n>() -> impl Iterator<Item = &'n str> {
+    const OTHERS: &[&str] =
+        &["einsum", "rename", "split", "merge", "concat", "slice", "append", "causal", "rope", "take", "cast", "reshard"];
+    ast::MapOp::ALL
+        .iter()
+        .map(|op| op.word())
+        .chain(ast::ExtremumOp::ALL.iter().map(|op| op.word()))
+        .chain(ast::ReduceOp::ALL.iter().map(|op| op.word()))
+        .chain(ast::NormalizeOp::ALL.iter().map(|op| op.word()))
+        .chain(OTHERS.iter().copied())
+}
+
+impl LayerChecker<'_, '_> {
+    /// A call: the values of the callee's program are copied in, its parameters replaced by the arguments.
+    pub(crate) fn call(&mut self, name: &ast::Name, args: &[ast::Expr], span: Span) -> Option<Term> {
+        let fresh_from = self.builder.values.len();
+        let values: Vec<Option<ValueId>> = args.iter().map(|arg| self.value(arg)).collect();
+        let Some(index) = self.layers.index(&name.value) else {
+            if !self.env.lenient && self.sink.has_room() {
+                let known: Vec<String> = self.layers.all.iter().map(|l| l.name.value.clone()).collect();
+                let near = nearest(&name.value, known.iter().map(String::as_str).chain(operations()));
+                let near = near.map(str::to_string);
+                self.sink.report(LayerProblem::UnknownLayer { name: name.value.clone(), span: name.span, near, known });
+            }
+            return None;
+        };
+        let callee = self.layers.all[index];
+        if args.len() != callee.params.len() {
+            self.sink.report(LayerProblem::ArgumentCount {
+                callee: name.value.clone(),
+                parameters: callee
+                    .params
+                    .iter()
+                    .map(|p| format!("{}: {}", p.name.value, shard_grammar::print_type(&p.ty)))
+                    .collect(),
+                found: args.len(),
+                span,
+                declared: callee.params_span,
+            });
+            return None;
+        }
+        let program = self.layers.programs[index].as_ref()?;
+        if let Some(repeat) = callee.repeat.filter(|r| r.count.value > 1) {
+            self.sink.report(LayerProblem::RepeatedCallee {
+                callee: name.value.clone(),
+                times: repeat.count.value,
+                span,
+                declared: repeat.span,
+            });
+        }
+        let mut right = true;
+        for ((value, arg), (param, declared)) in values.iter().zip(args).zip(program.values.iter().zip(&callee.params)) {
+            right &= value.is_some_and(|value| self.argument(&name.value, value, arg, param, declared).is_some());
+        }
+        if !right {
+            return None;
+        }
+        let values: Vec<ValueId> = values.into_iter().flatten().collect();
+        let mut results = self.inline(program, &values, args, fresh_from)?;
+        match (results.len(), results.pop()) {
+            (1, Some(one)) => Some(Term::Value(one)),
+            (_, last) => {
+                results.extend(last);
+                Some(Term::Many(results, name.value.clone()))
+            }
+        }
+    }
+
+    /// Holds an argument to its parameter.
+    fn argument(
+        &mut self,
+        callee: &str,
+        value: ValueId,
+        arg: &ast::Expr,
+        param: &Value,
+        declared: &ast::Param,
+    ) -> Option<()> {
+        let found = self.builder.value(value).clone();
+        let what = format!("parameter `{}` of `{callee}`", declared.name.value);
+        if !same_dims(&found.dims, &param.dims) {
+            let names = |dims: &[DimId], less: &[DimId]| -> Vec<String> {
+                dims.iter().filter(|d| !less.contains(d)).map(|d| self.env.dim_name(*d).to_string()).collect()
+            };
+            let (missing, extra) = (names(&param.dims, &found.dims), names(&found.dims, &param.dims));
+            let renamed = match (missing.as_slice(), extra.as_slice()) {
+                ([to], [from]) if self.sizes_agree(from, to) => {
+                    Some((arg.span, format!("rename({}, {from} -> {to})", shard_grammar::print_expr(arg))))
+                }
+                _ => None,
+            };
+            self.sink.report(ShapeProblem::DimsDiffer {
+                what,
+                wanted: self.env.dims_text(&param.dims),
+                found: self.env.dims_text(&found.dims),
+                span: arg.span,
+                other: declared.span,
+                stated_at_span: false,
+                missing,
+                extra,
+                mend: renamed,
+            });
+            return None;
+        }
+        if found.dtype != param.dtype {
+            self.sink.report(DtypeProblem::Stated {
+                what,
+                wanted: param.dtype,
+                stated: declared.ty.dtype.map_or(declared.span, |d| d.span),
+                found: found.dtype,
+                value: (arg.span, shard_grammar::print_expr(arg)),
+            });
+            return None;
+        }
+        self.compare_kinds(callee, value, arg, param, declared);
+        Some(())
+    }
+
+    fn sizes_agree(&mut self, a: &str, b: &str) -> bool {
+        let size = |name: &str| self.env.dims.iter().find(|d| d.name == name).map(|d| d.size);
+        size(a) == size(b)
+    }
+
+    fn compare_kinds(&mut self, callee: &str, value: ValueId, arg: &ast::Expr, param: &Value, declared: &ast::Param) {
+        let Def::Parameter { kind: wanted, .. } = param.def else { return };
+        let mut at = value;
+        while let Def::Pin { operand, .. } = self.builder.value(at).def {
+            at = operand;
+        }
+        let Def::Parameter { kind, .. } = self.builder.value(at).def else { return };
+        if wanted == ParameterKind::Activation || kind == wanted {
+            return;
+        }
+        self.sink.report(LayerProblem::ArgumentKind {
+            argument: shard_grammar::print_expr(arg),
+            found: kind_words(kind),
+            span: arg.span,
+            callee: callee.to_string(),
+            parameter: declared.name.value.clone(),
+            wanted: kind_words(wanted),
+            declared: declared.ty.kind.map_or(declared.span, |k| k.span),
+        });
+    }
+
+    fn inline(
+        &mut self,
+        callee: &Program,
+        args: &[ValueId],
+        exprs: &[ast::Expr],
+        fresh_from: usize,
+    ) -> Option<Vec<ValueId>> {
+        let labels: Vec<LabelId> = callee.labels.iter().map(|name| self.builder.labels.fresh(name)).collect();
+        let relabelled = |pattern: &LayoutPattern| LayoutPattern {
+            label: pattern.label.and_then(|l| labels.get(usize::from(l.0)).copied()),
+            ..pattern.clone()
+        };
+        let mut map: Vec<ValueId> = Vec::with_capacity(callee.values.len());
+        for value in &callee.values {
+            let path = || -> Vec<String> { [&callee.name].into_iter().chain(&value.in_layers).cloned().collect() };
+            let new = match &value.def {
+                Def::Parameter { pattern, .. } => {
+                    let (arg, expr) = (args[map.len()], &exprs[map.len()]);
+                    let request = PinRequest {
+                        value: arg,
+                        dims: value.dims.clone(),
+                        pattern: relabelled(pattern),
+                        written: false,
+                        name: None,
+                        span: expr.span,
+                        fresh_from,
+                        in_layers: Vec::new(),
+                    };
+                    self.builder.pin(self.env, request, self.sink)?
+                }
+                Def::Constant(_) => self.builder.push(self.env, Value { in_layers: path(), ..value.clone() }, self.sink)?,
+                Def::Op { op, operands } => {
+                    let operands = operands.iter().map(|o| map[o.index()]).collect();
+                    let def = Def::Op { op: op.clone(), operands };
+                    self.builder.push(self.env, Value { def, in_layers: path(), ..value.clone() }, self.sink)?
+                }
+                Def::Pin { operand, pattern, written } => {
+                    let request = PinRequest {
+                        value: map[operand.index()],
+                        dims: value.dims.clone(),
+                        pattern: relabelled(pattern),
+                        written: *written,
+                        name: value.name.clone(),
+                        span: value.span,
+                        fresh_from: usize::MAX,
+                        in_layers: path(),
+                    };
+                    self.builder.pin(self.env, request, self.sink)?
+                }
+            };
+            map.push(new);
+        }
+        let mut results = Vec::new();
+        for output in &callee.outputs {
+            let (value, dims) = (map[output.value.index()], callee.value(output.value).dims.clone());
+            let request = PinRequest {
+                value,
+                dims,
+                pattern: relabelled(&output.pattern),
+                written: false,
+                name: Some(output.name.clone()),
+                span: output.span,
+                fresh_from: usize::MAX,
+                in_layers: vec![callee.name.clone()],
+            };
+            results.push(self.builder.pin(self.env, request, self.sink)?);
+        }
+        Some(results)
+    }
+}

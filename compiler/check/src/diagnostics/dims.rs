@@ -1,0 +1,187 @@
+//! Dim lines and names of dims.
+
+use shard_grammar::Span;
+use shard_ir::tensor::MAX_DIM_SIZE;
+
+use super::words::name_list;
+use crate::diagnostic::Diagnostic;
+
+/// What can be wrong with a dim.
+#[derive(Clone, Debug, PartialEq)]
+pub enum DimProblem {
+    /// A dim that the file does not declare.
+    Unknown {
+        /// The name.
+        name: String,
+        /// Where it stands.
+        span: Span,
+        /// The nearest dim.
+        near: Option<String>,
+        /// The dims that there are.
+        known: Vec<String>,
+        /// Where several letters together name a dim: their place, and that dim.
+        together: Option<(Span, String)>,
+    },
+    /// A dim used above its own line.
+    UsedBefore {
+        /// The dim.
+        name: String,
+        /// Where it is used.
+        span: Span,
+        /// Its line.
+        declared: Span,
+    },
+    /// A dim declared twice.
+    Duplicate {
+        /// The dim.
+        name: String,
+        /// The second line.
+        span: Span,
+        /// The first one.
+        first: Span,
+    },
+    /// A division that leaves a rest.
+    Inexact {
+        /// The dividend.
+        left: u64,
+        /// The divisor.
+        right: u64,
+        /// The expression; `None` where the command line gave it.
+        span: Option<Span>,
+        /// The dim whose size it is.
+        dim: String,
+    },
+    /// A size that is no size.
+    OutOfRange {
+        /// The dim.
+        dim: String,
+        /// What comes out, or why nothing does: `0`, `-4`, `more than 2^64`.
+        value: String,
+        /// The expression; `None` where the command line gave it.
+        span: Option<Span>,
+    },
+    /// A pad below the size.
+    PadTooSmall {
+        /// The dim.
+        dim: String,
+        /// Its size.
+        size: u64,
+        /// The pad.
+        pad: u64,
+        /// The pad's place; `None` where the command line gave it.
+        span: Option<Span>,
+    },
+    /// A dim twice in one tensor or list.
+    Repeated {
+        /// The dim.
+        dim: String,
+        /// The second mention.
+        span: Span,
+        /// The first one.
+        first: Span,
+    },
+    /// `-D` of a dim that the file does not declare.
+    UnknownOverride {
+        /// The name.
+        name: String,
+        /// The nearest dim.
+        near: Option<String>,
+        /// The dims that there are.
+        known: Vec<String>,
+    },
+    /// `-D` with a right side that cannot be read.
+    BadOverride {
+        /// The name.
+        name: String,
+        /// The right side.
+        text: String,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// A dim that nothing uses.
+    Unused {
+        /// The dim.
+        name: String,
+        /// Its line.
+        span: Span,
+    },
+}
+
+impl From<DimProblem> for Diagnostic {
+    fn from(problem: DimProblem) -> Diagnostic {
+        use DimProblem::*;
+        match problem {
+            Unknown { name, span, near, known, together } => {
+                if let Some((all, dim)) = together {
+                    return Diagnostic::error("E0301", format!("there is no dim `{name}`"))
+                        .at(all, format!("read as one dim a letter; `{dim}` is one dim"))
+                        .mend(format!("[{dim}]"), all, format!("[{dim}]"));
+                }
+                let out = Diagnostic::error("E0301", format!("there is no dim `{name}`"))
+                    .at(span, "unknown dim")
+                    .note(format!("dims of the file: {}", name_list(&known)));
+                match near {
+                    Some(near) => out.mend(near.clone(), span, near),
+                    None => out.help(format!("dim {name} = ...    (a line of its own above the layer)")),
+                }
+            }
+            UsedBefore { name, span, declared } => {
+                Diagnostic::error("E0301", format!("dim `{name}` is used above its own line"))
+                    .at(span, "used here")
+                    .also(declared, "declared here")
+                    .help(format!("move the line of `{name}` up"))
+            }
+            Duplicate { name, span, first } => Diagnostic::error("E0302", format!("dim `{name}` is declared twice"))
+                .at(span, "again")
+                .also(first, "first")
+                .note("a dim has one size in the file")
+                .help("another name, or one line less"),
+            Inexact { left, right, span, dim } => {
+                let out = Diagnostic::error("E0303", format!("{left} / {right} is not a whole number"))
+                    .at_if(span, format!("{left} = {} * {right} + {}", left / right.max(1), left % right.max(1)))
+                    .note(format!("the size of `{dim}` has to come out exact"));
+                let below = left - left % right.max(1);
+                out.help(match below {
+                    0 => format!("a dividend of {right} would do"),
+                    _ => format!("a dividend of {below} or {} would do", below.saturating_add(right)),
+                })
+            }
+            OutOfRange { dim, value, span } => {
+                Diagnostic::error("E0304", format!("`{dim}` cannot have the size {value}"))
+                    .at_if(span, format!("comes out as {value}"))
+                    .note(format!("sizes go from 1 to {MAX_DIM_SIZE}"))
+                    .help("check the signs and the dims that it is made of")
+            }
+            PadTooSmall { dim, size, pad, span } => {
+                let out =
+                    Diagnostic::error("E0305", format!("`{dim}` = {size} cannot be padded to {pad}, which is smaller"));
+                match span {
+                    Some(span) => out.at(span, "smaller than the size").mend(format!("pad {size}"), span, size.to_string()),
+                    None => out.help(format!("-D '{dim}={size} pad {size}'")),
+                }
+            }
+            Repeated { dim, span, first } => {
+                Diagnostic::error("E0306", format!("dim `{dim}` stands twice in one tensor"))
+                    .at(span, "again")
+                    .also(first, "first")
+                    .note("dims are matched by name, so each name stands once")
+                    .help(format!("a second dim of the same size: dim {dim}2 = {dim}"))
+            }
+            UnknownOverride { name, near, known } => {
+                let out = Diagnostic::error("E0312", format!("`-D {name}=...`: the file has no dim `{name}`"))
+                    .note(format!("dims of the file: {}", name_list(&known)));
+                match near {
+                    Some(near) => out.help(format!("-D {near}=...")),
+                    None => out.help("only a dim with a line of its own can be set"),
+                }
+            }
+            BadOverride { name, text, message } => {
+                Diagnostic::error("E0313", format!("`-D {name}={text}` cannot be read: {message}"))
+                    .help(format!("-D {name}=64 or -D '{name}=48 pad 64'"))
+            }
+            Unused { name, span } => Diagnostic::warning("W0301", format!("dim `{name}` is never used"))
+                .at(span, "not used by any layer or other dim")
+                .mend("remove the line", span, ""),
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Dtypes.
+
+use shard_grammar::Span;
+use shard_ir::Dtype;
+
+use crate::diagnostic::Diagnostic;
+
+/// What can be wrong with dtypes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum DtypeProblem {
+    /// Two dtypes that do not meet.
+    DoNotMeet {
+        /// The op.
+        op: String,
+        /// The first operand: place, text, dtype.
+        left: (Span, String, Dtype),
+        /// The second.
+        right: (Span, String, Dtype),
+    },
+    /// An op that does not take its operand's dtype.
+    NotTaken {
+        /// The op.
+        op: String,
+        /// The operand: place and text.
+        operand: (Span, String),
+        /// Its dtype.
+        found: Dtype,
+        /// What would do: `a float`.
+        wanted: &'static str,
+    },
+    /// A stated dtype that is not the expression's.
+    Stated {
+        /// What states it: ``the annotation of `h` ``.
+        what: String,
+        /// The dtype stated.
+        wanted: Dtype,
+        /// Where it is stated.
+        stated: Span,
+        /// The dtype of the expression.
+        found: Dtype,
+        /// The expression: place and text.
+        value: (Span, String),
+    },
+    /// A fraction where the other operand holds whole numbers.
+    Fraction {
+        /// The number's text.
+        text: String,
+        /// Its place.
+        span: Span,
+        /// The other operand's dtype.
+        dtype: Dtype,
+        /// The other operand: place and text.
+        other: (Span, String),
+    },
+}
+
+fn cast(out: Diagnostic, (span, text): &(Span, String), to: Dtype) -> Diagnostic {
+    let fixed = format!("cast({text}, {to})");
+    out.mend(fixed.clone(), *span, fixed)
+}
+
+impl From<DtypeProblem> for Diagnostic {
+    fn from(problem: DtypeProblem) -> Diagnostic {
+        use DtypeProblem::*;
+        match problem {
+            DoNotMeet { op, left, right } => {
+                let out = Diagnostic::error("E0401", format!("`{op}` of {} and {}, which do not meet", left.2, right.2))
+                    .at(right.0, format!("is {}", right.2))
+                    .also(left.0, format!("is {}", left.2))
+                    .note("a dtype meets itself, and f32 meets bf16, f16 and f8; nothing else is converted unasked");
+                match (left.2.is_float(), right.2.is_float()) {
+                    (true, false) => cast(out, &(right.0, right.1), left.2),
+                    (false, true) => cast(out, &(left.0, left.1), right.2),
+                    _ => {
+                        let (l, r) = ((left.0, left.1), (right.0, right.1));
+                        cast(cast(out, &r, left.2), &l, right.2)
+                    }
+                }
+            }
+            NotTaken { op, operand, found, wanted } => {
+                let out = Diagnostic::error("E0402", format!("`{op}` takes {wanted}, and this is {found}"))
+                    .at(operand.0, format!("is {found}"));
+                cast(out, &operand, if wanted == "int32" { Dtype::Int32 } else { Dtype::F32 })
+            }
+            Stated { what, wanted, stated, found, value } => {
+                let out = Diagnostic::error("E0403", format!("{what} is stated as {wanted}, and the value is {found}"))
+                    .at(value.0, format!("is {found}"))
+                    .also(stated, format!("states {wanted}"))
+                    .note("nothing is cast unasked");
+                cast(out, &value, wanted)
+            }
+            Fraction { text, span, dtype, other } => {
+                let out = Diagnostic::error("E0404", format!("{text} is no {dtype}, the dtype that it takes from the other operand"))
+                    .at(span, "not a whole number")
+                    .also(other.0, format!("is {dtype}"));
+                cast(out, &other, Dtype::F32)
+            }
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! Values, layers, calls, returns and repetition.
+
+use shard_grammar::Span;
+
+use super::words::{count, name_list};
+use crate::diagnostic::Diagnostic;
+
+/// What can be wrong with values, layers and calls.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LayerProblem {
+    /// A value that is not in scope.
+    UnknownValue {
+        /// The name.
+        name: String,
+        /// Its place.
+        span: Span,
+        /// The nearest value in scope.
+        near: Option<String>,
+        /// Where a value of that name is made further down.
+        later: Option<Span>,
+        /// Whether a layer or dim has that name.
+        is_layer: bool,
+    },
+    /// A value named twice in a layer.
+    DuplicateValue {
+        /// The name.
+        name: String,
+        /// The second place.
+        span: Span,
+        /// The first one.
+        first: Span,
+    },
+    /// A call of a layer that the file does not have.
+    UnknownLayer {
+        /// The name.
+        name: String,
+        /// Its place.
+        span: Span,
+        /// The nearest layer or operation.
+        near: Option<String>,
+        /// The layers that there are.
+        known: Vec<String>,
+    },
+    /// A layer named twice.
+    DuplicateLayer {
+        /// The name.
+        name: String,
+        /// The second place.
+        span: Span,
+        /// The first one.
+        first: Span,
+    },
+    /// A call with another number of arguments.
+    ArgumentCount {
+        /// The callee.
+        callee: String,
+        /// The parameters: `x: bf16 BLE`.
+        parameters: Vec<String>,
+        /// How many arguments there are.
+        found: usize,
+        /// The call.
+        span: Span,
+        /// The parameter list.
+        declared: Span,
+    },
+    /// Layers that call each other in a ring.
+    Recursion {
+        /// The ring, the first layer at both ends.
+        ring: Vec<String>,
+        /// The call that closes it.
+        span: Span,
+        /// The layer that it calls.
+        declared: Span,
+    },
+    /// Another number of values than there are names, or places, for them.
+    ResultCount {
+        /// What gives them: ``a call of `f` ``, `` `return` ``.
+        what: String,
+        /// How many it gives.
+        given: usize,
+        /// How many are wanted.
+        wanted: usize,
+        /// Where.
+        span: Span,
+        /// Where the number is declared.
+        declared: Option<Span>,
+        /// Text that can be typed.
+        help: Option<String>,
+    },
+    /// A layer without `return`.
+    NoReturn {
+        /// The layer.
+        layer: String,
+        /// Its result type.
+        results: Span,
+        /// The closing brace.
+        end: Span,
+        /// The value made last.
+        last: Option<String>,
+    },
+    /// A statement behind the `return`.
+    AfterReturn {
+        /// The statement.
+        span: Span,
+        /// The return.
+        first: Span,
+    },
+    /// `repeat 0`.
+    RepeatZero {
+        /// The number.
+        span: Span,
+    },
+    /// A repeated layer whose first parameter and result do not carry the same layout.
+    RepeatCarry {
+        /// The layer.
+        layer: String,
+        /// `repeat N`.
+        span: Span,
+        /// The parameter's type: place and text.
+        parameter: Option<(Span, String)>,
+        /// The result's.
+        result: (Span, String),
+        /// What differs.
+        why: String,
+        /// Text that can be typed.
+        help: Option<String>,
+    },
+    /// A cache result that is not laid out as the cache parameter that it was made from.
+    CacheTie {
+        /// The result.
+        result: String,
+        /// Its type: place and text.
+        result_type: (Span, String),
+        /// The parameter.
+        parameter: String,
+        /// Its type.
+        parameter_type: (Span, String),
+    },
+    /// A `let` that nothing uses.
+    UnusedLet {
+        /// The name.
+        name: String,
+        /// Its place.
+        span: Span,
+    },
+    /// A parameter that nothing uses.
+    UnusedParameter {
+        /// The name.
+        name: String,
+        /// Its place.
+        span: Span,
+    },
+    /// An argument of another kind than the parameter.
+    ArgumentKind {
+        /// The argument's text.
+        argument: String,
+        /// Its kind: `an activation`.
+        found: &'static str,
+        /// Its place.
+        span: Span,
+        /// The callee.
+        callee: String,
+        /// The parameter.
+        parameter: String,
+        /// The parameter's kind.
+        wanted: &'static str,
+        /// Where the kind is stated.
+        declared: Span,
+    },
+    /// A call of a repeated layer, which inlines it once.
+    RepeatedCallee {
+        /// The callee.
+        callee: String,
+        /// How often it is stated to repeat.
+        times: u64,
+        /// The call.
+        span: Span,
+        /// Where that is stated.
+        declared: Span,
+    },
+    /// A kind on a `let` annotation.
+    KindOnLet {
+        /// The word.
+        word: &'static str,
+        /// Its place.
+        span: Span,
+    },
+}
+
+impl From<LayerProblem> for Diagnostic {
+    fn from(problem: LayerProblem) -> Diagnostic {
+        use LayerProblem::*;
+        match problem {
+            UnknownValue { name, span, near, later, is_layer } => {
+                let out = Diagnostic::error("E0601", format!("there is no value `{name}` here"))
+                    .at(span, "unknown value")
+                    .also_if(later, "made only here");
+                match (near, later) {
+                    (_, Some(_)) => out.help(format!("move the `let` of `{name}` up")),
+                    (Some(near), None) => out.mend(near.clone(), span, near),
+                    (None, None) if is_layer => out.help(format!("{name}(...)    (`{name}` is a layer)")),
+                    (None, None) => out.help(format!("let {name} = ...    (above, or a parameter of the layer)")),
+                }
+            }
+            DuplicateValue { name, span, first } => {
+                Diagnostic::error("E0602", format!("`{name}` is named twice in one layer"))
+                    .at(span, "again")
+                    .also(first, "first")
+                    .mend(format!("{name}2"), span, format!("{name}2"))
+            }
+            UnknownLayer { name, span, near, known } => {
+                let out = Diagnostic::error("E0603", format!("there is no layer or operation `{name}`"))
+                    .at(span, "called here")
+                    .note(format!("layers of the file: {}", name_list(&known)));
+                match near {
+                    Some(near) => out.mend(near.clone(), span, near),
+                    None => out.help(format!("layer {name}(...) -> ... {{ ... }}")),
+                }
+            }
+            DuplicateLayer { name, span, first } => {
+                Diagnostic::error("E0604", format!("layer `{name}` is declared twice"))
+                    .at(span, "again")
+                    .also(first, "first")
+                    .mend(format!("{name}2"), span, format!("{name}2"))
+            }
+            ArgumentCount { callee, parameters, found, span, declared } => Diagnostic::error(
+                "E0605",
+                format!("`{callee}` takes {}, and {found} {} given", count(parameters.len(), "argument"), is_are(found)),
+            )
+            .at(span, format!("{found} given"))
+            .also(declared, format!("takes {}", parameters.len()))
+            .help(format!("{callee}({})", parameters.join(", "))),
+            Recursion { ring, span, declared } => {
+                let path: Vec<String> = ring.iter().map(|name| format!("`{name}`")).collect();
+                Diagnostic::error("E0606", format!("a layer calls itself: {}", path.join(" calls ")))
+                    .at(span, "this call closes the ring")
+                    .also(declared, "declared here")
+                    .note("calls are inlined, so a ring would never end")
+                    .help("to stack a layer, write `repeat N` behind its result type")
+            }
+            ResultCount { what, given, wanted, span, declared, help } => Diagnostic::error(
+                "E0607",
+                format!("{what} gives {}, and {wanted} {} wanted", count(given, "value"), is_are(wanted)),
+            )
+            .at(span, format!("gives {given}"))
+            .also_if(declared, "declared here")
+            .help_if(help),
+            NoReturn { layer, results, end, last } => {
+                let out = Diagnostic::error("E0608", format!("layer `{layer}` has no `return`"))
+                    .at(end, "ends here")
+                    .also(results, "it states what it returns");
+                match last {
+                    Some(last) => out.mend(format!("return {last}"), Span::at(end.start), format!("  return {last}\n")),
+                    None => out.help("return ..."),
+                }
+            }
+            AfterReturn { span, first } => Diagnostic::error("E0609", "a statement stands behind the `return`")
+                .at(span, "never reached")
+                .also(first, "the layer ends here")
+                .mend("remove it, or move it up", span, ""),
+            RepeatZero { span } => Diagnostic::error("E0610", "a layer repeats at least once")
+                .at(span, "zero times")
+                .mend("repeat 1", span, "1"),
+            RepeatCarry { layer, span, parameter, result, why, help } => {
+                let out = Diagnostic::error("E0611", format!("`{layer}` cannot be stacked: {why}"))
+                    .at(span, "each copy takes the result of the one before")
+                    .also(result.0, format!("the result: {}", result.1));
+                let out = match parameter {
+                    Some((span, text)) => out.also(span, format!("the first parameter: {text}")),
+                    None => out,
+                };
+                out.help_if(help)
+            }
+            CacheTie { result, result_type, parameter, parameter_type } => Diagnostic::error(
+                "E0612",
+                format!("cache `{result}` is made from `{parameter}`, and is laid out otherwise"),
+            )
+            .at(result_type.0, result_type.1)
+            .also(parameter_type.0, parameter_type.1.clone())
+            .note("the next step takes the cache where this one leaves it")
+            .mend(parameter_type.1.clone(), result_type.0, parameter_type.1),
+            UnusedLet { name, span } => Diagnostic::warning("W0601", format!("`{name}` is never used"))
+                .at(span, "not used")
+                .mend(format!("_{name}    (says that this is meant)"), span, format!("_{name}")),
+            UnusedParameter { name, span } => {
+                Diagnostic::warning("W0602", format!("parameter `{name}` is never used"))
+                    .at(span, "not used")
+                    .mend(format!("_{name}    (says that this is meant)"), span, format!("_{name}"))
+            }
+            ArgumentKind { argument, found, span, callee, parameter, wanted, declared } => Diagnostic::warning(
+                "W0603",
+                format!("`{argument}` is {found}, and `{callee}` takes {wanted} for `{parameter}`"),
+            )
+            .at(span, format!("{found}; the caller's kind counts"))
+            .also(declared, wanted)
+            .help(format!("make `{argument}` a parameter of that kind, or take the kind away from `{parameter}`")),
+            RepeatedCallee { callee, times, span, declared } => Diagnostic::warning(
+                "W0604",
+                format!("`{callee}` is stated to repeat {times} times, and this call inlines it once"),
+            )
+            .at(span, "once")
+            .also(declared, format!("{times} times"))
+            .help(format!("the totals of all {times} are those of `{callee}` itself: --layer {callee}")),
+            KindOnLet { word, span } => {
+                Diagnostic::warning("W0605", format!("`{word}` says nothing about a `let`: it is a kind of parameter"))
+                    .at(span, "without effect")
+                    .mend("remove the word", span, "")
+            }
+        }
+    }
+}
+
+fn is_are(n: usize) -> &'static str {
+    if n == 1 { "is" } else { "are" }
+}

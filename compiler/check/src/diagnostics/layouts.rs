@@ -1,0 +1,218 @@
+//! Layouts and partials in types.
+
+use shard_grammar::Span;
+
+use super::words::name_list;
+use crate::diagnostic::Diagnostic;
+
+/// What can be wrong with a layout.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LayoutProblem {
+    /// An axis that the mesh does not have.
+    UnknownAxis {
+        /// The axis.
+        axis: String,
+        /// Where it is used.
+        span: Span,
+        /// The nearest axis, and the text that names it there.
+        near: Option<(String, String)>,
+        /// The axes that there are.
+        known: Vec<String>,
+        /// The mesh line.
+        mesh: Option<Span>,
+        /// The place behind the last axis of the mesh line, where one more could be named.
+        append_at: Option<usize>,
+    },
+    /// An axis that the file's mesh has and that of `--mesh` lacks.
+    AxisNotInOverride {
+        /// The axis.
+        axis: String,
+        /// Where it is used.
+        span: Span,
+        /// Where the file declares it.
+        declared: Option<Span>,
+        /// The mesh of the command line: `x=8,y=8`.
+        mesh: String,
+    },
+    /// `B_data` where an axis `data` exists.
+    UnbracedAxis {
+        /// The text behind the `_`.
+        raw: String,
+        /// Its place.
+        span: Span,
+        /// The dim before it, or the word of the partial.
+        before: String,
+        /// `_` or `-`.
+        sign: char,
+        /// The axis that is meant.
+        axis: String,
+        /// The axes as they are read.
+        letters: Vec<String>,
+    },
+    /// An axis that splits twice in one type.
+    AxisTwice {
+        /// The axis.
+        axis: String,
+        /// The dim that has it first, and where.
+        first: (String, Span),
+        /// The dim that has it again, and where.
+        second: (String, Span),
+        /// The layout with the axis on the first dim alone.
+        keep_first: String,
+        /// The layout with the axis on the second dim alone.
+        keep_second: String,
+    },
+    /// An axis that splits a dim and is partial too.
+    AxisSplitsAndPartial {
+        /// The axis.
+        axis: String,
+        /// The dim.
+        dim: String,
+        /// Where it splits.
+        split: Span,
+        /// Where it is partial.
+        partial: Span,
+    },
+    /// An axis that is partial twice.
+    AxisPartialTwice {
+        /// The axis.
+        axis: String,
+        /// The two mentions, each with its word: `partialsum`.
+        mentions: [(&'static str, Span); 2],
+    },
+    /// The size of a split dim is not divisible by the product of its axes' sizes.
+    NotDivisible(Box<NotDivisible>),
+    /// One label on types of different dims.
+    LabelDims {
+        /// The label.
+        label: String,
+        /// The dims here.
+        dims: String,
+        /// The layout here.
+        span: Span,
+        /// The dims where the label stands first.
+        first_dims: String,
+        /// The layout there.
+        first: Span,
+    },
+}
+
+/// A dim that does not divide over its axes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NotDivisible {
+    /// The dim.
+    pub dim: String,
+    /// Its size.
+    pub size: u64,
+    /// Its useful size.
+    pub useful: u64,
+    /// The right side of its line, less the pad.
+    pub value: String,
+    /// The axes with their sizes: `x=4 y=8`.
+    pub axes: String,
+    /// The product of their sizes.
+    pub devices: u64,
+    /// The dim and its subscript.
+    pub span: Span,
+    /// The dim's line.
+    pub declared: Option<Span>,
+    /// What divides: `H_x`, `H_yz`.
+    pub fits: Vec<String>,
+    /// The nearest size above that divides.
+    pub pad: u64,
+    /// The edit that pads the dim; `None` where the command line set its size.
+    pub edit: Option<(Span, String)>,
+}
+
+impl From<LayoutProblem> for Diagnostic {
+    fn from(problem: LayoutProblem) -> Diagnostic {
+        use LayoutProblem::*;
+        match problem {
+            UnknownAxis { axis, span, near, known, mesh, append_at } => {
+                let out = Diagnostic::error("E0201", format!("the mesh has no axis `{axis}`"))
+                    .at(span, "unknown mesh axis")
+                    .also_if(mesh, format!("has {}", name_list(&known)));
+                match (near, append_at) {
+                    (Some((near, text)), _) => out.mend(near, span, text),
+                    (None, Some(at)) => out.mend(
+                        format!("{axis}=1    (one more axis on the mesh line, with its size)"),
+                        Span::at(at),
+                        format!(", {axis}=1"),
+                    ),
+                    (None, None) if mesh.is_none() && known.is_empty() => {
+                        out.help(format!("mesh {axis}=4    (the file has no mesh line)"))
+                    }
+                    (None, None) => out.help(format!("{axis}=1    (one more axis on the mesh line, with its size)")),
+                }
+            }
+            AxisNotInOverride { axis, span, declared, mesh } => {
+                Diagnostic::error("E0201", format!("the mesh of the command line, {mesh}, has no axis `{axis}`"))
+                    .at(span, "used here")
+                    .also_if(declared, "the file's own mesh has it")
+                    .help(format!("{axis}=1    (as in `--mesh {mesh},{axis}=1`)"))
+            }
+            UnbracedAxis { raw, span, before, sign, axis, letters } => {
+                Diagnostic::error("E0201", format!("`{raw}` is read as the mesh axes {}", name_list(&letters)))
+                    .at(span, format!("`{axis}` is one axis, and a name longer than a letter needs braces"))
+                    .mend(format!("{before}{sign}{{{axis}}}"), span, format!("{{{axis}}}"))
+            }
+            AxisTwice { axis, first, second, keep_first, keep_second } => {
+                Diagnostic::error("E0202", format!("mesh axis `{axis}` is used twice in one type"))
+                    .at(second.1, format!("splits `{}` too", second.0))
+                    .also(first.1, format!("splits `{}`", first.0))
+                    .note("along one mesh axis a device has one place, so an axis can split one dim, once")
+                    .help(if keep_first == keep_second { keep_first } else { format!("{keep_first} or {keep_second}") })
+            }
+            AxisSplitsAndPartial { axis, dim, split, partial } => {
+                Diagnostic::error("E0203", format!("mesh axis `{axis}` both splits `{dim}` and is partial"))
+                    .at(partial, "every device along it holds a term of the whole sum")
+                    .also(split, format!("every device along it holds another part of `{dim}`"))
+                    .help(format!("name `{axis}` in one of the two places"))
+            }
+            AxisPartialTwice { axis, mentions: [(first_word, first), (second_word, second)] } => {
+                let both = if first_word == second_word {
+                    format!("mesh axis `{axis}` stands twice in `{first_word}`")
+                } else {
+                    format!("mesh axis `{axis}` is both {first_word} and {second_word}")
+                };
+                Diagnostic::error("E0204", both)
+                    .at(second, "again")
+                    .also(first, "first")
+                    .help(format!("name `{axis}` once"))
+            }
+            NotDivisible(problem) => (*problem).into(),
+            LabelDims { label, dims, span, first_dims, first } => Diagnostic::error(
+                "E0210",
+                format!("label `{label}` stands on {dims} and on {first_dims}, and one layout cannot be that of both"),
+            )
+            .at(span, format!("dims {dims}"))
+            .also(first, format!("dims {first_dims}"))
+            .note("types that bear one label have the same dims in the same order")
+            .help("another label, or the same dims"),
+        }
+    }
+}
+
+impl From<NotDivisible> for Diagnostic {
+    fn from(problem: NotDivisible) -> Diagnostic {
+        let NotDivisible { dim, size, useful, value, axes, devices, span, declared, fits, pad, edit } = problem;
+        let padded = if useful == size { String::new() } else { format!(" (padded from {useful})") };
+        let mut out =
+            Diagnostic::error("E0205", format!("`{dim}` = {size} does not divide over {devices} devices ({axes})"))
+                .at(span, format!("{size} / {devices} leaves {}", size % devices))
+                .also_if(declared, format!("`{dim}` is {size}{padded}"));
+        let below = size - size % devices;
+        out = match below {
+            0 => out.note(format!("sizes that would do: {pad}, {}", pad + devices)),
+            _ => out.note(format!("sizes that would do: {below}, {pad}")),
+        };
+        if !fits.is_empty() {
+            out = out.help(format!("{}    ({dim} = {size} divides there)", fits.join(" or ")));
+        }
+        let waste = 100.0 * (pad as f64 - useful as f64) / useful.max(1) as f64;
+        match edit {
+            Some((span, text)) => out.mend(format!("dim {dim} = {value} pad {pad}    ({waste:.0} % more work)"), span, text),
+            None => out.help(format!("-D '{dim}={value} pad {pad}'    ({waste:.0} % more work)")),
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! The stated limits of a program. Past one of them there is an error, never a panic, a hang or a lack of memory.
+
+use shard_grammar::Span;
+
+use crate::diagnostic::Diagnostic;
+
+/// How many layers a file may have.
+pub const MAX_LAYERS: usize = 128;
+
+/// How deep calls may be nested.
+pub const MAX_CALL_DEPTH: usize = 16;
+
+/// How many values all programs of a file may have together, calls inlined.
+pub const MAX_FILE_VALUES: usize = 1 << 16;
+
+/// How many combinations of indices an einsum may run over, so that flops, and elements of any intermediate of it, fit
+/// in `u64`.
+pub const MAX_ITERATIONS: u64 = 1 << 62;
+
+/// How many errors of a file are reported, and how many warnings.
+pub const MAX_DIAGNOSTICS: usize = 100;
+
+/// A limit that a program passes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LimitProblem {
+    /// Too many values, calls inlined.
+    Values {
+        /// The layer, or `the file`.
+        what: String,
+        /// The limit.
+        limit: usize,
+        /// The call or expression that is one too many.
+        span: Span,
+    },
+    /// A tensor of too many dims.
+    Rank {
+        /// How many it has.
+        found: usize,
+        /// The limit.
+        limit: usize,
+        /// The type or expression.
+        span: Span,
+    },
+    /// A tensor of too many elements.
+    Elements {
+        /// Its dims.
+        dims: String,
+        /// The limit.
+        limit: u64,
+        /// The type or expression.
+        span: Span,
+    },
+    /// An einsum that runs over too many combinations of indices.
+    Iterations {
+        /// The limit.
+        limit: u64,
+        /// The einsum.
+        span: Span,
+    },
+    /// Too many dims in the file.
+    Dims {
+        /// The limit.
+        limit: usize,
+        /// The first that is too many.
+        span: Span,
+    },
+    /// Too many layers in the file.
+    Layers {
+        /// The limit.
+        limit: usize,
+        /// The first that is too many.
+        span: Span,
+    },
+    /// Calls nested too deep.
+    CallDepth {
+        /// The limit.
+        limit: usize,
+        /// The call.
+        span: Span,
+    },
+    /// More is wrong than is reported.
+    Diagnostics {
+        /// The limit.
+        limit: usize,
+    },
+}
+
+impl From<LimitProblem> for Diagnostic {
+    fn from(problem: LimitProblem) -> Diagnostic {
+        use LimitProblem::*;
+        match problem {
+            Values { what, limit, span } => Diagnostic::error("E0803", format!("{what} has more than {limit} values, calls inlined"))
+                .at(span, "one too many")
+                .help("`repeat N` stacks a layer without inlining it N times"),
+            Rank { found, limit, span } => Diagnostic::error("E0804", format!("a tensor of {found} dims; the limit is {limit}"))
+                .at(span, "too many dims")
+                .help("merge dims that are never split apart"),
+            Elements { dims, limit, span } => {
+                Diagnostic::error("E0804", format!("a tensor {dims} of more than {limit} elements"))
+                    .at(span, "too many elements")
+                    .help("smaller dims, or fewer of them")
+            }
+            Iterations { limit, span } => {
+                Diagnostic::error("E0804", format!("an einsum over more than {limit} combinations of indices"))
+                    .at(span, "the product of all its dims is too large")
+                    .help("two einsums in a row")
+            }
+            Dims { limit, span } => Diagnostic::error("E0804", format!("the file has more than {limit} dims"))
+                .at(span, "one too many")
+                .help("two files"),
+            Layers { limit, span } => Diagnostic::error("E0804", format!("the file has more than {limit} layers"))
+                .at(span, "one too many")
+                .help("two files"),
+            CallDepth { limit, span } => Diagnostic::error("E0804", format!("calls are nested more than {limit} deep"))
+                .at(span, "one too deep")
+                .help("fewer layers that only call another one"),
+            Diagnostics { limit } => {
+                Diagnostic::remark("W0804", format!("more is wrong than the {limit} problems shown"))
+                    .help("mend the first ones: the rest may follow from them")
+            }
+        }
+    }
+}

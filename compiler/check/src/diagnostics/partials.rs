@@ -1,0 +1,131 @@
+//! Partial sums and maxima where an op cannot act on them.
+
+use shard_grammar::Span;
+
+use super::words::bytes;
+use crate::diagnostic::Diagnostic;
+
+/// A way to make a partial value whole.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WayOut {
+    /// The layout that it leads to.
+    pub layout: String,
+    /// The collective: `reduce-scatter`, `all-reduce`.
+    pub collective: &'static str,
+    /// The bytes that a device holds before it.
+    pub bytes: u64,
+}
+
+/// What can be wrong with pins on partial values.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PartialProblem {
+    /// A map that is not linear, pinned to act on a partial operand.
+    NotLinear {
+        /// The op: `gelu`.
+        op: String,
+        /// The operand's name or text.
+        operand: String,
+        /// Where the op stands.
+        span: Span,
+        /// Where the operand is stated to be partial.
+        stated: Span,
+        /// Where the result is stated to be partial.
+        result: Span,
+        /// `partialsum` or `partialmax`.
+        word: &'static str,
+        /// The axes: `x`, `{data}`.
+        axes: String,
+        /// How to make the operand whole.
+        ways: Vec<WayOut>,
+    },
+    /// Two operands partial over one axis under a product.
+    PartialTimesPartial {
+        /// The op: `einsum`, `*`.
+        op: String,
+        /// The first operand: text and where it is stated.
+        left: (String, Span),
+        /// The second.
+        right: (String, Span),
+        /// Where the op stands.
+        span: Span,
+        /// Where the result is stated to be partial.
+        result: Span,
+        /// The axis.
+        axis: String,
+        /// How to make the first operand whole.
+        ways: Vec<WayOut>,
+    },
+    /// A value that is not partial, added to a partial sum that stays partial.
+    AddedOnOneDevice {
+        /// The value that is not partial.
+        value: String,
+        /// Its place.
+        span: Span,
+        /// The partial one.
+        partial: String,
+        /// Its place.
+        partial_span: Span,
+        /// The axes with their sizes: `x=4`.
+        axes: String,
+        /// The product of the sizes.
+        times: u64,
+    },
+}
+
+fn ways_out(mut out: Diagnostic, operand: &str, ways: Vec<WayOut>) -> Diagnostic {
+    for way in ways {
+        out = out.help(format!(
+            "reshard({operand}, {})    ({} of {} a device)",
+            way.layout,
+            way.collective,
+            bytes(way.bytes)
+        ));
+    }
+    out
+}
+
+impl From<PartialProblem> for Diagnostic {
+    fn from(problem: PartialProblem) -> Diagnostic {
+        use PartialProblem::*;
+        match problem {
+            NotLinear { op, operand, span, stated, result, word, axes, ways } => {
+                let (why, message) = match word {
+                    "partialmax" => (
+                        format!("{op} of a maximum is not the maximum of {op} of each candidate"),
+                        format!(
+                            "`{op}` does not keep order, so it cannot act on partial maxima (`{operand}` {word}-{axes}): reduce `{operand}` first"
+                        ),
+                    ),
+                    _ => (
+                        format!("{op} of a sum is not the sum of {op} of each term"),
+                        format!(
+                            "`{op}` is not linear, so it cannot act on partial sums (`{operand}` {word}-{axes}): reduce `{operand}` first"
+                        ),
+                    ),
+                };
+                let out = Diagnostic::error("E0501", message)
+                    .at(span, why)
+                    .also(stated, format!("`{operand}` is {word}-{axes} here"))
+                    .also(result, format!("and the result would be {word}-{axes} too"));
+                ways_out(out, &operand, ways)
+            }
+            PartialTimesPartial { op, left, right, span, result, axis, ways } => {
+                let out = Diagnostic::error(
+                    "E0502",
+                    format!("`{}` and `{}` are both partial over `{axis}`, and `{op}` multiplies them", left.0, right.0),
+                )
+                .at(span, "a product of two sums is not the sum of the products")
+                .also(left.1, format!("`{}` is partial here", left.0));
+                let out = if right.1 == left.1 { out } else { out.also(right.1, format!("`{}` is partial here", right.0)) };
+                ways_out(out.also(result, "and the result would be too"), &left.0, ways)
+            }
+            AddedOnOneDevice { value, span, partial, partial_span, axes, times } => Diagnostic::remark(
+                "W0501",
+                format!("`{value}` would be added {axes} = {times} times: the plan holds it on one device of each group"),
+            )
+            .at(span, "not partial")
+            .also(partial_span, format!("`{partial}` is a term of a sum on each of {times} devices"))
+            .help(format!("add `{value}` after the reduction, and the note goes away")),
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! The dims of expressions: einsums, annotations, and every op that names dims.
+
+use shard_grammar::Span;
+
+use crate::diagnostic::Diagnostic;
+
+/// What can be wrong with the dims of an expression.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ShapeProblem {
+    /// An annotation, return or argument whose dims are not those of the expression.
+    DimsDiffer {
+        /// What states the dims: ``the annotation of `h` ``.
+        what: String,
+        /// The dims stated.
+        wanted: String,
+        /// The dims that the expression has.
+        found: String,
+        /// Where they differ is reported: the stated layout, or the argument.
+        span: Span,
+        /// The other place: the expression, or the parameter.
+        other: Span,
+        /// Whether the dims stated are at `span` (an annotation) or at `other` (a parameter).
+        stated_at_span: bool,
+        /// Dims stated that the expression lacks.
+        missing: Vec<String>,
+        /// Dims of the expression that are not stated.
+        extra: Vec<String>,
+        /// Text that would mend it, and what it replaces.
+        mend: Option<(Span, String)>,
+    },
+    /// An einsum's output names a dim that no operand has.
+    OutputDim {
+        /// The dim.
+        dim: String,
+        /// Its place in the output.
+        span: Span,
+        /// The operands: place and dims.
+        operands: Vec<(Span, String)>,
+        /// A dim of the operands that may be meant.
+        near: Option<String>,
+    },
+    /// An op names a dim that its operand does not have.
+    MissingDim {
+        /// The op: `sum`, `rename`.
+        op: String,
+        /// The dim.
+        dim: String,
+        /// Its place.
+        span: Span,
+        /// The operand's place.
+        operand: Span,
+        /// The operand's dims.
+        dims: String,
+        /// A dim of the operand that may be meant.
+        near: Option<String>,
+    },
+    /// A dim would stand twice in the result.
+    ResultRepeats {
+        /// The op.
+        op: String,
+        /// The dim.
+        dim: String,
+        /// The expression.
+        span: Span,
+    },
+    /// Sizes that do not fit the op.
+    Sizes {
+        /// The sentence: ``rename needs dims of one size, and `L` = 4, `S` = 8``.
+        message: String,
+        /// The place of the dims.
+        span: Span,
+        /// The words there.
+        here: String,
+        /// What would do.
+        help: Option<String>,
+    },
+    /// Two operands whose other dims differ.
+    OtherDims {
+        /// The op: `concat`, `append`.
+        op: String,
+        /// The first operand's place and dims.
+        left: (Span, String),
+        /// The second's.
+        right: (Span, String),
+        /// What the second's dims would have to be.
+        wanted: String,
+    },
+    /// One dim is named for two roles of an op.
+    SameDim {
+        /// The op.
+        op: String,
+        /// The dim.
+        dim: String,
+        /// The second mention.
+        span: Span,
+    },
+}
+
+impl From<ShapeProblem> for Diagnostic {
+    fn from(problem: ShapeProblem) -> Diagnostic {
+        use ShapeProblem::*;
+        match problem {
+            DimsDiffer { what, wanted, found, span, other, stated_at_span, missing, extra, mend } => {
+                let (stated, has) = (format!("states {wanted}"), format!("has the dims {found}"));
+                let (here, there) = if stated_at_span { (stated, has) } else { (has, stated) };
+                let mut out = Diagnostic::error("E0307", format!("{what} states the dims {wanted}, and the value has {found}"))
+                    .at(span, here)
+                    .also(other, there);
+                if !missing.is_empty() {
+                    out = out.note(format!("the value has no {}", super::words::name_list(&missing)));
+                }
+                if !extra.is_empty() {
+                    out = out.note(format!("nothing is stated of {}", super::words::name_list(&extra)));
+                }
+                match mend {
+                    Some((span, text)) => out.mend(text.clone(), span, text),
+                    None => out.help(format!("state {found}, or make a value of {wanted}")),
+                }
+            }
+            OutputDim { dim, span, operands, near } => {
+                let mut out =
+                    Diagnostic::error("E0308", format!("the output of the einsum names `{dim}`, which no operand has"))
+                        .at(span, "in no operand");
+                for (span, dims) in operands {
+                    out = out.also(span, format!("has {dims}"));
+                }
+                match near {
+                    Some(near) => out.mend(near.clone(), span, near),
+                    None => out.help(format!("leave `{dim}` out, or give an operand that has it")),
+                }
+            }
+            MissingDim { op, dim, span, operand, dims, near } => {
+                let out = Diagnostic::error("E0309", format!("`{op}` names dim `{dim}`, which its operand does not have"))
+                    .at(span, "not a dim of the operand")
+                    .also(operand, format!("has {dims}"));
+                match near {
+                    Some(near) => out.mend(near.clone(), span, near),
+                    None => out.help(format!("name a dim of {dims}")),
+                }
+            }
+            ResultRepeats { op, dim, span } => {
+                Diagnostic::error("E0306", format!("`{dim}` would stand twice in the result of `{op}`"))
+                    .at(span, "the operand has that dim already")
+                    .help(format!("a second dim of the same size: dim {dim}2 = {dim}"))
+            }
+            Sizes { message, span, here, help } => {
+                Diagnostic::error("E0310", message).at(span, here).help_if(help)
+            }
+            OtherDims { op, left, right, wanted } => {
+                Diagnostic::error("E0311", format!("the operands of `{op}` differ in more than the dim that it joins"))
+                    .at(right.0, format!("has {}, and {wanted} would fit", right.1))
+                    .also(left.0, format!("has {}", left.1))
+                    .help(format!("bring the second operand to {wanted} with `rename` or `sum`"))
+            }
+            SameDim { op, dim, span } => {
+                Diagnostic::error("E0314", format!("`{op}` needs two different dims, and `{dim}` is named for both"))
+                    .at(span, "the same dim again")
+                    .help(format!("a second dim of the same size: dim {dim}2 = {dim}"))
+            }
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! What the parser finds, as diagnostics: the sentences are the grammar's own.
+
+use shard_grammar::{SyntaxError, SyntaxErrorKind, SyntaxWarning, SyntaxWarningKind};
+
+use crate::diagnostic::{Diagnostic, Edit, Help};
+
+impl From<&SyntaxError> for Diagnostic {
+    fn from(error: &SyntaxError) -> Diagnostic {
+        let (code, here) = code(&error.kind);
+        let mut out = Diagnostic::error(code, error.message()).at(error.span, here);
+        if let Some(note) = &error.note {
+            out = out.also(note.span, note.text.clone());
+        }
+        out.helps.extend(help(error.help.as_ref(), error.fix.as_deref()));
+        out
+    }
+}
+
+impl From<&SyntaxWarning> for Diagnostic {
+    fn from(warning: &SyntaxWarning) -> Diagnostic {
+        let (code, here) = match warning.kind {
+            SyntaxWarningKind::DocOfNothing => ("W0101", "documents nothing"),
+            SyntaxWarningKind::FileDocNotAtTop => ("W0101", "not at the top"),
+            SyntaxWarningKind::CallOverLines { .. } => ("W0102", "read as one call"),
+        };
+        let mut out = Diagnostic::warning(code, warning.to_string()).at(warning.span, here);
+        out.helps.extend(help(warning.help.as_ref(), warning.fix.as_ref()));
+        out
+    }
+}
+
+fn help(text: Option<&String>, fix: Option<&shard_grammar::Fix>) -> Option<Help> {
+    let edits: Vec<Edit> =
+        fix.iter().map(|fix| Edit { span: fix.span, replacement: fix.replacement.clone() }).collect();
+    match (text, fix) {
+        (Some(text), _) => Some(Help { text: text.clone(), edits }),
+        (None, Some(fix)) if fix.replacement.is_empty() => Some(Help { text: "remove it".to_string(), edits }),
+        (None, Some(fix)) => Some(Help { text: fix.replacement.clone(), edits }),
+        (None, None) => None,
+    }
+}
+
+/// The code of a syntax error, and the words at its place.
+fn code(kind: &SyntaxErrorKind) -> (&'static str, &'static str) {
+    use SyntaxErrorKind::*;
+    match kind {
+        Unexpected { .. } => ("E0101", "not expected here"),
+        StrangeCharacter { .. } => ("E0101", "this character"),
+        MisspeltKeyword { .. } => ("E0101", "this word"),
+        StraySemicolon => ("E0101", "not needed"),
+        Unclosed { .. } => ("E0102", "opened here"),
+        Unopened { .. } => ("E0102", "closes nothing"),
+        UnclosedString => ("E0102", "starts here"),
+        MalformedName { .. } => ("E0103", "this name"),
+        ReservedName { .. } => ("E0103", "a word of the language"),
+        KeptForLater { .. } => ("E0103", "kept for later"),
+        UnknownDType { .. } => ("E0104", "no dtype"),
+        MissingDType => ("E0104", "a dtype belongs before it"),
+        Word { .. } => ("E0105", "in this word"),
+        DimCount { .. } => ("E0105", "two dims belong here"),
+        NotWhole { .. } => ("E0106", "a whole number belongs here"),
+        NumberTooLarge { .. } => ("E0106", "too large"),
+        TooManyDigits { .. } => ("E0106", "too long"),
+        StatementOutsideLayer { .. } => ("E0107", "not inside a layer"),
+        FileTooLarge { .. } => ("E0108", "here"),
+        NestedTooDeep => ("E0108", "one bracket too many"),
+        ExpressionTooLong => ("E0108", "too long"),
+        NameTooLong => ("E0108", "too long"),
+    }
+}

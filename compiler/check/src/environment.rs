@@ -1,0 +1,311 @@
+//! What all layers of a file share: the mesh, the dims, the hardware line.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use shard_grammar::{SourceFile, Span, ast};
+use shard_ir::tensor::MAX_DIMS;
+use shard_ir::{Dim, DimId, Mesh, MeshError};
+
+use crate::CheckOptions;
+use crate::diagnostics::{DimProblem, HardwareProblem, LimitProblem, MeshProblem};
+use crate::int_expr;
+use crate::names::nearest;
+use crate::sink::Sink;
+
+/// What all layers of a file share.
+pub(crate) struct Environment<'a> {
+    pub(crate) file: &'a SourceFile,
+    pub(crate) mesh: Mesh,
+    /// The mesh line, unless the command line replaced it.
+    pub(crate) mesh_line: Option<&'a ast::Mesh>,
+    /// The mesh line that the command line replaced, and the replacement as text.
+    pub(crate) replaced_mesh: Option<(Option<&'a ast::Mesh>, String)>,
+    /// The mesh is not what was meant, so an unknown axis is no news.
+    pub(crate) mesh_is_broken: bool,
+    pub(crate) dims: Vec<Dim>,
+    pub(crate) dim_lines: Vec<DimLine<'a>>,
+    pub(crate) hardware: Option<String>,
+    /// Parts of the file could not be read, so an unknown name is no news.
+    pub(crate) lenient: bool,
+    /// Axes that the mesh of the command line lacks and of which was spoken already.
+    pub(crate) missing_axes: BTreeSet<String>,
+    by_name: BTreeMap<String, Option<DimId>>,
+    used: Vec<bool>,
+}
+
+/// Where a dim comes from.
+pub(crate) struct DimLine<'a> {
+    pub(crate) line: &'a ast::Dim,
+    /// The command line replaced its right side.
+    pub(crate) overridden: bool,
+}
+
+/// What a name of a dim leads to.
+pub(crate) enum DimLookup {
+    Found(DimId),
+    /// It is declared with an error, of which was spoken already.
+    Broken,
+    Unknown,
+}
+
+impl<'a> Environment<'a> {
+    pub(crate) fn new(
+        file: &'a SourceFile,
+        tree: &'a ast::File,
+        options: &CheckOptions,
+        lenient: bool,
+        sink: &mut Sink,
+    ) -> Environment<'a> {
+        let mut env = Environment {
+            file,
+            mesh: Mesh::default(),
+            mesh_line: None,
+            replaced_mesh: None,
+            mesh_is_broken: lenient,
+            dims: Vec::new(),
+            dim_lines: Vec::new(),
+            hardware: None,
+            lenient,
+            missing_axes: BTreeSet::new(),
+            by_name: BTreeMap::new(),
+            used: Vec::new(),
+        };
+        env.read_hardware(tree, sink);
+        env.read_mesh(tree, options, sink);
+        env.read_dims(tree, options, sink);
+        env
+    }
+
+    fn read_hardware(&mut self, tree: &ast::File, sink: &mut Sink) {
+        let mut lines = tree.hardware();
+        let Some(first) = lines.next() else { return };
+        self.hardware = Some(match &first.chip {
+            ast::HardwareRef::BuiltIn(name) => name.value.clone(),
+            ast::HardwareRef::Path(path) => path.value.clone(),
+        });
+        for line in lines {
+            sink.report(HardwareProblem::SecondLine { span: line.span, first: first.span });
+        }
+    }
+
+    fn read_mesh(&mut self, tree: &'a ast::File, options: &CheckOptions, sink: &mut Sink) {
+        let mut lines = tree.meshes();
+        let first = lines.next();
+        if let Some(first) = first {
+            for line in lines {
+                sink.report(MeshProblem::SecondLine { span: line.span, first: first.span });
+            }
+        }
+        let axes: Vec<(String, u64, Option<Span>, Option<Span>)> = match &options.mesh_override {
+            Some(axes) => {
+                let text: Vec<String> = axes.iter().map(|(name, size)| format!("{name}={size}")).collect();
+                self.replaced_mesh = Some((first, text.join(",")));
+                axes.iter().map(|(name, size)| (name.clone(), *size, None, None)).collect()
+            }
+            None => {
+                self.mesh_line = first;
+                let axes = first.map_or(&[][..], |line| &line.axes);
+                axes.iter().map(|a| (a.name.value.clone(), a.size.value, Some(a.name.span), Some(a.size.span))).collect()
+            }
+        };
+        let mut seen: BTreeMap<&str, Option<Span>> = BTreeMap::new();
+        for (name, size, name_span, size_span) in &axes {
+            if *size == 0 {
+                sink.report(MeshProblem::ZeroAxis { axis: name.clone(), span: *size_span });
+                self.mesh_is_broken = true;
+            }
+            if let Some(first) = seen.get(name.as_str()) {
+                sink.report(MeshProblem::DuplicateAxis { axis: name.clone(), span: *name_span, first: *first });
+                self.mesh_is_broken = true;
+            } else {
+                seen.insert(name, *name_span);
+            }
+        }
+        if self.mesh_is_broken && !self.lenient {
+            return;
+        }
+        match Mesh::new(axes.iter().map(|(name, size, ..)| (name.clone(), *size))) {
+            Ok(mesh) => self.mesh = mesh,
+            Err(error) => {
+                let span = self.mesh_line.map(|line| line.span);
+                self.mesh_is_broken = true;
+                match error {
+                    MeshError::TooManyAxes(found) => sink.report(MeshProblem::TooManyAxes { found, span }),
+                    MeshError::TooManyDevices => sink.report(MeshProblem::TooManyDevices { span }),
+                    // Reported above, each at its place.
+                    MeshError::ZeroSize(_) | MeshError::Duplicate(_) => {}
+                }
+            }
+        }
+    }
+
+    fn read_dims(&mut self, tree: &'a ast::File, options: &CheckOptions, sink: &mut Sink) {
+        let mut overrides = self.read_overrides(tree, options, sink);
+        let mut first: BTreeMap<&str, Span> = BTreeMap::new();
+        let mut too_many = false;
+        for line in tree.dims() {
+            let name = line.name.value.as_str();
+            if let Some(first) = first.get(name) {
+                sink.report(DimProblem::Duplicate { name: name.to_string(), span: line.name.span, first: *first });
+                continue;
+            }
+            first.insert(name, line.name.span);
+            if self.dims.len() >= MAX_DIMS {
+                if !too_many {
+                    sink.report(LimitProblem::Dims { limit: MAX_DIMS, span: line.span });
+                }
+                too_many = true;
+                self.by_name.insert(name.to_string(), None);
+                continue;
+            }
+            let replaced = overrides.remove(name);
+            if replaced.is_some() {
+                // The dims of the line that is replaced are not unused for that.
+                self.mark_dims(&line.value);
+            }
+            let overridden = replaced.is_some();
+            let source = replaced.as_ref().unwrap_or(line);
+            let size = int_expr::dim_size(self, source, overridden, tree, sink);
+            let id = size.map(|(size, useful)| {
+                let id = DimId(self.dims.len() as u16);
+                self.dims.push(Dim { name: name.to_string(), size, useful });
+                self.dim_lines.push(DimLine { line, overridden });
+                self.used.push(false);
+                id
+            });
+            self.by_name.insert(name.to_string(), id);
+        }
+    }
+
+    fn read_overrides(
+        &self,
+        tree: &ast::File,
+        options: &CheckOptions,
+        sink: &mut Sink,
+    ) -> BTreeMap<String, ast::Dim> {
+        let mut overrides = BTreeMap::new();
+        let known: Vec<String> = tree.dims().map(|d| d.name.value.clone()).collect();
+        for (name, text) in &options.dim_overrides {
+            if !known.contains(name) {
+                if !self.lenient {
+                    let near = nearest(name, known.iter().map(String::as_str)).map(str::to_string);
+                    sink.report(DimProblem::UnknownOverride { name: name.clone(), near, known: known.clone() });
+                }
+                continue;
+            }
+            match shard_grammar::parse_dim_override(&format!("{name}={text}")) {
+                Ok(dim) => {
+                    overrides.insert(name.clone(), dim);
+                }
+                Err(error) => {
+                    let (name, text) = (name.clone(), text.clone());
+                    sink.report(DimProblem::BadOverride { name, text, message: error.message() });
+                }
+            }
+        }
+        overrides
+    }
+
+    fn mark_dims(&mut self, expr: &ast::IntExpr) {
+        match &expr.kind {
+            ast::IntExprKind::Number(_) => {}
+            ast::IntExprKind::Dim(name) => {
+                self.lookup(name);
+            }
+            ast::IntExprKind::Binary { left, right, .. } => {
+                self.mark_dims(left);
+                self.mark_dims(right);
+            }
+            ast::IntExprKind::Paren(inner) => self.mark_dims(inner),
+        }
+    }
+
+    /// Looks a dim up, which counts as a use of it.
+    pub(crate) fn lookup(&mut self, name: &str) -> DimLookup {
+        match self.by_name.get(name) {
+            Some(Some(id)) => {
+                self.used[id.index()] = true;
+                DimLookup::Found(*id)
+            }
+            Some(None) => DimLookup::Broken,
+            None => DimLookup::Unknown,
+        }
+    }
+
+    /// The dim of a name that stands in a type or expression; `together` is the whole word, where several letters of it
+    /// may be meant as one dim.
+    pub(crate) fn dim(&mut self, name: &ast::Name, together: Option<(Span, &str)>, sink: &mut Sink) -> Option<DimId> {
+        match self.lookup(&name.value) {
+            DimLookup::Found(id) => Some(id),
+            DimLookup::Broken => None,
+            DimLookup::Unknown => {
+                if !self.lenient && sink.has_room() {
+                    let together = together
+                        .filter(|(_, word)| self.by_name.contains_key(*word))
+                        .map(|(span, word)| (span, word.to_string()));
+                    let known = self.dim_names();
+                    let near = nearest(&name.value, known.iter().map(String::as_str)).map(str::to_string);
+                    sink.report(DimProblem::Unknown { name: name.value.clone(), span: name.span, near, known, together });
+                }
+                None
+            }
+        }
+    }
+
+    /// The dims of a list, all different.
+    pub(crate) fn dim_list(&mut self, list: &ast::DimList, sink: &mut Sink) -> Option<Vec<DimId>> {
+        let compact = list.form == ast::DimsForm::Compact && list.dims.len() > 1;
+        let before = sink.errors();
+        let mut out: Vec<(DimId, Span)> = Vec::new();
+        let mut whole = true;
+        for name in &list.dims {
+            match self.dim(name, compact.then_some((list.span, list.raw.as_str())), sink) {
+                Some(id) => match out.iter().find(|(seen, _)| *seen == id) {
+                    Some((_, first)) => {
+                        let dim = name.value.clone();
+                        sink.report(DimProblem::Repeated { dim, span: name.span, first: *first });
+                        whole = false;
+                    }
+                    None => out.push((id, name.span)),
+                },
+                None => whole = false,
+            }
+            if compact && sink.errors() > before {
+                break; // one word, one error
+            }
+        }
+        (whole && sink.errors() == before).then(|| out.into_iter().map(|(id, _)| id).collect())
+    }
+
+    /// Every name of a dim, in name order.
+    pub(crate) fn dim_names(&self) -> Vec<String> {
+        self.by_name.keys().cloned().collect()
+    }
+
+    /// Some dims as they are written: `BLE`, or `[Batch, E]` where a name is longer than a letter and digits.
+    pub(crate) fn dims_text(&self, dims: &[DimId]) -> String {
+        let names: Vec<&str> = dims.iter().map(|d| self.dims[d.index()].name.as_str()).collect();
+        let compact = !names.is_empty() && names.iter().all(|n| n.chars().skip(1).all(|c| c.is_ascii_digit()));
+        if compact { names.concat() } else { format!("[{}]", names.join(", ")) }
+    }
+
+    /// The name of a dim.
+    pub(crate) fn dim_name(&self, dim: DimId) -> &str {
+        &self.dims[dim.index()].name
+    }
+
+    /// The size of a dim.
+    pub(crate) fn size(&self, dim: DimId) -> u64 {
+        self.dims[dim.index()].size
+    }
+
+    /// Warns of the dims that nothing uses.
+    pub(crate) fn report_unused(&self, sink: &mut Sink) {
+        for (dim, (line, used)) in self.dims.iter().zip(self.dim_lines.iter().zip(&self.used)) {
+            if !used {
+                sink.report(DimProblem::Unused { name: dim.name.clone(), span: line.line.span });
+            }
+        }
+    }
+}
+

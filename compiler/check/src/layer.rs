@@ -1,0 +1,489 @@
+//! One layer: its parameters, statements and results become a [`Program`].
+
+use std::collections::BTreeMap;
+
+use shard_grammar::{Span, ast};
+use shard_ir::{Def, DimId, Op, Output, ParameterKind, Program, TensorType, TypeError, Value, ValueId, typing::same_dims};
+
+use crate::builder::{Binding, Builder, PinRequest, permute_pattern};
+use crate::calls::Layers;
+use crate::diagnostics::{DtypeProblem, LayerProblem, ShapeProblem};
+use crate::environment::Environment;
+use crate::expr::Term;
+use crate::sink::Sink;
+use crate::types::{CheckedType, check_type};
+
+/// Checks one layer.
+pub(crate) struct LayerChecker<'a, 'e> {
+    pub(crate) env: &'e mut Environment<'a>,
+    pub(crate) sink: &'e mut Sink,
+    pub(crate) layers: &'e Layers<'a>,
+    pub(crate) layer: &'a ast::Layer,
+    pub(crate) builder: Builder,
+    /// Where each name is made that is not in scope as yet.
+    pub(crate) later_names: BTreeMap<String, Span>,
+}
+
+/// The program of a layer; `None` after an error.
+pub(crate) fn check_layer<'a>(
+    env: &mut Environment<'a>,
+    layers: &Layers<'a>,
+    layer: &'a ast::Layer,
+    strict: bool,
+    room: usize,
+    sink: &mut Sink,
+) -> Option<Program> {
+    let errors = sink.errors();
+    let builder = Builder::new(&layer.name.value, room);
+    let mut checker = LayerChecker { env, sink, layers, layer, builder, later_names: BTreeMap::new() };
+    let outputs = checker.run();
+    if checker.sink.errors() > errors || checker.builder.stopped {
+        return None;
+    }
+    let (outputs, mut builder) = (outputs?, checker.builder);
+    let mut program = Program {
+        name: layer.name.value.clone(),
+        repeat: layer.repeat.map_or(1, |repeat| repeat.count.value),
+        strict: strict || layer.strict.is_some(),
+        hardware: env.hardware.clone(),
+        mesh: env.mesh.clone(),
+        dims: env.dims.clone(),
+        values: std::mem::take(&mut builder.values),
+        outputs,
+        labels: Vec::new(),
+    };
+    crate::repeat::check(env, layer, &mut program, &mut builder.labels, sink);
+    program.labels = builder.labels.names;
+    crate::partial_pins::check(env, &program, sink);
+    if sink.errors() > errors {
+        return None;
+    }
+    if !env.lenient {
+        report_unused(&builder.scope, sink);
+    }
+    Some(program)
+}
+
+fn report_unused(scope: &BTreeMap<String, Binding>, sink: &mut Sink) {
+    for (name, binding) in scope {
+        if binding.used || name.starts_with('_') {
+            continue;
+        }
+        let (name, span) = (name.clone(), binding.span);
+        sink.report(match binding.is_parameter {
+            true => LayerProblem::UnusedParameter { name, span },
+            false => LayerProblem::UnusedLet { name, span },
+        });
+    }
+}
+
+impl<'a> LayerChecker<'a, '_> {
+    fn run(&mut self) -> Option<Vec<Output>> {
+        if let Some(repeat) = &self.layer.repeat
+            && repeat.count.value == 0
+        {
+            self.sink.report(LayerProblem::RepeatZero { span: repeat.count.span });
+        }
+        self.parameters();
+        let results = self.result_types();
+        for statement in &self.layer.body {
+            if let ast::Statement::Let(statement) = statement {
+                for name in target_names(&statement.target) {
+                    self.later_names.entry(name.value.clone()).or_insert(name.span);
+                }
+            }
+        }
+        let mut returned: Option<(Span, Option<Vec<Output>>)> = None;
+        for statement in &self.layer.body {
+            if self.builder.stopped {
+                return None;
+            }
+            if let Some((first, _)) = &returned {
+                self.sink.report(LayerProblem::AfterReturn { span: statement.span(), first: *first });
+                break;
+            }
+            match statement {
+                ast::Statement::Let(statement) => self.statement(statement),
+                ast::Statement::Return(statement) => {
+                    returned = Some((statement.span, self.results(statement, &results)));
+                }
+            }
+        }
+        match returned {
+            Some((_, outputs)) => outputs,
+            None => {
+                if !self.env.lenient {
+                    let end = self.layer.body_span.end;
+                    let last = self.layer.body.last().and_then(|s| match s {
+                        ast::Statement::Let(s) => target_names(&s.target).last().map(|n| n.value.clone()),
+                        ast::Statement::Return(_) => None,
+                    });
+                    self.sink.report(LayerProblem::NoReturn {
+                        layer: self.layer.name.value.clone(),
+                        results: self.layer.results.span(),
+                        end: Span::new(end.saturating_sub(1), end),
+                        last,
+                    });
+                }
+                None
+            }
+        }
+    }
+
+    fn parameters(&mut self) {
+        for param in &self.layer.params {
+            let checked = check_type(self.env, &mut self.builder.labels, &param.ty, false, self.sink);
+            let value = checked.and_then(|ty| self.parameter(param, ty));
+            self.bind(&param.name, value, true);
+        }
+    }
+
+    fn parameter(&mut self, param: &ast::Param, ty: CheckedType) -> Option<ValueId> {
+        let value = Value {
+            name: Some(param.name.value.clone()),
+            dims: ty.dims,
+            // The grammar asks for a dtype here; a tree made otherwise gives no program.
+            dtype: ty.dtype?,
+            def: Def::Parameter { kind: ty.kind, pattern: ty.pattern },
+            span: param.span,
+            in_layers: Vec::new(),
+        };
+        self.builder.push(self.env, value, self.sink)
+    }
+
+    fn result_types(&mut self) -> Vec<Option<CheckedType>> {
+        if let ast::Results::Named { results, .. } = &self.layer.results {
+            let mut seen: BTreeMap<&str, Span> = BTreeMap::new();
+            for result in results {
+                if let Some(first) = seen.insert(&result.name.value, result.name.span) {
+                    let (name, span) = (result.name.value.clone(), result.name.span);
+                    self.sink.report(LayerProblem::DuplicateValue { name, span, first });
+                }
+            }
+        }
+        let types = self.layer.results.types();
+        types.into_iter().map(|ty| check_type(self.env, &mut self.builder.labels, ty, false, self.sink)).collect()
+    }
+
+    fn bind(&mut self, name: &ast::Name, value: Option<ValueId>, is_parameter: bool) {
+        if let Some(first) = self.builder.scope.get(&name.value) {
+            let (name, span, first) = (name.value.clone(), name.span, first.span);
+            self.sink.report(LayerProblem::DuplicateValue { name, span, first });
+            return;
+        }
+        self.later_names.remove(&name.value);
+        self.builder.scope.insert(name.value.clone(), Binding { value, span: name.span, is_parameter, used: false });
+    }
+
+    fn statement(&mut self, statement: &ast::Let) {
+        match &statement.target {
+            ast::LetTarget::One { name, ty } => {
+                let value = self.let_one(name, ty.as_ref(), &statement.value);
+                self.bind(name, value, false);
+            }
+            ast::LetTarget::Many { names, .. } => {
+                let values = self.let_many(names, &statement.value);
+                for (i, name) in names.iter().enumerate() {
+                    self.bind(name, values.as_ref().and_then(|v| v.get(i).copied()), false);
+                }
+            }
+        }
+    }
+
+    fn let_one(&mut self, name: &ast::Name, ty: Option<&ast::Type>, expr: &ast::Expr) -> Option<ValueId> {
+        let fresh_from = self.builder.values.len();
+        let value = self.value(expr);
+        let checked = ty.map(|ty| (ty, check_type(self.env, &mut self.builder.labels, ty, true, self.sink)));
+        if let Some(kind) = ty.and_then(|ty| ty.kind) {
+            self.sink.report(LayerProblem::KindOnLet { word: kind.value.word(), span: kind.span });
+        }
+        let value = value?;
+        if value.index() >= fresh_from && self.builder.value(value).in_layers.is_empty() {
+            self.builder.values[value.index()].name.get_or_insert_with(|| name.value.clone());
+            if matches!(self.builder.value(value).def, Def::Pin { .. }) {
+                self.builder.values[value.index()].name = Some(name.value.clone());
+            }
+        }
+        let Some((ty, checked)) = checked else { return Some(value) };
+        let checked = checked?;
+        let what = format!("the annotation of `{}`", name.value);
+        let dims = self.match_dims(&what, &ty.layout, &checked.dims, value, expr.span);
+        let dtype = self.match_dtype(&what, ty, &checked, value, expr);
+        (dims?, dtype?);
+        let request = PinRequest {
+            value,
+            dims: checked.dims,
+            pattern: checked.pattern,
+            written: false,
+            name: Some(name.value.clone()),
+            span: ty.span,
+            fresh_from,
+            in_layers: Vec::new(),
+        };
+        self.builder.pin(self.env, request, self.sink)
+    }
+
+    fn let_many(&mut self, names: &[ast::Name], expr: &ast::Expr) -> Option<Vec<ValueId>> {
+        let (values, what, declared) = match self.term(expr)? {
+            Term::Many(values, callee) => {
+                let declared = self.layers.result_span(&callee);
+                (values, format!("a call of `{callee}`"), declared)
+            }
+            term => (vec![self.one(term, expr)?], "the expression".to_string(), None),
+        };
+        if values.len() == names.len() {
+            return Some(values);
+        }
+        let shown: Vec<String> = (0..values.len())
+            .map(|i| names.get(i).map_or_else(|| format!("r{}", i + 1), |name| name.value.clone()))
+            .collect();
+        let target = if let [one] = shown.as_slice() { one.clone() } else { format!("({})", shown.join(", ")) };
+        self.sink.report(LayerProblem::ResultCount {
+            what,
+            given: values.len(),
+            wanted: names.len(),
+            span: expr.span,
+            declared,
+            help: Some(format!("let {target} = {}", shard_grammar::print_expr(expr))),
+        });
+        None
+    }
+
+    /// Holds stated dims to those of a value, in any order.
+    pub(crate) fn match_dims(
+        &mut self,
+        what: &str,
+        word: &ast::LayoutWord,
+        dims: &[DimId],
+        value: ValueId,
+        value_span: Span,
+    ) -> Option<()> {
+        let found = self.builder.value(value).dims.clone();
+        if same_dims(&found, dims) {
+            return Some(());
+        }
+        let mended = self.layout_of_dims(word, &found);
+        let names = |dims: &[DimId], less: &[DimId]| -> Vec<String> {
+            dims.iter().filter(|d| !less.contains(d)).map(|d| self.env.dim_name(*d).to_string()).collect()
+        };
+        self.sink.report(ShapeProblem::DimsDiffer {
+            what: what.to_string(),
+            wanted: self.env.dims_text(dims),
+            found: self.env.dims_text(&found),
+            span: word.span,
+            other: value_span,
+            stated_at_span: true,
+            missing: names(dims, &found),
+            extra: names(&found, dims),
+            mend: Some((word.span, mended)),
+        });
+        None
+    }
+
+    /// A layout word over other dims: a dim that it has keeps its axes.
+    fn layout_of_dims(&self, word: &ast::LayoutWord, dims: &[DimId]) -> String {
+        let dims: Vec<ast::DimWord> = dims
+            .iter()
+            .map(|dim| {
+                let name = self.env.dim_name(*dim);
+                word.dims.iter().find(|d| d.name.value == name).cloned().unwrap_or_else(|| ast::DimWord {
+                    span: word.span,
+                    name: shard_grammar::Spanned::new(name.to_string(), word.span),
+                    axes: None,
+                })
+            })
+            .collect();
+        let compact = !dims.is_empty() && dims.iter().all(|d| d.name.value.chars().skip(1).all(|c| c.is_ascii_digit()));
+        let form = if compact { ast::DimsForm::Compact } else { ast::DimsForm::Bracketed };
+        shard_grammar::print_layout_word(&ast::LayoutWord { span: word.span, form, dims, free: word.free.clone() })
+    }
+
+    fn match_dtype(
+        &mut self,
+        what: &str,
+        ty: &ast::Type,
+        checked: &CheckedType,
+        value: ValueId,
+        expr: &ast::Expr,
+    ) -> Option<()> {
+        let found = self.builder.value(value).dtype;
+        let Some(wanted) = checked.dtype.filter(|wanted| *wanted != found) else { return Some(()) };
+        self.sink.report(DtypeProblem::Stated {
+            what: what.to_string(),
+            wanted,
+            stated: ty.dtype.map_or(ty.span, |d| d.span),
+            found,
+            value: (expr.span, shard_grammar::print_expr(expr)),
+        });
+        None
+    }
+
+    fn results(&mut self, statement: &ast::Return, types: &[Option<CheckedType>]) -> Option<Vec<Output>> {
+        let exprs = statement.value.values();
+        let mut values: Vec<(Option<ValueId>, &ast::Expr, usize)> = Vec::new();
+        if let [expr] = exprs.as_slice() {
+            let fresh_from = self.builder.values.len();
+            match self.term(expr) {
+                Some(Term::Many(many, _)) => values.extend(many.into_iter().map(|v| (Some(v), *expr, fresh_from))),
+                Some(term) => values.push((self.one(term, expr), expr, fresh_from)),
+                None => values.push((None, expr, fresh_from)),
+            }
+        } else {
+            for expr in exprs {
+                let fresh_from = self.builder.values.len();
+                values.push((self.value(expr), expr, fresh_from));
+            }
+        }
+        if values.len() != types.len() {
+            self.sink.report(LayerProblem::ResultCount {
+                what: "the `return`".to_string(),
+                given: values.len(),
+                wanted: types.len(),
+                span: statement.span,
+                declared: Some(self.layer.results.span()),
+                help: Some(match types.len() {
+                    1 => "return one value".to_string(),
+                    n => format!("return ({})", (1..=n).map(|i| format!("r{i}")).collect::<Vec<_>>().join(", ")),
+                }),
+            });
+            return None;
+        }
+        let declared = self.layer.results.types();
+        let mut outputs = Vec::new();
+        for (i, (value, expr, fresh_from)) in values.into_iter().enumerate() {
+            outputs.push(value.and_then(|value| self.result(i, declared[i], types[i].as_ref()?, value, expr, fresh_from)));
+        }
+        outputs.into_iter().collect()
+    }
+
+    fn result(
+        &mut self,
+        index: usize,
+        ty: &ast::Type,
+        checked: &CheckedType,
+        value: ValueId,
+        expr: &ast::Expr,
+        fresh_from: usize,
+    ) -> Option<Output> {
+        let (what, declared_name) = match &self.layer.results {
+            ast::Results::One(_) => (format!("the result of `{}`", self.layer.name.value), None),
+            ast::Results::Named { results, .. } => {
+                let name = results.get(index).map(|r| r.name.value.clone());
+                (format!("the result `{}`", name.clone().unwrap_or_default()), name)
+            }
+        };
+        let dims = self.match_dims(&what, &ty.layout, &checked.dims, value, expr.span);
+        let dtype = self.match_dtype(&what, ty, checked, value, expr);
+        (dims?, dtype?);
+        let labelled = checked.pattern.label.is_some();
+        let value = self.builder.in_order(self.env, value, &checked.dims, fresh_from, labelled, expr.span, self.sink)?;
+        let returned_name = match &expr.kind {
+            ast::ExprKind::Name(name) => Some(name.clone()),
+            _ => None,
+        };
+        Some(Output {
+            name: declared_name.or(returned_name).unwrap_or_else(|| "result".to_string()),
+            value,
+            dims: checked.dims.clone(),
+            pattern: permute_pattern(&checked.pattern, &checked.dims, &self.builder.value(value).dims),
+            span: ty.span,
+        })
+    }
+
+    /// Types an op and adds its result. A failure is worded as one of the operands.
+    pub(crate) fn op(
+        &mut self,
+        op: Op,
+        word: &str,
+        operands: &[(ValueId, &ast::Expr)],
+        span: Span,
+    ) -> Option<ValueId> {
+        let types: Vec<TensorType> = operands.iter().map(|(value, _)| self.builder.type_of(*value)).collect();
+        match shard_ir::result_type(&op, &types, &[], &self.env.dims) {
+            Ok(ty) => {
+                let values = operands.iter().map(|(value, _)| *value).collect();
+                self.builder.push_op(self.env, op, values, ty, span, self.sink)
+            }
+            Err(error) => {
+                self.report_type_error(&op, word, operands, span, error);
+                None
+            }
+        }
+    }
+
+    /// The wording of a type error that any op may have; those that name dims have said more before they came here.
+    pub(crate) fn report_type_error(
+        &mut self,
+        op: &Op,
+        word: &str,
+        operands: &[(ValueId, &ast::Expr)],
+        span: Span,
+        error: TypeError,
+    ) {
+        let operand = |i: usize| {
+            let (_, expr) = operands[i.min(operands.len() - 1)];
+            (expr.span, shard_grammar::print_expr(expr))
+        };
+        match error {
+            TypeError::Dtypes { left, right } => {
+                let at = |dtype| operands.iter().position(|(v, _)| self.builder.value(*v).dtype == dtype);
+                let second = operands.iter().rposition(|(v, _)| self.builder.value(*v).dtype == right).unwrap_or(1);
+                let first = at(left).unwrap_or(0);
+                let ((a, a_text), (b, b_text)) = (operand(first), operand(second));
+                let (left, right) = ((a, a_text, left), (b, b_text, right));
+                self.sink.report(DtypeProblem::DoNotMeet { op: word.to_string(), left, right });
+            }
+            TypeError::OperandDtype { operand: i, found, wanted } => {
+                self.sink.report(DtypeProblem::NotTaken { op: word.to_string(), operand: operand(i), found, wanted });
+            }
+            TypeError::RepeatedDim(dim) => {
+                let dim = self.env.dim_name(dim).to_string();
+                self.sink.report(ShapeProblem::ResultRepeats { op: word.to_string(), dim, span });
+            }
+            TypeError::WrongDims { expected } => {
+                let left = operands.first().map(|(v, _)| self.builder.value(*v).dims.clone()).unwrap_or_default();
+                let right = operands.get(1).map(|(v, _)| self.builder.value(*v).dims.clone()).unwrap_or_default();
+                let wanted = wanted_second(op, &left).unwrap_or(expected);
+                self.sink.report(ShapeProblem::OtherDims {
+                    op: word.to_string(),
+                    left: (operand(0).0, self.env.dims_text(&left)),
+                    right: (operand(1).0, self.env.dims_text(&right)),
+                    wanted: self.env.dims_text(&wanted),
+                });
+            }
+            TypeError::Arity { .. }
+            | TypeError::NoOperandHas(_)
+            | TypeError::MissingDim { .. }
+            | TypeError::Sizes { .. } => {
+                let message = format!("`{word}` does not fit its operands: {error}");
+                self.sink.report(ShapeProblem::Sizes { message, span, here: "here".to_string(), help: None });
+            }
+        }
+    }
+}
+
+/// The dims that the second operand of a concat or append would have to have.
+fn wanted_second(op: &Op, left: &[DimId]) -> Option<Vec<DimId>> {
+    let swap = |from: DimId, to: DimId| left.iter().map(|d| if *d == from { to } else { *d }).collect();
+    match op {
+        Op::Concat { left: from, right, .. } => Some(swap(*from, *right)),
+        Op::Append { from, to } => Some(swap(*to, *from)),
+        _ => None,
+    }
+}
+
+fn target_names(target: &ast::LetTarget) -> &[ast::Name] {
+    match target {
+        ast::LetTarget::One { name, .. } => std::slice::from_ref(name),
+        ast::LetTarget::Many { names, .. } => names,
+    }
+}
+
+/// The words for a kind.
+pub(crate) fn kind_words(kind: ParameterKind) -> &'static str {
+    match kind {
+        ParameterKind::Activation => "an activation",
+        ParameterKind::Weight => "a weight",
+        ParameterKind::Cache => "a cache",
+    }
+}

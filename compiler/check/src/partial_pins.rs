@@ -1,0 +1,201 @@
+//! Pins on partial values that no op could meet by itself.
+//!
+//! A lowering may always reshard between two pins, so almost nothing is wrong for certain. What is reported: an op whose
+//! operand is stated to be partial over an axis, and whose own result is stated to be partial over the same axis,
+//! although the op cannot act on the terms. Making the result partial again after the reduction would be legal, and is
+//! never what was meant.
+
+use std::collections::BTreeMap;
+
+use shard_grammar::Span;
+use shard_ir::{
+    AxisId, AxisList, AxisSet, Binary, Def, Layout, LayoutPattern, MeshShape, Op, Operand, Program, Reduction, RuleError,
+    ValueId, result_layout,
+};
+
+use crate::diagnostics::{PartialProblem, WayOut};
+use crate::environment::Environment;
+use crate::sink::Sink;
+
+/// Reports every such pin of the layer's own body; those of callees are reported where they stand.
+pub(crate) fn check(env: &Environment<'_>, program: &Program, sink: &mut Sink) {
+    for value in program.values.iter().filter(|v| v.in_layers.is_empty()) {
+        if let Def::Pin { operand, pattern, written: false } = &value.def {
+            check_pin(env, program, *operand, pattern, value.span, sink);
+        }
+    }
+    for output in &program.outputs {
+        check_pin(env, program, output.value, &output.pattern, output.span, sink);
+    }
+}
+
+fn check_pin(
+    env: &Environment<'_>,
+    program: &Program,
+    value: ValueId,
+    pattern: &LayoutPattern,
+    pin: Span,
+    sink: &mut Sink,
+) {
+    let made = program.value(value);
+    let Def::Op { op, operands } = &made.def else { return };
+    if !made.in_layers.is_empty() {
+        return;
+    }
+    let mut not_linear: BTreeMap<(usize, Reduction), AxisSet> = BTreeMap::new();
+    let mut added: BTreeMap<usize, AxisSet> = BTreeMap::new();
+    for (kind, axes) in [(Reduction::Sum, pattern.partial_sum), (Reduction::Max, pattern.partial_max)] {
+        for axis in axes.iter() {
+            match rule_over(program, op, operands, &made.dims, axis) {
+                Err(RuleError::NotLinear { operand, .. }) if kind == Reduction::Sum => {
+                    let axes = not_linear.entry((operand, kind)).or_default();
+                    *axes = axes.with(axis);
+                }
+                Err(RuleError::NotIncreasing { operand, .. }) if kind == Reduction::Max => {
+                    let axes = not_linear.entry((operand, kind)).or_default();
+                    *axes = axes.with(axis);
+                }
+                Err(RuleError::PartialTimesPartial { .. }) => {
+                    report_product(env, program, op, operands, made.span, pin, axis, sink);
+                    return;
+                }
+                Err(RuleError::AddedOncePerDevice { operand, .. }) if kind == Reduction::Sum && is_sum(op) => {
+                    if is_whole(program, operands[operand], axis) {
+                        let axes = added.entry(operand).or_default();
+                        *axes = axes.with(axis);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    for ((operand, kind), axes) in not_linear {
+        let id = operands[operand];
+        sink.report(PartialProblem::NotLinear {
+            op: op.word().to_string(),
+            operand: text(env, program, id),
+            span: made.span,
+            stated: stated_span(program, id),
+            result: pin,
+            word: kind.word(),
+            axes: program.mesh.axes_text(axes.iter()),
+            ways: ways_out(program, id),
+        });
+    }
+    for (operand, axes) in added {
+        let (id, other) = (operands[operand], operands[1 - operand.min(1)]);
+        sink.report(PartialProblem::AddedOnOneDevice {
+            value: text(env, program, id),
+            span: program.value(id).span,
+            partial: text(env, program, other),
+            partial_span: stated_span(program, other),
+            axes: axes
+                .iter()
+                .map(|a| format!("{}={}", program.mesh.name(a), program.mesh.size(a)))
+                .collect::<Vec<_>>()
+                .join(" * "),
+            times: program.mesh.group_size(axes.iter()),
+        });
+    }
+}
+
+fn is_sum(op: &Op) -> bool {
+    matches!(op, Op::Binary(Binary::Add | Binary::Sub))
+}
+
+/// The op's rule along one axis: operands that are stated to be partial over it are so, the others are replicated.
+fn rule_over(
+    program: &Program,
+    op: &Op,
+    operands: &[ValueId],
+    result: &[shard_ir::DimId],
+    axis: AxisId,
+) -> Result<Layout, RuleError> {
+    let operands: Vec<Operand<'_>> = operands
+        .iter()
+        .map(|id| {
+            let value = program.value(*id);
+            let layout = match stated(program, *id) {
+                Some(p) if p.partial_sum.contains(axis) => Layout::REPLICATED.with_partial(axis, Reduction::Sum),
+                Some(p) if p.partial_max.contains(axis) => Layout::REPLICATED.with_partial(axis, Reduction::Max),
+                _ => Layout::REPLICATED,
+            };
+            Operand { dims: &value.dims, dtype: value.dtype, layout }
+        })
+        .collect();
+    result_layout(op, &operands, result, &program.mesh, &program.dims)
+}
+
+/// The pattern that the source states of a value.
+fn stated(program: &Program, id: ValueId) -> Option<&LayoutPattern> {
+    match &program.value(id).def {
+        Def::Parameter { pattern, .. } | Def::Pin { pattern, .. } => Some(pattern),
+        Def::Constant(_) | Def::Op { .. } => None,
+    }
+}
+
+/// Whether the value is certainly not partial over an axis.
+fn is_whole(program: &Program, id: ValueId, axis: AxisId) -> bool {
+    match stated(program, id) {
+        Some(p) => !p.partial_sum.contains(axis) && !p.partial_max.contains(axis) && !(p.open && p.free_partial),
+        None => matches!(program.value(id).def, Def::Constant(_)),
+    }
+}
+
+fn stated_span(program: &Program, id: ValueId) -> Span {
+    program.value(id).span
+}
+
+/// The value's name, or its text where that is short.
+fn text(env: &Environment<'_>, program: &Program, id: ValueId) -> String {
+    let value = program.value(id);
+    value.name.clone().unwrap_or_else(|| env.file.slice(value.span).split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+/// How a value in a stated layout is made whole: scattered along the first dim that divides, and everywhere.
+fn ways_out(program: &Program, id: ValueId) -> Vec<WayOut> {
+    let value = program.value(id);
+    let sizes = program.sizes(&value.dims);
+    let shape = MeshShape { mesh: &program.mesh, sizes: &sizes };
+    let Some(layout) = stated(program, id).and_then(|p| p.exact(shape)) else { return Vec::new() };
+    let partial = layout.partial_axes();
+    let whole = partial.iter().fold(layout, Layout::with_replicated);
+    let list: AxisList = partial.iter().collect();
+    let bytes = value.dtype.bytes(shape.local_elements(layout));
+    let names = program.dim_names(&value.dims);
+    let mut ways = Vec::new();
+    if let Some(dim) = (0..sizes.len()).rev().find(|dim| shape.can_append(whole, *dim, &list)) {
+        let scattered = whole.with_dim(dim, whole.axes_of(dim).concat(list));
+        ways.push(WayOut { layout: scattered.text(&program.mesh, &names), collective: "reduce-scatter", bytes });
+    }
+    ways.push(WayOut { layout: whole.text(&program.mesh, &names), collective: "all-reduce", bytes });
+    ways
+}
+
+#[allow(clippy::too_many_arguments)]
+fn report_product(
+    env: &Environment<'_>,
+    program: &Program,
+    op: &Op,
+    operands: &[ValueId],
+    span: Span,
+    pin: Span,
+    axis: AxisId,
+    sink: &mut Sink,
+) {
+    let partial: Vec<ValueId> = operands
+        .iter()
+        .copied()
+        .filter(|id| stated(program, *id).is_some_and(|p| p.partial_sum.contains(axis)))
+        .collect();
+    let (Some(left), Some(right)) = (partial.first(), partial.get(1)) else { return };
+    sink.report(PartialProblem::PartialTimesPartial {
+        op: op.word().to_string(),
+        left: (text(env, program, *left), stated_span(program, *left)),
+        right: (text(env, program, *right), stated_span(program, *right)),
+        span,
+        result: pin,
+        axis: program.mesh.name(axis).to_string(),
+        ways: ways_out(program, *left),
+    });
+}

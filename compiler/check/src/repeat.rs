@@ -1,0 +1,187 @@
+//! `repeat N`: a layer that is stacked hands on what it takes, and leaves its caches where it found them.
+
+use shard_grammar::ast;
+use shard_ir::{Def, DimId, LayoutPattern, Op, ParameterKind, Program, ValueId, typing::same_dims};
+
+use crate::builder::permute_pattern;
+use crate::diagnostics::LayerProblem;
+use crate::environment::Environment;
+use crate::sink::Sink;
+use crate::types::Labels;
+
+/// Checks a layer that is stated to repeat more than once, and ties its caches.
+pub(crate) fn check(
+    env: &Environment<'_>,
+    layer: &ast::Layer,
+    program: &mut Program,
+    labels: &mut Labels,
+    sink: &mut Sink,
+) {
+    let Some(repeat) = layer.repeat.filter(|r| r.count.value > 1) else { return };
+    carry(env, layer, repeat, program, labels, sink);
+    for index in 0..program.outputs.len() {
+        let declared = layer.results.types().get(index).copied();
+        if let Some(declared) = declared.filter(|ty| ty.kind.map(|k| k.value) == Some(ast::Kind::Cache)) {
+            tie_cache(layer, declared, index, program, labels, sink);
+        }
+    }
+}
+
+/// The first result has to be what the first parameter is.
+fn carry(
+    env: &Environment<'_>,
+    layer: &ast::Layer,
+    repeat: ast::Repeat,
+    program: &mut Program,
+    labels: &mut Labels,
+    sink: &mut Sink,
+) {
+    let result_type = layer.results.types()[0];
+    let result_text = shard_grammar::print_type(result_type);
+    let mut refuse = |parameter: Option<&ast::Param>, why: String, help: Option<String>| {
+        sink.report(LayerProblem::RepeatCarry {
+            layer: layer.name.value.clone(),
+            span: repeat.span,
+            parameter: parameter.map(|p| (p.ty.span, shard_grammar::print_type(&p.ty))),
+            result: (result_type.span, result_text.clone()),
+            why,
+            help,
+        });
+    };
+    let Some(param) = layer.params.first() else {
+        let help = Some(format!("layer {}(x: {result_text}) -> {result_text}", layer.name.value));
+        return refuse(None, "it takes nothing that it could hand on".to_string(), help);
+    };
+    let (value, output) = (&program.values[0], &program.outputs[0]);
+    let Def::Parameter { pattern, .. } = &value.def else { return };
+    let (dims, dtype) = (value.dims.clone(), value.dtype);
+    let result_dtype = program.value(output.value).dtype;
+    if !same_dims(&dims, &output.dims) {
+        let why = format!(
+            "`{}` has the dims {}, and the result has {}",
+            param.name.value,
+            env.dims_text(&dims),
+            env.dims_text(&output.dims)
+        );
+        return refuse(Some(param), why, Some("a result of the same dims as the first parameter".to_string()));
+    }
+    if dtype != result_dtype {
+        let why = format!("`{}` is {dtype}, and the result is {result_dtype}", param.name.value);
+        return refuse(Some(param), why, Some(format!("cast the result to {dtype}")));
+    }
+    let result_dims = program.value(output.value).dims.clone();
+    let result_pattern = permute_pattern(&output.pattern, &result_dims, &dims);
+    if pattern.label.is_some() && pattern.label == result_pattern.label {
+        return;
+    }
+    let same = same_demand(pattern, &result_pattern) && pattern.label.is_none() && result_pattern.label.is_none();
+    if same && !pattern.open {
+        if pattern.dims.iter().any(|d| d.any_order) {
+            // `E_(xy)` on both: one order, chosen once.
+            tie(program, ValueId(0), 0, labels, &param.name.value);
+        }
+        return;
+    }
+    let word = &param.ty.layout;
+    let labelled = |label: &str| {
+        let free = Some(ast::FreeMark {
+            span: word.span,
+            label: Some(shard_grammar::Spanned::new(label.to_string(), word.span)),
+        });
+        shard_grammar::print_layout_word(&ast::LayoutWord { free, ..word.clone() })
+    };
+    let help = match (pattern.open, result_pattern.open) {
+        (false, _) => format!("{dtype} {}    (as the result type)", exact_text(param)),
+        (true, _) => format!("{dtype} {}    (for both: one label, one layout)", labelled("l")),
+    };
+    refuse(Some(param), "its first parameter and its result may be laid out differently".to_string(), Some(help));
+}
+
+fn exact_text(param: &ast::Param) -> String {
+    format!("{}{}", shard_grammar::print_layout_word(&param.ty.layout), shard_grammar::print_partial(&param.ty.partial))
+}
+
+fn same_demand(a: &LayoutPattern, b: &LayoutPattern) -> bool {
+    a.dims == b.dims && a.partial_sum == b.partial_sum && a.partial_max == b.partial_max && a.open == b.open
+}
+
+/// Gives a parameter and an output one fresh label.
+fn tie(program: &mut Program, param: ValueId, output: usize, labels: &mut Labels, name: &str) {
+    if program.value(param).dims != program.value(program.outputs[output].value).dims {
+        // Labels compare layouts dim by dim; a value in another order is not tied.
+        return;
+    }
+    let label = labels.fresh(name);
+    if let Def::Parameter { pattern, .. } = &mut program.values[param.index()].def {
+        pattern.label = Some(label);
+    }
+    program.outputs[output].pattern.label = Some(label);
+}
+
+/// A cache result is laid out as the cache parameter that it was made from.
+fn tie_cache(
+    layer: &ast::Layer,
+    declared: &ast::Type,
+    index: usize,
+    program: &mut Program,
+    labels: &mut Labels,
+    sink: &mut Sink,
+) {
+    let Some(origin) = cache_origin(program, program.outputs[index].value) else { return };
+    let Def::Parameter { pattern, .. } = program.value(origin).def.clone() else { return };
+    let dims: Vec<DimId> = program.value(origin).dims.clone();
+    let output = &program.outputs[index];
+    let output_dims = program.value(output.value).dims.clone();
+    if !same_dims(&dims, &output_dims) {
+        return;
+    }
+    let result = permute_pattern(&output.pattern, &output_dims, &dims);
+    if pattern.label.is_some() && pattern.label == result.label {
+        return;
+    }
+    let Some(param) = layer.params.get(origin.index()) else { return };
+    let labelled = pattern.label.is_some() || result.label.is_some();
+    match (pattern.open, result.open) {
+        _ if labelled => {}
+        (false, false) if same_demand(&pattern, &result) => {
+            if pattern.dims.iter().any(|d| d.any_order) {
+                tie(program, origin, index, labels, &param.name.value);
+            }
+            return;
+        }
+        (true, true) if same_demand(&pattern, &result) => {
+            return tie(program, origin, index, labels, &param.name.value);
+        }
+        // One side is left to the compiler: it takes what the other states.
+        (false, true) if crate::builder::is_free(&result) => {
+            program.outputs[index].pattern = permute_pattern(&pattern, &dims, &output_dims);
+            return;
+        }
+        (true, false) if crate::builder::is_free(&pattern) => {
+            if let Def::Parameter { pattern, .. } = &mut program.values[origin.index()].def {
+                *pattern = result;
+            }
+            return;
+        }
+        _ => {}
+    }
+    sink.report(LayerProblem::CacheTie {
+        result: program.outputs[index].name.clone(),
+        result_type: (declared.span, shard_grammar::print_type(declared)),
+        parameter: param.name.value.clone(),
+        parameter_type: (param.ty.span, shard_grammar::print_type(&param.ty)),
+    });
+}
+
+/// The cache parameter that a value was made from, through pins and appends.
+fn cache_origin(program: &Program, value: ValueId) -> Option<ValueId> {
+    let mut at = value;
+    loop {
+        match &program.value(at).def {
+            Def::Parameter { kind: ParameterKind::Cache, .. } => return Some(at),
+            Def::Pin { operand, .. } => at = *operand,
+            Def::Op { op: Op::Append { .. } | Op::Cast(_), operands } => at = *operands.first()?,
+            Def::Parameter { .. } | Def::Constant(_) | Def::Op { .. } => return None,
+        }
+    }
+}

@@ -1,0 +1,425 @@
+//! Sharded types: an AST type as dims, dtype and a [`LayoutPattern`].
+
+use std::collections::BTreeMap;
+
+use shard_grammar::{Span, ast};
+use shard_ir::tensor::{MAX_ELEMENTS, MAX_RANK};
+use shard_ir::{
+    AxisId, AxisList, AxisSet, DimId, DimPattern, Dtype, LabelId, Layout, LayoutError, LayoutPattern, MeshShape,
+    ParameterKind, Reduction,
+};
+
+use crate::diagnostics::{DimProblem, LayoutProblem, LimitProblem, NotDivisible};
+use crate::environment::Environment;
+use crate::names::nearest;
+use crate::sink::Sink;
+
+/// A type that is right.
+#[derive(Clone, Debug)]
+pub(crate) struct CheckedType {
+    pub(crate) kind: ParameterKind,
+    pub(crate) dtype: Option<Dtype>,
+    pub(crate) dims: Vec<DimId>,
+    pub(crate) pattern: LayoutPattern,
+}
+
+/// The labels of a layer.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Labels {
+    pub(crate) names: Vec<String>,
+    declared: BTreeMap<String, (LabelId, Vec<DimId>, Span)>,
+}
+
+impl Labels {
+    /// A label that no source text names: of an inlined call, or of a tie.
+    pub(crate) fn fresh(&mut self, name: &str) -> LabelId {
+        let id = LabelId(self.names.len() as u16);
+        self.names.push(name.to_string());
+        id
+    }
+}
+
+/// One mention of an axis in a type.
+struct Mention {
+    axis: AxisId,
+    place: MentionPlace,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum MentionPlace {
+    Split(usize),
+    Partial(Reduction),
+}
+
+/// The dtype of a word.
+pub(crate) fn dtype(word: ast::DType) -> Dtype {
+    match word {
+        ast::DType::F32 => Dtype::F32,
+        ast::DType::Bf16 => Dtype::Bf16,
+        ast::DType::F16 => Dtype::F16,
+        ast::DType::F8 => Dtype::F8,
+        ast::DType::Int8 => Dtype::Int8,
+        ast::DType::Int4 => Dtype::Int4,
+        ast::DType::Int32 => Dtype::Int32,
+        ast::DType::Bool => Dtype::Bool,
+    }
+}
+
+/// Checks a type. `free_partial`: whether a `?` leaves partials free too (inside a layer) or not (at its boundary).
+pub(crate) fn check_type(
+    env: &mut Environment<'_>,
+    labels: &mut Labels,
+    ty: &ast::Type,
+    free_partial: bool,
+    sink: &mut Sink,
+) -> Option<CheckedType> {
+    let (dims, pattern) = check_layout(env, labels, &ty.layout, &ty.partial, free_partial, sink)?;
+    let kind = match ty.kind.map(|k| k.value) {
+        None => ParameterKind::Activation,
+        Some(ast::Kind::Weight) => ParameterKind::Weight,
+        Some(ast::Kind::Cache) => ParameterKind::Cache,
+    };
+    Some(CheckedType { kind, dtype: ty.dtype.map(|d| dtype(d.value)), dims, pattern })
+}
+
+/// Checks a layout word with its partials.
+pub(crate) fn check_layout(
+    env: &mut Environment<'_>,
+    labels: &mut Labels,
+    word: &ast::LayoutWord,
+    partial: &[ast::PartialGroup],
+    free_partial: bool,
+    sink: &mut Sink,
+) -> Option<(Vec<DimId>, LayoutPattern)> {
+    let dims = check_dims(env, word, sink);
+    let axes = check_axes(env, word, partial, sink);
+    let (dims, axes) = (dims?, axes?);
+    if dims.len() > MAX_RANK {
+        sink.report(LimitProblem::Rank { found: dims.len(), limit: MAX_RANK, span: word.span });
+        return None;
+    }
+    if elements(env, &dims).is_none() {
+        sink.report(LimitProblem::Elements { dims: env.dims_text(&dims), limit: MAX_ELEMENTS, span: word.span });
+        return None;
+    }
+    let mut pattern = LayoutPattern::any(dims.len(), free_partial && word.free.is_some());
+    pattern.open = word.free.is_some();
+    for (i, dim) in word.dims.iter().enumerate() {
+        let any_order = dim.axes.as_ref().is_some_and(|a| a.any_order);
+        pattern.dims[i] = DimPattern { axes: AxisList::EMPTY, any_order };
+    }
+    for mention in &axes {
+        match mention.place {
+            MentionPlace::Split(dim) => pattern.dims[dim].axes = pattern.dims[dim].axes.then(mention.axis),
+            MentionPlace::Partial(Reduction::Sum) => pattern.partial_sum = pattern.partial_sum.with(mention.axis),
+            MentionPlace::Partial(Reduction::Max) => pattern.partial_max = pattern.partial_max.with(mention.axis),
+        }
+    }
+    for dim in &mut pattern.dims {
+        dim.any_order &= dim.axes.len() > 1;
+    }
+    check_legal(env, word, &dims, &pattern, sink)?;
+    if let Some(label) = word.free.as_ref().and_then(|free| free.label.as_ref()) {
+        pattern.label = Some(check_label(env, labels, label, &dims, word.span, sink)?);
+    }
+    Some((dims, pattern))
+}
+
+/// How many elements a tensor of these dims has, within the limit.
+pub(crate) fn elements(env: &Environment<'_>, dims: &[DimId]) -> Option<u64> {
+    let mut product = 1u64;
+    for dim in dims {
+        product = product.checked_mul(env.size(*dim)).filter(|n| *n <= MAX_ELEMENTS)?;
+    }
+    Some(product)
+}
+
+fn check_dims(env: &mut Environment<'_>, word: &ast::LayoutWord, sink: &mut Sink) -> Option<Vec<DimId>> {
+    let mut out: Vec<(DimId, Span)> = Vec::new();
+    let mut whole = true;
+    // `BATCH` is five dims; where no letter bears a subscript, one dim may be meant.
+    let text = env.file.slice(word.span).to_string();
+    let letters = text.strip_suffix('?').unwrap_or(&text).to_string();
+    let span = Span::new(word.span.start, word.span.start + letters.len());
+    let together = (word.form == ast::DimsForm::Compact && word.dims.len() > 1).then_some((span, letters.as_str()));
+    for dim in &word.dims {
+        match env.dim(&dim.name, together, sink) {
+            Some(id) => match out.iter().find(|(seen, _)| *seen == id) {
+                Some((_, first)) => {
+                    let name = dim.name.value.clone();
+                    sink.report(DimProblem::Repeated { dim: name, span: dim.name.span, first: *first });
+                    whole = false;
+                }
+                None => out.push((id, dim.name.span)),
+            },
+            None => whole = false,
+        }
+    }
+    whole.then(|| out.into_iter().map(|(id, _)| id).collect())
+}
+
+/// The axes of a type, each used once; those of size one are left out.
+fn check_axes(
+    env: &mut Environment<'_>,
+    word: &ast::LayoutWord,
+    partial: &[ast::PartialGroup],
+    sink: &mut Sink,
+) -> Option<Vec<Mention>> {
+    let groups: Vec<(&ast::AxesWord, MentionPlace, &str, char)> = word
+        .dims
+        .iter()
+        .enumerate()
+        .filter_map(|(i, d)| d.axes.as_ref().map(|axes| (axes, MentionPlace::Split(i), d.name.value.as_str(), '_')))
+        .chain(partial.iter().map(|group| {
+            let kind = match group.op.value {
+                ast::PartialOp::Sum => Reduction::Sum,
+                ast::PartialOp::Max => Reduction::Max,
+            };
+            (&group.axes, MentionPlace::Partial(kind), group.op.value.word(), '-')
+        }))
+        .collect();
+    let mut named: Vec<(&str, Span, MentionPlace)> = Vec::new();
+    let mut mentions = Vec::new();
+    let mut whole = true;
+    for (axes, place, before, sign) in groups {
+        let braced = axes.raw.contains('{');
+        if !braced && axes.axes.len() > 1 && env.mesh.declared().iter().any(|(name, _)| *name == axes.raw) {
+            sink.report(LayoutProblem::UnbracedAxis {
+                raw: axes.raw.clone(),
+                span: axes.span,
+                before: before.to_string(),
+                sign,
+                axis: axes.raw.clone(),
+                letters: axes.axes.iter().map(|a| a.value.clone()).collect(),
+            });
+            whole = false;
+            continue;
+        }
+        if !braced && report_unbraced_misspelling(env, axes, sink) {
+            whole = false;
+            continue;
+        }
+        for axis in &axes.axes {
+            if let Some((_, first, first_place)) = named.iter().find(|(name, ..)| *name == axis.value) {
+                report_twice(word, &axis.value, (*first, *first_place), (axis.span, place), sink);
+                whole = false;
+                continue;
+            }
+            named.push((&axis.value, axis.span, place));
+            if env.mesh.is_unit_axis(&axis.value) {
+                continue;
+            }
+            match env.mesh.axis(&axis.value) {
+                Some(id) => mentions.push(Mention { axis: id, place }),
+                None => {
+                    report_unknown_axis(env, axis, braced, sink);
+                    whole = false;
+                }
+            }
+        }
+    }
+    whole.then_some(mentions)
+}
+
+/// `B_dta` where an axis `data` exists: one error of the whole word, if some letter of it is no axis.
+fn report_unbraced_misspelling(env: &Environment<'_>, axes: &ast::AxesWord, sink: &mut Sink) -> bool {
+    let declared = || env.mesh.declared().iter().map(|(name, _)| name.as_str());
+    if axes.axes.len() < 2 || env.mesh_is_broken || axes.axes.iter().all(|a| declared().any(|name| name == a.value)) {
+        return false;
+    }
+    let Some(near) = nearest(&axes.raw, declared()).filter(|near| near.len() > 1) else { return false };
+    let text = format!("{{{near}}}");
+    sink.report(LayoutProblem::UnknownAxis {
+        axis: axes.raw.clone(),
+        span: axes.span,
+        near: Some((text.clone(), text)),
+        known: declared().map(str::to_string).collect(),
+        mesh: env.mesh_line.map(|line| line.span),
+        append_at: None,
+    });
+    true
+}
+
+fn report_unknown_axis(
+    env: &mut Environment<'_>,
+    axis: &ast::Name,
+    braced: bool,
+    sink: &mut Sink,
+) {
+    if env.mesh_is_broken || !sink.has_room() {
+        return;
+    }
+    let (name, span) = (axis.value.clone(), axis.span);
+    if let Some((replaced, mesh)) = &env.replaced_mesh {
+        let declared =
+            replaced.and_then(|line| line.axes.iter().find(|a| a.name.value == name)).map(|a| a.span);
+        if declared.is_some() {
+            if env.missing_axes.insert(name.clone()) {
+                sink.report(LayoutProblem::AxisNotInOverride { axis: name, span, declared, mesh: mesh.clone() });
+            }
+            return;
+        }
+    }
+    let known: Vec<String> = env.mesh.declared().iter().map(|(name, _)| name.clone()).collect();
+    let near = nearest(&name, known.iter().map(String::as_str)).map(|near| {
+        let text = if braced || near.len() == 1 { near.to_string() } else { format!("{{{near}}}") };
+        (text.clone(), text)
+    });
+    let (mesh, append_at) = (env.mesh_line.map(|m| m.span), env.mesh_line.and_then(|m| m.axes.last()).map(|a| a.span.end));
+    sink.report(LayoutProblem::UnknownAxis { axis: name, span, near, known, mesh, append_at });
+}
+
+fn report_twice(
+    word: &ast::LayoutWord,
+    axis: &str,
+    first: (Span, MentionPlace),
+    second: (Span, MentionPlace),
+    sink: &mut Sink,
+) {
+    let dim = |place: usize| word.dims[place].name.value.clone();
+    let without = |span: Span| {
+        let mut word = word.clone();
+        for dim in &mut word.dims {
+            if let Some(axes) = &mut dim.axes {
+                axes.axes.retain(|a| a.span != span);
+                axes.any_order &= axes.axes.len() > 1;
+                if axes.axes.is_empty() {
+                    dim.axes = None;
+                }
+            }
+        }
+        shard_grammar::print_layout_word(&word)
+    };
+    sink.report(match (first, second) {
+        ((a, MentionPlace::Split(i)), (b, MentionPlace::Split(j))) => LayoutProblem::AxisTwice {
+            axis: axis.to_string(),
+            first: (dim(i), a),
+            second: (dim(j), b),
+            keep_first: without(b),
+            keep_second: without(a),
+        },
+        ((a, MentionPlace::Split(i)), (b, MentionPlace::Partial(_)))
+        | ((b, MentionPlace::Partial(_)), (a, MentionPlace::Split(i))) => {
+            LayoutProblem::AxisSplitsAndPartial { axis: axis.to_string(), dim: dim(i), split: a, partial: b }
+        }
+        ((a, MentionPlace::Partial(first)), (b, MentionPlace::Partial(second))) => {
+            LayoutProblem::AxisPartialTwice { axis: axis.to_string(), mentions: [(first.word(), a), (second.word(), b)] }
+        }
+    });
+}
+
+/// Divisibility: what is written must be legal whatever `?` and `(..)` leave open.
+fn check_legal(
+    env: &Environment<'_>,
+    word: &ast::LayoutWord,
+    dims: &[DimId],
+    pattern: &LayoutPattern,
+    sink: &mut Sink,
+) -> Option<()> {
+    let sizes: Vec<u64> = dims.iter().map(|d| env.size(*d)).collect();
+    let shape = MeshShape { mesh: &env.mesh, sizes: &sizes };
+    let lists: Vec<AxisList> = pattern.dims.iter().map(|d| d.axes).collect();
+    match Layout::new(shape, &lists, pattern.partial_sum, pattern.partial_max) {
+        Ok(_) => Some(()),
+        Err(LayoutError::NotDivisible { .. }) => {
+            for (i, list) in lists.iter().enumerate() {
+                let devices = env.mesh.group_size(list.iter());
+                if !sizes[i].is_multiple_of(devices) {
+                    let free = env.mesh.all_axes().difference(used_elsewhere(pattern, i));
+                    sink.report(LayoutProblem::NotDivisible(Box::new(not_divisible(
+                        env,
+                        dims[i],
+                        *list,
+                        free,
+                        word.dims[i].span,
+                    ))));
+                }
+            }
+            None
+        }
+        // Each axis is named once and the rank is checked: what is left cannot be.
+        Err(
+            LayoutError::AxisSplitsTwice { .. }
+            | LayoutError::AxisSplitsAndPartial { .. }
+            | LayoutError::AxisPartialTwice { .. }
+            | LayoutError::RankTooLarge(_),
+        ) => None,
+    }
+}
+
+fn used_elsewhere(pattern: &LayoutPattern, dim: usize) -> AxisSet {
+    pattern
+        .dims
+        .iter()
+        .enumerate()
+        .filter(|(i, _)| *i != dim)
+        .fold(pattern.partial_sum.union(pattern.partial_max), |set, (_, d)| set.union(d.axes.set()))
+}
+
+fn not_divisible(env: &Environment<'_>, dim: DimId, axes: AxisList, free: AxisSet, span: Span) -> NotDivisible {
+    const SHOWN: usize = 3;
+    let (info, line) = (&env.dims[dim.index()], &env.dim_lines[dim.index()]);
+    let devices = env.mesh.group_size(axes.iter());
+    let mut fits: Vec<AxisSet> = free
+        .nonempty_subsets()
+        .filter(|set| info.size.is_multiple_of(env.mesh.group_size(set.iter())))
+        .collect();
+    fits.sort_by_key(|set| {
+        (!set.is_subset(axes.set()), std::cmp::Reverse(env.mesh.group_size(set.iter())), set.len(), *set)
+    });
+    let pad = info.size - info.size % devices + devices;
+    let edit = match &line.line.pad {
+        _ if line.overridden => None,
+        Some(old) => Some((old.span, pad.to_string())),
+        None => Some((Span::at(line.line.value.span.end), format!(" pad {pad}"))),
+    };
+    let value = match line.overridden {
+        true => info.useful.to_string(),
+        false => shard_grammar::print_int_expr(&line.line.value),
+    };
+    NotDivisible {
+        dim: info.name.clone(),
+        size: info.size,
+        useful: info.useful,
+        value,
+        axes: axes.iter().map(|a| format!("{}={}", env.mesh.name(a), env.mesh.size(a))).collect::<Vec<_>>().join(" "),
+        devices,
+        span,
+        declared: Some(line.line.span),
+        fits: fits
+            .iter()
+            .take(SHOWN)
+            .map(|set| format!("{}_{}", info.name, env.mesh.axes_text(set.iter())))
+            .collect(),
+        pad,
+        edit,
+    }
+}
+
+fn check_label(
+    env: &Environment<'_>,
+    labels: &mut Labels,
+    label: &ast::Name,
+    dims: &[DimId],
+    span: Span,
+    sink: &mut Sink,
+) -> Option<LabelId> {
+    match labels.declared.get(&label.value) {
+        None => {
+            let id = labels.fresh(&label.value);
+            labels.declared.insert(label.value.clone(), (id, dims.to_vec(), span));
+            Some(id)
+        }
+        Some((id, first_dims, _)) if first_dims == dims => Some(*id),
+        Some((_, first_dims, first)) => {
+            sink.report(LayoutProblem::LabelDims {
+                label: label.value.clone(),
+                dims: env.dims_text(dims),
+                span,
+                first_dims: env.dims_text(first_dims),
+                first: *first,
+            });
+            None
+        }
+    }
+}
