@@ -27,6 +27,10 @@ pub struct CollectiveCost {
 /// | collective-permute | D | D / W |
 /// | slice, to-partial | 0 | 0 |
 ///
+/// The time of D(K-1)/K is taken as that of D less that of D/K, each in whole picoseconds: so the times of a chain of
+/// all-gathers (or reduce-scatters) over neighbouring axes add up to exactly that of the one over them all, and plans that
+/// are equal in bytes are equal in time.
+///
 /// The time is never below the network's latency (twice for an all-reduce). Bytes are exact where D(K-1)/K is whole and
 /// rounded up otherwise; the time is computed from bits, so that half bytes (int4) are not lost.
 ///
@@ -58,7 +62,14 @@ pub fn collective_cost(
     };
     let wire = sent.saturating_mul(u128::from(steps)).div_ceil(u128::from(parts) * 8);
     let one_step = match hw.network {
-        Network::Flat { bandwidth, latency } => time_at_rate(sent, parts.saturating_mul(8), bandwidth).max(latency),
+        Network::Flat { bandwidth, latency } => {
+            let all = time_at_rate(bits, 8, bandwidth);
+            let own = match traffic {
+                Traffic::AllButOwn { .. } => time_at_rate(bits, group.saturating_mul(8), bandwidth),
+                Traffic::None | Traffic::Everything => Picoseconds(0),
+            };
+            Picoseconds(all.0.saturating_sub(own.0)).max(latency)
+        }
     };
     CollectiveCost {
         bytes: Bytes(dtype.bytes(elements)),
@@ -68,6 +79,7 @@ pub fn collective_cost(
 }
 
 /// What each device sends of the larger buffer.
+#[derive(Clone, Copy)]
 enum Traffic {
     None,
     Everything,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use shard_cost::Hardware;
+use shard_cost::{Hardware, collective_cost};
 use shard_ir::{InstrId, InstrKind, Liveness, Picoseconds, Plan, Program};
 
 use crate::emit::emit;
@@ -40,8 +40,9 @@ fn inserted_moves(program: &Program, plan: &Plan) -> Vec<InstrId> {
         .collect()
 }
 
-/// Time, elements, peak bytes, then the additive rest of the tie rule.
-type Rank = (u64, u64, u64, u64, u64, u64);
+/// What plans are compared by: time, elements touched, bytes live at the peak, steps, the bytes of each move from the
+/// largest down, and the order in the text.
+type Rank = (u64, u64, u64, u64, Vec<u64>, u64);
 
 fn search(program: &Program, hardware: &Hardware, options: &LowerOptions, strict: bool) -> Result<Lowered, LowerError> {
     let orders = orders(program, &options.limits);
@@ -71,7 +72,7 @@ fn search(program: &Program, hardware: &Hardware, options: &LowerOptions, strict
         root_bound = root_bound.min(found.root_bound);
         stopped_by = stopped_by.or(found.stopped_by);
         ties_cut |= found.ties_cut;
-        let (rank, plan) = best_tie(&kernels, &tables, &found)?;
+        let (rank, plan) = best_tie(&kernels, &tables, &found, hardware)?;
         if best.as_ref().is_none_or(|(known, _)| rank < *known) {
             best = Some((rank, plan));
         }
@@ -97,11 +98,16 @@ fn search(program: &Program, hardware: &Hardware, options: &LowerOptions, strict
 }
 
 /// Of the plans that tie in time and elements touched, the one that the tie rule prefers.
-fn best_tie(kernels: &Kernels, tables: &Tables, found: &Found) -> Result<(Rank, Plan), LowerError> {
+fn best_tie(
+    kernels: &Kernels,
+    tables: &Tables,
+    found: &Found,
+    hardware: &Hardware,
+) -> Result<(Rank, Plan), LowerError> {
     let mut best: Option<(Rank, Plan)> = None;
     for solution in &found.solutions {
         let plan = emit(kernels, tables, solution)?;
-        let rank = rank(solution, &plan);
+        let rank = rank(solution, &plan, hardware);
         if best.as_ref().is_none_or(|(known, _)| rank < *known) {
             best = Some((rank, plan));
         }
@@ -109,7 +115,18 @@ fn best_tie(kernels: &Kernels, tables: &Tables, found: &Found) -> Result<(Rank, 
     best.ok_or_else(|| LowerError::Internal("the search found nothing and said nothing".into()))
 }
 
-fn rank(solution: &Solution, plan: &Plan) -> Rank {
+fn rank(solution: &Solution, plan: &Plan, hardware: &Hardware) -> Rank {
     let cost = solution.cost;
-    (cost.time, cost.elements, Liveness::of(plan).peak_bytes(), cost.steps, cost.moved, cost.order)
+    let mut moves: Vec<u64> = plan
+        .instructions
+        .iter()
+        .filter_map(|instr| {
+            let InstrKind::Move(collective) = &instr.kind else { return None };
+            let from = plan.instruction(*instr.operands.first()?).layout;
+            let sizes = plan.sizes(&instr.dims);
+            Some(collective_cost(hardware, &plan.mesh, collective, from, &sizes, instr.dtype).wire_bytes.0)
+        })
+        .collect();
+    moves.sort_unstable_by(|a, b| b.cmp(a));
+    (cost.time, cost.elements, Liveness::of(plan).peak_bytes(), cost.steps, moves, cost.order)
 }

@@ -2,8 +2,8 @@
 
 use shard_grammar::Span;
 use shard_ir::{
-    AxisSet, Def, Dim, DimId, DimPattern, Dtype, LabelId, LayoutPattern, Mesh, Op, Output, ParameterKind, Program, Value,
-    ValueId,
+    AxisSet, Def, Dim, DimId, DimPattern, Dtype, LabelId, LayoutPattern, Mesh, Op, Output, ParameterKind, Program,
+    Value, ValueId,
 };
 
 /// A program under construction.
@@ -94,13 +94,7 @@ impl Builder {
 
     pub(crate) fn output(&mut self, value: ValueId, text: &str) {
         let (dims, pattern) = self.pattern(text, true);
-        self.program.outputs.push(Output {
-            name: "y".into(),
-            value,
-            dims,
-            pattern,
-            span: Span { start: 0, end: 0 },
-        });
+        self.program.outputs.push(Output { name: "y".into(), value, dims, pattern, span: Span { start: 0, end: 0 } });
     }
 }
 
