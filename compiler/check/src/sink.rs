@@ -10,6 +10,7 @@ pub(crate) struct Sink {
     diagnostics: Vec<Diagnostic>,
     errors: usize,
     left_out: bool,
+    errors_left_out: usize,
 }
 
 impl Sink {
@@ -19,6 +20,7 @@ impl Sink {
         let same_kind = if diagnostic.is_error() { self.errors } else { self.diagnostics.len() - self.errors };
         if same_kind >= MAX_DIAGNOSTICS {
             self.left_out = true;
+            self.errors_left_out += usize::from(diagnostic.is_error());
             return;
         }
         self.errors += usize::from(diagnostic.is_error());
@@ -30,9 +32,9 @@ impl Sink {
         self.errors < MAX_DIAGNOSTICS
     }
 
-    /// How many errors there are so far (those left out do not count beyond the limit).
+    /// How many errors there are so far, those left out too.
     pub(crate) fn errors(&self) -> usize {
-        self.errors + usize::from(self.left_out)
+        self.errors + self.errors_left_out
     }
 
     /// Everything, in file order; what has no place comes first.

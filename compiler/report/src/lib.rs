@@ -1,9 +1,10 @@
 //! What people and scripts are shown: the explanation of a lowered layer as text ([`explain`]) and as JSON ([`json`]), its
-//! graph ([`dot`]), the name of its strategy ([`strategy`]), diagnostics as JSON ([`json::diagnostics`]).
+//! graph ([`dot`]), the name of its strategy ([`strategy`]), diagnostics as text ([`draw`]) and JSON ([`json::diagnostics`]).
 //!
 //! Everything here is a function from values to a `String`: nothing is read, printed or computed anew.
 
 pub mod dot;
+pub mod draw;
 pub mod explain;
 pub mod json;
 pub mod notation;

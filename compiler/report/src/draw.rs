@@ -1,0 +1,157 @@
+//! Diagnostics as a person reads them: the sentence, the places in the source as ariadne draws them, the reasons, and
+//! what can be typed to mend it.
+
+use ariadne::{Color, Config, IndexType, Label, Report, ReportKind, Source};
+use shard_check::{Diagnostic, Severity};
+use shard_grammar::{SourceFile, Span};
+
+/// Draws diagnostics of one file one after another, an empty line between two.
+pub fn diagnostics(list: &[Diagnostic], file: &SourceFile, colour: bool) -> String {
+    let drawing = Drawing::new(file, colour);
+    let texts: Vec<String> = list.iter().map(|diagnostic| drawing.text(diagnostic)).collect();
+    texts.join("\n")
+}
+
+/// Draws one diagnostic.
+///
+/// ```
+/// use shard_check::{CheckOptions, check_source};
+/// use shard_grammar::SourceFile;
+/// let file = SourceFile::new("t.shard", "mesh x=0\n");
+/// let checked = check_source(&file, &CheckOptions::default());
+/// let text = shard_report::draw::diagnostic(&checked.diagnostics[0], &file, false);
+/// assert!(text.starts_with("error[E0206]: mesh axis `x` has size 0"));
+/// ```
+pub fn diagnostic(diagnostic: &Diagnostic, file: &SourceFile, colour: bool) -> String {
+    Drawing::new(file, colour).text(diagnostic)
+}
+
+/// A file, ready to be drawn from.
+struct Drawing<'a> {
+    file: &'a SourceFile,
+    source: Source<&'a str>,
+    colour: bool,
+}
+
+impl<'a> Drawing<'a> {
+    fn new(file: &'a SourceFile, colour: bool) -> Drawing<'a> {
+        Drawing { file, source: Source::from(file.text.as_str()), colour }
+    }
+
+    fn text(&self, diagnostic: &Diagnostic) -> String {
+        let main = colour_of(diagnostic.severity);
+        let mut out = format!(
+            "{}: {}\n",
+            self.paint(&format!("{}[{}]", diagnostic.severity.word(), diagnostic.code), main),
+            diagnostic.message
+        );
+        if diagnostic.primary_span().is_some() {
+            out.push_str(&self.places(diagnostic));
+        }
+        for note in &diagnostic.notes {
+            out.push_str(&format!("  {}: {note}\n", self.paint("note", NOTE)));
+        }
+        for help in &diagnostic.helps {
+            out.push_str(&format!("  {}: {}\n", self.paint("help", HELP), help.text));
+        }
+        out
+    }
+
+    /// The places, drawn by ariadne; its own first line is left out.
+    fn places(&self, diagnostic: &Diagnostic) -> String {
+        let name = self.file.name.as_str();
+        let at = diagnostic.primary_span().map_or(0..0, |span| self.clamped(span));
+        let config = Config::default().with_color(self.colour).with_index_type(IndexType::Byte);
+        let mut report = Report::build(ReportKind::Error, (name, at)).with_config(config);
+        let mut labels: Vec<_> = diagnostic.labels.iter().collect();
+        labels.sort_by_key(|label| label.span);
+        for (order, label) in labels.into_iter().enumerate() {
+            let colour = if label.primary { colour_of(diagnostic.severity) } else { ELSEWHERE };
+            report = report.with_label(
+                Label::new((name, self.clamped(label.span)))
+                    .with_message(&label.text)
+                    .with_color(colour)
+                    .with_order(order as i32),
+            );
+        }
+        let mut drawn = Vec::new();
+        // Writing to memory does not fail; if it should, the sentence and the helps still stand.
+        if report.finish().write((name, &self.source), &mut drawn).is_err() {
+            return String::new();
+        }
+        let drawn = String::from_utf8_lossy(&drawn);
+        let lines: Vec<&str> = drawn.lines().skip(1).map(str::trim_end).collect();
+        let mut text = lines.join("\n");
+        text.push('\n');
+        text
+    }
+
+    /// A span as ariadne takes it: within the text, on character boundaries, and at least a character long where there
+    /// is one to point at.
+    fn clamped(&self, span: Span) -> std::ops::Range<usize> {
+        let text = &self.file.text;
+        let down = |mut at: usize| {
+            at = at.min(text.len());
+            while !text.is_char_boundary(at) {
+                at -= 1;
+            }
+            at
+        };
+        let (mut start, mut end) = (down(span.start), down(span.end));
+        if start == end {
+            match text[start..].chars().next().filter(|c| *c != '\n') {
+                Some(next) => end += next.len_utf8(),
+                None => start = text[..start].chars().next_back().map_or(0, |last| start - last.len_utf8()),
+            }
+        }
+        start..end
+    }
+
+    fn paint(&self, text: &str, colour: Color) -> String {
+        use ariadne::Fmt;
+        if self.colour { text.fg(colour).to_string() } else { text.to_string() }
+    }
+}
+
+const NOTE: Color = Color::Fixed(115);
+const HELP: Color = Color::Fixed(81);
+const ELSEWHERE: Color = Color::Fixed(147);
+
+fn colour_of(severity: Severity) -> Color {
+    match severity {
+        Severity::Error => Color::Red,
+        Severity::Warning => Color::Yellow,
+        Severity::Note => Color::Fixed(147),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shard_check::{CheckOptions, check_source};
+    use shard_grammar::SourceFile;
+
+    fn drawn(text: &str, colour: bool) -> String {
+        let file = SourceFile::new("t.shard", text);
+        let checked = check_source(&file, &CheckOptions::default());
+        super::diagnostics(&checked.diagnostics, &file, colour)
+    }
+
+    #[test]
+    fn without_colour_there_is_no_escape_and_no_trailing_blank() {
+        let text = drawn("mesh x=4\ndim B = 6\nlayer f(a: f32 B_x) -> f32 B { return b }", false);
+        assert!(!text.contains('\u{1b}'));
+        assert!(text.lines().all(|line| line.trim_end() == line));
+        assert!(text.contains("error[E0205]"));
+    }
+
+    #[test]
+    fn with_colour_there_are_escapes() {
+        assert!(drawn("mesh x=0", true).contains('\u{1b}'));
+    }
+
+    #[test]
+    fn a_problem_at_the_end_of_an_empty_file_is_drawn() {
+        assert!(drawn("layer", false).contains("error["));
+        assert!(drawn("//! αβγ\nlayer", false).contains("error["));
+    }
+}

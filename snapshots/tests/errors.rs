@@ -1,0 +1,97 @@
+//! Every file of `examples/errors` with the diagnostics that it gives, side by side.
+
+use std::path::{Path, PathBuf};
+
+use shard_check::diagnostics::{ALL, Source};
+use shard_check::{CheckOptions, check_source};
+use shard_grammar::SourceFile;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// The cases, as code, name and text, in the order of their names.
+fn cases() -> Vec<(String, String, String)> {
+    let mut cases = Vec::new();
+    for code in std::fs::read_dir(root().join("examples/errors")).expect("examples/errors").flatten() {
+        for case in std::fs::read_dir(code.path()).expect("a folder of cases").flatten() {
+            let name = case.file_name().to_string_lossy().into_owned();
+            let text = std::fs::read_to_string(case.path()).expect("a case is text");
+            cases.push((code.file_name().to_string_lossy().into_owned(), name, text));
+        }
+    }
+    cases.sort();
+    cases
+}
+
+#[test]
+fn every_case_is_drawn_as_its_snapshot_has_it() {
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path(root().join("snapshots/errors"));
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.bind(|| {
+        for (code, name, text) in cases() {
+            let file = SourceFile::new(name.clone(), text);
+            let checked = check_source(&file, &CheckOptions::default());
+            let drawn = shard_report::draw::diagnostics(&checked.diagnostics, &file, false);
+            let stem = name.trim_end_matches(".shard");
+            // A case at a limit is too long to be read beside its message.
+            let source = if file.text.len() > 2000 { "(long)\n" } else { &file.text };
+            insta::assert_snapshot!(format!("{code}-{stem}"), format!("{source}\n-----\n{drawn}"));
+        }
+    });
+}
+
+#[test]
+fn every_case_gives_the_code_of_its_folder() {
+    for (code, name, text) in cases() {
+        let file = SourceFile::new(name.clone(), text);
+        let checked = check_source(&file, &CheckOptions::default());
+        let codes: Vec<&str> = checked.diagnostics.iter().map(|d| d.code).collect();
+        assert!(codes.contains(&code.as_str()), "{code}/{name} gives {codes:?}");
+        let errors = checked.diagnostics.iter().filter(|d| d.is_error() && d.code != code).count();
+        assert_eq!(errors, 0, "{code}/{name} gives other errors too: {codes:?}");
+    }
+}
+
+#[test]
+fn every_diagnostic_of_a_case_says_what_to_do() {
+    for (code, name, text) in cases() {
+        let file = SourceFile::new(name.clone(), text);
+        for d in check_source(&file, &CheckOptions::default()).diagnostics {
+            assert!(d.primary_span().is_some() || d.code == "W0804", "{code}/{name}: {} has no place", d.code);
+            assert!(!d.helps.is_empty(), "{code}/{name}: {} has no help: {}", d.code, d.message);
+            assert!(!d.message.ends_with('.'), "{code}/{name}: {}", d.message);
+        }
+    }
+}
+
+#[test]
+fn every_code_has_a_page_and_every_code_of_a_file_a_case() {
+    let cases = cases();
+    for (code, title, source) in ALL {
+        let page = root().join(format!("spec/diagnostics/{code}.md"));
+        let text = std::fs::read_to_string(&page).unwrap_or_default();
+        assert!(text.starts_with(&format!("# {code}: {title}\n")), "{} is missing or has another title", page.display());
+        let has_case = cases.iter().any(|(c, ..)| c == code);
+        assert_eq!(has_case, *source == Source::File, "cases of {code}");
+    }
+    for (code, ..) in &cases {
+        assert!(ALL.iter().any(|(known, ..)| known == code), "examples/errors/{code} is of no code");
+    }
+    for page in std::fs::read_dir(root().join("spec/diagnostics")).expect("spec/diagnostics").flatten() {
+        let name = page.file_name().to_string_lossy().into_owned();
+        let code = name.trim_end_matches(".md");
+        assert!(code == "README" || ALL.iter().any(|(known, ..)| *known == code), "{name} is of no code");
+    }
+}
+
+#[test]
+fn codes_are_sorted_by_range_and_unique() {
+    let mut seen = std::collections::BTreeSet::new();
+    for (code, ..) in ALL {
+        assert!(seen.insert(code), "{code} is listed twice");
+        assert!(code.len() == 5 && (code.starts_with('E') || code.starts_with('W')), "{code}");
+    }
+}
