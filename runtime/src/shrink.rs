@@ -1,4 +1,314 @@
-//! stub
-use shard_ir::Plan;
-/// stub
-pub fn shrink(plan: &Plan) -> Plan { plan.clone() }
+//! [`shrink`]: the same plan with dims small enough to execute.
+//!
+//! Each dim gets a small multiple of its *unit*, the least common multiple of all numbers of devices over which a layout
+//! of the plan splits it: so every layout stays legal. Dims that a rename makes equal are one variable; splits, merges,
+//! concats, slices, appends and masks are relations between variables; a search with a stated limit finds sizes that
+//! meet them all. The verifier has the last word.
+
+use std::collections::BTreeMap;
+
+use shard_ir::verify::verify;
+use shard_ir::{DimId, InstrKind, Op, Plan};
+
+use crate::limits::work_needed;
+
+/// A plan of at most so many multiplications may have blocks of two elements along each split dim; a larger one is made
+/// leaner.
+const COMFORTABLE_WORK: u128 = 1 << 24;
+
+/// How many assignments the search for the sizes of related dims may try.
+const MAX_TRIES: usize = 20_000;
+
+/// The same plan with small dims of the same divisibility.
+///
+/// * a dim of size 1 stays 1, every other one shrinks (or stays, where nothing smaller keeps the plan legal);
+/// * blocks of a split dim keep at least two elements where they had two, unless the work would be large;
+/// * dims of different names get different sizes where that costs little, so that a mix-up shows.
+pub fn shrink(plan: &Plan) -> Plan {
+    let candidates = [Style::Roomy, Style::Lean].map(|style| resized(plan, &Problem::of(plan).solve(style)));
+    let [roomy, lean] = candidates.map(|p| p.filter(|p| verify(p).is_ok()));
+    match (roomy, lean) {
+        (Some(roomy), Some(lean)) => {
+            let (r, l) = (work_needed(&roomy), work_needed(&lean));
+            if r > COMFORTABLE_WORK && l < r { lean } else { roomy }
+        }
+        (Some(plan), None) | (None, Some(plan)) => plan,
+        (None, None) => plan.clone(),
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Style {
+    /// Two or more elements in each block.
+    Roomy,
+    /// One will do.
+    Lean,
+}
+
+/// Dims that have one size because renames make them equal.
+struct Variable {
+    size: u64,
+    unit: u64,
+}
+
+/// What the sizes of variables must meet.
+enum Relation {
+    /// The whole is the product of the parts.
+    Product { whole: usize, parts: Vec<usize> },
+    /// The whole is the sum of the parts.
+    Sum { whole: usize, parts: [usize; 2] },
+    /// One is at most the other.
+    AtMost { small: usize, large: usize },
+}
+
+impl Relation {
+    fn variables(&self) -> Vec<usize> {
+        match self {
+            Relation::Product { whole, parts } => parts.iter().copied().chain([*whole]).collect(),
+            Relation::Sum { whole, parts } => parts.iter().copied().chain([*whole]).collect(),
+            Relation::AtMost { small, large } => vec![*small, *large],
+        }
+    }
+
+    /// Whether sizes, as far as they are known, can meet the relation.
+    fn allows(&self, sizes: &[Option<u64>]) -> bool {
+        let known = |list: &[usize]| list.iter().map(|v| sizes[*v]).collect::<Option<Vec<u64>>>();
+        match self {
+            Relation::Product { whole, parts } => match (sizes[*whole], known(parts)) {
+                (Some(whole), Some(parts)) => product(&parts) == Some(whole),
+                _ => true,
+            },
+            Relation::Sum { whole, parts } => match (sizes[*whole], known(parts)) {
+                (Some(whole), Some(parts)) => parts.iter().sum::<u64>() == whole,
+                _ => true,
+            },
+            Relation::AtMost { small, large } => match (sizes[*small], sizes[*large]) {
+                (Some(small), Some(large)) => small <= large,
+                _ => true,
+            },
+        }
+    }
+
+    /// The size of a variable that the others leave no choice; `Some(None)` where there is none that would do.
+    fn determines(&self, variable: usize, sizes: &[Option<u64>]) -> Option<Option<u64>> {
+        let others = |list: &[usize]| -> Option<Vec<u64>> {
+            (list.iter().filter(|v| **v == variable).count() <= 1).then_some(())?;
+            list.iter().filter(|v| **v != variable).map(|v| sizes[*v]).collect()
+        };
+        match self {
+            Relation::Product { whole, parts } if *whole == variable => Some(product(&others(parts)?)),
+            Relation::Product { whole, parts } if parts.contains(&variable) => {
+                let (whole, others) = (sizes[*whole]?, product(&others(parts)?)?);
+                Some((whole % others == 0).then(|| whole / others))
+            }
+            Relation::Sum { whole, parts } if *whole == variable => Some(Some(others(parts)?.iter().sum())),
+            Relation::Sum { whole, parts } if parts.contains(&variable) => {
+                Some(sizes[*whole]?.checked_sub(others(parts)?.iter().sum()).filter(|s| *s > 0))
+            }
+            Relation::Product { .. } | Relation::Sum { .. } | Relation::AtMost { .. } => None,
+        }
+    }
+}
+
+fn product(sizes: &[u64]) -> Option<u64> {
+    sizes.iter().try_fold(1u64, |n, s| n.checked_mul(*s))
+}
+
+struct Problem {
+    /// The variable of each dim.
+    variable_of: Vec<usize>,
+    variables: Vec<Variable>,
+    relations: Vec<Relation>,
+}
+
+impl Problem {
+    fn of(plan: &Plan) -> Problem {
+        let count = plan.dims.len();
+        let mut leader: Vec<usize> = (0..count).collect();
+        for instr in &plan.instructions {
+            if let InstrKind::Op(Op::Rename { from, to }) = instr.kind {
+                let (a, b) = (leader[from.index()], leader[to.index()]);
+                leader.iter_mut().filter(|l| **l == b).for_each(|l| *l = a);
+            }
+        }
+        let mut units = vec![1u64; count];
+        let mut used = vec![false; count];
+        for instr in &plan.instructions {
+            for (at, dim) in instr.dims.iter().enumerate() {
+                let devices = plan.mesh.group_size(instr.layout.axes_of(at).iter());
+                let unit = &mut units[leader[dim.index()]];
+                *unit = lcm(*unit, devices);
+                used[dim.index()] = true;
+            }
+            if let InstrKind::Op(op) = &instr.kind {
+                op.dims().iter().for_each(|d| used[d.index()] = true);
+                if let Op::Rope { over, .. } = op {
+                    let unit = &mut units[leader[over.index()]];
+                    *unit = lcm(*unit, 2);
+                }
+            }
+        }
+        let mut numbers: BTreeMap<usize, usize> = BTreeMap::new();
+        let mut variables: Vec<Variable> = Vec::new();
+        let variable_of: Vec<usize> = (0..count)
+            .map(|d| {
+                *numbers.entry(leader[d]).or_insert_with(|| {
+                    let size = plan.dims[d].size;
+                    // A dim of no tensor keeps its size.
+                    let unit = if (0..count).any(|o| leader[o] == leader[d] && used[o]) { units[leader[d]] } else { size };
+                    variables.push(Variable { size, unit });
+                    variables.len() - 1
+                })
+            })
+            .collect();
+        let relations = relations(plan, &variable_of);
+        Problem { variable_of, variables, relations }
+    }
+
+    /// The new size of each dim.
+    fn solve(&self, style: Style) -> Vec<u64> {
+        let count = self.variables.len();
+        let mut sizes: Vec<Option<u64>> = vec![None; count];
+        for component in self.components() {
+            let mut tries = 0;
+            // Sizes of what a relation determines come out of the others, so parts go first.
+            let wholes = |v: &usize| {
+                self.relations.iter().any(|r| match r {
+                    Relation::Product { whole, .. } | Relation::Sum { whole, .. } => whole == v,
+                    Relation::AtMost { .. } => false,
+                })
+            };
+            let mut order = component.clone();
+            order.sort_by_key(|v| (wholes(v), *v));
+            if !self.assign(&order, &mut sizes, style, &mut tries) {
+                component.iter().for_each(|v| sizes[*v] = Some(self.variables[*v].size));
+            }
+        }
+        self.variable_of.iter().map(|v| sizes[*v].unwrap_or(self.variables[*v].size)).collect()
+    }
+
+    /// Variables that relations tie to one another.
+    fn components(&self) -> Vec<Vec<usize>> {
+        let mut leader: Vec<usize> = (0..self.variables.len()).collect();
+        for relation in &self.relations {
+            let tied = relation.variables();
+            for pair in tied.windows(2) {
+                let (a, b) = (leader[pair[0]], leader[pair[1]]);
+                leader.iter_mut().filter(|l| **l == b).for_each(|l| *l = a);
+            }
+        }
+        let mut components: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for (variable, leader) in leader.into_iter().enumerate() {
+            components.entry(leader).or_default().push(variable);
+        }
+        components.into_values().collect()
+    }
+
+    fn assign(&self, rest: &[usize], sizes: &mut Vec<Option<u64>>, style: Style, tries: &mut usize) -> bool {
+        if rest.is_empty() {
+            return true;
+        }
+        let forced = rest.iter().enumerate().find_map(|(at, v)| {
+            self.relations.iter().find_map(|r| r.determines(*v, sizes)).map(|size| (at, size))
+        });
+        let (at, candidates) = match forced {
+            Some((at, size)) => (at, size.into_iter().collect()),
+            None => (0, self.candidates(rest[0], sizes, style)),
+        };
+        let variable = rest[at];
+        let mut others = rest.to_vec();
+        others.remove(at);
+        for size in candidates {
+            *tries += 1;
+            if *tries > MAX_TRIES {
+                return false;
+            }
+            let Variable { size: was, unit } = self.variables[variable];
+            if size % unit != 0 || size > was || (was == 1) != (size == 1) {
+                continue;
+            }
+            sizes[variable] = Some(size);
+            let allowed = self.relations.iter().all(|r| r.allows(sizes));
+            if allowed && self.assign(&others, sizes, style, tries) {
+                return true;
+            }
+            sizes[variable] = None;
+        }
+        false
+    }
+
+    /// Sizes to try, best first: small multiples of the unit, those that no other dim has before the others; last the
+    /// size as it is.
+    fn candidates(&self, variable: usize, sizes: &[Option<u64>], style: Style) -> Vec<u64> {
+        let Variable { size, unit } = self.variables[variable];
+        let first: &[u64] = match style {
+            Style::Roomy => &[2, 3, 4, 5],
+            Style::Lean => &[1, 2, 3],
+        };
+        let later = [1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 64, 128];
+        let taken = |s: &u64| sizes.iter().flatten().any(|t| t == s);
+        let mut out: Vec<u64> = first.iter().map(|m| m * unit).filter(|s| !taken(s) && *s > 1).collect();
+        out.extend(first.iter().chain(&later).map(|m| m * unit));
+        out.retain(|s| *s <= size);
+        out.push(size);
+        out
+    }
+}
+
+fn relations(plan: &Plan, variable_of: &[usize]) -> Vec<Relation> {
+    let variable = |d: &DimId| variable_of[d.index()];
+    let mut out = Vec::new();
+    for instr in &plan.instructions {
+        let InstrKind::Op(op) = &instr.kind else { continue };
+        match op {
+            Op::Split { from: whole, to: parts } | Op::Merge { from: parts, to: whole } => {
+                out.push(Relation::Product { whole: variable(whole), parts: parts.iter().map(variable).collect() });
+            }
+            Op::Concat { left, right, to } => {
+                out.push(Relation::Sum { whole: variable(to), parts: [variable(left), variable(right)] });
+            }
+            Op::SliceDim { from: large, to: small, .. }
+            | Op::Append { from: small, to: large }
+            | Op::Mask { query: small, key: large } => {
+                out.push(Relation::AtMost { small: variable(small), large: variable(large) });
+            }
+            Op::Einsum
+            | Op::Map(_)
+            | Op::Binary(_)
+            | Op::Reduce { .. }
+            | Op::Softmax { .. }
+            | Op::Norm { .. }
+            | Op::Rename { .. }
+            | Op::Rope { .. }
+            | Op::Take { .. }
+            | Op::Cast(_) => {}
+        }
+    }
+    out
+}
+
+/// The plan with these sizes; slices that started at the front, or ended at the end, still do.
+fn resized(plan: &Plan, sizes: &[u64]) -> Option<Plan> {
+    let mut out = plan.clone();
+    for (dim, size) in out.dims.iter_mut().zip(sizes) {
+        let useful = u128::from(dim.useful) * u128::from(*size) / u128::from(dim.size.max(1));
+        dim.useful = if dim.useful == dim.size { *size } else { (useful as u64).clamp(1, *size) };
+        dim.size = *size;
+    }
+    for instr in &mut out.instructions {
+        if let InstrKind::Op(Op::SliceDim { from, to, offset }) = &mut instr.kind {
+            let room = sizes[from.index()].checked_sub(sizes[to.index()])?;
+            let had = plan.dims[from.index()].size.checked_sub(plan.dims[to.index()].size)?;
+            *offset = if *offset == had { room } else { (*offset).min(room) };
+        }
+    }
+    Some(out)
+}
+
+fn lcm(a: u64, b: u64) -> u64 {
+    let (mut x, mut y) = (a, b);
+    while y != 0 {
+        (x, y) = (y, x % y);
+    }
+    (a / x.max(1)).saturating_mul(b)
+}

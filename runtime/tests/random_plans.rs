@@ -1,0 +1,147 @@
+//! Random plans of ops and moves: they verify, print and parse back, shrink, and run right, thousands of them in seconds.
+
+mod common;
+
+use common::*;
+use shard_ir::verify::verify;
+use shard_ir::*;
+use shard_runtime::{Random, shrink};
+
+struct Generator {
+    random: Random,
+    builder: Builder,
+}
+
+impl Generator {
+    fn new(seed: u64) -> Generator {
+        let mut random = Random::new(seed);
+        let meshes: [&[u64]; 5] = [&[2], &[2, 2], &[4, 2], &[2, 2, 2], &[2, 3]];
+        let mesh = mesh(meshes[random.below(5) as usize]);
+        let table = dims("B=12 E=8 F=8 S=24 K=2 G=4 L=4 W=6 T=36");
+        Generator { random, builder: Builder::new(&mesh, &table) }
+    }
+
+    fn pick<T: Clone>(&mut self, from: &[T]) -> T {
+        from[self.random.below(from.len() as u64) as usize].clone()
+    }
+
+    fn layouts(&self, dims: &[DimId]) -> Vec<Layout> {
+        all_layouts(&self.builder.plan.mesh, &self.builder.plan.dims, dims)
+    }
+
+    fn any_value(&mut self) -> InstrId {
+        InstrId(self.random.below(self.builder.plan.instructions.len() as u64) as u32)
+    }
+
+    fn parameter(&mut self) {
+        let names = self.pick(&["BE", "EF", "FE", "BS", "BFE", "E", "BKG", "LS", "BL"]);
+        let dims = ids(&self.builder.plan.dims, names);
+        let layouts = self.layouts(&dims);
+        let layout = self.pick(&layouts);
+        self.builder.parameter(&dims, Dtype::F32, layout);
+    }
+
+    fn collective(&mut self) {
+        let operand = self.any_value();
+        let instr = self.builder.plan.instruction(operand).clone();
+        let sizes = self.builder.plan.sizes(&instr.dims);
+        let mesh = self.builder.plan.mesh.clone();
+        let shape = MeshShape { mesh: &mesh, sizes: &sizes };
+        let moves = Collective::all_from(shape, instr.layout, mesh.all_axes(), mesh.all_axes());
+        if !moves.is_empty() {
+            let (collective, to) = self.pick(&moves);
+            self.builder.push(InstrKind::Move(collective), &[operand], &instr.dims, instr.dtype, to);
+        }
+    }
+
+    fn op(&mut self) {
+        let d = |name: &str| ids(&self.builder.plan.dims, name)[0];
+        let ops = [
+            Op::Einsum,
+            Op::Einsum,
+            Op::Map(Map::Relu),
+            Op::Map(Map::Neg),
+            Op::Map(Map::Gelu),
+            Op::Binary(Binary::Add),
+            Op::Binary(Binary::Mul),
+            Op::Binary(Binary::Maximum),
+            Op::Reduce { kind: Reduce::Sum, over: vec![d("E")] },
+            Op::Reduce { kind: Reduce::Max, over: vec![d("B")] },
+            Op::Softmax { over: d("E") },
+            Op::Norm { kind: Norm::Layer, over: d("S") },
+            Op::Rename { from: d("E"), to: d("F") },
+            Op::Split { from: d("F"), to: vec![d("K"), d("G")] },
+            Op::Merge { from: vec![d("K"), d("G")], to: d("E") },
+            Op::Concat { left: d("B"), right: d("S"), to: d("T") },
+            Op::SliceDim { from: d("S"), to: d("W"), offset: 5 },
+            Op::Append { from: d("L"), to: d("S") },
+            Op::Mask { query: d("L"), key: d("S") },
+            Op::Rope { over: d("E"), at: d("B") },
+        ];
+        let op = self.pick(&ops);
+        let arity = if matches!(op, Op::Einsum | Op::Binary(_) | Op::Concat { .. } | Op::Append { .. }) { 2 } else { 1 };
+        let operands: Vec<InstrId> = (0..arity).map(|_| self.any_value()).collect();
+        let plan = &self.builder.plan;
+        let types: Vec<TensorType> = operands
+            .iter()
+            .map(|o| plan.instruction(*o))
+            .map(|o| TensorType { dims: o.dims.clone(), dtype: o.dtype })
+            .collect();
+        let mut named: Vec<DimId> = types.iter().flat_map(|t| t.dims.clone()).collect();
+        named.sort_unstable();
+        named.dedup();
+        named.retain(|_| self.random.below(3) > 0);
+        let Ok(result) = result_type(&op, &types, &named, &plan.dims) else { return };
+        let elements: u64 = plan.sizes(&result.dims).iter().product();
+        let views: Vec<Operand<'_>> = operands.iter().map(|o| plan.operand(*o)).collect();
+        let layout = result_layout(&op, &views, &result.dims, &plan.mesh, &plan.dims);
+        if let (Ok(layout), true) = (layout, elements <= 512) {
+            self.builder.push(InstrKind::Op(op), &operands, &result.dims, result.dtype, layout);
+        }
+    }
+
+    fn plan(mut self, length: usize) -> Plan {
+        while self.builder.plan.instructions.len() < length {
+            match self.random.below(8) {
+                _ if self.builder.plan.instructions.len() < 2 => self.parameter(),
+                0 => self.parameter(),
+                1..3 => self.collective(),
+                _ => self.op(),
+            }
+        }
+        let last = InstrId(length as u32 - 1);
+        let dims = self.builder.plan.instruction(last).dims.iter().rev().copied().collect();
+        let mut plan = self.builder.output(last);
+        plan.outputs.push(PlanOutput { name: "turned".to_string(), id: last, dims });
+        plan
+    }
+}
+
+#[test]
+fn random_plans_run_right() {
+    let (mut exact, mut moves) = (0, 0);
+    for seed in 0..3_000 {
+        let plan = Generator::new(seed).plan(8);
+        assert_eq!(verify(&plan), Ok(()), "{}", text::print(&plan));
+        let mut read = text::parse(&text::print(&plan)).unwrap();
+        assert_eq!(read.remove(0), plan);
+        let report = check(&plan, seed);
+        exact += usize::from(report.exact);
+        moves += report.collectives.len();
+    }
+    assert!(exact > 500 && exact < 2_500 && moves > 3_000, "{exact} {moves}");
+}
+
+#[test]
+fn random_plans_shrink_and_still_run_right() {
+    let mut smaller = 0;
+    for seed in 10_000..11_000 {
+        let plan = Generator::new(seed).plan(10);
+        let small = shrink(&plan);
+        assert_eq!(verify(&small), Ok(()), "{}", text::print(&small));
+        assert!(small.dims.iter().zip(&plan.dims).all(|(a, b)| a.size <= b.size));
+        smaller += usize::from(small.dims != plan.dims);
+        check(&small, seed);
+    }
+    assert!(smaller > 900, "{smaller}");
+}

@@ -1,0 +1,146 @@
+//! `run` itself: arithmetic, inputs, schedules, emulated dtypes.
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use common::check;
+use shard_ir::{InstrId, Plan, text};
+use shard_runtime::{Arithmetic, RunError, RunOptions, Tensor, execute, in_program_order, run, run_plan};
+
+fn plan(body: &str) -> Plan {
+    text::parse(&format!("shir 1\nlayer l\nmesh x=2, y=2\ndims B=4, E=8, F=4, V=8\n{body}")).unwrap_or_else(|e| panic!("{e}")).remove(0)
+}
+
+fn matmul() -> Plan {
+    plan(
+        "%0 = parameter a : bf16 BE_x\n%1 = parameter w : weight bf16 E_xF_y\n\
+         %2 = einsum BE,EF->BF %0, %1 : bf16 BF_y(partialsum-x)\n\
+         %3 = reduce-scatter %2 sum over x along B : bf16 B_xF_y\nreturn c = %3 : F_yB_x\n",
+    )
+}
+
+#[test]
+fn given_inputs_are_used_and_results_come_in_the_declared_order() {
+    let inputs: BTreeMap<String, Tensor> = [
+        ("a".to_string(), Tensor::new(vec![4, 8], (0..32).map(f64::from).collect()).unwrap()),
+        ("w".to_string(), Tensor::filled(vec![8, 4], 1.0)),
+    ]
+    .into();
+    let report = run_plan(&matmul(), &RunOptions { inputs, ..RunOptions::default() }).unwrap();
+    assert!(report.equal && report.exact);
+    assert_eq!(report.outputs[0].tensor.sizes, [4, 4]);
+    assert_eq!(report.outputs[0].tensor.data[..4], [28.0, 92.0, 156.0, 220.0]);
+    assert_eq!(report.outputs, report.expected);
+}
+
+#[test]
+fn wrong_inputs_are_refused() {
+    let run_with = |name: &str, tensor: Tensor| {
+        let inputs = [(name.to_string(), tensor)].into();
+        run_plan(&matmul(), &RunOptions { inputs, ..RunOptions::default() }).unwrap_err().to_string()
+    };
+    assert_eq!(run_with("q", Tensor::filled(vec![4, 8], 1.0)), "input q: the layer has no such parameter");
+    assert_eq!(run_with("a", Tensor::filled(vec![8, 4], 1.0)), "input a: has shape [8, 4], the parameter [4, 8]");
+    let take = plan("%0 = parameter t : weight f32 VE\n%1 = parameter ids : int32 B\n%2 = take %0, %1 over V : f32 BE\nreturn r = %2 : BE\n");
+    let inputs = [("ids".to_string(), Tensor::filled(vec![4], 0.5))].into();
+    let error = run_plan(&take, &RunOptions { inputs, ..RunOptions::default() }).unwrap_err();
+    assert_eq!(error.to_string(), "input ids: the parameter is int32 and an element is no whole number");
+}
+
+#[test]
+fn fractions_are_computed_in_f32() {
+    let inputs = [("a".to_string(), Tensor::filled(vec![4, 8], 0.1))].into();
+    let report = run_plan(&matmul(), &RunOptions { inputs, ..RunOptions::default() }).unwrap();
+    assert!(report.equal && !report.exact && report.tolerance == 1e-5);
+}
+
+#[test]
+fn whole_numbers_that_overflow_start_again_in_f32() {
+    let mut body = "%0 = parameter a : f32 B_xE(partialsum-y)\n%1 = all-reduce %0 sum over y : f32 B_xE\n".to_string();
+    for n in 1..9 {
+        body.push_str(&format!("%{} = square %{n} : f32 B_xE\n", n + 1));
+    }
+    let report = check(&plan(&format!("{body}return r = %9 : B_xE\n")), 1);
+    assert!(!report.exact);
+}
+
+#[test]
+fn the_seed_decides_the_data_and_nothing_else_does() {
+    let options = |seed| RunOptions { seed, ..RunOptions::default() };
+    let run = |seed| run_plan(&matmul(), &options(seed)).unwrap();
+    assert_eq!(run(1), run(1));
+    assert_ne!(run(1).outputs, run(2).outputs);
+}
+
+#[test]
+fn emulated_dtypes_round_partial_sums_in_their_own_dtype() {
+    let emulated = RunOptions { emulate_dtypes: true, seed: 4, ..RunOptions::default() };
+    let report = run_plan(&matmul(), &emulated).unwrap();
+    assert!(report.equal && !report.exact && report.max_abs_err > 0.0, "{report:?}");
+    assert!(report.tolerance > 0.01 && report.max_abs_err < 0.02 * report.scale);
+    // Every result is a bf16.
+    let data = &report.outputs[0].tensor.data;
+    assert!(data.iter().all(|v| (*v as f32).to_bits() & 0xffff == 0));
+    // A tolerance of nothing shows the difference.
+    assert!(!run_plan(&matmul(), &RunOptions { tolerance: Some(0.0), ..emulated }).unwrap().equal);
+}
+
+#[test]
+fn emulated_integers_and_f8_run() {
+    let body = "%0 = parameter a : int8 BE_x\n%1 = parameter w : weight int8 E_xF\n%2 = einsum BE,EF->BF %0, %1 : int32 BF(partialsum-x)\n\
+                %3 = all-reduce %2 sum over x : int32 BF\n%4 = cast %3, f8 : f8 BF\n%5 = parameter p : int4 B(partialsum-y)\n\
+                %6 = all-reduce %5 sum over y : int4 B\nreturn r = %4 : BF\nreturn s = %6 : B\n";
+    let report = run_plan(&plan(body), &RunOptions { emulate_dtypes: true, ..RunOptions::default() }).unwrap();
+    assert!(report.equal);
+}
+
+#[test]
+fn a_schedule_that_reads_what_it_has_freed_is_refused() {
+    let plan = matmul();
+    let good = in_program_order(&plan);
+    assert!(run(&good, &RunOptions::default()).unwrap().equal);
+    let mut early = good.clone();
+    early.frees = vec![vec![], vec![], vec![InstrId(2)], vec![]];
+    let mut swapped = good.clone();
+    swapped.steps.swap(1, 2);
+    let mut short = good.clone();
+    short.steps.pop();
+    let mut twice = good.clone();
+    twice.steps.push(twice.steps[0]);
+    let mut lost = good.clone();
+    lost.frees[3].push(InstrId(3));
+    for (schedule, id) in [(early, 3), (swapped, 2), (short, 3), (twice, 0), (lost, 3)] {
+        match run(&schedule, &RunOptions::default()) {
+            Err(RunError::Schedule { id: at, .. }) => assert_eq!(at, InstrId(id)),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn another_order_that_respects_operands_gives_the_same() {
+    let plan = matmul();
+    let good = in_program_order(&plan);
+    let mut other = good.clone();
+    other.steps.swap(0, 1);
+    other.frees = vec![vec![]; 4];
+    assert_eq!(run(&good, &RunOptions::default()), run(&other, &RunOptions::default()));
+    let (a, b) = (execute(&good, &RunOptions::default()).unwrap(), execute(&other, &RunOptions::default()).unwrap());
+    assert_eq!(a.arithmetic, Arithmetic::Exact);
+    assert!(a.peak_bytes <= b.peak_bytes);
+}
+
+#[test]
+fn the_peak_is_what_liveness_says() {
+    let plan = matmul();
+    let trace = execute(&in_program_order(&plan), &RunOptions::default()).unwrap();
+    assert_eq!(trace.peak_bytes, shard_ir::Liveness::of(&plan).peak_bytes());
+}
+
+#[test]
+fn a_single_device_runs_too() {
+    let plan = text::parse("shir 1\nlayer l\ndims B=4\n%0 = parameter a : f32 B\n%1 = exp %0 : f32 B\n%2 = constant 2.5 : f32 []\n%3 = mul %1, %2 : f32 B\nreturn r = %3 : B\n").unwrap().remove(0);
+    let report = check(&plan, 0);
+    assert_eq!((report.devices, report.exact), (1, false));
+}
