@@ -1,1 +1,48 @@
-//! The shardc command line.
+//! The `shardc` command line: a thin shell around the compiler. Only this crate reads files and writes to the terminal.
+//!
+//! [`pipeline`] is the whole compiler on one page; `commands` has one file for each command.
+
+mod args;
+mod commands;
+mod console;
+mod hardware_choice;
+mod input;
+mod lowering_diagnostics;
+pub mod pipeline;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Args, Command};
+use console::{Console, Status};
+
+/// Runs one command line and says how it ended: 0 fine, 1 the program is wrong or a check failed, 2 usage or I/O.
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let args = match Args::try_parse_from(arguments) {
+        Ok(args) => args,
+        Err(error) => {
+            // Help and version are results, the rest is usage; where nobody reads them there is nothing left to say.
+            let _ = error.print();
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+        }
+    };
+    let mut console = Console::new(&args.display);
+    let status = match &args.command {
+        Command::Check(args) => commands::check::run(args, &mut console),
+        Command::Fmt(args) => commands::fmt::run(args, &mut console),
+        Command::Explain(args) => commands::explain::run(args, &mut console),
+        Command::Lower(args) => commands::lower::run(args, &mut console),
+        Command::Run(args) => commands::run::run(args, &mut console),
+        Command::Hardware(args) => commands::hardware::run(args, &mut console),
+        Command::Completions(args) => commands::completions::run(args, &mut console),
+        Command::Man(args) => commands::man::run(args, &mut console),
+    };
+    console.finish();
+    ExitCode::from(match status {
+        Ok(()) => 0,
+        Err(Status::Wrong) => 1,
+        Err(Status::Usage) => 2,
+    })
+}

@@ -1,2 +1,7 @@
 //! The `shardc` binary.
-fn main() {}
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    shardc::main(std::env::args_os())
+}

@@ -1,0 +1,223 @@
+//! The command line as data.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand, ValueEnum};
+use shard_cost::Objective;
+
+/// Lowers sharded tensor programs to per-device code with collectives, and explains them.
+#[derive(Debug, Parser)]
+#[command(name = "shardc", version, about, long_about = None, max_term_width = 100)]
+#[command(
+    after_help = "Exit status: 0 fine, 1 the program is wrong or a check failed, 2 usage or I/O.\n`-` as a FILE reads standard input."
+)]
+pub(crate) struct Args {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+    #[command(flatten)]
+    pub(crate) display: DisplayArgs,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Print diagnostics, and nothing else
+    Check(CheckArgs),
+    /// Format files in place
+    Fmt(FmtArgs),
+    /// Show what each layer is lowered to, what it costs, and why
+    Explain(ExplainArgs),
+    /// Print the lowered program as IR text, JSON or a graph
+    Lower(LowerArgs),
+    /// Execute the lowered program on simulated devices and compare it with the unsharded one
+    Run(RunArgs),
+    /// List the built-in chips, or print the hardware file of one
+    Hardware(HardwareArgs),
+    /// Print a shell's completions
+    Completions(CompletionsArgs),
+    /// Print the manual page
+    Man(ManArgs),
+}
+
+/// How results and diagnostics are shown.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct DisplayArgs {
+    /// How results are printed
+    #[arg(long, global = true, value_enum, default_value_t = Format::Text, value_name = "FORMAT")]
+    pub(crate) format: Format,
+    /// How diagnostics are printed
+    #[arg(long, global = true, value_enum, default_value_t = Format::Text, value_name = "FORMAT")]
+    pub(crate) error_format: Format,
+    /// Whether diagnostics are coloured; NO_COLOR turns `auto` off
+    #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
+    pub(crate) color: Color,
+}
+
+/// Which program is compiled, and for what.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct ProgramArgs {
+    /// The layer; without it, every layer that no other layer calls
+    #[arg(long, value_name = "NAME")]
+    pub(crate) layer: Option<String>,
+    /// Give a dim another right side, as in `-D B=64,L=1` or `-D 'H=32 pad 64'`; dims derived from it follow
+    #[arg(short = 'D', long = "dim", value_name = "DIM=N", value_delimiter = ',')]
+    pub(crate) dims: Vec<String>,
+    /// Replace the mesh line, as in `--mesh x=8,y=8`
+    #[arg(long, value_name = "AXES")]
+    pub(crate) mesh: Option<String>,
+    /// The chip: a built-in name, or a hardware file
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) hardware: Option<String>,
+    /// What the plan is chosen for: serial, overlap, comm or memory
+    #[arg(long, value_name = "OBJECTIVE", default_value = "serial", value_parser = objective)]
+    pub(crate) objective: Objective,
+    /// Refuse collectives that are not written as `reshard`
+    #[arg(long)]
+    pub(crate) strict: bool,
+}
+
+/// `check`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct CheckArgs {
+    /// Source files
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) program: ProgramArgs,
+}
+
+/// `fmt`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct FmtArgs {
+    /// Source files; `-` formats standard input to standard output
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    /// Change nothing; show what would change, and exit with 1 if anything would
+    #[arg(long)]
+    pub(crate) check: bool,
+}
+
+/// `explain`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ExplainArgs {
+    /// A source file, or IR text (`.shir`)
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) program: ProgramArgs,
+}
+
+/// `lower`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct LowerArgs {
+    /// A source file, or IR text (`.shir`)
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) program: ProgramArgs,
+    /// What to print: IR text (the default), JSON, or a Graphviz graph
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub(crate) emit: Option<Emit>,
+}
+
+/// `run`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct RunArgs {
+    /// A source file, or IR text (`.shir`)
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) program: ProgramArgs,
+    /// Of the random inputs
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// Execute the sizes as they are, not small ones of the same divisibility
+    #[arg(long)]
+    pub(crate) full: bool,
+    /// Round every result to its own dtype
+    #[arg(long)]
+    pub(crate) emulate_dtypes: bool,
+    /// The largest difference allowed, as a part of the result's largest value
+    #[arg(long, value_name = "T", value_parser = tolerance)]
+    pub(crate) tolerance: Option<f64>,
+    /// Data for a parameter, as a .npy file; the others are random
+    #[arg(long = "input", value_name = "NAME=FILE.npy")]
+    pub(crate) inputs: Vec<String>,
+    /// Write each result to DIR/NAME.npy
+    #[arg(long, value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+/// `hardware`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct HardwareArgs {
+    /// A built-in chip, whose file is printed
+    #[arg(value_name = "NAME")]
+    pub(crate) name: Option<String>,
+}
+
+/// `completions`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    #[arg(value_enum)]
+    pub(crate) shell: clap_complete::Shell,
+}
+
+/// `man`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ManArgs {
+    /// A command, whose own page is printed
+    #[arg(value_name = "COMMAND")]
+    pub(crate) command: Option<String>,
+}
+
+/// Text for people or JSON for scripts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Format {
+    /// For people.
+    Text,
+    /// For scripts.
+    Json,
+}
+
+/// When to colour.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Color {
+    /// On a terminal, unless NO_COLOR is set.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// What `lower` prints.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Emit {
+    /// IR text.
+    Ir,
+    /// JSON.
+    Json,
+    /// A Graphviz graph.
+    Dot,
+}
+
+fn objective(text: &str) -> Result<Objective, String> {
+    match Objective::from_name(text) {
+        Some(Objective::Serial) => Ok(Objective::Serial),
+        Some(other) => Err(format!("the objective `{other}` is not supported yet; `serial` is")),
+        None => {
+            let known: Vec<&str> = Objective::ALL.iter().map(|o| o.name()).collect();
+            Err(format!("the objectives are {}", known.join(", ")))
+        }
+    }
+}
+
+fn tolerance(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if value.is_finite() && value >= 0.0 => Ok(value),
+        _ => Err("a tolerance is a number, 0 or more".to_string()),
+    }
+}

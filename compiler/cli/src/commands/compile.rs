@@ -1,0 +1,225 @@
+//! From a file on the command line to compiled layers, with everything reported that is found on the way.
+
+use std::path::Path;
+
+use shard_check::diagnostics::{ALL, HardwareProblem, Source};
+use shard_check::{CheckOptions, Checked, Diagnostic};
+use shard_cost::hardware::BUILT_IN;
+use shard_cost::{Hardware, Objective};
+use shard_grammar::{SourceFile, ast};
+use shard_ir::{InstrKind, Plan, Program};
+use shard_report::Layer;
+use shard_rewrite::LowerOptions;
+
+use crate::args::ProgramArgs;
+use crate::console::{Console, Outcome, Status};
+use crate::hardware_choice;
+use crate::input::{Input, read_program};
+use crate::lowering_diagnostics::{lower_error, search_limit, too_large};
+use crate::pipeline::{self, Compiled};
+
+/// The compiled layers of one file.
+pub(crate) struct Compilation {
+    source: Option<SourceFile>,
+    objective: Objective,
+    /// Each layer with the chip that it was compiled for.
+    pub(crate) compiled: Vec<(Hardware, Compiled)>,
+}
+
+impl Compilation {
+    /// The layers as reports take them.
+    pub(crate) fn layers(&self) -> Vec<Layer<'_>> {
+        self.compiled
+            .iter()
+            .map(|(hardware, compiled)| Layer {
+                schedule: &compiled.schedule,
+                price: &compiled.price,
+                hardware,
+                objective: self.objective,
+                optimality: compiled.optimality.as_ref(),
+                source: self.source.as_ref(),
+            })
+            .collect()
+    }
+}
+
+/// Compiles a source file, or reads one of IR text.
+pub(crate) fn compile_file(path: &Path, args: &ProgramArgs, console: &mut Console) -> Outcome<Compilation> {
+    match read_program(path, console)? {
+        Input::Source(file) => compile_source(&file, args, false, console),
+        Input::Ir(plans) => compile_ir(path, plans, args, console),
+    }
+}
+
+fn compile_ir(path: &Path, plans: Vec<Plan>, args: &ProgramArgs, console: &mut Console) -> Outcome<Compilation> {
+    if args.mesh.is_some() || !args.dims.is_empty() || args.strict {
+        let message = "-D, --mesh and --strict change a program, and IR text is lowered already";
+        return Err(console.usage(message, None));
+    }
+    let names: Vec<String> = plans.iter().map(|p| p.name.clone()).collect();
+    let chosen: Vec<Plan> = match &args.layer {
+        None => plans,
+        Some(layer) => {
+            require_layer(layer, &names, path, console)?;
+            plans.into_iter().filter(|p| p.name == *layer).collect()
+        }
+    };
+    let mut compiled = Vec::new();
+    for plan in chosen {
+        let hardware = match (&args.hardware, &plan.hardware) {
+            (Some(name), _) => hardware_choice::from_command_line(name, console)?,
+            (None, Some(name)) => hardware_choice::from_plan(name, path, console)?,
+            (None, None) => return Err(hardware_choice::none(console)),
+        };
+        match pipeline::compile_plan(plan, &hardware, None) {
+            Ok(layer) => compiled.push((hardware, layer)),
+            Err(error) => {
+                console.report(None, lower_error(None, None, error));
+                return Err(Status::Wrong);
+            }
+        }
+    }
+    Ok(Compilation { source: None, objective: args.objective, compiled })
+}
+
+/// Checks and compiles a source file. With `any_chip`, a file without hardware is compiled for the first built-in one.
+pub(crate) fn compile_source(
+    file: &SourceFile,
+    args: &ProgramArgs,
+    any_chip: bool,
+    console: &mut Console,
+) -> Outcome<Compilation> {
+    let options = check_options(args, console)?;
+    let tree = shard_grammar::parse(file).file;
+    let checked = pipeline::check(file, &options);
+    report_checked(file, &checked, console)?;
+    let named = match &args.hardware {
+        Some(name) => Some(hardware_choice::from_command_line(name, console)?),
+        None => hardware_choice::from_source(file, tree.hardware().next().map(|line| &line.chip), console)?,
+    };
+    let programs = chosen_layers(&checked, args, file, console)?;
+    let hardware = match named {
+        Some(hardware) => hardware,
+        None if any_chip => BUILT_IN
+            .first()
+            .and_then(|chip| Hardware::built_in(chip.name))
+            .ok_or_else(|| hardware_choice::none(console))?,
+        None => return Err(hardware_choice::none(console)),
+    };
+    let options = LowerOptions { strict: args.strict, ..LowerOptions::default() };
+    let mut compiled = Vec::new();
+    let mut found = Vec::new();
+    for program in programs {
+        let header = layer_header(&tree, &program.name);
+        match pipeline::compile(program, &hardware, &options) {
+            Ok(layer) => {
+                found.extend(search_limit(&layer, program, header));
+                found.extend(too_large(&layer, &hardware));
+                found.extend(missing_arithmetic(&layer, &hardware));
+                compiled.push((hardware.clone(), layer));
+            }
+            Err(error) => found.extend(lower_error(Some((file, program)), header, error)),
+        }
+    }
+    let wrong = found.iter().any(Diagnostic::is_error);
+    console.report(Some(file), found);
+    if wrong {
+        return Err(Status::Wrong);
+    }
+    Ok(Compilation { source: Some(file.clone()), objective: args.objective, compiled })
+}
+
+/// Reports what the checker found. Errors in what the command line changes are wrong usage, all others a wrong program.
+fn report_checked(file: &SourceFile, checked: &Checked, console: &mut Console) -> Outcome {
+    let of_command_line =
+        |d: &Diagnostic| ALL.iter().any(|(code, _, source)| *code == d.code && *source == Source::CommandLine);
+    console.report(Some(file), checked.diagnostics.clone());
+    let errors: Vec<&Diagnostic> = checked.diagnostics.iter().filter(|d| d.is_error()).collect();
+    match errors.as_slice() {
+        [] => Ok(()),
+        errors if errors.iter().all(|d| of_command_line(d)) => Err(Status::Usage),
+        _ => Err(Status::Wrong),
+    }
+}
+
+fn check_options(args: &ProgramArgs, console: &mut Console) -> Outcome<CheckOptions> {
+    let mut dim_overrides = Vec::new();
+    for text in &args.dims {
+        match text.split_once('=') {
+            Some((name, right)) => dim_overrides.push((name.trim().to_string(), right.trim().to_string())),
+            None => {
+                let message = format!("`-D {text}` is no new size of a dim");
+                return Err(console.usage(&message, Some("-D B=64".to_string())));
+            }
+        }
+    }
+    let mesh_override = match &args.mesh {
+        None => None,
+        Some(text) => match shard_grammar::parse_mesh_axes(text) {
+            Ok(axes) => Some(axes.into_iter().map(|axis| (axis.name.value, axis.size.value)).collect()),
+            Err(error) => {
+                let message = format!("`--mesh {text}` is no mesh: {error}");
+                return Err(console.usage(&message, Some("--mesh x=8,y=8".to_string())));
+            }
+        },
+    };
+    Ok(CheckOptions { dim_overrides, mesh_override, strict: args.strict })
+}
+
+fn chosen_layers<'c>(
+    checked: &'c Checked,
+    args: &ProgramArgs,
+    file: &SourceFile,
+    console: &mut Console,
+) -> Outcome<Vec<&'c Program>> {
+    let Some(layer) = &args.layer else {
+        return Ok(checked.roots.iter().filter_map(|root| checked.programs.get(*root)).collect());
+    };
+    let names: Vec<String> = checked.programs.iter().map(|p| p.name.clone()).collect();
+    require_layer(layer, &names, Path::new(&file.name), console)?;
+    Ok(checked.programs.iter().filter(|p| p.name == *layer).collect())
+}
+
+fn require_layer(layer: &str, names: &[String], file: &Path, console: &mut Console) -> Outcome {
+    if names.iter().any(|n| n == layer) {
+        return Ok(());
+    }
+    let help = match names {
+        [] => None,
+        names => Some(format!("its layers are {}", names.join(", "))),
+    };
+    Err(console.usage(&format!("`{}` has no layer `{layer}`", file.display()), help))
+}
+
+/// The place of a layer's name.
+fn layer_header(tree: &ast::File, name: &str) -> Option<shard_grammar::Span> {
+    tree.items.iter().find_map(|item| match item {
+        ast::Item::Layer(layer) if layer.name.value == name => Some(layer.name.span),
+        _ => None,
+    })
+}
+
+fn missing_arithmetic(layer: &Compiled, hardware: &Hardware) -> Vec<Diagnostic> {
+    let plan = &layer.schedule.plan;
+    let first_of = |dtype| {
+        plan.instructions
+            .iter()
+            .filter(|i| matches!(i.kind, InstrKind::Op(shard_ir::Op::Einsum)))
+            .find(|i| i.dtype == dtype || i.operands.iter().any(|o| plan.instruction(*o).dtype == dtype))
+            .and_then(|i| i.origin.span)
+    };
+    layer
+        .price
+        .arithmetic_as_bf16
+        .iter()
+        .map(|dtype| {
+            HardwareProblem::MissingArithmetic {
+                dtype: dtype.name().to_string(),
+                taken: "bf16".to_string(),
+                chip: hardware.name.clone(),
+                span: first_of(*dtype),
+            }
+            .into()
+        })
+        .collect()
+}

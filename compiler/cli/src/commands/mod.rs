@@ -1,0 +1,11 @@
+//! The commands, a file each; `compile` is what `check`, `explain`, `lower` and `run` share.
+
+pub(crate) mod check;
+pub(crate) mod compile;
+pub(crate) mod completions;
+pub(crate) mod explain;
+pub(crate) mod fmt;
+pub(crate) mod hardware;
+pub(crate) mod lower;
+pub(crate) mod man;
+pub(crate) mod run;

@@ -1,0 +1,137 @@
+//! Standard output for results, standard error for diagnostics.
+
+use std::io::{ErrorKind, IsTerminal, Write};
+
+use shard_check::{Diagnostic, Severity};
+use shard_grammar::SourceFile;
+use shard_report::json::diagnostics::{InFile, diagnostics};
+
+use crate::args::{Color, DisplayArgs, Format};
+
+/// Why a command did not end well; what is wrong has been reported.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Status {
+    /// The program is wrong, or a check failed.
+    Wrong,
+    /// Wrong usage, or unreadable input.
+    Usage,
+}
+
+/// How a command ends.
+pub(crate) type Outcome<T = ()> = Result<T, Status>;
+
+/// Where everything that is shown goes.
+pub(crate) struct Console {
+    /// How results are shown.
+    pub(crate) format: Format,
+    error_format: Format,
+    color: bool,
+    /// In JSON, diagnostics wait until the end: they are one document.
+    waiting: Vec<(Option<SourceFile>, Vec<Diagnostic>)>,
+    /// Print the document of diagnostics to standard output, as a result, even if there are none.
+    as_result: bool,
+}
+
+impl Console {
+    pub(crate) fn new(display: &DisplayArgs) -> Console {
+        let color = match display.color {
+            Color::Always => true,
+            Color::Never => false,
+            Color::Auto => {
+                std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
+                    && std::env::var_os("TERM").is_none_or(|v| v != "dumb")
+                    && std::io::stderr().is_terminal()
+            }
+        };
+        Console {
+            format: display.format,
+            error_format: display.error_format,
+            color,
+            waiting: Vec::new(),
+            as_result: false,
+        }
+    }
+
+    /// From now on diagnostics are the command's result: in JSON they go to standard output.
+    pub(crate) fn diagnostics_are_the_result(&mut self) {
+        self.as_result = self.format == Format::Json;
+    }
+
+    /// Prints a result.
+    pub(crate) fn result(&mut self, text: &str) -> Outcome {
+        let mut stdout = std::io::stdout().lock();
+        match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+            Ok(()) => Ok(()),
+            // The reader has seen enough.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+            Err(error) => {
+                self.usage(&format!("cannot write to standard output: {error}"), None);
+                Err(Status::Usage)
+            }
+        }
+    }
+
+    /// Reports what was found in a file (or, without one, around it).
+    pub(crate) fn report(&mut self, file: Option<&SourceFile>, found: Vec<Diagnostic>) {
+        if found.is_empty() {
+            return;
+        }
+        if self.as_result || self.error_format == Format::Json {
+            self.waiting.push((file.cloned(), found));
+            return;
+        }
+        let text: String = match file {
+            Some(file) => shard_report::draw::diagnostics(&found, file, self.color),
+            None => found.iter().map(plain).collect(),
+        };
+        write_stderr(&text);
+    }
+
+    /// Reports wrong usage or unreadable input.
+    pub(crate) fn usage(&mut self, message: &str, help: Option<String>) -> Status {
+        let helps = help.into_iter().map(|text| shard_check::Help { text, edits: Vec::new() }).collect();
+        self.report(None, vec![problem(message, helps)]);
+        Status::Usage
+    }
+
+    /// Prints what has waited.
+    pub(crate) fn finish(mut self) {
+        let waiting = std::mem::take(&mut self.waiting);
+        let files: Vec<InFile<'_>> = waiting.iter().map(|(file, list)| (file.as_ref(), list.as_slice())).collect();
+        if self.as_result {
+            let _ = self.result(&diagnostics(&files));
+        } else if !files.is_empty() {
+            write_stderr(&diagnostics(&files));
+        }
+    }
+}
+
+/// A diagnostic of the command line itself: it has no code.
+pub(crate) fn problem(message: &str, helps: Vec<shard_check::Help>) -> Diagnostic {
+    Diagnostic {
+        code: "",
+        severity: Severity::Error,
+        message: message.to_string(),
+        labels: Vec::new(),
+        notes: Vec::new(),
+        helps,
+    }
+}
+
+/// A diagnostic that is about no place in a file.
+fn plain(d: &Diagnostic) -> String {
+    let code = if d.code.is_empty() { String::new() } else { format!("[{}]", d.code) };
+    let mut text = format!("{}{code}: {}\n", d.severity.word(), d.message);
+    for note in &d.notes {
+        text.push_str(&format!("  note: {note}\n"));
+    }
+    for help in &d.helps {
+        text.push_str(&format!("  help: {}\n", help.text));
+    }
+    text
+}
+
+fn write_stderr(text: &str) {
+    // Nobody is left to be told that standard error is closed.
+    let _ = std::io::stderr().lock().write_all(text.as_bytes());
+}

@@ -1,0 +1,78 @@
+//! Reading files.
+
+use std::io::Read;
+use std::path::Path;
+
+use shard_grammar::SourceFile;
+use shard_ir::Plan;
+
+use crate::console::{Console, Outcome, Status, problem};
+
+/// The largest file of any kind that is read whole: nothing larger is legal.
+const MAX_BYTES: usize = shard_ir::text::MAX_TEXT_BYTES;
+
+/// A file of source, or one of IR text.
+pub(crate) enum Input {
+    /// A `.shard` file.
+    Source(SourceFile),
+    /// A `.shir` file: its plans, verified.
+    Ir(Vec<Plan>),
+}
+
+/// Reads a text file, or standard input for `-`.
+pub(crate) fn read_text(path: &Path, console: &mut Console) -> Outcome<SourceFile> {
+    let name = path.display().to_string();
+    let read =
+        if name == "-" { read_all(std::io::stdin().lock()) } else { std::fs::File::open(path).and_then(read_all) };
+    let cannot = |why: &str| match name.as_str() {
+        "-" => format!("cannot read standard input: {why}"),
+        _ => format!("cannot read `{name}`: {why}"),
+    };
+    let bytes = read.map_err(|error| console.usage(&cannot(&error.to_string()), None))?;
+    if bytes.len() > MAX_BYTES {
+        return Err(console.usage(&cannot(&format!("it is larger than {MAX_BYTES} bytes")), None));
+    }
+    match String::from_utf8(bytes) {
+        Ok(text) => Ok(SourceFile::new(name, text)),
+        Err(_) => Err(console.usage(&cannot("it is not UTF-8 text"), None)),
+    }
+}
+
+/// All bytes, and no more than one past the limit.
+fn read_all(from: impl Read) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    from.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Reads source or IR text: `.shir` files, and standard input that starts with `shir `, are IR text.
+pub(crate) fn read_program(path: &Path, console: &mut Console) -> Outcome<Input> {
+    let file = read_text(path, console)?;
+    let is_ir = path.extension().is_some_and(|e| e == "shir") || (file.name == "-" && file.text.starts_with("shir "));
+    if !is_ir {
+        return Ok(Input::Source(file));
+    }
+    let plans = match shard_ir::text::parse(&file.text) {
+        Ok(plans) => plans,
+        Err(error) => {
+            let mut found = problem(&error.message, Vec::new());
+            found.labels.push(shard_check::Label { span: error.span, text: "here".to_string(), primary: true });
+            console.report(Some(&file), vec![found]);
+            return Err(Status::Wrong);
+        }
+    };
+    let mut wrong = Vec::new();
+    for plan in &plans {
+        for error in shard_ir::verify::verify(plan).err().into_iter().flatten() {
+            wrong.push(problem(&format!("layer `{}` is not a legal plan: {error}", plan.name), Vec::new()));
+        }
+    }
+    if plans.is_empty() {
+        wrong.push(problem(&format!("`{}` has no layer", file.name), Vec::new()));
+    }
+    if wrong.is_empty() {
+        return Ok(Input::Ir(plans));
+    }
+    console.report(None, wrong);
+    Err(Status::Wrong)
+}

@@ -1,0 +1,151 @@
+//! What lowering finds, as diagnostics.
+
+use std::collections::BTreeSet;
+
+use shard_check::Diagnostic;
+use shard_check::diagnostics::InternalProblem;
+use shard_check::diagnostics::{HardwareProblem, LoweringProblem};
+use shard_cost::Hardware;
+use shard_grammar::{SourceFile, Span};
+use shard_ir::{Def, InstrId, InstrKind, Plan, Program, ValueId};
+use shard_report::notation::phrase;
+use shard_rewrite::{LowerError, Status};
+
+use crate::pipeline::{CompileError, Compiled};
+
+/// Why a program was not compiled. `header` is the place of the layer's name.
+pub(crate) fn lower_error(
+    about: Option<(&SourceFile, &Program)>,
+    header: Option<Span>,
+    error: CompileError,
+) -> Vec<Diagnostic> {
+    let internal =
+        |message: String| vec![InternalProblem { pass: "lowering".to_string(), message, span: header }.into()];
+    match (error, about) {
+        (CompileError::Internal(problem), _) => vec![(*problem).into()],
+        (CompileError::Lower(LowerError::Internal(message)), _) => internal(message),
+        (CompileError::Lower(LowerError::Unreachable { value, output }), Some((file, program))) => {
+            vec![unreachable(file, program, value, output)]
+        }
+        (CompileError::Lower(LowerError::Strict { plan, inserted }), Some((_, program))) => {
+            strict(&plan, &inserted, program, header.unwrap_or_default())
+        }
+        (CompileError::Lower(LowerError::Limit { limit, count }), Some((_, program))) => {
+            let reason = format!("the search reached its limit of {count} {limit}");
+            let span = header.unwrap_or_default();
+            vec![LoweringProblem::NoPlan { layer: program.name.clone(), span, reason }.into()]
+        }
+        (CompileError::Lower(error), None) => internal(error.to_string()),
+    }
+}
+
+/// The plan is not proven best.
+pub(crate) fn search_limit(layer: &Compiled, program: &Program, header: Option<Span>) -> Option<Diagnostic> {
+    let optimality = layer.optimality.as_ref().filter(|o| o.status == Status::Bounded)?;
+    let (cost, bound) = (optimality.cost.0, optimality.lower_bound.0);
+    let gap = (bound > 0).then(|| cost.saturating_sub(bound) as f64 / bound as f64);
+    let limit = optimality.stopped_by.clone().unwrap_or_else(|| "steps".to_string());
+    Some(LoweringProblem::SearchLimit { layer: program.name.clone(), span: header?, limit, gap }.into())
+}
+
+/// Values that alone exceed the memory of a chip.
+pub(crate) fn too_large(layer: &Compiled, hardware: &Hardware) -> Vec<Diagnostic> {
+    let plan = &layer.schedule.plan;
+    let mut said = BTreeSet::new();
+    plan.ids()
+        .filter(|id| plan.local_bytes(*id) > hardware.hbm_bytes)
+        .filter_map(|id| {
+            let instr = plan.instruction(id);
+            let span = instr.origin.span?;
+            said.insert(span).then(|| {
+                HardwareProblem::ValueTooLarge {
+                    name: shard_report::notation::value_name(plan, id),
+                    span,
+                    layout: plan.layout_text(id),
+                    needed: plan.local_bytes(id),
+                    chip: hardware.name.clone(),
+                    capacity: hardware.hbm_bytes,
+                }
+                .into()
+            })
+        })
+        .collect()
+}
+
+fn unreachable(file: &SourceFile, program: &Program, value: ValueId, output: Option<usize>) -> Diagnostic {
+    let named = |id: ValueId| origin(program, id);
+    let (span, name) = match output.and_then(|o| program.outputs.get(o)) {
+        Some(output) => (output.span, output.name.clone()),
+        None => (
+            program.value(value).span,
+            program.value(named(value)).name.clone().unwrap_or_else(|| "this value".to_string()),
+        ),
+    };
+    let made = program.value(named(value));
+    let source = (made.span != span).then(|| (made.span, "made".to_string()));
+    LoweringProblem::Unreachable {
+        name,
+        span,
+        wanted: file.slice(span).split_whitespace().collect::<Vec<_>>().join(" "),
+        reason: "no chain of ops and collectives gives this layout".to_string(),
+        source: source.map(|(span, _)| (span, "made".to_string())),
+    }
+    .into()
+}
+
+/// The value behind pins.
+fn origin(program: &Program, mut id: ValueId) -> ValueId {
+    while let Def::Pin { operand, .. } = &program.value(id).def {
+        id = *operand;
+    }
+    id
+}
+
+/// One diagnostic for each chain of moves that a strict layer does not write: a `reshard` to where the chain leads.
+fn strict(plan: &Plan, inserted: &[InstrId], program: &Program, header: Span) -> Vec<Diagnostic> {
+    let uses = plan.uses();
+    let mut taken: BTreeSet<String> = program.values.iter().filter_map(|v| v.name.clone()).collect();
+    let ends: Vec<InstrId> =
+        inserted.iter().copied().filter(|id| !uses[id.index()].iter().any(|user| inserted.contains(user))).collect();
+    let mut found = Vec::new();
+    for end in ends {
+        let mut phrases = vec![phrase(plan, end)];
+        let mut start = plan.instruction(end).operands.first().copied().unwrap_or(end);
+        while inserted.contains(&start) {
+            phrases.insert(0, phrase(plan, start));
+            start = plan.instruction(start).operands.first().copied().unwrap_or(start);
+        }
+        let name = plan.instruction(start).name.clone();
+        let to = plan.layout_text(end);
+        let line = match &name {
+            Some(name) => format!("let {} = reshard({name}, {to})", fresh(name, &mut taken)),
+            None => format!("reshard(..., {to})"),
+        };
+        found.push(
+            LoweringProblem::StrictCollective {
+                collective: phrases.join(", then "),
+                name: name.unwrap_or_else(|| "an unnamed value".to_string()),
+                span: plan.instruction(end).origin.span.unwrap_or(header),
+                from: plan.layout_text(start),
+                to,
+                line,
+                edits: Vec::new(),
+            }
+            .into(),
+        );
+    }
+    debug_assert!(inserted.iter().all(|id| matches!(plan.instruction(*id).kind, InstrKind::Move(_))));
+    found
+}
+
+/// A name that no value has yet: `x1`, `x2`, ...
+fn fresh(name: &str, taken: &mut BTreeSet<String>) -> String {
+    let mut n = 1u32;
+    loop {
+        let candidate = format!("{name}{n}");
+        if taken.insert(candidate.clone()) {
+            return candidate;
+        }
+        n += 1;
+    }
+}

@@ -1,0 +1,76 @@
+//! The whole compiler on one page: Source -> check -> [`Program`] -> lower -> [`Plan`] -> verify -> price -> [`Schedule`]
+//! -> run. Each border is one type, each pass one call.
+
+use shard_check::diagnostics::InternalProblem;
+use shard_check::{CheckOptions, Checked};
+use shard_cost::{Hardware, PlanPrice};
+use shard_grammar::SourceFile;
+use shard_ir::{Plan, Program, Schedule};
+use shard_rewrite::{LowerError, LowerOptions, Optimality};
+use shard_runtime::{Report, RunError, RunOptions};
+
+/// A layer at the end of the compiler.
+#[derive(Clone, Debug)]
+pub struct Compiled {
+    /// The plan in time.
+    pub schedule: Schedule,
+    /// What each instruction costs on the hardware.
+    pub price: PlanPrice,
+    /// How far from the best plan; `None` for a plan that was given.
+    pub optimality: Option<Optimality>,
+}
+
+/// Why a program was not compiled.
+#[derive(Clone, Debug)]
+pub enum CompileError {
+    /// It has no plan.
+    Lower(LowerError),
+    /// A pass broke the plan: a defect of the compiler.
+    Internal(Box<InternalProblem>),
+}
+
+/// Source -> parse -> check -> Programs.
+pub fn check(source: &SourceFile, options: &CheckOptions) -> Checked {
+    shard_check::check_source(source, options)
+}
+
+/// Program -> lower -> Plan -> ...
+pub fn compile(program: &Program, hardware: &Hardware, options: &LowerOptions) -> Result<Compiled, CompileError> {
+    let lowered = shard_rewrite::lower(program, hardware, options).map_err(CompileError::Lower)?;
+    compile_plan(lowered.plan, hardware, Some(lowered.optimality))
+}
+
+/// ... -> verify -> price -> Schedule. The plan is one that was lowered, or was given as text.
+pub fn compile_plan(plan: Plan, hardware: &Hardware, optimality: Option<Optimality>) -> Result<Compiled, CompileError> {
+    shard_ir::verify::verify(&plan)
+        .map_err(|errors| broken("lowering", errors.first().map(|e| e as &dyn std::fmt::Display)))?;
+    let price = shard_cost::price(&plan, hardware);
+    let schedule = shard_schedule::schedule(plan, &price);
+    shard_schedule::verify(&schedule).map_err(|error| broken("scheduling", Some(&error)))?;
+    Ok(Compiled { schedule, price, optimality })
+}
+
+/// Schedule -> run -> Report: on small dims of the same divisibility, unless `full`.
+pub fn run(compiled: &Compiled, hardware: &Hardware, full: bool, options: &RunOptions) -> Result<Ran, RunError> {
+    let plan = if full { compiled.schedule.plan.clone() } else { shard_runtime::shrink(&compiled.schedule.plan) };
+    let price = shard_cost::price(&plan, hardware);
+    let schedule = shard_schedule::schedule(plan, &price);
+    let report = shard_runtime::run(&schedule, options)?;
+    Ok(Ran { plan: schedule.plan, price, report })
+}
+
+/// A layer that was executed.
+#[derive(Clone, Debug)]
+pub struct Ran {
+    /// The plan that was executed, of the sizes that were executed.
+    pub plan: Plan,
+    /// What the model says of it.
+    pub price: PlanPrice,
+    /// What was found.
+    pub report: Report,
+}
+
+fn broken(pass: &str, error: Option<&dyn std::fmt::Display>) -> CompileError {
+    let message = error.map_or_else(|| "no reason given".to_string(), ToString::to_string);
+    CompileError::Internal(Box::new(InternalProblem { pass: pass.to_string(), message, span: None }))
+}
