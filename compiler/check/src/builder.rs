@@ -34,6 +34,8 @@ pub(crate) struct Builder {
     pub(crate) room: usize,
     /// A limit was passed: nothing more is built.
     pub(crate) stopped: bool,
+    /// The call that is being inlined: where a limit is passed in it, that is the place to name.
+    pub(crate) inlining: Option<Span>,
 }
 
 impl Builder {
@@ -45,6 +47,7 @@ impl Builder {
             scope: BTreeMap::new(),
             room,
             stopped: false,
+            inlining: None,
         }
     }
 
@@ -71,7 +74,7 @@ impl Builder {
                 false => "the file".to_string(),
             };
             let limit = if limit == MAX_VALUES { limit } else { crate::diagnostics::limits::MAX_FILE_VALUES };
-            sink.report(LimitProblem::Values { what, limit, span: value.span });
+            sink.report(LimitProblem::Values { what, limit, span: self.inlining.unwrap_or(value.span) });
             return None;
         }
         if value.dims.len() > MAX_RANK {

@@ -233,7 +233,10 @@ impl LayerChecker<'_, '_> {
             return None;
         }
         let values: Vec<ValueId> = values.into_iter().flatten().collect();
-        let mut results = self.inline(program, &values, args, fresh_from)?;
+        self.builder.inlining = Some(span);
+        let results = self.inline(program, &values, args, fresh_from);
+        self.builder.inlining = None;
+        let mut results = results?;
         match (results.len(), results.pop()) {
             (1, Some(one)) => Some(Term::Value(one)),
             (_, last) => {

@@ -153,6 +153,14 @@ impl Diagnostic {
         self
     }
 
+    /// The same with a way to mend it by one edit, or in words where its place is not in the file.
+    pub(crate) fn mend_if(self, text: impl Into<String>, span: Option<Span>, with: impl Into<String>) -> Diagnostic {
+        match span {
+            Some(span) => self.mend(text, span, with),
+            None => self.help(text),
+        }
+    }
+
     /// Whether it is an error.
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error

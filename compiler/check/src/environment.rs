@@ -31,6 +31,8 @@ pub(crate) struct Environment<'a> {
     pub(crate) missing_axes: BTreeSet<String>,
     by_name: BTreeMap<String, Option<DimId>>,
     used: Vec<bool>,
+    /// Unknown dims of which was spoken already.
+    unknown_dims: BTreeSet<String>,
 }
 
 /// Where a dim comes from.
@@ -69,6 +71,7 @@ impl<'a> Environment<'a> {
             missing_axes: BTreeSet::new(),
             by_name: BTreeMap::new(),
             used: Vec::new(),
+            unknown_dims: BTreeSet::new(),
         };
         env.read_hardware(tree, sink);
         env.read_mesh(tree, options, sink);
@@ -115,7 +118,10 @@ impl<'a> Environment<'a> {
                 self.mesh_is_broken = true;
             }
             if let Some(first) = seen.get(name.as_str()) {
-                sink.report(MeshProblem::DuplicateAxis { axis: name.clone(), span: *name_span, first: *first });
+                let taken = |free: &&str| axes.iter().all(|(name, ..)| name != free);
+                let free = ["x", "y", "z", "w", "v", "u"].into_iter().find(taken).unwrap_or("other").to_string();
+                let (axis, span, first) = (name.clone(), *name_span, *first);
+                sink.report(MeshProblem::DuplicateAxis { axis, span, first, free });
                 self.mesh_is_broken = true;
             } else {
                 seen.insert(name, *name_span);
@@ -239,7 +245,7 @@ impl<'a> Environment<'a> {
             DimLookup::Found(id) => Some(id),
             DimLookup::Broken => None,
             DimLookup::Unknown => {
-                if !self.lenient && sink.has_room() {
+                if self.speaks_of(&name.value, sink) {
                     let together = together
                         .filter(|(_, word)| self.by_name.contains_key(*word))
                         .map(|(span, word)| (span, word.to_string()));
@@ -250,6 +256,11 @@ impl<'a> Environment<'a> {
                 None
             }
         }
+    }
+
+    /// Whether an unknown dim is worth an error: once a file, and not where its line may have been unreadable.
+    pub(crate) fn speaks_of(&mut self, unknown: &str, sink: &Sink) -> bool {
+        !self.lenient && sink.has_room() && self.unknown_dims.insert(unknown.to_string())
     }
 
     /// The dims of a list, all different.
@@ -274,7 +285,7 @@ impl<'a> Environment<'a> {
                 break; // one word, one error
             }
         }
-        (whole && sink.errors() == before).then(|| out.into_iter().map(|(id, _)| id).collect())
+        whole.then(|| out.into_iter().map(|(id, _)| id).collect())
     }
 
     /// Every name of a dim, in name order.

@@ -99,7 +99,7 @@ impl Evaluation<'_, '_, '_> {
             }
             DimLookup::Broken => None,
             DimLookup::Unknown => {
-                if self.env.lenient || !self.sink.has_room() {
+                if !self.env.speaks_of(name, self.sink) {
                     return None;
                 }
                 let declared = self.tree.and_then(|tree| tree.dims().find(|d| d.name.value == name));
@@ -135,7 +135,8 @@ impl Evaluation<'_, '_, '_> {
         };
         if op == ast::BinaryOp::Div {
             if right.size == 0 {
-                self.out_of_range("of something divided by 0".to_string(), span);
+                let (dim, span) = (self.what.to_string(), self.place(span));
+                self.sink.report(DimProblem::DivisionByZero { dim, span });
                 return None;
             }
             if left.size % right.size != 0 {
@@ -147,7 +148,8 @@ impl Evaluation<'_, '_, '_> {
         }
         match apply(left.size, right.size).filter(|n| n.abs() <= MAX_INTERMEDIATE) {
             None => {
-                self.out_of_range("of more than 2^64 on the way".to_string(), span);
+                let (dim, span) = (self.what.to_string(), self.place(span));
+                self.sink.report(DimProblem::Overflow { dim, span });
                 None
             }
             Some(size) => {

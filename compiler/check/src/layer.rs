@@ -1,6 +1,6 @@
 //! One layer: its parameters, statements and results become a [`Program`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use shard_grammar::{Span, ast};
 use shard_ir::{Def, DimId, Op, Output, ParameterKind, Program, TensorType, TypeError, Value, ValueId, typing::same_dims};
@@ -22,6 +22,8 @@ pub(crate) struct LayerChecker<'a, 'e> {
     pub(crate) builder: Builder,
     /// Where each name is made that is not in scope as yet.
     pub(crate) later_names: BTreeMap<String, Span>,
+    /// Unknown values of which was spoken already.
+    pub(crate) unknown_values: BTreeSet<String>,
 }
 
 /// The program of a layer; `None` after an error.
@@ -35,7 +37,8 @@ pub(crate) fn check_layer<'a>(
 ) -> Option<Program> {
     let errors = sink.errors();
     let builder = Builder::new(&layer.name.value, room);
-    let mut checker = LayerChecker { env, sink, layers, layer, builder, later_names: BTreeMap::new() };
+    let (later_names, unknown_values) = (BTreeMap::new(), BTreeSet::new());
+    let mut checker = LayerChecker { env, sink, layers, layer, builder, later_names, unknown_values };
     let outputs = checker.run();
     if checker.sink.errors() > errors || checker.builder.stopped {
         return None;
@@ -341,9 +344,12 @@ impl<'a> LayerChecker<'a, '_> {
                 wanted: types.len(),
                 span: statement.span,
                 declared: Some(self.layer.results.span()),
-                help: Some(match types.len() {
-                    1 => "return one value".to_string(),
-                    n => format!("return ({})", (1..=n).map(|i| format!("r{i}")).collect::<Vec<_>>().join(", ")),
+                help: Some(match &self.layer.results {
+                    ast::Results::One(_) => "return one value".to_string(),
+                    ast::Results::Named { results, .. } => {
+                        let names: Vec<&str> = results.iter().map(|r| r.name.value.as_str()).collect();
+                        if let [one] = names.as_slice() { format!("return {one}") } else { format!("return ({})", names.join(", ")) }
+                    }
                 }),
             });
             return None;

@@ -49,6 +49,8 @@ impl LayerChecker<'_, '_> {
                 self.builder.push_op(self.env, Op::Einsum, values, ty, span, self.sink)
             }
             Err(TypeError::NoOperandHas(_)) => {
+                let kept: Vec<DimId> =
+                    named.iter().copied().filter(|d| types.iter().any(|t| t.dims.contains(d))).collect();
                 let has = |dim: &DimId| types.iter().any(|t| t.dims.contains(dim));
                 for (dim, name) in named.iter().zip(&output.dims).filter(|(dim, _)| !has(dim)) {
                     let all = types.iter().flat_map(|t| &t.dims).filter(|d| !named.contains(d));
@@ -58,6 +60,7 @@ impl LayerChecker<'_, '_> {
                         span: name.span,
                         operands: operands.iter().zip(&types).map(|((_, e), t)| (e.span, self.env.dims_text(&t.dims))).collect(),
                         near: near.map(str::to_string),
+                        rest: (output.span, self.env.dims_text(&kept)),
                     });
                 }
                 None
@@ -163,7 +166,7 @@ impl LayerChecker<'_, '_> {
                         format!("`slice` takes positions {offset} to {end} of `{}`, and {}", from.value, self.sized(f));
                     let help = match self.env.size(f).checked_sub(self.env.size(t)) {
                         Some(last) => format!("slice(..., {} -> {}, {last})    (the last start)", from.value, to.value),
-                        None => format!("a `{}` of at most {}", to.value, self.env.size(f)),
+                        None => format!("dim {} = {}    (or less)", to.value, self.env.size(f)),
                     };
                     return self.sizes(message, from.span.to(start.span), "reaches past the end", Some(help));
                 }
@@ -273,7 +276,7 @@ impl LayerChecker<'_, '_> {
             self.sized(small),
             self.sized(large)
         );
-        let help = format!("a `{}` of at least {}", self.env.dim_name(large), self.env.size(small));
+        let help = format!("dim {} = {}    (or more)", self.env.dim_name(large), self.env.size(small));
         self.sizes(message, span, "does not fit", Some(help));
         None
     }

@@ -72,7 +72,7 @@ fn check_pin(
     for ((operand, kind), axes) in not_linear {
         let id = operands[operand];
         sink.report(PartialProblem::NotLinear {
-            op: op.word().to_string(),
+            op: word(op).to_string(),
             operand: text(env, program, id),
             span: made.span,
             stated: stated_span(program, id),
@@ -87,6 +87,7 @@ fn check_pin(
         sink.report(PartialProblem::AddedOnOneDevice {
             value: text(env, program, id),
             span: program.value(id).span,
+            sum: made.span,
             partial: text(env, program, other),
             partial_span: stated_span(program, other),
             axes: axes
@@ -101,6 +102,17 @@ fn check_pin(
 
 fn is_sum(op: &Op) -> bool {
     matches!(op, Op::Binary(Binary::Add | Binary::Sub))
+}
+
+/// The op as the source writes it.
+fn word(op: &Op) -> &'static str {
+    match op {
+        Op::Binary(Binary::Add) => "+",
+        Op::Binary(Binary::Sub) => "-",
+        Op::Binary(Binary::Mul) => "*",
+        Op::Binary(Binary::Div) => "/",
+        op => op.word(),
+    }
 }
 
 /// The op's rule along one axis: operands that are stated to be partial over it are so, the others are replicated.
@@ -190,7 +202,7 @@ fn report_product(
         .collect();
     let (Some(left), Some(right)) = (partial.first(), partial.get(1)) else { return };
     sink.report(PartialProblem::PartialTimesPartial {
-        op: op.word().to_string(),
+        op: word(op).to_string(),
         left: (text(env, program, *left), stated_span(program, *left)),
         right: (text(env, program, *right), stated_span(program, *right)),
         span,

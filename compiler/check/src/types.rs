@@ -201,7 +201,7 @@ fn check_axes(
         }
         for axis in &axes.axes {
             if let Some((_, first, first_place)) = named.iter().find(|(name, ..)| *name == axis.value) {
-                report_twice(word, &axis.value, (*first, *first_place), (axis.span, place), sink);
+                report_twice((word, partial), &axis.value, (*first, *first_place), (axis.span, place), sink);
                 whole = false;
                 continue;
             }
@@ -270,7 +270,7 @@ fn report_unknown_axis(
 }
 
 fn report_twice(
-    word: &ast::LayoutWord,
+    (word, partial): (&ast::LayoutWord, &[ast::PartialGroup]),
     axis: &str,
     first: (Span, MentionPlace),
     second: (Span, MentionPlace),
@@ -288,7 +288,12 @@ fn report_twice(
                 }
             }
         }
-        shard_grammar::print_layout_word(&word)
+        let mut partial = partial.to_vec();
+        for group in &mut partial {
+            group.axes.axes.retain(|a| a.span != span);
+        }
+        partial.retain(|group| !group.axes.axes.is_empty());
+        format!("{}{}", shard_grammar::print_layout_word(&word), shard_grammar::print_partial(&partial))
     };
     sink.report(match (first, second) {
         ((a, MentionPlace::Split(i)), (b, MentionPlace::Split(j))) => LayoutProblem::AxisTwice {
@@ -300,10 +305,20 @@ fn report_twice(
         },
         ((a, MentionPlace::Split(i)), (b, MentionPlace::Partial(_)))
         | ((b, MentionPlace::Partial(_)), (a, MentionPlace::Split(i))) => {
-            LayoutProblem::AxisSplitsAndPartial { axis: axis.to_string(), dim: dim(i), split: a, partial: b }
+            LayoutProblem::AxisSplitsAndPartial {
+                axis: axis.to_string(),
+                dim: dim(i),
+                split: a,
+                partial: b,
+                keep: [without(b), without(a)],
+            }
         }
         ((a, MentionPlace::Partial(first)), (b, MentionPlace::Partial(second))) => {
-            LayoutProblem::AxisPartialTwice { axis: axis.to_string(), mentions: [(first.word(), a), (second.word(), b)] }
+            LayoutProblem::AxisPartialTwice {
+                axis: axis.to_string(),
+                mentions: [(first.word(), a), (second.word(), b)],
+                keep: [without(b), without(a)],
+            }
         }
     });
 }

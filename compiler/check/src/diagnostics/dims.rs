@@ -51,11 +51,25 @@ pub enum DimProblem {
         /// The dim whose size it is.
         dim: String,
     },
+    /// A division by 0.
+    DivisionByZero {
+        /// The dim whose size it is.
+        dim: String,
+        /// The expression; `None` where the command line gave it.
+        span: Option<Span>,
+    },
+    /// A number beyond 2^64 on the way to a size.
+    Overflow {
+        /// The dim whose size it is.
+        dim: String,
+        /// The expression; `None` where the command line gave it.
+        span: Option<Span>,
+    },
     /// A size that is no size.
     OutOfRange {
         /// The dim.
         dim: String,
-        /// What comes out, or why nothing does: `0`, `-4`, `more than 2^64`.
+        /// What comes out: `0`, `-4`.
         value: String,
         /// The expression; `None` where the command line gave it.
         span: Option<Span>,
@@ -135,7 +149,7 @@ impl From<DimProblem> for Diagnostic {
                 .at(span, "again")
                 .also(first, "first")
                 .note("a dim has one size in the file")
-                .help("another name, or one line less"),
+                .mend(format!("{name}2"), span, format!("{name}2")),
             Inexact { left, right, span, dim } => {
                 let out = Diagnostic::error("E0303", format!("{left} / {right} is not a whole number"))
                     .at_if(span, format!("{left} = {} * {right} + {}", left / right.max(1), left % right.max(1)))
@@ -145,6 +159,15 @@ impl From<DimProblem> for Diagnostic {
                     0 => format!("a dividend of {right} would do"),
                     _ => format!("a dividend of {below} or {} would do", below.saturating_add(right)),
                 })
+            }
+            DivisionByZero { dim, span } => Diagnostic::error("E0304", format!("the size of `{dim}` divides by 0"))
+                .at_if(span, "the divisor comes out as 0")
+                .help("a divisor of 1 or more"),
+            Overflow { dim, span } => {
+                Diagnostic::error("E0304", format!("the size of `{dim}` passes through a number beyond 2^64"))
+                    .at_if(span, "too large")
+                    .note(format!("sizes go from 1 to {MAX_DIM_SIZE}"))
+                    .help("smaller factors")
             }
             OutOfRange { dim, value, span } => {
                 Diagnostic::error("E0304", format!("`{dim}` cannot have the size {value}"))

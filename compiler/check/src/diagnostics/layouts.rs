@@ -72,6 +72,8 @@ pub enum LayoutProblem {
         split: Span,
         /// Where it is partial.
         partial: Span,
+        /// The type with the axis in one place alone: split, or partial.
+        keep: [String; 2],
     },
     /// An axis that is partial twice.
     AxisPartialTwice {
@@ -79,6 +81,8 @@ pub enum LayoutProblem {
         axis: String,
         /// The two mentions, each with its word: `partialsum`.
         mentions: [(&'static str, Span); 2],
+        /// The type with the first mention alone, and with the second.
+        keep: [String; 2],
     },
     /// The size of a split dim is not divisible by the product of its axes' sizes.
     NotDivisible(Box<NotDivisible>),
@@ -163,13 +167,13 @@ impl From<LayoutProblem> for Diagnostic {
                     .note("along one mesh axis a device has one place, so an axis can split one dim, once")
                     .help(if keep_first == keep_second { keep_first } else { format!("{keep_first} or {keep_second}") })
             }
-            AxisSplitsAndPartial { axis, dim, split, partial } => {
+            AxisSplitsAndPartial { axis, dim, split, partial, keep: [keep_split, keep_partial] } => {
                 Diagnostic::error("E0203", format!("mesh axis `{axis}` both splits `{dim}` and is partial"))
                     .at(partial, "every device along it holds a term of the whole sum")
                     .also(split, format!("every device along it holds another part of `{dim}`"))
-                    .help(format!("name `{axis}` in one of the two places"))
+                    .help(format!("{keep_split} or {keep_partial}"))
             }
-            AxisPartialTwice { axis, mentions: [(first_word, first), (second_word, second)] } => {
+            AxisPartialTwice { axis, mentions: [(first_word, first), (second_word, second)], keep: [keep_first, keep_second] } => {
                 let both = if first_word == second_word {
                     format!("mesh axis `{axis}` stands twice in `{first_word}`")
                 } else {
@@ -178,7 +182,7 @@ impl From<LayoutProblem> for Diagnostic {
                 Diagnostic::error("E0204", both)
                     .at(second, "again")
                     .also(first, "first")
-                    .help(format!("name `{axis}` once"))
+                    .help(if keep_first == keep_second { keep_first } else { format!("{keep_first} or {keep_second}") })
             }
             NotDivisible(problem) => (*problem).into(),
             LabelDims { label, dims, span, first_dims, first } => Diagnostic::error(
@@ -188,7 +192,7 @@ impl From<LayoutProblem> for Diagnostic {
             .at(span, format!("dims {dims}"))
             .also(first, format!("dims {first_dims}"))
             .note("types that bear one label have the same dims in the same order")
-            .help("another label, or the same dims"),
+            .help(format!("?{label}2    (a label of its own, for one of the two)")),
         }
     }
 }

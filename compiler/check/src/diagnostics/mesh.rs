@@ -23,6 +23,8 @@ pub enum MeshProblem {
         span: Option<Span>,
         /// The first one.
         first: Option<Span>,
+        /// A name that no axis has.
+        free: String,
     },
     /// A second `mesh` line.
     SecondLine {
@@ -60,11 +62,11 @@ impl From<MeshProblem> for Diagnostic {
                     None => given(out.help(format!("{axis}=1")), None),
                 }
             }
-            DuplicateAxis { axis, span, first } => given(
+            DuplicateAxis { axis, span, first, free } => given(
                 Diagnostic::error("E0207", format!("mesh axis `{axis}` is named twice"))
                     .at_if(span, "the second time")
                     .also_if(first, "the first time")
-                    .help("give the second one a name of its own"),
+                    .mend_if(free.clone(), span, free),
                 span,
             ),
             SecondLine { span, first } => Diagnostic::error("E0208", "the file has a second `mesh` line")

@@ -59,8 +59,10 @@ pub enum PartialProblem {
     AddedOnOneDevice {
         /// The value that is not partial.
         value: String,
-        /// Its place.
+        /// Where it is stated.
         span: Span,
+        /// The sum.
+        sum: Span,
         /// The partial one.
         partial: String,
         /// Its place.
@@ -119,11 +121,15 @@ impl From<PartialProblem> for Diagnostic {
                 let out = if right.1 == left.1 { out } else { out.also(right.1, format!("`{}` is partial here", right.0)) };
                 ways_out(out.also(result, "and the result would be too"), &left.0, ways)
             }
-            AddedOnOneDevice { value, span, partial, partial_span, axes, times } => Diagnostic::remark(
+            AddedOnOneDevice { value, span, sum, partial, partial_span, axes, times } => Diagnostic::remark(
                 "W0501",
-                format!("`{value}` would be added {axes} = {times} times: the plan holds it on one device of each group"),
+                match axes.contains('*') {
+                    true => format!("`{value}` would be added {axes} = {times} times: the plan holds it on one device of each group"),
+                    false => format!("`{value}` would be added {axes} times: the plan holds it on one device of each group"),
+                },
             )
-            .at(span, "not partial")
+            .at(sum, "added to terms that are not yet summed")
+            .also(span, format!("`{value}` is not partial"))
             .also(partial_span, format!("`{partial}` is a term of a sum on each of {times} devices"))
             .help(format!("add `{value}` after the reduction, and the note goes away")),
         }

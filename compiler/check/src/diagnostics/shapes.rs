@@ -38,6 +38,8 @@ pub enum ShapeProblem {
         operands: Vec<(Span, String)>,
         /// A dim of the operands that may be meant.
         near: Option<String>,
+        /// The output without the dims that no operand has, and its place.
+        rest: (Span, String),
     },
     /// An op names a dim that its operand does not have.
     MissingDim {
@@ -117,7 +119,7 @@ impl From<ShapeProblem> for Diagnostic {
                     None => out.help(format!("state {found}, or make a value of {wanted}")),
                 }
             }
-            OutputDim { dim, span, operands, near } => {
+            OutputDim { dim, span, operands, near, rest } => {
                 let mut out =
                     Diagnostic::error("E0308", format!("the output of the einsum names `{dim}`, which no operand has"))
                         .at(span, "in no operand");
@@ -126,7 +128,7 @@ impl From<ShapeProblem> for Diagnostic {
                 }
                 match near {
                     Some(near) => out.mend(near.clone(), span, near),
-                    None => out.help(format!("leave `{dim}` out, or give an operand that has it")),
+                    None => out.mend(rest.1.clone(), rest.0, rest.1).help(format!("or an operand that has `{dim}`")),
                 }
             }
             MissingDim { op, dim, span, operand, dims, near } => {

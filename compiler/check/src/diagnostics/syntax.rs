@@ -11,7 +11,10 @@ impl From<&SyntaxError> for Diagnostic {
         if let Some(note) = &error.note {
             out = out.also(note.span, note.text.clone());
         }
-        out.helps.extend(help(error.help.as_ref(), error.fix.as_deref()));
+        match help(error.help.as_ref(), error.fix.as_deref()) {
+            Some(help) => out.helps.push(help),
+            None => out = out.help(usual_form(&error.kind)),
+        }
         out
     }
 }
@@ -37,6 +40,27 @@ fn help(text: Option<&String>, fix: Option<&shard_grammar::Fix>) -> Option<Help>
         (None, Some(fix)) if fix.replacement.is_empty() => Some(Help { text: "remove it".to_string(), edits }),
         (None, Some(fix)) => Some(Help { text: fix.replacement.clone(), edits }),
         (None, None) => None,
+    }
+}
+
+/// What usually stands there, where the parser knows no better.
+fn usual_form(kind: &SyntaxErrorKind) -> &'static str {
+    use SyntaxErrorKind::*;
+    match kind {
+        Unexpected { .. } | StrangeCharacter { .. } | MisspeltKeyword { .. } | StraySemicolon => {
+            "a file is made of `hardware`, `mesh`, `dim` and `layer`; a layer of `let` and `return`"
+        }
+        Unclosed { .. } | Unopened { .. } | UnclosedString => "each bracket and quote needs its other end",
+        MalformedName { .. } | ReservedName { .. } | KeptForLater { .. } => "another name",
+        UnknownDType { .. } | MissingDType => "one of f32 bf16 f16 f8 int8 int4 int32 bool",
+        Word { .. } => "a layout is written like BLE_xyz, [Batch_{data}, Seq], BLF_y(partialsum-x) or BLE?l",
+        DimCount { .. } => "one dim as two and back: split(a, H -> KG), merge(a, KG -> H)",
+        NotWhole { .. } => "a number without a point",
+        NumberTooLarge { .. } | TooManyDigits { .. } => "a smaller number",
+        StatementOutsideLayer { .. } => "move it between the braces of a layer",
+        FileTooLarge { .. } => "two files",
+        NestedTooDeep | ExpressionTooLong => "name a part of it with `let`",
+        NameTooLong => "a shorter name",
     }
 }
 
