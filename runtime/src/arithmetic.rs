@@ -29,7 +29,7 @@ impl Arithmetic {
     }
 
     /// The difference, as a part of the largest value, up to which two results count as equal: nothing where arithmetic
-    /// is exact, 1e-5 in `f32`, and with emulated dtypes sixteen roundings of the coarsest float dtype of the plan.
+    /// is exact, 1e-5 in `f32`, and with emulated dtypes eight roundings of the coarsest float dtype of the plan.
     pub fn tolerance(self, plan: &Plan) -> f64 {
         match self {
             Arithmetic::Exact => 0.0,
@@ -38,9 +38,9 @@ impl Arithmetic {
                 .instructions
                 .iter()
                 .map(|i| match i.dtype {
-                    Dtype::Bf16 => 16.0 / 256.0,
-                    Dtype::F16 => 16.0 / 2048.0,
-                    Dtype::F8 => 16.0 / 16.0,
+                    Dtype::Bf16 => 8.0 / 256.0,
+                    Dtype::F16 => 8.0 / 2048.0,
+                    Dtype::F8 => 8.0 / 16.0,
                     Dtype::F32 | Dtype::Int32 | Dtype::Int8 | Dtype::Int4 | Dtype::Bool => 1e-5,
                 })
                 .fold(1e-5, f64::max),

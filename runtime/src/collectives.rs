@@ -208,18 +208,16 @@ impl Move<'_> {
             }
         }
         spare.values_mut().for_each(|devices| devices.reverse());
-        let mut moved = vec![false; grid.devices()];
-        for device in 0..grid.devices() {
-            let wanted = key(device, to);
-            if key(device, self.from) != wanted {
-                let sender = spare.get_mut(&wanted).and_then(Vec::pop);
-                let sender = sender.ok_or(RunError::Internal("no device holds the block that is wanted"))?;
-                network.send(sender, device, blocks[sender].data.clone());
-                moved[device] = true;
-            }
+        let moves: Vec<bool> = (0..grid.devices()).map(|d| key(d, self.from) != key(d, to)).collect();
+        for (device, _) in moves.iter().enumerate().filter(|(_, moves)| **moves) {
+            let sender = spare.get_mut(&key(device, to)).and_then(Vec::pop);
+            let sender = sender.ok_or(RunError::Internal("no device holds the block that is wanted"))?;
+            network.send(sender, device, blocks[sender].data.clone());
         }
-        (0..grid.devices())
-            .map(|device| match moved[device] {
+        moves
+            .iter()
+            .enumerate()
+            .map(|(device, moves)| match moves {
                 true => tensor(&blocks[device].sizes, network.receive(device)?),
                 false => Ok(blocks[device].clone()),
             })

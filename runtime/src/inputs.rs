@@ -37,7 +37,10 @@ pub(crate) fn parameters(
                     return Err(error(name, format!("has shape {:?}, the parameter {sizes:?}", tensor.sizes)));
                 }
                 if !instr.dtype.is_float() && tensor.data.iter().any(|v| v.fract() != 0.0 || v.abs() > EXACT_LIMIT) {
-                    return Err(error(name, format!("the parameter is {} and an element is no whole number", instr.dtype)));
+                    return Err(error(
+                        name,
+                        format!("the parameter is {} and an element is no whole number", instr.dtype),
+                    ));
                 }
                 let data = tensor.data.iter().map(|v| arithmetic.round(instr.dtype, *v)).collect();
                 Tensor { sizes, data }
@@ -45,7 +48,8 @@ pub(crate) fn parameters(
             None => {
                 let mut random = Random::for_part(seed, u64::from(id.0));
                 let count = sizes.iter().product();
-                let data = (0..count).map(|_| draw(&mut random, instr.dtype, arithmetic, indices[id.index()], positive));
+                let data =
+                    (0..count).map(|_| draw(&mut random, instr.dtype, arithmetic, indices[id.index()], positive));
                 let data = data.map(|v| arithmetic.round(instr.dtype, v)).collect();
                 Tensor { sizes, data }
             }
@@ -98,7 +102,13 @@ fn index_ranges(plan: &Plan) -> Vec<Option<u64>> {
             InstrKind::Move(_) => true,
             InstrKind::Op(op) => matches!(
                 op,
-                Op::Rename { .. } | Op::Split { .. } | Op::Merge { .. } | Op::Concat { .. } | Op::SliceDim { .. } | Op::Append { .. } | Op::Cast(_)
+                Op::Rename { .. }
+                    | Op::Split { .. }
+                    | Op::Merge { .. }
+                    | Op::Concat { .. }
+                    | Op::SliceDim { .. }
+                    | Op::Append { .. }
+                    | Op::Cast(_)
             ),
             InstrKind::Parameter(_) | InstrKind::Constant(_) => false,
         };

@@ -47,7 +47,14 @@ pub fn work_needed(plan: &Plan) -> u128 {
             let mut dims = instr.dims.clone();
             if instr.kind == InstrKind::Op(Op::Einsum) {
                 for operand in &instr.operands {
-                    dims.extend(plan.instruction(*operand).dims.iter().filter(|d| !dims.contains(d)).copied().collect::<Vec<_>>());
+                    dims.extend(
+                        plan.instruction(*operand)
+                            .dims
+                            .iter()
+                            .filter(|d| !dims.contains(d))
+                            .copied()
+                            .collect::<Vec<_>>(),
+                    );
                 }
             } else if let Some(operand) = instr.operands.first() {
                 // A reduction reads more than it writes.
@@ -56,7 +63,10 @@ pub fn work_needed(plan: &Plan) -> u128 {
                 return read.max(written);
             }
             let split = plan.mesh.group_size(
-                instr.operands.iter().fold(instr.layout.split_axes(), |s, o| s.union(plan.instruction(*o).layout.split_axes())),
+                instr
+                    .operands
+                    .iter()
+                    .fold(instr.layout.split_axes(), |s, o| s.union(plan.instruction(*o).layout.split_axes())),
             );
             let whole = plan.sizes(&dims).iter().fold(1u128, |n, s| n.saturating_mul(u128::from(*s)));
             let replicas = u128::from(plan.mesh.devices() / split.max(1));

@@ -152,7 +152,8 @@ fn reduce(kind: Reduce, over: &[DimId], operand: &View<'_>, target: &Target<'_>)
     let start = if kind == Reduce::Max { f64::NEG_INFINITY } else { 0.0 };
     let mut out = Tensor::filled(target.sizes.to_vec(), start);
     let into = out.strides();
-    let into = operand.dims.iter().map(|d| target.dims().iter().position(|t| t == d).map_or(0, |at| into[at])).collect();
+    let into =
+        operand.dims.iter().map(|d| target.dims().iter().position(|t| t == d).map_or(0, |at| into[at])).collect();
     let strides = [operand.block.strides(), into];
     target.bound(if kind == Reduce::Max { 1 } else { operand.block.data.len() }, operand.block.max_abs())?;
     walk(&operand.block.sizes, &strides, |at| {

@@ -22,7 +22,10 @@ pub(crate) fn reshape(op: &Op, operand: &View<'_>, target: &Target<'_>) -> Resul
     }
     dims.extend(to);
     let mut moved = operand.block.transposed(&order);
-    let sizes: Vec<usize> = dims.iter().map(|d| crate::local::place(target.dims(), *d).map(|at| target.sizes[at])).collect::<Result<_, _>>()?;
+    let sizes: Vec<usize> = dims
+        .iter()
+        .map(|d| crate::local::place(target.dims(), *d).map(|at| target.sizes[at]))
+        .collect::<Result<_, _>>()?;
     if sizes.iter().product::<usize>() != moved.data.len() {
         return Err(RunError::Internal("a reshape cuts blocks"));
     }

@@ -155,7 +155,8 @@ impl Problem {
                 *numbers.entry(leader[d]).or_insert_with(|| {
                     let size = plan.dims[d].size;
                     // A dim of no tensor keeps its size.
-                    let unit = if (0..count).any(|o| leader[o] == leader[d] && used[o]) { units[leader[d]] } else { size };
+                    let unit =
+                        if (0..count).any(|o| leader[o] == leader[d] && used[o]) { units[leader[d]] } else { size };
                     variables.push(Variable { size, unit });
                     variables.len() - 1
                 })
@@ -208,9 +209,10 @@ impl Problem {
         if rest.is_empty() {
             return true;
         }
-        let forced = rest.iter().enumerate().find_map(|(at, v)| {
-            self.relations.iter().find_map(|r| r.determines(*v, sizes)).map(|size| (at, size))
-        });
+        let forced = rest
+            .iter()
+            .enumerate()
+            .find_map(|(at, v)| self.relations.iter().find_map(|r| r.determines(*v, sizes)).map(|size| (at, size)));
         let (at, candidates) = match forced {
             Some((at, size)) => (at, size.into_iter().collect()),
             None => (0, self.candidates(rest[0], sizes, style)),

@@ -16,7 +16,13 @@ struct Case {
 }
 
 impl Case {
-    fn new(dims_text: &str, operands: &[(&str, Dtype)], results: &[&str], exact: bool, op: impl Fn(&dyn Fn(char) -> DimId) -> Op) -> Case {
+    fn new(
+        dims_text: &str,
+        operands: &[(&str, Dtype)],
+        results: &[&str],
+        exact: bool,
+        op: impl Fn(&dyn Fn(char) -> DimId) -> Op,
+    ) -> Case {
         let table = dims(dims_text);
         let dim = |c: char| ids(&table, &c.to_string())[0];
         Case {

@@ -79,7 +79,8 @@ impl Generator {
             Op::Rope { over: d("E"), at: d("B") },
         ];
         let op = self.pick(&ops);
-        let arity = if matches!(op, Op::Einsum | Op::Binary(_) | Op::Concat { .. } | Op::Append { .. }) { 2 } else { 1 };
+        let arity =
+            if matches!(op, Op::Einsum | Op::Binary(_) | Op::Concat { .. } | Op::Append { .. }) { 2 } else { 1 };
         let operands: Vec<InstrId> = (0..arity).map(|_| self.any_value()).collect();
         let plan = &self.builder.plan;
         let types: Vec<TensorType> = operands

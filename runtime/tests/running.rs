@@ -9,7 +9,9 @@ use shard_ir::{InstrId, Plan, text};
 use shard_runtime::{Arithmetic, RunError, RunOptions, Tensor, execute, in_program_order, run, run_plan};
 
 fn plan(body: &str) -> Plan {
-    text::parse(&format!("shir 1\nlayer l\nmesh x=2, y=2\ndims B=4, E=8, F=4, V=8\n{body}")).unwrap_or_else(|e| panic!("{e}")).remove(0)
+    text::parse(&format!("shir 1\nlayer l\nmesh x=2, y=2\ndims B=4, E=8, F=4, V=8\n{body}"))
+        .unwrap_or_else(|e| panic!("{e}"))
+        .remove(0)
 }
 
 fn matmul() -> Plan {
@@ -42,7 +44,9 @@ fn wrong_inputs_are_refused() {
     };
     assert_eq!(run_with("q", Tensor::filled(vec![4, 8], 1.0)), "input q: the layer has no such parameter");
     assert_eq!(run_with("a", Tensor::filled(vec![8, 4], 1.0)), "input a: has shape [8, 4], the parameter [4, 8]");
-    let take = plan("%0 = parameter t : weight f32 VE\n%1 = parameter ids : int32 B\n%2 = take %0, %1 over V : f32 BE\nreturn r = %2 : BE\n");
+    let take = plan(
+        "%0 = parameter t : weight f32 VE\n%1 = parameter ids : int32 B\n%2 = take %0, %1 over V : f32 BE\nreturn r = %2 : BE\n",
+    );
     let inputs = [("ids".to_string(), Tensor::filled(vec![4], 0.5))].into();
     let error = run_plan(&take, &RunOptions { inputs, ..RunOptions::default() }).unwrap_err();
     assert_eq!(error.to_string(), "input ids: the parameter is int32 and an element is no whole number");

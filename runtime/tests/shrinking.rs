@@ -90,7 +90,8 @@ fn a_whole_split_more_finely_than_its_parts_is_found() {
 
 #[test]
 fn sizes_of_one_and_useful_sizes_stay_sane() {
-    let body = "layer l\nmesh x=2\ndims L=1, H=64 useful 48, U=1000\n%0 = parameter a : f32 LH_x\nreturn b = %0 : LH_x\n";
+    let body =
+        "layer l\nmesh x=2\ndims L=1, H=64 useful 48, U=1000\n%0 = parameter a : f32 LH_x\nreturn b = %0 : LH_x\n";
     let small = shrink(&plan(body));
     assert_eq!(sizes(&small), "L=1 H=4 U=1000");
     assert_eq!(small.dims[1].useful, 3);
@@ -98,7 +99,11 @@ fn sizes_of_one_and_useful_sizes_stay_sane() {
 
 #[test]
 fn a_large_mesh_gets_lean_blocks() {
-    let wide = MLP.replace("x=4, y=4, z=4", "x=16, y=16, z=16").replace("B=512", "B=4096").replace("18432", "65536").replace("73728", "262144");
+    let wide = MLP
+        .replace("x=4, y=4, z=4", "x=16, y=16, z=16")
+        .replace("B=512", "B=4096")
+        .replace("18432", "65536")
+        .replace("73728", "262144");
     let small = shrink(&plan(&wide));
     assert_eq!(verify(&small), Ok(()));
     assert!(small.dims[2].size <= 8192, "{}", sizes(&small));
@@ -107,6 +112,8 @@ fn a_large_mesh_gets_lean_blocks() {
 
 #[test]
 fn what_is_too_large_is_refused_with_the_numbers() {
-    let Err(RunError::TooLarge { needed, cap }) = run_plan(&plan(MLP), &RunOptions::default()) else { panic!("too large") };
+    let Err(RunError::TooLarge { needed, cap }) = run_plan(&plan(MLP), &RunOptions::default()) else {
+        panic!("too large")
+    };
     assert!(needed > cap);
 }

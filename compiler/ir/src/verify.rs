@@ -1,5 +1,7 @@
 //! The judge of every plan: it types each instruction from its operands and trusts nothing that is written.
 
+pub(crate) mod words;
+
 use std::fmt;
 
 use crate::collective::{Collective, CollectiveError};
@@ -83,11 +85,21 @@ pub enum VerifyErrorKind {
         written: String,
     },
     /// The op must not act on operands in these layouts.
-    #[error("{0}")]
-    Rule(RuleError),
+    #[error("{text}")]
+    Rule {
+        /// Why.
+        error: RuleError,
+        /// The same with the plan's names.
+        text: String,
+    },
     /// The move does not apply to its operand's layout.
-    #[error("{0}")]
-    Collective(CollectiveError),
+    #[error("{text}")]
+    Collective {
+        /// Why.
+        error: CollectiveError,
+        /// The same with the plan's names.
+        text: String,
+    },
     /// The written layout is not the one that the instruction gives.
     #[error("the result's layout is {expected}, written {written}")]
     Layout {
@@ -97,8 +109,13 @@ pub enum VerifyErrorKind {
         written: String,
     },
     /// The written layout is illegal for the tensor.
-    #[error("the written layout is not legal: {0}")]
-    IllegalLayout(LayoutError),
+    #[error("the written layout is not legal: {text}")]
+    IllegalLayout {
+        /// Why.
+        error: LayoutError,
+        /// The same with the plan's names.
+        text: String,
+    },
     /// A constant that is not a replicated scalar, or not finite.
     #[error("a constant is a finite, replicated scalar")]
     BadConstant,
@@ -151,7 +168,8 @@ pub fn verify(plan: &Plan) -> Result<(), Vec<VerifyError>> {
     }
     for output in &plan.outputs {
         let sound = plan.instructions.get(output.id.index()).is_some_and(|i| {
-            same_dims(&i.dims, &output.dims) && output.dims.iter().enumerate().all(|(n, d)| !output.dims[..n].contains(d))
+            same_dims(&i.dims, &output.dims)
+                && output.dims.iter().enumerate().all(|(n, d)| !output.dims[..n].contains(d))
         });
         if !sound {
             let kind = VerifyErrorKind::BadOutput(output.name.clone());
@@ -195,9 +213,9 @@ fn verify_written(plan: &Plan, id: InstrId, instr: &Instruction) -> Result<(), V
     if elements.is_none() || sizes.len() > MAX_RANK {
         return Err(E::TooLarge);
     }
-    legal(plan, &sizes, instr.layout)?;
+    legal(plan, instr, &sizes, instr.layout)?;
     if let InstrKind::Move(Collective::Permute { to }) = instr.kind {
-        legal(plan, &sizes, to)?;
+        legal(plan, instr, &sizes, to)?;
     }
     if let InstrKind::Move(collective) = &instr.kind {
         let axes = match *collective {
@@ -224,16 +242,20 @@ fn known_dims(plan: &Plan, dims: &[DimId]) -> Result<(), VerifyErrorKind> {
 }
 
 /// Builds the layout anew through the constructor that checks it.
-fn legal(plan: &Plan, sizes: &[u64], layout: Layout) -> Result<(), VerifyErrorKind> {
+fn legal(plan: &Plan, instr: &Instruction, sizes: &[u64], layout: Layout) -> Result<(), VerifyErrorKind> {
     let named = layout.split_axes().union(layout.partial_axes());
     if let Some(axis) = named.difference(plan.mesh.all_axes()).iter().next() {
         return Err(VerifyErrorKind::UnknownAxis(axis.0));
     }
     let lists: Vec<_> = (0..MAX_RANK).map(|d| layout.axes_of(d)).collect();
     let shape = MeshShape { mesh: &plan.mesh, sizes };
-    let rebuilt = Layout::new(shape, &lists, layout.partial(Reduction::Sum), layout.partial(Reduction::Max))
-        .map_err(VerifyErrorKind::IllegalLayout)?;
-    same_layout(plan, rebuilt, layout, &[])
+    let rebuilt = Layout::new(shape, &lists, layout.partial(Reduction::Sum), layout.partial(Reduction::Max)).map_err(
+        |error| {
+            let text = words::of_layout(&plan.mesh, &plan.dim_names(&instr.dims), &error);
+            VerifyErrorKind::IllegalLayout { error, text }
+        },
+    )?;
+    same_layout(plan, rebuilt, layout, &instr.dims)
 }
 
 fn same_layout(plan: &Plan, expected: Layout, written: Layout, dims: &[DimId]) -> Result<(), VerifyErrorKind> {
@@ -283,7 +305,10 @@ fn verify_instruction(plan: &Plan, instr: &Instruction) -> Result<(), VerifyErro
                 .collect();
             written(&result_type(op, &types, &instr.dims, &plan.dims)?, true)?;
             let operands: Vec<Operand<'_>> = instr.operands.iter().map(|o| plan.operand(*o)).collect();
-            let layout = result_layout(op, &operands, &instr.dims, &plan.mesh, &plan.dims).map_err(E::Rule)?;
+            let layout = result_layout(op, &operands, &instr.dims, &plan.mesh, &plan.dims).map_err(|error| {
+                let text = words::of_rule(plan, instr, &error);
+                E::Rule { error, text }
+            })?;
             same_layout(plan, layout, instr.layout, &instr.dims)
         }
         InstrKind::Move(collective) => {
@@ -291,7 +316,10 @@ fn verify_instruction(plan: &Plan, instr: &Instruction) -> Result<(), VerifyErro
             let operand = plan.operand(instr.operands[0]);
             written(&TensorType { dims: operand.dims.to_vec(), dtype: operand.dtype }, false)?;
             let shape = MeshShape { mesh: &plan.mesh, sizes: &plan.sizes(&instr.dims) };
-            let layout = collective.apply(shape, operand.layout).map_err(E::Collective)?;
+            let layout = collective.apply(shape, operand.layout).map_err(|error| {
+                let text = words::of_collective(plan, instr, &error);
+                E::Collective { error, text }
+            })?;
             same_layout(plan, layout, instr.layout, &instr.dims)
         }
     }

@@ -34,7 +34,11 @@ fn one(axis: AxisId) -> AxisList {
 }
 
 /// A chain of moves, each of one axis.
-fn chain(shape: MeshShape<'_>, from: Layout, moves: impl IntoIterator<Item = Collective>) -> Result<Layout, CollectiveError> {
+fn chain(
+    shape: MeshShape<'_>,
+    from: Layout,
+    moves: impl IntoIterator<Item = Collective>,
+) -> Result<Layout, CollectiveError> {
     moves.into_iter().try_fold(from, |layout, m| m.apply(shape, layout))
 }
 
@@ -83,9 +87,11 @@ fn a_move_over_several_axes_is_a_chain_of_moves_over_one() {
                 Collective::ReduceScatter { kind, dim, axes } => {
                     chain(shape, layout, axes.iter().map(|a| Collective::ReduceScatter { kind, dim, axes: one(a) }))
                 }
-                Collective::AllReduce { kind, axes } => {
-                    chain(shape, layout, axes.iter().map(|a| Collective::AllReduce { kind, axes: AxisSet::EMPTY.with(a) }))
-                }
+                Collective::AllReduce { kind, axes } => chain(
+                    shape,
+                    layout,
+                    axes.iter().map(|a| Collective::AllReduce { kind, axes: AxisSet::EMPTY.with(a) }),
+                ),
                 Collective::ToPartial { kind, dim, axes } => {
                     chain(shape, layout, axes.iter().rev().map(|a| Collective::ToPartial { kind, dim, axes: one(a) }))
                 }
@@ -171,7 +177,9 @@ fn every_move(shape: MeshShape<'_>) -> Vec<Collective> {
         // In mesh order: the order of the axes means nothing here.
         out.extend(kinds.map(|kind| Collective::ToPartial { kind, dim: None, axes: axes.iter().collect() }));
     }
-    out.extend(shape.layouts(shape.mesh.all_axes(), shape.mesh.all_axes()).into_iter().map(|to| Collective::Permute { to }));
+    out.extend(
+        shape.layouts(shape.mesh.all_axes(), shape.mesh.all_axes()).into_iter().map(|to| Collective::Permute { to }),
+    );
     out
 }
 
@@ -387,7 +395,8 @@ fn axes_are_dealt_where_blocks_fall_on_whole_parts() {
             for axes in lists.iter().copied().filter(|l| whole % mesh.group_size(l.iter()) == 0) {
                 let legal = |n: usize| {
                     let (major, minor) = (axes.prefix(n), axes.suffix_from(n));
-                    let divides = parts[0] % mesh.group_size(major.iter()) == 0 && parts[1] % mesh.group_size(minor.iter()) == 0;
+                    let divides =
+                        parts[0] % mesh.group_size(major.iter()) == 0 && parts[1] % mesh.group_size(minor.iter()) == 0;
                     divides
                         && (0..mesh.devices()).map(|d| mesh.coordinates(d)).all(|at| {
                             held(&mesh, &at, [(parts[0], major), (parts[1], minor)])
@@ -411,7 +420,8 @@ fn axes_are_dealt_where_blocks_fall_on_whole_parts() {
 fn blocks_that_straddle_are_refused() {
     let deal = |sizes: &[u64], parts: &[u64]| {
         let mesh = mesh(sizes);
-        layout_rule::deal(mesh.axis_ids().collect(), parts, &mesh).map(|l| l.iter().map(|a| a.len()).collect::<Vec<_>>())
+        layout_rule::deal(mesh.axis_ids().collect(), parts, &mesh)
+            .map(|l| l.iter().map(|a| a.len()).collect::<Vec<_>>())
     };
     assert_eq!(deal(&[4, 2], &[4, 8]), Some(vec![1, 1]));
     assert_eq!(deal(&[2, 2], &[4, 8]), Some(vec![2, 0]));

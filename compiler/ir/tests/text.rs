@@ -123,7 +123,26 @@ impl Random {
 fn no_mutation_makes_parser_or_verifier_panic() {
     let text = without_comments(PLANS);
     let bits: Vec<&str> = text.split_inclusive([' ', ',', ':', '_', '\n', '(', '{', '=']).collect();
-    let odd = ["", "%", "_", "E_x", "{", "}", "[", "]", "é", "\"", "\\u{110000}", "18446744073709551616", "0", "-", "->", "?", "\0", ";"];
+    let odd = [
+        "",
+        "%",
+        "_",
+        "E_x",
+        "{",
+        "}",
+        "[",
+        "]",
+        "é",
+        "\"",
+        "\\u{110000}",
+        "18446744073709551616",
+        "0",
+        "-",
+        "->",
+        "?",
+        "\0",
+        ";",
+    ];
     let mut random = Random(7);
     let (mut parsed, mut verified) = (0, 0);
     for _ in 0..20_000 {

@@ -43,7 +43,14 @@ impl Builder {
         }
     }
 
-    pub(crate) fn push(&mut self, kind: InstrKind, operands: &[InstrId], dims: &[DimId], dtype: Dtype, layout: Layout) -> InstrId {
+    pub(crate) fn push(
+        &mut self,
+        kind: InstrKind,
+        operands: &[InstrId],
+        dims: &[DimId],
+        dtype: Dtype,
+        layout: Layout,
+    ) -> InstrId {
         let (operands, dims) = (operands.to_vec(), dims.to_vec());
         let id = InstrId(self.plan.instructions.len() as u32);
         let name = matches!(kind, InstrKind::Parameter(_)).then(|| format!("p{}", id.0));

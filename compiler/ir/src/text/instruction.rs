@@ -13,6 +13,7 @@ use crate::op::{Binary, Map, Norm, Op, Reduce};
 use crate::plan::{InstrId, InstrKind, Instruction, Origin, Plan};
 use crate::program::ParameterKind;
 use crate::tensor::{DimId, Dtype};
+use crate::verify::words;
 
 /// What the instructions of a layer may name: its mesh, its dims, and the instructions above.
 #[derive(Clone, Copy)]
@@ -141,7 +142,10 @@ pub(super) fn layout_word(scope: Scope<'_>, cursor: &mut Cursor<'_>) -> Parsed<(
     let shape = MeshShape { mesh: &scope.plan.mesh, sizes: &scope.plan.sizes(&dims) };
     match Layout::new(shape, &lists, sets[0], sets[1]) {
         Ok(layout) => Ok((dims, layout)),
-        Err(error) => cursor.error_since(start, error.to_string()),
+        Err(error) => {
+            let names = scope.plan.dim_names(&dims);
+            cursor.error_since(start, words::of_layout(&scope.plan.mesh, &names, &error))
+        }
     }
 }
 
@@ -234,7 +238,8 @@ fn reduction(cursor: &mut Cursor<'_>) -> Parsed<Reduction> {
 }
 
 fn collective(scope: Scope<'_>, word: &str, cursor: &mut Cursor<'_>) -> Parsed<Option<(InstrId, Collective)>> {
-    let names = ["all-gather", "slice", "reduce-scatter", "all-reduce", "all-to-all", "collective-permute", "to-partial"];
+    let names =
+        ["all-gather", "slice", "reduce-scatter", "all-reduce", "all-to-all", "collective-permute", "to-partial"];
     if !names.contains(&word) {
         return Ok(None);
     }
@@ -311,7 +316,8 @@ fn op(scope: Scope<'_>, word: &str, cursor: &mut Cursor<'_>) -> Parsed<Option<(V
     }
     let known = |name: &str| Map::from_name(name).is_some() || Reduce::from_name(name).is_some();
     let binary = Binary::from_name(word);
-    let unary_words = ["softmax", "rmsnorm", "layernorm", "rename", "split", "merge", "slice-dim", "causal", "rope", "cast"];
+    let unary_words =
+        ["softmax", "rmsnorm", "layernorm", "rename", "split", "merge", "slice-dim", "causal", "rope", "cast"];
     let binary_words = ["concat", "append", "take"];
     let count = match () {
         () if binary.is_some() || binary_words.contains(&word) => 2,

@@ -144,7 +144,9 @@ impl<'t> Cursor<'t> {
                 '"' => return Ok(out),
                 '\\' => match self.escape() {
                     Some(c) => out.push(c),
-                    None => return self.error_since(start, "an escape is `\\n`, `\\\"`, `\\\\`, `\\u{..}` and the like"),
+                    None => {
+                        return self.error_since(start, "an escape is `\\n`, `\\\"`, `\\\\`, `\\u{..}` and the like");
+                    }
                 },
                 c => out.push(c),
             }
