@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand, ValueEnum};
 use shard_cost::Objective;
 
-/// Lowers sharded tensor programs to per-device code with collectives, and explains them.
+/// The command line.
 #[derive(Debug, Parser)]
-#[command(name = "shardc", version, about, long_about = None, max_term_width = 100)]
+#[command(name = "shardc", version, max_term_width = 100)]
+#[command(about = "Lowers sharded tensor programs to per-device ops and collectives, and explains them", long_about = None)]
 #[command(
     after_help = "Exit status: 0 fine, 1 the program is wrong or a check failed, 2 usage or I/O.\n`-` as a FILE reads standard input."
 )]
@@ -176,31 +177,23 @@ pub(crate) struct ManArgs {
 /// Text for people or JSON for scripts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Format {
-    /// For people.
     Text,
-    /// For scripts.
     Json,
 }
 
 /// When to colour.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Color {
-    /// On a terminal, unless NO_COLOR is set.
     Auto,
-    /// Always.
     Always,
-    /// Never.
     Never,
 }
 
 /// What `lower` prints.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Emit {
-    /// IR text.
     Ir,
-    /// JSON.
     Json,
-    /// A Graphviz graph.
     Dot,
 }
 

@@ -30,6 +30,8 @@ pub(crate) struct Console {
     waiting: Vec<(Option<SourceFile>, Vec<Diagnostic>)>,
     /// Print the document of diagnostics to standard output, as a result, even if there are none.
     as_result: bool,
+    /// Diagnostics have been drawn: an empty line comes before the next.
+    said_something: bool,
 }
 
 impl Console {
@@ -49,6 +51,7 @@ impl Console {
             color,
             waiting: Vec::new(),
             as_result: false,
+            said_something: false,
         }
     }
 
@@ -80,11 +83,11 @@ impl Console {
             self.waiting.push((file.cloned(), found));
             return;
         }
-        let text: String = match file {
-            Some(file) => shard_report::draw::diagnostics(&found, file, self.color),
-            None => found.iter().map(plain).collect(),
-        };
+        let nowhere = SourceFile::new("", "");
+        let text = shard_report::draw::diagnostics(&found, file.unwrap_or(&nowhere), self.color);
+        write_stderr(if self.said_something { "\n" } else { "" });
         write_stderr(&text);
+        self.said_something = true;
     }
 
     /// Reports wrong usage or unreadable input.
@@ -116,19 +119,6 @@ pub(crate) fn problem(message: &str, helps: Vec<shard_check::Help>) -> Diagnosti
         notes: Vec::new(),
         helps,
     }
-}
-
-/// A diagnostic that is about no place in a file.
-fn plain(d: &Diagnostic) -> String {
-    let code = if d.code.is_empty() { String::new() } else { format!("[{}]", d.code) };
-    let mut text = format!("{}{code}: {}\n", d.severity.word(), d.message);
-    for note in &d.notes {
-        text.push_str(&format!("  note: {note}\n"));
-    }
-    for help in &d.helps {
-        text.push_str(&format!("  help: {}\n", help.text));
-    }
-    text
 }
 
 fn write_stderr(text: &str) {

@@ -2,15 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-use shard_check::Diagnostic;
 use shard_check::diagnostics::HardwareProblem;
-use shard_cost::Hardware;
+use shard_check::{Diagnostic, Help, Label};
 use shard_cost::hardware::BUILT_IN;
+use shard_cost::{Hardware, HardwareError};
 use shard_grammar::ast::HardwareRef;
 use shard_grammar::{SourceFile, Span};
 
 use crate::console::{Console, Outcome, Status};
-use crate::input::read_text;
+use crate::input;
 
 /// The chip of `--hardware NAME|FILE`.
 pub(crate) fn from_command_line(name: &str, console: &mut Console) -> Outcome<Hardware> {
@@ -18,7 +18,10 @@ pub(crate) fn from_command_line(name: &str, console: &mut Console) -> Outcome<Ha
         return Ok(hardware);
     }
     if looks_like_a_path(name) || Path::new(name).exists() {
-        return read_file(Path::new(name), console).map_err(|_| Status::Usage);
+        return load(Path::new(name)).map_err(|error| {
+            error.report(console);
+            Status::Usage
+        });
     }
     console.report(None, vec![unknown(name, None)]);
     Err(Status::Usage)
@@ -39,16 +42,18 @@ pub(crate) fn from_source(
                 Err(Status::Wrong)
             }
         },
-        Some(HardwareRef::Path(path)) => {
-            read_file(&beside(&file.name, &path.value), console).map(Some).inspect_err(|_| {
-                let problem = HardwareProblem::File {
-                    path: path.value.clone(),
-                    span: Some(path.span),
-                    message: "see above".to_string(),
-                };
-                console.report(Some(file), vec![problem.into()]);
-            })
-        }
+        Some(HardwareRef::Path(path)) => match load(&beside(&file.name, &path.value)) {
+            Ok(hardware) => Ok(Some(hardware)),
+            Err(LoadError::Unreadable { why, .. }) => {
+                let (name, span) = (path.value.clone(), Some(path.span));
+                console.report(Some(file), vec![HardwareProblem::File { path: name, span, message: why }.into()]);
+                Err(Status::Usage)
+            }
+            Err(error @ LoadError::Wrong(_)) => {
+                error.report(console);
+                Err(Status::Wrong)
+            }
+        },
     }
 }
 
@@ -56,7 +61,10 @@ pub(crate) fn from_source(
 pub(crate) fn from_plan(name: &str, file: &Path, console: &mut Console) -> Outcome<Hardware> {
     match Hardware::built_in(name) {
         Some(hardware) => Ok(hardware),
-        None if looks_like_a_path(name) => read_file(&beside(&file.display().to_string(), name), console),
+        None if looks_like_a_path(name) => load(&beside(&file.display().to_string(), name)).map_err(|error| {
+            error.report(console);
+            Status::Wrong
+        }),
         None => {
             console.report(None, vec![unknown(name, None)]);
             Err(Status::Wrong)
@@ -92,18 +100,36 @@ fn beside(file: &str, path: &str) -> PathBuf {
     Path::new(file).parent().unwrap_or(Path::new("")).join(path)
 }
 
-fn read_file(path: &Path, console: &mut Console) -> Outcome<Hardware> {
-    let file = read_text(path, console)?;
-    Hardware::parse(&file.text).map_err(|error| {
-        let problem = HardwareProblem::File { path: file.name.clone(), span: None, message: error.message.clone() };
-        let mut found = Diagnostic::from(problem);
-        let key = if error.key.is_empty() { "here".to_string() } else { format!("`{}`", error.key) };
-        let span = Span::new(error.span.start, error.span.end);
-        found.labels.push(shard_check::Label { span, text: key, primary: true });
-        if let Some(text) = error.help {
-            found.helps.insert(0, shard_check::Help { text, edits: Vec::new() });
+/// Why a hardware file gives no hardware.
+enum LoadError {
+    Unreadable { path: String, why: String },
+    Wrong(Box<(SourceFile, HardwareError)>),
+}
+
+fn load(path: &Path) -> Result<Hardware, LoadError> {
+    let unreadable = |why| LoadError::Unreadable { path: path.display().to_string(), why };
+    let file = input::read(path).map_err(unreadable)?;
+    Hardware::parse(&file.text).map_err(|error| LoadError::Wrong(Box::new((file, error))))
+}
+
+impl LoadError {
+    /// Reports the error, over the text of the hardware file where there is one.
+    fn report(self, console: &mut Console) {
+        match self {
+            LoadError::Unreadable { path, why } => {
+                console.report(None, vec![HardwareProblem::File { path, span: None, message: why }.into()]);
+            }
+            LoadError::Wrong(wrong) => {
+                let (file, error) = *wrong;
+                let path = file.name.clone();
+                let mut found = Diagnostic::from(HardwareProblem::File { path, span: None, message: error.message });
+                let text = if error.key.is_empty() { "here".to_string() } else { format!("`{}`", error.key) };
+                let span = Span::new(error.span.start, error.span.end);
+                found.labels.push(Label { span, text, primary: true });
+                found.helps =
+                    error.help.into_iter().map(|text| Help { text, edits: Vec::new() }).chain(found.helps).collect();
+                console.report(Some(&file), vec![found]);
+            }
         }
-        console.report(Some(&file), vec![found]);
-        Status::Wrong
-    })
+    }
 }

@@ -19,23 +19,26 @@ pub(crate) enum Input {
     Ir(Vec<Plan>),
 }
 
-/// Reads a text file, or standard input for `-`.
+/// Reads a text file, or standard input for `-`; reports why not.
 pub(crate) fn read_text(path: &Path, console: &mut Console) -> Outcome<SourceFile> {
-    let name = path.display().to_string();
-    let read =
-        if name == "-" { read_all(std::io::stdin().lock()) } else { std::fs::File::open(path).and_then(read_all) };
-    let cannot = |why: &str| match name.as_str() {
-        "-" => format!("cannot read standard input: {why}"),
-        _ => format!("cannot read `{name}`: {why}"),
+    read(path).map_err(|why| match path.as_os_str() == "-" {
+        true => console.usage(&format!("cannot read standard input: {why}"), None),
+        false => console.usage(&format!("cannot read `{}`: {why}", path.display()), None),
+    })
+}
+
+/// Reads a text file, or standard input for `-`, or says why not.
+pub(crate) fn read(path: &Path) -> Result<SourceFile, String> {
+    let bytes = match path.as_os_str() == "-" {
+        true => read_all(std::io::stdin().lock()),
+        false => std::fs::File::open(path).and_then(read_all),
     };
-    let bytes = read.map_err(|error| console.usage(&cannot(&error.to_string()), None))?;
+    let bytes = bytes.map_err(|error| error.to_string())?;
     if bytes.len() > MAX_BYTES {
-        return Err(console.usage(&cannot(&format!("it is larger than {MAX_BYTES} bytes")), None));
+        return Err(format!("it is larger than {MAX_BYTES} bytes"));
     }
-    match String::from_utf8(bytes) {
-        Ok(text) => Ok(SourceFile::new(name, text)),
-        Err(_) => Err(console.usage(&cannot("it is not UTF-8 text"), None)),
-    }
+    let text = String::from_utf8(bytes).map_err(|_| "it is not UTF-8 text".to_string())?;
+    Ok(SourceFile::new(path.display().to_string(), text))
 }
 
 /// All bytes, and no more than one past the limit.

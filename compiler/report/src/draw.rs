@@ -40,11 +40,12 @@ impl<'a> Drawing<'a> {
 
     fn text(&self, diagnostic: &Diagnostic) -> String {
         let main = colour_of(diagnostic.severity);
-        let mut out = format!(
-            "{}: {}\n",
-            self.paint(&format!("{}[{}]", diagnostic.severity.word(), diagnostic.code), main),
-            diagnostic.message
-        );
+        // What is wrong on the command line or with IR text has no code.
+        let kind = match diagnostic.code {
+            "" => diagnostic.severity.word().to_string(),
+            code => format!("{}[{code}]", diagnostic.severity.word()),
+        };
+        let mut out = format!("{}: {}\n", self.paint(&kind, main), diagnostic.message);
         if diagnostic.primary_span().is_some() {
             out.push_str(&self.places(diagnostic));
         }
