@@ -105,7 +105,7 @@ impl Kernels {
     ///
     /// It is its only producer: every other operand is a parameter or a constant (moved or not), and nothing else uses
     /// the value between.
-    fn fusible_operand(&self, id: ValueId) -> Option<(Vec<usize>, ValueId, Vec<ValueId>)> {
+    pub(crate) fn fusible_operand(&self, id: ValueId) -> Option<(Vec<usize>, ValueId, Vec<ValueId>)> {
         let Def::Op { op, operands } = &self.program.value(id).def else { return None };
         let is_op = |v: &ValueId| matches!(self.program.value(self.origin(*v).0).def, Def::Op { .. });
         let fed = fuses_with(op, operands.iter().copied().filter(is_op), |fed| {
@@ -118,6 +118,16 @@ impl Kernels {
         let (producer, pins) = self.origin(fed);
         let places = (0..operands.len()).filter(|i| operands[*i] == fed).collect();
         Some((places, producer, pins))
+    }
+
+    /// What [`OpSite::profile`] says of an op.
+    pub(crate) fn profile(&self, id: ValueId) -> Option<&OpProfile> {
+        self.profiles[id.index()].as_ref()
+    }
+
+    /// The value behind pins.
+    pub(crate) fn origin_of(&self, id: ValueId) -> ValueId {
+        self.origin(id).0
     }
 
     /// The value behind pins, and the pins, nearest to it first.
@@ -162,25 +172,25 @@ impl Kernels {
     }
 
     /// The ways of having a value in a layout: which of its kernels, and the layout of each thing that the kernel reads.
-    /// `passes` says whether a pin lets a layout through.
+    /// `alone` gives those of one op, `passes` says whether a pin lets a layout through.
     pub(crate) fn strategies(
         &self,
         id: ValueId,
         target: Layout,
+        alone: &dyn Fn(ValueId, Layout) -> Vec<Vec<Layout>>,
         passes: &dyn Fn(ValueId, Layout) -> bool,
     ) -> Vec<(usize, Vec<Layout>)> {
-        let Some(profile) = &self.profiles[id.index()] else { return Vec::new() };
-        let alone = self.site(id).strategies(profile, target);
-        let mut found: Vec<(usize, Vec<Layout>)> = alone.iter().map(|layouts| (0, layouts.clone())).collect();
+        let single = alone(id, target);
+        let mut found: Vec<(usize, Vec<Layout>)> = single.iter().map(|layouts| (0, layouts.clone())).collect();
         if let Some((places, producer, pins)) = self.fusible_operand(id) {
-            for layouts in &alone {
+            for layouts in &single {
                 let between = layouts[places[0]];
                 if places.iter().any(|p| layouts[*p] != between) || !pins.iter().all(|pin| passes(*pin, between)) {
                     continue;
                 }
                 let others: Vec<Layout> =
                     layouts.iter().enumerate().filter(|(i, _)| !places.contains(i)).map(|(_, l)| *l).collect();
-                for (inner, mut read) in self.strategies(producer, between, passes) {
+                for (inner, mut read) in self.strategies(producer, between, alone, passes) {
                     read.extend(&others);
                     found.push((inner + 1, read));
                 }

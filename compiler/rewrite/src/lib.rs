@@ -9,9 +9,11 @@ mod bound;
 pub mod cost;
 mod emit;
 mod kernel;
+mod labels;
 mod logical;
 mod lower;
 mod reason;
+mod relax;
 pub mod rules;
 mod search;
 mod space;
@@ -39,13 +41,24 @@ pub struct Limits {
     pub expansions: usize,
     /// States expanded after the optimum is known, to compare the plans that tie with it.
     pub tie_expansions: usize,
+    /// Sweeps of the bound over the program.
+    pub sweeps: usize,
+    /// Layouts tried for the labels of a layer, over all of them.
+    pub label_layouts: usize,
     /// Orders of multiplication tried for einsums of more than two operands, over the whole program.
     pub orders: usize,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { nodes: 4_000_000, expansions: 200_000, tie_expansions: 2_000, orders: 64 }
+        Limits {
+            nodes: 4_000_000,
+            expansions: 200_000,
+            tie_expansions: 2_000,
+            sweeps: 8,
+            label_layouts: 20_000,
+            orders: 64,
+        }
     }
 }
 

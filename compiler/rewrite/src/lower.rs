@@ -1,37 +1,37 @@
-//! Program in, plan out: every order of multiplication searched, the best kept.
+//! Program in, plan out: every order of multiplication and every layout of the labels bounded, the promising ones searched.
 
 use std::sync::Arc;
 
 use shard_cost::{Hardware, collective_cost};
-use shard_ir::{InstrId, InstrKind, Liveness, Picoseconds, Plan, Program};
+use shard_ir::{Def, InstrId, InstrKind, Layout, Liveness, Picoseconds, Plan, Program};
 
 use crate::emit::emit;
 use crate::kernel::Kernels;
+use crate::labels::assignments;
 use crate::logical::orders;
+use crate::relax::{Region, Relaxation};
 use crate::search::{Found, Search, Solution};
-use crate::space::Space;
+use crate::space::{Space, maxima};
 use crate::table::Tables;
-use crate::{LowerError, LowerOptions, Lowered, Optimality, Proof, Stats, Status};
+use crate::{Limits, LowerError, LowerOptions, Lowered, Optimality, Proof, Stats, Status};
 
 pub(crate) fn lower(program: &Program, hardware: &Hardware, options: &LowerOptions) -> Result<Lowered, LowerError> {
     let strict = options.strict || program.strict;
-    match search(program, hardware, options, strict) {
+    let lowering = Lowering { hardware, limits: &options.limits, strict, best: Best::default() };
+    match lowering.run(program) {
         Err(LowerError::Unreachable { .. }) if strict => {
-            let free = search(program, hardware, options, false)?;
-            Err(LowerError::Strict { inserted: inserted_moves(program, &free.plan), plan: Box::new(free.plan) })
+            let free = Lowering { hardware, limits: &options.limits, strict: false, best: Best::default() };
+            let plan = free.run(program)?.plan;
+            Err(LowerError::Strict { inserted: inserted_moves(program, &plan), plan: Box::new(plan) })
         }
         other => other,
     }
 }
 
-/// The moves of a plan; all of them, since what a `reshard` asks for is told apart by the caller from their spans.
+/// The moves of a plan that no `reshard` asks for.
 fn inserted_moves(program: &Program, plan: &Plan) -> Vec<InstrId> {
-    let written: Vec<shard_grammar::Span> = program
-        .values
-        .iter()
-        .filter(|v| matches!(v.def, shard_ir::Def::Pin { written: true, .. }))
-        .map(|v| v.span)
-        .collect();
+    let is_written = |v: &&shard_ir::Value| matches!(v.def, Def::Pin { written: true, .. });
+    let written: Vec<shard_grammar::Span> = program.values.iter().filter(is_written).map(|v| v.span).collect();
     plan.ids()
         .filter(|id| {
             let instr = plan.instruction(*id);
@@ -44,57 +44,162 @@ fn inserted_moves(program: &Program, plan: &Plan) -> Vec<InstrId> {
 /// largest down, and the order in the text.
 type Rank = (u64, u64, u64, u64, Vec<u64>, u64);
 
-fn search(program: &Program, hardware: &Hardware, options: &LowerOptions, strict: bool) -> Result<Lowered, LowerError> {
-    let orders = orders(program, &options.limits);
-    let mut best: Option<(Rank, Plan)> = None;
-    let mut failure = None;
-    let mut lower_bound = Picoseconds(u64::MAX);
-    let mut root_bound = Picoseconds(u64::MAX);
-    let mut stopped_by = orders.cut.then_some("orders of multiplication");
-    let mut ties_cut = false;
-    let mut stats = Stats::default();
-    for variant in orders.programs {
-        let kernels = Arc::new(Kernels::new(Arc::new(variant)));
-        let space = Space::saturate(Arc::clone(&kernels), &options.limits)?;
-        let tables = Tables::new(&space, hardware)?;
-        let found = match Search::new(&space, &tables, &kernels.program, strict).run(&options.limits) {
+/// One order of multiplication under one assignment of layouts to labels.
+struct Case {
+    kernels: Arc<Kernels>,
+    /// What any plan of it takes, in picoseconds.
+    bound: u64,
+    /// Its bound in detail; `None` in a strict layer, whose whole space is searched.
+    relaxed: Option<(Vec<Layout>, Relaxation)>,
+}
+
+struct Lowering<'a> {
+    hardware: &'a Hardware,
+    limits: &'a Limits,
+    strict: bool,
+    best: Best,
+}
+
+/// The best plan so far, and what is known of it.
+#[derive(Default)]
+struct Best {
+    plan: Option<(Rank, Plan)>,
+    /// Why a case had no plan.
+    failure: Option<LowerError>,
+    /// What the prices alone say that any plan takes.
+    root_bound: Option<u64>,
+    /// What an unfinished search says that any plan takes.
+    open_bound: Option<u64>,
+    stopped_by: Option<&'static str>,
+    ties_cut: bool,
+    stats: Stats,
+}
+
+impl Lowering<'_> {
+    fn run(mut self, program: &Program) -> Result<Lowered, LowerError> {
+        let orders = orders(program, self.limits);
+        self.best.stopped_by = orders.cut.then_some("orders of multiplication");
+        let mut cases = Vec::new();
+        for variant in orders.programs {
+            let maxima = maxima(&variant);
+            let kernels = Arc::new(Kernels::new(Arc::new(variant)));
+            match assignments(&kernels.program, self.limits.label_layouts).filter(|_| !self.strict) {
+                // What a strict layer may not insert, the relaxation does not know.
+                None => cases.push(Case { kernels, bound: 0, relaxed: None }),
+                Some(all) => {
+                    for labels in all {
+                        let relaxed = Relaxation::solve(&kernels, self.hardware, maxima, &labels, self.limits.sweeps);
+                        if let Some(bound) = relaxed.bound {
+                            let kernels = Arc::clone(&kernels);
+                            cases.push(Case { kernels, bound, relaxed: Some((labels, relaxed)) });
+                        }
+                    }
+                }
+            }
+        }
+        cases.sort_by_key(|case| case.bound);
+        self.best.root_bound = cases.first().map(|case| case.bound);
+        for case in cases {
+            if self.best.plan.as_ref().is_some_and(|(rank, _)| rank.0 < case.bound) {
+                break;
+            }
+            match case.relaxed {
+                None => {
+                    self.search(&case.kernels, None, None)?;
+                }
+                Some((labels, relaxed)) => self.widen(&case.kernels, &labels, &relaxed, case.bound)?,
+            }
+        }
+        self.lowered()
+    }
+
+    /// Searches the region that can hold a plan as cheap as the bound, and wider ones until the best plan is surely inside.
+    fn widen(
+        &mut self,
+        kernels: &Arc<Kernels>,
+        labels: &[Layout],
+        relaxed: &Relaxation,
+        bound: u64,
+    ) -> Result<(), LowerError> {
+        let mut most = bound;
+        let mut slack = (bound >> 12).max(1);
+        loop {
+            match self.search(kernels, Some(relaxed.region(most)), Some(labels))? {
+                // Every plan that takes no longer was in the region: this one is the best.
+                Some(time) if time <= most => return Ok(()),
+                Some(time) => most = time,
+                None if most == u64::MAX => return Ok(()),
+                None => {
+                    most = most.saturating_add(slack);
+                    slack = slack.saturating_mul(8);
+                }
+            }
+        }
+    }
+
+    /// Searches a region, or everything. Returns the time of the best plan in it.
+    fn search(
+        &mut self,
+        kernels: &Arc<Kernels>,
+        region: Option<Region>,
+        labels: Option<&[Layout]>,
+    ) -> Result<Option<u64>, LowerError> {
+        let space = Space::saturate(Arc::clone(kernels), region, self.limits)?;
+        let tables = Tables::new(&space, self.hardware)?;
+        let best = &mut self.best;
+        best.stats.classes += space.graph.number_of_classes();
+        best.stats.nodes += space.graph.total_number_of_nodes();
+        let found = match Search::new(&space, &tables, &kernels.program, labels, self.strict).run(self.limits) {
             Ok(found) => found,
             Err(unreachable @ LowerError::Unreachable { .. }) => {
-                failure = Some(unreachable);
-                continue;
+                best.failure = Some(unreachable);
+                return Ok(None);
             }
             Err(other) => return Err(other),
         };
-        stats.classes += space.graph.number_of_classes();
-        stats.nodes += space.graph.total_number_of_nodes();
-        stats.expansions += found.stats.expansions;
-        lower_bound = lower_bound.min(found.lower_bound);
-        root_bound = root_bound.min(found.root_bound);
-        stopped_by = stopped_by.or(found.stopped_by);
-        ties_cut |= found.ties_cut;
-        let (rank, plan) = best_tie(&kernels, &tables, &found, hardware)?;
-        if best.as_ref().is_none_or(|(known, _)| rank < *known) {
-            best = Some((rank, plan));
+        best.stats.expansions += found.stats.expansions;
+        if labels.is_none() {
+            best.root_bound = best.root_bound.max(Some(found.root_bound.0));
         }
+        if found.stopped_by.is_some() {
+            best.stopped_by = best.stopped_by.or(found.stopped_by);
+            best.open_bound = Some(best.open_bound.map_or(found.lower_bound.0, |b| b.min(found.lower_bound.0)));
+        }
+        best.ties_cut |= found.ties_cut;
+        let (rank, plan) = best_tie(kernels, &tables, &found, self.hardware)?;
+        let time = rank.0;
+        if best.plan.as_ref().is_none_or(|(known, _)| rank < *known) {
+            best.plan = Some((rank, plan));
+        }
+        Ok(Some(time))
     }
-    let Some((rank, plan)) = best else {
-        return Err(failure.unwrap_or_else(|| LowerError::Internal("no order of multiplication was tried".into())));
-    };
-    let cost = Picoseconds(rank.0);
-    let proof = match stopped_by {
-        Some(_) => None,
-        None if root_bound == cost => Some(Proof::Certificate),
-        None => Some(Proof::Search),
-    };
-    let optimality = Optimality {
-        status: if proof.is_some() { Status::Proven } else { Status::Bounded },
-        proof,
-        cost,
-        lower_bound: if proof == Some(Proof::Search) { root_bound } else { lower_bound.min(cost) },
-        stopped_by: stopped_by.map(str::to_owned),
-        ties_cut,
-    };
-    Ok(Lowered { plan, optimality, stats })
+
+    fn lowered(self) -> Result<Lowered, LowerError> {
+        let best = self.best;
+        let Some((rank, plan)) = best.plan else {
+            return Err(best.failure.unwrap_or(LowerError::Internal("no case was searched".into())));
+        };
+        let cost = rank.0;
+        let root = best.root_bound.unwrap_or(0);
+        if root > cost {
+            return Err(LowerError::Internal(format!("a plan of {cost} ps is below the bound of {root} ps")));
+        }
+        let proof = match best.stopped_by {
+            _ if root == cost && best.stopped_by != Some("orders of multiplication") => Some(Proof::Certificate),
+            Some(_) => None,
+            None => Some(Proof::Search),
+        };
+        let lower_bound = best.open_bound.map_or(root, |open| open.min(cost).max(root));
+        let optimality = Optimality {
+            status: if proof.is_some() { Status::Proven } else { Status::Bounded },
+            lower_bound: Picoseconds(if proof == Some(Proof::Search) { root } else { lower_bound }),
+            stopped_by: best.stopped_by.filter(|_| proof.is_none()).map(str::to_owned),
+            proof,
+            cost: Picoseconds(cost),
+            ties_cut: best.ties_cut,
+        };
+        Ok(Lowered { plan, optimality, stats: best.stats })
+    }
 }
 
 /// Of the plans that tie in time and elements touched, the one that the tie rule prefers.

@@ -11,14 +11,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use shard_ir::{Def, LabelId, Layout, LayoutPattern, Picoseconds, Program, ValueId};
+use shard_ir::{Def, LabelId, Layout, Picoseconds, Program, ValueId};
 
 use crate::bound::{Prices, is_finite};
 use crate::cost::Cost;
 use crate::kernel::Kernels;
+use crate::labels::{label_layout, layouts_of_label};
 use crate::space::Space;
 use crate::steiner::{MAX_WANTED, Steiner};
-use crate::table::{LayoutId, Source, Tables, label_layout};
+use crate::table::{LayoutId, Source, Tables};
 use crate::{Limits, LowerError, Stats};
 
 /// A value wanted in a layout; `direct` in a strict layer where no move may come between.
@@ -131,7 +132,13 @@ pub(crate) struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    pub(crate) fn new(space: &Space, tables: &'a Tables, program: &'a Program, strict: bool) -> Search<'a> {
+    pub(crate) fn new(
+        space: &Space,
+        tables: &'a Tables,
+        program: &'a Program,
+        labels: Option<&[Layout]>,
+        strict: bool,
+    ) -> Search<'a> {
         let kernels = Arc::clone(&space.kernels);
         let mut search = Search {
             program,
@@ -148,7 +155,10 @@ impl<'a> Search<'a> {
             approximate: false,
         };
         for label in 0..program.labels.len() as u16 {
-            let layouts = search.layouts_of_label(space, LabelId(label));
+            let layouts = match labels {
+                Some(fixed) => vec![fixed[label as usize]],
+                None => layouts_of_label(program, LabelId(label)),
+            };
             search.slots.push(Slot::Label(LabelId(label)));
             let free = Choice { bound: Cost::ZERO, cost: Cost::ZERO, made_in: 0, producer: 0 };
             search.label_choices.push(Rc::new(vec![free; layouts.len()]));
@@ -161,32 +171,6 @@ impl<'a> Search<'a> {
             search.slots.push(Slot::Output(i));
         }
         search
-    }
-
-    /// The layouts that every pattern with the label allows, as the label sees them.
-    fn layouts_of_label(&self, space: &Space, label: LabelId) -> Vec<Layout> {
-        let mut common: Option<Vec<Layout>> = None;
-        let mut meet = |value: ValueId, pattern: &LayoutPattern| {
-            if pattern.label == Some(label) {
-                let dims = &self.program.value(value).dims;
-                let mut allowed: Vec<Layout> =
-                    space.candidates(value, pattern).into_iter().map(|l| label_layout(dims, l)).collect();
-                allowed.sort_unstable();
-                match &mut common {
-                    None => common = Some(allowed),
-                    Some(common) => common.retain(|l| allowed.binary_search(l).is_ok()),
-                }
-            }
-        };
-        for id in self.program.value_ids() {
-            if let Def::Parameter { pattern, .. } | Def::Pin { pattern, .. } = &self.program.value(id).def {
-                meet(id, pattern);
-            }
-        }
-        for output in &self.program.outputs {
-            meet(output.value, &output.pattern);
-        }
-        common.unwrap_or_else(|| vec![Layout::REPLICATED])
     }
 
     /// The best plans.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::kernel::Kernels;
+use crate::relax::Region;
 use crate::rules::moves::moves_from;
 use crate::{Limits, LowerError};
 
@@ -115,10 +116,15 @@ pub(crate) struct Space {
 }
 
 impl Space {
-    /// Builds and saturates the e-graph. Only what the results depend on, and the parameters, is in it.
-    pub(crate) fn saturate(kernels: Arc<Kernels>, limits: &Limits) -> Result<Space, LowerError> {
+    /// Builds and saturates the e-graph. Only what the results depend on, and the parameters, is in it; with a region, only
+    /// what lies in it: the rules then fire no further.
+    pub(crate) fn saturate(
+        kernels: Arc<Kernels>,
+        region: Option<Region>,
+        limits: &Limits,
+    ) -> Result<Space, LowerError> {
         let program = Arc::clone(&kernels.program);
-        let context = Arc::new(Context::new(Arc::clone(&kernels)));
+        let context = Arc::new(Context::new(Arc::clone(&kernels), region));
         let mut graph = Graph::default();
         for output in &program.outputs {
             for layout in context.candidates(output.value, &output.pattern) {
@@ -186,7 +192,8 @@ type Moves = FxHashMap<Layout, Vec<(Collective, Layout)>>;
 /// What the rules read.
 struct Context {
     kernels: Arc<Kernels>,
-    has_maximum: bool,
+    maxima: AxisSet,
+    region: Option<Region>,
     /// For each value its moves from each layout; values of one shape share them.
     moves: Vec<Arc<Moves>>,
     /// The layouts that the type of a parameter or a pin allows; none for other values.
@@ -194,11 +201,10 @@ struct Context {
 }
 
 impl Context {
-    fn new(kernels: Arc<Kernels>) -> Context {
+    fn new(kernels: Arc<Kernels>, region: Option<Region>) -> Context {
         let program = Arc::clone(&kernels.program);
-        let has_maximum = has_maximum(&program);
-        let all = program.mesh.all_axes();
-        let maxima = if has_maximum { all } else { AxisSet::EMPTY };
+        let maxima = maxima(&program);
+        let sums = program.mesh.all_axes();
         let mut by_shape: FxHashMap<Vec<u64>, Arc<Moves>> = FxHashMap::default();
         let moves = program
             .value_ids()
@@ -208,14 +214,22 @@ impl Context {
                 }
                 let sizes = program.sizes(&program.value(id).dims);
                 let shape = MeshShape { mesh: &program.mesh, sizes: &sizes };
-                let make = || {
-                    let layouts = shape.layouts(all, maxima);
-                    Arc::new(layouts.into_iter().map(|l| (l, moves_from(shape, l, has_maximum))).collect())
-                };
-                Arc::clone(by_shape.entry(sizes.clone()).or_insert_with(make))
+                let from = |l: Layout| (l, moves_from(shape, l, sums, maxima));
+                match &region {
+                    None => {
+                        let make = || Arc::new(shape.layouts(sums, maxima).into_iter().map(from).collect());
+                        Arc::clone(by_shape.entry(sizes.clone()).or_insert_with(make))
+                    }
+                    Some(region) => {
+                        let inside = &region.layouts[id.index()];
+                        let mut moves: Moves = inside.iter().copied().map(from).collect();
+                        moves.values_mut().for_each(|all| all.retain(|(_, to)| inside.contains(to)));
+                        Arc::new(moves)
+                    }
+                }
             })
             .collect();
-        let mut context = Context { kernels, has_maximum, moves, allowed: Vec::new() };
+        let mut context = Context { kernels, maxima, region, moves, allowed: Vec::new() };
         context.allowed = program
             .value_ids()
             .map(|id| match &program.value(id).def {
@@ -231,13 +245,35 @@ impl Context {
     fn candidates(&self, value: ValueId, pattern: &LayoutPattern) -> Vec<Layout> {
         let program = &self.kernels.program;
         let sizes = program.sizes(&program.value(value).dims);
-        let all = program.mesh.all_axes();
-        let maxima = if self.has_maximum { all } else { AxisSet::EMPTY };
-        pattern.candidates(MeshShape { mesh: &program.mesh, sizes: &sizes }, all, maxima)
+        let shape = MeshShape { mesh: &program.mesh, sizes: &sizes };
+        let mut found = pattern.candidates(shape, program.mesh.all_axes(), self.maxima);
+        if let Some(region) = &self.region {
+            found.retain(|l| region.layouts[value.index()].contains(l));
+        }
+        found
+    }
+
+    /// The strategies of one op.
+    fn alone(&self, value: ValueId, target: Layout) -> Vec<Vec<Layout>> {
+        match &self.region {
+            Some(region) => region.strategies[value.index()].get(&target).cloned().unwrap_or_default(),
+            None => match self.kernels.profile(value) {
+                Some(profile) => self.kernels.site(value).strategies(profile, target),
+                None => Vec::new(),
+            },
+        }
     }
 
     fn allowed(&self, value: ValueId) -> &[Layout] {
         &self.allowed[value.index()]
+    }
+
+    /// Whether a pin lets a value through in a layout, inside a kernel too.
+    fn passes(&self, pin: ValueId, layout: Layout) -> bool {
+        match &self.kernels.program.value(pin).def {
+            Def::Pin { pattern, .. } => pattern.admits(layout),
+            Def::Parameter { .. } | Def::Constant(_) | Def::Op { .. } => false,
+        }
     }
 
     /// The e-nodes that have a value in a layout by its definition, their children as the classes wanted.
@@ -252,9 +288,9 @@ impl Context {
             }
             Def::Parameter { .. } | Def::Constant(_) | Def::Pin { .. } => Vec::new(),
             Def::Op { .. } => {
-                let passes = |pin: ValueId, layout: Layout| self.allowed(pin).contains(&layout);
+                let passes = |pin: ValueId, layout: Layout| self.passes(pin, layout);
                 self.kernels
-                    .strategies(at.value, at.layout, &passes)
+                    .strategies(at.value, at.layout, &|v, l| self.alone(v, l), &passes)
                     .into_iter()
                     .map(|(kernel, read)| {
                         let operands = &self.kernels.of[at.value.index()][kernel].operands;
@@ -267,17 +303,18 @@ impl Context {
     }
 }
 
-/// Whether a partial maximum can do any good: something takes a maximum, or a type names one.
-fn has_maximum(program: &Program) -> bool {
+/// The axes over which values may be partial maxima: all where something takes a maximum or a type names one, else none.
+pub(crate) fn maxima(program: &Program) -> AxisSet {
     let named = |pattern: &LayoutPattern| !pattern.partial_max.is_empty();
-    program.outputs.iter().any(|o| named(&o.pattern))
+    let any = program.outputs.iter().any(|o| named(&o.pattern))
         || program.values.iter().any(|v| match &v.def {
             Def::Parameter { pattern, .. } | Def::Pin { pattern, .. } => named(pattern),
             Def::Op { op, .. } => {
                 matches!(op, Op::Reduce { kind: Reduce::Max, .. } | Op::Binary(Binary::Maximum))
             }
             Def::Constant(_) => false,
-        })
+        });
+    if any { program.mesh.all_axes() } else { AxisSet::EMPTY }
 }
 
 /// A rewrite over the goals that its rule has not seen.

@@ -7,6 +7,7 @@ use shard_ir::{Collective, Def, DimId, LabelId, Layout, Program, ValueId};
 
 use crate::LowerError;
 use crate::cost::{Cost, kernel_cost, move_cost, parameter_cost};
+use crate::labels::label_layout;
 use crate::space::{At, Node, Space};
 
 /// A layout of a value, as an index into [`ValueTable::layouts`].
@@ -184,14 +185,6 @@ fn text_order(program: &Program, value: ValueId, layouts: &[Layout]) -> Vec<u64>
         order[i] = place as u64;
     }
     order
-}
-
-/// A layout of a labelled type as the label sees it: dims in the order of their ids, since types with one label may have
-/// their dims in different memory orders.
-pub(crate) fn label_layout(dims: &[DimId], layout: Layout) -> Layout {
-    let mut order: Vec<usize> = (0..dims.len()).collect();
-    order.sort_by_key(|i| dims[*i]);
-    layout.permuted(&order)
 }
 
 /// What a parameter or a pin in a layout asks of a label.

@@ -1,11 +1,74 @@
 //! Moves: a value in a layout, from the same value in another.
 
-use shard_ir::{AxisSet, Collective, Layout, MeshShape};
+use shard_ir::{AxisId, AxisList, AxisSet, Collective, Layout, MeshShape, Reduction};
 
-/// Every move from a layout, with the layout it leads to. The definition is [`Collective::all_from`]; partial maxima are
-/// entered only in programs that have a maximum at all.
-pub fn moves_from(shape: MeshShape<'_>, from: Layout, has_maximum: bool) -> Vec<(Collective, Layout)> {
-    let all = shape.mesh.all_axes();
-    let maxima = if has_maximum { all } else { AxisSet::EMPTY };
-    Collective::all_from(shape, from, all, maxima)
+/// Every move from a layout, with the layout it leads to. The definition is [`Collective::all_from`].
+pub fn moves_from(shape: MeshShape<'_>, from: Layout, sums: AxisSet, maxima: AxisSet) -> Vec<(Collective, Layout)> {
+    Collective::all_from(shape, from, sums, maxima)
+}
+
+/// The moves from a layout that generate all others at no loss of time on a flat network without latency: all-gather,
+/// reduce-scatter, slice and to-partial over one axis (a chain over several costs what the merged move costs), all-reduces
+/// and all-to-alls over any axes. Permutes are left out. A test holds the closure of these to that of [`moves_from`].
+pub fn generating_moves(
+    shape: MeshShape<'_>,
+    from: Layout,
+    sums: AxisSet,
+    maxima: AxisSet,
+    found: &mut Vec<(Collective, Layout)>,
+) {
+    let rank = shape.rank();
+    let kinds = [(Reduction::Sum, from.partial(Reduction::Sum)), (Reduction::Max, from.partial(Reduction::Max))];
+    let completes_max = kinds[0].1.is_empty();
+    let replicated = from.replicated_axes(shape.mesh);
+    for dim in 0..rank {
+        let axes = from.axes_of(dim);
+        for keep in 0..axes.len() {
+            let (kept, tail) = (axes.prefix(keep), axes.suffix_from(keep));
+            let without = from.with_dim(dim, kept);
+            for to_dim in (0..rank).filter(|d| *d != dim) {
+                if shape.can_append(without, to_dim, &tail) {
+                    let to = without.with_dim(to_dim, without.axes_of(to_dim).concat(tail));
+                    found.push((Collective::AllToAll { from_dim: dim, to_dim, axes: tail }, to));
+                }
+            }
+            if let (1, Some(axis)) = (tail.len(), tail.get(0)) {
+                found.push((Collective::AllGather { dim, axes: tail }, without));
+                for (kind, allowed) in [(Reduction::Sum, sums), (Reduction::Max, maxima)] {
+                    if allowed.contains(axis) {
+                        let to = without.with_partial(axis, kind);
+                        found.push((Collective::ToPartial { kind, dim: Some(dim), axes: tail }, to));
+                    }
+                }
+            }
+        }
+        let with = |axis: AxisId| {
+            let one = AxisList::EMPTY.then(axis);
+            shape.can_append(from, dim, &one).then(|| (one, from.with_dim(dim, axes.concat(one))))
+        };
+        for (axes, to) in replicated.iter().filter_map(with) {
+            found.push((Collective::Slice { dim, axes }, to));
+        }
+        for (kind, partial) in kinds {
+            if kind == Reduction::Sum || completes_max {
+                for (axes, to) in partial.iter().filter_map(with) {
+                    found.push((Collective::ReduceScatter { kind, dim, axes }, to));
+                }
+            }
+        }
+    }
+    for (kind, partial) in kinds {
+        if kind == Reduction::Sum || completes_max {
+            for axes in partial.nonempty_subsets() {
+                let to = axes.iter().fold(from, Layout::with_replicated);
+                found.push((Collective::AllReduce { kind, axes }, to));
+            }
+        }
+    }
+    for (kind, allowed) in [(Reduction::Sum, sums), (Reduction::Max, maxima)] {
+        for axis in replicated.intersection(allowed).iter() {
+            let axes = AxisList::EMPTY.then(axis);
+            found.push((Collective::ToPartial { kind, dim: None, axes }, from.with_partial(axis, kind)));
+        }
+    }
 }

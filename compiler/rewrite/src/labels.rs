@@ -1,0 +1,57 @@
+//! Layout labels: types that bear one have one and the same layout.
+
+use shard_ir::{Def, DimId, LabelId, Layout, LayoutPattern, MeshShape, Program, ValueId};
+
+use crate::space::maxima;
+
+/// A layout of a labelled type as the label sees it: dims in the order of their ids, since types with one label may have
+/// their dims in different memory orders.
+pub(crate) fn label_layout(dims: &[DimId], layout: Layout) -> Layout {
+    let mut order: Vec<usize> = (0..dims.len()).collect();
+    order.sort_by_key(|i| dims[*i]);
+    layout.permuted(&order)
+}
+
+/// The layouts that every pattern with the label allows, as the label sees them, sorted.
+pub(crate) fn layouts_of_label(program: &Program, label: LabelId) -> Vec<Layout> {
+    let (sums, maxima) = (program.mesh.all_axes(), maxima(program));
+    let mut common: Option<Vec<Layout>> = None;
+    let mut meet = |value: ValueId, pattern: &LayoutPattern| {
+        if pattern.label != Some(label) {
+            return;
+        }
+        let dims = &program.value(value).dims;
+        let sizes = program.sizes(dims);
+        let shape = MeshShape { mesh: &program.mesh, sizes: &sizes };
+        let mut allowed: Vec<Layout> =
+            pattern.candidates(shape, sums, maxima).into_iter().map(|l| label_layout(dims, l)).collect();
+        allowed.sort_unstable();
+        match &mut common {
+            None => common = Some(allowed),
+            Some(common) => common.retain(|l| allowed.binary_search(l).is_ok()),
+        }
+    };
+    for id in program.value_ids() {
+        if let Def::Parameter { pattern, .. } | Def::Pin { pattern, .. } = &program.value(id).def {
+            meet(id, pattern);
+        }
+    }
+    for output in &program.outputs {
+        meet(output.value, &output.pattern);
+    }
+    common.unwrap_or_else(|| vec![Layout::REPLICATED])
+}
+
+/// Every way of giving the labels of a program a layout each, or `None` where there are more than `limit`.
+pub(crate) fn assignments(program: &Program, limit: usize) -> Option<Vec<Vec<Layout>>> {
+    let mut all: Vec<Vec<Layout>> = vec![Vec::new()];
+    for label in 0..program.labels.len() as u16 {
+        let layouts = layouts_of_label(program, LabelId(label));
+        if all.len().saturating_mul(layouts.len()) > limit {
+            return None;
+        }
+        all =
+            all.iter().flat_map(|known| layouts.iter().map(|l| known.iter().copied().chain([*l]).collect())).collect();
+    }
+    Some(all)
+}

@@ -1,0 +1,378 @@
+//! The program as a graph of factors: for each op its strategies with their times, for each value its graph of layouts.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use shard_cost::{Bytes, Hardware, LocalTensor, Work, op_work, roofline};
+use shard_ir::{AxisSet, Def, Dtype, LabelId, Layout, LayoutPattern, MeshShape, Op, Program, ValueId};
+
+use super::graph::{FAR, Graph, Node};
+use crate::kernel::Kernels;
+use crate::labels::label_layout;
+
+/// The ways of making a value, in flat arrays. Nodes at or above the graph's own are *kernel states*: the value in a layout
+/// inside a fused kernel, with so many bytes of memory traffic still to come in the rest of the kernel.
+#[derive(Debug, Default)]
+pub(crate) struct Factor {
+    /// The layout made, for each strategy.
+    pub(crate) out: Vec<Node>,
+    /// The layouts read, `arity` for each strategy.
+    pub(crate) reads: Vec<Node>,
+    /// The time of each strategy.
+    pub(crate) cost: Vec<i64>,
+    /// The values read.
+    pub(crate) operands: Vec<ValueId>,
+}
+
+impl Factor {
+    pub(crate) fn reads_of(&self, strategy: usize) -> &[Node] {
+        let arity = self.operands.len();
+        &self.reads[strategy * arity..(strategy + 1) * arity]
+    }
+
+    fn push(&mut self, out: Node, reads: impl IntoIterator<Item = Node>, cost: i64) {
+        self.out.push(out);
+        self.reads.extend(reads);
+        self.cost.push(cost);
+    }
+}
+
+/// One use of a value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Use {
+    /// As the n-th operand of the op or pin that makes another value.
+    Operand(ValueId, usize),
+    /// As a result.
+    Output(usize),
+}
+
+/// The layouts of one value inside fused kernels: `(layout, bytes to come)`.
+#[derive(Debug, Default)]
+pub(crate) struct KernelStates {
+    index: FxHashMap<(Node, i64), Node>,
+    /// By layout, the bytes to come of each state.
+    pub(crate) of: Vec<(Node, i64)>,
+}
+
+/// The program as the relaxation sees it. All of one assignment of layouts to labels.
+#[derive(Debug)]
+pub(crate) struct Factors {
+    pub(crate) live: Vec<ValueId>,
+    pub(crate) graphs: Vec<Arc<Graph>>,
+    pub(crate) states: Vec<KernelStates>,
+    pub(crate) factors: Vec<Factor>,
+    pub(crate) uses: Vec<Vec<Use>>,
+    /// For each result the layouts allowed.
+    pub(crate) outputs: Vec<(ValueId, Vec<Node>)>,
+}
+
+/// Graphs by shape and dtype.
+pub(crate) type Graphs = FxHashMap<(Vec<u64>, Dtype), Arc<Graph>>;
+
+impl Factors {
+    pub(crate) fn new(kernels: &Kernels, hardware: &Hardware, maxima: AxisSet) -> Factors {
+        let program = kernels.program.as_ref();
+        let mut shared: Graphs = FxHashMap::default();
+        let live: Vec<ValueId> = program.value_ids().filter(|id| kernels.live[id.index()]).collect();
+        let empty = Arc::new(Graph::new(&program.mesh, &[], Dtype::F32, AxisSet::EMPTY, hardware));
+        let graphs: Vec<Arc<Graph>> = program
+            .value_ids()
+            .map(|id| {
+                if !kernels.live[id.index()] {
+                    return Arc::clone(&empty);
+                }
+                let value = program.value(id);
+                let sizes = program.sizes(&value.dims);
+                let make = || Arc::new(Graph::new(&program.mesh, &sizes, value.dtype, maxima, hardware));
+                Arc::clone(shared.entry((sizes.clone(), value.dtype)).or_insert_with(make))
+            })
+            .collect();
+        let count = program.values.len();
+        let mut built = Factors {
+            graphs,
+            states: (0..count).map(|_| KernelStates::default()).collect(),
+            factors: (0..count).map(|_| Factor::default()).collect(),
+            uses: vec![Vec::new(); count],
+            outputs: Vec::new(),
+            live,
+        };
+        for (i, output) in program.outputs.iter().enumerate() {
+            let allowed = built.allowed(program, output.value, &output.pattern, maxima);
+            built.outputs.push((output.value, allowed));
+            built.uses[output.value.index()].push(Use::Output(i));
+        }
+        // Readers before what they read: they say which kernel states there are.
+        for id in built.live.clone().into_iter().rev() {
+            let operands = program.value(id).def.operands().to_vec();
+            for (place, operand) in operands.iter().enumerate() {
+                built.uses[operand.index()].push(Use::Operand(id, place));
+            }
+            let factor = match &program.value(id).def {
+                Def::Parameter { pattern, .. } => built.given(built.allowed(program, id, pattern, maxima)),
+                Def::Constant(_) => built.given(built.node(id, Layout::REPLICATED).into_iter().collect()),
+                Def::Pin { operand, pattern, .. } => {
+                    let allowed = built.allowed(program, id, pattern, maxima);
+                    built.pin(id, *operand, &allowed)
+                }
+                Def::Op { op, .. } => built.op(kernels, hardware, id, op),
+            };
+            built.factors[id.index()] = Factor { operands, ..factor };
+        }
+        for uses in &mut built.uses {
+            uses.reverse();
+        }
+        built
+    }
+
+    fn node(&self, value: ValueId, layout: Layout) -> Option<Node> {
+        self.graphs[value.index()].node(layout)
+    }
+
+    /// How many nodes a value has, kernel states included.
+    pub(crate) fn nodes(&self, value: ValueId) -> usize {
+        self.graphs[value.index()].nodes() + self.states[value.index()].of.len()
+    }
+
+    /// The layout that a node stands for; none for a hub.
+    pub(crate) fn layout(&self, value: ValueId, node: Node) -> Option<Layout> {
+        let graph = &self.graphs[value.index()];
+        let node = match (node as usize).checked_sub(graph.nodes()) {
+            Some(state) => self.states[value.index()].of[state].0,
+            None => node,
+        };
+        graph.layouts.get(node as usize).copied()
+    }
+
+    fn allowed(&self, program: &Program, value: ValueId, pattern: &LayoutPattern, maxima: AxisSet) -> Vec<Node> {
+        let sizes = program.sizes(&program.value(value).dims);
+        let shape = MeshShape { mesh: &program.mesh, sizes: &sizes };
+        match pattern.exact(shape) {
+            Some(layout) => self.node(value, layout).into_iter().collect(),
+            None => pattern
+                .candidates(shape, program.mesh.all_axes(), maxima)
+                .into_iter()
+                .filter_map(|l| self.node(value, l))
+                .collect(),
+        }
+    }
+
+    fn given(&self, allowed: Vec<Node>) -> Factor {
+        let mut factor = Factor::default();
+        for node in allowed {
+            factor.push(node, [], 0);
+        }
+        factor
+    }
+
+    fn state(&mut self, value: ValueId, layout: Node, extra: i64) -> Node {
+        let base = self.graphs[value.index()].nodes() as Node;
+        let states = &mut self.states[value.index()];
+        *states.index.entry((layout, extra)).or_insert_with(|| {
+            states.of.push((layout, extra));
+            base + states.of.len() as Node - 1
+        })
+    }
+
+    fn pin(&mut self, id: ValueId, operand: ValueId, allowed: &[Node]) -> Factor {
+        let mut factor = Factor::default();
+        for node in allowed {
+            factor.push(*node, [*node], 0);
+        }
+        let base = self.graphs[id.index()].nodes() as Node;
+        for i in 0..self.states[id.index()].of.len() {
+            let (layout, extra) = self.states[id.index()].of[i];
+            if allowed.contains(&layout) {
+                let read = self.state(operand, layout, extra);
+                factor.push(base + i as Node, [read], 0);
+            }
+        }
+        factor
+    }
+
+    /// The strategies of an op: alone, as the head of a kernel, and as a later member of one.
+    fn op(&mut self, kernels: &Kernels, hardware: &Hardware, id: ValueId, op: &Op) -> Factor {
+        let program = kernels.program.as_ref();
+        let site = kernels.site(id);
+        let Some(profile) = kernels.profile(id) else { return Factor::default() };
+        let operands = program.value(id).def.operands();
+        let mut works = Works::new(kernels, id, op);
+        let fused = kernels.fusible_operand(id);
+        let skipped: Vec<bool> = match &fused {
+            // What an earlier member of the kernel reads already is not read again; to count it as free keeps a bound.
+            Some((places, producer, _)) => {
+                let longest = kernels.of[producer.index()].last().map_or(&[][..], |k| k.operands.as_slice());
+                let origins: Vec<ValueId> = longest.iter().map(|v| kernels.origin_of(*v)).collect();
+                (0..operands.len())
+                    .map(|i| places.contains(&i) || origins.contains(&kernels.origin_of(operands[i])))
+                    .collect()
+            }
+            None => Vec::new(),
+        };
+        let mut by_layout: FxHashMap<Node, Vec<(Node, i64)>> = FxHashMap::default();
+        let base = self.graphs[id.index()].nodes() as Node;
+        for (i, (layout, extra)) in self.states[id.index()].of.iter().enumerate() {
+            by_layout.entry(*layout).or_default().push((base + i as Node, *extra));
+        }
+        let result_layouts = match op {
+            Op::Split { .. } | Op::Merge { .. } => self.graphs[id.index()].layouts.clone(),
+            _ => Vec::new(),
+        };
+        let graphs: Vec<Arc<Graph>> = operands.iter().map(|o| Arc::clone(&self.graphs[o.index()])).collect();
+        let own = Arc::clone(&self.graphs[id.index()]);
+        let mut factor = Factor::default();
+        let mut reads: Vec<Node> = Vec::with_capacity(operands.len());
+        site.for_each_strategy(profile, &result_layouts, &mut |result, layouts| {
+            let Some(out) = own.node(result) else { return };
+            reads.clear();
+            for (graph, layout) in graphs.iter().zip(layouts) {
+                match graph.node(*layout) {
+                    Some(node) => reads.push(node),
+                    None => return,
+                }
+            }
+            let work = works.of(layouts, result);
+            let time = |extra: i64| {
+                let write = (work.write.0 as i64).saturating_add(extra).max(0) as u64;
+                let (time, _) = roofline(hardware, &Work { write: Bytes(write), ..work });
+                i64::try_from(time.0).unwrap_or(FAR).min(FAR)
+            };
+            factor.push(out, reads.iter().copied(), time(0));
+            let states = by_layout.get(&out).map_or(&[][..], |v| v.as_slice());
+            for (state, extra) in states {
+                factor.push(*state, reads.iter().copied(), time(*extra));
+            }
+            let Some((places, ..)) = &fused else { return };
+            let between = layouts[places[0]];
+            if places.iter().any(|p| layouts[*p] != between) {
+                return;
+            }
+            // As a later member: its own reads and the larger result are the kernel's to pay, at its head.
+            let added = works.added(layouts, result, &skipped, places[0]);
+            let fed = operands[places[0]];
+            for (out, to_come) in std::iter::once((out, 0)).chain(states.iter().copied()) {
+                let state = self.state(fed, reads[places[0]], added + to_come);
+                let member = (0..reads.len()).map(|i| if places.contains(&i) { state } else { reads[i] });
+                factor.push(out, member, 0);
+            }
+        });
+        factor
+    }
+
+    /// The same with labels fixed: parameters, pins and results that bear one have its layout alone.
+    pub(crate) fn with_labels(&mut self, program: &Program, labels: &[Layout]) {
+        let layouts = |pattern: &LayoutPattern| pattern.label.map(|LabelId(l)| labels[l as usize]);
+        for id in self.live.clone() {
+            let (Def::Parameter { pattern, .. } | Def::Pin { pattern, .. }) = &program.value(id).def else { continue };
+            let Some(wanted) = layouts(pattern) else { continue };
+            let dims = &program.value(id).dims;
+            let factor = &self.factors[id.index()];
+            let mut kept = Factor { operands: factor.operands.clone(), ..Factor::default() };
+            for s in 0..factor.out.len() {
+                if self.layout(id, factor.out[s]).is_some_and(|l| label_layout(dims, l) == wanted) {
+                    kept.push(factor.out[s], factor.reads_of(s).iter().copied(), factor.cost[s]);
+                }
+            }
+            self.factors[id.index()] = kept;
+        }
+        for (i, output) in program.outputs.iter().enumerate() {
+            let Some(wanted) = layouts(&output.pattern) else { continue };
+            let dims = &program.value(output.value).dims;
+            let kept: Vec<Node> = self.outputs[i]
+                .1
+                .iter()
+                .copied()
+                .filter(|n| self.layout(output.value, *n).is_some_and(|l| label_layout(dims, l) == wanted))
+                .collect();
+            self.outputs[i].1 = kept;
+        }
+    }
+}
+
+/// The work of one op in all its strategies. It depends on the local sizes alone, and few of them differ.
+struct Works<'a> {
+    program: &'a Program,
+    op: &'a Op,
+    operands: Vec<(u32, ValueId, bool)>,
+    result: ValueId,
+    known: FxHashMap<Vec<u64>, Work>,
+    key: Vec<u64>,
+}
+
+impl<'a> Works<'a> {
+    fn new(kernels: &'a Kernels, id: ValueId, op: &'a Op) -> Works<'a> {
+        let program = kernels.program.as_ref();
+        let operands = program.value(id).def.operands();
+        Works {
+            program,
+            op,
+            operands: operands
+                .iter()
+                .map(|o| {
+                    let origin = kernels.origin_of(*o);
+                    (origin.0, *o, matches!(program.value(origin).def, Def::Constant(_)))
+                })
+                .collect(),
+            result: id,
+            known: FxHashMap::default(),
+            key: Vec::new(),
+        }
+    }
+
+    fn local(&self, value: ValueId, layout: Layout, into: &mut Vec<u64>) {
+        let mesh = &self.program.mesh;
+        let start = into.len();
+        into.extend(self.program.value(value).dims.iter().map(|d| self.program.dims[d.index()].size));
+        for axis in mesh.axis_ids() {
+            if let shard_ir::Place::Split { dim, .. } = layout.place(axis) {
+                into[start + dim] /= mesh.size(axis);
+            }
+        }
+    }
+
+    fn of(&mut self, layouts: &[Layout], result: Layout) -> Work {
+        let mut key = std::mem::take(&mut self.key);
+        key.clear();
+        for ((_, value, _), layout) in self.operands.iter().zip(layouts) {
+            self.local(*value, *layout, &mut key);
+        }
+        self.local(self.result, result, &mut key);
+        let work = match self.known.get(&key) {
+            Some(work) => *work,
+            None => {
+                let mut at = 0;
+                let mut tensor = |value: ValueId, name: u32, constant: bool| {
+                    let v = self.program.value(value);
+                    let sizes = &key[at..at + v.dims.len()];
+                    at += v.dims.len();
+                    LocalTensor { value: name, dims: &v.dims, sizes, dtype: v.dtype, constant }
+                };
+                let operands: Vec<LocalTensor<'_>> =
+                    self.operands.iter().map(|(name, value, constant)| tensor(*value, *name, *constant)).collect();
+                let result = tensor(self.result, self.result.0, false);
+                let work = op_work(self.op, &operands, result);
+                self.known.insert(key.clone(), work);
+                work
+            }
+        };
+        self.key = key;
+        work
+    }
+
+    /// The bytes that an elementwise op adds to the kernel that makes the operand at `fed`: what it reads beside it, and
+    /// how much larger its result is.
+    fn added(&self, layouts: &[Layout], result: Layout, skipped: &[bool], fed: usize) -> i64 {
+        let bytes = |value: ValueId, layout: Layout| {
+            let mut sizes = Vec::new();
+            self.local(value, layout, &mut sizes);
+            self.program.value(value).dtype.bytes(sizes.iter().product()) as i64
+        };
+        let read: i64 = self
+            .operands
+            .iter()
+            .enumerate()
+            .filter(|(i, (_, _, constant))| !constant && !skipped[*i])
+            .map(|(i, (_, value, _))| bytes(*value, layouts[i]))
+            .sum();
+        read + bytes(self.result, result) - bytes(self.operands[fed].1, layouts[fed])
+    }
+}

@@ -1,0 +1,162 @@
+//! The layouts of one shape and what it takes to move between them, in time alone: the graph over which prices spread.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use rustc_hash::FxHashMap;
+use shard_cost::{Hardware, collective_cost};
+use shard_ir::{AxisSet, Collective, Dtype, Layout, Mesh, MeshShape};
+
+use crate::rules::moves::generating_moves;
+
+/// An infinite cost, with room to add a few of them.
+pub(crate) const FAR: i64 = 1 << 59;
+
+/// A layout, or a hub, by number: layouts come first.
+pub(crate) type Node = u32;
+
+/// The graph of one shape and dtype. Times in picoseconds.
+///
+/// Only moves that generate all others are in it ([`generating_moves`]): a chain of single-axis moves costs exactly what
+/// the merged move costs. Permutes go through a hub: one for all layouts with the same local shape and partial axes.
+#[derive(Debug)]
+pub(crate) struct Graph {
+    /// The layouts, sorted.
+    pub(crate) layouts: Vec<Layout>,
+    index: FxHashMap<Layout, Node>,
+    nodes: usize,
+    from: Rows,
+    into: Rows,
+}
+
+/// Arcs by node, in one array.
+#[derive(Debug, Default)]
+struct Rows {
+    start: Vec<u32>,
+    arcs: Vec<(Node, i64)>,
+}
+
+impl Rows {
+    fn new(nodes: usize, arcs: &[(Node, Node, i64)]) -> Rows {
+        let mut start = vec![0u32; nodes + 1];
+        for (a, _, _) in arcs {
+            start[*a as usize + 1] += 1;
+        }
+        for i in 0..nodes {
+            start[i + 1] += start[i];
+        }
+        let mut next = start.clone();
+        let mut rows = vec![(0, 0); arcs.len()];
+        for (a, b, cost) in arcs {
+            rows[next[*a as usize] as usize] = (*b, *cost);
+            next[*a as usize] += 1;
+        }
+        Rows { start, arcs: rows }
+    }
+
+    fn row(&self, node: Node) -> &[(Node, i64)] {
+        &self.arcs[self.start[node as usize] as usize..self.start[node as usize + 1] as usize]
+    }
+}
+
+impl Graph {
+    pub(crate) fn new(mesh: &Mesh, sizes: &[u64], dtype: Dtype, maxima: AxisSet, hardware: &Hardware) -> Graph {
+        let shape = MeshShape { mesh, sizes };
+        let layouts = shape.layouts(mesh.all_axes(), maxima);
+        let index: FxHashMap<Layout, Node> = layouts.iter().enumerate().map(|(i, l)| (*l, i as Node)).collect();
+        let mut hubs: FxHashMap<(Vec<u64>, AxisSet, AxisSet), Vec<Node>> = FxHashMap::default();
+        let mut arcs: Vec<(Node, Node, i64)> = Vec::with_capacity(layouts.len() * 16);
+        // What a move costs depends on the local size and the group alone, so few are really worked out.
+        let mut known: FxHashMap<(u8, u64, u64), i64> = FxHashMap::default();
+        let mut moves = Vec::new();
+        for (from, layout) in layouts.iter().enumerate() {
+            generating_moves(shape, *layout, mesh.all_axes(), maxima, &mut moves);
+            let local = shape.local_elements(*layout);
+            for (collective, to) in moves.drain(..) {
+                let Some(to) = index.get(&to) else { continue };
+                let cost = if collective.has_traffic() {
+                    let group = mesh.group_size(collective.axes(mesh, *layout).iter());
+                    *known.entry((kind(&collective), local, group)).or_insert_with(|| {
+                        let cost = collective_cost(hardware, mesh, &collective, *layout, sizes, dtype).time.0;
+                        i64::try_from(cost).unwrap_or(FAR).min(FAR)
+                    })
+                } else {
+                    0
+                };
+                arcs.push((from as Node, *to, cost));
+            }
+            if !layout.split_axes().is_empty() {
+                let partials = (layout.partial(shard_ir::Reduction::Sum), layout.partial(shard_ir::Reduction::Max));
+                hubs.entry((shape.local_sizes(*layout), partials.0, partials.1)).or_default().push(from as Node);
+            }
+        }
+        let mut nodes = layouts.len();
+        let mut members: Vec<Vec<Node>> = hubs.into_values().filter(|m| m.len() > 1).collect();
+        members.sort_unstable();
+        for group in members {
+            let hub = nodes as Node;
+            nodes += 1;
+            let (one, other) = (layouts[group[0] as usize], layouts[group[1] as usize]);
+            let cost = collective_cost(hardware, mesh, &Collective::Permute { to: other }, one, sizes, dtype).time.0;
+            let cost = i64::try_from(cost).unwrap_or(FAR).min(FAR);
+            for member in group {
+                arcs.push((member, hub, cost));
+                arcs.push((hub, member, 0));
+            }
+        }
+        let backward: Vec<(Node, Node, i64)> = arcs.iter().map(|(a, b, c)| (*b, *a, *c)).collect();
+        Graph { from: Rows::new(nodes, &arcs), into: Rows::new(nodes, &backward), layouts, index, nodes }
+    }
+
+    /// The number of a layout.
+    pub(crate) fn node(&self, layout: Layout) -> Option<Node> {
+        self.index.get(&layout).copied()
+    }
+
+    /// Layouts and hubs.
+    pub(crate) fn nodes(&self) -> usize {
+        self.nodes
+    }
+
+    /// The least cost of reaching each node from those that have one.
+    pub(crate) fn spread_forward(&self, cost: &mut [i64], heap: &mut Heap) {
+        spread(&self.from, cost, heap, 1);
+    }
+
+    /// The least cost of reaching, from each node, those that have one, at a share of the cost of each move.
+    pub(crate) fn spread_backward(&self, cost: &mut [i64], heap: &mut Heap, share: i64) {
+        spread(&self.into, cost, heap, share);
+    }
+}
+
+/// A heap kept between uses.
+pub(crate) type Heap = BinaryHeap<Reverse<(i64, Node)>>;
+
+/// Dijkstra from every node that has a cost; costs may be negative to start with, arcs are not.
+fn spread(rows: &Rows, cost: &mut [i64], heap: &mut Heap, share: i64) {
+    heap.clear();
+    heap.extend(cost.iter().enumerate().filter(|(_, c)| **c < FAR).map(|(n, c)| Reverse((*c, n as Node))));
+    while let Some(Reverse((reached, at))) = heap.pop() {
+        if reached > cost[at as usize] {
+            continue;
+        }
+        for (to, arc) in rows.row(at) {
+            let through = reached + arc / share;
+            if through < cost[*to as usize] {
+                cost[*to as usize] = through;
+                heap.push(Reverse((through, *to)));
+            }
+        }
+    }
+}
+
+fn kind(collective: &Collective) -> u8 {
+    match collective {
+        Collective::AllGather { .. } => 0,
+        Collective::ReduceScatter { .. } => 1,
+        Collective::AllReduce { .. } => 2,
+        Collective::AllToAll { .. } => 3,
+        Collective::Permute { .. } => 4,
+        Collective::Slice { .. } | Collective::ToPartial { .. } => 5,
+    }
+}

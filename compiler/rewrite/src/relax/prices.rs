@@ -1,0 +1,227 @@
+//! Prices on values: a Lagrangian dual of the search.
+//!
+//! Each reader of a value pays a price that depends on the layout in which it reads it; whoever makes the value is paid one
+//! that depends on the layout in which it is made. For any prices, the sum of what every op and every value costs at least
+//! on its own, prices included, is a lower bound on every plan, since the prices cancel. Sweeps move prices so that the bound
+//! rises: up, from what things cost to make; down, from what they are wanted for.
+//!
+//! When a factor is looked at on the way down, what each of its alternatives would add to the bound is known: an alternative
+//! that would lift it past the cost of a known plan is in no better plan. (Reduced-cost fixing.)
+
+use shard_ir::ValueId;
+
+use super::factors::{Factors, Use};
+use super::graph::FAR;
+use super::tree::{MAX_READERS, Tree, add, at};
+
+/// The state of the dual.
+pub(crate) struct Prices<'a> {
+    problem: &'a Factors,
+    /// For each value and use, the price that the reader pays at each node.
+    paid: Vec<Vec<Vec<i64>>>,
+    /// For each value, what its maker is paid at each node.
+    made: Vec<Vec<i64>>,
+    /// The least that each op and each value costs; with `out`, the terms of the bound.
+    op_least: Vec<i64>,
+    value_least: Vec<i64>,
+    out_least: Vec<i64>,
+    /// A lower bound on any plan that uses a strategy of a value, or a node of it.
+    pub(crate) through_strategy: Vec<Vec<i64>>,
+    pub(crate) through_node: Vec<Vec<i64>>,
+    tree: Tree,
+}
+
+impl<'a> Prices<'a> {
+    pub(crate) fn new(problem: &'a Factors) -> Prices<'a> {
+        let count = problem.factors.len();
+        let mut prices = Prices {
+            problem,
+            paid: vec![Vec::new(); count],
+            made: vec![Vec::new(); count],
+            op_least: vec![0; count],
+            value_least: vec![0; count],
+            out_least: vec![0; problem.outputs.len()],
+            through_strategy: vec![Vec::new(); count],
+            through_node: vec![Vec::new(); count],
+            tree: Tree::default(),
+        };
+        for id in &problem.live {
+            let nodes = problem.nodes(*id);
+            prices.paid[id.index()] = vec![vec![0; nodes]; problem.uses[id.index()].len()];
+            prices.made[id.index()] = vec![0; nodes];
+            prices.through_strategy[id.index()] = vec![0; problem.factors[id.index()].out.len()];
+            prices.through_node[id.index()] = vec![0; nodes];
+        }
+        prices
+    }
+
+    /// The bound, in picoseconds; at least [`FAR`] where there is no plan at all.
+    pub(crate) fn bound(&self) -> i64 {
+        let parts = self.op_least.iter().chain(&self.value_least).chain(&self.out_least);
+        parts.fold(0, |sum, part| add(sum, *part))
+    }
+
+    fn use_index(&self, operand: ValueId, reader: Use) -> usize {
+        self.problem.uses[operand.index()].iter().position(|u| *u == reader).unwrap_or(0)
+    }
+
+    /// For each operand of an op, which use of the operand it is.
+    fn uses_of(&self, id: ValueId) -> Vec<(usize, usize)> {
+        let operands = &self.problem.factors[id.index()].operands;
+        operands.iter().enumerate().map(|(i, o)| (o.index(), self.use_index(*o, Use::Operand(id, i)))).collect()
+    }
+
+    /// From the parameters to the results.
+    pub(crate) fn up(&mut self, first: bool) {
+        for i in 0..self.problem.live.len() {
+            let id = self.problem.live[i];
+            let (v, factor) = (id.index(), &self.problem.factors[id.index()]);
+            let uses = self.uses_of(id);
+            let mut made = std::mem::take(&mut self.made[v]);
+            made.fill(FAR);
+            for s in 0..factor.out.len() {
+                let mut cost = factor.cost[s];
+                for ((operand, reader), node) in uses.iter().zip(factor.reads_of(s)) {
+                    cost = add(cost, self.paid[*operand][*reader][at(*node)]);
+                }
+                let out = &mut made[at(factor.out[s])];
+                *out = (*out).min(cost);
+            }
+            self.op_least[v] = 0;
+            self.charge_readers(id, &made, first);
+            self.made[v] = made;
+        }
+        for (i, (value, allowed)) in self.problem.outputs.iter().enumerate() {
+            let reader = self.use_index(*value, Use::Output(i));
+            let paid = &self.paid[value.index()][reader];
+            self.out_least[i] = allowed.iter().map(|n| paid[at(*n)]).min().unwrap_or(FAR);
+        }
+    }
+
+    /// Splits what a value costs among its readers.
+    fn charge_readers(&mut self, id: ValueId, made: &[i64], first: bool) {
+        let v = id.index();
+        let graph = &self.problem.graphs[v];
+        let readers = self.paid[v].len();
+        self.value_least[v] = 0;
+        if readers == 0 {
+            self.value_least[v] = made.iter().copied().min().unwrap_or(FAR);
+            return;
+        }
+        if readers == 1 || first || readers > MAX_READERS {
+            let reached = self.tree.reached(graph, made);
+            for paid in &mut self.paid[v] {
+                for (price, cost) in paid.iter_mut().zip(&reached) {
+                    *price = if *cost >= FAR { FAR } else { cost.div_euclid(readers as i64) };
+                }
+            }
+            return;
+        }
+        let mut paid = std::mem::take(&mut self.paid[v]);
+        let prices: Vec<&[i64]> = paid.iter().map(|p| p.as_slice()).collect();
+        self.tree.insides(graph, made.len(), &prices);
+        self.tree.outsides(graph, readers, made);
+        for (i, paid) in paid.iter_mut().enumerate() {
+            for (price, outside) in paid.iter_mut().zip(&self.tree.outside[1 << i]) {
+                if *price <= -FAR {
+                    continue;
+                }
+                *price = if *outside >= FAR || *price >= FAR {
+                    FAR
+                } else {
+                    *price + (*outside - *price).div_euclid(readers as i64)
+                };
+            }
+        }
+        self.paid[v] = paid;
+    }
+
+    /// From the results to the parameters, noting what each alternative would cost at least.
+    pub(crate) fn down(&mut self) {
+        for (i, (value, allowed)) in self.problem.outputs.iter().enumerate() {
+            let reader = self.use_index(*value, Use::Output(i));
+            let least = self.out_least[i];
+            let paid = &mut self.paid[value.index()][reader];
+            let mut next = vec![-FAR; paid.len()];
+            for node in allowed {
+                if paid[at(*node)] < FAR {
+                    next[at(*node)] = least;
+                }
+            }
+            *paid = next;
+        }
+        for i in (0..self.problem.live.len()).rev() {
+            let id = self.problem.live[i];
+            self.value_down(id);
+            self.op_down(id);
+        }
+    }
+
+    fn value_down(&mut self, id: ValueId) {
+        let v = id.index();
+        let graph = &self.problem.graphs[v];
+        let readers = self.paid[v].len();
+        let mut made = std::mem::take(&mut self.made[v]);
+        if readers == 0 {
+            self.made[v] = made;
+            return;
+        }
+        let shares;
+        let served = if readers <= MAX_READERS {
+            let prices: Vec<&[i64]> = self.paid[v].iter().map(|p| p.as_slice()).collect();
+            self.tree.insides(graph, made.len(), &prices);
+            self.tree.outsides(graph, readers, &made);
+            let rest = add(self.bound(), -self.value_least[v]);
+            let through = self.tree.through(readers, made.len());
+            for (known, node) in self.through_node[v].iter_mut().zip(through) {
+                *known = (*known).max(add(rest, node));
+            }
+            &self.tree.inside[(1usize << readers) - 1]
+        } else {
+            shares = self.tree.shares(graph, made.len(), &self.paid[v]);
+            &shares
+        };
+        let least = made.iter().zip(served).map(|(m, s)| add(*m, *s)).min().unwrap_or(FAR);
+        for (m, s) in made.iter_mut().zip(served) {
+            *m = if *s >= FAR { -FAR } else { least.min(FAR) - s };
+        }
+        self.value_least[v] = least;
+        self.made[v] = made;
+    }
+
+    fn op_down(&mut self, id: ValueId) {
+        let v = id.index();
+        let factor = &self.problem.factors[v];
+        let uses = self.uses_of(id);
+        let made = &self.made[v];
+        let mut cost = Vec::with_capacity(factor.out.len());
+        for s in 0..factor.out.len() {
+            let gain = made[at(factor.out[s])];
+            let mut sum = if gain <= -FAR { FAR } else { factor.cost[s].saturating_sub(gain) };
+            for ((operand, reader), node) in uses.iter().zip(factor.reads_of(s)) {
+                sum = add(sum, self.paid[*operand][*reader][at(*node)]);
+            }
+            cost.push(sum);
+        }
+        let least = cost.iter().copied().min().unwrap_or(FAR);
+        let rest = add(self.bound(), -self.op_least[v]);
+        self.op_least[v] = least;
+        for (known, sum) in self.through_strategy[v].iter_mut().zip(&cost) {
+            *known = (*known).max(add(rest, *sum));
+        }
+        if least >= FAR {
+            return;
+        }
+        let share = uses.len() as i64;
+        for (place, (operand, reader)) in uses.iter().enumerate() {
+            let mut marginal = vec![FAR; self.paid[*operand][*reader].len()];
+            for (s, sum) in cost.iter().enumerate() {
+                let m = &mut marginal[at(factor.reads_of(s)[place])];
+                *m = (*m).min(*sum);
+            }
+            for (paid, m) in self.paid[*operand][*reader].iter_mut().zip(marginal) {
+                *paid = if m >= FAR || *paid >= FAR { -FAR } else { *paid - (m - least).div_euclid(share) };
+            }
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! One value: what it costs at least to make it and to bring it to all its readers, from every point of view.
+//!
+//! With `k` readers, `inside[set][n]` is the least price of serving the readers in `set` from node `n` (Dreyfus and Wagner),
+//! `outside[set][n]` the least price of all the rest when the readers in `set` are served from `n`.
+
+use super::graph::{FAR, Graph, Heap, Node};
+
+/// Readers beyond this many are priced one by one (a weaker bound): the number of sets doubles with each.
+pub(crate) const MAX_READERS: usize = 5;
+
+/// Scratch and results for one value.
+#[derive(Debug, Default)]
+pub(crate) struct Tree {
+    pub(crate) inside: Vec<Vec<i64>>,
+    pub(crate) outside: Vec<Vec<i64>>,
+    heap: Heap,
+}
+
+pub(crate) fn add(a: i64, b: i64) -> i64 {
+    if a >= FAR || b >= FAR { FAR } else { (a + b).clamp(-FAR, FAR) }
+}
+
+impl Tree {
+    /// Fills `inside` for all sets of readers; `prices[i][n]` is what reader `i` pays at `n`.
+    pub(crate) fn insides(&mut self, graph: &Graph, nodes: usize, prices: &[&[i64]]) {
+        let sets = 1usize << prices.len();
+        self.inside.resize_with(sets.max(self.inside.len()), Vec::new);
+        for set in 1..sets {
+            let mut cost = std::mem::take(&mut self.inside[set]);
+            cost.clear();
+            if set.count_ones() == 1 {
+                let paid = prices[set.trailing_zeros() as usize];
+                cost.extend((0..nodes).map(|n| if paid[n] <= -FAR { FAR } else { -paid[n] }));
+            } else {
+                cost.resize(nodes, FAR);
+                let low = set & set.wrapping_neg();
+                let mut part = (set - 1) & set;
+                while part > 0 {
+                    if part & low != 0 {
+                        for ((c, a), b) in cost.iter_mut().zip(&self.inside[part]).zip(&self.inside[set ^ part]) {
+                            *c = (*c).min(add(*a, *b));
+                        }
+                    }
+                    part = (part - 1) & set;
+                }
+            }
+            spread_within(graph, &mut cost, &mut self.heap, false);
+            self.inside[set] = cost;
+        }
+    }
+
+    /// Fills `outside` for all sets, given what it costs to make the value at each node; `insides` comes first.
+    pub(crate) fn outsides(&mut self, graph: &Graph, readers: usize, made: &[i64]) {
+        let all = (1usize << readers) - 1;
+        self.outside.resize_with((all + 1).max(self.outside.len()), Vec::new);
+        for set in (1..=all).rev() {
+            let mut cost = std::mem::take(&mut self.outside[set]);
+            cost.clear();
+            if set == all {
+                cost.extend_from_slice(made);
+            } else {
+                cost.resize(made.len(), FAR);
+                let rest = all ^ set;
+                let mut other = rest;
+                while other > 0 {
+                    for ((c, o), i) in cost.iter_mut().zip(&self.outside[set | other]).zip(&self.inside[other]) {
+                        *c = (*c).min(add(*o, *i));
+                    }
+                    other = (other - 1) & rest;
+                }
+            }
+            spread_within(graph, &mut cost, &mut self.heap, true);
+            self.outside[set] = cost;
+        }
+    }
+
+    /// The least cost of reaching each node, given that of making the value at each.
+    pub(crate) fn reached(&mut self, graph: &Graph, made: &[i64]) -> Vec<i64> {
+        let mut cost = made.to_vec();
+        spread_within(graph, &mut cost, &mut self.heap, true);
+        cost
+    }
+
+    /// For each node, a bound on serving all readers from it: each on its own, at a share of the cost of each move.
+    pub(crate) fn shares(&mut self, graph: &Graph, nodes: usize, prices: &[Vec<i64>]) -> Vec<i64> {
+        let mut sum = vec![0i64; nodes];
+        for paid in prices {
+            let mut cost: Vec<i64> = paid.iter().map(|p| if *p <= -FAR { FAR } else { -p }).collect();
+            graph.spread_backward(&mut cost[..graph.nodes()], &mut self.heap, prices.len() as i64);
+            for (s, c) in sum.iter_mut().zip(cost) {
+                *s = add(*s, c);
+            }
+        }
+        sum
+    }
+
+    /// For each node, the least total of any way that goes through it.
+    pub(crate) fn through(&self, readers: usize, nodes: usize) -> Vec<i64> {
+        let mut least = vec![FAR; nodes];
+        for set in 1..1usize << readers {
+            for ((l, i), o) in least.iter_mut().zip(&self.inside[set]).zip(&self.outside[set]) {
+                *l = (*l).min(add(*i, *o));
+            }
+        }
+        least
+    }
+}
+
+/// Dijkstra over the graph's own nodes; kernel states, which lie behind them, have no moves.
+fn spread_within(graph: &Graph, cost: &mut [i64], heap: &mut Heap, forward: bool) {
+    let own = &mut cost[..graph.nodes()];
+    if forward {
+        graph.spread_forward(own, heap);
+    } else {
+        graph.spread_backward(own, heap, 1);
+    }
+}
+
+/// The node as an index.
+pub(crate) fn at(node: Node) -> usize {
+    node as usize
+}
