@@ -1,4 +1,4 @@
-//! A schedule on simulated devices, and its judgement.
+//! A schedule on simulated devices.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,11 @@ use shard_ir::{
 
 use crate::arithmetic::{Arithmetic, EXACT_LIMIT, allows_exact};
 use crate::collectives::{Move, neutral};
-use crate::compare::compare;
 use crate::devices::{Grid, usizes};
 use crate::error::RunError;
 use crate::inputs;
 use crate::limits::{MAX_BYTES, MAX_WORK, bytes_needed, work_needed};
 use crate::local::{Target, View, evaluate};
-use crate::reference::reference;
 use crate::scalar::maximum;
 use crate::tensor::Tensor;
 
@@ -74,46 +72,6 @@ pub struct Trace {
     pub peak_bytes: u64,
 }
 
-/// The verdict on a plan.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Report {
-    /// Whether every result equals the unsharded program's.
-    pub equal: bool,
-    /// Whether arithmetic was exact, so that equal means equal.
-    pub exact: bool,
-    /// The largest absolute difference over all results.
-    pub max_abs_err: f64,
-    /// The largest absolute value of the result that is furthest off for its size.
-    pub scale: f64,
-    /// The tolerance used, as a part of a result's largest value.
-    pub tolerance: f64,
-    /// How many devices there were.
-    pub devices: u64,
-    /// The bytes that each move sent.
-    pub collectives: Vec<CollectiveTrace>,
-    /// The results of the devices.
-    pub outputs: Vec<NamedTensor>,
-    /// The results of the unsharded program.
-    pub expected: Vec<NamedTensor>,
-}
-
-/// Executes a schedule and compares it with the unsharded program. Where whole numbers would overflow, it starts again
-/// in `f32`.
-pub fn run(schedule: &Schedule, options: &RunOptions) -> Result<Report, RunError> {
-    check(&schedule.plan)?;
-    let arithmetic = choose(&schedule.plan, options);
-    match judge(schedule, options, arithmetic) {
-        Err(RunError::Overflow { .. }) if arithmetic == Arithmetic::Exact => judge(schedule, options, Arithmetic::F32),
-        verdict => verdict,
-    }
-}
-
-/// [`run`] for a plan that is not scheduled: in program order.
-pub fn run_plan(plan: &Plan, options: &RunOptions) -> Result<Report, RunError> {
-    check(plan)?;
-    run(&in_program_order(plan), options)
-}
-
 /// Executes a schedule on simulated devices.
 pub fn execute(schedule: &Schedule, options: &RunOptions) -> Result<Trace, RunError> {
     check(&schedule.plan)?;
@@ -142,7 +100,7 @@ pub fn in_program_order(plan: &Plan) -> Schedule {
     Schedule { plan: plan.clone(), steps: plan.ids().map(step).collect(), frees: liveness.frees.clone() }
 }
 
-fn check(plan: &Plan) -> Result<(), RunError> {
+pub(crate) fn check(plan: &Plan) -> Result<(), RunError> {
     verify(plan).map_err(RunError::Invalid)?;
     let needed = bytes_needed(plan);
     if needed > MAX_BYTES {
@@ -155,7 +113,7 @@ fn check(plan: &Plan) -> Result<(), RunError> {
     Ok(())
 }
 
-fn choose(plan: &Plan, options: &RunOptions) -> Arithmetic {
+pub(crate) fn choose(plan: &Plan, options: &RunOptions) -> Arithmetic {
     match () {
         () if options.emulate_dtypes => Arithmetic::Emulated,
         () if allows_exact(plan) && inputs::all_whole(&options.inputs) => Arithmetic::Exact,
@@ -163,29 +121,7 @@ fn choose(plan: &Plan, options: &RunOptions) -> Arithmetic {
     }
 }
 
-fn judge(schedule: &Schedule, options: &RunOptions, arithmetic: Arithmetic) -> Result<Report, RunError> {
-    let trace = execute_in(schedule, options, arithmetic)?;
-    let expected = reference(&schedule.plan, &trace.parameters, arithmetic)?;
-    let tolerance = options.tolerance.unwrap_or_else(|| arithmetic.tolerance(&schedule.plan));
-    let comparisons: Vec<_> =
-        trace.outputs.iter().zip(&expected).map(|(o, e)| compare(&o.tensor, e, tolerance)).collect();
-    let badness = |c: &crate::Comparison| if c.scale > 0.0 { c.max_abs_err / c.scale } else { c.max_abs_err };
-    let worst = comparisons.iter().max_by(|a, b| badness(a).total_cmp(&badness(b)));
-    let named = |output: &PlanOutput, tensor| NamedTensor { name: output.name.clone(), tensor };
-    Ok(Report {
-        equal: comparisons.iter().all(|c| c.equal),
-        exact: arithmetic == Arithmetic::Exact,
-        max_abs_err: comparisons.iter().map(|c| c.max_abs_err).fold(0.0, f64::max),
-        scale: worst.map_or(0.0, |c| c.scale),
-        tolerance,
-        devices: trace.devices,
-        collectives: trace.collectives,
-        outputs: trace.outputs,
-        expected: schedule.plan.outputs.iter().zip(expected).map(|(o, t)| named(o, t)).collect(),
-    })
-}
-
-fn execute_in(schedule: &Schedule, options: &RunOptions, arithmetic: Arithmetic) -> Result<Trace, RunError> {
+pub(crate) fn execute_in(schedule: &Schedule, options: &RunOptions, arithmetic: Arithmetic) -> Result<Trace, RunError> {
     let plan = &schedule.plan;
     let parameters = inputs::parameters(plan, &options.inputs, arithmetic, options.seed)?;
     let grid = Grid::new(&plan.mesh);
@@ -360,43 +296,5 @@ impl Machine<'_> {
         }
         let order: Vec<usize> = output.dims.iter().filter_map(|d| instr.dims.iter().position(|i| i == d)).collect();
         Ok(whole.transposed(&order))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Past the verifier, the judge must see by the data alone that something is wrong.
-    fn judged(body: &str) -> Result<bool, RunError> {
-        let text = format!("shir 1\nlayer l\nmesh x=2, y=2\ndims B=4, E=4, F=4, S=8\n{body}");
-        let plan = shard_ir::text::parse(&text).map_err(|_| RunError::Internal("the text of the test"))?.remove(0);
-        assert!(verify(&plan).is_err());
-        let arithmetic = choose(&plan, &RunOptions::default());
-        judge(&in_program_order(&plan), &RunOptions::default(), arithmetic).map(|r| r.equal)
-    }
-
-    macro_rules! wrong {
-        ($($name:ident: $body:literal;)+) => {$(
-            #[test]
-            fn $name() {
-                let verdict = judged($body);
-                assert!(!matches!(verdict, Ok(true)), "{verdict:?}");
-            }
-        )+};
-    }
-
-    wrong! {
-        relu_of_a_partial_sum: "%0 = parameter a : f32 BE(partialsum-x)\n%1 = relu %0 : f32 BE(partialsum-x)\nreturn r = %1 : BE(partialsum-x)\n";
-        gelu_of_a_partial_sum: "%0 = parameter a : f32 BE(partialsum-x)\n%1 = gelu %0 : f32 BE(partialsum-x)\nreturn r = %1 : BE(partialsum-x)\n";
-        neg_of_a_partial_max: "%0 = parameter a : f32 B(partialmax-x)\n%1 = neg %0 : f32 B(partialmax-x)\nreturn r = %1 : B(partialmax-x)\n";
-        a_bias_added_on_every_device: "%0 = parameter a : f32 BE(partialsum-x)\n%1 = parameter b : f32 E\n%2 = add %0, %1 : f32 BE(partialsum-x)\nreturn r = %2 : BE(partialsum-x)\n";
-        a_forgotten_partial_sum: "%0 = parameter a : f32 BE_x\n%1 = sum %0 over E : f32 B\nreturn r = %1 : B\n";
-        a_sum_called_a_maximum: "%0 = parameter a : f32 BE_x\n%1 = sum %0 over E : f32 B(partialmax-x)\nreturn r = %1 : B(partialmax-x)\n";
-        a_diagonal_product: "%0 = parameter a : f32 B_xE\n%1 = parameter b : f32 EF_x\n%2 = einsum BE,EF->BF %0, %1 : f32 B_xF\nreturn r = %2 : B_xF\n";
-        a_softmax_over_a_split_dim: "%0 = parameter a : f32 BE_x\n%1 = softmax %0 over E : f32 BE_x\nreturn r = %1 : BE_x\n";
-        axes_in_the_other_order: "%0 = parameter a : f32 B_xyE\n%1 = relu %0 : f32 B_yxE\nreturn r = %1 : B_yxE\n";
-        a_split_value_called_replicated: "%0 = parameter a : f32 BS_x\n%1 = slice-dim %0, S -> F, 0 : f32 BF\nreturn r = %1 : BF\n";
-        a_max_that_is_finished_before_its_sum: "%0 = parameter a : f32 B(partialsum-x, partialmax-y)\n%1 = all-reduce %0 max over y : f32 B(partialsum-x)\nreturn r = %1 : B(partialsum-x)\n";
     }
 }

@@ -7,9 +7,9 @@ use shard_ir::{InstrKind, Op, Plan};
 /// the inputs.
 pub const MAX_BYTES: u128 = 2 << 30;
 
-/// Multiplications (steps of the innermost loop) that the reference may take; the devices together take as many, times
-/// the replicas.
-pub const MAX_WORK: u128 = 1 << 32;
+/// Multiplications (steps of an innermost loop) that the devices together may take: some ten seconds. The reference takes
+/// no more, since it does once what replicas do several times.
+pub const MAX_WORK: u128 = 1 << 30;
 
 /// Bookkeeping of one block on one device.
 const BLOCK_OVERHEAD: u128 = 96;

@@ -5,7 +5,7 @@
 //! concats, slices, appends and masks are relations between variables; a search with a stated limit finds sizes that
 //! meet them all. The verifier has the last word.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use shard_ir::verify::verify;
 use shard_ir::{DimId, InstrKind, Op, Plan};
@@ -45,6 +45,9 @@ enum Style {
     Lean,
 }
 
+/// How many variables times relations a group of related dims may have; past that they keep their sizes.
+const MAX_RELATED: usize = 1 << 13;
+
 /// Dims that have one size because renames make them equal.
 struct Variable {
     size: u64,
@@ -52,6 +55,7 @@ struct Variable {
 }
 
 /// What the sizes of variables must meet.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Relation {
     /// The whole is the product of the parts.
     Product { whole: usize, parts: Vec<usize> },
@@ -118,7 +122,7 @@ struct Problem {
     /// The variable of each dim.
     variable_of: Vec<usize>,
     variables: Vec<Variable>,
-    relations: Vec<Relation>,
+    relations: BTreeSet<Relation>,
 }
 
 impl Problem {
@@ -172,16 +176,19 @@ impl Problem {
         let mut sizes: Vec<Option<u64>> = vec![None; count];
         for component in self.components() {
             let mut tries = 0;
+            let relations: Vec<&Relation> =
+                self.relations.iter().filter(|r| r.variables().iter().any(|v| component.contains(v))).collect();
             // Sizes of what a relation determines come out of the others, so parts go first.
             let wholes = |v: &usize| {
-                self.relations.iter().any(|r| match r {
+                relations.iter().any(|r| match r {
                     Relation::Product { whole, .. } | Relation::Sum { whole, .. } => whole == v,
                     Relation::AtMost { .. } => false,
                 })
             };
             let mut order = component.clone();
             order.sort_by_key(|v| (wholes(v), *v));
-            if !self.assign(&order, &mut sizes, style, &mut tries) {
+            let few = component.len() * relations.len() <= MAX_RELATED;
+            if !few || !self.assign(&order, &relations, &mut sizes, style, &mut tries) {
                 component.iter().for_each(|v| sizes[*v] = Some(self.variables[*v].size));
             }
         }
@@ -205,14 +212,21 @@ impl Problem {
         components.into_values().collect()
     }
 
-    fn assign(&self, rest: &[usize], sizes: &mut Vec<Option<u64>>, style: Style, tries: &mut usize) -> bool {
+    fn assign(
+        &self,
+        rest: &[usize],
+        relations: &[&Relation],
+        sizes: &mut Vec<Option<u64>>,
+        style: Style,
+        tries: &mut usize,
+    ) -> bool {
         if rest.is_empty() {
             return true;
         }
         let forced = rest
             .iter()
             .enumerate()
-            .find_map(|(at, v)| self.relations.iter().find_map(|r| r.determines(*v, sizes)).map(|size| (at, size)));
+            .find_map(|(at, v)| relations.iter().find_map(|r| r.determines(*v, sizes)).map(|size| (at, size)));
         let (at, candidates) = match forced {
             Some((at, size)) => (at, size.into_iter().collect()),
             None => (0, self.candidates(rest[0], sizes, style)),
@@ -230,8 +244,8 @@ impl Problem {
                 continue;
             }
             sizes[variable] = Some(size);
-            let allowed = self.relations.iter().all(|r| r.allows(sizes));
-            if allowed && self.assign(&others, sizes, style, tries) {
+            let allowed = relations.iter().all(|r| r.allows(sizes));
+            if allowed && self.assign(&others, relations, sizes, style, tries) {
                 return true;
             }
             sizes[variable] = None;
@@ -257,22 +271,23 @@ impl Problem {
     }
 }
 
-fn relations(plan: &Plan, variable_of: &[usize]) -> Vec<Relation> {
+/// Each relation once, in a fixed order.
+fn relations(plan: &Plan, variable_of: &[usize]) -> BTreeSet<Relation> {
     let variable = |d: &DimId| variable_of[d.index()];
-    let mut out = Vec::new();
+    let mut out = BTreeSet::new();
     for instr in &plan.instructions {
         let InstrKind::Op(op) = &instr.kind else { continue };
         match op {
             Op::Split { from: whole, to: parts } | Op::Merge { from: parts, to: whole } => {
-                out.push(Relation::Product { whole: variable(whole), parts: parts.iter().map(variable).collect() });
+                out.insert(Relation::Product { whole: variable(whole), parts: parts.iter().map(variable).collect() });
             }
             Op::Concat { left, right, to } => {
-                out.push(Relation::Sum { whole: variable(to), parts: [variable(left), variable(right)] });
+                out.insert(Relation::Sum { whole: variable(to), parts: [variable(left), variable(right)] });
             }
             Op::SliceDim { from: large, to: small, .. }
             | Op::Append { from: small, to: large }
             | Op::Mask { query: small, key: large } => {
-                out.push(Relation::AtMost { small: variable(small), large: variable(large) });
+                out.insert(Relation::AtMost { small: variable(small), large: variable(large) });
             }
             Op::Einsum
             | Op::Map(_)

@@ -146,3 +146,39 @@ fn random_plans_shrink_and_still_run_right() {
     }
     assert!(smaller > 900, "{smaller}");
 }
+
+/// Texts with odd bits in them: whatever still verifies runs, or is refused in words; nothing panics or takes for ever.
+#[test]
+fn no_mutation_makes_the_interpreter_panic() {
+    let text: String = include_str!("../../compiler/ir/tests/plans.shir").to_string();
+    let bits: Vec<&str> = text.split_inclusive([' ', ',', ':', '_', '\n', '(', '{', '=']).collect();
+    let odd = ["1099511627776", "4398046511104", "1", "2", "3", "1048576", "0", "f32 ", "int8 ", "", "E", "relu "];
+    let mut random = Random::new(5);
+    let (mut ran, mut refused) = (0, 0);
+    for seed in 0..6_000 {
+        let mut mutant: Vec<&str> = bits.clone();
+        for _ in 0..=random.below(2) {
+            let at = random.below(mutant.len() as u64) as usize;
+            mutant[at] = match random.below(2) {
+                0 => odd[random.below(odd.len() as u64) as usize],
+                _ => bits[random.below(bits.len() as u64) as usize],
+            };
+        }
+        for plan in text::parse(&mutant.concat()).into_iter().flatten().filter(|p| verify(p).is_ok()) {
+            for plan in [shrink(&plan), plan] {
+                let options = shard_runtime::RunOptions { seed, ..Default::default() };
+                match shard_runtime::run_plan(&plan, &options) {
+                    Ok(report) => {
+                        assert!(report.equal, "{}", text::print(&plan));
+                        ran += 1;
+                    }
+                    Err(shard_runtime::RunError::TooLarge { .. } | shard_runtime::RunError::TooMuchWork { .. }) => {
+                        refused += 1
+                    }
+                    Err(error) => panic!("{error}\n{}", text::print(&plan)),
+                }
+            }
+        }
+    }
+    assert!(ran > 1_000, "{ran} {refused}");
+}

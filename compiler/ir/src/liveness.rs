@@ -31,7 +31,9 @@ impl Liveness {
                 )
         };
         let is_parameter = |id: InstrId| matches!(plan.instruction(id).kind, InstrKind::Parameter(_));
-        let mut held: u64 = plan.ids().filter(|id| is_parameter(*id)).map(|id| plan.local_bytes(id)).sum();
+        // In 128 bits: each value fits in 64, the sum of thousands of absurd ones need not.
+        let bytes = |id: InstrId| u128::from(plan.local_bytes(id));
+        let mut held: u128 = plan.ids().filter(|id| is_parameter(*id)).map(bytes).sum();
         let mut live_bytes = Vec::with_capacity(count);
         let mut frees = vec![Vec::new(); count];
         for id in plan.ids() {
@@ -41,10 +43,10 @@ impl Liveness {
         }
         for id in plan.ids() {
             if !is_parameter(id) {
-                held += plan.local_bytes(id);
+                held += bytes(id);
             }
-            live_bytes.push(held);
-            held -= frees[id.index()].iter().map(|f| plan.local_bytes(*f)).sum::<u64>();
+            live_bytes.push(u64::try_from(held).unwrap_or(u64::MAX));
+            held -= frees[id.index()].iter().map(|f| bytes(*f)).sum::<u128>();
         }
         Liveness { live_bytes, frees }
     }
