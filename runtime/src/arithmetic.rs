@@ -28,7 +28,7 @@ impl Arithmetic {
         }
     }
 
-    /// The difference, as a part of the largest value, up to which two results count as equal: nothing where arithmetic
+    /// The difference, as a part of a result's scale, up to which two results count as equal: nothing where arithmetic
     /// is exact, 1e-5 in `f32`, and with emulated dtypes eight roundings of the coarsest float dtype of the plan.
     pub fn tolerance(self, plan: &Plan) -> f64 {
         match self {

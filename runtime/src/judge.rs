@@ -17,9 +17,10 @@ pub struct Report {
     pub exact: bool,
     /// The largest absolute difference over all results.
     pub max_abs_err: f64,
-    /// The largest absolute value of the result that is furthest off for its size.
+    /// What differences are measured against, of the result that is furthest off for its scale
+    /// ([`Expected::scale`](crate::reference::Expected::scale)).
     pub scale: f64,
-    /// The tolerance used, as a part of a result's largest value.
+    /// The tolerance used, as a part of a result's scale.
     pub tolerance: f64,
     /// How many devices there were.
     pub devices: u64,
@@ -55,7 +56,7 @@ fn judge(schedule: &Schedule, options: &RunOptions, arithmetic: Arithmetic) -> R
     let expected = reference(&schedule.plan, &trace.parameters, arithmetic)?;
     let tolerance = options.tolerance.unwrap_or_else(|| arithmetic.tolerance(&schedule.plan));
     let comparisons: Vec<_> =
-        trace.outputs.iter().zip(&expected).map(|(o, e)| compare(&o.tensor, e, tolerance)).collect();
+        trace.outputs.iter().zip(&expected).map(|(o, e)| compare(&o.tensor, &e.tensor, e.scale, tolerance)).collect();
     let badness = |c: &crate::Comparison| if c.scale > 0.0 { c.max_abs_err / c.scale } else { c.max_abs_err };
     let worst = comparisons.iter().max_by(|a, b| badness(a).total_cmp(&badness(b)));
     let named = |output: &PlanOutput, tensor| NamedTensor { name: output.name.clone(), tensor };
@@ -71,7 +72,7 @@ fn judge(schedule: &Schedule, options: &RunOptions, arithmetic: Arithmetic) -> R
         devices: trace.devices,
         collectives: trace.collectives,
         outputs: trace.outputs,
-        expected: schedule.plan.outputs.iter().zip(expected).map(|(o, t)| named(o, t)).collect(),
+        expected: schedule.plan.outputs.iter().zip(expected).map(|(o, t)| named(o, t.tensor)).collect(),
     })
 }
 
@@ -88,7 +89,8 @@ fn locate(
     all.plan.outputs = schedule.plan.ids().map(output).collect();
     let trace = execute_in(&all, options, arithmetic)?;
     let expected = reference(&all.plan, &trace.parameters, arithmetic)?;
-    let wrong = trace.outputs.iter().zip(&expected).position(|(o, e)| !compare(&o.tensor, e, tolerance).equal);
+    let wrong =
+        trace.outputs.iter().zip(&expected).position(|(o, e)| !compare(&o.tensor, &e.tensor, e.scale, tolerance).equal);
     Ok(wrong.map(|at| InstrId(at as u32)))
 }
 

@@ -47,14 +47,25 @@ impl Named {
     }
 }
 
+/// One result of the unsharded program.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Expected {
+    /// The whole tensor, dims in the declared order.
+    pub tensor: Tensor,
+    /// What rounding errors are measured against: the largest absolute value; where the result is a sum (or was moved
+    /// about since), the largest sum of absolute terms. The mean of a layernorm is 0, and its error is not.
+    pub scale: f64,
+}
+
 /// Evaluates the whole plan and gives every result of it, dims in the declared order.
 pub fn reference(
     plan: &Plan,
     parameters: &BTreeMap<InstrId, Tensor>,
     arithmetic: Arithmetic,
-) -> Result<Vec<Tensor>, RunError> {
+) -> Result<Vec<Expected>, RunError> {
     let frees = shard_ir::Liveness::of(plan).frees;
     let mut values: Vec<Option<Named>> = Vec::new();
+    let mut scales: Vec<f64> = Vec::new();
     for id in plan.ids() {
         let instr = plan.instruction(id);
         let mut operands = Vec::new();
@@ -62,20 +73,28 @@ pub fn reference(
             let value = values.get(operand.index()).and_then(Option::as_ref);
             operands.push(value.ok_or(RunError::Internal("the reference reads a value that is gone"))?);
         }
-        let mut data = match &instr.kind {
+        let inherited = instr.operands.iter().map(|o| scales[o.index()]).fold(0.0, f64::max);
+        let (mut data, mut scale) = match &instr.kind {
             InstrKind::Parameter(_) => {
-                parameters.get(&id).ok_or(RunError::Internal("a parameter has no data"))?.data.clone()
+                (parameters.get(&id).ok_or(RunError::Internal("a parameter has no data"))?.data.clone(), 0.0)
             }
-            InstrKind::Constant(value) => vec![*value],
-            InstrKind::Move(_) => operands[0].data.clone(),
-            InstrKind::Op(op) => Evaluator { plan, id, arithmetic }.op(op, &operands, &instr.dims)?,
+            InstrKind::Constant(value) => (vec![*value], 0.0),
+            InstrKind::Move(_) => (operands[0].data.clone(), inherited),
+            InstrKind::Op(op) => {
+                let (data, magnitude) = Evaluator { plan, id, arithmetic }.op(op, &operands, &instr.dims)?;
+                (data, if keeps_values(op) { inherited } else { magnitude })
+            }
         };
         for value in &mut data {
             *value = arithmetic.round(instr.dtype, *value);
             if arithmetic == Arithmetic::Exact && value.is_finite() && value.abs() > EXACT_LIMIT {
                 return Err(RunError::Overflow { id });
             }
+            if value.is_finite() {
+                scale = scale.max(value.abs());
+            }
         }
+        scales.push(scale);
         values.push(Some(Named::new(plan, &instr.dims, data)));
         for freed in &frees[id.index()] {
             values[freed.index()] = None;
@@ -90,9 +109,31 @@ pub fn reference(
             let mut positions = vec![0; plan.dims.len()];
             each(plan, &output.dims, &mut positions, &mut |p| data.push(value.at(p)));
             let sizes = output.dims.iter().map(|d| plan.dims[d.index()].size as usize).collect();
-            Ok(Tensor { sizes, data })
+            Ok(Expected { tensor: Tensor { sizes, data }, scale: scales[output.id.index()] })
         })
         .collect()
+}
+
+/// Whether the op puts values elsewhere and leaves them as they are.
+fn keeps_values(op: &Op) -> bool {
+    match op {
+        Op::Rename { .. }
+        | Op::Split { .. }
+        | Op::Merge { .. }
+        | Op::Concat { .. }
+        | Op::SliceDim { .. }
+        | Op::Append { .. }
+        | Op::Cast(_) => true,
+        Op::Einsum
+        | Op::Map(_)
+        | Op::Binary(_)
+        | Op::Reduce { .. }
+        | Op::Softmax { .. }
+        | Op::Norm { .. }
+        | Op::Mask { .. }
+        | Op::Rope { .. }
+        | Op::Take { .. } => false,
+    }
 }
 
 /// Visits every assignment of positions to some dims, the last fastest.
@@ -146,7 +187,8 @@ impl Evaluator<'_> {
         at[first.index()] = before;
     }
 
-    fn op(&self, op: &Op, operands: &[&Named], dims: &[DimId]) -> Result<Vec<f64>, RunError> {
+    /// The data, and of a sum the largest sum of absolute terms.
+    fn op(&self, op: &Op, operands: &[&Named], dims: &[DimId]) -> Result<(Vec<f64>, f64), RunError> {
         let a = *operands.first().ok_or(RunError::Internal("an op without operands"))?;
         let mut largest: f64 = 0.0;
         let data = match op {
@@ -165,15 +207,23 @@ impl Evaluator<'_> {
             Op::Map(map) => self.build(dims, |p| scalar::map(*map, a.at(p))),
             Op::Binary(binary) => {
                 let whole = *binary == Binary::Div && !self.plan.instruction(self.id).dtype.is_float();
-                self.build(dims, |p| scalar::binary(*binary, a.at(p), operands[1].at(p), whole))
+                let is_sum = matches!(binary, Binary::Add | Binary::Sub);
+                self.build(dims, |p| {
+                    let (a, b) = (a.at(p), operands[1].at(p));
+                    if is_sum && a.is_finite() && b.is_finite() {
+                        largest = largest.max(a.abs() + b.abs());
+                    }
+                    scalar::binary(*binary, a, b, whole)
+                })
             }
             Op::Reduce { kind: Reduce::Max, over } => self.build(dims, |p| self.maximum(a, over, p)),
             Op::Reduce { kind, over } => {
-                let count: usize = over.iter().map(|d| self.size(*d)).product();
+                let mean = *kind == Reduce::Mean;
+                let count = if mean { over.iter().map(|d| self.size(*d) as f64).product() } else { 1.0 };
                 self.build(dims, |p| {
                     let (sum, magnitude) = self.sum(over, p, |p| a.at(p));
-                    largest = largest.max(magnitude);
-                    if *kind == Reduce::Mean { sum / count as f64 } else { sum }
+                    largest = largest.max(magnitude / count);
+                    sum / count
                 })
             }
             Op::Softmax { over } => self.softmax(a, *over, dims),
@@ -242,7 +292,7 @@ impl Evaluator<'_> {
         };
         match self.arithmetic == Arithmetic::Exact && largest > EXACT_LIMIT {
             true => Err(RunError::Overflow { id: self.id }),
-            false => Ok(data),
+            false => Ok((data, if largest.is_finite() { largest } else { 0.0 })),
         }
     }
 

@@ -155,7 +155,7 @@ fn no_mutation_makes_the_interpreter_panic() {
     let odd = ["1099511627776", "4398046511104", "1", "2", "3", "1048576", "0", "f32 ", "int8 ", "", "E", "relu "];
     let mut random = Random::new(5);
     let (mut ran, mut refused) = (0, 0);
-    for seed in 0..6_000 {
+    for seed in 0..2_500 {
         let mut mutant: Vec<&str> = bits.clone();
         for _ in 0..=random.below(2) {
             let at = random.below(mutant.len() as u64) as usize;
@@ -169,7 +169,7 @@ fn no_mutation_makes_the_interpreter_panic() {
                 let options = shard_runtime::RunOptions { seed, ..Default::default() };
                 match shard_runtime::run_plan(&plan, &options) {
                     Ok(report) => {
-                        assert!(report.equal, "{}", text::print(&plan));
+                        assert!(report.equal, "{report:?}\n{}", text::print(&plan));
                         ran += 1;
                     }
                     Err(shard_runtime::RunError::TooLarge { .. } | shard_runtime::RunError::TooMuchWork { .. }) => {
@@ -180,5 +180,5 @@ fn no_mutation_makes_the_interpreter_panic() {
             }
         }
     }
-    assert!(ran > 1_000, "{ran} {refused}");
+    assert!(ran > 500, "{ran} {refused}");
 }
