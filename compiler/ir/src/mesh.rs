@@ -37,7 +37,7 @@ pub struct MeshAxis {
 /// The devices, as a grid with named axes, major to minor.
 ///
 /// Axes of size one are legal in the source and have no meaning in a plan: the checker keeps their names in
-/// [`Mesh::unit_axes`] and drops them from every layout.
+/// [`Mesh::declared`] and drops them from every layout.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Mesh {
     axes: Vec<MeshAxis>,

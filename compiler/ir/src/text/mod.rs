@@ -20,7 +20,7 @@
 //! would change with every edit of the source. A line that starts with `//` is a comment. Several layers may follow one
 //! another. Names that are not plain words stand in quotes.
 //!
-//! [`print`] and [`parse`] are each other's inverse on verified plans, spans and reasons aside.
+//! [`print()`] and [`parse`] are each other's inverse on verified plans, spans and reasons aside.
 
 mod instruction;
 mod line;
