@@ -1,0 +1,265 @@
+//! The binary from outside: exit status, streams, options.
+
+#![allow(missing_docs, unreachable_pub)]
+
+mod common;
+
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use common::{command, fed, ran, shardc, text};
+
+/// A folder of a test's own, empty.
+fn scratch(name: &str) -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).expect("a scratch folder");
+    folder
+}
+
+#[test]
+fn a_right_program_exits_with_0_and_a_silent_check() {
+    let ran = shardc(&["check", "mlp.shard"]);
+    assert_eq!((ran.status, ran.out.as_str(), ran.err.as_str()), (0, "", ""));
+}
+
+#[test]
+fn a_wrong_program_exits_with_1_and_says_so_on_standard_error() {
+    for command in ["check", "explain", "lower", "run"] {
+        let ran = fed(&[command, "-"], &text("mlp.shard").replace("E_xF_yz", "E_xF_yw"));
+        assert_eq!((ran.status, ran.out.as_str()), (1, ""), "{command}: {ran:?}");
+        assert!(ran.err.starts_with("error[E0201]: "), "{}", ran.err);
+    }
+    assert_eq!(fed(&["fmt", "-"], "layer (").status, 1);
+}
+
+#[test]
+fn wrong_usage_and_unreadable_files_exit_with_2() {
+    let wrong: &[&[&str]] = &[
+        &[],
+        &["frobnicate"],
+        &["explain"],
+        &["explain", "mlp.shard", "--frobnicate"],
+        &["explain", "no-such-file.shard"],
+        &["explain", "."],
+        &["explain", "mlp.shard", "--layer", "nope"],
+        &["explain", "mlp.shard", "-D", "B"],
+        &["explain", "mlp.shard", "-D", "Q=3"],
+        &["explain", "mlp.shard", "-D", "B=x y"],
+        &["explain", "mlp.shard", "--mesh", "x="],
+        &["explain", "mlp.shard", "--hardware", "nope"],
+        &["explain", "mlp.shard", "--hardware", "nope.toml"],
+        &["explain", "mlp.shard", "--objective", "comm"],
+        &["explain", "mlp.shard", "--objective", "nope"],
+        &["explain", "every_move.shir", "--mesh", "x=2"],
+        &["run", "mlp.shard", "--full"],
+        &["run", "mlp.shard", "--tolerance", "-1"],
+        &["run", "mlp.shard", "--input", "x"],
+        &["run", "mlp.shard", "--input", "x=no-such-file.npy"],
+        &["hardware", "nope"],
+        &["fmt", "no-such-file.shard"],
+        &["man", "nope"],
+    ];
+    for args in wrong {
+        let ran = shardc(args);
+        assert_eq!((ran.status, ran.out.as_str()), (2, ""), "{args:?}: {ran:?}");
+        assert!(!ran.err.is_empty(), "{args:?}");
+    }
+}
+
+#[test]
+fn a_file_that_is_not_text_exits_with_2() {
+    let file = scratch("not-text").join("bytes.shard");
+    std::fs::write(&file, [0xff, 0xfe, 0x00]).expect("written");
+    let ran = shardc(&["check", file.to_str().expect("UTF-8")]);
+    assert_eq!(ran.status, 2);
+    assert!(ran.err.contains("it is not UTF-8 text"), "{}", ran.err);
+}
+
+#[test]
+fn broken_input_never_panics() {
+    let source = text("mlp.shard");
+    let ir = text("every_move.shir");
+    for (whole, command) in [(&source, "explain"), (&source, "fmt"), (&ir, "lower"), (&ir, "run")] {
+        for part in 0..24 {
+            let cut: String = whole.chars().take(whole.chars().count() * part / 24).collect();
+            let ran = fed(&[command, "-"], &cut);
+            assert!([0, 1, 2].contains(&ran.status), "{command} of {cut:?}: {ran:?}");
+            assert!(!ran.err.contains("panicked"), "{}", ran.err);
+        }
+    }
+}
+
+#[test]
+fn a_dash_reads_standard_input() {
+    let of_file = shardc(&["explain", "mlp.shard"]);
+    let of_stdin = fed(&["explain", "-"], &text("mlp.shard"));
+    assert_eq!((of_stdin.status, of_stdin.out), (0, of_file.out));
+}
+
+#[test]
+fn the_palm_block_is_explained_with_its_figures() {
+    let ran = shardc(&["explain", "mlp.shard"]);
+    for line in [
+        "  strategy   2d-weight-stationary",
+        "     + all-gather yz along E: x                                 4.72 MB  16.4 us",
+        "         BLE_xyz -> BLE_x",
+        "  15 |   let h = einsum(x, w_in -> BLF)",
+    ] {
+        assert!(ran.out.lines().any(|l| l == line), "{line:?} is not in:\n{}", ran.out);
+    }
+    assert!(ran.out.lines().all(|l| l.trim_end() == l), "no line ends in blanks");
+    assert!(ran.out.lines().all(|l| l.chars().count() <= 80), "all lines fit:\n{}", ran.out);
+}
+
+#[test]
+fn the_command_line_changes_dims_mesh_and_hardware() {
+    let ran = shardc(&["lower", "mlp.shard", "-D", "B=64,L=2", "--mesh", "x=2,y=2,z=2"]);
+    assert_eq!(ran.status, 0, "{ran:?}");
+    assert!(ran.out.contains("mesh x=2, y=2, z=2\ndims B=64, L=2, E=18432, F=73728\n"), "{}", ran.out);
+    let chip = scratch("chip").join("chip.toml");
+    let tpu = shardc(&["hardware", "tpu-v4-flat"]).out;
+    std::fs::write(&chip, tpu.replace("tpu-v4-flat", "mine")).expect("written");
+    let ran = shardc(&["explain", "mlp.shard", "--hardware", chip.to_str().expect("UTF-8")]);
+    assert!(ran.out.contains("  hardware   mine\n"), "{ran:?}");
+}
+
+#[test]
+fn a_wrong_hardware_file_is_shown_with_its_line() {
+    let folder = scratch("wrong-chip");
+    let tpu = shardc(&["hardware", "tpu-v4-flat"]).out;
+    std::fs::write(folder.join("chip.toml"), tpu.replace("270e9", "-270e9")).expect("written");
+    let source = folder.join("mlp.shard");
+    std::fs::write(&source, text("mlp.shard").replace("hardware tpu-v4-flat", "hardware \"chip.toml\""))
+        .expect("written");
+    let ran = shardc(&["explain", source.to_str().expect("UTF-8")]);
+    assert_eq!(ran.status, 1);
+    assert!(ran.err.contains("`network.bandwidth` must be a number greater than 0"), "{}", ran.err);
+    assert!(ran.err.contains("bandwidth = -270e9"), "{}", ran.err);
+}
+
+#[test]
+fn without_hardware_explain_asks_for_it_and_check_does_not() {
+    let source = text("mlp.shard").replace("hardware tpu-v4-flat\n", "");
+    let ran = fed(&["explain", "-"], &source);
+    assert_eq!(ran.status, 2);
+    assert!(ran.err.starts_with("error[E0705]"), "{}", ran.err);
+    assert_eq!(fed(&["check", "-"], &source).status, 0);
+}
+
+#[test]
+fn a_strict_layer_names_the_reshard_lines_that_it_lacks() {
+    let ran = shardc(&["check", "mlp.shard", "--strict"]);
+    assert_eq!(ran.status, 1);
+    assert!(ran.err.contains("help: let x1 = reshard(x, BLE_x)\n"), "{}", ran.err);
+}
+
+#[test]
+fn colour_follows_the_option_and_no_colour_the_environment() {
+    let plain = |args: &[&str]| !shardc(args).err.contains('\u{1b}');
+    let wrong = ["check", "mlp.shard", "--strict"];
+    assert!(plain(&wrong), "a pipe is no terminal");
+    assert!(plain(&[&wrong[..], &["--color", "never"]].concat()));
+    assert!(!plain(&[&wrong[..], &["--color", "always"]].concat()));
+    let output = command(&wrong).env("NO_COLOR", "1").output().expect("the binary runs");
+    assert!(!ran(output).err.contains('\u{1b}'));
+}
+
+#[test]
+fn ir_text_goes_through_and_comes_out_the_same() {
+    let lowered = shardc(&["lower", "mlp.shard"]).out;
+    assert!(lowered.starts_with("shir 1\n"));
+    let again = fed(&["lower", "-"], &lowered);
+    assert_eq!((again.status, &again.out), (0, &lowered));
+    let moves = shardc(&["lower", "every_move.shir"]);
+    assert_eq!(moves.status, 0, "{moves:?}");
+    assert_eq!(fed(&["lower", "-"], &moves.out).out, moves.out);
+}
+
+#[test]
+fn broken_ir_text_is_shown_with_its_line() {
+    let ran =
+        fed(&["lower", "-"], "shir 1\nlayer a\nmesh x=2\ndims B=4\n%0 = parameter x : f32 B_w\nreturn x = %0 : B_w\n");
+    assert_eq!(ran.status, 1);
+    assert!(ran.err.starts_with("error: ") && ran.err.contains("[ -:5:"), "{}", ran.err);
+    let illegal = text("every_move.shir")
+        .replace("%9, %6 : f32 [Batch_{data}, Heads_{model}", "%9, %6 : f32 [Batch_{data}, Heads");
+    let ran = fed(&["lower", "-"], &illegal);
+    assert_eq!(ran.status, 1, "{ran:?}");
+    assert!(ran.err.contains("layer `all` is not a legal plan: "), "{}", ran.err);
+}
+
+#[test]
+fn a_graph_has_a_node_for_each_instruction() {
+    let ran = shardc(&["lower", "mlp.shard", "--emit", "dot"]);
+    assert!(ran.out.starts_with("digraph shardc {") && ran.out.contains("l0_3 -> l0_4;"), "{}", ran.out);
+}
+
+#[test]
+fn the_plan_is_executed_and_equals_the_unsharded_program() {
+    let ran = shardc(&["run", "mlp.shard"]);
+    assert_eq!(ran.status, 0, "{ran:?}");
+    assert!(ran.out.starts_with("mlp: equal on 64 devices"), "{}", ran.out);
+    assert_eq!(shardc(&["run", "every_move.shir"]).status, 0);
+}
+
+#[test]
+fn results_are_written_and_inputs_read_as_npy() {
+    let folder = scratch("npy");
+    let at = |name: &str| folder.join(name).to_str().expect("UTF-8").to_string();
+    assert_eq!(shardc(&["run", "mlp.shard", "--seed", "3", "--output", &at("a")]).status, 0);
+    let bytes = std::fs::read(at("a/y.npy")).expect("written");
+    assert!(bytes.starts_with(b"\x93NUMPY"));
+    // The result has the shape of the parameter `x`.
+    let input = format!("x={}", at("a/y.npy"));
+    let ran = shardc(&["run", "mlp.shard", "--input", &input, "--output", &at("b")]);
+    assert_eq!(ran.status, 0, "{ran:?}");
+    assert_ne!(std::fs::read(at("b/y.npy")).expect("written"), bytes);
+    let ran = shardc(&["run", "mlp.shard", "--input", &format!("nope={}", at("a/y.npy"))]);
+    assert_eq!(ran.status, 2, "{ran:?}");
+}
+
+#[test]
+fn fmt_formats_in_place_and_check_only_looks() {
+    let file = scratch("fmt").join("mlp.shard");
+    let name = file.to_str().expect("UTF-8");
+    let untidy = text("mlp.shard").replace("let h =", "let   h=");
+    std::fs::write(&file, &untidy).expect("written");
+    let ran = shardc(&["fmt", "--check", name]);
+    assert_eq!(ran.status, 1);
+    assert!(ran.out.contains("-  let   h= einsum") && ran.out.contains("+  let h = einsum"), "{}", ran.out);
+    assert_eq!(std::fs::read_to_string(&file).expect("there"), untidy);
+    assert_eq!(shardc(&["fmt", name]).status, 0);
+    assert_eq!(shardc(&["fmt", "--check", name]).status, 0);
+    assert_eq!(fed(&["fmt", "-"], &untidy).out, std::fs::read_to_string(&file).expect("there"));
+}
+
+#[test]
+fn a_closed_pipe_is_no_panic() {
+    let mut child = command(&["explain", "mlp.shard"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    drop(child.stdout.take());
+    let ran = ran(child.wait_with_output().expect("the binary ends"));
+    assert!(!ran.err.contains("panicked"), "{}", ran.err);
+}
+
+#[test]
+fn the_other_commands_print_something() {
+    assert!(shardc(&["hardware"]).out.starts_with("tpu-v4-flat  "));
+    assert!(shardc(&["hardware", "tpu-v4-flat"]).out.contains("name = \"tpu-v4-flat\"\n"));
+    assert!(shardc(&["completions", "bash"]).out.contains("shardc"));
+    assert!(shardc(&["man"]).out.contains(".TH shardc 1"));
+    assert!(shardc(&["man", "explain"]).out.contains(".TH shardc-explain 1"));
+    assert_eq!(shardc(&["--help"]).status, 0);
+}
+
+#[test]
+fn the_same_input_gives_the_same_output() {
+    for args in [&["explain", "mlp.shard", "--format", "json"][..], &["run", "mlp.shard", "--format", "json"]] {
+        assert_eq!(shardc(args).out, shardc(args).out);
+    }
+}

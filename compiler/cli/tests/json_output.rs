@@ -1,0 +1,111 @@
+//! JSON output is held to the schema files of the project.
+
+#![allow(missing_docs, unreachable_pub)]
+
+mod common;
+
+use common::{fed, shardc, text};
+use jsonschema::{Registry, Resource};
+
+fn schema(name: &str) -> serde_json::Value {
+    let path = format!("{}/../../spec/schema/{name}.schema.json", env!("CARGO_MANIFEST_DIR"));
+    serde_json::from_str(&std::fs::read_to_string(path).expect("a schema file")).expect("JSON")
+}
+
+/// Asserts that a document is JSON and meets its schema.
+fn holds(name: &str, document: &str) -> serde_json::Value {
+    let document: serde_json::Value = serde_json::from_str(document).expect("JSON");
+    let explain = schema("explain");
+    let registry = Registry::new()
+        .add("urn:shardc:explain:1", Resource::from_contents(explain))
+        .and_then(|r| r.prepare())
+        .expect("a legal schema");
+    let schema = schema(name);
+    let validator = jsonschema::options().with_registry(&registry).build(&schema).expect("a legal schema");
+    let errors: Vec<String> =
+        validator.iter_errors(&document).map(|e| format!("{} at {}", e, e.instance_path())).collect();
+    assert!(errors.is_empty(), "{name}: {errors:#?}");
+    document
+}
+
+#[test]
+fn explain_meets_its_schema() {
+    let document = holds("explain", &shardc(&["explain", "mlp.shard", "--format", "json"]).out);
+    let layer = &document["layers"][0];
+    assert_eq!(layer["strategy"], serde_json::json!(["2d-weight-stationary"]));
+    assert_eq!(layer["optimality"]["status"], "proven");
+    let gather = &layer["instructions"][3];
+    for (key, value) in [
+        ("op", serde_json::json!("all-gather")),
+        ("name", serde_json::json!("x")),
+        ("axes", serde_json::json!(["y", "z"])),
+        ("dim", serde_json::json!("E")),
+        ("layout", serde_json::json!("BLE_x")),
+        ("bytes", serde_json::json!(4_718_592)),
+        ("wire_bytes", serde_json::json!(4_423_680)),
+        ("time_s", serde_json::json!(1.6384e-5)),
+    ] {
+        assert_eq!(gather[key], value, "{key}");
+    }
+    assert_eq!(gather["span"]["line"], 15);
+    let einsum = &layer["instructions"][4];
+    assert_eq!((&einsum["flops"], &einsum["hbm_bytes"]), (&21_743_271_936_u64.into(), &51_904_512.into()));
+    assert_eq!((&einsum["bound"], &einsum["equation"]), (&"compute".into(), &"BLE,EF->BLF".into()));
+    assert_eq!(layer["totals"]["overlap_time_s"], serde_json::Value::Null);
+}
+
+#[test]
+fn every_kind_of_instruction_meets_the_schema() {
+    let document = holds("explain", &shardc(&["explain", "every_move.shir", "--format", "json"]).out);
+    let layer = &document["layers"][0];
+    assert_eq!(layer["mesh"], serde_json::json!({"data": 2, "model": 2, "w": 1}));
+    assert_eq!(layer["outputs"][0]["layout"], "[Six, Batch_{model}]");
+    assert_eq!(layer["outputs"][0]["local_shape"], serde_json::json!([6, 4]));
+    assert_eq!(layer["instructions"][30]["in"], serde_json::json!(["block", "norm"]));
+    assert_eq!(layer["instructions"][30]["fused_into"], 29);
+    holds("lower", &shardc(&["lower", "every_move.shir", "--emit", "json"]).out);
+}
+
+#[test]
+fn lower_meets_its_schema() {
+    let by_emit = shardc(&["lower", "mlp.shard", "--emit", "json"]).out;
+    holds("lower", &by_emit);
+    assert_eq!(shardc(&["lower", "mlp.shard", "--format", "json"]).out, by_emit);
+}
+
+#[test]
+fn run_meets_its_schema_and_counts_what_the_model_says() {
+    for file in ["mlp.shard", "every_move.shir"] {
+        let document = holds("run", &shardc(&["run", file, "--format", "json"]).out);
+        let layer = &document["layers"][0];
+        assert_eq!(layer["equal"], true);
+        for collective in layer["collectives"].as_array().expect("an array") {
+            assert_eq!(collective["wire_bytes"], collective["model_wire_bytes"], "{collective}");
+        }
+    }
+}
+
+#[test]
+fn diagnostics_meet_their_schema() {
+    let wrong = text("mlp.shard").replace("E_xF_yz", "E_xF_yw");
+    let ran = fed(&["explain", "-", "--error-format", "json"], &wrong);
+    assert_eq!((ran.status, ran.out.as_str()), (1, ""));
+    let document = holds("diagnostics", &ran.err);
+    assert_eq!(document["diagnostics"][0]["code"], "E0201");
+    assert_eq!(document["diagnostics"][0]["span"]["line"], 12);
+    for args in [&["explain", "no-such-file.shard"][..], &["check", "mlp.shard", "--strict"]] {
+        holds("diagnostics", &shardc(&[args, &["--error-format", "json"]].concat()).err);
+    }
+    let ran = shardc(&["check", "mlp.shard", "--strict", "--format", "json"]);
+    assert_eq!((ran.status, ran.err.as_str()), (1, ""));
+    holds("diagnostics", &ran.out);
+    let document = holds("diagnostics", &shardc(&["check", "mlp.shard", "--format", "json"]).out);
+    assert_eq!(document["diagnostics"], serde_json::json!([]));
+}
+
+#[test]
+fn every_schema_is_a_schema() {
+    for name in ["explain", "lower", "run", "diagnostics"] {
+        assert!(jsonschema::meta::is_valid(&schema(name)), "{name}");
+    }
+}
