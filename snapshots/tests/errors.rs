@@ -73,7 +73,11 @@ fn every_code_has_a_page_and_every_code_of_a_file_a_case() {
     for (code, title, source) in ALL {
         let page = root().join(format!("spec/diagnostics/{code}.md"));
         let text = std::fs::read_to_string(&page).unwrap_or_default();
-        assert!(text.starts_with(&format!("# {code}: {title}\n")), "{} is missing or has another title", page.display());
+        assert!(
+            text.starts_with(&format!("# {code}: {title}\n")),
+            "{} is missing or has another title",
+            page.display()
+        );
         let has_case = cases.iter().any(|(c, ..)| c == code);
         assert_eq!(has_case, *source == Source::File, "cases of {code}");
     }
@@ -93,5 +97,17 @@ fn codes_are_sorted_by_range_and_unique() {
     for (code, ..) in ALL {
         assert!(seen.insert(code), "{code} is listed twice");
         assert!(code.len() == 5 && (code.starts_with('E') || code.starts_with('W')), "{code}");
+    }
+}
+
+#[test]
+fn a_file_cut_off_anywhere_is_drawn_without_panic() {
+    for (code, name, text) in cases().into_iter().filter(|(.., text)| text.len() < 2000) {
+        for at in (0..text.len()).filter(|at| text.is_char_boundary(*at)) {
+            let file = SourceFile::new(name.clone(), format!("// αβγ\n{}", &text[..at]));
+            let checked = check_source(&file, &CheckOptions::default());
+            let drawn = shard_report::draw::diagnostics(&checked.diagnostics, &file, at % 2 == 0);
+            assert_eq!(drawn.is_empty(), checked.diagnostics.is_empty(), "{code}/{name} at {at}");
+        }
     }
 }

@@ -125,7 +125,8 @@ impl Builder {
     /// written in that order at no cost. Another value keeps its order, and the pattern is permuted; only under a
     /// label, where layouts are compared dim by dim, a copy in the stated order is made.
     pub(crate) fn pin(&mut self, env: &Environment<'_>, mut pin: PinRequest, sink: &mut Sink) -> Option<ValueId> {
-        pin.value = self.in_order(env, pin.value, &pin.dims, pin.fresh_from, pin.pattern.label.is_some(), pin.span, sink)?;
+        pin.value =
+            self.in_order(env, pin.value, &pin.dims, pin.fresh_from, pin.pattern.label.is_some(), pin.span, sink)?;
         let value = self.value(pin.value);
         let pattern = permute_pattern(&pin.pattern, &pin.dims, &value.dims);
         if is_free(&pattern) && !pin.written {

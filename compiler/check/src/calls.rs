@@ -24,7 +24,8 @@ pub(crate) struct Layers<'a> {
 
 impl<'a> Layers<'a> {
     pub(crate) fn new(tree: &'a ast::File, sink: &mut Sink) -> Layers<'a> {
-        let mut layers = Layers { all: Vec::new(), by_name: BTreeMap::new(), callees: Vec::new(), programs: Vec::new() };
+        let mut layers =
+            Layers { all: Vec::new(), by_name: BTreeMap::new(), callees: Vec::new(), programs: Vec::new() };
         for layer in tree.layers() {
             let name = layer.name.value.as_str();
             if let Some(first) = layers.by_name.get(name) {
@@ -176,8 +177,9 @@ fn walk_calls(expr: &ast::Expr, found: &mut impl FnMut(&ast::Name)) {
 
 /// The operations that are written like calls, for the nearest name of an unknown one.
 fn operations<'n>() -> impl Iterator<Item = &'n str> {
-    const OTHERS: &[&str] =
-        &["einsum", "rename", "split", "merge", "concat", "slice", "append", "causal", "rope", "take", "cast", "reshard"];
+    const OTHERS: &[&str] = &[
+        "einsum", "rename", "split", "merge", "concat", "slice", "append", "causal", "rope", "take", "cast", "reshard",
+    ];
     ast::MapOp::ALL
         .iter()
         .map(|op| op.word())
@@ -226,7 +228,8 @@ impl LayerChecker<'_, '_> {
             });
         }
         let mut right = true;
-        for ((value, arg), (param, declared)) in values.iter().zip(args).zip(program.values.iter().zip(&callee.params)) {
+        for ((value, arg), (param, declared)) in values.iter().zip(args).zip(program.values.iter().zip(&callee.params))
+        {
             right &= value.is_some_and(|value| self.argument(&name.value, value, arg, param, declared).is_some());
         }
         if !right {
@@ -351,7 +354,9 @@ impl LayerChecker<'_, '_> {
                     };
                     self.builder.pin(self.env, request, self.sink)?
                 }
-                Def::Constant(_) => self.builder.push(self.env, Value { in_layers: path(), ..value.clone() }, self.sink)?,
+                Def::Constant(_) => {
+                    self.builder.push(self.env, Value { in_layers: path(), ..value.clone() }, self.sink)?
+                }
                 Def::Op { op, operands } => {
                     let operands = operands.iter().map(|o| map[o.index()]).collect();
                     let def = Def::Op { op: op.clone(), operands };

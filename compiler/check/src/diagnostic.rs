@@ -73,14 +73,7 @@ pub struct Diagnostic {
 
 impl Diagnostic {
     fn new(code: &'static str, severity: Severity, message: impl Into<String>) -> Diagnostic {
-        Diagnostic {
-            code,
-            severity,
-            message: message.into(),
-            labels: Vec::new(),
-            notes: Vec::new(),
-            helps: Vec::new(),
-        }
+        Diagnostic { code, severity, message: message.into(), labels: Vec::new(), notes: Vec::new(), helps: Vec::new() }
     }
 
     /// An error without a place as yet.

@@ -108,7 +108,9 @@ impl<'a> Environment<'a> {
             None => {
                 self.mesh_line = first;
                 let axes = first.map_or(&[][..], |line| &line.axes);
-                axes.iter().map(|a| (a.name.value.clone(), a.size.value, Some(a.name.span), Some(a.size.span))).collect()
+                axes.iter()
+                    .map(|a| (a.name.value.clone(), a.size.value, Some(a.name.span), Some(a.size.span)))
+                    .collect()
             }
         };
         let mut seen: BTreeMap<&str, Option<Span>> = BTreeMap::new();
@@ -183,12 +185,7 @@ impl<'a> Environment<'a> {
         }
     }
 
-    fn read_overrides(
-        &self,
-        tree: &ast::File,
-        options: &CheckOptions,
-        sink: &mut Sink,
-    ) -> BTreeMap<String, ast::Dim> {
+    fn read_overrides(&self, tree: &ast::File, options: &CheckOptions, sink: &mut Sink) -> BTreeMap<String, ast::Dim> {
         let mut overrides = BTreeMap::new();
         let known: Vec<String> = tree.dims().map(|d| d.name.value.clone()).collect();
         for (name, text) in &options.dim_overrides {
@@ -251,7 +248,13 @@ impl<'a> Environment<'a> {
                         .map(|(span, word)| (span, word.to_string()));
                     let known = self.dim_names();
                     let near = nearest(&name.value, known.iter().map(String::as_str)).map(str::to_string);
-                    sink.report(DimProblem::Unknown { name: name.value.clone(), span: name.span, near, known, together });
+                    sink.report(DimProblem::Unknown {
+                        name: name.value.clone(),
+                        span: name.span,
+                        near,
+                        known,
+                        together,
+                    });
                 }
                 None
             }
@@ -319,4 +322,3 @@ impl<'a> Environment<'a> {
         }
     }
 }
-

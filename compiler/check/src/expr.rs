@@ -88,7 +88,9 @@ impl LayerChecker<'_, '_> {
     pub(crate) fn one(&mut self, term: Term, expr: &ast::Expr) -> Option<ValueId> {
         match term {
             Term::Value(value) => Some(value),
-            Term::Number { value, span, .. } => self.builder.push_constant(self.env, value, Dtype::F32, span, self.sink),
+            Term::Number { value, span, .. } => {
+                self.builder.push_constant(self.env, value, Dtype::F32, span, self.sink)
+            }
             Term::Many(values, callee) => {
                 let names: Vec<String> = (1..=values.len()).map(|i| format!("r{i}")).collect();
                 self.sink.report(LayerProblem::ResultCount {

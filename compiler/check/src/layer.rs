@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use shard_grammar::{Span, ast};
-use shard_ir::{Def, DimId, Op, Output, ParameterKind, Program, TensorType, TypeError, Value, ValueId, typing::same_dims};
+use shard_ir::{Def, DimId, Output, ParameterKind, Program, Value, ValueId, typing::same_dims};
 
 use crate::builder::{Binding, Builder, PinRequest, permute_pattern};
 use crate::calls::Layers;
@@ -212,7 +212,7 @@ impl<'a> LayerChecker<'a, '_> {
         let what = format!("the annotation of `{}`", name.value);
         let dims = self.match_dims(&what, &ty.layout, &checked.dims, value, expr.span);
         let dtype = self.match_dtype(&what, ty, &checked, value, expr);
-        (dims?, dtype?);
+        dims.and(dtype)?;
         let request = PinRequest {
             value,
             dims: checked.dims,
@@ -348,7 +348,11 @@ impl<'a> LayerChecker<'a, '_> {
                     ast::Results::One(_) => "return one value".to_string(),
                     ast::Results::Named { results, .. } => {
                         let names: Vec<&str> = results.iter().map(|r| r.name.value.as_str()).collect();
-                        if let [one] = names.as_slice() { format!("return {one}") } else { format!("return ({})", names.join(", ")) }
+                        if let [one] = names.as_slice() {
+                            format!("return {one}")
+                        } else {
+                            format!("return ({})", names.join(", "))
+                        }
                     }
                 }),
             });
@@ -357,7 +361,8 @@ impl<'a> LayerChecker<'a, '_> {
         let declared = self.layer.results.types();
         let mut outputs = Vec::new();
         for (i, (value, expr, fresh_from)) in values.into_iter().enumerate() {
-            outputs.push(value.and_then(|value| self.result(i, declared[i], types[i].as_ref()?, value, expr, fresh_from)));
+            outputs
+                .push(value.and_then(|value| self.result(i, declared[i], types[i].as_ref()?, value, expr, fresh_from)));
         }
         outputs.into_iter().collect()
     }
@@ -380,9 +385,10 @@ impl<'a> LayerChecker<'a, '_> {
         };
         let dims = self.match_dims(&what, &ty.layout, &checked.dims, value, expr.span);
         let dtype = self.match_dtype(&what, ty, checked, value, expr);
-        (dims?, dtype?);
+        dims.and(dtype)?;
         let labelled = checked.pattern.label.is_some();
-        let value = self.builder.in_order(self.env, value, &checked.dims, fresh_from, labelled, expr.span, self.sink)?;
+        let value =
+            self.builder.in_order(self.env, value, &checked.dims, fresh_from, labelled, expr.span, self.sink)?;
         let returned_name = match &expr.kind {
             ast::ExprKind::Name(name) => Some(name.clone()),
             _ => None,
@@ -394,87 +400,6 @@ impl<'a> LayerChecker<'a, '_> {
             pattern: permute_pattern(&checked.pattern, &checked.dims, &self.builder.value(value).dims),
             span: ty.span,
         })
-    }
-
-    /// Types an op and adds its result. A failure is worded as one of the operands.
-    pub(crate) fn op(
-        &mut self,
-        op: Op,
-        word: &str,
-        operands: &[(ValueId, &ast::Expr)],
-        span: Span,
-    ) -> Option<ValueId> {
-        let types: Vec<TensorType> = operands.iter().map(|(value, _)| self.builder.type_of(*value)).collect();
-        match shard_ir::result_type(&op, &types, &[], &self.env.dims) {
-            Ok(ty) => {
-                let values = operands.iter().map(|(value, _)| *value).collect();
-                self.builder.push_op(self.env, op, values, ty, span, self.sink)
-            }
-            Err(error) => {
-                self.report_type_error(&op, word, operands, span, error);
-                None
-            }
-        }
-    }
-
-    /// The wording of a type error that any op may have; those that name dims have said more before they came here.
-    pub(crate) fn report_type_error(
-        &mut self,
-        op: &Op,
-        word: &str,
-        operands: &[(ValueId, &ast::Expr)],
-        span: Span,
-        error: TypeError,
-    ) {
-        let operand = |i: usize| {
-            let (_, expr) = operands[i.min(operands.len() - 1)];
-            (expr.span, shard_grammar::print_expr(expr))
-        };
-        match error {
-            TypeError::Dtypes { left, right } => {
-                let at = |dtype| operands.iter().position(|(v, _)| self.builder.value(*v).dtype == dtype);
-                let second = operands.iter().rposition(|(v, _)| self.builder.value(*v).dtype == right).unwrap_or(1);
-                let first = at(left).unwrap_or(0);
-                let ((a, a_text), (b, b_text)) = (operand(first), operand(second));
-                let (left, right) = ((a, a_text, left), (b, b_text, right));
-                self.sink.report(DtypeProblem::DoNotMeet { op: word.to_string(), left, right });
-            }
-            TypeError::OperandDtype { operand: i, found, wanted } => {
-                self.sink.report(DtypeProblem::NotTaken { op: word.to_string(), operand: operand(i), found, wanted });
-            }
-            TypeError::RepeatedDim(dim) => {
-                let dim = self.env.dim_name(dim).to_string();
-                self.sink.report(ShapeProblem::ResultRepeats { op: word.to_string(), dim, span });
-            }
-            TypeError::WrongDims { expected } => {
-                let left = operands.first().map(|(v, _)| self.builder.value(*v).dims.clone()).unwrap_or_default();
-                let right = operands.get(1).map(|(v, _)| self.builder.value(*v).dims.clone()).unwrap_or_default();
-                let wanted = wanted_second(op, &left).unwrap_or(expected);
-                self.sink.report(ShapeProblem::OtherDims {
-                    op: word.to_string(),
-                    left: (operand(0).0, self.env.dims_text(&left)),
-                    right: (operand(1).0, self.env.dims_text(&right)),
-                    wanted: self.env.dims_text(&wanted),
-                });
-            }
-            TypeError::Arity { .. }
-            | TypeError::NoOperandHas(_)
-            | TypeError::MissingDim { .. }
-            | TypeError::Sizes { .. } => {
-                let message = format!("`{word}` does not fit its operands: {error}");
-                self.sink.report(ShapeProblem::Sizes { message, span, here: "here".to_string(), help: None });
-            }
-        }
-    }
-}
-
-/// The dims that the second operand of a concat or append would have to have.
-fn wanted_second(op: &Op, left: &[DimId]) -> Option<Vec<DimId>> {
-    let swap = |from: DimId, to: DimId| left.iter().map(|d| if *d == from { to } else { *d }).collect();
-    match op {
-        Op::Concat { left: from, right, .. } => Some(swap(*from, *right)),
-        Op::Append { from, to } => Some(swap(*to, *from)),
-        _ => None,
     }
 }
 

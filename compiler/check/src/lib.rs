@@ -16,6 +16,7 @@ mod expr;
 mod int_expr;
 mod layer;
 pub mod names;
+mod op_types;
 mod operations;
 mod partial_pins;
 mod repeat;

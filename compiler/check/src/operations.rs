@@ -58,7 +58,11 @@ impl LayerChecker<'_, '_> {
                     self.sink.report(ShapeProblem::OutputDim {
                         dim: name.value.clone(),
                         span: name.span,
-                        operands: operands.iter().zip(&types).map(|((_, e), t)| (e.span, self.env.dims_text(&t.dims))).collect(),
+                        operands: operands
+                            .iter()
+                            .zip(&types)
+                            .map(|((_, e), t)| (e.span, self.env.dims_text(&t.dims)))
+                            .collect(),
                         near: near.map(str::to_string),
                         rest: (output.span, self.env.dims_text(&kept)),
                     });
@@ -196,7 +200,7 @@ impl LayerChecker<'_, '_> {
                 self.needs("rope", d, dim.span, a)?;
                 self.needs("rope", p, position.span, a)?;
                 self.different("rope", d, p, position.span)?;
-                if self.env.size(d) % 2 != 0 {
+                if !self.env.size(d).is_multiple_of(2) {
                     let message = format!("`rope` turns a dim in halves, and {} is odd", self.sized(d));
                     let help = format!("dim {} = {}", dim.value, self.env.size(d) + 1);
                     return self.sizes(message, dim.span, "odd", Some(help));
@@ -271,11 +275,7 @@ impl LayerChecker<'_, '_> {
         if self.env.size(small) <= self.env.size(large) {
             return Some(());
         }
-        let message = format!(
-            "`{op}`: more {what} than positions, {} and {}",
-            self.sized(small),
-            self.sized(large)
-        );
+        let message = format!("`{op}`: more {what} than positions, {} and {}", self.sized(small), self.sized(large));
         let help = format!("dim {} = {}    (or more)", self.env.dim_name(large), self.env.size(small));
         self.sizes(message, span, "does not fit", Some(help));
         None

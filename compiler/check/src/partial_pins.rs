@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 
 use shard_grammar::Span;
 use shard_ir::{
-    AxisId, AxisList, AxisSet, Binary, Def, Layout, LayoutPattern, MeshShape, Op, Operand, Program, Reduction, RuleError,
-    ValueId, result_layout,
+    AxisId, AxisList, AxisSet, Binary, Def, Layout, LayoutPattern, MeshShape, Op, Operand, Program, Reduction,
+    RuleError, ValueId, result_layout,
 };
 
 use crate::diagnostics::{PartialProblem, WayOut};
@@ -59,11 +59,11 @@ fn check_pin(
                     report_product(env, program, op, operands, made.span, pin, axis, sink);
                     return;
                 }
-                Err(RuleError::AddedOncePerDevice { operand, .. }) if kind == Reduction::Sum && is_sum(op) => {
-                    if is_whole(program, operands[operand], axis) {
-                        let axes = added.entry(operand).or_default();
-                        *axes = axes.with(axis);
-                    }
+                Err(RuleError::AddedOncePerDevice { operand, .. })
+                    if kind == Reduction::Sum && is_sum(op) && is_whole(program, operands[operand], axis) =>
+                {
+                    let axes = added.entry(operand).or_default();
+                    *axes = axes.with(axis);
                 }
                 _ => {}
             }
@@ -149,7 +149,10 @@ fn stated(program: &Program, id: ValueId) -> Option<&LayoutPattern> {
 /// Whether the value is certainly not partial over an axis.
 fn is_whole(program: &Program, id: ValueId, axis: AxisId) -> bool {
     match stated(program, id) {
-        Some(p) => !p.partial_sum.contains(axis) && !p.partial_max.contains(axis) && !(p.open && p.free_partial),
+        Some(p) => {
+            let stated = p.partial_sum.union(p.partial_max);
+            !(stated.contains(axis) || (p.open && p.free_partial))
+        }
         None => matches!(program.value(id).def, Def::Constant(_)),
     }
 }

@@ -240,19 +240,13 @@ fn report_unbraced_misspelling(env: &Environment<'_>, axes: &ast::AxesWord, sink
     true
 }
 
-fn report_unknown_axis(
-    env: &mut Environment<'_>,
-    axis: &ast::Name,
-    braced: bool,
-    sink: &mut Sink,
-) {
+fn report_unknown_axis(env: &mut Environment<'_>, axis: &ast::Name, braced: bool, sink: &mut Sink) {
     if env.mesh_is_broken || !sink.has_room() {
         return;
     }
     let (name, span) = (axis.value.clone(), axis.span);
     if let Some((replaced, mesh)) = &env.replaced_mesh {
-        let declared =
-            replaced.and_then(|line| line.axes.iter().find(|a| a.name.value == name)).map(|a| a.span);
+        let declared = replaced.and_then(|line| line.axes.iter().find(|a| a.name.value == name)).map(|a| a.span);
         if declared.is_some() {
             if env.missing_axes.insert(name.clone()) {
                 sink.report(LayoutProblem::AxisNotInOverride { axis: name, span, declared, mesh: mesh.clone() });
@@ -265,7 +259,8 @@ fn report_unknown_axis(
         let text = if braced || near.len() == 1 { near.to_string() } else { format!("{{{near}}}") };
         (text.clone(), text)
     });
-    let (mesh, append_at) = (env.mesh_line.map(|m| m.span), env.mesh_line.and_then(|m| m.axes.last()).map(|a| a.span.end));
+    let (mesh, append_at) =
+        (env.mesh_line.map(|m| m.span), env.mesh_line.and_then(|m| m.axes.last()).map(|a| a.span.end));
     sink.report(LayoutProblem::UnknownAxis { axis: name, span, near, known, mesh, append_at });
 }
 
@@ -304,22 +299,18 @@ fn report_twice(
             keep_second: without(a),
         },
         ((a, MentionPlace::Split(i)), (b, MentionPlace::Partial(_)))
-        | ((b, MentionPlace::Partial(_)), (a, MentionPlace::Split(i))) => {
-            LayoutProblem::AxisSplitsAndPartial {
-                axis: axis.to_string(),
-                dim: dim(i),
-                split: a,
-                partial: b,
-                keep: [without(b), without(a)],
-            }
-        }
-        ((a, MentionPlace::Partial(first)), (b, MentionPlace::Partial(second))) => {
-            LayoutProblem::AxisPartialTwice {
-                axis: axis.to_string(),
-                mentions: [(first.word(), a), (second.word(), b)],
-                keep: [without(b), without(a)],
-            }
-        }
+        | ((b, MentionPlace::Partial(_)), (a, MentionPlace::Split(i))) => LayoutProblem::AxisSplitsAndPartial {
+            axis: axis.to_string(),
+            dim: dim(i),
+            split: a,
+            partial: b,
+            keep: [without(b), without(a)],
+        },
+        ((a, MentionPlace::Partial(first)), (b, MentionPlace::Partial(second))) => LayoutProblem::AxisPartialTwice {
+            axis: axis.to_string(),
+            mentions: [(first.word(), a), (second.word(), b)],
+            keep: [without(b), without(a)],
+        },
     });
 }
 
@@ -375,10 +366,8 @@ fn not_divisible(env: &Environment<'_>, dim: DimId, axes: AxisList, free: AxisSe
     const SHOWN: usize = 3;
     let (info, line) = (&env.dims[dim.index()], &env.dim_lines[dim.index()]);
     let devices = env.mesh.group_size(axes.iter());
-    let mut fits: Vec<AxisSet> = free
-        .nonempty_subsets()
-        .filter(|set| info.size.is_multiple_of(env.mesh.group_size(set.iter())))
-        .collect();
+    let mut fits: Vec<AxisSet> =
+        free.nonempty_subsets().filter(|set| info.size.is_multiple_of(env.mesh.group_size(set.iter()))).collect();
     fits.sort_by_key(|set| {
         (!set.is_subset(axes.set()), std::cmp::Reverse(env.mesh.group_size(set.iter())), set.len(), *set)
     });
@@ -401,11 +390,7 @@ fn not_divisible(env: &Environment<'_>, dim: DimId, axes: AxisList, free: AxisSe
         devices,
         span,
         declared: Some(line.line.span),
-        fits: fits
-            .iter()
-            .take(SHOWN)
-            .map(|set| format!("{}_{}", info.name, env.mesh.axes_text(set.iter())))
-            .collect(),
+        fits: fits.iter().take(SHOWN).map(|set| format!("{}_{}", info.name, env.mesh.axes_text(set.iter()))).collect(),
         pad,
         edit,
     }

@@ -179,7 +179,9 @@ impl From<DimProblem> for Diagnostic {
                 let out =
                     Diagnostic::error("E0305", format!("`{dim}` = {size} cannot be padded to {pad}, which is smaller"));
                 match span {
-                    Some(span) => out.at(span, "smaller than the size").mend(format!("pad {size}"), span, size.to_string()),
+                    Some(span) => {
+                        out.at(span, "smaller than the size").mend(format!("pad {size}"), span, size.to_string())
+                    }
                     None => out.help(format!("-D '{dim}={size} pad {size}'")),
                 }
             }

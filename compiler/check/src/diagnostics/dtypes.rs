@@ -64,10 +64,13 @@ impl From<DtypeProblem> for Diagnostic {
         use DtypeProblem::*;
         match problem {
             DoNotMeet { op, left, right } => {
-                let out = Diagnostic::error("E0401", format!("`{op}` of {} and {}, which do not meet", left.2, right.2))
-                    .at(right.0, format!("is {}", right.2))
-                    .also(left.0, format!("is {}", left.2))
-                    .note("a dtype meets itself, and f32 meets bf16, f16 and f8; nothing else is converted unasked");
+                let out =
+                    Diagnostic::error("E0401", format!("`{op}` of {} and {}, which do not meet", left.2, right.2))
+                        .at(right.0, format!("is {}", right.2))
+                        .also(left.0, format!("is {}", left.2))
+                        .note(
+                            "a dtype meets itself, and f32 meets bf16, f16 and f8; nothing else is converted unasked",
+                        );
                 match (left.2.is_float(), right.2.is_float()) {
                     (true, false) => cast(out, &(right.0, right.1), left.2),
                     (false, true) => cast(out, &(left.0, left.1), right.2),
@@ -90,9 +93,12 @@ impl From<DtypeProblem> for Diagnostic {
                 cast(out, &value, wanted)
             }
             Fraction { text, span, dtype, other } => {
-                let out = Diagnostic::error("E0404", format!("{text} is no {dtype}, the dtype that it takes from the other operand"))
-                    .at(span, "not a whole number")
-                    .also(other.0, format!("is {dtype}"));
+                let out = Diagnostic::error(
+                    "E0404",
+                    format!("{text} is no {dtype}, the dtype that it takes from the other operand"),
+                )
+                .at(span, "not a whole number")
+                .also(other.0, format!("is {dtype}"));
                 cast(out, &other, Dtype::F32)
             }
         }

@@ -225,7 +225,11 @@ impl From<LayerProblem> for Diagnostic {
             }
             ArgumentCount { callee, parameters, found, span, declared } => Diagnostic::error(
                 "E0605",
-                format!("`{callee}` takes {}, and {found} {} given", count(parameters.len(), "argument"), is_are(found)),
+                format!(
+                    "`{callee}` takes {}, and {found} {} given",
+                    count(parameters.len(), "argument"),
+                    is_are(found)
+                ),
             )
             .at(span, format!("{found} given"))
             .also(declared, format!("takes {}", parameters.len()))
@@ -282,11 +286,9 @@ impl From<LayerProblem> for Diagnostic {
             UnusedLet { name, span } => Diagnostic::warning("W0601", format!("`{name}` is never used"))
                 .at(span, "not used")
                 .mend(format!("_{name}    (says that this is meant)"), span, format!("_{name}")),
-            UnusedParameter { name, span } => {
-                Diagnostic::warning("W0602", format!("parameter `{name}` is never used"))
-                    .at(span, "not used")
-                    .mend(format!("_{name}    (says that this is meant)"), span, format!("_{name}"))
-            }
+            UnusedParameter { name, span } => Diagnostic::warning("W0602", format!("parameter `{name}` is never used"))
+                .at(span, "not used")
+                .mend(format!("_{name}    (says that this is meant)"), span, format!("_{name}")),
             ArgumentKind { argument, found, span, callee, parameter, wanted, declared } => Diagnostic::warning(
                 "W0603",
                 format!("`{argument}` is {found}, and `{callee}` takes {wanted} for `{parameter}`"),

@@ -173,7 +173,11 @@ impl From<LayoutProblem> for Diagnostic {
                     .also(split, format!("every device along it holds another part of `{dim}`"))
                     .help(format!("{keep_split} or {keep_partial}"))
             }
-            AxisPartialTwice { axis, mentions: [(first_word, first), (second_word, second)], keep: [keep_first, keep_second] } => {
+            AxisPartialTwice {
+                axis,
+                mentions: [(first_word, first), (second_word, second)],
+                keep: [keep_first, keep_second],
+            } => {
                 let both = if first_word == second_word {
                     format!("mesh axis `{axis}` stands twice in `{first_word}`")
                 } else {
@@ -215,7 +219,9 @@ impl From<NotDivisible> for Diagnostic {
         }
         let waste = 100.0 * (pad as f64 - useful as f64) / useful.max(1) as f64;
         match edit {
-            Some((span, text)) => out.mend(format!("dim {dim} = {value} pad {pad}    ({waste:.0} % more work)"), span, text),
+            Some((span, text)) => {
+                out.mend(format!("dim {dim} = {value} pad {pad}    ({waste:.0} % more work)"), span, text)
+            }
             None => out.help(format!("-D '{dim}={value} pad {pad}'    ({waste:.0} % more work)")),
         }
     }

@@ -89,12 +89,16 @@ impl From<LimitProblem> for Diagnostic {
     fn from(problem: LimitProblem) -> Diagnostic {
         use LimitProblem::*;
         match problem {
-            Values { what, limit, span } => Diagnostic::error("E0803", format!("{what} has more than {limit} values, calls inlined"))
-                .at(span, "one too many")
-                .help("`repeat N` stacks a layer without inlining it N times"),
-            Rank { found, limit, span } => Diagnostic::error("E0804", format!("a tensor of {found} dims; the limit is {limit}"))
-                .at(span, "too many dims")
-                .help("merge dims that are never split apart"),
+            Values { what, limit, span } => {
+                Diagnostic::error("E0803", format!("{what} has more than {limit} values, calls inlined"))
+                    .at(span, "one too many")
+                    .help("`repeat N` stacks a layer without inlining it N times")
+            }
+            Rank { found, limit, span } => {
+                Diagnostic::error("E0804", format!("a tensor of {found} dims; the limit is {limit}"))
+                    .at(span, "too many dims")
+                    .help("merge dims that are never split apart")
+            }
             Elements { dims, limit, span } => {
                 Diagnostic::error("E0804", format!("a tensor {dims} of more than {limit} elements"))
                     .at(span, "too many elements")

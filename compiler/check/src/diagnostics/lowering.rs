@@ -96,13 +96,17 @@ impl From<LoweringProblem> for Diagnostic {
                 if let Some((span, layout)) = source {
                     out = out.also(span, format!("`{name}` is {layout} here"));
                 }
-                out.help("take the annotation away, or end it with `?`, and `shardc explain` shows the layouts in reach")
+                out.help(
+                    "take the annotation away, or end it with `?`, and `shardc explain` shows the layouts in reach",
+                )
             }
             StrictCollective { collective, name, span, from, to, line, edits } => {
-                let mut out =
-                    Diagnostic::error("E0802", format!("a strict layer needs the {collective} of `{name}` written out"))
-                        .at(span, format!("used as {to}, and `{name}` is {from}"))
-                        .note("in a strict layer every collective is a `reshard` line");
+                let mut out = Diagnostic::error(
+                    "E0802",
+                    format!("a strict layer needs the {collective} of `{name}` written out"),
+                )
+                .at(span, format!("used as {to}, and `{name}` is {from}"))
+                .note("in a strict layer every collective is a `reshard` line");
                 out.helps.push(Help { text: line, edits });
                 out
             }
@@ -125,8 +129,9 @@ impl From<LoweringProblem> for Diagnostic {
             .mend(better.clone(), span, better)
             .mend(format!("{any_order}    (whichever order is best)"), span, any_order),
             SearchLimit { layer, span, limit, gap } => {
-                let mut out = Diagnostic::warning("W0803", format!("the search for `{layer}` stopped at its limit of {limit}"))
-                    .at(span, "the plan may not be the best one");
+                let mut out =
+                    Diagnostic::warning("W0803", format!("the search for `{layer}` stopped at its limit of {limit}"))
+                        .at(span, "the plan may not be the best one");
                 if let Some(gap) = gap {
                     out = out.note(format!("it is at most {:.1} % above what any plan can reach", 100.0 * gap));
                 }

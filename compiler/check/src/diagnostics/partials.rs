@@ -114,18 +114,26 @@ impl From<PartialProblem> for Diagnostic {
             PartialTimesPartial { op, left, right, span, result, axis, ways } => {
                 let out = Diagnostic::error(
                     "E0502",
-                    format!("`{}` and `{}` are both partial over `{axis}`, and `{op}` multiplies them", left.0, right.0),
+                    format!(
+                        "`{}` and `{}` are both partial over `{axis}`, and `{op}` multiplies them",
+                        left.0, right.0
+                    ),
                 )
                 .at(span, "a product of two sums is not the sum of the products")
                 .also(left.1, format!("`{}` is partial here", left.0));
-                let out = if right.1 == left.1 { out } else { out.also(right.1, format!("`{}` is partial here", right.0)) };
+                let out =
+                    if right.1 == left.1 { out } else { out.also(right.1, format!("`{}` is partial here", right.0)) };
                 ways_out(out.also(result, "and the result would be too"), &left.0, ways)
             }
             AddedOnOneDevice { value, span, sum, partial, partial_span, axes, times } => Diagnostic::remark(
                 "W0501",
                 match axes.contains('*') {
-                    true => format!("`{value}` would be added {axes} = {times} times: the plan holds it on one device of each group"),
-                    false => format!("`{value}` would be added {axes} times: the plan holds it on one device of each group"),
+                    true => format!(
+                        "`{value}` would be added {axes} = {times} times: the plan holds it on one device of each group"
+                    ),
+                    false => {
+                        format!("`{value}` would be added {axes} times: the plan holds it on one device of each group")
+                    }
                 },
             )
             .at(sum, "added to terms that are not yet summed")

@@ -105,9 +105,10 @@ impl From<ShapeProblem> for Diagnostic {
             DimsDiffer { what, wanted, found, span, other, stated_at_span, missing, extra, mend } => {
                 let (stated, has) = (format!("states {wanted}"), format!("has the dims {found}"));
                 let (here, there) = if stated_at_span { (stated, has) } else { (has, stated) };
-                let mut out = Diagnostic::error("E0307", format!("{what} states the dims {wanted}, and the value has {found}"))
-                    .at(span, here)
-                    .also(other, there);
+                let mut out =
+                    Diagnostic::error("E0307", format!("{what} states the dims {wanted}, and the value has {found}"))
+                        .at(span, here)
+                        .also(other, there);
                 if !missing.is_empty() {
                     out = out.note(format!("the value has no {}", super::words::name_list(&missing)));
                 }
@@ -132,9 +133,10 @@ impl From<ShapeProblem> for Diagnostic {
                 }
             }
             MissingDim { op, dim, span, operand, dims, near } => {
-                let out = Diagnostic::error("E0309", format!("`{op}` names dim `{dim}`, which its operand does not have"))
-                    .at(span, "not a dim of the operand")
-                    .also(operand, format!("has {dims}"));
+                let out =
+                    Diagnostic::error("E0309", format!("`{op}` names dim `{dim}`, which its operand does not have"))
+                        .at(span, "not a dim of the operand")
+                        .also(operand, format!("has {dims}"));
                 match near {
                     Some(near) => out.mend(near.clone(), span, near),
                     None => out.help(format!("name a dim of {dims}")),
@@ -145,9 +147,7 @@ impl From<ShapeProblem> for Diagnostic {
                     .at(span, "the operand has that dim already")
                     .help(format!("a second dim of the same size: dim {dim}2 = {dim}"))
             }
-            Sizes { message, span, here, help } => {
-                Diagnostic::error("E0310", message).at(span, here).help_if(help)
-            }
+            Sizes { message, span, here, help } => Diagnostic::error("E0310", message).at(span, here).help_if(help),
             OtherDims { op, left, right, wanted } => {
                 Diagnostic::error("E0311", format!("the operands of `{op}` differ in more than the dim that it joins"))
                     .at(right.0, format!("has {}, and {wanted} would fit", right.1))
