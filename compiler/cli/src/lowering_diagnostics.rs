@@ -7,7 +7,7 @@ use shard_check::diagnostics::InternalProblem;
 use shard_check::diagnostics::{HardwareProblem, LoweringProblem};
 use shard_cost::Hardware;
 use shard_grammar::{SourceFile, Span};
-use shard_ir::{Def, InstrId, InstrKind, Plan, Program, ValueId};
+use shard_ir::{Def, InstrId, InstrKind, Layout, MeshShape, Picoseconds, Plan, Program, ValueId};
 use shard_report::notation::phrase;
 use shard_rewrite::{LowerError, Status};
 
@@ -72,6 +72,40 @@ pub(crate) fn too_large(layer: &Compiled, hardware: &Hardware) -> Vec<Diagnostic
         .collect()
 }
 
+/// Annotations of a `let` that name no mesh axis, and cost collectives.
+pub(crate) fn replication_costs(file: &SourceFile, program: &Program, layer: &Compiled) -> Vec<Diagnostic> {
+    let plan = &layer.schedule.plan;
+    let mut said = BTreeSet::new();
+    let mut found = Vec::new();
+    for value in &program.values {
+        let Def::Pin { operand, pattern, written: false } = &value.def else { continue };
+        let shape = MeshShape { mesh: &program.mesh, sizes: &program.sizes(&value.dims) };
+        if pattern.exact(shape) != Some(Layout::REPLICATED) || !said.insert(value.span) {
+            continue;
+        }
+        // The moves to and from a pinned layout bear its span; only those to it can have traffic.
+        let moves: Vec<InstrId> = plan
+            .ids()
+            .filter(|id| matches!(&plan.instruction(*id).kind, InstrKind::Move(c) if c.has_traffic()))
+            .filter(|id| plan.instruction(*id).origin.span == Some(value.span))
+            .collect();
+        if moves.is_empty() {
+            continue;
+        }
+        let time: Picoseconds = moves.iter().map(|id| layer.price.of(*id).time()).sum();
+        let name = program.value(origin(program, *operand)).name.clone().or_else(|| value.name.clone());
+        let problem = LoweringProblem::ReplicationCosts {
+            name: name.unwrap_or_else(|| "this value".to_string()),
+            span: value.span,
+            layout: file.slice(value.span).split_whitespace().last().unwrap_or_default().to_string(),
+            collective: moves.iter().map(|id| phrase(plan, *id)).collect::<Vec<_>>().join(", then "),
+            seconds: time.seconds(),
+        };
+        found.push(problem.into());
+    }
+    found
+}
+
 fn unreachable(file: &SourceFile, program: &Program, value: ValueId, output: Option<usize>) -> Diagnostic {
     let named = |id: ValueId| origin(program, id);
     let (span, name) = match output.and_then(|o| program.outputs.get(o)) {
@@ -88,7 +122,7 @@ fn unreachable(file: &SourceFile, program: &Program, value: ValueId, output: Opt
         span,
         wanted: file.slice(span).split_whitespace().collect::<Vec<_>>().join(" "),
         reason: "no chain of ops and collectives gives this layout".to_string(),
-        source: source.map(|(span, _)| (span, "made".to_string())),
+        source,
     }
     .into()
 }

@@ -45,6 +45,13 @@ pub fn compile_plan(plan: Plan, hardware: &Hardware, optimality: Option<Optimali
     shard_ir::verify::verify(&plan)
         .map_err(|errors| broken("lowering", errors.first().map(|e| e as &dyn std::fmt::Display)))?;
     let price = shard_cost::price(&plan, hardware);
+    if cfg!(debug_assertions)
+        && let Some(found) = optimality.as_ref().filter(|o| o.cost != price.totals.serial_time)
+    {
+        let (search, pricer) = (found.cost.seconds(), price.totals.serial_time.seconds());
+        let why = format!("the search holds the plan for {search} s long, and its price is {pricer} s");
+        return Err(broken("pricing", Some(&why)));
+    }
     let schedule = shard_schedule::schedule(plan, &price);
     shard_schedule::verify(&schedule).map_err(|error| broken("scheduling", Some(&error)))?;
     Ok(Compiled { schedule, price, optimality })

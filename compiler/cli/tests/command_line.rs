@@ -155,6 +155,16 @@ fn a_strict_layer_names_the_reshard_lines_that_it_lacks() {
 }
 
 #[test]
+fn an_annotation_without_axes_that_costs_a_collective_is_a_warning() {
+    let source = text("mlp.shard").replace("let a = gelu(h)", "let a: BLF = gelu(h)");
+    let ran = fed(&["check", "-"], &source);
+    assert_eq!(ran.status, 0);
+    assert!(ran.err.starts_with("warning[W0801]: `BLF` pins `a` to full replication, which costs "), "{}", ran.err);
+    let free = fed(&["check", "-"], &source.replace("BLF = gelu", "BLF? = gelu"));
+    assert_eq!(free.err, "");
+}
+
+#[test]
 fn colour_follows_the_option_and_no_colour_the_environment() {
     let plain = |args: &[&str]| !shardc(args).err.contains('\u{1b}');
     let wrong = ["check", "mlp.shard", "--strict"];

@@ -34,6 +34,7 @@ fn explain_meets_its_schema() {
     let layer = &document["layers"][0];
     assert_eq!(layer["strategy"], serde_json::json!(["2d-weight-stationary"]));
     assert_eq!(layer["optimality"]["status"], "proven");
+    assert_eq!(layer["optimality"]["cost_s"], layer["totals"]["serial_time_s"]);
     let gather = &layer["instructions"][3];
     for (key, value) in [
         ("op", serde_json::json!("all-gather")),

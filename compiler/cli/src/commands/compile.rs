@@ -15,7 +15,7 @@ use crate::args::ProgramArgs;
 use crate::console::{Console, Outcome, Status};
 use crate::hardware_choice;
 use crate::input::{Input, read_program};
-use crate::lowering_diagnostics::{lower_error, search_limit, too_large};
+use crate::lowering_diagnostics::{lower_error, replication_costs, search_limit, too_large};
 use crate::pipeline::{self, Compiled};
 
 /// The compiled layers of one file.
@@ -115,6 +115,7 @@ pub(crate) fn compile_source(
             Ok(layer) => {
                 found.extend(search_limit(&layer, program, header));
                 found.extend(too_large(&layer, &hardware));
+                found.extend(replication_costs(file, program, &layer));
                 found.extend(missing_arithmetic(&layer, &hardware));
                 compiled.push((hardware.clone(), layer));
             }
