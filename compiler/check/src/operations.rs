@@ -3,7 +3,7 @@
 use shard_grammar::{Span, ast};
 use shard_ir::{DimId, Norm, Op, Reduce, TypeError, ValueId};
 
-use crate::diagnostics::limits::MAX_ITERATIONS;
+use crate::diagnostics::limits::{MAX_EINSUM_OPERANDS, MAX_ITERATIONS};
 use crate::diagnostics::{LimitProblem, ShapeProblem};
 use crate::expr::Term;
 use crate::int_expr;
@@ -14,6 +14,10 @@ type Operand<'x> = (ValueId, &'x ast::Expr);
 
 impl LayerChecker<'_, '_> {
     pub(crate) fn einsum(&mut self, exprs: &[ast::Expr], output: &ast::DimList, span: Span) -> Option<ValueId> {
+        if exprs.len() > MAX_EINSUM_OPERANDS {
+            self.sink.report(LimitProblem::Operands { found: exprs.len(), limit: MAX_EINSUM_OPERANDS, span });
+            return None;
+        }
         let terms: Vec<Option<Term>> = exprs.iter().map(|expr| self.term(expr)).collect();
         let named = self.env.dim_list(output, self.sink);
         let mut operands: Vec<Operand<'_>> = Vec::new();

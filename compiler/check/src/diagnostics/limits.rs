@@ -17,6 +17,9 @@ pub const MAX_FILE_VALUES: usize = 1 << 16;
 /// in `u64`.
 pub const MAX_ITERATIONS: u64 = 1 << 62;
 
+/// How many operands an einsum may have: its cheapest chain of two-operand einsums is looked for among all chains.
+pub const MAX_EINSUM_OPERANDS: usize = 8;
+
 /// How many errors of a file are reported, and how many warnings.
 pub const MAX_DIAGNOSTICS: usize = 100;
 
@@ -54,6 +57,15 @@ pub enum LimitProblem {
     Iterations {
         /// The limit.
         limit: u64,
+        /// The einsum.
+        span: Span,
+    },
+    /// An einsum of too many operands.
+    Operands {
+        /// How many it has.
+        found: usize,
+        /// The limit.
+        limit: usize,
         /// The einsum.
         span: Span,
     },
@@ -107,6 +119,11 @@ impl From<LimitProblem> for Diagnostic {
             Iterations { limit, span } => {
                 Diagnostic::error("E0804", format!("an einsum over more than {limit} combinations of indices"))
                     .at(span, "the product of all its dims is too large")
+                    .help("two einsums in a row")
+            }
+            Operands { found, limit, span } => {
+                Diagnostic::error("E0804", format!("an einsum of {found} operands; the limit is {limit}"))
+                    .at(span, "too many operands")
                     .help("two einsums in a row")
             }
             Dims { limit, span } => Diagnostic::error("E0804", format!("the file has more than {limit} dims"))
