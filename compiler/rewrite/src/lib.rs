@@ -55,7 +55,7 @@ impl Default for Limits {
             nodes: 4_000_000,
             expansions: 200_000,
             tie_expansions: 2_000,
-            sweeps: 8,
+            sweeps: 64,
             label_layouts: 20_000,
             orders: 64,
         }

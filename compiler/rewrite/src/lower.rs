@@ -1,5 +1,7 @@
 //! Program in, plan out: every order of multiplication and every layout of the labels bounded, the promising ones searched.
 
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 
 use shard_cost::{Hardware, collective_cost};
@@ -9,7 +11,7 @@ use crate::emit::emit;
 use crate::kernel::Kernels;
 use crate::labels::assignments;
 use crate::logical::orders;
-use crate::relax::{Region, Relaxation};
+use crate::relax::{Priced, Region, Relaxation};
 use crate::search::{Found, Search, Solution};
 use crate::space::{Space, maxima};
 use crate::table::Tables;
@@ -44,15 +46,6 @@ fn inserted_moves(program: &Program, plan: &Plan) -> Vec<InstrId> {
 /// largest down, and the order in the text.
 type Rank = (u64, u64, u64, u64, Vec<u64>, u64);
 
-/// One order of multiplication under one assignment of layouts to labels.
-struct Case {
-    kernels: Arc<Kernels>,
-    /// What any plan of it takes, in picoseconds.
-    bound: u64,
-    /// Its bound in detail; `None` in a strict layer, whose whole space is searched.
-    relaxed: Option<(Vec<Layout>, Relaxation)>,
-}
-
 struct Lowering<'a> {
     hardware: &'a Hardware,
     limits: &'a Limits,
@@ -79,35 +72,44 @@ impl Lowering<'_> {
     fn run(mut self, program: &Program) -> Result<Lowered, LowerError> {
         let orders = orders(program, self.limits);
         self.best.stopped_by = orders.cut.then_some("orders of multiplication");
-        let mut cases = Vec::new();
+        let mut kernels = Vec::new();
         for variant in orders.programs {
-            let maxima = maxima(&variant);
-            let kernels = Arc::new(Kernels::new(Arc::new(variant)));
-            match assignments(&kernels.program, self.limits.label_layouts).filter(|_| !self.strict) {
-                // What a strict layer may not insert, the relaxation does not know.
-                None => cases.push(Case { kernels, bound: 0, relaxed: None }),
-                Some(all) => {
-                    for labels in all {
-                        let relaxed = Relaxation::solve(&kernels, self.hardware, maxima, &labels, self.limits.sweeps);
-                        if let Some(bound) = relaxed.bound {
-                            let kernels = Arc::clone(&kernels);
-                            cases.push(Case { kernels, bound, relaxed: Some((labels, relaxed)) });
-                        }
-                    }
-                }
-            }
+            let labels = assignments(&variant, self.limits.label_layouts).filter(|_| !self.strict);
+            kernels.push((Arc::new(Kernels::new(Arc::new(variant))), labels));
         }
-        cases.sort_by_key(|case| case.bound);
-        self.best.root_bound = cases.first().map(|case| case.bound);
-        for case in cases {
-            if self.best.plan.as_ref().is_some_and(|(rank, _)| rank.0 < case.bound) {
+        let mut relaxed = Vec::new();
+        let mut cases = Vec::new();
+        for (order, (kernels, labels)) in kernels.iter().enumerate() {
+            let Some(labels) = labels else {
+                // What a strict layer may not insert, the relaxation does not know; nor can it try too many labels.
+                self.search(kernels, None, None)?;
+                relaxed.push(None);
+                continue;
+            };
+            let maxima = maxima(&kernels.program);
+            let relaxation = Relaxation::new(kernels, self.hardware, maxima, labels, self.limits.sweeps);
+            let bounds = (0..labels.len()).filter_map(|i| Some((relaxation.first_bound(i)?, order, i)));
+            cases.extend(bounds);
+            relaxed.push(Some(relaxation));
+        }
+        // The most promising first, each with a bound of its own once its turn has come.
+        let mut open: BinaryHeap<Reverse<(u64, bool, usize, usize)>> =
+            cases.into_iter().map(|(bound, order, i)| Reverse((bound, true, order, i))).collect();
+        let mut priced: BTreeMap<(usize, usize), Priced> = BTreeMap::new();
+        while let Some(Reverse((bound, first, order, i))) = open.pop() {
+            if self.best.plan.as_ref().is_some_and(|(rank, _)| rank.0 < bound) {
                 break;
             }
-            match case.relaxed {
-                None => {
-                    self.search(&case.kernels, None, None)?;
+            let ((kernels, Some(labels)), Some(relaxation)) = (&kernels[order], &relaxed[order]) else { continue };
+            if first {
+                let case = relaxation.under(&labels[i]);
+                if let Some(own) = case.bound {
+                    open.push(Reverse((own.max(bound), false, order, i)));
+                    priced.insert((order, i), case);
                 }
-                Some((labels, relaxed)) => self.widen(&case.kernels, &labels, &relaxed, case.bound)?,
+            } else if let Some(case) = priced.remove(&(order, i)) {
+                self.best.root_bound.get_or_insert(bound);
+                self.widen(kernels, &labels[i], &case, bound)?;
             }
         }
         self.lowered()
@@ -118,7 +120,7 @@ impl Lowering<'_> {
         &mut self,
         kernels: &Arc<Kernels>,
         labels: &[Layout],
-        relaxed: &Relaxation,
+        relaxed: &Priced,
         bound: u64,
     ) -> Result<(), LowerError> {
         let mut most = bound;

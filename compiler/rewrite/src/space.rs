@@ -136,6 +136,16 @@ impl Space {
                 graph.add(Node::Goal(At { value: id, layout: *layout }));
             }
         }
+        if let Some(region) = &context.region {
+            // All at once, so that the rules need one round and not one for each step back from the results.
+            for id in program.value_ids().filter(|id| kernels.live[id.index()]) {
+                let mut layouts: Vec<Layout> = region.layouts[id.index()].iter().copied().collect();
+                layouts.sort_unstable();
+                for layout in layouts {
+                    graph.add(Node::Goal(At { value: id, layout }));
+                }
+            }
+        }
         let rules = Kind::ALL.map(|kind| {
             let rule = || OnNewGoals { kind, context: Arc::clone(&context) };
             Rewrite::new(kind.name(), rule(), rule())

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use shard_cost::{Bytes, Hardware, LocalTensor, Work, op_work, roofline};
-use shard_ir::{AxisSet, Def, Dtype, LabelId, Layout, LayoutPattern, MeshShape, Op, Program, ValueId};
+use shard_ir::{AxisSet, Def, DimId, Dtype, LabelId, Layout, LayoutPattern, MeshShape, Op, Program, ValueId};
 
 use super::graph::{FAR, Graph, Node};
 use crate::kernel::Kernels;
@@ -20,14 +20,13 @@ pub(crate) struct Factor {
     pub(crate) reads: Vec<Node>,
     /// The time of each strategy.
     pub(crate) cost: Vec<i64>,
-    /// The values read.
-    pub(crate) operands: Vec<ValueId>,
+    /// How many values a strategy reads.
+    pub(crate) arity: usize,
 }
 
 impl Factor {
     pub(crate) fn reads_of(&self, strategy: usize) -> &[Node] {
-        let arity = self.operands.len();
-        &self.reads[strategy * arity..(strategy + 1) * arity]
+        &self.reads[strategy * self.arity..(strategy + 1) * self.arity]
     }
 
     fn push(&mut self, out: Node, reads: impl IntoIterator<Item = Node>, cost: i64) {
@@ -47,7 +46,7 @@ pub(crate) enum Use {
 }
 
 /// The layouts of one value inside fused kernels: `(layout, bytes to come)`.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct KernelStates {
     index: FxHashMap<(Node, i64), Node>,
     /// By layout, the bytes to come of each state.
@@ -55,13 +54,15 @@ pub(crate) struct KernelStates {
 }
 
 /// The program as the relaxation sees it. All of one assignment of layouts to labels.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Factors {
     pub(crate) live: Vec<ValueId>,
     pub(crate) graphs: Vec<Arc<Graph>>,
-    pub(crate) states: Vec<KernelStates>,
-    pub(crate) factors: Vec<Factor>,
-    pub(crate) uses: Vec<Vec<Use>>,
+    pub(crate) states: Arc<Vec<KernelStates>>,
+    pub(crate) factors: Vec<Arc<Factor>>,
+    /// The values that the op or pin of each value reads.
+    pub(crate) operands: Arc<Vec<Vec<ValueId>>>,
+    pub(crate) uses: Arc<Vec<Vec<Use>>>,
     /// For each result the layouts allowed.
     pub(crate) outputs: Vec<(ValueId, Vec<Node>)>,
 }
@@ -88,24 +89,24 @@ impl Factors {
             })
             .collect();
         let count = program.values.len();
-        let mut built = Factors {
+        let mut built = Builder {
             graphs,
-            states: (0..count).map(|_| KernelStates::default()).collect(),
-            factors: (0..count).map(|_| Factor::default()).collect(),
-            uses: vec![Vec::new(); count],
-            outputs: Vec::new(),
-            live,
+            states: vec![KernelStates::default(); count],
+            factors: (0..count).map(|_| Arc::default()).collect(),
+            known: FxHashMap::default(),
         };
+        let mut uses = vec![Vec::new(); count];
+        let mut outputs = Vec::new();
         for (i, output) in program.outputs.iter().enumerate() {
             let allowed = built.allowed(program, output.value, &output.pattern, maxima);
-            built.outputs.push((output.value, allowed));
-            built.uses[output.value.index()].push(Use::Output(i));
+            outputs.push((output.value, allowed));
+            uses[output.value.index()].push(Use::Output(i));
         }
         // Readers before what they read: they say which kernel states there are.
-        for id in built.live.clone().into_iter().rev() {
-            let operands = program.value(id).def.operands().to_vec();
+        for id in live.iter().rev().copied() {
+            let operands = program.value(id).def.operands();
             for (place, operand) in operands.iter().enumerate() {
-                built.uses[operand.index()].push(Use::Operand(id, place));
+                uses[operand.index()].push(Use::Operand(id, place));
             }
             let factor = match &program.value(id).def {
                 Def::Parameter { pattern, .. } => built.given(built.allowed(program, id, pattern, maxima)),
@@ -114,18 +115,25 @@ impl Factors {
                     let allowed = built.allowed(program, id, pattern, maxima);
                     built.pin(id, *operand, &allowed)
                 }
-                Def::Op { op, .. } => built.op(kernels, hardware, id, op),
+                Def::Op { op, .. } => {
+                    built.factors[id.index()] = built.op_shared(kernels, hardware, id, op);
+                    continue;
+                }
             };
-            built.factors[id.index()] = Factor { operands, ..factor };
+            built.factors[id.index()] = Arc::new(Factor { arity: operands.len(), ..factor });
         }
-        for uses in &mut built.uses {
+        for uses in &mut uses {
             uses.reverse();
         }
-        built
-    }
-
-    fn node(&self, value: ValueId, layout: Layout) -> Option<Node> {
-        self.graphs[value.index()].node(layout)
+        Factors {
+            live,
+            graphs: built.graphs,
+            states: Arc::new(built.states),
+            factors: built.factors,
+            operands: Arc::new(program.values.iter().map(|v| v.def.operands().to_vec()).collect()),
+            uses: Arc::new(uses),
+            outputs,
+        }
     }
 
     /// How many nodes a value has, kernel states included.
@@ -141,6 +149,58 @@ impl Factors {
             None => node,
         };
         graph.layouts.get(node as usize).copied()
+    }
+
+    /// The factors with labels fixed: parameters, pins and results that bear one have its layout alone.
+    pub(crate) fn with_labels(&self, program: &Program, labels: &[Layout]) -> Factors {
+        let mut narrowed = self.clone();
+        let wanted = |pattern: &LayoutPattern| pattern.label.map(|LabelId(l)| labels[l as usize]);
+        for id in &self.live {
+            let (Def::Parameter { pattern, .. } | Def::Pin { pattern, .. }) = &program.value(*id).def else { continue };
+            let Some(wanted) = wanted(pattern) else { continue };
+            let factor = &self.factors[id.index()];
+            let mut kept = Factor { arity: factor.arity, ..Factor::default() };
+            for s in 0..factor.out.len() {
+                if self.has_label_layout(program, *id, factor.out[s], wanted) {
+                    kept.push(factor.out[s], factor.reads_of(s).iter().copied(), factor.cost[s]);
+                }
+            }
+            narrowed.factors[id.index()] = Arc::new(kept);
+        }
+        for (output, (value, allowed)) in program.outputs.iter().zip(&mut narrowed.outputs) {
+            if let Some(wanted) = wanted(&output.pattern) {
+                allowed.retain(|n| self.has_label_layout(program, *value, *n, wanted));
+            }
+        }
+        narrowed
+    }
+
+    /// Whether a node of a labelled value stands for the label's layout.
+    pub(crate) fn has_label_layout(&self, program: &Program, value: ValueId, node: Node, wanted: Layout) -> bool {
+        self.layout(value, node).is_some_and(|l| label_layout(&program.value(value).dims, l) == wanted)
+    }
+}
+
+/// What two ops must have in common to have the same strategies at the same times: the op, dims and dtypes of operands and
+/// result, which operands are the same value or a number, and the kernel states of the result.
+#[derive(PartialEq, Eq, Hash)]
+struct Site {
+    op: Op,
+    operands: Vec<(Vec<DimId>, Dtype, usize, bool)>,
+    result: (Vec<DimId>, Dtype),
+    states: Vec<(Node, i64)>,
+}
+
+struct Builder {
+    graphs: Vec<Arc<Graph>>,
+    states: Vec<KernelStates>,
+    factors: Vec<Arc<Factor>>,
+    known: FxHashMap<Site, Arc<Factor>>,
+}
+
+impl Builder {
+    fn node(&self, value: ValueId, layout: Layout) -> Option<Node> {
+        self.graphs[value.index()].node(layout)
     }
 
     fn allowed(&self, program: &Program, value: ValueId, pattern: &LayoutPattern, maxima: AxisSet) -> Vec<Node> {
@@ -186,6 +246,39 @@ impl Factors {
                 factor.push(base + i as Node, [read], 0);
             }
         }
+        factor
+    }
+
+    /// The factor of an op, which the same op elsewhere may share. One that joins a kernel also makes kernel states of what
+    /// it reads, so it is its own.
+    fn op_shared(&mut self, kernels: &Kernels, hardware: &Hardware, id: ValueId, op: &Op) -> Arc<Factor> {
+        let program = kernels.program.as_ref();
+        let value = program.value(id);
+        let operands = value.def.operands();
+        let arity = operands.len();
+        if kernels.fusible_operand(id).is_some() {
+            return Arc::new(Factor { arity, ..self.op(kernels, hardware, id, op) });
+        }
+        let origins: Vec<ValueId> = operands.iter().map(|o| kernels.origin_of(*o)).collect();
+        let site = Site {
+            op: op.clone(),
+            operands: operands
+                .iter()
+                .zip(&origins)
+                .map(|(operand, origin)| {
+                    let same = origins.iter().position(|o| o == origin).unwrap_or(0);
+                    let constant = matches!(program.value(*origin).def, Def::Constant(_));
+                    (program.value(*operand).dims.clone(), program.value(*operand).dtype, same, constant)
+                })
+                .collect(),
+            result: (value.dims.clone(), value.dtype),
+            states: self.states[id.index()].of.clone(),
+        };
+        if let Some(known) = self.known.get(&site) {
+            return Arc::clone(known);
+        }
+        let factor = Arc::new(Factor { arity, ..self.op(kernels, hardware, id, op) });
+        self.known.insert(site, Arc::clone(&factor));
         factor
     }
 
@@ -256,35 +349,6 @@ impl Factors {
             }
         });
         factor
-    }
-
-    /// The same with labels fixed: parameters, pins and results that bear one have its layout alone.
-    pub(crate) fn with_labels(&mut self, program: &Program, labels: &[Layout]) {
-        let layouts = |pattern: &LayoutPattern| pattern.label.map(|LabelId(l)| labels[l as usize]);
-        for id in self.live.clone() {
-            let (Def::Parameter { pattern, .. } | Def::Pin { pattern, .. }) = &program.value(id).def else { continue };
-            let Some(wanted) = layouts(pattern) else { continue };
-            let dims = &program.value(id).dims;
-            let factor = &self.factors[id.index()];
-            let mut kept = Factor { operands: factor.operands.clone(), ..Factor::default() };
-            for s in 0..factor.out.len() {
-                if self.layout(id, factor.out[s]).is_some_and(|l| label_layout(dims, l) == wanted) {
-                    kept.push(factor.out[s], factor.reads_of(s).iter().copied(), factor.cost[s]);
-                }
-            }
-            self.factors[id.index()] = kept;
-        }
-        for (i, output) in program.outputs.iter().enumerate() {
-            let Some(wanted) = layouts(&output.pattern) else { continue };
-            let dims = &program.value(output.value).dims;
-            let kept: Vec<Node> = self.outputs[i]
-                .1
-                .iter()
-                .copied()
-                .filter(|n| self.layout(output.value, *n).is_some_and(|l| label_layout(dims, l) == wanted))
-                .collect();
-            self.outputs[i].1 = kept;
-        }
     }
 }
 

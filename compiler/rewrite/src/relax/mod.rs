@@ -8,19 +8,23 @@ mod tree;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use shard_cost::Hardware;
-use shard_ir::{AxisSet, Layout, ValueId};
+use shard_ir::{AxisSet, Def, LabelId, Layout, LayoutPattern, ValueId};
 
 use crate::kernel::Kernels;
 use factors::Factors;
-use graph::FAR;
+use graph::{FAR, Node};
 use prices::Prices;
 
-/// The bound, and what each alternative of the plan space costs at least.
-pub(crate) struct Relaxation {
-    /// No plan takes less, in picoseconds; `None` where there is no plan.
-    pub(crate) bound: Option<u64>,
-    values: Vec<FxHashMap<Layout, i64>>,
-    strategies: Vec<Vec<(i64, Layout, Vec<Layout>)>>,
+/// A program's plan space with prices on it.
+pub(crate) struct Relaxation<'a> {
+    kernels: &'a Kernels,
+    problem: Factors,
+    prices: Prices,
+    sweeps: usize,
+    /// What the prices say that any plan takes, in picoseconds; `FAR` where there is none.
+    bound: i64,
+    /// For each assignment of layouts to labels that was asked about: a first bound, before any sweep of its own.
+    label_bounds: Vec<i64>,
 }
 
 /// The part of the plan space whose alternatives may all be in a plan that takes no more than some time.
@@ -33,65 +37,134 @@ pub(crate) struct Region {
 }
 
 /// Sweeps that lift the bound by less than one part in this many end it.
-const PATIENCE: i64 = 100_000;
+const PATIENCE: i64 = 10_000_000;
 
-impl Relaxation {
-    /// Bounds the plans of a program under one assignment of layouts to its labels, in at most so many sweeps.
-    pub(crate) fn solve(
-        kernels: &Kernels,
+impl<'a> Relaxation<'a> {
+    /// Bounds the plans of a program, in at most so many sweeps. `assignments` are layouts for its labels that will be asked
+    /// about.
+    pub(crate) fn new(
+        kernels: &'a Kernels,
         hardware: &Hardware,
         maxima: AxisSet,
-        labels: &[Layout],
+        assignments: &[Vec<Layout>],
         sweeps: usize,
-    ) -> Relaxation {
-        let mut problem = Factors::new(kernels, hardware, maxima);
-        if !labels.is_empty() {
-            problem.with_labels(&kernels.program, labels);
-        }
+    ) -> Relaxation<'a> {
+        let problem = Factors::new(kernels, hardware, maxima);
         let mut prices = Prices::new(&problem);
-        let mut bound = i64::MIN;
-        for sweep in 0..sweeps {
-            prices.up(sweep == 0);
-            if prices.bound() >= FAR {
-                break;
-            }
-            prices.down();
-            let now = prices.bound();
-            if sweep > 0 && now - bound <= bound / PATIENCE {
-                bound = bound.max(now);
-                break;
-            }
-            bound = bound.max(now);
+        let bound = settle(&problem, &mut prices, sweeps, true);
+        let mut relaxed = Relaxation { kernels, problem, prices, sweeps, bound, label_bounds: Vec::new() };
+        relaxed.label_bounds = relaxed.bound_labels(assignments);
+        relaxed
+    }
+
+    /// A first bound under each assignment: the better of what results and what parameters say.
+    fn bound_labels(&mut self, assignments: &[Vec<Layout>]) -> Vec<i64> {
+        let program = self.kernels.program.as_ref();
+        if self.bound >= FAR || program.labels.is_empty() {
+            return vec![self.bound; assignments.len()];
         }
-        let possible = prices.bound() < FAR;
+        let problem = &self.problem;
+        let wanted = |pattern: &LayoutPattern, labels: &[Layout]| pattern.label.map(|LabelId(l)| labels[l as usize]);
+        let fits = |pattern: &LayoutPattern, labels: &[Layout], value: ValueId, node: Node| {
+            wanted(pattern, labels).is_none_or(|l| problem.has_label_layout(program, value, node, l))
+        };
+        let by_parameters: Vec<i64> = assignments
+            .iter()
+            .map(|labels| {
+                self.prices.bound_of_parameters(problem, &|id, node| match &program.value(id).def {
+                    Def::Parameter { pattern, .. } => fits(pattern, labels, id, node),
+                    Def::Constant(_) | Def::Op { .. } | Def::Pin { .. } => true,
+                })
+            })
+            .collect();
+        self.prices.up(problem, false);
+        let by_outputs = assignments.iter().map(|labels| {
+            self.prices.bound_of_outputs(problem, &|i, node| {
+                let output = &program.outputs[i];
+                fits(&output.pattern, labels, output.value, node)
+            })
+        });
+        by_parameters.into_iter().zip(by_outputs).map(|(a, b)| a.max(b).max(self.bound)).collect()
+    }
+
+    /// The first bound of the n-th assignment, in picoseconds; `None` where it has no plan.
+    pub(crate) fn first_bound(&self, assignment: usize) -> Option<u64> {
+        picoseconds(self.label_bounds[assignment])
+    }
+
+    /// The bound under one assignment, and what each alternative costs at least.
+    pub(crate) fn under(&self, labels: &[Layout]) -> Priced {
+        if labels.is_empty() {
+            return Priced::read(&self.problem, &self.prices, self.bound);
+        }
+        let problem = self.problem.with_labels(&self.kernels.program, labels);
+        let mut prices = self.prices.narrowed(&problem);
+        let bound = settle(&problem, &mut prices, self.sweeps, false);
+        Priced::read(&problem, &prices, bound)
+    }
+}
+
+/// Sweeps until the bound stands still.
+fn settle(problem: &Factors, prices: &mut Prices, sweeps: usize, fresh: bool) -> i64 {
+    let mut bound = i64::MIN;
+    for sweep in 0..sweeps.max(1) {
+        prices.up(problem, fresh && sweep == 0);
+        if prices.bound() >= FAR {
+            return FAR;
+        }
+        prices.down(problem);
+        let now = prices.bound();
+        if sweep > 0 && now - bound <= bound / PATIENCE {
+            return bound.max(now);
+        }
+        bound = bound.max(now);
+    }
+    bound
+}
+
+fn picoseconds(bound: i64) -> Option<u64> {
+    (bound < FAR).then(|| u64::try_from(bound).unwrap_or(0))
+}
+
+/// The bound, and what each alternative of the plan space costs at least.
+pub(crate) struct Priced {
+    /// No plan takes less, in picoseconds; `None` where there is no plan.
+    pub(crate) bound: Option<u64>,
+    values: Vec<Vec<(Layout, i64)>>,
+    strategies: Vec<Vec<(i64, Layout, Vec<Layout>)>>,
+}
+
+impl Priced {
+    fn read(problem: &Factors, prices: &Prices, bound: i64) -> Priced {
         let mut values = Vec::with_capacity(problem.factors.len());
         let mut strategies = Vec::with_capacity(problem.factors.len());
         for v in 0..problem.factors.len() {
             let id = ValueId(v as u32);
-            let through = prices.through_node[v].iter().enumerate();
-            let graph = &problem.graphs[v];
-            values.push(through.filter_map(|(n, t)| Some((*graph.layouts.get(n)?, *t))).collect());
+            let layouts = problem.graphs[v].layouts.iter().copied();
+            values.push(layouts.zip(prices.through_node[v].iter().copied()).collect());
             let factor = &problem.factors[v];
             let mut all = Vec::new();
             for s in 0..factor.out.len() {
                 let t = prices.through_strategy[v][s];
-                let read = factor.reads_of(s).iter().zip(&factor.operands);
+                if t >= FAR {
+                    continue;
+                }
+                let read = factor.reads_of(s).iter().zip(&problem.operands[v]);
                 let read: Option<Vec<Layout>> = read.map(|(n, o)| problem.layout(*o, *n)).collect();
-                if let (Some(out), Some(read), true) = (problem.layout(id, factor.out[s]), read, t < FAR) {
+                if let (Some(out), Some(read)) = (problem.layout(id, factor.out[s]), read) {
                     all.push((t, out, read));
                 }
             }
             strategies.push(all);
         }
-        let bound = possible.then(|| u64::try_from(bound.max(0)).unwrap_or(0));
-        Relaxation { bound, values, strategies }
+        Priced { bound: picoseconds(bound), values, strategies }
     }
 
     /// What may be in a plan that takes no more than `most` picoseconds.
     pub(crate) fn region(&self, most: u64) -> Region {
         let most = i64::try_from(most).unwrap_or(FAR - 1).min(FAR - 1);
         let layouts =
-            self.values.iter().map(|all| all.iter().filter(|(_, t)| **t <= most).map(|(l, _)| *l).collect()).collect();
+            self.values.iter().map(|all| all.iter().filter(|(_, t)| *t <= most).map(|(l, _)| *l).collect()).collect();
         let strategies = self
             .strategies
             .iter()

@@ -11,12 +11,12 @@
 use shard_ir::ValueId;
 
 use super::factors::{Factors, Use};
-use super::graph::FAR;
+use super::graph::{FAR, Node};
 use super::tree::{MAX_READERS, Tree, add, at};
 
 /// The state of the dual.
-pub(crate) struct Prices<'a> {
-    problem: &'a Factors,
+#[derive(Clone)]
+pub(crate) struct Prices {
     /// For each value and use, the price that the reader pays at each node.
     paid: Vec<Vec<Vec<i64>>>,
     /// For each value, what its maker is paid at each node.
@@ -31,11 +31,10 @@ pub(crate) struct Prices<'a> {
     tree: Tree,
 }
 
-impl<'a> Prices<'a> {
-    pub(crate) fn new(problem: &'a Factors) -> Prices<'a> {
+impl Prices {
+    pub(crate) fn new(problem: &Factors) -> Prices {
         let count = problem.factors.len();
         let mut prices = Prices {
-            problem,
             paid: vec![Vec::new(); count],
             made: vec![Vec::new(); count],
             op_least: vec![0; count],
@@ -61,22 +60,47 @@ impl<'a> Prices<'a> {
         parts.fold(0, |sum, part| add(sum, *part))
     }
 
-    fn use_index(&self, operand: ValueId, reader: Use) -> usize {
-        self.problem.uses[operand.index()].iter().position(|u| *u == reader).unwrap_or(0)
+    /// The prices of a program whose factors are these but for fewer alternatives.
+    pub(crate) fn narrowed(&self, problem: &Factors) -> Prices {
+        let mut prices = self.clone();
+        for id in &problem.live {
+            prices.through_strategy[id.index()] = vec![0; problem.factors[id.index()].out.len()];
+        }
+        prices
     }
 
-    /// For each operand of an op, which use of the operand it is.
-    fn uses_of(&self, id: ValueId) -> Vec<(usize, usize)> {
-        let operands = &self.problem.factors[id.index()].operands;
-        operands.iter().enumerate().map(|(i, o)| (o.index(), self.use_index(*o, Use::Operand(id, i)))).collect()
+    /// What the bound would be, after a sweep up, with fewer layouts allowed for the results.
+    pub(crate) fn bound_of_outputs(&self, problem: &Factors, allows: &dyn Fn(usize, Node) -> bool) -> i64 {
+        let mut bound = self.bound();
+        for (i, (value, allowed)) in problem.outputs.iter().enumerate() {
+            let paid = &self.paid[value.index()][use_index(problem, *value, Use::Output(i))];
+            let least = allowed.iter().filter(|n| allows(i, **n)).map(|n| paid[at(*n)]).min().unwrap_or(FAR);
+            bound = add(add(bound, -self.out_least[i]), least);
+        }
+        bound
+    }
+
+    /// What the bound would be, after a sweep down, with fewer layouts allowed for the parameters.
+    pub(crate) fn bound_of_parameters(&self, problem: &Factors, allows: &dyn Fn(ValueId, Node) -> bool) -> i64 {
+        let mut bound = self.bound();
+        for id in &problem.live {
+            let (v, factor) = (id.index(), &problem.factors[id.index()]);
+            if factor.arity > 0 {
+                continue;
+            }
+            let gains = factor.out.iter().filter(|n| allows(*id, **n)).map(|n| self.made[v][at(*n)]);
+            let least = gains.filter(|g| *g > -FAR).map(|g| -g).min().unwrap_or(FAR);
+            bound = add(add(bound, -self.op_least[v]), least);
+        }
+        bound
     }
 
     /// From the parameters to the results.
-    pub(crate) fn up(&mut self, first: bool) {
-        for i in 0..self.problem.live.len() {
-            let id = self.problem.live[i];
-            let (v, factor) = (id.index(), &self.problem.factors[id.index()]);
-            let uses = self.uses_of(id);
+    pub(crate) fn up(&mut self, problem: &Factors, first: bool) {
+        for i in 0..problem.live.len() {
+            let id = problem.live[i];
+            let (v, factor) = (id.index(), &problem.factors[id.index()]);
+            let uses = uses_of(problem, id);
             let mut made = std::mem::take(&mut self.made[v]);
             made.fill(FAR);
             for s in 0..factor.out.len() {
@@ -88,20 +112,20 @@ impl<'a> Prices<'a> {
                 *out = (*out).min(cost);
             }
             self.op_least[v] = 0;
-            self.charge_readers(id, &made, first);
+            self.charge_readers(problem, id, &made, first);
             self.made[v] = made;
         }
-        for (i, (value, allowed)) in self.problem.outputs.iter().enumerate() {
-            let reader = self.use_index(*value, Use::Output(i));
+        for (i, (value, allowed)) in problem.outputs.iter().enumerate() {
+            let reader = use_index(problem, *value, Use::Output(i));
             let paid = &self.paid[value.index()][reader];
             self.out_least[i] = allowed.iter().map(|n| paid[at(*n)]).min().unwrap_or(FAR);
         }
     }
 
     /// Splits what a value costs among its readers.
-    fn charge_readers(&mut self, id: ValueId, made: &[i64], first: bool) {
+    fn charge_readers(&mut self, problem: &Factors, id: ValueId, made: &[i64], first: bool) {
         let v = id.index();
-        let graph = &self.problem.graphs[v];
+        let graph = &problem.graphs[v];
         let readers = self.paid[v].len();
         self.value_least[v] = 0;
         if readers == 0 {
@@ -117,29 +141,26 @@ impl<'a> Prices<'a> {
             }
             return;
         }
-        let mut paid = std::mem::take(&mut self.paid[v]);
-        let prices: Vec<&[i64]> = paid.iter().map(|p| p.as_slice()).collect();
-        self.tree.insides(graph, made.len(), &prices);
-        self.tree.outsides(graph, readers, made);
-        for (i, paid) in paid.iter_mut().enumerate() {
-            for (price, outside) in paid.iter_mut().zip(&self.tree.outside[1 << i]) {
+        // One reader after the other, each taking its share of what is left.
+        for i in 0..readers {
+            let prices: Vec<&[i64]> = self.paid[v].iter().map(|p| p.as_slice()).collect();
+            self.tree.insides(graph, made.len(), &prices);
+            self.tree.outsides(graph, readers, made);
+            let share = (readers - i) as i64;
+            for (price, outside) in self.paid[v][i].iter_mut().zip(&self.tree.outside[1 << i]) {
                 if *price <= -FAR {
                     continue;
                 }
-                *price = if *outside >= FAR || *price >= FAR {
-                    FAR
-                } else {
-                    *price + (*outside - *price).div_euclid(readers as i64)
-                };
+                *price =
+                    if *outside >= FAR || *price >= FAR { FAR } else { *price + (*outside - *price).div_euclid(share) };
             }
         }
-        self.paid[v] = paid;
     }
 
     /// From the results to the parameters, noting what each alternative would cost at least.
-    pub(crate) fn down(&mut self) {
-        for (i, (value, allowed)) in self.problem.outputs.iter().enumerate() {
-            let reader = self.use_index(*value, Use::Output(i));
+    pub(crate) fn down(&mut self, problem: &Factors) {
+        for (i, (value, allowed)) in problem.outputs.iter().enumerate() {
+            let reader = use_index(problem, *value, Use::Output(i));
             let least = self.out_least[i];
             let paid = &mut self.paid[value.index()][reader];
             let mut next = vec![-FAR; paid.len()];
@@ -150,16 +171,16 @@ impl<'a> Prices<'a> {
             }
             *paid = next;
         }
-        for i in (0..self.problem.live.len()).rev() {
-            let id = self.problem.live[i];
-            self.value_down(id);
-            self.op_down(id);
+        for i in (0..problem.live.len()).rev() {
+            let id = problem.live[i];
+            self.value_down(problem, id);
+            self.op_down(problem, id);
         }
     }
 
-    fn value_down(&mut self, id: ValueId) {
+    fn value_down(&mut self, problem: &Factors, id: ValueId) {
         let v = id.index();
-        let graph = &self.problem.graphs[v];
+        let graph = &problem.graphs[v];
         let readers = self.paid[v].len();
         let mut made = std::mem::take(&mut self.made[v]);
         if readers == 0 {
@@ -189,10 +210,10 @@ impl<'a> Prices<'a> {
         self.made[v] = made;
     }
 
-    fn op_down(&mut self, id: ValueId) {
+    fn op_down(&mut self, problem: &Factors, id: ValueId) {
         let v = id.index();
-        let factor = &self.problem.factors[v];
-        let uses = self.uses_of(id);
+        let factor = &problem.factors[v];
+        let uses = uses_of(problem, id);
         let made = &self.made[v];
         let mut cost = Vec::with_capacity(factor.out.len());
         for s in 0..factor.out.len() {
@@ -212,16 +233,33 @@ impl<'a> Prices<'a> {
         if least >= FAR {
             return;
         }
-        let share = uses.len() as i64;
+        // One operand after the other, each taking its share of what is left.
         for (place, (operand, reader)) in uses.iter().enumerate() {
             let mut marginal = vec![FAR; self.paid[*operand][*reader].len()];
             for (s, sum) in cost.iter().enumerate() {
                 let m = &mut marginal[at(factor.reads_of(s)[place])];
                 *m = (*m).min(*sum);
             }
+            let share = (uses.len() - place) as i64;
+            for m in marginal.iter_mut().filter(|m| **m < FAR) {
+                *m = (*m - least).div_euclid(share);
+            }
+            for (s, sum) in cost.iter_mut().enumerate().filter(|(_, sum)| **sum < FAR) {
+                *sum -= marginal[at(factor.reads_of(s)[place])];
+            }
             for (paid, m) in self.paid[*operand][*reader].iter_mut().zip(marginal) {
-                *paid = if m >= FAR || *paid >= FAR { -FAR } else { *paid - (m - least).div_euclid(share) };
+                *paid = if m >= FAR || *paid >= FAR { -FAR } else { *paid - m };
             }
         }
     }
+}
+
+fn use_index(problem: &Factors, operand: ValueId, reader: Use) -> usize {
+    problem.uses[operand.index()].iter().position(|u| *u == reader).unwrap_or(0)
+}
+
+/// For each operand of an op, which use of the operand it is.
+fn uses_of(problem: &Factors, id: ValueId) -> Vec<(usize, usize)> {
+    let operands = &problem.operands[id.index()];
+    operands.iter().enumerate().map(|(i, o)| (o.index(), use_index(problem, *o, Use::Operand(id, i)))).collect()
 }

@@ -9,7 +9,7 @@ use super::graph::{FAR, Graph, Heap, Node};
 pub(crate) const MAX_READERS: usize = 5;
 
 /// Scratch and results for one value.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Tree {
     pub(crate) inside: Vec<Vec<i64>>,
     pub(crate) outside: Vec<Vec<i64>>,
