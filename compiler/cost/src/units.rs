@@ -45,8 +45,7 @@ pub const PICOSECONDS_PER_SECOND: u128 = 1_000_000_000_000;
 /// The time of `amount / parts` units at `rate` units per second, rounded **up** to a whole picosecond; the longest time
 /// there is where it does not fit.
 ///
-/// Rounding up keeps one law of the table in integers: a merged collective, whose exact time is at most the sum of the
-/// exact times of its parts, is never dearer than they are.
+/// Rounding up, and never to the nearest: work that is there takes time.
 ///
 /// ```
 /// # use shard_cost::units::time_at_rate;
