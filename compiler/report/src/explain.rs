@@ -144,6 +144,10 @@ fn totals(page: &mut Page, layer: &Layer<'_>) {
     }
     let capacity = scale::bytes(Bytes(layer.hardware.hbm_bytes));
     page.row("  memory at the peak", &format!("{} of {capacity}", scale::bytes(totals.peak_hbm_bytes)));
+    let excess = totals.peak_hbm_bytes.0.saturating_sub(layer.hardware.hbm_bytes);
+    if excess > 0 {
+        page.row("  DOES NOT FIT in memory", &format!("over by {}", scale::bytes(Bytes(excess))));
+    }
     page.row("  bytes sent", &scale::bytes(totals.comm_bytes));
     for (axes, bytes) in sent_over(layer) {
         page.row(&format!("    over {axes}"), &scale::bytes(bytes));
