@@ -141,20 +141,23 @@ impl Prices {
             }
             return;
         }
-        // One reader after the other, each taking its share of what is left.
-        for i in 0..readers {
-            let prices: Vec<&[i64]> = self.paid[v].iter().map(|p| p.as_slice()).collect();
-            self.tree.insides(graph, made.len(), &prices);
-            self.tree.outsides(graph, readers, made);
-            let share = (readers - i) as i64;
-            for (price, outside) in self.paid[v][i].iter_mut().zip(&self.tree.outside[1 << i]) {
+        let mut paid = std::mem::take(&mut self.paid[v]);
+        let prices: Vec<&[i64]> = paid.iter().map(|p| p.as_slice()).collect();
+        self.tree.insides(graph, made.len(), &prices);
+        self.tree.outsides(graph, readers, made);
+        for (i, paid) in paid.iter_mut().enumerate() {
+            for (price, outside) in paid.iter_mut().zip(&self.tree.outside[1 << i]) {
                 if *price <= -FAR {
                     continue;
                 }
-                *price =
-                    if *outside >= FAR || *price >= FAR { FAR } else { *price + (*outside - *price).div_euclid(share) };
+                *price = if *outside >= FAR || *price >= FAR {
+                    FAR
+                } else {
+                    *price + (*outside - *price).div_euclid(readers as i64)
+                };
             }
         }
+        self.paid[v] = paid;
     }
 
     /// From the results to the parameters, noting what each alternative would cost at least.
