@@ -1,0 +1,196 @@
+//! The optimiser against a brute force that shares none of its machinery: no strategy generator, no move generator, no
+//! extraction. Both must agree to the picosecond on the time of the cheapest plan.
+//!
+//! * `SHARD_BRUTE_FORCE_SEED`: another seed than the one used by default.
+//! * `SHARD_BRUTE_FORCE_COUNT`: how many programs are made.
+//! * `SHARD_BRUTE_FORCE_ONLY`: one program alone, by number, with all that is known of it printed.
+
+mod brute_force {
+    pub(crate) mod facts;
+    pub(crate) mod generate;
+    pub(crate) mod layouts;
+    pub(crate) mod moves;
+    pub(crate) mod optimum;
+    pub(crate) mod print;
+    pub(crate) mod trees;
+}
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use brute_force::facts::Facts;
+use brute_force::generate::{Case, case};
+use brute_force::layouts::{Written, meets};
+use brute_force::optimum::{Optimum, cheapest_plan};
+use brute_force::print::program_text;
+use shard_ir::{Def, InstrKind, Plan, Program};
+use shard_rewrite::{LowerError, LowerOptions, Lowered, Status, lower};
+use shard_runtime::{RunOptions, run_plan};
+
+const SEED: u64 = 20_240_817;
+const COUNT: u64 = 700;
+const JUDGED_AT_LEAST: usize = 500;
+
+/// What came of one program.
+struct Outcome {
+    /// The brute force's word, where it got to one.
+    judged: Result<Optimum, &'static str>,
+    lowering: Duration,
+    judging: Duration,
+}
+
+#[test]
+fn no_plan_is_cheaper_than_the_one_chosen() {
+    let seed = number("SHARD_BRUTE_FORCE_SEED").unwrap_or(SEED);
+    let numbers: Vec<u64> = match number("SHARD_BRUTE_FORCE_ONLY") {
+        Some(only) => vec![only],
+        None => (0..number("SHARD_BRUTE_FORCE_COUNT").unwrap_or(COUNT)).collect(),
+    };
+    let next = AtomicU64::new(0);
+    let outcomes: Mutex<BTreeMap<u64, Result<Outcome, String>>> = Mutex::default();
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(8);
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some(number) = numbers.get(next.fetch_add(1, Ordering::Relaxed) as usize) {
+                    let case = case(seed, *number);
+                    let outcome = judge(&case, numbers.len() == 1).map_err(|complaint| {
+                        format!("program {number}: {complaint}\n{}{}", program_text(&case.program), case.hardware_text)
+                    });
+                    outcomes.lock().unwrap().insert(*number, outcome);
+                }
+            });
+        }
+    });
+    let outcomes = outcomes.into_inner().unwrap();
+    let complaints: Vec<&String> = outcomes.values().filter_map(|o| o.as_ref().err()).collect();
+    let good: Vec<&Outcome> = outcomes.values().filter_map(|o| o.as_ref().ok()).collect();
+    let judged = good.iter().filter(|o| o.judged.is_ok()).count();
+    let unreachable = good.iter().filter(|o| o.judged == Ok(Optimum::NoPlan)).count();
+    let mut too_large: BTreeMap<&str, usize> = BTreeMap::new();
+    good.iter().filter_map(|o| o.judged.err()).for_each(|reason| *too_large.entry(reason).or_default() += 1);
+    eprintln!(
+        "seed {seed}: {} programs, {judged} judged ({unreachable} of them without any plan), too large: {too_large:?}; \
+         lowering {:.1?}, judging {:.1?} of {threads} threads, {:.1?} in all",
+        outcomes.len(),
+        good.iter().map(|o| o.lowering).sum::<Duration>(),
+        good.iter().map(|o| o.judging).sum::<Duration>(),
+        start.elapsed(),
+    );
+    for complaint in complaints.iter().take(10) {
+        eprintln!("{complaint}");
+    }
+    assert!(complaints.is_empty(), "{} programs of {} are at fault", complaints.len(), outcomes.len());
+    assert!(judged >= JUDGED_AT_LEAST.min(numbers.len() * 7 / 10), "only {judged} programs were judged");
+}
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
+/// Lowers a program, holds the plan to all that is promised of it, and compares its time with the brute force's.
+fn judge(case: &Case, talk: bool) -> Result<Outcome, String> {
+    let Case { program, hardware, .. } = case;
+    let start = Instant::now();
+    let lowered = lower(program, hardware, &LowerOptions::default());
+    let lowering = start.elapsed();
+    let start = Instant::now();
+    let claimed = match &lowered {
+        Ok(lowered) => {
+            if talk {
+                eprintln!("{}{}{}", program_text(program), case.hardware_text, shard_ir::text::print(&lowered.plan));
+            }
+            hold_to_promises(case, lowered)?;
+            Some(lowered.optimality.cost.0)
+        }
+        Err(LowerError::Unreachable { .. }) => None,
+        Err(other) => return Err(format!("not lowered: {other}")),
+    };
+    // A plan that takes longer than the one chosen is of no interest.
+    let facts = Facts::new(program, hardware);
+    let judged = match facts.map(|facts| cheapest_plan(&facts, claimed.unwrap_or(u64::MAX - 1), true)) {
+        Err(reason) | Ok(Optimum::TooLarge(reason)) => Err(reason),
+        Ok(optimum) => match (optimum, claimed) {
+            (Optimum::Time(time), Some(claimed)) if time == claimed => Ok(optimum),
+            (Optimum::NoPlan, None) => Ok(optimum),
+            _ => return Err(format!("the plan chosen takes {claimed:?} ps, the brute force says {optimum:?}")),
+        },
+    };
+    Ok(Outcome { judged, lowering, judging: start.elapsed() })
+}
+
+fn hold_to_promises(case: &Case, lowered: &Lowered) -> Result<(), String> {
+    let (plan, optimality) = (&lowered.plan, &lowered.optimality);
+    if optimality.status != Status::Proven || optimality.stopped_by.is_some() {
+        return Err(format!("not proven: {optimality:?}"));
+    }
+    if optimality.lower_bound > optimality.cost {
+        return Err(format!("the bound is above the cost: {optimality:?}"));
+    }
+    shard_ir::verify::verify(plan).map_err(|e| format!("the plan is not legal: {e:?}"))?;
+    let price = shard_cost::price(plan, &case.hardware).totals.serial_time;
+    if price != optimality.cost {
+        return Err(format!("the plan is priced at {price:?}, the search says {:?}", optimality.cost));
+    }
+    answers_to_its_types(&case.program, plan)?;
+    let report = run_plan(plan, &RunOptions::default()).map_err(|e| format!("the plan does not run: {e:?}"))?;
+    if !report.equal {
+        return Err(format!("the plan computes something else; first wrong: {:?}", report.first_wrong));
+    }
+    Ok(())
+}
+
+/// Whether parameters and results have layouts that their types allow, and labels one layout each.
+fn answers_to_its_types(program: &Program, plan: &Plan) -> Result<(), String> {
+    let mut labels = BTreeMap::new();
+    let mut check = |what: &str, value: &shard_ir::Value, pattern: &shard_ir::LayoutPattern, layout| {
+        let written = Written::of(layout, value.dims.len());
+        let agrees = pattern.label.is_none_or(|label| {
+            let named = written.by_name(&value.dims);
+            *labels.entry(label).or_insert_with(|| named.clone()) == named
+        });
+        match meets(pattern, &written) && agrees {
+            true => Ok(()),
+            false => Err(format!("{what} {:?} has a layout that its type does not allow: {written:?}", value.name)),
+        }
+    };
+    let mut given = plan.instructions.iter().filter(|i| matches!(i.kind, InstrKind::Parameter(_)));
+    for value in &program.values {
+        if let Def::Parameter { pattern, .. } = &value.def {
+            let instr = given.next().ok_or("a parameter is missing")?;
+            check("parameter", value, pattern, instr.layout)?;
+        }
+    }
+    for (output, result) in program.outputs.iter().zip(&plan.outputs) {
+        let instr = plan.instruction(result.id);
+        check("result", program.value(output.value), &output.pattern, instr.layout)?;
+        if result.dims != output.dims {
+            return Err(format!("result {} has its dims in another order", output.name));
+        }
+    }
+    Ok(())
+}
+
+/// The bound that steers the brute force may not hide a plan: without it the answer is the same.
+#[test]
+fn the_brute_force_finds_the_same_without_its_bound() {
+    let mut compared = 0;
+    for number in 0..150 {
+        let Case { program, hardware, .. } = case(SEED + 1, number);
+        let Ok(lowered) = lower(&program, &hardware, &LowerOptions::default()) else { continue };
+        let Ok(facts) = Facts::new(&program, &hardware) else { continue };
+        // A little more than the optimum is allowed, so that there is a choice.
+        let at_most = lowered.optimality.cost.0 + lowered.optimality.cost.0 / 20;
+        let guided = cheapest_plan(&facts, at_most, true);
+        let unguided = cheapest_plan(&facts, at_most, false);
+        if !matches!((guided, unguided), (Optimum::TooLarge(_), _) | (_, Optimum::TooLarge(_))) {
+            assert_eq!(guided, unguided, "program {number}\n{}", program_text(&program));
+            compared += 1;
+        }
+    }
+    eprintln!("{compared} programs compared");
+    assert!(compared >= 50);
+}

@@ -1,0 +1,238 @@
+//! What the brute force knows of a program before it looks for plans: the spaces of its values, the layouts that fit each
+//! op, and which ops may share a kernel.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use shard_cost::{Hardware, KernelOp, LocalTensor, Work, kernel_work, roofline};
+use shard_ir::{
+    Binary, Def, Dtype, Layout, MeshShape, Op, Operand, Program, Reduce, ValueId, result_layout,
+};
+
+use super::layouts::meets;
+use super::moves::Space;
+use super::trees::MAX_LAYOUTS;
+
+/// One way for the layouts of an op to fit together, as places in the spaces of the values.
+#[derive(Clone, Debug)]
+pub(crate) struct Fit {
+    pub(crate) result: usize,
+    pub(crate) operands: Vec<usize>,
+}
+
+/// An elementwise op whose operands that come from ops are all one value (behind pins or not).
+#[derive(Clone, Debug)]
+pub(crate) struct Feed {
+    /// The places of these operands.
+    pub(crate) places: Vec<usize>,
+    /// The value, before any pin.
+    pub(crate) origin: usize,
+}
+
+pub(crate) struct Facts<'a> {
+    pub(crate) program: &'a Program,
+    pub(crate) hardware: &'a Hardware,
+    pub(crate) live: Vec<bool>,
+    pub(crate) spaces: Vec<Rc<Space>>,
+    /// For each parameter and pin, the layouts that its type allows.
+    pub(crate) allowed: Vec<Vec<usize>>,
+    pub(crate) fits: Vec<Vec<Fit>>,
+    /// For each op, what it may share a kernel with.
+    pub(crate) feeds: Vec<Option<Feed>>,
+}
+
+/// The most tuples of operand layouts that are tried for one op.
+const MAX_TUPLES: usize = 40_000;
+
+impl<'a> Facts<'a> {
+    /// The facts, or what makes the program too large.
+    pub(crate) fn new(program: &'a Program, hardware: &'a Hardware) -> Result<Facts<'a>, &'static str> {
+        let with_maxima = names_a_maximum(program);
+        let mut known: HashMap<(Vec<u64>, Dtype), Rc<Space>> = HashMap::new();
+        let mut spaces = Vec::new();
+        for value in &program.values {
+            let sizes = program.sizes(&value.dims);
+            let space = known.entry((sizes.clone(), value.dtype)).or_insert_with(|| {
+                Rc::new(Space::new(&program.mesh, &sizes, value.dtype, hardware, with_maxima))
+            });
+            if space.layouts.len() > MAX_LAYOUTS {
+                return Err("layouts of a value");
+            }
+            spaces.push(Rc::clone(space));
+        }
+        let live = live(program);
+        let none = || vec![Vec::new(); program.values.len()];
+        let mut facts =
+            Facts { program, hardware, live, spaces, allowed: none(), fits: vec![Vec::new(); program.values.len()], feeds: Vec::new() };
+        for (id, value) in program.values.iter().enumerate() {
+            match &value.def {
+                Def::Parameter { pattern, .. } | Def::Pin { pattern, .. } => {
+                    let space = &facts.spaces[id];
+                    facts.allowed[id] =
+                        (0..space.layouts.len()).filter(|l| meets(pattern, &space.written[*l])).collect();
+                }
+                Def::Constant(_) => {}
+                Def::Op { op, operands } if facts.live[id] => facts.fits[id] = facts.all_fits(id, op, operands)?,
+                Def::Op { .. } => {}
+            }
+        }
+        facts.feeds = (0..program.values.len()).map(|id| facts.feed(id)).collect();
+        Ok(facts)
+    }
+
+    /// Every tuple of operand layouts that the layout rule accepts.
+    fn all_fits(&self, id: usize, op: &Op, operands: &[ValueId]) -> Result<Vec<Fit>, &'static str> {
+        let program = self.program;
+        let counts: Vec<usize> = operands.iter().map(|o| self.spaces[o.index()].layouts.len()).collect();
+        let tuples: usize = counts.iter().product();
+        if tuples > MAX_TUPLES {
+            return Err("tuples of operand layouts");
+        }
+        let place_of: HashMap<Layout, usize> =
+            self.spaces[id].layouts.iter().enumerate().map(|(i, l)| (*l, i)).collect();
+        let mut fits = Vec::new();
+        for tuple in 0..tuples {
+            let mut rest = tuple;
+            let places: Vec<usize> = counts
+                .iter()
+                .map(|count| {
+                    let place = rest % count;
+                    rest /= count;
+                    place
+                })
+                .collect();
+            let seen: Vec<Operand<'_>> = operands
+                .iter()
+                .zip(&places)
+                .map(|(o, place)| {
+                    let value = program.value(*o);
+                    let layout = self.spaces[o.index()].layouts[*place];
+                    Operand { dims: &value.dims, dtype: value.dtype, layout }
+                })
+                .collect();
+            let Ok(layout) = result_layout(op, &seen, &program.values[id].dims, &program.mesh, &program.dims) else {
+                continue;
+            };
+            if let Some(result) = place_of.get(&layout) {
+                fits.push(Fit { result: *result, operands: places });
+            }
+        }
+        Ok(fits)
+    }
+
+    /// The value behind pins.
+    pub(crate) fn origin(&self, mut id: usize) -> usize {
+        while let Def::Pin { operand, .. } = &self.program.values[id].def {
+            id = operand.index();
+        }
+        id
+    }
+
+    fn feed(&self, id: usize) -> Option<Feed> {
+        let Def::Op { op, operands } = &self.program.values[id].def else { return None };
+        if !self.live[id] || !matches!(op, Op::Map(_) | Op::Binary(_) | Op::Cast(_)) {
+            return None;
+        }
+        let made = |place: &usize| self.op_of(self.origin(operands[*place].index())).is_some();
+        let places: Vec<usize> = (0..operands.len()).filter(made).collect();
+        let origin = self.origin(operands[*places.first()?].index());
+        let one_value = places.iter().all(|p| self.origin(operands[*p].index()) == origin);
+        let leads = matches!(self.op_of(origin)?, Op::Einsum | Op::Map(_) | Op::Binary(_) | Op::Cast(_));
+        (one_value && leads && self.only_reader(origin, id)).then_some(Feed { places, origin })
+    }
+
+    fn op_of(&self, id: usize) -> Option<&Op> {
+        match &self.program.values[id].def {
+            Def::Op { op, .. } => Some(op),
+            Def::Parameter { .. } | Def::Constant(_) | Def::Pin { .. } => None,
+        }
+    }
+
+    /// Whether one op alone reads a value, itself or pinned, and no result is it.
+    fn only_reader(&self, id: usize, reader: usize) -> bool {
+        let is_result = self.program.outputs.iter().any(|o| o.value.index() == id);
+        !is_result
+            && (0..self.program.values.len()).filter(|r| self.live[*r]).all(|r| match &self.program.values[r].def {
+                Def::Op { operands, .. } => r == reader || !operands.iter().any(|o| o.index() == id),
+                Def::Pin { operand, .. } => operand.index() != id || self.only_reader(r, reader),
+                Def::Parameter { .. } | Def::Constant(_) => true,
+            })
+    }
+
+    /// The work of ops that run as one kernel, first to last.
+    fn work(&self, chain: &[(usize, usize)]) -> Work {
+        let program = self.program;
+        let local = |id: usize, place: usize| {
+            let sizes = program.sizes(&program.values[id].dims);
+            MeshShape { mesh: &program.mesh, sizes: &sizes }.local_sizes(self.spaces[id].layouts[place])
+        };
+        let sizes: Vec<Vec<(usize, Vec<u64>)>> = chain
+            .iter()
+            .map(|(id, fit)| {
+                let fit = &self.fits[*id][*fit];
+                let operands = program.values[*id].def.operands().iter().map(|o| o.index());
+                let read = operands.zip(&fit.operands).map(|(o, place)| (o, local(o, *place)));
+                read.chain([(*id, local(*id, fit.result))]).collect()
+            })
+            .collect();
+        let tensors: Vec<Vec<LocalTensor<'_>>> = sizes
+            .iter()
+            .map(|all| {
+                all.iter()
+                    .map(|(id, sizes)| LocalTensor {
+                        value: self.origin(*id) as u32,
+                        dims: &program.values[*id].dims,
+                        sizes,
+                        dtype: program.values[*id].dtype,
+                        constant: matches!(program.values[self.origin(*id)].def, Def::Constant(_)),
+                    })
+                    .collect()
+            })
+            .collect();
+        let kernel: Vec<KernelOp<'_>> = chain
+            .iter()
+            .zip(&tensors)
+            .filter_map(|((id, _), tensors)| {
+                let (result, operands) = tensors.split_last()?;
+                Some(KernelOp { op: self.op_of(*id)?, operands, result: *result })
+            })
+            .collect();
+        kernel_work(&kernel)
+    }
+
+    /// The time of ops that run as one kernel, first to last: `(value, which of its fits)`.
+    pub(crate) fn kernel_time(&self, chain: &[(usize, usize)]) -> u64 {
+        roofline(self.hardware, &self.work(chain)).0.0
+    }
+
+    /// The time of an op alone that it takes in any kernel that it leads.
+    pub(crate) fn time_as_a_leader(&self, id: usize, fit: usize) -> u64 {
+        let work = self.work(&[(id, fit)]);
+        roofline(self.hardware, &Work { write: shard_cost::Bytes(0), ..work }).0.0
+    }
+}
+
+/// Whether a partial maximum can be of use: something takes a maximum, or a type names one.
+fn names_a_maximum(program: &Program) -> bool {
+    let outputs = program.outputs.iter().any(|o| !o.pattern.partial_max.is_empty());
+    outputs
+        || program.values.iter().any(|v| match &v.def {
+            Def::Parameter { pattern, .. } | Def::Pin { pattern, .. } => !pattern.partial_max.is_empty(),
+            Def::Op { op, .. } => {
+                matches!(op, Op::Reduce { kind: Reduce::Max, .. } | Op::Binary(Binary::Maximum))
+            }
+            Def::Constant(_) => false,
+        })
+}
+
+/// Which values a result depends on.
+fn live(program: &Program) -> Vec<bool> {
+    let mut live = vec![false; program.values.len()];
+    let mut open: Vec<usize> = program.outputs.iter().map(|o| o.value.index()).collect();
+    while let Some(id) = open.pop() {
+        if !std::mem::replace(&mut live[id], true) {
+            open.extend(program.values[id].def.operands().iter().map(|o| o.index()));
+        }
+    }
+    live
+}

@@ -1,0 +1,319 @@
+//! Random programs and random hardware: small, and of every kind that the search treats apart.
+
+use shard_cost::Hardware;
+use shard_grammar::Span;
+use shard_ir::{
+    AxisList, AxisSet, Binary, Def, Dim, DimId, DimPattern, Dtype, LabelId, LayoutPattern, Map, Mesh, Op, Output,
+    ParameterKind, Program, Reduce, TensorType, Value, ValueId, result_type,
+};
+use shard_runtime::Random;
+
+/// A program and the hardware that it is lowered for.
+pub(crate) struct Case {
+    pub(crate) program: Program,
+    pub(crate) hardware: Hardware,
+    pub(crate) hardware_text: String,
+}
+
+/// The n-th program of a seed.
+pub(crate) fn case(seed: u64, number: u64) -> Case {
+    let mut random = Random::for_part(seed, number);
+    let hardware_text = hardware(&mut random);
+    let hardware = Hardware::parse(&hardware_text).expect("the file is well formed");
+    let mut maker = Maker::new(random);
+    maker.body();
+    maker.results();
+    Case { program: maker.program, hardware, hardware_text }
+}
+
+/// A flat network; compute, memory and network each fast or slow by themselves, at times too fast to matter.
+fn hardware(random: &mut Random) -> String {
+    let mut rate = |low: i64, high: i64| {
+        let exponent = if random.below(12) == 0 { 17 } else { random.between(low, high) };
+        format!("{}.{}e{exponent}", random.between(1, 9), random.below(10))
+    };
+    let (flops, slow_flops) = (rate(8, 14), rate(8, 13));
+    let (memory, network) = (rate(8, 13), rate(7, 12));
+    let latency = match random.below(8) {
+        0 => "1e-9",
+        1 => "1e-7",
+        2 => "3e-12",
+        _ => "0.0",
+    };
+    format!(
+        "name = \"random\"\n[chip]\nflops = {{ bf16 = {flops}, f32 = {slow_flops} }}\nhbm_bytes = 1e12\n\
+         hbm_bandwidth = {memory}\n[network]\nkind = \"flat\"\nbandwidth = {network}\nlatency = {latency}\n"
+    )
+}
+
+const MESHES: &[&[u64]] =
+    &[&[2, 2], &[4, 2], &[3, 2], &[2, 2], &[2, 4], &[2, 2, 2], &[4, 4], &[4], &[2], &[6], &[2, 3], &[2, 2, 2]];
+
+struct Maker {
+    random: Random,
+    program: Program,
+    /// The dims that the label belongs to, sorted.
+    labelled: Option<Vec<DimId>>,
+    max_rank: usize,
+}
+
+impl Maker {
+    fn new(mut random: Random) -> Maker {
+        let sizes = MESHES[random.below(MESHES.len() as u64) as usize];
+        let mesh = Mesh::new(["x", "y", "z"].into_iter().zip(sizes.iter().copied())).expect("the mesh is legal");
+        let pool: &[u64] = match random.below(4) {
+            0 => &[1, 2, 3, 4, 6, 8],
+            1 => &[4, 8, 12, 16, 24],
+            2 => &[2, 4, 6, 12, 5],
+            _ => &[8, 16, 24, 48],
+        };
+        let dims = ["A", "B", "C", "D", "E"]
+            .iter()
+            .map(|name| {
+                let size = pool[random.below(pool.len() as u64) as usize];
+                Dim { name: (*name).to_string(), size, useful: size }
+            })
+            .collect();
+        let max_rank = if sizes.len() == 3 { 2 } else { 3 };
+        let program = Program {
+            name: "random".into(),
+            repeat: 1,
+            strict: false,
+            hardware: None,
+            mesh,
+            dims,
+            values: Vec::new(),
+            outputs: Vec::new(),
+            labels: Vec::new(),
+        };
+        Maker { random, program, labelled: None, max_rank }
+    }
+
+    fn chance(&mut self, one_in: u64) -> bool {
+        self.random.below(one_in) == 0
+    }
+
+    fn pick<T: Clone>(&mut self, from: &[T]) -> T {
+        from[self.random.below(from.len() as u64) as usize].clone()
+    }
+
+    fn push(&mut self, ty: TensorType, def: Def) -> ValueId {
+        let id = ValueId(self.program.values.len() as u32);
+        let TensorType { dims, dtype } = ty;
+        let name = Some(format!("v{}", id.0));
+        let span = Span { start: 0, end: 0 };
+        self.program.values.push(Value { name, dims, dtype, def, span, in_layers: Vec::new() });
+        id
+    }
+
+    fn type_of(&self, id: ValueId) -> TensorType {
+        let value = self.program.value(id);
+        TensorType { dims: value.dims.clone(), dtype: value.dtype }
+    }
+
+    fn some_dims(&mut self, most: usize) -> Vec<DimId> {
+        let mut all: Vec<DimId> = (0..self.program.dims.len() as u16).map(DimId).collect();
+        let count = 1 + self.random.below(most as u64) as usize;
+        (0..count).map(|_| all.remove(self.random.below(all.len() as u64) as usize)).collect()
+    }
+
+    fn parameter(&mut self, dims: Vec<DimId>, dtype: Dtype) -> ValueId {
+        let kind = self.pick(&[ParameterKind::Activation, ParameterKind::Weight]);
+        let pattern = self.pattern(&dims, true);
+        self.push(TensorType { dims, dtype }, Def::Parameter { kind, pattern })
+    }
+
+    fn body(&mut self) {
+        let dtype = self.pick(&[Dtype::Bf16, Dtype::Bf16, Dtype::Bf16, Dtype::F32]);
+        let dims = self.some_dims(self.max_rank.min(2));
+        self.parameter(dims, dtype);
+        let ops = 1 + self.random.below(5);
+        let mut made = 0;
+        while made < ops {
+            let before = self.program.values.len();
+            if self.op().is_some() {
+                made += 1;
+                if self.chance(7) {
+                    self.pin();
+                }
+            } else {
+                self.program.values.truncate(before);
+            }
+        }
+    }
+
+    /// A value to read: most often a late one.
+    fn some_value(&mut self) -> ValueId {
+        let count = self.program.values.len() as u64;
+        let back = self.random.below(count).min(self.random.below(count)).min(self.random.below(count + 2));
+        ValueId((count - 1 - back) as u32)
+    }
+
+    fn op(&mut self) -> Option<ValueId> {
+        let a = self.some_value();
+        let dims = self.type_of(a).dims;
+        match self.random.below(12) {
+            0..=3 => {
+                let dtype = self.type_of(a).dtype;
+                let b = match self.random.below(4) {
+                    0 => self.some_value(),
+                    // A weight that shares a dim with it.
+                    _ => {
+                        let mut dims_of_b: Vec<DimId> = dims.first().map(|_| self.pick(&dims)).into_iter().collect();
+                        for d in self.some_dims(self.max_rank.min(2)) {
+                            if !dims_of_b.contains(&d) && dims_of_b.len() < 2 {
+                                dims_of_b.push(d);
+                            }
+                        }
+                        let narrow = dtype == Dtype::Bf16 && self.chance(6);
+                        self.parameter(dims_of_b, if narrow { Dtype::Int8 } else { dtype })
+                    }
+                };
+                self.einsum(&[a, b])
+            }
+            4 => self.einsum(&[a]),
+            5..=7 => {
+                let b = match self.random.below(6) {
+                    0 => a,
+                    1 => {
+                        let dtype = self.type_of(a).dtype;
+                        self.push(TensorType { dims: Vec::new(), dtype }, Def::Constant(2.0))
+                    }
+                    2 if !dims.is_empty() => {
+                        let dtype = self.type_of(a).dtype;
+                        let dim = self.pick(&dims);
+                        self.parameter(vec![dim], dtype)
+                    }
+                    _ => self.some_value(),
+                };
+                let binary = self.pick(&[Binary::Add, Binary::Add, Binary::Sub, Binary::Mul, Binary::Maximum]);
+                let (a, b) = if self.chance(3) { (b, a) } else { (a, b) };
+                self.typed(Op::Binary(binary), &[a, b], &[])
+            }
+            8..=9 => {
+                let map = self.pick(&[Map::Relu, Map::Gelu, Map::Neg]);
+                self.typed(Op::Map(map), &[a], &[])
+            }
+            _ if dims.is_empty() => None,
+            _ => {
+                let kind = self.pick(&[Reduce::Sum, Reduce::Max]);
+                let over = vec![self.pick(&dims)];
+                self.typed(Op::Reduce { kind, over }, &[a], &[])
+            }
+        }
+    }
+
+    /// Some of the dims of the operands stay.
+    fn einsum(&mut self, operands: &[ValueId]) -> Option<ValueId> {
+        let mut dims: Vec<DimId> = Vec::new();
+        for operand in operands {
+            for dim in self.type_of(*operand).dims {
+                if !dims.contains(&dim) {
+                    dims.push(dim);
+                }
+            }
+        }
+        let shared =
+            |d: &DimId| operands.iter().all(|o| self.program.value(*o).dims.contains(d)) && operands.len() > 1;
+        let is_shared: Vec<bool> = dims.iter().map(shared).collect();
+        let mut named = Vec::new();
+        for (dim, shared) in dims.into_iter().zip(is_shared) {
+            // A dim of both is most often contracted, one of a single operand most often stays.
+            if self.chance(5) == shared {
+                named.push(dim);
+            }
+        }
+        if self.chance(4) {
+            named.reverse();
+        }
+        self.typed(Op::Einsum, operands, &named)
+    }
+
+    fn typed(&mut self, op: Op, operands: &[ValueId], named: &[DimId]) -> Option<ValueId> {
+        let types: Vec<TensorType> = operands.iter().map(|o| self.type_of(*o)).collect();
+        let ty = result_type(&op, &types, named, &self.program.dims).ok()?;
+        (ty.dims.len() <= self.max_rank).then(|| self.push(ty, Def::Op { op, operands: operands.to_vec() }))
+    }
+
+    fn pin(&mut self) {
+        let operand = self.some_value();
+        let ty = self.type_of(operand);
+        let pattern = self.pattern(&ty.dims, false);
+        let written = self.chance(2);
+        self.push(ty, Def::Pin { operand, pattern, written });
+    }
+
+    /// What nothing reads is a result, and now and then something that is read too.
+    fn results(&mut self) {
+        let ids: Vec<ValueId> = self.program.value_ids().collect();
+        let read: Vec<ValueId> = self.program.values.iter().flat_map(|v| v.def.operands().to_vec()).collect();
+        for id in ids {
+            let is_source = matches!(self.program.value(id).def, Def::Parameter { .. } | Def::Constant(_));
+            if (read.contains(&id) || is_source) && !self.chance(20) {
+                continue;
+            }
+            let dims = self.program.value(id).dims.clone();
+            let pattern = self.pattern(&dims, true);
+            let mut declared = dims;
+            if self.chance(4) {
+                declared.reverse();
+            }
+            let span = Span { start: 0, end: 0 };
+            let name = format!("r{}", id.0);
+            self.program.outputs.push(Output { name, value: id, dims: declared, pattern, span });
+        }
+    }
+
+    /// Exact, in any order, free, or with a label.
+    fn pattern(&mut self, dims: &[DimId], boundary: bool) -> LayoutPattern {
+        let mut pattern = LayoutPattern {
+            dims: vec![DimPattern::default(); dims.len()],
+            partial_sum: AxisSet::EMPTY,
+            partial_max: AxisSet::EMPTY,
+            open: false,
+            free_partial: false,
+            label: None,
+        };
+        let kind = self.random.below(10);
+        if kind < 2 {
+            pattern.open = true;
+            pattern.free_partial = !boundary;
+            let mut sorted = dims.to_vec();
+            sorted.sort_unstable();
+            if self.chance(2) && self.labelled.as_ref().is_none_or(|l| *l == sorted) {
+                if self.labelled.is_none() {
+                    self.program.labels.push("l".into());
+                }
+                self.labelled = Some(sorted);
+                pattern.label = Some(LabelId(0));
+                return pattern;
+            }
+        }
+        let partials = if boundary { 9 } else { 5 };
+        for axis in self.program.mesh.axis_ids() {
+            let choice = self.random.below(10);
+            if choice < 3 || (pattern.open && choice < 7) {
+                continue;
+            }
+            if self.chance(partials) {
+                match self.chance(5) {
+                    true => pattern.partial_max = pattern.partial_max.with(axis),
+                    false => pattern.partial_sum = pattern.partial_sum.with(axis),
+                }
+            } else if !dims.is_empty() {
+                let at = self.random.below(dims.len() as u64) as usize;
+                let axes = pattern.dims[at].axes;
+                let devices = self.program.mesh.group_size(axes.iter()) * self.program.mesh.size(axis);
+                if self.program.dims[dims[at].index()].size.is_multiple_of(devices) {
+                    let front = self.chance(2);
+                    let one = AxisList::EMPTY.then(axis);
+                    pattern.dims[at].axes = if front { one.concat(axes) } else { axes.concat(one) };
+                }
+            }
+        }
+        if self.chance(5) {
+            pattern.dims.iter_mut().for_each(|d| d.any_order = d.axes.len() > 1);
+        }
+        pattern
+    }
+}

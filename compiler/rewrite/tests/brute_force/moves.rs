@@ -1,0 +1,151 @@
+//! The moves of a value: for each pair of layouts, which collectives lead from the one to the other, by the definition of
+//! each (cost model, section "Collectives"), and the time of the best.
+
+use shard_cost::{Hardware, collective_cost};
+use shard_ir::{AxisId, Collective, Dtype, Layout, Mesh, MeshShape, Reduction};
+
+use super::layouts::{Written, all_layouts};
+
+/// No way.
+pub(crate) const NEVER: u64 = u64::MAX;
+
+/// The layouts of a value of some sizes and dtype, with the time of every move between two of them.
+#[derive(Debug)]
+pub(crate) struct Space {
+    pub(crate) layouts: Vec<Layout>,
+    pub(crate) written: Vec<Written>,
+    /// `one_move[from][to]`: the time of the cheapest single move.
+    pub(crate) one_move: Vec<Vec<u64>>,
+    /// `way[from][to]`: the time of the cheapest chain of moves; 0 from a layout to itself.
+    pub(crate) way: Vec<Vec<u64>>,
+}
+
+impl Space {
+    pub(crate) fn new(mesh: &Mesh, sizes: &[u64], dtype: Dtype, hardware: &Hardware, with_maxima: bool) -> Space {
+        let shape = MeshShape { mesh, sizes };
+        let (layouts, written): (Vec<Layout>, Vec<Written>) = all_layouts(shape, with_maxima).into_iter().unzip();
+        let price = |from: usize, to: usize| {
+            collectives_between(shape, (layouts[from], &written[from]), (layouts[to], &written[to]))
+                .iter()
+                .map(|collective| collective_cost(hardware, mesh, collective, layouts[from], sizes, dtype).time.0)
+                .min()
+                .unwrap_or(NEVER)
+        };
+        let count = layouts.len();
+        let one_move: Vec<Vec<u64>> = (0..count).map(|from| (0..count).map(|to| price(from, to)).collect()).collect();
+        let way = shortest_ways(&one_move);
+        Space { layouts, written, one_move, way }
+    }
+
+    pub(crate) fn index_of(&self, layout: Layout) -> Option<usize> {
+        self.layouts.iter().position(|l| *l == layout)
+    }
+}
+
+/// All-pairs shortest ways (Floyd and Warshall).
+pub(crate) fn shortest_ways(one_move: &[Vec<u64>]) -> Vec<Vec<u64>> {
+    let mut way = one_move.to_vec();
+    for (at, row) in way.iter_mut().enumerate() {
+        row[at] = 0;
+    }
+    for middle in 0..way.len() {
+        let onward = way[middle].clone();
+        for row in &mut way {
+            let there = row[middle];
+            if there == NEVER {
+                continue;
+            }
+            for (to, on) in onward.iter().enumerate().filter(|(_, on)| **on != NEVER) {
+                row[to] = row[to].min(there + on);
+            }
+        }
+    }
+    way
+}
+
+/// Every collective that turns one layout into another.
+pub(crate) fn collectives_between(
+    shape: MeshShape<'_>,
+    (from_layout, from): (Layout, &Written),
+    (to_layout, to): (Layout, &Written),
+) -> Vec<Collective> {
+    let mut found = Vec::new();
+    if from == to {
+        return found;
+    }
+    let changed: Vec<usize> = (0..from.dims.len()).filter(|d| from.dims[*d] != to.dims[*d]).collect();
+    let same_sums = from.sums == to.sums;
+    let same_maxima = from.maxima == to.maxima;
+    let may_complete = |kind: Reduction| kind == Reduction::Sum || from.sums.is_empty();
+    let kinds = [
+        (Reduction::Sum, &from.sums, &to.sums, same_maxima),
+        (Reduction::Max, &from.maxima, &to.maxima, same_sums),
+    ];
+    match changed.as_slice() {
+        [] => {
+            for (kind, before, after, other_same) in kinds {
+                if other_same && is_strict_part(after, before) && may_complete(kind) {
+                    found.push(Collective::AllReduce { kind, axes: less(before, after).into_iter().collect() });
+                }
+                if other_same && is_strict_part(before, after) {
+                    let axes = less(after, before).into_iter().collect();
+                    found.push(Collective::ToPartial { kind, dim: None, axes });
+                }
+            }
+        }
+        [dim] => {
+            let dim = *dim;
+            if let Some(gone) = from.dims[dim].strip_prefix(to.dims[dim].as_slice()) {
+                let axes = gone.iter().copied().collect();
+                if same_sums && same_maxima {
+                    found.push(Collective::AllGather { dim, axes });
+                }
+                for (kind, before, after, other_same) in kinds {
+                    if other_same && is_strict_part(before, after) && same_set(&less(after, before), gone) {
+                        found.push(Collective::ToPartial { kind, dim: Some(dim), axes });
+                    }
+                }
+            }
+            if let Some(come) = to.dims[dim].strip_prefix(from.dims[dim].as_slice()) {
+                let axes = come.iter().copied().collect();
+                if same_sums && same_maxima {
+                    found.push(Collective::Slice { dim, axes });
+                }
+                for (kind, before, after, other_same) in kinds {
+                    let completed = is_strict_part(after, before) && same_set(&less(before, after), come);
+                    if other_same && completed && may_complete(kind) {
+                        found.push(Collective::ReduceScatter { kind, dim, axes });
+                    }
+                }
+            }
+        }
+        [one, other] if same_sums && same_maxima => {
+            for (from_dim, to_dim) in [(*one, *other), (*other, *one)] {
+                let gone = from.dims[from_dim].strip_prefix(to.dims[from_dim].as_slice());
+                let come = to.dims[to_dim].strip_prefix(from.dims[to_dim].as_slice());
+                if let (Some(gone), Some(come)) = (gone, come)
+                    && gone == come
+                {
+                    found.push(Collective::AllToAll { from_dim, to_dim, axes: gone.iter().copied().collect() });
+                }
+            }
+        }
+        _ => {}
+    }
+    if same_sums && same_maxima && shape.local_sizes(from_layout) == shape.local_sizes(to_layout) {
+        found.push(Collective::Permute { to: to_layout });
+    }
+    found
+}
+
+fn is_strict_part(part: &[AxisId], whole: &[AxisId]) -> bool {
+    part.len() < whole.len() && part.iter().all(|a| whole.contains(a))
+}
+
+fn less(all: &[AxisId], gone: &[AxisId]) -> Vec<AxisId> {
+    all.iter().copied().filter(|a| !gone.contains(a)).collect()
+}
+
+fn same_set(a: &[AxisId], b: &[AxisId]) -> bool {
+    a.len() == b.len() && a.iter().all(|x| b.contains(x))
+}

@@ -1,0 +1,298 @@
+//! The time of the cheapest plan, by looking at all of them.
+//!
+//! A plan is read off backwards. A state is what the part of the plan that is already fixed still wants: values in layouts.
+//! The last of these values is fixed next, in every layout in which it can be made and in every way; since all its readers
+//! are fixed, the set of layouts wanted of it is final, and a value that several readers share is paid once.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap, HashMap};
+
+use shard_ir::{AxisId, Def, DimId, LabelId, LayoutPattern};
+
+use super::facts::Facts;
+use super::moves::NEVER;
+use super::trees::cheapest_tree;
+
+/// What is said of a program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Optimum {
+    /// The cheapest plan takes this many picoseconds.
+    Time(u64),
+    /// No plan takes as little as the `at_most` that was asked about.
+    NoPlan,
+    /// More had to be looked at than is allowed.
+    TooLarge(&'static str),
+}
+
+/// States that are opened, at most.
+const MAX_STATES: usize = 600_000;
+
+/// Sets of layouts looked at for one tree of moves, at most.
+const MAX_SETS: usize = 2_000;
+
+type NamedLayout = (Vec<(DimId, Vec<AxisId>)>, Vec<AxisId>, Vec<AxisId>);
+
+/// A kernel whose first op is known, and perhaps not yet all: it goes on to `origin` if that is made just so.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+struct Kernel {
+    origin: usize,
+    layout: usize,
+    /// First to last, `(value, which of its fits)`.
+    chain: Vec<(usize, usize)>,
+}
+
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+struct State {
+    /// How many results have their layout.
+    results: usize,
+    labels: Vec<Option<NamedLayout>>,
+    /// Values in layouts.
+    wanted: BTreeSet<(usize, usize)>,
+    kernels: BTreeSet<Kernel>,
+}
+
+struct Enumeration<'a> {
+    facts: &'a Facts<'a>,
+    /// For each value and layout, what a plan that has it takes at least.
+    least: Vec<Vec<u64>>,
+    /// For each value, it and all that it is made from.
+    behind: Vec<u64>,
+    trees: HashMap<(usize, usize, Vec<usize>), Option<u64>>,
+    kernel_times: HashMap<Vec<(usize, usize)>, u64>,
+}
+
+/// The time of the cheapest plan that takes `at_most` so many picoseconds. Without `guided` nothing is passed over but
+/// what has already cost more than that.
+pub(crate) fn cheapest_plan(facts: &Facts<'_>, at_most: u64, guided: bool) -> Optimum {
+    let mut all = Enumeration {
+        facts,
+        least: Vec::new(),
+        behind: Vec::new(),
+        trees: HashMap::new(),
+        kernel_times: HashMap::new(),
+    };
+    all.bound_from_below();
+    let rest = |all: &Enumeration<'_>, state: &State| if guided { all.rest(state) } else { 0 };
+    let start = State { labels: vec![None; facts.program.labels.len()], ..State::default() };
+    let mut best: HashMap<State, u64> = HashMap::from([(start.clone(), 0)]);
+    let mut open = BinaryHeap::from([Reverse((0u64, 0u64, start))]);
+    while let Some(Reverse((_, paid, state))) = open.pop() {
+        if best.get(&state).is_some_and(|known| *known < paid) {
+            continue;
+        }
+        if state.results == facts.program.outputs.len() && state.wanted.is_empty() {
+            return Optimum::Time(paid);
+        }
+        let next = match all.next_states(&state) {
+            Ok(next) => next,
+            Err(reason) => return Optimum::TooLarge(reason),
+        };
+        for (cost, child) in next {
+            let paid = paid.saturating_add(cost);
+            let bound = paid.saturating_add(rest(&all, &child));
+            if bound > at_most || bound == NEVER || best.get(&child).is_some_and(|known| *known <= paid) {
+                continue;
+            }
+            best.insert(child.clone(), paid);
+            if best.len() > MAX_STATES {
+                return Optimum::TooLarge("states");
+            }
+            open.push(Reverse((bound, paid, child)));
+        }
+    }
+    Optimum::NoPlan
+}
+
+impl Enumeration<'_> {
+    fn next_states(&mut self, state: &State) -> Result<Vec<(u64, State)>, &'static str> {
+        if let Some(output) = self.facts.program.outputs.get(state.results) {
+            let id = output.value.index();
+            let space = &self.facts.spaces[id];
+            let mut next = Vec::new();
+            for layout in 0..space.layouts.len() {
+                let mut child = State { results: state.results + 1, ..state.clone() };
+                if super::layouts::meets(&output.pattern, &space.written[layout])
+                    && self.label_agrees(&mut child, &output.pattern, id, layout)
+                {
+                    child.wanted.insert((id, layout));
+                    next.push((0, child));
+                }
+            }
+            return Ok(next);
+        }
+        let Some(&(id, _)) = state.wanted.last() else { return Ok(Vec::new()) };
+        let mut left = state.clone();
+        let wanted: Vec<usize> = state.wanted.iter().filter(|(v, _)| *v == id).map(|(_, l)| *l).collect();
+        left.wanted.retain(|(v, _)| *v != id);
+        let program = self.facts.program;
+        let mut next = Vec::new();
+        match &program.values[id].def {
+            Def::Parameter { pattern, .. } => {
+                for made in self.facts.allowed[id].clone() {
+                    let mut child = left.clone();
+                    if self.label_agrees(&mut child, pattern, id, made) {
+                        next.push((self.moves(id, made, &wanted)?, child));
+                    }
+                }
+            }
+            Def::Constant(_) => {
+                let made = self.facts.spaces[id].index_of(shard_ir::Layout::REPLICATED).unwrap_or(0);
+                next.push((self.moves(id, made, &wanted)?, left));
+            }
+            Def::Pin { operand, pattern, .. } => {
+                for made in self.facts.allowed[id].clone() {
+                    let mut child = left.clone();
+                    if !self.label_agrees(&mut child, pattern, id, made) {
+                        continue;
+                    }
+                    let mut cost = self.moves(id, made, &wanted)?;
+                    let origin = self.facts.origin(id);
+                    if let Some(kernel) = take_kernel(&mut child, origin) {
+                        if kernel.layout == made {
+                            child.kernels.insert(kernel);
+                        } else {
+                            // A move lies between.
+                            cost = cost.saturating_add(self.kernel_time(kernel.chain));
+                        }
+                    }
+                    child.wanted.insert((operand.index(), made));
+                    next.push((cost, child));
+                }
+            }
+            Def::Op { operands, .. } => {
+                for fit in 0..self.facts.fits[id].len() {
+                    let made = self.facts.fits[id][fit].result;
+                    let mut cost = self.moves(id, made, &wanted)?;
+                    if cost == NEVER {
+                        continue;
+                    }
+                    let mut child = left.clone();
+                    let mut chain = vec![(id, fit)];
+                    match take_kernel(&mut child, id) {
+                        Some(kernel) if kernel.layout == made => chain.extend(kernel.chain),
+                        Some(kernel) => cost = cost.saturating_add(self.kernel_time(kernel.chain)),
+                        None => {}
+                    }
+                    let read = &self.facts.fits[id][fit].operands;
+                    match &self.facts.feeds[id] {
+                        Some(feed) if feed.places.iter().all(|p| read[*p] == read[feed.places[0]]) => {
+                            let layout = read[feed.places[0]];
+                            child.kernels.insert(Kernel { origin: feed.origin, layout, chain });
+                        }
+                        _ => cost = cost.saturating_add(self.kernel_time(chain)),
+                    }
+                    let read = &self.facts.fits[id][fit].operands;
+                    child.wanted.extend(operands.iter().map(|o| o.index()).zip(read.iter().copied()));
+                    next.push((cost, child));
+                }
+            }
+        }
+        next.retain(|(cost, _)| *cost != NEVER);
+        Ok(next)
+    }
+
+    /// Notes or checks what a type with a label asks.
+    fn label_agrees(&self, state: &mut State, pattern: &LayoutPattern, id: usize, layout: usize) -> bool {
+        let Some(LabelId(label)) = pattern.label else { return true };
+        let named = self.facts.spaces[id].written[layout].by_name(&self.facts.program.values[id].dims);
+        let known = &mut state.labels[label as usize];
+        *known.get_or_insert_with(|| named.clone()) == named
+    }
+
+    fn moves(&mut self, id: usize, made: usize, wanted: &[usize]) -> Result<u64, &'static str> {
+        let space = &self.facts.spaces[id];
+        let tree = self
+            .trees
+            .entry((id, made, wanted.to_vec()))
+            .or_insert_with(|| cheapest_tree(space, made, wanted, MAX_SETS));
+        tree.ok_or("sets of layouts")
+    }
+
+    fn kernel_time(&mut self, chain: Vec<(usize, usize)>) -> u64 {
+        let facts = self.facts;
+        *self.kernel_times.entry(chain).or_insert_with_key(|chain| facts.kernel_time(chain))
+    }
+
+    /// What a state still has to pay at least: for values that have nothing in common behind them, the sum.
+    fn rest(&self, state: &State) -> u64 {
+        let mut dearest: HashMap<usize, u64> = HashMap::new();
+        for (id, layout) in &state.wanted {
+            let known = dearest.entry(*id).or_insert(0);
+            *known = (*known).max(self.least[*id][*layout]);
+        }
+        for output in &self.facts.program.outputs[state.results..] {
+            let id = output.value.index();
+            let written = &self.facts.spaces[id].written;
+            let any = (0..written.len()).filter(|l| super::layouts::meets(&output.pattern, &written[*l]));
+            let known = dearest.entry(id).or_insert(0);
+            *known = (*known).max(any.map(|l| self.least[id][l]).min().unwrap_or(NEVER));
+        }
+        let mut parts: Vec<(u64, usize)> = dearest.into_iter().map(|(id, least)| (least, id)).collect();
+        parts.sort_unstable_by(|a, b| b.cmp(a));
+        let (mut seen, mut sum) = (0u64, 0u64);
+        for (least, id) in parts {
+            if seen & self.behind[id] == 0 {
+                seen |= self.behind[id];
+                sum = sum.saturating_add(least);
+            } else if least == NEVER {
+                sum = NEVER;
+            }
+        }
+        sum
+    }
+
+    fn bound_from_below(&mut self) {
+        let facts = self.facts;
+        let feeds_another = |id: usize| facts.feeds.iter().flatten().any(|f| f.origin == id);
+        for (id, value) in facts.program.values.iter().enumerate() {
+            let space = &facts.spaces[id];
+            let mut made = vec![NEVER; space.layouts.len()];
+            let mut behind = 1u64 << id;
+            for operand in value.def.operands() {
+                behind |= self.behind[operand.index()];
+            }
+            match &value.def {
+                Def::Parameter { .. } => facts.allowed[id].iter().for_each(|l| made[*l] = 0),
+                Def::Constant(_) => {
+                    if let Some(whole) = space.index_of(shard_ir::Layout::REPLICATED) {
+                        made[whole] = 0;
+                    }
+                }
+                Def::Pin { operand, .. } => {
+                    facts.allowed[id].iter().for_each(|l| made[*l] = self.least[operand.index()][*l]);
+                }
+                Def::Op { operands, .. } => {
+                    for (fit, layouts) in facts.fits[id].iter().enumerate() {
+                        let own = match (&facts.feeds[id], feeds_another(id)) {
+                            (Some(_), _) => 0,
+                            (None, true) => facts.time_as_a_leader(id, fit),
+                            (None, false) => facts.kernel_time(&[(id, fit)]),
+                        };
+                        let parts: Vec<(u64, u64)> = operands
+                            .iter()
+                            .zip(&layouts.operands)
+                            .map(|(o, l)| (self.least[o.index()][*l], self.behind[o.index()]))
+                            .collect();
+                        let apart = match parts.as_slice() {
+                            [(a, behind_a), (b, behind_b)] if behind_a & behind_b == 0 => a.saturating_add(*b),
+                            parts => parts.iter().map(|p| p.0).max().unwrap_or(0),
+                        };
+                        made[layouts.result] = made[layouts.result].min(own.saturating_add(apart));
+                    }
+                }
+            }
+            let reached = |to: usize| {
+                let through = |from: usize| made[from].saturating_add(space.way[from][to]);
+                (0..made.len()).map(through).min().unwrap_or(NEVER)
+            };
+            self.least.push((0..made.len()).map(reached).collect());
+            self.behind.push(behind);
+        }
+    }
+}
+
+fn take_kernel(state: &mut State, origin: usize) -> Option<Kernel> {
+    let kernel = state.kernels.iter().find(|k| k.origin == origin)?.clone();
+    state.kernels.remove(&kernel);
+    Some(kernel)
+}
