@@ -49,9 +49,14 @@ pub(crate) enum Use {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KernelStates {
     index: FxHashMap<(Node, i64), Node>,
-    /// By layout, the bytes to come of each state.
+    /// Of each state the layout and the bytes to come.
     pub(crate) of: Vec<(Node, i64)>,
+    /// The graph whose numbers the layouts of the states are, where it is not the value's own any more.
+    names: Option<Arc<Graph>>,
 }
+
+/// For each value the new number of each node, where it is kept.
+pub(crate) type Renamed = Vec<Vec<Option<Node>>>;
 
 /// The program as the relaxation sees it. All of one assignment of layouts to labels.
 #[derive(Clone, Debug)]
@@ -65,6 +70,8 @@ pub(crate) struct Factors {
     pub(crate) uses: Arc<Vec<Vec<Use>>>,
     /// For each result the layouts allowed.
     pub(crate) outputs: Vec<(ValueId, Vec<Node>)>,
+    /// Whether the times are those of plans, and not only bounds on them: no kernel may read one value twice.
+    pub(crate) exact: bool,
 }
 
 /// Graphs by shape and dtype.
@@ -94,6 +101,7 @@ impl Factors {
             states: vec![KernelStates::default(); count],
             factors: (0..count).map(|_| Arc::default()).collect(),
             known: FxHashMap::default(),
+            exact: true,
         };
         let mut uses = vec![Vec::new(); count];
         let mut outputs = Vec::new();
@@ -133,6 +141,7 @@ impl Factors {
             operands: Arc::new(program.values.iter().map(|v| v.def.operands().to_vec()).collect()),
             uses: Arc::new(uses),
             outputs,
+            exact: built.exact,
         }
     }
 
@@ -144,11 +153,11 @@ impl Factors {
     /// The layout that a node stands for; none for a hub.
     pub(crate) fn layout(&self, value: ValueId, node: Node) -> Option<Layout> {
         let graph = &self.graphs[value.index()];
-        let node = match (node as usize).checked_sub(graph.nodes()) {
-            Some(state) => self.states[value.index()].of[state].0,
-            None => node,
+        let Some(state) = (node as usize).checked_sub(graph.nodes()) else {
+            return graph.layouts.get(node as usize).copied();
         };
-        graph.layouts.get(node as usize).copied()
+        let states = &self.states[value.index()];
+        states.names.as_ref().unwrap_or(graph).layouts.get(states.of[state].0 as usize).copied()
     }
 
     /// The factors with labels fixed: parameters, pins and results that bear one have its layout alone.
@@ -175,6 +184,53 @@ impl Factors {
         narrowed
     }
 
+    /// The factors of what is kept: for each value its nodes, for each factor its strategies, as `keep` says.
+    pub(crate) fn shrunk(&self, keep_nodes: &[Vec<bool>], keep_strategies: &[Vec<bool>]) -> (Factors, Renamed) {
+        let mut small = self.clone();
+        let mut states = self.states.as_ref().clone();
+        let mut renamed: Renamed = vec![Vec::new(); self.factors.len()];
+        for id in &self.live {
+            let v = id.index();
+            let (graph, mut names) = self.graphs[v].restricted(&keep_nodes[v]);
+            let base = graph.nodes() as Node;
+            let old = std::mem::take(&mut states[v].of);
+            for (i, (layout, extra)) in old.into_iter().enumerate() {
+                let kept = keep_nodes[v][self.graphs[v].nodes() + i];
+                // The layout of a state is only a name; where the layout itself is gone, the state goes by the old list.
+                names.push(kept.then_some(base + states[v].of.len() as Node));
+                if kept {
+                    states[v].of.push((layout, extra));
+                }
+            }
+            states[v].names = Some(states[v].names.clone().unwrap_or_else(|| Arc::clone(&self.graphs[v])));
+            small.graphs[v] = Arc::new(graph);
+            renamed[v] = names;
+        }
+        for id in &self.live {
+            let v = id.index();
+            let factor = &self.factors[v];
+            let mut kept = Factor { arity: factor.arity, ..Factor::default() };
+            for s in (0..factor.out.len()).filter(|s| keep_strategies[v][*s]) {
+                let out = renamed[v][factor.out[s] as usize];
+                let reads: Option<Vec<Node>> = factor
+                    .reads_of(s)
+                    .iter()
+                    .zip(&self.operands[v])
+                    .map(|(n, o)| renamed[o.index()][*n as usize])
+                    .collect();
+                if let (Some(out), Some(reads)) = (out, reads) {
+                    kept.push(out, reads, factor.cost[s]);
+                }
+            }
+            small.factors[v] = Arc::new(kept);
+        }
+        for (value, allowed) in &mut small.outputs {
+            *allowed = allowed.iter().filter_map(|n| renamed[value.index()][*n as usize]).collect();
+        }
+        small.states = Arc::new(states);
+        (small, renamed)
+    }
+
     /// Whether a node of a labelled value stands for the label's layout.
     pub(crate) fn has_label_layout(&self, program: &Program, value: ValueId, node: Node, wanted: Layout) -> bool {
         self.layout(value, node).is_some_and(|l| label_layout(&program.value(value).dims, l) == wanted)
@@ -196,6 +252,7 @@ struct Builder {
     states: Vec<KernelStates>,
     factors: Vec<Arc<Factor>>,
     known: FxHashMap<Site, Arc<Factor>>,
+    exact: bool,
 }
 
 impl Builder {
@@ -301,6 +358,9 @@ impl Builder {
             }
             None => Vec::new(),
         };
+        if let Some((places, ..)) = &fused {
+            self.exact &= (0..operands.len()).all(|i| places.contains(&i) || !skipped[i]);
+        }
         let mut by_layout: FxHashMap<Node, Vec<(Node, i64)>> = FxHashMap::default();
         let base = self.graphs[id.index()].nodes() as Node;
         for (i, (layout, extra)) in self.states[id.index()].of.iter().enumerate() {

@@ -108,6 +108,34 @@ impl Graph {
         Graph { from: Rows::new(nodes, &arcs), into: Rows::new(nodes, &backward), layouts, index, nodes }
     }
 
+    /// The graph of some of the nodes alone, and the new number of each node that is kept.
+    pub(crate) fn restricted(&self, keep: &[bool]) -> (Graph, Vec<Option<Node>>) {
+        let mut number = 0;
+        let renamed: Vec<Option<Node>> = keep[..self.nodes]
+            .iter()
+            .map(|keep| {
+                number += Node::from(*keep);
+                keep.then(|| number - 1)
+            })
+            .collect();
+        let mut arcs = Vec::new();
+        for (from, new_from) in renamed.iter().enumerate() {
+            let Some(new_from) = new_from else { continue };
+            for (to, cost) in self.from.row(from as Node) {
+                if let Some(new_to) = renamed[*to as usize] {
+                    arcs.push((*new_from, new_to, *cost));
+                }
+            }
+        }
+        let kept = self.layouts.iter().zip(&renamed).filter(|(_, new)| new.is_some());
+        let layouts: Vec<Layout> = kept.map(|(l, _)| *l).collect();
+        let index = layouts.iter().enumerate().map(|(i, l)| (*l, i as Node)).collect();
+        let backward: Vec<(Node, Node, i64)> = arcs.iter().map(|(a, b, c)| (*b, *a, *c)).collect();
+        let nodes = number as usize;
+        let graph = Graph { from: Rows::new(nodes, &arcs), into: Rows::new(nodes, &backward), layouts, index, nodes };
+        (graph, renamed)
+    }
+
     /// The number of a layout.
     pub(crate) fn node(&self, layout: Layout) -> Option<Node> {
         self.index.get(&layout).copied()

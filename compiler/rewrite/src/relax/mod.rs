@@ -36,7 +36,7 @@ pub(crate) struct Region {
     pub(crate) strategies: Vec<FxHashMap<Layout, Vec<Vec<Layout>>>>,
 }
 
-/// Sweeps that lift the bound by less than one part in this many end it.
+/// Sweeps that lift the bound by less than one part in this many end it, unless they are cheap.
 const PATIENCE: i64 = 10_000_000;
 
 impl<'a> Relaxation<'a> {
@@ -49,9 +49,9 @@ impl<'a> Relaxation<'a> {
         assignments: &[Vec<Layout>],
         sweeps: usize,
     ) -> Relaxation<'a> {
-        let problem = Factors::new(kernels, hardware, maxima);
+        let mut problem = Factors::new(kernels, hardware, maxima);
         let mut prices = Prices::new(&problem);
-        let bound = settle(&problem, &mut prices, sweeps, true);
+        let bound = settle(&mut problem, &mut prices, sweeps, true, kernels.program.labels.is_empty());
         let mut relaxed = Relaxation { kernels, problem, prices, sweeps, bound, label_bounds: Vec::new() };
         relaxed.label_bounds = relaxed.bound_labels(assignments);
         relaxed
@@ -97,29 +97,78 @@ impl<'a> Relaxation<'a> {
         if labels.is_empty() {
             return Priced::read(&self.problem, &self.prices, self.bound);
         }
-        let problem = self.problem.with_labels(&self.kernels.program, labels);
+        let mut problem = self.problem.with_labels(&self.kernels.program, labels);
         let mut prices = self.prices.narrowed(&problem);
-        let bound = settle(&problem, &mut prices, self.sweeps, false);
+        let bound = settle(&mut problem, &mut prices, self.sweeps, false, true);
         Priced::read(&problem, &prices, bound)
     }
 }
 
-/// Sweeps until the bound stands still.
-fn settle(problem: &Factors, prices: &mut Prices, sweeps: usize, fresh: bool) -> i64 {
+/// Sweeps until the bound stands still or a plan meets it.
+///
+/// With `shrink`, what is dearer than a plan known is dropped on the way; not where plans of other labels are still wanted.
+fn settle(problem: &mut Factors, prices: &mut Prices, sweeps: usize, fresh: bool, shrink: bool) -> i64 {
     let mut bound = i64::MIN;
+    let mut plan = FAR;
     for sweep in 0..sweeps.max(1) {
         prices.up(problem, fresh && sweep == 0);
         if prices.bound() >= FAR {
             return FAR;
         }
+        if shrink && problem.exact {
+            plan = plan.min(prices.favoured(problem));
+        }
         prices.down(problem);
         let now = prices.bound();
-        if sweep > 0 && now - bound <= bound / PATIENCE {
-            return bound.max(now);
-        }
+        let gain = now.saturating_sub(bound);
+        let still = sweep > 0 && (gain <= 0 || (gain <= bound / PATIENCE && nodes(problem) > SMALL));
         bound = bound.max(now);
+        // One sweep more than the bound needs, since the first leaves the dearer alternatives looking cheap.
+        if still || (bound >= plan && sweep > 0) {
+            break;
+        }
+        if plan < FAR {
+            drop_dearer(problem, prices, plan);
+        }
     }
     bound
+}
+
+/// Nodes below which a problem is not worth shrinking.
+const SMALL: usize = 1000;
+
+fn nodes(problem: &Factors) -> usize {
+    problem.live.iter().map(|id| problem.nodes(*id)).sum()
+}
+
+/// Drops what no plan that takes at most `plan` picoseconds can use, where that is a good part of the whole.
+fn drop_dearer(problem: &mut Factors, prices: &mut Prices, plan: i64) {
+    let count = problem.factors.len();
+    let (mut nodes, mut strategies) = (vec![Vec::new(); count], vec![Vec::new(); count]);
+    let (mut all, mut kept) = (0, 0);
+    for id in &problem.live {
+        let v = id.index();
+        nodes[v] = prices.through_node[v].iter().map(|t| *t <= plan).collect::<Vec<bool>>();
+        all += nodes[v].len();
+        kept += nodes[v].iter().filter(|k| **k).count();
+    }
+    if all < SMALL || kept * 4 > all * 3 {
+        return;
+    }
+    for id in &problem.live {
+        let v = id.index();
+        let factor = &problem.factors[v];
+        strategies[v] = (0..factor.out.len())
+            .map(|s| {
+                prices.through_strategy[v][s] <= plan
+                    && nodes[v][factor.out[s] as usize]
+                    && factor.reads_of(s).iter().zip(&problem.operands[v]).all(|(n, o)| nodes[o.index()][*n as usize])
+            })
+            .collect::<Vec<bool>>();
+    }
+    let (small, renamed) = problem.shrunk(&nodes, &strategies);
+    *prices = prices.shrunk(&small, &renamed, &strategies);
+    *problem = small;
 }
 
 fn picoseconds(bound: i64) -> Option<u64> {

@@ -10,7 +10,7 @@
 
 use shard_ir::ValueId;
 
-use super::factors::{Factors, Use};
+use super::factors::{Factors, Renamed, Use};
 use super::graph::{FAR, Node};
 use super::tree::{MAX_READERS, Tree, add, at};
 
@@ -93,6 +93,79 @@ impl Prices {
             bound = add(add(bound, -self.op_least[v]), least);
         }
         bound
+    }
+
+    /// The prices of what is kept of a problem; see [`Factors::shrunk`].
+    pub(crate) fn shrunk(&self, small: &Factors, renamed: &Renamed, keep_strategies: &[Vec<bool>]) -> Prices {
+        let mut prices = self.clone();
+        for id in &small.live {
+            let v = id.index();
+            let pick = |all: &[i64]| -> Vec<i64> {
+                all.iter().zip(&renamed[v]).filter(|(_, new)| new.is_some()).map(|(x, _)| *x).collect()
+            };
+            for paid in &mut prices.paid[v] {
+                *paid = pick(paid);
+            }
+            prices.made[v] = pick(&prices.made[v]);
+            prices.through_node[v] = pick(&prices.through_node[v]);
+            let kept = prices.through_strategy[v].iter().zip(&keep_strategies[v]).filter(|(_, keep)| **keep);
+            let kept: Vec<i64> = kept.map(|(t, _)| *t).collect();
+            debug_assert_eq!(kept.len(), small.factors[v].out.len(), "a kept strategy has kept layouts");
+            prices.through_strategy[v] = kept;
+        }
+        prices
+    }
+
+    /// The time of a plan made by taking, value by value from the results back, what the prices favour; after a sweep up.
+    pub(crate) fn favoured(&mut self, problem: &Factors) -> i64 {
+        let mut wanted: Vec<Vec<Node>> = vec![Vec::new(); problem.factors.len()];
+        let want = |wanted: &mut Vec<Vec<Node>>, v: usize, node: Node| {
+            if !wanted[v].contains(&node) {
+                wanted[v].push(node);
+            }
+        };
+        for (i, (value, allowed)) in problem.outputs.iter().enumerate() {
+            let paid = &self.paid[value.index()][use_index(problem, *value, Use::Output(i))];
+            let Some(node) = allowed.iter().copied().min_by_key(|n| paid[at(*n)]) else { return FAR };
+            want(&mut wanted, value.index(), node);
+        }
+        let mut total = 0;
+        for id in problem.live.iter().rev() {
+            let (v, factor) = (id.index(), &problem.factors[id.index()]);
+            if wanted[v].is_empty() {
+                continue;
+            }
+            let nodes = problem.nodes(*id);
+            let mut served = vec![0; nodes];
+            for part in wanted[v].chunks(MAX_READERS) {
+                let only: Vec<Vec<i64>> = part
+                    .iter()
+                    .map(|n| {
+                        let mut paid = vec![-FAR; nodes];
+                        paid[at(*n)] = 0;
+                        paid
+                    })
+                    .collect();
+                let only: Vec<&[i64]> = only.iter().map(|p| p.as_slice()).collect();
+                self.tree.insides(&problem.graphs[v], nodes, &only);
+                for (s, more) in served.iter_mut().zip(&self.tree.inside[(1 << part.len()) - 1]) {
+                    *s = add(*s, *more);
+                }
+            }
+            let uses = uses_of(problem, *id);
+            let best = (0..factor.out.len()).min_by_key(|s| {
+                let reads = uses.iter().zip(factor.reads_of(*s));
+                reads.fold(add(served[at(factor.out[*s])], factor.cost[*s]), |sum, ((operand, reader), node)| {
+                    add(sum, self.paid[*operand][*reader][at(*node)])
+                })
+            });
+            let Some(best) = best else { return FAR };
+            total = add(total, add(served[at(factor.out[best])], factor.cost[best]));
+            for ((operand, _), node) in uses.iter().zip(factor.reads_of(best)) {
+                want(&mut wanted, *operand, *node);
+            }
+        }
+        total
     }
 
     /// From the parameters to the results.
