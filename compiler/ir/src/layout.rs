@@ -178,10 +178,24 @@ impl MeshShape<'_> {
     /// Every legal layout of the tensor in which at most the axes of `partial_sum` are partial sums and at most those of
     /// `partial_max` partial maxima, in the order of [`Layout`].
     pub fn layouts(&self, partial_sum: AxisSet, partial_max: AxisSet) -> Vec<Layout> {
+        self.layouts_within(partial_sum, partial_max, usize::MAX).unwrap_or_default()
+    }
+
+    /// As [`MeshShape::layouts`], or `None` where there are more than `limit`: their number grows with the factorial of that
+    /// of the axes.
+    pub fn layouts_within(
+        &self,
+        partial_sum: AxisSet,
+        partial_max: AxisSet,
+        limit: usize,
+    ) -> Option<Vec<Layout>> {
         let mut out = vec![Layout::REPLICATED];
         for axis in self.mesh.axis_ids() {
             let before = out.len();
             for i in 0..before {
+                if out.len() > limit {
+                    return None;
+                }
                 let layout = out[i];
                 if partial_sum.contains(axis) {
                     out.push(layout.with_partial(axis, Reduction::Sum));
@@ -200,7 +214,7 @@ impl MeshShape<'_> {
             }
         }
         out.sort_unstable();
-        out
+        (out.len() <= limit).then_some(out)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use shard_ir::{Def, DimId, LabelId, Layout, LayoutPattern, MeshShape, Program, ValueId};
 
+use crate::LowerError;
 use crate::space::maxima;
 
 /// A layout of a labelled type as the label sees it: dims in the order of their ids, since types with one label may have
@@ -42,16 +43,16 @@ pub(crate) fn layouts_of_label(program: &Program, label: LabelId) -> Vec<Layout>
     common.unwrap_or_else(|| vec![Layout::REPLICATED])
 }
 
-/// Every way of giving the labels of a program a layout each, or `None` where there are more than `limit`.
-pub(crate) fn assignments(program: &Program, limit: usize) -> Option<Vec<Vec<Layout>>> {
+/// Every way of giving the labels of a program a layout each.
+pub(crate) fn assignments(program: &Program, limit: usize) -> Result<Vec<Vec<Layout>>, LowerError> {
     let mut all: Vec<Vec<Layout>> = vec![Vec::new()];
     for label in 0..program.labels.len() as u16 {
         let layouts = layouts_of_label(program, LabelId(label));
         if all.len().saturating_mul(layouts.len()) > limit {
-            return None;
+            return Err(LowerError::Limit { limit: "layouts of labels", count: limit });
         }
         all =
             all.iter().flat_map(|known| layouts.iter().map(|l| known.iter().copied().chain([*l]).collect())).collect();
     }
-    Some(all)
+    Ok(all)
 }

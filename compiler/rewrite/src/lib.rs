@@ -28,6 +28,9 @@ use shard_ir::{Picoseconds, Plan, Program, ValueId};
 pub struct LowerOptions {
     /// Treat the layer as `strict`, whether or not it says so.
     pub strict: bool,
+    /// Saturate the e-graph with the whole plan space and search all of it, without bounds: slow, and the same plan. For
+    /// those who want to check the bounds.
+    pub whole_space: bool,
     /// Where the search stops.
     pub limits: Limits,
 }
@@ -41,6 +44,10 @@ pub struct Limits {
     pub expansions: usize,
     /// States expanded after the optimum is known, to compare the plans that tie with it.
     pub tie_expansions: usize,
+    /// Layouts of all values together, and of any one value.
+    pub layouts: usize,
+    /// Strategies of all ops together.
+    pub strategies: usize,
     /// Sweeps of the bound over the program.
     pub sweeps: usize,
     /// Layouts tried for the labels of a layer, over all of them.
@@ -53,6 +60,8 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits {
             nodes: 4_000_000,
+            layouts: 1_000_000,
+            strategies: 4_000_000,
             expansions: 200_000,
             tie_expansions: 2_000,
             sweeps: 64,

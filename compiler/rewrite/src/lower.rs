@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 
 use shard_cost::{Hardware, collective_cost};
-use shard_ir::{Def, InstrId, InstrKind, Layout, Liveness, Picoseconds, Plan, Program};
+use shard_ir::{Def, InstrId, InstrKind, Layout, Liveness, MeshShape, Picoseconds, Plan, Program, ValueId};
 
 use crate::emit::emit;
 use crate::kernel::Kernels;
@@ -19,15 +19,41 @@ use crate::{Limits, LowerError, LowerOptions, Lowered, Optimality, Proof, Stats,
 
 pub(crate) fn lower(program: &Program, hardware: &Hardware, options: &LowerOptions) -> Result<Lowered, LowerError> {
     let strict = options.strict || program.strict;
-    let lowering = Lowering { hardware, limits: &options.limits, strict, best: Best::default() };
-    match lowering.run(program) {
+    let lowering = |strict| Lowering {
+        hardware,
+        limits: &options.limits,
+        strict,
+        whole_space: options.whole_space,
+        best: Best::default(),
+    };
+    match lowering(strict).run(program) {
         Err(LowerError::Unreachable { .. }) if strict => {
-            let free = Lowering { hardware, limits: &options.limits, strict: false, best: Best::default() };
-            let plan = free.run(program)?.plan;
+            let plan = lowering(false).run(program)?.plan;
             Err(LowerError::Strict { inserted: inserted_moves(program, &plan), plan: Box::new(plan) })
         }
         other => other,
     }
+}
+
+/// Whether the values of a program have few enough layouts for a search.
+fn within_limits(program: &Program, limits: &Limits) -> Result<(), LowerError> {
+    let (sums, maxima) = (program.mesh.all_axes(), maxima(program));
+    let mut known: BTreeMap<Vec<u64>, usize> = BTreeMap::new();
+    let mut all = 0usize;
+    for value in &program.values {
+        let sizes = program.sizes(&value.dims);
+        let shape = MeshShape { mesh: &program.mesh, sizes: &sizes };
+        let count = match known.get(&sizes) {
+            Some(count) => *count,
+            None => shape.layouts_within(sums, maxima, limits.layouts).map_or(usize::MAX, |l| l.len()),
+        };
+        known.insert(sizes, count);
+        all = all.saturating_add(count);
+        if all > limits.layouts {
+            return Err(LowerError::Limit { limit: "layouts", count: limits.layouts });
+        }
+    }
+    Ok(())
 }
 
 /// The moves of a plan that no `reshard` asks for.
@@ -50,6 +76,7 @@ struct Lowering<'a> {
     hardware: &'a Hardware,
     limits: &'a Limits,
     strict: bool,
+    whole_space: bool,
     best: Best,
 }
 
@@ -74,23 +101,23 @@ impl Lowering<'_> {
         self.best.stopped_by = orders.cut.then_some("orders of multiplication");
         let mut kernels = Vec::new();
         for variant in orders.programs {
-            let labels = assignments(&variant, self.limits.label_layouts).filter(|_| !self.strict);
+            within_limits(&variant, self.limits)?;
+            let labels = assignments(&variant, self.limits.label_layouts)?;
             kernels.push((Arc::new(Kernels::new(Arc::new(variant))), labels));
+        }
+        if self.whole_space {
+            for (kernels, _) in &kernels {
+                self.search(kernels, None, None)?;
+            }
+            return self.lowered();
         }
         let mut relaxed = Vec::new();
         let mut cases = Vec::new();
         for (order, (kernels, labels)) in kernels.iter().enumerate() {
-            let Some(labels) = labels else {
-                // What a strict layer may not insert, the relaxation does not know; nor can it try too many labels.
-                self.search(kernels, None, None)?;
-                relaxed.push(None);
-                continue;
-            };
             let maxima = maxima(&kernels.program);
-            let relaxation = Relaxation::new(kernels, self.hardware, maxima, labels, self.limits.sweeps);
-            let bounds = (0..labels.len()).filter_map(|i| Some((relaxation.first_bound(i)?, order, i)));
-            cases.extend(bounds);
-            relaxed.push(Some(relaxation));
+            let relaxation = Relaxation::new(kernels, self.hardware, maxima, labels, self.strict, self.limits)?;
+            cases.extend((0..labels.len()).filter_map(|i| Some((relaxation.first_bound(i)?, order, i))));
+            relaxed.push(relaxation);
         }
         // The most promising first, each with a bound of its own once its turn has come.
         let mut open: BinaryHeap<Reverse<(u64, bool, usize, usize)>> =
@@ -100,7 +127,7 @@ impl Lowering<'_> {
             if self.best.plan.as_ref().is_some_and(|(rank, _)| rank.0 < bound) {
                 break;
             }
-            let ((kernels, Some(labels)), Some(relaxation)) = (&kernels[order], &relaxed[order]) else { continue };
+            let ((kernels, labels), relaxation) = (&kernels[order], &relaxed[order]);
             if first {
                 let case = relaxation.under(&labels[i]);
                 if let Some(own) = case.bound {
@@ -139,7 +166,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Searches a region, or everything. Returns the time of the best plan in it.
+    /// Searches a region, or the whole space. Returns the time of the best plan in it.
     fn search(
         &mut self,
         kernels: &Arc<Kernels>,
@@ -161,7 +188,7 @@ impl Lowering<'_> {
         };
         best.stats.expansions += found.stats.expansions;
         if labels.is_none() {
-            best.root_bound = best.root_bound.max(Some(found.root_bound.0));
+            best.root_bound = Some(best.root_bound.map_or(found.root_bound.0, |b| b.min(found.root_bound.0)));
         }
         if found.stopped_by.is_some() {
             best.stopped_by = best.stopped_by.or(found.stopped_by);
@@ -179,7 +206,7 @@ impl Lowering<'_> {
     fn lowered(self) -> Result<Lowered, LowerError> {
         let best = self.best;
         let Some((rank, plan)) = best.plan else {
-            return Err(best.failure.unwrap_or(LowerError::Internal("no case was searched".into())));
+            return Err(best.failure.unwrap_or(LowerError::Unreachable { value: ValueId(0), output: None }));
         };
         let cost = rank.0;
         let root = best.root_bound.unwrap_or(0);

@@ -1,6 +1,6 @@
 //! Why a move is there, in one clause that names the dims and the axes.
 
-use shard_ir::{AxisId, AxisSet, Collective, Def, DimId, Layout, Mesh, Op, Place, Program, Reduction, ValueId};
+use shard_ir::{AxisId, AxisSet, Collective, Def, DimId, Layout, Op, Place, Program, Reduction, ValueId};
 
 use crate::emit::{name_of, op_in_words};
 use crate::kernel::Kernels;
@@ -85,7 +85,7 @@ pub(crate) fn reason(
     let dim = |i: usize| program.dims[program.value(value).dims[i].index()].name.as_str();
     let reader = reader_of(solution, readers, value, arc);
     let wants = reader.map_or_else(String::new, |(reader, layout)| {
-        demand(kernels, program, reader, value, table.layouts[layout as usize], axes.set())
+        demand(program, reader, value, table.layouts[layout as usize], axes.set())
     });
     match arc.collective {
         Collective::ReduceScatter { kind, dim: d, .. } => {
@@ -148,15 +148,7 @@ fn reader_of(solution: &Solution, readers: &Readers, value: ValueId, arc: &Arc) 
 }
 
 /// What a reader asks for, and which dims the axes serve there.
-fn demand(
-    kernels: &Kernels,
-    program: &Program,
-    reader: Reader,
-    value: ValueId,
-    layout: Layout,
-    axes: AxisSet,
-) -> String {
-    let mesh = &program.mesh;
+fn demand(program: &Program, reader: Reader, value: ValueId, layout: Layout, axes: AxisSet) -> String {
     match reader {
         Reader::Maker => String::new(),
         Reader::Output(i) => {
@@ -168,13 +160,10 @@ fn demand(
             let Def::Op { op, .. } = &program.value(id).def else {
                 return format!("{who} asks for {}", text(program, value, layout));
             };
-            if let Some(why) = must_be_complete(op) {
-                if axes.iter().any(|a| layout.place(a) == Place::Replicated) || layout.is_complete() {
-                    return format!("{who} {why}");
-                }
+            if let Some(why) = must_be_complete(op).filter(|_| layout.is_complete()) {
+                return format!("{who} {why}");
             }
-            let _ = kernels;
-            let roles: Vec<String> = roles(program, id, value, layout, axes, mesh);
+            let roles: Vec<String> = roles(program, value, layout, axes);
             match roles.is_empty() {
                 true => format!("{who} reads {}", text(program, value, layout)),
                 false => format!("{who} {}", roles.join(" and ")),
@@ -192,7 +181,8 @@ fn must_be_complete(op: &Op) -> Option<&'static str> {
 }
 
 /// What the axes of a move do in the op that reads the moved value.
-fn roles(program: &Program, op: ValueId, value: ValueId, layout: Layout, axes: AxisSet, mesh: &Mesh) -> Vec<String> {
+fn roles(program: &Program, value: ValueId, layout: Layout, axes: AxisSet) -> Vec<String> {
+    let mesh = &program.mesh;
     let names = |dims: &[DimId], i: usize| program.dims[dims[i].index()].name.clone();
     let mut on_dim: Vec<(String, Vec<AxisId>)> = Vec::new();
     let mut whole: Vec<AxisId> = Vec::new();
@@ -208,7 +198,6 @@ fn roles(program: &Program, op: ValueId, value: ValueId, layout: Layout, axes: A
             Place::Replicated | Place::Partial(_) => whole.push(axis),
         }
     }
-    let _ = op;
     let mut out: Vec<String> = on_dim
         .into_iter()
         .map(|(name, list)| format!("works with {name} split over {}", mesh.axes_text(list)))
@@ -238,8 +227,7 @@ fn partial_cause(
     let producer = &table.producers[settled.made_in as usize][settled.producer];
     match (producer.source, &program.value(value).def) {
         (Source::Pin, Def::Pin { operand, .. }) => partial_cause(kernels, tables, solution, *operand, axes, kind),
-        (Source::Kernel(number), _) => {
-            let kernel = &kernels.of[value.index()][number];
+        (Source::Kernel(_), _) => {
             let mut found: Vec<String> = Vec::new();
             let mut explained = AxisSet::EMPTY;
             for (operand, layout) in &producer.reads {
@@ -269,7 +257,6 @@ fn partial_cause(
                     None => given(),
                 };
             }
-            let _ = kernel;
             format!("{}, leaves {name} partial over {all}", found.join(", and "))
         }
         _ => given(),

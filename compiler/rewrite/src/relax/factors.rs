@@ -1,5 +1,6 @@
 //! The program as a graph of factors: for each op its strategies with their times, for each value its graph of layouts.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -9,6 +10,7 @@ use shard_ir::{AxisSet, Def, DimId, Dtype, LabelId, Layout, LayoutPattern, MeshS
 use super::graph::{FAR, Graph, Node};
 use crate::kernel::Kernels;
 use crate::labels::label_layout;
+use crate::{Limits, LowerError};
 
 /// The ways of making a value, in flat arrays. Nodes at or above the graph's own are *kernel states*: the value in a layout
 /// inside a fused kernel, with so many bytes of memory traffic still to come in the rest of the kernel.
@@ -74,15 +76,26 @@ pub(crate) struct Factors {
     pub(crate) exact: bool,
 }
 
-/// Graphs by shape and dtype.
-pub(crate) type Graphs = FxHashMap<(Vec<u64>, Dtype), Arc<Graph>>;
+/// Graphs by shape, dtype, and whether the value may move.
+pub(crate) type Graphs = FxHashMap<(Vec<u64>, Dtype, bool), Arc<Graph>>;
 
 impl Factors {
-    pub(crate) fn new(kernels: &Kernels, hardware: &Hardware, maxima: AxisSet) -> Factors {
+    pub(crate) fn new(
+        kernels: &Kernels,
+        hardware: &Hardware,
+        maxima: AxisSet,
+        strict: bool,
+        limits: &Limits,
+    ) -> Result<Factors, LowerError> {
         let program = kernels.program.as_ref();
         let mut shared: Graphs = FxHashMap::default();
         let live: Vec<ValueId> = program.value_ids().filter(|id| kernels.live[id.index()]).collect();
-        let empty = Arc::new(Graph::new(&program.mesh, &[], Dtype::F32, AxisSet::EMPTY, hardware));
+        let empty = Arc::new(Graph::new(&program.mesh, &[], Dtype::F32, AxisSet::EMPTY, Some(hardware)));
+        // In a strict layer only what a `reshard` names may move.
+        let moves = |id: ValueId| {
+            let asks = |v: &shard_ir::Value| matches!(v.def, Def::Pin { operand, written: true, .. } if operand == id);
+            (!strict || program.values.iter().any(asks)).then_some(hardware)
+        };
         let graphs: Vec<Arc<Graph>> = program
             .value_ids()
             .map(|id| {
@@ -91,8 +104,10 @@ impl Factors {
                 }
                 let value = program.value(id);
                 let sizes = program.sizes(&value.dims);
+                let hardware = moves(id);
                 let make = || Arc::new(Graph::new(&program.mesh, &sizes, value.dtype, maxima, hardware));
-                Arc::clone(shared.entry((sizes.clone(), value.dtype)).or_insert_with(make))
+                let key = (sizes.clone(), value.dtype, hardware.is_some());
+                Arc::clone(shared.entry(key).or_insert_with(make))
             })
             .collect();
         let count = program.values.len();
@@ -101,7 +116,8 @@ impl Factors {
             states: vec![KernelStates::default(); count],
             factors: (0..count).map(|_| Arc::default()).collect(),
             known: FxHashMap::default(),
-            exact: true,
+            exact: !strict,
+            room: limits.strategies,
         };
         let mut uses = vec![Vec::new(); count];
         let mut outputs = Vec::new();
@@ -124,7 +140,9 @@ impl Factors {
                     built.pin(id, *operand, &allowed)
                 }
                 Def::Op { op, .. } => {
-                    built.factors[id.index()] = built.op_shared(kernels, hardware, id, op);
+                    built.factors[id.index()] = built
+                        .op_shared(kernels, hardware, id, op)
+                        .ok_or(LowerError::Limit { limit: "strategies", count: limits.strategies })?;
                     continue;
                 }
             };
@@ -133,7 +151,7 @@ impl Factors {
         for uses in &mut uses {
             uses.reverse();
         }
-        Factors {
+        Ok(Factors {
             live,
             graphs: built.graphs,
             states: Arc::new(built.states),
@@ -142,7 +160,7 @@ impl Factors {
             uses: Arc::new(uses),
             outputs,
             exact: built.exact,
-        }
+        })
     }
 
     /// How many nodes a value has, kernel states included.
@@ -253,6 +271,8 @@ struct Builder {
     factors: Vec<Arc<Factor>>,
     known: FxHashMap<Site, Arc<Factor>>,
     exact: bool,
+    /// How many strategies there may still be.
+    room: usize,
 }
 
 impl Builder {
@@ -308,13 +328,13 @@ impl Builder {
 
     /// The factor of an op, which the same op elsewhere may share. One that joins a kernel also makes kernel states of what
     /// it reads, so it is its own.
-    fn op_shared(&mut self, kernels: &Kernels, hardware: &Hardware, id: ValueId, op: &Op) -> Arc<Factor> {
+    fn op_shared(&mut self, kernels: &Kernels, hardware: &Hardware, id: ValueId, op: &Op) -> Option<Arc<Factor>> {
         let program = kernels.program.as_ref();
         let value = program.value(id);
         let operands = value.def.operands();
         let arity = operands.len();
         if kernels.fusible_operand(id).is_some() {
-            return Arc::new(Factor { arity, ..self.op(kernels, hardware, id, op) });
+            return Some(Arc::new(Factor { arity, ..self.op(kernels, hardware, id, op)? }));
         }
         let origins: Vec<ValueId> = operands.iter().map(|o| kernels.origin_of(*o)).collect();
         let site = Site {
@@ -332,18 +352,19 @@ impl Builder {
             states: self.states[id.index()].of.clone(),
         };
         if let Some(known) = self.known.get(&site) {
-            return Arc::clone(known);
+            return Some(Arc::clone(known));
         }
-        let factor = Arc::new(Factor { arity, ..self.op(kernels, hardware, id, op) });
+        let factor = Arc::new(Factor { arity, ..self.op(kernels, hardware, id, op)? });
         self.known.insert(site, Arc::clone(&factor));
-        factor
+        Some(factor)
     }
 
-    /// The strategies of an op: alone, as the head of a kernel, and as a later member of one.
-    fn op(&mut self, kernels: &Kernels, hardware: &Hardware, id: ValueId, op: &Op) -> Factor {
+    /// The strategies of an op: alone, as the head of a kernel, and as a later member of one; `None` where there are too
+    /// many.
+    fn op(&mut self, kernels: &Kernels, hardware: &Hardware, id: ValueId, op: &Op) -> Option<Factor> {
         let program = kernels.program.as_ref();
         let site = kernels.site(id);
-        let Some(profile) = kernels.profile(id) else { return Factor::default() };
+        let Some(profile) = kernels.profile(id) else { return Some(Factor::default()) };
         let operands = program.value(id).def.operands();
         let mut works = Works::new(kernels, id, op);
         let fused = kernels.fusible_operand(id);
@@ -374,13 +395,18 @@ impl Builder {
         let own = Arc::clone(&self.graphs[id.index()]);
         let mut factor = Factor::default();
         let mut reads: Vec<Node> = Vec::with_capacity(operands.len());
-        site.for_each_strategy(profile, &result_layouts, &mut |result, layouts| {
-            let Some(out) = own.node(result) else { return };
+        let room = self.room;
+        let whole = site.for_each_strategy(profile, &result_layouts, &mut |result, layouts| {
+            let next = ControlFlow::Continue(());
+            if factor.out.len() > room {
+                return ControlFlow::Break(());
+            }
+            let Some(out) = own.node(result) else { return next };
             reads.clear();
             for (graph, layout) in graphs.iter().zip(layouts) {
                 match graph.node(*layout) {
                     Some(node) => reads.push(node),
-                    None => return,
+                    None => return next,
                 }
             }
             let work = works.of(layouts, result);
@@ -394,10 +420,10 @@ impl Builder {
             for (state, extra) in states {
                 factor.push(*state, reads.iter().copied(), time(*extra));
             }
-            let Some((places, ..)) = &fused else { return };
+            let Some((places, ..)) = &fused else { return next };
             let between = layouts[places[0]];
             if places.iter().any(|p| layouts[*p] != between) {
-                return;
+                return next;
             }
             // As a later member: its own reads and the larger result are the kernel's to pay, at its head.
             let added = works.added(layouts, result, &skipped, places[0]);
@@ -407,8 +433,10 @@ impl Builder {
                 let member = (0..reads.len()).map(|i| if places.contains(&i) { state } else { reads[i] });
                 factor.push(out, member, 0);
             }
+            next
         });
-        factor
+        self.room = self.room.saturating_sub(factor.out.len());
+        whole.is_continue().then_some(factor)
     }
 }
 

@@ -60,10 +60,15 @@ impl Rows {
 }
 
 impl Graph {
-    pub(crate) fn new(mesh: &Mesh, sizes: &[u64], dtype: Dtype, maxima: AxisSet, hardware: &Hardware) -> Graph {
+    /// Without hardware nothing moves: the layouts alone.
+    pub(crate) fn new(mesh: &Mesh, sizes: &[u64], dtype: Dtype, maxima: AxisSet, hardware: Option<&Hardware>) -> Graph {
         let shape = MeshShape { mesh, sizes };
         let layouts = shape.layouts(mesh.all_axes(), maxima);
         let index: FxHashMap<Layout, Node> = layouts.iter().enumerate().map(|(i, l)| (*l, i as Node)).collect();
+        let Some(hardware) = hardware else {
+            let nodes = layouts.len();
+            return Graph { from: Rows::new(nodes, &[]), into: Rows::new(nodes, &[]), layouts, index, nodes };
+        };
         let mut hubs: FxHashMap<(Vec<u64>, AxisSet, AxisSet), Vec<Node>> = FxHashMap::default();
         let mut arcs: Vec<(Node, Node, i64)> = Vec::with_capacity(layouts.len() * 16);
         // What a move costs depends on the local size and the group alone, so few are really worked out.

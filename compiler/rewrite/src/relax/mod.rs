@@ -11,6 +11,7 @@ use shard_cost::Hardware;
 use shard_ir::{AxisSet, Def, LabelId, Layout, LayoutPattern, ValueId};
 
 use crate::kernel::Kernels;
+use crate::{Limits, LowerError};
 use factors::Factors;
 use graph::{FAR, Node};
 use prices::Prices;
@@ -40,21 +41,23 @@ pub(crate) struct Region {
 const PATIENCE: i64 = 10_000_000;
 
 impl<'a> Relaxation<'a> {
-    /// Bounds the plans of a program, in at most so many sweeps. `assignments` are layouts for its labels that will be asked
+    /// Bounds the plans of a program. `assignments` are layouts for its labels that will be asked
     /// about.
     pub(crate) fn new(
         kernels: &'a Kernels,
         hardware: &Hardware,
         maxima: AxisSet,
         assignments: &[Vec<Layout>],
-        sweeps: usize,
-    ) -> Relaxation<'a> {
-        let mut problem = Factors::new(kernels, hardware, maxima);
+        strict: bool,
+        limits: &Limits,
+    ) -> Result<Relaxation<'a>, LowerError> {
+        let sweeps = limits.sweeps;
+        let mut problem = Factors::new(kernels, hardware, maxima, strict, limits)?;
         let mut prices = Prices::new(&problem);
         let bound = settle(&mut problem, &mut prices, sweeps, true, kernels.program.labels.is_empty());
         let mut relaxed = Relaxation { kernels, problem, prices, sweeps, bound, label_bounds: Vec::new() };
         relaxed.label_bounds = relaxed.bound_labels(assignments);
-        relaxed
+        Ok(relaxed)
     }
 
     /// A first bound under each assignment: the better of what results and what parameters say.

@@ -5,11 +5,15 @@
 //! [`result_layout`] confirms.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 
 use shard_ir::layout_rule::{deal, iteration_dim};
 use shard_ir::{
     AxisId, AxisList, Dim, DimId, Dtype, Layout, Mesh, MeshShape, Op, Operand, Place, Reduction, result_layout,
 };
+
+/// What is done with a strategy: the layout of the result, those of the operands; says whether to go on.
+pub type Visit<'a> = dyn FnMut(Layout, &[Layout]) -> ControlFlow<()> + 'a;
 
 /// An op with the types of its operands and the dims of its result: all that strategies depend on.
 #[derive(Clone, Debug)]
@@ -201,15 +205,15 @@ impl OpSite<'_> {
         &self,
         profile: &OpProfile,
         result_layouts: &[Layout],
-        visit: &mut dyn FnMut(Layout, &[Layout]),
-    ) {
+        visit: &mut Visit<'_>,
+    ) -> ControlFlow<()> {
         if matches!(self.op, Op::Split { .. } | Op::Merge { .. }) {
             for target in result_layouts {
                 for operands in self.strategies(profile, *target) {
-                    visit(*target, &operands);
+                    visit(*target, &operands)?;
                 }
             }
-            return;
+            return ControlFlow::Continue(());
         }
         let mut dims: Vec<DimId> = self.result.to_vec();
         for (i, (operand, _)) in self.operands.iter().enumerate() {
@@ -257,7 +261,7 @@ impl OpSite<'_> {
             result_partial: Layout::REPLICATED,
             operands: vec![Layout::REPLICATED; self.operands.len()],
         };
-        walk.axis(0, &mut state, visit);
+        walk.axis(0, &mut state, visit)
     }
 }
 
@@ -283,12 +287,12 @@ struct Assignment {
 }
 
 impl Walk<'_> {
-    fn axis(&self, axis: u8, state: &mut Assignment, visit: &mut dyn FnMut(Layout, &[Layout])) {
+    fn axis(&self, axis: u8, state: &mut Assignment, visit: &mut Visit<'_>) -> ControlFlow<()> {
         if usize::from(axis) == self.site.mesh.axes().len() {
             return self.found(state, visit);
         }
         let id = AxisId(axis);
-        self.axis(axis + 1, state, visit);
+        self.axis(axis + 1, state, visit)?;
         for dim in 0..self.sizes.len() {
             let list = state.lists[dim];
             let devices = self.site.mesh.group_size(list.iter()) * self.site.mesh.size(id);
@@ -301,7 +305,7 @@ impl Walk<'_> {
             }
             for at in 0..=list.len() {
                 state.lists[dim] = list.prefix(at).then(id).concat(list.suffix_from(at));
-                self.axis(axis + 1, state, visit);
+                self.axis(axis + 1, state, visit)?;
             }
             state.lists[dim] = list;
             state.result_partial = before;
@@ -313,16 +317,17 @@ impl Walk<'_> {
                 for operand in set {
                     state.partial[*operand] = state.partial[*operand].with_partial(id, kind);
                 }
-                self.axis(axis + 1, state, visit);
+                self.axis(axis + 1, state, visit)?;
                 for operand in set {
                     state.partial[*operand] = state.partial[*operand].with_replicated(id);
                 }
                 state.result_partial = before;
             }
         }
+        ControlFlow::Continue(())
     }
 
-    fn found(&self, state: &mut Assignment, visit: &mut dyn FnMut(Layout, &[Layout])) {
+    fn found(&self, state: &mut Assignment, visit: &mut Visit<'_>) -> ControlFlow<()> {
         let place = |mut layout: Layout, places: &[Option<usize>]| {
             for (list, at) in state.lists.iter().zip(places) {
                 if let (false, Some(at)) = (list.is_empty(), at) {
@@ -339,8 +344,8 @@ impl Walk<'_> {
         if state.result_partial.partial(Reduction::Max).is_empty() {
             debug_assert_eq!(self.site.result_layout(&state.operands), Some(result), "{:?}", self.site.op);
         } else if self.site.result_layout(&state.operands) != Some(result) {
-            return;
+            return ControlFlow::Continue(());
         }
-        visit(result, &state.operands);
+        visit(result, &state.operands)
     }
 }
