@@ -19,7 +19,7 @@ pub struct LocalTensor<'a> {
     pub sizes: &'a [u64],
     /// Its dtype.
     pub dtype: Dtype,
-    /// A number, the same everywhere: reading it costs nothing.
+    /// A number in the program, moved or not: reading it costs nothing.
     pub constant: bool,
 }
 

@@ -140,12 +140,14 @@ pub fn price(plan: &Plan, hw: &Hardware) -> PlanPrice {
 
 fn local_tensor<'a>(plan: &'a Plan, local: &'a [Vec<u64>], id: InstrId) -> LocalTensor<'a> {
     let instr = plan.instruction(id);
+    let made = unmoved(plan, id);
     LocalTensor {
-        value: unmoved(plan, id).0,
+        value: made.0,
         dims: &instr.dims,
         sizes: &local[id.index()],
         dtype: instr.dtype,
-        constant: matches!(instr.kind, InstrKind::Constant(_)),
+        // A number that became partial is still one that every device knows.
+        constant: matches!(plan.instruction(made).kind, InstrKind::Constant(_)),
     }
 }
 
