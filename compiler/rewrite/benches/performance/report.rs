@@ -1,0 +1,146 @@
+//! The figures as tables, for the terminal and for `spec/performance.md`.
+
+use std::fmt::Write;
+
+use crate::cases::Case;
+use crate::measure::Figures;
+use crate::plot::curves;
+use crate::whole_process::Process;
+
+/// The head of the table.
+pub(crate) const HEAD: &str = "\
+| program | ops | axes | layouts | strategies | moves | e-classes | e-nodes | expanded | proof | time ms | mark ms | time / mark | first run ms | peak MB |
+|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|";
+
+/// The most memory a case on up to four axes should hold, in MB.
+const MEMORY_MARK: f64 = 100.0;
+
+/// `shardc explain` should take no more than so many times the search.
+const PROCESS_MARK: f64 = 1.5;
+
+/// A line of the table.
+pub(crate) fn row(case: &Case, f: &Figures) -> String {
+    let proof = ["bounded", "search", "certificate"][f.proof.min(2) as usize];
+    let time = f.milliseconds();
+    let (mark, ratio) = match case.mark {
+        Some(mark) => (format!("{mark}"), verdict(time / mark, 1.0)),
+        None => ("-".into(), "-".into()),
+    };
+    let peak = f.peak as f64 * 1.024e-3;
+    let over = if case.axes <= 4 && peak > MEMORY_MARK { " **over**" } else { "" };
+    format!(
+        "| `{}` | {} | {} | {} | {} | {} | {} | {} | {} | {proof} | {time:.2} | {mark} | {ratio} | {:.2} | {peak:.1}{over} |",
+        case.name,
+        f.ops,
+        case.axes,
+        count(f.layouts),
+        count(f.strategies),
+        count(f.moves),
+        count(f.classes),
+        count(f.nodes),
+        f.expansions,
+        f.first as f64 / 1e6,
+    )
+}
+
+fn verdict(ratio: f64, mark: f64) -> String {
+    if ratio <= mark { format!("{ratio:.2} met") } else { format!("{ratio:.2} **missed**") }
+}
+
+/// Three digits: `37.2k`.
+fn count(n: u64) -> String {
+    match n {
+        0..10_000 => n.to_string(),
+        10_000..1_000_000 => format!("{:.1}k", n as f64 / 1e3),
+        _ => format!("{:.2}M", n as f64 / 1e6),
+    }
+}
+
+/// The table of whole processes.
+pub(crate) fn processes(processes: &[Process]) -> String {
+    if processes.is_empty() {
+        return String::new();
+    }
+    let mut text = String::from(
+        "\n| program | `shardc explain` ms | `shardc check` ms | search ms | ratio | search, first run ms | ratio |\n|---|---|---|---|---|---|---|\n",
+    );
+    for p in processes {
+        let (warm, fresh) = (verdict(p.explain / p.warm, PROCESS_MARK), p.explain / p.fresh);
+        let _ = writeln!(
+            text,
+            "| `{}` | {:.2} | {:.2} | {:.2} | {warm} | {:.2} | {fresh:.2} |",
+            p.name, p.explain, p.check, p.warm, p.fresh
+        );
+    }
+    text
+}
+
+/// `spec/performance.md`.
+pub(crate) fn page(measured: &[(&Case, Figures)], whole: &[Process]) -> String {
+    let rows: String = measured.iter().map(|(case, figures)| row(case, figures) + "\n").collect();
+    let missed = measured.iter().filter(|(c, f)| c.mark.is_some_and(|m| f.milliseconds() > m)).count();
+    let marked = measured.iter().filter(|(c, _)| c.mark.is_some()).count();
+    format!(
+        "\
+# Performance of the search
+
+Written by `cargo bench -p shard-rewrite -- --write`; not by hand. {met} of {marked} marks are met.
+
+{machine}
+
+## The programs
+
+Each case is a program text: `cargo bench -p shard-rewrite -- --source NAME` prints it, and `shardc explain -` takes it. The
+files are in `compiler/rewrite/benches/programs/`. All are bf16 on 64 chips of `tpu-v4-flat`.
+
+* `feed_forward`: E=18432, F=4E, 64 tokens.
+* `palm`: one PaLM 540B block with attention and feed-forward side by side, one key and value head, 64 sequences, 2048
+  cached positions. Decode is 1 token a sequence, prefill 2048.
+* `llama`: one Llama 70B block, 8 groups of 8 heads, SwiGLU; the rotary embeddings of q and k are ops of their own.
+* `chain_N`: N einsums one after another.
+* `NAME_stack_N`: N blocks one on another, each with its own feed-forward width and number of cached positions; the layouts
+  between them are free.
+* `NAME_4_axes`, `NAME_5_axes`: the same 64 chips as 4x4x2x2 and 4x2x2x2x2 (1 axis: 64; 2 axes: 4x16), the weights split over
+  as many chips as before.
+* `feed_forward_N_dims`: activations of N dims, each of the batch dims 64.
+
+## Time and memory
+
+*Layouts*, *strategies* and *moves* count the whole plan space (one op a kernel), from the rules: what saturation would build if
+nothing were bounded. *E-classes* and *e-nodes* are what the search built, in all its regions; *expanded* are states of the
+extraction. *Time* is the fastest of several runs of `shard_rewrite::lower` in one process on one core: kernels, bounds, e-graph,
+extraction, proof, plan. *First run* is the first of that process, with cold caches and an empty heap. *Peak* is the process's
+`VmHWM` after it. The mark for memory is {MEMORY_MARK} MB up to 4 axes.
+
+{HEAD}
+{rows}
+## How time grows
+
+Bars are logarithmic, from 0.1 ms to 100 s.
+
+```text
+{curves}```
+
+## A whole process
+
+`shardc explain FILE`, from start to exit, the fastest of at least 20 runs; the mark is {PROCESS_MARK} times the search.
+{processes}",
+        met = marked - missed,
+        machine = machine(),
+        curves = curves(measured),
+        processes = processes(whole),
+    )
+}
+
+/// What the figures were taken on.
+fn machine() -> String {
+    let cpus = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = cpus.lines().find_map(|l| l.strip_prefix("model name")).unwrap_or_default();
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    format!(
+        "Machine: {}, {} cores; load average {} at the end. One thread, release build.",
+        model.trim_start_matches([' ', '\t', ':']).trim(),
+        cpus.lines().filter(|l| l.starts_with("processor")).count(),
+        load.split(' ').take(3).collect::<Vec<_>>().join(" "),
+    )
+}
