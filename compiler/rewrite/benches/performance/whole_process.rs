@@ -1,6 +1,6 @@
 //! `shardc explain FILE` from start to end, beside the search alone.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -10,10 +10,10 @@ use crate::measure::{Figures, fastest};
 /// `shardc explain` of a case.
 pub(crate) struct Process {
     pub(crate) name: String,
-    /// In milliseconds: the whole process, the same without a search (`shardc check`), the search in a warm process and in
+    /// In milliseconds: the whole process, a process that does nothing (`shardc --version`), the search in a warm process and in
     /// a fresh one.
     pub(crate) explain: f64,
-    pub(crate) check: f64,
+    pub(crate) start: f64,
     pub(crate) warm: f64,
     pub(crate) fresh: f64,
 }
@@ -33,8 +33,8 @@ pub(crate) fn explain_as_a_process(measured: &[(&Case, Figures)]) -> Vec<Process
             std::fs::write(&file, &case.text).ok()?;
             let process = Process {
                 name: case.name.clone(),
-                explain: milliseconds(&shardc, "explain", &file),
-                check: milliseconds(&shardc, "check", &file),
+                explain: milliseconds(Command::new(&shardc).arg("explain").arg(&file)),
+                start: milliseconds(Command::new(&shardc).arg("--version")),
                 warm: figures.milliseconds(),
                 fresh: figures.first as f64 / 1e6,
             };
@@ -54,13 +54,14 @@ fn built() -> Option<PathBuf> {
     (status.success() && shardc.exists()).then_some(shardc)
 }
 
-fn milliseconds(shardc: &Path, command: &str, file: &Path) -> f64 {
+fn milliseconds(command: &mut Command) -> f64 {
+    let command = command.stdout(Stdio::null()).stderr(Stdio::null());
     let run = || {
         let start = Instant::now();
-        let mut process = Command::new(shardc);
-        let status = process.arg(command).arg(file).stdout(Stdio::null()).stderr(Stdio::null()).status();
-        assert!(status.is_ok_and(|s| s.success()), "shardc {command} {}", file.display());
-        start.elapsed()
+        let status = command.status();
+        let took = start.elapsed();
+        assert!(status.is_ok_and(|s| s.success()), "{command:?}");
+        took
     };
     fastest(20, Duration::from_secs(2), run).0.as_secs_f64() * 1e3
 }
