@@ -107,6 +107,9 @@ pub(crate) struct ExplainArgs {
     pub(crate) file: PathBuf,
     #[command(flatten)]
     pub(crate) program: ProgramArgs,
+    /// Leave out what each collective was preferred to, which takes a search of its own for each
+    #[arg(long)]
+    pub(crate) no_alternatives: bool,
 }
 
 /// `lower`.

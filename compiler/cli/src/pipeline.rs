@@ -6,7 +6,7 @@ use shard_check::{CheckOptions, Checked};
 use shard_cost::{Hardware, PlanPrice};
 use shard_grammar::SourceFile;
 use shard_ir::{Plan, Program, Schedule};
-use shard_rewrite::{LowerError, LowerOptions, Optimality};
+use shard_rewrite::{Alternative, LowerError, LowerOptions, Lowered, Optimality};
 use shard_runtime::{Report, RunError, RunOptions};
 
 /// A layer at the end of the compiler.
@@ -18,6 +18,8 @@ pub struct Compiled {
     pub price: PlanPrice,
     /// How far from the best plan; `None` for a plan that was given.
     pub optimality: Option<Optimality>,
+    /// What the search remembers, for questions about the plan; `None` for a plan that was given.
+    pub lowered: Option<Lowered>,
 }
 
 /// Why a program was not compiled.
@@ -37,7 +39,20 @@ pub fn check(source: &SourceFile, options: &CheckOptions) -> Checked {
 /// Program -> lower -> Plan -> ...
 pub fn compile(program: &Program, hardware: &Hardware, options: &LowerOptions) -> Result<Compiled, CompileError> {
     let lowered = shard_rewrite::lower(program, hardware, options).map_err(CompileError::Lower)?;
-    compile_plan(lowered.plan, hardware, Some(lowered.optimality))
+    let compiled = compile_plan(lowered.plan.clone(), hardware, Some(lowered.optimality.clone()))?;
+    Ok(Compiled { lowered: Some(lowered), ..compiled })
+}
+
+/// What the plan of a program was preferred to: for each collective the best plan that does without it.
+pub fn alternatives(
+    compiled: &Compiled,
+    hardware: &Hardware,
+    options: &LowerOptions,
+) -> Result<Vec<Alternative>, CompileError> {
+    match &compiled.lowered {
+        Some(lowered) => shard_rewrite::alternatives(lowered, hardware, options).map_err(CompileError::Lower),
+        None => Ok(Vec::new()),
+    }
 }
 
 /// ... -> verify -> price -> Schedule. The plan is one that was lowered, or was given as text.
@@ -45,16 +60,14 @@ pub fn compile_plan(plan: Plan, hardware: &Hardware, optimality: Option<Optimali
     shard_ir::verify::verify(&plan)
         .map_err(|errors| broken("lowering", errors.first().map(|e| e as &dyn std::fmt::Display)))?;
     let price = shard_cost::price(&plan, hardware);
-    if cfg!(debug_assertions)
-        && let Some(found) = optimality.as_ref().filter(|o| o.cost != price.totals.serial_time)
-    {
+    if let Some(found) = optimality.as_ref().filter(|o| o.cost != price.totals.serial_time) {
         let (search, pricer) = (found.cost.seconds(), price.totals.serial_time.seconds());
         let why = format!("the search holds the plan for {search} s long, and its price is {pricer} s");
         return Err(broken("pricing", Some(&why)));
     }
     let schedule = shard_schedule::schedule(plan, &price);
     shard_schedule::verify(&schedule).map_err(|error| broken("scheduling", Some(&error)))?;
-    Ok(Compiled { schedule, price, optimality })
+    Ok(Compiled { schedule, price, optimality, lowered: None })
 }
 
 /// Schedule -> run -> Report: on small dims of the same divisibility, unless `full`.

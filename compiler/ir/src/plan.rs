@@ -96,6 +96,8 @@ pub struct Origin {
     pub span: Option<Span>,
     /// The inlined layers it is in, outermost first.
     pub in_layers: Vec<String>,
+    /// A move that a `reshard` of the source asks for.
+    pub written: bool,
 }
 
 /// One result of a [`Plan`].

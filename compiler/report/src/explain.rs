@@ -18,9 +18,10 @@ use std::collections::BTreeMap;
 
 use shard_cost::{Bytes, InstrPrice};
 use shard_ir::{AxisList, Collective, InstrId, InstrKind, Picoseconds, Plan};
+use shard_rewrite::{Alternative, Avoided, Proof};
 
 use crate::Layer;
-use crate::json::explain::{gap, proof_word, status_word};
+use crate::json::explain::{gap, status_word};
 use crate::notation::{phrase, value_name};
 use crate::scale;
 use crate::strategy::strategy;
@@ -114,6 +115,9 @@ fn move_lines(page: &mut Page, layer: &Layer<'_>, id: InstrId) {
     if let Some(reason) = &instr.origin.reason {
         page.wrapped(9, reason);
     }
+    if let Some(other) = layer.alternatives.iter().find(|a| a.id == id) {
+        page.wrapped(9, &alternative_text(layer.price.totals.serial_time, other));
+    }
 }
 
 fn op_lines(page: &mut Page, layer: &Layer<'_>, id: InstrId) {
@@ -192,9 +196,14 @@ fn optimality(page: &mut Page, layer: &Layer<'_>) {
     };
     let status = status_word(o.status);
     let words = match o.proof {
-        Some(proof) => {
-            format!("{status} by {}: no plan takes less than {}", proof_word(proof), scale::time(o.lower_bound))
+        Some(Proof::Certificate) => {
+            format!("{status} by certificate: no plan takes less than {}", scale::time(o.lower_bound))
         }
+        Some(Proof::Search) => format!(
+            "{status} by search: no plan takes less than {} (prices alone rule out less than {})",
+            scale::time(o.cost),
+            scale::time(o.lower_bound)
+        ),
         None => {
             let gap =
                 gap(o.cost, o.lower_bound).map_or("by an unknown share".to_string(), |g| format!("{:.2} %", g * 100.0));
@@ -204,6 +213,42 @@ fn optimality(page: &mut Page, layer: &Layer<'_>) {
         }
     };
     page.wrapped(0, &words);
+}
+
+/// What a collective was preferred to, and what that would have cost.
+fn alternative_text(chosen: Picoseconds, other: &Alternative) -> String {
+    let how = without(&other.avoided);
+    let more = Picoseconds(other.time.0.saturating_sub(chosen.0));
+    let cost = match more {
+        Picoseconds(0) => "as fast".to_string(),
+        more => format!("+{}", scale::time(more)),
+    };
+    let instead: Vec<String> = other
+        .instead
+        .iter()
+        .take(MOST_SHOWN)
+        .map(|id| format!("{} of {}", phrase(&other.plan, *id), value_name(&other.plan, *id)))
+        .collect();
+    let rest = match other.instead.len().saturating_sub(MOST_SHOWN) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    match instead.is_empty() {
+        true => format!("rather than {how}: {cost}"),
+        false => format!("rather than {how}: {cost}, by {}{rest}", instead.join(", ")),
+    }
+}
+
+/// So many of an alternative's collectives are named.
+const MOST_SHOWN: usize = 3;
+
+/// How an alternative does without a collective, in words.
+pub(crate) fn without(avoided: &Avoided) -> String {
+    match avoided {
+        Avoided::Unmoved { reader, value } => format!("{reader} with `{value}` left where it lies"),
+        Avoided::Complete { value, axes } => format!("`{value}` never partial over {axes}"),
+        Avoided::MadeElsewhere { value, layout } => format!("`{value}` not made as {layout}"),
+    }
 }
 
 /// Text under construction; no line ends in blanks.

@@ -14,7 +14,7 @@ pub mod strategy;
 use shard_cost::{Hardware, Objective, PlanPrice};
 use shard_grammar::SourceFile;
 use shard_ir::{Plan, Schedule};
-use shard_rewrite::Optimality;
+use shard_rewrite::{Alternative, Optimality};
 
 /// A lowered, priced and scheduled layer: all that a report says is in here.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +31,8 @@ pub struct Layer<'a> {
     pub optimality: Option<&'a Optimality>,
     /// The source that the plan's spans point into; `None` for a plan given as `.shir`.
     pub source: Option<&'a SourceFile>,
+    /// What the plan was preferred to: for collectives the best plan that does without. Empty where nobody asked.
+    pub alternatives: &'a [Alternative],
 }
 
 impl<'a> Layer<'a> {

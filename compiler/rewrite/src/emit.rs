@@ -13,11 +13,31 @@ use crate::rules::{self, Rule, rule_of_move, rules_of_strategy};
 use crate::search::{Settled, Solution};
 use crate::table::{LayoutId, Source, Tables};
 
+/// A plan, and what its moves are moves of.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Emitted {
+    pub(crate) plan: Plan,
+    pub(crate) moves: Vec<MoveSite>,
+}
+
+/// What a move of a plan moves.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct MoveSite {
+    pub(crate) id: InstrId,
+    pub(crate) value: ValueId,
+    pub(crate) collective: Collective,
+    pub(crate) from: Layout,
+    /// The layout in which the value is made.
+    pub(crate) made_in: Layout,
+    /// The first that reads the value through the move.
+    pub(crate) reader: Reader,
+}
+
 /// The plan of a solution.
 ///
 /// Parameters come first. Each op follows in program order; a move that completes or cuts a value comes right behind the op
 /// that makes it (memory is free the sooner), any other move right before its first reader (memory is taken the later).
-pub(crate) fn emit(kernels: &Kernels, tables: &Tables, solution: &Solution) -> Result<Plan, LowerError> {
+pub(crate) fn emit(kernels: &Kernels, tables: &Tables, solution: &Solution) -> Result<Emitted, LowerError> {
     let program = kernels.program.as_ref();
     let readers = Readers::new(kernels, tables, solution);
     let plan = Plan {
@@ -29,7 +49,8 @@ pub(crate) fn emit(kernels: &Kernels, tables: &Tables, solution: &Solution) -> R
         instructions: Vec::new(),
         outputs: Vec::new(),
     };
-    let mut emitter = Emitter { kernels, program, tables, solution, readers, plan, made: BTreeMap::new() };
+    let mut emitter =
+        Emitter { kernels, program, tables, solution, readers, plan, moves: Vec::new(), made: BTreeMap::new() };
     for id in program.value_ids() {
         if matches!(program.value(id).def, Def::Parameter { .. }) {
             emitter.value(id)?;
@@ -45,7 +66,7 @@ pub(crate) fn emit(kernels: &Kernels, tables: &Tables, solution: &Solution) -> R
         let dims = output.dims.clone();
         emitter.plan.outputs.push(PlanOutput { name: output.name.clone(), id, dims });
     }
-    Ok(emitter.plan)
+    Ok(Emitted { plan: emitter.plan, moves: emitter.moves })
 }
 
 struct Emitter<'a> {
@@ -55,6 +76,7 @@ struct Emitter<'a> {
     solution: &'a Solution,
     readers: Readers,
     plan: Plan,
+    moves: Vec<MoveSite>,
     made: BTreeMap<(ValueId, LayoutId), InstrId>,
 }
 
@@ -205,6 +227,22 @@ impl Emitter<'_> {
             origin.in_layers = in_layers;
         }
         self.made.insert((value, to), instr);
+        let through = self.readers.through(self.solution, value, (from, to));
+        let is_written = |r: &Reader| match r {
+            Reader::Value(id) => matches!(self.program.value(*id).def, Def::Pin { written: true, .. }),
+            Reader::Maker | Reader::Output(_) => false,
+        };
+        self.plan.instructions[instr.index()].origin.written = !through.is_empty() && through.iter().all(is_written);
+        self.moves.push(MoveSite {
+            id: instr,
+            value,
+            collective: arc.collective,
+            from: before,
+            made_in: self.solution.values[value.index()]
+                .as_ref()
+                .map_or(before, |settled| table.layouts[settled.made_in as usize]),
+            reader: through.first().copied().unwrap_or(Reader::Maker),
+        });
         Ok(instr)
     }
 
@@ -227,7 +265,13 @@ impl Emitter<'_> {
             dims: v.dims.clone(),
             dtype: v.dtype,
             layout,
-            origin: Origin { rule: Some(names.join("+")), reason, span: Some(v.span), in_layers: v.in_layers.clone() },
+            origin: Origin {
+                rule: Some(names.join("+")),
+                reason,
+                span: Some(v.span),
+                in_layers: v.in_layers.clone(),
+                written: false,
+            },
         });
         id
     }

@@ -5,6 +5,7 @@
 //! space; saturation ([`space`]) builds it; extraction ([`search`]) finds the plan of least cost in it, counting a shared
 //! value once.
 
+mod alternatives;
 mod bound;
 pub mod cost;
 mod emit;
@@ -19,6 +20,8 @@ mod search;
 mod space;
 mod steiner;
 mod table;
+
+pub use alternatives::{Alternative, Avoided, alternatives};
 
 use shard_cost::Hardware;
 use shard_ir::{Picoseconds, Plan, Program, ValueId};
@@ -80,6 +83,7 @@ pub struct Lowered {
     pub optimality: Optimality,
     /// Sizes, for those who watch the search.
     pub stats: Stats,
+    memory: lower::Memory,
 }
 
 /// How far a plan is from the best of the plan space.

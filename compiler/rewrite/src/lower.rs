@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 
 use shard_cost::{Hardware, collective_cost};
-use shard_ir::{Def, InstrId, InstrKind, Layout, Liveness, MeshShape, Picoseconds, Plan, Program, ValueId};
+use shard_ir::{InstrId, InstrKind, Layout, Liveness, MeshShape, Picoseconds, Plan, Program, ValueId};
 
-use crate::emit::emit;
+use crate::emit::{Emitted, MoveSite, emit};
 use crate::kernel::Kernels;
 use crate::labels::assignments;
 use crate::logical::orders;
@@ -16,6 +16,15 @@ use crate::search::{Found, Search, Solution};
 use crate::space::{Space, maxima};
 use crate::table::Tables;
 use crate::{Limits, LowerError, LowerOptions, Lowered, Optimality, Proof, Stats, Status};
+
+/// What a lowered program remembers, for questions about it: the program whose plan it is (one order of multiplication),
+/// the layouts of its labels, and what its moves are moves of.
+#[derive(Clone, Debug)]
+pub(crate) struct Memory {
+    pub(crate) kernels: Arc<Kernels>,
+    pub(crate) labels: Vec<Layout>,
+    pub(crate) moves: Vec<MoveSite>,
+}
 
 pub(crate) fn lower(program: &Program, hardware: &Hardware, options: &LowerOptions) -> Result<Lowered, LowerError> {
     let strict = options.strict || program.strict;
@@ -29,7 +38,7 @@ pub(crate) fn lower(program: &Program, hardware: &Hardware, options: &LowerOptio
     match lowering(strict).run(program) {
         Err(LowerError::Unreachable { .. }) if strict => {
             let plan = lowering(false).run(program)?.plan;
-            Err(LowerError::Strict { inserted: inserted_moves(program, &plan), plan: Box::new(plan) })
+            Err(LowerError::Strict { inserted: inserted_moves(&plan), plan: Box::new(plan) })
         }
         other => other,
     }
@@ -57,22 +66,19 @@ fn within_limits(program: &Program, limits: &Limits) -> Result<(), LowerError> {
 }
 
 /// The moves of a plan that no `reshard` asks for.
-fn inserted_moves(program: &Program, plan: &Plan) -> Vec<InstrId> {
-    let is_written = |v: &&shard_ir::Value| matches!(v.def, Def::Pin { written: true, .. });
-    let written: Vec<shard_grammar::Span> = program.values.iter().filter(is_written).map(|v| v.span).collect();
-    plan.ids()
-        .filter(|id| {
-            let instr = plan.instruction(*id);
-            matches!(instr.kind, InstrKind::Move(_)) && !instr.origin.span.is_some_and(|s| written.contains(&s))
-        })
-        .collect()
+fn inserted_moves(plan: &Plan) -> Vec<InstrId> {
+    let inserted = |id: &InstrId| {
+        let instr = plan.instruction(*id);
+        matches!(instr.kind, InstrKind::Move(_)) && !instr.origin.written
+    };
+    plan.ids().filter(inserted).collect()
 }
 
 /// What plans are compared by: time, elements touched, bytes live at the peak, steps, the bytes of each move from the
 /// largest down, and the order in the text.
 type Rank = (u64, u64, u64, u64, Vec<u64>, u64);
 
-struct Lowering<'a> {
+pub(crate) struct Lowering<'a> {
     hardware: &'a Hardware,
     limits: &'a Limits,
     strict: bool,
@@ -83,7 +89,9 @@ struct Lowering<'a> {
 /// The best plan so far, and what is known of it.
 #[derive(Default)]
 struct Best {
-    plan: Option<(Rank, Plan)>,
+    plan: Option<(Rank, Emitted)>,
+    /// The program and the labels of that plan.
+    of: Option<(Arc<Kernels>, Vec<Layout>)>,
     /// Why a case had no plan.
     failure: Option<LowerError>,
     /// What the prices alone say that any plan takes.
@@ -96,6 +104,24 @@ struct Best {
 }
 
 impl Lowering<'_> {
+    /// The best plan of one case that prices have been put on; `None` where it has none.
+    pub(crate) fn of_priced(
+        hardware: &Hardware,
+        limits: &Limits,
+        kernels: &Arc<Kernels>,
+        labels: &[Layout],
+        priced: &Priced,
+    ) -> Result<Option<Lowered>, LowerError> {
+        let Some(bound) = priced.bound else { return Ok(None) };
+        let best = Best { root_bound: Some(bound), ..Best::default() };
+        let mut lowering = Lowering { hardware, limits, strict: false, whole_space: false, best };
+        lowering.widen(kernels, labels, priced, bound)?;
+        match lowering.lowered() {
+            Err(LowerError::Unreachable { .. }) => Ok(None),
+            other => other.map(Some),
+        }
+    }
+
     fn run(mut self, program: &Program) -> Result<Lowered, LowerError> {
         let orders = orders(program, self.limits);
         self.best.stopped_by = orders.cut.then_some("orders of multiplication");
@@ -199,13 +225,14 @@ impl Lowering<'_> {
         let time = rank.0;
         if best.plan.as_ref().is_none_or(|(known, _)| rank < *known) {
             best.plan = Some((rank, plan));
+            best.of = Some((Arc::clone(kernels), labels.map(<[Layout]>::to_vec).unwrap_or_default()));
         }
         Ok(Some(time))
     }
 
     fn lowered(self) -> Result<Lowered, LowerError> {
         let best = self.best;
-        let Some((rank, plan)) = best.plan else {
+        let (Some((rank, emitted)), Some((kernels, labels))) = (best.plan, best.of) else {
             return Err(best.failure.unwrap_or(LowerError::Unreachable { value: ValueId(0), output: None }));
         };
         let cost = rank.0;
@@ -227,7 +254,8 @@ impl Lowering<'_> {
             cost: Picoseconds(cost),
             ties_cut: best.ties_cut,
         };
-        Ok(Lowered { plan, optimality, stats: best.stats })
+        let memory = Memory { kernels, labels, moves: emitted.moves };
+        Ok(Lowered { plan: emitted.plan, optimality, stats: best.stats, memory })
     }
 }
 
@@ -237,11 +265,11 @@ fn best_tie(
     tables: &Tables,
     found: &Found,
     hardware: &Hardware,
-) -> Result<(Rank, Plan), LowerError> {
-    let mut best: Option<(Rank, Plan)> = None;
+) -> Result<(Rank, Emitted), LowerError> {
+    let mut best: Option<(Rank, Emitted)> = None;
     for solution in &found.solutions {
         let plan = emit(kernels, tables, solution)?;
-        let rank = rank(solution, &plan, hardware);
+        let rank = rank(solution, &plan.plan, hardware);
         if best.as_ref().is_none_or(|(known, _)| rank < *known) {
             best = Some((rank, plan));
         }

@@ -50,6 +50,34 @@ impl Readers {
         }
         Readers { of }
     }
+
+    /// The first reader of a value that is reached through a move, and the layout that it reads.
+    fn first_through(&self, solution: &Solution, value: ValueId, step: Step) -> Option<(Reader, LayoutId)> {
+        self.of[value.index()].iter().copied().find(|(_, wanted)| leads_to(solution, value, step, *wanted))
+    }
+
+    /// Every reader of a value that is reached through a move.
+    pub(crate) fn through(&self, solution: &Solution, value: ValueId, step: Step) -> Vec<Reader> {
+        let all = self.of[value.index()].iter();
+        all.filter(|(_, wanted)| leads_to(solution, value, step, *wanted)).map(|(reader, _)| *reader).collect()
+    }
+}
+
+/// A move as the layouts before and after it.
+type Step = (LayoutId, LayoutId);
+
+/// Whether a move lies on the way of a value to a layout.
+fn leads_to(solution: &Solution, value: ValueId, step: Step, wanted: LayoutId) -> bool {
+    let Some(settled) = &solution.values[value.index()] else { return false };
+    let mut at = wanted;
+    while at != settled.made_in {
+        let Some((from, to)) = settled.moves.iter().find(|(_, to)| *to == at) else { return false };
+        if (*from, *to) == step {
+            return true;
+        }
+        at = *from;
+    }
+    false
 }
 
 /// Which op of a kernel's chain makes its `read`-th read.
@@ -83,7 +111,7 @@ pub(crate) fn reason(
     let axes_text = mesh.axes_text(axes.iter());
     let name = name_of(program, value).map_or_else(|| "the value".to_string(), |n| format!("`{n}`"));
     let dim = |i: usize| program.dims[program.value(value).dims[i].index()].name.as_str();
-    let reader = reader_of(solution, readers, value, arc);
+    let reader = readers.first_through(solution, value, (arc.from, arc.to));
     let wants = reader.map_or_else(String::new, |(reader, layout)| {
         demand(program, reader, value, table.layouts[layout as usize], axes.set())
     });
@@ -129,22 +157,6 @@ fn clause(wants: &str) -> String {
 
 fn text(program: &Program, value: ValueId, layout: Layout) -> String {
     layout.text(&program.mesh, &program.dim_names(&program.value(value).dims))
-}
-
-/// The first reader whose layout is reached through the move.
-fn reader_of(solution: &Solution, readers: &Readers, value: ValueId, arc: &Arc) -> Option<(Reader, LayoutId)> {
-    let settled = solution.values[value.index()].as_ref()?;
-    readers.of[value.index()].iter().copied().find(|(_, wanted)| {
-        let mut at = *wanted;
-        while at != settled.made_in {
-            let Some((from, to)) = settled.moves.iter().find(|(_, to)| *to == at) else { return false };
-            if (*from, *to) == (arc.from, arc.to) {
-                return true;
-            }
-            at = *from;
-        }
-        false
-    })
 }
 
 /// What a reader asks for, and which dims the axes serve there.

@@ -9,7 +9,7 @@ use shard_cost::{Hardware, Objective};
 use shard_grammar::{SourceFile, ast};
 use shard_ir::{InstrKind, Plan, Program};
 use shard_report::Layer;
-use shard_rewrite::LowerOptions;
+use shard_rewrite::{Alternative, LowerOptions};
 
 use crate::args::ProgramArgs;
 use crate::console::{Console, Outcome, Status};
@@ -24,6 +24,9 @@ pub(crate) struct Compilation {
     objective: Objective,
     /// Each layer with the chip that it was compiled for.
     pub(crate) compiled: Vec<(Hardware, Compiled)>,
+    /// For each layer what its plan was preferred to, where that was asked for.
+    alternatives: Vec<Vec<Alternative>>,
+    options: LowerOptions,
 }
 
 impl Compilation {
@@ -31,15 +34,31 @@ impl Compilation {
     pub(crate) fn layers(&self) -> Vec<Layer<'_>> {
         self.compiled
             .iter()
-            .map(|(hardware, compiled)| Layer {
+            .enumerate()
+            .map(|(i, (hardware, compiled))| Layer {
                 schedule: &compiled.schedule,
                 price: &compiled.price,
                 hardware,
                 objective: self.objective,
                 optimality: compiled.optimality.as_ref(),
                 source: self.source.as_ref(),
+                alternatives: self.alternatives.get(i).map_or(&[], Vec::as_slice),
             })
             .collect()
+    }
+
+    /// Asks what each plan was preferred to.
+    pub(crate) fn ask_for_alternatives(&mut self, console: &mut Console) -> Outcome {
+        for (hardware, compiled) in &self.compiled {
+            match pipeline::alternatives(compiled, hardware, &self.options) {
+                Ok(found) => self.alternatives.push(found),
+                Err(error) => {
+                    console.report(self.source.as_ref(), lower_error(None, None, error));
+                    return Err(Status::Wrong);
+                }
+            }
+        }
+        Ok(())
     }
 }
 
@@ -79,7 +98,13 @@ fn compile_ir(path: &Path, plans: Vec<Plan>, args: &ProgramArgs, console: &mut C
             }
         }
     }
-    Ok(Compilation { source: None, objective: args.objective, compiled })
+    Ok(Compilation {
+        source: None,
+        objective: args.objective,
+        compiled,
+        alternatives: Vec::new(),
+        options: LowerOptions::default(),
+    })
 }
 
 /// Checks and compiles a source file. With `any_chip`, a file without hardware is compiled for the first built-in one.
@@ -127,7 +152,13 @@ pub(crate) fn compile_source(
     if wrong {
         return Err(Status::Wrong);
     }
-    Ok(Compilation { source: Some(file.clone()), objective: args.objective, compiled })
+    Ok(Compilation {
+        source: Some(file.clone()),
+        objective: args.objective,
+        compiled,
+        alternatives: Vec::new(),
+        options,
+    })
 }
 
 /// Reports what the checker found. Errors in what the command line changes are wrong usage, all others a wrong program.

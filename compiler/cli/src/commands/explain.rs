@@ -5,7 +5,10 @@ use crate::commands::compile::compile_file;
 use crate::console::{Console, Outcome};
 
 pub(crate) fn run(args: &ExplainArgs, console: &mut Console) -> Outcome {
-    let compilation = compile_file(&args.file, &args.program, console)?;
+    let mut compilation = compile_file(&args.file, &args.program, console)?;
+    if !args.no_alternatives {
+        compilation.ask_for_alternatives(console)?;
+    }
     let layers = compilation.layers();
     console.result(&match console.format {
         Format::Text => shard_report::explain::explain(&layers),

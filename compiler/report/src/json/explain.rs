@@ -3,11 +3,12 @@
 use serde::Serialize;
 use shard_cost::{Bytes, Flops};
 use shard_ir::Picoseconds;
-use shard_rewrite::{Proof, Status};
+use shard_rewrite::{Alternative, Proof, Status};
 
 use super::instruction::{InstructionJson, instruction};
 use super::{Ordered, text};
 use crate::Layer;
+use crate::explain::without;
 use crate::strategy::strategy;
 
 /// The document of `explain --format json`.
@@ -58,6 +59,27 @@ struct ExplainedJson {
     totals: TotalsJson,
     model_totals: ModelTotalsJson,
     optimality: Option<OptimalityJson>,
+    /// For collectives, the best plan that does without.
+    alternatives: Vec<AlternativeJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct AlternativeJson {
+    /// The collective of the chosen plan.
+    id: u32,
+    without: String,
+    time_s: f64,
+    added_s: f64,
+    /// The collectives that the other plan has instead.
+    instead: Vec<InsteadJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct InsteadJson {
+    op: &'static str,
+    name: Option<String>,
+    from_layout: String,
+    layout: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -163,6 +185,7 @@ fn explained(layer: &Layer<'_>) -> ExplainedJson {
             comm_bytes: Bytes(totals.comm_bytes.0.saturating_mul(repeat)).0,
             flops: Flops(totals.flops.0.saturating_mul(u128::from(repeat))).0,
         },
+        alternatives: layer.alternatives.iter().map(|a| alternative(layer, a)).collect(),
         optimality: layer.optimality.map(|o| OptimalityJson {
             status: status_word(o.status),
             proof: o.proof.map(proof_word),
@@ -187,6 +210,26 @@ pub(crate) fn proof_word(proof: Proof) -> &'static str {
     match proof {
         Proof::Certificate => "certificate",
         Proof::Search => "search",
+    }
+}
+
+fn alternative(layer: &Layer<'_>, other: &Alternative) -> AlternativeJson {
+    let instead = other.instead.iter().map(|id| {
+        let instr = other.plan.instruction(*id);
+        let from = instr.operands.first().map_or_else(String::new, |o| other.plan.layout_text(*o));
+        InsteadJson {
+            op: instr.kind.name(),
+            name: instr.name.clone(),
+            from_layout: from,
+            layout: other.plan.layout_text(*id),
+        }
+    });
+    AlternativeJson {
+        id: other.id.0,
+        without: without(&other.avoided),
+        time_s: other.time.seconds(),
+        added_s: Picoseconds(other.time.0.saturating_sub(layer.price.totals.serial_time.0)).seconds(),
+        instead: instead.collect(),
     }
 }
 

@@ -95,6 +95,36 @@ impl<'a> Relaxation<'a> {
         picoseconds(self.label_bounds[assignment])
     }
 
+    /// The relaxation of one assignment of labels, for questions about it: nothing is dropped, whatever it costs.
+    pub(crate) fn of_labels(
+        kernels: &'a Kernels,
+        hardware: &Hardware,
+        maxima: AxisSet,
+        labels: &[Layout],
+        limits: &Limits,
+    ) -> Result<Relaxation<'a>, LowerError> {
+        let mut problem = Factors::new(kernels, hardware, maxima, false, limits)?;
+        if !labels.is_empty() {
+            problem = problem.with_labels(&kernels.program, labels);
+        }
+        let mut prices = Prices::new(&problem);
+        let bound = settle(&mut problem, &mut prices, QUESTION_SWEEPS, true, false);
+        Ok(Relaxation { kernels, problem, prices, sweeps: limits.sweeps, bound, label_bounds: Vec::new() })
+    }
+
+    /// The bound, and what each alternative costs at least, when one value must not be made in some ways.
+    pub(crate) fn without(&self, value: ValueId, keep: &dyn Fn(Layout, &[Layout]) -> bool) -> Priced {
+        let mut problem = self.problem.without(value, keep);
+        let mut prices = self.prices.narrowed(&problem);
+        let bound = settle(&mut problem, &mut prices, self.sweeps, false, true);
+        Priced::read(&problem, &prices, bound)
+    }
+
+    /// The layouts of a value that it reaches from one without traffic, that one too.
+    pub(crate) fn reached_free(&self, value: ValueId, from: Layout) -> Vec<Layout> {
+        self.problem.reached_free(value, from)
+    }
+
     /// The bound under one assignment, and what each alternative costs at least.
     pub(crate) fn under(&self, labels: &[Layout]) -> Priced {
         if labels.is_empty() {
@@ -136,6 +166,9 @@ fn settle(problem: &mut Factors, prices: &mut Prices, sweeps: usize, fresh: bool
     }
     bound
 }
+
+/// Sweeps before questions are asked; each question sweeps on for itself.
+const QUESTION_SWEEPS: usize = 2;
 
 /// Nodes below which a problem is not worth shrinking.
 const SMALL: usize = 1000;

@@ -1,0 +1,169 @@
+//! What the plan was preferred to: for each collective, the best plan that does without it.
+
+use std::collections::BTreeMap;
+
+use shard_cost::Hardware;
+use shard_ir::{AxisSet, Collective, Def, InstrId, InstrKind, Layout, Picoseconds, Plan, Reduction, ValueId};
+
+use crate::emit::{MoveSite, name_of, op_in_words};
+use crate::lower::Lowering;
+use crate::reason::Reader;
+use crate::relax::Relaxation;
+use crate::space::maxima;
+use crate::{LowerError, LowerOptions, Lowered};
+
+/// The best plan that does without a collective.
+#[derive(Clone, Debug)]
+pub struct Alternative {
+    /// The collective of the chosen plan.
+    pub id: InstrId,
+    /// How it is done without.
+    pub avoided: Avoided,
+    /// What that plan takes; never less than the chosen one.
+    pub time: Picoseconds,
+    /// The plan.
+    pub plan: Plan,
+    /// Its moves with traffic that the chosen plan has not, in program order.
+    pub instead: Vec<InstrId>,
+}
+
+/// How a plan does without a collective.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Avoided {
+    /// The reader takes the value where it lies: `einsum h` without moving `x`.
+    Unmoved {
+        /// The reader in words.
+        reader: String,
+        /// The value.
+        value: String,
+    },
+    /// The value is made so that nothing is left to combine over these axes: `h` never partial over x.
+    Complete {
+        /// The value.
+        value: String,
+        /// The axes, as the source writes them.
+        axes: String,
+    },
+    /// The value is made in another layout than this one.
+    MadeElsewhere {
+        /// The value.
+        value: String,
+        /// The layout avoided.
+        layout: String,
+    },
+}
+
+/// For each collective of a plan that has traffic and that no `reshard` asks for, the best plan that does without it, where
+/// there is one. In program order.
+pub fn alternatives(
+    lowered: &Lowered,
+    hardware: &Hardware,
+    options: &LowerOptions,
+) -> Result<Vec<Alternative>, LowerError> {
+    let memory = &lowered.memory;
+    let (kernels, limits) = (&memory.kernels, &options.limits);
+    let asked: Vec<&MoveSite> = memory
+        .moves
+        .iter()
+        .filter(|m| m.collective.has_traffic() && !lowered.plan.instruction(m.id).origin.written)
+        .collect();
+    if asked.is_empty() || options.strict || kernels.program.strict {
+        return Ok(Vec::new());
+    }
+    let relaxation = Relaxation::of_labels(kernels, hardware, maxima(&kernels.program), &memory.labels, limits)?;
+    let mut answers: BTreeMap<Avoided, Option<Lowered>> = BTreeMap::new();
+    let mut found = Vec::new();
+    for site in asked {
+        let Some((value, avoided)) = way_around(lowered, site) else { continue };
+        if !answers.contains_key(&avoided) {
+            let keep = strategies_without(lowered, &relaxation, site);
+            let priced = relaxation.without(value, &keep);
+            let answer = Lowering::of_priced(hardware, limits, kernels, &memory.labels, &priced)?;
+            answers.insert(avoided.clone(), answer);
+        }
+        if let Some(Some(other)) = answers.get(&avoided) {
+            found.push(Alternative {
+                id: site.id,
+                avoided,
+                time: other.optimality.cost,
+                instead: moves_only_in(&other.plan, &lowered.plan),
+                plan: other.plan.clone(),
+            });
+        }
+    }
+    Ok(found)
+}
+
+/// The value whose strategies have to change for a move to go, and what that means.
+fn way_around(lowered: &Lowered, site: &MoveSite) -> Option<(ValueId, Avoided)> {
+    let program = lowered.memory.kernels.program.as_ref();
+    let name = |v: ValueId| name_of(program, v).map_or_else(|| "the value".to_string(), str::to_owned);
+    let made_by_op = matches!(program.value(site.value).def, Def::Op { .. });
+    let is_op = |v: &ValueId| matches!(program.value(*v).def, Def::Op { .. });
+    match (site.reader, partial_axes(site)) {
+        (_, Some(_)) if made_by_op => {
+            let axes = program.mesh.axes_text(site.collective.axes(&program.mesh, site.from).iter());
+            Some((site.value, Avoided::Complete { value: name(site.value), axes }))
+        }
+        (Reader::Value(reader), _) if is_op(&reader) => {
+            let words = Avoided::Unmoved { reader: op_in_words(program, reader), value: name(site.value) };
+            Some((reader, words))
+        }
+        _ if made_by_op => {
+            let names = program.dim_names(&program.value(site.value).dims);
+            let layout = site.made_in.text(&program.mesh, &names);
+            Some((site.value, Avoided::MadeElsewhere { value: name(site.value), layout }))
+        }
+        _ => None,
+    }
+}
+
+fn partial_axes(site: &MoveSite) -> Option<AxisSet> {
+    match site.collective {
+        Collective::ReduceScatter { axes, .. } => Some(axes.set()),
+        Collective::AllReduce { axes, .. } => Some(axes),
+        _ => None,
+    }
+}
+
+type Keep = Box<dyn Fn(Layout, &[Layout]) -> bool>;
+
+/// Which strategies are left to the value of [`way_around`].
+fn strategies_without(lowered: &Lowered, relaxation: &Relaxation<'_>, site: &MoveSite) -> Keep {
+    let program = lowered.memory.kernels.program.as_ref();
+    let made_in = site.made_in;
+    let made_by_op = matches!(program.value(site.value).def, Def::Op { .. });
+    match (site.reader, partial_axes(site)) {
+        (_, Some(axes)) if made_by_op => Box::new(move |out, _| {
+            [Reduction::Sum, Reduction::Max].iter().all(|k| out.partial(*k).intersection(axes).is_empty())
+        }),
+        (Reader::Value(reader), _) if matches!(program.value(reader).def, Def::Op { .. }) => {
+            let near = relaxation.reached_free(site.value, made_in);
+            let places: Vec<usize> = program
+                .value(reader)
+                .def
+                .operands()
+                .iter()
+                .enumerate()
+                .filter(|(_, o)| **o == site.value)
+                .map(|(i, _)| i)
+                .collect();
+            Box::new(move |_, read| places.iter().all(|p| near.binary_search(&read[*p]).is_ok()))
+        }
+        _ => Box::new(move |out, _| out != made_in),
+    }
+}
+
+/// The moves with traffic of one plan that another has not.
+fn moves_only_in(plan: &Plan, other: &Plan) -> Vec<InstrId> {
+    let key = |plan: &Plan, id: InstrId| {
+        let instr = plan.instruction(id);
+        let from = instr.operands.first().map(|o| plan.instruction(*o).layout);
+        match &instr.kind {
+            InstrKind::Move(c) if c.has_traffic() => Some((instr.name.clone(), instr.dims.clone(), from, instr.layout)),
+            _ => None,
+        }
+    };
+    let known: Vec<_> = other.ids().filter_map(|id| key(other, id)).collect();
+    plan.ids().filter(|id| key(plan, *id).is_some_and(|k| !known.contains(&k))).collect()
+}
