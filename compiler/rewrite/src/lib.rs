@@ -7,6 +7,7 @@
 
 mod alternatives;
 mod bound;
+pub mod certificate;
 pub mod cost;
 mod emit;
 mod kernel;

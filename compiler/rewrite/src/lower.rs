@@ -45,7 +45,7 @@ pub(crate) fn lower(program: &Program, hardware: &Hardware, options: &LowerOptio
 }
 
 /// Whether the values of a program have few enough layouts for a search.
-fn within_limits(program: &Program, limits: &Limits) -> Result<(), LowerError> {
+pub(crate) fn within_limits(program: &Program, limits: &Limits) -> Result<(), LowerError> {
     let (sums, maxima) = (program.mesh.all_axes(), maxima(program));
     let mut known: BTreeMap<Vec<u64>, usize> = BTreeMap::new();
     let mut all = 0usize;

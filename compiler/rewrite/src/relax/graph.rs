@@ -156,6 +156,19 @@ impl Graph {
         spread(&self.from, cost, heap, 1);
     }
 
+    /// Marks, beside the nodes that are marked, those that moves lead to from them; backward, those that lead to them.
+    pub(crate) fn reach(&self, marked: &mut [bool], forward: bool) {
+        let rows = if forward { &self.from } else { &self.into };
+        let mut open: Vec<Node> = (0..self.nodes).filter(|n| marked[*n]).map(|n| n as Node).collect();
+        while let Some(at) = open.pop() {
+            for (to, _) in rows.row(at) {
+                if !std::mem::replace(&mut marked[*to as usize], true) {
+                    open.push(*to);
+                }
+            }
+        }
+    }
+
     /// The least cost of reaching, from each node, those that have one, at a share of the cost of each move.
     pub(crate) fn spread_backward(&self, cost: &mut [i64], heap: &mut Heap, share: i64) {
         spread(&self.into, cost, heap, share);

@@ -1,10 +1,10 @@
 //! A relaxation of the search: a bound on all plans from prices on values, and from it the part of the plan space that can
 //! hold a best plan. Time alone, no tie rule; built from the same rules as the e-graph.
 
-mod factors;
-mod graph;
-mod prices;
-mod tree;
+pub(crate) mod factors;
+pub(crate) mod graph;
+pub(crate) mod prices;
+pub(crate) mod tree;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use shard_cost::Hardware;

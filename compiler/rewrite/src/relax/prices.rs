@@ -18,7 +18,7 @@ use super::tree::{MAX_READERS, Tree, add, at};
 #[derive(Clone)]
 pub(crate) struct Prices {
     /// For each value and use, the price that the reader pays at each node.
-    paid: Vec<Vec<Vec<i64>>>,
+    pub(crate) paid: Vec<Vec<Vec<i64>>>,
     /// For each value, what its maker is paid at each node.
     made: Vec<Vec<i64>>,
     /// The least that each op and each value costs; with `out`, the terms of the bound.
@@ -330,12 +330,13 @@ impl Prices {
     }
 }
 
-fn use_index(problem: &Factors, operand: ValueId, reader: Use) -> usize {
+/// Which use of a value this is.
+pub(crate) fn use_index(problem: &Factors, operand: ValueId, reader: Use) -> usize {
     problem.uses[operand.index()].iter().position(|u| *u == reader).unwrap_or(0)
 }
 
 /// For each operand of an op, which use of the operand it is.
-fn uses_of(problem: &Factors, id: ValueId) -> Vec<(usize, usize)> {
+pub(crate) fn uses_of(problem: &Factors, id: ValueId) -> Vec<(usize, usize)> {
     let operands = &problem.operands[id.index()];
     operands.iter().enumerate().map(|(i, o)| (o.index(), use_index(problem, *o, Use::Operand(id, i)))).collect()
 }

@@ -82,10 +82,10 @@ impl Tree {
     }
 
     /// For each node, a bound on serving all readers from it: each on its own, at a share of the cost of each move.
-    pub(crate) fn shares(&mut self, graph: &Graph, nodes: usize, prices: &[Vec<i64>]) -> Vec<i64> {
+    pub(crate) fn shares(&mut self, graph: &Graph, nodes: usize, prices: &[impl AsRef<[i64]>]) -> Vec<i64> {
         let mut sum = vec![0i64; nodes];
         for paid in prices {
-            let mut cost: Vec<i64> = paid.iter().map(|p| if *p <= -FAR { FAR } else { -p }).collect();
+            let mut cost: Vec<i64> = paid.as_ref().iter().map(|p| if *p <= -FAR { FAR } else { -p }).collect();
             graph.spread_backward(&mut cost[..graph.nodes()], &mut self.heap, prices.len() as i64);
             for (s, c) in sum.iter_mut().zip(cost) {
                 *s = add(*s, c);

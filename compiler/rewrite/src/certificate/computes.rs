@@ -1,0 +1,260 @@
+//! Whether a plan computes a program: the same parameters, ops and results, every declared layout met.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use shard_ir::{
+    Def, DimId, Dtype, InstrId, InstrKind, LabelId, Layout, LayoutPattern, Op, ParameterKind, Plan, Program, ValueId,
+};
+
+use crate::Limits;
+use crate::labels::label_layout;
+use crate::logical::orders;
+
+/// Checks that a legal plan computes a program; says what it lacks.
+///
+/// Every instruction but a move must do what some value of the program is defined as, on operands that stand for that
+/// value's operands. An instruction *stands for* a value if it does what the value is defined as, or moves one that does;
+/// for a pinned value there must be, on that way, the value in a layout that the pin allows. In a strict layer moves may
+/// stand only where a `reshard` is written. Einsums of more than two operands may be multiplied in any order.
+pub fn computes(plan: &Plan, program: &Program) -> Result<(), String> {
+    if plan.name != program.name || plan.repeat != program.repeat {
+        return Err("the plan is one of another layer".to_string());
+    }
+    if plan.mesh != program.mesh || plan.dims != program.dims {
+        return Err("the plan has another mesh or other dims".to_string());
+    }
+    let mut why = Err("the program has no order of multiplication".to_string());
+    for variant in orders(program, &Limits::default()).programs {
+        why = computes_order(plan, &variant);
+        if why.is_ok() {
+            return why;
+        }
+    }
+    why
+}
+
+fn computes_order(plan: &Plan, program: &Program) -> Result<(), String> {
+    let mut matched =
+        Match { plan, program, labels: vec![None; program.labels.len()], does: Vec::new(), known: RefCell::default() };
+    matched.fix_labels()?;
+    let open: Vec<usize> = (0..matched.labels.len()).filter(|l| matched.labels[*l].is_none()).collect();
+    // Labels that stand at pins alone: any layout that the pinned value has somewhere in the plan.
+    let mut cases = vec![matched.labels.clone()];
+    for label in open {
+        let layouts = matched.layouts_at_pins(LabelId(label as u16));
+        cases = cases
+            .into_iter()
+            .flat_map(|case| {
+                layouts.iter().map(move |layout| {
+                    let mut case = case.clone();
+                    case[label] = Some(*layout);
+                    case
+                })
+            })
+            .take(MAX_LABEL_CASES)
+            .collect();
+    }
+    let mut why = Err("a layout label has no layout in the plan".to_string());
+    for labels in cases {
+        matched.labels = labels;
+        why = matched.check();
+        if why.is_ok() {
+            return why;
+        }
+    }
+    why
+}
+
+/// Layouts tried for labels that stand at pins alone.
+const MAX_LABEL_CASES: usize = 4096;
+
+/// What instructions and values must share to be the same op.
+type Site<'a> = (&'a Op, &'a [DimId], Dtype);
+
+struct Match<'a> {
+    plan: &'a Plan,
+    program: &'a Program,
+    /// The layout of each label, where it is known.
+    labels: Vec<Option<Layout>>,
+    /// For each instruction the values whose definition it does; none for a move.
+    does: Vec<Vec<ValueId>>,
+    /// Which instructions stand for which pinned values, as far as was asked.
+    known: RefCell<HashMap<(InstrId, ValueId), bool>>,
+}
+
+impl<'a> Match<'a> {
+    /// Gives labels the layouts that parameters and results have.
+    fn fix_labels(&mut self) -> Result<(), String> {
+        let parameters = self.parameters()?;
+        let outputs = self.outputs()?;
+        let program = self.program;
+        let given = parameters.iter().filter_map(|(instr, value)| match &program.value(*value).def {
+            Def::Parameter { pattern, .. } => Some((*instr, *value, pattern)),
+            Def::Constant(_) | Def::Op { .. } | Def::Pin { .. } => None,
+        });
+        let made = outputs.iter().zip(&program.outputs).map(|(instr, output)| (*instr, output.value, &output.pattern));
+        for (instr, value, pattern) in given.chain(made) {
+            if let Some(LabelId(label)) = pattern.label {
+                let layout = label_layout(&program.value(value).dims, self.plan.instruction(instr).layout);
+                let known = self.labels.get_mut(label as usize).ok_or("a label that the program does not have")?;
+                if known.is_some_and(|l| l != layout) {
+                    return Err("a layout label stands for two layouts".to_string());
+                }
+                *known = Some(layout);
+            }
+        }
+        Ok(())
+    }
+
+    /// The parameters of the plan with those of the program.
+    fn parameters(&self) -> Result<Vec<(InstrId, ValueId)>, String> {
+        let instrs = self.plan.ids().filter(|id| matches!(self.plan.instruction(*id).kind, InstrKind::Parameter(_)));
+        let values = self.program.value_ids().filter(|id| matches!(self.program.value(*id).def, Def::Parameter { .. }));
+        let (instrs, values): (Vec<InstrId>, Vec<ValueId>) = (instrs.collect(), values.collect());
+        if instrs.len() != values.len() {
+            return Err(format!("it has {} parameters, the layer {}", instrs.len(), values.len()));
+        }
+        Ok(instrs.into_iter().zip(values).collect())
+    }
+
+    /// The instructions that make the results.
+    fn outputs(&self) -> Result<Vec<InstrId>, String> {
+        let (has, wants) = (&self.plan.outputs, &self.program.outputs);
+        if has.len() != wants.len() || has.iter().zip(wants).any(|(h, w)| h.name != w.name || h.dims != w.dims) {
+            return Err("its results are not those of the layer".to_string());
+        }
+        for (has, wants) in has.iter().zip(wants) {
+            if self.plan.instruction(has.id).dims != self.program.value(wants.value).dims {
+                return Err(format!("the result `{}` has other dims", wants.name));
+            }
+        }
+        Ok(has.iter().map(|output| output.id).collect())
+    }
+
+    /// The layouts, as the label sees them, in which values that a pin with the label pins are somewhere in the plan.
+    fn layouts_at_pins(&self, label: LabelId) -> Vec<Layout> {
+        let mut layouts = Vec::new();
+        for value in &self.program.values {
+            let Def::Pin { pattern, .. } = &value.def else { continue };
+            if pattern.label == Some(label) {
+                let same = self.plan.instructions.iter().filter(|i| i.dims == value.dims && i.dtype == value.dtype);
+                layouts.extend(same.map(|i| label_layout(&i.dims, i.layout)));
+            }
+        }
+        layouts.sort_unstable();
+        layouts.dedup();
+        layouts
+    }
+
+    /// The whole check, the layouts of the labels given.
+    fn check(&mut self) -> Result<(), String> {
+        let parameters: HashMap<InstrId, ValueId> = self.parameters()?.into_iter().collect();
+        let mut ops: HashMap<Site<'a>, Vec<ValueId>> = HashMap::new();
+        let mut constants: HashMap<(u64, Dtype), Vec<ValueId>> = HashMap::new();
+        for id in self.program.value_ids() {
+            let value = self.program.value(id);
+            match &value.def {
+                Def::Op { op, .. } => ops.entry((op, &value.dims, value.dtype)).or_default().push(id),
+                Def::Constant(number) => constants.entry((number.to_bits(), value.dtype)).or_default().push(id),
+                Def::Parameter { .. } | Def::Pin { .. } => {}
+            }
+        }
+        self.known.borrow_mut().clear();
+        self.does = Vec::with_capacity(self.plan.instructions.len());
+        for id in self.plan.ids() {
+            let instr = self.plan.instruction(id);
+            let does = match &instr.kind {
+                InstrKind::Parameter(kind) => {
+                    let value = *parameters.get(&id).ok_or("a parameter too many")?;
+                    self.is_parameter(id, *kind, value)?;
+                    vec![value]
+                }
+                InstrKind::Constant(number) => {
+                    constants.get(&(number.to_bits(), instr.dtype)).cloned().unwrap_or_default()
+                }
+                InstrKind::Op(op) => {
+                    let alike = ops.get(&(op, instr.dims.as_slice(), instr.dtype)).map_or(&[][..], |v| v.as_slice());
+                    alike.iter().copied().filter(|value| self.reads_operands_of(id, *value)).collect()
+                }
+                InstrKind::Move(_) => Vec::new(),
+            };
+            if does.is_empty() && !matches!(instr.kind, InstrKind::Move(_)) {
+                return Err(format!("%{} ({}) is nothing that the layer computes", id.0, instr.kind.name()));
+            }
+            self.does.push(does);
+        }
+        for (i, instr) in self.outputs()?.into_iter().enumerate() {
+            let output = &self.program.outputs[i];
+            if !self.admits(&output.pattern, output.value, self.plan.instruction(instr).layout) {
+                return Err(format!("the result `{}` has not its declared layout", output.name));
+            }
+            if !self.stands_for(instr, output.value) {
+                return Err(format!("the result `{}` is another value", output.name));
+            }
+        }
+        Ok(())
+    }
+
+    fn is_parameter(&self, id: InstrId, kind: ParameterKind, value: ValueId) -> Result<(), String> {
+        let (instr, value_id) = (self.plan.instruction(id), value);
+        let value = self.program.value(value);
+        let Def::Parameter { kind: declared, pattern } = &value.def else { return Err("no parameter".to_string()) };
+        let same = instr.name == value.name && instr.dims == value.dims && instr.dtype == value.dtype;
+        if !same || kind != *declared || !self.admits(pattern, value_id, instr.layout) {
+            let name = value.name.as_deref().unwrap_or("?");
+            return Err(format!("%{} is not the parameter `{name}` as declared", id.0));
+        }
+        Ok(())
+    }
+
+    fn reads_operands_of(&self, instr: InstrId, value: ValueId) -> bool {
+        let (has, wants) = (&self.plan.instruction(instr).operands, self.program.value(value).def.operands());
+        has.len() == wants.len() && has.iter().zip(wants).all(|(has, wants)| self.stands_for(*has, *wants))
+    }
+
+    /// Whether an instruction has a value: does what it is defined as, or moves one that does; past its pins.
+    fn stands_for(&self, instr: InstrId, value: ValueId) -> bool {
+        match &self.program.value(value).def {
+            Def::Pin { operand, pattern, written } => {
+                if let Some(known) = self.known.borrow().get(&(instr, value)) {
+                    return *known;
+                }
+                let mut way = self.way(instr, !self.program.strict);
+                let pinned = |at: InstrId| self.admits(pattern, value, self.plan.instruction(at).layout);
+                let stands = match self.program.strict && *written {
+                    // The moves that the `reshard` asks for end here.
+                    true => pinned(instr) && self.way(instr, true).any(|at| self.stands_for(at, *operand)),
+                    false => way.any(|at| pinned(at) && self.stands_for(at, *operand)),
+                };
+                self.known.borrow_mut().insert((instr, value), stands);
+                stands
+            }
+            Def::Parameter { .. } | Def::Constant(_) | Def::Op { .. } => {
+                self.way(instr, !self.program.strict).any(|at| self.does[at.index()].contains(&value))
+            }
+        }
+    }
+
+    /// An instruction, and before it what it moves, and what that moves, as far back as moves are free to stand.
+    fn way(&self, instr: InstrId, moves: bool) -> impl Iterator<Item = InstrId> + '_ {
+        std::iter::successors(Some(instr), move |at| {
+            let instr = self.plan.instruction(*at);
+            match &instr.kind {
+                InstrKind::Move(_) if moves => instr.operands.first().copied(),
+                InstrKind::Move(_) | InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::Op(_) => None,
+            }
+        })
+    }
+
+    fn admits(&self, pattern: &LayoutPattern, value: ValueId, layout: Layout) -> bool {
+        let labelled = match pattern.label {
+            Some(LabelId(label)) => {
+                self.labels.get(label as usize).copied().flatten()
+                    == Some(label_layout(&self.program.value(value).dims, layout))
+            }
+            None => true,
+        };
+        labelled && pattern.admits(layout)
+    }
+}

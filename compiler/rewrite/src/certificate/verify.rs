@@ -1,0 +1,149 @@
+//! Checking a certificate. Nothing is searched and nothing in the file is believed.
+
+use std::sync::Arc;
+
+use shard_cost::Hardware;
+use shard_ir::{Layout, Picoseconds, Plan, Program};
+
+use super::bound::MAX_COST;
+use super::certify::{as_bound, choices, derive};
+use super::choices::Choices;
+use super::computes::computes;
+use super::format::PriceSet;
+use super::{Certificate, CertificateError, Claim, LayerCertificate, SCHEMA, SpaceLimits, Verified};
+use crate::kernel::Kernels;
+use crate::logical::orders;
+use crate::{Limits, Proof};
+
+/// Orders of multiplication that are checked.
+const MAX_ORDERS: usize = 1 << 12;
+
+/// Layouts of labels that are checked one by one.
+const MAX_LABEL_LAYOUTS: usize = 1 << 20;
+
+/// Checks the text of a certificate: for every layer that its plan is legal, computes the layer and takes the time claimed,
+/// and that the prices bound every plan of the plan space by the bound claimed.
+pub fn verify_certificate(text: &str) -> Result<Vec<Verified>, CertificateError> {
+    let certificate: Certificate =
+        serde_json::from_str(text).map_err(|error| CertificateError::new(format!("this is no `{SCHEMA}`: {error}")))?;
+    if certificate.schema != SCHEMA {
+        let found = certificate.schema;
+        return Err(CertificateError::new(format!("the schema is `{found}`; this checker reads `{SCHEMA}`")));
+    }
+    let (programs, hardware) = derive(&certificate.inputs)?;
+    if certificate.layers.is_empty() {
+        return Err(CertificateError::new("it is about no layer"));
+    }
+    let check = |claim: &LayerCertificate| {
+        let program = programs
+            .iter()
+            .find(|p| p.name == claim.layer)
+            .ok_or_else(|| CertificateError::new("the source has no such layer"))?;
+        verify_layer(claim, program, &hardware)
+    };
+    certificate.layers.iter().map(|claim| check(claim).map_err(|error| error.of(&claim.layer))).collect()
+}
+
+fn verify_layer(
+    claim: &LayerCertificate,
+    program: &Program,
+    hardware: &Hardware,
+) -> Result<Verified, CertificateError> {
+    let plan = read_plan(&claim.plan)?;
+    computes(&plan, program).map_err(CertificateError::new)?;
+    let cost = shard_cost::price(&plan, hardware).totals.serial_time.0;
+    if cost != claim.cost_ps {
+        return Err(CertificateError::new(format!("the plan takes {cost} ps, not {} ps", claim.cost_ps)));
+    }
+    if cost >= MAX_COST {
+        return Err(CertificateError::new("the plan takes too long to be bounded"));
+    }
+    let (bound, inequalities, whole) = bound(claim, program, hardware)?;
+    if bound.min(cost) != claim.lower_bound_ps {
+        let claimed = claim.lower_bound_ps;
+        return Err(CertificateError::new(format!("the prices show a bound of {bound} ps, not {claimed} ps")));
+    }
+    let proof = match claim.proof {
+        Claim::Certificate if bound < cost => {
+            let message =
+                format!("the prices show a bound of {bound} ps, which does not prove a plan of {cost} ps best");
+            return Err(CertificateError::new(message));
+        }
+        Claim::Certificate if !whole => {
+            return Err(CertificateError::new("not all orders of multiplication are bounded"));
+        }
+        Claim::Certificate => Some(Proof::Certificate),
+        Claim::Search => Some(Proof::Search),
+        Claim::None => None,
+    };
+    Ok(Verified {
+        layer: claim.layer.clone(),
+        cost: Picoseconds(cost),
+        lower_bound: Picoseconds(claim.lower_bound_ps),
+        proof,
+        inequalities,
+    })
+}
+
+fn read_plan(text: &str) -> Result<Plan, CertificateError> {
+    let plans = shard_ir::text::parse(text)
+        .map_err(|error| CertificateError::new(format!("the plan cannot be read: {error}")))?;
+    let Ok([plan]) = <[Plan; 1]>::try_from(plans) else {
+        return Err(CertificateError::new("there must be one plan"));
+    };
+    if let Some(error) = shard_ir::verify::verify(&plan).err().into_iter().flatten().next() {
+        return Err(CertificateError::new(format!("the plan is not legal: {error}")));
+    }
+    Ok(plan)
+}
+
+/// The least bound over all orders of multiplication and all layouts of labels, how many alternatives it rests on, and
+/// whether these are all orders.
+fn bound(
+    claim: &LayerCertificate,
+    program: &Program,
+    hardware: &Hardware,
+) -> Result<(u64, u64, bool), CertificateError> {
+    let SpaceLimits { orders: most, label_layouts } = claim.limits;
+    if most > MAX_ORDERS || label_layouts > MAX_LABEL_LAYOUTS {
+        return Err(CertificateError::new("its limits are beyond those of this checker"));
+    }
+    let candidates = orders(program, &Limits { orders: most, ..Limits::default() });
+    if candidates.programs.len() != claim.orders.len() {
+        let (has, priced) = (candidates.programs.len(), claim.orders.len());
+        return Err(CertificateError::new(format!(
+            "there are {has} orders of multiplication, and prices for {priced}"
+        )));
+    }
+    let (mut least, mut inequalities) = (u64::MAX, 0);
+    for (variant, sets) in candidates.programs.into_iter().zip(&claim.orders) {
+        let kernels = Kernels::new(Arc::new(variant));
+        let (choices, cases) = choices(&kernels, hardware, label_layouts)?;
+        let (bound, alternatives) = bound_of_order(&choices, &cases, sets, claim.lower_bound_ps)?;
+        least = least.min(bound);
+        inequalities += alternatives;
+    }
+    Ok((least, inequalities, !candidates.cut))
+}
+
+/// The least over all layouts of labels of the best that any set of prices says of it; a set that says `enough` ends it.
+fn bound_of_order(
+    choices: &Choices<'_>,
+    cases: &[Vec<Layout>],
+    sets: &[PriceSet],
+    enough: u64,
+) -> Result<(u64, u64), CertificateError> {
+    let mut bounds = vec![0; cases.len()];
+    let mut inequalities = 0;
+    for set in sets {
+        let given = set.read(choices)?;
+        let base = choices.evaluate(&given);
+        inequalities += base.alternatives;
+        for (best, labels) in bounds.iter_mut().zip(cases).filter(|(best, _)| **best < enough) {
+            let (bound, alternatives) = choices.bound_under(&given, &base, labels);
+            *best = (*best).max(as_bound(bound));
+            inequalities += if labels.is_empty() { 0 } else { alternatives };
+        }
+    }
+    Ok((bounds.into_iter().min().unwrap_or(u64::MAX), inequalities))
+}
