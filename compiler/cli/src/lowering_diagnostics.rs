@@ -6,10 +6,10 @@ use shard_check::Diagnostic;
 use shard_check::diagnostics::InternalProblem;
 use shard_check::diagnostics::{HardwareProblem, LoweringProblem};
 use shard_cost::Hardware;
-use shard_grammar::{SourceFile, Span};
+use shard_grammar::{SourceFile, Span, ast};
 use shard_ir::{Def, InstrId, InstrKind, Layout, MeshShape, Picoseconds, Plan, Program, ValueId};
 use shard_report::notation::phrase;
-use shard_rewrite::{LowerError, Status};
+use shard_rewrite::{LowerError, LowerOptions, Status};
 
 use crate::pipeline::{CompileError, Compiled};
 
@@ -31,9 +31,9 @@ pub(crate) fn lower_error(
             strict(&plan, &inserted, program, header.unwrap_or_default())
         }
         (CompileError::Lower(LowerError::Limit { limit, count }), Some((_, program))) => {
-            let reason = format!("the search reached its limit of {count} {limit}");
-            let span = header.unwrap_or_default();
-            vec![LoweringProblem::NoPlan { layer: program.name.clone(), span, reason }.into()]
+            let (layer, span) = (program.name.clone(), header.unwrap_or_default());
+            let (limit, mesh) = (limit.to_string(), program.mesh.to_string());
+            vec![LoweringProblem::SpaceTooLarge { layer, span, limit, count, mesh }.into()]
         }
         (CompileError::Lower(error), None) => internal(error.to_string()),
     }
@@ -70,6 +70,63 @@ pub(crate) fn too_large(layer: &Compiled, hardware: &Hardware) -> Vec<Diagnostic
             })
         })
         .collect()
+}
+
+/// Layouts whose axes in another order would save a transfer.
+pub(crate) fn axis_orders(
+    tree: &ast::File,
+    program: &Program,
+    layer: &Compiled,
+    hardware: &Hardware,
+    options: &LowerOptions,
+) -> Vec<Diagnostic> {
+    let Some(lowered) = &layer.lowered else { return Vec::new() };
+    // A warning is not worth an error: a search that fails where the one before did not has nothing to say.
+    let savings = shard_rewrite::order_savings(program, lowered, hardware, options).unwrap_or_default();
+    let words = layout_words(tree, &program.name);
+    let mut found = Vec::new();
+    for saving in savings {
+        let (place, dims) = match saving.output.map(|i| &program.outputs[i]) {
+            Some(output) => (output.span, &output.dims),
+            None => (program.value(saving.value).span, &program.value(saving.value).dims),
+        };
+        let Some(word) = words.iter().find(|w| place.start <= w.span.start && w.span.end <= place.end) else {
+            continue;
+        };
+        let value = program.value(saving.value);
+        let order: Vec<usize> = dims.iter().filter_map(|d| value.dims.iter().position(|v| v == d)).collect();
+        let names = program.dim_names(dims);
+        let better = saving.better.permuted(&order).text(&program.mesh, &names);
+        let problem = LoweringProblem::AxisOrderCosts {
+            span: word.span,
+            written: shard_grammar::print_layout_word(word),
+            any_order: any_order_text(word),
+            better: better.split('(').next().unwrap_or_default().to_string(),
+            seconds: saving.saved.seconds(),
+        };
+        found.push(problem.into());
+    }
+    found
+}
+
+/// A layout word with the order of its axes left to the compiler.
+fn any_order_text(word: &ast::LayoutWord) -> String {
+    let mut word = word.clone();
+    for axes in word.dims.iter_mut().filter_map(|d| d.axes.as_mut()) {
+        axes.any_order |= axes.axes.len() > 1;
+    }
+    shard_grammar::print_layout_word(&word)
+}
+
+/// The layout words of a layer's parameters, results and annotations.
+fn layout_words<'t>(tree: &'t ast::File, layer: &str) -> Vec<&'t ast::LayoutWord> {
+    let Some(layer) = tree.layers().find(|l| l.name.value == layer) else { return Vec::new() };
+    let lets = layer.body.iter().filter_map(|statement| match statement {
+        ast::Statement::Let(ast::Let { target: ast::LetTarget::One { ty: Some(ty), .. }, .. }) => Some(ty),
+        _ => None,
+    });
+    let types = layer.params.iter().map(|p| &p.ty).chain(layer.results.types()).chain(lets);
+    types.map(|ty| &ty.layout).collect()
 }
 
 /// Annotations of a `let` that name no mesh axis, and cost collectives.

@@ -115,7 +115,12 @@ fn move_lines(page: &mut Page, layer: &Layer<'_>, id: InstrId) {
     if let Some(reason) = &instr.origin.reason {
         page.wrapped(9, reason);
     }
-    if let Some(other) = layer.alternatives.iter().find(|a| a.id == id) {
+    let other = layer.alternatives.iter().find(|a| a.id == id);
+    // A chain of collectives is done without as one: said at the first of them.
+    let is_first = |other: &&Alternative| {
+        layer.alternatives.iter().find(|a| a.avoided == other.avoided).is_some_and(|first| first.id == id)
+    };
+    if let Some(other) = other.filter(is_first) {
         page.wrapped(9, &alternative_text(layer.price.totals.serial_time, other));
     }
 }

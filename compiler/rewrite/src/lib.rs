@@ -6,6 +6,7 @@
 //! value once.
 
 mod alternatives;
+mod axis_orders;
 mod bound;
 pub mod certificate;
 pub mod cost;
@@ -23,6 +24,7 @@ mod steiner;
 mod table;
 
 pub use alternatives::{Alternative, Avoided, alternatives};
+pub use axis_orders::{OrderSaving, order_savings};
 
 use shard_cost::Hardware;
 use shard_ir::{Picoseconds, Plan, Program, ValueId};

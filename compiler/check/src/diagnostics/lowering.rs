@@ -47,6 +47,19 @@ pub enum LoweringProblem {
         /// Why, one clause.
         reason: String,
     },
+    /// The plan space is larger than the search may look at.
+    SpaceTooLarge {
+        /// The layer.
+        layer: String,
+        /// Its header.
+        span: Span,
+        /// What there is too much of: `layouts`, `strategies`.
+        limit: String,
+        /// How many are allowed.
+        count: usize,
+        /// The mesh as written.
+        mesh: String,
+    },
     /// An annotation without any axis, which costs a collective.
     ReplicationCosts {
         /// The value.
@@ -115,6 +128,13 @@ impl From<LoweringProblem> for Diagnostic {
                     .at(span, "no plan")
                     .help("loosen an annotation with `?`, then `shardc explain` shows what the compiler would take")
             }
+            SpaceTooLarge { layer, span, limit, count, mesh } => Diagnostic::error(
+                "E0806",
+                format!("`{layer}` has more {limit} on this mesh than the search may look at ({count})"),
+            )
+            .at(span, "no plan was searched for")
+            .note(format!("the mesh is {mesh}; the number of {limit} grows with the factorial of that of its axes"))
+            .help("write axes that are always used together as one, such as `mesh x=16` for `mesh x=4, y=4`"),
             ReplicationCosts { name, span, layout, collective, seconds: time } => Diagnostic::warning(
                 "W0801",
                 format!("`{layout}` pins `{name}` to full replication, which costs {collective} ({})", seconds(time)),

@@ -111,6 +111,7 @@ pub const ALL: &[(&str, &str, Source)] = &[
     ("E0803", "too many values", Source::File),
     ("E0804", "a program beyond the limits", Source::File),
     ("E0805", "no plan", Source::LaterPass),
+    ("E0806", "a plan space larger than the search may look at", Source::LaterPass),
     ("W0801", "a replicated annotation that costs a collective", Source::LaterPass),
     ("W0802", "an axis order that costs a transfer", Source::LaterPass),
     ("W0803", "a search that stopped at a limit", Source::LaterPass),

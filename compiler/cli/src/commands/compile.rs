@@ -15,7 +15,7 @@ use crate::args::ProgramArgs;
 use crate::console::{Console, Outcome, Status};
 use crate::hardware_choice;
 use crate::input::{Input, read_program};
-use crate::lowering_diagnostics::{lower_error, replication_costs, search_limit, too_large};
+use crate::lowering_diagnostics::{axis_orders, lower_error, replication_costs, search_limit, too_large};
 use crate::pipeline::{self, Compiled};
 
 /// The compiled layers of one file.
@@ -141,6 +141,7 @@ pub(crate) fn compile_source(
                 found.extend(search_limit(&layer, program, header));
                 found.extend(too_large(&layer, &hardware));
                 found.extend(replication_costs(file, program, &layer));
+                found.extend(axis_orders(&tree, program, &layer, &hardware, &options));
                 found.extend(missing_arithmetic(&layer, &hardware));
                 compiled.push((hardware.clone(), layer));
             }
