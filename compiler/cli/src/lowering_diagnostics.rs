@@ -30,6 +30,11 @@ pub(crate) fn lower_error(
         (CompileError::Lower(LowerError::Strict { plan, inserted }), Some((_, program))) => {
             strict(&plan, &inserted, program, header.unwrap_or_default())
         }
+        (CompileError::Lower(LowerError::Label(label)), Some((_, program))) => {
+            let reason = format!("no layout fits every type that bears the label `{label}`");
+            let span = header.unwrap_or_default();
+            vec![LoweringProblem::NoPlan { layer: program.name.clone(), span, reason }.into()]
+        }
         (CompileError::Lower(LowerError::Limit { limit, count }), Some((_, program))) => {
             let (layer, span) = (program.name.clone(), header.unwrap_or_default());
             let (limit, mesh) = (limit.to_string(), program.mesh.to_string());

@@ -250,9 +250,9 @@ const MOST_SHOWN: usize = 3;
 /// How an alternative does without a collective, in words.
 pub(crate) fn without(avoided: &Avoided) -> String {
     match avoided {
-        Avoided::Unmoved { reader, value } => format!("{reader} with `{value}` left where it lies"),
-        Avoided::Complete { value, axes } => format!("`{value}` never partial over {axes}"),
-        Avoided::MadeElsewhere { value, layout } => format!("`{value}` not made as {layout}"),
+        Avoided::Unmoved { reader, value } => format!("{reader} with {value} left where it lies"),
+        Avoided::Complete { value, axes } => format!("{value} never partial over {axes}"),
+        Avoided::MadeElsewhere { value, layout } => format!("{value} not made as {layout}"),
     }
 }
 

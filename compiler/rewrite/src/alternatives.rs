@@ -34,19 +34,19 @@ pub enum Avoided {
     Unmoved {
         /// The reader in words.
         reader: String,
-        /// The value.
+        /// The value in words.
         value: String,
     },
     /// The value is made so that nothing is left to combine over these axes: `h` never partial over x.
     Complete {
-        /// The value.
+        /// The value in words.
         value: String,
         /// The axes, as the source writes them.
         axes: String,
     },
     /// The value is made in another layout than this one.
     MadeElsewhere {
-        /// The value.
+        /// The value in words.
         value: String,
         /// The layout avoided.
         layout: String,
@@ -97,7 +97,7 @@ pub fn alternatives(
 /// The value whose strategies have to change for a move to go, and what that means.
 fn way_around(lowered: &Lowered, site: &MoveSite) -> Option<(ValueId, Avoided)> {
     let program = lowered.memory.kernels.program.as_ref();
-    let name = |v: ValueId| name_of(program, v).map_or_else(|| "the value".to_string(), str::to_owned);
+    let name = |v: ValueId| name_of(program, v).map_or_else(|| "the value".to_string(), |n| format!("`{n}`"));
     let made_by_op = matches!(program.value(site.value).def, Def::Op { .. });
     let is_op = |v: &ValueId| matches!(program.value(*v).def, Def::Op { .. });
     match (site.reader, partial_axes(site)) {

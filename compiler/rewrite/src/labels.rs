@@ -48,6 +48,9 @@ pub(crate) fn assignments(program: &Program, limit: usize) -> Result<Vec<Vec<Lay
     let mut all: Vec<Vec<Layout>> = vec![Vec::new()];
     for label in 0..program.labels.len() as u16 {
         let layouts = layouts_of_label(program, LabelId(label));
+        if layouts.is_empty() {
+            return Err(LowerError::Label(program.labels[label as usize].clone()));
+        }
         if all.len().saturating_mul(layouts.len()) > limit {
             return Err(LowerError::Limit { limit: "layouts of labels", count: limit });
         }

@@ -146,6 +146,9 @@ pub enum LowerError {
         /// The output at fault, where it is a result's type that cannot be reached.
         output: Option<usize>,
     },
+    /// No layout fits every type that bears a label.
+    #[error("no layout fits every type that bears the label {0}")]
+    Label(String),
     /// A strict layer needs collectives that are not written.
     #[error("a strict layer needs collectives that are not written")]
     Strict {
