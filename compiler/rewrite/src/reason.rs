@@ -1,6 +1,6 @@
 //! Why a move is there, in one clause that names the dims and the axes.
 
-use shard_ir::{AxisId, AxisSet, Collective, Def, DimId, Layout, Op, Place, Program, Reduction, ValueId};
+use shard_ir::{AxisId, AxisSet, Collective, Def, Layout, Op, Place, Program, Reduction, ValueId};
 
 use crate::emit::{name_of, op_in_words};
 use crate::kernel::Kernels;
@@ -113,7 +113,8 @@ pub(crate) fn reason(
     let dim = |i: usize| program.dims[program.value(value).dims[i].index()].name.as_str();
     let reader = readers.first_through(solution, value, (arc.from, arc.to));
     let wants = reader.map_or_else(String::new, |(reader, layout)| {
-        demand(program, reader, value, table.layouts[layout as usize], axes.set())
+        let moved = Moved { value, collective: &arc.collective, axes: axes.set() };
+        demand(program, readers, tables, &moved, reader, table.layouts[layout as usize])
     });
     match arc.collective {
         Collective::ReduceScatter { kind, dim: d, .. } => {
@@ -159,65 +160,117 @@ fn text(program: &Program, value: ValueId, layout: Layout) -> String {
     layout.text(&program.mesh, &program.dim_names(&program.value(value).dims))
 }
 
-/// What a reader asks for, and which dims the axes serve there.
-fn demand(program: &Program, reader: Reader, value: ValueId, layout: Layout, axes: AxisSet) -> String {
+/// What a reader asks for, and what the axes of the move do there.
+fn demand(
+    program: &Program,
+    readers: &Readers,
+    tables: &Tables,
+    moved: &Moved<'_>,
+    reader: Reader,
+    layout: Layout,
+) -> String {
     match reader {
         Reader::Maker => String::new(),
         Reader::Output(i) => {
             let output = &program.outputs[i];
-            format!("the result `{}` is declared {}", output.name, text(program, value, layout))
+            let word = if output.pattern.open { "taken as" } else { "declared" };
+            format!("the result `{}` is {word} {}", output.name, text(program, moved.value, layout))
         }
         Reader::Value(id) => {
             let who = op_in_words(program, id);
             let Def::Op { op, .. } = &program.value(id).def else {
-                return format!("{who} asks for {}", text(program, value, layout));
+                return format!("{who} asks for {}", text(program, moved.value, layout));
             };
-            if let Some(why) = must_be_complete(op).filter(|_| layout.is_complete()) {
+            if let Some(why) = cannot_take(program, op, moved) {
                 return format!("{who} {why}");
             }
-            let roles: Vec<String> = roles(program, value, layout, axes);
+            let roles = roles(program, readers, tables, moved, id, layout);
             match roles.is_empty() {
-                true => format!("{who} reads {}", text(program, value, layout)),
+                true => format!("{who} reads {}", text(program, moved.value, layout)),
                 false => format!("{who} {}", roles.join(" and ")),
             }
         }
     }
 }
 
-fn must_be_complete(op: &Op) -> Option<&'static str> {
-    match op {
-        Op::Map(map) if !map.is_linear() => Some("is not linear"),
-        Op::Softmax { .. } | Op::Norm { .. } => Some("is not linear and needs its dim whole"),
+/// A move as its reason sees it.
+struct Moved<'a> {
+    value: ValueId,
+    collective: &'a Collective,
+    axes: AxisSet,
+}
+
+/// Why an op could not do with the value as it was before the move, where that lies in the op alone.
+fn cannot_take(program: &Program, op: &Op, moved: &Moved<'_>) -> Option<String> {
+    let dims = &program.value(moved.value).dims;
+    match (moved.collective, op) {
+        (Collective::ReduceScatter { .. } | Collective::AllReduce { .. }, Op::Map(map)) if !map.is_linear() => {
+            Some("is not linear".to_string())
+        }
+        (Collective::ReduceScatter { .. } | Collective::AllReduce { .. }, Op::Softmax { .. } | Op::Norm { .. }) => {
+            Some("is not linear".to_string())
+        }
+        (
+            Collective::AllGather { dim, .. } | Collective::AllToAll { from_dim: dim, .. },
+            Op::Softmax { over } | Op::Norm { over, .. } | Op::Rope { over, .. },
+        ) if dims.get(*dim) == Some(over) => Some(format!("needs {} whole", program.dims[over.index()].name)),
         _ => None,
     }
 }
 
-/// What the axes of a move do in the op that reads the moved value.
-fn roles(program: &Program, value: ValueId, layout: Layout, axes: AxisSet) -> Vec<String> {
+/// What the axes of a move do in the op that reads the moved value: in the value itself, and in what it is read with.
+fn roles(
+    program: &Program,
+    readers: &Readers,
+    tables: &Tables,
+    moved: &Moved<'_>,
+    reader: ValueId,
+    layout: Layout,
+) -> Vec<String> {
     let mesh = &program.mesh;
-    let names = |dims: &[DimId], i: usize| program.dims[dims[i].index()].name.clone();
-    let mut on_dim: Vec<(String, Vec<AxisId>)> = Vec::new();
-    let mut whole: Vec<AxisId> = Vec::new();
+    let dim_name = |value: ValueId, i: usize| program.dims[program.value(value).dims[i].index()].name.as_str();
+    let mut out: Vec<String> = split_by(layout, moved.axes)
+        .into_iter()
+        .map(|(dim, axes)| format!("works with {} split over {}", dim_name(moved.value, dim), mesh.axes_text(axes)))
+        .collect();
+    let whole: AxisSet = moved.axes.iter().filter(|a| layout.place(*a) == Place::Replicated).collect();
+    if whole.is_empty() {
+        return out;
+    }
+    let mut text = format!("reads it whole over {}", mesh.axes_text(whole.iter()));
+    let others = program.value(reader).def.operands().iter().filter(|o| **o != moved.value);
+    let beside: Vec<String> = others
+        .filter_map(|other| {
+            let read = readers.of[other.index()].iter().find(|(r, _)| *r == Reader::Value(reader))?;
+            let other_layout = tables.of(*other).layouts[read.1 as usize];
+            let name = name_of(program, *other)?;
+            let splits = split_by(other_layout, whole);
+            let words = splits
+                .into_iter()
+                .map(|(dim, axes)| format!("{} splits {} of `{name}`", mesh.axes_text(axes), dim_name(*other, dim)));
+            Some(words.collect::<Vec<_>>().join(" and "))
+        })
+        .filter(|words| !words.is_empty())
+        .collect();
+    if !beside.is_empty() {
+        text.push_str(&format!(" (where {})", beside.join(", ")));
+    }
+    out.push(text);
+    out
+}
+
+/// The dims that some of the axes split, each with those axes.
+fn split_by(layout: Layout, axes: AxisSet) -> Vec<(usize, Vec<AxisId>)> {
+    let mut found: Vec<(usize, Vec<AxisId>)> = Vec::new();
     for axis in axes.iter() {
-        match layout.place(axis) {
-            Place::Split { dim, .. } => {
-                let name = names(&program.value(value).dims, dim);
-                match on_dim.iter_mut().find(|(n, _)| *n == name) {
-                    Some((_, list)) => list.push(axis),
-                    None => on_dim.push((name, vec![axis])),
-                }
+        if let Place::Split { dim, .. } = layout.place(axis) {
+            match found.iter_mut().find(|(d, _)| *d == dim) {
+                Some((_, list)) => list.push(axis),
+                None => found.push((dim, vec![axis])),
             }
-            Place::Replicated | Place::Partial(_) => whole.push(axis),
         }
     }
-    let mut out: Vec<String> = on_dim
-        .into_iter()
-        .map(|(name, list)| format!("works with {name} split over {}", mesh.axes_text(list)))
-        .collect();
-    if !whole.is_empty() {
-        out.push(format!("reads it whole over {}", mesh.axes_text(whole)));
-    }
-    out
+    found
 }
 
 /// Why a value is partial over some axes.
