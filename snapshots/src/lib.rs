@@ -1,1 +1,7 @@
-//! Tests over ../examples and ../spec.
+//! Tests over ../examples, ../spec and random programs; here is what they share.
+
+pub mod files;
+pub mod judge;
+
+pub use files::{examples, root};
+pub use judge::{Moved, check, compile, judge, lower_all, moves};

@@ -1,0 +1,274 @@
+//! A random program as `.shard` text.
+
+use crate::random::Random;
+
+/// A value that statements may use.
+#[derive(Clone)]
+struct Value {
+    name: String,
+    dims: Vec<char>,
+}
+
+struct Generator {
+    random: Random,
+    /// Names and sizes of the mesh axes.
+    axes: Vec<(&'static str, usize)>,
+    /// Names and sizes of the dims.
+    dims: Vec<(char, usize)>,
+    dtype: &'static str,
+    values: Vec<Value>,
+}
+
+/// Whose type is written.
+#[derive(Clone, Copy, PartialEq)]
+enum Place {
+    Parameter,
+    Let,
+    Result,
+}
+
+const MAX_RANK: usize = 4;
+
+/// The program of a seed: a mesh of 1 to 3 axes, 2 to 5 dims, 1 to 4 parameters, 2 to 6 statements, 1 or 2 results.
+pub(crate) fn generate(seed: u64) -> String {
+    let mut random = Random::new(seed);
+    let meshes: &[&[usize]] =
+        &[&[2], &[3], &[4], &[2, 2], &[2, 3], &[4, 2], &[3, 3], &[4, 3], &[2, 2, 2], &[2, 3, 2], &[4, 2, 2]];
+    let sizes = random.pick(meshes);
+    let names: &[&'static str] = if random.chance(10) { &["data", "model", "z"] } else { &["x", "y", "z"] };
+    let axes = names.iter().copied().zip(sizes.iter().copied()).collect();
+    let count = 2 + random.below(4);
+    let dims = ['A', 'B', 'C', 'D', 'E'][..count]
+        .iter()
+        .map(|name| (*name, random.pick(&[2, 3, 4, 4, 6, 6, 8, 8, 12])))
+        .collect();
+    let dtype = random.pick(&["f32", "f32", "f32", "f32", "f32", "f32", "bf16", "bf16", "bf16", "int32"]);
+    Generator { random, axes, dims, dtype, values: Vec::new() }.program()
+}
+
+impl Generator {
+    fn program(mut self) -> String {
+        let axes: Vec<String> = self.axes.iter().map(|(name, size)| format!("{name}={size}")).collect();
+        let mut text = format!("mesh {}\n", axes.join(", "));
+        for (name, size) in &self.dims {
+            text.push_str(&format!("dim {name} = {size}\n"));
+        }
+        let label = self.random.chance(15);
+        let mut labelled: Option<Vec<char>> = None;
+        text.push_str("layer f(\n");
+        for i in 0..1 + self.random.below(4) {
+            let dims = self.some_dims(3);
+            let kind = if self.random.chance(25) { "weight " } else { "" };
+            let layout = match label && labelled.is_none() {
+                true => {
+                    labelled = Some(dims.clone());
+                    format!("{}?l", dims.iter().collect::<String>())
+                }
+                false => self.layout(&dims, Place::Parameter),
+            };
+            text.push_str(&format!("  p{i}: {kind}{} {layout},\n", self.dtype));
+            self.values.push(Value { name: format!("p{i}"), dims });
+        }
+        let mut body = String::new();
+        for i in 0..2 + self.random.below(5) {
+            let (expr, dims) = self.expression();
+            let annotation = if self.random.chance(30) {
+                let stated = self.random.shuffled(&dims);
+                format!(": {}", self.layout(&stated, Place::Let))
+            } else {
+                String::new()
+            };
+            body.push_str(&format!("  let v{i}{annotation} = {expr}\n"));
+            self.values.push(Value { name: format!("v{i}"), dims });
+        }
+        let last = self.values.len() - 1;
+        let mut results = vec![self.values[last].clone()];
+        if self.random.chance(25) {
+            let at = self.random.below(last);
+            results.push(self.values[at].clone());
+        }
+        let types: Vec<String> = results
+            .iter()
+            .map(|value| {
+                let same = |labelled: &Vec<char>| {
+                    labelled.iter().all(|d| value.dims.contains(d)) && labelled.len() == value.dims.len()
+                };
+                match labelled.as_ref().filter(|l| same(l)) {
+                    Some(dims) => format!("{} {}?l", self.dtype, dims.iter().collect::<String>()),
+                    None => {
+                        let stated = self.random.shuffled(&value.dims);
+                        let layout = self.layout(&stated, Place::Result);
+                        format!("{} {layout}", self.dtype)
+                    }
+                }
+            })
+            .collect();
+        let names: Vec<&str> = results.iter().map(|v| v.name.as_str()).collect();
+        let (types, names) = match types.as_slice() {
+            [one] => (one.clone(), names[0].to_string()),
+            several => {
+                let list: Vec<String> = several.iter().enumerate().map(|(i, t)| format!("r{i}: {t}")).collect();
+                (format!("({})", list.join(", ")), format!("({})", names.join(", ")))
+            }
+        };
+        format!("{text}) -> {types} {{\n{body}  return {names}\n}}\n")
+    }
+
+    /// One to `most` dims of the file, in some order.
+    fn some_dims(&mut self, most: usize) -> Vec<char> {
+        let names: Vec<char> = self.dims.iter().map(|d| d.0).collect();
+        let count = 1 + self.random.below(most.min(names.len()));
+        self.random.shuffled(&names)[..count].to_vec()
+    }
+
+    fn size(&self, dim: char) -> usize {
+        self.dims.iter().find(|d| d.0 == dim).map_or(1, |d| d.1)
+    }
+
+    fn value(&mut self) -> Value {
+        // Late values more often than early ones, so that programs are deep.
+        let count = self.values.len();
+        let at = self.random.below(count).max(self.random.below(count));
+        self.values[at].clone()
+    }
+
+    /// An operand as it stands in an expression: a value, at times under a map.
+    fn operand(&mut self) -> (String, Vec<char>) {
+        let value = self.value();
+        let text = match self.random.below(10) {
+            0 => format!("relu({})", value.name),
+            1 => format!("(-{})", value.name),
+            _ => value.name,
+        };
+        (text, value.dims)
+    }
+
+    fn expression(&mut self) -> (String, Vec<char>) {
+        let (a, dims) = self.operand();
+        let integers = self.dtype == "int32";
+        match self.random.below(100) {
+            0..30 => self.einsum(),
+            30..55 => {
+                let (b, others) = self.operand();
+                let mut all = dims.clone();
+                all.extend(others.iter().filter(|d| !dims.contains(d)));
+                if all.len() > MAX_RANK {
+                    return (format!("{a} * 2"), dims);
+                }
+                let text = match self.random.below(10) {
+                    0..4 => format!("{a} + {b}"),
+                    4 => format!("{a} - {b}"),
+                    5..7 => format!("{a} * {b}"),
+                    7..9 => format!("maximum({a}, {b})"),
+                    _ => format!("minimum({a}, {b})"),
+                };
+                (text, all)
+            }
+            55..67 if dims.len() > 1 => {
+                let over = self.random.shuffled(&dims)[..1 + self.random.below(2).min(dims.len() - 2)].to_vec();
+                let kind =
+                    self.random.pick(if integers { &["sum", "max"] } else { &["sum", "sum", "max", "max", "mean"] });
+                let kept = dims.iter().copied().filter(|d| !over.contains(d)).collect();
+                (format!("{kind}({a} over {})", over.iter().collect::<String>()), kept)
+            }
+            67..79 => {
+                let stated = self.random.shuffled(&dims);
+                let layout = self.layout(&stated, Place::Let);
+                let value = self.value();
+                match value.dims.len() == dims.len() && value.dims.iter().all(|d| dims.contains(d)) {
+                    true => (format!("reshard({}, {layout})", value.name), value.dims),
+                    false => (format!("reshard({a}, {layout})"), dims),
+                }
+            }
+            79..83 => (format!("{a} {} {}", self.random.pick(&["+", "-", "*"]), self.random.below(4)), dims),
+            83..86 if !integers => {
+                let over = self.random.pick(&dims);
+                (format!("{}({a} over {over})", self.random.pick(&["softmax", "rmsnorm", "layernorm"])), dims)
+            }
+            86..89 if !integers => (format!("{}({a})", self.random.pick(&["gelu", "silu", "tanh", "sigmoid"])), dims),
+            89..93 => {
+                let same_size: Vec<(char, char)> = dims
+                    .iter()
+                    .flat_map(|from| self.dims.iter().map(move |to| (*from, to.0)))
+                    .filter(|(from, to)| !dims.contains(to) && self.size(*from) == self.size(*to))
+                    .collect();
+                if same_size.is_empty() {
+                    return (format!("abs({a})"), dims);
+                }
+                let (from, to) = self.random.pick(&same_size);
+                let renamed = dims.iter().map(|d| if *d == from { to } else { *d }).collect();
+                (format!("rename({a}, {from} -> {to})"), renamed)
+            }
+            93..96 => (format!("square({a})"), dims),
+            _ => (format!("relu({a})"), dims),
+        }
+    }
+
+    fn einsum(&mut self) -> (String, Vec<char>) {
+        let count = self.random.pick(&[1, 2, 2, 2, 2, 2, 2, 3]);
+        let (mut operands, mut all) = (Vec::new(), Vec::new());
+        for _ in 0..count {
+            let (text, dims) = self.operand();
+            operands.push(text);
+            all.extend(dims.into_iter().filter(|d| !all.contains(d)).collect::<Vec<_>>());
+        }
+        let kept = 1 + self.random.below(all.len().min(3));
+        let out = self.random.shuffled(&all)[..kept].to_vec();
+        (format!("einsum({} -> {})", operands.join(", "), out.iter().collect::<String>()), out)
+    }
+
+    fn axes_text(&self, axes: &[usize]) -> String {
+        let names: Vec<&str> = axes.iter().map(|a| self.axes[*a].0).collect();
+        match names.iter().all(|n| n.len() == 1) {
+            true => names.concat(),
+            false => format!("{{{}}}", names.join(",")),
+        }
+    }
+
+    /// A layout of these dims: each axis splits one that it divides, or is partial, or stays away; at times open, or its
+    /// axes in any order.
+    fn layout(&mut self, dims: &[char], place: Place) -> String {
+        if self.random.chance(if place == Place::Parameter { 5 } else { 15 }) {
+            return format!("{}?", dims.iter().collect::<String>());
+        }
+        let numbers: Vec<usize> = (0..self.axes.len()).collect();
+        let mut on: Vec<Vec<usize>> = vec![Vec::new(); dims.len()];
+        let (mut sums, mut maxima) = (Vec::new(), Vec::new());
+        let partial = if place == Place::Let { 8 } else { 15 };
+        for axis in self.random.shuffled(&numbers) {
+            match self.random.below(100) {
+                roll if roll < partial => sums.push(axis),
+                roll if roll < partial + 6 => maxima.push(axis),
+                roll if roll < partial + 6 + 55 => {
+                    let dim = self.random.below(dims.len());
+                    let devices: usize = on[dim].iter().map(|a| self.axes[*a].1).product();
+                    if self.size(dims[dim]).is_multiple_of(devices * self.axes[axis].1) {
+                        on[dim].push(axis);
+                    }
+                }
+                _ => {}
+            }
+        }
+        let mut text = String::new();
+        for (dim, axes) in dims.iter().zip(&on) {
+            text.push(*dim);
+            if axes.len() > 1 && self.random.chance(25) {
+                text.push_str(&format!("_({})", self.axes_text(axes)));
+            } else if !axes.is_empty() {
+                text.push_str(&format!("_{}", self.axes_text(axes)));
+            }
+        }
+        if self.random.chance(10) {
+            text.push('?');
+        }
+        let parts: Vec<String> = [("partialsum", sums), ("partialmax", maxima)]
+            .into_iter()
+            .filter(|(_, axes)| !axes.is_empty())
+            .map(|(word, axes)| format!("{word}-{}", self.axes_text(&axes)))
+            .collect();
+        if !parts.is_empty() {
+            text.push_str(&format!("({})", parts.join(", ")));
+        }
+        text
+    }
+}

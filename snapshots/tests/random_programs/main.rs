@@ -1,0 +1,155 @@
+//! Random programs through the whole compiler: each is checked, lowered, verified, printed and read back, executed on
+//! simulated devices, and must equal the unsharded program, with the bytes that the model says.
+//!
+//! `SHARDC_PROGRAMS=n` runs n of them, `SHARDC_SEED=n` the one of that seed, with its source and plan printed.
+
+#![allow(missing_docs)]
+
+mod generator;
+mod random;
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use generator::generate;
+use shard_ir::text;
+use shard_rewrite::{Limits, LowerOptions, Status, lower};
+use shard_snapshots::judge::{check, hardware, judge};
+
+const PROGRAMS: u64 = 10_000;
+
+/// Failures shown at once.
+const MOST_FAILURES: usize = 20;
+
+/// What became of one program.
+struct Outcome {
+    proven: bool,
+    exact: bool,
+    moves: usize,
+    lowering: Duration,
+}
+
+/// Codes that the generator cannot avoid: whether an op may act on a partial value is the checker's to say.
+const REFUSALS: &[&str] = &["E0501", "E0502"];
+
+/// The program of a seed; `None` where the checker refuses it for a partial value.
+fn try_program(seed: u64, loud: bool) -> Result<Option<Outcome>, String> {
+    let source = generate(seed);
+    if loud {
+        eprintln!("{source}");
+    }
+    let checked = check(&source);
+    let errors: Vec<_> = checked.diagnostics.iter().filter(|d| d.is_error()).collect();
+    if errors.iter().any(|d| REFUSALS.contains(&d.code)) {
+        return Ok(None);
+    }
+    if let Some(error) = errors.first() {
+        return Err(format!("the checker refuses it: {} {}", error.code, error.message));
+    }
+    let [program] = checked.programs.as_slice() else { return Err("not one program".to_string()) };
+    let started = Instant::now();
+    // A program that is not searched to the end has to be right all the same.
+    let limits = Limits { expansions: 2_000, tie_expansions: 100, orders: 4, ..Limits::default() };
+    let lowered = match lower(program, &hardware(), &LowerOptions { limits, ..LowerOptions::default() }) {
+        Ok(lowered) => lowered,
+        Err(error) => return Err(format!("it is not lowered: {error}")),
+    };
+    let lowering = started.elapsed();
+    if loud {
+        eprintln!("{}\n{:?} in {lowering:?}", text::print(&lowered.plan), lowered.optimality);
+    }
+    let report = judge(&lowered.plan, seed)?;
+    Ok(Some(Outcome {
+        proven: lowered.optimality.status == Status::Proven,
+        exact: report.exact,
+        moves: report.collectives.len(),
+        lowering,
+    }))
+}
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{variable}={text} is no number")))
+}
+
+#[test]
+fn random_programs_compute_what_they_say_wherever_their_data_lies() {
+    if let Some(seed) = number("SHARDC_SEED") {
+        match try_program(seed, true) {
+            Ok(Some(_)) => eprintln!("right"),
+            Ok(None) => eprintln!("refused by the checker"),
+            Err(problem) => panic!("{problem}"),
+        }
+        return;
+    }
+    let wanted = number("SHARDC_PROGRAMS").unwrap_or(PROGRAMS) as usize;
+    let (seed, done, refused) = (AtomicU64::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
+    let (proven, exact, moves) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
+    let (lowering, slowest) = (AtomicU64::new(0), AtomicU64::new(0));
+    let failures = Mutex::new(Vec::new());
+    let started = Instant::now();
+    let work = || {
+        while done.load(Ordering::Relaxed) < wanted {
+            let seed = seed.fetch_add(1, Ordering::Relaxed);
+            // A panic in a pass has to name the program too.
+            let tried = std::panic::catch_unwind(|| try_program(seed, false)).unwrap_or_else(|_| Err("a panic".into()));
+            match tried {
+                Ok(None) => {
+                    refused.fetch_add(1, Ordering::Relaxed);
+                }
+                Ok(Some(outcome)) => {
+                    done.fetch_add(1, Ordering::Relaxed);
+                    proven.fetch_add(usize::from(outcome.proven), Ordering::Relaxed);
+                    exact.fetch_add(usize::from(outcome.exact), Ordering::Relaxed);
+                    moves.fetch_add(outcome.moves, Ordering::Relaxed);
+                    let micros = outcome.lowering.as_micros() as u64;
+                    lowering.fetch_add(micros, Ordering::Relaxed);
+                    slowest.fetch_max(micros << 32 | seed, Ordering::Relaxed);
+                }
+                Err(problem) => {
+                    let mut failures = failures.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+                    failures.push(format!("SHARDC_SEED={seed}: {problem}\n\n{}", generate(seed)));
+                    if failures.len() >= MOST_FAILURES {
+                        return;
+                    }
+                }
+            }
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        for worker in workers {
+            worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        }
+    });
+    let mut failures = failures.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+    failures.sort_by_key(String::len);
+    assert!(failures.is_empty(), "{} programs fail, the shortest first:\n{}", failures.len(), failures.join("\n"));
+    let get = |n: &AtomicUsize| n.load(Ordering::Relaxed);
+    let slowest = slowest.load(Ordering::Relaxed);
+    eprintln!(
+        "{} programs in {:?}, {} refused by the checker; {} proven best, {} exact, {} moves; lowering {:.1} s on {threads} \
+         threads, the slowest {:.1} s (seed {})",
+        get(&done),
+        started.elapsed(),
+        get(&refused),
+        get(&proven),
+        get(&exact),
+        get(&moves),
+        lowering.load(Ordering::Relaxed) as f64 / 1e6,
+        (slowest >> 32) as f64 / 1e6,
+        slowest & 0xffff_ffff,
+    );
+    assert!(get(&refused) * 4 < get(&done), "the checker refuses too many programs to call them random");
+    // The test would be worth little if most programs were inexact, or moved nothing.
+    assert!(get(&exact) * 2 > get(&done), "most programs are to be compared exactly");
+    assert!(get(&moves) > get(&done), "a program moves something, on average");
+}
+
+#[test]
+fn a_seed_gives_the_same_program_every_time() {
+    for seed in 0..100 {
+        assert_eq!(generate(seed), generate(seed));
+    }
+}
