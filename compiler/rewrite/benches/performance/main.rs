@@ -21,7 +21,7 @@ mod whole_process;
 use std::process::ExitCode;
 
 use cases::{Case, cases};
-use measure::{Figures, measure, measure_here};
+use measure::{Measured, measure, measure_here};
 use whole_process::explain_as_a_process;
 
 fn main() -> ExitCode {
@@ -58,19 +58,14 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Measures and prints, a line at a time.
-fn measure_each<'a>(cases: impl Iterator<Item = &'a Case>) -> Vec<(&'a Case, Figures)> {
+/// Measures and prints, a line at a time. A case that fails has a reason in place of figures.
+fn measure_each<'a>(cases: impl Iterator<Item = &'a Case>) -> Vec<Measured<'a>> {
     println!("{}", report::HEAD);
     cases
-        .filter_map(|case| match measure(case) {
-            Ok(figures) => {
-                println!("{}", report::row(case, &figures));
-                Some((case, figures))
-            }
-            Err(why) => {
-                println!("| `{}` | failed: {why} |", case.name);
-                None
-            }
+        .map(|case| {
+            let measured = Measured { case, figures: measure(case) };
+            println!("{}", report::row(&measured));
+            measured
         })
         .collect()
 }

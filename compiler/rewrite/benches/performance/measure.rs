@@ -10,6 +10,24 @@ use shard_rewrite::{LowerOptions, Lowered, Proof, Status, lower};
 use crate::cases::{CHIP, Case};
 use crate::plan_space::PlanSpace;
 
+/// A case with its figures, or why it has none.
+pub(crate) struct Measured<'a> {
+    pub(crate) case: &'a Case,
+    pub(crate) figures: Result<Figures, String>,
+}
+
+impl Measured<'_> {
+    /// The time in milliseconds.
+    pub(crate) fn milliseconds(&self) -> Option<f64> {
+        self.figures.as_ref().ok().map(Figures::milliseconds)
+    }
+
+    /// Whether the mark, if there is one, is met.
+    pub(crate) fn meets_mark(&self) -> Option<bool> {
+        self.case.mark.map(|mark| self.milliseconds().is_some_and(|time| time <= mark))
+    }
+}
+
 /// What was found of a case.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Figures {
@@ -80,7 +98,9 @@ pub(crate) fn measure(case: &Case) -> Result<Figures, String> {
     let this = std::env::current_exe().map_err(|e| e.to_string())?;
     let output = Command::new(this).args(["--measure-here", &case.name]).output().map_err(|e| e.to_string())?;
     let text = String::from_utf8_lossy(&output.stdout);
-    let why = || String::from_utf8_lossy(&output.stderr).lines().next_back().unwrap_or_default().to_string();
+    // A panic says where on its first line, and what on the next.
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    let why = || complaint.lines().skip_while(|l| !l.contains("panicked")).nth(1).unwrap_or("no figures").to_string();
     Figures::from_text(&text).ok_or_else(why)
 }
 

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use crate::cases::{Case, Curve};
-use crate::measure::Figures;
+use crate::cases::Curve;
+use crate::measure::Measured;
 
 const WIDTH: f64 = 48.0;
 
@@ -38,13 +38,12 @@ enum Growth {
 }
 
 /// Every curve, as bars whose length is the logarithm of the time.
-pub(crate) fn curves(measured: &[(&Case, Figures)]) -> String {
+pub(crate) fn curves(measured: &[Measured<'_>]) -> String {
     let mut text = String::new();
     for curve in CURVES {
         let mut points: Vec<(usize, f64)> = measured
             .iter()
-            .flat_map(|(case, figures)| case.curves.iter().map(move |(c, at)| (*c, *at, figures.milliseconds())))
-            .filter_map(|(c, at, time)| (c == curve).then_some((at, time)))
+            .flat_map(|m| m.case.curves.iter().filter_map(|(c, at)| (*c == curve).then_some((*at, m.milliseconds()?))))
             .collect();
         points.sort_by_key(|(at, _)| *at);
         let (title, unit, growth) = described(curve);

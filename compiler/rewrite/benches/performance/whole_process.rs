@@ -4,8 +4,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::cases::Case;
-use crate::measure::{Figures, fastest};
+use crate::measure::{Measured, fastest};
 
 /// `shardc explain` of a case.
 pub(crate) struct Process {
@@ -21,14 +20,15 @@ pub(crate) struct Process {
 /// The cases of one block on three axes.
 const BLOCKS: [&str; 4] = ["palm_decode", "palm_prefill", "llama_decode", "llama_prefill"];
 
-pub(crate) fn explain_as_a_process(measured: &[(&Case, Figures)]) -> Vec<Process> {
+pub(crate) fn explain_as_a_process(measured: &[Measured<'_>]) -> Vec<Process> {
     let Some(shardc) = built() else {
         eprintln!("shardc was not built: `shardc explain` is not measured");
         return Vec::new();
     };
-    let blocks = measured.iter().filter(|(case, _)| BLOCKS.contains(&case.name.as_str()));
+    let blocks = measured.iter().filter(|m| BLOCKS.contains(&m.case.name.as_str()));
     blocks
-        .filter_map(|(case, figures)| {
+        .filter_map(|m| {
+            let (case, figures) = (m.case, m.figures.as_ref().ok()?);
             let file = std::env::temp_dir().join(format!("shardc-bench-{}-{}.shard", std::process::id(), case.name));
             std::fs::write(&file, &case.text).ok()?;
             let process = Process {
