@@ -183,12 +183,7 @@ impl MeshShape<'_> {
 
     /// As [`MeshShape::layouts`], or `None` where there are more than `limit`: their number grows with the factorial of that
     /// of the axes.
-    pub fn layouts_within(
-        &self,
-        partial_sum: AxisSet,
-        partial_max: AxisSet,
-        limit: usize,
-    ) -> Option<Vec<Layout>> {
+    pub fn layouts_within(&self, partial_sum: AxisSet, partial_max: AxisSet, limit: usize) -> Option<Vec<Layout>> {
         let mut out = vec![Layout::REPLICATED];
         for axis in self.mesh.axis_ids() {
             let before = out.len();

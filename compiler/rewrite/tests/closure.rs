@@ -90,8 +90,7 @@ fn generating_moves_and_permutes_reach_all_that_all_moves_reach_at_the_same_time
                     moves.extend(all(from).into_iter().filter(|(c, _)| matches!(c, Collective::Permute { .. })));
                     moves
                 };
-                let (whole, generated) =
-                    (all_pairs(shape, &layouts, &all), all_pairs(shape, &layouts, &generating));
+                let (whole, generated) = (all_pairs(shape, &layouts, &all), all_pairs(shape, &layouts, &generating));
                 for (from, (a, b)) in whole.iter().zip(&generated).enumerate() {
                     for (to, (a, b)) in a.iter().zip(b).enumerate() {
                         assert_eq!(

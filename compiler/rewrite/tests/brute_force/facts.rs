@@ -5,9 +5,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use shard_cost::{Hardware, KernelOp, LocalTensor, Work, kernel_work, roofline};
-use shard_ir::{
-    Binary, Def, Dtype, Layout, MeshShape, Op, Operand, Program, Reduce, ValueId, result_layout,
-};
+use shard_ir::{Binary, Def, Dtype, Layout, MeshShape, Op, Operand, Program, Reduce, ValueId, result_layout};
 
 use super::layouts::meets;
 use super::moves::Space;
@@ -52,9 +50,9 @@ impl<'a> Facts<'a> {
         let mut spaces = Vec::new();
         for value in &program.values {
             let sizes = program.sizes(&value.dims);
-            let space = known.entry((sizes.clone(), value.dtype)).or_insert_with(|| {
-                Rc::new(Space::new(&program.mesh, &sizes, value.dtype, hardware, with_maxima))
-            });
+            let space = known
+                .entry((sizes.clone(), value.dtype))
+                .or_insert_with(|| Rc::new(Space::new(&program.mesh, &sizes, value.dtype, hardware, with_maxima)));
             if space.layouts.len() > MAX_LAYOUTS {
                 return Err("layouts of a value");
             }
@@ -62,8 +60,15 @@ impl<'a> Facts<'a> {
         }
         let live = live(program);
         let none = || vec![Vec::new(); program.values.len()];
-        let mut facts =
-            Facts { program, hardware, live, spaces, allowed: none(), fits: vec![Vec::new(); program.values.len()], feeds: Vec::new() };
+        let mut facts = Facts {
+            program,
+            hardware,
+            live,
+            spaces,
+            allowed: none(),
+            fits: vec![Vec::new(); program.values.len()],
+            feeds: Vec::new(),
+        };
         for (id, value) in program.values.iter().enumerate() {
             match &value.def {
                 Def::Parameter { pattern, .. } | Def::Pin { pattern, .. } => {

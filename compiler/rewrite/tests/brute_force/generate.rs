@@ -213,8 +213,7 @@ impl Maker {
                 }
             }
         }
-        let shared =
-            |d: &DimId| operands.iter().all(|o| self.program.value(*o).dims.contains(d)) && operands.len() > 1;
+        let shared = |d: &DimId| operands.iter().all(|o| self.program.value(*o).dims.contains(d)) && operands.len() > 1;
         let is_shared: Vec<bool> = dims.iter().map(shared).collect();
         let mut named = Vec::new();
         for (dim, shared) in dims.into_iter().zip(is_shared) {

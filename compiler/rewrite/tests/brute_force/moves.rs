@@ -77,10 +77,8 @@ pub(crate) fn collectives_between(
     let same_sums = from.sums == to.sums;
     let same_maxima = from.maxima == to.maxima;
     let may_complete = |kind: Reduction| kind == Reduction::Sum || from.sums.is_empty();
-    let kinds = [
-        (Reduction::Sum, &from.sums, &to.sums, same_maxima),
-        (Reduction::Max, &from.maxima, &to.maxima, same_sums),
-    ];
+    let kinds =
+        [(Reduction::Sum, &from.sums, &to.sums, same_maxima), (Reduction::Max, &from.maxima, &to.maxima, same_sums)];
     match changed.as_slice() {
         [] => {
             for (kind, before, after, other_same) in kinds {
