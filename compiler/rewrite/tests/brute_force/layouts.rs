@@ -10,6 +10,9 @@ pub(crate) struct Written {
     pub(crate) maxima: Vec<AxisId>,
 }
 
+/// The axes on each dim, then those of partial sums and of partial maxima.
+pub(crate) type ByName = (Vec<(DimId, Vec<AxisId>)>, Vec<AxisId>, Vec<AxisId>);
+
 impl Written {
     pub(crate) fn of(layout: Layout, rank: usize) -> Written {
         Written {
@@ -26,7 +29,7 @@ impl Written {
     }
 
     /// The axes by the name of the dim, so that types whose dims stand in another order can be compared.
-    pub(crate) fn by_name(&self, dims: &[DimId]) -> (Vec<(DimId, Vec<AxisId>)>, Vec<AxisId>, Vec<AxisId>) {
+    pub(crate) fn by_name(&self, dims: &[DimId]) -> ByName {
         let mut named: Vec<(DimId, Vec<AxisId>)> = dims.iter().copied().zip(self.dims.iter().cloned()).collect();
         named.sort();
         (named, self.sums.clone(), self.maxima.clone())
