@@ -3,7 +3,7 @@
 
 #![allow(missing_docs)]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use shard_grammar::SourceFile;
@@ -34,7 +34,7 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-fn blocks(page: &PathBuf) -> Vec<Block> {
+fn blocks(page: &Path) -> Vec<Block> {
     let mut blocks: Vec<Block> = Vec::new();
     let mut open = false;
     for (number, line) in read(page).lines().enumerate() {
