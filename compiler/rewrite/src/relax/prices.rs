@@ -17,7 +17,8 @@ use super::tree::{MAX_READERS, Tree, add, at};
 /// The state of the dual.
 #[derive(Clone)]
 pub(crate) struct Prices {
-    /// For each value and use, the price that the reader pays at each node.
+    /// For each value and use, the price that the reader pays at each node: `FAR` where the value cannot be had, `-FAR` where
+    /// the reader has no use for it.
     pub(crate) paid: Vec<Vec<Vec<i64>>>,
     /// For each value, what its maker is paid at each node.
     made: Vec<Vec<i64>>,
@@ -241,9 +242,7 @@ impl Prices {
             let paid = &mut self.paid[value.index()][reader];
             let mut next = vec![-FAR; paid.len()];
             for node in allowed {
-                if paid[at(*node)] < FAR {
-                    next[at(*node)] = least;
-                }
+                next[at(*node)] = if paid[at(*node)] < FAR { least } else { FAR };
             }
             *paid = next;
         }
@@ -324,7 +323,11 @@ impl Prices {
                 *sum -= marginal[at(factor.reads_of(s)[place])];
             }
             for (paid, m) in self.paid[*operand][*reader].iter_mut().zip(marginal) {
-                *paid = if m >= FAR || *paid >= FAR { -FAR } else { *paid - m };
+                *paid = match () {
+                    () if *paid >= FAR => FAR,
+                    () if m >= FAR => -FAR,
+                    () => *paid - m,
+                };
             }
         }
     }

@@ -20,6 +20,12 @@ pub(crate) fn add(a: i64, b: i64) -> i64 {
     if a >= FAR || b >= FAR { FAR } else { (a + b).clamp(-FAR, FAR) }
 }
 
+/// What it costs to serve a reader that pays a price: the price, less. A reader without use for a node is not served there,
+/// nor one at a node where the value cannot be had.
+fn earned(price: i64) -> i64 {
+    if price.abs() >= FAR { FAR } else { -price }
+}
+
 impl Tree {
     /// Fills `inside` for all sets of readers; `prices[i][n]` is what reader `i` pays at `n`.
     pub(crate) fn insides(&mut self, graph: &Graph, nodes: usize, prices: &[&[i64]]) {
@@ -30,7 +36,7 @@ impl Tree {
             cost.clear();
             if set.count_ones() == 1 {
                 let paid = prices[set.trailing_zeros() as usize];
-                cost.extend((0..nodes).map(|n| if paid[n] <= -FAR { FAR } else { -paid[n] }));
+                cost.extend(paid[..nodes].iter().map(|p| earned(*p)));
             } else {
                 cost.resize(nodes, FAR);
                 let low = set & set.wrapping_neg();
@@ -85,7 +91,7 @@ impl Tree {
     pub(crate) fn shares(&mut self, graph: &Graph, nodes: usize, prices: &[impl AsRef<[i64]>]) -> Vec<i64> {
         let mut sum = vec![0i64; nodes];
         for paid in prices {
-            let mut cost: Vec<i64> = paid.as_ref().iter().map(|p| if *p <= -FAR { FAR } else { -p }).collect();
+            let mut cost: Vec<i64> = paid.as_ref().iter().map(|p| earned(*p)).collect();
             graph.spread_backward(&mut cost[..graph.nodes()], &mut self.heap, prices.len() as i64);
             for (s, c) in sum.iter_mut().zip(cost) {
                 *s = add(*s, c);
