@@ -59,7 +59,7 @@ fn blocks(page: &Path) -> Vec<Block> {
 }
 
 fn all_blocks() -> Vec<Block> {
-    pages().iter().flat_map(blocks).collect()
+    pages().iter().flat_map(|page| blocks(page)).collect()
 }
 
 /// The frame of a `shard body` block.
