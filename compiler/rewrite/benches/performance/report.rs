@@ -114,9 +114,9 @@ files are in `compiler/rewrite/benches/programs/`. All are bf16 on 64 chips of `
 *Layouts*, *strategies* and *moves* count the whole plan space (one op a kernel), from the rules: what saturation would build if
 nothing were bounded. *E-classes* and *e-nodes* are what the search built, in all its regions; *expanded* are states of the
 extraction. *Time* is the fastest of several runs of `shard_rewrite::lower` in one process on one core: kernels, bounds, e-graph,
-extraction, proof, plan; *on CPU* is what a run was
-on the processor on average, since other work may have had it meanwhile. *First run* is the first of that process, with cold caches and an empty heap. *Peak* is the process's
-`VmHWM` after it. The mark for memory is {MEMORY_MARK} MB up to 4 axes.
+extraction, proof, plan. *On CPU* is what a run was on the processor on average: where the time is longer, other work had the
+core. *First run* is the first of that process, with cold caches and an empty heap. *Peak* is the process's `VmHWM` after it. The
+mark for memory is {MEMORY_MARK} MB up to 4 axes.
 
 For comparison, as measured elsewhere: on such blocks XLA's partitioner, which proves nothing, takes 2.4 to 7.9 ms (Shardy) or
 0.2 to 2.6 ms (GSPMD), and on 32 different PaLM blocks 67 ms or 37 ms.
