@@ -7,9 +7,10 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, HashMap};
 
-use shard_ir::{AxisId, Def, DimId, LabelId, LayoutPattern};
+use shard_ir::{Def, LabelId, LayoutPattern};
 
 use super::facts::Facts;
+use super::layouts::{ByName, meets};
 use super::moves::NEVER;
 use super::trees::cheapest_tree;
 
@@ -30,8 +31,6 @@ const MAX_STATES: usize = 600_000;
 /// Sets of layouts looked at for one tree of moves, at most.
 const MAX_SETS: usize = 2_000;
 
-type NamedLayout = (Vec<(DimId, Vec<AxisId>)>, Vec<AxisId>, Vec<AxisId>);
-
 /// A kernel whose first op is known, and perhaps not yet all: it goes on to `origin` if that is made just so.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 struct Kernel {
@@ -45,7 +44,7 @@ struct Kernel {
 struct State {
     /// How many results have their layout.
     results: usize,
-    labels: Vec<Option<NamedLayout>>,
+    labels: Vec<Option<ByName>>,
     /// Values in layouts.
     wanted: BTreeSet<(usize, usize)>,
     kernels: BTreeSet<Kernel>,
@@ -111,7 +110,7 @@ impl Enumeration<'_> {
             let mut next = Vec::new();
             for layout in 0..space.layouts.len() {
                 let mut child = State { results: state.results + 1, ..state.clone() };
-                if super::layouts::meets(&output.pattern, &space.written[layout])
+                if meets(&output.pattern, &space.written[layout])
                     && self.label_agrees(&mut child, &output.pattern, id, layout)
                 {
                     child.wanted.insert((id, layout));
@@ -223,7 +222,7 @@ impl Enumeration<'_> {
         for output in &self.facts.program.outputs[state.results..] {
             let id = output.value.index();
             let written = &self.facts.spaces[id].written;
-            let any = (0..written.len()).filter(|l| super::layouts::meets(&output.pattern, &written[*l]));
+            let any = (0..written.len()).filter(|l| meets(&output.pattern, &written[*l]));
             let known = dearest.entry(id).or_insert(0);
             *known = (*known).max(any.map(|l| self.least[id][l]).min().unwrap_or(NEVER));
         }
