@@ -171,6 +171,9 @@ fn settle(problem: &mut Factors, prices: &mut Prices, sweeps: usize, fresh: bool
 const QUESTION_SWEEPS: usize = 2;
 
 /// Nodes below which a problem is not worth shrinking.
+const WORTH_SHRINKING: usize = 100;
+
+/// Nodes below which sweeps are cheap, so that even a small gain is taken.
 const SMALL: usize = 1000;
 
 fn nodes(problem: &Factors) -> usize {
@@ -188,7 +191,7 @@ fn drop_dearer(problem: &mut Factors, prices: &mut Prices, plan: i64) {
         all += nodes[v].len();
         kept += nodes[v].iter().filter(|k| **k).count();
     }
-    if all < SMALL || kept * 4 > all * 3 {
+    if all < WORTH_SHRINKING || kept * 4 > all * 3 {
         return;
     }
     for id in &problem.live {

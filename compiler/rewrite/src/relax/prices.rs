@@ -157,7 +157,7 @@ impl Prices {
             let best = (0..factor.out.len()).min_by_key(|s| {
                 let reads = uses.iter().zip(factor.reads_of(*s));
                 reads.fold(add(served[at(factor.out[*s])], factor.cost[*s]), |sum, ((operand, reader), node)| {
-                    add(sum, self.paid[*operand][*reader][at(*node)])
+                    add(sum, self.price(*operand, *reader, *node))
                 })
             });
             let Some(best) = best else { return FAR };
@@ -167,6 +167,14 @@ impl Prices {
             }
         }
         total
+    }
+
+    /// What a reader pays at a node. Where it has no use for the value, nothing that may be in a plan reads there.
+    fn price(&self, operand: usize, reader: usize, node: Node) -> i64 {
+        match self.paid[operand][reader][at(node)] {
+            paid if paid <= -FAR => FAR,
+            paid => paid,
+        }
     }
 
     /// From the parameters to the results.
@@ -180,7 +188,7 @@ impl Prices {
             for s in 0..factor.out.len() {
                 let mut cost = factor.cost[s];
                 for ((operand, reader), node) in uses.iter().zip(factor.reads_of(s)) {
-                    cost = add(cost, self.paid[*operand][*reader][at(*node)]);
+                    cost = add(cost, self.price(*operand, *reader, *node));
                 }
                 let out = &mut made[at(factor.out[s])];
                 *out = (*out).min(cost);
@@ -295,7 +303,7 @@ impl Prices {
             let gain = made[at(factor.out[s])];
             let mut sum = if gain <= -FAR { FAR } else { factor.cost[s].saturating_sub(gain) };
             for ((operand, reader), node) in uses.iter().zip(factor.reads_of(s)) {
-                sum = add(sum, self.paid[*operand][*reader][at(*node)]);
+                sum = add(sum, self.price(*operand, *reader, *node));
             }
             cost.push(sum);
         }
