@@ -1,9 +1,18 @@
-//! From a [`Program`] to the cheapest [`Plan`]: the e-graph, its rules, and the search.
+//! From a [`Program`] to the cheapest [`Plan`], with proof: the e-graph, its rules, and the search.
 //!
 //! One e-class is one value in one layout; its e-nodes are the ways of having it: an op on operands in certain layouts
-//! (a *strategy*), or a collective from another layout of the same value (a *move*). The rules ([`rules`]) define the plan
-//! space; saturation ([`space`]) builds it; extraction ([`search`]) finds the plan of least cost in it, counting a shared
-//! value once.
+//! (a *strategy*), or a collective from another layout of the same value (a *move*). The [`rules`] define the plan space.
+//!
+//! The flow, a module a step:
+//!
+//! 1. `logical`: einsums of more than two operands as chains, each order a program of its own.
+//! 2. `relax`: prices on values bound every plan and tell which part of the space can hold a best one. Built from the
+//!    rules; knows time alone.
+//! 3. `space`: that part as a saturated e-graph; `table` reads it off.
+//! 4. `search`: the plan of least cost in it, a shared value counted once, ties broken by the rule of the cost model.
+//! 5. `emit`, `reason`: the plan as instructions, each with its rule and the reason of each move.
+//!
+//! [`alternatives`] and [`order_savings`] ask what other plans would have cost.
 
 mod alternatives;
 mod axis_orders;
