@@ -4,10 +4,10 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use rustc_hash::FxHashMap;
-use shard_cost::{Hardware, collective_cost};
-use shard_ir::{AxisSet, Collective, Dtype, Layout, Mesh, MeshShape};
+use shard_cost::{Hardware, Network, collective_cost};
+use shard_ir::{AxisSet, Collective, Dtype, Layout, Mesh, MeshShape, Picoseconds};
 
-use crate::rules::moves::generating_moves;
+use crate::rules::moves::{generating_moves, moves_from};
 
 /// An infinite cost, with room to add a few of them.
 pub(crate) const FAR: i64 = 1 << 59;
@@ -17,8 +17,8 @@ pub(crate) type Node = u32;
 
 /// The graph of one shape and dtype. Times in picoseconds.
 ///
-/// Only moves that generate all others are in it ([`generating_moves`]): a chain of single-axis moves costs exactly what
-/// the merged move costs. Permutes go through a hub: one for all layouts with the same local shape and partial axes.
+/// Without latency only moves that generate all others are in it ([`generating_moves`]): a chain of single-axis moves costs
+/// exactly what the merged move costs. Permutes go through a hub: one for all layouts with the same local shape and partial axes.
 #[derive(Debug)]
 pub(crate) struct Graph {
     /// The layouts, sorted.
@@ -69,13 +69,21 @@ impl Graph {
             let nodes = layouts.len();
             return Graph { from: Rows::new(nodes, &[]), into: Rows::new(nodes, &[]), layouts, index, nodes };
         };
+        // With a latency a chain of moves costs more than the merged one, so all of them are needed.
+        let Network::Flat { latency, .. } = hardware.network;
+        let latency = latency > Picoseconds(0);
         let mut hubs: FxHashMap<(Vec<u64>, AxisSet, AxisSet), Vec<Node>> = FxHashMap::default();
         let mut arcs: Vec<(Node, Node, i64)> = Vec::with_capacity(layouts.len() * 16);
         // What a move costs depends on the local size and the group alone, so few are really worked out.
         let mut known: FxHashMap<(u8, u64, u64), i64> = FxHashMap::default();
         let mut moves = Vec::new();
         for (from, layout) in layouts.iter().enumerate() {
-            generating_moves(shape, *layout, mesh.all_axes(), maxima, &mut moves);
+            if latency {
+                let all = moves_from(shape, *layout, mesh.all_axes(), maxima);
+                moves.extend(all.into_iter().filter(|(c, _)| !matches!(c, Collective::Permute { .. })));
+            } else {
+                generating_moves(shape, *layout, mesh.all_axes(), maxima, &mut moves);
+            }
             let local = shape.local_elements(*layout);
             for (collective, to) in moves.drain(..) {
                 let Some(to) = index.get(&to) else { continue };
