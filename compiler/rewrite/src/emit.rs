@@ -133,11 +133,10 @@ impl Emitter<'_> {
         let mut last: Option<(ValueId, InstrId)> = None;
         for (link, op_value) in kernel.chain.iter().enumerate() {
             let Def::Op { op, operands } = &self.program.value(*op_value).def else { return Err(internal()) };
-            let fed = link.checked_sub(1).map(|l| kernel.pins[l].last().copied().unwrap_or(kernel.chain[l]));
             let mut ids = Vec::with_capacity(operands.len());
             for operand in operands {
                 ids.push(match last {
-                    Some((_, instr)) if fed == Some(*operand) => instr,
+                    Some((_, instr)) if self.kernels.is_fed(kernel, link, *operand) => instr,
                     _ => {
                         let (value, layout) = reads.next().ok_or_else(internal)?;
                         self.need(value, layout, Reader::Value(*op_value))?

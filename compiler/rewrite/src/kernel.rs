@@ -108,16 +108,25 @@ impl Kernels {
     pub(crate) fn fusible_operand(&self, id: ValueId) -> Option<(Vec<usize>, ValueId, Vec<ValueId>)> {
         let Def::Op { op, operands } = &self.program.value(id).def else { return None };
         let is_op = |v: &ValueId| matches!(self.program.value(self.origin(*v).0).def, Def::Op { .. });
-        let fed = fuses_with(op, operands.iter().copied().filter(is_op), |fed| {
-            let (producer, pins) = self.origin(fed);
+        let made = operands.iter().filter(|o| is_op(o)).map(|o| self.origin(*o).0);
+        // A value may reach the op through a pin and beside it: it is one producer all the same.
+        let producer = fuses_with(op, made, |producer| {
             let Def::Op { op: producing, .. } = &self.program.value(producer).def else { return false };
-            let readers = operands.iter().filter(|o| **o == fed).count();
-            may_lead_a_kernel(producing)
-                && pins.iter().chain([&producer]).all(|v| self.uses[v.index()] == if *v == fed { readers } else { 1 })
+            let (places, pins) = self.ways_from(producer, operands);
+            let uses: usize = pins.iter().chain([&producer]).map(|v| self.uses[v.index()]).sum();
+            may_lead_a_kernel(producing) && uses == places.len() + pins.len()
         })?;
-        let (producer, pins) = self.origin(fed);
-        let places = (0..operands.len()).filter(|i| operands[*i] == fed).collect();
+        let (places, pins) = self.ways_from(producer, operands);
         Some((places, producer, pins))
+    }
+
+    /// The places of some operands that a value reaches, and the pins on the ways there.
+    fn ways_from(&self, producer: ValueId, operands: &[ValueId]) -> (Vec<usize>, Vec<ValueId>) {
+        let places: Vec<usize> = (0..operands.len()).filter(|i| self.origin(operands[*i]).0 == producer).collect();
+        let mut pins: Vec<ValueId> = places.iter().flat_map(|i| self.origin(operands[*i]).1).collect();
+        pins.sort_unstable();
+        pins.dedup();
+        (places, pins)
     }
 
     /// What [`OpSite::profile`] says of an op.
@@ -141,9 +150,9 @@ impl Kernels {
         (id, pins)
     }
 
-    /// The value, behind the pins of a link, that feeds the next op of the chain.
-    fn fed(&self, kernel: &Kernel, link: usize) -> ValueId {
-        kernel.pins[link].last().copied().unwrap_or(kernel.chain[link])
+    /// Whether an operand of the op at `link` of a chain is what the op before it makes.
+    pub(crate) fn is_fed(&self, kernel: &Kernel, link: usize, operand: ValueId) -> bool {
+        link.checked_sub(1).is_some_and(|before| self.origin(operand).0 == kernel.chain[before])
     }
 
     /// The layouts of the operands of every op of a kernel, in chain order, given those of what it reads.
@@ -156,13 +165,13 @@ impl Kernels {
             let fed = match i.checked_sub(1) {
                 Some(link) => {
                     let layout = self.site(kernel.chain[link]).result_layout(&all[link])?;
-                    Some((self.fed(kernel, link), layout))
+                    Some(layout)
                 }
                 None => None,
             };
             for operand in operands {
                 layouts.push(match fed {
-                    Some((value, layout)) if value == *operand => layout,
+                    Some(layout) if self.is_fed(kernel, i, *operand) => layout,
                     _ => rest.next()?,
                 });
             }

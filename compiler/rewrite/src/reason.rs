@@ -85,8 +85,7 @@ fn op_of_read(kernels: &Kernels, kernel: &crate::kernel::Kernel, read: usize) ->
     let mut count = 0;
     for (link, id) in kernel.chain.iter().enumerate() {
         let operands = kernels.program.value(*id).def.operands();
-        let fed = link.checked_sub(1).map(|l| kernel.pins[l].last().copied().unwrap_or(kernel.chain[l]));
-        count += operands.iter().filter(|o| Some(**o) != fed).count();
+        count += operands.iter().filter(|o| !kernels.is_fed(kernel, link, **o)).count();
         if read < count {
             return link;
         }

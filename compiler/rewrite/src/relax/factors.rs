@@ -456,10 +456,11 @@ impl Builder {
             }
             // As a later member: its own reads and the larger result are the kernel's to pay, at its head.
             let added = works.added(layouts, result, &skipped, places[0]);
-            let fed = operands[places[0]];
             for (out, to_come) in std::iter::once((out, 0)).chain(states.iter().copied()) {
-                let state = self.state(fed, reads[places[0]], added + to_come);
-                let member = (0..reads.len()).map(|i| if places.contains(&i) { state } else { reads[i] });
+                let mut member = reads.clone();
+                for place in places {
+                    member[*place] = self.state(operands[*place], reads[*place], added + to_come);
+                }
                 factor.push(out, member, 0);
             }
             next
