@@ -30,7 +30,7 @@ use shard_rewrite::{LowerError, LowerOptions, Lowered, Status, lower};
 use shard_runtime::{RunOptions, run_plan};
 
 const SEED: u64 = 20_240_817;
-const COUNT: u64 = 700;
+const COUNT: u64 = 560;
 const JUDGED_AT_LEAST: usize = 500;
 
 /// What came of one program.
@@ -179,7 +179,7 @@ fn answers_to_its_types(program: &Program, plan: &Plan) -> Result<(), String> {
 #[test]
 fn the_brute_force_finds_the_same_without_its_bound() {
     let mut compared = 0;
-    for number in 0..150 {
+    for number in 0..90 {
         let Case { program, hardware, .. } = case(SEED + 1, number);
         let Ok(lowered) = lower(&program, &hardware, &LowerOptions::default()) else { continue };
         let Ok(facts) = Facts::new(&program, &hardware) else { continue };

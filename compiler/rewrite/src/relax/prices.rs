@@ -138,18 +138,12 @@ impl Prices {
             }
             let nodes = problem.nodes(*id);
             let mut served = vec![0; nodes];
-            for part in wanted[v].chunks(MAX_READERS) {
-                let only: Vec<Vec<i64>> = part
-                    .iter()
-                    .map(|n| {
-                        let mut paid = vec![-FAR; nodes];
-                        paid[at(*n)] = 0;
-                        paid
-                    })
-                    .collect();
-                let only: Vec<&[i64]> = only.iter().map(|p| p.as_slice()).collect();
-                self.tree.insides(&problem.graphs[v], nodes, &only);
-                for (s, more) in served.iter_mut().zip(&self.tree.inside[(1 << part.len()) - 1]) {
+            // Each layout wanted is reached on its own: a tree could branch at a hub, and so pay one permute for two.
+            for node in &wanted[v] {
+                let mut paid = vec![-FAR; nodes];
+                paid[at(*node)] = 0;
+                self.tree.insides(&problem.graphs[v], nodes, &[&paid]);
+                for (s, more) in served.iter_mut().zip(&self.tree.inside[1]) {
                     *s = add(*s, *more);
                 }
             }

@@ -26,10 +26,10 @@ pub(crate) enum Optimum {
 }
 
 /// States that are opened, at most.
-const MAX_STATES: usize = 600_000;
+const MAX_STATES: usize = 200_000;
 
 /// Sets of layouts looked at for one tree of moves, at most.
-const MAX_SETS: usize = 2_000;
+const MAX_SETS: usize = 1_000;
 
 /// A kernel whose first op is known, and perhaps not yet all: it goes on to `origin` if that is made just so.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
