@@ -31,6 +31,8 @@ pub(crate) enum Command {
     Explain(ExplainArgs),
     /// Print the lowered program as IR text, JSON or a graph
     Lower(LowerArgs),
+    /// Check a certificate that no plan takes less time than the one in it
+    VerifyCertificate(VerifyCertificateArgs),
     /// Execute the lowered program on simulated devices and compare it with the unsharded one
     Run(RunArgs),
     /// List the built-in chips, or print the hardware file of one
@@ -110,6 +112,17 @@ pub(crate) struct ExplainArgs {
     /// Leave out what each collective was preferred to, which takes a search of its own for each
     #[arg(long)]
     pub(crate) no_alternatives: bool,
+    /// Write why no plan takes less time, for `verify-certificate` to check
+    #[arg(long, value_name = "OUT")]
+    pub(crate) certificate: Option<PathBuf>,
+}
+
+/// `verify-certificate`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct VerifyCertificateArgs {
+    /// What `explain --certificate` wrote
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
 }
 
 /// `lower`.

@@ -57,6 +57,21 @@ pub(crate) fn from_source(
     }
 }
 
+/// The hardware file that a source file is compiled with, as text: `--hardware`, or the file's own line. It was read before.
+pub(crate) fn text(named: Option<&str>, file: &SourceFile, console: &mut Console) -> Outcome<String> {
+    let tree = shard_grammar::parse(file).file;
+    let (name, path) = match (named, tree.hardware().next().map(|line| &line.chip)) {
+        (Some(name), _) => (name.to_string(), PathBuf::from(name)),
+        (None, Some(HardwareRef::BuiltIn(name))) => (name.value.clone(), PathBuf::new()),
+        (None, Some(HardwareRef::Path(path))) => (String::new(), beside(&file.name, &path.value)),
+        (None, None) => return Err(none(console)),
+    };
+    match BUILT_IN.iter().find(|chip| chip.name == name) {
+        Some(chip) => Ok(chip.text.to_string()),
+        None => input::read_text(&path, console).map(|file| file.text),
+    }
+}
+
 /// The chip that IR text names: a built-in one, or a file.
 pub(crate) fn from_plan(name: &str, file: &Path, console: &mut Console) -> Outcome<Hardware> {
     match Hardware::built_in(name) {

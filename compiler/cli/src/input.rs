@@ -8,7 +8,7 @@ use shard_ir::Plan;
 
 use crate::console::{Console, Outcome, Status, problem};
 
-/// The largest file of any kind that is read whole: nothing larger is legal.
+/// The largest file that is read whole, certificates aside: nothing larger is legal.
 const MAX_BYTES: usize = shard_ir::text::MAX_TEXT_BYTES;
 
 /// A file of source, or one of IR text.
@@ -29,22 +29,27 @@ pub(crate) fn read_text(path: &Path, console: &mut Console) -> Outcome<SourceFil
 
 /// Reads a text file, or standard input for `-`, or says why not.
 pub(crate) fn read(path: &Path) -> Result<SourceFile, String> {
+    read_at_most(path, MAX_BYTES)
+}
+
+/// Reads a text file of at most so many bytes.
+pub(crate) fn read_at_most(path: &Path, most: usize) -> Result<SourceFile, String> {
     let bytes = match path.as_os_str() == "-" {
-        true => read_all(std::io::stdin().lock()),
-        false => std::fs::File::open(path).and_then(read_all),
+        true => read_all(std::io::stdin().lock(), most),
+        false => std::fs::File::open(path).and_then(|file| read_all(file, most)),
     };
     let bytes = bytes.map_err(|error| error.to_string())?;
-    if bytes.len() > MAX_BYTES {
-        return Err(format!("it is larger than {MAX_BYTES} bytes"));
+    if bytes.len() > most {
+        return Err(format!("it is larger than {most} bytes"));
     }
     let text = String::from_utf8(bytes).map_err(|_| "it is not UTF-8 text".to_string())?;
     Ok(SourceFile::new(path.display().to_string(), text))
 }
 
 /// All bytes, and no more than one past the limit.
-fn read_all(from: impl Read) -> std::io::Result<Vec<u8>> {
+fn read_all(from: impl Read, most: usize) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    from.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+    from.take(most as u64 + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 

@@ -34,6 +34,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Fmt(args) => commands::fmt::run(args, &mut console),
         Command::Explain(args) => commands::explain::run(args, &mut console),
         Command::Lower(args) => commands::lower::run(args, &mut console),
+        Command::VerifyCertificate(args) => commands::verify_certificate::run(args, &mut console),
         Command::Run(args) => commands::run::run(args, &mut console),
         Command::Hardware(args) => commands::hardware::run(args, &mut console),
         Command::Completions(args) => commands::completions::run(args, &mut console),

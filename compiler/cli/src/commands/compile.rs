@@ -20,7 +20,7 @@ use crate::pipeline::{self, Compiled};
 
 /// The compiled layers of one file.
 pub(crate) struct Compilation {
-    source: Option<SourceFile>,
+    pub(crate) source: Option<SourceFile>,
     objective: Objective,
     /// Each layer with the chip that it was compiled for.
     pub(crate) compiled: Vec<(Hardware, Compiled)>,
@@ -175,7 +175,8 @@ fn report_checked(file: &SourceFile, checked: &Checked, console: &mut Console) -
     }
 }
 
-fn check_options(args: &ProgramArgs, console: &mut Console) -> Outcome<CheckOptions> {
+/// What the command line changes of a program.
+pub(crate) fn check_options(args: &ProgramArgs, console: &mut Console) -> Outcome<CheckOptions> {
     let mut dim_overrides = Vec::new();
     for text in &args.dims {
         match text.split_once('=') {

@@ -1,6 +1,7 @@
 //! `shardc explain FILE`.
 
 use crate::args::{ExplainArgs, Format};
+use crate::commands::certificate;
 use crate::commands::compile::compile_file;
 use crate::console::{Console, Outcome};
 
@@ -8,6 +9,9 @@ pub(crate) fn run(args: &ExplainArgs, console: &mut Console) -> Outcome {
     let mut compilation = compile_file(&args.file, &args.program, console)?;
     if !args.no_alternatives {
         compilation.ask_for_alternatives(console)?;
+    }
+    if let Some(out) = &args.certificate {
+        certificate::write(out, &compilation, &args.program, console)?;
     }
     let layers = compilation.layers();
     console.result(&match console.format {

@@ -1,5 +1,6 @@
 //! The commands, a file each; `compile` is what `check`, `explain`, `lower` and `run` share.
 
+pub(crate) mod certificate;
 pub(crate) mod check;
 pub(crate) mod compile;
 pub(crate) mod completions;
@@ -9,3 +10,4 @@ pub(crate) mod hardware;
 pub(crate) mod lower;
 pub(crate) mod man;
 pub(crate) mod run;
+pub(crate) mod verify_certificate;

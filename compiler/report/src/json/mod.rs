@@ -4,6 +4,7 @@ pub mod diagnostics;
 pub mod explain;
 mod instruction;
 pub mod run;
+pub mod verify_certificate;
 
 use serde::Serialize;
 use serde::ser::SerializeMap;

@@ -21,7 +21,7 @@ pub struct PriceSet(pub Vec<UsePrices>);
 pub struct UsePrices {
     /// The value, by its number in the program.
     pub value: u32,
-    /// Which of its uses, in program order of the readers, results first.
+    /// Which of its uses: readers in program order, the places of one reader from the last; then results, from the last.
     #[serde(rename = "use")]
     pub reader: u32,
     /// One for each layout that the reader can read, in the order of layouts; then for the states inside kernels.

@@ -41,6 +41,16 @@ pub struct Certificate {
     pub layers: Vec<LayerCertificate>,
 }
 
+impl Certificate {
+    /// The text of the file.
+    pub fn text(&self) -> String {
+        // Serialising to memory cannot fail: every key is a string.
+        let mut text = serde_json::to_string(self).unwrap_or_default();
+        text.push('\n');
+        text
+    }
+}
+
 /// What was compiled.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -59,7 +59,13 @@ fn verify_layer(
         return Err(CertificateError::new("the plan takes too long to be bounded"));
     }
     let (bound, inequalities, whole) = bound(claim, program, hardware)?;
-    if bound.min(cost) != claim.lower_bound_ps {
+    if bound > cost {
+        // Not to be explained away: no plan of the space can be below a bound on all of them.
+        return Err(CertificateError::new(format!(
+            "the plan takes {cost} ps, below the bound of {bound} ps on all plans"
+        )));
+    }
+    if bound != claim.lower_bound_ps {
         let claimed = claim.lower_bound_ps;
         return Err(CertificateError::new(format!("the prices show a bound of {bound} ps, not {claimed} ps")));
     }

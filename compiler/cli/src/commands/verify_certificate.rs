@@ -1,0 +1,36 @@
+//! `shardc verify-certificate FILE`.
+
+use shard_rewrite::Proof;
+use shard_rewrite::certificate::{Verified, verify_certificate};
+
+use crate::args::{Format, VerifyCertificateArgs};
+use crate::console::{Console, Outcome, Status, problem};
+use crate::input::read_at_most;
+
+/// The largest certificate that is read.
+const MAX_BYTES: usize = 1 << 30;
+
+pub(crate) fn run(args: &VerifyCertificateArgs, console: &mut Console) -> Outcome {
+    let name = args.file.display();
+    let file = read_at_most(&args.file, MAX_BYTES)
+        .map_err(|why| console.usage(&format!("cannot read `{name}`: {why}"), None))?;
+    let layers = verify_certificate(&file.text).map_err(|error| {
+        console.report(None, vec![problem(&format!("`{name}` proves nothing: {error}"), Vec::new())]);
+        Status::Wrong
+    })?;
+    console.result(&match console.format {
+        Format::Text => layers.iter().map(describe).collect(),
+        Format::Json => shard_report::json::verify_certificate::verified(&layers),
+    })
+}
+
+fn describe(layer: &Verified) -> String {
+    let (cost, bound) = (layer.cost.0, layer.lower_bound.0);
+    let claim = match layer.proof {
+        Some(Proof::Certificate) => "proven: no plan of the plan space takes less",
+        Some(Proof::Search) => "no plan takes less than the bound; that none lies between, only the search says",
+        None => "no plan takes less than the bound",
+    };
+    let name = &layer.layer;
+    format!("{name}: {claim}\n  cost {cost} ps, bound {bound} ps, {} inequalities\n", layer.inequalities)
+}

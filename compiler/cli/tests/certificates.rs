@@ -1,0 +1,94 @@
+//! `explain --certificate` and `verify-certificate`, from outside.
+
+#![allow(missing_docs, unreachable_pub)]
+
+mod common;
+
+use std::path::PathBuf;
+
+use common::{fed, shardc, text};
+
+/// Where a test writes a certificate.
+fn file(name: &str) -> String {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("certificates");
+    std::fs::create_dir_all(&folder).expect("a scratch folder");
+    folder.join(name).to_str().expect("UTF-8").to_string()
+}
+
+fn holds(name: &str, document: &str) {
+    let path = format!("{}/../../spec/schema/{name}.schema.json", env!("CARGO_MANIFEST_DIR"));
+    let schema: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(path).expect("a schema file")).expect("JSON");
+    assert!(jsonschema::meta::is_valid(&schema), "{name}");
+    let document: serde_json::Value = serde_json::from_str(document).expect("JSON");
+    let validator = jsonschema::validator_for(&schema).expect("a legal schema");
+    let errors: Vec<String> =
+        validator.iter_errors(&document).map(|e| format!("{e} at {}", e.instance_path())).collect();
+    assert!(errors.is_empty(), "{name}: {errors:#?}");
+}
+
+#[test]
+fn a_written_certificate_is_confirmed() {
+    let out = file("mlp.json");
+    let explained = shardc(&["explain", "mlp.shard", "--certificate", &out]);
+    assert_eq!((explained.status, explained.out), (0, shardc(&["explain", "mlp.shard"]).out));
+    let ran = shardc(&["verify-certificate", &out]);
+    assert_eq!(ran.status, 0, "{ran:?}");
+    assert!(ran.out.starts_with("mlp: proven: no plan of the plan space takes less\n  cost "), "{}", ran.out);
+    assert!(ran.out.ends_with(" inequalities\n"), "{}", ran.out);
+    assert_eq!(fed(&["verify-certificate", "-"], &std::fs::read_to_string(&out).expect("written")).out, ran.out);
+}
+
+#[test]
+fn documents_meet_their_schemas() {
+    let out = file("schema.json");
+    let args = ["explain", "mlp.shard", "-D", "B=64,L=8", "--mesh", "x=2,y=2,z=2", "--certificate", &out];
+    assert_eq!(shardc(&args).status, 0);
+    holds("certificate", &std::fs::read_to_string(&out).expect("written"));
+    let ran = shardc(&["verify-certificate", &out, "--format", "json"]);
+    assert_eq!(ran.status, 0, "{ran:?}");
+    holds("verify-certificate", &ran.out);
+}
+
+#[test]
+fn a_certificate_stands_for_its_own_chip() {
+    let (chip, out) = (file("chip.toml"), file("chip.json"));
+    std::fs::write(&chip, shardc(&["hardware", "tpu-v4-flat"]).out.replace("270e9", "27e9")).expect("written");
+    assert_eq!(shardc(&["explain", "mlp.shard", "--hardware", &chip, "--certificate", &out]).status, 0);
+    std::fs::remove_file(&chip).expect("there");
+    assert_eq!(shardc(&["verify-certificate", &out]).status, 0);
+}
+
+#[test]
+fn a_changed_certificate_proves_nothing() {
+    let out = file("changed.json");
+    assert_eq!(shardc(&["explain", "mlp.shard", "--certificate", &out]).status, 0);
+    let written = std::fs::read_to_string(&out).expect("written");
+    for (from, to) in [
+        ("\"cost_ps\":", "\"cost_ps\":1"),
+        ("gelu(h)", "relu(h)"),
+        ("270e9", "300e9"),
+        ("BLF_yz", "BLF_zy"),
+        ("{", "["),
+    ] {
+        let changed = written.replace(from, to);
+        assert_ne!(changed, written, "{from}");
+        let ran = fed(&["verify-certificate", "-"], &changed);
+        assert_eq!((ran.status, ran.out.as_str()), (1, ""), "{from}");
+        assert!(ran.err.starts_with("error: `-` proves nothing: "), "{}", ran.err);
+    }
+}
+
+#[test]
+fn what_cannot_be_read_or_written_or_certified_is_usage() {
+    for args in [
+        &["verify-certificate"][..],
+        &["verify-certificate", "no-such-file.json"],
+        &["explain", "mlp.shard", "--certificate", "no-such-folder/out.json"],
+        &["explain", "every_move.shir", "--certificate", &file("never.json")],
+    ] {
+        let ran = shardc(args);
+        assert_eq!((ran.status, ran.out.as_str()), (2, ""), "{args:?}");
+    }
+    assert!(text("mlp.shard").contains("hardware tpu-v4-flat"));
+}

@@ -1,0 +1,5 @@
+//! Certificates: that they prove what is true, and nothing else.
+
+mod made;
+mod programs;
+mod tampered;

@@ -1,0 +1,163 @@
+//! Certificates that somebody has changed: whatever is changed, nothing false is proven.
+
+use shard_rewrite::certificate::{Certificate, Claim, PriceSet, Run, UsePrices, verify_certificate};
+
+use crate::programs::{RESIDUAL, Random, certificate};
+
+fn refused(certificate: &Certificate) -> String {
+    match verify_certificate(&certificate.text()) {
+        Ok(verified) => panic!("{verified:?}"),
+        Err(error) => error.message,
+    }
+}
+
+fn changed(change: impl FnOnce(&mut Certificate)) -> String {
+    let mut certificate = certificate(RESIDUAL);
+    assert!(verify_certificate(&certificate.text()).is_ok());
+    change(&mut certificate);
+    refused(&certificate)
+}
+
+/// Prices that anybody could make up.
+fn made_up(random: &mut Random, from: &PriceSet) -> PriceSet {
+    let price = |random: &mut Random| match random.below(4) {
+        0 => 0,
+        1 => random.below(1000) as i64,
+        2 => random.below(1 << 40) as i64,
+        _ => -(random.below(1 << 40) as i64),
+    };
+    let runs = |random: &mut Random, run: &Run| match (random.below(3), *run) {
+        (0, Run::One(_)) => Run::One(price(random)),
+        (0, Run::Many(_, times)) => Run::Many(price(random), times),
+        (1, Run::One(p)) => Run::One(p.saturating_add(price(random) >> 20)),
+        (_, run) => run,
+    };
+    let uses = from.0.iter().map(|u| UsePrices { paid: u.paid.iter().map(|r| runs(random, r)).collect(), ..u.clone() });
+    PriceSet(uses.collect())
+}
+
+/// The residual layer with a plan for it that takes longer: one for the same layer with an intermediate pinned.
+fn with_a_worse_plan() -> (Certificate, u64) {
+    let best = certificate(RESIDUAL);
+    let pinned = certificate(&RESIDUAL.replace("let h =", "let h: B_xF ="));
+    let mut worse = best.clone();
+    worse.layers[0].plan.clone_from(&pinned.layers[0].plan);
+    worse.layers[0].cost_ps = pinned.layers[0].cost_ps;
+    let optimum = best.layers[0].cost_ps;
+    assert!(worse.layers[0].cost_ps > optimum, "{} {optimum}", worse.layers[0].cost_ps);
+    (worse, optimum)
+}
+
+#[test]
+fn no_prices_prove_a_worse_plan_best() {
+    let (mut worse, _) = with_a_worse_plan();
+    worse.layers[0].proof = Claim::Certificate;
+    worse.layers[0].lower_bound_ps = worse.layers[0].cost_ps;
+    let prices = worse.layers[0].orders[0][0].clone();
+    assert!(!prices.0.is_empty(), "prices to change");
+    let mut random = Random(7);
+    for _ in 0..2000 {
+        worse.layers[0].orders[0] = vec![made_up(&mut random, &prices), prices.clone()];
+        refused(&worse);
+    }
+}
+
+#[test]
+fn no_prices_show_a_bound_above_the_optimum() {
+    let (mut worse, optimum) = with_a_worse_plan();
+    worse.layers[0].proof = Claim::None;
+    // The bound claimed is above the optimum, so every set of prices is worked out in full, and says its own.
+    worse.layers[0].lower_bound_ps = worse.layers[0].cost_ps;
+    let prices = worse.layers[0].orders[0][0].clone();
+    let mut random = Random(11);
+    for _ in 0..2000 {
+        worse.layers[0].orders[0] = vec![made_up(&mut random, &prices)];
+        let message = refused(&worse);
+        let shown = message.strip_prefix("the prices show a bound of ").and_then(|m| m.split(' ').next());
+        let bound: u64 = shown.and_then(|b| b.parse().ok()).unwrap_or_else(|| panic!("{message}"));
+        assert!(bound <= optimum, "{bound} {optimum}");
+    }
+}
+
+#[test]
+fn a_true_bound_below_the_cost_is_confirmed_as_that() {
+    let (mut worse, optimum) = with_a_worse_plan();
+    (worse.layers[0].proof, worse.layers[0].lower_bound_ps) = (Claim::None, optimum);
+    let verified = verify_certificate(&worse.text()).expect("true");
+    assert_eq!((verified[0].lower_bound.0, verified[0].proof), (optimum, None));
+}
+
+#[test]
+fn changed_prices_lose_the_bound() {
+    let message = changed(|c| c.layers[0].orders[0][0].0[0].paid[0] = Run::One(-1_000_000_000));
+    assert!(message.contains("the prices show a bound of"), "{message}");
+    let message = changed(|c| c.layers[0].orders[0][0] = PriceSet::default());
+    assert!(message.contains("the prices show a bound of"), "{message}");
+    assert!(changed(|c| c.layers[0].orders[0].clear()).contains("a bound of 0 ps"));
+    assert!(changed(|c| c.layers[0].orders.clear()).contains("prices for 0"));
+}
+
+#[test]
+fn prices_that_do_not_fit_the_program_are_refused() {
+    assert!(changed(|c| c.layers[0].orders[0][0].0[0].value = 99).contains("does not have"));
+    assert!(changed(|c| c.layers[0].orders[0][0].0[0].reader = 9).contains("does not have"));
+    assert!(changed(|c| c.layers[0].orders[0][0].0[0].paid.push(Run::One(0))).contains("another number of prices"));
+    assert!(changed(|c| c.layers[0].orders[0][0].0[0].paid.push(Run::Many(0, u32::MAX))).contains("another number"));
+    assert!(changed(|c| c.layers[0].orders[0][0].0[0].paid.clear()).contains("another number of prices"));
+    assert!(changed(|c| c.layers[0].orders[0][0].0[0].paid[0] = Run::One(i64::MIN)).contains("too large"));
+    let twice = changed(|c| {
+        let first = c.layers[0].orders[0][0].0[0].clone();
+        c.layers[0].orders[0][0].0.push(first);
+    });
+    assert!(twice.contains("prices twice"), "{twice}");
+}
+
+#[test]
+fn a_changed_claim_is_refused() {
+    assert!(changed(|c| c.layers[0].cost_ps -= 1).contains("the plan takes"));
+    assert!(changed(|c| c.layers[0].lower_bound_ps -= 1).contains("the prices show"));
+    assert!(changed(|c| c.layers[0].layer = "other".into()).contains("no such layer"));
+    assert!(changed(|c| c.layers[0].limits.orders = usize::MAX).contains("limits"));
+    assert!(changed(|c| c.layers.clear()).contains("no layer"));
+    assert!(changed(|c| c.schema = "shardc.certificate/2".into()).contains("the schema is"));
+}
+
+#[test]
+fn other_inputs_make_another_claim() {
+    assert!(changed(|c| c.inputs.hardware = c.inputs.hardware.replace("270e9", "27e9")).contains("the plan takes"));
+    assert!(changed(|c| c.inputs.dims = vec![("B".into(), "128".into())]).contains("other dims"));
+    assert!(changed(|c| c.inputs.mesh = Some(vec![("x".into(), 2), ("y".into(), 2)])).contains("another mesh"));
+    assert!(changed(|c| c.inputs.source = c.inputs.source.replace("gelu", "relu")).contains("nothing that the layer"));
+    assert!(changed(|c| c.inputs.source = c.inputs.source.replace("F_yE_x)", "F_yE)")).contains("as declared"));
+    assert!(changed(|c| c.inputs.source = c.inputs.source.replace("-> bf16 BE_x", "-> bf16 BE")).contains("declared"));
+    assert!(changed(|c| c.inputs.source = c.inputs.source.replace("let h", "let h: B_xF")).contains("layer computes"));
+    assert!(changed(|c| c.inputs.source.push('}')).contains("does not check"));
+    assert!(changed(|c| c.inputs.hardware.clear()).contains("hardware file"));
+    assert!(changed(|c| c.inputs.strict = true).contains("nothing that the layer computes"));
+}
+
+#[test]
+fn a_changed_plan_is_refused() {
+    let certificate = certificate(RESIDUAL);
+    let plan = certificate.layers[0].plan.clone();
+    // Every line left out, and every line with another one's text.
+    let lines: Vec<&str> = plan.lines().collect();
+    for i in 0..lines.len() {
+        let mut changed = certificate.clone();
+        let without: Vec<&str> = lines.iter().enumerate().filter(|(l, _)| *l != i).map(|(_, t)| *t).collect();
+        changed.layers[0].plan = without.join("\n");
+        if !lines[i].is_empty() && !lines[i].starts_with("hardware") {
+            refused(&changed);
+        }
+    }
+    for (from, to) in [("gelu", "relu"), ("add", "multiply"), ("return y", "return z"), ("layer mlp", "layer mlq")] {
+        if plan.contains(from) {
+            let mut changed = certificate.clone();
+            changed.layers[0].plan = plan.replace(from, to);
+            refused(&changed);
+        }
+    }
+    let mut twice = certificate.clone();
+    twice.layers[0].plan = format!("{plan}\n{}", plan.replace("shir 1", ""));
+    refused(&twice);
+}
