@@ -155,7 +155,7 @@ fn no_mutation_makes_the_interpreter_panic() {
     let odd = ["1099511627776", "4398046511104", "1", "2", "3", "1048576", "0", "f32 ", "int8 ", "", "E", "relu "];
     let mut random = Random::new(5);
     let (mut ran, mut refused) = (0, 0);
-    for seed in 0..2_500 {
+    for seed in 0..4_000 {
         let mut mutant: Vec<&str> = bits.clone();
         for _ in 0..=random.below(2) {
             let at = random.below(mutant.len() as u64) as usize;

@@ -28,8 +28,8 @@ pub(crate) enum Optimum {
 /// States that are opened, at most.
 const MAX_STATES: usize = 200_000;
 
-/// Sets of layouts looked at for one tree of moves, at most.
-const MAX_SETS: usize = 1_000;
+/// Sets of layouts looked at for all trees of moves, at most.
+const MAX_SETS: usize = 20_000;
 
 /// A kernel whose first op is known, and perhaps not yet all: it goes on to `origin` if that is made just so.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -56,7 +56,9 @@ struct Enumeration<'a> {
     least: Vec<Vec<u64>>,
     /// For each value, it and all that it is made from.
     behind: Vec<u64>,
-    trees: HashMap<(usize, usize, Vec<usize>), Option<u64>>,
+    trees: HashMap<(usize, usize, Vec<usize>), u64>,
+    /// How many more sets of layouts may be looked at.
+    sets_left: usize,
     kernel_times: HashMap<Vec<(usize, usize)>, u64>,
 }
 
@@ -68,6 +70,7 @@ pub(crate) fn cheapest_plan(facts: &Facts<'_>, at_most: u64, guided: bool) -> Op
         least: Vec::new(),
         behind: Vec::new(),
         trees: HashMap::new(),
+        sets_left: MAX_SETS,
         kernel_times: HashMap::new(),
     };
     all.bound_from_below();
@@ -82,7 +85,7 @@ pub(crate) fn cheapest_plan(facts: &Facts<'_>, at_most: u64, guided: bool) -> Op
         if state.results == facts.program.outputs.len() && state.wanted.is_empty() {
             return Optimum::Time(paid);
         }
-        let next = match all.next_states(&state) {
+        let next = match all.next_states(&state, at_most - paid) {
             Ok(next) => next,
             Err(reason) => return Optimum::TooLarge(reason),
         };
@@ -103,7 +106,8 @@ pub(crate) fn cheapest_plan(facts: &Facts<'_>, at_most: u64, guided: bool) -> Op
 }
 
 impl Enumeration<'_> {
-    fn next_states(&mut self, state: &State) -> Result<Vec<(u64, State)>, &'static str> {
+    /// What a state can become, with what that costs; what costs more than there is `room` for may be left out.
+    fn next_states(&mut self, state: &State, room: u64) -> Result<Vec<(u64, State)>, &'static str> {
         if let Some(output) = self.facts.program.outputs.get(state.results) {
             let id = output.value.index();
             let space = &self.facts.spaces[id];
@@ -130,13 +134,13 @@ impl Enumeration<'_> {
                 for made in self.facts.allowed[id].clone() {
                     let mut child = left.clone();
                     if self.label_agrees(&mut child, pattern, id, made) {
-                        next.push((self.moves(id, made, &wanted)?, child));
+                        next.push((self.moves(id, made, &wanted, room)?, child));
                     }
                 }
             }
             Def::Constant(_) => {
                 let made = self.facts.spaces[id].index_of(shard_ir::Layout::REPLICATED).unwrap_or(0);
-                next.push((self.moves(id, made, &wanted)?, left));
+                next.push((self.moves(id, made, &wanted, room)?, left));
             }
             Def::Pin { operand, pattern, .. } => {
                 for made in self.facts.allowed[id].clone() {
@@ -144,7 +148,7 @@ impl Enumeration<'_> {
                     if !self.label_agrees(&mut child, pattern, id, made) {
                         continue;
                     }
-                    let mut cost = self.moves(id, made, &wanted)?;
+                    let mut cost = self.moves(id, made, &wanted, room)?;
                     let origin = self.facts.origin(id);
                     if let Some(kernel) = take_kernel(&mut child, origin) {
                         if kernel.layout == made {
@@ -161,7 +165,7 @@ impl Enumeration<'_> {
             Def::Op { operands, .. } => {
                 for fit in 0..self.facts.fits[id].len() {
                     let made = self.facts.fits[id][fit].result;
-                    let mut cost = self.moves(id, made, &wanted)?;
+                    let mut cost = self.moves(id, made, &wanted, room)?;
                     if cost == NEVER {
                         continue;
                     }
@@ -198,13 +202,19 @@ impl Enumeration<'_> {
         *known.get_or_insert_with(|| named.clone()) == named
     }
 
-    fn moves(&mut self, id: usize, made: usize, wanted: &[usize]) -> Result<u64, &'static str> {
+    /// The time of the moves of a value; [`NEVER`] where they take longer than there is `room` for.
+    fn moves(&mut self, id: usize, made: usize, wanted: &[usize], room: u64) -> Result<u64, &'static str> {
         let space = &self.facts.spaces[id];
-        let tree = self
-            .trees
-            .entry((id, made, wanted.to_vec()))
-            .or_insert_with(|| cheapest_tree(space, made, wanted, MAX_SETS));
-        tree.ok_or("sets of layouts")
+        if wanted.iter().any(|w| space.way[made][*w] > room) {
+            return Ok(NEVER);
+        }
+        let key = (id, made, wanted.to_vec());
+        if let Some(known) = self.trees.get(&key) {
+            return Ok(*known);
+        }
+        let tree = cheapest_tree(space, made, wanted, &mut self.sets_left).ok_or("sets of layouts")?;
+        self.trees.insert(key, tree);
+        Ok(tree)
     }
 
     fn kernel_time(&mut self, chain: Vec<(usize, usize)>) -> u64 {

@@ -32,8 +32,8 @@ impl Held {
 }
 
 /// The time of the cheapest moves that bring a value made in `made` to all of `wanted`; [`NEVER`] where there are none,
-/// `None` where more than `limit` sets would have to be looked at.
-pub(crate) fn cheapest_tree(space: &Space, made: usize, wanted: &[usize], limit: usize) -> Option<u64> {
+/// `None` where more sets would have to be looked at than are `left`.
+pub(crate) fn cheapest_tree(space: &Space, made: usize, wanted: &[usize], left: &mut usize) -> Option<u64> {
     if let [only] = wanted {
         return Some(space.way[made][*only]);
     }
@@ -42,15 +42,15 @@ pub(crate) fn cheapest_tree(space: &Space, made: usize, wanted: &[usize], limit:
     }
     let count = space.layouts.len();
     // What is still to be paid at least: the dearest way from the set to a wanted layout.
-    let rest = |held: &Held| {
-        let nearest = |to: usize| (0..count).filter(|l| held.has(*l)).map(|l| space.way[l][to]).min().unwrap_or(NEVER);
-        wanted.iter().map(|w| nearest(*w)).max().unwrap_or(0)
+    let rest = |nearest: &[u64]| nearest.iter().copied().max().unwrap_or(0);
+    let nearer = |nearest: &[u64], to: usize| -> Vec<u64> {
+        nearest.iter().zip(wanted).map(|(known, w)| space.way[to][*w].min(*known)).collect()
     };
     let mut most: u64 = wanted.iter().fold(0u64, |sum, w| sum.saturating_add(space.way[made][*w]));
     let start = Held([0; WORDS]).with(space, made);
     let mut best: HashMap<Held, u64> = HashMap::from([(start, 0)]);
-    let mut open = BinaryHeap::from([Reverse((rest(&start), 0u64, start))]);
-    let mut looked_at = 0;
+    let from_made = nearer(&vec![NEVER; wanted.len()], made);
+    let mut open = BinaryHeap::from([Reverse((rest(&from_made), 0u64, start))]);
     while let Some(Reverse((bound, paid, held))) = open.pop() {
         if wanted.iter().all(|w| held.has(*w)) {
             return Some(paid);
@@ -58,20 +58,23 @@ pub(crate) fn cheapest_tree(space: &Space, made: usize, wanted: &[usize], limit:
         if best.get(&held).is_some_and(|known| *known < paid) {
             continue;
         }
-        looked_at += 1;
-        if looked_at > limit {
-            return None;
-        }
+        *left = left.checked_sub(1)?;
         debug_assert!(bound <= most);
+        let members: Vec<usize> = (0..count).filter(|l| held.has(*l)).collect();
+        let nearest = members.iter().fold(vec![NEVER; wanted.len()], |known, member| nearer(&known, *member));
         for next in (0..count).filter(|l| !held.has(*l)) {
-            let step = (0..count).filter(|l| held.has(*l)).map(|l| space.one_move[l][next]).min().unwrap_or(NEVER);
+            let step = members.iter().map(|l| space.one_move[*l][next]).min().unwrap_or(NEVER);
             if step == NEVER || paid + step > most {
                 continue;
             }
-            let more = held.with(space, next);
             let now = paid + step;
-            let bound = now.saturating_add(rest(&more));
-            if bound > most || best.get(&more).is_some_and(|known| *known <= now) {
+            // What the new layout gives for nothing is no nearer than it is itself.
+            let bound = now.saturating_add(rest(&nearer(&nearest, next)));
+            if bound > most {
+                continue;
+            }
+            let more = held.with(space, next);
+            if best.get(&more).is_some_and(|known| *known <= now) {
                 continue;
             }
             if wanted.iter().all(|w| more.has(*w)) {
