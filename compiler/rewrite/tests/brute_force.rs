@@ -30,8 +30,8 @@ use shard_rewrite::{LowerError, LowerOptions, Lowered, Status, lower};
 use shard_runtime::{RunOptions, run_plan};
 
 const SEED: u64 = 20_240_817;
-const COUNT: u64 = 560;
-const JUDGED_AT_LEAST: usize = 500;
+const COUNT: u64 = 1_000;
+const JUDGED_AT_LEAST: usize = 900;
 
 /// What came of one program.
 struct Outcome {
