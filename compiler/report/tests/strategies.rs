@@ -1,11 +1,12 @@
-//! The strategies of the feed-forward block are recognised from plans alone.
+//! Strategies are recognised from plans alone.
 
 use shard_ir::Plan;
 use shard_report::strategy::strategy;
 
 /// The names of a plan: a mesh, and the instructions of a part of a feed-forward block.
 fn names(mesh: &str, instructions: &str) -> Vec<&'static str> {
-    let text = format!("shir 1\nlayer mlp\nmesh {mesh}\ndims B=64, L=8, E=64, F=256\n{instructions}");
+    let text =
+        format!("shir 1\nlayer block\nmesh {mesh}\ndims B=64, L=8, E=64, F=256, H=8, Q=8, S=32, X=8\n{instructions}");
     let plan: Plan = shard_ir::text::parse(&text).expect("well formed").remove(0);
     shard_ir::verify::verify(&plan).expect("a legal plan");
     strategy(&plan).into_iter().map(|s| s.name()).collect()
@@ -56,7 +57,13 @@ return y = %4 : B_xL_yF_z
 %3 = einsum BLE,EF->BLF %0, %2 : bf16 B_xyzLF
 return y = %3 : B_xyzLF
 ";
-    assert_eq!(names("x=2, y=2, z=2", three), ["xyz-weight-gathered"]);
+    assert_eq!(names("x=2, y=2, z=2", three), ["xyz-weight-gathered", "fsdp"]);
+    let three_along_two_dims = three.replace("EF_xyz", "E_xF_yz").replace(
+        "%2 = all-gather %1 over xyz along F : bf16 EF\n%3 = einsum BLE,EF->BLF %0, %2 : bf16 B_xyzLF\nreturn y = %3",
+        "%2 = all-gather %1 over x along E : bf16 EF_yz\n%3 = all-gather %2 over yz along F : bf16 EF\n\
+         %4 = einsum BLE,EF->BLF %0, %3 : bf16 B_xyzLF\nreturn y = %4",
+    );
+    assert_eq!(names("x=2, y=2, z=2", &three_along_two_dims), ["xyz-weight-gathered"]);
 }
 
 #[test]
@@ -68,6 +75,79 @@ fn weights_gathered_over_the_only_axis_are_fsdp() {
 return y = %3 : B_xLF
 ";
     assert_eq!(names("x=8", plan), ["fsdp"]);
+}
+
+#[test]
+fn weights_gathered_over_a_data_axis_and_split_over_a_tensor_axis_are_fsdp_as_well() {
+    let plan = "%0 = parameter x : bf16 B_xLE
+%1 = parameter w : weight bf16 E_xF_y
+%2 = all-gather %1 over x along E : bf16 EF_y
+%3 = einsum BLE,EF->BLF %0, %2 : bf16 B_xLF_y
+return y = %3 : B_xLF_y
+";
+    assert_eq!(names("x=8, y=4", plan), ["x-weight-gathered", "fsdp"]);
+}
+
+#[test]
+fn the_form_of_most_bytes_of_weights_names_the_plan() {
+    let plan = "%0 = parameter x : bf16 B_xLE
+%1 = parameter k : weight bf16 E_xQ
+%2 = all-gather %1 over x along E : bf16 EQ
+%3 = einsum BLE,EQ->BLQ %0, %2 : bf16 B_xLQ
+%4 = parameter w : weight bf16 EF_y
+%5 = einsum BLE,EF->BLF %0, %4 : bf16 B_xLF_y
+return k = %3 : B_xLQ
+return y = %5 : B_xLF_y
+";
+    assert_eq!(names("x=8, y=4", plan), ["1d-weight-stationary"]);
+}
+
+/// Attention with one head of keys for all, in these layouts.
+fn attention(q: &str, k: &str, s: &str, o: &str) -> String {
+    format!(
+        "%0 = parameter x : bf16 BLE
+%1 = parameter w : weight bf16 EHQ
+%2 = einsum BLE,EHQ->BLHQ %0, %1 : bf16 BLHQ
+%3 = parameter q : bf16 {q}
+%4 = parameter k : cache bf16 {k}
+%5 = einsum BLHQ,BSQ->BHLS %3, %4 : bf16 {s}
+%6 = causal %5 over L, S : bf16 {s}
+%7 = softmax %6 over S : bf16 {s}
+%8 = einsum BHLS,BSQ->BLHQ %7, %4 : bf16 {o}
+return w = %2 : BLHQ
+return o = %8 : {o}
+"
+    )
+}
+
+#[test]
+fn attention_is_named_by_what_splits_its_scores() {
+    for (plan, name) in [
+        (attention("B_xLHQ", "B_xSQ", "B_xHLS", "B_xLHQ"), "batch-sharded-attention"),
+        (attention("BLH_xQ", "BSQ", "BH_xLS", "BLH_xQ"), "head-sharded-attention"),
+        (attention("BL_xHQ", "BSQ", "BHL_xS", "BL_xHQ"), "sequence-sharded-attention"),
+    ] {
+        assert_eq!(names("x=4", &plan), [name]);
+    }
+    let both = attention("B_xLH_yQ", "B_xSQ", "B_xH_yLS", "B_xLH_yQ");
+    assert_eq!(names("x=4, y=2", &both), ["head-sharded-attention", "batch-sharded-attention"]);
+}
+
+#[test]
+fn a_softmax_over_experts_is_no_attention_and_split_experts_have_a_name() {
+    let plan = "%0 = parameter x : bf16 BLE
+%1 = parameter r : weight bf16 EX_x
+%2 = einsum BLE,EX->BLX %0, %1 : bf16 BLX_x
+%3 = all-gather %2 over x along X : bf16 BLX
+%4 = softmax %3 over X : bf16 BLX
+%5 = slice %4 over x along X : bf16 BLX_x
+%6 = einsum BLE,BLX->BXLE %0, %5 : bf16 BX_xLE
+%7 = parameter w : weight bf16 X_xEF_y
+%8 = einsum BXLE,XEF->BXLF %6, %7 : bf16 BX_xLF_y
+%9 = einsum BXLF,BLX->BLF %8, %5 : bf16 BLF_y(partialsum-x)
+return y = %9 : BLF_y(partialsum-x)
+";
+    assert_eq!(names("x=4, y=2", plan), ["1d-weight-stationary", "expert-parallel"]);
 }
 
 #[test]

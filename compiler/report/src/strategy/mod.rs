@@ -1,0 +1,76 @@
+//! The strategy of a plan by its name in the field, recognised from how its weights and its attention lie on the mesh.
+//!
+//! Nothing is read off the names of dims: which dims are heads, batch, sequence or experts follows from what the plan does
+//! with them ([`roles`]). The definitions in words are in `spec/strategies.md`. A plan may bear more than one name; one that
+//! bears none is `unnamed`.
+
+mod attention;
+mod roles;
+mod weights;
+
+use std::collections::BTreeSet;
+
+use shard_ir::Plan;
+
+use roles::Roles;
+
+/// A name.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Strategy {
+    /// Weights stay, split along one side of their product.
+    OneDWeightStationary,
+    /// Weights stay, split along both sides of their product.
+    TwoDWeightStationary,
+    /// Weights are gathered over one mesh axis, which splits the tokens.
+    XWeightGathered,
+    /// Weights are gathered over two mesh axes.
+    XyWeightGathered,
+    /// Weights are gathered over three mesh axes.
+    XyzWeightGathered,
+    /// Weights are gathered along one dim over axes that split the tokens, and at most one axis is left on them.
+    Fsdp,
+    /// Weights are replicated over axes that split the tokens.
+    DataParallel,
+    /// The heads of attention are split.
+    HeadShardedAttention,
+    /// The sequences of attention are split.
+    BatchShardedAttention,
+    /// The positions within the sequences of attention are split.
+    SequenceShardedAttention,
+    /// The experts, each of which has weights of its own, are split.
+    ExpertParallel,
+    /// None of these.
+    Unnamed,
+}
+
+impl Strategy {
+    /// The name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Strategy::OneDWeightStationary => "1d-weight-stationary",
+            Strategy::TwoDWeightStationary => "2d-weight-stationary",
+            Strategy::XWeightGathered => "x-weight-gathered",
+            Strategy::XyWeightGathered => "xy-weight-gathered",
+            Strategy::XyzWeightGathered => "xyz-weight-gathered",
+            Strategy::Fsdp => "fsdp",
+            Strategy::DataParallel => "data-parallel",
+            Strategy::HeadShardedAttention => "head-sharded-attention",
+            Strategy::BatchShardedAttention => "batch-sharded-attention",
+            Strategy::SequenceShardedAttention => "sequence-sharded-attention",
+            Strategy::ExpertParallel => "expert-parallel",
+            Strategy::Unnamed => "unnamed",
+        }
+    }
+}
+
+/// The names that a plan deserves, in the order of [`Strategy`]; never empty.
+pub fn strategy(plan: &Plan) -> Vec<Strategy> {
+    let roles = Roles::of(plan);
+    let mut names = BTreeSet::new();
+    names.extend(weights::names(plan, &roles));
+    names.extend(attention::names(plan, &roles));
+    if names.is_empty() {
+        names.insert(Strategy::Unnamed);
+    }
+    names.into_iter().collect()
+}

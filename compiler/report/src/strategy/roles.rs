@@ -1,0 +1,167 @@
+//! What the dims of a plan stand for, as far as the plan's own structure tells.
+
+use std::collections::BTreeSet;
+
+use shard_ir::{DimId, InstrId, InstrKind, Op, ParameterKind, Plan};
+
+/// The einsums of a plan that read weights, its attentions, and the dims that weights have.
+#[derive(Debug)]
+pub(super) struct Roles {
+    /// Each reading of a weight of two dims or more by an einsum.
+    pub(super) weight_uses: Vec<WeightUse>,
+    /// Each attention.
+    pub(super) attentions: Vec<Attention>,
+    /// For each dim, whether a weight has it, or a dim that it is renamed, split or merged from or into.
+    of_weights: Vec<bool>,
+}
+
+/// A weight as one operand of an einsum.
+#[derive(Debug)]
+pub(super) struct WeightUse {
+    /// The einsum.
+    pub(super) einsum: InstrId,
+    /// Which of its operands.
+    pub(super) operand: usize,
+    /// The parameter.
+    pub(super) weight: InstrId,
+}
+
+/// `softmax(q k) v`: an einsum of two activations whose product, elementwise changed, goes through a softmax and is
+/// contracted with a third over the dim of the softmax.
+#[derive(Debug)]
+pub(super) struct Attention {
+    /// The einsum that gives the scores.
+    pub(super) scores: InstrId,
+    /// The dim of the softmax: key positions.
+    pub(super) keys: DimId,
+    /// Query positions: dims of the scores that `q` alone has, and no weight.
+    pub(super) queries: Vec<DimId>,
+    /// Dims of the scores that weights have too.
+    pub(super) heads: Vec<DimId>,
+    /// Dims of the scores that `q` and `k` share, and no weight has.
+    pub(super) batch: Vec<DimId>,
+}
+
+impl Roles {
+    pub(super) fn of(plan: &Plan) -> Roles {
+        let mut weight_uses = Vec::new();
+        for einsum in plan.ids().filter(|id| matches!(plan.instruction(*id).kind, InstrKind::Op(Op::Einsum))) {
+            for (operand, read) in plan.instruction(einsum).operands.iter().enumerate() {
+                if let Some(weight) = stored_weight(plan, *read).filter(|_| plan.instruction(*read).dims.len() >= 2) {
+                    weight_uses.push(WeightUse { einsum, operand, weight });
+                }
+            }
+        }
+        let mut roles = Roles { of_weights: dims_of_weights(plan, &weight_uses), weight_uses, attentions: Vec::new() };
+        let uses = plan.uses();
+        roles.attentions = plan.ids().filter_map(|id| roles.attention(plan, &uses, id)).collect();
+        roles
+    }
+
+    /// Whether a dim is one of heads in some attention.
+    pub(super) fn is_heads(&self, dim: DimId) -> bool {
+        self.attentions.iter().any(|a| a.heads.contains(&dim))
+    }
+
+    /// The attention around a softmax, if there is one.
+    fn attention(&self, plan: &Plan, uses: &[Vec<InstrId>], softmax: InstrId) -> Option<Attention> {
+        let InstrKind::Op(Op::Softmax { over: keys }) = plan.instruction(softmax).kind else { return None };
+        let scores = einsum_behind(plan, *plan.instruction(softmax).operands.first()?)?;
+        let [a, b] = plan.instruction(scores).operands.as_slice() else { return None };
+        let is_activation = |id: &InstrId| stored_weight(plan, *id).is_none();
+        if !is_activation(a) || !is_activation(b) || !meets_values(plan, uses, softmax, keys) {
+            return None;
+        }
+        let has = |id: InstrId, dim: &DimId| plan.instruction(id).dims.contains(dim);
+        let (q, k) = if has(*b, &keys) { (*a, *b) } else { (*b, *a) };
+        let shared: Vec<DimId> = plan.instruction(scores).dims.iter().copied().filter(|d| *d != keys).collect();
+        let (heads, others): (Vec<DimId>, Vec<DimId>) = shared.into_iter().partition(|d| self.of_weights[d.index()]);
+        let (batch, queries): (Vec<DimId>, Vec<DimId>) =
+            others.into_iter().filter(|d| has(q, d)).partition(|d| has(k, d));
+        let mut found = Attention { scores, keys, queries, heads, batch };
+        if self.weight_uses.is_empty() {
+            // No weight tells heads from sequences: the batch is the major-most dim, as everywhere in the field.
+            let later = found.batch.len().min(1);
+            found.heads = found.batch.split_off(later);
+        }
+        Some(found)
+    }
+}
+
+/// The weight behind moves, casts and new names.
+pub(super) fn stored_weight(plan: &Plan, mut id: InstrId) -> Option<InstrId> {
+    loop {
+        let instr = plan.instruction(id);
+        match &instr.kind {
+            InstrKind::Parameter(ParameterKind::Weight) => return Some(id),
+            InstrKind::Move(_)
+            | InstrKind::Op(Op::Cast(_) | Op::Rename { .. } | Op::Split { .. } | Op::Merge { .. }) => {
+                id = *instr.operands.first()?;
+            }
+            InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::Op(_) => return None,
+        }
+    }
+}
+
+/// The einsum whose product a value is, scaled, masked, capped or moved on the way.
+fn einsum_behind(plan: &Plan, mut id: InstrId) -> Option<InstrId> {
+    loop {
+        let instr = plan.instruction(id);
+        let rank = |at: usize| instr.operands.get(at).map_or(0, |o| plan.instruction(*o).dims.len());
+        let at = match &instr.kind {
+            InstrKind::Op(Op::Einsum) => return Some(id),
+            InstrKind::Move(_) | InstrKind::Op(Op::Map(_) | Op::Mask { .. } | Op::Cast(_)) => 0,
+            // A bias, a scale or a mask is the operand of fewer dims.
+            InstrKind::Op(Op::Binary(_)) => usize::from(rank(1) > rank(0)),
+            InstrKind::Op(_) | InstrKind::Parameter(_) | InstrKind::Constant(_) => return None,
+        };
+        id = *instr.operands.get(at)?;
+    }
+}
+
+/// Whether the result of a softmax is contracted over the softmax's dim.
+fn meets_values(plan: &Plan, uses: &[Vec<InstrId>], softmax: InstrId, keys: DimId) -> bool {
+    let mut open = vec![softmax];
+    while let Some(id) = open.pop() {
+        for user in &uses[id.index()] {
+            let instr = plan.instruction(*user);
+            match &instr.kind {
+                InstrKind::Op(Op::Einsum) if !instr.dims.contains(&keys) => return true,
+                InstrKind::Move(_) | InstrKind::Op(Op::Map(_) | Op::Binary(_) | Op::Cast(_)) => open.push(*user),
+                InstrKind::Op(_) | InstrKind::Parameter(_) | InstrKind::Constant(_) => {}
+            }
+        }
+    }
+    false
+}
+
+/// Marks the dims of weights, and what they are renamed, split or merged from or into.
+fn dims_of_weights(plan: &Plan, uses: &[WeightUse]) -> Vec<bool> {
+    let mut marked = vec![false; plan.dims.len()];
+    for weight in uses.iter().map(|u| u.weight).collect::<BTreeSet<_>>() {
+        for dim in &plan.instruction(weight).dims {
+            marked[dim.index()] = true;
+        }
+    }
+    let links: Vec<Vec<DimId>> = plan
+        .instructions
+        .iter()
+        .filter_map(|instr| match &instr.kind {
+            InstrKind::Op(op @ (Op::Rename { .. } | Op::Split { .. } | Op::Merge { .. })) => Some(op.dims()),
+            InstrKind::Op(_) | InstrKind::Move(_) | InstrKind::Parameter(_) | InstrKind::Constant(_) => None,
+        })
+        .collect();
+    loop {
+        let mut grown = false;
+        for link in &links {
+            if link.iter().any(|d| marked[d.index()]) {
+                for dim in link {
+                    grown |= !std::mem::replace(&mut marked[dim.index()], true);
+                }
+            }
+        }
+        if !grown {
+            return marked;
+        }
+    }
+}
