@@ -29,6 +29,8 @@ pub(crate) enum Command {
     Fmt(FmtArgs),
     /// Show what each layer is lowered to, what it costs, and why
     Explain(ExplainArgs),
+    /// Show what each step costs, where the time goes, what is in memory and how well the chips are used
+    Cost(CostArgs),
     /// Print the lowered program as IR text, JSON or a graph
     Lower(LowerArgs),
     /// Check a certificate that no plan takes less time than the one in it
@@ -115,6 +117,35 @@ pub(crate) struct ExplainArgs {
     /// Write why no plan takes less time, for `verify-certificate` to check
     #[arg(long, value_name = "OUT")]
     pub(crate) certificate: Option<PathBuf>,
+}
+
+/// `cost`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct CostArgs {
+    /// A source file, or IR text (`.shir`)
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) program: ProgramArgs,
+    #[command(flatten)]
+    pub(crate) roles: RoleArgs,
+    /// Characters to a line; without it, those of the terminal, and 80 where there is none
+    #[arg(long, value_name = "COLUMNS")]
+    pub(crate) width: Option<usize>,
+}
+
+/// Which dims count what, and how much memory there is.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct RoleArgs {
+    /// The dims that count sequences, as in `--batch B`; without it, those that the caches share with the first input
+    #[arg(long, value_name = "DIM", value_delimiter = ',')]
+    pub(crate) batch: Vec<String>,
+    /// The dims that count the positions of a cache; without it, those that `append` writes along
+    #[arg(long, value_name = "DIM", value_delimiter = ',')]
+    pub(crate) context: Vec<String>,
+    /// The share of a chip's memory that caches may take, as in `--cache-share 0.3`
+    #[arg(long, value_name = "SHARE", default_value_t = 1.0, value_parser = share)]
+    pub(crate) cache_share: f64,
 }
 
 /// `verify-certificate`.
@@ -221,6 +252,13 @@ fn objective(text: &str) -> Result<Objective, String> {
             let known: Vec<&str> = Objective::ALL.iter().map(|o| o.name()).collect();
             Err(format!("the objectives are {}", known.join(", ")))
         }
+    }
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if (0.0..=1.0).contains(&value) => Ok(value),
+        _ => Err("a share is a number from 0 to 1".to_string()),
     }
 }
 

@@ -26,6 +26,8 @@ pub(crate) struct Console {
     pub(crate) format: Format,
     error_format: Format,
     color: bool,
+    /// Whether results are coloured, where a command colours them.
+    pub(crate) result_color: bool,
     /// In JSON, diagnostics wait until the end: they are one document.
     waiting: Vec<(Option<SourceFile>, Vec<Diagnostic>)>,
     /// Print the document of diagnostics to standard output, as a result, even if there are none.
@@ -36,19 +38,20 @@ pub(crate) struct Console {
 
 impl Console {
     pub(crate) fn new(display: &DisplayArgs) -> Console {
-        let color = match display.color {
+        let coloured = |is_terminal: bool| match display.color {
             Color::Always => true,
             Color::Never => false,
             Color::Auto => {
                 std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
                     && std::env::var_os("TERM").is_none_or(|v| v != "dumb")
-                    && std::io::stderr().is_terminal()
+                    && is_terminal
             }
         };
         Console {
             format: display.format,
             error_format: display.error_format,
-            color,
+            color: coloured(std::io::stderr().is_terminal()),
+            result_color: coloured(std::io::stdout().is_terminal()),
             waiting: Vec::new(),
             as_result: false,
             said_something: false,

@@ -33,6 +33,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Check(args) => commands::check::run(args, &mut console),
         Command::Fmt(args) => commands::fmt::run(args, &mut console),
         Command::Explain(args) => commands::explain::run(args, &mut console),
+        Command::Cost(args) => commands::cost::run(args, &mut console),
         Command::Lower(args) => commands::lower::run(args, &mut console),
         Command::VerifyCertificate(args) => commands::verify_certificate::run(args, &mut console),
         Command::Run(args) => commands::run::run(args, &mut console),

@@ -5,23 +5,34 @@
 //! * [`op_work`], [`kernel_work`], [`roofline`]: flops and HBM traffic of an op, or of a chain of fused ones, and the time
 //!   they take.
 //! * [`fuses_with`], [`kernels`]: which op joins which kernel.
+//! * [`Memory`], [`Inventory`]: what a chip holds, and [`largest`]: how much more it could.
 //! * [`price`]: all of it, for every instruction of a [`Plan`](shard_ir::Plan).
 //!
 //! Every time is an exact integer number of [`Picoseconds`](shard_ir::Picoseconds): a rational rounded up, in `u128`, and
 //! saturating. So a price never depends on the order of summation or on the machine.
 
 pub mod collective;
+pub mod fit;
 pub mod fusion;
 pub mod hardware;
+pub mod inventory;
+pub mod memory;
 pub mod objective;
 pub mod op;
 pub mod plan;
+pub mod roles;
+pub mod summary;
 pub mod units;
 
 pub use collective::{CollectiveCost, collective_cost};
+pub use fit::{Capacity, Largest, largest};
 pub use fusion::{fuses_with, fusion_producer, kernels, may_lead_a_kernel};
 pub use hardware::{Hardware, HardwareError, Network};
+pub use inventory::{Inventory, Kept};
+pub use memory::{Memory, buffers};
 pub use objective::Objective;
 pub use op::{Bound, KernelOp, LocalTensor, Work, kernel_work, op_work, roofline};
 pub use plan::{InstrPrice, PlanPrice, Totals, price};
+pub use roles::DimRoles;
+pub use summary::{Communication, Efficiency, Summary, moved_over};
 pub use units::{Bytes, Flops};

@@ -1,10 +1,11 @@
 //! The price of a plan: each instruction's figures, and the totals.
 
-use shard_ir::{InstrId, InstrKind, Liveness, Op, Picoseconds, Plan};
+use shard_ir::{Dtype, InstrId, InstrKind, Op, Picoseconds, Plan};
 
 use crate::collective::{CollectiveCost, collective_cost};
 use crate::fusion::kernels;
 use crate::hardware::Hardware;
+use crate::memory::Memory;
 use crate::op::{Bound, KernelOp, LocalTensor, compute_time, kernel_work, memory_time, roofline};
 use crate::units::{Bytes, Flops};
 
@@ -17,6 +18,8 @@ pub enum InstrPrice {
     Kernel {
         /// Floating-point operations.
         flops: Flops,
+        /// The arithmetic that they are done in.
+        arithmetic: Dtype,
         /// Bytes read from and written to HBM.
         hbm_bytes: Bytes,
         /// The longer of the two sides of the roofline.
@@ -58,7 +61,7 @@ pub struct Totals {
     pub flops: Flops,
     /// Bytes read from and written to HBM.
     pub hbm_bytes: Bytes,
-    /// The largest number of bytes held at once.
+    /// The largest number of bytes held at once ([`Memory::layer_peak`]).
     pub peak_hbm_bytes: Bytes,
 }
 
@@ -70,7 +73,7 @@ pub struct PlanPrice {
     /// Their sums.
     pub totals: Totals,
     /// The arithmetic types that the hardware file has no figure for, each once: they were priced with bf16's.
-    pub arithmetic_as_bf16: Vec<shard_ir::Dtype>,
+    pub arithmetic_as_bf16: Vec<Dtype>,
 }
 
 impl PlanPrice {
@@ -83,7 +86,7 @@ impl PlanPrice {
 /// Prices every instruction of a plan on some hardware.
 pub fn price(plan: &Plan, hw: &Hardware) -> PlanPrice {
     let mut instructions = vec![InstrPrice::Free; plan.instructions.len()];
-    let mut totals = Totals { peak_hbm_bytes: Bytes(Liveness::of(plan).peak_bytes()), ..Totals::default() };
+    let mut totals = Totals { peak_hbm_bytes: Memory::of(plan).layer_peak(), ..Totals::default() };
     let mut arithmetic_as_bf16 = Vec::new();
 
     for id in plan.ids() {
@@ -122,11 +125,17 @@ pub fn price(plan: &Plan, hw: &Hardware) -> PlanPrice {
         }
         for (i, id) in kernel.iter().enumerate() {
             instructions[id.index()] = match i {
-                0 => {
-                    InstrPrice::Kernel { flops: work.flops, hbm_bytes: work.hbm_bytes(), time, bound, fused_into: None }
-                }
+                0 => InstrPrice::Kernel {
+                    flops: work.flops,
+                    arithmetic: work.arithmetic,
+                    hbm_bytes: work.hbm_bytes(),
+                    time,
+                    bound,
+                    fused_into: None,
+                },
                 _ => InstrPrice::Kernel {
                     flops: Flops(0),
+                    arithmetic: work.arithmetic,
                     hbm_bytes: Bytes(0),
                     time: Picoseconds(0),
                     bound,

@@ -13,6 +13,14 @@ pub struct Bytes(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Flops(pub u128);
 
+impl Bytes {
+    /// So many times as much.
+    #[must_use]
+    pub fn times(self, n: u64) -> Bytes {
+        Bytes(self.0.saturating_mul(n))
+    }
+}
+
 impl Add for Bytes {
     type Output = Bytes;
     fn add(self, other: Bytes) -> Bytes {

@@ -81,7 +81,7 @@ fn the_first_einsum_of_palms_feed_forward_block() {
     let mut b = Builder::palm();
     let h = first_half(&mut b);
     let (_, price) = b.finish(h);
-    let InstrPrice::Kernel { flops, hbm_bytes, time, bound, fused_into } = *price.of(h) else { panic!("a kernel") };
+    let InstrPrice::Kernel { flops, hbm_bytes, time, bound, fused_into, .. } = *price.of(h) else { panic!("a kernel") };
     assert_eq!((flops, hbm_bytes), (Flops(21_743_271_936), Bytes(51_904_512)));
     assert_eq!((time, bound, fused_into), (Picoseconds(79_066_444), Bound::Compute, None));
     assert_eq!(price.totals.comm_time, Picoseconds(16_384_000));

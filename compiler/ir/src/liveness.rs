@@ -14,8 +14,16 @@ pub struct Liveness {
 }
 
 impl Liveness {
-    /// Walks a plan in program order. Activations given as parameters are held from the start.
+    /// Walks a plan in program order, each value in memory of its own. Activations given as parameters are held from the
+    /// start.
     pub fn of(plan: &Plan) -> Liveness {
+        Liveness::in_buffers(plan, &plan.ids().map(Some).collect::<Vec<_>>())
+    }
+
+    /// As [`Liveness::of`], where values share memory: `buffer_of` names for each instruction the one whose memory holds
+    /// its value (itself, or an earlier one that holds its own), or none for a value that is never in memory. A buffer is
+    /// as large as the largest value in it, and held until none of them is read again.
+    pub fn in_buffers(plan: &Plan, buffer_of: &[Option<InstrId>]) -> Liveness {
         let count = plan.instructions.len();
         let mut last_use: Vec<usize> = (0..count).collect();
         for id in plan.ids() {
@@ -30,24 +38,13 @@ impl Liveness {
                     InstrKind::Parameter(ParameterKind::Weight | ParameterKind::Cache)
                 )
         };
-        let is_parameter = |id: InstrId| matches!(plan.instruction(id).kind, InstrKind::Parameter(_));
-        // In 128 bits: each value fits in 64, the sum of thousands of absurd ones need not.
-        let bytes = |id: InstrId| u128::from(plan.local_bytes(id));
-        let mut held: u128 = plan.ids().filter(|id| is_parameter(*id)).map(bytes).sum();
-        let mut live_bytes = Vec::with_capacity(count);
         let mut frees = vec![Vec::new(); count];
         for id in plan.ids() {
-            if last_use[id.index()] >= id.index() && !kept(id) {
+            if !kept(id) {
                 frees[last_use[id.index()]].push(id);
             }
         }
-        for id in plan.ids() {
-            if !is_parameter(id) {
-                held += bytes(id);
-            }
-            live_bytes.push(u64::try_from(held).unwrap_or(u64::MAX));
-            held -= frees[id.index()].iter().map(|f| bytes(*f)).sum::<u128>();
-        }
+        let live_bytes = live_bytes(plan, buffer_of, |id| if kept(id) { count } else { last_use[id.index()] });
         Liveness { live_bytes, frees }
     }
 
@@ -55,4 +52,29 @@ impl Liveness {
     pub fn peak_bytes(&self) -> u64 {
         self.live_bytes.iter().copied().max().unwrap_or(0)
     }
+}
+
+/// For each instruction the bytes held while it runs; a value is needed up to the instruction `until`, and beyond the last
+/// one where it is kept.
+fn live_bytes(plan: &Plan, buffer_of: &[Option<InstrId>], until: impl Fn(InstrId) -> usize) -> Vec<u64> {
+    let count = plan.instructions.len();
+    let mut size = vec![0u64; count];
+    let mut end = vec![0usize; count];
+    for id in plan.ids() {
+        let Some(buffer) = buffer_of[id.index()] else { continue };
+        size[buffer.index()] = size[buffer.index()].max(plan.local_bytes(id));
+        end[buffer.index()] = end[buffer.index()].max(until(id));
+    }
+    // In 128 bits: each value fits in 64, the sum of thousands of absurd ones need not.
+    let mut change = vec![0i128; count + 1];
+    for id in plan.ids().filter(|id| buffer_of[id.index()] == Some(*id)) {
+        let is_parameter = matches!(plan.instruction(id).kind, InstrKind::Parameter(_));
+        change[if is_parameter { 0 } else { id.index() }] += i128::from(size[id.index()]);
+        change[(end[id.index()] + 1).min(count)] -= i128::from(size[id.index()]);
+    }
+    let held = change.iter().scan(0i128, |held, change| {
+        *held += change;
+        Some(u64::try_from(*held).unwrap_or(u64::MAX))
+    });
+    held.take(count).collect()
 }

@@ -1,15 +1,18 @@
 //! What people and scripts are shown: the explanation of a lowered layer as text ([`explain`]) and as JSON ([`json`]), its
-//! graph ([`dot`]), the name of its strategy ([`strategy`]), diagnostics as text ([`draw`]) and JSON ([`json::diagnostics`]).
+//! cost ([`cost`]), its graph ([`dot`]), the name of its strategy ([`strategy`]), diagnostics as text ([`draw`]) and JSON ([`json::diagnostics`]).
 //!
 //! Everything here is a function from values to a `String`: nothing is read, printed or computed anew.
 
+pub mod cost;
 pub mod dot;
 pub mod draw;
 pub mod explain;
 pub mod json;
 pub mod notation;
+pub mod paint;
 pub mod scale;
 pub mod strategy;
+pub mod table;
 
 use shard_cost::{Hardware, Objective, PlanPrice};
 use shard_grammar::SourceFile;

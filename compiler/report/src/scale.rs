@@ -21,6 +21,28 @@ pub fn time(time: Picoseconds) -> String {
     }
 }
 
+/// `540 G`: a number of things.
+pub fn count(count: u128) -> String {
+    scaled(count, &["", "k", "M", "G", "T", "P", "E"]).trim_end().to_string()
+}
+
+/// `9.04 ms`: a time that need not be whole picoseconds.
+pub fn seconds(seconds: f64) -> String {
+    time(Picoseconds((seconds * 1e12).round() as u64))
+}
+
+/// A plain number to three digits, without a unit below a hundred thousand.
+pub fn number(value: f64) -> String {
+    match value {
+        v if v >= 99_999.5 => count(v.round() as u128),
+        v if v >= 99.95 => format!("{v:.0}"),
+        v if v >= 9.995 => format!("{v:.1}"),
+        v if v >= 0.0995 => format!("{v:.2}"),
+        v if v == 0.0 => "0".to_string(),
+        v => format!("{v:.2e}"),
+    }
+}
+
 /// Three significant digits in the largest unit of which there is at least one; each unit is a thousand of the one before.
 fn scaled(value: u128, units: &[&str]) -> String {
     let (mut unit, mut size) = (0, 1u128);

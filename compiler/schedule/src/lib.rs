@@ -3,7 +3,7 @@
 
 mod verify;
 
-use shard_cost::PlanPrice;
+use shard_cost::{PlanPrice, buffers};
 use shard_ir::{InstrKind, Liveness, Picoseconds, Plan, Schedule, Step, Stream};
 
 pub use verify::{ScheduleError, verify};
@@ -13,7 +13,7 @@ pub use verify::{ScheduleError, verify};
 /// Its makespan is the plan's serial time. Parameters and constants take no time, and neither do the later members of a
 /// fused kernel, whose time is its first member's.
 pub fn schedule(plan: Plan, price: &PlanPrice) -> Schedule {
-    let Liveness { live_bytes, frees } = Liveness::of(&plan);
+    let Liveness { live_bytes, frees } = Liveness::in_buffers(&plan, &buffers(&plan));
     let mut now = Picoseconds(0);
     let mut steps = Vec::with_capacity(plan.instructions.len());
     for (id, live_bytes) in plan.ids().zip(live_bytes) {

@@ -115,12 +115,12 @@ fn verify_frees(schedule: &Schedule, at: &dyn Fn(InstrId) -> usize) -> Result<()
     Ok(())
 }
 
-/// Where the steps are in program order, live bytes are those of [`Liveness`].
+/// Where the steps are in program order, live bytes are those of [`Liveness`] in the memory of [`buffers`](shard_cost::buffers).
 fn verify_live_bytes(schedule: &Schedule) -> Result<(), ScheduleError> {
     if !schedule.steps.iter().map(|s| s.id).eq(schedule.plan.ids()) {
         return Ok(());
     }
-    let expected = Liveness::of(&schedule.plan).live_bytes;
+    let expected = Liveness::in_buffers(&schedule.plan, &shard_cost::buffers(&schedule.plan)).live_bytes;
     match schedule.steps.iter().zip(expected).find(|(step, expected)| step.live_bytes != *expected) {
         Some((step, expected)) => Err(ScheduleError::LiveBytes { id: step.id, expected, found: step.live_bytes }),
         None => Ok(()),

@@ -1,9 +1,10 @@
-//! The commands, a file each; `compile` is what `check`, `explain`, `lower` and `run` share.
+//! The commands, a file each; `compile` is what those that take a program share.
 
 pub(crate) mod certificate;
 pub(crate) mod check;
 pub(crate) mod compile;
 pub(crate) mod completions;
+pub(crate) mod cost;
 pub(crate) mod explain;
 pub(crate) mod fmt;
 pub(crate) mod hardware;

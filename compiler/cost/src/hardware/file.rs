@@ -40,7 +40,8 @@ pub(super) fn read(text: &str) -> Result<Hardware, HardwareError> {
         None => Efficiency { matmul: 1.0, hbm: 1.0, network: 1.0 },
     };
     let mut chip = top.need_table("chip", "add a table `[chip]` with flops, hbm_bytes, hbm_bandwidth")?;
-    let flops = read_flops(chip.need_table("flops", "add `flops = { bf16 = 275e12 }`")?, efficiency.matmul)?;
+    let peaks = read_flops(chip.need_table("flops", "add `flops = { bf16 = 275e12 }`")?)?;
+    let rates = |efficiency| peaks.iter().map(move |(dtype, peak)| (*dtype, whole_rate(*peak, efficiency))).collect();
     let hbm_bytes = chip.need_number("hbm_bytes", AMOUNT, "add `hbm_bytes = 34359738368`")? as u64;
     let hbm_bandwidth = chip.need_number("hbm_bandwidth", AMOUNT, "add `hbm_bandwidth = 1.2e12`")?;
     chip.finish()?;
@@ -60,7 +61,8 @@ pub(super) fn read(text: &str) -> Result<Hardware, HardwareError> {
     Ok(Hardware {
         name,
         source,
-        flops,
+        flops: rates(efficiency.matmul),
+        peaks: rates(1.0),
         hbm_bytes: hbm_bytes.max(1),
         hbm_rate: whole_rate(hbm_bandwidth, efficiency.hbm),
         network,
@@ -86,11 +88,11 @@ fn read_efficiency(mut table: Table<'_, '_>) -> Result<Efficiency, HardwareError
     Ok(efficiency)
 }
 
-fn read_flops(mut table: Table<'_, '_>, efficiency: f64) -> Result<Vec<(Dtype, u64)>, HardwareError> {
+fn read_flops(mut table: Table<'_, '_>) -> Result<Vec<(Dtype, f64)>, HardwareError> {
     let mut flops = Vec::new();
     for dtype in Dtype::ALL.into_iter().filter(|d| *d != Dtype::Bool) {
         if let Some(peak) = table.number(dtype.name(), AMOUNT)? {
-            flops.push((dtype, whole_rate(peak, efficiency)));
+            flops.push((dtype, peak));
         }
     }
     if !flops.iter().any(|(d, _)| *d == Dtype::Bf16) {

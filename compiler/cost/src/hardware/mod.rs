@@ -23,6 +23,8 @@ pub struct Hardware {
     pub source: Option<String>,
     /// Operations per second that are really reached, by arithmetic type as the file has them; bf16 is always there.
     flops: Vec<(Dtype, u64)>,
+    /// The same at peak, whatever is reached of it.
+    peaks: Vec<(Dtype, u64)>,
     /// Bytes of memory.
     pub hbm_bytes: u64,
     /// Bytes per second from and to memory that are really reached.
@@ -74,8 +76,12 @@ impl Hardware {
 
     /// Operations per second in an arithmetic type. A type that the file does not have takes bf16's.
     pub fn flops_rate(&self, arithmetic: Dtype) -> u64 {
-        let rate_of = |dtype: Dtype| self.flops.iter().find(|(d, _)| *d == dtype).map(|(_, rate)| *rate);
-        rate_of(arithmetic).or_else(|| rate_of(Dtype::Bf16)).unwrap_or(1)
+        of_arithmetic(&self.flops, arithmetic)
+    }
+
+    /// As [`Hardware::flops_rate`], at the chip's peak: what utilisation is a fraction of.
+    pub fn peak_flops_rate(&self, arithmetic: Dtype) -> u64 {
+        of_arithmetic(&self.peaks, arithmetic)
     }
 
     /// Whether the file has a figure for an arithmetic type; f16 has bf16's by right, any other missing one takes it and
@@ -88,6 +94,11 @@ impl Hardware {
     pub fn arithmetic_types(&self) -> impl Iterator<Item = (Dtype, u64)> + '_ {
         self.flops.iter().copied()
     }
+}
+
+fn of_arithmetic(rates: &[(Dtype, u64)], arithmetic: Dtype) -> u64 {
+    let rate_of = |dtype: Dtype| rates.iter().find(|(d, _)| *d == dtype).map(|(_, rate)| *rate);
+    rate_of(arithmetic).or_else(|| rate_of(Dtype::Bf16)).unwrap_or(1)
 }
 
 #[cfg(test)]

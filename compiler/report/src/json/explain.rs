@@ -1,7 +1,7 @@
 //! `shardc.explain/1` and `shardc.lower/1`.
 
 use serde::Serialize;
-use shard_cost::{Bytes, Flops};
+use shard_cost::Flops;
 use shard_ir::Picoseconds;
 use shard_rewrite::{Alternative, Proof, Status};
 
@@ -93,7 +93,7 @@ struct OutputJson {
 }
 
 #[derive(Debug, Serialize)]
-struct TotalsJson {
+pub(super) struct TotalsJson {
     comm_time_s: f64,
     compute_time_s: f64,
     memory_time_s: f64,
@@ -106,7 +106,7 @@ struct TotalsJson {
 }
 
 #[derive(Debug, Serialize)]
-struct ModelTotalsJson {
+pub(super) struct ModelTotalsJson {
     comm_time_s: f64,
     compute_time_s: f64,
     memory_time_s: f64,
@@ -154,8 +154,6 @@ fn lowered(layer: &Layer<'_>) -> LoweredJson {
 
 fn explained(layer: &Layer<'_>) -> ExplainedJson {
     let LoweredJson { name, repeat, hardware, mesh, mesh_axes, objective, instructions, outputs } = lowered(layer);
-    let totals = &layer.price.totals;
-    let times = |time: Picoseconds| Picoseconds(time.0.saturating_mul(repeat)).seconds();
     ExplainedJson {
         name,
         repeat,
@@ -166,25 +164,8 @@ fn explained(layer: &Layer<'_>) -> ExplainedJson {
         strategy: strategy(layer.plan()).into_iter().map(|s| s.name()).collect(),
         instructions,
         outputs,
-        totals: TotalsJson {
-            comm_time_s: totals.comm_time.seconds(),
-            compute_time_s: totals.compute_time.seconds(),
-            memory_time_s: totals.memory_time.seconds(),
-            serial_time_s: totals.serial_time.seconds(),
-            overlap_time_s: None,
-            comm_bytes: totals.comm_bytes.0,
-            flops: totals.flops.0,
-            hbm_bytes: totals.hbm_bytes.0,
-            peak_hbm_bytes: totals.peak_hbm_bytes.0,
-        },
-        model_totals: ModelTotalsJson {
-            comm_time_s: times(totals.comm_time),
-            compute_time_s: times(totals.compute_time),
-            memory_time_s: times(totals.memory_time),
-            serial_time_s: times(totals.serial_time),
-            comm_bytes: Bytes(totals.comm_bytes.0.saturating_mul(repeat)).0,
-            flops: Flops(totals.flops.0.saturating_mul(u128::from(repeat))).0,
-        },
+        totals: totals(layer),
+        model_totals: model_totals(layer),
         alternatives: layer.alternatives.iter().map(|a| alternative(layer, a)).collect(),
         optimality: layer.optimality.map(|o| OptimalityJson {
             status: status_word(o.status),
@@ -194,6 +175,36 @@ fn explained(layer: &Layer<'_>) -> ExplainedJson {
             gap: gap(o.cost, o.lower_bound),
             stopped_by: o.stopped_by.clone(),
         }),
+    }
+}
+
+/// The sums over one layer.
+pub(super) fn totals(layer: &Layer<'_>) -> TotalsJson {
+    let totals = &layer.price.totals;
+    TotalsJson {
+        comm_time_s: totals.comm_time.seconds(),
+        compute_time_s: totals.compute_time.seconds(),
+        memory_time_s: totals.memory_time.seconds(),
+        serial_time_s: totals.serial_time.seconds(),
+        overlap_time_s: None,
+        comm_bytes: totals.comm_bytes.0,
+        flops: totals.flops.0,
+        hbm_bytes: totals.hbm_bytes.0,
+        peak_hbm_bytes: totals.peak_hbm_bytes.0,
+    }
+}
+
+/// The sums over all layers of the stack.
+pub(super) fn model_totals(layer: &Layer<'_>) -> ModelTotalsJson {
+    let (totals, repeat) = (&layer.price.totals, layer.plan().repeat);
+    let times = |time: Picoseconds| Picoseconds(time.0.saturating_mul(repeat)).seconds();
+    ModelTotalsJson {
+        comm_time_s: times(totals.comm_time),
+        compute_time_s: times(totals.compute_time),
+        memory_time_s: times(totals.memory_time),
+        serial_time_s: times(totals.serial_time),
+        comm_bytes: totals.comm_bytes.times(repeat).0,
+        flops: Flops(totals.flops.0.saturating_mul(u128::from(repeat))).0,
     }
 }
 

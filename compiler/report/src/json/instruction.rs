@@ -129,7 +129,7 @@ fn op_json(layer: &Layer<'_>, id: InstrId, op: &Op) -> OpJson {
     let plan = layer.plan();
     let mut json =
         OpJson { rule: plan.instruction(id).origin.rule.clone(), span: span(layer, id), ..OpJson::default() };
-    if let InstrPrice::Kernel { flops, hbm_bytes, time, bound, fused_into } = *layer.price.of(id) {
+    if let InstrPrice::Kernel { flops, hbm_bytes, time, bound, fused_into, .. } = *layer.price.of(id) {
         json.flops = flops.0;
         json.hbm_bytes = hbm_bytes.0;
         json.time_s = time.seconds();

@@ -1,0 +1,119 @@
+//! `shardc cost FILE`.
+
+use std::io::IsTerminal;
+
+use shard_check::{CheckOptions, Diagnostic};
+use shard_cost::{Capacity, DimRoles, Hardware, Summary, largest};
+use shard_ir::{Dim, DimId, Plan};
+use shard_report::Layer;
+use shard_report::cost::{CostLayer, LargestDim, Role};
+use shard_report::paint::Paint;
+
+use crate::args::{CostArgs, Format, RoleArgs};
+use crate::commands::compile::{Compilation, check_options, compile_file};
+use crate::console::{Console, Outcome};
+use crate::pipeline;
+
+/// Characters to a line where nothing says how wide the terminal is.
+const WIDTH: usize = 80;
+
+pub(crate) fn run(args: &CostArgs, console: &mut Console) -> Outcome {
+    let compilation = compile_file(&args.file, &args.program, console)?;
+    let options = check_options(&args.program, console)?;
+    let layers = compilation.layers();
+    let mut summaries = Vec::new();
+    for layer in &layers {
+        let roles = roles(layer.plan(), &args.roles, console)?;
+        let summary =
+            Summary::of(layer.plan(), layer.price, layer.hardware, roles, layer.price.totals.serial_time);
+        let capacity = capacity(layer.hardware, &args.roles);
+        let largest = largest_dims(&compilation, &options, layer, &summary, &capacity);
+        summaries.push((summary, capacity, largest));
+    }
+    let reports: Vec<CostLayer<'_>> = layers
+        .into_iter()
+        .zip(&summaries)
+        .map(|(layer, (summary, capacity, largest))| CostLayer { layer, summary, capacity: *capacity, largest })
+        .collect();
+    console.result(&match console.format {
+        Format::Text => shard_report::cost::cost(&reports, width(args.width), Paint(console.result_color)),
+        Format::Json => shard_report::json::cost::cost(&reports),
+    })
+}
+
+/// What the dims of a plan count: as the command line says, else as its parameters do.
+pub(crate) fn roles(plan: &Plan, args: &RoleArgs, console: &mut Console) -> Outcome<DimRoles> {
+    let mut roles = DimRoles::of(plan);
+    for (named, dims) in [(&args.batch, &mut roles.batch), (&args.context, &mut roles.context)] {
+        if named.is_empty() {
+            continue;
+        }
+        dims.clear();
+        for name in named {
+            match plan.dims.iter().position(|d| d.name == *name) {
+                Some(at) => dims.push(DimId(at as u16)),
+                None => {
+                    let known: Vec<&str> = plan.dims.iter().map(|d| d.name.as_str()).collect();
+                    let help = format!("the dims are {}", known.join(", "));
+                    return Err(console.usage(&format!("there is no dim `{name}`"), Some(help)));
+                }
+            }
+        }
+    }
+    Ok(roles)
+}
+
+/// The memory that the command line leaves for caches and for everything.
+pub(crate) fn capacity(hardware: &Hardware, args: &RoleArgs) -> Capacity {
+    Capacity::of(hardware, args.cache_share)
+}
+
+/// How far the batch and the context may grow; in a layer without either, the dims that count tokens.
+fn largest_dims(
+    compilation: &Compilation,
+    options: &CheckOptions,
+    layer: &Layer<'_>,
+    summary: &Summary,
+    capacity: &Capacity,
+) -> Vec<LargestDim> {
+    let (plan, roles) = (layer.plan(), &summary.inventory.roles);
+    let of = |dims: &[DimId], role| dims.iter().map(|dim| (*dim, role)).collect::<Vec<_>>();
+    let mut asked = [of(&roles.batch, Role::Batch), of(&roles.context, Role::Context)].concat();
+    if asked.is_empty() {
+        asked = of(&roles.tokens, Role::Tokens);
+    }
+    asked
+        .into_iter()
+        .map(|(dim, role)| {
+            let dims_with = |size| dims_with(compilation, options, plan, dim, size);
+            LargestDim { dim, role, largest: largest(plan, dim, capacity, &dims_with) }
+        })
+        .collect()
+}
+
+/// All dims of a plan where one of them has another size: those derived from it follow, where there is a source to say how.
+fn dims_with(compilation: &Compilation, options: &CheckOptions, plan: &Plan, dim: DimId, size: u64) -> Option<Vec<Dim>> {
+    let Some(source) = &compilation.source else {
+        let mut dims = plan.dims.clone();
+        dims[dim.index()] = Dim { size, useful: size, ..dims[dim.index()].clone() };
+        return Some(dims);
+    };
+    let name = &plan.dims[dim.index()].name;
+    let mut options = options.clone();
+    options.dim_overrides.retain(|(overridden, _)| overridden != name);
+    options.dim_overrides.push((name.clone(), size.to_string()));
+    let checked = pipeline::check(source, &options);
+    if checked.diagnostics.iter().any(Diagnostic::is_error) {
+        return None;
+    }
+    checked.programs.into_iter().find(|program| program.name == plan.name).map(|program| program.dims)
+}
+
+/// Characters to a line.
+pub(crate) fn width(asked: Option<usize>) -> usize {
+    let of_terminal = || {
+        let size = std::io::stdout().is_terminal().then(terminal_size::terminal_size).flatten();
+        size.map(|(width, _)| usize::from(width.0))
+    };
+    asked.or_else(of_terminal).unwrap_or(WIDTH).clamp(20, 1000)
+}

@@ -1,0 +1,98 @@
+//! [`Inventory`]: the parameters of a layer, what they take in memory on one chip and on the mesh, and what of that is
+//! copies.
+
+use shard_ir::{InstrId, InstrKind, ParameterKind, Plan};
+
+use crate::memory::Memory;
+use crate::roles::DimRoles;
+use crate::units::Bytes;
+
+/// What a layer keeps in memory. All figures but those of [`Inventory::memory`] are of one layer of the stack.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Inventory {
+    /// Its weights and caches, in the order of its parameters.
+    pub kept: Vec<Kept>,
+    /// Numbers in the weights, those that `pad` adds left out.
+    pub parameters: u128,
+    /// What one chip holds.
+    pub memory: Memory,
+    /// Bytes that the caches take for each token of each sequence, copies left out; 0 without a cache along a context.
+    pub cache_bytes_per_token: Bytes,
+    /// The dims that count tokens, sequences and positions.
+    pub roles: DimRoles,
+}
+
+/// A weight or a cache.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Kept {
+    /// The parameter.
+    pub id: InstrId,
+    /// What it is kept for.
+    pub kind: ParameterKind,
+    /// Bytes of one copy of it.
+    pub bytes: Bytes,
+    /// Bytes on one chip.
+    pub chip_bytes: Bytes,
+    /// How many copies the mesh holds.
+    pub copies: u64,
+}
+
+impl Kept {
+    /// Bytes on one chip that would not be there if each number were on one chip alone.
+    pub fn replicated_chip_bytes(&self) -> Bytes {
+        Bytes(self.chip_bytes.0 - self.chip_bytes.0 / self.copies.max(1))
+    }
+}
+
+impl Inventory {
+    /// The inventory of a plan.
+    pub fn of(plan: &Plan, roles: DimRoles) -> Inventory {
+        let kept: Vec<Kept> = plan.ids().filter_map(|id| kept(plan, id)).collect();
+        let parameters = kept
+            .iter()
+            .filter(|k| k.kind == ParameterKind::Weight)
+            .map(|k| useful_elements(plan, k.id))
+            .fold(0u128, u128::saturating_add);
+        let cache_bytes_per_token = kept.iter().filter_map(|k| bytes_per_token(plan, k, &roles)).sum();
+        Inventory { kept, parameters, memory: Memory::of(plan), cache_bytes_per_token, roles }
+    }
+
+    /// The sum of a figure over the weights, or over the caches.
+    pub fn sum(&self, kind: ParameterKind, figure: impl Fn(&Kept) -> Bytes) -> Bytes {
+        self.kept.iter().filter(|k| k.kind == kind).map(figure).sum()
+    }
+}
+
+fn kept(plan: &Plan, id: InstrId) -> Option<Kept> {
+    let instr = plan.instruction(id);
+    let InstrKind::Parameter(kind @ (ParameterKind::Weight | ParameterKind::Cache)) = instr.kind else { return None };
+    let shards = plan.mesh.group_size(instr.layout.split_axes().iter());
+    Some(Kept {
+        id,
+        kind,
+        bytes: Bytes(instr.dtype.bytes(elements(plan, id))),
+        chip_bytes: Bytes(plan.local_bytes(id)),
+        copies: plan.mesh.devices() / shards.max(1),
+    })
+}
+
+fn elements(plan: &Plan, id: InstrId) -> u64 {
+    plan.sizes(&plan.instruction(id).dims).iter().fold(1, |n, s| n.saturating_mul(*s))
+}
+
+fn useful_elements(plan: &Plan, id: InstrId) -> u128 {
+    let dims = plan.instruction(id).dims.iter();
+    dims.fold(1, |n, d| n.saturating_mul(u128::from(plan.dims[d.index()].useful)))
+}
+
+/// The bytes of a cache for one position of one sequence.
+fn bytes_per_token(plan: &Plan, cache: &Kept, roles: &DimRoles) -> Option<Bytes> {
+    let dims = &plan.instruction(cache.id).dims;
+    let is_cache = cache.kind == ParameterKind::Cache;
+    if !is_cache || !dims.iter().any(|d| roles.context.contains(d)) {
+        return None;
+    }
+    let counted = dims.iter().filter(|d| roles.context.contains(d) || roles.batch.contains(d));
+    let tokens = counted.fold(1u64, |n, d| n.saturating_mul(plan.dims[d.index()].size));
+    Some(Bytes(cache.bytes.0.div_ceil(tokens.max(1))))
+}

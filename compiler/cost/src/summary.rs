@@ -1,0 +1,130 @@
+//! [`Summary`]: what a priced plan says of the layer, the stack and the machine as a whole.
+
+use shard_ir::{AxisId, AxisSet, Dtype, InstrId, InstrKind, Picoseconds, Plan};
+
+use crate::hardware::Hardware;
+use crate::inventory::Inventory;
+use crate::plan::{InstrPrice, PlanPrice};
+use crate::roles::{DimRoles, useful_product};
+use crate::units::{Bytes, Flops};
+
+/// The figures of a whole layer, beyond the sums in [`Totals`](crate::Totals).
+#[derive(Clone, PartialEq, Debug)]
+pub struct Summary {
+    /// What is in memory.
+    pub inventory: Inventory,
+    /// Tokens that a step works on: the useful sizes of the dims that count them.
+    pub tokens: u64,
+    /// The time of a step of the whole stack.
+    pub step_time: Picoseconds,
+    /// No schedule of one layer takes less: the longest of its arithmetic at the rate reached, its HBM traffic, and its
+    /// traffic on the busiest network axis.
+    pub lower_bound: Picoseconds,
+    /// What is sent over each group of mesh axes, in the order in which groups are first used.
+    pub communication: Vec<Communication>,
+    /// How long each mesh axis is busy, in the order of the mesh; those that nothing is sent over are left out.
+    pub busy: Vec<(AxisId, Picoseconds)>,
+    /// The efficiency, where the step takes time and works on tokens.
+    pub efficiency: Option<Efficiency>,
+}
+
+/// The moves over one group of mesh axes, in one layer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Communication {
+    /// The axes.
+    pub axes: AxisSet,
+    /// How many moves.
+    pub moves: u64,
+    /// The bytes that the busiest device sends.
+    pub wire_bytes: Bytes,
+    /// Their times, summed.
+    pub time: Picoseconds,
+}
+
+/// How well a step uses the machine.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Efficiency {
+    /// Model-flops utilisation: `2 * parameters * tokens / (chips * peak * time)`, useful sizes only.
+    pub mfu: f64,
+    /// The arithmetic whose peak that is: the one that most of the flops are done in.
+    pub arithmetic: Dtype,
+    /// `chips * time / tokens`, in seconds.
+    pub chip_seconds_per_token: f64,
+    /// `tokens / (time * chips)`.
+    pub tokens_per_second_per_chip: f64,
+}
+
+impl Summary {
+    /// The summary of a plan with its price; its step takes `layer_time` for each layer of the stack.
+    pub fn of(plan: &Plan, price: &PlanPrice, hardware: &Hardware, roles: DimRoles, layer_time: Picoseconds) -> Summary {
+        let inventory = Inventory::of(plan, roles);
+        let tokens = match inventory.roles.tokens.as_slice() {
+            [] => 0,
+            dims => useful_product(plan, dims),
+        };
+        let communication = communication(plan, price);
+        let busy: Vec<(AxisId, Picoseconds)> = plan
+            .mesh
+            .axis_ids()
+            .map(|axis| (axis, communication.iter().filter(|c| c.axes.contains(axis)).map(|c| c.time).sum()))
+            .filter(|(_, time)| *time > Picoseconds(0))
+            .collect();
+        let network = busy.iter().map(|(_, time)| *time).max().unwrap_or_default();
+        let lower_bound = price.totals.compute_time.max(price.totals.memory_time).max(network);
+        let step_time = Picoseconds(layer_time.0.saturating_mul(plan.repeat));
+        let efficiency = (step_time > Picoseconds(0) && tokens > 0).then(|| {
+            let arithmetic = main_arithmetic(price);
+            let peak = hardware.peak_flops_rate(arithmetic) as f64;
+            let parameters = inventory.parameters as f64 * plan.repeat as f64;
+            let chip_seconds = plan.mesh.devices() as f64 * step_time.seconds();
+            Efficiency {
+                mfu: 2.0 * parameters * tokens as f64 / (chip_seconds * peak),
+                arithmetic,
+                chip_seconds_per_token: chip_seconds / tokens as f64,
+                tokens_per_second_per_chip: tokens as f64 / chip_seconds,
+            }
+        });
+        Summary { inventory, tokens, step_time, lower_bound, communication, busy, efficiency }
+    }
+}
+
+fn communication(plan: &Plan, price: &PlanPrice) -> Vec<Communication> {
+    let mut groups: Vec<Communication> = Vec::new();
+    for id in plan.ids() {
+        let (Some(axes), InstrPrice::Move(cost)) = (moved_over(plan, id), price.of(id)) else { continue };
+        if cost.wire_bytes == Bytes(0) {
+            continue;
+        }
+        let at = groups.iter().position(|g| g.axes == axes).unwrap_or_else(|| {
+            groups.push(Communication { axes, moves: 0, wire_bytes: Bytes(0), time: Picoseconds(0) });
+            groups.len() - 1
+        });
+        let group = &mut groups[at];
+        group.moves += 1;
+        group.wire_bytes = group.wire_bytes + cost.wire_bytes;
+        group.time = group.time + cost.time;
+    }
+    groups
+}
+
+/// The mesh axes that a move sends over.
+pub fn moved_over(plan: &Plan, id: InstrId) -> Option<AxisSet> {
+    let instr = plan.instruction(id);
+    let (InstrKind::Move(collective), Some(from)) = (&instr.kind, instr.operands.first()) else { return None };
+    Some(collective.axes(&plan.mesh, plan.instruction(*from).layout).set())
+}
+
+/// The arithmetic that most flops are done in; bf16 where there are none.
+fn main_arithmetic(price: &PlanPrice) -> Dtype {
+    let mut sums: Vec<(Dtype, Flops)> = Vec::new();
+    for instr in &price.instructions {
+        if let InstrPrice::Kernel { flops, arithmetic, .. } = instr {
+            match sums.iter_mut().find(|(dtype, _)| dtype == arithmetic) {
+                Some((_, sum)) => *sum = *sum + *flops,
+                None => sums.push((*arithmetic, *flops)),
+            }
+        }
+    }
+    let most = sums.iter().map(|(_, sum)| *sum).max().unwrap_or_default();
+    sums.iter().find(|(_, sum)| *sum == most && most > Flops(0)).map_or(Dtype::Bf16, |(dtype, _)| *dtype)
+}

@@ -1,0 +1,286 @@
+//! `cost` as text: what each step takes, where the time of the layer goes, what is in memory, and how well the machine is
+//! used.
+
+use shard_cost::{Bytes, Capacity, Flops, InstrPrice, Largest, Summary};
+use shard_ir::{DimId, InstrId, InstrKind, ParameterKind, Picoseconds, Plan};
+
+use crate::Layer;
+use crate::notation::{phrase, value_name};
+use crate::paint::{Paint, Style};
+use crate::scale;
+use crate::strategy::strategy;
+use crate::table::{Column, Row, table};
+
+/// A layer with all that the cost report says of it.
+#[derive(Clone, Debug)]
+pub struct CostLayer<'a> {
+    /// The layer.
+    pub layer: Layer<'a>,
+    /// The figures of the whole.
+    pub summary: &'a Summary,
+    /// The memory that there is.
+    pub capacity: Capacity,
+    /// How far dims may grow.
+    pub largest: &'a [LargestDim],
+}
+
+/// How far one dim may grow, all else as it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LargestDim {
+    /// The dim.
+    pub dim: DimId,
+    /// What it counts.
+    pub role: Role,
+    /// Its largest size.
+    pub largest: Largest,
+}
+
+/// What a dim counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// Sequences.
+    Batch,
+    /// Positions in a cache.
+    Context,
+    /// Tokens, in a layer without a cache.
+    Tokens,
+}
+
+impl Role {
+    /// The word in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Batch => "batch",
+            Role::Context => "context",
+            Role::Tokens => "tokens",
+        }
+    }
+}
+
+/// The cost report of some layers, `width` characters wide.
+pub fn cost(layers: &[CostLayer<'_>], width: usize, paint: Paint) -> String {
+    let texts: Vec<String> = layers.iter().map(|layer| layer_text(layer, width, paint)).collect();
+    texts.join("\n")
+}
+
+fn layer_text(report: &CostLayer<'_>, width: usize, paint: Paint) -> String {
+    let parts =
+        [header(report), steps(report, width, paint), times(report, width, paint), memory(report, width, paint), use_of_chips(report, width, paint)];
+    parts.join("\n")
+}
+
+fn header(report: &CostLayer<'_>) -> String {
+    let plan = report.layer.plan();
+    let repeat = if plan.repeat > 1 { format!(" (repeated {} times)", plan.repeat) } else { String::new() };
+    let devices = plan.mesh.devices();
+    let mesh = if plan.mesh.declared().is_empty() { "none".to_string() } else { plan.mesh.to_string() };
+    let names: Vec<&str> = strategy(plan).into_iter().map(|s| s.name()).collect();
+    format!(
+        "layer {}{repeat}\n  mesh       {mesh} ({devices} chip{})\n  hardware   {}\n  strategy   {}\n",
+        plan.name,
+        if devices == 1 { "" } else { "s" },
+        report.layer.hardware.name,
+        names.join(", ")
+    )
+}
+
+/// One row a step, numbered as `--why` takes them.
+fn steps(report: &CostLayer<'_>, width: usize, paint: Paint) -> String {
+    let plan = report.layer.plan();
+    let columns = [
+        Column { title: "flops", yields: 2 },
+        Column { title: "bytes", yields: 1 },
+        Column { title: "sent", yields: 4 },
+        Column { title: "time", yields: 0 },
+        Column { title: "share", yields: 0 },
+        Column { title: "bound", yields: 0 },
+        Column { title: "flop/B", yields: 3 },
+    ];
+    let bound_column = 5;
+    let mut rows = Vec::new();
+    for id in plan.ids() {
+        let instr = plan.instruction(id);
+        let words = match instr.kind {
+            InstrKind::Parameter(_) | InstrKind::Constant(_) => continue,
+            InstrKind::Op(_) => format!("{:>3}  {} = {}", id.0, value_name(plan, id), phrase(plan, id)),
+            InstrKind::Move(_) => {
+                let moved = instr.operands.first().map_or(String::new(), |o| format!(": {}", value_name(plan, *o)));
+                format!("{:>3}  {}{moved}", id.0, phrase(plan, id))
+            }
+        };
+        let (figures, style) = step_figures(report, id);
+        let styled_column = (style != Some(Style::Faint)).then_some(bound_column);
+        rows.push(Row { words, figures, style, styled_column });
+    }
+    table("steps of one layer, on each chip", &columns, &rows, width, paint)
+}
+
+fn step_figures(report: &CostLayer<'_>, id: InstrId) -> (Vec<String>, Option<Style>) {
+    let none = String::new;
+    let share = |time: Picoseconds| share_text(time, report.layer.price.totals.serial_time);
+    match *report.layer.price.of(id) {
+        InstrPrice::Kernel { fused_into: Some(first), .. } => {
+            let with = format!("in {}", first.0);
+            (vec![none(), none(), none(), none(), none(), with, none()], Some(Style::Faint))
+        }
+        InstrPrice::Kernel { time, .. } if time == Picoseconds(0) => {
+            (vec![none(), none(), none(), scale::time(time), none(), "free".to_string(), none()], Some(Style::Faint))
+        }
+        InstrPrice::Kernel { flops, hbm_bytes, time, bound, .. } => {
+            let style = match bound {
+                shard_cost::Bound::Compute => Style::Compute,
+                shard_cost::Bound::Memory => Style::Memory,
+            };
+            let some_flops = flops > Flops(0);
+            let figures = vec![
+                if some_flops { scale::flops(flops) } else { none() },
+                scale::bytes(hbm_bytes),
+                none(),
+                scale::time(time),
+                share(time),
+                bound.name().to_string(),
+                if some_flops { scale::number(intensity(flops, hbm_bytes).unwrap_or(0.0)) } else { none() },
+            ];
+            (figures, Some(style))
+        }
+        InstrPrice::Move(cost) if cost.wire_bytes == Bytes(0) => {
+            (vec![none(), none(), none(), scale::time(cost.time), none(), "free".to_string(), none()], Some(Style::Faint))
+        }
+        InstrPrice::Move(cost) => {
+            let figures = vec![
+                none(),
+                scale::bytes(cost.bytes),
+                scale::bytes(cost.wire_bytes),
+                scale::time(cost.time),
+                share(cost.time),
+                "network".to_string(),
+                none(),
+            ];
+            (figures, Some(Style::Network))
+        }
+        InstrPrice::Free => (Vec::new(), None),
+    }
+}
+
+/// Flops for each byte of HBM traffic; none without traffic.
+pub(crate) fn intensity(flops: Flops, bytes: Bytes) -> Option<f64> {
+    (bytes > Bytes(0)).then(|| flops.0 as f64 / bytes.0 as f64)
+}
+
+/// A part of a whole; none of nothing.
+pub(crate) fn share_of(part: Picoseconds, whole: Picoseconds) -> Option<f64> {
+    (whole > Picoseconds(0)).then(|| part.0 as f64 / whole.0 as f64)
+}
+
+fn share_text(part: Picoseconds, whole: Picoseconds) -> String {
+    share_of(part, whole).map_or_else(String::new, |share| format!("{:.1}%", share * 100.0))
+}
+
+/// The columns of a table of sums: of one layer, and of the stack where there is more than one.
+fn layer_columns(plan: &Plan, stack: &'static str) -> Vec<Column> {
+    let mut columns = vec![Column { title: "amount", yields: 1 }, Column { title: "one layer", yields: 0 }];
+    if plan.repeat > 1 {
+        columns.push(Column { title: stack, yields: 0 });
+    }
+    columns
+}
+
+fn times(report: &CostLayer<'_>, width: usize, paint: Paint) -> String {
+    let (plan, totals, summary) = (report.layer.plan(), &report.layer.price.totals, report.summary);
+    let mut rows = Vec::new();
+    let mut row = |words: String, amount: String, time: Picoseconds| {
+        let mut figures = vec![amount, scale::time(time)];
+        if plan.repeat > 1 {
+            figures.push(scale::time(Picoseconds(time.0.saturating_mul(plan.repeat))));
+        }
+        rows.push(Row::plain(words, figures));
+    };
+    row("  arithmetic".to_string(), scale::flops(totals.flops), totals.compute_time);
+    row("  memory traffic".to_string(), scale::bytes(totals.hbm_bytes), totals.memory_time);
+    row("  communication".to_string(), scale::bytes(totals.comm_bytes), totals.comm_time);
+    for group in &summary.communication {
+        let axes = plan.mesh.axes_text(group.axes.iter());
+        row(format!("    over {axes}"), scale::bytes(group.wire_bytes), group.time);
+    }
+    row("  one after another".to_string(), String::new(), totals.serial_time);
+    row("  no schedule takes less than".to_string(), String::new(), summary.lower_bound);
+    table("time of a step", &layer_columns(plan, "all layers"), &rows, width, paint)
+}
+
+fn memory(report: &CostLayer<'_>, width: usize, paint: Paint) -> String {
+    let (plan, inventory) = (report.layer.plan(), &report.summary.inventory);
+    let memory = &inventory.memory;
+    let mut rows = Vec::new();
+    let mut row = |words: &str, layer: Bytes, all: Bytes| {
+        let mut figures = vec![String::new(), scale::bytes(layer)];
+        if plan.repeat > 1 {
+            figures.push(scale::bytes(all));
+        }
+        rows.push(Row::plain(words, figures));
+    };
+    for (kind, words, layer, all) in [
+        (ParameterKind::Weight, "  weights", memory.weights, memory.all_weights()),
+        (ParameterKind::Cache, "  caches", memory.caches, memory.all_caches()),
+    ] {
+        row(words, layer, all);
+        let copies = inventory.sum(kind, |k| k.replicated_chip_bytes());
+        if copies > Bytes(0) {
+            row("    of that copies", copies, copies.times(plan.repeat));
+        }
+    }
+    row("  activations at the peak", memory.activations, memory.activations);
+    row("  together", memory.layer_peak(), memory.peak());
+    let mut text = table("memory of a chip", &layer_columns(plan, "all layers"), &rows, width, paint);
+    text.push_str(&format!("  {}\n", verdict(report, paint)));
+    for largest in report.largest {
+        let name = &plan.dims[largest.dim.index()].name;
+        let size = match largest.largest {
+            Largest::Size(size) => size.to_string(),
+            Largest::None => "no size fits".to_string(),
+            Largest::Unlimited => "any size fits".to_string(),
+        };
+        text.push_str(&format!("  largest {} {name}: {size}\n", largest.role.name()));
+    }
+    text
+}
+
+fn verdict(report: &CostLayer<'_>, paint: Paint) -> String {
+    let (memory, capacity) = (&report.summary.inventory.memory, &report.capacity);
+    let over = |needed: Bytes, there: Bytes| scale::bytes(Bytes(needed.0 - there.0));
+    if memory.peak() > capacity.all {
+        let over = over(memory.peak(), capacity.all);
+        return paint.style(&format!("DOES NOT FIT in {}: {over} too much", scale::bytes(capacity.all)), Style::Bad);
+    }
+    if memory.all_caches() > capacity.caches {
+        let over = over(memory.all_caches(), capacity.caches);
+        let text = format!("caches DO NOT FIT in their {}: {over} too much", scale::bytes(capacity.caches));
+        return paint.style(&text, Style::Bad);
+    }
+    let free = 100.0 * (capacity.all.0 - memory.peak().0) as f64 / capacity.all.0.max(1) as f64;
+    paint.style(&format!("fits in {}, {free:.1}% free", scale::bytes(capacity.all)), Style::Good)
+}
+
+fn use_of_chips(report: &CostLayer<'_>, width: usize, paint: Paint) -> String {
+    let (plan, summary) = (report.layer.plan(), report.summary);
+    let inventory = &summary.inventory;
+    let names = |dims: &[DimId]| plan.dim_names(dims).join(" ");
+    let all = inventory.parameters.saturating_mul(u128::from(plan.repeat));
+    let mut rows = vec![Row::plain("  parameters", vec![scale::count(all)])];
+    if inventory.cache_bytes_per_token > Bytes(0) {
+        let bytes = inventory.cache_bytes_per_token.times(plan.repeat);
+        rows.push(Row::plain("  cache of a token", vec![scale::bytes(bytes)]));
+    }
+    if summary.tokens > 0 {
+        let words = format!("  tokens of a step ({})", names(&inventory.roles.tokens));
+        rows.push(Row::plain(words, vec![scale::count(u128::from(summary.tokens))]));
+    }
+    if let Some(efficiency) = summary.efficiency {
+        let words = format!("  MFU, of the {} peak", efficiency.arithmetic.name());
+        rows.push(Row::plain(words, vec![format!("{:.1}%", efficiency.mfu * 100.0)]));
+        let chip_seconds = scale::seconds(efficiency.chip_seconds_per_token);
+        rows.push(Row::plain("  chip time of a token", vec![chip_seconds]));
+        let rate = scale::number(efficiency.tokens_per_second_per_chip);
+        rows.push(Row::plain("  tokens a second a chip", vec![rate]));
+    }
+    table("use of the chips", &[Column { title: "", yields: 0 }], &rows, width, paint)
+}
