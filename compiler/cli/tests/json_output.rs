@@ -105,8 +105,22 @@ fn diagnostics_meet_their_schema() {
 }
 
 #[test]
+fn cost_meets_its_schema_and_its_sums_are_those_of_explain() {
+    for file in ["mlp.shard", "every_move.shir"] {
+        let document = holds("cost", &shardc(&["cost", file, "--format", "json"]).out);
+        let explained = holds("explain", &shardc(&["explain", file, "--no-alternatives", "--format", "json"]).out);
+        let (layer, same) = (&document["layers"][0], &explained["layers"][0]);
+        for (key, value) in same["totals"].as_object().expect("an object") {
+            assert_eq!(&layer["totals"][key], value, "{key}");
+        }
+        let shares: f64 = layer["steps"].as_array().expect("steps").iter().filter_map(|s| s["share"].as_f64()).sum();
+        assert!((shares - 1.0).abs() < 1e-9, "{shares}");
+    }
+}
+
+#[test]
 fn every_schema_is_a_schema() {
-    for name in ["explain", "lower", "run", "diagnostics"] {
+    for name in ["cost", "explain", "lower", "run", "diagnostics"] {
         assert!(jsonschema::meta::is_valid(&schema(name)), "{name}");
     }
 }

@@ -53,12 +53,7 @@ pub fn resized(plan: &Plan, dims: Vec<Dim>) -> Option<Plan> {
 ///
 /// `dims_with` gives all dims of the program when `dim` has a size (dims may be derived from it), or none where the program
 /// is wrong then. Memory never shrinks as a dim grows, so the sizes are bisected.
-pub fn largest(
-    plan: &Plan,
-    dim: DimId,
-    capacity: &Capacity,
-    dims_with: &dyn Fn(u64) -> Option<Vec<Dim>>,
-) -> Largest {
+pub fn largest(plan: &Plan, dim: DimId, capacity: &Capacity, dims_with: &dyn Fn(u64) -> Option<Vec<Dim>>) -> Largest {
     let fits = |size: u64| {
         let resized = resized(plan, dims_with(size)?)?;
         Some(capacity.holds(&Memory::of(&resized)))
@@ -66,15 +61,14 @@ pub fn largest(
     let now = plan.dims[dim.index()].size;
     let split = granularity(plan, dim);
     // A derived dim may have to be divisible too: the sizes tried are those in legal steps from the present one.
-    let Some(step) = (1..=MAX_STEP_FACTOR).map(|m| split.saturating_mul(m)).find(|s| fits(now.saturating_add(*s)).is_some())
+    let Some(step) =
+        (1..=MAX_STEP_FACTOR).map(|m| split.saturating_mul(m)).find(|s| fits(now.saturating_add(*s)).is_some())
     else {
         return if fits(now) == Some(true) { Largest::Size(now) } else { Largest::None };
     };
     if fits(now) != Some(true) {
         // Downwards: sizes too small to be legal count as fitting until one is taken.
-        let best = last_true(0, now / step, |steps_left| {
-            fits(now - (now / step - steps_left) * step).unwrap_or(true)
-        });
+        let best = last_true(0, now / step, |steps_left| fits(now - (now / step - steps_left) * step).unwrap_or(true));
         let size = best.map(|steps| now - (now / step - steps) * step);
         return match size.filter(|size| *size > 0 && fits(*size) == Some(true)) {
             Some(size) => Largest::Size(size),
@@ -83,7 +77,9 @@ pub fn largest(
     }
     let end = (MAX_DIM_SIZE.saturating_sub(now)) / step;
     match last_true(0, end, |steps| fits(now + steps * step) == Some(true)) {
-        Some(steps) if steps < end && fits(now + (steps + 1) * step) == Some(false) => Largest::Size(now + steps * step),
+        Some(steps) if steps < end && fits(now + (steps + 1) * step) == Some(false) => {
+            Largest::Size(now + steps * step)
+        }
         _ => Largest::Unlimited,
     }
 }

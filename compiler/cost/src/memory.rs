@@ -30,12 +30,7 @@ impl Memory {
         };
         let (weights, caches) = (kept(ParameterKind::Weight), kept(ParameterKind::Cache));
         let peak = Liveness::in_buffers(plan, &buffers(plan)).peak_bytes();
-        Memory {
-            repeat: plan.repeat,
-            weights,
-            caches,
-            activations: Bytes(peak.saturating_sub((weights + caches).0)),
-        }
+        Memory { repeat: plan.repeat, weights, caches, activations: Bytes(peak.saturating_sub((weights + caches).0)) }
     }
 
     /// The peak of one layer: what a stack of one needs.

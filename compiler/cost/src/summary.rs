@@ -56,7 +56,13 @@ pub struct Efficiency {
 
 impl Summary {
     /// The summary of a plan with its price; its step takes `layer_time` for each layer of the stack.
-    pub fn of(plan: &Plan, price: &PlanPrice, hardware: &Hardware, roles: DimRoles, layer_time: Picoseconds) -> Summary {
+    pub fn of(
+        plan: &Plan,
+        price: &PlanPrice,
+        hardware: &Hardware,
+        roles: DimRoles,
+        layer_time: Picoseconds,
+    ) -> Summary {
         let inventory = Inventory::of(plan, roles);
         let tokens = match inventory.roles.tokens.as_slice() {
             [] => 0,

@@ -64,8 +64,13 @@ pub fn cost(layers: &[CostLayer<'_>], width: usize, paint: Paint) -> String {
 }
 
 fn layer_text(report: &CostLayer<'_>, width: usize, paint: Paint) -> String {
-    let parts =
-        [header(report), steps(report, width, paint), times(report, width, paint), memory(report, width, paint), use_of_chips(report, width, paint)];
+    let parts = [
+        header(report),
+        steps(report, width, paint),
+        times(report, width, paint),
+        memory(report, width, paint),
+        use_of_chips(report, width, paint),
+    ];
     parts.join("\n")
 }
 
@@ -133,7 +138,7 @@ fn step_figures(report: &CostLayer<'_>, id: InstrId) -> (Vec<String>, Option<Sty
             };
             let some_flops = flops > Flops(0);
             let figures = vec![
-                if some_flops { scale::flops(flops) } else { none() },
+                if some_flops { scale::count(flops.0) } else { none() },
                 scale::bytes(hbm_bytes),
                 none(),
                 scale::time(time),
@@ -143,9 +148,10 @@ fn step_figures(report: &CostLayer<'_>, id: InstrId) -> (Vec<String>, Option<Sty
             ];
             (figures, Some(style))
         }
-        InstrPrice::Move(cost) if cost.wire_bytes == Bytes(0) => {
-            (vec![none(), none(), none(), scale::time(cost.time), none(), "free".to_string(), none()], Some(Style::Faint))
-        }
+        InstrPrice::Move(cost) if cost.wire_bytes == Bytes(0) => (
+            vec![none(), none(), none(), scale::time(cost.time), none(), "free".to_string(), none()],
+            Some(Style::Faint),
+        ),
         InstrPrice::Move(cost) => {
             let figures = vec![
                 none(),
@@ -239,7 +245,11 @@ fn memory(report: &CostLayer<'_>, width: usize, paint: Paint) -> String {
             Largest::None => "no size fits".to_string(),
             Largest::Unlimited => "any size fits".to_string(),
         };
-        text.push_str(&format!("  largest {} {name}: {size}\n", largest.role.name()));
+        let role = match largest.role {
+            Role::Batch | Role::Context => format!("{} ", largest.role.name()),
+            Role::Tokens => String::new(),
+        };
+        text.push_str(&format!("  largest {role}{name}: {size}\n"));
     }
     text
 }

@@ -24,18 +24,19 @@ pub struct Row {
     pub styled_column: Option<usize>,
 }
 
-/// The fewest characters that words are given beside figures.
-const LEAST_WORDS: usize = 22;
+/// Characters that words are given beside figures, if they need so many and columns can yield.
+const LEAST_WORDS: usize = 30;
 
 /// The table as lines, none wider than `width` unless a word or the columns that stay are. Words too long for their place
 /// stand on a line of their own, above their figures.
 pub fn table(heading: &str, columns: &[Column], rows: &[Row], width: usize, paint: Paint) -> String {
-    let shown = columns_shown(columns, rows, width);
+    let longest = rows.iter().map(|r| r.words.chars().count()).chain([heading.chars().count()]).max().unwrap_or(0);
+    let shown = columns_shown(columns, rows, width, longest);
     let widths: Vec<usize> = shown.iter().map(|at| column_width(columns, rows, *at)).collect();
     let figures_width: usize = widths.iter().map(|w| w + 2).sum();
-    let longest = rows.iter().map(|r| r.words.chars().count()).chain([heading.chars().count()]).max().unwrap_or(0);
-    let room = longest.min(width.saturating_sub(figures_width)).max(LEAST_WORDS.min(longest));
+    let room = longest.min(width.saturating_sub(figures_width));
     let mut text = String::new();
+    // Writes one row; words too long for their place stand above its figures.
     let mut line = |words: &str, figures: &dyn Fn(usize) -> (String, Option<Style>), words_style: Option<Style>| {
         let mut out = String::new();
         let styled = |text: &str, style: Option<Style>| style.map_or(text.to_string(), |s| paint.style(text, s));
@@ -72,12 +73,14 @@ pub fn table(heading: &str, columns: &[Column], rows: &[Row], width: usize, pain
 }
 
 /// Which columns there is room for: those with a figure in some row, less the most yielding ones.
-fn columns_shown(columns: &[Column], rows: &[Row], width: usize) -> Vec<usize> {
-    let mut shown: Vec<usize> =
-        (0..columns.len()).filter(|at| rows.iter().any(|r| r.figures.get(*at).is_some_and(|f| !f.is_empty()))).collect();
+fn columns_shown(columns: &[Column], rows: &[Row], width: usize, longest: usize) -> Vec<usize> {
+    let mut shown: Vec<usize> = (0..columns.len())
+        .filter(|at| rows.iter().any(|r| r.figures.get(*at).is_some_and(|f| !f.is_empty())))
+        .collect();
     let needed = |shown: &[usize]| -> usize { shown.iter().map(|at| column_width(columns, rows, *at) + 2).sum() };
-    while needed(&shown) + LEAST_WORDS > width {
-        let Some(last) = shown.iter().copied().filter(|at| columns[*at].yields > 0).max_by_key(|at| columns[*at].yields)
+    while needed(&shown) + longest.min(LEAST_WORDS) > width {
+        let Some(last) =
+            shown.iter().copied().filter(|at| columns[*at].yields > 0).max_by_key(|at| columns[*at].yields)
         else {
             break;
         };

@@ -24,8 +24,7 @@ pub(crate) fn run(args: &CostArgs, console: &mut Console) -> Outcome {
     let mut summaries = Vec::new();
     for layer in &layers {
         let roles = roles(layer.plan(), &args.roles, console)?;
-        let summary =
-            Summary::of(layer.plan(), layer.price, layer.hardware, roles, layer.price.totals.serial_time);
+        let summary = Summary::of(layer.plan(), layer.price, layer.hardware, roles, layer.price.totals.serial_time);
         let capacity = capacity(layer.hardware, &args.roles);
         let largest = largest_dims(&compilation, &options, layer, &summary, &capacity);
         summaries.push((summary, capacity, largest));
@@ -92,7 +91,13 @@ fn largest_dims(
 }
 
 /// All dims of a plan where one of them has another size: those derived from it follow, where there is a source to say how.
-fn dims_with(compilation: &Compilation, options: &CheckOptions, plan: &Plan, dim: DimId, size: u64) -> Option<Vec<Dim>> {
+fn dims_with(
+    compilation: &Compilation,
+    options: &CheckOptions,
+    plan: &Plan,
+    dim: DimId,
+    size: u64,
+) -> Option<Vec<Dim>> {
     let Some(source) = &compilation.source else {
         let mut dims = plan.dims.clone();
         dims[dim.index()] = Dim { size, useful: size, ..dims[dim.index()].clone() };
