@@ -105,6 +105,7 @@ fn a_gelu_behind_a_move_is_a_kernel_of_its_own() {
         *price.of(a),
         InstrPrice::Kernel {
             flops: Flops(0),
+            arithmetic: Dtype::Bf16,
             hbm_bytes: Bytes(2 * local),
             time: Picoseconds((2 * local * 1_000_000).div_ceil(1_200_000)),
             bound: Bound::Memory,
