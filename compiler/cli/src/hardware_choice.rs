@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use shard_check::diagnostics::HardwareProblem;
-use shard_check::{Diagnostic, Help, Label};
-use shard_cost::hardware::BUILT_IN;
+use shard_check::{Diagnostic, Edit, Help, Label, names};
+use shard_cost::hardware::{BUILT_IN, SliceProblem};
 use shard_cost::{Hardware, HardwareError};
 use shard_grammar::ast::HardwareRef;
 use shard_grammar::{SourceFile, Span};
@@ -49,7 +49,7 @@ pub(crate) fn from_source(
                 console.report(Some(file), vec![HardwareProblem::File { path: name, span, message: why }.into()]);
                 Err(Status::Usage)
             }
-            Err(error @ LoadError::Wrong(_)) => {
+            Err(error @ LoadError::Wrong(..)) => {
                 error.report(console);
                 Err(Status::Wrong)
             }
@@ -118,33 +118,74 @@ fn beside(file: &str, path: &str) -> PathBuf {
 /// Why a hardware file gives no hardware.
 enum LoadError {
     Unreadable { path: String, why: String },
-    Wrong(Box<(SourceFile, HardwareError)>),
+    Wrong(SourceFile, Vec<HardwareError>),
 }
 
 fn load(path: &Path) -> Result<Hardware, LoadError> {
     let unreadable = |why| LoadError::Unreadable { path: path.display().to_string(), why };
     let file = input::read(path).map_err(unreadable)?;
-    Hardware::parse(&file.text).map_err(|error| LoadError::Wrong(Box::new((file, error))))
+    Hardware::read(&file.text).map_err(|errors| LoadError::Wrong(file, errors))
 }
 
 impl LoadError {
-    /// Reports the error, over the text of the hardware file where there is one.
+    /// Reports what is wrong, over the text of the hardware file where there is one.
     fn report(self, console: &mut Console) {
         match self {
             LoadError::Unreadable { path, why } => {
                 console.report(None, vec![HardwareProblem::File { path, span: None, message: why }.into()]);
             }
-            LoadError::Wrong(wrong) => {
-                let (file, error) = *wrong;
-                let path = file.name.clone();
-                let mut found = Diagnostic::from(HardwareProblem::File { path, span: None, message: error.message });
-                let text = if error.key.is_empty() { "here".to_string() } else { format!("`{}`", error.key) };
-                let span = Span::new(error.span.start, error.span.end);
-                found.labels.push(Label { span, text, primary: true });
-                found.helps =
-                    error.help.into_iter().map(|text| Help { text, edits: Vec::new() }).chain(found.helps).collect();
-                console.report(Some(&file), vec![found]);
+            LoadError::Wrong(file, errors) => {
+                let found = errors.into_iter().map(|error| wrong(&file, error)).collect();
+                console.report(Some(&file), found);
             }
         }
     }
+}
+
+/// One thing that is wrong with a hardware file.
+fn wrong(file: &SourceFile, error: HardwareError) -> Diagnostic {
+    let path = file.name.clone();
+    let mut found = Diagnostic::from(HardwareProblem::File { path, span: None, message: error.message });
+    let text = if error.key.is_empty() { "here".to_string() } else { format!("`{}`", error.key) };
+    let span = Span::new(error.span.start, error.span.end);
+    found.labels.push(Label { span, text, primary: true });
+    let written = file.text.get(error.span).unwrap_or_default();
+    let near = names::nearest(written, error.known.iter().map(String::as_str)).map(|near| Help {
+        text: near.to_string(),
+        edits: vec![Edit { span, replacement: near.to_string() }],
+    });
+    let own = error.help.map(|text| Help { text, edits: Vec::new() });
+    found.helps = near.into_iter().chain(own).chain(found.helps).collect();
+    found
+}
+
+/// Whether the chip comes in slices of the shape of a mesh: a warning where it does not, an error where the hardware file
+/// says what no mesh of this shape can be.
+pub(crate) fn slices(hardware: &Hardware, mesh: &shard_ir::Mesh, line: Option<Span>) -> Option<Diagnostic> {
+    let (chip, span) = (hardware.name.clone(), line);
+    Some(match hardware.slice_problem(mesh)? {
+        SliceProblem::Fold { axis, size, torus } => HardwareProblem::Fold { axis, size, torus, chip, span }.into(),
+        SliceProblem::Pod { shape, pod, fold } => HardwareProblem::NoSuchSlice {
+            chip,
+            shape,
+            reason: format!("its largest slice is {}", times(&pod)),
+            fold,
+            span,
+        }
+        .into(),
+        SliceProblem::Cubes { shape } => HardwareProblem::NoSuchSlice {
+            chip,
+            shape,
+            reason: "a slice is part of one 4x4x4 cube, or made of whole cubes: each axis a multiple of 4".to_string(),
+            fold: None,
+            span,
+        }
+        .into(),
+        SliceProblem::Straddles { axis, node } => HardwareProblem::Straddles { axis, node, chip, span }.into(),
+    })
+}
+
+/// `16x20x28`.
+fn times(sizes: &[u64]) -> String {
+    sizes.iter().map(u64::to_string).collect::<Vec<_>>().join("x")
 }

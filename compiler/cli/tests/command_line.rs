@@ -139,6 +139,31 @@ fn a_wrong_hardware_file_is_shown_with_its_line() {
 }
 
 #[test]
+fn everything_wrong_with_a_hardware_file_is_said_with_the_nearest_word() {
+    let chip = scratch("wrong-words").join("chip.toml");
+    let text = shardc(&["hardware", "tpu-v4"]).out;
+    std::fs::write(&chip, text.replace("hbm_bytes", "hbm_bites").replace("\"torus\"", "\"tours\"")).expect("written");
+    let ran = shardc(&["explain", "mlp.shard", "--hardware", chip.to_str().expect("UTF-8")]);
+    assert_eq!(ran.status, 2);
+    for said in ["unknown key `chip.hbm_bites`", "help: hbm_bytes\n", "unknown network kind `tours`", "help: \"torus\"\n"] {
+        assert!(ran.err.contains(said), "{said}: {}", ran.err);
+    }
+}
+
+#[test]
+fn a_mesh_that_no_slice_has_is_a_warning_and_a_wrong_fold_an_error() {
+    let ran = shardc(&["check", "mlp.shard", "--hardware", "tpu-v5e"]);
+    assert_eq!(ran.status, 0);
+    assert!(ran.err.contains("warning[W0850]: no slice of tpu-v5e is 4x4x4"), "{}", ran.err);
+    let chip = scratch("fold").join("chip.toml");
+    let text = shardc(&["hardware", "tpu-v4"]).out;
+    std::fs::write(&chip, text.replace("[network.axes]", "[network.axes]\nx = { torus = [4, 2] }")).expect("written");
+    let ran = shardc(&["check", "mlp.shard", "--hardware", chip.to_str().expect("UTF-8")]);
+    assert_eq!(ran.status, 1);
+    assert!(ran.err.contains("error[E0850]: mesh axis `x` has 4 devices, and 4x2 are not as many"), "{}", ran.err);
+}
+
+#[test]
 fn without_hardware_explain_asks_for_it_and_check_does_not() {
     let source = text("mlp.shard").replace("hardware tpu-v4-flat\n", "");
     let ran = fed(&["explain", "-"], &source);

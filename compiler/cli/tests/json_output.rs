@@ -124,3 +124,12 @@ fn every_schema_is_a_schema() {
         assert!(jsonschema::meta::is_valid(&schema(name)), "{name}");
     }
 }
+
+#[test]
+fn chips_meet_their_schema() {
+    let all = holds("hardware", &shardc(&["hardware", "--format", "json"]).out);
+    assert_eq!(all["chips"][0]["name"], "tpu-v4-flat");
+    let one = holds("hardware", &shardc(&["hardware", "h100", "--format", "json"]).out);
+    assert_eq!(one["chips"].as_array().map(Vec::len), Some(1));
+    assert_eq!(one["chips"][0]["network"]["node_bandwidth"], 450_000_000_000_u64);
+}

@@ -24,10 +24,10 @@ pub mod roles;
 pub mod summary;
 pub mod units;
 
-pub use collective::{CollectiveCost, collective_cost};
+pub use collective::{CollectiveCost, axes_key, collective_cost, least_permute_time};
 pub use fit::{Capacity, Largest, largest};
 pub use fusion::{fuses_with, fusion_producer, kernels, may_lead_a_kernel};
-pub use hardware::{Hardware, HardwareError, Network};
+pub use hardware::{Fabric, Hardware, HardwareError, Network};
 pub use inventory::{Inventory, Kept};
 pub use memory::{Memory, buffers};
 pub use objective::Objective;

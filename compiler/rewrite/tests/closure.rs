@@ -86,7 +86,7 @@ fn generating_moves_and_permutes_reach_all_that_all_moves_reach_at_the_same_time
                 let all = |from: Layout| moves_from(shape, from, mesh.all_axes(), maxima);
                 let generating = |from: Layout| {
                     let mut moves = Vec::new();
-                    generating_moves(shape, from, mesh.all_axes(), maxima, &mut moves);
+                    generating_moves(shape, from, mesh.all_axes(), maxima, true, &mut moves);
                     moves.extend(all(from).into_iter().filter(|(c, _)| matches!(c, Collective::Permute { .. })));
                     moves
                 };

@@ -79,6 +79,48 @@ pub enum HardwareProblem {
         /// Where the first op of this type is.
         span: Option<Span>,
     },
+    /// The hardware file lays a mesh axis over torus axes that do not multiply to its size.
+    Fold {
+        /// The mesh axis.
+        axis: String,
+        /// Its size.
+        size: u64,
+        /// The torus axes.
+        torus: Vec<u64>,
+        /// The chip.
+        chip: String,
+        /// The mesh line; `None` where the command line gave it.
+        span: Option<Span>,
+    },
+    /// No slice of the chip has the shape of the mesh.
+    NoSuchSlice {
+        /// The chip.
+        chip: String,
+        /// The torus axes that the mesh asks for.
+        shape: Vec<u64>,
+        /// Which slices there are.
+        reason: String,
+        /// A mesh axis, and torus axes over which the mesh would fit.
+        fold: Option<(String, Vec<u64>)>,
+        /// The mesh line; `None` where the command line gave it.
+        span: Option<Span>,
+    },
+    /// The groups of a mesh axis are cut at different places by the borders of nodes.
+    Straddles {
+        /// The mesh axis.
+        axis: String,
+        /// Devices in a node.
+        node: u64,
+        /// The chip.
+        chip: String,
+        /// The mesh line; `None` where the command line gave it.
+        span: Option<Span>,
+    },
+}
+
+/// `4x4`, or `4, 4`.
+fn sizes(sizes: &[u64], between: &str) -> String {
+    sizes.iter().map(u64::to_string).collect::<Vec<_>>().join(between)
 }
 
 impl From<HardwareProblem> for Diagnostic {
@@ -134,6 +176,30 @@ impl From<HardwareProblem> for Diagnostic {
                     .at_if(span, format!("computed in {dtype}"))
                     .help(format!("flops = {{ {dtype} = ... }}    (under [chip] of the hardware file)"))
             }
+            Fold { axis, size, torus, chip, span } => {
+                let shape = sizes(&torus, "x");
+                Diagnostic::error("E0850", format!("mesh axis `{axis}` has {size} devices, and {shape} are not as many"))
+                    .at_if(span, format!("`{axis}` has {size}"))
+                    .note(format!("the hardware file of {chip} lays `{axis}` over torus axes of {shape}"))
+                    .help(format!("{axis}={}", torus.iter().fold(1u64, |n, s| n.saturating_mul(*s))))
+            }
+            NoSuchSlice { chip, shape, reason, fold, span } => {
+                let shape = sizes(&shape, "x");
+                Diagnostic::warning("W0850", format!("no slice of {chip} is {shape}"))
+                    .at_if(span, format!("asks for torus axes of {shape}"))
+                    .note(format!("{reason}; times are those of links that such a slice would have"))
+                    .help_if(fold.map(|(axis, torus)| {
+                        let torus = sizes(&torus, ", ");
+                        format!("{axis} = {{ torus = [{torus}] }}    (under [network.axes] of a hardware file of your own)")
+                    }))
+            }
+            Straddles { axis, node, chip, span } => Diagnostic::warning(
+                "W0850",
+                format!("mesh axis `{axis}` is cut unevenly by nodes of {node}"),
+            )
+            .at_if(span, "nodes hold neighbouring devices, the last axis fastest")
+            .note(format!("{chip} has {node} devices in a node; what cannot stay in one is priced as if nothing did"))
+            .help(format!("order and size the axes so that the last ones multiply to {node}, or to a part of it")),
         }
     }
 }

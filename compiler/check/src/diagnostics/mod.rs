@@ -116,5 +116,7 @@ pub const ALL: &[(&str, &str, Source)] = &[
     ("W0802", "an axis order that costs a transfer", Source::LaterPass),
     ("W0803", "a search that stopped at a limit", Source::LaterPass),
     ("W0804", "more is wrong than is shown", Source::File),
+    ("E0850", "a mesh axis of another size than its torus axes", Source::LaterPass),
+    ("W0850", "a mesh that no slice of the chip can have", Source::LaterPass),
     ("E0901", "an internal error", Source::LaterPass),
 ];

@@ -133,7 +133,9 @@ pub(crate) fn compile_source(
     };
     let options = LowerOptions { strict: args.strict, ..LowerOptions::default() };
     let mut compiled = Vec::new();
-    let mut found = Vec::new();
+    let line = tree.meshes().next().map(|line| line.span).filter(|_| args.mesh.is_none());
+    let slices = programs.first().and_then(|program| hardware_choice::slices(&hardware, &program.mesh, line));
+    let mut found: Vec<Diagnostic> = slices.into_iter().collect();
     for program in programs {
         let header = layer_header(&tree, &program.name);
         match pipeline::compile(program, &hardware, &options) {

@@ -1,28 +1,34 @@
 //! `shardc hardware [NAME]`.
 
 use shard_cost::Hardware;
-use shard_cost::hardware::BUILT_IN;
+use shard_cost::hardware::{BUILT_IN, BuiltIn};
+use shard_report::json::hardware::HardwareJson;
 
-use crate::args::HardwareArgs;
+use crate::args::{Format, HardwareArgs};
 use crate::console::{Console, Outcome, Status};
 
 pub(crate) fn run(args: &HardwareArgs, console: &mut Console) -> Outcome {
-    match &args.name {
-        None => {
-            let width = BUILT_IN.iter().map(|chip| chip.name.len()).max().unwrap_or(0);
+    let chips: Vec<&BuiltIn> = BUILT_IN.iter().filter(|c| args.name.as_ref().is_none_or(|n| c.name == n)).collect();
+    match (console.format, &args.name, chips.as_slice()) {
+        (_, Some(name), []) => {
+            crate::hardware_choice::report_unknown(name, console);
+            Err(Status::Usage)
+        }
+        (Format::Json, _, chips) => {
+            let read: Vec<(Hardware, &str)> =
+                chips.iter().filter_map(|c| Some((Hardware::built_in(c.name)?, c.text))).collect();
+            let document = HardwareJson::new(read.iter().map(|(hardware, text)| (hardware, *text)));
+            console.result(&shard_report::json::text(&document))
+        }
+        (Format::Text, Some(_), [chip, ..]) => console.result(chip.text),
+        (Format::Text, _, chips) => {
+            let width = chips.iter().map(|chip| chip.name.len()).max().unwrap_or(0);
             let line = |name: &str| {
                 let source = Hardware::built_in(name).and_then(|hw| hw.source).unwrap_or_default();
                 format!("{}\n", format!("{name:width$}  {source}").trim_end())
             };
-            let lines: String = BUILT_IN.iter().map(|chip| line(chip.name)).collect();
+            let lines: String = chips.iter().map(|chip| line(chip.name)).collect();
             console.result(&lines)
         }
-        Some(name) => match BUILT_IN.iter().find(|chip| chip.name == name) {
-            Some(chip) => console.result(chip.text),
-            None => {
-                crate::hardware_choice::report_unknown(name, console);
-                Err(Status::Usage)
-            }
-        },
     }
 }

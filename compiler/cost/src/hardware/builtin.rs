@@ -9,6 +9,13 @@ pub struct BuiltIn {
     pub text: &'static str,
 }
 
+macro_rules! built_in {
+    ($($name:literal)+) => {
+        &[$(BuiltIn { name: $name, text: include_str!(concat!("../../hardware/", $name, ".toml")) }),+]
+    };
+}
+
 /// Every built-in chip, in the order in which `shardc hardware` lists them.
-pub const BUILT_IN: &[BuiltIn] =
-    &[BuiltIn { name: "tpu-v4-flat", text: include_str!("../../hardware/tpu-v4-flat.toml") }];
+pub const BUILT_IN: &[BuiltIn] = built_in!(
+    "tpu-v4-flat" "tpu-v3" "tpu-v4" "tpu-v5p" "tpu-v5e" "tpu-v6e" "a100-80g" "h100" "h200" "b200"
+);

@@ -2,13 +2,19 @@
 
 mod builtin;
 mod file;
+mod network;
+mod network_file;
+mod slices;
 mod toml_reader;
 
 use std::ops::Range;
 
-use shard_ir::{Dtype, Picoseconds};
+use shard_ir::Dtype;
 
 pub use builtin::{BUILT_IN, BuiltIn};
+pub use network::{AxisNetwork, Fabric, Network, Wraparound};
+pub(crate) use network::{Topology, TorusAxis, Wires};
+pub use slices::SliceProblem;
 
 /// A chip and its network. Made from a hardware file by [`Hardware::parse`], or one of the [`BUILT_IN`] ones by
 /// [`Hardware::built_in`].
@@ -35,18 +41,6 @@ pub struct Hardware {
     pub host_rate: Option<u64>,
 }
 
-/// The network between chips.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Network {
-    /// Every device sends and receives at one bandwidth, whichever the mesh axis.
-    Flat {
-        /// Bytes per second that a device really sends.
-        bandwidth: u64,
-        /// No collective takes less (an all-reduce, twice this).
-        latency: Picoseconds,
-    },
-}
-
 /// What is wrong with a hardware file.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{message}")]
@@ -59,11 +53,18 @@ pub struct HardwareError {
     pub span: Range<usize>,
     /// What would mend it, in words that follow `help:`.
     pub help: Option<String>,
+    /// What could stand at that place instead, where it is one word of a few.
+    pub known: Vec<String>,
 }
 
 impl Hardware {
-    /// Reads a hardware file.
+    /// Reads a hardware file, or says the first thing that is wrong with it.
     pub fn parse(text: &str) -> Result<Hardware, HardwareError> {
+        Hardware::read(text).map_err(|mut errors| errors.swap_remove(0))
+    }
+
+    /// Reads a hardware file, or says everything that is wrong with it, in file order; never nothing.
+    pub fn read(text: &str) -> Result<Hardware, Vec<HardwareError>> {
         file::read(text)
     }
 

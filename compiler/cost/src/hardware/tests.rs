@@ -1,3 +1,5 @@
+use shard_ir::{Mesh, Picoseconds};
+
 use super::*;
 
 const GOOD: &str = r#"
@@ -11,6 +13,10 @@ kind = "flat"
 bandwidth = 1e11
 latency = 1e-6
 "#;
+
+fn flat(bandwidth: u64, latency: u64) -> Network {
+    Network { fabric: Fabric::Flat { bandwidth, latency: Picoseconds(latency) }, axes: Vec::new() }
+}
 
 fn error(text: &str) -> HardwareError {
     Hardware::parse(text).expect_err("the file is wrong")
@@ -30,7 +36,7 @@ fn tpu_v4_flat_has_the_papers_figures() {
     assert_eq!(hw.flops_rate(Dtype::Bf16), 275_000_000_000_000);
     assert_eq!(hw.hbm_bytes, 34_359_738_368);
     assert_eq!(hw.hbm_rate, 1_200_000_000_000);
-    assert_eq!(hw.network, Network::Flat { bandwidth: 270_000_000_000, latency: Picoseconds(0) });
+    assert_eq!(hw.network, flat(270_000_000_000, 0));
 }
 
 #[test]
@@ -38,7 +44,7 @@ fn rates_are_multiplied_by_the_efficiency_once() {
     let hw =
         Hardware::parse(&GOOD.replace("[network]", "[efficiency]\nmatmul = 0.5\nnetwork = 0.25\n[network]")).unwrap();
     assert_eq!(hw.flops_rate(Dtype::Bf16), 50_000_000_000_000);
-    assert_eq!(hw.network, Network::Flat { bandwidth: 25_000_000_000, latency: Picoseconds(1_000_000) });
+    assert_eq!(hw.network, flat(25_000_000_000, 1_000_000));
 }
 
 #[test]
@@ -79,13 +85,85 @@ fn an_unknown_key_is_refused_with_the_known_ones() {
 }
 
 #[test]
-fn other_networks_are_named_as_not_supported_yet() {
-    let e = error(&GOOD.replace("\"flat\"", "\"torus\""));
-    assert_eq!(e.message, "network kind `torus` is not supported yet");
+fn an_unknown_kind_is_refused_with_the_known_ones() {
     let e = error(&GOOD.replace("\"flat\"", "\"ether\""));
     assert_eq!(e.message, "unknown network kind `ether`");
+    assert_eq!(e.known, ["\"flat\"", "\"torus\"", "\"switched\""]);
     let e = error(&format!("{GOOD}\n[network.axes]\ndcn = {{ kind = \"flat\" }}\n"));
-    assert_eq!(e.key, "network.axes");
+    assert_eq!(e.key, "network.axes.dcn.bandwidth");
+    let e = error(&TORUS.replace("always", "sometimes"));
+    assert_eq!((e.key.as_str(), e.known.len()), ("network.wraparound", 4));
+}
+
+#[test]
+fn everything_that_is_wrong_is_said_in_file_order() {
+    let text = GOOD.replace("hbm_bytes = 1_000_000", "hbm_bites = 3").replace("1e11", "-3.0").replace("1e-6", "\"slow\"");
+    let errors = Hardware::read(&text).expect_err("the file is wrong");
+    let keys: Vec<&str> = errors.iter().map(|e| e.key.as_str()).collect();
+    assert_eq!(keys, ["chip.hbm_bytes", "chip.hbm_bites", "network.bandwidth", "network.latency"]);
+    assert!(errors[1].known.contains(&"hbm_bytes".to_string()));
+}
+
+const TORUS: &str = r#"
+name = "chip"
+[chip]
+flops = { bf16 = 100e12 }
+hbm_bytes = 1e9
+hbm_bandwidth = 1e12
+[network]
+kind = "torus"
+pod = [16, 20, 28]
+link_bandwidth = 1e11
+hop_latency = 1e-6
+wraparound = "always"
+[network.axes]
+x = { torus = [4, 4] }
+dcn = { kind = "flat", bandwidth = 1e9 }
+"#;
+
+#[test]
+fn a_mesh_axis_may_stand_for_torus_axes_or_have_its_own_network() {
+    let hw = Hardware::parse(TORUS).unwrap();
+    let own = Fabric::Flat { bandwidth: 1_000_000_000, latency: Picoseconds(0) };
+    let axes = [("dcn".to_string(), AxisNetwork::Own(own)), ("x".to_string(), AxisNetwork::TorusAxes(vec![4, 4]))];
+    assert_eq!(hw.network.axes, axes);
+    for bad in ["[]", "[4.5]", "[0]", "\"4x4\"", "[99999999999]"] {
+        assert_eq!(error(&TORUS.replace("[4, 4]", bad)).key, "network.axes.x.torus", "{bad}");
+    }
+    assert_eq!(error(&TORUS.replace("dcn =", "Dcn =")).key, "network.axes.Dcn");
+}
+
+fn problem(chip: &str, mesh: &[(&str, u64)]) -> Option<SliceProblem> {
+    let hw = Hardware::built_in(chip).or_else(|| Hardware::parse(chip).ok()).expect("a chip");
+    hw.slice_problem(&Mesh::new(mesh.iter().copied()).expect("a mesh"))
+}
+
+#[test]
+fn a_mesh_that_no_slice_has_is_told_apart() {
+    assert_eq!(problem("tpu-v4-flat", &[("x", 1000), ("y", 3)]), None);
+    assert_eq!(problem("tpu-v4", &[("x", 4), ("y", 4), ("z", 8)]), None);
+    assert_eq!(problem("tpu-v4", &[("x", 2), ("y", 4), ("z", 4)]), None);
+    assert_eq!(problem("tpu-v4", &[("dcn", 100), ("x", 8), ("y", 4), ("z", 4)]), None);
+    assert_eq!(problem("tpu-v5p", &[("x", 28), ("y", 16), ("z", 20)]), None);
+    let shape = vec![2, 4, 8];
+    assert_eq!(problem("tpu-v4", &[("x", 2), ("y", 4), ("z", 8)]), Some(SliceProblem::Cubes { shape }));
+    let pod = vec![16, 16, 16];
+    let fold = Some(("x".to_string(), vec![4, 4, 4]));
+    assert_eq!(problem("tpu-v4", &[("x", 64)]), Some(SliceProblem::Pod { shape: vec![64], pod: pod.clone(), fold }));
+    let shape = vec![32, 16, 16];
+    assert_eq!(
+        problem("tpu-v4", &[("x", 32), ("y", 16), ("z", 16)]),
+        Some(SliceProblem::Pod { shape, pod, fold: None })
+    );
+    assert!(matches!(problem("tpu-v5e", &[("x", 2), ("y", 2), ("z", 2)]), Some(SliceProblem::Pod { .. })));
+    assert_eq!(problem(TORUS, &[("x", 16), ("y", 20)]), None);
+    let fold = SliceProblem::Fold { axis: "x".to_string(), size: 8, torus: vec![4, 4] };
+    assert_eq!(problem(TORUS, &[("x", 8)]), Some(fold));
+    assert_eq!(problem("h100", &[("x", 4), ("y", 8)]), None);
+    assert_eq!(problem("h100", &[("x", 2), ("y", 4)]), None);
+    assert_eq!(problem("h100", &[("x", 64)]), None);
+    let straddles = SliceProblem::Straddles { axis: "x".to_string(), node: 8 };
+    assert_eq!(problem("h100", &[("x", 5), ("y", 2)]), Some(straddles));
 }
 
 #[test]

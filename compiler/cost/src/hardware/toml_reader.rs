@@ -1,5 +1,6 @@
-//! Reading a TOML table key by key, so that every error has its key and its place.
+//! Reading a TOML table key by key, so that every error has its key and its place, and all of them are found.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -8,13 +9,32 @@ use toml::de::{DeTable, DeValue};
 
 use super::HardwareError;
 
-/// A table that is being read: it knows which keys have been asked for, and refuses the others at the end.
+/// What is wrong, as it is found.
+#[derive(Default)]
+pub(super) struct Errors(RefCell<Vec<HardwareError>>);
+
+impl Errors {
+    pub(super) fn push(&self, error: HardwareError) {
+        self.0.borrow_mut().push(error);
+    }
+
+    /// Everything, in file order.
+    pub(super) fn sorted(self) -> Vec<HardwareError> {
+        let mut errors = self.0.into_inner();
+        errors.sort_by_key(|e| e.span.start);
+        errors
+    }
+}
+
+/// A table that is being read: it knows which keys have been asked for, and refuses the others at the end. What is wrong
+/// with a key goes to the errors, and the key then counts as not given.
 pub(super) struct Table<'t, 'i> {
     /// The path of the table: empty at the top, `chip.`.
     path: String,
     span: Range<usize>,
     entries: &'t DeTable<'i>,
     asked: BTreeSet<String>,
+    errors: &'t Errors,
 }
 
 /// What numbers a key takes.
@@ -30,18 +50,49 @@ pub(super) enum Numbers {
         /// The largest.
         max: f64,
     },
+    /// Whole, at least 1, at most the largest.
+    Whole {
+        /// The largest.
+        max: f64,
+    },
+}
+
+impl Numbers {
+    fn words(self) -> String {
+        match self {
+            Numbers::Positive { max } => format!("a number greater than 0 and at most {max:e}"),
+            Numbers::NotNegative { max } => format!("a number from 0 to {max:e}"),
+            Numbers::Whole { max } => format!("a whole number from 1 to {max}"),
+        }
+    }
+
+    fn allows(self, n: f64) -> bool {
+        match self {
+            Numbers::Positive { max } => n > 0.0 && n <= max,
+            Numbers::NotNegative { max } => n >= 0.0 && n <= max,
+            Numbers::Whole { max } => n >= 1.0 && n <= max && n.fract() == 0.0,
+        }
+    }
+
+    /// The number that a value is, or what was found instead.
+    fn read(self, value: &DeValue<'_>) -> Result<f64, String> {
+        let (number, found) = match value {
+            DeValue::Integer(i) => {
+                (i128::from_str_radix(&i.as_str().replace('_', ""), i.radix()).ok().map(|n| n as f64), i.as_str())
+            }
+            DeValue::Float(f) => (f.as_str().replace('_', "").parse::<f64>().ok(), f.as_str()),
+            other => (None, other.type_str()),
+        };
+        number.filter(|n| self.allows(*n)).ok_or_else(|| found.to_string())
+    }
 }
 
 impl<'t, 'i> Table<'t, 'i> {
     /// The top table of a file.
-    pub(super) fn top(table: &'t Spanned<DeTable<'i>>) -> Table<'t, 'i> {
+    pub(super) fn top(table: &'t Spanned<DeTable<'i>>, errors: &'t Errors) -> Table<'t, 'i> {
         // An error about the file as a whole points at its first byte and not at all of it.
         let start = table.span().start;
-        Table { path: String::new(), span: start..start, entries: table.get_ref(), asked: BTreeSet::new() }
-    }
-
-    fn path_of(&self, key: &str) -> String {
-        format!("{}{key}", self.path)
+        Table { path: String::new(), span: start..start, entries: table.get_ref(), asked: BTreeSet::new(), errors }
     }
 
     fn find(&mut self, key: &str) -> Option<&'t Spanned<DeValue<'i>>> {
@@ -49,82 +100,112 @@ impl<'t, 'i> Table<'t, 'i> {
         self.entries.iter().find(|(k, _)| k.get_ref() == key).map(|(_, v)| v)
     }
 
-    fn missing(&self, key: &str, example: &str) -> HardwareError {
-        let key = self.path_of(key);
-        HardwareError {
-            message: format!("the hardware file has no `{key}`"),
-            key,
-            span: self.span.clone(),
-            help: Some(example.to_string()),
-        }
+    /// Says what is wrong with one of the table's keys.
+    pub(super) fn error(
+        &self,
+        key: &str,
+        span: Range<usize>,
+        message: String,
+        help: Option<String>,
+        known: Vec<String>,
+    ) {
+        let key = format!("{}{key}", self.path);
+        self.errors.push(HardwareError { message, key, span, help, known });
     }
 
-    fn wrong(&self, key: &str, at: Range<usize>, wanted: &str, found: &str) -> HardwareError {
-        let key = self.path_of(key);
-        HardwareError { message: format!("`{key}` must be {wanted}, and is {found}"), key, span: at, help: None }
+    fn missing(&self, key: &str, example: &str) {
+        let message = format!("the hardware file has no `{}{key}`", self.path);
+        self.error(key, self.span.clone(), message, Some(example.to_string()), Vec::new());
+    }
+
+    fn wrong(&self, key: &str, at: Range<usize>, wanted: &str, found: &str) {
+        let message = format!("`{}{key}` must be {wanted}, and is {found}", self.path);
+        self.error(key, at, message, None, Vec::new());
+    }
+
+    /// Whether a key is there, right or wrong.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.entries.keys().any(|k| k.get_ref() == key)
     }
 
     /// The sub-table of a key, if it is there.
-    pub(super) fn table(&mut self, key: &str) -> Result<Option<Table<'t, 'i>>, HardwareError> {
-        let Some(value) = self.find(key) else { return Ok(None) };
+    pub(super) fn table(&mut self, key: &str) -> Option<Table<'t, 'i>> {
+        let value = self.find(key)?;
         let Some(entries) = value.get_ref().as_table() else {
-            return Err(self.wrong(key, value.span(), "a table", value.get_ref().type_str()));
+            self.wrong(key, value.span(), "a table", value.get_ref().type_str());
+            return None;
         };
-        let path = format!("{}.", self.path_of(key));
-        Ok(Some(Table { path, span: value.span(), entries, asked: BTreeSet::new() }))
+        let path = format!("{}{key}.", self.path);
+        Some(Table { path, span: value.span(), entries, asked: BTreeSet::new(), errors: self.errors })
     }
 
     /// The sub-table of a key that must be there.
-    pub(super) fn need_table(&mut self, key: &str, example: &str) -> Result<Table<'t, 'i>, HardwareError> {
-        self.table(key)?.ok_or_else(|| self.missing(key, example))
+    pub(super) fn need_table(&mut self, key: &str, example: &str) -> Option<Table<'t, 'i>> {
+        if !self.has(key) {
+            self.asked.insert(key.to_string());
+            self.missing(key, example);
+        }
+        self.table(key)
     }
 
     /// The string of a key, if it is there, and its place.
-    pub(super) fn string(&mut self, key: &str) -> Result<Option<(String, Range<usize>)>, HardwareError> {
-        let Some(value) = self.find(key) else { return Ok(None) };
-        match value.get_ref().as_str() {
-            Some(text) => Ok(Some((text.to_string(), value.span()))),
-            None => Err(self.wrong(key, value.span(), "a string", value.get_ref().type_str())),
+    pub(super) fn string(&mut self, key: &str) -> Option<(String, Range<usize>)> {
+        let value = self.find(key)?;
+        let text = value.get_ref().as_str();
+        if text.is_none() {
+            self.wrong(key, value.span(), "a string", value.get_ref().type_str());
         }
+        Some((text?.to_string(), value.span()))
     }
 
     /// The string of a key that must be there, and its place.
-    pub(super) fn need_string(&mut self, key: &str, example: &str) -> Result<(String, Range<usize>), HardwareError> {
-        self.string(key)?.ok_or_else(|| self.missing(key, example))
+    pub(super) fn need_string(&mut self, key: &str, example: &str) -> Option<(String, Range<usize>)> {
+        if !self.has(key) {
+            self.asked.insert(key.to_string());
+            self.missing(key, example);
+        }
+        self.string(key)
     }
 
     /// The number of a key, if it is there.
-    pub(super) fn number(&mut self, key: &str, allowed: Numbers) -> Result<Option<f64>, HardwareError> {
-        let Some(value) = self.find(key) else { return Ok(None) };
-        let (wanted, max) = match allowed {
-            Numbers::Positive { max } => (format!("a number greater than 0 and at most {max:e}"), max),
-            Numbers::NotNegative { max } => (format!("a number from 0 to {max:e}"), max),
-        };
-        let number = match value.get_ref() {
-            DeValue::Integer(i) => i128::from_str_radix(&i.as_str().replace('_', ""), i.radix()).ok().map(|n| n as f64),
-            DeValue::Float(f) => f.as_str().replace('_', "").parse::<f64>().ok(),
-            other => return Err(self.wrong(key, value.span(), &wanted, other.type_str())),
-        };
-        let in_range = |n: &f64| match allowed {
-            Numbers::Positive { .. } => *n > 0.0 && *n <= max,
-            Numbers::NotNegative { .. } => *n >= 0.0 && *n <= max,
-        };
-        match number.filter(in_range) {
-            Some(number) => Ok(Some(number)),
-            None => {
-                let found = match value.get_ref() {
-                    DeValue::Integer(i) => i.as_str(),
-                    DeValue::Float(f) => f.as_str(),
-                    other => other.type_str(),
-                };
-                Err(self.wrong(key, value.span(), &wanted, found))
-            }
+    pub(super) fn number(&mut self, key: &str, allowed: Numbers) -> Option<f64> {
+        let value = self.find(key)?;
+        let read = allowed.read(value.get_ref());
+        if let Err(found) = &read {
+            self.wrong(key, value.span(), &allowed.words(), found);
         }
+        read.ok()
     }
 
     /// The number of a key that must be there.
-    pub(super) fn need_number(&mut self, key: &str, allowed: Numbers, example: &str) -> Result<f64, HardwareError> {
-        self.number(key, allowed)?.ok_or_else(|| self.missing(key, example))
+    pub(super) fn need_number(&mut self, key: &str, allowed: Numbers, example: &str) -> Option<f64> {
+        if !self.has(key) {
+            self.asked.insert(key.to_string());
+            self.missing(key, example);
+        }
+        self.number(key, allowed)
+    }
+
+    /// The numbers of a key, if it is there: a list of one to `most`.
+    pub(super) fn numbers(&mut self, key: &str, allowed: Numbers, most: usize) -> Option<Vec<f64>> {
+        let value = self.find(key)?;
+        let wanted = format!("a list of 1 to {most} numbers, each {}", allowed.words());
+        let Some(list) = value.get_ref().as_array().filter(|list| (1..=most).contains(&list.len())) else {
+            let found = value.get_ref().as_array().map(|list| format!("one of {}", list.len()));
+            self.wrong(key, value.span(), &wanted, found.as_deref().unwrap_or(value.get_ref().type_str()));
+            return None;
+        };
+        let mut numbers = Vec::new();
+        for item in list.iter() {
+            match allowed.read(item.get_ref()) {
+                Ok(number) => numbers.push(number),
+                Err(found) => {
+                    self.wrong(key, item.span(), &wanted, &found);
+                    return None;
+                }
+            }
+        }
+        Some(numbers)
     }
 
     /// The keys of the table with their places, in the order of their names.
@@ -132,31 +213,13 @@ impl<'t, 'i> Table<'t, 'i> {
         self.entries.keys().map(|k| (k.get_ref().to_string(), k.span())).collect()
     }
 
-    /// An error at one of the table's keys.
-    pub(super) fn error_at(
-        &self,
-        key: &str,
-        span: Range<usize>,
-        message: String,
-        help: Option<String>,
-    ) -> HardwareError {
-        HardwareError { message, key: self.path_of(key), span, help }
-    }
-
     /// Refuses every key that was not asked for.
-    pub(super) fn finish(self) -> Result<(), HardwareError> {
-        match self.entries.keys().find(|k| !self.asked.contains(k.get_ref().as_ref())) {
-            None => Ok(()),
-            Some(key) => {
-                let known: Vec<&str> = self.asked.iter().map(String::as_str).collect();
-                let path = self.path_of(key.get_ref());
-                Err(HardwareError {
-                    message: format!("unknown key `{path}`"),
-                    key: path,
-                    span: key.span(),
-                    help: Some(format!("the keys here are {}", known.join(", "))),
-                })
-            }
+    pub(super) fn finish(self) {
+        let known: Vec<String> = self.asked.iter().cloned().collect();
+        for key in self.entries.keys().filter(|k| !self.asked.contains(k.get_ref().as_ref())) {
+            let message = format!("unknown key `{}{}`", self.path, key.get_ref());
+            let help = Some(format!("the keys here are {}", known.join(", ")));
+            self.error(key.get_ref(), key.span(), message, help, known.clone());
         }
     }
 }

@@ -3,6 +3,7 @@
 pub mod cost;
 pub mod diagnostics;
 pub mod explain;
+pub mod hardware;
 mod instruction;
 pub mod run;
 pub mod verify_certificate;

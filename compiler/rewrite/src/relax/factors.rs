@@ -72,7 +72,8 @@ pub(crate) struct Factors {
     pub(crate) uses: Arc<Vec<Vec<Use>>>,
     /// For each result the layouts allowed.
     pub(crate) outputs: Vec<(ValueId, Vec<Node>)>,
-    /// Whether the times are those of plans, and not only bounds on them: no kernel may read one value twice.
+    /// Whether the times are those of plans, and not only bounds on them: no kernel may read one value twice, no
+    /// hub stand for permutes of several times.
     pub(crate) exact: bool,
 }
 
@@ -111,12 +112,14 @@ impl Factors {
             })
             .collect();
         let count = program.values.len();
+        // Where a hub stands for permutes of several times, they are bounded and not known.
+        let exact = !strict && graphs.iter().all(|graph| graph.exact);
         let mut built = Builder {
             graphs,
             states: vec![KernelStates::default(); count],
             factors: (0..count).map(|_| Arc::default()).collect(),
             known: FxHashMap::default(),
-            exact: !strict,
+            exact,
             room: limits.strategies,
         };
         let mut uses = vec![Vec::new(); count];

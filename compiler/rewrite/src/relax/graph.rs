@@ -4,10 +4,10 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use rustc_hash::FxHashMap;
-use shard_cost::{Hardware, Network, collective_cost};
+use shard_cost::{Hardware, axes_key, collective_cost, least_permute_time};
 use shard_ir::{AxisSet, Collective, Dtype, Layout, Mesh, MeshShape, Picoseconds};
 
-use crate::rules::moves::{generating_moves, moves_from};
+use crate::rules::moves::generating_moves;
 
 /// An infinite cost, with room to add a few of them.
 pub(crate) const FAR: i64 = 1 << 59;
@@ -17,8 +17,9 @@ pub(crate) type Node = u32;
 
 /// The graph of one shape and dtype. Times in picoseconds.
 ///
-/// Without latency only moves that generate all others are in it ([`generating_moves`]): a chain of single-axis moves costs
-/// exactly what the merged move costs. Permutes go through a hub: one for all layouts with the same local shape and partial axes.
+/// Only moves that generate all others at no loss are in it ([`generating_moves`]). Permutes that all take the same time go
+/// through a hub, one for all layouts with the same local shape and partial axes; others are arcs of their own, unless there
+/// are too many ([`MAX_PERMUTED`]).
 #[derive(Debug)]
 pub(crate) struct Graph {
     /// The layouts, sorted.
@@ -27,7 +28,13 @@ pub(crate) struct Graph {
     nodes: usize,
     from: Rows,
     into: Rows,
+    /// Whether the times are those of moves, and not only bounds on them.
+    pub(crate) exact: bool,
 }
+
+/// Layouts that permutes of different times lead between, beyond which a hub bounds them from below: their number is the
+/// square of this.
+const MAX_PERMUTED: usize = 48;
 
 /// Arcs by node, in one array.
 #[derive(Debug, Default)]
@@ -67,31 +74,25 @@ impl Graph {
         let index: FxHashMap<Layout, Node> = layouts.iter().enumerate().map(|(i, l)| (*l, i as Node)).collect();
         let Some(hardware) = hardware else {
             let nodes = layouts.len();
-            return Graph { from: Rows::new(nodes, &[]), into: Rows::new(nodes, &[]), layouts, index, nodes };
+            let none = || Rows::new(nodes, &[]);
+            return Graph { from: none(), into: none(), layouts, index, nodes, exact: true };
         };
-        // With a latency a chain of moves costs more than the merged one, so all of them are needed.
-        let Network::Flat { latency, .. } = hardware.network;
-        let latency = latency > Picoseconds(0);
+        let adds_up = hardware.network.adds_up(mesh);
+        let alike = hardware.network.treats_axes_alike(mesh);
         let mut hubs: FxHashMap<(Vec<u64>, AxisSet, AxisSet), Vec<Node>> = FxHashMap::default();
         let mut arcs: Vec<(Node, Node, i64)> = Vec::with_capacity(layouts.len() * 16);
-        // What a move costs depends on the local size and the group alone, so few are really worked out.
+        // What a move costs depends on its kind, the local size and the group alone, so few are really worked out.
         let mut known: FxHashMap<(u8, u64, u64), i64> = FxHashMap::default();
         let mut moves = Vec::new();
         for (from, layout) in layouts.iter().enumerate() {
-            if latency {
-                let all = moves_from(shape, *layout, mesh.all_axes(), maxima);
-                moves.extend(all.into_iter().filter(|(c, _)| !matches!(c, Collective::Permute { .. })));
-            } else {
-                generating_moves(shape, *layout, mesh.all_axes(), maxima, &mut moves);
-            }
+            generating_moves(shape, *layout, mesh.all_axes(), maxima, adds_up, &mut moves);
             let local = shape.local_elements(*layout);
             for (collective, to) in moves.drain(..) {
                 let Some(to) = index.get(&to) else { continue };
                 let cost = if collective.has_traffic() {
-                    let group = mesh.group_size(collective.axes(mesh, *layout).iter());
+                    let group = axes_key(hardware, mesh, &collective.axes(mesh, *layout));
                     *known.entry((kind(&collective), local, group)).or_insert_with(|| {
-                        let cost = collective_cost(hardware, mesh, &collective, *layout, sizes, dtype).time.0;
-                        i64::try_from(cost).unwrap_or(FAR).min(FAR)
+                        arc_cost(collective_cost(hardware, mesh, &collective, *layout, sizes, dtype).time)
                     })
                 } else {
                     0
@@ -104,21 +105,32 @@ impl Graph {
             }
         }
         let mut nodes = layouts.len();
+        let mut exact = true;
         let mut members: Vec<Vec<Node>> = hubs.into_values().filter(|m| m.len() > 1).collect();
         members.sort_unstable();
         for group in members {
+            if !alike && group.len() <= MAX_PERMUTED {
+                for (from, to) in group.iter().flat_map(|a| group.iter().map(move |b| (*a, *b))).filter(|(a, b)| a != b) {
+                    let (one, other) = (layouts[from as usize], layouts[to as usize]);
+                    let permute = Collective::Permute { to: other };
+                    let cost = arc_cost(collective_cost(hardware, mesh, &permute, one, sizes, dtype).time);
+                    arcs.push((from, to, cost));
+                }
+                continue;
+            }
             let hub = nodes as Node;
             nodes += 1;
-            let (one, other) = (layouts[group[0] as usize], layouts[group[1] as usize]);
-            let cost = collective_cost(hardware, mesh, &Collective::Permute { to: other }, one, sizes, dtype).time.0;
-            let cost = i64::try_from(cost).unwrap_or(FAR).min(FAR);
+            exact &= alike;
+            // Where all permutes take the same time, this is it.
+            let local = shape.local_elements(layouts[group[0] as usize]);
+            let cost = arc_cost(least_permute_time(hardware, mesh, local, dtype));
             for member in group {
                 arcs.push((member, hub, cost));
                 arcs.push((hub, member, 0));
             }
         }
         let backward: Vec<(Node, Node, i64)> = arcs.iter().map(|(a, b, c)| (*b, *a, *c)).collect();
-        Graph { from: Rows::new(nodes, &arcs), into: Rows::new(nodes, &backward), layouts, index, nodes }
+        Graph { from: Rows::new(nodes, &arcs), into: Rows::new(nodes, &backward), layouts, index, nodes, exact }
     }
 
     /// The graph of some of the nodes alone, and the new number of each node that is kept.
@@ -145,7 +157,8 @@ impl Graph {
         let index = layouts.iter().enumerate().map(|(i, l)| (*l, i as Node)).collect();
         let backward: Vec<(Node, Node, i64)> = arcs.iter().map(|(a, b, c)| (*b, *a, *c)).collect();
         let nodes = number as usize;
-        let graph = Graph { from: Rows::new(nodes, &arcs), into: Rows::new(nodes, &backward), layouts, index, nodes };
+        let (from, into) = (Rows::new(nodes, &arcs), Rows::new(nodes, &backward));
+        let graph = Graph { from, into, layouts, index, nodes, exact: self.exact };
         (graph, renamed)
     }
 
@@ -202,6 +215,10 @@ fn spread(rows: &Rows, cost: &mut [i64], heap: &mut Heap, share: i64) {
             }
         }
     }
+}
+
+fn arc_cost(time: Picoseconds) -> i64 {
+    i64::try_from(time.0).unwrap_or(FAR).min(FAR)
 }
 
 fn kind(collective: &Collective) -> u8 {

@@ -7,14 +7,16 @@ pub fn moves_from(shape: MeshShape<'_>, from: Layout, sums: AxisSet, maxima: Axi
     Collective::all_from(shape, from, sums, maxima)
 }
 
-/// The moves from a layout that generate all others at no loss of time on a flat network without latency: all-gather,
-/// reduce-scatter, slice and to-partial over one axis (a chain over several costs what the merged move costs), all-reduces
-/// and all-to-alls over any axes. Permutes are left out. A test holds the closure of these to that of [`moves_from`].
+/// The moves from a layout that generate all others at no loss of time: slices and to-partials over one axis, all-reduces
+/// and all-to-alls over any axes. All-gathers and reduce-scatters are over one axis where the network `adds_up`, so that a
+/// chain of them costs what the merged move costs, and over any axes elsewhere. Permutes are left out. A test holds the
+/// closure of these to that of [`moves_from`].
 pub fn generating_moves(
     shape: MeshShape<'_>,
     from: Layout,
     sums: AxisSet,
     maxima: AxisSet,
+    adds_up: bool,
     found: &mut Vec<(Collective, Layout)>,
 ) {
     let rank = shape.rank();
@@ -32,8 +34,10 @@ pub fn generating_moves(
                     found.push((Collective::AllToAll { from_dim: dim, to_dim, axes: tail }, to));
                 }
             }
-            if let (1, Some(axis)) = (tail.len(), tail.get(0)) {
+            if tail.len() == 1 || !adds_up {
                 found.push((Collective::AllGather { dim, axes: tail }, without));
+            }
+            if let (1, Some(axis)) = (tail.len(), tail.get(0)) {
                 for (kind, allowed) in [(Reduction::Sum, sums), (Reduction::Max, maxima)] {
                     if allowed.contains(axis) {
                         let to = without.with_partial(axis, kind);
@@ -53,6 +57,13 @@ pub fn generating_moves(
             if kind == Reduction::Sum || completes_max {
                 for (axes, to) in partial.iter().filter_map(with) {
                     found.push((Collective::ReduceScatter { kind, dim, axes }, to));
+                }
+                if !adds_up {
+                    let several = AxisList::arrangements(partial).into_iter().filter(|list| list.len() > 1);
+                    for list in several.filter(|list| shape.can_append(from, dim, list)) {
+                        let to = from.with_dim(dim, axes.concat(list));
+                        found.push((Collective::ReduceScatter { kind, dim, axes: list }, to));
+                    }
                 }
             }
         }

@@ -1,0 +1,102 @@
+//! What a move costs.
+
+mod permute;
+mod steps;
+
+use shard_ir::{AxisList, Collective, Dtype, Layout, Mesh, MeshShape, Picoseconds};
+
+use crate::hardware::{Fabric, Hardware};
+use crate::units::{Bytes, time_at_rate};
+use steps::Networks;
+
+/// What one move costs each device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CollectiveCost {
+    /// The bytes on one device of the larger buffer: what an all-gather gives, what a reduce-scatter or all-reduce takes,
+    /// what an all-to-all or a permute holds.
+    pub bytes: Bytes,
+    /// The bytes that the busiest device sends.
+    pub wire_bytes: Bytes,
+    /// The time.
+    pub time: Picoseconds,
+}
+
+/// What a move of a value of these global `sizes` from the layout `from` costs. With D = `bytes` and K = devices in a
+/// group:
+///
+/// | move | wire bytes |
+/// |---|---|
+/// | all-gather, reduce-scatter, all-to-all | D(K-1)/K |
+/// | all-reduce | 2D(K-1)/K, and the time of a reduce-scatter and an all-gather |
+/// | collective-permute | D |
+/// | slice, to-partial | 0, and no time |
+///
+/// The time depends on the networks that the axes run over; `spec/cost.md` derives it for each. It is never below what the
+/// hops (or steps) take at least. Bytes are exact where D(K-1)/K is whole and rounded up otherwise; the time is computed
+/// from bits, so that half bytes (int4) are not lost.
+///
+/// The caller sees to it that the move applies to `from`.
+pub fn collective_cost(
+    hw: &Hardware,
+    mesh: &Mesh,
+    collective: &Collective,
+    from: Layout,
+    sizes: &[u64],
+    dtype: Dtype,
+) -> CollectiveCost {
+    let axes = collective.axes(mesh, from);
+    let group = mesh.group_size(axes.iter());
+    let before = MeshShape { mesh, sizes }.local_elements(from);
+    let elements = match collective {
+        Collective::AllGather { .. } | Collective::ToPartial { dim: Some(_), .. } => before.saturating_mul(group),
+        Collective::ReduceScatter { .. }
+        | Collective::AllReduce { .. }
+        | Collective::AllToAll { .. }
+        | Collective::Permute { .. }
+        | Collective::Slice { .. }
+        | Collective::ToPartial { dim: None, .. } => before,
+    };
+    let bits = u128::from(elements) * u128::from(dtype.bits());
+    let all_but_own = |times: u128| {
+        let sent = bits.saturating_mul(u128::from(group - 1)).saturating_mul(times);
+        sent.div_ceil(u128::from(group) * 8)
+    };
+    let networks = || Networks::of(hw, mesh, &axes);
+    let (wire, time) = match collective {
+        Collective::Slice { .. } | Collective::ToPartial { .. } => (0, Picoseconds(0)),
+        Collective::AllGather { .. } | Collective::ReduceScatter { .. } => (all_but_own(1), networks().gather(bits)),
+        Collective::AllReduce { .. } => (all_but_own(2), Picoseconds(networks().gather(bits).0.saturating_mul(2))),
+        Collective::AllToAll { .. } => (all_but_own(1), networks().exchange(bits)),
+        Collective::Permute { to } => (bits.div_ceil(8), permute::time(hw, mesh, from, *to, &axes, bits)),
+    };
+    CollectiveCost {
+        bytes: Bytes(dtype.bytes(elements)),
+        wire_bytes: Bytes(u64::try_from(wire).unwrap_or(u64::MAX)),
+        time,
+    }
+}
+
+/// No permute of a value that has so many elements on a device takes less: a block that moves crosses one link, the
+/// fastest, at least.
+pub fn least_permute_time(hw: &Hardware, mesh: &Mesh, local_elements: u64, dtype: Dtype) -> Picoseconds {
+    let bits = u128::from(local_elements) * u128::from(dtype.bits());
+    let topology = hw.network.topology(mesh);
+    let on = |fabric: &&Fabric| {
+        let (rate, latency) = match **fabric {
+            Fabric::Flat { bandwidth, latency } => (bandwidth, latency),
+            Fabric::Torus { link_bandwidth, hop_latency, .. } => (link_bandwidth, hop_latency),
+            Fabric::Switched { node_bandwidth, nic_bandwidth, alpha, .. } => (node_bandwidth.max(nic_bandwidth), alpha),
+        };
+        time_at_rate(bits, 8, rate).max(latency)
+    };
+    topology.fabrics.iter().map(on).min().unwrap_or_default()
+}
+
+/// What the time of a move depends on beside its kind and the size of its buffer: moves of one kind over lists of axes with
+/// the same key take the same time for the same local size. Not for permutes.
+pub fn axes_key(hw: &Hardware, mesh: &Mesh, axes: &AxisList) -> u64 {
+    match hw.network.treats_axes_alike(mesh) {
+        true => mesh.group_size(axes.iter()),
+        false => axes.iter().fold(0, |set, axis| set | 1 << axis.index()),
+    }
+}
