@@ -150,10 +150,8 @@ fn wrong(file: &SourceFile, error: HardwareError) -> Diagnostic {
     let span = Span::new(error.span.start, error.span.end);
     found.labels.push(Label { span, text, primary: true });
     let written = file.text.get(error.span).unwrap_or_default();
-    let near = names::nearest(written, error.known.iter().map(String::as_str)).map(|near| Help {
-        text: near.to_string(),
-        edits: vec![Edit { span, replacement: near.to_string() }],
-    });
+    let near = names::nearest(written, error.known.iter().map(String::as_str))
+        .map(|near| Help { text: near.to_string(), edits: vec![Edit { span, replacement: near.to_string() }] });
     let own = error.help.map(|text| Help { text, edits: Vec::new() });
     found.helps = near.into_iter().chain(own).chain(found.helps).collect();
     found

@@ -145,7 +145,9 @@ fn everything_wrong_with_a_hardware_file_is_said_with_the_nearest_word() {
     std::fs::write(&chip, text.replace("hbm_bytes", "hbm_bites").replace("\"torus\"", "\"tours\"")).expect("written");
     let ran = shardc(&["explain", "mlp.shard", "--hardware", chip.to_str().expect("UTF-8")]);
     assert_eq!(ran.status, 2);
-    for said in ["unknown key `chip.hbm_bites`", "help: hbm_bytes\n", "unknown network kind `tours`", "help: \"torus\"\n"] {
+    for said in
+        ["unknown key `chip.hbm_bites`", "help: hbm_bytes\n", "unknown network kind `tours`", "help: \"torus\"\n"]
+    {
         assert!(ran.err.contains(said), "{said}: {}", ran.err);
     }
 }

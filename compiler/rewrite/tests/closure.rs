@@ -20,28 +20,36 @@ fn mesh(sizes: &[u64]) -> Mesh {
     Mesh::new(["x", "y", "z"].into_iter().zip(sizes.iter().copied())).expect("the mesh is legal")
 }
 
-/// A network without latency whose times do not come out whole.
-fn hardware() -> Hardware {
-    let text = "name = \"uneven\"\n[chip]\nflops = { bf16 = 1e12 }\nhbm_bytes = 1e9\nhbm_bandwidth = 1e12\n\
-                [network]\nkind = \"flat\"\nbandwidth = 7.3e9\n";
-    Hardware::parse(text).expect("the file is well formed")
+/// A chip on a network.
+fn hardware(network: &str) -> Hardware {
+    let text = "name = \"uneven\"\n[chip]\nflops = { bf16 = 1e12 }\nhbm_bytes = 1e9\nhbm_bandwidth = 1e12\n[network]\n";
+    Hardware::parse(&format!("{text}{network}")).expect("the file is well formed")
 }
+
+/// Networks whose times do not come out whole: the first without latency and flat, so that moves add up.
+const NETWORKS: [&str; 4] = [
+    "kind = \"flat\"\nbandwidth = 7.3e9",
+    "kind = \"flat\"\nbandwidth = 7.3e9\nlatency = 1e-9",
+    "kind = \"torus\"\nlink_bandwidth = 7.3e9\nhop_latency = 1e-9\nwraparound = \"full-axis-2\"\n\
+     [network.axes]\nz = { kind = \"flat\", bandwidth = 1.1e9 }",
+    "kind = \"switched\"\nnode = 4\nnode_bandwidth = 7.3e9\nnic_bandwidth = 1.1e9\nalpha = 2e-9",
+];
 
 /// The shortest times between all layouts over some moves (Floyd and Warshall).
 fn all_pairs(
+    hardware: &Hardware,
     shape: MeshShape<'_>,
     layouts: &[Layout],
     moves: &dyn Fn(Layout) -> Vec<(Collective, Layout)>,
 ) -> Vec<Vec<u64>> {
     const NEVER: u64 = u64::MAX / 4;
     let number: BTreeMap<Layout, usize> = layouts.iter().enumerate().map(|(i, l)| (*l, i)).collect();
-    let hardware = hardware();
     let mut way = vec![vec![NEVER; layouts.len()]; layouts.len()];
     for (from, layout) in layouts.iter().enumerate() {
         way[from][from] = 0;
         for (collective, to) in moves(*layout) {
             assert_eq!(collective.apply(shape, *layout), Ok(to), "a move leads where it says");
-            let price = collective_cost(&hardware, shape.mesh, &collective, *layout, shape.sizes, Dtype::Bf16);
+            let price = collective_cost(hardware, shape.mesh, &collective, *layout, shape.sizes, Dtype::Bf16);
             let way = &mut way[from][number[&to]];
             *way = price.time.0.min(*way);
         }
@@ -77,8 +85,11 @@ fn generating_moves_and_permutes_reach_all_that_all_moves_reach_at_the_same_time
         &[6, 3, 4],
     ];
     let (mut checked, mut pairs) = (0, 0);
-    for sizes in MESHES {
-        let mesh = mesh(sizes);
+    let cases = NETWORKS.iter().flat_map(|network| MESHES.iter().map(move |sizes| (*network, *sizes)));
+    for (network, sizes) in cases {
+        let (hardware, mesh) = (hardware(network), mesh(sizes));
+        let adds_up = hardware.network.adds_up(&mesh);
+        assert_eq!(adds_up, network == NETWORKS[0]);
         for sizes in shapes {
             for maxima in [AxisSet::EMPTY, mesh.all_axes()] {
                 let shape = MeshShape { mesh: &mesh, sizes };
@@ -86,16 +97,17 @@ fn generating_moves_and_permutes_reach_all_that_all_moves_reach_at_the_same_time
                 let all = |from: Layout| moves_from(shape, from, mesh.all_axes(), maxima);
                 let generating = |from: Layout| {
                     let mut moves = Vec::new();
-                    generating_moves(shape, from, mesh.all_axes(), maxima, true, &mut moves);
+                    generating_moves(shape, from, mesh.all_axes(), maxima, adds_up, &mut moves);
                     moves.extend(all(from).into_iter().filter(|(c, _)| matches!(c, Collective::Permute { .. })));
                     moves
                 };
-                let (whole, generated) = (all_pairs(shape, &layouts, &all), all_pairs(shape, &layouts, &generating));
+                let (whole, generated) =
+                    (all_pairs(&hardware, shape, &layouts, &all), all_pairs(&hardware, shape, &layouts, &generating));
                 for (from, (a, b)) in whole.iter().zip(&generated).enumerate() {
                     for (to, (a, b)) in a.iter().zip(b).enumerate() {
                         assert_eq!(
                             a, b,
-                            "{:?} to {:?} of {sizes:?} on {mesh}: all moves, generating moves",
+                            "{:?} to {:?} of {sizes:?} on {mesh}, {network}: all moves, generating moves",
                             layouts[from], layouts[to]
                         );
                     }

@@ -178,10 +178,13 @@ impl From<HardwareProblem> for Diagnostic {
             }
             Fold { axis, size, torus, chip, span } => {
                 let shape = sizes(&torus, "x");
-                Diagnostic::error("E0850", format!("mesh axis `{axis}` has {size} devices, and {shape} are not as many"))
-                    .at_if(span, format!("`{axis}` has {size}"))
-                    .note(format!("the hardware file of {chip} lays `{axis}` over torus axes of {shape}"))
-                    .help(format!("{axis}={}", torus.iter().fold(1u64, |n, s| n.saturating_mul(*s))))
+                Diagnostic::error(
+                    "E0850",
+                    format!("mesh axis `{axis}` has {size} devices, and {shape} are not as many"),
+                )
+                .at_if(span, format!("`{axis}` has {size}"))
+                .note(format!("the hardware file of {chip} lays `{axis}` over torus axes of {shape}"))
+                .help(format!("{axis}={}", torus.iter().fold(1u64, |n, s| n.saturating_mul(*s))))
             }
             NoSuchSlice { chip, shape, reason, fold, span } => {
                 let shape = sizes(&shape, "x");
@@ -190,16 +193,21 @@ impl From<HardwareProblem> for Diagnostic {
                     .note(format!("{reason}; times are those of links that such a slice would have"))
                     .help_if(fold.map(|(axis, torus)| {
                         let torus = sizes(&torus, ", ");
-                        format!("{axis} = {{ torus = [{torus}] }}    (under [network.axes] of a hardware file of your own)")
+                        format!(
+                            "{axis} = {{ torus = [{torus}] }}    (under [network.axes] of a hardware file of your own)"
+                        )
                     }))
             }
-            Straddles { axis, node, chip, span } => Diagnostic::warning(
-                "W0850",
-                format!("mesh axis `{axis}` is cut unevenly by nodes of {node}"),
-            )
-            .at_if(span, "nodes hold neighbouring devices, the last axis fastest")
-            .note(format!("{chip} has {node} devices in a node; what cannot stay in one is priced as if nothing did"))
-            .help(format!("order and size the axes so that the last ones multiply to {node}, or to a part of it")),
+            Straddles { axis, node, chip, span } => {
+                Diagnostic::warning("W0850", format!("mesh axis `{axis}` is cut unevenly by nodes of {node}"))
+                    .at_if(span, "nodes hold neighbouring devices, the last axis fastest")
+                    .note(format!(
+                        "{chip} has {node} devices in a node; what cannot stay in one is priced as if nothing did"
+                    ))
+                    .help(format!(
+                        "order and size the axes so that the last ones multiply to {node}, or to a part of it"
+                    ))
+            }
         }
     }
 }

@@ -21,14 +21,7 @@ struct Load {
 }
 
 /// The time of a permute of blocks of `bits` that changes the places of these axes.
-pub(super) fn time(
-    hw: &Hardware,
-    mesh: &Mesh,
-    from: Layout,
-    to: Layout,
-    axes: &AxisList,
-    bits: u128,
-) -> Picoseconds {
+pub(super) fn time(hw: &Hardware, mesh: &Mesh, from: Layout, to: Layout, axes: &AxisList, bits: u128) -> Picoseconds {
     let topology = hw.network.topology(mesh);
     let loads = loads(&topology, mesh, from, to, axes);
     let on = |(fabric, load): (&&Fabric, Load)| {

@@ -22,9 +22,8 @@ pub(super) fn read(text: &str) -> Result<Hardware, Vec<HardwareError>> {
     if text.len() > MAX_FILE_BYTES {
         return Err(of_file(format!("the hardware file is larger than {MAX_FILE_BYTES} bytes"), 0..0));
     }
-    let parsed = DeTable::parse(text).map_err(|error| {
-        of_file(format!("not a TOML file: {}", error.message()), error.span().unwrap_or(0..0))
-    })?;
+    let parsed = DeTable::parse(text)
+        .map_err(|error| of_file(format!("not a TOML file: {}", error.message()), error.span().unwrap_or(0..0)))?;
     let errors = Errors::default();
     let hardware = read_top(Table::top(&parsed, &errors));
     match (hardware, errors.sorted()) {

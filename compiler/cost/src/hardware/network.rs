@@ -111,9 +111,8 @@ impl Network {
 
     /// Whether what a move takes, on this mesh, depends on how many devices it connects and not on which: one flat network.
     pub fn treats_axes_alike(&self, mesh: &Mesh) -> bool {
-        let on_the_fabric = |axis: &shard_ir::mesh::MeshAxis| {
-            !matches!(self.of_axis(&axis.name), Some(AxisNetwork::Own(_)))
-        };
+        let on_the_fabric =
+            |axis: &shard_ir::mesh::MeshAxis| !matches!(self.of_axis(&axis.name), Some(AxisNetwork::Own(_)));
         matches!(self.fabric, Fabric::Flat { .. }) && mesh.axes().iter().all(on_the_fabric)
     }
 

@@ -97,7 +97,8 @@ fn an_unknown_kind_is_refused_with_the_known_ones() {
 
 #[test]
 fn everything_that_is_wrong_is_said_in_file_order() {
-    let text = GOOD.replace("hbm_bytes = 1_000_000", "hbm_bites = 3").replace("1e11", "-3.0").replace("1e-6", "\"slow\"");
+    let text =
+        GOOD.replace("hbm_bytes = 1_000_000", "hbm_bites = 3").replace("1e11", "-3.0").replace("1e-6", "\"slow\"");
     let errors = Hardware::read(&text).expect_err("the file is wrong");
     let keys: Vec<&str> = errors.iter().map(|e| e.key.as_str()).collect();
     assert_eq!(keys, ["chip.hbm_bytes", "chip.hbm_bites", "network.bandwidth", "network.latency"]);

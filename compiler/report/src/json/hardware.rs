@@ -77,9 +77,7 @@ fn chip(hardware: &Hardware, file: &str) -> ChipJson {
 
 fn fabric(fabric: &Fabric) -> FabricJson {
     match fabric {
-        Fabric::Flat { bandwidth, latency } => {
-            FabricJson::Flat { bandwidth: *bandwidth, latency_s: latency.seconds() }
-        }
+        Fabric::Flat { bandwidth, latency } => FabricJson::Flat { bandwidth: *bandwidth, latency_s: latency.seconds() },
         Fabric::Torus { link_bandwidth, hop_latency, wraparound, pod } => FabricJson::Torus {
             link_bandwidth: *link_bandwidth,
             hop_latency_s: hop_latency.seconds(),

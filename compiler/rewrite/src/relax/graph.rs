@@ -110,7 +110,8 @@ impl Graph {
         members.sort_unstable();
         for group in members {
             if !alike && group.len() <= MAX_PERMUTED {
-                for (from, to) in group.iter().flat_map(|a| group.iter().map(move |b| (*a, *b))).filter(|(a, b)| a != b) {
+                for (from, to) in group.iter().flat_map(|a| group.iter().map(move |b| (*a, *b))).filter(|(a, b)| a != b)
+                {
                     let (one, other) = (layouts[from as usize], layouts[to as usize]);
                     let permute = Collective::Permute { to: other };
                     let cost = arc_cost(collective_cost(hardware, mesh, &permute, one, sizes, dtype).time);

@@ -15,10 +15,19 @@ pub(crate) struct Case {
     pub(crate) hardware_text: String,
 }
 
-/// The n-th program of a seed.
+/// The n-th program of a seed, on a flat network.
 pub(crate) fn case(seed: u64, number: u64) -> Case {
+    case_with(seed, number, flat)
+}
+
+/// The n-th program of a seed, on a torus, behind switches, or with several networks.
+pub(crate) fn networked_case(seed: u64, number: u64) -> Case {
+    case_with(seed, number, networked)
+}
+
+fn case_with(seed: u64, number: u64, network: fn(&mut Random) -> String) -> Case {
     let mut random = Random::for_part(seed, number);
-    let hardware_text = hardware(&mut random);
+    let hardware_text = hardware(&mut random, network);
     let hardware = Hardware::parse(&hardware_text).expect("the file is well formed");
     let mut maker = Maker::new(random);
     maker.body();
@@ -26,24 +35,66 @@ pub(crate) fn case(seed: u64, number: u64) -> Case {
     Case { program: maker.program, hardware, hardware_text }
 }
 
-/// A flat network; compute, memory and network each fast or slow by themselves, at times too fast to matter.
-fn hardware(random: &mut Random) -> String {
-    let mut rate = |low: i64, high: i64| {
-        let exponent = if random.below(12) == 0 { 17 } else { random.between(low, high) };
-        format!("{}.{}e{exponent}", random.between(1, 9), random.below(10))
-    };
-    let (flops, slow_flops) = (rate(8, 14), rate(8, 13));
-    let (memory, network) = (rate(8, 13), rate(7, 12));
-    let latency = match random.below(8) {
+/// A figure, at times too large to matter.
+fn rate(random: &mut Random, low: i64, high: i64) -> String {
+    let exponent = if random.below(12) == 0 { 17 } else { random.between(low, high) };
+    format!("{}.{}e{exponent}", random.between(1, 9), random.below(10))
+}
+
+/// Compute, memory and network each fast or slow by themselves.
+fn hardware(random: &mut Random, network: fn(&mut Random) -> String) -> String {
+    let (flops, slow_flops) = (rate(random, 8, 14), rate(random, 8, 13));
+    let memory = rate(random, 8, 13);
+    format!(
+        "name = \"random\"\n[chip]\nflops = {{ bf16 = {flops}, f32 = {slow_flops} }}\nhbm_bytes = 1e12\n\
+         hbm_bandwidth = {memory}\n[network]\n{}\n",
+        network(random)
+    )
+}
+
+fn latency(random: &mut Random) -> &'static str {
+    match random.below(8) {
         0 => "1e-9",
         1 => "1e-7",
         2 => "3e-12",
         _ => "0.0",
+    }
+}
+
+fn flat(random: &mut Random) -> String {
+    let (bandwidth, latency) = (rate(random, 7, 12), latency(random));
+    format!("kind = \"flat\"\nbandwidth = {bandwidth}\nlatency = {latency}")
+}
+
+/// Mostly a torus or switches; now and then one mesh axis has a network of its own, or stands for two torus axes.
+fn networked(random: &mut Random) -> String {
+    let own = match random.below(6) {
+        0 | 1 => {
+            let fabric = fabric(random).replace('\n', ", ");
+            format!("\n[network.axes]\n{} = {{ {fabric} }}", ["x", "y", "z"][random.below(3) as usize])
+        }
+        2 => "\n[network.axes]\nx = { torus = [2, 2] }".to_string(),
+        _ => String::new(),
     };
-    format!(
-        "name = \"random\"\n[chip]\nflops = {{ bf16 = {flops}, f32 = {slow_flops} }}\nhbm_bytes = 1e12\n\
-         hbm_bandwidth = {memory}\n[network]\nkind = \"flat\"\nbandwidth = {network}\nlatency = {latency}\n"
-    )
+    fabric(random) + &own
+}
+
+fn fabric(random: &mut Random) -> String {
+    let latency = latency(random);
+    match random.below(6) {
+        0 => flat(random),
+        1..=3 => {
+            let rule = ["always", "never", "multiple-of-4", "full-axis-2", "full-axis-4"][random.below(5) as usize];
+            let link = rate(random, 7, 12);
+            format!("kind = \"torus\"\nlink_bandwidth = {link}\nhop_latency = {latency}\nwraparound = \"{rule}\"")
+        }
+        _ => {
+            let (inside, nic, node) = (rate(random, 7, 12), rate(random, 7, 12), [2, 3, 4, 8][random.below(4) as usize]);
+            format!(
+                "kind = \"switched\"\nnode = {node}\nnode_bandwidth = {inside}\nnic_bandwidth = {nic}\nalpha = {latency}"
+            )
+        }
+    }
 }
 
 const MESHES: &[&[u64]] =
