@@ -89,7 +89,8 @@ fn fabric(random: &mut Random) -> String {
             format!("kind = \"torus\"\nlink_bandwidth = {link}\nhop_latency = {latency}\nwraparound = \"{rule}\"")
         }
         _ => {
-            let (inside, nic, node) = (rate(random, 7, 12), rate(random, 7, 12), [2, 3, 4, 8][random.below(4) as usize]);
+            let (inside, nic, node) =
+                (rate(random, 7, 12), rate(random, 7, 12), [2, 3, 4, 8][random.below(4) as usize]);
             format!(
                 "kind = \"switched\"\nnode = {node}\nnode_bandwidth = {inside}\nnic_bandwidth = {nic}\nalpha = {latency}"
             )
