@@ -163,6 +163,11 @@ fn rules_page() -> String {
          The rules are defined in\n`compiler/rewrite/src/rules`, and a test holds this page to them.\n",
     );
     let families = [
+        (
+            Family::Logical,
+            "Logical rules",
+            "Programs that compute the same; see [search.md](search.md#the-forms-of-a-program).",
+        ),
         (Family::Source, "Sources", "Values that nothing is computed for."),
         (Family::Strategy, "Strategies", "What one mesh axis does in an op; the axes choose independently."),
         (Family::Fusion, "Fusion", "Which ops are one kernel; see [cost.md](cost.md)."),

@@ -157,7 +157,10 @@ impl Emitter<'_> {
             if link > 0 {
                 rules.push(rules::FUSED);
             }
-            let instr = self.push(*op_value, InstrKind::Op(op.clone()), ids, layout, &rules, None);
+            let rewritten = self.kernels.made.get(op_value);
+            rules.splice(0..0, rewritten.map(|r| r.rule));
+            let reason = rewritten.and_then(|r| r.reason.clone());
+            let instr = self.push(*op_value, InstrKind::Op(op.clone()), ids, layout, &rules, reason);
             last = Some((*op_value, instr));
         }
         last.map(|(_, instr)| instr).ok_or_else(internal)

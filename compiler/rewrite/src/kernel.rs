@@ -1,10 +1,12 @@
 //! Kernels: which ops of a program may run as one, because an elementwise op fuses into its only producer.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use shard_cost::{fuses_with, may_lead_a_kernel};
 use shard_ir::{Def, Layout, Op, Program, ValueId};
 
+use crate::logical::{Form, Rewritten};
 use crate::rules::strategies::{OpProfile, OpSite};
 
 /// A chain of ops that runs as one kernel. The last op makes the kernel's value; each other op feeds the next one alone.
@@ -23,6 +25,8 @@ pub(crate) struct Kernel {
 #[derive(Debug)]
 pub(crate) struct Kernels {
     pub(crate) program: Arc<Program>,
+    /// The values that are not computed as the source says.
+    pub(crate) made: BTreeMap<ValueId, Rewritten>,
     /// Whether a result depends on the value.
     pub(crate) live: Vec<bool>,
     /// In how many operand places of live values, and as how many results, a value is used.
@@ -33,6 +37,11 @@ pub(crate) struct Kernels {
 }
 
 impl Kernels {
+    /// Those of one way of computing a program.
+    pub(crate) fn of_form(form: Form) -> Kernels {
+        Kernels { made: form.made, ..Kernels::new(Arc::new(form.program)) }
+    }
+
     pub(crate) fn new(program: Arc<Program>) -> Kernels {
         let count = program.values.len();
         let mut live = vec![false; count];
@@ -55,6 +64,7 @@ impl Kernels {
         }
         let mut kernels = Kernels {
             program: Arc::clone(&program),
+            made: BTreeMap::new(),
             live,
             uses,
             of: vec![Vec::new(); count],

@@ -5,7 +5,7 @@
 //!
 //! The flow, a module a step:
 //!
-//! 1. `logical`: einsums of more than two operands as chains, each order a program of its own.
+//! 1. `logical`: the equal ways of computing a program, each a program of its own, from an e-graph without layouts.
 //! 2. `relax`: prices on values bound every plan and tell which part of the space can hold a best one. Built from the
 //!    rules; knows time alone.
 //! 3. `space`: that part as a saturated e-graph; `table` reads it off.
@@ -67,8 +67,12 @@ pub struct Limits {
     pub sweeps: usize,
     /// Layouts tried for the labels of a layer, over all of them.
     pub label_layouts: usize,
-    /// Orders of multiplication tried for einsums of more than two operands, over the whole program.
-    pub orders: usize,
+    /// Forms of the program that are searched: orders of multiplication and other ways of computing the same.
+    pub forms: usize,
+    /// Forms read off the logical e-graph, of which those of fewest flops are searched.
+    pub enumerated_forms: usize,
+    /// E-nodes that rules may add to the logical e-graph.
+    pub logical_nodes: usize,
 }
 
 impl Default for Limits {
@@ -81,7 +85,9 @@ impl Default for Limits {
             tie_expansions: 2_000,
             sweeps: 64,
             label_layouts: 20_000,
-            orders: 64,
+            forms: 64,
+            enumerated_forms: 4_096,
+            logical_nodes: 4_096,
         }
     }
 }

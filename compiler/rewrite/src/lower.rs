@@ -1,5 +1,6 @@
-//! Program in, plan out: every order of multiplication and every layout of the labels bounded, the promising ones searched.
+//! Program in, plan out: every form of the program and every layout of the labels bounded, the promising ones searched.
 
+use std::cell::OnceCell;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
@@ -10,14 +11,14 @@ use shard_ir::{InstrId, InstrKind, Layout, Liveness, MeshShape, Picoseconds, Pla
 use crate::emit::{Emitted, MoveSite, emit};
 use crate::kernel::Kernels;
 use crate::labels::assignments;
-use crate::logical::orders;
+use crate::logical::{Cut, forms};
 use crate::relax::{Priced, Region, Relaxation};
 use crate::search::{Found, Search, Solution};
 use crate::space::{Space, maxima};
 use crate::table::Tables;
 use crate::{Limits, LowerError, LowerOptions, Lowered, Optimality, Proof, Stats, Status};
 
-/// What a lowered program remembers, for questions about it: the program whose plan it is (one order of multiplication),
+/// What a lowered program remembers, for questions about it: the program whose plan it is (one form of it),
 /// the layouts of its labels, and what its moves are moves of.
 #[derive(Clone, Debug)]
 pub(crate) struct Memory {
@@ -35,9 +36,10 @@ pub(crate) fn lower(program: &Program, hardware: &Hardware, options: &LowerOptio
         whole_space: options.whole_space,
         best: Best::default(),
     };
-    match lowering(strict).run(program) {
+    // What a strict layer lacks is said of the program as it is written, whether or not moves are free.
+    match lowering(strict).run(program, strict) {
         Err(LowerError::Unreachable { .. }) if strict => {
-            let plan = lowering(false).run(program)?.plan;
+            let plan = lowering(false).run(program, true)?.plan;
             Err(LowerError::Strict { inserted: inserted_moves(&plan), plan: Box::new(plan) })
         }
         other => other,
@@ -74,9 +76,9 @@ fn inserted_moves(plan: &Plan) -> Vec<InstrId> {
     plan.ids().filter(inserted).collect()
 }
 
-/// What plans are compared by: time, elements touched, bytes live at the peak, steps, the bytes of each move from the
-/// largest down, and the order in the text.
-type Rank = (u64, u64, u64, u64, Vec<u64>, u64);
+/// What plans are compared by: time, whether the program was rewritten, elements touched, bytes live at the peak, steps,
+/// the bytes of each move from the largest down, and the order in the text.
+type Rank = (u64, bool, u64, u64, u64, Vec<u64>, u64);
 
 pub(crate) struct Lowering<'a> {
     hardware: &'a Hardware,
@@ -99,8 +101,23 @@ struct Best {
     /// What an unfinished search says that any plan takes.
     open_bound: Option<u64>,
     stopped_by: Option<&'static str>,
+    /// The limit that left forms out, and a bound on what they could take.
+    cut: Option<(&'static str, u64)>,
+    /// Whether the form that is searched now is another than the one written.
+    rewritten: bool,
     ties_cut: bool,
     stats: Stats,
+}
+
+/// What comes next for a form, under an assignment of layouts to its labels: the last first, of those that promise alike.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Turn {
+    /// The assignment is searched; its bound is its own.
+    Search,
+    /// The assignment gets prices of its own.
+    Labels,
+    /// The form gets prices; its bound is from flops alone.
+    Form,
 }
 
 impl Lowering<'_> {
@@ -122,47 +139,61 @@ impl Lowering<'_> {
         }
     }
 
-    fn run(mut self, program: &Program) -> Result<Lowered, LowerError> {
-        let orders = orders(program, self.limits);
-        self.best.stopped_by = orders.cut.then_some("orders of multiplication");
-        let mut kernels = Vec::new();
-        for variant in orders.programs {
-            within_limits(&variant, self.limits)?;
-            let labels = assignments(&variant, self.limits.label_layouts)?;
-            kernels.push((Arc::new(Kernels::new(Arc::new(variant))), labels));
-        }
+    fn run(mut self, program: &Program, as_written: bool) -> Result<Lowered, LowerError> {
+        let forms = forms(program, as_written, self.limits);
+        let first_bounds: Vec<u64> = forms.all.iter().map(|form| form.first_bound(self.hardware)).collect();
+        let rewritten: Vec<bool> = forms.all.iter().map(|form| form.rewritten).collect();
+        self.best.cut = forms.cut.map(|cut: Cut| (cut.limit, cut.first_bound(program, self.hardware)));
+        let mut forms: Vec<Option<_>> = forms.all.into_iter().map(Some).collect();
+        let mut take = |form: usize| forms.get_mut(form).and_then(Option::take).map(Kernels::of_form).map(Arc::new);
         if self.whole_space {
-            for (kernels, _) in &kernels {
-                self.search(kernels, None, None)?;
+            for (form, rewritten) in rewritten.into_iter().enumerate() {
+                let Some(kernels) = take(form) else { continue };
+                within_limits(&kernels.program, self.limits)?;
+                self.best.rewritten = rewritten;
+                self.search(&kernels, None, None)?;
             }
             return self.lowered();
         }
-        let mut relaxed = Vec::new();
-        let mut cases = Vec::new();
-        for (order, (kernels, labels)) in kernels.iter().enumerate() {
-            let maxima = maxima(&kernels.program);
-            let relaxation = Relaxation::new(kernels, self.hardware, maxima, labels, self.strict, self.limits)?;
-            cases.extend((0..labels.len()).filter_map(|i| Some((relaxation.first_bound(i)?, order, i))));
-            relaxed.push(relaxation);
-        }
-        // The most promising first, each with a bound of its own once its turn has come.
-        let mut open: BinaryHeap<Reverse<(u64, bool, usize, usize)>> =
-            cases.into_iter().map(|(bound, order, i)| Reverse((bound, true, order, i))).collect();
+        let kernels: Vec<OnceCell<(Arc<Kernels>, Vec<Vec<Layout>>)>> = vec![OnceCell::new(); rewritten.len()];
+        let relaxed: Vec<OnceCell<Relaxation<'_>>> = rewritten.iter().map(|_| OnceCell::new()).collect();
+        // The most promising first; its bound is worked out better each time that its turn has come.
+        let mut open: BinaryHeap<Reverse<(u64, Turn, usize, usize)>> =
+            first_bounds.into_iter().enumerate().map(|(form, bound)| Reverse((bound, Turn::Form, form, 0))).collect();
         let mut priced: BTreeMap<(usize, usize), Priced> = BTreeMap::new();
-        while let Some(Reverse((bound, first, order, i))) = open.pop() {
-            if self.best.plan.as_ref().is_some_and(|(rank, _)| rank.0 < bound) {
-                break;
+        while let Some(Reverse((bound, turn, form, i))) = open.pop() {
+            // Another form than the one written is taken only where it takes less time.
+            let known = self.best.plan.as_ref().map(|(rank, _)| rank.0);
+            if known.is_some_and(|time| time < bound || (time == bound && rewritten[form])) {
+                continue;
             }
-            let ((kernels, labels), relaxation) = (&kernels[order], &relaxed[order]);
-            if first {
-                let case = relaxation.under(&labels[i]);
-                if let Some(own) = case.bound {
-                    open.push(Reverse((own.max(bound), false, order, i)));
-                    priced.insert((order, i), case);
+            if let (Turn::Form, Some(new)) = (turn, take(form)) {
+                within_limits(&new.program, self.limits)?;
+                let labels = assignments(&new.program, self.limits.label_layouts)?;
+                let _ = kernels[form].set((new, labels));
+            }
+            let Some((kernels, labels)) = kernels[form].get() else { continue };
+            match (turn, relaxed[form].get()) {
+                (Turn::Search, _) => {
+                    let Some(case) = priced.remove(&(form, i)) else { continue };
+                    self.best.root_bound.get_or_insert(bound);
+                    self.best.rewritten = rewritten[form];
+                    self.widen(kernels, &labels[i], &case, bound)?;
                 }
-            } else if let Some(case) = priced.remove(&(order, i)) {
-                self.best.root_bound.get_or_insert(bound);
-                self.widen(kernels, &labels[i], &case, bound)?;
+                (Turn::Labels, Some(relaxation)) => {
+                    let case = relaxation.under(&labels[i]);
+                    if let Some(own) = case.bound {
+                        open.push(Reverse((own.max(bound), Turn::Search, form, i)));
+                        priced.insert((form, i), case);
+                    }
+                }
+                _ => {
+                    let maxima = maxima(&kernels.program);
+                    let new = Relaxation::new(kernels, self.hardware, maxima, labels, self.strict, self.limits)?;
+                    let cases = (0..labels.len()).filter_map(|i| Some((new.first_bound(i)?, i)));
+                    open.extend(cases.map(|(own, i)| Reverse((own.max(bound), Turn::Labels, form, i))));
+                    let _ = relaxed[form].set(new);
+                }
             }
         }
         self.lowered()
@@ -221,7 +252,7 @@ impl Lowering<'_> {
             best.open_bound = Some(best.open_bound.map_or(found.lower_bound.0, |b| b.min(found.lower_bound.0)));
         }
         best.ties_cut |= found.ties_cut;
-        let (rank, plan) = best_tie(kernels, &tables, &found, self.hardware)?;
+        let (rank, plan) = best_tie(kernels, &tables, &found, best.rewritten, self.hardware)?;
         let time = rank.0;
         if best.plan.as_ref().is_none_or(|(known, _)| rank < *known) {
             best.plan = Some((rank, plan));
@@ -240,16 +271,26 @@ impl Lowering<'_> {
         if root > cost {
             return Err(LowerError::Internal(format!("a plan of {cost} ps is below the bound of {root} ps")));
         }
-        let proof = match best.stopped_by {
-            _ if root == cost && best.stopped_by != Some("orders of multiplication") => Some(Proof::Certificate),
+        // Forms that were left out do not matter where they cannot be better.
+        let (left_out, floor) = match best.cut.filter(|(_, bound)| *bound < cost) {
+            Some((limit, bound)) => (Some(limit), bound.min(root)),
+            None => (None, root),
+        };
+        let stopped_by = best.stopped_by.filter(|_| root < cost).or(left_out);
+        let proof = match stopped_by {
             Some(_) => None,
+            None if root == cost => Some(Proof::Certificate),
             None => Some(Proof::Search),
         };
-        let lower_bound = best.open_bound.map_or(root, |open| open.min(cost).max(root));
+        let open_bound = best.open_bound.map_or(root, |open| open.min(cost).max(root));
         let optimality = Optimality {
             status: if proof.is_some() { Status::Proven } else { Status::Bounded },
-            lower_bound: Picoseconds(if proof == Some(Proof::Search) { root } else { lower_bound }),
-            stopped_by: best.stopped_by.filter(|_| proof.is_none()).map(str::to_owned),
+            lower_bound: Picoseconds(match left_out {
+                Some(_) => floor,
+                None if proof.is_some() => root,
+                None => open_bound,
+            }),
+            stopped_by: stopped_by.map(str::to_owned),
             proof,
             cost: Picoseconds(cost),
             ties_cut: best.ties_cut,
@@ -264,12 +305,13 @@ fn best_tie(
     kernels: &Kernels,
     tables: &Tables,
     found: &Found,
+    rewritten: bool,
     hardware: &Hardware,
 ) -> Result<(Rank, Emitted), LowerError> {
     let mut best: Option<(Rank, Emitted)> = None;
     for solution in &found.solutions {
         let plan = emit(kernels, tables, solution)?;
-        let rank = rank(solution, &plan.plan, hardware);
+        let rank = rank(solution, &plan.plan, rewritten, hardware);
         if best.as_ref().is_none_or(|(known, _)| rank < *known) {
             best = Some((rank, plan));
         }
@@ -277,7 +319,7 @@ fn best_tie(
     best.ok_or_else(|| LowerError::Internal("the search found nothing and said nothing".into()))
 }
 
-fn rank(solution: &Solution, plan: &Plan, hardware: &Hardware) -> Rank {
+fn rank(solution: &Solution, plan: &Plan, rewritten: bool, hardware: &Hardware) -> Rank {
     let cost = solution.cost;
     let mut moves: Vec<u64> = plan
         .instructions
@@ -290,5 +332,5 @@ fn rank(solution: &Solution, plan: &Plan, hardware: &Hardware) -> Rank {
         })
         .collect();
     moves.sort_unstable_by(|a, b| b.cmp(a));
-    (cost.time, cost.elements, Liveness::of(plan).peak_bytes(), cost.steps, moves, cost.order)
+    (cost.time, rewritten, cost.elements, Liveness::of(plan).peak_bytes(), cost.steps, moves, cost.order)
 }

@@ -50,7 +50,7 @@ fn try_program(seed: u64, loud: bool) -> Result<Option<Outcome>, String> {
     let [program] = checked.programs.as_slice() else { return Err("not one program".to_string()) };
     let started = Instant::now();
     // A program that is not searched to the end has to be right all the same.
-    let limits = Limits { expansions: 2_000, tie_expansions: 100, orders: 4, ..Limits::default() };
+    let limits = Limits { expansions: 2_000, tie_expansions: 100, forms: 4, ..Limits::default() };
     let lowered = match lower(program, &hardware(), &LowerOptions { limits, ..LowerOptions::default() }) {
         Ok(lowered) => lowered,
         Err(error) => return Err(format!("it is not lowered: {error}")),

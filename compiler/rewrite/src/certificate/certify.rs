@@ -1,7 +1,5 @@
 //! Finding the prices of a certificate: sweeps of the dual over the whole plan space, nothing pruned.
 
-use std::sync::Arc;
-
 use shard_check::CheckOptions;
 use shard_cost::Hardware;
 use shard_grammar::SourceFile;
@@ -13,7 +11,7 @@ use super::format::PriceSet;
 use super::{Certificate, CertificateError, Claim, Inputs, LayerCertificate, SCHEMA, SpaceLimits};
 use crate::kernel::Kernels;
 use crate::labels::assignments;
-use crate::logical::orders;
+use crate::logical::forms;
 use crate::lower::within_limits;
 use crate::relax::factors::Factors;
 use crate::relax::prices::Prices;
@@ -62,13 +60,14 @@ fn certify_layer(
     if cost >= MAX_COST {
         return Err(CertificateError::new("the plan takes too long for a certificate"));
     }
-    let candidates = orders(program, limits);
-    let mut bound = cost;
+    let candidates = forms(program, program.strict, limits);
+    let cut = candidates.cut.map(|cut| cut.first_bound(program, hardware));
+    let mut bound = cut.map_or(cost, |cut| cut.min(cost));
     let mut witnesses = Vec::new();
-    for variant in candidates.programs {
-        let kernels = Kernels::new(Arc::new(variant));
+    for form in candidates.all {
+        let kernels = Kernels::of_form(form);
         let (choices, labels) = choices(&kernels, hardware, limits.label_layouts)?;
-        // What is bounded less than another order need not be bounded more.
+        // What is bounded less than another form need not be bounded more.
         let mut search = Witnesses { choices: &choices, labels: &labels, sweeps: limits.sweeps, sets: Vec::new() };
         bound = search.run(bound)?;
         witnesses.push(search.sets.into_iter().map(|set| set.prices).collect());
@@ -76,19 +75,19 @@ fn certify_layer(
     Ok(LayerCertificate {
         layer: program.name.clone(),
         proof: match optimality.status {
-            _ if bound == cost && !candidates.cut => Claim::Certificate,
+            _ if bound == cost => Claim::Certificate,
             Status::Proven => Claim::Search,
             Status::Bounded => Claim::None,
         },
         cost_ps: cost,
         lower_bound_ps: bound,
-        limits: SpaceLimits { orders: limits.orders, label_layouts: limits.label_layouts },
+        limits: SpaceLimits { orders: limits.forms, label_layouts: limits.label_layouts },
         plan: shard_ir::text::print(plan),
         orders: witnesses,
     })
 }
 
-/// The plan space of one order of multiplication, and the assignments of layouts to labels that are bounded one by one.
+/// The plan space of one form, and the assignments of layouts to labels that are bounded one by one.
 pub(super) fn choices<'a>(
     kernels: &'a Kernels,
     hardware: &Hardware,

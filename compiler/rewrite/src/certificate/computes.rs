@@ -9,14 +9,14 @@ use shard_ir::{
 
 use crate::Limits;
 use crate::labels::label_layout;
-use crate::logical::orders;
+use crate::logical::forms;
 
 /// Checks that a legal plan computes a program; says what it lacks.
 ///
 /// Every instruction but a move must do what some value of the program is defined as, on operands that stand for that
 /// value's operands. An instruction *stands for* a value if it does what the value is defined as, or moves one that does;
 /// for a pinned value there must be, on that way, the value in a layout that the pin allows. In a strict layer moves may
-/// stand only where a `reshard` is written. Einsums of more than two operands may be multiplied in any order.
+/// stand only where a `reshard` is written. It may be any form of the program that the logical rules give.
 pub fn computes(plan: &Plan, program: &Program) -> Result<(), String> {
     if plan.name != program.name || plan.repeat != program.repeat {
         return Err("the plan is one of another layer".to_string());
@@ -24,17 +24,18 @@ pub fn computes(plan: &Plan, program: &Program) -> Result<(), String> {
     if plan.mesh != program.mesh || plan.dims != program.dims {
         return Err("the plan has another mesh or other dims".to_string());
     }
-    let mut why = Err("the program has no order of multiplication".to_string());
-    for variant in orders(program, &Limits::default()).programs {
-        why = computes_order(plan, &variant);
-        if why.is_ok() {
-            return why;
+    let mut first = None;
+    for form in forms(program, program.strict, &Limits::default()).all {
+        match computes_form(plan, &form.program) {
+            Ok(()) => return Ok(()),
+            // What is missing is said of the program as it is written.
+            Err(why) => first = first.or(Some(why)),
         }
     }
-    why
+    Err(first.unwrap_or_else(|| "the program has no form".to_string()))
 }
 
-fn computes_order(plan: &Plan, program: &Program) -> Result<(), String> {
+fn computes_form(plan: &Plan, program: &Program) -> Result<(), String> {
     let mut matched =
         Match { plan, program, labels: vec![None; program.labels.len()], does: Vec::new(), known: RefCell::default() };
     matched.fix_labels()?;

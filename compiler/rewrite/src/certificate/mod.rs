@@ -85,7 +85,7 @@ pub struct LayerCertificate {
     pub limits: SpaceLimits,
     /// The plan, as IR text.
     pub plan: String,
-    /// For each order of multiplication, sets of prices: each assignment of layouts to labels is bounded by one of them.
+    /// For each form of the program (an order of multiplication, say), sets of prices: each assignment of layouts to labels is bounded by one of them.
     pub orders: Vec<Vec<PriceSet>>,
 }
 
@@ -105,7 +105,7 @@ pub enum Claim {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SpaceLimits {
-    /// Orders of multiplication of einsums with more than two operands, over the whole program.
+    /// Forms of the program.
     pub orders: usize,
     /// Layouts of labels, over all of them.
     pub label_layouts: usize,

@@ -1,7 +1,5 @@
 //! Checking a certificate. Nothing is searched and nothing in the file is believed.
 
-use std::sync::Arc;
-
 use shard_cost::Hardware;
 use shard_ir::{Layout, Picoseconds, Plan, Program};
 
@@ -12,11 +10,11 @@ use super::computes::computes;
 use super::format::PriceSet;
 use super::{Certificate, CertificateError, Claim, LayerCertificate, SCHEMA, SpaceLimits, Verified};
 use crate::kernel::Kernels;
-use crate::logical::orders;
+use crate::logical::forms;
 use crate::{Limits, Proof};
 
-/// Orders of multiplication that are checked.
-const MAX_ORDERS: usize = 1 << 12;
+/// Forms that are checked.
+const MAX_FORMS: usize = 1 << 12;
 
 /// Layouts of labels that are checked one by one.
 const MAX_LABEL_LAYOUTS: usize = 1 << 20;
@@ -58,7 +56,7 @@ fn verify_layer(
     if cost >= MAX_COST {
         return Err(CertificateError::new("the plan takes too long to be bounded"));
     }
-    let (bound, inequalities, whole) = bound(claim, program, hardware)?;
+    let (bound, inequalities) = bound(claim, program, hardware)?;
     if bound > cost {
         // Not to be explained away: no plan of the space can be below a bound on all of them.
         return Err(CertificateError::new(format!(
@@ -74,9 +72,6 @@ fn verify_layer(
             let message =
                 format!("the prices show a bound of {bound} ps, which does not prove a plan of {cost} ps best");
             return Err(CertificateError::new(message));
-        }
-        Claim::Certificate if !whole => {
-            return Err(CertificateError::new("not all orders of multiplication are bounded"));
         }
         Claim::Certificate => Some(Proof::Certificate),
         Claim::Search => Some(Proof::Search),
@@ -103,37 +98,32 @@ fn read_plan(text: &str) -> Result<Plan, CertificateError> {
     Ok(plan)
 }
 
-/// The least bound over all orders of multiplication and all layouts of labels, how many alternatives it rests on, and
-/// whether these are all orders.
-fn bound(
-    claim: &LayerCertificate,
-    program: &Program,
-    hardware: &Hardware,
-) -> Result<(u64, u64, bool), CertificateError> {
+/// The least bound over all forms of the program and all layouts of labels, and how many alternatives it rests on.
+fn bound(claim: &LayerCertificate, program: &Program, hardware: &Hardware) -> Result<(u64, u64), CertificateError> {
     let SpaceLimits { orders: most, label_layouts } = claim.limits;
-    if most > MAX_ORDERS || label_layouts > MAX_LABEL_LAYOUTS {
+    if most > MAX_FORMS || label_layouts > MAX_LABEL_LAYOUTS {
         return Err(CertificateError::new("its limits are beyond those of this checker"));
     }
-    let candidates = orders(program, &Limits { orders: most, ..Limits::default() });
-    if candidates.programs.len() != claim.orders.len() {
-        let (has, priced) = (candidates.programs.len(), claim.orders.len());
-        return Err(CertificateError::new(format!(
-            "there are {has} orders of multiplication, and prices for {priced}"
-        )));
+    let candidates = forms(program, program.strict, &Limits { forms: most, ..Limits::default() });
+    if candidates.all.len() != claim.orders.len() {
+        let (has, priced) = (candidates.all.len(), claim.orders.len());
+        return Err(CertificateError::new(format!("there are {has} forms of the program, and prices for {priced}")));
     }
-    let (mut least, mut inequalities) = (u64::MAX, 0);
-    for (variant, sets) in candidates.programs.into_iter().zip(&claim.orders) {
-        let kernels = Kernels::new(Arc::new(variant));
+    // What the limits leave out is bounded by its flops.
+    let left_out = candidates.cut.map_or(u64::MAX, |cut| cut.first_bound(program, hardware).min(claim.cost_ps));
+    let (mut least, mut inequalities) = (left_out, 0);
+    for (form, sets) in candidates.all.into_iter().zip(&claim.orders) {
+        let kernels = Kernels::of_form(form);
         let (choices, cases) = choices(&kernels, hardware, label_layouts)?;
-        let (bound, alternatives) = bound_of_order(&choices, &cases, sets, claim.lower_bound_ps)?;
+        let (bound, alternatives) = bound_of_form(&choices, &cases, sets, claim.lower_bound_ps)?;
         least = least.min(bound);
         inequalities += alternatives;
     }
-    Ok((least, inequalities, !candidates.cut))
+    Ok((least, inequalities))
 }
 
 /// The least over all layouts of labels of the best that any set of prices says of it; a set that says `enough` ends it.
-fn bound_of_order(
+fn bound_of_form(
     choices: &Choices<'_>,
     cases: &[Vec<Layout>],
     sets: &[PriceSet],

@@ -1,10 +1,12 @@
 //! The rules: every way of having a value in a layout. Adding one here adds it to the search, to `explain`, to the tests
 //! and to `spec/rules.md`.
 //!
-//! A rule has a name that states a fact, and a law in one line. Two families build e-nodes:
+//! A rule has a name that states a fact, and a law in one line. Two families build e-nodes of values in layouts:
 //!
 //! * strategies ([`strategies`]): an op in a layout, from its operands in layouts that fit together;
 //! * moves ([`moves`]): a value in a layout, from the same value in another.
+//!
+//! Another, the logical rules, knows no layouts: it says which programs compute the same.
 
 pub mod moves;
 pub mod strategies;
@@ -14,6 +16,8 @@ use shard_ir::{Collective, Layout, Mesh, Op, Operand, Place};
 /// What a rule is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Family {
+    /// Another way of computing a value, before any layout.
+    Logical,
     /// Where a value comes from without computing anything.
     Source,
     /// What one mesh axis does in an op.
@@ -44,6 +48,21 @@ macro_rules! rules {
 }
 
 rules! {
+    /// An einsum of more than two operands.
+    LONG_EINSUM = Logical, "long_einsum_is_a_tree_of_products",
+        "einsum(a, b, c -> R) is einsum(einsum(a, b), c -> R); so for every tree over the operands";
+    /// A chain of einsums.
+    REASSOCIATED = Logical, "einsum_of_an_einsum_reassociates",
+        "einsum(einsum(a, b), c) is einsum(a, einsum(b, c)), where the new two take at most twice the flops of the old";
+    /// A sum over dims of an einsum.
+    SUM_OF_EINSUM = Logical, "sum_of_an_einsum_is_an_einsum",
+        "sum(einsum(a, b -> BF) over F) is einsum(a, b -> B)";
+    /// A shared operand taken out of a sum.
+    SHARED_OPERAND = Logical, "terms_that_share_an_operand_are_one_einsum",
+        "einsum(x, a) + einsum(x, b) is einsum(x, a + b); likewise with - and more terms, never the other way";
+    /// Equal ops.
+    MERGED = Logical, "equal_ops_are_one_value",
+        "two ops alike on the same operands are done once";
     /// A parameter as stored.
     PARAMETER = Source, "parameter_has_its_declared_layout",
         "a parameter is in memory in a layout that its type allows";

@@ -1,0 +1,270 @@
+//! Reading forms off the logical e-graph: one e-node for each class that a result or a pin needs.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use egg::Id;
+use shard_ir::{Def, Op, Program, Value, ValueId};
+
+use super::graph::{Head, Logical, Node};
+use super::written::live_values;
+use super::{Form, Rewritten};
+use crate::rules;
+
+/// The e-node taken of each class.
+type Choice<'a> = BTreeMap<Id, &'a Node>;
+
+/// All forms but the one written, up to a limit; `false` with them where there are more.
+pub(super) fn read_off(logical: &Logical<'_>, strict: bool, limit: usize) -> (Vec<Form>, bool) {
+    let classes = logical.classes();
+    let options = options(logical, &classes);
+    let live = live_values(logical.program);
+    let is_op = |id: &ValueId| matches!(logical.program.value(*id).def, Def::Op { .. }) && live[id.index()];
+    let written: Vec<Id> = logical.program.value_ids().filter(is_op).filter_map(|id| class_of(logical, id)).collect();
+    let merged = written.len() > written.iter().collect::<BTreeSet<_>>().len();
+    if (!merged || strict) && options.values().all(|nodes| nodes.len() == 1) {
+        return (Vec::new(), true);
+    }
+    let mut found = Vec::new();
+    let all_read = choose(&options, roots(logical, &live), BTreeMap::new(), limit, &mut found);
+    let reader = Reader::new(logical, &live);
+    (found.into_iter().filter_map(|choice| reader.form(&choice, merged)).collect(), all_read)
+}
+
+fn class_of(logical: &Logical<'_>, id: ValueId) -> Option<Id> {
+    logical.class_of[id.index()].map(|class| logical.graph.find(class))
+}
+
+/// The classes that a plan must have: results, whatever is pinned, and parameters, used or not.
+fn roots(logical: &Logical<'_>, live: &[bool]) -> Vec<Id> {
+    let program = logical.program;
+    let stays = |id: &ValueId| matches!(program.value(*id).def, Def::Pin { .. } | Def::Parameter { .. });
+    let stays = program.value_ids().filter(|id| live[id.index()] && stays(id));
+    program.outputs.iter().map(|o| o.value).chain(stays).filter_map(|id| class_of(logical, id)).collect()
+}
+
+/// The e-nodes that each class can be read from: no einsum of more than two operands, which are there as chains.
+fn options<'a>(logical: &'a Logical<'_>, classes: &[Id]) -> BTreeMap<Id, Vec<&'a Node>> {
+    let is_long = |n: &Node| logical.op(n) == Some(&Op::Einsum) && n.operands.len() > 2;
+    let mut all: BTreeMap<Id, Vec<&Node>> = classes
+        .iter()
+        .map(|class| (*class, logical.nodes(*class).into_iter().filter(|n| !is_long(n)).collect()))
+        .collect();
+    // What only a limit has left without any way to compute it takes those with it that need it.
+    while let Some(empty) = all.iter().find(|(_, nodes)| nodes.is_empty()).map(|(class, _)| *class) {
+        all.remove(&empty);
+        all.values_mut().for_each(|nodes| nodes.retain(|n| !n.operands.contains(&empty)));
+    }
+    all
+}
+
+/// Every choice of e-nodes for the classes that some open ones need.
+fn choose<'a>(
+    options: &BTreeMap<Id, Vec<&'a Node>>,
+    mut open: Vec<Id>,
+    mut chosen: Choice<'a>,
+    limit: usize,
+    found: &mut Vec<Choice<'a>>,
+) -> bool {
+    while let Some(class) = open.pop() {
+        if chosen.contains_key(&class) {
+            continue;
+        }
+        match options.get(&class).map(Vec::as_slice) {
+            None | Some([]) => return true,
+            Some([only]) => {
+                chosen.insert(class, only);
+                open.extend(&only.operands);
+            }
+            Some(several) => {
+                return several.iter().all(|node| {
+                    let mut chosen = chosen.clone();
+                    chosen.insert(class, node);
+                    let open = open.iter().chain(&node.operands).copied().collect();
+                    choose(options, open, chosen, limit, found)
+                });
+            }
+        }
+    }
+    if found.len() == limit {
+        return false;
+    }
+    found.push(chosen);
+    true
+}
+
+/// What makes programs of choices.
+struct Reader<'a> {
+    logical: &'a Logical<'a>,
+    live: &'a [bool],
+    /// For each class the live values of the source that are in it.
+    values: BTreeMap<Id, Vec<ValueId>>,
+}
+
+impl<'a> Reader<'a> {
+    fn new(logical: &'a Logical<'a>, live: &'a [bool]) -> Reader<'a> {
+        let mut values: BTreeMap<Id, Vec<ValueId>> = BTreeMap::new();
+        for id in logical.program.value_ids().filter(|id| live[id.index()]) {
+            values.entry(class_of(logical, id).unwrap_or_default()).or_default().push(id);
+        }
+        Reader { logical, live, values }
+    }
+
+    /// The form of a choice; none for the one written, and where classes would need each other.
+    fn form(&self, choice: &Choice<'_>, merged: bool) -> Option<Form> {
+        let as_written = choice.values().all(|node| self.logical.rule_of(node).is_none());
+        if as_written && !merged {
+            return None;
+        }
+        let source = self.logical.program;
+        let mut writer = Writer {
+            reader: self,
+            choice,
+            program: Program { values: Vec::new(), outputs: Vec::new(), ..source.clone() },
+            made: BTreeMap::new(),
+            now: BTreeMap::new(),
+            open: BTreeSet::new(),
+        };
+        let is_given = |id: &ValueId| matches!(source.value(*id).def, Def::Parameter { .. });
+        for id in source.value_ids().filter(is_given).chain(source.value_ids().filter(|id| !is_given(id))) {
+            let class = class_of(self.logical, id).filter(|class| self.live[id.index()] && choice.contains_key(class));
+            if let Some(class) = class {
+                writer.write(class, id)?;
+            }
+        }
+        for output in &source.outputs {
+            let value = *writer.now.get(&class_of(self.logical, output.value)?)?;
+            writer.program.outputs.push(shard_ir::Output { value, ..output.clone() });
+        }
+        let is_order = |node: &&Node| self.logical.rule_of(node).is_none_or(|rule| rule == rules::LONG_EINSUM);
+        Some(Form {
+            program: writer.program,
+            rewritten: merged || !choice.values().all(|node| is_order(&node)),
+            made: writer.made,
+            flops: choice.values().map(|node| self.logical.flops_of(node)).sum(),
+        })
+    }
+}
+
+/// A form being written down.
+struct Writer<'a, 'c> {
+    reader: &'a Reader<'a>,
+    choice: &'c Choice<'c>,
+    program: Program,
+    made: BTreeMap<ValueId, Rewritten>,
+    now: BTreeMap<Id, ValueId>,
+    /// Classes whose operands are being written.
+    open: BTreeSet<Id>,
+}
+
+impl Writer<'_, '_> {
+    /// The value of a class, written now if it is not yet there; `cause` is the value of the source that needs it.
+    fn write(&mut self, class: Id, cause: ValueId) -> Option<ValueId> {
+        if let Some(known) = self.now.get(&class) {
+            return Some(*known);
+        }
+        if !self.open.insert(class) {
+            return None;
+        }
+        let (logical, node) = (self.reader.logical, *self.choice.get(&class)?);
+        let here = self.reader.values.get(&class).map_or(&[][..], Vec::as_slice);
+        let cause = here.first().copied().unwrap_or(cause);
+        let operands = node.operands.iter().map(|o| self.write(*o, cause)).collect::<Option<Vec<_>>>()?;
+        let source = logical.program.value(cause);
+        let def = match node.head {
+            Head::Given(id) => logical.program.value(id).def.clone(),
+            Head::Constant(bits, _) => Def::Constant(f64::from_bits(bits)),
+            Head::Pin(id) => match &logical.program.value(id).def {
+                Def::Pin { pattern, written, .. } => {
+                    Def::Pin { operand: *operands.first()?, pattern: pattern.clone(), written: *written }
+                }
+                Def::Parameter { .. } | Def::Constant(_) | Def::Op { .. } => return None,
+            },
+            Head::Op(number) => Def::Op { op: logical.made(number).op.clone(), operands },
+        };
+        let name = here.iter().find_map(|id| logical.program.value(*id).name.clone());
+        let ty = logical.ty(class).clone();
+        let (span, in_layers) = (source.span, source.in_layers.clone());
+        let id = ValueId(self.program.values.len() as u32);
+        let is_op = matches!(def, Def::Op { .. });
+        self.program.values.push(Value { name, dims: ty.dims, dtype: ty.dtype, def, span, in_layers });
+        let rule = match logical.rule_of(node) {
+            Some(rule) => Some(rule),
+            None => (is_op && here.len() > 1).then_some(rules::MERGED),
+        };
+        if let Some(rule) = rule {
+            self.made.insert(id, Rewritten { rule, reason: self.reason(rule, class, node, here) });
+        }
+        self.now.insert(class, id);
+        Some(id)
+    }
+
+    fn reason(&self, rule: rules::Rule, class: Id, node: &Node, here: &[ValueId]) -> Option<String> {
+        let logical = self.reader.logical;
+        if rule == rules::LONG_EINSUM {
+            return None;
+        }
+        if rule == rules::MERGED {
+            let names: Vec<String> = here
+                .iter()
+                .filter_map(|id| crate::emit::name_of(logical.program, *id))
+                .map(|name| format!("`{name}`"))
+                .collect();
+            return Some(match names.as_slice() {
+                [] | [_] => format!("written {} times, computed once", here.len()),
+                names => format!("computed once for {}", names.join(" and ")),
+            });
+        }
+        let words = self.words(class, node);
+        // What the flops are compared with is the value as written, whose e-nodes the source has.
+        here.first()?;
+        let (before, after) = (self.flops(class, true), self.flops(class, false));
+        Some(match before == after {
+            true => format!("computed as {words}"),
+            false => format!("computed as {words}: {after:.3e} flops on all devices together, {before:.3e} as written"),
+        })
+    }
+
+    /// An e-node as a formula over values that have names.
+    fn words(&self, class: Id, node: &Node) -> String {
+        let logical = self.reader.logical;
+        let operand = |id: &Id| {
+            let here = self.reader.values.get(id).into_iter().flatten();
+            let name = here.filter_map(|v| crate::emit::name_of(logical.program, *v)).next();
+            match (name, self.choice.get(id)) {
+                (Some(name), _) => format!("`{name}`"),
+                (None, Some(node)) => format!("({})", self.words(*id, node)),
+                (None, None) => "?".to_string(),
+            }
+        };
+        let operands: Vec<String> = node.operands.iter().map(operand).collect();
+        match logical.op(node) {
+            Some(Op::Einsum) => operands.join(" · "),
+            Some(Op::Binary(shard_ir::Binary::Add)) => operands.join(" + "),
+            Some(Op::Binary(shard_ir::Binary::Sub)) => operands.join(" - "),
+            Some(op) => format!("{} {}", op.word(), operands.join(", ")),
+            None => format!("%{class}"),
+        }
+    }
+
+    /// The flops of all that a class is made from, down to what both the form and the source have.
+    fn flops(&self, class: Id, as_written: bool) -> f64 {
+        let logical = self.reader.logical;
+        let (mut seen, mut open, mut sum) = (BTreeSet::new(), vec![class], 0u128);
+        while let Some(class) = open.pop() {
+            if !seen.insert(class) {
+                continue;
+            }
+            let node = match as_written {
+                true => logical.nodes(class).into_iter().find(|n| {
+                    logical.rule_of(n).is_none() && !(logical.op(n) == Some(&Op::Einsum) && n.operands.len() > 2)
+                }),
+                false => self.choice.get(&class).copied(),
+            };
+            if let Some(node) = node {
+                sum += logical.flops_of(node);
+                open.extend(&node.operands);
+            }
+        }
+        sum as f64
+    }
+}

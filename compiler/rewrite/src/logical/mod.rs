@@ -1,0 +1,186 @@
+//! The logical layer: the equal ways of computing a program, before any layout.
+//!
+//! An e-graph of the program ([`graph`]) is saturated with the rules of [`LAWS`]; each way of reading a whole program off
+//! it is a [`Form`]. The search bounds every form and looks into the promising ones ([`lower`](crate::lower)). Most programs
+//! have one form, the one written: a softmax, a norm or an activation cuts what could be multiplied in another order, and
+//! the cap on flops the rest.
+
+mod extract;
+mod graph;
+mod laws;
+#[cfg(test)]
+mod tests;
+mod written;
+
+use std::collections::BTreeMap;
+
+use egg::Id;
+use shard_cost::op::compute_time;
+use shard_cost::{Bytes, Flops, Hardware, Work};
+use shard_ir::{Def, Dtype, Op, Program, ValueId};
+
+use crate::Limits;
+use crate::lower::within_limits;
+use crate::rules::{self, Rule};
+use graph::Logical;
+use laws::Found;
+
+/// One way of computing a program.
+#[derive(Clone, Debug)]
+pub(crate) struct Form {
+    /// The program: the same parameters, pins, labels and results; einsums of two operands at most.
+    pub(crate) program: Program,
+    /// More was done than to put einsums of more than two operands in an order.
+    pub(crate) rewritten: bool,
+    /// The values that are not computed as the source says.
+    pub(crate) made: BTreeMap<ValueId, Rewritten>,
+    /// The flops of its einsums, on all devices together; of the written form 0, which bounds it no less truly.
+    flops: u128,
+}
+
+/// Why a value is computed as it is.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Rewritten {
+    pub(crate) rule: Rule,
+    /// One clause, where there is something to say.
+    pub(crate) reason: Option<String>,
+}
+
+/// The forms of a program, at least one.
+#[derive(Debug)]
+pub(crate) struct Forms {
+    /// The one written first; then by flops.
+    pub(crate) all: Vec<Form>,
+    /// What was left out, if anything was.
+    pub(crate) cut: Option<Cut>,
+}
+
+/// Forms that were left out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Cut {
+    /// The limit.
+    pub(crate) limit: &'static str,
+    /// Each of them takes at least so many flops.
+    flops: u128,
+}
+
+/// A rule, and what it finds for a class.
+type Law = (Rule, fn(&Logical<'_>, Id, &mut Found));
+
+/// The logical rules. (That equal ops are one value needs none: equal ops are one e-node.)
+const LAWS: &[Law] = &[
+    (rules::LONG_EINSUM, laws::long_einsum),
+    (rules::REASSOCIATED, laws::reassociation),
+    (rules::SUM_OF_EINSUM, laws::sum_of_einsum),
+    (rules::SHARED_OPERAND, laws::shared_operand),
+];
+
+/// The forms of a program. In a strict layer everything is as written, but for the order of einsums of more than two
+/// operands, which the source leaves open.
+pub(crate) fn forms(program: &Program, strict: bool, limits: &Limits) -> Forms {
+    let written = written::as_written(program);
+    let mut logical = Logical::new(program);
+    let laws = if strict { &LAWS[..1] } else { LAWS };
+    let saturated = saturate(&mut logical, laws, limits.logical_nodes);
+    debug_assert!(!logical.graph.analysis.clash, "a logical rule made one class of two types");
+    let mut cut = (!saturated).then_some(Cut { limit: "logical e-nodes", flops: 0 });
+    if program.values.iter().any(|v| is_einsum_of_more_than(v, laws::MAX_OPERANDS)) {
+        cut = Some(Cut { limit: "operands of an einsum", flops: 0 });
+    }
+    let (others, all_read) = extract::read_off(&logical, strict, limits.enumerated_forms);
+    if !all_read {
+        cut = Some(Cut { limit: "forms read off the logical e-graph", flops: 0 });
+    }
+    // A form may have too large a space where the one written has not.
+    let too_large = |form: &Form| form.rewritten && within_limits(&form.program, limits).is_err();
+    let (too_large, mut others): (Vec<Form>, Vec<Form>) = others.into_iter().partition(too_large);
+    if let Some(flops) = too_large.iter().map(|form| form.flops).min() {
+        cut = cut.or(Some(Cut { limit: "layouts", flops }));
+    }
+    others.sort_by_key(|form| form.flops);
+    let room = limits.forms.max(1) - 1;
+    if let Some(left_out) = others.get(room) {
+        let flops = cut.map_or(left_out.flops, |cut| cut.flops.min(left_out.flops));
+        cut = Some(Cut { limit: cut.map_or("forms of the program", |cut| cut.limit), flops });
+    }
+    others.truncate(room);
+    let mut all = vec![written];
+    all.extend(others);
+    Forms { all, cut }
+}
+
+fn is_einsum_of_more_than(value: &shard_ir::Value, most: usize) -> bool {
+    matches!(&value.def, Def::Op { op: Op::Einsum, operands } if operands.len() > most)
+}
+
+/// Applies the rules until they find nothing new; `false` where the limit on e-nodes ended it.
+fn saturate(logical: &mut Logical<'_>, laws: &[Law], limit: usize) -> bool {
+    // Orders of what the source leaves open come first: they are no rewriting, whatever else finds them too.
+    (1..=laws.len()).filter(|count| [1, laws.len()].contains(count)).all(|count| run(logical, &laws[..count], limit))
+}
+
+fn run(logical: &mut Logical<'_>, laws: &[Law], limit: usize) -> bool {
+    // What the program has by itself does not count.
+    let limit = limit + logical.graph.total_number_of_nodes();
+    loop {
+        let mut found: Vec<(Found, Rule)> = Vec::new();
+        for (rule, law) in laws {
+            let mut all = Found::new();
+            for class in logical.classes() {
+                law(logical, class, &mut all);
+            }
+            found.push((all, *rule));
+        }
+        let before = (logical.graph.total_number_of_nodes(), logical.graph.number_of_classes());
+        let mut any = false;
+        for (all, rule) in &found {
+            for (class, made) in all {
+                any = true;
+                logical.add(*class, made, *rule);
+                if logical.graph.total_number_of_nodes() > limit {
+                    logical.rebuild();
+                    return false;
+                }
+            }
+        }
+        if !any {
+            return true;
+        }
+        logical.rebuild();
+        if before == (logical.graph.total_number_of_nodes(), logical.graph.number_of_classes()) {
+            return true;
+        }
+    }
+}
+
+/// More flops than this are not bounded: their time is rounded to seconds.
+const MAX_FLOPS: u128 = 1 << 80;
+
+/// The time that so many flops take at least, however they are spread over the devices.
+fn least_time(flops: u128, program: &Program, hardware: &Hardware) -> u64 {
+    let on_one_device = flops / u128::from(program.mesh.devices().max(1));
+    if on_one_device > MAX_FLOPS {
+        return 0;
+    }
+    let at = |arithmetic: &Dtype| {
+        let work = Work { flops: Flops(on_one_device), arithmetic: *arithmetic, read: Bytes(0), write: Bytes(0) };
+        compute_time(hardware, &work).0
+    };
+    let fastest = Dtype::ALL.iter().map(at).min().unwrap_or(0);
+    // The time of each op is rounded by itself.
+    fastest.saturating_sub(program.values.len() as u64)
+}
+
+impl Form {
+    /// A bound on its plans, from its flops alone.
+    pub(crate) fn first_bound(&self, hardware: &Hardware) -> u64 {
+        least_time(self.flops, &self.program, hardware)
+    }
+}
+
+impl Cut {
+    /// A bound on the plans of all that was left out, from flops alone.
+    pub(crate) fn first_bound(&self, program: &Program, hardware: &Hardware) -> u64 {
+        least_time(self.flops, program, hardware)
+    }
+}

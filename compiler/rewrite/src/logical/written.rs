@@ -1,0 +1,90 @@
+//! The program as it is written, but for einsums of more than two operands: these are chains, left to right.
+
+use std::collections::BTreeMap;
+
+use shard_ir::{Def, DimId, Dtype, Op, Program, TensorType, Value, ValueId};
+
+use super::{Form, Rewritten};
+use crate::rules;
+
+/// Whether a result or a pin depends on each value, or it is a parameter.
+pub(super) fn live_values(program: &Program) -> Vec<bool> {
+    let mut live = vec![false; program.values.len()];
+    for output in &program.outputs {
+        live[output.value.index()] = true;
+    }
+    for id in program.value_ids().rev() {
+        let value = program.value(id);
+        live[id.index()] |= matches!(value.def, Def::Parameter { .. } | Def::Pin { .. });
+        if live[id.index()] {
+            value.def.operands().iter().for_each(|o| live[o.index()] = true);
+        }
+    }
+    live
+}
+
+/// The dims of a product of some operands, in the order of the file: those that the rest still needs.
+pub(super) fn kept_dims(operands: &[&[DimId]], needed: impl Fn(DimId) -> bool) -> Vec<DimId> {
+    let mut dims: Vec<DimId> = operands.concat().into_iter().filter(|d| needed(*d)).collect();
+    dims.sort_unstable();
+    dims.dedup();
+    dims
+}
+
+/// The types of the products of a chain over the operands of an einsum, left to right; the last is the einsum's own.
+pub(super) fn chain(program: &Program, einsum: ValueId) -> Vec<TensorType> {
+    let whole = program.value(einsum);
+    let operands: Vec<&Value> = whole.def.operands().iter().map(|o| program.value(*o)).collect();
+    let mut types = Vec::new();
+    let mut dtype: Option<Dtype> = operands.first().map(|o| o.dtype);
+    for last in 1..operands.len() {
+        let (inside, outside) = operands.split_at(last + 1);
+        dtype = dtype.and_then(|t| t.product(operands[last].dtype));
+        let inside: Vec<&[DimId]> = inside.iter().map(|o| o.dims.as_slice()).collect();
+        let dims = match outside.is_empty() {
+            true => whole.dims.clone(),
+            false => kept_dims(&inside, |d| whole.dims.contains(&d) || outside.iter().any(|o| o.dims.contains(&d))),
+        };
+        types.push(TensorType { dims, dtype: dtype.unwrap_or(whole.dtype) });
+    }
+    types
+}
+
+/// The form that the source writes.
+pub(super) fn as_written(program: &Program) -> Form {
+    let is_long = |v: &Value| matches!(&v.def, Def::Op { op: Op::Einsum, operands } if operands.len() > 2);
+    let mut form = Form { program: program.clone(), rewritten: false, made: BTreeMap::new(), flops: 0 };
+    if !program.values.iter().any(is_long) {
+        return form;
+    }
+    let mut now: Vec<ValueId> = Vec::with_capacity(program.values.len());
+    let mut values: Vec<Value> = Vec::new();
+    for id in program.value_ids() {
+        let mut value = program.value(id).clone();
+        match &mut value.def {
+            Def::Op { operands, .. } => operands.iter_mut().for_each(|o| *o = now[o.index()]),
+            Def::Pin { operand, .. } => *operand = now[operand.index()],
+            Def::Parameter { .. } | Def::Constant(_) => {}
+        }
+        if is_long(&value) {
+            let operands = value.def.operands().to_vec();
+            let steps = chain(program, id);
+            let mut last = operands[0];
+            for (step, ty) in steps.iter().enumerate() {
+                let made = ValueId(values.len() as u32);
+                let def = Def::Op { op: Op::Einsum, operands: vec![last, operands[step + 1]] };
+                let name = value.name.clone().filter(|_| step + 1 == steps.len());
+                let TensorType { dims, dtype } = ty.clone();
+                values.push(Value { name, dims, dtype, def, ..value.clone() });
+                form.made.insert(made, Rewritten { rule: rules::LONG_EINSUM, reason: None });
+                last = made;
+            }
+        } else {
+            values.push(value);
+        }
+        now.push(ValueId(values.len() as u32 - 1));
+    }
+    form.program.values = values;
+    form.program.outputs.iter_mut().for_each(|o| o.value = now[o.value.index()]);
+    form
+}
