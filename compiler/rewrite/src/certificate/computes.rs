@@ -44,6 +44,10 @@ fn computes_form(plan: &Plan, program: &Program) -> Result<(), String> {
     let mut cases = vec![matched.labels.clone()];
     for label in open {
         let layouts = matched.layouts_at_pins(LabelId(label as u16));
+        if layouts.is_empty() {
+            // It stands only where no result looks; else the check misses the pinned value.
+            continue;
+        }
         cases = cases
             .into_iter()
             .flat_map(|case| {
@@ -56,7 +60,7 @@ fn computes_form(plan: &Plan, program: &Program) -> Result<(), String> {
             .take(MAX_LABEL_CASES)
             .collect();
     }
-    let mut why = Err("a layout label has no layout in the plan".to_string());
+    let mut why = Err("the layout labels have no layouts in the plan".to_string());
     for labels in cases {
         matched.labels = labels;
         why = matched.check();

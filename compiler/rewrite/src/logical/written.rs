@@ -7,7 +7,7 @@ use shard_ir::{Def, DimId, Dtype, Op, Program, TensorType, Value, ValueId};
 use super::{Form, Rewritten};
 use crate::rules;
 
-/// Whether a result or a pin depends on each value, or it is a parameter.
+/// Whether a result depends on each value, or it is a parameter.
 pub(super) fn live_values(program: &Program) -> Vec<bool> {
     let mut live = vec![false; program.values.len()];
     for output in &program.outputs {
@@ -15,7 +15,7 @@ pub(super) fn live_values(program: &Program) -> Vec<bool> {
     }
     for id in program.value_ids().rev() {
         let value = program.value(id);
-        live[id.index()] |= matches!(value.def, Def::Parameter { .. } | Def::Pin { .. });
+        live[id.index()] |= matches!(value.def, Def::Parameter { .. });
         if live[id.index()] {
             value.def.operands().iter().for_each(|o| live[o.index()] = true);
         }
