@@ -34,6 +34,11 @@ impl File {
         self.items.iter().filter_map(|item| if let Item::Dim(dim) = item { Some(dim) } else { None })
     }
 
+    /// The phases in file order.
+    pub fn phases(&self) -> impl Iterator<Item = &Phase> {
+        self.items.iter().filter_map(|item| if let Item::Phase(phase) = item { Some(phase) } else { None })
+    }
+
     /// The mesh lines in file order (more than one is the checker's error).
     pub fn meshes(&self) -> impl Iterator<Item = &Mesh> {
         self.items.iter().filter_map(|item| if let Item::Mesh(mesh) = item { Some(mesh) } else { None })
@@ -79,6 +84,8 @@ pub enum Item {
     Mesh(Mesh),
     /// `dim F = 4 * E`
     Dim(Dim),
+    /// `phase decode { L = 1, B = 64 }`
+    Phase(Phase),
     /// `layer mlp(...) -> TYPE { ... }`
     Layer(Layer),
 }
@@ -90,6 +97,7 @@ impl Item {
             Item::Hardware(item) => item.span,
             Item::Mesh(item) => item.span,
             Item::Dim(item) => item.span,
+            Item::Phase(item) => item.span,
             Item::Layer(item) => item.span,
         }
     }
@@ -100,6 +108,7 @@ impl Item {
             Item::Hardware(item) => &item.docs,
             Item::Mesh(item) => &item.docs,
             Item::Dim(item) => &item.docs,
+            Item::Phase(item) => &item.docs,
             Item::Layer(item) => &item.docs,
         }
     }
@@ -162,6 +171,23 @@ pub struct Dim {
     pub pad: Option<IntExpr>,
 }
 
+/// `phase NAME { DIM = EXPRESSION, ... }` with an optional `repeat N`: sizes that dims have in this phase.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Phase {
+    /// From `phase` to the closing brace.
+    pub span: Span,
+    /// Its `///` lines.
+    pub docs: Vec<String>,
+    /// Its name.
+    pub name: Name,
+    /// `repeat N`: how many of its steps a request takes.
+    pub repeat: Option<Repeat>,
+    /// The sizes with their braces.
+    pub body_span: Span,
+    /// The dims that have another right side in this phase, in the order in which they stand.
+    pub sizes: Vec<Dim>,
+}
+
 /// One layer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layer {
@@ -189,7 +215,7 @@ pub struct Layer {
     pub body: Vec<Statement>,
 }
 
-/// `repeat N` in a layer's header.
+/// `repeat N` in the header of a layer or a phase.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Repeat {
     /// Both words.

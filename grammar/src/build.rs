@@ -38,6 +38,9 @@ pub(crate) fn parts<'i>(pair: Pair<'i, Rule>) -> impl Iterator<Item = Pair<'i, R
                 | hardware_word
                 | mesh_word
                 | dim_word
+                | phase_word
+                | body_open
+                | body_close
                 | pad_word
                 | let_word
                 | return_word
@@ -130,7 +133,11 @@ impl Builder<'_> {
 
     /// Name, value and padding of a dim.
     pub(crate) fn dim(&mut self, piece: Pair<'_, Rule>) -> Option<(Name, IntExpr, Option<IntExpr>)> {
-        let mut inner = parts(parts(piece).next()?);
+        self.dim_definition(parts(piece).next()?)
+    }
+
+    fn dim_definition(&mut self, definition: Pair<'_, Rule>) -> Option<(Name, IntExpr, Option<IntExpr>)> {
+        let mut inner = parts(definition);
         let name = self.name(Namespace::Dim, &inner.next()?);
         let value = self.int_expr(inner.next()?)?.0;
         let pad = match inner.next() {
@@ -138,6 +145,29 @@ impl Builder<'_> {
             None => None,
         };
         Some((name, value, pad))
+    }
+
+    /// Name, repetition and sizes of a phase.
+    pub(crate) fn phase(&mut self, piece: Pair<'_, Rule>) -> Option<(Name, Option<Repeat>, Vec<Dim>)> {
+        let mut inner = parts(piece).peekable();
+        let name = self.name(Namespace::Phase, &inner.next()?);
+        let repeat = match inner.next_if(|part| part.as_rule() == Rule::repeat) {
+            Some(pair) => Some(self.repeat(pair)?),
+            None => None,
+        };
+        let mut sizes = Vec::new();
+        for definition in inner {
+            let (name, value, pad) = self.dim_definition(definition)?;
+            let span = name.span.to(pad.as_ref().map_or(value.span, |pad| pad.span));
+            sizes.push(Dim { span, docs: Vec::new(), name, value, pad });
+        }
+        Some((name, repeat, sizes))
+    }
+
+    fn repeat(&mut self, pair: Pair<'_, Rule>) -> Option<Repeat> {
+        let start = self.span(&pair);
+        let count = self.whole(&parts(pair).next()?)?;
+        Some(Repeat { span: Span::new(start.start, count.span.end), count })
     }
 
     /// An integer expression and its tree's depth.
@@ -201,11 +231,7 @@ impl Builder<'_> {
         }
         let results = self.results(inner.next()?)?;
         let repeat = match inner.next_if(|part| part.as_rule() == Rule::repeat) {
-            Some(pair) => {
-                let start = self.span(&pair);
-                let count = self.whole(&parts(pair).next()?)?;
-                Some(Repeat { span: Span::new(start.start, count.span.end), count })
-            }
+            Some(pair) => Some(self.repeat(pair)?),
             None => None,
         };
         Some(Header { strict, name, params_span, params, results, repeat })

@@ -218,6 +218,7 @@ fn rule_words(rule: Rule, end_words: &'static str) -> Option<&'static str> {
         result => "a named result",
         value_name | let_one => "a value name",
         layer_name => "a layer name",
+        phase_name => "a phase name",
         type_ | results => A_TYPE,
         kind => "`weight` or `cache`",
         dtype => "a dtype",
@@ -228,6 +229,7 @@ fn rule_words(rule: Rule, end_words: &'static str) -> Option<&'static str> {
         hardware_word => "`hardware`",
         mesh_word => "`mesh`",
         dim_word => "`dim`",
+        phase_word => "`phase`",
         pad_word => "`pad`",
         strict_word => "`strict`",
         layer_word => "`layer`",
@@ -242,6 +244,7 @@ fn rule_words(rule: Rule, end_words: &'static str) -> Option<&'static str> {
         arrow => "`->`",
         close_paren => "`)`",
         body_open => "`{`",
+        body_close => "`}`",
         plus | minus | times | divide => AN_OPERATOR,
         // Minus signs go without saying, forms are expressions, and pieces and silent rules are never reported alone.
         _ => return None,

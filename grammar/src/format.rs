@@ -69,11 +69,41 @@ impl<'a> Formatter<'a> {
                 Item::Hardware(item) => self.unit(item.span, blank, vec![(0, hardware(item))]),
                 Item::Mesh(item) => self.unit(item.span, blank, vec![(0, mesh(item))]),
                 Item::Dim(item) => self.unit(item.span, blank, vec![(0, dim(item))]),
+                Item::Phase(phase) => self.phase(phase, blank),
                 Item::Layer(layer) => self.layer(layer, blank),
             }
             behind_layer = is_layer;
         }
         self.own_lines(self.text.len(), 0, false);
+    }
+
+    /// On one line, or a size a line where that is too long or a comment stands between.
+    fn phase(&mut self, phase: &Phase, blank: bool) {
+        let repeat = phase.repeat.map_or(String::new(), |repeat| format!(" repeat {}", repeat.count.value));
+        let opening = format!("phase {}{repeat} {{", phase.name.value);
+        let sizes: Vec<String> = phase.sizes.iter().map(size).collect();
+        let flat =
+            if sizes.is_empty() { format!("{opening} }}") } else { format!("{opening} {} }}", sizes.join(", ")) };
+        let inside = Span::new(phase.body_span.start + 1, phase.body_span.end.saturating_sub(1));
+        if width(&flat) <= MAX_COLUMNS && self.range(inside).is_empty() {
+            return self.unit(phase.span, blank, vec![(0, flat)]);
+        }
+        self.leading(phase.span.start, 0, blank);
+        self.hoist(Span::new(phase.span.start, inside.start), 0);
+        self.push_code(vec![(0, opening)]);
+        self.last_end = inside.start;
+        self.trailing();
+        let first = self.lines.len();
+        for (dim, code) in phase.sizes.iter().zip(sizes) {
+            self.unit(dim.span, false, vec![(1, format!("{code},"))]);
+        }
+        self.own_lines(inside.end, 1, false);
+        if let Some(line) = self.lines.get_mut(first) {
+            line.blank_before = false;
+        }
+        self.push_code(vec![(0, "}".to_string())]);
+        self.last_end = phase.span.end;
+        self.trailing();
     }
 
     fn layer(&mut self, layer: &Layer, blank: bool) {
@@ -253,8 +283,12 @@ fn mesh(item: &Mesh) -> String {
 }
 
 fn dim(item: &Dim) -> String {
+    format!("dim {}", size(item))
+}
+
+fn size(item: &Dim) -> String {
     let pad = item.pad.as_ref().map_or(String::new(), |pad| format!(" pad {}", print_int_expr(pad)));
-    format!("dim {} = {}{pad}", item.name.value, print_int_expr(&item.value))
+    format!("{} = {}{pad}", item.name.value, print_int_expr(&item.value))
 }
 
 fn results(results: &Results) -> String {

@@ -12,6 +12,7 @@ pub const KEPT_FOR_LATER: [&str; 6] = ["phase", "expect", "host", "grad", "stric
 pub(crate) enum Namespace {
     Value,
     Layer,
+    Phase,
     Axis,
     Dim,
 }
@@ -42,6 +43,12 @@ pub(crate) fn name_error(namespace: Namespace, name: &str, span: Span) -> Option
             first.is_ascii_lowercase(),
             true,
             "a layer starts with a lower-case letter, and goes on with letters, digits and `_`",
+        ),
+        Namespace::Phase => (
+            "phase",
+            first.is_ascii_lowercase(),
+            true,
+            "a phase starts with a lower-case letter, and goes on with letters, digits and `_`",
         ),
         Namespace::Axis => {
             ("mesh axis", first.is_ascii_lowercase(), false, "an axis is a lower-case letter, then letters and digits")
@@ -76,7 +83,7 @@ pub(crate) fn name_error(namespace: Namespace, name: &str, span: Span) -> Option
 fn mended(namespace: Namespace, name: &str) -> Option<String> {
     let bare: String = match namespace {
         Namespace::Value => name.to_string(),
-        Namespace::Layer => name.trim_start_matches('_').to_string(),
+        Namespace::Layer | Namespace::Phase => name.trim_start_matches('_').to_string(),
         Namespace::Axis | Namespace::Dim => name.replace('_', ""),
     };
     let mut chars = bare.chars();

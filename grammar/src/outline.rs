@@ -13,6 +13,7 @@ pub(crate) enum PieceKind {
     Hardware,
     Mesh,
     Dim,
+    Phase,
     Let,
     Return,
 }
@@ -104,6 +105,13 @@ impl Cutter<'_, '_> {
             self.skip_until(|this, index| this.ends_line(index));
             return Some(ItemOutline::Line(Piece { kind, tokens: start..self.at }));
         }
+        if self.word(start) == "phase" {
+            self.strayed = false;
+            self.at += 1;
+            self.skip_until(|this, index| this.ends_line(index));
+            self.at += usize::from(self.word(self.at) == "}");
+            return Some(ItemOutline::Line(Piece { kind: PieceKind::Phase, tokens: start..self.at }));
+        }
         match self.word(start) {
             "layer" | "strict" => {
                 self.strayed = false;
@@ -135,7 +143,7 @@ impl Cutter<'_, '_> {
             }
             _ => {
                 self.strayed = true;
-                let keywords = ["hardware", "mesh", "dim", "layer", "strict layer"];
+                let keywords = ["hardware", "mesh", "dim", "phase", "layer", "strict layer"];
                 self.stray(start, &keywords);
                 self.at += 1;
                 self.skip_until(|this, index| this.ends_line(index));
@@ -234,8 +242,15 @@ impl Cutter<'_, '_> {
             "hardware" | "mesh" | "dim" | "strict" => {
                 self.word(index + 1) != "=" && !matches!(self.word(index - 1), "-" | "hardware")
             }
-            _ => self.is_misspelt_layer(index),
+            _ => self.starts_phase(index) || self.is_misspelt_layer(index),
         }
+    }
+
+    /// Whether a phase starts here: `phase` is a good name of other things.
+    fn starts_phase(&self, index: usize) -> bool {
+        self.word(index) == "phase"
+            && (matches!(self.word(index + 1), "{" | "repeat")
+                || (self.is_word(index + 1) && matches!(self.word(index + 2), "{" | "repeat")))
     }
 
     /// Whether this `layer` starts a layer and does not name a mesh axis.
@@ -274,7 +289,7 @@ impl Cutter<'_, '_> {
                     || (self.is_word(index + 1)
                         && !matches!(next, "let" | "return" | "layer" | "over" | "at" | "dim" | "mesh" | "strict"))
             }
-            _ => self.is_misspelt_layer(index),
+            _ => self.starts_phase(index) || self.is_misspelt_layer(index),
         }
     }
 

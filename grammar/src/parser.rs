@@ -7,7 +7,7 @@ use crate::expected::{BracketFault, Failure, THE_END, bracket_fault};
 use crate::grammar::{Rule, ShardGrammar};
 use crate::limits::{MAX_ERRORS, MAX_FILE_BYTES, MAX_NESTING};
 use crate::outline::{ItemOutline, LayerOutline, Piece, PieceKind, outline};
-use crate::scan::{Scan, scan};
+use crate::scan::{Scan, TokenKind, scan};
 use crate::source::{SourceFile, Span};
 use pest::Parser;
 use pest::error::{ErrorVariant, InputLocation};
@@ -126,7 +126,7 @@ fn stray_doc(comment: &Comment) -> Option<SyntaxWarning> {
 }
 
 const STATEMENT_KEYWORDS: &[&str] = &["let", "return", "layer"];
-const ITEM_KEYWORDS: &[&str] = &["hardware", "mesh", "dim", "layer", "strict"];
+const ITEM_KEYWORDS: &[&str] = &["hardware", "mesh", "dim", "phase", "layer", "strict"];
 
 struct Reader<'a, 't> {
     scan: &'a Scan<'t>,
@@ -164,6 +164,15 @@ impl<'a, 't> Reader<'a, 't> {
                 let dim = self.piece(Rule::dim_piece, piece.tokens, next, ITEM_KEYWORDS, |b, pair| b.dim(pair))?;
                 let (name, value, pad) = dim;
                 Some(Item::Dim(Dim { span, docs, name, value, pad }))
+            }
+            PieceKind::Phase => {
+                let mut tokens = self.scan.tokens[piece.tokens.clone()].iter();
+                let phase =
+                    self.piece(Rule::phase_piece, piece.tokens, next, ITEM_KEYWORDS, |b, pair| b.phase(pair))?;
+                let (name, repeat, sizes) = phase;
+                let open = tokens.find(|token| token.kind == TokenKind::Open)?;
+                let body_span = Span::new(open.span.start, span.end);
+                Some(Item::Phase(Phase { span, docs, name, repeat, body_span, sizes }))
             }
             PieceKind::Let | PieceKind::Return => None,
         }

@@ -52,6 +52,9 @@ says! {
     a_missing_over: body("let h = softmax(a)") => ["2:18 expected `over` or an operator, found `)`"];
     a_keyword_as_a_value: body("let h = sum + a") => ["2:13 expected `(`, found `+`"];
     a_doubled_comma: body("let h = f(a,,a)") => ["2:13 expected `)` or an expression, found `,`"];
+    a_phase_without_braces: errors("phase prefill L = 4") => ["1:15 expected `repeat` or `{`, found `L`"];
+    a_phase_left_open: errors("phase prefill { L = 4\nlayer f(a: f32 A) -> f32 A { return a }")
+        => ["1:15 this `{` is never closed by a `}` | put `}` behind `4`"];
     a_missing_dtype: errors("layer f(a: A_x) -> f32 A { return a }") => ["1:12 this type has no dtype | bf16 A_x"];
     a_missing_result: errors("layer f(a: f32 A) { return a }") => ["1:19 expected `->`, found `{`"];
     a_missing_body_brace: errors("layer f(a: f32 A) -> f32 A\nlet b = a }") => ["1:27 expected `repeat` or `{`, found `let`"];

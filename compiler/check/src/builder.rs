@@ -101,7 +101,7 @@ impl Builder {
         sink: &mut Sink,
     ) -> Option<ValueId> {
         let def = Def::Op { op, operands };
-        let value = Value { name: None, dims: ty.dims, dtype: ty.dtype, def, span, in_layers: Vec::new() };
+        let value = Value { name: None, dims: ty.dims, dtype: ty.dtype, def, span, in_layers: Vec::new(), times: 1 };
         self.push(env, value, sink)
     }
 
@@ -115,7 +115,8 @@ impl Builder {
         sink: &mut Sink,
     ) -> Option<ValueId> {
         let def = Def::Constant(number);
-        self.push(env, Value { name: None, dims: Vec::new(), dtype, def, span, in_layers: Vec::new() }, sink)
+        let (dims, in_layers) = (Vec::new(), Vec::new());
+        self.push(env, Value { name: None, dims, dtype, def, span, in_layers, times: 1 }, sink)
     }
 
     /// Pins a value to a pattern, whose dims are those of the value in the order `dims`. A pattern that any layout
@@ -135,7 +136,8 @@ impl Builder {
         let name = pin.name.or_else(|| value.name.clone());
         let def = Def::Pin { operand: pin.value, pattern, written: pin.written };
         let (dims, dtype) = (value.dims.clone(), value.dtype);
-        self.push(env, Value { name, dims, dtype, def, span: pin.span, in_layers: pin.in_layers }, sink)
+        let (span, in_layers) = (pin.span, pin.in_layers);
+        self.push(env, Value { name, dims, dtype, def, span, in_layers, times: 1 }, sink)
     }
 
     /// The value, or a copy of it, with its dims in this order where that is free or a label needs it.

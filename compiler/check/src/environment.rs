@@ -25,6 +25,8 @@ pub(crate) struct Environment<'a> {
     pub(crate) dims: Vec<Dim>,
     pub(crate) dim_lines: Vec<DimLine<'a>>,
     pub(crate) hardware: Option<String>,
+    /// The phase whose sizes the dims have.
+    pub(crate) phase: Option<&'a ast::Phase>,
     /// Parts of the file could not be read, so an unknown name is no news.
     pub(crate) lenient: bool,
     /// Axes that the mesh of the command line lacks and of which was spoken already.
@@ -38,6 +40,8 @@ pub(crate) struct Environment<'a> {
 /// Where a dim comes from.
 pub(crate) struct DimLine<'a> {
     pub(crate) line: &'a ast::Dim,
+    /// What states its size: that line, or the phase.
+    pub(crate) stated: &'a ast::Dim,
     /// The command line replaced its right side.
     pub(crate) overridden: bool,
 }
@@ -55,6 +59,7 @@ impl<'a> Environment<'a> {
         file: &'a SourceFile,
         tree: &'a ast::File,
         options: &CheckOptions,
+        phase: Option<&'a ast::Phase>,
         lenient: bool,
         sink: &mut Sink,
     ) -> Environment<'a> {
@@ -67,6 +72,7 @@ impl<'a> Environment<'a> {
             dims: Vec::new(),
             dim_lines: Vec::new(),
             hardware: None,
+            phase,
             lenient,
             missing_axes: BTreeSet::new(),
             by_name: BTreeMap::new(),
@@ -167,17 +173,18 @@ impl<'a> Environment<'a> {
                 continue;
             }
             let replaced = overrides.remove(name);
-            if replaced.is_some() {
-                // The dims of the line that is replaced are not unused for that.
-                self.mark_dims(&line.value);
-            }
+            // The dims of a right side that is replaced are not unused for that.
+            self.mark_dims(&line.value);
+            let of_phase = |phase: &'a ast::Phase| phase.sizes.iter().find(|size| size.name.value == name);
+            tree.phases().filter_map(of_phase).for_each(|size| self.mark_dims(&size.value));
             let overridden = replaced.is_some();
-            let source = replaced.as_ref().unwrap_or(line);
+            let stated = self.phase.and_then(of_phase).unwrap_or(line);
+            let source = replaced.as_ref().unwrap_or(stated);
             let size = int_expr::dim_size(self, source, overridden, tree, sink);
             let id = size.map(|(size, useful)| {
                 let id = DimId(self.dims.len() as u16);
                 self.dims.push(Dim { name: name.to_string(), size, useful });
-                self.dim_lines.push(DimLine { line, overridden });
+                self.dim_lines.push(DimLine { line, stated, overridden });
                 self.used.push(false);
                 id
             });

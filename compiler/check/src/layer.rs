@@ -47,6 +47,7 @@ pub(crate) fn check_layer<'a>(
     let mut program = Program {
         name: layer.name.value.clone(),
         repeat: layer.repeat.map_or(1, |repeat| repeat.count.value),
+        phase: env.phase.map(crate::phases::phase),
         strict: strict || layer.strict.is_some(),
         hardware: env.hardware.clone(),
         mesh: env.mesh.clone(),
@@ -150,6 +151,7 @@ impl<'a> LayerChecker<'a, '_> {
             def: Def::Parameter { kind: ty.kind, pattern: ty.pattern },
             span: param.span,
             in_layers: Vec::new(),
+            times: 1,
         };
         self.builder.push(self.env, value, self.sink)
     }

@@ -2,7 +2,7 @@
 //!
 //! [`check_source`] parses and checks a file; [`check`] checks a tree that was parsed without error.
 //!
-//! The way of a file: `environment` reads the mesh, the dims (`int_expr`) and the hardware line; `calls` puts callees
+//! The way of a file, once for each of its `phases`: `environment` reads the mesh, the dims (`int_expr`) and the hardware line; `calls` puts callees
 //! before callers; `layer` takes each layer's parameters, statements and results, with `types` for sharded types, `expr`
 //! and `operations` for expressions and `builder` for the program that comes of them; `repeat` and `partial_pins` look at
 //! the finished program.
@@ -19,6 +19,7 @@ pub mod names;
 mod op_types;
 mod operations;
 mod partial_pins;
+mod phases;
 mod repeat;
 mod sink;
 mod types;
@@ -46,7 +47,8 @@ pub struct CheckOptions {
 /// What a check gives.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Checked {
-    /// One program for every layer without an error, in file order, its calls inlined.
+    /// One program for every layer without an error, in file order, its calls inlined; all layers of the first phase, then
+    /// all of the next.
     pub programs: Vec<Program>,
     /// The indices in `programs` of the layers that no other layer calls, in file order.
     pub roots: Vec<usize>,
@@ -88,18 +90,41 @@ pub fn check(file: &SourceFile, tree: &ast::File, options: &CheckOptions) -> Che
 }
 
 fn check_tree(file: &SourceFile, tree: &ast::File, options: &CheckOptions, mut sink: Sink, lenient: bool) -> Checked {
-    let mut env = Environment::new(file, tree, options, lenient, &mut sink);
-    let mut layers = Layers::new(tree, &mut sink);
+    let phases = phases::read(tree, lenient, &mut sink);
+    let mut checked = Checked::default();
+    let mut found = Vec::new();
+    for phase in &phases {
+        let mut own = Sink::default();
+        check_phase(file, tree, options, *phase, lenient, &mut checked, &mut own);
+        found.push((phase.map(|phase| phase.name.value.clone()).unwrap_or_default(), own));
+    }
+    sink.take_phases(found);
+    phases::weights_keep_their_sizes(&checked, &mut sink);
+    checked.diagnostics = sink.finish();
+    checked
+}
+
+/// Checks the whole file with the sizes that one phase gives it.
+fn check_phase(
+    file: &SourceFile,
+    tree: &ast::File,
+    options: &CheckOptions,
+    phase: Option<&ast::Phase>,
+    lenient: bool,
+    checked: &mut Checked,
+    sink: &mut Sink,
+) {
+    let mut env = Environment::new(file, tree, options, phase, lenient, sink);
+    let mut layers = Layers::new(tree, sink);
     let mut room = MAX_FILE_VALUES;
-    for index in layers.order(&mut sink) {
-        let program = layer::check_layer(&mut env, &layers, layers.all[index], options.strict, room, &mut sink);
+    for index in layers.order(sink) {
+        let program = layer::check_layer(&mut env, &layers, layers.all[index], options.strict, room, sink);
         room -= program.as_ref().map_or(0, |p| p.values.len());
         layers.programs[index] = program;
     }
     if sink.errors() == 0 {
-        env.report_unused(&mut sink);
+        env.report_unused(sink);
     }
-    let mut checked = Checked::default();
     let roots: Vec<bool> = (0..layers.all.len()).map(|i| layers.is_root(i)).collect();
     for (program, is_root) in layers.programs.into_iter().zip(roots) {
         let Some(program) = program else { continue };
@@ -108,6 +133,4 @@ fn check_tree(file: &SourceFile, tree: &ast::File, options: &CheckOptions, mut s
         }
         checked.programs.push(program);
     }
-    checked.diagnostics = sink.finish();
-    checked
 }

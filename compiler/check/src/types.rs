@@ -372,14 +372,14 @@ fn not_divisible(env: &Environment<'_>, dim: DimId, axes: AxisList, free: AxisSe
         (!set.is_subset(axes.set()), std::cmp::Reverse(env.mesh.group_size(set.iter())), set.len(), *set)
     });
     let pad = info.size - info.size % devices + devices;
-    let edit = match &line.line.pad {
+    let edit = match &line.stated.pad {
         _ if line.overridden => None,
         Some(old) => Some((old.span, pad.to_string())),
-        None => Some((Span::at(line.line.value.span.end), format!(" pad {pad}"))),
+        None => Some((Span::at(line.stated.value.span.end), format!(" pad {pad}"))),
     };
     let value = match line.overridden {
         true => info.useful.to_string(),
-        false => shard_grammar::print_int_expr(&line.line.value),
+        false => shard_grammar::print_int_expr(&line.stated.value),
     };
     NotDivisible {
         dim: info.name.clone(),
@@ -389,7 +389,7 @@ fn not_divisible(env: &Environment<'_>, dim: DimId, axes: AxisList, free: AxisSe
         axes: axes.iter().map(|a| format!("{}={}", env.mesh.name(a), env.mesh.size(a))).collect::<Vec<_>>().join(" "),
         devices,
         span,
-        declared: Some(line.line.span),
+        declared: Some(line.stated.span),
         fits: fits.iter().take(SHOWN).map(|set| format!("{}_{}", info.name, env.mesh.axes_text(set.iter()))).collect(),
         pad,
         edit,

@@ -65,6 +65,9 @@ pub(crate) struct ProgramArgs {
     /// The layer; without it, every layer that no other layer calls
     #[arg(long, value_name = "NAME")]
     pub(crate) layer: Option<String>,
+    /// The phase; without it, all phases of the file
+    #[arg(long, value_name = "NAME")]
+    pub(crate) phase: Option<String>,
     /// Give a dim another right side, as in `-D B=64,L=1` or `-D 'H=32 pad 64'`; dims derived from it follow
     #[arg(short = 'D', long = "dim", value_name = "DIM=N", value_delimiter = ',')]
     pub(crate) dims: Vec<String>,

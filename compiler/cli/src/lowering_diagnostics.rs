@@ -98,6 +98,11 @@ pub(crate) fn axis_orders(
         let Some(word) = words.iter().find(|w| place.start <= w.span.start && w.span.end <= place.end) else {
             continue;
         };
+        // What phases have in common was left to the compiler, and chosen for all of them.
+        let left_open = word.free.is_some() || word.dims.iter().any(|d| d.axes.as_ref().is_some_and(|a| a.any_order));
+        if program.phase.is_some() && left_open {
+            continue;
+        }
         let value = program.value(saving.value);
         let order: Vec<usize> = dims.iter().filter_map(|d| value.dims.iter().position(|v| v == d)).collect();
         let names = program.dim_names(dims);

@@ -6,7 +6,7 @@ use shard_check::{CheckOptions, Checked};
 use shard_cost::{Hardware, PlanPrice};
 use shard_grammar::SourceFile;
 use shard_ir::{Plan, Program, Schedule};
-use shard_rewrite::{Alternative, LowerError, LowerOptions, Lowered, Optimality};
+use shard_rewrite::{Alternative, LowerError, LowerOptions, Lowered, Optimality, SharedWeights};
 use shard_runtime::{Report, RunError, RunOptions};
 
 /// A layer at the end of the compiler.
@@ -34,6 +34,15 @@ pub enum CompileError {
 /// Source -> parse -> check -> Programs.
 pub fn check(source: &SourceFile, options: &CheckOptions) -> Checked {
     shard_check::check_source(source, options)
+}
+
+/// The phases of a layer -> share weights -> the same with the stored layouts chosen; `None` where nothing is to choose.
+pub fn share_weights(
+    phases: &[&Program],
+    hardware: &Hardware,
+    options: &LowerOptions,
+) -> Result<Option<SharedWeights>, CompileError> {
+    shard_rewrite::share_weights(phases, hardware, options).map_err(CompileError::Lower)
 }
 
 /// Program -> lower -> Plan -> ...

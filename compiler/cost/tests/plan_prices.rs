@@ -20,6 +20,7 @@ impl Builder {
         Builder(Plan {
             name: "mlp".to_string(),
             repeat: 1,
+            phase: None,
             hardware: None,
             mesh: Mesh::new([("x", 4), ("y", 4), ("z", 4)]).unwrap(),
             dims: vec![dim("B", 512), dim("L", 1), dim("E", 18432), dim("F", 73728)],

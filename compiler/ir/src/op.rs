@@ -251,6 +251,30 @@ impl Op {
         matches!(self, Op::Map(_) | Op::Binary(_) | Op::Cast(_))
     }
 
+    /// The same op over other dims.
+    #[must_use]
+    pub fn with_dims(&self, dim: impl Fn(DimId) -> DimId) -> Op {
+        let all = |list: &[DimId]| list.iter().map(|d| dim(*d)).collect();
+        match self {
+            Op::Einsum => Op::Einsum,
+            Op::Map(map) => Op::Map(*map),
+            Op::Binary(binary) => Op::Binary(*binary),
+            Op::Reduce { kind, over } => Op::Reduce { kind: *kind, over: all(over) },
+            Op::Softmax { over } => Op::Softmax { over: dim(*over) },
+            Op::Norm { kind, over } => Op::Norm { kind: *kind, over: dim(*over) },
+            Op::Rename { from, to } => Op::Rename { from: dim(*from), to: dim(*to) },
+            Op::Split { from, to } => Op::Split { from: dim(*from), to: all(to) },
+            Op::Merge { from, to } => Op::Merge { from: all(from), to: dim(*to) },
+            Op::Concat { left, right, to } => Op::Concat { left: dim(*left), right: dim(*right), to: dim(*to) },
+            Op::SliceDim { from, to, offset } => Op::SliceDim { from: dim(*from), to: dim(*to), offset: *offset },
+            Op::Append { from, to } => Op::Append { from: dim(*from), to: dim(*to) },
+            Op::Mask { query, key } => Op::Mask { query: dim(*query), key: dim(*key) },
+            Op::Rope { over, at } => Op::Rope { over: dim(*over), at: dim(*at) },
+            Op::Take { over } => Op::Take { over: dim(*over) },
+            Op::Cast(dtype) => Op::Cast(*dtype),
+        }
+    }
+
     /// Every dim that the op itself names (not those of its operands).
     pub fn dims(&self) -> Vec<DimId> {
         match self {

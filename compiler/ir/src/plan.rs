@@ -29,6 +29,8 @@ pub struct Plan {
     pub name: String,
     /// How many times the layer is stacked.
     pub repeat: u64,
+    /// The name of the phase whose sizes the dims have; `None` in a file without phases.
+    pub phase: Option<String>,
     /// The hardware it was lowered for.
     pub hardware: Option<String>,
     /// The mesh.

@@ -50,6 +50,8 @@ pub struct Program {
     pub name: String,
     /// How many times the layer is stacked.
     pub repeat: u64,
+    /// The phase whose sizes the dims have; `None` in a file without phases.
+    pub phase: Option<Phase>,
     /// Every collective must be written as a `reshard`.
     pub strict: bool,
     /// The hardware that the file names (a built-in name or a path), if any.
@@ -64,6 +66,15 @@ pub struct Program {
     pub outputs: Vec<Output>,
     /// The names of the layout labels, for messages.
     pub labels: Vec<String>,
+}
+
+/// A phase of a file: the same layers on other sizes, with the same weights.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Phase {
+    /// Its name.
+    pub name: String,
+    /// How many of its steps a request takes.
+    pub repeat: u64,
 }
 
 /// One value of a [`Program`].
@@ -81,6 +92,9 @@ pub struct Value {
     pub span: Span,
     /// The layers, outermost first, whose inlined body it is in; empty in the layer itself.
     pub in_layers: Vec<String>,
+    /// How often its step is taken: 1, but where the steps of several phases stand in one program. 0 for what is stored
+    /// before any step, as it is: it cannot move.
+    pub times: u64,
 }
 
 /// Where a value comes from.

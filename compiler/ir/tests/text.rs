@@ -41,6 +41,7 @@ fn an_empty_layer_round_trips() {
     let plan = Plan {
         name: "empty".to_string(),
         repeat: 1,
+        phase: None,
         hardware: None,
         mesh: Default::default(),
         dims: Vec::new(),

@@ -4,14 +4,14 @@ use std::fmt::Write;
 
 use shard_ir::{InstrKind, Plan};
 
-use crate::notation::{phrase, value_name};
+use crate::notation::{layer_name, phrase, value_name};
 
 /// The plans as one directed graph, a cluster each.
 pub fn dot(plans: &[&Plan]) -> String {
     let mut out = String::from("digraph shardc {\n  rankdir=TB;\n  node [fontname=\"monospace\"];\n");
     for (at, plan) in plans.iter().enumerate() {
         // Writing to a String cannot fail.
-        let _ = writeln!(out, "  subgraph cluster_{at} {{\n    label={};", quoted(&plan.name));
+        let _ = writeln!(out, "  subgraph cluster_{at} {{\n    label={};", quoted(&layer_name(plan)));
         for id in plan.ids() {
             let shape = match plan.instruction(id).kind {
                 InstrKind::Op(_) => "box",

@@ -17,14 +17,15 @@
 use std::collections::BTreeMap;
 
 use shard_cost::{Bytes, InstrPrice};
-use shard_ir::{AxisList, Collective, InstrId, InstrKind, Picoseconds, Plan};
-use shard_rewrite::{Alternative, Avoided, Proof};
+use shard_ir::{AxisList, Collective, InstrId, InstrKind, Layout, Picoseconds, Plan, Program};
+use shard_rewrite::{Alternative, Avoided, Proof, SharedWeight, Status};
 
-use crate::Layer;
 use crate::json::explain::{gap, status_word};
-use crate::notation::{phrase, value_name};
+use crate::json::sharing::layout;
+use crate::notation::{layer_name, phrase, value_name};
 use crate::scale;
 use crate::strategy::strategy;
+use crate::{Layer, Sharing};
 
 /// How wide the text is where names allow.
 const WIDTH: usize = 80;
@@ -63,7 +64,7 @@ fn layer_text(layer: &Layer<'_>) -> String {
 fn header(page: &mut Page, layer: &Layer<'_>) {
     let plan = layer.plan();
     let repeat = if plan.repeat > 1 { format!(" (repeated {} times)", plan.repeat) } else { String::new() };
-    page.line(&format!("layer {}{repeat}", plan.name));
+    page.line(&format!("layer {}{repeat}", layer_name(plan)));
     let devices = plan.mesh.devices();
     let mesh = if plan.mesh.declared().is_empty() { "none".to_string() } else { plan.mesh.to_string() };
     page.line(&format!("  mesh       {mesh} ({devices} device{})", if devices == 1 { "" } else { "s" }));
@@ -195,6 +196,7 @@ fn moved(plan: &Plan, id: InstrId) -> Option<(&Collective, InstrId)> {
 }
 
 fn optimality(page: &mut Page, layer: &Layer<'_>) {
+    sharing(page, layer);
     let Some(o) = layer.optimality else {
         page.line("plan given as IR: not searched for");
         return;
@@ -218,6 +220,63 @@ fn optimality(page: &mut Page, layer: &Layer<'_>) {
         }
     };
     page.wrapped(0, &words);
+}
+
+/// How the weights are stored for all phases, and what that costs this one and a whole request.
+fn sharing(page: &mut Page, layer: &Layer<'_>) {
+    let Some(Sharing { shared, phase }) = layer.sharing else { return };
+    let program = &shared.programs[phase];
+    let name = |of: &Program| of.phase.as_ref().map_or_else(String::new, |phase| phase.name.clone());
+    let named = |weight: &SharedWeight, text: Layout| {
+        let of = program.value(weight.value).name.as_deref().unwrap_or("a weight");
+        format!("{of} {}", layout(program, weight.value, text))
+    };
+    let stored: Vec<String> = shared.weights.iter().map(|w| named(w, w.stored)).collect();
+    page.wrapped(0, &format!("stored for all phases: {}", stored.join(", ")));
+    let other: Vec<String> =
+        shared.weights.iter().filter(|w| w.alone[phase] != w.stored).map(|w| named(w, w.alone[phase])).collect();
+    let (time, alone) = (layer.price.totals.serial_time, shared.alone[phase]);
+    page.wrapped(
+        2,
+        &match other.is_empty() {
+            true => format!("as {} alone would have it", name(program)),
+            false => format!(
+                "alone, {} would have {} and take {}: sharing costs it {}",
+                name(program),
+                other.join(", "),
+                scale::time(alone),
+                share(time, alone)
+            ),
+        },
+    );
+    let steps: Vec<String> = shared
+        .programs
+        .iter()
+        .map(|p| format!("{} {}", p.phase.as_ref().map_or(1, |phase| phase.repeat), name(p)))
+        .collect();
+    let status = match shared.request.status {
+        Status::Proven => "proven: no stored layouts take less".to_string(),
+        Status::Bounded => format!("bounded: none take less than {}", scale::time(shared.request.lower_bound)),
+    };
+    page.wrapped(
+        2,
+        &format!(
+            "a request ({}) takes {}, {status}; stored for each phase alone, {}",
+            steps.join(", "),
+            scale::time(shared.request.cost),
+            scale::time(shared.request_alone()),
+        ),
+    );
+}
+
+/// `nothing`, or how much one time is above another, also in percent.
+fn share(time: Picoseconds, least: Picoseconds) -> String {
+    let more = Picoseconds(time.0.saturating_sub(least.0));
+    match gap(time, least) {
+        _ if more == Picoseconds(0) => "nothing".to_string(),
+        Some(part) => format!("{} ({:.2} %)", scale::time(more), part * 100.0),
+        None => scale::time(more),
+    }
 }
 
 /// What a collective was preferred to, and what that would have cost.

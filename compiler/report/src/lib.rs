@@ -17,7 +17,7 @@ pub mod table;
 use shard_cost::{Hardware, Objective, PlanPrice};
 use shard_grammar::SourceFile;
 use shard_ir::{Plan, Schedule};
-use shard_rewrite::{Alternative, Optimality};
+use shard_rewrite::{Alternative, Optimality, SharedWeights};
 
 /// A lowered, priced and scheduled layer: all that a report says is in here.
 #[derive(Clone, Copy, Debug)]
@@ -34,8 +34,19 @@ pub struct Layer<'a> {
     pub optimality: Option<&'a Optimality>,
     /// The source that the plan's spans point into; `None` for a plan given as `.shir`.
     pub source: Option<&'a SourceFile>,
+    /// How its weights are stored for all phases; `None` where there was nothing to choose.
+    pub sharing: Option<Sharing<'a>>,
     /// What the plan was preferred to: for collectives the best plan that does without. Empty where nobody asked.
     pub alternatives: &'a [Alternative],
+}
+
+/// The choice of stored layouts that the phases of a layer have in common, as one of them sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Sharing<'a> {
+    /// The choice, with all phases.
+    pub shared: &'a SharedWeights,
+    /// Which of the phases it is.
+    pub phase: usize,
 }
 
 impl<'a> Layer<'a> {

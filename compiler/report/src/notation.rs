@@ -60,6 +60,14 @@ fn op_phrase(plan: &Plan, id: InstrId, op: &Op) -> String {
     }
 }
 
+/// How a layer is spoken of: by its name, and its phase in a file that has them.
+pub fn layer_name(plan: &Plan) -> String {
+    match &plan.phase {
+        Some(phase) => format!("{}, phase {phase}", plan.name),
+        None => plan.name.clone(),
+    }
+}
+
 /// How a value is spoken of: its name, or the number of the instruction that makes it.
 pub fn value_name(plan: &Plan, id: InstrId) -> String {
     plan.instruction(id).name.clone().unwrap_or_else(|| format!("%{}", id.0))

@@ -37,6 +37,18 @@ impl Cost {
         order: u64::MAX,
     };
 
+    /// The cost of so many steps. What is resident, and the order in the text, are the same in all of them.
+    #[must_use]
+    pub fn times(self, steps: u64) -> Cost {
+        Cost {
+            time: self.time.saturating_mul(steps),
+            elements: self.elements.saturating_mul(steps),
+            steps: self.steps.saturating_mul(steps),
+            moved: self.moved.saturating_mul(steps),
+            ..self
+        }
+    }
+
     /// Each part divided, rounding down: `k` shares never exceed the whole.
     #[must_use]
     pub fn share(self, k: u64) -> Cost {

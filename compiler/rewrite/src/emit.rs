@@ -43,6 +43,7 @@ pub(crate) fn emit(kernels: &Kernels, tables: &Tables, solution: &Solution) -> R
     let plan = Plan {
         name: program.name.clone(),
         repeat: program.repeat,
+        phase: program.phase.as_ref().map(|phase| phase.name.clone()),
         hardware: program.hardware.clone(),
         mesh: program.mesh.clone(),
         dims: program.dims.clone(),

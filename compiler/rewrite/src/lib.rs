@@ -12,7 +12,8 @@
 //! 4. `search`: the plan of least cost in it, a shared value counted once, ties broken by the rule of the cost model.
 //! 5. `emit`, `reason`: the plan as instructions, each with its rule and the reason of each move.
 //!
-//! [`alternatives`] and [`order_savings`] ask what other plans would have cost.
+//! [`alternatives`] and [`order_savings`] ask what other plans would have cost; [`share_weights`] chooses the layouts of
+//! weights that several phases have in common.
 
 mod alternatives;
 mod axis_orders;
@@ -24,6 +25,7 @@ mod kernel;
 mod labels;
 mod logical;
 mod lower;
+mod phases;
 mod reason;
 mod relax;
 pub mod rules;
@@ -34,6 +36,7 @@ mod table;
 
 pub use alternatives::{Alternative, Avoided, alternatives};
 pub use axis_orders::{OrderSaving, order_savings};
+pub use phases::{SharedWeight, SharedWeights, share_weights};
 
 use shard_cost::Hardware;
 use shard_ir::{Picoseconds, Plan, Program, ValueId};

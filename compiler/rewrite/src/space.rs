@@ -225,6 +225,9 @@ impl Context {
                 let sizes = program.sizes(&program.value(id).dims);
                 let shape = MeshShape { mesh: &program.mesh, sizes: &sizes };
                 let from = |l: Layout| (l, moves_from(shape, l, sums, maxima));
+                if program.value(id).times == 0 {
+                    return Arc::default();
+                }
                 match &region {
                     None => {
                         let make = || Arc::new(shape.layouts(sums, maxima).into_iter().map(from).collect());

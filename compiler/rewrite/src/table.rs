@@ -98,7 +98,7 @@ impl Tables {
                 .ok_or_else(|| LowerError::Internal(format!("{at:?} has no e-class")))
         };
         // Moves of values that share dims and dtype cost the same.
-        let mut price: FxHashMap<(&[DimId], u64, Layout, Collective), Cost> = FxHashMap::default();
+        let mut price: FxHashMap<(&[DimId], u64, u64, Layout, Collective), Cost> = FxHashMap::default();
         for (at, class) in &space.graph.analysis.goals {
             let to = locate(&values, *at)?;
             let rank = order[at.value.index()][to as usize];
@@ -111,11 +111,11 @@ impl Tables {
                         let from = locate(&values, source)?;
                         let value = program.value(at.value);
                         let cost = *price
-                            .entry((value.dims.as_slice(), value.dtype.bits(), source.layout, *collective))
+                            .entry((value.dims.as_slice(), value.dtype.bits(), value.times, source.layout, *collective))
                             .or_insert_with(|| {
                                 move_cost(program, hardware, at.value, collective, source.layout, at.layout)
                             });
-                        let cost = Cost { order: rank, ..cost };
+                        let cost = Cost { order: rank, ..cost.times(value.times) };
                         let table = &mut values[at.value.index()];
                         table.arcs_into[to as usize].push(Arc { from, to, collective: *collective, cost });
                         table.arcs_from[from as usize].push((to, cost));
@@ -149,7 +149,7 @@ impl Tables {
                         }
                         let cost = kernel_cost(kernels, hardware, kernel, &layouts)
                             .ok_or_else(|| LowerError::Internal(format!("{at:?} has a kernel that does not type")))?;
-                        let cost = Cost { order: rank, ..cost };
+                        let cost = Cost { order: rank, ..cost.times(program.value(at.value).times) };
                         let mut labels = Vec::new();
                         if kernel.pins.iter().any(|p| !p.is_empty()) {
                             let inner = kernels.operand_layouts(kernel, &layouts).unwrap_or_default();

@@ -39,7 +39,16 @@ impl Builder {
         let (name, hardware) = ("test".to_string(), None);
         let (instructions, outputs) = (Vec::new(), Vec::new());
         Builder {
-            plan: Plan { name, repeat: 1, hardware, mesh: mesh.clone(), dims: table.to_vec(), instructions, outputs },
+            plan: Plan {
+                name,
+                repeat: 1,
+                phase: None,
+                hardware,
+                mesh: mesh.clone(),
+                dims: table.to_vec(),
+                instructions,
+                outputs,
+            },
         }
     }
 

@@ -7,6 +7,9 @@ use crate::diagnostic::Diagnostic;
 /// How many layers a file may have.
 pub const MAX_LAYERS: usize = 128;
 
+/// How many phases a file may have.
+pub const MAX_PHASES: usize = 16;
+
 /// How deep calls may be nested.
 pub const MAX_CALL_DEPTH: usize = 16;
 
@@ -83,6 +86,13 @@ pub enum LimitProblem {
         /// The first that is too many.
         span: Span,
     },
+    /// Too many phases in the file.
+    Phases {
+        /// The limit.
+        limit: usize,
+        /// The first that is too many.
+        span: Span,
+    },
     /// Calls nested too deep.
     CallDepth {
         /// The limit.
@@ -130,6 +140,9 @@ impl From<LimitProblem> for Diagnostic {
                 .at(span, "one too many")
                 .help("two files"),
             Layers { limit, span } => Diagnostic::error("E0804", format!("the file has more than {limit} layers"))
+                .at(span, "one too many")
+                .help("two files"),
+            Phases { limit, span } => Diagnostic::error("E0804", format!("the file has more than {limit} phases"))
                 .at(span, "one too many")
                 .help("two files"),
             CallDepth { limit, span } => Diagnostic::error("E0804", format!("calls are nested more than {limit} deep"))

@@ -11,6 +11,7 @@ pub mod limits;
 pub mod lowering;
 pub mod mesh;
 pub mod partials;
+pub mod phases;
 pub mod shapes;
 pub mod syntax;
 pub mod words;
@@ -25,6 +26,7 @@ pub use limits::LimitProblem;
 pub use lowering::LoweringProblem;
 pub use mesh::MeshProblem;
 pub use partials::{PartialProblem, WayOut};
+pub use phases::PhaseProblem;
 pub use shapes::ShapeProblem;
 
 /// From what a diagnostic comes.
@@ -94,6 +96,11 @@ pub const ALL: &[(&str, &str, Source)] = &[
     ("E0610", "repeat 0", Source::File),
     ("E0611", "a repeated layer whose result is not what it takes", Source::File),
     ("E0612", "a cache result laid out otherwise than its parameter", Source::File),
+    ("E0620", "a phase declared twice", Source::File),
+    ("E0621", "a phase's size for a dim that does not exist", Source::File),
+    ("E0622", "a dim twice in one phase", Source::File),
+    ("E0623", "a phase of no step", Source::File),
+    ("E0624", "a weight whose size differs between phases", Source::File),
     ("W0601", "a let that is never used", Source::File),
     ("W0602", "a parameter that is never used", Source::File),
     ("W0603", "an argument of another kind than the parameter", Source::File),

@@ -16,6 +16,10 @@ pub(crate) fn write(out: &Path, compilation: &Compilation, args: &ProgramArgs, c
     let Some(source) = &compilation.source else {
         return Err(console.usage("a certificate is one of a source file: IR text says nothing of other plans", None));
     };
+    if compilation.compiled.iter().any(|(_, compiled)| compiled.schedule.plan.phase.is_some()) {
+        let help = "give the dims of one phase the sizes of their `dim` lines, without `phase`";
+        return Err(console.usage("a certificate is of a file without phases", Some(help.to_string())));
+    }
     let options = check_options(args, console)?;
     let inputs = Inputs {
         file: source.name.clone(),

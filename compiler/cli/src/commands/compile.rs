@@ -1,6 +1,9 @@
 //! From a file on the command line to compiled layers, with everything reported that is found on the way.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use shard_check::diagnostics::{ALL, HardwareProblem, Source};
 use shard_check::{CheckOptions, Checked, Diagnostic};
@@ -8,15 +11,15 @@ use shard_cost::hardware::BUILT_IN;
 use shard_cost::{Hardware, Objective};
 use shard_grammar::{SourceFile, ast};
 use shard_ir::{InstrKind, Plan, Program};
-use shard_report::Layer;
-use shard_rewrite::{Alternative, LowerOptions};
+use shard_report::{Layer, Sharing};
+use shard_rewrite::{Alternative, LowerOptions, SharedWeights};
 
 use crate::args::ProgramArgs;
 use crate::console::{Console, Outcome, Status};
 use crate::hardware_choice;
 use crate::input::{Input, read_program};
 use crate::lowering_diagnostics::{axis_orders, lower_error, replication_costs, search_limit, too_large};
-use crate::pipeline::{self, Compiled};
+use crate::pipeline::{self, CompileError, Compiled};
 
 /// The compiled layers of one file.
 pub(crate) struct Compilation {
@@ -24,6 +27,8 @@ pub(crate) struct Compilation {
     objective: Objective,
     /// Each layer with the chip that it was compiled for.
     pub(crate) compiled: Vec<(Hardware, Compiled)>,
+    /// For each layer of a phase the choice of weights that it shares with others, and which of the phases it is.
+    sharing: Vec<Option<(Arc<SharedWeights>, usize)>>,
     /// For each layer what its plan was preferred to, where that was asked for.
     alternatives: Vec<Vec<Alternative>>,
     options: LowerOptions,
@@ -42,6 +47,7 @@ impl Compilation {
                 objective: self.objective,
                 optimality: compiled.optimality.as_ref(),
                 source: self.source.as_ref(),
+                sharing: self.sharing[i].as_ref().map(|(shared, phase)| Sharing { shared, phase: *phase }),
                 alternatives: self.alternatives.get(i).map_or(&[], Vec::as_slice),
             })
             .collect()
@@ -75,6 +81,8 @@ fn compile_ir(path: &Path, plans: Vec<Plan>, args: &ProgramArgs, console: &mut C
         let message = "-D, --mesh and --strict change a program, and IR text is lowered already";
         return Err(console.usage(message, None));
     }
+    require_phase(args, plans.iter().map(|p| p.phase.as_deref()), path, console)?;
+    let plans: Vec<Plan> = plans.into_iter().filter(|p| args.phase.is_none() || p.phase == args.phase).collect();
     let names: Vec<String> = plans.iter().map(|p| p.name.clone()).collect();
     let chosen: Vec<Plan> = match &args.layer {
         None => plans,
@@ -101,6 +109,7 @@ fn compile_ir(path: &Path, plans: Vec<Plan>, args: &ProgramArgs, console: &mut C
     Ok(Compilation {
         source: None,
         objective: args.objective,
+        sharing: vec![None; compiled.len()],
         compiled,
         alternatives: Vec::new(),
         options: LowerOptions::default(),
@@ -136,7 +145,13 @@ pub(crate) fn compile_source(
     let line = tree.meshes().next().map(|line| line.span).filter(|_| args.mesh.is_none());
     let slices = programs.first().and_then(|program| hardware_choice::slices(&hardware, &program.mesh, line));
     let mut found: Vec<Diagnostic> = slices.into_iter().collect();
-    for program in programs {
+    let mut sharing = Vec::new();
+    let (programs, shared) = share_weights(&programs, &hardware, &options, &mut |program, error| {
+        found.extend(lower_error(Some((file, program)), layer_header(&tree, &program.name), error));
+    });
+    let wanted =
+        |program: &Program| args.phase.is_none() || program.phase.as_ref().map(|p| &p.name) == args.phase.as_ref();
+    for (program, shared) in programs.iter().zip(shared).filter(|(program, _)| wanted(program)) {
         let header = layer_header(&tree, &program.name);
         match pipeline::compile(program, &hardware, &options) {
             Ok(layer) => {
@@ -146,6 +161,7 @@ pub(crate) fn compile_source(
                 found.extend(axis_orders(&tree, program, &layer, &hardware, &options));
                 found.extend(missing_arithmetic(&layer, &hardware));
                 compiled.push((hardware.clone(), layer));
+                sharing.push(shared);
             }
             Err(error) => found.extend(lower_error(Some((file, program)), header, error)),
         }
@@ -159,9 +175,46 @@ pub(crate) fn compile_source(
         source: Some(file.clone()),
         objective: args.objective,
         compiled,
+        sharing,
         alternatives: Vec::new(),
         options,
     })
+}
+
+/// The programs with the stored layouts of weights chosen that phases have in common, and for each what was chosen. A layer
+/// whose phases cannot be stored alike is reported and left out.
+fn share_weights<'p>(
+    programs: &[&'p Program],
+    hardware: &Hardware,
+    options: &LowerOptions,
+    report: &mut dyn FnMut(&Program, CompileError),
+) -> (Vec<Cow<'p, Program>>, Vec<Option<(Arc<SharedWeights>, usize)>>) {
+    let mut chosen: BTreeMap<&str, Option<Option<Arc<SharedWeights>>>> = BTreeMap::new();
+    let (mut out, mut shared) = (Vec::new(), Vec::new());
+    for program in programs {
+        let phases: Vec<&Program> = programs.iter().filter(|p| p.name == program.name).copied().collect();
+        let of_layer =
+            chosen.entry(&program.name).or_insert_with(|| match pipeline::share_weights(&phases, hardware, options) {
+                Ok(found) => Some(found.map(Arc::new)),
+                Err(error) => {
+                    report(program, error);
+                    None
+                }
+            });
+        let at = phases.iter().position(|p| std::ptr::eq(*p, *program)).unwrap_or(0);
+        match of_layer {
+            None => {}
+            Some(None) => {
+                out.push(Cow::Borrowed(*program));
+                shared.push(None);
+            }
+            Some(Some(found)) => {
+                out.push(Cow::Owned(found.programs[at].clone()));
+                shared.push(Some((Arc::clone(found), at)));
+            }
+        }
+    }
+    (out, shared)
 }
 
 /// Reports what the checker found. Errors in what the command line changes are wrong usage, all others a wrong program.
@@ -208,12 +261,43 @@ fn chosen_layers<'c>(
     file: &SourceFile,
     console: &mut Console,
 ) -> Outcome<Vec<&'c Program>> {
+    let path = Path::new(&file.name);
+    require_phase(
+        args,
+        checked.programs.iter().map(|p| p.phase.as_ref().map(|phase| phase.name.as_str())),
+        path,
+        console,
+    )?;
     let Some(layer) = &args.layer else {
         return Ok(checked.roots.iter().filter_map(|root| checked.programs.get(*root)).collect());
     };
     let names: Vec<String> = checked.programs.iter().map(|p| p.name.clone()).collect();
-    require_layer(layer, &names, Path::new(&file.name), console)?;
+    require_layer(layer, &names, path, console)?;
     Ok(checked.programs.iter().filter(|p| p.name == *layer).collect())
+}
+
+/// `--phase` names one of the phases that there are.
+fn require_phase<'p>(
+    args: &ProgramArgs,
+    phases: impl Iterator<Item = Option<&'p str>>,
+    file: &Path,
+    console: &mut Console,
+) -> Outcome {
+    let Some(wanted) = &args.phase else { return Ok(()) };
+    let mut known: Vec<&str> = Vec::new();
+    for phase in phases.flatten() {
+        if !known.contains(&phase) {
+            known.push(phase);
+        }
+    }
+    if known.contains(&wanted.as_str()) {
+        return Ok(());
+    }
+    let help = match known.as_slice() {
+        [] => format!("phase {wanted} {{ L = 1 }}    (a line of the file that gives dims their sizes)"),
+        known => format!("its phases are {}", known.join(", ")),
+    };
+    Err(console.usage(&format!("`{}` has no phase `{wanted}`", file.display()), Some(help)))
 }
 
 fn require_layer(layer: &str, names: &[String], file: &Path, console: &mut Console) -> Outcome {

@@ -32,7 +32,11 @@ pub(crate) fn run(args: &RunArgs, console: &mut Console) -> Outcome {
         let ran =
             pipeline::run(compiled, hardware, args.full, &options).map_err(|e| run_error(name, &e, args, console))?;
         if let Some(folder) = &args.output {
-            let folder = if many { folder.join(name) } else { folder.clone() };
+            let folder = match &compiled.schedule.plan.phase {
+                _ if !many => folder.clone(),
+                Some(phase) => folder.join(format!("{name}.{phase}")),
+                None => folder.join(name),
+            };
             for output in &ran.report.outputs {
                 write_npy(&folder, output).map_err(|why| console.usage(&why, None))?;
             }
@@ -86,6 +90,7 @@ fn summary(ran: &Ran) -> RunLayer {
     });
     RunLayer {
         name: ran.plan.name.clone(),
+        phase: ran.plan.phase.clone(),
         equal: ran.report.equal,
         max_abs_err: ran.report.max_abs_err,
         devices: ran.report.devices,
@@ -111,7 +116,7 @@ fn describe(layer: &RunLayer, ran: &Ran, asked: &shard_ir::Plan) -> String {
             layer.max_abs_err, ran.report.scale
         ),
     };
-    let mut text = format!("{}: {verdict}\n", layer.name);
+    let mut text = format!("{}: {verdict}\n", shard_report::notation::layer_name(asked));
     let shrunk: Vec<String> = asked
         .dims
         .iter()

@@ -113,9 +113,11 @@ impl Reader {
     fn layer(cursor: &mut Cursor<'_>) -> Parsed<Reader> {
         let name = cursor.name("the layer's name")?;
         let repeat = if cursor.take_word("repeat") { cursor.number("how often it is repeated")? } else { 1 };
+        let phase = if cursor.take_word("phase") { Some(cursor.name("the phase's name")?) } else { None };
         let plan = Plan {
             name,
             repeat,
+            phase,
             hardware: None,
             mesh: Mesh::default(),
             dims: Vec::new(),

@@ -29,6 +29,9 @@ fn print_plan(out: &mut String, plan: &Plan) {
     if plan.repeat != 1 {
         out.push_str(&format!(" repeat {}", plan.repeat));
     }
+    if let Some(phase) = &plan.phase {
+        out.push_str(&format!(" phase {}", quoted(phase)));
+    }
     out.push('\n');
     if let Some(hardware) = &plan.hardware {
         out.push_str(&format!("hardware {}\n", quoted(hardware)));

@@ -3,9 +3,10 @@
 use serde::Serialize;
 use shard_cost::Flops;
 use shard_ir::Picoseconds;
-use shard_rewrite::{Alternative, Proof, Status};
+use shard_rewrite::{Alternative, Optimality, Proof, Status};
 
 use super::instruction::{InstructionJson, instruction};
+use super::sharing::{SharingJson, sharing};
 use super::{Ordered, text};
 use crate::Layer;
 use crate::explain::without;
@@ -36,6 +37,8 @@ struct LowerJson {
 #[derive(Debug, Serialize)]
 struct LoweredJson {
     name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    phase: Option<String>,
     repeat: u64,
     hardware: String,
     mesh: Ordered<u64>,
@@ -48,6 +51,8 @@ struct LoweredJson {
 #[derive(Debug, Serialize)]
 struct ExplainedJson {
     name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    phase: Option<String>,
     repeat: u64,
     hardware: String,
     mesh: Ordered<u64>,
@@ -59,6 +64,8 @@ struct ExplainedJson {
     totals: TotalsJson,
     model_totals: ModelTotalsJson,
     optimality: Option<OptimalityJson>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sharing: Option<SharingJson>,
     /// For collectives, the best plan that does without.
     alternatives: Vec<AlternativeJson>,
 }
@@ -116,13 +123,24 @@ pub(super) struct ModelTotalsJson {
 }
 
 #[derive(Debug, Serialize)]
-struct OptimalityJson {
+pub(super) struct OptimalityJson {
     status: &'static str,
     proof: Option<&'static str>,
     cost_s: f64,
     lower_bound_s: f64,
     gap: Option<f64>,
     stopped_by: Option<String>,
+}
+
+pub(super) fn optimality(o: &Optimality) -> OptimalityJson {
+    OptimalityJson {
+        status: status_word(o.status),
+        proof: o.proof.map(proof_word),
+        cost_s: o.cost.seconds(),
+        lower_bound_s: o.lower_bound.seconds(),
+        gap: gap(o.cost, o.lower_bound),
+        stopped_by: o.stopped_by.clone(),
+    }
 }
 
 fn lowered(layer: &Layer<'_>) -> LoweredJson {
@@ -142,6 +160,7 @@ fn lowered(layer: &Layer<'_>) -> LoweredJson {
     });
     LoweredJson {
         name: plan.name.clone(),
+        phase: plan.phase.clone(),
         repeat: plan.repeat,
         hardware: layer.hardware.name.clone(),
         mesh: Ordered(plan.mesh.declared().to_vec()),
@@ -153,9 +172,11 @@ fn lowered(layer: &Layer<'_>) -> LoweredJson {
 }
 
 fn explained(layer: &Layer<'_>) -> ExplainedJson {
-    let LoweredJson { name, repeat, hardware, mesh, mesh_axes, objective, instructions, outputs } = lowered(layer);
+    let LoweredJson { name, phase, repeat, hardware, mesh, mesh_axes, objective, instructions, outputs } =
+        lowered(layer);
     ExplainedJson {
         name,
+        phase,
         repeat,
         hardware,
         mesh,
@@ -167,14 +188,8 @@ fn explained(layer: &Layer<'_>) -> ExplainedJson {
         totals: totals(layer),
         model_totals: model_totals(layer),
         alternatives: layer.alternatives.iter().map(|a| alternative(layer, a)).collect(),
-        optimality: layer.optimality.map(|o| OptimalityJson {
-            status: status_word(o.status),
-            proof: o.proof.map(proof_word),
-            cost_s: o.cost.seconds(),
-            lower_bound_s: o.lower_bound.seconds(),
-            gap: gap(o.cost, o.lower_bound),
-            stopped_by: o.stopped_by.clone(),
-        }),
+        sharing: layer.sharing.map(sharing),
+        optimality: layer.optimality.map(optimality),
     }
 }
 

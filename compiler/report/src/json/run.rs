@@ -9,6 +9,9 @@ use super::text;
 pub struct RunLayer {
     /// The layer's name.
     pub name: String,
+    /// The phase whose sizes it has; absent in a file without phases.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phase: Option<String>,
     /// Whether the sharded and the unsharded program agree: exactly where the ops allow, else within the tolerance.
     pub equal: bool,
     /// The largest absolute difference of any element of any result.

@@ -77,8 +77,8 @@ pub(crate) struct Factors {
     pub(crate) exact: bool,
 }
 
-/// Graphs by shape, dtype, and whether the value may move.
-pub(crate) type Graphs = FxHashMap<(Vec<u64>, Dtype, bool), Arc<Graph>>;
+/// Graphs by shape, dtype, whether the value may move, and how often its step is taken.
+pub(crate) type Graphs = FxHashMap<(Vec<u64>, Dtype, bool, u64), Arc<Graph>>;
 
 impl Factors {
     pub(crate) fn new(
@@ -95,7 +95,8 @@ impl Factors {
         // In a strict layer only what a `reshard` names may move.
         let moves = |id: ValueId| {
             let asks = |v: &shard_ir::Value| matches!(v.def, Def::Pin { operand, written: true, .. } if operand == id);
-            (!strict || program.values.iter().any(asks)).then_some(hardware)
+            let may = program.value(id).times > 0 && (!strict || program.values.iter().any(asks));
+            may.then_some(hardware)
         };
         let graphs: Vec<Arc<Graph>> = program
             .value_ids()
@@ -106,8 +107,11 @@ impl Factors {
                 let value = program.value(id);
                 let sizes = program.sizes(&value.dims);
                 let hardware = moves(id);
-                let make = || Arc::new(Graph::new(&program.mesh, &sizes, value.dtype, maxima, hardware));
-                let key = (sizes.clone(), value.dtype, hardware.is_some());
+                let make = || {
+                    let graph = Graph::new(&program.mesh, &sizes, value.dtype, maxima, hardware);
+                    Arc::new(graph.times(value.times))
+                };
+                let key = (sizes.clone(), value.dtype, hardware.is_some(), value.times);
                 Arc::clone(shared.entry(key).or_insert_with(make))
             })
             .collect();
@@ -295,6 +299,7 @@ struct Site {
     operands: Vec<(Vec<DimId>, Dtype, usize, bool)>,
     result: (Vec<DimId>, Dtype),
     states: Vec<(Node, i64)>,
+    times: u64,
 }
 
 struct Builder {
@@ -382,6 +387,7 @@ impl Builder {
                 .collect(),
             result: (value.dims.clone(), value.dtype),
             states: self.states[id.index()].of.clone(),
+            times: value.times,
         };
         if let Some(known) = self.known.get(&site) {
             return Some(Arc::clone(known));
@@ -398,6 +404,7 @@ impl Builder {
         let site = kernels.site(id);
         let Some(profile) = kernels.profile(id) else { return Some(Factor::default()) };
         let operands = program.value(id).def.operands();
+        let steps = program.value(id).times;
         let mut works = Works::new(kernels, id, op);
         let fused = kernels.fusible_operand(id);
         let skipped: Vec<bool> = match &fused {
@@ -445,7 +452,7 @@ impl Builder {
             let time = |extra: i64| {
                 let write = (work.write.0 as i64).saturating_add(extra).max(0) as u64;
                 let (time, _) = roofline(hardware, &Work { write: Bytes(write), ..work });
-                i64::try_from(time.0).unwrap_or(FAR).min(FAR)
+                i64::try_from(time.0.saturating_mul(steps)).unwrap_or(FAR).min(FAR)
             };
             factor.push(out, reads.iter().copied(), time(0));
             let states = by_layout.get(&out).map_or(&[][..], |v| v.as_slice());

@@ -67,6 +67,14 @@ impl Rows {
 }
 
 impl Graph {
+    /// The graph of a value whose step is taken so many times.
+    pub(crate) fn times(mut self, times: u64) -> Graph {
+        for (_, cost) in self.from.arcs.iter_mut().chain(&mut self.into.arcs) {
+            *cost = cost.saturating_mul(i64::try_from(times).unwrap_or(FAR)).min(FAR);
+        }
+        self
+    }
+
     /// Without hardware nothing moves: the layouts alone.
     pub(crate) fn new(mesh: &Mesh, sizes: &[u64], dtype: Dtype, maxima: AxisSet, hardware: Option<&Hardware>) -> Graph {
         let shape = MeshShape { mesh, sizes };

@@ -130,6 +130,7 @@ impl Maker {
         let program = Program {
             name: "random".into(),
             repeat: 1,
+            phase: None,
             strict: false,
             hardware: None,
             mesh,
@@ -154,7 +155,7 @@ impl Maker {
         let TensorType { dims, dtype } = ty;
         let name = Some(format!("v{}", id.0));
         let span = Span { start: 0, end: 0 };
-        self.program.values.push(Value { name, dims, dtype, def, span, in_layers: Vec::new() });
+        self.program.values.push(Value { name, dims, dtype, def, span, in_layers: Vec::new(), times: 1 });
         id
     }
 

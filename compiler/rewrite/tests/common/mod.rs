@@ -18,6 +18,7 @@ impl Builder {
             program: Program {
                 name: "test".into(),
                 repeat: 1,
+                phase: None,
                 strict: false,
                 hardware: None,
                 mesh: Mesh::new(mesh.iter().map(|(n, s)| (n.to_string(), *s))).unwrap(),
@@ -74,6 +75,7 @@ impl Builder {
             def,
             span: Span { start: 0, end: 0 },
             in_layers: Vec::new(),
+            times: 1,
         });
         id
     }

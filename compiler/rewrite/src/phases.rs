@@ -1,0 +1,233 @@
+//! One stored layout for the weights of all phases.
+//!
+//! The phases of a layer are put side by side in one program, in which a weight whose layout is free is one parameter that
+//! all of them read, and each step counts as often as a request takes it. The best plan of that program is the best choice
+//! of stored layouts, with the proof that goes with it; everything but the weights' layouts is forgotten again.
+
+use shard_cost::Hardware;
+use shard_ir::{
+    Def, Dim, DimId, LabelId, Layout, LayoutPattern, MeshShape, Output, ParameterKind, Picoseconds, Program, Value,
+    ValueId,
+};
+
+use crate::{LowerError, LowerOptions, Lowered, Optimality, Status, lower};
+
+/// The phases of a layer with their weights' layouts settled.
+#[derive(Clone, Debug)]
+pub struct SharedWeights {
+    /// The programs, one for each phase, every weight in the layout that is stored.
+    pub programs: Vec<Program>,
+    /// The weights whose layouts were free.
+    pub weights: Vec<SharedWeight>,
+    /// For each phase what a step of it would take if the weights were stored as it alone would have them.
+    pub alone: Vec<Picoseconds>,
+    /// What a request takes, and how far that is from the best choice of stored layouts.
+    pub request: Optimality,
+}
+
+impl SharedWeights {
+    /// What a request would take if each phase had its weights stored for it alone.
+    pub fn request_alone(&self) -> Picoseconds {
+        let terms = self.programs.iter().zip(&self.alone).map(|(p, time)| time.0.saturating_mul(steps(p)));
+        Picoseconds(terms.fold(0, u64::saturating_add))
+    }
+}
+
+/// A weight whose layout was free.
+#[derive(Clone, PartialEq, Debug)]
+pub struct SharedWeight {
+    /// The parameter, the same in all phases.
+    pub value: ValueId,
+    /// How it is stored.
+    pub stored: Layout,
+    /// How each phase alone would have it stored.
+    pub alone: Vec<Layout>,
+}
+
+/// Chooses the stored layouts of the weights of a layer, given in each of its phases. `None` where nothing is to choose.
+///
+/// ```text
+/// minimise, over the stored layouts W,  sum over phases p of  steps(p) * time(best plan of p with weights stored as W)
+/// ```
+pub fn share_weights(
+    programs: &[&Program],
+    hardware: &Hardware,
+    options: &LowerOptions,
+) -> Result<Option<SharedWeights>, LowerError> {
+    let Some(first) = programs.first() else { return Ok(None) };
+    let free: Vec<ValueId> = first.value_ids().filter(|id| is_free_weight(first, *id)).collect();
+    if programs.len() < 2 || free.is_empty() {
+        return Ok(None);
+    }
+    let alone: Vec<Lowered> =
+        programs.iter().map(|program| lower(program, hardware, options)).collect::<Result<_, _>>()?;
+    let own: Vec<Vec<Layout>> = alone.iter().map(|lowered| stored(&lowered.plan, &free)).collect();
+    let (layouts, request) = match own.iter().all(|layouts| *layouts == own[0]) {
+        // What is best for each is best for all.
+        true => (own[0].clone(), sum(programs, &alone)),
+        false => match lower(&side_by_side(programs, &free), hardware, options) {
+            Ok(joint) => {
+                let order: Vec<ValueId> = (0..free.len() as u32).map(ValueId).collect();
+                (stored(&joint.plan, &order), joint.optimality)
+            }
+            Err(LowerError::Limit { limit, .. }) => best_of(programs, &free, &alone, &own, limit, hardware, options)?,
+            // Each phase has a plan, so it is the common layout that is missing.
+            Err(LowerError::Unreachable { .. }) => {
+                return Err(LowerError::Unreachable { value: free[0], output: None });
+            }
+            Err(other) => return Err(other),
+        },
+    };
+    let weights = free.iter().enumerate().map(|(i, value)| SharedWeight {
+        value: *value,
+        stored: layouts[i],
+        alone: own.iter().map(|own| own[i]).collect(),
+    });
+    Ok(Some(SharedWeights {
+        programs: programs.iter().map(|program| with_stored(program, &free, &layouts)).collect(),
+        weights: weights.collect(),
+        alone: alone.iter().map(|lowered| lowered.optimality.cost).collect(),
+        request,
+    }))
+}
+
+fn is_free_weight(program: &Program, id: ValueId) -> bool {
+    let value = program.value(id);
+    let Def::Parameter { kind: ParameterKind::Weight, pattern } = &value.def else { return false };
+    pattern.exact(MeshShape { mesh: &program.mesh, sizes: &program.sizes(&value.dims) }).is_none()
+}
+
+/// How many of its steps a request takes.
+fn steps(program: &Program) -> u64 {
+    program.phase.as_ref().map_or(1, |phase| phase.repeat)
+}
+
+/// The layouts of some parameters in a plan, which has its parameters in program order.
+fn stored(plan: &shard_ir::Plan, parameters: &[ValueId]) -> Vec<Layout> {
+    parameters.iter().map(|id| plan.instructions[id.index()].layout).collect()
+}
+
+/// A program with some parameters in these layouts.
+fn with_stored(program: &Program, parameters: &[ValueId], layouts: &[Layout]) -> Program {
+    let mut program = program.clone();
+    for (id, layout) in parameters.iter().zip(layouts) {
+        let rank = program.value(*id).dims.len();
+        if let Def::Parameter { pattern, .. } = &mut program.values[id.index()].def {
+            *pattern = LayoutPattern { label: pattern.label, ..LayoutPattern::exactly(*layout, rank) };
+        }
+    }
+    program
+}
+
+/// What the phases take in a request, each with the weights that it has.
+fn sum(programs: &[&Program], phases: &[Lowered]) -> Optimality {
+    let total = |of: &dyn Fn(&Optimality) -> Picoseconds| {
+        let terms = programs.iter().zip(phases).map(|(p, l)| of(&l.optimality).0.saturating_mul(steps(p)));
+        Picoseconds(terms.fold(0, u64::saturating_add))
+    };
+    let worst = phases.iter().map(|l| &l.optimality).find(|o| o.status == Status::Bounded);
+    Optimality {
+        cost: total(&|o| o.cost),
+        lower_bound: total(&|o| o.lower_bound),
+        ..worst.unwrap_or(&phases[0].optimality).clone()
+    }
+}
+
+/// Where the phases together are too much for the search: the best of what each of them would have, and a bound.
+fn best_of(
+    programs: &[&Program],
+    free: &[ValueId],
+    alone: &[Lowered],
+    own: &[Vec<Layout>],
+    limit: &str,
+    hardware: &Hardware,
+    options: &LowerOptions,
+) -> Result<(Vec<Layout>, Optimality), LowerError> {
+    let mut best: Option<(Vec<Layout>, Picoseconds)> = None;
+    for layouts in own {
+        let under = |program: &&Program| lower(&with_stored(program, free, layouts), hardware, options);
+        let phases = match programs.iter().map(under).collect::<Result<Vec<_>, _>>() {
+            Ok(phases) => phases,
+            Err(LowerError::Unreachable { .. } | LowerError::Label(_) | LowerError::Strict { .. }) => continue,
+            Err(other) => return Err(other),
+        };
+        let cost = sum(programs, &phases).cost;
+        if best.as_ref().is_none_or(|(_, least)| cost < *least) {
+            best = Some((layouts.clone(), cost));
+        }
+    }
+    let (layouts, cost) = best.ok_or(LowerError::Unreachable { value: free[0], output: None })?;
+    let bound = sum(programs, alone).lower_bound;
+    let proven = cost == bound;
+    Ok((
+        layouts,
+        Optimality {
+            status: if proven { Status::Proven } else { Status::Bounded },
+            proof: proven.then_some(crate::Proof::Certificate),
+            cost,
+            lower_bound: bound,
+            stopped_by: (!proven).then(|| limit.to_string()),
+            ties_cut: false,
+        },
+    ))
+}
+
+/// All phases as one program. The free weights come first, stored before any step; each phase reads them through a pin.
+fn side_by_side(programs: &[&Program], free: &[ValueId]) -> Program {
+    let first = programs[0];
+    let mut joint =
+        Program { phase: None, values: Vec::new(), outputs: Vec::new(), labels: Vec::new(), ..first.clone() };
+    for id in free {
+        let mut weight = Value { times: 0, ..first.value(*id).clone() };
+        if let Def::Parameter { pattern, .. } = &mut weight.def {
+            pattern.label = None;
+        }
+        joint.values.push(weight);
+    }
+    for program in programs {
+        let dims: Vec<DimId> = program.dims.iter().map(|dim| common_dim(&mut joint.dims, dim)).collect();
+        let rename = |list: &[DimId]| -> Vec<DimId> { list.iter().map(|d| dims[d.index()]).collect() };
+        let labels = joint.labels.len() as u16;
+        let relabel = |pattern: &LayoutPattern| LayoutPattern {
+            label: pattern.label.map(|LabelId(label)| LabelId(labels + label)),
+            ..pattern.clone()
+        };
+        let base = joint.values.len() as u32;
+        let moved = |id: &ValueId| ValueId(base + id.0);
+        for id in program.value_ids() {
+            let value = program.value(id);
+            let def = match &value.def {
+                Def::Parameter { kind, pattern } => match free.iter().position(|weight| *weight == id) {
+                    Some(at) => Def::Pin { operand: ValueId(at as u32), pattern: relabel(pattern), written: false },
+                    None => Def::Parameter { kind: *kind, pattern: relabel(pattern) },
+                },
+                Def::Constant(number) => Def::Constant(*number),
+                Def::Op { op, operands } => {
+                    Def::Op { op: op.with_dims(|d| dims[d.index()]), operands: operands.iter().map(moved).collect() }
+                }
+                Def::Pin { operand, pattern, written } => {
+                    Def::Pin { operand: moved(operand), pattern: relabel(pattern), written: *written }
+                }
+            };
+            joint.values.push(Value { dims: rename(&value.dims), def, times: steps(program), ..value.clone() });
+        }
+        joint.outputs.extend(program.outputs.iter().map(|output| Output {
+            value: moved(&output.value),
+            dims: rename(&output.dims),
+            pattern: relabel(&output.pattern),
+            ..output.clone()
+        }));
+        joint.labels.extend(program.labels.iter().cloned());
+    }
+    joint
+}
+
+/// The dim of this name and size, added where there is none as yet.
+fn common_dim(dims: &mut Vec<Dim>, dim: &Dim) -> DimId {
+    let same = |d: &Dim| d.name == dim.name && d.size == dim.size;
+    let at = dims.iter().position(same).unwrap_or_else(|| {
+        dims.push(dim.clone());
+        dims.len() - 1
+    });
+    DimId(at as u16)
+}
