@@ -82,7 +82,7 @@ fn header(report: &CostLayer<'_>) -> String {
     let names: Vec<&str> = strategy(plan).into_iter().map(|s| s.name()).collect();
     format!(
         "layer {}{repeat}\n  mesh       {mesh} ({devices} chip{})\n  hardware   {}\n  strategy   {}\n",
-        plan.name,
+        crate::notation::layer_name(plan),
         if devices == 1 { "" } else { "s" },
         report.layer.hardware.name,
         names.join(", ")

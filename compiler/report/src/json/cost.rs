@@ -24,6 +24,8 @@ struct CostJson {
 #[derive(Debug, Serialize)]
 struct LayerJson {
     name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    phase: Option<String>,
     repeat: u64,
     hardware: String,
     mesh: Ordered<u64>,
@@ -144,6 +146,7 @@ fn layer(report: &CostLayer<'_>) -> LayerJson {
     let whole = layer.price.totals.serial_time;
     LayerJson {
         name: plan.name.clone(),
+        phase: plan.phase.clone(),
         repeat: plan.repeat,
         hardware: layer.hardware.name.clone(),
         mesh: Ordered(plan.mesh.declared().to_vec()),
