@@ -183,10 +183,10 @@ impl Writer<'_, '_> {
         };
         let name = here.iter().find_map(|id| logical.program.value(*id).name.clone());
         let ty = logical.ty(class).clone();
-        let (span, in_layers) = (source.span, source.in_layers.clone());
+        let (span, in_layers, times) = (source.span, source.in_layers.clone(), source.times);
         let id = ValueId(self.program.values.len() as u32);
         let is_op = matches!(def, Def::Op { .. });
-        self.program.values.push(Value { name, dims: ty.dims, dtype: ty.dtype, def, span, in_layers });
+        self.program.values.push(Value { name, dims: ty.dims, dtype: ty.dtype, def, span, in_layers, times });
         let rule = match logical.rule_of(node) {
             Some(rule) => Some(rule),
             None => (is_op && here.len() > 1).then_some(rules::MERGED),
