@@ -83,6 +83,7 @@ fn unsharded(program: &Program) -> Plan {
     let mut plan = Plan {
         name: program.name.clone(),
         repeat: 1,
+        phase: None,
         hardware: None,
         mesh: program.mesh.clone(),
         dims: program.dims.clone(),
