@@ -1,9 +1,11 @@
 //! The syntax tree of a `.shard` file: names, spans and comments, as they were written. It never holds ids or sizes
 //! that are not literally in the text; those are the checker's.
 
+mod expect;
 mod expr;
 mod types;
 
+pub use expect::*;
 pub use expr::*;
 pub use types::*;
 
@@ -286,6 +288,8 @@ pub struct NamedResult {
 pub enum Statement {
     /// `let ...`
     Let(Let),
+    /// `expect ...`
+    Expect(Expect),
     /// `return ...`
     Return(Return),
 }
@@ -295,6 +299,7 @@ impl Statement {
     pub fn span(&self) -> Span {
         match self {
             Statement::Let(statement) => statement.span,
+            Statement::Expect(statement) => statement.span,
             Statement::Return(statement) => statement.span,
         }
     }

@@ -43,6 +43,9 @@ pub(crate) fn parts<'i>(pair: Pair<'i, Rule>) -> impl Iterator<Item = Pair<'i, R
                 | body_close
                 | pad_word
                 | let_word
+                | expect_word
+                | strategy_word
+                | no_word
                 | return_word
                 | layer_word
                 | repeat_word
@@ -340,6 +343,39 @@ impl Builder<'_> {
             None => None,
         };
         Some(LetTarget::One { name, ty })
+    }
+
+    pub(crate) fn expect_statement(&mut self, piece: Pair<'_, Rule>) -> Option<Claim> {
+        let claim = parts(piece).next()?;
+        let rule = claim.as_rule();
+        let mut inner = parts(claim);
+        let first = inner.next()?;
+        let subject = Spanned::new(first.as_str().to_string(), self.span(&first));
+        if rule == Rule::claim_strategy {
+            return Some(Claim::Strategy { name: subject });
+        }
+        let mut next = inner.next();
+        let of = match next.as_ref().map(Pair::as_rule) {
+            Some(Rule::of_word) => {
+                let value = self.name(Namespace::Value, &inner.next()?);
+                next = inner.next();
+                Some(value)
+            }
+            _ => None,
+        };
+        if rule == Rule::claim_none {
+            return Some(Claim::None { measure: subject, of });
+        }
+        let sign = next?;
+        let comparison = Comparison::ALL.into_iter().find(|known| known.sign() == sign.as_str())?;
+        let comparison = Spanned::new(comparison, self.span(&sign));
+        let mut amount = parts(inner.next()?);
+        let number = amount.next()?;
+        let unit = amount.next().map(|unit| Spanned::new(unit.as_str().to_string(), self.span(&unit)));
+        let start = self.span(&number);
+        let span = unit.as_ref().map_or(start, |unit| start.to(unit.span));
+        let amount = Amount { span, number: number.as_str().to_string(), unit };
+        Some(Claim::Measured { measure: subject, of, comparison, amount })
     }
 
     pub(crate) fn return_statement(&mut self, piece: Pair<'_, Rule>) -> Option<ReturnValue> {

@@ -8,7 +8,7 @@ use crate::ast::*;
 use crate::error::{SyntaxError, SyntaxErrorKind};
 use crate::limits::MAX_FILE_BYTES;
 use crate::parser::parse;
-use crate::print::{call_parts, print_expr, print_int_expr, print_type};
+use crate::print::{call_parts, print_claim, print_expr, print_int_expr, print_type};
 use crate::source::{SourceFile, Span};
 
 /// The width past which lists are broken, one entry a line.
@@ -326,6 +326,7 @@ fn statement_code(statement: &Statement) -> Code {
             };
             expr_code(&mut code, 1, format!("let {target} = "), &statement.value, "");
         }
+        Statement::Expect(Expect { claim, .. }) => code.push((1, format!("expect {}", print_claim(claim)))),
         Statement::Return(Return { value: ReturnValue::One(value), .. }) => {
             expr_code(&mut code, 1, "return ".to_string(), value, "");
         }

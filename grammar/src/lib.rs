@@ -31,6 +31,8 @@ pub use format::{MAX_COLUMNS, format};
 pub use layout_word::{parse_layout_with_partial, parse_layout_word, parse_partial};
 pub use names::{KEPT_FOR_LATER, is_reserved};
 pub use parser::{Parsed, parse, parse_dim_override, parse_mesh_axes};
-pub use print::{print_dim_list, print_expr, print_int_expr, print_layout_word, print_partial, print_type};
+pub use print::{
+    print_claim, print_dim_list, print_expr, print_int_expr, print_layout_word, print_partial, print_type,
+};
 pub use source::{LineColumn, SourceFile, Span, Spanned};
 pub use subscript::parse_dim_list;

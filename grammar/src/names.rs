@@ -5,7 +5,7 @@ use crate::error::{SyntaxError, SyntaxErrorKind};
 use crate::source::Span;
 
 /// Words that are kept for a later version of the language.
-pub const KEPT_FOR_LATER: [&str; 6] = ["phase", "expect", "host", "grad", "strict", "model"];
+pub const KEPT_FOR_LATER: [&str; 5] = ["phase", "host", "grad", "strict", "model"];
 
 /// The namespaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub(crate) enum Namespace {
 
 /// Whether a word is reserved: it names no value and no layer.
 pub fn is_reserved(word: &str) -> bool {
-    matches!(word, "let" | "return" | "layer")
+    matches!(word, "let" | "expect" | "return" | "layer")
         || MapOp::from_word(word).is_some()
         || ExtremumOp::from_word(word).is_some()
         || ReduceOp::from_word(word).is_some()

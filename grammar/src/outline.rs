@@ -15,6 +15,7 @@ pub(crate) enum PieceKind {
     Dim,
     Phase,
     Let,
+    Expect,
     Return,
 }
 
@@ -117,9 +118,13 @@ impl Cutter<'_, '_> {
                 self.strayed = false;
                 Some(ItemOutline::Layer(self.layer()))
             }
-            "let" | "return" => {
+            "let" | "expect" | "return" => {
                 if !self.strayed {
-                    let word = if self.word(start) == "let" { "let" } else { "return" };
+                    let word = match self.word(start) {
+                        "let" => "let",
+                        "expect" => "expect",
+                        _ => "return",
+                    };
                     let kind = SyntaxErrorKind::StatementOutsideLayer { word };
                     self.report(SyntaxError::new(kind, self.span(start)));
                 }
@@ -156,7 +161,7 @@ impl Cutter<'_, '_> {
         let start = self.at;
         self.at += if self.word(start) == "strict" && self.word(start + 1) == "layer" { 2 } else { 1 };
         self.skip_until(|this, index| {
-            matches!(this.word(index), "let" | "return")
+            matches!(this.word(index), "let" | "expect" | "return")
                 || this.starts_item_inside(index)
                 || (this.word(index) == "{" && this.opens_body(index))
                 || (this.word(index) == "}" && !this.closes_axes(index))
@@ -174,6 +179,7 @@ impl Cutter<'_, '_> {
             let start = self.at;
             let kind = match self.word(start) {
                 "let" => Some(PieceKind::Let),
+                "expect" => Some(PieceKind::Expect),
                 "return" => Some(PieceKind::Return),
                 "}" => {
                     outline.close = Some(start);
@@ -182,7 +188,7 @@ impl Cutter<'_, '_> {
                 }
                 _ if self.starts_item_inside(start) => break,
                 _ => {
-                    self.stray(start, &["let", "return", "}"]);
+                    self.stray(start, &["let", "expect", "return", "}"]);
                     None
                 }
             };
@@ -237,7 +243,7 @@ impl Cutter<'_, '_> {
     /// Whether a line of hardware, mesh or dim, or what stands in its place, ends before this token.
     fn ends_line(&self, index: usize) -> bool {
         match self.word(index) {
-            "let" | "return" | "}" => true,
+            "let" | "expect" | "return" | "}" => true,
             "layer" => self.is_layer_keyword(index),
             "hardware" | "mesh" | "dim" | "strict" => {
                 self.word(index + 1) != "=" && !matches!(self.word(index - 1), "-" | "hardware")
@@ -269,7 +275,7 @@ impl Cutter<'_, '_> {
 
     fn ends_statement(&self, index: usize) -> bool {
         match self.word(index) {
-            "let" | "return" => true,
+            "let" | "expect" | "return" => true,
             "}" => !self.closes_axes(index),
             _ => self.starts_item_inside(index),
         }
@@ -283,11 +289,16 @@ impl Cutter<'_, '_> {
             "layer" => self.is_layer_keyword(index),
             "strict" => next == "layer",
             "dim" => next.starts_with(|c: char| c.is_ascii_uppercase()) && self.word(index + 2) == "=",
-            "mesh" => self.is_word(index + 1) && self.word(index + 2) == "=" && !matches!(next, "let" | "return"),
+            "mesh" => {
+                self.is_word(index + 1) && self.word(index + 2) == "=" && !matches!(next, "let" | "expect" | "return")
+            }
             "hardware" => {
                 next.starts_with('"')
                     || (self.is_word(index + 1)
-                        && !matches!(next, "let" | "return" | "layer" | "over" | "at" | "dim" | "mesh" | "strict"))
+                        && !matches!(
+                            next,
+                            "let" | "expect" | "return" | "layer" | "over" | "at" | "dim" | "mesh" | "strict"
+                        ))
             }
             _ => self.starts_phase(index) || self.is_misspelt_layer(index),
         }
@@ -306,7 +317,8 @@ impl Cutter<'_, '_> {
     /// Whether a `}` closes the braces of axes: only names and commas stand between.
     fn closes_axes(&self, index: usize) -> bool {
         let between = |&before: &usize| {
-            !(self.is_word(before) && !matches!(self.word(before), "let" | "return") || self.word(before) == ",")
+            !(self.is_word(before) && !matches!(self.word(before), "let" | "expect" | "return")
+                || self.word(before) == ",")
         };
         match (0..index).rev().find(between) {
             Some(open) => self.word(open) == "{" && !self.opens_body(open),

@@ -125,7 +125,7 @@ fn stray_doc(comment: &Comment) -> Option<SyntaxWarning> {
     })
 }
 
-const STATEMENT_KEYWORDS: &[&str] = &["let", "return", "layer"];
+const STATEMENT_KEYWORDS: &[&str] = &["let", "expect", "return", "layer"];
 const ITEM_KEYWORDS: &[&str] = &["hardware", "mesh", "dim", "phase", "layer", "strict"];
 
 struct Reader<'a, 't> {
@@ -174,7 +174,7 @@ impl<'a, 't> Reader<'a, 't> {
                 let body_span = Span::new(open.span.start, span.end);
                 Some(Item::Phase(Phase { span, docs, name, repeat, body_span, sizes }))
             }
-            PieceKind::Let | PieceKind::Return => None,
+            PieceKind::Let | PieceKind::Expect | PieceKind::Return => None,
         }
     }
 
@@ -207,6 +207,11 @@ impl<'a, 't> Reader<'a, 't> {
             let build = |b: &mut Builder<'_>, pair: Pair<'_, Rule>| b.return_statement(pair);
             let value = self.piece(Rule::return_piece, piece.tokens, next, STATEMENT_KEYWORDS, build)?;
             return Some(Statement::Return(Return { span, value }));
+        }
+        if piece.kind == PieceKind::Expect {
+            let build = |b: &mut Builder<'_>, pair: Pair<'_, Rule>| b.expect_statement(pair);
+            let claim = self.piece(Rule::expect_piece, piece.tokens, next, STATEMENT_KEYWORDS, build)?;
+            return Some(Statement::Expect(Expect { span, claim }));
         }
         let docs = self.docs(span.start);
         let build = |b: &mut Builder<'_>, pair: Pair<'_, Rule>| b.let_statement(pair);

@@ -73,6 +73,19 @@ fn is_short_dim(name: &str) -> bool {
     name.chars().skip(1).all(|c| c.is_ascii_digit())
 }
 
+/// `comm of x <= 40us`
+pub fn print_claim(claim: &Claim) -> String {
+    let of = |of: &Option<Name>| of.as_ref().map_or(String::new(), |value| format!(" of {}", value.value));
+    match claim {
+        Claim::Strategy { name } => format!("strategy {}", name.value),
+        Claim::None { measure, of: value } => format!("no {}{}", measure.value, of(value)),
+        Claim::Measured { measure, of: value, comparison, amount } => {
+            let unit = amount.unit.as_ref().map_or("", |unit| unit.value.as_str());
+            format!("{}{} {} {}{unit}", measure.value, of(value), comparison.value.sign(), amount.number)
+        }
+    }
+}
+
 /// `4 * (E + 1)`
 pub fn print_int_expr(expr: &IntExpr) -> String {
     match &expr.kind {

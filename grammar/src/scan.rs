@@ -33,7 +33,7 @@ pub(crate) enum TokenKind {
     Close,
     #[token(";")]
     Semicolon,
-    #[regex(r"[-=:,+*/?.]")]
+    #[regex(r"[-=:,+*/?.<>]")]
     Sign,
     /// Any other character.
     Strange,

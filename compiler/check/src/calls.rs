@@ -66,6 +66,7 @@ impl<'a> Layers<'a> {
         for statement in &layer.body {
             match statement {
                 ast::Statement::Let(statement) => walk_calls(&statement.value, &mut found),
+                ast::Statement::Expect(_) => {}
                 ast::Statement::Return(statement) => {
                     statement.value.values().into_iter().for_each(|expr| walk_calls(expr, &mut found));
                 }

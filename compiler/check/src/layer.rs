@@ -108,6 +108,8 @@ impl<'a> LayerChecker<'a, '_> {
             }
             match statement {
                 ast::Statement::Let(statement) => self.statement(statement),
+                // Read apart, whatever becomes of the rest: `expectations`.
+                ast::Statement::Expect(_) => {}
                 ast::Statement::Return(statement) => {
                     returned = Some((statement.span, self.results(statement, &results)));
                 }
@@ -118,9 +120,9 @@ impl<'a> LayerChecker<'a, '_> {
             None => {
                 if !self.env.lenient {
                     let end = self.layer.body_span.end;
-                    let last = self.layer.body.last().and_then(|s| match s {
+                    let last = self.layer.body.iter().rev().find_map(|s| match s {
                         ast::Statement::Let(s) => target_names(&s.target).last().map(|n| n.value.clone()),
-                        ast::Statement::Return(_) => None,
+                        ast::Statement::Expect(_) | ast::Statement::Return(_) => None,
                     });
                     self.sink.report(LayerProblem::NoReturn {
                         layer: self.layer.name.value.clone(),

@@ -12,6 +12,7 @@ mod calls;
 pub mod diagnostic;
 pub mod diagnostics;
 mod environment;
+pub mod expectations;
 mod expr;
 mod int_expr;
 mod layer;
@@ -52,6 +53,8 @@ pub struct Checked {
     pub programs: Vec<Program>,
     /// The indices in `programs` of the layers that no other layer calls, in file order.
     pub roots: Vec<usize>,
+    /// What each layer of `programs` expects of its plan.
+    pub expectations: Vec<Vec<expectations::Expectation>>,
     /// Everything that is wrong or doubtful, in file order.
     pub diagnostics: Vec<Diagnostic>,
 }
@@ -117,6 +120,7 @@ fn check_phase(
     let mut env = Environment::new(file, tree, options, phase, lenient, sink);
     let mut layers = Layers::new(tree, sink);
     let mut room = MAX_FILE_VALUES;
+    let mut expected: Vec<Vec<_>> = layers.all.iter().map(|l| expectations::of_layer(l, lenient, sink)).collect();
     for index in layers.order(sink) {
         let program = layer::check_layer(&mut env, &layers, layers.all[index], options.strict, room, sink);
         room -= program.as_ref().map_or(0, |p| p.values.len());
@@ -126,8 +130,9 @@ fn check_phase(
         env.report_unused(sink);
     }
     let roots: Vec<bool> = (0..layers.all.len()).map(|i| layers.is_root(i)).collect();
-    for (program, is_root) in layers.programs.into_iter().zip(roots) {
+    for (at, (program, is_root)) in layers.programs.into_iter().zip(roots).enumerate() {
         let Some(program) = program else { continue };
+        checked.expectations.push(std::mem::take(&mut expected[at]));
         if is_root {
             checked.roots.push(checked.programs.len());
         }

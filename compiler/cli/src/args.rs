@@ -25,6 +25,8 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Print diagnostics, and nothing else
     Check(CheckArgs),
+    /// Compare lowered programs with their snapshots
+    Snapshot(SnapshotArgs),
     /// Format files in place
     Fmt(FmtArgs),
     /// Show what each layer is lowered to, what it costs, and why
@@ -48,12 +50,12 @@ pub(crate) enum Command {
 /// How results and diagnostics are shown.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct DisplayArgs {
-    /// How results are printed
-    #[arg(long, global = true, value_enum, default_value_t = Format::Text, value_name = "FORMAT")]
-    pub(crate) format: Format,
+    /// How results are printed; `github` and `sarif` are for `check` and `snapshot`
+    #[arg(long, global = true, value_enum, default_value_t = ReportFormat::Text, value_name = "FORMAT")]
+    pub(crate) format: ReportFormat,
     /// How diagnostics are printed
-    #[arg(long, global = true, value_enum, default_value_t = Format::Text, value_name = "FORMAT")]
-    pub(crate) error_format: Format,
+    #[arg(long, global = true, value_enum, default_value_t = ReportFormat::Text, value_name = "FORMAT")]
+    pub(crate) error_format: ReportFormat,
     /// Whether diagnostics are coloured; NO_COLOR turns `auto` off
     #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
     pub(crate) color: Color,
@@ -91,6 +93,25 @@ pub(crate) struct CheckArgs {
     /// Source files
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
+    /// Hold each layer's plan to what its `expect` lines say
+    #[arg(long)]
+    pub(crate) expect: bool,
+    #[command(flatten)]
+    pub(crate) program: ProgramArgs,
+}
+
+/// `snapshot`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct SnapshotArgs {
+    /// Source files; the snapshot of `mlp.shard` is `mlp.lowered.snap` beside it
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    /// Compare, and exit with 1 if a plan differs or an `expect` line fails (the default)
+    #[arg(long, conflicts_with = "update")]
+    pub(crate) check: bool,
+    /// Write the snapshots anew
+    #[arg(long)]
+    pub(crate) update: bool,
     #[command(flatten)]
     pub(crate) program: ProgramArgs,
 }
@@ -225,10 +246,19 @@ pub(crate) struct ManArgs {
 }
 
 /// Text for people or JSON for scripts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Format {
     Text,
     Json,
+}
+
+/// How diagnostics may be printed: for people, scripts, GitHub's workflows, and tools that read SARIF.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum ReportFormat {
+    Text,
+    Json,
+    Github,
+    Sarif,
 }
 
 /// When to colour.

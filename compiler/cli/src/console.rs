@@ -4,9 +4,11 @@ use std::io::{ErrorKind, IsTerminal, Write};
 
 use shard_check::{Diagnostic, Severity};
 use shard_grammar::SourceFile;
+use shard_report::github::github;
 use shard_report::json::diagnostics::{InFile, diagnostics};
+use shard_report::json::sarif::sarif;
 
-use crate::args::{Color, DisplayArgs, Format};
+use crate::args::{Color, DisplayArgs, Format, ReportFormat};
 
 /// Why a command did not end well; what is wrong has been reported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,11 +26,13 @@ pub(crate) type Outcome<T = ()> = Result<T, Status>;
 pub(crate) struct Console {
     /// How results are shown.
     pub(crate) format: Format,
-    error_format: Format,
+    /// How diagnostics are shown that are the result.
+    result_format: ReportFormat,
+    error_format: ReportFormat,
     color: bool,
     /// Whether results are coloured, where a command colours them.
     pub(crate) result_color: bool,
-    /// In JSON, diagnostics wait until the end: they are one document.
+    /// In the other formats, diagnostics wait until the end: they are one document.
     waiting: Vec<(Option<SourceFile>, Vec<Diagnostic>)>,
     /// Print the document of diagnostics to standard output, as a result, even if there are none.
     as_result: bool,
@@ -48,7 +52,8 @@ impl Console {
             }
         };
         Console {
-            format: display.format,
+            format: if display.format == ReportFormat::Json { Format::Json } else { Format::Text },
+            result_format: display.format,
             error_format: display.error_format,
             color: coloured(std::io::stderr().is_terminal()),
             result_color: coloured(std::io::stdout().is_terminal()),
@@ -58,9 +63,27 @@ impl Console {
         }
     }
 
-    /// From now on diagnostics are the command's result: in JSON they go to standard output.
+    /// From now on diagnostics are the command's result: but for text they go to standard output.
     pub(crate) fn diagnostics_are_the_result(&mut self) {
-        self.as_result = self.format == Format::Json;
+        self.as_result = self.result_format != ReportFormat::Text;
+    }
+
+    /// Whether diagnostics, as the result, are for people.
+    pub(crate) fn result_is_text(&self) -> bool {
+        self.result_format == ReportFormat::Text
+    }
+
+    /// Refuses the formats that only diagnostics have, where they are not the result.
+    pub(crate) fn require_a_format_of_results(&mut self) -> Outcome {
+        match self.result_format {
+            ReportFormat::Text | ReportFormat::Json => Ok(()),
+            ReportFormat::Github | ReportFormat::Sarif => {
+                let message =
+                    "`--format github` and `--format sarif` are for diagnostics: `check` and `snapshot` have them";
+                let help = "--error-format takes them with every command".to_string();
+                Err(self.usage(message, Some(help)))
+            }
+        }
     }
 
     /// Prints a result.
@@ -82,7 +105,7 @@ impl Console {
         if found.is_empty() {
             return;
         }
-        if self.as_result || self.error_format == Format::Json {
+        if self.as_result || self.error_format != ReportFormat::Text {
             self.waiting.push((file.cloned(), found));
             return;
         }
@@ -105,10 +128,19 @@ impl Console {
         let waiting = std::mem::take(&mut self.waiting);
         let files: Vec<InFile<'_>> = waiting.iter().map(|(file, list)| (file.as_ref(), list.as_slice())).collect();
         if self.as_result {
-            let _ = self.result(&diagnostics(&files));
+            let _ = self.result(&document(self.result_format, &files));
         } else if !files.is_empty() {
-            write_stderr(&diagnostics(&files));
+            write_stderr(&document(self.error_format, &files));
         }
+    }
+}
+
+fn document(format: ReportFormat, files: &[InFile<'_>]) -> String {
+    match format {
+        ReportFormat::Github => github(files),
+        ReportFormat::Sarif => sarif(files),
+        // Text is drawn at once and never waits.
+        ReportFormat::Text | ReportFormat::Json => diagnostics(files),
     }
 }
 

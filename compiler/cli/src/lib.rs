@@ -30,7 +30,12 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     let mut console = Console::new(&args.display);
     let status = match &args.command {
+        Command::Check(_) | Command::Snapshot(_) => Ok(()),
+        _ => console.require_a_format_of_results(),
+    };
+    let status = status.and_then(|()| match &args.command {
         Command::Check(args) => commands::check::run(args, &mut console),
+        Command::Snapshot(args) => commands::snapshot::run(args, &mut console),
         Command::Fmt(args) => commands::fmt::run(args, &mut console),
         Command::Explain(args) => commands::explain::run(args, &mut console),
         Command::Cost(args) => commands::cost::run(args, &mut console),
@@ -40,7 +45,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Hardware(args) => commands::hardware::run(args, &mut console),
         Command::Completions(args) => commands::completions::run(args, &mut console),
         Command::Man(args) => commands::man::run(args, &mut console),
-    };
+    });
     console.finish();
     ExitCode::from(match status {
         Ok(()) => 0,

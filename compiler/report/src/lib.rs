@@ -6,7 +6,9 @@
 pub mod cost;
 pub mod dot;
 pub mod draw;
+pub mod expectations;
 pub mod explain;
+pub mod github;
 pub mod json;
 pub mod notation;
 pub mod paint;

@@ -3,6 +3,7 @@
 
 pub mod dims;
 pub mod dtypes;
+pub mod expectations;
 pub mod hardware;
 pub mod internal;
 pub mod layers;
@@ -13,11 +14,13 @@ pub mod mesh;
 pub mod partials;
 pub mod phases;
 pub mod shapes;
+pub mod snapshots;
 pub mod syntax;
 pub mod words;
 
 pub use dims::DimProblem;
 pub use dtypes::DtypeProblem;
+pub use expectations::ExpectationProblem;
 pub use hardware::HardwareProblem;
 pub use internal::InternalProblem;
 pub use layers::LayerProblem;
@@ -28,6 +31,7 @@ pub use mesh::MeshProblem;
 pub use partials::{PartialProblem, WayOut};
 pub use phases::PhaseProblem;
 pub use shapes::ShapeProblem;
+pub use snapshots::SnapshotProblem;
 
 /// From what a diagnostic comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,6 +123,14 @@ pub const ALL: &[(&str, &str, Source)] = &[
     ("E0804", "a program beyond the limits", Source::File),
     ("E0805", "no plan", Source::LaterPass),
     ("E0806", "a plan space larger than the search may look at", Source::LaterPass),
+    ("E0830", "no snapshot", Source::LaterPass),
+    ("E0831", "a plan that differs from its snapshot", Source::LaterPass),
+    ("E0832", "a snapshot taken with other options", Source::LaterPass),
+    ("E0833", "an expectation of something that is not measured", Source::File),
+    ("E0834", "an expectation in the wrong unit", Source::File),
+    ("E0835", "an expectation of one value about a figure of the layer", Source::File),
+    ("E0836", "an expectation of a strategy that does not exist", Source::File),
+    ("E0837", "an expectation that the plan does not meet", Source::LaterPass),
     ("W0801", "a replicated annotation that costs a collective", Source::LaterPass),
     ("W0802", "an axis order that costs a transfer", Source::LaterPass),
     ("W0803", "a search that stopped at a limit", Source::LaterPass),

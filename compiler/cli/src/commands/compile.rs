@@ -15,6 +15,7 @@ use shard_report::{Layer, Sharing};
 use shard_rewrite::{Alternative, LowerOptions, SharedWeights};
 
 use crate::args::ProgramArgs;
+use crate::commands::expected::Expected;
 use crate::console::{Console, Outcome, Status};
 use crate::hardware_choice;
 use crate::input::{Input, read_program};
@@ -24,14 +25,16 @@ use crate::pipeline::{self, CompileError, Compiled};
 /// The compiled layers of one file.
 pub(crate) struct Compilation {
     pub(crate) source: Option<SourceFile>,
-    objective: Objective,
+    pub(crate) objective: Objective,
     /// Each layer with the chip that it was compiled for.
     pub(crate) compiled: Vec<(Hardware, Compiled)>,
     /// For each layer of a phase the choice of weights that it shares with others, and which of the phases it is.
     sharing: Vec<Option<(Arc<SharedWeights>, usize)>>,
     /// For each layer what its plan was preferred to, where that was asked for.
     alternatives: Vec<Vec<Alternative>>,
-    options: LowerOptions,
+    pub(crate) options: LowerOptions,
+    /// What the layers expect of their plans.
+    pub(crate) expected: Expected,
 }
 
 impl Compilation {
@@ -113,6 +116,7 @@ fn compile_ir(path: &Path, plans: Vec<Plan>, args: &ProgramArgs, console: &mut C
         compiled,
         alternatives: Vec::new(),
         options: LowerOptions::default(),
+        expected: Expected::default(),
     })
 }
 
@@ -132,6 +136,7 @@ pub(crate) fn compile_source(
         None => hardware_choice::from_source(file, tree.hardware().next().map(|line| &line.chip), console)?,
     };
     let programs = chosen_layers(&checked, args, file, console)?;
+    let expected = Expected::of(&checked, &programs, args.layer.is_some());
     let hardware = match named {
         Some(hardware) => hardware,
         None if any_chip => BUILT_IN
@@ -178,6 +183,7 @@ pub(crate) fn compile_source(
         sharing,
         alternatives: Vec::new(),
         options,
+        expected,
     })
 }
 

@@ -1,14 +1,34 @@
 //! The commands, a file each; `compile` is what those that take a program share.
 
+use std::path::PathBuf;
+
+use crate::console::{Outcome, Status};
+
 pub(crate) mod certificate;
 pub(crate) mod check;
 pub(crate) mod compile;
 pub(crate) mod completions;
 pub(crate) mod cost;
+pub(crate) mod expected;
 pub(crate) mod explain;
 pub(crate) mod fmt;
 pub(crate) mod hardware;
 pub(crate) mod lower;
 pub(crate) mod man;
 pub(crate) mod run;
+pub(crate) mod snapshot;
 pub(crate) mod verify_certificate;
+
+/// Does something with every file: each gets its turn, and the worst outcome is the outcome.
+pub(crate) fn worst_of_all(files: &[PathBuf], mut one: impl FnMut(&PathBuf) -> Outcome) -> Outcome {
+    let mut worst = Ok(());
+    for file in files {
+        match one(file) {
+            Ok(()) => {}
+            Err(Status::Usage) => worst = Err(Status::Usage),
+            Err(Status::Wrong) if worst.is_ok() => worst = Err(Status::Wrong),
+            Err(Status::Wrong) => {}
+        }
+    }
+    worst
+}

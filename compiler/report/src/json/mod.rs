@@ -6,6 +6,7 @@ pub mod explain;
 pub mod hardware;
 mod instruction;
 pub mod run;
+pub mod sarif;
 pub(crate) mod sharing;
 pub mod verify_certificate;
 

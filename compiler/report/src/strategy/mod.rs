@@ -44,6 +44,22 @@ pub enum Strategy {
 }
 
 impl Strategy {
+    /// Every name, in the order in which a report gives them.
+    pub const ALL: [Strategy; 12] = [
+        Strategy::OneDWeightStationary,
+        Strategy::TwoDWeightStationary,
+        Strategy::XWeightGathered,
+        Strategy::XyWeightGathered,
+        Strategy::XyzWeightGathered,
+        Strategy::Fsdp,
+        Strategy::DataParallel,
+        Strategy::HeadShardedAttention,
+        Strategy::BatchShardedAttention,
+        Strategy::SequenceShardedAttention,
+        Strategy::ExpertParallel,
+        Strategy::Unnamed,
+    ];
+
     /// The name in reports.
     pub fn name(self) -> &'static str {
         match self {

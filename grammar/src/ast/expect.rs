@@ -1,0 +1,95 @@
+//! Expectations: what a layer's plan is to be, stated in its body.
+
+use super::Name;
+use crate::source::{Span, Spanned};
+
+/// `expect comm <= 40us`, `expect no all-gather of w_in`, `expect strategy 2d-weight-stationary`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Expect {
+    /// The whole statement.
+    pub span: Span,
+    /// What is claimed of the plan.
+    pub claim: Claim,
+}
+
+/// What an `expect` claims. Which measures, units and strategies there are is the checker's to say.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Claim {
+    /// `strategy NAME`
+    Strategy {
+        /// The strategy.
+        name: Name,
+    },
+    /// `no MEASURE`, `no MEASURE of VALUE`
+    None {
+        /// What there is none of.
+        measure: Name,
+        /// The value that alone is looked at.
+        of: Option<Name>,
+    },
+    /// `MEASURE <= AMOUNT`, `MEASURE of VALUE <= AMOUNT`
+    Measured {
+        /// What is measured.
+        measure: Name,
+        /// The value that alone is looked at.
+        of: Option<Name>,
+        /// How it is to compare.
+        comparison: Spanned<Comparison>,
+        /// With what.
+        amount: Amount,
+    },
+}
+
+/// The sign between a measure and an amount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Comparison {
+    /// `<`
+    Less,
+    /// `<=`
+    AtMost,
+    /// `==`
+    Equal,
+    /// `>=`
+    AtLeast,
+    /// `>`
+    Greater,
+}
+
+impl Comparison {
+    /// Every one.
+    pub const ALL: [Comparison; 5] =
+        [Comparison::Less, Comparison::AtMost, Comparison::Equal, Comparison::AtLeast, Comparison::Greater];
+
+    /// The sign.
+    pub fn sign(self) -> &'static str {
+        match self {
+            Comparison::Less => "<",
+            Comparison::AtMost => "<=",
+            Comparison::Equal => "==",
+            Comparison::AtLeast => ">=",
+            Comparison::Greater => ">",
+        }
+    }
+
+    /// Whether `left` compares so with `right`.
+    pub fn holds(self, left: u128, right: u128) -> bool {
+        match self {
+            Comparison::Less => left < right,
+            Comparison::AtMost => left <= right,
+            Comparison::Equal => left == right,
+            Comparison::AtLeast => left >= right,
+            Comparison::Greater => left > right,
+        }
+    }
+}
+
+/// `40us`, `2`, `1.5 GiB`: a number as it was written, and its unit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Amount {
+    /// Both.
+    pub span: Span,
+    /// The number's text: digits, perhaps a point and more digits.
+    pub number: String,
+    /// The unit, where there is one.
+    pub unit: Option<Name>,
+}
