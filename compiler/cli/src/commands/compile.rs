@@ -136,7 +136,6 @@ pub(crate) fn compile_source(
         None => hardware_choice::from_source(file, tree.hardware().next().map(|line| &line.chip), console)?,
     };
     let programs = chosen_layers(&checked, args, file, console)?;
-    let expected = Expected::of(&checked, &programs, args.layer.is_some());
     let hardware = match named {
         Some(hardware) => hardware,
         None if any_chip => BUILT_IN
@@ -156,6 +155,8 @@ pub(crate) fn compile_source(
     });
     let wanted =
         |program: &Program| args.phase.is_none() || program.phase.as_ref().map(|p| &p.name) == args.phase.as_ref();
+    let compiled_programs = programs.iter().map(AsRef::as_ref).filter(|program| wanted(program));
+    let expected = Expected::of(&checked, compiled_programs, |program| args.layer.is_none() && wanted(program));
     for (program, shared) in programs.iter().zip(shared).filter(|(program, _)| wanted(program)) {
         let header = layer_header(&tree, &program.name);
         match pipeline::compile(program, &hardware, &options) {

@@ -1,7 +1,7 @@
 //! Holding plans to the `expect` lines of their layers.
 
-use shard_check::Checked;
 use shard_check::expectations::Expectation;
+use shard_check::{Checked, Diagnostic};
 use shard_ir::Program;
 use shard_report::Layer;
 
@@ -20,17 +20,27 @@ pub(crate) struct Expected {
 }
 
 impl Expected {
-    /// What is expected of the layers that are compiled and, unless one was asked for by name, of those that they call.
-    pub(crate) fn of(checked: &Checked, compiled: &[&Program], one_by_name: bool) -> Expected {
+    /// What is expected of the layers that are compiled and, where `called` are wanted, of those that they call. A layer has
+    /// a plan for each phase, and its expectations are about each.
+    pub(crate) fn of<'p>(
+        checked: &Checked,
+        compiled: impl Iterator<Item = &'p Program>,
+        called: impl Fn(&Program) -> bool,
+    ) -> Expected {
         let all = || checked.programs.iter().zip(&checked.expectations);
-        let is_compiled = |program: &Program| compiled.iter().any(|c| c.name == program.name);
-        Expected {
-            of_compiled: all().filter(|(p, _)| is_compiled(p)).map(|(_, expected)| expected.clone()).collect(),
-            of_called: all()
-                .filter(|(program, expected)| !one_by_name && !is_compiled(program) && !expected.is_empty())
-                .map(|(program, expected)| (program.clone(), expected.clone()))
-                .collect(),
+        let same = |a: &Program, b: &Program| a.name == b.name && a.phase == b.phase;
+        let (mut of_compiled, mut seen) = (Vec::new(), Vec::new());
+        for program in compiled {
+            of_compiled.push(all().find(|(p, _)| same(p, program)).map_or(Vec::new(), |(_, found)| found.clone()));
+            seen.push(program);
         }
+        let of_called = all()
+            .filter(|(program, expected)| {
+                !expected.is_empty() && called(program) && !seen.iter().any(|other| same(program, other))
+            })
+            .map(|(program, expected)| (program.clone(), expected.clone()))
+            .collect();
+        Expected { of_compiled, of_called }
     }
 }
 
@@ -38,7 +48,7 @@ impl Expected {
 pub(crate) fn hold(compilation: &Compilation, console: &mut Console) -> Outcome {
     let mut found = Vec::new();
     for (layer, expected) in compilation.layers().iter().zip(&compilation.expected.of_compiled) {
-        found.extend(shard_report::expectations::unmet(layer, expected));
+        found.extend(unmet(layer, expected));
     }
     if let (Some((hardware, _)), Some(source)) = (compilation.compiled.first(), &compilation.source) {
         for (program, expected) in &compilation.expected.of_called {
@@ -52,8 +62,9 @@ pub(crate) fn hold(compilation: &Compilation, console: &mut Console) -> Outcome 
                         optimality: compiled.optimality.as_ref(),
                         source: Some(source),
                         alternatives: &[],
+                        sharing: None,
                     };
-                    found.extend(shard_report::expectations::unmet(&layer, expected));
+                    found.extend(unmet(&layer, expected));
                 }
                 Err(error) => {
                     let header = expected.first().map(|e| e.span);
@@ -63,7 +74,15 @@ pub(crate) fn hold(compilation: &Compilation, console: &mut Console) -> Outcome 
         }
     }
     found.sort_by_key(|d| d.primary_span());
-    let met = !found.iter().any(shard_check::Diagnostic::is_error);
+    let met = !found.iter().any(Diagnostic::is_error);
     console.report(compilation.source.as_ref(), found);
     if met { Ok(()) } else { Err(Status::Wrong) }
+}
+
+fn unmet(layer: &Layer<'_>, expected: &[Expectation]) -> Vec<Diagnostic> {
+    let mut found = shard_report::expectations::unmet(layer, expected);
+    if let Some(phase) = &layer.plan().phase {
+        found.iter_mut().for_each(|d| d.notes.push(format!("in phase `{}`", phase)));
+    }
+    found
 }

@@ -156,6 +156,9 @@ fn options_text(args: &ProgramArgs, compilation: &Compilation) -> String {
     if let Some(layer) = &args.layer {
         words.extend(["--layer".to_string(), quoted(layer)]);
     }
+    if let Some(phase) = &args.phase {
+        words.extend(["--phase".to_string(), quoted(phase)]);
+    }
     if !args.dims.is_empty() {
         words.extend(["-D".to_string(), quoted(&args.dims.join(","))]);
     }

@@ -28,6 +28,7 @@ pub fn files() -> PathBuf {
 }
 
 /// Runs a command line with nothing on standard input.
+#[allow(dead_code)] // not every test file needs every way to run it
 pub fn shardc(args: &[&str]) -> Ran {
     fed(args, "")
 }
