@@ -1,6 +1,7 @@
 //! What the plan was preferred to: for each collective, the best plan that does without it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use shard_cost::Hardware;
 use shard_ir::{AxisSet, Collective, Def, InstrId, InstrKind, Layout, Picoseconds, Plan, Reduction, ValueId};
@@ -8,7 +9,7 @@ use shard_ir::{AxisSet, Collective, Def, InstrId, InstrKind, Layout, Picoseconds
 use crate::emit::{MoveSite, name_of, op_in_words};
 use crate::lower::Lowering;
 use crate::reason::Reader;
-use crate::relax::Relaxation;
+use crate::relax::{Relaxation, Whole};
 use crate::space::maxima;
 use crate::{LowerError, LowerOptions, Lowered};
 
@@ -70,15 +71,26 @@ pub fn alternatives(
     if asked.is_empty() || options.strict || kernels.program.strict {
         return Ok(Vec::new());
     }
-    let relaxation = Relaxation::of_labels(kernels, hardware, maxima(&kernels.program), &memory.labels, limits)?;
+    let whole = match &memory.whole {
+        Some(whole) => Arc::clone(whole),
+        None => {
+            let maxima = maxima(&kernels.program);
+            Relaxation::new(kernels, hardware, maxima, &[], false, limits)?.whole()
+        }
+    };
+    let whole = match memory.labels.is_empty() {
+        true => whole,
+        false => Arc::new(whole.under(&kernels.program, &memory.labels)),
+    };
+    let case = (kernels, memory.labels.as_slice());
+    let cost = lowered.optimality.cost.0;
     let mut answers: BTreeMap<Avoided, Option<Lowered>> = BTreeMap::new();
     let mut found = Vec::new();
     for site in asked {
         let Some((value, avoided)) = way_around(lowered, site) else { continue };
         if !answers.contains_key(&avoided) {
-            let keep = strategies_without(lowered, &relaxation, site);
-            let priced = relaxation.without(value, &keep);
-            let answer = Lowering::of_priced(hardware, limits, kernels, &memory.labels, &priced)?;
+            let question = whole.question(value, &strategies_without(lowered, &whole, site));
+            let answer = Lowering::of_question(hardware, limits, case, &question, cost)?;
             answers.insert(avoided.clone(), answer);
         }
         if let Some(Some(other)) = answers.get(&avoided) {
@@ -129,7 +141,7 @@ fn partial_axes(site: &MoveSite) -> Option<AxisSet> {
 type Keep = Box<dyn Fn(Layout, &[Layout]) -> bool>;
 
 /// Which strategies are left to the value of [`way_around`].
-fn strategies_without(lowered: &Lowered, relaxation: &Relaxation<'_>, site: &MoveSite) -> Keep {
+fn strategies_without(lowered: &Lowered, whole: &Whole, site: &MoveSite) -> Keep {
     let program = lowered.memory.kernels.program.as_ref();
     let made_in = site.made_in;
     let made_by_op = matches!(program.value(site.value).def, Def::Op { .. });
@@ -138,7 +150,7 @@ fn strategies_without(lowered: &Lowered, relaxation: &Relaxation<'_>, site: &Mov
             [Reduction::Sum, Reduction::Max].iter().all(|k| out.partial(*k).intersection(axes).is_empty())
         }),
         (Reader::Value(reader), _) if matches!(program.value(reader).def, Def::Op { .. }) => {
-            let near = relaxation.reached_free(site.value, made_in);
+            let near = whole.reached_free(site.value, made_in);
             let places: Vec<usize> = program
                 .value(reader)
                 .def

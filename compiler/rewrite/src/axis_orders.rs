@@ -3,6 +3,10 @@
 use shard_cost::Hardware;
 use shard_ir::{Collective, Def, InstrKind, Layout, LayoutPattern, Picoseconds, Program, ValueId};
 
+use crate::kernel::Kernels;
+use crate::logical::forms;
+use crate::relax::Relaxation;
+use crate::space::maxima;
 use crate::{LowerError, LowerOptions, Lowered, lower};
 
 /// A layout whose axes in another order would save time.
@@ -29,59 +33,95 @@ pub fn order_savings(
     hardware: &Hardware,
     options: &LowerOptions,
 ) -> Result<Vec<OrderSaving>, LowerError> {
-    let ordered = |p: &LayoutPattern| p.dims.iter().any(|d| d.axes.len() > 1 && !d.any_order);
-    let mut found = Vec::new();
     if program.mesh.axes().len() > MAX_AXES_ASKED {
-        return Ok(found);
+        return Ok(Vec::new());
     }
-    for id in program.value_ids() {
-        let moved = match &program.value(id).def {
-            Def::Parameter { pattern, .. } if ordered(pattern) => is_moved(lowered, program, id),
-            Def::Pin { operand, pattern, .. } if ordered(pattern) => {
-                is_moved(lowered, program, id) || is_moved(lowered, program, *operand)
+    let sites = sites(program, lowered);
+    // All orders left open at once save at least what each alone does, and mostly that is nothing.
+    let mut all = program.clone();
+    sites.iter().for_each(|site| site.leave_open(&mut all));
+    if sites.is_empty() || saves_nothing(&all, lowered, hardware, options)? {
+        return Ok(Vec::new());
+    }
+    let mut found = Vec::new();
+    for site in sites {
+        let mut freed = program.clone();
+        site.leave_open(&mut freed);
+        let other = lower(&freed, hardware, options)?;
+        let saved = lowered.optimality.cost.0.saturating_sub(other.optimality.cost.0);
+        let (value, output, better) = match site {
+            Site::Value(id) => (id, None, layout_of(&other, &freed, id)),
+            Site::Output(i) => {
+                let layout = other.plan.outputs.get(i).map(|o| other.plan.instruction(o.id).layout);
+                (program.outputs[i].value, Some(i), layout)
             }
-            Def::Parameter { .. } | Def::Pin { .. } | Def::Constant(_) | Def::Op { .. } => false,
         };
-        if !moved {
-            continue;
+        if let (Some(better), true) = (better, saved > 0) {
+            found.push(OrderSaving { value, output, better, saved: Picoseconds(saved) });
         }
-        let mut freed = program.clone();
-        if let Def::Parameter { pattern, .. } | Def::Pin { pattern, .. } = &mut freed.values[id.index()].def {
-            any_order(pattern);
-        }
-        let other = lower(&freed, hardware, options)?;
-        found.extend(saving(lowered, &other, id, None, |l| layout_of(l, &freed, id)));
-    }
-    for (i, output) in program.outputs.iter().enumerate() {
-        if !ordered(&output.pattern) || !is_moved(lowered, program, output.value) {
-            continue;
-        }
-        let mut freed = program.clone();
-        any_order(&mut freed.outputs[i].pattern);
-        let other = lower(&freed, hardware, options)?;
-        found.extend(saving(lowered, &other, output.value, Some(i), |l| {
-            l.plan.outputs.get(i).map(|o| l.plan.instruction(o.id).layout)
-        }));
     }
     Ok(found)
 }
 
-fn any_order(pattern: &mut LayoutPattern) {
-    for dim in &mut pattern.dims {
-        dim.any_order = true;
+/// A place in the source where the order of axes is written.
+#[derive(Clone, Copy)]
+enum Site {
+    /// The type of a parameter, or a pin.
+    Value(ValueId),
+    /// The type of a result.
+    Output(usize),
+}
+
+impl Site {
+    fn leave_open(self, program: &mut Program) {
+        let pattern = match self {
+            Site::Output(i) => &mut program.outputs[i].pattern,
+            Site::Value(id) => match &mut program.values[id.index()].def {
+                Def::Parameter { pattern, .. } | Def::Pin { pattern, .. } => pattern,
+                Def::Constant(_) | Def::Op { .. } => return,
+            },
+        };
+        for dim in &mut pattern.dims {
+            dim.any_order = true;
+        }
     }
 }
 
-fn saving(
-    chosen: &Lowered,
-    other: &Lowered,
-    value: ValueId,
-    output: Option<usize>,
-    layout: impl Fn(&Lowered) -> Option<Layout>,
-) -> Option<OrderSaving> {
-    let saved = chosen.optimality.cost.0.saturating_sub(other.optimality.cost.0);
-    let better = layout(other)?;
-    (saved > 0).then_some(OrderSaving { value, output, better, saved: Picoseconds(saved) })
+/// Where several axes are named on one dim of a value that the plan moves.
+fn sites(program: &Program, lowered: &Lowered) -> Vec<Site> {
+    let ordered = |p: &LayoutPattern| p.dims.iter().any(|d| d.axes.len() > 1 && !d.any_order);
+    let values = program.value_ids().filter(|id| match &program.value(*id).def {
+        Def::Parameter { pattern, .. } => ordered(pattern) && is_moved(lowered, program, *id),
+        Def::Pin { operand, pattern, .. } => {
+            ordered(pattern) && (is_moved(lowered, program, *id) || is_moved(lowered, program, *operand))
+        }
+        Def::Constant(_) | Def::Op { .. } => false,
+    });
+    let outputs = program.outputs.iter().enumerate();
+    let outputs = outputs.filter(|(_, output)| ordered(&output.pattern) && is_moved(lowered, program, output.value));
+    values.map(Site::Value).chain(outputs.map(|(i, _)| Site::Output(i))).collect()
+}
+
+fn saves_nothing(
+    freed: &Program,
+    lowered: &Lowered,
+    hardware: &Hardware,
+    options: &LowerOptions,
+) -> Result<bool, LowerError> {
+    let cost = lowered.optimality.cost.0;
+    let forms = forms(freed, false, &options.limits);
+    if freed.labels.is_empty() && !freed.strict && !options.strict && forms.cut.is_none() {
+        let mut shown = true;
+        for form in forms.all {
+            let kernels = Kernels::of_form(form);
+            let maxima = maxima(&kernels.program);
+            shown = shown && Relaxation::shows_none_below(&kernels, hardware, maxima, cost, &options.limits)?;
+        }
+        if shown {
+            return Ok(true);
+        }
+    }
+    Ok(lower(freed, hardware, options)?.optimality.cost.0 >= cost)
 }
 
 /// Whether a plan moves a value of the program with traffic in which whole blocks change places or gather.

@@ -12,7 +12,7 @@ use crate::emit::{Emitted, MoveSite, emit};
 use crate::kernel::Kernels;
 use crate::labels::assignments;
 use crate::logical::{Cut, forms};
-use crate::relax::{Priced, Region, Relaxation};
+use crate::relax::{Priced, Question, Region, Relaxation, Whole};
 use crate::search::{Found, Search, Solution};
 use crate::space::{Space, maxima};
 use crate::table::Tables;
@@ -25,6 +25,8 @@ pub(crate) struct Memory {
     pub(crate) kernels: Arc<Kernels>,
     pub(crate) labels: Vec<Layout>,
     pub(crate) moves: Vec<MoveSite>,
+    /// All that its plans are made of, where the search priced it.
+    pub(crate) whole: Option<Arc<Whole>>,
 }
 
 pub(crate) fn lower(program: &Program, hardware: &Hardware, options: &LowerOptions) -> Result<Lowered, LowerError> {
@@ -94,6 +96,8 @@ struct Best {
     plan: Option<(Rank, Emitted)>,
     /// The program and the labels of that plan.
     of: Option<(Arc<Kernels>, Vec<Layout>)>,
+    /// What the prices of that program are on.
+    whole: Option<Arc<Whole>>,
     /// Why a case had no plan.
     failure: Option<LowerError>,
     /// What the prices alone say that any plan takes.
@@ -121,21 +125,40 @@ enum Turn {
 }
 
 impl Lowering<'_> {
-    /// The best plan of one case that prices have been put on; `None` where it has none.
-    pub(crate) fn of_priced(
+    /// The best of the plans that are asked for; `None` where there is none. `cost` is what the best plan of all takes.
+    pub(crate) fn of_question(
         hardware: &Hardware,
         limits: &Limits,
-        kernels: &Arc<Kernels>,
-        labels: &[Layout],
-        priced: &Priced,
+        (kernels, labels): (&Arc<Kernels>, &[Layout]),
+        question: &Question<'_>,
+        cost: u64,
     ) -> Result<Option<Lowered>, LowerError> {
-        let Some(bound) = priced.bound else { return Ok(None) };
-        let best = Best { root_bound: Some(bound), ..Best::default() };
-        let mut lowering = Lowering { hardware, limits, strict: false, whole_space: false, best };
-        lowering.widen(kernels, labels, priced, bound)?;
-        match lowering.lowered() {
-            Err(LowerError::Unreachable { .. }) => Ok(None),
-            other => other.map(Some),
+        let Some(least) = question.least() else { return Ok(None) };
+        let mut slack = (cost >> 6).max(1);
+        let mut most = least.saturating_add(slack);
+        loop {
+            let priced = question.within(most, limits.sweeps);
+            if let Some(bound) = priced.bound {
+                let best = Best { root_bound: Some(bound), ..Best::default() };
+                let mut lowering = Lowering { hardware, limits, strict: false, whole_space: false, best };
+                lowering.widen(kernels, labels, &priced, bound)?;
+                match lowering.lowered() {
+                    Err(LowerError::Unreachable { .. }) => {}
+                    Err(other) => return Err(other),
+                    // Every plan that takes no longer was in question: this one is the best.
+                    Ok(found) if found.optimality.cost.0 <= most => return Ok(Some(found)),
+                    Ok(found) => {
+                        most = found.optimality.cost.0;
+                        continue;
+                    }
+                }
+            }
+            if most == u64::MAX {
+                return Ok(None);
+            }
+            // Far above the best plan nearly all is in question: then it may as well be all.
+            slack = slack.saturating_mul(8);
+            most = if slack > cost { u64::MAX } else { most.saturating_add(slack) };
         }
     }
 
@@ -178,7 +201,9 @@ impl Lowering<'_> {
                     let Some(case) = priced.remove(&(form, i)) else { continue };
                     self.best.root_bound.get_or_insert(bound);
                     self.best.rewritten = rewritten[form];
-                    self.widen(kernels, &labels[i], &case, bound)?;
+                    if self.widen(kernels, &labels[i], &case, bound)? {
+                        self.best.whole = relaxed[form].get().map(Relaxation::whole);
+                    }
                 }
                 (Turn::Labels, Some(relaxation)) => {
                     let case = relaxation.under(&labels[i]);
@@ -200,21 +225,25 @@ impl Lowering<'_> {
     }
 
     /// Searches the region that can hold a plan as cheap as the bound, and wider ones until the best plan is surely inside.
+    /// Returns whether that plan is the best so far.
     fn widen(
         &mut self,
         kernels: &Arc<Kernels>,
         labels: &[Layout],
         relaxed: &Priced,
         bound: u64,
-    ) -> Result<(), LowerError> {
+    ) -> Result<bool, LowerError> {
+        let mut better = false;
         let mut most = bound;
         let mut slack = (bound >> 12).max(1);
         loop {
-            match self.search(kernels, Some(relaxed.region(most)), Some(labels))? {
+            let found = self.search(kernels, Some(relaxed.region(most)), Some(labels))?;
+            better |= found.is_some_and(|(_, better)| better);
+            match found {
                 // Every plan that takes no longer was in the region: this one is the best.
-                Some(time) if time <= most => return Ok(()),
-                Some(time) => most = time,
-                None if most == u64::MAX => return Ok(()),
+                Some((time, _)) if time <= most => return Ok(better),
+                Some((time, _)) => most = time,
+                None if most == u64::MAX => return Ok(better),
                 None => {
                     most = most.saturating_add(slack);
                     slack = slack.saturating_mul(8);
@@ -223,13 +252,13 @@ impl Lowering<'_> {
         }
     }
 
-    /// Searches a region, or the whole space. Returns the time of the best plan in it.
+    /// Searches a region, or the whole space. Returns the time of the best plan in it, and whether none before was better.
     fn search(
         &mut self,
         kernels: &Arc<Kernels>,
         region: Option<Region>,
         labels: Option<&[Layout]>,
-    ) -> Result<Option<u64>, LowerError> {
+    ) -> Result<Option<(u64, bool)>, LowerError> {
         let space = Space::saturate(Arc::clone(kernels), region, self.limits)?;
         let tables = Tables::new(&space, self.hardware)?;
         let best = &mut self.best;
@@ -254,11 +283,12 @@ impl Lowering<'_> {
         best.ties_cut |= found.ties_cut;
         let (rank, plan) = best_tie(kernels, &tables, &found, best.rewritten, self.hardware)?;
         let time = rank.0;
-        if best.plan.as_ref().is_none_or(|(known, _)| rank < *known) {
+        let better = best.plan.as_ref().is_none_or(|(known, _)| rank < *known);
+        if better {
             best.plan = Some((rank, plan));
             best.of = Some((Arc::clone(kernels), labels.map(<[Layout]>::to_vec).unwrap_or_default()));
         }
-        Ok(Some(time))
+        Ok(Some((time, better)))
     }
 
     fn lowered(self) -> Result<Lowered, LowerError> {
@@ -295,7 +325,7 @@ impl Lowering<'_> {
             cost: Picoseconds(cost),
             ties_cut: best.ties_cut,
         };
-        let memory = Memory { kernels, labels, moves: emitted.moves };
+        let memory = Memory { kernels, labels, moves: emitted.moves, whole: best.whole };
         Ok(Lowered { plan: emitted.plan, optimality, stats: best.stats, memory })
     }
 }

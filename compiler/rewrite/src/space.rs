@@ -216,6 +216,8 @@ impl Context {
         let maxima = maxima(&program);
         let sums = program.mesh.all_axes();
         let mut by_shape: FxHashMap<Vec<u64>, Arc<Moves>> = FxHashMap::default();
+        // Inside a region values of one shape differ in what they may pass through, but not in the moves from there.
+        let mut from_each: FxHashMap<Vec<u64>, Moves> = FxHashMap::default();
         let moves = program
             .value_ids()
             .map(|id| {
@@ -235,9 +237,12 @@ impl Context {
                     }
                     Some(region) => {
                         let inside = &region.layouts[id.index()];
-                        let mut moves: Moves = inside.iter().copied().map(from).collect();
-                        moves.values_mut().for_each(|all| all.retain(|(_, to)| inside.contains(to)));
-                        Arc::new(moves)
+                        let known = from_each.entry(sizes.clone()).or_default();
+                        let stays = |l: Layout| {
+                            let all = known.entry(l).or_insert_with(|| from(l).1);
+                            (l, all.iter().filter(|(_, to)| inside.contains(to)).copied().collect())
+                        };
+                        Arc::new(inside.iter().copied().map(stays).collect())
                     }
                 }
             })

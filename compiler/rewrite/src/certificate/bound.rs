@@ -5,7 +5,7 @@ use shard_ir::Layout;
 
 use super::choices::Choices;
 use crate::relax::factors::Use;
-use crate::relax::graph::{FAR, Heap};
+use crate::relax::graph::{FAR, Queue};
 use crate::relax::prices::use_index;
 use crate::relax::tree::{MAX_READERS, Tree, add, at};
 
@@ -66,7 +66,7 @@ impl Choices<'_> {
     /// Works out all terms with the labels free.
     pub(super) fn evaluate(&self, given: &Given) -> Evaluation {
         let count = self.reads.len();
-        let (mut tree, mut heap) = (Tree::default(), Heap::default());
+        let (mut tree, mut queue) = (Tree::default(), Queue::default());
         let mut done = Evaluation {
             derived: vec![Vec::new(); count],
             served: vec![Vec::new(); count],
@@ -80,7 +80,7 @@ impl Choices<'_> {
             let (mut made, alternatives) = self.made(v, &view, &[]);
             done.alternatives += alternatives;
             if let [None] = given.paid[v][..] {
-                self.factors.graphs[v].spread_forward(&mut made[..self.factors.graphs[v].nodes()], &mut heap);
+                self.factors.graphs[v].spread_forward(&mut made[..self.factors.graphs[v].nodes()], &mut queue);
                 done.derived[v] = made;
             } else {
                 done.served[v] = self.served(v, given, &mut tree);
@@ -99,7 +99,7 @@ impl Choices<'_> {
     /// The bound under one assignment of layouts to labels, and how many alternatives were looked at; `None` where the
     /// assignment has no plan.
     pub(super) fn bound_under(&self, given: &Given, base: &Evaluation, labels: &[Layout]) -> (Option<i128>, u64) {
-        let mut heap = Heap::default();
+        let mut queue = Queue::default();
         let mut own: Vec<Vec<i64>> = vec![Vec::new(); self.reads.len()];
         let mut terms = base.least.clone();
         let mut looked_at = 0;
@@ -113,7 +113,7 @@ impl Choices<'_> {
             let (mut made, alternatives) = self.made(v, &view, labels);
             looked_at += alternatives;
             if let [None] = given.paid[v][..] {
-                self.factors.graphs[v].spread_forward(&mut made[..self.factors.graphs[v].nodes()], &mut heap);
+                self.factors.graphs[v].spread_forward(&mut made[..self.factors.graphs[v].nodes()], &mut queue);
                 own[v] = made;
             } else {
                 terms[v] = least(&made, &base.served[v]);

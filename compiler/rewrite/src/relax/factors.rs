@@ -209,24 +209,6 @@ impl Factors {
         narrowed
     }
 
-    /// The factors without some strategies of one value: those for which `keep` says no, given the layouts of the result and
-    /// of what is read.
-    pub(crate) fn without(&self, value: ValueId, keep: &dyn Fn(Layout, &[Layout]) -> bool) -> Factors {
-        let mut narrowed = self.clone();
-        let factor = &self.factors[value.index()];
-        let mut kept = Factor { arity: factor.arity, ..Factor::default() };
-        for s in 0..factor.out.len() {
-            let read = factor.reads_of(s).iter().zip(&self.operands[value.index()]);
-            let read: Option<Vec<Layout>> = read.map(|(n, o)| self.layout(*o, *n)).collect();
-            let out = self.layout(value, factor.out[s]);
-            if out.zip(read).is_some_and(|(out, read)| keep(out, &read)) {
-                kept.push(factor.out[s], factor.reads_of(s).iter().copied(), factor.cost[s]);
-            }
-        }
-        narrowed.factors[value.index()] = Arc::new(kept);
-        narrowed
-    }
-
     /// The layouts of a value that it reaches from one without traffic, that one too.
     pub(crate) fn reached_free(&self, value: ValueId, from: Layout) -> Vec<Layout> {
         let graph = &self.graphs[value.index()];
@@ -234,7 +216,7 @@ impl Factors {
         if let Some(node) = graph.node(from) {
             cost[node as usize] = 0;
         }
-        graph.spread_forward(&mut cost, &mut super::graph::Heap::new());
+        graph.spread_forward(&mut cost, &mut super::graph::Queue::default());
         graph.layouts.iter().zip(&cost).filter(|(_, c)| **c == 0).map(|(l, _)| *l).collect()
     }
 

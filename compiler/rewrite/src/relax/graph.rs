@@ -182,8 +182,8 @@ impl Graph {
     }
 
     /// The least cost of reaching each node from those that have one.
-    pub(crate) fn spread_forward(&self, cost: &mut [i64], heap: &mut Heap) {
-        spread(&self.from, cost, heap, 1);
+    pub(crate) fn spread_forward(&self, cost: &mut [i64], queue: &mut Queue) {
+        spread(&self.from, cost, queue, |arc| arc);
     }
 
     /// Marks, beside the nodes that are marked, those that moves lead to from them; backward, those that lead to them.
@@ -200,27 +200,46 @@ impl Graph {
     }
 
     /// The least cost of reaching, from each node, those that have one, at a share of the cost of each move.
-    pub(crate) fn spread_backward(&self, cost: &mut [i64], heap: &mut Heap, share: i64) {
-        spread(&self.into, cost, heap, share);
+    pub(crate) fn spread_backward(&self, cost: &mut [i64], queue: &mut Queue, share: i64) {
+        match share {
+            1 => spread(&self.into, cost, queue, |arc| arc),
+            _ => spread(&self.into, cost, queue, |arc| arc / share),
+        }
     }
 }
 
-/// A heap kept between uses.
-pub(crate) type Heap = BinaryHeap<Reverse<(i64, Node)>>;
+/// The queue of [`spread`], kept between uses: what there is to start with, sorted once, and a heap of what is reached on the
+/// way. Most nodes are in the first alone, and sorting costs a fraction of that many pops.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Queue {
+    given: Vec<(i64, Node)>,
+    reached: BinaryHeap<Reverse<(i64, Node)>>,
+}
 
 /// Dijkstra from every node that has a cost; costs may be negative to start with, arcs are not.
-fn spread(rows: &Rows, cost: &mut [i64], heap: &mut Heap, share: i64) {
-    heap.clear();
-    heap.extend(cost.iter().enumerate().filter(|(_, c)| **c < FAR).map(|(n, c)| Reverse((*c, n as Node))));
-    while let Some(Reverse((reached, at))) = heap.pop() {
-        if reached > cost[at as usize] {
+fn spread(rows: &Rows, cost: &mut [i64], queue: &mut Queue, share: impl Fn(i64) -> i64) {
+    let Queue { given, reached } = queue;
+    reached.clear();
+    given.clear();
+    given.extend(cost.iter().enumerate().filter(|(_, c)| **c < FAR).map(|(n, c)| (*c, n as Node)));
+    given.sort_unstable();
+    let mut given = given.iter().copied().peekable();
+    loop {
+        let next = match (given.peek(), reached.peek()) {
+            (Some(first), Some(Reverse(other))) if other < first => reached.pop().map(|Reverse(next)| next),
+            (None, _) => reached.pop().map(|Reverse(next)| next),
+            _ => given.next(),
+        };
+        let Some((near, at)) = next else { return };
+        if near > cost[at as usize] {
             continue;
         }
         for (to, arc) in rows.row(at) {
-            let through = reached + arc / share;
-            if through < cost[*to as usize] {
-                cost[*to as usize] = through;
-                heap.push(Reverse((through, *to)));
+            let through = near + share(*arc);
+            let known = &mut cost[*to as usize];
+            if through < *known {
+                *known = through;
+                reached.push(Reverse((through, *to)));
             }
         }
     }

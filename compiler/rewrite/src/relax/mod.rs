@@ -6,9 +6,11 @@ pub(crate) mod graph;
 pub(crate) mod prices;
 pub(crate) mod tree;
 
+use std::sync::Arc;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 use shard_cost::Hardware;
-use shard_ir::{AxisSet, Def, LabelId, Layout, LayoutPattern, ValueId};
+use shard_ir::{AxisSet, Def, LabelId, Layout, LayoutPattern, Program, ValueId};
 
 use crate::kernel::Kernels;
 use crate::{Limits, LowerError};
@@ -19,8 +21,10 @@ use prices::Prices;
 /// A program's plan space with prices on it.
 pub(crate) struct Relaxation<'a> {
     kernels: &'a Kernels,
-    problem: Factors,
-    prices: Prices,
+    /// What the sweeps came to, nothing dear in it unless labels are still open.
+    settled: Arc<Whole>,
+    /// What there was before anything dear was dropped.
+    before: Option<Arc<Whole>>,
     sweeps: usize,
     /// What the prices say that any plan takes, in picoseconds; `FAR` where there is none.
     bound: i64,
@@ -54,40 +58,10 @@ impl<'a> Relaxation<'a> {
         let sweeps = limits.sweeps;
         let mut problem = Factors::new(kernels, hardware, maxima, strict, limits)?;
         let mut prices = Prices::new(&problem);
-        let bound = settle(&mut problem, &mut prices, sweeps, true, kernels.program.labels.is_empty());
-        let mut relaxed = Relaxation { kernels, problem, prices, sweeps, bound, label_bounds: Vec::new() };
-        relaxed.label_bounds = relaxed.bound_labels(assignments);
-        Ok(relaxed)
-    }
-
-    /// A first bound under each assignment: the better of what results and what parameters say.
-    fn bound_labels(&mut self, assignments: &[Vec<Layout>]) -> Vec<i64> {
-        let program = self.kernels.program.as_ref();
-        if self.bound >= FAR || program.labels.is_empty() {
-            return vec![self.bound; assignments.len()];
-        }
-        let problem = &self.problem;
-        let wanted = |pattern: &LayoutPattern, labels: &[Layout]| pattern.label.map(|LabelId(l)| labels[l as usize]);
-        let fits = |pattern: &LayoutPattern, labels: &[Layout], value: ValueId, node: Node| {
-            wanted(pattern, labels).is_none_or(|l| problem.has_label_layout(program, value, node, l))
-        };
-        let by_parameters: Vec<i64> = assignments
-            .iter()
-            .map(|labels| {
-                self.prices.bound_of_parameters(problem, &|id, node| match &program.value(id).def {
-                    Def::Parameter { pattern, .. } => fits(pattern, labels, id, node),
-                    Def::Constant(_) | Def::Op { .. } | Def::Pin { .. } => true,
-                })
-            })
-            .collect();
-        self.prices.up(problem, false);
-        let by_outputs = assignments.iter().map(|labels| {
-            self.prices.bound_of_outputs(problem, &|i, node| {
-                let output = &program.outputs[i];
-                fits(&output.pattern, labels, output.value, node)
-            })
-        });
-        by_parameters.into_iter().zip(by_outputs).map(|(a, b)| a.max(b).max(self.bound)).collect()
+        let (bound, before) = settle(&mut problem, &mut prices, sweeps, true, kernels.program.labels.is_empty());
+        let label_bounds = label_bounds(kernels, &problem, &mut prices, bound, assignments);
+        let settled = Arc::new(Whole { problem, prices });
+        Ok(Relaxation { kernels, settled, before: before.map(Arc::new), sweeps, bound, label_bounds })
     }
 
     /// The first bound of the n-th assignment, in picoseconds; `None` where it has no plan.
@@ -95,58 +69,103 @@ impl<'a> Relaxation<'a> {
         picoseconds(self.label_bounds[assignment])
     }
 
-    /// The relaxation of one assignment of labels, for questions about it: nothing is dropped, whatever it costs.
-    pub(crate) fn of_labels(
-        kernels: &'a Kernels,
+    /// Whether the prices show that no plan of a program takes less than one that is known, in picoseconds.
+    pub(crate) fn shows_none_below(
+        kernels: &Kernels,
         hardware: &Hardware,
         maxima: AxisSet,
-        labels: &[Layout],
+        known: u64,
         limits: &Limits,
-    ) -> Result<Relaxation<'a>, LowerError> {
+    ) -> Result<bool, LowerError> {
         let mut problem = Factors::new(kernels, hardware, maxima, false, limits)?;
-        if !labels.is_empty() {
-            problem = problem.with_labels(&kernels.program, labels);
-        }
         let mut prices = Prices::new(&problem);
-        let bound = settle(&mut problem, &mut prices, QUESTION_SWEEPS, true, false);
-        Ok(Relaxation { kernels, problem, prices, sweeps: limits.sweeps, bound, label_bounds: Vec::new() })
-    }
-
-    /// The bound, and what each alternative costs at least, when one value must not be made in some ways.
-    pub(crate) fn without(&self, value: ValueId, keep: &dyn Fn(Layout, &[Layout]) -> bool) -> Priced {
-        let mut problem = self.problem.without(value, keep);
-        let mut prices = self.prices.narrowed(&problem);
-        let bound = settle(&mut problem, &mut prices, self.sweeps, false, true);
-        Priced::read(&problem, &prices, bound)
-    }
-
-    /// The layouts of a value that it reaches from one without traffic, that one too.
-    pub(crate) fn reached_free(&self, value: ValueId, from: Layout) -> Vec<Layout> {
-        self.problem.reached_free(value, from)
+        let known = i64::try_from(known).unwrap_or(FAR);
+        for sweep in 0..limits.sweeps {
+            prices.up(&problem, sweep == 0);
+            prices.down(&problem);
+            if prices.bound() >= known {
+                return Ok(true);
+            }
+            // What takes as long as the known plan is of no interest either.
+            let dropped = drop_dearer(&mut problem, &mut prices, known - 1);
+            if dropped.is_none() && nodes(&problem) > SMALL && sweep > 0 {
+                return Ok(false);
+            }
+        }
+        Ok(false)
     }
 
     /// The bound under one assignment, and what each alternative costs at least.
     pub(crate) fn under(&self, labels: &[Layout]) -> Priced {
+        let Whole { problem, prices } = self.settled.as_ref();
         if labels.is_empty() {
-            return Priced::read(&self.problem, &self.prices, self.bound);
+            return Priced::read(problem, prices, self.bound);
         }
-        let mut problem = self.problem.with_labels(&self.kernels.program, labels);
-        let mut prices = self.prices.narrowed(&problem);
-        let bound = settle(&mut problem, &mut prices, self.sweeps, false, true);
+        let mut problem = problem.with_labels(&self.kernels.program, labels);
+        let mut prices = prices.narrowed(&problem);
+        let (bound, _) = settle(&mut problem, &mut prices, self.sweeps, false, true);
         Priced::read(&problem, &prices, bound)
     }
+
+    /// All that plans are made of, the dear ones too, for questions about them.
+    pub(crate) fn whole(&self) -> Arc<Whole> {
+        Arc::clone(self.before.as_ref().unwrap_or(&self.settled))
+    }
+}
+
+/// A first bound under each assignment: the better of what results and what parameters say.
+fn label_bounds(
+    kernels: &Kernels,
+    problem: &Factors,
+    prices: &mut Prices,
+    bound: i64,
+    assignments: &[Vec<Layout>],
+) -> Vec<i64> {
+    let program = kernels.program.as_ref();
+    if bound >= FAR || program.labels.is_empty() {
+        return vec![bound; assignments.len()];
+    }
+    let wanted = |pattern: &LayoutPattern, labels: &[Layout]| pattern.label.map(|LabelId(l)| labels[l as usize]);
+    let fits = |pattern: &LayoutPattern, labels: &[Layout], value: ValueId, node: Node| {
+        wanted(pattern, labels).is_none_or(|l| problem.has_label_layout(program, value, node, l))
+    };
+    let by_parameters: Vec<i64> = assignments
+        .iter()
+        .map(|labels| {
+            prices.bound_of_parameters(problem, &|id, node| match &program.value(id).def {
+                Def::Parameter { pattern, .. } => fits(pattern, labels, id, node),
+                Def::Constant(_) | Def::Op { .. } | Def::Pin { .. } => true,
+            })
+        })
+        .collect();
+    prices.up(problem, false);
+    let by_outputs = assignments.iter().map(|labels| {
+        prices.bound_of_outputs(problem, &|i, node| {
+            let output = &program.outputs[i];
+            fits(&output.pattern, labels, output.value, node)
+        })
+    });
+    by_parameters.into_iter().zip(by_outputs).map(|(a, b)| a.max(b).max(bound)).collect()
 }
 
 /// Sweeps until the bound stands still or a plan meets it.
 ///
 /// With `shrink`, what is dearer than a plan known is dropped on the way; not where plans of other labels are still wanted.
-fn settle(problem: &mut Factors, prices: &mut Prices, sweeps: usize, fresh: bool, shrink: bool) -> i64 {
+/// Returns the bound and, where something was dropped, the problem as it was before.
+fn settle(
+    problem: &mut Factors,
+    prices: &mut Prices,
+    sweeps: usize,
+    fresh: bool,
+    shrink: bool,
+) -> (i64, Option<Whole>) {
     let mut bound = i64::MIN;
     let mut plan = FAR;
+    let mut whole = None;
     for sweep in 0..sweeps.max(1) {
         prices.up(problem, fresh && sweep == 0);
         if prices.bound() >= FAR {
-            return FAR;
+            return (FAR, whole);
         }
         if shrink && problem.exact {
             plan = plan.min(prices.favoured(problem));
@@ -160,15 +179,14 @@ fn settle(problem: &mut Factors, prices: &mut Prices, sweeps: usize, fresh: bool
         if still || (bound >= plan && sweep > 0) {
             break;
         }
-        if plan < FAR {
-            drop_dearer(problem, prices, plan);
+        if plan < FAR
+            && let Some(before) = drop_dearer(problem, prices, plan)
+        {
+            whole.get_or_insert(before);
         }
     }
-    bound
+    (bound, whole)
 }
-
-/// Sweeps before questions are asked; each question sweeps on for itself.
-const QUESTION_SWEEPS: usize = 2;
 
 /// Nodes below which a problem is not worth shrinking.
 const WORTH_SHRINKING: usize = 100;
@@ -180,34 +198,118 @@ fn nodes(problem: &Factors) -> usize {
     problem.live.iter().map(|id| problem.nodes(*id)).sum()
 }
 
-/// Drops what no plan that takes at most `plan` picoseconds can use, where that is a good part of the whole.
-fn drop_dearer(problem: &mut Factors, prices: &mut Prices, plan: i64) {
-    let count = problem.factors.len();
-    let (mut nodes, mut strategies) = (vec![Vec::new(); count], vec![Vec::new(); count]);
-    let (mut all, mut kept) = (0, 0);
-    for id in &problem.live {
-        let v = id.index();
-        nodes[v] = prices.through_node[v].iter().map(|t| *t <= plan).collect::<Vec<bool>>();
-        all += nodes[v].len();
-        kept += nodes[v].iter().filter(|k| **k).count();
-    }
+/// Drops what no plan that takes at most `plan` picoseconds can use, where that is a good part of the whole; returns what
+/// was there before.
+fn drop_dearer(problem: &mut Factors, prices: &mut Prices, plan: i64) -> Option<Whole> {
+    let nodes = cheap_nodes(problem, prices, plan);
+    let all: usize = nodes.iter().map(Vec::len).sum();
+    let kept = nodes.iter().flatten().filter(|k| **k).count();
     if all < WORTH_SHRINKING || kept * 4 > all * 3 {
-        return;
+        return None;
     }
+    let (small, fewer) = narrowed_to(problem, prices, &nodes, plan, &|_, _| true);
+    Some(Whole { problem: std::mem::replace(problem, small), prices: std::mem::replace(prices, fewer) })
+}
+
+/// For each value, which nodes may be in a plan that takes at most `most` picoseconds.
+fn cheap_nodes(problem: &Factors, prices: &Prices, most: i64) -> Vec<Vec<bool>> {
+    let mut nodes = vec![Vec::new(); problem.factors.len()];
+    for id in &problem.live {
+        nodes[id.index()] = prices.through_node[id.index()].iter().map(|t| *t <= most).collect();
+    }
+    nodes
+}
+
+/// The problem with those nodes alone, and those strategies between them that may be in a plan that takes at most `most`
+/// picoseconds and that `keep` keeps, given the value and the number of the strategy.
+fn narrowed_to(
+    problem: &Factors,
+    prices: &Prices,
+    nodes: &[Vec<bool>],
+    most: i64,
+    keep: &dyn Fn(ValueId, usize) -> bool,
+) -> (Factors, Prices) {
+    let mut strategies = vec![Vec::new(); problem.factors.len()];
     for id in &problem.live {
         let v = id.index();
         let factor = &problem.factors[v];
         strategies[v] = (0..factor.out.len())
             .map(|s| {
-                prices.through_strategy[v][s] <= plan
+                prices.through_strategy[v][s] <= most
                     && nodes[v][factor.out[s] as usize]
                     && factor.reads_of(s).iter().zip(&problem.operands[v]).all(|(n, o)| nodes[o.index()][*n as usize])
+                    && keep(*id, s)
             })
             .collect::<Vec<bool>>();
     }
-    let (small, renamed) = problem.shrunk(&nodes, &strategies);
-    *prices = prices.shrunk(&small, &renamed, &strategies);
-    *problem = small;
+    let (small, renamed) = problem.shrunk(nodes, &strategies);
+    let prices = prices.shrunk(&small, &renamed, &strategies);
+    (small, prices)
+}
+
+/// A problem with prices on all of it, for questions about plans dearer than the best.
+#[derive(Debug)]
+pub(crate) struct Whole {
+    problem: Factors,
+    prices: Prices,
+}
+
+/// What is asked of a [`Whole`]: plans that make one value in some ways alone.
+pub(crate) struct Question<'a> {
+    whole: &'a Whole,
+    value: ValueId,
+    /// Of each strategy of the value, whether it is one of them.
+    kept: Vec<bool>,
+}
+
+impl Whole {
+    /// The same with labels fixed.
+    pub(crate) fn under(&self, program: &Program, labels: &[Layout]) -> Whole {
+        let problem = self.problem.with_labels(program, labels);
+        let mut prices = self.prices.narrowed(&problem);
+        prices.up(&problem, false);
+        prices.down(&problem);
+        Whole { problem, prices }
+    }
+
+    /// A question about a value: it may be made by the strategies for which `keep` says yes, given the layouts of the result
+    /// and of what is read.
+    pub(crate) fn question(&self, value: ValueId, keep: &dyn Fn(Layout, &[Layout]) -> bool) -> Question<'_> {
+        let factor = &self.problem.factors[value.index()];
+        let kept = (0..factor.out.len())
+            .map(|s| {
+                let read = factor.reads_of(s).iter().zip(&self.problem.operands[value.index()]);
+                let read: Option<Vec<Layout>> = read.map(|(n, o)| self.problem.layout(*o, *n)).collect();
+                let out = self.problem.layout(value, factor.out[s]);
+                out.zip(read).is_some_and(|(out, read)| keep(out, &read))
+            })
+            .collect();
+        Question { whole: self, value, kept }
+    }
+
+    /// The layouts of a value that it reaches from one without traffic, that one too.
+    pub(crate) fn reached_free(&self, value: ValueId, from: Layout) -> Vec<Layout> {
+        self.problem.reached_free(value, from)
+    }
+}
+
+impl Question<'_> {
+    /// No such plan takes less, in picoseconds; `None` where there is no such plan.
+    pub(crate) fn least(&self) -> Option<u64> {
+        let through = &self.whole.prices.through_strategy[self.value.index()];
+        through.iter().zip(&self.kept).filter(|(_, kept)| **kept).filter_map(|(t, _)| picoseconds(*t)).min()
+    }
+
+    /// The part of the problem that such plans of at most `most` picoseconds are made of, priced.
+    pub(crate) fn within(&self, most: u64, sweeps: usize) -> Priced {
+        let most = i64::try_from(most).unwrap_or(FAR - 1).min(FAR - 1);
+        let Whole { problem, prices } = self.whole;
+        let keep = |v: ValueId, s: usize| v != self.value || self.kept[s];
+        let nodes = cheap_nodes(problem, prices, most);
+        let (mut problem, mut prices) = narrowed_to(problem, prices, &nodes, most, &keep);
+        let (bound, _) = settle(&mut problem, &mut prices, sweeps, false, true);
+        Priced::read(&problem, &prices, bound)
+    }
 }
 
 fn picoseconds(bound: i64) -> Option<u64> {

@@ -15,7 +15,7 @@ use super::graph::{FAR, Node};
 use super::tree::{MAX_READERS, Tree, add, at};
 
 /// The state of the dual.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct Prices {
     /// For each value and use, the price that the reader pays at each node: `FAR` where the value cannot be had, `-FAR` where
     /// the reader has no use for it.

@@ -3,7 +3,7 @@
 //! With `k` readers, `inside[set][n]` is the least price of serving the readers in `set` from node `n` (Dreyfus and Wagner),
 //! `outside[set][n]` the least price of all the rest when the readers in `set` are served from `n`.
 
-use super::graph::{FAR, Graph, Heap, Node};
+use super::graph::{FAR, Graph, Node, Queue};
 
 /// Readers beyond this many are priced one by one (a weaker bound): the number of sets doubles with each.
 pub(crate) const MAX_READERS: usize = 5;
@@ -13,7 +13,7 @@ pub(crate) const MAX_READERS: usize = 5;
 pub(crate) struct Tree {
     pub(crate) inside: Vec<Vec<i64>>,
     pub(crate) outside: Vec<Vec<i64>>,
-    heap: Heap,
+    queue: Queue,
 }
 
 pub(crate) fn add(a: i64, b: i64) -> i64 {
@@ -50,7 +50,7 @@ impl Tree {
                     part = (part - 1) & set;
                 }
             }
-            spread_within(graph, &mut cost, &mut self.heap, false);
+            spread_within(graph, &mut cost, &mut self.queue, false);
             self.inside[set] = cost;
         }
     }
@@ -75,7 +75,7 @@ impl Tree {
                     other = (other - 1) & rest;
                 }
             }
-            spread_within(graph, &mut cost, &mut self.heap, true);
+            spread_within(graph, &mut cost, &mut self.queue, true);
             self.outside[set] = cost;
         }
     }
@@ -83,7 +83,7 @@ impl Tree {
     /// The least cost of reaching each node, given that of making the value at each.
     pub(crate) fn reached(&mut self, graph: &Graph, made: &[i64]) -> Vec<i64> {
         let mut cost = made.to_vec();
-        spread_within(graph, &mut cost, &mut self.heap, true);
+        spread_within(graph, &mut cost, &mut self.queue, true);
         cost
     }
 
@@ -92,7 +92,7 @@ impl Tree {
         let mut sum = vec![0i64; nodes];
         for paid in prices {
             let mut cost: Vec<i64> = paid.as_ref().iter().map(|p| earned(*p)).collect();
-            graph.spread_backward(&mut cost[..graph.nodes()], &mut self.heap, prices.len() as i64);
+            graph.spread_backward(&mut cost[..graph.nodes()], &mut self.queue, prices.len() as i64);
             for (s, c) in sum.iter_mut().zip(cost) {
                 *s = add(*s, c);
             }
@@ -113,12 +113,12 @@ impl Tree {
 }
 
 /// Dijkstra over the graph's own nodes; kernel states, which lie behind them, have no moves.
-fn spread_within(graph: &Graph, cost: &mut [i64], heap: &mut Heap, forward: bool) {
+fn spread_within(graph: &Graph, cost: &mut [i64], queue: &mut Queue, forward: bool) {
     let own = &mut cost[..graph.nodes()];
     if forward {
-        graph.spread_forward(own, heap);
+        graph.spread_forward(own, queue);
     } else {
-        graph.spread_backward(own, heap, 1);
+        graph.spread_backward(own, queue, 1);
     }
 }
 
