@@ -127,6 +127,17 @@ pub(crate) struct FmtArgs {
     pub(crate) check: bool,
 }
 
+/// What is said about the plans that lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub(crate) enum Alternatives {
+    /// The best plan without each collective
+    Plans,
+    /// What such a plan takes at least
+    Bounds,
+    /// Nothing
+    None,
+}
+
 /// `explain`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ExplainArgs {
@@ -135,8 +146,12 @@ pub(crate) struct ExplainArgs {
     pub(crate) file: PathBuf,
     #[command(flatten)]
     pub(crate) program: ProgramArgs,
-    /// Leave out what each collective was preferred to, which takes a search of its own for each
-    #[arg(long)]
+    /// What each collective was preferred to: the plans themselves (a search for each), or what they take at least.
+    /// By default plans where the program is small, else bounds
+    #[arg(long, value_enum, value_name = "DETAIL")]
+    pub(crate) alternatives: Option<Alternatives>,
+    /// The same as `--alternatives none`
+    #[arg(long, conflicts_with = "alternatives")]
     pub(crate) no_alternatives: bool,
     /// Write why no plan takes less time, for `verify-certificate` to check
     #[arg(long, value_name = "OUT")]

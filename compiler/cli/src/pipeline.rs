@@ -6,7 +6,7 @@ use shard_check::{CheckOptions, Checked};
 use shard_cost::{Hardware, PlanPrice};
 use shard_grammar::SourceFile;
 use shard_ir::{Plan, Program, Schedule};
-use shard_rewrite::{Alternative, LowerError, LowerOptions, Lowered, Optimality, SharedWeights};
+use shard_rewrite::{Alternative, Detail, LowerError, LowerOptions, Lowered, Optimality, SharedWeights};
 use shard_runtime::{Report, RunError, RunOptions};
 
 /// A layer at the end of the compiler.
@@ -52,14 +52,15 @@ pub fn compile(program: &Program, hardware: &Hardware, options: &LowerOptions) -
     Ok(Compiled { lowered: Some(lowered), ..compiled })
 }
 
-/// What the plan of a program was preferred to: for each collective the best plan that does without it.
+/// What the plan of a program was preferred to: for each collective the best plan that does without it, or a bound on it.
 pub fn alternatives(
     compiled: &Compiled,
     hardware: &Hardware,
     options: &LowerOptions,
+    detail: Option<Detail>,
 ) -> Result<Vec<Alternative>, CompileError> {
     match &compiled.lowered {
-        Some(lowered) => shard_rewrite::alternatives(lowered, hardware, options).map_err(CompileError::Lower),
+        Some(lowered) => shard_rewrite::alternatives(lowered, hardware, options, detail).map_err(CompileError::Lower),
         None => Ok(Vec::new()),
     }
 }

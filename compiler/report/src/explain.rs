@@ -121,7 +121,9 @@ fn move_lines(page: &mut Page, layer: &Layer<'_>, id: InstrId) {
     let is_first = |other: &&Alternative| {
         layer.alternatives.iter().find(|a| a.avoided == other.avoided).is_some_and(|first| first.id == id)
     };
-    if let Some(other) = other.filter(is_first) {
+    // A bound that adds nothing says nothing.
+    let says_something = |other: &&Alternative| other.plan.is_some() || other.time > layer.price.totals.serial_time;
+    if let Some(other) = other.filter(is_first).filter(says_something) {
         page.wrapped(9, &alternative_text(layer.price.totals.serial_time, other));
     }
 }
@@ -283,6 +285,9 @@ fn share(time: Picoseconds, least: Picoseconds) -> String {
 fn alternative_text(chosen: Picoseconds, other: &Alternative) -> String {
     let how = without(&other.avoided);
     let more = Picoseconds(other.time.0.saturating_sub(chosen.0));
+    let Some(plan) = &other.plan else {
+        return format!("rather than {how}: at least +{}", scale::time(more));
+    };
     let cost = match more {
         Picoseconds(0) => "as fast".to_string(),
         more => format!("+{}", scale::time(more)),
@@ -291,7 +296,7 @@ fn alternative_text(chosen: Picoseconds, other: &Alternative) -> String {
         .instead
         .iter()
         .take(MOST_SHOWN)
-        .map(|id| format!("{} of {}", phrase(&other.plan, *id), value_name(&other.plan, *id)))
+        .map(|id| format!("{} of {}", phrase(plan, *id), value_name(plan, *id)))
         .collect();
     let rest = match other.instead.len().saturating_sub(MOST_SHOWN) {
         0 => String::new(),

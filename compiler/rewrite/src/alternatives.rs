@@ -20,13 +20,25 @@ pub struct Alternative {
     pub id: InstrId,
     /// How it is done without.
     pub avoided: Avoided,
-    /// What that plan takes; never less than the chosen one.
+    /// What that plan takes; never less than the chosen one. Without a plan: what any such plan takes at least.
     pub time: Picoseconds,
-    /// The plan.
-    pub plan: Plan,
+    /// The plan, where it was searched for.
+    pub plan: Option<Plan>,
     /// Its moves with traffic that the chosen plan has not, in program order.
     pub instead: Vec<InstrId>,
 }
+
+/// How much is asked about the plans that lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Detail {
+    /// The plans themselves: a search for each, all together several times as long as the search for the best.
+    Plans,
+    /// What they take at least, which the prices of the search say at once.
+    Bounds,
+}
+
+/// With so many strategies or fewer the plans that lost are found in no time.
+const QUICK: usize = 2000;
 
 /// How a plan does without a collective.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -55,11 +67,12 @@ pub enum Avoided {
 }
 
 /// For each collective of a plan that has traffic and that no `reshard` asks for, the best plan that does without it, where
-/// there is one. In program order.
+/// there is one. In program order. Without `detail`: plans where the program is small, else bounds.
 pub fn alternatives(
     lowered: &Lowered,
     hardware: &Hardware,
     options: &LowerOptions,
+    detail: Option<Detail>,
 ) -> Result<Vec<Alternative>, LowerError> {
     let memory = &lowered.memory;
     let (kernels, limits) = (&memory.kernels, &options.limits);
@@ -84,23 +97,24 @@ pub fn alternatives(
     };
     let case = (kernels, memory.labels.as_slice());
     let cost = lowered.optimality.cost.0;
-    let mut answers: BTreeMap<Avoided, Option<Lowered>> = BTreeMap::new();
+    let quick = if whole.strategies() <= QUICK { Detail::Plans } else { Detail::Bounds };
+    let detail = detail.unwrap_or(quick);
+    let mut answers: BTreeMap<Avoided, Option<(Picoseconds, Option<Plan>)>> = BTreeMap::new();
     let mut found = Vec::new();
     for site in asked {
         let Some((value, avoided)) = way_around(lowered, site) else { continue };
         if !answers.contains_key(&avoided) {
             let question = whole.question(value, &strategies_without(lowered, &whole, site));
-            let answer = Lowering::of_question(hardware, limits, case, &question, cost)?;
+            let answer = match detail {
+                Detail::Plans => Lowering::of_question(hardware, limits, case, &question, cost)?
+                    .map(|other| (other.optimality.cost, Some(other.plan))),
+                Detail::Bounds => question.least().map(|least| (Picoseconds(least.max(cost)), None)),
+            };
             answers.insert(avoided.clone(), answer);
         }
-        if let Some(Some(other)) = answers.get(&avoided) {
-            found.push(Alternative {
-                id: site.id,
-                avoided,
-                time: other.optimality.cost,
-                instead: moves_only_in(&other.plan, &lowered.plan),
-                plan: other.plan.clone(),
-            });
+        if let Some(Some((time, plan))) = answers.get(&avoided) {
+            let instead = plan.as_ref().map_or_else(Vec::new, |plan| moves_only_in(plan, &lowered.plan));
+            found.push(Alternative { id: site.id, avoided, time: *time, instead, plan: plan.clone() });
         }
     }
     Ok(found)

@@ -34,7 +34,7 @@ mod space;
 mod steiner;
 mod table;
 
-pub use alternatives::{Alternative, Avoided, alternatives};
+pub use alternatives::{Alternative, Avoided, Detail, alternatives};
 pub use axis_orders::{OrderSaving, order_savings};
 pub use phases::{SharedWeight, SharedWeights, share_weights};
 

@@ -12,7 +12,7 @@ use shard_cost::{Hardware, Objective};
 use shard_grammar::{SourceFile, ast};
 use shard_ir::{InstrKind, Plan, Program};
 use shard_report::{Layer, Sharing};
-use shard_rewrite::{Alternative, LowerOptions, SharedWeights};
+use shard_rewrite::{Alternative, Detail, LowerOptions, SharedWeights};
 
 use crate::args::ProgramArgs;
 use crate::commands::expected::Expected;
@@ -57,9 +57,9 @@ impl Compilation {
     }
 
     /// Asks what each plan was preferred to.
-    pub(crate) fn ask_for_alternatives(&mut self, console: &mut Console) -> Outcome {
+    pub(crate) fn ask_for_alternatives(&mut self, detail: Option<Detail>, console: &mut Console) -> Outcome {
         for (hardware, compiled) in &self.compiled {
-            match pipeline::alternatives(compiled, hardware, &self.options) {
+            match pipeline::alternatives(compiled, hardware, &self.options, detail) {
                 Ok(found) => self.alternatives.push(found),
                 Err(error) => {
                     console.report(self.source.as_ref(), lower_error(None, None, error));

@@ -75,6 +75,8 @@ struct AlternativeJson {
     /// The collective of the chosen plan.
     id: u32,
     without: String,
+    /// Whether the times are of a plan, and not only bounds on all such plans.
+    exact: bool,
     time_s: f64,
     added_s: f64,
     /// The collectives that the other plan has instead.
@@ -240,19 +242,22 @@ pub(crate) fn proof_word(proof: Proof) -> &'static str {
 }
 
 fn alternative(layer: &Layer<'_>, other: &Alternative) -> AlternativeJson {
-    let instead = other.instead.iter().map(|id| {
-        let instr = other.plan.instruction(*id);
-        let from = instr.operands.first().map_or_else(String::new, |o| other.plan.layout_text(*o));
-        InsteadJson {
-            op: instr.kind.name(),
-            name: instr.name.clone(),
-            from_layout: from,
-            layout: other.plan.layout_text(*id),
-        }
+    let instead = other.plan.iter().flat_map(|plan| {
+        other.instead.iter().map(|id| {
+            let instr = plan.instruction(*id);
+            let from = instr.operands.first().map_or_else(String::new, |o| plan.layout_text(*o));
+            InsteadJson {
+                op: instr.kind.name(),
+                name: instr.name.clone(),
+                from_layout: from,
+                layout: plan.layout_text(*id),
+            }
+        })
     });
     AlternativeJson {
         id: other.id.0,
         without: without(&other.avoided),
+        exact: other.plan.is_some(),
         time_s: other.time.seconds(),
         added_s: Picoseconds(other.time.0.saturating_sub(layer.price.totals.serial_time.0)).seconds(),
         instead: instead.collect(),

@@ -272,6 +272,11 @@ impl Whole {
         Whole { problem, prices }
     }
 
+    /// How many strategies there are.
+    pub(crate) fn strategies(&self) -> usize {
+        self.problem.factors.iter().map(|factor| factor.out.len()).sum()
+    }
+
     /// A question about a value: it may be made by the strategies for which `keep` says yes, given the layouts of the result
     /// and of what is read.
     pub(crate) fn question(&self, value: ValueId, keep: &dyn Fn(Layout, &[Layout]) -> bool) -> Question<'_> {
