@@ -116,6 +116,14 @@ impl Network {
         matches!(self.fabric, Fabric::Flat { .. }) && mesh.axes().iter().all(on_the_fabric)
     }
 
+    /// Whether a mesh axis runs over rings of a torus, each end linked to the other.
+    pub fn wraps_around(&self, mesh: &Mesh, axis: AxisId) -> bool {
+        match &self.topology(mesh).axes[axis.index()].1 {
+            Wires::Torus(torus) => torus.iter().all(|t| t.ring),
+            Wires::Flat | Wires::Switched { .. } => false,
+        }
+    }
+
     /// The torus axes of a mesh axis on the chips' own torus. A fold that does not give the size of the axis is passed
     /// over; [`Hardware::slice_problem`](super::Hardware::slice_problem) reports it.
     pub(crate) fn torus_sizes(&self, mesh: &Mesh, axis: AxisId) -> Vec<u64> {
