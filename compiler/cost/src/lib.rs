@@ -24,7 +24,7 @@ pub mod roles;
 pub mod summary;
 pub mod units;
 
-pub use collective::{CollectiveCost, axes_key, collective_cost, least_permute_time};
+pub use collective::{CollectiveCost, PermuteTimes, axes_key, collective_cost, least_permute_time};
 pub use fit::{Capacity, Largest, largest};
 pub use fusion::{fuses_with, fusion_producer, kernels, may_lead_a_kernel};
 pub use hardware::{Fabric, Hardware, HardwareError, Network};

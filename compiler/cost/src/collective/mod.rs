@@ -7,6 +7,7 @@ use shard_ir::{AxisList, Collective, Dtype, Layout, Mesh, MeshShape, Picoseconds
 
 use crate::hardware::{Fabric, Hardware};
 use crate::units::{Bytes, time_at_rate};
+pub use permute::PermuteTimes;
 use steps::Networks;
 
 /// What one move costs each device.
@@ -67,7 +68,7 @@ pub fn collective_cost(
         Collective::AllGather { .. } | Collective::ReduceScatter { .. } => (all_but_own(1), networks().gather(bits)),
         Collective::AllReduce { .. } => (all_but_own(2), Picoseconds(networks().gather(bits).0.saturating_mul(2))),
         Collective::AllToAll { .. } => (all_but_own(1), networks().exchange(bits)),
-        Collective::Permute { to } => (bits.div_ceil(8), permute::time(hw, mesh, from, *to, &axes, bits)),
+        Collective::Permute { to } => (bits.div_ceil(8), PermuteTimes::new(hw, mesh).time(from, *to, elements, dtype)),
     };
     CollectiveCost {
         bytes: Bytes(dtype.bytes(elements)),

@@ -1,6 +1,9 @@
 //! The time of a collective-permute: whole blocks from device to device.
 
-use shard_ir::{AxisId, AxisList, Layout, Mesh, Picoseconds};
+use std::collections::BTreeMap;
+
+use shard_ir::mesh::MAX_AXES;
+use shard_ir::{AxisId, Dtype, Layout, Mesh, Picoseconds, Place};
 
 use crate::hardware::{Fabric, Hardware, Topology, TorusAxis, Wires};
 use crate::units::time_at_rate;
@@ -20,11 +23,63 @@ struct Load {
     leaves_node: bool,
 }
 
-/// The time of a permute of blocks of `bits` that changes the places of these axes.
-pub(super) fn time(hw: &Hardware, mesh: &Mesh, from: Layout, to: Layout, axes: &AxisList, bits: u128) -> Picoseconds {
-    let topology = hw.network.topology(mesh);
-    let loads = loads(&topology, mesh, from, to, axes);
-    let on = |(fabric, load): (&&Fabric, Load)| {
+/// The times of permutes on one mesh, for those who ask for many: what a permute does to the links is worked out once for all
+/// that do the same.
+pub struct PermuteTimes<'h> {
+    mesh: &'h Mesh,
+    topology: Topology<'h>,
+    known: BTreeMap<Relation, Vec<Load>>,
+}
+
+/// Where each affected axis is before and after, its dims numbered in the order of their first mention; 0 for the other axes.
+type Relation = [(u8, u8); MAX_AXES];
+
+impl<'h> PermuteTimes<'h> {
+    /// Nothing worked out yet.
+    pub fn new(hw: &'h Hardware, mesh: &'h Mesh) -> PermuteTimes<'h> {
+        PermuteTimes { mesh, topology: hw.network.topology(mesh), known: BTreeMap::new() }
+    }
+
+    /// The time of the permute from one layout to another of a value with so many elements on a device.
+    pub fn time(&mut self, from: Layout, to: Layout, local_elements: u64, dtype: Dtype) -> Picoseconds {
+        let ids = affected(self.mesh, from, to);
+        let (mesh, topology) = (self.mesh, &self.topology);
+        let loads = self.known.entry(relation(&ids, from, to)).or_insert_with(|| loads(topology, mesh, from, to, &ids));
+        time_under(topology, loads, u128::from(local_elements) * u128::from(dtype.bits()))
+    }
+}
+
+/// The axes along which blocks may travel: those of dims that are split otherwise after.
+fn affected(mesh: &Mesh, from: Layout, to: Layout) -> Vec<AxisId> {
+    let moved = |layout: Layout, axis: AxisId| match layout.place(axis) {
+        Place::Split { dim, .. } => from.axes_of(dim) != to.axes_of(dim),
+        Place::Partial(_) | Place::Replicated => false,
+    };
+    mesh.axis_ids().filter(|axis| moved(from, *axis) || moved(to, *axis)).collect()
+}
+
+fn relation(ids: &[AxisId], from: Layout, to: Layout) -> Relation {
+    let mut dims: Vec<usize> = Vec::new();
+    let mut code = |place: Place| match place {
+        Place::Split { dim, position } => {
+            let number = dims.iter().position(|d| *d == dim).unwrap_or_else(|| {
+                dims.push(dim);
+                dims.len() - 1
+            });
+            (number * MAX_AXES + position + 1) as u8
+        }
+        Place::Partial(_) | Place::Replicated => 0,
+    };
+    let mut relation = [(0, 0); MAX_AXES];
+    for axis in ids {
+        relation[axis.index()] = (code(from.place(*axis)), code(to.place(*axis)));
+    }
+    relation
+}
+
+/// The time of blocks of `bits` that load the networks so.
+fn time_under(topology: &Topology<'_>, loads: &[Load], bits: u128) -> Picoseconds {
+    let on = |(fabric, load): (&&Fabric, &Load)| {
         let (rate, hop) = match **fabric {
             Fabric::Flat { bandwidth, latency } => (bandwidth, latency),
             Fabric::Torus { link_bandwidth, hop_latency, .. } => (link_bandwidth, hop_latency),
@@ -39,18 +94,17 @@ pub(super) fn time(hw: &Hardware, mesh: &Mesh, from: Layout, to: Layout, axes: &
 }
 
 /// The load on each network.
-fn loads(topology: &Topology<'_>, mesh: &Mesh, from: Layout, to: Layout, axes: &AxisList) -> Vec<Load> {
+fn loads(topology: &Topology<'_>, mesh: &Mesh, from: Layout, to: Layout, ids: &[AxisId]) -> Vec<Load> {
     let mut loads = vec![Load::default(); topology.fabrics.len()];
-    let only_flat = axes.iter().all(|a| topology.axes[a.index()] == (0, Wires::Flat));
+    let only_flat = ids.iter().all(|a| topology.axes[a.index()] == (0, Wires::Flat));
     if only_flat {
         loads[0] = Load { blocks: 1, hops: 1, leaves_node: false };
         return loads;
     }
-    let ids: Vec<AxisId> = axes.iter().collect();
     let grid = Grid { sizes: ids.iter().map(|a| mesh.size(*a)).collect() };
     let reach: u64 = ids.iter().map(|a| longest(&topology.axes[a.index()].1)).sum();
     if grid.devices().saturating_mul(reach) > MAX_HOPS {
-        for id in &ids {
+        for id in ids {
             let (network, wires) = &topology.axes[id.index()];
             let load = &mut loads[*network];
             load.blocks = load.blocks.max(longest(wires)).max(1);
@@ -59,7 +113,7 @@ fn loads(topology: &Topology<'_>, mesh: &Mesh, from: Layout, to: Layout, axes: &
         }
         return loads;
     }
-    let messages = messages(mesh, from, to, &ids, &grid);
+    let messages = messages(mesh, from, to, ids, &grid);
     for (network, load) in loads.iter_mut().enumerate() {
         let on: Vec<(usize, &Wires)> = ids
             .iter()
@@ -92,7 +146,7 @@ fn longest(wires: &Wires) -> u64 {
     }
 }
 
-/// The devices that differ along the axes of the permute alone, the last axis fastest.
+/// The devices that differ along the affected axes alone, the last axis fastest.
 struct Grid {
     sizes: Vec<u64>,
 }
@@ -174,4 +228,35 @@ fn torus_load(grid: &Grid, on: &[(usize, &Wires)], messages: &[(u64, u64)]) -> L
         hops = hops.max(way);
     }
     Load { blocks: links.into_iter().max().unwrap_or(0), hops, leaves_node: false }
+}
+
+#[cfg(test)]
+mod tests {
+    use shard_ir::{AxisSet, Collective, MeshShape};
+
+    use super::*;
+
+    #[test]
+    fn permutes_that_do_the_same_take_the_same_time() {
+        for network in [
+            "kind = \"torus\"\nlink_bandwidth = 7e9\nwraparound = \"full-axis-4\"",
+            "kind = \"switched\"\nnode = 4\nnode_bandwidth = 7e9\nnic_bandwidth = 1e9",
+        ] {
+            let chip =
+                "name = \"c\"\n[chip]\nflops = { bf16 = 1e12 }\nhbm_bytes = 1e9\nhbm_bandwidth = 1e12\n[network]\n";
+            let hw = Hardware::parse(&format!("{chip}{network}")).expect("well formed");
+            let mesh = Mesh::new([("x", 4), ("y", 2), ("z", 2)]).expect("a mesh");
+            let shape = MeshShape { mesh: &mesh, sizes: &[16, 4, 16] };
+            let mut shared = PermuteTimes::new(&hw, &mesh);
+            for from in shape.layouts(AxisSet::EMPTY.with(AxisId(1)), AxisSet::EMPTY) {
+                for (collective, to) in Collective::all_from(shape, from, AxisSet::EMPTY, AxisSet::EMPTY) {
+                    if matches!(collective, Collective::Permute { .. }) {
+                        let once = PermuteTimes::new(&hw, &mesh).time(from, to, 1 << 20, Dtype::Bf16);
+                        assert_eq!(shared.time(from, to, 1 << 20, Dtype::Bf16), once, "{from:?} to {to:?}");
+                        assert!(once >= crate::least_permute_time(&hw, &mesh, 1 << 20, Dtype::Bf16));
+                    }
+                }
+            }
+        }
+    }
 }

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use rustc_hash::FxHashMap;
-use shard_cost::{Hardware, axes_key, collective_cost, least_permute_time};
+use shard_cost::{Hardware, PermuteTimes, axes_key, collective_cost, least_permute_time};
 use shard_ir::{AxisSet, Collective, Dtype, Layout, Mesh, MeshShape, Picoseconds};
 
 use crate::rules::moves::generating_moves;
@@ -116,14 +116,14 @@ impl Graph {
         let mut exact = true;
         let mut members: Vec<Vec<Node>> = hubs.into_values().filter(|m| m.len() > 1).collect();
         members.sort_unstable();
+        let mut permutes = PermuteTimes::new(hardware, mesh);
         for group in members {
+            let local = shape.local_elements(layouts[group[0] as usize]);
             if !alike && group.len() <= MAX_PERMUTED {
                 for (from, to) in group.iter().flat_map(|a| group.iter().map(move |b| (*a, *b))).filter(|(a, b)| a != b)
                 {
                     let (one, other) = (layouts[from as usize], layouts[to as usize]);
-                    let permute = Collective::Permute { to: other };
-                    let cost = arc_cost(collective_cost(hardware, mesh, &permute, one, sizes, dtype).time);
-                    arcs.push((from, to, cost));
+                    arcs.push((from, to, arc_cost(permutes.time(one, other, local, dtype))));
                 }
                 continue;
             }
@@ -131,7 +131,6 @@ impl Graph {
             nodes += 1;
             exact &= alike;
             // Where all permutes take the same time, this is it.
-            let local = shape.local_elements(layouts[group[0] as usize]);
             let cost = arc_cost(least_permute_time(hardware, mesh, local, dtype));
             for member in group {
                 arcs.push((member, hub, cost));
