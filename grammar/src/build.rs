@@ -277,7 +277,11 @@ impl Builder<'_> {
         let mut inner = parts(pair).peekable();
         let start = inner.peek().map(|first| self.span(first))?;
         let kind = inner.next_if(|part| part.as_rule() == Rule::kind).map(|word| {
-            let kind = if word.as_str() == Kind::Weight.word() { Kind::Weight } else { Kind::Cache };
+            let kind = match word.as_str() {
+                "weight" => Kind::Weight,
+                "cache" => Kind::Cache,
+                _ => Kind::HostWeight,
+            };
             Spanned::new(kind, self.span(&word))
         });
         let dtype = inner.next_if(|part| part.as_rule() == Rule::dtype).map(|word| self.dtype(&word));

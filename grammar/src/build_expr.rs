@@ -200,6 +200,11 @@ impl Builder<'_> {
                 ExprKind::Rope { word_span, operand: first, dim, position }
             }
             Rule::take => ExprKind::Take { word_span, table: first, ids: operand()?, dim: self.dim_name(rest.next())? },
+            Rule::route => {
+                let (experts, tokens) = (self.dim_name(rest.next())?, self.dim_name(rest.next())?);
+                let (places, choices) = (self.dim_name(rest.next())?, self.int_expr(rest.next()?)?.0);
+                ExprKind::Route { word_span, operand: first, experts, tokens, places, choices }
+            }
             Rule::cast => ExprKind::Cast { word_span, operand: first, dtype: self.dtype(&rest.next()?)? },
             Rule::reshard => {
                 let PinnedLayout { word: layout, partial, .. } = self.layout(rest.next()?, rest.next())?;

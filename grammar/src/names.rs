@@ -25,7 +25,7 @@ pub fn is_reserved(word: &str) -> bool {
         || ReduceOp::from_word(word).is_some()
         || NormalizeOp::from_word(word).is_some()
         || matches!(word, "einsum" | "rename" | "split" | "merge" | "concat" | "slice" | "append")
-        || matches!(word, "causal" | "rope" | "take" | "cast" | "reshard")
+        || matches!(word, "causal" | "rope" | "take" | "route" | "cast" | "reshard")
 }
 
 /// What is wrong with a name of this namespace, if anything is.

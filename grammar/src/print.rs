@@ -210,6 +210,10 @@ pub(crate) fn call_parts(expr: &Expr) -> (&str, Vec<&Expr>, String) {
             ("rope", vec![operand], format!(" over {} at {}", dim.value, position.value))
         }
         ExprKind::Take { table, ids, dim, .. } => ("take", vec![table, ids], format!(" over {}", dim.value)),
+        ExprKind::Route { operand, experts, tokens, places, choices, .. } => {
+            let (over, at, to) = (&experts.value, &tokens.value, &places.value);
+            ("route", vec![operand], format!(" over {over} at {at} -> {to}, {}", print_int_expr(choices)))
+        }
         ExprKind::Cast { operand, dtype, .. } => ("cast", vec![operand], format!(", {}", dtype.value)),
         ExprKind::Reshard { operand, layout, partial, .. } => {
             let mut tail = String::new();

@@ -72,6 +72,7 @@ fn every_form_has_its_variant() {
         ("causal(a over L, S)", "Causal"),
         ("rope(a over Q at L)", "Rope"),
         ("take(a, b over V)", "Take"),
+        ("route(a over X at T -> C, 2)", "Route"),
         ("cast(a, int8)", "Cast"),
         ("reshard(a, BLE_x(partialsum-y))", "Reshard"),
     ] {

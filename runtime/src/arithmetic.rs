@@ -73,6 +73,8 @@ fn is_exact(op: &Op) -> bool {
         | Op::SliceDim { .. }
         | Op::Append { .. }
         | Op::Take { .. }
+        | Op::Route { .. }
+        | Op::Fetch
         | Op::Cast(_) => true,
         // A mask brings in minus infinity, which a product with 0 turns into NaN.
         Op::Softmax { .. } | Op::Norm { .. } | Op::Mask { .. } | Op::Rope { .. } => false,

@@ -108,6 +108,7 @@ fn index_ranges(plan: &Plan) -> Vec<Option<u64>> {
                     | Op::Concat { .. }
                     | Op::SliceDim { .. }
                     | Op::Append { .. }
+                    | Op::Fetch
                     | Op::Cast(_)
             ),
             InstrKind::Parameter(_) | InstrKind::Constant(_) => false,

@@ -27,6 +27,7 @@ mod local_shape;
 pub mod network;
 mod random;
 pub mod reference;
+mod route;
 mod scalar;
 mod shrink;
 mod tensor;

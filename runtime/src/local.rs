@@ -5,6 +5,7 @@ use shard_ir::{DimId, Dtype, InstrId, Op, Plan, Reduce};
 use crate::arithmetic::{Arithmetic, EXACT_LIMIT, round_to};
 use crate::error::RunError;
 use crate::local_shape;
+use crate::route;
 use crate::scalar;
 use crate::tensor::{Tensor, walk};
 
@@ -73,6 +74,7 @@ pub(crate) fn evaluate(op: &Op, operands: &[View<'_>], target: &Target<'_>) -> R
         Op::Einsum => einsum(operands, target)?,
         Op::Map(map) => pointwise(&operands[..1], target, |v| scalar::map(*map, v[0])),
         Op::Binary(binary) => pointwise(operands, target, |v| scalar::binary(*binary, v[0], v[1], !dtype.is_float())),
+        Op::Fetch => pointwise(&operands[..1], target, |v| v[0]),
         Op::Cast(to) => pointwise(&operands[..1], target, |v| cast(*to, v[0])),
         Op::Reduce { kind, over } => reduce(*kind, over, &operands[0], target)?,
         Op::Softmax { over } => along_line(*over, &operands[0], target, softmax)?,
@@ -83,6 +85,7 @@ pub(crate) fn evaluate(op: &Op, operands: &[View<'_>], target: &Target<'_>) -> R
         Op::Append { from, to } => local_shape::append(*from, *to, operands, target)?,
         Op::Mask { query, key } => local_shape::mask(*query, *key, &operands[0], target)?,
         Op::Rope { over, at } => local_shape::rope(*over, *at, &operands[0], target)?,
+        Op::Route { over, at, to, choices } => route::route([*over, *at, *to], *choices, &operands[0], target)?,
         Op::Take { over } => local_shape::take(*over, operands, target)?,
     };
     if out.sizes != target.sizes {

@@ -123,6 +123,7 @@ fn keeps_values(op: &Op) -> bool {
         | Op::Concat { .. }
         | Op::SliceDim { .. }
         | Op::Append { .. }
+        | Op::Fetch
         | Op::Cast(_) => true,
         Op::Einsum
         | Op::Map(_)
@@ -132,7 +133,8 @@ fn keeps_values(op: &Op) -> bool {
         | Op::Norm { .. }
         | Op::Mask { .. }
         | Op::Rope { .. }
-        | Op::Take { .. } => false,
+        | Op::Take { .. }
+        | Op::Route { .. } => false,
     }
 }
 
@@ -288,6 +290,11 @@ impl Evaluator<'_> {
                     false => 0.0,
                 }
             }),
+            Op::Route { over, at, to, choices } => {
+                let placed = self.places(a, [*over, *at, *to], *choices as usize);
+                self.build(dims, |p| if placed.at(p) == p[to.index()] as f64 { 1.0 } else { 0.0 })
+            }
+            Op::Fetch => self.build(dims, |p| a.at(p)),
             Op::Cast(dtype) => self.build(dims, |p| cast(*dtype, a.at(p))),
         };
         match self.arithmetic == Arithmetic::Exact && largest > EXACT_LIMIT {
@@ -300,6 +307,42 @@ impl Evaluator<'_> {
         let mut largest = f64::NEG_INFINITY;
         each(self.plan, over, at, &mut |p| largest = scalar::maximum(largest, a.at(p)));
         largest
+    }
+
+    /// For each token and expert the place that the token is given there, or -1.
+    fn places(&self, a: &Named, [expert, token, place]: [DimId; 3], choices: usize) -> Named {
+        let groups: Vec<DimId> = a.dims.iter().copied().filter(|d| *d != expert && *d != token).collect();
+        let mut dims = groups.clone();
+        dims.extend([token, expert]);
+        let (tokens, experts) = (self.size(token), self.size(expert));
+        let mut data = Vec::new();
+        each(self.plan, &groups, &mut vec![0; self.plan.dims.len()], &mut |p| {
+            let gate = |p: &mut Positions, t: usize, x: usize| {
+                (p[token.index()], p[expert.index()]) = (t, x);
+                a.at(p)
+            };
+            // How many experts a token likes better than this one says which of its choices this one is.
+            let rank = |p: &mut Positions, t: usize, x: usize| {
+                let own = gate(p, t, x);
+                (0..experts)
+                    .filter(|other| {
+                        let theirs = gate(p, t, *other);
+                        theirs > own || (!(theirs < own) && *other < x)
+                    })
+                    .count()
+            };
+            let mut given = vec![-1.0; tokens * experts];
+            for x in 0..experts {
+                let mut asking: Vec<(usize, usize)> = (0..tokens).map(|t| (rank(p, t, x), t)).collect();
+                asking.retain(|(rank, _)| *rank < choices);
+                asking.sort_unstable();
+                for (at, (_, t)) in asking.into_iter().take(self.size(place)).enumerate() {
+                    given[t * experts + x] = at as f64;
+                }
+            }
+            data.extend(given);
+        });
+        Named::new(self.plan, &dims, data)
     }
 
     fn softmax(&self, a: &Named, over: DimId, dims: &[DimId]) -> Vec<f64> {

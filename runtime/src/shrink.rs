@@ -298,6 +298,8 @@ fn relations(plan: &Plan, variable_of: &[usize]) -> BTreeSet<Relation> {
             | Op::Rename { .. }
             | Op::Rope { .. }
             | Op::Take { .. }
+            | Op::Route { .. }
+            | Op::Fetch
             | Op::Cast(_) => {}
         }
     }
@@ -317,6 +319,9 @@ fn resized(plan: &Plan, sizes: &[u64]) -> Option<Plan> {
             let room = sizes[from.index()].checked_sub(sizes[to.index()])?;
             let had = plan.dims[from.index()].size.checked_sub(plan.dims[to.index()].size)?;
             *offset = if *offset == had { room } else { (*offset).min(room) };
+        }
+        if let InstrKind::Op(Op::Route { over, choices, .. }) = &mut instr.kind {
+            *choices = (*choices).min(sizes[over.index()]);
         }
     }
     Some(out)

@@ -131,6 +131,9 @@ sound! {
     rope: "B=4 L=4 Q=8", [("LBQ", F32)] -> ["LBQ", "QLB"], false, |d| Op::Rope { over: d('Q'), at: d('L') }, [2, 2] = 36, [2, 2, 2] = 160;
     take: "B=4 L=4 V=8 E=4", [("VE", F32), ("BL", Int32)] -> ["BLE", "EBL"], true, |d| Op::Take { over: d('V') }, [2, 2] = 80, [4, 2] = 68;
     take_three_axes: "B=4 V=8 E=4", [("EV", F32), ("B", Int32)] -> ["BE"], true, |d| Op::Take { over: d('V') }, [2, 2, 2] = 164;
+    take_from_a_table_each: "B=4 L=4 V=8", [("BLV", F32), ("BL", Int32)] -> ["BL", "LB"], true, |d| Op::Take { over: d('V') }, [2, 2] = 56, [4, 2] = 48;
+    route: "G=4 T=5 X=4 C=2", [("GTX", F32)] -> ["GTXC", "XGCT"], true, |d| Op::Route { over: d('X'), at: d('T'), to: d('C'), choices: 2 }, [2, 2] = 10, [2, 2, 2] = 20;
+    fetch: "B=4 E=4", [("BE", F32)] -> ["BE", "EB"], true, |_| Op::Fetch, [2, 2] = 54, [2, 2, 2] = 294;
     cast_to_float: "B=4 E=4", [("BE", F32)] -> ["BE", "EB"], true, |_| Op::Cast(Bf16), [2, 2] = 54, [2, 2, 2] = 294;
     cast_to_integer: "B=4 E=4", [("BE", F32)] -> ["BE", "EB"], true, |_| Op::Cast(Int8), [2, 2] = 36;
     cast_from_integer: "B=4 E=4", [("BE", Int32)] -> ["BE", "EB"], true, |_| Op::Cast(F32), [2, 2] = 36;

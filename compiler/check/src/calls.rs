@@ -171,6 +171,7 @@ fn walk_calls(expr: &ast::Expr, found: &mut impl FnMut(&ast::Name)) {
         | ast::ExprKind::Slice { operand, .. }
         | ast::ExprKind::Causal { operand, .. }
         | ast::ExprKind::Rope { operand, .. }
+        | ast::ExprKind::Route { operand, .. }
         | ast::ExprKind::Cast { operand, .. }
         | ast::ExprKind::Reshard { operand, .. } => walk_calls(operand, found),
     }
@@ -179,7 +180,8 @@ fn walk_calls(expr: &ast::Expr, found: &mut impl FnMut(&ast::Name)) {
 /// The operations that are written like calls, for the nearest name of an unknown one.
 fn operations<'n>() -> impl Iterator<Item = &'n str> {
     const OTHERS: &[&str] = &[
-        "einsum", "rename", "split", "merge", "concat", "slice", "append", "causal", "rope", "take", "cast", "reshard",
+        "einsum", "rename", "split", "merge", "concat", "slice", "append", "causal", "rope", "take", "route", "cast",
+        "reshard",
     ];
     ast::MapOp::ALL
         .iter()
@@ -342,7 +344,15 @@ impl LayerChecker<'_, '_> {
             let path = || -> Vec<String> { [&callee.name].into_iter().chain(&value.in_layers).cloned().collect() };
             let new = match &value.def {
                 Def::Parameter { pattern, .. } => {
-                    let (arg, expr) = (args[map.len()], &exprs[map.len()]);
+                    let (mut arg, expr) = (args[map.len()], &exprs[map.len()]);
+                    // The callee fetches it itself.
+                    if let (
+                        Def::Parameter { kind: ParameterKind::HostWeight, .. },
+                        Def::Op { op: shard_ir::Op::Fetch, operands },
+                    ) = (&value.def, &self.builder.value(arg).def)
+                    {
+                        arg = operands[0];
+                    }
                     let request = PinRequest {
                         value: arg,
                         dims: value.dims.clone(),

@@ -74,7 +74,8 @@ impl LayerChecker<'_, '_> {
             | ast::ExprKind::Append { .. }
             | ast::ExprKind::Causal { .. }
             | ast::ExprKind::Rope { .. }
-            | ast::ExprKind::Take { .. } => self.dim_op(expr)?,
+            | ast::ExprKind::Take { .. }
+            | ast::ExprKind::Route { .. } => self.dim_op(expr)?,
         };
         Some(Term::Value(value))
     }

@@ -61,6 +61,13 @@ pub(crate) fn offset(env: &mut Environment<'_>, expr: &ast::IntExpr, sink: &mut 
     evaluation.in_range(value.size, expr, 0)
 }
 
+/// How many experts a token asks for: a number from 1.
+pub(crate) fn count(env: &mut Environment<'_>, expr: &ast::IntExpr, sink: &mut Sink) -> Option<u64> {
+    let mut evaluation = Evaluation { env, sink, tree: None, what: "the number of choices", in_file: true };
+    let value = evaluation.eval(expr)?;
+    evaluation.in_range(value.size, expr, 1)
+}
+
 impl Evaluation<'_, '_, '_> {
     fn place(&self, span: Span) -> Option<Span> {
         self.in_file.then_some(span)

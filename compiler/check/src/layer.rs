@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use shard_grammar::{Span, ast};
-use shard_ir::{Def, DimId, Output, ParameterKind, Program, Value, ValueId, typing::same_dims};
+use shard_ir::{Def, DimId, Op, Output, ParameterKind, Program, Value, ValueId, typing::same_dims};
 
 use crate::builder::{Binding, Builder, PinRequest, permute_pattern};
 use crate::calls::Layers;
@@ -59,6 +59,7 @@ pub(crate) fn check_layer<'a>(
     crate::repeat::check(env, layer, &mut program, &mut builder.labels, sink);
     program.labels = builder.labels.names;
     crate::partial_pins::check(env, &program, sink);
+    crate::straddles::check(env, &program, sink);
     if sink.errors() > errors {
         return None;
     }
@@ -142,6 +143,23 @@ impl<'a> LayerChecker<'a, '_> {
             let value = checked.and_then(|ty| self.parameter(param, ty));
             self.bind(&param.name, value, true);
         }
+        // Parameters come first; what is kept with the host is used as it is fetched.
+        for param in &self.layer.params {
+            self.fetch(param);
+        }
+    }
+
+    fn fetch(&mut self, param: &ast::Param) -> Option<()> {
+        let id = self.builder.scope.get(&param.name.value)?.value?;
+        let value = self.builder.value(id);
+        if !matches!(value.def, Def::Parameter { kind: ParameterKind::HostWeight, .. }) {
+            return None;
+        }
+        let (name, span) = (value.name.clone(), value.span);
+        let fetched = self.builder.push_op(self.env, Op::Fetch, vec![id], self.builder.type_of(id), span, self.sink)?;
+        self.builder.values[fetched.index()].name = name;
+        self.builder.scope.get_mut(&param.name.value)?.value = Some(fetched);
+        Some(())
     }
 
     fn parameter(&mut self, param: &ast::Param, ty: CheckedType) -> Option<ValueId> {
@@ -419,6 +437,7 @@ pub(crate) fn kind_words(kind: ParameterKind) -> &'static str {
     match kind {
         ParameterKind::Activation => "an activation",
         ParameterKind::Weight => "a weight",
+        ParameterKind::HostWeight => "a weight with the host",
         ParameterKind::Cache => "a cache",
     }
 }

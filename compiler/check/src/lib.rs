@@ -23,6 +23,7 @@ mod partial_pins;
 mod phases;
 mod repeat;
 mod sink;
+mod straddles;
 mod types;
 
 pub use diagnostic::{Diagnostic, Edit, Help, Label, Severity};

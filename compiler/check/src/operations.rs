@@ -217,6 +217,25 @@ impl LayerChecker<'_, '_> {
                 self.needs("take", d, dim.span, a)?;
                 self.op(Op::Take { over: d }, "take", &[a, b], span)
             }
+            ast::ExprKind::Route { operand, experts, tokens, places, choices, .. } => {
+                let (a, dims) = (self.value(operand), self.dims([experts, tokens, places]));
+                let count = int_expr::count(self.env, choices, self.sink);
+                let (a, [x, t, c], count) = ((a?, &**operand), dims?, count?);
+                self.needs("route", x, experts.span, a)?;
+                self.needs("route", t, tokens.span, a)?;
+                self.different("route", x, t, tokens.span)?;
+                if self.builder.value(a.0).dims.contains(&c) {
+                    let dim = self.env.dim_name(c).to_string();
+                    self.sink.report(ShapeProblem::SameDim { op: "route".to_string(), dim, span: places.span });
+                    return None;
+                }
+                if count > self.env.size(x) {
+                    let message = format!("`route` lets a token ask for {count} experts, and {}", self.sized(x));
+                    let help = format!("route(... -> {}, {})    (all experts)", places.value, self.env.size(x));
+                    return self.sizes(message, choices.span, "more than there are", Some(help));
+                }
+                self.op(Op::Route { over: x, at: t, to: c, choices: count }, "route", &[a], span)
+            }
             // `term` sends here only what names dims.
             _ => None,
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use shard_grammar::{Span, ast};
-use shard_ir::{Def, ParameterKind, Phase, Program};
+use shard_ir::{Def, Phase, Program};
 
 use crate::Checked;
 use crate::diagnostics::limits::MAX_PHASES;
@@ -61,7 +61,7 @@ pub(crate) fn weights_keep_their_sizes(checked: &Checked, sink: &mut Sink) {
     for (at, program) in checked.programs.iter().enumerate() {
         let Some(first) = checked.programs[..at].iter().find(|p| p.name == program.name) else { continue };
         for (a, b) in first.values.iter().zip(&program.values) {
-            if !matches!(b.def, Def::Parameter { kind: ParameterKind::Weight, .. }) {
+            if !matches!(b.def, Def::Parameter { kind, .. } if kind.is_weight()) {
                 continue;
             }
             let size = |p: &Program, dim: shard_ir::DimId| p.dims[dim.index()].size;

@@ -77,6 +77,7 @@ pub(crate) fn check_type(
     let kind = match ty.kind.map(|k| k.value) {
         None => ParameterKind::Activation,
         Some(ast::Kind::Weight) => ParameterKind::Weight,
+        Some(ast::Kind::HostWeight) => ParameterKind::HostWeight,
         Some(ast::Kind::Cache) => ParameterKind::Cache,
     };
     Some(CheckedType { kind, dtype: ty.dtype.map(|d| dtype(d.value)), dims, pattern })

@@ -7,7 +7,7 @@ use shard_check::diagnostics::InternalProblem;
 use shard_check::diagnostics::{HardwareProblem, LoweringProblem};
 use shard_cost::Hardware;
 use shard_grammar::{SourceFile, Span, ast};
-use shard_ir::{Def, InstrId, InstrKind, Layout, MeshShape, Picoseconds, Plan, Program, ValueId};
+use shard_ir::{Def, InstrId, InstrKind, Layout, MeshShape, ParameterKind, Picoseconds, Plan, Program, ValueId};
 use shard_report::notation::phrase;
 use shard_rewrite::{LowerError, LowerOptions, Status};
 
@@ -53,11 +53,20 @@ pub(crate) fn search_limit(layer: &Compiled, program: &Program, header: Option<S
     Some(LoweringProblem::SearchLimit { layer: program.name.clone(), span: header?, limit, gap }.into())
 }
 
+/// A weight in host memory, where the hardware states no way there.
+pub(crate) fn no_host(program: &Program, hardware: &Hardware) -> Option<Diagnostic> {
+    let is_there = |v: &&shard_ir::Value| matches!(v.def, Def::Parameter { kind: ParameterKind::HostWeight, .. });
+    let value = program.values.iter().find(is_there).filter(|_| hardware.host_rate.is_none())?;
+    let (weight, chip) = (value.name.clone().unwrap_or_default(), hardware.name.clone());
+    Some(HardwareProblem::NoHost { weight, span: value.span, chip }.into())
+}
+
 /// Values that alone exceed the memory of a chip.
 pub(crate) fn too_large(layer: &Compiled, hardware: &Hardware) -> Vec<Diagnostic> {
     let plan = &layer.schedule.plan;
     let mut said = BTreeSet::new();
     plan.ids()
+        .filter(|id| plan.instruction(*id).kind != InstrKind::Parameter(ParameterKind::HostWeight))
         .filter(|id| plan.local_bytes(*id) > hardware.hbm_bytes)
         .filter_map(|id| {
             let instr = plan.instruction(id);

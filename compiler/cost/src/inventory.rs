@@ -50,7 +50,7 @@ impl Inventory {
         let kept: Vec<Kept> = plan.ids().filter_map(|id| kept(plan, id)).collect();
         let parameters = kept
             .iter()
-            .filter(|k| k.kind == ParameterKind::Weight)
+            .filter(|k| k.kind.is_weight())
             .map(|k| useful_elements(plan, k.id))
             .fold(0u128, u128::saturating_add);
         let cache_bytes_per_token = kept.iter().filter_map(|k| bytes_per_token(plan, k, &roles)).sum();
@@ -65,7 +65,10 @@ impl Inventory {
 
 fn kept(plan: &Plan, id: InstrId) -> Option<Kept> {
     let instr = plan.instruction(id);
-    let InstrKind::Parameter(kind @ (ParameterKind::Weight | ParameterKind::Cache)) = instr.kind else { return None };
+    let InstrKind::Parameter(kind) = instr.kind else { return None };
+    if kind == ParameterKind::Activation {
+        return None;
+    }
     let shards = plan.mesh.group_size(instr.layout.split_axes().iter());
     Some(Kept {
         id,

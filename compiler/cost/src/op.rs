@@ -56,6 +56,8 @@ pub struct Work {
     pub read: Bytes,
     /// Bytes written to HBM.
     pub write: Bytes,
+    /// Bytes fetched from the memory of the host.
+    pub fetched: Bytes,
 }
 
 impl Work {
@@ -72,6 +74,8 @@ pub enum Bound {
     Compute,
     /// Memory takes longer.
     Memory,
+    /// Fetching from the host takes longest.
+    Pcie,
 }
 
 impl Bound {
@@ -80,6 +84,7 @@ impl Bound {
         match self {
             Bound::Compute => "compute",
             Bound::Memory => "memory",
+            Bound::Pcie => "pcie",
         }
     }
 }
@@ -92,6 +97,7 @@ impl Bound {
 /// | rename, split, merge | 0 | 0 | 0: the same data under other names |
 /// | take | 0 | the rows taken, the ids | result |
 /// | append | 0 | the new positions | the new positions |
+/// | fetch | 0 | 0, and its bytes from the host | result |
 /// | slice-dim | 0 | as much as it keeps | result |
 /// | all others | 0 | operands | result |
 ///
@@ -103,7 +109,8 @@ pub fn op_work(op: &Op, operands: &[LocalTensor<'_>], result: LocalTensor<'_>) -
 /// The work of a chain of fused ops, first to last: flops are summed; what is made inside the chain touches no HBM, so
 /// it reads what comes from outside, each value once, and writes what its last op makes. A chain of one is that op.
 pub fn kernel_work(chain: &[KernelOp<'_>]) -> Work {
-    let mut work = Work { flops: Flops(0), arithmetic: Dtype::Bf16, read: Bytes(0), write: Bytes(0) };
+    let mut work =
+        Work { flops: Flops(0), arithmetic: Dtype::Bf16, read: Bytes(0), write: Bytes(0), fetched: Bytes(0) };
     let mut made_or_read: Vec<(u32, &[u64])> = Vec::new();
     for (i, member) in chain.iter().enumerate() {
         let flops = op_flops(member.op, member.operands, &member.result);
@@ -111,6 +118,9 @@ pub fn kernel_work(chain: &[KernelOp<'_>]) -> Work {
             work.arithmetic = arithmetic(member);
         }
         work.flops = work.flops + flops;
+        if matches!(member.op, Op::Fetch) {
+            work.fetched = work.fetched + member.result.bytes();
+        }
         for (at, operand) in member.operands.iter().enumerate() {
             if operand.constant || made_or_read.contains(&(operand.value, operand.sizes)) {
                 continue;
@@ -128,7 +138,10 @@ pub fn kernel_work(chain: &[KernelOp<'_>]) -> Work {
 
 /// The time of some work: the longer of arithmetic at peak and HBM traffic at full bandwidth, and which of the two it is.
 pub fn roofline(hw: &Hardware, work: &Work) -> (Picoseconds, Bound) {
-    let (compute, memory) = (compute_time(hw, work), memory_time(hw, work));
+    let (compute, memory, host) = (compute_time(hw, work), memory_time(hw, work), host_time(hw, work));
+    if host > compute.max(memory) {
+        return (host, Bound::Pcie);
+    }
     if compute >= memory && work.flops > Flops(0) { (compute, Bound::Compute) } else { (memory, Bound::Memory) }
 }
 
@@ -143,6 +156,16 @@ pub fn compute_time(hw: &Hardware, work: &Work) -> Picoseconds {
 /// The time of the HBM traffic alone.
 pub fn memory_time(hw: &Hardware, work: &Work) -> Picoseconds {
     time_at_rate(u128::from(work.hbm_bytes().0), 1, hw.hbm_rate)
+}
+
+/// The time of fetching from the host alone: each device has a link of its own to it.
+///
+/// Hardware that states no `[host]` cannot run such a program, which is said before; a byte a second keeps it finite.
+pub fn host_time(hw: &Hardware, work: &Work) -> Picoseconds {
+    match work.fetched {
+        Bytes(0) => Picoseconds(0),
+        Bytes(bytes) => time_at_rate(u128::from(bytes), 1, hw.host_rate.unwrap_or(1)),
+    }
 }
 
 fn op_flops(op: &Op, operands: &[LocalTensor<'_>], result: &LocalTensor<'_>) -> Flops {
@@ -170,6 +193,8 @@ fn op_flops(op: &Op, operands: &[LocalTensor<'_>], result: &LocalTensor<'_>) -> 
         | Op::Mask { .. }
         | Op::Rope { .. }
         | Op::Take { .. }
+        | Op::Route { .. }
+        | Op::Fetch
         | Op::Cast(_) => Flops(0),
     }
 }
@@ -187,7 +212,8 @@ fn arithmetic(member: &KernelOp<'_>) -> Dtype {
 fn read_bytes(member: &KernelOp<'_>, at: usize) -> Bytes {
     let operand = &member.operands[at];
     match member.op {
-        Op::Rename { .. } | Op::Split { .. } | Op::Merge { .. } => Bytes(0),
+        // What comes from the host is not read from the chip's own memory.
+        Op::Rename { .. } | Op::Split { .. } | Op::Merge { .. } | Op::Fetch => Bytes(0),
         Op::SliceDim { .. } => member.result.bytes(),
         Op::Append { .. } => {
             if at == 1 {
@@ -213,6 +239,7 @@ fn read_bytes(member: &KernelOp<'_>, at: usize) -> Bytes {
         | Op::Concat { .. }
         | Op::Mask { .. }
         | Op::Rope { .. }
+        | Op::Route { .. }
         | Op::Cast(_) => operand.bytes(),
     }
 }
@@ -232,6 +259,8 @@ fn written_bytes(member: &KernelOp<'_>) -> Bytes {
         | Op::Mask { .. }
         | Op::Rope { .. }
         | Op::Take { .. }
+        | Op::Route { .. }
+        | Op::Fetch
         | Op::Cast(_) => member.result.bytes(),
     }
 }

@@ -22,7 +22,8 @@ impl DimRoles {
         let of_kind = |kind: ParameterKind| {
             plan.instructions.iter().filter(move |i| i.kind == InstrKind::Parameter(kind)).map(|i| i.dims.as_slice())
         };
-        let in_weights: Vec<DimId> = of_kind(ParameterKind::Weight).flatten().copied().collect();
+        let weights = of_kind(ParameterKind::Weight).chain(of_kind(ParameterKind::HostWeight));
+        let in_weights: Vec<DimId> = weights.flatten().copied().collect();
         let first_input = of_kind(ParameterKind::Activation).next().unwrap_or(&[]);
         let mut in_caches: Vec<DimId> = Vec::new();
         for dim in of_kind(ParameterKind::Cache).flatten() {

@@ -136,6 +136,8 @@ pub fn result_layout(
         | Op::Mask { .. }
         | Op::Rope { .. }
         | Op::Take { .. }
+        | Op::Route { .. }
+        | Op::Fetch
         | Op::Cast(_) => shared_dims(op, operands)?,
     };
     one_dim_per_axis(&splits)?;
@@ -176,6 +178,8 @@ type Splits = BTreeMap<DimId, DimSplit>;
 pub fn iteration_dim(op: &Op, operand: usize, dim: DimId) -> Option<DimId> {
     match op {
         Op::Softmax { over } | Op::Norm { over, .. } | Op::Rope { over, .. } if dim == *over => None,
+        // A place is given by counting over all tokens, a choice made among all experts.
+        Op::Route { over, at, .. } if dim == *over || dim == *at => None,
         Op::Concat { left, right, .. } if dim == [*left, *right][operand.min(1)] => None,
         Op::SliceDim { from, .. } if dim == *from => None,
         Op::Append { from, .. } if operand == 1 && dim == *from => None,
@@ -195,6 +199,8 @@ pub fn iteration_dim(op: &Op, operand: usize, dim: DimId) -> Option<DimId> {
         | Op::Mask { .. }
         | Op::Rope { .. }
         | Op::Take { .. }
+        | Op::Route { .. }
+        | Op::Fetch
         | Op::Cast(_) => Some(dim),
     }
 }
@@ -329,10 +335,17 @@ fn partial_over(op: &Op, operands: &[Operand<'_>], axis: AxisId) -> Result<Optio
             Op::Map(map) => map.is_linear(),
             Op::Cast(to) => to.is_float() && operands[0].dtype.is_float(),
             Op::Reduce { kind, .. } => *kind != Reduce::Max,
-            Op::Rename { .. } | Op::Split { .. } | Op::Merge { .. } | Op::SliceDim { .. } | Op::Rope { .. } => true,
-            Op::Binary(Binary::Maximum | Binary::Minimum) | Op::Softmax { .. } | Op::Norm { .. } | Op::Mask { .. } => {
-                false
-            }
+            Op::Rename { .. }
+            | Op::Split { .. }
+            | Op::Merge { .. }
+            | Op::SliceDim { .. }
+            | Op::Rope { .. }
+            | Op::Fetch => true,
+            Op::Binary(Binary::Maximum | Binary::Minimum)
+            | Op::Softmax { .. }
+            | Op::Norm { .. }
+            | Op::Mask { .. }
+            | Op::Route { .. } => false,
         };
         return if linear { Ok(Some(Reduction::Sum)) } else { not_linear(first) };
     }
@@ -350,14 +363,15 @@ fn partial_over(op: &Op, operands: &[Operand<'_>], axis: AxisId) -> Result<Optio
         Op::Map(map) => map.is_increasing(),
         Op::Cast(to) => *to != Dtype::Bool,
         Op::Reduce { kind, .. } => *kind == Reduce::Max,
-        Op::Rename { .. } | Op::Split { .. } | Op::Merge { .. } | Op::SliceDim { .. } => true,
+        Op::Rename { .. } | Op::Split { .. } | Op::Merge { .. } | Op::SliceDim { .. } | Op::Fetch => true,
         Op::Einsum
         | Op::Binary(Binary::Mul | Binary::Div)
         | Op::Softmax { .. }
         | Op::Norm { .. }
         | Op::Mask { .. }
         | Op::Rope { .. }
-        | Op::Take { .. } => false,
+        | Op::Take { .. }
+        | Op::Route { .. } => false,
     };
     if increasing { Ok(Some(Reduction::Max)) } else { not_increasing(first) }
 }

@@ -207,6 +207,23 @@ pub enum Op {
         /// The dim of the table that the ids index.
         over: DimId,
     },
+    /// Which tokens go to which experts: 1 at the place of an expert that a token is given, 0 elsewhere.
+    ///
+    /// Each token asks for the experts of its largest gates, the lower numbered where gates are equal. Places are given
+    /// to first choices before second ones, and among them in the order of the tokens; where an expert has no place
+    /// left, the token goes without. Every other dim is a group of tokens with places of its own.
+    Route {
+        /// The dim of the experts.
+        over: DimId,
+        /// The dim of the tokens.
+        at: DimId,
+        /// The dim of the places of an expert, which the result has beside.
+        to: DimId,
+        /// How many experts a token asks for.
+        choices: u64,
+    },
+    /// A value in host memory, brought to the chip: each device fetches what it holds.
+    Fetch,
     /// Another dtype.
     Cast(Dtype),
 }
@@ -230,6 +247,8 @@ impl Op {
             Op::Mask { .. } => "mask",
             Op::Rope { .. } => "rope",
             Op::Take { .. } => "take",
+            Op::Route { .. } => "route",
+            Op::Fetch => "fetch",
             Op::Cast(_) => "cast",
         }
     }
@@ -271,6 +290,10 @@ impl Op {
             Op::Mask { query, key } => Op::Mask { query: dim(*query), key: dim(*key) },
             Op::Rope { over, at } => Op::Rope { over: dim(*over), at: dim(*at) },
             Op::Take { over } => Op::Take { over: dim(*over) },
+            Op::Route { over, at, to, choices } => {
+                Op::Route { over: dim(*over), at: dim(*at), to: dim(*to), choices: *choices }
+            }
+            Op::Fetch => Op::Fetch,
             Op::Cast(dtype) => Op::Cast(*dtype),
         }
     }
@@ -278,7 +301,7 @@ impl Op {
     /// Every dim that the op itself names (not those of its operands).
     pub fn dims(&self) -> Vec<DimId> {
         match self {
-            Op::Einsum | Op::Map(_) | Op::Binary(_) | Op::Cast(_) => Vec::new(),
+            Op::Einsum | Op::Map(_) | Op::Binary(_) | Op::Fetch | Op::Cast(_) => Vec::new(),
             Op::Reduce { over, .. } => over.clone(),
             Op::Softmax { over } | Op::Norm { over, .. } | Op::Take { over } => vec![*over],
             Op::Rename { from, to } | Op::SliceDim { from, to, .. } | Op::Append { from, to } => vec![*from, *to],
@@ -287,6 +310,7 @@ impl Op {
             Op::Concat { left, right, to } => vec![*left, *right, *to],
             Op::Mask { query, key } => vec![*query, *key],
             Op::Rope { over, at } => vec![*over, *at],
+            Op::Route { over, at, to, .. } => vec![*over, *at, *to],
         }
     }
 }

@@ -28,16 +28,26 @@ pub enum ParameterKind {
     Activation,
     /// Stays in memory from step to step.
     Weight,
+    /// Stays in the memory of the host from step to step; a [`Fetch`](crate::Op::Fetch) brings it to the chip.
+    HostWeight,
     /// Per-sequence state that stays in memory.
     Cache,
 }
 
 impl ParameterKind {
+    /// Whether it is a weight, wherever it stays.
+    pub fn is_weight(self) -> bool {
+        match self {
+            ParameterKind::Weight | ParameterKind::HostWeight => true,
+            ParameterKind::Activation | ParameterKind::Cache => false,
+        }
+    }
     /// The word in a type; nothing for an activation.
     pub fn word(self) -> Option<&'static str> {
         match self {
             ParameterKind::Activation => None,
             ParameterKind::Weight => Some("weight"),
+            ParameterKind::HostWeight => Some("weight host"),
             ParameterKind::Cache => Some("cache"),
         }
     }
@@ -151,6 +161,17 @@ impl Program {
     /// All value ids, in program order.
     pub fn value_ids(&self) -> impl DoubleEndedIterator<Item = ValueId> + use<> {
         (0..self.values.len() as u32).map(ValueId)
+    }
+    /// Whether a value lies in the memory of the host, where it can be cut and not sent: a parameter that is kept there,
+    /// pinned or not.
+    pub fn in_host_memory(&self, mut id: ValueId) -> bool {
+        loop {
+            match &self.value(id).def {
+                Def::Parameter { kind, .. } => return *kind == ParameterKind::HostWeight,
+                Def::Pin { operand, .. } => id = *operand,
+                Def::Constant(_) | Def::Op { .. } => return false,
+            }
+        }
     }
     /// The global sizes of some dims.
     pub fn sizes(&self, dims: &[DimId]) -> Vec<u64> {

@@ -79,6 +79,8 @@ pub fn result_type(op: &Op, operands: &[TensorType], named: &[DimId], dims: &[Di
         | Op::SliceDim { .. }
         | Op::Mask { .. }
         | Op::Rope { .. }
+        | Op::Route { .. }
+        | Op::Fetch
         | Op::Cast(_) => 1,
     };
     if operands.len() != arity {
@@ -254,10 +256,26 @@ pub fn result_type(op: &Op, operands: &[TensorType], named: &[DimId], dims: &[Di
             if ids.dims.contains(over) {
                 return Err(E::RepeatedDim(*over));
             }
+            // A dim of both names a table of its own for each position.
             let mut out = ids.dims.clone();
-            out.extend(first.dims.iter().filter(|d| *d != over));
+            out.extend(first.dims.iter().filter(|d| *d != over && !ids.dims.contains(d)));
             typed(out, first.dtype)
         }
+        Op::Route { over, at, to, choices } => {
+            float(0)?;
+            needs(0, *over)?;
+            needs(0, *at)?;
+            if over == at {
+                return Err(E::RepeatedDim(*over));
+            }
+            if !(1..=size(*over)).contains(choices) {
+                return Err(E::Sizes { left: size(*over), right: *choices });
+            }
+            let mut out = first.dims.clone();
+            out.push(*to);
+            typed(out, first.dtype)
+        }
+        Op::Fetch => Ok(first.clone()),
         Op::Cast(dtype) => Ok(TensorType { dims: first.dims.clone(), dtype: *dtype }),
     }
 }

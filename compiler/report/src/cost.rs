@@ -134,7 +134,7 @@ fn step_figures(report: &CostLayer<'_>, id: InstrId) -> (Vec<String>, Option<Sty
         InstrPrice::Kernel { flops, hbm_bytes, time, bound, .. } => {
             let style = match bound {
                 shard_cost::Bound::Compute => Style::Compute,
-                shard_cost::Bound::Memory => Style::Memory,
+                shard_cost::Bound::Memory | shard_cost::Bound::Pcie => Style::Memory,
             };
             let some_flops = flops > Flops(0);
             let figures = vec![

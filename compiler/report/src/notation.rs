@@ -46,7 +46,7 @@ fn op_phrase(plan: &Plan, id: InstrId, op: &Op) -> String {
     let word = op.word();
     match op {
         Op::Einsum => format!("{word} {}", plan.equation(id)),
-        Op::Map(_) | Op::Binary(_) => word.to_string(),
+        Op::Map(_) | Op::Binary(_) | Op::Fetch => word.to_string(),
         Op::Reduce { over, .. } => format!("{word} over {}", dims(over)),
         Op::Softmax { over } | Op::Norm { over, .. } | Op::Take { over } => format!("{word} over {}", dim(over)),
         Op::Rename { from, to } | Op::Append { from, to } => format!("{word} {} -> {}", dim(from), dim(to)),
@@ -56,6 +56,9 @@ fn op_phrase(plan: &Plan, id: InstrId, op: &Op) -> String {
         Op::SliceDim { from, to, offset } => format!("{word} {} -> {} from {offset}", dim(from), dim(to)),
         Op::Mask { query, key } => format!("{word} over {}, {}", dim(query), dim(key)),
         Op::Rope { over, at } => format!("{word} over {} at {}", dim(over), dim(at)),
+        Op::Route { over, at, to, choices } => {
+            format!("{word} {} over {choices} of {} -> {}", dim(at), dim(over), dim(to))
+        }
         Op::Cast(to) => format!("{word} to {to}"),
     }
 }

@@ -6,8 +6,7 @@
 
 use shard_cost::Hardware;
 use shard_ir::{
-    Def, Dim, DimId, LabelId, Layout, LayoutPattern, MeshShape, Output, ParameterKind, Picoseconds, Program, Value,
-    ValueId,
+    Def, Dim, DimId, LabelId, Layout, LayoutPattern, MeshShape, Output, Picoseconds, Program, Value, ValueId,
 };
 
 use crate::{LowerError, LowerOptions, Lowered, Optimality, Status, lower};
@@ -93,8 +92,8 @@ pub fn share_weights(
 
 fn is_free_weight(program: &Program, id: ValueId) -> bool {
     let value = program.value(id);
-    let Def::Parameter { kind: ParameterKind::Weight, pattern } = &value.def else { return false };
-    pattern.exact(MeshShape { mesh: &program.mesh, sizes: &program.sizes(&value.dims) }).is_none()
+    let Def::Parameter { kind, pattern } = &value.def else { return false };
+    kind.is_weight() && pattern.exact(MeshShape { mesh: &program.mesh, sizes: &program.sizes(&value.dims) }).is_none()
 }
 
 /// How many of its steps a request takes.

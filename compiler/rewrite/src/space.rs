@@ -226,11 +226,17 @@ impl Context {
                 }
                 let sizes = program.sizes(&program.value(id).dims);
                 let shape = MeshShape { mesh: &program.mesh, sizes: &sizes };
-                let from = |l: Layout| (l, moves_from(shape, l, sums, maxima));
+                let with_host = program.in_host_memory(id);
+                let from = |l: Layout| {
+                    let mut moves = moves_from(shape, l, sums, maxima);
+                    moves.retain(|(collective, _)| !with_host || !collective.has_traffic());
+                    (l, moves)
+                };
                 if program.value(id).times == 0 {
                     return Arc::default();
                 }
                 match &region {
+                    None if with_host => Arc::new(shape.layouts(sums, maxima).into_iter().map(from).collect()),
                     None => {
                         let make = || Arc::new(shape.layouts(sums, maxima).into_iter().map(from).collect());
                         Arc::clone(by_shape.entry(sizes.clone()).or_insert_with(make))

@@ -170,6 +170,8 @@ fn sites() -> Vec<Site> {
         site(Op::Append { from: id('A'), to: id('G') }, &["GC", "AC"], "GC"),
         site(Op::Mask { query: id('A'), key: id('G') }, &["AG"], "AG"),
         site(Op::Rope { over: id('D'), at: id('A') }, &["AD"], "AD"),
+        site(Op::Route { over: id('A'), at: id('B'), to: id('C'), choices: 1 }, &["ABD"], "ABDC"),
+        site(Op::Fetch, &["AB"], "AB"),
         site(Op::Cast(Dtype::Bf16), &["AB"], "AB"),
         site(Op::Cast(Dtype::Bool), &["AB"], "AB"),
         site(Op::Cast(Dtype::Int32), &["AB"], "AB"),

@@ -65,6 +65,8 @@ pub enum ExprKind {
     Rope { word_span: Span, operand: Box<Expr>, dim: Name, position: Name },
     /// `take(table, ids over dim)`
     Take { word_span: Span, table: Box<Expr>, ids: Box<Expr>, dim: Name },
+    /// `route(operand over experts at tokens -> places, choices)`
+    Route { word_span: Span, operand: Box<Expr>, experts: Name, tokens: Name, places: Name, choices: IntExpr },
     /// `cast(operand, dtype)`
     Cast { word_span: Span, operand: Box<Expr>, dtype: Spanned<DType> },
     /// `reshard(operand, LAYOUT partial)`

@@ -24,6 +24,8 @@ pub struct Type {
 pub enum Kind {
     /// A parameter that stays in memory from step to step.
     Weight,
+    /// A weight that stays in the memory of the host.
+    HostWeight,
     /// Per-sequence state that stays.
     Cache,
 }
@@ -33,6 +35,7 @@ impl Kind {
     pub fn word(self) -> &'static str {
         match self {
             Kind::Weight => "weight",
+            Kind::HostWeight => "weight host",
             Kind::Cache => "cache",
         }
     }

@@ -15,8 +15,14 @@ struct Generator {
     axes: Vec<(&'static str, usize)>,
     /// Names and sizes of the dims.
     dims: Vec<(char, usize)>,
+    /// The dims among them that some op made up, with a `dim` line at the end of the file.
+    made_up: Vec<char>,
     dtype: &'static str,
     values: Vec<Value>,
+    /// The dims of the parameter `ids`, where there is one.
+    ids: Option<Vec<char>>,
+    /// The dims of the layer `g`, where something calls it.
+    callee: Option<Vec<char>>,
 }
 
 /// Whose type is written.
@@ -28,6 +34,9 @@ enum Place {
 }
 
 const MAX_RANK: usize = 4;
+
+/// Names of dims that ops make up: the parts of a split, the sum of a concat, ...
+const MADE_UP: [char; 6] = ['P', 'Q', 'R', 'S', 'T', 'U'];
 
 /// The program of a seed: a mesh of 1 to 3 axes, 2 to 5 dims, 1 to 4 parameters, 2 to 6 statements, 1 or 2 results.
 pub(crate) fn generate(seed: u64) -> String {
@@ -43,7 +52,7 @@ pub(crate) fn generate(seed: u64) -> String {
         .map(|name| (*name, random.pick(&[2, 3, 4, 4, 6, 6, 8, 8, 12])))
         .collect();
     let dtype = random.pick(&["f32", "f32", "f32", "f32", "f32", "f32", "bf16", "bf16", "bf16", "int32"]);
-    Generator { random, axes, dims, dtype, values: Vec::new() }.program()
+    Generator { random, axes, dims, made_up: Vec::new(), dtype, values: Vec::new(), ids: None, callee: None }.program()
 }
 
 impl Generator {
@@ -68,6 +77,11 @@ impl Generator {
             };
             text.push_str(&format!("  p{i}: {kind}{} {layout},\n", self.dtype));
             self.values.push(Value { name: format!("p{i}"), dims });
+        }
+        if self.random.chance(20) {
+            let dims = self.some_dims(2);
+            text.push_str(&format!("  ids: int32 {},\n", self.layout(&dims, Place::Let).replace('?', "")));
+            self.ids = Some(dims);
         }
         let mut body = String::new();
         for i in 0..2 + self.random.below(5) {
@@ -111,7 +125,113 @@ impl Generator {
                 (format!("({})", list.join(", ")), format!("({})", names.join(", ")))
             }
         };
-        format!("{text}) -> {types} {{\n{body}  return {names}\n}}\n")
+        let mut text = format!("{text}) -> {types} {{\n{body}  return {names}\n}}\n");
+        if let Some(dims) = self.callee.take() {
+            let (given, taken) = (self.layout(&dims, Place::Parameter), self.layout(&dims, Place::Result));
+            let dtype = self.dtype;
+            text.push_str(&format!("layer g(a: {dtype} {given}) -> {dtype} {taken} {{ return relu(a) + a }}\n"));
+        }
+        for name in &self.made_up {
+            text.push_str(&format!("dim {name} = {}\n", self.size(*name)));
+        }
+        text
+    }
+
+    /// A new dim of some size; none where there are many already.
+    fn make_up(&mut self, size: usize) -> Option<char> {
+        let name = MADE_UP.get(self.made_up.len()).copied()?;
+        self.made_up.push(name);
+        self.dims.push((name, size));
+        Some(name)
+    }
+
+    /// An op that gives some dim another size, or looks along one.
+    fn reshaping(&mut self) -> Option<(String, Vec<char>)> {
+        let (a, dims) = self.operand();
+        let dim = self.random.pick(&dims);
+        let size = self.size(dim);
+        let replaced = |by: &[char]| -> Vec<char> {
+            dims.iter().flat_map(|d| if *d == dim { by.to_vec() } else { vec![*d] }).collect()
+        };
+        Some(match self.random.below(7) {
+            0 => {
+                let parts: Vec<usize> = (2..size).filter(|n| size.is_multiple_of(*n)).collect();
+                if parts.is_empty() || dims.len() == MAX_RANK {
+                    return None;
+                }
+                let major = self.random.pick(&parts);
+                let (p, q) = (self.make_up(major)?, self.make_up(size / major)?);
+                (format!("split({a}, {dim} -> {p}{q})"), replaced(&[p, q]))
+            }
+            1 => {
+                let other = *dims.iter().find(|d| **d != dim)?;
+                let whole = self.make_up(size * self.size(other))?;
+                let kept = replaced(&[whole]).into_iter().filter(|d| *d != other).collect();
+                (format!("merge({a}, {dim}{other} -> {whole})"), kept)
+            }
+            2 => {
+                let value = self.value();
+                if value.dims.len() != dims.len() || !value.dims.iter().all(|d| dims.contains(d)) {
+                    return None;
+                }
+                let whole = self.make_up(2 * size)?;
+                (format!("concat({a}, {}, {dim}, {dim} -> {whole})", value.name), replaced(&[whole]))
+            }
+            3 => {
+                let kept = 1 + self.random.below(size);
+                let (part, start) = (self.make_up(kept)?, self.random.below(size - kept + 1));
+                (format!("slice({a}, {dim} -> {part}, {start})"), replaced(&[part]))
+            }
+            4 => {
+                let kept = 1 + self.random.below(size);
+                let new = self.make_up(kept)?;
+                (format!("append({a}, slice({a}, {dim} -> {new}, 0), {new} -> {dim})"), dims)
+            }
+            5 => {
+                let ids = self.ids.clone().filter(|ids| !ids.contains(&dim))?;
+                let rest = dims.iter().filter(|d| **d != dim && !ids.contains(d));
+                let out: Vec<char> = ids.iter().chain(rest).copied().collect();
+                if out.len() > MAX_RANK {
+                    return None;
+                }
+                (format!("take({a}, ids over {dim})"), out)
+            }
+            _ => {
+                // What one tests is that both programs route alike, so the gates are as they were given.
+                let gates =
+                    self.values.iter().find(|v| v.name.starts_with('p') && (2..MAX_RANK).contains(&v.dims.len()));
+                let gates = gates.filter(|_| self.dtype != "int32")?.clone();
+                let order = self.random.shuffled(&gates.dims);
+                let room = 1 + self.random.below(3);
+                let places = self.make_up(room)?;
+                let choices = 1 + self.random.below(self.size(order[0]));
+                let out = gates.dims.iter().copied().chain([places]).collect();
+                (format!("route({} over {} at {} -> {places}, {choices})", gates.name, order[0], order[1]), out)
+            }
+        })
+    }
+
+    /// An op that works along one dim by the position along another; what is masked is a weight at once.
+    fn positional(&mut self) -> Option<(String, Vec<char>)> {
+        let (a, dims) = self.operand();
+        let pair = self.random.shuffled(&dims);
+        let &[first, second, ..] = pair.as_slice() else { return None };
+        let text = match self.random.below(2) {
+            0 if self.size(first) <= self.size(second) => {
+                format!("softmax(causal({a} over {first}, {second}) over {second})")
+            }
+            1 if self.size(first).is_multiple_of(2) => format!("rope({a} over {first} at {second})"),
+            _ => return None,
+        };
+        Some((text, dims))
+    }
+
+    /// A call of the layer `g`, which takes some dims, in whatever layouts it likes.
+    fn call(&mut self) -> Option<(String, Vec<char>)> {
+        let value = self.value();
+        let takes = self.callee.get_or_insert_with(|| value.dims.clone()).clone();
+        let fits = takes.len() == value.dims.len() && takes.iter().all(|d| value.dims.contains(d));
+        fits.then(|| (format!("g({})", value.name), takes))
     }
 
     /// One to `most` dims of the file, in some order.
@@ -144,8 +264,17 @@ impl Generator {
     }
 
     fn expression(&mut self) -> (String, Vec<char>) {
-        let (a, dims) = self.operand();
         let integers = self.dtype == "int32";
+        let other = match self.random.below(100) {
+            0..14 => self.reshaping(),
+            14..18 if !integers => self.positional(),
+            18..22 => self.call(),
+            _ => None,
+        };
+        if let Some(other) = other {
+            return other;
+        }
+        let (a, dims) = self.operand();
         match self.random.below(100) {
             0..30 => self.einsum(),
             30..55 => {

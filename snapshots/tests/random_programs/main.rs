@@ -47,7 +47,8 @@ fn try_program(seed: u64, loud: bool) -> Result<Option<Outcome>, String> {
     if let Some(error) = errors.first() {
         return Err(format!("the checker refuses it: {} {}", error.code, error.message));
     }
-    let [program] = checked.programs.as_slice() else { return Err("not one program".to_string()) };
+    let [root] = checked.roots.as_slice() else { return Err("not one program".to_string()) };
+    let program = &checked.programs[*root];
     let started = Instant::now();
     // A program that is not searched to the end has to be right all the same.
     let limits = Limits { expansions: 2_000, tie_expansions: 100, forms: 4, ..Limits::default() };

@@ -68,6 +68,15 @@ pub enum HardwareProblem {
         /// What the chip has.
         capacity: u64,
     },
+    /// Weights are kept in host memory, and the hardware file says nothing of the way there.
+    NoHost {
+        /// The weight.
+        weight: String,
+        /// Its declaration.
+        span: Span,
+        /// The chip.
+        chip: String,
+    },
     /// The hardware file has no peak for an arithmetic type, and another one's is taken.
     MissingArithmetic {
         /// The dtype.
@@ -170,6 +179,12 @@ impl From<HardwareProblem> for Diagnostic {
                     .at(span, format!("{layout} takes {} on each device", bytes(needed)))
                     .note(format!("the chip has {}", bytes(capacity)))
                     .help("split it over more axes, or leave the layout to the compiler with `?`")
+            }
+            NoHost { weight, span, chip } => {
+                Diagnostic::error("E0650", format!("`{weight}` is in host memory, and `{chip}` states no way there"))
+                    .at(span, "fetched at each step")
+                    .help("pcie_bandwidth = 32e9    (under [host] of the hardware file)")
+                    .help("--hardware a100-80g    (or another chip that has a [host])")
             }
             MissingArithmetic { dtype, taken, chip, span } => {
                 Diagnostic::warning("W0702", format!("`{chip}` states no peak for {dtype}, so {taken}'s is taken"))

@@ -15,6 +15,7 @@ pub mod partials;
 pub mod phases;
 pub mod shapes;
 pub mod snapshots;
+pub mod straddles;
 pub mod syntax;
 pub mod words;
 
@@ -32,6 +33,7 @@ pub use partials::{PartialProblem, WayOut};
 pub use phases::PhaseProblem;
 pub use shapes::ShapeProblem;
 pub use snapshots::SnapshotProblem;
+pub use straddles::Straddle;
 
 /// From what a diagnostic comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,11 +112,13 @@ pub const ALL: &[(&str, &str, Source)] = &[
     ("W0603", "an argument of another kind than the parameter", Source::File),
     ("W0604", "a call of a repeated layer", Source::File),
     ("W0605", "a kind on a let", Source::File),
+    ("W0620", "a split or merge whose parts the mesh cuts across", Source::File),
     ("E0701", "hardware that does not exist", Source::LaterPass),
     ("E0702", "a hardware file that cannot be used", Source::LaterPass),
     ("E0703", "a second hardware line", Source::File),
     ("E0704", "no plan fits in memory", Source::LaterPass),
     ("E0705", "the hardware is not given", Source::LaterPass),
+    ("E0650", "weights in host memory, and hardware that states no way there", Source::LaterPass),
     ("W0701", "a value larger than the memory of a chip", Source::LaterPass),
     ("W0702", "a dtype for which the hardware states no peak", Source::LaterPass),
     ("E0801", "an annotation that cannot be reached", Source::LaterPass),

@@ -19,7 +19,7 @@ use crate::commands::expected::Expected;
 use crate::console::{Console, Outcome, Status};
 use crate::hardware_choice;
 use crate::input::{Input, read_program};
-use crate::lowering_diagnostics::{axis_orders, lower_error, replication_costs, search_limit, too_large};
+use crate::lowering_diagnostics::{axis_orders, lower_error, no_host, replication_costs, search_limit, too_large};
 use crate::pipeline::{self, CompileError, Compiled};
 
 /// The compiled layers of one file.
@@ -159,6 +159,10 @@ pub(crate) fn compile_source(
     let expected = Expected::of(&checked, compiled_programs, |program| args.layer.is_none() && wanted(program));
     for (program, shared) in programs.iter().zip(shared).filter(|(program, _)| wanted(program)) {
         let header = layer_header(&tree, &program.name);
+        if let Some(problem) = no_host(program, &hardware) {
+            found.push(problem);
+            continue;
+        }
         match pipeline::compile(program, &hardware, &options) {
             Ok(layer) => {
                 found.extend(search_limit(&layer, program, header));

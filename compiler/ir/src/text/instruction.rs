@@ -174,7 +174,10 @@ pub(super) fn instruction(scope: Scope<'_>, cursor: &mut Cursor<'_>) -> Parsed<I
     cursor.expect(":")?;
     if let InstrKind::Parameter(of) = &mut kind {
         *of = match () {
-            () if cursor.take_word("weight") => ParameterKind::Weight,
+            () if cursor.take_word("weight") => match cursor.take_word("host") {
+                true => ParameterKind::HostWeight,
+                false => ParameterKind::Weight,
+            },
             () if cursor.take_word("cache") => ParameterKind::Cache,
             () => ParameterKind::Activation,
         };
@@ -316,8 +319,20 @@ fn op(scope: Scope<'_>, word: &str, cursor: &mut Cursor<'_>) -> Parsed<Option<(V
     }
     let known = |name: &str| Map::from_name(name).is_some() || Reduce::from_name(name).is_some();
     let binary = Binary::from_name(word);
-    let unary_words =
-        ["softmax", "rmsnorm", "layernorm", "rename", "split", "merge", "slice-dim", "causal", "rope", "cast"];
+    let unary_words = [
+        "softmax",
+        "rmsnorm",
+        "layernorm",
+        "rename",
+        "split",
+        "merge",
+        "slice-dim",
+        "causal",
+        "rope",
+        "route",
+        "fetch",
+        "cast",
+    ];
     let binary_words = ["concat", "append", "take"];
     let count = match () {
         () if binary.is_some() || binary_words.contains(&word) => 2,
@@ -353,6 +368,14 @@ fn op(scope: Scope<'_>, word: &str, cursor: &mut Cursor<'_>) -> Parsed<Option<(V
             cursor.expect_word("at")?;
             Op::Rope { over, at: scope.dim(cursor)? }
         }
+        "route" => {
+            let experts = over(cursor)?;
+            cursor.expect_word("at")?;
+            let (at, to) = (scope.dim(cursor)?, arrow(cursor)?);
+            cursor.expect(",")?;
+            Op::Route { over: experts, at, to, choices: cursor.number("how many experts a token asks for")? }
+        }
+        "fetch" => Op::Fetch,
         "cast" => {
             cursor.expect(",")?;
             Op::Cast(dtype(cursor)?)

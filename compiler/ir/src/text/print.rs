@@ -112,7 +112,7 @@ fn op_attributes(plan: &Plan, op: &Op) -> String {
     let name = |d: &DimId| plan.dims[d.index()].name.as_str();
     let list = |dims: &[DimId]| Layout::REPLICATED.text(&plan.mesh, &plan.dim_names(dims));
     match op {
-        Op::Einsum | Op::Map(_) | Op::Binary(_) => String::new(),
+        Op::Einsum | Op::Map(_) | Op::Binary(_) | Op::Fetch => String::new(),
         Op::Reduce { over, .. } => format!(" over {}", list(over)),
         Op::Softmax { over } | Op::Norm { over, .. } | Op::Take { over } => format!(" over {}", name(over)),
         Op::Rename { from, to } | Op::Append { from, to } => format!(", {} -> {}", name(from), name(to)),
@@ -122,6 +122,9 @@ fn op_attributes(plan: &Plan, op: &Op) -> String {
         Op::SliceDim { from, to, offset } => format!(", {} -> {}, {offset}", name(from), name(to)),
         Op::Mask { query, key } => format!(" over {}, {}", name(query), name(key)),
         Op::Rope { over, at } => format!(" over {} at {}", name(over), name(at)),
+        Op::Route { over, at, to, choices } => {
+            format!(" over {} at {} -> {}, {choices}", name(over), name(at), name(to))
+        }
         Op::Cast(dtype) => format!(", {dtype}"),
     }
 }

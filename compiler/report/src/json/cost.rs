@@ -260,6 +260,7 @@ fn kept_json(plan: &Plan, kept: &Kept, chips: u64) -> KeptJson {
         kind: match kept.kind {
             ParameterKind::Activation => "activation",
             ParameterKind::Weight => "weight",
+            ParameterKind::HostWeight => "weight",
             ParameterKind::Cache => "cache",
         },
         layout: plan.layout_text(kept.id),

@@ -27,8 +27,15 @@ pub(crate) struct InstructionJson {
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum Detail {
-    Parameter { kind: &'static str },
-    Constant { value: f64 },
+    Parameter {
+        kind: &'static str,
+        /// `host` where it is not in the chip's own memory.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        memory: Option<&'static str>,
+    },
+    Constant {
+        value: f64,
+    },
     Op(OpJson),
     Move(MoveJson),
 }
@@ -50,6 +57,8 @@ struct OpJson {
     at: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     offset: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    choices: Option<u64>,
     flops: u128,
     hbm_bytes: u64,
     time_s: f64,
@@ -96,9 +105,10 @@ pub(crate) fn instruction(layer: &Layer<'_>, id: InstrId) -> InstructionJson {
         InstrKind::Move(collective) => collective.name(),
     };
     let detail = match &instr.kind {
-        InstrKind::Parameter(ParameterKind::Activation) => Detail::Parameter { kind: "activation" },
-        InstrKind::Parameter(ParameterKind::Weight) => Detail::Parameter { kind: "weight" },
-        InstrKind::Parameter(ParameterKind::Cache) => Detail::Parameter { kind: "cache" },
+        InstrKind::Parameter(ParameterKind::Activation) => Detail::Parameter { kind: "activation", memory: None },
+        InstrKind::Parameter(ParameterKind::Weight) => Detail::Parameter { kind: "weight", memory: None },
+        InstrKind::Parameter(ParameterKind::HostWeight) => Detail::Parameter { kind: "weight", memory: Some("host") },
+        InstrKind::Parameter(ParameterKind::Cache) => Detail::Parameter { kind: "cache", memory: None },
         InstrKind::Constant(value) => Detail::Constant { value: *value },
         InstrKind::Op(op) => Detail::Op(op_json(layer, id, op)),
         InstrKind::Move(collective) => Detail::Move(move_json(layer, id, collective)),
@@ -174,7 +184,13 @@ fn op_json(layer: &Layer<'_>, id: InstrId, op: &Op) -> OpJson {
             json.over = names(plan, &[*over]);
             json.at = names(plan, &[*at]).pop();
         }
-        Op::Cast(_) => {}
+        Op::Route { over, at, to, choices } => {
+            json.over = names(plan, &[*over]);
+            json.at = names(plan, &[*at]).pop();
+            json.to = names(plan, &[*to]);
+            json.choices = Some(*choices);
+        }
+        Op::Fetch | Op::Cast(_) => {}
     }
     json
 }

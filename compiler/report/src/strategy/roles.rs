@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use shard_ir::{DimId, InstrId, InstrKind, Op, ParameterKind, Plan};
+use shard_ir::{DimId, InstrId, InstrKind, Op, Plan};
 
 /// The einsums of a plan that read weights, its attentions, and the dims that weights have.
 #[derive(Debug)]
@@ -93,9 +93,9 @@ pub(super) fn stored_weight(plan: &Plan, mut id: InstrId) -> Option<InstrId> {
     loop {
         let instr = plan.instruction(id);
         match &instr.kind {
-            InstrKind::Parameter(ParameterKind::Weight) => return Some(id),
+            InstrKind::Parameter(kind) if kind.is_weight() => return Some(id),
             InstrKind::Move(_)
-            | InstrKind::Op(Op::Cast(_) | Op::Rename { .. } | Op::Split { .. } | Op::Merge { .. }) => {
+            | InstrKind::Op(Op::Fetch | Op::Cast(_) | Op::Rename { .. } | Op::Split { .. } | Op::Merge { .. }) => {
                 id = *instr.operands.first()?;
             }
             InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::Op(_) => return None,

@@ -217,6 +217,8 @@ impl<'a> Logical<'a> {
                 | Op::Mask { .. }
                 | Op::Rope { .. }
                 | Op::Take { .. }
+                | Op::Route { .. }
+                | Op::Fetch
                 | Op::Cast(_) => false,
             },
         };

@@ -163,7 +163,13 @@ fn least_time(flops: u128, program: &Program, hardware: &Hardware) -> u64 {
         return 0;
     }
     let at = |arithmetic: &Dtype| {
-        let work = Work { flops: Flops(on_one_device), arithmetic: *arithmetic, read: Bytes(0), write: Bytes(0) };
+        let work = Work {
+            flops: Flops(on_one_device),
+            arithmetic: *arithmetic,
+            read: Bytes(0),
+            write: Bytes(0),
+            fetched: Bytes(0),
+        };
         compute_time(hardware, &work).0
     };
     let fastest = Dtype::ALL.iter().map(at).min().unwrap_or(0);

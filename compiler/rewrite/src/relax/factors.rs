@@ -77,8 +77,8 @@ pub(crate) struct Factors {
     pub(crate) exact: bool,
 }
 
-/// Graphs by shape, dtype, whether the value may move, and how often its step is taken.
-pub(crate) type Graphs = FxHashMap<(Vec<u64>, Dtype, bool, u64), Arc<Graph>>;
+/// Graphs by shape, dtype, whether the value may move, whether it can only be cut, and how often its step is taken.
+pub(crate) type Graphs = FxHashMap<(Vec<u64>, Dtype, bool, bool, u64), Arc<Graph>>;
 
 impl Factors {
     pub(crate) fn new(
@@ -107,11 +107,12 @@ impl Factors {
                 let value = program.value(id);
                 let sizes = program.sizes(&value.dims);
                 let hardware = moves(id);
+                let with_host = program.in_host_memory(id);
                 let make = || {
-                    let graph = Graph::new(&program.mesh, &sizes, value.dtype, maxima, hardware);
-                    Arc::new(graph.times(value.times))
+                    let graph = Graph::new(&program.mesh, &sizes, value.dtype, maxima, hardware).times(value.times);
+                    Arc::new(if with_host { graph.cuts() } else { graph })
                 };
-                let key = (sizes.clone(), value.dtype, hardware.is_some(), value.times);
+                let key = (sizes.clone(), value.dtype, hardware.is_some(), with_host, value.times);
                 Arc::clone(shared.entry(key).or_insert_with(make))
             })
             .collect();

@@ -75,6 +75,17 @@ impl Graph {
         self
     }
 
+    /// The graph of a value that can be cut where it lies and not sent: without the moves that take time.
+    pub(crate) fn cuts(self) -> Graph {
+        let nodes = self.nodes;
+        let mut arcs = Vec::new();
+        for from in 0..nodes as Node {
+            arcs.extend(self.from.row(from).iter().filter(|(_, cost)| *cost == 0).map(|(to, _)| (from, *to, 0)));
+        }
+        let backward: Vec<(Node, Node, i64)> = arcs.iter().map(|(a, b, c)| (*b, *a, *c)).collect();
+        Graph { from: Rows::new(nodes, &arcs), into: Rows::new(nodes, &backward), ..self }
+    }
+
     /// Without hardware nothing moves: the layouts alone.
     pub(crate) fn new(mesh: &Mesh, sizes: &[u64], dtype: Dtype, maxima: AxisSet, hardware: Option<&Hardware>) -> Graph {
         let shape = MeshShape { mesh, sizes };
