@@ -231,7 +231,7 @@ fn names_a_maximum(program: &Program) -> bool {
 }
 
 /// Which values a result depends on.
-fn live(program: &Program) -> Vec<bool> {
+pub(super) fn live(program: &Program) -> Vec<bool> {
     let mut live = vec![false; program.values.len()];
     let mut open: Vec<usize> = program.outputs.iter().map(|o| o.value.index()).collect();
     while let Some(id) = open.pop() {

@@ -17,20 +17,25 @@ pub(crate) struct Case {
 
 /// The n-th program of a seed, on a flat network.
 pub(crate) fn case(seed: u64, number: u64) -> Case {
-    case_with(seed, number, flat)
+    case_with(seed, number, flat, Maker::body)
+}
+
+/// The n-th program of a seed that can be computed in several ways, on a flat network.
+pub(crate) fn case_with_forms(seed: u64, number: u64) -> Case {
+    case_with(seed, number, flat, Maker::body_with_forms)
 }
 
 /// The n-th program of a seed, on a torus, behind switches, or with several networks.
 pub(crate) fn networked_case(seed: u64, number: u64) -> Case {
-    case_with(seed, number, networked)
+    case_with(seed, number, networked, Maker::body)
 }
 
-fn case_with(seed: u64, number: u64, network: fn(&mut Random) -> String) -> Case {
+fn case_with(seed: u64, number: u64, network: fn(&mut Random) -> String, body: fn(&mut Maker)) -> Case {
     let mut random = Random::for_part(seed, number);
     let hardware_text = hardware(&mut random, network);
     let hardware = Hardware::parse(&hardware_text).expect("the file is well formed");
     let mut maker = Maker::new(random);
-    maker.body();
+    body(&mut maker);
     maker.results();
     Case { program: maker.program, hardware, hardware_text }
 }
@@ -191,6 +196,66 @@ impl Maker {
                 }
             } else {
                 self.program.values.truncate(before);
+            }
+        }
+    }
+
+    fn body_with_forms(&mut self) {
+        let [a, b, c, d] = [0, 1, 2, 3].map(DimId);
+        let dtype = self.pick(&[Dtype::Bf16, Dtype::Bf16, Dtype::F32]);
+        match self.random.below(5) {
+            // A chain, now and then pinned within, or read twice.
+            0 | 1 => {
+                let [x, y, z] = [[a, b], [b, c], [c, d]].map(|dims| self.parameter(dims.to_vec(), dtype));
+                let (first, dims, last) = match self.chance(2) {
+                    true => ([x, y], [a, c], z),
+                    false => ([y, z], [b, d], x),
+                };
+                let mut inner = self.typed(Op::Einsum, &first, &dims);
+                if self.chance(6) {
+                    self.pin();
+                    inner = Some(ValueId(self.program.values.len() as u32 - 1));
+                }
+                let result = inner.and_then(|inner| self.typed(Op::Einsum, &[inner, last], &[a, d]));
+                if let (Some(result), true) = (result, self.chance(3)) {
+                    self.typed(Op::Map(Map::Gelu), &[result], &[]);
+                }
+                if let (Some(inner), true) = (inner, self.chance(5)) {
+                    self.typed(Op::Map(Map::Gelu), &[inner], &[]);
+                }
+            }
+            // A long einsum.
+            2 => {
+                let operands = [[a, b], [b, c], [c, d]].map(|dims| self.parameter(dims.to_vec(), dtype));
+                let named = if self.chance(2) { vec![a, d] } else { vec![d] };
+                self.typed(Op::Einsum, &operands, &named);
+            }
+            // A sum with a shared operand.
+            3 => {
+                let x = self.parameter(vec![a, b], dtype);
+                let [v, w] = [(); 2].map(|()| self.parameter(vec![b, c], dtype));
+                let left = self.typed(Op::Einsum, &[x, v], &[a, c]);
+                let right = self.typed(Op::Einsum, &[w, x], &[a, c]);
+                let op = Op::Binary(self.pick(&[Binary::Add, Binary::Sub]));
+                if let (Some(mut left), Some(right)) = (left, right) {
+                    if self.chance(3) {
+                        let other = self.parameter(vec![a, c], dtype);
+                        left = self.typed(Op::Binary(Binary::Add), &[other, left], &[]).unwrap_or(left);
+                    }
+                    self.typed(op, &[left, right], &[]);
+                }
+            }
+            // Equal ops, and a sum of an einsum.
+            _ => {
+                let (x, w) = (self.parameter(vec![a, b], dtype), self.parameter(vec![b, c], dtype));
+                let [left, right] = [(); 2].map(|()| self.typed(Op::Map(Map::Gelu), &[x], &[]));
+                let product = left.and_then(|left| self.typed(Op::Einsum, &[left, w], &[a, c]));
+                if let Some(product) = product {
+                    self.typed(Op::Reduce { kind: Reduce::Sum, over: vec![c] }, &[product], &[]);
+                }
+                if let (Some(right), true) = (right, self.chance(2)) {
+                    self.typed(Op::Reduce { kind: Reduce::Sum, over: vec![b] }, &[right], &[]);
+                }
             }
         }
     }
