@@ -141,6 +141,10 @@ fn op_lines(page: &mut Page, layer: &Layer<'_>, id: InstrId) {
     };
     page.row(&format!("       {} = {}", value_name(plan, id), phrase(plan, id)), &figures);
     page.line(&format!("         {}", plan.layout_text(id)));
+    // An op has a reason where it is not what the source says.
+    if let Some(reason) = &plan.instruction(id).origin.reason {
+        page.wrapped(9, reason);
+    }
 }
 
 fn totals(page: &mut Page, layer: &Layer<'_>) {

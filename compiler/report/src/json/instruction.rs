@@ -67,6 +67,9 @@ struct OpJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     fused_into: Option<u32>,
     rule: Option<String>,
+    /// Why it is not what the source says, where a logical rule made it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
     span: Option<SpanJson>,
 }
 
@@ -137,8 +140,9 @@ fn names(plan: &Plan, dims: &[DimId]) -> Vec<String> {
 
 fn op_json(layer: &Layer<'_>, id: InstrId, op: &Op) -> OpJson {
     let plan = layer.plan();
-    let mut json =
-        OpJson { rule: plan.instruction(id).origin.rule.clone(), span: span(layer, id), ..OpJson::default() };
+    let origin = &plan.instruction(id).origin;
+    let (rule, reason) = (origin.rule.clone(), origin.reason.clone());
+    let mut json = OpJson { rule, reason, span: span(layer, id), ..OpJson::default() };
     if let InstrPrice::Kernel { flops, hbm_bytes, time, bound, fused_into, .. } = *layer.price.of(id) {
         json.flops = flops.0;
         json.hbm_bytes = hbm_bytes.0;

@@ -13,8 +13,18 @@ use crate::rules;
 /// The e-node taken of each class.
 type Choice<'a> = BTreeMap<Id, &'a Node>;
 
-/// All forms but the one written, up to a limit; `false` with them where there are more.
-pub(super) fn read_off(logical: &Logical<'_>, strict: bool, limit: usize) -> (Vec<Form>, bool) {
+/// What was read off.
+pub(super) struct Read {
+    /// Forms other than the one written, those of fewest flops, by flops.
+    pub(super) forms: Vec<Form>,
+    /// The fewest flops of those beyond, if there are any.
+    pub(super) beyond: Option<u128>,
+    /// There may be more still.
+    pub(super) cut: bool,
+}
+
+/// Reads off at most `limit` forms and makes programs of at most `room` of them.
+pub(super) fn read_off(logical: &Logical<'_>, strict: bool, limit: usize, room: usize) -> Read {
     let classes = logical.classes();
     let options = options(logical, &classes);
     let live = live_values(logical.program);
@@ -22,12 +32,17 @@ pub(super) fn read_off(logical: &Logical<'_>, strict: bool, limit: usize) -> (Ve
     let written: Vec<Id> = logical.program.value_ids().filter(is_op).filter_map(|id| class_of(logical, id)).collect();
     let merged = written.len() > written.iter().collect::<BTreeSet<_>>().len();
     if (!merged || strict) && options.values().all(|nodes| nodes.len() == 1) {
-        return (Vec::new(), true);
+        return Read { forms: Vec::new(), beyond: None, cut: false };
     }
     let mut found = Vec::new();
     let all_read = choose(&options, roots(logical, &live), BTreeMap::new(), limit, &mut found);
+    let flops = |choice: &Choice<'_>| choice.values().map(|node| logical.flops_of(node)).sum::<u128>();
+    found.sort_by_cached_key(flops);
     let reader = Reader::new(logical, &live);
-    (found.into_iter().filter_map(|choice| reader.form(&choice, merged)).collect(), all_read)
+    let mut forms = found.iter().filter_map(|choice| reader.form(choice, merged));
+    let first: Vec<Form> = forms.by_ref().take(room).collect();
+    let beyond = forms.next().map(|form| form.flops);
+    Read { forms: first, beyond, cut: !all_read }
 }
 
 fn class_of(logical: &Logical<'_>, id: ValueId) -> Option<Id> {

@@ -196,9 +196,16 @@ impl<'a> Logical<'a> {
         for operand in &mut node.operands {
             *operand = self.graph.find(*operand);
         }
-        let commutes = match node.head {
-            Head::Given(_) | Head::Constant(..) | Head::Pin(_) => false,
-            Head::Op(number) => match &self.made(number).op {
+        if self.commutes(&node) {
+            node.operands.sort_unstable();
+        }
+        node
+    }
+
+    fn commutes(&self, node: &Node) -> bool {
+        match self.op(node) {
+            None => false,
+            Some(op) => match op {
                 Op::Einsum => true,
                 Op::Binary(Binary::Add | Binary::Mul | Binary::Maximum | Binary::Minimum) => {
                     self.ty(node.operands[0]) == self.ty(node.operands[1])
@@ -221,11 +228,7 @@ impl<'a> Logical<'a> {
                 | Op::Fetch
                 | Op::Cast(_) => false,
             },
-        };
-        if commutes {
-            node.operands.sort_unstable();
         }
-        node
     }
 
     /// Restores congruence, with operands sorted again.
@@ -267,9 +270,11 @@ impl<'a> Logical<'a> {
 
     /// The e-nodes of a class, those that are written first; not the doubles that are left behind where classes merged.
     pub(super) fn nodes(&self, class: Id) -> Vec<&Node> {
-        let sorted = |n: &&Node| self.canonical((*n).clone()) == **n;
+        let sorted = |n: &&Node| n.operands.is_sorted() || !self.commutes(n);
         let mut nodes: Vec<&Node> = self.graph[class].nodes.iter().filter(sorted).collect();
-        nodes.sort_by_key(|n| (!self.written.contains(*n), n.head, &n.operands));
+        if nodes.len() > 1 {
+            nodes.sort_by_key(|n| (!self.written.contains(*n), n.head, &n.operands));
+        }
         nodes
     }
 

@@ -87,23 +87,18 @@ pub(crate) fn forms(program: &Program, strict: bool, limits: &Limits) -> Forms {
     if program.values.iter().any(|v| is_einsum_of_more_than(v, laws::MAX_OPERANDS)) {
         cut = Some(Cut { limit: "operands of an einsum", flops: 0 });
     }
-    let (others, all_read) = extract::read_off(&logical, strict, limits.enumerated_forms);
-    if !all_read {
+    let read = extract::read_off(&logical, strict, limits.enumerated_forms, limits.forms.max(1) - 1);
+    if read.cut {
         cut = Some(Cut { limit: "forms read off the logical e-graph", flops: 0 });
     }
+    cut = cut.or(read.beyond.map(|flops| Cut { limit: "forms of the program", flops }));
     // A form may have too large a space where the one written has not.
     let too_large = |form: &Form| form.rewritten && within_limits(&form.program, limits).is_err();
-    let (too_large, mut others): (Vec<Form>, Vec<Form>) = others.into_iter().partition(too_large);
+    let (too_large, others): (Vec<Form>, Vec<Form>) = read.forms.into_iter().partition(too_large);
     if let Some(flops) = too_large.iter().map(|form| form.flops).min() {
-        cut = cut.or(Some(Cut { limit: "layouts", flops }));
+        let known = cut.unwrap_or(Cut { limit: "layouts", flops });
+        cut = Some(Cut { flops: known.flops.min(flops), ..known });
     }
-    others.sort_by_key(|form| form.flops);
-    let room = limits.forms.max(1) - 1;
-    if let Some(left_out) = others.get(room) {
-        let flops = cut.map_or(left_out.flops, |cut| cut.flops.min(left_out.flops));
-        cut = Some(Cut { limit: cut.map_or("forms of the program", |cut| cut.limit), flops });
-    }
-    others.truncate(room);
     let mut all = vec![written];
     all.extend(others);
     Forms { all, cut }
