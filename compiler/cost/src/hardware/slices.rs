@@ -45,10 +45,10 @@ impl Hardware {
     pub fn slice_problem(&self, mesh: &Mesh) -> Option<SliceProblem> {
         for axis in mesh.axis_ids() {
             let (name, size) = (mesh.name(axis), mesh.size(axis));
-            if let Some(AxisNetwork::TorusAxes(torus)) = self.network.of_axis(name) {
-                if torus.iter().product::<u64>() != size {
-                    return Some(SliceProblem::Fold { axis: name.to_string(), size, torus: torus.clone() });
-                }
+            if let Some(AxisNetwork::TorusAxes(torus)) = self.network.of_axis(name)
+                && torus.iter().product::<u64>() != size
+            {
+                return Some(SliceProblem::Fold { axis: name.to_string(), size, torus: torus.clone() });
             }
         }
         let own = self.network.own_axes(mesh);
