@@ -298,6 +298,25 @@ impl Generator {
         self.spread(&words.iter().map(String::as_str).collect::<Vec<_>>())
     }
 
+    fn expect(&mut self, words: &mut Vec<String>) {
+        words.push("expect".into());
+        if self.0.below(4) == 0 {
+            return words.extend(["strategy".into(), self.0.pick(&["2d-weight-stationary", "fsdp"]).into()]);
+        }
+        let none = self.0.below(3) == 0;
+        if none {
+            words.push("no".into());
+        }
+        words.push(self.0.pick(&["comm", "all-gathers", "peak-memory"]).into());
+        if self.0.below(2) == 0 {
+            words.extend(["of".into(), self.value().into()]);
+        }
+        if !none {
+            words.push(self.0.pick(&["<", "<=", "==", ">=", ">"]).into());
+            words.extend(self.0.pick(&["2", "40us", "1.5 GiB", "0.25 ms"]).split(' ').map(str::to_string));
+        }
+    }
+
     fn file(&mut self) -> String {
         let mut words: Vec<String> = Vec::new();
         for _ in 0..self.0.below(5) {
@@ -340,6 +359,9 @@ impl Generator {
                     words.extend([":".into(), self.ty(false)]);
                 }
                 words.extend(["=".into(), self.expr(3)]);
+                if self.0.below(4) == 0 {
+                    self.expect(&mut words);
+                }
             }
             match self.0.below(3) {
                 0 => words.extend(["let".into(), "(".into(), "y, k".into(), ")=".into(), self.expr(1)]),

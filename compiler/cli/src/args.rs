@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use shard_cost::Objective;
+use shard_report::layout_notation::Notation;
 
 /// The command line.
 #[derive(Debug, Parser)]
@@ -153,6 +154,12 @@ pub(crate) struct ExplainArgs {
     /// The same as `--alternatives none`
     #[arg(long, conflicts_with = "alternatives")]
     pub(crate) no_alternatives: bool,
+    /// What to print: text (the default), JSON, one HTML page, or a Graphviz graph
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub(crate) emit: Option<ExplainEmit>,
+    /// How layouts are written: esti, book, jax, dtensor or shardy
+    #[arg(long, value_name = "NOTATION", default_value = "esti", value_parser = notation)]
+    pub(crate) notation: Notation,
     /// Write why no plan takes less time, for `verify-certificate` to check
     #[arg(long, value_name = "OUT")]
     pub(crate) certificate: Option<PathBuf>,
@@ -206,6 +213,9 @@ pub(crate) struct LowerArgs {
     /// What to print: IR text (the default), JSON, or a Graphviz graph
     #[arg(long, value_enum, value_name = "WHAT")]
     pub(crate) emit: Option<Emit>,
+    /// How layouts are written: esti, book, jax, dtensor or shardy
+    #[arg(long, value_name = "NOTATION", default_value = "esti", value_parser = notation)]
+    pub(crate) notation: Notation,
 }
 
 /// `run`.
@@ -290,6 +300,22 @@ pub(crate) enum Emit {
     Ir,
     Json,
     Dot,
+}
+
+/// What `explain` prints.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum ExplainEmit {
+    Text,
+    Json,
+    Html,
+    Dot,
+}
+
+fn notation(text: &str) -> Result<Notation, String> {
+    Notation::ALL.into_iter().find(|notation| notation.name() == text).ok_or_else(|| {
+        let known: Vec<&str> = Notation::ALL.iter().map(|notation| notation.name()).collect();
+        format!("the notations are {}", known.join(", "))
+    })
 }
 
 fn objective(text: &str) -> Result<Objective, String> {

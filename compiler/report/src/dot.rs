@@ -2,14 +2,16 @@
 
 use std::fmt::Write;
 
-use shard_ir::{InstrKind, Plan};
+use shard_ir::InstrKind;
 
+use crate::Layer;
 use crate::notation::{layer_name, phrase, value_name};
 
-/// The plans as one directed graph, a cluster each.
-pub fn dot(plans: &[&Plan]) -> String {
+/// The layers as one directed graph, a cluster each.
+pub fn dot(layers: &[Layer<'_>]) -> String {
     let mut out = String::from("digraph shardc {\n  rankdir=TB;\n  node [fontname=\"monospace\"];\n");
-    for (at, plan) in plans.iter().enumerate() {
+    for (at, layer) in layers.iter().enumerate() {
+        let plan = layer.plan();
         // Writing to a String cannot fail.
         let _ = writeln!(out, "  subgraph cluster_{at} {{\n    label={};", quoted(&layer_name(plan)));
         for id in plan.ids() {
@@ -19,8 +21,8 @@ pub fn dot(plans: &[&Plan]) -> String {
                 InstrKind::Parameter(_) | InstrKind::Constant(_) => "plain",
             };
             let label = match plan.instruction(id).name {
-                Some(_) => format!("{}: {}\n{}", value_name(plan, id), phrase(plan, id), plan.layout_text(id)),
-                None => format!("{}\n{}", phrase(plan, id), plan.layout_text(id)),
+                Some(_) => format!("{}: {}\n{}", value_name(plan, id), phrase(plan, id), layer.layout_text(id)),
+                None => format!("{}\n{}", phrase(plan, id), layer.layout_text(id)),
             };
             let _ = writeln!(out, "    l{at}_{} [shape={shape}, label={}];", id.0, quoted(&label));
             for operand in &plan.instruction(id).operands {
@@ -28,7 +30,7 @@ pub fn dot(plans: &[&Plan]) -> String {
             }
         }
         for (n, output) in plan.outputs.iter().enumerate() {
-            let label = format!("return {}\n{}", output.name, plan.output_layout_text(output));
+            let label = format!("return {}\n{}", output.name, layer.output_layout_text(output));
             let _ = writeln!(out, "    l{at}_out{n} [shape=plain, label={}];", quoted(&label));
             let _ = writeln!(out, "    l{at}_{} -> l{at}_out{n};", output.id.0);
         }

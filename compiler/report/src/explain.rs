@@ -54,7 +54,7 @@ fn layer_text(layer: &Layer<'_>) -> String {
         }
     }
     for output in &plan.outputs {
-        page.line(&format!("       return {}: {}", output.name, plan.output_layout_text(output)));
+        page.line(&format!("       return {}: {}", output.name, layer.output_layout_text(output)));
     }
     page.line("");
     totals(&mut page, layer);
@@ -80,7 +80,7 @@ fn header(page: &mut Page, layer: &Layer<'_>) {
         let instr = plan.instruction(id);
         let InstrKind::Parameter(kind) = instr.kind else { continue };
         let kind = kind.word().map_or(String::new(), |word| format!("{word} "));
-        let left = format!("    {}: {kind}{} {}", value_name(plan, id), instr.dtype, plan.layout_text(id));
+        let left = format!("    {}: {kind}{} {}", value_name(plan, id), instr.dtype, layer.layout_text(id));
         page.row(&left, &scale::bytes(Bytes(plan.local_bytes(id))));
     }
 }
@@ -112,7 +112,7 @@ fn move_lines(page: &mut Page, layer: &Layer<'_>, id: InstrId) {
         InstrPrice::Move(_) | InstrPrice::Free | InstrPrice::Kernel { .. } => "no traffic".to_string(),
     };
     page.row(&format!("     + {}: {}", phrase(plan, id), value_name(plan, source)), &figures);
-    page.line(&format!("         {} -> {}", plan.layout_text(source), plan.layout_text(id)));
+    page.line(&format!("         {} -> {}", layer.layout_text(source), layer.layout_text(id)));
     if let Some(reason) = &instr.origin.reason {
         page.wrapped(9, reason);
     }
@@ -140,7 +140,7 @@ fn op_lines(page: &mut Page, layer: &Layer<'_>, id: InstrId) {
         InstrPrice::Free | InstrPrice::Move(_) => String::new(),
     };
     page.row(&format!("       {} = {}", value_name(plan, id), phrase(plan, id)), &figures);
-    page.line(&format!("         {}", plan.layout_text(id)));
+    page.line(&format!("         {}", layer.layout_text(id)));
     // An op has a reason where it is not what the source says.
     if let Some(reason) = &plan.instruction(id).origin.reason {
         page.wrapped(9, reason);
@@ -172,7 +172,7 @@ fn totals(page: &mut Page, layer: &Layer<'_>) {
 }
 
 /// The bytes sent over each group of mesh axes, in the order in which groups are first used.
-fn sent_over(layer: &Layer<'_>) -> Vec<(String, Bytes)> {
+pub(crate) fn sent_over(layer: &Layer<'_>) -> Vec<(String, Bytes)> {
     let plan = layer.plan();
     let mut order: Vec<AxisList> = Vec::new();
     let mut sent: BTreeMap<AxisList, Bytes> = BTreeMap::new();
@@ -203,12 +203,16 @@ fn moved(plan: &Plan, id: InstrId) -> Option<(&Collective, InstrId)> {
 
 fn optimality(page: &mut Page, layer: &Layer<'_>) {
     sharing(page, layer);
+    page.wrapped(0, &optimality_text(layer));
+}
+
+/// How far from the best plan.
+pub(crate) fn optimality_text(layer: &Layer<'_>) -> String {
     let Some(o) = layer.optimality else {
-        page.line("plan given as IR: not searched for");
-        return;
+        return "plan given as IR: not searched for".to_string();
     };
     let status = status_word(o.status);
-    let words = match o.proof {
+    match o.proof {
         Some(Proof::Certificate) => {
             format!("{status} by certificate: no plan takes less than {}", scale::time(o.lower_bound))
         }
@@ -224,8 +228,7 @@ fn optimality(page: &mut Page, layer: &Layer<'_>) {
                 o.stopped_by.as_ref().map_or(String::new(), |limit| format!(" (stopped by the limit of {limit})"));
             format!("{status}: at most {gap} above the bound of {}{limit}", scale::time(o.lower_bound))
         }
-    };
-    page.wrapped(0, &words);
+    }
 }
 
 /// How the weights are stored for all phases, and what that costs this one and a whole request.
@@ -286,7 +289,7 @@ fn share(time: Picoseconds, least: Picoseconds) -> String {
 }
 
 /// What a collective was preferred to, and what that would have cost.
-fn alternative_text(chosen: Picoseconds, other: &Alternative) -> String {
+pub(crate) fn alternative_text(chosen: Picoseconds, other: &Alternative) -> String {
     let how = without(&other.avoided);
     let more = Picoseconds(other.time.0.saturating_sub(chosen.0));
     let Some(plan) = &other.plan else {

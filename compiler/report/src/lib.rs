@@ -1,5 +1,5 @@
 //! What people and scripts are shown: the explanation of a lowered layer as text ([`explain`]) and as JSON ([`json`]), its
-//! cost ([`cost`]), its graph ([`dot`]), the name of its strategy ([`strategy`]), diagnostics as text ([`draw`]) and JSON ([`json::diagnostics`]).
+//! cost ([`cost`]), its graph ([`dot`]), its page ([`html`]), the name of its strategy ([`strategy`]), diagnostics as text ([`draw`]) and JSON ([`json::diagnostics`]).
 //!
 //! Everything here is a function from values to a `String`: nothing is read, printed or computed anew.
 
@@ -9,16 +9,19 @@ pub mod draw;
 pub mod expectations;
 pub mod explain;
 pub mod github;
+pub mod html;
 pub mod json;
+pub mod layout_notation;
 pub mod notation;
 pub mod paint;
 pub mod scale;
 pub mod strategy;
 pub mod table;
 
+use layout_notation::Notation;
 use shard_cost::{Hardware, Objective, PlanPrice};
 use shard_grammar::SourceFile;
-use shard_ir::{Plan, Schedule};
+use shard_ir::{InstrId, Plan, PlanOutput, Schedule};
 use shard_rewrite::{Alternative, Optimality, SharedWeights};
 
 /// A lowered, priced and scheduled layer: all that a report says is in here.
@@ -40,6 +43,8 @@ pub struct Layer<'a> {
     pub sharing: Option<Sharing<'a>>,
     /// What the plan was preferred to: for collectives the best plan that does without. Empty where nobody asked.
     pub alternatives: &'a [Alternative],
+    /// How layouts are written, where people read them.
+    pub notation: Notation,
 }
 
 /// The choice of stored layouts that the phases of a layer have in common, as one of them sees it.
@@ -55,5 +60,17 @@ impl<'a> Layer<'a> {
     /// The plan.
     pub fn plan(&self) -> &'a Plan {
         &self.schedule.plan
+    }
+
+    /// The layout of an instruction's value, in the notation that was asked for.
+    pub fn layout_text(&self, id: InstrId) -> String {
+        let (plan, instr) = (self.plan(), self.plan().instruction(id));
+        self.notation.layout(&plan.mesh, instr.layout, &plan.dim_names(&instr.dims))
+    }
+
+    /// The layout of a result, dims in the declared order, in the notation that was asked for.
+    pub fn output_layout_text(&self, output: &PlanOutput) -> String {
+        let plan = self.plan();
+        self.notation.layout(&plan.mesh, plan.output_layout(output), &plan.dim_names(&output.dims))
     }
 }

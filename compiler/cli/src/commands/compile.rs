@@ -11,6 +11,7 @@ use shard_cost::hardware::BUILT_IN;
 use shard_cost::{Hardware, Objective};
 use shard_grammar::{SourceFile, ast};
 use shard_ir::{InstrKind, Plan, Program};
+use shard_report::layout_notation::Notation;
 use shard_report::{Layer, Sharing};
 use shard_rewrite::{Alternative, Detail, LowerOptions, SharedWeights};
 
@@ -35,6 +36,8 @@ pub(crate) struct Compilation {
     pub(crate) options: LowerOptions,
     /// What the layers expect of their plans.
     pub(crate) expected: Expected,
+    /// How layouts are written for people.
+    pub(crate) notation: Notation,
 }
 
 impl Compilation {
@@ -52,6 +55,7 @@ impl Compilation {
                 source: self.source.as_ref(),
                 sharing: self.sharing[i].as_ref().map(|(shared, phase)| Sharing { shared, phase: *phase }),
                 alternatives: self.alternatives.get(i).map_or(&[], Vec::as_slice),
+                notation: self.notation,
             })
             .collect()
     }
@@ -117,6 +121,7 @@ fn compile_ir(path: &Path, plans: Vec<Plan>, args: &ProgramArgs, console: &mut C
         alternatives: Vec::new(),
         options: LowerOptions::default(),
         expected: Expected::default(),
+        notation: Notation::default(),
     })
 }
 
@@ -189,6 +194,7 @@ pub(crate) fn compile_source(
         alternatives: Vec::new(),
         options,
         expected,
+        notation: Notation::default(),
     })
 }
 

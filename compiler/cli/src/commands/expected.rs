@@ -63,6 +63,7 @@ pub(crate) fn hold(compilation: &Compilation, console: &mut Console) -> Outcome 
                         source: Some(source),
                         alternatives: &[],
                         sharing: None,
+                        notation: compilation.notation,
                     };
                     found.extend(unmet(&layer, expected));
                 }

@@ -1,17 +1,23 @@
-//! `shardc explain FILE`.
+//! `shardc explain FILE [--emit text|json|html|dot]`.
 
 use shard_rewrite::Detail;
 
-use crate::args::{Alternatives, ExplainArgs, Format};
+use crate::args::{Alternatives, ExplainArgs, ExplainEmit, Format};
 use crate::commands::certificate;
 use crate::commands::compile::compile_file;
 use crate::console::{Console, Outcome};
 
 pub(crate) fn run(args: &ExplainArgs, console: &mut Console) -> Outcome {
+    let emit = args.emit.unwrap_or(match console.format {
+        Format::Text => ExplainEmit::Text,
+        Format::Json => ExplainEmit::Json,
+    });
     let mut compilation = compile_file(&args.file, &args.program, console)?;
+    compilation.notation = args.notation;
     match args.alternatives {
         Some(Alternatives::None) => {}
-        _ if args.no_alternatives => {}
+        // A graph has no room for what was not chosen.
+        _ if args.no_alternatives || emit == ExplainEmit::Dot => {}
         Some(Alternatives::Plans) => compilation.ask_for_alternatives(Some(Detail::Plans), console)?,
         Some(Alternatives::Bounds) => compilation.ask_for_alternatives(Some(Detail::Bounds), console)?,
         None => compilation.ask_for_alternatives(None, console)?,
@@ -20,8 +26,10 @@ pub(crate) fn run(args: &ExplainArgs, console: &mut Console) -> Outcome {
         certificate::write(out, &compilation, &args.program, console)?;
     }
     let layers = compilation.layers();
-    console.result(&match console.format {
-        Format::Text => shard_report::explain::explain(&layers),
-        Format::Json => shard_report::json::explain::explain(&layers),
+    console.result(&match emit {
+        ExplainEmit::Text => shard_report::explain::explain(&layers),
+        ExplainEmit::Json => shard_report::json::explain::explain(&layers),
+        ExplainEmit::Html => shard_report::html::html(&layers),
+        ExplainEmit::Dot => shard_report::dot::dot(&layers),
     })
 }

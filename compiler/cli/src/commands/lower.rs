@@ -1,5 +1,7 @@
 //! `shardc lower FILE [--emit ir|json|dot]`.
 
+use shard_report::layout_notation::{Notation, comment_table};
+
 use crate::args::{Emit, Format, LowerArgs};
 use crate::commands::compile::compile_file;
 use crate::console::{Console, Outcome};
@@ -9,14 +11,18 @@ pub(crate) fn run(args: &LowerArgs, console: &mut Console) -> Outcome {
         Format::Text => Emit::Ir,
         Format::Json => Emit::Json,
     });
-    let compilation = compile_file(&args.file, &args.program, console)?;
+    let mut compilation = compile_file(&args.file, &args.program, console)?;
+    compilation.notation = args.notation;
     let layers = compilation.layers();
     console.result(&match emit {
         Emit::Ir => {
             let plans: Vec<_> = layers.iter().map(|l| l.plan().clone()).collect();
-            shard_ir::text::print_all(&plans)
+            // The text itself is read back: another notation stands behind it, in comments.
+            let tables = plans.iter().filter(|_| args.notation != Notation::default());
+            let tables: String = tables.map(|plan| comment_table(plan, args.notation)).collect();
+            shard_ir::text::print_all(&plans) + &tables
         }
         Emit::Json => shard_report::json::explain::lower(&layers),
-        Emit::Dot => shard_report::dot::dot(&layers.iter().map(|l| l.plan()).collect::<Vec<_>>()),
+        Emit::Dot => shard_report::dot::dot(&layers),
     })
 }

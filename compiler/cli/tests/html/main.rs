@@ -1,0 +1,108 @@
+//! `explain --emit html`: the file itself, and the file in a browser.
+
+#![allow(missing_docs, unreachable_pub)]
+
+mod browser;
+#[path = "../common/mod.rs"]
+mod common;
+
+use std::path::PathBuf;
+
+use browser::Browser;
+use common::{fed, shardc, text};
+use serde_json::json;
+
+#[test]
+fn one_file_holds_all_and_fetches_nothing() {
+    let ran = shardc(&["explain", "mlp.shard", "--emit", "html"]);
+    assert_eq!((ran.status, ran.err.as_str()), (0, ""));
+    assert!(ran.out.starts_with("<!doctype html>\n") && ran.out.ends_with("</html>\n"));
+    let page = ran.out.replace("http://www.w3.org/2000/svg", "");
+    for word in ["http", "src=\"", "@import", "url(", "fetch(", "{{"] {
+        assert!(!page.contains(word), "{word}");
+    }
+    assert_eq!(shardc(&["explain", "mlp.shard", "--emit", "html"]).out, ran.out, "byte for byte the same");
+}
+
+#[test]
+fn every_collective_of_the_text_is_on_the_page_with_its_reason() {
+    let page = shardc(&["explain", "mlp.shard", "--emit", "html"]).out;
+    let explained = shardc(&["explain", "mlp.shard", "--format", "json"]).out;
+    let document: serde_json::Value = serde_json::from_str(&explained).expect("JSON");
+    let reasons: Vec<&str> = document["layers"][0]["instructions"]
+        .as_array()
+        .expect("instructions")
+        .iter()
+        .filter_map(|instruction| instruction["reason"].as_str())
+        .collect();
+    assert_eq!(reasons.len(), 4);
+    for reason in reasons {
+        assert!(page.contains(&format!("<div class=\"why\">{reason}</div>")), "{reason}");
+    }
+}
+
+#[test]
+fn what_a_file_says_is_text_and_never_markup() {
+    let source = format!("// </script><script>alert(1)</script> & {{{{data}}}}\n{}", text("mlp.shard"))
+        .replace("let h = ", "// <b>{{body}}</b> \"quoted\"\n  let h = ");
+    let page = fed(&["explain", "-", "--emit", "html"], &source).out;
+    assert_eq!(page.matches("<script").count(), 2);
+    assert!(!page.contains("<b>{{") && page.contains("&lt;b&gt;{{body}}&lt;/b&gt;"), "{page}");
+}
+
+#[test]
+fn a_plan_without_source_has_a_page_too() {
+    let page = shardc(&["explain", "every_move.shir", "--emit", "html"]);
+    assert_eq!(page.status, 0, "{page:?}");
+    assert!(page.out.contains("class=\"step move\""));
+}
+
+#[test]
+fn the_page_loads_shows_its_totals_and_draws_what_is_pointed_at() {
+    if !browser::is_there() {
+        return;
+    }
+    let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("mlp.html");
+    std::fs::write(&file, shardc(&["explain", "mlp.shard", "--emit", "html"]).out).expect("written");
+    let browser = Browser::start("html");
+    browser.open(&format!("file://{}", file.display()));
+
+    let totals = browser.value("document.querySelector('.totals').innerText");
+    let totals = totals.as_str().expect("text");
+    assert!(totals.contains("219 us") && totals.contains("59.0 us"), "{totals}");
+    assert_eq!(browser.value("document.querySelectorAll('.step.move').length"), 4);
+    assert_eq!(browser.value("document.querySelectorAll('#panel svg').length"), 0);
+
+    let panel = || browser.value("document.getElementById('panel').innerText").as_str().expect("text").to_string();
+    browser.point_at(".v[data-v=\"4\"]");
+    assert!(panel().contains("h: bf16 BLF_yz(partialsum-x)"), "hover: {}", panel());
+    assert!(panel().contains("F is cut into 16 parts of 4608 over y, z"), "{}", panel());
+    assert!(panel().contains("each device along x holds a term of a sum"), "{}", panel());
+    assert_eq!(browser.value("document.querySelectorAll('#panel rect').length"), 64, "a device each");
+    let colours = "new Set([...document.querySelectorAll('#panel rect title')].map(t => t.textContent)).size";
+    assert_eq!(browser.value(colours), 16, "a block for each place of y and z");
+
+    browser.value("document.querySelector('.v[data-v=\"3\"]').focus()");
+    assert!(panel().contains("x: bf16 BLE_x\n"), "focus: {}", panel());
+    browser.value("document.querySelector('.v[data-v=\"1\"]').click()");
+    assert!(panel().contains("w_in: bf16 E_xF_yz\n"), "tap: {}", panel());
+
+    browser.value("document.querySelector('h1').click()");
+    assert!(panel().starts_with("Layout\n"), "a tap beside all values: {}", panel());
+
+    let colour = "getComputedStyle(document.body).backgroundColor";
+    let scheme = |scheme: &str| {
+        let features = json!([{"name": "prefers-color-scheme", "value": scheme}]);
+        browser.tell("Emulation.setEmulatedMedia", &json!({"features": features}));
+        browser.value(colour)
+    };
+    assert_ne!(scheme("dark"), scheme("light"));
+
+    let phone = json!({"width": 360, "height": 740, "deviceScaleFactor": 2, "mobile": true});
+    browser.tell("Emulation.setDeviceMetricsOverride", &phone);
+    assert_eq!(browser.value("innerWidth"), 360);
+    assert_eq!(browser.value("document.documentElement.scrollWidth"), 360, "nothing sticks out of a phone");
+
+    assert_eq!(browser.value("performance.getEntriesByType('resource').length"), 0, "nothing was fetched");
+    assert_eq!(browser.console(), Vec::<String>::new());
+}
