@@ -56,6 +56,7 @@ pub fn ran(output: Output) -> Ran {
 }
 
 /// The text of a test file.
+#[allow(dead_code)]
 pub fn text(file: &str) -> String {
     std::fs::read_to_string(files().join(file)).expect("a test file")
 }
