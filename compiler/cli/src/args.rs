@@ -34,6 +34,8 @@ pub(crate) enum Command {
     Explain(ExplainArgs),
     /// Show what each step costs, where the time goes, what is in memory and how well the chips are used
     Cost(CostArgs),
+    /// Compute the cost over ranges of dims and meshes, one row a point
+    Sweep(SweepArgs),
     /// Print the lowered program as IR text, JSON or a graph
     Lower(LowerArgs),
     /// Check a certificate that no plan takes less time than the one in it
@@ -51,9 +53,9 @@ pub(crate) enum Command {
 /// How results and diagnostics are shown.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct DisplayArgs {
-    /// How results are printed; `github` and `sarif` are for `check` and `snapshot`
-    #[arg(long, global = true, value_enum, default_value_t = ReportFormat::Text, value_name = "FORMAT")]
-    pub(crate) format: ReportFormat,
+    /// How results are printed; `csv` is for `sweep`, `github` and `sarif` are for `check` and `snapshot`
+    #[arg(long, global = true, value_enum, default_value_t = ResultFormat::Text, value_name = "FORMAT")]
+    pub(crate) format: ResultFormat,
     /// How diagnostics are printed
     #[arg(long, global = true, value_enum, default_value_t = ReportFormat::Text, value_name = "FORMAT")]
     pub(crate) error_format: ReportFormat,
@@ -180,6 +182,46 @@ pub(crate) struct CostArgs {
     pub(crate) width: Option<usize>,
 }
 
+/// `sweep`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct SweepArgs {
+    /// A source file
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// The layer; without it, every layer that no other layer calls
+    #[arg(long, value_name = "NAME")]
+    pub(crate) layer: Option<String>,
+    /// Sizes of a dim: `-D B=1..1024:x2` doubles, `-D L=128..512:+128` adds, `-D S=2048,8192` lists
+    #[arg(short = 'D', long = "dim", value_name = "DIM=SIZES")]
+    pub(crate) dims: Vec<String>,
+    /// A mesh, as in `--mesh x=8,y=8`; each one given is swept
+    #[arg(long, value_name = "AXES")]
+    pub(crate) mesh: Vec<String>,
+    /// The chip: a built-in name, or a hardware file
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) hardware: Option<String>,
+    /// What plans are chosen for: serial, overlap, comm or memory
+    #[arg(long, value_name = "OBJECTIVE", default_value = "serial", value_parser = objective)]
+    pub(crate) objective: Objective,
+    /// Refuse collectives that are not written as `reshard`
+    #[arg(long)]
+    pub(crate) strict: bool,
+    #[command(flatten)]
+    pub(crate) roles: RoleArgs,
+    /// Draw the time of a step against the chip time of a token
+    #[arg(long)]
+    pub(crate) plot: bool,
+    /// Points that are computed at a time; without it, as many as the machine has cores
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(crate) jobs: Option<u16>,
+    /// The most points that are computed
+    #[arg(long, value_name = "N", default_value_t = 4096)]
+    pub(crate) max_points: usize,
+    /// Characters to a line; without it, those of the terminal, and 80 where there is none
+    #[arg(long, value_name = "COLUMNS")]
+    pub(crate) width: Option<usize>,
+}
+
 /// Which dims count what, and how much memory there is.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct RoleArgs {
@@ -275,6 +317,16 @@ pub(crate) struct ManArgs {
 pub(crate) enum Format {
     Text,
     Json,
+}
+
+/// How results may be printed: every command has text and JSON, some have more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum ResultFormat {
+    Text,
+    Json,
+    Csv,
+    Github,
+    Sarif,
 }
 
 /// How diagnostics may be printed: for people, scripts, GitHub's workflows, and tools that read SARIF.

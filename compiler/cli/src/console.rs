@@ -8,7 +8,7 @@ use shard_report::github::github;
 use shard_report::json::diagnostics::{InFile, diagnostics};
 use shard_report::json::sarif::sarif;
 
-use crate::args::{Color, DisplayArgs, Format, ReportFormat};
+use crate::args::{Color, DisplayArgs, Format, ReportFormat, ResultFormat};
 
 /// Why a command did not end well; what is wrong has been reported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,6 +26,8 @@ pub(crate) type Outcome<T = ()> = Result<T, Status>;
 pub(crate) struct Console {
     /// How results are shown.
     pub(crate) format: Format,
+    /// Results are shown as comma-separated values.
+    pub(crate) csv: bool,
     /// How diagnostics are shown that are the result.
     result_format: ReportFormat,
     error_format: ReportFormat,
@@ -52,8 +54,14 @@ impl Console {
             }
         };
         Console {
-            format: if display.format == ReportFormat::Json { Format::Json } else { Format::Text },
-            result_format: display.format,
+            format: if display.format == ResultFormat::Json { Format::Json } else { Format::Text },
+            csv: display.format == ResultFormat::Csv,
+            result_format: match display.format {
+                ResultFormat::Text | ResultFormat::Csv => ReportFormat::Text,
+                ResultFormat::Json => ReportFormat::Json,
+                ResultFormat::Github => ReportFormat::Github,
+                ResultFormat::Sarif => ReportFormat::Sarif,
+            },
             error_format: display.error_format,
             color: coloured(std::io::stderr().is_terminal()),
             result_color: coloured(std::io::stdout().is_terminal()),
@@ -83,6 +91,14 @@ impl Console {
                 let help = "--error-format takes them with every command".to_string();
                 Err(self.usage(message, Some(help)))
             }
+        }
+    }
+
+    /// Refuses comma-separated values, where results are no table.
+    pub(crate) fn require_no_csv(&mut self) -> Outcome {
+        match self.csv {
+            false => Ok(()),
+            true => Err(self.usage("`--format csv` is for tables: `sweep` has it", Some("--format json".to_string()))),
         }
     }
 

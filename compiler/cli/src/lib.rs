@@ -9,6 +9,7 @@ mod hardware_choice;
 mod input;
 mod lowering_diagnostics;
 pub mod pipeline;
+mod points;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -30,8 +31,9 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     let mut console = Console::new(&args.display);
     let status = match &args.command {
-        Command::Check(_) | Command::Snapshot(_) => Ok(()),
-        _ => console.require_a_format_of_results(),
+        Command::Check(_) | Command::Snapshot(_) => console.require_no_csv(),
+        Command::Sweep(_) => console.require_a_format_of_results(),
+        _ => console.require_a_format_of_results().and_then(|()| console.require_no_csv()),
     };
     let status = status.and_then(|()| match &args.command {
         Command::Check(args) => commands::check::run(args, &mut console),
@@ -39,6 +41,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Fmt(args) => commands::fmt::run(args, &mut console),
         Command::Explain(args) => commands::explain::run(args, &mut console),
         Command::Cost(args) => commands::cost::run(args, &mut console),
+        Command::Sweep(args) => commands::sweep::run(args, &mut console),
         Command::Lower(args) => commands::lower::run(args, &mut console),
         Command::VerifyCertificate(args) => commands::verify_certificate::run(args, &mut console),
         Command::Run(args) => commands::run::run(args, &mut console),

@@ -16,6 +16,7 @@ pub mod notation;
 pub mod paint;
 pub mod scale;
 pub mod strategy;
+pub mod sweep;
 pub mod table;
 
 use layout_notation::Notation;

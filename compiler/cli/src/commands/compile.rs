@@ -259,17 +259,19 @@ pub(crate) fn check_options(args: &ProgramArgs, console: &mut Console) -> Outcom
             }
         }
     }
-    let mesh_override = match &args.mesh {
-        None => None,
-        Some(text) => match shard_grammar::parse_mesh_axes(text) {
-            Ok(axes) => Some(axes.into_iter().map(|axis| (axis.name.value, axis.size.value)).collect()),
-            Err(error) => {
-                let message = format!("`--mesh {text}` is no mesh: {error}");
-                return Err(console.usage(&message, Some("--mesh x=8,y=8".to_string())));
-            }
-        },
-    };
+    let mesh_override = args.mesh.as_ref().map(|text| read_mesh(text, console)).transpose()?;
     Ok(CheckOptions { dim_overrides, mesh_override, strict: args.strict })
+}
+
+/// The axes of a `--mesh`.
+pub(crate) fn read_mesh(text: &str, console: &mut Console) -> Outcome<Vec<(String, u64)>> {
+    match shard_grammar::parse_mesh_axes(text) {
+        Ok(axes) => Ok(axes.into_iter().map(|axis| (axis.name.value, axis.size.value)).collect()),
+        Err(error) => {
+            let message = format!("`--mesh {text}` is no mesh: {error}");
+            Err(console.usage(&message, Some("--mesh x=8,y=8".to_string())))
+        }
+    }
 }
 
 fn chosen_layers<'c>(

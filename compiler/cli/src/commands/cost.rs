@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 
 use shard_check::{CheckOptions, Diagnostic};
-use shard_cost::{Capacity, DimRoles, Hardware, Summary, largest};
+use shard_cost::{Capacity, DimRoles, Summary, largest};
 use shard_ir::{Dim, DimId, Plan};
 use shard_report::Layer;
 use shard_report::cost::{CostLayer, LargestDim, Role};
@@ -25,7 +25,7 @@ pub(crate) fn run(args: &CostArgs, console: &mut Console) -> Outcome {
     for layer in &layers {
         let roles = roles(layer.plan(), &args.roles, console)?;
         let summary = Summary::of(layer.plan(), layer.price, layer.hardware, roles, layer.price.totals.serial_time);
-        let capacity = capacity(layer.hardware, &args.roles);
+        let capacity = Capacity::of(layer.hardware, args.roles.cache_share);
         let largest = largest_dims(&compilation, &options, layer, &summary, &capacity);
         summaries.push((summary, capacity, largest));
     }
@@ -35,36 +35,33 @@ pub(crate) fn run(args: &CostArgs, console: &mut Console) -> Outcome {
         .map(|(layer, (summary, capacity, largest))| CostLayer { layer, summary, capacity: *capacity, largest })
         .collect();
     console.result(&match console.format {
-        Format::Text => shard_report::cost::cost(&reports, width(args.width), Paint(console.result_color)),
+        Format::Text => {
+            shard_report::cost::cost(&reports, width(args.width), Paint(console.result_color))
+        }
         Format::Json => shard_report::json::cost::cost(&reports),
     })
 }
 
 /// What the dims of a plan count: as the command line says, else as its parameters do.
-pub(crate) fn roles(plan: &Plan, args: &RoleArgs, console: &mut Console) -> Outcome<DimRoles> {
+fn roles(plan: &Plan, args: &RoleArgs, console: &mut Console) -> Outcome<DimRoles> {
+    roles_or(plan, args).map_err(|name| {
+        let known: Vec<&str> = plan.dims.iter().map(|d| d.name.as_str()).collect();
+        let help = format!("the dims are {}", known.join(", "));
+        console.usage(&format!("there is no dim `{name}`"), Some(help))
+    })
+}
+
+/// As [`roles`], or the name that no dim has.
+pub(crate) fn roles_or(plan: &Plan, args: &RoleArgs) -> Result<DimRoles, String> {
     let mut roles = DimRoles::of(plan);
     for (named, dims) in [(&args.batch, &mut roles.batch), (&args.context, &mut roles.context)] {
         if named.is_empty() {
             continue;
         }
-        dims.clear();
-        for name in named {
-            match plan.dims.iter().position(|d| d.name == *name) {
-                Some(at) => dims.push(DimId(at as u16)),
-                None => {
-                    let known: Vec<&str> = plan.dims.iter().map(|d| d.name.as_str()).collect();
-                    let help = format!("the dims are {}", known.join(", "));
-                    return Err(console.usage(&format!("there is no dim `{name}`"), Some(help)));
-                }
-            }
-        }
+        let at = |name: &String| plan.dims.iter().position(|d| d.name == *name).ok_or_else(|| name.clone());
+        *dims = named.iter().map(|name| Ok(DimId(at(name)? as u16))).collect::<Result<_, String>>()?;
     }
     Ok(roles)
-}
-
-/// The memory that the command line leaves for caches and for everything.
-pub(crate) fn capacity(hardware: &Hardware, args: &RoleArgs) -> Capacity {
-    Capacity::of(hardware, args.cache_share)
 }
 
 /// How far the batch and the context may grow; in a layer without either, the dims that count tokens.

@@ -17,6 +17,7 @@ pub(crate) mod lower;
 pub(crate) mod man;
 pub(crate) mod run;
 pub(crate) mod snapshot;
+pub(crate) mod sweep;
 pub(crate) mod verify_certificate;
 
 /// Does something with every file: each gets its turn, and the worst outcome is the outcome.

@@ -7,6 +7,7 @@ pub mod hardware;
 mod instruction;
 pub mod run;
 pub mod sarif;
+pub mod sweep;
 pub(crate) mod sharing;
 pub mod verify_certificate;
 

@@ -1,0 +1,183 @@
+//! `shardc sweep FILE -D B=1..1024:x2 --mesh x=4,y=4 --mesh x=8,y=8`.
+
+use std::io::{IsTerminal, Write};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use shard_check::Diagnostic;
+use shard_check::diagnostics::{ALL, Source};
+use shard_cost::{Capacity, Hardware, Summary};
+use shard_grammar::SourceFile;
+use shard_ir::Program;
+use shard_report::paint::Paint;
+use shard_report::strategy::strategy;
+use shard_report::sweep::{Figures, Outcome as PointOutcome, SweepRow, mark_frontier};
+use shard_rewrite::LowerOptions;
+
+use crate::args::{Format, SweepArgs};
+use crate::commands::compile::read_mesh;
+use crate::commands::cost::{roles_or, width};
+use crate::console::{Console, Outcome, Status};
+use crate::hardware_choice;
+use crate::input::{Input, read_program};
+use crate::lowering_diagnostics::lower_error;
+use crate::pipeline;
+use crate::points::{Point, points, read_sweeps};
+
+/// Stack of a thread that compiles: as much as the main thread has.
+const STACK_BYTES: usize = 8 << 20;
+
+pub(crate) fn run(args: &SweepArgs, console: &mut Console) -> Outcome {
+    let Input::Source(file) = read_program(&args.file, console)? else {
+        return Err(console.usage("a sweep changes a program, and IR text is lowered already", None));
+    };
+    let meshes = args.mesh.iter().map(|text| read_mesh(text, console)).collect::<Outcome<Vec<_>>>()?;
+    let sweeps = read_sweeps(&args.dims, args.max_points)
+        .map_err(|why| console.usage(&why, Some("-D B=1..1024:x2 -D L=1,2048".to_string())))?;
+    let points = points(&meshes, &sweeps, args.max_points)
+        .map_err(|why| console.usage(&why, Some("--max-points N allows more".to_string())))?;
+    let tree = shard_grammar::parse(&file).file;
+    let hardware = match &args.hardware {
+        Some(name) => hardware_choice::from_command_line(name, console)?,
+        None => hardware_choice::from_source(&file, tree.hardware().next().map(|line| &line.chip), console)?
+            .ok_or_else(|| hardware_choice::none(console))?,
+    };
+    let sweep = Sweep { args, file: &file, hardware: &hardware };
+    let computed = sweep.compute(&points);
+    let nothing_priced =
+        computed.iter().flat_map(|(rows, _)| rows).all(|r| matches!(r.outcome, PointOutcome::Wrong { .. }));
+    if nothing_priced {
+        let found = computed.into_iter().map(|(_, found)| found).find(|f| !f.is_empty()).unwrap_or_default();
+        return Err(no_point(&file, found, console));
+    }
+    let mut rows: Vec<SweepRow> = computed.into_iter().flat_map(|(rows, _)| rows).collect();
+    mark_frontier(&mut rows);
+    let (width, paint) = (width(args.width), Paint(console.result_color));
+    console.result(&match console.format {
+        Format::Json => shard_report::json::sweep::sweep(&rows, args.objective),
+        Format::Text if console.csv => shard_report::sweep::csv(&rows),
+        Format::Text if args.plot => shard_report::sweep::plot(&rows, width, paint),
+        Format::Text => shard_report::sweep::text(&rows, width, paint),
+    })
+}
+
+/// No point of the sweep has a plan: what is wrong with the first is wrong with the sweep.
+fn no_point(file: &SourceFile, found: Vec<Diagnostic>, console: &mut Console) -> Status {
+    let of_command_line = |d: &Diagnostic| {
+        d.code.is_empty() || ALL.iter().any(|(code, _, source)| *code == d.code && *source == Source::CommandLine)
+    };
+    let usage = found.iter().filter(|d| d.is_error()).all(of_command_line);
+    console.report(Some(file), found);
+    if usage { Status::Usage } else { Status::Wrong }
+}
+
+/// What every point of a sweep shares.
+struct Sweep<'a> {
+    args: &'a SweepArgs,
+    file: &'a SourceFile,
+    hardware: &'a Hardware,
+}
+
+/// The rows of a point, and what was found where it has no plan.
+type Computed = (Vec<SweepRow>, Vec<Diagnostic>);
+
+impl Sweep<'_> {
+    /// Computes all points, several at a time; the results stand in the order of the points.
+    fn compute(&self, points: &[Point]) -> Vec<Computed> {
+        let next = AtomicUsize::new(0);
+        let done = AtomicUsize::new(0);
+        let results: Mutex<Vec<Option<Computed>>> = Mutex::new(vec![None; points.len()]);
+        let shows_progress = std::io::stderr().is_terminal();
+        let work = || {
+            loop {
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                let Some(point) = points.get(at) else { break };
+                let computed = self.point(point);
+                if let Ok(mut results) = results.lock() {
+                    results[at] = Some(computed);
+                }
+                let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+                if shows_progress {
+                    let _ = write!(std::io::stderr(), "\r{done} of {} points", points.len());
+                }
+            }
+        };
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        let jobs = self.args.jobs.map_or_else(cores, usize::from);
+        std::thread::scope(|scope| {
+            for _ in 0..jobs.clamp(1, points.len().max(1)) {
+                // Where no thread can be had, the ones that run do all the work; without any, this one does.
+                let _ = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, work);
+            }
+        });
+        work();
+        if shows_progress {
+            let _ = write!(std::io::stderr(), "\r\u{1b}[K");
+        }
+        results.into_inner().unwrap_or_default().into_iter().flatten().collect()
+    }
+
+    fn point(&self, point: &Point) -> Computed {
+        let checked = pipeline::check(self.file, &point.options(self.args.strict));
+        let errors: Vec<Diagnostic> = checked.diagnostics.into_iter().filter(Diagnostic::is_error).collect();
+        if !errors.is_empty() {
+            return (vec![row(point, self.args.layer.clone(), wrong(&errors))], errors);
+        }
+        let chosen: Vec<&Program> = match &self.args.layer {
+            Some(name) => checked.programs.iter().filter(|p| p.name == *name).collect(),
+            None => checked.roots.iter().filter_map(|root| checked.programs.get(*root)).collect(),
+        };
+        if chosen.is_empty() {
+            let known: Vec<&str> = checked.programs.iter().map(|p| p.name.as_str()).collect();
+            let message = format!("there is no such layer; the layers are {}", known.join(", "));
+            let found = vec![crate::console::problem(&message, Vec::new())];
+            return (vec![row(point, self.args.layer.clone(), wrong(&found))], found);
+        }
+        let mut rows = Vec::new();
+        let mut found = Vec::new();
+        for program in chosen {
+            let outcome = self.layer(program).unwrap_or_else(|errors| {
+                let outcome = wrong(&errors);
+                found.extend(errors);
+                outcome
+            });
+            rows.push(row(point, Some(program.name.clone()), outcome));
+        }
+        (rows, found)
+    }
+
+    fn layer(&self, program: &Program) -> Result<PointOutcome, Vec<Diagnostic>> {
+        let options = LowerOptions { strict: self.args.strict, ..LowerOptions::default() };
+        let compiled = pipeline::compile(program, self.hardware, &options)
+            .map_err(|error| lower_error(Some((self.file, program)), None, error))?;
+        let plan = &compiled.schedule.plan;
+        let roles = roles_or(plan, &self.args.roles)
+            .map_err(|name| vec![crate::console::problem(&format!("there is no dim `{name}`"), Vec::new())])?;
+        let time = compiled.price.totals.serial_time;
+        let summary = Summary::of(plan, &compiled.price, self.hardware, roles, time);
+        let capacity = Capacity::of(self.hardware, self.args.roles.cache_share);
+        Ok(PointOutcome::Priced(Box::new(Figures {
+            chips: plan.mesh.devices(),
+            tokens: summary.tokens,
+            layer_time: time,
+            time: summary.step_time,
+            efficiency: summary.efficiency,
+            memory: summary.inventory.memory.peak(),
+            fits: capacity.holds(&summary.inventory.memory),
+            strategy: strategy(plan).into_iter().map(|s| s.name()).collect(),
+            proven: compiled.optimality.is_some_and(|o| o.proof.is_some()),
+            mesh: plan.mesh.declared().to_vec(),
+        })))
+    }
+}
+
+fn row(point: &Point, layer: Option<String>, outcome: PointOutcome) -> SweepRow {
+    SweepRow { layer, mesh: point.mesh.clone(), dims: point.dims.clone(), outcome, on_frontier: false }
+}
+
+fn wrong(found: &[Diagnostic]) -> PointOutcome {
+    match found.iter().find(|d| d.is_error()).or(found.first()) {
+        Some(first) => PointOutcome::Wrong { code: first.code, reason: first.message.clone() },
+        None => PointOutcome::Wrong { code: "", reason: "no plan".to_string() },
+    }
+}

@@ -1,0 +1,306 @@
+//! `sweep` as text, as CSV and as a plot: one row a point.
+
+use shard_cost::{Bytes, Efficiency};
+use shard_ir::Picoseconds;
+
+use crate::paint::{Paint, Style};
+use crate::scale;
+use crate::table::{Column, Row, table};
+
+/// What one layer is at one point of a sweep.
+#[derive(Clone, PartialEq, Debug)]
+pub struct SweepRow {
+    /// The layer, where the point is right enough to say which.
+    pub layer: Option<String>,
+    /// The mesh of the point, where the sweep sets it.
+    pub mesh: Option<Vec<(String, u64)>>,
+    /// The dims that the sweep sets.
+    pub dims: Vec<(String, String)>,
+    /// What was found.
+    pub outcome: Outcome,
+    /// No other point of the layer that fits is as good both in the time of a step and in the chip time of a token, and
+    /// better in one.
+    pub on_frontier: bool,
+}
+
+/// What a point is.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Outcome {
+    /// A plan with its price.
+    Priced(Box<Figures>),
+    /// No plan.
+    Wrong {
+        /// The code of the diagnostic.
+        code: &'static str,
+        /// Its sentence.
+        reason: String,
+    },
+}
+
+/// The figures of a plan.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Figures {
+    /// The mesh.
+    pub mesh: Vec<(String, u64)>,
+    /// Devices of the mesh.
+    pub chips: u64,
+    /// Tokens of a step; 0 where no dim counts them.
+    pub tokens: u64,
+    /// The time of a step of one layer.
+    pub layer_time: Picoseconds,
+    /// The time of a step of the stack.
+    pub time: Picoseconds,
+    /// How well the chips are used.
+    pub efficiency: Option<Efficiency>,
+    /// Bytes on a chip at the peak, all layers.
+    pub memory: Bytes,
+    /// Whether a chip has so much.
+    pub fits: bool,
+    /// The names of the plan's strategy.
+    pub strategy: Vec<&'static str>,
+    /// Whether no plan is better.
+    pub proven: bool,
+}
+
+/// The code of a point whose plan does not fit.
+const DOES_NOT_FIT: &str = "E0704";
+
+impl SweepRow {
+    /// The figures of a plan that a chip has the memory for.
+    fn usable(&self) -> Option<&Figures> {
+        match &self.outcome {
+            Outcome::Priced(figures) if figures.fits => Some(figures),
+            Outcome::Priced(_) | Outcome::Wrong { .. } => None,
+        }
+    }
+
+    /// `ok`, `does-not-fit` or `wrong`.
+    pub fn status(&self) -> &'static str {
+        match &self.outcome {
+            Outcome::Priced(figures) if figures.fits => "ok",
+            Outcome::Priced(_) | Outcome::Wrong { code: DOES_NOT_FIT, .. } => "does-not-fit",
+            Outcome::Wrong { .. } => "wrong",
+        }
+    }
+
+    /// The code of what is wrong with the point.
+    pub fn code(&self) -> Option<&'static str> {
+        match &self.outcome {
+            Outcome::Priced(figures) if figures.fits => None,
+            Outcome::Priced(_) => Some(DOES_NOT_FIT),
+            Outcome::Wrong { code, .. } => Some(code),
+        }
+    }
+
+    /// What is wrong with the point, in a sentence.
+    pub fn reason(&self) -> Option<String> {
+        match &self.outcome {
+            Outcome::Priced(figures) if figures.fits => None,
+            Outcome::Priced(figures) => Some(format!("a chip would have to hold {}", scale::bytes(figures.memory))),
+            Outcome::Wrong { reason, .. } => Some(reason.clone()),
+        }
+    }
+
+    fn mesh_text(&self) -> String {
+        let mesh = match (&self.outcome, &self.mesh) {
+            (Outcome::Priced(figures), _) => &figures.mesh,
+            (Outcome::Wrong { .. }, Some(mesh)) => mesh,
+            (Outcome::Wrong { .. }, None) => return String::new(),
+        };
+        mesh.iter().map(|(name, size)| format!("{name}={size}")).collect::<Vec<_>>().join(",")
+    }
+
+    fn words(&self) -> String {
+        let mark = if self.on_frontier { "*" } else { " " };
+        let dims = self.dims.iter().map(|(name, size)| format!("{name}={size}"));
+        let parts: Vec<String> = self.layer.iter().cloned().chain([self.mesh_text()]).chain(dims).collect();
+        format!("{mark} {}", parts.into_iter().filter(|p| !p.is_empty()).collect::<Vec<_>>().join(" "))
+    }
+}
+
+/// Marks the points that are not beaten: the Pareto frontier of the time of a step and the chip time of a token, of each
+/// layer.
+pub fn mark_frontier(rows: &mut [SweepRow]) {
+    let place = |row: &SweepRow| {
+        let figures = row.usable()?;
+        Some((row.layer.clone(), figures.time, figures.efficiency?.chip_seconds_per_token))
+    };
+    let places: Vec<_> = rows.iter().map(place).collect();
+    for at in 0..rows.len() {
+        let Some((layer, time, cost)) = &places[at] else { continue };
+        rows[at].on_frontier = !places.iter().flatten().any(|(other_layer, other_time, other_cost)| {
+            let beats = other_time <= time && other_cost <= cost && (other_time < time || other_cost < cost);
+            other_layer == layer && beats
+        });
+    }
+}
+
+/// The rows as a table; the points of the frontier bear a star.
+pub fn text(rows: &[SweepRow], width: usize, paint: Paint) -> String {
+    let columns = [
+        Column { title: "time", yields: 0 },
+        Column { title: "MFU", yields: 2 },
+        Column { title: "chip time/token", yields: 0 },
+        Column { title: "memory", yields: 3 },
+        Column { title: "strategy", yields: 4 },
+    ];
+    let lines: Vec<Row> = rows.iter().map(|row| line(row)).collect();
+    let mut text = table("* best of the sweep", &columns, &lines, width, paint);
+    let mut reasons: Vec<(&str, String)> = Vec::new();
+    for row in rows {
+        if let (Some(code), Some(reason)) = (row.code(), row.reason()) {
+            let known = reasons.iter().any(|(c, _)| *c == code);
+            if !known {
+                reasons.push((code, reason));
+            }
+        }
+    }
+    if !reasons.is_empty() {
+        text.push('\n');
+    }
+    for (code, reason) in reasons {
+        let count = rows.iter().filter(|r| r.code() == Some(code)).count();
+        let points = if count == 1 { "1 point".to_string() } else { format!("{count} points, as") };
+        text.push_str(&format!("{}: {points}: {reason}\n", paint.style(code, Style::Bad)));
+    }
+    text
+}
+
+fn line(row: &SweepRow) -> Row {
+    let words = row.words();
+    match &row.outcome {
+        Outcome::Priced(figures) => {
+            let efficiency = figures.efficiency;
+            let mfu = efficiency.map_or(String::new(), |e| format!("{:.1}%", e.mfu * 100.0));
+            let chip_time = efficiency.map_or(String::new(), |e| scale::seconds(e.chip_seconds_per_token));
+            let memory = match figures.fits {
+                true => scale::bytes(figures.memory),
+                false => format!("{} {DOES_NOT_FIT}", scale::bytes(figures.memory)),
+            };
+            let figures = vec![scale::time(figures.time), mfu, chip_time, memory, figures.strategy.join(" ")];
+            let style = match row.status() {
+                "ok" if row.on_frontier => Some(Style::Good),
+                "ok" => None,
+                _ => Some(Style::Bad),
+            };
+            Row { words, figures, style, styled_column: None }
+        }
+        Outcome::Wrong { code, .. } => {
+            let code = if code.is_empty() { "no plan" } else { code };
+            Row { words, figures: vec![code.to_string()], style: Some(Style::Bad), styled_column: None }
+        }
+    }
+}
+
+/// The rows as comma-separated values, a heading first; figures in seconds and bytes, to every digit.
+pub fn csv(rows: &[SweepRow]) -> String {
+    let dims: Vec<&str> = rows.first().map_or(Vec::new(), |r| r.dims.iter().map(|(name, _)| name.as_str()).collect());
+    let mut heading = vec!["layer", "mesh"];
+    heading.extend(&dims);
+    heading.extend([
+        "status",
+        "code",
+        "chips",
+        "tokens",
+        "time_s",
+        "mfu",
+        "chip_seconds_per_token",
+        "tokens_per_second_per_chip",
+        "peak_hbm_bytes",
+        "pareto",
+        "strategy",
+        "reason",
+    ]);
+    let mut text = heading.join(",");
+    text.push('\n');
+    for row in rows {
+        let mut fields: Vec<String> = vec![row.layer.clone().unwrap_or_default(), row.mesh_text()];
+        fields.extend(row.dims.iter().map(|(_, size)| size.clone()));
+        fields.extend([row.status().to_string(), row.code().unwrap_or_default().to_string()]);
+        let figures = match &row.outcome {
+            Outcome::Priced(figures) => Some(figures),
+            Outcome::Wrong { .. } => None,
+        };
+        let of = |figure: &dyn Fn(&Figures) -> String| figures.map_or(String::new(), |f| figure(f));
+        let of_use =
+            |figure: &dyn Fn(Efficiency) -> f64| of(&|f| f.efficiency.map_or(String::new(), |e| figure(e).to_string()));
+        fields.extend([
+            of(&|f| f.chips.to_string()),
+            of(&|f| f.tokens.to_string()),
+            of(&|f| f.time.seconds().to_string()),
+            of_use(&|e| e.mfu),
+            of_use(&|e| e.chip_seconds_per_token),
+            of_use(&|e| e.tokens_per_second_per_chip),
+            of(&|f| f.memory.0.to_string()),
+            row.on_frontier.to_string(),
+            of(&|f| f.strategy.join(" ")),
+            row.reason().unwrap_or_default(),
+        ]);
+        text.push_str(&fields.iter().map(|f| quoted(f)).collect::<Vec<_>>().join(","));
+        text.push('\n');
+    }
+    text
+}
+
+/// A field as RFC 4180 has it.
+fn quoted(field: &str) -> String {
+    match field.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", field.replace('"', "\"\"")),
+        false => field.to_string(),
+    }
+}
+
+/// Lines of a plot between its axes.
+const PLOT_LINES: usize = 20;
+
+/// The points that fit as marks in a plane: the time of a step to the right, the chip time of a token upwards, both
+/// logarithmic. `*` is on the frontier, `.` is beaten.
+pub fn plot(rows: &[SweepRow], width: usize, paint: Paint) -> String {
+    let place = |row: &SweepRow| {
+        let figures = row.usable()?;
+        let (x, y) = (figures.time.seconds(), figures.efficiency?.chip_seconds_per_token);
+        (x > 0.0 && y > 0.0).then(|| (x.ln(), y.ln(), row.on_frontier))
+    };
+    let places: Vec<(f64, f64, bool)> = rows.iter().filter_map(place).collect();
+    if places.is_empty() {
+        return "no point to plot: none both fits and works on tokens\n".to_string();
+    }
+    let range = |of: &dyn Fn(&(f64, f64, bool)) -> f64| {
+        let low = places.iter().map(of).fold(f64::INFINITY, f64::min);
+        let high = places.iter().map(of).fold(f64::NEG_INFINITY, f64::max);
+        (low, high)
+    };
+    let ((left, right), (bottom, top)) = (range(&|p| p.0), range(&|p| p.1));
+    let margin = 10;
+    let columns = width.saturating_sub(margin + 2).clamp(10, 100);
+    let cell = |value: f64, low: f64, high: f64, cells: usize| {
+        let part = if high > low { (value - low) / (high - low) } else { 0.5 };
+        (part * (cells - 1) as f64).round() as usize
+    };
+    let mut grid = vec![vec![' '; columns]; PLOT_LINES];
+    // The frontier is drawn last: a beaten point never hides it.
+    for on_frontier in [false, true] {
+        for (x, y, _) in places.iter().filter(|p| p.2 == on_frontier) {
+            let line = PLOT_LINES - 1 - cell(*y, bottom, top, PLOT_LINES);
+            grid[line][cell(*x, left, right, columns)] = if on_frontier { '*' } else { '.' };
+        }
+    }
+    let mut text = paint.style("chip time of a token", Style::Heading) + "\n";
+    for (at, line) in grid.iter().enumerate() {
+        let label = match at {
+            0 => scale::seconds(top.exp()),
+            at if at + 1 == PLOT_LINES => scale::seconds(bottom.exp()),
+            _ => String::new(),
+        };
+        let marks: String = line.iter().collect();
+        let marks = marks.trim_end().replace('*', &paint.style("*", Style::Good));
+        text.push_str(format!("{label:>margin$} |{marks}").trim_end());
+        text.push('\n');
+    }
+    text.push_str(&format!("{:>margin$} +{}\n", "", "-".repeat(columns)));
+    let (first, last) = (scale::seconds(left.exp()), scale::seconds(right.exp()));
+    let gap = columns.saturating_sub(first.len() + last.len()).max(1);
+    text.push_str(&format!("{:>margin$}  {first}{:gap$}{last}\n", "", ""));
+    text.push_str(&format!("{:>margin$}  {}\n", "", paint.style("time of a step", Style::Heading)));
+    text
+}
