@@ -111,7 +111,6 @@ pub fn op_work(op: &Op, operands: &[LocalTensor<'_>], result: LocalTensor<'_>) -
 pub fn kernel_work(chain: &[KernelOp<'_>]) -> Work {
     let mut work =
         Work { flops: Flops(0), arithmetic: Dtype::Bf16, read: Bytes(0), write: Bytes(0), fetched: Bytes(0) };
-    let mut made_or_read: Vec<(u32, &[u64])> = Vec::new();
     for (i, member) in chain.iter().enumerate() {
         let flops = op_flops(member.op, member.operands, &member.result);
         if i == 0 || flops > Flops(0) {
@@ -121,19 +120,28 @@ pub fn kernel_work(chain: &[KernelOp<'_>]) -> Work {
         if matches!(member.op, Op::Fetch) {
             work.fetched = work.fetched + member.result.bytes();
         }
+    }
+    kernel_reads(chain, |_, _, bytes| work.read = work.read + bytes);
+    if let Some(last) = chain.last() {
+        work.write = written_bytes(last);
+    }
+    work
+}
+
+/// Each value that a chain of fused ops reads from HBM, as the member and the place among its operands where it is read
+/// first, with the bytes.
+pub fn kernel_reads(chain: &[KernelOp<'_>], mut read: impl FnMut(usize, usize, Bytes)) {
+    let mut made_or_read: Vec<(u32, &[u64])> = Vec::new();
+    for (i, member) in chain.iter().enumerate() {
         for (at, operand) in member.operands.iter().enumerate() {
             if operand.constant || made_or_read.contains(&(operand.value, operand.sizes)) {
                 continue;
             }
             made_or_read.push((operand.value, operand.sizes));
-            work.read = work.read + read_bytes(member, at);
+            read(i, at, read_bytes(member, at));
         }
         made_or_read.push((member.result.value, member.result.sizes));
     }
-    if let Some(last) = chain.last() {
-        work.write = written_bytes(last);
-    }
-    work
 }
 
 /// The time of some work: the longer of arithmetic at peak and HBM traffic at full bandwidth, and which of the two it is.

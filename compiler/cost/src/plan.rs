@@ -6,7 +6,7 @@ use crate::collective::{CollectiveCost, collective_cost};
 use crate::fusion::kernels;
 use crate::hardware::Hardware;
 use crate::memory::Memory;
-use crate::op::{Bound, KernelOp, LocalTensor, compute_time, kernel_work, memory_time, roofline};
+use crate::op::{Bound, KernelOp, LocalTensor, Work, compute_time, kernel_reads, kernel_work, memory_time, roofline};
 use crate::units::{Bytes, Flops};
 
 /// What one instruction costs each device.
@@ -101,16 +101,8 @@ pub fn price(plan: &Plan, hw: &Hardware) -> PlanPrice {
     }
 
     let local: Vec<Vec<u64>> = plan.ids().map(|id| plan.local_sizes(id)).collect();
-    let tensor = |id: InstrId| local_tensor(plan, &local, id);
     for kernel in kernels(plan) {
-        let operands: Vec<Vec<LocalTensor<'_>>> =
-            kernel.iter().map(|id| plan.instruction(*id).operands.iter().map(|o| tensor(*o)).collect()).collect();
-        let chain: Vec<KernelOp<'_>> = kernel
-            .iter()
-            .zip(&operands)
-            .filter_map(|(id, operands)| Some(KernelOp { op: op_of(plan, *id)?, operands, result: tensor(*id) }))
-            .collect();
-        let work = kernel_work(&chain);
+        let work = with_chain(plan, &local, &kernel, kernel_work);
         let (time, bound) = roofline(hw, &work);
         totals.compute_time = totals.compute_time + compute_time(hw, &work);
         totals.memory_time = totals.memory_time + memory_time(hw, &work);
@@ -145,6 +137,33 @@ pub fn price(plan: &Plan, hw: &Hardware) -> PlanPrice {
         }
     }
     PlanPrice { instructions, totals, arithmetic_as_bf16 }
+}
+
+/// A value that a kernel reads, and the bytes.
+pub type Read = (InstrId, Bytes);
+
+/// What a kernel, by its instructions, reads from HBM, each value where it is read first; and what it does in all.
+pub fn kernel_traffic(plan: &Plan, kernel: &[InstrId]) -> (Vec<Read>, Work) {
+    let local: Vec<Vec<u64>> = plan.ids().map(|id| plan.local_sizes(id)).collect();
+    let mut reads = Vec::new();
+    let work = with_chain(plan, &local, kernel, |chain| {
+        kernel_reads(chain, |member, at, bytes| reads.push((plan.instruction(kernel[member]).operands[at], bytes)));
+        kernel_work(chain)
+    });
+    (reads, work)
+}
+
+/// A kernel as the ops that its price is about.
+fn with_chain<T>(plan: &Plan, local: &[Vec<u64>], kernel: &[InstrId], of: impl FnOnce(&[KernelOp<'_>]) -> T) -> T {
+    let tensor = |id: InstrId| local_tensor(plan, local, id);
+    let operands: Vec<Vec<LocalTensor<'_>>> =
+        kernel.iter().map(|id| plan.instruction(*id).operands.iter().map(|o| tensor(*o)).collect()).collect();
+    let chain: Vec<KernelOp<'_>> = kernel
+        .iter()
+        .zip(&operands)
+        .filter_map(|(id, operands)| Some(KernelOp { op: op_of(plan, *id)?, operands, result: tensor(*id) }))
+        .collect();
+    of(&chain)
 }
 
 fn local_tensor<'a>(plan: &'a Plan, local: &'a [Vec<u64>], id: InstrId) -> LocalTensor<'a> {

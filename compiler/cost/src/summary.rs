@@ -6,6 +6,7 @@ use crate::hardware::Hardware;
 use crate::inventory::Inventory;
 use crate::plan::{InstrPrice, PlanPrice};
 use crate::roles::{DimRoles, useful_product};
+use crate::streams::streams;
 use crate::units::{Bytes, Flops};
 
 /// The figures of a whole layer, beyond the sums in [`Totals`](crate::Totals).
@@ -18,7 +19,7 @@ pub struct Summary {
     /// The time of a step of the whole stack.
     pub step_time: Picoseconds,
     /// No schedule of one layer takes less: the longest of its arithmetic at the rate reached, its HBM traffic, and its
-    /// traffic on the busiest network axis.
+    /// traffic on the busiest stream of the network.
     pub lower_bound: Picoseconds,
     /// What is sent over each group of mesh axes, in the order in which groups are first used.
     pub communication: Vec<Communication>,
@@ -75,7 +76,7 @@ impl Summary {
             .map(|axis| (axis, communication.iter().filter(|c| c.axes.contains(axis)).map(|c| c.time).sum()))
             .filter(|(_, time)| *time > Picoseconds(0))
             .collect();
-        let network = busy.iter().map(|(_, time)| *time).max().unwrap_or_default();
+        let network = busiest_stream(plan, hardware, &communication);
         let lower_bound = price.totals.compute_time.max(price.totals.memory_time).max(network);
         let step_time = Picoseconds(layer_time.0.saturating_mul(plan.repeat));
         let efficiency = (step_time > Picoseconds(0) && tokens > 0).then(|| {
@@ -92,6 +93,16 @@ impl Summary {
         });
         Summary { inventory, tokens, step_time, lower_bound, communication, busy, efficiency }
     }
+}
+
+/// How long the busiest stream of the network takes: what shares a stream goes one after the other.
+fn busiest_stream(plan: &Plan, hardware: &Hardware, communication: &[Communication]) -> Picoseconds {
+    let streams = streams(hardware, &plan.mesh);
+    let on = |stream: usize| {
+        let uses = |c: &&Communication| c.axes.iter().any(|axis| streams[axis.index()] == stream);
+        communication.iter().filter(uses).map(|c| c.time).sum()
+    };
+    streams.iter().map(|stream| on(*stream)).max().unwrap_or_default()
 }
 
 fn communication(plan: &Plan, price: &PlanPrice) -> Vec<Communication> {

@@ -8,6 +8,7 @@ pub mod dot;
 pub mod draw;
 pub mod expectations;
 pub mod explain;
+pub mod formula;
 pub mod github;
 pub mod html;
 pub mod json;

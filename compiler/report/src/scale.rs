@@ -21,6 +21,11 @@ pub fn time(time: Picoseconds) -> String {
     }
 }
 
+/// `270 GB/s`.
+pub fn rate(bytes_a_second: Bytes) -> String {
+    format!("{}/s", bytes(bytes_a_second))
+}
+
 /// `540 G`: a number of things.
 pub fn count(count: u128) -> String {
     scaled(count, &["", "k", "M", "G", "T", "P", "E"]).trim_end().to_string()

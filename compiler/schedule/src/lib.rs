@@ -1,11 +1,13 @@
 //! [`Plan`] to [`Schedule`]: when each instruction runs, on which stream, and what is in memory meanwhile; and the judge of
-//! every schedule, [`verify`].
+//! every schedule, [`verify`]; and how long a plan takes if computing and communicating overlap, [`overlap`].
 
+mod overlap;
 mod verify;
 
 use shard_cost::{PlanPrice, buffers};
 use shard_ir::{InstrKind, Liveness, Picoseconds, Plan, Schedule, Step, Stream};
 
+pub use overlap::{Timeline, overlap};
 pub use verify::{ScheduleError, verify};
 
 /// The serial schedule of a plan: its instructions one after another in program order, each as long as its price says.

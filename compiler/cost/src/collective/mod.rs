@@ -2,6 +2,7 @@
 
 mod permute;
 mod steps;
+mod terms;
 
 use shard_ir::{AxisList, Collective, Dtype, Layout, Mesh, MeshShape, Picoseconds};
 
@@ -9,6 +10,7 @@ use crate::hardware::{Fabric, Hardware};
 use crate::units::{Bytes, time_at_rate};
 pub use permute::PermuteTimes;
 use steps::Networks;
+pub use terms::{CollectiveTime, How, NetworkTime, Term};
 
 /// What one move costs each device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -47,8 +49,52 @@ pub fn collective_cost(
 ) -> CollectiveCost {
     let axes = collective.axes(mesh, from);
     let group = mesh.group_size(axes.iter());
+    let elements = larger_buffer(mesh, collective, from, sizes);
+    let bits = u128::from(elements) * u128::from(dtype.bits());
+    let all_but_own = |times: u128| {
+        let sent = bits.saturating_mul(u128::from(group - 1)).saturating_mul(times);
+        sent.div_ceil(u128::from(group) * 8)
+    };
+    let wire = match collective {
+        Collective::Slice { .. } | Collective::ToPartial { .. } => 0,
+        Collective::AllGather { .. } | Collective::ReduceScatter { .. } | Collective::AllToAll { .. } => all_but_own(1),
+        Collective::AllReduce { .. } => all_but_own(2),
+        Collective::Permute { .. } => bits.div_ceil(8),
+    };
+    CollectiveCost {
+        bytes: Bytes(dtype.bytes(elements)),
+        wire_bytes: Bytes(u64::try_from(wire).unwrap_or(u64::MAX)),
+        time: collective_time(hw, mesh, collective, from, sizes, dtype).total(),
+    }
+}
+
+/// What the time of a move is made of; see [`collective_cost`].
+pub fn collective_time(
+    hw: &Hardware,
+    mesh: &Mesh,
+    collective: &Collective,
+    from: Layout,
+    sizes: &[u64],
+    dtype: Dtype,
+) -> CollectiveTime {
+    let axes = collective.axes(mesh, from);
+    let bits = u128::from(larger_buffer(mesh, collective, from, sizes)) * u128::from(dtype.bits());
+    let networks = || Networks::of(hw, mesh, &axes);
+    let (networks, times) = match collective {
+        Collective::Slice { .. } | Collective::ToPartial { .. } => (Vec::new(), 1),
+        Collective::AllGather { .. } | Collective::ReduceScatter { .. } => (networks().gather(bits), 1),
+        Collective::AllReduce { .. } => (networks().gather(bits), 2),
+        Collective::AllToAll { .. } => (networks().exchange(bits), 1),
+        Collective::Permute { to } => (PermuteTimes::new(hw, mesh).networks(from, *to, bits), 1),
+    };
+    CollectiveTime { bits, networks, times }
+}
+
+/// Elements on one device of the larger buffer of a move.
+fn larger_buffer(mesh: &Mesh, collective: &Collective, from: Layout, sizes: &[u64]) -> u64 {
     let before = MeshShape { mesh, sizes }.local_elements(from);
-    let elements = match collective {
+    let group = mesh.group_size(collective.axes(mesh, from).iter());
+    match collective {
         Collective::AllGather { .. } | Collective::ToPartial { dim: Some(_), .. } => before.saturating_mul(group),
         Collective::ReduceScatter { .. }
         | Collective::AllReduce { .. }
@@ -56,24 +102,6 @@ pub fn collective_cost(
         | Collective::Permute { .. }
         | Collective::Slice { .. }
         | Collective::ToPartial { dim: None, .. } => before,
-    };
-    let bits = u128::from(elements) * u128::from(dtype.bits());
-    let all_but_own = |times: u128| {
-        let sent = bits.saturating_mul(u128::from(group - 1)).saturating_mul(times);
-        sent.div_ceil(u128::from(group) * 8)
-    };
-    let networks = || Networks::of(hw, mesh, &axes);
-    let (wire, time) = match collective {
-        Collective::Slice { .. } | Collective::ToPartial { .. } => (0, Picoseconds(0)),
-        Collective::AllGather { .. } | Collective::ReduceScatter { .. } => (all_but_own(1), networks().gather(bits)),
-        Collective::AllReduce { .. } => (all_but_own(2), Picoseconds(networks().gather(bits).0.saturating_mul(2))),
-        Collective::AllToAll { .. } => (all_but_own(1), networks().exchange(bits)),
-        Collective::Permute { to } => (bits.div_ceil(8), PermuteTimes::new(hw, mesh).time(from, *to, elements, dtype)),
-    };
-    CollectiveCost {
-        bytes: Bytes(dtype.bytes(elements)),
-        wire_bytes: Bytes(u64::try_from(wire).unwrap_or(u64::MAX)),
-        time,
     }
 }
 

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use shard_ir::mesh::MAX_AXES;
 use shard_ir::{AxisId, Dtype, Layout, Mesh, Picoseconds, Place};
 
+use super::terms::{How, NetworkTime};
 use crate::hardware::{Fabric, Hardware, Topology, TorusAxis, Wires};
-use crate::units::time_at_rate;
 
 /// Blocks times hops that are followed link by link; a permute of more is taken to load links as one does that shifts every
 /// block the longest way along every axis.
@@ -42,10 +42,16 @@ impl<'h> PermuteTimes<'h> {
 
     /// The time of the permute from one layout to another of a value with so many elements on a device.
     pub fn time(&mut self, from: Layout, to: Layout, local_elements: u64, dtype: Dtype) -> Picoseconds {
+        let bits = u128::from(local_elements) * u128::from(dtype.bits());
+        self.networks(from, to, bits).iter().map(NetworkTime::time).sum()
+    }
+
+    /// The same for blocks of `bits`, as the networks that they travel over.
+    pub(super) fn networks(&mut self, from: Layout, to: Layout, bits: u128) -> Vec<NetworkTime> {
         let ids = affected(self.mesh, from, to);
         let (mesh, topology) = (self.mesh, &self.topology);
         let loads = self.known.entry(relation(&ids, from, to)).or_insert_with(|| loads(topology, mesh, from, to, &ids));
-        time_under(topology, loads, u128::from(local_elements) * u128::from(dtype.bits()))
+        networks_under(topology, loads, bits)
     }
 }
 
@@ -77,20 +83,21 @@ fn relation(ids: &[AxisId], from: Layout, to: Layout) -> Relation {
     relation
 }
 
-/// The time of blocks of `bits` that load the networks so.
-fn time_under(topology: &Topology<'_>, loads: &[Load], bits: u128) -> Picoseconds {
+/// The networks that blocks of `bits` travel over, loaded so.
+fn networks_under(topology: &Topology<'_>, loads: &[Load], bits: u128) -> Vec<NetworkTime> {
     let on = |(fabric, load): (&&Fabric, &Load)| {
-        let (rate, hop) = match **fabric {
-            Fabric::Flat { bandwidth, latency } => (bandwidth, latency),
-            Fabric::Torus { link_bandwidth, hop_latency, .. } => (link_bandwidth, hop_latency),
+        let (kind, rate, step_time) = match **fabric {
+            Fabric::Flat { bandwidth, latency } => ("flat network", bandwidth, latency),
+            Fabric::Torus { link_bandwidth, hop_latency, .. } => ("torus", link_bandwidth, hop_latency),
             Fabric::Switched { node_bandwidth, nic_bandwidth, alpha, .. } => {
-                (if load.leaves_node { nic_bandwidth } else { node_bandwidth }, alpha)
+                ("switches", if load.leaves_node { nic_bandwidth } else { node_bandwidth }, alpha)
             }
         };
-        let time = time_at_rate(bits.saturating_mul(u128::from(load.blocks)), 8, rate);
-        time.max(Picoseconds(hop.0.saturating_mul(load.hops)))
+        let terms = vec![How::Blocks { blocks: load.blocks }.at(bits, rate)];
+        NetworkTime { kind, terms, at_once: false, steps: load.hops, step_time }
     };
-    topology.fabrics.iter().zip(loads).map(on).fold(Picoseconds(0), |a, b| a + b)
+    let travelled = |(_, load): &(&&Fabric, &Load)| load.blocks > 0 || load.hops > 0;
+    topology.fabrics.iter().zip(loads).filter(travelled).map(on).collect()
 }
 
 /// The load on each network.

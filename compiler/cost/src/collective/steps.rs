@@ -1,9 +1,9 @@
 //! The times of all-gathers (and so of reduce-scatters and all-reduces) and of all-to-alls: one step a network.
 
-use shard_ir::{AxisList, Mesh, Picoseconds};
+use shard_ir::{AxisList, Mesh};
 
+use super::terms::{How, NetworkTime};
 use crate::hardware::{Fabric, Hardware, TorusAxis, Wires};
-use crate::units::time_at_rate;
 
 /// The networks that a collective runs over, each with its share of the group.
 pub(super) struct Networks<'h>(Vec<Share<'h>>);
@@ -36,18 +36,12 @@ impl Part {
         if self.counts_own { rate * u128::from(self.members - 1) / u128::from(self.members) } else { rate }
     }
 
-    /// The time in which a device comes to hold `bits / parts`, with the rest of its part of the group.
-    ///
-    /// What is all but its own share takes the time of the whole less that of the share, each in whole picoseconds: so the
-    /// times of a chain of all-gathers over neighbouring axes add up to exactly that of the one over them all, and plans
-    /// that are equal in bytes are equal in time.
-    fn time(&self, bits: u128, parts: u64) -> Picoseconds {
-        let all = time_at_rate(bits, parts.saturating_mul(8), self.rate);
-        let own = match self.counts_own {
-            true => Picoseconds(0),
-            false => time_at_rate(bits, parts.saturating_mul(self.members).saturating_mul(8), self.rate),
-        };
-        Picoseconds(all.0.saturating_sub(own.0))
+    /// What brings each device to hold `D / parts`, with the rest of its part of the group.
+    fn how(&self, parts: u64) -> How {
+        match self.counts_own {
+            true => How::Rings { parts },
+            false => How::AllButOwn { members: self.members, parts },
+        }
     }
 }
 
@@ -73,21 +67,21 @@ impl<'h> Networks<'h> {
     /// The time of an all-gather that gives each device `bits`. A reduce-scatter of `bits` is the same backwards.
     ///
     /// The slowest part goes first, when a device has least.
-    pub(super) fn gather(&self, bits: u128) -> Picoseconds {
+    pub(super) fn gather(&self, bits: u128) -> Vec<NetworkTime> {
         let mut parts: Vec<Part> = self.0.iter().enumerate().flat_map(|(i, share)| share.parts(i)).collect();
         parts.sort_by_key(|part| std::cmp::Reverse(part.effective_rate()));
-        let mut times = vec![Picoseconds(0); self.0.len()];
+        let mut networks: Vec<NetworkTime> = self.0.iter().map(Share::gather_steps).collect();
         let mut divided = 1u64;
         for part in &parts {
-            times[part.network] = times[part.network] + part.time(bits, divided);
+            networks[part.network].terms.push(part.how(divided).at(bits, part.rate));
             divided = divided.saturating_mul(part.members);
         }
-        self.0.iter().zip(times).map(|(share, time)| time.max(share.gather_latency())).fold(Picoseconds(0), add)
+        networks
     }
 
     /// The time of an all-to-all in which each device holds `bits`: one exchange a network, of all that a device holds.
-    pub(super) fn exchange(&self, bits: u128) -> Picoseconds {
-        self.0.iter().map(|share| share.exchange(bits).max(share.exchange_latency())).fold(Picoseconds(0), add)
+    pub(super) fn exchange(&self, bits: u128) -> Vec<NetworkTime> {
+        self.0.iter().map(|share| share.exchange(bits)).collect()
     }
 }
 
@@ -117,63 +111,49 @@ impl Share<'_> {
         parts
     }
 
-    /// The hops from end to end, or the steps, of an all-gather, at what each takes at least.
-    fn gather_latency(&self) -> Picoseconds {
-        match self.fabric {
-            Fabric::Flat { latency, .. } => *latency,
-            Fabric::Torus { hop_latency, .. } => times(*hop_latency, self.hops()),
+    /// The hops from end to end, or the steps, of an all-gather, with what each takes at least; nothing is moved yet.
+    fn gather_steps(&self) -> NetworkTime {
+        let (kind, steps, step_time) = match self.fabric {
+            Fabric::Flat { latency, .. } => ("flat network", 1, *latency),
+            Fabric::Torus { hop_latency, .. } => ("torus", self.hops(), *hop_latency),
             Fabric::Switched { alpha, .. } => {
-                times(*alpha, u64::from(self.inside > 1) + u64::from(self.inside < self.members))
+                ("switches", u64::from(self.inside > 1) + u64::from(self.inside < self.members), *alpha)
             }
-        }
+        };
+        NetworkTime { kind, terms: Vec::new(), at_once: false, steps, step_time }
     }
 
     fn hops(&self) -> u64 {
         self.torus.iter().map(|axis| if axis.ring { axis.size.div_ceil(2) } else { axis.size - 1 }).sum()
     }
 
-    fn exchange(&self, bits: u128) -> Picoseconds {
+    /// An all-to-all; behind switches, with a message to each member of the group (DeepSpeed's `p C1`).
+    fn exchange(&self, bits: u128) -> NetworkTime {
+        let steps = self.gather_steps();
         match self.fabric {
             Fabric::Flat { bandwidth, .. } => {
-                let part = Part { network: 0, members: self.members, rate: *bandwidth, counts_own: false };
-                part.time(bits, 1)
+                let how = How::AllButOwn { members: self.members, parts: 1 };
+                NetworkTime { terms: vec![how.at(bits, *bandwidth)], ..steps }
             }
             // Every part of the data crosses every axis, the n parts in different orders. With K devices on an axis, the
             // busiest link of a ring carries K/8 of what a device holds, that of a line floor(K/2) ceil(K/2) / K.
             Fabric::Torus { link_bandwidth, .. } => {
-                let n = self.torus.len() as u64;
+                let axes = self.torus.len() as u64;
                 let on_axis = |axis: &TorusAxis| match axis.ring {
-                    true => time_at_rate(bits.saturating_mul(u128::from(axis.size)), 64 * n, *link_bandwidth),
-                    false => {
-                        let crossing = u128::from(axis.size / 2) * u128::from(axis.size.div_ceil(2));
-                        time_at_rate(bits.saturating_mul(crossing), 8 * axis.size * n, *link_bandwidth)
-                    }
+                    true => How::ExchangeOnRing { members: axis.size, axes }.at(bits, *link_bandwidth),
+                    false => How::ExchangeOnLine { members: axis.size, axes }.at(bits, *link_bandwidth),
                 };
-                self.torus.iter().map(on_axis).fold(Picoseconds(0), add)
+                NetworkTime { terms: self.torus.iter().map(on_axis).collect(), ..steps }
             }
             // What stays in the node and what leaves it travel at the same time.
             Fabric::Switched { node_bandwidth, nic_bandwidth, .. } => {
-                let sent = |to: u64, rate: u64| {
-                    time_at_rate(bits.saturating_mul(u128::from(to)), self.members.saturating_mul(8), rate)
-                };
-                sent(self.inside - 1, *node_bandwidth).max(sent(self.members - self.inside, *nic_bandwidth))
+                let sent = |others: u64, rate: u64| How::For { others, members: self.members }.at(bits, rate);
+                let terms = vec![
+                    sent(self.inside - 1, *node_bandwidth),
+                    sent(self.members - self.inside, *nic_bandwidth),
+                ];
+                NetworkTime { terms, at_once: true, steps: self.members, ..steps }
             }
         }
     }
-
-    /// As [`Share::gather_latency`]; behind switches, a message to each member of the group (DeepSpeed's `p C1`).
-    fn exchange_latency(&self) -> Picoseconds {
-        match self.fabric {
-            Fabric::Flat { .. } | Fabric::Torus { .. } => self.gather_latency(),
-            Fabric::Switched { alpha, .. } => times(*alpha, self.members),
-        }
-    }
-}
-
-fn add(a: Picoseconds, b: Picoseconds) -> Picoseconds {
-    a + b
-}
-
-fn times(time: Picoseconds, n: u64) -> Picoseconds {
-    Picoseconds(time.0.saturating_mul(n))
 }

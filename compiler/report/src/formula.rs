@@ -1,0 +1,186 @@
+//! `cost --why N`: how the figures of one step come about, each formula with its numbers put in.
+
+use shard_cost::{Bytes, Flops, InstrPrice, collective_time, compute_time, kernel_traffic, kernels, memory_time};
+use shard_ir::{Collective, InstrId, InstrKind, Op, Picoseconds, Plan};
+
+use crate::Layer;
+use crate::notation::{phrase, value_name};
+use crate::paint::{Paint, Style};
+use crate::scale;
+
+/// One figure of a step.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Figure {
+    /// What it is: `flops`, `time`.
+    pub name: &'static str,
+    /// How it comes about, in the letters of the cost model.
+    pub formula: String,
+    /// The same in numbers; empty where the formula has none to put in.
+    pub numbers: String,
+    /// What comes out.
+    pub value: String,
+}
+
+/// The figures of a step, or none for a parameter or a constant, which cost nothing.
+pub fn figures(layer: &Layer<'_>, id: InstrId) -> Option<Vec<Figure>> {
+    match &layer.plan().instruction(id).kind {
+        InstrKind::Parameter(_) | InstrKind::Constant(_) => None,
+        InstrKind::Move(collective) => Some(of_move(layer, id, collective)),
+        InstrKind::Op(_) => Some(of_kernel(layer, id)),
+    }
+}
+
+/// The figures of a step as text.
+pub fn why(layer: &Layer<'_>, id: InstrId, paint: Paint) -> String {
+    let plan = layer.plan();
+    let mut text = format!("{} {}\n", paint.style(&format!("{}:", id.0), Style::Heading), described(plan, id));
+    let Some(figures) = figures(layer, id) else {
+        text.push_str("  costs nothing: it is there before the step begins\n");
+        return text;
+    };
+    let width = figures.iter().map(|f| f.name.len()).max().unwrap_or(0);
+    for figure in figures {
+        text.push_str(&format!("  {:width$}  {}\n", figure.name, figure.formula));
+        let numbers = if figure.numbers.is_empty() { String::new() } else { format!("= {} ", figure.numbers) };
+        text.push_str(&format!("  {:width$}  {numbers}= {}\n", "", figure.value));
+    }
+    text
+}
+
+/// A step in one line.
+pub(crate) fn described(plan: &Plan, id: InstrId) -> String {
+    let instr = plan.instruction(id);
+    match (&instr.kind, instr.operands.first()) {
+        (InstrKind::Move(_), Some(source)) => format!("{}: {}", phrase(plan, id), value_name(plan, *source)),
+        _ => format!("{} = {}", value_name(plan, id), phrase(plan, id)),
+    }
+}
+
+fn figure(name: &'static str, formula: impl Into<String>, numbers: impl Into<String>, value: String) -> Figure {
+    Figure { name, formula: formula.into(), numbers: numbers.into(), value }
+}
+
+fn bytes(bytes: Bytes) -> String {
+    if bytes.0 < 1000 { scale::bytes(bytes) } else { format!("{} B ({})", bytes.0, scale::bytes(bytes)) }
+}
+
+fn product(factors: impl IntoIterator<Item = String>) -> String {
+    factors.into_iter().collect::<Vec<_>>().join(" x ")
+}
+
+fn of_move(layer: &Layer<'_>, id: InstrId, collective: &Collective) -> Vec<Figure> {
+    let (plan, hw) = (layer.plan(), layer.hardware);
+    let instr = plan.instruction(id);
+    let (Some(source), InstrPrice::Move(cost)) = (instr.operands.first(), layer.price.of(id)) else {
+        return Vec::new();
+    };
+    let from = plan.instruction(*source);
+    let gives = matches!(collective, Collective::AllGather { .. } | Collective::ToPartial { dim: Some(_), .. });
+    let larger = if gives { id } else { *source };
+    let sizes = product(plan.local_sizes(larger).iter().map(u64::to_string).chain([element(plan, larger)]));
+    let what = if gives { "what a chip holds afterwards" } else { "what a chip holds before" };
+    let axes = collective.axes(&plan.mesh, from.layout);
+    let group = plan.mesh.group_size(axes.iter());
+    let mut figures = vec![
+        figure("D", format!("{what}: {}", plan.dim_names(&instr.dims).join(" ")), sizes, bytes(cost.bytes)),
+        figure(
+            "K",
+            format!("chips of a group: {}", plan.mesh.axes_text(axes.iter())),
+            product(axes.iter().map(|a| plan.mesh.size(a).to_string())),
+            group.to_string(),
+        ),
+    ];
+    let sent = match collective {
+        Collective::AllGather { .. } | Collective::ReduceScatter { .. } | Collective::AllToAll { .. } => {
+            ("D (K-1)/K", format!("D {}/{group}", group - 1))
+        }
+        Collective::AllReduce { .. } => ("2 D (K-1)/K", format!("2 D {}/{group}", group - 1)),
+        Collective::Permute { .. } => ("D", String::new()),
+        Collective::Slice { .. } | Collective::ToPartial { .. } => ("nothing is sent", String::new()),
+    };
+    figures.push(figure("wire_bytes", sent.0, sent.1, bytes(cost.wire_bytes)));
+    let time = collective_time(hw, &plan.mesh, collective, from.layout, &plan.sizes(&from.dims), from.dtype);
+    for network in &time.networks {
+        for term in &network.terms {
+            let formula = format!("{} on the {}", term.how.formula(false), network.kind);
+            let rate = scale::rate(Bytes(term.rate));
+            figures.push(figure("moved", formula, format!("{}, W = {rate}", term.how.formula(true)), scale::time(term.time)));
+        }
+        if network.latency() > Picoseconds(0) {
+            let numbers = format!("{} x {}", network.steps, scale::time(network.step_time));
+            figures.push(figure("at least", "steps x time of a step", numbers, scale::time(network.latency())));
+        }
+    }
+    let parts: Vec<String> = time.networks.iter().map(|n| scale::time(n.time())).collect();
+    let formula = match (time.times, parts.len()) {
+        (_, 0) => "nothing is moved".to_string(),
+        (1, _) => "the longer of what is moved and the least, summed over the networks".to_string(),
+        (_, _) => "a reduce-scatter and an all-gather of the same time".to_string(),
+    };
+    let times = if time.times > 1 { format!("{} x ", time.times) } else { String::new() };
+    figures.push(figure("time", formula, format!("{times}{}", parts.join(" + ")), scale::time(cost.time)));
+    figures
+}
+
+/// The size of an element, as a factor.
+fn element(plan: &Plan, id: InstrId) -> String {
+    match plan.instruction(id).dtype.bits() {
+        bits if bits % 8 == 0 => format!("{} B", bits / 8),
+        bits => format!("{bits} bits"),
+    }
+}
+
+fn of_kernel(layer: &Layer<'_>, id: InstrId) -> Vec<Figure> {
+    let (plan, hw) = (layer.plan(), layer.hardware);
+    let Some(kernel) = kernels(plan).into_iter().find(|kernel| kernel.contains(&id)) else { return Vec::new() };
+    let (reads, work) = kernel_traffic(plan, &kernel);
+    let mut figures = Vec::new();
+    if kernel.len() > 1 {
+        let members = kernel.iter().map(|member| value_name(plan, *member)).collect::<Vec<_>>().join(", ");
+        figures.push(figure("kernel", "ops that run as one", members, format!("{} ops", kernel.len())));
+    }
+    if let Some(einsum) = kernel.iter().find(|m| plan.instruction(**m).kind == InstrKind::Op(Op::Einsum)) {
+        let (formula, numbers) = einsum_flops(plan, *einsum);
+        figures.push(figure("flops", formula, numbers, format!("{} ({})", work.flops.0, scale::flops(work.flops))));
+    }
+    let read = |(value, bytes): &(InstrId, Bytes)| format!("{} {}", value_name(plan, *value), scale::bytes(*bytes));
+    let write = kernel.last().map_or(String::new(), |last| value_name(plan, *last));
+    let traffic = reads.iter().filter(|(_, b)| *b > Bytes(0)).map(read);
+    let traffic = traffic.chain((work.write > Bytes(0)).then(|| format!("{write} {}", scale::bytes(work.write))));
+    let traffic = traffic.collect::<Vec<_>>().join(" + ");
+    figures.push(figure("hbm_bytes", "values read, and the result written", traffic, bytes(work.hbm_bytes())));
+    if work.flops > Flops(0) {
+        let rate = format!("{}/s of {}", scale::flops(Flops(hw.flops_rate(work.arithmetic).into())), work.arithmetic);
+        let numbers = format!("{} / {rate}", scale::flops(work.flops));
+        figures.push(figure("compute", "flops / rate", numbers, scale::time(compute_time(hw, &work))));
+    }
+    let rate = scale::rate(Bytes(hw.hbm_rate));
+    let numbers = format!("{} / {rate}", scale::bytes(work.hbm_bytes()));
+    figures.push(figure("memory", "hbm_bytes / rate", numbers, scale::time(memory_time(hw, &work))));
+    if let Some(intensity) = crate::cost::intensity(work.flops, work.hbm_bytes()).filter(|_| work.flops > Flops(0)) {
+        let numbers = format!("{} / {}", scale::flops(work.flops), scale::bytes(work.hbm_bytes()));
+        figures.push(figure("intensity", "flops / hbm_bytes", numbers, format!("{} flop/B", scale::number(intensity))));
+    }
+    let time = kernel.first().map_or(Picoseconds(0), |first| layer.price.of(*first).time());
+    figures.push(figure("time", "the longer of compute and memory", "", scale::time(time)));
+    figures
+}
+
+/// The flops of an einsum in dims and in numbers.
+fn einsum_flops(plan: &Plan, id: InstrId) -> (String, String) {
+    let instr = plan.instruction(id);
+    let mut dims = instr.dims.clone();
+    let mut sizes = plan.local_sizes(id);
+    for operand in &instr.operands {
+        for (dim, size) in plan.instruction(*operand).dims.iter().zip(plan.local_sizes(*operand)) {
+            if !dims.contains(dim) {
+                dims.push(*dim);
+                sizes.push(size);
+            }
+        }
+    }
+    let two = (dims.len() > instr.dims.len()).then(|| "2".to_string());
+    let formula = format!("local {}", plan.dim_names(&dims).join(" "));
+    let formula = if two.is_some() { format!("2 x {formula}") } else { formula };
+    (formula, product(two.into_iter().chain(sizes.iter().map(u64::to_string))))
+}
