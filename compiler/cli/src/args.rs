@@ -177,6 +177,9 @@ pub(crate) struct CostArgs {
     pub(crate) program: ProgramArgs,
     #[command(flatten)]
     pub(crate) roles: RoleArgs,
+    /// Show how the figures of one step come about, by its number in the report
+    #[arg(long, value_name = "N")]
+    pub(crate) why: Option<u32>,
     /// Characters to a line; without it, those of the terminal, and 80 where there is none
     #[arg(long, value_name = "COLUMNS")]
     pub(crate) width: Option<usize>,
@@ -191,6 +194,9 @@ pub(crate) struct SweepArgs {
     /// The layer; without it, every layer that no other layer calls
     #[arg(long, value_name = "NAME")]
     pub(crate) layer: Option<String>,
+    /// The phase; without it, each
+    #[arg(long, value_name = "NAME")]
+    pub(crate) phase: Option<String>,
     /// Sizes of a dim: `-D B=1..1024:x2` doubles, `-D L=128..512:+128` adds, `-D S=2048,8192` lists
     #[arg(short = 'D', long = "dim", value_name = "DIM=SIZES")]
     pub(crate) dims: Vec<String>,

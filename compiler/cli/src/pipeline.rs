@@ -8,6 +8,7 @@ use shard_grammar::SourceFile;
 use shard_ir::{Plan, Program, Schedule};
 use shard_rewrite::{Alternative, Detail, LowerError, LowerOptions, Lowered, Optimality, SharedWeights};
 use shard_runtime::{Report, RunError, RunOptions};
+use shard_schedule::Timeline;
 
 /// A layer at the end of the compiler.
 #[derive(Clone, Debug)]
@@ -16,6 +17,8 @@ pub struct Compiled {
     pub schedule: Schedule,
     /// What each instruction costs on the hardware.
     pub price: PlanPrice,
+    /// When everything is done if computing and communicating overlap.
+    pub timeline: Timeline,
     /// How far from the best plan; `None` for a plan that was given.
     pub optimality: Option<Optimality>,
     /// What the search remembers, for questions about the plan; `None` for a plan that was given.
@@ -77,7 +80,8 @@ pub fn compile_plan(plan: Plan, hardware: &Hardware, optimality: Option<Optimali
     }
     let schedule = shard_schedule::schedule(plan, &price);
     shard_schedule::verify(&schedule).map_err(|error| broken("scheduling", Some(&error)))?;
-    Ok(Compiled { schedule, price, optimality, lowered: None })
+    let timeline = shard_schedule::overlap(&schedule.plan, &price, hardware);
+    Ok(Compiled { schedule, price, timeline, optimality, lowered: None })
 }
 
 /// Schedule -> run -> Report: on small dims of the same divisibility, unless `full`.

@@ -52,7 +52,8 @@ fn explain_meets_its_schema() {
     let einsum = &layer["instructions"][4];
     assert_eq!((&einsum["flops"], &einsum["hbm_bytes"]), (&21_743_271_936_u64.into(), &51_904_512.into()));
     assert_eq!((&einsum["bound"], &einsum["equation"]), (&"compute".into(), &"BLE,EF->BLF".into()));
-    assert_eq!(layer["totals"]["overlap_time_s"], serde_json::Value::Null);
+    let (overlap, serial) = (&layer["totals"]["overlap_time_s"], &layer["totals"]["serial_time_s"]);
+    assert!(overlap.as_f64() < serial.as_f64() && overlap.as_f64() > Some(0.0), "{overlap} {serial}");
 }
 
 #[test]
@@ -119,8 +120,37 @@ fn cost_meets_its_schema_and_its_sums_are_those_of_explain() {
 }
 
 #[test]
+fn the_formulas_of_every_step_meet_the_schema_and_end_in_its_time() {
+    let plain = holds("cost", &shardc(&["cost", "every_move.shir", "--format", "json"]).out);
+    for (id, step) in plain["layers"][0]["steps"].as_array().expect("steps").iter().enumerate() {
+        let asked = shardc(&["cost", "every_move.shir", "--format", "json", "--why", &id.to_string()]);
+        let why = &holds("cost", &asked.out)["layers"][0]["why"];
+        let names: Vec<&str> =
+            why["figures"].as_array().expect("figures").iter().filter_map(|f| f["name"].as_str()).collect();
+        assert_eq!(names.last().copied(), step["time_s"].as_f64().map(|_| "time"), "{step}");
+    }
+    assert_eq!(shardc(&["cost", "every_move.shir", "--why", "999"]).status, 2);
+}
+
+#[test]
+fn a_sweep_meets_its_schema_and_says_what_cost_says() {
+    let meshes = ["--mesh", "x=4,y=4,z=5", "--mesh", "x=4,y=4,z=4"];
+    let asked = [&["sweep", "mlp.shard", "-D", "B=64,L=1,3", "--format", "json"][..], &meshes].concat();
+    let document = holds("sweep", &shardc(&asked).out);
+    let rows = document["rows"].as_array().expect("rows");
+    let statuses: Vec<&str> = rows.iter().filter_map(|r| r["status"].as_str()).collect();
+    assert_eq!(statuses, ["wrong", "wrong", "ok", "ok"]);
+    assert_eq!(rows[0]["code"], "E0205");
+    let one = holds("cost", &shardc(&["cost", "mlp.shard", "-D", "B=64,L=3", "--format", "json"]).out);
+    let (layer, figures) = (&one["layers"][0], &rows[3]["figures"]);
+    assert_eq!(figures["mfu"], layer["mfu"]);
+    assert_eq!(figures["time_s"], layer["model_totals"]["serial_time_s"]);
+    assert_eq!(figures["peak_hbm_bytes"], layer["memory"]["peak_bytes"]);
+}
+
+#[test]
 fn every_schema_is_a_schema() {
-    for name in ["cost", "explain", "lower", "run", "diagnostics"] {
+    for name in ["sweep", "cost", "explain", "lower", "run", "diagnostics"] {
         assert!(jsonschema::meta::is_valid(&schema(name)), "{name}");
     }
 }

@@ -25,7 +25,10 @@ pub mod streams;
 pub mod summary;
 pub mod units;
 
-pub use collective::{CollectiveCost, CollectiveTime, How, NetworkTime, PermuteTimes, Term, axes_key, collective_cost, collective_time, least_permute_time};
+pub use collective::{
+    CollectiveCost, CollectiveTime, How, NetworkTime, PermuteTimes, Term, axes_key, collective_cost, collective_time,
+    least_permute_time,
+};
 pub use fit::{Capacity, Largest, largest};
 pub use fusion::{fuses_with, fusion_producer, kernels, may_lead_a_kernel};
 pub use hardware::{Fabric, Hardware, HardwareError, Network};

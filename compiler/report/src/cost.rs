@@ -80,8 +80,9 @@ fn header(report: &CostLayer<'_>) -> String {
     let devices = plan.mesh.devices();
     let mesh = if plan.mesh.declared().is_empty() { "none".to_string() } else { plan.mesh.to_string() };
     let names: Vec<&str> = strategy(plan).into_iter().map(|s| s.name()).collect();
+    let phase = plan.phase.as_ref().map_or(String::new(), |phase| format!(", phase {phase}"));
     format!(
-        "layer {}{repeat}\n  mesh       {mesh} ({devices} chip{})\n  hardware   {}\n  strategy   {}\n",
+        "layer {}{phase}{repeat}\n  mesh       {mesh} ({devices} chip{})\n  hardware   {}\n  strategy   {}\n",
         crate::notation::layer_name(plan),
         if devices == 1 { "" } else { "s" },
         report.layer.hardware.name,
@@ -209,8 +210,19 @@ fn times(report: &CostLayer<'_>, width: usize, paint: Paint) -> String {
         row(format!("    over {axes}"), scale::bytes(group.wire_bytes), group.time);
     }
     row("  one after another".to_string(), String::new(), totals.serial_time);
+    row("  overlapped".to_string(), String::new(), report.layer.timeline.makespan);
     row("  no schedule takes less than".to_string(), String::new(), summary.lower_bound);
-    table("time of a step", &layer_columns(plan, "all layers"), &rows, width, paint)
+    let mut text = table("time of a step", &layer_columns(plan, "all layers"), &rows, width, paint);
+    let mut line = "  overlapped, each step waits for the one before:".to_string();
+    for id in report.layer.timeline.critical_path.iter().map(|id| id.0.to_string()) {
+        if line.chars().count() + 1 + id.len() > width {
+            text.push_str(&format!("{line}\n"));
+            line = "   ".to_string();
+        }
+        line.push_str(&format!(" {id}"));
+    }
+    text.push_str(&format!("{line}\n"));
+    text
 }
 
 fn memory(report: &CostLayer<'_>, width: usize, paint: Paint) -> String {

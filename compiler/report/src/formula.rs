@@ -104,7 +104,12 @@ fn of_move(layer: &Layer<'_>, id: InstrId, collective: &Collective) -> Vec<Figur
         for term in &network.terms {
             let formula = format!("{} on the {}", term.how.formula(false), network.kind);
             let rate = scale::rate(Bytes(term.rate));
-            figures.push(figure("moved", formula, format!("{}, W = {rate}", term.how.formula(true)), scale::time(term.time)));
+            figures.push(figure(
+                "moved",
+                formula,
+                format!("{}, W = {rate}", term.how.formula(true)),
+                scale::time(term.time),
+            ));
         }
         if network.latency() > Picoseconds(0) {
             let numbers = format!("{} x {}", network.steps, scale::time(network.step_time));

@@ -25,6 +25,7 @@ use shard_cost::{Hardware, Objective, PlanPrice};
 use shard_grammar::SourceFile;
 use shard_ir::{InstrId, Plan, PlanOutput, Schedule};
 use shard_rewrite::{Alternative, Optimality, SharedWeights};
+use shard_schedule::Timeline;
 
 /// A lowered, priced and scheduled layer: all that a report says is in here.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +34,8 @@ pub struct Layer<'a> {
     pub schedule: &'a Schedule,
     /// What each instruction costs.
     pub price: &'a PlanPrice,
+    /// When everything is done if computing and communicating overlap.
+    pub timeline: &'a Timeline,
     /// The hardware of the prices.
     pub hardware: &'a Hardware,
     /// What the plan was chosen for.

@@ -12,13 +12,15 @@ use crate::table::{Column, Row, table};
 pub struct SweepRow {
     /// The layer, where the point is right enough to say which.
     pub layer: Option<String>,
+    /// The phase, in a file that has some.
+    pub phase: Option<String>,
     /// The mesh of the point, where the sweep sets it.
     pub mesh: Option<Vec<(String, u64)>>,
     /// The dims that the sweep sets.
     pub dims: Vec<(String, String)>,
     /// What was found.
     pub outcome: Outcome,
-    /// No other point of the layer that fits is as good both in the time of a step and in the chip time of a token, and
+    /// No other point of the layer and phase that fits is as good both in the time of a step and in the chip time of a token, and
     /// better in one.
     pub on_frontier: bool,
 }
@@ -113,7 +115,8 @@ impl SweepRow {
     fn words(&self) -> String {
         let mark = if self.on_frontier { "*" } else { " " };
         let dims = self.dims.iter().map(|(name, size)| format!("{name}={size}"));
-        let parts: Vec<String> = self.layer.iter().cloned().chain([self.mesh_text()]).chain(dims).collect();
+        let parts: Vec<String> =
+            self.layer.iter().chain(&self.phase).cloned().chain([self.mesh_text()]).chain(dims).collect();
         format!("{mark} {}", parts.into_iter().filter(|p| !p.is_empty()).collect::<Vec<_>>().join(" "))
     }
 }
@@ -123,7 +126,7 @@ impl SweepRow {
 pub fn mark_frontier(rows: &mut [SweepRow]) {
     let place = |row: &SweepRow| {
         let figures = row.usable()?;
-        Some((row.layer.clone(), figures.time, figures.efficiency?.chip_seconds_per_token))
+        Some(((row.layer.clone(), row.phase.clone()), figures.time, figures.efficiency?.chip_seconds_per_token))
     };
     let places: Vec<_> = rows.iter().map(place).collect();
     for at in 0..rows.len() {
@@ -195,7 +198,7 @@ fn line(row: &SweepRow) -> Row {
 /// The rows as comma-separated values, a heading first; figures in seconds and bytes, to every digit.
 pub fn csv(rows: &[SweepRow]) -> String {
     let dims: Vec<&str> = rows.first().map_or(Vec::new(), |r| r.dims.iter().map(|(name, _)| name.as_str()).collect());
-    let mut heading = vec!["layer", "mesh"];
+    let mut heading = vec!["layer", "phase", "mesh"];
     heading.extend(&dims);
     heading.extend([
         "status",
@@ -214,7 +217,8 @@ pub fn csv(rows: &[SweepRow]) -> String {
     let mut text = heading.join(",");
     text.push('\n');
     for row in rows {
-        let mut fields: Vec<String> = vec![row.layer.clone().unwrap_or_default(), row.mesh_text()];
+        let mut fields: Vec<String> =
+            vec![row.layer.clone().unwrap_or_default(), row.phase.clone().unwrap_or_default(), row.mesh_text()];
         fields.extend(row.dims.iter().map(|(_, size)| size.clone()));
         fields.extend([row.status().to_string(), row.code().unwrap_or_default().to_string()]);
         let figures = match &row.outcome {

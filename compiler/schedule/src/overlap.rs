@@ -98,9 +98,10 @@ fn units(plan: &Plan, price: &PlanPrice, hardware: &Hardware) -> Vec<Unit> {
     let mut units: Vec<Unit> = kernels(plan).into_iter().filter_map(kernel).collect();
     for id in plan.ids().filter(|id| matches!(plan.instruction(*id).kind, InstrKind::Move(_))) {
         let mut streams: Vec<usize> = match price.of(id) {
-            InstrPrice::Move(cost) if cost.time > Picoseconds(0) => {
-                moved_over(plan, id).into_iter().flat_map(|axes| axes.iter().map(|a| 1 + stream_of_axis[a.index()]).collect::<Vec<_>>()).collect()
-            }
+            InstrPrice::Move(cost) if cost.time > Picoseconds(0) => moved_over(plan, id)
+                .into_iter()
+                .flat_map(|axes| axes.iter().map(|a| 1 + stream_of_axis[a.index()]).collect::<Vec<_>>())
+                .collect(),
             InstrPrice::Move(_) | InstrPrice::Kernel { .. } | InstrPrice::Free => vec![0],
         };
         streams.sort_unstable();

@@ -49,6 +49,7 @@ impl Compilation {
             .map(|(i, (hardware, compiled))| Layer {
                 schedule: &compiled.schedule,
                 price: &compiled.price,
+                timeline: &compiled.timeline,
                 hardware,
                 objective: self.objective,
                 optimality: compiled.optimality.as_ref(),
@@ -200,7 +201,7 @@ pub(crate) fn compile_source(
 
 /// The programs with the stored layouts of weights chosen that phases have in common, and for each what was chosen. A layer
 /// whose phases cannot be stored alike is reported and left out.
-fn share_weights<'p>(
+pub(crate) fn share_weights<'p>(
     programs: &[&'p Program],
     hardware: &Hardware,
     options: &LowerOptions,

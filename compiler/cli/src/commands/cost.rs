@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 
 use shard_check::{CheckOptions, Diagnostic};
 use shard_cost::{Capacity, DimRoles, Summary, largest};
-use shard_ir::{Dim, DimId, Plan};
+use shard_ir::{Dim, DimId, InstrId, Plan};
 use shard_report::Layer;
 use shard_report::cost::{CostLayer, LargestDim, Role};
 use shard_report::paint::Paint;
@@ -34,12 +34,29 @@ pub(crate) fn run(args: &CostArgs, console: &mut Console) -> Outcome {
         .zip(&summaries)
         .map(|(layer, (summary, capacity, largest))| CostLayer { layer, summary, capacity: *capacity, largest })
         .collect();
-    console.result(&match console.format {
-        Format::Text => {
-            shard_report::cost::cost(&reports, width(args.width), Paint(console.result_color))
+    let why = why(args, &reports, console)?;
+    let paint = Paint(console.result_color);
+    console.result(&match (console.format, why) {
+        (Format::Json, why) => shard_report::json::cost::cost(&reports, why),
+        (Format::Text, None) => shard_report::cost::cost(&reports, width(args.width), paint),
+        (Format::Text, Some(id)) => {
+            let has = |report: &&CostLayer<'_>| id.index() < report.layer.plan().instructions.len();
+            let texts: Vec<String> =
+                reports.iter().filter(has).map(|r| shard_report::formula::why(&r.layer, id, paint)).collect();
+            texts.join("\n")
         }
-        Format::Json => shard_report::json::cost::cost(&reports),
     })
+}
+
+/// The step of `--why`, if some layer has it.
+fn why(args: &CostArgs, reports: &[CostLayer<'_>], console: &mut Console) -> Outcome<Option<InstrId>> {
+    let Some(number) = args.why else { return Ok(None) };
+    let steps = reports.iter().map(|r| r.layer.plan().instructions.len()).max().unwrap_or(0);
+    if (number as usize) < steps {
+        return Ok(Some(InstrId(number)));
+    }
+    let help = format!("the steps are numbered from 0 to {}", steps.saturating_sub(1));
+    Err(console.usage(&format!("there is no step {number}"), Some(help)))
 }
 
 /// What the dims of a plan count: as the command line says, else as its parameters do.
@@ -108,7 +125,11 @@ fn dims_with(
     if checked.diagnostics.iter().any(Diagnostic::is_error) {
         return None;
     }
-    checked.programs.into_iter().find(|program| program.name == plan.name).map(|program| program.dims)
+    checked
+        .programs
+        .into_iter()
+        .find(|program| program.name == plan.name && program.phase.as_ref().map(|p| &p.name) == plan.phase.as_ref())
+        .map(|program| program.dims)
 }
 
 /// Characters to a line.

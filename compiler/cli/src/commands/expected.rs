@@ -57,6 +57,7 @@ pub(crate) fn hold(compilation: &Compilation, console: &mut Console) -> Outcome 
                     let layer = Layer {
                         schedule: &compiled.schedule,
                         price: &compiled.price,
+                        timeline: &compiled.timeline,
                         hardware,
                         objective: compilation.objective,
                         optimality: compiled.optimality.as_ref(),

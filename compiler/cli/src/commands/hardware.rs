@@ -20,8 +20,8 @@ pub(crate) fn run(args: &HardwareArgs, console: &mut Console) -> Outcome {
             let document = HardwareJson::new(read.iter().map(|(hardware, text)| (hardware, *text)));
             console.result(&shard_report::json::text(&document))
         }
-        (Format::Text | Format::Csv, Some(_), [chip, ..]) => console.result(chip.text),
-        (Format::Text | Format::Csv, _, chips) => {
+        (Format::Text, Some(_), [chip, ..]) => console.result(chip.text),
+        (Format::Text, _, chips) => {
             let width = chips.iter().map(|chip| chip.name.len()).max().unwrap_or(0);
             let line = |name: &str| {
                 let source = Hardware::built_in(name).and_then(|hw| hw.source).unwrap_or_default();

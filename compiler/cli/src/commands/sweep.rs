@@ -15,7 +15,7 @@ use shard_report::sweep::{Figures, Outcome as PointOutcome, SweepRow, mark_front
 use shard_rewrite::LowerOptions;
 
 use crate::args::{Format, SweepArgs};
-use crate::commands::compile::read_mesh;
+use crate::commands::compile::{read_mesh, share_weights};
 use crate::commands::cost::{roles_or, width};
 use crate::console::{Console, Outcome, Status};
 use crate::hardware_choice;
@@ -121,7 +121,7 @@ impl Sweep<'_> {
         let checked = pipeline::check(self.file, &point.options(self.args.strict));
         let errors: Vec<Diagnostic> = checked.diagnostics.into_iter().filter(Diagnostic::is_error).collect();
         if !errors.is_empty() {
-            return (vec![row(point, self.args.layer.clone(), wrong(&errors))], errors);
+            return (vec![row(point, None, wrong(&errors))], errors);
         }
         let chosen: Vec<&Program> = match &self.args.layer {
             Some(name) => checked.programs.iter().filter(|p| p.name == *name).collect(),
@@ -131,24 +131,32 @@ impl Sweep<'_> {
             let known: Vec<&str> = checked.programs.iter().map(|p| p.name.as_str()).collect();
             let message = format!("there is no such layer; the layers are {}", known.join(", "));
             let found = vec![crate::console::problem(&message, Vec::new())];
-            return (vec![row(point, self.args.layer.clone(), wrong(&found))], found);
+            return (vec![row(point, None, wrong(&found))], found);
         }
+        let options = LowerOptions { strict: self.args.strict, ..LowerOptions::default() };
         let mut rows = Vec::new();
         let mut found = Vec::new();
-        for program in chosen {
-            let outcome = self.layer(program).unwrap_or_else(|errors| {
+        let mut report = |program: &Program, error| {
+            let errors = lower_error(Some((self.file, program)), None, error);
+            rows.push(row(point, Some(program), wrong(&errors)));
+            found.extend(errors);
+        };
+        // Phases store their weights alike.
+        let (programs, _) = share_weights(&chosen, self.hardware, &options, &mut report);
+        let wanted = |program: &Program| self.args.phase.is_none() || phase_of(program) == self.args.phase;
+        for program in programs.iter().filter(|program| wanted(program)) {
+            let outcome = self.layer(program, &options).unwrap_or_else(|errors| {
                 let outcome = wrong(&errors);
                 found.extend(errors);
                 outcome
             });
-            rows.push(row(point, Some(program.name.clone()), outcome));
+            rows.push(row(point, Some(program), outcome));
         }
         (rows, found)
     }
 
-    fn layer(&self, program: &Program) -> Result<PointOutcome, Vec<Diagnostic>> {
-        let options = LowerOptions { strict: self.args.strict, ..LowerOptions::default() };
-        let compiled = pipeline::compile(program, self.hardware, &options)
+    fn layer(&self, program: &Program, options: &LowerOptions) -> Result<PointOutcome, Vec<Diagnostic>> {
+        let compiled = pipeline::compile(program, self.hardware, options)
             .map_err(|error| lower_error(Some((self.file, program)), None, error))?;
         let plan = &compiled.schedule.plan;
         let roles = roles_or(plan, &self.args.roles)
@@ -171,8 +179,13 @@ impl Sweep<'_> {
     }
 }
 
-fn row(point: &Point, layer: Option<String>, outcome: PointOutcome) -> SweepRow {
-    SweepRow { layer, mesh: point.mesh.clone(), dims: point.dims.clone(), outcome, on_frontier: false }
+fn row(point: &Point, program: Option<&Program>, outcome: PointOutcome) -> SweepRow {
+    let (layer, phase) = (program.map(|p| p.name.clone()), program.and_then(phase_of));
+    SweepRow { layer, phase, mesh: point.mesh.clone(), dims: point.dims.clone(), outcome, on_frontier: false }
+}
+
+fn phase_of(program: &Program) -> Option<String> {
+    program.phase.as_ref().map(|phase| phase.name.clone())
 }
 
 fn wrong(found: &[Diagnostic]) -> PointOutcome {

@@ -148,10 +148,8 @@ impl Share<'_> {
             // What stays in the node and what leaves it travel at the same time.
             Fabric::Switched { node_bandwidth, nic_bandwidth, .. } => {
                 let sent = |others: u64, rate: u64| How::For { others, members: self.members }.at(bits, rate);
-                let terms = vec![
-                    sent(self.inside - 1, *node_bandwidth),
-                    sent(self.members - self.inside, *nic_bandwidth),
-                ];
+                let terms =
+                    vec![sent(self.inside - 1, *node_bandwidth), sent(self.members - self.inside, *nic_bandwidth)];
                 NetworkTime { terms, at_once: true, steps: self.members, ..steps }
             }
         }

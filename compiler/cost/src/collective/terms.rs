@@ -100,9 +100,11 @@ impl How {
             }
             How::Rings { parts } => time_at_rate(bits, parts.saturating_mul(8), rate),
             How::ExchangeOnRing { members, axes } => time_at_rate(scaled(members), 64 * axes, rate),
-            How::ExchangeOnLine { members, axes } => {
-                time_at_rate(scaled(members / 2).saturating_mul(u128::from(members.div_ceil(2))), 8 * members * axes, rate)
-            }
+            How::ExchangeOnLine { members, axes } => time_at_rate(
+                scaled(members / 2).saturating_mul(u128::from(members.div_ceil(2))),
+                8 * members * axes,
+                rate,
+            ),
             How::For { others, members } => time_at_rate(scaled(others), members.saturating_mul(8), rate),
             How::Blocks { blocks } => time_at_rate(scaled(blocks), 8, rate),
         };

@@ -7,12 +7,14 @@ use shard_ir::{DimId, InstrId, InstrKind, ParameterKind, Picoseconds, Plan};
 use super::explain::{ModelTotalsJson, TotalsJson, model_totals, totals};
 use super::instruction::{InstructionJson, instruction};
 use super::{Ordered, text};
+use crate::Layer;
 use crate::cost::{CostLayer, intensity, share_of};
+use crate::formula::{Figure, figures};
 use crate::strategy::strategy;
 
-/// The document of `cost --format json`.
-pub fn cost(layers: &[CostLayer<'_>]) -> String {
-    text(&CostJson { schema: "shardc.cost/1", layers: layers.iter().map(layer).collect() })
+/// The document of `cost --format json`, with the formulas of one step where they are asked for.
+pub fn cost(layers: &[CostLayer<'_>], why: Option<InstrId>) -> String {
+    text(&CostJson { schema: "shardc.cost/1", layers: layers.iter().map(|l| layer(l, why)).collect() })
 }
 
 #[derive(Debug, Serialize)]
@@ -47,6 +49,25 @@ struct LayerJson {
     peak_arithmetic: Option<&'static str>,
     chip_seconds_per_token: Option<f64>,
     tokens_per_second_per_chip: Option<f64>,
+    /// Steps of which each waits for the one before, in the overlapped schedule.
+    critical_path: Vec<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<WhyJson>,
+}
+
+/// How the figures of one step come about.
+#[derive(Debug, Serialize)]
+struct WhyJson {
+    id: u32,
+    figures: Vec<FigureJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct FigureJson {
+    name: &'static str,
+    formula: String,
+    numbers: String,
+    value: String,
 }
 
 /// An instruction of `shardc.explain/1` with its place in the whole.
@@ -138,7 +159,7 @@ struct LargestJson {
     size: Option<u64>,
 }
 
-fn layer(report: &CostLayer<'_>) -> LayerJson {
+fn layer(report: &CostLayer<'_>, why: Option<InstrId>) -> LayerJson {
     let (layer, summary) = (&report.layer, report.summary);
     let plan = layer.plan();
     let inventory = &summary.inventory;
@@ -189,7 +210,15 @@ fn layer(report: &CostLayer<'_>) -> LayerJson {
         peak_arithmetic: summary.efficiency.map(|e| e.arithmetic.name()),
         chip_seconds_per_token: summary.efficiency.map(|e| e.chip_seconds_per_token),
         tokens_per_second_per_chip: summary.efficiency.map(|e| e.tokens_per_second_per_chip),
+        critical_path: layer.timeline.critical_path.iter().map(|id| id.0).collect(),
+        why: why.filter(|id| id.index() < plan.instructions.len()).map(|id| why_json(layer, id)),
     }
+}
+
+fn why_json(layer: &Layer<'_>, id: InstrId) -> WhyJson {
+    let figures = figures(layer, id).unwrap_or_default();
+    let json = |f: Figure| FigureJson { name: f.name, formula: f.formula, numbers: f.numbers, value: f.value };
+    WhyJson { id: id.0, figures: figures.into_iter().map(json).collect() }
 }
 
 fn names(plan: &Plan, dims: &[DimId]) -> Vec<String> {

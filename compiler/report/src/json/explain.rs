@@ -203,7 +203,7 @@ pub(super) fn totals(layer: &Layer<'_>) -> TotalsJson {
         compute_time_s: totals.compute_time.seconds(),
         memory_time_s: totals.memory_time.seconds(),
         serial_time_s: totals.serial_time.seconds(),
-        overlap_time_s: None,
+        overlap_time_s: Some(layer.timeline.makespan.seconds()),
         comm_bytes: totals.comm_bytes.0,
         flops: totals.flops.0,
         hbm_bytes: totals.hbm_bytes.0,

@@ -7,8 +7,8 @@ pub mod hardware;
 mod instruction;
 pub mod run;
 pub mod sarif;
-pub mod sweep;
 pub(crate) mod sharing;
+pub mod sweep;
 pub mod verify_certificate;
 
 use serde::Serialize;

@@ -22,6 +22,7 @@ struct SweepJson {
 #[derive(Debug, Serialize)]
 struct RowJson {
     layer: Option<String>,
+    phase: Option<String>,
     mesh_axes: Option<Vec<(String, u64)>>,
     dims: Ordered<String>,
     status: &'static str,
@@ -54,6 +55,7 @@ fn row(row: &SweepRow) -> RowJson {
     };
     RowJson {
         layer: row.layer.clone(),
+        phase: row.phase.clone(),
         mesh_axes: figures.map(|f| f.mesh.clone()).or_else(|| row.mesh.clone()),
         dims: Ordered(row.dims.clone()),
         status: row.status(),
