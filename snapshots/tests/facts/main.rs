@@ -6,11 +6,15 @@
 
 #![allow(missing_docs)]
 
+mod cost;
 mod legality;
 mod local_shapes;
+mod models;
 mod networks;
+mod priced;
 mod program;
 mod rewrites;
+mod rooflines;
 mod special;
 
 use serde_json::Value;
