@@ -52,8 +52,8 @@ fn explain_meets_its_schema() {
     let einsum = &layer["instructions"][4];
     assert_eq!((&einsum["flops"], &einsum["hbm_bytes"]), (&21_743_271_936_u64.into(), &51_904_512.into()));
     assert_eq!((&einsum["bound"], &einsum["equation"]), (&"compute".into(), &"BLE,EF->BLF".into()));
-    let (overlap, serial) = (&layer["totals"]["overlap_time_s"], &layer["totals"]["serial_time_s"]);
-    assert!(overlap.as_f64() < serial.as_f64() && overlap.as_f64() > Some(0.0), "{overlap} {serial}");
+    // Every step of this layer waits for the one before.
+    assert_eq!(layer["totals"]["overlap_time_s"], layer["totals"]["serial_time_s"]);
 }
 
 #[test]

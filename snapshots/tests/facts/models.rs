@@ -75,7 +75,8 @@ struct Model {
 
 /// Attention, feed-forward and vocabulary of a model, a layer each.
 fn parts(m: &Model) -> [Priced; 3] {
-    let weights = |count: usize, ty: &str| -> String { (0..count).map(|i| format!("w{i}: weight bf16 {ty}, ")).collect() };
+    let weights =
+        |count: usize, ty: &str| -> String { (0..count).map(|i| format!("w{i}: weight bf16 {ty}, ")).collect() };
     let source = format!(
         "dim T = 1\ndim D = {}\ndim F = {}\ndim N = {}\ndim K = {}\ndim H = {}\ndim V = {}\n\
          layer attention(x: bf16 TD, q: weight bf16 DNH, k: weight bf16 DKH, v: weight bf16 DKH, o: weight bf16 NHD)\
@@ -147,15 +148,15 @@ fn attention_share(fact: &Value) -> Result<(), String> {
     let (d_model, d_ff) = (input(fact, "D"), input(fact, "F"));
     let sizes = (1.0, d_model / 128.0, 128.0);
     let (layers, heads, d_head) = sizes;
-    let model = Model { layers, d_model, d_ff, heads, kv_heads: heads, d_head, ff_matrices: 3, vocab: 1.0, vocab_tables: 0 };
+    let model =
+        Model { layers, d_model, d_ff, heads, kv_heads: heads, d_head, ff_matrices: 3, vocab: 1.0, vocab_tables: 0 };
     let [attention, ffw, _] = parts(&model).map(|part| part.parameters());
     figure(fact, "fraction", attention / (attention + ffw))
 }
 
 fn parts_of_a_model(fact: &Value) -> Result<(), String> {
     let [attention, ffw, vocab] = parts(&llama(fact, 2)).map(|part| part.parameters());
-    for (name, found) in
-        [("attention", attention), ("ffw", ffw), ("vocab", vocab), ("total", attention + ffw + vocab)]
+    for (name, found) in [("attention", attention), ("ffw", ffw), ("vocab", vocab), ("total", attention + ffw + vocab)]
     {
         figure(fact, name, found)?;
     }
@@ -168,7 +169,8 @@ fn shared_embedding(fact: &Value) -> Result<(), String> {
 
 fn gpt(fact: &Value) -> Result<(), String> {
     let (hidden, heads) = (input(fact, "hidden"), input(fact, "heads"));
-    let source = format!("dim N = {heads}\ndim E = {hidden}\ndim H = E / N\nlayer f(x: bf16 H) -> bf16 H {{ return x }}\n");
+    let source =
+        format!("dim N = {heads}\ndim E = {hidden}\ndim H = E / N\nlayer f(x: bf16 H) -> bf16 H {{ return x }}\n");
     let plan = &priced(&source, &chip(&[]))[0].plan;
     let d_head = plan.dims.iter().find(|d| d.name == "H").map_or(0, |d| d.size) as f64;
     figure(fact, "d_head", d_head)?;
@@ -399,7 +401,8 @@ fn smallest_slice(fact: &Value) -> Result<(), String> {
     figure(fact, "remaining", slice * hbm - weights)?;
     let sizes = [1.0, input(fact, "context"), 1.0, input(fact, "kv_per_token") / 2.0];
     let weights = (weights, "W_xy");
-    let layer = Caching { mesh: "mesh x=4, y=4", layout: "BS_xyKH", dtype: "int8", sizes, layers: 1.0, weights }.priced();
+    let layer =
+        Caching { mesh: "mesh x=4, y=4", layout: "BS_xyKH", dtype: "int8", sizes, layers: 1.0, weights }.priced();
     figure(fact, "kv_caches", layer.largest("B", &chip(&[("memory", hbm)]), 1.0))
 }
 

@@ -16,7 +16,8 @@ pub(crate) struct Priced {
 /// A chip of a fact: bf16 flops, memory, memory bandwidth and a flat network; what a fact leaves out is 1e15.
 pub(crate) fn chip(figures: &[(&str, f64)]) -> Hardware {
     let figure = |name: &str| figures.iter().find(|(n, _)| *n == name).map_or(1e15, |(_, value)| *value);
-    let int8 = figures.iter().find(|(n, _)| *n == "int8").map_or(String::new(), |(_, value)| format!(", int8 = {value:e}"));
+    let int8 =
+        figures.iter().find(|(n, _)| *n == "int8").map_or(String::new(), |(_, value)| format!(", int8 = {value:e}"));
     let text = format!(
         "name = \"fact\"\n[chip]\nflops = {{ bf16 = {:e}{int8} }}\nhbm_bytes = {}\nhbm_bandwidth = {:e}\n\
          [network]\nkind = \"flat\"\nbandwidth = {:e}\n",
