@@ -1,6 +1,8 @@
 //! `cost --why N`: how the figures of one step come about, each formula with its numbers put in.
 
-use shard_cost::{Bytes, Flops, InstrPrice, collective_time, compute_time, kernel_traffic, kernels, memory_time};
+use shard_cost::{
+    Bytes, Flops, InstrPrice, collective_time, compute_time, host_time, kernel_traffic, kernels, memory_time,
+};
 use shard_ir::{Collective, InstrId, InstrKind, Op, Picoseconds, Plan};
 
 use crate::Layer;
@@ -162,12 +164,16 @@ fn of_kernel(layer: &Layer<'_>, id: InstrId) -> Vec<Figure> {
     let rate = scale::rate(Bytes(hw.hbm_rate));
     let numbers = format!("{} / {rate}", scale::bytes(work.hbm_bytes()));
     figures.push(figure("memory", "hbm_bytes / rate", numbers, scale::time(memory_time(hw, &work))));
+    if work.fetched > Bytes(0) {
+        let numbers = format!("{} / {}", scale::bytes(work.fetched), scale::rate(Bytes(hw.host_rate.unwrap_or(1))));
+        figures.push(figure("host", "bytes fetched / rate of its link", numbers, scale::time(host_time(hw, &work))));
+    }
     if let Some(intensity) = crate::cost::intensity(work.flops, work.hbm_bytes()).filter(|_| work.flops > Flops(0)) {
         let numbers = format!("{} / {}", scale::flops(work.flops), scale::bytes(work.hbm_bytes()));
         figures.push(figure("intensity", "flops / hbm_bytes", numbers, format!("{} flop/B", scale::number(intensity))));
     }
     let time = kernel.first().map_or(Picoseconds(0), |first| layer.price.of(*first).time());
-    figures.push(figure("time", "the longer of compute and memory", "", scale::time(time)));
+    figures.push(figure("time", "the longest of these", "", scale::time(time)));
     figures
 }
 
