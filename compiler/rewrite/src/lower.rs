@@ -113,6 +113,9 @@ struct Best {
     stats: Stats,
 }
 
+/// A form that is ready to be searched, and the layouts to try for its labels.
+type Prepared = (Arc<Kernels>, Vec<Vec<Layout>>);
+
 /// What comes next for a form, under an assignment of layouts to its labels: the last first, of those that promise alike.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Turn {
@@ -178,7 +181,7 @@ impl Lowering<'_> {
             }
             return self.lowered();
         }
-        let kernels: Vec<OnceCell<(Arc<Kernels>, Vec<Vec<Layout>>)>> = vec![OnceCell::new(); rewritten.len()];
+        let kernels: Vec<OnceCell<Prepared>> = vec![OnceCell::new(); rewritten.len()];
         let relaxed: Vec<OnceCell<Relaxation<'_>>> = rewritten.iter().map(|_| OnceCell::new()).collect();
         // The most promising first; its bound is worked out better each time that its turn has come.
         let mut open: BinaryHeap<Reverse<(u64, Turn, usize, usize)>> =

@@ -27,7 +27,7 @@ fn plan(source: &str) -> Plan {
     lowered_on(&Hardware::built_in("tpu-v4-flat").expect("a chip"), source).plan
 }
 
-fn moves<'p>(plan: &'p Plan, is: impl Fn(&Collective) -> bool) -> Vec<&'p Instruction> {
+fn moves(plan: &Plan, is: impl Fn(&Collective) -> bool) -> Vec<&Instruction> {
     plan.instructions.iter().filter(|i| matches!(&i.kind, InstrKind::Move(c) if is(c))).collect()
 }
 

@@ -150,10 +150,10 @@ impl<'a> Reader<'a> {
             let value = *writer.now.get(&class_of(self.logical, output.value)?)?;
             writer.program.outputs.push(shard_ir::Output { value, ..output.clone() });
         }
-        let is_order = |node: &&Node| self.logical.rule_of(node).is_none_or(|rule| rule == rules::LONG_EINSUM);
+        let is_order = |node: &Node| self.logical.rule_of(node).is_none_or(|rule| rule == rules::LONG_EINSUM);
         Some(Form {
             program: writer.program,
-            rewritten: merged || !choice.values().all(|node| is_order(&node)),
+            rewritten: merged || !choice.values().all(|node| is_order(node)),
             made: writer.made,
             flops: choice.values().map(|node| self.logical.flops_of(node)).sum(),
         })

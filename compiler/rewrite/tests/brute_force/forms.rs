@@ -216,10 +216,10 @@ impl Forms<'_> {
                 let dtype = dtypes[1..].iter().try_fold(dtypes[0], |a, b| a.product(*b))?;
                 Some(normal(Expr { what: What::Einsum, dims: dims.into_iter().collect(), dtype, operands: part }))
             };
-            if let (Some(left), Some(right)) = (side(true), side(false)) {
-                if left.dtype.product(right.dtype) == Some(e.dtype) {
-                    found.push(normal(Expr { operands: vec![left, right], ..e.clone() }));
-                }
+            if let (Some(left), Some(right)) = (side(true), side(false))
+                && left.dtype.product(right.dtype) == Some(e.dtype)
+            {
+                found.push(normal(Expr { operands: vec![left, right], ..e.clone() }));
             }
         }
     }
