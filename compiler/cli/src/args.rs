@@ -90,6 +90,18 @@ pub(crate) struct ProgramArgs {
     pub(crate) strict: bool,
 }
 
+impl ProgramArgs {
+    /// Whether any of them was given.
+    pub(crate) fn changes_anything(&self) -> bool {
+        self.layer.is_some()
+            || !self.dims.is_empty()
+            || self.mesh.is_some()
+            || self.hardware.is_some()
+            || self.objective != Objective::Serial
+            || self.strict
+    }
+}
+
 /// `check`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CheckArgs {
@@ -128,6 +140,11 @@ pub(crate) struct FmtArgs {
     /// Change nothing; show what would change, and exit with 1 if anything would
     #[arg(long)]
     pub(crate) check: bool,
+    /// Write the chosen plan back as a strict file, each collective a `reshard` line
+    #[arg(long)]
+    pub(crate) explicit: bool,
+    #[command(flatten)]
+    pub(crate) program: ProgramArgs,
 }
 
 /// What is said about the plans that lost.

@@ -34,6 +34,9 @@ pub struct LayoutPattern {
     pub free_partial: bool,
     /// The label behind the `?`.
     pub label: Option<LabelId>,
+    /// Axes over which the value must be whole: neither split nor partial. No source says so of an open pattern; questions
+    /// about a plan do.
+    pub whole: AxisSet,
 }
 
 impl LayoutPattern {
@@ -46,6 +49,7 @@ impl LayoutPattern {
             open: false,
             free_partial: false,
             label: None,
+            whole: AxisSet::EMPTY,
         }
     }
 
@@ -58,6 +62,7 @@ impl LayoutPattern {
             open: true,
             free_partial,
             label: None,
+            whole: AxisSet::EMPTY,
         }
     }
 
@@ -87,6 +92,7 @@ impl LayoutPattern {
             true => self.partial_sum.is_subset(sums) && self.partial_max.is_subset(maxima),
             false => self.partial_sum == sums && self.partial_max == maxima,
         } && (self.open || layout.split_axes() == written)
+            && self.whole.intersection(layout.split_axes().union(sums).union(maxima)).is_empty()
     }
 
     /// Every legal layout that meets the pattern, in the order of [`Layout`]; a free axis is partial only where `sums` or

@@ -11,6 +11,7 @@ pub mod explain;
 pub mod formula;
 pub mod github;
 pub mod html;
+pub mod explicit;
 pub mod json;
 pub mod layout_notation;
 pub mod notation;

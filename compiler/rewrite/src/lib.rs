@@ -20,6 +20,7 @@ mod axis_orders;
 mod bound;
 pub mod certificate;
 pub mod cost;
+pub mod demand;
 mod emit;
 mod kernel;
 mod labels;

@@ -13,6 +13,7 @@ pub mod lowering;
 pub mod mesh;
 pub mod partials;
 pub mod phases;
+pub mod questions;
 pub mod shapes;
 pub mod snapshots;
 pub mod straddles;
@@ -31,6 +32,7 @@ pub use lowering::LoweringProblem;
 pub use mesh::MeshProblem;
 pub use partials::{PartialProblem, WayOut};
 pub use phases::PhaseProblem;
+pub use questions::QuestionProblem;
 pub use shapes::ShapeProblem;
 pub use snapshots::SnapshotProblem;
 pub use straddles::Straddle;
@@ -135,6 +137,10 @@ pub const ALL: &[(&str, &str, Source)] = &[
     ("E0835", "an expectation of one value about a figure of the layer", Source::File),
     ("E0836", "an expectation of a strategy that does not exist", Source::File),
     ("E0837", "an expectation that the plan does not meet", Source::LaterPass),
+    ("E0820", "a plan that no strict layer states", Source::LaterPass),
+    ("E0821", "a question about a value that the layer does not have", Source::LaterPass),
+    ("E0822", "a request that no plan can meet", Source::LaterPass),
+    ("E0823", "a question that cannot be read", Source::LaterPass),
     ("W0801", "a replicated annotation that costs a collective", Source::LaterPass),
     ("W0802", "an axis order that costs a transfer", Source::LaterPass),
     ("W0803", "a search that stopped at a limit", Source::LaterPass),

@@ -1,19 +1,27 @@
-//! `shardc fmt FILE... [--check]`.
+//! `shardc fmt FILE... [--check] [--explicit]`.
 
 use std::path::Path;
 
 use shard_check::Diagnostic;
+use shard_grammar::SourceFile;
 use similar::TextDiff;
 
 use crate::args::FmtArgs;
+use crate::commands::explicit;
 use crate::console::{Console, Outcome, Status};
 use crate::input::read_text;
 
 pub(crate) fn run(args: &FmtArgs, console: &mut Console) -> Outcome {
+    if !args.explicit && args.program.changes_anything() {
+        let help = "--explicit writes the plan of a program, which these options choose".to_string();
+        return Err(
+            console.usage("`fmt` reads a file as text, whatever layer, sizes, mesh or chip are wanted", Some(help))
+        );
+    }
     let mut worst = Ok(());
     for file in &args.files {
         // Every file gets its turn, and the worst of them is the outcome.
-        match format_file(file, args.check, console) {
+        match format_file(file, args, console) {
             Ok(()) => {}
             Err(Status::Usage) => worst = Err(Status::Usage),
             Err(Status::Wrong) if worst.is_ok() => worst = Err(Status::Wrong),
@@ -23,18 +31,18 @@ pub(crate) fn run(args: &FmtArgs, console: &mut Console) -> Outcome {
     worst
 }
 
-fn format_file(path: &Path, check: bool, console: &mut Console) -> Outcome {
-    let file = read_text(path, console)?;
-    let formatted = shard_grammar::format(&file).map_err(|errors| {
-        console.report(Some(&file), errors.iter().map(Diagnostic::from).collect());
-        Status::Wrong
-    })?;
-    if check {
+fn format_file(path: &Path, args: &FmtArgs, console: &mut Console) -> Outcome {
+    let (file, formatted) = match args.explicit {
+        true => explicit::file(path, &args.program, console)?,
+        false => formatted(path, console)?,
+    };
+    if args.check {
         if formatted == file.text {
             return Ok(());
         }
         let diff = TextDiff::from_lines(&file.text, &formatted);
-        let formatted_name = format!("{} (formatted)", file.name);
+        let what = if args.explicit { "explicit" } else { "formatted" };
+        let formatted_name = format!("{} ({what})", file.name);
         console.result(&diff.unified_diff().header(&file.name, &formatted_name).to_string())?;
         return Err(Status::Wrong);
     }
@@ -46,4 +54,15 @@ fn format_file(path: &Path, check: bool, console: &mut Console) -> Outcome {
     }
     std::fs::write(path, formatted)
         .map_err(|error| console.usage(&format!("cannot write `{}`: {error}", file.name), None))
+}
+
+fn formatted(path: &Path, console: &mut Console) -> Outcome<(SourceFile, String)> {
+    let file = read_text(path, console)?;
+    match shard_grammar::format(&file) {
+        Ok(formatted) => Ok((file, formatted)),
+        Err(errors) => {
+            console.report(Some(&file), errors.iter().map(Diagnostic::from).collect());
+            Err(Status::Wrong)
+        }
+    }
 }

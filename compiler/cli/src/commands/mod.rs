@@ -11,6 +11,7 @@ pub(crate) mod completions;
 pub(crate) mod cost;
 pub(crate) mod expected;
 pub(crate) mod explain;
+pub(crate) mod explicit;
 pub(crate) mod fmt;
 pub(crate) mod hardware;
 pub(crate) mod lower;

@@ -11,7 +11,7 @@
 pub mod moves;
 pub mod strategies;
 
-use shard_ir::{Collective, Layout, Mesh, Op, Operand, Place};
+use shard_ir::{AxisId, Collective, Layout, Mesh, Op, Operand, Place};
 
 /// What a rule is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -139,28 +139,7 @@ pub fn rule_of_move(collective: &Collective) -> Rule {
 /// axis that it applies to. An axis that nothing is split over is passed over, unless all are.
 pub fn rules_of_strategy(op: &Op, operands: &[Operand<'_>], result: Operand<'_>, mesh: &Mesh) -> Vec<Rule> {
     let mut found: Vec<Rule> = Vec::new();
-    for axis in mesh.axis_ids() {
-        let splits: Vec<_> = operands
-            .iter()
-            .filter_map(|o| match o.layout.place(axis) {
-                Place::Split { dim, .. } => Some(o.dims[dim]),
-                _ => None,
-            })
-            .collect();
-        let partial = operands.iter().filter(|o| matches!(o.layout.place(axis), Place::Partial(_))).count();
-        let rule = match (result.layout.place(axis), op) {
-            (Place::Replicated, _) => continue,
-            (Place::Partial(kind), _) if !splits.is_empty() => match kind {
-                shard_ir::Reduction::Sum => CONTRACTED,
-                shard_ir::Reduction::Max => CONTRACTED_MAX,
-            },
-            (Place::Partial(shard_ir::Reduction::Max), _) => INCREASING,
-            (Place::Partial(shard_ir::Reduction::Sum), _) if partial > 1 => SUM_OF_PARTIALS,
-            (Place::Partial(shard_ir::Reduction::Sum), _) => LINEAR,
-            (Place::Split { .. }, Op::Einsum) if splits.len() == operands.len() && operands.len() > 1 => BATCH,
-            (Place::Split { .. }, Op::Einsum) => FREE,
-            (Place::Split { .. }, _) => POINTWISE,
-        };
+    for rule in mesh.axis_ids().filter_map(|axis| rule_of_axis(op, operands, result, axis)) {
         if !found.contains(&rule) {
             found.push(rule);
         }
@@ -169,6 +148,25 @@ pub fn rules_of_strategy(op: &Op, operands: &[Operand<'_>], result: Operand<'_>,
         found.push(REPLICATED);
     }
     found
+}
+
+/// What one mesh axis does in an op on these operands; `None` where the result is whole over it.
+pub fn rule_of_axis(op: &Op, operands: &[Operand<'_>], result: Operand<'_>, axis: AxisId) -> Option<Rule> {
+    let split = operands.iter().filter(|o| matches!(o.layout.place(axis), Place::Split { .. })).count();
+    let partial = operands.iter().filter(|o| matches!(o.layout.place(axis), Place::Partial(_))).count();
+    Some(match (result.layout.place(axis), op) {
+        (Place::Replicated, _) => return None,
+        (Place::Partial(kind), _) if split > 0 => match kind {
+            shard_ir::Reduction::Sum => CONTRACTED,
+            shard_ir::Reduction::Max => CONTRACTED_MAX,
+        },
+        (Place::Partial(shard_ir::Reduction::Max), _) => INCREASING,
+        (Place::Partial(shard_ir::Reduction::Sum), _) if partial > 1 => SUM_OF_PARTIALS,
+        (Place::Partial(shard_ir::Reduction::Sum), _) => LINEAR,
+        (Place::Split { .. }, Op::Einsum) if split == operands.len() && operands.len() > 1 => BATCH,
+        (Place::Split { .. }, Op::Einsum) => FREE,
+        (Place::Split { .. }, _) => POINTWISE,
+    })
 }
 
 /// Whether a layout has nothing on any axis, so that every device holds the whole value.

@@ -384,6 +384,7 @@ impl Maker {
     /// Exact, in any order, free, or with a label.
     fn pattern(&mut self, dims: &[DimId], boundary: bool) -> LayoutPattern {
         let mut pattern = LayoutPattern {
+            whole: shard_ir::AxisSet::EMPTY,
             dims: vec![DimPattern::default(); dims.len()],
             partial_sum: AxisSet::EMPTY,
             partial_max: AxisSet::EMPTY,

@@ -56,6 +56,7 @@ impl Builder {
             .map(|c| self.program.mesh.axis(&c.to_string()).unwrap())
             .collect();
         let pattern = LayoutPattern {
+            whole: shard_ir::AxisSet::EMPTY,
             dims: on,
             partial_sum: axes,
             partial_max: AxisSet::EMPTY,

@@ -1,0 +1,78 @@
+//! What is asked of a plan: written back as a strict file, why it is so, why not otherwise.
+
+use shard_grammar::Span;
+
+use crate::diagnostic::Diagnostic;
+
+/// A question that has no answer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum QuestionProblem {
+    /// A plan that no strict layer states.
+    NotExplicit {
+        /// The layer.
+        layer: String,
+        /// Its name in the source.
+        span: Option<Span>,
+        /// What comes out otherwise.
+        reason: String,
+    },
+    /// A value or instruction that the layer does not have.
+    NoSuch {
+        /// What was asked for: `value hh`.
+        asked: String,
+        /// The layer.
+        layer: String,
+        /// The nearest name, or what there is.
+        help: Option<String>,
+    },
+    /// A request that no plan can meet.
+    Impossible {
+        /// The request.
+        asked: String,
+        /// Why not, one clause.
+        reason: String,
+        /// A request that can be met.
+        help: Option<String>,
+    },
+    /// A request that is none.
+    Unreadable {
+        /// The request.
+        asked: String,
+        /// What is wrong with it.
+        reason: String,
+        /// What can be typed.
+        help: Option<String>,
+    },
+}
+
+impl From<QuestionProblem> for Diagnostic {
+    fn from(problem: QuestionProblem) -> Diagnostic {
+        use QuestionProblem::*;
+        let helped = |out: Diagnostic, help: Option<String>| match help {
+            Some(help) => out.help(help),
+            None => out,
+        };
+        match problem {
+            NotExplicit { layer, span, reason } => {
+                let out =
+                    Diagnostic::error("E0820", format!("the plan of `{layer}` cannot be written as a strict layer"))
+                        .note(reason)
+                        .help("shardc lower FILE    (the plan as IR text, which states every plan)");
+                match span {
+                    Some(span) => out.at(span, "its plan"),
+                    None => out,
+                }
+            }
+            NoSuch { asked, layer, help } => {
+                helped(Diagnostic::error("E0821", format!("`{layer}` has no {asked}")), help)
+            }
+            Impossible { asked, reason, help } => {
+                helped(Diagnostic::error("E0822", format!("no plan has {asked}: {reason}")), help)
+            }
+            Unreadable { asked, reason, help } => helped(
+                Diagnostic::error("E0823", format!("`{asked}` is no question that can be answered: {reason}")),
+                help,
+            ),
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! `shardc fmt --explicit`: the chosen plans as a strict file, which is lowered and compared before anything is written.
+
+use std::path::Path;
+
+use shard_check::diagnostics::QuestionProblem;
+use shard_check::{CheckOptions, Diagnostic};
+use shard_cost::Hardware;
+use shard_cost::hardware::BUILT_IN;
+use shard_grammar::SourceFile;
+use shard_ir::Plan;
+use shard_report::explicit::{Overrides, difference, explicit};
+use shard_rewrite::LowerOptions;
+
+use crate::args::ProgramArgs;
+use crate::commands::compile::{check_options, compile_file};
+use crate::console::{Console, Outcome, Status};
+use crate::pipeline;
+
+/// A source file, and its plans as a strict one.
+pub(crate) fn file(path: &Path, args: &ProgramArgs, console: &mut Console) -> Outcome<(SourceFile, String)> {
+    let compilation = compile_file(path, args, console)?;
+    let Some(source) = compilation.source.clone() else {
+        return Err(
+            console.usage("IR text states every collective already: `fmt --explicit` takes a source file", None)
+        );
+    };
+    let options = check_options(args, console)?;
+    let mesh = options.mesh_override.as_ref().map(|axes| {
+        let axes: Vec<String> = axes.iter().map(|(name, size)| format!("{name}={size}")).collect();
+        axes.join(", ")
+    });
+    let built_in = |name: &&String| BUILT_IN.iter().any(|chip| chip.name == **name);
+    let hardware = args.hardware.as_ref().filter(built_in).cloned();
+    let overrides = Overrides { dims: options.dim_overrides, mesh, hardware };
+    let plans: Vec<&Plan> = compilation.compiled.iter().map(|(_, c)| &c.schedule.plan).collect();
+    let text = explicit(&source, &plans, &overrides).map_err(|errors| {
+        console.report(Some(&source), errors.iter().map(Diagnostic::from).collect());
+        Status::Wrong
+    })?;
+    for (hardware, compiled) in &compilation.compiled {
+        let plan = &compiled.schedule.plan;
+        if let Err(reason) = gives(&text, plan, hardware) {
+            let problem = QuestionProblem::NotExplicit { layer: plan.name.clone(), span: None, reason };
+            console.report(Some(&source), vec![problem.into()]);
+            return Err(Status::Wrong);
+        }
+    }
+    Ok((source, text))
+}
+
+/// Whether a text has a strict layer whose plan is this one, on the same chip.
+fn gives(text: &str, plan: &Plan, hardware: &Hardware) -> Result<(), String> {
+    let checked = pipeline::check(&SourceFile::new("", text), &CheckOptions::default());
+    if let Some(error) = checked.diagnostics.iter().find(|d| d.is_error()) {
+        return Err(format!("what was written does not check: {}", error.message));
+    }
+    let program = checked.programs.iter().find(|p| p.name == plan.name && p.strict);
+    let program = program.ok_or("what was written has no such strict layer")?;
+    let written = pipeline::compile(program, hardware, &LowerOptions::default())
+        .map_err(|error| format!("what was written does not lower: {error:?}"))?;
+    match difference(plan, &written.schedule.plan) {
+        None => Ok(()),
+        Some(what) => Err(format!("what was written lowers otherwise: {what}")),
+    }
+}

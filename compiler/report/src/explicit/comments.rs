@@ -1,0 +1,132 @@
+//! The comments of a layer's body, given back statement by statement.
+
+use std::collections::BTreeSet;
+
+use shard_grammar::ast::{self, CommentKind};
+use shard_grammar::{SourceFile, Span};
+
+/// A statement of the source and its comments.
+struct Place {
+    span: Span,
+    /// The layer, by number in the file.
+    layer: usize,
+    /// Comments above it, with their slashes.
+    above: Vec<String>,
+    /// The comment on its last line.
+    behind: Option<String>,
+    /// An empty line stands above it (or above its comments).
+    blank: bool,
+    is_return: bool,
+}
+
+/// The comments of all bodies of a file; each is given back once.
+pub(crate) struct Comments<'a> {
+    source: &'a SourceFile,
+    places: Vec<Place>,
+    /// The layer that is written.
+    layer: usize,
+    said: BTreeSet<usize>,
+    /// Comments behind the last statement.
+    tail: Vec<String>,
+    wrote: bool,
+}
+
+impl<'a> Comments<'a> {
+    /// The comments for the body of one layer and of those inlined into it.
+    pub(crate) fn new(source: &'a SourceFile, tree: &ast::File, name: &str) -> Comments<'a> {
+        let mut comments =
+            Comments { source, places: Vec::new(), layer: 0, said: BTreeSet::new(), tail: Vec::new(), wrote: false };
+        for (number, layer) in tree.layers().enumerate() {
+            let mut from = layer.body_span.start + 1;
+            for statement in &layer.body {
+                let span = statement.span();
+                comments.place(tree, number, from, span, matches!(statement, ast::Statement::Return(_)));
+                from = span.end;
+            }
+            if layer.name.value == name {
+                comments.layer = number;
+                comments.tail = own_lines(tree, Span::new(from, layer.body_span.end)).map(text).collect();
+            }
+        }
+        comments
+    }
+
+    fn place(&mut self, tree: &ast::File, layer: usize, from: usize, span: Span, is_return: bool) {
+        let above: Vec<&ast::Comment> = own_lines(tree, Span::new(from, span.end)).collect();
+        let first = above.first().map_or(span.start, |c| c.span.start.min(span.start));
+        let blank = self.source.text.get(from..first).is_some_and(|gap| gap.matches('\n').count() > 1);
+        let last_line = self.source.line_column(span.end).line;
+        let behind = tree.comments.iter().find(|c| {
+            !c.own_line && c.span.start >= span.start && self.source.line_column(c.span.start).line == last_line
+        });
+        let behind = behind.map(text);
+        self.places.push(Place { span, layer, above: above.into_iter().map(text).collect(), behind, blank, is_return });
+    }
+
+    /// The statement that a place of the source is in.
+    pub(crate) fn statement(&self, span: Span) -> Option<usize> {
+        self.places.iter().position(|p| p.span.start <= span.start && span.end <= p.span.end)
+    }
+
+    /// What stands above the first line of the statement at a span, and above earlier ones of its layer that have no line.
+    pub(crate) fn before(&mut self, span: Option<Span>, documents: bool) -> Vec<String> {
+        let Some(at) = span.and_then(|s| self.statement(s)) else { return Vec::new() };
+        let mut lines = Vec::new();
+        for i in 0..=at {
+            if self.places[i].layer == self.places[at].layer && self.said.insert(i) {
+                let place = &self.places[i];
+                if place.blank && self.wrote {
+                    lines.push(String::new());
+                }
+                let plain = |line: &String| if documents && i == at { line.clone() } else { undocumented(line) };
+                lines.extend(place.above.iter().map(plain));
+            }
+        }
+        self.wrote = true;
+        lines
+    }
+
+    /// The comment behind a statement, for the last line that it gives.
+    pub(crate) fn behind(&mut self, span: Option<Span>, is_last: bool) -> Option<String> {
+        let at = span.and_then(|s| self.statement(s)).filter(|_| is_last)?;
+        if self.places[at].is_return && self.places[at].layer == self.layer {
+            return None;
+        }
+        self.places[at].behind.take()
+    }
+
+    /// Everything that stands above the `return`.
+    pub(crate) fn rest(&mut self) -> Vec<String> {
+        let end = self.places.iter().rfind(|p| p.layer == self.layer).map(|p| p.span);
+        let mut lines = self.before(end, false);
+        // What belonged to statements that gave no line of their own.
+        for place in self.places.iter_mut().filter(|p| p.layer == self.layer && !p.is_return) {
+            lines.extend(place.behind.take());
+        }
+        lines.extend(std::mem::take(&mut self.tail).iter().map(|line| undocumented(line)));
+        lines
+    }
+
+    pub(crate) fn behind_return(&mut self) -> Option<String> {
+        let layer = self.layer;
+        self.places.iter_mut().find(|p| p.layer == layer && p.is_return).and_then(|p| p.behind.take())
+    }
+}
+
+fn own_lines(tree: &ast::File, within: Span) -> impl Iterator<Item = &ast::Comment> {
+    tree.comments.iter().filter(move |c| c.own_line && within.start <= c.span.start && c.span.end <= within.end)
+}
+
+fn text(comment: &ast::Comment) -> String {
+    let slashes = match comment.kind {
+        CommentKind::Plain => "//",
+        CommentKind::Doc => "///",
+        CommentKind::FileDoc => "//!",
+    };
+    format!("{slashes}{}", comment.text)
+}
+
+/// A doc comment where nothing stands below it that it could document.
+fn undocumented(line: &str) -> String {
+    line.strip_prefix("///").map_or_else(|| line.to_string(), |rest| format!("//{rest}"))
+}

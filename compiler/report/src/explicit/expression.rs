@@ -1,0 +1,123 @@
+//! Ops of a plan as expressions of the language.
+
+use shard_ir::{Binary, DimId, InstrId, InstrKind, Layout, Map, Op, Plan};
+
+/// How tightly an expression binds: a looser one inside a tighter one needs parentheses.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Binds {
+    /// `a + b`, `a - b`.
+    Sum,
+    /// `a * b`, `a / b`.
+    Product,
+    /// `-a`.
+    Sign,
+    /// A name, a number, a call.
+    Atom,
+}
+
+/// Text of an expression, and how tightly it binds.
+pub(crate) type Written = (String, Binds);
+
+fn within((text, binds): &Written, least: Binds) -> String {
+    if *binds >= least { text.clone() } else { format!("({text})") }
+}
+
+/// Some dims as the language lists them: `BLE`, `[Batch, Seq]`.
+fn list(plan: &Plan, dims: &[DimId]) -> String {
+    Layout::REPLICATED.text(&plan.mesh, &plan.dim_names(dims))
+}
+
+/// An op on operands that are written already.
+pub(crate) fn op_text(plan: &Plan, id: InstrId, op: &Op, operands: &[Written]) -> Written {
+    let name = |d: &DimId| plan.dims[d.index()].name.as_str();
+    let all: Vec<&str> = operands.iter().map(|(text, _)| text.as_str()).collect();
+    let args = all.join(", ");
+    let call = |tail: String| (format!("{}({args}{tail})", word(op)), Binds::Atom);
+    match op {
+        Op::Einsum => call(format!(" -> {}", list(plan, &plan.instruction(id).dims))),
+        Op::Map(Map::Neg) => {
+            let operand = operands.first().map_or_else(String::new, |o| within(o, Binds::Sign));
+            (format!("-{operand}"), Binds::Sign)
+        }
+        Op::Map(_) => call(String::new()),
+        Op::Binary(binary) => match (sign(*binary), operands) {
+            (Some((sign, binds)), [left, right]) => {
+                // Signs group to the left: an equal one on the right keeps its parentheses.
+                let tighter = if binds == Binds::Sum { Binds::Product } else { Binds::Sign };
+                (format!("{} {sign} {}", within(left, binds), within(right, tighter)), binds)
+            }
+            _ => call(String::new()),
+        },
+        Op::Reduce { over, .. } => call(format!(" over {}", list(plan, over))),
+        Op::Softmax { over } | Op::Norm { over, .. } => call(format!(" over {}", list(plan, &[*over]))),
+        Op::Take { over } => call(format!(" over {}", name(over))),
+        Op::Rename { from, to } | Op::Append { from, to } => call(format!(", {} -> {}", name(from), name(to))),
+        Op::Split { from, to } => call(format!(", {} -> {}", name(from), list(plan, to))),
+        Op::Merge { from, to } => call(format!(", {} -> {}", list(plan, from), name(to))),
+        Op::Concat { left, right, to } => call(format!(", {}, {} -> {}", name(left), name(right), name(to))),
+        Op::SliceDim { from, to, offset } => call(format!(", {} -> {}, {offset}", name(from), name(to))),
+        Op::Mask { query, key } => call(format!(" over {}, {}", name(query), name(key))),
+        Op::Rope { over, at } => call(format!(" over {} at {}", name(over), name(at))),
+        Op::Cast(dtype) => call(format!(", {dtype}")),
+    }
+}
+
+/// The word of the language in front of the parenthesis.
+pub(crate) fn word(op: &Op) -> &'static str {
+    match op {
+        Op::SliceDim { .. } => "slice",
+        op => op.word(),
+    }
+}
+
+fn sign(op: Binary) -> Option<(&'static str, Binds)> {
+    match op {
+        Binary::Add => Some(("+", Binds::Sum)),
+        Binary::Sub => Some(("-", Binds::Sum)),
+        Binary::Mul => Some(("*", Binds::Product)),
+        Binary::Div => Some(("/", Binds::Product)),
+        Binary::Maximum | Binary::Minimum => None,
+    }
+}
+
+/// A number as the language writes it.
+pub(crate) fn number(value: f64) -> Written {
+    let text = format!("{value:?}");
+    let text = text.strip_suffix(".0").map_or(text.clone(), str::to_string);
+    (text, if value.is_sign_negative() { Binds::Sign } else { Binds::Atom })
+}
+
+/// Whether an op without an annotation gives its result in the plan's order of dims.
+pub(crate) fn has_natural_order(plan: &Plan, id: InstrId) -> bool {
+    let instr = plan.instruction(id);
+    let InstrKind::Op(op) = &instr.kind else { return false };
+    let operand = |at: usize| instr.operands.get(at).map(|o| plan.instruction(*o));
+    match op {
+        // Its output states the order.
+        Op::Einsum => true,
+        // A cast to the same dtype is there for the order of dims alone.
+        Op::Cast(dtype) => operand(0).is_some_and(|o| o.dtype != *dtype && o.dims == instr.dims),
+        Op::Map(_) | Op::Softmax { .. } | Op::Norm { .. } | Op::Mask { .. } | Op::Rope { .. } => {
+            operand(0).is_some_and(|o| o.dims == instr.dims)
+        }
+        Op::Binary(_) => {
+            let mut dims: Vec<DimId> = Vec::new();
+            for dim in instr.operands.iter().flat_map(|o| &plan.instruction(*o).dims) {
+                if !dims.contains(dim) {
+                    dims.push(*dim);
+                }
+            }
+            dims == instr.dims
+        }
+        Op::Reduce { over, .. } => {
+            operand(0).is_some_and(|o| o.dims.iter().filter(|d| !over.contains(d)).eq(instr.dims.iter()))
+        }
+        Op::Rename { .. }
+        | Op::Split { .. }
+        | Op::Merge { .. }
+        | Op::Concat { .. }
+        | Op::SliceDim { .. }
+        | Op::Append { .. }
+        | Op::Take { .. } => false,
+    }
+}

@@ -1,0 +1,154 @@
+//! `fmt --explicit`: chosen plans written back as a strict source file, each move a `reshard`.
+//!
+//! What the source says of the file, the mesh and the dims stays, comments too. Of each layer the header stays but for
+//! what it leaves to the compiler (`?`, `E_(xy)`), which becomes the layout chosen; the body becomes the instructions of
+//! the plan in their order. Calls are inlined, so layers that others call are left out.
+
+mod body;
+mod comments;
+mod expression;
+
+use shard_grammar::ast::{self, HardwareRef, Item};
+use shard_grammar::{SourceFile, Span, SyntaxError};
+use shard_ir::{InstrKind, Plan};
+
+use crate::notation::phrase;
+use comments::Comments;
+
+/// What the command line changes of a file, and so what is written into it.
+#[derive(Clone, Debug, Default)]
+pub struct Overrides {
+    /// New right sides of dims.
+    pub dims: Vec<(String, String)>,
+    /// The axes of the mesh: `x=8, y=8`.
+    pub mesh: Option<String>,
+    /// A built-in chip.
+    pub hardware: Option<String>,
+}
+
+/// A file with its layers as these plans, in canonical form; layers without a plan are left out.
+///
+/// A text that the formatter refuses (past the limits of a file) comes back as its errors.
+pub fn explicit(source: &SourceFile, plans: &[&Plan], overrides: &Overrides) -> Result<String, Vec<SyntaxError>> {
+    let parsed = shard_grammar::parse(source);
+    if !parsed.errors.is_empty() {
+        return Err(parsed.errors);
+    }
+    let tree = parsed.file;
+    let mut edits: Vec<(Span, String)> = Vec::new();
+    override_lines(&tree, overrides, &mut edits);
+    for item in &tree.items {
+        let Item::Layer(layer) = item else { continue };
+        match plans.iter().find(|p| p.name == layer.name.value) {
+            Some(plan) => layer_edits(source, &tree, layer, plan, &mut edits),
+            None => edits.push((with_docs(source, &tree, layer.span), String::new())),
+        }
+    }
+    edits.sort_by_key(|(span, _)| span.start);
+    let mut text = String::new();
+    let mut at = 0;
+    for (span, new) in edits {
+        text.push_str(source.text.get(at..span.start).unwrap_or_default());
+        text.push_str(&new);
+        at = at.max(span.end);
+    }
+    text.push_str(source.text.get(at..).unwrap_or_default());
+    shard_grammar::format(&SourceFile::new(source.name.clone(), text))
+}
+
+fn override_lines(tree: &ast::File, overrides: &Overrides, edits: &mut Vec<(Span, String)>) {
+    let top = tree.items.first().map_or(Span::at(0), |item| Span::at(item.span().start));
+    if let Some(chip) = &overrides.hardware {
+        match tree.hardware().next().map(|line| &line.chip) {
+            Some(HardwareRef::BuiltIn(name)) => edits.push((name.span, chip.clone())),
+            Some(HardwareRef::Path(path)) => edits.push((path.span, chip.clone())),
+            None => edits.push((top, format!("hardware {chip}\n"))),
+        }
+    }
+    if let Some(axes) = &overrides.mesh {
+        match tree.meshes().next() {
+            Some(mesh) => edits.push((mesh.span, format!("mesh {axes}"))),
+            None => edits.push((top, format!("mesh {axes}\n"))),
+        }
+    }
+    for (name, right) in &overrides.dims {
+        for dim in tree.dims().filter(|d| d.name.value == *name) {
+            let end = dim.pad.as_ref().map_or(dim.value.span, |pad| pad.span);
+            edits.push((dim.value.span.to(end), right.clone()));
+        }
+    }
+}
+
+/// A layer with the doc comments above it.
+fn with_docs(source: &SourceFile, tree: &ast::File, layer: Span) -> Span {
+    let mut start = layer.start;
+    for comment in tree.comments.iter().rev().filter(|c| c.own_line && c.span.end <= layer.start) {
+        let between = source.text.get(comment.span.end..start).unwrap_or_default();
+        if between.trim().is_empty() && between.matches('\n').count() == 1 {
+            start = comment.span.start;
+        }
+    }
+    Span::new(start, layer.end)
+}
+
+fn layer_edits(
+    source: &SourceFile,
+    tree: &ast::File,
+    layer: &ast::Layer,
+    plan: &Plan,
+    edits: &mut Vec<(Span, String)>,
+) {
+    if layer.strict.is_none() {
+        edits.push((Span::at(layer.span.start), "strict ".to_string()));
+    }
+    let given = |id: &shard_ir::InstrId| matches!(plan.instruction(*id).kind, InstrKind::Parameter(_));
+    for param in layer.params.iter().filter(|p| is_free(&p.ty)) {
+        let id = plan.ids().filter(given).find(|id| plan.instruction(*id).name.as_ref() == Some(&param.name.value));
+        // A parameter that nothing reads is not in the plan, and any layout does.
+        edits.extend(id.map(|id| (layout_span(&param.ty), plan.layout_text(id))));
+    }
+    for (ty, output) in layer.results.types().into_iter().zip(&plan.outputs).filter(|(ty, _)| is_free(ty)) {
+        edits.push((layout_span(ty), plan.output_layout_text(output)));
+    }
+    let mut comments = Comments::new(source, tree, &layer.name.value);
+    let lines = body::statements(plan, &mut comments);
+    edits.push((layer.body_span, format!("{{\n{}\n}}", lines.join("\n"))));
+}
+
+/// Whether a type leaves anything to the compiler.
+fn is_free(ty: &ast::Type) -> bool {
+    ty.layout.free.is_some() || ty.layout.dims.iter().any(|d| d.axes.as_ref().is_some_and(|a| a.any_order))
+}
+
+/// The layout of a type with its partials.
+fn layout_span(ty: &ast::Type) -> Span {
+    Span::new(ty.layout.span.start, ty.span.end)
+}
+
+/// What tells two plans apart, where anything but words does: the same mesh, dims, instructions (what each does, on which
+/// operands, in which dims, dtype and layout, by which rule) and results. Names, places, reasons, the layers that calls came
+/// from, and whether a move was written or inserted are words.
+pub fn difference(a: &Plan, b: &Plan) -> Option<String> {
+    if a.mesh != b.mesh || a.dims != b.dims || a.repeat != b.repeat {
+        return Some("the mesh, the dims or the repetition differ".to_string());
+    }
+    if a.instructions.len() != b.instructions.len() {
+        return Some(format!("{} instructions, and {}", a.instructions.len(), b.instructions.len()));
+    }
+    for id in a.ids() {
+        let (x, y) = (a.instruction(id), b.instruction(id));
+        let same = x.kind == y.kind
+            && x.operands == y.operands
+            && x.dims == y.dims
+            && x.dtype == y.dtype
+            && x.layout == y.layout
+            && x.origin.rule == y.origin.rule;
+        if !same {
+            let text =
+                |plan: &Plan| format!("{} : {} {}", phrase(plan, id), plan.instruction(id).dtype, plan.layout_text(id));
+            return Some(format!("%{} is {}, and {}", id.0, text(a), text(b)));
+        }
+    }
+    let results = |plan: &Plan| plan.outputs.iter().map(|o| (o.id, o.dims.clone())).collect::<Vec<_>>();
+    (results(a) != results(b)).then(|| "the results differ".to_string())
+}

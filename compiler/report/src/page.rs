@@ -1,0 +1,66 @@
+//! Text under construction, of a width: words on the left, figures on the right edge.
+
+/// The width where nobody asks for another.
+pub const WIDTH: usize = 80;
+
+/// The narrowest page that still reads.
+pub const NARROWEST: usize = 40;
+
+/// Text under construction; no line ends in blanks.
+#[derive(Clone, Debug)]
+pub(crate) struct Page {
+    pub(crate) text: String,
+    width: usize,
+}
+
+impl Default for Page {
+    fn default() -> Page {
+        Page::of_width(WIDTH)
+    }
+}
+
+impl Page {
+    pub(crate) fn of_width(width: usize) -> Page {
+        Page { text: String::new(), width: width.max(NARROWEST) }
+    }
+
+    pub(crate) fn line(&mut self, line: &str) {
+        self.text.push_str(line.trim_end());
+        self.text.push('\n');
+    }
+
+    /// Words on the left, figures on the right edge; on two lines where one is too short.
+    pub(crate) fn row(&mut self, left: &str, right: &str) {
+        let (l, r) = (left.chars().count(), right.chars().count());
+        if l + 2 + r <= self.width {
+            self.line(&format!("{left}{right:>width$}", width = self.width - l));
+        } else {
+            let indent = left.chars().take_while(|c| *c == ' ').count();
+            if l <= self.width { self.line(left) } else { self.wrapped_more(indent, 2, left) }
+            self.line(&format!("{right:>width$}", width = self.width));
+        }
+    }
+
+    /// Words broken into lines that fit.
+    pub(crate) fn wrapped(&mut self, indent: usize, words: &str) {
+        self.wrapped_more(indent, 0, words);
+    }
+
+    /// Words broken into lines that fit, the second and later ones further in.
+    pub(crate) fn wrapped_more(&mut self, indent: usize, more: usize, words: &str) {
+        let mut line = String::new();
+        let mut at = indent;
+        for word in words.split_whitespace() {
+            if !line.is_empty() && at + line.chars().count() + 1 + word.chars().count() > self.width {
+                self.line(&format!("{:at$}{line}", ""));
+                line.clear();
+                at = indent + more;
+            }
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+        self.line(&format!("{:at$}{line}", ""));
+    }
+}

@@ -1,0 +1,320 @@
+//! `explain --why-not`: the best plan that has what was asked for, beside the chosen one.
+
+use serde::Serialize;
+use shard_cost::Bytes;
+use shard_ir::{InstrId, Picoseconds};
+
+use crate::Layer;
+use crate::comparison::{Comparison, Side, told};
+use crate::json::text as json_text;
+use crate::notation::phrase;
+use crate::page::Page;
+use crate::scale;
+use crate::strategy::strategy;
+
+/// One answer.
+#[derive(Clone, Debug)]
+pub struct WhyNot<'a> {
+    /// What was asked for, in words: "`h` as BLF_xyz".
+    pub asked: String,
+    /// The chosen plan.
+    pub chosen: Layer<'a>,
+    /// The best plan that has it; the chosen one, where that has it.
+    pub other: Layer<'a>,
+    /// The chosen plan has it.
+    pub is_chosen: bool,
+    /// What could be written into the source to have it: `let h: BLF_xyz = ...`.
+    pub stated: Vec<String>,
+    /// How many ways of having it were searched.
+    pub ways: usize,
+    /// There were more ways than were searched.
+    pub cut: bool,
+    /// From where on it would win.
+    pub crossings: Vec<Crossing>,
+}
+
+/// What becomes of the answer as one figure grows and shrinks.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Crossing {
+    /// The dim.
+    pub dim: String,
+    /// Its size as asked.
+    pub now: u64,
+    /// As it grows.
+    pub up: Turn,
+    /// As it shrinks.
+    pub down: Turn,
+}
+
+/// Where one plan overtakes another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Turn {
+    /// At this size it takes no longer than the best plan; at the size searched before it, it took `behind` more.
+    Wins {
+        /// The first size searched at which it wins.
+        at: u64,
+        /// The last one at which it loses.
+        loses_at: u64,
+        /// By how much it loses there.
+        behind: Picoseconds,
+    },
+    /// It wins nowhere up (or down) to this size, the last one searched, where it takes `behind` more.
+    Never {
+        /// The last size searched.
+        to: u64,
+        /// By how much it loses there.
+        behind: Picoseconds,
+    },
+    /// No other size could be searched.
+    Unknown,
+}
+
+fn side<'a>(layer: &Layer<'a>) -> Side<'a> {
+    Side { plan: &layer.schedule.plan, price: layer.price, source: layer.source }
+}
+
+/// The time of a plan.
+fn time(layer: &Layer<'_>) -> Picoseconds {
+    layer.price.totals.serial_time
+}
+
+fn strategies(layer: &Layer<'_>) -> Vec<&'static str> {
+    strategy(layer.plan()).into_iter().map(|s| s.name()).collect()
+}
+
+/// The answers as text.
+pub fn why_not(answers: &[WhyNot<'_>], width: usize) -> String {
+    let texts: Vec<String> = answers.iter().map(|a| answer(a, width)).collect();
+    texts.join("\n")
+}
+
+fn answer(a: &WhyNot<'_>, width: usize) -> String {
+    let mut page = Page::of_width(width);
+    let plan = a.chosen.plan();
+    page.line(&format!("layer {}: why not {}?", plan.name, a.asked));
+    if a.is_chosen {
+        page.wrapped(2, &format!("The chosen plan has it: it is the best plan, of {}.", scale::time(time(&a.chosen))));
+        return page.text;
+    }
+    let (chosen, other) = (time(&a.chosen), time(&a.other));
+    page.row(&format!("  chosen: {}", strategies(&a.chosen).join(", ")), &scale::time(chosen));
+    page.row(&format!("  best with it: {}", strategies(&a.other).join(", ")), &scale::time(other));
+    let more = Picoseconds(other.0.saturating_sub(chosen.0));
+    page.row("  dearer by", &dearer(more, chosen));
+    page.line("");
+    let (x, y) = (side(&a.chosen), side(&a.other));
+    let compared = Comparison::of(x, y);
+    list(&mut page, "it adds", '+', y, &compared.came);
+    list(&mut page, "it saves", '-', x, &compared.went);
+    let mut changed = false;
+    for (before, after) in compared.relaid.iter().chain(&compared.retimed) {
+        if !changed {
+            page.line("  it changes");
+            changed = true;
+        }
+        let layouts = match (x.plan.layout_text(*before), y.plan.layout_text(*after)) {
+            (before, after) if before == after => before,
+            (before, after) => format!("{before} -> {after}"),
+        };
+        let times = match (x.time(*before), y.time(*after)) {
+            (before, after) if before == after => String::new(),
+            (before, after) => format!("{} -> {}", scale::time(before), scale::time(after)),
+        };
+        page.row(&format!("    {}: {layouts}", told(x.plan, *before)), &times);
+    }
+    page.line("  in all");
+    let (t, u) = (&a.chosen.price.totals, &a.other.price.totals);
+    for (name, before, after) in [
+        ("communication", scale::time(t.comm_time), scale::time(u.comm_time)),
+        ("everything else", rest(&a.chosen), rest(&a.other)),
+        ("memory at the peak", scale::bytes(t.peak_hbm_bytes), scale::bytes(u.peak_hbm_bytes)),
+    ] {
+        let same = before == after;
+        page.row(&format!("    {name}"), &if same { before } else { format!("{before} -> {after}") });
+    }
+    page.line("");
+    for crossing in &a.crossings {
+        page.wrapped_more(2, 2, &crossing_text(crossing));
+    }
+    if !a.stated.is_empty() {
+        page.line("  to have it, write");
+        a.stated.iter().for_each(|line| page.line(&format!("    {line}")));
+    }
+    if a.ways > 1 || a.cut {
+        let cut = if a.cut { ", and there are more" } else { "" };
+        page.wrapped(2, &format!("The best of {} ways of having it{cut}.", a.ways));
+    }
+    page.text
+}
+
+/// Kernels, one after another.
+fn rest(layer: &Layer<'_>) -> String {
+    let totals = &layer.price.totals;
+    scale::time(Picoseconds(totals.serial_time.0.saturating_sub(totals.comm_time.0)))
+}
+
+fn dearer(more: Picoseconds, chosen: Picoseconds) -> String {
+    match (more, chosen) {
+        (Picoseconds(0), _) => "nothing: a tie, which the tie rule decides".to_string(),
+        (more, Picoseconds(0)) => scale::time(more),
+        (more, chosen) => format!("{} ({:.1} %)", scale::time(more), 100.0 * more.0 as f64 / chosen.0 as f64),
+    }
+}
+
+fn list(page: &mut Page, title: &str, sign: char, side: Side<'_>, ids: &[InstrId]) {
+    if ids.is_empty() {
+        return;
+    }
+    let sum: Picoseconds = ids.iter().map(|id| side.time(*id)).sum();
+    page.row(&format!("  {title}"), &scale::time(sum));
+    for id in ids {
+        move_line(page, sign, side, *id);
+    }
+}
+
+/// A move with its layouts, bytes, time and line.
+pub(crate) fn move_line(page: &mut Page, sign: char, side: Side<'_>, id: InstrId) {
+    let plan = side.plan;
+    let source = plan.instruction(id).operands.first().copied().unwrap_or(id);
+    let bytes = match side.price.of(id) {
+        shard_cost::InstrPrice::Move(cost) => cost.bytes,
+        shard_cost::InstrPrice::Free | shard_cost::InstrPrice::Kernel { .. } => Bytes(0),
+    };
+    let figures = format!("{}  {}", scale::bytes(bytes), scale::time(side.time(id)));
+    page.row(&format!("    {sign} {}: {}", phrase(plan, id), told(plan, source)), &figures);
+    let line = side.line(id).map_or_else(String::new, |line| format!("  (line {line})"));
+    page.line(&format!("        {} -> {}{line}", plan.layout_text(source), plan.layout_text(id)));
+}
+
+fn crossing_text(crossing: &Crossing) -> String {
+    let dim = &crossing.dim;
+    let turn = |turn: Turn, word: &str| match turn {
+        Turn::Wins { at, loses_at, behind } => {
+            format!("it wins at {dim} = {at} (at {loses_at} it is {} behind)", scale::time(behind))
+        }
+        Turn::Never { to, behind } => {
+            format!("it never wins {word} to {dim} = {to} (there it is {} behind)", scale::time(behind))
+        }
+        Turn::Unknown => format!("no other size was searched {word} from here"),
+    };
+    format!("With {dim} = {} as it grows, {}; as it shrinks, {}.", crossing.now, turn(crossing.up, "up"), turn(crossing.down, "down"))
+}
+
+#[derive(Debug, Serialize)]
+struct WhyNotJson {
+    schema: &'static str,
+    answers: Vec<AnswerJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct AnswerJson {
+    layer: String,
+    asked: String,
+    is_chosen: bool,
+    chosen: PlanJson,
+    other: PlanJson,
+    added_s: f64,
+    adds: Vec<MoveJson>,
+    saves: Vec<MoveJson>,
+    stated: Vec<String>,
+    ways: usize,
+    ways_cut: bool,
+    crossings: Vec<CrossingJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct PlanJson {
+    strategy: Vec<&'static str>,
+    serial_time_s: f64,
+    comm_time_s: f64,
+    comm_bytes: u64,
+    peak_hbm_bytes: u64,
+}
+
+/// A move in a comparison.
+#[derive(Debug, Serialize)]
+pub(crate) struct MoveJson {
+    id: u32,
+    op: &'static str,
+    name: Option<String>,
+    from_layout: String,
+    layout: String,
+    time_s: f64,
+    line: Option<usize>,
+}
+
+#[derive(Debug, Serialize)]
+struct CrossingJson {
+    dim: String,
+    now: u64,
+    up: TurnJson,
+    down: TurnJson,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(tag = "result", rename_all = "lowercase")]
+enum TurnJson {
+    Wins { at: u64, loses_at: u64, behind_s: f64 },
+    Never { to: u64, behind_s: f64 },
+    Unknown,
+}
+
+fn turn_json(turn: Turn) -> TurnJson {
+    match turn {
+        Turn::Wins { at, loses_at, behind } => TurnJson::Wins { at, loses_at, behind_s: behind.seconds() },
+        Turn::Never { to, behind } => TurnJson::Never { to, behind_s: behind.seconds() },
+        Turn::Unknown => TurnJson::Unknown,
+    }
+}
+
+fn plan_json(layer: &Layer<'_>) -> PlanJson {
+    let totals = &layer.price.totals;
+    PlanJson {
+        strategy: strategies(layer),
+        serial_time_s: totals.serial_time.seconds(),
+        comm_time_s: totals.comm_time.seconds(),
+        comm_bytes: totals.comm_bytes.0,
+        peak_hbm_bytes: totals.peak_hbm_bytes.0,
+    }
+}
+
+/// A move as JSON.
+pub(crate) fn move_json(side: Side<'_>, id: InstrId) -> MoveJson {
+    let instr = side.plan.instruction(id);
+    MoveJson {
+        id: id.0,
+        op: instr.kind.name(),
+        name: instr.name.clone(),
+        from_layout: instr.operands.first().map_or_else(String::new, |o| side.plan.layout_text(*o)),
+        layout: side.plan.layout_text(id),
+        time_s: side.time(id).seconds(),
+        line: side.line(id),
+    }
+}
+
+/// The answers as `shardc.why-not/1`.
+pub fn json(answers: &[WhyNot<'_>]) -> String {
+    let answer = |a: &WhyNot<'_>| {
+        let (x, y) = (side(&a.chosen), side(&a.other));
+        let compared = Comparison::of(x, y);
+        AnswerJson {
+            layer: a.chosen.plan().name.clone(),
+            asked: a.asked.clone(),
+            is_chosen: a.is_chosen,
+            chosen: plan_json(&a.chosen),
+            other: plan_json(&a.other),
+            added_s: Picoseconds(time(&a.other).0.saturating_sub(time(&a.chosen).0)).seconds(),
+            adds: compared.came.iter().map(|id| move_json(y, *id)).collect(),
+            saves: compared.went.iter().map(|id| move_json(x, *id)).collect(),
+            stated: a.stated.clone(),
+            ways: a.ways,
+            ways_cut: a.cut,
+            crossings: a
+                .crossings
+                .iter()
+                .map(|c| CrossingJson { dim: c.dim.clone(), now: c.now, up: turn_json(c.up), down: turn_json(c.down) })
+                .collect(),
+        }
+    };
+    json_text(&WhyNotJson { schema: "shardc.why-not/1", answers: answers.iter().map(answer).collect() })
+}

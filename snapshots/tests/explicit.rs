@@ -1,0 +1,109 @@
+//! `fmt --explicit` of every example: a strict file with the same lowered program.
+
+#![allow(missing_docs)]
+
+use std::process::{Command, Output, Stdio};
+
+use shard_grammar::SourceFile;
+use shard_ir::{Plan, text};
+use shard_report::explicit::difference;
+use shard_snapshots::examples;
+use shard_snapshots::files::root;
+
+/// Runs `shardc` with a text on standard input.
+fn fed(arguments: &[&str], input: &str) -> Output {
+    use std::io::Write;
+    let mut child = Command::new(env!("CARGO_BIN_EXE_shardc-under-test"))
+        .args(arguments)
+        .current_dir(root())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the compiler starts");
+    child.stdin.take().expect("piped").write_all(input.as_bytes()).expect("standard input is read");
+    child.wait_with_output().expect("the compiler ends")
+}
+
+fn printed(arguments: &[&str], input: &str) -> String {
+    let output = fed(arguments, input);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {errors}\n{input}");
+    String::from_utf8(output.stdout).expect("text")
+}
+
+fn explicit(source: &str) -> String {
+    printed(&["fmt", "--explicit", "-"], source)
+}
+
+fn plans(source: &str) -> Vec<Plan> {
+    text::parse(&printed(&["lower", "-"], source)).expect("IR text")
+}
+
+#[test]
+fn every_example_is_written_back_as_a_strict_file_with_the_same_lowered_program() {
+    for example in examples() {
+        let written = explicit(&example.text);
+        let (before, after) = (plans(&example.text), plans(&written));
+        assert_eq!(before.len(), after.len(), "{}", example.path);
+        for (a, b) in before.iter().zip(&after) {
+            assert_eq!(difference(a, b), None, "{}: {}\n{written}", example.path, a.name);
+            let names = |plan: &Plan| plan.outputs.iter().map(|o| o.name.clone()).collect::<Vec<_>>();
+            assert_eq!(names(a), names(b), "{}: the results keep their names\n{written}", example.path);
+        }
+        // Strict, layer by layer, so that nothing was inserted.
+        let layers: Vec<&str> = written.lines().filter(|l| l.contains("layer ") && !l.starts_with("//")).collect();
+        assert!(layers.iter().all(|l| l.starts_with("strict layer ")), "{}: {layers:?}", example.path);
+    }
+}
+
+#[test]
+fn what_is_written_formats_as_itself_and_is_explicit_already() {
+    for example in examples() {
+        let written = explicit(&example.text);
+        let formatted = shard_grammar::format(&SourceFile::new(example.path.clone(), written.clone()));
+        assert_eq!(formatted.as_ref(), Ok(&written), "{}", example.path);
+        assert_eq!(explicit(&written), written, "{}", example.path);
+    }
+}
+
+#[test]
+fn every_collective_is_a_line_of_its_own() {
+    for example in examples() {
+        let written = explicit(&example.text);
+        let lines = written.lines().filter(|l| !l.trim_start().starts_with("//"));
+        let reshards: usize = lines.map(|l| l.matches("reshard(").count()).sum();
+        let moves =
+            |plan: &Plan| plan.instructions.iter().filter(|i| matches!(i.kind, shard_ir::InstrKind::Move(_))).count();
+        assert_eq!(reshards, plans(&example.text).iter().map(moves).sum::<usize>(), "{}\n{written}", example.path);
+    }
+}
+
+#[test]
+fn comments_and_the_rest_of_the_file_stay() {
+    for example in examples() {
+        let written = explicit(&example.text);
+        for line in
+            example.text.lines().filter(|l| l.starts_with("//!") || l.starts_with("dim ") || l.starts_with("mesh "))
+        {
+            assert!(written.lines().any(|l| l == line), "{}: {line}\n{written}", example.path);
+        }
+    }
+    let source = "mesh x=4\ndim B = 8 // rows\ndim E = 16\n\nlayer f(a: f32 BE_x, w: f32 E_xB) -> f32 B? {\n  // gathers\n  \
+                  let r = relu(a) // one\n\n  /// two\n  let s = sum(r over E)\n  // end\n  return s // done\n}\n";
+    let source = source.replace(", w: f32 E_xB", "");
+    let written = printed(&["fmt", "--explicit", "--hardware", "tpu-v4-flat", "-"], &source);
+    for comment in ["// rows", "// gathers", "// one", "/// two", "// end", "// done"] {
+        assert_eq!(written.matches(comment).count(), 1, "{comment}\n{written}");
+    }
+    assert!(written.contains("hardware tpu-v4-flat\n"), "{written}");
+}
+
+#[test]
+fn what_the_command_line_changes_is_written_into_the_file() {
+    let source = std::fs::read_to_string(root().join("examples/feed_forward/by_batch.shard")).expect("an example");
+    let changes = ["-D", "B=1024", "--mesh", "x=2,y=4,z=8"];
+    let written = printed(&[&["fmt", "--explicit", "-"], changes.as_slice()].concat(), &source);
+    let before = text::parse(&printed(&[&["lower", "-"], changes.as_slice()].concat(), &source)).expect("IR text");
+    assert_eq!(difference(&before[0], &plans(&written)[0]), None, "{written}");
+}
