@@ -36,6 +36,8 @@ pub(crate) enum Command {
     Cost(CostArgs),
     /// Compute the cost over ranges of dims and meshes, one row a point
     Sweep(SweepArgs),
+    /// Show what differs between two plans: two files, two meshes, two sizes, or a plan of before
+    Diff(DiffArgs),
     /// Print the lowered program as IR text, JSON or a graph
     Lower(LowerArgs),
     /// Check a certificate that no plan takes less time than the one in it
@@ -182,6 +184,18 @@ pub(crate) struct ExplainArgs {
     /// Write why no plan takes less time, for `verify-certificate` to check
     #[arg(long, value_name = "OUT")]
     pub(crate) certificate: Option<PathBuf>,
+    /// Derive one value or instruction: a name, or a number as `lower` prints it
+    #[arg(long, value_name = "NAME|ID", conflicts_with = "why_not")]
+    pub(crate) why: Option<String>,
+    /// The best plan that has something: a layout ('h: BLF_x'), a collective (all-gather:x) or a strategy (x-weight-gathered)
+    #[arg(long, value_name = "WHAT")]
+    pub(crate) why_not: Option<String>,
+    /// With --why-not: the dim whose sizes are tried; by default the first of the activations that no weight has
+    #[arg(long, value_name = "DIM", requires = "why_not")]
+    pub(crate) vary: Option<String>,
+    /// Columns of the text
+    #[arg(long, value_name = "COLUMNS", default_value_t = shard_report::page::WIDTH)]
+    pub(crate) width: usize,
 }
 
 /// `cost`.
@@ -257,6 +271,46 @@ pub(crate) struct RoleArgs {
     /// The share of a chip's memory that caches may take, as in `--cache-share 0.3`
     #[arg(long, value_name = "SHARE", default_value_t = 1.0, value_parser = share)]
     pub(crate) cache_share: f64,
+}
+
+/// `diff`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct DiffArgs {
+    /// A source file, IR text (`.shir`), or a snapshot of what `lower` printed
+    #[arg(value_name = "A")]
+    pub(crate) a: PathBuf,
+    /// The other; without it, A again, with what the options for B change
+    #[arg(value_name = "B")]
+    pub(crate) b: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) program: ProgramArgs,
+    /// As -D, for A alone
+    #[arg(long, value_name = "DIM=N", value_delimiter = ',')]
+    pub(crate) dim_a: Vec<String>,
+    /// As -D, for B alone
+    #[arg(long, value_name = "DIM=N", value_delimiter = ',')]
+    pub(crate) dim_b: Vec<String>,
+    /// As --mesh, for A alone
+    #[arg(long, value_name = "AXES")]
+    pub(crate) mesh_a: Option<String>,
+    /// As --mesh, for B alone
+    #[arg(long, value_name = "AXES")]
+    pub(crate) mesh_b: Option<String>,
+    /// As --hardware, for A alone
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) hardware_a: Option<String>,
+    /// As --hardware, for B alone
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) hardware_b: Option<String>,
+    /// As --layer, for B alone: two layers of one file, such as two phases
+    #[arg(long, value_name = "NAME")]
+    pub(crate) layer_b: Option<String>,
+    /// Exit with 1 where anything differs
+    #[arg(long)]
+    pub(crate) exit_code: bool,
+    /// Columns of the text
+    #[arg(long, value_name = "COLUMNS", default_value_t = shard_report::page::WIDTH)]
+    pub(crate) width: usize,
 }
 
 /// `verify-certificate`.

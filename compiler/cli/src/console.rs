@@ -71,6 +71,11 @@ impl Console {
         }
     }
 
+    /// Whether results that draw from the source may be coloured: they go to standard output.
+    pub(crate) fn colours_results(&self) -> bool {
+        self.color && std::io::stdout().is_terminal()
+    }
+
     /// From now on diagnostics are the command's result: but for text they go to standard output.
     pub(crate) fn diagnostics_are_the_result(&mut self) {
         self.as_result = self.result_format != ReportFormat::Text;

@@ -53,13 +53,21 @@ fn read_all(from: impl Read, most: usize) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads source or IR text: `.shir` files, and standard input that starts with `shir `, are IR text.
+/// A text behind the header that a snapshot file has in front of it.
+fn behind_header(text: &str) -> &str {
+    let header = text.strip_prefix("---\n").and_then(|rest| rest.split_once("\n---\n"));
+    header.map_or(text, |(_, body)| body)
+}
+
+/// Reads source or IR text: `.shir` files, and any text that starts with `shir ` (a snapshot's header left out), are IR.
 pub(crate) fn read_program(path: &Path, console: &mut Console) -> Outcome<Input> {
     let file = read_text(path, console)?;
-    let is_ir = path.extension().is_some_and(|e| e == "shir") || (file.name == "-" && file.text.starts_with("shir "));
+    let body = behind_header(&file.text);
+    let is_ir = path.extension().is_some_and(|e| e == "shir") || body.starts_with("shir ");
     if !is_ir {
         return Ok(Input::Source(file));
     }
+    let file = SourceFile::new(file.name.clone(), body);
     let plans = match shard_ir::text::parse(&file.text) {
         Ok(plans) => plans,
         Err(error) => {

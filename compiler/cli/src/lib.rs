@@ -10,6 +10,7 @@ mod input;
 mod lowering_diagnostics;
 pub mod pipeline;
 mod points;
+mod questions;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -42,6 +43,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Explain(args) => commands::explain::run(args, &mut console),
         Command::Cost(args) => commands::cost::run(args, &mut console),
         Command::Sweep(args) => commands::sweep::run(args, &mut console),
+        Command::Diff(args) => commands::diff::run(args, &mut console),
         Command::Lower(args) => commands::lower::run(args, &mut console),
         Command::VerifyCertificate(args) => commands::verify_certificate::run(args, &mut console),
         Command::Run(args) => commands::run::run(args, &mut console),

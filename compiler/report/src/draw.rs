@@ -26,6 +26,31 @@ pub fn diagnostic(diagnostic: &Diagnostic, file: &SourceFile, colour: bool) -> S
     Drawing::new(file, colour).text(diagnostic)
 }
 
+/// A place of the source and what is to be said there.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// The place.
+    pub span: Span,
+    /// What is said.
+    pub text: String,
+    /// It is what the rest follows to.
+    pub primary: bool,
+}
+
+/// Places of a file, drawn without a sentence above them.
+pub fn snippet(file: &SourceFile, places: &[Place], colour: bool) -> String {
+    let labels = places.iter().map(|p| shard_check::Label { span: p.span, text: p.text.clone(), primary: p.primary });
+    let drawn = Diagnostic {
+        code: "",
+        severity: Severity::Note,
+        message: String::new(),
+        labels: labels.collect(),
+        notes: Vec::new(),
+        helps: Vec::new(),
+    };
+    Drawing::new(file, colour).places(&drawn)
+}
+
 /// A file, ready to be drawn from.
 struct Drawing<'a> {
     file: &'a SourceFile,

@@ -3,7 +3,9 @@
 //!
 //! Everything here is a function from values to a `String`: nothing is read, printed or computed anew.
 
+pub mod comparison;
 pub mod cost;
+pub mod diff;
 pub mod dot;
 pub mod draw;
 pub mod expectations;
@@ -15,11 +17,14 @@ pub mod explicit;
 pub mod json;
 pub mod layout_notation;
 pub mod notation;
+pub mod page;
 pub mod paint;
 pub mod scale;
 pub mod strategy;
 pub mod sweep;
 pub mod table;
+pub mod why;
+pub mod why_not;
 
 use layout_notation::Notation;
 use shard_cost::{Hardware, Objective, PlanPrice};

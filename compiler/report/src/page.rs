@@ -36,7 +36,11 @@ impl Page {
             self.line(&format!("{left}{right:>width$}", width = self.width - l));
         } else {
             let indent = left.chars().take_while(|c| *c == ' ').count();
-            if l <= self.width { self.line(left) } else { self.wrapped_more(indent, 2, left) }
+            if l <= self.width {
+                self.line(left)
+            } else {
+                self.wrapped_more(indent, 2, left)
+            }
             self.line(&format!("{right:>width$}", width = self.width));
         }
     }

@@ -197,7 +197,12 @@ fn crossing_text(crossing: &Crossing) -> String {
         }
         Turn::Unknown => format!("no other size was searched {word} from here"),
     };
-    format!("With {dim} = {} as it grows, {}; as it shrinks, {}.", crossing.now, turn(crossing.up, "up"), turn(crossing.down, "down"))
+    format!(
+        "With {dim} = {} as it grows, {}; as it shrinks, {}.",
+        crossing.now,
+        turn(crossing.up, "up"),
+        turn(crossing.down, "down")
+    )
 }
 
 #[derive(Debug, Serialize)]

@@ -33,6 +33,8 @@ pub(crate) struct Compilation {
     sharing: Vec<Option<(Arc<SharedWeights>, usize)>>,
     /// For each layer what its plan was preferred to, where that was asked for.
     alternatives: Vec<Vec<Alternative>>,
+    /// The program of each layer; none for IR text.
+    pub(crate) programs: Vec<Program>,
     pub(crate) options: LowerOptions,
     /// What the layers expect of their plans.
     pub(crate) expected: Expected,
@@ -41,22 +43,31 @@ pub(crate) struct Compilation {
 }
 
 impl Compilation {
+    /// Another plan for a layer, as reports take it.
+    pub(crate) fn layer_of<'a>(&'a self, hardware: &'a Hardware, compiled: &'a Compiled) -> Layer<'a> {
+        Layer {
+            schedule: &compiled.schedule,
+            price: &compiled.price,
+            timeline: &compiled.timeline,
+            hardware,
+            objective: self.objective,
+            optimality: compiled.optimality.as_ref(),
+            source: self.source.as_ref(),
+            sharing: None,
+            alternatives: &[],
+            notation: self.notation,
+        }
+    }
+
     /// The layers as reports take them.
     pub(crate) fn layers(&self) -> Vec<Layer<'_>> {
         self.compiled
             .iter()
             .enumerate()
             .map(|(i, (hardware, compiled))| Layer {
-                schedule: &compiled.schedule,
-                price: &compiled.price,
-                timeline: &compiled.timeline,
-                hardware,
-                objective: self.objective,
-                optimality: compiled.optimality.as_ref(),
-                source: self.source.as_ref(),
                 sharing: self.sharing[i].as_ref().map(|(shared, phase)| Sharing { shared, phase: *phase }),
                 alternatives: self.alternatives.get(i).map_or(&[], Vec::as_slice),
-                notation: self.notation,
+                ..self.layer_of(hardware, compiled)
             })
             .collect()
     }
@@ -120,6 +131,7 @@ fn compile_ir(path: &Path, plans: Vec<Plan>, args: &ProgramArgs, console: &mut C
         sharing: vec![None; compiled.len()],
         compiled,
         alternatives: Vec::new(),
+        programs: Vec::new(),
         options: LowerOptions::default(),
         expected: Expected::default(),
         notation: Notation::default(),
@@ -155,6 +167,7 @@ pub(crate) fn compile_source(
     let line = tree.meshes().next().map(|line| line.span).filter(|_| args.mesh.is_none());
     let slices = programs.first().and_then(|program| hardware_choice::slices(&hardware, &program.mesh, line));
     let mut found: Vec<Diagnostic> = slices.into_iter().collect();
+    let mut lowered = Vec::new();
     let mut sharing = Vec::new();
     let (programs, shared) = share_weights(&programs, &hardware, &options, &mut |program, error| {
         found.extend(lower_error(Some((file, program)), layer_header(&tree, &program.name), error));
@@ -178,6 +191,7 @@ pub(crate) fn compile_source(
                 found.extend(missing_arithmetic(&layer, &hardware));
                 compiled.push((hardware.clone(), layer));
                 sharing.push(shared);
+                lowered.push(program.as_ref().clone());
             }
             Err(error) => found.extend(lower_error(Some((file, program)), header, error)),
         }
@@ -193,6 +207,7 @@ pub(crate) fn compile_source(
         compiled,
         sharing,
         alternatives: Vec::new(),
+        programs: lowered,
         options,
         expected,
         notation: Notation::default(),

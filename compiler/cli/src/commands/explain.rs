@@ -3,8 +3,8 @@
 use shard_rewrite::Detail;
 
 use crate::args::{Alternatives, ExplainArgs, ExplainEmit, Format};
-use crate::commands::certificate;
 use crate::commands::compile::compile_file;
+use crate::commands::{certificate, why, why_not};
 use crate::console::{Console, Outcome};
 
 pub(crate) fn run(args: &ExplainArgs, console: &mut Console) -> Outcome {
@@ -14,6 +14,9 @@ pub(crate) fn run(args: &ExplainArgs, console: &mut Console) -> Outcome {
     });
     let mut compilation = compile_file(&args.file, &args.program, console)?;
     compilation.notation = args.notation;
+    if let Some(asked) = &args.why_not {
+        return why_not::run(args, asked, &compilation, console);
+    }
     match args.alternatives {
         Some(Alternatives::None) => {}
         // A graph has no room for what was not chosen.
@@ -24,6 +27,9 @@ pub(crate) fn run(args: &ExplainArgs, console: &mut Console) -> Outcome {
     }
     if let Some(out) = &args.certificate {
         certificate::write(out, &compilation, &args.program, console)?;
+    }
+    if let Some(asked) = &args.why {
+        return why::run(args, asked, &compilation, console);
     }
     let layers = compilation.layers();
     console.result(&match emit {

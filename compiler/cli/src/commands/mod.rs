@@ -9,6 +9,7 @@ pub(crate) mod check;
 pub(crate) mod compile;
 pub(crate) mod completions;
 pub(crate) mod cost;
+pub(crate) mod diff;
 pub(crate) mod expected;
 pub(crate) mod explain;
 pub(crate) mod explicit;
@@ -20,6 +21,8 @@ pub(crate) mod run;
 pub(crate) mod snapshot;
 pub(crate) mod sweep;
 pub(crate) mod verify_certificate;
+pub(crate) mod why;
+pub(crate) mod why_not;
 
 /// Does something with every file: each gets its turn, and the worst outcome is the outcome.
 pub(crate) fn worst_of_all(files: &[PathBuf], mut one: impl FnMut(&PathBuf) -> Outcome) -> Outcome {

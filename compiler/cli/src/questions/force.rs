@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use shard_ir::{
-    AxisList, AxisSet, Def, DimId, DimPattern, InstrKind, Layout, LayoutPattern, MeshShape, Op, ParameterKind, Plan,
-    Program, ValueId,
+    AxisList, AxisSet, Def, DimId, DimPattern, InstrKind, LayoutPattern, MeshShape, Op, ParameterKind, Plan, Program,
+    ValueId,
 };
 use shard_report::strategy::{Strategy, strategy};
 use shard_rewrite::demand::{annotated, with_demand};
@@ -79,10 +79,7 @@ fn collective_ways(program: &Program, op: &str, value: ValueId) -> Vec<Program> 
         pattern.dims[dim] = DimPattern { axes: AxisList::EMPTY.then(axis), any_order: false };
         pattern
     };
-    let partial = |axis| LayoutPattern {
-        partial_sum: AxisSet::EMPTY.with(axis),
-        ..LayoutPattern::any(rank, true)
-    };
+    let partial = |axis| LayoutPattern { partial_sum: AxisSet::EMPTY.with(axis), ..LayoutPattern::any(rank, true) };
     let whole = |axis| LayoutPattern { whole: AxisSet::EMPTY.with(axis), ..LayoutPattern::any(rank, true) };
     let mut found = Vec::new();
     for axis in program.mesh.axis_ids() {
@@ -252,15 +249,4 @@ fn apply(program: &Program, mut demands: Vec<(ValueId, LayoutPattern, ValueId)>)
         out = with_demand(&out, *value, std::slice::from_ref(pattern), Some(ValueId(reader.0 + moved)));
     }
     out
-}
-
-/// The layout in which a plan has a value, as the source would pin it.
-pub(crate) fn pinned_text(program: &Program, plan: &Plan, value: ValueId) -> Option<String> {
-    let v = program.value(value);
-    let made = plan.ids().find(|id| {
-        let i = plan.instruction(*id);
-        i.name == v.name && i.dims == v.dims && i.origin.in_layers == v.in_layers
-    })?;
-    let layout: Layout = plan.instruction(made).layout;
-    Some(layout.text(&plan.mesh, &plan.dim_names(&v.dims)))
 }

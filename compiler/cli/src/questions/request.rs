@@ -3,9 +3,7 @@
 use shard_check::diagnostics::QuestionProblem;
 use shard_check::names::nearest;
 use shard_grammar::ast::{AxesWord, PartialOp};
-use shard_ir::{
-    AxisList, AxisSet, DimPattern, Layout, LayoutError, LayoutPattern, MeshShape, Program, ValueId,
-};
+use shard_ir::{AxisList, DimPattern, Layout, LayoutError, LayoutPattern, MeshShape, Program, ValueId};
 use shard_report::strategy::Strategy;
 use shard_rewrite::demand::value_named;
 
@@ -75,7 +73,11 @@ pub(crate) fn named(name: &str, program: &Program) -> Result<ValueId, QuestionPr
     value_named(program, name).ok_or_else(|| {
         let names: Vec<&str> = program.values.iter().filter_map(|v| v.name.as_deref()).collect();
         let mut all: Vec<&str> = Vec::new();
-        names.iter().for_each(|n| if !all.contains(n) { all.push(n) });
+        names.iter().for_each(|n| {
+            if !all.contains(n) {
+                all.push(n)
+            }
+        });
         let help = match nearest(name, names.iter().copied()) {
             Some(near) => near.to_string(),
             None => format!("its values are {}", all.join(", ")),
@@ -86,11 +88,8 @@ pub(crate) fn named(name: &str, program: &Program) -> Result<ValueId, QuestionPr
 
 /// A layout as a pattern over a value's dims, or why no plan can have the value so.
 fn pattern(text: &str, value: ValueId, program: &Program) -> Result<LayoutPattern, QuestionProblem> {
-    let unreadable = |reason: String, help: Option<String>| QuestionProblem::Unreadable {
-        asked: text.to_string(),
-        reason,
-        help,
-    };
+    let unreadable =
+        |reason: String, help: Option<String>| QuestionProblem::Unreadable { asked: text.to_string(), reason, help };
     let (word, partial) = shard_grammar::parse_layout_with_partial(text, 0)
         .map_err(|error| unreadable(error.message.clone(), error.help.clone()))?;
     let v = program.value(value);
@@ -160,7 +159,10 @@ fn check(pattern: &LayoutPattern, value: ValueId, program: &Program, text: &str)
         }
         LayoutError::AxisSplitsTwice { axis: a, first, second } => {
             let (first, second) = (names[first], names[second]);
-            (format!("mesh axis {} is used twice, on {first} and on {second}: it splits one dim at most", axis(a)), None)
+            (
+                format!("mesh axis {} is used twice, on {first} and on {second}: it splits one dim at most", axis(a)),
+                None,
+            )
         }
         LayoutError::AxisSplitsAndPartial { axis: a, dim } => {
             (format!("mesh axis {} splits {} and is partial: it is one or the other", axis(a), names[dim]), None)
@@ -177,10 +179,4 @@ fn check(pattern: &LayoutPattern, value: ValueId, program: &Program, text: &str)
         LayoutError::RankTooLarge(rank) => (format!("{rank} dims are too many"), None),
     };
     Err(QuestionProblem::Impossible { asked, reason, help })
-}
-
-/// The axes of a pattern that splits something or is partial.
-pub(crate) fn axes(pattern: &LayoutPattern) -> AxisSet {
-    let split = pattern.dims.iter().fold(AxisSet::EMPTY, |s, d| s.union(d.axes.set()));
-    split.union(pattern.partial_sum).union(pattern.partial_max)
 }

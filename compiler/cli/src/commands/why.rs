@@ -1,0 +1,316 @@
+//! `shardc explain FILE --why NAME|ID`.
+
+use std::collections::BTreeSet;
+
+use shard_check::Diagnostic;
+use shard_check::diagnostics::QuestionProblem;
+use shard_check::names::nearest;
+use shard_cost::Hardware;
+use shard_ir::{
+    AxisSet, Collective, Def, InstrId, InstrKind, Layout, LayoutPattern, Operand, Picoseconds, Plan, Program,
+    Reduction, ValueId,
+};
+use shard_report::Layer;
+use shard_report::draw::Place;
+use shard_report::notation::value_name;
+use shard_report::why::{Removal, Step, Why, json, why};
+use shard_rewrite::demand::{annotated, value_named, with_demand};
+use shard_rewrite::rules::rule_of_axis;
+use shard_rewrite::{LowerOptions, lower};
+
+use crate::args::{ExplainArgs, Format};
+use crate::commands::compile::Compilation;
+use crate::console::{Console, Outcome, Status};
+
+/// So many removals are shown.
+const MOST_REMOVALS: usize = 3;
+
+pub(crate) fn run(args: &ExplainArgs, asked: &str, compilation: &Compilation, console: &mut Console) -> Outcome {
+    let layers = compilation.layers();
+    let mut answers: Vec<Why<'_>> = Vec::new();
+    for (i, layer) in layers.iter().enumerate() {
+        let about = compilation.programs.get(i).map(|program| About {
+            program,
+            plan: layer.plan(),
+            hardware: &compilation.compiled[i].0,
+            options: &compilation.options,
+        });
+        answers.extend(targets(layer.plan(), asked).into_iter().map(|id| answer(*layer, about.as_ref(), id)));
+    }
+    if answers.is_empty() {
+        let plan = layers.first().map(Layer::plan);
+        let problem = QuestionProblem::NoSuch {
+            asked: format!("value or instruction `{asked}`"),
+            layer: plan.map(|p| p.name.clone()).unwrap_or_default(),
+            help: plan.map(|p| help(p, asked)),
+        };
+        console.report(None, vec![Diagnostic::from(problem)]);
+        return Err(Status::Usage);
+    }
+    console.result(&match console.format {
+        Format::Text => why(&answers, args.width, console.colours_results()),
+        Format::Json => json(&answers),
+    })
+}
+
+fn help(plan: &Plan, asked: &str) -> String {
+    let names: BTreeSet<&str> = plan.instructions.iter().filter_map(|i| i.name.as_deref()).collect();
+    match nearest(asked, names.iter().copied()) {
+        Some(near) => near.to_string(),
+        None => {
+            let names: Vec<&str> = names.into_iter().collect();
+            let last = plan.instructions.len().saturating_sub(1);
+            format!("its values are {}; its instructions %0 to %{last}", names.join(", "))
+        }
+    }
+}
+
+/// The instructions that are asked about: one by its number, or those of a name: its op and its moves, or what it is.
+fn targets(plan: &Plan, asked: &str) -> Vec<InstrId> {
+    let number = asked.trim().trim_start_matches('%').parse::<u32>().ok();
+    if let Some(id) = number.map(InstrId) {
+        return if id.index() < plan.instructions.len() { vec![id] } else { Vec::new() };
+    }
+    let named: Vec<InstrId> =
+        plan.ids().filter(|id| plan.instruction(*id).name.as_deref() == Some(asked.trim())).collect();
+    let made = |id: &InstrId| matches!(plan.instruction(*id).kind, InstrKind::Op(_) | InstrKind::Move(_));
+    let of_interest: Vec<InstrId> = named.iter().copied().filter(made).collect();
+    if of_interest.is_empty() { named } else { of_interest }
+}
+
+/// What a question is about.
+struct About<'a> {
+    program: &'a Program,
+    plan: &'a Plan,
+    hardware: &'a Hardware,
+    options: &'a LowerOptions,
+}
+
+fn answer<'a>(layer: Layer<'a>, about: Option<&About<'_>>, id: InstrId) -> Why<'a> {
+    let plan = layer.plan();
+    let alternative = layer.alternatives.iter().find(|a| a.id == id).cloned();
+    let steps = about.map_or_else(Vec::new, |about| about.steps(op_behind(plan, id)));
+    let removals = about.map_or_else(Vec::new, |about| about.removals(id, alternative.as_ref().map(|a| &a.plan)));
+    Why { layer, id, places: places(plan, id), steps, alternative, removals }
+}
+
+/// The first op that reads an instruction, through moves.
+fn reader(plan: &Plan, id: InstrId) -> Option<InstrId> {
+    let users = plan.uses();
+    let mut at = id;
+    loop {
+        let next = *users[at.index()].first()?;
+        match plan.instruction(next).kind {
+            InstrKind::Move(_) => at = next,
+            InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::Op(_) => return Some(next),
+        }
+    }
+}
+
+/// What a chain of moves starts from.
+fn origin(plan: &Plan, mut id: InstrId) -> InstrId {
+    while let (InstrKind::Move(_), Some(operand)) = (&plan.instruction(id).kind, plan.instruction(id).operands.first())
+    {
+        id = *operand;
+    }
+    id
+}
+
+/// The op whose layouts ask for an instruction: the one that leaves a sum to take, or the one that reads what is moved.
+fn op_behind(plan: &Plan, id: InstrId) -> Option<InstrId> {
+    let is_op = |id: &InstrId| matches!(plan.instruction(*id).kind, InstrKind::Op(_));
+    let maker = Some(origin(plan, id)).filter(is_op);
+    match &plan.instruction(id).kind {
+        InstrKind::Op(_) => Some(id),
+        InstrKind::Move(Collective::ReduceScatter { .. } | Collective::AllReduce { .. }) => {
+            maker.or_else(|| reader(plan, id))
+        }
+        InstrKind::Move(_) => reader(plan, id).or(maker),
+        InstrKind::Parameter(_) | InstrKind::Constant(_) => None,
+    }
+}
+
+/// Where the source says what the instruction follows from.
+fn places(plan: &Plan, id: InstrId) -> Vec<Place> {
+    let mut places: Vec<Place> = Vec::new();
+    let mut add = |id: InstrId, text: String, primary: bool| {
+        if let Some(span) = plan.instruction(id).origin.span
+            && !places.iter().any(|p| p.span == span)
+        {
+            places.push(Place { span, text, primary });
+        }
+    };
+    let op = op_behind(plan, id);
+    let source = origin(plan, id);
+    if let InstrKind::Move(_) = plan.instruction(id).kind {
+        let name = value_name(plan, source);
+        let text = match reader(plan, id) {
+            Some(reader) => format!("`{}` takes `{name}` from {}", value_name(plan, reader), plan.layout_text(id)),
+            None => format!("`{name}` leaves as {}", plan.layout_text(id)),
+        };
+        add(id, text, true);
+    }
+    for op in [Some(id), op].into_iter().flatten() {
+        if matches!(plan.instruction(op).kind, InstrKind::Op(_)) {
+            add(op, format!("`{}` is made as {}", value_name(plan, op), plan.layout_text(op)), op == id);
+        }
+        for operand in &plan.instruction(op).operands {
+            let given = origin(plan, *operand);
+            if matches!(plan.instruction(given).kind, InstrKind::Parameter(_)) {
+                add(given, format!("`{}` is {}", value_name(plan, given), plan.layout_text(given)), given == id);
+            }
+        }
+    }
+    places
+}
+
+impl About<'_> {
+    /// What the best plan takes where a value is in a layout.
+    fn time(&self, program: &Program) -> Option<(Picoseconds, Plan)> {
+        let lowered = lower(program, self.hardware, self.options).ok()?;
+        Some((lowered.optimality.cost, lowered.plan))
+    }
+
+    /// The value of the program that an op of the plan makes.
+    fn value(&self, id: InstrId) -> Option<ValueId> {
+        let instr = self.plan.instruction(id);
+        self.program.value_ids().find(|v| {
+            let v = self.program.value(*v);
+            let same_op = matches!((&v.def, &instr.kind), (Def::Op { op, .. }, InstrKind::Op(made)) if op == made);
+            same_op
+                && Some(v.span) == instr.origin.span
+                && v.in_layers == instr.origin.in_layers
+                && v.dims == instr.dims
+        })
+    }
+
+    /// A value from whole on every device to the layout that it is made in, dim by dim and then what is left to reduce.
+    fn steps(&self, op: Option<InstrId>) -> Vec<Step> {
+        let Some((id, value)) = op.and_then(|id| Some((id, self.value(id)?))) else { return Vec::new() };
+        let (plan, instr) = (self.plan, self.plan.instruction(id));
+        let rank = instr.dims.len();
+        let mut layout = Layout::REPLICATED;
+        let name = value_name(plan, id);
+        let mut stages = vec![(format!("`{name}` whole on every device"), None, layout)];
+        for (dim, name) in plan.dim_names(&instr.dims).into_iter().enumerate() {
+            let axes = instr.layout.axes_of(dim);
+            let Some(first) = axes.get(0) else { continue };
+            layout = layout.with_dim(dim, axes);
+            let what = format!("{} on {name}", plan.mesh.axes_text(axes.iter()));
+            stages.push((what, self.rule(id, first), layout));
+        }
+        for kind in [Reduction::Sum, Reduction::Max] {
+            let axes = instr.layout.partial(kind);
+            let Some(first) = axes.iter().next() else { continue };
+            layout = axes.iter().fold(layout, |l, axis| l.with_partial(axis, kind));
+            let over: BTreeSet<&str> = axes.iter().flat_map(|axis| self.dims_split_by(id, axis)).collect();
+            let over: Vec<&str> = over.into_iter().collect();
+            let on = if over.is_empty() { String::new() } else { format!(" on {}", over.join(", ")) };
+            let what = format!("{}{on}, the reduction left for later", plan.mesh.axes_text(axes.iter()));
+            stages.push((what, self.rule(id, first), layout));
+        }
+        stages
+            .into_iter()
+            .filter_map(|(what, rule, layout)| {
+                let pattern = LayoutPattern::exactly(layout, rank);
+                let (time, _) = self.time(&with_demand(self.program, value, &[pattern], None))?;
+                let layout = layout.text(&plan.mesh, &plan.dim_names(&instr.dims));
+                Some(Step { what, rule, layout, time })
+            })
+            .collect()
+    }
+
+    fn rule(&self, id: InstrId, axis: shard_ir::AxisId) -> Option<String> {
+        let instr = self.plan.instruction(id);
+        let InstrKind::Op(op) = &instr.kind else { return None };
+        let operands: Vec<Operand<'_>> = instr.operands.iter().map(|o| self.plan.operand(*o)).collect();
+        rule_of_axis(op, &operands, self.plan.operand(id), axis).map(|rule| rule.name.to_string())
+    }
+
+    /// The dims of an op's operands that an axis splits.
+    fn dims_split_by(&self, id: InstrId, axis: shard_ir::AxisId) -> Vec<&str> {
+        let plan = self.plan;
+        let operands = plan.instruction(id).operands.iter().map(|o| plan.instruction(*o));
+        operands
+            .flat_map(|o| {
+                let on = o.dims.iter().enumerate().filter(move |(i, _)| o.layout.axes_of(*i).set().contains(axis));
+                on.map(|(_, d)| plan.dims[d.index()].name.as_str())
+            })
+            .collect()
+    }
+
+    /// Lines of the source with which a move is gone; each is lowered, and the cheapest come first.
+    fn removals(&self, id: InstrId, without: Option<&Plan>) -> Vec<Removal> {
+        let (plan, program) = (self.plan, self.program);
+        let InstrKind::Move(collective) = &plan.instruction(id).kind else { return Vec::new() };
+        if !collective.has_traffic() || program.strict {
+            return Vec::new();
+        }
+        let mut tries: Vec<(Program, String, bool)> = Vec::new();
+        let given = origin(plan, id);
+        if let (InstrKind::Parameter(kind), Some(name)) = (&plan.instruction(given).kind, &plan.instruction(given).name)
+            && let Some(value) = program.value_ids().find(|v| {
+                matches!(program.value(*v).def, Def::Parameter { .. }) && program.value(*v).name.as_ref() == Some(name)
+            })
+        {
+            let instr = plan.instruction(id);
+            let mut other = program.clone();
+            if let Def::Parameter { pattern, .. } = &mut other.values[value.index()].def {
+                *pattern = LayoutPattern::exactly(instr.layout, instr.dims.len());
+            }
+            let kind = kind.word().map_or(String::new(), |word| format!("{word} "));
+            tries.push((other, format!("{name}: {kind}{} {}", instr.dtype, plan.layout_text(id)), true));
+        }
+        for (i, output) in plan.outputs.iter().enumerate().filter(|(_, o)| o.id == id) {
+            let Some(before) = plan.instruction(id).operands.first() else { continue };
+            let mut other = program.clone();
+            let instr = plan.instruction(*before);
+            other.outputs[i].pattern = LayoutPattern::exactly(instr.layout, instr.dims.len());
+            tries.push((
+                other,
+                format!("-> {} {}    (the result `{}`)", instr.dtype, plan.layout_text(*before), output.name),
+                true,
+            ));
+        }
+        let around = [Some(given), reader(plan, id)].into_iter().flatten();
+        let names: BTreeSet<&str> = around.filter_map(|i| plan.instruction(i).name.as_deref()).collect();
+        for (name, without) in names.into_iter().filter_map(|name| Some((name, without?))) {
+            let Some(value) = value_named(program, name) else { continue };
+            let v = program.value(value);
+            if matches!(v.def, Def::Parameter { .. }) {
+                continue;
+            }
+            let made = without.instructions.iter().find(|i| i.name.as_deref() == Some(name) && i.dims == v.dims);
+            let Some(made) = made else { continue };
+            let text = made.layout.text(&plan.mesh, &plan.dim_names(&v.dims));
+            let pattern = LayoutPattern::exactly(made.layout, v.dims.len());
+            tries.push((annotated(program, value, &pattern), format!("let {name}: {text} = ..."), false));
+        }
+        let mut found: Vec<Removal> = tries
+            .into_iter()
+            .filter_map(|(other, text, moves_the_border)| {
+                let (time, lowered) = self.time(&other)?;
+                (!still_there(plan, id, &lowered)).then_some(Removal { text, time, moves_the_border })
+            })
+            .collect();
+        found.sort_by_key(|r| r.time);
+        found.truncate(MOST_REMOVALS);
+        found
+    }
+}
+
+/// Whether another plan has a move of the same kind, of the same value, over any of the same axes.
+fn still_there(plan: &Plan, id: InstrId, other: &Plan) -> bool {
+    let axes = |plan: &Plan, id: InstrId| -> Option<AxisSet> {
+        let instr = plan.instruction(id);
+        let InstrKind::Move(collective) = &instr.kind else { return None };
+        Some(collective.axes(&plan.mesh, plan.instruction(*instr.operands.first()?).layout).set())
+    };
+    let instr = plan.instruction(id);
+    other.ids().any(|o| {
+        let there = other.instruction(o);
+        there.kind.name() == instr.kind.name()
+            && there.name == instr.name
+            && axes(other, o).zip(axes(plan, id)).is_some_and(|(a, b)| !a.intersection(b).is_empty())
+    })
+}

@@ -1,0 +1,314 @@
+//! `explain --why`: how one instruction came to be, rule by rule, each step with what the best plan took before and after.
+
+use serde::Serialize;
+use shard_grammar::Span;
+use shard_ir::{InstrId, InstrKind, Picoseconds, Plan};
+use shard_rewrite::{Alternative, Proof};
+
+use crate::Layer;
+use crate::comparison::{Side, told};
+use crate::draw::{Place, snippet};
+use crate::explain::without;
+use crate::json::text as json_text;
+use crate::notation::phrase;
+use crate::page::Page;
+use crate::scale;
+use crate::why_not::{MoveJson, move_json};
+
+/// The derivation of one instruction.
+#[derive(Clone, Debug)]
+pub struct Why<'a> {
+    /// The chosen plan.
+    pub layer: Layer<'a>,
+    /// The instruction.
+    pub id: InstrId,
+    /// Places of the source: the one that forces it, and those that it follows from.
+    pub places: Vec<Place>,
+    /// The op whose layouts ask for it, and its layouts from whole on every device to the chosen one.
+    pub steps: Vec<Step>,
+    /// The best plan without it.
+    pub alternative: Option<Alternative>,
+    /// What could be written so that it goes, the cheapest first.
+    pub removals: Vec<Removal>,
+}
+
+/// The best plan in which a value is so.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Step {
+    /// What is done: `yz on the free dim F`.
+    pub what: String,
+    /// The rule; none for the first step.
+    pub rule: Option<String>,
+    /// The layout of the value.
+    pub layout: String,
+    /// What the best plan takes.
+    pub time: Picoseconds,
+}
+
+/// A line of the source without which (or with which) the collective is not there; its plan was searched for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Removal {
+    /// What to write.
+    pub text: String,
+    /// What the best plan takes then.
+    pub time: Picoseconds,
+    /// It changes what callers of the layer hand in or get.
+    pub moves_the_border: bool,
+}
+
+/// The derivations as text.
+pub fn why(answers: &[Why<'_>], width: usize, colour: bool) -> String {
+    let texts: Vec<String> = answers.iter().map(|a| answer(a, width, colour)).collect();
+    texts.join("\n")
+}
+
+/// The share of a step that an instruction takes.
+pub(crate) fn share(layer: &Layer<'_>, id: InstrId) -> Option<String> {
+    let (time, all) = (layer.price.of(id).time().0, layer.price.totals.serial_time.0);
+    (all > 0).then(|| format!("{:.1} %", 100.0 * time as f64 / all as f64))
+}
+
+fn answer(a: &Why<'_>, width: usize, colour: bool) -> String {
+    let mut page = Page::of_width(width);
+    let (plan, layer) = (a.layer.plan(), &a.layer);
+    let instr = plan.instruction(a.id);
+    let time = scale::time(layer.price.of(a.id).time());
+    let share = share(layer, a.id).map_or_else(String::new, |s| format!(", {s} of the step"));
+    page.row(
+        &format!("layer {}: why %{} {}: {}?", plan.name, a.id.0, phrase(plan, a.id), told(plan, a.id)),
+        &format!("{time}{share}"),
+    );
+    page.line(&format!("  {}", journey(plan, a.id)));
+    if let Some(reason) = &instr.origin.reason {
+        page.wrapped(2, reason);
+    }
+    if let Some(source) = layer.source.filter(|_| !a.places.is_empty()) {
+        page.line("");
+        page.text.push_str(&snippet(source, &a.places, colour));
+    }
+    page.line("");
+    steps(&mut page, a);
+    if let (InstrKind::Move(_), Some(rule)) = (&instr.kind, &instr.origin.rule) {
+        page.wrapped_more(2, 2, &format!("then {}: {time}, by {rule}", phrase(plan, a.id)));
+    }
+    bound(&mut page, a);
+    removals(&mut page, a);
+    page.text
+}
+
+fn steps(page: &mut Page, a: &Why<'_>) {
+    if a.steps.is_empty() {
+        return;
+    }
+    page.line("derivation (the time of the best plan after each step)");
+    let mut before: Option<Picoseconds> = None;
+    for step in &a.steps {
+        let change = match before {
+            Some(b) if b > step.time => format!("  -{}", scale::time(Picoseconds(b.0 - step.time.0))),
+            Some(b) if b < step.time => format!("  +{}", scale::time(Picoseconds(step.time.0 - b.0))),
+            Some(_) => "  as before".to_string(),
+            None => String::new(),
+        };
+        page.row(&format!("  {}", step.what), &format!("{}{change}", scale::time(step.time)));
+        let rule = step.rule.as_ref().map_or_else(String::new, |rule| format!("  by {rule}"));
+        page.wrapped_more(4, 2, &format!("{}{rule}", step.layout));
+        before = Some(step.time);
+    }
+}
+
+fn bound(page: &mut Page, a: &Why<'_>) {
+    let chosen = a.layer.price.totals.serial_time;
+    if let Some(other) = &a.alternative {
+        let more = scale::time(Picoseconds(other.time.0.saturating_sub(chosen.0)));
+        page.line("without it");
+        let instead: Vec<String> = other
+            .instead
+            .iter()
+            .map(|id| format!("{} of {}", phrase(&other.plan, *id), told(&other.plan, *id)))
+            .collect();
+        let by = if instead.is_empty() { String::new() } else { format!(", with {}", instead.join(", ")) };
+        page.wrapped(
+            2,
+            &format!(
+                "the best plan with {} takes {} ({more} more){by}",
+                without(&other.avoided),
+                scale::time(other.time)
+            ),
+        );
+    }
+    let Some(o) = a.layer.optimality else { return };
+    page.line("why nothing is cheaper");
+    let bound = scale::time(o.lower_bound);
+    let words = match o.proof {
+        Some(Proof::Certificate) => format!(
+            "Each value in each layout has a price; making it costs at least that, and no op and no move is worth more to \
+             those who read it than it costs. The prices of the results add up to {bound}, so no plan takes less, and this \
+             plan takes exactly that. `explain --certificate` writes the prices down to be checked."
+        ),
+        Some(Proof::Search) => format!(
+            "Prices on values rule out every plan below {bound}. Every plan between that and {} was looked at one by one, \
+             and this is the best of them.",
+            scale::time(o.cost)
+        ),
+        None => format!(
+            "Prices on values rule out every plan below {bound}. The search stopped at a limit before it had looked at all \
+             plans between that and {}, so one of them may be cheaper.",
+            scale::time(o.cost)
+        ),
+    };
+    page.wrapped(2, &words);
+}
+
+fn removals(page: &mut Page, a: &Why<'_>) {
+    if !matches!(a.layer.plan().instruction(a.id).kind, InstrKind::Move(_)) {
+        return;
+    }
+    if a.removals.is_empty() {
+        page.line("no one annotation does away with it (each that could was tried)");
+        return;
+    }
+    let chosen = a.layer.price.totals.serial_time;
+    page.line("to do away with it, write (each was lowered)");
+    for removal in &a.removals {
+        let cost = match removal.time >= chosen {
+            true => format!("+{}", scale::time(Picoseconds(removal.time.0 - chosen.0))),
+            false => format!("-{}", scale::time(Picoseconds(chosen.0 - removal.time.0))),
+        };
+        page.row(&format!("  {}", removal.text), &cost);
+        if removal.moves_the_border {
+            page.wrapped(4, "(what is saved here, those who hand the value over may have to pay)");
+        }
+    }
+}
+
+/// The layouts that a value goes through up to an instruction, on one line: `x: BLE_xyz -> BLE_x`.
+pub fn journey(plan: &Plan, id: InstrId) -> String {
+    let mut layouts = vec![plan.layout_text(id)];
+    let mut at = id;
+    while let (InstrKind::Move(_), Some(operand)) = (&plan.instruction(at).kind, plan.instruction(at).operands.first())
+    {
+        at = *operand;
+        layouts.push(plan.layout_text(at));
+    }
+    layouts.reverse();
+    format!("{}: {}", told(plan, id), layouts.join(" -> "))
+}
+
+#[derive(Debug, Serialize)]
+struct WhyJson {
+    schema: &'static str,
+    answers: Vec<AnswerJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct AnswerJson {
+    layer: String,
+    id: u32,
+    op: &'static str,
+    name: Option<String>,
+    layout: String,
+    journey: String,
+    time_s: f64,
+    rule: Option<String>,
+    reason: Option<String>,
+    places: Vec<PlaceJson>,
+    derivation: Vec<StepJson>,
+    without: Option<WithoutJson>,
+    lower_bound_s: Option<f64>,
+    removals: Vec<RemovalJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct PlaceJson {
+    line: usize,
+    byte_start: usize,
+    byte_end: usize,
+    text: String,
+    forcing: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct StepJson {
+    what: String,
+    rule: Option<String>,
+    layout: String,
+    best_time_s: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct WithoutJson {
+    how: String,
+    time_s: f64,
+    added_s: f64,
+    instead: Vec<MoveJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct RemovalJson {
+    write: String,
+    time_s: f64,
+    moves_the_border: bool,
+}
+
+/// The derivations as `shardc.why/1`.
+pub fn json(answers: &[Why<'_>]) -> String {
+    let answer = |a: &Why<'_>| {
+        let plan = a.layer.plan();
+        let instr = plan.instruction(a.id);
+        let line = |span: Span| a.layer.source.map_or(0, |s| s.line_column(span.start).line);
+        let chosen = a.layer.price.totals.serial_time;
+        AnswerJson {
+            layer: plan.name.clone(),
+            id: a.id.0,
+            op: instr.kind.name(),
+            name: instr.name.clone(),
+            layout: plan.layout_text(a.id),
+            journey: journey(plan, a.id),
+            time_s: a.layer.price.of(a.id).time().seconds(),
+            rule: instr.origin.rule.clone(),
+            reason: instr.origin.reason.clone(),
+            places: a
+                .places
+                .iter()
+                .map(|p| PlaceJson {
+                    line: line(p.span),
+                    byte_start: p.span.start,
+                    byte_end: p.span.end,
+                    text: p.text.clone(),
+                    forcing: p.primary,
+                })
+                .collect(),
+            derivation: a
+                .steps
+                .iter()
+                .map(|s| StepJson {
+                    what: s.what.clone(),
+                    rule: s.rule.clone(),
+                    layout: s.layout.clone(),
+                    best_time_s: s.time.seconds(),
+                })
+                .collect(),
+            without: a.alternative.as_ref().map(|other| {
+                let price = shard_cost::price(&other.plan, a.layer.hardware);
+                let side = Side { plan: &other.plan, price: &price, source: a.layer.source };
+                WithoutJson {
+                    how: without(&other.avoided),
+                    time_s: other.time.seconds(),
+                    added_s: Picoseconds(other.time.0.saturating_sub(chosen.0)).seconds(),
+                    instead: other.instead.iter().map(|id| move_json(side, *id)).collect(),
+                }
+            }),
+            lower_bound_s: a.layer.optimality.map(|o| o.lower_bound.seconds()),
+            removals: a
+                .removals
+                .iter()
+                .map(|r| RemovalJson {
+                    write: r.text.clone(),
+                    time_s: r.time.seconds(),
+                    moves_the_border: r.moves_the_border,
+                })
+                .collect(),
+        }
+    };
+    json_text(&WhyJson { schema: "shardc.why/1", answers: answers.iter().map(answer).collect() })
+}
