@@ -1,6 +1,22 @@
 //! Programs with one demand more than their source has: what questions about a plan lower.
 
-use shard_ir::{Def, LayoutPattern, Output, Program, Value, ValueId};
+use std::fmt;
+use std::sync::Arc;
+
+use shard_ir::{Def, Layout, LayoutPattern, Output, Program, Value, ValueId};
+
+/// Which strategies an op may have: its value, the layout of its result, those of its operands.
+pub type Allowed = dyn Fn(ValueId, Layout, &[Layout]) -> bool + Send + Sync;
+
+/// The only ways in which ops may be done ([`LowerOptions::forced`](crate::LowerOptions)).
+#[derive(Clone)]
+pub struct Forced(pub Arc<Allowed>);
+
+impl fmt::Debug for Forced {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Forced")
+    }
+}
 
 /// The program in which a value meets some patterns one after the other, and `reader` alone (everything that reads it, for
 /// `None`) reads it behind them: what `let v: LAYOUT = ...` does, for each pattern. In a strict program the moves to them

@@ -50,6 +50,9 @@ pub struct LowerOptions {
     /// Saturate the e-graph with the whole plan space and search all of it, without bounds: slow, and the same plan. For
     /// those who want to check the bounds.
     pub whole_space: bool,
+    /// The only ways in which the values of the program may be made, as it is written; for questions about a plan. All ways
+    /// for `None`.
+    pub forced: Option<demand::Forced>,
     /// Where the search stops.
     pub limits: Limits,
 }

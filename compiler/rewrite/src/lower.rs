@@ -8,6 +8,7 @@ use std::sync::Arc;
 use shard_cost::{Hardware, collective_cost};
 use shard_ir::{InstrId, InstrKind, Layout, Liveness, MeshShape, Picoseconds, Plan, Program, ValueId};
 
+use crate::demand::Forced;
 use crate::emit::{Emitted, MoveSite, emit};
 use crate::kernel::Kernels;
 use crate::labels::assignments;
@@ -36,8 +37,12 @@ pub(crate) fn lower(program: &Program, hardware: &Hardware, options: &LowerOptio
         limits: &options.limits,
         strict,
         whole_space: options.whole_space,
+        forced: options.forced.as_ref(),
         best: Best::default(),
     };
+    if options.forced.is_some() {
+        return lowering(strict).run(program, true);
+    }
     // What a strict layer lacks is said of the program as it is written, whether or not moves are free.
     match lowering(strict).run(program, strict) {
         Err(LowerError::Unreachable { .. }) if strict => {
@@ -87,6 +92,7 @@ pub(crate) struct Lowering<'a> {
     limits: &'a Limits,
     strict: bool,
     whole_space: bool,
+    forced: Option<&'a Forced>,
     best: Best,
 }
 
@@ -143,7 +149,7 @@ impl Lowering<'_> {
             let priced = question.within(most, limits.sweeps);
             if let Some(bound) = priced.bound {
                 let best = Best { root_bound: Some(bound), ..Best::default() };
-                let mut lowering = Lowering { hardware, limits, strict: false, whole_space: false, best };
+                let mut lowering = Lowering { hardware, limits, strict: false, whole_space: false, forced: None, best };
                 lowering.widen(kernels, labels, &priced, bound)?;
                 match lowering.lowered() {
                     Err(LowerError::Unreachable { .. }) => {}
@@ -217,7 +223,8 @@ impl Lowering<'_> {
                 }
                 _ => {
                     let maxima = maxima(&kernels.program);
-                    let new = Relaxation::new(kernels, self.hardware, maxima, labels, self.strict, self.limits)?;
+                    let new =
+                        Relaxation::new(kernels, self.hardware, maxima, labels, self.strict, self.limits, self.forced)?;
                     let cases = (0..labels.len()).filter_map(|i| Some((new.first_bound(i)?, i)));
                     open.extend(cases.map(|(own, i)| Reverse((own.max(bound), Turn::Labels, form, i))));
                     let _ = relaxed[form].set(new);

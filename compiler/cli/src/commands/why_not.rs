@@ -98,7 +98,8 @@ fn best(
     let (ways, cut) = force::ways(request, program);
     let mut best: Option<Best> = None;
     for (way, forced) in ways.iter().enumerate() {
-        let Ok(compiled) = pipeline::compile(forced, hardware, &compilation.options) else { continue };
+        let options = forced.options(&compilation.options);
+        let Ok(compiled) = pipeline::compile(&forced.program, hardware, &options) else { continue };
         let time = |c: &Compiled| c.price.totals.serial_time;
         let is_better = best.as_ref().is_none_or(|b| time(&compiled) < time(&b.compiled));
         if is_better && force::has(request, program, &compiled.schedule.plan) {

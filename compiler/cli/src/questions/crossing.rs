@@ -90,8 +90,9 @@ impl Question<'_> {
         let program = checked.programs.iter().find(|p| p.name == self.layer).filter(|_| !checked.has_errors())?;
         let request = request::read(self.asked, program).ok()?;
         let (ways, _) = force::ways(&request, program);
-        let cost = |p: &Program| shard_rewrite::lower(p, self.hardware, self.lower).ok();
-        let (best, other) = (cost(program)?, cost(ways.get(self.way)?)?);
+        let way = ways.get(self.way)?;
+        let cost = |p: &Program, options: &LowerOptions| shard_rewrite::lower(p, self.hardware, options).ok();
+        let (best, other) = (cost(program, self.lower)?, cost(&way.program, &way.options(self.lower))?);
         if !force::has(&request, program, &other.plan) {
             return None;
         }

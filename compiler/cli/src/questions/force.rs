@@ -1,29 +1,48 @@
 //! Programs whose every plan has what was asked for: each a way of having it, by demands on values.
 
-use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use shard_ir::{
-    AxisList, AxisSet, Def, DimId, DimPattern, InstrKind, LayoutPattern, MeshShape, Op, ParameterKind, Plan, Program,
-    ValueId,
+    AxisList, AxisSet, Def, DimId, DimPattern, InstrKind, Layout, LayoutPattern, MeshShape, Op, ParameterKind, Plan,
+    Program, ValueId,
 };
 use shard_report::strategy::{Strategy, strategy};
-use shard_rewrite::demand::{annotated, with_demand};
+use shard_rewrite::LowerOptions;
+use shard_rewrite::demand::{Forced, annotated, with_demand};
 
 use super::request::Request;
 
 /// So many ways are searched for one request.
 pub(crate) const MOST_WAYS: usize = 96;
 
+/// A way of having what was asked for: a program with more demands, or one whose ops may be done in some ways only.
+#[derive(Clone, Debug)]
+pub(crate) struct Way {
+    pub(crate) program: Program,
+    forced: Option<Forced>,
+}
+
+impl Way {
+    /// How the way is lowered.
+    pub(crate) fn options(&self, options: &LowerOptions) -> LowerOptions {
+        LowerOptions { forced: self.forced.clone(), ..options.clone() }
+    }
+}
+
+fn demanded(program: Program) -> Way {
+    Way { program, forced: None }
+}
+
 /// The ways of having what was asked for, at most [`MOST_WAYS`], and whether there are more.
-pub(crate) fn ways(request: &Request, program: &Program) -> (Vec<Program>, bool) {
+pub(crate) fn ways(request: &Request, program: &Program) -> (Vec<Way>, bool) {
     let mut all = match request {
-        Request::Layout { value, pattern, .. } => vec![annotated(program, *value, pattern)],
+        Request::Layout { value, pattern, .. } => vec![demanded(annotated(program, *value, pattern))],
         Request::Collective { op, value } => {
             let values: Vec<ValueId> = match value {
                 Some(value) => vec![behind_pins(program, *value)],
                 None => program.value_ids().filter(|v| is_made(program, *v)).collect(),
             };
-            values.into_iter().flat_map(|v| collective_ways(program, op, v)).collect()
+            values.into_iter().flat_map(|v| collective_ways(program, op, v)).map(demanded).collect()
         }
         Request::Strategy(wanted) => strategy_ways(program, *wanted),
     };
@@ -109,30 +128,43 @@ fn collective_ways(program: &Program, op: &str, value: ValueId) -> Vec<Program> 
 }
 
 /// One operand of an einsum that is a weight.
+#[derive(Clone, Debug)]
 struct WeightUse {
     einsum: ValueId,
-    operand: ValueId,
-    /// The other operands.
-    others: Vec<ValueId>,
-    stored: Option<LayoutPattern>,
+    /// Which operand.
+    place: usize,
+    /// The axes that split it where it is stored, as far as its type says.
+    stored: AxisSet,
+    /// For each operand, its dims.
+    dims: Vec<Vec<DimId>>,
+    /// The dims of the result.
+    result: Vec<DimId>,
 }
 
-fn weight_uses(program: &Program) -> Vec<WeightUse> {
+/// Every use of a weight in an einsum; `None` where an einsum has more than two operands, whose order is not settled yet.
+fn weight_uses(program: &Program) -> Option<Vec<WeightUse>> {
     let mut found = Vec::new();
     for id in program.value_ids() {
         let Def::Op { op: Op::Einsum, operands } = &program.value(id).def else { continue };
-        for operand in operands {
+        if operands.len() > 2 {
+            return None;
+        }
+        for (place, operand) in operands.iter().enumerate() {
             let Some(weight) = stored_weight(program, *operand) else { continue };
             let Def::Parameter { pattern, .. } = &program.value(weight).def else { continue };
             if program.value(*operand).dims.len() < 2 {
                 continue;
             }
-            let others = operands.iter().copied().filter(|o| o != operand).collect();
-            let stored = (weight == *operand).then(|| pattern.clone());
-            found.push(WeightUse { einsum: id, operand: *operand, others, stored });
+            found.push(WeightUse {
+                einsum: id,
+                place,
+                stored: pattern.dims.iter().fold(AxisSet::EMPTY, |s, d| s.union(d.axes.set())),
+                dims: operands.iter().map(|o| program.value(*o).dims.clone()).collect(),
+                result: program.value(id).dims.clone(),
+            });
         }
     }
-    found
+    Some(found)
 }
 
 /// The weight behind pins, casts and new names.
@@ -149,18 +181,54 @@ fn stored_weight(program: &Program, mut id: ValueId) -> Option<ValueId> {
     }
 }
 
-fn strategy_ways(program: &Program, wanted: Strategy) -> Vec<Program> {
-    let uses = weight_uses(program);
+impl WeightUse {
+    /// The weight is whole over some axes, split over all others that it is stored over, and each of these axes splits a dim
+    /// of the other operand that the weight lacks.
+    fn is_gathered(&self, axes: AxisSet, read: &[Layout]) -> bool {
+        let weight = read[self.place];
+        let tokens = self.dims.iter().enumerate().filter(|(at, _)| *at != self.place).flat_map(|(at, dims)| {
+            let lacked = dims.iter().enumerate().filter(|(_, d)| !self.dims[self.place].contains(d));
+            lacked.map(move |(i, _)| read[at].axes_of(i).set())
+        });
+        let tokens = tokens.fold(AxisSet::EMPTY, AxisSet::union);
+        weight.split_axes().union(weight.partial_axes()).intersection(axes).is_empty()
+            && self.stored.difference(axes).is_subset(weight.split_axes())
+            && axes.is_subset(tokens)
+    }
+
+    /// The weight is split over every axis that it is stored over, on one side of the product or on both.
+    fn is_stationary(&self, sides: usize, read: &[Layout]) -> bool {
+        let weight = read[self.place];
+        let split = |summed: bool| {
+            let dims = self.dims[self.place].iter().enumerate();
+            dims.filter(|(_, d)| self.result.contains(d) != summed).any(|(i, _)| !weight.axes_of(i).is_empty())
+        };
+        let both = usize::from(split(true)) + usize::from(split(false));
+        self.stored.is_subset(weight.split_axes()) && both == sides
+    }
+}
+
+fn strategy_ways(program: &Program, wanted: Strategy) -> Vec<Way> {
+    let Some(uses) = weight_uses(program).filter(|uses| !uses.is_empty()) else { return Vec::new() };
     let axes: Vec<AxisSet> = program.mesh.all_axes().nonempty_subsets().collect();
-    let gathered = |count: usize| -> Vec<Program> {
-        axes.iter().filter(|s| s.len() == count).flat_map(|s| gathering_ways(program, &uses, *s)).collect()
+    let way = |allowed: Box<dyn Fn(&WeightUse, &[Layout]) -> bool + Send + Sync>| {
+        let uses = uses.clone();
+        let forced = move |value: ValueId, _: Layout, read: &[Layout]| {
+            uses.iter().filter(|u| u.einsum == value).all(|u| allowed(u, read))
+        };
+        Way { program: program.clone(), forced: Some(Forced(Arc::new(forced))) }
+    };
+    let gathered = |least: usize, most: usize| -> Vec<Way> {
+        let sets = axes.iter().copied().filter(|s| (least..=most).contains(&s.len()));
+        sets.map(|set| way(Box::new(move |u, read| u.is_gathered(set, read)))).collect()
     };
     match wanted {
-        Strategy::XWeightGathered => gathered(1),
-        Strategy::XyWeightGathered => gathered(2),
-        Strategy::XyzWeightGathered => gathered(3),
-        Strategy::Fsdp => (1..=3).flat_map(gathered).collect(),
-        Strategy::OneDWeightStationary | Strategy::TwoDWeightStationary => stationary_ways(program, &uses),
+        Strategy::XWeightGathered => gathered(1, 1),
+        Strategy::XyWeightGathered => gathered(2, 2),
+        Strategy::XyzWeightGathered => gathered(3, 3),
+        Strategy::Fsdp => gathered(1, 3),
+        Strategy::OneDWeightStationary => vec![way(Box::new(|u, read| u.is_stationary(1, read)))],
+        Strategy::TwoDWeightStationary => vec![way(Box::new(|u, read| u.is_stationary(2, read)))],
         Strategy::DataParallel
         | Strategy::HeadShardedAttention
         | Strategy::BatchShardedAttention
@@ -168,85 +236,4 @@ fn strategy_ways(program: &Program, wanted: Strategy) -> Vec<Program> {
         | Strategy::ExpertParallel
         | Strategy::Unnamed => Vec::new(),
     }
-}
-
-/// Every weight whole over some axes where it is used, and what it is multiplied with split over them along dims that the
-/// weights lack: for each of these dims, and for each way of giving the axes dims.
-fn gathering_ways(program: &Program, uses: &[WeightUse], axes: AxisSet) -> Vec<Program> {
-    let of_weights: BTreeSet<DimId> = uses.iter().flat_map(|u| &program.value(u.operand).dims).copied().collect();
-    let mut tokens: Vec<DimId> = Vec::new();
-    for dim in uses.iter().flat_map(|u| &u.others).flat_map(|o| &program.value(*o).dims) {
-        if !of_weights.contains(dim) && !tokens.contains(dim) {
-            tokens.push(*dim);
-        }
-    }
-    let mut choices: Vec<Vec<DimId>> = vec![Vec::new()];
-    for _ in axes.iter() {
-        choices = choices.iter().flat_map(|c| tokens.iter().map(|t| c.iter().copied().chain([*t]).collect())).collect();
-    }
-    choices.iter().filter_map(|choice| gathering_way(program, uses, axes, choice)).collect()
-}
-
-fn gathering_way(program: &Program, uses: &[WeightUse], axes: AxisSet, dims: &[DimId]) -> Option<Program> {
-    // From the back, so that the values in front keep their ids.
-    let mut demands: Vec<(ValueId, LayoutPattern, ValueId)> = Vec::new();
-    for used in uses {
-        let rank = program.value(used.operand).dims.len();
-        let mut weight = LayoutPattern { whole: axes, ..LayoutPattern::any(rank, true) };
-        if let Some(stored) = used.stored.as_ref().filter(|p| !p.open) {
-            // The axes that are not gathered stay where they are stored.
-            for (dim, known) in weight.dims.iter_mut().zip(&stored.dims) {
-                let kept = known.axes.iter().filter(|a| !axes.contains(*a)).collect();
-                *dim = DimPattern { axes: kept, any_order: true };
-            }
-            weight.open = false;
-        }
-        demands.push((used.operand, weight, used.einsum));
-        for other in &used.others {
-            let value = program.value(*other);
-            let mut pattern = LayoutPattern::any(value.dims.len(), true);
-            for (axis, dim) in axes.iter().zip(dims) {
-                let at = value.dims.iter().position(|d| d == dim)?;
-                let known = pattern.dims[at].axes;
-                pattern.dims[at] = DimPattern { axes: known.then(axis), any_order: true };
-            }
-            demands.push((*other, pattern, used.einsum));
-        }
-    }
-    Some(apply(program, demands))
-}
-
-/// No weight gathered: each used with all the axes of its stored layout, all on one dim or where they are stored.
-fn stationary_ways(program: &Program, uses: &[WeightUse]) -> Vec<Program> {
-    let dims: BTreeSet<DimId> = uses.iter().flat_map(|u| &program.value(u.operand).dims).copied().collect();
-    let choices = std::iter::once(None).chain(dims.into_iter().map(Some));
-    let way = |on: Option<DimId>| {
-        let mut demands = Vec::new();
-        for used in uses {
-            let Some(stored) = used.stored.as_ref().filter(|p| !p.open) else { continue };
-            let mut pattern = stored.clone();
-            let at = on.and_then(|d| program.value(used.operand).dims.iter().position(|v| *v == d));
-            if let Some(at) = at {
-                let all = stored.dims.iter().flat_map(|d| d.axes.iter()).collect();
-                pattern.dims = vec![DimPattern::default(); stored.dims.len()];
-                pattern.dims[at] = DimPattern { axes: all, any_order: true };
-            }
-            pattern.label = None;
-            demands.push((used.operand, pattern, used.einsum));
-        }
-        apply(program, demands)
-    };
-    choices.map(way).collect()
-}
-
-/// Puts demands on what einsums read, the last value first, so that those in front keep their ids.
-fn apply(program: &Program, mut demands: Vec<(ValueId, LayoutPattern, ValueId)>) -> Program {
-    demands.sort_by_key(|(value, _, reader)| std::cmp::Reverse((*value, *reader)));
-    let mut out = program.clone();
-    for (at, (value, pattern, reader)) in demands.iter().enumerate() {
-        // Readers stand behind every value that has a demand already, one place further for each of those before them.
-        let moved = demands[..at].iter().filter(|(v, _, _)| v < reader).count() as u32;
-        out = with_demand(&out, *value, std::slice::from_ref(pattern), Some(ValueId(reader.0 + moved)));
-    }
-    out
 }

@@ -12,6 +12,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use shard_cost::Hardware;
 use shard_ir::{AxisSet, Def, LabelId, Layout, LayoutPattern, Program, ValueId};
 
+use crate::demand::Forced;
 use crate::kernel::Kernels;
 use crate::{Limits, LowerError};
 use factors::Factors;
@@ -54,9 +55,16 @@ impl<'a> Relaxation<'a> {
         assignments: &[Vec<Layout>],
         strict: bool,
         limits: &Limits,
+        forced: Option<&Forced>,
     ) -> Result<Relaxation<'a>, LowerError> {
         let sweeps = limits.sweeps;
         let mut problem = Factors::new(kernels, hardware, maxima, strict, limits)?;
+        if let Some(Forced(keep)) = forced {
+            for id in kernels.program.value_ids().filter(|id| matches!(kernels.program.value(*id).def, Def::Op { .. }))
+            {
+                problem = problem.without(id, &|out, read| keep(id, out, read));
+            }
+        }
         let mut prices = Prices::new(&problem);
         let (bound, before) = settle(&mut problem, &mut prices, sweeps, true, kernels.program.labels.is_empty());
         let label_bounds = label_bounds(kernels, &problem, &mut prices, bound, assignments);
