@@ -96,6 +96,7 @@ impl ProgramArgs {
     /// Whether any of them was given.
     pub(crate) fn changes_anything(&self) -> bool {
         self.layer.is_some()
+            || self.phase.is_some()
             || !self.dims.is_empty()
             || self.mesh.is_some()
             || self.hardware.is_some()

@@ -14,6 +14,7 @@ pub mod formula;
 pub mod github;
 pub mod html;
 pub mod explicit;
+pub mod github;
 pub mod json;
 pub mod layout_notation;
 pub mod notation;

@@ -121,20 +121,20 @@ fn bound(page: &mut Page, a: &Why<'_>) {
     if let Some(other) = &a.alternative {
         let more = scale::time(Picoseconds(other.time.0.saturating_sub(chosen.0)));
         page.line("without it");
-        let instead: Vec<String> = other
-            .instead
-            .iter()
-            .map(|id| format!("{} of {}", phrase(&other.plan, *id), told(&other.plan, *id)))
-            .collect();
-        let by = if instead.is_empty() { String::new() } else { format!(", with {}", instead.join(", ")) };
-        page.wrapped(
-            2,
-            &format!(
-                "the best plan with {} takes {} ({more} more){by}",
-                without(&other.avoided),
-                scale::time(other.time)
-            ),
+        let how = without(&other.avoided);
+        let (time, words) = (
+            scale::time(other.time),
+            match &other.plan {
+                Some(plan) if !other.instead.is_empty() => {
+                    let instead =
+                        other.instead.iter().map(|id| format!("{} of {}", phrase(plan, *id), told(plan, *id)));
+                    format!("{more} more, with {}", instead.collect::<Vec<_>>().join(", "))
+                }
+                Some(_) => format!("{more} more"),
+                None => format!("at least {more} more"),
+            },
         );
+        page.wrapped(2, &format!("{how}: the best such plan takes {time}, {words}"));
     }
     let Some(o) = a.layer.optimality else { return };
     page.line("why nothing is cheaper");
@@ -240,6 +240,8 @@ struct WithoutJson {
     how: String,
     time_s: f64,
     added_s: f64,
+    /// The plan was searched for; else the time is a bound on it.
+    exact: bool,
     instead: Vec<MoveJson>,
 }
 
@@ -288,15 +290,16 @@ pub fn json(answers: &[Why<'_>]) -> String {
                     best_time_s: s.time.seconds(),
                 })
                 .collect(),
-            without: a.alternative.as_ref().map(|other| {
-                let price = shard_cost::price(&other.plan, a.layer.hardware);
-                let side = Side { plan: &other.plan, price: &price, source: a.layer.source };
-                WithoutJson {
-                    how: without(&other.avoided),
-                    time_s: other.time.seconds(),
-                    added_s: Picoseconds(other.time.0.saturating_sub(chosen.0)).seconds(),
-                    instead: other.instead.iter().map(|id| move_json(side, *id)).collect(),
-                }
+            without: a.alternative.as_ref().map(|other| WithoutJson {
+                how: without(&other.avoided),
+                time_s: other.time.seconds(),
+                added_s: Picoseconds(other.time.0.saturating_sub(chosen.0)).seconds(),
+                exact: other.plan.is_some(),
+                instead: other.plan.as_ref().map_or_else(Vec::new, |plan| {
+                    let price = shard_cost::price(plan, a.layer.hardware);
+                    let side = Side { plan, price: &price, source: a.layer.source };
+                    other.instead.iter().map(|id| move_json(side, *id)).collect()
+                }),
             }),
             lower_bound_s: a.layer.optimality.map(|o| o.lower_bound.seconds()),
             removals: a

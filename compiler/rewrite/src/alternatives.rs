@@ -88,7 +88,7 @@ pub fn alternatives(
         Some(whole) => Arc::clone(whole),
         None => {
             let maxima = maxima(&kernels.program);
-            Relaxation::new(kernels, hardware, maxima, &[], false, limits)?.whole()
+            Relaxation::new(kernels, hardware, maxima, &[], false, limits, None)?.whole()
         }
     };
     let whole = match memory.labels.is_empty() {

@@ -23,6 +23,7 @@ pub(crate) fn run(args: &ExplainArgs, console: &mut Console) -> Outcome {
         _ if args.no_alternatives || emit == ExplainEmit::Dot => {}
         Some(Alternatives::Plans) => compilation.ask_for_alternatives(Some(Detail::Plans), console)?,
         Some(Alternatives::Bounds) => compilation.ask_for_alternatives(Some(Detail::Bounds), console)?,
+        None if args.why.is_some() => compilation.ask_for_alternatives(Some(Detail::Plans), console)?,
         None => compilation.ask_for_alternatives(None, console)?,
     }
     if let Some(out) = &args.certificate {

@@ -31,8 +31,13 @@ pub(crate) fn file(path: &Path, args: &ProgramArgs, console: &mut Console) -> Ou
     });
     let built_in = |name: &&String| BUILT_IN.iter().any(|chip| chip.name == **name);
     let hardware = args.hardware.as_ref().filter(built_in).cloned();
-    let overrides = Overrides { dims: options.dim_overrides, mesh, hardware };
+    let overrides = Overrides { dims: options.dim_overrides, mesh, hardware, phase: args.phase.clone() };
     let plans: Vec<&Plan> = compilation.compiled.iter().map(|(_, c)| &c.schedule.plan).collect();
+    if let Some(plan) = plans.iter().find(|p| p.phase.is_some()).filter(|_| args.phase.is_none()) {
+        let phase = plan.phase.clone().unwrap_or_default();
+        let message = format!("`{}` has a plan for each phase, and a strict file states one", source.name);
+        return Err(console.usage(&message, Some(format!("--phase {phase}"))));
+    }
     let text = explicit(&source, &plans, &overrides).map_err(|errors| {
         console.report(Some(&source), errors.iter().map(Diagnostic::from).collect());
         Status::Wrong

@@ -16,7 +16,7 @@ use shard_report::notation::value_name;
 use shard_report::why::{Removal, Step, Why, json, why};
 use shard_rewrite::demand::{annotated, value_named, with_demand};
 use shard_rewrite::rules::rule_of_axis;
-use shard_rewrite::{LowerOptions, lower};
+use shard_rewrite::{Alternative, LowerOptions, lower};
 
 use crate::args::{ExplainArgs, Format};
 use crate::commands::compile::Compilation;
@@ -90,7 +90,7 @@ fn answer<'a>(layer: Layer<'a>, about: Option<&About<'_>>, id: InstrId) -> Why<'
     let plan = layer.plan();
     let alternative = layer.alternatives.iter().find(|a| a.id == id).cloned();
     let steps = about.map_or_else(Vec::new, |about| about.steps(op_behind(plan, id)));
-    let removals = about.map_or_else(Vec::new, |about| about.removals(id, alternative.as_ref().map(|a| &a.plan)));
+    let removals = about.map_or_else(Vec::new, |about| about.removals(id, alternative.as_ref()));
     Why { layer, id, places: places(plan, id), steps, alternative, removals }
 }
 
@@ -144,11 +144,13 @@ fn places(plan: &Plan, id: InstrId) -> Vec<Place> {
     let source = origin(plan, id);
     if let InstrKind::Move(_) = plan.instruction(id).kind {
         let name = value_name(plan, source);
-        let text = match reader(plan, id) {
-            Some(reader) => format!("`{}` takes `{name}` from {}", value_name(plan, reader), plan.layout_text(id)),
-            None => format!("`{name}` leaves as {}", plan.layout_text(id)),
-        };
-        add(id, text, true);
+        match reader(plan, id) {
+            Some(reader) => {
+                let text = format!("`{}` takes `{name}` from {}", value_name(plan, reader), plan.layout_text(id));
+                add(reader, text, true);
+            }
+            None => add(id, format!("`{name}` leaves as {}", plan.layout_text(id)), true),
+        }
     }
     for op in [Some(id), op].into_iter().flatten() {
         if matches!(plan.instruction(op).kind, InstrKind::Op(_)) {
@@ -240,7 +242,8 @@ impl About<'_> {
     }
 
     /// Lines of the source with which a move is gone; each is lowered, and the cheapest come first.
-    fn removals(&self, id: InstrId, without: Option<&Plan>) -> Vec<Removal> {
+    fn removals(&self, id: InstrId, alternative: Option<&Alternative>) -> Vec<Removal> {
+        let without = alternative.and_then(|a| a.plan.as_ref());
         let (plan, program) = (self.plan, self.program);
         let InstrKind::Move(collective) = &plan.instruction(id).kind else { return Vec::new() };
         if !collective.has_traffic() || program.strict {
@@ -285,6 +288,20 @@ impl About<'_> {
             let text = made.layout.text(&plan.mesh, &plan.dim_names(&v.dims));
             let pattern = LayoutPattern::exactly(made.layout, v.dims.len());
             tries.push((annotated(program, value, &pattern), format!("let {name}: {text} = ..."), false));
+        }
+        // The moves that the best plan without it has instead, one by one.
+        for there in alternative.into_iter().flat_map(|a| &a.instead) {
+            let Some(instr) = without.map(|plan| plan.instruction(*there)) else { continue };
+            let Some((name, value)) = instr.name.as_deref().and_then(|n| Some((n, value_named(program, n)?))) else {
+                continue;
+            };
+            if program.value(value).dims != instr.dims {
+                continue;
+            }
+            let text = instr.layout.text(&plan.mesh, &plan.dim_names(&instr.dims));
+            let pattern = LayoutPattern::exactly(instr.layout, instr.dims.len());
+            let other = with_demand(program, value, &[pattern], None);
+            tries.push((other, format!("let {name}1 = reshard({name}, {text})"), false));
         }
         let mut found: Vec<Removal> = tries
             .into_iter()

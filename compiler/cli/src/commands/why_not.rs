@@ -50,6 +50,7 @@ pub(crate) fn run(args: &ExplainArgs, asked: &str, compilation: &Compilation, co
                     hardware,
                     lower: &compilation.options,
                     layer: &program.name,
+                    phase: program.phase.as_ref().map(|phase| phase.name.as_str()),
                     asked,
                     way: best.way,
                 };

@@ -23,8 +23,9 @@ pub(crate) struct Question<'a> {
     pub(crate) options: &'a CheckOptions,
     pub(crate) hardware: &'a Hardware,
     pub(crate) lower: &'a LowerOptions,
-    /// The layer.
+    /// The layer and its phase.
     pub(crate) layer: &'a str,
+    pub(crate) phase: Option<&'a str>,
     /// What was asked for.
     pub(crate) asked: &'a str,
     /// Which of the ways of having it.
@@ -87,7 +88,9 @@ impl Question<'_> {
         options.dim_overrides.retain(|(name, _)| name != dim);
         options.dim_overrides.push((dim.to_string(), size.to_string()));
         let checked = pipeline::check(self.source, &options);
-        let program = checked.programs.iter().find(|p| p.name == self.layer).filter(|_| !checked.has_errors())?;
+        let phase = |p: &Program| p.phase.as_ref().map(|phase| phase.name.clone());
+        let asked = |p: &&Program| p.name == self.layer && phase(p).as_deref() == self.phase;
+        let program = checked.programs.iter().find(asked).filter(|_| !checked.has_errors())?;
         let request = request::read(self.asked, program).ok()?;
         let (ways, _) = force::ways(&request, program);
         let way = ways.get(self.way)?;

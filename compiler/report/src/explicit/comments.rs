@@ -17,6 +17,8 @@ struct Place {
     /// An empty line stands above it (or above its comments).
     blank: bool,
     is_return: bool,
+    /// The text of an expectation, which stays as it is.
+    expects: Option<String>,
 }
 
 /// The comments of all bodies of a file; each is given back once.
@@ -41,6 +43,9 @@ impl<'a> Comments<'a> {
             for statement in &layer.body {
                 let span = statement.span();
                 comments.place(tree, number, from, span, matches!(statement, ast::Statement::Return(_)));
+                if let (ast::Statement::Expect(_), Some(place)) = (statement, comments.places.last_mut()) {
+                    place.expects = Some(source.slice(span).to_string());
+                }
                 from = span.end;
             }
             if layer.name.value == name {
@@ -60,7 +65,15 @@ impl<'a> Comments<'a> {
             !c.own_line && c.span.start >= span.start && self.source.line_column(c.span.start).line == last_line
         });
         let behind = behind.map(text);
-        self.places.push(Place { span, layer, above: above.into_iter().map(text).collect(), behind, blank, is_return });
+        self.places.push(Place {
+            span,
+            layer,
+            above: above.into_iter().map(text).collect(),
+            behind,
+            blank,
+            is_return,
+            expects: None,
+        });
     }
 
     /// The statement that a place of the source is in.
@@ -80,6 +93,8 @@ impl<'a> Comments<'a> {
                 }
                 let plain = |line: &String| if documents && i == at { line.clone() } else { undocumented(line) };
                 lines.extend(place.above.iter().map(plain));
+                // What callees expect, they expect of themselves.
+                lines.extend(place.expects.clone().filter(|_| place.layer == self.layer));
             }
         }
         self.wrote = true;

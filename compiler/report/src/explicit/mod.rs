@@ -24,6 +24,8 @@ pub struct Overrides {
     pub mesh: Option<String>,
     /// A built-in chip.
     pub hardware: Option<String>,
+    /// The phase whose sizes the file gets; phases are left out then.
+    pub phase: Option<String>,
 }
 
 /// A file with its layers as these plans, in canonical form; layers without a plan are left out.
@@ -36,9 +38,16 @@ pub fn explicit(source: &SourceFile, plans: &[&Plan], overrides: &Overrides) -> 
     }
     let tree = parsed.file;
     let mut edits: Vec<(Span, String)> = Vec::new();
-    override_lines(&tree, overrides, &mut edits);
+    override_lines(source, &tree, overrides, &mut edits);
     for item in &tree.items {
-        let Item::Layer(layer) = item else { continue };
+        let layer = match item {
+            Item::Layer(layer) => layer,
+            Item::Phase(phase) if overrides.phase.is_some() => {
+                edits.push((with_docs(source, &tree, phase.span), String::new()));
+                continue;
+            }
+            Item::Phase(_) | Item::Hardware(_) | Item::Mesh(_) | Item::Dim(_) => continue,
+        };
         match plans.iter().find(|p| p.name == layer.name.value) {
             Some(plan) => layer_edits(source, &tree, layer, plan, &mut edits),
             None => edits.push((with_docs(source, &tree, layer.span), String::new())),
@@ -56,7 +65,7 @@ pub fn explicit(source: &SourceFile, plans: &[&Plan], overrides: &Overrides) -> 
     shard_grammar::format(&SourceFile::new(source.name.clone(), text))
 }
 
-fn override_lines(tree: &ast::File, overrides: &Overrides, edits: &mut Vec<(Span, String)>) {
+fn override_lines(source: &SourceFile, tree: &ast::File, overrides: &Overrides, edits: &mut Vec<(Span, String)>) {
     let top = tree.items.first().map_or(Span::at(0), |item| Span::at(item.span().start));
     if let Some(chip) = &overrides.hardware {
         match tree.hardware().next().map(|line| &line.chip) {
@@ -69,6 +78,17 @@ fn override_lines(tree: &ast::File, overrides: &Overrides, edits: &mut Vec<(Span
         match tree.meshes().next() {
             Some(mesh) => edits.push((mesh.span, format!("mesh {axes}"))),
             None => edits.push((top, format!("mesh {axes}\n"))),
+        }
+    }
+    let phases = tree.items.iter().filter_map(|item| match item {
+        Item::Phase(phase) if overrides.phase.as_ref() == Some(&phase.name.value) => Some(phase),
+        Item::Phase(_) | Item::Hardware(_) | Item::Mesh(_) | Item::Dim(_) | Item::Layer(_) => None,
+    });
+    for size in phases.flat_map(|phase| &phase.sizes) {
+        let right = size.value.span.to(size.pad.as_ref().map_or(size.value.span, |pad| pad.span));
+        for dim in tree.dims().filter(|d| d.name.value == size.name.value) {
+            let end = dim.pad.as_ref().map_or(dim.value.span, |pad| pad.span);
+            edits.push((dim.value.span.to(end), source.slice(right).to_string()));
         }
     }
     for (name, right) in &overrides.dims {

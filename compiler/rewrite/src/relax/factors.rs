@@ -210,6 +210,24 @@ impl Factors {
         narrowed
     }
 
+    /// The factors without the strategies of one value for which `allowed` says no, given the layouts of its result and of
+    /// what is read.
+    pub(crate) fn allowing(&self, value: ValueId, allowed: &dyn Fn(Layout, &[Layout]) -> bool) -> Factors {
+        let mut narrowed = self.clone();
+        let factor = &self.factors[value.index()];
+        let mut kept = Factor { arity: factor.arity, ..Factor::default() };
+        for s in 0..factor.out.len() {
+            let read = factor.reads_of(s).iter().zip(&self.operands[value.index()]);
+            let read: Option<Vec<Layout>> = read.map(|(n, o)| self.layout(*o, *n)).collect();
+            let out = self.layout(value, factor.out[s]);
+            if out.zip(read).is_some_and(|(out, read)| allowed(out, &read)) {
+                kept.push(factor.out[s], factor.reads_of(s).iter().copied(), factor.cost[s]);
+            }
+        }
+        narrowed.factors[value.index()] = Arc::new(kept);
+        narrowed
+    }
+
     /// The layouts of a value that it reaches from one without traffic, that one too.
     pub(crate) fn reached_free(&self, value: ValueId, from: Layout) -> Vec<Layout> {
         let graph = &self.graphs[value.index()];

@@ -62,7 +62,7 @@ impl<'a> Relaxation<'a> {
         if let Some(Forced(keep)) = forced {
             for id in kernels.program.value_ids().filter(|id| matches!(kernels.program.value(*id).def, Def::Op { .. }))
             {
-                problem = problem.without(id, &|out, read| keep(id, out, read));
+                problem = problem.allowing(id, &|out, read| keep(id, out, read));
             }
         }
         let mut prices = Prices::new(&problem);
