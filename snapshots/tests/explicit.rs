@@ -32,19 +32,55 @@ fn printed(arguments: &[&str], input: &str) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-fn explicit(source: &str) -> String {
-    printed(&["fmt", "--explicit", "-"], source)
+/// An example, once for each phase that it has.
+struct Variant {
+    path: String,
+    text: String,
+    /// `--phase NAME`, or nothing.
+    phase: Vec<String>,
+}
+
+fn variants() -> Vec<Variant> {
+    let mut all = Vec::new();
+    for example in examples() {
+        let words = example.text.lines().filter_map(|line| line.strip_prefix("phase "));
+        let phases: Vec<String> = words.filter_map(|rest| rest.split(' ').next()).map(str::to_string).collect();
+        let options: Vec<Vec<String>> = match phases.is_empty() {
+            true => vec![Vec::new()],
+            false => phases.into_iter().map(|phase| vec!["--phase".to_string(), phase]).collect(),
+        };
+        for phase in options {
+            all.push(Variant { path: example.path.clone(), text: example.text.clone(), phase });
+        }
+    }
+    all
+}
+
+impl Variant {
+    fn explicit(&self) -> String {
+        let phase = self.phase.iter().map(String::as_str);
+        printed(&["fmt", "--explicit", "-"].into_iter().chain(phase).collect::<Vec<_>>(), &self.text)
+    }
+
+    fn plans(&self) -> Vec<Plan> {
+        let phase = self.phase.iter().map(String::as_str);
+        lowered(&["lower", "-"].into_iter().chain(phase).collect::<Vec<_>>(), &self.text)
+    }
+}
+
+fn lowered(arguments: &[&str], source: &str) -> Vec<Plan> {
+    text::parse(&printed(arguments, source)).expect("IR text")
 }
 
 fn plans(source: &str) -> Vec<Plan> {
-    text::parse(&printed(&["lower", "-"], source)).expect("IR text")
+    lowered(&["lower", "-"], source)
 }
 
 #[test]
 fn every_example_is_written_back_as_a_strict_file_with_the_same_lowered_program() {
-    for example in examples() {
-        let written = explicit(&example.text);
-        let (before, after) = (plans(&example.text), plans(&written));
+    for example in variants() {
+        let written = example.explicit();
+        let (before, after) = (example.plans(), plans(&written));
         assert_eq!(before.len(), after.len(), "{}", example.path);
         for (a, b) in before.iter().zip(&after) {
             assert_eq!(difference(a, b), None, "{}: {}\n{written}", example.path, a.name);
@@ -59,33 +95,31 @@ fn every_example_is_written_back_as_a_strict_file_with_the_same_lowered_program(
 
 #[test]
 fn what_is_written_formats_as_itself_and_is_explicit_already() {
-    for example in examples() {
-        let written = explicit(&example.text);
+    for example in variants() {
+        let written = example.explicit();
         let formatted = shard_grammar::format(&SourceFile::new(example.path.clone(), written.clone()));
         assert_eq!(formatted.as_ref(), Ok(&written), "{}", example.path);
-        assert_eq!(explicit(&written), written, "{}", example.path);
+        assert_eq!(printed(&["fmt", "--explicit", "-"], &written), written, "{}", example.path);
     }
 }
 
 #[test]
 fn every_collective_is_a_line_of_its_own() {
-    for example in examples() {
-        let written = explicit(&example.text);
+    for example in variants() {
+        let written = example.explicit();
         let lines = written.lines().filter(|l| !l.trim_start().starts_with("//"));
         let reshards: usize = lines.map(|l| l.matches("reshard(").count()).sum();
         let moves =
             |plan: &Plan| plan.instructions.iter().filter(|i| matches!(i.kind, shard_ir::InstrKind::Move(_))).count();
-        assert_eq!(reshards, plans(&example.text).iter().map(moves).sum::<usize>(), "{}\n{written}", example.path);
+        assert_eq!(reshards, example.plans().iter().map(moves).sum::<usize>(), "{}\n{written}", example.path);
     }
 }
 
 #[test]
 fn comments_and_the_rest_of_the_file_stay() {
-    for example in examples() {
-        let written = explicit(&example.text);
-        for line in
-            example.text.lines().filter(|l| l.starts_with("//!") || l.starts_with("dim ") || l.starts_with("mesh "))
-        {
+    for example in variants() {
+        let written = example.explicit();
+        for line in example.text.lines().filter(|l| l.starts_with("//!") || l.starts_with("mesh ")) {
             assert!(written.lines().any(|l| l == line), "{}: {line}\n{written}", example.path);
         }
     }

@@ -303,9 +303,12 @@ pub(crate) struct DiffArgs {
     /// As --hardware, for B alone
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) hardware_b: Option<String>,
-    /// As --layer, for B alone: two layers of one file, such as two phases
+    /// As --layer, for B alone
     #[arg(long, value_name = "NAME")]
     pub(crate) layer_b: Option<String>,
+    /// As --phase, for B alone
+    #[arg(long, value_name = "NAME")]
+    pub(crate) phase_b: Option<String>,
     /// Exit with 1 where anything differs
     #[arg(long)]
     pub(crate) exit_code: bool,

@@ -150,7 +150,7 @@ fn a_sweep_meets_its_schema_and_says_what_cost_says() {
 
 #[test]
 fn every_schema_is_a_schema() {
-    for name in ["sweep", "cost", "explain", "lower", "run", "diagnostics"] {
+    for name in ["sweep", "cost", "explain", "lower", "run", "diagnostics", "why", "why-not", "diff"] {
         assert!(jsonschema::meta::is_valid(&schema(name)), "{name}");
     }
 }
@@ -162,4 +162,14 @@ fn chips_meet_their_schema() {
     let one = holds("hardware", &shardc(&["hardware", "h100", "--format", "json"]).out);
     assert_eq!(one["chips"].as_array().map(Vec::len), Some(1));
     assert_eq!(one["chips"][0]["network"]["node_bandwidth"], 450_000_000_000_u64);
+}
+
+#[test]
+fn questions_meet_their_schemas() {
+    holds("why", &shardc(&["explain", "mlp.shard", "--why", "x", "--format", "json"]).out);
+    holds("why", &shardc(&["explain", "mlp.shard", "--why", "4", "--format", "json"]).out);
+    holds("why-not", &shardc(&["explain", "mlp.shard", "--why-not", "h: BLF_xyz", "--format", "json"]).out);
+    holds("why-not", &shardc(&["explain", "mlp.shard", "--why-not", "all-gather:x", "--format", "json"]).out);
+    holds("diff", &shardc(&["diff", "mlp.shard", "--mesh-b", "x=2,y=2,z=4", "--format", "json"]).out);
+    holds("diff", &shardc(&["diff", "mlp.shard", "every_move.shir", "--format", "json"]).out);
 }

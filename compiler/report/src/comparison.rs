@@ -7,6 +7,7 @@ use shard_grammar::SourceFile;
 use shard_ir::{InstrId, InstrKind, Picoseconds, Plan};
 
 use crate::notation::{phrase, value_name};
+use crate::origins::origin;
 
 /// One of the two plans.
 #[derive(Clone, Copy, Debug)]
@@ -131,11 +132,7 @@ pub fn told(plan: &Plan, id: InstrId) -> String {
     if plan.instruction(id).name.is_some() {
         return value_name(plan, id);
     }
-    let mut at = id;
-    while let (InstrKind::Move(_), Some(operand)) = (&plan.instruction(at).kind, plan.instruction(at).operands.first())
-    {
-        at = *operand;
-    }
+    let at = origin(plan, id);
     match (&plan.instruction(at).kind, &plan.instruction(at).name) {
         (_, Some(name)) => name.clone(),
         (InstrKind::Op(_), None) => format!("the {}", phrase(plan, at)),

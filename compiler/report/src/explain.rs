@@ -17,27 +17,32 @@
 use std::collections::BTreeMap;
 
 use shard_cost::{Bytes, InstrPrice};
-use shard_ir::{AxisList, Collective, InstrId, InstrKind, Layout, Picoseconds, Plan, Program};
+use shard_ir::{InstrId, InstrKind, Layout, Picoseconds, Program};
 use shard_rewrite::{Alternative, Avoided, Proof, SharedWeight, Status};
 
+use crate::comparison::told;
 use crate::json::explain::{gap, status_word};
 use crate::json::sharing::layout;
 use crate::notation::{layer_name, phrase, value_name};
+use crate::origins::{axis_by_axis, forcing};
+use crate::page::{Page, WIDTH};
 use crate::scale;
 use crate::strategy::strategy;
 use crate::{Layer, Sharing};
 
-/// How wide the text is where names allow.
-const WIDTH: usize = 80;
-
 /// The explanation of some layers.
 pub fn explain(layers: &[Layer<'_>]) -> String {
-    let texts: Vec<String> = layers.iter().map(layer_text).collect();
+    explain_within(layers, WIDTH)
+}
+
+/// The explanation of some layers, in so many columns where names allow.
+pub fn explain_within(layers: &[Layer<'_>], width: usize) -> String {
+    let texts: Vec<String> = layers.iter().map(|layer| layer_text(layer, width)).collect();
     texts.join("\n")
 }
 
-fn layer_text(layer: &Layer<'_>) -> String {
-    let mut page = Page::default();
+fn layer_text(layer: &Layer<'_>, width: usize) -> String {
+    let mut page = Page::of_width(width);
     header(&mut page, layer);
     let plan = layer.plan();
     page.line("");
@@ -57,6 +62,7 @@ fn layer_text(layer: &Layer<'_>) -> String {
         page.line(&format!("       return {}: {}", output.name, layer.output_layout_text(output)));
     }
     page.line("");
+    journeys(&mut page, layer);
     totals(&mut page, layer);
     page.text
 }
@@ -80,7 +86,12 @@ fn header(page: &mut Page, layer: &Layer<'_>) {
         let instr = plan.instruction(id);
         let InstrKind::Parameter(kind) = instr.kind else { continue };
         let kind = kind.word().map_or(String::new(), |word| format!("{word} "));
-        let left = format!("    {}: {kind}{} {}", value_name(plan, id), instr.dtype, layer.layout_text(id));
+        let whole = instr.layout.replicated_axes(&plan.mesh);
+        let whole = match whole.is_empty() {
+            true => String::new(),
+            false => format!(", whole over {}", plan.mesh.axes_text(whole.iter())),
+        };
+        let left = format!("    {}: {kind}{} {}{whole}", value_name(plan, id), instr.dtype, layer.layout_text(id));
         page.row(&left, &scale::bytes(Bytes(plan.local_bytes(id))));
     }
 }
@@ -107,14 +118,24 @@ fn move_lines(page: &mut Page, layer: &Layer<'_>, id: InstrId) {
     let source = instr.operands.first().copied().unwrap_or(id);
     let figures = match layer.price.of(id) {
         InstrPrice::Move(cost) if cost.time > Picoseconds(0) => {
-            format!("{}  {}", scale::bytes(cost.bytes), scale::time(cost.time))
+            format!("{}  {}{}", scale::bytes(cost.bytes), scale::time(cost.time), of_step(layer, id))
         }
         InstrPrice::Move(_) | InstrPrice::Free | InstrPrice::Kernel { .. } => "no traffic".to_string(),
     };
     page.row(&format!("     + {}: {}", phrase(plan, id), value_name(plan, source)), &figures);
-    page.line(&format!("         {} -> {}", layer.layout_text(source), layer.layout_text(id)));
+    page.wrapped(9, &format!("{} -> {}", layer.layout_text(source), layer.layout_text(id)));
+    let steps = axis_by_axis(layer, id);
+    if !steps.is_empty() {
+        let steps = steps
+            .iter()
+            .map(|(axis, cost)| format!("{axis} {} {}", scale::bytes(cost.wire_bytes), scale::time(cost.time)));
+        page.wrapped(9, &format!("sent over {}", steps.collect::<Vec<_>>().join(", ")));
+    }
     if let Some(reason) = &instr.origin.reason {
-        page.wrapped(9, reason);
+        page.wrapped(9, &format!("{reason}{}", forced_by(layer, id)));
+    }
+    if let Some(rule) = &instr.origin.rule {
+        page.wrapped(9, &format!("rule {rule}"));
     }
     let other = layer.alternatives.iter().find(|a| a.id == id);
     // A chain of collectives is done without as one: said at the first of them.
@@ -128,6 +149,41 @@ fn move_lines(page: &mut Page, layer: &Layer<'_>, id: InstrId) {
     }
 }
 
+/// ` (w_in is E_xF_yz, line 18)`: the declaration that a move follows from.
+fn forced_by(layer: &Layer<'_>, id: InstrId) -> String {
+    let plan = layer.plan();
+    let line = |id: InstrId| Some(layer.source?.line_column(plan.instruction(id).origin.span?.start).line);
+    match forcing(plan, id) {
+        Some(given) => {
+            let line = line(given).map_or_else(String::new, |line| format!(", line {line}"));
+            format!(" (`{}` is {}{line})", value_name(plan, given), plan.layout_text(given))
+        }
+        None => line(id).map_or_else(String::new, |line| format!(" (line {line})")),
+    }
+}
+
+/// `  7.5 %` of the time of a step.
+fn of_step(layer: &Layer<'_>, id: InstrId) -> String {
+    crate::why::share(layer, id).map_or_else(String::new, |share| format!("  {share:>6}"))
+}
+
+/// The layouts that each moved value goes through, a line for each.
+fn journeys(page: &mut Page, layer: &Layer<'_>) {
+    let plan = layer.plan();
+    let uses = plan.uses();
+    let is_move = |id: &InstrId| matches!(plan.instruction(*id).kind, InstrKind::Move(_));
+    // The last of each chain of moves tells the whole of it.
+    let ends: Vec<InstrId> = plan.ids().filter(|id| is_move(id) && !uses[id.index()].iter().any(is_move)).collect();
+    if ends.is_empty() {
+        return;
+    }
+    page.line("what moves, from where to where");
+    for id in ends {
+        page.wrapped_more(2, 4, &crate::why::journey(plan, id));
+    }
+    page.line("");
+}
+
 fn op_lines(page: &mut Page, layer: &Layer<'_>, id: InstrId) {
     let plan = layer.plan();
     let figures = match *layer.price.of(id) {
@@ -135,7 +191,8 @@ fn op_lines(page: &mut Page, layer: &Layer<'_>, id: InstrId) {
         InstrPrice::Kernel { time: Picoseconds(0), .. } => "no traffic".to_string(),
         InstrPrice::Kernel { flops, hbm_bytes, time, bound, .. } => {
             let flops = if flops.0 == 0 { String::new() } else { format!("{}  ", scale::flops(flops)) };
-            format!("{flops}{}  {} {}", scale::bytes(hbm_bytes), scale::time(time), bound.name())
+            let share = of_step(layer, id);
+            format!("{flops}{}  {} {}{share}", scale::bytes(hbm_bytes), scale::time(time), bound.name())
         }
         InstrPrice::Free | InstrPrice::Move(_) => String::new(),
     };
@@ -150,7 +207,11 @@ fn op_lines(page: &mut Page, layer: &Layer<'_>, id: InstrId) {
 fn totals(page: &mut Page, layer: &Layer<'_>) {
     let (plan, totals) = (layer.plan(), &layer.price.totals);
     page.line("totals, on each device");
-    page.row("  communication", &scale::time(totals.comm_time));
+    let part = match totals.serial_time.0 {
+        0 => String::new(),
+        all => format!("{:.1} % of all steps  ", 100.0 * totals.comm_time.0 as f64 / all as f64),
+    };
+    page.row("  communication", &format!("{part}{}", scale::time(totals.comm_time)));
     page.row("  arithmetic", &format!("{}  {}", scale::flops(totals.flops), scale::time(totals.compute_time)));
     page.row("  memory traffic", &format!("{}  {}", scale::bytes(totals.hbm_bytes), scale::time(totals.memory_time)));
     page.row("  all steps, one after another", &scale::time(totals.serial_time));
@@ -165,40 +226,37 @@ fn totals(page: &mut Page, layer: &Layer<'_>) {
         page.row("  DOES NOT FIT in memory", &format!("over by {}", scale::bytes(Bytes(excess))));
     }
     page.row("  bytes sent", &scale::bytes(totals.comm_bytes));
-    for (axes, bytes) in sent_over(layer) {
-        page.row(&format!("    over {axes}"), &scale::bytes(bytes));
+    for (axes, bytes, time) in sent_over(layer) {
+        page.row(&format!("    over {axes}"), &format!("{}  {}", scale::bytes(bytes), scale::time(time)));
     }
     optimality(page, layer);
 }
 
-/// The bytes sent over each group of mesh axes, in the order in which groups are first used.
-pub(crate) fn sent_over(layer: &Layer<'_>) -> Vec<(String, Bytes)> {
+/// The bytes sent over each mesh axis and the time that takes, in the order in which axes are first used. Moves whose axes
+/// are crossed together count under all of them.
+pub(crate) fn sent_over(layer: &Layer<'_>) -> Vec<(String, Bytes, Picoseconds)> {
     let plan = layer.plan();
-    let mut order: Vec<AxisList> = Vec::new();
-    let mut sent: BTreeMap<AxisList, Bytes> = BTreeMap::new();
+    let mut order: Vec<String> = Vec::new();
+    let mut sent: BTreeMap<String, (Bytes, Picoseconds)> = BTreeMap::new();
     for id in plan.ids() {
-        let (Some((collective, from)), InstrPrice::Move(cost)) = (moved(plan, id), layer.price.of(id)) else {
-            continue;
-        };
+        let InstrPrice::Move(cost) = layer.price.of(id) else { continue };
         if cost.wire_bytes == Bytes(0) {
             continue;
         }
-        let axes: AxisList = collective.axes(&plan.mesh, plan.instruction(from).layout).set().iter().collect();
-        if !order.contains(&axes) {
-            order.push(axes);
+        let mut steps = axis_by_axis(layer, id);
+        if steps.is_empty() {
+            let axes = crate::origins::axes(plan, id).unwrap_or_default();
+            steps.push((plan.mesh.axes_text(axes.iter()), *cost));
         }
-        let sum = sent.entry(axes).or_default();
-        *sum = *sum + cost.wire_bytes;
+        for (axes, cost) in steps {
+            if !order.contains(&axes) {
+                order.push(axes.clone());
+            }
+            let sum = sent.entry(axes).or_default();
+            *sum = (sum.0 + cost.wire_bytes, Picoseconds(sum.1.0 + cost.time.0));
+        }
     }
-    order.into_iter().map(|axes| (plan.mesh.axes_text(axes.iter()), sent[&axes])).collect()
-}
-
-fn moved(plan: &Plan, id: InstrId) -> Option<(&Collective, InstrId)> {
-    let instr = plan.instruction(id);
-    match &instr.kind {
-        InstrKind::Move(collective) => Some((collective, *instr.operands.first()?)),
-        InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::Op(_) => None,
-    }
+    order.into_iter().map(|axes| (axes.clone(), sent[&axes].0, sent[&axes].1)).collect()
 }
 
 fn optimality(page: &mut Page, layer: &Layer<'_>) {
@@ -303,7 +361,7 @@ pub(crate) fn alternative_text(chosen: Picoseconds, other: &Alternative) -> Stri
         .instead
         .iter()
         .take(MOST_SHOWN)
-        .map(|id| format!("{} of {}", phrase(plan, *id), value_name(plan, *id)))
+        .map(|id| format!("{} of {}", phrase(plan, *id), told(plan, *id)))
         .collect();
     let rest = match other.instead.len().saturating_sub(MOST_SHOWN) {
         0 => String::new(),
@@ -324,45 +382,5 @@ pub(crate) fn without(avoided: &Avoided) -> String {
         Avoided::Unmoved { reader, value } => format!("{reader} with {value} left where it lies"),
         Avoided::Complete { value, axes } => format!("{value} never partial over {axes}"),
         Avoided::MadeElsewhere { value, layout } => format!("{value} not made as {layout}"),
-    }
-}
-
-/// Text under construction; no line ends in blanks.
-#[derive(Default)]
-struct Page {
-    text: String,
-}
-
-impl Page {
-    fn line(&mut self, line: &str) {
-        self.text.push_str(line.trim_end());
-        self.text.push('\n');
-    }
-
-    /// Words on the left, figures on the right edge; on two lines where one is too short.
-    fn row(&mut self, left: &str, right: &str) {
-        let (l, r) = (left.chars().count(), right.chars().count());
-        if l + 2 + r <= WIDTH {
-            self.line(&format!("{left}{right:>width$}", width = WIDTH - l));
-        } else {
-            self.line(left);
-            self.line(&format!("{right:>WIDTH$}"));
-        }
-    }
-
-    /// Words broken into lines that fit.
-    fn wrapped(&mut self, indent: usize, words: &str) {
-        let mut line = String::new();
-        for word in words.split_whitespace() {
-            if !line.is_empty() && indent + line.chars().count() + 1 + word.chars().count() > WIDTH {
-                self.line(&format!("{:indent$}{line}", ""));
-                line.clear();
-            }
-            if !line.is_empty() {
-                line.push(' ');
-            }
-            line.push_str(word);
-        }
-        self.line(&format!("{:indent$}{line}", ""));
     }
 }

@@ -18,6 +18,7 @@ pub mod github;
 pub mod json;
 pub mod layout_notation;
 pub mod notation;
+pub mod origins;
 pub mod page;
 pub mod paint;
 pub mod scale;

@@ -11,8 +11,15 @@ use crate::console::{Console, Outcome, Status};
 
 pub(crate) fn run(args: &DiffArgs, console: &mut Console) -> Outcome {
     let second = args.b.as_deref().unwrap_or(&args.a);
-    let a = side(&args.a, &args.program, &args.dim_a, &args.mesh_a, &args.hardware_a, None, console)?;
-    let b = side(second, &args.program, &args.dim_b, &args.mesh_b, &args.hardware_b, args.layer_b.as_ref(), console)?;
+    let a = Changes { dims: &args.dim_a, mesh: &args.mesh_a, hardware: &args.hardware_a, layer: &None, phase: &None };
+    let b = Changes {
+        dims: &args.dim_b,
+        mesh: &args.mesh_b,
+        hardware: &args.hardware_b,
+        layer: &args.layer_b,
+        phase: &args.phase_b,
+    };
+    let (a, b) = (side(&args.a, &args.program, &a, console)?, side(second, &args.program, &b, console)?);
     let pairs = pairs(&a, &b);
     console.result(&match console.format {
         Format::Text => diff(&pairs, args.width),
@@ -21,21 +28,22 @@ pub(crate) fn run(args: &DiffArgs, console: &mut Console) -> Outcome {
     if args.exit_code && differs(&pairs) { Err(Status::Wrong) } else { Ok(()) }
 }
 
-/// One side, with what its own options change.
-fn side(
-    path: &Path,
-    common: &ProgramArgs,
-    dims: &[String],
-    mesh: &Option<String>,
-    hardware: &Option<String>,
-    layer: Option<&String>,
-    console: &mut Console,
-) -> Outcome<Compilation> {
+/// What is changed for one side alone.
+struct Changes<'a> {
+    dims: &'a [String],
+    mesh: &'a Option<String>,
+    hardware: &'a Option<String>,
+    layer: &'a Option<String>,
+    phase: &'a Option<String>,
+}
+
+fn side(path: &Path, common: &ProgramArgs, own: &Changes<'_>, console: &mut Console) -> Outcome<Compilation> {
     let mut program = common.clone();
-    program.dims.extend(dims.iter().cloned());
-    program.mesh = mesh.clone().or(program.mesh);
-    program.hardware = hardware.clone().or(program.hardware);
-    program.layer = layer.cloned().or(program.layer);
+    program.dims.extend(own.dims.iter().cloned());
+    program.mesh = own.mesh.clone().or(program.mesh);
+    program.hardware = own.hardware.clone().or(program.hardware);
+    program.layer = own.layer.clone().or(program.layer);
+    program.phase = own.phase.clone().or(program.phase);
     compile_file(path, &program, console)
 }
 
@@ -47,7 +55,8 @@ fn pairs<'a>(a: &'a Compilation, b: &'a Compilation) -> Vec<Pair<'a>> {
     }
     let mut out: Vec<Pair<'a>> = Vec::new();
     for layer in first {
-        let at = second.iter().position(|other| other.plan().name == layer.plan().name);
+        let key = |l: &Layer<'_>| (l.plan().name.clone(), l.plan().phase.clone());
+        let at = second.iter().position(|other| key(other) == key(&layer));
         out.push((Some(layer), at.map(|at| second.remove(at))));
     }
     out.extend(second.into_iter().map(|layer| (None, Some(layer))));

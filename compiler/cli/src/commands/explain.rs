@@ -34,7 +34,7 @@ pub(crate) fn run(args: &ExplainArgs, console: &mut Console) -> Outcome {
     }
     let layers = compilation.layers();
     console.result(&match emit {
-        ExplainEmit::Text => shard_report::explain::explain(&layers),
+        ExplainEmit::Text => shard_report::explain::explain_within(&layers, args.width),
         ExplainEmit::Json => shard_report::json::explain::explain(&layers),
         ExplainEmit::Html => shard_report::html::html(&layers),
         ExplainEmit::Dot => shard_report::dot::dot(&layers),

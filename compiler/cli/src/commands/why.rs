@@ -7,12 +7,12 @@ use shard_check::diagnostics::QuestionProblem;
 use shard_check::names::nearest;
 use shard_cost::Hardware;
 use shard_ir::{
-    AxisSet, Collective, Def, InstrId, InstrKind, Layout, LayoutPattern, Operand, Picoseconds, Plan, Program,
-    Reduction, ValueId,
+    Def, InstrId, InstrKind, Layout, LayoutPattern, Operand, Picoseconds, Plan, Program, Reduction, ValueId,
 };
 use shard_report::Layer;
 use shard_report::draw::Place;
 use shard_report::notation::value_name;
+use shard_report::origins::{axes, op_behind, origin, reader};
 use shard_report::why::{Removal, Step, Why, json, why};
 use shard_rewrite::demand::{annotated, value_named, with_demand};
 use shard_rewrite::rules::rule_of_axis;
@@ -92,42 +92,6 @@ fn answer<'a>(layer: Layer<'a>, about: Option<&About<'_>>, id: InstrId) -> Why<'
     let steps = about.map_or_else(Vec::new, |about| about.steps(op_behind(plan, id)));
     let removals = about.map_or_else(Vec::new, |about| about.removals(id, alternative.as_ref()));
     Why { layer, id, places: places(plan, id), steps, alternative, removals }
-}
-
-/// The first op that reads an instruction, through moves.
-fn reader(plan: &Plan, id: InstrId) -> Option<InstrId> {
-    let users = plan.uses();
-    let mut at = id;
-    loop {
-        let next = *users[at.index()].first()?;
-        match plan.instruction(next).kind {
-            InstrKind::Move(_) => at = next,
-            InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::Op(_) => return Some(next),
-        }
-    }
-}
-
-/// What a chain of moves starts from.
-fn origin(plan: &Plan, mut id: InstrId) -> InstrId {
-    while let (InstrKind::Move(_), Some(operand)) = (&plan.instruction(id).kind, plan.instruction(id).operands.first())
-    {
-        id = *operand;
-    }
-    id
-}
-
-/// The op whose layouts ask for an instruction: the one that leaves a sum to take, or the one that reads what is moved.
-fn op_behind(plan: &Plan, id: InstrId) -> Option<InstrId> {
-    let is_op = |id: &InstrId| matches!(plan.instruction(*id).kind, InstrKind::Op(_));
-    let maker = Some(origin(plan, id)).filter(is_op);
-    match &plan.instruction(id).kind {
-        InstrKind::Op(_) => Some(id),
-        InstrKind::Move(Collective::ReduceScatter { .. } | Collective::AllReduce { .. }) => {
-            maker.or_else(|| reader(plan, id))
-        }
-        InstrKind::Move(_) => reader(plan, id).or(maker),
-        InstrKind::Parameter(_) | InstrKind::Constant(_) => None,
-    }
 }
 
 /// Where the source says what the instruction follows from.
@@ -318,11 +282,6 @@ impl About<'_> {
 
 /// Whether another plan has a move of the same kind, of the same value, over any of the same axes.
 fn still_there(plan: &Plan, id: InstrId, other: &Plan) -> bool {
-    let axes = |plan: &Plan, id: InstrId| -> Option<AxisSet> {
-        let instr = plan.instruction(id);
-        let InstrKind::Move(collective) = &instr.kind else { return None };
-        Some(collective.axes(&plan.mesh, plan.instruction(*instr.operands.first()?).layout).set())
-    };
     let instr = plan.instruction(id);
     other.ids().any(|o| {
         let there = other.instruction(o);

@@ -6,6 +6,7 @@ use shard_ir::{Collective, DimId, InstrId, InstrKind, Op, ParameterKind, Plan, R
 
 use super::SpanJson;
 use crate::Layer;
+use crate::origins::{axis_by_axis, forcing};
 
 /// What every instruction bears, and then what its kind adds.
 #[derive(Debug, Serialize)]
@@ -87,6 +88,30 @@ struct MoveJson {
     rule: Option<String>,
     reason: Option<String>,
     span: Option<SpanJson>,
+    /// Its part of the time of all steps, 0 to 1; absent where they take none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    share: Option<f64>,
+    /// Axis by axis, where several are crossed one after another.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    by_axis: Vec<AxisJson>,
+    /// The parameter whose layout forces it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    forced_by: Option<ForcedByJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct AxisJson {
+    axis: String,
+    wire_bytes: u64,
+    time_s: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct ForcedByJson {
+    id: u32,
+    name: Option<String>,
+    layout: String,
+    line: Option<usize>,
 }
 
 /// The dims that a move changes.
@@ -244,5 +269,19 @@ fn move_json(layer: &Layer<'_>, id: InstrId, collective: &Collective) -> MoveJso
         rule: instr.origin.rule.clone(),
         reason: instr.origin.reason.clone(),
         span: span(layer, id),
+        share: match layer.price.totals.serial_time.0 {
+            0 => None,
+            all => Some(layer.price.of(id).time().0 as f64 / all as f64),
+        },
+        by_axis: axis_by_axis(layer, id)
+            .into_iter()
+            .map(|(axis, cost)| AxisJson { axis, wire_bytes: cost.wire_bytes.0, time_s: cost.time.seconds() })
+            .collect(),
+        forced_by: forcing(plan, id).map(|given| ForcedByJson {
+            id: given.0,
+            name: plan.instruction(given).name.clone(),
+            layout: plan.layout_text(given),
+            line: layer.source.zip(plan.instruction(given).origin.span).map(|(s, at)| s.line_column(at.start).line),
+        }),
     }
 }
