@@ -3,6 +3,7 @@
 #![allow(missing_docs)]
 
 use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
 
 use shard_grammar::SourceFile;
 use shard_ir::{Plan, text};
@@ -36,11 +37,19 @@ fn printed(arguments: &[&str], input: &str) -> String {
 struct Variant {
     path: String,
     text: String,
-    /// `--phase NAME`, or nothing.
-    phase: Vec<String>,
+    /// Its plans.
+    plans: Vec<Plan>,
+    /// Its explicit form.
+    written: String,
 }
 
-fn variants() -> Vec<Variant> {
+/// All of them, each worked out once for all tests.
+fn variants() -> &'static [Variant] {
+    static ALL: OnceLock<Vec<Variant>> = OnceLock::new();
+    ALL.get_or_init(make_variants)
+}
+
+fn make_variants() -> Vec<Variant> {
     let mut all = Vec::new();
     for example in examples() {
         let words = example.text.lines().filter_map(|line| line.strip_prefix("phase "));
@@ -50,22 +59,19 @@ fn variants() -> Vec<Variant> {
             false => phases.into_iter().map(|phase| vec!["--phase".to_string(), phase]).collect(),
         };
         for phase in options {
-            all.push(Variant { path: example.path.clone(), text: example.text.clone(), phase });
+            let with = |command: &[&str]| -> String {
+                let phase = phase.iter().map(String::as_str);
+                printed(&command.iter().copied().chain(phase).collect::<Vec<_>>(), &example.text)
+            };
+            all.push(Variant {
+                path: example.path.clone(),
+                text: example.text.clone(),
+                plans: text::parse(&with(&["lower", "-"])).expect("IR text"),
+                written: with(&["fmt", "--explicit", "-"]),
+            });
         }
     }
     all
-}
-
-impl Variant {
-    fn explicit(&self) -> String {
-        let phase = self.phase.iter().map(String::as_str);
-        printed(&["fmt", "--explicit", "-"].into_iter().chain(phase).collect::<Vec<_>>(), &self.text)
-    }
-
-    fn plans(&self) -> Vec<Plan> {
-        let phase = self.phase.iter().map(String::as_str);
-        lowered(&["lower", "-"].into_iter().chain(phase).collect::<Vec<_>>(), &self.text)
-    }
 }
 
 fn lowered(arguments: &[&str], source: &str) -> Vec<Plan> {
@@ -79,8 +85,8 @@ fn plans(source: &str) -> Vec<Plan> {
 #[test]
 fn every_example_is_written_back_as_a_strict_file_with_the_same_lowered_program() {
     for example in variants() {
-        let written = example.explicit();
-        let (before, after) = (example.plans(), plans(&written));
+        let written = &example.written;
+        let (before, after) = (&example.plans, plans(written));
         assert_eq!(before.len(), after.len(), "{}", example.path);
         for (a, b) in before.iter().zip(&after) {
             assert_eq!(difference(a, b), None, "{}: {}\n{written}", example.path, a.name);
@@ -96,29 +102,29 @@ fn every_example_is_written_back_as_a_strict_file_with_the_same_lowered_program(
 #[test]
 fn what_is_written_formats_as_itself_and_is_explicit_already() {
     for example in variants() {
-        let written = example.explicit();
+        let written = &example.written;
         let formatted = shard_grammar::format(&SourceFile::new(example.path.clone(), written.clone()));
-        assert_eq!(formatted.as_ref(), Ok(&written), "{}", example.path);
-        assert_eq!(printed(&["fmt", "--explicit", "-"], &written), written, "{}", example.path);
+        assert_eq!(formatted.as_ref(), Ok(written), "{}", example.path);
+        assert_eq!(&printed(&["fmt", "--explicit", "-"], written), written, "{}", example.path);
     }
 }
 
 #[test]
 fn every_collective_is_a_line_of_its_own() {
     for example in variants() {
-        let written = example.explicit();
+        let written = &example.written;
         let lines = written.lines().filter(|l| !l.trim_start().starts_with("//"));
         let reshards: usize = lines.map(|l| l.matches("reshard(").count()).sum();
         let moves =
             |plan: &Plan| plan.instructions.iter().filter(|i| matches!(i.kind, shard_ir::InstrKind::Move(_))).count();
-        assert_eq!(reshards, example.plans().iter().map(moves).sum::<usize>(), "{}\n{written}", example.path);
+        assert_eq!(reshards, example.plans.iter().map(moves).sum::<usize>(), "{}\n{written}", example.path);
     }
 }
 
 #[test]
 fn comments_and_the_rest_of_the_file_stay() {
     for example in variants() {
-        let written = example.explicit();
+        let written = &example.written;
         for line in example.text.lines().filter(|l| l.starts_with("//!") || l.starts_with("mesh ")) {
             assert!(written.lines().any(|l| l == line), "{}: {line}\n{written}", example.path);
         }

@@ -129,7 +129,7 @@ fn move_lines(page: &mut Page, layer: &Layer<'_>, id: InstrId) {
         let steps = steps
             .iter()
             .map(|(axis, cost)| format!("{axis} {} {}", scale::bytes(cost.wire_bytes), scale::time(cost.time)));
-        page.wrapped(9, &format!("sent over {}", steps.collect::<Vec<_>>().join(", ")));
+        page.wrapped(9, &steps.collect::<Vec<_>>().join(", then "));
     }
     if let Some(reason) = &instr.origin.reason {
         page.wrapped(9, &format!("{reason}{}", forced_by(layer, id)));
@@ -149,16 +149,16 @@ fn move_lines(page: &mut Page, layer: &Layer<'_>, id: InstrId) {
     }
 }
 
-/// ` (w_in is E_xF_yz, line 18)`: the declaration that a move follows from.
+/// `; forced by w_in: E_xF_yz in line 18`: the declaration that a move follows from.
 fn forced_by(layer: &Layer<'_>, id: InstrId) -> String {
     let plan = layer.plan();
     let line = |id: InstrId| Some(layer.source?.line_column(plan.instruction(id).origin.span?.start).line);
     match forcing(plan, id) {
         Some(given) => {
-            let line = line(given).map_or_else(String::new, |line| format!(", line {line}"));
-            format!(" (`{}` is {}{line})", value_name(plan, given), plan.layout_text(given))
+            let line = line(given).map_or_else(String::new, |line| format!(" in line {line}"));
+            format!("; forced by `{}`: {}{line}", value_name(plan, given), plan.layout_text(given))
         }
-        None => line(id).map_or_else(String::new, |line| format!(" (line {line})")),
+        None => line(id).map_or_else(String::new, |line| format!("; forced in line {line}")),
     }
 }
 

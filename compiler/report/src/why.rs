@@ -141,9 +141,9 @@ fn bound(page: &mut Page, a: &Why<'_>) {
     let bound = scale::time(o.lower_bound);
     let words = match o.proof {
         Some(Proof::Certificate) => format!(
-            "Each value in each layout has a price; making it costs at least that, and no op and no move is worth more to \
-             those who read it than it costs. The prices of the results add up to {bound}, so no plan takes less, and this \
-             plan takes exactly that. `explain --certificate` writes the prices down to be checked."
+            "Every value in every layout bears a price, so set that no op and no move adds more to the price of what it \
+             reads than it costs itself. A plan then takes at least the price of its results, which is {bound}; this plan \
+             takes exactly that. `explain --certificate` writes the prices down to be checked."
         ),
         Some(Proof::Search) => format!(
             "Prices on values rule out every plan below {bound}. Every plan between that and {} was looked at one by one, \

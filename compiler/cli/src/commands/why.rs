@@ -110,7 +110,7 @@ fn places(plan: &Plan, id: InstrId) -> Vec<Place> {
         let name = value_name(plan, source);
         match reader(plan, id) {
             Some(reader) => {
-                let text = format!("`{}` takes `{name}` from {}", value_name(plan, reader), plan.layout_text(id));
+                let text = format!("`{}` reads `{name}` as {}", value_name(plan, reader), plan.layout_text(id));
                 add(reader, text, true);
             }
             None => add(id, format!("`{name}` leaves as {}", plan.layout_text(id)), true),

@@ -7,8 +7,8 @@ use shard_ir::{InstrId, InstrKind, Plan};
 use super::comments::Comments;
 use super::expression::{Binds, Written, has_natural_order, number, op_text, word};
 
-/// The statements of a layer, a line each; comments of the source stand where their statements stood.
-pub(crate) fn statements(plan: &Plan, comments: &mut Comments<'_>) -> Vec<String> {
+/// The statements of a layer, a line each, and what it returns; comments of the source stand where their statements stood.
+pub(crate) fn statements(plan: &Plan, comments: &mut Comments<'_>) -> (Vec<String>, Vec<String>) {
     let writer = Writer::new(plan);
     let mut lines = Vec::new();
     for id in plan.ids() {
@@ -44,7 +44,7 @@ pub(crate) fn statements(plan: &Plan, comments: &mut Comments<'_>) -> Vec<String
         Some(comment) => format!("{returned}  {comment}"),
         None => returned,
     });
-    lines
+    (lines, results)
 }
 
 struct Writer<'a> {

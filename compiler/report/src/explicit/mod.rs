@@ -131,7 +131,15 @@ fn layer_edits(
         edits.push((layout_span(ty), plan.output_layout_text(output)));
     }
     let mut comments = Comments::new(source, tree, &layer.name.value);
-    let lines = body::statements(plan, &mut comments);
+    let (lines, returned) = body::statements(plan, &mut comments);
+    // A result that is not named in the header is called as what is returned, if that is a name, and else `result`.
+    if let (ast::Results::One(ty), [one], [output]) = (&layer.results, returned.as_slice(), plan.outputs.as_slice()) {
+        let is_name = one.chars().all(|c| c.is_alphanumeric() || c == '_');
+        if output.name != if is_name { one.as_str() } else { "result" } {
+            edits.push((Span::at(ty.span.start), format!("({}: ", output.name)));
+            edits.push((Span::at(ty.span.end), ")".to_string()));
+        }
+    }
     edits.push((layer.body_span, format!("{{\n{}\n}}", lines.join("\n"))));
 }
 
