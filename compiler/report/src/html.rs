@@ -303,9 +303,9 @@ fn traffic_table(out: &mut String, layer: &Layer<'_>) {
     if sent.is_empty() {
         return;
     }
-    let most = sent.iter().map(|(_, bytes)| bytes.0).max().unwrap_or(1);
+    let most = sent.iter().map(|(_, bytes, _)| bytes.0).max().unwrap_or(1);
     out.push_str("<h3>Bytes sent by each device</h3>\n<table>\n");
-    for (axes, bytes) in sent {
+    for (axes, bytes, _) in sent {
         bar(out, &format!("over {axes}"), "move", bytes.0, most, &[scale::bytes(bytes)]);
     }
     out.push_str("</table>\n");

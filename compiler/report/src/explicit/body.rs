@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use shard_ir::{InstrId, InstrKind, Plan};
+use shard_ir::{InstrId, InstrKind, Op, Plan};
 
 use super::comments::Comments;
 use super::expression::{Binds, Written, has_natural_order, number, op_text, word};
@@ -17,7 +17,7 @@ pub(crate) fn statements(plan: &Plan, comments: &mut Comments<'_>) -> (Vec<Strin
         }
         let value = match &plan.instruction(id).kind {
             // Numbers stand where they are used.
-            InstrKind::Parameter(_) | InstrKind::Constant(_) => continue,
+            InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::Op(Op::Fetch) => continue,
             InstrKind::Move(_) => format!("let {} = {}", writer.name(id), writer.reshard(id)),
             InstrKind::Op(_) => {
                 let (text, _) = writer.expression(id);
@@ -125,7 +125,7 @@ impl<'a> Writer<'a> {
                 let instr = plan.instruction(id);
                 let known = instr.name.as_ref().or_else(|| returned.get(&id).copied());
                 let base = match (&instr.kind, known) {
-                    (InstrKind::Constant(_), _) => continue,
+                    (InstrKind::Constant(_) | InstrKind::Op(Op::Fetch), _) => continue,
                     (InstrKind::Move(_), _) if !moves => continue,
                     (InstrKind::Parameter(_) | InstrKind::Op(_), _) if moves => continue,
                     (InstrKind::Parameter(_) | InstrKind::Op(_), Some(name)) => {
@@ -149,7 +149,7 @@ impl<'a> Writer<'a> {
 
     /// The instruction that makes the value of a chain of moves.
     fn origin(&self, mut id: InstrId) -> InstrId {
-        while let (InstrKind::Move(_), Some(operand)) =
+        while let (InstrKind::Move(_) | InstrKind::Op(Op::Fetch), Some(operand)) =
             (&self.plan.instruction(id).kind, self.plan.instruction(id).operands.first())
         {
             id = *operand;
@@ -164,6 +164,7 @@ impl<'a> Writer<'a> {
     fn operand(&self, id: InstrId) -> Written {
         match &self.plan.instruction(id).kind {
             InstrKind::Constant(value) => number(*value),
+            InstrKind::Op(Op::Fetch) => self.expression(id),
             _ if !self.inlined.contains(&id) => (self.name(id).to_string(), Binds::Atom),
             InstrKind::Move(_) => (self.reshard(id), Binds::Atom),
             InstrKind::Parameter(_) | InstrKind::Op(_) => self.expression(id),

@@ -58,6 +58,11 @@ pub(crate) fn op_text(plan: &Plan, id: InstrId, op: &Op, operands: &[Written]) -
         Op::SliceDim { from, to, offset } => call(format!(", {} -> {}, {offset}", name(from), name(to))),
         Op::Mask { query, key } => call(format!(" over {}, {}", name(query), name(key))),
         Op::Rope { over, at } => call(format!(" over {} at {}", name(over), name(at))),
+        Op::Route { over, at, to, choices } => {
+            call(format!(" over {} at {} -> {}, {choices}", name(over), name(at), name(to)))
+        }
+        // No source writes it: a weight in host memory is fetched by being used.
+        Op::Fetch => operands.first().cloned().unwrap_or_else(|| (args.clone(), Binds::Atom)),
         Op::Cast(dtype) => call(format!(", {dtype}")),
     }
 }
@@ -118,6 +123,8 @@ pub(crate) fn has_natural_order(plan: &Plan, id: InstrId) -> bool {
         | Op::Concat { .. }
         | Op::SliceDim { .. }
         | Op::Append { .. }
-        | Op::Take { .. } => false,
+        | Op::Take { .. }
+        | Op::Route { .. }
+        | Op::Fetch => false,
     }
 }
