@@ -241,7 +241,7 @@ fn rule_words(rule: Rule, end_words: &'static str) -> Option<&'static str> {
         of_word => "`of`",
         measure => "what is measured, such as `comm` or `all-gathers`",
         strategy_name => "a strategy",
-        comparison => "`<=`, `==`, `>=`, `<` or `>`",
+        comparison => "a comparison such as `<=`",
         amount | amount_number => "an amount such as `2` or `40us`",
         unit => "a unit",
         return_word => "`return`",

@@ -45,12 +45,12 @@ says! {
     a_value_that_starts_upper_case: body("let H = a") => ["2:5 `H` cannot name a value: a value starts with a lower-case letter or `_` | h"];
     a_reserved_name: body("let gelu = a") => ["2:5 `gelu` is a word of the language and cannot name a value or layer | another name, such as `gelu_out`"];
     a_name_kept_for_later: body("let grad = a") => ["2:5 `grad` is kept for a later version of the language and cannot name a value or layer | another name, such as `grad_in`"];
-    an_expectation_of_nothing: body("expect") => ["?"];
-    an_expectation_without_a_sign: body("expect comm 40us") => ["?"];
-    an_expectation_without_an_amount: body("expect comm <=") => ["?"];
-    an_expectation_with_two_signs: body("expect comm <= <= 3us") => ["?"];
-    a_misspelt_expect: body("expct comm <= 3us") => ["?"];
-    an_expectation_outside_a_layer: errors("expect comm <= 3us") => ["?"];
+    an_expectation_of_nothing: body("expect") => ["2:7 expected `no`, `strategy` or what is measured, such as `comm` or `all-gathers`, found `return`"];
+    an_expectation_without_a_sign: body("expect comm 40us") => ["2:13 expected `of` or a comparison such as `<=`, found `40us`"];
+    an_expectation_without_an_amount: body("expect comm <=") => ["2:15 expected an amount such as `2` or `40us`, found `return`"];
+    an_expectation_with_two_signs: body("expect comm <= <= 3us") => ["2:16 expected an amount such as `2` or `40us`, found `<`"];
+    a_misspelt_expect: body("expct comm <= 3us") => ["2:1 unknown word `expct`, where `expect` could stand | expect"];
+    an_expectation_outside_a_layer: errors("expect comm <= 3us") => ["1:1 `expect` stands outside any layer"];
     a_strange_character: body("let h = a £ a") => ["2:11 `£` is no character of the language"];
     an_unknown_dtype: body("let h: bfloat16 A = a") => ["2:8 unknown dtype `bfloat16` | bf16"];
     a_split_into_three: body("let h = split(a, A -> BCD)") => ["2:23 `split` needs two dims here, major first, and 3 dims stand here"];

@@ -149,6 +149,8 @@ pub const OPS: &[(&str, &str)] = &[
     ("mask", "masks"),
     ("rope", "ropes"),
     ("take", "takes"),
+    ("route", "routes"),
+    ("fetch", "fetches"),
     ("cast", "casts"),
 ];
 

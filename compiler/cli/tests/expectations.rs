@@ -119,7 +119,7 @@ fn a_called_layer_is_held_to_its_expectations_alone_and_brings_none_along() {
     let ran = fed(&["check", "--expect", "-"], CALLED);
     assert_eq!(ran.status, 1);
     assert_eq!(ran.err.matches("error[E0837]").count(), 1, "{}", ran.err);
-    assert!(ran.err.contains("the plan has 0 all-gathers"), "{}", ran.err);
+    assert!(ran.err.contains("the plan has 1 all-gather\n"), "{}", ran.err);
     assert_eq!(fed(&["check", "--expect", "--layer", "outer", "-"], CALLED).status, 0);
     assert_eq!(fed(&["check", "--expect", "--layer", "inner", "-"], CALLED).status, 1);
 }
@@ -133,4 +133,15 @@ fn another_name_of_a_value_is_that_value() {
     );
     let ran = fed(&["check", "--expect", "-"], &source);
     assert!(ran.err.contains("the plan has 1 all-gather of x\n"), "{ran:?}");
+}
+
+#[test]
+fn every_op_of_the_json_can_be_expected() {
+    let path = format!("{}/../../spec/schema/explain.schema.json", env!("CARGO_MANIFEST_DIR"));
+    let schema: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(path).expect("a schema file")).expect("JSON");
+    let ops = schema.pointer("/$defs/instruction/properties/op/enum").and_then(|ops| ops.as_array()).expect("the ops");
+    for op in ops.iter().filter_map(|op| op.as_str()).filter(|op| *op != "collective-einsum") {
+        assert!(shard_check::expectations::Measure::from_word(op).is_some(), "{op}");
+    }
 }

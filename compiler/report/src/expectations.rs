@@ -140,7 +140,7 @@ fn moved_weights(layer: &Layer<'_>) -> Vec<(Span, String)> {
     let moves = plan.ids().filter(|id| match &plan.instruction(*id).kind {
         InstrKind::Move(collective) => {
             let from = plan.instruction(*id).operands.first().map(|o| &plan.instruction(*o).kind);
-            collective.has_traffic() && matches!(from, Some(InstrKind::Parameter(shard_ir::ParameterKind::Weight)))
+            collective.has_traffic() && matches!(from, Some(InstrKind::Parameter(kind)) if kind.is_weight())
         }
         InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::Op(_) => false,
     });

@@ -1,9 +1,9 @@
 //! A headless Chromium, driven over the WebDriver protocol of Debian's `chromedriver`.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 
 use serde_json::{Value, json};
 
@@ -12,6 +12,8 @@ pub struct Browser {
     driver: Child,
     port: u16,
     session: String,
+    /// Held open: a driver that cannot print ends.
+    _output: Lines<BufReader<ChildStdout>>,
     profile: PathBuf,
 }
 
@@ -44,11 +46,11 @@ impl Browser {
         let mut lines = BufReader::new(driver.stdout.take().expect("piped")).lines();
         let port = loop {
             let line = lines.next().expect("chromedriver names its port").expect("text");
-            if let Some(port) = line.split(" on port ").nth(1) {
+            if let Some(port) = line.split("successfully on port ").nth(1) {
                 break port.trim_end_matches('.').parse().expect("a port");
             }
         };
-        let mut browser = Browser { driver, port, session: String::new(), profile };
+        let mut browser = Browser { driver, port, session: String::new(), _output: lines, profile };
         let arguments = [
             "--headless=new",
             "--no-sandbox",
