@@ -182,8 +182,8 @@ pub(crate) fn of_layer(layer: &ast::Layer, lenient: bool, sink: &mut Sink) -> Ve
             }
             // A name may stand in the part that could not be read.
             Err(Problem::Value(_)) if lenient => {}
-            Err(Problem::Value(problem)) => sink.report(problem),
-            Err(Problem::Claim(problem)) => sink.report(problem),
+            Err(Problem::Value(problem)) => sink.report(*problem),
+            Err(Problem::Claim(problem)) => sink.report(*problem),
         }
     }
     found
@@ -215,8 +215,18 @@ fn named_values(layer: &ast::Layer) -> BTreeMap<&str, &str> {
 }
 
 enum Problem {
-    Value(LayerProblem),
-    Claim(ExpectationProblem),
+    Value(Box<LayerProblem>),
+    Claim(Box<ExpectationProblem>),
+}
+
+impl Problem {
+    fn value(problem: LayerProblem) -> Problem {
+        Problem::Value(Box::new(problem))
+    }
+
+    fn claim(problem: ExpectationProblem) -> Problem {
+        Problem::Claim(Box::new(problem))
+    }
 }
 
 fn meaning(claim: &Claim, names: &BTreeMap<&str, &str>) -> Result<Meaning, Problem> {
@@ -227,7 +237,7 @@ fn meaning(claim: &Claim, names: &BTreeMap<&str, &str>) -> Result<Meaning, Probl
             }
             let near = nearest(&name.value, STRATEGIES.iter().copied()).map(str::to_string);
             let (name, span) = (name.value.clone(), name.span);
-            Err(Problem::Claim(ExpectationProblem::UnknownStrategy { name, span, near }))
+            Err(Problem::claim(ExpectationProblem::UnknownStrategy { name, span, near }))
         }
         Claim::None { measure: word, of } => {
             let (measure, of) = subject(claim, word, of, names)?;
@@ -241,7 +251,7 @@ fn meaning(claim: &Claim, names: &BTreeMap<&str, &str>) -> Result<Meaning, Probl
                     unit: near_unit(measure, written),
                     ..written.clone()
                 };
-                Problem::Claim(ExpectationProblem::WrongUnit {
+                Problem::claim(ExpectationProblem::WrongUnit {
                     measure: word.value.clone(),
                     unit: measure.unit(),
                     span: written.span,
@@ -265,7 +275,7 @@ fn subject(
         let known = FIGURES.into_iter().chain(OPS.iter().flat_map(|(one, many)| [*many, *one]));
         let near = nearest(&word.value, known).map(str::to_string);
         let (name, span) = (word.value.clone(), word.span);
-        return Err(Problem::Claim(ExpectationProblem::UnknownMeasure { name, span, near }));
+        return Err(Problem::claim(ExpectationProblem::UnknownMeasure { name, span, near }));
     };
     let Some(value) = of else { return Ok((measure, None)) };
     if measure.is_of_the_layer() {
@@ -276,7 +286,7 @@ fn subject(
                 Claim::Measured { measure, of: None, comparison, amount }
             }
         };
-        return Err(Problem::Claim(ExpectationProblem::OfTheLayer {
+        return Err(Problem::claim(ExpectationProblem::OfTheLayer {
             measure: word.value.clone(),
             value: value.value.clone(),
             span: Span::new(word.span.end, value.span.end),
@@ -288,7 +298,7 @@ fn subject(
         None => {
             let near = nearest(&value.value, names.keys().copied()).map(str::to_string);
             let (name, span) = (value.value.clone(), value.span);
-            Err(Problem::Value(LayerProblem::UnknownValue { name, span, near, later: None, is_layer: false }))
+            Err(Problem::value(LayerProblem::UnknownValue { name, span, near, later: None, is_layer: false }))
         }
     }
 }

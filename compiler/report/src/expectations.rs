@@ -228,7 +228,7 @@ fn holding(expectation: &Expectation, measure: Measure, comparison: Comparison, 
 /// An amount to the last base unit, in the largest unit that divides it: `16384ns`, `4423680B`.
 fn exactly(measure: Measure, found: u128) -> Amount {
     let (word, scale) =
-        largest_unit(measure, |word, scale| !word.contains('i') && found % scale == 0 && scale <= found);
+        largest_unit(measure, |word, scale| !word.contains('i') && found.is_multiple_of(scale) && scale <= found);
     written((found / scale).to_string(), word)
 }
 

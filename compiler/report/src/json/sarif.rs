@@ -126,7 +126,7 @@ struct Replacement<'a> {
 pub fn sarif(files: &[InFile<'_>]) -> String {
     let rules = ALL.iter().map(|(code, title, _)| RuleJson {
         id: code,
-        short_description: message(*title),
+        short_description: message(title),
         default_configuration: Configuration { level: if code.starts_with('W') { "warning" } else { "error" } },
     });
     let results = files.iter().flat_map(|(file, list)| list.iter().map(|diagnostic| found(*file, diagnostic)));
