@@ -1,6 +1,8 @@
 //! Facts of parameters, memory and caches: models as `.shard` files, and what the inventory says of them.
 
 use serde_json::Value;
+use shard_cost::{DimRoles, Inventory};
+use shard_ir::DimId;
 use shard_ir::ParameterKind::{Cache, Weight};
 
 use crate::Check;
@@ -221,11 +223,18 @@ fn bytes_dtype(fact: &Value) -> &'static str {
 fn whole_cache(fact: &Value, kv_heads: f64, d_head: f64, batch: f64, context: f64) -> Priced {
     let layers = fact["inputs"]["layers"].as_f64().unwrap_or_else(|| input(fact, "L"));
     let sizes = [batch, context, kv_heads, d_head];
-    Caching { mesh: "", layout: "BSKH", dtype: bytes_dtype(fact), sizes, layers, weights: (1.0, "W") }.priced()
+    Caching { mesh: "", layout: "BSKH", dtype: bytes_dtype(fact), sizes, layers, weights: (layers, "W") }.priced()
 }
 
 fn per_token(layer: &Priced) -> f64 {
-    layer.inventory().cache_bytes_per_token.times(layer.plan.repeat).0 as f64
+    // Nothing is appended here, so what the dims count is named, as `cost --batch B --context S` does.
+    let named = |name: &str| layer.plan.dims.iter().position(|d| d.name == name).map(|at| DimId(at as u16));
+    let roles = DimRoles {
+        batch: named("B").into_iter().collect(),
+        context: named("S").into_iter().collect(),
+        ..DimRoles::default()
+    };
+    Inventory::of(&layer.plan, roles).cache_bytes_per_token.times(layer.plan.repeat).0 as f64
 }
 
 fn multihead_cache(fact: &Value) -> Result<(), String> {

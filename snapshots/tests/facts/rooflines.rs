@@ -215,13 +215,14 @@ fn smallest(mut from: u64, mut to: u64, mut holds: impl FnMut(u64) -> bool) -> f
     from as f64
 }
 
-/// The smallest batch for which the product with a large square weight is bound by arithmetic.
+/// The last batch for which the product with a large square weight is bound by memory: one more, and arithmetic is.
 fn critical_batch(hardware: &Hardware, dtypes: [&str; 3]) -> f64 {
-    smallest(1, 10_000, |batch| {
+    let bound_by_arithmetic = smallest(1, 10_000, |batch| {
         let dims = format!("dim B = {batch}\ndim D = 4194304\ndim F = 4194304\n");
         let source = einsum("BD,DF->BF", &[dtypes[0], &format!("weight {}", dtypes[1])], dtypes[2], &dims);
         first_op(&priced(&source, hardware)[0]).1 == Bound::Compute
-    })
+    });
+    bound_by_arithmetic - 1.0
 }
 
 fn two_chips(fact: &Value) -> Result<(), String> {
