@@ -245,10 +245,10 @@ impl Cutter<'_, '_> {
         match self.word(index) {
             "let" | "expect" | "return" | "}" => true,
             "layer" => self.is_layer_keyword(index),
-            "hardware" | "mesh" | "dim" | "strict" => {
+            "hardware" | "mesh" | "dim" | "phase" | "strict" => {
                 self.word(index + 1) != "=" && !matches!(self.word(index - 1), "-" | "hardware")
             }
-            _ => self.starts_phase(index) || self.is_misspelt_layer(index),
+            _ => self.is_misspelt_layer(index),
         }
     }
 

@@ -54,18 +54,6 @@ impl Liveness {
     }
 }
 
-/// Whether a value stays in the memory of the host: a parameter kept there, and what is cut of it before it is fetched.
-fn in_host_memory(plan: &Plan, mut id: InstrId) -> bool {
-    loop {
-        let instr = plan.instruction(id);
-        match (&instr.kind, instr.operands.first()) {
-            (InstrKind::Parameter(kind), _) => return *kind == ParameterKind::HostWeight,
-            (InstrKind::Move(_), Some(operand)) => id = *operand,
-            (InstrKind::Move(_) | InstrKind::Constant(_) | InstrKind::Op(_), _) => return false,
-        }
-    }
-}
-
 /// For each instruction the bytes held while it runs; a value is needed up to the instruction `until`, and beyond the last
 /// one where it is kept.
 fn live_bytes(plan: &Plan, buffer_of: &[Option<InstrId>], until: impl Fn(InstrId) -> usize) -> Vec<u64> {
@@ -74,7 +62,7 @@ fn live_bytes(plan: &Plan, buffer_of: &[Option<InstrId>], until: impl Fn(InstrId
     let mut end = vec![0usize; count];
     for id in plan.ids() {
         let Some(buffer) = buffer_of[id.index()] else { continue };
-        if in_host_memory(plan, id) {
+        if plan.in_host_memory(id) {
             continue;
         }
         size[buffer.index()] = size[buffer.index()].max(plan.local_bytes(id));

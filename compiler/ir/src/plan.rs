@@ -114,6 +114,18 @@ pub struct PlanOutput {
 }
 
 impl Plan {
+    /// Whether a value lies in the memory of the host: a parameter that is kept there, and what is cut of it before it is
+    /// fetched.
+    pub fn in_host_memory(&self, mut id: InstrId) -> bool {
+        loop {
+            let instr = self.instruction(id);
+            match (&instr.kind, instr.operands.first()) {
+                (InstrKind::Parameter(kind), _) => return *kind == ParameterKind::HostWeight,
+                (InstrKind::Move(_), Some(operand)) => id = *operand,
+                (InstrKind::Move(_) | InstrKind::Constant(_) | InstrKind::Op(_), _) => return false,
+            }
+        }
+    }
     /// The instruction of an id.
     pub fn instruction(&self, id: InstrId) -> &Instruction {
         &self.instructions[id.index()]

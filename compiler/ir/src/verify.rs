@@ -116,6 +116,9 @@ pub enum VerifyErrorKind {
         /// The same with the plan's names.
         text: String,
     },
+    /// What lies in host memory can be cut there and fetched, and nothing else.
+    #[error("operand %{} is in host memory: a slice of it, or a fetch", .0.0)]
+    InHostMemory(InstrId),
     /// A constant that is not a replicated scalar, or not finite.
     #[error("a constant is a finite, replicated scalar")]
     BadConstant,
@@ -284,6 +287,14 @@ fn verify_instruction(plan: &Plan, instr: &Instruction) -> Result<(), VerifyErro
             false => Err(E::Dtype { expected: expected.dtype, written: instr.dtype }),
         }
     };
+    let stays_with_host = match &instr.kind {
+        InstrKind::Move(collective) => !collective.has_traffic(),
+        InstrKind::Op(op) => *op == Op::Fetch,
+        InstrKind::Parameter(_) | InstrKind::Constant(_) => true,
+    };
+    if let Some(operand) = instr.operands.iter().find(|o| !stays_with_host && plan.in_host_memory(**o)) {
+        return Err(E::InHostMemory(*operand));
+    }
     match &instr.kind {
         InstrKind::Parameter(_) => arity(0),
         InstrKind::Constant(value) => {

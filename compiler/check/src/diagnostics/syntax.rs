@@ -48,7 +48,7 @@ fn usual_form(kind: &SyntaxErrorKind) -> &'static str {
     use SyntaxErrorKind::*;
     match kind {
         Unexpected { .. } | StrangeCharacter { .. } | MisspeltKeyword { .. } | StraySemicolon => {
-            "a file is made of `hardware`, `mesh`, `dim` and `layer`; a layer of `let` and `return`"
+            "a file is made of `hardware`, `mesh`, `dim`, `phase` and `layer`; a layer of `let` and `return`"
         }
         Unclosed { .. } | Unopened { .. } | UnclosedString => "each bracket and quote needs its other end",
         MalformedName { .. } | ReservedName { .. } | KeptForLater { .. } => "another name",
