@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use shard_grammar::Span;
-use shard_ir::{InstrId, InstrKind, Picoseconds, Plan};
+use shard_ir::{InstrId, InstrKind, Picoseconds};
 use shard_rewrite::{Alternative, Proof};
 
 use crate::Layer;
@@ -78,7 +78,7 @@ fn answer(a: &Why<'_>, width: usize, colour: bool) -> String {
         &format!("layer {}: why %{} {}: {}?", plan.name, a.id.0, phrase(plan, a.id), told(plan, a.id)),
         &format!("{time}{share}"),
     );
-    page.line(&format!("  {}", journey(plan, a.id)));
+    page.line(&format!("  {}", journey(&a.layer, a.id)));
     if let Some(reason) = &instr.origin.reason {
         page.wrapped(2, reason);
     }
@@ -182,13 +182,14 @@ fn removals(page: &mut Page, a: &Why<'_>) {
 }
 
 /// The layouts that a value goes through up to an instruction, on one line: `x: BLE_xyz -> BLE_x`.
-pub fn journey(plan: &Plan, id: InstrId) -> String {
-    let mut layouts = vec![plan.layout_text(id)];
+pub fn journey(layer: &Layer<'_>, id: InstrId) -> String {
+    let plan = layer.plan();
+    let mut layouts = vec![layer.layout_text(id)];
     let mut at = id;
     while let (InstrKind::Move(_), Some(operand)) = (&plan.instruction(at).kind, plan.instruction(at).operands.first())
     {
         at = *operand;
-        layouts.push(plan.layout_text(at));
+        layouts.push(layer.layout_text(at));
     }
     layouts.reverse();
     format!("{}: {}", told(plan, id), layouts.join(" -> "))
@@ -265,7 +266,7 @@ pub fn json(answers: &[Why<'_>]) -> String {
             op: instr.kind.name(),
             name: instr.name.clone(),
             layout: plan.layout_text(a.id),
-            journey: journey(plan, a.id),
+            journey: journey(&a.layer, a.id),
             time_s: a.layer.price.of(a.id).time().seconds(),
             rule: instr.origin.rule.clone(),
             reason: instr.origin.reason.clone(),
