@@ -77,6 +77,6 @@ pub fn annotated(program: &Program, value: ValueId, pattern: &LayoutPattern) -> 
 /// none of that name.
 pub fn value_named(program: &Program, name: &str) -> Option<ValueId> {
     let all = || program.value_ids().filter(|id| program.value(*id).name.as_deref() == Some(name));
-    let own = all().filter(|id| program.value(*id).in_layers.is_empty()).last();
+    let own = all().rfind(|id| program.value(*id).in_layers.is_empty());
     own.or_else(|| all().next())
 }

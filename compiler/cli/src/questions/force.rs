@@ -208,10 +208,13 @@ impl WeightUse {
     }
 }
 
+/// Whether a use of a weight may read its operands in these layouts.
+type AllowedUse = Box<dyn Fn(&WeightUse, &[Layout]) -> bool + Send + Sync>;
+
 fn strategy_ways(program: &Program, wanted: Strategy) -> Vec<Way> {
     let Some(uses) = weight_uses(program).filter(|uses| !uses.is_empty()) else { return Vec::new() };
     let axes: Vec<AxisSet> = program.mesh.all_axes().nonempty_subsets().collect();
-    let way = |allowed: Box<dyn Fn(&WeightUse, &[Layout]) -> bool + Send + Sync>| {
+    let way = |allowed: AllowedUse| {
         let uses = uses.clone();
         let forced = move |value: ValueId, _: Layout, read: &[Layout]| {
             uses.iter().filter(|u| u.einsum == value).all(|u| allowed(u, read))
