@@ -1,6 +1,7 @@
 //! Every file of `examples/errors` with the diagnostics that it gives, side by side.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use shard_check::diagnostics::{ALL, Source};
 use shard_check::{CheckOptions, check_source};
@@ -10,8 +11,17 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// The cases, as code, name and text, in the order of their names.
+/// The cases that checking alone refuses.
 fn cases() -> Vec<(String, String, String)> {
+    all_cases().into_iter().filter(|(code, ..)| !is_of_a_later_pass(code)).collect()
+}
+
+fn is_of_a_later_pass(code: &str) -> bool {
+    ALL.iter().any(|(known, _, source)| *known == code && *source == Source::LaterPass)
+}
+
+/// All cases, as code, name and text, in the order of their names.
+fn all_cases() -> Vec<(String, String, String)> {
     let mut cases = Vec::new();
     for code in std::fs::read_dir(root().join("examples/errors")).expect("examples/errors").flatten() {
         for case in std::fs::read_dir(code.path()).expect("a folder of cases").flatten() {
@@ -39,6 +49,28 @@ fn every_case_is_drawn_as_its_snapshot_has_it() {
             // A case at a limit is too long to be read beside its message.
             let source = if file.text.len() > 2000 { "(long)\n" } else { &file.text };
             insta::assert_snapshot!(format!("{code}-{stem}"), format!("{source}\n-----\n{drawn}"));
+        }
+    });
+}
+
+#[test]
+fn what_only_a_later_pass_refuses_is_drawn_as_its_snapshot_has_it() {
+    let mut settings = insta::Settings::clone_current();
+    settings.set_snapshot_path(root().join("snapshots/errors"));
+    settings.set_prepend_module_to_snapshot(false);
+    settings.set_omit_expression(true);
+    settings.bind(|| {
+        for (code, name, text) in all_cases().into_iter().filter(|(code, ..)| is_of_a_later_pass(code)) {
+            let checked = Command::new(env!("CARGO_BIN_EXE_shardc-under-test"))
+                .args(["check", &name])
+                .current_dir(root().join("examples/errors").join(&code))
+                .output()
+                .expect("the compiler starts");
+            let drawn = String::from_utf8_lossy(&checked.stderr);
+            assert_eq!(checked.status.code(), Some(1), "{code}/{name}: {drawn}");
+            assert!(drawn.contains(&format!("error[{code}]")) && drawn.contains("help: "), "{code}/{name}: {drawn}");
+            let stem = name.trim_end_matches(".shard");
+            insta::assert_snapshot!(format!("{code}-{stem}"), format!("{text}\n-----\n{drawn}"));
         }
     });
 }
@@ -81,7 +113,7 @@ fn every_code_has_a_page_and_every_code_of_a_file_a_case() {
         let has_case = cases.iter().any(|(c, ..)| c == code);
         assert_eq!(has_case, *source == Source::File, "cases of {code}");
     }
-    for (code, ..) in &cases {
+    for (code, ..) in &all_cases() {
         assert!(ALL.iter().any(|(known, ..)| known == code), "examples/errors/{code} is of no code");
     }
     for page in std::fs::read_dir(root().join("spec/diagnostics")).expect("spec/diagnostics").flatten() {

@@ -11,6 +11,7 @@ mod lowering_diagnostics;
 pub mod pipeline;
 mod points;
 mod questions;
+mod room;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

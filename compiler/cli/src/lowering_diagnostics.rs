@@ -40,7 +40,9 @@ pub(crate) fn lower_error(
             let (limit, mesh) = (limit.to_string(), program.mesh.to_string());
             vec![LoweringProblem::SpaceTooLarge { layer, span, limit, count, mesh }.into()]
         }
-        (CompileError::Lower(error), None) => internal(error.to_string()),
+        (CompileError::Lower(error @ LowerError::NoPlanFits { .. }), Some(_)) | (CompileError::Lower(error), None) => {
+            internal(error.to_string())
+        }
     }
 }
 

@@ -272,6 +272,22 @@ fn fmt_formats_in_place_and_check_only_looks() {
 }
 
 #[test]
+fn what_does_not_fit_in_memory_is_refused_with_ways_out_that_fit_and_runs_all_the_same() {
+    let source = "hardware tpu-v4-flat\nmesh x=4\ndim B = 64\ndim E = 65536\n\
+                  layer stack(x: bf16 B_xE, w: weight bf16 EE2_x) -> bf16 B_xE repeat 64 {\n\
+                  return rename(einsum(x, w -> [B, E2]), E2 -> E)\n}\n"
+        .replace("E = 65536", "E = 65536\ndim E2 = E");
+    let refused = fed(&["check", "-"], &source);
+    assert_eq!(refused.status, 1, "{}", refused.err);
+    assert!(refused.err.contains("error[E0704]") && refused.err.contains("`w: weight bf16 EE2_x`"), "{}", refused.err);
+    let helps: Vec<&str> = refused.err.lines().filter_map(|l| l.trim().strip_prefix("help: ")).collect();
+    let mesh = helps.iter().find_map(|h| h.strip_prefix("--mesh ")).expect("a larger mesh");
+    let fits = fed(&["check", "--mesh", mesh, "-"], &source);
+    assert_eq!(fits.status, 0, "{}", fits.err);
+    assert_eq!(fed(&["run", "-"], &source).status, 0);
+}
+
+#[test]
 fn a_closed_pipe_is_no_panic() {
     let mut child = command(&["explain", "mlp.shard"])
         .stdin(Stdio::null())

@@ -8,6 +8,7 @@ use shard_ir::{AxisSet, Collective, Def, InstrId, InstrKind, Layout, Picoseconds
 
 use crate::emit::{MoveSite, name_of, op_in_words};
 use crate::lower::Lowering;
+use crate::memory::needed;
 use crate::reason::Reader;
 use crate::relax::{Relaxation, Whole};
 use crate::space::maxima;
@@ -88,7 +89,7 @@ pub fn alternatives(
         Some(whole) => Arc::clone(whole),
         None => {
             let maxima = maxima(&kernels.program);
-            Relaxation::new(kernels, hardware, maxima, &[], false, limits, None)?.whole()
+            Relaxation::new(kernels, hardware, maxima, &[], (false, limits), (None, None))?.whole()
         }
     };
     let whole = match memory.labels.is_empty() {
@@ -112,7 +113,11 @@ pub fn alternatives(
             };
             answers.insert(avoided.clone(), answer);
         }
-        if let Some(Some((time, plan))) = answers.get(&avoided) {
+        // What does not fit is no alternative, unless the plan itself was taken as it came.
+        let fits = |plan: &Plan| options.any_size || needed(plan) <= hardware.hbm_bytes;
+        if let Some(Some((time, plan))) = answers.get(&avoided)
+            && plan.as_ref().is_none_or(fits)
+        {
             let instead = plan.as_ref().map_or_else(Vec::new, |plan| moves_only_in(plan, &lowered.plan));
             found.push(Alternative { id: site.id, avoided, time: *time, instead, plan: plan.clone() });
         }

@@ -26,6 +26,7 @@ mod kernel;
 mod labels;
 mod logical;
 mod lower;
+mod memory;
 mod phases;
 mod reason;
 mod relax;
@@ -53,6 +54,8 @@ pub struct LowerOptions {
     /// The only ways in which the values of the program may be made, as it is written; for questions about a plan. All ways
     /// for `None`.
     pub forced: Option<demand::Forced>,
+    /// Take plans that do not fit in the memory of a device, too: for those who only execute the plan, or have no chip.
+    pub any_size: bool,
     /// Where the search stops.
     pub limits: Limits,
 }
@@ -179,6 +182,15 @@ pub enum LowerError {
         /// The moves of that plan that no `reshard` asks for.
         inserted: Vec<shard_ir::InstrId>,
     },
+    /// Plans there are, but none that fits in the memory of a device was found.
+    #[error("no plan fits in memory")]
+    NoPlanFits {
+        /// The fastest plan of those that do not fit.
+        plan: Box<Plan>,
+        /// What the weights and caches of any plan take on each device, over the whole stack, in bytes. More than the
+        /// device has where they alone are too large; else it is what has to be held beside them.
+        least: u64,
+    },
     /// A limit was reached before any plan was found.
     #[error("the search reached its limit of {count} {limit}")]
     Limit {
@@ -195,4 +207,9 @@ pub enum LowerError {
 /// The cheapest plan of a program on some hardware, ties broken by the rule of the cost model.
 pub fn lower(program: &Program, hardware: &Hardware, options: &LowerOptions) -> Result<Lowered, LowerError> {
     lower::lower(program, hardware, options)
+}
+
+/// What the weights and caches of a program take at least on each device, over the whole stack, in bytes.
+pub fn least_kept(program: &Program) -> u64 {
+    memory::Room::new(program, 0).least()
 }

@@ -13,8 +13,9 @@ use crate::emit::{Emitted, MoveSite, emit};
 use crate::kernel::Kernels;
 use crate::labels::assignments;
 use crate::logical::{Cut, forms};
+use crate::memory::{Room, needed};
 use crate::relax::{Priced, Question, Region, Relaxation, Whole};
-use crate::search::{Found, Search, Solution};
+use crate::search::{Found, Search, Solution, TOO_LARGE};
 use crate::space::{Space, maxima};
 use crate::table::Tables;
 use crate::{Limits, LowerError, LowerOptions, Lowered, Optimality, Proof, Stats, Status};
@@ -32,22 +33,39 @@ pub(crate) struct Memory {
 
 pub(crate) fn lower(program: &Program, hardware: &Hardware, options: &LowerOptions) -> Result<Lowered, LowerError> {
     let strict = options.strict || program.strict;
-    let lowering = |strict| Lowering {
+    let lowering = |strict, within| Lowering {
         hardware,
         limits: &options.limits,
         strict,
         whole_space: options.whole_space,
         forced: options.forced.as_ref(),
+        within,
         best: Best::default(),
     };
     if options.forced.is_some() {
-        return lowering(strict).run(program, true);
+        return lowering(strict, None).run(program, true);
     }
     // What a strict layer lacks is said of the program as it is written, whether or not moves are free.
-    match lowering(strict).run(program, strict) {
+    let fastest = match lowering(strict, None).run(program, strict) {
         Err(LowerError::Unreachable { .. }) if strict => {
-            let plan = lowering(false).run(program, true)?.plan;
-            Err(LowerError::Strict { inserted: inserted_moves(&plan), plan: Box::new(plan) })
+            let plan = lowering(false, None).run(program, true)?.plan;
+            return Err(LowerError::Strict { inserted: inserted_moves(&plan), plan: Box::new(plan) });
+        }
+        other => other?,
+    };
+    let capacity = hardware.hbm_bytes;
+    if options.any_size || needed(&fastest.plan) <= capacity {
+        // The fastest of all plans is the fastest of those that fit, if it does.
+        return Ok(fastest);
+    }
+    let least = Room::new(program, capacity).least();
+    let found = match least > capacity {
+        true => Err(LowerError::Unreachable { value: ValueId(0), output: None }),
+        false => lowering(strict, Some(capacity)).run(program, strict),
+    };
+    match found {
+        Err(LowerError::Unreachable { .. } | LowerError::Limit { .. }) => {
+            Err(LowerError::NoPlanFits { plan: Box::new(fastest.plan), least })
         }
         other => other,
     }
@@ -93,6 +111,8 @@ pub(crate) struct Lowering<'a> {
     strict: bool,
     whole_space: bool,
     forced: Option<&'a Forced>,
+    /// The bytes that every plan must fit in; `None` where plans of any size will do.
+    within: Option<u64>,
     best: Best,
 }
 
@@ -149,7 +169,8 @@ impl Lowering<'_> {
             let priced = question.within(most, limits.sweeps);
             if let Some(bound) = priced.bound {
                 let best = Best { root_bound: Some(bound), ..Best::default() };
-                let mut lowering = Lowering { hardware, limits, strict: false, whole_space: false, forced: None, best };
+                let mut lowering =
+                    Lowering { hardware, limits, strict: false, whole_space: false, forced: None, within: None, best };
                 lowering.widen(kernels, labels, &priced, bound)?;
                 match lowering.lowered() {
                     Err(LowerError::Unreachable { .. }) => {}
@@ -193,6 +214,7 @@ impl Lowering<'_> {
         let mut open: BinaryHeap<Reverse<(u64, Turn, usize, usize)>> =
             first_bounds.into_iter().enumerate().map(|(form, bound)| Reverse((bound, Turn::Form, form, 0))).collect();
         let mut priced: BTreeMap<(usize, usize), Priced> = BTreeMap::new();
+        let mut left = if self.within.is_some() { MAX_CASES_WITHIN_MEMORY } else { usize::MAX };
         while let Some(Reverse((bound, turn, form, i))) = open.pop() {
             // Another form than the one written is taken only where it takes less time.
             let known = self.best.plan.as_ref().map(|(rank, _)| rank.0);
@@ -206,7 +228,14 @@ impl Lowering<'_> {
             }
             let Some((kernels, labels)) = kernels[form].get() else { continue };
             match (turn, relaxed[form].get()) {
+                (Turn::Search, _) if left == 0 => {
+                    // So many are tried; what the others take at least is known.
+                    self.best.stopped_by = self.best.stopped_by.or(Some(TOO_LARGE));
+                    self.best.open_bound = Some(self.best.open_bound.map_or(bound, |b| b.min(bound)));
+                    break;
+                }
                 (Turn::Search, _) => {
+                    left -= 1;
                     let Some(case) = priced.remove(&(form, i)) else { continue };
                     self.best.root_bound.get_or_insert(bound);
                     self.best.rewritten = rewritten[form];
@@ -223,8 +252,10 @@ impl Lowering<'_> {
                 }
                 _ => {
                     let maxima = maxima(&kernels.program);
+                    let room = self.within.map(|capacity| Room::new(&kernels.program, capacity));
+                    let options = (self.strict, self.limits);
                     let new =
-                        Relaxation::new(kernels, self.hardware, maxima, labels, self.strict, self.limits, self.forced)?;
+                        Relaxation::new(kernels, self.hardware, maxima, labels, options, (self.forced, room.as_ref()))?;
                     let cases = (0..labels.len()).filter_map(|i| Some((new.first_bound(i)?, i)));
                     open.extend(cases.map(|(own, i)| Reverse((own.max(bound), Turn::Labels, form, i))));
                     let _ = relaxed[form].set(new);
@@ -253,10 +284,15 @@ impl Lowering<'_> {
                 // Every plan that takes no longer was in the region: this one is the best.
                 Some((time, _)) if time <= most => return Ok(better),
                 Some((time, _)) => most = time,
-                None if most == u64::MAX => return Ok(better),
+                None if most == u64::MAX || (self.within.is_some() && most >= relaxed.dearest()) => return Ok(better),
+                // One plan after another does not fit: the case is given up, and its bound stays open.
+                None if self.best.stopped_by == Some(TOO_LARGE) => {
+                    self.best.open_bound = Some(self.best.open_bound.map_or(bound, |b| b.min(bound)));
+                    return Ok(better);
+                }
                 None => {
                     most = most.saturating_add(slack);
-                    slack = slack.saturating_mul(8);
+                    slack = slack.saturating_mul(if self.within.is_some() { 64 } else { 8 });
                 }
             }
         }
@@ -270,14 +306,23 @@ impl Lowering<'_> {
         labels: Option<&[Layout]>,
     ) -> Result<Option<(u64, bool)>, LowerError> {
         let space = Space::saturate(Arc::clone(kernels), region, self.limits)?;
-        let tables = Tables::new(&space, self.hardware)?;
+        let mut tables = Tables::new(&space, self.hardware)?;
+        let room = self.within.map(|capacity| Room::new(&kernels.program, capacity));
+        if let Some(room) = &room {
+            room.prune(kernels, &mut tables);
+        }
         let best = &mut self.best;
         best.stats.classes += space.graph.number_of_classes();
         best.stats.nodes += space.graph.total_number_of_nodes();
-        let found = match Search::new(&space, &tables, &kernels.program, labels, self.strict).run(self.limits) {
+        let mut search = Search::new(&space, &tables, &kernels.program, labels, self.strict, room.as_ref());
+        let found = match search.run(self.limits) {
             Ok(found) => found,
             Err(unreachable @ LowerError::Unreachable { .. }) => {
                 best.failure = Some(unreachable);
+                return Ok(None);
+            }
+            Err(LowerError::Limit { limit: TOO_LARGE, .. }) => {
+                best.stopped_by = Some(TOO_LARGE);
                 return Ok(None);
             }
             Err(other) => return Err(other),
@@ -340,7 +385,11 @@ impl Lowering<'_> {
     }
 }
 
-/// Of the plans that tie in time and elements touched, the one that the tie rule prefers.
+/// Layouts of labels that are searched for a plan that fits in memory.
+const MAX_CASES_WITHIN_MEMORY: usize = 8;
+
+/// Of the plans that tie in time and elements touched, the one that the tie rule prefers; one that fits in memory before
+/// one that does not.
 fn best_tie(
     kernels: &Kernels,
     tables: &Tables,
@@ -348,15 +397,17 @@ fn best_tie(
     rewritten: bool,
     hardware: &Hardware,
 ) -> Result<(Rank, Emitted), LowerError> {
-    let mut best: Option<(Rank, Emitted)> = None;
+    let mut best: Option<(bool, Rank, Emitted)> = None;
     for solution in &found.solutions {
         let plan = emit(kernels, tables, solution)?;
         let rank = rank(solution, &plan.plan, rewritten, hardware);
-        if best.as_ref().is_none_or(|(known, _)| rank < *known) {
-            best = Some((rank, plan));
+        let too_large = needed(&plan.plan) > hardware.hbm_bytes;
+        if best.as_ref().is_none_or(|(large, known, _)| (too_large, &rank) < (*large, known)) {
+            best = Some((too_large, rank, plan));
         }
     }
-    best.ok_or_else(|| LowerError::Internal("the search found nothing and said nothing".into()))
+    best.map(|(_, rank, plan)| (rank, plan))
+        .ok_or_else(|| LowerError::Internal("the search found nothing and said nothing".into()))
 }
 
 fn rank(solution: &Solution, plan: &Plan, rewritten: bool, hardware: &Hardware) -> Rank {

@@ -58,6 +58,8 @@ pub fn share_weights(
     if programs.len() < 2 || free.is_empty() {
         return Ok(None);
     }
+    // Memory constrains each phase when it is lowered for good.
+    let options = &LowerOptions { any_size: true, ..options.clone() };
     let alone: Vec<Lowered> =
         programs.iter().map(|program| lower(program, hardware, options)).collect::<Result<_, _>>()?;
     let own: Vec<Vec<Layout>> = alone.iter().map(|lowered| stored(&lowered.plan, &free)).collect();

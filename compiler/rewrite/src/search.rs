@@ -15,8 +15,10 @@ use shard_ir::{Def, LabelId, Layout, Picoseconds, Program, ValueId};
 
 use crate::bound::{Prices, is_finite};
 use crate::cost::Cost;
+use crate::emit::emit;
 use crate::kernel::Kernels;
 use crate::labels::{label_layout, layouts_of_label};
+use crate::memory::{Room, needed};
 use crate::space::Space;
 use crate::steiner::{MAX_WANTED, Steiner};
 use crate::table::{LayoutId, Source, Tables};
@@ -109,6 +111,8 @@ struct Visit {
     /// For each wanted value, the prices of the uses settled so far.
     prices: Vec<(ValueId, Cost)>,
     cost: Cost,
+    /// Bytes of weights and caches beyond the least that they take; counted where memory is a constraint, else 0.
+    kept: u64,
     depth: u32,
     choices: Rc<Vec<Choice>>,
 }
@@ -116,12 +120,20 @@ struct Visit {
 /// Plans that tie are compared up to this many.
 const MAX_TIES: usize = 64;
 
+/// The limit on plans that are passed over because they need too much memory.
+pub(crate) const TOO_LARGE: &str = "memory";
+
+/// So many plans that need too much memory are passed over.
+const MAX_TOO_LARGE: usize = 32;
+
 pub(crate) struct Search<'a> {
     program: &'a Program,
     kernels: Arc<Kernels>,
     tables: &'a Tables,
     prices: Prices,
     strict: bool,
+    /// What plans must fit in; `None` where memory is no constraint.
+    room: Option<&'a Room<'a>>,
     slots: Vec<Slot>,
     label_choices: Vec<Rc<Vec<Choice>>>,
     label_layouts: Vec<Vec<Layout>>,
@@ -138,6 +150,7 @@ impl<'a> Search<'a> {
         program: &'a Program,
         labels: Option<&[Layout]>,
         strict: bool,
+        room: Option<&'a Room<'a>>,
     ) -> Search<'a> {
         let kernels = Arc::clone(&space.kernels);
         let mut search = Search {
@@ -146,6 +159,7 @@ impl<'a> Search<'a> {
             kernels,
             tables,
             strict,
+            room,
             slots: Vec::new(),
             label_choices: Vec::new(),
             label_layouts: Vec::new(),
@@ -176,7 +190,7 @@ impl<'a> Search<'a> {
     /// The best plans.
     pub(crate) fn run(&mut self, limits: &Limits) -> Result<Found, LowerError> {
         let mut visits: Vec<Visit> = Vec::new();
-        let mut best: FxHashMap<(usize, Vec<Layout>, Vec<Want>), Cost> = FxHashMap::default();
+        let mut best: FxHashMap<(usize, Vec<Layout>, Vec<Want>, u64), Cost> = FxHashMap::default();
         // Least bound first; among equals the state nearest to a whole plan, then the one reached first.
         let mut open: BinaryHeap<Reverse<(Cost, u32, usize, usize)>> = BinaryHeap::new();
         let root = Visit {
@@ -187,6 +201,7 @@ impl<'a> Search<'a> {
             wants: Vec::new(),
             prices: Vec::new(),
             cost: Cost::ZERO,
+            kept: 0,
             depth: 0,
             choices: Rc::new(Vec::new()),
         };
@@ -199,6 +214,7 @@ impl<'a> Search<'a> {
         let mut root_bound = None;
         let mut lower_bound = None;
         let mut after_goal = 0;
+        let mut too_large = 0;
         while let Some(Reverse((bound, _, visit, choice))) = open.pop() {
             if let Some(goal) = goals.first() {
                 let cost = visits[*goal].cost;
@@ -213,17 +229,28 @@ impl<'a> Search<'a> {
             }
             root_bound = root_bound.or((visits[visit].slots == self.slots.len()).then_some(bound.time));
             if self.is_goal(&visits[visit]) {
-                if lower_bound.is_none() {
-                    lower_bound = Some(bound.time);
+                let least = *lower_bound.get_or_insert(bound.time);
+                if self.fits(&visits, visit)? {
+                    if bound.time > least && goals.is_empty() {
+                        // Plans that were passed over may have kept others, as fast as they are, from being looked at.
+                        stopped_by = Some(TOO_LARGE);
+                    }
+                    goals.push(visit);
+                } else {
+                    too_large += 1;
+                    if too_large > MAX_TOO_LARGE {
+                        break;
+                    }
                 }
-                goals.push(visit);
                 continue;
             }
             expansions += 1;
             if expansions > limits.expansions && goals.is_empty() {
                 stopped_by = Some("expansions");
-                lower_bound = Some(bound.time);
-                goals.extend(self.dive(visit, choice, &mut visits));
+                lower_bound = Some(lower_bound.unwrap_or(bound.time));
+                if let Some(goal) = self.dive(visit, choice, &mut visits) {
+                    goals.extend(self.fits(&visits, goal)?.then_some(goal));
+                }
                 break;
             }
             if choice + 1 < visits[visit].choices.len() {
@@ -231,7 +258,7 @@ impl<'a> Search<'a> {
                 open.push(Reverse((next, u32::MAX - visits[visit].depth, visit, choice + 1)));
             }
             let Some(child) = self.child(&visits, visit, choice) else { continue };
-            let key = (child.slots, child.labels.clone(), child.wants.clone());
+            let key = (child.slots, child.labels.clone(), child.wants.clone(), child.kept);
             match best.get_mut(&key) {
                 Some(known) if *known <= child.cost => continue,
                 Some(known) => *known = child.cost,
@@ -243,6 +270,7 @@ impl<'a> Search<'a> {
         }
         if goals.is_empty() {
             return Err(match stopped_by {
+                _ if too_large > MAX_TOO_LARGE => LowerError::Limit { limit: TOO_LARGE, count: MAX_TOO_LARGE },
                 Some(_) => LowerError::Limit { limit: "expansions", count: limits.expansions },
                 None => self.unreachable(),
             });
@@ -260,6 +288,13 @@ impl<'a> Search<'a> {
             ties_cut,
             stats: Stats { expansions, ..Stats::default() },
         })
+    }
+
+    /// Whether a whole plan fits in memory, where it must.
+    fn fits(&mut self, visits: &[Visit], goal: usize) -> Result<bool, LowerError> {
+        let Some(room) = self.room else { return Ok(true) };
+        let solution = self.solution(visits, goal)?;
+        Ok(needed(&emit(&self.kernels, self.tables, &solution)?.plan) <= room.capacity)
     }
 
     fn is_goal(&self, visit: &Visit) -> bool {
@@ -361,7 +396,7 @@ impl<'a> Search<'a> {
         Rc::clone(entry.or_insert_with(|| Rc::new(Steiner::new(table, wanted))))
     }
 
-    /// The state after a choice; `None` where labels forbid it.
+    /// The state after a choice; `None` where labels or memory forbid it.
     fn child(&self, visits: &[Visit], parent: usize, choice: usize) -> Option<Visit> {
         let visit = &visits[parent];
         let picked = visit.choices[choice];
@@ -373,6 +408,7 @@ impl<'a> Search<'a> {
             wants: visit.wants.clone(),
             prices: visit.prices.clone(),
             cost: visit.cost + picked.cost,
+            kept: visit.kept,
             depth: visit.depth + 1,
             choices: Rc::new(Vec::new()),
         };
@@ -402,6 +438,13 @@ impl<'a> Search<'a> {
                 let producer = &self.tables.of(value).producers[picked.made_in as usize][picked.producer];
                 if producer.labels.iter().any(|(label, layout)| child.labels[label.0 as usize] != *layout) {
                     return None;
+                }
+                if let (Some(room), Source::Given) = (self.room, producer.source) {
+                    let layout = self.tables.of(value).layouts[picked.made_in as usize];
+                    child.kept = child.kept.saturating_add(room.beyond_least(value, layout));
+                    if child.kept > room.capacity.saturating_sub(room.least()) {
+                        return None;
+                    }
                 }
                 child.decision = Decision::Value(value, picked);
                 child.wants.retain(|w| w.value != value);

@@ -41,12 +41,16 @@ pub enum HardwareProblem {
         span: Span,
         /// The chip.
         chip: String,
-        /// What the smallest plan needs on one device.
-        needed: u64,
         /// What the chip has.
         capacity: u64,
-        /// What the need is made of: `weights`, `caches`, `activations`.
+        /// What the weights and caches of any plan take on one device, over the whole stack.
+        least: u64,
+        /// What the fastest plan needs on one device, and what that is made of: `weights`, `caches`, `activations`.
         parts: Vec<(String, u64)>,
+        /// What takes most of it, as `w_in: weight bf16 E_xF_y`, with the place where it is declared.
+        largest: Vec<(String, u64, Option<Span>)>,
+        /// What would fit, each to be typed.
+        ways_out: Vec<String>,
     },
     /// Neither the file nor the command line names the hardware, and it is needed.
     None {
@@ -157,18 +161,27 @@ impl From<HardwareProblem> for Diagnostic {
                 .at(span, "the second")
                 .also(first, "the first")
                 .mend("remove one of them", span, ""),
-            NoPlanFits { layer, span, chip, needed, capacity, parts } => {
-                let parts: Vec<String> = parts.iter().map(|(what, n)| format!("{} of {what}", bytes(*n))).collect();
-                Diagnostic::error("E0704", format!("no plan of `{layer}` fits in the memory of a {chip}"))
-                    .at(span, format!("needs {} on each device", bytes(needed)))
-                    .note(format!(
-                        "the least any plan needs is {}: {}; the chip has {}, so {} are missing",
-                        bytes(needed),
-                        parts.join(", "),
-                        bytes(capacity),
-                        bytes(needed.saturating_sub(capacity))
-                    ))
-                    .help("more devices (`--mesh`), fewer sequences (`-D B=...`), or a narrower dtype for the weights")
+            NoPlanFits { layer, span, chip, capacity, least, parts, largest, ways_out } => {
+                let needed = parts.iter().map(|(_, n)| *n).fold(0, u64::saturating_add);
+                let (label, whose) = match least > capacity {
+                    true => {
+                        (format!("needs {} or more on each device", bytes(least)), "its weights and caches alone are")
+                    }
+                    false => (format!("needs {} on each device when it is fastest", bytes(needed)), "that is"),
+                };
+                let over = bytes(least.max(if least > capacity { 0 } else { needed }).saturating_sub(capacity));
+                let parts: Vec<String> = parts.iter().map(|(what, n)| format!("{what} {}", bytes(*n))).collect();
+                let items: Vec<String> = largest.iter().map(|(what, n, _)| format!("`{what}` {}", bytes(*n))).collect();
+                let out = Diagnostic::error("E0704", format!("no plan of `{layer}` fits in the memory of a {chip}"))
+                    .at(span, label)
+                    .also_if(largest.first().and_then(|(_, _, span)| *span), "the largest")
+                    .note(format!("the chip has {}; {whose} {over} too much", bytes(capacity)))
+                    .note(format!("the fastest plan keeps {}", parts.join(", ")))
+                    .note(format!("most of it: {}", items.join(", ")));
+                match ways_out.is_empty() {
+                    true => out.help("a mesh of more devices, or layouts that split what is largest"),
+                    false => ways_out.into_iter().fold(out, Diagnostic::help),
+                }
             }
             None { known } => Diagnostic::error("E0705", "the hardware is not given")
                 .note("times and memory depend on the chip, and neither the file nor the command line names one")

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::args::CheckArgs;
-use crate::commands::compile::compile_source;
+use crate::commands::compile::{Purpose, compile_source};
 use crate::commands::{expected, worst_of_all};
 use crate::console::{Console, Outcome};
 use crate::input::{Input, read_program};
@@ -20,7 +20,8 @@ fn check_file(path: &Path, args: &CheckArgs, console: &mut Console) -> Outcome {
     match read_program(path, console)? {
         Input::Ir(_) => Ok(()),
         Input::Source(file) => {
-            let compilation = compile_source(&file, &args.program, !args.expect, console)?;
+            let purpose = if args.expect { Purpose::Report } else { Purpose::Check };
+            let compilation = compile_source(&file, &args.program, purpose, console)?;
             if args.expect { expected::hold(&compilation, console) } else { Ok(()) }
         }
     }

@@ -13,7 +13,7 @@ use shard_grammar::{SourceFile, ast};
 use shard_ir::{InstrKind, Plan, Program};
 use shard_report::layout_notation::Notation;
 use shard_report::{Layer, Sharing};
-use shard_rewrite::{Alternative, Detail, LowerOptions, SharedWeights};
+use shard_rewrite::{Alternative, Detail, LowerError, LowerOptions, SharedWeights};
 
 use crate::args::ProgramArgs;
 use crate::commands::expected::Expected;
@@ -22,6 +22,7 @@ use crate::hardware_choice;
 use crate::input::{Input, read_program};
 use crate::lowering_diagnostics::{axis_orders, lower_error, no_host, replication_costs, search_limit, too_large};
 use crate::pipeline::{self, CompileError, Compiled};
+use crate::room::{Asked, no_plan_fits};
 
 /// The compiled layers of one file.
 pub(crate) struct Compilation {
@@ -87,10 +88,26 @@ impl Compilation {
     }
 }
 
+/// What a file is compiled for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Purpose {
+    /// To be shown: on a chip that is named, in whose memory it fits.
+    Report,
+    /// To be executed: the same plan, and where none fits the fastest, since what is executed is small.
+    Run,
+    /// To be judged: where no chip is named, on the first built-in one.
+    Check,
+}
+
 /// Compiles a source file, or reads one of IR text.
-pub(crate) fn compile_file(path: &Path, args: &ProgramArgs, console: &mut Console) -> Outcome<Compilation> {
+pub(crate) fn compile_file(
+    path: &Path,
+    args: &ProgramArgs,
+    purpose: Purpose,
+    console: &mut Console,
+) -> Outcome<Compilation> {
     match read_program(path, console)? {
-        Input::Source(file) => compile_source(&file, args, false, console),
+        Input::Source(file) => compile_source(&file, args, purpose, console),
         Input::Ir(plans) => compile_ir(path, plans, args, console),
     }
 }
@@ -138,31 +155,33 @@ fn compile_ir(path: &Path, plans: Vec<Plan>, args: &ProgramArgs, console: &mut C
     })
 }
 
-/// Checks and compiles a source file. With `any_chip`, a file without hardware is compiled for the first built-in one.
+/// Checks and compiles a source file.
 pub(crate) fn compile_source(
     file: &SourceFile,
     args: &ProgramArgs,
-    any_chip: bool,
+    purpose: Purpose,
     console: &mut Console,
 ) -> Outcome<Compilation> {
-    let options = check_options(args, console)?;
+    let check = check_options(args, console)?;
     let tree = shard_grammar::parse(file).file;
-    let checked = pipeline::check(file, &options);
+    let checked = pipeline::check(file, &check);
     report_checked(file, &checked, console)?;
     let named = match &args.hardware {
         Some(name) => Some(hardware_choice::from_command_line(name, console)?),
         None => hardware_choice::from_source(file, tree.hardware().next().map(|line| &line.chip), console)?,
     };
     let programs = chosen_layers(&checked, args, file, console)?;
+    // A chip that nobody named is no reason to refuse anything.
+    let any_size = named.is_none();
     let hardware = match named {
         Some(hardware) => hardware,
-        None if any_chip => BUILT_IN
+        None if purpose == Purpose::Check => BUILT_IN
             .first()
             .and_then(|chip| Hardware::built_in(chip.name))
             .ok_or_else(|| hardware_choice::none(console))?,
         None => return Err(hardware_choice::none(console)),
     };
-    let options = LowerOptions { strict: args.strict, ..LowerOptions::default() };
+    let mut options = LowerOptions { strict: args.strict, any_size, ..LowerOptions::default() };
     let mut compiled = Vec::new();
     let line = tree.meshes().next().map(|line| line.span).filter(|_| args.mesh.is_none());
     let slices = programs.first().and_then(|program| hardware_choice::slices(&hardware, &program.mesh, line));
@@ -182,7 +201,12 @@ pub(crate) fn compile_source(
             found.push(problem);
             continue;
         }
-        match pipeline::compile(program, &hardware, &options) {
+        let mut result = pipeline::compile(program, &hardware, &options);
+        if purpose == Purpose::Run && matches!(result, Err(CompileError::Lower(LowerError::NoPlanFits { .. }))) {
+            options.any_size = true;
+            result = pipeline::compile(program, &hardware, &options);
+        }
+        match result {
             Ok(layer) => {
                 found.extend(search_limit(&layer, program, header));
                 found.extend(too_large(&layer, &hardware));
@@ -192,6 +216,10 @@ pub(crate) fn compile_source(
                 compiled.push((hardware.clone(), layer));
                 sharing.push(shared);
                 lowered.push(program.as_ref().clone());
+            }
+            Err(CompileError::Lower(LowerError::NoPlanFits { plan, least })) => {
+                let asked = Asked { file, check: &check, lower: &options, hardware: &hardware, program };
+                found.push(no_plan_fits(&asked, header, &plan, least));
             }
             Err(error) => found.extend(lower_error(Some((file, program)), header, error)),
         }

@@ -10,7 +10,7 @@ use shard_report::cost::{CostLayer, LargestDim, Role};
 use shard_report::paint::Paint;
 
 use crate::args::{CostArgs, Format, RoleArgs};
-use crate::commands::compile::{Compilation, check_options, compile_file};
+use crate::commands::compile::{Compilation, Purpose, check_options, compile_file};
 use crate::console::{Console, Outcome};
 use crate::pipeline;
 
@@ -18,7 +18,7 @@ use crate::pipeline;
 const WIDTH: usize = 80;
 
 pub(crate) fn run(args: &CostArgs, console: &mut Console) -> Outcome {
-    let compilation = compile_file(&args.file, &args.program, console)?;
+    let compilation = compile_file(&args.file, &args.program, Purpose::Report, console)?;
     let options = check_options(&args.program, console)?;
     let layers = compilation.layers();
     let mut summaries = Vec::new();

@@ -6,7 +6,7 @@ use shard_report::Layer;
 use shard_report::diff::{Pair, diff, differs, json};
 
 use crate::args::{DiffArgs, Format, ProgramArgs};
-use crate::commands::compile::{Compilation, compile_file};
+use crate::commands::compile::{Compilation, Purpose, compile_file};
 use crate::console::{Console, Outcome, Status};
 
 pub(crate) fn run(args: &DiffArgs, console: &mut Console) -> Outcome {
@@ -44,7 +44,7 @@ fn side(path: &Path, common: &ProgramArgs, own: &Changes<'_>, console: &mut Cons
     program.hardware = own.hardware.clone().or(program.hardware);
     program.layer = own.layer.clone().or(program.layer);
     program.phase = own.phase.clone().or(program.phase);
-    compile_file(path, &program, console)
+    compile_file(path, &program, Purpose::Report, console)
 }
 
 /// Layers of one name belong together; where each side has one layer, these do whatever their names.

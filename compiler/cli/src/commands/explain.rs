@@ -3,7 +3,7 @@
 use shard_rewrite::Detail;
 
 use crate::args::{Alternatives, ExplainArgs, ExplainEmit, Format};
-use crate::commands::compile::compile_file;
+use crate::commands::compile::{Purpose, compile_file};
 use crate::commands::{certificate, why, why_not};
 use crate::console::{Console, Outcome};
 
@@ -12,7 +12,7 @@ pub(crate) fn run(args: &ExplainArgs, console: &mut Console) -> Outcome {
         Format::Text => ExplainEmit::Text,
         Format::Json => ExplainEmit::Json,
     });
-    let mut compilation = compile_file(&args.file, &args.program, console)?;
+    let mut compilation = compile_file(&args.file, &args.program, Purpose::Report, console)?;
     compilation.notation = args.notation;
     if let Some(asked) = &args.why_not {
         return why_not::run(args, asked, &compilation, console);

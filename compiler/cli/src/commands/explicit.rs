@@ -12,13 +12,13 @@ use shard_report::explicit::{Overrides, difference, explicit};
 use shard_rewrite::LowerOptions;
 
 use crate::args::ProgramArgs;
-use crate::commands::compile::{check_options, compile_file};
+use crate::commands::compile::{Purpose, check_options, compile_file};
 use crate::console::{Console, Outcome, Status};
 use crate::pipeline;
 
 /// A source file, and its plans as a strict one.
 pub(crate) fn file(path: &Path, args: &ProgramArgs, console: &mut Console) -> Outcome<(SourceFile, String)> {
-    let compilation = compile_file(path, args, console)?;
+    let compilation = compile_file(path, args, Purpose::Report, console)?;
     let Some(source) = compilation.source.clone() else {
         return Err(
             console.usage("IR text states every collective already: `fmt --explicit` takes a source file", None)

@@ -3,7 +3,7 @@
 use shard_report::layout_notation::{Notation, comment_table};
 
 use crate::args::{Emit, Format, LowerArgs};
-use crate::commands::compile::compile_file;
+use crate::commands::compile::{Purpose, compile_file};
 use crate::console::{Console, Outcome};
 
 pub(crate) fn run(args: &LowerArgs, console: &mut Console) -> Outcome {
@@ -11,7 +11,7 @@ pub(crate) fn run(args: &LowerArgs, console: &mut Console) -> Outcome {
         Format::Text => Emit::Ir,
         Format::Json => Emit::Json,
     });
-    let mut compilation = compile_file(&args.file, &args.program, console)?;
+    let mut compilation = compile_file(&args.file, &args.program, Purpose::Report, console)?;
     compilation.notation = args.notation;
     let layers = compilation.layers();
     console.result(&match emit {

@@ -9,7 +9,7 @@ use shard_report::json::run::{RunCollective, RunLayer};
 use shard_runtime::{NamedTensor, RunError, RunOptions, Tensor};
 
 use crate::args::{Format, RunArgs};
-use crate::commands::compile::compile_file;
+use crate::commands::compile::{Purpose, compile_file};
 use crate::console::{Console, Outcome, Status, problem};
 use crate::pipeline::{self, Ran};
 
@@ -23,7 +23,7 @@ pub(crate) fn run(args: &RunArgs, console: &mut Console) -> Outcome {
         emulate_dtypes: args.emulate_dtypes,
         tolerance: args.tolerance,
     };
-    let compilation = compile_file(&args.file, &args.program, console)?;
+    let compilation = compile_file(&args.file, &args.program, Purpose::Run, console)?;
     let many = compilation.compiled.len() > 1;
     let mut layers = Vec::new();
     let mut text = String::new();

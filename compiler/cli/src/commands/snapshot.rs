@@ -10,7 +10,7 @@ use shard_ir::{InstrId, Plan};
 use similar::{ChangeTag, TextDiff};
 
 use crate::args::{ProgramArgs, SnapshotArgs};
-use crate::commands::compile::{Compilation, compile_source};
+use crate::commands::compile::{Compilation, Purpose, compile_source};
 use crate::commands::{expected, worst_of_all};
 use crate::console::{Console, Outcome, Status};
 use crate::input::{Input, read, read_program};
@@ -33,7 +33,7 @@ fn one_file(path: &Path, args: &SnapshotArgs, console: &mut Console) -> Outcome 
         let message = format!("`{}` is lowered already: snapshots are of `.shard` files", path.display());
         return Err(console.usage(&message, None));
     };
-    let compilation = compile_source(&file, &args.program, false, console)?;
+    let compilation = compile_source(&file, &args.program, Purpose::Report, console)?;
     let snapshot = path.with_extension("lowered.snap");
     let options = options_text(&args.program, &compilation);
     let new = text(&options, &compilation);

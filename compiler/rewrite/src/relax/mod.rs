@@ -14,6 +14,7 @@ use shard_ir::{AxisSet, Def, LabelId, Layout, LayoutPattern, Program, ValueId};
 
 use crate::demand::Forced;
 use crate::kernel::Kernels;
+use crate::memory::Room;
 use crate::{Limits, LowerError};
 use factors::Factors;
 use graph::{FAR, Node};
@@ -27,6 +28,8 @@ pub(crate) struct Relaxation<'a> {
     /// What there was before anything dear was dropped.
     before: Option<Arc<Whole>>,
     sweeps: usize,
+    /// Whether what is dearer than a plan known may be dropped on the way.
+    shrink: bool,
     /// What the prices say that any plan takes, in picoseconds; `FAR` where there is none.
     bound: i64,
     /// For each assignment of layouts to labels that was asked about: a first bound, before any sweep of its own.
@@ -53,9 +56,8 @@ impl<'a> Relaxation<'a> {
         hardware: &Hardware,
         maxima: AxisSet,
         assignments: &[Vec<Layout>],
-        strict: bool,
-        limits: &Limits,
-        forced: Option<&Forced>,
+        (strict, limits): (bool, &Limits),
+        (forced, room): (Option<&Forced>, Option<&Room<'_>>),
     ) -> Result<Relaxation<'a>, LowerError> {
         let sweeps = limits.sweeps;
         let mut problem = Factors::new(kernels, hardware, maxima, strict, limits)?;
@@ -65,11 +67,21 @@ impl<'a> Relaxation<'a> {
                 problem = problem.allowing(id, &|out, read| keep(id, out, read));
             }
         }
+        if let Some(room) = room {
+            for value in problem.live.clone() {
+                if let Some(fits) = room.strategies_of(kernels, value) {
+                    problem = problem.allowing(value, &fits);
+                }
+            }
+        }
+        // What is dearer than a plan known is not to be dropped where that plan may not fit.
+        let shrink = room.is_none();
         let mut prices = Prices::new(&problem);
-        let (bound, before) = settle(&mut problem, &mut prices, sweeps, true, kernels.program.labels.is_empty());
+        let (bound, before) =
+            settle(&mut problem, &mut prices, sweeps, true, shrink && kernels.program.labels.is_empty());
         let label_bounds = label_bounds(kernels, &problem, &mut prices, bound, assignments);
         let settled = Arc::new(Whole { problem, prices });
-        Ok(Relaxation { kernels, settled, before: before.map(Arc::new), sweeps, bound, label_bounds })
+        Ok(Relaxation { kernels, settled, before: before.map(Arc::new), sweeps, shrink, bound, label_bounds })
     }
 
     /// The first bound of the n-th assignment, in picoseconds; `None` where it has no plan.
@@ -111,7 +123,7 @@ impl<'a> Relaxation<'a> {
         }
         let mut problem = problem.with_labels(&self.kernels.program, labels);
         let mut prices = prices.narrowed(&problem);
-        let (bound, _) = settle(&mut problem, &mut prices, self.sweeps, false, true);
+        let (bound, _) = settle(&mut problem, &mut prices, self.sweeps, false, self.shrink);
         Priced::read(&problem, &prices, bound)
     }
 
@@ -361,6 +373,13 @@ impl Priced {
             strategies.push(all);
         }
         Priced { bound: picoseconds(bound), values, strategies }
+    }
+
+    /// What the dearest alternative costs at least, in picoseconds: in a region this wide nothing is left out.
+    pub(crate) fn dearest(&self) -> u64 {
+        let values = self.values.iter().flatten().map(|(_, t)| *t);
+        let dearest = values.chain(self.strategies.iter().flatten().map(|(t, _, _)| *t)).filter(|t| *t < FAR).max();
+        picoseconds(dearest.unwrap_or(0)).unwrap_or(0)
     }
 
     /// What may be in a plan that takes no more than `most` picoseconds.

@@ -1,0 +1,119 @@
+//! Plans fit in memory, or there is none.
+
+use shard_check::{CheckOptions, check_source};
+use shard_cost::{Hardware, Memory};
+use shard_grammar::SourceFile;
+use shard_ir::Program;
+use shard_rewrite::{LowerError, LowerOptions, Lowered, Status, least_kept, lower};
+
+fn program(source: &str) -> Program {
+    let checked = check_source(&SourceFile::new("test.shard", source), &CheckOptions::default());
+    assert!(checked.diagnostics.iter().all(|d| !d.is_error()), "{:?}", checked.diagnostics);
+    checked.programs.into_iter().next().expect("a layer")
+}
+
+/// A chip with so much memory, where bytes cost little beside flops.
+fn chip(hbm_bytes: u64) -> Hardware {
+    Hardware::parse(&format!(
+        "name = \"small\"\nsource = \"a test\"\n[chip]\nflops = {{ bf16 = 1e12 }}\nhbm_bytes = {hbm_bytes}\n\
+         hbm_bandwidth = 1e12\n[network]\nkind = \"flat\"\nbandwidth = 1e11\nlatency = 0\n"
+    ))
+    .expect("a hardware file")
+}
+
+fn needed(lowered: &Lowered) -> u64 {
+    Memory::of(&lowered.plan).peak().0
+}
+
+/// A layer that gathers its weights when there is room for them.
+const GATHERED: &str = "mesh x=4, y=2
+dim B = 512
+dim E = 256
+dim F = 1024
+layer mlp(x: bf16 B_xE, w_in: weight bf16 E_xF_y, w_out: weight bf16 F_yE_x) -> bf16 B_xE {
+  let h = einsum(x, w_in -> BF)
+  let y = einsum(gelu(h), w_out -> BE)
+  return y
+}
+";
+
+/// A layer whose weight is free to be stored anywhere.
+const FREE: &str = "mesh x=4, y=2
+dim B = 512
+dim E = 256
+dim F = 1024
+layer mlp(x: bf16 B_xyE, w_in: weight bf16 EF?, w_out: weight bf16 FE?) -> bf16 B_xyE repeat 4 {
+  let h = einsum(x, w_in -> BF)
+  let y = einsum(gelu(h), w_out -> BE)
+  return y
+}
+";
+
+#[test]
+fn less_memory_never_gives_a_faster_plan_and_every_plan_fits() {
+    for source in [GATHERED, FREE] {
+        let program = program(source);
+        let options = LowerOptions::default();
+        let fastest = lower(&program, &chip(1 << 40), &options).expect("a plan");
+        let most = needed(&fastest);
+        let mut last = fastest.optimality.cost;
+        let (mut slower, mut refused) = (0, 0);
+        for tenths in (1..=10).rev() {
+            let capacity = most * tenths / 10;
+            match lower(&program, &chip(capacity), &options) {
+                Ok(lowered) => {
+                    assert_eq!(refused, 0, "a plan fits in {capacity} bytes, and none in more");
+                    assert!(needed(&lowered) <= capacity, "{} in {capacity}", needed(&lowered));
+                    assert!(lowered.optimality.cost >= last);
+                    slower += usize::from(lowered.optimality.cost > last);
+                    last = lowered.optimality.cost;
+                }
+                Err(LowerError::NoPlanFits { .. }) => refused += 1,
+                Err(other) => panic!("{other}"),
+            }
+        }
+        assert!(slower > 0, "memory never mattered: {source}");
+        assert!(refused > 0, "a tenth of the memory is enough: {source}");
+    }
+}
+
+#[test]
+fn a_search_with_bounds_and_one_of_the_whole_space_find_the_same_under_a_constraint() {
+    for source in [GATHERED, FREE] {
+        let program = program(source);
+        let options = LowerOptions::default();
+        let most = needed(&lower(&program, &chip(1 << 40), &options).expect("a plan"));
+        for tenths in [9, 7, 6, 5, 4] {
+            let hardware = chip(most * tenths / 10);
+            let bounded = lower(&program, &hardware, &options);
+            let whole = lower(&program, &hardware, &LowerOptions { whole_space: true, ..options.clone() });
+            match (bounded, whole) {
+                (Ok(bounded), Ok(whole)) => {
+                    let proven = |l: &Lowered| l.optimality.status == Status::Proven;
+                    if proven(&bounded) && proven(&whole) {
+                        assert_eq!(bounded.optimality.cost, whole.optimality.cost, "{tenths} tenths");
+                    }
+                    assert!(bounded.optimality.lower_bound <= whole.optimality.cost);
+                }
+                (Err(LowerError::NoPlanFits { .. }), Err(LowerError::NoPlanFits { .. })) => {}
+                (bounded, whole) => panic!("{tenths} tenths: {bounded:?} and {whole:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn weights_of_all_layers_count() {
+    let of_layers = |n: u64| program(&GATHERED.replace("-> bf16 B_xE {", &format!("-> bf16 B_xE repeat {n} {{")));
+    let one = least_kept(&of_layers(1));
+    assert_eq!(one, 2 * 2 * 256 * 1024 / 8, "two weights over eight devices");
+    assert_eq!(least_kept(&of_layers(10)), 10 * one);
+    let hardware = chip(4 << 20);
+    assert!(lower(&of_layers(1), &hardware, &LowerOptions::default()).is_ok());
+    match lower(&of_layers(100), &hardware, &LowerOptions::default()) {
+        Err(LowerError::NoPlanFits { least, .. }) => assert_eq!(least, 100 * one),
+        other => panic!("{other:?}"),
+    }
+    let any_size = LowerOptions { any_size: true, ..LowerOptions::default() };
+    assert!(lower(&of_layers(100), &hardware, &any_size).is_ok(), "unless any size will do");
+}
