@@ -31,7 +31,7 @@ const WRITTEN: &[&str] = &[
     "// alone",
     "\u{FEFF}dim A = 3\r\n\r\n\r\ndim B = 4\r\n",
     "phase p{}",
-    "layer f(a: weight  host bf16 A, host1: weight // c\n host [A]) -> f32 A { return a }",
+    "layer f(a: weight  host bf16 A, host1: weight // c\n host f32 [A]) -> f32 A { return a }",
     "dim L=1\n/// Reads.\nphase prefill{L=2*4,M=3 pad 4,}// c\nphase decode repeat 64 { // a\n L = 1, // b\n\n // d\n }\n",
     "layer f() -> f32 [] { }",
     "layer f(// c\n) -> f32 [] { // d\n}// e",

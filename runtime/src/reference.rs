@@ -319,7 +319,8 @@ impl Evaluator<'_> {
         each(self.plan, &groups, &mut vec![0; self.plan.dims.len()], &mut |p| {
             let gate = |p: &mut Positions, t: usize, x: usize| {
                 (p[token.index()], p[expert.index()]) = (t, x);
-                a.at(p)
+                let gate = a.at(p);
+                if gate.is_nan() { f64::NEG_INFINITY } else { gate }
             };
             // How many experts a token likes better than this one says which of its choices this one is.
             let rank = |p: &mut Positions, t: usize, x: usize| {
@@ -327,7 +328,7 @@ impl Evaluator<'_> {
                 (0..experts)
                     .filter(|other| {
                         let theirs = gate(p, t, *other);
-                        theirs > own || (!(theirs < own) && *other < x)
+                        theirs > own || (theirs == own && *other < x)
                     })
                     .count()
             };

@@ -40,7 +40,9 @@ pub(crate) fn route(
 
 /// The experts of one token, largest gate first, the lower numbered first among equals.
 fn by_gate(gates: &[f64]) -> Vec<usize> {
+    // What is no number counts as minus infinity, and the two zeros are one.
+    let wanted = |expert: &usize| if gates[*expert].is_nan() { f64::NEG_INFINITY } else { gates[*expert] + 0.0 };
     let mut experts: Vec<usize> = (0..gates.len()).collect();
-    experts.sort_by(|a, b| gates[*b].partial_cmp(&gates[*a]).unwrap_or(std::cmp::Ordering::Equal));
+    experts.sort_by(|a, b| wanted(b).total_cmp(&wanted(a)));
     experts
 }

@@ -209,7 +209,8 @@ pub enum Op {
     },
     /// Which tokens go to which experts: 1 at the place of an expert that a token is given, 0 elsewhere.
     ///
-    /// Each token asks for the experts of its largest gates, the lower numbered where gates are equal. Places are given
+    /// Each token asks for the experts of its largest gates, the lower numbered where gates are equal; one that is no
+    /// number counts as minus infinity. Places are given
     /// to first choices before second ones, and among them in the order of the tokens; where an expert has no place
     /// left, the token goes without. Every other dim is a group of tokens with places of its own.
     Route {
