@@ -3,7 +3,7 @@
 
 use shard_check::diagnostics::InternalProblem;
 use shard_check::{CheckOptions, Checked};
-use shard_cost::{Hardware, PlanPrice};
+use shard_cost::{Hardware, Objective, PlanPrice};
 use shard_grammar::SourceFile;
 use shard_ir::{Plan, Program, Schedule};
 use shard_rewrite::{Alternative, Detail, LowerError, LowerOptions, Lowered, Optimality, SharedWeights};
@@ -51,7 +51,7 @@ pub fn share_weights(
 /// Program -> lower -> Plan -> ...
 pub fn compile(program: &Program, hardware: &Hardware, options: &LowerOptions) -> Result<Compiled, CompileError> {
     let lowered = shard_rewrite::lower(program, hardware, options).map_err(CompileError::Lower)?;
-    let compiled = compile_plan(lowered.plan.clone(), hardware, Some(lowered.optimality.clone()))?;
+    let compiled = compile_plan(lowered.plan.clone(), hardware, Some(lowered.optimality.clone()), options.objective)?;
     Ok(Compiled { lowered: Some(lowered), ..compiled })
 }
 
@@ -69,12 +69,18 @@ pub fn alternatives(
 }
 
 /// ... -> verify -> price -> Schedule. The plan is one that was lowered, or was given as text.
-pub fn compile_plan(plan: Plan, hardware: &Hardware, optimality: Option<Optimality>) -> Result<Compiled, CompileError> {
+pub fn compile_plan(
+    plan: Plan,
+    hardware: &Hardware,
+    optimality: Option<Optimality>,
+    objective: Objective,
+) -> Result<Compiled, CompileError> {
     shard_ir::verify::verify(&plan)
         .map_err(|errors| broken("lowering", errors.first().map(|e| e as &dyn std::fmt::Display)))?;
     let price = shard_cost::price(&plan, hardware);
-    if let Some(found) = optimality.as_ref().filter(|o| o.cost != price.totals.serial_time) {
-        let (search, pricer) = (found.cost.seconds(), price.totals.serial_time.seconds());
+    let priced = objective.time(&price.totals);
+    if let Some(found) = optimality.as_ref().filter(|o| o.cost != priced) {
+        let (search, pricer) = (found.cost.seconds(), priced.seconds());
         let why = format!("the search holds the plan for {search} s long, and its price is {pricer} s");
         return Err(broken("pricing", Some(&why)));
     }

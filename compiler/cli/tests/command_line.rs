@@ -49,7 +49,14 @@ fn wrong_usage_and_unreadable_files_exit_with_2() {
         &["explain", "mlp.shard", "--mesh", "x="],
         &["explain", "mlp.shard", "--hardware", "nope"],
         &["explain", "mlp.shard", "--hardware", "nope.toml"],
-        &["explain", "mlp.shard", "--objective", "comm"],
+        &["explain", "mlp.shard", "--objective", "overlap"],
+        &["explain", "mlp.shard", "--objective", "memory"],
+        &["cost", "mlp.shard", "--why", "99"],
+        &["cost", "mlp.shard", "--batch", "Z"],
+        &["cost", "mlp.shard", "--format", "csv"],
+        &["sweep", "mlp.shard", "-D", "B=1..99999"],
+        &["sweep", "mlp.shard", "-D", "Z=1"],
+        &["sweep", "every_move.shir"],
         &["explain", "mlp.shard", "--objective", "nope"],
         &["explain", "every_move.shir", "--mesh", "x=2"],
         &["run", "mlp.shard", "--full"],
@@ -315,4 +322,27 @@ fn the_same_input_gives_the_same_output() {
     for args in [&["explain", "mlp.shard", "--format", "json"][..], &["run", "mlp.shard", "--format", "json"]] {
         assert_eq!(shardc(args).out, shardc(args).out);
     }
+}
+
+#[test]
+fn with_the_objective_comm_nothing_is_sent_that_need_not_be_and_flops_break_the_tie() {
+    let layer = |to: &str| {
+        format!(
+            "hardware tpu-v4-flat\nmesh x=4\ndim B = 4096\ndim D = 8192\ndim F = 8192\n\
+             layer f(x: bf16 BD, w: weight bf16 DF) -> bf16 {to} {{\n  let y = einsum(x, w -> BF)\n  return y\n}}\n"
+        )
+    };
+    let totals = |text: &str, objective: &str| {
+        let ran = fed(&["cost", "-", "--format", "json", "--objective", objective], text);
+        assert_eq!(ran.status, 0, "{}", ran.err);
+        let document: serde_json::Value = serde_json::from_str(&ran.out).expect("JSON");
+        let totals = &document["layers"][0]["totals"];
+        (totals["comm_bytes"].as_u64().expect("bytes"), totals["flops"].as_u64().expect("flops"))
+    };
+    let all = 2 * 4096 * 8192 * 8192;
+    // A quarter of the product each, then a gather, is faster; the whole product everywhere sends nothing.
+    assert_eq!(totals(&layer("BF"), "serial"), (3 * 4096 * 8192 * 2 / 4, all / 4));
+    assert_eq!(totals(&layer("BF"), "comm"), (0, all));
+    // Slicing before the product or after it sends nothing either way.
+    assert_eq!(totals(&layer("BF_x"), "comm"), (0, all / 4));
 }

@@ -2,6 +2,10 @@
 
 use std::fmt;
 
+use shard_ir::Picoseconds;
+
+use crate::plan::Totals;
+
 /// What a plan is chosen for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Objective {
@@ -27,6 +31,14 @@ impl Objective {
             Objective::Overlap => "overlap",
             Objective::Comm => "comm",
             Objective::Memory => "memory",
+        }
+    }
+
+    /// The time that a plan with these totals is chosen by.
+    pub fn time(self, totals: &Totals) -> Picoseconds {
+        match self {
+            Objective::Comm => totals.comm_time,
+            Objective::Serial | Objective::Overlap | Objective::Memory => totals.serial_time,
         }
     }
 

@@ -19,7 +19,7 @@
 
 use std::collections::BTreeMap;
 
-use shard_cost::{Bytes, InstrPrice};
+use shard_cost::{Bytes, InstrPrice, Objective};
 use shard_ir::{InstrId, InstrKind, Layout, Picoseconds, Program};
 use shard_rewrite::{Alternative, Avoided, Proof, SharedWeight, Status};
 
@@ -146,9 +146,9 @@ fn move_lines(page: &mut Page, layer: &Layer<'_>, id: InstrId) {
         layer.alternatives.iter().find(|a| a.avoided == other.avoided).is_some_and(|first| first.id == id)
     };
     // A bound that adds nothing says nothing.
-    let says_something = |other: &&Alternative| other.plan.is_some() || other.time > layer.price.totals.serial_time;
+    let says_something = |other: &&Alternative| other.plan.is_some() || other.time > layer.chosen_by();
     if let Some(other) = other.filter(is_first).filter(says_something) {
-        page.wrapped(9, &alternative_text(layer.price.totals.serial_time, other));
+        page.wrapped(9, &alternative_text(layer.chosen_by(), other));
     }
 }
 
@@ -273,12 +273,16 @@ pub(crate) fn optimality_text(layer: &Layer<'_>) -> String {
         return "plan given as IR: not searched for".to_string();
     };
     let status = status_word(o.status);
+    let takes = match layer.objective {
+        Objective::Comm => "communicates for less",
+        Objective::Serial | Objective::Overlap | Objective::Memory => "takes less",
+    };
     match o.proof {
         Some(Proof::Certificate) => {
-            format!("{status} by certificate: no plan takes less than {}", scale::time(o.lower_bound))
+            format!("{status} by certificate: no plan {takes} than {}", scale::time(o.lower_bound))
         }
         Some(Proof::Search) => format!(
-            "{status} by search: no plan takes less than {} (prices alone rule out less than {})",
+            "{status} by search: no plan {takes} than {} (prices alone rule out less than {})",
             scale::time(o.cost),
             scale::time(o.lower_bound)
         ),
@@ -305,7 +309,7 @@ fn sharing(page: &mut Page, layer: &Layer<'_>) {
     page.wrapped(0, &format!("stored for all phases: {}", stored.join(", ")));
     let other: Vec<String> =
         shared.weights.iter().filter(|w| w.alone[phase] != w.stored).map(|w| named(w, w.alone[phase])).collect();
-    let (time, alone) = (layer.price.totals.serial_time, shared.alone[phase]);
+    let (time, alone) = (layer.chosen_by(), shared.alone[phase]);
     page.wrapped(
         2,
         &match other.is_empty() {

@@ -30,7 +30,7 @@ pub mod why_not;
 use layout_notation::Notation;
 use shard_cost::{Hardware, Objective, PlanPrice};
 use shard_grammar::SourceFile;
-use shard_ir::{InstrId, Plan, PlanOutput, Schedule};
+use shard_ir::{InstrId, Picoseconds, Plan, PlanOutput, Schedule};
 use shard_rewrite::{Alternative, Optimality, SharedWeights};
 use shard_schedule::Timeline;
 
@@ -69,6 +69,11 @@ pub struct Sharing<'a> {
 }
 
 impl<'a> Layer<'a> {
+    /// The time that the plan was chosen by.
+    pub fn chosen_by(&self) -> Picoseconds {
+        self.objective.time(&self.price.totals)
+    }
+
     /// The plan.
     pub fn plan(&self) -> &'a Plan {
         &self.schedule.plan

@@ -43,7 +43,7 @@ pub fn number(value: f64) -> String {
         v if v >= 99.95 => format!("{v:.0}"),
         v if v >= 9.995 => format!("{v:.1}"),
         v if v >= 0.0995 => format!("{v:.2}"),
-        v if v == 0.0 => "0".to_string(),
+        0.0 => "0".to_string(),
         v => format!("{v:.2e}"),
     }
 }

@@ -147,7 +147,7 @@ pub fn text(rows: &[SweepRow], width: usize, paint: Paint) -> String {
         Column { title: "memory", yields: 3 },
         Column { title: "strategy", yields: 4 },
     ];
-    let lines: Vec<Row> = rows.iter().map(|row| line(row)).collect();
+    let lines: Vec<Row> = rows.iter().map(line).collect();
     let mut text = table("* best of the sweep", &columns, &lines, width, paint);
     let mut reasons: Vec<(&str, String)> = Vec::new();
     for row in rows {

@@ -75,6 +75,7 @@ pub fn alternatives(
     options: &LowerOptions,
     detail: Option<Detail>,
 ) -> Result<Vec<Alternative>, LowerError> {
+    let hardware = &*options.priced_by(hardware);
     let memory = &lowered.memory;
     let (kernels, limits) = (&memory.kernels, &options.limits);
     let asked: Vec<&MoveSite> = memory

@@ -11,7 +11,7 @@ use crate::kernel::{Kernel, Kernels};
 pub struct Cost {
     /// Picoseconds.
     pub time: u64,
-    /// Elements that local ops touch: operands and results of ops, results of slices and to-partials.
+    /// Flops where communication alone counts; else elements that local ops touch: operands and results of ops, results of slices and to-partials.
     pub elements: u64,
     /// Bytes of parameters on one device.
     pub resident: u64,
@@ -97,7 +97,7 @@ pub(crate) fn move_cost(
     let shape = MeshShape { mesh: &program.mesh, sizes: &sizes };
     let price = collective_cost(hardware, &program.mesh, collective, from, &sizes, program.value(value).dtype);
     let steps = if matches!(collective, Collective::AllReduce { .. }) { 2 } else { 1 };
-    let elements = if collective.has_traffic() { 0 } else { shape.local_elements(to) };
+    let elements = if collective.has_traffic() || hardware.has_free_ops() { 0 } else { shape.local_elements(to) };
     Cost { time: price.time.0, elements, steps, moved: price.wire_bytes.0, ..Cost::ZERO }
 }
 
@@ -166,6 +166,9 @@ pub(crate) fn kernel_cost(kernels: &Kernels, hardware: &Hardware, kernel: &Kerne
             result: tensor(*id, &local.result),
         })
         .collect();
-    let (time, _) = roofline(hardware, &kernel_work(&chain));
+    let work = kernel_work(&chain);
+    let (time, _) = roofline(hardware, &work);
+    // Where communication alone counts, ties are broken by flops instead.
+    let elements = if hardware.has_free_ops() { u64::try_from(work.flops.0).unwrap_or(u64::MAX) } else { elements };
     Some(Cost { time: time.0, elements, ..Cost::ZERO })
 }

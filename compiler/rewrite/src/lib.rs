@@ -40,7 +40,9 @@ pub use alternatives::{Alternative, Avoided, Detail, alternatives};
 pub use axis_orders::{OrderSaving, order_savings};
 pub use phases::{SharedWeight, SharedWeights, share_weights};
 
-use shard_cost::Hardware;
+use std::borrow::Cow;
+
+use shard_cost::{Hardware, Objective};
 use shard_ir::{Picoseconds, Plan, Program, ValueId};
 
 /// What lowering is asked for.
@@ -48,6 +50,9 @@ use shard_ir::{Picoseconds, Plan, Program, ValueId};
 pub struct LowerOptions {
     /// Treat the layer as `strict`, whether or not it says so.
     pub strict: bool,
+    /// What is minimised: [`Objective::Comm`] counts the time of moves alone and breaks ties by flops; every other one counts
+    /// the time of all steps.
+    pub objective: Objective,
     /// Saturate the e-graph with the whole plan space and search all of it, without bounds: slow, and the same plan. For
     /// those who want to check the bounds.
     pub whole_space: bool,
@@ -206,7 +211,17 @@ pub enum LowerError {
 
 /// The cheapest plan of a program on some hardware, ties broken by the rule of the cost model.
 pub fn lower(program: &Program, hardware: &Hardware, options: &LowerOptions) -> Result<Lowered, LowerError> {
-    lower::lower(program, hardware, options)
+    lower::lower(program, &options.priced_by(hardware), options)
+}
+
+impl LowerOptions {
+    /// The hardware whose times are what is minimised.
+    pub(crate) fn priced_by<'h>(&self, hardware: &'h Hardware) -> Cow<'h, Hardware> {
+        match self.objective {
+            Objective::Comm => Cow::Owned(hardware.with_free_ops()),
+            Objective::Serial | Objective::Overlap | Objective::Memory => Cow::Borrowed(hardware),
+        }
+    }
 }
 
 /// What the weights and caches of a program take at least on each device, over the whole stack, in bytes.

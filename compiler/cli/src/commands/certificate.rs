@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use shard_check::diagnostics::InternalProblem;
+use shard_cost::Objective;
 use shard_rewrite::Limits;
 use shard_rewrite::certificate::{Inputs, certify};
 
@@ -19,6 +20,10 @@ pub(crate) fn write(out: &Path, compilation: &Compilation, args: &ProgramArgs, c
     if compilation.compiled.iter().any(|(_, compiled)| compiled.schedule.plan.phase.is_some()) {
         let help = "give the dims of one phase the sizes of their `dim` lines, without `phase`";
         return Err(console.usage("a certificate is of a file without phases", Some(help.to_string())));
+    }
+    if args.objective != Objective::Serial {
+        let help = "--objective serial".to_string();
+        return Err(console.usage("a certificate is of the serial time", Some(help)));
     }
     let options = check_options(args, console)?;
     let inputs = Inputs {

@@ -134,7 +134,7 @@ fn compile_ir(path: &Path, plans: Vec<Plan>, args: &ProgramArgs, console: &mut C
             (None, Some(name)) => hardware_choice::from_plan(name, path, console)?,
             (None, None) => return Err(hardware_choice::none(console)),
         };
-        match pipeline::compile_plan(plan, &hardware, None) {
+        match pipeline::compile_plan(plan, &hardware, None, args.objective) {
             Ok(layer) => compiled.push((hardware, layer)),
             Err(error) => {
                 console.report(None, lower_error(None, None, error));
@@ -181,7 +181,8 @@ pub(crate) fn compile_source(
             .ok_or_else(|| hardware_choice::none(console))?,
         None => return Err(hardware_choice::none(console)),
     };
-    let mut options = LowerOptions { strict: args.strict, any_size, ..LowerOptions::default() };
+    let mut options =
+        LowerOptions { strict: args.strict, objective: args.objective, any_size, ..LowerOptions::default() };
     let mut compiled = Vec::new();
     let line = tree.meshes().next().map(|line| line.span).filter(|_| args.mesh.is_none());
     let slices = programs.first().and_then(|program| hardware_choice::slices(&hardware, &program.mesh, line));

@@ -133,7 +133,8 @@ impl Sweep<'_> {
             let found = vec![crate::console::problem(&message, Vec::new())];
             return (vec![row(point, None, wrong(&found))], found);
         }
-        let options = LowerOptions { strict: self.args.strict, ..LowerOptions::default() };
+        let options =
+            LowerOptions { strict: self.args.strict, objective: self.args.objective, ..LowerOptions::default() };
         let mut rows = Vec::new();
         let mut found = Vec::new();
         let mut report = |program: &Program, error| {

@@ -57,6 +57,7 @@ fn read_top(mut top: Table<'_, '_>) -> Option<Hardware> {
         hbm_rate: chip.hbm_rate,
         network: network??,
         host_rate,
+        free_ops: false,
     })
 }
 

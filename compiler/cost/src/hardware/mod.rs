@@ -39,6 +39,8 @@ pub struct Hardware {
     pub network: Network,
     /// Bytes per second to host memory.
     pub host_rate: Option<u64>,
+    /// Ops take no time: what counts is communication alone.
+    free_ops: bool,
 }
 
 /// What is wrong with a hardware file.
@@ -73,6 +75,17 @@ impl Hardware {
         let chip = BUILT_IN.iter().find(|b| b.name == name)?;
         // The files are ours and a test parses each.
         Hardware::parse(chip.text).ok()
+    }
+
+    /// The same chip for those who compare communication alone: no op takes time on it.
+    #[must_use]
+    pub fn with_free_ops(&self) -> Hardware {
+        Hardware { free_ops: true, ..self.clone() }
+    }
+
+    /// Whether ops take no time.
+    pub fn has_free_ops(&self) -> bool {
+        self.free_ops
     }
 
     /// Operations per second in an arithmetic type. A type that the file does not have takes bf16's.

@@ -259,7 +259,7 @@ fn alternative(layer: &Layer<'_>, other: &Alternative) -> AlternativeJson {
         without: without(&other.avoided),
         exact: other.plan.is_some(),
         time_s: other.time.seconds(),
-        added_s: Picoseconds(other.time.0.saturating_sub(layer.price.totals.serial_time.0)).seconds(),
+        added_s: Picoseconds(other.time.0.saturating_sub(layer.chosen_by().0)).seconds(),
         instead: instead.collect(),
     }
 }
