@@ -31,7 +31,7 @@ pub(crate) struct Compilation {
     /// Each layer with the chip that it was compiled for.
     pub(crate) compiled: Vec<(Hardware, Compiled)>,
     /// For each layer of a phase the choice of weights that it shares with others, and which of the phases it is.
-    sharing: Vec<Option<(Arc<SharedWeights>, usize)>>,
+    sharing: Vec<Option<SharedBy>>,
     /// For each layer what its plan was preferred to, where that was asked for.
     alternatives: Vec<Vec<Alternative>>,
     /// The program of each layer; none for IR text.
@@ -243,6 +243,9 @@ pub(crate) fn compile_source(
     })
 }
 
+/// What the phases of a layer have in common, and the place of one of them among them.
+type SharedBy = (Arc<SharedWeights>, usize);
+
 /// The programs with the stored layouts of weights chosen that phases have in common, and for each what was chosen. A layer
 /// whose phases cannot be stored alike is reported and left out.
 pub(crate) fn share_weights<'p>(
@@ -250,7 +253,7 @@ pub(crate) fn share_weights<'p>(
     hardware: &Hardware,
     options: &LowerOptions,
     report: &mut dyn FnMut(&Program, CompileError),
-) -> (Vec<Cow<'p, Program>>, Vec<Option<(Arc<SharedWeights>, usize)>>) {
+) -> (Vec<Cow<'p, Program>>, Vec<Option<SharedBy>>) {
     let mut chosen: BTreeMap<&str, Option<Option<Arc<SharedWeights>>>> = BTreeMap::new();
     let (mut out, mut shared) = (Vec::new(), Vec::new());
     for program in programs {
