@@ -210,7 +210,7 @@ pub(crate) fn wraparound(fact: &Value) -> Result<(), String> {
         let names = ["x", "y", "z"];
         let mesh = Mesh::new(names.into_iter().zip(sizes.iter().copied())).expect("a mesh");
         let around = |name: &&str| mesh.axis(name).is_some_and(|axis| hw.network.wraps_around(&mesh, axis));
-        let found: Vec<bool> = names.iter().take(sizes.len()).map(|name| around(name)).collect();
+        let found: Vec<bool> = names.iter().take(sizes.len()).map(around).collect();
         same("wraparound", serde_json::json!(found), stated.clone())?;
     }
     Ok(())
