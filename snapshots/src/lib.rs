@@ -1,5 +1,6 @@
 //! Tests over ../examples, ../spec and random programs; here is what they share.
 
+pub mod fidelity;
 pub mod files;
 pub mod judge;
 

@@ -16,7 +16,7 @@ pub struct Summary {
     pub inventory: Inventory,
     /// Tokens that a step works on: the useful sizes of the dims that count them.
     pub tokens: u64,
-    /// The time of a step of the whole stack.
+    /// The time of a step of the whole stack, with the overhead of each layer.
     pub step_time: Picoseconds,
     /// No schedule of one layer takes less: the longest of its arithmetic at the rate reached, its HBM traffic, and its
     /// traffic on the busiest stream of the network.
@@ -78,7 +78,7 @@ impl Summary {
             .collect();
         let network = busiest_stream(plan, hardware, &communication);
         let lower_bound = price.totals.compute_time.max(price.totals.memory_time).max(network);
-        let step_time = Picoseconds(layer_time.0.saturating_mul(plan.repeat));
+        let step_time = hardware.stack_time(layer_time, plan.repeat);
         let efficiency = (step_time > Picoseconds(0) && tokens > 0).then(|| {
             let arithmetic = main_arithmetic(price);
             let peak = hardware.peak_flops_rate(arithmetic) as f64;

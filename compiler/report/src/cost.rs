@@ -211,6 +211,10 @@ fn times(report: &CostLayer<'_>, width: usize, paint: Paint) -> String {
     }
     row("  one after another".to_string(), String::new(), totals.serial_time);
     row("  overlapped".to_string(), String::new(), report.layer.timeline.makespan);
+    let overhead = report.layer.hardware.layer_overhead;
+    if overhead > Picoseconds(0) {
+        row("  overhead of the layer, beside either".to_string(), String::new(), overhead);
+    }
     row("  no schedule takes less than".to_string(), String::new(), summary.lower_bound);
     let mut text = table("time of a step", &layer_columns(plan, "all layers"), &rows, width, paint);
     let mut line = "  overlapped, each step waits for the one before:".to_string();

@@ -218,8 +218,12 @@ fn totals(page: &mut Page, layer: &Layer<'_>) {
     page.row("  arithmetic", &format!("{}  {}", scale::flops(totals.flops), scale::time(totals.compute_time)));
     page.row("  memory traffic", &format!("{}  {}", scale::bytes(totals.hbm_bytes), scale::time(totals.memory_time)));
     page.row("  all steps, one after another", &scale::time(totals.serial_time));
+    let overhead = layer.hardware.layer_overhead;
+    if overhead > Picoseconds(0) {
+        page.row("  overhead of the layer", &scale::time(overhead));
+    }
     if plan.repeat > 1 {
-        let model = Picoseconds(totals.serial_time.0.saturating_mul(plan.repeat));
+        let model = layer.hardware.stack_time(totals.serial_time, plan.repeat);
         page.row(&format!("  {} layers", plan.repeat), &scale::time(model));
     }
     let capacity = scale::bytes(Bytes(layer.hardware.hbm_bytes));

@@ -1,6 +1,6 @@
 //! The hardware file: what its keys are and which values they take.
 
-use shard_ir::Dtype;
+use shard_ir::{Dtype, Picoseconds};
 use toml::de::DeTable;
 
 use super::network_file::read_network;
@@ -9,6 +9,9 @@ use super::{Hardware, HardwareError};
 
 /// Largest rate (per second) and largest memory (bytes) of a hardware file: far beyond any chip, well inside `u64`.
 const MAX_AMOUNT: f64 = 1e18;
+
+/// Largest overhead of a layer, in seconds.
+const MAX_LAYER_OVERHEAD: f64 = 1e3;
 
 /// Largest hardware file, in bytes.
 const MAX_FILE_BYTES: usize = 1 << 20;
@@ -46,6 +49,7 @@ fn read_top(mut top: Table<'_, '_>) -> Option<Hardware> {
         host.finish();
         rate.map(|rate| whole_rate(rate, 1.0))
     });
+    let layer_overhead = top.table("overhead").map(read_layer_overhead).unwrap_or_default();
     top.finish();
     let chip = chip??;
     Some(Hardware {
@@ -58,6 +62,7 @@ fn read_top(mut top: Table<'_, '_>) -> Option<Hardware> {
         network: network??,
         host_rate,
         free_ops: false,
+        layer_overhead,
     })
 }
 
@@ -83,6 +88,12 @@ fn read_efficiency(mut table: Table<'_, '_>) -> Efficiency {
     };
     table.finish();
     efficiency
+}
+
+fn read_layer_overhead(mut table: Table<'_, '_>) -> Picoseconds {
+    let seconds = table.number("layer", Numbers::NotNegative { max: MAX_LAYER_OVERHEAD }).unwrap_or(0.0);
+    table.finish();
+    Picoseconds((seconds * 1e12).round() as u64)
 }
 
 struct Chip {

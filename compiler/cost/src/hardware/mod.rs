@@ -9,7 +9,7 @@ mod toml_reader;
 
 use std::ops::Range;
 
-use shard_ir::Dtype;
+use shard_ir::{Dtype, Picoseconds};
 
 pub use builtin::{BUILT_IN, BuiltIn};
 pub use network::{AxisNetwork, Fabric, Network, Wraparound};
@@ -41,6 +41,8 @@ pub struct Hardware {
     pub host_rate: Option<u64>,
     /// Ops take no time: what counts is communication alone.
     free_ops: bool,
+    /// What each layer takes beside its kernels and moves, whatever these are.
+    pub layer_overhead: Picoseconds,
 }
 
 /// What is wrong with a hardware file.
@@ -86,6 +88,11 @@ impl Hardware {
     /// Whether ops take no time.
     pub fn has_free_ops(&self) -> bool {
         self.free_ops
+    }
+
+    /// The time of a stack of layers one after another, each of which takes this long and its overhead.
+    pub fn stack_time(&self, layer: Picoseconds, layers: u64) -> Picoseconds {
+        Picoseconds(layer.0.saturating_add(self.layer_overhead.0).saturating_mul(layers))
     }
 
     /// Operations per second in an arithmetic type. A type that the file does not have takes bf16's.

@@ -48,6 +48,16 @@ fn rates_are_multiplied_by_the_efficiency_once() {
 }
 
 #[test]
+fn a_stack_takes_the_overhead_of_each_of_its_layers() {
+    let hw = Hardware::parse(&format!("{GOOD}[overhead]\nlayer = 2e-6\n")).unwrap();
+    assert_eq!(hw.layer_overhead, Picoseconds(2_000_000));
+    assert_eq!(hw.stack_time(Picoseconds(1_000_000), 10), Picoseconds(30_000_000));
+    assert_eq!(Hardware::parse(GOOD).unwrap().layer_overhead, Picoseconds(0));
+    let endless = error(&format!("{GOOD}[overhead]\nlayer = -1\n"));
+    assert_eq!(endless.key, "overhead.layer");
+}
+
+#[test]
 fn a_missing_arithmetic_type_takes_bf16s_and_is_known_to_be_missing() {
     let hw = Hardware::parse(GOOD).unwrap();
     assert_eq!(hw.flops_rate(Dtype::F32), 50_000_000_000_000);

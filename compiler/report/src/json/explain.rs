@@ -219,7 +219,7 @@ pub(super) fn model_totals(layer: &Layer<'_>) -> ModelTotalsJson {
         comm_time_s: times(totals.comm_time),
         compute_time_s: times(totals.compute_time),
         memory_time_s: times(totals.memory_time),
-        serial_time_s: times(totals.serial_time),
+        serial_time_s: layer.hardware.stack_time(totals.serial_time, repeat).seconds(),
         comm_bytes: totals.comm_bytes.times(repeat).0,
         flops: Flops(totals.flops.0.saturating_mul(u128::from(repeat))).0,
     }

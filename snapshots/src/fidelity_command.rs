@@ -1,0 +1,23 @@
+//! `cargo run -p shard-snapshots --bin fidelity`: prints `spec/fidelity.md`; `--fit` the calibrated chip; `--write` into the
+//! repository.
+
+use shard_snapshots::fidelity::fit::TableD2;
+use shard_snapshots::fidelity::{CALIBRATED, PAGE, fit, page};
+use shard_snapshots::files::root;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(other) = arguments.iter().find(|a| !["--fit", "--write"].contains(&a.as_str())) {
+        eprintln!("unknown argument `{other}`: there are --fit and --write");
+        std::process::exit(2);
+    }
+    let has = |name: &str| arguments.iter().any(|a| a == name);
+    let (path, text) = match has("--fit") {
+        true => (CALIBRATED, fit(&TableD2::lower(|_| true)).file()),
+        false => (PAGE, page()),
+    };
+    match has("--write") {
+        true => std::fs::write(root().join(path), text).expect("the repository can be written"),
+        false => print!("{text}"),
+    }
+}
