@@ -64,11 +64,7 @@ fn the_plans_of_table_2_are_the_papers_or_cheaper() {
             ("palm/540b_int8.shard", "decode"),
             ("palm_540b_2d_int8.shard", "B=64,L=1,S=2048"),
         ),
-        (
-            "high throughput, prefill: WG XYZ, batch",
-            ("palm/540b.shard", "prefill"),
-            ("palm_540b_xyz.shard", "B=512"),
-        ),
+        ("high throughput, prefill: WG XYZ, batch", ("palm/540b.shard", "prefill"), ("palm_540b_xyz.shard", "B=512")),
         (
             "high throughput, decode: WS 2D, batch",
             ("palm/540b.shard", "decode"),
@@ -78,8 +74,7 @@ fn the_plans_of_table_2_are_the_papers_or_cheaper() {
     let mut table = String::new();
     for (column, (open, phase), (pinned, sizes)) in columns {
         let chosen = explained(&["--hardware", FLAT, "--phase", phase, &format!("examples/{open}")]);
-        let paper =
-            explained(&["--hardware", FLAT, "-D", sizes, &format!("examples/calibration/{pinned}")]);
+        let paper = explained(&["--hardware", FLAT, "-D", sizes, &format!("examples/calibration/{pinned}")]);
         let (mine, theirs) = (microseconds(&chosen), microseconds(&paper));
         let cheaper = (1.0 - mine / theirs) * 100.0;
         table.push_str(&format!(

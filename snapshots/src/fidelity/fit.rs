@@ -1,7 +1,8 @@
 //! The factors of the calibrated chip: least squares of the relative errors over Table D.2.
 //!
-//! The fit is a descent along one factor at a time, with steps that are halved where none helps. It uses nothing but sums,
-//! products and quotients of doubles in a fixed order, so that it ends at the same factors everywhere.
+//! In the inverses of the three factors and the overhead a step's time is piecewise linear (a kernel takes the longer of two
+//! sides), so the fit is Gauss and Newton's: solve the linear problem of where one stands, go there or half of the way. It
+//! uses nothing but sums, products and quotients of doubles in a fixed order, so that it ends at the same factors everywhere.
 
 use shard_cost::Hardware;
 
@@ -25,8 +26,12 @@ impl Factors {
     /// A chip at its peaks.
     pub const PEAK: Factors = Factors { matmul: 1.0, hbm: 1.0, network: 1.0, layer: 0.0 };
 
-    /// The hardware file with these factors.
+    /// The hardware file with these factors, to three digits.
     pub fn file(&self) -> String {
+        self.text(3)
+    }
+
+    fn text(&self, digits: usize) -> String {
         format!(
             r#"# TPU v4 as "Efficiently Scaling Transformer Inference" measured it: the built-in `tpu-v4-flat` with what its
 # systems reached. The four factors are fitted on the paper's Table D.2 alone, by
@@ -46,12 +51,12 @@ bandwidth = 270e9 # six links; most collectives run over one or two of the three
 latency = 0.0
 
 [efficiency]
-matmul = {:.3}
-hbm = {:.3}
-network = {:.3}
+matmul = {:.digits$}
+hbm = {:.digits$}
+network = {:.digits$}
 
 [overhead]
-layer = {:.1}e-6 # launches, small operations, waiting: about half of a decode step of few sequences
+layer = {:.digits$}e-6 # launches, small operations, waiting: about half of a decode step of few sequences
 "#,
             self.matmul,
             self.hbm,
@@ -62,27 +67,27 @@ layer = {:.1}e-6 # launches, small operations, waiting: about half of a decode s
 
     /// The chip with these factors.
     pub fn hardware(&self) -> Hardware {
-        Hardware::parse(&self.file()).expect("a hardware file of our own")
+        Hardware::parse(&self.text(12)).expect("a hardware file of our own")
     }
 
-    fn with(mut self, which: usize, change: f64) -> Factors {
-        match which {
-            0 => self.matmul += change,
-            1 => self.hbm += change,
-            2 => self.network += change,
-            _ => self.layer += change * LAYER_SCALE,
-        }
-        self
+    /// In these the times are piecewise linear; each about 1.
+    fn parameters(&self) -> [f64; 4] {
+        [1.0 / self.matmul, 1.0 / self.hbm, 1.0 / self.network, self.layer / LAYER_SCALE]
     }
 
-    fn is_physical(&self) -> bool {
-        let is_part = |x: f64| x > 0.0 && x < 1.0;
-        is_part(self.matmul) && is_part(self.hbm) && is_part(self.network) && self.layer >= 0.0
+    /// The nearest physical factors with these parameters: every one a true fraction.
+    fn of(parameters: [f64; 4]) -> Factors {
+        let [matmul, hbm, network, layer] = parameters;
+        let part = |inverse: f64| 1.0 / inverse.max(1.0 / MOST);
+        Factors { matmul: part(matmul), hbm: part(hbm), network: part(network), layer: layer.max(0.0) * LAYER_SCALE }
     }
 }
 
-/// Seconds of overhead that one step of the descent of size 1 stands for.
-const LAYER_SCALE: f64 = 1e-3;
+/// The overhead that is a parameter of 1, in seconds.
+const LAYER_SCALE: f64 = 1e-4;
+
+/// The most of a peak that anything reaches.
+const MOST: f64 = 0.99;
 
 /// The systems of Table D.2, in the paper's own layouts.
 #[derive(Clone, Debug)]
@@ -133,31 +138,64 @@ impl TableD2 {
         points
     }
 
-    fn error(&self, factors: &Factors) -> f64 {
-        let relative = |(_, _, measured, predicted): &Point| (predicted / measured - 1.0) * (predicted / measured - 1.0);
-        self.points(&factors.hardware()).iter().map(relative).sum()
+    /// The relative errors.
+    fn errors(&self, parameters: [f64; 4]) -> Vec<f64> {
+        let points = self.points(&Factors::of(parameters).hardware());
+        points.iter().map(|(_, _, measured, predicted)| predicted / measured - 1.0).collect()
     }
 }
 
-/// The factors with the least squares over the table, to the digits that the file has.
+/// The factors with the least squares over the table.
 pub fn fit(table: &TableD2) -> Factors {
-    let mut factors = Factors { matmul: 0.8, hbm: 0.8, network: 0.5, layer: 1e-4 };
-    let mut error = table.error(&factors);
-    let mut step = 0.1;
-    while step > 2e-4 {
-        let tried = (0..4).flat_map(|which| [(which, step), (which, -step)]);
-        let candidates = tried.map(|(which, change)| factors.with(which, change)).filter(Factors::is_physical);
-        let mut best: Option<(f64, Factors)> = None;
-        for candidate in candidates {
-            let its = table.error(&candidate);
-            if its < best.map_or(error, |(error, _)| error) {
-                best = Some((its, candidate));
-            }
-        }
-        match best {
-            Some((its, better)) => (error, factors) = (its, better),
-            None => step /= 2.0,
+    let mut at = Factors { matmul: 0.8, hbm: 0.8, network: 0.5, layer: 1e-4 }.parameters();
+    let mut errors = table.errors(at);
+    for _ in 0..MOST_STEPS {
+        let slopes: Vec<Vec<f64>> = (0..4)
+            .map(|which| {
+                let mut beside = at;
+                beside[which] += DIFFERENCE;
+                table.errors(beside).iter().zip(&errors).map(|(there, here)| (there - here) / DIFFERENCE).collect()
+            })
+            .collect();
+        let step = least_squares(&slopes, &errors);
+        let better = [1.0, 0.5, 0.25, 0.125].into_iter().find_map(|share| {
+            let there: [f64; 4] = std::array::from_fn(|i| at[i] + share * step[i]);
+            let there = Factors::of(there).parameters();
+            let its = table.errors(there);
+            (squares(&its) < squares(&errors) * (1.0 - 1e-9)).then_some((there, its))
+        });
+        match better {
+            Some((there, its)) => (at, errors) = (there, its),
+            None => break,
         }
     }
-    factors
+    Factors::of(at)
+}
+
+/// The fit ends of itself long before.
+const MOST_STEPS: usize = 50;
+
+/// The difference of a parameter over which a slope is taken.
+const DIFFERENCE: f64 = 1e-3;
+
+fn squares(errors: &[f64]) -> f64 {
+    errors.iter().map(|e| e * e).sum()
+}
+
+/// The change `d` of the parameters for which `errors + sum of d[i] * slopes[i]` has the least squares: the normal equations,
+/// by elimination. A parameter that nothing depends on stays.
+fn least_squares(slopes: &[Vec<f64>], errors: &[f64]) -> [f64; 4] {
+    let product = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(x, y)| x * y).sum::<f64>();
+    let mut rows: Vec<Vec<f64>> = (0..4)
+        .map(|i| (0..4).map(|j| product(&slopes[i], &slopes[j])).chain([-product(&slopes[i], errors)]).collect())
+        .collect();
+    for pivot in 0..4 {
+        rows[pivot][pivot] += 1e-12;
+        let row = rows[pivot].clone();
+        for (_, other) in rows.iter_mut().enumerate().filter(|(i, _)| *i != pivot) {
+            let factor = other[pivot] / row[pivot];
+            other.iter_mut().zip(&row).for_each(|(x, y)| *x -= factor * y);
+        }
+    }
+    std::array::from_fn(|i| rows[i][4] / rows[i][i])
 }

@@ -60,7 +60,10 @@ fn gathered_names(plan: &Plan, uses: &[Use]) -> Vec<Strategy> {
     if gathered.iter().any(|u| !u.gathered.is_subset(u.tokens)) {
         return Vec::new();
     }
-    let axes = gathered.iter().fold(AxisSet::EMPTY, |all, u| all.union(u.gathered));
+    // The axes that most bytes are gathered over; of as many, the most axes.
+    let bytes = |axes: AxisSet| gathered.iter().filter(|u| u.gathered == axes).map(|u| u.bytes).sum::<u128>();
+    let most = gathered.iter().map(|u| u.gathered).max_by_key(|axes| (bytes(*axes), axes.len()));
+    let axes = most.unwrap_or(AxisSet::EMPTY);
     // On a mesh of one axis nobody speaks of x, y and z.
     let by_axes = match axes.len() {
         1 if plan.mesh.axes().len() > 1 => Some(Strategy::XWeightGathered),
