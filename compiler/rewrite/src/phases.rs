@@ -9,6 +9,7 @@ use shard_ir::{
     Def, Dim, DimId, LabelId, Layout, LayoutPattern, MeshShape, Output, Picoseconds, Program, Value, ValueId,
 };
 
+use crate::memory::Room;
 use crate::{LowerError, LowerOptions, Lowered, Optimality, Status, lower};
 
 /// The phases of a layer with their weights' layouts settled.
@@ -58,8 +59,8 @@ pub fn share_weights(
     if programs.len() < 2 || free.is_empty() {
         return Ok(None);
     }
-    // Memory constrains each phase when it is lowered for good.
-    let options = &LowerOptions { any_size: true, ..options.clone() };
+    // What each phase has room for is asked of the choice, and only then of the search.
+    let (given, options) = (options, &LowerOptions { any_size: true, ..options.clone() });
     let alone: Vec<Lowered> =
         programs.iter().map(|program| lower(program, hardware, options)).collect::<Result<_, _>>()?;
     let own: Vec<Vec<Layout>> = alone.iter().map(|lowered| stored(&lowered.plan, &free)).collect();
@@ -79,6 +80,14 @@ pub fn share_weights(
             Err(other) => return Err(other),
         },
     };
+    let capacity = hardware.hbm_bytes;
+    let has_room = |p: &&Program| Room::new(&with_stored(p, &free, &layouts), capacity).least() <= capacity;
+    let within = match given.any_size || programs.iter().all(has_room) {
+        true => None,
+        false => within_memory(programs, &free, &alone, hardware, given),
+    };
+    // Where nothing has room, the phases are lowered with what is fastest, and say so.
+    let (layouts, request) = within.unwrap_or((layouts, request));
     let weights = free.iter().enumerate().map(|(i, value)| SharedWeight {
         value: *value,
         stored: layouts[i],
@@ -134,6 +143,19 @@ fn sum(programs: &[&Program], phases: &[Lowered]) -> Optimality {
     }
 }
 
+/// Where what is fastest has no room: the best of what each phase would have within the memory of a device, and a bound.
+fn within_memory(
+    programs: &[&Program],
+    free: &[ValueId],
+    fastest: &[Lowered],
+    hardware: &Hardware,
+    options: &LowerOptions,
+) -> Option<(Vec<Layout>, Optimality)> {
+    let own = programs.iter().map(|program| Some(stored(&lower(program, hardware, options).ok()?.plan, free)));
+    let own: Vec<Vec<Layout>> = own.collect::<Option<_>>()?;
+    best_of(programs, free, fastest, &own, "memory", hardware, options).ok()
+}
+
 /// Where the phases together are too much for the search: the best of what each of them would have, and a bound.
 fn best_of(
     programs: &[&Program],
@@ -149,7 +171,12 @@ fn best_of(
         let under = |program: &&Program| lower(&with_stored(program, free, layouts), hardware, options);
         let phases = match programs.iter().map(under).collect::<Result<Vec<_>, _>>() {
             Ok(phases) => phases,
-            Err(LowerError::Unreachable { .. } | LowerError::Label(_) | LowerError::Strict { .. }) => continue,
+            Err(
+                LowerError::Unreachable { .. }
+                | LowerError::Label(_)
+                | LowerError::Strict { .. }
+                | LowerError::NoPlanFits { .. },
+            ) => continue,
             Err(other) => return Err(other),
         };
         let cost = sum(programs, &phases).cost;
