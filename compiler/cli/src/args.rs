@@ -46,6 +46,8 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// List the built-in chips, or print the hardware file of one
     Hardware(HardwareArgs),
+    /// Serve an editor over standard input and output, by the language server protocol
+    Lsp,
     /// Print a shell's completions
     Completions(CompletionsArgs),
     /// Print the manual page

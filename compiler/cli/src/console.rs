@@ -76,6 +76,27 @@ impl Console {
         self.color && std::io::stdout().is_terminal()
     }
 
+    /// A console that shows nothing and keeps what is reported.
+    pub(crate) fn collecting() -> Console {
+        Console {
+            format: Format::Json,
+            csv: false,
+            result_format: ReportFormat::Json,
+            error_format: ReportFormat::Json,
+            color: false,
+            result_color: false,
+            waiting: Vec::new(),
+            as_result: false,
+            said_something: false,
+        }
+    }
+
+    /// What was reported of a file, or of none.
+    pub(crate) fn collected(self, file: &SourceFile) -> Vec<Diagnostic> {
+        let of_file = |other: &Option<SourceFile>| other.as_ref().is_none_or(|other| other.name == file.name);
+        self.waiting.into_iter().filter(|(other, _)| of_file(other)).flat_map(|(_, found)| found).collect()
+    }
+
     /// From now on diagnostics are the command's result: but for text they go to standard output.
     pub(crate) fn diagnostics_are_the_result(&mut self) {
         self.as_result = self.result_format != ReportFormat::Text;

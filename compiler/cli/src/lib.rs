@@ -8,6 +8,7 @@ mod console;
 mod hardware_choice;
 mod input;
 mod lowering_diagnostics;
+mod lsp;
 pub mod pipeline;
 mod points;
 mod questions;
@@ -49,6 +50,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::VerifyCertificate(args) => commands::verify_certificate::run(args, &mut console),
         Command::Run(args) => commands::run::run(args, &mut console),
         Command::Hardware(args) => commands::hardware::run(args, &mut console),
+        Command::Lsp => commands::lsp::run(&mut console),
         Command::Completions(args) => commands::completions::run(args, &mut console),
         Command::Man(args) => commands::man::run(args, &mut console),
     });

@@ -12,6 +12,34 @@ pub struct Expr {
     pub kind: ExprKind,
 }
 
+impl Expr {
+    /// The expressions that it is made of, in the order in which they stand.
+    pub fn operands(&self) -> Vec<&Expr> {
+        match &self.kind {
+            ExprKind::Number(_) | ExprKind::Name(_) => Vec::new(),
+            ExprKind::Call { args: operands, .. } | ExprKind::Einsum { operands, .. } => operands.iter().collect(),
+            ExprKind::Binary { left, right, .. }
+            | ExprKind::Extremum { left, right, .. }
+            | ExprKind::Concat { left, right, .. }
+            | ExprKind::Append { cache: left, new: right, .. }
+            | ExprKind::Take { table: left, ids: right, .. } => vec![left, right],
+            ExprKind::Paren(operand)
+            | ExprKind::Neg { operand, .. }
+            | ExprKind::Map { operand, .. }
+            | ExprKind::Reduce { operand, .. }
+            | ExprKind::Normalize { operand, .. }
+            | ExprKind::Rename { operand, .. }
+            | ExprKind::Split { operand, .. }
+            | ExprKind::Merge { operand, .. }
+            | ExprKind::Slice { operand, .. }
+            | ExprKind::Causal { operand, .. }
+            | ExprKind::Rope { operand, .. }
+            | ExprKind::Cast { operand, .. }
+            | ExprKind::Reshard { operand, .. } => vec![operand],
+        }
+    }
+}
+
 /// A number as it was written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Number {

@@ -16,6 +16,7 @@ pub(crate) mod explicit;
 pub(crate) mod fmt;
 pub(crate) mod hardware;
 pub(crate) mod lower;
+pub(crate) mod lsp;
 pub(crate) mod man;
 pub(crate) mod run;
 pub(crate) mod snapshot;

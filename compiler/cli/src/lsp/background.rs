@@ -1,0 +1,112 @@
+//! Lowering beside the typing: a thread that always takes the newest version of a file, and whose answers to older ones are
+//! dropped.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use lsp_types::Uri;
+use shard_check::Diagnostic;
+use shard_cost::{Objective, PlanPrice};
+use shard_grammar::SourceFile;
+use shard_ir::Plan;
+
+use crate::args::ProgramArgs;
+use crate::commands::compile::compile_source;
+use crate::console::Console;
+
+/// What lowering one version of a file gave.
+pub(crate) struct Lowered {
+    pub(crate) uri: Uri,
+    pub(crate) version: i32,
+    pub(crate) file: SourceFile,
+    /// The plans of the layers that no other calls, with their prices.
+    pub(crate) plans: Vec<(Plan, PlanPrice)>,
+    /// Everything that the checker and lowering say.
+    pub(crate) diagnostics: Vec<Diagnostic>,
+}
+
+/// The newest version of each file that waits.
+#[derive(Default)]
+struct Waiting {
+    jobs: BTreeMap<Uri, (i32, SourceFile)>,
+    closed: bool,
+}
+
+/// The thread, as the server sees it.
+#[derive(Clone, Default)]
+pub(crate) struct Background {
+    waiting: Arc<(Mutex<Waiting>, Condvar)>,
+}
+
+impl Background {
+    /// Starts the thread, which calls `done` after each version that is still wanted then.
+    pub(crate) fn start(done: impl Fn(Lowered) + Send + 'static) -> Background {
+        let background = Background::default();
+        let waiting = Arc::clone(&background.waiting);
+        std::thread::spawn(move || {
+            while let Some((uri, version, file)) = next(&waiting) {
+                // A defect of a pass must not end the session: the next version may be fine again.
+                let lowered = catch_unwind(AssertUnwindSafe(|| lower(uri.clone(), version, &file)));
+                let newer = lock(&waiting.0).jobs.contains_key(&uri);
+                if let (Ok(lowered), false) = (lowered, newer) {
+                    done(lowered);
+                }
+            }
+        });
+        background
+    }
+
+    /// Wants a version lowered, in place of any older one that waits.
+    pub(crate) fn lower(&self, uri: Uri, version: i32, file: SourceFile) {
+        lock(&self.waiting.0).jobs.insert(uri, (version, file));
+        self.waiting.1.notify_one();
+    }
+
+    /// A file is closed: nothing of it is wanted any more.
+    pub(crate) fn forget(&self, uri: &Uri) {
+        lock(&self.waiting.0).jobs.remove(uri);
+    }
+
+    /// Ends the thread once it is idle.
+    pub(crate) fn close(&self) {
+        lock(&self.waiting.0).closed = true;
+        self.waiting.1.notify_one();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn next(waiting: &(Mutex<Waiting>, Condvar)) -> Option<(Uri, i32, SourceFile)> {
+    let mut open = lock(&waiting.0);
+    loop {
+        if open.closed {
+            return None;
+        }
+        if let Some((uri, (version, file))) = open.jobs.pop_first() {
+            return Some((uri, version, file));
+        }
+        open = waiting.1.wait(open).unwrap_or_else(PoisonError::into_inner);
+    }
+}
+
+fn lower(uri: Uri, version: i32, file: &SourceFile) -> Lowered {
+    let args = ProgramArgs {
+        layer: None,
+        phase: None,
+        dims: Vec::new(),
+        mesh: None,
+        hardware: None,
+        objective: Objective::Serial,
+        strict: false,
+    };
+    let mut console = Console::collecting();
+    let compiled = compile_source(file, &args, true, &mut console);
+    let plans = compiled.map_or_else(
+        |_| Vec::new(),
+        |found| found.compiled.into_iter().map(|(_, layer)| (layer.schedule.plan, layer.price)).collect(),
+    );
+    Lowered { uri, version, file: file.clone(), plans, diagnostics: console.collected(file) }
+}

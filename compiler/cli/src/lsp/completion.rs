@@ -1,0 +1,96 @@
+//! What may stand at the cursor.
+
+use lsp_types::{CompletionItem, CompletionItemKind, CompletionTextEdit, Position, Range, TextEdit};
+use shard_grammar::Span;
+use shard_grammar::ast::{DType, ExtremumOp, LetTarget, MapOp, NormalizeOp, ReduceOp, Statement};
+
+use super::document::Document;
+use super::position::{offset_of, position_of};
+
+/// Operations that are words of the grammar, beside maps, extrema, reductions and normalizations.
+const FORMS: [&str; 13] = [
+    "einsum", "rename", "split", "merge", "concat", "slice", "append", "causal", "rope", "take", "cast", "reshard",
+    "return",
+];
+
+/// The words for a place: axes behind the `_` of a dim, dims in a layout word, else values, layers and operations.
+pub(crate) fn completions(document: &Document, place: Position) -> Vec<CompletionItem> {
+    let at = offset_of(&document.file, place);
+    let before = document.file.slice(Span::new(0, at));
+    let word = before.rfind(|c: char| !(c.is_ascii_alphanumeric() || "_{},".contains(c))).map_or(0, |i| i + 1);
+    // A comma goes on with a word of axes only inside braces.
+    let word = match before[word..].rfind(',') {
+        Some(comma) if before[word..].rfind('{').is_none_or(|open| before[word..][open..].contains('}')) => {
+            word + comma + 1
+        }
+        _ => word,
+    };
+    let prefix = &before[word..];
+    let here = Range { start: place, end: place };
+    if prefix.starts_with(|c: char| c.is_ascii_uppercase()) {
+        let behind_dim = prefix.rfind('_').is_some_and(|i| !prefix[i..].contains(|c: char| c.is_ascii_uppercase()));
+        return if behind_dim { axes(document, prefix, here) } else { dims(document, here) };
+    }
+    let range = Range { start: position_of(&document.file, word), end: place };
+    let layer = document.tree.layers().find(|l| l.span.start <= at && at <= l.span.end);
+    let mut items = Vec::new();
+    if let Some(layer) = layer {
+        let mut values: Vec<&str> = layer.params.iter().map(|p| p.name.value.as_str()).collect();
+        for statement in layer.body.iter().filter(|s| s.span().end <= at) {
+            if let Statement::Let(statement) = statement {
+                match &statement.target {
+                    LetTarget::One { name, .. } => values.push(&name.value),
+                    LetTarget::Many { names, .. } => values.extend(names.iter().map(|n| n.value.as_str())),
+                }
+            }
+        }
+        items.extend(values.into_iter().map(|name| item(name, CompletionItemKind::VARIABLE, range)));
+        let ops = MapOp::ALL.iter().map(|o| o.word()).chain(ExtremumOp::ALL.iter().map(|o| o.word()));
+        let ops = ops.chain(ReduceOp::ALL.iter().map(|o| o.word())).chain(NormalizeOp::ALL.iter().map(|o| o.word()));
+        items.extend(ops.chain(FORMS).map(|word| item(word, CompletionItemKind::FUNCTION, range)));
+        items.push(item("let", CompletionItemKind::KEYWORD, range));
+    } else {
+        let words = ["hardware", "mesh", "dim", "phase", "layer", "strict"];
+        items.extend(words.map(|word| item(word, CompletionItemKind::KEYWORD, range)));
+    }
+    items.extend(document.tree.layers().map(|l| item(&l.name.value, CompletionItemKind::FUNCTION, range)));
+    items.extend(DType::ALL.iter().map(|d| item(d.word(), CompletionItemKind::TYPE_PARAMETER, range)));
+    items.extend(["weight", "cache"].map(|word| item(word, CompletionItemKind::KEYWORD, range)));
+    items.extend(dims(document, range));
+    items
+}
+
+/// The axes that the word does not have yet.
+fn axes(document: &Document, prefix: &str, range: Range) -> Vec<CompletionItem> {
+    let has_braces = prefix.ends_with(['{', ',']);
+    let mesh = document.tree.meshes().flat_map(|mesh| &mesh.axes);
+    mesh.filter(|axis| axis.name.value.len() > 1 || !prefix.contains(axis.name.value.as_str()))
+        .map(|axis| {
+            let name = axis.name.value.as_str();
+            let text = if name.len() > 1 && !has_braces { format!("{{{name}}}") } else { name.to_string() };
+            let detail = Some(format!("mesh axis of {}", axis.size.value));
+            CompletionItem { detail, ..item(&text, CompletionItemKind::ENUM_MEMBER, range) }
+        })
+        .collect()
+}
+
+fn dims(document: &Document, range: Range) -> Vec<CompletionItem> {
+    let sizes = document.checked.programs.first().map_or(&[][..], |p| p.dims.as_slice());
+    document
+        .tree
+        .dims()
+        .map(|dim| {
+            let size = sizes.iter().find(|d| d.name == dim.name.value).map(|d| format!("dim of {}", d.size));
+            CompletionItem { detail: size, ..item(&dim.name.value, CompletionItemKind::CONSTANT, range) }
+        })
+        .collect()
+}
+
+fn item(text: &str, kind: CompletionItemKind, range: Range) -> CompletionItem {
+    CompletionItem {
+        label: text.to_string(),
+        kind: Some(kind),
+        text_edit: Some(CompletionTextEdit::Edit(TextEdit { range, new_text: text.to_string() })),
+        ..CompletionItem::default()
+    }
+}

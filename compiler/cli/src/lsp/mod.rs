@@ -1,0 +1,341 @@
+//! `shardc lsp`: the language server, over standard input and output.
+//!
+//! What the parser and the checker know is answered at once. Layouts that the compiler infers and what they cost come from
+//! a thread of their own ([`background`]) and are shown when they are there.
+
+mod background;
+mod completion;
+mod document;
+mod hints;
+mod hover;
+mod position;
+mod symbols;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use lsp_server::{Connection, ErrorCode, Message, Notification, Request, RequestId, Response};
+use lsp_types::notification::{self, Notification as _};
+use lsp_types::request::{self, Request as _};
+use lsp_types::{
+    CodeAction, CodeActionKind, CodeActionOptions, CodeActionOrCommand, CodeActionParams, CodeActionProviderCapability,
+    CompletionOptions, Diagnostic, DiagnosticRelatedInformation, DiagnosticSeverity, GotoDefinitionResponse, Hover,
+    HoverContents, HoverProviderCapability, Location, MarkupContent, MarkupKind, NumberOrString, OneOf, Position,
+    PublishDiagnosticsParams, Range, RenameOptions, ServerCapabilities, TextDocumentSyncCapability,
+    TextDocumentSyncKind, TextEdit, Uri, WorkspaceEdit,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use shard_check::Severity;
+use shard_grammar::{SourceFile, Span};
+
+use background::{Background, Lowered};
+use document::Document;
+use position::{offset_of, position_of, range_of};
+use symbols::{Occurrence, Symbols};
+
+/// Why the session ended badly.
+pub(crate) type Problem = Box<dyn std::error::Error + Send + Sync>;
+
+/// Serves one client until it says that it has enough.
+pub(crate) fn serve() -> Result<(), Problem> {
+    let (connection, threads) = Connection::stdio();
+    let client = connection.initialize(serde_json::to_value(capabilities())?)?;
+    let refreshes = client["capabilities"]["workspace"]["inlayHint"]["refreshSupport"].as_bool() == Some(true);
+    Server::new(&connection, refreshes).run(&connection)?;
+    drop(connection);
+    threads.join()?;
+    Ok(())
+}
+
+fn capabilities() -> ServerCapabilities {
+    ServerCapabilities {
+        text_document_sync: Some(TextDocumentSyncCapability::Kind(TextDocumentSyncKind::FULL)),
+        hover_provider: Some(HoverProviderCapability::Simple(true)),
+        definition_provider: Some(OneOf::Left(true)),
+        references_provider: Some(OneOf::Left(true)),
+        rename_provider: Some(OneOf::Right(RenameOptions {
+            prepare_provider: Some(true),
+            work_done_progress_options: Default::default(),
+        })),
+        completion_provider: Some(CompletionOptions {
+            trigger_characters: Some(["_", "{", ","].map(str::to_string).to_vec()),
+            ..CompletionOptions::default()
+        }),
+        document_formatting_provider: Some(OneOf::Left(true)),
+        code_action_provider: Some(CodeActionProviderCapability::Options(CodeActionOptions {
+            code_action_kinds: Some(vec![CodeActionKind::QUICKFIX]),
+            ..CodeActionOptions::default()
+        })),
+        inlay_hint_provider: Some(OneOf::Left(true)),
+        ..ServerCapabilities::default()
+    }
+}
+
+struct Server {
+    documents: BTreeMap<Uri, Document>,
+    /// The newest answers of the background thread.
+    lowered: Arc<Mutex<BTreeMap<Uri, Lowered>>>,
+    background: Background,
+}
+
+impl Server {
+    fn new(connection: &Connection, refreshes: bool) -> Server {
+        let lowered: Arc<Mutex<BTreeMap<Uri, Lowered>>> = Arc::default();
+        let (sender, store) = (connection.sender.clone(), Arc::clone(&lowered));
+        let background = Background::start(move |done| {
+            let version = done.version;
+            // A client that is gone hears nothing.
+            let _ = sender.send(publication(&done.uri, version, &done.file, &done.diagnostics));
+            store.lock().unwrap_or_else(PoisonError::into_inner).insert(done.uri.clone(), done);
+            if refreshes {
+                let method = request::InlayHintRefreshRequest::METHOD.to_string();
+                let refresh = Request::new(RequestId::from(format!("hints-{version}")), method, Value::Null);
+                let _ = sender.send(Message::Request(refresh));
+            }
+        });
+        Server { documents: BTreeMap::new(), lowered, background }
+    }
+
+    fn run(mut self, connection: &Connection) -> Result<(), Problem> {
+        for message in &connection.receiver {
+            match message {
+                Message::Request(request) => {
+                    if connection.handle_shutdown(&request)? {
+                        break;
+                    }
+                    connection.sender.send(Message::Response(self.answer(request)))?;
+                }
+                Message::Notification(note) => self.hear(connection, note)?,
+                Message::Response(_) => {}
+            }
+        }
+        self.background.close();
+        Ok(())
+    }
+
+    fn hear(&mut self, connection: &Connection, note: Notification) -> Result<(), Problem> {
+        match note.method.as_str() {
+            notification::DidOpenTextDocument::METHOD => {
+                let opened: lsp_types::DidOpenTextDocumentParams = serde_json::from_value(note.params)?;
+                let document = opened.text_document;
+                self.take(connection, document.uri, document.version, document.text)
+            }
+            notification::DidChangeTextDocument::METHOD => {
+                let changed: lsp_types::DidChangeTextDocumentParams = serde_json::from_value(note.params)?;
+                let Some(last) = changed.content_changes.into_iter().next_back() else { return Ok(()) };
+                self.take(connection, changed.text_document.uri, changed.text_document.version, last.text)
+            }
+            notification::DidCloseTextDocument::METHOD => {
+                let closed: lsp_types::DidCloseTextDocumentParams = serde_json::from_value(note.params)?;
+                let uri = closed.text_document.uri;
+                self.background.forget(&uri);
+                self.answers().remove(&uri);
+                if let Some(document) = self.documents.remove(&uri) {
+                    connection.sender.send(publication(&uri, document.version, &document.file, &[]))?;
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A new version of a file: what the checker says at once, the rest when it is there.
+    fn take(&mut self, connection: &Connection, uri: Uri, version: i32, text: String) -> Result<(), Problem> {
+        let document = Document::new(&uri, version, text);
+        let found = &document.checked.diagnostics;
+        connection.sender.send(publication(&uri, version, &document.file, found))?;
+        if !document.checked.has_errors() {
+            self.background.lower(uri.clone(), version, document.file.clone());
+        }
+        self.documents.insert(uri, document);
+        Ok(())
+    }
+
+    fn answers(&self) -> MutexGuard<'_, BTreeMap<Uri, Lowered>> {
+        self.lowered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn answer(&self, request: Request) -> Response {
+        let Request { id, method, params } = request;
+        let answer = match method.as_str() {
+            request::HoverRequest::METHOD => respond(params, |p: lsp_types::HoverParams| {
+                let at = p.text_document_position_params;
+                Ok(self.hover(&at.text_document.uri, at.position))
+            }),
+            request::GotoDefinition::METHOD => respond(params, |p: lsp_types::GotoDefinitionParams| {
+                let at = p.text_document_position_params;
+                let places = self.places(&at.text_document.uri, at.position, |o| o.is_definition);
+                Ok(places.map(GotoDefinitionResponse::Array))
+            }),
+            request::References::METHOD => respond(params, |p: lsp_types::ReferenceParams| {
+                let (at, all) = (p.text_document_position, p.context.include_declaration);
+                Ok(self.places(&at.text_document.uri, at.position, |o| all || !o.is_definition))
+            }),
+            request::PrepareRenameRequest::METHOD => respond(params, |p: lsp_types::TextDocumentPositionParams| {
+                let range = self.at(&p.text_document.uri, p.position, |document, _, name| {
+                    Some(range_of(&document.file, name.span))
+                });
+                Ok(range)
+            }),
+            request::Rename::METHOD => respond(params, |p: lsp_types::RenameParams| {
+                let at = p.text_document_position;
+                self.rename(&at.text_document.uri, at.position, &p.new_name)
+            }),
+            request::Completion::METHOD => respond(params, |p: lsp_types::CompletionParams| {
+                let at = p.text_document_position;
+                let document = self.documents.get(&at.text_document.uri);
+                Ok(document.map(|document| completion::completions(document, at.position)))
+            }),
+            request::Formatting::METHOD => respond(params, |p: lsp_types::DocumentFormattingParams| {
+                Ok(self.documents.get(&p.text_document.uri).and_then(formatted))
+            }),
+            request::CodeActionRequest::METHOD => {
+                respond(params, |p: CodeActionParams| Ok(self.actions(&p.text_document.uri, p.range)))
+            }
+            request::InlayHintRequest::METHOD => respond(params, |p: lsp_types::InlayHintParams| {
+                let (document, answers) = (self.documents.get(&p.text_document.uri), self.answers());
+                let known = answers.get(&p.text_document.uri);
+                let both = document.zip(known).filter(|(document, known)| document.version == known.version);
+                Ok(both.map(|(document, known)| hints::hints(&document.file, &document.tree, known, p.range)))
+            }),
+            _ => Err((ErrorCode::MethodNotFound, format!("`{method}` is not offered"))),
+        };
+        match answer {
+            Ok(value) => Response::new_ok(id, value),
+            Err((code, message)) => Response::new_err(id, code as i32, message),
+        }
+    }
+
+    /// Something about the name at a place.
+    fn at<T>(
+        &self,
+        uri: &Uri,
+        place: Position,
+        ask: impl FnOnce(&Document, &Symbols<'_>, &Occurrence) -> Option<T>,
+    ) -> Option<T> {
+        let document = self.documents.get(uri)?;
+        let symbols = Symbols::of(&document.tree);
+        let name = symbols.at(offset_of(&document.file, place))?;
+        ask(document, &symbols, name)
+    }
+
+    fn hover(&self, uri: &Uri, place: Position) -> Option<Hover> {
+        self.at(uri, place, |document, _, name| {
+            let answers = self.answers();
+            let known = answers.get(uri).filter(|known| known.version == document.version);
+            let value = hover::hover(document, known, name)?;
+            let contents = HoverContents::Markup(MarkupContent { kind: MarkupKind::Markdown, value });
+            Some(Hover { contents, range: Some(range_of(&document.file, name.span)) })
+        })
+    }
+
+    fn places(&self, uri: &Uri, place: Position, wanted: impl Fn(&Occurrence) -> bool) -> Option<Vec<Location>> {
+        self.at(uri, place, |document, symbols, name| {
+            let same = symbols.same_as(name).filter(|o| wanted(o));
+            Some(same.map(|o| Location { uri: uri.clone(), range: range_of(&document.file, o.span) }).collect())
+        })
+    }
+
+    fn rename(&self, uri: &Uri, place: Position, to: &str) -> Result<Option<WorkspaceEdit>, (ErrorCode, String)> {
+        let wrong = |message: String| Err((ErrorCode::InvalidParams, message));
+        let renamed = self.at(uri, place, |document, symbols, name| {
+            if !name.kind.admits(to) {
+                return Some(wrong(format!("`{to}` cannot name this: see the language's rules for names")));
+            }
+            if symbols.all.iter().any(|o| o.kind == name.kind && o.name == to && o.name != name.name) {
+                return Some(wrong(format!("there is a `{to}` already")));
+            }
+            let edits = symbols.renamed(name, to);
+            let edits =
+                edits.into_iter().map(|(span, new_text)| TextEdit { range: range_of(&document.file, span), new_text });
+            Some(Ok(edit_of(uri, edits.collect())))
+        });
+        renamed.transpose()
+    }
+
+    /// The helps of diagnostics that touch a range, as edits.
+    fn actions(&self, uri: &Uri, range: Range) -> Option<Vec<CodeActionOrCommand>> {
+        let document = self.documents.get(uri)?;
+        let answers = self.answers();
+        let lowered = answers.get(uri).filter(|known| known.version == document.version);
+        let found = lowered.map_or(&document.checked.diagnostics, |known| &known.diagnostics);
+        let (start, end) = (offset_of(&document.file, range.start), offset_of(&document.file, range.end));
+        let touches = |span: Span| span.start <= end && start <= span.end;
+        let mut actions = Vec::new();
+        for diagnostic in found.iter().filter(|d| d.primary_span().is_some_and(touches)) {
+            for help in diagnostic.helps.iter().filter(|help| !help.edits.is_empty()) {
+                let edits = help.edits.iter().map(|edit| TextEdit {
+                    range: range_of(&document.file, edit.span),
+                    new_text: edit.replacement.clone(),
+                });
+                actions.push(CodeActionOrCommand::CodeAction(CodeAction {
+                    title: help.text.clone(),
+                    kind: Some(CodeActionKind::QUICKFIX),
+                    diagnostics: Some(vec![to_client(uri, &document.file, diagnostic)]),
+                    edit: Some(edit_of(uri, edits.collect())),
+                    is_preferred: Some(diagnostic.helps.first() == Some(help)),
+                    ..CodeAction::default()
+                }));
+            }
+        }
+        Some(actions)
+    }
+}
+
+type Answer<T> = Result<T, (ErrorCode, String)>;
+
+fn respond<P: DeserializeOwned, T: Serialize>(params: Value, answer: impl FnOnce(P) -> Answer<T>) -> Answer<Value> {
+    let params = serde_json::from_value(params).map_err(|e| (ErrorCode::InvalidParams, e.to_string()))?;
+    serde_json::to_value(answer(params)?).map_err(|e| (ErrorCode::InternalError, e.to_string()))
+}
+
+fn formatted(document: &Document) -> Option<Vec<TextEdit>> {
+    let new_text = shard_grammar::format(&document.file).ok()?;
+    if new_text == document.file.text {
+        return Some(Vec::new());
+    }
+    let end = position_of(&document.file, document.file.text.len());
+    Some(vec![TextEdit { range: Range { start: Position::default(), end }, new_text }])
+}
+
+#[allow(clippy::mutable_key_type)] // the type of the protocol; nobody changes a key
+fn edit_of(uri: &Uri, edits: Vec<TextEdit>) -> WorkspaceEdit {
+    WorkspaceEdit { changes: Some(HashMap::from([(uri.clone(), edits)])), ..WorkspaceEdit::default() }
+}
+
+fn publication(uri: &Uri, version: i32, file: &SourceFile, found: &[shard_check::Diagnostic]) -> Message {
+    let params = PublishDiagnosticsParams {
+        uri: uri.clone(),
+        diagnostics: found.iter().map(|d| to_client(uri, file, d)).collect(),
+        version: Some(version),
+    };
+    Message::Notification(Notification::new(notification::PublishDiagnostics::METHOD.to_string(), params))
+}
+
+fn to_client(uri: &Uri, file: &SourceFile, found: &shard_check::Diagnostic) -> Diagnostic {
+    let mut message = found.message.clone();
+    let notes = found.notes.iter().cloned().chain(found.helps.iter().map(|help| format!("help: {}", help.text)));
+    for note in notes {
+        message.push('\n');
+        message.push_str(&note);
+    }
+    let others = found.labels.iter().filter(|label| !label.primary).map(|label| DiagnosticRelatedInformation {
+        location: Location { uri: uri.clone(), range: range_of(file, label.span) },
+        message: label.text.clone(),
+    });
+    Diagnostic {
+        range: range_of(file, found.primary_span().unwrap_or(Span::at(0))),
+        severity: Some(match found.severity {
+            Severity::Error => DiagnosticSeverity::ERROR,
+            Severity::Warning => DiagnosticSeverity::WARNING,
+            Severity::Note => DiagnosticSeverity::INFORMATION,
+        }),
+        code: Some(NumberOrString::String(found.code.to_string())),
+        source: Some("shardc".to_string()),
+        message,
+        related_information: Some(others.collect()),
+        ..Diagnostic::default()
+    }
+}

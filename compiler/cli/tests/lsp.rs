@@ -1,0 +1,262 @@
+//! A scripted editor against `shardc lsp`.
+
+use std::io::{BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use lsp_server::{Message, Notification, Request, RequestId, Response};
+use serde_json::{Value, json};
+
+const MLP: &str = include_str!("files/mlp.shard");
+const URI: &str = "file:///work/space%20here/mlp.shard";
+
+/// An editor with one file open.
+struct Editor {
+    server: Child,
+    to: ChildStdin,
+    from: BufReader<ChildStdout>,
+    requests: i32,
+    /// Notifications and requests of the server that nobody has looked at.
+    heard: Vec<Message>,
+}
+
+impl Editor {
+    fn open(text: &str) -> Editor {
+        let mut server = Command::new(env!("CARGO_BIN_EXE_shardc"))
+            .arg("lsp")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the server starts");
+        let (to, from) = (server.stdin.take().expect("piped"), server.stdout.take().expect("piped"));
+        let mut editor = Editor { server, to, from: BufReader::new(from), requests: 0, heard: Vec::new() };
+        let capabilities = json!({"workspace": {"inlayHint": {"refreshSupport": true}}});
+        let answer = editor.ask("initialize", json!({"capabilities": capabilities}));
+        assert_eq!(answer["capabilities"]["hoverProvider"], true);
+        editor.tell("initialized", json!({}));
+        let document = json!({"uri": URI, "languageId": "shard", "version": 1, "text": text});
+        editor.tell("textDocument/didOpen", json!({"textDocument": document}));
+        editor
+    }
+
+    fn change(&mut self, version: i32, text: &str) {
+        let document = json!({"uri": URI, "version": version});
+        self.tell("textDocument/didChange", json!({"textDocument": document, "contentChanges": [{"text": text}]}));
+    }
+
+    fn send(&mut self, message: Message) {
+        message.write(&mut self.to).expect("written");
+        self.to.flush().expect("flushed");
+    }
+
+    fn tell(&mut self, method: &str, params: Value) {
+        self.send(Message::Notification(Notification::new(method.to_string(), params)));
+    }
+
+    fn receive(&mut self) -> Message {
+        Message::read(&mut self.from).expect("readable").expect("the server is there")
+    }
+
+    fn respond(&mut self, method: &str, params: Value) -> Response {
+        self.requests += 1;
+        let id = RequestId::from(self.requests);
+        self.send(Message::Request(Request::new(id.clone(), method.to_string(), params)));
+        loop {
+            match self.receive() {
+                Message::Response(response) if response.id == id => return response,
+                other => self.heard.push(other),
+            }
+        }
+    }
+
+    fn ask(&mut self, method: &str, params: Value) -> Value {
+        let response = serde_json::to_value(self.respond(method, params)).expect("JSON");
+        assert!(response["error"].is_null(), "{method}: {response}");
+        response["result"].clone()
+    }
+
+    /// Asks about the first place where a text stands, so many bytes on.
+    fn ask_at(&mut self, method: &str, source: &str, near: &str, on: usize) -> Value {
+        self.ask(method, json!({"textDocument": {"uri": URI}, "position": place(source, near, on)}))
+    }
+
+    /// The diagnostics of a version, once published; the last of them where `whole` asks for those of lowering too.
+    fn diagnostics(&mut self, version: i32, whole: bool) -> Vec<Value> {
+        let mut wanted = if whole { 2 } else { 1 };
+        loop {
+            let message = if self.heard.is_empty() { self.receive() } else { self.heard.remove(0) };
+            let Message::Notification(note) = message else { continue };
+            if note.method == "textDocument/publishDiagnostics" && note.params["version"] == version {
+                wanted -= 1;
+                if wanted == 0 {
+                    return note.params["diagnostics"].as_array().expect("a list").clone();
+                }
+            }
+        }
+    }
+
+    fn close(mut self) {
+        self.ask("shutdown", Value::Null);
+        self.tell("exit", Value::Null);
+        assert!(self.server.wait().expect("it ends").success());
+    }
+}
+
+fn place(source: &str, near: &str, on: usize) -> Value {
+    let at = source.find(near).unwrap_or_else(|| panic!("{near:?} is in the text")) + on;
+    let line = source[..at].matches('\n').count();
+    let start = source[..at].rfind('\n').map_or(0, |end| end + 1);
+    json!({"line": line, "character": at - start})
+}
+
+fn whole_file() -> Value {
+    json!({"start": {"line": 0, "character": 0}, "end": {"line": 999, "character": 0}})
+}
+
+/// A text with the edits of an answer made.
+fn edited(source: &str, edits: &Value) -> String {
+    let offset = |place: &Value| {
+        let (line, character) =
+            (place["line"].as_u64().expect("a line"), place["character"].as_u64().expect("a column"));
+        let start: usize = source.split_inclusive('\n').take(line as usize).map(str::len).sum();
+        start + character as usize
+    };
+    let mut edits: Vec<(usize, usize, &str)> = edits
+        .as_array()
+        .expect("edits")
+        .iter()
+        .map(|e| (offset(&e["range"]["start"]), offset(&e["range"]["end"]), e["newText"].as_str().expect("text")))
+        .collect();
+    edits.sort_unstable();
+    let mut text = source.to_string();
+    for (start, end, new) in edits.into_iter().rev() {
+        text.replace_range(start..end, new);
+    }
+    text
+}
+
+#[test]
+fn an_error_is_published_with_its_range_and_a_quick_fix_that_mends_it() {
+    let wrong = MLP.replace("gelu(h)", "gelu(hh)");
+    let mut editor = Editor::open(&wrong);
+    let found = editor.diagnostics(1, false);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found[0]["range"]["start"], place(&wrong, "hh)", 0));
+    assert_eq!(found[0]["severity"], 1);
+    let params = json!({"textDocument": {"uri": URI}, "range": found[0]["range"], "context": {"diagnostics": []}});
+    let actions = editor.ask("textDocument/codeAction", params);
+    let mended = edited(&wrong, &actions[0]["edit"]["changes"][URI]);
+    assert_eq!(mended, MLP);
+    editor.change(2, &mended);
+    assert!(editor.diagnostics(2, true).iter().all(|d| d["severity"] != 1));
+    editor.close();
+}
+
+#[test]
+fn hover_tells_type_local_shape_and_layout_in_words() {
+    let mut editor = Editor::open(MLP);
+    let text = editor.ask_at("textDocument/hover", MLP, "x:", 0)["contents"]["value"].to_string();
+    for part in ["x: bf16 BLE_xyz", "E split over x then y then z (64 ways)", "local [512, 1, 288]"] {
+        assert!(text.contains(part), "{part:?} is not in {text}");
+    }
+    let text = editor.ask_at("textDocument/hover", MLP, "xyz,", 1)["contents"]["value"].to_string();
+    assert!(text.contains("mesh axis `y` of 4 (64 devices in all)"), "{text}");
+    // What the compiler chose is there once it has chosen.
+    editor.diagnostics(1, true);
+    let text = editor.ask_at("textDocument/hover", MLP, "let h", 4)["contents"]["value"].to_string();
+    assert!(text.contains("h: bf16 BLF_yz(partialsum-x)"), "{text}");
+    editor.close();
+}
+
+#[test]
+fn hints_show_inferred_layouts_and_inserted_collectives_with_their_cost() {
+    let mut editor = Editor::open(MLP);
+    editor.diagnostics(1, true);
+    let hints = editor.ask("textDocument/inlayHint", json!({"textDocument": {"uri": URI}, "range": whole_file()}));
+    let labels: Vec<&str> = hints.as_array().expect("hints").iter().filter_map(|h| h["label"].as_str()).collect();
+    assert!(labels.contains(&": BLF_yz(partialsum-x)"), "{labels:?}");
+    assert!(labels.contains(&"+ all-gather yz along E of x 16.4 us"), "{labels:?}");
+    editor.close();
+}
+
+#[test]
+fn hints_of_an_older_version_are_not_shown() {
+    let mut editor = Editor::open(MLP);
+    editor.diagnostics(1, true);
+    let wrong = MLP.replace("gelu(h)", "gelu(hh)");
+    editor.change(2, &wrong);
+    let hints = editor.ask("textDocument/inlayHint", json!({"textDocument": {"uri": URI}, "range": whole_file()}));
+    assert!(hints.is_null(), "{hints}");
+    editor.close();
+}
+
+#[test]
+fn renaming_an_axis_rewrites_the_words_that_need_another_form() {
+    let mut editor = Editor::open(MLP);
+    let at = place(MLP, "x=4", 0);
+    let params = json!({"textDocument": {"uri": URI}, "position": at, "newName": "data"});
+    let renamed = edited(MLP, &editor.ask("textDocument/rename", params)["changes"][URI]);
+    assert!(renamed.contains("mesh data=4, y=4, z=4") && renamed.contains("BLE_{data,y,z}"), "{renamed}");
+    editor.change(2, &renamed);
+    assert_eq!(editor.diagnostics(2, true).iter().filter(|d| d["severity"] == 1).count(), 0);
+    for taken in ["y", "Data", "let x"] {
+        let params = json!({"textDocument": {"uri": URI}, "position": at, "newName": taken});
+        assert!(
+            serde_json::to_value(editor.respond("textDocument/rename", params)).expect("JSON")["error"].is_object()
+        );
+    }
+    editor.close();
+}
+
+#[test]
+fn definition_completion_and_formatting_answer() {
+    let untidy = MLP.replace("  let a", "      let   a");
+    let mut editor = Editor::open(&untidy);
+    let places = editor.ask_at("textDocument/definition", &untidy, "gelu(h", 5);
+    assert_eq!(places[0]["range"]["start"], place(&untidy, "let h", 4));
+    let labels = |answer: Value| -> Vec<String> {
+        answer.as_array().expect("items").iter().map(|i| i["label"].as_str().expect("a label").to_string()).collect()
+    };
+    // Behind the `_` of a dim come axes, in a layout word dims, in an expression values and operations.
+    let axes = labels(editor.ask_at("textDocument/completion", &untidy, "F_yzE_x", 6));
+    assert_eq!(axes, ["x", "y", "z"]);
+    let dims = labels(editor.ask_at("textDocument/completion", &untidy, "BLE_xyz", 1));
+    assert!(dims.contains(&"F".to_string()) && !dims.contains(&"gelu".to_string()), "{dims:?}");
+    let words = labels(editor.ask_at("textDocument/completion", &untidy, "gelu(h", 5));
+    assert!(["x", "w_in", "h", "gelu", "einsum"].iter().all(|w| words.iter().any(|l| l == w)), "{words:?}");
+    let params = json!({"textDocument": {"uri": URI}, "options": {"tabSize": 2, "insertSpaces": true}});
+    let tidy = edited(&untidy, &editor.ask("textDocument/formatting", params));
+    assert!(tidy.contains("\n  let a = "), "{tidy}");
+    editor.close();
+}
+
+#[test]
+fn answers_that_need_no_lowering_come_within_50_ms() {
+    // The largest example of the repository.
+    let examples = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let mut files = Vec::new();
+    for folder in std::fs::read_dir(examples).expect("examples").flatten().map(|e| e.path()) {
+        if folder.is_dir() && folder.file_name().is_some_and(|n| n != "errors") {
+            files.extend(std::fs::read_dir(folder).expect("a folder").flatten().map(|e| e.path()));
+        }
+    }
+    let texts = files.iter().filter(|p| p.extension().is_some_and(|e| e == "shard")).map(std::fs::read_to_string);
+    let text = texts.flatten().max_by_key(String::len).expect("an example");
+    let mut editor = Editor::open(&text);
+    editor.diagnostics(1, false);
+    let name = text.find("layer ").expect("a layer");
+    let at = place(&text, "layer ", 6);
+    let mut fastest = Duration::MAX;
+    for version in 2..8 {
+        let start = Instant::now();
+        editor.change(version, &format!("{text}\n"));
+        editor.diagnostics(version, false);
+        editor.ask("textDocument/hover", json!({"textDocument": {"uri": URI}, "position": at}));
+        editor.ask("textDocument/completion", json!({"textDocument": {"uri": URI}, "position": at}));
+        let options = json!({"textDocument": {"uri": URI}, "options": {"tabSize": 2, "insertSpaces": true}});
+        editor.ask("textDocument/formatting", options);
+        fastest = fastest.min(start.elapsed());
+    }
+    assert!(name > 0 && fastest < Duration::from_millis(50), "{fastest:?}");
+    editor.close();
+}
