@@ -34,6 +34,7 @@ impl Expr {
             | ExprKind::Slice { operand, .. }
             | ExprKind::Causal { operand, .. }
             | ExprKind::Rope { operand, .. }
+            | ExprKind::Route { operand, .. }
             | ExprKind::Cast { operand, .. }
             | ExprKind::Reshard { operand, .. } => vec![operand],
         }

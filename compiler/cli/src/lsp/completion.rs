@@ -8,9 +8,9 @@ use super::document::Document;
 use super::position::{offset_of, position_of};
 
 /// Operations that are words of the grammar, beside maps, extrema, reductions and normalizations.
-const FORMS: [&str; 13] = [
-    "einsum", "rename", "split", "merge", "concat", "slice", "append", "causal", "rope", "take", "cast", "reshard",
-    "return",
+const FORMS: [&str; 14] = [
+    "einsum", "rename", "split", "merge", "concat", "slice", "append", "causal", "rope", "route", "take", "cast",
+    "reshard", "return",
 ];
 
 /// The words for a place: axes behind the `_` of a dim, dims in a layout word, else values, layers and operations.

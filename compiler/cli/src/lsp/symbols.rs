@@ -165,6 +165,10 @@ impl<'a> Symbols<'a> {
             }
             ExprKind::Causal { query, key, .. } => self.dims(&[query, key]),
             ExprKind::Rope { dim, position, .. } => self.dims(&[dim, position]),
+            ExprKind::Route { experts, tokens, places, choices, .. } => {
+                self.dims(&[experts, tokens, places]);
+                self.size(choices);
+            }
             ExprKind::Take { dim, .. } => self.dims(&[dim]),
             ExprKind::Reshard { layout, partial, .. } => {
                 self.layout(layout);
