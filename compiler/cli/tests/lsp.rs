@@ -219,6 +219,8 @@ fn definition_completion_and_formatting_answer() {
     };
     // Behind the `_` of a dim come axes, in a layout word dims, in an expression values and operations.
     let axes = labels(editor.ask_at("textDocument/completion", &untidy, "F_yzE_x", 6));
+    assert_eq!(axes, ["x"], "y and z split F already");
+    let axes = labels(editor.ask_at("textDocument/completion", &untidy, "F_yzE_x", 2));
     assert_eq!(axes, ["x", "y", "z"]);
     let dims = labels(editor.ask_at("textDocument/completion", &untidy, "BLE_xyz", 1));
     assert!(dims.contains(&"F".to_string()) && !dims.contains(&"gelu".to_string()), "{dims:?}");

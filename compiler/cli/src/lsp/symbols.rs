@@ -68,7 +68,8 @@ impl<'a> Symbols<'a> {
 
     /// The name that stands at a byte, or ends there.
     pub(crate) fn at(&self, at: usize) -> Option<&Occurrence> {
-        self.all.iter().find(|o| o.span.start <= at && at <= o.span.end)
+        let at_end = || self.all.iter().find(|o| o.span.end == at);
+        self.all.iter().find(|o| o.span.start <= at && at < o.span.end).or_else(at_end)
     }
 
     /// Every place of the same name.
