@@ -12,7 +12,7 @@ use shard_grammar::SourceFile;
 use shard_ir::Plan;
 
 use crate::args::ProgramArgs;
-use crate::commands::compile::compile_source;
+use crate::commands::compile::{Purpose, compile_source};
 use crate::console::Console;
 
 /// What lowering one version of a file gave.
@@ -103,7 +103,7 @@ fn lower(uri: Uri, version: i32, file: &SourceFile) -> Lowered {
         strict: false,
     };
     let mut console = Console::collecting();
-    let compiled = compile_source(file, &args, true, &mut console);
+    let compiled = compile_source(file, &args, Purpose::Check, &mut console);
     let plans = compiled.map_or_else(
         |_| Vec::new(),
         |found| found.compiled.into_iter().map(|(_, layer)| (layer.schedule.plan, layer.price)).collect(),
