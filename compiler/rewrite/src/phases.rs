@@ -67,16 +67,10 @@ pub fn share_weights(
     let (layouts, request) = match own.iter().all(|layouts| *layouts == own[0]) {
         // What is best for each is best for all.
         true => (own[0].clone(), sum(programs, &alone)),
-        false => match lower(&side_by_side(programs, &free), hardware, options) {
-            Ok(joint) => {
-                let order: Vec<ValueId> = (0..free.len() as u32).map(ValueId).collect();
-                (stored(&joint.plan, &order), joint.optimality)
-            }
-            Err(LowerError::Limit { limit, .. }) => best_of(programs, &free, &alone, &own, limit, hardware, options)?,
-            // Each phase has a plan, so it is the common layout that is missing.
-            Err(LowerError::Unreachable { .. }) => {
-                return Err(LowerError::Unreachable { value: free[0], output: None });
-            }
+        false => match best_of(programs, &free, &alone, &own, "phases", hardware, options) {
+            // What one of them would have costs the others nothing: no choice is better.
+            Ok((layouts, request)) if request.status == Status::Proven => (layouts, request),
+            Ok(_) | Err(LowerError::Unreachable { .. }) => of_all(programs, &free, &alone, &own, hardware, options)?,
             Err(other) => return Err(other),
         },
     };
@@ -99,6 +93,27 @@ pub fn share_weights(
         alone: alone.iter().map(|lowered| lowered.optimality.cost).collect(),
         request,
     }))
+}
+
+/// The best stored layouts, found by a search over all phases at once.
+fn of_all(
+    programs: &[&Program],
+    free: &[ValueId],
+    alone: &[Lowered],
+    own: &[Vec<Layout>],
+    hardware: &Hardware,
+    options: &LowerOptions,
+) -> Result<(Vec<Layout>, Optimality), LowerError> {
+    match lower(&side_by_side(programs, free), hardware, options) {
+        Ok(joint) => {
+            let order: Vec<ValueId> = (0..free.len() as u32).map(ValueId).collect();
+            Ok((stored(&joint.plan, &order), joint.optimality))
+        }
+        Err(LowerError::Limit { limit, .. }) => best_of(programs, free, alone, own, limit, hardware, options),
+        // Each phase has a plan, so it is the common layout that is missing.
+        Err(LowerError::Unreachable { .. }) => Err(LowerError::Unreachable { value: free[0], output: None }),
+        Err(other) => Err(other),
+    }
 }
 
 fn is_free_weight(program: &Program, id: ValueId) -> bool {
