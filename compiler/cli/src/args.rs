@@ -6,6 +6,8 @@ use clap::{Parser, Subcommand, ValueEnum};
 use shard_cost::Objective;
 use shard_report::layout_notation::Notation;
 
+use crate::new_program::Template;
+
 /// The command line.
 #[derive(Debug, Parser)]
 #[command(name = "shardc", version, max_term_width = 100)]
@@ -24,6 +26,8 @@ pub(crate) struct Args {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Write a layer from a template, or from the configuration of a model
+    New(NewArgs),
     /// Print diagnostics, and nothing else
     Check(CheckArgs),
     /// Compare lowered programs with their snapshots
@@ -105,6 +109,35 @@ impl ProgramArgs {
             || self.objective != Objective::Serial
             || self.strict
     }
+}
+
+/// `new`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct NewArgs {
+    /// What to start from; without it, llama-block
+    #[arg(long, value_enum, value_name = "NAME", conflicts_with = "from_config")]
+    pub(crate) template: Option<Template>,
+    /// The `config.json` of a Hugging Face model: llama, mistral, qwen2, mixtral, gpt2 or gpt_neox
+    #[arg(long, value_name = "FILE")]
+    pub(crate) from_config: Option<PathBuf>,
+    /// The name of the layer
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// The chip: a built-in name, or a hardware file
+    #[arg(long, value_name = "NAME|FILE", default_value = "tpu-v5p")]
+    pub(crate) hardware: String,
+    /// How many chips; without it, as few as hold weights and caches well
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    pub(crate) chips: Option<u32>,
+    /// The mesh, as in `--mesh data=4,model=8`: the first axis is for the batch, the last for heads and d_ff
+    #[arg(long, value_name = "AXES", conflicts_with = "chips")]
+    pub(crate) mesh: Option<String>,
+    /// Write to this file, and not to standard output
+    #[arg(short = 'o', long = "out", value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+    /// Replace the file if it is there
+    #[arg(long, requires = "out")]
+    pub(crate) force: bool,
 }
 
 /// `check`.

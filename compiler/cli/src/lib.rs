@@ -9,6 +9,7 @@ mod hardware_choice;
 mod input;
 mod lowering_diagnostics;
 mod lsp;
+mod new_program;
 pub mod pipeline;
 mod points;
 mod questions;
@@ -39,6 +40,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         _ => console.require_a_format_of_results().and_then(|()| console.require_no_csv()),
     };
     let status = status.and_then(|()| match &args.command {
+        Command::New(args) => commands::new::run(args, &mut console),
         Command::Check(args) => commands::check::run(args, &mut console),
         Command::Snapshot(args) => commands::snapshot::run(args, &mut console),
         Command::Fmt(args) => commands::fmt::run(args, &mut console),

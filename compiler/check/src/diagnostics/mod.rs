@@ -1,6 +1,7 @@
 //! The wording of every diagnostic, by topic: each topic has an enum of typed payloads that becomes a
 //! [`Diagnostic`](crate::Diagnostic). [`ALL`] lists every code; each has a page in `spec/diagnostics/`.
 
+pub mod configs;
 pub mod dims;
 pub mod dtypes;
 pub mod expectations;
@@ -20,6 +21,7 @@ pub mod straddles;
 pub mod syntax;
 pub mod words;
 
+pub use configs::ConfigProblem;
 pub use dims::DimProblem;
 pub use dtypes::DtypeProblem;
 pub use expectations::ExpectationProblem;
@@ -147,5 +149,6 @@ pub const ALL: &[(&str, &str, Source)] = &[
     ("W0804", "more is wrong than is shown", Source::File),
     ("E0850", "a mesh axis of another size than its torus axes", Source::LaterPass),
     ("W0850", "a mesh that no slice of the chip can have", Source::LaterPass),
+    ("E0890", "a model configuration from which no layer can be made", Source::CommandLine),
     ("E0901", "an internal error", Source::LaterPass),
 ];

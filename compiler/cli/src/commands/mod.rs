@@ -18,6 +18,7 @@ pub(crate) mod hardware;
 pub(crate) mod lower;
 pub(crate) mod lsp;
 pub(crate) mod man;
+pub(crate) mod new;
 pub(crate) mod run;
 pub(crate) mod snapshot;
 pub(crate) mod sweep;

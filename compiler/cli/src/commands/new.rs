@@ -1,0 +1,75 @@
+//! `shardc new [--template NAME | --from-config config.json]`.
+
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write};
+use std::path::Path;
+
+use shard_check::{CheckOptions, check_source};
+use shard_cost::Hardware;
+use shard_grammar::SourceFile;
+
+use super::compile::read_mesh;
+use crate::args::NewArgs;
+use crate::console::{Console, Outcome, Status};
+use crate::hardware_choice;
+use crate::input::read_text;
+use crate::new_program::mesh::{self, Axes};
+use crate::new_program::{Model, Template, config, text};
+
+pub(crate) fn run(args: &NewArgs, console: &mut Console) -> Outcome {
+    let hardware = hardware_choice::from_command_line(&args.hardware, console)?;
+    let model = match &args.from_config {
+        None => args.template.unwrap_or(Template::LlamaBlock).model(),
+        Some(path) => {
+            let file = read_text(path, console)?;
+            config::read(&file).map_err(|problem| {
+                console.report(Some(&file), vec![problem.into()]);
+                Status::Wrong
+            })?
+        }
+    };
+    let axes = match &args.mesh {
+        Some(text) => Axes { all: read_mesh(text, console)? },
+        None => choose(&model, &hardware, args.chips, console)?,
+    };
+    let name = args.name.clone().unwrap_or_else(|| if model.attention.is_some() { "block" } else { "mlp" }.to_string());
+    let line = match Hardware::built_in(&args.hardware) {
+        Some(_) => args.hardware.clone(),
+        None => format!("\"{}\"", args.hardware),
+    };
+    let written = SourceFile::new("new.shard", text::program(&model, &axes, &line, &name));
+    // A mesh or a name of the user's may not suit; then the program says so, as any other.
+    let found = check_source(&written, &CheckOptions::default()).diagnostics;
+    if found.iter().any(|problem| problem.is_error()) {
+        console.report(Some(&written), found);
+        return Err(Status::Wrong);
+    }
+    let formatted = shard_grammar::format(&written).unwrap_or(written.text);
+    match &args.out {
+        None => console.result(&formatted),
+        Some(path) => write(path, &formatted, args.force, console),
+    }
+}
+
+fn choose(model: &Model, hardware: &Hardware, chips: Option<u32>, console: &mut Console) -> Outcome<Axes> {
+    mesh::choose(model, hardware, chips.map(u64::from)).ok_or_else(|| {
+        let of = chips.map_or(String::new(), |chips| format!(" of {chips} chips"));
+        let help = "--mesh x=2,y=4    (the first axis is for the batch, the last for heads and d_ff)".to_string();
+        console.usage(&format!("no mesh{of} of `{}` divides the heads and holds the model", hardware.name), Some(help))
+    })
+}
+
+/// Writes a file that is not there yet, unless told to replace it.
+fn write(path: &Path, text: &str, force: bool, console: &mut Console) -> Outcome {
+    let mut options = OpenOptions::new();
+    match force {
+        true => options.write(true).create(true).truncate(true),
+        false => options.write(true).create_new(true),
+    };
+    options.open(path).and_then(|mut file| file.write_all(text.as_bytes())).map_err(|error| match error.kind() {
+        ErrorKind::AlreadyExists => {
+            console.usage(&format!("`{}` is there already", path.display()), Some("--force".to_string()))
+        }
+        _ => console.usage(&format!("cannot write `{}`: {error}", path.display()), None),
+    })
+}
