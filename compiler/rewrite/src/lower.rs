@@ -244,7 +244,7 @@ impl Lowering<'_> {
                     }
                 }
                 (Turn::Labels, Some(relaxation)) => {
-                    let case = relaxation.under(&labels[i]);
+                    let case = relaxation.under(&labels[i], known);
                     if let Some(own) = case.bound {
                         open.push(Reverse((own.max(bound), Turn::Search, form, i)));
                         priced.insert((form, i), case);
@@ -284,7 +284,7 @@ impl Lowering<'_> {
                 // Every plan that takes no longer was in the region: this one is the best.
                 Some((time, _)) if time <= most => return Ok(better),
                 Some((time, _)) => most = time,
-                None if most == u64::MAX || (self.within.is_some() && most >= relaxed.dearest()) => return Ok(better),
+                None if most == u64::MAX || most >= relaxed.dearest() => return Ok(better),
                 // One plan after another does not fit: the case is given up, and its bound stays open.
                 None if self.best.stopped_by == Some(TOO_LARGE) => {
                     self.best.open_bound = Some(self.best.open_bound.map_or(bound, |b| b.min(bound)));

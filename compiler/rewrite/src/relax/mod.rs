@@ -6,6 +6,7 @@ pub(crate) mod graph;
 pub(crate) mod prices;
 pub(crate) mod tree;
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -25,6 +26,8 @@ pub(crate) struct Relaxation<'a> {
     kernels: &'a Kernels,
     /// What the sweeps came to, nothing dear in it unless labels are still open.
     settled: Arc<Whole>,
+    /// The same without what is dearer than a plan of some assignment of labels, and the time of that plan.
+    near: RefCell<(i64, Arc<Whole>)>,
     /// What there was before anything dear was dropped.
     before: Option<Arc<Whole>>,
     sweeps: usize,
@@ -77,11 +80,13 @@ impl<'a> Relaxation<'a> {
         // What is dearer than a plan known is not to be dropped where that plan may not fit.
         let shrink = room.is_none();
         let mut prices = Prices::new(&problem);
-        let (bound, before) =
-            settle(&mut problem, &mut prices, sweeps, true, shrink && kernels.program.labels.is_empty());
+        let mut plan = FAR;
+        let shrinks = shrink && kernels.program.labels.is_empty();
+        let (bound, before) = settle(&mut problem, &mut prices, sweeps, true, shrinks, &mut plan);
         let label_bounds = label_bounds(kernels, &problem, &mut prices, bound, assignments);
         let settled = Arc::new(Whole { problem, prices });
-        Ok(Relaxation { kernels, settled, before: before.map(Arc::new), sweeps, shrink, bound, label_bounds })
+        let near = RefCell::new((FAR, Arc::clone(&settled)));
+        Ok(Relaxation { kernels, settled, near, before: before.map(Arc::new), sweeps, shrink, bound, label_bounds })
     }
 
     /// The first bound of the n-th assignment, in picoseconds; `None` where it has no plan.
@@ -115,15 +120,26 @@ impl<'a> Relaxation<'a> {
         Ok(false)
     }
 
-    /// The bound under one assignment, and what each alternative costs at least.
-    pub(crate) fn under(&self, labels: &[Layout]) -> Priced {
-        let Whole { problem, prices } = self.settled.as_ref();
+    /// The bound under one assignment, and what each alternative costs at least. `known` is what a plan is known to take:
+    /// what is dearer is left out.
+    pub(crate) fn under(&self, labels: &[Layout], known: Option<u64>) -> Priced {
         if labels.is_empty() {
-            return Priced::read(problem, prices, self.bound);
+            return Priced::read(&self.settled.problem, &self.settled.prices, self.bound);
         }
+        let known = known.and_then(|k| i64::try_from(k).ok()).filter(|_| self.shrink).unwrap_or(FAR);
+        let mut near = self.near.borrow_mut();
+        let mut plan = near.0.min(known);
+        let Whole { problem, prices } = near.1.as_ref();
         let mut problem = problem.with_labels(&self.kernels.program, labels);
         let mut prices = prices.narrowed(&problem);
-        let (bound, _) = settle(&mut problem, &mut prices, self.sweeps, false, self.shrink);
+        let (bound, _) = settle(&mut problem, &mut prices, self.sweeps, false, self.shrink, &mut plan);
+        // A plan of one assignment bounds what is of interest in all the others.
+        if plan < near.0 {
+            let Whole { problem, prices } = near.1.as_ref();
+            let (problem, prices) =
+                narrowed_to(problem, prices, &cheap_nodes(problem, prices, plan), plan, &|_, _| true);
+            *near = (plan, Arc::new(Whole { problem, prices }));
+        }
         Priced::read(&problem, &prices, bound)
     }
 
@@ -171,16 +187,17 @@ fn label_bounds(
 /// Sweeps until the bound stands still or a plan meets it.
 ///
 /// With `shrink`, what is dearer than a plan known is dropped on the way; not where plans of other labels are still wanted.
-/// Returns the bound and, where something was dropped, the problem as it was before.
+/// `plan` is the time of a plan known, and of a better one once one is met. Returns the bound and, where something was
+/// dropped, the problem as it was before.
 fn settle(
     problem: &mut Factors,
     prices: &mut Prices,
     sweeps: usize,
     fresh: bool,
     shrink: bool,
+    plan: &mut i64,
 ) -> (i64, Option<Whole>) {
     let mut bound = i64::MIN;
-    let mut plan = FAR;
     let mut whole = None;
     for sweep in 0..sweeps.max(1) {
         prices.up(problem, fresh && sweep == 0);
@@ -188,7 +205,7 @@ fn settle(
             return (FAR, whole);
         }
         if shrink && problem.exact {
-            plan = plan.min(prices.favoured(problem));
+            *plan = (*plan).min(prices.favoured(problem));
         }
         prices.down(problem);
         let now = prices.bound();
@@ -196,11 +213,11 @@ fn settle(
         let still = sweep > 0 && (gain <= 0 || (gain <= bound / PATIENCE && nodes(problem) > SMALL));
         bound = bound.max(now);
         // One sweep more than the bound needs, since the first leaves the dearer alternatives looking cheap.
-        if still || (bound >= plan && sweep > 0) {
+        if still || (bound >= *plan && sweep > 0) {
             break;
         }
-        if plan < FAR
-            && let Some(before) = drop_dearer(problem, prices, plan)
+        if *plan < FAR
+            && let Some(before) = drop_dearer(problem, prices, *plan)
         {
             whole.get_or_insert(before);
         }
@@ -332,7 +349,8 @@ impl Question<'_> {
         let keep = |v: ValueId, s: usize| v != self.value || self.kept[s];
         let nodes = cheap_nodes(problem, prices, most);
         let (mut problem, mut prices) = narrowed_to(problem, prices, &nodes, most, &keep);
-        let (bound, _) = settle(&mut problem, &mut prices, sweeps, false, true);
+        let mut plan = FAR;
+        let (bound, _) = settle(&mut problem, &mut prices, sweeps, false, true, &mut plan);
         Priced::read(&problem, &prices, bound)
     }
 }
