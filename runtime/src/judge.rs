@@ -1,12 +1,15 @@
 //! Sharded against unsharded: the verdict on a plan.
 
-use shard_ir::{InstrId, Plan, PlanOutput, Schedule};
+use std::collections::BTreeMap;
+
+use shard_ir::{InstrId, InstrKind, Plan, PlanOutput, Schedule};
 
 use crate::arithmetic::Arithmetic;
 use crate::compare::compare;
 use crate::error::RunError;
 use crate::execute::{CollectiveTrace, NamedTensor, RunOptions, check, choose, execute_in, in_program_order};
 use crate::reference::reference;
+use crate::tensor::Tensor;
 
 /// The verdict on a plan.
 #[derive(Clone, PartialEq, Debug)]
@@ -30,17 +33,31 @@ pub struct Report {
     pub outputs: Vec<NamedTensor>,
     /// The results of the unsharded program.
     pub expected: Vec<NamedTensor>,
-    /// Where something is wrong: the first instruction whose value on the devices is not the unsharded one.
+    /// Where something is wrong: the first instruction whose value on the devices is not what its operands say. `None`
+    /// too where every one is right, and the plan computes something else than the source.
     pub first_wrong: Option<InstrId>,
 }
 
-/// Executes a schedule and compares it with the unsharded program. Where whole numbers would overflow, it starts again
+/// Executes a schedule and compares it with its own ops, unsharded. Where whole numbers would overflow, it starts again
 /// in `f32`.
 pub fn run(schedule: &Schedule, options: &RunOptions) -> Result<Report, RunError> {
+    run_against(&schedule.plan, schedule, options)
+}
+
+/// [`run`], compared with what the source says: a plan may multiply a chain in another order, or take a factor out of a
+/// sum. `source` is of the same sizes ([`Plan::unsharded`], [`resized_as`](crate::resized_as)) and has the parameters of
+/// the plan, known by their names, and its results in the same order.
+pub fn run_against(source: &Plan, schedule: &Schedule, options: &RunOptions) -> Result<Report, RunError> {
     check(&schedule.plan)?;
-    let arithmetic = choose(&schedule.plan, options);
-    match judge(schedule, options, arithmetic) {
-        Err(RunError::Overflow { .. }) if arithmetic == Arithmetic::Exact => judge(schedule, options, Arithmetic::F32),
+    check(source)?;
+    let arithmetic = match choose(&schedule.plan, options) {
+        Arithmetic::Exact => choose(source, options),
+        other => other,
+    };
+    match judge(source, schedule, options, arithmetic) {
+        Err(RunError::Overflow { .. }) if arithmetic == Arithmetic::Exact => {
+            judge(source, schedule, options, Arithmetic::F32)
+        }
         verdict => verdict,
     }
 }
@@ -51,9 +68,12 @@ pub fn run_plan(plan: &Plan, options: &RunOptions) -> Result<Report, RunError> {
     run(&in_program_order(plan), options)
 }
 
-fn judge(schedule: &Schedule, options: &RunOptions, arithmetic: Arithmetic) -> Result<Report, RunError> {
+fn judge(source: &Plan, schedule: &Schedule, options: &RunOptions, arithmetic: Arithmetic) -> Result<Report, RunError> {
     let trace = execute_in(schedule, options, arithmetic)?;
-    let expected = reference(&schedule.plan, &trace.parameters, arithmetic)?;
+    let expected = reference(source, &parameters_of(source, &schedule.plan, &trace.parameters)?, arithmetic)?;
+    if expected.len() != trace.outputs.len() {
+        return Err(RunError::Internal("the source has other results than the plan"));
+    }
     let tolerance = options.tolerance.unwrap_or_else(|| arithmetic.tolerance(&schedule.plan));
     let comparisons: Vec<_> =
         trace.outputs.iter().zip(&expected).map(|(o, e)| compare(&o.tensor, &e.tensor, e.scale, tolerance)).collect();
@@ -74,6 +94,25 @@ fn judge(schedule: &Schedule, options: &RunOptions, arithmetic: Arithmetic) -> R
         outputs: trace.outputs,
         expected: schedule.plan.outputs.iter().zip(expected).map(|(o, t)| named(o, t.tensor)).collect(),
     })
+}
+
+/// The same data for the parameters of another plan, of the same names.
+fn parameters_of(
+    source: &Plan,
+    plan: &Plan,
+    given: &BTreeMap<InstrId, Tensor>,
+) -> Result<BTreeMap<InstrId, Tensor>, RunError> {
+    let is_parameter = |id: &InstrId| matches!(source.instruction(*id).kind, InstrKind::Parameter(_));
+    let data = |id: InstrId| {
+        let asked = source.instruction(id);
+        let same = |known: &InstrId| {
+            let known = plan.instruction(*known);
+            (&known.name, &known.dims, known.dtype) == (&asked.name, &asked.dims, asked.dtype)
+        };
+        let found = given.iter().find(|(known, _)| same(known));
+        found.map(|(_, data)| (id, data.clone())).ok_or(RunError::Internal("a parameter of the source has no data"))
+    };
+    source.ids().filter(is_parameter).map(data).collect()
 }
 
 /// The first instruction whose value is wrong: everything is kept in memory and compared.
@@ -106,7 +145,7 @@ mod tests {
         let plan = shard_ir::text::parse(&text).map_err(|_| RunError::Internal("the text of the test"))?.remove(0);
         assert!(verify(&plan).is_err());
         let arithmetic = choose(&plan, &RunOptions::default());
-        judge(&in_program_order(&plan), &RunOptions::default(), arithmetic).map(|r| {
+        judge(&plan, &in_program_order(&plan), &RunOptions::default(), arithmetic).map(|r| {
             // The instruction that is wrong is the one named.
             assert!(
                 r.equal || r.first_wrong == Some(InstrId(plan.instructions.len() as u32 - 1)),

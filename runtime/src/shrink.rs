@@ -37,6 +37,14 @@ pub fn shrink(plan: &Plan) -> Plan {
     }
 }
 
+/// A plan over the same dims, with the sizes that another one has been given; `None` where it has not the same dims or a
+/// slice does not fit.
+pub fn resized_as(small: &Plan, plan: &Plan) -> Option<Plan> {
+    let names = |plan: &Plan| plan.dims.iter().map(|d| d.name.clone()).collect::<Vec<_>>();
+    let sizes: Vec<u64> = small.dims.iter().map(|d| d.size).collect();
+    (names(small) == names(plan)).then(|| resized(plan, &sizes))?
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Style {
     /// Two or more elements in each block.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use common::check;
 use shard_ir::{InstrId, Plan, text};
-use shard_runtime::{Arithmetic, RunError, RunOptions, Tensor, execute, in_program_order, run, run_plan};
+use shard_runtime::{Arithmetic, RunError, RunOptions, Tensor, execute, in_program_order, run, run_against, run_plan};
 
 fn plan(body: &str) -> Plan {
     text::parse(&format!("shir 1\nlayer l\nmesh x=2, y=2\ndims B=4, E=8, F=4, V=8\n{body}"))
@@ -34,6 +34,37 @@ fn given_inputs_are_used_and_results_come_in_the_declared_order() {
     assert_eq!(report.outputs[0].tensor.sizes, [4, 4]);
     assert_eq!(report.outputs[0].tensor.data[..4], [28.0, 92.0, 156.0, 220.0]);
     assert_eq!(report.outputs, report.expected);
+}
+
+/// A layer of `a`, `b` and `c`, to be multiplied.
+fn chain(first: &str, mesh: &str, split: &str) -> Plan {
+    text::parse(&format!(
+        "shir 1\nlayer l\nmesh {mesh}\ndims A=4, B=8, C=4, D=6\n\
+         %0 = parameter a : f32 A{split}B\n%1 = parameter b : f32 BC\n%2 = parameter c : f32 CD\n{first}"
+    ))
+    .unwrap_or_else(|e| panic!("{e}"))
+    .remove(0)
+}
+
+#[test]
+fn a_plan_is_compared_with_what_the_source_says_and_not_with_itself() {
+    let written = chain(
+        "%3 = einsum AB,BC->AC %0, %1 : f32 AC\n%4 = einsum AC,CD->AD %3, %2 : f32 AD\nreturn y = %4 : AD\n",
+        "x=1",
+        "",
+    );
+    let other_order = "%3 = einsum BC,CD->BD %1, %2 : f32 BD\n%4 = einsum AB,BD->AD %0, %3 : f32 A_xD\n";
+    let plan = chain(&format!("{other_order}return y = %4 : A_xD\n"), "x=2", "_x");
+    let report = run_against(&written, &in_program_order(&plan), &RunOptions::default()).unwrap();
+    assert!(report.equal && report.exact);
+
+    // Each op of this plan is right, and it is not the program.
+    let doubled = format!("{other_order}%5 = add %4, %4 : f32 A_xD\nreturn y = %5 : A_xD\n");
+    let plan = chain(&doubled, "x=2", "_x");
+    assert!(run_plan(&plan, &RunOptions::default()).unwrap().equal);
+    let report = run_against(&written, &in_program_order(&plan), &RunOptions::default()).unwrap();
+    assert!(!report.equal);
+    assert_eq!(report.first_wrong, None);
 }
 
 #[test]

@@ -90,12 +90,26 @@ pub fn compile_plan(
     Ok(Compiled { schedule, price, timeline, optimality, lowered: None })
 }
 
-/// Schedule -> run -> Report: on small dims of the same divisibility, unless `full`.
-pub fn run(compiled: &Compiled, hardware: &Hardware, full: bool, options: &RunOptions) -> Result<Ran, RunError> {
+/// Schedule -> run -> Report: on small dims of the same divisibility, unless `full`. The results are those of the program
+/// as it is written, whatever its plan computes them by; a plan that was given as text has no other source than itself.
+pub fn run(
+    program: Option<&Program>,
+    compiled: &Compiled,
+    hardware: &Hardware,
+    full: bool,
+    options: &RunOptions,
+) -> Result<Ran, RunError> {
     let plan = if full { compiled.schedule.plan.clone() } else { shard_runtime::shrink(&compiled.schedule.plan) };
     let price = shard_cost::price(&plan, hardware);
     let schedule = shard_schedule::schedule(plan, &price);
-    let report = shard_runtime::run(&schedule, options)?;
+    let report = match program.map(Plan::unsharded) {
+        None => shard_runtime::run(&schedule, options)?,
+        Some(source) => {
+            let source = shard_runtime::resized_as(&schedule.plan, &source);
+            let source = source.ok_or(RunError::Internal("the program has not the sizes of its plan"))?;
+            shard_runtime::run_against(&source, &schedule, options)?
+        }
+    };
     Ok(Ran { plan: schedule.plan, price, report })
 }
 

@@ -19,6 +19,7 @@ pub mod schedule;
 pub mod tensor;
 pub mod text;
 pub mod typing;
+mod unsharded;
 pub mod verify;
 
 pub use collective::{Collective, CollectiveError};

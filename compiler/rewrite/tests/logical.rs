@@ -5,7 +5,7 @@ use shard_cost::Hardware;
 use shard_grammar::SourceFile;
 use shard_ir::{Collective, InstrId, InstrKind, Instruction, Plan, Program};
 use shard_rewrite::{LowerOptions, Lowered, Proof, Status, certificate, lower};
-use shard_runtime::{RunOptions, run_plan};
+use shard_runtime::{RunOptions, in_program_order, resized_as, run_against, run_plan};
 
 fn program(source: &str) -> Program {
     let mut checked = check_source(&SourceFile::new("test", source), &CheckOptions::default());
@@ -175,8 +175,11 @@ layer f(x: bf16 BE_x, w1: weight bf16 EF_y, w2: weight bf16 F_yG) -> bf16 B_xG {
     let origin = &y.expect("y is computed").origin;
     assert!(origin.rule.as_deref().is_some_and(|r| r.starts_with("einsum_of_an_einsum_reassociates+")));
     assert!(origin.reason.as_deref().is_some_and(|r| r.starts_with("computed as `x` · (`w1` · `w2`): ")));
-    let report = run_plan(&shard_runtime::shrink(&lowered.plan), &RunOptions::default()).expect("it runs");
-    assert!(report.equal);
+    let small = shard_runtime::shrink(&lowered.plan);
+    let written = resized_as(&small, &Plan::unsharded(&program(source))).expect("the same dims");
+    assert_eq!(equations(&written), ["BE,EF->BF", "BF,FG->BG"]);
+    let report = run_against(&written, &in_program_order(&small), &RunOptions::default()).expect("it runs");
+    assert!(report.equal && report.exact);
 
     // A pinned intermediate is there, whatever it costs.
     let pinned = lowered_on(&hardware, &source.replace("let h =", "let h: BF_y? ="));

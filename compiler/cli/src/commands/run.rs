@@ -27,10 +27,11 @@ pub(crate) fn run(args: &RunArgs, console: &mut Console) -> Outcome {
     let many = compilation.compiled.len() > 1;
     let mut layers = Vec::new();
     let mut text = String::new();
-    for (hardware, compiled) in &compilation.compiled {
+    for (at, (hardware, compiled)) in compilation.compiled.iter().enumerate() {
         let name = &compiled.schedule.plan.name;
-        let ran =
-            pipeline::run(compiled, hardware, args.full, &options).map_err(|e| run_error(name, &e, args, console))?;
+        let program = compilation.programs.get(at);
+        let ran = pipeline::run(program, compiled, hardware, args.full, &options)
+            .map_err(|e| run_error(name, &e, args, console))?;
         if let Some(folder) = &args.output {
             let folder = match &compiled.schedule.plan.phase {
                 _ if !many => folder.clone(),

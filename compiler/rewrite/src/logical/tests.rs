@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use shard_check::{CheckOptions, check_source};
 use shard_grammar::SourceFile;
-use shard_ir::{Def, InstrId, InstrKind, Instruction, Layout, Origin, Plan, PlanOutput, Program};
+use shard_ir::{Def, Plan, Program};
 use shard_runtime::{Arithmetic, Random, RunOptions, Tensor, run_plan};
 
 use super::{Form, forms};
@@ -78,52 +78,9 @@ fn source(program: &str, sizes: [u64; 5]) -> String {
     format!("mesh x=2\n{dims}layer f({program}")
 }
 
-/// Every program, without a single device's layout: what each value is, in program order, parameters first.
-fn unsharded(program: &Program) -> Plan {
-    let mut plan = Plan {
-        name: program.name.clone(),
-        repeat: 1,
-        phase: None,
-        hardware: None,
-        mesh: program.mesh.clone(),
-        dims: program.dims.clone(),
-        instructions: Vec::new(),
-        outputs: Vec::new(),
-    };
-    let mut made: BTreeMap<_, InstrId> = BTreeMap::new();
-    let is_given = |id: &shard_ir::ValueId| matches!(program.value(*id).def, Def::Parameter { .. });
-    for id in program.value_ids().filter(is_given).chain(program.value_ids().filter(|id| !is_given(id))) {
-        let value = program.value(id);
-        let kind = match &value.def {
-            Def::Parameter { kind, .. } => InstrKind::Parameter(*kind),
-            Def::Constant(number) => InstrKind::Constant(*number),
-            Def::Op { op, .. } => InstrKind::Op(op.clone()),
-            Def::Pin { operand, .. } => {
-                made.insert(id, made[operand]);
-                continue;
-            }
-        };
-        made.insert(id, InstrId(plan.instructions.len() as u32));
-        plan.instructions.push(Instruction {
-            kind,
-            operands: value.def.operands().iter().map(|o| made[o]).collect(),
-            name: value.name.clone(),
-            dims: value.dims.clone(),
-            dtype: value.dtype,
-            layout: Layout::REPLICATED,
-            origin: Origin::default(),
-        });
-    }
-    for output in &program.outputs {
-        let (name, dims) = (output.name.clone(), output.dims.clone());
-        plan.outputs.push(PlanOutput { name, id: made[&output.value], dims });
-    }
-    plan
-}
-
 /// What a program computes of small whole numbers.
 fn results(program: &Program) -> Vec<Tensor> {
-    let plan = unsharded(program);
+    let plan = Plan::unsharded(program);
     shard_ir::verify::verify(&plan).expect("a legal plan");
     let mut random = Random::for_part(7, 0);
     let mut inputs = BTreeMap::new();
