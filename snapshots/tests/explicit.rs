@@ -2,6 +2,7 @@
 
 #![allow(missing_docs)]
 
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
@@ -11,12 +12,12 @@ use shard_report::explicit::difference;
 use shard_snapshots::examples;
 use shard_snapshots::files::root;
 
-/// Runs `shardc` with a text on standard input.
-fn fed(arguments: &[&str], input: &str) -> Output {
+/// Runs `shardc` with a text on standard input, in a folder from the root on: files that the text names lie beside it.
+fn fed(folder: &Path, arguments: &[&str], input: &str) -> Output {
     use std::io::Write;
     let mut child = Command::new(env!("CARGO_BIN_EXE_shardc-under-test"))
         .args(arguments)
-        .current_dir(root())
+        .current_dir(root().join(folder))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -26,8 +27,8 @@ fn fed(arguments: &[&str], input: &str) -> Output {
     child.wait_with_output().expect("the compiler ends")
 }
 
-fn printed(arguments: &[&str], input: &str) -> String {
-    let output = fed(arguments, input);
+fn printed(folder: &Path, arguments: &[&str], input: &str) -> String {
+    let output = fed(folder, arguments, input);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{arguments:?}: {errors}\n{input}");
     String::from_utf8(output.stdout).expect("text")
@@ -41,6 +42,17 @@ struct Variant {
     plans: Vec<Plan>,
     /// Its explicit form.
     written: String,
+}
+
+impl Variant {
+    fn folder(&self) -> &Path {
+        folder(&self.path)
+    }
+}
+
+/// The folder of an example.
+fn folder(path: &str) -> &Path {
+    Path::new(path).parent().expect("an example lies in a folder")
 }
 
 /// All of them, each worked out once for all tests.
@@ -61,12 +73,12 @@ fn make_variants() -> Vec<Variant> {
         for phase in options {
             let with = |command: &[&str]| -> String {
                 let phase = phase.iter().map(String::as_str);
-                printed(&command.iter().copied().chain(phase).collect::<Vec<_>>(), &example.text)
+                printed(folder(&example.path), &command.iter().copied().chain(phase).collect::<Vec<_>>(), &example.text)
             };
             let plans = text::parse(&with(&["lower", "-"])).expect("IR text");
             if plans.iter().any(cuts_before_fetching) {
                 // No source says how a weight is cut while it is with the host, and so it is said.
-                let refused = fed(&["fmt", "--explicit", "-"], &example.text);
+                let refused = fed(folder(&example.path), &["fmt", "--explicit", "-"], &example.text);
                 let errors = String::from_utf8_lossy(&refused.stderr).into_owned();
                 assert!(!refused.status.success() && errors.contains("E0820"), "{}: {errors}", example.path);
                 continue;
@@ -85,19 +97,15 @@ fn cuts_before_fetching(plan: &Plan) -> bool {
     fetches.flat_map(|i| &i.operands).any(is_move)
 }
 
-fn lowered(arguments: &[&str], source: &str) -> Vec<Plan> {
-    text::parse(&printed(arguments, source)).expect("IR text")
-}
-
-fn plans(source: &str) -> Vec<Plan> {
-    lowered(&["lower", "-"], source)
+fn plans(folder: &Path, source: &str) -> Vec<Plan> {
+    text::parse(&printed(folder, &["lower", "-"], source)).expect("IR text")
 }
 
 #[test]
 fn every_example_is_written_back_as_a_strict_file_with_the_same_lowered_program() {
     for example in variants() {
         let written = &example.written;
-        let (before, after) = (&example.plans, plans(written));
+        let (before, after) = (&example.plans, plans(example.folder(), written));
         assert_eq!(before.len(), after.len(), "{}", example.path);
         for (a, b) in before.iter().zip(&after) {
             assert_eq!(difference(a, b), None, "{}: {}\n{written}", example.path, a.name);
@@ -116,7 +124,7 @@ fn what_is_written_formats_as_itself_and_is_explicit_already() {
         let written = &example.written;
         let formatted = shard_grammar::format(&SourceFile::new(example.path.clone(), written.clone()));
         assert_eq!(formatted.as_ref(), Ok(written), "{}", example.path);
-        assert_eq!(&printed(&["fmt", "--explicit", "-"], written), written, "{}", example.path);
+        assert_eq!(&printed(example.folder(), &["fmt", "--explicit", "-"], written), written, "{}", example.path);
     }
 }
 
@@ -142,7 +150,7 @@ fn comments_and_the_rest_of_the_file_stay() {
     let source = "mesh x=4\ndim B = 8 // rows\ndim E = 16\n\nlayer f(a: f32 BE_x, w: f32 E_xB) -> f32 B? {\n  // gathers\n  \
                   let r = relu(a) // one\n\n  /// two\n  let s = sum(r over E)\n  // end\n  return s // done\n}\n";
     let source = source.replace(", w: f32 E_xB", "");
-    let written = printed(&["fmt", "--explicit", "--hardware", "tpu-v4-flat", "-"], &source);
+    let written = printed(Path::new(""), &["fmt", "--explicit", "--hardware", "tpu-v4-flat", "-"], &source);
     for comment in ["// rows", "// gathers", "// one", "/// two", "// end", "// done"] {
         assert_eq!(written.matches(comment).count(), 1, "{comment}\n{written}");
     }
@@ -152,8 +160,10 @@ fn comments_and_the_rest_of_the_file_stay() {
 #[test]
 fn what_the_command_line_changes_is_written_into_the_file() {
     let source = std::fs::read_to_string(root().join("examples/feed_forward/by_batch.shard")).expect("an example");
+    let here = Path::new("");
     let changes = ["-D", "B=1024", "--mesh", "x=2,y=4,z=8"];
-    let written = printed(&[&["fmt", "--explicit", "-"], changes.as_slice()].concat(), &source);
-    let before = text::parse(&printed(&[&["lower", "-"], changes.as_slice()].concat(), &source)).expect("IR text");
-    assert_eq!(difference(&before[0], &plans(&written)[0]), None, "{written}");
+    let written = printed(here, &[&["fmt", "--explicit", "-"], changes.as_slice()].concat(), &source);
+    let before =
+        text::parse(&printed(here, &[&["lower", "-"], changes.as_slice()].concat(), &source)).expect("IR text");
+    assert_eq!(difference(&before[0], &plans(here, &written)[0]), None, "{written}");
 }
