@@ -5,7 +5,7 @@ use shard_cost::Hardware;
 use shard_grammar::SourceFile;
 use shard_ir::{Collective, InstrId, InstrKind, Instruction, Plan, Program};
 use shard_rewrite::{LowerOptions, Lowered, Proof, Status, certificate, lower};
-use shard_runtime::{RunOptions, in_program_order, resized_as, run_against, run_plan};
+use shard_runtime::{RunOptions, in_program_order, resized_as, run_against};
 
 fn program(source: &str) -> Program {
     let mut checked = check_source(&SourceFile::new("test", source), &CheckOptions::default());
