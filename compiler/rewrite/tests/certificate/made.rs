@@ -6,13 +6,17 @@ use shard_rewrite::certificate::{PriceSet, verify_certificate};
 use crate::programs::{CHIP, Random, certificate, certificate_of, inputs_on, palm_block, random_program, verified};
 
 #[test]
-fn every_example_has_a_certificate_and_on_the_flat_network_it_proves_the_plan_best() {
+fn every_example_without_phases_has_a_certificate_and_on_the_flat_network_it_proves_the_plan_best() {
     let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
     let chips = concat!(env!("CARGO_MANIFEST_DIR"), "/../cost/hardware");
     for folder in ["feed_forward", "language", "matmul", "training"] {
         let files = std::fs::read_dir(format!("{examples}/{folder}")).expect("a folder");
         for path in files.map(|f| f.expect("a file").path()).filter(|p| p.extension().is_some_and(|e| e == "shard")) {
             let source = std::fs::read_to_string(&path).expect("text");
+            // A certificate is of a file without phases, and the command refuses others.
+            if source.lines().any(|line| line.starts_with("phase ")) {
+                continue;
+            }
             // On its own chip: weights that stay with the host need one that has a host.
             let chip = source.lines().find_map(|line| line.strip_prefix("hardware ")).unwrap_or("tpu-v4-flat");
             let flat = chip == "tpu-v4-flat";
