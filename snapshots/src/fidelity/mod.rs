@@ -3,8 +3,8 @@
 //!
 //! * [`paper`]: what the paper prints.
 //! * [`System`]: a program of `examples` at some sizes; its plan, and what a step of it takes.
-//! * [`fit`]: the factors, from Table D.2 alone.
-//! * [`page`]: `spec/fidelity.md`.
+//! * [`fit`] finds the factors, from Table D.2 alone.
+//! * [`page`] writes `spec/fidelity.md`.
 //!
 //! `cargo run -p shard-snapshots --bin fidelity` prints the page.
 

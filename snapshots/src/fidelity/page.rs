@@ -108,7 +108,8 @@ fn quoted(chip: &Hardware) -> String {
     let open = |file: &str, phase| System::lower(file, &[], phase, chip).step(chip);
     let serial = open("examples/palm/540b_serial.shard", None) / open("examples/palm/540b.shard", Some("decode"));
     let share = |batch, positions| 1.0 - step(BF16, batch, "1", "64") / step(BF16, batch, "1", positions);
-    let rows: [(&str, &str, f64, f64, fn(f64) -> String); 8] = [
+    type Row = (&'static str, &'static str, f64, f64, fn(f64) -> String);
+    let rows: [Row; 8] = [
         ("decode step, int8 weights, batch 64", "4.4", 0.0285, int8, ms),
         ("decode step, bf16 weights, batch 64", "4.4", 0.0369, bf16, ms),
         ("a turn of a chat: 64 tokens read after 1920, 64 written, int8", "1", 1.9, chat, |s| format!("{s:.2} s")),
