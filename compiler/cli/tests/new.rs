@@ -37,7 +37,7 @@ fn what_is_written_is_checked_explained_costed_and_run_without_a_word_of_warning
     for source in SOURCES {
         let program = new(source);
         assert_eq!(fed(&["fmt", "-"], &program).out, program, "{source:?} is not formatted");
-        for command in [&["check"][..], &["explain", "--alternatives", "none"], &["cost"], &["run"]] {
+        for command in [&["check"][..], &["explain"], &["explain", "--alternatives", "plans"], &["cost"], &["run"]] {
             let ran = fed(&[command, &["-"]].concat(), &program);
             assert_eq!((ran.status, ran.err.as_str()), (0, ""), "{source:?}: {command:?}");
         }

@@ -167,7 +167,8 @@ impl Lowering<'_> {
         let mut most = least.saturating_add(slack);
         loop {
             let priced = question.within(most, limits.sweeps);
-            if let Some(bound) = priced.bound {
+            // A bound above what is in question says only that nothing in question is a plan.
+            if let Some(bound) = priced.bound.filter(|bound| *bound <= most) {
                 let best = Best { root_bound: Some(bound), ..Best::default() };
                 let mut lowering =
                     Lowering { hardware, limits, strict: false, whole_space: false, forced: None, within: None, best };
