@@ -34,6 +34,13 @@ pub enum QuestionProblem {
         /// A request that can be met.
         help: Option<String>,
     },
+    /// A request that no best plan meets: wherever it could be met, something else is no dearer.
+    Beaten {
+        /// The request.
+        asked: String,
+        /// In how many places it was tried.
+        ways: usize,
+    },
     /// A request that is none.
     Unreadable {
         /// The request.
@@ -68,6 +75,14 @@ impl From<QuestionProblem> for Diagnostic {
             }
             Impossible { asked, reason, help } => {
                 helped(Diagnostic::error("E0822", format!("no plan has {asked}: {reason}")), help)
+            }
+            Beaten { asked, ways } => {
+                let tried = if ways == 1 { "the one place".to_string() } else { format!("each of the {ways} places") };
+                let message =
+                    format!("no best plan has {asked}: in {tried} where it could be, other moves take no longer");
+                Diagnostic::error("E0822", message)
+                    .note("a plan with it may exist; it is dearer, or no cheaper, than one that moves the value otherwise")
+                    .help("shardc explain FILE    (the moves that are taken, and what they cost)")
             }
             Unreadable { asked, reason, help } => helped(
                 Diagnostic::error("E0823", format!("`{asked}` is no question that can be answered: {reason}")),

@@ -98,12 +98,16 @@ fn best(
 ) -> Result<Best, QuestionProblem> {
     let (ways, cut) = force::ways(request, program);
     let mut best: Option<Best> = None;
+    // Between the layouts of a way the search may take other moves than the one that was asked for.
+    let mut is_beaten = false;
     for (way, forced) in ways.iter().enumerate() {
         let options = forced.options(&compilation.options);
         let Ok(compiled) = pipeline::compile(&forced.program, hardware, &options) else { continue };
         let time = |c: &Compiled| c.price.totals.serial_time;
         let is_better = best.as_ref().is_none_or(|b| time(&compiled) < time(&b.compiled));
-        if is_better && force::has(request, program, &compiled.schedule.plan) {
+        let has = force::has(request, program, &compiled.schedule.plan);
+        is_beaten |= !has;
+        if is_better && has {
             best = Some(Best { compiled, way, ways: ways.len(), cut });
         }
     }
@@ -118,7 +122,10 @@ fn best(
             Request::Layout { .. } | Request::Collective { .. } => words(request, program),
             Request::Strategy(_) => asked.to_string(),
         };
-        QuestionProblem::Impossible { asked, reason, help }
+        match is_beaten {
+            true => QuestionProblem::Beaten { asked, ways: ways.len() },
+            false => QuestionProblem::Impossible { asked, reason, help },
+        }
     })
 }
 

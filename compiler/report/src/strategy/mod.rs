@@ -1,7 +1,7 @@
 //! The strategy of a plan by its name in the field, recognised from how its weights and its attention lie on the mesh.
 //!
 //! Nothing is read off the names of dims: which dims are heads, batch, sequence or experts follows from what the plan does
-//! with them ([`roles`]). The definitions in words are in `spec/strategies.md`. A plan may bear more than one name; one that
+//! with them (`roles`). The definitions in words are in `spec/strategies.md`. A plan may bear more than one name; one that
 //! bears none is `unnamed`.
 
 mod attention;
