@@ -3,7 +3,7 @@
 //!
 //! * [`paper`]: what the paper prints.
 //! * [`System`]: a program of `examples` at some sizes; its plan, and what a step of it takes.
-//! * [`fit`] finds the factors, from Table D.2 alone.
+//! * [`mod@fit`] finds the factors, from Table D.2 alone.
 //! * [`page`] writes `spec/fidelity.md`.
 //!
 //! `cargo run -p shard-snapshots --bin fidelity` prints the page.
