@@ -36,7 +36,7 @@ pub use inventory::{Inventory, Kept};
 pub use memory::{Memory, buffers};
 pub use objective::Objective;
 pub use op::{
-    Bound, KernelOp, LocalTensor, Work, compute_time, host_time, kernel_work, memory_time, op_work, roofline,
+    Bound, KernelOp, LocalTensor, Matmul, Work, compute_time, host_time, kernel_work, memory_time, op_work, roofline,
 };
 pub use plan::{InstrPrice, PlanPrice, Totals, kernel_traffic, price};
 pub use roles::DimRoles;

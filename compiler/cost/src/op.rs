@@ -52,12 +52,32 @@ pub struct Work {
     pub flops: Flops,
     /// The arithmetic that they are done in.
     pub arithmetic: Dtype,
+    /// The matrix product that they are, where they are one.
+    pub matmul: Option<Matmul>,
     /// Bytes read from HBM.
     pub read: Bytes,
     /// Bytes written to HBM.
     pub write: Bytes,
     /// Bytes fetched from the memory of the host.
     pub fetched: Bytes,
+}
+
+/// A two-operand einsum that contracts, as a batch of products of matrices.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Matmul {
+    /// Products: the dims that both operands and the result have.
+    pub batch: u64,
+    /// Rows and columns of the result, and what is summed over.
+    pub sides: [u64; 3],
+}
+
+impl Matmul {
+    /// The flops of an einsum on hardware that multiplies tiles of this side: each side of the matrices counts as the next
+    /// multiple.
+    pub fn flops_on_tiles(&self, tile: u64) -> Flops {
+        let filled = self.sides.iter().map(|side| u128::from(side.next_multiple_of(tile.max(1))));
+        Flops(filled.fold(2 * u128::from(self.batch), u128::saturating_mul))
+    }
 }
 
 impl Work {
@@ -109,12 +129,19 @@ pub fn op_work(op: &Op, operands: &[LocalTensor<'_>], result: LocalTensor<'_>) -
 /// The work of a chain of fused ops, first to last: flops are summed; what is made inside the chain touches no HBM, so
 /// it reads what comes from outside, each value once, and writes what its last op makes. A chain of one is that op.
 pub fn kernel_work(chain: &[KernelOp<'_>]) -> Work {
-    let mut work =
-        Work { flops: Flops(0), arithmetic: Dtype::Bf16, read: Bytes(0), write: Bytes(0), fetched: Bytes(0) };
+    let mut work = Work {
+        flops: Flops(0),
+        arithmetic: Dtype::Bf16,
+        matmul: None,
+        read: Bytes(0),
+        write: Bytes(0),
+        fetched: Bytes(0),
+    };
     for (i, member) in chain.iter().enumerate() {
         let flops = op_flops(member.op, member.operands, &member.result);
         if i == 0 || flops > Flops(0) {
             work.arithmetic = arithmetic(member);
+            work.matmul = matmul(member);
         }
         work.flops = work.flops + flops;
         if matches!(member.op, Op::Fetch) {
@@ -157,9 +184,10 @@ pub fn roofline(hw: &Hardware, work: &Work) -> (Picoseconds, Bound) {
     }
 }
 
-/// The time of the arithmetic alone.
+/// The time of the arithmetic alone; on hardware that multiplies tiles, as if every tile were full.
 pub fn compute_time(hw: &Hardware, work: &Work) -> Picoseconds {
-    match work.flops {
+    let on_tiles = work.matmul.zip(hw.matmul_tile).map(|(matmul, tile)| matmul.flops_on_tiles(tile));
+    match on_tiles.unwrap_or(work.flops) {
         Flops(0) => Picoseconds(0),
         Flops(flops) => time_at_rate(flops, 1, hw.flops_rate(work.arithmetic)),
     }
@@ -209,6 +237,27 @@ fn op_flops(op: &Op, operands: &[LocalTensor<'_>], result: &LocalTensor<'_>) -> 
         | Op::Fetch
         | Op::Cast(_) => Flops(0),
     }
+}
+
+/// The matrix product that an op is, if it is one.
+fn matmul(member: &KernelOp<'_>) -> Option<Matmul> {
+    let (Op::Einsum, [a, b]) = (member.op, member.operands) else { return None };
+    let mut found = Matmul { batch: 1, sides: [1; 3] };
+    let mut contracts = false;
+    let both = a.dims.iter().zip(a.sizes).chain(b.dims.iter().zip(b.sizes).filter(|(dim, _)| !a.dims.contains(dim)));
+    for (dim, size) in both {
+        let into = match (a.dims.contains(dim), b.dims.contains(dim), member.result.dims.contains(dim)) {
+            (true, true, true) => &mut found.batch,
+            (true, false, true) => &mut found.sides[0],
+            (false, _, true) => &mut found.sides[1],
+            (_, _, false) => {
+                contracts = true;
+                &mut found.sides[2]
+            }
+        };
+        *into = into.saturating_mul(*size);
+    }
+    contracts.then_some(found)
 }
 
 /// The arithmetic of a product: a narrow operand is multiplied in the other's, int8 with int8 in int8.

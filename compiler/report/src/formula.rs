@@ -158,8 +158,14 @@ fn of_kernel(layer: &Layer<'_>, id: InstrId) -> Vec<Figure> {
     figures.push(figure("hbm_bytes", "values read, and the result written", traffic, bytes(work.hbm_bytes())));
     if work.flops > Flops(0) {
         let rate = format!("{}/s of {}", scale::flops(Flops(hw.flops_rate(work.arithmetic).into())), work.arithmetic);
-        let numbers = format!("{} / {rate}", scale::flops(work.flops));
-        figures.push(figure("compute", "flops / rate", numbers, scale::time(compute_time(hw, &work))));
+        let (formula, flops) = match work.matmul.zip(hw.matmul_tile) {
+            Some((matmul, tile)) => {
+                (format!("flops, each side a multiple of {tile}, / rate"), matmul.flops_on_tiles(tile))
+            }
+            None => ("flops / rate".to_string(), work.flops),
+        };
+        let numbers = format!("{} / {rate}", scale::flops(flops));
+        figures.push(figure("compute", formula, numbers, scale::time(compute_time(hw, &work))));
     }
     let rate = scale::rate(Bytes(hw.hbm_rate));
     let numbers = format!("{} / {rate}", scale::bytes(work.hbm_bytes()));

@@ -10,6 +10,9 @@ use super::{Hardware, HardwareError};
 /// Largest rate (per second) and largest memory (bytes) of a hardware file: far beyond any chip, well inside `u64`.
 const MAX_AMOUNT: f64 = 1e18;
 
+/// Largest side of the tiles in which matrices are multiplied.
+const LARGEST_TILE: f64 = 65536.0;
+
 /// Largest overhead of a layer, in seconds.
 const MAX_LAYER_OVERHEAD: f64 = 1e3;
 
@@ -57,6 +60,7 @@ fn read_top(mut top: Table<'_, '_>) -> Option<Hardware> {
         source,
         flops: chip.flops,
         peaks: chip.peaks,
+        matmul_tile: chip.matmul_tile,
         hbm_bytes: chip.hbm_bytes,
         hbm_rate: chip.hbm_rate,
         network: network??,
@@ -99,6 +103,7 @@ fn read_layer_overhead(mut table: Table<'_, '_>) -> Picoseconds {
 struct Chip {
     flops: Vec<(Dtype, u64)>,
     peaks: Vec<(Dtype, u64)>,
+    matmul_tile: Option<u64>,
     hbm_bytes: u64,
     hbm_rate: u64,
 }
@@ -108,12 +113,14 @@ fn read_chip(mut chip: Table<'_, '_>, efficiency: &Efficiency) -> Option<Chip> {
     let peaks = flops.map(read_flops);
     let hbm_bytes = chip.need_number("hbm_bytes", AMOUNT, "add `hbm_bytes = 34359738368`");
     let hbm_bandwidth = chip.need_number("hbm_bandwidth", AMOUNT, "add `hbm_bandwidth = 1.2e12`");
+    let matmul_tile = chip.number("matmul_tile", Numbers::Positive { max: LARGEST_TILE });
     chip.finish();
     let peaks = peaks?;
     let rates = |efficiency| peaks.iter().map(move |(dtype, peak)| (*dtype, whole_rate(*peak, efficiency))).collect();
     Some(Chip {
         flops: rates(efficiency.matmul),
         peaks: rates(1.0),
+        matmul_tile: matmul_tile.map(|side| (side.round() as u64).max(1)),
         hbm_bytes: (hbm_bytes? as u64).max(1),
         hbm_rate: whole_rate(hbm_bandwidth?, efficiency.hbm),
     })

@@ -31,6 +31,8 @@ pub struct Hardware {
     flops: Vec<(Dtype, u64)>,
     /// The same at peak, whatever is reached of it.
     peaks: Vec<(Dtype, u64)>,
+    /// The side of the tiles in which matrices are multiplied: what does not fill its last tile takes as long as if it did.
+    pub matmul_tile: Option<u64>,
     /// Bytes of memory.
     pub hbm_bytes: u64,
     /// Bytes per second from and to memory that are really reached.

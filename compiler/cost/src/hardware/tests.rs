@@ -91,7 +91,7 @@ fn an_unknown_key_is_refused_with_the_known_ones() {
     let text = GOOD.replace("[network]", "colour = 3\n[network]");
     let e = error(&text);
     assert_eq!((e.key.as_str(), &text[e.span.clone()]), ("chip.colour", "colour"));
-    assert_eq!(e.help.as_deref(), Some("the keys here are flops, hbm_bandwidth, hbm_bytes"));
+    assert_eq!(e.help.as_deref(), Some("the keys here are flops, hbm_bandwidth, hbm_bytes, matmul_tile"));
 }
 
 #[test]
@@ -187,4 +187,29 @@ fn broken_toml_has_a_place_and_no_key() {
     let e = error("name = \n");
     assert!(e.key.is_empty() && e.message.starts_with("not a TOML file: "), "{e:?}");
     assert_eq!(error("").message, "the hardware file has no `name`");
+}
+
+#[test]
+fn with_tiles_a_matrix_product_takes_as_long_as_if_every_tile_were_full() {
+    use crate::{LocalTensor, compute_time, op_work};
+    use shard_ir::{DimId, Op};
+    let plain = Hardware::parse(GOOD).unwrap();
+    let tiled = Hardware::parse(&GOOD.replace("[chip]\n", "[chip]\nmatmul_tile = 128\n")).unwrap();
+    assert_eq!(tiled.matmul_tile, Some(128));
+    let (b, e, f) = (DimId(0), DimId(1), DimId(2));
+    let work = |rows: u64| {
+        let (x, w, y) = ([rows, 256], [256, 384], [rows, 384]);
+        let dtype = Dtype::Bf16;
+        let operands = [
+            LocalTensor { value: 0, dims: &[b, e], sizes: &x, dtype, constant: false },
+            LocalTensor { value: 1, dims: &[e, f], sizes: &w, dtype, constant: false },
+        ];
+        op_work(&Op::Einsum, &operands, LocalTensor { value: 2, dims: &[b, f], sizes: &y, dtype, constant: false })
+    };
+    let time = |hw: &Hardware, rows| compute_time(hw, &work(rows));
+    assert_eq!(time(&tiled, 128), time(&plain, 128), "full tiles");
+    assert_eq!(time(&tiled, 1), time(&plain, 128), "one row takes a tile");
+    assert_eq!(time(&tiled, 129), time(&plain, 256));
+    assert_eq!(work(1).flops.0, 2 * 256 * 384, "the flops stay what they are");
+    assert_eq!(error(&GOOD.replace("[chip]\n", "[chip]\nmatmul_tile = 0\n")).key, "chip.matmul_tile");
 }

@@ -159,6 +159,7 @@ fn least_time(flops: u128, program: &Program, hardware: &Hardware) -> u64 {
     }
     let at = |arithmetic: &Dtype| {
         let work = Work {
+            matmul: None,
             flops: Flops(on_one_device),
             arithmetic: *arithmetic,
             read: Bytes(0),
