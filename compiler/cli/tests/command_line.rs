@@ -109,7 +109,7 @@ fn the_palm_block_is_explained_with_its_figures() {
     let ran = shardc(&["explain", "mlp.shard"]);
     for line in [
         "  strategy   2d-weight-stationary",
-        "     + all-gather yz along E: x                                 4.72 MB  16.4 us",
+        "     + all-gather yz along E: x                         4.72 MB  16.4 us   7.5 %",
         "         BLE_xyz -> BLE_x",
         "  15 |   let h = einsum(x, w_in -> BLF)",
     ] {

@@ -41,7 +41,7 @@ mod tests {
             assert_eq!(offset_of(&file, position_of(&file, at)), at);
         }
         assert_eq!(position_of(&file, 17), Position { line: 0, character: 15 }, "a pair of UTF-16 units");
-        assert_eq!(offset_of(&file, Position { line: 0, character: 999 }), 22, "no further than the line");
+        assert_eq!(offset_of(&file, Position { line: 0, character: 999 }), 23, "no further than the line");
         assert_eq!(offset_of(&file, Position { line: 99, character: 0 }), file.text.len());
     }
 }
