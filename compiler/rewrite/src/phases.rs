@@ -67,10 +67,10 @@ pub fn share_weights(
     let (layouts, request) = match own.iter().all(|layouts| *layouts == own[0]) {
         // What is best for each is best for all.
         true => (own[0].clone(), sum(programs, &alone)),
-        false => match best_of(programs, &free, &alone, &own, "phases", hardware, options) {
+        false => match best_of(programs, &free, &alone, &alone, "phases", hardware, options) {
             // What one of them would have costs the others nothing: no choice is better.
             Ok((layouts, request)) if request.status == Status::Proven => (layouts, request),
-            Ok(_) | Err(LowerError::Unreachable { .. }) => of_all(programs, &free, &alone, &own, hardware, options)?,
+            Ok(_) | Err(LowerError::Unreachable { .. }) => of_all(programs, &free, &alone, hardware, options)?,
             Err(other) => return Err(other),
         },
     };
@@ -100,7 +100,6 @@ fn of_all(
     programs: &[&Program],
     free: &[ValueId],
     alone: &[Lowered],
-    own: &[Vec<Layout>],
     hardware: &Hardware,
     options: &LowerOptions,
 ) -> Result<(Vec<Layout>, Optimality), LowerError> {
@@ -109,7 +108,7 @@ fn of_all(
             let order: Vec<ValueId> = (0..free.len() as u32).map(ValueId).collect();
             Ok((stored(&joint.plan, &order), joint.optimality))
         }
-        Err(LowerError::Limit { limit, .. }) => best_of(programs, free, alone, own, limit, hardware, options),
+        Err(LowerError::Limit { limit, .. }) => best_of(programs, free, alone, alone, limit, hardware, options),
         // Each phase has a plan, so it is the common layout that is missing.
         Err(LowerError::Unreachable { .. }) => Err(LowerError::Unreachable { value: free[0], output: None }),
         Err(other) => Err(other),
@@ -166,25 +165,34 @@ fn within_memory(
     hardware: &Hardware,
     options: &LowerOptions,
 ) -> Option<(Vec<Layout>, Optimality)> {
-    let own = programs.iter().map(|program| Some(stored(&lower(program, hardware, options).ok()?.plan, free)));
-    let own: Vec<Vec<Layout>> = own.collect::<Option<_>>()?;
+    let own: Vec<Lowered> =
+        programs.iter().map(|program| lower(program, hardware, options)).collect::<Result<_, _>>().ok()?;
     best_of(programs, free, fastest, &own, "memory", hardware, options).ok()
 }
 
-/// Where the phases together are too much for the search: the best of what each of them would have, and a bound.
+/// The best of the layouts that each phase would have, whose plans `own` are under the same options, and a bound from the
+/// fastest plans of all.
 fn best_of(
     programs: &[&Program],
     free: &[ValueId],
-    alone: &[Lowered],
-    own: &[Vec<Layout>],
+    fastest: &[Lowered],
+    own: &[Lowered],
     limit: &str,
     hardware: &Hardware,
     options: &LowerOptions,
 ) -> Result<(Vec<Layout>, Optimality), LowerError> {
     let mut best: Option<(Vec<Layout>, Picoseconds)> = None;
-    for layouts in own {
-        let under = |program: &&Program| lower(&with_stored(program, free, layouts), hardware, options);
-        let phases = match programs.iter().map(under).collect::<Result<Vec<_>, _>>() {
+    let own_layouts: Vec<Vec<Layout>> = own.iter().map(|lowered| stored(&lowered.plan, free)).collect();
+    for (i, layouts) in own_layouts.iter().enumerate() {
+        // The same choice of two phases is one choice; a phase with its own layouts is as it is alone.
+        if own_layouts[..i].contains(layouts) {
+            continue;
+        }
+        let under = |(program, known): (&&Program, usize)| match own_layouts[known] == *layouts {
+            true => Ok(own[known].clone()),
+            false => lower(&with_stored(program, free, layouts), hardware, options),
+        };
+        let phases = match programs.iter().zip(0..).map(under).collect::<Result<Vec<_>, _>>() {
             Ok(phases) => phases,
             Err(
                 LowerError::Unreachable { .. }
@@ -200,7 +208,7 @@ fn best_of(
         }
     }
     let (layouts, cost) = best.ok_or(LowerError::Unreachable { value: free[0], output: None })?;
-    let bound = sum(programs, alone).lower_bound;
+    let bound = sum(programs, fastest).lower_bound;
     let proven = cost == bound;
     Ok((
         layouts,
