@@ -51,7 +51,7 @@ impl Arithmetic {
 /// Whether all instructions of a plan map whole numbers to whole numbers, each step without rounding.
 pub fn allows_exact(plan: &Plan) -> bool {
     plan.instructions.iter().all(|i| match &i.kind {
-        InstrKind::Parameter(_) | InstrKind::Move(_) => true,
+        InstrKind::Parameter(_) | InstrKind::Move(_) | InstrKind::CollectiveEinsum(_) => true,
         InstrKind::Constant(value) => value.fract() == 0.0 && value.abs() <= 1024.0,
         InstrKind::Op(op) => is_exact(op),
     })

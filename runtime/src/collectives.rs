@@ -118,19 +118,6 @@ impl Move<'_> {
         }
     }
 
-    fn combine(&self, kind: Reduction, into: &mut [f64], term: &[f64]) -> Result<(), RunError> {
-        for (a, b) in into.iter_mut().zip(term) {
-            *a = match kind {
-                Reduction::Sum => self.arithmetic.round(self.dtype, *a + *b),
-                Reduction::Max => maximum(*a, *b),
-            };
-            if self.arithmetic == Arithmetic::Exact && a.is_finite() && a.abs() > EXACT_LIMIT {
-                return Err(RunError::Overflow { id: self.id });
-            }
-        }
-        Ok(())
-    }
-
     /// `chunks[r][c]` is what rank r has of chunk c; the result is, of each rank, its own chunk combined. Chunk c starts
     /// at rank c + 1 and goes round, each rank adding its term, until it arrives at rank c.
     fn ring_reduce_scatter(
@@ -150,7 +137,7 @@ impl Move<'_> {
             for rank in 0..k {
                 let mut passing = network.receive(group[rank])?;
                 let own = &mut chunks[rank][(rank + 2 * k - 2 - step) % k];
-                self.combine(kind, &mut passing, own)?;
+                combine(self.id, self.arithmetic, self.dtype, kind, &mut passing, own)?;
                 *own = passing;
             }
         }
@@ -225,6 +212,27 @@ impl Move<'_> {
     }
 }
 
+/// Combines a term into others, of a value of this dtype that the instruction makes.
+pub(crate) fn combine(
+    id: InstrId,
+    arithmetic: Arithmetic,
+    dtype: Dtype,
+    kind: Reduction,
+    into: &mut [f64],
+    term: &[f64],
+) -> Result<(), RunError> {
+    for (a, b) in into.iter_mut().zip(term) {
+        *a = match kind {
+            Reduction::Sum => arithmetic.round(dtype, *a + *b),
+            Reduction::Max => maximum(*a, *b),
+        };
+        if arithmetic == Arithmetic::Exact && a.is_finite() && a.abs() > EXACT_LIMIT {
+            return Err(RunError::Overflow { id });
+        }
+    }
+    Ok(())
+}
+
 /// What combines with any term and leaves it as it is.
 pub(crate) fn neutral(kind: Reduction) -> f64 {
     match kind {
@@ -284,7 +292,7 @@ fn ring_all_gather(
     Ok(have)
 }
 
-fn tensor(sizes: &[usize], data: Vec<f64>) -> Result<Tensor, RunError> {
+pub(crate) fn tensor(sizes: &[usize], data: Vec<f64>) -> Result<Tensor, RunError> {
     Tensor::new(sizes.to_vec(), data).ok_or(RunError::Internal("a message of the wrong length"))
 }
 

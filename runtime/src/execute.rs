@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 
 use shard_ir::liveness::Liveness;
 use shard_ir::verify::verify;
-use shard_ir::{
-    Collective, InstrId, InstrKind, MeshShape, Picoseconds, Plan, PlanOutput, Reduction, Schedule, Step, Stream,
-};
+use shard_ir::{InstrId, InstrKind, MeshShape, Picoseconds, Plan, PlanOutput, Reduction, Schedule, Step, Stream};
 
 use crate::arithmetic::{Arithmetic, EXACT_LIMIT, allows_exact};
 use crate::collectives::{Move, neutral};
@@ -15,6 +13,8 @@ use crate::error::RunError;
 use crate::inputs;
 use crate::limits::{MAX_BYTES, MAX_WORK, bytes_needed, work_needed};
 use crate::local::{Target, View, evaluate};
+use crate::looped::Loop;
+use crate::network::Network;
 use crate::scalar::maximum;
 use crate::tensor::Tensor;
 
@@ -40,7 +40,7 @@ pub struct NamedTensor {
     pub tensor: Tensor,
 }
 
-/// What one move sent.
+/// What one move, or the collective inside one loop, sent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CollectiveTrace {
     /// The instruction.
@@ -66,7 +66,7 @@ pub struct Trace {
     pub parameters: BTreeMap<InstrId, Tensor>,
     /// The results, combined from all devices.
     pub outputs: Vec<NamedTensor>,
-    /// Every move (slices and to-partials included), in program order.
+    /// Every move (slices and to-partials included) and every collective einsum, in program order.
     pub collectives: Vec<CollectiveTrace>,
     /// The most bytes that one device held at once, each value counted in its dtype.
     pub peak_bytes: u64,
@@ -149,7 +149,7 @@ pub(crate) fn execute_in(schedule: &Schedule, options: &RunOptions, arithmetic: 
         machine.memory[step.id.index()] = Some(blocks);
         machine.done[step.id.index()] = true;
         held += plan.local_bytes(step.id);
-        peak_bytes = peak_bytes.max(held);
+        peak_bytes = peak_bytes.max(held + plan.loop_bytes(step.id));
         for freed in schedule.frees.get(at).into_iter().flatten() {
             if machine.memory.get_mut(freed.index()).and_then(Option::take).is_none() {
                 return Err(problem("it frees a value that is not in memory"));
@@ -186,6 +186,16 @@ impl Machine<'_> {
         self.memory[id.index()].as_deref().ok_or(RunError::Schedule { id: reader, problem })
     }
 
+    fn sent(&mut self, id: InstrId, network: &Network) {
+        self.collectives.push(CollectiveTrace {
+            id,
+            name: self.plan.instruction(id).kind.name(),
+            wire_bytes: network.wire_bytes(),
+            total_bytes: (0..self.grid.devices()).map(|d| network.sent_bytes(d)).sum(),
+            messages: network.messages(),
+        });
+    }
+
     fn step(&mut self, id: InstrId) -> Result<Vec<Tensor>, RunError> {
         let plan = self.plan;
         let instr = plan.instruction(id);
@@ -204,13 +214,13 @@ impl Machine<'_> {
                 let step = Move { id, collective: *collective, shape, from, to: instr.layout, dtype, arithmetic };
                 let blocks: Vec<&Tensor> = self.blocks(operand, id)?.iter().collect();
                 let (out, network) = step.execute(self.grid, &blocks)?;
-                self.collectives.push(CollectiveTrace {
-                    id,
-                    name: Collective::name(collective),
-                    wire_bytes: network.wire_bytes(),
-                    total_bytes: (0..self.grid.devices()).map(|d| network.sent_bytes(d)).sum(),
-                    messages: network.messages(),
-                });
+                self.sent(id, &network);
+                Ok(out)
+            }
+            InstrKind::CollectiveEinsum(_) => {
+                let operands = instr.operands.iter().map(|o| self.blocks(*o, id)).collect::<Result<Vec<_>, _>>()?;
+                let (out, network) = Loop { plan, id, arithmetic: self.arithmetic, operands }.execute(self.grid)?;
+                self.sent(id, &network);
                 Ok(out)
             }
             InstrKind::Op(op) => {

@@ -111,7 +111,7 @@ fn index_ranges(plan: &Plan) -> Vec<Option<u64>> {
                     | Op::Fetch
                     | Op::Cast(_)
             ),
-            InstrKind::Parameter(_) | InstrKind::Constant(_) => false,
+            InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::CollectiveEinsum(_) => false,
         };
         let range = ranges[id.index()].filter(|_| keeps_values);
         if let Some(range) = range {

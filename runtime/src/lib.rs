@@ -24,6 +24,7 @@ mod judge;
 mod limits;
 mod local;
 mod local_shape;
+mod looped;
 pub mod network;
 mod random;
 pub mod reference;

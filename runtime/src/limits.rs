@@ -32,7 +32,15 @@ pub fn bytes_needed(plan: &Plan) -> u128 {
         }
         // A collective holds its operand's data, the messages and the result.
         held += local(id) + global(id);
-        let working = if matches!(plan.instruction(id).kind, InstrKind::Move(_)) { 2 * local(id) } else { local(id) };
+        let working = match &plan.instruction(id).kind {
+            InstrKind::Move(_) => 2 * local(id),
+            // Parts of all operands, and the product of each device of a group.
+            InstrKind::CollectiveEinsum(fused) => {
+                let operands = plan.instruction(id).operands.iter().map(|o| local(*o)).sum::<u128>();
+                operands + 2 * local(id) * u128::from(fused.chunks(&plan.mesh))
+            }
+            InstrKind::Op(_) | InstrKind::Parameter(_) | InstrKind::Constant(_) => local(id),
+        };
         most = most.max(held + working);
         held -= frees[id.index()].iter().map(|f| local(*f) + global(*f)).sum::<u128>();
     }
@@ -45,7 +53,7 @@ pub fn work_needed(plan: &Plan) -> u128 {
         .map(|id| {
             let instr = plan.instruction(id);
             let mut dims = instr.dims.clone();
-            if instr.kind == InstrKind::Op(Op::Einsum) {
+            if instr.kind.op() == Some(&Op::Einsum) {
                 for operand in &instr.operands {
                     dims.extend(
                         plan.instruction(*operand)
@@ -62,12 +70,16 @@ pub fn work_needed(plan: &Plan) -> u128 {
                 let written: u128 = plan.sizes(&dims).iter().map(|s| u128::from(*s)).product();
                 return read.max(written);
             }
-            let split = plan.mesh.group_size(
-                instr
+            let split = plan.mesh.group_size(match plan.loop_layouts(id) {
+                // What is gathered, or not scattered yet, is worked on by every device of the group.
+                Some((_, inside)) => {
+                    inside.operands.iter().fold(inside.product.split_axes(), |s, l| s.union(l.split_axes()))
+                }
+                None => instr
                     .operands
                     .iter()
                     .fold(instr.layout.split_axes(), |s, o| s.union(plan.instruction(*o).layout.split_axes())),
-            );
+            });
             let whole = plan.sizes(&dims).iter().fold(1u128, |n, s| n.saturating_mul(u128::from(*s)));
             let replicas = u128::from(plan.mesh.devices() / split.max(1));
             whole.saturating_mul(replicas.max(1))

@@ -80,7 +80,8 @@ pub fn reference(
             }
             InstrKind::Constant(value) => (vec![*value], 0.0),
             InstrKind::Move(_) => (operands[0].data.clone(), inherited),
-            InstrKind::Op(op) => {
+            kind @ (InstrKind::Op(_) | InstrKind::CollectiveEinsum(_)) => {
+                let op = kind.op().ok_or(RunError::Internal("an op does nothing"))?;
                 let (data, magnitude) = Evaluator { plan, id, arithmetic }.op(op, &operands, &instr.dims)?;
                 (data, if keeps_values(op) { inherited } else { magnitude })
             }

@@ -101,12 +101,33 @@ impl Generator {
         }
     }
 
+    fn collective_einsum(&mut self) {
+        let operands = [self.any_value(), self.any_value()];
+        let plan = &self.builder.plan;
+        let views = operands.map(|o| plan.operand(o));
+        if views.iter().any(|o| o.dtype == Dtype::Bool) {
+            return;
+        }
+        let Some(dtype) = views[0].dtype.product(views[1].dtype) else { return };
+        let mut named: Vec<DimId> = views.iter().flat_map(|o| o.dims.to_vec()).collect();
+        named.sort_unstable();
+        named.dedup();
+        named.retain(|_| self.random.below(3) > 0);
+        let elements: u64 = plan.sizes(&named).iter().product();
+        let loops = Fused::all_on(&views, &named, &plan.mesh, &plan.dims);
+        if !loops.is_empty() && elements <= 512 {
+            let (fused, inside) = self.pick(&loops);
+            self.builder.push(InstrKind::CollectiveEinsum(fused), &operands, &named, dtype, inside.result);
+        }
+    }
+
     fn plan(mut self, length: usize) -> Plan {
         while self.builder.plan.instructions.len() < length {
-            match self.random.below(8) {
+            match self.random.below(24) {
                 _ if self.builder.plan.instructions.len() < 2 => self.parameter(),
-                0 => self.parameter(),
-                1..3 => self.collective(),
+                0..2 => self.parameter(),
+                2..7 => self.collective(),
+                7 => self.collective_einsum(),
                 _ => self.op(),
             }
         }

@@ -1,7 +1,7 @@
 //! Source text through the whole compiler, and everything that is claimed of the outcome.
 
 use shard_check::{CheckOptions, Checked, check_source};
-use shard_cost::{Hardware, InstrPrice};
+use shard_cost::Hardware;
 use shard_grammar::SourceFile;
 use shard_ir::{Collective, InstrId, InstrKind, Plan, Program, text, verify};
 use shard_rewrite::{LowerOptions, lower};
@@ -56,8 +56,8 @@ pub fn judge(plan: &Plan, seed: u64) -> Result<Report, String> {
     }
     let price = shard_cost::price(plan, &hardware());
     for trace in &report.collectives {
-        let InstrPrice::Move(cost) = price.of(trace.id) else {
-            return Err(format!("%{} was counted, and is no move\n{printed}", trace.id.0));
+        let Some(cost) = price.of(trace.id).collective() else {
+            return Err(format!("%{} was counted, and is no collective\n{printed}", trace.id.0));
         };
         if cost.wire_bytes.0 != trace.wire_bytes {
             let (sent, said) = (trace.wire_bytes, cost.wire_bytes.0);

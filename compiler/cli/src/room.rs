@@ -53,6 +53,7 @@ fn largest(plan: &Plan) -> Vec<(String, u64, Option<Span>)> {
         InstrKind::Parameter(ParameterKind::Activation)
         | InstrKind::Constant(_)
         | InstrKind::Op(_)
+        | InstrKind::CollectiveEinsum(_)
         | InstrKind::Move(_) => plan.local_bytes(id),
     };
     // What is in another's memory, or in none, is not named beside it.
@@ -63,7 +64,9 @@ fn largest(plan: &Plan) -> Vec<(String, u64, Option<Span>)> {
         let instr = plan.instruction(id);
         let kind = match instr.kind {
             InstrKind::Parameter(kind) => kind.word().map(|word| format!("{word} ")).unwrap_or_default(),
-            InstrKind::Constant(_) | InstrKind::Op(_) | InstrKind::Move(_) => String::new(),
+            InstrKind::Constant(_) | InstrKind::Op(_) | InstrKind::CollectiveEinsum(_) | InstrKind::Move(_) => {
+                String::new()
+            }
         };
         let name = instr.name.clone().unwrap_or_else(|| format!("%{}", id.0));
         format!("{name}: {kind}{} {}", instr.dtype.name(), plan.layout_text(id))

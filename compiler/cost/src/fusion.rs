@@ -9,6 +9,9 @@
 //! * its producer is an einsum or itself elementwise, and no move lies between, and
 //! * nothing else reads it and it is not a result of the layer.
 //!
+//! A collective einsum that gathers an operand leads a kernel as an einsum does: each chunk of the result is finished by
+//! the ops that join it. One that scatters its result is a kernel alone: terms are added up after it has made them.
+//!
 //! A kernel is so a chain: every member after the first reads the one before it.
 
 use shard_ir::{InstrId, InstrKind, Op, Plan};
@@ -45,13 +48,15 @@ pub fn fusion_producer(plan: &Plan) -> Vec<Option<InstrId>> {
         .map(|id| {
             let instr = plan.instruction(id);
             let InstrKind::Op(op) = &instr.kind else { return None };
-            let made = instr
-                .operands
-                .iter()
-                .copied()
-                .filter(|o| matches!(plan.instruction(unmoved(plan, *o)).kind, InstrKind::Op(_)));
+            let made =
+                instr.operands.iter().copied().filter(|o| plan.instruction(unmoved(plan, *o)).kind.op().is_some());
             fuses_with(op, made, |producer| {
-                matches!(&plan.instruction(producer).kind, InstrKind::Op(op) if may_lead_a_kernel(op))
+                let leads = match &plan.instruction(producer).kind {
+                    InstrKind::Op(op) => may_lead_a_kernel(op),
+                    InstrKind::CollectiveEinsum(fused) => fused.gathered().is_some(),
+                    InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::Move(_) => false,
+                };
+                leads
                     && uses[producer.index()].iter().all(|user| *user == id)
                     && plan.outputs.iter().all(|o| o.id != producer)
             })
@@ -66,7 +71,7 @@ pub fn kernels(plan: &Plan) -> Vec<Vec<InstrId>> {
     let mut kernel_of: Vec<Option<usize>> = vec![None; plan.instructions.len()];
     let mut kernels: Vec<Vec<InstrId>> = Vec::new();
     for id in plan.ids() {
-        if !matches!(plan.instruction(id).kind, InstrKind::Op(_)) {
+        if plan.instruction(id).kind.op().is_none() {
             continue;
         }
         let kernel = producer[id.index()].and_then(|p| kernel_of[p.index()]).unwrap_or_else(|| {

@@ -4,6 +4,7 @@
 //! * [`collective_cost`]: bytes, bytes on the wire and time of one move.
 //! * [`op_work`], [`kernel_work`], [`roofline`]: flops and HBM traffic of an op, or of a chain of fused ones, and the time
 //!   they take.
+//! * [`looped_time`]: the time of an einsum whose loop does a collective.
 //! * [`fuses_with`], [`kernels`]: which op joins which kernel.
 //! * [`Memory`], [`Inventory`]: what a chip holds, and [`largest`]: how much more it could.
 //! * [`price`]: all of it, for every instruction of a [`Plan`](shard_ir::Plan).
@@ -16,6 +17,7 @@ pub mod fit;
 pub mod fusion;
 pub mod hardware;
 pub mod inventory;
+pub mod looped;
 pub mod memory;
 pub mod objective;
 pub mod op;
@@ -33,6 +35,7 @@ pub use fit::{Capacity, Largest, largest};
 pub use fusion::{fuses_with, fusion_producer, kernels, may_lead_a_kernel};
 pub use hardware::{Fabric, Hardware, HardwareError, Network};
 pub use inventory::{Inventory, Kept};
+pub use looped::{LoopPrice, looped_time};
 pub use memory::{Memory, buffers};
 pub use objective::Objective;
 pub use op::{

@@ -83,7 +83,14 @@ pub fn buffers(plan: &Plan) -> Vec<Option<InstrId>> {
                 });
                 !stays && !read_later
             }),
-            (InstrKind::Op(_) | InstrKind::Move(_) | InstrKind::Parameter(_) | InstrKind::Constant(_), _) => None,
+            (
+                InstrKind::Op(_)
+                | InstrKind::Move(_)
+                | InstrKind::CollectiveEinsum(_)
+                | InstrKind::Parameter(_)
+                | InstrKind::Constant(_),
+                _,
+            ) => None,
         };
         buffer_of.push(if passed_on[id.index()] { None } else { shared.or(Some(id)) });
     }

@@ -1,10 +1,11 @@
 //! The price of a plan: each instruction's figures, and the totals.
 
-use shard_ir::{Dtype, InstrId, InstrKind, Op, Picoseconds, Plan};
+use shard_ir::{Dtype, InstrId, InstrKind, Layout, MeshShape, Picoseconds, Plan};
 
 use crate::collective::{CollectiveCost, collective_cost};
 use crate::fusion::kernels;
 use crate::hardware::Hardware;
+use crate::looped::LoopPrice;
 use crate::memory::Memory;
 use crate::op::{Bound, KernelOp, LocalTensor, Work, compute_time, kernel_reads, kernel_work, memory_time, roofline};
 use crate::units::{Bytes, Flops};
@@ -28,6 +29,9 @@ pub enum InstrPrice {
         bound: Bound,
         /// The first op of the kernel, where this is not it.
         fused_into: Option<InstrId>,
+        /// The collective inside the loop of a collective einsum, whose time is then [`LoopPrice::time`]; `bound` is the
+        /// side of the roofline that the einsum hits by itself.
+        looped: Option<LoopPrice>,
     },
     /// A move.
     Move(CollectiveCost),
@@ -42,18 +46,27 @@ impl InstrPrice {
             InstrPrice::Move(cost) => cost.time,
         }
     }
+
+    /// What the collective costs by itself that the instruction is, or that its loop does.
+    pub fn collective(&self) -> Option<&CollectiveCost> {
+        match self {
+            InstrPrice::Move(cost) => Some(cost),
+            InstrPrice::Kernel { looped: Some(looped), .. } => Some(&looped.collective),
+            InstrPrice::Kernel { .. } | InstrPrice::Free => None,
+        }
+    }
 }
 
 /// The sums over a plan: one layer, one device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Totals {
-    /// Time of all moves.
+    /// Time of all moves, and of the collectives inside loops as if they were by themselves.
     pub comm_time: Picoseconds,
     /// Time of all arithmetic at peak.
     pub compute_time: Picoseconds,
     /// Time of all HBM traffic at full bandwidth.
     pub memory_time: Picoseconds,
-    /// Time of all steps one after another: moves, and kernels at the longer side of their roofline.
+    /// Time of all steps one after another: moves, kernels at the longer side of their roofline, and loops, which do both.
     pub serial_time: Picoseconds,
     /// Bytes that the busiest device sends, summed over the moves.
     pub comm_bytes: Bytes,
@@ -104,6 +117,12 @@ pub fn price(plan: &Plan, hw: &Hardware) -> PlanPrice {
     for kernel in kernels(plan) {
         let work = with_chain(plan, &local, &kernel, kernel_work);
         let (time, bound) = roofline(hw, &work);
+        let looped = loop_price(plan, kernel[0], time, hw);
+        if let Some(looped) = &looped {
+            totals.comm_time = totals.comm_time + looped.collective.time;
+            totals.comm_bytes = totals.comm_bytes + looped.collective.wire_bytes;
+        }
+        let time = looped.map_or(time, |looped| looped.time());
         totals.compute_time = totals.compute_time + compute_time(hw, &work);
         totals.memory_time = totals.memory_time + memory_time(hw, &work);
         totals.serial_time = totals.serial_time + time;
@@ -124,6 +143,7 @@ pub fn price(plan: &Plan, hw: &Hardware) -> PlanPrice {
                     time,
                     bound,
                     fused_into: None,
+                    looped,
                 },
                 _ => InstrPrice::Kernel {
                     flops: Flops(0),
@@ -132,11 +152,21 @@ pub fn price(plan: &Plan, hw: &Hardware) -> PlanPrice {
                     time: Picoseconds(0),
                     bound,
                     fused_into: Some(kernel[0]),
+                    looped: None,
                 },
             };
         }
     }
     PlanPrice { instructions, totals, arithmetic_as_bf16 }
+}
+
+/// The collective that the first op of a kernel does in its loop, if it does one; the kernel takes `einsum` without it.
+fn loop_price(plan: &Plan, first: InstrId, einsum: Picoseconds, hw: &Hardware) -> Option<LoopPrice> {
+    let (collective, moved, from) = plan.fused_collective(first)?;
+    let moved = plan.instruction(moved);
+    let cost = collective_cost(hw, &plan.mesh, &collective, from, &plan.sizes(&moved.dims), moved.dtype);
+    let chunks = plan.mesh.group_size(collective.axes(&plan.mesh, from).iter());
+    Some(LoopPrice { collective: cost, einsum, chunks })
 }
 
 /// A value that a kernel reads, and the bytes.
@@ -156,14 +186,51 @@ pub fn kernel_traffic(plan: &Plan, kernel: &[InstrId]) -> (Vec<Read>, Work) {
 /// A kernel as the ops that its price is about.
 fn with_chain<T>(plan: &Plan, local: &[Vec<u64>], kernel: &[InstrId], of: impl FnOnce(&[KernelOp<'_>]) -> T) -> T {
     let tensor = |id: InstrId| local_tensor(plan, local, id);
-    let operands: Vec<Vec<LocalTensor<'_>>> =
-        kernel.iter().map(|id| plan.instruction(*id).operands.iter().map(|o| tensor(*o)).collect()).collect();
+    // Inside a loop every chunk is multiplied: as many elements as if the operand were gathered, the product not scattered.
+    let inside: Vec<Option<LoopSizes>> = kernel.iter().map(|id| LoopSizes::of(plan, *id)).collect();
+    let operands: Vec<Vec<LocalTensor<'_>>> = kernel
+        .iter()
+        .zip(&inside)
+        .map(|(id, inside)| {
+            let sized = |(at, o): (usize, &InstrId)| match inside {
+                Some(inside) => LocalTensor { sizes: &inside.operands[at], ..tensor(*o) },
+                None => tensor(*o),
+            };
+            plan.instruction(*id).operands.iter().enumerate().map(sized).collect()
+        })
+        .collect();
     let chain: Vec<KernelOp<'_>> = kernel
         .iter()
         .zip(&operands)
-        .filter_map(|(id, operands)| Some(KernelOp { op: op_of(plan, *id)?, operands, result: tensor(*id) }))
+        .zip(&inside)
+        .filter_map(|((id, operands), inside)| {
+            let result = match inside {
+                Some(inside) => LocalTensor { sizes: &inside.product, ..tensor(*id) },
+                None => tensor(*id),
+            };
+            Some(KernelOp { op: plan.instruction(*id).kind.op()?, operands, result })
+        })
         .collect();
     of(&chain)
+}
+
+/// The local sizes of what the einsum of a collective einsum reads and makes.
+struct LoopSizes {
+    operands: Vec<Vec<u64>>,
+    product: Vec<u64>,
+}
+
+impl LoopSizes {
+    fn of(plan: &Plan, id: InstrId) -> Option<LoopSizes> {
+        let (_, layouts) = plan.loop_layouts(id)?;
+        let local = |id: InstrId, layout: Layout| {
+            let sizes = plan.sizes(&plan.instruction(id).dims);
+            MeshShape { mesh: &plan.mesh, sizes: &sizes }.local_sizes(layout)
+        };
+        let operands =
+            plan.instruction(id).operands.iter().zip(&layouts.operands).map(|(o, l)| local(*o, *l)).collect();
+        Some(LoopSizes { operands, product: local(id, layouts.product) })
+    }
 }
 
 fn local_tensor<'a>(plan: &'a Plan, local: &'a [Vec<u64>], id: InstrId) -> LocalTensor<'a> {
@@ -185,11 +252,4 @@ pub(crate) fn unmoved(plan: &Plan, mut id: InstrId) -> InstrId {
         id = *operand;
     }
     id
-}
-
-fn op_of(plan: &Plan, id: InstrId) -> Option<&Op> {
-    match &plan.instruction(id).kind {
-        InstrKind::Op(op) => Some(op),
-        InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::Move(_) => None,
-    }
 }

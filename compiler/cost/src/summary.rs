@@ -108,7 +108,7 @@ fn busiest_stream(plan: &Plan, hardware: &Hardware, communication: &[Communicati
 fn communication(plan: &Plan, price: &PlanPrice) -> Vec<Communication> {
     let mut groups: Vec<Communication> = Vec::new();
     for id in plan.ids() {
-        let (Some(axes), InstrPrice::Move(cost)) = (moved_over(plan, id), price.of(id)) else { continue };
+        let (Some(axes), Some(cost)) = (moved_over(plan, id), price.of(id).collective()) else { continue };
         if cost.wire_bytes == Bytes(0) {
             continue;
         }
@@ -124,8 +124,11 @@ fn communication(plan: &Plan, price: &PlanPrice) -> Vec<Communication> {
     groups
 }
 
-/// The mesh axes that a move sends over.
+/// The mesh axes that a move, or the collective inside a loop, sends over.
 pub fn moved_over(plan: &Plan, id: InstrId) -> Option<AxisSet> {
+    if let InstrKind::CollectiveEinsum(fused) = plan.instruction(id).kind {
+        return Some(fused.axes().set());
+    }
     let instr = plan.instruction(id);
     let (InstrKind::Move(collective), Some(from)) = (&instr.kind, instr.operands.first()) else { return None };
     Some(collective.axes(&plan.mesh, plan.instruction(*from).layout).set())

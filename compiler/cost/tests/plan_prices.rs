@@ -110,7 +110,8 @@ fn a_gelu_behind_a_move_is_a_kernel_of_its_own() {
             hbm_bytes: Bytes(2 * local),
             time: Picoseconds((2 * local * 1_000_000).div_ceil(1_200_000)),
             bound: Bound::Memory,
-            fused_into: None
+            fused_into: None,
+            looped: None,
         }
     );
 }

@@ -7,6 +7,7 @@
 //! * [`text`]: `.shir`, a plan as text; [`verify`]: the judge of every plan.
 
 pub mod collective;
+pub mod collective_einsum;
 pub mod layout;
 pub mod layout_rule;
 pub mod liveness;
@@ -23,6 +24,7 @@ mod unsharded;
 pub mod verify;
 
 pub use collective::{Collective, CollectiveError};
+pub use collective_einsum::{Fused, LoopError, LoopLayouts};
 pub use layout::{Layout, LayoutError, MeshShape, Place, Reduction};
 pub use layout_rule::{Operand, RuleError, result_layout};
 pub use liveness::Liveness;

@@ -6,8 +6,8 @@ use crate::program::ParameterKind;
 /// The memory of one device along a plan run in program order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Liveness {
-    /// For each instruction, the bytes held while it runs: weights and caches, its operands, its result, and every other
-    /// value made before and still to be read.
+    /// For each instruction, the bytes held while it runs: weights and caches, its operands, its result, every other
+    /// value made before and still to be read, and the chunks under way in the loop of a collective einsum.
     pub live_bytes: Vec<u64>,
     /// For each instruction, the values read for the last time by it (never weights, caches or results of the layer).
     pub frees: Vec<Vec<InstrId>>,
@@ -74,6 +74,11 @@ fn live_bytes(plan: &Plan, buffer_of: &[Option<InstrId>], until: impl Fn(InstrId
         let is_parameter = matches!(plan.instruction(id).kind, InstrKind::Parameter(_));
         change[if is_parameter { 0 } else { id.index() }] += i128::from(size[id.index()]);
         change[(end[id.index()] + 1).min(count)] -= i128::from(size[id.index()]);
+    }
+    for id in plan.ids() {
+        let looped = i128::from(plan.loop_bytes(id));
+        change[id.index()] += looped;
+        change[id.index() + 1] -= looped;
     }
     let held = change.iter().scan(0i128, |held, change| {
         *held += change;

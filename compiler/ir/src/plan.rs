@@ -3,6 +3,7 @@
 use shard_grammar::Span;
 
 use crate::collective::Collective;
+use crate::collective_einsum::{Fused, LoopLayouts};
 use crate::layout::{Layout, MeshShape};
 use crate::layout_rule::Operand;
 use crate::mesh::Mesh;
@@ -73,6 +74,8 @@ pub enum InstrKind {
     Op(Op),
     /// A move of its one operand.
     Move(Collective),
+    /// An einsum with a collective inside its loop.
+    CollectiveEinsum(Fused),
 }
 
 impl InstrKind {
@@ -83,6 +86,25 @@ impl InstrKind {
             InstrKind::Constant(_) => "constant",
             InstrKind::Op(op) => op.json_name(),
             InstrKind::Move(collective) => collective.name(),
+            InstrKind::CollectiveEinsum(_) => "collective-einsum",
+        }
+    }
+
+    /// The op that each device does on what it holds: of a collective einsum the einsum.
+    pub fn op(&self) -> Option<&Op> {
+        match self {
+            InstrKind::Op(op) => Some(op),
+            InstrKind::CollectiveEinsum(_) => Some(&Op::Einsum),
+            InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::Move(_) => None,
+        }
+    }
+
+    /// The collective that it is, or that is fused into its loop.
+    pub fn collective(&self) -> Option<Collective> {
+        match self {
+            InstrKind::Move(collective) => Some(*collective),
+            InstrKind::CollectiveEinsum(fused) => Some(fused.collective()),
+            InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::Op(_) => None,
         }
     }
 }
@@ -122,7 +144,10 @@ impl Plan {
             match (&instr.kind, instr.operands.first()) {
                 (InstrKind::Parameter(kind), _) => return *kind == ParameterKind::HostWeight,
                 (InstrKind::Move(_), Some(operand)) => id = *operand,
-                (InstrKind::Move(_) | InstrKind::Constant(_) | InstrKind::Op(_), _) => return false,
+                (
+                    InstrKind::Move(_) | InstrKind::Constant(_) | InstrKind::Op(_) | InstrKind::CollectiveEinsum(_),
+                    _,
+                ) => return false,
             }
         }
     }
@@ -174,6 +199,36 @@ impl Plan {
     pub fn operand(&self, id: InstrId) -> Operand<'_> {
         let instr = self.instruction(id);
         Operand { dims: &instr.dims, dtype: instr.dtype, layout: instr.layout }
+    }
+    /// The layouts inside the loop of a collective einsum; `None` for any other instruction, and where it does not type.
+    pub fn loop_layouts(&self, id: InstrId) -> Option<(Fused, LoopLayouts)> {
+        let instr = self.instruction(id);
+        let InstrKind::CollectiveEinsum(fused) = instr.kind else { return None };
+        let operands: Vec<Operand<'_>> = instr.operands.iter().map(|o| self.operand(*o)).collect();
+        let layouts = fused.layouts(&operands, &instr.dims, &self.mesh, &self.dims).ok()?;
+        Some((fused, layouts))
+    }
+    /// What the fused collective of a collective einsum moves, and its layout before: the operand that is gathered, or the
+    /// product (as the instruction itself).
+    pub fn fused_collective(&self, id: InstrId) -> Option<(Collective, InstrId, Layout)> {
+        let (fused, layouts) = self.loop_layouts(id)?;
+        Some(match fused.gathered() {
+            Some(place) => {
+                let operand = *self.instruction(id).operands.get(place)?;
+                (fused.collective(), operand, self.instruction(operand).layout)
+            }
+            None => (fused.collective(), id, layouts.product),
+        })
+    }
+    /// Bytes that the loop of a collective einsum holds on one device beside operands and result: the chunk that is
+    /// multiplied and the one that arrives, and no more than there are beside the device's own.
+    pub fn loop_bytes(&self, id: InstrId) -> u64 {
+        let InstrKind::CollectiveEinsum(fused) = self.instruction(id).kind else { return 0 };
+        let chunk = match fused.gathered().and_then(|place| self.instruction(id).operands.get(place)) {
+            Some(operand) => self.local_bytes(*operand),
+            None => self.local_bytes(id),
+        };
+        chunk.saturating_mul(fused.chunks(&self.mesh).saturating_sub(1).min(2))
     }
     /// The instructions that read each instruction, in program order.
     pub fn uses(&self) -> Vec<Vec<InstrId>> {

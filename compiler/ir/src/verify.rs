@@ -5,6 +5,7 @@ pub(crate) mod words;
 use std::fmt;
 
 use crate::collective::{Collective, CollectiveError};
+use crate::collective_einsum::LoopError;
 use crate::layout::{Layout, LayoutError, MeshShape, Reduction};
 use crate::layout_rule::{Operand, RuleError, result_layout};
 use crate::op::Op;
@@ -116,6 +117,9 @@ pub enum VerifyErrorKind {
         /// The same with the plan's names.
         text: String,
     },
+    /// A collective einsum that gathers an operand which it does not have.
+    #[error("the einsum has no operand {0} to gather")]
+    NoSuchOperand(usize),
     /// What lies in host memory can be cut there and fetched, and nothing else.
     #[error("operand %{} is in host memory: a slice of it, or a fetch", .0.0)]
     InHostMemory(InstrId),
@@ -234,6 +238,11 @@ fn verify_written(plan: &Plan, id: InstrId, instr: &Instruction) -> Result<(), V
             return Err(E::UnknownAxis(axis.0));
         }
     }
+    if let InstrKind::CollectiveEinsum(fused) = &instr.kind
+        && let Some(axis) = fused.axes().set().difference(plan.mesh.all_axes()).iter().next()
+    {
+        return Err(E::UnknownAxis(axis.0));
+    }
     Ok(())
 }
 
@@ -290,6 +299,7 @@ fn verify_instruction(plan: &Plan, instr: &Instruction) -> Result<(), VerifyErro
     let stays_with_host = match &instr.kind {
         InstrKind::Move(collective) => !collective.has_traffic(),
         InstrKind::Op(op) => *op == Op::Fetch,
+        InstrKind::CollectiveEinsum(_) => false,
         InstrKind::Parameter(_) | InstrKind::Constant(_) => true,
     };
     if let Some(operand) = instr.operands.iter().find(|o| !stays_with_host && plan.in_host_memory(**o)) {
@@ -321,6 +331,34 @@ fn verify_instruction(plan: &Plan, instr: &Instruction) -> Result<(), VerifyErro
                 E::Rule { error, text }
             })?;
             same_layout(plan, layout, instr.layout, &instr.dims)
+        }
+        InstrKind::CollectiveEinsum(fused) => {
+            let types: Vec<TensorType> = instr
+                .operands
+                .iter()
+                .map(|o| plan.instruction(*o))
+                .map(|o| TensorType { dims: o.dims.clone(), dtype: o.dtype })
+                .collect();
+            if types.is_empty() {
+                return arity(1);
+            }
+            written(&result_type(&Op::Einsum, &types, &instr.dims, &plan.dims)?, true)?;
+            let operands: Vec<Operand<'_>> = instr.operands.iter().map(|o| plan.operand(*o)).collect();
+            let layouts =
+                fused.layouts(&operands, &instr.dims, &plan.mesh, &plan.dims).map_err(|error| match error {
+                    LoopError::Rule(error) => {
+                        let text = words::of_rule(plan, instr, &error);
+                        E::Rule { error, text }
+                    }
+                    LoopError::Collective(error) => {
+                        let gathered = fused.gathered().and_then(|place| instr.operands.get(place));
+                        let moved = gathered.map_or(instr, |operand| plan.instruction(*operand));
+                        let text = words::of_collective(plan, moved, &error);
+                        E::Collective { error, text }
+                    }
+                    LoopError::NoSuchOperand(place) => E::NoSuchOperand(place),
+                })?;
+            same_layout(plan, layouts.result, instr.layout, &instr.dims)
         }
         InstrKind::Move(collective) => {
             arity(1)?;

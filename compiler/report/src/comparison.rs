@@ -119,7 +119,12 @@ fn values(side: Side<'_>) -> BTreeMap<(String, usize), InstrId> {
             continue;
         }
         let name = instr.name.clone().unwrap_or_default();
-        let key = format!("{name}|{}|{}", instr.origin.in_layers.join("/"), phrase(plan, id));
+        // An einsum is the same one with a collective in its loop.
+        let what = match instr.kind {
+            InstrKind::CollectiveEinsum(_) => format!("einsum {}", plan.equation(id)),
+            _ => phrase(plan, id),
+        };
+        let key = format!("{name}|{}|{what}", instr.origin.in_layers.join("/"));
         let count = seen.entry(key.clone()).or_default();
         out.insert((key, *count), id);
         *count += 1;
@@ -135,7 +140,7 @@ pub fn told(plan: &Plan, id: InstrId) -> String {
     let at = origin(plan, id);
     match (&plan.instruction(at).kind, &plan.instruction(at).name) {
         (_, Some(name)) => name.clone(),
-        (InstrKind::Op(_), None) => format!("the {}", phrase(plan, at)),
+        (InstrKind::Op(_) | InstrKind::CollectiveEinsum(_), None) => format!("the {}", phrase(plan, at)),
         (InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::Move(_), None) => "a constant".to_string(),
     }
 }

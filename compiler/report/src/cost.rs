@@ -5,6 +5,7 @@ use shard_cost::{Bytes, Capacity, Flops, InstrPrice, Largest, Summary};
 use shard_ir::{DimId, InstrId, InstrKind, ParameterKind, Picoseconds, Plan};
 
 use crate::Layer;
+use crate::json::instruction::loop_bound;
 use crate::notation::{phrase, value_name};
 use crate::paint::{Paint, Style};
 use crate::scale;
@@ -108,7 +109,9 @@ fn steps(report: &CostLayer<'_>, width: usize, paint: Paint) -> String {
         let instr = plan.instruction(id);
         let words = match instr.kind {
             InstrKind::Parameter(_) | InstrKind::Constant(_) => continue,
-            InstrKind::Op(_) => format!("{:>3}  {} = {}", id.0, value_name(plan, id), phrase(plan, id)),
+            InstrKind::Op(_) | InstrKind::CollectiveEinsum(_) => {
+                format!("{:>3}  {} = {}", id.0, value_name(plan, id), phrase(plan, id))
+            }
             InstrKind::Move(_) => {
                 let moved = instr.operands.first().map_or(String::new(), |o| format!(": {}", value_name(plan, *o)));
                 format!("{:>3}  {}{moved}", id.0, phrase(plan, id))
@@ -132,8 +135,10 @@ fn step_figures(report: &CostLayer<'_>, id: InstrId) -> (Vec<String>, Option<Sty
         InstrPrice::Kernel { time, .. } if time == Picoseconds(0) => {
             (vec![none(), none(), none(), scale::time(time), none(), "free".to_string(), none()], Some(Style::Faint))
         }
-        InstrPrice::Kernel { flops, hbm_bytes, time, bound, .. } => {
+        InstrPrice::Kernel { flops, hbm_bytes, time, bound, looped, .. } => {
+            let waits = looped.is_some_and(|looped| looped.exposed() > Picoseconds(0));
             let style = match bound {
+                _ if waits => Style::Network,
                 shard_cost::Bound::Compute => Style::Compute,
                 shard_cost::Bound::Memory | shard_cost::Bound::Pcie => Style::Memory,
             };
@@ -141,10 +146,10 @@ fn step_figures(report: &CostLayer<'_>, id: InstrId) -> (Vec<String>, Option<Sty
             let figures = vec![
                 if some_flops { scale::count(flops.0) } else { none() },
                 scale::bytes(hbm_bytes),
-                none(),
+                looped.map_or_else(none, |looped| scale::bytes(looped.collective.wire_bytes)),
                 scale::time(time),
                 share(time),
-                bound.name().to_string(),
+                looped.map_or(bound.name(), |looped| loop_bound(&looped, bound)).to_string(),
                 if some_flops { scale::number(intensity(flops, hbm_bytes).unwrap_or(0.0)) } else { none() },
             ];
             (figures, Some(style))

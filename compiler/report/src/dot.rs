@@ -16,7 +16,7 @@ pub fn dot(layers: &[Layer<'_>]) -> String {
         let _ = writeln!(out, "  subgraph cluster_{at} {{\n    label={};", quoted(&layer_name(plan)));
         for id in plan.ids() {
             let shape = match plan.instruction(id).kind {
-                InstrKind::Op(_) => "box",
+                InstrKind::Op(_) | InstrKind::CollectiveEinsum(_) => "box",
                 InstrKind::Move(_) => "ellipse",
                 InstrKind::Parameter(_) | InstrKind::Constant(_) => "plain",
             };

@@ -3,7 +3,7 @@
 use shard_check::Diagnostic;
 use shard_check::diagnostics::ExpectationProblem;
 use shard_check::expectations::{Expectation, Meaning, Measure, OPS, Unit, with_amount};
-use shard_cost::{Bytes, InstrPrice};
+use shard_cost::Bytes;
 use shard_grammar::ast::{Amount, Claim, Comparison};
 use shard_grammar::{Span, Spanned, print_claim};
 use shard_ir::{InstrId, InstrKind, Liveness, Op, Picoseconds, Plan};
@@ -63,13 +63,13 @@ fn parts(layer: &Layer<'_>, measure: Measure, of: Option<&str>) -> Vec<(InstrId,
     let part = |id: InstrId| -> u128 {
         let price = layer.price.of(id);
         match (measure, price) {
-            (Measure::Comm, InstrPrice::Move(cost)) => u128::from(cost.time.0),
-            (Measure::WireBytes, InstrPrice::Move(cost)) => u128::from(cost.wire_bytes.0),
-            (Measure::Comm | Measure::WireBytes, InstrPrice::Free | InstrPrice::Kernel { .. }) => 0,
+            (Measure::Comm, price) => price.collective().map_or(0, |cost| u128::from(cost.time.0)),
+            (Measure::WireBytes, price) => price.collective().map_or(0, |cost| u128::from(cost.wire_bytes.0)),
             (Measure::SerialTime, price) => u128::from(price.time().0),
             (Measure::PeakMemory, _) => u128::from(plan.local_bytes(id)),
             (Measure::Collectives, _) => match &plan.instruction(id).kind {
                 InstrKind::Move(collective) => u128::from(collective.has_traffic()),
+                InstrKind::CollectiveEinsum(_) => 1,
                 InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::Op(_) => 0,
             },
             (Measure::Count(op), _) => u128::from(plan.instruction(id).kind.name() == op),
@@ -142,6 +142,10 @@ fn moved_weights(layer: &Layer<'_>) -> Vec<(Span, String)> {
             let from = plan.instruction(*id).operands.first().map(|o| &plan.instruction(*o).kind);
             collective.has_traffic() && matches!(from, Some(InstrKind::Parameter(kind)) if kind.is_weight())
         }
+        InstrKind::CollectiveEinsum(fused) => fused
+            .gathered()
+            .and_then(|place| plan.instruction(*id).operands.get(place))
+            .is_some_and(|o| matches!(plan.instruction(*o).kind, InstrKind::Parameter(kind) if kind.is_weight())),
         InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::Op(_) => false,
     });
     let mut causes: Vec<(Span, String)> = Vec::new();

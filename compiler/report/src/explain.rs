@@ -19,14 +19,15 @@
 
 use std::collections::BTreeMap;
 
-use shard_cost::{Bytes, InstrPrice, Objective};
+use shard_cost::{Bytes, InstrPrice, LoopPrice, Objective};
 use shard_ir::{InstrId, InstrKind, Layout, Picoseconds, Program};
 use shard_rewrite::{Alternative, Avoided, Proof, SharedWeight, Status};
 
 use crate::comparison::told;
 use crate::json::explain::{gap, status_word};
+use crate::json::instruction::loop_bound;
 use crate::json::sharing::layout;
-use crate::notation::{layer_name, phrase, value_name};
+use crate::notation::{layer_name, loop_phrase, phrase, value_name};
 use crate::origins::{axis_by_axis, forcing};
 use crate::page::{Page, WIDTH};
 use crate::scale;
@@ -57,7 +58,7 @@ fn layer_text(layer: &Layer<'_>, width: usize) -> String {
         source_line(&mut page, layer, id, &mut shown);
         match &plan.instruction(id).kind {
             InstrKind::Move(_) => move_lines(&mut page, layer, id),
-            InstrKind::Op(_) => op_lines(&mut page, layer, id),
+            InstrKind::Op(_) | InstrKind::CollectiveEinsum(_) => op_lines(&mut page, layer, id),
             InstrKind::Parameter(_) | InstrKind::Constant(_) => {}
         }
     }
@@ -192,19 +193,46 @@ fn op_lines(page: &mut Page, layer: &Layer<'_>, id: InstrId) {
     let figures = match *layer.price.of(id) {
         InstrPrice::Kernel { fused_into: Some(first), .. } => format!("fused into {}", value_name(plan, first)),
         InstrPrice::Kernel { time: Picoseconds(0), .. } => "no traffic".to_string(),
-        InstrPrice::Kernel { flops, hbm_bytes, time, bound, .. } => {
+        InstrPrice::Kernel { flops, hbm_bytes, time, bound, looped, .. } => {
             let flops = if flops.0 == 0 { String::new() } else { format!("{}  ", scale::flops(flops)) };
             let share = of_step(layer, id);
-            format!("{flops}{}  {} {}{share}", scale::bytes(hbm_bytes), scale::time(time), bound.name())
+            let bound = looped.map_or(bound.name(), |looped| loop_bound(&looped, bound));
+            format!("{flops}{}  {} {bound}{share}", scale::bytes(hbm_bytes), scale::time(time))
         }
         InstrPrice::Free | InstrPrice::Move(_) => String::new(),
     };
-    page.row(&format!("       {} = {}", value_name(plan, id), phrase(plan, id)), &figures);
+    let is_loop = matches!(plan.instruction(id).kind, InstrKind::CollectiveEinsum(_));
+    let what = if is_loop { format!("einsum {}", plan.equation(id)) } else { phrase(plan, id) };
+    page.row(&format!("       {} = {what}", value_name(plan, id)), &figures);
+    if is_loop {
+        loop_lines(page, layer, id);
+    }
     page.line(&format!("         {}", layer.layout_text(id)));
     // An op has a reason where it is not what the source says.
     if let Some(reason) = &plan.instruction(id).origin.reason {
         page.wrapped(9, reason);
     }
+}
+
+/// The collective inside the loop of a collective einsum, and what the loop saves.
+fn loop_lines(page: &mut Page, layer: &Layer<'_>, id: InstrId) {
+    let plan = layer.plan();
+    let InstrPrice::Kernel { looped: Some(looped), .. } = layer.price.of(id) else { return };
+    let LoopPrice { collective, einsum, chunks } = looped;
+    page.row(
+        &format!("         with {} in the loop", loop_phrase(plan, id)),
+        &format!("{}  {} by itself", scale::bytes(collective.bytes), scale::time(collective.time)),
+    );
+    let saved = Picoseconds((collective.time + *einsum).0 - looped.time().0);
+    page.wrapped(
+        11,
+        &format!(
+            "{chunks} chunks; the einsum takes {} by itself, so the loop saves {} of {}",
+            scale::time(*einsum),
+            scale::time(saved),
+            scale::time(collective.time + *einsum),
+        ),
+    );
 }
 
 fn totals(page: &mut Page, layer: &Layer<'_>) {
@@ -246,7 +274,7 @@ pub(crate) fn sent_over(layer: &Layer<'_>) -> Vec<(String, Bytes, Picoseconds)> 
     let mut order: Vec<String> = Vec::new();
     let mut sent: BTreeMap<String, (Bytes, Picoseconds)> = BTreeMap::new();
     for id in plan.ids() {
-        let InstrPrice::Move(cost) = layer.price.of(id) else { continue };
+        let Some(cost) = layer.price.of(id).collective() else { continue };
         if cost.wire_bytes == Bytes(0) {
             continue;
         }

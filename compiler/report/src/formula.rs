@@ -1,9 +1,10 @@
 //! `cost --why N`: how the figures of one step come about, each formula with its numbers put in.
 
 use shard_cost::{
-    Bytes, Flops, InstrPrice, collective_time, compute_time, host_time, kernel_traffic, kernels, memory_time,
+    Bytes, CollectiveCost, Flops, InstrPrice, LoopPrice, collective_time, compute_time, host_time, kernel_traffic,
+    kernels, memory_time,
 };
-use shard_ir::{Collective, InstrId, InstrKind, Op, Picoseconds, Plan};
+use shard_ir::{Collective, InstrId, InstrKind, Layout, MeshShape, Op, Picoseconds, Plan};
 
 use crate::Layer;
 use crate::notation::{phrase, value_name};
@@ -29,6 +30,7 @@ pub fn figures(layer: &Layer<'_>, id: InstrId) -> Option<Vec<Figure>> {
         InstrKind::Parameter(_) | InstrKind::Constant(_) => None,
         InstrKind::Move(collective) => Some(of_move(layer, id, collective)),
         InstrKind::Op(_) => Some(of_kernel(layer, id)),
+        InstrKind::CollectiveEinsum(_) => Some(of_loop(layer, id)),
     }
 }
 
@@ -71,20 +73,35 @@ fn product(factors: impl IntoIterator<Item = String>) -> String {
 }
 
 fn of_move(layer: &Layer<'_>, id: InstrId, collective: &Collective) -> Vec<Figure> {
-    let (plan, hw) = (layer.plan(), layer.hardware);
-    let instr = plan.instruction(id);
-    let (Some(source), InstrPrice::Move(cost)) = (instr.operands.first(), layer.price.of(id)) else {
+    let plan = layer.plan();
+    let (Some(source), InstrPrice::Move(cost)) = (plan.instruction(id).operands.first(), layer.price.of(id)) else {
         return Vec::new();
     };
-    let from = plan.instruction(*source);
+    let from = plan.instruction(*source).layout;
+    of_collective(layer, collective, *source, from, cost)
+}
+
+/// The figures of a collective of the value that `moved` makes, from this layout of it.
+fn of_collective(
+    layer: &Layer<'_>,
+    collective: &Collective,
+    moved: InstrId,
+    from: Layout,
+    cost: &CollectiveCost,
+) -> Vec<Figure> {
+    let (plan, hw) = (layer.plan(), layer.hardware);
+    let instr = plan.instruction(moved);
+    let sizes = plan.sizes(&instr.dims);
+    let shape = MeshShape { mesh: &plan.mesh, sizes: &sizes };
     let gives = matches!(collective, Collective::AllGather { .. } | Collective::ToPartial { dim: Some(_), .. });
-    let larger = if gives { id } else { *source };
-    let sizes = product(plan.local_sizes(larger).iter().map(u64::to_string).chain([element(plan, larger)]));
+    let larger = if gives { collective.apply(shape, from).unwrap_or(from) } else { from };
+    let local = shape.local_sizes(larger);
+    let local = product(local.iter().map(u64::to_string).chain([element(plan, moved)]));
     let what = if gives { "what a chip holds afterwards" } else { "what a chip holds before" };
-    let axes = collective.axes(&plan.mesh, from.layout);
+    let axes = collective.axes(&plan.mesh, from);
     let group = plan.mesh.group_size(axes.iter());
     let mut figures = vec![
-        figure("D", format!("{what}: {}", plan.dim_names(&instr.dims).join(" ")), sizes, bytes(cost.bytes)),
+        figure("D", format!("{what}: {}", plan.dim_names(&instr.dims).join(" ")), local, bytes(cost.bytes)),
         figure(
             "K",
             format!("chips of a group: {}", plan.mesh.axes_text(axes.iter())),
@@ -101,7 +118,7 @@ fn of_move(layer: &Layer<'_>, id: InstrId, collective: &Collective) -> Vec<Figur
         Collective::Slice { .. } | Collective::ToPartial { .. } => ("nothing is sent", String::new()),
     };
     figures.push(figure("wire_bytes", sent.0, sent.1, bytes(cost.wire_bytes)));
-    let time = collective_time(hw, &plan.mesh, collective, from.layout, &plan.sizes(&from.dims), from.dtype);
+    let time = collective_time(hw, &plan.mesh, collective, from, &sizes, instr.dtype);
     for network in &time.networks {
         for term in &network.terms {
             let formula = format!("{} on the {}", term.how.formula(false), network.kind);
@@ -129,6 +146,34 @@ fn of_move(layer: &Layer<'_>, id: InstrId, collective: &Collective) -> Vec<Figur
     figures
 }
 
+/// The figures of a collective einsum: of the einsum by itself, of the collective by itself, and of the loop.
+fn of_loop(layer: &Layer<'_>, id: InstrId) -> Vec<Figure> {
+    let plan = layer.plan();
+    let mut figures = of_kernel(layer, id);
+    let (Some((collective, moved, from)), InstrPrice::Kernel { looped: Some(looped), .. }) =
+        (plan.fused_collective(id), layer.price.of(id))
+    else {
+        return figures;
+    };
+    let LoopPrice { collective: cost, einsum, chunks } = looped;
+    figures.pop();
+    figures.push(figure("einsum", "the longest of these", "", scale::time(*einsum)));
+    figures.extend(of_collective(layer, &collective, moved, from, cost));
+    if let Some(by_itself) = figures.last_mut() {
+        by_itself.name = "collective";
+    }
+    let chunk = Picoseconds(einsum.0.div_ceil((*chunks).max(1)));
+    figures.push(figure("chunk", "einsum / K", format!("{} / {chunks}", scale::time(*einsum)), scale::time(chunk)));
+    let beside = Picoseconds(einsum.0 - chunk.0);
+    figures.push(figure(
+        "time",
+        "the longer of the collective and the K - 1 chunks beside it, and one chunk",
+        format!("max({}, {}) + {}", scale::time(cost.time), scale::time(beside), scale::time(chunk)),
+        scale::time(looped.time()),
+    ));
+    figures
+}
+
 /// The size of an element, as a factor.
 fn element(plan: &Plan, id: InstrId) -> String {
     match plan.instruction(id).dtype.bits() {
@@ -146,7 +191,7 @@ fn of_kernel(layer: &Layer<'_>, id: InstrId) -> Vec<Figure> {
         let members = kernel.iter().map(|member| value_name(plan, *member)).collect::<Vec<_>>().join(", ");
         figures.push(figure("kernel", "ops that run as one", members, format!("{} ops", kernel.len())));
     }
-    if let Some(einsum) = kernel.iter().find(|m| plan.instruction(**m).kind == InstrKind::Op(Op::Einsum)) {
+    if let Some(einsum) = kernel.iter().find(|m| plan.instruction(**m).kind.op() == Some(&Op::Einsum)) {
         let (formula, numbers) = einsum_flops(plan, *einsum);
         figures.push(figure("flops", formula, numbers, format!("{} ({})", work.flops.0, scale::flops(work.flops))));
     }
@@ -186,10 +231,15 @@ fn of_kernel(layer: &Layer<'_>, id: InstrId) -> Vec<Figure> {
 /// The flops of an einsum in dims and in numbers.
 fn einsum_flops(plan: &Plan, id: InstrId) -> (String, String) {
     let instr = plan.instruction(id);
+    let inside = plan.loop_layouts(id).map(|(_, inside)| inside);
+    let local = |of: InstrId, layout: Layout| {
+        MeshShape { mesh: &plan.mesh, sizes: &plan.sizes(&plan.instruction(of).dims) }.local_sizes(layout)
+    };
     let mut dims = instr.dims.clone();
-    let mut sizes = plan.local_sizes(id);
-    for operand in &instr.operands {
-        for (dim, size) in plan.instruction(*operand).dims.iter().zip(plan.local_sizes(*operand)) {
+    let mut sizes = local(id, inside.as_ref().map_or(instr.layout, |inside| inside.product));
+    for (at, operand) in instr.operands.iter().enumerate() {
+        let layout = inside.as_ref().map_or(plan.instruction(*operand).layout, |inside| inside.operands[at]);
+        for (dim, size) in plan.instruction(*operand).dims.iter().zip(local(*operand, layout)) {
             if !dims.contains(dim) {
                 dims.push(*dim);
                 sizes.push(size);

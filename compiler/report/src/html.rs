@@ -207,7 +207,7 @@ impl Program<'_, '_> {
                 format!("{} of {}", self.value(id, &phrase(plan, id)), self.value(source, &value_name(plan, source))),
                 format!("{} → {}", layer.layout_text(source), layer.layout_text(id)),
             ),
-            InstrKind::Op(_) | InstrKind::Parameter(_) | InstrKind::Constant(_) => (
+            InstrKind::Op(_) | InstrKind::CollectiveEinsum(_) | InstrKind::Parameter(_) | InstrKind::Constant(_) => (
                 format!("{} = {}", self.value(id, &value_name(plan, id)), escaped(&phrase(plan, id))),
                 layer.layout_text(id),
             ),
@@ -252,6 +252,7 @@ fn layer_span(source: &SourceFile, name: &str) -> Option<Span> {
 fn class(layer: &Layer<'_>, id: InstrId) -> &'static str {
     match layer.price.of(id) {
         InstrPrice::Move(_) => "move",
+        InstrPrice::Kernel { looped: Some(looped), .. } if looped.exposed() > Picoseconds(0) => "move",
         InstrPrice::Kernel { bound, .. } => bound.name(),
         InstrPrice::Free => "",
     }

@@ -81,8 +81,13 @@ impl<'a> Layer<'a> {
 
     /// The layout of an instruction's value, in the notation that was asked for.
     pub fn layout_text(&self, id: InstrId) -> String {
+        self.text_of(id, self.plan().instruction(id).layout)
+    }
+
+    /// Some layout of an instruction's value, in the notation that was asked for.
+    pub fn text_of(&self, id: InstrId, layout: shard_ir::Layout) -> String {
         let (plan, instr) = (self.plan(), self.plan().instruction(id));
-        self.notation.layout(&plan.mesh, instr.layout, &plan.dim_names(&instr.dims))
+        self.notation.layout(&plan.mesh, layout, &plan.dim_names(&instr.dims))
     }
 
     /// The layout of a result, dims in the declared order, in the notation that was asked for.

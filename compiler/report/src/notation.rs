@@ -10,13 +10,24 @@ pub fn phrase(plan: &Plan, id: InstrId) -> String {
         InstrKind::Constant(value) => format!("constant {value}"),
         InstrKind::Op(op) => op_phrase(plan, id, op),
         InstrKind::Move(collective) => move_phrase(plan, id, collective),
+        InstrKind::CollectiveEinsum(_) => {
+            format!("{} with {}", op_phrase(plan, id, &Op::Einsum), loop_phrase(plan, id))
+        }
     }
+}
+
+/// The collective inside the loop of a collective einsum: `all-gather yz along E of x`; empty for anything else.
+pub fn loop_phrase(plan: &Plan, id: InstrId) -> String {
+    let Some((collective, moved, _)) = plan.fused_collective(id) else { return String::new() };
+    let phrase = move_phrase(plan, moved, &collective);
+    if moved == id { phrase } else { format!("{phrase} of {}", value_name(plan, moved)) }
 }
 
 /// A move with its axes and dims.
 fn move_phrase(plan: &Plan, id: InstrId, collective: &Collective) -> String {
     let instr = plan.instruction(id);
     let dim = |at: usize| instr.dims.get(at).map_or("?", |d| plan.dims[d.index()].name.as_str());
+    // Only the axes of a permute depend on where it starts.
     let from = instr.operands.first().map_or(instr.layout, |o| plan.instruction(*o).layout);
     let axes = plan.mesh.axes_text(collective.axes(&plan.mesh, from).iter());
     let name = collective.name();

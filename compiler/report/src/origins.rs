@@ -22,17 +22,19 @@ pub fn reader(plan: &Plan, id: InstrId) -> Option<InstrId> {
         let next = *users[at.index()].first()?;
         match plan.instruction(next).kind {
             InstrKind::Move(_) => at = next,
-            InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::Op(_) => return Some(next),
+            InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::Op(_) | InstrKind::CollectiveEinsum(_) => {
+                return Some(next);
+            }
         }
     }
 }
 
 /// The op whose layouts ask for an instruction: the one that leaves a sum to take, or the one that reads what is moved.
 pub fn op_behind(plan: &Plan, id: InstrId) -> Option<InstrId> {
-    let is_op = |id: &InstrId| matches!(plan.instruction(*id).kind, InstrKind::Op(_));
+    let is_op = |id: &InstrId| plan.instruction(*id).kind.op().is_some();
     let maker = Some(origin(plan, id)).filter(is_op);
     match &plan.instruction(id).kind {
-        InstrKind::Op(_) => Some(id),
+        InstrKind::Op(_) | InstrKind::CollectiveEinsum(_) => Some(id),
         InstrKind::Move(Collective::ReduceScatter { .. } | Collective::AllReduce { .. }) => {
             maker.or_else(|| reader(plan, id))
         }
@@ -41,10 +43,10 @@ pub fn op_behind(plan: &Plan, id: InstrId) -> Option<InstrId> {
     }
 }
 
-/// The axes of a move.
+/// The axes of a move, or of the collective inside a loop.
 pub fn axes(plan: &Plan, id: InstrId) -> Option<AxisSet> {
     let instr = plan.instruction(id);
-    let InstrKind::Move(collective) = &instr.kind else { return None };
+    let collective = instr.kind.collective()?;
     Some(collective.axes(&plan.mesh, plan.instruction(*instr.operands.first()?).layout).set())
 }
 
@@ -60,7 +62,7 @@ pub fn forcing(plan: &Plan, id: InstrId) -> Option<InstrId> {
         operands.iter().map(|o| origin(plan, *o)).filter(|o| *o != own && is_given(o) && splits(o)).collect();
     beside.sort_by_key(|o| match plan.instruction(*o).kind {
         InstrKind::Parameter(kind) => kind.word().is_none(),
-        InstrKind::Constant(_) | InstrKind::Op(_) | InstrKind::Move(_) => true,
+        InstrKind::Constant(_) | InstrKind::Op(_) | InstrKind::Move(_) | InstrKind::CollectiveEinsum(_) => true,
     });
     beside.first().copied().or_else(|| Some(own).filter(is_given))
 }

@@ -414,13 +414,19 @@ fn best_tie(
 fn rank(solution: &Solution, plan: &Plan, rewritten: bool, hardware: &Hardware) -> Rank {
     let cost = solution.cost;
     let mut moves: Vec<u64> = plan
-        .instructions
-        .iter()
-        .filter_map(|instr| {
-            let InstrKind::Move(collective) = &instr.kind else { return None };
-            let from = plan.instruction(*instr.operands.first()?).layout;
-            let sizes = plan.sizes(&instr.dims);
-            Some(collective_cost(hardware, &plan.mesh, collective, from, &sizes, instr.dtype).wire_bytes.0)
+        .ids()
+        .filter_map(|id| {
+            let instr = plan.instruction(id);
+            let (collective, moved, from) = match &instr.kind {
+                InstrKind::Move(collective) => {
+                    let moved = *instr.operands.first()?;
+                    (*collective, moved, plan.instruction(moved).layout)
+                }
+                _ => plan.fused_collective(id)?,
+            };
+            let moved = plan.instruction(moved);
+            let sizes = plan.sizes(&moved.dims);
+            Some(collective_cost(hardware, &plan.mesh, &collective, from, &sizes, moved.dtype).wire_bytes.0)
         })
         .collect();
     moves.sort_unstable_by(|a, b| b.cmp(a));

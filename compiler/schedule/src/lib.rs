@@ -30,6 +30,11 @@ pub fn schedule(plan: Plan, price: &PlanPrice) -> Schedule {
 fn stream_of(kind: &InstrKind) -> Stream {
     match kind {
         InstrKind::Move(collective) if collective.has_traffic() => Stream::Network,
-        InstrKind::Move(_) | InstrKind::Op(_) | InstrKind::Parameter(_) | InstrKind::Constant(_) => Stream::Compute,
+        // A loop multiplies while it sends.
+        InstrKind::Move(_)
+        | InstrKind::Op(_)
+        | InstrKind::CollectiveEinsum(_)
+        | InstrKind::Parameter(_)
+        | InstrKind::Constant(_) => Stream::Compute,
     }
 }

@@ -19,11 +19,22 @@ struct Unit {
     members: Vec<InstrId>,
     time: Picoseconds,
     /// The streams that it keeps busy; 0 is compute.
-    streams: Vec<usize>,
+    streams: Vec<Busy>,
+}
+
+/// A stream that a unit keeps busy, from when to when after it starts.
+struct Busy {
+    stream: usize,
+    from: Picoseconds,
+    until: Picoseconds,
 }
 
 /// Runs every kernel and every move as early as its operands and its streams allow. Where several could start at the same
 /// moment, the one that comes first in the program does; so what is ready never waits for what is not.
+///
+/// The loop of a collective einsum keeps the cores busy throughout and its network for as long as the collective takes by
+/// itself: from the start where it gathers, up to the end where it scatters. So the chunks of one loop are multiplied beside
+/// its transfers, and other collectives use what the network has left.
 ///
 /// Nothing limits how much is fetched ahead: the memory that this takes is not counted.
 pub fn overlap(plan: &Plan, price: &PlanPrice, hardware: &Hardware) -> Timeline {
@@ -55,9 +66,11 @@ pub fn overlap(plan: &Plan, price: &PlanPrice, hardware: &Hardware) -> Timeline 
                     latest = (done, Some(*need));
                 }
             }
-            for stream in &units[at].streams {
-                if free[*stream].0 > latest.0 {
-                    latest = free[*stream];
+            for Busy { stream, from, .. } in &units[at].streams {
+                let (until, by) = free[*stream];
+                let start = Picoseconds(until.0.saturating_sub(from.0));
+                if start > latest.0 {
+                    latest = (start, by);
                 }
             }
             Some(latest)
@@ -69,8 +82,8 @@ pub fn overlap(plan: &Plan, price: &PlanPrice, hardware: &Hardware) -> Timeline 
         finish[at] = Some(end);
         waited_for[at] = waits;
         if units[at].time > Picoseconds(0) {
-            for stream in &units[at].streams {
-                free[*stream] = (end, Some(at));
+            for Busy { stream, until, .. } in &units[at].streams {
+                free[*stream] = (begin + *until, Some(at));
             }
         }
         waiting.retain(|other| *other != at);
@@ -91,22 +104,39 @@ pub fn overlap(plan: &Plan, price: &PlanPrice, hardware: &Hardware) -> Timeline 
 /// Kernels and moves, in the order of their last instructions.
 fn units(plan: &Plan, price: &PlanPrice, hardware: &Hardware) -> Vec<Unit> {
     let stream_of_axis = streams(hardware, &plan.mesh);
+    let network = |id: InstrId| -> Vec<usize> {
+        let axes = moved_over(plan, id).into_iter().flat_map(|axes| axes.iter().collect::<Vec<_>>());
+        let mut streams: Vec<usize> = axes.map(|a| 1 + stream_of_axis[a.index()]).collect();
+        streams.sort_unstable();
+        streams.dedup();
+        streams
+    };
     let kernel = |members: Vec<InstrId>| {
         let first = *members.first()?;
-        Some(Unit { first, time: price.of(first).time(), members, streams: vec![0] })
+        let time = price.of(first).time();
+        let mut streams = vec![Busy { stream: 0, from: Picoseconds(0), until: time }];
+        if let (Some(cost), InstrKind::CollectiveEinsum(fused)) =
+            (price.of(first).collective(), &plan.instruction(first).kind)
+        {
+            let from = match fused.gathered() {
+                Some(_) => Picoseconds(0),
+                None => Picoseconds(time.0.saturating_sub(cost.time.0)),
+            };
+            let until = from + cost.time;
+            streams.extend(network(first).into_iter().map(|stream| Busy { stream, from, until }));
+        }
+        Some(Unit { first, time, members, streams })
     };
     let mut units: Vec<Unit> = kernels(plan).into_iter().filter_map(kernel).collect();
     for id in plan.ids().filter(|id| matches!(plan.instruction(*id).kind, InstrKind::Move(_))) {
-        let mut streams: Vec<usize> = match price.of(id) {
-            InstrPrice::Move(cost) if cost.time > Picoseconds(0) => moved_over(plan, id)
-                .into_iter()
-                .flat_map(|axes| axes.iter().map(|a| 1 + stream_of_axis[a.index()]).collect::<Vec<_>>())
-                .collect(),
+        let time = price.of(id).time();
+        let streams = match price.of(id) {
+            InstrPrice::Move(cost) if cost.time > Picoseconds(0) => network(id),
             InstrPrice::Move(_) | InstrPrice::Kernel { .. } | InstrPrice::Free => vec![0],
         };
-        streams.sort_unstable();
-        streams.dedup();
-        units.push(Unit { first: id, members: vec![id], time: price.of(id).time(), streams });
+        let busy = |stream| Busy { stream, from: Picoseconds(0), until: time };
+        let streams = streams.into_iter().map(busy).collect();
+        units.push(Unit { first: id, members: vec![id], time, streams });
     }
     units.sort_by_key(|unit| unit.members.last().copied());
     units

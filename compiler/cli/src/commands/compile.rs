@@ -10,7 +10,7 @@ use shard_check::{CheckOptions, Checked, Diagnostic};
 use shard_cost::hardware::BUILT_IN;
 use shard_cost::{Hardware, Objective};
 use shard_grammar::{SourceFile, ast};
-use shard_ir::{InstrKind, Plan, Program};
+use shard_ir::{Plan, Program};
 use shard_report::layout_notation::Notation;
 use shard_report::{Layer, Sharing};
 use shard_rewrite::{Alternative, Detail, LowerError, LowerOptions, SharedWeights};
@@ -391,7 +391,7 @@ fn missing_arithmetic(layer: &Compiled, hardware: &Hardware) -> Vec<Diagnostic> 
     let first_of = |dtype| {
         plan.instructions
             .iter()
-            .filter(|i| matches!(i.kind, InstrKind::Op(shard_ir::Op::Einsum)))
+            .filter(|i| i.kind.op() == Some(&shard_ir::Op::Einsum))
             .find(|i| i.dtype == dtype || i.operands.iter().any(|o| plan.instruction(*o).dtype == dtype))
             .and_then(|i| i.origin.span)
     };

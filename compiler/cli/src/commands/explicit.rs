@@ -7,8 +7,9 @@ use shard_check::{CheckOptions, Diagnostic};
 use shard_cost::Hardware;
 use shard_cost::hardware::BUILT_IN;
 use shard_grammar::SourceFile;
-use shard_ir::Plan;
+use shard_ir::{InstrId, InstrKind, Plan};
 use shard_report::explicit::{Overrides, difference, explicit};
+use shard_report::notation::phrase;
 use shard_rewrite::LowerOptions;
 
 use crate::args::ProgramArgs;
@@ -44,6 +45,14 @@ pub(crate) fn file(path: &Path, args: &ProgramArgs, console: &mut Console) -> Ou
     })?;
     for (hardware, compiled) in &compilation.compiled {
         let plan = &compiled.schedule.plan;
+        let is_loop = |id: &InstrId| matches!(plan.instruction(*id).kind, InstrKind::CollectiveEinsum(_));
+        if let Some(id) = plan.ids().find(is_loop) {
+            let reason = format!("no `reshard` can stand for what is done inside a loop: {}", phrase(plan, id));
+            let span = plan.instruction(id).origin.span;
+            let problem = QuestionProblem::NotExplicit { layer: plan.name.clone(), span, reason };
+            console.report(Some(&source), vec![problem.into()]);
+            return Err(Status::Wrong);
+        }
         if let Err(reason) = gives(&text, plan, hardware) {
             let problem = QuestionProblem::NotExplicit { layer: plan.name.clone(), span: None, reason };
             console.report(Some(&source), vec![problem.into()]);

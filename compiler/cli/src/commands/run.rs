@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use npyz::WriterBuilder;
-use shard_cost::InstrPrice;
 use shard_report::json::run::{RunCollective, RunLayer};
 use shard_runtime::{NamedTensor, RunError, RunOptions, Tensor};
 
@@ -84,10 +83,7 @@ fn summary(ran: &Ran) -> RunLayer {
     let collectives = ran.report.collectives.iter().map(|c| RunCollective {
         id: c.id.0,
         wire_bytes: c.wire_bytes,
-        model_wire_bytes: match ran.price.of(c.id) {
-            InstrPrice::Move(cost) => cost.wire_bytes.0,
-            InstrPrice::Free | InstrPrice::Kernel { .. } => 0,
-        },
+        model_wire_bytes: ran.price.of(c.id).collective().map_or(0, |cost| cost.wire_bytes.0),
     });
     RunLayer {
         name: ran.plan.name.clone(),

@@ -73,7 +73,7 @@ fn targets(plan: &Plan, asked: &str) -> Vec<InstrId> {
     }
     let named: Vec<InstrId> =
         plan.ids().filter(|id| plan.instruction(*id).name.as_deref() == Some(asked.trim())).collect();
-    let made = |id: &InstrId| matches!(plan.instruction(*id).kind, InstrKind::Op(_) | InstrKind::Move(_));
+    let made = |id: &InstrId| !matches!(plan.instruction(*id).kind, InstrKind::Parameter(_) | InstrKind::Constant(_));
     let of_interest: Vec<InstrId> = named.iter().copied().filter(made).collect();
     if of_interest.is_empty() { named } else { of_interest }
 }
@@ -117,7 +117,7 @@ fn places(plan: &Plan, id: InstrId) -> Vec<Place> {
         }
     }
     for op in [Some(id), op].into_iter().flatten() {
-        if matches!(plan.instruction(op).kind, InstrKind::Op(_)) {
+        if plan.instruction(op).kind.op().is_some() {
             add(op, format!("`{}` is made as {}", value_name(plan, op), plan.layout_text(op)), op == id);
         }
         for operand in &plan.instruction(op).operands {
@@ -142,7 +142,7 @@ impl About<'_> {
         let instr = self.plan.instruction(id);
         self.program.value_ids().find(|v| {
             let v = self.program.value(*v);
-            let same_op = matches!((&v.def, &instr.kind), (Def::Op { op, .. }, InstrKind::Op(made)) if op == made);
+            let same_op = matches!(&v.def, Def::Op { op, .. } if Some(op) == instr.kind.op());
             same_op
                 && Some(v.span) == instr.origin.span
                 && v.in_layers == instr.origin.in_layers
@@ -188,9 +188,14 @@ impl About<'_> {
 
     fn rule(&self, id: InstrId, axis: shard_ir::AxisId) -> Option<String> {
         let instr = self.plan.instruction(id);
-        let InstrKind::Op(op) = &instr.kind else { return None };
-        let operands: Vec<Operand<'_>> = instr.operands.iter().map(|o| self.plan.operand(*o)).collect();
-        rule_of_axis(op, &operands, self.plan.operand(id), axis).map(|rule| rule.name.to_string())
+        let op = instr.kind.op()?;
+        let mut operands: Vec<Operand<'_>> = instr.operands.iter().map(|o| self.plan.operand(*o)).collect();
+        let mut result = self.plan.operand(id);
+        if let Some((_, inside)) = self.plan.loop_layouts(id) {
+            operands.iter_mut().zip(&inside.operands).for_each(|(operand, layout)| operand.layout = *layout);
+            result.layout = inside.product;
+        }
+        rule_of_axis(op, &operands, result, axis).map(|rule| rule.name.to_string())
     }
 
     /// The dims of an op's operands that an axis splits.

@@ -65,7 +65,10 @@ pub(crate) fn has(request: &Request, program: &Program, plan: &Plan) -> bool {
             let name = value.and_then(|v| program.value(v).name.clone());
             let fits = |i: &shard_ir::Instruction| match &i.kind {
                 InstrKind::Move(c) => c.name() == *op && (name.is_none() || i.name == name),
-                InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::Op(_) => false,
+                InstrKind::Parameter(_)
+                | InstrKind::Constant(_)
+                | InstrKind::Op(_)
+                | InstrKind::CollectiveEinsum(_) => false,
             };
             plan.instructions.iter().any(fits)
         }

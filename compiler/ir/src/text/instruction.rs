@@ -7,6 +7,7 @@ use shard_grammar::{WordError, parse_dim_list, parse_layout_with_partial};
 
 use super::line::{Cursor, LineError, Parsed};
 use crate::collective::Collective;
+use crate::collective_einsum::Fused;
 use crate::layout::{Layout, MeshShape, Reduction};
 use crate::mesh::{AxisId, AxisList, AxisSet, MAX_AXES};
 use crate::op::{Binary, Map, Norm, Op, Reduce};
@@ -154,6 +155,7 @@ pub(super) fn instruction(scope: Scope<'_>, cursor: &mut Cursor<'_>) -> Parsed<I
     let start = *cursor;
     let word = cursor.word("an operation")?;
     let mut name = None;
+    let mut along = None;
     let (mut kind, operands) = match word {
         "parameter" => {
             cursor.skip_blanks();
@@ -163,6 +165,22 @@ pub(super) fn instruction(scope: Scope<'_>, cursor: &mut Cursor<'_>) -> Parsed<I
             (InstrKind::Parameter(ParameterKind::Activation), Vec::new())
         }
         "constant" => (InstrKind::Constant(cursor.float()?), Vec::new()),
+        "collective-einsum" => {
+            let operands = einsum_operands(scope, cursor)?;
+            let fused = match cursor.take_word("all-gather") {
+                true => gathering(scope, cursor, &operands)?,
+                false => {
+                    cursor.expect_word("reduce-scatter")?;
+                    cursor.expect_word("over")?;
+                    let axes = scope.axes(cursor)?;
+                    cursor.expect_word("along")?;
+                    // Its place is known once the result's dims are.
+                    along = Some((*cursor, scope.dim(cursor)?));
+                    Fused::ReduceScatter { dim: 0, axes }
+                }
+            };
+            (InstrKind::CollectiveEinsum(fused), operands)
+        }
         _ => match collective(scope, word, cursor)? {
             Some((operand, collective)) => (InstrKind::Move(collective), vec![operand]),
             None => match op(scope, word, cursor)? {
@@ -192,6 +210,12 @@ pub(super) fn instruction(scope: Scope<'_>, cursor: &mut Cursor<'_>) -> Parsed<I
             *to = layout;
         }
     }
+    if let (InstrKind::CollectiveEinsum(Fused::ReduceScatter { dim, .. }), Some((before, named))) = (&mut kind, along) {
+        match dims.iter().position(|d| *d == named) {
+            Some(place) => *dim = place,
+            None => return before.unexpected("a dim of the result"),
+        }
+    }
     let mut origin = Origin::default();
     if name.is_none() && !matches!(kind, InstrKind::Parameter(_)) && cursor.take("@") {
         name = Some(cursor.name("the value's name")?);
@@ -212,11 +236,13 @@ pub(super) fn instruction(scope: Scope<'_>, cursor: &mut Cursor<'_>) -> Parsed<I
 
 /// An einsum's equation says again what its operands and its layout say: it must say the same.
 fn equation_matches(plan: &Plan, instr: &Instruction, start: Cursor<'_>) -> Parsed<()> {
-    if instr.kind != InstrKind::Op(Op::Einsum) {
-        return Ok(());
-    }
+    let word = match &instr.kind {
+        InstrKind::Op(Op::Einsum) => "einsum",
+        InstrKind::CollectiveEinsum(_) => "collective-einsum",
+        InstrKind::Op(_) | InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::Move(_) => return Ok(()),
+    };
     let mut cursor = start;
-    cursor.expect_word("einsum")?;
+    cursor.expect_word(word)?;
     cursor.skip_blanks();
     let before = cursor;
     let written = cursor.bracketed_word("an equation", false)?;
@@ -296,6 +322,32 @@ fn collective(scope: Scope<'_>, word: &str, cursor: &mut Cursor<'_>) -> Parsed<O
     Ok(Some((operand, collective)))
 }
 
+/// An equation, which is judged later, and the operands behind it.
+fn einsum_operands(scope: Scope<'_>, cursor: &mut Cursor<'_>) -> Parsed<Vec<InstrId>> {
+    cursor.bracketed_word("an equation", false)?;
+    let mut operands = vec![scope.operand(cursor)?];
+    while cursor.take(",") {
+        operands.push(scope.operand(cursor)?);
+    }
+    Ok(operands)
+}
+
+/// `0 over yz along E`: the operand that a loop gathers, by its place.
+fn gathering(scope: Scope<'_>, cursor: &mut Cursor<'_>, operands: &[InstrId]) -> Parsed<Fused> {
+    let before = *cursor;
+    let operand = cursor.number("the place of the operand that is gathered")? as usize;
+    let Some(gathered) = operands.get(operand) else { return before.unexpected("the place of an operand") };
+    cursor.expect_word("over")?;
+    let axes = scope.axes(cursor)?;
+    cursor.expect_word("along")?;
+    let before = *cursor;
+    let dim = scope.dim(cursor)?;
+    match scope.plan.instruction(*gathered).dims.iter().position(|d| *d == dim) {
+        Some(dim) => Ok(Fused::AllGather { operand, dim, axes }),
+        None => before.unexpected("a dim of the operand"),
+    }
+}
+
 fn op(scope: Scope<'_>, word: &str, cursor: &mut Cursor<'_>) -> Parsed<Option<(Vec<InstrId>, Op)>> {
     let over = |cursor: &mut Cursor<'_>| -> Parsed<DimId> {
         cursor.expect_word("over")?;
@@ -310,12 +362,7 @@ fn op(scope: Scope<'_>, word: &str, cursor: &mut Cursor<'_>) -> Parsed<Option<(V
         scope.dim(cursor)
     };
     if word == "einsum" {
-        cursor.bracketed_word("an equation", false)?;
-        let mut operands = vec![scope.operand(cursor)?];
-        while cursor.take(",") {
-            operands.push(scope.operand(cursor)?);
-        }
-        return Ok(Some((operands, Op::Einsum)));
+        return Ok(Some((einsum_operands(scope, cursor)?, Op::Einsum)));
     }
     let known = |name: &str| Map::from_name(name).is_some() || Reduce::from_name(name).is_some();
     let binary = Binary::from_name(word);

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::line::quoted;
 use crate::collective::Collective;
+use crate::collective_einsum::Fused;
 use crate::layout::{Layout, Reduction};
 use crate::op::Op;
 use crate::plan::{InstrId, InstrKind, Plan};
@@ -83,6 +84,10 @@ fn print_instruction(out: &mut String, plan: &Plan, id: InstrId) {
         InstrKind::Op(Op::Einsum) => {
             let _ = write!(out, "einsum {} {operands}", plan.equation(id));
         }
+        InstrKind::CollectiveEinsum(fused) => {
+            let equation = plan.equation(id);
+            let _ = write!(out, "collective-einsum {equation} {operands} {}", fused_attributes(plan, id, fused));
+        }
         InstrKind::Op(op) => {
             let _ = write!(out, "{} {operands}{}", op.word(), op_attributes(plan, op));
         }
@@ -126,6 +131,20 @@ fn op_attributes(plan: &Plan, op: &Op) -> String {
             format!(" over {} at {} -> {}, {choices}", name(over), name(at), name(to))
         }
         Op::Cast(dtype) => format!(", {dtype}"),
+    }
+}
+
+/// The collective inside a loop: `all-gather 0 over yz along E`, the operand by its place, or `reduce-scatter over x along F`.
+fn fused_attributes(plan: &Plan, id: InstrId, fused: &Fused) -> String {
+    let instr = plan.instruction(id);
+    let dim = |dims: &[DimId], d: usize| dims.get(d).map_or("?", |d| plan.dims[d.index()].name.as_str()).to_string();
+    let axes = plan.mesh.axes_text(fused.axes().iter());
+    match *fused {
+        Fused::AllGather { operand, dim: d, .. } => {
+            let dims = instr.operands.get(operand).map_or(&[][..], |o| plan.instruction(*o).dims.as_slice());
+            format!("all-gather {operand} over {axes} along {}", dim(dims, d))
+        }
+        Fused::ReduceScatter { dim: d, .. } => format!("reduce-scatter over {axes} along {}", dim(&instr.dims, d)),
     }
 }
 

@@ -19,7 +19,7 @@ pub(crate) fn statements(plan: &Plan, comments: &mut Comments<'_>) -> (Vec<Strin
             // Numbers stand where they are used.
             InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::Op(Op::Fetch) => continue,
             InstrKind::Move(_) => format!("let {} = {}", writer.name(id), writer.reshard(id)),
-            InstrKind::Op(_) => {
+            InstrKind::Op(_) | InstrKind::CollectiveEinsum(_) => {
                 let (text, _) = writer.expression(id);
                 format!("let {}: {} = {text}", writer.name(id), plan.layout_text(id))
             }
@@ -127,8 +127,10 @@ impl<'a> Writer<'a> {
                 let base = match (&instr.kind, known) {
                     (InstrKind::Constant(_) | InstrKind::Op(Op::Fetch), _) => continue,
                     (InstrKind::Move(_), _) if !moves => continue,
-                    (InstrKind::Parameter(_) | InstrKind::Op(_), _) if moves => continue,
-                    (InstrKind::Parameter(_) | InstrKind::Op(_), Some(name)) => {
+                    (InstrKind::Parameter(_) | InstrKind::Op(_) | InstrKind::CollectiveEinsum(_), _) if moves => {
+                        continue;
+                    }
+                    (InstrKind::Parameter(_) | InstrKind::Op(_) | InstrKind::CollectiveEinsum(_), Some(name)) => {
                         if taken.insert(name.clone()) {
                             self.names.insert(id, name.clone());
                             continue;
@@ -140,6 +142,7 @@ impl<'a> Writer<'a> {
                         self.names.get(&self.origin(id)).map_or("moved", String::as_str).to_string()
                     }
                     (InstrKind::Op(op), None) => word(op).to_string(),
+                    (InstrKind::CollectiveEinsum(_), None) => word(&Op::Einsum).to_string(),
                     (InstrKind::Parameter(_), None) => "p".to_string(),
                 };
                 self.names.insert(id, fresh(&base, &mut taken));
@@ -167,7 +170,7 @@ impl<'a> Writer<'a> {
             InstrKind::Op(Op::Fetch) => self.expression(id),
             _ if !self.inlined.contains(&id) => (self.name(id).to_string(), Binds::Atom),
             InstrKind::Move(_) => (self.reshard(id), Binds::Atom),
-            InstrKind::Parameter(_) | InstrKind::Op(_) => self.expression(id),
+            InstrKind::Parameter(_) | InstrKind::Op(_) | InstrKind::CollectiveEinsum(_) => self.expression(id),
         }
     }
 
@@ -176,6 +179,7 @@ impl<'a> Writer<'a> {
         let operands: Vec<Written> = instr.operands.iter().map(|o| self.operand(*o)).collect();
         match &instr.kind {
             InstrKind::Op(op) => op_text(self.plan, id, op, &operands),
+            InstrKind::CollectiveEinsum(_) => op_text(self.plan, id, &Op::Einsum, &operands),
             InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::Move(_) => self.operand(id),
         }
     }

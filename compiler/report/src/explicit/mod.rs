@@ -131,7 +131,8 @@ fn layer_edits(
         edits.push((layout_span(ty), plan.output_layout_text(output)));
     }
     let mut comments = Comments::new(source, tree, &layer.name.value);
-    let (lines, returned) = body::statements(plan, &mut comments);
+    // A strict file has no word for what is done inside a loop: it is written as a step of its own.
+    let (lines, returned) = body::statements(&plan.unfused(), &mut comments);
     // A result that is not named in the header is called as what is returned, if that is a name, and else `result`.
     if let (ast::Results::One(ty), [one], [output]) = (&layer.results, returned.as_slice(), plan.outputs.as_slice()) {
         let is_name = one.chars().all(|c| c.is_alphanumeric() || c == '_');

@@ -1,8 +1,8 @@
 //! One instruction of a plan as JSON.
 
 use serde::Serialize;
-use shard_cost::InstrPrice;
-use shard_ir::{Collective, DimId, InstrId, InstrKind, Op, ParameterKind, Plan, Reduction};
+use shard_cost::{Bound, InstrPrice, LoopPrice};
+use shard_ir::{Collective, DimId, Fused, InstrId, InstrKind, Op, ParameterKind, Plan, Reduction};
 
 use super::SpanJson;
 use crate::Layer;
@@ -39,6 +39,7 @@ enum Detail {
     },
     Op(OpJson),
     Move(MoveJson),
+    CollectiveEinsum(Box<LoopJson>),
 }
 
 #[derive(Debug, Default, Serialize)]
@@ -99,6 +100,31 @@ struct MoveJson {
     forced_by: Option<ForcedByJson>,
 }
 
+/// An einsum with a collective inside its loop: what both bear.
+#[derive(Debug, Serialize)]
+struct LoopJson {
+    fused: &'static str,
+    equation: String,
+    axes: Vec<String>,
+    dim: Option<String>,
+    /// The operand that is gathered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gathered: Option<u32>,
+    chunks: u64,
+    bytes: u64,
+    wire_bytes: u64,
+    flops: u128,
+    hbm_bytes: u64,
+    time_s: f64,
+    /// What the collective and the einsum would take one after the other, each by itself.
+    collective_time_s: f64,
+    einsum_time_s: f64,
+    bound: &'static str,
+    rule: Option<String>,
+    reason: Option<String>,
+    span: Option<SpanJson>,
+}
+
 #[derive(Debug, Serialize)]
 struct AxisJson {
     axis: String,
@@ -131,6 +157,7 @@ pub(crate) fn instruction(layer: &Layer<'_>, id: InstrId) -> InstructionJson {
         InstrKind::Constant(_) => "constant",
         InstrKind::Op(op) => op.json_name(),
         InstrKind::Move(collective) => collective.name(),
+        InstrKind::CollectiveEinsum(_) => "collective-einsum",
     };
     let detail = match &instr.kind {
         InstrKind::Parameter(ParameterKind::Activation) => Detail::Parameter { kind: "activation", memory: None },
@@ -140,6 +167,7 @@ pub(crate) fn instruction(layer: &Layer<'_>, id: InstrId) -> InstructionJson {
         InstrKind::Constant(value) => Detail::Constant { value: *value },
         InstrKind::Op(op) => Detail::Op(op_json(layer, id, op)),
         InstrKind::Move(collective) => Detail::Move(move_json(layer, id, collective)),
+        InstrKind::CollectiveEinsum(fused) => Detail::CollectiveEinsum(Box::new(loop_json(layer, id, fused))),
     };
     InstructionJson {
         id: id.0,
@@ -222,6 +250,44 @@ fn op_json(layer: &Layer<'_>, id: InstrId, op: &Op) -> OpJson {
         Op::Fetch | Op::Cast(_) => {}
     }
     json
+}
+
+fn loop_json(layer: &Layer<'_>, id: InstrId, fused: &Fused) -> LoopJson {
+    let plan = layer.plan();
+    let instr = plan.instruction(id);
+    let gathered = fused.gathered().and_then(|place| instr.operands.get(place)).copied();
+    let (Fused::AllGather { dim, .. } | Fused::ReduceScatter { dim, .. }) = *fused;
+    let mut json = LoopJson {
+        fused: fused.collective().name(),
+        equation: plan.equation(id),
+        axes: fused.axes().iter().map(|a| plan.mesh.name(a).to_string()).collect(),
+        dim: names(plan, &plan.instruction(gathered.unwrap_or(id)).dims).into_iter().nth(dim),
+        gathered: gathered.map(|id| id.0),
+        chunks: fused.chunks(&plan.mesh),
+        bytes: 0,
+        wire_bytes: 0,
+        flops: 0,
+        hbm_bytes: 0,
+        time_s: layer.price.of(id).time().seconds(),
+        collective_time_s: 0.0,
+        einsum_time_s: 0.0,
+        bound: "network",
+        rule: instr.origin.rule.clone(),
+        reason: instr.origin.reason.clone(),
+        span: span(layer, id),
+    };
+    if let InstrPrice::Kernel { flops, hbm_bytes, bound, looped: Some(looped), .. } = *layer.price.of(id) {
+        (json.bytes, json.wire_bytes) = (looped.collective.bytes.0, looped.collective.wire_bytes.0);
+        (json.flops, json.hbm_bytes) = (flops.0, hbm_bytes.0);
+        (json.collective_time_s, json.einsum_time_s) = (looped.collective.time.seconds(), looped.einsum.seconds());
+        json.bound = loop_bound(&looped, bound);
+    }
+    json
+}
+
+/// What the time of a loop is bounded by: the network where the cores wait for it.
+pub(crate) fn loop_bound(looped: &LoopPrice, einsum: Bound) -> &'static str {
+    if looped.exposed().0 > 0 { "network" } else { einsum.name() }
 }
 
 fn move_json(layer: &Layer<'_>, id: InstrId, collective: &Collective) -> MoveJson {

@@ -4,7 +4,7 @@ pub mod cost;
 pub mod diagnostics;
 pub mod explain;
 pub mod hardware;
-mod instruction;
+pub(crate) mod instruction;
 pub mod run;
 pub mod sarif;
 pub(crate) mod sharing;

@@ -81,6 +81,8 @@ impl Strategy {
 
 /// The names that a plan deserves, in the order of [`Strategy`]; never empty.
 pub fn strategy(plan: &Plan) -> Vec<Strategy> {
+    // What is gathered or scattered inside a loop is gathered or scattered.
+    let plan = &plan.unfused();
     let roles = Roles::of(plan);
     let mut names = BTreeSet::new();
     names.extend(weights::names(plan, &roles));

@@ -98,7 +98,9 @@ pub(super) fn stored_weight(plan: &Plan, mut id: InstrId) -> Option<InstrId> {
             | InstrKind::Op(Op::Fetch | Op::Cast(_) | Op::Rename { .. } | Op::Split { .. } | Op::Merge { .. }) => {
                 id = *instr.operands.first()?;
             }
-            InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::Op(_) => return None,
+            InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::Op(_) | InstrKind::CollectiveEinsum(_) => {
+                return None;
+            }
         }
     }
 }
@@ -113,7 +115,9 @@ fn einsum_behind(plan: &Plan, mut id: InstrId) -> Option<InstrId> {
             InstrKind::Move(_) | InstrKind::Op(Op::Map(_) | Op::Mask { .. } | Op::Cast(_)) => 0,
             // A bias, a scale or a mask is the operand of fewer dims.
             InstrKind::Op(Op::Binary(_)) => usize::from(rank(1) > rank(0)),
-            InstrKind::Op(_) | InstrKind::Parameter(_) | InstrKind::Constant(_) => return None,
+            InstrKind::Op(_) | InstrKind::CollectiveEinsum(_) | InstrKind::Parameter(_) | InstrKind::Constant(_) => {
+                return None;
+            }
         };
         id = *instr.operands.get(at)?;
     }
@@ -128,7 +132,10 @@ fn meets_values(plan: &Plan, uses: &[Vec<InstrId>], softmax: InstrId, keys: DimI
             match &instr.kind {
                 InstrKind::Op(Op::Einsum) if !instr.dims.contains(&keys) => return true,
                 InstrKind::Move(_) | InstrKind::Op(Op::Map(_) | Op::Binary(_) | Op::Cast(_)) => open.push(*user),
-                InstrKind::Op(_) | InstrKind::Parameter(_) | InstrKind::Constant(_) => {}
+                InstrKind::Op(_)
+                | InstrKind::CollectiveEinsum(_)
+                | InstrKind::Parameter(_)
+                | InstrKind::Constant(_) => {}
             }
         }
     }
@@ -148,7 +155,11 @@ fn dims_of_weights(plan: &Plan, uses: &[WeightUse]) -> Vec<bool> {
         .iter()
         .filter_map(|instr| match &instr.kind {
             InstrKind::Op(op @ (Op::Rename { .. } | Op::Split { .. } | Op::Merge { .. })) => Some(op.dims()),
-            InstrKind::Op(_) | InstrKind::Move(_) | InstrKind::Parameter(_) | InstrKind::Constant(_) => None,
+            InstrKind::Op(_)
+            | InstrKind::CollectiveEinsum(_)
+            | InstrKind::Move(_)
+            | InstrKind::Parameter(_)
+            | InstrKind::Constant(_) => None,
         })
         .collect();
     loop {

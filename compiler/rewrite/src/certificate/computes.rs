@@ -178,7 +178,9 @@ impl<'a> Match<'a> {
                 InstrKind::Constant(number) => {
                     constants.get(&(number.to_bits(), instr.dtype)).cloned().unwrap_or_default()
                 }
-                InstrKind::Op(op) => {
+                // A loop reads its operands as they are given to it, and makes the einsum's value.
+                kind @ (InstrKind::Op(_) | InstrKind::CollectiveEinsum(_)) => {
+                    let op = kind.op().ok_or("an op that does nothing")?;
                     let alike = ops.get(&(op, instr.dims.as_slice(), instr.dtype)).map_or(&[][..], |v| v.as_slice());
                     alike.iter().copied().filter(|value| self.reads_operands_of(id, *value)).collect()
                 }
@@ -247,7 +249,11 @@ impl<'a> Match<'a> {
             let instr = self.plan.instruction(*at);
             match &instr.kind {
                 InstrKind::Move(_) if moves => instr.operands.first().copied(),
-                InstrKind::Move(_) | InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::Op(_) => None,
+                InstrKind::Move(_)
+                | InstrKind::Parameter(_)
+                | InstrKind::Constant(_)
+                | InstrKind::Op(_)
+                | InstrKind::CollectiveEinsum(_) => None,
             }
         })
     }

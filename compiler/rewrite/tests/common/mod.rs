@@ -110,7 +110,7 @@ pub(crate) fn lines(plan: &shard_ir::Plan) -> Vec<String> {
                 shard_ir::InstrKind::Parameter(_) => "parameter",
                 shard_ir::InstrKind::Constant(_) => "constant",
                 shard_ir::InstrKind::Op(op) => op.word(),
-                shard_ir::InstrKind::Move(c) => c.name(),
+                kind @ (shard_ir::InstrKind::Move(_) | shard_ir::InstrKind::CollectiveEinsum(_)) => kind.name(),
             };
             format!("{op} {} {}", instr.name.as_deref().unwrap_or("-"), plan.layout_text(id))
         })

@@ -1,0 +1,53 @@
+//! What a collective einsum costs: the time of a ring whose transfers run beside the multiplication of chunks.
+
+use shard_ir::Picoseconds;
+
+use crate::collective::CollectiveCost;
+
+/// The time of a collective einsum of so many chunks, from the time of its collective and that of its einsum, each by itself.
+///
+/// With K chunks, the einsum is K equal parts and the ring K - 1 transfers. An all-gather loop multiplies its own chunk
+/// while the second one travels, and so on; the last chunk is multiplied when nothing travels any more. A reduce-scatter loop
+/// is the same backwards: nothing travels until the first chunk is made. So K - 1 chunks run beside all that is sent, and
+/// one does not:
+///
+/// `max(collective, einsum - chunk) + chunk`, with `chunk` = `einsum / K`.
+///
+/// No schedule of the ring takes less: the chunk that is the last to arrive (the first to leave) is multiplied after
+/// (before) everything is sent, and the cores do the whole einsum. (ESTI section 3.5, "Looped CollectiveEinsum"; the
+/// book's part 10, "Collective Matmul".)
+///
+/// ```
+/// # use shard_cost::looped_time;
+/// # use shard_ir::Picoseconds;
+/// let time = |collective, einsum| looped_time(Picoseconds(collective), Picoseconds(einsum), 4);
+/// assert_eq!(time(90, 40), Picoseconds(100)); // one chunk of 10 behind the transfers
+/// assert_eq!(time(20, 40), Picoseconds(40)); // hidden altogether
+/// ```
+pub fn looped_time(collective: Picoseconds, einsum: Picoseconds, chunks: u64) -> Picoseconds {
+    let chunk = Picoseconds(einsum.0.div_ceil(chunks.max(1)));
+    collective.max(Picoseconds(einsum.0 - chunk.0)) + chunk
+}
+
+/// What the collective inside the loop of a collective einsum costs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LoopPrice {
+    /// What it would cost by itself.
+    pub collective: CollectiveCost,
+    /// What the einsum (and what joins its kernel) would take by itself.
+    pub einsum: Picoseconds,
+    /// How many chunks there are.
+    pub chunks: u64,
+}
+
+impl LoopPrice {
+    /// The time of the loop.
+    pub fn time(&self) -> Picoseconds {
+        looped_time(self.collective.time, self.einsum, self.chunks)
+    }
+
+    /// How much of the loop passes while the cores have nothing to multiply: what the collective adds to the time.
+    pub fn exposed(&self) -> Picoseconds {
+        Picoseconds(self.time().0 - self.einsum.0)
+    }
+}
