@@ -33,7 +33,7 @@ pub use collective::{
 };
 pub use fit::{Capacity, Largest, largest};
 pub use fusion::{fuses_with, fusion_producer, kernels, may_lead_a_kernel};
-pub use hardware::{Fabric, Hardware, HardwareError, Network};
+pub use hardware::{Fabric, Hardware, HardwareError, Network, Weights};
 pub use inventory::{Inventory, Kept};
 pub use looped::{LoopPrice, looped_time};
 pub use memory::{Memory, buffers};

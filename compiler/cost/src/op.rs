@@ -171,16 +171,15 @@ pub fn kernel_reads(chain: &[KernelOp<'_>], mut read: impl FnMut(usize, usize, B
     }
 }
 
-/// The time of some work (none on a chip whose ops are free): the longer of arithmetic at peak and HBM traffic at full bandwidth, and which of the two it is.
+/// The time of some work, weighted as the chip is: the longer of arithmetic at peak and HBM traffic at full bandwidth, and which of the two it is.
 pub fn roofline(hw: &Hardware, work: &Work) -> (Picoseconds, Bound) {
     let (compute, memory, host) = (compute_time(hw, work), memory_time(hw, work), host_time(hw, work));
-    let charged = |time: Picoseconds| if hw.has_free_ops() { Picoseconds(0) } else { time };
     if host > compute.max(memory) {
-        return (charged(host), Bound::Pcie);
+        return (hw.weighted_kernel(host), Bound::Pcie);
     }
     match compute >= memory && work.flops > Flops(0) {
-        true => (charged(compute), Bound::Compute),
-        false => (charged(memory), Bound::Memory),
+        true => (hw.weighted_kernel(compute), Bound::Compute),
+        false => (hw.weighted_kernel(memory), Bound::Memory),
     }
 }
 

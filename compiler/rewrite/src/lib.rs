@@ -42,7 +42,7 @@ pub use phases::{SharedWeight, SharedWeights, share_weights};
 
 use std::borrow::Cow;
 
-use shard_cost::{Hardware, Objective};
+use shard_cost::{Hardware, Objective, Weights};
 use shard_ir::{Picoseconds, Plan, Program, ValueId};
 
 /// What lowering is asked for.
@@ -218,7 +218,7 @@ impl LowerOptions {
     /// The hardware whose times are what is minimised.
     pub(crate) fn priced_by<'h>(&self, hardware: &'h Hardware) -> Cow<'h, Hardware> {
         match self.objective {
-            Objective::Comm => Cow::Owned(hardware.with_free_ops()),
+            Objective::Comm => Cow::Owned(hardware.weighted(Weights::MOVES)),
             Objective::Serial | Objective::Overlap | Objective::Memory => Cow::Borrowed(hardware),
         }
     }

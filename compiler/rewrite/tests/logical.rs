@@ -1,7 +1,7 @@
 //! What the logical and the physical rules give together: whole plans.
 
 use shard_check::{CheckOptions, check_source};
-use shard_cost::Hardware;
+use shard_cost::{Hardware, Objective};
 use shard_grammar::SourceFile;
 use shard_ir::{Collective, InstrId, InstrKind, Instruction, Plan, Program};
 use shard_rewrite::{LowerOptions, Lowered, Proof, Status, certificate, lower};
@@ -224,4 +224,32 @@ layer f(a: bf16 AB, b: bf16 BC, c: bf16 CD, d: bf16 DE) -> bf16 AE {
     assert_eq!((cut.status, cut.stopped_by.as_deref()), (Status::Bounded, Some("forms of the program")));
     assert!(cut.lower_bound < cut.cost);
     assert_eq!(lowered_on(&hardware, source).optimality.status, Status::Proven);
+}
+
+#[test]
+fn where_communication_alone_counts_a_form_of_more_flops_may_be_the_best() {
+    let chip = Hardware::built_in("tpu-v4-flat").expect("a chip");
+    let mut dearer_in_flops = 0;
+    for (a, b, c, r) in
+        [("A_xB", "BC_y", "C_xD", "AD"), ("AB_x", "B_yC", "CD_x", "A_xD"), ("A_xB", "B_xC", "C_xD", "A_xD")]
+    {
+        for sizes in 0..81 {
+            let size = |place: u32| 32_u64.pow(1 + sizes / 3_u32.pow(place) % 3);
+            let dims: String = "ABCD".chars().zip(0..).map(|(dim, i)| format!("dim {dim} = {}\n", size(i))).collect();
+            let source = format!(
+                "mesh x=4, y=2\n{dims}layer f(a: f32 {a}, b: f32 {b}, c: f32 {c}) -> f32 {r} {{\n  \
+                 return einsum(a, b, c -> AD)\n}}\n"
+            );
+            let program = program(&source);
+            let by = |objective, whole_space| {
+                let options = LowerOptions { objective, whole_space, any_size: true, ..LowerOptions::default() };
+                lower(&program, &chip, &options).expect("it lowers")
+            };
+            let (found, all) = (by(Objective::Comm, false), by(Objective::Comm, true));
+            assert_eq!(found.optimality.cost, all.optimality.cost, "{source}");
+            let flops = |lowered: &Lowered| shard_cost::price(&lowered.plan, &chip).totals.flops;
+            dearer_in_flops += usize::from(flops(&found) > flops(&by(Objective::Serial, false)));
+        }
+    }
+    assert!(dearer_in_flops > 10, "{dearer_in_flops}");
 }

@@ -87,7 +87,7 @@ pub fn collective_time(
         Collective::AllToAll { .. } => (networks().exchange(bits), 1),
         Collective::Permute { to } => (PermuteTimes::new(hw, mesh).networks(from, *to, bits), 1),
     };
-    CollectiveTime { bits, networks, times }
+    CollectiveTime { bits, networks, times: times * hw.move_weight() }
 }
 
 /// Elements on one device of the larger buffer of a move.
@@ -118,7 +118,8 @@ pub fn least_permute_time(hw: &Hardware, mesh: &Mesh, local_elements: u64, dtype
         };
         time_at_rate(bits, 8, rate).max(latency)
     };
-    topology.fabrics.iter().map(on).min().unwrap_or_default()
+    let least = topology.fabrics.iter().map(on).min().unwrap_or_default();
+    Picoseconds(least.0.saturating_mul(hw.move_weight()))
 }
 
 /// What the time of a move depends on beside its kind and the size of its buffer: moves of one kind over lists of axes with

@@ -28,6 +28,8 @@ struct Load {
 pub struct PermuteTimes<'h> {
     mesh: &'h Mesh,
     topology: Topology<'h>,
+    /// How often the time of a move counts.
+    weight: u64,
     known: BTreeMap<Relation, Vec<Load>>,
 }
 
@@ -37,13 +39,14 @@ type Relation = [(u8, u8); MAX_AXES];
 impl<'h> PermuteTimes<'h> {
     /// Nothing worked out yet.
     pub fn new(hw: &'h Hardware, mesh: &'h Mesh) -> PermuteTimes<'h> {
-        PermuteTimes { mesh, topology: hw.network.topology(mesh), known: BTreeMap::new() }
+        PermuteTimes { mesh, topology: hw.network.topology(mesh), weight: hw.move_weight(), known: BTreeMap::new() }
     }
 
     /// The time of the permute from one layout to another of a value with so many elements on a device.
     pub fn time(&mut self, from: Layout, to: Layout, local_elements: u64, dtype: Dtype) -> Picoseconds {
         let bits = u128::from(local_elements) * u128::from(dtype.bits());
-        self.networks(from, to, bits).iter().map(NetworkTime::time).sum()
+        let once: Picoseconds = self.networks(from, to, bits).iter().map(NetworkTime::time).sum();
+        Picoseconds(once.0.saturating_mul(self.weight))
     }
 
     /// The same for blocks of `bits`, as the networks that they travel over.

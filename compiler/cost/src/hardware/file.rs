@@ -5,7 +5,7 @@ use toml::de::DeTable;
 
 use super::network_file::read_network;
 use super::toml_reader::{Errors, Numbers, Table};
-use super::{Hardware, HardwareError};
+use super::{Hardware, HardwareError, Weights};
 
 /// Largest rate (per second) and largest memory (bytes) of a hardware file: far beyond any chip, well inside `u64`.
 const MAX_AMOUNT: f64 = 1e18;
@@ -65,7 +65,7 @@ fn read_top(mut top: Table<'_, '_>) -> Option<Hardware> {
         hbm_rate: chip.hbm_rate,
         network: network??,
         host_rate,
-        free_ops: false,
+        weights: Weights::EVEN,
         layer_overhead,
     })
 }

@@ -41,10 +41,26 @@ pub struct Hardware {
     pub network: Network,
     /// Bytes per second to host memory.
     pub host_rate: Option<u64>,
-    /// Ops take no time: what counts is communication alone.
-    free_ops: bool,
+    /// What a picosecond counts.
+    weights: Weights,
     /// What each layer takes beside its kernels and moves, whatever these are.
     pub layer_overhead: Picoseconds,
+}
+
+/// How often a picosecond of ops, and one of moves, counts. On a chip as its file has it, each counts once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Weights {
+    /// Of kernels.
+    pub ops: u32,
+    /// Of moves.
+    pub moves: u32,
+}
+
+impl Weights {
+    /// Everything counts once.
+    pub const EVEN: Weights = Weights { ops: 1, moves: 1 };
+    /// Communication alone counts.
+    pub const MOVES: Weights = Weights { ops: 0, moves: 1 };
 }
 
 /// What is wrong with a hardware file.
@@ -81,15 +97,26 @@ impl Hardware {
         Hardware::parse(chip.text).ok()
     }
 
-    /// The same chip for those who compare communication alone: no op takes time on it.
+    /// The same chip for those who weigh computing against communicating otherwise: every kernel and every move takes so
+    /// many times its time.
     #[must_use]
-    pub fn with_free_ops(&self) -> Hardware {
-        Hardware { free_ops: true, ..self.clone() }
+    pub fn weighted(&self, weights: Weights) -> Hardware {
+        Hardware { weights, ..self.clone() }
     }
 
     /// Whether ops take no time.
     pub fn has_free_ops(&self) -> bool {
-        self.free_ops
+        self.weights.ops == 0
+    }
+
+    /// The time that a kernel counts for.
+    pub(crate) fn weighted_kernel(&self, time: Picoseconds) -> Picoseconds {
+        Picoseconds(time.0.saturating_mul(u64::from(self.weights.ops)))
+    }
+
+    /// How often the time of a move counts.
+    pub(crate) fn move_weight(&self) -> u64 {
+        u64::from(self.weights.moves)
     }
 
     /// The time of a stack of layers one after another, each of which takes this long and its overhead.

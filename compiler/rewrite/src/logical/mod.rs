@@ -15,7 +15,7 @@ mod written;
 use std::collections::BTreeMap;
 
 use egg::Id;
-use shard_cost::op::compute_time;
+use shard_cost::op::roofline;
 use shard_cost::{Bytes, Flops, Hardware, Work};
 use shard_ir::{Def, Dtype, Op, Program, ValueId};
 
@@ -151,7 +151,7 @@ fn run(logical: &mut Logical<'_>, laws: &[Law], limit: usize) -> bool {
 /// More flops than this are not bounded: their time is rounded to seconds.
 const MAX_FLOPS: u128 = 1 << 80;
 
-/// The time that so many flops take at least, however they are spread over the devices.
+/// What the time of so many flops counts for at least, however they are spread over the devices.
 fn least_time(flops: u128, program: &Program, hardware: &Hardware) -> u64 {
     let on_one_device = flops / u128::from(program.mesh.devices().max(1));
     if on_one_device > MAX_FLOPS {
@@ -166,7 +166,7 @@ fn least_time(flops: u128, program: &Program, hardware: &Hardware) -> u64 {
             write: Bytes(0),
             fetched: Bytes(0),
         };
-        compute_time(hardware, &work).0
+        roofline(hardware, &work).0.0
     };
     let fastest = Dtype::ALL.iter().map(at).min().unwrap_or(0);
     // The time of each op is rounded by itself.
