@@ -10,6 +10,7 @@ mod input;
 mod lowering_diagnostics;
 mod lsp;
 mod new_program;
+mod objectives;
 pub mod pipeline;
 mod points;
 mod questions;

@@ -46,9 +46,9 @@ pub(crate) fn lower_error(
     }
 }
 
-/// The plan is not proven best.
+/// A limit stopped the search before the plan was proven best.
 pub(crate) fn search_limit(layer: &Compiled, program: &Program, header: Option<Span>) -> Option<Diagnostic> {
-    let optimality = layer.optimality.as_ref().filter(|o| o.status == Status::Bounded)?;
+    let optimality = layer.lowered.as_ref().map(|l| &l.optimality).filter(|o| o.status == Status::Bounded)?;
     let (cost, bound) = (optimality.cost.0, optimality.lower_bound.0);
     let gap = (bound > 0).then(|| cost.saturating_sub(bound) as f64 / bound as f64);
     let limit = optimality.stopped_by.clone().unwrap_or_else(|| "steps".to_string());

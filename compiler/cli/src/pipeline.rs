@@ -3,12 +3,14 @@
 
 use shard_check::diagnostics::InternalProblem;
 use shard_check::{CheckOptions, Checked};
-use shard_cost::{Hardware, Objective, PlanPrice};
+use shard_cost::{Bytes, Hardware, Objective, PlanPrice};
 use shard_grammar::SourceFile;
 use shard_ir::{Plan, Program, Schedule};
 use shard_rewrite::{Alternative, Detail, LowerError, LowerOptions, Lowered, Optimality, SharedWeights};
 use shard_runtime::{Report, RunError, RunOptions};
 use shard_schedule::Timeline;
+
+use crate::objectives;
 
 /// A layer at the end of the compiler.
 #[derive(Clone, Debug)]
@@ -21,7 +23,10 @@ pub struct Compiled {
     pub timeline: Timeline,
     /// How far from the best plan; `None` for a plan that was given.
     pub optimality: Option<Optimality>,
-    /// What the search remembers, for questions about the plan; `None` for a plan that was given.
+    /// What no plan needs less than, in bytes on a device over the whole stack, where the plan was chosen for its memory.
+    pub least_bytes: Option<Bytes>,
+    /// What the search remembers, for questions about the plan; `None` for a plan that was given, and for one that no single
+    /// search chose.
     pub lowered: Option<Lowered>,
 }
 
@@ -48,8 +53,13 @@ pub fn share_weights(
     shard_rewrite::share_weights(phases, hardware, options).map_err(CompileError::Lower)
 }
 
-/// Program -> lower -> Plan -> ...
+/// Program -> lower -> Plan -> ... Where what is minimised is no sum over steps, by several searches.
 pub fn compile(program: &Program, hardware: &Hardware, options: &LowerOptions) -> Result<Compiled, CompileError> {
+    match options.objective {
+        Objective::Serial | Objective::Comm => {}
+        Objective::Overlap => return objectives::least_overlap(program, hardware, options),
+        Objective::Memory => return objectives::least_memory(program, hardware, options),
+    }
     let lowered = shard_rewrite::lower(program, hardware, options).map_err(CompileError::Lower)?;
     let compiled = compile_plan(lowered.plan.clone(), hardware, Some(lowered.optimality.clone()), options.objective)?;
     Ok(Compiled { lowered: Some(lowered), ..compiled })
@@ -87,7 +97,7 @@ pub fn compile_plan(
     let schedule = shard_schedule::schedule(plan, &price);
     shard_schedule::verify(&schedule).map_err(|error| broken("scheduling", Some(&error)))?;
     let timeline = shard_schedule::overlap(&schedule.plan, &price, hardware);
-    Ok(Compiled { schedule, price, timeline, optimality, lowered: None })
+    Ok(Compiled { schedule, price, timeline, optimality, least_bytes: None, lowered: None })
 }
 
 /// Schedule -> run -> Report: on small dims of the same divisibility, unless `full`. The results are those of the program

@@ -49,8 +49,6 @@ fn wrong_usage_and_unreadable_files_exit_with_2() {
         &["explain", "mlp.shard", "--mesh", "x="],
         &["explain", "mlp.shard", "--hardware", "nope"],
         &["explain", "mlp.shard", "--hardware", "nope.toml"],
-        &["explain", "mlp.shard", "--objective", "overlap"],
-        &["explain", "mlp.shard", "--objective", "memory"],
         &["cost", "mlp.shard", "--why", "99"],
         &["cost", "mlp.shard", "--batch", "Z"],
         &["cost", "mlp.shard", "--format", "csv"],

@@ -19,7 +19,7 @@
 
 use std::collections::BTreeMap;
 
-use shard_cost::{Bytes, InstrPrice, LoopPrice, Objective};
+use shard_cost::{Bytes, InstrPrice, LoopPrice, Memory, Objective};
 use shard_ir::{InstrId, InstrKind, Layout, Picoseconds, Program};
 use shard_rewrite::{Alternative, Avoided, Proof, SharedWeight, Status};
 
@@ -246,6 +246,9 @@ fn totals(page: &mut Page, layer: &Layer<'_>) {
     page.row("  arithmetic", &format!("{}  {}", scale::flops(totals.flops), scale::time(totals.compute_time)));
     page.row("  memory traffic", &format!("{}  {}", scale::bytes(totals.hbm_bytes), scale::time(totals.memory_time)));
     page.row("  all steps, one after another", &scale::time(totals.serial_time));
+    if layer.objective == Objective::Overlap {
+        page.row("  all steps, computing beside communicating", &scale::time(layer.timeline.makespan));
+    }
     let overhead = layer.hardware.layer_overhead;
     if overhead > Picoseconds(0) {
         page.row("  overhead of the layer", &scale::time(overhead));
@@ -305,6 +308,14 @@ pub(crate) fn optimality_text(layer: &Layer<'_>) -> String {
         return "plan given as IR: not searched for".to_string();
     };
     let status = status_word(o.status);
+    if let Some(least) = layer.least_bytes {
+        return format!(
+            "{status}: {} on each device over the whole stack, and its weights and caches alone take {} in any layouts that \
+             their types allow",
+            scale::bytes(Memory::of(layer.plan()).peak()),
+            scale::bytes(least)
+        );
+    }
     let takes = match layer.objective {
         Objective::Comm => "communicates for less",
         Objective::Serial | Objective::Overlap | Objective::Memory => "takes less",
@@ -323,7 +334,11 @@ pub(crate) fn optimality_text(layer: &Layer<'_>) -> String {
                 gap(o.cost, o.lower_bound).map_or("by an unknown share".to_string(), |g| format!("{:.2} %", g * 100.0));
             let limit =
                 o.stopped_by.as_ref().map_or(String::new(), |limit| format!(" (stopped by the limit of {limit})"));
-            format!("{status}: at most {gap} above the bound of {}{limit}", scale::time(o.lower_bound))
+            let whose = match layer.objective {
+                Objective::Overlap => ", which no schedule of any plan is done before",
+                Objective::Serial | Objective::Comm | Objective::Memory => "",
+            };
+            format!("{status}: at most {gap} above the bound of {}{whose}{limit}", scale::time(o.lower_bound))
         }
     }
 }

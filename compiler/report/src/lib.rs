@@ -28,7 +28,7 @@ pub mod why;
 pub mod why_not;
 
 use layout_notation::Notation;
-use shard_cost::{Hardware, Objective, PlanPrice};
+use shard_cost::{Bytes, Hardware, Objective, PlanPrice};
 use shard_grammar::SourceFile;
 use shard_ir::{InstrId, Picoseconds, Plan, PlanOutput, Schedule};
 use shard_rewrite::{Alternative, Optimality, SharedWeights};
@@ -49,6 +49,8 @@ pub struct Layer<'a> {
     pub objective: Objective,
     /// How far from the best plan; `None` for a plan that was given as `.shir` and not searched for.
     pub optimality: Option<&'a Optimality>,
+    /// What no plan needs less than, on a device over the whole stack, where the plan was chosen for its memory.
+    pub least_bytes: Option<Bytes>,
     /// The source that the plan's spans point into; `None` for a plan given as `.shir`.
     pub source: Option<&'a SourceFile>,
     /// How its weights are stored for all phases; `None` where there was nothing to choose.

@@ -53,6 +53,7 @@ impl Compilation {
             hardware,
             objective: self.objective,
             optimality: compiled.optimality.as_ref(),
+            least_bytes: compiled.least_bytes,
             source: self.source.as_ref(),
             sharing: None,
             alternatives: &[],

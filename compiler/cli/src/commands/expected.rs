@@ -61,6 +61,7 @@ pub(crate) fn hold(compilation: &Compilation, console: &mut Console) -> Outcome 
                         hardware,
                         objective: compilation.objective,
                         optimality: compiled.optimality.as_ref(),
+                        least_bytes: compiled.least_bytes,
                         source: Some(source),
                         alternatives: &[],
                         sharing: None,

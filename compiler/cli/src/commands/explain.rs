@@ -1,5 +1,6 @@
 //! `shardc explain FILE [--emit text|json|html|dot]`.
 
+use shard_cost::Objective;
 use shard_rewrite::Detail;
 
 use crate::args::{Alternatives, ExplainArgs, ExplainEmit, Format};
@@ -14,6 +15,12 @@ pub(crate) fn run(args: &ExplainArgs, console: &mut Console) -> Outcome {
     });
     let mut compilation = compile_file(&args.file, &args.program, Purpose::Report, console)?;
     compilation.notation = args.notation;
+    let is_sum = matches!(args.program.objective, Objective::Serial | Objective::Comm);
+    if !is_sum && (args.why.is_some() || args.why_not.is_some()) {
+        let message =
+            format!("why and why not are answered for sums over steps, and `{}` is none", args.program.objective);
+        return Err(console.usage(&message, Some("--objective serial".to_string())));
+    }
     if let Some(asked) = &args.why_not {
         return why_not::run(args, asked, &compilation, console);
     }

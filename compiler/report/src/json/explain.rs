@@ -1,7 +1,7 @@
 //! `shardc.explain/1` and `shardc.lower/1`.
 
 use serde::Serialize;
-use shard_cost::Flops;
+use shard_cost::{Flops, Memory};
 use shard_ir::Picoseconds;
 use shard_rewrite::{Alternative, Optimality, Proof, Status};
 
@@ -64,10 +64,21 @@ struct ExplainedJson {
     totals: TotalsJson,
     model_totals: ModelTotalsJson,
     optimality: Option<OptimalityJson>,
+    /// Where the plan was chosen for its memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory: Option<MemoryJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
     sharing: Option<SharingJson>,
     /// For collectives, the best plan that does without.
     alternatives: Vec<AlternativeJson>,
+}
+
+/// Bytes on a device over the whole stack.
+#[derive(Debug, Serialize)]
+struct MemoryJson {
+    peak_bytes: u64,
+    /// No plan needs less.
+    lower_bound_bytes: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -192,6 +203,9 @@ fn explained(layer: &Layer<'_>) -> ExplainedJson {
         alternatives: layer.alternatives.iter().map(|a| alternative(layer, a)).collect(),
         sharing: layer.sharing.map(sharing),
         optimality: layer.optimality.map(optimality),
+        memory: layer
+            .least_bytes
+            .map(|least| MemoryJson { peak_bytes: Memory::of(layer.plan()).peak().0, lower_bound_bytes: least.0 }),
     }
 }
 

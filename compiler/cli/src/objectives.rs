@@ -1,0 +1,118 @@
+//! Objectives that are no sum over steps: no search minimises them directly, so they are met by several searches and a bound.
+
+use shard_cost::{Bytes, Hardware, Memory, Objective, Weights, streams};
+use shard_ir::{Picoseconds, Plan, Program};
+use shard_rewrite::{Detail, LowerError, LowerOptions, Lowered, Optimality, Status, alternatives, least_kept};
+
+use crate::pipeline::{CompileError, Compiled, compile_plan};
+
+/// How finely computing and communicating are weighed against each other: in so many parts.
+const PARTS: u32 = 8;
+
+/// The plan that is done soonest if computing and communicating overlap, of these: the one of least serial time; for each of
+/// its collectives the best that does without; and those that are best where the two count `PARTS - k` to `k`, for each `k`
+/// on the way to where they balance.
+///
+/// No schedule is shorter than what it computes, nor than what it communicates on its busiest stream, so for all weights
+///
+/// ```text
+/// makespan >= ((PARTS - k) * compute + k * communication / streams) / PARTS
+/// ```
+///
+/// The least of the right side over all plans is what a search finds, and the largest such least is the bound.
+pub(crate) fn least_overlap(
+    program: &Program,
+    hardware: &Hardware,
+    options: &LowerOptions,
+) -> Result<Compiled, CompileError> {
+    let serial = LowerOptions { objective: Objective::Serial, ..options.clone() };
+    let of_plan = |plan: Plan| compile_plan(plan, hardware, None, Objective::Overlap);
+    let fastest = lower(program, hardware, &serial)?;
+    let others = alternatives(&fastest, hardware, &serial, Some(Detail::Plans)).map_err(CompileError::Lower)?;
+    let mut best = of_plan(fastest.plan)?;
+    let rank = |compiled: &Compiled| (compiled.timeline.makespan, compiled.price.totals.serial_time);
+    for plan in others.into_iter().filter_map(|other| other.plan) {
+        let found = of_plan(plan)?;
+        if rank(&found) < rank(&best) {
+            best = found;
+        }
+    }
+    let streams = stream_count(program, hardware);
+    let mut bound = Picoseconds(0);
+    let (mut low, mut high) = (0, PARTS);
+    while high - low > 1 {
+        let k = (low + high) / 2;
+        let weights = Weights { ops: (PARTS - k) * streams, moves: k };
+        let lowered = lower(program, &hardware.weighted(weights), &serial)?;
+        bound = bound.max(Picoseconds(lowered.optimality.lower_bound.0.div_ceil(u64::from(PARTS * streams))));
+        let found = of_plan(lowered.plan)?;
+        let totals = &found.price.totals;
+        let computing = Picoseconds(totals.serial_time.0.saturating_sub(totals.comm_time.0));
+        // Where communication is what takes long, it is to count for more.
+        match totals.comm_time.0 > computing.0.saturating_mul(u64::from(streams)) {
+            true => low = k,
+            false => high = k,
+        }
+        if rank(&found) < rank(&best) {
+            best = found;
+        }
+    }
+    Ok(within(best, |compiled| (compiled.timeline.makespan, bound)))
+}
+
+/// How many transfers can go on at the same time.
+fn stream_count(program: &Program, hardware: &Hardware) -> u32 {
+    let mut of_axes = streams(hardware, &program.mesh);
+    of_axes.sort_unstable();
+    of_axes.dedup();
+    u32::try_from(of_axes.len()).unwrap_or(u32::MAX).max(1)
+}
+
+/// Searches for less and less memory; none for less than one part in `FINE` of what there is to save.
+const STEPS: u32 = 6;
+const FINE: u64 = 128;
+
+/// The fastest plan in the least memory that a plan was found for. No plan takes less than the weights and caches do in
+/// the smallest layouts that their types allow.
+pub(crate) fn least_memory(
+    program: &Program,
+    hardware: &Hardware,
+    options: &LowerOptions,
+) -> Result<Compiled, CompileError> {
+    let serial = LowerOptions { objective: Objective::Serial, ..options.clone() };
+    let fastest = lower(program, hardware, &serial)?;
+    let bound = fastest.optimality.lower_bound;
+    let peak = |lowered: &Lowered| Memory::of(&lowered.plan).peak().0;
+    let least = least_kept(program);
+    let (mut low, mut best) = (least, fastest);
+    for _ in 0..STEPS {
+        let most = peak(&best);
+        // A search that finds nothing is the slowest kind: the last hundredth is not worth several.
+        if most.saturating_sub(low) <= most / FINE {
+            break;
+        }
+        let room = low + (most - low) / 2;
+        let mut smaller = hardware.clone();
+        smaller.hbm_bytes = room;
+        match shard_rewrite::lower(program, &smaller, &LowerOptions { any_size: false, ..serial.clone() }) {
+            Ok(found) => best = found,
+            Err(LowerError::NoPlanFits { .. }) => low = room + 1,
+            Err(other) => return Err(CompileError::Lower(other)),
+        }
+    }
+    let best =
+        Compiled { least_bytes: Some(Bytes(least)), ..compile_plan(best.plan, hardware, None, Objective::Memory)? };
+    Ok(within(best, |compiled| (compiled.price.totals.serial_time, bound)))
+}
+
+fn lower(program: &Program, hardware: &Hardware, options: &LowerOptions) -> Result<Lowered, CompileError> {
+    shard_rewrite::lower(program, hardware, options).map_err(CompileError::Lower)
+}
+
+/// A plan with how far it is from a bound, both in time.
+fn within(compiled: Compiled, figures: impl FnOnce(&Compiled) -> (Picoseconds, Picoseconds)) -> Compiled {
+    let (cost, lower_bound) = figures(&compiled);
+    let optimality =
+        Optimality { status: Status::Bounded, proof: None, cost, lower_bound, stopped_by: None, ties_cut: false };
+    Compiled { optimality: Some(optimality), ..compiled }
+}

@@ -1,0 +1,84 @@
+//! What plans are chosen for: `--objective`.
+
+#![allow(missing_docs)]
+
+mod common;
+
+use common::{fed, shardc};
+use serde_json::Value;
+
+/// Layers whose plans differ from objective to objective, on a network of one stream and on one of several.
+const LAYERS: &[(&str, &str)] = &[
+    ("tpu-v4-flat", "x: bf16 B_xyE, w_in: weight bf16 E_xF_y, w_out: weight bf16 F_yE_x"),
+    ("tpu-v4-flat", "x: bf16 BE_xy, w_in: weight bf16 E?, w_out: weight bf16 F_yE_x"),
+    ("tpu-v4", "x: bf16 B_xyE, w_in: weight bf16 E_yF_x, w_out: weight bf16 F_xE_y"),
+    ("tpu-v4", "x: bf16 B_xE_y, w_in: weight bf16 EF?, w_out: weight bf16 FE?"),
+];
+
+fn source(hardware: &str, parameters: &str, batch: u64) -> String {
+    let parameters = parameters.replace("bf16 E?", "bf16 EF?");
+    format!(
+        "hardware {hardware}\nmesh x=4, y=4\ndim B = {batch}\ndim E = 4096\ndim F = 16384\n\
+         layer mlp({parameters}) -> bf16 B_xE_y {{\n  let h = gelu(einsum(x, w_in -> BF))\n  let z = relu(einsum(x, w_in -> BF))\n  \
+         return einsum(h, w_out -> BE) + einsum(z, w_out -> BE)\n}}\n"
+    )
+}
+
+fn explained(source: &str, objective: &str) -> Value {
+    let ran = fed(&["explain", "-", "--format", "json", "--no-alternatives", "--objective", objective], source);
+    assert_eq!(ran.status, 0, "{}\n{source}", ran.err);
+    let mut report: Value = serde_json::from_str(&ran.out).expect("JSON");
+    report["layers"][0].take()
+}
+
+fn all() -> impl Iterator<Item = String> {
+    LAYERS.iter().flat_map(|(chip, layer)| [16, 256, 4096, 65536].map(|batch| source(chip, layer, batch)))
+}
+
+#[test]
+fn the_overlapped_plan_is_done_no_later_than_any_other_that_is_known_and_none_is_done_before_the_bound() {
+    let mut sooner_than_serial = 0;
+    for source in all() {
+        let chosen = explained(&source, "overlap");
+        let time = |layer: &Value| layer["totals"]["overlap_time_s"].as_f64().expect("seconds");
+        let optimality = &chosen["optimality"];
+        assert_eq!(optimality["status"], "bounded");
+        assert_eq!(optimality["cost_s"].as_f64(), Some(time(&chosen)), "{source}");
+        let bound = optimality["lower_bound_s"].as_f64().expect("seconds");
+        assert!(0.0 < bound && bound <= time(&chosen), "{source}");
+        for other in ["serial", "comm", "memory"] {
+            assert!(bound <= time(&explained(&source, other)), "{other} is done before the bound\n{source}");
+        }
+        let serial = time(&explained(&source, "serial"));
+        assert!(time(&chosen) <= serial, "{source}");
+        sooner_than_serial += usize::from(time(&chosen) < serial);
+    }
+    assert!(sooner_than_serial > 0);
+}
+
+#[test]
+fn the_smallest_plan_needs_no_more_than_the_fastest_and_no_less_than_its_weights() {
+    let mut smaller_than_serial = 0;
+    for source in all() {
+        let chosen = explained(&source, "memory");
+        let needs = |layer: &Value| layer["totals"]["peak_hbm_bytes"].as_u64().expect("bytes");
+        let memory = &chosen["memory"];
+        assert_eq!(memory["peak_bytes"].as_u64(), Some(needs(&chosen)), "{source}");
+        assert!(memory["lower_bound_bytes"].as_u64() <= memory["peak_bytes"].as_u64(), "{source}");
+        let fastest = explained(&source, "serial");
+        assert!(needs(&chosen) <= needs(&fastest), "{source}");
+        smaller_than_serial += usize::from(needs(&chosen) < needs(&fastest));
+    }
+    assert!(smaller_than_serial > 0);
+}
+
+#[test]
+fn questions_are_answered_for_sums_over_steps_alone() {
+    for objective in ["overlap", "memory"] {
+        for question in ["--why", "--why-not"] {
+            let ran = shardc(&["explain", "mlp.shard", "--objective", objective, question, "h"]);
+            assert_eq!(ran.status, 2, "{}", ran.err);
+            assert!(ran.err.contains("--objective serial"), "{}", ran.err);
+        }
+    }
+}
