@@ -1,6 +1,6 @@
 //! What plans are chosen for: `--objective`.
 
-#![allow(missing_docs)]
+#![allow(missing_docs, unreachable_pub)]
 
 mod common;
 
