@@ -27,7 +27,7 @@ pub(crate) struct Environment<'a> {
     pub(crate) hardware: Option<String>,
     /// The phase whose sizes the dims have.
     pub(crate) phase: Option<&'a ast::Phase>,
-    /// Parts of the file could not be read, so an unknown name is no news.
+    /// Lines of the file could not be read, so an unknown name of a dim, an axis or a layer is no news.
     pub(crate) lenient: bool,
     /// Axes that the mesh of the command line lacks and of which was spoken already.
     pub(crate) missing_axes: BTreeSet<String>,

@@ -112,7 +112,7 @@ impl LayerChecker<'_, '_> {
             binding.used = true;
             return binding.value;
         }
-        if !self.env.lenient && self.sink.has_room() && self.unknown_values.insert(name.to_string()) {
+        if !self.lenient && self.sink.has_room() && self.unknown_values.insert(name.to_string()) {
             let later = self.later_names.get(name).copied();
             let is_layer = self.layers.index(name).is_some();
             let near = nearest(name, self.builder.scope.keys().map(String::as_str)).map(str::to_string);

@@ -19,6 +19,8 @@ pub(crate) struct LayerChecker<'a, 'e> {
     pub(crate) sink: &'e mut Sink,
     pub(crate) layers: &'e Layers<'a>,
     pub(crate) layer: &'a ast::Layer,
+    /// Parts of the layer could not be read, so an unknown value is no news.
+    pub(crate) lenient: bool,
     pub(crate) builder: Builder,
     /// Where each name is made that is not in scope as yet.
     pub(crate) later_names: BTreeMap<String, Span>,
@@ -26,19 +28,28 @@ pub(crate) struct LayerChecker<'a, 'e> {
     pub(crate) unknown_values: BTreeSet<String>,
 }
 
+/// A layer, and how it is to be checked.
+pub(crate) struct LayerToCheck<'a> {
+    pub(crate) layer: &'a ast::Layer,
+    /// It is strict, whether or not it says so.
+    pub(crate) strict: bool,
+    /// Parts of it could not be read.
+    pub(crate) lenient: bool,
+    /// So many values may it have.
+    pub(crate) room: usize,
+}
+
 /// The program of a layer; `None` after an error.
 pub(crate) fn check_layer<'a>(
     env: &mut Environment<'a>,
     layers: &Layers<'a>,
-    layer: &'a ast::Layer,
-    strict: bool,
-    room: usize,
+    LayerToCheck { layer, strict, lenient, room }: LayerToCheck<'a>,
     sink: &mut Sink,
 ) -> Option<Program> {
     let errors = sink.errors();
     let builder = Builder::new(&layer.name.value, room);
     let (later_names, unknown_values) = (BTreeMap::new(), BTreeSet::new());
-    let mut checker = LayerChecker { env, sink, layers, layer, builder, later_names, unknown_values };
+    let mut checker = LayerChecker { env, sink, layers, layer, lenient, builder, later_names, unknown_values };
     let outputs = checker.run();
     if checker.sink.errors() > errors || checker.builder.stopped {
         return None;
@@ -63,7 +74,7 @@ pub(crate) fn check_layer<'a>(
     if sink.errors() > errors {
         return None;
     }
-    if !env.lenient {
+    if !lenient {
         report_unused(&builder.scope, sink);
     }
     Some(program)
@@ -119,7 +130,7 @@ impl<'a> LayerChecker<'a, '_> {
         match returned {
             Some((_, outputs)) => outputs,
             None => {
-                if !self.env.lenient {
+                if !self.lenient {
                     let end = self.layer.body_span.end;
                     let last = self.layer.body.iter().rev().find_map(|s| match s {
                         ast::Statement::Let(s) => target_names(&s.target).last().map(|n| n.value.clone()),

@@ -25,6 +25,7 @@ mod repeat;
 mod sink;
 mod straddles;
 mod types;
+mod unread;
 
 pub use diagnostic::{Diagnostic, Edit, Help, Label, Severity};
 
@@ -34,6 +35,7 @@ use environment::Environment;
 use shard_grammar::{SourceFile, ast};
 use shard_ir::Program;
 use sink::Sink;
+use unread::Unread;
 
 /// What the command line changes.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -70,7 +72,7 @@ impl Checked {
 /// Parses and checks a file; the syntax errors are among the diagnostics.
 ///
 /// Where the syntax is wrong, the rest is checked all the same, but nothing is said of names that may have been in the
-/// part that could not be read.
+/// part that could not be read: of values of the layer that it is in, or, outside the bodies of layers, of any.
 ///
 /// ```
 /// use shard_check::{CheckOptions, check_source};
@@ -85,21 +87,21 @@ pub fn check_source(file: &SourceFile, options: &CheckOptions) -> Checked {
     let mut sink = Sink::default();
     parsed.errors.iter().for_each(|error| sink.report(error));
     parsed.warnings.iter().for_each(|warning| sink.report(warning));
-    check_tree(file, &parsed.file, options, sink, !parsed.errors.is_empty())
+    check_tree(file, &parsed.file, options, sink, &Unread::of(&parsed.file, &parsed.errors))
 }
 
 /// Checks a file that was parsed without error.
 pub fn check(file: &SourceFile, tree: &ast::File, options: &CheckOptions) -> Checked {
-    check_tree(file, tree, options, Sink::default(), false)
+    check_tree(file, tree, options, Sink::default(), &Unread::default())
 }
 
-fn check_tree(file: &SourceFile, tree: &ast::File, options: &CheckOptions, mut sink: Sink, lenient: bool) -> Checked {
-    let phases = phases::read(tree, lenient, &mut sink);
+fn check_tree(file: &SourceFile, tree: &ast::File, options: &CheckOptions, mut sink: Sink, unread: &Unread) -> Checked {
+    let phases = phases::read(tree, unread.elsewhere, &mut sink);
     let mut checked = Checked::default();
     let mut found = Vec::new();
     for phase in &phases {
         let mut own = Sink::default();
-        check_phase(file, tree, options, *phase, lenient, &mut checked, &mut own);
+        check_phase(file, tree, options, *phase, unread, &mut checked, &mut own);
         found.push((phase.map(|phase| phase.name.value.clone()).unwrap_or_default(), own));
     }
     sink.take_phases(found);
@@ -114,20 +116,23 @@ fn check_phase(
     tree: &ast::File,
     options: &CheckOptions,
     phase: Option<&ast::Phase>,
-    lenient: bool,
+    unread: &Unread,
     checked: &mut Checked,
     sink: &mut Sink,
 ) {
-    let mut env = Environment::new(file, tree, options, phase, lenient, sink);
+    let mut env = Environment::new(file, tree, options, phase, unread.elsewhere, sink);
     let mut layers = Layers::new(tree, sink);
     let mut room = MAX_FILE_VALUES;
-    let mut expected: Vec<Vec<_>> = layers.all.iter().map(|l| expectations::of_layer(l, lenient, sink)).collect();
+    let mut expected: Vec<Vec<_>> =
+        layers.all.iter().map(|l| expectations::of_layer(l, unread.hides_values_of(l), sink)).collect();
     for index in layers.order(sink) {
-        let program = layer::check_layer(&mut env, &layers, layers.all[index], options.strict, room, sink);
+        let hidden = unread.hides_values_of(layers.all[index]);
+        let layer = layer::LayerToCheck { layer: layers.all[index], strict: options.strict, lenient: hidden, room };
+        let program = layer::check_layer(&mut env, &layers, layer, sink);
         room -= program.as_ref().map_or(0, |p| p.values.len());
         layers.programs[index] = program;
     }
-    if sink.errors() == 0 && !lenient {
+    if sink.errors() == 0 && unread.is_empty() {
         env.report_unused(sink);
     }
     let roots: Vec<bool> = (0..layers.all.len()).map(|i| layers.is_root(i)).collect();

@@ -3,10 +3,12 @@
 use std::io::Read;
 use std::path::Path;
 
+use shard_check::Diagnostic;
+use shard_check::diagnostics::InputProblem;
 use shard_grammar::SourceFile;
 use shard_ir::Plan;
 
-use crate::console::{Console, Outcome, Status, problem};
+use crate::console::{Console, Outcome, Status};
 
 /// The largest file that is read whole, certificates aside: nothing larger is legal.
 const MAX_BYTES: usize = shard_ir::text::MAX_TEXT_BYTES;
@@ -71,20 +73,19 @@ pub(crate) fn read_program(path: &Path, console: &mut Console) -> Outcome<Input>
     let plans = match shard_ir::text::parse(&file.text) {
         Ok(plans) => plans,
         Err(error) => {
-            let mut found = problem(&error.message, Vec::new());
-            found.labels.push(shard_check::Label { span: error.span, text: "here".to_string(), primary: true });
-            console.report(Some(&file), vec![found]);
+            let wrong = InputProblem::Unreadable { message: error.message, span: error.span };
+            console.report(Some(&file), vec![wrong.into()]);
             return Err(Status::Wrong);
         }
     };
-    let mut wrong = Vec::new();
+    let mut wrong: Vec<Diagnostic> = Vec::new();
     for plan in &plans {
         for error in shard_ir::verify::verify(plan).err().into_iter().flatten() {
-            wrong.push(problem(&format!("layer `{}` is not a legal plan: {error}", plan.name), Vec::new()));
+            wrong.push(InputProblem::Illegal { layer: plan.name.clone(), error: error.to_string() }.into());
         }
     }
     if plans.is_empty() {
-        wrong.push(problem(&format!("`{}` has no layer", file.name), Vec::new()));
+        wrong.push(InputProblem::NoLayer { file: file.name.clone(), is_ir: true }.into());
     }
     if wrong.is_empty() {
         return Ok(Input::Ir(plans));

@@ -6,6 +6,7 @@ pub mod dims;
 pub mod dtypes;
 pub mod expectations;
 pub mod hardware;
+pub mod inputs;
 pub mod internal;
 pub mod layers;
 pub mod layouts;
@@ -26,6 +27,7 @@ pub use dims::DimProblem;
 pub use dtypes::DtypeProblem;
 pub use expectations::ExpectationProblem;
 pub use hardware::HardwareProblem;
+pub use inputs::InputProblem;
 pub use internal::InternalProblem;
 pub use layers::LayerProblem;
 pub use layouts::{LayoutProblem, NotDivisible};
@@ -106,6 +108,7 @@ pub const ALL: &[(&str, &str, Source)] = &[
     ("E0610", "repeat 0", Source::File),
     ("E0611", "a repeated layer whose result is not what it takes", Source::File),
     ("E0612", "a cache result laid out otherwise than its parameter", Source::File),
+    ("E0613", "a file without a layer", Source::LaterPass),
     ("E0620", "a phase declared twice", Source::File),
     ("E0621", "a phase's size for a dim that does not exist", Source::File),
     ("E0622", "a dim twice in one phase", Source::File),
@@ -149,6 +152,8 @@ pub const ALL: &[(&str, &str, Source)] = &[
     ("W0804", "more is wrong than is shown", Source::File),
     ("E0850", "a mesh axis of another size than its torus axes", Source::LaterPass),
     ("W0850", "a mesh that no slice of the chip can have", Source::LaterPass),
+    ("E0860", "IR text that cannot be read", Source::LaterPass),
+    ("E0861", "IR text that is no legal plan", Source::LaterPass),
     ("E0890", "a model configuration from which no layer can be made", Source::CommandLine),
     ("E0901", "an internal error", Source::LaterPass),
 ];
