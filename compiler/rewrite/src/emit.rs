@@ -7,6 +7,7 @@ use shard_ir::{
 };
 
 use crate::LowerError;
+use crate::demand::may_move_to;
 use crate::kernel::{Kernel, Kernels};
 use crate::reason::{Reader, Readers, reason};
 use crate::rules::{self, Rule, rule_of_move, rules_of_strategy};
@@ -35,8 +36,10 @@ pub(crate) struct MoveSite {
 
 /// The plan of a solution.
 ///
-/// Parameters come first. Each op follows in program order; a move that completes or cuts a value comes right behind the op
-/// that makes it (memory is free the sooner), any other move right before its first reader (memory is taken the later).
+/// Parameters come first. Each op follows in program order, a kernel of several ops at the place of its last, behind all
+/// that it reads. A move that completes or cuts a value comes right behind the op that makes it (memory is free the
+/// sooner), any other move right before its first reader (memory is taken the later); one that a `reshard` alone asks for
+/// stays where the `reshard` stands, so that a strict layer has the order of its lines.
 pub(crate) fn emit(kernels: &Kernels, tables: &Tables, solution: &Solution) -> Result<Emitted, LowerError> {
     let program = kernels.program.as_ref();
     let readers = Readers::new(kernels, tables, solution);
@@ -131,6 +134,16 @@ impl Emitter<'_> {
             .collect();
         let inner = self.kernels.operand_layouts(kernel, &layouts).ok_or_else(internal)?;
         let mut reads = kernel.operands.iter().copied().zip(read.iter().copied());
+        // The ops run as one: what a later one reads is there before the first starts.
+        let mut ready = Vec::with_capacity(kernel.operands.len());
+        for (link, op_value) in kernel.chain.iter().enumerate() {
+            let operands = self.program.value(*op_value).def.operands();
+            for _ in operands.iter().filter(|o| !self.kernels.is_fed(kernel, link, **o)) {
+                let (value, layout) = reads.next().ok_or_else(internal)?;
+                ready.push(self.need(value, layout, Reader::Value(*op_value))?);
+            }
+        }
+        let mut ready = ready.into_iter();
         let mut last: Option<(ValueId, InstrId)> = None;
         for (link, op_value) in kernel.chain.iter().enumerate() {
             let Def::Op { op, operands } = &self.program.value(*op_value).def else { return Err(internal()) };
@@ -138,10 +151,7 @@ impl Emitter<'_> {
             for operand in operands {
                 ids.push(match last {
                     Some((_, instr)) if self.kernels.is_fed(kernel, link, *operand) => instr,
-                    _ => {
-                        let (value, layout) = reads.next().ok_or_else(internal)?;
-                        self.need(value, layout, Reader::Value(*op_value))?
-                    }
+                    _ => ready.next().ok_or_else(internal)?,
                 });
             }
             let site = self.kernels.site(*op_value);
@@ -176,7 +186,7 @@ impl Emitter<'_> {
                     Collective::ReduceScatter { .. } | Collective::AllReduce { .. } | Collective::Slice { .. }
                 )
             });
-            if cuts && self.made.contains_key(&(id, *from)) {
+            if cuts && self.made.contains_key(&(id, *from)) && !self.is_written(id, (*from, *to)) {
                 self.take_move(id, *from, *to, Reader::Maker)?;
             }
         }
@@ -230,12 +240,8 @@ impl Emitter<'_> {
             origin.in_layers = in_layers;
         }
         self.made.insert((value, to), instr);
+        self.plan.instructions[instr.index()].origin.written = self.is_written(value, (from, to));
         let through = self.readers.through(self.solution, value, (from, to));
-        let is_written = |r: &Reader| match r {
-            Reader::Value(id) => matches!(self.program.value(*id).def, Def::Pin { written: true, .. }),
-            Reader::Maker | Reader::Output(_) => false,
-        };
-        self.plan.instructions[instr.index()].origin.written = !through.is_empty() && through.iter().all(is_written);
         self.moves.push(MoveSite {
             id: instr,
             value,
@@ -247,6 +253,16 @@ impl Emitter<'_> {
             reader: through.first().copied().unwrap_or(Reader::Maker),
         });
         Ok(instr)
+    }
+
+    /// Whether nothing but what a `reshard` names is reached through a move.
+    fn is_written(&self, value: ValueId, step: (LayoutId, LayoutId)) -> bool {
+        let is_written = |r: &Reader| match r {
+            Reader::Value(id) => may_move_to(self.program, *id),
+            Reader::Maker | Reader::Output(_) => false,
+        };
+        let through = self.readers.through(self.solution, value, step);
+        !through.is_empty() && through.iter().all(is_written)
     }
 
     fn push(

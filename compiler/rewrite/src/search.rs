@@ -15,6 +15,7 @@ use shard_ir::{Def, LabelId, Layout, Picoseconds, Program, ValueId};
 
 use crate::bound::{Prices, is_finite};
 use crate::cost::Cost;
+use crate::demand::may_move_to;
 use crate::emit::emit;
 use crate::kernel::Kernels;
 use crate::labels::{label_layout, layouts_of_label};
@@ -449,9 +450,9 @@ impl<'a> Search<'a> {
                 child.decision = Decision::Value(value, picked);
                 child.wants.retain(|w| w.value != value);
                 child.prices.retain(|(v, _)| *v != value);
-                let written = matches!(self.program.value(value).def, Def::Pin { written: true, .. });
+                let direct = self.strict && !may_move_to(self.program, value);
                 for (operand, layout) in &producer.reads {
-                    self.want(&mut child, *operand, *layout, self.strict && !written);
+                    self.want(&mut child, *operand, *layout, direct);
                 }
             }
         }

@@ -8,6 +8,7 @@ use shard_cost::{Bytes, Hardware, LocalTensor, Work, op_work, roofline};
 use shard_ir::{AxisSet, Def, DimId, Dtype, LabelId, Layout, LayoutPattern, MeshShape, Op, Program, ValueId};
 
 use super::graph::{FAR, Graph, Node};
+use crate::demand::may_move_to;
 use crate::kernel::Kernels;
 use crate::labels::label_layout;
 use crate::{Limits, LowerError};
@@ -94,8 +95,8 @@ impl Factors {
         let empty = Arc::new(Graph::new(&program.mesh, &[], Dtype::F32, AxisSet::EMPTY, Some(hardware)));
         // In a strict layer only what a `reshard` names may move.
         let moves = |id: ValueId| {
-            let asks = |v: &shard_ir::Value| matches!(v.def, Def::Pin { operand, written: true, .. } if operand == id);
-            let may = program.value(id).times > 0 && (!strict || program.values.iter().any(asks));
+            let asks = |by: ValueId| program.value(by).def.operands().contains(&id) && may_move_to(program, by);
+            let may = program.value(id).times > 0 && (!strict || program.value_ids().any(asks));
             may.then_some(hardware)
         };
         let graphs: Vec<Arc<Graph>> = program
