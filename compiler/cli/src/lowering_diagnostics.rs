@@ -24,6 +24,8 @@ pub(crate) fn lower_error(
     match (error, about) {
         (CompileError::Internal(problem), _) => vec![(*problem).into()],
         (CompileError::Lower(LowerError::Internal(message)), _) => internal(message),
+        // Whoever stopped a search wants no answer.
+        (CompileError::Lower(LowerError::Stopped), _) => Vec::new(),
         (CompileError::Lower(LowerError::Unreachable { value, output }), Some((file, program))) => {
             vec![unreachable(file, program, value, output)]
         }

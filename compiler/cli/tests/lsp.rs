@@ -190,6 +190,43 @@ fn hints_of_an_older_version_are_not_shown() {
     editor.close();
 }
 
+/// A file whose search takes minutes: eight feed-forward layers, nothing of them laid out, on a mesh of five axes.
+fn long_search() -> String {
+    let (mut params, mut body, mut last) = (String::new(), String::new(), "x".to_string());
+    for i in 0..8 {
+        params += &format!(", v{i}: weight bf16 EF?, u{i}: weight bf16 FE?");
+        body += &format!("  let h{i} = gelu(einsum(rmsnorm({last} over E), v{i} -> BLF))\n");
+        body += &format!("  let y{i} = {last} + einsum(h{i}, u{i} -> BLE)\n");
+        last = format!("y{i}");
+    }
+    format!(
+        "hardware tpu-v4\nmesh x=2, y=2, z=2, w=2, v=2\ndim B = 1024\ndim L = 1024\ndim E = 4096\ndim F = 4096\n\
+         layer f(x: bf16 BLE?{params}) -> bf16 BLE? {{\n{body}  return {last}\n}}\n"
+    )
+}
+
+#[test]
+fn an_edit_ends_the_search_for_the_version_before() {
+    let mut editor = Editor::open(&long_search());
+    assert_eq!(editor.diagnostics(1, false), Vec::<Value>::new());
+    // Long enough for the search to have begun, far too short for it to end.
+    std::thread::sleep(Duration::from_millis(1500));
+    let edited = Instant::now();
+    editor.change(2, MLP);
+    editor.diagnostics(2, true);
+    assert!(edited.elapsed() < Duration::from_secs(20), "{:?}", edited.elapsed());
+    // Nor does an error that leaves nothing to search for let it go on.
+    editor.change(3, &long_search());
+    editor.diagnostics(3, false);
+    std::thread::sleep(Duration::from_millis(500));
+    editor.change(4, &MLP.replace("gelu(h)", "gelu(hh)"));
+    editor.change(5, MLP);
+    let edited = Instant::now();
+    editor.diagnostics(5, true);
+    assert!(edited.elapsed() < Duration::from_secs(20), "{:?}", edited.elapsed());
+    editor.close();
+}
+
 #[test]
 fn renaming_an_axis_rewrites_the_words_that_need_another_form() {
     let mut editor = Editor::open(MLP);

@@ -34,11 +34,13 @@ pub mod rules;
 mod search;
 mod space;
 mod steiner;
+mod stop;
 mod table;
 
 pub use alternatives::{Alternative, Avoided, Detail, alternatives};
 pub use axis_orders::{OrderSaving, order_savings};
 pub use phases::{SharedWeight, SharedWeights, share_weights};
+pub use stop::Stop;
 
 use std::borrow::Cow;
 
@@ -88,6 +90,8 @@ pub struct Limits {
     pub enumerated_forms: usize,
     /// E-nodes that rules may add to the logical e-graph.
     pub logical_nodes: usize,
+    /// Ends the search from outside; the only limit that is no count, and one that gives no plan.
+    pub stop: Stop,
 }
 
 impl Default for Limits {
@@ -103,6 +107,7 @@ impl Default for Limits {
             forms: 64,
             enumerated_forms: 4_096,
             logical_nodes: 4_096,
+            stop: Stop::default(),
         }
     }
 }
@@ -204,6 +209,9 @@ pub enum LowerError {
         /// How many are allowed.
         count: usize,
     },
+    /// It was asked to end ([`Stop`]).
+    #[error("the search was stopped")]
+    Stopped,
     /// A defect of this program.
     #[error("internal error: {0}")]
     Internal(String),

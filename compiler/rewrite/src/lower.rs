@@ -166,7 +166,8 @@ impl Lowering<'_> {
         let mut slack = (cost >> 6).max(1);
         let mut most = least.saturating_add(slack);
         loop {
-            let priced = question.within(most, limits.sweeps);
+            let priced = question.within(most, limits);
+            limits.stop.check()?;
             // A bound above what is in question says only that nothing in question is a plan.
             if let Some(bound) = priced.bound.filter(|bound| *bound <= most) {
                 let best = Best { root_bound: Some(bound), ..Best::default() };
@@ -217,6 +218,7 @@ impl Lowering<'_> {
         let mut priced: BTreeMap<(usize, usize), Priced> = BTreeMap::new();
         let mut left = if self.within.is_some() { MAX_CASES_WITHIN_MEMORY } else { usize::MAX };
         while let Some(Reverse((bound, turn, form, i))) = open.pop() {
+            self.limits.stop.check()?;
             // Another form than the one written is taken only where it takes less time.
             let known = self.best.plan.as_ref().map(|(rank, _)| rank.0);
             if known.is_some_and(|time| time < bound || (time == bound && rewritten[form])) {

@@ -217,6 +217,7 @@ impl<'a> Search<'a> {
         let mut after_goal = 0;
         let mut too_large = 0;
         while let Some(Reverse((bound, _, visit, choice))) = open.pop() {
+            limits.stop.check()?;
             if let Some(goal) = goals.first() {
                 let cost = visits[*goal].cost;
                 if (bound.time, bound.elements) > (cost.time, cost.elements) {

@@ -161,11 +161,16 @@ impl Space {
             .with_node_limit(limits.nodes)
             .with_iter_limit(usize::MAX)
             .with_time_limit(Duration::MAX)
+            .with_hook({
+                let stop = limits.stop.clone();
+                move |_| if stop.is_asked() { Err("stopped".to_string()) } else { Ok(()) }
+            })
             .run(&rules);
         let graph = runner.egraph;
         if let Some((a, b)) = graph.analysis.clash {
             return Err(LowerError::Internal(format!("the e-graph merged {a:?} with {b:?}")));
         }
+        limits.stop.check()?;
         match runner.stop_reason {
             Some(StopReason::Saturated) => Ok(Space { kernels, graph, context }),
             Some(StopReason::NodeLimit(_)) => Err(LowerError::Limit { limit: "e-nodes", count: limits.nodes }),

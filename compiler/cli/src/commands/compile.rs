@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use shard_check::diagnostics::{ALL, HardwareProblem, Source};
+use shard_check::diagnostics::{ALL, HardwareProblem, InputProblem, Source};
 use shard_check::{CheckOptions, Checked, Diagnostic};
 use shard_cost::hardware::BUILT_IN;
 use shard_cost::{Hardware, Objective};
@@ -13,7 +13,7 @@ use shard_grammar::{SourceFile, ast};
 use shard_ir::{Plan, Program};
 use shard_report::layout_notation::Notation;
 use shard_report::{Layer, Sharing};
-use shard_rewrite::{Alternative, Detail, LowerError, LowerOptions, SharedWeights};
+use shard_rewrite::{Alternative, Detail, Limits, LowerError, LowerOptions, SharedWeights, Stop};
 
 use crate::args::ProgramArgs;
 use crate::commands::expected::Expected;
@@ -163,10 +163,25 @@ pub(crate) fn compile_source(
     purpose: Purpose,
     console: &mut Console,
 ) -> Outcome<Compilation> {
+    compile_source_until(&Stop::default(), file, args, purpose, console)
+}
+
+/// Checks and compiles a source file, unless somebody asks to stop: then layers are missing, and nothing is said of them.
+pub(crate) fn compile_source_until(
+    stop: &Stop,
+    file: &SourceFile,
+    args: &ProgramArgs,
+    purpose: Purpose,
+    console: &mut Console,
+) -> Outcome<Compilation> {
     let check = check_options(args, console)?;
     let tree = shard_grammar::parse(file).file;
     let checked = pipeline::check(file, &check);
     report_checked(file, &checked, console)?;
+    if checked.programs.is_empty() && purpose != Purpose::Check {
+        console.report(Some(file), vec![InputProblem::NoLayer { file: file.name.clone(), is_ir: false }.into()]);
+        return Err(Status::Wrong);
+    }
     let named = match &args.hardware {
         Some(name) => Some(hardware_choice::from_command_line(name, console)?),
         None => hardware_choice::from_source(file, tree.hardware().next().map(|line| &line.chip), console)?,
@@ -182,8 +197,9 @@ pub(crate) fn compile_source(
             .ok_or_else(|| hardware_choice::none(console))?,
         None => return Err(hardware_choice::none(console)),
     };
+    let limits = Limits { stop: stop.clone(), ..Limits::default() };
     let mut options =
-        LowerOptions { strict: args.strict, objective: args.objective, any_size, ..LowerOptions::default() };
+        LowerOptions { strict: args.strict, objective: args.objective, any_size, limits, ..LowerOptions::default() };
     let mut compiled = Vec::new();
     let line = tree.meshes().next().map(|line| line.span).filter(|_| args.mesh.is_none());
     let slices = programs.first().and_then(|program| hardware_choice::slices(&hardware, &program.mesh, line));

@@ -1,5 +1,5 @@
-//! Lowering beside the typing: a thread that always takes the newest version of a file, and whose answers to older ones are
-//! dropped.
+//! Lowering beside the typing: a thread that always takes the newest version of a file. A search for an older one is stopped,
+//! and its answer, if there is one already, dropped.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,9 +10,10 @@ use shard_check::Diagnostic;
 use shard_cost::{Objective, PlanPrice};
 use shard_grammar::SourceFile;
 use shard_ir::Plan;
+use shard_rewrite::Stop;
 
 use crate::args::ProgramArgs;
-use crate::commands::compile::{Purpose, compile_source};
+use crate::commands::compile::{Purpose, compile_source_until};
 use crate::console::Console;
 
 /// What lowering one version of a file gave.
@@ -26,11 +27,21 @@ pub(crate) struct Lowered {
     pub(crate) diagnostics: Vec<Diagnostic>,
 }
 
-/// The newest version of each file that waits.
+/// The newest version of each file that waits, and what is being lowered.
 #[derive(Default)]
 struct Waiting {
     jobs: BTreeMap<Uri, (i32, SourceFile)>,
+    running: Option<(Uri, Stop)>,
     closed: bool,
+}
+
+impl Waiting {
+    /// Ends what is being lowered, where it is of that file.
+    fn stop(&self, uri: &Uri) {
+        if let Some((_, stop)) = self.running.as_ref().filter(|(running, _)| running == uri) {
+            stop.ask();
+        }
+    }
 }
 
 /// The thread, as the server sees it.
@@ -45,11 +56,11 @@ impl Background {
         let background = Background::default();
         let waiting = Arc::clone(&background.waiting);
         std::thread::spawn(move || {
-            while let Some((uri, version, file)) = next(&waiting) {
+            while let Some((uri, version, file, stop)) = next(&waiting) {
                 // A defect of a pass must not end the session: the next version may be fine again.
-                let lowered = catch_unwind(AssertUnwindSafe(|| lower(uri.clone(), version, &file)));
-                let newer = lock(&waiting.0).jobs.contains_key(&uri);
-                if let (Ok(lowered), false) = (lowered, newer) {
+                let lowered = catch_unwind(AssertUnwindSafe(|| lower(uri, version, &file, &stop)));
+                lock(&waiting.0).running = None;
+                if let (Ok(lowered), false) = (lowered, stop.is_asked()) {
                     done(lowered);
                 }
             }
@@ -59,18 +70,26 @@ impl Background {
 
     /// Wants a version lowered, in place of any older one that waits.
     pub(crate) fn lower(&self, uri: Uri, version: i32, file: SourceFile) {
-        lock(&self.waiting.0).jobs.insert(uri, (version, file));
+        let mut waiting = lock(&self.waiting.0);
+        waiting.stop(&uri);
+        waiting.jobs.insert(uri, (version, file));
+        drop(waiting);
         self.waiting.1.notify_one();
     }
 
-    /// A file is closed: nothing of it is wanted any more.
+    /// A file is closed, or wrong: nothing of it is wanted any more.
     pub(crate) fn forget(&self, uri: &Uri) {
-        lock(&self.waiting.0).jobs.remove(uri);
+        let mut waiting = lock(&self.waiting.0);
+        waiting.stop(uri);
+        waiting.jobs.remove(uri);
     }
 
-    /// Ends the thread once it is idle.
+    /// Ends the thread, and what it is at.
     pub(crate) fn close(&self) {
-        lock(&self.waiting.0).closed = true;
+        let mut waiting = lock(&self.waiting.0);
+        waiting.closed = true;
+        waiting.running.iter().for_each(|(_, stop)| stop.ask());
+        drop(waiting);
         self.waiting.1.notify_one();
     }
 }
@@ -79,20 +98,22 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn next(waiting: &(Mutex<Waiting>, Condvar)) -> Option<(Uri, i32, SourceFile)> {
+fn next(waiting: &(Mutex<Waiting>, Condvar)) -> Option<(Uri, i32, SourceFile, Stop)> {
     let mut open = lock(&waiting.0);
     loop {
         if open.closed {
             return None;
         }
         if let Some((uri, (version, file))) = open.jobs.pop_first() {
-            return Some((uri, version, file));
+            let stop = Stop::default();
+            open.running = Some((uri.clone(), stop.clone()));
+            return Some((uri, version, file, stop));
         }
         open = waiting.1.wait(open).unwrap_or_else(PoisonError::into_inner);
     }
 }
 
-fn lower(uri: Uri, version: i32, file: &SourceFile) -> Lowered {
+fn lower(uri: Uri, version: i32, file: &SourceFile, stop: &Stop) -> Lowered {
     let args = ProgramArgs {
         layer: None,
         phase: None,
@@ -103,7 +124,7 @@ fn lower(uri: Uri, version: i32, file: &SourceFile) -> Lowered {
         strict: false,
     };
     let mut console = Console::collecting();
-    let compiled = compile_source(file, &args, Purpose::Check, &mut console);
+    let compiled = compile_source_until(stop, file, &args, Purpose::Check, &mut console);
     let plans = compiled.map_or_else(
         |_| Vec::new(),
         |found| found.compiled.into_iter().map(|(_, layer)| (layer.schedule.plan, layer.price)).collect(),

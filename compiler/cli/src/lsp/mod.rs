@@ -146,8 +146,9 @@ impl Server {
         let document = Document::new(&uri, version, text);
         let found = &document.checked.diagnostics;
         connection.sender.send(publication(&uri, version, &document.file, found))?;
-        if !document.checked.has_errors() {
-            self.background.lower(uri.clone(), version, document.file.clone());
+        match document.checked.has_errors() {
+            true => self.background.forget(&uri),
+            false => self.background.lower(uri.clone(), version, document.file.clone()),
         }
         self.documents.insert(uri, document);
         Ok(())

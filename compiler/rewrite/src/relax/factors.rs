@@ -149,6 +149,7 @@ impl Factors {
                     built.pin(id, *operand, &allowed)
                 }
                 Def::Op { op, .. } => {
+                    limits.stop.check()?;
                     built.factors[id.index()] = built
                         .op_shared(kernels, hardware, id, op)
                         .ok_or(LowerError::Limit { limit: "strategies", count: limits.strategies })?;

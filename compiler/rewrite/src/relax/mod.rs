@@ -30,7 +30,7 @@ pub(crate) struct Relaxation<'a> {
     near: RefCell<(i64, Arc<Whole>)>,
     /// What there was before anything dear was dropped.
     before: Option<Arc<Whole>>,
-    sweeps: usize,
+    limits: Limits,
     /// Whether what is dearer than a plan known may be dropped on the way.
     shrink: bool,
     /// What the prices say that any plan takes, in picoseconds; `FAR` where there is none.
@@ -62,7 +62,6 @@ impl<'a> Relaxation<'a> {
         (strict, limits): (bool, &Limits),
         (forced, room): (Option<&Forced>, Option<&Room<'_>>),
     ) -> Result<Relaxation<'a>, LowerError> {
-        let sweeps = limits.sweeps;
         let mut problem = Factors::new(kernels, hardware, maxima, strict, limits)?;
         if let Some(Forced(keep)) = forced {
             for id in kernels.program.value_ids().filter(|id| matches!(kernels.program.value(*id).def, Def::Op { .. }))
@@ -82,11 +81,13 @@ impl<'a> Relaxation<'a> {
         let mut prices = Prices::new(&problem);
         let mut plan = FAR;
         let shrinks = shrink && kernels.program.labels.is_empty();
-        let (bound, before) = settle(&mut problem, &mut prices, sweeps, true, shrinks, &mut plan);
+        let (bound, before) = settle(&mut problem, &mut prices, limits, true, shrinks, &mut plan);
+        limits.stop.check()?;
         let label_bounds = label_bounds(kernels, &problem, &mut prices, bound, assignments);
         let settled = Arc::new(Whole { problem, prices });
         let near = RefCell::new((FAR, Arc::clone(&settled)));
-        Ok(Relaxation { kernels, settled, near, before: before.map(Arc::new), sweeps, shrink, bound, label_bounds })
+        let (before, limits) = (before.map(Arc::new), limits.clone());
+        Ok(Relaxation { kernels, settled, near, before, limits, shrink, bound, label_bounds })
     }
 
     /// The first bound of the n-th assignment, in picoseconds; `None` where it has no plan.
@@ -106,6 +107,7 @@ impl<'a> Relaxation<'a> {
         let mut prices = Prices::new(&problem);
         let known = i64::try_from(known).unwrap_or(FAR);
         for sweep in 0..limits.sweeps {
+            limits.stop.check()?;
             prices.up(&problem, sweep == 0);
             prices.down(&problem);
             if prices.bound() >= known {
@@ -132,7 +134,7 @@ impl<'a> Relaxation<'a> {
         let Whole { problem, prices } = near.1.as_ref();
         let mut problem = problem.with_labels(&self.kernels.program, labels);
         let mut prices = prices.narrowed(&problem);
-        let (bound, _) = settle(&mut problem, &mut prices, self.sweeps, false, self.shrink, &mut plan);
+        let (bound, _) = settle(&mut problem, &mut prices, &self.limits, false, self.shrink, &mut plan);
         // A plan of one assignment bounds what is of interest in all the others.
         if plan < near.0 {
             let Whole { problem, prices } = near.1.as_ref();
@@ -192,14 +194,18 @@ fn label_bounds(
 fn settle(
     problem: &mut Factors,
     prices: &mut Prices,
-    sweeps: usize,
+    limits: &Limits,
     fresh: bool,
     shrink: bool,
     plan: &mut i64,
 ) -> (i64, Option<Whole>) {
     let mut bound = i64::MIN;
     let mut whole = None;
-    for sweep in 0..sweeps.max(1) {
+    for sweep in 0..limits.sweeps.max(1) {
+        // Whoever called looks whether it was stopped, and takes no result then.
+        if limits.stop.is_asked() {
+            break;
+        }
         prices.up(problem, fresh && sweep == 0);
         if prices.bound() >= FAR {
             return (FAR, whole);
@@ -343,14 +349,14 @@ impl Question<'_> {
     }
 
     /// The part of the problem that such plans of at most `most` picoseconds are made of, priced.
-    pub(crate) fn within(&self, most: u64, sweeps: usize) -> Priced {
+    pub(crate) fn within(&self, most: u64, limits: &Limits) -> Priced {
         let most = i64::try_from(most).unwrap_or(FAR - 1).min(FAR - 1);
         let Whole { problem, prices } = self.whole;
         let keep = |v: ValueId, s: usize| v != self.value || self.kept[s];
         let nodes = cheap_nodes(problem, prices, most);
         let (mut problem, mut prices) = narrowed_to(problem, prices, &nodes, most, &keep);
         let mut plan = FAR;
-        let (bound, _) = settle(&mut problem, &mut prices, sweeps, false, true, &mut plan);
+        let (bound, _) = settle(&mut problem, &mut prices, limits, false, true, &mut plan);
         Priced::read(&problem, &prices, bound)
     }
 }
