@@ -1,7 +1,7 @@
 //! Where an instruction of a plan comes from: what its value starts as, what reads it, and which declaration forces it.
 
 use shard_cost::{CollectiveCost, collective_cost};
-use shard_ir::{AxisList, AxisSet, Collective, InstrId, InstrKind, MeshShape, Plan};
+use shard_ir::{AxisList, AxisSet, Collective, InstrId, InstrKind, MeshShape, Op, Plan};
 
 use crate::Layer;
 
@@ -50,21 +50,65 @@ pub fn axes(plan: &Plan, id: InstrId) -> Option<AxisSet> {
     Some(collective.axes(&plan.mesh, plan.instruction(*instr.operands.first()?).layout).set())
 }
 
-/// The parameter whose layout forces a move: one that the op behind it reads beside the moved value and that the move's axes
-/// split (a weight before an activation); else the moved value itself, where it is a parameter.
+/// What forces a move: a value that the op behind it reads beside the moved one and that the move's axes split, followed
+/// back to the parameter whose declared layout it has (a weight before any other), or the moved value itself where that is
+/// a parameter. `None` where nothing but the place that asks for the value does.
 pub fn forcing(plan: &Plan, id: InstrId) -> Option<InstrId> {
     let axes = axes(plan, id)?;
-    let is_given = |id: &InstrId| matches!(plan.instruction(*id).kind, InstrKind::Parameter(_));
     let own = origin(plan, id);
-    let operands = op_behind(plan, id).map_or(&[][..], |op| &plan.instruction(op).operands);
-    let splits = |id: &InstrId| !plan.instruction(*id).layout.split_axes().intersection(axes).is_empty();
-    let mut beside: Vec<InstrId> =
-        operands.iter().map(|o| origin(plan, *o)).filter(|o| *o != own && is_given(o) && splits(o)).collect();
-    beside.sort_by_key(|o| match plan.instruction(*o).kind {
-        InstrKind::Parameter(kind) => kind.word().is_none(),
-        InstrKind::Constant(_) | InstrKind::Op(_) | InstrKind::Move(_) | InstrKind::CollectiveEinsum(_) => true,
+    // What made a value asks for no move of it, unless it left terms to add.
+    let behind = op_behind(plan, id).filter(|op| *op != own || combines(plan, id));
+    let operands = behind.map_or(&[][..], |op| &plan.instruction(op).operands);
+    let beside: Vec<InstrId> =
+        operands.iter().map(|o| origin(plan, *o)).filter(|o| *o != own && is_split_by(plan, *o, axes)).collect();
+    let mut given: Vec<InstrId> =
+        beside.iter().filter_map(|o| declared(plan, *o, axes)).filter(|o| *o != own).collect();
+    given.sort_by_key(|o| match plan.instruction(*o).kind {
+        InstrKind::Parameter(kind) => (kind.word().is_none(), !beside.contains(o)),
+        InstrKind::Constant(_) | InstrKind::Op(_) | InstrKind::Move(_) | InstrKind::CollectiveEinsum(_) => (true, true),
     });
-    beside.first().copied().or_else(|| Some(own).filter(is_given))
+    let is_named = |o: &&InstrId| plan.instruction(**o).name.is_some();
+    let own = Some(own).filter(|o| is_given(plan, *o));
+    given.first().copied().or(own).or_else(|| beside.iter().find(is_named).copied())
+}
+
+fn combines(plan: &Plan, id: InstrId) -> bool {
+    matches!(
+        plan.instruction(id).kind,
+        InstrKind::Move(Collective::ReduceScatter { .. } | Collective::AllReduce { .. })
+            | InstrKind::CollectiveEinsum(_)
+    )
+}
+
+fn is_given(plan: &Plan, id: InstrId) -> bool {
+    matches!(plan.instruction(id).kind, InstrKind::Parameter(_))
+}
+
+fn is_split_by(plan: &Plan, id: InstrId, axes: AxisSet) -> bool {
+    !plan.instruction(id).layout.split_axes().intersection(axes).is_empty()
+}
+
+/// The parameter that a value has its split over some axes from, through ops that leave a split as it is.
+fn declared(plan: &Plan, mut id: InstrId, axes: AxisSet) -> Option<InstrId> {
+    loop {
+        let instr = plan.instruction(id);
+        match &instr.kind {
+            InstrKind::Parameter(_) => return Some(id),
+            InstrKind::Op(
+                Op::Rename { .. }
+                | Op::Split { .. }
+                | Op::Merge { .. }
+                | Op::SliceDim { .. }
+                | Op::Append { .. }
+                | Op::Cast(_)
+                | Op::Fetch
+                | Op::Map(_),
+            ) => id = instr.operands.iter().map(|o| origin(plan, *o)).find(|o| is_split_by(plan, *o, axes))?,
+            InstrKind::Op(_) | InstrKind::Constant(_) | InstrKind::Move(_) | InstrKind::CollectiveEinsum(_) => {
+                return None;
+            }
+        }
+    }
 }
 
 /// A gather or scatter over several axes, one axis after the other as the data go, where that is what it costs as a whole:

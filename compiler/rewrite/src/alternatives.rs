@@ -6,10 +6,10 @@ use std::sync::Arc;
 use shard_cost::Hardware;
 use shard_ir::{AxisSet, Collective, Def, InstrId, InstrKind, Layout, Picoseconds, Plan, Reduction, ValueId};
 
-use crate::emit::{MoveSite, name_of, op_in_words};
+use crate::emit::{MoveSite, op_in_words};
 use crate::lower::Lowering;
 use crate::memory::needed;
-use crate::reason::Reader;
+use crate::reason::{Reader, called};
 use crate::relax::{Relaxation, Whole};
 use crate::space::maxima;
 use crate::{LowerError, LowerOptions, Lowered};
@@ -129,7 +129,7 @@ pub fn alternatives(
 /// The value whose strategies have to change for a move to go, and what that means.
 fn way_around(lowered: &Lowered, site: &MoveSite) -> Option<(ValueId, Avoided)> {
     let program = lowered.memory.kernels.program.as_ref();
-    let name = |v: ValueId| name_of(program, v).map_or_else(|| "the value".to_string(), |n| format!("`{n}`"));
+    let name = |v: ValueId| called(program, v);
     let made_by_op = matches!(program.value(site.value).def, Def::Op { .. });
     let is_op = |v: &ValueId| matches!(program.value(*v).def, Def::Op { .. });
     match (site.reader, partial_axes(site)) {

@@ -4,7 +4,7 @@ use shard_ir::{AxisId, AxisSet, Collective, Def, Layout, Op, Place, Program, Red
 
 use crate::emit::{name_of, op_in_words};
 use crate::kernel::Kernels;
-use crate::search::Solution;
+use crate::search::{Settled, Solution};
 use crate::table::{Arc, LayoutId, Source, Tables};
 
 /// Who asks for a value in a layout.
@@ -108,7 +108,7 @@ pub(crate) fn reason(
     let (from, to) = (table.layouts[arc.from as usize], table.layouts[arc.to as usize]);
     let axes = arc.collective.axes(mesh, from);
     let axes_text = mesh.axes_text(axes.iter());
-    let name = name_of(program, value).map_or_else(|| "the value".to_string(), |n| format!("`{n}`"));
+    let name = called(program, value);
     let dim = |i: usize| program.dims[program.value(value).dims[i].index()].name.as_str();
     let reader = readers.first_through(solution, value, (arc.from, arc.to));
     let wants = reader.map_or_else(String::new, |(reader, layout)| {
@@ -283,17 +283,29 @@ fn partial_cause(
 ) -> String {
     let program = kernels.program.as_ref();
     let mesh = &program.mesh;
-    let name = name_of(program, value).map_or_else(|| "it".to_string(), |n| format!("`{n}`"));
+    let name = called(program, value);
     let all = mesh.axes_text(axes.iter());
     let given = || format!("{name} is partial over {all}");
     let Some(settled) = &solution.values[value.index()] else { return given() };
     let table = tables.of(value);
+    // What is not made partial was cut into terms by a move.
+    let made = axes.intersection(table.layouts[settled.made_in as usize].partial(kind));
+    let cut = axes.difference(made);
+    if !cut.is_empty() {
+        let terms = cut_into_terms(program, tables, settled, value, cut);
+        return match made.is_empty() {
+            true => terms,
+            false => format!("{}, and {terms}", partial_cause(kernels, tables, solution, value, made, kind)),
+        };
+    }
     let producer = &table.producers[settled.made_in as usize][settled.producer];
     match (producer.source, &program.value(value).def) {
         (Source::Pin, Def::Pin { operand, .. }) => partial_cause(kernels, tables, solution, *operand, axes, kind),
         (Source::Kernel(_), _) => {
             let mut found: Vec<String> = Vec::new();
             let mut explained = AxisSet::EMPTY;
+            let chain = settled_chain(kernels, producer.source, value);
+            let (reducing, verb) = reduces(program, chain, kind);
             for (operand, layout) in &producer.reads {
                 let layout = tables.of(*operand).layouts[*layout as usize];
                 for axis in axes.difference(explained).iter() {
@@ -301,7 +313,6 @@ fn partial_cause(
                         let dim_id = program.value(*operand).dims[dim];
                         let on = layout.axes_of(dim).iter().filter(|a| axes.contains(*a));
                         explained = on.clone().fold(explained, AxisSet::with);
-                        let verb = if kind == Reduction::Sum { "contraction" } else { "the maximum" };
                         found.push(format!(
                             "{verb} over {}, which {} splits",
                             program.dims[dim_id.index()].name,
@@ -311,25 +322,107 @@ fn partial_cause(
                     }
                 }
             }
-            if found.is_empty() {
-                let from = producer.reads.iter().find_map(|(operand, layout)| {
-                    let layout = tables.of(*operand).layouts[*layout as usize];
-                    axes.is_subset(layout.partial(kind)).then_some(*operand)
-                });
-                return match from.and_then(|v| name_of(program, v)) {
-                    Some(operand) => format!("{name} keeps the partial {} of `{operand}` over {all}", kind_word(kind)),
-                    None => given(),
-                };
+            let mut causes: Vec<String> = Vec::new();
+            let mut named = value;
+            if !found.is_empty() {
+                named = reducing.unwrap_or(value);
+                let verb = if found.len() == 1 { "leaves" } else { "leave" };
+                causes.push(format!("{}, {verb} {} partial over {all}", found.join(", and "), called(program, named)));
             }
-            format!("{}, leaves {name} partial over {all}", found.join(", and "))
+            // A sum of terms that were there before: one that is made so tells more than one cut into terms.
+            let is_made_partial = |v: &ValueId| {
+                let made = solution.values[v.index()].as_ref().map(|s| tables.of(*v).layouts[s.made_in as usize]);
+                made.is_some_and(|layout| axes.is_subset(layout.partial(kind)))
+            };
+            let terms: Vec<ValueId> = producer
+                .reads
+                .iter()
+                .filter(|(v, layout)| axes.is_subset(tables.of(*v).layouts[*layout as usize].partial(kind)))
+                .map(|(v, _)| *v)
+                .collect();
+            let mut told: Vec<ValueId> = terms.iter().copied().filter(is_made_partial).collect();
+            if causes.is_empty() && told.is_empty() {
+                told.extend(terms.first());
+            }
+            told.truncate(2 - causes.len());
+            if let Some(term) = told.first() {
+                named = *term;
+            }
+            causes.extend(told.iter().map(|term| partial_cause(kernels, tables, solution, *term, axes, kind)));
+            match (causes.is_empty(), name_of(program, value)) {
+                (true, _) => given(),
+                (false, Some(own)) if name_of(program, named) != Some(own) => {
+                    format!("{}, and so {name}", causes.join(", and "))
+                }
+                (false, _) => causes.join(", and "),
+            }
         }
         _ => given(),
     }
 }
 
-fn kind_word(kind: Reduction) -> &'static str {
-    match kind {
-        Reduction::Sum => "sum",
-        Reduction::Max => "maximum",
+/// How a move made a complete value one of terms: its blocks, or the one copy that counts, with zeros elsewhere.
+fn cut_into_terms(program: &Program, tables: &Tables, settled: &Settled, value: ValueId, cut: AxisSet) -> String {
+    let (mesh, table) = (&program.mesh, tables.of(value));
+    let all = mesh.axes_text(cut.iter());
+    let name = called(program, value);
+    let dims = settled.moves.iter().filter_map(|(from, to)| match table.arc(*from, *to)?.collective {
+        Collective::ToPartial { dim: Some(dim), axes, .. } if axes.iter().any(|a| cut.contains(a)) => {
+            Some(program.dims[program.value(value).dims[dim].index()].name.as_str())
+        }
+        _ => None,
+    });
+    match dims.collect::<Vec<_>>().as_slice() {
+        [] => format!("{name} counts on one device of each group over {all}, with zeros on the others"),
+        dims => format!(
+            "{all} splits {} of {name}, whose blocks with zeros elsewhere add up to the whole over {all}",
+            dims.join(" and ")
+        ),
     }
+}
+
+/// The ops of the kernel that makes a value.
+fn settled_chain(kernels: &Kernels, source: Source, value: ValueId) -> &[ValueId] {
+    match source {
+        Source::Kernel(number) => kernels.of[value.index()].get(number).map_or(&[][..], |kernel| &kernel.chain),
+        Source::Given | Source::Pin => &[],
+    }
+}
+
+/// The op of a kernel that combines terms over a dim, and what it does.
+fn reduces(program: &Program, chain: &[ValueId], kind: Reduction) -> (Option<ValueId>, &'static str) {
+    let verbs = chain.iter().filter_map(|id| match &program.value(*id).def {
+        Def::Op { op: Op::Reduce { .. }, .. } if kind == Reduction::Max => Some((Some(*id), "the maximum")),
+        Def::Op { op: Op::Einsum, .. } => Some((Some(*id), "contraction")),
+        Def::Op { op: Op::Reduce { .. }, .. } => Some((Some(*id), "the sum")),
+        Def::Op { op: Op::Take { .. }, .. } => Some((Some(*id), "the lookup")),
+        _ => None,
+    });
+    verbs.last().unwrap_or((None, "contraction"))
+}
+
+/// A value by its name, or by the op that makes it: "the einsum of `x` and `w`".
+pub(crate) fn called(program: &Program, value: ValueId) -> String {
+    fn within(program: &Program, value: ValueId, depth: u32) -> String {
+        if let Some(name) = name_of(program, value) {
+            return format!("`{name}`");
+        }
+        match &program.value(value).def {
+            Def::Constant(number) => format!("{number:?}"),
+            Def::Pin { operand, .. } => within(program, *operand, depth),
+            Def::Parameter { .. } => "a parameter".to_string(),
+            Def::Op { op, operands } if depth > 0 => {
+                let mut names: Vec<String> = Vec::new();
+                for name in operands.iter().map(|o| within(program, *o, depth - 1)) {
+                    if !names.contains(&name) {
+                        names.push(name);
+                    }
+                }
+                format!("the {} of {}", op.word(), names.join(" and "))
+            }
+            Def::Op { op, .. } => format!("the {}", op.word()),
+        }
+    }
+    let short = within(program, value, 1);
+    if short.contains('`') { short } else { within(program, value, 2) }
 }

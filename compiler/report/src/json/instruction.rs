@@ -95,9 +95,8 @@ struct MoveJson {
     /// Axis by axis, where several are crossed one after another.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     by_axis: Vec<AxisJson>,
-    /// The parameter whose layout forces it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    forced_by: Option<ForcedByJson>,
+    /// The value whose layout forces it, or the move itself where only the place that asks for it does.
+    forced_by: ForcedByJson,
 }
 
 /// An einsum with a collective inside its loop: what both bear.
@@ -343,11 +342,15 @@ fn move_json(layer: &Layer<'_>, id: InstrId, collective: &Collective) -> MoveJso
             .into_iter()
             .map(|(axis, cost)| AxisJson { axis, wire_bytes: cost.wire_bytes.0, time_s: cost.time.seconds() })
             .collect(),
-        forced_by: forcing(plan, id).map(|given| ForcedByJson {
-            id: given.0,
-            name: plan.instruction(given).name.clone(),
-            layout: plan.layout_text(given),
-            line: layer.source.zip(plan.instruction(given).origin.span).map(|(s, at)| s.line_column(at.start).line),
-        }),
+        forced_by: {
+            // Where no other value does, the place that asks for this one does.
+            let by = forcing(plan, id).unwrap_or(id);
+            ForcedByJson {
+                id: by.0,
+                name: plan.instruction(by).name.clone(),
+                layout: plan.layout_text(by),
+                line: layer.source.zip(plan.instruction(by).origin.span).map(|(s, at)| s.line_column(at.start).line),
+            }
+        },
     }
 }
