@@ -5,6 +5,7 @@
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
+use shard_grammar::SourceFile;
 use shard_snapshots::examples;
 use shard_snapshots::files::root;
 
@@ -39,6 +40,12 @@ fn json(arguments: &[&str], input: &str) -> Value {
 }
 
 const STATIONARY: &str = "examples/feed_forward/2d_weight_stationary.shard";
+/// The PaLM block with the 2D weight-stationary products of ESTI; and free, with attention and feed-forward layer one after
+/// the other or side by side (3.4 there).
+const PALM: &str = "examples/calibration/palm_540b_2d.shard";
+const PALM_SERIAL: &str = "examples/palm/540b_serial.shard";
+const PALM_PARALLEL: &str = "examples/palm/540b.shard";
+const LLAMA: &str = "examples/llama/llama_3_70b.shard";
 const GATHERED: &str = "examples/feed_forward/x_weight_gathered.shard";
 
 #[test]
@@ -78,6 +85,20 @@ fn questions_are_answered_as_their_snapshots_have_it() {
                 ],
             ),
             ("explain-stationary-narrow", vec!["explain", STATIONARY, "--width", "60"]),
+            ("explain-stationary-narrowest", vec!["explain", STATIONARY, "--width", "40"]),
+            ("palm-explain", vec!["explain", PALM]),
+            ("palm-why-h", vec!["explain", PALM, "--why", "h"]),
+            ("palm-why-gate", vec!["explain", PALM, "--why", "gate"]),
+            ("palm-why-not-1d", vec!["explain", PALM, "--why-not", "1d-weight-stationary"]),
+            ("palm-why-not-all-gather-w_gate", vec!["explain", PALM, "--why-not", "all-gather:w_gate"]),
+            ("palm-why-not-x-weight-gathered", vec!["explain", PALM, "--why-not", "x-weight-gathered"]),
+            ("diff-palm-serial-parallel", vec!["diff", PALM_SERIAL, PALM_PARALLEL, "--phase-b", "decode"]),
+            ("llama-explain", vec!["explain", LLAMA]),
+            ("llama-why-q", vec!["explain", LLAMA, "--why", "q"]),
+            ("llama-why-n", vec!["explain", LLAMA, "--why", "n"]),
+            ("llama-why-not-layout", vec!["explain", LLAMA, "--why-not", "f: B_zLF_y"]),
+            ("llama-why-not-sequence-sharded", vec!["explain", LLAMA, "--why-not", "sequence-sharded-attention"]),
+            ("diff-llama-meshes", vec!["diff", LLAMA, "--mesh-b", "y=4,z=8"]),
         ] {
             insta::assert_snapshot!(name, shardc(&arguments));
         }
@@ -107,6 +128,109 @@ fn the_answer_to_why_not_is_what_the_annotation_gives_when_it_is_written_by_hand
         let by_hand = time(&source.replacen(line, written, 1));
         let said = answer["answers"][0]["other"]["serial_time_s"].as_f64();
         assert_eq!(said, Some(by_hand), "{file}: {ask}\n{answer}");
+    }
+}
+
+/// Each use of an axis that only one of the operands lies on: experts gathered, or replicated tokens.
+const EXPERTS: &str = "hardware tpu-v4-flat\nmesh x=4\ndim X = 4\ndim C = 8192\ndim E = 256\ndim F = 256\n\
+    layer f(a: bf16 XC_xE, w: weight bf16 X_xEF) -> bf16 XC_xF {\n  let h = einsum(a, w -> XCF)\n  return h\n}\n";
+const TOKENS: &str = "hardware tpu-v4-flat\nmesh x=4\ndim B = 64\ndim E = 4096\ndim F = 4096\n\
+    layer f(a: bf16 BE_x, w: weight bf16 EF) -> bf16 BF_x {\n  let h = einsum(a, w -> BF)\n  return h\n}\n";
+
+/// A source with the lines of an answer written into it: a strict layer in place of the one that there is, a `let` with a
+/// layout in place of the one without, a `reshard` in front of all, read by whatever follows.
+fn with_lines(source: &str, stated: &[&str]) -> String {
+    let file = SourceFile::new("", source);
+    if stated.first().is_some_and(|line| line.starts_with("strict layer ")) {
+        let tree = shard_grammar::parse(&file).file;
+        let name = stated[0]["strict layer ".len()..].split('(').next().unwrap_or_default();
+        let layer = tree.layers().find(|l| l.name.value == name).expect("the layer");
+        return format!("{}{}{}", &source[..layer.span.start], stated.join("\n"), &source[layer.span.end..]);
+    }
+    let mut text = source.to_string();
+    for line in stated {
+        let line = line.split("  // ").next().unwrap_or_default();
+        let name = line["let ".len()..].split([':', ' ']).next().unwrap_or_default();
+        match line.contains("reshard(") && !source.contains(line) {
+            true => {
+                let read = line.split("reshard(").nth(1).and_then(|r| r.split(',').next()).unwrap_or_default();
+                let (head, body) = text.split_once(" {\n").expect("a body");
+                let body = body.replace(&format!("({read}, "), &format!("({name}, "));
+                let body = body.replace(&format!(", {read} ->"), &format!(", {name} ->"));
+                text = format!("{head} {{\n  {line}\n{body}");
+            }
+            false => {
+                let old = text.lines().find(|l| l.trim_start().starts_with(&format!("let {name} = "))).expect("a let");
+                text = text.replacen(old, &format!("  {line}"), 1);
+            }
+        }
+    }
+    text
+}
+
+#[test]
+fn what_why_not_says_to_write_gives_the_time_that_it_says() {
+    let read = |path: &str| std::fs::read_to_string(root().join(path)).expect("an example");
+    let attention = read("examples/attention/batch_sharded_multiquery.shard");
+    let (stationary, gathered) = (read(STATIONARY), read(GATHERED));
+    for (source, ask, strategy) in [
+        (&stationary, "x-weight-gathered", true),
+        (&stationary, "1d-weight-stationary", true),
+        (&stationary, "all-gather:w_in", false),
+        (&stationary, "all-to-all:h", false),
+        (&stationary, "collective-permute:h", false),
+        (&stationary, "collective-permute:x", false),
+        (&gathered, "2d-weight-stationary", true),
+        (&attention, "head-sharded-attention", true),
+        (&attention, "sequence-sharded-attention", true),
+        (&EXPERTS.to_string(), "expert-parallel", true),
+        (&TOKENS.to_string(), "data-parallel", true),
+    ] {
+        let answer = json(&["explain", "-", "--why-not", ask], source);
+        let answer = &answer["answers"][0];
+        assert_eq!(answer["is_chosen"], false, "{ask}: {answer}");
+        let said = answer["other"]["serial_time_s"].as_f64().expect("a time");
+        let stated: Vec<&str> = answer["stated"].as_array().expect("lines").iter().filter_map(Value::as_str).collect();
+        assert!(!stated.is_empty(), "{ask}: {answer}");
+        let written = with_lines(source, &stated);
+        let report = json(&["explain", "--no-alternatives", "-"], &written);
+        let layer = &report["layers"][0];
+        assert_eq!(layer["totals"]["serial_time_s"].as_f64(), Some(said), "{ask}:\n{written}");
+        let has = match strategy {
+            true => layer["strategy"].as_array().expect("names").iter().any(|s| s == ask),
+            false => {
+                let (op, name) = ask.split_once(':').expect("a value");
+                let instructions = layer["instructions"].as_array().expect("instructions");
+                // In a strict layer the value has its name where it is made, and moves are counted on from it.
+                let mut moves = instructions.iter().filter(|i| i["op"] == op);
+                moves.any(|i| i["name"].as_str().is_some_and(|n| n.trim_end_matches(char::is_numeric) == name))
+            }
+        };
+        assert!(has, "{ask}: {written}\n{report}");
+    }
+}
+
+#[test]
+fn at_the_bandwidth_where_it_is_said_to_win_it_is_the_chosen_plan_or_ties_with_it() {
+    // tpu-v4-flat with another bandwidth.
+    let at = |rate: f64| {
+        let chip = format!(
+            "name = \"c\"\n[chip]\nflops = {{ bf16 = 275e12 }}\nhbm_bytes = 34359738368\nhbm_bandwidth = 1.2e12\n\
+             [network]\nkind = \"flat\"\nbandwidth = {rate:?}\nlatency = 0.0\n"
+        );
+        let file = std::env::temp_dir().join(format!("shardc-at-{rate}.toml"));
+        std::fs::write(&file, chip).expect("written");
+        let file = file.to_str().expect("a name").to_string();
+        json(&["explain", "-", "--why-not", "data-parallel", "--hardware", &file], TOKENS)
+    };
+    let rate = 270e9;
+    let answer = at(rate);
+    let turn = &answer["answers"][0]["bandwidth"]["down"];
+    assert_eq!(turn["result"], "wins", "{answer}");
+    for (factor, wins) in [(&turn["at"], true), (&turn["loses_at"], false)] {
+        let there = at(rate * factor.as_f64().expect("a factor"));
+        let added = there["answers"][0]["added_s"].as_f64().expect("a time");
+        assert_eq!(added == 0.0, wins, "{factor}: {there}");
     }
 }
 
@@ -159,61 +283,159 @@ fn a_derivation_ends_with_the_time_of_the_plan() {
     }
 }
 
-/// Every instruction of every layer of every example.
-fn collectives() -> Vec<(String, Value)> {
-    let mut found = Vec::new();
-    for example in examples() {
-        let report = json(&["explain", "--no-alternatives", &example.path], "");
-        for layer in report["layers"].as_array().expect("layers") {
-            for instruction in layer["instructions"].as_array().expect("instructions") {
-                if !instruction["reason"].is_null() {
-                    found.push((example.path.clone(), instruction.clone()));
-                }
-            }
+/// Whether a text has a word: a dim `E` is not in `EF`.
+fn has_word(text: &str, word: &str) -> bool {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_').any(|w| w == word)
+}
+
+/// The axes that a reason names: runs of axes as layouts write them, `xy` or `{data,model}`.
+fn names_axis(reason: &str, axis: &str, all: &[String]) -> bool {
+    let is_run = |word: &str| {
+        let mut rest = word;
+        while !rest.is_empty() {
+            let Some(axis) = all.iter().find(|a| rest.starts_with(a.as_str())) else { return false };
+            rest = &rest[axis.len()..];
         }
-    }
-    found
+        true
+    };
+    let words = reason.split(|c: char| !c.is_alphanumeric() && c != '_');
+    words.filter(|w| !w.is_empty()).any(|w| w == axis || (is_run(w) && w.contains(axis)))
 }
 
 #[test]
-fn every_collective_of_every_example_has_a_reason_with_a_dim_its_axes_its_value_and_the_line() {
-    let all = collectives();
-    assert!(all.len() > 20, "{}", all.len());
-    for (path, c) in all {
-        let reason = c["reason"].as_str().expect("a reason");
-        // A dim of the collective; an all-reduce has none of its own, so any dim of the layout or of the contraction.
-        let dims: Vec<&str> = ["dim", "from_dim", "to_dim"].iter().filter_map(|k| c[*k].as_str()).collect();
-        let has_dim = dims.iter().any(|d| reason.contains(d)) || reason.chars().any(|l| l.is_ascii_uppercase());
-        assert!(has_dim, "{path}: {c}");
-        for axis in c["axes"].as_array().expect("axes") {
-            assert!(reason.contains(axis.as_str().expect("an axis")), "{path}: {axis} is not in {reason}");
+fn every_collective_of_every_example_has_a_reason_with_its_dims_every_axis_the_value_and_what_forces_it() {
+    let mut seen = 0;
+    for example in examples() {
+        let report = json(&["explain", "--no-alternatives", &example.path], "");
+        for layer in report["layers"].as_array().expect("layers") {
+            let axes = layer["mesh_axes"].as_array().expect("axes");
+            let axes: Vec<String> = axes.iter().map(|a| a[0].as_str().expect("a name").to_string()).collect();
+            let instructions = layer["instructions"].as_array().expect("instructions");
+            let dims = |layout: &str| -> Vec<String> {
+                let word = layout.split('(').next().unwrap_or_default();
+                let names = word.split(|c: char| !c.is_alphanumeric());
+                match word.starts_with('[') {
+                    true => {
+                        names.filter(|n| n.starts_with(|c: char| c.is_ascii_uppercase())).map(str::to_string).collect()
+                    }
+                    false => word.chars().filter(char::is_ascii_uppercase).map(|c| c.to_string()).collect(),
+                }
+            };
+            for c in instructions.iter().filter(|i| i["axes"].is_array()) {
+                seen += 1;
+                let path = &example.path;
+                let reason = c["reason"].as_str().unwrap_or_else(|| panic!("{path}: {c} has no reason"));
+                // The dims along which it goes; for what has none of its own, one of the moved value or of those summed over.
+                let own: Vec<&str> = ["dim", "from_dim", "to_dim"].iter().filter_map(|k| c[*k].as_str()).collect();
+                for dim in &own {
+                    assert!(has_word(reason, dim), "{path}: {dim} is not in {reason:?}");
+                }
+                let behind = c["operands"][0].as_u64().expect("an operand") as usize;
+                let mut at = behind;
+                while instructions[at]["axes"].is_array() {
+                    at = instructions[at]["operands"][0].as_u64().expect("an operand") as usize;
+                }
+                let reads = instructions[at]["operands"].as_array().expect("operands");
+                let layouts = reads.iter().filter_map(|o| o.as_u64()).chain([behind as u64]);
+                let mut near: Vec<String> = layouts
+                    .flat_map(|o| dims(instructions[o as usize]["layout"].as_str().expect("a layout")))
+                    .collect();
+                near.extend(dims(c["to_layout"].as_str().unwrap_or_default()));
+                let is_named =
+                    |d: &String| has_word(reason, d) || c["to_layout"].as_str().is_some_and(|l| reason.contains(l));
+                // A sum of sums is told by the dims that the first of them went over.
+                let of_sums = reason.starts_with("contraction over ") || reason.starts_with("the ");
+                assert!(!own.is_empty() || near.iter().any(is_named) || of_sums, "{path}: no dim in {reason:?}");
+                for axis in c["axes"].as_array().expect("axes") {
+                    let axis = axis.as_str().expect("an axis");
+                    assert!(names_axis(reason, axis, &axes), "{path}: {axis} is not in {reason:?}");
+                }
+                match c["name"].as_str() {
+                    Some(name) => assert!(reason.contains(&format!("`{name}`")), "{path}: {name} is not in {reason:?}"),
+                    None => assert!(reason.contains('`'), "{path}: no value in {reason:?}"),
+                }
+                let by = &c["forced_by"];
+                assert!(by["line"].as_u64().is_some_and(|line| line > 0), "{path}: {c}");
+                let splits = |axis: &Value| {
+                    let layout = by["layout"].as_str().unwrap_or_default();
+                    names_axis(
+                        &layout.replace(|c: char| c == '_' || c.is_ascii_uppercase(), " "),
+                        axis.as_str().unwrap_or_default(),
+                        &axes,
+                    )
+                };
+                let is_itself = [&c["id"], &Value::from(at)].contains(&&by["id"]);
+                let is_split = c["axes"].as_array().expect("axes").iter().any(splits);
+                assert!(is_itself || is_split, "{path}: {by} does not force {reason:?}");
+                assert!(c["rule"].is_string() && c["span"]["line"].is_u64(), "{path}: {c}");
+            }
         }
-        let names_a_value = reason.contains('`') || c["name"].is_null();
-        assert!(names_a_value, "{path}: {reason}");
-        assert!(c["span"]["line"].as_u64().is_some(), "{path}: {c}");
-        assert!(c["rule"].is_string(), "{path}: {c}");
     }
+    assert!(seen > 300, "{seen}");
+}
+
+/// The first collective of a kind in a text of one layer: its reason, and what forces it with its layout.
+fn first_reason(text: &str, op: &str) -> (String, String, String) {
+    let report = json(&["explain", "--no-alternatives", "-"], text);
+    let all = report["layers"][0]["instructions"].as_array().expect("instructions").clone();
+    let found = all.iter().find(|i| i["op"] == op);
+    let found = found.unwrap_or_else(|| panic!("no {op} in {all:#?}"));
+    let word = |v: &Value| v.as_str().unwrap_or_default().to_string();
+    let by = &found["forced_by"];
+    (word(&found["reason"]), word(&by["name"]), word(&by["layout"]))
 }
 
 #[test]
 fn another_dim_in_the_source_gives_another_reason() {
-    let source = |x: &str, w: &str| {
-        format!(
-            "hardware tpu-v4-flat\nmesh x=4\ndim B = 64\ndim E = 4096\ndim F = 4096\n\
-             layer f(a: bf16 {x}, w: weight bf16 {w}) -> bf16 BF_x {{\n  return einsum(a, w -> BF)\n}}\n"
-        )
-    };
-    let reason = |text: &str| {
-        let report = json(&["explain", "--no-alternatives", "-"], text);
-        let all = report["layers"][0]["instructions"].as_array().expect("instructions").clone();
-        let first = all.iter().find(|i| !i["reason"].is_null()).expect("a collective").clone();
-        (first["reason"].as_str().expect("words").to_string(), first["forced_by"]["name"].clone())
-    };
-    let (split_e, forced) = reason(&source("BE_x", "EF_x"));
-    assert!(split_e.contains("splits E of `a`") && split_e.contains("splits F of `w`"), "{split_e}");
-    assert_eq!(forced, "w");
-    let (split_b, _) = reason(&source("B_xE", "EF_x"));
-    assert!(split_b.contains("splits B of `a`") && !split_b.contains("splits E of `a`"), "{split_b}");
+    let head = "hardware tpu-v4-flat\nmesh x=4, y=2\ndim B = 64\ndim E = 4096\ndim F = 4096\ndim G = 64\n";
+    // The axis on another dim of one type, and what each of the two makes of the reason.
+    for (op, layer, swapped, before, after) in [
+        (
+            "all-gather",
+            "layer f(a: bf16 BE_x, w: weight bf16 EF_x) -> bf16 BF_x {\n  return einsum(a, w -> BF)\n}\n",
+            ("a: bf16 BE_x", "a: bf16 B_xE"),
+            ("x splits E of `a`", "w", "EF_x"),
+            ("x splits B of `a`", "w", "EF_x"),
+        ),
+        (
+            "reduce-scatter",
+            "layer f(a: bf16 BGE_x, w: weight bf16 E_xF) -> bf16 B_xGF {\n  return einsum(a, w -> BGF)\n}\n",
+            ("-> bf16 B_xGF", "-> bf16 BG_xF"),
+            ("keeps its block of B; the result `result` is declared B_xGF", "w", "E_xF"),
+            ("keeps its block of G; the result `result` is declared BG_xF", "w", "E_xF"),
+        ),
+        (
+            "all-reduce",
+            "layer f(a: bf16 BE_xG, w: weight bf16 E_xGF) -> bf16 BF {\n  return einsum(a, w -> BF)\n}\n",
+            ("(a: bf16 BE_xG, w: weight bf16 E_xGF)", "(a: bf16 BEG_x, w: weight bf16 EG_xF)"),
+            ("contraction over E, which x", "w", "E_xGF"),
+            ("contraction over G, which x", "w", "EG_xF"),
+        ),
+        (
+            "all-to-all",
+            "layer f(a: bf16 B_xGE) -> bf16 BG_xE {\n  let r = relu(a)\n  return r\n}\n",
+            ("-> bf16 BG_xE", "-> bf16 BGE_x"),
+            ("splits B of `", "a", "B_xGE"),
+            ("is wanted on E", "a", "B_xGE"),
+        ),
+        (
+            "collective-permute",
+            "layer f(a: bf16 B_xyE) -> bf16 B_yxE {\n  return relu(a)\n}\n",
+            ("(a: bf16 B_xyE) -> bf16 B_yxE", "(a: bf16 BE_xy) -> bf16 BE_yx"),
+            ("lie as B_xyE and are wanted as B_yxE", "", "B_yxE"),
+            ("lie as BE_xy and are wanted as BE_yx", "", "BE_yx"),
+        ),
+    ] {
+        assert!(layer.contains(swapped.0), "{layer}");
+        for (text, (words, by, layout)) in
+            [(layer.to_string(), before), (layer.replacen(swapped.0, swapped.1, 1), after)]
+        {
+            let (reason, forced, as_layout) = first_reason(&format!("{head}{text}"), op);
+            assert!(reason.contains(words), "{op}: {reason:?}\n{text}");
+            assert_eq!((forced.as_str(), as_layout.as_str()), (by, layout), "{op}: {reason:?}\n{text}");
+        }
+        assert_ne!(before.0, after.0);
+    }
 }
 
 #[test]

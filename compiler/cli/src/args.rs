@@ -230,9 +230,9 @@ pub(crate) struct ExplainArgs {
     /// With --why-not: the dim whose sizes are tried; by default the first of the activations that no weight has
     #[arg(long, value_name = "DIM", requires = "why_not")]
     pub(crate) vary: Option<String>,
-    /// Columns of the text
-    #[arg(long, value_name = "COLUMNS", default_value_t = shard_report::page::WIDTH)]
-    pub(crate) width: usize,
+    /// Columns of the text; by default those of the terminal, else 80
+    #[arg(long, value_name = "COLUMNS")]
+    pub(crate) width: Option<usize>,
 }
 
 /// `cost`.
@@ -348,9 +348,9 @@ pub(crate) struct DiffArgs {
     /// Exit with 1 where anything differs
     #[arg(long)]
     pub(crate) exit_code: bool,
-    /// Columns of the text
-    #[arg(long, value_name = "COLUMNS", default_value_t = shard_report::page::WIDTH)]
-    pub(crate) width: usize,
+    /// Columns of the text; by default those of the terminal, else 80
+    #[arg(long, value_name = "COLUMNS")]
+    pub(crate) width: Option<usize>,
 }
 
 /// `verify-certificate`.

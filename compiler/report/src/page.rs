@@ -41,7 +41,10 @@ impl Page {
             } else {
                 self.wrapped_more(indent, 2, left)
             }
-            self.line(&format!("{right:>width$}", width = self.width));
+            match r <= self.width {
+                true => self.line(&format!("{right:>width$}", width = self.width)),
+                false => self.wrapped_more(indent + 4, 2, right),
+            }
         }
     }
 

@@ -33,12 +33,24 @@ pub struct WhyNot<'a> {
     pub crossings: Vec<Crossing>,
 }
 
+/// What grows and shrinks.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Figure {
+    /// The size of a dim.
+    Dim(String),
+    /// Every bandwidth of the network, in parts of what the chip has: [`NETWORK_UNIT`] is all of it.
+    Network,
+}
+
+/// The bandwidth that the chip has, as figures of [`Figure::Network`] count it.
+pub const NETWORK_UNIT: u64 = 256;
+
 /// What becomes of the answer as one figure grows and shrinks.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Crossing {
-    /// The dim.
-    pub dim: String,
-    /// Its size as asked.
+    /// Which figure.
+    pub figure: Figure,
+    /// What it is as asked.
     pub now: u64,
     /// As it grows.
     pub up: Turn,
@@ -187,22 +199,52 @@ pub(crate) fn move_line(page: &mut Page, sign: char, side: Side<'_>, id: InstrId
 }
 
 fn crossing_text(crossing: &Crossing) -> String {
-    let dim = &crossing.dim;
-    let turn = |turn: Turn, word: &str| match turn {
-        Turn::Wins { at, loses_at, behind } => {
-            format!("it wins at {dim} = {at} (at {loses_at} it is {} behind)", scale::time(behind))
+    match &crossing.figure {
+        Figure::Dim(dim) => {
+            let turn = |turn: Turn, word: &str| match turn {
+                Turn::Wins { at, loses_at, behind } => {
+                    format!("it wins at {dim} = {at} (at {loses_at} it is {} behind)", scale::time(behind))
+                }
+                Turn::Never { to, behind } => {
+                    format!("it never wins {word} to {dim} = {to} (there it is {} behind)", scale::time(behind))
+                }
+                Turn::Unknown => format!("no other size was searched {word} from here"),
+            };
+            let (up, down) = (turn(crossing.up, "up"), turn(crossing.down, "down"));
+            format!("With {dim} = {} as it grows, {up}; as it shrinks, {down}.", crossing.now)
         }
-        Turn::Never { to, behind } => {
-            format!("it never wins {word} to {dim} = {to} (there it is {} behind)", scale::time(behind))
+        Figure::Network => {
+            let turn = |turn: Turn, word: &str| match turn {
+                Turn::Wins { at, loses_at, behind } => format!(
+                    "it wins at {} the bandwidth (at {} it is {} behind)",
+                    times(at),
+                    times(loses_at),
+                    scale::time(behind)
+                ),
+                Turn::Never { to, behind } => format!(
+                    "it never wins {word} to {} the bandwidth (there it is {} behind)",
+                    times(to),
+                    scale::time(behind)
+                ),
+                Turn::Unknown => "no bandwidth was searched".to_string(),
+            };
+            let (up, down) = (turn(crossing.up, "up"), turn(crossing.down, "down"));
+            format!("On a faster network, {up}; on a slower one, {down}.")
         }
-        Turn::Unknown => format!("no other size was searched {word} from here"),
-    };
-    format!(
-        "With {dim} = {} as it grows, {}; as it shrinks, {}.",
-        crossing.now,
-        turn(crossing.up, "up"),
-        turn(crossing.down, "down")
-    )
+    }
+}
+
+/// A bandwidth as a multiple of what the chip has: `1.5 times`, `1/8 of`, `3.9 % of`.
+fn times(rate: u64) -> String {
+    match NETWORK_UNIT.checked_rem(rate) {
+        Some(0) if rate < NETWORK_UNIT => format!("1/{} of", NETWORK_UNIT / rate),
+        _ if rate < NETWORK_UNIT => format!("{:.1} % of", 100.0 * factor(rate)),
+        _ => format!("{} times", factor(rate)),
+    }
+}
+
+fn factor(rate: u64) -> f64 {
+    rate as f64 / NETWORK_UNIT as f64
 }
 
 #[derive(Debug, Serialize)]
@@ -225,6 +267,8 @@ struct AnswerJson {
     ways: usize,
     ways_cut: bool,
     crossings: Vec<CrossingJson>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bandwidth: Option<BandwidthJson>,
 }
 
 #[derive(Debug, Serialize)]
@@ -264,6 +308,31 @@ enum TurnJson {
     Unknown,
 }
 
+/// Where the answer turns on a faster and on a slower network, as multiples of the chip's bandwidth.
+#[derive(Debug, Serialize)]
+struct BandwidthJson {
+    up: FactorJson,
+    down: FactorJson,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(tag = "result", rename_all = "lowercase")]
+enum FactorJson {
+    Wins { at: f64, loses_at: f64, behind_s: f64 },
+    Never { to: f64, behind_s: f64 },
+    Unknown,
+}
+
+fn factor_json(turn: Turn) -> FactorJson {
+    match turn {
+        Turn::Wins { at, loses_at, behind } => {
+            FactorJson::Wins { at: factor(at), loses_at: factor(loses_at), behind_s: behind.seconds() }
+        }
+        Turn::Never { to, behind } => FactorJson::Never { to: factor(to), behind_s: behind.seconds() },
+        Turn::Unknown => FactorJson::Unknown,
+    }
+}
+
 fn turn_json(turn: Turn) -> TurnJson {
     match turn {
         Turn::Wins { at, loses_at, behind } => TurnJson::Wins { at, loses_at, behind_s: behind.seconds() },
@@ -297,6 +366,12 @@ pub(crate) fn move_json(side: Side<'_>, id: InstrId) -> MoveJson {
     }
 }
 
+fn crossing_json(crossing: &Crossing) -> Option<CrossingJson> {
+    let Figure::Dim(dim) = &crossing.figure else { return None };
+    let (up, down) = (turn_json(crossing.up), turn_json(crossing.down));
+    Some(CrossingJson { dim: dim.clone(), now: crossing.now, up, down })
+}
+
 /// The answers as `shardc.why-not/1`.
 pub fn json(answers: &[WhyNot<'_>]) -> String {
     let answer = |a: &WhyNot<'_>| {
@@ -314,11 +389,12 @@ pub fn json(answers: &[WhyNot<'_>]) -> String {
             stated: a.stated.clone(),
             ways: a.ways,
             ways_cut: a.cut,
-            crossings: a
+            crossings: a.crossings.iter().filter_map(crossing_json).collect(),
+            bandwidth: a
                 .crossings
                 .iter()
-                .map(|c| CrossingJson { dim: c.dim.clone(), now: c.now, up: turn_json(c.up), down: turn_json(c.down) })
-                .collect(),
+                .find(|c| c.figure == Figure::Network)
+                .map(|c| BandwidthJson { up: factor_json(c.up), down: factor_json(c.down) }),
         }
     };
     json_text(&WhyNotJson { schema: "shardc.why-not/1", answers: answers.iter().map(answer).collect() })

@@ -7,6 +7,7 @@ use shard_report::diff::{Pair, diff, differs, json};
 
 use crate::args::{DiffArgs, Format, ProgramArgs};
 use crate::commands::compile::{Compilation, Purpose, compile_file};
+use crate::commands::cost::width;
 use crate::console::{Console, Outcome, Status};
 
 pub(crate) fn run(args: &DiffArgs, console: &mut Console) -> Outcome {
@@ -22,7 +23,7 @@ pub(crate) fn run(args: &DiffArgs, console: &mut Console) -> Outcome {
     let (a, b) = (side(&args.a, &args.program, &a, console)?, side(second, &args.program, &b, console)?);
     let pairs = pairs(&a, &b);
     console.result(&match console.format {
-        Format::Text => diff(&pairs, args.width),
+        Format::Text => diff(&pairs, width(args.width)),
         Format::Json => json(&pairs),
     })?;
     if args.exit_code && differs(&pairs) { Err(Status::Wrong) } else { Ok(()) }

@@ -5,6 +5,7 @@ use shard_rewrite::Detail;
 
 use crate::args::{Alternatives, ExplainArgs, ExplainEmit, Format};
 use crate::commands::compile::{Purpose, compile_file};
+use crate::commands::cost::width;
 use crate::commands::{certificate, why, why_not};
 use crate::console::{Console, Outcome};
 
@@ -41,7 +42,7 @@ pub(crate) fn run(args: &ExplainArgs, console: &mut Console) -> Outcome {
     }
     let layers = compilation.layers();
     console.result(&match emit {
-        ExplainEmit::Text => shard_report::explain::explain_within(&layers, args.width),
+        ExplainEmit::Text => shard_report::explain::explain_within(&layers, width(args.width)),
         ExplainEmit::Json => shard_report::json::explain::explain(&layers),
         ExplainEmit::Html => shard_report::html::html(&layers),
         ExplainEmit::Dot => shard_report::dot::dot(&layers),

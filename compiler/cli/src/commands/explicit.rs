@@ -25,14 +25,7 @@ pub(crate) fn file(path: &Path, args: &ProgramArgs, console: &mut Console) -> Ou
             console.usage("IR text states every collective already: `fmt --explicit` takes a source file", None)
         );
     };
-    let options = check_options(args, console)?;
-    let mesh = options.mesh_override.as_ref().map(|axes| {
-        let axes: Vec<String> = axes.iter().map(|(name, size)| format!("{name}={size}")).collect();
-        axes.join(", ")
-    });
-    let built_in = |name: &&String| BUILT_IN.iter().any(|chip| chip.name == **name);
-    let hardware = args.hardware.as_ref().filter(built_in).cloned();
-    let overrides = Overrides { dims: options.dim_overrides, mesh, hardware, phase: args.phase.clone() };
+    let overrides = overrides(args, console)?;
     let plans: Vec<&Plan> = compilation.compiled.iter().map(|(_, c)| &c.schedule.plan).collect();
     if let Some(plan) = plans.iter().find(|p| p.phase.is_some()).filter(|_| args.phase.is_none()) {
         let phase = plan.phase.clone().unwrap_or_default();
@@ -60,6 +53,32 @@ pub(crate) fn file(path: &Path, args: &ProgramArgs, console: &mut Console) -> Ou
         }
     }
     Ok((source, text))
+}
+
+/// What the command line changes of a file.
+pub(crate) fn overrides(args: &ProgramArgs, console: &mut Console) -> Outcome<Overrides> {
+    let options = check_options(args, console)?;
+    let mesh = options.mesh_override.as_ref().map(|axes| {
+        let axes: Vec<String> = axes.iter().map(|(name, size)| format!("{name}={size}")).collect();
+        axes.join(", ")
+    });
+    let built_in = |name: &&String| BUILT_IN.iter().any(|chip| chip.name == **name);
+    let hardware = args.hardware.as_ref().filter(built_in).cloned();
+    Ok(Overrides { dims: options.dim_overrides, mesh, hardware, phase: args.phase.clone() })
+}
+
+/// The layer of a plan as a strict one that lowers to it, if there is such a text.
+pub(crate) fn strict_layer(
+    source: &SourceFile,
+    plan: &Plan,
+    hardware: &Hardware,
+    overrides: &Overrides,
+) -> Option<String> {
+    let text = explicit(source, &[plan], overrides).ok()?;
+    gives(&text, plan, hardware).ok()?;
+    let tree = shard_grammar::parse(&SourceFile::new("", text.clone())).file;
+    let layer = tree.layers().find(|layer| layer.name.value == plan.name)?;
+    text.get(layer.span.start..layer.span.end).map(str::to_string)
 }
 
 /// Whether a text has a strict layer whose plan is this one, on the same chip.

@@ -20,6 +20,7 @@ use shard_rewrite::{Alternative, LowerOptions, lower};
 
 use crate::args::{ExplainArgs, Format};
 use crate::commands::compile::Compilation;
+use crate::commands::cost::width;
 use crate::console::{Console, Outcome, Status};
 
 /// So many removals are shown.
@@ -48,7 +49,7 @@ pub(crate) fn run(args: &ExplainArgs, asked: &str, compilation: &Compilation, co
         return Err(Status::Usage);
     }
     console.result(&match console.format {
-        Format::Text => why(&answers, args.width, console.colours_results()),
+        Format::Text => why(&answers, width(args.width), console.colours_results()),
         Format::Json => json(&answers),
     })
 }

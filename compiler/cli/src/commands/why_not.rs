@@ -3,23 +3,29 @@
 use shard_check::Diagnostic;
 use shard_check::diagnostics::QuestionProblem;
 use shard_cost::Hardware;
-use shard_ir::{Picoseconds, Program};
+use shard_ir::{Picoseconds, Plan, Program};
 use shard_report::why_not::{Crossing, WhyNot, json, why_not};
 
 use crate::args::{ExplainArgs, Format};
 use crate::commands::compile::{Compilation, check_options};
+use crate::commands::cost::width;
+use crate::commands::explicit::overrides;
 use crate::console::{Console, Outcome, Status};
 use crate::pipeline::{self, Compiled};
 use crate::questions::crossing::{Question, batch_dim};
 use crate::questions::force;
 use crate::questions::request::{self, Request};
+use crate::questions::written::Wanted;
 
 /// The best plan that has what was asked for.
 struct Best {
     compiled: Compiled,
     way: usize,
+    used: bool,
     ways: usize,
     cut: bool,
+    /// What could be written to have it.
+    stated: Vec<String>,
 }
 
 pub(crate) fn run(args: &ExplainArgs, asked: &str, compilation: &Compilation, console: &mut Console) -> Outcome {
@@ -27,6 +33,7 @@ pub(crate) fn run(args: &ExplainArgs, asked: &str, compilation: &Compilation, co
         return Err(console.usage("IR text is one plan: `--why-not` takes a source file, which has others", None));
     };
     let options = check_options(&args.program, console)?;
+    let overrides = overrides(&args.program, console)?;
     let mut found: Vec<(usize, Request, Option<Best>, Vec<Crossing>)> = Vec::new();
     let mut problems: Vec<QuestionProblem> = Vec::new();
     for (i, program) in compilation.programs.iter().enumerate() {
@@ -42,17 +49,23 @@ pub(crate) fn run(args: &ExplainArgs, asked: &str, compilation: &Compilation, co
             found.push((i, request, None, Vec::new()));
             continue;
         }
-        match best(&request, asked, program, hardware, compilation) {
-            Ok(best) => {
+        let chosen = &compiled.schedule.plan;
+        match best(&request, asked, program, (hardware, chosen), compilation) {
+            Ok(mut best) => {
+                let lower = &compilation.options;
+                let wanted =
+                    Wanted { request: &request, program, source, hardware, options: lower, overrides: &overrides };
+                best.stated = wanted.lines(chosen, &best.compiled.schedule.plan);
                 let question = Question {
                     source,
                     options: &options,
                     hardware,
-                    lower: &compilation.options,
+                    lower,
                     layer: &program.name,
                     phase: program.phase.as_ref().map(|phase| phase.name.as_str()),
                     asked,
                     way: best.way,
+                    used: best.used,
                 };
                 let crossings = crossings(args, program, &question, compiled, &best);
                 found.push((i, request, Some(best), crossings));
@@ -76,7 +89,7 @@ pub(crate) fn run(args: &ExplainArgs, asked: &str, compilation: &Compilation, co
                 chosen: compilation.layer_of(hardware, chosen),
                 other: compilation.layer_of(hardware, other),
                 is_chosen: best.is_none(),
-                stated: best.as_ref().map_or_else(Vec::new, |_| stated(request, program, source)),
+                stated: best.as_ref().map_or_else(Vec::new, |best| best.stated.clone()),
                 ways: best.as_ref().map_or(0, |b| b.ways),
                 cut: best.as_ref().is_some_and(|b| b.cut),
                 crossings: crossings.clone(),
@@ -84,7 +97,7 @@ pub(crate) fn run(args: &ExplainArgs, asked: &str, compilation: &Compilation, co
         })
         .collect();
     console.result(&match console.format {
-        Format::Text => why_not(&answers, args.width),
+        Format::Text => why_not(&answers, width(args.width)),
         Format::Json => json(&answers),
     })
 }
@@ -93,26 +106,34 @@ fn best(
     request: &Request,
     asked: &str,
     program: &Program,
-    hardware: &Hardware,
+    (hardware, chosen): (&Hardware, &Plan),
     compilation: &Compilation,
 ) -> Result<Best, QuestionProblem> {
-    let (ways, cut) = force::ways(request, program);
     let mut best: Option<Best> = None;
     // Between the layouts of a way the search may take other moves than the one that was asked for.
-    let mut is_beaten = false;
-    for (way, forced) in ways.iter().enumerate() {
-        let options = forced.options(&compilation.options);
-        let Ok(compiled) = pipeline::compile(&forced.program, hardware, &options) else { continue };
-        let time = |c: &Compiled| c.price.totals.serial_time;
-        let is_better = best.as_ref().is_none_or(|b| time(&compiled) < time(&b.compiled));
-        let has = force::has(request, program, &compiled.schedule.plan);
-        is_beaten |= !has;
-        if is_better && has {
-            best = Some(Best { compiled, way, ways: ways.len(), cut });
+    let (mut is_beaten, mut tried) = (false, 0);
+    // A collective whose result nothing can read is had all the same, by a plan that undoes it.
+    let unused = matches!(request, Request::Collective { .. }).then_some(false);
+    for used in [true].into_iter().chain(unused) {
+        let (ways, cut) = force::ways(request, program, chosen, used);
+        tried = ways.len();
+        if best.is_some() {
+            break;
+        }
+        for (way, forced) in ways.iter().enumerate() {
+            let options = forced.options(&compilation.options);
+            let Ok(compiled) = pipeline::compile(&forced.program, hardware, &options) else { continue };
+            let time = |c: &Compiled| c.price.totals.serial_time;
+            let is_better = best.as_ref().is_none_or(|b| time(&compiled) < time(&b.compiled));
+            let has = force::has(request, program, &compiled.schedule.plan);
+            is_beaten |= !has;
+            if is_better && has {
+                best = Some(Best { compiled, way, used, ways: ways.len(), cut, stated: Vec::new() });
+            }
         }
     }
     best.ok_or_else(|| {
-        let reason = match ways.len() {
+        let reason = match tried {
             0 => "nothing of this layer can be so, as its types are declared".to_string(),
             1 => "the layer's own types forbid it".to_string(),
             n => format!("none of {n} ways of having it is a plan, as the layer's types are declared"),
@@ -123,7 +144,7 @@ fn best(
             Request::Strategy(_) => asked.to_string(),
         };
         match is_beaten {
-            true => QuestionProblem::Beaten { asked, ways: ways.len() },
+            true => QuestionProblem::Beaten { asked, ways: tried },
             false => QuestionProblem::Impossible { asked, reason, help },
         }
     })
@@ -138,9 +159,12 @@ fn crossings(
 ) -> Vec<Crossing> {
     let time = |c: &Compiled| c.price.totals.serial_time.0;
     let behind = Picoseconds(time(&best.compiled).saturating_sub(time(chosen)));
-    let Some(dim) = args.vary.clone().or_else(|| batch_dim(program)) else { return Vec::new() };
-    let size = program.dims.iter().find(|d| d.name == dim).map(|d| d.size);
-    size.map(|now| question.crossing(&dim, now, behind)).into_iter().collect()
+    let dim = args.vary.clone().or_else(|| batch_dim(program));
+    let size = dim.and_then(|dim| program.dims.iter().find(|d| d.name == dim));
+    let of_dim = size.map(|dim| question.crossing(&dim.name, dim.size, behind));
+    // Without a network nothing is sent, however fast.
+    let of_network = (program.mesh.devices() > 1).then(|| question.network_crossing(behind));
+    of_dim.into_iter().chain(of_network).collect()
 }
 
 fn words(request: &Request, program: &Program) -> String {
@@ -148,22 +172,14 @@ fn words(request: &Request, program: &Program) -> String {
     match request {
         Request::Layout { value, text, .. } => format!("`{}` as {text}", name(*value)),
         Request::Collective { op, value: Some(value) } => {
-            format!("an {op} of `{}`", name(*value)).replace("an r", "a r")
+            format!("{} of `{}`", with_article(op), name(*value))
         }
-        Request::Collective { op, value: None } => format!("an {op}").replace("an r", "a r"),
+        Request::Collective { op, value: None } => with_article(op),
         Request::Strategy(strategy) => strategy.name().to_string(),
     }
 }
 
-/// What the source would say.
-fn stated(request: &Request, program: &Program, source: &shard_grammar::SourceFile) -> Vec<String> {
-    let Request::Layout { value, text, .. } = request else { return Vec::new() };
-    let v = program.value(*value);
-    let name = v.name.clone().unwrap_or_default();
-    let line = source.line(source.line_column(v.span.start).line).unwrap_or_default().trim();
-    match line.split_once('=') {
-        Some((_, right)) if line.starts_with("let ") => vec![format!("let {name}: {text} ={right}")],
-        _ if line.starts_with("let ") => vec![format!("let {name}: {text} = ...")],
-        _ => vec![format!("let {name}1 = reshard({name}, {text})")],
-    }
+/// `an all-gather`, `a reduce-scatter`.
+fn with_article(op: &str) -> String {
+    format!("{} {op}", if op.starts_with('a') { "an" } else { "a" })
 }

@@ -1,11 +1,11 @@
-//! At which size of a dim one way overtakes the best plan: doubled and halved from where it is, then halved in between, a
-//! search for each of the two at each size.
+//! At which size of a dim, and on how fast a network, one way overtakes the best plan: a search for each of the two at each
+//! figure, few enough that the answer comes in seconds.
 
 use shard_check::CheckOptions;
 use shard_cost::Hardware;
 use shard_grammar::SourceFile;
 use shard_ir::{Def, ParameterKind, Picoseconds, Program};
-use shard_report::why_not::{Crossing, Turn};
+use shard_report::why_not::{Crossing, Figure, NETWORK_UNIT, Turn};
 use shard_rewrite::LowerOptions;
 
 use super::{force, request};
@@ -16,6 +16,13 @@ const STEPS: u32 = 12;
 
 /// So many sizes between the last that loses and the first that wins are tried.
 const REFINEMENTS: u32 = 4;
+
+/// Bandwidths that are tried upwards and downwards, as powers of two of what the chip has; between the last that loses and
+/// the first that wins, the powers of two that lie there, and [`NETWORK_REFINEMENTS`] halvings more.
+const NETWORK_POWERS: [u32; 3] = [1, 3, 6];
+
+/// So many bandwidths between two powers of two are tried.
+const NETWORK_REFINEMENTS: u32 = 2;
 
 /// What stays the same from size to size.
 pub(crate) struct Question<'a> {
@@ -28,8 +35,9 @@ pub(crate) struct Question<'a> {
     pub(crate) phase: Option<&'a str>,
     /// What was asked for.
     pub(crate) asked: &'a str,
-    /// Which of the ways of having it.
+    /// Which of the ways of having it, and whether it is used as it is.
     pub(crate) way: usize,
+    pub(crate) used: bool,
 }
 
 /// The dim whose size is the batch: the first one of the activations that no weight has.
@@ -45,60 +53,112 @@ pub(crate) fn batch_dim(program: &Program) -> Option<String> {
 impl Question<'_> {
     /// What becomes of the answer as a dim grows and shrinks.
     pub(crate) fn crossing(&self, dim: &str, now: u64, behind: Picoseconds) -> Crossing {
+        let at = |size: u64| self.behind_at_size(dim, size);
+        let halved = |size: u64| size.is_multiple_of(2).then_some(size / 2).filter(|s| *s > 0);
         Crossing {
-            dim: dim.to_string(),
+            figure: Figure::Dim(dim.to_string()),
             now,
-            up: self.turn(dim, now, behind, |size| size.checked_mul(2)),
-            down: self.turn(dim, now, behind, |size| size.is_multiple_of(2).then_some(size / 2).filter(|s| *s > 0)),
+            up: turn(now, behind, steps(now, |size| size.checked_mul(2)), &at, REFINEMENTS),
+            down: turn(now, behind, steps(now, halved), &at, REFINEMENTS),
         }
     }
 
-    fn turn(&self, dim: &str, now: u64, behind: Picoseconds, next: impl Fn(u64) -> Option<u64>) -> Turn {
-        let (mut loses_at, mut behind, mut searched) = (now, behind, false);
-        for _ in 0..STEPS {
-            let Some(size) = next(loses_at) else { break };
-            match self.behind_at(dim, size) {
-                Some(Picoseconds(0)) => return self.refined(dim, loses_at, size, behind),
-                Some(more) => (loses_at, behind, searched) = (size, more, true),
-                // Not a size of the program, or no plan has it there.
-                None => break,
-            }
+    /// What becomes of the answer as the network grows faster and slower.
+    pub(crate) fn network_crossing(&self, behind: Picoseconds) -> Crossing {
+        let at = |rate: u64| {
+            let hardware = self.hardware.with_network_scaled(rate, NETWORK_UNIT);
+            self.behind_at(self.options, &hardware)
+        };
+        let in_powers = |scaled: fn(u32) -> u64| -> Turn {
+            let far = turn(NETWORK_UNIT, behind, NETWORK_POWERS.map(scaled).to_vec(), &at, 0);
+            let Turn::Wins { at: first, loses_at, behind } = far else { return far };
+            // Powers of two between, then between two of them.
+            let between = (1..*NETWORK_POWERS.last().unwrap_or(&0)).map(scaled);
+            let inside = |r: &u64| (*r > loses_at.min(first)) && (*r < loses_at.max(first));
+            let powers: Vec<u64> = between.filter(inside).chain([first]).collect();
+            turn(loses_at, behind, powers, &at, NETWORK_REFINEMENTS)
+        };
+        Crossing {
+            figure: Figure::Network,
+            now: NETWORK_UNIT,
+            up: in_powers(|power| NETWORK_UNIT << power),
+            down: in_powers(|power| NETWORK_UNIT >> power),
         }
-        if searched { Turn::Never { to: loses_at, behind } } else { Turn::Unknown }
     }
 
-    fn refined(&self, dim: &str, mut loses_at: u64, mut at: u64, mut behind: Picoseconds) -> Turn {
-        for _ in 0..REFINEMENTS {
-            let sum = loses_at + at;
-            if !sum.is_multiple_of(2) || sum / 2 == loses_at || sum / 2 == at {
-                break;
-            }
-            match self.behind_at(dim, sum / 2) {
-                Some(Picoseconds(0)) => at = sum / 2,
-                Some(more) => (loses_at, behind) = (sum / 2, more),
-                None => break,
-            }
-        }
-        Turn::Wins { at, loses_at, behind }
-    }
-
-    /// How much longer than the best plan the way takes at a size; `None` where that cannot be said.
-    fn behind_at(&self, dim: &str, size: u64) -> Option<Picoseconds> {
+    fn behind_at_size(&self, dim: &str, size: u64) -> Option<Picoseconds> {
         let mut options = self.options.clone();
         options.dim_overrides.retain(|(name, _)| name != dim);
         options.dim_overrides.push((dim.to_string(), size.to_string()));
-        let checked = pipeline::check(self.source, &options);
+        self.behind_at(&options, self.hardware)
+    }
+
+    /// How much longer than the best plan the way takes; `None` where that cannot be said.
+    fn behind_at(&self, options: &CheckOptions, hardware: &Hardware) -> Option<Picoseconds> {
+        let checked = pipeline::check(self.source, options);
         let phase = |p: &Program| p.phase.as_ref().map(|phase| phase.name.clone());
         let asked = |p: &&Program| p.name == self.layer && phase(p).as_deref() == self.phase;
         let program = checked.programs.iter().find(asked).filter(|_| !checked.has_errors())?;
         let request = request::read(self.asked, program).ok()?;
-        let (ways, _) = force::ways(&request, program);
+        let best = shard_rewrite::lower(program, hardware, self.lower).ok()?;
+        let (ways, _) = force::ways(&request, program, &best.plan, self.used);
         let way = ways.get(self.way)?;
-        let cost = |p: &Program, options: &LowerOptions| shard_rewrite::lower(p, self.hardware, options).ok();
-        let (best, other) = (cost(program, self.lower)?, cost(&way.program, &way.options(self.lower))?);
+        let other = shard_rewrite::lower(&way.program, hardware, &way.options(self.lower)).ok()?;
         if !force::has(&request, program, &other.plan) {
             return None;
         }
         Some(Picoseconds(other.optimality.cost.0.saturating_sub(best.optimality.cost.0)))
     }
+}
+
+/// The figures that are tried from one on.
+fn steps(mut from: u64, next: impl Fn(u64) -> Option<u64>) -> Vec<u64> {
+    let mut all = Vec::new();
+    for _ in 0..STEPS {
+        let Some(figure) = next(from) else { break };
+        all.push(figure);
+        from = figure;
+    }
+    all
+}
+
+/// Tries one figure after another until the way is not behind any more, then so many between that one and the one before.
+fn turn(
+    now: u64,
+    behind: Picoseconds,
+    figures: Vec<u64>,
+    behind_at: &dyn Fn(u64) -> Option<Picoseconds>,
+    refinements: u32,
+) -> Turn {
+    let (mut loses_at, mut behind, mut searched) = (now, behind, false);
+    for figure in figures {
+        match behind_at(figure) {
+            Some(Picoseconds(0)) => return refined(loses_at, figure, behind, behind_at, refinements),
+            Some(more) => (loses_at, behind, searched) = (figure, more, true),
+            // Not a size of the program, or no plan has it there.
+            None => break,
+        }
+    }
+    if searched { Turn::Never { to: loses_at, behind } } else { Turn::Unknown }
+}
+
+fn refined(
+    mut loses_at: u64,
+    mut at: u64,
+    mut behind: Picoseconds,
+    behind_at: &dyn Fn(u64) -> Option<Picoseconds>,
+    refinements: u32,
+) -> Turn {
+    for _ in 0..refinements {
+        let sum = loses_at + at;
+        if !sum.is_multiple_of(2) || sum / 2 == loses_at || sum / 2 == at {
+            break;
+        }
+        match behind_at(sum / 2) {
+            Some(Picoseconds(0)) => at = sum / 2,
+            Some(more) => (loses_at, behind) = (sum / 2, more),
+            None => break,
+        }
+    }
+    Turn::Wins { at, loses_at, behind }
 }

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use shard_ir::{
-    AxisList, AxisSet, Def, DimId, DimPattern, InstrKind, Layout, LayoutPattern, MeshShape, Op, ParameterKind, Plan,
-    Program, ValueId,
+    AxisId, AxisList, AxisSet, Def, DimPattern, InstrKind, LayoutPattern, MeshShape, Plan, Program, ValueId,
 };
-use shard_report::strategy::{Strategy, strategy};
+use shard_report::strategy::strategy as strategy_of;
 use shard_rewrite::LowerOptions;
 use shard_rewrite::demand::{Forced, annotated, with_demand};
 
 use super::request::Request;
+use super::strategy;
 
 /// So many ways are searched for one request.
 pub(crate) const MOST_WAYS: usize = 96;
@@ -19,7 +19,7 @@ pub(crate) const MOST_WAYS: usize = 96;
 #[derive(Clone, Debug)]
 pub(crate) struct Way {
     pub(crate) program: Program,
-    forced: Option<Forced>,
+    pub(crate) forced: Option<Forced>,
 }
 
 impl Way {
@@ -33,8 +33,10 @@ fn demanded(program: Program) -> Way {
     Way { program, forced: None }
 }
 
-/// The ways of having what was asked for, at most [`MOST_WAYS`], and whether there are more.
-pub(crate) fn ways(request: &Request, program: &Program) -> (Vec<Way>, bool) {
+/// The ways of having what was asked for, at most [`MOST_WAYS`], and whether there are more. The chosen plan tells what the
+/// dims of attention stand for. What a collective leaves is `used` as it is by all that reads it: else a plan may have it
+/// by undoing it again.
+pub(crate) fn ways(request: &Request, program: &Program, chosen: &Plan, used: bool) -> (Vec<Way>, bool) {
     let mut all = match request {
         Request::Layout { value, pattern, .. } => vec![demanded(annotated(program, *value, pattern))],
         Request::Collective { op, value } => {
@@ -42,9 +44,9 @@ pub(crate) fn ways(request: &Request, program: &Program) -> (Vec<Way>, bool) {
                 Some(value) => vec![behind_pins(program, *value)],
                 None => program.value_ids().filter(|v| is_made(program, *v)).collect(),
             };
-            values.into_iter().flat_map(|v| collective_ways(program, op, v)).map(demanded).collect()
+            values.into_iter().flat_map(|v| collective_ways(program, op, v, used)).collect()
         }
-        Request::Strategy(wanted) => strategy_ways(program, *wanted),
+        Request::Strategy(wanted) => strategy::ways(program, chosen, *wanted),
     };
     let more = all.len() > MOST_WAYS;
     all.truncate(MOST_WAYS);
@@ -72,7 +74,7 @@ pub(crate) fn has(request: &Request, program: &Program, plan: &Plan) -> bool {
             };
             plan.instructions.iter().any(fits)
         }
-        Request::Strategy(wanted) => strategy(plan).contains(wanted),
+        Request::Strategy(wanted) => strategy_of(plan).contains(wanted),
     }
 }
 
@@ -89,7 +91,7 @@ fn behind_pins(program: &Program, mut value: ValueId) -> ValueId {
 
 /// A collective of a value, for each axis and each dim (or pair of dims) that it can be along: a first demand has the value
 /// as it is before, a second as it is after, both free in all other axes.
-fn collective_ways(program: &Program, op: &str, value: ValueId) -> Vec<Program> {
+fn collective_ways(program: &Program, op: &str, value: ValueId, used: bool) -> Vec<Way> {
     let v = program.value(value);
     let (rank, sizes) = (v.dims.len(), program.sizes(&v.dims));
     let stored = match &v.def {
@@ -111,6 +113,7 @@ fn collective_ways(program: &Program, op: &str, value: ValueId) -> Vec<Program> 
             "all-gather" => dims.iter().map(|d| (on(*d, axis), whole(axis))).collect(),
             "reduce-scatter" => dims.iter().map(|d| (partial(axis), on(*d, axis))).collect(),
             "all-reduce" => vec![(partial(axis), whole(axis))],
+            "collective-permute" => permuted(program, axis, &sizes),
             _ => dims
                 .iter()
                 .flat_map(|a| dims.iter().filter(move |b| a != *b).map(move |b| (*a, *b)))
@@ -119,127 +122,68 @@ fn collective_ways(program: &Program, op: &str, value: ValueId) -> Vec<Program> 
         };
         for (before, after) in pairs {
             // A parameter whose stored layout is declared is before the move as it is stored.
+            let forced = used.then(|| read_as(ValueId(value.0 + if stored.is_some() { 1 } else { 2 }), after.clone()));
             let patterns = match stored {
                 Some(layout) if !before.admits(layout) => continue,
                 Some(_) => vec![after],
                 None => vec![before, after],
             };
-            found.push(with_demand(program, value, &patterns, None));
+            let program = with_demand(program, value, &patterns, None);
+            found.push(Way { forced: forced.map(|read_as| read_as(&program)), program });
         }
     }
     found
 }
 
-/// One operand of an einsum that is a weight.
-#[derive(Clone, Debug)]
-struct WeightUse {
-    einsum: ValueId,
-    /// Which operand.
-    place: usize,
-    /// The axes that split it where it is stored, as far as its type says.
-    stored: AxisSet,
-    /// For each operand, its dims.
-    dims: Vec<Vec<DimId>>,
-    /// The dims of the result.
-    result: Vec<DimId>,
+/// The restriction that whatever op reads a value directly reads it in a layout that a pattern admits.
+fn read_as(value: ValueId, pattern: LayoutPattern) -> impl FnOnce(&Program) -> Forced {
+    move |program| {
+        let places = |id: ValueId| -> Vec<usize> {
+            let Def::Op { operands, .. } = &program.value(id).def else { return Vec::new() };
+            operands.iter().enumerate().filter(|(_, o)| **o == value).map(|(at, _)| at).collect()
+        };
+        let readers: Vec<(ValueId, Vec<usize>)> = program.value_ids().map(|id| (id, places(id))).collect();
+        let readers: Vec<_> = readers.into_iter().filter(|(_, places)| !places.is_empty()).collect();
+        Forced(Arc::new(move |id, _, read| {
+            let own = readers.iter().filter(|(reader, _)| *reader == id);
+            own.flat_map(|(_, places)| places).all(|at| read.get(*at).is_none_or(|layout| pattern.admits(*layout)))
+        }))
+    }
 }
 
-/// Every use of a weight in an einsum; `None` where an einsum has more than two operands, whose order is not settled yet.
-fn weight_uses(program: &Program) -> Option<Vec<WeightUse>> {
+/// The layouts before and after a permute that takes one axis off a dim: another of the same size comes in its place, or the
+/// two change places, on one dim or on two.
+fn permuted(program: &Program, axis: AxisId, sizes: &[u64]) -> Vec<(LayoutPattern, LayoutPattern)> {
+    let mesh = &program.mesh;
+    let split = |places: &[(usize, AxisId)]| {
+        let mut pattern = LayoutPattern::any(sizes.len(), true);
+        for (dim, axis) in places {
+            pattern.dims[*dim].axes = pattern.dims[*dim].axes.then(*axis);
+        }
+        pattern
+    };
+    let divides = |dim: usize, by: u64| sizes[dim].is_multiple_of(by);
     let mut found = Vec::new();
-    for id in program.value_ids() {
-        let Def::Op { op: Op::Einsum, operands } = &program.value(id).def else { continue };
-        if operands.len() > 2 {
-            return None;
-        }
-        for (place, operand) in operands.iter().enumerate() {
-            let Some(weight) = stored_weight(program, *operand) else { continue };
-            let Def::Parameter { pattern, .. } = &program.value(weight).def else { continue };
-            if program.value(*operand).dims.len() < 2 {
-                continue;
+    for other in mesh.axis_ids().filter(|other| *other != axis) {
+        let (one, two) = (mesh.size(axis), mesh.size(other));
+        for dim in 0..sizes.len() {
+            if one == two && divides(dim, one) {
+                let elsewhere =
+                    |a| LayoutPattern { whole: AxisSet::EMPTY.with(a), ..LayoutPattern::any(sizes.len(), true) };
+                let (mut before, mut after) = (elsewhere(other), elsewhere(axis));
+                before.dims[dim].axes = AxisList::EMPTY.then(axis);
+                after.dims[dim].axes = AxisList::EMPTY.then(other);
+                found.push((before, after));
             }
-            found.push(WeightUse {
-                einsum: id,
-                place,
-                stored: pattern.dims.iter().fold(AxisSet::EMPTY, |s, d| s.union(d.axes.set())),
-                dims: operands.iter().map(|o| program.value(*o).dims.clone()).collect(),
-                result: program.value(id).dims.clone(),
-            });
-        }
-    }
-    Some(found)
-}
-
-/// The weight behind pins, casts and new names.
-fn stored_weight(program: &Program, mut id: ValueId) -> Option<ValueId> {
-    loop {
-        match &program.value(id).def {
-            Def::Parameter { kind: ParameterKind::Weight, .. } => return Some(id),
-            Def::Pin { operand, .. } => id = *operand,
-            Def::Op { op: Op::Cast(_) | Op::Rename { .. } | Op::Split { .. } | Op::Merge { .. }, operands } => {
-                id = *operands.first()?;
+            if divides(dim, one * two) {
+                found.push((split(&[(dim, axis), (dim, other)]), split(&[(dim, other), (dim, axis)])));
             }
-            Def::Parameter { .. } | Def::Constant(_) | Def::Op { .. } => return None,
+            for second in dim + 1..sizes.len() {
+                if one == two && divides(dim, one) && divides(second, one) {
+                    found.push((split(&[(dim, axis), (second, other)]), split(&[(dim, other), (second, axis)])));
+                }
+            }
         }
     }
-}
-
-impl WeightUse {
-    /// The weight is whole over some axes, split over all others that it is stored over, and each of these axes splits a dim
-    /// of the other operand that the weight lacks.
-    fn is_gathered(&self, axes: AxisSet, read: &[Layout]) -> bool {
-        let weight = read[self.place];
-        let tokens = self.dims.iter().enumerate().filter(|(at, _)| *at != self.place).flat_map(|(at, dims)| {
-            let lacked = dims.iter().enumerate().filter(|(_, d)| !self.dims[self.place].contains(d));
-            lacked.map(move |(i, _)| read[at].axes_of(i).set())
-        });
-        let tokens = tokens.fold(AxisSet::EMPTY, AxisSet::union);
-        weight.split_axes().union(weight.partial_axes()).intersection(axes).is_empty()
-            && self.stored.difference(axes).is_subset(weight.split_axes())
-            && axes.is_subset(tokens)
-    }
-
-    /// The weight is split over every axis that it is stored over, on one side of the product or on both.
-    fn is_stationary(&self, sides: usize, read: &[Layout]) -> bool {
-        let weight = read[self.place];
-        let split = |summed: bool| {
-            let dims = self.dims[self.place].iter().enumerate();
-            dims.filter(|(_, d)| self.result.contains(d) != summed).any(|(i, _)| !weight.axes_of(i).is_empty())
-        };
-        let both = usize::from(split(true)) + usize::from(split(false));
-        self.stored.is_subset(weight.split_axes()) && both == sides
-    }
-}
-
-/// Whether a use of a weight may read its operands in these layouts.
-type AllowedUse = Box<dyn Fn(&WeightUse, &[Layout]) -> bool + Send + Sync>;
-
-fn strategy_ways(program: &Program, wanted: Strategy) -> Vec<Way> {
-    let Some(uses) = weight_uses(program).filter(|uses| !uses.is_empty()) else { return Vec::new() };
-    let axes: Vec<AxisSet> = program.mesh.all_axes().nonempty_subsets().collect();
-    let way = |allowed: AllowedUse| {
-        let uses = uses.clone();
-        let forced = move |value: ValueId, _: Layout, read: &[Layout]| {
-            uses.iter().filter(|u| u.einsum == value).all(|u| allowed(u, read))
-        };
-        Way { program: program.clone(), forced: Some(Forced(Arc::new(forced))) }
-    };
-    let gathered = |least: usize, most: usize| -> Vec<Way> {
-        let sets = axes.iter().copied().filter(|s| (least..=most).contains(&s.len()));
-        sets.map(|set| way(Box::new(move |u, read| u.is_gathered(set, read)))).collect()
-    };
-    match wanted {
-        Strategy::XWeightGathered => gathered(1, 1),
-        Strategy::XyWeightGathered => gathered(2, 2),
-        Strategy::XyzWeightGathered => gathered(3, 3),
-        Strategy::Fsdp => gathered(1, 3),
-        Strategy::OneDWeightStationary => vec![way(Box::new(|u, read| u.is_stationary(1, read)))],
-        Strategy::TwoDWeightStationary => vec![way(Box::new(|u, read| u.is_stationary(2, read)))],
-        Strategy::DataParallel
-        | Strategy::HeadShardedAttention
-        | Strategy::BatchShardedAttention
-        | Strategy::SequenceShardedAttention
-        | Strategy::ExpertParallel
-        | Strategy::Unnamed => Vec::new(),
-    }
+    found
 }

@@ -19,16 +19,22 @@ pub(crate) enum Request {
 }
 
 /// The collectives that can be asked for.
-pub(crate) const COLLECTIVES: [&str; 4] = ["all-gather", "reduce-scatter", "all-reduce", "all-to-all"];
+pub(crate) const COLLECTIVES: [&str; 5] =
+    ["all-gather", "reduce-scatter", "all-reduce", "all-to-all", "collective-permute"];
 
 /// The strategies that can be asked for.
-pub(crate) const STRATEGIES: [Strategy; 6] = [
+pub(crate) const STRATEGIES: [Strategy; 11] = [
     Strategy::OneDWeightStationary,
     Strategy::TwoDWeightStationary,
     Strategy::XWeightGathered,
     Strategy::XyWeightGathered,
     Strategy::XyzWeightGathered,
     Strategy::Fsdp,
+    Strategy::DataParallel,
+    Strategy::HeadShardedAttention,
+    Strategy::BatchShardedAttention,
+    Strategy::SequenceShardedAttention,
+    Strategy::ExpertParallel,
 ];
 
 /// Reads a request about a program.

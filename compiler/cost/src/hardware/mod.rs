@@ -4,6 +4,7 @@ mod builtin;
 mod file;
 mod network;
 mod network_file;
+mod scaled;
 mod slices;
 mod toml_reader;
 

@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 
 use shard_ir::Plan;
 
+pub use roles::Attention;
 use roles::Roles;
 
 /// A name.
@@ -77,6 +78,11 @@ impl Strategy {
             Strategy::Unnamed => "unnamed",
         }
     }
+}
+
+/// The attentions of a plan, in program order: which einsum gives the scores of each, and what the dims of these stand for.
+pub fn attentions(plan: &Plan) -> Vec<Attention> {
+    Roles::of(plan).attentions
 }
 
 /// The names that a plan deserves, in the order of [`Strategy`]; never empty.

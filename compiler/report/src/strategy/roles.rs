@@ -28,18 +28,18 @@ pub(super) struct WeightUse {
 
 /// `softmax(q k) v`: an einsum of two activations whose product, elementwise changed, goes through a softmax and is
 /// contracted with a third over the dim of the softmax.
-#[derive(Debug)]
-pub(super) struct Attention {
+#[derive(Clone, Debug)]
+pub struct Attention {
     /// The einsum that gives the scores.
-    pub(super) scores: InstrId,
+    pub scores: InstrId,
     /// The dim of the softmax: key positions.
-    pub(super) keys: DimId,
+    pub keys: DimId,
     /// Query positions: dims of the scores that `q` alone has, and no weight.
-    pub(super) queries: Vec<DimId>,
+    pub queries: Vec<DimId>,
     /// Dims of the scores that weights have too.
-    pub(super) heads: Vec<DimId>,
+    pub heads: Vec<DimId>,
     /// Dims of the scores that `q` and `k` share, and no weight has.
-    pub(super) batch: Vec<DimId>,
+    pub batch: Vec<DimId>,
 }
 
 impl Roles {

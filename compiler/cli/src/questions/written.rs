@@ -1,0 +1,118 @@
+//! What to write into a file so that its plan is another one that was found: annotations, each of which is needed, and which
+//! together were lowered to a plan of that time; where none do, since the search goes around them, the layer as a strict one.
+
+use shard_cost::Hardware;
+use shard_grammar::SourceFile;
+use shard_ir::{Def, InstrKind, Layout, LayoutPattern, Plan, Program, ValueId};
+use shard_report::explicit::Overrides;
+use shard_report::origins::origin;
+use shard_rewrite::LowerOptions;
+use shard_rewrite::demand::{annotated, value_named};
+
+use super::force;
+use super::request::Request;
+use crate::commands::explicit::strict_layer;
+
+/// A value in a layout.
+type Annotation = (ValueId, Layout);
+
+/// At most so many annotations are tried: a file that states more is written by `fmt --explicit`.
+const MOST: usize = 12;
+
+/// What is asked, of which program, and how that is lowered.
+pub(crate) struct Wanted<'a> {
+    pub(crate) request: &'a Request,
+    pub(crate) program: &'a Program,
+    pub(crate) source: &'a SourceFile,
+    pub(crate) hardware: &'a Hardware,
+    pub(crate) options: &'a LowerOptions,
+    pub(crate) overrides: &'a Overrides,
+}
+
+impl Wanted<'_> {
+    /// The lines that give a plan of the other one's time which has what was asked for.
+    pub(crate) fn lines(&self, chosen: &Plan, other: &Plan) -> Vec<String> {
+        if let Request::Layout { value, text, .. } = self.request {
+            return vec![self.line(*value, text)];
+        }
+        let all = self.differences(chosen, other);
+        let Some(mut needed) = Some(all).filter(|all| self.gives(all, other)) else {
+            let strict = strict_layer(self.source, other, self.hardware, self.overrides);
+            return strict.iter().flat_map(|text| text.lines()).map(str::to_string).collect();
+        };
+        // What goes without saying is not said.
+        for at in (0..needed.len()).rev() {
+            let mut fewer = needed.clone();
+            fewer.remove(at);
+            if self.gives(&fewer, other) {
+                needed = fewer;
+            }
+        }
+        let text = |(value, layout): &Annotation| {
+            let dims = self.program.dim_names(&self.program.value(*value).dims);
+            self.line(*value, &layout.text(&self.program.mesh, &dims))
+        };
+        needed.iter().map(text).collect()
+    }
+
+    /// The layer's own values that are made otherwise, and parameters that are moved otherwise, in program order.
+    fn differences(&self, chosen: &Plan, other: &Plan) -> Vec<Annotation> {
+        let mut found: Vec<Annotation> = Vec::new();
+        let has = |id: shard_ir::InstrId| {
+            let wanted = other.instruction(id);
+            chosen.instructions.iter().any(|i| {
+                (&i.name, &i.dims, i.layout, i.kind.name())
+                    == (&wanted.name, &wanted.dims, wanted.layout, wanted.kind.name())
+            })
+        };
+        for id in other.ids().filter(|id| !has(*id)) {
+            let instr = other.instruction(id);
+            let is_stored = || matches!(other.instruction(origin(other, id)).kind, InstrKind::Parameter(_));
+            let counts = match &instr.kind {
+                InstrKind::Op(_) | InstrKind::CollectiveEinsum(_) => instr.origin.in_layers.is_empty(),
+                InstrKind::Parameter(_) => true,
+                InstrKind::Move(_) => is_stored(),
+                InstrKind::Constant(_) => false,
+            };
+            let value = instr.name.as_ref().and_then(|name| value_named(self.program, name));
+            let Some(value) = value.filter(|v| counts && self.program.value(*v).dims == instr.dims) else { continue };
+            // Of a chain of moves the end is what is read.
+            found.retain(|(known, _)| *known != value);
+            found.push((value, instr.layout));
+        }
+        found.sort_by_key(|(value, _)| *value);
+        found.truncate(MOST);
+        found
+    }
+
+    /// Whether the program with those annotations has what was asked for, in the time of the other plan.
+    fn gives(&self, annotations: &[Annotation], other: &Plan) -> bool {
+        let mut program = self.program.clone();
+        // From the last on, since values behind an annotated one move on.
+        for (value, layout) in annotations.iter().rev() {
+            let rank = self.program.value(*value).dims.len();
+            program = annotated(&program, *value, &LayoutPattern::exactly(*layout, rank));
+        }
+        let Ok(lowered) = shard_rewrite::lower(&program, self.hardware, self.options) else { return false };
+        let time = |plan: &Plan| shard_cost::price(plan, self.hardware).totals.serial_time;
+        force::has(self.request, self.program, &lowered.plan) && time(&lowered.plan) == time(other)
+    }
+
+    /// A line of the source with a layout stated.
+    fn line(&self, value: ValueId, text: &str) -> String {
+        let v = self.program.value(value);
+        let name = v.name.clone().unwrap_or_default();
+        if let Def::Parameter { kind, pattern } = &v.def
+            && pattern.open
+        {
+            let kind = kind.word().map_or_else(String::new, |word| format!("{word} "));
+            return format!("{name}: {kind}{} {text}", v.dtype);
+        }
+        let line = self.source.line(self.source.line_column(v.span.start).line).unwrap_or_default().trim();
+        match line.split_once('=') {
+            Some((_, right)) if line.starts_with("let ") => format!("let {name}: {text} ={right}"),
+            _ if line.starts_with("let ") => format!("let {name}: {text} = ..."),
+            _ => format!("let {name}1 = reshard({name}, {text})  // and read {name}1 for {name}"),
+        }
+    }
+}
