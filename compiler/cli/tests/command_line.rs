@@ -223,12 +223,26 @@ fn broken_ir_text_is_shown_with_its_line() {
     let ran =
         fed(&["lower", "-"], "shir 1\nlayer a\nmesh x=2\ndims B=4\n%0 = parameter x : f32 B_w\nreturn x = %0 : B_w\n");
     assert_eq!(ran.status, 1);
-    assert!(ran.err.starts_with("error: ") && ran.err.contains("[ -:5:"), "{}", ran.err);
+    assert!(ran.err.starts_with("error[E0860]: ") && ran.err.contains("[ -:5:"), "{}", ran.err);
+    let json = fed(&["lower", "-", "--error-format", "json"], "shir 1\nlayer a\nmesh x=2\ndims B=\n");
+    assert!(json.err.contains("\"code\":\"E0860\"") || json.err.contains("\"code\": \"E0860\""), "{}", json.err);
     let illegal = text("every_move.shir")
         .replace("%9, %6 : f32 [Batch_{data}, Heads_{model}", "%9, %6 : f32 [Batch_{data}, Heads");
     let ran = fed(&["lower", "-"], &illegal);
     assert_eq!(ran.status, 1, "{ran:?}");
-    assert!(ran.err.contains("layer `all` is not a legal plan: "), "{}", ran.err);
+    assert!(ran.err.starts_with("error[E0861]: layer `all` is not a legal plan: "), "{}", ran.err);
+}
+
+#[test]
+fn a_file_without_a_layer_has_nothing_to_lower_and_nothing_to_complain_of() {
+    for text in ["", "mesh x=4\n", "// nothing\n", "shir 1\n"] {
+        for command in ["explain", "lower", "cost", "run"] {
+            let ran = fed(&[command, "-"], text);
+            assert_eq!((ran.status, ran.out.as_str()), (1, ""), "{command}: {text:?}");
+            assert!(ran.err.starts_with("error[E0613]: `-` has no layer"), "{command}: {}", ran.err);
+        }
+    }
+    assert_eq!(fed(&["check", "-"], "mesh x=4\n").status, 0);
 }
 
 #[test]
