@@ -7,7 +7,7 @@ use crate::kernel::Kernels;
 use crate::logical::forms;
 use crate::relax::Relaxation;
 use crate::space::maxima;
-use crate::{LowerError, LowerOptions, Lowered, lower};
+use crate::{LowerError, LowerOptions, Lowered, Status, lower};
 
 /// A layout whose axes in another order would save time.
 #[derive(Clone, PartialEq, Debug)]
@@ -33,7 +33,8 @@ pub fn order_savings(
     hardware: &Hardware,
     options: &LowerOptions,
 ) -> Result<Vec<OrderSaving>, LowerError> {
-    if program.mesh.axes().len() > MAX_AXES_ASKED {
+    // Of a plan that is not known to be the best, another order is not known to save anything.
+    if program.mesh.axes().len() > MAX_AXES_ASKED || lowered.optimality.status != Status::Proven {
         return Ok(Vec::new());
     }
     let sites = sites(program, lowered);

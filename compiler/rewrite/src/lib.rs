@@ -234,5 +234,5 @@ impl LowerOptions {
 
 /// What the weights and caches of a program take at least on each device, over the whole stack, in bytes.
 pub fn least_kept(program: &Program) -> u64 {
-    memory::Room::new(program, 0).least()
+    memory::Room::new(program, memory::Within::device(0)).least()
 }

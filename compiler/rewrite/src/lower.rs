@@ -13,7 +13,7 @@ use crate::emit::{Emitted, MoveSite, emit};
 use crate::kernel::Kernels;
 use crate::labels::assignments;
 use crate::logical::{Cut, forms};
-use crate::memory::{Room, needed};
+use crate::memory::{Room, Within, needed};
 use crate::relax::{Priced, Question, Region, Relaxation, Whole};
 use crate::search::{Found, Search, Solution, TOO_LARGE};
 use crate::space::{Space, maxima};
@@ -33,9 +33,11 @@ pub(crate) struct Memory {
 
 pub(crate) fn lower(program: &Program, hardware: &Hardware, options: &LowerOptions) -> Result<Lowered, LowerError> {
     let strict = options.strict || program.strict;
-    let lowering = |strict, within| Lowering {
+    // The bound counts no memory, so that looking at more plans proves little: they only take their time.
+    let within_memory = Limits { expansions: options.limits.expansions / 8, ..options.limits.clone() };
+    let lowering = |strict, within: Option<Within>| Lowering {
         hardware,
-        limits: &options.limits,
+        limits: if within.is_some() { &within_memory } else { &options.limits },
         strict,
         whole_space: options.whole_space,
         forced: options.forced.as_ref(),
@@ -58,16 +60,52 @@ pub(crate) fn lower(program: &Program, hardware: &Hardware, options: &LowerOptio
         // The fastest of all plans is the fastest of those that fit, if it does.
         return Ok(fastest);
     }
-    let least = Room::new(program, capacity).least();
-    let found = match least > capacity {
-        true => Err(LowerError::Unreachable { value: ValueId(0), output: None }),
-        false => lowering(strict, Some(capacity)).run(program, strict),
+    let device = Within::device(capacity);
+    let least = Room::new(program, device).least();
+    if least > capacity {
+        return Err(LowerError::NoPlanFits { plan: Box::new(fastest.plan), least });
+    }
+    let mut best = match lowering(strict, Some(device)).run(program, strict) {
+        Err(LowerError::Unreachable { .. } | LowerError::Limit { .. }) => None,
+        Ok(found) if found.optimality.status == Status::Bounded => Some(found),
+        other => return other,
     };
-    match found {
-        Err(LowerError::Unreachable { .. } | LowerError::Limit { .. }) => {
-            Err(LowerError::NoPlanFits { plan: Box::new(fastest.plan), least })
+    // Some plan after another leaves no room for activations, or there are more than can be looked at. What weights and
+    // caches leave free is settled beforehand, then: of what comes out, nothing is proven but what is of all plans.
+    let bound = best.as_ref().map_or(fastest.optimality.lower_bound, |found| found.optimality.lower_bound);
+    for kept in kept_at_most(&fastest.plan, least, capacity) {
+        let found = match lowering(strict, Some(Within { capacity, kept })).run(program, strict) {
+            Err(LowerError::Unreachable { .. } | LowerError::Limit { .. }) => continue,
+            other => other?,
+        };
+        if best.as_ref().is_none_or(|known| found.optimality.cost < known.optimality.cost) {
+            best = Some(Lowered { optimality: bounded(&found.optimality, bound), ..found });
         }
-        other => other,
+    }
+    best.ok_or_else(|| LowerError::NoPlanFits { plan: Box::new(fastest.plan), least })
+}
+
+/// Bytes for weights and caches that leave room for activations: first as much as the fastest plan has, in the end all that
+/// there is beside the smallest weights and caches.
+fn kept_at_most(fastest: &Plan, least: u64, capacity: u64) -> Vec<u64> {
+    let activations = shard_cost::Memory::of(fastest).activations.0;
+    let most = capacity.saturating_sub(activations).max(least);
+    let mut all = vec![most, least + (most - least) / 4, least];
+    all.dedup();
+    all
+}
+
+/// What is known of a plan that was found among some, by a bound on all.
+fn bounded(found: &Optimality, bound: Picoseconds) -> Optimality {
+    let lower_bound = bound.min(found.cost);
+    let proven = lower_bound == found.cost;
+    Optimality {
+        status: if proven { Status::Proven } else { Status::Bounded },
+        proof: proven.then_some(Proof::Certificate),
+        cost: found.cost,
+        lower_bound,
+        stopped_by: (!proven).then(|| TOO_LARGE.to_owned()),
+        ties_cut: found.ties_cut,
     }
 }
 
@@ -112,7 +150,7 @@ pub(crate) struct Lowering<'a> {
     whole_space: bool,
     forced: Option<&'a Forced>,
     /// The bytes that every plan must fit in; `None` where plans of any size will do.
-    within: Option<u64>,
+    within: Option<Within>,
     best: Best,
 }
 
@@ -245,6 +283,10 @@ impl Lowering<'_> {
                     if self.widen(kernels, &labels[i], &case, bound)? {
                         self.best.whole = relaxed[form].get().map(Relaxation::whole);
                     }
+                    // What is most promising leaves no room: what is less so is hardly ever smaller.
+                    if self.best.plan.is_none() && self.best.stopped_by == Some(TOO_LARGE) {
+                        break;
+                    }
                 }
                 (Turn::Labels, Some(relaxation)) => {
                     let case = relaxation.under(&labels[i], known);
@@ -255,7 +297,7 @@ impl Lowering<'_> {
                 }
                 _ => {
                     let maxima = maxima(&kernels.program);
-                    let room = self.within.map(|capacity| Room::new(&kernels.program, capacity));
+                    let room = self.within.map(|within| Room::new(&kernels.program, within));
                     let options = (self.strict, self.limits);
                     let new =
                         Relaxation::new(kernels, self.hardware, maxima, labels, options, (self.forced, room.as_ref()))?;
@@ -310,7 +352,7 @@ impl Lowering<'_> {
     ) -> Result<Option<(u64, bool)>, LowerError> {
         let space = Space::saturate(Arc::clone(kernels), region, self.limits)?;
         let mut tables = Tables::new(&space, self.hardware)?;
-        let room = self.within.map(|capacity| Room::new(&kernels.program, capacity));
+        let room = self.within.map(|within| Room::new(&kernels.program, within));
         if let Some(room) = &room {
             room.prune(kernels, &mut tables);
         }

@@ -18,19 +18,34 @@ pub(crate) fn needed(plan: &Plan) -> u64 {
     Memory::of(plan).peak().0
 }
 
+/// What plans must fit in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Within {
+    /// The memory of a device, in bytes.
+    pub(crate) capacity: u64,
+    /// So much of it weights and caches may take, over the whole stack.
+    pub(crate) kept: u64,
+}
+
+impl Within {
+    /// A device whose memory weights and caches may fill.
+    pub(crate) fn device(capacity: u64) -> Within {
+        Within { capacity, kept: capacity }
+    }
+}
+
 /// The memory of a device, and what is known of a program's need.
 #[derive(Debug)]
 pub(crate) struct Room<'a> {
     program: &'a Program,
-    /// What there is, in bytes.
-    pub(crate) capacity: u64,
+    within: Within,
     /// For each weight and cache, what it takes at least, over the whole stack; 0 for other values.
     least: Vec<u64>,
 }
 
 impl<'a> Room<'a> {
-    pub(crate) fn new(program: &'a Program, capacity: u64) -> Room<'a> {
-        let mut room = Room { program, capacity, least: vec![0; program.values.len()] };
+    pub(crate) fn new(program: &'a Program, within: Within) -> Room<'a> {
+        let mut room = Room { program, within, least: vec![0; program.values.len()] };
         let maxima = maxima(program);
         for id in program.value_ids() {
             if let Def::Parameter { kind: ParameterKind::Weight | ParameterKind::Cache, pattern } =
@@ -50,6 +65,21 @@ impl<'a> Room<'a> {
         self.least.iter().fold(0, |sum, n| sum.saturating_add(*n))
     }
 
+    /// Whether a plan that needs so many bytes fits.
+    pub(crate) fn holds(&self, needed: u64) -> bool {
+        needed <= self.within.capacity
+    }
+
+    /// What weights and caches may take beyond the least.
+    pub(crate) fn spare(&self) -> u64 {
+        self.within.kept.saturating_sub(self.least())
+    }
+
+    /// What is free beside the smallest weights and caches.
+    fn free(&self) -> u64 {
+        self.within.capacity.saturating_sub(self.least())
+    }
+
     /// What a parameter that is stored in a layout takes beyond the least; 0 for activations and weights of the host,
     /// which come and go.
     pub(crate) fn beyond_least(&self, value: ValueId, layout: Layout) -> u64 {
@@ -66,7 +96,7 @@ impl<'a> Room<'a> {
 
     /// Drops from the tables what leaves no room even beside the smallest weights and caches. No plan that fits uses it.
     pub(crate) fn prune(&self, kernels: &Kernels, tables: &mut Tables) {
-        let free = self.capacity.saturating_sub(self.least());
+        let (free, spare) = (self.free(), self.spare());
         let stored: Vec<Vec<bool>> = tables
             .values
             .iter()
@@ -89,7 +119,7 @@ impl<'a> Room<'a> {
             for layout in 0..layouts[id.index()].len() as u32 {
                 let made = held(id, layout).1;
                 let fits = |producer: &Producer| match producer.source {
-                    Source::Given => self.beyond_least(id, layouts[id.index()][layout as usize]) <= free,
+                    Source::Given => self.beyond_least(id, layouts[id.index()][layout as usize]) <= spare,
                     Source::Pin => true,
                     Source::Kernel(number) => {
                         let kernel = &kernels.of[id.index()][number];
@@ -120,7 +150,7 @@ impl<'a> Room<'a> {
         value: ValueId,
     ) -> Option<impl Fn(Layout, &[Layout]) -> bool + 'r> {
         let Def::Op { operands, .. } = &self.program.value(value).def else { return None };
-        let free = self.capacity.saturating_sub(self.least());
+        let free = self.free();
         let ends_a_kernel = !self.is_view(value) && !is_passed_on(kernels, value);
         let is_held: Vec<bool> = operands
             .iter()

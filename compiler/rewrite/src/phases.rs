@@ -9,7 +9,7 @@ use shard_ir::{
     Def, Dim, DimId, LabelId, Layout, LayoutPattern, MeshShape, Output, Picoseconds, Program, Value, ValueId,
 };
 
-use crate::memory::Room;
+use crate::memory::{Room, Within};
 use crate::{LowerError, LowerOptions, Lowered, Optimality, Status, lower};
 
 /// The phases of a layer with their weights' layouts settled.
@@ -75,7 +75,8 @@ pub fn share_weights(
         },
     };
     let capacity = hardware.hbm_bytes;
-    let has_room = |p: &&Program| Room::new(&with_stored(p, &free, &layouts), capacity).least() <= capacity;
+    let has_room =
+        |p: &&Program| Room::new(&with_stored(p, &free, &layouts), Within::device(capacity)).least() <= capacity;
     let within = match given.any_size || programs.iter().all(has_room) {
         true => None,
         false => within_memory(programs, &free, &alone, hardware, given),

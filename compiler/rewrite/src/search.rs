@@ -296,7 +296,7 @@ impl<'a> Search<'a> {
     fn fits(&mut self, visits: &[Visit], goal: usize) -> Result<bool, LowerError> {
         let Some(room) = self.room else { return Ok(true) };
         let solution = self.solution(visits, goal)?;
-        Ok(needed(&emit(&self.kernels, self.tables, &solution)?.plan) <= room.capacity)
+        Ok(room.holds(needed(&emit(&self.kernels, self.tables, &solution)?.plan)))
     }
 
     fn is_goal(&self, visit: &Visit) -> bool {
@@ -444,7 +444,7 @@ impl<'a> Search<'a> {
                 if let (Some(room), Source::Given) = (self.room, producer.source) {
                     let layout = self.tables.of(value).layouts[picked.made_in as usize];
                     child.kept = child.kept.saturating_add(room.beyond_least(value, layout));
-                    if child.kept > room.capacity.saturating_sub(room.least()) {
+                    if child.kept > room.spare() {
                         return None;
                     }
                 }

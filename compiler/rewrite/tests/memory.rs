@@ -14,9 +14,14 @@ fn program(source: &str) -> Program {
 
 /// A chip with so much memory, where bytes cost little beside flops.
 fn chip(hbm_bytes: u64) -> Hardware {
+    chip_of(hbm_bytes, [1e12, 1e12, 1e11])
+}
+
+/// A chip of so much memory, flops, memory bandwidth and network bandwidth.
+fn chip_of(hbm_bytes: u64, [flops, hbm, network]: [f64; 3]) -> Hardware {
     Hardware::parse(&format!(
-        "name = \"small\"\nsource = \"a test\"\n[chip]\nflops = {{ bf16 = 1e12 }}\nhbm_bytes = {hbm_bytes}\n\
-         hbm_bandwidth = 1e12\n[network]\nkind = \"flat\"\nbandwidth = 1e11\nlatency = 0\n"
+        "name = \"small\"\nsource = \"a test\"\n[chip]\nflops = {{ bf16 = {flops:e} }}\nhbm_bytes = {hbm_bytes}\n\
+         hbm_bandwidth = {hbm:e}\n[network]\nkind = \"flat\"\nbandwidth = {network:e}\nlatency = 0\n"
     ))
     .expect("a hardware file")
 }
@@ -116,4 +121,45 @@ fn weights_of_all_layers_count() {
     }
     let any_size = LowerOptions { any_size: true, ..LowerOptions::default() };
     assert!(lower(&of_layers(100), &hardware, &any_size).is_ok(), "unless any size will do");
+}
+
+/// Llama 3 70B reading prompts on 32 chips, its weights free: the fastest plan keeps a copy of most of them on each chip.
+const LLAMA: &str = "mesh y=8, z=4
+dim B = 4
+dim L = 8192
+dim S = 8192
+dim E = 8192
+dim K = 8
+dim G = 8
+dim D = 128
+dim F = 28672
+layer block(x: bf16 BLE?l, wq: weight bf16 EKGD?, wk: weight bf16 EKD?, wv: weight bf16 EKD?, wo: weight bf16 KGDE?,
+  w_gate: weight bf16 EF?, w_up: weight bf16 EF?, w_down: weight bf16 FE?, keys: cache bf16 B_zSK_yD,
+  values: cache bf16 B_zSK_yD) -> (y: bf16 BLE?l, k1: bf16 B_zSK_yD, v1: bf16 B_zSK_yD) repeat 80 {
+  let h = rmsnorm(x over E)
+  let k1 = append(keys, rope(einsum(h, wk -> BLKD) over D at L), L -> S)
+  let v1 = append(values, einsum(h, wv -> BLKD), L -> S)
+  let q = rope(einsum(h, wq -> BLKGD) over D at L)
+  let p = softmax(causal(einsum(q, k1 -> BKGLS) over L, S) over S)
+  let a = x + einsum(einsum(p, v1 -> BLKGD), wo -> BLE)
+  let n = rmsnorm(a over E)
+  let y = a + einsum(silu(einsum(n, w_gate -> BLF)) * einsum(n, w_up -> BLF), w_down -> BLE)
+  return (y, k1, v1)
+}
+";
+
+#[test]
+fn where_one_plan_after_another_is_too_large_one_that_fits_is_found_beside_smaller_weights() {
+    let program = program(LLAMA);
+    let v5p = |hbm_bytes| chip_of(hbm_bytes, [459e12, 2.8e12, 180e9]);
+    let options = LowerOptions::default();
+    let fastest = lower(&program, &v5p(1 << 40), &options).expect("a plan");
+    let most = needed(&fastest);
+    assert!(most > 100 << 30, "{most}");
+    for capacity in [96_000_000_000, 16_000_000_000] {
+        let lowered = lower(&program, &v5p(capacity), &options).expect("a plan that fits");
+        assert!(needed(&lowered) <= capacity, "{} in {capacity}", needed(&lowered));
+        let (cost, bound) = (lowered.optimality.cost.0, fastest.optimality.cost.0);
+        assert!(lowered.optimality.lower_bound.0 >= bound && cost < 2 * bound, "{cost} in {capacity}, {bound} in all");
+    }
 }

@@ -155,7 +155,12 @@ impl From<LoweringProblem> for Diagnostic {
                 if let Some(gap) = gap {
                     out = out.note(format!("it is at most {:.1} % above what any plan can reach", 100.0 * gap));
                 }
-                out.help("annotate some values, so that there is less to search")
+                match limit.as_str() {
+                    "memory" => out
+                        .note("the bound is on plans of any size: what fits may all be slower")
+                        .help("more devices, smaller dims (`-D`) or `weight int8`, so that faster plans fit"),
+                    _ => out.help("annotate some values, so that there is less to search"),
+                }
             }
         }
     }
