@@ -47,12 +47,31 @@ fn header(model: &Model, axes: &Axes) -> String {
     out += "//! A `?` leaves a layout to the compiler; `shardc explain` shows what it takes and why.\n";
     if let Some(attention) = &model.attention {
         let prompt = attention.context.min(512);
-        let _ = writeln!(out, "//! One token a step, which is decode; `-D L={prompt}` reads a prompt.");
+        let (dim, sequences) =
+            if model.experts.is_some() { ("P", groups(model, axes)) } else { ("B", axes.sequences()) };
+        // As few sequences as can be split: all of them at once would take memory from the weights.
+        let fewest = fewest_sequences(attention, axes);
+        let fewer = if fewest < sequences { format!("{dim}={fewest},") } else { String::new() };
+        let _ = writeln!(out, "//! One token a step, which is decode; `-D {fewer}L={prompt}` reads a prompt.");
     }
     if !model.left_out.is_empty() {
         let _ = writeln!(out, "//! Left out: {}.", model.left_out.join(", "));
     }
     out
+}
+
+/// Into so many groups sequences go, each of as many as there are experts.
+fn groups(model: &Model, axes: &Axes) -> u64 {
+    let over = axes.batch().map_or(1, |(_, size)| *size);
+    let experts = model.experts.as_ref().map_or(1, |experts| experts.count);
+    (axes.sequences() / experts).max(1).next_multiple_of(over)
+}
+
+/// The fewest sequences, or groups of them, that the layouts of a file can split.
+fn fewest_sequences(attention: &Attention, axes: &Axes) -> u64 {
+    let of = |axis: Option<&(String, u64)>| axis.map_or(1, |(_, size)| *size);
+    let heads_are_split = axes.model().is_some_and(|(_, size)| attention.kv_heads.is_multiple_of(*size));
+    of(axes.batch()) * if heads_are_split { 1 } else { of(axes.model()) }
 }
 
 /// `dim` lines, each with what it is.
@@ -63,9 +82,7 @@ fn dims(model: &Model, axes: &Axes) -> Vec<(String, String)> {
     match &model.experts {
         None => dim(format!("B = {sequences}"), "sequences"),
         Some(experts) => {
-            let over = axes.batch().map_or(1, |(_, size)| *size);
-            let groups = (sequences / experts.count).max(1).next_multiple_of(over);
-            dim(format!("P = {groups}"), "groups of sequences");
+            dim(format!("P = {}", groups(model, axes)), "groups of sequences");
             dim(format!("T = {}", experts.count), "sequences of a group");
         }
     }
