@@ -29,7 +29,8 @@ impl Arithmetic {
     }
 
     /// The difference, as a part of a result's scale, up to which two results count as equal: nothing where arithmetic
-    /// is exact, 1e-5 in `f32`, and with emulated dtypes eight roundings of the coarsest float dtype of the plan.
+    /// is exact, 1e-5 in `f32`, and with emulated dtypes eight roundings of the coarsest float dtype of the plan (to which a
+    /// run adds twice what roundings do to the unsharded program).
     pub fn tolerance(self, plan: &Plan) -> f64 {
         match self {
             Arithmetic::Exact => 0.0,

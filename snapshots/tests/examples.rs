@@ -88,6 +88,27 @@ fn every_example_computes_what_its_unsharded_program_does_with_the_bytes_of_the_
     }
 }
 
+/// Within the tolerance that `spec/ir.md` states.
+#[test]
+fn every_example_computes_what_its_unsharded_program_does_in_the_dtypes_that_it_names() {
+    for example in examples() {
+        let report: serde_json::Value =
+            serde_json::from_str(&shardc(&["run", "--emulate-dtypes", "--format", "json", &example.path]))
+                .expect("JSON");
+        for layer in report["layers"].as_array().expect("layers") {
+            assert_eq!(layer["equal"], true, "{}: {layer}", example.path);
+        }
+    }
+}
+
+/// What an example expects of its plans it gets.
+#[test]
+fn every_example_meets_its_expectations() {
+    for example in examples().iter().filter(|example| example.text.contains("\n  expect ")) {
+        shardc(&["check", "--expect", &example.path]);
+    }
+}
+
 #[test]
 fn lowering_an_example_twice_gives_the_same_bytes() {
     for example in examples() {
