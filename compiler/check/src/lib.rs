@@ -14,6 +14,7 @@ pub mod diagnostics;
 mod environment;
 pub mod expectations;
 mod expr;
+mod factored;
 mod int_expr;
 mod layer;
 pub mod names;

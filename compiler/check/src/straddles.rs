@@ -5,6 +5,7 @@ use shard_ir::{AxisList, Def, DimId, Mesh, MeshShape, Op, Program, ValueId};
 
 use crate::diagnostics::Straddle;
 use crate::environment::Environment;
+use crate::factored::factored;
 use crate::sink::Sink;
 
 /// Reports every `split` and `merge` of the layer's own body that cannot keep the layout that its operand is stated to have.
@@ -40,6 +41,8 @@ pub(crate) fn check(env: &Environment<'_>, program: &Program, sink: &mut Sink) {
             axes: list.iter().map(|a| (program.mesh.name(a).to_string(), program.mesh.size(a))).collect(),
             kept: kept.map(|list| program.mesh.axes_text(list.iter())).filter(|text| !text.is_empty()),
             mesh: other_mesh(&program.mesh, list, &sizes),
+            factored: in_two(&program.mesh, list, &sizes)
+                .map(|(mesh, axes)| (mesh, format!("{}_{axes}", name(&whole)))),
         });
     }
 }
@@ -50,6 +53,22 @@ fn stated(program: &Program, id: ValueId) -> Option<Vec<(DimId, AxisList)>> {
     let (Def::Parameter { pattern, .. } | Def::Pin { pattern, .. }) = &value.def else { return None };
     let layout = pattern.exact(MeshShape { mesh: &program.mesh, sizes: &program.sizes(&value.dims) })?;
     Some(value.dims.iter().enumerate().map(|(at, dim)| (*dim, layout.axes_of(at))).collect())
+}
+
+/// A mesh with one axis in two, on which the axes and then the new one fall on whole parts, and all of these axes as text.
+fn in_two(mesh: &Mesh, axes: AxisList, parts: &[u64]) -> Option<(String, String)> {
+    let (major, rest) = parts.split_first()?;
+    let devices = mesh.group_size(axes.iter());
+    let other = factored(mesh, axes, *major)?;
+    // Only the last axis can be cut: what comes after would lie between its parts.
+    let is_last = axes.iter().last() == Some(other.major);
+    let whole: u64 = rest.iter().product();
+    let fits = devices.is_multiple_of(*major) && whole.is_multiple_of(devices / major);
+    let names = axes.iter().map(|axis| mesh.name(axis)).chain([other.minor.as_str()]);
+    let names: Vec<&str> = names.collect();
+    let text =
+        if names.iter().all(|n| n.chars().count() == 1) { names.concat() } else { format!("{{{}}}", names.join(",")) };
+    (is_last && fits).then_some((other.mesh, text))
 }
 
 /// A mesh of as many devices on which the axes, in this order, fall on whole parts: the first of them as large as can be.

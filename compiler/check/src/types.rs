@@ -11,6 +11,7 @@ use shard_ir::{
 
 use crate::diagnostics::{DimProblem, LayoutProblem, LimitProblem, NotDivisible};
 use crate::environment::Environment;
+use crate::factored::factored;
 use crate::names::nearest;
 use crate::sink::Sink;
 
@@ -392,6 +393,8 @@ fn not_divisible(env: &Environment<'_>, dim: DimId, axes: AxisList, free: AxisSe
         span,
         declared: Some(line.stated.span),
         fits: fits.iter().take(SHOWN).map(|set| format!("{}_{}", info.name, env.mesh.axes_text(set.iter()))).collect(),
+        factored: factored(&env.mesh, axes, info.size)
+            .map(|other| (other.mesh, format!("{}_{}", info.name, env.mesh.axes_text(other.fits)), other.minor)),
         pad,
         edit,
     }

@@ -122,6 +122,8 @@ pub struct NotDivisible {
     pub declared: Option<Span>,
     /// What divides: `H_x`, `H_yz`.
     pub fits: Vec<String>,
+    /// A mesh with one of the axes in two, what divides there, and the new axis: `x=8,y=2`, `H_x`, `y`.
+    pub factored: Option<(String, String, String)>,
     /// The nearest size above that divides.
     pub pad: u64,
     /// The edit that pads the dim; `None` where the command line set its size.
@@ -203,7 +205,8 @@ impl From<LayoutProblem> for Diagnostic {
 
 impl From<NotDivisible> for Diagnostic {
     fn from(problem: NotDivisible) -> Diagnostic {
-        let NotDivisible { dim, size, useful, value, axes, devices, span, declared, fits, pad, edit } = problem;
+        let NotDivisible { dim, size, useful, value, axes, devices, span, declared, fits, factored, pad, edit } =
+            problem;
         let padded = if useful == size { String::new() } else { format!(" (padded from {useful})") };
         let mut out =
             Diagnostic::error("E0205", format!("`{dim}` = {size} does not divide over {devices} devices ({axes})"))
@@ -216,6 +219,9 @@ impl From<NotDivisible> for Diagnostic {
         };
         if !fits.is_empty() {
             out = out.help(format!("{}    ({dim} = {size} divides there)", fits.join(" or ")));
+        }
+        if let Some((mesh, split, free)) = factored {
+            out = out.help(format!("--mesh {mesh}    ({split} divides there, and {free} is free for another dim)"));
         }
         let waste = 100.0 * (pad as f64 - useful as f64) / useful.max(1) as f64;
         match edit {
