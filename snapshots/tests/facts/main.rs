@@ -1,4 +1,4 @@
-//! Every fact of kind `validity`, `local-shape` and `rewrite` in `snapshots/facts/oracle.json`: it is run, or the reason
+//! Every fact of kind `validity`, `local-shape`, `rewrite` and `moe` in `snapshots/facts/oracle.json`: it is run, or the reason
 //! why the language cannot express it stands in [`NOT_EXPRESSIBLE`].
 //!
 //! Nothing is expected here but what the file says: each fact becomes a program, and what the compiler makes of it is
@@ -10,6 +10,7 @@ mod cost;
 mod legality;
 mod local_shapes;
 mod models;
+mod moe;
 mod networks;
 mod priced;
 mod program;
@@ -21,12 +22,10 @@ use serde_json::Value;
 
 /// Facts that no program of the language can state yet, with the reason.
 const NOT_EXPRESSIBLE: &[(&str, &str)] = &[
-    ("book-hw-mxu-tile", "how well a tile fills the multiplier is no part of the cost model"),
-    ("book-inf-gen-rules", "which strategies suit a phase is a planner's question; the language has no phases"),
+    ("ds-moe-8x", "how good a model is for its size is no part of its cost"),
     ("book-rw-transpose-ag", "there is no reverse-mode derivative"),
     ("book-xfm-flash", "softmax over a split dim is not computed piecewise: it gathers the dim or moves the split"),
     ("book-jax-cm-equal", "a collective einsum, the loop of chunks, is not a way of computing yet"),
-    ("pt-gqa-equal", "no operation repeats the entries of a dim"),
 ];
 
 /// A fact and how it is held.
@@ -37,7 +36,9 @@ fn check_of(fact: &Value) -> Option<Check> {
     if fact["id"] == "book-hw-wraparound" {
         return Some(networks::wraparound);
     }
-    let special = special::CHECKS.iter().find(|(id, _)| *id == fact["id"]).map(|(_, check)| *check);
+    let mut checks = special::CHECKS.iter().chain(moe::CHECKS);
+    let special = checks.find(|(id, _)| *id == fact["id"]).map(|(_, check)| *check);
+    let special = special.or_else(|| moe::by_suffix(fact["id"].as_str()?));
     if special.is_some() {
         return special;
     }
@@ -56,7 +57,7 @@ fn facts() -> Vec<Value> {
     let text = shard_snapshots::files::read(&shard_snapshots::root().join("snapshots/facts/oracle.json"));
     let all: Vec<Value> = serde_json::from_str(&text).expect("facts are JSON");
     all.into_iter()
-        .filter(|fact| matches!(fact["kind"].as_str(), Some("validity" | "local-shape" | "rewrite")))
+        .filter(|fact| matches!(fact["kind"].as_str(), Some("validity" | "local-shape" | "rewrite" | "moe")))
         .collect()
 }
 
@@ -88,7 +89,7 @@ fn every_fact_that_is_listed_is_in_the_file() {
         assert!(known.iter().any(|k| k == id), "{id} is in no fact");
         assert!(!reason.is_empty());
     }
-    for (id, _) in special::CHECKS {
+    for (id, _) in special::CHECKS.iter().chain(moe::CHECKS) {
         assert!(known.iter().any(|k| k == id), "{id} is in no fact");
     }
 }

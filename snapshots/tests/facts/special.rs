@@ -1,6 +1,7 @@
 //! Facts of a form of their own.
 
 use serde_json::Value;
+use shard_cost::Hardware;
 use shard_ir::{InstrId, Plan};
 use shard_rewrite::{LowerError, LowerOptions, lower};
 use shard_snapshots::judge::{compile, hardware, judge, lower_all, moves};
@@ -24,6 +25,9 @@ pub(crate) const CHECKS: &[(&str, Check)] = &[
     ("book-train-bwd-appB", shapes_of_gradients),
     ("book-jax-p1", mean_of_each_shard),
     ("ds-tp-allreduce", all_reduces_of_a_tensor_parallel_layer),
+    ("pt-gqa-equal", heads_held_twice),
+    ("book-hw-mxu-tile", narrow_products),
+    ("book-inf-gen-rules", strategies_of_generation),
 ];
 
 fn text<'a>(value: &'a Value, key: &str) -> &'a str {
@@ -303,4 +307,75 @@ fn all_reduces_of_a_tensor_parallel_layer(fact: &Value) -> Result<(), String> {
     let places = fact["expected"]["where"].as_array().map(Vec::len);
     same("places", places, Some(2))?;
     same("after the projections", (last("o"), last("y")), (Some("BLE".into()), Some("BLE".into())))
+}
+
+/// Grouped-query attention with more devices than heads of keys and values: each head on as many devices as are left.
+fn heads_held_twice(fact: &Value) -> Result<(), String> {
+    let (heads, shards) = (number(&fact["inputs"]["kv_heads"]), number(&fact["inputs"]["shards"]));
+    let (heads, shards) = heads.zip(shards).ok_or("no numbers")?;
+    let source = format!(
+        "mesh x={heads}, r={}\ndim B = 2\ndim S = 4\ndim K = {heads}\ndim G = 4\ndim D = 2\n\
+         strict layer f(q: f32 BK_xG_rD, k: f32 BSK_xD, v: f32 BSK_xD) -> f32 BK_xG_rD {{\n\
+           let p = softmax(einsum(q, k -> BKGS) over S)\n  return einsum(p, v -> BKGD)\n}}\n",
+        shards / heads
+    );
+    let plan = lower_all(&source).remove(0);
+    same("shards", plan.mesh.devices(), shards)?;
+    same("moves", moves(&plan).len(), 0)?;
+    same("heads on a device", plan.local_sizes(InstrId(1))[2], 1)?;
+    same("equal", Some(judge(&plan, 7)?.equal), fact["expected"]["equal"].as_bool())
+}
+
+/// A product of matrices narrower than the multiplier takes as long as one that fills it, on a chip that states its side.
+fn narrow_products(fact: &Value) -> Result<(), String> {
+    let narrow = number(&fact["inputs"]["local_dim"]).ok_or("no size")?;
+    for (name, tile) in entries(&fact["expected"]["min_side"]) {
+        // Bytes for nothing: it is the multiplier that is asked about.
+        let chip = Hardware::parse(&format!(
+            "name = \"{name}\"\n[chip]\nflops = {{ bf16 = 1e14 }}\nmatmul_tile = {tile}\nhbm_bytes = 1000000000000\n\
+             hbm_bandwidth = 1e18\n[network]\nkind = \"flat\"\nbandwidth = 1e9\n"
+        ));
+        let chip = chip.map_err(|error| error.to_string())?;
+        let seconds = |side: u64| {
+            let source = format!(
+                "dim B = 8192\ndim D = 8192\ndim F = {side}\n\
+                 layer f(a: bf16 BD, w: weight bf16 DF) -> bf16 BF {{ return einsum(a, w -> BF) }}\n"
+            );
+            shard_cost::price(&lower_all(&source)[0], &chip).totals.serial_time.0 as f64
+        };
+        let waste = tile as f64 / narrow as f64 * seconds(narrow) / seconds(tile);
+        let stated = fact["expected"][name.replace("tpu_", "padding_waste_")]["value"].as_f64();
+        same(&name, Some((waste * 1000.0).round() / 1000.0), stated)?;
+        same("efficient", Some(waste < 1.001), fact["expected"]["efficient"].as_bool())?;
+    }
+    Ok(())
+}
+
+/// A layer that makes a token a step for many sequences, everything but the sizes left to the compiler.
+fn strategies_of_generation(fact: &Value) -> Result<(), String> {
+    let source = "mesh y=8, z=4\ndim B = 128\ndim L = 1\ndim S = 8192\ndim E = 8192\ndim K = 8\ndim G = 8\n\
+        dim D = 128\ndim F = 28672\n\
+        layer block(x: bf16 BLE?l, wq: weight bf16 EKGD?, wk: weight bf16 EKD?, wv: weight bf16 EKD?,\n\
+                    wo: weight bf16 KGDE?, w_gate: weight bf16 EF?, w_up: weight bf16 EF?, w_down: weight bf16 FE?,\n\
+                    keys: cache bf16 BSKD?c, values: cache bf16 BSKD?c) -> bf16 BLE?l repeat 80 {\n\
+          let h = rmsnorm(x over E)\n\
+          let q = einsum(h, wq -> BLKGD)\n\
+          let k1 = append(keys, einsum(h, wk -> BLKD), L -> S)\n\
+          let v1 = append(values, einsum(h, wv -> BLKD), L -> S)\n\
+          let p = softmax(einsum(q, k1 -> BKGLS) over S)\n\
+          let a = x + einsum(einsum(p, v1 -> BLKGD), wo -> BLE)\n\
+          let n = rmsnorm(a over E)\n\
+          let f = silu(einsum(n, w_gate -> BLF)) * einsum(n, w_up -> BLF)\n\
+          return a + einsum(f, w_down -> BLE)\n}\n";
+    let chip = Hardware::built_in("tpu-v5p").ok_or("no such chip")?;
+    let lowered = lower(&compile(source)[0], &chip, &LowerOptions::default()).map_err(|error| error.to_string())?;
+    let found: Vec<&str> = shard_report::strategy::strategy(&lowered.plan).iter().map(|s| s.name()).collect();
+    let expected = &fact["expected"];
+    let has = |names: &[&str]| Some(found.iter().any(|name| names.contains(name)));
+    same("fsdp", has(&["fsdp", "x-weight-gathered", "xy-weight-gathered"]), expected["fsdp"].as_bool())?;
+    same("over the sequence", has(&["sequence-sharded-attention"]), expected["sequence_parallel"].as_bool())?;
+    let tensor_parallel = ["1d-weight-stationary", "2d-weight-stationary"];
+    same("tensor parallel", has(&tensor_parallel), expected["tensor_parallel"].as_bool())?;
+    same("caches over the batch", has(&["batch-sharded-attention"]), expected["kv_batch_sharding"].as_bool())?;
+    same("data parallel alone", has(&["data-parallel"]), Some(false))
 }
