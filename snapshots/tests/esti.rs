@@ -84,6 +84,12 @@ fn the_plans_of_table_2_are_the_papers_or_cheaper() {
         ));
         // The open int8 program has scales, and a layout of w_k and w_v that both phases share: half a percent.
         assert!(cheaper > -0.5, "{table}");
+        assert!(strategy(&chosen) == strategy(&paper) || cheaper > 0.0, "other layouts, and not cheaper: {table}");
+        let (form, attention) =
+            column.split_once(": ").and_then(|(_, paper)| paper.split_once(", ")).expect("a column");
+        let form = if form == "WS 2D" { "2d-weight-stationary" } else { "xyz-weight-gathered" };
+        let attention = if attention == "heads" { "head-sharded-attention" } else { "batch-sharded-attention" };
+        assert_eq!(strategy(&paper), format!("{form}, {attention}"), "{column}: not what the paper has");
     }
     insta::with_settings!({ snapshot_path => root().join("snapshots/esti"), prepend_module_to_snapshot => false }, {
         insta::assert_snapshot!("table_2", table);
