@@ -171,6 +171,11 @@ fn rules_page() -> String {
         (Family::Source, "Sources", "Values that nothing is computed for."),
         (Family::Strategy, "Strategies", "What one mesh axis does in an op; the axes choose independently."),
         (Family::Fusion, "Fusion", "Which ops are one kernel; see [cost.md](cost.md)."),
+        (
+            Family::Loop,
+            "Loops",
+            "With `--fuse`: an einsum and a move at once; see [cost.md](cost.md#collective-einsums).",
+        ),
         (Family::Move, "Moves", "One value from a layout to another; see [layouts.md](layouts.md)."),
     ];
     for (family, title, about) in families {

@@ -97,6 +97,9 @@ pub(crate) struct ProgramArgs {
     /// Refuse collectives that are not written as `reshard`
     #[arg(long)]
     pub(crate) strict: bool,
+    /// Let einsums gather an operand, or scatter their result, inside their loop (not in a strict layer)
+    #[arg(long, conflicts_with = "strict")]
+    pub(crate) fuse: bool,
 }
 
 impl ProgramArgs {
@@ -109,6 +112,7 @@ impl ProgramArgs {
             || self.hardware.is_some()
             || self.objective != Objective::Serial
             || self.strict
+            || self.fuse
     }
 }
 
@@ -280,6 +284,9 @@ pub(crate) struct SweepArgs {
     /// Refuse collectives that are not written as `reshard`
     #[arg(long)]
     pub(crate) strict: bool,
+    /// Let einsums gather an operand, or scatter their result, inside their loop (not in a strict layer)
+    #[arg(long, conflicts_with = "strict")]
+    pub(crate) fuse: bool,
     #[command(flatten)]
     pub(crate) roles: RoleArgs,
     /// Draw the time of a step against the chip time of a token

@@ -40,6 +40,26 @@ fn a_written_certificate_is_confirmed() {
 }
 
 #[test]
+fn a_certificate_of_a_plan_with_loops_is_confirmed() {
+    let out = file("fuse.json");
+    let explained = shardc(&["explain", "mlp.shard", "--fuse", "--certificate", &out]);
+    assert!(explained.out.contains("with all-gather yz along E of x in the loop"), "{explained:?}");
+    holds("certificate", &std::fs::read_to_string(&out).expect("written"));
+    let ran = shardc(&["verify-certificate", &out]);
+    assert!(ran.out.starts_with("mlp: proven: no plan of the plan space takes less\n  cost "), "{ran:?}");
+}
+
+/// No `reshard` says that a collective is done inside a loop, so that no strict file has such a plan.
+#[test]
+fn a_plan_with_loops_is_not_written_out() {
+    let ran = fed(&["fmt", "--explicit", "--fuse", "-"], &text("mlp.shard"));
+    assert_eq!((ran.status, ran.out.as_str()), (1, ""), "{ran:?}");
+    assert!(ran.err.contains("inside a loop: einsum BLE,EF->BLF with all-gather yz along E of x"), "{}", ran.err);
+    let strict = text("mlp.shard").replace("layer mlp", "strict layer mlp");
+    assert_eq!(fed(&["check", "-", "--fuse"], &strict).err, fed(&["check", "-"], &strict).err);
+}
+
+#[test]
 fn documents_meet_their_schemas() {
     let out = file("schema.json");
     let args = ["explain", "mlp.shard", "-D", "B=64,L=8", "--mesh", "x=2,y=2,z=2", "--certificate", &out];

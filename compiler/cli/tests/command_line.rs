@@ -49,6 +49,8 @@ fn wrong_usage_and_unreadable_files_exit_with_2() {
         &["explain", "mlp.shard", "--mesh", "x="],
         &["explain", "mlp.shard", "--hardware", "nope"],
         &["explain", "mlp.shard", "--hardware", "nope.toml"],
+        &["explain", "mlp.shard", "--fuse", "--strict"],
+        &["explain", "every_move.shir", "--fuse"],
         &["cost", "mlp.shard", "--why", "99"],
         &["cost", "mlp.shard", "--batch", "Z"],
         &["cost", "mlp.shard", "--format", "csv"],

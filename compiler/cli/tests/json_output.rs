@@ -173,3 +173,52 @@ fn questions_meet_their_schemas() {
     holds("diff", &shardc(&["diff", "mlp.shard", "--mesh-b", "x=2,y=2,z=4", "--format", "json"]).out);
     holds("diff", &shardc(&["diff", "mlp.shard", "every_move.shir", "--format", "json"]).out);
 }
+
+#[test]
+fn collective_einsums_meet_the_schemas() {
+    let document = holds("explain", &shardc(&["explain", "mlp.shard", "--fuse", "--format", "json"]).out);
+    let layer = &document["layers"][0];
+    let looped = &layer["instructions"][3];
+    for (key, value) in [
+        ("op", serde_json::json!("collective-einsum")),
+        ("fused", serde_json::json!("all-gather")),
+        ("equation", serde_json::json!("BLE,EF->BLF")),
+        ("name", serde_json::json!("h")),
+        ("operands", serde_json::json!([0, 1])),
+        ("gathered", serde_json::json!(0)),
+        ("axes", serde_json::json!(["y", "z"])),
+        ("dim", serde_json::json!("E")),
+        ("layout", serde_json::json!("BLF_yz(partialsum-x)")),
+        ("bytes", serde_json::json!(4_718_592)),
+        ("wire_bytes", serde_json::json!(4_423_680)),
+        ("flops", serde_json::json!(21_743_271_936_u64)),
+        ("hbm_bytes", serde_json::json!(51_904_512)),
+        ("collective_time_s", serde_json::json!(1.6384e-5)),
+        ("time_s", looped["einsum_time_s"].clone()),
+        ("bound", serde_json::json!("compute")),
+    ] {
+        assert_eq!(looped[key], value, "{key}");
+    }
+    assert_eq!(looped["span"]["line"], 15);
+    assert!(looped["reason"].as_str().is_some_and(|reason| reason.contains("next one travels")), "{looped}");
+    assert_eq!(layer["strategy"], serde_json::json!(["2d-weight-stationary"]));
+    assert_eq!(layer["optimality"]["status"], "proven");
+    let serial = |document: &serde_json::Value| document["layers"][0]["totals"]["serial_time_s"].as_f64();
+    let plain = holds("explain", &shardc(&["explain", "mlp.shard", "--format", "json"]).out);
+    assert!(serial(&document) < serial(&plain));
+
+    holds("lower", &shardc(&["lower", "mlp.shard", "--fuse", "--emit", "json"]).out);
+    let costs = holds("cost", &shardc(&["cost", "mlp.shard", "--fuse", "--format", "json"]).out);
+    assert_eq!(costs["layers"][0]["totals"], layer["totals"]);
+    holds("cost", &shardc(&["cost", "mlp.shard", "--fuse", "--why", "3", "--format", "json"]).out);
+    holds("why", &shardc(&["explain", "mlp.shard", "--fuse", "--why", "h", "--format", "json"]).out);
+    holds("why-not", &shardc(&["explain", "mlp.shard", "--fuse", "--why-not", "h: BLF_xyz", "--format", "json"]).out);
+    holds("sweep", &shardc(&["sweep", "mlp.shard", "--fuse", "-D", "B=64,512", "--format", "json"]).out);
+    let ran = holds("run", &shardc(&["run", "mlp.shard", "--fuse", "--format", "json"]).out);
+    assert_eq!(ran["layers"][0]["equal"], true);
+    let collectives = ran["layers"][0]["collectives"].as_array().expect("an array");
+    assert!(collectives.iter().any(|c| c["id"] == 3), "{ran}");
+    for collective in collectives {
+        assert_eq!(collective["wire_bytes"], collective["model_wire_bytes"], "{collective}");
+    }
+}

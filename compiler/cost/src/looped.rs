@@ -46,6 +46,11 @@ impl LoopPrice {
         looped_time(self.collective.time, self.einsum, self.chunks)
     }
 
+    /// What the loop saves against the two one after the other: the part of the collective that runs beside the einsum.
+    pub fn hidden(&self) -> Picoseconds {
+        Picoseconds((self.collective.time + self.einsum).0.saturating_sub(self.time().0))
+    }
+
     /// How much of the loop passes while the cores have nothing to multiply: what the collective adds to the time.
     pub fn exposed(&self) -> Picoseconds {
         Picoseconds(self.time().0 - self.einsum.0)

@@ -47,6 +47,14 @@ impl InstrPrice {
         }
     }
 
+    /// The collective in the loop of a collective einsum.
+    pub fn looped(&self) -> Option<&LoopPrice> {
+        match self {
+            InstrPrice::Kernel { looped, .. } => looped.as_ref(),
+            InstrPrice::Move(_) | InstrPrice::Free => None,
+        }
+    }
+
     /// What the collective costs by itself that the instruction is, or that its loop does.
     pub fn collective(&self) -> Option<&CollectiveCost> {
         match self {

@@ -141,6 +141,11 @@ fn move_lines(page: &mut Page, layer: &Layer<'_>, id: InstrId) {
     if let Some(rule) = &instr.origin.rule {
         page.wrapped(9, &format!("rule {rule}"));
     }
+    rejected(page, layer, id);
+}
+
+/// What a collective was preferred to.
+fn rejected(page: &mut Page, layer: &Layer<'_>, id: InstrId) {
     let other = layer.alternatives.iter().find(|a| a.id == id);
     // A chain of collectives is done without as one: said at the first of them.
     let is_first = |other: &&Alternative| {
@@ -212,6 +217,7 @@ fn op_lines(page: &mut Page, layer: &Layer<'_>, id: InstrId) {
     if let Some(reason) = &plan.instruction(id).origin.reason {
         page.wrapped(9, reason);
     }
+    rejected(page, layer, id);
 }
 
 /// The collective inside the loop of a collective einsum, and what the loop saves.
@@ -223,13 +229,12 @@ fn loop_lines(page: &mut Page, layer: &Layer<'_>, id: InstrId) {
         &format!("         with {} in the loop", loop_phrase(plan, id)),
         &format!("{}  {} by itself", scale::bytes(collective.bytes), scale::time(collective.time)),
     );
-    let saved = Picoseconds((collective.time + *einsum).0 - looped.time().0);
     page.wrapped(
         11,
         &format!(
             "{chunks} chunks; the einsum takes {} by itself, so the loop saves {} of {}",
             scale::time(*einsum),
-            scale::time(saved),
+            scale::time(looped.hidden()),
             scale::time(collective.time + *einsum),
         ),
     );
@@ -238,11 +243,16 @@ fn loop_lines(page: &mut Page, layer: &Layer<'_>, id: InstrId) {
 fn totals(page: &mut Page, layer: &Layer<'_>) {
     let (plan, totals) = (layer.plan(), &layer.price.totals);
     page.line("totals, on each device");
+    let beside: Picoseconds = plan.ids().filter_map(|id| layer.price.of(id).looped()).map(|l| l.hidden()).sum();
+    let exposed = totals.comm_time.0.saturating_sub(beside.0);
     let part = match totals.serial_time.0 {
         0 => String::new(),
-        all => format!("{:.1} % of all steps  ", 100.0 * totals.comm_time.0 as f64 / all as f64),
+        all => format!("{:.1} % of all steps  ", 100.0 * exposed as f64 / all as f64),
     };
-    page.row("  communication", &format!("{part}{}", scale::time(totals.comm_time)));
+    page.row("  communication", &format!("{part}{}", scale::time(Picoseconds(exposed))));
+    if beside > Picoseconds(0) {
+        page.row("    and beside einsums, in loops", &scale::time(beside));
+    }
     page.row("  arithmetic", &format!("{}  {}", scale::flops(totals.flops), scale::time(totals.compute_time)));
     page.row("  memory traffic", &format!("{}  {}", scale::bytes(totals.hbm_bytes), scale::time(totals.memory_time)));
     page.row("  all steps, one after another", &scale::time(totals.serial_time));

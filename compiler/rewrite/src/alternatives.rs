@@ -106,7 +106,11 @@ pub fn alternatives(
     for site in asked {
         let Some((value, avoided)) = way_around(lowered, site) else { continue };
         if !answers.contains_key(&avoided) {
-            let question = whole.question(value, &strategies_without(lowered, &whole, site));
+            // Neither as a step of its own nor in a loop.
+            let without = strategies_without(lowered, &whole, site);
+            let is_plain =
+                |out, read: &[Layout]| !kernels.may_loop(value) || kernels.site(value).result_layout(read) == Some(out);
+            let question = whole.question(value, &|out, read| without(out, read) && is_plain(out, read));
             let answer = match detail {
                 Detail::Plans => Lowering::of_question(hardware, limits, case, &question, cost)?
                     .map(|other| (other.optimality.cost, Some(other.plan))),

@@ -114,7 +114,7 @@ fn saves_nothing(
     if freed.labels.is_empty() && !freed.strict && !options.strict && forms.cut.is_none() {
         let mut shown = true;
         for form in forms.all {
-            let kernels = Kernels::of_form(form);
+            let kernels = Kernels::of_form(form, options.fuse);
             let maxima = maxima(&kernels.program);
             shown = shown && Relaxation::shows_none_below(&kernels, hardware, maxima, cost, &options.limits)?;
         }

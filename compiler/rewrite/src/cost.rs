@@ -1,7 +1,7 @@
 //! What the search minimises: time, and then the tie rule of the cost model.
 
-use shard_cost::{Hardware, KernelOp, LocalTensor, collective_cost, kernel_work, roofline};
-use shard_ir::{Collective, Def, Layout, MeshShape, Program, ValueId};
+use shard_cost::{Hardware, KernelOp, LocalTensor, collective_cost, kernel_work, looped_time, roofline};
+use shard_ir::{Collective, Def, Fused, Layout, MeshShape, Program, ValueId};
 
 use crate::kernel::{Kernel, Kernels};
 
@@ -108,10 +108,17 @@ pub(crate) fn parameter_cost(program: &Program, value: ValueId, layout: Layout) 
     Cost { resident: program.value(value).dtype.bytes(elements), ..Cost::ZERO }
 }
 
-/// The cost of a kernel that reads its operands in these layouts; `None` where the layouts do not fit together.
-pub(crate) fn kernel_cost(kernels: &Kernels, hardware: &Hardware, kernel: &Kernel, read: &[Layout]) -> Option<Cost> {
+/// The cost of a kernel, with the collective in the loop of its first op, that reads its operands in these layouts; `None`
+/// where the layouts do not fit together.
+pub(crate) fn kernel_cost(
+    kernels: &Kernels,
+    hardware: &Hardware,
+    kernel: &Kernel,
+    fused: Option<&Fused>,
+    read: &[Layout],
+) -> Option<Cost> {
     let program = kernels.program.as_ref();
-    let layouts = kernels.operand_layouts(kernel, read)?;
+    let layouts = kernels.operand_layouts(kernel, fused, read)?;
     struct Local {
         tensors: Vec<(ValueId, Vec<u64>)>,
         result: Vec<u64>,
@@ -170,5 +177,15 @@ pub(crate) fn kernel_cost(kernels: &Kernels, hardware: &Hardware, kernel: &Kerne
     let (time, _) = roofline(hardware, &work);
     // Where communication alone counts, ties are broken by flops instead.
     let elements = if hardware.has_free_ops() { u64::try_from(work.flops.0).unwrap_or(u64::MAX) } else { elements };
-    Some(Cost { time: time.0, elements, ..Cost::ZERO })
+    let Some(fused) = fused else { return Some(Cost { time: time.0, elements, ..Cost::ZERO }) };
+    let first = kernel.chain[0];
+    let (moved, from) = match fused.gathered() {
+        Some(place) => (*program.value(first).def.operands().get(place)?, *read.get(place)?),
+        None => (first, kernels.site(first).result_layout(&layouts[0])?),
+    };
+    let of = program.value(moved);
+    let collective = fused.collective();
+    let price = collective_cost(hardware, &program.mesh, &collective, from, &program.sizes(&of.dims), of.dtype);
+    let time = looped_time(price.time, time, fused.chunks(&program.mesh));
+    Some(Cost { time: time.0, elements, steps: 1, moved: price.wire_bytes.0, ..Cost::ZERO })
 }

@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 
 use shard_ir::{
-    Collective, Def, InstrId, InstrKind, Instruction, Layout, Op, Operand, Origin, Plan, PlanOutput, Program, ValueId,
+    Collective, Def, Fused, InstrId, InstrKind, Instruction, Layout, Op, Operand, Origin, Plan, PlanOutput, Program,
+    ValueId,
 };
 
 use crate::LowerError;
 use crate::demand::may_move_to;
 use crate::kernel::{Kernel, Kernels};
-use crate::reason::{Reader, Readers, reason};
-use crate::rules::{self, Rule, rule_of_move, rules_of_strategy};
+use crate::reason::{Reader, Readers, reason, reason_of_loop};
+use crate::rules::{self, Rule, rule_of_loop, rule_of_move, rules_of_strategy};
 use crate::search::{Settled, Solution};
 use crate::table::{LayoutId, Source, Tables};
 
@@ -113,10 +114,10 @@ impl Emitter<'_> {
                 self.made.insert((id, settled.made_in), instr);
                 self.follow_up(id, &settled)?;
             }
-            Source::Kernel(number) => {
+            Source::Kernel(number, fused) => {
                 let kernel = &self.kernels.of[id.index()][number];
                 let read: Vec<LayoutId> = producer.reads.iter().map(|(_, l)| *l).collect();
-                let instr = self.kernel(id, kernel, &read)?;
+                let instr = self.kernel(id, kernel, fused, &read)?;
                 self.made.insert((id, settled.made_in), instr);
                 self.follow_up(id, &settled)?;
             }
@@ -124,7 +125,13 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    fn kernel(&mut self, id: ValueId, kernel: &Kernel, read: &[LayoutId]) -> Result<InstrId, LowerError> {
+    fn kernel(
+        &mut self,
+        id: ValueId,
+        kernel: &Kernel,
+        fused: Option<Fused>,
+        read: &[LayoutId],
+    ) -> Result<InstrId, LowerError> {
         let internal = || LowerError::Internal(format!("the kernel of {id:?} does not type"));
         let layouts: Vec<Layout> = kernel
             .operands
@@ -132,7 +139,7 @@ impl Emitter<'_> {
             .zip(read)
             .map(|(operand, layout)| self.tables.of(*operand).layouts[*layout as usize])
             .collect();
-        let inner = self.kernels.operand_layouts(kernel, &layouts).ok_or_else(internal)?;
+        let inner = self.kernels.operand_layouts(kernel, fused.as_ref(), &layouts).ok_or_else(internal)?;
         let mut reads = kernel.operands.iter().copied().zip(read.iter().copied());
         // The ops run as one: what a later one reads is there before the first starts.
         let mut ready = Vec::with_capacity(kernel.operands.len());
@@ -168,13 +175,50 @@ impl Emitter<'_> {
             if link > 0 {
                 rules.push(rules::FUSED);
             }
+            let looped = fused.filter(|_| link == 0);
+            rules.extend(looped.as_ref().map(rule_of_loop));
             let rewritten = self.kernels.made.get(op_value);
             rules.splice(0..0, rewritten.map(|r| r.rule));
             let reason = rewritten.and_then(|r| r.reason.clone());
-            let instr = self.push(*op_value, InstrKind::Op(op.clone()), ids, layout, &rules, reason);
+            let instr = match looped {
+                None => self.push(*op_value, InstrKind::Op(op.clone()), ids, layout, &rules, reason),
+                Some(fused) => self.collective_einsum(*op_value, fused, ids, (&layouts, layout), &rules, reason)?,
+            };
             last = Some((*op_value, instr));
         }
         last.map(|(_, instr)| instr).ok_or_else(internal)
+    }
+
+    /// An einsum with a collective in its loop, on operands given in these layouts, whose product has that one.
+    fn collective_einsum(
+        &mut self,
+        value: ValueId,
+        fused: Fused,
+        operands: Vec<InstrId>,
+        (given, product): (&[Layout], Layout),
+        rules: &[Rule],
+        rewritten: Option<String>,
+    ) -> Result<InstrId, LowerError> {
+        let internal = || LowerError::Internal(format!("the loop of {value:?} does not type"));
+        let layouts = self.kernels.loop_layouts(value, &fused, given).ok_or_else(internal)?;
+        let why = reason_of_loop(self.kernels, self.tables, self.solution, &self.readers, value, &fused, given);
+        let reason = rewritten.into_iter().chain([why]).collect::<Vec<_>>().join("; ");
+        let kind = InstrKind::CollectiveEinsum(fused);
+        let id = self.push(value, kind, operands, layouts.result, rules, Some(reason));
+        let moved = fused.gathered().map(|place| self.program.value(value).def.operands()[place]);
+        let made_in = moved.and_then(|moved| {
+            let settled = self.solution.values[moved.index()].as_ref()?;
+            Some(self.tables.of(moved).layouts[settled.made_in as usize])
+        });
+        self.moves.push(MoveSite {
+            id,
+            value: moved.unwrap_or(value),
+            collective: fused.collective(),
+            from: fused.gathered().map_or(product, |place| given[place]),
+            made_in: made_in.unwrap_or(product),
+            reader: moved.map_or(Reader::Maker, |_| Reader::Value(value)),
+        });
+        Ok(id)
     }
 
     /// The moves that complete or cut a value, right behind the op that makes it.

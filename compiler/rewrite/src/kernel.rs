@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use shard_cost::{fuses_with, may_lead_a_kernel};
-use shard_ir::{Def, Layout, Op, Program, ValueId};
+use shard_ir::{Def, Fused, Layout, LoopLayouts, Op, Operand, Program, ValueId};
 
 use crate::logical::{Form, Rewritten};
 use crate::rules::strategies::{OpProfile, OpSite};
@@ -34,12 +34,18 @@ pub(crate) struct Kernels {
     /// The kernels that make each value: itself alone first, then with one more producer at a time.
     pub(crate) of: Vec<Vec<Kernel>>,
     profiles: Vec<Option<OpProfile>>,
+    /// Whether einsums may do a collective in their loops.
+    pub(crate) loops: bool,
 }
+
+/// A way of having a value: which of its kernels, the collective in the loop of the einsum that leads it, and the layout
+/// of each thing that the kernel reads.
+pub(crate) type Way = (usize, Option<Fused>, Vec<Layout>);
 
 impl Kernels {
     /// Those of one way of computing a program.
-    pub(crate) fn of_form(form: Form) -> Kernels {
-        Kernels { made: form.made, ..Kernels::new(Arc::new(form.program)) }
+    pub(crate) fn of_form(form: Form, loops: bool) -> Kernels {
+        Kernels { made: form.made, loops, ..Kernels::new(Arc::new(form.program)) }
     }
 
     pub(crate) fn new(program: Arc<Program>) -> Kernels {
@@ -69,6 +75,7 @@ impl Kernels {
             uses,
             of: vec![Vec::new(); count],
             profiles: vec![None; count],
+            loops: false,
         };
         for id in program.value_ids() {
             if let Def::Op { operands, .. } = &program.value(id).def {
@@ -165,8 +172,31 @@ impl Kernels {
         link.checked_sub(1).is_some_and(|before| self.origin(operand).0 == kernel.chain[before])
     }
 
-    /// The layouts of the operands of every op of a kernel, in chain order, given those of what it reads.
-    pub(crate) fn operand_layouts(&self, kernel: &Kernel, read: &[Layout]) -> Option<Vec<Vec<Layout>>> {
+    /// Whether a value is made by an einsum that may do a collective in its loop.
+    pub(crate) fn may_loop(&self, id: ValueId) -> bool {
+        self.loops && matches!(self.program.value(id).def, Def::Op { op: Op::Einsum, .. })
+    }
+
+    /// The layouts inside the loop of an einsum that is given its operands in these.
+    pub(crate) fn loop_layouts(&self, id: ValueId, fused: &Fused, given: &[Layout]) -> Option<LoopLayouts> {
+        let site = self.site(id);
+        let operands: Vec<Operand<'_>> = site
+            .operands
+            .iter()
+            .zip(given)
+            .map(|((dims, dtype), layout)| Operand { dims, dtype: *dtype, layout: *layout })
+            .collect();
+        fused.layouts(&operands, site.result, site.mesh, site.dims).ok()
+    }
+
+    /// The layouts of the operands of every op of a kernel, in chain order, given those of what it reads; inside the loop of
+    /// the first op, where it has one.
+    pub(crate) fn operand_layouts(
+        &self,
+        kernel: &Kernel,
+        fused: Option<&Fused>,
+        read: &[Layout],
+    ) -> Option<Vec<Vec<Layout>>> {
         let mut rest = read.iter().copied();
         let mut all: Vec<Vec<Layout>> = Vec::new();
         for (i, id) in kernel.chain.iter().enumerate() {
@@ -185,33 +215,39 @@ impl Kernels {
                     _ => rest.next()?,
                 });
             }
-            all.push(layouts);
+            all.push(match fused {
+                Some(fused) if i == 0 => self.loop_layouts(*id, fused, &layouts)?.operands,
+                _ => layouts,
+            });
         }
         Some(all)
     }
 
-    /// The ways of having a value in a layout: which of its kernels, and the layout of each thing that the kernel reads.
-    /// `alone` gives those of one op, `passes` says whether a pin lets a layout through.
+    /// The ways of having a value in a layout. `alone` gives those of one op, with the collective in its loop; `passes` says whether a pin lets a layout through.
     pub(crate) fn strategies(
         &self,
         id: ValueId,
         target: Layout,
-        alone: &dyn Fn(ValueId, Layout) -> Vec<Vec<Layout>>,
+        alone: &dyn Fn(ValueId, Layout) -> Vec<(Option<Fused>, Vec<Layout>)>,
         passes: &dyn Fn(ValueId, Layout) -> bool,
-    ) -> Vec<(usize, Vec<Layout>)> {
+    ) -> Vec<Way> {
         let single = alone(id, target);
-        let mut found: Vec<(usize, Vec<Layout>)> = single.iter().map(|layouts| (0, layouts.clone())).collect();
+        let mut found: Vec<Way> = single.iter().map(|(fused, layouts)| (0, *fused, layouts.clone())).collect();
         if let Some((places, producer, pins)) = self.fusible_operand(id) {
-            for layouts in &single {
+            for (_, layouts) in &single {
                 let between = layouts[places[0]];
                 if places.iter().any(|p| layouts[*p] != between) || !pins.iter().all(|pin| passes(*pin, between)) {
                     continue;
                 }
                 let others: Vec<Layout> =
                     layouts.iter().enumerate().filter(|(i, _)| !places.contains(i)).map(|(_, l)| *l).collect();
-                for (inner, mut read) in self.strategies(producer, between, alone, passes) {
+                for (inner, fused, mut read) in self.strategies(producer, between, alone, passes) {
+                    // A loop that scatters is a kernel alone.
+                    if matches!(fused, Some(Fused::ReduceScatter { .. })) {
+                        continue;
+                    }
                     read.extend(&others);
-                    found.push((inner + 1, read));
+                    found.push((inner + 1, fused, read));
                 }
             }
         }

@@ -58,6 +58,9 @@ pub struct LowerOptions {
     /// Saturate the e-graph with the whole plan space and search all of it, without bounds: slow, and the same plan. For
     /// those who want to check the bounds.
     pub whole_space: bool,
+    /// Einsums may do a collective in their loops ([`rules::loops`]). Not in a strict layer, where every collective is a step
+    /// of its own.
+    pub fuse: bool,
     /// The only ways in which the values of the program may be made, as it is written; for questions about a plan. All ways
     /// for `None`.
     pub forced: Option<demand::Forced>,

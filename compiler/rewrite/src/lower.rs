@@ -41,6 +41,7 @@ pub(crate) fn lower(program: &Program, hardware: &Hardware, options: &LowerOptio
         strict,
         whole_space: options.whole_space,
         forced: options.forced.as_ref(),
+        loops: options.fuse && !(options.strict || program.strict),
         within,
         best: Best::default(),
     };
@@ -149,6 +150,8 @@ pub(crate) struct Lowering<'a> {
     strict: bool,
     whole_space: bool,
     forced: Option<&'a Forced>,
+    /// Whether einsums may do a collective in their loops.
+    loops: bool,
     /// The bytes that every plan must fit in; `None` where plans of any size will do.
     within: Option<Within>,
     best: Best,
@@ -209,8 +212,10 @@ impl Lowering<'_> {
             // A bound above what is in question says only that nothing in question is a plan.
             if let Some(bound) = priced.bound.filter(|bound| *bound <= most) {
                 let best = Best { root_bound: Some(bound), ..Best::default() };
-                let mut lowering =
-                    Lowering { hardware, limits, strict: false, whole_space: false, forced: None, within: None, best };
+                let (strict, whole_space, forced, within) = (false, false, None, None);
+                // What is asked about has its loops already.
+                let loops = kernels.loops;
+                let mut lowering = Lowering { hardware, limits, strict, whole_space, forced, loops, within, best };
                 lowering.widen(kernels, labels, &priced, bound)?;
                 match lowering.lowered() {
                     Err(LowerError::Unreachable { .. }) => {}
@@ -238,7 +243,10 @@ impl Lowering<'_> {
         let rewritten: Vec<bool> = forms.all.iter().map(|form| form.rewritten).collect();
         self.best.cut = forms.cut.map(|cut: Cut| (cut.limit, cut.first_bound(program, self.hardware)));
         let mut forms: Vec<Option<_>> = forms.all.into_iter().map(Some).collect();
-        let mut take = |form: usize| forms.get_mut(form).and_then(Option::take).map(Kernels::of_form).map(Arc::new);
+        let loops = self.loops;
+        let mut take = |form: usize| {
+            forms.get_mut(form).and_then(Option::take).map(|form| Arc::new(Kernels::of_form(form, loops)))
+        };
         if self.whole_space {
             for (form, rewritten) in rewritten.into_iter().enumerate() {
                 let Some(kernels) = take(form) else { continue };

@@ -121,7 +121,7 @@ impl<'a> Room<'a> {
                 let fits = |producer: &Producer| match producer.source {
                     Source::Given => self.beyond_least(id, layouts[id.index()][layout as usize]) <= spare,
                     Source::Pin => true,
-                    Source::Kernel(number) => {
+                    Source::Kernel(number, _) => {
                         let kernel = &kernels.of[id.index()][number];
                         let mut read: BTreeMap<ValueId, u64> = BTreeMap::new();
                         for (operand, layout) in &producer.reads {

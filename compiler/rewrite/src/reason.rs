@@ -1,6 +1,6 @@
 //! Why a move is there, in one clause that names the dims and the axes.
 
-use shard_ir::{AxisId, AxisSet, Collective, Def, Layout, Op, Place, Program, Reduction, ValueId};
+use shard_ir::{AxisId, AxisSet, Collective, Def, Fused, Layout, Op, Place, Program, Reduction, ValueId};
 
 use crate::emit::{name_of, op_in_words};
 use crate::kernel::Kernels;
@@ -33,7 +33,7 @@ impl Readers {
             let producer = &tables.of(id).producers[settled.made_in as usize][settled.producer];
             for (i, (operand, layout)) in producer.reads.iter().enumerate() {
                 let reader = match producer.source {
-                    Source::Kernel(number) => {
+                    Source::Kernel(number, _) => {
                         let kernel = &kernels.of[id.index()][number];
                         // The reads are those of the first op of the chain, then of each later one.
                         let first = program.value(kernel.chain[0]).def.operands().len();
@@ -147,6 +147,40 @@ pub(crate) fn reason(
         }
         Collective::ToPartial { dim: None, .. } => {
             format!("{name} is held by one device of each group over {axes_text}{}", clause(&wants))
+        }
+    }
+}
+
+/// The reason of the collective in the loop of an einsum that is given its operands in these layouts.
+pub(crate) fn reason_of_loop(
+    kernels: &Kernels,
+    tables: &Tables,
+    solution: &Solution,
+    readers: &Readers,
+    value: ValueId,
+    fused: &Fused,
+    given: &[Layout],
+) -> String {
+    let program = kernels.program.as_ref();
+    let axes = fused.axes();
+    let axes_text = program.mesh.axes_text(axes.iter());
+    let dim = |of: ValueId, i: usize| program.dims[program.value(of).dims[i].index()].name.as_str();
+    match *fused {
+        Fused::AllGather { operand, dim: d, .. } => {
+            let moved = program.value(value).def.operands()[operand];
+            let whole = given[operand]
+                .with_dim(d, given[operand].axes_of(d).prefix(given[operand].axes_of(d).len() - axes.len()));
+            let of = Moved { value: moved, collective: &fused.collective(), axes: axes.set() };
+            let roles = roles(program, readers, tables, &of, value, whole);
+            let (dim, name, who) = (dim(moved, d), called(program, moved), op_in_words(program, value));
+            format!(
+                "{axes_text} splits {dim} of {name}; {who} {}, and multiplies each block while the next one travels",
+                roles.join(" and ")
+            )
+        }
+        Fused::ReduceScatter { dim: d, .. } => {
+            let cause = partial_cause(kernels, tables, solution, value, axes.set(), Reduction::Sum);
+            format!("{cause}; each block of {} is sent round while the next one is made", dim(value, d))
         }
     }
 }
@@ -289,7 +323,13 @@ fn partial_cause(
     let Some(settled) = &solution.values[value.index()] else { return given() };
     let table = tables.of(value);
     // What is not made partial was cut into terms by a move.
-    let made = axes.intersection(table.layouts[settled.made_in as usize].partial(kind));
+    let producer = &table.producers[settled.made_in as usize][settled.producer];
+    let mut partial = table.layouts[settled.made_in as usize].partial(kind);
+    if let (Source::Kernel(_, Some(Fused::ReduceScatter { axes, .. })), Reduction::Sum) = (producer.source, kind) {
+        // Before its loop has scattered it.
+        partial = partial.union(axes.set());
+    }
+    let made = axes.intersection(partial);
     let cut = axes.difference(made);
     if !cut.is_empty() {
         let terms = cut_into_terms(program, tables, settled, value, cut);
@@ -298,10 +338,9 @@ fn partial_cause(
             false => format!("{}, and {terms}", partial_cause(kernels, tables, solution, value, made, kind)),
         };
     }
-    let producer = &table.producers[settled.made_in as usize][settled.producer];
     match (producer.source, &program.value(value).def) {
         (Source::Pin, Def::Pin { operand, .. }) => partial_cause(kernels, tables, solution, *operand, axes, kind),
-        (Source::Kernel(_), _) => {
+        (Source::Kernel(..), _) => {
             let mut found: Vec<String> = Vec::new();
             let mut explained = AxisSet::EMPTY;
             let chain = settled_chain(kernels, producer.source, value);
@@ -384,7 +423,7 @@ fn cut_into_terms(program: &Program, tables: &Tables, settled: &Settled, value: 
 /// The ops of the kernel that makes a value.
 fn settled_chain(kernels: &Kernels, source: Source, value: ValueId) -> &[ValueId] {
     match source {
-        Source::Kernel(number) => kernels.of[value.index()].get(number).map_or(&[][..], |kernel| &kernel.chain),
+        Source::Kernel(number, _) => kernels.of[value.index()].get(number).map_or(&[][..], |kernel| &kernel.chain),
         Source::Given | Source::Pin => &[],
     }
 }

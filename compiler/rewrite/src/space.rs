@@ -5,7 +5,9 @@ use egg::{
     StopReason, Subst, Symbol, Var,
 };
 use rustc_hash::FxHashMap;
-use shard_ir::{AxisSet, Binary, Collective, Def, Layout, LayoutPattern, MeshShape, Op, Program, Reduce, ValueId};
+use shard_ir::{
+    AxisSet, Binary, Collective, Def, Fused, Layout, LayoutPattern, MeshShape, Op, Program, Reduce, ValueId,
+};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,6 +34,8 @@ pub(crate) enum Node {
     Pin(At, [Id; 1]),
     /// The `usize`-th kernel of the value.
     Kernel(At, usize, Box<[Id]>),
+    /// The same, led by an einsum with a collective in its loop.
+    Loop(At, Box<(usize, Fused)>, Box<[Id]>),
     /// A move of the value from another layout.
     Move(At, Collective, [Id; 1]),
 }
@@ -39,21 +43,27 @@ pub(crate) enum Node {
 impl Node {
     fn at(&self) -> At {
         match self {
-            Node::Goal(at) | Node::Source(at) | Node::Pin(at, _) | Node::Kernel(at, ..) | Node::Move(at, ..) => *at,
+            Node::Goal(at)
+            | Node::Source(at)
+            | Node::Pin(at, _)
+            | Node::Kernel(at, ..)
+            | Node::Loop(at, ..)
+            | Node::Move(at, ..) => *at,
         }
     }
 }
 
 impl Language for Node {
-    type Discriminant = (std::mem::Discriminant<Node>, At, usize, Option<Collective>);
+    type Discriminant = (std::mem::Discriminant<Node>, At, usize, Option<Collective>, Option<Fused>);
 
     fn discriminant(&self) -> Self::Discriminant {
-        let (number, collective) = match self {
-            Node::Kernel(_, kernel, _) => (*kernel, None),
-            Node::Move(_, collective, _) => (0, Some(*collective)),
-            Node::Goal(_) | Node::Source(_) | Node::Pin(..) => (0, None),
+        let (number, collective, fused) = match self {
+            Node::Kernel(_, kernel, _) => (*kernel, None, None),
+            Node::Loop(_, of, _) => (of.0, None, Some(of.1)),
+            Node::Move(_, collective, _) => (0, Some(*collective), None),
+            Node::Goal(_) | Node::Source(_) | Node::Pin(..) => (0, None, None),
         };
-        (std::mem::discriminant(self), self.at(), number, collective)
+        (std::mem::discriminant(self), self.at(), number, collective, fused)
     }
 
     fn matches(&self, other: &Self) -> bool {
@@ -64,7 +74,7 @@ impl Language for Node {
         match self {
             Node::Goal(_) | Node::Source(_) => &[],
             Node::Pin(_, children) | Node::Move(_, _, children) => children,
-            Node::Kernel(_, _, children) => children,
+            Node::Kernel(_, _, children) | Node::Loop(_, _, children) => children,
         }
     }
 
@@ -72,7 +82,7 @@ impl Language for Node {
         match self {
             Node::Goal(_) | Node::Source(_) => &mut [],
             Node::Pin(_, children) | Node::Move(_, _, children) => children,
-            Node::Kernel(_, _, children) => children,
+            Node::Kernel(_, _, children) | Node::Loop(_, _, children) => children,
         }
     }
 }
@@ -282,14 +292,32 @@ impl Context {
         found
     }
 
-    /// The strategies of one op.
-    fn alone(&self, value: ValueId, target: Layout) -> Vec<Vec<Layout>> {
+    /// The strategies of one op, each with the collective in its loop.
+    fn alone(&self, value: ValueId, target: Layout) -> Vec<(Option<Fused>, Vec<Layout>)> {
+        let plain = |read: Vec<Layout>| (None, read);
         match &self.region {
-            Some(region) => region.strategies[value.index()].get(&target).cloned().unwrap_or_default(),
-            None => match self.kernels.profile(value) {
-                Some(profile) => self.kernels.site(value).strategies(profile, target),
-                None => Vec::new(),
-            },
+            Some(region) => {
+                let inside = region.strategies[value.index()].get(&target).cloned().unwrap_or_default();
+                if !self.kernels.may_loop(value) {
+                    return inside.into_iter().map(plain).collect();
+                }
+                let site = self.kernels.site(value);
+                let ways = |read: Vec<Layout>| {
+                    let alone = (site.result_layout(&read) == Some(target)).then_some(None);
+                    let looped = site.loops_between(&read, target).into_iter().map(Some);
+                    alone.into_iter().chain(looped).map(|fused| (fused, read.clone())).collect::<Vec<_>>()
+                };
+                inside.into_iter().flat_map(ways).collect()
+            }
+            None => {
+                let Some(profile) = self.kernels.profile(value) else { return Vec::new() };
+                let site = self.kernels.site(value);
+                let mut found: Vec<_> = site.strategies(profile, target).into_iter().map(plain).collect();
+                if self.kernels.may_loop(value) {
+                    found.extend(site.loops(profile, target).into_iter().map(|(fused, read)| (Some(fused), read)));
+                }
+                found
+            }
         }
     }
 
@@ -321,10 +349,13 @@ impl Context {
                 self.kernels
                     .strategies(at.value, at.layout, &|v, l| self.alone(v, l), &passes)
                     .into_iter()
-                    .map(|(kernel, read)| {
+                    .map(|(kernel, fused, read)| {
                         let operands = &self.kernels.of[at.value.index()][kernel].operands;
                         let children = operands.iter().zip(read).map(|(o, layout)| goal(*o, layout)).collect();
-                        Node::Kernel(at, kernel, children)
+                        match fused {
+                            None => Node::Kernel(at, kernel, children),
+                            Some(fused) => Node::Loop(at, Box::new((kernel, fused)), children),
+                        }
                     })
                     .collect()
             }

@@ -3,7 +3,7 @@
 
 use rustc_hash::FxHashMap;
 use shard_cost::Hardware;
-use shard_ir::{Collective, Def, DimId, LabelId, Layout, Program, ValueId};
+use shard_ir::{Collective, Def, DimId, Fused, LabelId, Layout, Program, ValueId};
 
 use crate::LowerError;
 use crate::cost::{Cost, kernel_cost, move_cost, parameter_cost};
@@ -42,8 +42,8 @@ pub(crate) enum Source {
     Given,
     /// It is another value, pinned.
     Pin,
-    /// A kernel of the value, by number.
-    Kernel(usize),
+    /// A kernel of the value, by number, with the collective in the loop of the einsum that leads it.
+    Kernel(usize, Option<Fused>),
 }
 
 /// All that the search knows of one value.
@@ -138,8 +138,13 @@ impl Tables {
                         let made = Producer { source: Source::Pin, reads, cost: Cost::ZERO, labels };
                         values[at.value.index()].producers[to as usize].push(made);
                     }
-                    Node::Kernel(_, number, children) => {
-                        let kernel = &kernels.of[at.value.index()][*number];
+                    Node::Kernel(_, _, children) | Node::Loop(_, _, children) => {
+                        let (number, fused) = match node {
+                            Node::Kernel(_, number, _) => (*number, None),
+                            Node::Loop(_, of, _) => (of.0, Some(of.1)),
+                            Node::Goal(_) | Node::Source(_) | Node::Pin(..) | Node::Move(..) => continue,
+                        };
+                        let kernel = &kernels.of[at.value.index()][number];
                         let mut reads = Vec::with_capacity(children.len());
                         let mut layouts = Vec::with_capacity(children.len());
                         for i in 0..children.len() {
@@ -147,12 +152,12 @@ impl Tables {
                             layouts.push(operand.layout);
                             reads.push((operand.value, locate(&values, operand)?));
                         }
-                        let cost = kernel_cost(kernels, hardware, kernel, &layouts)
+                        let cost = kernel_cost(kernels, hardware, kernel, fused.as_ref(), &layouts)
                             .ok_or_else(|| LowerError::Internal(format!("{at:?} has a kernel that does not type")))?;
                         let cost = Cost { order: rank, ..cost.times(program.value(at.value).times) };
                         let mut labels = Vec::new();
                         if kernel.pins.iter().any(|p| !p.is_empty()) {
-                            let inner = kernels.operand_layouts(kernel, &layouts).unwrap_or_default();
+                            let inner = kernels.operand_layouts(kernel, fused.as_ref(), &layouts).unwrap_or_default();
                             for (link, pins) in kernel.pins.iter().enumerate() {
                                 let layout = kernels.site(kernel.chain[link]).result_layout(&inner[link]);
                                 for (pin, layout) in pins.iter().zip(layout.into_iter().cycle()) {
@@ -160,7 +165,7 @@ impl Tables {
                                 }
                             }
                         }
-                        let made = Producer { source: Source::Kernel(*number), reads, cost, labels };
+                        let made = Producer { source: Source::Kernel(number, fused), reads, cost, labels };
                         values[at.value.index()].producers[to as usize].push(made);
                     }
                 }

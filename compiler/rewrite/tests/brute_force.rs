@@ -38,6 +38,10 @@ const COUNT_WITH_FORMS: u64 = 200;
 const JUDGED_AT_LEAST_WITH_FORMS: usize = 120;
 const NETWORKED: u64 = 300;
 const NETWORKED_JUDGED_AT_LEAST: usize = 250;
+const LOOPED: u64 = 400;
+const LOOPED_JUDGED_AT_LEAST: usize = 300;
+const LOOPED_NETWORKED: u64 = 150;
+const LOOPED_NETWORKED_JUDGED_AT_LEAST: usize = 100;
 
 /// The one limit that a small program may meet.
 const TOO_MANY_FORMS: &str = "forms of the program";
@@ -52,22 +56,29 @@ struct Outcome {
 
 #[test]
 fn no_plan_is_cheaper_than_the_one_chosen() {
-    hold(case, COUNT, JUDGED_AT_LEAST);
+    hold(case, COUNT, JUDGED_AT_LEAST, false);
 }
 
 #[test]
 fn no_plan_is_cheaper_than_the_one_chosen_on_a_torus_or_behind_switches() {
-    hold(networked_case, NETWORKED, NETWORKED_JUDGED_AT_LEAST);
+    hold(networked_case, NETWORKED, NETWORKED_JUDGED_AT_LEAST, false);
 }
 
 /// Chains of einsums, sums with shared operands, sums of einsums and equal ops: programs that have several forms.
 #[test]
 fn no_plan_of_another_form_is_cheaper_either() {
-    hold(case_with_forms, COUNT_WITH_FORMS, JUDGED_AT_LEAST_WITH_FORMS);
+    hold(case_with_forms, COUNT_WITH_FORMS, JUDGED_AT_LEAST_WITH_FORMS, false);
+}
+
+/// The same programs, with collectives in the loops of einsums.
+#[test]
+fn no_plan_with_loops_is_cheaper_either() {
+    hold(case, LOOPED, LOOPED_JUDGED_AT_LEAST, true);
+    hold(networked_case, LOOPED_NETWORKED, LOOPED_NETWORKED_JUDGED_AT_LEAST, true);
 }
 
 /// Judges programs made by `case`.
-fn hold(case: fn(u64, u64) -> Case, count: u64, judged_at_least: usize) {
+fn hold(case: fn(u64, u64) -> Case, count: u64, judged_at_least: usize, fuse: bool) {
     let seed = number("SHARD_BRUTE_FORCE_SEED").unwrap_or(SEED);
     let numbers: Vec<u64> = match number("SHARD_BRUTE_FORCE_ONLY") {
         Some(only) => vec![only],
@@ -82,7 +93,7 @@ fn hold(case: fn(u64, u64) -> Case, count: u64, judged_at_least: usize) {
             scope.spawn(|| {
                 while let Some(number) = numbers.get(next.fetch_add(1, Ordering::Relaxed) as usize) {
                     let case = case(seed, *number);
-                    let outcome = judge(&case, numbers.len() == 1).map_err(|complaint| {
+                    let outcome = judge(&case, fuse, numbers.len() == 1).map_err(|complaint| {
                         format!("program {number}: {complaint}\n{}{}", program_text(&case.program), case.hardware_text)
                     });
                     outcomes.lock().unwrap().insert(*number, outcome);
@@ -118,10 +129,10 @@ fn number(variable: &str) -> Option<u64> {
 }
 
 /// Lowers a program, holds the plan to all that is promised of it, and compares its time with the brute force's.
-fn judge(case: &Case, talk: bool) -> Result<Outcome, String> {
+fn judge(case: &Case, fuse: bool, talk: bool) -> Result<Outcome, String> {
     let Case { program, hardware, .. } = case;
     let start = Instant::now();
-    let lowered = lower(program, hardware, &LowerOptions::default());
+    let lowered = lower(program, hardware, &LowerOptions { fuse, ..LowerOptions::default() });
     let lowering = start.elapsed();
     let start = Instant::now();
     let claimed = match &lowered {
@@ -139,7 +150,7 @@ fn judge(case: &Case, talk: bool) -> Result<Outcome, String> {
         Err(other) => return Err(format!("not lowered: {other}")),
     };
     // A plan that takes longer than the one chosen is of no interest.
-    let judged = match cheapest_of_all_forms(program, hardware, claimed.unwrap_or(u64::MAX - 1)) {
+    let judged = match cheapest_of_all_forms(program, (hardware, fuse), claimed.unwrap_or(u64::MAX - 1)) {
         Err(reason) => Err(reason),
         Ok(optimum) => match (optimum, claimed) {
             (Optimum::Time(time), Some(claimed)) if time == claimed => Ok(optimum),
@@ -153,12 +164,12 @@ fn judge(case: &Case, talk: bool) -> Result<Outcome, String> {
 /// The time of the cheapest plan of any form of a program.
 fn cheapest_of_all_forms(
     program: &Program,
-    hardware: &shard_cost::Hardware,
+    (hardware, fuse): (&shard_cost::Hardware, bool),
     at_most: u64,
 ) -> Result<Optimum, &'static str> {
     let mut best = Optimum::NoPlan;
     for form in forms(program)? {
-        match cheapest_plan(&Facts::new(&form, hardware)?, at_most, true) {
+        match cheapest_plan(&Facts::new(&form, hardware, fuse)?, at_most, true) {
             Optimum::TooLarge(reason) => return Err(reason),
             Optimum::NoPlan => {}
             Optimum::Time(time) => match best {
@@ -230,7 +241,7 @@ fn the_brute_force_finds_the_same_without_its_bound() {
     for number in 0..90 {
         let Case { program, hardware, .. } = case(SEED + 1, number);
         let Ok(lowered) = lower(&program, &hardware, &LowerOptions::default()) else { continue };
-        let Ok(facts) = Facts::new(&program, &hardware) else { continue };
+        let Ok(facts) = Facts::new(&program, &hardware, false) else { continue };
         // A little more than the optimum is allowed, so that there is a choice.
         let at_most = lowered.optimality.cost.0 + lowered.optimality.cost.0 / 20;
         let guided = cheapest_plan(&facts, at_most, true);

@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 
 use shard_cost::{Hardware, collective_cost};
 use shard_ir::{
-    AxisSet, Binary, Collective, Dim, DimId, Dtype, Layout, Map, Mesh, MeshShape, Norm, Op, Operand, Reduce,
+    AxisSet, Binary, Collective, Dim, DimId, Dtype, Fused, Layout, Map, Mesh, MeshShape, Norm, Op, Operand, Reduce,
     result_layout,
 };
 use shard_rewrite::rules::moves::{generating_moves, moves_from};
@@ -301,4 +301,81 @@ fn so_they_are_on_three_axes() {
         }
     }
     eprintln!("{checked} ops, {found} strategies");
+}
+
+/// The loops of an einsum as found backwards from the result, as made from each strategy, and by trying.
+fn hold_loops(site: &Site, mesh: &Mesh, dims: &[Dim]) -> usize {
+    let result = ids(site.result);
+    let operands: Vec<(Vec<DimId>, Dtype)> = site.operands.iter().map(|(o, dtype)| (ids(o), *dtype)).collect();
+    let op_site = OpSite {
+        op: &site.op,
+        operands: operands.iter().map(|(dims, dtype)| (dims.as_slice(), *dtype)).collect(),
+        result: &result,
+        mesh,
+        dims,
+    };
+    let profile = op_site.profile();
+    let layouts = |of: &[DimId]| {
+        let sizes: Vec<u64> = of.iter().map(|d| dims[d.index()].size).collect();
+        MeshShape { mesh, sizes: &sizes }.layouts(mesh.all_axes(), AxisSet::EMPTY)
+    };
+    type Loops = BTreeSet<(Layout, Fused, Vec<Layout>)>;
+    let mut backward: Vec<(Layout, Fused, Vec<Layout>)> = Vec::new();
+    for target in layouts(&result) {
+        let all = op_site.loops(&profile, target);
+        for (fused, given) in &all {
+            assert!(op_site.loops_between(given, target).contains(fused), "{fused:?} {given:?}");
+        }
+        backward.extend(all.into_iter().map(|(fused, given)| (target, fused, given)));
+    }
+    let mut forward: Vec<(Layout, Fused, Vec<Layout>)> = Vec::new();
+    let _ = op_site.for_each_strategy(&profile, &[], &mut |product, inside| {
+        op_site.for_each_gather(inside, &mut |fused, given| forward.push((product, fused, given.to_vec())));
+        op_site.for_each_scatter(product, &mut |fused, scattered| forward.push((scattered, fused, inside.to_vec())));
+        ControlFlow::Continue(())
+    });
+    let mut tried = Loops::new();
+    let given: Vec<Vec<Layout>> = operands.iter().map(|(of, _)| layouts(of)).collect();
+    let tuples: usize = given.iter().map(Vec::len).product();
+    for tuple in 0..tuples {
+        let mut rest = tuple;
+        let picked: Vec<Layout> = given
+            .iter()
+            .map(|all| {
+                let layout = all[rest % all.len()];
+                rest /= all.len();
+                layout
+            })
+            .collect();
+        let seen: Vec<Operand<'_>> = operands
+            .iter()
+            .zip(&picked)
+            .map(|((dims, dtype), layout)| Operand { dims, dtype: *dtype, layout: *layout })
+            .collect();
+        let loops = Fused::all_on(&seen, &result, mesh, dims);
+        tried.extend(loops.into_iter().map(|(fused, inside)| (inside.result, fused, picked.clone())));
+    }
+    for (name, list) in [("loops", backward), ("for_each_strategy", forward)] {
+        let set: Loops = list.iter().cloned().collect();
+        assert_eq!(set.len(), list.len(), "{name} gives one twice: {:?} on {mesh}", site.operands);
+        assert_eq!(set, tried, "{name}: {:?} on {mesh}", site.operands);
+    }
+    // The search knows a strategy by the layouts that it reads and makes: these tell which loop it is.
+    let ends: BTreeSet<(Layout, Vec<Layout>)> = tried.iter().map(|(to, _, given)| (*to, given.clone())).collect();
+    assert_eq!(ends.len(), tried.len(), "two loops between the same layouts: {:?} on {mesh}", site.operands);
+    tried.len()
+}
+
+#[test]
+fn the_loops_of_an_einsum_are_those_that_the_layouts_of_a_loop_accept() {
+    let mut found = 0;
+    for sizes in [&[2][..], &[2, 2], &[4, 2]] {
+        let mesh = mesh(sizes);
+        for dims in [dims(4, 8, 16), dims(2, 6, 1), dims(12, 4, 6)] {
+            for site in sites().iter().filter(|site| site.op == Op::Einsum) {
+                found += hold_loops(site, &mesh, &dims);
+            }
+        }
+    }
+    assert!(found > 5_000, "{found} loops");
 }

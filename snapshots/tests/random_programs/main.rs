@@ -19,6 +19,9 @@ use shard_snapshots::judge::{check, hardware, judge};
 
 const PROGRAMS: u64 = 10_000;
 
+/// Programs whose einsums may do a collective in their loops.
+const LOOPED_PROGRAMS: u64 = 1_500;
+
 /// Failures shown at once.
 const MOST_FAILURES: usize = 20;
 
@@ -34,7 +37,7 @@ struct Outcome {
 const REFUSALS: &[&str] = &["E0501", "E0502"];
 
 /// The program of a seed; `None` where the checker refuses it for a partial value.
-fn try_program(seed: u64, loud: bool) -> Result<Option<Outcome>, String> {
+fn try_program(seed: u64, fuse: bool, loud: bool) -> Result<Option<Outcome>, String> {
     let source = generate(seed);
     if loud {
         eprintln!("{source}");
@@ -52,7 +55,7 @@ fn try_program(seed: u64, loud: bool) -> Result<Option<Outcome>, String> {
     let started = Instant::now();
     // A program that is not searched to the end has to be right all the same.
     let limits = Limits { expansions: 2_000, tie_expansions: 100, forms: 4, ..Limits::default() };
-    let lowered = match lower(program, &hardware(), &LowerOptions { limits, ..LowerOptions::default() }) {
+    let lowered = match lower(program, &hardware(), &LowerOptions { limits, fuse, ..LowerOptions::default() }) {
         Ok(lowered) => lowered,
         Err(error) => return Err(format!("it is not lowered: {error}")),
     };
@@ -75,15 +78,24 @@ fn number(variable: &str) -> Option<u64> {
 
 #[test]
 fn random_programs_compute_what_they_say_wherever_their_data_lies() {
+    hold(PROGRAMS, false);
+}
+
+#[test]
+fn random_programs_compute_what_they_say_with_collectives_in_loops() {
+    hold(LOOPED_PROGRAMS, true);
+}
+
+fn hold(programs: u64, fuse: bool) {
     if let Some(seed) = number("SHARDC_SEED") {
-        match try_program(seed, true) {
+        match try_program(seed, fuse, true) {
             Ok(Some(_)) => eprintln!("right"),
             Ok(None) => eprintln!("refused by the checker"),
             Err(problem) => panic!("{problem}"),
         }
         return;
     }
-    let wanted = number("SHARDC_PROGRAMS").unwrap_or(PROGRAMS) as usize;
+    let wanted = number("SHARDC_PROGRAMS").unwrap_or(programs) as usize;
     let (seed, done, refused) = (AtomicU64::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
     let (proven, exact, moves) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
     let (lowering, slowest) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -93,7 +105,8 @@ fn random_programs_compute_what_they_say_wherever_their_data_lies() {
         while done.load(Ordering::Relaxed) < wanted {
             let seed = seed.fetch_add(1, Ordering::Relaxed);
             // A panic in a pass has to name the program too.
-            let tried = std::panic::catch_unwind(|| try_program(seed, false)).unwrap_or_else(|_| Err("a panic".into()));
+            let tried =
+                std::panic::catch_unwind(|| try_program(seed, fuse, false)).unwrap_or_else(|_| Err("a panic".into()));
             match tried {
                 Ok(None) => {
                     refused.fetch_add(1, Ordering::Relaxed);

@@ -32,6 +32,7 @@ pub(crate) fn write(out: &Path, compilation: &Compilation, args: &ProgramArgs, c
         dims: options.dim_overrides,
         mesh: options.mesh_override,
         strict: options.strict,
+        fuse: args.fuse,
         hardware: hardware_choice::text(args.hardware.as_deref(), source, console)?,
     };
     let layers: Vec<_> = compilation

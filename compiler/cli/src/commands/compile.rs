@@ -114,8 +114,8 @@ pub(crate) fn compile_file(
 }
 
 fn compile_ir(path: &Path, plans: Vec<Plan>, args: &ProgramArgs, console: &mut Console) -> Outcome<Compilation> {
-    if args.mesh.is_some() || !args.dims.is_empty() || args.strict {
-        let message = "-D, --mesh and --strict change a program, and IR text is lowered already";
+    if args.mesh.is_some() || !args.dims.is_empty() || args.strict || args.fuse {
+        let message = "-D, --mesh, --strict and --fuse change a program or its plan, and IR text is lowered already";
         return Err(console.usage(message, None));
     }
     require_phase(args, plans.iter().map(|p| p.phase.as_deref()), path, console)?;
@@ -198,8 +198,14 @@ pub(crate) fn compile_source_until(
         None => return Err(hardware_choice::none(console)),
     };
     let limits = Limits { stop: stop.clone(), ..Limits::default() };
-    let mut options =
-        LowerOptions { strict: args.strict, objective: args.objective, any_size, limits, ..LowerOptions::default() };
+    let mut options = LowerOptions {
+        strict: args.strict,
+        fuse: args.fuse,
+        objective: args.objective,
+        any_size,
+        limits,
+        ..LowerOptions::default()
+    };
     let mut compiled = Vec::new();
     let line = tree.meshes().next().map(|line| line.span).filter(|_| args.mesh.is_none());
     let slices = programs.first().and_then(|program| hardware_choice::slices(&hardware, &program.mesh, line));

@@ -177,6 +177,9 @@ fn options_text(args: &ProgramArgs, compilation: &Compilation) -> String {
     if args.strict {
         words.push("--strict".to_string());
     }
+    if args.fuse {
+        words.push("--fuse".to_string());
+    }
     words.join(" ")
 }
 

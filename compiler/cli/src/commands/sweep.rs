@@ -133,8 +133,12 @@ impl Sweep<'_> {
             let found = vec![crate::console::problem(&message, Vec::new())];
             return (vec![row(point, None, wrong(&found))], found);
         }
-        let options =
-            LowerOptions { strict: self.args.strict, objective: self.args.objective, ..LowerOptions::default() };
+        let options = LowerOptions {
+            strict: self.args.strict,
+            fuse: self.args.fuse,
+            objective: self.args.objective,
+            ..LowerOptions::default()
+        };
         let mut rows = Vec::new();
         let mut found = Vec::new();
         let mut report = |program: &Program, error| {

@@ -122,6 +122,7 @@ fn lower(uri: Uri, version: i32, file: &SourceFile, stop: &Stop) -> Lowered {
         hardware: None,
         objective: Objective::Serial,
         strict: false,
+        fuse: false,
     };
     let mut console = Console::collecting();
     let compiled = compile_source_until(stop, file, &args, Purpose::Check, &mut console);

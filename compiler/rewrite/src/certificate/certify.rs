@@ -30,7 +30,9 @@ pub fn certify(
             .iter()
             .find(|p| p.name == plan.name)
             .ok_or_else(|| CertificateError::new("the source has no such layer").of(&plan.name))?;
-        certified.push(certify_layer(program, &hardware, plan, optimality, limits).map_err(|e| e.of(&plan.name))?);
+        certified.push(
+            certify_layer(program, (&hardware, inputs.fuse), plan, optimality, limits).map_err(|e| e.of(&plan.name))?,
+        );
     }
     Ok(Certificate { schema: SCHEMA.to_string(), inputs, layers: certified })
 }
@@ -51,7 +53,7 @@ pub(super) fn derive(inputs: &Inputs) -> Result<(Vec<Program>, Hardware), Certif
 
 fn certify_layer(
     program: &Program,
-    hardware: &Hardware,
+    (hardware, fuse): (&Hardware, bool),
     plan: &Plan,
     optimality: &Optimality,
     limits: &Limits,
@@ -65,7 +67,7 @@ fn certify_layer(
     let mut bound = cut.map_or(cost, |cut| cut.min(cost));
     let mut witnesses = Vec::new();
     for form in candidates.all {
-        let kernels = Kernels::of_form(form);
+        let kernels = Kernels::of_form(form, fuse && !program.strict);
         let (choices, labels) = choices(&kernels, hardware, limits.label_layouts)?;
         // What is bounded less than another form need not be bounded more.
         let mut search = Witnesses { choices: &choices, labels: &labels, sweeps: limits.sweeps, sets: Vec::new() };

@@ -65,6 +65,9 @@ pub struct Inputs {
     pub mesh: Option<Vec<(String, u64)>>,
     /// Every layer is treated as strict.
     pub strict: bool,
+    /// Einsums may do a collective in their loops.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub fuse: bool,
     /// The text of the hardware file.
     pub hardware: String,
 }

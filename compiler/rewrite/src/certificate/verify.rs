@@ -1,7 +1,7 @@
 //! Checking a certificate. Nothing is searched and nothing in the file is believed.
 
 use shard_cost::Hardware;
-use shard_ir::{Layout, Picoseconds, Plan, Program};
+use shard_ir::{InstrKind, Layout, Picoseconds, Plan, Program};
 
 use super::bound::MAX_COST;
 use super::certify::{as_bound, choices, derive};
@@ -37,7 +37,7 @@ pub fn verify_certificate(text: &str) -> Result<Vec<Verified>, CertificateError>
             .iter()
             .find(|p| p.name == claim.layer)
             .ok_or_else(|| CertificateError::new("the source has no such layer"))?;
-        verify_layer(claim, program, &hardware)
+        verify_layer(claim, program, &hardware, certificate.inputs.fuse && !program.strict)
     };
     certificate.layers.iter().map(|claim| check(claim).map_err(|error| error.of(&claim.layer))).collect()
 }
@@ -46,8 +46,12 @@ fn verify_layer(
     claim: &LayerCertificate,
     program: &Program,
     hardware: &Hardware,
+    loops: bool,
 ) -> Result<Verified, CertificateError> {
     let plan = read_plan(&claim.plan)?;
+    if !loops && plan.instructions.iter().any(|i| matches!(i.kind, InstrKind::CollectiveEinsum(_))) {
+        return Err(CertificateError::new("the plan has loops, and the plan space that is bounded has none"));
+    }
     computes(&plan, program).map_err(CertificateError::new)?;
     let cost = shard_cost::price(&plan, hardware).totals.serial_time.0;
     if cost != claim.cost_ps {
@@ -56,7 +60,7 @@ fn verify_layer(
     if cost >= MAX_COST {
         return Err(CertificateError::new("the plan takes too long to be bounded"));
     }
-    let (bound, inequalities) = bound(claim, program, hardware)?;
+    let (bound, inequalities) = bound(claim, program, hardware, loops)?;
     if bound > cost {
         // Not to be explained away: no plan of the space can be below a bound on all of them.
         return Err(CertificateError::new(format!(
@@ -99,7 +103,12 @@ fn read_plan(text: &str) -> Result<Plan, CertificateError> {
 }
 
 /// The least bound over all forms of the program and all layouts of labels, and how many alternatives it rests on.
-fn bound(claim: &LayerCertificate, program: &Program, hardware: &Hardware) -> Result<(u64, u64), CertificateError> {
+fn bound(
+    claim: &LayerCertificate,
+    program: &Program,
+    hardware: &Hardware,
+    loops: bool,
+) -> Result<(u64, u64), CertificateError> {
     let SpaceLimits { orders: most, label_layouts } = claim.limits;
     if most > MAX_FORMS || label_layouts > MAX_LABEL_LAYOUTS {
         return Err(CertificateError::new("its limits are beyond those of this checker"));
@@ -113,7 +122,7 @@ fn bound(claim: &LayerCertificate, program: &Program, hardware: &Hardware) -> Re
     let left_out = candidates.cut.map_or(u64::MAX, |cut| cut.first_bound(program, hardware).min(claim.cost_ps));
     let (mut least, mut inequalities) = (left_out, 0);
     for (form, sets) in candidates.all.into_iter().zip(&claim.orders) {
-        let kernels = Kernels::of_form(form);
+        let kernels = Kernels::of_form(form, loops);
         let (choices, cases) = choices(&kernels, hardware, label_layouts)?;
         let (bound, alternatives) = bound_of_form(&choices, &cases, sets, claim.lower_bound_ps)?;
         least = least.min(bound);

@@ -4,8 +4,11 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use shard_cost::{Bytes, Hardware, LocalTensor, Work, op_work, roofline};
-use shard_ir::{AxisSet, Def, DimId, Dtype, LabelId, Layout, LayoutPattern, MeshShape, Op, Program, ValueId};
+use shard_cost::{Bytes, Hardware, LocalTensor, Work, collective_cost, looped_time, op_work, roofline};
+use shard_ir::{
+    AxisList, AxisSet, Def, DimId, Dtype, Fused, LabelId, Layout, LayoutPattern, MeshShape, Op, Picoseconds, Program,
+    ValueId,
+};
 
 use super::graph::{FAR, Graph, Node};
 use crate::demand::may_move_to;
@@ -437,6 +440,7 @@ impl Builder {
         let own = Arc::clone(&self.graphs[id.index()]);
         let mut factor = Factor::default();
         let mut reads: Vec<Node> = Vec::with_capacity(operands.len());
+        let mut loops = kernels.may_loop(id).then(|| Loops { kernels, hardware, id, known: FxHashMap::default() });
         let room = self.room;
         let whole = site.for_each_strategy(profile, &result_layouts, &mut |result, layouts| {
             let next = ControlFlow::Continue(());
@@ -452,15 +456,35 @@ impl Builder {
                 }
             }
             let work = works.of(layouts, result);
-            let time = |extra: i64| {
+            let kernel_time = |extra: i64| {
                 let write = (work.write.0 as i64).saturating_add(extra).max(0) as u64;
-                let (time, _) = roofline(hardware, &Work { write: Bytes(write), ..work });
-                i64::try_from(time.0.saturating_mul(steps)).unwrap_or(FAR).min(FAR)
+                roofline(hardware, &Work { write: Bytes(write), ..work }).0
             };
+            let in_steps = |time: Picoseconds| i64::try_from(time.0.saturating_mul(steps)).unwrap_or(FAR).min(FAR);
+            let time = |extra: i64| in_steps(kernel_time(extra));
             factor.push(out, reads.iter().copied(), time(0));
             let states = by_layout.get(&out).map_or(&[][..], |v| v.as_slice());
             for (state, extra) in states {
                 factor.push(*state, reads.iter().copied(), time(*extra));
+            }
+            if let Some(loops) = &mut loops {
+                site.for_each_gather(layouts, &mut |fused, given| {
+                    let Some(read) = graphs.iter().zip(given).map(|(g, l)| g.node(*l)).collect::<Option<Vec<_>>>()
+                    else {
+                        return;
+                    };
+                    let (collective, chunks) = loops.collective(&fused, given, result);
+                    let looped = |extra: i64| in_steps(looped_time(collective, kernel_time(extra), chunks));
+                    factor.push(out, read.iter().copied(), looped(0));
+                    for (state, extra) in by_layout.get(&out).map_or(&[][..], |v| v.as_slice()) {
+                        factor.push(*state, read.iter().copied(), looped(*extra));
+                    }
+                });
+                site.for_each_scatter(result, &mut |fused, scattered| {
+                    let Some(out) = own.node(scattered) else { return };
+                    let (collective, chunks) = loops.collective(&fused, layouts, result);
+                    factor.push(out, reads.iter().copied(), in_steps(looped_time(collective, kernel_time(0), chunks)));
+                });
             }
             let Some((places, ..)) = &fused else { return next };
             let between = layouts[places[0]];
@@ -480,6 +504,34 @@ impl Builder {
         });
         self.room = self.room.saturating_sub(factor.out.len());
         whole.is_continue().then_some(factor)
+    }
+}
+
+/// The collectives in the loops of one einsum. Their times depend on little, and few of them differ.
+struct Loops<'a> {
+    kernels: &'a Kernels,
+    hardware: &'a Hardware,
+    id: ValueId,
+    /// By the operand that is gathered (none for the product), the local elements of the larger buffer, and the axes.
+    known: FxHashMap<(Option<usize>, u64, AxisList), Picoseconds>,
+}
+
+impl Loops<'_> {
+    /// The time of a collective by itself and the chunks of its loop, given the operands and the layout of the product.
+    fn collective(&mut self, fused: &Fused, given: &[Layout], product: Layout) -> (Picoseconds, u64) {
+        let program = self.kernels.program.as_ref();
+        let (moved, from) = match fused.gathered() {
+            Some(place) => (program.value(self.id).def.operands()[place], given[place]),
+            None => (self.id, product),
+        };
+        let value = program.value(moved);
+        let sizes = program.sizes(&value.dims);
+        let elements = MeshShape { mesh: &program.mesh, sizes: &sizes }.local_elements(from);
+        let chunks = fused.chunks(&program.mesh);
+        let time = self.known.entry((fused.gathered(), elements, fused.axes())).or_insert_with(|| {
+            collective_cost(self.hardware, &program.mesh, &fused.collective(), from, &sizes, value.dtype).time
+        });
+        (*time, chunks)
     }
 }
 

@@ -1,17 +1,19 @@
 //! The rules: every way of having a value in a layout. Adding one here adds it to the search, to `explain`, to the tests
 //! and to `spec/rules.md`.
 //!
-//! A rule has a name that states a fact, and a law in one line. Two families build e-nodes of values in layouts:
+//! A rule has a name that states a fact, and a law in one line. Three families build e-nodes of values in layouts:
 //!
 //! * strategies ([`strategies`]): an op in a layout, from its operands in layouts that fit together;
-//! * moves ([`moves`]): a value in a layout, from the same value in another.
+//! * moves ([`moves`]): a value in a layout, from the same value in another;
+//! * loops ([`loops`]), where they are asked for: an einsum and one of those moves at once.
 //!
 //! Another, the logical rules, knows no layouts: it says which programs compute the same.
 
+pub mod loops;
 pub mod moves;
 pub mod strategies;
 
-use shard_ir::{AxisId, Collective, Layout, Mesh, Op, Operand, Place};
+use shard_ir::{AxisId, Collective, Fused, Layout, Mesh, Op, Operand, Place};
 
 /// What a rule is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,6 +28,8 @@ pub enum Family {
     Move,
     /// An elementwise op in its producer's kernel.
     Fusion,
+    /// An einsum with a collective in its loop; only with `--fuse`.
+    Loop,
 }
 
 /// One rule.
@@ -99,6 +103,12 @@ rules! {
     /// An elementwise op joins its producer's kernel.
     FUSED = Fusion, "elementwise_op_joins_its_producer",
         "gelu(einsum(a, b -> BF)) is one kernel: the einsum's result touches no memory";
+    /// An all-gather in the loop of an einsum.
+    LOOPED_GATHER = Loop, "einsum_gathers_an_operand_in_its_loop",
+        "einsum(all-gather(y) of BE_y, EF_y -> BF_y) is one loop over the chunks of E";
+    /// A reduce-scatter in the loop of an einsum.
+    LOOPED_SCATTER = Loop, "einsum_scatters_its_partial_sum_in_its_loop",
+        "reduce-scatter(y) along E of einsum(BF_y, F_yE -> BE(partialsum-y)) is one loop over the chunks of E";
     /// All-gather.
     ALL_GATHER = Move, "all_gather_undoes_a_split",
         "all-gather(z) along E: E_yz -> E_y";
@@ -132,6 +142,14 @@ pub fn rule_of_move(collective: &Collective) -> Rule {
         Collective::AllToAll { .. } => ALL_TO_ALL,
         Collective::Permute { .. } => PERMUTE,
         Collective::ToPartial { .. } => TO_PARTIAL,
+    }
+}
+
+/// The rule of a loop.
+pub fn rule_of_loop(fused: &Fused) -> Rule {
+    match fused {
+        Fused::AllGather { .. } => LOOPED_GATHER,
+        Fused::ReduceScatter { .. } => LOOPED_SCATTER,
     }
 }
 

@@ -4,11 +4,13 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use shard_cost::{Hardware, KernelOp, LocalTensor, Work, kernel_work, roofline};
-use shard_ir::{Binary, Def, Dtype, Layout, MeshShape, Op, Operand, Program, Reduce, ValueId, result_layout};
+use shard_cost::{Hardware, KernelOp, LocalTensor, Work, collective_cost, kernel_work, roofline};
+use shard_ir::{
+    Binary, Collective, Def, Dtype, Layout, MeshShape, Op, Operand, Program, Reduce, Reduction, ValueId, result_layout,
+};
 
 use super::layouts::meets;
-use super::moves::Space;
+use super::moves::{Space, collectives_between};
 use super::trees::MAX_LAYOUTS;
 
 /// One way for the layouts of an op to fit together, as places in the spaces of the values.
@@ -16,6 +18,21 @@ use super::trees::MAX_LAYOUTS;
 pub(crate) struct Fit {
     pub(crate) result: usize,
     pub(crate) operands: Vec<usize>,
+    /// Where an einsum does a collective in its loop: what it is without.
+    pub(crate) looped: Option<Looped>,
+}
+
+/// An einsum and a collective at once.
+#[derive(Clone, Debug)]
+pub(crate) struct Looped {
+    /// The layouts of the einsum by itself.
+    inside: Box<Fit>,
+    /// The time of the collective by itself.
+    collective: u64,
+    /// Devices in a group.
+    devices: u64,
+    /// The partial sum is scattered; else an operand is gathered.
+    pub(crate) scatters: bool,
 }
 
 /// An elementwise op whose operands that come from ops are all one value (behind pins or not).
@@ -44,7 +61,7 @@ const MAX_TUPLES: usize = 40_000;
 
 impl<'a> Facts<'a> {
     /// The facts, or what makes the program too large.
-    pub(crate) fn new(program: &'a Program, hardware: &'a Hardware) -> Result<Facts<'a>, &'static str> {
+    pub(crate) fn new(program: &'a Program, hardware: &'a Hardware, fuse: bool) -> Result<Facts<'a>, &'static str> {
         let with_maxima = names_a_maximum(program);
         let mut known: HashMap<(Vec<u64>, Dtype), Rc<Space>> = HashMap::new();
         let mut spaces = Vec::new();
@@ -77,7 +94,13 @@ impl<'a> Facts<'a> {
                         (0..space.layouts.len()).filter(|l| meets(pattern, &space.written[*l])).collect();
                 }
                 Def::Constant(_) => {}
-                Def::Op { op, operands } if facts.live[id] => facts.fits[id] = facts.all_fits(id, op, operands)?,
+                Def::Op { op, operands } if facts.live[id] => {
+                    let mut fits = facts.all_fits(id, op, operands)?;
+                    if fuse && *op == Op::Einsum {
+                        fits.extend(fits.iter().flat_map(|fit| facts.loops(id, fit, operands)).collect::<Vec<_>>());
+                    }
+                    facts.fits[id] = fits;
+                }
                 Def::Op { .. } => {}
             }
         }
@@ -119,10 +142,61 @@ impl<'a> Facts<'a> {
                 continue;
             };
             if let Some(result) = place_of.get(&layout) {
-                fits.push(Fit { result: *result, operands: places });
+                fits.push(Fit { result: *result, operands: places, looped: None });
             }
         }
         Ok(fits)
+    }
+
+    /// The loops around an einsum: with each all-gather that leads to a layout of an operand, and each reduce-scatter
+    /// that leads from the layout of the result.
+    fn loops(&self, id: usize, plain: &Fit, operands: &[ValueId]) -> Vec<Fit> {
+        let program = self.program;
+        let mut found = Vec::new();
+        let between = |value: usize, from: usize, to: usize| {
+            let (space, sizes) = (&self.spaces[value], program.sizes(&program.values[value].dims));
+            let shape = MeshShape { mesh: &program.mesh, sizes: &sizes };
+            let ends = [from, to].map(|place| (space.layouts[place], &space.written[place]));
+            let price = |c: &Collective| {
+                let dtype = program.values[value].dtype;
+                collective_cost(self.hardware, &program.mesh, c, ends[0].0, &sizes, dtype).time.0
+            };
+            let all = collectives_between(shape, ends[0], ends[1]);
+            all.into_iter().map(|c| (c, price(&c))).collect::<Vec<_>>()
+        };
+        let inside = || Box::new(plain.clone());
+        for (place, operand) in operands.iter().enumerate() {
+            for given in 0..self.spaces[operand.index()].layouts.len() {
+                for (collective, time) in between(operand.index(), given, plain.operands[place]) {
+                    let Collective::AllGather { axes, .. } = collective else { continue };
+                    let devices = axes.iter().map(|a| program.mesh.size(a)).product();
+                    let looped = Looped { inside: inside(), collective: time, devices, scatters: false };
+                    let mut fit = Fit { looped: Some(looped), ..plain.clone() };
+                    fit.operands[place] = given;
+                    found.push(fit);
+                }
+            }
+        }
+        for result in 0..self.spaces[id].layouts.len() {
+            for (collective, time) in between(id, plain.result, result) {
+                let Collective::ReduceScatter { axes, kind: Reduction::Sum, .. } = collective else { continue };
+                let devices = axes.iter().map(|a| program.mesh.size(a)).product();
+                let looped = Looped { inside: inside(), collective: time, devices, scatters: true };
+                found.push(Fit { looped: Some(looped), result, ..plain.clone() });
+            }
+        }
+        found
+    }
+
+    /// The time of a kernel whose ops take `time`, led by this fit: `spec/cost.md`, section "Collective einsums".
+    fn in_loop(&self, id: usize, fit: usize, time: u64) -> u64 {
+        match &self.fits[id][fit].looped {
+            Some(looped) => {
+                let chunk = time.div_ceil(looped.devices);
+                looped.collective.max(time - chunk) + chunk
+            }
+            None => time,
+        }
     }
 
     /// The value behind pins.
@@ -175,6 +249,7 @@ impl<'a> Facts<'a> {
             .iter()
             .map(|(id, fit)| {
                 let fit = &self.fits[*id][*fit];
+                let fit = fit.looped.as_ref().map_or(fit, |looped| &looped.inside);
                 let operands = program.values[*id].def.operands().iter().map(|o| o.index());
                 let read = operands.zip(&fit.operands).map(|(o, place)| (o, local(o, *place)));
                 read.chain([(*id, local(*id, fit.result))]).collect()
@@ -207,13 +282,14 @@ impl<'a> Facts<'a> {
 
     /// The time of ops that run as one kernel, first to last: `(value, which of its fits)`.
     pub(crate) fn kernel_time(&self, chain: &[(usize, usize)]) -> u64 {
-        roofline(self.hardware, &self.work(chain)).0.0
+        let (first, fit) = chain[0];
+        self.in_loop(first, fit, roofline(self.hardware, &self.work(chain)).0.0)
     }
 
     /// The time of an op alone that it takes in any kernel that it leads.
     pub(crate) fn time_as_a_leader(&self, id: usize, fit: usize) -> u64 {
         let work = self.work(&[(id, fit)]);
-        roofline(self.hardware, &Work { write: shard_cost::Bytes(0), ..work }).0.0
+        self.in_loop(id, fit, roofline(self.hardware, &Work { write: shard_cost::Bytes(0), ..work }).0.0)
     }
 }
 

@@ -171,8 +171,10 @@ impl Enumeration<'_> {
                     }
                     let mut child = left.clone();
                     let mut chain = vec![(id, fit)];
+                    // What scatters in its loop is a kernel alone.
+                    let scatters = self.facts.fits[id][fit].looped.as_ref().is_some_and(|looped| looped.scatters);
                     match take_kernel(&mut child, id) {
-                        Some(kernel) if kernel.layout == made => chain.extend(kernel.chain),
+                        Some(kernel) if kernel.layout == made && !scatters => chain.extend(kernel.chain),
                         Some(kernel) => cost = cost.saturating_add(self.kernel_time(kernel.chain)),
                         None => {}
                     }

@@ -3,7 +3,9 @@
 use shard_rewrite::Proof;
 use shard_rewrite::certificate::{PriceSet, verify_certificate};
 
-use crate::programs::{CHIP, Random, certificate, certificate_of, inputs_on, palm_block, random_program, verified};
+use crate::programs::{
+    CHIP, RESIDUAL, Random, certificate, certificate_of, inputs_on, palm_block, random_program, verified,
+};
 
 #[test]
 fn every_example_without_phases_has_a_certificate_and_on_the_flat_network_it_proves_the_plan_best() {
@@ -48,6 +50,24 @@ fn a_transformer_block_has_a_certificate_of_a_few_kilobytes() {
         let layers = verify_certificate(&text).expect("a certificate");
         assert_eq!(layers[0].proof, Some(Proof::Certificate));
         assert!(layers[0].inequalities > 1000);
+    }
+}
+
+#[test]
+fn plans_with_loops_have_certificates_of_a_plan_space_with_loops() {
+    let looped =
+        |source: &str| certificate_of(shard_rewrite::certificate::Inputs { fuse: true, ..inputs_on(CHIP, source) });
+    for source in [RESIDUAL.to_string(), palm_block(1), palm_block(2048)] {
+        let with = looped(&source);
+        assert!(with.layers[0].plan.contains("collective-einsum"), "{}", with.layers[0].plan);
+        let layers = verify_certificate(&with.text()).expect("a certificate");
+        assert_eq!(layers[0].proof, Some(Proof::Certificate));
+        assert!(layers[0].cost < verified(&source)[0].cost, "loops hide what is sent");
+        // Of a space without loops it says nothing.
+        let mut without = with.clone();
+        without.inputs.fuse = false;
+        let error = verify_certificate(&without.text()).expect_err("no such plan").message;
+        assert!(error.contains("loops"), "{error}");
     }
 }
 

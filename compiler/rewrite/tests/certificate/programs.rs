@@ -28,6 +28,7 @@ pub(crate) fn inputs_on(chip: &str, source: &str) -> Inputs {
         dims: Vec::new(),
         mesh: None,
         strict: false,
+        fuse: false,
         hardware: chip.into(),
     }
 }
@@ -49,7 +50,8 @@ pub(crate) fn certificate_of(inputs: Inputs) -> Certificate {
         .roots
         .iter()
         .map(|root| {
-            lower(&checked.programs[*root], &chip, &LowerOptions::default()).unwrap_or_else(|e| panic!("{e}\n{source}"))
+            let options = LowerOptions { fuse: inputs.fuse, ..LowerOptions::default() };
+            lower(&checked.programs[*root], &chip, &options).unwrap_or_else(|e| panic!("{e}\n{source}"))
         })
         .collect();
     let layers: Vec<_> = lowered.iter().map(|l| (&l.plan, &l.optimality)).collect();
