@@ -46,6 +46,7 @@ const PALM: &str = "examples/calibration/palm_540b_2d.shard";
 const PALM_SERIAL: &str = "examples/palm/540b_serial.shard";
 const PALM_PARALLEL: &str = "examples/palm/540b.shard";
 const LLAMA: &str = "examples/llama/llama_3_70b.shard";
+const LOOPED: &str = "examples/book/collective_matmul.shard";
 const GATHERED: &str = "examples/feed_forward/x_weight_gathered.shard";
 
 #[test]
@@ -56,6 +57,12 @@ fn questions_are_answered_as_their_snapshots_have_it() {
     settings.set_omit_expression(true);
     settings.bind(|| {
         for (name, arguments) in [
+            ("collective-matmul-fuse", vec!["explain", LOOPED, "--fuse"]),
+            ("collective-matmul-fuse-lower", vec!["lower", LOOPED, "--fuse"]),
+            ("collective-matmul-fuse-cost", vec!["cost", LOOPED, "--fuse"]),
+            ("collective-matmul-fuse-cost-why", vec!["cost", LOOPED, "--fuse", "--why", "3"]),
+            ("collective-matmul-fuse-why", vec!["explain", LOOPED, "--fuse", "--why", "y"]),
+            ("stationary-fuse", vec!["explain", STATIONARY, "--fuse"]),
             ("stationary-why-x", vec!["explain", STATIONARY, "--why", "x"]),
             ("stationary-why-h", vec!["explain", STATIONARY, "--why", "h"]),
             ("stationary-why-y-narrow", vec!["explain", STATIONARY, "--why", "y", "--width", "60"]),
