@@ -77,10 +77,10 @@ fn header(page: &mut Page, layer: &Layer<'_>) {
     page.line(&format!("layer {}{repeat}", layer_name(plan)));
     let devices = plan.mesh.devices();
     let mesh = if plan.mesh.declared().is_empty() { "none".to_string() } else { plan.mesh.to_string() };
-    page.line(&format!("  mesh       {mesh} ({devices} device{})", if devices == 1 { "" } else { "s" }));
-    page.line(&format!("  hardware   {}", layer.hardware.name));
+    page.labelled("  mesh       ", &format!("{mesh} ({devices} device{})", if devices == 1 { "" } else { "s" }));
+    page.labelled("  hardware   ", &layer.hardware.name);
     let names: Vec<&str> = strategy(plan).into_iter().map(|s| s.name()).collect();
-    page.line(&format!("  strategy   {}", names.join(", ")));
+    page.labelled("  strategy   ", &names.join(", "));
     let parameters: Vec<InstrId> =
         plan.ids().filter(|id| matches!(plan.instruction(*id).kind, InstrKind::Parameter(_))).collect();
     if !parameters.is_empty() {
@@ -212,7 +212,7 @@ fn op_lines(page: &mut Page, layer: &Layer<'_>, id: InstrId) {
     if is_loop {
         loop_lines(page, layer, id);
     }
-    page.line(&format!("         {}", layer.layout_text(id)));
+    page.wrapped_more(9, 2, &layer.layout_text(id));
     // An op has a reason where it is not what the source says.
     if let Some(reason) = &plan.instruction(id).origin.reason {
         page.wrapped(9, reason);

@@ -29,6 +29,20 @@ impl Page {
         self.text.push('\n');
     }
 
+    /// Whether words fit on one line.
+    pub(crate) fn fits(&self, indent: usize, words: &str) -> bool {
+        indent + words.chars().count() <= self.width
+    }
+
+    /// A label, blanks and all, and words behind it, broken into lines that begin where the first of them does.
+    pub(crate) fn labelled(&mut self, label: &str, words: &str) {
+        let mut behind = Page { text: String::new(), width: self.width };
+        let indent = label.chars().count();
+        behind.wrapped(indent, words);
+        self.text.push_str(label);
+        self.text.push_str(behind.text.get(indent..).unwrap_or_default());
+    }
+
     /// Words on the left, figures on the right edge; on two lines where one is too short.
     pub(crate) fn row(&mut self, left: &str, right: &str) {
         let (l, r) = (left.chars().count(), right.chars().count());

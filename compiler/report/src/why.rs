@@ -78,7 +78,7 @@ fn answer(a: &Why<'_>, width: usize, colour: bool) -> String {
         &format!("layer {}: why %{} {}: {}?", plan.name, a.id.0, phrase(plan, a.id), told(plan, a.id)),
         &format!("{time}{share}"),
     );
-    page.line(&format!("  {}", journey(&a.layer, a.id)));
+    page.wrapped_more(2, 2, &journey(&a.layer, a.id));
     if let Some(reason) = &instr.origin.reason {
         page.wrapped(2, reason);
     }
@@ -100,7 +100,7 @@ fn steps(page: &mut Page, a: &Why<'_>) {
     if a.steps.is_empty() {
         return;
     }
-    page.line("derivation (the time of the best plan after each step)");
+    page.wrapped_more(0, 2, "derivation (the time of the best plan after each step)");
     let mut before: Option<Picoseconds> = None;
     for step in &a.steps {
         let change = match before {
@@ -164,11 +164,11 @@ fn removals(page: &mut Page, a: &Why<'_>) {
         return;
     }
     if a.removals.is_empty() {
-        page.line("no one annotation does away with it (each that could was tried)");
+        page.wrapped_more(0, 2, "no one annotation does away with it (each that could was tried)");
         return;
     }
     let chosen = a.layer.price.totals.serial_time;
-    page.line("to do away with it, write (each was lowered)");
+    page.wrapped_more(0, 2, "to do away with it, write (each was lowered)");
     for removal in &a.removals {
         let cost = match removal.time >= chosen {
             true => format!("+{}", scale::time(Picoseconds(removal.time.0 - chosen.0))),

@@ -103,7 +103,7 @@ pub fn why_not(answers: &[WhyNot<'_>], width: usize) -> String {
 fn answer(a: &WhyNot<'_>, width: usize) -> String {
     let mut page = Page::of_width(width);
     let plan = a.chosen.plan();
-    page.line(&format!("layer {}: why not {}?", plan.name, a.asked));
+    page.wrapped_more(0, 2, &format!("layer {}: why not {}?", plan.name, a.asked));
     if a.is_chosen {
         page.wrapped(2, &format!("The chosen plan has it: it is the best plan, of {}.", scale::time(time(&a.chosen))));
         return page.text;
@@ -195,7 +195,11 @@ pub(crate) fn move_line(page: &mut Page, sign: char, side: Side<'_>, id: InstrId
     let figures = format!("{}  {}", scale::bytes(bytes), scale::time(side.time(id)));
     page.row(&format!("    {sign} {}: {}", phrase(plan, id), told(plan, source)), &figures);
     let line = side.line(id).map_or_else(String::new, |line| format!("  (line {line})"));
-    page.line(&format!("        {} -> {}{line}", plan.layout_text(source), plan.layout_text(id)));
+    let words = format!("{} -> {}", plan.layout_text(source), plan.layout_text(id));
+    match page.fits(8, &format!("{words}{line}")) {
+        true => page.line(&format!("        {words}{line}")),
+        false => page.wrapped_more(8, 2, &format!("{words}{line}")),
+    }
 }
 
 fn crossing_text(crossing: &Crossing) -> String {

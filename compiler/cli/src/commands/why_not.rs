@@ -1,9 +1,12 @@
 //! `shardc explain FILE --why-not WHAT`.
 
+use std::collections::BTreeSet;
+
 use shard_check::Diagnostic;
 use shard_check::diagnostics::QuestionProblem;
 use shard_cost::Hardware;
 use shard_ir::{Picoseconds, Plan, Program};
+use shard_report::strategy::{Strategy, strategy};
 use shard_report::why_not::{Crossing, WhyNot, json, why_not};
 
 use crate::args::{ExplainArgs, Format};
@@ -111,7 +114,7 @@ fn best(
 ) -> Result<Best, QuestionProblem> {
     let mut best: Option<Best> = None;
     // Between the layouts of a way the search may take other moves than the one that was asked for.
-    let (mut is_beaten, mut tried) = (false, 0);
+    let (mut is_beaten, mut tried, mut others) = (false, 0, BTreeSet::new());
     // A collective whose result nothing can read is had all the same, by a plan that undoes it.
     let unused = matches!(request, Request::Collective { .. }).then_some(false);
     for used in [true].into_iter().chain(unused) {
@@ -126,7 +129,10 @@ fn best(
             let time = |c: &Compiled| c.price.totals.serial_time;
             let is_better = best.as_ref().is_none_or(|b| time(&compiled) < time(&b.compiled));
             let has = force::has(request, program, &compiled.schedule.plan);
-            is_beaten |= !has;
+            if !has {
+                is_beaten = true;
+                others.extend(strategy(&compiled.schedule.plan).into_iter().map(Strategy::name));
+            }
             if is_better && has {
                 best = Some(Best { compiled, way, used, ways: ways.len(), cut, stated: Vec::new() });
             }
@@ -143,9 +149,14 @@ fn best(
             Request::Layout { .. } | Request::Collective { .. } => words(request, program),
             Request::Strategy(_) => asked.to_string(),
         };
-        match is_beaten {
-            true => QuestionProblem::Beaten { asked, ways: tried },
-            false => QuestionProblem::Impossible { asked, reason, help },
+        match (is_beaten, request) {
+            (true, Request::Strategy(_)) => {
+                let others: Vec<&str> = others.into_iter().collect();
+                let reason = format!("with its ops done as the name means, the best plan is {}", others.join(", "));
+                QuestionProblem::Impossible { asked, reason, help }
+            }
+            (true, _) => QuestionProblem::Beaten { asked, ways: tried },
+            (false, _) => QuestionProblem::Impossible { asked, reason, help },
         }
     })
 }
@@ -159,6 +170,10 @@ fn crossings(
 ) -> Vec<Crossing> {
     let time = |c: &Compiled| c.price.totals.serial_time.0;
     let behind = Picoseconds(time(&best.compiled).saturating_sub(time(chosen)));
+    if behind == Picoseconds(0) {
+        // It wins here.
+        return Vec::new();
+    }
     let dim = args.vary.clone().or_else(|| batch_dim(program));
     let size = dim.and_then(|dim| program.dims.iter().find(|d| d.name == dim));
     let of_dim = size.map(|dim| question.crossing(&dim.name, dim.size, behind));
