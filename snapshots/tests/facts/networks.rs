@@ -21,7 +21,7 @@ const NOT_COMPUTED: &[(&str, &str)] = &[
     ("book-srv-cost-tpu_v5p", "prices in dollars are no part of a hardware file"),
     ("book-srv-cost-tpu_v5e", "prices in dollars are no part of a hardware file"),
     ("book-tpu-q5", "a message between two chips alone, split over two ways, is no collective"),
-    ("book-tpu-q6", "a gather to one chip alone, and weights in host memory, are no collectives"),
+    ("book-tpu-q6", "a gather to one chip alone is no collective"),
     ("book-coll-ag-hop", "symbols; the figures of book-coll-tpu_* come of them"),
     ("book-coll-ag-latency", "symbols; the figures of book-coll-tpu_* come of them"),
     ("book-coll-ag-multi", "symbols; a worked number of spec/cost.md comes of them"),
@@ -40,7 +40,6 @@ const NOT_COMPUTED: &[(&str, &str)] = &[
     ("book-srv-prefill", "an assumed utilisation"),
     ("book-srv-4x8-T", "the gather of a whole layer over bandwidth alone, without a mesh"),
     ("ds-pcie-oddeven", "a schedule of host links"),
-    ("ds-zero-linear", "weights in host memory are not planned"),
     ("pt-tput-42", "a measured throughput restated"),
     ("pt-eos", "when to stop generating is not planned"),
     ("sum-chatbot", "measured times"),
@@ -83,6 +82,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("book-srv-step16", loads),
     ("book-srv-lat-full", loads),
     ("book-prof-ffw", profiled_layer),
+    ("ds-zero-linear", parts_fetched_from_the_host),
 ];
 
 fn check_of(id: &str) -> Option<Check> {
@@ -479,4 +479,30 @@ fn profiled_layer(fact: &Value) -> Result<(), String> {
     let hw = changed("tpu-v5e", &[("1.97e14", &format!("{:e}", input(fact, "flops")))]);
     let shape: f64 = fact["inputs"]["shape"].as_array().into_iter().flatten().filter_map(Value::as_f64).product();
     figure(fact, "ms", compute_time(&hw, &work(2.0 * shape / input(fact, "cores"), 0.0)).seconds() * 1e3)
+}
+
+/// The weights of a layer in host memory, on so many GPUs: each fetches its part, and the parts are gathered.
+fn parts_fetched_from_the_host(fact: &Value) -> Result<(), String> {
+    let (gpus, layer) = (input(fact, "G"), input(fact, "layer_bytes"));
+    let width = (layer / 24.0).sqrt();
+    let fetched = |gpus: f64| -> Result<(f64, f64), String> {
+        let source = format!(
+            "mesh x={gpus}\ndim B = 16384\ndim E = {width}\ndim F = 12 * E\n\
+             layer f(x: bf16 B_xE, w: weight host bf16 EF) -> bf16 B_xF {{ return einsum(x, w -> BF) }}\n"
+        );
+        let gpu = crate::priced::priced(&source, &named("a100-80g")).remove(0);
+        let is_fetch = |id: &shard_ir::InstrId| {
+            matches!(gpu.plan.instruction(*id).kind, shard_ir::InstrKind::Op(shard_ir::Op::Fetch))
+        };
+        let fetch = gpu.plan.ids().find(is_fetch).ok_or("nothing is fetched")?;
+        let shard_cost::InstrPrice::Kernel { time, .. } = gpu.price.of(fetch) else {
+            return Err("a free fetch".into());
+        };
+        Ok((gpu.plan.local_bytes(fetch) as f64, time.seconds()))
+    };
+    let ((bytes, seconds), (all, alone)) = (fetched(gpus)?, fetched(1.0)?);
+    figure(fact, "bytes_per_gpu", bytes)?;
+    same("all of it", all, layer)?;
+    let scaling = if (alone / seconds / gpus - 1.0).abs() < 0.01 { "near linear" } else { "not linear" };
+    same("scaling", Some(scaling), fact["expected"]["scaling"].as_str())
 }

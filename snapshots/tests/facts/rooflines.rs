@@ -20,7 +20,6 @@ pub(crate) const NOT_COMPUTED: &[(&str, &str)] = &[
     ("esti-grid-*/time_ms_no_factor", "the cost model keeps (K-1)/K"),
     ("book-roof-dot/at_N8", "counts N-1 additions; the cost model counts N"),
     ("book-hw-vmem", "there is no memory level between HBM and the arithmetic"),
-    ("book-tpu-q3", "weights in host memory are not planned"),
     ("book-xfm-q4", "scores that never reach memory; here every einsum writes its result"),
     ("book-inf-attn-int", "scores that never reach memory; here every einsum writes its result"),
     ("ds-bw-33/fraction", "a measured rate"),
@@ -53,6 +52,7 @@ pub(crate) const CHECKS: &[(&str, Check)] = &[
     ("book-inf-bcrit", critical_batches),
     ("book-inf-beta", memory_against_links),
     ("ds-bw-33", reading_of_weights),
+    ("book-tpu-q3", weights_of_the_host),
 ];
 
 /// The checks of facts whose ids begin alike.
@@ -348,4 +348,31 @@ fn five_layouts(fact: &Value) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// A matrix that is fetched from the host for every product: with so many tokens the product takes as long.
+fn weights_of_the_host(fact: &Value) -> Result<(), String> {
+    const TOKENS: f64 = 1024.0;
+    let tokens = |pcie: f64| -> Result<f64, String> {
+        let chip = Hardware::parse(&format!(
+            "name = \"fact\"\n[chip]\nflops = {{ bf16 = {:e} }}\nhbm_bytes = 1000000000000\nhbm_bandwidth = 1e18\n\
+             [network]\nkind = \"flat\"\nbandwidth = 1e9\n[host]\npcie_bandwidth = {pcie:e}\n",
+            input(fact, "flops")
+        ));
+        let source = format!(
+            "dim B = {TOKENS}\ndim D = 8192\ndim F = 4 * D\n\
+             layer f(x: bf16 BD, w: weight host bf16 DF) -> bf16 BF {{ return einsum(x, w -> BF) }}\n"
+        );
+        let layer = priced(&source, &chip.map_err(|error| error.to_string())?).remove(0);
+        let seconds = |wanted: Bound| {
+            layer.plan.ids().find_map(|id| match layer.price.of(id) {
+                InstrPrice::Kernel { time, bound, .. } if *bound == wanted => Some(time.seconds()),
+                _ => None,
+            })
+        };
+        let (fetch, product) = seconds(Bound::Pcie).zip(seconds(Bound::Compute)).ok_or("a fetch and a product")?;
+        Ok(TOKENS * fetch / product)
+    };
+    figure(fact, "b_crit", tokens(input(fact, "pcie"))?)?;
+    figure(fact, "b_crit_with_32GBps", tokens(32e9)?)
 }
