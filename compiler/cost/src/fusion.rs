@@ -13,10 +13,34 @@
 //! the ops that join it. One that scatters its result is a kernel alone: terms are added up after it has made them.
 //!
 //! A kernel is so a chain: every member after the first reads the one before it.
+//!
+//! A chain of elementwise ops may be of any length and a kernel may not, or the ways of cutting the chain would grow without
+//! end: at every [`LONGEST_KERNEL`]-th op of a chain a new kernel begins, whatever else is so. Which ops those are follows
+//! from what the ops read, moved or not, so that it is the same for a program and for all of its plans.
 
 use shard_ir::{InstrId, InstrKind, Op, Plan};
 
 use crate::plan::unmoved;
+
+/// The most ops that run as one kernel.
+pub const LONGEST_KERNEL: usize = 16;
+
+/// How many ops of a chain come before an op: none unless it is elementwise and one op makes all of its operands that ops
+/// make.
+///
+/// `made` are the ops that make them, behind moves, repeats included; `place_of` says the place of one of them.
+pub fn place_in_chain<V: Copy + PartialEq>(
+    op: &Op,
+    made: impl IntoIterator<Item = V>,
+    place_of: impl FnOnce(V) -> usize,
+) -> usize {
+    fuses_with(op, made, |_| true).map_or(0, |producer| place_of(producer) + 1)
+}
+
+/// Whether a kernel begins at this place of a chain, and so none goes on there.
+pub fn begins_a_kernel(place: usize) -> bool {
+    place.is_multiple_of(LONGEST_KERNEL)
+}
 
 /// The rule over any graph of ops: the producer whose kernel an op joins, or none.
 ///
@@ -44,12 +68,18 @@ pub fn may_lead_a_kernel(op: &Op) -> bool {
 /// For each instruction of a plan, the instruction whose kernel it joins directly.
 pub fn fusion_producer(plan: &Plan) -> Vec<Option<InstrId>> {
     let uses = plan.uses();
+    let mut places = vec![0; plan.instructions.len()];
     plan.ids()
         .map(|id| {
             let instr = plan.instruction(id);
             let InstrKind::Op(op) = &instr.kind else { return None };
-            let made =
-                instr.operands.iter().copied().filter(|o| plan.instruction(unmoved(plan, *o)).kind.op().is_some());
+            let is_op = |o: &InstrId| plan.instruction(*o).kind.op().is_some();
+            let makers = instr.operands.iter().map(|o| unmoved(plan, *o)).filter(is_op);
+            places[id.index()] = place_in_chain(op, makers, |maker| places[maker.index()]);
+            if begins_a_kernel(places[id.index()]) {
+                return None;
+            }
+            let made = instr.operands.iter().copied().filter(|o| is_op(&unmoved(plan, *o)));
             fuses_with(op, made, |producer| {
                 let leads = match &plan.instruction(producer).kind {
                     InstrKind::Op(op) => may_lead_a_kernel(op),

@@ -32,7 +32,9 @@ pub use collective::{
     least_permute_time,
 };
 pub use fit::{Capacity, Largest, largest};
-pub use fusion::{fuses_with, fusion_producer, kernels, may_lead_a_kernel};
+pub use fusion::{
+    LONGEST_KERNEL, begins_a_kernel, fuses_with, fusion_producer, kernels, may_lead_a_kernel, place_in_chain,
+};
 pub use hardware::{Fabric, Hardware, HardwareError, Network, Weights};
 pub use inventory::{Inventory, Kept};
 pub use looped::{LoopPrice, looped_time};

@@ -64,9 +64,28 @@ pub enum Place {
 /// assert_eq!(layout.text(&mesh, &["B", "E"]), "BE_x(partialsum-y)");
 /// assert_eq!(shape.local_sizes(layout), vec![16, 16]);
 /// ```
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
     place: [u8; MAX_AXES],
+}
+
+// Ordered and hashed as the machine word that it is: the same order as that of the bytes.
+impl Ord for Layout {
+    fn cmp(&self, other: &Layout) -> std::cmp::Ordering {
+        u64::from_be_bytes(self.place).cmp(&u64::from_be_bytes(other.place))
+    }
+}
+
+impl PartialOrd for Layout {
+    fn partial_cmp(&self, other: &Layout) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl std::hash::Hash for Layout {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        state.write_u64(u64::from_be_bytes(self.place));
+    }
 }
 
 const REPLICATED: u8 = 0;
@@ -155,7 +174,8 @@ impl MeshShape<'_> {
 
     /// Whether a dim can be split over these axes in addition to those that the layout has on it.
     pub fn can_append(&self, layout: Layout, dim: usize, axes: &AxisList) -> bool {
-        let devices = self.mesh.group_size(layout.axes_of(dim).iter()) * self.mesh.group_size(axes.iter());
+        let own = self.mesh.axis_ids().filter(|axis| layout.is_on(*axis, dim));
+        let devices = self.mesh.group_size(own) * self.mesh.group_size(axes.iter());
         self.sizes[dim].is_multiple_of(devices)
     }
 
@@ -263,13 +283,18 @@ impl Layout {
 
     /// The axes that split a dim, major to minor.
     pub fn axes_of(self, dim: usize) -> AxisList {
-        let mut at = [None; MAX_AXES];
+        let mut axes = AxisList::EMPTY;
         for (i, code) in self.place.iter().enumerate() {
             if (code >> 4) as usize == dim + 1 {
-                at[(code & 15) as usize] = Some(AxisId(i as u8));
+                axes.put((code & 15) as usize, AxisId(i as u8));
             }
         }
-        at.into_iter().flatten().collect()
+        axes
+    }
+
+    /// Whether an axis splits a dim.
+    fn is_on(self, axis: AxisId, dim: usize) -> bool {
+        (self.place[axis.index()] >> 4) as usize == dim + 1
     }
 
     /// The axes over which the value is partial in one way.
@@ -309,8 +334,10 @@ impl Layout {
     /// longer, and one that left the dim becomes replicated.
     #[must_use]
     pub fn with_dim(mut self, dim: usize, axes: AxisList) -> Layout {
-        for axis in self.axes_of(dim).iter() {
-            self.place[axis.index()] = REPLICATED;
+        for code in &mut self.place {
+            if (*code >> 4) as usize == dim + 1 {
+                *code = REPLICATED;
+            }
         }
         for (position, axis) in axes.iter().enumerate() {
             debug_assert!(!matches!(self.place(axis), Place::Split { .. }), "axis on two dims");

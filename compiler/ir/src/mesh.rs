@@ -229,7 +229,9 @@ impl AxisSet {
     /// All subsets but the empty one, in a fixed order.
     pub fn nonempty_subsets(self) -> impl Iterator<Item = AxisSet> {
         let all = self.0;
-        (1..=255u8).filter(move |s| s & !all == 0).map(AxisSet)
+        // To subtract the whole set from a subset carries into the next subset.
+        let next = move |subset: &u8| Some(subset.wrapping_sub(all) & all).filter(|next| *next != 0);
+        std::iter::successors(Some(0), next).skip(1).map(AxisSet)
     }
 }
 
@@ -287,17 +289,30 @@ impl AxisList {
     /// This list and then the other.
     #[must_use]
     pub fn concat(self, minor: AxisList) -> AxisList {
-        minor.iter().fold(self, AxisList::then)
+        let moved = minor.word().unbounded_shl(8 * u32::from(self.len));
+        AxisList { len: self.len + minor.len, ids: (self.word() | moved).to_le_bytes() }
     }
     /// The first `n` axes.
     #[must_use]
     pub fn prefix(&self, n: usize) -> AxisList {
-        self.iter().take(n).collect()
+        let len = self.len.min(n as u8);
+        let kept = !u64::MAX.unbounded_shl(8 * u32::from(len));
+        AxisList { len, ids: (self.word() & kept).to_le_bytes() }
     }
     /// All but the first `n` axes.
     #[must_use]
     pub fn suffix_from(&self, n: usize) -> AxisList {
-        self.iter().skip(n).collect()
+        let left = self.len.min(n as u8);
+        AxisList { len: self.len - left, ids: self.word().unbounded_shr(8 * u32::from(left)).to_le_bytes() }
+    }
+    /// The ids, and zeros behind them, as one number: lists are cut and joined at every turn of the search.
+    fn word(&self) -> u64 {
+        u64::from_le_bytes(self.ids)
+    }
+    /// Puts an axis at a place. The caller fills all places from the first on.
+    pub(crate) fn put(&mut self, position: usize, axis: AxisId) {
+        self.ids[position] = axis.0;
+        self.len = self.len.max(position as u8 + 1);
     }
     /// Whether the list ends in `tail`.
     pub fn ends_with(&self, tail: &AxisList) -> bool {

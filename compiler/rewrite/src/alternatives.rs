@@ -10,7 +10,7 @@ use crate::emit::{MoveSite, op_in_words};
 use crate::lower::Lowering;
 use crate::memory::needed;
 use crate::reason::{Reader, called};
-use crate::relax::{Relaxation, Whole};
+use crate::relax::{Relaxation, Wanted, Whole};
 use crate::space::maxima;
 use crate::{LowerError, LowerOptions, Lowered};
 
@@ -90,7 +90,7 @@ pub fn alternatives(
         Some(whole) => Arc::clone(whole),
         None => {
             let maxima = maxima(&kernels.program);
-            Relaxation::new(kernels, hardware, maxima, &[], (false, limits), (None, None))?.whole()
+            Relaxation::new(kernels, hardware, maxima, &[], (false, limits), Wanted::default())?.whole()
         }
     };
     let whole = match memory.labels.is_empty() {

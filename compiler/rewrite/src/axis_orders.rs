@@ -3,11 +3,8 @@
 use shard_cost::Hardware;
 use shard_ir::{Collective, Def, InstrKind, Layout, LayoutPattern, Picoseconds, Program, ValueId};
 
-use crate::kernel::Kernels;
-use crate::logical::forms;
-use crate::relax::Relaxation;
-use crate::space::maxima;
-use crate::{LowerError, LowerOptions, Lowered, Status, lower};
+use crate::lower::lower_below;
+use crate::{LowerError, LowerOptions, Lowered, Status};
 
 /// A layout whose axes in another order would save time.
 #[derive(Clone, PartialEq, Debug)]
@@ -41,15 +38,18 @@ pub fn order_savings(
     // All orders left open at once save at least what each alone does, and mostly that is nothing.
     let mut all = program.clone();
     sites.iter().for_each(|site| site.leave_open(&mut all));
-    if sites.is_empty() || saves_nothing(&all, lowered, hardware, options)? {
+    let hardware = &*options.priced_by(hardware);
+    let cost = lowered.optimality.cost.0;
+    let better = |freed: &Program| lower_below(freed, hardware, options, cost, &lowered.memory);
+    if sites.is_empty() || better(&all)?.is_none() {
         return Ok(Vec::new());
     }
     let mut found = Vec::new();
     for site in sites {
         let mut freed = program.clone();
         site.leave_open(&mut freed);
-        let other = lower(&freed, hardware, options)?;
-        let saved = lowered.optimality.cost.0.saturating_sub(other.optimality.cost.0);
+        let Some(other) = better(&freed)? else { continue };
+        let saved = Picoseconds(cost.saturating_sub(other.optimality.cost.0));
         let (value, output, better) = match site {
             Site::Value(id) => (id, None, layout_of(&other, &freed, id)),
             Site::Output(i) => {
@@ -57,8 +57,8 @@ pub fn order_savings(
                 (program.outputs[i].value, Some(i), layout)
             }
         };
-        if let (Some(better), true) = (better, saved > 0) {
-            found.push(OrderSaving { value, output, better, saved: Picoseconds(saved) });
+        if let Some(better) = better {
+            found.push(OrderSaving { value, output, better, saved });
         }
     }
     Ok(found)
@@ -101,28 +101,6 @@ fn sites(program: &Program, lowered: &Lowered) -> Vec<Site> {
     let outputs = program.outputs.iter().enumerate();
     let outputs = outputs.filter(|(_, output)| ordered(&output.pattern) && is_moved(lowered, program, output.value));
     values.map(Site::Value).chain(outputs.map(|(i, _)| Site::Output(i))).collect()
-}
-
-fn saves_nothing(
-    freed: &Program,
-    lowered: &Lowered,
-    hardware: &Hardware,
-    options: &LowerOptions,
-) -> Result<bool, LowerError> {
-    let cost = lowered.optimality.cost.0;
-    let forms = forms(freed, false, &options.limits);
-    if freed.labels.is_empty() && !freed.strict && !options.strict && forms.cut.is_none() {
-        let mut shown = true;
-        for form in forms.all {
-            let kernels = Kernels::of_form(form, options.fuse);
-            let maxima = maxima(&kernels.program);
-            shown = shown && Relaxation::shows_none_below(&kernels, hardware, maxima, cost, &options.limits)?;
-        }
-        if shown {
-            return Ok(true);
-        }
-    }
-    Ok(lower(freed, hardware, options)?.optimality.cost.0 >= cost)
 }
 
 /// Whether a plan moves a value of the program with traffic in which whole blocks change places or gather.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use shard_cost::{fuses_with, may_lead_a_kernel};
+use shard_cost::{begins_a_kernel, fuses_with, may_lead_a_kernel, place_in_chain};
 use shard_ir::{Def, Fused, Layout, LoopLayouts, Op, Operand, Program, ValueId};
 
 use crate::logical::{Form, Rewritten};
@@ -33,6 +33,8 @@ pub(crate) struct Kernels {
     pub(crate) uses: Vec<usize>,
     /// The kernels that make each value: itself alone first, then with one more producer at a time.
     pub(crate) of: Vec<Vec<Kernel>>,
+    /// For each op, its place in its chain of ops ([`place_in_chain`]).
+    places: Vec<usize>,
     profiles: Vec<Option<OpProfile>>,
     /// Whether einsums may do a collective in their loops.
     pub(crate) loops: bool,
@@ -74,11 +76,14 @@ impl Kernels {
             live,
             uses,
             of: vec![Vec::new(); count],
+            places: vec![0; count],
             profiles: vec![None; count],
             loops: false,
         };
         for id in program.value_ids() {
-            if let Def::Op { operands, .. } = &program.value(id).def {
+            if let Def::Op { op, operands } = &program.value(id).def {
+                let makers = kernels.makers(operands);
+                kernels.places[id.index()] = place_in_chain(op, makers, |maker| kernels.places[maker.index()]);
                 kernels.profiles[id.index()] = Some(kernels.site(id).profile());
                 let alone = Kernel { chain: vec![id], pins: Vec::new(), operands: operands.clone() };
                 let mut all = vec![alone];
@@ -124,10 +129,11 @@ impl Kernels {
     /// the value between.
     pub(crate) fn fusible_operand(&self, id: ValueId) -> Option<(Vec<usize>, ValueId, Vec<ValueId>)> {
         let Def::Op { op, operands } = &self.program.value(id).def else { return None };
-        let is_op = |v: &ValueId| matches!(self.program.value(self.origin(*v).0).def, Def::Op { .. });
-        let made = operands.iter().filter(|o| is_op(o)).map(|o| self.origin(*o).0);
+        if begins_a_kernel(self.places[id.index()]) {
+            return None;
+        }
         // A value may reach the op through a pin and beside it: it is one producer all the same.
-        let producer = fuses_with(op, made, |producer| {
+        let producer = fuses_with(op, self.makers(operands), |producer| {
             let Def::Op { op: producing, .. } = &self.program.value(producer).def else { return false };
             let (places, pins) = self.ways_from(producer, operands);
             let uses: usize = pins.iter().chain([&producer]).map(|v| self.uses[v.index()]).sum();
@@ -135,6 +141,12 @@ impl Kernels {
         })?;
         let (places, pins) = self.ways_from(producer, operands);
         Some((places, producer, pins))
+    }
+
+    /// The ops that make some operands, behind pins.
+    fn makers(&self, operands: &[ValueId]) -> impl Iterator<Item = ValueId> {
+        let origins = operands.iter().map(|o| self.origin_of(*o));
+        origins.filter(|v| matches!(self.program.value(*v).def, Def::Op { .. }))
     }
 
     /// The places of some operands that a value reaches, and the pins on the ways there.
@@ -152,8 +164,11 @@ impl Kernels {
     }
 
     /// The value behind pins.
-    pub(crate) fn origin_of(&self, id: ValueId) -> ValueId {
-        self.origin(id).0
+    pub(crate) fn origin_of(&self, mut id: ValueId) -> ValueId {
+        while let Def::Pin { operand, .. } = &self.program.value(id).def {
+            id = *operand;
+        }
+        id
     }
 
     /// The value behind pins, and the pins, nearest to it first.

@@ -36,6 +36,7 @@ mod space;
 mod steiner;
 mod stop;
 mod table;
+mod timeless;
 
 pub use alternatives::{Alternative, Avoided, Detail, alternatives};
 pub use axis_orders::{OrderSaving, order_savings};

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 
 use shard_cost::{Hardware, collective_cost};
-use shard_ir::{InstrId, InstrKind, Layout, Liveness, MeshShape, Picoseconds, Plan, Program, ValueId};
+use shard_ir::{Def, InstrId, InstrKind, Layout, Liveness, MeshShape, Picoseconds, Plan, Program, ValueId};
 
 use crate::demand::Forced;
 use crate::emit::{Emitted, MoveSite, emit};
@@ -14,7 +14,7 @@ use crate::kernel::Kernels;
 use crate::labels::assignments;
 use crate::logical::{Cut, forms};
 use crate::memory::{Room, Within, needed};
-use crate::relax::{Priced, Question, Region, Relaxation, Whole};
+use crate::relax::{Priced, Question, Region, Relaxation, Wanted, Whole};
 use crate::search::{Found, Search, Solution, TOO_LARGE};
 use crate::space::{Space, maxima};
 use crate::table::Tables;
@@ -29,6 +29,28 @@ pub(crate) struct Memory {
     pub(crate) moves: Vec<MoveSite>,
     /// All that its plans are made of, where the search priced it.
     pub(crate) whole: Option<Arc<Whole>>,
+    /// Nothing is left out of that: not what does not fit, nor what was forbidden.
+    complete: bool,
+}
+
+impl Memory {
+    /// What the plans of a program are made of that differs from the one lowered in layout patterns alone.
+    fn like(&self, program: &Program) -> Option<&Whole> {
+        let same = |a: &Def, b: &Def| match (a, b) {
+            (Def::Parameter { kind: a, .. }, Def::Parameter { kind: b, .. }) => a == b,
+            (Def::Pin { operand: a, .. }, Def::Pin { operand: b, .. }) => a == b,
+            (a, b) => a == b,
+        };
+        let known = self.kernels.program.as_ref();
+        let values = known.values.iter().zip(&program.values);
+        let alike = known.values.len() == program.values.len()
+            && values
+                .into_iter()
+                .all(|(a, b)| a.dims == b.dims && a.dtype == b.dtype && a.times == b.times && same(&a.def, &b.def))
+            && known.outputs.iter().map(|o| o.value).eq(program.outputs.iter().map(|o| o.value))
+            && maxima(known) == maxima(program);
+        self.whole.as_deref().filter(|_| self.complete && alike)
+    }
 }
 
 pub(crate) fn lower(program: &Program, hardware: &Hardware, options: &LowerOptions) -> Result<Lowered, LowerError> {
@@ -36,14 +58,12 @@ pub(crate) fn lower(program: &Program, hardware: &Hardware, options: &LowerOptio
     // The bound counts no memory, so that looking at more plans proves little: they only take their time.
     let within_memory = Limits { expansions: options.limits.expansions / 8, ..options.limits.clone() };
     let lowering = |strict, within: Option<Within>| Lowering {
-        hardware,
-        limits: if within.is_some() { &within_memory } else { &options.limits },
         strict,
         whole_space: options.whole_space,
         forced: options.forced.as_ref(),
         loops: options.fuse && !(options.strict || program.strict),
         within,
-        best: Best::default(),
+        ..Lowering::new(hardware, if within.is_some() { &within_memory } else { &options.limits })
     };
     if options.forced.is_some() {
         return lowering(strict, None).run(program, true);
@@ -110,6 +130,34 @@ fn bounded(found: &Optimality, bound: Picoseconds) -> Optimality {
     }
 }
 
+/// The best plan of a program if it takes less time than `below`, in picoseconds; `like` is what is known of a program that
+/// may differ in layout patterns alone.
+pub(crate) fn lower_below(
+    program: &Program,
+    hardware: &Hardware,
+    options: &LowerOptions,
+    below: u64,
+    like: &Memory,
+) -> Result<Option<Lowered>, LowerError> {
+    let found = if options.strict || program.strict || options.forced.is_some() || options.whole_space {
+        lower(program, hardware, options)?
+    } else {
+        let lowering = Lowering {
+            loops: options.fuse,
+            below: Some(below),
+            like: Some(like),
+            ..Lowering::new(hardware, &options.limits)
+        };
+        match lowering.run(program, false) {
+            Err(LowerError::Unreachable { .. }) => return Ok(None),
+            Err(other) => return Err(other),
+            Ok(found) if options.any_size || needed(&found.plan) <= hardware.hbm_bytes => found,
+            Ok(_) => lower(program, hardware, options)?,
+        }
+    };
+    Ok((found.optimality.cost.0 < below).then_some(found))
+}
+
 /// Whether the values of a program have few enough layouts for a search.
 pub(crate) fn within_limits(program: &Program, limits: &Limits) -> Result<(), LowerError> {
     let (sums, maxima) = (program.mesh.all_axes(), maxima(program));
@@ -154,6 +202,10 @@ pub(crate) struct Lowering<'a> {
     loops: bool,
     /// The bytes that every plan must fit in; `None` where plans of any size will do.
     within: Option<Within>,
+    /// Only plans that take less time are wanted, in picoseconds.
+    below: Option<u64>,
+    /// What is known of a program that is nearly this one.
+    like: Option<&'a Memory>,
     best: Best,
 }
 
@@ -194,11 +246,27 @@ enum Turn {
     Form,
 }
 
-impl Lowering<'_> {
+impl<'a> Lowering<'a> {
+    /// Of a program in which anything may be done.
+    fn new(hardware: &'a Hardware, limits: &'a Limits) -> Lowering<'a> {
+        Lowering {
+            hardware,
+            limits,
+            strict: false,
+            whole_space: false,
+            forced: None,
+            loops: false,
+            within: None,
+            below: None,
+            like: None,
+            best: Best::default(),
+        }
+    }
+
     /// The best of the plans that are asked for; `None` where there is none. `cost` is what the best plan of all takes.
     pub(crate) fn of_question(
-        hardware: &Hardware,
-        limits: &Limits,
+        hardware: &'a Hardware,
+        limits: &'a Limits,
         (kernels, labels): (&Arc<Kernels>, &[Layout]),
         question: &Question<'_>,
         cost: u64,
@@ -212,10 +280,8 @@ impl Lowering<'_> {
             // A bound above what is in question says only that nothing in question is a plan.
             if let Some(bound) = priced.bound.filter(|bound| *bound <= most) {
                 let best = Best { root_bound: Some(bound), ..Best::default() };
-                let (strict, whole_space, forced, within) = (false, false, None, None);
                 // What is asked about has its loops already.
-                let loops = kernels.loops;
-                let mut lowering = Lowering { hardware, limits, strict, whole_space, forced, loops, within, best };
+                let mut lowering = Lowering { loops: kernels.loops, best, ..Lowering::new(hardware, limits) };
                 lowering.widen(kernels, labels, &priced, bound)?;
                 match lowering.lowered() {
                     Err(LowerError::Unreachable { .. }) => {}
@@ -267,7 +333,9 @@ impl Lowering<'_> {
             self.limits.stop.check()?;
             // Another form than the one written is taken only where it takes less time.
             let known = self.best.plan.as_ref().map(|(rank, _)| rank.0);
-            if known.is_some_and(|time| time < bound || (time == bound && rewritten[form])) {
+            if known.is_some_and(|time| time < bound || (time == bound && rewritten[form]))
+                || self.below.is_some_and(|below| below <= bound)
+            {
                 continue;
             }
             if let (Turn::Form, Some(new)) = (turn, take(form)) {
@@ -297,7 +365,7 @@ impl Lowering<'_> {
                     }
                 }
                 (Turn::Labels, Some(relaxation)) => {
-                    let case = relaxation.under(&labels[i], known);
+                    let case = relaxation.under(&labels[i], known.into_iter().chain(self.below).min());
                     if let Some(own) = case.bound {
                         open.push(Reverse((own.max(bound), Turn::Search, form, i)));
                         priced.insert((form, i), case);
@@ -307,8 +375,13 @@ impl Lowering<'_> {
                     let maxima = maxima(&kernels.program);
                     let room = self.within.map(|within| Room::new(&kernels.program, within));
                     let options = (self.strict, self.limits);
-                    let new =
-                        Relaxation::new(kernels, self.hardware, maxima, labels, options, (self.forced, room.as_ref()))?;
+                    let wanted = Wanted {
+                        forced: self.forced,
+                        room: room.as_ref(),
+                        below: self.below,
+                        like: self.like.and_then(|like| like.like(&kernels.program)),
+                    };
+                    let new = Relaxation::new(kernels, self.hardware, maxima, labels, options, wanted)?;
                     let cases = (0..labels.len()).filter_map(|i| Some((new.first_bound(i)?, i)));
                     open.extend(cases.map(|(own, i)| Reverse((own.max(bound), Turn::Labels, form, i))));
                     let _ = relaxed[form].set(new);
@@ -330,24 +403,26 @@ impl Lowering<'_> {
         let mut better = false;
         let mut most = bound;
         let mut slack = (bound >> 12).max(1);
+        // Beyond this nothing is wanted.
+        let end = relaxed.dearest().min(self.below.map_or(u64::MAX, |below| below - 1));
         loop {
             let found = self.search(kernels, Some(relaxed.region(most)), Some(labels))?;
             better |= found.is_some_and(|(_, better)| better);
-            match found {
+            let wider = most.saturating_add(slack);
+            most = match found {
                 // Every plan that takes no longer was in the region: this one is the best.
                 Some((time, _)) if time <= most => return Ok(better),
-                Some((time, _)) => most = time,
-                None if most == u64::MAX || most >= relaxed.dearest() => return Ok(better),
+                _ if most >= end => return Ok(better),
+                // A plan far from the bound is not to widen the region to all that is as far.
+                Some((time, _)) => time.min(wider).min(end),
                 // One plan after another does not fit: the case is given up, and its bound stays open.
                 None if self.best.stopped_by == Some(TOO_LARGE) => {
                     self.best.open_bound = Some(self.best.open_bound.map_or(bound, |b| b.min(bound)));
                     return Ok(better);
                 }
-                None => {
-                    most = most.saturating_add(slack);
-                    slack = slack.saturating_mul(if self.within.is_some() { 64 } else { 8 });
-                }
-            }
+                None => wider.min(end),
+            };
+            slack = slack.saturating_mul(if self.within.is_some() { 64 } else { 8 });
         }
     }
 
@@ -433,7 +508,8 @@ impl Lowering<'_> {
             cost: Picoseconds(cost),
             ties_cut: best.ties_cut,
         };
-        let memory = Memory { kernels, labels, moves: emitted.moves, whole: best.whole };
+        let complete = !self.strict && self.forced.is_none() && self.within.is_none();
+        let memory = Memory { kernels, labels, moves: emitted.moves, whole: best.whole, complete };
         Ok(Lowered { plan: emitted.plan, optimality, stats: best.stats, memory })
     }
 }

@@ -8,12 +8,14 @@ use rustc_hash::FxHashMap;
 use shard_ir::{
     AxisSet, Binary, Collective, Def, Fused, Layout, LayoutPattern, MeshShape, Op, Program, Reduce, ValueId,
 };
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::kernel::Kernels;
 use crate::relax::Region;
 use crate::rules::moves::moves_from;
+use crate::timeless::timeless;
 use crate::{Limits, LowerError};
 
 /// A value in a layout: what an e-class stands for.
@@ -24,7 +26,7 @@ pub(crate) struct At {
 }
 
 /// An e-node.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Node {
     /// The class itself, before anything is known of how to have it.
     Goal(At),
@@ -38,6 +40,18 @@ pub(crate) enum Node {
     Loop(At, Box<(usize, Fused)>, Box<[Id]>),
     /// A move of the value from another layout.
     Move(At, Collective, [Id; 1]),
+}
+
+// The library hashes a node several times. Two that differ in the collective alone are rare: it is not worth hashing.
+impl Hash for Node {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let kernel = match self {
+            Node::Kernel(_, kernel, _) => *kernel,
+            Node::Loop(_, with, _) => with.0,
+            Node::Goal(_) | Node::Source(_) | Node::Pin(..) | Node::Move(..) => 0,
+        };
+        (std::mem::discriminant(self), self.at(), kernel, self.children()).hash(state);
+    }
 }
 
 impl Node {
@@ -174,8 +188,8 @@ impl Space {
             .with_hook({
                 let stop = limits.stop.clone();
                 move |_| if stop.is_asked() { Err("stopped".to_string()) } else { Ok(()) }
-            })
-            .run(&rules);
+            });
+        let runner = timeless(|| runner.run(&rules));
         let graph = runner.egraph;
         if let Some((a, b)) = graph.analysis.clash {
             return Err(LowerError::Internal(format!("the e-graph merged {a:?} with {b:?}")));

@@ -12,6 +12,7 @@ use shard_ir::{Binary, Def, DimId, Dtype, Op, Program, TensorType, ValueId};
 use super::laws::Term;
 use super::written::{chain, live_values};
 use crate::rules::{self, Rule};
+use crate::timeless::timeless;
 
 /// An op with the type of its result.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -235,7 +236,7 @@ impl<'a> Logical<'a> {
     pub(super) fn rebuild(&mut self) {
         self.readings.take();
         loop {
-            self.graph.rebuild();
+            timeless(|| self.graph.rebuild());
             let mut unsorted = Vec::new();
             for class in self.classes() {
                 for node in &self.graph[class].nodes {

@@ -31,6 +31,24 @@ pub(crate) struct Factor {
 }
 
 impl Factor {
+    /// What is given, in the layouts allowed.
+    fn given(allowed: &[Node]) -> Factor {
+        let mut factor = Factor::default();
+        for node in allowed {
+            factor.push(*node, [], 0);
+        }
+        factor
+    }
+
+    /// Another value, in the layouts allowed.
+    fn passed(allowed: &[Node]) -> Factor {
+        let mut factor = Factor { arity: 1, ..Factor::default() };
+        for node in allowed {
+            factor.push(*node, [*node], 0);
+        }
+        factor
+    }
+
     pub(crate) fn reads_of(&self, strategy: usize) -> &[Node] {
         &self.reads[strategy * self.arity..(strategy + 1) * self.arity]
     }
@@ -134,7 +152,7 @@ impl Factors {
         let mut uses = vec![Vec::new(); count];
         let mut outputs = Vec::new();
         for (i, output) in program.outputs.iter().enumerate() {
-            let allowed = built.allowed(program, output.value, &output.pattern, maxima);
+            let allowed = allowed(&built.graphs, program, output.value, &output.pattern, maxima);
             outputs.push((output.value, allowed));
             uses[output.value.index()].push(Use::Output(i));
         }
@@ -145,10 +163,10 @@ impl Factors {
                 uses[operand.index()].push(Use::Operand(id, place));
             }
             let factor = match &program.value(id).def {
-                Def::Parameter { pattern, .. } => built.given(built.allowed(program, id, pattern, maxima)),
-                Def::Constant(_) => built.given(built.node(id, Layout::REPLICATED).into_iter().collect()),
+                Def::Parameter { pattern, .. } => Factor::given(&allowed(&built.graphs, program, id, pattern, maxima)),
+                Def::Constant(_) => Factor::given(built.node(id, Layout::REPLICATED).as_slice()),
                 Def::Pin { operand, pattern, .. } => {
-                    let allowed = built.allowed(program, id, pattern, maxima);
+                    let allowed = allowed(&built.graphs, program, id, pattern, maxima);
                     built.pin(id, *operand, &allowed)
                 }
                 Def::Op { op, .. } => {
@@ -174,6 +192,34 @@ impl Factors {
             outputs,
             exact: built.exact,
         })
+    }
+
+    /// The same for a program that differs in its layout patterns alone; `None` where a pin lies within a kernel.
+    pub(crate) fn with_patterns(&self, program: &Program, maxima: AxisSet) -> Option<Factors> {
+        let mut other = self.clone();
+        for id in &self.live {
+            let v = id.index();
+            let factor = match &program.value(*id).def {
+                Def::Parameter { pattern, .. } => Factor::given(&allowed(&self.graphs, program, *id, pattern, maxima)),
+                Def::Pin { .. } if !self.states[v].of.is_empty() => return None,
+                Def::Pin { pattern, .. } => Factor::passed(&allowed(&self.graphs, program, *id, pattern, maxima)),
+                Def::Constant(_) | Def::Op { .. } => continue,
+            };
+            other.factors[v] = Arc::new(factor);
+        }
+        for (output, (value, nodes)) in program.outputs.iter().zip(&mut other.outputs) {
+            *nodes = allowed(&self.graphs, program, *value, &output.pattern, maxima);
+        }
+        Some(other)
+    }
+
+    /// Whether another program, which may differ from this one in layout patterns, has the same on pins and results.
+    pub(crate) fn differs_in_parameters_alone(&self, other: &Factors) -> bool {
+        let same = |id: &ValueId| {
+            let (a, b) = (&self.factors[id.index()], &other.factors[id.index()]);
+            a.arity == 0 || Arc::ptr_eq(a, b) || a.out == b.out
+        };
+        self.outputs == other.outputs && self.live.iter().all(same)
     }
 
     /// How many nodes a value has, kernel states included.
@@ -297,6 +343,23 @@ impl Factors {
     }
 }
 
+/// The layouts of a value that a pattern on it allows.
+fn allowed(
+    graphs: &[Arc<Graph>],
+    program: &Program,
+    value: ValueId,
+    pattern: &LayoutPattern,
+    maxima: AxisSet,
+) -> Vec<Node> {
+    let sizes = program.sizes(&program.value(value).dims);
+    let shape = MeshShape { mesh: &program.mesh, sizes: &sizes };
+    let node = |layout: Layout| graphs[value.index()].node(layout);
+    match pattern.exact(shape) {
+        Some(layout) => node(layout).into_iter().collect(),
+        None => pattern.candidates(shape, program.mesh.all_axes(), maxima).into_iter().filter_map(node).collect(),
+    }
+}
+
 /// What two ops must have in common to have the same strategies at the same times: the op, dims and dtypes of operands and
 /// result, which operands are the same value or a number, and the kernel states of the result.
 #[derive(PartialEq, Eq, Hash)]
@@ -323,27 +386,6 @@ impl Builder {
         self.graphs[value.index()].node(layout)
     }
 
-    fn allowed(&self, program: &Program, value: ValueId, pattern: &LayoutPattern, maxima: AxisSet) -> Vec<Node> {
-        let sizes = program.sizes(&program.value(value).dims);
-        let shape = MeshShape { mesh: &program.mesh, sizes: &sizes };
-        match pattern.exact(shape) {
-            Some(layout) => self.node(value, layout).into_iter().collect(),
-            None => pattern
-                .candidates(shape, program.mesh.all_axes(), maxima)
-                .into_iter()
-                .filter_map(|l| self.node(value, l))
-                .collect(),
-        }
-    }
-
-    fn given(&self, allowed: Vec<Node>) -> Factor {
-        let mut factor = Factor::default();
-        for node in allowed {
-            factor.push(node, [], 0);
-        }
-        factor
-    }
-
     fn state(&mut self, value: ValueId, layout: Node, extra: i64) -> Node {
         let base = self.graphs[value.index()].nodes() as Node;
         let states = &mut self.states[value.index()];
@@ -354,10 +396,7 @@ impl Builder {
     }
 
     fn pin(&mut self, id: ValueId, operand: ValueId, allowed: &[Node]) -> Factor {
-        let mut factor = Factor::default();
-        for node in allowed {
-            factor.push(*node, [*node], 0);
-        }
+        let mut factor = Factor::passed(allowed);
         let base = self.graphs[id.index()].nodes() as Node;
         for i in 0..self.states[id.index()].of.len() {
             let (layout, extra) = self.states[id.index()].of[i];

@@ -1,6 +1,6 @@
 //! The layouts of one shape and what it takes to move between them, in time alone: the graph over which prices spread.
 
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
 use rustc_hash::FxHashMap;
@@ -209,6 +209,35 @@ impl Graph {
         }
     }
 
+    /// What it takes to bring a value from one layout to several: each in turn, the nearest first, from the nearest layout that
+    /// it has been in by then. Hardly more than the least, and never less: to branch at a hub would pay one permute for two.
+    pub(crate) fn tree(&self, from: Node, wanted: &[Node], queue: &mut Queue) -> i64 {
+        let (mut total, mut left) = (0, wanted.to_vec());
+        let mut had = vec![false; self.nodes];
+        had[from as usize] = true;
+        while !left.is_empty() {
+            let mut cost: Vec<i64> = had.iter().map(|had| if *had { 0 } else { FAR }).collect();
+            self.spread_forward(&mut cost, queue);
+            let Some(nearest) = (0..left.len()).min_by_key(|i| cost[left[*i] as usize]) else { break };
+            let mut at = left.swap_remove(nearest);
+            if cost[at as usize] >= FAR {
+                return FAR;
+            }
+            total += cost[at as usize];
+            // Back along the way, which has no node twice.
+            for _ in 0..self.nodes {
+                if had[at as usize] {
+                    break;
+                }
+                had[at as usize] = (at as usize) < self.layouts.len();
+                let before = self.into.row(at).iter().find(|(n, arc)| cost[*n as usize] + arc == cost[at as usize]);
+                let Some((before, _)) = before else { break };
+                at = *before;
+            }
+        }
+        total
+    }
+
     /// The least cost of reaching, from each node, those that have one, at a share of the cost of each move.
     pub(crate) fn spread_backward(&self, cost: &mut [i64], queue: &mut Queue, share: i64) {
         match share {
@@ -218,20 +247,51 @@ impl Graph {
     }
 }
 
-/// The queue of [`spread`], kept between uses: what there is to start with, sorted once, and a heap of what is reached on the
-/// way. Most nodes are in the first alone, and sorting costs a fraction of that many pops.
+/// The queue of [`spread`], kept between uses: what there is to start with, sorted once, a heap of what is reached on the
+/// way, and what is reached for nothing. Most nodes are in the first alone, and sorting costs a fraction of that many pops.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Queue {
-    given: Vec<(i64, Node)>,
-    reached: BinaryHeap<Reverse<(i64, Node)>>,
+    given: Vec<Near>,
+    reached: BinaryHeap<Reverse<Near>>,
+    /// Nodes as near as the last one taken: they come before all others, in any order.
+    beside: Vec<Node>,
+}
+
+/// A node and its cost, ordered by the cost alone: nodes that cost the same may come in any order.
+#[derive(Clone, Copy, Debug)]
+struct Near {
+    cost: i64,
+    node: Node,
+}
+
+impl PartialEq for Near {
+    fn eq(&self, other: &Near) -> bool {
+        self.cost == other.cost
+    }
+}
+
+impl Eq for Near {}
+
+impl PartialOrd for Near {
+    fn partial_cmp(&self, other: &Near) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Near {
+    fn cmp(&self, other: &Near) -> Ordering {
+        self.cost.cmp(&other.cost)
+    }
 }
 
 /// Dijkstra from every node that has a cost; costs may be negative to start with, arcs are not.
 fn spread(rows: &Rows, cost: &mut [i64], queue: &mut Queue, share: impl Fn(i64) -> i64) {
-    let Queue { given, reached } = queue;
+    let Queue { given, reached, beside } = queue;
     reached.clear();
+    beside.clear();
     given.clear();
-    given.extend(cost.iter().enumerate().filter(|(_, c)| **c < FAR).map(|(n, c)| (*c, n as Node)));
+    let near = cost.iter().enumerate().filter(|(_, c)| **c < FAR);
+    given.extend(near.map(|(n, c)| Near { cost: *c, node: n as Node }));
     given.sort_unstable();
     let mut given = given.iter().copied().peekable();
     loop {
@@ -240,16 +300,22 @@ fn spread(rows: &Rows, cost: &mut [i64], queue: &mut Queue, share: impl Fn(i64) 
             (None, _) => reached.pop().map(|Reverse(next)| next),
             _ => given.next(),
         };
-        let Some((near, at)) = next else { return };
-        if near > cost[at as usize] {
+        let Some(Near { cost: near, node }) = next else { return };
+        if near > cost[node as usize] {
             continue;
         }
-        for (to, arc) in rows.row(at) {
-            let through = near + share(*arc);
-            let known = &mut cost[*to as usize];
-            if through < *known {
-                *known = through;
-                reached.push(Reverse((through, *to)));
+        beside.push(node);
+        while let Some(at) = beside.pop() {
+            for (to, arc) in rows.row(at) {
+                let through = near + share(*arc);
+                let known = &mut cost[*to as usize];
+                if through < *known {
+                    *known = through;
+                    match through == near {
+                        true => beside.push(*to),
+                        false => reached.push(Reverse(Near { cost: through, node: *to })),
+                    }
+                }
             }
         }
     }

@@ -39,6 +39,19 @@ pub(crate) struct Relaxation<'a> {
     label_bounds: Vec<i64>,
 }
 
+/// Which plans a relaxation is to bound: all of them by default.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Wanted<'a> {
+    /// Those alone that make values so.
+    pub(crate) forced: Option<&'a Forced>,
+    /// Those alone that have room.
+    pub(crate) room: Option<&'a Room<'a>>,
+    /// Those alone that take less time, in picoseconds.
+    pub(crate) below: Option<u64>,
+    /// All that the plans of a program are made of that differs from this one in its layout patterns alone.
+    pub(crate) like: Option<&'a Whole>,
+}
+
 /// The part of the plan space whose alternatives may all be in a plan that takes no more than some time.
 #[derive(Debug, Default)]
 pub(crate) struct Region {
@@ -51,6 +64,9 @@ pub(crate) struct Region {
 /// Sweeps that lift the bound by less than one part in this many end it, unless they are cheap.
 const PATIENCE: i64 = 10_000_000;
 
+/// Sweeps in which prices of nearly the same program may show that it has no plan of interest.
+const QUESTION_SWEEPS: usize = 6;
+
 impl<'a> Relaxation<'a> {
     /// Bounds the plans of a program. `assignments` are layouts for its labels that will be asked
     /// about.
@@ -60,9 +76,13 @@ impl<'a> Relaxation<'a> {
         maxima: AxisSet,
         assignments: &[Vec<Layout>],
         (strict, limits): (bool, &Limits),
-        (forced, room): (Option<&Forced>, Option<&Room<'_>>),
+        Wanted { forced, room, below, like }: Wanted<'_>,
     ) -> Result<Relaxation<'a>, LowerError> {
-        let mut problem = Factors::new(kernels, hardware, maxima, strict, limits)?;
+        let like = like.and_then(|whole| Some((whole, whole.problem.with_patterns(&kernels.program, maxima)?)));
+        let (like, mut problem) = match like {
+            Some((whole, problem)) => (Some(whole), problem),
+            None => (None, Factors::new(kernels, hardware, maxima, strict, limits)?),
+        };
         if let Some(Forced(keep)) = forced {
             for id in kernels.program.value_ids().filter(|id| matches!(kernels.program.value(*id).def, Def::Op { .. }))
             {
@@ -78,10 +98,30 @@ impl<'a> Relaxation<'a> {
         }
         // What is dearer than a plan known is not to be dropped where that plan may not fit.
         let shrink = room.is_none();
-        let mut prices = Prices::new(&problem);
-        let mut plan = FAR;
+        let mut plan = below.and_then(|time| i64::try_from(time).ok()).map_or(FAR, |time| time - 1);
         let shrinks = shrink && kernels.program.labels.is_empty();
-        let (bound, before) = settle(&mut problem, &mut prices, limits, true, shrinks, &mut plan);
+        // Prices that are nearly right mostly show at once that there is nothing. Where there is something they leave much
+        // that is dear looking cheap, so that prices begin anew, on what is left.
+        let mut settled = None;
+        // (Labels are bounded by a sweep up.)
+        if let Some(whole) = like.filter(|_| kernels.program.labels.is_empty()) {
+            settled =
+                whole.bound_beside(&problem).filter(|bound| *bound > plan).map(|bound| (bound, Prices::new(&problem)));
+        }
+        if let (Some(whole), None) = (like, &settled) {
+            let mut prices = whole.prices.resumed(&problem);
+            let few = Limits { sweeps: QUESTION_SWEEPS, ..limits.clone() };
+            let (bound, _) = settle(&mut problem, &mut prices, &few, false, false, &mut plan);
+            settled = (bound > plan).then_some((bound, prices));
+        }
+        let (bound, mut prices, before) = match settled {
+            Some((bound, prices)) => (bound, prices, None),
+            None => {
+                let mut prices = Prices::new(&problem);
+                let (bound, before) = settle(&mut problem, &mut prices, limits, true, shrinks, &mut plan);
+                (bound, prices, before)
+            }
+        };
         limits.stop.check()?;
         let label_bounds = label_bounds(kernels, &problem, &mut prices, bound, assignments);
         let settled = Arc::new(Whole { problem, prices });
@@ -93,33 +133,6 @@ impl<'a> Relaxation<'a> {
     /// The first bound of the n-th assignment, in picoseconds; `None` where it has no plan.
     pub(crate) fn first_bound(&self, assignment: usize) -> Option<u64> {
         picoseconds(self.label_bounds[assignment])
-    }
-
-    /// Whether the prices show that no plan of a program takes less than one that is known, in picoseconds.
-    pub(crate) fn shows_none_below(
-        kernels: &Kernels,
-        hardware: &Hardware,
-        maxima: AxisSet,
-        known: u64,
-        limits: &Limits,
-    ) -> Result<bool, LowerError> {
-        let mut problem = Factors::new(kernels, hardware, maxima, false, limits)?;
-        let mut prices = Prices::new(&problem);
-        let known = i64::try_from(known).unwrap_or(FAR);
-        for sweep in 0..limits.sweeps {
-            limits.stop.check()?;
-            prices.up(&problem, sweep == 0);
-            prices.down(&problem);
-            if prices.bound() >= known {
-                return Ok(true);
-            }
-            // What takes as long as the known plan is of no interest either.
-            let dropped = drop_dearer(&mut problem, &mut prices, known - 1);
-            if dropped.is_none() && nodes(&problem) > SMALL && sweep > 0 {
-                return Ok(false);
-            }
-        }
-        Ok(false)
     }
 
     /// The bound under one assignment, and what each alternative costs at least. `known` is what a plan is known to take:
@@ -306,6 +319,13 @@ pub(crate) struct Question<'a> {
 }
 
 impl Whole {
+    /// What the prices say, after a sweep down, of the plans of a program that allows other layouts of its parameters; `None`
+    /// where more differs.
+    fn bound_beside(&self, problem: &Factors) -> Option<i64> {
+        let alone = self.problem.differs_in_parameters_alone(problem);
+        alone.then(|| self.prices.bound_of_parameters(problem, &|_, _| true))
+    }
+
     /// The same with labels fixed.
     pub(crate) fn under(&self, program: &Program, labels: &[Layout]) -> Whole {
         let problem = self.problem.with_labels(program, labels);

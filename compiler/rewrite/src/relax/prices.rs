@@ -22,10 +22,12 @@ pub(crate) struct Prices {
     pub(crate) paid: Vec<Vec<Vec<i64>>>,
     /// For each value, what its maker is paid at each node.
     made: Vec<Vec<i64>>,
+    /// For each value that one alone reads, what it cost at least to reach each node on the last way up.
+    reached: Vec<Vec<i64>>,
     /// The least that each op and each value costs; with `out`, the terms of the bound.
-    op_least: Vec<i64>,
-    value_least: Vec<i64>,
-    out_least: Vec<i64>,
+    op_least: Terms,
+    value_least: Terms,
+    out_least: Terms,
     /// A lower bound on any plan that uses a strategy of a value, or a node of it.
     pub(crate) through_strategy: Vec<Vec<i64>>,
     pub(crate) through_node: Vec<Vec<i64>>,
@@ -38,9 +40,10 @@ impl Prices {
         let mut prices = Prices {
             paid: vec![Vec::new(); count],
             made: vec![Vec::new(); count],
-            op_least: vec![0; count],
-            value_least: vec![0; count],
-            out_least: vec![0; problem.outputs.len()],
+            reached: vec![Vec::new(); count],
+            op_least: Terms::zero(count),
+            value_least: Terms::zero(count),
+            out_least: Terms::zero(problem.outputs.len()),
             through_strategy: vec![Vec::new(); count],
             through_node: vec![Vec::new(); count],
             tree: Tree::default(),
@@ -57,8 +60,7 @@ impl Prices {
 
     /// The bound, in picoseconds; at least [`FAR`] where there is no plan at all.
     pub(crate) fn bound(&self) -> i64 {
-        let parts = self.op_least.iter().chain(&self.value_least).chain(&self.out_least);
-        parts.fold(0, |sum, part| add(sum, *part))
+        add(add(self.op_least.sum(), self.value_least.sum()), self.out_least.sum())
     }
 
     /// The prices of a program whose factors are these but for fewer alternatives.
@@ -70,13 +72,23 @@ impl Prices {
         prices
     }
 
+    /// Prices to begin with for a program that differs from that of these in its layout patterns: what can be had, and
+    /// what readers have use for, is to be found out anew.
+    pub(crate) fn resumed(&self, problem: &Factors) -> Prices {
+        let mut prices = Prices { paid: self.paid.clone(), ..Prices::new(problem) };
+        for price in prices.paid.iter_mut().flatten().flatten().filter(|price| price.abs() >= FAR) {
+            *price = 0;
+        }
+        prices
+    }
+
     /// What the bound would be, after a sweep up, with fewer layouts allowed for the results.
     pub(crate) fn bound_of_outputs(&self, problem: &Factors, allows: &dyn Fn(usize, Node) -> bool) -> i64 {
         let mut bound = self.bound();
         for (i, (value, allowed)) in problem.outputs.iter().enumerate() {
             let paid = &self.paid[value.index()][use_index(problem, *value, Use::Output(i))];
             let least = allowed.iter().filter(|n| allows(i, **n)).map(|n| paid[at(*n)]).min().unwrap_or(FAR);
-            bound = add(add(bound, -self.out_least[i]), least);
+            bound = add(add(bound, -self.out_least.of(i)), least);
         }
         bound
     }
@@ -91,7 +103,7 @@ impl Prices {
             }
             let gains = factor.out.iter().filter(|n| allows(*id, **n)).map(|n| self.made[v][at(*n)]);
             let least = gains.filter(|g| *g > -FAR).map(|g| -g).min().unwrap_or(FAR);
-            bound = add(add(bound, -self.op_least[v]), least);
+            bound = add(add(bound, -self.op_least.of(v)), least);
         }
         bound
     }
@@ -148,14 +160,21 @@ impl Prices {
                 }
             }
             let uses = uses_of(problem, *id);
+            let paid = self.paid_by(&uses);
             let best = (0..factor.out.len()).min_by_key(|s| {
-                let reads = uses.iter().zip(factor.reads_of(*s));
-                reads.fold(add(served[at(factor.out[*s])], factor.cost[*s]), |sum, ((operand, reader), node)| {
-                    add(sum, self.price(*operand, *reader, *node))
-                })
+                let own = add(served[at(factor.out[*s])], factor.cost[*s]);
+                paid.iter().zip(factor.reads_of(*s)).fold(own, |sum, (paid, node)| add(sum, due(paid[at(*node)])))
             });
             let Some(best) = best else { return FAR };
-            total = add(total, add(served[at(factor.out[best])], factor.cost[best]));
+            let (graph, out) = (&problem.graphs[v], factor.out[best]);
+            let moved = served[at(out)];
+            // What is shared on the ways is paid once.
+            let layouts = wanted[v].iter().chain([&out]).all(|n| at(*n) < graph.nodes());
+            let moved = match wanted[v].len() > 1 && moved < FAR && layouts {
+                true => self.tree.to_all(graph, out, &wanted[v]),
+                false => moved,
+            };
+            total = add(total, add(moved, factor.cost[best]));
             for ((operand, _), node) in uses.iter().zip(factor.reads_of(best)) {
                 want(&mut wanted, *operand, *node);
             }
@@ -163,12 +182,9 @@ impl Prices {
         total
     }
 
-    /// What a reader pays at a node. Where it has no use for the value, nothing that may be in a plan reads there.
-    fn price(&self, operand: usize, reader: usize, node: Node) -> i64 {
-        match self.paid[operand][reader][at(node)] {
-            paid if paid <= -FAR => FAR,
-            paid => paid,
-        }
+    /// What each operand of an op costs it at each node.
+    fn paid_by(&self, uses: &[(usize, usize)]) -> Vec<&[i64]> {
+        uses.iter().map(|(operand, reader)| self.paid[*operand][*reader].as_slice()).collect()
     }
 
     /// From the parameters to the results.
@@ -176,25 +192,23 @@ impl Prices {
         for i in 0..problem.live.len() {
             let id = problem.live[i];
             let (v, factor) = (id.index(), &problem.factors[id.index()]);
-            let uses = uses_of(problem, id);
             let mut made = std::mem::take(&mut self.made[v]);
             made.fill(FAR);
-            for s in 0..factor.out.len() {
-                let mut cost = factor.cost[s];
-                for ((operand, reader), node) in uses.iter().zip(factor.reads_of(s)) {
-                    cost = add(cost, self.price(*operand, *reader, *node));
-                }
-                let out = &mut made[at(factor.out[s])];
+            let paid = self.paid_by(&uses_of(problem, id));
+            for (s, (out, cost)) in factor.out.iter().zip(&factor.cost).enumerate() {
+                let cost =
+                    paid.iter().zip(factor.reads_of(s)).fold(*cost, |sum, (paid, node)| add(sum, due(paid[at(*node)])));
+                let out = &mut made[at(*out)];
                 *out = (*out).min(cost);
             }
-            self.op_least[v] = 0;
+            self.op_least.set(v, 0);
             self.charge_readers(problem, id, &made, first);
             self.made[v] = made;
         }
         for (i, (value, allowed)) in problem.outputs.iter().enumerate() {
             let reader = use_index(problem, *value, Use::Output(i));
             let paid = &self.paid[value.index()][reader];
-            self.out_least[i] = allowed.iter().map(|n| paid[at(*n)]).min().unwrap_or(FAR);
+            self.out_least.set(i, allowed.iter().map(|n| paid[at(*n)]).min().unwrap_or(FAR));
         }
     }
 
@@ -203,9 +217,9 @@ impl Prices {
         let v = id.index();
         let graph = &problem.graphs[v];
         let readers = self.paid[v].len();
-        self.value_least[v] = 0;
+        self.value_least.set(v, 0);
         if readers == 0 {
-            self.value_least[v] = made.iter().copied().min().unwrap_or(FAR);
+            self.value_least.set(v, made.iter().copied().min().unwrap_or(FAR));
             return;
         }
         if readers == 1 || first || readers > MAX_READERS {
@@ -214,6 +228,9 @@ impl Prices {
                 for (price, cost) in paid.iter_mut().zip(&reached) {
                     *price = if *cost >= FAR { FAR } else { cost.div_euclid(readers as i64) };
                 }
+            }
+            if readers == 1 {
+                self.reached[v] = reached;
             }
             return;
         }
@@ -240,7 +257,7 @@ impl Prices {
     pub(crate) fn down(&mut self, problem: &Factors) {
         for (i, (value, allowed)) in problem.outputs.iter().enumerate() {
             let reader = use_index(problem, *value, Use::Output(i));
-            let least = self.out_least[i];
+            let least = self.out_least.of(i);
             let paid = &mut self.paid[value.index()][reader];
             let mut next = vec![-FAR; paid.len()];
             for node in allowed {
@@ -268,8 +285,11 @@ impl Prices {
         let served = if readers <= MAX_READERS {
             let prices: Vec<&[i64]> = self.paid[v].iter().map(|p| p.as_slice()).collect();
             self.tree.insides(graph, made.len(), &prices);
-            self.tree.outsides(graph, readers, &made);
-            let rest = add(self.bound(), -self.value_least[v]);
+            match readers {
+                1 => self.tree.outside_of_one(&self.reached[v]),
+                _ => self.tree.outsides(graph, readers, &made),
+            }
+            let rest = add(self.bound(), -self.value_least.of(v));
             let through = self.tree.through(readers, made.len());
             for (known, node) in self.through_node[v].iter_mut().zip(through) {
                 *known = (*known).max(add(rest, node));
@@ -283,7 +303,7 @@ impl Prices {
         for (m, s) in made.iter_mut().zip(served) {
             *m = if *s >= FAR { -FAR } else { least.min(FAR) - s };
         }
-        self.value_least[v] = least;
+        self.value_least.set(v, least);
         self.made[v] = made;
     }
 
@@ -293,17 +313,17 @@ impl Prices {
         let uses = uses_of(problem, id);
         let made = &self.made[v];
         let mut cost = Vec::with_capacity(factor.out.len());
-        for s in 0..factor.out.len() {
-            let gain = made[at(factor.out[s])];
-            let mut sum = if gain <= -FAR { FAR } else { factor.cost[s].saturating_sub(gain) };
-            for ((operand, reader), node) in uses.iter().zip(factor.reads_of(s)) {
-                sum = add(sum, self.price(*operand, *reader, *node));
-            }
-            cost.push(sum);
+        let paid = self.paid_by(&uses);
+        for (s, (out, own)) in factor.out.iter().zip(&factor.cost).enumerate() {
+            let gain = made[at(*out)];
+            let own = if gain <= -FAR { FAR } else { own.saturating_sub(gain) };
+            cost.push(
+                paid.iter().zip(factor.reads_of(s)).fold(own, |sum, (paid, node)| add(sum, due(paid[at(*node)]))),
+            );
         }
         let least = cost.iter().copied().min().unwrap_or(FAR);
-        let rest = add(self.bound(), -self.op_least[v]);
-        self.op_least[v] = least;
+        let rest = add(self.bound(), -self.op_least.of(v));
+        self.op_least.set(v, least);
         for (known, sum) in self.through_strategy[v].iter_mut().zip(&cost) {
             *known = (*known).max(add(rest, *sum));
         }
@@ -331,6 +351,47 @@ impl Prices {
                     () => *paid - m,
                 };
             }
+        }
+    }
+}
+
+/// What a reader pays at a price. Where it has no use for the value, nothing that may be in a plan reads there.
+fn due(price: i64) -> i64 {
+    if price <= -FAR { FAR } else { price }
+}
+
+/// Terms of a sum, and the sum: it is asked for once a term, and adding them up anew would take as long as all the rest.
+#[derive(Clone, Debug)]
+struct Terms {
+    terms: Vec<i64>,
+    /// The sum of those below [`FAR`], and how many are not.
+    near: i128,
+    far: usize,
+}
+
+impl Terms {
+    fn zero(count: usize) -> Terms {
+        Terms { terms: vec![0; count], near: 0, far: 0 }
+    }
+
+    fn of(&self, i: usize) -> i64 {
+        self.terms[i]
+    }
+
+    fn set(&mut self, i: usize, term: i64) {
+        let old = std::mem::replace(&mut self.terms[i], term);
+        for (term, sign) in [(old, -1), (term, 1)] {
+            match term >= FAR {
+                true => self.far = self.far.wrapping_add_signed(sign),
+                false => self.near += i128::from(term) * sign as i128,
+            }
+        }
+    }
+
+    fn sum(&self) -> i64 {
+        match self.far {
+            0 => self.near.clamp(i128::from(-FAR), i128::from(FAR)) as i64,
+            _ => FAR,
         }
     }
 }

@@ -55,6 +55,18 @@ impl Tree {
         }
     }
 
+    /// Fills `outside` for the one reader that there is, given the least cost of reaching each node.
+    pub(crate) fn outside_of_one(&mut self, reached: &[i64]) {
+        self.outside.resize_with(2.max(self.outside.len()), Vec::new);
+        self.outside[1].clear();
+        self.outside[1].extend_from_slice(reached);
+    }
+
+    /// What it takes to bring a value from one node to several others, by a tree that a plan can have.
+    pub(crate) fn to_all(&mut self, graph: &Graph, from: Node, wanted: &[Node]) -> i64 {
+        graph.tree(from, wanted, &mut self.queue)
+    }
+
     /// Fills `outside` for all sets, given what it costs to make the value at each node; `insides` comes first.
     pub(crate) fn outsides(&mut self, graph: &Graph, readers: usize, made: &[i64]) {
         let all = (1usize << readers) - 1;

@@ -207,6 +207,7 @@ impl<'a> Facts<'a> {
         id
     }
 
+    /// What an op may share a kernel with. (A kernel of 16 ops is full; the programs here have fewer.)
     fn feed(&self, id: usize) -> Option<Feed> {
         let Def::Op { op, operands } = &self.program.values[id].def else { return None };
         if !self.live[id] || !matches!(op, Op::Map(_) | Op::Binary(_) | Op::Cast(_)) {
