@@ -25,7 +25,6 @@ const NOT_EXPRESSIBLE: &[(&str, &str)] = &[
     ("ds-moe-8x", "how good a model is for its size is no part of its cost"),
     ("book-rw-transpose-ag", "there is no reverse-mode derivative"),
     ("book-xfm-flash", "softmax over a split dim is not computed piecewise: it gathers the dim or moves the split"),
-    ("book-jax-cm-equal", "a collective einsum, the loop of chunks, is not a way of computing yet"),
 ];
 
 /// A fact and how it is held.

@@ -28,6 +28,7 @@ pub(crate) const CHECKS: &[(&str, Check)] = &[
     ("pt-gqa-equal", heads_held_twice),
     ("book-hw-mxu-tile", narrow_products),
     ("book-inf-gen-rules", strategies_of_generation),
+    ("book-jax-cm-equal", loop_of_chunks),
 ];
 
 fn text<'a>(value: &'a Value, key: &str) -> &'a str {
@@ -378,4 +379,29 @@ fn strategies_of_generation(fact: &Value) -> Result<(), String> {
     same("tensor parallel", has(&tensor_parallel), expected["tensor_parallel"].as_bool())?;
     same("caches over the batch", has(&["batch-sharded-attention"]), expected["kv_batch_sharding"].as_bool())?;
     same("data parallel alone", has(&["data-parallel"]), Some(false))
+}
+
+/// A gather and a product, and the loop that passes the chunks round while they are multiplied.
+fn loop_of_chunks(fact: &Value) -> Result<(), String> {
+    let source = format!(
+        "{}dim B = 64\ndim D = 16\ndim F = 64\n\
+         layer f(a: f32 B_yD, w: weight f32 DF_y) -> f32 BF_y {{ return einsum(a, w -> BF) }}\n",
+        mesh_line(&fact["inputs"]["mesh"])
+    );
+    let of = |fuse: bool| {
+        let options = LowerOptions { fuse, ..LowerOptions::default() };
+        lower(&compile(&source)[0], &hardware(), &options).map(|lowered| lowered.plan).map_err(|e| e.to_string())
+    };
+    let (naive, looped) = (of(false)?, of(true)?);
+    let ops = |plan: &Plan| -> Vec<String> {
+        let all = plan.ids().map(|id| plan.instruction(id));
+        let made = all.filter(|instr| !matches!(instr.kind, shard_ir::InstrKind::Parameter(_)));
+        made.map(|instr| instr.kind.name().to_string()).collect()
+    };
+    same("naive", ops(&naive), vec!["all-gather".to_string(), "einsum".to_string()])?;
+    same("looped", ops(&looped), vec!["collective-einsum".to_string()])?;
+    // Whole numbers: equal to the unsharded program means equal to each other.
+    let (naive, looped) = (judge(&naive, 8)?, judge(&looped, 8)?);
+    same("exact", (naive.exact, looped.exact), (true, true))?;
+    same("equal", Some(naive.equal && looped.equal), fact["expected"]["equal"].as_bool())
 }
