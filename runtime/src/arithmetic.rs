@@ -53,7 +53,10 @@ impl Arithmetic {
 pub fn allows_exact(plan: &Plan) -> bool {
     plan.instructions.iter().all(|i| match &i.kind {
         InstrKind::Parameter(_) | InstrKind::Move(_) | InstrKind::CollectiveEinsum(_) => true,
-        InstrKind::Constant(value) => value.fract() == 0.0 && value.abs() <= 1024.0,
+        InstrKind::Constant(number) => {
+            let value = plan.number(*number);
+            value.fract() == 0.0 && value.abs() <= 1024.0
+        }
         InstrKind::Op(op) => is_exact(op),
     })
 }

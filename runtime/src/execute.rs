@@ -203,8 +203,8 @@ impl Machine<'_> {
         let shape = MeshShape { mesh: &plan.mesh, sizes: &sizes };
         match &instr.kind {
             InstrKind::Parameter(_) => Err(RunError::Internal("parameters are dealt")),
-            InstrKind::Constant(value) => {
-                let value = self.arithmetic.round(instr.dtype, *value);
+            InstrKind::Constant(number) => {
+                let value = self.arithmetic.round(instr.dtype, plan.number(*number));
                 Ok(vec![Tensor::filled(Vec::new(), value); self.grid.devices()])
             }
             InstrKind::Move(collective) => {

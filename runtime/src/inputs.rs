@@ -78,8 +78,9 @@ fn draw(random: &mut Random, dtype: Dtype, arithmetic: Arithmetic, index: Option
     }
 }
 
+/// Whether something takes a root or a logarithm, or divides. The pieces of a composite do so of what is positive anyway.
 fn needs_positive(plan: &Plan) -> bool {
-    plan.instructions.iter().any(|i| match &i.kind {
+    plan.instructions.iter().filter(|i| i.origin.piece_of.is_none()).any(|i| match &i.kind {
         InstrKind::Op(Op::Map(map)) => matches!(map, Map::Log | Map::Sqrt | Map::Rsqrt),
         InstrKind::Op(Op::Binary(binary)) => *binary == shard_ir::Binary::Div,
         _ => false,

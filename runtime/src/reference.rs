@@ -78,7 +78,7 @@ pub fn reference(
             InstrKind::Parameter(_) => {
                 (parameters.get(&id).ok_or(RunError::Internal("a parameter has no data"))?.data.clone(), 0.0)
             }
-            InstrKind::Constant(value) => (vec![*value], 0.0),
+            InstrKind::Constant(number) => (vec![plan.number(*number)], 0.0),
             InstrKind::Move(_) => (operands[0].data.clone(), inherited),
             kind @ (InstrKind::Op(_) | InstrKind::CollectiveEinsum(_)) => {
                 let op = kind.op().ok_or(RunError::Internal("an op does nothing"))?;

@@ -76,7 +76,14 @@ pub fn fusion_producer(plan: &Plan) -> Vec<Option<InstrId>> {
             let is_op = |o: &InstrId| plan.instruction(*o).kind.op().is_some();
             let makers = instr.operands.iter().map(|o| unmoved(plan, *o)).filter(is_op);
             places[id.index()] = place_in_chain(op, makers, |maker| places[maker.index()]);
-            if begins_a_kernel(places[id.index()]) {
+            let begins = begins_a_kernel(places[id.index()]);
+            // A composite is one op of the program, so that its last piece counts as one.
+            let whole = &instr.origin.piece_of;
+            if whole.is_some() && uses[id.index()].iter().all(|user| plan.instruction(*user).origin.piece_of != *whole)
+            {
+                places[id.index()] = 0;
+            }
+            if begins {
                 return None;
             }
             let made = instr.operands.iter().copied().filter(|o| is_op(&unmoved(plan, *o)));

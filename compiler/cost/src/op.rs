@@ -238,17 +238,23 @@ fn op_flops(op: &Op, operands: &[LocalTensor<'_>], result: &LocalTensor<'_>) -> 
     }
 }
 
-/// The matrix product that an op is, if it is one.
+/// The matrix product that an op is, if it is one: `einsum(a, a -> B)`, where neither operand has a dim of its own, is none.
 fn matmul(member: &KernelOp<'_>) -> Option<Matmul> {
     let (Op::Einsum, [a, b]) = (member.op, member.operands) else { return None };
     let mut found = Matmul { batch: 1, sides: [1; 3] };
-    let mut contracts = false;
+    let (mut contracts, mut has_sides) = (false, false);
     let both = a.dims.iter().zip(a.sizes).chain(b.dims.iter().zip(b.sizes).filter(|(dim, _)| !a.dims.contains(dim)));
     for (dim, size) in both {
         let into = match (a.dims.contains(dim), b.dims.contains(dim), member.result.dims.contains(dim)) {
             (true, true, true) => &mut found.batch,
-            (true, false, true) => &mut found.sides[0],
-            (false, _, true) => &mut found.sides[1],
+            (true, false, true) => {
+                has_sides = true;
+                &mut found.sides[0]
+            }
+            (false, _, true) => {
+                has_sides = true;
+                &mut found.sides[1]
+            }
             (_, _, false) => {
                 contracts = true;
                 &mut found.sides[2]
@@ -256,7 +262,7 @@ fn matmul(member: &KernelOp<'_>) -> Option<Matmul> {
         };
         *into = into.saturating_mul(*size);
     }
-    contracts.then_some(found)
+    (contracts && has_sides).then_some(found)
 }
 
 /// The arithmetic of a product: a narrow operand is multiplied in the other's, int8 with int8 in int8.

@@ -3,7 +3,7 @@
 use shard_cost::{Bound, Bytes, Flops, Hardware, InstrPrice, PlanPrice, price};
 use shard_ir::{
     AxisId, AxisList, AxisSet, Binary, Collective, Dim, DimId, Dtype, InstrId, InstrKind, Instruction, Layout, Map,
-    Mesh, MeshShape, Op, Origin, ParameterKind, Picoseconds, Plan, PlanOutput, Reduction,
+    Mesh, MeshShape, Number, Op, Origin, ParameterKind, Picoseconds, Plan, PlanOutput, Reduction,
 };
 
 const B: DimId = DimId(0);
@@ -122,7 +122,7 @@ fn fused(extra_use: bool) -> (Plan, PlanPrice, [InstrId; 3]) {
     let x = b.push(parameter(ParameterKind::Activation), &[], &[B, L, E], &[&[0], &[], &[]], &[]);
     let w = b.push(parameter(ParameterKind::Weight), &[], &[E, F], &[&[], &[1]], &[]);
     let scale = b.push(parameter(ParameterKind::Weight), &[], &[F], &[&[1]], &[]);
-    let two = b.push(InstrKind::Constant(2.0), &[], &[], &[], &[]);
+    let two = b.push(InstrKind::Constant(Number::Given(2.0)), &[], &[], &[], &[]);
     let on = [&[0u8][..], &[], &[1]];
     let h = b.push(InstrKind::Op(Op::Einsum), &[x, w], &[B, L, F], &on, &[]);
     let a = b.push(InstrKind::Op(Op::Map(Map::Gelu)), &[h], &[B, L, F], &on, &[]);

@@ -31,7 +31,7 @@ pub use liveness::Liveness;
 pub use mesh::{AxisId, AxisList, AxisSet, Mesh, MeshAxis, MeshError};
 pub use op::{Binary, Map, Norm, Op, Reduce};
 pub use pattern::{DimPattern, LabelId, LayoutPattern};
-pub use plan::{InstrId, InstrKind, Instruction, Origin, Plan, PlanOutput};
+pub use plan::{InstrId, InstrKind, Instruction, Number, Origin, Plan, PlanOutput};
 pub use program::{Def, Output, ParameterKind, Phase, Program, Value, ValueId};
 pub use schedule::{Picoseconds, Schedule, Step, Stream};
 pub use tensor::{Dim, DimId, Dtype, TensorType};

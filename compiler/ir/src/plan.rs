@@ -69,13 +69,22 @@ pub enum InstrKind {
     /// A parameter of the layer.
     Parameter(ParameterKind),
     /// A number, the same everywhere.
-    Constant(f64),
+    Constant(Number),
     /// An op on what each device holds.
     Op(Op),
     /// A move of its one operand.
     Move(Collective),
     /// An einsum with a collective inside its loop.
     CollectiveEinsum(Fused),
+}
+
+/// A number of a plan.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Number {
+    /// As it stands.
+    Given(f64),
+    /// How many elements a dim has, whatever size it is given.
+    SizeOf(DimId),
 }
 
 impl InstrKind {
@@ -120,6 +129,9 @@ pub struct Origin {
     pub span: Option<Span>,
     /// The inlined layers it is in, outermost first.
     pub in_layers: Vec<String>,
+    /// One of several instructions that compute a composite (`softmax`, `rmsnorm`, `layernorm`) whose dim is split: the
+    /// name of the composite's value, or its word where it has none.
+    pub piece_of: Option<String>,
     /// A move that a `reshard` of the source asks for.
     pub written: bool,
 }
@@ -158,6 +170,13 @@ impl Plan {
     /// All instruction ids, in program order.
     pub fn ids(&self) -> impl DoubleEndedIterator<Item = InstrId> + use<> {
         (0..self.instructions.len() as u32).map(InstrId)
+    }
+    /// The value of a number.
+    pub fn number(&self, number: Number) -> f64 {
+        match number {
+            Number::Given(value) => value,
+            Number::SizeOf(dim) => self.dims[dim.index()].size as f64,
+        }
     }
     /// The global sizes of some dims.
     pub fn sizes(&self, dims: &[DimId]) -> Vec<u64> {

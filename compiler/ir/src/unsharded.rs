@@ -2,7 +2,7 @@
 
 use crate::layout::Layout;
 use crate::mesh::Mesh;
-use crate::plan::{InstrId, InstrKind, Instruction, Origin, Plan, PlanOutput};
+use crate::plan::{InstrId, InstrKind, Instruction, Number, Origin, Plan, PlanOutput};
 use crate::program::{Def, Program, ValueId};
 
 impl Plan {
@@ -27,7 +27,7 @@ impl Plan {
             let next = InstrId(plan.instructions.len() as u32);
             let kind = match &value.def {
                 Def::Parameter { kind, .. } => InstrKind::Parameter(*kind),
-                Def::Constant(number) => InstrKind::Constant(*number),
+                Def::Constant(number) => InstrKind::Constant(Number::Given(*number)),
                 Def::Op { op, .. } => InstrKind::Op(op.clone()),
                 Def::Pin { operand, .. } => {
                     made.push(made[operand.index()]);

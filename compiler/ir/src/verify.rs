@@ -307,9 +307,10 @@ fn verify_instruction(plan: &Plan, instr: &Instruction) -> Result<(), VerifyErro
     }
     match &instr.kind {
         InstrKind::Parameter(_) => arity(0),
-        InstrKind::Constant(value) => {
+        InstrKind::Constant(number) => {
             arity(0)?;
-            match instr.dims.is_empty() && instr.layout == Layout::REPLICATED && value.is_finite() {
+            let is_finite = plan.number(*number).is_finite();
+            match instr.dims.is_empty() && instr.layout == Layout::REPLICATED && is_finite {
                 true => Ok(()),
                 false => Err(E::BadConstant),
             }

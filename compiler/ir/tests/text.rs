@@ -2,7 +2,7 @@
 
 use shard_ir::text::{parse, print, print_all};
 use shard_ir::verify::verify;
-use shard_ir::{InstrKind, Plan};
+use shard_ir::{InstrKind, Number, Plan};
 
 const PLANS: &str = include_str!("plans.shir");
 
@@ -57,7 +57,7 @@ fn constants_keep_every_bit() {
     for value in [0.1, -1e-6, 1e300, f64::MIN_POSITIVE, -0.0, 1.0 / 3.0, 7.0] {
         let text = format!("shir 1\nlayer c\n%0 = constant {value:?} : f32 []\n");
         let plan = &parse(&text).unwrap()[0];
-        let InstrKind::Constant(read) = plan.instructions[0].kind else { panic!("a constant") };
+        let InstrKind::Constant(Number::Given(read)) = plan.instructions[0].kind else { panic!("a constant") };
         assert_eq!(read.to_bits(), value.to_bits());
     }
 }

@@ -89,7 +89,8 @@ fn parts(layer: &Layer<'_>, measure: Measure, of: Option<&str>) -> Vec<(InstrId,
 fn is_of_value(plan: &Plan, id: InstrId, name: &str) -> bool {
     let bears = |id: InstrId| {
         let instr = plan.instruction(id);
-        instr.origin.in_layers.is_empty() && instr.name.as_deref() == Some(name)
+        let names = [instr.name.as_deref(), instr.origin.piece_of.as_deref()];
+        instr.origin.in_layers.is_empty() && names.contains(&Some(name))
     };
     let mut made = id;
     while let (InstrKind::Move(_), [operand]) =

@@ -20,7 +20,8 @@
 use std::collections::BTreeMap;
 
 use shard_cost::{Bytes, InstrPrice, LoopPrice, Memory, Objective};
-use shard_ir::{InstrId, InstrKind, Layout, Picoseconds, Program};
+use shard_ir::{InstrId, InstrKind, Layout, Picoseconds, Plan, Program};
+use shard_rewrite::rules::pieces::IN_PIECES;
 use shard_rewrite::{Alternative, Avoided, Proof, SharedWeight, Status};
 
 use crate::comparison::told;
@@ -56,6 +57,7 @@ fn layer_text(layer: &Layer<'_>, width: usize) -> String {
             continue;
         }
         source_line(&mut page, layer, id, &mut shown);
+        composite_line(&mut page, plan, id);
         match &plan.instruction(id).kind {
             InstrKind::Move(_) => move_lines(&mut page, layer, id),
             InstrKind::Op(_) | InstrKind::CollectiveEinsum(_) => op_lines(&mut page, layer, id),
@@ -114,6 +116,18 @@ fn source_line(page: &mut Page, layer: &Layer<'_>, id: InstrId, shown: &mut Opti
     }
     page.line(&format!("{line:>4} | {}", source.line(line).unwrap_or_default()));
     *shown = Some(here);
+}
+
+/// Before the first piece of a composite, what the pieces make and by which rule.
+fn composite_line(page: &mut Page, plan: &Plan, id: InstrId) {
+    let origin = &plan.instruction(id).origin;
+    let before = id.0.checked_sub(1).map(|before| &plan.instruction(InstrId(before)).origin);
+    let goes_on = before.is_some_and(|b| b.piece_of == origin.piece_of && b.span == origin.span);
+    if let (Some(whole), Some(rule), false) = (&origin.piece_of, &origin.rule, goes_on) {
+        let is_of_pieces = |name: &&str| IN_PIECES.iter().any(|rule| rule.name == *name);
+        let rule = rule.split('+').find(is_of_pieces).unwrap_or_default();
+        page.wrapped(7, &format!("{whole} in pieces: {rule}"));
+    }
 }
 
 fn move_lines(page: &mut Page, layer: &Layer<'_>, id: InstrId) {
@@ -445,6 +459,7 @@ pub(crate) fn without(avoided: &Avoided) -> String {
     match avoided {
         Avoided::Unmoved { reader, value } => format!("{reader} with {value} left where it lies"),
         Avoided::Complete { value, axes } => format!("{value} never partial over {axes}"),
+        Avoided::Whole { composite, dim } => format!("{composite} with {dim} whole"),
         Avoided::MadeElsewhere { value, layout } => format!("{value} not made as {layout}"),
     }
 }

@@ -7,7 +7,7 @@ pub fn phrase(plan: &Plan, id: InstrId) -> String {
     let instr = plan.instruction(id);
     match &instr.kind {
         InstrKind::Parameter(kind) => kind.word().unwrap_or("parameter").to_string(),
-        InstrKind::Constant(value) => format!("constant {value}"),
+        InstrKind::Constant(number) => format!("constant {}", plan.number(*number)),
         InstrKind::Op(op) => op_phrase(plan, id, op),
         InstrKind::Move(collective) => move_phrase(plan, id, collective),
         InstrKind::CollectiveEinsum(_) => {

@@ -11,6 +11,7 @@ use crate::lower::Lowering;
 use crate::memory::needed;
 use crate::reason::{Reader, called};
 use crate::relax::{Relaxation, Wanted, Whole};
+use crate::rules::pieces::composite_dim;
 use crate::space::maxima;
 use crate::{LowerError, LowerOptions, Lowered};
 
@@ -57,6 +58,13 @@ pub enum Avoided {
         value: String,
         /// The axes, as the source writes them.
         axes: String,
+    },
+    /// A composite has its dim whole: `softmax (`p`)` with S whole.
+    Whole {
+        /// The composite in words.
+        composite: String,
+        /// Its dim.
+        dim: String,
     },
     /// The value is made in another layout than this one.
     MadeElsewhere {
@@ -136,6 +144,11 @@ fn way_around(lowered: &Lowered, site: &MoveSite) -> Option<(ValueId, Avoided)> 
     let name = |v: ValueId| called(program, v);
     let made_by_op = matches!(program.value(site.value).def, Def::Op { .. });
     let is_op = |v: &ValueId| matches!(program.value(*v).def, Def::Op { .. });
+    if site.in_pieces {
+        let Def::Op { op, .. } = &program.value(site.value).def else { return None };
+        let dim = program.dims[composite_dim(op)?.index()].name.clone();
+        return Some((site.value, Avoided::Whole { composite: op_in_words(program, site.value), dim }));
+    }
     match (site.reader, partial_axes(site)) {
         (_, Some(_)) if made_by_op => {
             let axes = program.mesh.axes_text(site.collective.axes(&program.mesh, site.from).iter());
@@ -168,6 +181,12 @@ type Keep = Box<dyn Fn(Layout, &[Layout]) -> bool>;
 fn strategies_without(lowered: &Lowered, whole: &Whole, site: &MoveSite) -> Keep {
     let program = lowered.memory.kernels.program.as_ref();
     let made_in = site.made_in;
+    if site.in_pieces {
+        let value = program.value(site.value);
+        let over = if let Def::Op { op, .. } = &value.def { composite_dim(op) } else { None };
+        let at = value.dims.iter().position(|d| Some(*d) == over);
+        return Box::new(move |out, _| at.is_some_and(|at| out.axes_of(at).is_empty()));
+    }
     let made_by_op = matches!(program.value(site.value).def, Def::Op { .. });
     match (site.reader, partial_axes(site)) {
         (_, Some(axes)) if made_by_op => Box::new(move |out, _| {

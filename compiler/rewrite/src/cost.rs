@@ -1,8 +1,11 @@
 //! What the search minimises: time, and then the tie rule of the cost model.
 
-use shard_cost::{Hardware, KernelOp, LocalTensor, collective_cost, kernel_work, looped_time, roofline};
-use shard_ir::{Collective, Def, Fused, Layout, MeshShape, Program, ValueId};
+use std::borrow::Cow;
 
+use shard_cost::{Hardware, Work, collective_cost, looped_time, roofline};
+use shard_ir::{Collective, Fused, Layout, MeshShape, Picoseconds, Program, ValueId};
+
+use crate::in_pieces::{Held, HeldOp, InPieces, work_of};
 use crate::kernel::{Kernel, Kernels};
 
 /// A cost, compared from left to right: time first, then the additive parts of the tie rule. (Live bytes at the peak are not
@@ -109,7 +112,8 @@ pub(crate) fn parameter_cost(program: &Program, value: ValueId, layout: Layout) 
 }
 
 /// The cost of a kernel, with the collective in the loop of its first op, that reads its operands in these layouts; `None`
-/// where the layouts do not fit together.
+/// where the layouts do not fit together. Where the first op is a composite in pieces it is the cost of all of them: the
+/// last ones lead the kernel.
 pub(crate) fn kernel_cost(
     kernels: &Kernels,
     hardware: &Hardware,
@@ -119,65 +123,24 @@ pub(crate) fn kernel_cost(
 ) -> Option<Cost> {
     let program = kernels.program.as_ref();
     let layouts = kernels.operand_layouts(kernel, fused, read)?;
-    struct Local {
-        tensors: Vec<(ValueId, Vec<u64>)>,
-        result: Vec<u64>,
-    }
-    let mut locals = Vec::with_capacity(kernel.chain.len());
-    let mut elements = 0u64;
+    let mut chain: Vec<HeldOp<'_>> = Vec::with_capacity(kernel.chain.len());
+    let mut before = Cost::ZERO;
     for (id, layouts) in kernel.chain.iter().zip(&layouts) {
-        let local = |value: ValueId, layout: Layout| {
-            let sizes = program.sizes(&program.value(value).dims);
-            MeshShape { mesh: &program.mesh, sizes: &sizes }.local_sizes(layout)
-        };
-        let result = local(*id, kernels.site(*id).result_layout(layouts)?);
-        let tensors: Vec<(ValueId, Vec<u64>)> = program
-            .value(*id)
-            .def
-            .operands()
-            .iter()
-            .zip(layouts)
-            .map(|(operand, layout)| (*operand, local(*operand, *layout)))
-            .collect();
-        let count = |sizes: &[u64]| sizes.iter().product::<u64>();
-        elements = tensors.iter().fold(elements.saturating_add(count(&result)), |n, (_, s)| n.saturating_add(count(s)));
-        locals.push(Local { tensors, result });
+        let site = kernels.site(*id);
+        if site.is_in_pieces(layouts) {
+            let pieces = InPieces::new(kernels, hardware, *id, layouts[0])?;
+            before = pieces.before_the_last(hardware);
+            chain = pieces.last_kernel();
+            continue;
+        }
+        let result = Held::of(kernels, *id, site.result_layout(layouts)?);
+        let operands = program.value(*id).def.operands().iter().zip(layouts);
+        let operands = operands.map(|(operand, layout)| Held::of(kernels, *operand, *layout)).collect();
+        chain.push(HeldOp { op: Cow::Borrowed(site.op), operands, result });
     }
-    let tensor = |value: ValueId, sizes| {
-        let v = program.value(value);
-        // A pinned value is the value behind the pin.
-        let mut origin = value;
-        while let Def::Pin { operand, .. } = &program.value(origin).def {
-            origin = *operand;
-        }
-        LocalTensor {
-            value: origin.0,
-            dims: &v.dims,
-            sizes,
-            dtype: v.dtype,
-            constant: matches!(program.value(origin).def, Def::Constant(_)),
-        }
-    };
-    let operands: Vec<Vec<LocalTensor<'_>>> = locals
-        .iter()
-        .map(|l| l.tensors.iter().map(|(value, sizes)| tensor(*value, sizes.as_slice())).collect())
-        .collect();
-    let chain: Vec<KernelOp<'_>> = kernel
-        .chain
-        .iter()
-        .zip(&locals)
-        .zip(&operands)
-        .map(|((id, local), operands)| KernelOp {
-            op: kernels.site(*id).op,
-            operands,
-            result: tensor(*id, &local.result),
-        })
-        .collect();
-    let work = kernel_work(&chain);
-    let (time, _) = roofline(hardware, &work);
-    // Where communication alone counts, ties are broken by flops instead.
-    let elements = if hardware.has_free_ops() { u64::try_from(work.flops.0).unwrap_or(u64::MAX) } else { elements };
-    let Some(fused) = fused else { return Some(Cost { time: time.0, elements, ..Cost::ZERO }) };
+    let elements = chain.iter().fold(0u64, |n, op| n.saturating_add(op.elements()));
+    let cost = before + work_cost(hardware, &work_of(&chain), elements);
+    let Some(fused) = fused else { return Some(cost) };
     let first = kernel.chain[0];
     let (moved, from) = match fused.gathered() {
         Some(place) => (*program.value(first).def.operands().get(place)?, *read.get(place)?),
@@ -186,6 +149,14 @@ pub(crate) fn kernel_cost(
     let of = program.value(moved);
     let collective = fused.collective();
     let price = collective_cost(hardware, &program.mesh, &collective, from, &program.sizes(&of.dims), of.dtype);
-    let time = looped_time(price.time, time, fused.chunks(&program.mesh));
-    Some(Cost { time: time.0, elements, steps: 1, moved: price.wire_bytes.0, ..Cost::ZERO })
+    let time = looped_time(price.time, Picoseconds(cost.time), fused.chunks(&program.mesh));
+    Some(Cost { time: time.0, steps: 1, moved: price.wire_bytes.0, ..cost })
+}
+
+/// The cost of a kernel that does so much work and touches so many elements.
+pub(crate) fn work_cost(hardware: &Hardware, work: &Work, elements: u64) -> Cost {
+    let (time, _) = roofline(hardware, work);
+    // Where communication alone counts, ties are broken by flops instead.
+    let elements = if hardware.has_free_ops() { u64::try_from(work.flops.0).unwrap_or(u64::MAX) } else { elements };
+    Cost { time: time.0, elements, ..Cost::ZERO }
 }

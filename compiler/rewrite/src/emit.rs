@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 
 use shard_ir::{
-    Collective, Def, Fused, InstrId, InstrKind, Instruction, Layout, Op, Operand, Origin, Plan, PlanOutput, Program,
-    ValueId,
+    Collective, Def, Fused, InstrId, InstrKind, Instruction, Layout, Number, Op, Operand, Origin, Plan, PlanOutput,
+    Program, ValueId,
 };
 
 use crate::LowerError;
 use crate::demand::may_move_to;
+use crate::in_pieces::kernel_of_each;
 use crate::kernel::{Kernel, Kernels};
-use crate::reason::{Reader, Readers, reason, reason_of_loop};
+use crate::reason::{Reader, Readers, reason, reason_in_pieces, reason_of_loop};
+use crate::rules::pieces::{Laid, Piece, Read, rule_of_pieces};
 use crate::rules::{self, Rule, rule_of_loop, rule_of_move, rules_of_strategy};
 use crate::search::{Settled, Solution};
 use crate::table::{LayoutId, Source, Tables};
@@ -33,6 +35,8 @@ pub(crate) struct MoveSite {
     pub(crate) made_in: Layout,
     /// The first that reads the value through the move.
     pub(crate) reader: Reader,
+    /// It completes a statistic of the value, a composite in pieces.
+    pub(crate) in_pieces: bool,
 }
 
 /// The plan of a solution.
@@ -96,7 +100,7 @@ impl Emitter<'_> {
             Source::Given => {
                 let kind = match &self.program.value(id).def {
                     Def::Parameter { kind, .. } => InstrKind::Parameter(*kind),
-                    Def::Constant(number) => InstrKind::Constant(*number),
+                    Def::Constant(number) => InstrKind::Constant(Number::Given(*number)),
                     Def::Op { .. } | Def::Pin { .. } => {
                         return Err(LowerError::Internal(format!("value {id:?} is made, not given")));
                     }
@@ -162,6 +166,12 @@ impl Emitter<'_> {
                 });
             }
             let site = self.kernels.site(*op_value);
+            if site.is_in_pieces(&inner[link]) {
+                let pieces = site.pieces_on(inner[link][0]).ok_or_else(internal)?;
+                let instr = self.pieces(*op_value, op, ids[0], inner[link][0], &pieces).ok_or_else(internal)?;
+                last = Some((*op_value, instr));
+                continue;
+            }
             let layout = site.result_layout(&inner[link]).ok_or_else(internal)?;
             let seen: Vec<Operand<'_>> = site
                 .operands
@@ -217,8 +227,81 @@ impl Emitter<'_> {
             from: fused.gathered().map_or(product, |place| given[place]),
             made_in: made_in.unwrap_or(product),
             reader: moved.map_or(Reader::Maker, |_| Reader::Value(value)),
+            in_pieces: false,
         });
         Ok(id)
+    }
+
+    /// A composite in pieces: every piece, behind a partial one its all-reduce. Gives the last.
+    fn pieces(
+        &mut self,
+        id: ValueId,
+        op: &Op,
+        operand: InstrId,
+        layout: Layout,
+        pieces: &[(Piece, Laid)],
+    ) -> Option<InstrId> {
+        let program = self.program;
+        let rule = rule_of_pieces(op)?;
+        let (from_dims, dtype) = self.kernels.site(id).operands.first().map(|(dims, dtype)| (dims.to_vec(), *dtype))?;
+        let piece_of = name_of(program, id).unwrap_or(op.word()).to_string();
+        let kernel = kernel_of_each(self.kernels, id, pieces);
+        let rewritten = self.kernels.made.get(&id);
+        let mut read: Vec<InstrId> = Vec::with_capacity(pieces.len());
+        let (mut numbers, mut made) = (Vec::new(), None);
+        for (i, (piece, laid)) in pieces.iter().enumerate() {
+            let start = self.plan.instructions.len();
+            if !kernel[..i].contains(&kernel[i]) {
+                // What a kernel reads is there before it starts.
+                let members = (i..pieces.len()).filter(|j| kernel[*j] == kernel[i]);
+                for number in members.flat_map(|j| &pieces[j].0.reads).filter_map(Read::number) {
+                    let kind = InstrKind::Constant(number);
+                    numbers.push(self.push(id, kind, Vec::new(), Layout::REPLICATED, &[rules::CONSTANT], None));
+                }
+            }
+            let mut operands = Vec::with_capacity(piece.reads.len());
+            let mut seen: Vec<Operand<'_>> = Vec::with_capacity(piece.reads.len());
+            for source in &piece.reads {
+                let (instr, dims, layout) = match source {
+                    Read::Operand => (operand, from_dims.as_slice(), layout),
+                    Read::Piece(at) => (read[*at], pieces[*at].0.dims.as_slice(), pieces[*at].1.read()),
+                    Read::Number(_) => (numbers.remove(0), &[][..], Layout::REPLICATED),
+                };
+                operands.push(instr);
+                seen.push(Operand { dims, dtype, layout });
+            }
+            let result = Operand { dims: &piece.dims, dtype, layout: laid.made };
+            let mut rules = rules_of_strategy(&piece.op, &seen, result, &program.mesh);
+            rules.insert(0, rule);
+            rules.splice(0..0, rewritten.map(|r| r.rule));
+            if kernel[..i].contains(&kernel[i]) {
+                rules.push(rules::FUSED);
+            }
+            let is_last = i + 1 == pieces.len();
+            let why = rewritten.filter(|_| is_last).and_then(|r| r.reason.clone());
+            let instr = self.push(id, InstrKind::Op(piece.op.clone()), operands, laid.made, &rules, why);
+            let mut last = instr;
+            if let Some((collective, whole)) = laid.completed {
+                let why = reason_in_pieces(program, id, layout, &piece.op);
+                let kind = InstrKind::Move(collective);
+                last = self.push(id, kind, vec![instr], whole, &[rule_of_move(&collective)], Some(why));
+                let reader = Reader::Value(id);
+                let (from, made_in) = (laid.made, laid.made);
+                self.moves.push(MoveSite { id: last, value: id, collective, from, made_in, reader, in_pieces: true });
+            }
+            for added in &mut self.plan.instructions[start..] {
+                let is_number = matches!(added.kind, InstrKind::Constant(_));
+                added.dims = if is_number { Vec::new() } else { piece.dims.clone() };
+                added.dtype = dtype;
+                added.origin.piece_of = Some(piece_of.clone());
+                if !is_last || is_number {
+                    added.name = None;
+                }
+            }
+            read.push(last);
+            made = Some(instr);
+        }
+        made
     }
 
     /// The moves that complete or cut a value, right behind the op that makes it.
@@ -295,6 +378,7 @@ impl Emitter<'_> {
                 .as_ref()
                 .map_or(before, |settled| table.layouts[settled.made_in as usize]),
             reader: through.first().copied().unwrap_or(Reader::Maker),
+            in_pieces: false,
         });
         Ok(instr)
     }
@@ -334,6 +418,7 @@ impl Emitter<'_> {
                 span: Some(v.span),
                 in_layers: v.in_layers.clone(),
                 written: false,
+                piece_of: None,
             },
         });
         id

@@ -7,6 +7,7 @@ use shard_cost::{begins_a_kernel, fuses_with, may_lead_a_kernel, place_in_chain}
 use shard_ir::{Def, Fused, Layout, LoopLayouts, Op, Operand, Program, ValueId};
 
 use crate::logical::{Form, Rewritten};
+use crate::rules::pieces::composite_dim;
 use crate::rules::strategies::{OpProfile, OpSite};
 
 /// A chain of ops that runs as one kernel. The last op makes the kernel's value; each other op feeds the next one alone.
@@ -38,6 +39,8 @@ pub(crate) struct Kernels {
     profiles: Vec<Option<OpProfile>>,
     /// Whether einsums may do a collective in their loops.
     pub(crate) loops: bool,
+    /// Whether composites over a split dim are computed in pieces.
+    in_pieces: bool,
 }
 
 /// A way of having a value: which of its kernels, the collective in the loop of the einsum that leads it, and the layout
@@ -45,12 +48,13 @@ pub(crate) struct Kernels {
 pub(crate) type Way = (usize, Option<Fused>, Vec<Layout>);
 
 impl Kernels {
-    /// Those of one way of computing a program.
-    pub(crate) fn of_form(form: Form, loops: bool) -> Kernels {
-        Kernels { made: form.made, loops, ..Kernels::new(Arc::new(form.program)) }
+    /// Those of one way of computing a program. In a `strict` layer no composite is computed in pieces, and no einsum does a
+    /// collective in its loop: what moves there cannot be written.
+    pub(crate) fn of_form(form: Form, strict: bool, loops: bool) -> Kernels {
+        Kernels { made: form.made, loops: loops && !strict, ..Kernels::new(Arc::new(form.program), strict) }
     }
 
-    pub(crate) fn new(program: Arc<Program>) -> Kernels {
+    fn new(program: Arc<Program>, strict: bool) -> Kernels {
         let count = program.values.len();
         let mut live = vec![false; count];
         let mut uses = vec![0; count];
@@ -79,6 +83,7 @@ impl Kernels {
             places: vec![0; count],
             profiles: vec![None; count],
             loops: false,
+            in_pieces: !strict,
         };
         for id in program.value_ids() {
             if let Def::Op { op, operands } = &program.value(id).def {
@@ -120,7 +125,17 @@ impl Kernels {
             result: &value.dims,
             mesh: &self.program.mesh,
             dims: &self.program.dims,
+            in_pieces: self.in_pieces,
         }
+    }
+
+    /// Whether a composite that other ops may join is computed in pieces in a layout, and so ends with an elementwise op.
+    /// Other ops lead kernels in any layout or in none.
+    pub(crate) fn may_be_joined(&self, id: ValueId, layout: Layout) -> bool {
+        let value = self.program.value(id);
+        let Def::Op { op, .. } = &value.def else { return true };
+        let Some(over) = composite_dim(op) else { return true };
+        value.dims.iter().position(|d| *d == over).is_some_and(|at| !layout.axes_of(at).is_empty())
     }
 
     /// Where an elementwise op may fuse: the places of the operand, the value whose kernel it joins, and the pins between.
@@ -137,7 +152,9 @@ impl Kernels {
             let Def::Op { op: producing, .. } = &self.program.value(producer).def else { return false };
             let (places, pins) = self.ways_from(producer, operands);
             let uses: usize = pins.iter().chain([&producer]).map(|v| self.uses[v.index()]).sum();
-            may_lead_a_kernel(producing) && uses == places.len() + pins.len()
+            // In pieces a composite ends with an elementwise op.
+            let leads = may_lead_a_kernel(producing) || self.site(producer).dim_in_pieces().is_some();
+            leads && uses == places.len() + pins.len()
         })?;
         let (places, pins) = self.ways_from(producer, operands);
         Some((places, producer, pins))
@@ -251,7 +268,10 @@ impl Kernels {
         if let Some((places, producer, pins)) = self.fusible_operand(id) {
             for (_, layouts) in &single {
                 let between = layouts[places[0]];
-                if places.iter().any(|p| layouts[*p] != between) || !pins.iter().all(|pin| passes(*pin, between)) {
+                if !self.may_be_joined(producer, between)
+                    || places.iter().any(|p| layouts[*p] != between)
+                    || !pins.iter().all(|pin| passes(*pin, between))
+                {
                     continue;
                 }
                 let others: Vec<Layout> =

@@ -22,6 +22,7 @@ pub mod certificate;
 pub mod cost;
 pub mod demand;
 mod emit;
+mod in_pieces;
 mod kernel;
 mod labels;
 mod logical;

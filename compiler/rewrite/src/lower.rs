@@ -57,8 +57,9 @@ pub(crate) fn lower(program: &Program, hardware: &Hardware, options: &LowerOptio
     let strict = options.strict || program.strict;
     // The bound counts no memory, so that looking at more plans proves little: they only take their time.
     let within_memory = Limits { expansions: options.limits.expansions / 8, ..options.limits.clone() };
-    let lowering = |strict, within: Option<Within>| Lowering {
-        strict,
+    let lowering = |at_once, within: Option<Within>| Lowering {
+        strict: at_once,
+        all_written: strict,
         whole_space: options.whole_space,
         forced: options.forced.as_ref(),
         loops: options.fuse && !(options.strict || program.strict),
@@ -195,7 +196,10 @@ type Rank = (u64, bool, u64, u64, u64, Vec<u64>, u64);
 pub(crate) struct Lowering<'a> {
     hardware: &'a Hardware,
     limits: &'a Limits,
+    /// Whether no move may stand where none is written.
     strict: bool,
+    /// Whether each collective has to be written in the end, though moves may be free in this search.
+    all_written: bool,
     whole_space: bool,
     forced: Option<&'a Forced>,
     /// Whether einsums may do a collective in their loops.
@@ -253,6 +257,7 @@ impl<'a> Lowering<'a> {
             hardware,
             limits,
             strict: false,
+            all_written: false,
             whole_space: false,
             forced: None,
             loops: false,
@@ -309,10 +314,9 @@ impl<'a> Lowering<'a> {
         let rewritten: Vec<bool> = forms.all.iter().map(|form| form.rewritten).collect();
         self.best.cut = forms.cut.map(|cut: Cut| (cut.limit, cut.first_bound(program, self.hardware)));
         let mut forms: Vec<Option<_>> = forms.all.into_iter().map(Some).collect();
-        let loops = self.loops;
-        let mut take = |form: usize| {
-            forms.get_mut(form).and_then(Option::take).map(|form| Arc::new(Kernels::of_form(form, loops)))
-        };
+        let (all_written, loops) = (self.all_written, self.loops);
+        let of_form = |form| Arc::new(Kernels::of_form(form, all_written, loops));
+        let mut take = |form: usize| forms.get_mut(form).and_then(Option::take).map(of_form);
         if self.whole_space {
             for (form, rewritten) in rewritten.into_iter().enumerate() {
                 let Some(kernels) = take(form) else { continue };

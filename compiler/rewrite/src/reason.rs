@@ -1,9 +1,10 @@
 //! Why a move is there, in one clause that names the dims and the axes.
 
-use shard_ir::{AxisId, AxisSet, Collective, Def, Fused, Layout, Op, Place, Program, Reduction, ValueId};
+use shard_ir::{AxisId, AxisSet, Collective, Def, Fused, Layout, Op, Place, Program, Reduce, Reduction, ValueId};
 
 use crate::emit::{name_of, op_in_words};
 use crate::kernel::Kernels;
+use crate::rules::pieces::composite_dim;
 use crate::search::{Settled, Solution};
 use crate::table::{Arc, LayoutId, Source, Tables};
 
@@ -183,6 +184,28 @@ pub(crate) fn reason_of_loop(
             format!("{cause}; each block of {} is sent round while the next one is made", dim(value, d))
         }
     }
+}
+
+/// The reason of an all-reduce between the pieces of a composite that reads its operand in a layout; `piece` makes the
+/// statistic.
+pub(crate) fn reason_in_pieces(program: &Program, composite: ValueId, operand: Layout, piece: &Op) -> String {
+    let value = program.value(composite);
+    let who = op_in_words(program, composite);
+    let Def::Op { op, operands } = &value.def else { return who };
+    let over = composite_dim(op).zip(operands.first()).and_then(|(over, from)| {
+        let at = program.value(*from).dims.iter().position(|d| *d == over)?;
+        Some((program.dims[over.index()].name.as_str(), program.mesh.axes_text(operand.axes_of(at).iter())))
+    });
+    let Some((dim, axes)) = over else { return who };
+    let statistic = match piece {
+        Op::Reduce { kind: Reduce::Max, .. } => "the largest",
+        Op::Reduce { kind: Reduce::Mean, .. } => "a part of the mean",
+        Op::Einsum => "the sum of squares",
+        _ => "the sum",
+    };
+    format!(
+        "{who} is over {dim}, which {axes} splits: each device has {statistic} of its block; all need that of the whole"
+    )
 }
 
 fn clause(wants: &str) -> String {

@@ -9,6 +9,7 @@ mod brute_force {
     pub(crate) mod facts;
     pub(crate) mod forms;
     pub(crate) mod generate;
+    pub(crate) mod in_pieces;
     pub(crate) mod layouts;
     pub(crate) mod moves;
     pub(crate) mod optimum;
@@ -29,7 +30,7 @@ use brute_force::optimum::{Optimum, cheapest_plan};
 use brute_force::print::program_text;
 use shard_ir::{Def, InstrKind, Plan, Program};
 use shard_rewrite::{LowerError, LowerOptions, Lowered, Status, lower};
-use shard_runtime::{RunOptions, run_plan};
+use shard_runtime::{RunOptions, in_program_order, run_against};
 
 const SEED: u64 = 20_240_817;
 const COUNT: u64 = 1_000;
@@ -50,6 +51,8 @@ const TOO_MANY_FORMS: &str = "forms of the program";
 struct Outcome {
     /// The brute force's word, where it got to one.
     judged: Result<Optimum, &'static str>,
+    /// Its plan computes a composite in pieces.
+    in_pieces: bool,
     lowering: Duration,
     judging: Duration,
 }
@@ -106,10 +109,12 @@ fn hold(case: fn(u64, u64) -> Case, count: u64, judged_at_least: usize, fuse: bo
     let good: Vec<&Outcome> = outcomes.values().filter_map(|o| o.as_ref().ok()).collect();
     let judged = good.iter().filter(|o| o.judged.is_ok()).count();
     let unreachable = good.iter().filter(|o| o.judged == Ok(Optimum::NoPlan)).count();
+    let in_pieces = good.iter().filter(|o| o.judged.is_ok() && o.in_pieces).count();
     let mut too_large: BTreeMap<&str, usize> = BTreeMap::new();
     good.iter().filter_map(|o| o.judged.err()).for_each(|reason| *too_large.entry(reason).or_default() += 1);
     eprintln!(
-        "seed {seed}: {} programs, {judged} judged ({unreachable} of them without any plan), too large: {too_large:?}; \
+        "seed {seed}: {} programs, {judged} judged ({unreachable} of them without any plan, {in_pieces} with composites \
+         in pieces), too large: {too_large:?}; \
          lowering {:.1?}, judging {:.1?} of {threads} threads, {:.1?} in all",
         outcomes.len(),
         good.iter().map(|o| o.lowering).sum::<Duration>(),
@@ -121,6 +126,7 @@ fn hold(case: fn(u64, u64) -> Case, count: u64, judged_at_least: usize, fuse: bo
         eprintln!("{}", if i < 10 { complaint } else { complaint.lines().next().unwrap_or_default() });
     }
     assert!(complaints.is_empty(), "{} programs of {} are at fault", complaints.len(), outcomes.len());
+    assert!(in_pieces >= numbers.len() / 50 || count <= COUNT_WITH_FORMS, "only {in_pieces} have composites in pieces");
     assert!(judged >= judged_at_least.min(numbers.len() * 7 / 10), "only {judged} programs were judged");
 }
 
@@ -142,7 +148,7 @@ fn judge(case: &Case, fuse: bool, talk: bool) -> Result<Outcome, String> {
             }
             hold_to_promises(case, lowered)?;
             if lowered.optimality.stopped_by.as_deref() == Some(TOO_MANY_FORMS) {
-                return Ok(Outcome { judged: Err("forms"), lowering, judging: start.elapsed() });
+                return Ok(Outcome { judged: Err("forms"), in_pieces: false, lowering, judging: start.elapsed() });
             }
             Some(lowered.optimality.cost.0)
         }
@@ -158,7 +164,9 @@ fn judge(case: &Case, fuse: bool, talk: bool) -> Result<Outcome, String> {
             _ => return Err(format!("the plan chosen takes {claimed:?} ps, the brute force says {optimum:?}")),
         },
     };
-    Ok(Outcome { judged, lowering, judging: start.elapsed() })
+    let is_piece = |i: &shard_ir::Instruction| i.origin.piece_of.is_some();
+    let in_pieces = lowered.as_ref().is_ok_and(|l| l.plan.instructions.iter().any(is_piece));
+    Ok(Outcome { judged, in_pieces, lowering, judging: start.elapsed() })
 }
 
 /// The time of the cheapest plan of any form of a program.
@@ -196,7 +204,9 @@ fn hold_to_promises(case: &Case, lowered: &Lowered) -> Result<(), String> {
         return Err(format!("the plan is priced at {price:?}, the search says {:?}", optimality.cost));
     }
     answers_to_its_types(&case.program, plan)?;
-    let report = run_plan(plan, &RunOptions::default()).map_err(|e| format!("the plan does not run: {e:?}"))?;
+    let schedule = in_program_order(plan);
+    let report = run_against(&Plan::unsharded(&case.program), &schedule, &RunOptions::default())
+        .map_err(|e| format!("the plan does not run: {e:?}"))?;
     if !report.equal {
         return Err(format!("the plan computes something else; first wrong: {:?}", report.first_wrong));
     }

@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use shard_cost::{Hardware, collective_cost};
 use shard_ir::{
     AxisSet, Binary, Collective, Dim, DimId, Dtype, Fused, Layout, Map, Mesh, MeshShape, Norm, Op, Operand, Reduce,
-    result_layout,
+    Reduction, result_layout,
 };
 use shard_rewrite::rules::moves::{generating_moves, moves_from};
 use shard_rewrite::rules::strategies::OpSite;
@@ -229,9 +229,21 @@ fn by_trying(site: &Site, mesh: &Mesh, dims: &[Dim], result: &[DimId]) -> Strate
             .collect();
         if let Ok(layout) = result_layout(&site.op, &seen, result, mesh, dims) {
             found.insert((layout, picked));
+        } else if let Some(layout) = in_pieces(site, &seen[0], result) {
+            found.insert((layout, picked));
         }
     }
     found
+}
+
+/// The layout of a composite whose dim is split, on an operand that is not partial: that of the operand. (That its pieces
+/// are legal is held by `pieces.rs`.)
+fn in_pieces(site: &Site, operand: &Operand<'_>, result: &[DimId]) -> Option<Layout> {
+    let (Op::Softmax { over } | Op::Norm { over, .. }) = &site.op else { return None };
+    let at = operand.dims.iter().position(|d| d == over)?;
+    let is_partial = !operand.layout.partial(Reduction::Sum).union(operand.layout.partial(Reduction::Max)).is_empty();
+    assert_eq!(operand.dims, result, "sites of composites keep the order of dims");
+    (!operand.layout.axes_of(at).is_empty() && !is_partial).then_some(operand.layout)
 }
 
 fn hold(site: &Site, mesh: &Mesh, dims: &[Dim]) -> usize {
@@ -243,6 +255,7 @@ fn hold(site: &Site, mesh: &Mesh, dims: &[Dim]) -> usize {
         result: &result,
         mesh,
         dims,
+        in_pieces: true,
     };
     let what = || {
         let sizes: Vec<u64> = dims.iter().map(|d| d.size).collect();
@@ -313,6 +326,7 @@ fn hold_loops(site: &Site, mesh: &Mesh, dims: &[Dim]) -> usize {
         result: &result,
         mesh,
         dims,
+        in_pieces: true,
     };
     let profile = op_site.profile();
     let layouts = |of: &[DimId]| {

@@ -36,20 +36,25 @@ fn plan(program: &Program) -> Plan {
     lowered.plan
 }
 
+/// Whether an instruction makes the softmax: whole, or as the last of its pieces, the division.
+fn is_softmax(plan: &Plan, id: shard_ir::InstrId) -> bool {
+    let instr = plan.instruction(id);
+    let rule = instr.origin.rule.as_deref().unwrap_or_default();
+    match &instr.kind {
+        shard_ir::InstrKind::Op(shard_ir::Op::Softmax { .. }) => true,
+        shard_ir::InstrKind::Op(shard_ir::Op::Binary(shard_ir::Binary::Div)) => rule.starts_with("softmax"),
+        _ => false,
+    }
+}
+
 /// How many devices share the work on the cache: those whose blocks of the scores differ.
 fn ways(plan: &Plan) -> u64 {
-    let scores = plan
-        .ids()
-        .find(|id| matches!(plan.instruction(*id).kind, shard_ir::InstrKind::Op(shard_ir::Op::Softmax { .. })));
-    let layout = plan.instruction(scores.unwrap()).layout;
+    let layout = plan.instruction(plan.ids().find(|id| is_softmax(plan, *id)).unwrap()).layout;
     plan.mesh.group_size(layout.split_axes().iter())
 }
 
 fn axes_of(plan: &Plan, dim: &str) -> u64 {
-    let is_scores = |id: &shard_ir::InstrId| {
-        matches!(plan.instruction(*id).kind, shard_ir::InstrKind::Op(shard_ir::Op::Softmax { .. }))
-    };
-    let instr = plan.instruction(plan.ids().find(is_scores).unwrap());
+    let instr = plan.instruction(plan.ids().find(|id| is_softmax(plan, *id)).unwrap());
     let at = instr.dims.iter().position(|d| plan.dims[d.index()].name == dim).unwrap();
     plan.mesh.group_size(instr.layout.axes_of(at).iter())
 }

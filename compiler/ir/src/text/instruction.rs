@@ -11,7 +11,7 @@ use crate::collective_einsum::Fused;
 use crate::layout::{Layout, MeshShape, Reduction};
 use crate::mesh::{AxisId, AxisList, AxisSet, MAX_AXES};
 use crate::op::{Binary, Map, Norm, Op, Reduce};
-use crate::plan::{InstrId, InstrKind, Instruction, Origin, Plan};
+use crate::plan::{InstrId, InstrKind, Instruction, Number, Origin, Plan};
 use crate::program::ParameterKind;
 use crate::tensor::{DimId, Dtype};
 use crate::verify::words;
@@ -164,7 +164,13 @@ pub(super) fn instruction(scope: Scope<'_>, cursor: &mut Cursor<'_>) -> Parsed<I
             }
             (InstrKind::Parameter(ParameterKind::Activation), Vec::new())
         }
-        "constant" => (InstrKind::Constant(cursor.float()?), Vec::new()),
+        "constant" => {
+            let number = match cursor.take_word("size") {
+                true => Number::SizeOf(scope.dim(cursor)?),
+                false => Number::Given(cursor.float()?),
+            };
+            (InstrKind::Constant(number), Vec::new())
+        }
         "collective-einsum" => {
             let operands = einsum_operands(scope, cursor)?;
             let fused = match cursor.take_word("all-gather") {
@@ -225,6 +231,9 @@ pub(super) fn instruction(scope: Scope<'_>, cursor: &mut Cursor<'_>) -> Parsed<I
         while cursor.take("/") {
             origin.in_layers.push(cursor.name("a layer's name")?);
         }
+    }
+    if cursor.take_word("of") {
+        origin.piece_of = Some(cursor.name("a value's name")?);
     }
     if cursor.take(";") {
         origin.rule = Some(cursor.name("the rule's name")?);

@@ -7,7 +7,7 @@ use crate::collective::Collective;
 use crate::collective_einsum::Fused;
 use crate::layout::{Layout, Reduction};
 use crate::op::Op;
-use crate::plan::{InstrId, InstrKind, Plan};
+use crate::plan::{InstrId, InstrKind, Number, Plan};
 use crate::tensor::DimId;
 
 /// The text of one plan, its header line included.
@@ -78,8 +78,11 @@ fn print_instruction(out: &mut String, plan: &Plan, id: InstrId) {
             }
             kind_word = kind.word();
         }
-        InstrKind::Constant(value) => {
+        InstrKind::Constant(Number::Given(value)) => {
             let _ = write!(out, "constant {value:?}");
+        }
+        InstrKind::Constant(Number::SizeOf(dim)) => {
+            let _ = write!(out, "constant size {}", plan.dims[dim.index()].name);
         }
         InstrKind::Op(Op::Einsum) => {
             let _ = write!(out, "einsum {} {operands}", plan.equation(id));
@@ -106,6 +109,9 @@ fn print_instruction(out: &mut String, plan: &Plan, id: InstrId) {
     if !instr.origin.in_layers.is_empty() {
         let layers: Vec<String> = instr.origin.in_layers.iter().map(|l| quoted(l)).collect();
         let _ = write!(out, " in {}", layers.join("/"));
+    }
+    if let Some(whole) = &instr.origin.piece_of {
+        let _ = write!(out, " of {}", quoted(whole));
     }
     if let Some(rule) = &instr.origin.rule {
         let _ = write!(out, " ; {}", quoted(rule));

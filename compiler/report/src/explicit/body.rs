@@ -166,7 +166,7 @@ impl<'a> Writer<'a> {
 
     fn operand(&self, id: InstrId) -> Written {
         match &self.plan.instruction(id).kind {
-            InstrKind::Constant(value) => number(*value),
+            InstrKind::Constant(value) => number(self.plan.number(*value)),
             InstrKind::Op(Op::Fetch) => self.expression(id),
             _ if !self.inlined.contains(&id) => (self.name(id).to_string(), Binds::Atom),
             InstrKind::Move(_) => (self.reshard(id), Binds::Atom),

@@ -10,7 +10,8 @@ mod expression;
 
 use shard_grammar::ast::{self, HardwareRef, Item};
 use shard_grammar::{SourceFile, Span, SyntaxError};
-use shard_ir::{InstrKind, Plan};
+use shard_ir::{InstrId, InstrKind, Instruction, Plan};
+use shard_rewrite::rules::pieces::IN_PIECES;
 
 use crate::notation::phrase;
 use comments::Comments;
@@ -156,7 +157,7 @@ fn layout_span(ty: &ast::Type) -> Span {
 
 /// What tells two plans apart, where anything but words does: the same mesh, dims, instructions (what each does, on which
 /// operands, in which dims, dtype and layout, by which rule) and results. Names, places, reasons, the layers that calls came
-/// from, and whether a move was written or inserted are words.
+/// from, and whether a move was written or inserted are words; so is that ops are the pieces of a composite.
 pub fn difference(a: &Plan, b: &Plan) -> Option<String> {
     if a.mesh != b.mesh || a.dims != b.dims || a.repeat != b.repeat {
         return Some("the mesh, the dims or the repetition differ".to_string());
@@ -166,12 +167,12 @@ pub fn difference(a: &Plan, b: &Plan) -> Option<String> {
     }
     for id in a.ids() {
         let (x, y) = (a.instruction(id), b.instruction(id));
-        let same = x.kind == y.kind
+        let same = same_kind(a, b, id)
             && x.operands == y.operands
             && x.dims == y.dims
             && x.dtype == y.dtype
             && x.layout == y.layout
-            && x.origin.rule == y.origin.rule;
+            && rules(x).eq(rules(y));
         if !same {
             let text =
                 |plan: &Plan| format!("{} : {} {}", phrase(plan, id), plan.instruction(id).dtype, plan.layout_text(id));
@@ -180,4 +181,18 @@ pub fn difference(a: &Plan, b: &Plan) -> Option<String> {
     }
     let results = |plan: &Plan| plan.outputs.iter().map(|o| (o.id, o.dims.clone())).collect::<Vec<_>>();
     (results(a) != results(b)).then(|| "the results differ".to_string())
+}
+
+fn same_kind(a: &Plan, b: &Plan, id: InstrId) -> bool {
+    match (&a.instruction(id).kind, &b.instruction(id).kind) {
+        // A file states the size of a dim as a number.
+        (InstrKind::Constant(x), InstrKind::Constant(y)) => a.number(*x).to_bits() == b.number(*y).to_bits(),
+        (x, y) => x == y,
+    }
+}
+
+/// The rules that made an instruction, but for the one by which a composite falls in pieces.
+fn rules(instr: &Instruction) -> impl Iterator<Item = &str> {
+    let names = instr.origin.rule.iter().flat_map(|rule| rule.split('+'));
+    names.filter(|name| instr.origin.piece_of.is_none() || !IN_PIECES.iter().any(|rule| rule.name == *name))
 }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use shard_cost::{Bound, InstrPrice, LoopPrice};
-use shard_ir::{Collective, DimId, Fused, InstrId, InstrKind, Op, ParameterKind, Plan, Reduction};
+use shard_ir::{Collective, DimId, Fused, InstrId, InstrKind, Number, Op, ParameterKind, Plan, Reduction};
 
 use super::SpanJson;
 use crate::Layer;
@@ -23,6 +23,8 @@ pub(crate) struct InstructionJson {
     detail: Detail,
     #[serde(rename = "in", skip_serializing_if = "Vec::is_empty")]
     in_layers: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    piece_of: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -36,6 +38,9 @@ enum Detail {
     },
     Constant {
         value: f64,
+        /// The dim whose size it is.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        size_of: Option<String>,
     },
     Op(OpJson),
     Move(MoveJson),
@@ -163,7 +168,13 @@ pub(crate) fn instruction(layer: &Layer<'_>, id: InstrId) -> InstructionJson {
         InstrKind::Parameter(ParameterKind::Weight) => Detail::Parameter { kind: "weight", memory: None },
         InstrKind::Parameter(ParameterKind::HostWeight) => Detail::Parameter { kind: "weight", memory: Some("host") },
         InstrKind::Parameter(ParameterKind::Cache) => Detail::Parameter { kind: "cache", memory: None },
-        InstrKind::Constant(value) => Detail::Constant { value: *value },
+        InstrKind::Constant(number) => {
+            let size_of = match number {
+                Number::SizeOf(dim) => Some(plan.dims[dim.index()].name.clone()),
+                Number::Given(_) => None,
+            };
+            Detail::Constant { value: plan.number(*number), size_of }
+        }
         InstrKind::Op(op) => Detail::Op(op_json(layer, id, op)),
         InstrKind::Move(collective) => Detail::Move(move_json(layer, id, collective)),
         InstrKind::CollectiveEinsum(fused) => Detail::CollectiveEinsum(Box::new(loop_json(layer, id, fused))),
@@ -179,6 +190,7 @@ pub(crate) fn instruction(layer: &Layer<'_>, id: InstrId) -> InstructionJson {
         local_shape: plan.local_sizes(id),
         detail,
         in_layers: instr.origin.in_layers.clone(),
+        piece_of: instr.origin.piece_of.clone(),
     }
 }
 

@@ -39,7 +39,14 @@ impl PlanSpace {
             let dims = operands.iter().map(|o| &o.dims).chain([&value.dims]).cloned().collect();
             space.strategies += *ops.entry((op.clone(), dims)).or_insert_with(|| {
                 let operands = operands.iter().map(|o| (o.dims.as_slice(), o.dtype)).collect();
-                let site = OpSite { op, operands, result: &value.dims, mesh: &program.mesh, dims: &program.dims };
+                let site = OpSite {
+                    op,
+                    operands,
+                    result: &value.dims,
+                    mesh: &program.mesh,
+                    dims: &program.dims,
+                    in_pieces: true,
+                };
                 let mut count = 0;
                 let _ = site.for_each_strategy(&site.profile(), layouts, &mut |_, _| {
                     count += 1;

@@ -67,7 +67,7 @@ fn certify_layer(
     let mut bound = cut.map_or(cost, |cut| cut.min(cost));
     let mut witnesses = Vec::new();
     for form in candidates.all {
-        let kernels = Kernels::of_form(form, fuse && !program.strict);
+        let kernels = Kernels::of_form(form, program.strict, fuse);
         let (choices, labels) = choices(&kernels, hardware, limits.label_layouts)?;
         // What is bounded less than another form need not be bounded more.
         let mut search = Witnesses { choices: &choices, labels: &labels, sweeps: limits.sweeps, sets: Vec::new() };

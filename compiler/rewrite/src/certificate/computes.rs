@@ -4,12 +4,14 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 use shard_ir::{
-    Def, DimId, Dtype, InstrId, InstrKind, LabelId, Layout, LayoutPattern, Op, ParameterKind, Plan, Program, ValueId,
+    Def, DimId, Dtype, InstrId, InstrKind, LabelId, Layout, LayoutPattern, Number, Op, ParameterKind, Plan, Program,
+    Value, ValueId,
 };
 
 use crate::Limits;
 use crate::labels::label_layout;
 use crate::logical::forms;
+use crate::rules::pieces::{Read, pieces};
 
 /// Checks that a legal plan computes a program; says what it lacks.
 ///
@@ -36,8 +38,16 @@ pub fn computes(plan: &Plan, program: &Program) -> Result<(), String> {
 }
 
 fn computes_form(plan: &Plan, program: &Program) -> Result<(), String> {
-    let mut matched =
-        Match { plan, program, labels: vec![None; program.labels.len()], does: Vec::new(), known: RefCell::default() };
+    let (program, composites) = with_pieces(program);
+    let program = &program;
+    let mut matched = Match {
+        plan,
+        program,
+        composites,
+        labels: vec![None; program.labels.len()],
+        does: Vec::new(),
+        known: RefCell::default(),
+    };
     matched.fix_labels()?;
     let open: Vec<usize> = (0..matched.labels.len()).filter(|l| matched.labels[*l].is_none()).collect();
     // Labels that stand at pins alone: any layout that the pinned value has somewhere in the plan.
@@ -71,6 +81,38 @@ fn computes_form(plan: &Plan, program: &Program) -> Result<(), String> {
     why
 }
 
+/// The program with the pieces of its composites as values of their own, behind all others, and for each value that is a
+/// last piece the composite that it is. In a strict layer composites are whole.
+fn with_pieces(program: &Program) -> (Program, HashMap<ValueId, ValueId>) {
+    let (mut all, mut composites) = (program.clone(), HashMap::new());
+    for id in program.value_ids().filter(|_| !program.strict) {
+        let value = program.value(id);
+        let Def::Op { op, operands } = &value.def else { continue };
+        let Some(operand) = operands.first() else { continue };
+        let from = program.value(*operand);
+        let Some(pieces) = pieces(op, &from.dims, &value.dims) else { continue };
+        let mut add = |def: Def, dims: Vec<DimId>| {
+            all.values.push(Value { name: None, dims, dtype: from.dtype, def, ..value.clone() });
+            ValueId(all.values.len() as u32 - 1)
+        };
+        let mut made: Vec<ValueId> = Vec::with_capacity(pieces.len());
+        for piece in pieces {
+            let operands = piece.reads.iter().map(|read| match read {
+                Read::Operand => *operand,
+                Read::Piece(at) => made[*at],
+                Read::Number(Number::Given(number)) => add(Def::Constant(*number), Vec::new()),
+                Read::Number(Number::SizeOf(dim)) => {
+                    add(Def::Constant(program.dims[dim.index()].size as f64), Vec::new())
+                }
+            });
+            let operands = operands.collect();
+            made.push(add(Def::Op { op: piece.op, operands }, piece.dims));
+        }
+        composites.extend(made.last().map(|last| (*last, id)));
+    }
+    (all, composites)
+}
+
 /// Layouts tried for labels that stand at pins alone.
 const MAX_LABEL_CASES: usize = 4096;
 
@@ -80,6 +122,8 @@ type Site<'a> = (&'a Op, &'a [DimId], Dtype);
 struct Match<'a> {
     plan: &'a Plan,
     program: &'a Program,
+    /// The composite that each last piece is.
+    composites: HashMap<ValueId, ValueId>,
     /// The layout of each label, where it is known.
     labels: Vec<Option<Layout>>,
     /// For each instruction the values whose definition it does; none for a move.
@@ -176,13 +220,17 @@ impl<'a> Match<'a> {
                     vec![value]
                 }
                 InstrKind::Constant(number) => {
-                    constants.get(&(number.to_bits(), instr.dtype)).cloned().unwrap_or_default()
+                    constants.get(&(self.plan.number(*number).to_bits(), instr.dtype)).cloned().unwrap_or_default()
                 }
                 // A loop reads its operands as they are given to it, and makes the einsum's value.
                 kind @ (InstrKind::Op(_) | InstrKind::CollectiveEinsum(_)) => {
                     let op = kind.op().ok_or("an op that does nothing")?;
                     let alike = ops.get(&(op, instr.dims.as_slice(), instr.dtype)).map_or(&[][..], |v| v.as_slice());
-                    alike.iter().copied().filter(|value| self.reads_operands_of(id, *value)).collect()
+                    let mut does: Vec<ValueId> =
+                        alike.iter().copied().filter(|value| self.reads_operands_of(id, *value)).collect();
+                    let whole: Vec<ValueId> = does.iter().filter_map(|v| self.composites.get(v)).copied().collect();
+                    does.extend(whole);
+                    does
                 }
                 InstrKind::Move(_) => Vec::new(),
             };

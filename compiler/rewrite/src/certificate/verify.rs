@@ -122,7 +122,7 @@ fn bound(
     let left_out = candidates.cut.map_or(u64::MAX, |cut| cut.first_bound(program, hardware).min(claim.cost_ps));
     let (mut least, mut inequalities) = (left_out, 0);
     for (form, sets) in candidates.all.into_iter().zip(&claim.orders) {
-        let kernels = Kernels::of_form(form, loops);
+        let kernels = Kernels::of_form(form, program.strict, loops);
         let (choices, cases) = choices(&kernels, hardware, label_layouts)?;
         let (bound, alternatives) = bound_of_form(&choices, &cases, sets, claim.lower_bound_ps)?;
         least = least.min(bound);

@@ -12,8 +12,10 @@ use shard_ir::{
 
 use super::graph::{FAR, Graph, Node};
 use crate::demand::may_move_to;
+use crate::in_pieces::{InPieces, work_of};
 use crate::kernel::Kernels;
 use crate::labels::label_layout;
+use crate::rules::pieces::composite_dim;
 use crate::{Limits, LowerError};
 
 /// The ways of making a value, in flat arrays. Nodes at or above the graph's own are *kernel states*: the value in a layout
@@ -366,6 +368,8 @@ fn allowed(
 struct Site {
     op: Op,
     operands: Vec<(Vec<DimId>, Dtype, usize, bool)>,
+    /// Whether an op makes the operand of a composite: its pieces are other kernels then.
+    by_op: bool,
     result: (Vec<DimId>, Dtype),
     states: Vec<(Node, i64)>,
     times: u64,
@@ -430,6 +434,8 @@ impl Builder {
                     (program.value(*operand).dims.clone(), program.value(*operand).dtype, same, constant)
                 })
                 .collect(),
+            by_op: composite_dim(op).is_some()
+                && origins.iter().any(|o| matches!(program.value(*o).def, Def::Op { .. })),
             result: (value.dims.clone(), value.dtype),
             states: self.states[id.index()].of.clone(),
             times: value.times,
@@ -494,10 +500,13 @@ impl Builder {
                     None => return next,
                 }
             }
-            let work = works.of(layouts, result);
+            // Of a composite in pieces the last kernel is the one that others join.
+            let pieces = if site.is_in_pieces(layouts) { in_pieces(kernels, hardware, id, layouts[0]) } else { None };
+            let (before, work) = pieces.unwrap_or_else(|| (0, works.of(layouts, result)));
             let kernel_time = |extra: i64| {
                 let write = (work.write.0 as i64).saturating_add(extra).max(0) as u64;
-                roofline(hardware, &Work { write: Bytes(write), ..work }).0
+                let (time, _) = roofline(hardware, &Work { write: Bytes(write), ..work });
+                Picoseconds(before.saturating_add(time.0))
             };
             let in_steps = |time: Picoseconds| i64::try_from(time.0.saturating_mul(steps)).unwrap_or(FAR).min(FAR);
             let time = |extra: i64| in_steps(kernel_time(extra));
@@ -525,9 +534,9 @@ impl Builder {
                     factor.push(out, reads.iter().copied(), in_steps(looped_time(collective, kernel_time(0), chunks)));
                 });
             }
-            let Some((places, ..)) = &fused else { return next };
+            let Some((places, producer, _)) = &fused else { return next };
             let between = layouts[places[0]];
-            if places.iter().any(|p| layouts[*p] != between) {
+            if !kernels.may_be_joined(*producer, between) || places.iter().any(|p| layouts[*p] != between) {
                 return next;
             }
             // As a later member: its own reads and the larger result are the kernel's to pay, at its head.
@@ -572,6 +581,12 @@ impl Loops<'_> {
         });
         (*time, chunks)
     }
+}
+
+/// Of a composite in pieces: the time of all but the last kernel, and the work of that.
+fn in_pieces(kernels: &Kernels, hardware: &Hardware, id: ValueId, operand: Layout) -> Option<(u64, Work)> {
+    let pieces = InPieces::new(kernels, hardware, id, operand)?;
+    Some((pieces.before_the_last(hardware).time, work_of(&pieces.last_kernel())))
 }
 
 /// The work of one op in all its strategies. It depends on the local sizes alone, and few of them differ.

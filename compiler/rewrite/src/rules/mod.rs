@@ -4,6 +4,7 @@
 //! A rule has a name that states a fact, and a law in one line. Three families build e-nodes of values in layouts:
 //!
 //! * strategies ([`strategies`]): an op in a layout, from its operands in layouts that fit together;
+//!   A composite over a split dim is one op in the search and several in the plan ([`pieces`]);
 //! * moves ([`moves`]): a value in a layout, from the same value in another;
 //! * loops ([`loops`]), where they are asked for: an einsum and one of those moves at once.
 //!
@@ -11,6 +12,7 @@
 
 pub mod loops;
 pub mod moves;
+pub mod pieces;
 pub mod strategies;
 
 use shard_ir::{AxisId, Collective, Fused, Layout, Mesh, Op, Operand, Place};
@@ -100,6 +102,15 @@ rules! {
     /// Nothing is split over the axis.
     REPLICATED = Strategy, "replicated_operands_give_a_replicated_result",
         "every device of x computes the same";
+    /// A softmax over a split dim.
+    SOFTMAX_IN_PIECES = Strategy, "softmax_of_a_split_dim_combines_partial_max_and_sum",
+        "softmax(a over S) on BS_x: m = max(a) and s = sum(exp(a - m)), each all-reduced over x; exp(a - m) / s is BS_x";
+    /// An rmsnorm over a split dim.
+    RMSNORM_IN_PIECES = Strategy, "rmsnorm_of_a_split_dim_combines_partial_sums_of_squares",
+        "rmsnorm(a over E) on BE_x: q = einsum(a, a -> B), all-reduced over x; a * rsqrt(q / size of E + 1e-6) is BE_x";
+    /// A layernorm over a split dim.
+    LAYERNORM_IN_PIECES = Strategy, "layernorm_of_a_split_dim_combines_partial_means_and_squares",
+        "layernorm(a over E) on BE_x: mean(a) all-reduced over x, c = a - mean(a), then as rmsnorm(c over E)";
     /// An elementwise op joins its producer's kernel.
     FUSED = Fusion, "elementwise_op_joins_its_producer",
         "gelu(einsum(a, b -> BF)) is one kernel: the einsum's result touches no memory";

@@ -28,6 +28,9 @@ pub struct OpSite<'a> {
     pub mesh: &'a Mesh,
     /// The dims of the program.
     pub dims: &'a [Dim],
+    /// Whether composites over a split dim are computed in pieces ([`pieces`](super::pieces)): not where every collective
+    /// has to be written.
+    pub in_pieces: bool,
 }
 
 /// What [`result_layout`] says of an op, one axis at a time.
@@ -43,6 +46,13 @@ pub struct OpProfile {
 impl<'a> OpSite<'a> {
     /// The layout of the result when the operands have these layouts.
     pub fn result_layout(&self, layouts: &[Layout]) -> Option<Layout> {
+        if self.is_in_pieces(layouts) {
+            // Each device has its part of the result where it has that of the operand.
+            let order: Option<Vec<usize>> =
+                self.result.iter().map(|d| self.operands[0].0.iter().position(|o| o == d)).collect();
+            let whole = [Reduction::Sum, Reduction::Max].iter().all(|kind| layouts[0].partial(*kind).is_empty());
+            return order.filter(|_| whole).map(|order| layouts[0].permuted(&order));
+        }
         let operands: Vec<Operand<'_>> = self
             .operands
             .iter()
@@ -50,6 +60,14 @@ impl<'a> OpSite<'a> {
             .map(|((dims, dtype), layout)| Operand { dims, dtype: *dtype, layout: *layout })
             .collect();
         result_layout(self.op, &operands, self.result, self.mesh, self.dims).ok()
+    }
+
+    /// The dim of the iteration space that a dim of an operand is: one that may be split.
+    fn iteration_dim(&self, operand: usize, dim: DimId) -> Option<DimId> {
+        match self.dim_in_pieces() {
+            Some(over) if dim == over => Some(over),
+            _ => iteration_dim(self.op, operand, dim),
+        }
     }
 
     fn size(&self, dim: DimId) -> u64 {
@@ -69,7 +87,7 @@ impl<'a> OpSite<'a> {
         if !matches!(self.op, Op::Split { .. } | Op::Merge { .. }) {
             let mut seen: Vec<DimId> = Vec::new();
             for (i, (operand, _)) in self.operands.iter().enumerate() {
-                seen.extend(operand.iter().filter_map(|d| iteration_dim(self.op, i, *d)));
+                seen.extend(operand.iter().filter_map(|d| self.iteration_dim(i, *d)));
             }
             seen.sort_unstable();
             seen.dedup();
@@ -106,7 +124,7 @@ impl<'a> OpSite<'a> {
             .map(|(i, (dims, _))| {
                 let mut layout = Layout::REPLICATED;
                 for (at, dim) in dims.iter().enumerate() {
-                    if let Some(axes) = iteration_dim(self.op, i, *dim).and_then(|d| lists.get(&d)) {
+                    if let Some(axes) = self.iteration_dim(i, *dim).and_then(|d| lists.get(&d)) {
                         layout = layout.with_dim(at, *axes);
                     }
                 }
@@ -217,7 +235,7 @@ impl OpSite<'_> {
         }
         let mut dims: Vec<DimId> = self.result.to_vec();
         for (i, (operand, _)) in self.operands.iter().enumerate() {
-            dims.extend(operand.iter().filter_map(|d| iteration_dim(self.op, i, *d)));
+            dims.extend(operand.iter().filter_map(|d| self.iteration_dim(i, *d)));
         }
         dims.sort_unstable();
         dims.dedup();
@@ -229,13 +247,13 @@ impl OpSite<'_> {
                     .operands
                     .iter()
                     .enumerate()
-                    .any(|(i, (operand, _))| operand.iter().any(|o| iteration_dim(self.op, i, *o) == Some(*d)));
+                    .any(|(i, (operand, _))| operand.iter().any(|o| self.iteration_dim(i, *o) == Some(*d)));
                 read && (self.result.contains(d) || profile.vanishing.iter().any(|(v, _)| v == d))
             })
             .collect();
         let place_of = |operand: &[DimId], i: Option<usize>, d: DimId| {
             operand.iter().position(|o| match i {
-                Some(i) => iteration_dim(self.op, i, *o) == Some(d),
+                Some(i) => self.iteration_dim(i, *o) == Some(d),
                 None => *o == d,
             })
         };

@@ -6,9 +6,11 @@ use std::rc::Rc;
 
 use shard_cost::{Hardware, KernelOp, LocalTensor, Work, collective_cost, kernel_work, roofline};
 use shard_ir::{
-    Binary, Collective, Def, Dtype, Layout, MeshShape, Op, Operand, Program, Reduce, Reduction, ValueId, result_layout,
+    Binary, Collective, Def, DimId, Dtype, Layout, MeshShape, Op, Operand, Program, Reduce, Reduction, ValueId,
+    result_layout,
 };
 
+use super::in_pieces::{composite_dim, is_in_pieces, time};
 use super::layouts::meets;
 use super::moves::{Space, collectives_between};
 use super::trees::MAX_LAYOUTS;
@@ -138,9 +140,9 @@ impl<'a> Facts<'a> {
                     Operand { dims: &value.dims, dtype: value.dtype, layout }
                 })
                 .collect();
-            let Ok(layout) = result_layout(op, &seen, &program.values[id].dims, &program.mesh, &program.dims) else {
-                continue;
-            };
+            let dims = &program.values[id].dims;
+            let by_rule = result_layout(op, &seen, dims, &program.mesh, &program.dims).ok();
+            let Some(layout) = by_rule.or_else(|| in_pieces(op, &seen[0], dims)) else { continue };
             if let Some(result) = place_of.get(&layout) {
                 fits.push(Fit { result: *result, operands: places, looped: None });
             }
@@ -217,7 +219,11 @@ impl<'a> Facts<'a> {
         let places: Vec<usize> = (0..operands.len()).filter(made).collect();
         let origin = self.origin(operands[*places.first()?].index());
         let one_value = places.iter().all(|p| self.origin(operands[*p].index()) == origin);
-        let leads = matches!(self.op_of(origin)?, Op::Einsum | Op::Map(_) | Op::Binary(_) | Op::Cast(_));
+        let leads = match self.op_of(origin)? {
+            Op::Einsum | Op::Map(_) | Op::Binary(_) | Op::Cast(_) => true,
+            // In pieces.
+            op => composite_dim(op, self.program.values[origin].dtype).is_some(),
+        };
         (one_value && leads && self.only_reader(origin, id)).then_some(Feed { places, origin })
     }
 
@@ -283,15 +289,33 @@ impl<'a> Facts<'a> {
 
     /// The time of ops that run as one kernel, first to last: `(value, which of its fits)`.
     pub(crate) fn kernel_time(&self, chain: &[(usize, usize)]) -> u64 {
+        if is_in_pieces(self, chain[0]) == Some(true) {
+            return time(self, chain);
+        }
         let (first, fit) = chain[0];
         self.in_loop(first, fit, roofline(self.hardware, &self.work(chain)).0.0)
     }
 
     /// The time of an op alone that it takes in any kernel that it leads.
     pub(crate) fn time_as_a_leader(&self, id: usize, fit: usize) -> u64 {
+        match is_in_pieces(self, (id, fit)) {
+            Some(true) => return 0,
+            Some(false) => return self.kernel_time(&[(id, fit)]),
+            None => {}
+        }
         let work = self.work(&[(id, fit)]);
         self.in_loop(id, fit, roofline(self.hardware, &Work { write: shard_cost::Bytes(0), ..work }).0.0)
     }
+}
+
+/// The layout of a composite whose dim is split: its operand's, where that is not partial.
+fn in_pieces(op: &Op, operand: &Operand<'_>, result: &[DimId]) -> Option<Layout> {
+    let over = composite_dim(op, operand.dtype)?;
+    let at = operand.dims.iter().position(|d| *d == over)?;
+    let layout = operand.layout;
+    let partial = layout.partial(Reduction::Sum).union(layout.partial(Reduction::Max));
+    assert_eq!(operand.dims, result, "a composite keeps the order of dims");
+    (!layout.axes_of(at).is_empty() && partial.is_empty()).then_some(layout)
 }
 
 /// Whether a partial maximum can be of use: something takes a maximum, or a type names one.

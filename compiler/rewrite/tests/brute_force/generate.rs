@@ -3,7 +3,7 @@
 use shard_cost::Hardware;
 use shard_grammar::Span;
 use shard_ir::{
-    AxisList, AxisSet, Binary, Def, Dim, DimId, DimPattern, Dtype, LabelId, LayoutPattern, Map, Mesh, Op, Output,
+    AxisList, AxisSet, Binary, Def, Dim, DimId, DimPattern, Dtype, LabelId, LayoutPattern, Map, Mesh, Norm, Op, Output,
     ParameterKind, Program, Reduce, TensorType, Value, ValueId, result_type,
 };
 use shard_runtime::Random;
@@ -270,7 +270,7 @@ impl Maker {
     fn op(&mut self) -> Option<ValueId> {
         let a = self.some_value();
         let dims = self.type_of(a).dims;
-        match self.random.below(12) {
+        match self.random.below(14) {
             0..=3 => {
                 let dtype = self.type_of(a).dtype;
                 let b = match self.random.below(4) {
@@ -313,6 +313,12 @@ impl Maker {
                 self.typed(Op::Map(map), &[a], &[])
             }
             _ if dims.is_empty() => None,
+            10..=11 => {
+                let over = self.pick(&dims);
+                let norm = |kind| Op::Norm { kind, over };
+                let op = self.pick(&[Op::Softmax { over }, norm(Norm::Rms), norm(Norm::Layer)]);
+                self.typed(op, &[a], &[])
+            }
             _ => {
                 let kind = self.pick(&[Reduce::Sum, Reduce::Max]);
                 let over = vec![self.pick(&dims)];

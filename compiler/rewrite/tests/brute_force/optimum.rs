@@ -10,6 +10,7 @@ use std::collections::{BTreeSet, BinaryHeap, HashMap};
 use shard_ir::{Def, LabelId, LayoutPattern};
 
 use super::facts::Facts;
+use super::in_pieces::is_in_pieces;
 use super::layouts::{ByName, meets};
 use super::moves::NEVER;
 use super::trees::cheapest_tree;
@@ -174,7 +175,14 @@ impl Enumeration<'_> {
                     // What scatters in its loop is a kernel alone.
                     let scatters = self.facts.fits[id][fit].looped.as_ref().is_some_and(|looped| looped.scatters);
                     match take_kernel(&mut child, id) {
-                        Some(kernel) if kernel.layout == made && !scatters => chain.extend(kernel.chain),
+                        // A composite that is computed whole is joined by none.
+                        Some(kernel)
+                            if kernel.layout == made
+                                && !scatters
+                                && is_in_pieces(self.facts, (id, fit)) != Some(false) =>
+                        {
+                            chain.extend(kernel.chain);
+                        }
                         Some(kernel) => cost = cost.saturating_add(self.kernel_time(kernel.chain)),
                         None => {}
                     }

@@ -1,0 +1,190 @@
+//! What composites in pieces cost: exactly what their pieces cost in the plan, by the same rules.
+
+use std::borrow::Cow;
+
+use shard_cost::{Hardware, KernelOp, LocalTensor, Work, collective_cost, fuses_with, kernel_work, may_lead_a_kernel};
+use shard_ir::{Collective, Def, DimId, Dtype, Layout, MeshShape, Op, ValueId};
+
+use crate::cost::{Cost, work_cost};
+use crate::kernel::Kernels;
+use crate::rules::pieces::{Laid, Piece, Read};
+
+/// A tensor as one device holds it.
+#[derive(Clone, Debug)]
+pub(crate) struct Held<'a> {
+    /// Which value it is, behind pins.
+    pub(crate) value: u32,
+    pub(crate) dims: Cow<'a, [DimId]>,
+    pub(crate) sizes: Vec<u64>,
+    pub(crate) dtype: Dtype,
+    pub(crate) constant: bool,
+}
+
+impl<'a> Held<'a> {
+    /// A value of the program in a layout.
+    pub(crate) fn of(kernels: &'a Kernels, value: ValueId, layout: Layout) -> Held<'a> {
+        let program = kernels.program.as_ref();
+        let (held, origin) = (program.value(value), kernels.origin_of(value));
+        let sizes = program.sizes(&held.dims);
+        Held {
+            value: origin.0,
+            dims: Cow::Borrowed(&held.dims),
+            sizes: MeshShape { mesh: &program.mesh, sizes: &sizes }.local_sizes(layout),
+            dtype: held.dtype,
+            constant: matches!(program.value(origin).def, Def::Constant(_)),
+        }
+    }
+
+    fn tensor(&self) -> LocalTensor<'_> {
+        let Held { value, dims, sizes, dtype, constant } = self;
+        LocalTensor { value: *value, dims, sizes, dtype: *dtype, constant: *constant }
+    }
+}
+
+/// An op with what it reads and makes, on one device.
+#[derive(Clone, Debug)]
+pub(crate) struct HeldOp<'a> {
+    pub(crate) op: Cow<'a, Op>,
+    pub(crate) operands: Vec<Held<'a>>,
+    pub(crate) result: Held<'a>,
+}
+
+impl HeldOp<'_> {
+    /// The elements that the op touches: of its operands and its result.
+    pub(crate) fn elements(&self) -> u64 {
+        let count = |held: &Held<'_>| held.sizes.iter().product::<u64>();
+        self.operands.iter().fold(count(&self.result), |n, held| n.saturating_add(count(held)))
+    }
+}
+
+/// The work of ops that run as one kernel, first to last.
+pub(crate) fn work_of(chain: &[HeldOp<'_>]) -> Work {
+    let operands: Vec<Vec<LocalTensor<'_>>> =
+        chain.iter().map(|op| op.operands.iter().map(Held::tensor).collect()).collect();
+    let chain: Vec<KernelOp<'_>> = chain
+        .iter()
+        .zip(&operands)
+        .map(|(op, operands)| KernelOp { op: &op.op, operands, result: op.result.tensor() })
+        .collect();
+    kernel_work(&chain)
+}
+
+/// A composite in pieces, as one device sees it.
+#[derive(Debug)]
+pub(crate) struct InPieces<'a> {
+    ops: Vec<HeldOp<'a>>,
+    /// The kernel of each piece, numbered by first pieces.
+    kernel: Vec<usize>,
+    /// What the all-reduces cost.
+    moves: Cost,
+}
+
+impl<'a> InPieces<'a> {
+    /// The pieces of a composite that reads its operand in a layout; `None` where it is computed whole.
+    pub(crate) fn new(kernels: &'a Kernels, hardware: &Hardware, id: ValueId, operand: Layout) -> Option<InPieces<'a>> {
+        let program = kernels.program.as_ref();
+        let read_from = *program.value(id).def.operands().first()?;
+        let pieces = kernels.site(id).pieces_on(operand)?;
+        let dtype = program.value(read_from).dtype;
+        let local = |dims: &[DimId], layout: Layout| {
+            let sizes = program.sizes(dims);
+            MeshShape { mesh: &program.mesh, sizes: &sizes }.local_sizes(layout)
+        };
+        // Numbers that no value has.
+        let number = |piece: usize| u32::MAX - piece as u32;
+        let mut ops: Vec<HeldOp<'a>> = Vec::with_capacity(pieces.len());
+        let mut moves = Cost::ZERO;
+        for (i, (piece, laid)) in pieces.iter().enumerate() {
+            let read = |read: &Read| match read {
+                Read::Operand => Held::of(kernels, read_from, operand),
+                Read::Piece(at) => {
+                    let (piece, laid) = &pieces[*at];
+                    let sizes = local(&piece.dims, laid.read());
+                    let dims = Cow::Owned(piece.dims.clone());
+                    Held { value: number(*at), dims, sizes, dtype, constant: false }
+                }
+                Read::Number(_) => {
+                    let value = number(pieces.len() + i);
+                    Held { value, dims: Cow::Borrowed(&[]), sizes: Vec::new(), dtype, constant: true }
+                }
+            };
+            let is_last = i + 1 == pieces.len();
+            ops.push(HeldOp {
+                operands: piece.reads.iter().map(read).collect(),
+                result: Held {
+                    value: if is_last { id.0 } else { number(i) },
+                    dims: Cow::Owned(piece.dims.clone()),
+                    sizes: local(&piece.dims, laid.made),
+                    dtype,
+                    constant: false,
+                },
+                op: Cow::Owned(piece.op.clone()),
+            });
+            if let Some((collective, _)) = laid.completed {
+                let sizes = program.sizes(&piece.dims);
+                let cost = collective_cost(hardware, &program.mesh, &collective, laid.made, &sizes, dtype);
+                let steps = if matches!(collective, Collective::AllReduce { .. }) { 2 } else { 1 };
+                moves = moves + Cost { time: cost.time.0, steps, moved: cost.wire_bytes.0, ..Cost::ZERO };
+            }
+        }
+        Some(InPieces { kernel: kernel_of_each(kernels, id, &pieces), ops, moves })
+    }
+
+    /// The last kernel, which others may join.
+    pub(crate) fn last_kernel(&self) -> Vec<HeldOp<'a>> {
+        let last = self.kernel.last();
+        self.ops
+            .iter()
+            .zip(&self.kernel)
+            .filter(|(_, kernel)| Some(*kernel) == last)
+            .map(|(op, _)| op.clone())
+            .collect()
+    }
+
+    /// What all costs but the last kernel.
+    pub(crate) fn before_the_last(&self, hardware: &Hardware) -> Cost {
+        let last = self.kernel.last().copied().unwrap_or(0);
+        (0..=last)
+            .filter(|kernel| *kernel != last)
+            .map(|kernel| {
+                let members = self.ops.iter().zip(&self.kernel).filter(|(_, k)| **k == kernel);
+                let chain: Vec<HeldOp<'_>> = members.map(|(op, _)| op.clone()).collect();
+                let elements = chain.iter().fold(0u64, |n, op| n.saturating_add(op.elements()));
+                work_cost(hardware, &work_of(&chain), elements)
+            })
+            .fold(self.moves, |sum, cost| sum + cost)
+    }
+}
+
+/// The kernel of each piece of a composite, by the rule of [`fuses_with`], numbered by first pieces.
+pub(crate) fn kernel_of_each(kernels: &Kernels, id: ValueId, pieces: &[(Piece, Laid)]) -> Vec<usize> {
+    let program = kernels.program.as_ref();
+    let operands = program.value(id).def.operands();
+    let by_op = operands.iter().any(|o| matches!(program.value(kernels.origin_of(*o)).def, Def::Op { .. }));
+    let readers = |at: usize| pieces.iter().filter(|(piece, _)| piece.reads.contains(&Read::Piece(at))).count();
+    let mut kernel: Vec<usize> = Vec::with_capacity(pieces.len());
+    let mut count = 0;
+    for (piece, _) in pieces {
+        let made = piece.reads.iter().copied().filter(|read| match read {
+            Read::Operand => by_op,
+            Read::Piece(_) => true,
+            Read::Number(_) => false,
+        });
+        let joined = fuses_with(&piece.op, made, |read| match read {
+            Read::Piece(at) => {
+                let (piece, laid) = &pieces[at];
+                laid.completed.is_none() && may_lead_a_kernel(&piece.op) && readers(at) == 1
+            }
+            // Every composite reads its operand in two of its pieces.
+            Read::Operand | Read::Number(_) => false,
+        });
+        kernel.push(match joined {
+            Some(Read::Piece(at)) => kernel[at],
+            _ => {
+                count += 1;
+                count - 1
+            }
+        });
+    }
+    kernel
+}
