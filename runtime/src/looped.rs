@@ -182,7 +182,7 @@ impl Loop<'_> {
             }
         };
         let parts: Vec<Tensor> = (0..instr.operands.len()).map(part).collect();
-        let nowhere = vec![0; shard_ir::tensor::MAX_RANK];
+        let nowhere = [0; shard_ir::tensor::MAX_RANK];
         let views: Vec<View<'_>> = parts
             .iter()
             .enumerate()

@@ -453,14 +453,14 @@ fn settled_chain(kernels: &Kernels, source: Source, value: ValueId) -> &[ValueId
 
 /// The op of a kernel that combines terms over a dim, and what it does.
 fn reduces(program: &Program, chain: &[ValueId], kind: Reduction) -> (Option<ValueId>, &'static str) {
-    let verbs = chain.iter().filter_map(|id| match &program.value(*id).def {
+    let mut verbs = chain.iter().filter_map(|id| match &program.value(*id).def {
         Def::Op { op: Op::Reduce { .. }, .. } if kind == Reduction::Max => Some((Some(*id), "the maximum")),
         Def::Op { op: Op::Einsum, .. } => Some((Some(*id), "contraction")),
         Def::Op { op: Op::Reduce { .. }, .. } => Some((Some(*id), "the sum")),
         Def::Op { op: Op::Take { .. }, .. } => Some((Some(*id), "the lookup")),
         _ => None,
     });
-    verbs.last().unwrap_or((None, "contraction"))
+    verbs.next_back().unwrap_or((None, "contraction"))
 }
 
 /// A value by its name, or by the op that makes it: "the einsum of `x` and `w`".

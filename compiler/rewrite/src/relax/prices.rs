@@ -171,7 +171,7 @@ impl Prices {
             // What is shared on the ways is paid once.
             let layouts = wanted[v].iter().chain([&out]).all(|n| at(*n) < graph.nodes());
             let moved = match wanted[v].len() > 1 && moved < FAR && layouts {
-                true => self.tree.to_all(graph, out, &wanted[v]),
+                true => self.tree.reaching_all(graph, out, &wanted[v]),
                 false => moved,
             };
             total = add(total, add(moved, factor.cost[best]));

@@ -63,7 +63,7 @@ impl Tree {
     }
 
     /// What it takes to bring a value from one node to several others, by a tree that a plan can have.
-    pub(crate) fn to_all(&mut self, graph: &Graph, from: Node, wanted: &[Node]) -> i64 {
+    pub(crate) fn reaching_all(&mut self, graph: &Graph, from: Node, wanted: &[Node]) -> i64 {
         graph.tree(from, wanted, &mut self.queue)
     }
 
