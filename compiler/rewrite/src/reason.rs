@@ -190,8 +190,12 @@ pub(crate) fn reason_of_loop(
 /// statistic.
 pub(crate) fn reason_in_pieces(program: &Program, composite: ValueId, operand: Layout, piece: &Op) -> String {
     let value = program.value(composite);
-    let who = op_in_words(program, composite);
+    let mut who = op_in_words(program, composite);
     let Def::Op { op, operands } = &value.def else { return who };
+    // What has no name is told by what it is of.
+    if let (None, Some(from)) = (name_of(program, composite), operands.first()) {
+        who = format!("{who} of {}", called(program, *from));
+    }
     let over = composite_dim(op).zip(operands.first()).and_then(|(over, from)| {
         let at = program.value(*from).dims.iter().position(|d| *d == over)?;
         Some((program.dims[over.index()].name.as_str(), program.mesh.axes_text(operand.axes_of(at).iter())))
