@@ -124,7 +124,9 @@ fn values(side: Side<'_>) -> BTreeMap<(String, usize), InstrId> {
             InstrKind::CollectiveEinsum(_) => format!("einsum {}", plan.equation(id)),
             _ => phrase(plan, id),
         };
-        let key = format!("{name}|{}|{what}", instr.origin.in_layers.join("/"));
+        // A piece of a composite is no op of the same kind elsewhere.
+        let piece_of = instr.origin.piece_of.as_deref().unwrap_or_default();
+        let key = format!("{name}|{}|{what}|{piece_of}", instr.origin.in_layers.join("/"));
         let count = seen.entry(key.clone()).or_default();
         out.insert((key, *count), id);
         *count += 1;
