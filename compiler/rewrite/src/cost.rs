@@ -87,6 +87,11 @@ impl std::iter::Sum for Cost {
     }
 }
 
+/// What a move counts for where plans of fewer steps are preferred: an all-reduce is two.
+pub(crate) fn steps_of(collective: &Collective) -> u64 {
+    if matches!(collective, Collective::AllReduce { .. }) { 2 } else { 1 }
+}
+
 /// The cost of a move of a value.
 pub(crate) fn move_cost(
     program: &Program,
@@ -99,7 +104,7 @@ pub(crate) fn move_cost(
     let sizes = program.sizes(&program.value(value).dims);
     let shape = MeshShape { mesh: &program.mesh, sizes: &sizes };
     let price = collective_cost(hardware, &program.mesh, collective, from, &sizes, program.value(value).dtype);
-    let steps = if matches!(collective, Collective::AllReduce { .. }) { 2 } else { 1 };
+    let steps = steps_of(collective);
     let elements = if collective.has_traffic() || hardware.has_free_ops() { 0 } else { shape.local_elements(to) };
     Cost { time: price.time.0, elements, steps, moved: price.wire_bytes.0, ..Cost::ZERO }
 }

@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 
 use shard_cost::{Hardware, KernelOp, LocalTensor, Work, collective_cost, fuses_with, kernel_work, may_lead_a_kernel};
-use shard_ir::{Collective, Def, DimId, Dtype, Layout, MeshShape, Op, ValueId};
+use shard_ir::{Def, DimId, Dtype, Layout, MeshShape, Op, ValueId};
 
-use crate::cost::{Cost, work_cost};
+use crate::cost::{Cost, steps_of, work_cost};
 use crate::kernel::Kernels;
 use crate::rules::pieces::{Laid, Piece, Read};
 
@@ -123,7 +123,7 @@ impl<'a> InPieces<'a> {
             if let Some((collective, _)) = laid.completed {
                 let sizes = program.sizes(&piece.dims);
                 let cost = collective_cost(hardware, &program.mesh, &collective, laid.made, &sizes, dtype);
-                let steps = if matches!(collective, Collective::AllReduce { .. }) { 2 } else { 1 };
+                let steps = steps_of(&collective);
                 moves = moves + Cost { time: cost.time.0, steps, moved: cost.wire_bytes.0, ..Cost::ZERO };
             }
         }

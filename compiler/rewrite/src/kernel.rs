@@ -255,7 +255,8 @@ impl Kernels {
         Some(all)
     }
 
-    /// The ways of having a value in a layout. `alone` gives those of one op, with the collective in its loop; `passes` says whether a pin lets a layout through.
+    /// The ways of having a value in a layout. `alone` gives those of one op, with the collective in its loop; `passes` says
+    /// whether a pin lets a layout through.
     pub(crate) fn strategies(
         &self,
         id: ValueId,

@@ -200,6 +200,20 @@ fn sites() -> Vec<Site> {
 
 type Strategies = BTreeSet<(Layout, Vec<Layout>)>;
 
+/// Every way of taking one layout from each list.
+fn tuples(lists: &[Vec<Layout>]) -> impl Iterator<Item = Vec<Layout>> + '_ {
+    let count: usize = lists.iter().map(Vec::len).product();
+    (0..count).map(|tuple| {
+        let mut rest = tuple;
+        let pick = |all: &Vec<Layout>| {
+            let layout = all[rest % all.len()];
+            rest /= all.len();
+            layout
+        };
+        lists.iter().map(pick).collect()
+    })
+}
+
 /// Every tuple of operand layouts, tried.
 fn by_trying(site: &Site, mesh: &Mesh, dims: &[Dim], result: &[DimId]) -> Strategies {
     let operands: Vec<(Vec<DimId>, Dtype)> = site.operands.iter().map(|(o, dtype)| (ids(o), *dtype)).collect();
@@ -211,17 +225,7 @@ fn by_trying(site: &Site, mesh: &Mesh, dims: &[Dim], result: &[DimId]) -> Strate
         })
         .collect();
     let mut found = Strategies::new();
-    let tuples: usize = layouts.iter().map(Vec::len).product();
-    for tuple in 0..tuples {
-        let mut rest = tuple;
-        let picked: Vec<Layout> = layouts
-            .iter()
-            .map(|all| {
-                let layout = all[rest % all.len()];
-                rest /= all.len();
-                layout
-            })
-            .collect();
+    for picked in tuples(&layouts) {
         let seen: Vec<Operand<'_>> = operands
             .iter()
             .zip(&picked)
@@ -350,17 +354,7 @@ fn hold_loops(site: &Site, mesh: &Mesh, dims: &[Dim]) -> usize {
     });
     let mut tried = Loops::new();
     let given: Vec<Vec<Layout>> = operands.iter().map(|(of, _)| layouts(of)).collect();
-    let tuples: usize = given.iter().map(Vec::len).product();
-    for tuple in 0..tuples {
-        let mut rest = tuple;
-        let picked: Vec<Layout> = given
-            .iter()
-            .map(|all| {
-                let layout = all[rest % all.len()];
-                rest /= all.len();
-                layout
-            })
-            .collect();
+    for picked in tuples(&given) {
         let seen: Vec<Operand<'_>> = operands
             .iter()
             .zip(&picked)
