@@ -86,9 +86,11 @@ impl Server {
         let (sender, store) = (connection.sender.clone(), Arc::clone(&lowered));
         let background = Background::start(move |done| {
             let version = done.version;
-            // A client that is gone hears nothing.
-            let _ = sender.send(publication(&done.uri, version, &done.file, &done.diagnostics));
+            let news = publication(&done.uri, version, &done.file, &done.diagnostics);
+            // Stored before it is told: a client that hears of it may ask at once.
             store.lock().unwrap_or_else(PoisonError::into_inner).insert(done.uri.clone(), done);
+            // A client that is gone hears nothing.
+            let _ = sender.send(news);
             if refreshes {
                 let method = request::InlayHintRefreshRequest::METHOD.to_string();
                 let refresh = Request::new(RequestId::from(format!("hints-{version}")), method, Value::Null);
