@@ -53,8 +53,14 @@ impl Editor {
         self.send(Message::Notification(Notification::new(method.to_string(), params)));
     }
 
+    /// The next message; answers to what had no id that could be read are left out.
     fn receive(&mut self) -> Message {
-        Message::read(&mut self.from).expect("readable").expect("the server is there")
+        loop {
+            match Message::read(&mut self.from) {
+                Ok(message) => return message.expect("the server is there"),
+                Err(error) => assert!(error.to_string().contains(r#"\"id\":"#), "{error}"),
+            }
+        }
     }
 
     fn respond(&mut self, method: &str, params: Value) -> Response {
@@ -297,5 +303,62 @@ fn answers_that_need_no_lowering_come_within_50_ms() {
         fastest = fastest.min(start.elapsed());
     }
     assert!(name > 0 && fastest < Duration::from_millis(50), "{fastest:?}");
+    editor.close();
+}
+
+#[test]
+fn completion_behind_a_letter_that_is_not_ascii_answers() {
+    let text = MLP.replace("layer mlp", "// caf\u{e9}\u{1f600}\nlayer mlp");
+    let mut editor = Editor::open(&text);
+    let line = text.lines().position(|line| line.starts_with("// caf")).expect("the comment");
+    for character in 0..10 {
+        let place = json!({"line": line, "character": character});
+        let answer = editor.ask("textDocument/completion", json!({"textDocument": {"uri": URI}, "position": place}));
+        assert!(answer.is_array(), "{answer}");
+    }
+    editor.close();
+}
+
+#[test]
+fn no_message_ends_the_server() {
+    let mut editor = Editor::open(MLP);
+    editor.diagnostics(1, true);
+    for (method, params) in [
+        ("textDocument/didOpen", json!(null)),
+        ("textDocument/didOpen", json!({"textDocument": {"uri": "", "languageId": 1, "version": 1e99, "text": []}})),
+        ("textDocument/didOpen", json!({"textDocument": {"uri": " :", "languageId": "", "version": 1, "text": ""}})),
+        ("textDocument/didChange", json!({"textDocument": {"uri": URI, "version": 7}, "contentChanges": []})),
+        ("textDocument/didChange", json!([[], {}])),
+        ("textDocument/didClose", json!({"textDocument": {"uri": "file:///never/opened"}})),
+        ("textDocument/didClose", json!("a")),
+        ("$/cancelRequest", json!({"id": 3})),
+    ] {
+        editor.tell(method, params);
+    }
+    let far = json!({"line": u32::MAX, "character": u32::MAX});
+    let at = json!({"textDocument": {"uri": URI}, "position": far, "newName": "\u{202e}", "options": {},
+        "range": {"start": far, "end": {"line": 0, "character": 0}}, "context": {"diagnostics": [], "includeDeclaration": true}});
+    for method in ["hover", "definition", "references", "rename", "completion", "formatting", "codeAction", "inlayHint"]
+    {
+        for params in [json!(null), json!({"textDocument": 1}), at.clone()] {
+            editor.respond(&format!("textDocument/{method}"), params);
+        }
+    }
+    let document = format!(r#"{{"uri": "{URI}", "version": 2}}"#);
+    for body in [
+        // Half a surrogate pair, as editors send while the other half is being typed.
+        format!(
+            r#"{{"method": "textDocument/didChange", "params": {{"textDocument": {document}, "contentChanges": [{{"text": "// \ud83d"}}]}}}}"#
+        ),
+        r#"{"method": "textDocument/hover", "id": 99999999999}"#.to_string(),
+        "{\u{e9}".to_string(),
+        "[]".to_string(),
+    ] {
+        write!(editor.to, "Content-Length: {}\r\n\r\n{body}", body.len()).expect("written");
+    }
+    write!(editor.to, "Content-Length: 18446744073709551615\r\n\r\n{{}}").expect("written");
+    assert_eq!(editor.diagnostics(2, false), Vec::<Value>::new(), "the text with the half pair was checked");
+    editor.change(3, MLP);
+    editor.diagnostics(3, true);
     editor.close();
 }

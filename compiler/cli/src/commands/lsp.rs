@@ -1,8 +1,12 @@
 //! `shardc lsp`.
 
-use crate::console::{Console, Outcome};
-use crate::lsp;
+use crate::console::{Outcome, Status};
+use crate::lsp::{End, serve};
 
-pub(crate) fn run(console: &mut Console) -> Outcome {
-    lsp::serve().map_err(|error| console.usage(&format!("the client and the server lost each other: {error}"), None))
+pub(crate) fn run() -> Outcome {
+    match serve() {
+        End::Clean => Ok(()),
+        // As the protocol says.
+        End::Abrupt => Err(Status::Wrong),
+    }
 }

@@ -17,7 +17,8 @@ const FORMS: [&str; 14] = [
 pub(crate) fn completions(document: &Document, place: Position) -> Vec<CompletionItem> {
     let at = offset_of(&document.file, place);
     let before = document.file.slice(Span::new(0, at));
-    let word = before.rfind(|c: char| !(c.is_ascii_alphanumeric() || "_{},".contains(c))).map_or(0, |i| i + 1);
+    let in_word = |c: char| c.is_ascii_alphanumeric() || "_{},".contains(c);
+    let word = before.trim_end_matches(in_word).len();
     // A comma goes on with a word of axes only inside braces.
     let word = match before[word..].rfind(',') {
         Some(comma) if before[word..].rfind('{').is_none_or(|open| before[word..][open..].contains('}')) => {

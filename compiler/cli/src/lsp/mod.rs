@@ -10,11 +10,16 @@ mod hints;
 mod hover;
 mod position;
 mod symbols;
+#[cfg(test)]
+mod tests;
+mod wire;
 
 use std::collections::{BTreeMap, HashMap};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use lsp_server::{Connection, ErrorCode, Message, Notification, Request, RequestId, Response};
+use lsp_server::{ErrorCode, Message, Notification, Request, RequestId, Response};
 use lsp_types::notification::{self, Notification as _};
 use lsp_types::request::{self, Request as _};
 use lsp_types::{
@@ -25,8 +30,8 @@ use lsp_types::{
     TextDocumentSyncKind, TextEdit, Uri, WorkspaceEdit,
 };
 use serde::Serialize;
-use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde::de::{DeserializeOwned, Error as _};
+use serde_json::{Value, json};
 use shard_check::Severity;
 use shard_grammar::{SourceFile, Span};
 
@@ -34,19 +39,22 @@ use background::{Background, Lowered};
 use document::Document;
 use position::{offset_of, position_of, range_of};
 use symbols::{Occurrence, Symbols};
+use wire::Client;
 
-/// Why the session ended badly.
-pub(crate) type Problem = Box<dyn std::error::Error + Send + Sync>;
+/// How a session ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum End {
+    /// The client said that it has enough, or is gone.
+    Clean,
+    /// The client ended the server without asking it to shut down.
+    Abrupt,
+}
 
 /// Serves one client until it says that it has enough.
-pub(crate) fn serve() -> Result<(), Problem> {
-    let (connection, threads) = Connection::stdio();
-    let client = connection.initialize(serde_json::to_value(capabilities())?)?;
-    let refreshes = client["capabilities"]["workspace"]["inlayHint"]["refreshSupport"].as_bool() == Some(true);
-    Server::new(&connection, refreshes).run(&connection)?;
-    drop(connection);
-    threads.join()?;
-    Ok(())
+pub(crate) fn serve() -> End {
+    let client = Client::new(std::io::stdout());
+    let messages = wire::listen(std::io::BufReader::new(std::io::stdin()), client.clone());
+    Server::new(client).run(&messages)
 }
 
 fn capabilities() -> ServerCapabilities {
@@ -74,95 +82,192 @@ fn capabilities() -> ServerCapabilities {
 }
 
 struct Server {
+    client: Client,
     documents: BTreeMap<Uri, Document>,
+    /// Texts that came since the last check, the newest of each file: of edits that queue up, only it is checked.
+    unchecked: BTreeMap<Uri, (i32, String)>,
     /// The newest answers of the background thread.
     lowered: Arc<Mutex<BTreeMap<Uri, Lowered>>>,
     background: Background,
+    /// How far the session has come.
+    state: State,
+}
+
+/// How far a session has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    /// `initialize` is to come.
+    Begun,
+    Running,
+    /// `exit` is to come.
+    ShutDown,
 }
 
 impl Server {
-    fn new(connection: &Connection, refreshes: bool) -> Server {
-        let lowered: Arc<Mutex<BTreeMap<Uri, Lowered>>> = Arc::default();
-        let (sender, store) = (connection.sender.clone(), Arc::clone(&lowered));
-        let background = Background::start(move |done| {
+    fn new(client: Client) -> Server {
+        let background = Background::default();
+        Server {
+            client,
+            documents: BTreeMap::new(),
+            unchecked: BTreeMap::new(),
+            lowered: Arc::default(),
+            background,
+            state: State::Begun,
+        }
+    }
+
+    /// Starts lowering in the background; `refreshes`: the client can be told that hints have changed.
+    fn lower_in_background(&mut self, refreshes: bool) {
+        let (client, store) = (self.client.clone(), Arc::clone(&self.lowered));
+        self.background = Background::start(move |done| {
             let version = done.version;
             let news = publication(&done.uri, version, &done.file, &done.diagnostics);
             // Stored before it is told: a client that hears of it may ask at once.
             store.lock().unwrap_or_else(PoisonError::into_inner).insert(done.uri.clone(), done);
-            // A client that is gone hears nothing.
-            let _ = sender.send(news);
+            client.send(&news);
             if refreshes {
                 let method = request::InlayHintRefreshRequest::METHOD.to_string();
                 let refresh = Request::new(RequestId::from(format!("hints-{version}")), method, Value::Null);
-                let _ = sender.send(Message::Request(refresh));
+                client.send(&Message::Request(refresh));
             }
         });
-        Server { documents: BTreeMap::new(), lowered, background }
     }
 
-    fn run(mut self, connection: &Connection) -> Result<(), Problem> {
-        for message in &connection.receiver {
+    fn run(mut self, messages: &Receiver<Message>) -> End {
+        let end = loop {
+            let message = match messages.try_recv() {
+                Ok(message) => message,
+                Err(TryRecvError::Disconnected) => break End::Clean,
+                Err(TryRecvError::Empty) => {
+                    self.check();
+                    match messages.recv() {
+                        Ok(message) => message,
+                        Err(_) => break End::Clean,
+                    }
+                }
+            };
             match message {
                 Message::Request(request) => {
-                    if connection.handle_shutdown(&request)? {
-                        break;
-                    }
-                    connection.sender.send(Message::Response(self.answer(request)))?;
+                    let (id, method) = (request.id.clone(), request.method.clone());
+                    // A defect of an answer must not end the session.
+                    let answer = catch_unwind(AssertUnwindSafe(|| self.answer(request)));
+                    let answer = answer.unwrap_or_else(|_| {
+                        let message = format!("internal error: `{method}` ended unexpectedly");
+                        Response::new_err(id, ErrorCode::InternalError as i32, message)
+                    });
+                    self.client.send(&Message::Response(answer));
                 }
-                Message::Notification(note) => self.hear(connection, note)?,
+                Message::Notification(note) if note.method == notification::Exit::METHOD => {
+                    break if self.state == State::ShutDown { End::Clean } else { End::Abrupt };
+                }
+                Message::Notification(note) => {
+                    let method = note.method.clone();
+                    if let Err(why) = self.hear(note) {
+                        self.client.log(format!("ignored: `{method}`: {why}"));
+                    }
+                }
                 Message::Response(_) => {}
             }
-        }
+        };
         self.background.close();
-        Ok(())
+        end
     }
 
-    fn hear(&mut self, connection: &Connection, note: Notification) -> Result<(), Problem> {
+    fn hear(&mut self, note: Notification) -> Result<(), serde_json::Error> {
+        if self.state != State::Running {
+            return Ok(());
+        }
         match note.method.as_str() {
             notification::DidOpenTextDocument::METHOD => {
                 let opened: lsp_types::DidOpenTextDocumentParams = serde_json::from_value(note.params)?;
                 let document = opened.text_document;
-                self.take(connection, document.uri, document.version, document.text)
+                self.unchecked.insert(document.uri, (document.version, document.text));
             }
             notification::DidChangeTextDocument::METHOD => {
                 let changed: lsp_types::DidChangeTextDocumentParams = serde_json::from_value(note.params)?;
-                let Some(last) = changed.content_changes.into_iter().next_back() else { return Ok(()) };
-                self.take(connection, changed.text_document.uri, changed.text_document.version, last.text)
+                // Whole texts are what was asked for; a part alone says nothing.
+                let whole = changed.content_changes.into_iter().rev().find(|change| change.range.is_none());
+                let text = whole.ok_or_else(|| serde_json::Error::custom("no change with the whole text"))?.text;
+                self.unchecked.insert(changed.text_document.uri, (changed.text_document.version, text));
             }
             notification::DidCloseTextDocument::METHOD => {
                 let closed: lsp_types::DidCloseTextDocumentParams = serde_json::from_value(note.params)?;
                 let uri = closed.text_document.uri;
+                self.unchecked.remove(&uri);
                 self.background.forget(&uri);
                 self.answers().remove(&uri);
                 if let Some(document) = self.documents.remove(&uri) {
-                    connection.sender.send(publication(&uri, document.version, &document.file, &[]))?;
+                    self.client.send(&publication(&uri, document.version, &document.file, &[]));
                 }
-                Ok(())
             }
-            _ => Ok(()),
+            _ => {}
         }
+        Ok(())
     }
 
-    /// A new version of a file: what the checker says at once, the rest when it is there.
-    fn take(&mut self, connection: &Connection, uri: Uri, version: i32, text: String) -> Result<(), Problem> {
-        let document = Document::new(&uri, version, text);
-        let found = &document.checked.diagnostics;
-        connection.sender.send(publication(&uri, version, &document.file, found))?;
-        match document.checked.has_errors() {
-            true => self.background.forget(&uri),
-            false => self.background.lower(uri.clone(), version, document.file.clone()),
+    /// Checks the newest texts: what the checker says at once, the rest when it is there.
+    fn check(&mut self) {
+        while let Some((uri, (version, text))) = self.unchecked.pop_first() {
+            // A defect of the checker must not end the session: the next text may be fine again.
+            let Ok(document) = catch_unwind(AssertUnwindSafe(|| Document::new(&uri, version, text))) else {
+                self.documents.remove(&uri);
+                self.background.forget(&uri);
+                self.client.log(format!("internal error: checking version {version} of `{}` failed", uri.as_str()));
+                continue;
+            };
+            self.client.send(&publication(&uri, version, &document.file, &document.checked.diagnostics));
+            match document.checked.has_errors() {
+                true => self.background.forget(&uri),
+                false => self.background.lower(uri.clone(), version, document.file.clone()),
+            }
+            self.documents.insert(uri, document);
         }
-        self.documents.insert(uri, document);
-        Ok(())
     }
 
     fn answers(&self) -> MutexGuard<'_, BTreeMap<Uri, Lowered>> {
         self.lowered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn answer(&self, request: Request) -> Response {
+    fn answer(&mut self, request: Request) -> Response {
         let Request { id, method, params } = request;
-        let answer = match method.as_str() {
+        match self.session(&method, &params) {
+            None => {}
+            Some(Ok(value)) => return Response::new_ok(id, value),
+            Some(Err((code, message))) => return Response::new_err(id, code as i32, message),
+        }
+        // It is about the text as it is now.
+        self.check();
+        match self.of_texts(&method, params) {
+            Ok(value) => Response::new_ok(id, value),
+            Err((code, message)) => Response::new_err(id, code as i32, message),
+        }
+    }
+
+    /// Answers what is about the session, and refuses what comes too early or too late.
+    fn session(&mut self, method: &str, params: &Value) -> Option<Answer<Value>> {
+        match (self.state, method) {
+            (State::Begun, request::Initialize::METHOD) => {
+                self.state = State::Running;
+                let hints = &params["capabilities"]["workspace"]["inlayHint"];
+                self.lower_in_background(hints["refreshSupport"].as_bool() == Some(true));
+                Some(Ok(json!({"capabilities": capabilities()})))
+            }
+            (State::Begun, _) => Some(Err((ErrorCode::ServerNotInitialized, "`initialize` comes first".to_string()))),
+            (State::Running, request::Initialize::METHOD) => {
+                Some(Err((ErrorCode::InvalidRequest, "the session has begun already".to_string())))
+            }
+            (State::Running, request::Shutdown::METHOD) => {
+                self.state = State::ShutDown;
+                Some(Ok(Value::Null))
+            }
+            (State::Running, _) => None,
+            (State::ShutDown, _) => Some(Err((ErrorCode::InvalidRequest, "the session is shut down".to_string()))),
+        }
+    }
+
+    /// Answers what is about files.
+    fn of_texts(&self, method: &str, params: Value) -> Answer<Value> {
+        match method {
             request::HoverRequest::METHOD => respond(params, |p: lsp_types::HoverParams| {
                 let at = p.text_document_position_params;
                 Ok(self.hover(&at.text_document.uri, at.position))
@@ -204,10 +309,6 @@ impl Server {
                 Ok(both.map(|(document, known)| hints::hints(&document.file, &document.tree, known, p.range)))
             }),
             _ => Err((ErrorCode::MethodNotFound, format!("`{method}` is not offered"))),
-        };
-        match answer {
-            Ok(value) => Response::new_ok(id, value),
-            Err((code, message)) => Response::new_err(id, code as i32, message),
         }
     }
 
