@@ -46,6 +46,8 @@ pub(crate) enum Command {
     Lower(LowerArgs),
     /// Check a certificate that no plan takes less time than the one in it
     VerifyCertificate(VerifyCertificateArgs),
+    /// Print the page of a diagnostic: what it means, an example, and how to mend it
+    ExplainCode(ExplainCodeArgs),
     /// Execute the lowered program on simulated devices and compare it with the unsharded one
     Run(RunArgs),
     /// List the built-in chips, or print the hardware file of one
@@ -154,6 +156,9 @@ pub(crate) struct CheckArgs {
     /// Hold each layer's plan to what its `expect` lines say
     #[arg(long)]
     pub(crate) expect: bool,
+    /// Leave out what needs a search, and name it
+    #[arg(long, conflicts_with = "expect")]
+    pub(crate) quick: bool,
     #[command(flatten)]
     pub(crate) program: ProgramArgs,
 }
@@ -418,6 +423,17 @@ pub(crate) struct HardwareArgs {
     /// A built-in chip, whose file is printed
     #[arg(value_name = "NAME")]
     pub(crate) name: Option<String>,
+}
+
+/// `explain-code`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ExplainCodeArgs {
+    /// The code, as diagnostics bear it: E0806
+    #[arg(value_name = "CODE", required_unless_present = "list")]
+    pub(crate) code: Option<String>,
+    /// List all codes
+    #[arg(long, conflicts_with = "code")]
+    pub(crate) list: bool,
 }
 
 /// `completions`.

@@ -1,5 +1,6 @@
 //! Standard output for results, standard error for diagnostics.
 
+use std::borrow::Cow;
 use std::io::{ErrorKind, IsTerminal, Write};
 
 use shard_check::{Diagnostic, Severity};
@@ -7,6 +8,7 @@ use shard_grammar::SourceFile;
 use shard_report::github::github;
 use shard_report::json::diagnostics::{InFile, diagnostics};
 use shard_report::json::sarif::sarif;
+use shard_report::printable::{escaped, escaped_but_colour};
 
 use crate::args::{Color, DisplayArgs, Format, ReportFormat, ResultFormat};
 
@@ -142,6 +144,11 @@ impl Console {
         }
     }
 
+    /// Prints a result for people: what a terminal would take as a command is escaped.
+    pub(crate) fn people(&mut self, text: &str) -> Outcome {
+        self.result(&shown(text, self.result_color))
+    }
+
     /// Reports what was found in a file (or, without one, around it).
     pub(crate) fn report(&mut self, file: Option<&SourceFile>, found: Vec<Diagnostic>) {
         if found.is_empty() {
@@ -154,7 +161,7 @@ impl Console {
         let nowhere = SourceFile::new("", "");
         let text = shard_report::draw::diagnostics(&found, file.unwrap_or(&nowhere), self.color);
         write_stderr(if self.said_something { "\n" } else { "" });
-        write_stderr(&text);
+        write_stderr(&shown(&text, self.color));
         self.said_something = true;
     }
 
@@ -196,6 +203,11 @@ pub(crate) fn problem(message: &str, helps: Vec<shard_check::Help>) -> Diagnosti
         notes: Vec::new(),
         helps,
     }
+}
+
+/// A text as a terminal may get it.
+fn shown(text: &str, coloured: bool) -> Cow<'_, str> {
+    if coloured { escaped_but_colour(text) } else { escaped(text) }
 }
 
 fn write_stderr(text: &str) {

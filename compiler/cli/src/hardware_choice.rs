@@ -18,7 +18,7 @@ pub(crate) fn from_command_line(name: &str, console: &mut Console) -> Outcome<Ha
         return Ok(hardware);
     }
     if looks_like_a_path(name) || Path::new(name).exists() {
-        return load(Path::new(name)).map_err(|error| {
+        return load(Path::new(name), Named::OnCommandLine).map_err(|error| {
             error.report(console);
             Status::Usage
         });
@@ -42,7 +42,7 @@ pub(crate) fn from_source(
                 Err(Status::Wrong)
             }
         },
-        Some(HardwareRef::Path(path)) => match load(&beside(&file.name, &path.value)) {
+        Some(HardwareRef::Path(path)) => match load(&beside(&file.name, &path.value), Named::InFile) {
             Ok(hardware) => Ok(Some(hardware)),
             Err(LoadError::Unreadable { why, .. }) => {
                 let (name, span) = (path.value.clone(), Some(path.span));
@@ -60,15 +60,17 @@ pub(crate) fn from_source(
 /// The hardware file that a source file is compiled with, as text: `--hardware`, or the file's own line. It was read before.
 pub(crate) fn text(named: Option<&str>, file: &SourceFile, console: &mut Console) -> Outcome<String> {
     let tree = shard_grammar::parse(file).file;
-    let (name, path) = match (named, tree.hardware().next().map(|line| &line.chip)) {
-        (Some(name), _) => (name.to_string(), PathBuf::from(name)),
-        (None, Some(HardwareRef::BuiltIn(name))) => (name.value.clone(), PathBuf::new()),
-        (None, Some(HardwareRef::Path(path))) => (String::new(), beside(&file.name, &path.value)),
+    let (name, path, by) = match (named, tree.hardware().next().map(|line| &line.chip)) {
+        (Some(name), _) => (name.to_string(), PathBuf::from(name), Named::OnCommandLine),
+        (None, Some(HardwareRef::BuiltIn(name))) => (name.value.clone(), PathBuf::new(), Named::InFile),
+        (None, Some(HardwareRef::Path(path))) => (String::new(), beside(&file.name, &path.value), Named::InFile),
         (None, None) => return Err(none(console)),
     };
     match BUILT_IN.iter().find(|chip| chip.name == name) {
         Some(chip) => Ok(chip.text.to_string()),
-        None => input::read_text(&path, console).map(|file| file.text),
+        None => read(&path, by)
+            .map(|file| file.text)
+            .map_err(|why| console.usage(&format!("cannot read `{}`: {why}", path.display()), None)),
     }
 }
 
@@ -76,10 +78,12 @@ pub(crate) fn text(named: Option<&str>, file: &SourceFile, console: &mut Console
 pub(crate) fn from_plan(name: &str, file: &Path, console: &mut Console) -> Outcome<Hardware> {
     match Hardware::built_in(name) {
         Some(hardware) => Ok(hardware),
-        None if looks_like_a_path(name) => load(&beside(&file.display().to_string(), name)).map_err(|error| {
-            error.report(console);
-            Status::Wrong
-        }),
+        None if looks_like_a_path(name) => {
+            load(&beside(&file.display().to_string(), name), Named::InFile).map_err(|error| {
+                error.report(console);
+                Status::Wrong
+            })
+        }
         None => {
             console.report(None, vec![unknown(name, None)]);
             Err(Status::Wrong)
@@ -121,9 +125,25 @@ enum LoadError {
     Wrong(SourceFile, Vec<HardwareError>),
 }
 
-fn load(path: &Path) -> Result<Hardware, LoadError> {
+/// Who names a hardware file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Named {
+    /// Whoever runs the compiler: any file will do, a pipe too.
+    OnCommandLine,
+    /// A file, which may be a stranger's.
+    InFile,
+}
+
+fn read(path: &Path, by: Named) -> Result<SourceFile, String> {
+    match by {
+        Named::OnCommandLine => input::read(path),
+        Named::InFile => input::read_regular(path),
+    }
+}
+
+fn load(path: &Path, by: Named) -> Result<Hardware, LoadError> {
     let unreadable = |why| LoadError::Unreadable { path: path.display().to_string(), why };
-    let file = input::read(path).map_err(unreadable)?;
+    let file = read(path, by).map_err(unreadable)?;
     Hardware::read(&file.text).map_err(|errors| LoadError::Wrong(file, errors))
 }
 
@@ -135,11 +155,32 @@ impl LoadError {
                 console.report(None, vec![HardwareProblem::File { path, span: None, message: why }.into()]);
             }
             LoadError::Wrong(file, errors) => {
-                let found = errors.into_iter().map(|error| wrong(&file, error)).collect();
-                console.report(Some(&file), found);
+                // What does not even look like a hardware file may be anything, and is not shown: a stranger's program can
+                // name any file, and a log may be public.
+                match unseen(&file, &errors) {
+                    Some(problem) => console.report(None, vec![problem]),
+                    None => {
+                        let found = errors.into_iter().map(|error| wrong(&file, error)).collect();
+                        console.report(Some(&file), found);
+                    }
+                }
             }
         }
     }
+}
+
+/// Why a file is no hardware file at all, by the place alone, without its text.
+fn unseen(file: &SourceFile, errors: &[HardwareError]) -> Option<Diagnostic> {
+    let has = |key: &str| errors.iter().any(|error| error.key == key);
+    let message = match errors.iter().find(|error| error.key.is_empty()) {
+        Some(error) => {
+            let place = file.line_column(error.span.start);
+            format!("line {}, column {}: {}", place.line, place.column, error.message)
+        }
+        None if has("chip") && has("network") => "it has neither a table `[chip]` nor a table `[network]`".to_string(),
+        None => return None,
+    };
+    Some(HardwareProblem::File { path: file.name.clone(), span: None, message }.into())
 }
 
 /// One thing that is wrong with a hardware file.

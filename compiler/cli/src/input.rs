@@ -34,12 +34,32 @@ pub(crate) fn read(path: &Path) -> Result<SourceFile, String> {
     read_at_most(path, MAX_BYTES)
 }
 
+/// Reads a text file that another file names, or that stands beside one: a regular file alone, since a pipe would be waited
+/// for and a device never ends. What the command line names may be a pipe.
+pub(crate) fn read_regular(path: &Path) -> Result<SourceFile, String> {
+    match std::fs::metadata(path) {
+        Err(error) => Err(error.to_string()),
+        Ok(found) if found.is_dir() => Err("it is a folder".to_string()),
+        Ok(found) if !found.is_file() => {
+            Err("it is no regular file, and what another file names has to be one".to_string())
+        }
+        Ok(_) => {
+            let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
+            as_text(path, read_all(file, MAX_BYTES), MAX_BYTES)
+        }
+    }
+}
+
 /// Reads a text file of at most so many bytes.
 pub(crate) fn read_at_most(path: &Path, most: usize) -> Result<SourceFile, String> {
     let bytes = match path.as_os_str() == "-" {
         true => read_all(std::io::stdin().lock(), most),
         false => std::fs::File::open(path).and_then(|file| read_all(file, most)),
     };
+    as_text(path, bytes, most)
+}
+
+fn as_text(path: &Path, bytes: std::io::Result<Vec<u8>>, most: usize) -> Result<SourceFile, String> {
     let bytes = bytes.map_err(|error| error.to_string())?;
     if bytes.len() > most {
         return Err(format!("it is larger than {most} bytes"));

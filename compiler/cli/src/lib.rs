@@ -11,6 +11,7 @@ mod lowering_diagnostics;
 mod lsp;
 mod new_program;
 mod objectives;
+mod output;
 pub mod pipeline;
 mod points;
 mod questions;
@@ -51,6 +52,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Diff(args) => commands::diff::run(args, &mut console),
         Command::Lower(args) => commands::lower::run(args, &mut console),
         Command::VerifyCertificate(args) => commands::verify_certificate::run(args, &mut console),
+        Command::ExplainCode(args) => commands::explain_code::run(args, &mut console),
         Command::Run(args) => commands::run::run(args, &mut console),
         Command::Hardware(args) => commands::hardware::run(args, &mut console),
         Command::Lsp => commands::lsp::run(),

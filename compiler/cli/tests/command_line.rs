@@ -360,3 +360,49 @@ fn with_the_objective_comm_nothing_is_sent_that_need_not_be_and_flops_break_the_
     // Slicing before the product or after it sends nothing either way.
     assert_eq!(totals(&layer("BF_x"), "comm"), (0, all / 4));
 }
+
+#[test]
+fn check_prints_every_error_before_it_searches_for_warnings() {
+    let folder = scratch("errors-first");
+    let path = |name: &str| folder.join(name).to_str().expect("UTF-8").to_string();
+    let head = "mesh x=2, y=2\ndim B = 64\ndim E = 64\ndim F = 64\n";
+    let order = "layer order(a: bf16 B_xyE) -> bf16 B_yxE { return gelu(a) }\n";
+    let strict = "strict layer g(a: bf16 BE_x, w: weight bf16 E_xF) -> bf16 BF { return einsum(a, w -> BF) }\n";
+    std::fs::write(path("a.shard"), format!("{head}{order}{strict}")).expect("written");
+    std::fs::write(path("b.shard"), format!("{head}{strict}")).expect("written");
+    std::fs::write(path("c.shard"), "mesh x=0\n").expect("written");
+    let ran = shardc(&["check", &path("a.shard"), &path("b.shard"), &path("c.shard")]);
+    let codes: Vec<&str> =
+        ran.err.lines().filter_map(|l| l.split_once('[')?.1.split_once("]: ").map(|(code, _)| code)).collect();
+    let mut codes: Vec<&str> = codes.into_iter().filter(|c| ["E0206", "E0802", "W0802"].contains(c)).collect();
+    codes.dedup();
+    assert_eq!((ran.status, codes), (1, vec!["E0206", "E0802", "W0802"]), "{}", ran.err);
+    // What needs no search is said all the same, and what was left out is named.
+    let ran = shardc(&["check", "--quick", &path("a.shard"), &path("b.shard")]);
+    assert!(ran.status == 0 && ran.out.is_empty(), "{ran:?}");
+    assert!(
+        ran.err.contains("note: no plan was searched for `order`, `g`\n") && ran.err.contains("E0802"),
+        "{}",
+        ran.err
+    );
+    let ran = shardc(&["check", "--quick", &path("a.shard"), &path("c.shard")]);
+    assert!(ran.status == 1 && ran.err.contains("E0206") && ran.err.contains("`order`, `g`"), "{ran:?}");
+    assert_eq!(shardc(&["check", "--quick", "--expect", "mlp.shard"]).status, 2);
+}
+
+#[test]
+fn the_page_of_a_code_is_in_the_binary() {
+    let page = include_str!("../../../spec/diagnostics/E0806.md");
+    assert_eq!(shardc(&["explain-code", "E0806"]).out, page);
+    assert_eq!(shardc(&["explain-code", "e0806"]).out, page);
+    let list = shardc(&["explain-code", "--list"]).out;
+    assert_eq!(list.lines().count(), shard_check::diagnostics::ALL.len());
+    assert!(list.contains("\nE0806  a plan space larger than the search may look at\n"), "{list}");
+    let ran = shardc(&["explain-code", "E0807"]);
+    assert!(ran.status == 2 && ran.err.contains("help: shardc explain-code E080"), "{ran:?}");
+    let ran = shardc(&["explain-code", "frobnicate"]);
+    assert!(ran.status == 2 && ran.err.contains("help: --list"), "{ran:?}");
+    let json = fed(&["check", "-", "--format", "json"], "mesh x=0\n").out;
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(json["diagnostics"][0]["page"], "spec/diagnostics/E0206.md");
+}

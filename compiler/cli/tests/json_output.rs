@@ -224,3 +224,14 @@ fn collective_einsums_meet_the_schemas() {
         assert_eq!(collective["wire_bytes"], collective["model_wire_bytes"], "{collective}");
     }
 }
+
+#[test]
+fn pages_of_diagnostics_meet_their_schema() {
+    for args in [&["explain-code", "E0806"][..], &["explain-code", "--list"]] {
+        let mut args = args.to_vec();
+        args.extend(["--format", "json"]);
+        let ran = shardc(&args);
+        assert_eq!((ran.status, ran.err.as_str()), (0, ""));
+        holds("explain-code", &ran.out);
+    }
+}

@@ -149,6 +149,7 @@ fn an_error_is_published_with_its_range_and_a_quick_fix_that_mends_it() {
     assert_eq!(found.len(), 1, "{found:?}");
     assert_eq!(found[0]["range"]["start"], place(&wrong, "hh)", 0));
     assert_eq!(found[0]["severity"], 1);
+    assert_eq!(found[0]["codeDescription"]["href"], "shardc:/spec/diagnostics/E0601.md");
     let params = json!({"textDocument": {"uri": URI}, "range": found[0]["range"], "context": {"diagnostics": []}});
     let actions = editor.ask("textDocument/codeAction", params);
     let mended = edited(&wrong, &actions[0]["edit"]["changes"][URI]);

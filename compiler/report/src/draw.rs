@@ -5,9 +5,12 @@ use ariadne::{Color, Config, IndexType, Label, Report, ReportKind, Source};
 use shard_check::{Diagnostic, Severity};
 use shard_grammar::{SourceFile, Span};
 
+use crate::printable::{Pictured, escaped_name};
+
 /// Draws diagnostics of one file one after another, an empty line between two.
 pub fn diagnostics(list: &[Diagnostic], file: &SourceFile, colour: bool) -> String {
-    let drawing = Drawing::new(file, colour);
+    let seen = Pictured::new(file);
+    let drawing = Drawing::new(file, &seen, colour);
     let texts: Vec<String> = list.iter().map(|diagnostic| drawing.text(diagnostic)).collect();
     texts.join("\n")
 }
@@ -23,7 +26,7 @@ pub fn diagnostics(list: &[Diagnostic], file: &SourceFile, colour: bool) -> Stri
 /// assert!(text.starts_with("error[E0206]: mesh axis `x` has size 0"));
 /// ```
 pub fn diagnostic(diagnostic: &Diagnostic, file: &SourceFile, colour: bool) -> String {
-    Drawing::new(file, colour).text(diagnostic)
+    Drawing::new(file, &Pictured::new(file), colour).text(diagnostic)
 }
 
 /// A place of the source and what is to be said there.
@@ -48,19 +51,21 @@ pub fn snippet(file: &SourceFile, places: &[Place], colour: bool) -> String {
         notes: Vec::new(),
         helps: Vec::new(),
     };
-    Drawing::new(file, colour).places(&drawn)
+    Drawing::new(file, &Pictured::new(file), colour).places(&drawn)
 }
 
 /// A file, ready to be drawn from.
 struct Drawing<'a> {
     file: &'a SourceFile,
+    /// The same as it may be shown, which is what is drawn.
+    seen: &'a Pictured,
     source: Source<&'a str>,
     colour: bool,
 }
 
 impl<'a> Drawing<'a> {
-    fn new(file: &'a SourceFile, colour: bool) -> Drawing<'a> {
-        Drawing { file, source: Source::from(file.text.as_str()), colour }
+    fn new(file: &'a SourceFile, seen: &'a Pictured, colour: bool) -> Drawing<'a> {
+        Drawing { file, seen, source: Source::from(seen.file.text.as_str()), colour }
     }
 
     fn text(&self, diagnostic: &Diagnostic) -> String {
@@ -70,7 +75,7 @@ impl<'a> Drawing<'a> {
             "" => diagnostic.severity.word().to_string(),
             code => format!("{}[{code}]", diagnostic.severity.word()),
         };
-        let mut out = format!("{}: {}\n", self.paint(&kind, main), diagnostic.message);
+        let mut out = format!("{}: {}\n", self.paint(&kind, main), escaped_name(&diagnostic.message));
         if diagnostic.primary_span().is_some() {
             out.push_str(&self.places(diagnostic));
         }
@@ -85,7 +90,7 @@ impl<'a> Drawing<'a> {
 
     /// The places, drawn by ariadne; its own first line is left out.
     fn places(&self, diagnostic: &Diagnostic) -> String {
-        let name = self.file.name.as_str();
+        let name = self.seen.file.name.as_str();
         let at = diagnostic.primary_span().map_or(0..0, |span| self.clamped(span));
         let config = Config::default().with_color(self.colour).with_index_type(IndexType::Byte);
         let mut report = Report::build(ReportKind::Error, (name, at)).with_config(config);
@@ -95,7 +100,7 @@ impl<'a> Drawing<'a> {
             let colour = if label.primary { colour_of(diagnostic.severity) } else { ELSEWHERE };
             report = report.with_label(
                 Label::new((name, self.clamped(label.span)))
-                    .with_message(&label.text)
+                    .with_message(escaped_name(&label.text))
                     .with_color(colour)
                     .with_order(order as i32),
             );
@@ -130,6 +135,7 @@ impl<'a> Drawing<'a> {
                 None => start = text[..start].chars().next_back().map_or(0, |last| start - last.len_utf8()),
             }
         }
+        let Span { start, end } = self.seen.span(Span::new(start, end));
         start..end
     }
 

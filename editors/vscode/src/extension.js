@@ -1,4 +1,6 @@
 // Starts `shardc lsp` for .shard files. All that is known of the language is in the server.
+const { execFile } = require("node:child_process");
+const path = require("node:path");
 const vscode = require("vscode");
 const { LanguageClient } = require("vscode-languageclient/node");
 
@@ -18,6 +20,15 @@ async function activate(context) {
       if (!file) return;
       const terminal = vscode.window.createTerminal({ name: "shardc explain", shellPath: command, shellArgs: ["explain", file] });
       terminal.show();
+    }),
+  );
+  // The code of a diagnostic links to its page, which the binary has: shardc:/spec/diagnostics/E0806.md.
+  context.subscriptions.push(
+    vscode.workspace.registerTextDocumentContentProvider("shardc", {
+      provideTextDocumentContent: (uri) =>
+        new Promise((resolve) =>
+          execFile(command, ["explain-code", path.posix.basename(uri.path, ".md")], (_, page, why) => resolve(page || why)),
+        ),
     }),
   );
   try {

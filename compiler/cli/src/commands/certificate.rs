@@ -11,6 +11,7 @@ use crate::args::ProgramArgs;
 use crate::commands::compile::{Compilation, check_options};
 use crate::console::{Console, Outcome, Status};
 use crate::hardware_choice;
+use crate::output;
 
 /// Writes the certificate of compiled layers.
 pub(crate) fn write(out: &Path, compilation: &Compilation, args: &ProgramArgs, console: &mut Console) -> Outcome {
@@ -45,6 +46,6 @@ pub(crate) fn write(out: &Path, compilation: &Compilation, args: &ProgramArgs, c
         console.report(Some(source), vec![problem.into()]);
         Status::Wrong
     })?;
-    std::fs::write(out, certificate.text())
+    output::replace_text(out, &certificate.text())
         .map_err(|why| console.usage(&format!("cannot write `{}`: {why}", out.display()), None))
 }

@@ -1,28 +1,71 @@
 //! `shardc check FILE...`.
 
-use std::path::Path;
+use shard_check::{Diagnostic, Severity};
+use shard_rewrite::Stop;
 
 use crate::args::CheckArgs;
-use crate::commands::compile::{Purpose, compile_source};
-use crate::commands::{expected, worst_of_all};
-use crate::console::{Console, Outcome};
+use crate::commands::compile::{Purpose, Sound, check_source};
+use crate::commands::{expected, worse};
+use crate::console::{Console, Outcome, problem};
 use crate::input::{Input, read_program};
 
+/// What is known only when a layer has a plan.
+const NEEDS_A_SEARCH: &str = "E0704, E0801, E0802, E0805, E0806, E0837, W0701, W0702, W0801, W0802, W0803";
+
+/// Everything that any command would say of the files: first what shows without a search, of all files; then what lowering
+/// shows, of all layers; then what takes further searches. Without a chip the layers are lowered for the first built-in one:
+/// some errors (a layout out of reach, a strict layer) show only then, and they are the same on every chip. What is expected
+/// of a plan is not: `--expect` wants a chip.
 pub(crate) fn run(args: &CheckArgs, console: &mut Console) -> Outcome {
     console.diagnostics_are_the_result();
-    worst_of_all(&args.files, |file| check_file(file, args, console))
-}
-
-/// Everything that any command would say of the file. Without a chip the layers are lowered for the first built-in one: some
-/// errors (a layout out of reach, a strict layer) show only then, and they are the same on every chip. What is expected of
-/// a plan is not: `--expect` wants a chip.
-fn check_file(path: &Path, args: &CheckArgs, console: &mut Console) -> Outcome {
-    match read_program(path, console)? {
-        Input::Ir(_) => Ok(()),
-        Input::Source(file) => {
-            let purpose = if args.expect { Purpose::Report } else { Purpose::Check };
-            let compilation = compile_source(&file, &args.program, purpose, console)?;
-            if args.expect { expected::hold(&compilation, console) } else { Ok(()) }
+    let purpose = if args.expect { Purpose::Report } else { Purpose::Check };
+    let mut worst = Ok(());
+    let mut sound: Vec<Sound> = Vec::new();
+    for path in &args.files {
+        let checked = read_program(path, console).and_then(|input| match input {
+            Input::Ir(_) => Ok(None),
+            Input::Source(file) => check_source(&file, &args.program, purpose, console).map(Some),
+        });
+        worst = worse(worst, checked.map(|file| sound.extend(file)));
+    }
+    if args.quick {
+        leave_out(&sound, console);
+        return worst;
+    }
+    let mut lowered = Vec::new();
+    for file in &sound {
+        let found = file.lower(&Stop::default(), &args.program, purpose, console);
+        worst = worse(
+            worst,
+            found.and_then(|(compilation, outcome)| {
+                lowered.push((file, compilation, outcome.is_ok()));
+                outcome
+            }),
+        );
+    }
+    for (file, compilation, is_right) in lowered {
+        compilation.search_for_warnings(&file.tree, console);
+        if args.expect && is_right {
+            worst = worse(worst, expected::hold(&compilation, console));
         }
     }
+    worst
+}
+
+/// Names the layers that were not lowered.
+fn leave_out(sound: &[Sound], console: &mut Console) {
+    let mut layers: Vec<String> = Vec::new();
+    for program in sound.iter().flat_map(|file| &file.programs) {
+        let layer = format!("`{}`", program.name);
+        if !layers.contains(&layer) {
+            layers.push(layer);
+        }
+    }
+    if layers.is_empty() {
+        return;
+    }
+    let message = format!("no plan was searched for {}", layers.join(", "));
+    let note = format!("left out is what only a plan can show: {NEEDS_A_SEARCH}");
+    let said = Diagnostic { severity: Severity::Note, notes: vec![note], ..problem(&message, Vec::new()) };
+    console.report(None, vec![said]);
 }

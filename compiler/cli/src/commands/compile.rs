@@ -12,6 +12,7 @@ use shard_cost::{Hardware, Objective};
 use shard_grammar::{SourceFile, ast};
 use shard_ir::{Plan, Program};
 use shard_report::layout_notation::Notation;
+use shard_report::printable::{escape_plan, escaped_name};
 use shard_report::{Layer, Sharing};
 use shard_rewrite::{Alternative, Detail, Limits, LowerError, LowerOptions, SharedWeights, Stop};
 
@@ -72,6 +73,23 @@ impl Compilation {
                 ..self.layer_of(hardware, compiled)
             })
             .collect()
+    }
+
+    /// Reports what takes further searches to know, and is no error.
+    pub(crate) fn search_for_warnings(&self, tree: &ast::File, console: &mut Console) {
+        let layers = self.programs.iter().zip(&self.compiled);
+        let found =
+            layers.flat_map(|(program, (hardware, layer))| axis_orders(tree, program, layer, hardware, &self.options));
+        console.report(self.source.as_ref(), found.collect());
+    }
+
+    /// Escapes what a terminal would take as commands, in names that IR text and hardware files may give.
+    pub(crate) fn escape(&mut self) {
+        for (hardware, compiled) in &mut self.compiled {
+            escape_plan(&mut compiled.schedule.plan);
+            hardware.name = escaped_name(&hardware.name).into_owned();
+            hardware.source = hardware.source.as_deref().map(|source| escaped_name(source).into_owned());
+        }
     }
 
     /// Asks what each plan was preferred to.
@@ -174,6 +192,32 @@ pub(crate) fn compile_source_until(
     purpose: Purpose,
     console: &mut Console,
 ) -> Outcome<Compilation> {
+    let sound = check_source(file, args, purpose, console)?;
+    let (compilation, outcome) = sound.lower(stop, args, purpose, console)?;
+    compilation.search_for_warnings(&sound.tree, console);
+    outcome.map(|()| compilation)
+}
+
+/// A source file without an error as far as is known without a search, and what it is compiled for.
+pub(crate) struct Sound {
+    file: SourceFile,
+    pub(crate) tree: ast::File,
+    check: CheckOptions,
+    checked: Checked,
+    /// The layers that are wanted.
+    pub(crate) programs: Vec<Program>,
+    hardware: Hardware,
+    /// No chip was named: that is no reason to refuse anything.
+    any_size: bool,
+}
+
+/// Reports everything that is wrong with a source file and shows without a search.
+pub(crate) fn check_source(
+    file: &SourceFile,
+    args: &ProgramArgs,
+    purpose: Purpose,
+    console: &mut Console,
+) -> Outcome<Sound> {
     let check = check_options(args, console)?;
     let tree = shard_grammar::parse(file).file;
     let checked = pipeline::check(file, &check);
@@ -186,8 +230,7 @@ pub(crate) fn compile_source_until(
         Some(name) => Some(hardware_choice::from_command_line(name, console)?),
         None => hardware_choice::from_source(file, tree.hardware().next().map(|line| &line.chip), console)?,
     };
-    let programs = chosen_layers(&checked, args, file, console)?;
-    // A chip that nobody named is no reason to refuse anything.
+    let programs: Vec<Program> = chosen_layers(&checked, args, file, console)?.into_iter().cloned().collect();
     let any_size = named.is_none();
     let hardware = match named {
         Some(hardware) => hardware,
@@ -197,73 +240,94 @@ pub(crate) fn compile_source_until(
             .ok_or_else(|| hardware_choice::none(console))?,
         None => return Err(hardware_choice::none(console)),
     };
-    let limits = Limits { stop: stop.clone(), ..Limits::default() };
-    let mut options = LowerOptions {
-        strict: args.strict,
-        fuse: args.fuse,
-        objective: args.objective,
-        any_size,
-        limits,
-        ..LowerOptions::default()
-    };
-    let mut compiled = Vec::new();
     let line = tree.meshes().next().map(|line| line.span).filter(|_| args.mesh.is_none());
     let slices = programs.first().and_then(|program| hardware_choice::slices(&hardware, &program.mesh, line));
-    let mut found: Vec<Diagnostic> = slices.into_iter().collect();
-    let mut lowered = Vec::new();
-    let mut sharing = Vec::new();
-    let (programs, shared) = share_weights(&programs, &hardware, &options, &mut |program, error| {
-        found.extend(lower_error(Some((file, program)), layer_header(&tree, &program.name), error));
-    });
-    let wanted =
-        |program: &Program| args.phase.is_none() || program.phase.as_ref().map(|p| &p.name) == args.phase.as_ref();
-    let compiled_programs = programs.iter().map(AsRef::as_ref).filter(|program| wanted(program));
-    let expected = Expected::of(&checked, compiled_programs, |program| args.layer.is_none() && wanted(program));
-    for (program, shared) in programs.iter().zip(shared).filter(|(program, _)| wanted(program)) {
-        let header = layer_header(&tree, &program.name);
-        if let Some(problem) = no_host(program, &hardware) {
-            found.push(problem);
-            continue;
-        }
-        let mut result = pipeline::compile(program, &hardware, &options);
-        if purpose == Purpose::Run && matches!(result, Err(CompileError::Lower(LowerError::NoPlanFits { .. }))) {
-            options.any_size = true;
-            result = pipeline::compile(program, &hardware, &options);
-        }
-        match result {
-            Ok(layer) => {
-                found.extend(search_limit(&layer, program, header));
-                found.extend(too_large(&layer, &hardware));
-                found.extend(replication_costs(file, program, &layer));
-                found.extend(axis_orders(&tree, program, &layer, &hardware, &options));
-                found.extend(missing_arithmetic(&layer, &hardware));
-                compiled.push((hardware.clone(), layer));
-                sharing.push(shared);
-                lowered.push(program.as_ref().clone());
-            }
-            Err(CompileError::Lower(LowerError::NoPlanFits { plan, least })) => {
-                let asked = Asked { file, check: &check, lower: &options, hardware: &hardware, program };
-                found.push(no_plan_fits(&asked, header, &plan, least));
-            }
-            Err(error) => found.extend(lower_error(Some((file, program)), header, error)),
-        }
-    }
+    let without_host = programs.iter().filter(|program| is_wanted(args, program));
+    let found = slices.into_iter().chain(without_host.filter_map(|program| no_host(program, &hardware)));
+    let found: Vec<Diagnostic> = found.collect();
     let wrong = found.iter().any(Diagnostic::is_error);
     console.report(Some(file), found);
     if wrong {
         return Err(Status::Wrong);
     }
-    Ok(Compilation {
-        source: Some(file.clone()),
-        objective: args.objective,
-        compiled,
-        sharing,
-        alternatives: Vec::new(),
-        programs: lowered,
-        options,
-        expected,
-        notation: Notation::default(),
-    })
+    Ok(Sound { file: file.clone(), tree, check, checked, programs, hardware, any_size })
+}
+
+/// Whether a program is of the phase that was asked for.
+fn is_wanted(args: &ProgramArgs, program: &Program) -> bool {
+    args.phase.is_none() || program.phase.as_ref().map(|p| &p.name) == args.phase.as_ref()
+}
+
+impl Sound {
+    /// Compiles the layers, and reports what shows in doing so. Where something is wrong, the layers that are right are
+    /// compiled all the same.
+    pub(crate) fn lower(
+        &self,
+        stop: &Stop,
+        args: &ProgramArgs,
+        purpose: Purpose,
+        console: &mut Console,
+    ) -> Outcome<(Compilation, Outcome)> {
+        let Sound { file, tree, check, checked, programs, hardware, any_size } = self;
+        let limits = Limits { stop: stop.clone(), ..Limits::default() };
+        let mut options = LowerOptions {
+            strict: args.strict,
+            fuse: args.fuse,
+            objective: args.objective,
+            any_size: *any_size,
+            limits,
+            ..LowerOptions::default()
+        };
+        let mut compiled = Vec::new();
+        let mut found: Vec<Diagnostic> = Vec::new();
+        let mut lowered = Vec::new();
+        let mut sharing = Vec::new();
+        let programs: Vec<&Program> = programs.iter().collect();
+        let (programs, shared) = share_weights(&programs, hardware, &options, &mut |program, error| {
+            found.extend(lower_error(Some((file, program)), layer_header(tree, &program.name), error));
+        });
+        let wanted = |program: &Program| is_wanted(args, program);
+        let compiled_programs = programs.iter().map(AsRef::as_ref).filter(|program| wanted(program));
+        let expected = Expected::of(checked, compiled_programs, |program| args.layer.is_none() && wanted(program));
+        for (program, shared) in programs.iter().zip(shared).filter(|(program, _)| wanted(program)) {
+            let header = layer_header(tree, &program.name);
+            let mut result = pipeline::compile(program, hardware, &options);
+            if purpose == Purpose::Run && matches!(result, Err(CompileError::Lower(LowerError::NoPlanFits { .. }))) {
+                options.any_size = true;
+                result = pipeline::compile(program, hardware, &options);
+            }
+            match result {
+                Ok(layer) => {
+                    found.extend(search_limit(&layer, program, header));
+                    found.extend(too_large(&layer, hardware));
+                    found.extend(replication_costs(file, program, &layer));
+                    found.extend(missing_arithmetic(&layer, hardware));
+                    compiled.push((hardware.clone(), layer));
+                    sharing.push(shared);
+                    lowered.push(program.as_ref().clone());
+                }
+                Err(CompileError::Lower(LowerError::NoPlanFits { plan, least })) => {
+                    let asked = Asked { file, check, lower: &options, hardware, program };
+                    found.push(no_plan_fits(&asked, header, &plan, least));
+                }
+                Err(error) => found.extend(lower_error(Some((file, program)), header, error)),
+            }
+        }
+        let wrong = found.iter().any(Diagnostic::is_error);
+        console.report(Some(file), found);
+        let compilation = Compilation {
+            source: Some(file.clone()),
+            objective: args.objective,
+            compiled,
+            sharing,
+            alternatives: Vec::new(),
+            programs: lowered,
+            options,
+            expected,
+            notation: Notation::default(),
+        };
+        Ok((compilation, if wrong { Err(Status::Wrong) } else { Ok(()) }))
+    }
 }
 
 /// What the phases of a layer have in common, and the place of one of them among them.

@@ -18,8 +18,11 @@ use crate::pipeline;
 const WIDTH: usize = 80;
 
 pub(crate) fn run(args: &CostArgs, console: &mut Console) -> Outcome {
-    let compilation = compile_file(&args.file, &args.program, Purpose::Report, console)?;
+    let mut compilation = compile_file(&args.file, &args.program, Purpose::Report, console)?;
     let options = check_options(&args.program, console)?;
+    if console.format == Format::Text {
+        compilation.escape();
+    }
     let layers = compilation.layers();
     let mut summaries = Vec::new();
     for layer in &layers {
@@ -36,16 +39,16 @@ pub(crate) fn run(args: &CostArgs, console: &mut Console) -> Outcome {
         .collect();
     let why = why(args, &reports, console)?;
     let paint = Paint(console.result_color);
-    console.result(&match (console.format, why) {
-        (Format::Json, why) => shard_report::json::cost::cost(&reports, why),
-        (Format::Text, None) => shard_report::cost::cost(&reports, width(args.width), paint),
+    match (console.format, why) {
+        (Format::Json, why) => console.result(&shard_report::json::cost::cost(&reports, why)),
+        (Format::Text, None) => console.people(&shard_report::cost::cost(&reports, width(args.width), paint)),
         (Format::Text, Some(id)) => {
             let has = |report: &&CostLayer<'_>| id.index() < report.layer.plan().instructions.len();
             let texts: Vec<String> =
                 reports.iter().filter(has).map(|r| shard_report::formula::why(&r.layer, id, paint)).collect();
-            texts.join("\n")
+            console.people(&texts.join("\n"))
         }
-    })
+    }
 }
 
 /// The step of `--why`, if some layer has it.

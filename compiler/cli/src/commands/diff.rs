@@ -20,12 +20,16 @@ pub(crate) fn run(args: &DiffArgs, console: &mut Console) -> Outcome {
         layer: &args.layer_b,
         phase: &args.phase_b,
     };
-    let (a, b) = (side(&args.a, &args.program, &a, console)?, side(second, &args.program, &b, console)?);
+    let (mut a, mut b) = (side(&args.a, &args.program, &a, console)?, side(second, &args.program, &b, console)?);
+    if console.format == Format::Text {
+        a.escape();
+        b.escape();
+    }
     let pairs = pairs(&a, &b);
-    console.result(&match console.format {
-        Format::Text => diff(&pairs, width(args.width)),
-        Format::Json => json(&pairs),
-    })?;
+    match console.format {
+        Format::Text => console.people(&diff(&pairs, width(args.width))),
+        Format::Json => console.result(&json(&pairs)),
+    }?;
     if args.exit_code && differs(&pairs) { Err(Status::Wrong) } else { Ok(()) }
 }
 

@@ -37,14 +37,17 @@ pub(crate) fn run(args: &ExplainArgs, console: &mut Console) -> Outcome {
     if let Some(out) = &args.certificate {
         certificate::write(out, &compilation, &args.program, console)?;
     }
+    if emit == ExplainEmit::Text {
+        compilation.escape();
+    }
     if let Some(asked) = &args.why {
         return why::run(args, asked, &compilation, console);
     }
     let layers = compilation.layers();
-    console.result(&match emit {
-        ExplainEmit::Text => shard_report::explain::explain_within(&layers, width(args.width)),
-        ExplainEmit::Json => shard_report::json::explain::explain(&layers),
-        ExplainEmit::Html => shard_report::html::html(&layers),
-        ExplainEmit::Dot => shard_report::dot::dot(&layers),
-    })
+    match emit {
+        ExplainEmit::Text => console.people(&shard_report::explain::explain_within(&layers, width(args.width))),
+        ExplainEmit::Json => console.result(&shard_report::json::explain::explain(&layers)),
+        ExplainEmit::Html => console.result(&shard_report::html::html(&layers)),
+        ExplainEmit::Dot => console.result(&shard_report::dot::dot(&layers)),
+    }
 }

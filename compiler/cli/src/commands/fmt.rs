@@ -10,6 +10,7 @@ use crate::args::FmtArgs;
 use crate::commands::explicit;
 use crate::console::{Console, Outcome, Status};
 use crate::input::read_text;
+use crate::output;
 
 pub(crate) fn run(args: &FmtArgs, console: &mut Console) -> Outcome {
     if !args.explicit && args.program.changes_anything() {
@@ -43,7 +44,7 @@ fn format_file(path: &Path, args: &FmtArgs, console: &mut Console) -> Outcome {
         let diff = TextDiff::from_lines(&file.text, &formatted);
         let what = if args.explicit { "explicit" } else { "formatted" };
         let formatted_name = format!("{} ({what})", file.name);
-        console.result(&diff.unified_diff().header(&file.name, &formatted_name).to_string())?;
+        console.people(&diff.unified_diff().header(&file.name, &formatted_name).to_string())?;
         return Err(Status::Wrong);
     }
     if file.name == "-" {
@@ -52,7 +53,7 @@ fn format_file(path: &Path, args: &FmtArgs, console: &mut Console) -> Outcome {
     if formatted == file.text {
         return Ok(());
     }
-    std::fs::write(path, formatted)
+    output::replace_text(path, &formatted)
         .map_err(|error| console.usage(&format!("cannot write `{}`: {error}", file.name), None))
 }
 

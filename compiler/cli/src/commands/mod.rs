@@ -12,6 +12,7 @@ pub(crate) mod cost;
 pub(crate) mod diff;
 pub(crate) mod expected;
 pub(crate) mod explain;
+pub(crate) mod explain_code;
 pub(crate) mod explicit;
 pub(crate) mod fmt;
 pub(crate) mod hardware;
@@ -30,12 +31,16 @@ pub(crate) mod why_not;
 pub(crate) fn worst_of_all(files: &[PathBuf], mut one: impl FnMut(&PathBuf) -> Outcome) -> Outcome {
     let mut worst = Ok(());
     for file in files {
-        match one(file) {
-            Ok(()) => {}
-            Err(Status::Usage) => worst = Err(Status::Usage),
-            Err(Status::Wrong) if worst.is_ok() => worst = Err(Status::Wrong),
-            Err(Status::Wrong) => {}
-        }
+        worst = worse(worst, one(file));
     }
     worst
+}
+
+/// The worse of two outcomes: wrong usage, then a wrong program.
+pub(crate) fn worse(one: Outcome, other: Outcome) -> Outcome {
+    match (one, other) {
+        (Err(Status::Usage), _) | (_, Err(Status::Usage)) => Err(Status::Usage),
+        (Err(Status::Wrong), _) | (_, Err(Status::Wrong)) => Err(Status::Wrong),
+        (Ok(()), Ok(())) => Ok(()),
+    }
 }

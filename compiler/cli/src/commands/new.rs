@@ -1,7 +1,6 @@
 //! `shardc new [--template NAME | --from-config config.json]`.
 
-use std::fs::OpenOptions;
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::path::Path;
 
 use shard_check::{CheckOptions, check_source};
@@ -15,6 +14,7 @@ use crate::hardware_choice;
 use crate::input::read_text;
 use crate::new_program::mesh::{self, Axes};
 use crate::new_program::{Model, Template, config, text};
+use crate::output;
 
 pub(crate) fn run(args: &NewArgs, console: &mut Console) -> Outcome {
     let hardware = hardware_choice::from_command_line(&args.hardware, console)?;
@@ -61,12 +61,8 @@ fn choose(model: &Model, hardware: &Hardware, chips: Option<u32>, console: &mut 
 
 /// Writes a file that is not there yet, unless told to replace it.
 fn write(path: &Path, text: &str, force: bool, console: &mut Console) -> Outcome {
-    let mut options = OpenOptions::new();
-    match force {
-        true => options.write(true).create(true).truncate(true),
-        false => options.write(true).create_new(true),
-    };
-    options.open(path).and_then(|mut file| file.write_all(text.as_bytes())).map_err(|error| match error.kind() {
+    let written = if force { output::replace_text(path, text) } else { output::create(path, text) };
+    written.map_err(|error| match error.kind() {
         ErrorKind::AlreadyExists => {
             console.usage(&format!("`{}` is there already", path.display()), Some("--force".to_string()))
         }

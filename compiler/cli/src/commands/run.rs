@@ -5,11 +5,13 @@ use std::path::Path;
 
 use npyz::WriterBuilder;
 use shard_report::json::run::{RunCollective, RunLayer};
+use shard_report::printable::escape_plan;
 use shard_runtime::{NamedTensor, RunError, RunOptions, Tensor};
 
 use crate::args::{Format, RunArgs};
 use crate::commands::compile::{Purpose, compile_file};
 use crate::console::{Console, Outcome, Status, problem};
+use crate::output::{file_name, replace};
 use crate::pipeline::{self, Ran};
 
 /// The largest .npy file that is read: what execution could ever hold.
@@ -34,21 +36,23 @@ pub(crate) fn run(args: &RunArgs, console: &mut Console) -> Outcome {
         if let Some(folder) = &args.output {
             let folder = match &compiled.schedule.plan.phase {
                 _ if !many => folder.clone(),
-                Some(phase) => folder.join(format!("{name}.{phase}")),
-                None => folder.join(name),
+                Some(phase) => folder.join(file_name(&format!("{name}.{phase}"))),
+                None => folder.join(file_name(name)),
             };
             for output in &ran.report.outputs {
                 write_npy(&folder, output).map_err(|why| console.usage(&why, None))?;
             }
         }
         let layer = summary(&ran);
-        text.push_str(&describe(&layer, &ran, &compiled.schedule.plan));
+        let mut asked = compiled.schedule.plan.clone();
+        escape_plan(&mut asked);
+        text.push_str(&describe(&layer, &ran, &asked));
         layers.push(layer);
     }
-    console.result(&match console.format {
-        Format::Text => text,
-        Format::Json => shard_report::json::run::run(&layers),
-    })?;
+    match console.format {
+        Format::Text => console.people(&text),
+        Format::Json => console.result(&shard_report::json::run::run(&layers)),
+    }?;
     if layers.iter().all(|l| l.equal && counted_as_modelled(l)) { Ok(()) } else { Err(Status::Wrong) }
 }
 
@@ -192,16 +196,17 @@ fn read_numbers<R: std::io::Read>(npy: npyz::NpyFile<R>) -> Result<Vec<f64>, Str
     Err(format!("its numbers are of the type {dtype}, and a plain number type is needed"))
 }
 
-/// Writes `folder/NAME.npy`, of 64-bit floats.
+/// Writes `folder/NAME.npy`, of 64-bit floats. IR text may give a result any name: it leads nowhere else.
 fn write_npy(folder: &Path, output: &NamedTensor) -> Result<(), String> {
-    let path = folder.join(format!("{}.npy", output.name));
+    let path = folder.join(format!("{}.npy", file_name(&output.name)));
     let shape: Vec<u64> = output.tensor.sizes.iter().map(|s| *s as u64).collect();
     let write = || -> std::io::Result<()> {
         std::fs::create_dir_all(folder)?;
-        let file = std::io::BufWriter::new(std::fs::File::create(&path)?);
-        let mut writer = npyz::WriteOptions::new().default_dtype().shape(&shape).writer(file).begin_nd()?;
-        writer.extend(output.tensor.data.iter().copied())?;
-        writer.finish()
+        replace(&path, &|out| {
+            let mut writer = npyz::WriteOptions::new().default_dtype().shape(&shape).writer(out).begin_nd()?;
+            writer.extend(output.tensor.data.iter().copied())?;
+            writer.finish()
+        })
     };
     write().map_err(|error| format!("cannot write `{}`: {error}", path.display()))
 }

@@ -13,7 +13,8 @@ use crate::args::{ProgramArgs, SnapshotArgs};
 use crate::commands::compile::{Compilation, Purpose, compile_source};
 use crate::commands::{expected, worst_of_all};
 use crate::console::{Console, Outcome, Status};
-use crate::input::{Input, read, read_program};
+use crate::input::{Input, read_program, read_regular};
+use crate::output;
 
 /// The first line of a snapshot; the number is that of its form.
 const FORM: &str = "// shardc snapshot 1";
@@ -54,14 +55,14 @@ fn text(options: &str, compilation: &Compilation) -> String {
 }
 
 fn update(snapshot: &Path, new: &str, console: &mut Console) -> Outcome {
-    if std::fs::read(snapshot).is_ok_and(|old| old == new.as_bytes()) {
+    if read_regular(snapshot).is_ok_and(|old| old.text == new) {
         return Ok(());
     }
-    if let Err(error) = std::fs::write(snapshot, new) {
+    if let Err(error) = output::replace_text(snapshot, new) {
         return Err(console.usage(&format!("cannot write `{}`: {error}", snapshot.display()), None));
     }
     match console.result_is_text() {
-        true => console.result(&format!("wrote {}\n", snapshot.display())),
+        true => console.people(&format!("wrote {}\n", snapshot.display())),
         false => Ok(()),
     }
 }
@@ -87,7 +88,7 @@ fn compare(
         }
         _ => {}
     }
-    let old = match read(snapshot) {
+    let old = match read_regular(snapshot) {
         Ok(old) => old.text.replace("\r\n", "\n"),
         Err(why) => return Err(console.usage(&format!("cannot read `{name}`: {why}"), None)),
     };
@@ -114,7 +115,7 @@ fn compare(
     let counts = (count(ChangeTag::Insert), count(ChangeTag::Delete));
     let is_text = console.result_is_text();
     if is_text {
-        console.result(&shown)?;
+        console.people(&shown)?;
     }
     let problem = SnapshotProblem::Differs {
         snapshot: name,

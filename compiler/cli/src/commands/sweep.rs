@@ -53,12 +53,12 @@ pub(crate) fn run(args: &SweepArgs, console: &mut Console) -> Outcome {
     let mut rows: Vec<SweepRow> = computed.into_iter().flat_map(|(rows, _)| rows).collect();
     mark_frontier(&mut rows);
     let (width, paint) = (width(args.width), Paint(console.result_color));
-    console.result(&match console.format {
-        Format::Json => shard_report::json::sweep::sweep(&rows, args.objective),
-        Format::Text if console.csv => shard_report::sweep::csv(&rows),
-        Format::Text if args.plot => shard_report::sweep::plot(&rows, width, paint),
-        Format::Text => shard_report::sweep::text(&rows, width, paint),
-    })
+    match console.format {
+        Format::Json => console.result(&shard_report::json::sweep::sweep(&rows, args.objective)),
+        Format::Text if console.csv => console.result(&shard_report::sweep::csv(&rows)),
+        Format::Text if args.plot => console.people(&shard_report::sweep::plot(&rows, width, paint)),
+        Format::Text => console.people(&shard_report::sweep::text(&rows, width, paint)),
+    }
 }
 
 /// No point of the sweep has a plan: what is wrong with the first is wrong with the sweep.

@@ -1,5 +1,6 @@
 //! `shardc verify-certificate FILE`.
 
+use shard_report::printable::escaped_name;
 use shard_rewrite::Proof;
 use shard_rewrite::certificate::{Verified, verify_certificate};
 
@@ -18,10 +19,10 @@ pub(crate) fn run(args: &VerifyCertificateArgs, console: &mut Console) -> Outcom
         console.report(None, vec![problem(&format!("`{name}` proves nothing: {error}"), Vec::new())]);
         Status::Wrong
     })?;
-    console.result(&match console.format {
-        Format::Text => layers.iter().map(describe).collect(),
-        Format::Json => shard_report::json::verify_certificate::verified(&layers),
-    })
+    match console.format {
+        Format::Text => console.people(&layers.iter().map(describe).collect::<String>()),
+        Format::Json => console.result(&shard_report::json::verify_certificate::verified(&layers)),
+    }
 }
 
 fn describe(layer: &Verified) -> String {
@@ -31,6 +32,6 @@ fn describe(layer: &Verified) -> String {
         Some(Proof::Search) => "no plan takes less than the bound; that none lies between, only the search says",
         None => "no plan takes less than the bound",
     };
-    let name = &layer.layer;
+    let name = escaped_name(&layer.layer);
     format!("{name}: {claim}\n  cost {cost} ps, bound {bound} ps, {} inequalities\n", layer.inequalities)
 }

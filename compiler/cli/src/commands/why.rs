@@ -48,10 +48,10 @@ pub(crate) fn run(args: &ExplainArgs, asked: &str, compilation: &Compilation, co
         console.report(None, vec![Diagnostic::from(problem)]);
         return Err(Status::Usage);
     }
-    console.result(&match console.format {
-        Format::Text => why(&answers, width(args.width), console.colours_results()),
-        Format::Json => json(&answers),
-    })
+    match console.format {
+        Format::Text => console.people(&why(&answers, width(args.width), console.colours_results())),
+        Format::Json => console.result(&json(&answers)),
+    }
 }
 
 fn help(plan: &Plan, asked: &str) -> String {

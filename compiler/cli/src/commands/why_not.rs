@@ -99,10 +99,10 @@ pub(crate) fn run(args: &ExplainArgs, asked: &str, compilation: &Compilation, co
             }
         })
         .collect();
-    console.result(&match console.format {
-        Format::Text => why_not(&answers, width(args.width)),
-        Format::Json => json(&answers),
-    })
+    match console.format {
+        Format::Text => console.people(&why_not(&answers, width(args.width))),
+        Format::Json => console.result(&json(&answers)),
+    }
 }
 
 fn best(

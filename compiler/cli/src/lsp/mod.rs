@@ -24,10 +24,10 @@ use lsp_types::notification::{self, Notification as _};
 use lsp_types::request::{self, Request as _};
 use lsp_types::{
     CodeAction, CodeActionKind, CodeActionOptions, CodeActionOrCommand, CodeActionParams, CodeActionProviderCapability,
-    CompletionOptions, Diagnostic, DiagnosticRelatedInformation, DiagnosticSeverity, GotoDefinitionResponse, Hover,
-    HoverContents, HoverProviderCapability, Location, MarkupContent, MarkupKind, NumberOrString, OneOf, Position,
-    PublishDiagnosticsParams, Range, RenameOptions, ServerCapabilities, TextDocumentSyncCapability,
-    TextDocumentSyncKind, TextEdit, Uri, WorkspaceEdit,
+    CodeDescription, CompletionOptions, Diagnostic, DiagnosticRelatedInformation, DiagnosticSeverity,
+    GotoDefinitionResponse, Hover, HoverContents, HoverProviderCapability, Location, MarkupContent, MarkupKind,
+    NumberOrString, OneOf, Position, PublishDiagnosticsParams, Range, RenameOptions, ServerCapabilities,
+    TextDocumentSyncCapability, TextDocumentSyncKind, TextEdit, Uri, WorkspaceEdit,
 };
 use serde::Serialize;
 use serde::de::{DeserializeOwned, Error as _};
@@ -437,6 +437,7 @@ fn to_client(uri: &Uri, file: &SourceFile, found: &shard_check::Diagnostic) -> D
             Severity::Note => DiagnosticSeverity::INFORMATION,
         }),
         code: Some(NumberOrString::String(found.code.to_string())),
+        code_description: shard_report::pages::uri(found.code).parse().ok().map(|href| CodeDescription { href }),
         source: Some("shardc".to_string()),
         message,
         related_information: Some(others.collect()),

@@ -5,6 +5,7 @@ use shard_check::Diagnostic;
 use shard_grammar::SourceFile;
 
 use super::{SpanJson, text};
+use crate::pages;
 
 /// Diagnostics and the file that they are about; `None` for what is wrong on the command line or outside any file.
 pub type InFile<'a> = (Option<&'a SourceFile>, &'a [Diagnostic]);
@@ -18,6 +19,8 @@ struct DiagnosticsJson<'a> {
 #[derive(Debug, Serialize)]
 struct DiagnosticJson<'a> {
     code: Option<&'a str>,
+    /// Where the specification says more of the code.
+    page: Option<String>,
     severity: &'static str,
     message: &'a str,
     file: Option<&'a str>,
@@ -59,6 +62,7 @@ fn diagnostic<'a>(file: Option<&'a SourceFile>, d: &'a Diagnostic) -> Diagnostic
     let place = |span| file.map(|file| SpanJson::new(file, span));
     DiagnosticJson {
         code: (!d.code.is_empty()).then_some(d.code),
+        page: (!d.code.is_empty()).then(|| pages::path(d.code)),
         severity: d.severity.word(),
         message: &d.message,
         file: file.map(|f| f.name.as_str()),

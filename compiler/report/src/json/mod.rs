@@ -3,6 +3,7 @@
 pub mod cost;
 pub mod diagnostics;
 pub mod explain;
+pub mod explain_code;
 pub mod hardware;
 pub(crate) mod instruction;
 pub mod run;

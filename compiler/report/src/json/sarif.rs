@@ -7,6 +7,7 @@ use shard_grammar::{SourceFile, Span};
 
 use super::diagnostics::InFile;
 use super::text;
+use crate::pages;
 
 #[derive(Debug, Serialize)]
 struct Log<'a> {
@@ -42,6 +43,7 @@ struct Driver {
 struct RuleJson {
     id: &'static str,
     short_description: Message<'static>,
+    help_uri: String,
     default_configuration: Configuration,
 }
 
@@ -127,6 +129,7 @@ pub fn sarif(files: &[InFile<'_>]) -> String {
     let rules = ALL.iter().map(|(code, title, _)| RuleJson {
         id: code,
         short_description: message(title),
+        help_uri: pages::uri(code),
         default_configuration: Configuration { level: if code.starts_with('W') { "warning" } else { "error" } },
     });
     let results = files.iter().flat_map(|(file, list)| list.iter().map(|diagnostic| found(*file, diagnostic)));
