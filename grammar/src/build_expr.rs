@@ -144,7 +144,11 @@ impl Builder<'_> {
         let word_span = word.span;
         if rule == Rule::einsum {
             let output = self.dim_list(rest.first()?)?;
-            return Some(ExprKind::Einsum { word_span, operands, output });
+            let dtype = match rest.get(1) {
+                Some(word) => Some(self.dtype(word)?),
+                None => None,
+            };
+            return Some(ExprKind::Einsum { word_span, operands, output, dtype });
         }
         let mut operands = operands.into_iter();
         let mut operand = || operands.next().map(Box::new);
@@ -170,11 +174,11 @@ impl Builder<'_> {
             }
             Rule::split => {
                 let from = self.dim_name(rest.next())?;
-                let to = self.two_dims("split", &rest.next()?)?;
+                let to = self.several_dims("split", &rest.next()?)?;
                 ExprKind::Split { word_span, operand: first, from, to }
             }
             Rule::merge => {
-                let from = self.two_dims("merge", &rest.next()?)?;
+                let from = self.several_dims("merge", &rest.next()?)?;
                 ExprKind::Merge { word_span, operand: first, from, to: self.dim_name(rest.next())? }
             }
             Rule::concat => {
@@ -197,7 +201,8 @@ impl Builder<'_> {
             }
             Rule::rope => {
                 let (dim, position) = (self.dim_name(rest.next())?, self.dim_name(rest.next())?);
-                ExprKind::Rope { word_span, operand: first, dim, position }
+                let extent = rest.next().map(|pair| self.name(Namespace::Dim, &pair));
+                ExprKind::Rope { word_span, operand: first, dim, position, extent }
             }
             Rule::take => ExprKind::Take { word_span, table: first, ids: operand()?, dim: self.dim_name(rest.next())? },
             Rule::route => {
@@ -223,11 +228,12 @@ impl Builder<'_> {
         self.word(parse_dim_list(pair.as_str(), span.start))
     }
 
-    fn two_dims(&mut self, word: &'static str, pair: &Pair<'_, Rule>) -> Option<DimList> {
+    /// The parts of a dim, two or more: as one it is renamed.
+    fn several_dims(&mut self, word: &'static str, pair: &Pair<'_, Rule>) -> Option<DimList> {
         let list = self.dim_list(pair)?;
         match list.dims.len() {
-            2 => Some(list),
-            found => self.fail(SyntaxError::new(SyntaxErrorKind::DimCount { word, found }, list.span)),
+            found @ (0 | 1) => self.fail(SyntaxError::new(SyntaxErrorKind::DimCount { word, found }, list.span)),
+            _ => Some(list),
         }
     }
 }

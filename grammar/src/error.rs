@@ -158,7 +158,7 @@ pub enum SyntaxErrorKind {
     DimCount {
         /// `split` or `merge`.
         word: &'static str,
-        /// How many dims there are; two are needed.
+        /// How many dims there are; two or more are needed.
         found: usize,
     },
     /// A number that is no whole number, where one is needed.
@@ -214,8 +214,8 @@ impl fmt::Display for SyntaxErrorKind {
             StatementOutsideLayer { word } => write!(f, "`{word}` stands outside any layer"),
             Word { message } => f.write_str(message),
             DimCount { word, found } => {
-                let dims = if *found == 1 { "dim" } else { "dims" };
-                write!(f, "`{word}` needs two dims here, major first, and {found} {dims} stand here")
+                let stand = if *found == 1 { "one stands" } else { "none stands" };
+                write!(f, "`{word}` needs two dims or more here, major first, and {stand} here")
             }
             NotWhole { text } => write!(f, "`{text}` is not a whole number"),
             NumberTooLarge { text } => write!(f, "`{text}` is larger than any number of the language"),

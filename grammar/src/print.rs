@@ -178,8 +178,9 @@ pub(crate) fn call_parts(expr: &Expr) -> (&str, Vec<&Expr>, String) {
         ExprKind::Extremum { op, left, right } => (op.value.word(), vec![left, right], String::new()),
         ExprKind::Map { op, operand } => (op.value.word(), vec![operand], String::new()),
         ExprKind::Call { callee, args } => (&callee.value, args.iter().collect(), String::new()),
-        ExprKind::Einsum { operands, output, .. } => {
-            ("einsum", operands.iter().collect(), format!(" -> {}", print_dim_list(output)))
+        ExprKind::Einsum { operands, output, dtype, .. } => {
+            let dtype = dtype.as_ref().map_or(String::new(), |dtype| format!(" : {}", dtype.value));
+            ("einsum", operands.iter().collect(), format!(" -> {}{dtype}", print_dim_list(output)))
         }
         ExprKind::Reduce { op, operand, over } => (op.value.word(), vec![operand], over_dims(over)),
         ExprKind::Normalize { op, operand, over } => (op.value.word(), vec![operand], over_dims(over)),
@@ -206,8 +207,9 @@ pub(crate) fn call_parts(expr: &Expr) -> (&str, Vec<&Expr>, String) {
         ExprKind::Causal { operand, query, key, .. } => {
             ("causal", vec![operand], format!(" over {}, {}", query.value, key.value))
         }
-        ExprKind::Rope { operand, dim, position, .. } => {
-            ("rope", vec![operand], format!(" over {} at {}", dim.value, position.value))
+        ExprKind::Rope { operand, dim, position, extent, .. } => {
+            let extent = extent.as_ref().map_or(String::new(), |extent| format!(", {}", extent.value));
+            ("rope", vec![operand], format!(" over {} at {}{extent}", dim.value, position.value))
         }
         ExprKind::Take { table, ids, dim, .. } => ("take", vec![table, ids], format!(" over {}", dim.value)),
         ExprKind::Route { operand, experts, tokens, places, choices, .. } => {

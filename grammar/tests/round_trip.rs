@@ -265,6 +265,7 @@ impl Generator {
                     18 => ("append", 2, &[",", "L", "->", "S", ")"]),
                     19 => ("causal", 1, &["over", "L", ",", "S", ")"]),
                     20 => ("rope", 1, &["over", "Q", "at", "L", ")"]),
+                    21 => ("rope", 1, &["over", "Q", "at", "L", ",", "Seq", ")"]),
                     _ => ("take", 2, &["over", "V", ")"]),
                 };
                 say(&mut words, &[word, "("]);

@@ -53,7 +53,8 @@ says! {
     an_expectation_outside_a_layer: errors("expect comm <= 3us") => ["1:1 `expect` stands outside any layer"];
     a_strange_character: body("let h = a £ a") => ["2:11 `£` is no character of the language"];
     an_unknown_dtype: body("let h: bfloat16 A = a") => ["2:8 unknown dtype `bfloat16` | bf16"];
-    a_split_into_three: body("let h = split(a, A -> BCD)") => ["2:23 `split` needs two dims here, major first, and 3 dims stand here"];
+    a_split_into_one: body("let h = split(a, A -> B)") => ["2:23 `split` needs two dims or more here, major first, and one stands here"];
+    a_merge_of_one: body("let h = merge(a, A -> B)") => ["2:18 `merge` needs two dims or more here, major first, and one stands here"];
     a_float_beyond_all: body("let h = a * 1e999") => ["2:13 `1e999` is larger than any number of the language"];
     a_missing_over: body("let h = softmax(a)") => ["2:18 expected `over` or an operator, found `)`"];
     a_keyword_as_a_value: body("let h = sum + a") => ["2:13 expected `(`, found `+`"];

@@ -84,7 +84,7 @@ pub(crate) fn evaluate(op: &Op, operands: &[View<'_>], target: &Target<'_>) -> R
         Op::SliceDim { from, to, offset } => local_shape::slice(*from, *to, *offset, &operands[0], target)?,
         Op::Append { from, to } => local_shape::append(*from, *to, operands, target)?,
         Op::Mask { query, key } => local_shape::mask(*query, *key, &operands[0], target)?,
-        Op::Rope { over, at } => local_shape::rope(*over, *at, &operands[0], target)?,
+        Op::Rope { over, at, extent } => local_shape::rope([*over, *at], *extent, &operands[0], target)?,
         Op::Route { over, at, to, choices } => route::route([*over, *at, *to], *choices, &operands[0], target)?,
         Op::Take { over } => local_shape::take(*over, operands, target)?,
     };

@@ -114,8 +114,15 @@ fn advance(position: &mut [usize], sizes: &[usize]) {
     }
 }
 
-/// Pairs `(a[i], a[i + n/2])` turned by `position · 10000^(-2i/n)`.
-pub(crate) fn rope(over: DimId, at: DimId, operand: &View<'_>, target: &Target<'_>) -> Result<Tensor, RunError> {
+/// Pairs `(a[i], a[i + n/2])` turned by `position · 10000^(-2i/n)`. Positions count from the front of all that there are,
+/// wherever the block of the device starts.
+pub(crate) fn rope(
+    [over, at]: [DimId; 2],
+    extent: Option<DimId>,
+    operand: &View<'_>,
+    target: &Target<'_>,
+) -> Result<Tensor, RunError> {
+    let earlier = extent.map_or(0, |extent| target.global_size(extent) - target.global_size(at));
     let (dim, position_dim) = (operand.place(over)?, operand.place(at)?);
     let strides = operand.block.strides();
     let size = operand.block.sizes[dim];
@@ -125,7 +132,7 @@ pub(crate) fn rope(over: DimId, at: DimId, operand: &View<'_>, target: &Target<'
     sizes[dim] = half;
     let mut index = vec![0usize; sizes.len()];
     walk(&sizes, std::slice::from_ref(&strides), |offset| {
-        let position = (operand.origin[position_dim] + index[position_dim]) as f64;
+        let position = (earlier + operand.origin[position_dim] + index[position_dim]) as f64;
         let angle = position * 10_000f64.powf(-2.0 * index[dim] as f64 / size as f64);
         let (low, high) = (offset[0], offset[0] + half * strides[dim]);
         let (a, b) = (operand.block.data[low], operand.block.data[high]);

@@ -273,10 +273,15 @@ impl Evaluator<'_> {
                     false => a.at(p),
                 })
             }
-            Op::Rope { over, at } => self.build(dims, |p| {
+            Op::Rope { over, at, extent } => self.build(dims, |p| {
                 let (size, place) = (self.size(*over), p[over.index()]);
                 let pair = place % (size / 2);
-                let angle = p[at.index()] as f64 / 10_000f64.powf(2.0 * pair as f64 / size as f64);
+                let position = match extent {
+                    // The last place of `at` is the last of the extent.
+                    Some(extent) => self.size(*extent) - (self.size(*at) - p[at.index()]),
+                    None => p[at.index()],
+                };
+                let angle = position as f64 / 10_000f64.powf(2.0 * pair as f64 / size as f64);
                 let (low, high) = (with(p, *over, pair, |p| a.at(p)), with(p, *over, pair + size / 2, |p| a.at(p)));
                 match place < size / 2 {
                     true => low * angle.cos() - high * angle.sin(),

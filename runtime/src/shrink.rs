@@ -294,7 +294,8 @@ fn relations(plan: &Plan, variable_of: &[usize]) -> BTreeSet<Relation> {
             }
             Op::SliceDim { from: large, to: small, .. }
             | Op::Append { from: small, to: large }
-            | Op::Mask { query: small, key: large } => {
+            | Op::Mask { query: small, key: large }
+            | Op::Rope { at: small, extent: Some(large), .. } => {
                 out.insert(Relation::AtMost { small: variable(small), large: variable(large) });
             }
             Op::Einsum
@@ -304,7 +305,7 @@ fn relations(plan: &Plan, variable_of: &[usize]) -> BTreeSet<Relation> {
             | Op::Softmax { .. }
             | Op::Norm { .. }
             | Op::Rename { .. }
-            | Op::Rope { .. }
+            | Op::Rope { extent: None, .. }
             | Op::Take { .. }
             | Op::Route { .. }
             | Op::Fetch

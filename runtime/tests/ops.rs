@@ -121,6 +121,8 @@ sound! {
     rename: "B=4 E=4 F=4", [("BE", F32)] -> ["BF", "FB"], true, |d| Op::Rename { from: d('E'), to: d('F') }, [2, 2] = 54, [2, 2, 2] = 294;
     split: "B=4 H=16 K=4 G=4", [("BH", F32)] -> ["BKG", "GBK"], true, |d| Op::Split { from: d('H'), to: vec![d('K'), d('G')] }, [2, 2] = 54, [4, 2] = 48, [2, 2, 2] = 306;
     split_straddling: "H=24 K=6 G=4", [("H", F32)] -> ["KG"], true, |d| Op::Split { from: d('H'), to: vec![d('K'), d('G')] }, [2, 3] = 17, [2, 2, 3] = 70, [4, 2] = 12;
+    merge_of_three: "A=2 B=2 C=4 H=16 E=2", [("ABCE", F32)] -> ["HE", "EH"], true, |d| Op::Merge { from: vec![d('A'), d('B'), d('C')], to: d('H') }, [2, 2] = 50, [2, 2, 2] = 258;
+    split_of_three: "A=2 B=2 C=4 H=16 E=2", [("HE", F32)] -> ["ABCE", "CEBA"], true, |d| Op::Split { from: d('H'), to: vec![d('A'), d('B'), d('C')] }, [2, 2] = 50, [2, 2, 2] = 258;
     merge: "B=4 H=16 K=4 G=4", [("KBG", F32)] -> ["BH", "HB"], true, |d| Op::Merge { from: vec![d('K'), d('G')], to: d('H') }, [2, 2] = 54, [4, 2] = 48, [2, 2, 2] = 306;
     merge_minor_first: "H=24 K=6 G=4", [("GK", F32)] -> ["H"], true, |d| Op::Merge { from: vec![d('K'), d('G')], to: d('H') }, [2, 3] = 17, [2, 2, 3] = 70;
     concat: "B=4 S=4 T=8 U=12", [("BS", F32), ("TB", F32)] -> ["BU", "UB"], true, |d| Op::Concat { left: d('S'), right: d('T'), to: d('U') }, [2, 2] = 34, [2, 2, 2] = 144;
@@ -128,7 +130,8 @@ sound! {
     append: "B=4 S=8 L=3", [("BS", F32), ("LB", F32)] -> ["BS", "SB"], true, |d| Op::Append { from: d('L'), to: d('S') }, [2, 2] = 54, [2, 2, 2] = 306;
     append_all: "B=4 S=4", [("BS", F32), ("SB", F32)] -> ["BS"], true, |d| Op::Append { from: d('S'), to: d('S') }, [2, 2] = 27;
     causal: "B=4 L=4 S=8", [("BLS", F32)] -> ["BLS", "SBL"], false, |d| Op::Mask { query: d('L'), key: d('S') }, [2, 2] = 38, [2, 2, 2] = 188;
-    rope: "B=4 L=4 Q=8", [("LBQ", F32)] -> ["LBQ", "QLB"], false, |d| Op::Rope { over: d('Q'), at: d('L') }, [2, 2] = 36, [2, 2, 2] = 160;
+    rope: "B=4 L=4 Q=8", [("LBQ", F32)] -> ["LBQ", "QLB"], false, |d| Op::Rope { over: d('Q'), at: d('L'), extent: None }, [2, 2] = 36, [2, 2, 2] = 160;
+    rope_at_the_end: "B=4 L=4 Q=8 S=12", [("LBQ", F32)] -> ["LBQ", "QLB"], false, |d| Op::Rope { over: d('Q'), at: d('L'), extent: Some(d('S')) }, [2, 2] = 36, [2, 2, 2] = 160;
     take: "B=4 L=4 V=8 E=4", [("VE", F32), ("BL", Int32)] -> ["BLE", "EBL"], true, |d| Op::Take { over: d('V') }, [2, 2] = 80, [4, 2] = 68;
     take_three_axes: "B=4 V=8 E=4", [("EV", F32), ("B", Int32)] -> ["BE"], true, |d| Op::Take { over: d('V') }, [2, 2, 2] = 164;
     take_from_a_table_each: "B=4 L=4 V=8", [("BLV", F32), ("BL", Int32)] -> ["BL", "LB"], true, |d| Op::Take { over: d('V') }, [2, 2] = 56, [4, 2] = 48;

@@ -76,7 +76,7 @@ impl Generator {
             Op::SliceDim { from: d("S"), to: d("W"), offset: 5 },
             Op::Append { from: d("L"), to: d("S") },
             Op::Mask { query: d("L"), key: d("S") },
-            Op::Rope { over: d("E"), at: d("B") },
+            Op::Rope { over: d("E"), at: d("B"), extent: None },
         ];
         let op = self.pick(&ops);
         let arity =

@@ -179,3 +179,85 @@ fn a_single_device_runs_too() {
     let report = check(&plan, 0);
     assert_eq!((report.devices, report.exact), (1, false));
 }
+
+/// The sizes and the data of the one result of a plan with these inputs, which devices and reference must agree on.
+fn result_of(plan: &Plan, inputs: &[(&str, Tensor)], options: RunOptions) -> Vec<f64> {
+    let inputs = inputs.iter().map(|(name, tensor)| (name.to_string(), tensor.clone())).collect();
+    let report = run_plan(plan, &RunOptions { inputs, ..options }).unwrap();
+    assert!(report.equal, "{report:?}");
+    report.outputs[0].tensor.data.clone()
+}
+
+#[test]
+fn rope_at_the_end_of_a_dim_is_the_end_of_rope_over_all_of_it() {
+    let plan = text::parse(
+        "shir 1\nlayer l\nmesh x=2\ndims L=4, S=16, Q=4\n%0 = parameter a : f32 SQ\n%1 = rope %0 over Q at S : f32 SQ\n\
+         %2 = slice-dim %1, S -> L, 12 : f32 LQ\n%3 = slice-dim %0, S -> L, 12 : f32 LQ\n%4 = slice %3 over x along L : f32 L_xQ\n\
+         %5 = rope %4 over Q at L, S : f32 L_xQ\n%6 = all-gather %5 over x along L : f32 LQ\n%7 = sub %2, %6 : f32 LQ\n\
+         return d = %7 : LQ\n",
+    )
+    .unwrap()
+    .remove(0);
+    let difference = result_of(&plan, &[], RunOptions::default());
+    assert!(difference.iter().all(|d| d.abs() < 1e-6), "{difference:?}");
+}
+
+#[test]
+fn a_decode_step_turns_its_one_token_by_the_last_position() {
+    let turned = |extent: &str| {
+        let body =
+            format!("%0 = parameter a : f32 BQ\n%1 = rope %0 over Q at B{extent} : f32 BQ\nreturn r = %1 : BQ\n");
+        let plan = text::parse(&format!("shir 1\nlayer l\ndims B=1, Q=2, S=8\n{body}")).unwrap().remove(0);
+        result_of(&plan, &[("a", Tensor::new(vec![1, 2], vec![1.0, 0.0]).unwrap())], RunOptions::default())
+    };
+    assert_eq!(turned(""), [1.0, 0.0]);
+    let [c, s] = [7f64.cos(), 7f64.sin()];
+    let end = turned(", S");
+    assert!((end[0] - c).abs() < 1e-6 && (end[1] - s).abs() < 1e-6, "{end:?}");
+}
+
+#[test]
+fn an_einsum_in_f32_keeps_its_partial_sums_in_f32() {
+    let sum = |dtype: &str| {
+        let body = format!(
+            "%0 = parameter a : bf16 BE_x\n%1 = parameter w : weight bf16 E_xF\n%2 = einsum BE,EF->BF %0, %1 : {dtype} BF(partialsum-x)\n\
+             %3 = all-reduce %2 sum over x : {dtype} BF\nreturn c = %3 : BF\n"
+        );
+        let row = [256.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0];
+        let a = Tensor::new(vec![4, 8], row.repeat(4)).unwrap();
+        let options = RunOptions { emulate_dtypes: true, ..RunOptions::default() };
+        result_of(&plan(&body), &[("a", a), ("w", Tensor::filled(vec![8, 4], 1.0))], options)
+    };
+    // 257 is no bf16.
+    assert_eq!(sum("bf16"), [256.0; 16]);
+    assert_eq!(sum("f32"), [257.0; 16]);
+}
+
+#[test]
+fn an_id_out_of_range_takes_zeros_from_whole_and_from_split_tables() {
+    for (layout, partial, rest) in
+        [("VE", "BE", ""), ("V_xE", "BE(partialsum-x)", "%3 = all-reduce %2 sum over x : f32 BE\n")]
+    {
+        let body = format!(
+            "%0 = parameter t : weight f32 {layout}\n%1 = parameter ids : int32 B\n%2 = take %0, %1 over V : f32 {partial}\n{rest}\
+             return r = %{} : BE\n",
+            if rest.is_empty() { 2 } else { 3 }
+        );
+        let ids = Tensor::new(vec![4], vec![-1.0, 8.0, 7.0, 1e9]).unwrap();
+        let rows =
+            result_of(&plan(&body), &[("ids", ids), ("t", Tensor::filled(vec![8, 8], 3.0))], RunOptions::default());
+        let expected: Vec<f64> = [0.0, 0.0, 3.0, 0.0].iter().flat_map(|v| [*v; 8]).collect();
+        assert_eq!(rows, expected, "{layout}");
+    }
+}
+
+#[test]
+fn whole_numbers_divide_toward_zero_and_by_zero_to_zero() {
+    let body = "%0 = parameter a : int32 E_x\n%1 = parameter b : int32 E_x\n%2 = div %0, %1 : int32 E_x\nreturn r = %2 : E_x\n";
+    let numbers = |list: [i32; 8]| Tensor::new(vec![8], list.map(f64::from).to_vec()).unwrap();
+    let inputs = [("a", numbers([7, -7, 7, -7, 5, -5, 0, 1])), ("b", numbers([2, 2, -2, -2, 0, 0, 0, 3]))];
+    for emulate_dtypes in [false, true] {
+        let out = result_of(&plan(body), &inputs, RunOptions { emulate_dtypes, ..RunOptions::default() });
+        assert_eq!(out, [3.0, -3.0, -3.0, 3.0, 0.0, 0.0, 0.0, 0.0]);
+    }
+}

@@ -1,6 +1,6 @@
 //! What all layers of a file share: the mesh, the dims, the hardware line.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use shard_grammar::{SourceFile, Span, ast};
 use shard_ir::tensor::MAX_DIMS;
@@ -29,12 +29,12 @@ pub(crate) struct Environment<'a> {
     pub(crate) phase: Option<&'a ast::Phase>,
     /// Lines of the file could not be read, so an unknown name of a dim, an axis or a layer is no news.
     pub(crate) lenient: bool,
-    /// Axes that the mesh of the command line lacks and of which was spoken already.
-    pub(crate) missing_axes: BTreeSet<String>,
+    /// Axes that the mesh lacks and of which was spoken already, with the nearest that it has.
+    pub(crate) unknown_axes: BTreeMap<String, Option<String>>,
     by_name: BTreeMap<String, Option<DimId>>,
     used: Vec<bool>,
-    /// Unknown dims of which was spoken already.
-    unknown_dims: BTreeSet<String>,
+    /// Unknown dims of which was spoken already, with the nearest that there is.
+    unknown_dims: BTreeMap<String, Option<String>>,
 }
 
 /// Where a dim comes from.
@@ -74,10 +74,10 @@ impl<'a> Environment<'a> {
             hardware: None,
             phase,
             lenient,
-            missing_axes: BTreeSet::new(),
+            unknown_axes: BTreeMap::new(),
             by_name: BTreeMap::new(),
             used: Vec::new(),
-            unknown_dims: BTreeSet::new(),
+            unknown_dims: BTreeMap::new(),
         };
         env.read_hardware(tree, sink);
         env.read_mesh(tree, options, sink);
@@ -249,28 +249,44 @@ impl<'a> Environment<'a> {
             DimLookup::Found(id) => Some(id),
             DimLookup::Broken => None,
             DimLookup::Unknown => {
-                if self.speaks_of(&name.value, sink) {
-                    let together = together
-                        .filter(|(_, word)| self.by_name.contains_key(*word))
-                        .map(|(span, word)| (span, word.to_string()));
-                    let known = self.dim_names();
-                    let near = nearest(&name.value, known.iter().map(String::as_str)).map(str::to_string);
-                    sink.report(DimProblem::Unknown {
-                        name: name.value.clone(),
-                        span: name.span,
-                        near,
-                        known,
-                        together,
-                    });
-                }
+                let together = together
+                    .filter(|(_, word)| self.by_name.contains_key(*word))
+                    .map(|(span, word)| (span, word.to_string()));
+                self.report_unknown_dim(&name.value, name.span, together, sink);
                 None
             }
         }
     }
 
-    /// Whether an unknown dim is worth an error: once a file, and not where its line may have been unreadable.
+    /// Whether a dim that is not known where it stands is worth an error: the first time.
     pub(crate) fn speaks_of(&mut self, unknown: &str, sink: &Sink) -> bool {
-        !self.lenient && sink.has_room() && self.unknown_dims.insert(unknown.to_string())
+        !self.lenient && sink.has_room() && self.unknown_dims.insert(unknown.to_string(), None).is_none()
+    }
+
+    /// Speaks of an unknown dim, once a file, and not where its line may have been unreadable.
+    pub(crate) fn report_unknown_dim(
+        &mut self,
+        unknown: &str,
+        span: Span,
+        together: Option<(Span, String)>,
+        sink: &mut Sink,
+    ) {
+        if self.lenient {
+            return;
+        }
+        let place = together.as_ref().map_or(span, |(all, _)| *all);
+        let told = self.unknown_dims.get(unknown);
+        let mended = match &together {
+            Some((_, dim)) => Some(format!("[{dim}]")),
+            None => told.cloned().flatten(),
+        };
+        if (told.is_some() && sink.is_told("E0301", unknown, place, mended)) || !sink.has_room() {
+            return;
+        }
+        let known = self.dim_names();
+        let near = nearest(unknown, known.iter().map(String::as_str)).map(str::to_string);
+        self.unknown_dims.insert(unknown.to_string(), near.clone());
+        sink.report_name(unknown, DimProblem::Unknown { name: unknown.to_string(), span, near, known, together });
     }
 
     /// The dims of a list, all different.

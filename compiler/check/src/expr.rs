@@ -63,7 +63,9 @@ impl LayerChecker<'_, '_> {
             ast::ExprKind::Reshard { operand, layout, partial, .. } => {
                 self.reshard(operand, layout, partial, expr.span)?
             }
-            ast::ExprKind::Einsum { operands, output, .. } => self.einsum(operands, output, expr.span)?,
+            ast::ExprKind::Einsum { operands, output, dtype, .. } => {
+                self.einsum(operands, output, *dtype, expr.span)?
+            }
             ast::ExprKind::Reduce { .. }
             | ast::ExprKind::Normalize { .. }
             | ast::ExprKind::Rename { .. }

@@ -5,7 +5,6 @@ use shard_ir::tensor::MAX_DIM_SIZE;
 
 use crate::diagnostics::DimProblem;
 use crate::environment::{DimLookup, Environment};
-use crate::names::nearest;
 use crate::sink::Sink;
 
 /// A size that is computed with, and the part of it that is useful.
@@ -106,26 +105,28 @@ impl Evaluation<'_, '_, '_> {
             }
             DimLookup::Broken => None,
             DimLookup::Unknown => {
-                if !self.env.speaks_of(name, self.sink) {
-                    return None;
-                }
                 let declared = self.tree.and_then(|tree| tree.dims().find(|d| d.name.value == name));
-                let problem = match (declared, self.in_file) {
+                match (declared, self.in_file) {
                     (Some(declared), true) => {
-                        DimProblem::UsedBefore { name: name.to_string(), span, declared: declared.name.span }
+                        let declared = declared.name.span;
+                        if self.env.speaks_of(name, self.sink) {
+                            let problem = DimProblem::UsedBefore { name: name.to_string(), span, declared };
+                            self.sink.report_name(name, problem);
+                        } else {
+                            self.sink.is_told("E0301", name, span, None);
+                        }
                     }
-                    (_, true) => {
-                        let known = self.env.dim_names();
-                        let near = nearest(name, known.iter().map(String::as_str)).map(str::to_string);
-                        DimProblem::Unknown { name: name.to_string(), span, near, known, together: None }
+                    (None, true) => self.env.report_unknown_dim(name, span, None, self.sink),
+                    (_, false) => {
+                        if self.env.speaks_of(name, self.sink) {
+                            self.sink.report(DimProblem::BadOverride {
+                                name: self.what.to_string(),
+                                text: "...".to_string(),
+                                message: format!("there is no dim `{name}` above the line of `{}`", self.what),
+                            });
+                        }
                     }
-                    (_, false) => DimProblem::BadOverride {
-                        name: self.what.to_string(),
-                        text: "...".to_string(),
-                        message: format!("there is no dim `{name}` above the line of `{}`", self.what),
-                    },
-                };
-                self.sink.report(problem);
+                }
                 None
             }
         }

@@ -4,7 +4,7 @@ use shard_grammar::{Span, ast};
 use shard_ir::{DimId, Norm, Op, Reduce, TypeError, ValueId};
 
 use crate::diagnostics::limits::{MAX_EINSUM_OPERANDS, MAX_ITERATIONS};
-use crate::diagnostics::{LimitProblem, ShapeProblem};
+use crate::diagnostics::{DtypeProblem, LimitProblem, ShapeProblem};
 use crate::expr::Term;
 use crate::int_expr;
 use crate::layer::LayerChecker;
@@ -13,7 +13,13 @@ use crate::names::nearest;
 type Operand<'x> = (ValueId, &'x ast::Expr);
 
 impl LayerChecker<'_, '_> {
-    pub(crate) fn einsum(&mut self, exprs: &[ast::Expr], output: &ast::DimList, span: Span) -> Option<ValueId> {
+    pub(crate) fn einsum(
+        &mut self,
+        exprs: &[ast::Expr],
+        output: &ast::DimList,
+        stated: Option<shard_grammar::Spanned<ast::DType>>,
+        span: Span,
+    ) -> Option<ValueId> {
         if exprs.len() > MAX_EINSUM_OPERANDS {
             self.sink.report(LimitProblem::Operands { found: exprs.len(), limit: MAX_EINSUM_OPERANDS, span });
             return None;
@@ -48,7 +54,16 @@ impl LayerChecker<'_, '_> {
             return None;
         }
         match shard_ir::result_type(&Op::Einsum, &types, &named, &self.env.dims) {
-            Ok(ty) => {
+            Ok(mut ty) => {
+                if let Some(stated) = stated {
+                    let dtype = crate::types::dtype(stated.value);
+                    if !shard_ir::accumulates_in(ty.dtype, dtype) {
+                        let product = ty.dtype;
+                        self.sink.report(DtypeProblem::Accumulated { product, stated: (stated.span, dtype), span });
+                        return None;
+                    }
+                    ty.dtype = dtype;
+                }
                 let values = operands.iter().map(|(v, _)| *v).collect();
                 self.builder.push_op(self.env, Op::Einsum, values, ty, span, self.sink)
             }
@@ -198,8 +213,9 @@ impl LayerChecker<'_, '_> {
                 self.fits_in("causal", q, k, query.span.to(key.span), "queries")?;
                 self.op(Op::Mask { query: q, key: k }, "causal", &[a], span)
             }
-            ast::ExprKind::Rope { operand, dim, position, .. } => {
+            ast::ExprKind::Rope { operand, dim, position, extent, .. } => {
                 let (a, dims) = (self.value(operand), self.dims([dim, position]));
+                let all = extent.as_ref().map(|extent| self.dims([extent]));
                 let (a, [d, p]) = ((a?, &**operand), dims?);
                 self.needs("rope", d, dim.span, a)?;
                 self.needs("rope", p, position.span, a)?;
@@ -209,7 +225,15 @@ impl LayerChecker<'_, '_> {
                     let help = format!("dim {} = {}", dim.value, self.env.size(d) + 1);
                     return self.sizes(message, dim.span, "odd", Some(help));
                 }
-                self.op(Op::Rope { over: d, at: p }, "rope", &[a], span)
+                let all = match (all, extent) {
+                    (Some(all), Some(extent)) => {
+                        let [s] = all?;
+                        self.fits_in("rope", p, s, position.span.to(extent.span), "places")?;
+                        Some(s)
+                    }
+                    _ => None,
+                };
+                self.op(Op::Rope { over: d, at: p, extent: all }, "rope", &[a], span)
             }
             ast::ExprKind::Take { table, ids, dim, .. } => {
                 let (a, b, d) = (self.value(table), self.value(ids), self.dims([dim]));

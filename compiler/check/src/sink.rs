@@ -1,8 +1,12 @@
 //! Where diagnostics are gathered.
 
-use crate::diagnostic::Diagnostic;
+use std::collections::BTreeMap;
+
+use shard_grammar::Span;
+
+use crate::diagnostic::{Diagnostic, Edit, Label};
 use crate::diagnostics::LimitProblem;
-use crate::diagnostics::limits::MAX_DIAGNOSTICS;
+use crate::diagnostics::limits::{MAX_DIAGNOSTICS, MAX_EDITS, MAX_PLACES};
 
 /// Gathers diagnostics: up to a limit of errors, and as many others.
 #[derive(Default)]
@@ -11,6 +15,16 @@ pub(crate) struct Sink {
     errors: usize,
     left_out: bool,
     errors_left_out: usize,
+    /// Names that are wrong wherever they stand, by code and name: told once.
+    wrong_names: BTreeMap<(&'static str, String), WrongName>,
+}
+
+/// One wrong name.
+struct WrongName {
+    /// Its error, as an index; `None` where there was no room for it.
+    diagnostic: Option<usize>,
+    /// Where else it stands, and what mends it there.
+    others: Vec<(Span, Option<String>)>,
 }
 
 impl Sink {
@@ -25,6 +39,53 @@ impl Sink {
         }
         self.errors += usize::from(diagnostic.is_error());
         self.diagnostics.push(diagnostic);
+    }
+
+    /// Takes in a problem with a name that may stand in many places, told at the first of them that is looked at.
+    pub(crate) fn report_name(&mut self, name: &str, problem: impl Into<Diagnostic>) {
+        let diagnostic = problem.into();
+        let key = (diagnostic.code, name.to_string());
+        let before = self.diagnostics.len();
+        self.report(diagnostic);
+        let diagnostic = (self.diagnostics.len() > before).then_some(before);
+        self.wrong_names.insert(key, WrongName { diagnostic, others: Vec::new() });
+    }
+
+    /// Another place of a name that was told: `true` where there is nothing more to say.
+    pub(crate) fn is_told(&mut self, code: &'static str, name: &str, span: Span, mended: Option<String>) -> bool {
+        let Some(known) = self.wrong_names.get_mut(&(code, name.to_string())) else { return false };
+        known.others.push((span, mended));
+        true
+    }
+
+    /// Gives each wrong name a label at every place, so many, and edits that mend all.
+    fn label_wrong_names(&mut self) {
+        for WrongName { diagnostic, others } in std::mem::take(&mut self.wrong_names).into_values() {
+            let Some(diagnostic) = diagnostic.and_then(|at| self.diagnostics.get_mut(at)) else { continue };
+            let Some(primary) = diagnostic.labels.iter().position(|label| label.primary) else { continue };
+            let told = diagnostic.labels.remove(primary);
+            let mut places: Vec<Span> = others.iter().map(|(span, _)| *span).chain([told.span]).collect();
+            places.sort_by_key(|span| (span.start, span.end));
+            places.dedup();
+            let labels = places.iter().take(MAX_PLACES).enumerate().map(|(i, span)| match i {
+                0 => Label { span: *span, ..told.clone() },
+                _ => Label { span: *span, text: "and here".to_string(), primary: false },
+            });
+            diagnostic.labels.splice(primary..primary, labels);
+            if let Some(more) = places.len().checked_sub(MAX_PLACES).filter(|more| *more > 0) {
+                let word = if more == 1 { "place" } else { "places" };
+                diagnostic.notes.push(format!("and in {more} more {word}"));
+            }
+            if let Some(help) = diagnostic.helps.first_mut()
+                && help.edits.iter().any(|edit| edit.span == told.span)
+            {
+                let edits = others.into_iter().filter_map(|(span, with)| Some(Edit { span, replacement: with? }));
+                help.edits.extend(edits);
+                help.edits.sort_by_key(|edit| (edit.span.start, edit.span.end));
+                help.edits.dedup_by_key(|edit| edit.span);
+                help.edits.truncate(MAX_EDITS);
+            }
+        }
     }
 
     /// Whether another error would be shown: if not, there is no need to look for near names.
@@ -42,7 +103,8 @@ impl Sink {
     pub(crate) fn take_phases(&mut self, phases: Vec<(String, Sink)>) {
         let count = phases.len();
         let mut found: Vec<(Diagnostic, Vec<String>)> = Vec::new();
-        for (name, sink) in phases {
+        for (name, mut sink) in phases {
+            sink.label_wrong_names();
             self.left_out |= sink.left_out;
             self.errors_left_out += sink.errors_left_out;
             for diagnostic in sink.diagnostics {
@@ -66,6 +128,7 @@ impl Sink {
 
     /// Everything, in file order; what has no place comes first.
     pub(crate) fn finish(mut self) -> Vec<Diagnostic> {
+        self.label_wrong_names();
         self.diagnostics.sort_by_key(|d| d.primary_span().map(|s| (s.start, s.end)));
         if self.left_out {
             self.diagnostics.push(LimitProblem::Diagnostics { limit: MAX_DIAGNOSTICS }.into());

@@ -62,8 +62,9 @@ fn in_two(mesh: &Mesh, axes: AxisList, parts: &[u64]) -> Option<(String, String)
     let other = factored(mesh, axes, *major)?;
     // Only the last axis can be cut: what comes after would lie between its parts.
     let is_last = axes.iter().last() == Some(other.major);
-    let whole: u64 = rest.iter().product();
-    let fits = devices.is_multiple_of(*major) && whole.is_multiple_of(devices / major);
+    // The new axis is one: it cuts the next part that can be cut, and no other.
+    let next = rest.iter().find(|part| **part > 1)?;
+    let fits = devices.is_multiple_of(*major) && next.is_multiple_of(devices / major);
     let names = axes.iter().map(|axis| mesh.name(axis)).chain([other.minor.as_str()]);
     let names: Vec<&str> = names.collect();
     let text =

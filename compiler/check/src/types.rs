@@ -231,39 +231,51 @@ fn report_unbraced_misspelling(env: &Environment<'_>, axes: &ast::AxesWord, sink
     }
     let Some(near) = nearest(&axes.raw, declared()).filter(|near| near.len() > 1) else { return false };
     let text = format!("{{{near}}}");
-    sink.report(LayoutProblem::UnknownAxis {
-        axis: axes.raw.clone(),
-        span: axes.span,
-        near: Some((text.clone(), text)),
-        known: declared().map(str::to_string).collect(),
-        mesh: env.mesh_line.map(|line| line.span),
-        append_at: None,
-    });
+    if !sink.is_told("E0201", &axes.raw, axes.span, Some(text.clone())) {
+        let problem = LayoutProblem::UnknownAxis {
+            axis: axes.raw.clone(),
+            span: axes.span,
+            near: Some((text.clone(), text)),
+            known: declared().map(str::to_string).collect(),
+            mesh: env.mesh_line.map(|line| line.span),
+            append_at: None,
+        };
+        sink.report_name(&axes.raw, problem);
+    }
     true
 }
 
 fn report_unknown_axis(env: &mut Environment<'_>, axis: &ast::Name, braced: bool, sink: &mut Sink) {
-    if env.mesh_is_broken || !sink.has_room() {
+    if env.mesh_is_broken {
         return;
     }
     let (name, span) = (axis.value.clone(), axis.span);
+    let text = |near: &String| if braced || near.len() == 1 { near.clone() } else { format!("{{{near}}}") };
+    if let Some(near) = env.unknown_axes.get(&name)
+        && sink.is_told("E0201", &name, span, near.as_ref().map(text))
+    {
+        return;
+    }
+    if !sink.has_room() {
+        return;
+    }
     if let Some((replaced, mesh)) = &env.replaced_mesh {
         let declared = replaced.and_then(|line| line.axes.iter().find(|a| a.name.value == name)).map(|a| a.span);
         if declared.is_some() {
-            if env.missing_axes.insert(name.clone()) {
-                sink.report(LayoutProblem::AxisNotInOverride { axis: name, span, declared, mesh: mesh.clone() });
-            }
+            let problem = LayoutProblem::AxisNotInOverride { axis: name.clone(), span, declared, mesh: mesh.clone() };
+            sink.report_name(&name, problem);
+            env.unknown_axes.insert(name, None);
             return;
         }
     }
     let known: Vec<String> = env.mesh.declared().iter().map(|(name, _)| name.clone()).collect();
-    let near = nearest(&name, known.iter().map(String::as_str)).map(|near| {
-        let text = if braced || near.len() == 1 { near.to_string() } else { format!("{{{near}}}") };
-        (text.clone(), text)
-    });
+    let near = nearest(&name, known.iter().map(String::as_str)).map(str::to_string);
+    env.unknown_axes.insert(name.clone(), near.clone());
+    let near = near.as_ref().map(text).map(|text| (text.clone(), text));
     let (mesh, append_at) =
         (env.mesh_line.map(|m| m.span), env.mesh_line.and_then(|m| m.axes.last()).map(|a| a.span.end));
-    sink.report(LayoutProblem::UnknownAxis { axis: name, span, near, known, mesh, append_at });
+    let problem = LayoutProblem::UnknownAxis { axis: name.clone(), span, near, known, mesh, append_at };
+    sink.report_name(&name, problem);
 }
 
 fn report_twice(

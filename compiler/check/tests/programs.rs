@@ -245,3 +245,72 @@ fn relu_keeps_order_and_gelu_does_not() {
     assert_eq!(codes(&text("relu")), Vec::<&str>::new());
     assert_eq!(codes(&text("gelu")), ["E0501"]);
 }
+
+#[test]
+fn rope_counts_from_the_front_or_to_the_end_of_a_dim() {
+    let text = "dim L = 4\ndim S = 8\ndim Q = 6\nlayer f(a: f32 LQ) -> (y: f32 LQ, z: f32 LQ) {
+  let y = rope(a over Q at L)
+  let z = rope(a over Q at L, S)
+  return (y, z)
+}";
+    let p = program(text);
+    let extent = |name: &str| match &value(&p, name).def {
+        Def::Op { op: Op::Rope { extent, .. }, .. } => extent.map(|d| p.dims[d.index()].name.clone()),
+        def => panic!("{def:?}"),
+    };
+    assert_eq!((extent("y"), extent("z")), (None, Some("S".to_string())));
+}
+
+#[test]
+fn an_einsum_has_the_dtype_that_it_states_or_that_of_its_product() {
+    let text = "dim B = 2\ndim E = 4\ndim F = 4\nlayer f(a: bf16 BE, b: bf16 EF, c: int8 BE, d: int4 EF) -> f32 BF {
+  let plain = einsum(a, b -> BF)
+  let wide = einsum(a, b -> BF : f32)
+  let narrow = einsum(wide, b -> BE : bf16)
+  let whole = einsum(c, c -> B : int32)
+  let small = einsum(d, d -> E : int32)
+  return wide + cast(sum(narrow over BE), f32) + cast(sum(whole over B), f32) + cast(sum(small over E), f32) + cast(plain, f32)
+}";
+    let p = program(text);
+    let dtypes: Vec<&str> = ["plain", "wide", "narrow", "whole", "small"].map(|n| value(&p, n).dtype.name()).to_vec();
+    assert_eq!(dtypes, ["bf16", "f32", "bf16", "int32", "int32"]);
+}
+
+#[test]
+fn three_dims_are_merged_and_split() {
+    let text = "mesh x=2, y=2\ndim A = 2\ndim B = 4\ndim C = 3\ndim H = A * B * C\nlayer f(a: f32 A_xB_yC) -> (h: f32 H_xy, b: f32 ABC) {
+  let h = merge(a, ABC -> H)
+  return (h, split(h, H -> ABC))
+}";
+    let p = program(text);
+    assert!(matches!(&value(&p, "h").def, Def::Op { op: Op::Merge { from, .. }, .. } if from.len() == 3));
+}
+
+#[test]
+fn one_wrong_axis_is_one_error_with_a_label_and_an_edit_at_each_place() {
+    let types = |count: usize| -> String {
+        let params: Vec<String> = (0..count).map(|i| format!("p{i}: f32 B_{{modle}}")).collect();
+        format!("mesh model=2\ndim B = 4\nlayer f({}) -> f32 B {{ return p0 }}", params.join(", "))
+    };
+    for (count, labels, more) in [(1, 1, None), (10, 10, None), (14, 10, Some("and in 4 more places"))] {
+        let file = shard_grammar::SourceFile::new("t", types(count));
+        let checked = shard_check::check_source(&file, &shard_check::CheckOptions::default());
+        let [error] = checked.diagnostics.as_slice() else { panic!("{:?}", checked.diagnostics) };
+        let here = |label: &&shard_check::Label| file.slice(label.span) == "modle";
+        assert_eq!((error.code, error.labels.iter().filter(here).count()), ("E0201", labels));
+        assert_eq!(error.notes.iter().find(|note| note.starts_with("and in")).map(String::as_str), more);
+        let mut mended = file.text.clone();
+        error.edits().collect::<Vec<_>>().iter().rev().for_each(|edit| {
+            mended.replace_range(edit.span.start..edit.span.end, &edit.replacement);
+        });
+        assert_eq!(mended, types(count).replace("modle", "model"));
+    }
+}
+
+#[test]
+fn a_phase_does_not_tell_a_wrong_axis_again() {
+    let text = "mesh x=2\ndim B = 4\nphase p { B = 8 }\nphase q { B = 2 }\nlayer f(a: f32 B_z, b: f32 B_z) -> f32 B_z { return a + b }";
+    let file = shard_grammar::SourceFile::new("t", text);
+    let checked = shard_check::check_source(&file, &shard_check::CheckOptions::default());
+    assert_eq!(checked.diagnostics.iter().map(|d| (d.code, d.labels.len())).collect::<Vec<_>>(), [("E0201", 4)]);
+}

@@ -45,6 +45,16 @@ fn what_is_written_is_checked_explained_costed_and_run_without_a_word_of_warning
 }
 
 #[test]
+fn queries_and_keys_are_turned_by_their_positions_among_all() {
+    let turned = |program: &str| program.matches("rope(").count() == program.matches(" at L, S)").count();
+    for source in SOURCES {
+        let program = new(source);
+        assert!(turned(&program), "{source:?}");
+        assert!(!source[1].contains("llama") || program.contains("rope("), "{source:?}");
+    }
+}
+
+#[test]
 fn prompts_of_the_sizes_that_the_header_names_are_read_and_fit() {
     for source in SOURCES {
         let program = new(source);

@@ -35,4 +35,4 @@ pub use plan::{InstrId, InstrKind, Instruction, Number, Origin, Plan, PlanOutput
 pub use program::{Def, Output, ParameterKind, Phase, Program, Value, ValueId};
 pub use schedule::{Picoseconds, Schedule, Step, Stream};
 pub use tensor::{Dim, DimId, Dtype, TensorType};
-pub use typing::{TypeError, result_type};
+pub use typing::{TypeError, accumulates_in, einsum_type, result_type};

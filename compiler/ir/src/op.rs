@@ -117,7 +117,9 @@ pub const NORM_EPSILON: f64 = 1e-6;
 /// The type rule is in [`typing`](crate::typing), the rule for layouts in [`layout_rule`](crate::layout_rule).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Op {
-    /// The product of the operands, summed over every dim that the result does not name.
+    /// The product of the operands, summed over every dim that the result does not name. The dtype of the result, too, is
+    /// stated beside it: that of the operands' product, or another one that it is accumulated in
+    /// ([`accumulates_in`](crate::typing::accumulates_in)).
     Einsum,
     /// An elementwise map.
     Map(Map),
@@ -195,12 +197,15 @@ pub enum Op {
         /// The dim of key positions.
         key: DimId,
     },
-    /// Rotary embedding.
+    /// Rotary embedding: elements i and i + n/2 of the n along `over` are turned by `position · 10000^(-2i/n)`.
     Rope {
         /// The dim that is rotated, in halves; even.
         over: DimId,
         /// The dim of positions.
         at: DimId,
+        /// The dim of all positions, of which those of `at` are the last, as in [`Op::Mask`]; without it they are the
+        /// first.
+        extent: Option<DimId>,
     },
     /// Operands `table, ids`: the rows of the table that the ids name.
     Take {
@@ -289,7 +294,7 @@ impl Op {
             Op::SliceDim { from, to, offset } => Op::SliceDim { from: dim(*from), to: dim(*to), offset: *offset },
             Op::Append { from, to } => Op::Append { from: dim(*from), to: dim(*to) },
             Op::Mask { query, key } => Op::Mask { query: dim(*query), key: dim(*key) },
-            Op::Rope { over, at } => Op::Rope { over: dim(*over), at: dim(*at) },
+            Op::Rope { over, at, extent } => Op::Rope { over: dim(*over), at: dim(*at), extent: extent.map(&dim) },
             Op::Take { over } => Op::Take { over: dim(*over) },
             Op::Route { over, at, to, choices } => {
                 Op::Route { over: dim(*over), at: dim(*at), to: dim(*to), choices: *choices }
@@ -310,7 +315,7 @@ impl Op {
             Op::Merge { from, to } => from.iter().copied().chain([*to]).collect(),
             Op::Concat { left, right, to } => vec![*left, *right, *to],
             Op::Mask { query, key } => vec![*query, *key],
-            Op::Rope { over, at } => vec![*over, *at],
+            Op::Rope { over, at, extent } => [*over, *at].into_iter().chain(*extent).collect(),
             Op::Route { over, at, to, .. } => vec![*over, *at, *to],
         }
     }

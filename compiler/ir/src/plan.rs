@@ -266,6 +266,18 @@ impl Plan {
         self.equation_of(&instr.operands, &instr.dims)
     }
 
+    /// The dtype that an einsum, or a collective einsum, states: none where it is that of the operands' product.
+    pub fn stated_dtype(&self, id: InstrId) -> Option<Dtype> {
+        let instr = self.instruction(id);
+        if instr.kind.op() != Some(&Op::Einsum) {
+            return None;
+        }
+        let mut dtypes = instr.operands.iter().map(|o| self.instruction(*o).dtype);
+        let first = dtypes.next()?;
+        let product = dtypes.try_fold(first, Dtype::product);
+        (product != Some(instr.dtype)).then_some(instr.dtype)
+    }
+
     pub(crate) fn equation_of(&self, operands: &[InstrId], result: &[DimId]) -> String {
         let sides: Vec<&[DimId]> =
             operands.iter().map(|o| self.instruction(*o).dims.as_slice()).chain([result]).collect();

@@ -235,7 +235,7 @@ pub fn result_type(op: &Op, operands: &[TensorType], named: &[DimId], dims: &[Di
             }
             Ok(first.clone())
         }
-        Op::Rope { over, at } => {
+        Op::Rope { over, at, extent } => {
             float(0)?;
             needs(0, *over)?;
             needs(0, *at)?;
@@ -244,6 +244,11 @@ pub fn result_type(op: &Op, operands: &[TensorType], named: &[DimId], dims: &[Di
             }
             if size(*over) % 2 != 0 {
                 return Err(E::Sizes { left: size(*over), right: 2 });
+            }
+            if let Some(extent) = extent
+                && size(*at) > size(*extent)
+            {
+                return Err(E::Sizes { left: size(*extent), right: size(*at) });
             }
             Ok(first.clone())
         }
@@ -278,6 +283,31 @@ pub fn result_type(op: &Op, operands: &[TensorType], named: &[DimId], dims: &[Di
         Op::Fetch => Ok(first.clone()),
         Op::Cast(dtype) => Ok(TensorType { dims: first.dims.clone(), dtype: *dtype }),
     }
+}
+
+/// Whether an einsum whose operands' product is of dtype `product` may be accumulated, and given, in `stated`: floats in any
+/// float, whole numbers in int32; what the product is anyway needs no statement.
+///
+/// | product | stated |
+/// |---|---|
+/// | bf16 | f32, bf16, f16, f8 |
+/// | int4, int8, int32 | int32 |
+pub fn accumulates_in(product: Dtype, stated: Dtype) -> bool {
+    product == stated
+        || (product.is_float() && stated.is_float())
+        || (!product.is_float() && product != Dtype::Bool && stated == Dtype::Int32)
+}
+
+/// The type of an einsum that states the dtype it is accumulated in: as [`result_type`] has it, of that dtype where the
+/// operands' product may be accumulated in it.
+pub fn einsum_type(
+    operands: &[TensorType],
+    named: &[DimId],
+    stated: Dtype,
+    dims: &[Dim],
+) -> Result<TensorType, TypeError> {
+    let ty = result_type(&Op::Einsum, operands, named, dims)?;
+    Ok(if accumulates_in(ty.dtype, stated) { TensorType { dtype: stated, ..ty } } else { ty })
 }
 
 fn repeated(dims: &[DimId]) -> Option<DimId> {

@@ -11,7 +11,7 @@ use crate::layout_rule::{Operand, RuleError, result_layout};
 use crate::op::Op;
 use crate::plan::{InstrId, InstrKind, Instruction, Plan};
 use crate::tensor::{DimId, Dtype, MAX_DIM_SIZE, MAX_DIMS, MAX_ELEMENTS, MAX_RANK, TensorType};
-use crate::typing::{TypeError, result_type, same_dims};
+use crate::typing::{TypeError, einsum_type, result_type, same_dims};
 
 /// What is wrong with a plan, and where.
 #[derive(Clone, PartialEq, Debug)]
@@ -325,7 +325,11 @@ fn verify_instruction(plan: &Plan, instr: &Instruction) -> Result<(), VerifyErro
                 .map(|o| plan.instruction(*o))
                 .map(|o| TensorType { dims: o.dims.clone(), dtype: o.dtype })
                 .collect();
-            written(&result_type(op, &types, &instr.dims, &plan.dims)?, true)?;
+            let expected = match op {
+                Op::Einsum => einsum_type(&types, &instr.dims, instr.dtype, &plan.dims)?,
+                op => result_type(op, &types, &instr.dims, &plan.dims)?,
+            };
+            written(&expected, true)?;
             let operands: Vec<Operand<'_>> = instr.operands.iter().map(|o| plan.operand(*o)).collect();
             let layout = result_layout(op, &operands, &instr.dims, &plan.mesh, &plan.dims).map_err(|error| {
                 let text = words::of_rule(plan, instr, &error);
@@ -343,7 +347,7 @@ fn verify_instruction(plan: &Plan, instr: &Instruction) -> Result<(), VerifyErro
             if types.is_empty() {
                 return arity(1);
             }
-            written(&result_type(&Op::Einsum, &types, &instr.dims, &plan.dims)?, true)?;
+            written(&einsum_type(&types, &instr.dims, instr.dtype, &plan.dims)?, true)?;
             let operands: Vec<Operand<'_>> = instr.operands.iter().map(|o| plan.operand(*o)).collect();
             let layouts =
                 fused.layouts(&operands, &instr.dims, &plan.mesh, &plan.dims).map_err(|error| match error {

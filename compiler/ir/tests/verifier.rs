@@ -41,10 +41,14 @@ fn every_wrong_dtype_is_found() {
             let instr = plan.instruction(id);
             // A parameter or constant of another dtype is right by itself: whoever reads it has to complain.
             let free = matches!(instr.kind, InstrKind::Parameter(_) | InstrKind::Constant(_));
+            let is_einsum = instr.kind.op() == Some(&Op::Einsum);
             for dtype in Dtype::ALL.into_iter().filter(|d| *d != instr.dtype) {
                 let mut mutant = plan.clone();
                 mutant.instructions[id.index()].dtype = dtype;
-                if !free {
+                // So is an einsum that is accumulated in another float, or in int32.
+                let accumulated = is_einsum
+                    && (instr.dtype.is_float() && dtype.is_float() || dtype == Dtype::Int32 && !instr.dtype.is_float());
+                if !free && !accumulated {
                     assert!(blames(&mutant, id), "{} %{} as {dtype}", plan.name, id.0);
                 }
             }

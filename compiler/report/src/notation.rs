@@ -56,7 +56,10 @@ fn op_phrase(plan: &Plan, id: InstrId, op: &Op) -> String {
     let dims = |list: &[DimId]| list.iter().map(dim).collect::<Vec<_>>().join(" ");
     let word = op.word();
     match op {
-        Op::Einsum => format!("{word} {}", plan.equation(id)),
+        Op::Einsum => {
+            let stated = plan.stated_dtype(id).map_or(String::new(), |dtype| format!(" in {dtype}"));
+            format!("{word} {}{stated}", plan.equation(id))
+        }
         Op::Map(_) | Op::Binary(_) | Op::Fetch => word.to_string(),
         Op::Reduce { over, .. } => format!("{word} over {}", dims(over)),
         Op::Softmax { over } | Op::Norm { over, .. } | Op::Take { over } => format!("{word} over {}", dim(over)),
@@ -66,7 +69,10 @@ fn op_phrase(plan: &Plan, id: InstrId, op: &Op) -> String {
         Op::Concat { left, right, to } => format!("{word} {}, {} -> {}", dim(left), dim(right), dim(to)),
         Op::SliceDim { from, to, offset } => format!("{word} {} -> {} from {offset}", dim(from), dim(to)),
         Op::Mask { query, key } => format!("{word} over {}, {}", dim(query), dim(key)),
-        Op::Rope { over, at } => format!("{word} over {} at {}", dim(over), dim(at)),
+        Op::Rope { over, at, extent } => {
+            let extent = extent.as_ref().map_or(String::new(), |extent| format!(" of {}", dim(extent)));
+            format!("{word} over {} at {}{extent}", dim(over), dim(at))
+        }
         Op::Route { over, at, to, choices } => {
             format!("{word} {} over {choices} of {} -> {}", dim(at), dim(over), dim(to))
         }

@@ -70,17 +70,17 @@ pub enum ExprKind {
     Map { op: Spanned<MapOp>, operand: Box<Expr> },
     /// `callee(args...)`: another layer of the file
     Call { callee: Name, args: Vec<Expr> },
-    /// `einsum(operands... -> output)`; `word_span` is the word `einsum`; at least one operand
-    Einsum { word_span: Span, operands: Vec<Expr>, output: DimList },
+    /// `einsum(operands... -> output : dtype)`; `word_span` is the word `einsum`; at least one operand
+    Einsum { word_span: Span, operands: Vec<Expr>, output: DimList, dtype: Option<Spanned<DType>> },
     /// `sum(operand over dims)`, `mean`, `max`
     Reduce { op: Spanned<ReduceOp>, operand: Box<Expr>, over: DimList },
     /// `softmax(operand over dims)`, `rmsnorm`, `layernorm`
     Normalize { op: Spanned<NormalizeOp>, operand: Box<Expr>, over: DimList },
     /// `rename(operand, from -> to)`
     Rename { word_span: Span, operand: Box<Expr>, from: Name, to: Name },
-    /// `split(operand, from -> to)`; `to` has exactly two dims, major first
+    /// `split(operand, from -> to)`; `to` has two dims or more, major first
     Split { word_span: Span, operand: Box<Expr>, from: Name, to: DimList },
-    /// `merge(operand, from -> to)`; `from` has exactly two dims, major first
+    /// `merge(operand, from -> to)`; `from` has two dims or more, major first
     Merge { word_span: Span, operand: Box<Expr>, from: DimList, to: Name },
     /// `concat(left, right, left_dim, right_dim -> to)`
     Concat { word_span: Span, left: Box<Expr>, right: Box<Expr>, left_dim: Name, right_dim: Name, to: Name },
@@ -90,8 +90,8 @@ pub enum ExprKind {
     Append { word_span: Span, cache: Box<Expr>, new: Box<Expr>, from: Name, to: Name },
     /// `causal(operand over query, key)`
     Causal { word_span: Span, operand: Box<Expr>, query: Name, key: Name },
-    /// `rope(operand over dim at position)`
-    Rope { word_span: Span, operand: Box<Expr>, dim: Name, position: Name },
+    /// `rope(operand over dim at position, extent)`: the positions are the last ones of `extent`; the first ones without it
+    Rope { word_span: Span, operand: Box<Expr>, dim: Name, position: Name, extent: Option<Name> },
     /// `take(table, ids over dim)`
     Take { word_span: Span, table: Box<Expr>, ids: Box<Expr>, dim: Name },
     /// `route(operand over experts at tokens -> places, choices)`

@@ -220,7 +220,12 @@ impl Generator {
             0 if self.size(first) <= self.size(second) => {
                 format!("softmax(causal({a} over {first}, {second}) over {second})")
             }
-            1 if self.size(first).is_multiple_of(2) => format!("rope({a} over {first} at {second})"),
+            1 if self.size(first).is_multiple_of(2) => {
+                // Now and then the positions are the last of some other dim.
+                let longer = |d: &&(char, usize)| d.1 >= self.size(second);
+                let extent = self.dims.iter().filter(longer).nth(1).map(|d| format!(", {}", d.0));
+                format!("rope({a} over {first} at {second}{})", extent.unwrap_or_default())
+            }
             _ => return None,
         };
         Some((text, dims))
@@ -343,7 +348,15 @@ impl Generator {
         }
         let kept = 1 + self.random.below(all.len().min(3));
         let out = self.random.shuffled(&all)[..kept].to_vec();
-        (format!("einsum({} -> {})", operands.join(", "), out.iter().collect::<String>()), out)
+        let names: String = out.iter().collect();
+        // Now and then accumulated in f32, and given in the dtype of all the rest.
+        let text = match self.dtype {
+            "bf16" if self.random.below(4) == 0 => {
+                format!("cast(einsum({} -> {names} : f32), bf16)", operands.join(", "))
+            }
+            _ => format!("einsum({} -> {names})", operands.join(", ")),
+        };
+        (text, out)
     }
 
     fn axes_text(&self, axes: &[usize]) -> String {

@@ -41,6 +41,15 @@ pub enum DtypeProblem {
         /// The expression: place and text.
         value: (Span, String),
     },
+    /// An einsum that is to be accumulated in a dtype of another kind.
+    Accumulated {
+        /// The dtype of the operands' product.
+        product: Dtype,
+        /// The dtype stated, and where.
+        stated: (Span, Dtype),
+        /// The einsum.
+        span: Span,
+    },
     /// A fraction where the other operand holds whole numbers.
     Fraction {
         /// The number's text.
@@ -91,6 +100,16 @@ impl From<DtypeProblem> for Diagnostic {
                     .also(stated, format!("states {wanted}"))
                     .note("nothing is cast unasked");
                 cast(out, &value, wanted)
+            }
+            Accumulated { product, stated: (at, stated), span } => {
+                let would_do = if product.is_float() { Dtype::F32 } else { Dtype::Int32 };
+                Diagnostic::error("E0405", format!("a product of dtype {product} is not accumulated in {stated}"))
+                    .at(at, format!("{stated}"))
+                    .also(span, format!("its operands give {product}"))
+                    .note(
+                        "floats are accumulated in a float, whole numbers in int32; anything else is a cast behind it",
+                    )
+                    .mend(would_do.to_string(), at, would_do.to_string())
             }
             Fraction { text, span, dtype, other } => {
                 let out = Diagnostic::error(

@@ -26,6 +26,12 @@ pub const MAX_EINSUM_OPERANDS: usize = 8;
 /// How many errors of a file are reported, and how many warnings.
 pub const MAX_DIAGNOSTICS: usize = 100;
 
+/// How many places of one wrong name are shown; the others are counted.
+pub const MAX_PLACES: usize = 10;
+
+/// How many places of one wrong name its help mends.
+pub const MAX_EDITS: usize = 128;
+
 /// A limit that a program passes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LimitProblem {

@@ -54,7 +54,9 @@ fn usual_form(kind: &SyntaxErrorKind) -> &'static str {
         MalformedName { .. } | ReservedName { .. } | KeptForLater { .. } => "another name",
         UnknownDType { .. } | MissingDType => "one of f32 bf16 f16 f8 int8 int4 int32 bool",
         Word { .. } => "a layout is written like BLE_xyz, [Batch_{data}, Seq], BLF_y(partialsum-x) or BLE?l",
-        DimCount { .. } => "one dim as two and back: split(a, H -> KG), merge(a, KG -> H)",
+        DimCount { .. } => {
+            "one dim as several and back: split(a, H -> KG), merge(a, KG -> H); under another name: rename(a, H -> K)"
+        }
         NotWhole { .. } => "a number without a point",
         NumberTooLarge { .. } | TooManyDigits { .. } => "a smaller number",
         StatementOutsideLayer { .. } => "move it between the braces of a layer",
@@ -81,7 +83,7 @@ fn code(kind: &SyntaxErrorKind) -> (&'static str, &'static str) {
         UnknownDType { .. } => ("E0104", "no dtype"),
         MissingDType => ("E0104", "a dtype belongs before it"),
         Word { .. } => ("E0105", "in this word"),
-        DimCount { .. } => ("E0105", "two dims belong here"),
+        DimCount { .. } => ("E0105", "two dims or more belong here"),
         NotWhole { .. } => ("E0106", "a whole number belongs here"),
         NumberTooLarge { .. } => ("E0106", "too large"),
         TooManyDigits { .. } => ("E0106", "too long"),

@@ -165,7 +165,10 @@ impl<'a> Symbols<'a> {
                 self.size(start);
             }
             ExprKind::Causal { query, key, .. } => self.dims(&[query, key]),
-            ExprKind::Rope { dim, position, .. } => self.dims(&[dim, position]),
+            ExprKind::Rope { dim, position, extent, .. } => {
+                self.dims(&[dim, position]);
+                extent.iter().for_each(|extent| self.dims(&[extent]));
+            }
             ExprKind::Route { experts, tokens, places, choices, .. } => {
                 self.dims(&[experts, tokens, places]);
                 self.size(choices);

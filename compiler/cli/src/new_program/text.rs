@@ -239,7 +239,7 @@ impl Words {
         let b = self.sequences;
         let (kv, q) = Heads::of(attention).dims();
         let placed = |value: String| match attention.rotary {
-            true => format!("rope({value} over D at L)"),
+            true => format!("rope({value} over D at L, S)"),
             false => value,
         };
         let mut out = format!("  let q = {}\n", placed(format!("einsum(h, wq -> {b}L{q}D)")));

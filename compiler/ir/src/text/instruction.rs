@@ -422,7 +422,9 @@ fn op(scope: Scope<'_>, word: &str, cursor: &mut Cursor<'_>) -> Parsed<Option<(V
         "rope" => {
             let over = over(cursor)?;
             cursor.expect_word("at")?;
-            Op::Rope { over, at: scope.dim(cursor)? }
+            let at = scope.dim(cursor)?;
+            let extent = if cursor.take(",") { Some(scope.dim(cursor)?) } else { None };
+            Op::Rope { over, at, extent }
         }
         "route" => {
             let experts = over(cursor)?;

@@ -132,7 +132,10 @@ fn op_attributes(plan: &Plan, op: &Op) -> String {
         Op::Concat { left, right, to } => format!(", {}, {} -> {}", name(left), name(right), name(to)),
         Op::SliceDim { from, to, offset } => format!(", {} -> {}, {offset}", name(from), name(to)),
         Op::Mask { query, key } => format!(" over {}, {}", name(query), name(key)),
-        Op::Rope { over, at } => format!(" over {} at {}", name(over), name(at)),
+        Op::Rope { over, at, extent } => {
+            let extent = extent.as_ref().map_or(String::new(), |extent| format!(", {}", name(extent)));
+            format!(" over {} at {}{extent}", name(over), name(at))
+        }
         Op::Route { over, at, to, choices } => {
             format!(" over {} at {} -> {}, {choices}", name(over), name(at), name(to))
         }

@@ -34,7 +34,10 @@ pub(crate) fn op_text(plan: &Plan, id: InstrId, op: &Op, operands: &[Written]) -
     let args = all.join(", ");
     let call = |tail: String| (format!("{}({args}{tail})", word(op)), Binds::Atom);
     match op {
-        Op::Einsum => call(format!(" -> {}", list(plan, &plan.instruction(id).dims))),
+        Op::Einsum => {
+            let stated = plan.stated_dtype(id).map_or(String::new(), |dtype| format!(" : {dtype}"));
+            call(format!(" -> {}{stated}", list(plan, &plan.instruction(id).dims)))
+        }
         Op::Map(Map::Neg) => {
             let operand = operands.first().map_or_else(String::new, |o| within(o, Binds::Sign));
             (format!("-{operand}"), Binds::Sign)
@@ -57,7 +60,10 @@ pub(crate) fn op_text(plan: &Plan, id: InstrId, op: &Op, operands: &[Written]) -
         Op::Concat { left, right, to } => call(format!(", {}, {} -> {}", name(left), name(right), name(to))),
         Op::SliceDim { from, to, offset } => call(format!(", {} -> {}, {offset}", name(from), name(to))),
         Op::Mask { query, key } => call(format!(" over {}, {}", name(query), name(key))),
-        Op::Rope { over, at } => call(format!(" over {} at {}", name(over), name(at))),
+        Op::Rope { over, at, extent } => {
+            let extent = extent.as_ref().map_or(String::new(), |extent| format!(", {}", name(extent)));
+            call(format!(" over {} at {}{extent}", name(over), name(at)))
+        }
         Op::Route { over, at, to, choices } => {
             call(format!(" over {} at {} -> {}, {choices}", name(over), name(at), name(to)))
         }

@@ -62,6 +62,9 @@ struct OpJson {
     to: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     at: Option<String>,
+    /// The dim whose last positions those of `at` are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    extent: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     offset: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -248,9 +251,10 @@ fn op_json(layer: &Layer<'_>, id: InstrId, op: &Op) -> OpJson {
             json.offset = Some(*offset);
         }
         Op::Mask { query, key } => json.over = names(plan, &[*query, *key]),
-        Op::Rope { over, at } => {
+        Op::Rope { over, at, extent } => {
             json.over = names(plan, &[*over]);
             json.at = names(plan, &[*at]).pop();
+            json.extent = extent.and_then(|extent| names(plan, &[extent]).pop());
         }
         Op::Route { over, at, to, choices } => {
             json.over = names(plan, &[*over]);

@@ -7,7 +7,7 @@
 use std::rc::Rc;
 
 use egg::Id;
-use shard_ir::{Binary, DimId, Dtype, Op, Reduce, TensorType};
+use shard_ir::{Binary, DimId, Dtype, Op, Reduce, TensorType, accumulates_in};
 
 use super::graph::{Expr, Logical, Made};
 use super::written::kept_dims;
@@ -33,7 +33,7 @@ pub(super) fn long_einsum(logical: &Logical<'_>, class: Id, found: &mut Found) {
             let sides = [part(false), part(true)];
             let product = |side: usize| part_of_einsum(logical, &sides[side], &sides[1 - side], result);
             let (Some((left, l)), Some((right, r))) = (product(0), product(1)) else { continue };
-            if l.product(r) == Some(result.dtype) {
+            if l.product(r).is_some_and(|product| accumulates_in(product, result.dtype)) {
                 found.push((class, einsum(result.clone(), [left, right])));
             }
         }
@@ -51,9 +51,10 @@ fn part_of_einsum(logical: &Logical<'_>, part: &[Id], rest: &[Id], result: &Tens
     // What is stored narrow counts as what it is multiplied with, so that comes first.
     let mut dtypes: Vec<Dtype> = part.iter().map(|o| logical.ty(*o).dtype).collect();
     dtypes.sort_by_key(|t| t.is_narrow());
-    let dtype = dtypes[1..].iter().try_fold(dtypes[0], |a, b| a.product(*b))?;
+    let product = dtypes[1..].iter().try_fold(dtypes[0], |a, b| a.product(*b))?;
+    let dtype = result.dtype;
     let made = einsum(TensorType { dims: dims.clone(), dtype }, part.iter().map(|o| Expr::Class(*o)));
-    logical.fits(&dims).then_some((made, dtype))
+    (accumulates_in(product, dtype) && logical.fits(&dims)).then_some((made, dtype))
 }
 
 /// `einsum(einsum(a, b), c)` is `einsum(a, einsum(b, c))`.
@@ -77,8 +78,8 @@ fn rotated(logical: &Logical<'_>, class: Id, inner: Id, [a, b, c]: [Id; 3]) -> O
     let summed = |d: &DimId| !old.dims.contains(d) && (ta.dims.contains(d) || tb.dims.contains(d));
     let dims = kept_dims(&[&tb.dims, &tc.dims], |d| result.dims.contains(&d) || ta.dims.contains(&d));
     let dtype = result.dtype;
-    let same_dtype =
-        old.dtype == dtype && tb.dtype.product(tc.dtype) == Some(dtype) && ta.dtype.product(dtype) == Some(dtype);
+    let given_in_it = |a: Dtype, b: Dtype| a.product(b).is_some_and(|product| accumulates_in(product, dtype));
+    let same_dtype = old.dtype == dtype && given_in_it(tb.dtype, tc.dtype) && given_in_it(ta.dtype, dtype);
     if !same_dtype || tc.dims.iter().any(summed) || !shares(&tb.dims, &tc.dims) || !shares(&ta.dims, &dims) {
         return None;
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use shard_ir::{Def, DimId, Dtype, Op, Program, TensorType, Value, ValueId};
+use shard_ir::{Def, DimId, Op, Program, TensorType, Value, ValueId};
 
 use super::{Form, Rewritten};
 use crate::rules;
@@ -31,21 +31,20 @@ pub(super) fn kept_dims(operands: &[&[DimId]], needed: impl Fn(DimId) -> bool) -
     dims
 }
 
-/// The types of the products of a chain over the operands of an einsum, left to right; the last is the einsum's own.
+/// The types of the products of a chain over the operands of an einsum, left to right; the last is the einsum's own. They
+/// have its dtype, in which it is accumulated.
 pub(super) fn chain(program: &Program, einsum: ValueId) -> Vec<TensorType> {
     let whole = program.value(einsum);
     let operands: Vec<&Value> = whole.def.operands().iter().map(|o| program.value(*o)).collect();
     let mut types = Vec::new();
-    let mut dtype: Option<Dtype> = operands.first().map(|o| o.dtype);
     for last in 1..operands.len() {
         let (inside, outside) = operands.split_at(last + 1);
-        dtype = dtype.and_then(|t| t.product(operands[last].dtype));
         let inside: Vec<&[DimId]> = inside.iter().map(|o| o.dims.as_slice()).collect();
         let dims = match outside.is_empty() {
             true => whole.dims.clone(),
             false => kept_dims(&inside, |d| whole.dims.contains(&d) || outside.iter().any(|o| o.dims.contains(&d))),
         };
-        types.push(TensorType { dims, dtype: dtype.unwrap_or(whole.dtype) });
+        types.push(TensorType { dims, dtype: whole.dtype });
     }
     types
 }

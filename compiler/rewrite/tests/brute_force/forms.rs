@@ -102,6 +102,11 @@ fn parts<'e>(expr: &'e Expr, found: &mut BTreeSet<&'e Expr>) {
     }
 }
 
+/// Whether a product can be accumulated in a dtype: floats in floats, whole numbers in int32.
+fn same_kind(product: Dtype, stated: Dtype) -> bool {
+    product == stated || (product.is_float() && stated.is_float()) || (!product.is_float() && stated == Dtype::Int32)
+}
+
 fn is_inside(part: &Expr, whole: &Expr) -> bool {
     part == whole || whole.operands.iter().any(|o| is_inside(part, o))
 }
@@ -213,11 +218,13 @@ impl Forms<'_> {
                     part.iter().flat_map(|o| o.dims.iter().copied()).filter(|d| rest.contains(d)).collect();
                 let mut dtypes: Vec<Dtype> = part.iter().map(|o| o.dtype).collect();
                 dtypes.sort_by_key(|t| t.is_narrow());
-                let dtype = dtypes[1..].iter().try_fold(dtypes[0], |a, b| a.product(*b))?;
+                let product = dtypes[1..].iter().try_fold(dtypes[0], |a, b| a.product(*b))?;
+                // A part of an einsum is accumulated in what the whole is.
+                let dtype = same_kind(product, e.dtype).then_some(e.dtype)?;
                 Some(normal(Expr { what: What::Einsum, dims: dims.into_iter().collect(), dtype, operands: part }))
             };
             if let (Some(left), Some(right)) = (side(true), side(false))
-                && left.dtype.product(right.dtype) == Some(e.dtype)
+                && left.dtype.product(right.dtype).is_some_and(|product| same_kind(product, e.dtype))
             {
                 found.push(normal(Expr { operands: vec![left, right], ..e.clone() }));
             }
@@ -232,8 +239,8 @@ impl Forms<'_> {
         let gone = a.dims.iter().chain(&b.dims).any(|d| !inner.dims.contains(d) && c.dims.contains(d));
         let sound = !gone
             && inner.dtype == e.dtype
-            && b.dtype.product(c.dtype) == Some(e.dtype)
-            && a.dtype.product(e.dtype) == Some(e.dtype);
+            && b.dtype.product(c.dtype).is_some_and(|product| same_kind(product, e.dtype))
+            && a.dtype.product(e.dtype).is_some_and(|product| same_kind(product, e.dtype));
         let no_outer = b.dims.iter().any(|d| c.dims.contains(d)) && a.dims.iter().any(|d| product.dims.contains(d));
         let before = self.flops(&[a, b], &inner.dims) + self.flops(&[inner, c], &e.dims);
         let after = self.flops(&[b, c], &product.dims) + self.flops(&[a, &product], &e.dims);

@@ -354,7 +354,11 @@ impl Maker {
 
     fn typed(&mut self, op: Op, operands: &[ValueId], named: &[DimId]) -> Option<ValueId> {
         let types: Vec<TensorType> = operands.iter().map(|o| self.type_of(*o)).collect();
-        let ty = result_type(&op, &types, named, &self.program.dims).ok()?;
+        let mut ty = result_type(&op, &types, named, &self.program.dims).ok()?;
+        // Now and then an einsum states what it is accumulated in.
+        if op == Op::Einsum && ty.dtype.is_float() && self.chance(6) {
+            ty.dtype = self.pick(&[Dtype::F32, Dtype::F32, Dtype::Bf16]);
+        }
         (ty.dims.len() <= self.max_rank).then(|| self.push(ty, Def::Op { op, operands: operands.to_vec() }))
     }
 
