@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use shard_cost::{Hardware, Work, collective_cost, looped_time, roofline};
-use shard_ir::{Collective, Fused, Layout, MeshShape, Picoseconds, Program, ValueId};
+use shard_ir::{Collective, DimId, Dtype, Fused, Layout, MeshShape, Picoseconds, Program, ValueId};
 
 use crate::in_pieces::{Held, HeldOp, InPieces, work_of};
 use crate::kernel::{Kernel, Kernels};
@@ -92,20 +92,26 @@ pub(crate) fn steps_of(collective: &Collective) -> u64 {
     if matches!(collective, Collective::AllReduce { .. }) { 2 } else { 1 }
 }
 
-/// The cost of a move of a value.
-pub(crate) fn move_cost(
-    program: &Program,
-    hardware: &Hardware,
-    value: ValueId,
-    collective: &Collective,
-    from: Layout,
-    to: Layout,
-) -> Cost {
-    let sizes = program.sizes(&program.value(value).dims);
+/// All that the cost of a move depends on, beside the sizes of dims and the hardware.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Moved<'d> {
+    /// The dims of the value, in memory order.
+    pub(crate) dims: &'d [DimId],
+    pub(crate) dtype: Dtype,
+    pub(crate) collective: Collective,
+    pub(crate) from_layout: Layout,
+    pub(crate) to_layout: Layout,
+}
+
+/// The cost of a move of a value, done once.
+pub(crate) fn move_cost(program: &Program, hardware: &Hardware, moved: &Moved<'_>) -> Cost {
+    let Moved { dims, dtype, collective, from_layout, to_layout } = moved;
+    let sizes = program.sizes(dims);
     let shape = MeshShape { mesh: &program.mesh, sizes: &sizes };
-    let price = collective_cost(hardware, &program.mesh, collective, from, &sizes, program.value(value).dtype);
+    let price = collective_cost(hardware, &program.mesh, collective, *from_layout, &sizes, *dtype);
     let steps = steps_of(collective);
-    let elements = if collective.has_traffic() || hardware.has_free_ops() { 0 } else { shape.local_elements(to) };
+    let elements =
+        if collective.has_traffic() || hardware.has_free_ops() { 0 } else { shape.local_elements(*to_layout) };
     Cost { time: price.time.0, elements, steps, moved: price.wire_bytes.0, ..Cost::ZERO }
 }
 

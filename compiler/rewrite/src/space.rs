@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use crate::kernel::Kernels;
 use crate::relax::Region;
-use crate::rules::moves::moves_from;
+use crate::rules::moves::Movable;
 use crate::timeless::timeless;
 use crate::{Limits, LowerError};
 
@@ -233,7 +233,7 @@ struct Context {
     kernels: Arc<Kernels>,
     maxima: AxisSet,
     region: Option<Region>,
-    /// For each value its moves from each layout; values of one shape share them.
+    /// For each value its moves from each layout; values whose moves are alike share them.
     moves: Vec<Arc<Moves>>,
     /// The layouts that the type of a parameter or a pin allows; none for other values.
     allowed: Vec<Vec<Layout>>,
@@ -244,42 +244,31 @@ impl Context {
         let program = Arc::clone(&kernels.program);
         let maxima = maxima(&program);
         let sums = program.mesh.all_axes();
-        let mut by_shape: FxHashMap<Vec<u64>, Arc<Moves>> = FxHashMap::default();
-        // Inside a region values of one shape differ in what they may pass through, but not in the moves from there.
-        let mut from_each: FxHashMap<Vec<u64>, Moves> = FxHashMap::default();
+        // Inside a region values whose moves are alike differ in what they may pass through, but not in the moves from there.
+        let mut alike: FxHashMap<Movable, Moves> = FxHashMap::default();
+        let mut whole: FxHashMap<Movable, Arc<Moves>> = FxHashMap::default();
         let moves = program
             .value_ids()
             .map(|id| {
                 if !kernels.live[id.index()] {
                     return Arc::default();
                 }
-                let sizes = program.sizes(&program.value(id).dims);
-                let shape = MeshShape { mesh: &program.mesh, sizes: &sizes };
-                let with_host = program.in_host_memory(id);
-                let from = |l: Layout| {
-                    let mut moves = moves_from(shape, l, sums, maxima);
-                    moves.retain(|(collective, _)| !with_host || !collective.has_traffic());
-                    (l, moves)
+                let movable = Movable::of(&program, id);
+                let from = |of: &Movable, l: Layout| of.moves_from(&program.mesh, l, sums, maxima);
+                let Some(region) = &region else {
+                    let make = |of: &Movable| {
+                        let shape = MeshShape { mesh: &program.mesh, sizes: &of.sizes };
+                        Arc::new(shape.layouts(sums, maxima).into_iter().map(|l| (l, from(of, l))).collect())
+                    };
+                    return Arc::clone(whole.entry(movable).or_insert_with_key(make));
                 };
-                if program.value(id).times == 0 {
-                    return Arc::default();
-                }
-                match &region {
-                    None if with_host => Arc::new(shape.layouts(sums, maxima).into_iter().map(from).collect()),
-                    None => {
-                        let make = || Arc::new(shape.layouts(sums, maxima).into_iter().map(from).collect());
-                        Arc::clone(by_shape.entry(sizes.clone()).or_insert_with(make))
-                    }
-                    Some(region) => {
-                        let inside = &region.layouts[id.index()];
-                        let known = from_each.entry(sizes.clone()).or_default();
-                        let stays = |l: Layout| {
-                            let all = known.entry(l).or_insert_with(|| from(l).1);
-                            (l, all.iter().filter(|(_, to)| inside.contains(to)).copied().collect())
-                        };
-                        Arc::new(inside.iter().copied().map(stays).collect())
-                    }
-                }
+                let inside = &region.layouts[id.index()];
+                let known = alike.entry(movable.clone()).or_default();
+                let stays = |l: Layout| {
+                    let all = known.entry(l).or_insert_with(|| from(&movable, l));
+                    (l, all.iter().filter(|(_, to)| inside.contains(to)).copied().collect())
+                };
+                Arc::new(inside.iter().copied().map(stays).collect())
             })
             .collect();
         let mut context = Context { kernels, maxima, region, moves, allowed: Vec::new() };

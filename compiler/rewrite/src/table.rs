@@ -3,10 +3,10 @@
 
 use rustc_hash::FxHashMap;
 use shard_cost::Hardware;
-use shard_ir::{Collective, Def, DimId, Fused, LabelId, Layout, Program, ValueId};
+use shard_ir::{Collective, Def, Fused, LabelId, Layout, Program, ValueId};
 
 use crate::LowerError;
-use crate::cost::{Cost, kernel_cost, move_cost, parameter_cost};
+use crate::cost::{Cost, Moved, kernel_cost, move_cost, parameter_cost};
 use crate::labels::label_layout;
 use crate::space::{At, Node, Space};
 
@@ -97,8 +97,8 @@ impl Tables {
                 .id_of(at.layout)
                 .ok_or_else(|| LowerError::Internal(format!("{at:?} has no e-class")))
         };
-        // Moves of values that share dims and dtype cost the same.
-        let mut price: FxHashMap<(&[DimId], u64, u64, Layout, Collective), Cost> = FxHashMap::default();
+        // Moves of values that share dims and dtype cost the same, each time that they are done.
+        let mut price: FxHashMap<Moved<'_>, Cost> = FxHashMap::default();
         for (at, class) in &space.graph.analysis.goals {
             let to = locate(&values, *at)?;
             let rank = order[at.value.index()][to as usize];
@@ -110,11 +110,15 @@ impl Tables {
                         let source = read(0);
                         let from = locate(&values, source)?;
                         let value = program.value(at.value);
-                        let cost = *price
-                            .entry((value.dims.as_slice(), value.dtype.bits(), value.times, source.layout, *collective))
-                            .or_insert_with(|| {
-                                move_cost(program, hardware, at.value, collective, source.layout, at.layout)
-                            });
+                        let (from_layout, to_layout) = (source.layout, at.layout);
+                        let moved = Moved {
+                            dims: &value.dims,
+                            dtype: value.dtype,
+                            collective: *collective,
+                            from_layout,
+                            to_layout,
+                        };
+                        let cost = *price.entry(moved).or_insert_with_key(|moved| move_cost(program, hardware, moved));
                         let cost = Cost { order: rank, ..cost.times(value.times) };
                         let table = &mut values[at.value.index()];
                         table.arcs_into[to as usize].push(Arc { from, to, collective: *collective, cost });

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use brute_force::facts::Facts;
 use brute_force::forms::forms;
-use brute_force::generate::{Case, case, case_with_forms, networked_case};
+use brute_force::generate::{Case, case, case_with_forms, hosted_case, networked_case};
 use brute_force::layouts::{Written, meets};
 use brute_force::optimum::{Optimum, cheapest_plan};
 use brute_force::print::program_text;
@@ -39,6 +39,8 @@ const COUNT_WITH_FORMS: u64 = 200;
 const JUDGED_AT_LEAST_WITH_FORMS: usize = 120;
 const NETWORKED: u64 = 300;
 const NETWORKED_JUDGED_AT_LEAST: usize = 250;
+const HOSTED: u64 = 400;
+const HOSTED_JUDGED_AT_LEAST: usize = 300;
 const LOOPED: u64 = 400;
 const LOOPED_JUDGED_AT_LEAST: usize = 300;
 const LOOPED_NETWORKED: u64 = 150;
@@ -65,6 +67,12 @@ fn no_plan_is_cheaper_than_the_one_chosen() {
 #[test]
 fn no_plan_is_cheaper_than_the_one_chosen_on_a_torus_or_behind_switches() {
     hold(networked_case, NETWORKED, NETWORKED_JUDGED_AT_LEAST, false);
+}
+
+/// Weights in host memory, beside values of the same shape that may be sent.
+#[test]
+fn no_plan_with_weights_in_host_memory_is_cheaper_either() {
+    hold(hosted_case, HOSTED, HOSTED_JUDGED_AT_LEAST, false);
 }
 
 /// Chains of einsums, sums with shared operands, sums of einsums and equal ops: programs that have several forms.

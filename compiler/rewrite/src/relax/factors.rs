@@ -10,11 +10,12 @@ use shard_ir::{
     ValueId,
 };
 
-use super::graph::{FAR, Graph, Node};
+use super::graph::{Alike, FAR, Graph, Node};
 use crate::demand::may_move_to;
 use crate::in_pieces::{InPieces, work_of};
 use crate::kernel::Kernels;
 use crate::labels::label_layout;
+use crate::rules::moves::{Freedom, Movable};
 use crate::rules::pieces::composite_dim;
 use crate::{Limits, LowerError};
 
@@ -101,9 +102,6 @@ pub(crate) struct Factors {
     pub(crate) exact: bool,
 }
 
-/// Graphs by shape, dtype, whether the value may move, whether it can only be cut, and how often its step is taken.
-pub(crate) type Graphs = FxHashMap<(Vec<u64>, Dtype, bool, bool, u64), Arc<Graph>>;
-
 impl Factors {
     pub(crate) fn new(
         kernels: &Kernels,
@@ -113,14 +111,15 @@ impl Factors {
         limits: &Limits,
     ) -> Result<Factors, LowerError> {
         let program = kernels.program.as_ref();
-        let mut shared: Graphs = FxHashMap::default();
+        let mut shared: FxHashMap<Alike, Arc<Graph>> = FxHashMap::default();
         let live: Vec<ValueId> = program.value_ids().filter(|id| kernels.live[id.index()]).collect();
-        let empty = Arc::new(Graph::new(&program.mesh, &[], Dtype::F32, AxisSet::EMPTY, Some(hardware)));
+        let scalar = Movable { sizes: Vec::new(), freedom: Freedom::Fixed };
+        let dead = Alike { movable: scalar, dtype: Dtype::F32, times: 0 };
+        let empty = Arc::new(Graph::new(&program.mesh, &dead, AxisSet::EMPTY, hardware));
         // In a strict layer only what a `reshard` names may move.
-        let moves = |id: ValueId| {
+        let may_move = |id: ValueId| {
             let asks = |by: ValueId| program.value(by).def.operands().contains(&id) && may_move_to(program, by);
-            let may = program.value(id).times > 0 && (!strict || program.value_ids().any(asks));
-            may.then_some(hardware)
+            !strict || program.value_ids().any(asks)
         };
         let graphs: Vec<Arc<Graph>> = program
             .value_ids()
@@ -129,15 +128,13 @@ impl Factors {
                     return Arc::clone(&empty);
                 }
                 let value = program.value(id);
-                let sizes = program.sizes(&value.dims);
-                let hardware = moves(id);
-                let with_host = program.in_host_memory(id);
-                let make = || {
-                    let graph = Graph::new(&program.mesh, &sizes, value.dtype, maxima, hardware).times(value.times);
-                    Arc::new(if with_host { graph.cuts() } else { graph })
-                };
-                let key = (sizes.clone(), value.dtype, hardware.is_some(), with_host, value.times);
-                Arc::clone(shared.entry(key).or_insert_with(make))
+                let mut movable = Movable::of(program, id);
+                if !may_move(id) {
+                    movable.freedom = Freedom::Fixed;
+                }
+                let alike = Alike { movable, dtype: value.dtype, times: value.times };
+                let make = |of: &Alike| Arc::new(Graph::new(&program.mesh, of, maxima, hardware));
+                Arc::clone(shared.entry(alike).or_insert_with_key(make))
             })
             .collect();
         let count = program.values.len();
@@ -363,7 +360,8 @@ fn allowed(
 }
 
 /// What two ops must have in common to have the same strategies at the same times: the op, dims and dtypes of operands and
-/// result, which operands are the same value or a number, and the kernel states of the result.
+/// result, which operands are the same value or a number, and the kernel states of the result with the first of their
+/// numbers (two values of one type differ in the nodes below, where one of them never moves).
 #[derive(PartialEq, Eq, Hash)]
 struct Site {
     op: Op,
@@ -372,6 +370,7 @@ struct Site {
     by_op: bool,
     result: (Vec<DimId>, Dtype),
     states: Vec<(Node, i64)>,
+    first_state: usize,
     times: u64,
 }
 
@@ -438,6 +437,7 @@ impl Builder {
                 && origins.iter().any(|o| matches!(program.value(*o).def, Def::Op { .. })),
             result: (value.dims.clone(), value.dtype),
             states: self.states[id.index()].of.clone(),
+            first_state: self.graphs[id.index()].nodes(),
             times: value.times,
         };
         if let Some(known) = self.known.get(&site) {

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use shard_cost::{Hardware, PermuteTimes, axes_key, collective_cost, least_permute_time};
 use shard_ir::{AxisSet, Collective, Dtype, Layout, Mesh, MeshShape, Picoseconds};
 
-use crate::rules::moves::generating_moves;
+use crate::rules::moves::{Freedom, Movable, generating_moves};
 
 /// An infinite cost, with room to add a few of them.
 pub(crate) const FAR: i64 = 1 << 59;
@@ -15,7 +15,7 @@ pub(crate) const FAR: i64 = 1 << 59;
 /// A layout, or a hub, by number: layouts come first.
 pub(crate) type Node = u32;
 
-/// The graph of one shape and dtype. Times in picoseconds.
+/// The graph of values that are [`Alike`]. Times in picoseconds.
 ///
 /// Only moves that generate all others at no loss are in it ([`generating_moves`]). Permutes that all take the same time go
 /// through a hub, one for all layouts with the same local shape and partial axes; others are arcs of their own, unless there
@@ -30,6 +30,17 @@ pub(crate) struct Graph {
     into: Rows,
     /// Whether the times are those of moves, and not only bounds on them.
     pub(crate) exact: bool,
+}
+
+/// All that the graph of a value depends on, beside the mesh, the hardware and the partials of its program. It is made from
+/// this alone, so that no value has the graph of another whose moves differ.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Alike {
+    /// Its sizes, and which moves there are.
+    pub(crate) movable: Movable,
+    pub(crate) dtype: Dtype,
+    /// How often its step is taken.
+    pub(crate) times: u64,
 }
 
 /// Layouts that permutes of different times lead between, beyond which a hub bounds them from below: their number is the
@@ -67,35 +78,34 @@ impl Rows {
 }
 
 impl Graph {
-    /// The graph of a value whose step is taken so many times.
-    pub(crate) fn times(mut self, times: u64) -> Graph {
+    /// The graph of what is alike in this.
+    pub(crate) fn new(mesh: &Mesh, of: &Alike, maxima: AxisSet, hardware: &Hardware) -> Graph {
+        Graph::once(mesh, &of.movable, of.dtype, maxima, hardware).times(of.times)
+    }
+
+    fn times(mut self, times: u64) -> Graph {
         for (_, cost) in self.from.arcs.iter_mut().chain(&mut self.into.arcs) {
             *cost = cost.saturating_mul(i64::try_from(times).unwrap_or(FAR)).min(FAR);
         }
         self
     }
 
-    /// The graph of a value that can be cut where it lies and not sent: without the moves that take time.
-    pub(crate) fn cuts(self) -> Graph {
-        let nodes = self.nodes;
-        let mut arcs = Vec::new();
-        for from in 0..nodes as Node {
-            arcs.extend(self.from.row(from).iter().filter(|(_, cost)| *cost == 0).map(|(to, _)| (from, *to, 0)));
-        }
-        let backward: Vec<(Node, Node, i64)> = arcs.iter().map(|(a, b, c)| (*b, *a, *c)).collect();
-        Graph { from: Rows::new(nodes, &arcs), into: Rows::new(nodes, &backward), ..self }
-    }
-
-    /// Without hardware nothing moves: the layouts alone.
-    pub(crate) fn new(mesh: &Mesh, sizes: &[u64], dtype: Dtype, maxima: AxisSet, hardware: Option<&Hardware>) -> Graph {
+    /// The graph of a value whose step is taken once.
+    fn once(
+        mesh: &Mesh,
+        Movable { sizes, freedom }: &Movable,
+        dtype: Dtype,
+        maxima: AxisSet,
+        hardware: &Hardware,
+    ) -> Graph {
         let shape = MeshShape { mesh, sizes };
         let layouts = shape.layouts(mesh.all_axes(), maxima);
         let index: FxHashMap<Layout, Node> = layouts.iter().enumerate().map(|(i, l)| (*l, i as Node)).collect();
-        let Some(hardware) = hardware else {
+        if *freedom == Freedom::Fixed {
             let nodes = layouts.len();
             let none = || Rows::new(nodes, &[]);
             return Graph { from: none(), into: none(), layouts, index, nodes, exact: true };
-        };
+        }
         let adds_up = hardware.network.adds_up(mesh);
         let alike = hardware.network.treats_axes_alike(mesh);
         let mut hubs: FxHashMap<(Vec<u64>, AxisSet, AxisSet), Vec<Node>> = FxHashMap::default();
@@ -107,6 +117,9 @@ impl Graph {
             generating_moves(shape, *layout, mesh.all_axes(), maxima, adds_up, &mut moves);
             let local = shape.local_elements(*layout);
             for (collective, to) in moves.drain(..) {
+                if *freedom == Freedom::Cuts && collective.has_traffic() {
+                    continue;
+                }
                 let Some(to) = index.get(&to) else { continue };
                 let cost = if collective.has_traffic() {
                     let group = axes_key(hardware, mesh, &collective.axes(mesh, *layout));
@@ -118,7 +131,8 @@ impl Graph {
                 };
                 arcs.push((from as Node, *to, cost));
             }
-            if !layout.split_axes().is_empty() {
+            // A permute has traffic.
+            if *freedom == Freedom::Any && !layout.split_axes().is_empty() {
                 let partials = (layout.partial(shard_ir::Reduction::Sum), layout.partial(shard_ir::Reduction::Max));
                 hubs.entry((shape.local_sizes(*layout), partials.0, partials.1)).or_default().push(from as Node);
             }

@@ -1,10 +1,54 @@
 //! Moves: a value in a layout, from the same value in another.
 
-use shard_ir::{AxisId, AxisList, AxisSet, Collective, Layout, MeshShape, Reduction};
+use shard_ir::{AxisId, AxisList, AxisSet, Collective, Layout, Mesh, MeshShape, Program, Reduction, ValueId};
 
 /// Every move from a layout, with the layout it leads to. The definition is [`Collective::all_from`].
 pub fn moves_from(shape: MeshShape<'_>, from: Layout, sums: AxisSet, maxima: AxisSet) -> Vec<(Collective, Layout)> {
     Collective::all_from(shape, from, sums, maxima)
+}
+
+/// Which moves there are for a value, wherever it lies.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Freedom {
+    /// All.
+    Any,
+    /// Those without traffic: it lies in the memory of the host, of which each device fetches the part that it wants.
+    Cuts,
+    /// None: it is stored before any step, and never moves.
+    Fixed,
+}
+
+/// All that the moves of a value depend on, beside the mesh and the partials of its program.
+///
+/// Moves are worked out from this alone, and kept under it: so values have moves in common only where they have the same.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Movable {
+    /// The global sizes of its dims, in memory order.
+    pub sizes: Vec<u64>,
+    /// Which moves there are.
+    pub freedom: Freedom,
+}
+
+impl Movable {
+    /// That of a value of a program.
+    pub fn of(program: &Program, value: ValueId) -> Movable {
+        let freedom = match program.value(value).times {
+            0 => Freedom::Fixed,
+            _ if program.in_host_memory(value) => Freedom::Cuts,
+            _ => Freedom::Any,
+        };
+        Movable { sizes: program.sizes(&program.value(value).dims), freedom }
+    }
+
+    /// Every move from a layout, with the layout it leads to.
+    pub fn moves_from(&self, mesh: &Mesh, from: Layout, sums: AxisSet, maxima: AxisSet) -> Vec<(Collective, Layout)> {
+        let all = || moves_from(MeshShape { mesh, sizes: &self.sizes }, from, sums, maxima);
+        match self.freedom {
+            Freedom::Any => all(),
+            Freedom::Cuts => all().into_iter().filter(|(collective, _)| !collective.has_traffic()).collect(),
+            Freedom::Fixed => Vec::new(),
+        }
+    }
 }
 
 /// The moves from a layout that generate all others at no loss of time: slices and to-partials over one axis, all-reduces

@@ -6,13 +6,13 @@ use std::rc::Rc;
 
 use shard_cost::{Hardware, KernelOp, LocalTensor, Work, collective_cost, kernel_work, roofline};
 use shard_ir::{
-    Binary, Collective, Def, DimId, Dtype, Layout, MeshShape, Op, Operand, Program, Reduce, Reduction, ValueId,
-    result_layout,
+    Binary, Collective, Def, DimId, Dtype, Layout, MeshShape, Op, Operand, ParameterKind, Program, Reduce, Reduction,
+    ValueId, result_layout,
 };
 
 use super::in_pieces::{composite_dim, is_in_pieces, time};
 use super::layouts::meets;
-use super::moves::{Space, collectives_between};
+use super::moves::{Lies, Space, collectives_between};
 use super::trees::MAX_LAYOUTS;
 
 /// One way for the layouts of an op to fit together, as places in the spaces of the values.
@@ -65,13 +65,14 @@ impl<'a> Facts<'a> {
     /// The facts, or what makes the program too large.
     pub(crate) fn new(program: &'a Program, hardware: &'a Hardware, fuse: bool) -> Result<Facts<'a>, &'static str> {
         let with_maxima = names_a_maximum(program);
-        let mut known: HashMap<(Vec<u64>, Dtype), Rc<Space>> = HashMap::new();
+        let mut known: HashMap<(Vec<u64>, Dtype, Lies), Rc<Space>> = HashMap::new();
         let mut spaces = Vec::new();
-        for value in &program.values {
+        for (id, value) in program.values.iter().enumerate() {
             let sizes = program.sizes(&value.dims);
-            let space = known
-                .entry((sizes.clone(), value.dtype))
-                .or_insert_with(|| Rc::new(Space::new(&program.mesh, &sizes, value.dtype, hardware, with_maxima)));
+            let lies = lies(program, id);
+            let space = known.entry((sizes.clone(), value.dtype, lies)).or_insert_with(|| {
+                Rc::new(Space::new((&program.mesh, &sizes, value.dtype), lies, hardware, with_maxima))
+            });
             if space.layouts.len() > MAX_LAYOUTS {
                 return Err("layouts of a value");
             }
@@ -329,6 +330,15 @@ fn names_a_maximum(program: &Program) -> bool {
             }
             Def::Constant(_) => false,
         })
+}
+
+/// A weight of the host lies there, and so does what it is pinned to.
+fn lies(program: &Program, id: usize) -> Lies {
+    match &program.values[id].def {
+        Def::Parameter { kind: ParameterKind::HostWeight, .. } => Lies::Host,
+        Def::Pin { operand, .. } => lies(program, operand.index()),
+        Def::Parameter { .. } | Def::Constant(_) | Def::Op { .. } => Lies::Chip,
+    }
 }
 
 /// Which values a result depends on.

@@ -17,24 +17,38 @@ pub(crate) struct Case {
 
 /// The n-th program of a seed, on a flat network.
 pub(crate) fn case(seed: u64, number: u64) -> Case {
-    case_with(seed, number, flat, Maker::body)
+    case_with(seed, number, flat, false, Maker::body)
 }
 
 /// The n-th program of a seed that can be computed in several ways, on a flat network.
 pub(crate) fn case_with_forms(seed: u64, number: u64) -> Case {
-    case_with(seed, number, flat, Maker::body_with_forms)
+    case_with(seed, number, flat, false, Maker::body_with_forms)
 }
 
 /// The n-th program of a seed, on a torus, behind switches, or with several networks.
 pub(crate) fn networked_case(seed: u64, number: u64) -> Case {
-    case_with(seed, number, networked, Maker::body)
+    case_with(seed, number, networked, false, Maker::body)
 }
 
-fn case_with(seed: u64, number: u64, network: fn(&mut Random) -> String, body: fn(&mut Maker)) -> Case {
+/// The n-th program of a seed with weights in host memory.
+pub(crate) fn hosted_case(seed: u64, number: u64) -> Case {
+    case_with(seed, number, if number.is_multiple_of(3) { networked } else { flat }, true, Maker::body)
+}
+
+fn case_with(
+    seed: u64,
+    number: u64,
+    network: fn(&mut Random) -> String,
+    with_host: bool,
+    body: fn(&mut Maker),
+) -> Case {
     let mut random = Random::for_part(seed, number);
-    let hardware_text = hardware(&mut random, network);
+    let mut hardware_text = hardware(&mut random, network);
+    if with_host {
+        hardware_text += &format!("[host]\npcie_bandwidth = {}\n", rate(&mut random, 7, 12));
+    }
     let hardware = Hardware::parse(&hardware_text).expect("the file is well formed");
-    let mut maker = Maker::new(random);
+    let mut maker = Maker { with_host, ..Maker::new(random) };
     body(&mut maker);
     maker.results();
     Case { program: maker.program, hardware, hardware_text }
@@ -112,6 +126,8 @@ struct Maker {
     /// The dims that the label belongs to, sorted.
     labelled: Option<Vec<DimId>>,
     max_rank: usize,
+    /// Whether weights may lie in the memory of the host.
+    with_host: bool,
 }
 
 impl Maker {
@@ -144,7 +160,7 @@ impl Maker {
             outputs: Vec::new(),
             labels: Vec::new(),
         };
-        Maker { random, program, labelled: None, max_rank }
+        Maker { random, program, labelled: None, max_rank, with_host: false }
     }
 
     fn chance(&mut self, one_in: u64) -> bool {
@@ -177,8 +193,25 @@ impl Maker {
 
     fn parameter(&mut self, dims: Vec<DimId>, dtype: Dtype) -> ValueId {
         let kind = self.pick(&[ParameterKind::Activation, ParameterKind::Weight]);
+        if self.with_host && self.chance(2) {
+            return self.fetched(dims, dtype);
+        }
         let pattern = self.pattern(&dims, true);
         self.push(TensorType { dims, dtype }, Def::Parameter { kind, pattern })
+    }
+
+    /// A weight of the host, now and then pinned where it lies, and what is fetched of it.
+    fn fetched(&mut self, dims: Vec<DimId>, dtype: Dtype) -> ValueId {
+        let ty = TensorType { dims, dtype };
+        let mut pattern = self.pattern(&ty.dims, true);
+        // What lies there whole is cut; terms of a sum are stored nowhere.
+        (pattern.partial_sum, pattern.partial_max) = (AxisSet::EMPTY, AxisSet::EMPTY);
+        let mut at = self.push(ty.clone(), Def::Parameter { kind: ParameterKind::HostWeight, pattern });
+        if self.chance(6) {
+            let (pattern, written) = (self.pattern(&ty.dims, false), self.chance(2));
+            at = self.push(ty.clone(), Def::Pin { operand: at, pattern, written });
+        }
+        self.push(ty, Def::Op { op: Op::Fetch, operands: vec![at] })
     }
 
     fn body(&mut self) {
@@ -264,7 +297,12 @@ impl Maker {
     fn some_value(&mut self) -> ValueId {
         let count = self.program.values.len() as u64;
         let back = self.random.below(count).min(self.random.below(count)).min(self.random.below(count + 2));
-        ValueId((count - 1 - back) as u32)
+        let mut id = ValueId((count - 1 - back) as u32);
+        // What lies with the host is read when it is fetched, at most two values on.
+        while self.program.in_host_memory(id) {
+            id = ValueId(id.0 + 1);
+        }
+        id
     }
 
     fn op(&mut self) -> Option<ValueId> {
@@ -376,7 +414,7 @@ impl Maker {
         let read: Vec<ValueId> = self.program.values.iter().flat_map(|v| v.def.operands().to_vec()).collect();
         for id in ids {
             let is_source = matches!(self.program.value(id).def, Def::Parameter { .. } | Def::Constant(_));
-            if (read.contains(&id) || is_source) && !self.chance(20) {
+            if ((read.contains(&id) || is_source) && !self.chance(20)) || self.program.in_host_memory(id) {
                 continue;
             }
             let dims = self.program.value(id).dims.clone();

@@ -9,6 +9,15 @@ use super::layouts::{Written, all_layouts};
 /// No way.
 pub(crate) const NEVER: u64 = u64::MAX;
 
+/// Where a value lies.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Lies {
+    /// In the memory of the chip.
+    Chip,
+    /// In that of the host, where nothing can be sent.
+    Host,
+}
+
 /// The layouts of a value of some sizes and dtype, with the time of every move between two of them.
 #[derive(Debug)]
 pub(crate) struct Space {
@@ -21,12 +30,18 @@ pub(crate) struct Space {
 }
 
 impl Space {
-    pub(crate) fn new(mesh: &Mesh, sizes: &[u64], dtype: Dtype, hardware: &Hardware, with_maxima: bool) -> Space {
+    pub(crate) fn new(
+        (mesh, sizes, dtype): (&Mesh, &[u64], Dtype),
+        lies: Lies,
+        hardware: &Hardware,
+        with_maxima: bool,
+    ) -> Space {
         let shape = MeshShape { mesh, sizes };
         let (layouts, written): (Vec<Layout>, Vec<Written>) = all_layouts(shape, with_maxima).into_iter().unzip();
         let price = |from: usize, to: usize| {
             collectives_between(shape, (layouts[from], &written[from]), (layouts[to], &written[to]))
                 .iter()
+                .filter(|collective| lies == Lies::Chip || is_local(collective))
                 .map(|collective| collective_cost(hardware, mesh, collective, layouts[from], sizes, dtype).time.0)
                 .min()
                 .unwrap_or(NEVER)
@@ -39,6 +54,18 @@ impl Space {
 
     pub(crate) fn index_of(&self, layout: Layout) -> Option<usize> {
         self.layouts.iter().position(|l| *l == layout)
+    }
+}
+
+/// Whether each device makes what it wants of what it has.
+fn is_local(collective: &Collective) -> bool {
+    match collective {
+        Collective::Slice { .. } | Collective::ToPartial { .. } => true,
+        Collective::AllGather { .. }
+        | Collective::ReduceScatter { .. }
+        | Collective::AllReduce { .. }
+        | Collective::AllToAll { .. }
+        | Collective::Permute { .. } => false,
     }
 }
 
