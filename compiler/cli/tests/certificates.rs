@@ -112,3 +112,60 @@ fn what_cannot_be_read_or_written_or_certified_is_usage() {
     }
     assert!(text("mlp.shard").contains("hardware tpu-v4-flat"));
 }
+
+/// Two layers, and a certificate of them whose first layer claims that the search alone proves it best.
+fn with_a_layer_that_rests_on_the_search(name: &str) -> String {
+    let (source, out) = (file(&format!("{name}.shard")), file(&format!("{name}.json")));
+    let layer = |name: &str| format!("layer {name}(a: bf16 B_xC) -> bf16 BC {{\n  return gelu(a) + a\n}}\n");
+    let text = format!("hardware tpu-v4-flat\nmesh x=4\ndim B = 64\ndim C = 128\n{}{}", layer("f"), layer("g"));
+    std::fs::write(&source, text).expect("written");
+    assert_eq!(shardc(&["explain", &source, "--certificate", &out]).status, 0);
+    let mut certificate: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(&out).expect("written")).expect("JSON");
+    let first = &mut certificate["layers"][0];
+    first["proof"] = "search".into();
+    // No prices, no bound.
+    first["orders"] = serde_json::json!([[]]);
+    first["lower_bound_ps"] = 0.into();
+    certificate.to_string()
+}
+
+#[test]
+fn a_plan_that_rests_on_the_search_alone_fails_the_check_and_it_is_said() {
+    let certificate = with_a_layer_that_rests_on_the_search("search");
+    let ran = fed(&["verify-certificate", "-"], &certificate);
+    assert_eq!(ran.status, 1, "{ran:?}");
+    assert!(ran.out.starts_with("f: not proven by prices: no plan takes less than the bound; "), "{}", ran.out);
+    assert!(ran.out.contains("\ng: proven: no plan of the plan space takes less\n"), "{}", ran.out);
+    let ran = fed(&["verify-certificate", "-", "--format", "json"], &certificate);
+    assert_eq!(ran.status, 1, "{ran:?}");
+    holds("verify-certificate", &ran.out);
+    let said: serde_json::Value = serde_json::from_str(&ran.out).expect("JSON");
+    let status = |layer: usize| said["layers"][layer]["status"].as_str().map(str::to_string);
+    assert_eq!((status(0).as_deref(), status(1).as_deref()), (Some("not proven by prices"), Some("proven")));
+}
+
+#[test]
+fn an_invalid_layer_outranks_one_that_is_not_proven() {
+    let mut certificate: serde_json::Value =
+        serde_json::from_str(&with_a_layer_that_rests_on_the_search("invalid")).expect("JSON");
+    certificate["layers"][1]["cost_ps"] = 1.into();
+    let ran = fed(&["verify-certificate", "-"], &certificate.to_string());
+    assert_eq!((ran.status, ran.out.as_str()), (1, ""), "{ran:?}");
+    assert!(ran.err.starts_with("error: `-` proves nothing: layer `g`: the plan takes "), "{}", ran.err);
+}
+
+/// A plan names the chip that it is for: what is lowered for another one than the file's own is priced by that again.
+#[test]
+fn a_plan_names_the_chip_of_the_command_line() {
+    let lowered = shardc(&["lower", "mlp.shard", "--hardware", "tpu-v5p"]).out;
+    assert!(lowered.contains("\nhardware tpu-v5p\n"), "{lowered}");
+    let plan = file("v5p.shir");
+    std::fs::write(&plan, &lowered).expect("written");
+    let time = |args: &[&str]| {
+        let said: serde_json::Value = serde_json::from_str(&shardc(args).out).expect("JSON");
+        said["layers"][0]["totals"]["serial_time_s"].as_f64()
+    };
+    let of_source = time(&["explain", "mlp.shard", "--hardware", "tpu-v5p", "--format", "json"]);
+    assert_eq!(time(&["explain", &plan, "--format", "json"]), of_source);
+}

@@ -18,6 +18,7 @@
 //! end: at every [`LONGEST_KERNEL`]-th op of a chain a new kernel begins, whatever else is so. Which ops those are follows
 //! from what the ops read, moved or not, so that it is the same for a program and for all of its plans.
 
+use shard_ir::composite::in_pieces;
 use shard_ir::{InstrId, InstrKind, Op, Plan};
 
 use crate::plan::unmoved;
@@ -68,6 +69,11 @@ pub fn may_lead_a_kernel(op: &Op) -> bool {
 /// For each instruction of a plan, the instruction whose kernel it joins directly.
 pub fn fusion_producer(plan: &Plan) -> Vec<Option<InstrId>> {
     let uses = plan.uses();
+    // A plan that is legal says of no other instructions that they are pieces.
+    let mut ends_a_composite = vec![false; plan.instructions.len()];
+    for composite in in_pieces(plan).unwrap_or_default() {
+        ends_a_composite[composite.last().index()] = true;
+    }
     let mut places = vec![0; plan.instructions.len()];
     plan.ids()
         .map(|id| {
@@ -77,10 +83,8 @@ pub fn fusion_producer(plan: &Plan) -> Vec<Option<InstrId>> {
             let makers = instr.operands.iter().map(|o| unmoved(plan, *o)).filter(is_op);
             places[id.index()] = place_in_chain(op, makers, |maker| places[maker.index()]);
             let begins = begins_a_kernel(places[id.index()]);
-            // A composite is one op of the program, so that its last piece counts as one.
-            let whole = &instr.origin.piece_of;
-            if whole.is_some() && uses[id.index()].iter().all(|user| plan.instruction(*user).origin.piece_of != *whole)
-            {
+            if ends_a_composite[id.index()] {
+                // A composite is one op of the program, so that its last piece counts as one.
                 places[id.index()] = 0;
             }
             if begins {

@@ -8,6 +8,7 @@
 
 pub mod collective;
 pub mod collective_einsum;
+pub mod composite;
 pub mod layout;
 pub mod layout_rule;
 pub mod liveness;

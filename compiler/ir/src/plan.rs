@@ -130,7 +130,8 @@ pub struct Origin {
     /// The inlined layers it is in, outermost first.
     pub in_layers: Vec<String>,
     /// One of several instructions that compute a composite (`softmax`, `rmsnorm`, `layernorm`) whose dim is split: the
-    /// name of the composite's value, or its word where it has none.
+    /// name of the composite's value, or its word where it has none. Held to what the instructions compute
+    /// ([`in_pieces`](crate::composite::in_pieces)), since prices depend on it.
     pub piece_of: Option<String>,
     /// A move that a `reshard` of the source asks for.
     pub written: bool,

@@ -123,6 +123,9 @@ pub enum VerifyErrorKind {
     /// What lies in host memory can be cut there and fetched, and nothing else.
     #[error("operand %{} is in host memory: a slice of it, or a fetch", .0.0)]
     InHostMemory(InstrId),
+    /// An instruction that says that it is a piece of a softmax or a norm, and computes no part of one.
+    #[error("it is `of {0}`, and no part of a softmax or norm of that name in pieces")]
+    NoPiece(String),
     /// A constant that is not a replicated scalar, or not finite.
     #[error("a constant is a finite, replicated scalar")]
     BadConstant,
@@ -172,6 +175,11 @@ pub fn verify(plan: &Plan) -> Result<(), Vec<VerifyError>> {
         } else {
             broken[id.index()] = true;
         }
+    }
+    if let (true, Err(id)) = (errors.is_empty(), crate::composite::in_pieces(plan)) {
+        let instr = plan.instruction(id);
+        let whole = instr.origin.piece_of.clone().unwrap_or_default();
+        errors.push(VerifyError { id: Some(id), what: instr.kind.name(), kind: VerifyErrorKind::NoPiece(whole) });
     }
     for output in &plan.outputs {
         let sound = plan.instructions.get(output.id.index()).is_some_and(|i| {

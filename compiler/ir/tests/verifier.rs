@@ -221,3 +221,71 @@ complains! {
     an_integer_quotient_of_a_partial_sum: "%0 = parameter a : int32 B(partialsum-x)\n%1 = parameter b : int32 B\n%2 = div %0, %1 : int32 B(partialsum-x)\n"
         => "%2 binary: the op is not linear in %0, which is partialsum-x";
 }
+
+/// A softmax and a norm in pieces, and elementwise ops before and behind them.
+const IN_PIECES: &str = "shir 1
+
+layer f
+mesh x=4
+dims B=8, E=16
+
+%0 = parameter a : bf16 BE_x
+%1 = gelu %0 : bf16 BE_x @g
+%2 = max %1 over E : bf16 B(partialmax-x) of p
+%3 = all-reduce %2 max over x : bf16 B of p
+%4 = sub %1, %3 : bf16 BE_x of p
+%5 = exp %4 : bf16 BE_x of p
+%6 = sum %5 over E : bf16 B(partialsum-x) of p
+%7 = all-reduce %6 sum over x : bf16 B of p
+%8 = div %5, %7 : bf16 BE_x @p of p
+%9 = einsum BE,BE->B %8, %8 : bf16 B(partialsum-x) of rmsnorm
+%10 = all-reduce %9 sum over x : bf16 B of rmsnorm
+%11 = constant size E : bf16 [] of rmsnorm
+%12 = constant 1e-6 : bf16 [] of rmsnorm
+%13 = div %10, %11 : bf16 B of rmsnorm
+%14 = add %13, %12 : bf16 B of rmsnorm
+%15 = rsqrt %14 : bf16 B of rmsnorm
+%16 = mul %8, %15 : bf16 BE_x of rmsnorm
+%17 = gelu %16 : bf16 BE_x @y
+return y = %17 : BE_x
+";
+
+#[test]
+fn the_word_behind_of_is_held_to_what_the_instructions_compute() {
+    let plan = parse(IN_PIECES).unwrap_or_else(|e| panic!("{e}")).remove(0);
+    assert_eq!(verify(&plan), Ok(()));
+    let found = shard_ir::composite::in_pieces(&plan).expect("pieces");
+    assert_eq!(found.iter().map(|c| (c.operand.0, c.last().0)).collect::<Vec<_>>(), [(1, 8), (8, 16)]);
+    // On any other instruction, by any other name, and left out of any one that has it.
+    for id in plan.ids() {
+        for word in [None, Some("p"), Some("rmsnorm"), Some("q"), Some("softmax")] {
+            let mut mutant = plan.clone();
+            let own = &mut mutant.instructions[id.index()].origin.piece_of;
+            if own.as_deref() != word {
+                *own = word.map(str::to_string);
+                let errors = verify(&mutant).expect_err("a forged word");
+                assert!(matches!(errors[0].kind, VerifyErrorKind::NoPiece(_)), "%{} of {word:?}: {errors:?}", id.0);
+            }
+        }
+    }
+}
+
+#[test]
+fn pieces_that_compute_something_else_are_no_composite() {
+    for (from, to) in [
+        ("1e-6", "1e-5"),
+        ("constant size E", "constant 16.0"),
+        ("exp %4", "gelu %4"),
+        ("div %5, %7", "div %4, %7"),
+        ("mul %8, %15", "mul %5, %15"),
+        ("sub %1, %3", "sub %3, %1"),
+        ("sub %1, %3", "add %1, %3"),
+        ("rsqrt %14", "sqrt %14"),
+    ] {
+        let text = IN_PIECES.replace(from, to);
+        assert_ne!(text, IN_PIECES);
+        let plan = parse(&text).unwrap_or_else(|e| panic!("{from}: {e}")).remove(0);
+        let errors = verify(&plan).expect_err(from);
+        assert!(matches!(errors[0].kind, VerifyErrorKind::NoPiece(_)), "{from}: {errors:?}");
+    }
+}

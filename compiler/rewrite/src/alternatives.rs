@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use shard_cost::Hardware;
+use shard_ir::composite::composite_dim;
 use shard_ir::{AxisSet, Collective, Def, InstrId, InstrKind, Layout, Picoseconds, Plan, Reduction, ValueId};
 
 use crate::emit::{MoveSite, op_in_words};
@@ -11,7 +12,6 @@ use crate::lower::Lowering;
 use crate::memory::needed;
 use crate::reason::{Reader, called};
 use crate::relax::{Relaxation, Wanted, Whole};
-use crate::rules::pieces::composite_dim;
 use crate::space::maxima;
 use crate::{LowerError, LowerOptions, Lowered};
 

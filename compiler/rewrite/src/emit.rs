@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use shard_ir::composite::{Piece, Read};
 use shard_ir::{
     Collective, Def, Fused, InstrId, InstrKind, Instruction, Layout, Number, Op, Operand, Origin, Plan, PlanOutput,
     Program, ValueId,
@@ -12,7 +13,7 @@ use crate::demand::may_move_to;
 use crate::in_pieces::kernel_of_each;
 use crate::kernel::{Kernel, Kernels};
 use crate::reason::{Reader, Readers, reason, reason_in_pieces, reason_of_loop};
-use crate::rules::pieces::{Laid, Piece, Read, rule_of_pieces};
+use crate::rules::pieces::{Laid, rule_of_pieces};
 use crate::rules::{self, Rule, rule_of_loop, rule_of_move, rules_of_strategy};
 use crate::search::{Settled, Solution};
 use crate::table::{LayoutId, Source, Tables};

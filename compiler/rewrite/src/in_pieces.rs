@@ -3,11 +3,12 @@
 use std::borrow::Cow;
 
 use shard_cost::{Hardware, KernelOp, LocalTensor, Work, collective_cost, fuses_with, kernel_work, may_lead_a_kernel};
+use shard_ir::composite::{Piece, Read};
 use shard_ir::{Def, DimId, Dtype, Layout, MeshShape, Op, ValueId};
 
 use crate::cost::{Cost, steps_of, work_cost};
 use crate::kernel::Kernels;
-use crate::rules::pieces::{Laid, Piece, Read};
+use crate::rules::pieces::Laid;
 
 /// A tensor as one device holds it.
 #[derive(Clone, Debug)]

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use shard_cost::{begins_a_kernel, fuses_with, may_lead_a_kernel, place_in_chain};
+use shard_ir::composite::composite_dim;
 use shard_ir::{Def, Fused, Layout, LoopLayouts, Op, Operand, Program, ValueId};
 
 use crate::logical::{Form, Rewritten};
-use crate::rules::pieces::composite_dim;
 use crate::rules::strategies::{OpProfile, OpSite};
 
 /// A chain of ops that runs as one kernel. The last op makes the kernel's value; each other op feeds the next one alone.

@@ -1,10 +1,10 @@
 //! Why a move is there, in one clause that names the dims and the axes.
 
+use shard_ir::composite::composite_dim;
 use shard_ir::{AxisId, AxisSet, Collective, Def, Fused, Layout, Op, Place, Program, Reduce, Reduction, ValueId};
 
 use crate::emit::{name_of, op_in_words};
 use crate::kernel::Kernels;
-use crate::rules::pieces::composite_dim;
 use crate::search::{Settled, Solution};
 use crate::table::{Arc, LayoutId, Source, Tables};
 

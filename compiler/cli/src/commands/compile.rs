@@ -220,7 +220,11 @@ pub(crate) fn check_source(
 ) -> Outcome<Sound> {
     let check = check_options(args, console)?;
     let tree = shard_grammar::parse(file).file;
-    let checked = pipeline::check(file, &check);
+    let mut checked = pipeline::check(file, &check);
+    if let Some(name) = &args.hardware {
+        // A plan names the chip that it was lowered for, and not the one that the file would have taken.
+        checked.programs.iter_mut().for_each(|program| program.hardware = Some(name.clone()));
+    }
     report_checked(file, &checked, console)?;
     if checked.programs.is_empty() && purpose != Purpose::Check {
         console.report(Some(file), vec![InputProblem::NoLayer { file: file.name.clone(), is_ir: false }.into()]);

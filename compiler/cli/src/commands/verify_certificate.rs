@@ -20,18 +20,27 @@ pub(crate) fn run(args: &VerifyCertificateArgs, console: &mut Console) -> Outcom
         Status::Wrong
     })?;
     match console.format {
-        Format::Text => console.people(&layers.iter().map(describe).collect::<String>()),
-        Format::Json => console.result(&shard_report::json::verify_certificate::verified(&layers)),
+        Format::Text => console.people(&layers.iter().map(describe).collect::<String>())?,
+        Format::Json => console.result(&shard_report::json::verify_certificate::verified(&layers))?,
     }
+    // An unproven layer is a failed check, as a false one is: who reads the status alone must not take it for a proof.
+    if layers.iter().all(Verified::is_proven) { Ok(()) } else { Err(Status::Wrong) }
 }
 
 fn describe(layer: &Verified) -> String {
     let (cost, bound) = (layer.cost.0, layer.lower_bound.0);
     let claim = match layer.proof {
         Some(Proof::Certificate) => "proven: no plan of the plan space takes less",
-        Some(Proof::Search) => "no plan takes less than the bound; that none lies between, only the search says",
-        None => "no plan takes less than the bound",
+        Some(Proof::Search) => {
+            "not proven by prices: no plan takes less than the bound; that none lies between, only the search says"
+        }
+        None => "not proven by prices: no plan takes less than the bound",
     };
     let name = escaped_name(&layer.layer);
-    format!("{name}: {claim}\n  cost {cost} ps, bound {bound} ps, {} inequalities\n", layer.inequalities)
+    // A file can call any chip by a known name.
+    let chip = match layer.built_in {
+        true => String::new(),
+        false => format!("  on the chip of the file, which is no built-in `{}`\n", escaped_name(&layer.chip)),
+    };
+    format!("{name}: {claim}\n  cost {cost} ps, bound {bound} ps, {} inequalities\n{chip}", layer.inequalities)
 }

@@ -11,8 +11,11 @@ struct LayerJson<'a> {
     name: &'a str,
     cost_s: f64,
     lower_bound_s: f64,
+    status: &'static str,
     proof: Option<&'static str>,
     inequalities: u64,
+    hardware: &'a str,
+    hardware_is_built_in: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -29,11 +32,14 @@ pub fn verified(layers: &[Verified]) -> String {
             name: &l.layer,
             cost_s: l.cost.seconds(),
             lower_bound_s: l.lower_bound.seconds(),
+            status: if l.is_proven() { "proven" } else { "not proven by prices" },
             proof: l.proof.map(|proof| match proof {
                 Proof::Certificate => "certificate",
                 Proof::Search => "search",
             }),
             inequalities: l.inequalities,
+            hardware: &l.chip,
+            hardware_is_built_in: l.built_in,
         })
         .collect();
     text(&VerifiedJson { schema: "shardc.verify-certificate/1", layers })

@@ -48,6 +48,9 @@ pub(super) fn derive(inputs: &Inputs) -> Result<(Vec<Program>, Hardware), Certif
     }
     let hardware = Hardware::parse(&inputs.hardware)
         .map_err(|error| CertificateError::new(format!("the hardware file cannot be read: {error}")))?;
+    if checked.programs.iter().any(|program| program.phase.is_some()) {
+        return Err(CertificateError::new("the source has phases, whose weights are stored once for all of them"));
+    }
     Ok((checked.programs, hardware))
 }
 
@@ -84,7 +87,7 @@ fn certify_layer(
         cost_ps: cost,
         lower_bound_ps: bound,
         limits: SpaceLimits { orders: limits.forms, label_layouts: limits.label_layouts },
-        plan: shard_ir::text::print(plan),
+        plan: shard_ir::text::print(&Plan { hardware: Some(hardware.name.clone()), ..plan.clone() }),
         orders: witnesses,
     })
 }

@@ -3,15 +3,16 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 
+use shard_ir::composite::{Read, pieces};
 use shard_ir::{
     Def, DimId, Dtype, InstrId, InstrKind, LabelId, Layout, LayoutPattern, Number, Op, ParameterKind, Plan, Program,
     Value, ValueId,
 };
 
 use crate::Limits;
+use crate::emit::name_of;
 use crate::labels::label_layout;
 use crate::logical::forms;
-use crate::rules::pieces::{Read, pieces};
 
 /// Checks that a legal plan computes a program; says what it lacks.
 ///
@@ -22,6 +23,9 @@ use crate::rules::pieces::{Read, pieces};
 pub fn computes(plan: &Plan, program: &Program) -> Result<(), String> {
     if plan.name != program.name || plan.repeat != program.repeat {
         return Err("the plan is one of another layer".to_string());
+    }
+    if plan.phase.as_deref() != program.phase.as_ref().map(|phase| phase.name.as_str()) {
+        return Err("the plan is one of another phase".to_string());
     }
     if plan.mesh != program.mesh || plan.dims != program.dims {
         return Err("the plan has another mesh or other dims".to_string());
@@ -38,11 +42,13 @@ pub fn computes(plan: &Plan, program: &Program) -> Result<(), String> {
 }
 
 fn computes_form(plan: &Plan, program: &Program) -> Result<(), String> {
+    let written = program.values.len();
     let (program, composites) = with_pieces(program);
     let program = &program;
     let mut matched = Match {
         plan,
         program,
+        written,
         composites,
         labels: vec![None; program.labels.len()],
         does: Vec::new(),
@@ -122,6 +128,8 @@ type Site<'a> = (&'a Op, &'a [DimId], Dtype);
 struct Match<'a> {
     plan: &'a Plan,
     program: &'a Program,
+    /// How many values the program has without the pieces of its composites, which stand behind them.
+    written: usize,
     /// The composite that each last piece is.
     composites: HashMap<ValueId, ValueId>,
     /// The layout of each label, where it is known.
@@ -220,14 +228,18 @@ impl<'a> Match<'a> {
                     vec![value]
                 }
                 InstrKind::Constant(number) => {
-                    constants.get(&(self.plan.number(*number).to_bits(), instr.dtype)).cloned().unwrap_or_default()
+                    let alike = constants.get(&(self.plan.number(*number).to_bits(), instr.dtype));
+                    alike.into_iter().flatten().copied().filter(|value| self.is_piece_alike(id, *value)).collect()
                 }
                 // A loop reads its operands as they are given to it, and makes the einsum's value.
                 kind @ (InstrKind::Op(_) | InstrKind::CollectiveEinsum(_)) => {
                     let op = kind.op().ok_or("an op that does nothing")?;
                     let alike = ops.get(&(op, instr.dims.as_slice(), instr.dtype)).map_or(&[][..], |v| v.as_slice());
-                    let mut does: Vec<ValueId> =
-                        alike.iter().copied().filter(|value| self.reads_operands_of(id, *value)).collect();
+                    let mut does: Vec<ValueId> = alike
+                        .iter()
+                        .copied()
+                        .filter(|value| self.is_piece_alike(id, *value) && self.reads_operands_of(id, *value))
+                        .collect();
                     let whole: Vec<ValueId> = does.iter().filter_map(|v| self.composites.get(v)).copied().collect();
                     does.extend(whole);
                     does
@@ -238,6 +250,9 @@ impl<'a> Match<'a> {
                 return Err(format!("%{} ({}) is nothing that the layer computes", id.0, instr.kind.name()));
             }
             self.does.push(does);
+            if !self.is_called_right(id) {
+                return Err(format!("%{} ({}) is called what it is not", id.0, instr.kind.name()));
+            }
         }
         for (i, instr) in self.outputs()?.into_iter().enumerate() {
             let output = &self.program.outputs[i];
@@ -261,6 +276,30 @@ impl<'a> Match<'a> {
             return Err(format!("%{} is not the parameter `{name}` as declared", id.0));
         }
         Ok(())
+    }
+
+    /// Whether both are pieces of a composite, or neither is. A composite counts as one op in a chain of ops, and what the
+    /// layer itself writes out does not.
+    fn is_piece_alike(&self, instr: InstrId, value: ValueId) -> bool {
+        self.plan.instruction(instr).origin.piece_of.is_some() == (value.index() >= self.written)
+    }
+
+    /// Whether the name and the layers that an instruction bears are those of a value that it stands for. It may bear no
+    /// name, as a value may.
+    fn is_called_right(&self, id: InstrId) -> bool {
+        let instr = self.plan.instruction(id);
+        let Some(made) = self.way(id, true).last() else { return false };
+        let stands_for = |mut value: ValueId| {
+            while let Def::Pin { operand, .. } = &self.program.value(value).def {
+                value = *operand;
+            }
+            self.does[made.index()].contains(&value)
+        };
+        self.program.value_ids().filter(|value| stands_for(*value)).any(|value| {
+            let named = self.program.value(value);
+            let is_name = instr.name.is_none() || instr.name.as_deref() == name_of(self.program, value);
+            is_name && instr.origin.in_layers == named.in_layers
+        })
     }
 
     fn reads_operands_of(&self, instr: InstrId, value: ValueId) -> bool {

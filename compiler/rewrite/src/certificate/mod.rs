@@ -123,11 +123,22 @@ pub struct Verified {
     pub cost: Picoseconds,
     /// What every plan takes at least.
     pub lower_bound: Picoseconds,
-    /// [`Proof::Certificate`] where the two are equal and this is the proof; [`Proof::Search`] where the file says that the
-    /// search closed the gap between them; `None` where nothing did.
+    /// The chip that the time and the bound are of, by the name in its file.
+    pub chip: String,
+    /// Whether that file says of the chip what the built-in one of this name does.
+    pub built_in: bool,
+    /// [`Proof::Certificate`] where cost and bound are equal, whatever the file claims; [`Proof::Search`] where the file
+    /// says that the search closed the gap between them; `None` where nothing did.
     pub proof: Option<Proof>,
     /// Alternatives that were held against the least of their kind: strategies of ops with the prices of what they read.
     pub inequalities: u64,
+}
+
+impl Verified {
+    /// Whether the prices alone prove that no plan takes less.
+    pub fn is_proven(&self) -> bool {
+        self.proof == Some(Proof::Certificate)
+    }
 }
 
 /// What is wrong with a certificate.

@@ -11,6 +11,7 @@ use super::format::PriceSet;
 use super::{Certificate, CertificateError, Claim, LayerCertificate, SCHEMA, SpaceLimits, Verified};
 use crate::kernel::Kernels;
 use crate::logical::forms;
+use crate::memory::needed;
 use crate::{Limits, Proof};
 
 /// Forms that are checked.
@@ -39,6 +40,11 @@ pub fn verify_certificate(text: &str) -> Result<Vec<Verified>, CertificateError>
             .ok_or_else(|| CertificateError::new("the source has no such layer"))?;
         verify_layer(claim, program, &hardware, certificate.inputs.fuse && !program.strict)
     };
+    for (i, claim) in certificate.layers.iter().enumerate() {
+        if certificate.layers[..i].iter().any(|other| other.layer == claim.layer) {
+            return Err(CertificateError::new("it is about the layer twice").of(&claim.layer));
+        }
+    }
     certificate.layers.iter().map(|claim| check(claim).map_err(|error| error.of(&claim.layer))).collect()
 }
 
@@ -49,6 +55,10 @@ fn verify_layer(
     loops: bool,
 ) -> Result<Verified, CertificateError> {
     let plan = read_plan(&claim.plan)?;
+    if plan.hardware.as_deref() != Some(hardware.name.as_str()) {
+        let (named, chip) = (plan.hardware.as_deref().unwrap_or("no chip"), &hardware.name);
+        return Err(CertificateError::new(format!("the plan is for {named}, and the inputs are for {chip}")));
+    }
     if !loops && plan.instructions.iter().any(|i| matches!(i.kind, InstrKind::CollectiveEinsum(_))) {
         return Err(CertificateError::new("the plan has loops, and the plan space that is bounded has none"));
     }
@@ -56,6 +66,14 @@ fn verify_layer(
     let cost = shard_cost::price(&plan, hardware).totals.serial_time.0;
     if cost != claim.cost_ps {
         return Err(CertificateError::new(format!("the plan takes {cost} ps, not {} ps", claim.cost_ps)));
+    }
+    let (needs, has) = (needed(&plan), hardware.hbm_bytes);
+    if needs > has {
+        // What does not fit is no plan: it can be the best of none.
+        return Err(CertificateError::new(format!(
+            "the plan does not fit: it needs {needs} bytes on each device, and `{}` has {has}",
+            hardware.name
+        )));
     }
     if cost >= MAX_COST {
         return Err(CertificateError::new("the plan takes too long to be bounded"));
@@ -72,12 +90,13 @@ fn verify_layer(
         return Err(CertificateError::new(format!("the prices show a bound of {bound} ps, not {claimed} ps")));
     }
     let proof = match claim.proof {
-        Claim::Certificate if bound < cost => {
+        // Where the prices prove it, nothing rests on the search, whatever the file says.
+        _ if bound == cost => Some(Proof::Certificate),
+        Claim::Certificate => {
             let message =
                 format!("the prices show a bound of {bound} ps, which does not prove a plan of {cost} ps best");
             return Err(CertificateError::new(message));
         }
-        Claim::Certificate => Some(Proof::Certificate),
         Claim::Search => Some(Proof::Search),
         Claim::None => None,
     };
@@ -86,6 +105,8 @@ fn verify_layer(
         cost: Picoseconds(cost),
         lower_bound: Picoseconds(claim.lower_bound_ps),
         proof,
+        chip: hardware.name.clone(),
+        built_in: Hardware::built_in(&hardware.name).as_ref() == Some(hardware),
         inequalities,
     })
 }

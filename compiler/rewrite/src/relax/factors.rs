@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use shard_cost::{Bytes, Hardware, LocalTensor, Work, collective_cost, looped_time, op_work, roofline};
+use shard_ir::composite::composite_dim;
 use shard_ir::{
     AxisList, AxisSet, Def, DimId, Dtype, Fused, LabelId, Layout, LayoutPattern, MeshShape, Op, Picoseconds, Program,
     ValueId,
@@ -16,7 +17,6 @@ use crate::in_pieces::{InPieces, work_of};
 use crate::kernel::Kernels;
 use crate::labels::label_layout;
 use crate::rules::moves::{Freedom, Movable};
-use crate::rules::pieces::composite_dim;
 use crate::{Limits, LowerError};
 
 /// The ways of making a value, in flat arrays. Nodes at or above the graph's own are *kernel states*: the value in a layout

@@ -1,5 +1,6 @@
 //! Certificates: that they prove what is true, and nothing else.
 
+mod forged;
 mod made;
 mod programs;
 mod tampered;

@@ -146,7 +146,7 @@ fn a_changed_plan_is_refused() {
         let mut changed = certificate.clone();
         let without: Vec<&str> = lines.iter().enumerate().filter(|(l, _)| *l != i).map(|(_, t)| *t).collect();
         changed.layers[0].plan = without.join("\n");
-        if !lines[i].is_empty() && !lines[i].starts_with("hardware") {
+        if !lines[i].is_empty() {
             refused(&changed);
         }
     }
@@ -160,4 +160,95 @@ fn a_changed_plan_is_refused() {
     let mut twice = certificate.clone();
     twice.layers[0].plan = format!("{plan}\n{}", plan.replace("shir 1", ""));
     refused(&twice);
+}
+
+/// Two kernels of elementwise ops: a kernel has at most 16.
+fn chain_of_twenty() -> String {
+    let lines: String = (1..20).map(|i| format!("  let v{i} = gelu(v{})\n", i - 1)).collect();
+    format!(
+        "mesh x=4\ndim B = 4096\ndim E = 4096\nlayer f(v0: bf16 B_xE) -> bf16 B_xE {{\n{lines}  return gelu(v19)\n}}"
+    )
+}
+
+/// A chain of ops counts a composite as one op. So an op that says that it is a piece of one would begin no kernel, and the
+/// plan would be priced at half of what it takes.
+#[test]
+fn an_op_that_calls_itself_a_piece_of_a_composite_is_refused() {
+    let best = certificate(&chain_of_twenty());
+    let plan = &best.layers[0].plan;
+    let lines: Vec<&str> = plan.lines().collect();
+    for i in (0..lines.len()).filter(|i| lines[*i].starts_with('%')) {
+        for word in ["q", "gelu", "softmax", "v7"] {
+            let mut forged = best.clone();
+            let changed = match lines[i].split_once(" ;") {
+                Some((before, rule)) => format!("{before} of {word} ;{rule}"),
+                None => format!("{} of {word}", lines[i]),
+            };
+            forged.layers[0].plan = lines
+                .iter()
+                .enumerate()
+                .map(|(j, l)| if j == i { &changed } else { *l })
+                .collect::<Vec<_>>()
+                .join("\n");
+            assert!(refused(&forged).contains("no part of a softmax or norm"), "{changed}");
+        }
+    }
+}
+
+/// What the layer writes out is no composite, even if it is what a composite would be.
+#[test]
+fn a_norm_that_is_written_out_is_not_taken_for_a_norm_in_pieces() {
+    let written = "mesh x=4\ndim B = 64\ndim E = 4096\nlayer f(a: f32 BE_x) -> f32 BE_x {
+  let q = einsum(a, a -> B)\n  return a * rsqrt(q / 4096 + 1e-6)\n}";
+    let composite = "mesh x=4\ndim B = 64\ndim E = 4096\nlayer f(a: f32 BE_x) -> f32 BE_x {
+  return rmsnorm(a over E)\n}";
+    let (written, composite) = (certificate(written), certificate(composite));
+    assert!(!written.layers[0].plan.contains(" of "), "{}", written.layers[0].plan);
+    assert!(composite.layers[0].plan.contains(" of rmsnorm"), "{}", composite.layers[0].plan);
+    let mut forged = written.clone();
+    forged.layers[0].plan = composite.layers[0].plan.clone();
+    assert!(refused(&forged).contains("nothing that the layer computes"));
+    // And the other way round: without the word, the pieces are ops that the layer does not have.
+    let mut forged = composite.clone();
+    forged.layers[0].plan = composite.layers[0].plan.replace(" of rmsnorm", "");
+    assert!(refused(&forged).contains("nothing that the layer computes"));
+}
+
+#[test]
+fn a_plan_that_does_not_fit_is_refused() {
+    let small = |c: &mut Certificate| {
+        let line = c.inputs.hardware.lines().find(|l| l.starts_with("hbm_bytes")).expect("a key").to_string();
+        c.inputs.hardware = c.inputs.hardware.replace(&line, "hbm_bytes = 1000");
+    };
+    let message = changed(small);
+    assert!(message.starts_with("the plan does not fit: it needs ") && message.ends_with(" has 1000"), "{message}");
+}
+
+#[test]
+fn a_plan_for_another_chip_is_refused() {
+    let other = |c: &mut Certificate| {
+        let plan = &mut c.layers[0].plan;
+        *plan = plan.replace("hardware tpu-v4-flat", "hardware h100");
+    };
+    assert_eq!(changed(other), "the plan is for h100, and the inputs are for tpu-v4-flat");
+    let unnamed = |c: &mut Certificate| c.layers[0].plan = c.layers[0].plan.replace("hardware tpu-v4-flat\n", "");
+    assert_eq!(changed(unnamed), "the plan is for no chip, and the inputs are for tpu-v4-flat");
+}
+
+#[test]
+fn what_the_prices_prove_is_proven_whatever_the_file_claims() {
+    for claim in [Claim::Search, Claim::None, Claim::Certificate] {
+        let mut certificate = certificate(RESIDUAL);
+        certificate.layers[0].proof = claim;
+        assert!(verify_certificate(&certificate.text()).expect("true")[0].is_proven());
+    }
+}
+
+#[test]
+fn phases_and_layers_twice_are_refused() {
+    assert!(changed(|c| c.inputs.source.push_str("\nphase p { B = 8 }\n")).contains("phases"));
+    assert!(
+        changed(|c| c.layers[0].plan = c.layers[0].plan.replace("layer mlp", "layer mlp phase p")).contains("phase")
+    );
+    assert!(changed(|c| c.layers.push(c.layers[0].clone())).contains("twice"));
 }
