@@ -214,3 +214,68 @@ fn every_link_of_the_specification_leads_somewhere() {
         }
     }
 }
+
+/// What names a rule, on a page or in a comment of the source: `axis_on_a_dim_passes_through`.
+#[test]
+fn every_rule_that_a_page_or_a_comment_names_exists() {
+    fn sources(folder: &Path, out: &mut Vec<PathBuf>) {
+        for entry in std::fs::read_dir(folder).expect("a folder").flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                sources(&path, out);
+            } else if path.extension().is_some_and(|e| e == "rs") {
+                out.push(path);
+            }
+        }
+    }
+    let mut files = Vec::new();
+    ["compiler", "grammar", "runtime", "snapshots"].iter().for_each(|folder| sources(&root().join(folder), &mut files));
+    let texts: Vec<(PathBuf, String)> = files.into_iter().map(|path| (path.clone(), read(&path))).collect();
+    // Tests and functions have long names too, and so have the programs of the benches.
+    let defined = |word: &str| texts.iter().any(|(_, text)| text.contains(&format!("fn {word}(")));
+    let is_long_name = |word: &str| {
+        word.matches('_').count() >= 3 && word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+    };
+    let (mut named, mut unknown) = (0, Vec::new());
+    let pages =
+        pages().into_iter().filter(|page| !page.ends_with("performance.md")).map(|page| (page.clone(), read(&page)));
+    for (path, text) in pages.chain(texts.iter().cloned()) {
+        let is_page = path.extension().is_some_and(|e| e == "md");
+        for line in text.lines().filter(|line| is_page || line.trim_start().starts_with("//")) {
+            // What stands in backticks, at odd places.
+            for word in line.split('`').skip(1).step_by(2).flat_map(|code| code.split('+')).filter(|w| is_long_name(w))
+            {
+                let is_rule = RULES.iter().any(|rule| rule.name == word);
+                named += usize::from(is_rule);
+                if !is_rule && !defined(word) {
+                    unknown.push(format!("{}: {word}", path.display()));
+                }
+            }
+        }
+    }
+    assert!(unknown.is_empty(), "{unknown:#?}");
+    assert!(named > 20, "{named}");
+}
+
+/// The first line of the page of measurements counts what its rows say.
+#[test]
+fn the_page_of_measurements_counts_its_own_marks() {
+    let page = read(&root().join("spec/performance.md"));
+    let cells = |line: &str| line.split('|').map(|cell| cell.trim().to_string()).collect::<Vec<_>>();
+    let rows: Vec<Vec<String>> = page.lines().filter(|line| line.starts_with("| `")).map(cells).collect();
+    let (searches, processes): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.len() == 18);
+    let met = |rows: &[&Vec<String>], at: usize, missed: &str, of: &str| {
+        let met = rows.iter().filter(|row| !row[at].contains(missed)).count();
+        format!("{met} of {} marks of {of}", rows.len())
+    };
+    let timed: Vec<&Vec<String>> = searches.iter().copied().filter(|row| row[12] != "-").collect();
+    let small: Vec<&Vec<String>> =
+        searches.iter().copied().filter(|row| row[3].parse::<u32>().is_ok_and(|axes| axes <= 4)).collect();
+    let expected = format!(
+        "Met are {}, {}, {}.",
+        met(&timed, 13, "**missed**", "the time of a search"),
+        met(&small, 16, "**over**", "its memory"),
+        met(&processes, 5, "**missed**", "the time of a whole process")
+    );
+    assert!(page.contains(&expected), "{expected}");
+}

@@ -169,3 +169,15 @@ fn a_plan_names_the_chip_of_the_command_line() {
     let of_source = time(&["explain", "mlp.shard", "--hardware", "tpu-v5p", "--format", "json"]);
     assert_eq!(time(&["explain", &plan, "--format", "json"]), of_source);
 }
+
+/// What `spec/certificate.md` shows is what the commands say.
+#[test]
+fn the_page_on_certificates_shows_what_is_said() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let page = std::fs::read_to_string(format!("{root}/spec/certificate.md")).expect("the page");
+    let out = file("page.json");
+    let example = format!("{root}/examples/feed_forward/2d_weight_stationary.shard");
+    assert_eq!(shardc(&["explain", &example, "--certificate", &out]).status, 0);
+    let said = shardc(&["verify-certificate", &out]).out;
+    assert!(page.contains(&format!("$ shardc verify-certificate mlp.certificate.json\n{said}```")), "{said}");
+}

@@ -20,6 +20,7 @@ pub mod program;
 pub mod schedule;
 pub mod tensor;
 pub mod text;
+pub mod told;
 pub mod typing;
 mod unsharded;
 pub mod verify;
@@ -36,4 +37,5 @@ pub use plan::{InstrId, InstrKind, Instruction, Number, Origin, Plan, PlanOutput
 pub use program::{Def, Output, ParameterKind, Phase, Program, Value, ValueId};
 pub use schedule::{Picoseconds, Schedule, Step, Stream};
 pub use tensor::{Dim, DimId, Dtype, TensorType};
+pub use told::{Made, Told};
 pub use typing::{TypeError, accumulates_in, einsum_type, result_type};

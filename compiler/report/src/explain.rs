@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use shard_cost::{Bytes, InstrPrice, LoopPrice, Memory, Objective};
 use shard_ir::{InstrId, InstrKind, Layout, Picoseconds, Plan, Program};
 use shard_rewrite::rules::pieces::IN_PIECES;
-use shard_rewrite::{Alternative, Avoided, Proof, SharedWeight, Status};
+use shard_rewrite::{Alternative, Proof, SharedWeight, Status};
 
 use crate::comparison::told;
 use crate::json::explain::{gap, status_word};
@@ -33,6 +33,7 @@ use crate::origins::{axis_by_axis, forcing};
 use crate::page::{Page, WIDTH};
 use crate::scale;
 use crate::strategy::strategy;
+use crate::words::without;
 use crate::{Layer, Sharing};
 
 /// The explanation of some layers.
@@ -168,7 +169,7 @@ fn rejected(page: &mut Page, layer: &Layer<'_>, id: InstrId) {
     // A bound that adds nothing says nothing.
     let says_something = |other: &&Alternative| other.plan.is_some() || other.time > layer.chosen_by();
     if let Some(other) = other.filter(is_first).filter(says_something) {
-        page.wrapped(9, &alternative_text(layer.chosen_by(), other));
+        page.wrapped(9, &alternative_text(layer, other));
     }
 }
 
@@ -425,8 +426,8 @@ fn share(time: Picoseconds, least: Picoseconds) -> String {
 }
 
 /// What a collective was preferred to, and what that would have cost.
-pub(crate) fn alternative_text(chosen: Picoseconds, other: &Alternative) -> String {
-    let how = without(&other.avoided);
+pub(crate) fn alternative_text(layer: &Layer<'_>, other: &Alternative) -> String {
+    let (chosen, how) = (layer.chosen_by(), without(layer.plan(), &other.avoided));
     let more = Picoseconds(other.time.0.saturating_sub(chosen.0));
     let Some(plan) = &other.plan else {
         return format!("rather than {how}: at least +{}", scale::time(more));
@@ -453,13 +454,3 @@ pub(crate) fn alternative_text(chosen: Picoseconds, other: &Alternative) -> Stri
 
 /// So many of an alternative's collectives are named.
 const MOST_SHOWN: usize = 3;
-
-/// How an alternative does without a collective, in words.
-pub(crate) fn without(avoided: &Avoided) -> String {
-    match avoided {
-        Avoided::Unmoved { reader, value } => format!("{reader} with {value} left where it lies"),
-        Avoided::Complete { value, axes } => format!("{value} never partial over {axes}"),
-        Avoided::Whole { composite, dim } => format!("{composite} with {dim} whole"),
-        Avoided::MadeElsewhere { value, layout } => format!("{value} not made as {layout}"),
-    }
-}

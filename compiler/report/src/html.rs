@@ -232,7 +232,7 @@ impl Program<'_, '_> {
         let is_first =
             |avoided: &Avoided| layer.alternatives.iter().find(|a| a.avoided == *avoided).is_some_and(|a| a.id == id);
         if let Some(other) = other.filter(|other| is_first(&other.avoided)) {
-            lines.push(alternative_text(layer.chosen_by(), other));
+            lines.push(alternative_text(layer, other));
         }
         if matches!(layer.plan().instruction(id).kind, InstrKind::Move(_)) {
             lines.extend(origin.rule.iter().map(|rule| format!("rule {rule}")));

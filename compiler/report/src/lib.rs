@@ -28,6 +28,7 @@ pub mod sweep;
 pub mod table;
 pub mod why;
 pub mod why_not;
+pub mod words;
 
 use layout_notation::Notation;
 use shard_cost::{Bytes, Hardware, Objective, PlanPrice};

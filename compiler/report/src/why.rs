@@ -8,12 +8,12 @@ use shard_rewrite::{Alternative, Proof};
 use crate::Layer;
 use crate::comparison::{Side, told};
 use crate::draw::{Place, snippet};
-use crate::explain::without;
 use crate::json::text as json_text;
 use crate::notation::phrase;
 use crate::page::Page;
 use crate::scale;
 use crate::why_not::{MoveJson, move_json};
+use crate::words::without;
 
 /// The derivation of one instruction.
 #[derive(Clone, Debug)]
@@ -117,11 +117,11 @@ fn steps(page: &mut Page, a: &Why<'_>) {
 }
 
 fn bound(page: &mut Page, a: &Why<'_>) {
-    let chosen = a.layer.price.totals.serial_time;
+    let (plan, chosen) = (a.layer.plan(), a.layer.price.totals.serial_time);
     if let Some(other) = &a.alternative {
         let more = scale::time(Picoseconds(other.time.0.saturating_sub(chosen.0)));
         page.line("without it");
-        let how = without(&other.avoided);
+        let how = without(plan, &other.avoided);
         let (time, words) = (
             scale::time(other.time),
             match &other.plan {
@@ -292,7 +292,7 @@ pub fn json(answers: &[Why<'_>]) -> String {
                 })
                 .collect(),
             without: a.alternative.as_ref().map(|other| WithoutJson {
-                how: without(&other.avoided),
+                how: without(plan, &other.avoided),
                 time_s: other.time.seconds(),
                 added_s: Picoseconds(other.time.0.saturating_sub(chosen.0)).seconds(),
                 exact: other.plan.is_some(),

@@ -1,18 +1,20 @@
 //! What the plan was preferred to: for each collective, the best plan that does without it.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use shard_cost::Hardware;
 use shard_ir::composite::composite_dim;
-use shard_ir::{AxisSet, Collective, Def, InstrId, InstrKind, Layout, Picoseconds, Plan, Reduction, ValueId};
+use shard_ir::{
+    AxisList, AxisSet, Collective, Def, DimId, InstrId, InstrKind, Layout, Picoseconds, Plan, Reduction, Told, ValueId,
+};
 
-use crate::emit::{MoveSite, op_in_words};
+use crate::emit::MoveSite;
 use crate::lower::Lowering;
 use crate::memory::needed;
-use crate::reason::{Reader, called};
+use crate::reason::Reader;
 use crate::relax::{Relaxation, Wanted, Whole};
 use crate::space::maxima;
+use crate::told::told;
 use crate::{LowerError, LowerOptions, Lowered};
 
 /// The best plan that does without a collective.
@@ -39,39 +41,44 @@ pub enum Detail {
     Bounds,
 }
 
+/// What the best such plan takes, and the plan where it was searched for; none where there is none.
+type Answer = Option<(Picoseconds, Option<Plan>)>;
+
 /// With so many strategies or fewer the plans that lost are found in no time.
 const QUICK: usize = 2000;
 
-/// How a plan does without a collective.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+/// How a plan does without a collective: what is asked of the search. Two that are equal are one question.
+#[derive(Clone, PartialEq, Debug)]
 pub enum Avoided {
     /// The reader takes the value where it lies: `einsum h` without moving `x`.
     Unmoved {
-        /// The reader in words.
-        reader: String,
-        /// The value in words.
-        value: String,
+        /// The reader.
+        reader: Told,
+        /// The value.
+        value: Told,
+        /// The layout in which the chosen plan makes the value.
+        made_in: Layout,
     },
     /// The value is made so that nothing is left to combine over these axes: `h` never partial over x.
     Complete {
-        /// The value in words.
-        value: String,
-        /// The axes, as the source writes them.
-        axes: String,
+        /// The value.
+        value: Told,
+        /// The axes, in the order of the collective.
+        axes: AxisList,
     },
     /// A composite has its dim whole: `softmax (`p`)` with S whole.
     Whole {
-        /// The composite in words.
-        composite: String,
+        /// The composite.
+        composite: Told,
         /// Its dim.
-        dim: String,
+        dim: DimId,
     },
     /// The value is made in another layout than this one.
     MadeElsewhere {
-        /// The value in words.
-        value: String,
+        /// The value.
+        value: Told,
         /// The layout avoided.
-        layout: String,
+        layout: Layout,
     },
 }
 
@@ -109,26 +116,33 @@ pub fn alternatives(
     let cost = lowered.optimality.cost.0;
     let quick = if whole.strategies() <= QUICK { Detail::Plans } else { Detail::Bounds };
     let detail = detail.unwrap_or(quick);
-    let mut answers: BTreeMap<Avoided, Option<(Picoseconds, Option<Plan>)>> = BTreeMap::new();
+    // A question that several collectives ask, a chain of moves for one reader, is asked once.
+    let mut answers: Vec<(Avoided, Answer)> = Vec::new();
     let mut found = Vec::new();
     for site in asked {
         let Some((value, avoided)) = way_around(lowered, site) else { continue };
-        if !answers.contains_key(&avoided) {
-            // Neither as a step of its own nor in a loop.
-            let without = strategies_without(lowered, &whole, site);
-            let is_plain =
-                |out, read: &[Layout]| !kernels.may_loop(value) || kernels.site(value).result_layout(read) == Some(out);
-            let question = whole.question(value, &|out, read| without(out, read) && is_plain(out, read));
-            let answer = match detail {
-                Detail::Plans => Lowering::of_question(hardware, limits, case, &question, cost)?
-                    .map(|other| (other.optimality.cost, Some(other.plan))),
-                Detail::Bounds => question.least().map(|least| (Picoseconds(least.max(cost)), None)),
-            };
-            answers.insert(avoided.clone(), answer);
-        }
+        let known = answers.iter().position(|(question, _)| *question == avoided);
+        let at = match known {
+            Some(at) => at,
+            None => {
+                // Neither as a step of its own nor in a loop.
+                let without = strategies_without(lowered, &whole, site);
+                let is_plain = |out, read: &[Layout]| {
+                    !kernels.may_loop(value) || kernels.site(value).result_layout(read) == Some(out)
+                };
+                let question = whole.question(value, &|out, read| without(out, read) && is_plain(out, read));
+                let answer = match detail {
+                    Detail::Plans => Lowering::of_question(hardware, limits, case, &question, cost)?
+                        .map(|other| (other.optimality.cost, Some(other.plan))),
+                    Detail::Bounds => question.least().map(|least| (Picoseconds(least.max(cost)), None)),
+                };
+                answers.push((avoided.clone(), answer));
+                answers.len() - 1
+            }
+        };
         // What does not fit is no alternative, unless the plan itself was taken as it came.
         let fits = |plan: &Plan| options.any_size || needed(plan) <= hardware.hbm_bytes;
-        if let Some(Some((time, plan))) = answers.get(&avoided)
+        if let Some((time, plan)) = &answers[at].1
             && plan.as_ref().is_none_or(fits)
         {
             let instead = plan.as_ref().map_or_else(Vec::new, |plan| moves_only_in(plan, &lowered.plan));
@@ -141,28 +155,23 @@ pub fn alternatives(
 /// The value whose strategies have to change for a move to go, and what that means.
 fn way_around(lowered: &Lowered, site: &MoveSite) -> Option<(ValueId, Avoided)> {
     let program = lowered.memory.kernels.program.as_ref();
-    let name = |v: ValueId| called(program, v);
     let made_by_op = matches!(program.value(site.value).def, Def::Op { .. });
     let is_op = |v: &ValueId| matches!(program.value(*v).def, Def::Op { .. });
     if site.in_pieces {
         let Def::Op { op, .. } = &program.value(site.value).def else { return None };
-        let dim = program.dims[composite_dim(op)?.index()].name.clone();
-        return Some((site.value, Avoided::Whole { composite: op_in_words(program, site.value), dim }));
+        let (composite, dim) = (told(program, site.value), composite_dim(op)?);
+        return Some((site.value, Avoided::Whole { composite, dim }));
     }
+    let value = told(program, site.value);
     match (site.reader, partial_axes(site)) {
         (_, Some(_)) if made_by_op => {
-            let axes = program.mesh.axes_text(site.collective.axes(&program.mesh, site.from).iter());
-            Some((site.value, Avoided::Complete { value: name(site.value), axes }))
+            let axes = site.collective.axes(&program.mesh, site.from);
+            Some((site.value, Avoided::Complete { value, axes }))
         }
         (Reader::Value(reader), _) if is_op(&reader) => {
-            let words = Avoided::Unmoved { reader: op_in_words(program, reader), value: name(site.value) };
-            Some((reader, words))
+            Some((reader, Avoided::Unmoved { reader: told(program, reader), value, made_in: site.made_in }))
         }
-        _ if made_by_op => {
-            let names = program.dim_names(&program.value(site.value).dims);
-            let layout = site.made_in.text(&program.mesh, &names);
-            Some((site.value, Avoided::MadeElsewhere { value: name(site.value), layout }))
-        }
+        _ if made_by_op => Some((site.value, Avoided::MadeElsewhere { value, layout: site.made_in })),
         _ => None,
     }
 }

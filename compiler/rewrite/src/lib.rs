@@ -38,6 +38,7 @@ mod steiner;
 mod stop;
 mod table;
 mod timeless;
+mod told;
 
 pub use alternatives::{Alternative, Avoided, Detail, alternatives};
 pub use axis_orders::{OrderSaving, order_savings};

@@ -9,8 +9,8 @@ use super::instruction::{InstructionJson, instruction};
 use super::sharing::{SharingJson, sharing};
 use super::{Ordered, text};
 use crate::Layer;
-use crate::explain::without;
 use crate::strategy::strategy;
+use crate::words::without;
 
 /// The document of `explain --format json`.
 pub fn explain(layers: &[Layer<'_>]) -> String {
@@ -270,7 +270,7 @@ fn alternative(layer: &Layer<'_>, other: &Alternative) -> AlternativeJson {
     });
     AlternativeJson {
         id: other.id.0,
-        without: without(&other.avoided),
+        without: without(layer.plan(), &other.avoided),
         exact: other.plan.is_some(),
         time_s: other.time.seconds(),
         added_s: Picoseconds(other.time.0.saturating_sub(layer.chosen_by().0)).seconds(),

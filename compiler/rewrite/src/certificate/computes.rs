@@ -1,7 +1,7 @@
 //! Whether a plan computes a program: the same parameters, ops and results, every declared layout met.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use shard_ir::composite::{Read, pieces};
 use shard_ir::{
@@ -49,6 +49,7 @@ fn computes_form(plan: &Plan, program: &Program) -> Result<(), String> {
         plan,
         program,
         written,
+        layers: program.values.iter().map(|value| value.in_layers.clone()).chain([Vec::new()]).collect(),
         composites,
         labels: vec![None; program.labels.len()],
         does: Vec::new(),
@@ -130,6 +131,8 @@ struct Match<'a> {
     program: &'a Program,
     /// How many values the program has without the pieces of its composites, which stand behind them.
     written: usize,
+    /// The layers that values are in, and those that results are in: none.
+    layers: HashSet<Vec<String>>,
     /// The composite that each last piece is.
     composites: HashMap<ValueId, ValueId>,
     /// The layout of each label, where it is known.
@@ -285,7 +288,7 @@ impl<'a> Match<'a> {
     }
 
     /// Whether the name and the layers that an instruction bears are those of a value that it stands for. It may bear no
-    /// name, as a value may.
+    /// name, as a value may. A move is in the layers of whoever reads what it moves.
     fn is_called_right(&self, id: InstrId) -> bool {
         let instr = self.plan.instruction(id);
         let Some(made) = self.way(id, true).last() else { return false };
@@ -298,7 +301,14 @@ impl<'a> Match<'a> {
         self.program.value_ids().filter(|value| stands_for(*value)).any(|value| {
             let named = self.program.value(value);
             let is_name = instr.name.is_none() || instr.name.as_deref() == name_of(self.program, value);
-            is_name && instr.origin.in_layers == named.in_layers
+            let in_layers = match &instr.kind {
+                InstrKind::Move(_) => self.layers.contains(&instr.origin.in_layers),
+                InstrKind::Parameter(_)
+                | InstrKind::Constant(_)
+                | InstrKind::Op(_)
+                | InstrKind::CollectiveEinsum(_) => instr.origin.in_layers == named.in_layers,
+            };
+            is_name && in_layers
         })
     }
 

@@ -41,6 +41,26 @@ layer f(v: bf16 B_xE) -> bf16 B_xE {
 }",
 ];
 
+/// What a called layer reads whole is moved in that layer.
+const MOVED_IN_A_CALL: &str = "mesh x=4
+dim B = 64
+dim E = 128
+dim F = 65536
+layer f(a: bf16 B_xE, w: weight bf16 EF_x) -> bf16 BF_x {
+  return inner(a, w)
+}
+layer inner(p: bf16 BE?, w: weight bf16 EF?) -> bf16 BF? {
+  return gelu(einsum(p, w -> BF))
+}";
+
+#[test]
+fn a_move_is_in_the_layers_of_its_reader() {
+    let best = certificate(MOVED_IN_A_CALL);
+    let plan = &best.layers[0].plan;
+    assert!(plan.lines().any(|line| line.contains(" = all-gather %0 ") && line.contains(" @a in inner")), "{plan}");
+    assert!(verify_certificate(&best.text()).expect("true")[0].is_proven());
+}
+
 /// What the best plan of a layer takes with the inputs of a certificate, in picoseconds; none where there is no plan.
 fn optimum(certificate: &Certificate, layer: &str) -> Option<u64> {
     let inputs = &certificate.inputs;
