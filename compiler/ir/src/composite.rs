@@ -153,13 +153,16 @@ fn composite_from(plan: &Plan, start: InstrId) -> Option<InPieces> {
     let first = following().find(|id| !matches!(plan.instruction(*id).kind, InstrKind::Constant(_)))?;
     let operand = *plan.instruction(first).operands.first()?;
     let op = composite_that_starts_with(plan, first, operand)?;
-    let dims = &plan.instruction(operand).dims;
+    let (dims, dtype) = (&plan.instruction(operand).dims, plan.instruction(operand).dtype);
     let pieces = pieces(&op, dims, dims)?;
     // Where each piece can be read, and the numbers that no piece has read yet.
     let mut made: Vec<InstrId> = Vec::with_capacity(pieces.len());
     let mut numbers: Vec<InstrId> = Vec::new();
     for id in following() {
         let instr = plan.instruction(id);
+        if instr.dtype != dtype {
+            return None;
+        }
         match &instr.kind {
             InstrKind::Constant(_) => numbers.push(id),
             InstrKind::Move(Collective::AllReduce { .. }) => {

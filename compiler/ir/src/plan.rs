@@ -9,6 +9,7 @@ use crate::layout_rule::Operand;
 use crate::mesh::Mesh;
 use crate::op::Op;
 use crate::program::ParameterKind;
+use crate::reason::Reason;
 use crate::tensor::{Dim, DimId, Dtype};
 
 /// An instruction, as an index into [`Plan::instructions`]; dense, in program order.
@@ -121,10 +122,10 @@ impl InstrKind {
 /// Why an instruction is there.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Origin {
-    /// The name of the rewrite rule that made it: `einsum_axis_on_contracted_dim_leaves_a_partial_sum`.
+    /// The names of the rewrite rules that made it, joined by `+`: `axis_on_a_contracted_dim_leaves_a_partial_sum`.
     pub rule: Option<String>,
-    /// One clause that names the dims and axes, for a move.
-    pub reason: Option<String>,
+    /// Why it is there, for a move, and for an op that is not done as the source says. `.shir` leaves it out.
+    pub reason: Option<Reason>,
     /// The place in the source that caused it.
     pub span: Option<Span>,
     /// The inlined layers it is in, outermost first.

@@ -33,7 +33,7 @@ use crate::origins::{axis_by_axis, forcing};
 use crate::page::{Page, WIDTH};
 use crate::scale;
 use crate::strategy::strategy;
-use crate::words::without;
+use crate::words::{reason_of, without};
 use crate::{Layer, Sharing};
 
 /// The explanation of some layers.
@@ -150,7 +150,7 @@ fn move_lines(page: &mut Page, layer: &Layer<'_>, id: InstrId) {
             .map(|(axis, cost)| format!("{axis} {} {}", scale::bytes(cost.wire_bytes), scale::time(cost.time)));
         page.wrapped(9, &steps.collect::<Vec<_>>().join(", then "));
     }
-    if let Some(reason) = &instr.origin.reason {
+    if let Some(reason) = reason_of(plan, id) {
         page.wrapped(9, &format!("{reason}{}", forced_by(layer, id)));
     }
     if let Some(rule) = &instr.origin.rule {
@@ -229,8 +229,8 @@ fn op_lines(page: &mut Page, layer: &Layer<'_>, id: InstrId) {
     }
     page.wrapped_more(9, 2, &layer.layout_text(id));
     // An op has a reason where it is not what the source says.
-    if let Some(reason) = &plan.instruction(id).origin.reason {
-        page.wrapped(9, reason);
+    if let Some(reason) = reason_of(plan, id) {
+        page.wrapped(9, &reason);
     }
     rejected(page, layer, id);
 }

@@ -15,6 +15,7 @@ use crate::explain::{alternative_text, optimality_text, sent_over};
 use crate::notation::{phrase, value_name};
 use crate::scale;
 use crate::strategy::strategy;
+use crate::words::reason_of;
 
 /// The page around what is known of the layers: `{{title}}`, `{{body}}` and `{{data}}` are filled in, in this order.
 const TEMPLATE: &str = include_str!("explain.html");
@@ -226,7 +227,7 @@ impl Program<'_, '_> {
     fn why(&self, id: InstrId) -> String {
         let layer = self.layer;
         let origin = &layer.plan().instruction(id).origin;
-        let mut lines: Vec<String> = origin.reason.iter().cloned().collect();
+        let mut lines: Vec<String> = reason_of(layer.plan(), id).into_iter().collect();
         let other = layer.alternatives.iter().find(|a| a.id == id);
         // A chain of collectives is done without as one: said at the first of them.
         let is_first =

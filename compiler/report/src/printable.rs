@@ -68,7 +68,7 @@ fn replaced(text: &str, other: impl Fn(&str, char) -> Option<String>) -> Cow<'_,
     Cow::Owned(out)
 }
 
-/// Escapes the names and sentences of a plan, which IR text may give it.
+/// Escapes the names of a plan, which IR text may give it. Reasons it never gives.
 pub fn escape_plan(plan: &mut Plan) {
     let escape = |text: &mut String| {
         if let Cow::Owned(escaped) = escaped_name(text) {
@@ -81,7 +81,7 @@ pub fn escape_plan(plan: &mut Plan) {
     plan.outputs.iter_mut().for_each(|output| escape(&mut output.name));
     for instr in &mut plan.instructions {
         let origin = &mut instr.origin;
-        let texts = instr.name.iter_mut().chain(&mut origin.rule).chain(&mut origin.reason);
+        let texts = instr.name.iter_mut().chain(&mut origin.rule);
         texts.chain(&mut origin.piece_of).chain(&mut origin.in_layers).for_each(escape);
     }
 }

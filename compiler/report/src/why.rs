@@ -13,7 +13,7 @@ use crate::notation::phrase;
 use crate::page::Page;
 use crate::scale;
 use crate::why_not::{MoveJson, move_json};
-use crate::words::without;
+use crate::words::{reason_of, without};
 
 /// The derivation of one instruction.
 #[derive(Clone, Debug)]
@@ -79,8 +79,8 @@ fn answer(a: &Why<'_>, width: usize, colour: bool) -> String {
         &format!("{time}{share}"),
     );
     page.wrapped_more(2, 2, &journey(&a.layer, a.id));
-    if let Some(reason) = &instr.origin.reason {
-        page.wrapped(2, reason);
+    if let Some(reason) = reason_of(plan, a.id) {
+        page.wrapped(2, &reason);
     }
     if let Some(source) = layer.source.filter(|_| !a.places.is_empty()) {
         page.line("");
@@ -269,7 +269,7 @@ pub fn json(answers: &[Why<'_>]) -> String {
             journey: journey(&a.layer, a.id),
             time_s: a.layer.price.of(a.id).time().seconds(),
             rule: instr.origin.rule.clone(),
-            reason: instr.origin.reason.clone(),
+            reason: reason_of(plan, a.id),
             places: a
                 .places
                 .iter()

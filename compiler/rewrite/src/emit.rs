@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use shard_ir::composite::{Piece, Read};
+use shard_ir::reason::{Reason, Rewriting};
 use shard_ir::{
     Collective, Def, Fused, InstrId, InstrKind, Instruction, Layout, Number, Op, Operand, Origin, Plan, PlanOutput,
     Program, ValueId,
@@ -190,10 +191,13 @@ impl Emitter<'_> {
             rules.extend(looped.as_ref().map(rule_of_loop));
             let rewritten = self.kernels.made.get(op_value);
             rules.splice(0..0, rewritten.map(|r| r.rule));
-            let reason = rewritten.and_then(|r| r.reason.clone());
+            let rewriting = rewritten.and_then(|r| r.reason.clone());
             let instr = match looped {
-                None => self.push(*op_value, InstrKind::Op(op.clone()), ids, layout, &rules, reason),
-                Some(fused) => self.collective_einsum(*op_value, fused, ids, (&layouts, layout), &rules, reason)?,
+                None => {
+                    let why = rewriting.map(Reason::Rewritten);
+                    self.push(*op_value, InstrKind::Op(op.clone()), ids, layout, &rules, why)
+                }
+                Some(fused) => self.collective_einsum(*op_value, fused, ids, (&layouts, layout), &rules, rewriting)?,
             };
             last = Some((*op_value, instr));
         }
@@ -208,12 +212,12 @@ impl Emitter<'_> {
         operands: Vec<InstrId>,
         (given, product): (&[Layout], Layout),
         rules: &[Rule],
-        rewritten: Option<String>,
+        rewritten: Option<Rewriting>,
     ) -> Result<InstrId, LowerError> {
         let internal = || LowerError::Internal(format!("the loop of {value:?} does not type"));
         let layouts = self.kernels.loop_layouts(value, &fused, given).ok_or_else(internal)?;
         let why = reason_of_loop(self.kernels, self.tables, self.solution, &self.readers, value, &fused, given);
-        let reason = rewritten.into_iter().chain([why]).collect::<Vec<_>>().join("; ");
+        let reason = Reason::Looped { rewritten, why };
         let kind = InstrKind::CollectiveEinsum(fused);
         let id = self.push(value, kind, operands, layouts.result, rules, Some(reason));
         let moved = fused.gathered().map(|place| self.program.value(value).def.operands()[place]);
@@ -279,13 +283,13 @@ impl Emitter<'_> {
                 rules.push(rules::FUSED);
             }
             let is_last = i + 1 == pieces.len();
-            let why = rewritten.filter(|_| is_last).and_then(|r| r.reason.clone());
+            let why = rewritten.filter(|_| is_last).and_then(|r| r.reason.clone()).map(Reason::Rewritten);
             let instr = self.push(id, InstrKind::Op(piece.op.clone()), operands, laid.made, &rules, why);
             let mut last = instr;
             if let Some((collective, whole)) = laid.completed {
                 let why = reason_in_pieces(program, id, layout, &piece.op);
                 let kind = InstrKind::Move(collective);
-                last = self.push(id, kind, vec![instr], whole, &[rule_of_move(&collective)], Some(why));
+                last = self.push(id, kind, vec![instr], whole, &[rule_of_move(&collective)], why);
                 let reader = Reader::Value(id);
                 let (from, made_in) = (laid.made, laid.made);
                 self.moves.push(MoveSite { id: last, value: id, collective, from, made_in, reader, in_pieces: true });
@@ -401,7 +405,7 @@ impl Emitter<'_> {
         operands: Vec<InstrId>,
         layout: Layout,
         rules: &[Rule],
-        reason: Option<String>,
+        reason: Option<Reason>,
     ) -> InstrId {
         let v = self.program.value(value);
         let id = InstrId(self.plan.instructions.len() as u32);
@@ -434,20 +438,4 @@ pub(crate) fn name_of(program: &Program, value: ValueId) -> Option<&str> {
             _ => None,
         })
     })
-}
-
-/// An op in words: `einsum h`, `gelu`.
-pub(crate) fn op_in_words(program: &Program, value: ValueId) -> String {
-    let word = match &program.value(value).def {
-        Def::Op { op, .. } => op.word(),
-        Def::Pin { written: true, .. } => "reshard",
-        Def::Pin { written: false, .. } => "the annotation",
-        Def::Parameter { .. } => "parameter",
-        Def::Constant(_) => "constant",
-    };
-    match name_of(program, value) {
-        Some(name) if matches!(program.value(value).def, Def::Op { op: Op::Einsum, .. }) => format!("{word} `{name}`"),
-        Some(name) => format!("{word} (`{name}`)"),
-        None => word.to_string(),
-    }
 }

@@ -3,6 +3,7 @@
 use shard_check::{CheckOptions, check_source};
 use shard_cost::{Hardware, Objective};
 use shard_grammar::SourceFile;
+use shard_ir::reason::{Formula, Reason, Rewriting};
 use shard_ir::{Collective, InstrId, InstrKind, Instruction, Plan, Program};
 use shard_rewrite::{LowerOptions, Lowered, Proof, Status, certificate, lower};
 use shard_runtime::{RunOptions, in_program_order, resized_as, run_against};
@@ -117,7 +118,8 @@ layer f(x: bf16 BE_x, a: weight bf16 EF_x, b: weight bf16 EH_x) -> (y: bf16 BF_x
     let is_norm = |i: &&shard_ir::Instruction| i.name.as_deref() == Some("h") && i.origin.piece_of.is_some();
     let norm = twice.plan.instructions.iter().find(is_norm).expect("a norm");
     assert!(norm.origin.rule.as_deref().is_some_and(|r| r.starts_with("equal_ops_are_one_value")));
-    assert_eq!(norm.origin.reason.as_deref(), Some("written 2 times, computed once"));
+    let merged = Rewriting::Merged { times: 2, names: vec!["h".to_string()] };
+    assert_eq!(norm.origin.reason, Some(Reason::Rewritten(merged)));
 }
 
 /// A replicated activation against weights that are split over the contracted dim.
@@ -176,7 +178,11 @@ layer f(x: bf16 BE_x, w1: weight bf16 EF_y, w2: weight bf16 F_yG) -> bf16 B_xG {
     let y = lowered.plan.instructions.iter().find(|i| i.kind.name() == "einsum" && i.name.as_deref() == Some("y"));
     let origin = &y.expect("y is computed").origin;
     assert!(origin.rule.as_deref().is_some_and(|r| r.starts_with("einsum_of_an_einsum_reassociates+")));
-    assert!(origin.reason.as_deref().is_some_and(|r| r.starts_with("computed as `x` · (`w1` · `w2`): ")));
+    let Some(Reason::Rewritten(Rewriting::Computed { formula, flops })) = &origin.reason else { panic!("{origin:?}") };
+    let named = |name: &str| Formula::Named(name.to_string());
+    let product = |operands: [Formula; 2]| Formula::Op { op: shard_ir::Op::Einsum, operands: operands.to_vec() };
+    assert_eq!(*formula, product([named("x"), product([named("w1"), named("w2")])]));
+    assert!(flops.is_some_and(|(after, before)| after < before));
     let small = shard_runtime::shrink(&lowered.plan);
     let written = resized_as(&small, &Plan::unsharded(&program(source))).expect("the same dims");
     assert_eq!(equations(&written), ["BE,EF->BF", "BF,FG->BG"]);

@@ -7,6 +7,7 @@ use shard_grammar::ast::{File, LetTarget, Statement};
 use shard_ir::{InstrId, InstrKind, Plan};
 use shard_report::notation::{phrase, value_name};
 use shard_report::scale;
+use shard_report::words::reason_of;
 
 use super::background::Lowered;
 use super::position::{offset_of, position_of};
@@ -66,9 +67,9 @@ fn collective(file: &SourceFile, plan: &Plan, id: InstrId, price: &InstrPrice) -
     let figures = if cost.time.0 == 0 { String::new() } else { format!(" {}", scale::time(cost.time)) };
     let text = format!("+ {} of {}{figures}", phrase(plan, id), value_name(plan, source));
     let mut why = format!("{} -> {}", plan.layout_text(source), plan.layout_text(id));
-    if let Some(part) = &instr.origin.reason {
+    if let Some(part) = reason_of(plan, id) {
         why.push_str("\n\n");
-        why.push_str(part);
+        why.push_str(&part);
     }
     Some((at, hint(position_of(file, at), text, InlayHintKind::PARAMETER, Some(why))))
 }

@@ -7,6 +7,7 @@ use shard_ir::{Collective, DimId, Fused, InstrId, InstrKind, Number, Op, Paramet
 use super::SpanJson;
 use crate::Layer;
 use crate::origins::{axis_by_axis, forcing};
+use crate::words::reason_of;
 
 /// What every instruction bears, and then what its kind adds.
 #[derive(Debug, Serialize)]
@@ -208,7 +209,7 @@ fn names(plan: &Plan, dims: &[DimId]) -> Vec<String> {
 fn op_json(layer: &Layer<'_>, id: InstrId, op: &Op) -> OpJson {
     let plan = layer.plan();
     let origin = &plan.instruction(id).origin;
-    let (rule, reason) = (origin.rule.clone(), origin.reason.clone());
+    let (rule, reason) = (origin.rule.clone(), reason_of(plan, id));
     let mut json = OpJson { rule, reason, span: span(layer, id), ..OpJson::default() };
     if let InstrPrice::Kernel { flops, hbm_bytes, time, bound, fused_into, .. } = *layer.price.of(id) {
         json.flops = flops.0;
@@ -288,7 +289,7 @@ fn loop_json(layer: &Layer<'_>, id: InstrId, fused: &Fused) -> LoopJson {
         einsum_time_s: 0.0,
         bound: "network",
         rule: instr.origin.rule.clone(),
-        reason: instr.origin.reason.clone(),
+        reason: reason_of(plan, id),
         span: span(layer, id),
     };
     if let InstrPrice::Kernel { flops, hbm_bytes, bound, looped: Some(looped), .. } = *layer.price.of(id) {
@@ -348,7 +349,7 @@ fn move_json(layer: &Layer<'_>, id: InstrId, collective: &Collective) -> MoveJso
         wire_bytes,
         time_s: layer.price.of(id).time().seconds(),
         rule: instr.origin.rule.clone(),
-        reason: instr.origin.reason.clone(),
+        reason: reason_of(plan, id),
         span: span(layer, id),
         share: match layer.price.totals.serial_time.0 {
             0 => None,

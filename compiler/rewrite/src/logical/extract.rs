@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use egg::Id;
+use shard_ir::reason::{Formula, Rewriting};
 use shard_ir::{Def, Op, Program, Value, ValueId};
 
 use super::graph::{Head, Logical, Node};
@@ -213,51 +214,37 @@ impl Writer<'_, '_> {
         Some(id)
     }
 
-    fn reason(&self, rule: rules::Rule, class: Id, node: &Node, here: &[ValueId]) -> Option<String> {
+    fn reason(&self, rule: rules::Rule, class: Id, node: &Node, here: &[ValueId]) -> Option<Rewriting> {
         let logical = self.reader.logical;
         if rule == rules::LONG_EINSUM {
             return None;
         }
         if rule == rules::MERGED {
-            let names: Vec<String> = here
-                .iter()
-                .filter_map(|id| crate::emit::name_of(logical.program, *id))
-                .map(|name| format!("`{name}`"))
-                .collect();
-            return Some(match names.as_slice() {
-                [] | [_] => format!("written {} times, computed once", here.len()),
-                names => format!("computed once for {}", names.join(" and ")),
-            });
+            let names = here.iter().filter_map(|id| crate::emit::name_of(logical.program, *id)).map(str::to_string);
+            return Some(Rewriting::Merged { times: here.len(), names: names.collect() });
         }
-        let words = self.words(class, node);
         // What the flops are compared with is the value as written, whose e-nodes the source has.
         here.first()?;
         let (before, after) = (self.flops(class, true), self.flops(class, false));
-        Some(match before == after {
-            true => format!("computed as {words}"),
-            false => format!("computed as {words}: {after:.3e} flops on all devices together, {before:.3e} as written"),
-        })
+        let flops = (before != after).then_some((after, before));
+        Some(Rewriting::Computed { formula: self.formula(class, node), flops })
     }
 
     /// An e-node as a formula over values that have names.
-    fn words(&self, class: Id, node: &Node) -> String {
+    fn formula(&self, class: Id, node: &Node) -> Formula {
         let logical = self.reader.logical;
         let operand = |id: &Id| {
             let here = self.reader.values.get(id).into_iter().flatten();
             let name = here.filter_map(|v| crate::emit::name_of(logical.program, *v)).next();
             match (name, self.choice.get(id)) {
-                (Some(name), _) => format!("`{name}`"),
-                (None, Some(node)) => format!("({})", self.words(*id, node)),
-                (None, None) => "?".to_string(),
+                (Some(name), _) => Formula::Named(name.to_string()),
+                (None, Some(node)) => self.formula(*id, node),
+                (None, None) => Formula::Unknown,
             }
         };
-        let operands: Vec<String> = node.operands.iter().map(operand).collect();
         match logical.op(node) {
-            Some(Op::Einsum) => operands.join(" · "),
-            Some(Op::Binary(shard_ir::Binary::Add)) => operands.join(" + "),
-            Some(Op::Binary(shard_ir::Binary::Sub)) => operands.join(" - "),
-            Some(op) => format!("{} {}", op.word(), operands.join(", ")),
-            None => format!("%{class}"),
+            Some(op) => Formula::Op { op: op.clone(), operands: node.operands.iter().map(operand).collect() },
+            None => Formula::Other(usize::from(class)),
         }
     }
 

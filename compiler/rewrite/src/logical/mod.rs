@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 use egg::Id;
 use shard_cost::op::roofline;
 use shard_cost::{Bytes, Flops, Hardware, Work};
+use shard_ir::reason::Rewriting;
 use shard_ir::{Def, Dtype, Op, Program, ValueId};
 
 use crate::Limits;
@@ -42,8 +43,8 @@ pub(crate) struct Form {
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Rewritten {
     pub(crate) rule: Rule,
-    /// One clause, where there is something to say.
-    pub(crate) reason: Option<String>,
+    /// How, where there is something to say.
+    pub(crate) reason: Option<Rewriting>,
 }
 
 /// The forms of a program, at least one.

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use shard_check::{CheckOptions, check_source};
 use shard_grammar::SourceFile;
-use shard_ir::{Def, Plan, Program};
+use shard_ir::reason::{Formula, Rewriting};
+use shard_ir::{Def, Op, Plan, Program};
 use shard_runtime::{Arithmetic, Random, RunOptions, Tensor, run_plan};
 
 use super::{Form, forms};
@@ -238,8 +239,11 @@ fn a_rewritten_value_says_why() {
         "a: f32 AB, b: f32 BC, c: f32 CD) -> f32 AD {\n let h = einsum(a, b -> AC)\n let y = einsum(h, c -> AD)\n return y\n}",
         [64, 4, 64, 4, 1],
     ));
-    let made: Vec<_> = forms[1].made.values().map(|m| (m.rule.name, m.reason.as_deref())).collect();
-    let reason = "computed as `a` · (`b` · `c`): 4.096e3 flops on all devices together, 6.554e4 as written";
+    let made: Vec<_> = forms[1].made.values().map(|m| (m.rule.name, m.reason.clone())).collect();
+    let named = |name: &str| Formula::Named(name.to_string());
+    let product = |operands: [Formula; 2]| Formula::Op { op: Op::Einsum, operands: operands.to_vec() };
+    let formula = product([named("a"), product([named("b"), named("c")])]);
+    let reason = Rewriting::Computed { formula, flops: Some((4096.0, 65536.0)) };
     let rule = rules::REASSOCIATED.name;
     assert_eq!(made, [(rule, None), (rule, Some(reason))]);
 }

@@ -1,0 +1,285 @@
+//! Why an instruction is there, as values: who asks for what, and what the axes do there. Reports word it.
+
+use crate::layout::Layout;
+use crate::mesh::{AxisList, AxisSet};
+use crate::op::Op;
+use crate::tensor::DimId;
+use crate::told::Told;
+
+/// Why an instruction is there.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Reason {
+    /// A move of a value.
+    Moved {
+        /// The value.
+        value: Told,
+        /// The axes of the move, in its order.
+        axes: AxisList,
+        /// What it does for the value.
+        why: MoveWhy,
+        /// Who asks for it first; none where the move follows the op that makes the value.
+        wants: Option<Demand>,
+    },
+    /// An all-reduce between the pieces of a composite.
+    Statistic {
+        /// The composite.
+        composite: Told,
+        /// What it is of, where it has no name to be told by.
+        of: Option<Told>,
+        /// Its dim, which these axes split.
+        dim: DimId,
+        /// Major to minor.
+        axes: AxisList,
+        /// What each device has of its block.
+        statistic: Statistic,
+    },
+    /// An op that is not done as the source says.
+    Rewritten(Rewriting),
+    /// An einsum with a collective in its loop.
+    Looped {
+        /// Where the einsum is not done as the source says.
+        rewritten: Option<Rewriting>,
+        /// What the loop is for.
+        why: LoopWhy,
+    },
+}
+
+/// What a move does for its value.
+#[derive(Clone, PartialEq, Debug)]
+pub enum MoveWhy {
+    /// A partial value is combined, and each device keeps its block of a dim.
+    Scattered {
+        /// Why it is partial.
+        cause: Cause,
+        /// The dim.
+        dim: DimId,
+    },
+    /// A partial value is combined on every device.
+    Reduced {
+        /// Why it is partial.
+        cause: Cause,
+    },
+    /// The axes split this dim.
+    Gathered {
+        /// The dim.
+        dim: DimId,
+    },
+    /// The axes split one dim and are wanted on another.
+    Exchanged {
+        /// The dim that they split.
+        from: DimId,
+        /// The dim on which they are wanted.
+        to: DimId,
+    },
+    /// The blocks lie in another order or place.
+    Permuted {
+        /// How they lie.
+        from: Layout,
+        /// How they are wanted.
+        to: Layout,
+    },
+    /// The value is on every device, so that blocks of it cost nothing.
+    Sliced {
+        /// The dim that is cut.
+        dim: DimId,
+    },
+    /// A whole value becomes terms of a sum: its blocks of a dim, or the copy of one device.
+    MadePartial {
+        /// The dim.
+        dim: Option<DimId>,
+    },
+}
+
+/// What the loop of a collective einsum is for.
+#[derive(Clone, PartialEq, Debug)]
+pub enum LoopWhy {
+    /// Blocks of an operand are gathered as they are multiplied.
+    Gathered {
+        /// The operand.
+        value: Told,
+        /// The axes that split it.
+        axes: AxisList,
+        /// The dim that they split.
+        dim: DimId,
+        /// The einsum.
+        reader: Told,
+        /// What the axes do in the einsum.
+        roles: Vec<Role>,
+    },
+    /// Blocks of the partial result are sent round as they are made.
+    Scattered {
+        /// Why it is partial.
+        cause: Cause,
+        /// The dim that is cut into blocks.
+        dim: DimId,
+    },
+}
+
+/// Why a value is partial.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Cause {
+    /// It is, and nothing more is known.
+    Given {
+        /// The value.
+        value: Told,
+        /// The axes.
+        axes: AxisSet,
+    },
+    /// A move made terms of a whole value: its blocks of these dims, or without one the copy of one device of each group.
+    Terms {
+        /// The value.
+        value: Told,
+        /// The axes.
+        axes: AxisSet,
+        /// The dims.
+        dims: Vec<DimId>,
+    },
+    /// An op combines elements along dims that are split.
+    Combined {
+        /// What is left partial.
+        value: Told,
+        /// Over these axes.
+        axes: AxisSet,
+        /// How they are combined.
+        how: Combining,
+        /// The dims, each with the axes that split it.
+        over: Vec<(DimId, AxisList)>,
+    },
+    /// All of these.
+    All(Vec<Cause>),
+    /// These, of other values, and so this value is partial too.
+    Follows {
+        /// What is so of the others.
+        causes: Vec<Cause>,
+        /// The value.
+        value: Told,
+    },
+}
+
+/// How an op combines elements along a dim.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Combining {
+    /// An einsum contracts the dim.
+    Contraction,
+    /// A sum over it.
+    Sum,
+    /// A maximum over it.
+    Maximum,
+    /// A lookup in a table that it splits.
+    Lookup,
+}
+
+/// What each device has of its block of a composite's dim.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Statistic {
+    /// The largest element.
+    Largest,
+    /// Its part of the mean.
+    PartOfMean,
+    /// The sum of the squares.
+    SumOfSquares,
+    /// The sum.
+    Sum,
+}
+
+/// Who asks for a value in a layout, and how.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Demand {
+    /// A result of the layer.
+    Result {
+        /// Its name.
+        name: String,
+        /// Its type leaves the layout to the compiler.
+        open: bool,
+        /// The layout.
+        layout: Layout,
+    },
+    /// A pin.
+    Asks {
+        /// The pin.
+        reader: Told,
+        /// The layout that it allows.
+        layout: Layout,
+    },
+    /// An op that cannot do with the value as it was.
+    CannotTake {
+        /// The op.
+        reader: Told,
+        /// Why.
+        why: CannotTake,
+    },
+    /// An op for which the axes do this.
+    Reads {
+        /// The op.
+        reader: Told,
+        /// The layout that it reads.
+        layout: Layout,
+        /// What the axes of the move do in it.
+        roles: Vec<Role>,
+    },
+}
+
+/// Why an op cannot take a value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CannotTake {
+    /// The value is partial, and the op is not linear.
+    NotLinear,
+    /// The op needs this dim whole.
+    Whole(DimId),
+}
+
+/// What some axes do in the op that reads a moved value.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Role {
+    /// They split a dim of the value.
+    Splits {
+        /// The dim.
+        dim: DimId,
+        /// The axes.
+        axes: AxisList,
+    },
+    /// The value is whole over them.
+    Whole {
+        /// The axes.
+        axes: AxisSet,
+        /// What they split of other operands: the operand's name, and each dim with its axes.
+        beside: Vec<(String, Vec<(DimId, AxisList)>)>,
+    },
+}
+
+/// How an op is done that is not done as the source says.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Rewriting {
+    /// Several values of the source that are one.
+    Merged {
+        /// How many.
+        times: usize,
+        /// The names of those that have one.
+        names: Vec<String>,
+    },
+    /// Another formula for the same value.
+    Computed {
+        /// The formula.
+        formula: Formula,
+        /// Flops on all devices together, and those of the formula as written, where they differ.
+        flops: Option<(f64, f64)>,
+    },
+}
+
+/// A formula over values that have names.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Formula {
+    /// A value with a name.
+    Named(String),
+    /// An op.
+    Op {
+        /// The op.
+        op: Op,
+        /// What it is of.
+        operands: Vec<Formula>,
+    },
+    /// A value that has neither, by number.
+    Other(usize),
+    /// Nothing is known of it.
+    Unknown,
+}
