@@ -10,6 +10,7 @@ use crate::mesh::Mesh;
 use crate::op::Op;
 use crate::program::ParameterKind;
 use crate::reason::Reason;
+use crate::rules::Rules;
 use crate::tensor::{Dim, DimId, Dtype};
 
 /// An instruction, as an index into [`Plan::instructions`]; dense, in program order.
@@ -122,8 +123,8 @@ impl InstrKind {
 /// Why an instruction is there.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Origin {
-    /// The names of the rewrite rules that made it, joined by `+`: `axis_on_a_contracted_dim_leaves_a_partial_sum`.
-    pub rule: Option<String>,
+    /// The rewrite rules that made it: `axis_on_a_contracted_dim_leaves_a_partial_sum`.
+    pub rules: Rules,
     /// Why it is there, for a move, and for an op that is not done as the source says. `.shir` leaves it out.
     pub reason: Option<Reason>,
     /// The place in the source that caused it.

@@ -124,9 +124,9 @@ fn composite_line(page: &mut Page, plan: &Plan, id: InstrId) {
     let origin = &plan.instruction(id).origin;
     let before = id.0.checked_sub(1).map(|before| &plan.instruction(InstrId(before)).origin);
     let goes_on = before.is_some_and(|b| b.piece_of == origin.piece_of && b.span == origin.span);
-    if let (Some(whole), Some(rule), false) = (&origin.piece_of, &origin.rule, goes_on) {
+    if let (Some(whole), Some(_), false) = (&origin.piece_of, origin.rules.names().next(), goes_on) {
         let is_of_pieces = |name: &&str| IN_PIECES.iter().any(|rule| rule.name == *name);
-        let rule = rule.split('+').find(is_of_pieces).unwrap_or_default();
+        let rule = origin.rules.names().find(is_of_pieces).unwrap_or_default();
         page.wrapped(7, &format!("{whole} in pieces: {rule}"));
     }
 }
@@ -153,7 +153,7 @@ fn move_lines(page: &mut Page, layer: &Layer<'_>, id: InstrId) {
     if let Some(reason) = reason_of(plan, id) {
         page.wrapped(9, &format!("{reason}{}", forced_by(layer, id)));
     }
-    if let Some(rule) = &instr.origin.rule {
+    if let Some(rule) = instr.origin.rules.text() {
         page.wrapped(9, &format!("rule {rule}"));
     }
     rejected(page, layer, id);

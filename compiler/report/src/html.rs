@@ -236,7 +236,7 @@ impl Program<'_, '_> {
             lines.push(alternative_text(layer, other));
         }
         if matches!(layer.plan().instruction(id).kind, InstrKind::Move(_)) {
-            lines.extend(origin.rule.iter().map(|rule| format!("rule {rule}")));
+            lines.extend(origin.rules.text().map(|rule| format!("rule {rule}")));
         }
         lines.iter().map(|line| format!("<div class=\"why\">{}</div>", escaped(line))).collect()
     }

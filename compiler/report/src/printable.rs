@@ -81,7 +81,7 @@ pub fn escape_plan(plan: &mut Plan) {
     plan.outputs.iter_mut().for_each(|output| escape(&mut output.name));
     for instr in &mut plan.instructions {
         let origin = &mut instr.origin;
-        let texts = instr.name.iter_mut().chain(&mut origin.rule);
+        let texts = instr.name.iter_mut().chain(origin.rules.names_mut());
         texts.chain(&mut origin.piece_of).chain(&mut origin.in_layers).for_each(escape);
     }
 }

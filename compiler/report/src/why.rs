@@ -88,7 +88,7 @@ fn answer(a: &Why<'_>, width: usize, colour: bool) -> String {
     }
     page.line("");
     steps(&mut page, a);
-    if let (InstrKind::Move(_), Some(rule)) = (&instr.kind, &instr.origin.rule) {
+    if let (InstrKind::Move(_), Some(rule)) = (&instr.kind, instr.origin.rules.text()) {
         page.wrapped_more(2, 2, &format!("then {}: {time}, by {rule}", phrase(plan, a.id)));
     }
     bound(&mut page, a);
@@ -268,7 +268,7 @@ pub fn json(answers: &[Why<'_>]) -> String {
             layout: plan.layout_text(a.id),
             journey: journey(&a.layer, a.id),
             time_s: a.layer.price.of(a.id).time().seconds(),
-            rule: instr.origin.rule.clone(),
+            rule: instr.origin.rules.text(),
             reason: reason_of(plan, a.id),
             places: a
                 .places

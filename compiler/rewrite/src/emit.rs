@@ -6,7 +6,7 @@ use shard_ir::composite::{Piece, Read};
 use shard_ir::reason::{Reason, Rewriting};
 use shard_ir::{
     Collective, Def, Fused, InstrId, InstrKind, Instruction, Layout, Number, Op, Operand, Origin, Plan, PlanOutput,
-    Program, ValueId,
+    Program, Rules, ValueId,
 };
 
 use crate::LowerError;
@@ -409,7 +409,6 @@ impl Emitter<'_> {
     ) -> InstrId {
         let v = self.program.value(value);
         let id = InstrId(self.plan.instructions.len() as u32);
-        let names: Vec<&str> = rules.iter().map(|r| r.name).collect();
         self.plan.instructions.push(Instruction {
             kind,
             operands,
@@ -418,7 +417,7 @@ impl Emitter<'_> {
             dtype: v.dtype,
             layout,
             origin: Origin {
-                rule: Some(names.join("+")),
+                rules: Rules::of(rules.iter().map(|r| r.name)),
                 reason,
                 span: Some(v.span),
                 in_layers: v.in_layers.clone(),

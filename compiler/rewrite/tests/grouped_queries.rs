@@ -39,7 +39,7 @@ fn plan(program: &Program) -> Plan {
 /// Whether an instruction makes the softmax: whole, or as the last of its pieces, the division.
 fn is_softmax(plan: &Plan, id: shard_ir::InstrId) -> bool {
     let instr = plan.instruction(id);
-    let rule = instr.origin.rule.as_deref().unwrap_or_default();
+    let rule = instr.origin.rules.names().next().unwrap_or_default();
     match &instr.kind {
         shard_ir::InstrKind::Op(shard_ir::Op::Softmax { .. }) => true,
         shard_ir::InstrKind::Op(shard_ir::Op::Binary(shard_ir::Binary::Div)) => rule.starts_with("softmax"),

@@ -13,6 +13,7 @@ use crate::mesh::{AxisId, AxisList, AxisSet, MAX_AXES};
 use crate::op::{Binary, Map, Norm, Op, Reduce};
 use crate::plan::{InstrId, InstrKind, Instruction, Number, Origin, Plan};
 use crate::program::ParameterKind;
+use crate::rules::Rules;
 use crate::tensor::{DimId, Dtype};
 use crate::verify::words;
 
@@ -236,7 +237,7 @@ pub(super) fn instruction(scope: Scope<'_>, cursor: &mut Cursor<'_>) -> Parsed<I
         origin.piece_of = Some(cursor.name("a value's name")?);
     }
     if cursor.take(";") {
-        origin.rule = Some(cursor.name("the rule's name")?);
+        origin.rules = Rules::named(&cursor.name("the rule's name")?);
     }
     let instr = Instruction { kind, operands, name, dims, dtype, layout, origin };
     equation_matches(scope.plan, &instr, start)?;

@@ -113,8 +113,8 @@ fn print_instruction(out: &mut String, plan: &Plan, id: InstrId) {
     if let Some(whole) = &instr.origin.piece_of {
         let _ = write!(out, " of {}", quoted(whole));
     }
-    if let Some(rule) = &instr.origin.rule {
-        let _ = write!(out, " ; {}", quoted(rule));
+    if let Some(rules) = instr.origin.rules.text() {
+        let _ = write!(out, " ; {}", quoted(&rules));
     }
     out.push('\n');
 }

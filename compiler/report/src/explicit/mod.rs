@@ -193,6 +193,9 @@ fn same_kind(a: &Plan, b: &Plan, id: InstrId) -> bool {
 
 /// The rules that made an instruction, but for the one by which a composite falls in pieces.
 fn rules(instr: &Instruction) -> impl Iterator<Item = &str> {
-    let names = instr.origin.rule.iter().flat_map(|rule| rule.split('+'));
-    names.filter(|name| instr.origin.piece_of.is_none() || !IN_PIECES.iter().any(|rule| rule.name == *name))
+    instr
+        .origin
+        .rules
+        .names()
+        .filter(|name| instr.origin.piece_of.is_none() || !IN_PIECES.iter().any(|rule| rule.name == *name))
 }

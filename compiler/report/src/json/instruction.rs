@@ -209,7 +209,7 @@ fn names(plan: &Plan, dims: &[DimId]) -> Vec<String> {
 fn op_json(layer: &Layer<'_>, id: InstrId, op: &Op) -> OpJson {
     let plan = layer.plan();
     let origin = &plan.instruction(id).origin;
-    let (rule, reason) = (origin.rule.clone(), reason_of(plan, id));
+    let (rule, reason) = (origin.rules.text(), reason_of(plan, id));
     let mut json = OpJson { rule, reason, span: span(layer, id), ..OpJson::default() };
     if let InstrPrice::Kernel { flops, hbm_bytes, time, bound, fused_into, .. } = *layer.price.of(id) {
         json.flops = flops.0;
@@ -288,7 +288,7 @@ fn loop_json(layer: &Layer<'_>, id: InstrId, fused: &Fused) -> LoopJson {
         collective_time_s: 0.0,
         einsum_time_s: 0.0,
         bound: "network",
-        rule: instr.origin.rule.clone(),
+        rule: instr.origin.rules.text(),
         reason: reason_of(plan, id),
         span: span(layer, id),
     };
@@ -348,7 +348,7 @@ fn move_json(layer: &Layer<'_>, id: InstrId, collective: &Collective) -> MoveJso
         bytes,
         wire_bytes,
         time_s: layer.price.of(id).time().seconds(),
-        rule: instr.origin.rule.clone(),
+        rule: instr.origin.rules.text(),
         reason: reason_of(plan, id),
         span: span(layer, id),
         share: match layer.price.totals.serial_time.0 {
