@@ -10,6 +10,7 @@ mod input;
 mod lowering_diagnostics;
 mod lsp;
 mod new_program;
+mod npy_header;
 mod objectives;
 mod output;
 pub mod pipeline;

@@ -11,6 +11,7 @@ use shard_runtime::{NamedTensor, RunError, RunOptions, Tensor};
 use crate::args::{Format, RunArgs};
 use crate::commands::compile::{Purpose, compile_file};
 use crate::console::{Console, Outcome, Status, problem};
+use crate::npy_header;
 use crate::output::{file_name, replace};
 use crate::pipeline::{self, Ran};
 
@@ -160,7 +161,7 @@ fn read_inputs(inputs: &[String], console: &mut Console) -> Outcome<BTreeMap<Str
 fn read_npy(path: &Path) -> Result<Tensor, String> {
     let file = std::fs::File::open(path).map_err(|e| e.to_string())?;
     let reader = std::io::Read::take(std::io::BufReader::new(file), MAX_NPY_BYTES);
-    let npy = npyz::NpyFile::new(reader).map_err(|e| e.to_string())?;
+    let npy = npyz::NpyFile::new(npy_header::checked(reader)?).map_err(|e| e.to_string())?;
     let sizes: Option<Vec<usize>> = npy.shape().iter().map(|s| usize::try_from(*s).ok()).collect();
     let sizes = sizes.ok_or("its shape is too large")?;
     let elements = sizes.iter().try_fold(1usize, |n, s| n.checked_mul(*s)).filter(|n| *n as u64 <= MAX_NPY_BYTES);
