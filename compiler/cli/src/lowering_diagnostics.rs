@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use shard_check::Diagnostic;
-use shard_check::diagnostics::InternalProblem;
-use shard_check::diagnostics::{HardwareProblem, LoweringProblem};
+use shard_check::diagnostics::limits::LimitProblem;
+use shard_check::diagnostics::{HardwareProblem, InternalProblem, LoweringProblem};
 use shard_cost::Hardware;
 use shard_grammar::{SourceFile, Span, ast};
 use shard_ir::{Def, InstrId, InstrKind, Layout, MeshShape, ParameterKind, Picoseconds, Plan, Program, ValueId};
@@ -41,6 +41,10 @@ pub(crate) fn lower_error(
             let (layer, span) = (program.name.clone(), header.unwrap_or_default());
             let (limit, mesh) = (limit.to_string(), program.mesh.to_string());
             vec![LoweringProblem::SpaceTooLarge { layer, span, limit, count, mesh }.into()]
+        }
+        (CompileError::Lower(LowerError::TooLong(most)), Some((_, program))) => {
+            let (layer, span) = (program.name.clone(), header.unwrap_or_default());
+            vec![LimitProblem::Time { layer, seconds: most.seconds(), span }.into()]
         }
         (CompileError::Lower(error @ LowerError::NoPlanFits { .. }), Some(_)) | (CompileError::Lower(error), None) => {
             internal(error.to_string())

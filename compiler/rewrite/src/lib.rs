@@ -215,6 +215,9 @@ pub enum LowerError {
         /// How many are allowed.
         count: usize,
     },
+    /// Every plan takes longer than a search counts.
+    #[error("every plan takes {} s or longer, and times are counted up to that", .0.seconds())]
+    TooLong(Picoseconds),
     /// It was asked to end ([`Stop`]).
     #[error("the search was stopped")]
     Stopped,
@@ -225,7 +228,19 @@ pub enum LowerError {
 
 /// The cheapest plan of a program on some hardware, ties broken by the rule of the cost model.
 pub fn lower(program: &Program, hardware: &Hardware, options: &LowerOptions) -> Result<Lowered, LowerError> {
-    lower::lower(program, &options.priced_by(hardware), options)
+    match lower::lower(program, &options.priced_by(hardware), options) {
+        Err(LowerError::Unreachable { .. }) if is_reachable(program, hardware, options) => {
+            Err(LowerError::TooLong(Picoseconds(relax::graph::FAR.unsigned_abs())))
+        }
+        lowered => lowered,
+    }
+}
+
+/// Whether a program has a plan on a chip on which nothing takes time. Where times are counted, what takes longer than can
+/// be counted looks like what there is no way to.
+fn is_reachable(program: &Program, hardware: &Hardware, options: &LowerOptions) -> bool {
+    let timeless = hardware.weighted(Weights { ops: 0, moves: 0 });
+    lower::lower(program, &timeless, &LowerOptions { any_size: true, ..options.clone() }).is_ok()
 }
 
 impl LowerOptions {

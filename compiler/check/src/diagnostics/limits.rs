@@ -106,6 +106,15 @@ pub enum LimitProblem {
         /// The call.
         span: Span,
     },
+    /// Every plan of a layer takes longer than times are counted.
+    Time {
+        /// The layer.
+        layer: String,
+        /// The limit, in seconds.
+        seconds: f64,
+        /// Its header.
+        span: Span,
+    },
     /// More is wrong than is reported.
     Diagnostics {
         /// The limit.
@@ -154,6 +163,15 @@ impl From<LimitProblem> for Diagnostic {
             CallDepth { limit, span } => Diagnostic::error("E0804", format!("calls are nested more than {limit} deep"))
                 .at(span, "one too deep")
                 .help("fewer layers that only call another one"),
+            Time { layer, seconds, span } => Diagnostic::error(
+                "E0804",
+                format!(
+                    "every plan of `{layer}` takes longer than {:.0} hours, up to which times are counted",
+                    seconds / 3600.0
+                ),
+            )
+            .at(span, "too much to do in one step")
+            .help("smaller dims, more devices, or other rates in the hardware file, which are per second"),
             Diagnostics { limit } => {
                 Diagnostic::remark("W0804", format!("more is wrong than the {limit} problems shown"))
                     .help("mend the first ones: the rest may follow from them")
