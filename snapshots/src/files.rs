@@ -20,6 +20,14 @@ pub struct Example {
 
 /// Every program of `examples` but those of `examples/errors`, in the order of their names.
 pub fn examples() -> Vec<Example> {
+    let examples: Vec<Example> =
+        all_programs().into_iter().filter(|example| !example.name.starts_with("errors/")).collect();
+    assert!(!examples.is_empty(), "no examples found");
+    examples
+}
+
+/// Every program of `examples`, right and wrong, in the order of their names.
+pub fn all_programs() -> Vec<Example> {
     let mut found = Vec::new();
     walk(&root().join("examples"), &mut found);
     let mut examples: Vec<Example> = found
@@ -30,10 +38,8 @@ pub fn examples() -> Vec<Example> {
             let name = path.trim_start_matches("examples/").trim_end_matches(".shard").to_string();
             Example { name, text: read(&file), path }
         })
-        .filter(|example| !example.name.starts_with("errors/"))
         .collect();
     examples.sort_by(|a, b| a.name.cmp(&b.name));
-    assert!(!examples.is_empty(), "no examples found");
     examples
 }
 

@@ -5,17 +5,14 @@
 
 #![allow(missing_docs)]
 
-mod generator;
-mod random;
-
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use generator::generate;
 use shard_ir::text;
 use shard_rewrite::{Limits, LowerOptions, Status, lower};
 use shard_snapshots::judge::{check, hardware, judge};
+use shard_snapshots::random_programs::generate;
 
 const PROGRAMS: u64 = 10_000;
 

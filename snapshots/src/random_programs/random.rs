@@ -1,11 +1,11 @@
 //! SplitMix64: a generator of random numbers that is the same everywhere.
 
 /// A stream of numbers.
-pub(crate) struct Random(u64);
+pub(super) struct Random(u64);
 
 impl Random {
     /// The stream of a seed.
-    pub(crate) fn new(seed: u64) -> Random {
+    pub(super) fn new(seed: u64) -> Random {
         Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d)
     }
 
@@ -18,22 +18,22 @@ impl Random {
     }
 
     /// A number less than `bound`.
-    pub(crate) fn below(&mut self, bound: usize) -> usize {
+    pub(super) fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound as u64) as usize
     }
 
     /// True `percent` times in a hundred.
-    pub(crate) fn chance(&mut self, percent: usize) -> bool {
+    pub(super) fn chance(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
 
     /// One of these.
-    pub(crate) fn pick<T: Clone>(&mut self, from: &[T]) -> T {
+    pub(super) fn pick<T: Clone>(&mut self, from: &[T]) -> T {
         from[self.below(from.len())].clone()
     }
 
     /// These in some order.
-    pub(crate) fn shuffled<T: Clone>(&mut self, from: &[T]) -> Vec<T> {
+    pub(super) fn shuffled<T: Clone>(&mut self, from: &[T]) -> Vec<T> {
         let mut left = from.to_vec();
         let mut out = Vec::with_capacity(left.len());
         while !left.is_empty() {

@@ -1,6 +1,6 @@
 //! A random program as `.shard` text.
 
-use crate::random::Random;
+use super::random::Random;
 
 /// A value that statements may use.
 #[derive(Clone)]
@@ -39,7 +39,7 @@ const MAX_RANK: usize = 4;
 const MADE_UP: [char; 6] = ['P', 'Q', 'R', 'S', 'T', 'U'];
 
 /// The program of a seed: a mesh of 1 to 3 axes, 2 to 5 dims, 1 to 4 parameters, 2 to 6 statements, 1 or 2 results.
-pub(crate) fn generate(seed: u64) -> String {
+pub fn generate(seed: u64) -> String {
     let mut random = Random::new(seed);
     let meshes: &[&[usize]] =
         &[&[2], &[3], &[4], &[2, 2], &[2, 3], &[4, 2], &[3, 3], &[4, 3], &[2, 2, 2], &[2, 3, 2], &[4, 2, 2]];

@@ -1,0 +1,6 @@
+//! Random programs as text: right ones, for the tests that execute them and as a start for those that spoil them.
+
+mod generator;
+mod random;
+
+pub use generator::generate;
