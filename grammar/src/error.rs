@@ -171,6 +171,27 @@ pub enum SyntaxErrorKind {
         /// The number.
         text: String,
     },
+    /// A sign of another language between two operands.
+    NoSuchOperator {
+        /// The sign.
+        sign: String,
+        /// The operands, as far as they can be read.
+        operands: Option<(String, String)>,
+    },
+    /// A function of another language.
+    NoSuchOperation {
+        /// Its name.
+        name: String,
+    },
+    /// `a[0]`.
+    NoIndexing,
+    /// An einsum with its subscripts in quotes.
+    QuotedSubscripts,
+    /// A reduction, or an operation along a dim, that names no dim.
+    ReducesOverDims {
+        /// The word.
+        word: String,
+    },
     /// A character that is no part of the language.
     StrangeCharacter {
         /// The character.
@@ -219,6 +240,11 @@ impl fmt::Display for SyntaxErrorKind {
             }
             NotWhole { text } => write!(f, "`{text}` is not a whole number"),
             NumberTooLarge { text } => write!(f, "`{text}` is larger than any number of the language"),
+            NoSuchOperator { sign, .. } => write!(f, "there is no operator `{sign}`"),
+            NoSuchOperation { name } => write!(f, "there is no operation `{name}`"),
+            NoIndexing => f.write_str("a value is not indexed: dims have names, and positions are taken by operations"),
+            QuotedSubscripts => f.write_str("an einsum names the dims of its result alone, without quotes"),
+            ReducesOverDims { word } => write!(f, "`{word}` goes over dims, which it names"),
             StrangeCharacter { character } => {
                 write!(f, "`{}` is no character of the language", character.escape_debug())
             }

@@ -13,6 +13,7 @@ mod build;
 mod build_expr;
 pub mod error;
 mod expected;
+mod foreign;
 mod format;
 mod grammar;
 mod layout_word;
@@ -27,9 +28,10 @@ mod subscript;
 mod word_lexer;
 
 pub use error::{Fix, Note, SyntaxError, SyntaxErrorKind, SyntaxWarning, SyntaxWarningKind, WordError};
+pub use foreign::{OPERATIONS, written_here};
 pub use format::{MAX_COLUMNS, format};
 pub use layout_word::{parse_layout_with_partial, parse_layout_word, parse_partial};
-pub use names::{KEPT_FOR_LATER, is_reserved};
+pub use names::{KEPT_FOR_LATER, WORDS_ELSEWHERE, is_reserved};
 pub use parser::{Parsed, parse, parse_dim_override, parse_mesh_axes};
 pub use print::{
     print_claim, print_dim_list, print_expr, print_int_expr, print_layout_word, print_partial, print_type,

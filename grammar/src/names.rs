@@ -5,7 +5,10 @@ use crate::error::{SyntaxError, SyntaxErrorKind};
 use crate::source::Span;
 
 /// Words that are kept for a later version of the language.
-pub const KEPT_FOR_LATER: [&str; 5] = ["phase", "host", "grad", "strict", "model"];
+pub const KEPT_FOR_LATER: [&str; 1] = ["grad"];
+
+/// Words of items and types: the grammar could read them as names, and people could not.
+pub const WORDS_ELSEWHERE: [&str; 4] = ["phase", "host", "strict", "model"];
 
 /// The namespaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +71,7 @@ pub(crate) fn name_error(namespace: Namespace, name: &str, span: Span) -> Option
     if !matches!(namespace, Namespace::Value | Namespace::Layer) {
         return None;
     }
-    if is_reserved(name) {
+    if is_reserved(name) || WORDS_ELSEWHERE.contains(&name) {
         let kind = SyntaxErrorKind::ReservedName { word: name.to_string() };
         return Some(SyntaxError::new(kind, span).with_help(format!("another name, such as `{name}_out`")));
     }
@@ -90,6 +93,6 @@ fn mended(namespace: Namespace, name: &str) -> Option<String> {
     let first = chars.next()?;
     let first = if namespace == Namespace::Dim { first.to_ascii_uppercase() } else { first.to_ascii_lowercase() };
     let mended: String = std::iter::once(first).chain(chars).collect();
-    (first.is_ascii_alphabetic() && !is_reserved(&mended) && !KEPT_FOR_LATER.contains(&mended.as_str()))
-        .then_some(mended)
+    let taken = |word: &str| is_reserved(word) || WORDS_ELSEWHERE.contains(&word) || KEPT_FOR_LATER.contains(&word);
+    (first.is_ascii_alphabetic() && !taken(&mended)).then_some(mended)
 }

@@ -4,6 +4,7 @@ use crate::ast::*;
 use crate::build::{Builder, Header};
 use crate::error::{SyntaxError, SyntaxErrorKind, SyntaxWarning, SyntaxWarningKind};
 use crate::expected::{BracketFault, Failure, THE_END, bracket_fault};
+use crate::foreign::reworded;
 use crate::grammar::{Rule, ShardGrammar};
 use crate::limits::{MAX_ERRORS, MAX_FILE_BYTES, MAX_NESTING};
 use crate::outline::{ItemOutline, LayerOutline, Piece, PieceKind, outline};
@@ -45,7 +46,8 @@ pub fn parse(source: &SourceFile) -> Parsed {
     let file_docs = reader.file_docs();
     let items = outline.items.into_iter().filter_map(|item| reader.item(item)).collect();
     let Reader { errors, mut warnings, attached, .. } = reader;
-    let mut errors: Vec<SyntaxError> = scan_errors.into_iter().chain(outline.errors).chain(errors).collect();
+    let errors = scan_errors.into_iter().chain(outline.errors).chain(errors);
+    let mut errors: Vec<SyntaxError> = errors.map(|error| reworded(error, &scan)).collect();
     errors.sort_by_key(|error| (error.span.start, error.span.end));
     errors.truncate(MAX_ERRORS);
     if errors.is_empty() {

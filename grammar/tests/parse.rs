@@ -165,3 +165,57 @@ fn command_line_arguments_are_read_by_the_same_grammar() {
     assert_eq!(parse_mesh_axes("x=").unwrap_err().message(), "expected a number, found the end");
     assert_eq!(parse_mesh_axes("x=8}").unwrap_err().message(), "this `}` closes nothing");
 }
+
+/// The first error of a body of one `let`, with its help.
+fn said(expression: &str) -> (String, String) {
+    let text = format!("layer f(a: f32 B, b: f32 B) -> f32 B {{ let c = {expression} return a }}");
+    let parsed = parse(&SourceFile::new("t", text));
+    let error = parsed.errors.first().unwrap_or_else(|| panic!("{expression} is read"));
+    (error.to_string(), error.help.clone().unwrap_or_default())
+}
+
+#[test]
+fn what_other_languages_write_is_told_what_there_is() {
+    for (written, message, help) in [
+        ("a ** 2", "there is no operator `**`", "square(a)"),
+        ("gelu(a) ^ 0.5", "there is no operator `^`", "sqrt(gelu(a))"),
+        ("(a + b) ** -1", "there is no operator `**`", "1 / (a + b)"),
+        ("a ** b", "there is no operator `**`", "exp(b * log(a))"),
+        ("a @ b", "there is no operator `@`", "einsum(a, b -> BF)"),
+        ("a % 2", "there is no operator `%`", "no remainder"),
+        ("a >= b", "there is no operator", "no comparisons"),
+        ("a == b", "there is no operator `==`", "no comparisons"),
+        ("topk(a over E -> K)", "there is no operation `topk`", "route("),
+        ("argsort(a over E)", "there is no operation `argsort`", "one of: einsum"),
+        ("grad f(a)", "there is no operation `grad`", "einsum("),
+        ("a.sum()", "there is no operation `sum`", "sum(a"),
+        ("a.T", "there is no operation `T`", "let b: FE? = a"),
+        ("a[0]", "a value is not indexed", "slice(a, S -> W, 0)"),
+        ("einsum(\"be,ef->bf\", a, b)", "an einsum names the dims", "einsum(a, b -> BF)"),
+        ("max(a, b)", "`max` goes over dims", "maximum(a, b)"),
+        ("softmax(a, E)", "`softmax` goes over dims", "softmax(a over E)"),
+        ("softmax(a)", "`softmax` goes over dims", "softmax(a over E)"),
+    ] {
+        let (said, helped) = said(written);
+        assert!(said.starts_with(message) && helped.starts_with(help), "{written}: {said}; {helped}");
+    }
+}
+
+#[test]
+fn signs_outside_of_expressions_are_what_they_were() {
+    for text in [
+        "dim E = 2 ** 3",
+        "layer f(a: f32 B) > f32 B { return a }",
+        "layer f(a: f32 B) -> f32 B { expect comm @ 3 return a }",
+    ] {
+        let parsed = parse(&SourceFile::new("t", text));
+        assert!(parsed.errors.iter().all(|e| !e.to_string().contains("there is no oper")), "{:?}", parsed.errors);
+    }
+    // A layer of the file is no operation of another language.
+    let text = "layer topk(a: f32 B) -> f32 B { return topk(a over B) }";
+    let parsed = parse(&SourceFile::new("t", text));
+    assert!(parsed.errors[0].to_string().starts_with("expected"), "{:?}", parsed.errors);
+    // However far it goes on.
+    let far = format!("layer f(a: f32 B) -> f32 B {{ return {}a ** {}2 }}", "(".repeat(5000), "-".repeat(100_000));
+    assert!(!parse(&SourceFile::new("t", far)).errors.is_empty());
+}

@@ -44,6 +44,7 @@ says! {
     an_unopened_parenthesis: body("let h = gelu(a))") => ["2:16 this `)` closes nothing"];
     a_value_that_starts_upper_case: body("let H = a") => ["2:5 `H` cannot name a value: a value starts with a lower-case letter or `_` | h"];
     a_reserved_name: body("let gelu = a") => ["2:5 `gelu` is a word of the language and cannot name a value or layer | another name, such as `gelu_out`"];
+    a_word_of_items_is_no_name_and_not_kept_for_later: body("let phase = a") => ["2:5 `phase` is a word of the language and cannot name a value or layer | another name, such as `phase_out`"];
     a_name_kept_for_later: body("let grad = a") => ["2:5 `grad` is kept for a later version of the language and cannot name a value or layer | another name, such as `grad_in`"];
     an_expectation_of_nothing: body("expect") => ["2:7 expected `no`, `strategy` or what is measured, such as `comm` or `all-gathers`, found `return`"];
     an_expectation_without_a_sign: body("expect comm 40us") => ["2:13 expected `of` or a comparison such as `<=`, found `40us`"];
@@ -56,7 +57,7 @@ says! {
     a_split_into_one: body("let h = split(a, A -> B)") => ["2:23 `split` needs two dims or more here, major first, and one stands here"];
     a_merge_of_one: body("let h = merge(a, A -> B)") => ["2:18 `merge` needs two dims or more here, major first, and one stands here"];
     a_float_beyond_all: body("let h = a * 1e999") => ["2:13 `1e999` is larger than any number of the language"];
-    a_missing_over: body("let h = softmax(a)") => ["2:18 expected `over` or an operator, found `)`"];
+    a_missing_over: body("let h = softmax(a)") => ["2:9 `softmax` goes over dims, which it names | softmax(a over E)"];
     a_keyword_as_a_value: body("let h = sum + a") => ["2:13 expected `(`, found `+`"];
     a_doubled_comma: body("let h = f(a,,a)") => ["2:13 expected `)` or an expression, found `,`"];
     a_phase_without_braces: errors("phase prefill L = 4") => ["1:15 expected `repeat` or `{`, found `L`"];

@@ -124,11 +124,12 @@ fn every_code_has_a_page_and_every_code_of_a_file_a_case() {
 }
 
 #[test]
-fn codes_are_sorted_by_range_and_unique() {
+fn every_code_is_listed_once_and_is_a_letter_and_four_digits() {
     let mut seen = std::collections::BTreeSet::new();
     for (code, ..) in ALL {
         assert!(seen.insert(code), "{code} is listed twice");
-        assert!(code.len() == 5 && (code.starts_with('E') || code.starts_with('W')), "{code}");
+        let digits = code.strip_prefix(['E', 'W']).unwrap_or_default();
+        assert!(digits.len() == 4 && digits.bytes().all(|b| b.is_ascii_digit()), "{code}");
     }
 }
 

@@ -202,7 +202,9 @@ impl LayerChecker<'_, '_> {
                 let known: Vec<String> = self.layers.all.iter().map(|l| l.name.value.clone()).collect();
                 let near = nearest(&name.value, known.iter().map(String::as_str).chain(operations()));
                 let near = near.map(str::to_string);
-                self.sink.report(LayerProblem::UnknownLayer { name: name.value.clone(), span: name.span, near, known });
+                let here = self.written_here(&name.value, args, &values);
+                let (name, span) = (name.value.clone(), name.span);
+                self.sink.report(LayerProblem::UnknownLayer { name, span, near, here, known });
             }
             return None;
         };

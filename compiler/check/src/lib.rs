@@ -15,6 +15,7 @@ mod environment;
 pub mod expectations;
 mod expr;
 mod factored;
+mod foreign;
 mod int_expr;
 mod layer;
 pub mod names;
@@ -86,7 +87,14 @@ impl Checked {
 pub fn check_source(file: &SourceFile, options: &CheckOptions) -> Checked {
     let parsed = shard_grammar::parse(file);
     let mut sink = Sink::default();
-    parsed.errors.iter().for_each(|error| sink.report(error));
+    for error in &parsed.errors {
+        let mut diagnostic = Diagnostic::from(error);
+        if let Some(product) = foreign::product_of_names(&parsed.file, error) {
+            diagnostic.helps.clear();
+            diagnostic = diagnostic.help(product);
+        }
+        sink.report(diagnostic);
+    }
     parsed.warnings.iter().for_each(|warning| sink.report(warning));
     check_tree(file, &parsed.file, options, sink, &Unread::of(&parsed.file, &parsed.errors))
 }

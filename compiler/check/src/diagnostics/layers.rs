@@ -38,6 +38,8 @@ pub enum LayerProblem {
         span: Span,
         /// The nearest layer or operation.
         near: Option<String>,
+        /// What an operation of another language is written as.
+        here: Option<String>,
         /// The layers that there are.
         known: Vec<String>,
     },
@@ -208,13 +210,16 @@ impl From<LayerProblem> for Diagnostic {
                     .also(first, "first")
                     .mend(format!("{name}2"), span, format!("{name}2"))
             }
-            UnknownLayer { name, span, near, known } => {
+            UnknownLayer { name, span, near, here, known } => {
                 let out = Diagnostic::error("E0603", format!("there is no layer or operation `{name}`"))
                     .at(span, "called here")
                     .note(format!("layers of the file: {}", name_list(&known)));
-                match near {
-                    Some(near) => out.mend(near.clone(), span, near),
-                    None => out.help(format!("layer {name}(...) -> ... {{ ... }}")),
+                match (here, near) {
+                    (Some(here), _) => out.help(here),
+                    (None, Some(near)) => out.mend(near.clone(), span, near),
+                    (None, None) => out
+                        .note(format!("operations: {}", shard_grammar::OPERATIONS))
+                        .help(format!("layer {name}(...) -> ... {{ ... }}")),
                 }
             }
             DuplicateLayer { name, span, first } => {

@@ -99,7 +99,7 @@ pub const ALL: &[(&str, &str, Source)] = &[
     ("W0501", "a value added to a partial sum on one device of a group", Source::File),
     ("E0601", "a value that does not exist", Source::File),
     ("E0602", "a value named twice", Source::File),
-    ("E0603", "a layer that does not exist", Source::File),
+    ("E0603", "a layer or operation that does not exist", Source::File),
     ("E0604", "a layer declared twice", Source::File),
     ("E0605", "a call with the wrong number of arguments", Source::File),
     ("E0606", "layers that call each other in a ring", Source::File),

@@ -8,6 +8,9 @@ impl From<&SyntaxError> for Diagnostic {
     fn from(error: &SyntaxError) -> Diagnostic {
         let (code, here) = code(&error.kind);
         let mut out = Diagnostic::error(code, error.message()).at(error.span, here);
+        if let SyntaxErrorKind::NoSuchOperator { .. } | SyntaxErrorKind::NoSuchOperation { .. } = &error.kind {
+            out = out.note(format!("operations: {}", shard_grammar::OPERATIONS));
+        }
         if let Some(note) = &error.note {
             out = out.also(note.span, note.text.clone());
         }
@@ -57,6 +60,9 @@ fn usual_form(kind: &SyntaxErrorKind) -> &'static str {
         DimCount { .. } => {
             "one dim as several and back: split(a, H -> KG), merge(a, KG -> H); under another name: rename(a, H -> K)"
         }
+        NoSuchOperator { .. } | NoSuchOperation { .. } | NoIndexing | QuotedSubscripts | ReducesOverDims { .. } => {
+            shard_grammar::OPERATIONS
+        }
         NotWhole { .. } => "a number without a point",
         NumberTooLarge { .. } | TooManyDigits { .. } => "a smaller number",
         StatementOutsideLayer { .. } => "move it between the braces of a layer",
@@ -84,6 +90,11 @@ fn code(kind: &SyntaxErrorKind) -> (&'static str, &'static str) {
         MissingDType => ("E0104", "a dtype belongs before it"),
         Word { .. } => ("E0105", "in this word"),
         DimCount { .. } => ("E0105", "two dims or more belong here"),
+        NoSuchOperator { .. } => ("E0603", "no operator of the language"),
+        NoSuchOperation { .. } => ("E0603", "no operation of the language"),
+        NoIndexing => ("E0603", "no operator of the language"),
+        QuotedSubscripts => ("E0101", "no string belongs here"),
+        ReducesOverDims { .. } => ("E0101", "`over` and a dim belong in here"),
         NotWhole { .. } => ("E0106", "a whole number belongs here"),
         NumberTooLarge { .. } => ("E0106", "too large"),
         TooManyDigits { .. } => ("E0106", "too long"),

@@ -78,7 +78,12 @@ fn rotated(logical: &Logical<'_>, class: Id, inner: Id, [a, b, c]: [Id; 3]) -> O
     let summed = |d: &DimId| !old.dims.contains(d) && (ta.dims.contains(d) || tb.dims.contains(d));
     let dims = kept_dims(&[&tb.dims, &tc.dims], |d| result.dims.contains(&d) || ta.dims.contains(&d));
     let dtype = result.dtype;
-    let given_in_it = |a: Dtype, b: Dtype| a.product(b).is_some_and(|product| accumulates_in(product, dtype));
+    // Where a dtype is stated, the new einsums state it too; else types that differ stop the rule.
+    let states = ta.dtype.product(tb.dtype) != Some(old.dtype) || old.dtype.product(tc.dtype) != Some(dtype);
+    let given_in_it = |a: Dtype, b: Dtype| match a.product(b) {
+        Some(product) if states => accumulates_in(product, dtype),
+        product => product == Some(dtype),
+    };
     let same_dtype = old.dtype == dtype && given_in_it(tb.dtype, tc.dtype) && given_in_it(ta.dtype, dtype);
     if !same_dtype || tc.dims.iter().any(summed) || !shares(&tb.dims, &tc.dims) || !shares(&ta.dims, &dims) {
         return None;

@@ -44,6 +44,9 @@ const PROGRAMS: &[&str] = &[
     "a: f32 AB, b: f32 BC, c: f32 C) -> f32 AC {\n let h = einsum(a, b -> AC)\n return einsum(h, c -> AC)\n}",
     // The `B` that the inner einsum sums over is not the `B` outside.
     "a: f32 AB, b: f32 BC, c: f32 CB) -> f32 AB {\n let h = einsum(a, b -> AC)\n return einsum(h, c -> AB)\n}",
+    // Accumulated in f32, where the operands alone would give bf16.
+    "a: bf16 AB, b: bf16 BC, c: bf16 CD) -> f32 AD {\n return einsum(einsum(a, b -> AC : f32), c -> AD)\n}",
+    "a: bf16 AB, b: bf16 BC, c: bf16 CD) -> f32 AD {\n return einsum(a, b, c -> AD : f32)\n}",
     // Sums of einsums.
     "a: f32 AB, b: f32 BC) -> f32 A {\n return sum(einsum(a, b -> AC) over C)\n}",
     "a: f32 AB, b: f32 BC) -> f32 A {\n return einsum(einsum(a, b -> AC) -> A)\n}",
@@ -246,4 +249,18 @@ fn a_rewritten_value_says_why() {
     let reason = Rewriting::Computed { formula, flops: Some((4096.0, 65536.0)) };
     let rule = rules::REASSOCIATED.name;
     assert_eq!(made, [(rule, None), (rule, Some(reason))]);
+}
+
+#[test]
+fn what_is_accumulated_in_f32_is_so_in_every_form() {
+    // A long einsum is also the product of its outer two with the one between.
+    for (body, count) in [("einsum(einsum(a, b -> AC : f32), c -> AD)", 2), ("einsum(a, b, c -> AD : f32)", 3)] {
+        let text = format!("a: bf16 AB, b: bf16 BC, c: bf16 CD) -> f32 AD {{\n return {body}\n}}");
+        let forms = of(&source(&text, [8, 8, 8, 8, 8]));
+        assert_eq!(forms.len(), count, "{body}");
+        for form in forms {
+            let einsums = form.program.values.iter().filter(|v| matches!(v.def, Def::Op { .. }));
+            assert!(einsums.clone().count() == 2 && einsums.into_iter().all(|v| v.dtype == shard_ir::Dtype::F32));
+        }
+    }
 }

@@ -237,10 +237,12 @@ impl Forms<'_> {
         let dims: Vec<DimId> = dims.into_iter().filter(|d| e.dims.contains(d) || a.dims.contains(d)).collect();
         let product = Expr { what: What::Einsum, dims, dtype: e.dtype, operands: vec![b.clone(), c.clone()] };
         let gone = a.dims.iter().chain(&b.dims).any(|d| !inner.dims.contains(d) && c.dims.contains(d));
+        let as_given = a.dtype.product(b.dtype) == Some(inner.dtype) && inner.dtype.product(c.dtype) == Some(e.dtype);
+        let gives = |product: Dtype| if as_given { product == e.dtype } else { same_kind(product, e.dtype) };
         let sound = !gone
             && inner.dtype == e.dtype
-            && b.dtype.product(c.dtype).is_some_and(|product| same_kind(product, e.dtype))
-            && a.dtype.product(e.dtype).is_some_and(|product| same_kind(product, e.dtype));
+            && b.dtype.product(c.dtype).is_some_and(gives)
+            && a.dtype.product(e.dtype).is_some_and(gives);
         let no_outer = b.dims.iter().any(|d| c.dims.contains(d)) && a.dims.iter().any(|d| product.dims.contains(d));
         let before = self.flops(&[a, b], &inner.dims) + self.flops(&[inner, c], &e.dims);
         let after = self.flops(&[b, c], &product.dims) + self.flops(&[a, &product], &e.dims);

@@ -1,0 +1,340 @@
+//! What other languages have and this one has not: operators, functions and forms, and what stands in their place here.
+
+use crate::error::{SyntaxError, SyntaxErrorKind};
+use crate::names::is_reserved;
+use crate::scan::{Scan, TokenKind};
+use crate::source::Span;
+use std::ops::Range;
+
+/// What a function of another language is written as here, in words that follow `help:`; none of a word that is not known.
+///
+/// ```
+/// assert!(shard_grammar::written_here("swish").unwrap().starts_with("silu(a)"));
+/// assert_eq!(shard_grammar::written_here("frobnicate"), None);
+/// ```
+pub fn written_here(function: &str) -> Option<&'static str> {
+    let bare: String = function.chars().filter(|c| *c != '_').collect::<String>().to_ascii_lowercase();
+    Some(match bare.as_str() {
+        "topk" => "route(g over X at T -> C, 2)    (which tokens T go to which of the C places of experts X)",
+        "where" | "select" | "maskedfill" => {
+            "cast(a, f32) * b + (1 - cast(a, f32)) * c    (a: 0 or 1); causal(a over L, S) masks what comes later"
+        }
+        "matmul" | "dot" | "bmm" | "mm" | "linear" | "dense" | "tensordot" | "dotgeneral" | "outer" | "contract" => {
+            "einsum(a, w -> BF)    (the dims that the result keeps)"
+        }
+        "pow" | "power" => "square(a), a * a * a, or exp(2.5 * log(a))",
+        "grad" | "vjp" | "jvp" | "valueandgrad" | "backward" => {
+            "einsum(x, dy -> EF)    (no op is differentiated: a backward pass is written out, as in examples/training)"
+        }
+        "transpose" | "permute" | "swapaxes" | "moveaxis" | "t" => {
+            "let b: FE? = a    (dims are matched by name: only an annotation asks for another order)"
+        }
+        "reshape" | "view" | "flatten" | "unflatten" | "rearrange" => "split(a, H -> KG) or merge(a, KG -> H)",
+        "broadcastto" | "expand" | "repeat" | "tile" | "expanddims" | "unsqueeze" | "squeeze" => {
+            "a + b    (dims are matched by name, so each op broadcasts by itself)"
+        }
+        "gather" | "embedding" | "indexselect" | "lookup" | "takealongaxis" | "onehot" => "take(table, ids over V)",
+        "cat" | "concatenate" | "stack" | "hstack" | "vstack" | "pad" => "concat(a, b, S, T -> U)",
+        "dynamicupdateslice" | "scatter" | "indexcopy" | "setitem" => {
+            "append(cache, new, L -> S)    (the new positions at the end)"
+        }
+        "dynamicslice" | "narrow" | "chunk" => "slice(a, S -> W, 128)",
+        "swish" => "silu(a)",
+        "layernorm" => "layernorm(a over E)",
+        "rmsnorm" => "rmsnorm(a over E)",
+        "norm" => "rmsnorm(a over E) or layernorm(a over E)",
+        "logsoftmax" => "log(softmax(a over V))",
+        "logsumexp" => "log(sum(exp(a) over V))",
+        "reducesum" => "sum(a over E)",
+        "average" | "reducemean" => "mean(a over E)",
+        "reducemax" | "amax" => "max(a over E)",
+        "min" | "reducemin" | "amin" => "minimum(a, b), or -max(-a over E)",
+        "var" | "variance" | "std" => "mean(square(a - mean(a over E)) over E)",
+        "clip" | "clamp" => "minimum(maximum(a, 0), 6)",
+        "sin" | "cos" | "rotary" | "applyrotaryposemb" => "rope(q over Q at L, S)    (rotary embedding)",
+        "tril" | "triu" | "causalmask" => "causal(a over L, S)",
+        "attention" | "scaleddotproductattention" | "flashattention" => {
+            "einsum(softmax(causal(einsum(q, k -> BHLS) over L, S) over S), v -> BHLQ)"
+        }
+        "astype" | "to" | "convert" | "float" => "cast(a, f32)",
+        "allgather"
+        | "allreduce"
+        | "psum"
+        | "reducescatter"
+        | "psumscatter"
+        | "alltoall"
+        | "ppermute"
+        | "withshardingconstraint"
+        | "shard"
+        | "redistribute" => "reshard(a, BLE_x)    (the layout that the value is to have: the collectives follow)",
+        "neg" | "negative" => "-a",
+        "add" => "a + b",
+        "sub" | "subtract" => "a - b",
+        "mul" | "multiply" => "a * b",
+        "div" | "divide" => "a / b",
+        _ => return None,
+    })
+}
+
+/// The operations of the language, by kind.
+pub const OPERATIONS: &str = "einsum; + - * / maximum minimum; gelu relu silu sigmoid tanh exp log sqrt rsqrt square abs; \
+     sum mean max; softmax rmsnorm layernorm; rename split merge concat slice append; causal rope take route; \
+     cast reshard";
+
+/// A syntax error of what another language has, said as such; any other as it is.
+pub(crate) fn reworded(error: SyntaxError, scan: &Scan<'_>) -> SyntaxError {
+    let at = scan.token_at(error.span.start);
+    if !is_in_expression(scan, at) {
+        return error;
+    }
+    let found = match &error.kind {
+        SyntaxErrorKind::StrangeCharacter { .. } => operator(scan, at, 1),
+        SyntaxErrorKind::Unexpected { .. } => match scan.word(at) {
+            "*" if at > 0 && scan.word(at - 1) == "*" && touch(scan, at - 1) => operator(scan, at - 1, 2),
+            "<" | ">" => operator(scan, at, 1),
+            "=" if at > 0 && matches!(scan.word(at - 1), "=" | "<" | ">" | "!") => operator(scan, at - 1, 2),
+            "=" if scan.word(at + 1) == "=" => operator(scan, at, 2),
+            "." => method(scan, at),
+            "[" => index(scan, at),
+            word if word.starts_with('"') => subscripts(scan, at),
+            _ => form(scan, at),
+        },
+        _ => None,
+    };
+    match found {
+        Some(foreign) => SyntaxError { note: error.note, ..foreign.error() },
+        None => error,
+    }
+}
+
+/// Whether a token stands in a statement that has a value.
+fn is_in_expression(scan: &Scan<'_>, at: usize) -> bool {
+    const KEYWORDS: [&str; 8] = ["let", "return", "layer", "dim", "mesh", "hardware", "phase", "expect"];
+    let start = (at.saturating_sub(4 * FAR)..at).rev().find(|at| KEYWORDS.contains(&scan.word(*at)));
+    start.is_some_and(|start| matches!(scan.word(start), "let" | "return"))
+}
+
+/// Whether a layer of the file has this name.
+fn is_layer(scan: &Scan<'_>, name: &str) -> bool {
+    (1..scan.tokens.len()).any(|at| scan.word(at - 1) == "layer" && scan.word(at) == name)
+}
+
+/// What is written and by what it is replaced, before it is an error.
+struct Foreign {
+    kind: SyntaxErrorKind,
+    span: Span,
+    help: String,
+    fix: Option<(Span, String)>,
+}
+
+impl Foreign {
+    fn error(self) -> SyntaxError {
+        let error = SyntaxError::new(self.kind, self.span).with_help(self.help);
+        match self.fix {
+            Some((span, with)) => error.with_fix(span, with),
+            None => error,
+        }
+    }
+}
+
+fn touch(scan: &Scan<'_>, at: usize) -> bool {
+    scan.tokens.get(at + 1).is_some_and(|next| next.span.start == scan.tokens[at].span.end)
+}
+
+fn span(scan: &Scan<'_>, tokens: Range<usize>) -> Span {
+    let start = scan.tokens.get(tokens.start).map_or(scan.text.len(), |token| token.span.start);
+    let end = tokens.end.checked_sub(1).and_then(|last| scan.tokens.get(last)).map_or(start, |token| token.span.end);
+    Span::new(start, end.max(start))
+}
+
+fn text<'t>(scan: &Scan<'t>, tokens: Range<usize>) -> &'t str {
+    let span = span(scan, tokens);
+    &scan.text[span.start..span.end]
+}
+
+/// The most tokens that an operand is looked for in: messages stay short, and the look linear.
+const FAR: usize = 64;
+
+/// The tokens of the operand that ends before this one: a name, a number, a call, something in parentheses.
+fn before(scan: &Scan<'_>, end: usize) -> Option<Range<usize>> {
+    let last = end.checked_sub(1)?;
+    match scan.tokens[last].kind {
+        TokenKind::Number => Some(last..end),
+        TokenKind::Word if !is_statement(scan.word(last)) => Some(last..end),
+        TokenKind::Close if scan.word(last) == ")" => {
+            let mut depth = 0usize;
+            for at in (last.saturating_sub(FAR)..=last).rev() {
+                match scan.word(at) {
+                    ")" => depth += 1,
+                    "(" => depth -= 1,
+                    _ => {}
+                }
+                if depth == 0 {
+                    let called =
+                        at > 0 && scan.tokens[at - 1].kind == TokenKind::Word && !is_statement(scan.word(at - 1));
+                    return Some(if called { at - 1..end } else { at..end });
+                }
+            }
+            None
+        }
+        _ => None,
+    }
+}
+
+/// The tokens of the operand that starts with this one.
+fn behind(scan: &Scan<'_>, start: usize) -> Option<Range<usize>> {
+    let signs = (start..(start + FAR).min(scan.tokens.len())).take_while(|at| scan.word(*at) == "-").count();
+    let (from, start) = (start, start + signs);
+    let first = scan.tokens.get(start)?;
+    let open = match first.kind {
+        TokenKind::Number => return Some(from..start + 1),
+        TokenKind::Word if is_statement(scan.word(start)) => return None,
+        TokenKind::Word if scan.word(start + 1) == "(" => start + 1,
+        TokenKind::Word => return Some(from..start + 1),
+        TokenKind::Open if scan.word(start) == "(" => start,
+        _ => return None,
+    };
+    let mut depth = 0usize;
+    for at in open..(open + FAR).min(scan.tokens.len()) {
+        match scan.word(at) {
+            "(" => depth += 1,
+            ")" => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return Some(from..at + 1);
+        }
+    }
+    None
+}
+
+fn is_statement(word: &str) -> bool {
+    matches!(word, "let" | "expect" | "return" | "layer" | "over" | "at")
+}
+
+/// A sign of `count` tokens between two operands.
+fn operator(scan: &Scan<'_>, at: usize, count: usize) -> Option<Foreign> {
+    let sign = text(scan, at..at + count).to_string();
+    let (left, right) = (before(scan, at), behind(scan, at + count));
+    let (l, r) = (left.clone().map(|l| text(scan, l)), right.clone().map(|r| text(scan, r)));
+    let (a, b) = (l.unwrap_or("a"), r.unwrap_or("b"));
+    let all = left.zip(right).map(|(left, right)| span(scan, left.start..right.end));
+    let mut edit = None;
+    let help = match sign.as_str() {
+        "**" | "^" => {
+            let power = match b {
+                "2" => format!("square({a})"),
+                "0.5" => format!("sqrt({a})"),
+                "-0.5" => format!("rsqrt({a})"),
+                "-1" => format!("1 / {a}"),
+                "3" => format!("{a} * {a} * {a}"),
+                _ => format!("exp({b} * log({a}))"),
+            };
+            // Only what binds as tightly as the power may stand in its place.
+            edit = all.filter(|_| power.ends_with(')') && r.is_some()).map(|all| (all, power.clone()));
+            power
+        }
+        "@" => format!("einsum({a}, {b} -> BF)    (the dims that the result keeps)"),
+        "%" => "no remainder: sizes are divided in dim lines, `dim F = E / 4`".to_string(),
+        "<" | ">" | "<=" | ">=" | "==" | "!=" => {
+            "no comparisons: maximum(a, b), relu(a), or causal(a over L, S) for a mask".to_string()
+        }
+        "!" | "~" | "&" | "|" => "no truth values are computed: 1 - a, a * b and maximum(a, b) of 0 and 1".to_string(),
+        _ => return None,
+    };
+    Some(Foreign {
+        kind: SyntaxErrorKind::NoSuchOperator { sign, operands: l.zip(r).map(|(l, r)| (l.into(), r.into())) },
+        span: span(scan, at..at + count),
+        help,
+        fix: edit,
+    })
+}
+
+/// `a.sum()`, `a.T`.
+fn method(scan: &Scan<'_>, at: usize) -> Option<Foreign> {
+    let name = scan.word(at + 1);
+    before(scan, at).filter(|_| scan.tokens.get(at + 1).is_some_and(|t| t.kind == TokenKind::Word))?;
+    let help = match written_here(name) {
+        Some(here) => here.to_string(),
+        None if is_reserved(name) => format!("{name}(a ...)    (operations are written in front)"),
+        None => "operations are written in front: gelu(a), sum(a over E)".to_string(),
+    };
+    no_such(name, span(scan, at..at + 2), help)
+}
+
+/// `a[0]`.
+fn index(scan: &Scan<'_>, at: usize) -> Option<Foreign> {
+    let operand = before(scan, at)?;
+    let a = text(scan, operand);
+    let help = format!("slice({a}, S -> W, 0), or take({a}, ids over S)");
+    Some(Foreign { kind: SyntaxErrorKind::NoIndexing, span: span(scan, at..at + 1), help, fix: None })
+}
+
+/// `einsum("be,ef->bf", a, w)`.
+fn subscripts(scan: &Scan<'_>, at: usize) -> Option<Foreign> {
+    if !(at >= 2 && scan.word(at - 2) == "einsum" && scan.word(at - 1) == "(") {
+        return None;
+    }
+    let dims: String = scan.word(at).trim_matches('"').rsplit("->").next()?.to_ascii_uppercase();
+    let dims: String = dims.chars().filter(char::is_ascii_uppercase).take(FAR).collect();
+    let dims = if dims.is_empty() { "[]".to_string() } else { dims };
+    let operands = match behind(scan, at - 2).filter(|all| all.end > at + 3) {
+        Some(all) => text(scan, at + 2..all.end - 1),
+        None => "a, w",
+    };
+    let help = format!("einsum({operands} -> {dims})    (dims are matched by name)");
+    Some(Foreign { kind: SyntaxErrorKind::QuotedSubscripts, span: span(scan, at..at + 1), help, fix: None })
+}
+
+/// A word in front of the place that takes it for an operation: `topk(g over X -> K)`, `grad f(x)`, `max(a, b)`.
+fn form(scan: &Scan<'_>, at: usize) -> Option<Foreign> {
+    // `grad f(x)`: two words in a row.
+    if at > 0
+        && scan.tokens.get(at).is_some_and(|t| t.kind == TokenKind::Word)
+        && let word @ ("grad" | "vjp" | "jvp" | "backward" | "value_and_grad") = scan.word(at - 1)
+    {
+        let help = written_here(word).unwrap_or(OPERATIONS);
+        return no_such(word, span(scan, at - 1..at), help.to_string());
+    }
+    let mut depth = 0usize;
+    let open = (at.saturating_sub(FAR)..at).rev().find(|at| {
+        match scan.word(*at) {
+            ")" => depth += 1,
+            "(" if depth == 0 => return true,
+            "(" => depth -= 1,
+            _ => {}
+        }
+        false
+    })?;
+    let word = open.checked_sub(1).filter(|at| scan.tokens[*at].kind == TokenKind::Word)?;
+    let name = scan.word(word);
+    if !is_reserved(name) && !is_layer(scan, name) && matches!(scan.word(at), "over" | "->" | "at") {
+        let help = written_here(name).map_or_else(|| format!("one of: {OPERATIONS}"), str::to_string);
+        return no_such(name, span(scan, word..open), help);
+    }
+    let operand = text(scan, open + 1..at);
+    let first = span(scan, word..open);
+    let along = |dim: &str| format!("{name}({operand} over {dim})");
+    match (name, scan.word(at)) {
+        ("max", ",") => {
+            let help = behind(scan, at + 1).map_or("b", |right| text(scan, right));
+            Some(Foreign {
+                kind: SyntaxErrorKind::ReducesOverDims { word: name.to_string() },
+                span: first,
+                help: format!("maximum({operand}, {help}), or {}", along("E")),
+                fix: None,
+            })
+        }
+        ("sum" | "mean" | "max" | "softmax" | "rmsnorm" | "layernorm", sign @ ("," | ")")) if open + 1 < at => {
+            let dim = scan.word(at + 1);
+            let is_dim = sign == "," && dim.starts_with(|c: char| c.is_ascii_uppercase());
+            let kind = SyntaxErrorKind::ReducesOverDims { word: name.to_string() };
+            Some(Foreign { kind, span: first, help: along(if is_dim { dim } else { "E" }), fix: None })
+        }
+        _ => None,
+    }
+}
+
+fn no_such(name: &str, span: Span, help: String) -> Option<Foreign> {
+    Some(Foreign { kind: SyntaxErrorKind::NoSuchOperation { name: name.to_string() }, span, help, fix: None })
+}
