@@ -27,7 +27,7 @@ pub(crate) fn lower_error(
         // Whoever stopped a search wants no answer.
         (CompileError::Lower(LowerError::Stopped), _) => Vec::new(),
         (CompileError::Lower(LowerError::Unreachable { value, output }), Some((file, program))) => {
-            vec![unreachable(file, program, value, output)]
+            vec![unreachable(file, program, header.unwrap_or_default(), value, output)]
         }
         (CompileError::Lower(LowerError::Strict { plan, inserted }), Some((_, program))) => {
             strict(&plan, &inserted, program, header.unwrap_or_default())
@@ -190,17 +190,26 @@ pub(crate) fn replication_costs(file: &SourceFile, program: &Program, layer: &Co
     found
 }
 
-fn unreachable(file: &SourceFile, program: &Program, value: ValueId, output: Option<usize>) -> Diagnostic {
-    let named = |id: ValueId| origin(program, id);
-    let (span, name) = match output.and_then(|o| program.outputs.get(o)) {
-        Some(output) => (output.span, output.name.clone()),
-        None => (
-            program.value(value).span,
-            program.value(named(value)).name.clone().unwrap_or_else(|| "this value".to_string()),
-        ),
+fn unreachable(
+    file: &SourceFile,
+    program: &Program,
+    header: Span,
+    value: Option<ValueId>,
+    output: Option<usize>,
+) -> Diagnostic {
+    let made = value.map(|id| program.value(origin(program, id)));
+    let wanted = match (output.and_then(|o| program.outputs.get(o)), value, made) {
+        (Some(output), _, _) => Some((output.span, output.name.clone())),
+        (None, Some(value), Some(made)) => {
+            Some((program.value(value).span, made.name.clone().unwrap_or_else(|| "this value".to_string())))
+        }
+        (None, None, _) | (None, Some(_), None) => None,
     };
-    let made = program.value(named(value));
-    let source = (made.span != span).then(|| (made.span, "made".to_string()));
+    let Some((span, name)) = wanted else {
+        let reason = "no chain of ops and collectives gives the layouts that its types ask for".to_string();
+        return LoweringProblem::NoPlan { layer: program.name.clone(), span: header, reason }.into();
+    };
+    let source = made.filter(|made| made.span != span).map(|made| (made.span, "made".to_string()));
     LoweringProblem::Unreachable {
         name,
         span,

@@ -112,7 +112,14 @@ fn lower(program: &Program, hardware: &Hardware, options: &LowerOptions) -> Resu
 /// A plan with how far it is from a bound, both in time.
 fn within(compiled: Compiled, figures: impl FnOnce(&Compiled) -> (Picoseconds, Picoseconds)) -> Compiled {
     let (cost, lower_bound) = figures(&compiled);
-    let optimality =
-        Optimality { status: Status::Bounded, proof: None, cost, lower_bound, stopped_by: None, ties_cut: false };
+    let optimality = Optimality {
+        status: Status::Bounded,
+        proof: None,
+        cost,
+        lower_bound,
+        price_bound: None,
+        stopped_by: None,
+        ties_cut: false,
+    };
     Compiled { optimality: Some(optimality), ..compiled }
 }

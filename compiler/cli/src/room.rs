@@ -21,8 +21,15 @@ pub(crate) struct Asked<'a> {
     pub(crate) program: &'a Program,
 }
 
-/// The diagnostic for a program whose fastest plan this is, and none of whose plans fits.
-pub(crate) fn no_plan_fits(asked: &Asked<'_>, header: Option<Span>, plan: &Plan, least: u64) -> Diagnostic {
+/// The diagnostic for a program whose fastest plan this is, and of whose plans none that fits was found; it is `proven` where
+/// there is none.
+pub(crate) fn no_plan_fits(
+    asked: &Asked<'_>,
+    header: Option<Span>,
+    plan: &Plan,
+    least: u64,
+    proven: bool,
+) -> Diagnostic {
     let memory = Memory::of(plan);
     let layers = if plan.repeat > 1 { format!(" of {} layers", plan.repeat) } else { String::new() };
     let parts = vec![
@@ -36,6 +43,7 @@ pub(crate) fn no_plan_fits(asked: &Asked<'_>, header: Option<Span>, plan: &Plan,
         chip: asked.hardware.name.clone(),
         capacity: asked.hardware.hbm_bytes,
         least,
+        proven,
         parts: parts.into_iter().filter(|(_, n)| *n > 0).collect(),
         largest: largest(plan),
         ways_out: ways_out(asked),

@@ -352,7 +352,7 @@ pub(crate) fn optimality_text(layer: &Layer<'_>) -> String {
         Some(Proof::Search) => format!(
             "{status} by search: no plan {takes} than {} (prices alone rule out less than {})",
             scale::time(o.cost),
-            scale::time(o.lower_bound)
+            scale::time(o.price_bound.unwrap_or_default())
         ),
         None => {
             let gap =

@@ -138,7 +138,7 @@ fn bound(page: &mut Page, a: &Why<'_>) {
     }
     let Some(o) = a.layer.optimality else { return };
     page.line("why nothing is cheaper");
-    let bound = scale::time(o.lower_bound);
+    let bound = scale::time(o.price_bound.unwrap_or(o.lower_bound));
     let words = match o.proof {
         Some(Proof::Certificate) => format!(
             "Every value in every layout bears a price, so set that no op and no move adds more to the price of what it \
@@ -216,6 +216,7 @@ struct AnswerJson {
     derivation: Vec<StepJson>,
     without: Option<WithoutJson>,
     lower_bound_s: Option<f64>,
+    price_bound_s: Option<f64>,
     removals: Vec<RemovalJson>,
 }
 
@@ -303,6 +304,7 @@ pub fn json(answers: &[Why<'_>]) -> String {
                 }),
             }),
             lower_bound_s: a.layer.optimality.map(|o| o.lower_bound.seconds()),
+            price_bound_s: a.layer.optimality.and_then(|o| o.price_bound).map(Picoseconds::seconds),
             removals: a
                 .removals
                 .iter()

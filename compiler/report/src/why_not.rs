@@ -1,8 +1,9 @@
 //! `explain --why-not`: the best plan that has what was asked for, beside the chosen one.
 
 use serde::Serialize;
-use shard_cost::Bytes;
+use shard_cost::{Bytes, Memory, Objective};
 use shard_ir::{InstrId, Picoseconds};
+use shard_rewrite::Status;
 
 use crate::Layer;
 use crate::comparison::{Comparison, Side, told};
@@ -85,6 +86,64 @@ fn side<'a>(layer: &Layer<'a>) -> Side<'a> {
     Side { plan: &layer.schedule.plan, price: layer.price, source: layer.source }
 }
 
+/// Why the chosen plan is not the one that takes less time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Faster {
+    /// The faster one needs more memory than a device has.
+    DoesNotFit,
+    /// The search for the chosen one stopped at a limit.
+    Bounded,
+    /// The chosen one was chosen for something else than its serial time.
+    Objective,
+    /// It is the best of the layer as it is written; what was asked for is written into another.
+    Outside,
+}
+
+impl Faster {
+    /// `None` where the other plan takes as long, or longer.
+    fn of(a: &WhyNot<'_>) -> Option<Faster> {
+        if time(&a.other) >= time(&a.chosen) {
+            return None;
+        }
+        let bounded = a.chosen.optimality.is_some_and(|o| o.status == Status::Bounded);
+        Some(match a.chosen.objective {
+            _ if !fits(&a.other) => Faster::DoesNotFit,
+            Objective::Comm | Objective::Overlap | Objective::Memory => Faster::Objective,
+            Objective::Serial if bounded => Faster::Bounded,
+            Objective::Serial => Faster::Outside,
+        })
+    }
+
+    fn words(self, a: &WhyNot<'_>) -> String {
+        match self {
+            Faster::DoesNotFit => "The chosen plan is the best that was found of those that fit.".to_string(),
+            Faster::Bounded => {
+                let limit = a.chosen.optimality.and_then(|o| o.stopped_by.as_deref()).unwrap_or("steps");
+                format!(
+                    "The chosen plan is not proven best: its search stopped at its limit of {limit}, and this question \
+                     found a better one."
+                )
+            }
+            Faster::Objective => "The chosen plan was not chosen for the time of its steps one after another.".to_string(),
+            Faster::Outside => {
+                "The chosen plan is the best of the layer as it is written: this one is a plan of the layer with what was \
+                 asked for written into it."
+                    .to_string()
+            }
+        }
+    }
+}
+
+/// What a plan needs on each device, over the whole stack.
+fn needed(layer: &Layer<'_>) -> Bytes {
+    Memory::of(layer.plan()).peak()
+}
+
+fn fits(layer: &Layer<'_>) -> bool {
+    needed(layer).0 <= layer.hardware.hbm_bytes
+}
+
 /// The time of a plan.
 fn time(layer: &Layer<'_>) -> Picoseconds {
     layer.price.totals.serial_time
@@ -105,14 +164,28 @@ fn answer(a: &WhyNot<'_>, width: usize) -> String {
     let plan = a.chosen.plan();
     page.wrapped_more(0, 2, &format!("layer {}: why not {}?", plan.name, a.asked));
     if a.is_chosen {
-        page.wrapped(2, &format!("The chosen plan has it: it is the best plan, of {}.", scale::time(time(&a.chosen))));
+        let proven = a.chosen.optimality.is_some_and(|o| o.status == Status::Proven);
+        let which = if proven { "it is the best plan" } else { "it is the best plan that was found" };
+        page.wrapped(2, &format!("The chosen plan has it: {which}, of {}.", scale::time(time(&a.chosen))));
         return page.text;
     }
     let (chosen, other) = (time(&a.chosen), time(&a.other));
     page.row(&format!("  chosen: {}", strategies(&a.chosen).join(", ")), &scale::time(chosen));
     page.row(&format!("  best with it: {}", strategies(&a.other).join(", ")), &scale::time(other));
-    let more = Picoseconds(other.0.saturating_sub(chosen.0));
-    page.row("  dearer by", &dearer(more, chosen));
+    match Faster::of(a) {
+        Some(_) => page.row("  faster by", &dearer(Picoseconds(chosen.0.saturating_sub(other.0)), chosen)),
+        None => page.row("  dearer by", &dearer(Picoseconds(other.0.saturating_sub(chosen.0)), chosen)),
+    }
+    if !fits(&a.other) {
+        let (needed, has) = (scale::bytes(needed(&a.other)), scale::bytes(Bytes(a.other.hardware.hbm_bytes)));
+        page.wrapped(
+            2,
+            &format!("It does not fit: it needs {needed} on each device, which has {has}. A slower plan with it may."),
+        );
+    }
+    if let Some(faster) = Faster::of(a) {
+        page.wrapped(2, &faster.words(a));
+    }
     page.line("");
     let (x, y) = (side(&a.chosen), side(&a.other));
     let compared = Comparison::of(x, y);
@@ -157,6 +230,14 @@ fn answer(a: &WhyNot<'_>, width: usize) -> String {
         page.wrapped(2, &format!("The best of {} ways of having it{cut}.", a.ways));
     }
     page.text
+}
+
+/// How much longer one takes than the other, below zero where it takes less.
+fn added_seconds(one: Picoseconds, other: Picoseconds) -> f64 {
+    match one >= other {
+        true => Picoseconds(one.0 - other.0).seconds(),
+        false => -Picoseconds(other.0 - one.0).seconds(),
+    }
 }
 
 /// Kernels, one after another.
@@ -264,7 +345,9 @@ struct AnswerJson {
     is_chosen: bool,
     chosen: PlanJson,
     other: PlanJson,
+    /// Below zero where the other plan takes less.
     added_s: f64,
+    faster_because: Option<Faster>,
     adds: Vec<MoveJson>,
     saves: Vec<MoveJson>,
     stated: Vec<String>,
@@ -282,6 +365,9 @@ struct PlanJson {
     comm_time_s: f64,
     comm_bytes: u64,
     peak_hbm_bytes: u64,
+    /// Over the whole stack.
+    needed_bytes: u64,
+    fits: bool,
 }
 
 /// A move in a comparison.
@@ -353,6 +439,8 @@ fn plan_json(layer: &Layer<'_>) -> PlanJson {
         comm_time_s: totals.comm_time.seconds(),
         comm_bytes: totals.comm_bytes.0,
         peak_hbm_bytes: totals.peak_hbm_bytes.0,
+        needed_bytes: needed(layer).0,
+        fits: fits(layer),
     }
 }
 
@@ -387,7 +475,8 @@ pub fn json(answers: &[WhyNot<'_>]) -> String {
             is_chosen: a.is_chosen,
             chosen: plan_json(&a.chosen),
             other: plan_json(&a.other),
-            added_s: Picoseconds(time(&a.other).0.saturating_sub(time(&a.chosen).0)).seconds(),
+            added_s: added_seconds(time(&a.other), time(&a.chosen)),
+            faster_because: Faster::of(a),
             adds: compared.came.iter().map(|id| move_json(y, *id)).collect(),
             saves: compared.went.iter().map(|id| move_json(x, *id)).collect(),
             stated: a.stated.clone(),

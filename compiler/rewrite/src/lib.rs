@@ -139,8 +139,11 @@ pub struct Optimality {
     pub proof: Option<Proof>,
     /// The plan's cost.
     pub cost: Picoseconds,
-    /// No plan of the space costs less.
+    /// No plan of the space costs less (of those that fit, where memory binds); the cost, where the plan is proven.
     pub lower_bound: Picoseconds,
+    /// What prices on values alone say that no plan costs less than; `None` where the bound is of another kind. Where a proof
+    /// is by search, it is lower than the cost.
+    pub price_bound: Option<Picoseconds>,
     /// The limit that stopped the search, by name; `None` when proven.
     pub stopped_by: Option<String>,
     /// Not all plans that tie with this one were compared, so the tie rule may have been cut short.
@@ -182,8 +185,9 @@ pub enum LowerError {
     /// No strategies and moves lead to the layouts that the source demands.
     #[error("no plan reaches the layout demanded of value {value:?}")]
     Unreachable {
-        /// The first value, in program order, that cannot be had as demanded.
-        value: ValueId,
+        /// A value of the program as it is written that cannot be had as demanded; `None` where none of it is to blame, but
+        /// the layouts of several together, or a value of another form.
+        value: Option<ValueId>,
         /// The output at fault, where it is a result's type that cannot be reached.
         output: Option<usize>,
     },
@@ -199,13 +203,16 @@ pub enum LowerError {
         inserted: Vec<shard_ir::InstrId>,
     },
     /// Plans there are, but none that fits in the memory of a device was found.
-    #[error("no plan fits in memory")]
+    #[error("no plan that fits in memory was found")]
     NoPlanFits {
         /// The fastest plan of those that do not fit.
         plan: Box<Plan>,
         /// What the weights and caches of any plan take on each device, over the whole stack, in bytes. More than the
         /// device has where they alone are too large; else it is what has to be held beside them.
         least: u64,
+        /// Whether there is none: weights and caches alone are too large, or the search left nothing out. Else one may have
+        /// been missed.
+        proven: bool,
     },
     /// A limit was reached before any plan was found.
     #[error("the search reached its limit of {count} {limit}")]

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::Arc;
 
 use shard_cost::{Hardware, collective_cost};
-use shard_ir::{Def, InstrId, InstrKind, Layout, Liveness, MeshShape, Picoseconds, Plan, Program, ValueId};
+use shard_ir::{Def, InstrId, InstrKind, Layout, Liveness, MeshShape, Picoseconds, Plan, Program};
 
 use crate::demand::Forced;
 use crate::emit::{Emitted, MoveSite, emit};
@@ -85,26 +85,30 @@ pub(crate) fn lower(program: &Program, hardware: &Hardware, options: &LowerOptio
     let device = Within::device(capacity);
     let least = Room::new(program, device).least();
     if least > capacity {
-        return Err(LowerError::NoPlanFits { plan: Box::new(fastest.plan), least });
+        return Err(LowerError::NoPlanFits { plan: Box::new(fastest.plan), least, proven: true });
     }
     let mut best = match lowering(strict, Some(device)).run(program, strict) {
-        Err(LowerError::Unreachable { .. } | LowerError::Limit { .. }) => None,
+        // Nothing was passed over: what was left out of the space has no room in any plan.
+        Err(LowerError::Unreachable { .. }) => {
+            return Err(LowerError::NoPlanFits { plan: Box::new(fastest.plan), least, proven: true });
+        }
+        Err(LowerError::Limit { .. }) => None,
         Ok(found) if found.optimality.status == Status::Bounded => Some(found),
         other => return other,
     };
     // Some plan after another leaves no room for activations, or there are more than can be looked at. What weights and
     // caches leave free is settled beforehand, then: of what comes out, nothing is proven but what is of all plans.
-    let bound = best.as_ref().map_or(fastest.optimality.lower_bound, |found| found.optimality.lower_bound);
+    let known = best.as_ref().map_or_else(|| fastest.optimality.clone(), |found| found.optimality.clone());
     for kept in kept_at_most(&fastest.plan, least, capacity) {
         let found = match lowering(strict, Some(Within { capacity, kept })).run(program, strict) {
             Err(LowerError::Unreachable { .. } | LowerError::Limit { .. }) => continue,
             other => other?,
         };
         if best.as_ref().is_none_or(|known| found.optimality.cost < known.optimality.cost) {
-            best = Some(Lowered { optimality: bounded(&found.optimality, bound), ..found });
+            best = Some(Lowered { optimality: bounded(&found.optimality, &known), ..found });
         }
     }
-    best.ok_or_else(|| LowerError::NoPlanFits { plan: Box::new(fastest.plan), least })
+    best.ok_or_else(|| LowerError::NoPlanFits { plan: Box::new(fastest.plan), least, proven: false })
 }
 
 /// Bytes for weights and caches that leave room for activations: first as much as the fastest plan has, in the end all that
@@ -117,15 +121,18 @@ fn kept_at_most(fastest: &Plan, least: u64, capacity: u64) -> Vec<u64> {
     all
 }
 
-/// What is known of a plan that was found among some, by a bound on all.
-fn bounded(found: &Optimality, bound: Picoseconds) -> Optimality {
-    let lower_bound = bound.min(found.cost);
+/// What is known of a plan that was found among some, by what is known of all.
+fn bounded(found: &Optimality, known: &Optimality) -> Optimality {
+    let lower_bound = known.lower_bound.min(found.cost);
+    let price_bound = known.price_bound.map(|bound| bound.min(found.cost));
     let proven = lower_bound == found.cost;
+    let proof = if price_bound == Some(found.cost) { Proof::Certificate } else { Proof::Search };
     Optimality {
         status: if proven { Status::Proven } else { Status::Bounded },
-        proof: proven.then_some(Proof::Certificate),
+        proof: proven.then_some(proof),
         cost: found.cost,
         lower_bound,
+        price_bound,
         stopped_by: (!proven).then(|| TOO_LARGE.to_owned()),
         ties_cut: found.ties_cut,
     }
@@ -221,8 +228,13 @@ struct Best {
     of: Option<(Arc<Kernels>, Vec<Layout>)>,
     /// What the prices of that program are on.
     whole: Option<Arc<Whole>>,
-    /// Why a case had no plan.
-    failure: Option<LowerError>,
+    /// Why a case had no plan, and the program that it is of.
+    failure: Option<(LowerError, Arc<Kernels>)>,
+    /// The last search had no plan that fits, but passed over some that do not: they may have kept others, as fast or slower,
+    /// from being looked at.
+    passed_over: bool,
+    /// A bound on the plans that may have been missed so.
+    missed: Option<u64>,
     /// What the prices alone say that any plan takes.
     root_bound: Option<u64>,
     /// What an unfinished search says that any plan takes.
@@ -288,7 +300,7 @@ impl<'a> Lowering<'a> {
                 // What is asked about has its loops already.
                 let mut lowering = Lowering { loops: kernels.loops, best, ..Lowering::new(hardware, limits) };
                 lowering.widen(kernels, labels, &priced, bound)?;
-                match lowering.lowered() {
+                match lowering.lowered(None) {
                     Err(LowerError::Unreachable { .. }) => {}
                     Err(other) => return Err(other),
                     // Every plan that takes no longer was in question: this one is the best.
@@ -323,8 +335,9 @@ impl<'a> Lowering<'a> {
                 within_limits(&kernels.program, self.limits)?;
                 self.best.rewritten = rewritten;
                 self.search(&kernels, None, None)?;
+                self.note_missed(0);
             }
-            return self.lowered();
+            return self.lowered(Some(program));
         }
         let kernels: Vec<OnceCell<Prepared>> = vec![OnceCell::new(); rewritten.len()];
         let relaxed: Vec<OnceCell<Relaxation<'_>>> = rewritten.iter().map(|_| OnceCell::new()).collect();
@@ -392,7 +405,14 @@ impl<'a> Lowering<'a> {
                 }
             }
         }
-        self.lowered()
+        self.lowered(Some(program))
+    }
+
+    /// Notes what the last search may have missed, of plans that take `bound` or more.
+    fn note_missed(&mut self, bound: u64) {
+        if std::mem::take(&mut self.best.passed_over) {
+            self.best.missed = Some(self.best.missed.map_or(bound, |known| known.min(bound)));
+        }
     }
 
     /// Searches the region that can hold a plan as cheap as the bound, and wider ones until the best plan is surely inside.
@@ -416,7 +436,10 @@ impl<'a> Lowering<'a> {
             most = match found {
                 // Every plan that takes no longer was in the region: this one is the best.
                 Some((time, _)) if time <= most => return Ok(better),
-                _ if most >= end => return Ok(better),
+                _ if most >= end => {
+                    self.note_missed(bound);
+                    return Ok(better);
+                }
                 // A plan far from the bound is not to widen the region to all that is as far.
                 Some((time, _)) => time.min(wider).min(end),
                 // One plan after another does not fit: the case is given up, and its bound stays open.
@@ -447,10 +470,12 @@ impl<'a> Lowering<'a> {
         best.stats.classes += space.graph.number_of_classes();
         best.stats.nodes += space.graph.total_number_of_nodes();
         let mut search = Search::new(&space, &tables, &kernels.program, labels, self.strict, room.as_ref());
+        best.passed_over = false;
         let found = match search.run(self.limits) {
             Ok(found) => found,
             Err(unreachable @ LowerError::Unreachable { .. }) => {
-                best.failure = Some(unreachable);
+                best.passed_over = search.passed_over;
+                best.failure = Some((unreachable, Arc::clone(kernels)));
                 return Ok(None);
             }
             Err(LowerError::Limit { limit: TOO_LARGE, .. }) => {
@@ -478,13 +503,24 @@ impl<'a> Lowering<'a> {
         Ok(Some((time, better)))
     }
 
-    fn lowered(self) -> Result<Lowered, LowerError> {
-        let best = self.best;
+    /// What came of it. `written` is the program that was asked about, of which errors speak.
+    fn lowered(self, written: Option<&Program>) -> Result<Lowered, LowerError> {
+        let mut best = self.best;
+        if let Some(missed) = best.missed {
+            best.stopped_by = best.stopped_by.or(Some(TOO_LARGE));
+            best.open_bound = Some(best.open_bound.map_or(missed, |open| open.min(missed)));
+        }
         let (Some((rank, emitted)), Some((kernels, labels))) = (best.plan, best.of) else {
-            return Err(best.failure.unwrap_or(LowerError::Unreachable { value: ValueId(0), output: None }));
+            // That there is none with room is said only where nothing was left out.
+            let left_out = best.stopped_by.or(best.cut.map(|(limit, _)| limit)).filter(|_| self.within.is_some());
+            return Err(match left_out {
+                Some(limit) => LowerError::Limit { limit, count: 0 },
+                None => unreachable_in(written, best.failure),
+            });
         };
         let cost = rank.0;
-        let root = best.root_bound.unwrap_or(0);
+        let price_bound = best.root_bound;
+        let root = price_bound.unwrap_or(0);
         if root > cost {
             return Err(LowerError::Internal(format!("a plan of {cost} ps is below the bound of {root} ps")));
         }
@@ -504,9 +540,10 @@ impl<'a> Lowering<'a> {
             status: if proof.is_some() { Status::Proven } else { Status::Bounded },
             lower_bound: Picoseconds(match left_out {
                 Some(_) => floor,
-                None if proof.is_some() => root,
+                None if proof.is_some() => cost,
                 None => open_bound,
             }),
+            price_bound: price_bound.map(|root| Picoseconds(root.min(floor))),
             stopped_by: stopped_by.map(str::to_owned),
             proof,
             cost: Picoseconds(cost),
@@ -516,6 +553,16 @@ impl<'a> Lowering<'a> {
         let memory = Memory { kernels, labels, moves: emitted.moves, whole: best.whole, complete };
         Ok(Lowered { plan: emitted.plan, optimality, stats: best.stats, memory })
     }
+}
+
+/// Why a program has no plan, as it is written: what a search says is of the form that it searched, whose values may be others.
+fn unreachable_in(written: Option<&Program>, failure: Option<(LowerError, Arc<Kernels>)>) -> LowerError {
+    let Some((LowerError::Unreachable { value, output }, kernels)) = failure else {
+        return LowerError::Unreachable { value: None, output: None };
+    };
+    let form = kernels.program.as_ref();
+    let same = |program: &&Program| program.values == form.values;
+    LowerError::Unreachable { value: value.filter(|_| written.as_ref().is_some_and(same)), output }
 }
 
 /// Layouts of labels that are searched for a plan that fits in memory.
@@ -563,4 +610,41 @@ fn rank(solution: &Solution, plan: &Plan, rewritten: bool, hardware: &Hardware) 
         .collect();
     moves.sort_unstable_by(|a, b| b.cmp(a));
     (cost.time, rewritten, cost.elements, Liveness::of(plan).peak_bytes(), cost.steps, moves, cost.order)
+}
+
+#[cfg(test)]
+mod tests {
+    use shard_check::{CheckOptions, check_source};
+    use shard_grammar::SourceFile;
+
+    use super::*;
+
+    /// A long einsum is written as a chain, which has more values than the source.
+    const LONG: &str = "mesh x=2
+dim A = 4
+layer f(a: bf16 AB, b: bf16 BC, c: bf16 CD, d: bf16 DE) -> bf16 AE {
+  return gelu(einsum(a, b, c, d -> AE))
+}
+dim B = 4
+dim C = 4
+dim D = 4
+dim E = 4
+";
+
+    #[test]
+    fn what_cannot_be_reached_in_some_form_is_told_of_the_program_as_it_is_written() {
+        let checked = check_source(&SourceFile::new("test.shard", LONG), &CheckOptions::default());
+        let program = &checked.programs[0];
+        let hardware = Hardware::built_in("tpu-v4-flat").expect("a built-in chip");
+        let limits = Limits::default();
+        // Nothing fits, so that every form has something that cannot be made.
+        let within = Some(Within { capacity: 0, kept: 0 });
+        let lowering = Lowering { within, whole_space: true, ..Lowering::new(&hardware, &limits) };
+        match lowering.run(program, false) {
+            Err(LowerError::Unreachable { value, .. }) => {
+                assert!(value.is_none_or(|v| v.index() < program.values.len()), "{value:?}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
 }

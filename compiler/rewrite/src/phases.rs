@@ -10,7 +10,7 @@ use shard_ir::{
 };
 
 use crate::memory::{Room, Within};
-use crate::{LowerError, LowerOptions, Lowered, Optimality, Status, lower};
+use crate::{LowerError, LowerOptions, Lowered, Optimality, Proof, Status, lower};
 
 /// The phases of a layer with their weights' layouts settled.
 #[derive(Clone, Debug)]
@@ -111,7 +111,7 @@ fn of_all(
         }
         Err(LowerError::Limit { limit, .. }) => best_of(programs, free, alone, alone, limit, hardware, options),
         // Each phase has a plan, so it is the common layout that is missing.
-        Err(LowerError::Unreachable { .. }) => Err(LowerError::Unreachable { value: free[0], output: None }),
+        Err(LowerError::Unreachable { .. }) => Err(LowerError::Unreachable { value: Some(free[0]), output: None }),
         Err(other) => Err(other),
     }
 }
@@ -150,10 +150,18 @@ fn sum(programs: &[&Program], phases: &[Lowered]) -> Optimality {
         let terms = programs.iter().zip(phases).map(|(p, l)| of(&l.optimality).0.saturating_mul(steps(p)));
         Picoseconds(terms.fold(0, u64::saturating_add))
     };
-    let worst = phases.iter().map(|l| &l.optimality).find(|o| o.status == Status::Bounded);
+    let priced = phases.iter().all(|l| l.optimality.price_bound.is_some());
+    // What is said of them together is what is said of the one that is known least.
+    let least_known = |o: &&Optimality| match (o.status, o.proof) {
+        (Status::Bounded, _) => 0,
+        (Status::Proven, Some(Proof::Certificate)) => 2,
+        (Status::Proven, Some(Proof::Search) | None) => 1,
+    };
+    let worst = phases.iter().map(|l| &l.optimality).min_by_key(least_known);
     Optimality {
         cost: total(&|o| o.cost),
         lower_bound: total(&|o| o.lower_bound),
+        price_bound: priced.then(|| total(&|o| o.price_bound.unwrap_or_default())),
         ..worst.unwrap_or(&phases[0].optimality).clone()
     }
 }
@@ -208,16 +216,18 @@ fn best_of(
             best = Some((layouts.clone(), cost));
         }
     }
-    let (layouts, cost) = best.ok_or(LowerError::Unreachable { value: free[0], output: None })?;
-    let bound = sum(programs, fastest).lower_bound;
+    let (layouts, cost) = best.ok_or(LowerError::Unreachable { value: Some(free[0]), output: None })?;
+    let Optimality { lower_bound: bound, price_bound, .. } = sum(programs, fastest);
     let proven = cost == bound;
+    let proof = if price_bound == Some(cost) { Proof::Certificate } else { Proof::Search };
     Ok((
         layouts,
         Optimality {
             status: if proven { Status::Proven } else { Status::Bounded },
-            proof: proven.then_some(crate::Proof::Certificate),
+            proof: proven.then_some(proof),
             cost,
             lower_bound: bound,
+            price_bound,
             stopped_by: (!proven).then(|| limit.to_string()),
             ties_cut: false,
         },

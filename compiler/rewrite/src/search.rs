@@ -142,6 +142,8 @@ pub(crate) struct Search<'a> {
     choices: FxHashMap<Vec<Want>, Rc<Vec<Choice>>>,
     steiner: FxHashMap<(ValueId, Vec<LayoutId>), Rc<Steiner>>,
     approximate: bool,
+    /// Plans that leave no room were passed over, and none that fits was found.
+    pub(crate) passed_over: bool,
 }
 
 impl<'a> Search<'a> {
@@ -168,6 +170,7 @@ impl<'a> Search<'a> {
             choices: FxHashMap::default(),
             steiner: FxHashMap::default(),
             approximate: false,
+            passed_over: false,
         };
         for label in 0..program.labels.len() as u16 {
             let layouts = match labels {
@@ -271,6 +274,7 @@ impl<'a> Search<'a> {
             self.open(child, &mut visits, &mut open);
         }
         if goals.is_empty() {
+            self.passed_over = too_large > 0;
             return Err(match stopped_by {
                 _ if too_large > MAX_TOO_LARGE => LowerError::Limit { limit: TOO_LARGE, count: MAX_TOO_LARGE },
                 Some(_) => LowerError::Limit { limit: "expansions", count: limits.expansions },
@@ -550,7 +554,7 @@ impl<'a> Search<'a> {
                 })
                 .min();
             let Some((_, layout, producer)) = stored else {
-                return Err(LowerError::Unreachable { value: id, output: None });
+                return Err(LowerError::Unreachable { value: Some(id), output: None });
             };
             let made_in = layout as LayoutId;
             solution.values[id.index()] = Some(Settled { made_in, producer, moves: Vec::new() });
@@ -563,11 +567,11 @@ impl<'a> Search<'a> {
         for id in self.program.value_ids().filter(|id| self.kernels.live[id.index()]) {
             let table = self.tables.of(id);
             if (0..table.layouts.len() as LayoutId).all(|layout| !is_finite(self.prices.of(id, layout))) {
-                return LowerError::Unreachable { value: id, output: None };
+                return LowerError::Unreachable { value: Some(id), output: None };
             }
         }
         let last = self.program.outputs.len().saturating_sub(1);
         let value = self.program.outputs.get(last).map_or(ValueId(0), |o| o.value);
-        LowerError::Unreachable { value, output: Some(last) }
+        LowerError::Unreachable { value: Some(value), output: Some(last) }
     }
 }

@@ -45,6 +45,8 @@ pub enum HardwareProblem {
         capacity: u64,
         /// What the weights and caches of any plan take on one device, over the whole stack.
         least: u64,
+        /// Whether there is no such plan; else one may have been missed.
+        proven: bool,
         /// What the fastest plan needs on one device, and what that is made of: `weights`, `caches`, `activations`.
         parts: Vec<(String, u64)>,
         /// What takes most of it, as `w_in: weight bf16 E_xF_y`, with the place where it is declared.
@@ -161,7 +163,7 @@ impl From<HardwareProblem> for Diagnostic {
                 .at(span, "the second")
                 .also(first, "the first")
                 .mend("remove one of them", span, ""),
-            NoPlanFits { layer, span, chip, capacity, least, parts, largest, ways_out } => {
+            NoPlanFits { layer, span, chip, capacity, least, proven, parts, largest, ways_out } => {
                 let needed = parts.iter().map(|(_, n)| *n).fold(0, u64::saturating_add);
                 let (label, whose) = match least > capacity {
                     true => {
@@ -172,12 +174,26 @@ impl From<HardwareProblem> for Diagnostic {
                 let over = bytes(least.max(if least > capacity { 0 } else { needed }).saturating_sub(capacity));
                 let parts: Vec<String> = parts.iter().map(|(what, n)| format!("{what} {}", bytes(*n))).collect();
                 let items: Vec<String> = largest.iter().map(|(what, n, _)| format!("`{what}` {}", bytes(*n))).collect();
-                let out = Diagnostic::error("E0704", format!("no plan of `{layer}` fits in the memory of a {chip}"))
+                let message = match proven {
+                    true => format!("no plan of `{layer}` fits in the memory of a {chip}"),
+                    false => format!("no plan of `{layer}` that fits in the memory of a {chip} was found"),
+                };
+                let out = Diagnostic::error("E0704", message)
                     .at(span, label)
                     .also_if(largest.first().and_then(|(_, _, span)| *span), "the largest")
                     .note(format!("the chip has {}; {whose} {over} too much", bytes(capacity)))
                     .note(format!("the fastest plan keeps {}", parts.join(", ")))
                     .note(format!("most of it: {}", items.join(", ")));
+                // What is known of every plan, where it is no reason yet.
+                let out = match (proven, least) {
+                    (true, _) => out,
+                    (false, 0) => out.note("there may be one: the search passed over plans, and did not look at all"),
+                    (false, least) => out.note(format!(
+                        "there may be one: the search passed over plans, and did not look at all; weights and caches alone \
+                         take {} or more in any",
+                        bytes(least)
+                    )),
+                };
                 match ways_out.is_empty() {
                     true => out.help("a mesh of more devices, or layouts that split what is largest"),
                     false => ways_out.into_iter().fold(out, Diagnostic::help),

@@ -152,14 +152,16 @@ impl From<LoweringProblem> for Diagnostic {
                 let mut out =
                     Diagnostic::warning("W0803", format!("the search for `{layer}` stopped at its limit of {limit}"))
                         .at(span, "the plan may not be the best one");
+                let is_memory = limit == "memory";
                 if let Some(gap) = gap {
-                    out = out.note(format!("it is at most {:.1} % above what any plan can reach", 100.0 * gap));
+                    let whose = if is_memory { "any plan that fits" } else { "any plan" };
+                    out = out.note(format!("it is at most {:.1} % above a time that {whose} takes", 100.0 * gap));
                 }
-                match limit.as_str() {
-                    "memory" => out
-                        .note("the bound is on plans of any size: what fits may all be slower")
+                match is_memory {
+                    true => out
+                        .note("plans that fit may all be slower than that time, and plans that do not fit faster")
                         .help("more devices, smaller dims (`-D`) or `weight int8`, so that faster plans fit"),
-                    _ => out.help("annotate some values, so that there is less to search"),
+                    false => out.help("annotate some values, so that there is less to search"),
                 }
             }
         }

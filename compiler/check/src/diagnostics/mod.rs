@@ -124,7 +124,7 @@ pub const ALL: &[(&str, &str, Source)] = &[
     ("E0701", "hardware that does not exist", Source::LaterPass),
     ("E0702", "a hardware file that cannot be used", Source::LaterPass),
     ("E0703", "a second hardware line", Source::File),
-    ("E0704", "no plan fits in memory", Source::LaterPass),
+    ("E0704", "no plan that fits in memory", Source::LaterPass),
     ("E0705", "the hardware is not given", Source::LaterPass),
     ("E0650", "weights in host memory, and hardware that states no way there", Source::LaterPass),
     ("W0701", "a value larger than the memory of a chip", Source::LaterPass),

@@ -310,9 +310,9 @@ impl Sound {
                     sharing.push(shared);
                     lowered.push(program.as_ref().clone());
                 }
-                Err(CompileError::Lower(LowerError::NoPlanFits { plan, least })) => {
+                Err(CompileError::Lower(LowerError::NoPlanFits { plan, least, proven })) => {
                     let asked = Asked { file, check, lower: &options, hardware, program };
-                    found.push(no_plan_fits(&asked, header, &plan, least));
+                    found.push(no_plan_fits(&asked, header, &plan, least, proven));
                 }
                 Err(error) => found.extend(lower_error(Some((file, program)), header, error)),
             }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use shard_check::Diagnostic;
 use shard_check::diagnostics::QuestionProblem;
-use shard_cost::Hardware;
+use shard_cost::{Hardware, Memory};
 use shard_ir::{Picoseconds, Plan, Program};
 use shard_report::strategy::{Strategy, strategy};
 use shard_report::why_not::{Crossing, WhyNot, json, why_not};
@@ -126,8 +126,9 @@ fn best(
         for (way, forced) in ways.iter().enumerate() {
             let options = forced.options(&compilation.options);
             let Ok(compiled) = pipeline::compile(&forced.program, hardware, &options) else { continue };
-            let time = |c: &Compiled| c.price.totals.serial_time;
-            let is_better = best.as_ref().is_none_or(|b| time(&compiled) < time(&b.compiled));
+            // One that fits before one that does not.
+            let rank = |c: &Compiled| (!has_room(c, hardware), c.price.totals.serial_time);
+            let is_better = best.as_ref().is_none_or(|b| rank(&compiled) < rank(&b.compiled));
             let has = force::has(request, program, &compiled.schedule.plan);
             if !has {
                 is_beaten = true;
@@ -170,8 +171,8 @@ fn crossings(
 ) -> Vec<Crossing> {
     let time = |c: &Compiled| c.price.totals.serial_time.0;
     let behind = Picoseconds(time(&best.compiled).saturating_sub(time(chosen)));
-    if behind == Picoseconds(0) {
-        // It wins here.
+    if behind == Picoseconds(0) || !has_room(&best.compiled, question.hardware) {
+        // It wins here, or cannot be had.
         return Vec::new();
     }
     let dim = args.vary.clone().or_else(|| batch_dim(program));
@@ -180,6 +181,10 @@ fn crossings(
     // Without a network nothing is sent, however fast.
     let of_network = (program.mesh.devices() > 1).then(|| question.network_crossing(behind));
     of_dim.into_iter().chain(of_network).collect()
+}
+
+fn has_room(compiled: &Compiled, hardware: &Hardware) -> bool {
+    Memory::of(&compiled.schedule.plan).peak().0 <= hardware.hbm_bytes
 }
 
 fn words(request: &Request, program: &Program) -> String {

@@ -2,7 +2,7 @@
 //! figure, few enough that the answer comes in seconds.
 
 use shard_check::CheckOptions;
-use shard_cost::Hardware;
+use shard_cost::{Hardware, Memory};
 use shard_grammar::SourceFile;
 use shard_ir::{Def, ParameterKind, Picoseconds, Program};
 use shard_report::why_not::{Crossing, Figure, NETWORK_UNIT, Turn};
@@ -104,7 +104,8 @@ impl Question<'_> {
         let (ways, _) = force::ways(&request, program, &best.plan, self.used);
         let way = ways.get(self.way)?;
         let other = shard_rewrite::lower(&way.program, hardware, &way.options(self.lower)).ok()?;
-        if !force::has(&request, program, &other.plan) {
+        let has_room = self.lower.any_size || Memory::of(&other.plan).peak().0 <= hardware.hbm_bytes;
+        if !force::has(&request, program, &other.plan) || !has_room {
             return None;
         }
         Some(Picoseconds(other.optimality.cost.0.saturating_sub(best.optimality.cost.0)))

@@ -141,6 +141,8 @@ pub(super) struct OptimalityJson {
     proof: Option<&'static str>,
     cost_s: f64,
     lower_bound_s: f64,
+    /// What prices alone prove; less than the lower bound where the search proved more.
+    price_bound_s: Option<f64>,
     gap: Option<f64>,
     stopped_by: Option<String>,
 }
@@ -151,6 +153,7 @@ pub(super) fn optimality(o: &Optimality) -> OptimalityJson {
         proof: o.proof.map(proof_word),
         cost_s: o.cost.seconds(),
         lower_bound_s: o.lower_bound.seconds(),
+        price_bound_s: o.price_bound.map(Picoseconds::seconds),
         gap: gap(o.cost, o.lower_bound),
         stopped_by: o.stopped_by.clone(),
     }

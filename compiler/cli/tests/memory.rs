@@ -1,0 +1,126 @@
+//! What is said where memory binds: nothing that is not so.
+
+#![allow(missing_docs, unreachable_pub)]
+
+mod common;
+
+use std::path::PathBuf;
+
+use common::{Ran, fed};
+
+/// A chip of so much memory.
+fn chip(name: &str, hbm_bytes: &str, [flops, hbm, network]: [&str; 3]) -> String {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("memory");
+    std::fs::create_dir_all(&folder).expect("a scratch folder");
+    let path = folder.join(format!("{name}.toml"));
+    let text = format!(
+        "name = \"small\"\nsource = \"a test\"\n[chip]\nflops = {{ bf16 = {flops} }}\nhbm_bytes = {hbm_bytes}\n\
+         hbm_bandwidth = {hbm}\n[network]\nkind = \"flat\"\nbandwidth = {network}\nlatency = 0\n"
+    );
+    std::fs::write(&path, text).expect("the hardware file is written");
+    path.to_string_lossy().into_owned()
+}
+
+/// A block of PaLM 540B that reads prompts on 64 chips.
+const PALM: &str = "mesh x=4, y=4, z=4
+dim B = 64
+dim L = 2048
+dim S = 2048
+dim E = 18432
+dim F = 73728
+dim H = 64
+dim Q = 256
+layer block(x: bf16 BLE_xyz, kc: cache bf16 B_xyzSQ, vc: cache bf16 B_xyzSQ, wq: weight bf16 E_xH_yzQ,
+  wk: weight bf16 E_xyzQ, wv: weight bf16 E_xyzQ, wo: weight bf16 H_yzQE_x, w_in: weight bf16 E_xF_yz,
+  w_out: weight bf16 F_yzE_x) -> (y: bf16 BLE_xyz, k2: bf16 B_xyzSQ, v2: bf16 B_xyzSQ) {
+  let h = rmsnorm(x over E)
+  let q = einsum(h, wq -> BLHQ)
+  let k2 = append(kc, einsum(h, wk -> BLQ), L -> S)
+  let v2 = append(vc, einsum(h, wv -> BLQ), L -> S)
+  let s = einsum(q, k2 -> BLHS)
+  let p = softmax(s over S)
+  let o = einsum(p, v2 -> BLHQ)
+  let attn = einsum(o, wo -> BLE)
+  let g = gelu(einsum(h, w_in -> BLF))
+  let ff = einsum(g, w_out -> BLE)
+  let y = attn + ff + x
+  return (y, k2, v2)
+}
+";
+
+fn explained(source: &str, hardware: &str, more: &[&str]) -> Ran {
+    fed(&[&["explain", "-", "--hardware", hardware], more].concat(), source)
+}
+
+#[test]
+fn that_no_plan_fits_is_said_only_where_there_is_none() {
+    let of = |name: &str, bytes: &str| chip(name, bytes, ["275e12", "1.2e12", "270e9"]);
+    let small = of("small", "1.7e9");
+    // One pin, and there is a plan: that none fits would be false.
+    let refused = explained(PALM, &small, &[]);
+    let pinned = PALM.replace("let attn =", "let attn: bf16 B_yzLE_x =");
+    let found = explained(&pinned, &small, &[]);
+    assert_eq!((refused.status, found.status), (1, 0), "{}", found.err);
+    assert!(
+        refused.err.contains("E0704]: no plan of `block` that fits in the memory of a small was found"),
+        "{}",
+        refused.err
+    );
+    assert!(refused.err.contains("weights and caches alone take 101.3 MiB or more"), "{}", refused.err);
+    assert!(!refused.err.contains("no plan of `block` fits"), "{}", refused.err);
+    // The first product alone needs more than is left beside the weights.
+    let least = explained(PALM, &of("smallest", "1.3e9"), &[]);
+    assert!(least.err.contains("E0704]: no plan of `block` fits in the memory of a small"), "{}", least.err);
+    assert_eq!(explained(&pinned, &of("smallest", "1.3e9"), &[]).status, 1);
+}
+
+/// Llama 3 70B reading prompts on 32 chips, its weights free: the fastest plan keeps a copy of most of them on each chip.
+const LLAMA: &str = "mesh y=8, z=4
+dim B = 4
+dim L = 8192
+dim S = 8192
+dim E = 8192
+dim K = 8
+dim G = 8
+dim D = 128
+dim F = 28672
+layer block(x: bf16 BLE?l, wq: weight bf16 EKGD?, wk: weight bf16 EKD?, wv: weight bf16 EKD?, wo: weight bf16 KGDE?,
+  w_gate: weight bf16 EF?, w_up: weight bf16 EF?, w_down: weight bf16 FE?, keys: cache bf16 B_zSK_yD,
+  values: cache bf16 B_zSK_yD) -> (y: bf16 BLE?l, k1: bf16 B_zSK_yD, v1: bf16 B_zSK_yD) repeat 80 {
+  let h = rmsnorm(x over E)
+  let k1 = append(keys, rope(einsum(h, wk -> BLKD) over D at L), L -> S)
+  let v1 = append(values, einsum(h, wv -> BLKD), L -> S)
+  let q = rope(einsum(h, wq -> BLKGD) over D at L)
+  let p = softmax(causal(einsum(q, k1 -> BKGLS) over L, S) over S)
+  let a = x + einsum(einsum(p, v1 -> BLKGD), wo -> BLE)
+  let n = rmsnorm(a over E)
+  let y = a + einsum(silu(einsum(n, w_gate -> BLF)) * einsum(n, w_up -> BLF), w_down -> BLE)
+  return (y, k1, v1)
+}
+";
+
+#[test]
+fn a_faster_plan_that_was_not_chosen_is_no_tie_and_the_reason_is_said() {
+    let small = chip("llama", "16e9", ["459e12", "2.8e12", "180e9"]);
+    let asked = |what: &str, more: &[&str]| explained(LLAMA, &small, &[&["--why-not", what], more].concat());
+    // The fastest plan needs 139 GB.
+    let large = asked("data-parallel", &[]);
+    assert!(large.out.contains("faster by") && large.out.contains("It does not fit: it needs 139 GB"), "{}", large.out);
+    assert!(!large.out.contains("a tie") && !large.out.contains("it wins at"), "{}", large.out);
+    // One that fits, and that the search did not come to.
+    let json: serde_json::Value =
+        serde_json::from_str(&asked("wo: K_yGDE_z", &["--format", "json"]).out).expect("JSON");
+    let answer = &json["answers"][0];
+    let time = |plan: &str| answer[plan]["serial_time_s"].as_f64().expect("seconds");
+    let added = answer["added_s"].as_f64().expect("seconds");
+    assert!(added < 0.0 && (added - (time("other") - time("chosen"))).abs() < 1e-9, "{answer}");
+    assert_eq!((&answer["other"]["fits"], &answer["faster_because"]), (&true.into(), &"bounded".into()), "{answer}");
+}
+
+#[test]
+fn the_bound_of_a_search_that_memory_stopped_is_said_to_be_of_plans_that_fit() {
+    let small = chip("llama_16", "16e9", ["459e12", "2.8e12", "180e9"]);
+    let found = explained(LLAMA, &small, &[]);
+    assert!(found.err.contains("above a time that any plan that fits takes"), "{}", found.err);
+    assert!(!found.err.contains("any size"), "{}", found.err);
+}
