@@ -1,6 +1,7 @@
 //! The command line as data.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use shard_cost::Objective;
@@ -21,6 +22,8 @@ pub(crate) struct Args {
     pub(crate) command: Command,
     #[command(flatten)]
     pub(crate) display: DisplayArgs,
+    #[command(flatten)]
+    pub(crate) search: SearchArgs,
 }
 
 /// The commands.
@@ -72,6 +75,28 @@ pub(crate) struct DisplayArgs {
     /// Whether diagnostics are coloured; NO_COLOR turns `auto` off
     #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
     pub(crate) color: Color,
+}
+
+/// How searches are watched, and when they end.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct SearchArgs {
+    /// End searches after this time with the best plan found by then; another run may find another one
+    #[arg(long, global = true, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) time_limit: Option<Duration>,
+    /// Say on standard error how long each pass took
+    #[arg(long, global = true)]
+    pub(crate) timings: bool,
+    /// Whether standard error shows how far a search is that takes more than 2 s; `auto`: on a terminal
+    #[arg(long, global = true, value_enum, default_value_t = Progress::Auto, value_name = "WHEN")]
+    pub(crate) progress: Progress,
+}
+
+/// When to show progress.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Progress {
+    Auto,
+    Always,
+    Never,
 }
 
 /// Which program is compiled, and for what.
@@ -525,6 +550,13 @@ fn share(text: &str) -> Result<f64, String> {
         Ok(value) if (0.0..=1.0).contains(&value) => Ok(value),
         _ => Err("a share is a number from 0 to 1".to_string()),
     }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let parsed = text.parse::<f64>().ok().filter(|value| *value > 0.0 && *value <= 1e9);
+    parsed
+        .and_then(|value| Duration::try_from_secs_f64(value).ok())
+        .ok_or_else(|| "a time is a number of seconds above 0".to_string())
 }
 
 fn tolerance(text: &str) -> Result<f64, String> {

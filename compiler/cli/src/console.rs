@@ -10,7 +10,10 @@ use shard_report::json::diagnostics::{InFile, diagnostics};
 use shard_report::json::sarif::sarif;
 use shard_report::printable::{escaped, escaped_but_colour};
 
-use crate::args::{Color, DisplayArgs, Format, ReportFormat, ResultFormat};
+use shard_rewrite::Stop;
+
+use crate::args::{Color, DisplayArgs, Format, ReportFormat, ResultFormat, SearchArgs};
+use crate::watch::Watch;
 
 /// Why a command did not end well; what is wrong has been reported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,10 +45,12 @@ pub(crate) struct Console {
     as_result: bool,
     /// Diagnostics have been drawn: an empty line comes before the next.
     said_something: bool,
+    /// How long the command takes, and when its searches end.
+    pub(crate) watch: Watch,
 }
 
 impl Console {
-    pub(crate) fn new(display: &DisplayArgs) -> Console {
+    pub(crate) fn new(display: &DisplayArgs, search: &SearchArgs) -> Console {
         let coloured = |is_terminal: bool| match display.color {
             Color::Always => true,
             Color::Never => false,
@@ -70,6 +75,7 @@ impl Console {
             waiting: Vec::new(),
             as_result: false,
             said_something: false,
+            watch: Watch::new(search, display.error_format == ReportFormat::Text),
         }
     }
 
@@ -78,8 +84,8 @@ impl Console {
         self.color && std::io::stdout().is_terminal()
     }
 
-    /// A console that shows nothing and keeps what is reported.
-    pub(crate) fn collecting() -> Console {
+    /// A console that shows nothing and keeps what is reported; searches end when somebody says so.
+    pub(crate) fn collecting(stop: Stop) -> Console {
         Console {
             format: Format::Json,
             csv: false,
@@ -90,13 +96,18 @@ impl Console {
             waiting: Vec::new(),
             as_result: false,
             said_something: false,
+            watch: Watch::over(Some(stop)),
         }
     }
 
     /// What was reported of a file, or of none.
-    pub(crate) fn collected(self, file: &SourceFile) -> Vec<Diagnostic> {
+    pub(crate) fn collected(mut self, file: &SourceFile) -> Vec<Diagnostic> {
         let of_file = |other: &Option<SourceFile>| other.as_ref().is_none_or(|other| other.name == file.name);
-        self.waiting.into_iter().filter(|(other, _)| of_file(other)).flat_map(|(_, found)| found).collect()
+        std::mem::take(&mut self.waiting)
+            .into_iter()
+            .filter(|(other, _)| of_file(other))
+            .flat_map(|(_, found)| found)
+            .collect()
     }
 
     /// From now on diagnostics are the command's result: but for text they go to standard output.
@@ -132,6 +143,7 @@ impl Console {
 
     /// Prints a result.
     pub(crate) fn result(&mut self, text: &str) -> Outcome {
+        self.watch.quiet();
         let mut stdout = std::io::stdout().lock();
         match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
             Ok(()) => Ok(()),
@@ -158,6 +170,7 @@ impl Console {
             self.waiting.push((file.cloned(), found));
             return;
         }
+        self.watch.quiet();
         let nowhere = SourceFile::new("", "");
         let text = shard_report::draw::diagnostics(&found, file.unwrap_or(&nowhere), self.color);
         write_stderr(if self.said_something { "\n" } else { "" });
@@ -181,6 +194,7 @@ impl Console {
         } else if !files.is_empty() {
             write_stderr(&document(self.error_format, &files));
         }
+        write_stderr(&self.watch.timings());
     }
 }
 

@@ -17,6 +17,7 @@ pub mod pipeline;
 mod points;
 mod questions;
 mod room;
+mod watch;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -36,8 +37,12 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
     };
-    let mut console = Console::new(&args.display);
+    let mut console = Console::new(&args.display, &args.search);
     let status = match &args.command {
+        Command::Snapshot(_) if args.search.time_limit.is_some() => {
+            let message = "`--time-limit` ends a search anywhere, and a snapshot is of what any run gives";
+            Err(console.usage(message, None))
+        }
         Command::Check(_) | Command::Snapshot(_) => console.require_no_csv(),
         Command::Sweep(_) => console.require_a_format_of_results(),
         _ => console.require_a_format_of_results().and_then(|()| console.require_no_csv()),

@@ -26,6 +26,10 @@ pub(crate) fn lower_error(
         (CompileError::Lower(LowerError::Internal(message)), _) => internal(message),
         // Whoever stopped a search wants no answer.
         (CompileError::Lower(LowerError::Stopped), _) => Vec::new(),
+        (CompileError::Lower(LowerError::OutOfTime), about) => {
+            let layer = about.map(|(_, program)| program.name.clone());
+            vec![LoweringProblem::OutOfTime { layer, span: header }.into()]
+        }
         (CompileError::Lower(LowerError::Unreachable { value, output }), Some((file, program))) => {
             vec![unreachable(file, program, header.unwrap_or_default(), value, output)]
         }

@@ -2,7 +2,9 @@
 
 use shard_cost::{Bytes, Hardware, Memory, Objective, Weights, streams};
 use shard_ir::{Picoseconds, Plan, Program};
-use shard_rewrite::{Detail, LowerError, LowerOptions, Lowered, Optimality, Status, alternatives, least_kept};
+use shard_rewrite::{
+    Detail, LowerError, LowerOptions, Lowered, Optimality, Status, TIME_LIMIT, alternatives, least_kept,
+};
 
 use crate::pipeline::{CompileError, Compiled, compile_plan};
 
@@ -28,7 +30,11 @@ pub(crate) fn least_overlap(
     let serial = LowerOptions { objective: Objective::Serial, ..options.clone() };
     let of_plan = |plan: Plan| compile_plan(plan, hardware, None, Objective::Overlap);
     let fastest = lower(program, hardware, &serial)?;
-    let others = alternatives(&fastest, hardware, &serial, Some(Detail::Plans)).map_err(CompileError::Lower)?;
+    let others = match alternatives(&fastest, hardware, &serial, Some(Detail::Plans)) {
+        // What is found by then is what there is to choose from.
+        Err(LowerError::OutOfTime) => Vec::new(),
+        others => others.map_err(CompileError::Lower)?,
+    };
     let mut best = of_plan(fastest.plan)?;
     let rank = |compiled: &Compiled| (compiled.timeline.makespan, compiled.price.totals.serial_time);
     for plan in others.into_iter().filter_map(|other| other.plan) {
@@ -43,7 +49,10 @@ pub(crate) fn least_overlap(
     while high - low > 1 {
         let k = (low + high) / 2;
         let weights = Weights { ops: (PARTS - k) * streams, moves: k };
-        let lowered = lower(program, &hardware.weighted(weights), &serial)?;
+        let lowered = match lower(program, &hardware.weighted(weights), &serial) {
+            Err(CompileError::Lower(LowerError::OutOfTime)) => break,
+            lowered => lowered?,
+        };
         bound = bound.max(Picoseconds(lowered.optimality.lower_bound.0.div_ceil(u64::from(PARTS * streams))));
         let found = of_plan(lowered.plan)?;
         let totals = &found.price.totals;
@@ -57,7 +66,7 @@ pub(crate) fn least_overlap(
             best = found;
         }
     }
-    Ok(within(best, |compiled| (compiled.timeline.makespan, bound)))
+    Ok(within(best, options, |compiled| (compiled.timeline.makespan, bound)))
 }
 
 /// How many transfers can go on at the same time.
@@ -97,12 +106,13 @@ pub(crate) fn least_memory(
         match shard_rewrite::lower(program, &smaller, &LowerOptions { any_size: false, ..serial.clone() }) {
             Ok(found) => best = found,
             Err(LowerError::NoPlanFits { .. }) => low = room + 1,
+            Err(LowerError::OutOfTime) => break,
             Err(other) => return Err(CompileError::Lower(other)),
         }
     }
     let best =
         Compiled { least_bytes: Some(Bytes(least)), ..compile_plan(best.plan, hardware, None, Objective::Memory)? };
-    Ok(within(best, |compiled| (compiled.price.totals.serial_time, bound)))
+    Ok(within(best, options, |compiled| (compiled.price.totals.serial_time, bound)))
 }
 
 fn lower(program: &Program, hardware: &Hardware, options: &LowerOptions) -> Result<Lowered, CompileError> {
@@ -110,7 +120,12 @@ fn lower(program: &Program, hardware: &Hardware, options: &LowerOptions) -> Resu
 }
 
 /// A plan with how far it is from a bound, both in time.
-fn within(compiled: Compiled, figures: impl FnOnce(&Compiled) -> (Picoseconds, Picoseconds)) -> Compiled {
+fn within(
+    compiled: Compiled,
+    options: &LowerOptions,
+    figures: impl FnOnce(&Compiled) -> (Picoseconds, Picoseconds),
+) -> Compiled {
+    let stopped_by = options.limits.stop.is_time_up().then(|| TIME_LIMIT.to_string());
     let (cost, lower_bound) = figures(&compiled);
     let optimality = Optimality {
         status: Status::Bounded,
@@ -118,7 +133,7 @@ fn within(compiled: Compiled, figures: impl FnOnce(&Compiled) -> (Picoseconds, P
         cost,
         lower_bound,
         price_bound: None,
-        stopped_by: None,
+        stopped_by,
         ties_cut: false,
     };
     Compiled { optimality: Some(optimality), ..compiled }

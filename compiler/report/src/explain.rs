@@ -357,8 +357,10 @@ pub(crate) fn optimality_text(layer: &Layer<'_>) -> String {
         None => {
             let gap =
                 gap(o.cost, o.lower_bound).map_or("by an unknown share".to_string(), |g| format!("{:.2} %", g * 100.0));
-            let limit =
-                o.stopped_by.as_ref().map_or(String::new(), |limit| format!(" (stopped by the limit of {limit})"));
+            let limit = o.stopped_by.as_ref().map_or(String::new(), |limit| match limit.as_str() {
+                shard_rewrite::TIME_LIMIT => " (its time was up: another run may give another plan)".to_string(),
+                limit => format!(" (stopped by the limit of {limit})"),
+            });
             let whose = match layer.objective {
                 Objective::Overlap => ", which no schedule of any plan is done before",
                 Objective::Serial | Objective::Comm | Objective::Memory => "",

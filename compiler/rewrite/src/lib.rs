@@ -43,7 +43,7 @@ mod told;
 pub use alternatives::{Alternative, Avoided, Detail, alternatives};
 pub use axis_orders::{OrderSaving, order_savings};
 pub use phases::{SharedWeight, SharedWeights, share_weights};
-pub use stop::Stop;
+pub use stop::{Stop, TIME_LIMIT};
 
 use std::borrow::Cow;
 
@@ -96,7 +96,7 @@ pub struct Limits {
     pub enumerated_forms: usize,
     /// E-nodes that rules may add to the logical e-graph.
     pub logical_nodes: usize,
-    /// Ends the search from outside; the only limit that is no count, and one that gives no plan.
+    /// Ends the search from outside: the only limit that is no count.
     pub stop: Stop,
 }
 
@@ -225,6 +225,9 @@ pub enum LowerError {
     /// Every plan takes longer than a search counts.
     #[error("every plan takes {} s or longer, and times are counted up to that", .0.seconds())]
     TooLong(Picoseconds),
+    /// Its time was up ([`Stop`]) before any plan was found.
+    #[error("the time was up before any plan was found")]
+    OutOfTime,
     /// It was asked to end ([`Stop`]).
     #[error("the search was stopped")]
     Stopped,

@@ -18,7 +18,7 @@ use crate::relax::{Priced, Question, Region, Relaxation, Wanted, Whole};
 use crate::search::{Found, Search, Solution, TOO_LARGE};
 use crate::space::{Space, maxima};
 use crate::table::Tables;
-use crate::{Limits, LowerError, LowerOptions, Lowered, Optimality, Proof, Stats, Status};
+use crate::{Limits, LowerError, LowerOptions, Lowered, Optimality, Proof, Stats, Status, TIME_LIMIT};
 
 /// What a lowered program remembers, for questions about it: the program whose plan it is (one form of it),
 /// the layouts of its labels, and what its moves are moves of.
@@ -102,6 +102,7 @@ pub(crate) fn lower(program: &Program, hardware: &Hardware, options: &LowerOptio
     for kept in kept_at_most(&fastest.plan, least, capacity) {
         let found = match lowering(strict, Some(Within { capacity, kept })).run(program, strict) {
             Err(LowerError::Unreachable { .. } | LowerError::Limit { .. }) => continue,
+            Err(LowerError::OutOfTime) if best.is_some() => break,
             other => other?,
         };
         if best.as_ref().is_none_or(|known| found.optimality.cost < known.optimality.cost) {
@@ -237,6 +238,8 @@ struct Best {
     missed: Option<u64>,
     /// What the prices alone say that any plan takes.
     root_bound: Option<u64>,
+    /// What no plan takes less than that is still to be looked at.
+    frontier: Option<u64>,
     /// What an unfinished search says that any plan takes.
     open_bound: Option<u64>,
     stopped_by: Option<&'static str>,
@@ -321,6 +324,20 @@ impl<'a> Lowering<'a> {
     }
 
     fn run(mut self, program: &Program, as_written: bool) -> Result<Lowered, LowerError> {
+        match (self.explore(program, as_written), self.best.frontier) {
+            (Ok(()), _) => {}
+            // What is left takes no less than what came next.
+            (Err(LowerError::OutOfTime), Some(next)) if self.best.plan.is_some() => {
+                self.best.stopped_by = Some(TIME_LIMIT);
+                self.best.open_bound = Some(self.best.open_bound.map_or(next, |open| open.min(next)));
+            }
+            (Err(other), _) => return Err(other),
+        }
+        self.lowered(Some(program))
+    }
+
+    /// Searches what may hold the best plan, most promising first, until nothing is left that can.
+    fn explore(&mut self, program: &Program, as_written: bool) -> Result<(), LowerError> {
         let forms = forms(program, as_written, self.limits);
         let first_bounds: Vec<u64> = forms.all.iter().map(|form| form.first_bound(self.hardware)).collect();
         let rewritten: Vec<bool> = forms.all.iter().map(|form| form.rewritten).collect();
@@ -337,7 +354,7 @@ impl<'a> Lowering<'a> {
                 self.search(&kernels, None, None)?;
                 self.note_missed(0);
             }
-            return self.lowered(Some(program));
+            return Ok(());
         }
         let kernels: Vec<OnceCell<Prepared>> = vec![OnceCell::new(); rewritten.len()];
         let relaxed: Vec<OnceCell<Relaxation<'_>>> = rewritten.iter().map(|_| OnceCell::new()).collect();
@@ -347,7 +364,7 @@ impl<'a> Lowering<'a> {
         let mut priced: BTreeMap<(usize, usize), Priced> = BTreeMap::new();
         let mut left = if self.within.is_some() { MAX_CASES_WITHIN_MEMORY } else { usize::MAX };
         while let Some(Reverse((bound, turn, form, i))) = open.pop() {
-            self.limits.stop.check()?;
+            self.limits.stop.check_asked()?;
             // Another form than the one written is taken only where it takes less time.
             let known = self.best.plan.as_ref().map(|(rank, _)| rank.0);
             if known.is_some_and(|time| time < bound || (time == bound && rewritten[form]))
@@ -355,6 +372,9 @@ impl<'a> Lowering<'a> {
             {
                 continue;
             }
+            self.best.frontier = Some(bound);
+            self.limits.stop.saw(bound, known);
+            self.limits.stop.check()?;
             if let (Turn::Form, Some(new)) = (turn, take(form)) {
                 within_limits(&new.program, self.limits)?;
                 let labels = assignments(&new.program, self.limits.label_layouts)?;
@@ -405,7 +425,7 @@ impl<'a> Lowering<'a> {
                 }
             }
         }
-        self.lowered(Some(program))
+        Ok(())
     }
 
     /// Notes what the last search may have missed, of plans that take `bound` or more.
@@ -430,6 +450,7 @@ impl<'a> Lowering<'a> {
         // Beyond this nothing is wanted.
         let end = relaxed.dearest().min(self.below.map_or(u64::MAX, |below| below - 1));
         loop {
+            self.limits.stop.check()?;
             let found = self.search(kernels, Some(relaxed.region(most)), Some(labels))?;
             better |= found.is_some_and(|(_, better)| better);
             let wider = most.saturating_add(slack);

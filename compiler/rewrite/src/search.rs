@@ -23,7 +23,7 @@ use crate::memory::{Room, needed};
 use crate::space::Space;
 use crate::steiner::{MAX_WANTED, Steiner};
 use crate::table::{LayoutId, Source, Tables};
-use crate::{Limits, LowerError, Stats};
+use crate::{Limits, LowerError, Stats, TIME_LIMIT};
 
 /// A value wanted in a layout; `direct` in a strict layer where no move may come between.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -220,7 +220,7 @@ impl<'a> Search<'a> {
         let mut after_goal = 0;
         let mut too_large = 0;
         while let Some(Reverse((bound, _, visit, choice))) = open.pop() {
-            limits.stop.check()?;
+            limits.stop.check_asked()?;
             if let Some(goal) = goals.first() {
                 let cost = visits[*goal].cost;
                 if (bound.time, bound.elements) > (cost.time, cost.elements) {
@@ -250,8 +250,9 @@ impl<'a> Search<'a> {
                 continue;
             }
             expansions += 1;
-            if expansions > limits.expansions && goals.is_empty() {
-                stopped_by = Some("expansions");
+            let out_of_time = limits.stop.is_time_up();
+            if (out_of_time || expansions > limits.expansions) && goals.is_empty() {
+                stopped_by = Some(if out_of_time { TIME_LIMIT } else { "expansions" });
                 lower_bound = Some(lower_bound.unwrap_or(bound.time));
                 if let Some(goal) = self.dive(visit, choice, &mut visits) {
                     goals.extend(self.fits(&visits, goal)?.then_some(goal));
@@ -277,6 +278,7 @@ impl<'a> Search<'a> {
             self.passed_over = too_large > 0;
             return Err(match stopped_by {
                 _ if too_large > MAX_TOO_LARGE => LowerError::Limit { limit: TOO_LARGE, count: MAX_TOO_LARGE },
+                Some(TIME_LIMIT) => LowerError::OutOfTime,
                 Some(_) => LowerError::Limit { limit: "expansions", count: limits.expansions },
                 None => self.unreachable(),
             });

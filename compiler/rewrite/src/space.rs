@@ -187,7 +187,7 @@ impl Space {
             .with_time_limit(Duration::MAX)
             .with_hook({
                 let stop = limits.stop.clone();
-                move |_| if stop.is_asked() { Err("stopped".to_string()) } else { Ok(()) }
+                move |_| if stop.is_time_up() { Err("stopped".to_string()) } else { Ok(()) }
             });
         let runner = timeless(|| runner.run(&rules));
         let graph = runner.egraph;

@@ -1,30 +1,81 @@
-//! Ending a search before its end.
+//! Ending a search before its end, and watching how far it is.
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+use shard_ir::Picoseconds;
 
 use crate::LowerError;
 
-/// A wish that a search end, which another thread may utter: an editor, whose user has typed on.
+/// The name of the limit that is no count: somebody had no more time.
+pub const TIME_LIMIT: &str = "time-limit";
+
+/// A wish that a search end, which another thread may utter: an editor, whose user has typed on, or a clock.
 ///
-/// A search that is stopped fails with [`LowerError::Stopped`] and says nothing of the program. One that is not stopped is
-/// what it is without the flag: what is found never depends on when it is looked at.
+/// A search that is asked to stop fails with [`LowerError::Stopped`] and says nothing of the program. One whose time is up
+/// ends with the best plan that it has, bounded by [`TIME_LIMIT`], or fails with [`LowerError::OutOfTime`] where it has none.
+/// One that hears neither is what it is without the flag: what is found never depends on when it is looked at.
 #[derive(Clone, Default)]
-pub struct Stop(Arc<AtomicBool>);
+pub struct Stop(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    /// The strongest wish so far.
+    wish: AtomicU8,
+    /// In picoseconds; 0 where nothing is known.
+    bound: AtomicU64,
+    /// In picoseconds; 0 where no plan is known.
+    best: AtomicU64,
+}
+
+const TIME_IS_UP: u8 = 1;
+const ASKED: u8 = 2;
 
 impl Stop {
     /// Ends every search that has a clone of this.
     pub fn ask(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.0.wish.fetch_max(ASKED, Ordering::Relaxed);
     }
 
     /// Whether that was asked for.
     pub fn is_asked(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.0.wish.load(Ordering::Relaxed) == ASKED
     }
 
+    /// Lets every search that has a clone of this end with the best plan that it has.
+    pub fn time_is_up(&self) {
+        self.0.wish.fetch_max(TIME_IS_UP, Ordering::Relaxed);
+    }
+
+    /// Whether that was asked for, or more.
+    pub fn is_time_up(&self) -> bool {
+        self.0.wish.load(Ordering::Relaxed) >= TIME_IS_UP
+    }
+
+    /// What is known so far of the search that has a clone of this: a bound on all its plans, and the best of them.
+    pub fn so_far(&self) -> (Option<Picoseconds>, Option<Picoseconds>) {
+        let known = |figure: &AtomicU64| Some(figure.load(Ordering::Relaxed)).filter(|f| *f > 0).map(Picoseconds);
+        (known(&self.0.bound), known(&self.0.best))
+    }
+
+    /// Tells those who watch how far a search is.
+    pub(crate) fn saw(&self, bound: u64, best: Option<u64>) {
+        self.0.bound.store(bound, Ordering::Relaxed);
+        self.0.best.store(best.unwrap_or(0), Ordering::Relaxed);
+    }
+
+    /// Fails where the search is to end, for either reason.
     pub(crate) fn check(&self) -> Result<(), LowerError> {
+        match self.0.wish.load(Ordering::Relaxed) {
+            0 => Ok(()),
+            TIME_IS_UP => Err(LowerError::OutOfTime),
+            _ => Err(LowerError::Stopped),
+        }
+    }
+
+    /// Fails where nothing of the search is wanted any more.
+    pub(crate) fn check_asked(&self) -> Result<(), LowerError> {
         if self.is_asked() { Err(LowerError::Stopped) } else { Ok(()) }
     }
 }

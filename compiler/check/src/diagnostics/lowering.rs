@@ -86,6 +86,13 @@ pub enum LoweringProblem {
         /// What it would save.
         seconds: f64,
     },
+    /// The time was up before any plan was found.
+    OutOfTime {
+        /// The layer, where it is one that was searched.
+        layer: Option<String>,
+        /// Its header.
+        span: Option<Span>,
+    },
     /// A limit of the search was hit, so the plan may not be the best one.
     SearchLimit {
         /// The layer.
@@ -148,20 +155,34 @@ impl From<LoweringProblem> for Diagnostic {
             .at(span, "this order")
             .mend(better.clone(), span, better)
             .mend(format!("{any_order}    (whichever order is best)"), span, any_order),
+            OutOfTime { layer, span } => {
+                let whom = layer.map_or(String::new(), |layer| format!(" for `{layer}`"));
+                let mut out = Diagnostic::error("E0807", format!("the time was up before any plan{whom} was found"));
+                if let Some(span) = span {
+                    out = out.at(span, "this was being searched");
+                }
+                out.note("`--time-limit` gives the best plan found by then, and none was")
+                    .help("--time-limit SECONDS    (more of them, or none: without it a search ends at limits that are counts)")
+            }
             SearchLimit { layer, span, limit, gap } => {
-                let mut out =
-                    Diagnostic::warning("W0803", format!("the search for `{layer}` stopped at its limit of {limit}"))
-                        .at(span, "the plan may not be the best one");
+                let message = match limit.as_str() {
+                    "time-limit" => format!("the time was up before the search for `{layer}` had ended"),
+                    limit => format!("the search for `{layer}` stopped at its limit of {limit}"),
+                };
+                let mut out = Diagnostic::warning("W0803", message).at(span, "the plan may not be the best one");
                 let is_memory = limit == "memory";
                 if let Some(gap) = gap {
                     let whose = if is_memory { "any plan that fits" } else { "any plan" };
                     out = out.note(format!("it is at most {:.1} % above a time that {whose} takes", 100.0 * gap));
                 }
-                match is_memory {
-                    true => out
+                match limit.as_str() {
+                    "time-limit" => out
+                        .note("another run may end elsewhere and give another plan: do not rely on this one")
+                        .help("--time-limit SECONDS    (more of them, or none)"),
+                    "memory" => out
                         .note("plans that fit may all be slower than that time, and plans that do not fit faster")
                         .help("more devices, smaller dims (`-D`) or `weight int8`, so that faster plans fit"),
-                    false => out.help("annotate some values, so that there is less to search"),
+                    _ => out.help("annotate some values, so that there is less to search"),
                 }
             }
         }

@@ -135,6 +135,7 @@ pub const ALL: &[(&str, &str, Source)] = &[
     ("E0804", "a program beyond the limits", Source::File),
     ("E0805", "no plan", Source::LaterPass),
     ("E0806", "a plan space larger than the search may look at", Source::LaterPass),
+    ("E0807", "no plan before the time was up", Source::LaterPass),
     ("E0830", "no snapshot", Source::LaterPass),
     ("E0831", "a plan that differs from its snapshot", Source::LaterPass),
     ("E0832", "a snapshot taken with other options", Source::LaterPass),

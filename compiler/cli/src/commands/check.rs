@@ -1,7 +1,6 @@
 //! `shardc check FILE...`.
 
 use shard_check::{Diagnostic, Severity};
-use shard_rewrite::Stop;
 
 use crate::args::CheckArgs;
 use crate::commands::compile::{Purpose, Sound, check_source};
@@ -33,8 +32,9 @@ pub(crate) fn run(args: &CheckArgs, console: &mut Console) -> Outcome {
         return worst;
     }
     let mut lowered = Vec::new();
-    for file in &sound {
-        let found = file.lower(&Stop::default(), &args.program, purpose, console);
+    for (at, file) in sound.iter().enumerate() {
+        console.watch.searches_to_come(sound.len() - at - 1);
+        let found = file.lower(&args.program, purpose, console);
         worst = worse(
             worst,
             found.and_then(|(compilation, outcome)| {
@@ -43,7 +43,7 @@ pub(crate) fn run(args: &CheckArgs, console: &mut Console) -> Outcome {
             }),
         );
     }
-    for (file, compilation, is_right) in lowered {
+    for (file, mut compilation, is_right) in lowered {
         compilation.search_for_warnings(&file.tree, console);
         if args.expect && is_right {
             worst = worse(worst, expected::hold(&compilation, console));

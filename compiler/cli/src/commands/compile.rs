@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use shard_check::diagnostics::{ALL, HardwareProblem, InputProblem, Source};
-use shard_check::{CheckOptions, Checked, Diagnostic};
+use shard_check::{CheckOptions, Checked, Diagnostic, Severity};
 use shard_cost::hardware::BUILT_IN;
 use shard_cost::{Hardware, Objective};
 use shard_grammar::{SourceFile, ast};
@@ -14,11 +14,11 @@ use shard_ir::{Plan, Program};
 use shard_report::layout_notation::Notation;
 use shard_report::printable::{escape_plan, escaped_name};
 use shard_report::{Layer, Sharing};
-use shard_rewrite::{Alternative, Detail, Limits, LowerError, LowerOptions, SharedWeights, Stop};
+use shard_rewrite::{Alternative, Detail, LowerError, LowerOptions, SharedWeights};
 
 use crate::args::ProgramArgs;
 use crate::commands::expected::Expected;
-use crate::console::{Console, Outcome, Status};
+use crate::console::{Console, Outcome, Status, problem};
 use crate::hardware_choice;
 use crate::input::{Input, read_program};
 use crate::lowering_diagnostics::{axis_orders, lower_error, no_host, replication_costs, search_limit, too_large};
@@ -76,11 +76,15 @@ impl Compilation {
     }
 
     /// Reports what takes further searches to know, and is no error.
-    pub(crate) fn search_for_warnings(&self, tree: &ast::File, console: &mut Console) {
+    pub(crate) fn search_for_warnings(&mut self, tree: &ast::File, console: &mut Console) {
+        let pass = console.watch.begin("warnings", "orders of axes that cost a transfer".to_string(), (1, 1));
+        self.options.limits.stop = pass.stop();
         let layers = self.programs.iter().zip(&self.compiled);
         let found =
             layers.flat_map(|(program, (hardware, layer))| axis_orders(tree, program, layer, hardware, &self.options));
-        console.report(self.source.as_ref(), found.collect());
+        let found = found.collect();
+        drop(pass);
+        console.report(self.source.as_ref(), found);
     }
 
     /// Escapes what a terminal would take as commands, in names that IR text and hardware files may give.
@@ -94,9 +98,19 @@ impl Compilation {
 
     /// Asks what each plan was preferred to.
     pub(crate) fn ask_for_alternatives(&mut self, detail: Option<Detail>, console: &mut Console) -> Outcome {
+        let pass = console.watch.begin("alternatives", "what each collective was preferred to".to_string(), (1, 1));
+        self.options.limits.stop = pass.stop();
         for (hardware, compiled) in &self.compiled {
             match pipeline::alternatives(compiled, hardware, &self.options, detail) {
                 Ok(found) => self.alternatives.push(found),
+                // A report without them is better than none.
+                Err(CompileError::Lower(LowerError::OutOfTime)) => {
+                    drop(pass);
+                    let message = "the time was up before all alternatives were searched: some are left out";
+                    let said = Diagnostic { severity: Severity::Note, ..problem(message, Vec::new()) };
+                    console.report(None, vec![said]);
+                    break;
+                }
                 Err(error) => {
                     console.report(self.source.as_ref(), lower_error(None, None, error));
                     return Err(Status::Wrong);
@@ -174,26 +188,16 @@ fn compile_ir(path: &Path, plans: Vec<Plan>, args: &ProgramArgs, console: &mut C
     })
 }
 
-/// Checks and compiles a source file.
+/// Checks and compiles a source file. Where somebody asks its searches to stop, layers are missing, and nothing is said of
+/// them.
 pub(crate) fn compile_source(
     file: &SourceFile,
     args: &ProgramArgs,
     purpose: Purpose,
     console: &mut Console,
 ) -> Outcome<Compilation> {
-    compile_source_until(&Stop::default(), file, args, purpose, console)
-}
-
-/// Checks and compiles a source file, unless somebody asks to stop: then layers are missing, and nothing is said of them.
-pub(crate) fn compile_source_until(
-    stop: &Stop,
-    file: &SourceFile,
-    args: &ProgramArgs,
-    purpose: Purpose,
-    console: &mut Console,
-) -> Outcome<Compilation> {
     let sound = check_source(file, args, purpose, console)?;
-    let (compilation, outcome) = sound.lower(stop, args, purpose, console)?;
+    let (mut compilation, outcome) = sound.lower(args, purpose, console)?;
     compilation.search_for_warnings(&sound.tree, console);
     outcome.map(|()| compilation)
 }
@@ -219,12 +223,14 @@ pub(crate) fn check_source(
     console: &mut Console,
 ) -> Outcome<Sound> {
     let check = check_options(args, console)?;
+    let pass = console.watch.begin("check", String::new(), (0, 1));
     let tree = shard_grammar::parse(file).file;
     let mut checked = pipeline::check(file, &check);
     if let Some(name) = &args.hardware {
         // A plan names the chip that it was lowered for, and not the one that the file would have taken.
         checked.programs.iter_mut().for_each(|program| program.hardware = Some(name.clone()));
     }
+    drop(pass);
     report_checked(file, &checked, console)?;
     if checked.programs.is_empty() && purpose != Purpose::Check {
         console.report(Some(file), vec![InputProblem::NoLayer { file: file.name.clone(), is_ir: false }.into()]);
@@ -257,6 +263,14 @@ pub(crate) fn check_source(
     Ok(Sound { file: file.clone(), tree, check, checked, programs, hardware, any_size })
 }
 
+/// A layer, with its phase where it has one.
+fn layer_name(program: &Program) -> String {
+    match &program.phase {
+        Some(phase) => format!("{} ({})", program.name, phase.name),
+        None => program.name.clone(),
+    }
+}
+
 /// Whether a program is of the phase that was asked for.
 fn is_wanted(args: &ProgramArgs, program: &Program) -> bool {
     args.phase.is_none() || program.phase.as_ref().map(|p| &p.name) == args.phase.as_ref()
@@ -267,19 +281,16 @@ impl Sound {
     /// compiled all the same.
     pub(crate) fn lower(
         &self,
-        stop: &Stop,
         args: &ProgramArgs,
         purpose: Purpose,
         console: &mut Console,
     ) -> Outcome<(Compilation, Outcome)> {
         let Sound { file, tree, check, checked, programs, hardware, any_size } = self;
-        let limits = Limits { stop: stop.clone(), ..Limits::default() };
         let mut options = LowerOptions {
             strict: args.strict,
             fuse: args.fuse,
             objective: args.objective,
             any_size: *any_size,
-            limits,
             ..LowerOptions::default()
         };
         let mut compiled = Vec::new();
@@ -287,14 +298,22 @@ impl Sound {
         let mut lowered = Vec::new();
         let mut sharing = Vec::new();
         let programs: Vec<&Program> = programs.iter().collect();
+        let wanted = |program: &Program| is_wanted(args, program);
+        let phases = programs.iter().filter(|program| program.phase.is_some()).count();
+        let mut left = programs.iter().filter(|program| wanted(program)).count();
+        let pass = console.watch.begin("search", "the weights of all phases".to_string(), (phases, phases + left));
+        options.limits.stop = pass.stop();
         let (programs, shared) = share_weights(&programs, hardware, &options, &mut |program, error| {
             found.extend(lower_error(Some((file, program)), layer_header(tree, &program.name), error));
         });
-        let wanted = |program: &Program| is_wanted(args, program);
+        drop(pass);
         let compiled_programs = programs.iter().map(AsRef::as_ref).filter(|program| wanted(program));
         let expected = Expected::of(checked, compiled_programs, |program| args.layer.is_none() && wanted(program));
         for (program, shared) in programs.iter().zip(shared).filter(|(program, _)| wanted(program)) {
             let header = layer_header(tree, &program.name);
+            let pass = console.watch.begin("search", format!("`{}`", layer_name(program)), (1, left));
+            left = left.saturating_sub(1);
+            options.limits.stop = pass.stop();
             let mut result = pipeline::compile(program, hardware, &options);
             if purpose == Purpose::Run && matches!(result, Err(CompileError::Lower(LowerError::NoPlanFits { .. }))) {
                 options.any_size = true;

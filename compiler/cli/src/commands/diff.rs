@@ -20,7 +20,10 @@ pub(crate) fn run(args: &DiffArgs, console: &mut Console) -> Outcome {
         layer: &args.layer_b,
         phase: &args.phase_b,
     };
-    let (mut a, mut b) = (side(&args.a, &args.program, &a, console)?, side(second, &args.program, &b, console)?);
+    console.watch.searches_to_come(1);
+    let mut a = side(&args.a, &args.program, &a, console)?;
+    console.watch.searches_to_come(0);
+    let mut b = side(second, &args.program, &b, console)?;
     if console.format == Format::Text {
         a.escape();
         b.escape();

@@ -23,6 +23,8 @@ pub(crate) fn run(args: &ExplainArgs, console: &mut Console) -> Outcome {
         return Err(console.usage(&message, Some("--objective serial".to_string())));
     }
     if let Some(asked) = &args.why_not {
+        let pass = console.watch.begin("question", "what --why-not asks".to_string(), (1, 1));
+        compilation.options.limits.stop = pass.stop();
         return why_not::run(args, asked, &compilation, console);
     }
     match args.alternatives {
@@ -35,12 +37,15 @@ pub(crate) fn run(args: &ExplainArgs, console: &mut Console) -> Outcome {
         None => compilation.ask_for_alternatives(None, console)?,
     }
     if let Some(out) = &args.certificate {
+        let _pass = console.watch.begin("certificate", "the certificate".to_string(), (0, 1));
         certificate::write(out, &compilation, &args.program, console)?;
     }
     if emit == ExplainEmit::Text {
         compilation.escape();
     }
     if let Some(asked) = &args.why {
+        let pass = console.watch.begin("question", "what --why asks".to_string(), (1, 1));
+        compilation.options.limits.stop = pass.stop();
         return why::run(args, asked, &compilation, console);
     }
     let layers = compilation.layers();

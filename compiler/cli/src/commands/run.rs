@@ -32,8 +32,10 @@ pub(crate) fn run(args: &RunArgs, console: &mut Console) -> Outcome {
     for (at, (hardware, compiled)) in compilation.compiled.iter().enumerate() {
         let name = &compiled.schedule.plan.name;
         let program = compilation.programs.get(at);
+        let pass = console.watch.begin("run", String::new(), (0, 1));
         let ran = pipeline::run(program, compiled, hardware, args.full, &options)
             .map_err(|e| run_error(name, &e, args, console))?;
+        drop(pass);
         if let Some(folder) = &args.output {
             let folder = match &compiled.schedule.plan.phase {
                 _ if !many => folder.clone(),

@@ -12,7 +12,7 @@ use shard_ir::Program;
 use shard_report::paint::Paint;
 use shard_report::strategy::strategy;
 use shard_report::sweep::{Figures, Outcome as PointOutcome, SweepRow, mark_frontier};
-use shard_rewrite::LowerOptions;
+use shard_rewrite::{Limits, LowerOptions, Stop};
 
 use crate::args::{Format, SweepArgs};
 use crate::commands::compile::{read_mesh, share_weights};
@@ -42,8 +42,11 @@ pub(crate) fn run(args: &SweepArgs, console: &mut Console) -> Outcome {
         None => hardware_choice::from_source(&file, tree.hardware().next().map(|line| &line.chip), console)?
             .ok_or_else(|| hardware_choice::none(console))?,
     };
-    let sweep = Sweep { args, file: &file, hardware: &hardware };
+    let pass = console.watch.begin("search", String::new(), (1, 1));
+    let shows_progress = console.watch.shows();
+    let sweep = Sweep { args, file: &file, hardware: &hardware, stop: pass.stop(), shows_progress };
     let computed = sweep.compute(&points);
+    drop(pass);
     let nothing_priced =
         computed.iter().flat_map(|(rows, _)| rows).all(|r| matches!(r.outcome, PointOutcome::Wrong { .. }));
     if nothing_priced {
@@ -76,6 +79,9 @@ struct Sweep<'a> {
     args: &'a SweepArgs,
     file: &'a SourceFile,
     hardware: &'a Hardware,
+    /// Ends all searches.
+    stop: Stop,
+    shows_progress: bool,
 }
 
 /// The rows of a point, and what was found where it has no plan.
@@ -87,7 +93,7 @@ impl Sweep<'_> {
         let next = AtomicUsize::new(0);
         let done = AtomicUsize::new(0);
         let results: Mutex<Vec<Option<Computed>>> = Mutex::new(vec![None; points.len()]);
-        let shows_progress = std::io::stderr().is_terminal();
+        let (shows_progress, is_terminal) = (self.shows_progress, std::io::stderr().is_terminal());
         let work = || {
             loop {
                 let at = next.fetch_add(1, Ordering::Relaxed);
@@ -98,7 +104,8 @@ impl Sweep<'_> {
                 }
                 let done = done.fetch_add(1, Ordering::Relaxed) + 1;
                 if shows_progress {
-                    let _ = write!(std::io::stderr(), "\r{done} of {} points", points.len());
+                    let (before, after) = if is_terminal { ("\r", "") } else { ("", "\n") };
+                    let _ = write!(std::io::stderr(), "{before}{done} of {} points{after}", points.len());
                 }
             }
         };
@@ -111,7 +118,7 @@ impl Sweep<'_> {
             }
         });
         work();
-        if shows_progress {
+        if shows_progress && is_terminal {
             let _ = write!(std::io::stderr(), "\r\u{1b}[K");
         }
         results.into_inner().unwrap_or_default().into_iter().flatten().collect()
@@ -137,6 +144,7 @@ impl Sweep<'_> {
             strict: self.args.strict,
             fuse: self.args.fuse,
             objective: self.args.objective,
+            limits: Limits { stop: self.stop.clone(), ..Limits::default() },
             ..LowerOptions::default()
         };
         let mut rows = Vec::new();

@@ -13,7 +13,7 @@ use shard_ir::Plan;
 use shard_rewrite::Stop;
 
 use crate::args::ProgramArgs;
-use crate::commands::compile::{Purpose, compile_source_until};
+use crate::commands::compile::{Purpose, compile_source};
 use crate::console::Console;
 
 /// What lowering one version of a file gave.
@@ -124,8 +124,8 @@ fn lower(uri: Uri, version: i32, file: &SourceFile, stop: &Stop) -> Lowered {
         strict: false,
         fuse: false,
     };
-    let mut console = Console::collecting();
-    let compiled = compile_source_until(stop, file, &args, Purpose::Check, &mut console);
+    let mut console = Console::collecting(stop.clone());
+    let compiled = compile_source(file, &args, Purpose::Check, &mut console);
     let plans = compiled.map_or_else(
         |_| Vec::new(),
         |found| found.compiled.into_iter().map(|(_, layer)| (layer.schedule.plan, layer.price)).collect(),

@@ -216,7 +216,7 @@ fn settle(
     let mut whole = None;
     for sweep in 0..limits.sweeps.max(1) {
         // Whoever called looks whether it was stopped, and takes no result then.
-        if limits.stop.is_asked() {
+        if limits.stop.is_time_up() {
             break;
         }
         prices.up(problem, fresh && sweep == 0);

@@ -1,0 +1,241 @@
+//! Watching a command at work: how long each pass takes, how far a search is, and when its time is up. With the sweep's
+//! count of points the only place that looks at a clock: without `--time-limit` no result depends on one.
+
+use std::io::{IsTerminal, Write};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use shard_report::printable::escaped_name;
+use shard_report::scale;
+use shard_rewrite::Stop;
+
+use crate::args::{Progress, SearchArgs};
+
+/// A search is shown that takes longer.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How often what is shown on a terminal is renewed.
+const TICK: Duration = Duration::from_millis(200);
+/// How often a line is printed where standard error is no terminal.
+const LINE: Duration = Duration::from_secs(5);
+
+/// The watch over one command.
+pub(crate) struct Watch {
+    shared: Arc<Shared>,
+    timings: bool,
+    /// When the command is to be at its end.
+    until: Option<Instant>,
+    /// Searches as long as the next that come after it, as far as is known.
+    to_come: u32,
+    /// Of searches that somebody else ends.
+    given: Option<Stop>,
+    is_running: bool,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// What is going on.
+    pass: Option<Running>,
+    /// The time that each pass has taken, in the order in which they came first.
+    taken: Vec<(&'static str, Duration)>,
+    shows: bool,
+    /// Standard error is a terminal, so that a line can be written over.
+    is_terminal: bool,
+    /// When something was shown last, of this pass.
+    shown: Option<Instant>,
+    closed: bool,
+}
+
+struct Running {
+    what: String,
+    stop: Stop,
+    since: Instant,
+    until: Option<Instant>,
+}
+
+impl Watch {
+    /// Of a command line; `for_people`: diagnostics are text.
+    pub(crate) fn new(args: &SearchArgs, for_people: bool) -> Watch {
+        let is_terminal = std::io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|v| v != "dumb");
+        let shows = match args.progress {
+            Progress::Auto => is_terminal && for_people,
+            Progress::Always => true,
+            Progress::Never => false,
+        };
+        let mut watch = Watch::over(None);
+        *watch.shared.lock() = State { shows, is_terminal, ..State::default() };
+        watch.until = args.time_limit.map(|limit| Instant::now() + limit);
+        watch.timings = args.timings;
+        watch
+    }
+
+    /// Of searches that somebody else ends, and nobody watches.
+    pub(crate) fn over(given: Option<Stop>) -> Watch {
+        Watch { shared: Arc::default(), timings: false, until: None, to_come: 0, given, is_running: false }
+    }
+
+    /// Whether progress is shown.
+    pub(crate) fn shows(&self) -> bool {
+        self.shared.lock().shows
+    }
+
+    /// As many searches come after the next as will take about as long.
+    pub(crate) fn searches_to_come(&mut self, count: usize) {
+        self.to_come = u32::try_from(count).unwrap_or(u32::MAX - 1);
+    }
+
+    /// Begins a pass, which ends when what is returned is dropped. `share` is its part of what is to be searched now, and
+    /// the whole of that: so much of the time that is left is its own. `what` is shown where it takes long.
+    pub(crate) fn begin(&mut self, pass: &'static str, what: String, share: (usize, usize)) -> Pass {
+        let stop = self.given.clone().unwrap_or_default();
+        let now = Instant::now();
+        let (part, whole) = (share.0 as f64, share.1.max(1) as f64 * f64::from(self.to_come + 1));
+        let until = self.until.filter(|_| share.0 > 0);
+        let until = until.map(|until| now + until.saturating_duration_since(now).mul_f64((part / whole).min(1.0)));
+        let mut state = self.shared.lock();
+        if !self.is_running && (until.is_some() || state.shows) {
+            self.is_running = true;
+            watch(&self.shared, state.shows);
+        }
+        state.pass = Some(Running { what, stop: stop.clone(), since: now, until });
+        state.shown = None;
+        self.shared.changed.notify_one();
+        Pass { shared: Arc::clone(&self.shared), pass, since: now, stop }
+    }
+
+    /// Something is about to be printed: what is shown of the pass is taken away, and nothing more of it is shown.
+    pub(crate) fn quiet(&self) {
+        let mut state = self.shared.lock();
+        state.clear();
+        state.pass.iter_mut().for_each(|pass| pass.what.clear());
+    }
+
+    /// What each pass took, a line each, where that was asked for.
+    pub(crate) fn timings(&self) -> String {
+        let state = self.shared.lock();
+        let line = |(pass, taken): &(&str, Duration)| format!("{pass} {:.1} ms\n", taken.as_secs_f64() * 1e3);
+        state.taken.iter().filter(|_| self.timings).map(line).collect()
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.shared.lock().closed = true;
+        self.shared.changed.notify_one();
+    }
+}
+
+/// A pass that is going on.
+pub(crate) struct Pass {
+    shared: Arc<Shared>,
+    pass: &'static str,
+    since: Instant,
+    stop: Stop,
+}
+
+impl Pass {
+    /// What ends its searches.
+    pub(crate) fn stop(&self) -> Stop {
+        self.stop.clone()
+    }
+}
+
+impl Drop for Pass {
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        state.clear();
+        state.pass = None;
+        let taken = self.since.elapsed();
+        match state.taken.iter_mut().find(|(pass, _)| *pass == self.pass) {
+            Some((_, all)) => *all += taken,
+            None => state.taken.push((self.pass, taken)),
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// What is being searched, for how long, and what is known.
+    fn words(&self) -> Option<String> {
+        let pass = self.pass.as_ref().filter(|pass| !pass.what.is_empty())?;
+        let seconds = pass.since.elapsed().as_secs();
+        let (bound, best) = pass.stop.so_far();
+        let bound = bound.map_or("no bound yet".to_string(), |bound| format!("bound {}", scale::time(bound)));
+        let best = best.map_or("no plan yet".to_string(), |best| format!("best plan {}", scale::time(best)));
+        Some(format!("{} for {seconds} s: {bound}, {best}", escaped_name(&pass.what)))
+    }
+
+    fn clear(&mut self) {
+        if self.shown.take().is_some() && self.is_terminal {
+            write("\r\u{1b}[K");
+        }
+    }
+
+    /// Shows how far a long search is, where it is time to; returns when to look again.
+    fn tick(&mut self) -> Duration {
+        let Some(pass) = &self.pass else { return TICK };
+        let now = Instant::now();
+        if pass.until.is_some_and(|until| until <= now) {
+            pass.stop.time_is_up();
+        }
+        let next = if self.is_terminal { TICK } else { LINE };
+        let due = self.shown.map_or(pass.since + PATIENCE, |shown| shown + next);
+        if self.shows && now >= due {
+            if let Some(words) = self.words() {
+                match self.is_terminal {
+                    true => write(&format!("\r\u{1b}[K{}", cut(&format!("searching {words}")))),
+                    false => write(&format!("searching {words}\n")),
+                }
+                self.shown = Some(now);
+            }
+        }
+        let pass_ends = self.pass.as_ref().and_then(|pass| pass.until).filter(|until| *until > now);
+        pass_ends.map_or(TICK, |until| (until - now).min(TICK))
+    }
+}
+
+/// Watches the passes until the command ends.
+fn watch(shared: &Arc<Shared>, shows: bool) {
+    let watched = Arc::clone(shared);
+    std::thread::spawn(move || {
+        let mut state = watched.lock();
+        while !state.closed {
+            let wait = state.tick();
+            state = watched.changed.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    });
+    if shows {
+        let watched = Arc::clone(shared);
+        // Where no handler can be set the command ends as any other, without a word.
+        let _ = ctrlc::set_handler(move || {
+            let mut state = watched.lock();
+            state.clear();
+            let was = state.words().map_or(String::new(), |words| format!(": searched {words}"));
+            write(&format!("interrupted{was}\n"));
+            // As a shell counts what a signal has ended.
+            std::process::exit(130);
+        });
+    }
+}
+
+/// As much of a line as the terminal has columns.
+fn cut(line: &str) -> String {
+    let columns = terminal_size::terminal_size_of(std::io::stderr()).map_or(80, |(width, _)| usize::from(width.0));
+    line.chars().take(columns.saturating_sub(1)).collect()
+}
+
+fn write(text: &str) {
+    // Nobody is left to be told that standard error is closed.
+    let mut stderr = std::io::stderr().lock();
+    let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
+}
