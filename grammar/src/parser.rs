@@ -47,9 +47,11 @@ pub fn parse(source: &SourceFile) -> Parsed {
     let items = outline.items.into_iter().filter_map(|item| reader.item(item)).collect();
     let Reader { errors, mut warnings, attached, .. } = reader;
     let errors = scan_errors.into_iter().chain(outline.errors).chain(errors);
-    let mut errors: Vec<SyntaxError> = errors.map(|error| reworded(error, &scan)).collect();
+    let mut errors: Vec<SyntaxError> = errors.collect();
     errors.sort_by_key(|error| (error.span.start, error.span.end));
     errors.truncate(MAX_ERRORS);
+    let mut errors: Vec<SyntaxError> = errors.into_iter().map(|error| reworded(error, &scan)).collect();
+    errors.sort_by_key(|error| (error.span.start, error.span.end));
     if errors.is_empty() {
         warnings.extend(
             comments.iter().zip(&attached).filter(|(_, attached)| !**attached).filter_map(|(c, _)| stray_doc(c)),
