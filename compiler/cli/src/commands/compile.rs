@@ -227,8 +227,10 @@ pub(crate) fn check_source(
     let tree = shard_grammar::parse(file).file;
     let mut checked = pipeline::check(file, &check);
     if let Some(name) = &args.hardware {
-        // A plan names the chip that it was lowered for, and not the one that the file would have taken.
-        checked.programs.iter_mut().for_each(|program| program.hardware = Some(name.clone()));
+        // A plan names the chip that it was lowered for, and not the one that the file would have taken; but no path of one
+        // machine.
+        let chip = Some(name.clone()).filter(|name| !Path::new(name).is_absolute());
+        checked.programs.iter_mut().for_each(|program| program.hardware.clone_from(&chip));
     }
     drop(pass);
     report_checked(file, &checked, console)?;
