@@ -130,7 +130,7 @@ fn make(corpus: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
     }
     let mut arguments = words.join("\n");
     if random.below(5) == 0 {
-        let spoiled = vec![arguments.clone().into_bytes()];
+        let spoiled = [arguments.clone().into_bytes()];
         arguments = Mutator::new(random, &spoiled, words::ARGUMENTS).text();
     }
     let mut mutator = Mutator::new(random, corpus, words::SHARD);

@@ -94,7 +94,7 @@ fn make(corpus: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
     tell("shutdown", Value::Null, Some(1000));
     tell("exit", Value::Null, None);
     match random.below(4) {
-        0 => Mutator::new(random, &session.clone(), words::EDITOR).spoil(text_of(&session.concat())).into_bytes(),
+        0 => Mutator::new(random, &session, words::EDITOR).spoil(text_of(&session.concat())).into_bytes(),
         _ => session.concat(),
     }
 }

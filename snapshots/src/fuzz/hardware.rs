@@ -71,7 +71,7 @@ fn judge(_: &Shardc, case: &[u8]) -> Verdict {
     let program = if hardware.host_rate.is_some() { PROGRAM.to_string() } else { PROGRAM.replace("host ", "") };
     let program = SourceFile::new("case.shard", program);
     let checked = pipeline::check(&program, &CheckOptions::default());
-    let options = LowerOptions { limits: limits(), any_size: hash(case) % 2 == 0, ..LowerOptions::default() };
+    let options = LowerOptions { limits: limits(), any_size: hash(case).is_multiple_of(2), ..LowerOptions::default() };
     let asked = checked.programs.first().ok_or("the program of every case is wrong")?;
     match pipeline::compile(asked, &hardware, &options) {
         Ok(compiled) => whole_pipeline(Some((&program, asked)), &compiled, &hardware, Objective::Serial, hash(case)),

@@ -1,7 +1,7 @@
 //! Fuzzing: odd and wrong inputs, made from right ones by a seed, and what is claimed of the compiler on all of them.
 //!
 //! A [`Surface`] is one kind of input: it has right inputs to start from, a way to spoil them, and a judge, which holds
-//! the compiler to its claims on one input. A [`campaign`] makes and judges so many cases of one seed; the same seed
+//! the compiler to its claims on one input. A [`Campaign`] makes and judges so many cases of one seed; the same seed
 //! gives the same cases on every machine. What once failed is kept under `snapshots/fuzzed` and judged by every test run.
 //!
 //! `spec/fuzzing.md` says how to run it by hand.

@@ -41,7 +41,7 @@ fn corpus(_: &Shardc) -> Vec<Vec<u8>> {
     for (descr, bytes) in TYPES {
         for (order, version) in [("False", 1), ("True", 1), ("False", 2)] {
             let header = format!("{{'descr': '{descr}', 'fortran_order': {order}, 'shape': (2, 4), }}");
-            let data: Vec<u8> = (0..8 * bytes).map(|at| if at % bytes == 0 { 1 } else { 0 }).collect();
+            let data: Vec<u8> = (0..8 * bytes).map(|at| u8::from((at as u64).is_multiple_of(*bytes as u64))).collect();
             files.push(file(version, &header, &data));
         }
     }
@@ -66,7 +66,7 @@ fn make(corpus: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
     match random.below(4) {
         0 | 1 => {
             let (header, data) = (text_of(&bytes[start..behind]), bytes[behind..].to_vec());
-            let headers: Vec<Vec<u8>> = vec![header.trim_end().as_bytes().to_vec()];
+            let headers = [header.trim_end().as_bytes().to_vec()];
             let spoiled = Mutator::new(random, &headers, WORDS).text();
             // As long as the format allows: the length is right, what stands there is not.
             let spoiled: String = spoiled.chars().take(4000).collect();

@@ -120,6 +120,7 @@ fn lowered(file: &SourceFile, program: &Program, hardware: &Hardware, hash: u64)
             | LowerError::NoPlanFits { .. }
             | LowerError::Limit { .. }
             | LowerError::TooLong(_)
+            | LowerError::OutOfTime
             | LowerError::Stopped,
         )) => return Ok(Depth::Accepted),
     };
