@@ -190,17 +190,20 @@ pub struct Phase {
     pub sizes: Vec<Dim>,
 }
 
-/// One layer.
+/// One layer, or a `model`: a layer of layers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layer {
-    /// From `layer` (or `strict`) to the closing brace.
+    /// From `layer` or `model` (or `strict`) to the closing brace.
     pub span: Span,
-    /// From `layer` (or `strict`) up to the opening brace.
+    /// From `layer` or `model` (or `strict`) up to the opening brace.
     pub header_span: Span,
     /// Its `///` lines.
     pub docs: Vec<String>,
     /// The place of the word `strict`, where it is given.
     pub strict: Option<Span>,
+    /// The place of the word `model`, where it stands in place of `layer`: the weights and caches of the layers that it
+    /// calls are theirs, and a call of a layer with `repeat N` stands for N applications.
+    pub model: Option<Span>,
     /// Its name.
     pub name: Name,
     /// The parameter list with its parentheses.

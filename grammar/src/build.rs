@@ -56,6 +56,7 @@ pub(crate) fn parts<'i>(pair: Pair<'i, Rule>) -> impl Iterator<Item = Pair<'i, R
 /// A layer's header.
 pub(crate) struct Header {
     pub(crate) strict: Option<Span>,
+    pub(crate) model: Option<Span>,
     pub(crate) name: Name,
     pub(crate) params_span: Span,
     pub(crate) params: Vec<Param>,
@@ -223,6 +224,7 @@ impl Builder<'_> {
     pub(crate) fn header(&mut self, piece: Pair<'_, Rule>) -> Option<Header> {
         let mut inner = parts(piece).peekable();
         let strict = inner.next_if(|part| part.as_rule() == Rule::strict_word).map(|word| self.span(&word));
+        let model = inner.next_if(|part| part.as_rule() == Rule::model_word).map(|word| self.span(&word));
         let name = self.name(Namespace::Layer, &inner.next()?);
         let params_pair = inner.next()?;
         let params_span = self.tight_span(&params_pair);
@@ -237,7 +239,7 @@ impl Builder<'_> {
             Some(pair) => Some(self.repeat(pair)?),
             None => None,
         };
-        Some(Header { strict, name, params_span, params, results, repeat })
+        Some(Header { strict, model, name, params_span, params, results, repeat })
     }
 
     fn results(&mut self, pair: Pair<'_, Rule>) -> Option<Results> {

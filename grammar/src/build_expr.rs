@@ -97,7 +97,16 @@ impl Builder<'_> {
         }
         let (mut args, mut depth) = (Vec::new(), 0);
         for arg in parts(args_pair) {
-            let (arg, arg_depth) = self.expr(arg)?;
+            let (arg, arg_depth) = match arg.as_rule() {
+                Rule::named => {
+                    let mut inner = parts(arg);
+                    let name = self.name(Namespace::Value, &inner.next()?);
+                    let (value, depth) = self.expr(inner.next()?)?;
+                    let span = name.span.to(value.span);
+                    (Expr { span, kind: ExprKind::Named { name, value: Box::new(value) } }, depth)
+                }
+                _ => self.expr(arg)?,
+            };
             args.push(arg);
             depth = depth.max(arg_depth);
         }

@@ -158,7 +158,7 @@ impl Failure<'_, '_> {
 /// What stands behind the piece where it is all there is.
 pub(crate) const THE_END: &str = "the end";
 
-const INNER_KEYWORDS: [&str; 5] = ["over", "repeat", "pad", "layer", "strict"];
+const INNER_KEYWORDS: [&str; 6] = ["over", "repeat", "pad", "layer", "strict", "model"];
 
 /// What pest's rules mean to a user, without what follows from another.
 fn expected_words(rules: &[Rule], end_words: &'static str) -> Vec<String> {
@@ -225,13 +225,14 @@ fn rule_words(rule: Rule, end_words: &'static str) -> Option<&'static str> {
         layout => A_LAYOUT,
         dim_list => OF_DIMS,
         partial => A_PARTIAL,
-        expr | product | unary | value_ref | call => AN_EXPRESSION,
+        expr | product | unary | value_ref | call | named => AN_EXPRESSION,
         hardware_word => "`hardware`",
         mesh_word => "`mesh`",
         dim_word => "`dim`",
         phase_word => "`phase`",
         pad_word => "`pad`",
         strict_word => "`strict`",
+        model_word => "`model`",
         layer_word => "`layer`",
         repeat | repeat_word => "`repeat`",
         let_word => "`let`",

@@ -112,8 +112,9 @@ impl<'a> Formatter<'a> {
         self.hoist(Span::new(layer.span.start, inside.start), 0);
         self.hoist(Span::new(inside.end, layer.body_span.start), 0);
 
-        let word = if layer.strict.is_some() { "strict layer" } else { "layer" };
-        let opening = format!("{word} {}(", layer.name.value);
+        let strict = if layer.strict.is_some() { "strict " } else { "" };
+        let word = if layer.model.is_some() { "model" } else { "layer" };
+        let opening = format!("{strict}{word} {}(", layer.name.value);
         let repeat = layer.repeat.map_or(String::new(), |repeat| format!(" repeat {}", repeat.count.value));
         let params: Vec<(&str, String)> =
             layer.params.iter().map(|param| (param.name.value.as_str(), print_type(&param.ty))).collect();
@@ -349,6 +350,9 @@ fn statement_code(statement: &Statement) -> Code {
 /// An expression between a prefix and a suffix: on one line, or, where that is too long and it is a call, an operand a line.
 fn expr_code(code: &mut Code, indent: usize, prefix: String, expr: &Expr, suffix: &str) {
     let flat = print_expr(expr);
+    if let ExprKind::Named { name, value } = &expr.kind {
+        return expr_code(code, indent, format!("{prefix}{}: ", name.value), value, suffix);
+    }
     let (word, operands, tail) = call_parts(expr);
     if word.is_empty()
         || operands.is_empty()

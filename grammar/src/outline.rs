@@ -114,7 +114,7 @@ impl Cutter<'_, '_> {
             return Some(ItemOutline::Line(Piece { kind: PieceKind::Phase, tokens: start..self.at }));
         }
         match self.word(start) {
-            "layer" | "strict" => {
+            "layer" | "strict" | "model" => {
                 self.strayed = false;
                 Some(ItemOutline::Layer(self.layer()))
             }
@@ -148,7 +148,7 @@ impl Cutter<'_, '_> {
             }
             _ => {
                 self.strayed = true;
-                let keywords = ["hardware", "mesh", "dim", "phase", "layer", "strict layer"];
+                let keywords = ["hardware", "mesh", "dim", "phase", "layer", "strict layer", "model"];
                 self.stray(start, &keywords);
                 self.at += 1;
                 self.skip_until(|this, index| this.ends_line(index));
@@ -159,7 +159,8 @@ impl Cutter<'_, '_> {
 
     fn layer(&mut self) -> LayerOutline {
         let start = self.at;
-        self.at += if self.word(start) == "strict" && self.word(start + 1) == "layer" { 2 } else { 1 };
+        self.at +=
+            if self.word(start) == "strict" && matches!(self.word(start + 1), "layer" | "model") { 2 } else { 1 };
         self.skip_until(|this, index| {
             matches!(this.word(index), "let" | "expect" | "return")
                 || this.starts_item_inside(index)
@@ -245,6 +246,7 @@ impl Cutter<'_, '_> {
         match self.word(index) {
             "let" | "expect" | "return" | "}" => true,
             "layer" => self.is_layer_keyword(index),
+            "model" => self.is_model_keyword(index),
             "hardware" | "mesh" | "dim" | "phase" | "strict" => {
                 self.word(index + 1) != "=" && !matches!(self.word(index - 1), "-" | "hardware")
             }
@@ -262,6 +264,11 @@ impl Cutter<'_, '_> {
     /// Whether this `layer` starts a layer and does not name a mesh axis.
     fn is_layer_keyword(&self, index: usize) -> bool {
         !matches!(self.word(index + 1), "=" | "," | "}")
+    }
+
+    /// Whether this `model` starts a model: it is a good name of a mesh axis.
+    fn is_model_keyword(&self, index: usize) -> bool {
+        self.is_word(index + 1) && self.word(index + 2) == "("
     }
 
     /// Whether `layer` with a slip in it stands here, by what stands behind it.
@@ -287,7 +294,8 @@ impl Cutter<'_, '_> {
         let next = self.word(index + 1);
         match self.word(index) {
             "layer" => self.is_layer_keyword(index),
-            "strict" => next == "layer",
+            "model" => self.is_model_keyword(index),
+            "strict" => matches!(next, "layer" | "model"),
             "dim" => next.starts_with(|c: char| c.is_ascii_uppercase()) && self.word(index + 2) == "=",
             "mesh" => {
                 self.is_word(index + 1) && self.word(index + 2) == "=" && !matches!(next, "let" | "expect" | "return")

@@ -130,7 +130,7 @@ fn stray_doc(comment: &Comment) -> Option<SyntaxWarning> {
 }
 
 const STATEMENT_KEYWORDS: &[&str] = &["let", "expect", "return", "layer"];
-const ITEM_KEYWORDS: &[&str] = &["hardware", "mesh", "dim", "phase", "layer", "strict"];
+const ITEM_KEYWORDS: &[&str] = &["hardware", "mesh", "dim", "phase", "layer", "strict", "model"];
 
 struct Reader<'a, 't> {
     scan: &'a Scan<'t>,
@@ -192,7 +192,7 @@ impl<'a, 't> Reader<'a, 't> {
             self.piece(Rule::header_piece, outline.header.clone(), end_words, ITEM_KEYWORDS, |b, pair| b.header(pair))
         };
         let body: Vec<Statement> = outline.statements.into_iter().filter_map(|piece| self.statement(piece)).collect();
-        let Header { strict, name, params_span, mut params, results, repeat } = header?;
+        let Header { strict, model, name, params_span, mut params, results, repeat } = header?;
         for param in &mut params {
             param.docs = self.docs(param.span.start);
         }
@@ -201,7 +201,20 @@ impl<'a, 't> Reader<'a, 't> {
         let (span, body_span) = (header_span.to(close), open.to(close));
         let before_open = outline.header.start..outline.header.end - 1;
         let header_span = self.tokens_span(&before_open);
-        Some(Layer { span, header_span, docs, strict, name, params_span, params, results, repeat, body_span, body })
+        Some(Layer {
+            span,
+            header_span,
+            docs,
+            strict,
+            model,
+            name,
+            params_span,
+            params,
+            results,
+            repeat,
+            body_span,
+            body,
+        })
     }
 
     fn statement(&mut self, piece: Piece) -> Option<Statement> {

@@ -140,6 +140,11 @@ fn write_expr(out: &mut String, expr: &Expr) {
             write_expr(out, inner);
             out.push(')');
         }
+        ExprKind::Named { name, value } => {
+            out.push_str(&name.value);
+            out.push_str(": ");
+            write_expr(out, value);
+        }
         ExprKind::Neg { operand, .. } => {
             out.push('-');
             write_operand(out, operand, 3);
@@ -173,6 +178,7 @@ pub(crate) fn call_parts(expr: &Expr) -> (&str, Vec<&Expr>, String) {
         ExprKind::Number(_)
         | ExprKind::Name(_)
         | ExprKind::Paren(_)
+        | ExprKind::Named { .. }
         | ExprKind::Neg { .. }
         | ExprKind::Binary { .. } => ("", vec![expr], String::new()),
         ExprKind::Extremum { op, left, right } => (op.value.word(), vec![left, right], String::new()),

@@ -79,7 +79,7 @@ says! {
     an_unfinished_dim: errors("dim A = 3 *") => ["1:12 expected a size (a number, a dim or `(`), found the end of the file"];
     an_unclosed_string: errors("hardware \"abc\ndim A = 3") => ["1:10 this string has no closing `\"` on its line"];
     a_size_with_too_many_digits: errors("dim A = 1234567890123456789") => ["1:9 this number has more than 18 digits"];
-    a_misplaced_word: errors("foo\ndim A = 3") => ["1:1 expected `hardware`, `mesh`, `dim`, `phase`, `layer` or `strict layer`, found `foo`"];
+    a_misplaced_word: errors("foo\ndim A = 3") => ["1:1 expected `hardware`, `mesh`, `dim`, `phase`, `layer`, `strict layer` or `model`, found `foo`"];
     an_open_parameter_list: errors("layer f(a: f32 A -> f32 A { return a }") => ["1:18 expected `)` or `,`, found `->`"];
 }
 

@@ -102,6 +102,9 @@ pub fn in_program_order(plan: &Plan) -> Schedule {
 
 pub(crate) fn check(plan: &Plan) -> Result<(), RunError> {
     verify(plan).map_err(RunError::Invalid)?;
+    if !plan.folds.is_empty() {
+        return Err(RunError::Internal("a folded block has to be written out before it is executed"));
+    }
     let needed = bytes_needed(plan);
     if needed > MAX_BYTES {
         return Err(RunError::TooLarge { needed, cap: MAX_BYTES });

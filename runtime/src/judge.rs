@@ -142,7 +142,12 @@ fn locate(
 ) -> Result<Option<InstrId>, RunError> {
     let mut all = schedule.clone();
     all.frees.iter_mut().for_each(Vec::clear);
-    let output = |id: InstrId| PlanOutput { name: String::new(), id, dims: schedule.plan.instruction(id).dims.clone() };
+    let output = |id: InstrId| PlanOutput {
+        name: String::new(),
+        id,
+        dims: schedule.plan.instruction(id).dims.clone(),
+        state: false,
+    };
     all.plan.outputs = schedule.plan.ids().map(output).collect();
     let trace = execute_in(&all, options, arithmetic)?;
     let expected = reference(&all.plan, &trace.parameters, arithmetic)?;

@@ -13,6 +13,7 @@
 //! * **Bytes.** Collectives send messages through a [`Network`], which counts what each device sends; see
 //!   [`collectives`] for the algorithms. What is reported is the busiest device's, rounded up to whole bytes.
 
+mod applications;
 pub mod arithmetic;
 pub mod collectives;
 pub mod compare;
@@ -33,12 +34,13 @@ mod scalar;
 mod shrink;
 mod tensor;
 
+pub use applications::{FEW_APPLICATIONS, folded, written_out};
 pub use arithmetic::Arithmetic;
 pub use compare::{Comparison, compare};
 pub use error::RunError;
 pub use execute::{CollectiveTrace, NamedTensor, RunOptions, Trace, execute, in_program_order};
 pub use judge::{Report, run, run_against, run_plan};
-pub use limits::{MAX_BYTES, MAX_WORK, bytes_needed, work_needed};
+pub use limits::{MAX_APPLIED, MAX_BYTES, MAX_WORK, bytes_needed, work_needed};
 pub use network::Network;
 pub use random::Random;
 pub use shrink::{resized_as, shrink};

@@ -11,6 +11,9 @@ pub const MAX_BYTES: u128 = 2 << 30;
 /// no more, since it does once what replicas do several times.
 pub const MAX_WORK: u128 = 1 << 30;
 
+/// Instructions that a plan may have once its folded blocks are written out.
+pub const MAX_APPLIED: u128 = 1 << 16;
+
 /// Bookkeeping of one block on one device.
 const BLOCK_OVERHEAD: u128 = 96;
 

@@ -56,10 +56,16 @@ enum Style {
 /// How many variables times relations a group of related dims may have; past that they keep their sizes.
 const MAX_RELATED: usize = 1 << 13;
 
+/// A dim that is normalised in a folded block has as many elements where it can: a norm over a few magnifies roundings, and
+/// what one application magnifies the next magnifies again.
+const NORMALISED: u64 = 16;
+
 /// Dims that have one size because renames make them equal.
 struct Variable {
     size: u64,
     unit: u64,
+    /// Smaller sizes come last.
+    least: u64,
 }
 
 /// What the sizes of variables must meet.
@@ -160,6 +166,19 @@ impl Problem {
                 }
             }
         }
+        let normalised: BTreeSet<usize> = plan
+            .ids()
+            .filter(|id| plan.runs_in(*id).is_some())
+            .filter_map(|id| match &plan.instruction(id).kind {
+                InstrKind::Op(Op::Norm { over, .. }) => Some(leader[over.index()]),
+                InstrKind::Op(Op::Reduce { over, .. }) => over.first().map(|d| leader[d.index()]),
+                InstrKind::Op(_)
+                | InstrKind::Parameter(_)
+                | InstrKind::Constant(_)
+                | InstrKind::Move(_)
+                | InstrKind::CollectiveEinsum(_) => None,
+            })
+            .collect();
         let mut numbers: BTreeMap<usize, usize> = BTreeMap::new();
         let mut variables: Vec<Variable> = Vec::new();
         let variable_of: Vec<usize> = (0..count)
@@ -169,7 +188,8 @@ impl Problem {
                     // A dim of no tensor keeps its size.
                     let unit =
                         if (0..count).any(|o| leader[o] == leader[d] && used[o]) { units[leader[d]] } else { size };
-                    variables.push(Variable { size, unit });
+                    let least = if normalised.contains(&leader[d]) { NORMALISED } else { 1 };
+                    variables.push(Variable { size, unit, least });
                     variables.len() - 1
                 })
             })
@@ -247,7 +267,7 @@ impl Problem {
             if *tries > MAX_TRIES {
                 return false;
             }
-            let Variable { size: was, unit } = self.variables[variable];
+            let Variable { size: was, unit, .. } = self.variables[variable];
             if size % unit != 0 || size > was || (was == 1) != (size == 1) {
                 continue;
             }
@@ -264,14 +284,15 @@ impl Problem {
     /// Sizes to try, best first: small multiples of the unit, those that no other dim has before the others; last the
     /// size as it is.
     fn candidates(&self, variable: usize, sizes: &[Option<u64>], style: Style) -> Vec<u64> {
-        let Variable { size, unit } = self.variables[variable];
+        let Variable { size, unit, least } = self.variables[variable];
+        let step = unit * least.div_ceil(2 * unit);
         let first: &[u64] = match style {
             Style::Roomy => &[2, 3, 4, 5],
             Style::Lean => &[1, 2, 3],
         };
         let later = [1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 64, 128];
         let taken = |s: &u64| sizes.iter().flatten().any(|t| t == s);
-        let mut out: Vec<u64> = first.iter().map(|m| m * unit).filter(|s| !taken(s) && *s > 1).collect();
+        let mut out: Vec<u64> = first.iter().map(|m| m * step).filter(|s| !taken(s) && *s > 1).collect();
         out.extend(first.iter().chain(&later).map(|m| m * unit));
         out.retain(|s| *s <= size);
         out.push(size);

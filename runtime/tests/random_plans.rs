@@ -134,7 +134,7 @@ impl Generator {
         let last = InstrId(length as u32 - 1);
         let dims = self.builder.plan.instruction(last).dims.iter().rev().copied().collect();
         let mut plan = self.builder.output(last);
-        plan.outputs.push(PlanOutput { name: "turned".to_string(), id: last, dims });
+        plan.outputs.push(PlanOutput { name: "turned".to_string(), id: last, dims, state: false });
         plan
     }
 }

@@ -49,8 +49,10 @@ pub fn judge(plan: &Plan, seed: u64) -> Result<Report, String> {
     if text::print(parsed) != printed {
         return Err(format!("its text reads back as another plan:\n{printed}\n{}", text::print(parsed)));
     }
-    let report = run_plan(plan, &RunOptions { seed, ..RunOptions::default() })
-        .map_err(|error| format!("it does not run: {error}\n{printed}"))?;
+    let failed = |error| format!("it does not run: {error}\n{printed}");
+    let applied = shard_runtime::written_out(plan, false).map_err(failed)?;
+    let report = run_plan(&applied.plan, &RunOptions { seed, ..RunOptions::default() }).map_err(failed)?;
+    let report = shard_runtime::folded(report, &applied.of);
     if !report.equal {
         return Err(format!("it differs by {:e} of {:e}\n{printed}", report.max_abs_err, report.scale));
     }

@@ -63,7 +63,7 @@ fn variants() -> &'static [Variant] {
 
 fn make_variants() -> Vec<Variant> {
     let mut all = Vec::new();
-    for example in examples() {
+    for example in examples().into_iter().filter(|example| !is_model(&example.text)) {
         let words = example.text.lines().filter_map(|line| line.strip_prefix("phase "));
         let phases: Vec<String> = words.filter_map(|rest| rest.split(' ').next()).map(str::to_string).collect();
         let options: Vec<Vec<String>> = match phases.is_empty() {
@@ -81,6 +81,29 @@ fn make_variants() -> Vec<Variant> {
         }
     }
     all
+}
+
+/// A model is written layer by layer: `fmt --explicit` of the whole is refused.
+fn is_model(text: &str) -> bool {
+    text.lines().any(|line| line.starts_with("model "))
+}
+
+#[test]
+fn of_a_model_each_layer_is_written_back_and_the_whole_is_refused_with_their_names() {
+    let models: Vec<_> = examples().into_iter().filter(|example| is_model(&example.text)).collect();
+    assert!(models.len() >= 2);
+    for example in models {
+        let phase: &[&str] = if example.text.contains("\nphase decode ") { &["--phase", "decode"] } else { &[] };
+        let refused = fed(folder(&example.path), &[&["fmt", "--explicit", "-"], phase].concat(), &example.text);
+        let errors = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(1), "{}: {errors}", example.path);
+        assert!(errors.contains("E0820") && errors.contains("--layer block"), "{errors}");
+        printed(
+            folder(&example.path),
+            &[&["fmt", "--explicit", "--layer", "block", "-"], phase].concat(),
+            &example.text,
+        );
+    }
 }
 
 fn plans(folder: &Path, source: &str) -> Vec<Plan> {

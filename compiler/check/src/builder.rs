@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use shard_grammar::Span;
 use shard_ir::program::MAX_VALUES;
 use shard_ir::tensor::{MAX_ELEMENTS, MAX_RANK};
-use shard_ir::{Def, DimId, Dtype, LayoutPattern, Op, TensorType, Value, ValueId, typing::same_dims};
+use shard_ir::{Def, DimId, Dtype, Fold, FoldId, LayoutPattern, Op, TensorType, Value, ValueId, typing::same_dims};
 
 use crate::diagnostics::LimitProblem;
 use crate::environment::Environment;
@@ -34,6 +34,9 @@ pub(crate) struct Builder {
     pub(crate) room: usize,
     /// A limit was passed: nothing more is built.
     pub(crate) stopped: bool,
+    /// The folded blocks so far, and the one that values are added to.
+    pub(crate) folds: Vec<Fold>,
+    pub(crate) fold: Option<FoldId>,
     /// The call that is being inlined: where a limit is passed in it, that is the place to name.
     pub(crate) inlining: Option<Span>,
 }
@@ -47,6 +50,8 @@ impl Builder {
             scope: BTreeMap::new(),
             room,
             stopped: false,
+            folds: Vec::new(),
+            fold: None,
             inlining: None,
         }
     }
@@ -61,8 +66,8 @@ impl Builder {
         TensorType { dims: value.dims.clone(), dtype: value.dtype }
     }
 
-    /// Adds a value, unless that passes a limit.
-    pub(crate) fn push(&mut self, env: &Environment<'_>, value: Value, sink: &mut Sink) -> Option<ValueId> {
+    /// Adds a value to the folded block that is being written, if one is, unless that passes a limit.
+    pub(crate) fn push(&mut self, env: &Environment<'_>, mut value: Value, sink: &mut Sink) -> Option<ValueId> {
         if self.stopped {
             return None;
         }
@@ -86,6 +91,8 @@ impl Builder {
             sink.report(LimitProblem::Elements { dims, limit: MAX_ELEMENTS, span: value.span });
             return None;
         }
+        value.fold = self.fold;
+        value.times = self.fold.and_then(|fold| self.folds.get(fold.index())).map_or(1, |fold| fold.repeat);
         self.values.push(value);
         Some(ValueId(self.values.len() as u32 - 1))
     }
@@ -101,7 +108,16 @@ impl Builder {
         sink: &mut Sink,
     ) -> Option<ValueId> {
         let def = Def::Op { op, operands };
-        let value = Value { name: None, dims: ty.dims, dtype: ty.dtype, def, span, in_layers: Vec::new(), times: 1 };
+        let value = Value {
+            name: None,
+            dims: ty.dims,
+            dtype: ty.dtype,
+            def,
+            span,
+            in_layers: Vec::new(),
+            times: 1,
+            fold: None,
+        };
         self.push(env, value, sink)
     }
 
@@ -116,7 +132,7 @@ impl Builder {
     ) -> Option<ValueId> {
         let def = Def::Constant(number);
         let (dims, in_layers) = (Vec::new(), Vec::new());
-        self.push(env, Value { name: None, dims, dtype, def, span, in_layers, times: 1 }, sink)
+        self.push(env, Value { name: None, dims, dtype, def, span, in_layers, times: 1, fold: None }, sink)
     }
 
     /// Pins a value to a pattern, whose dims are those of the value in the order `dims`. A pattern that any layout
@@ -130,14 +146,14 @@ impl Builder {
             self.in_order(env, pin.value, &pin.dims, pin.fresh_from, pin.pattern.label.is_some(), pin.span, sink)?;
         let value = self.value(pin.value);
         let pattern = permute_pattern(&pin.pattern, &pin.dims, &value.dims);
-        if is_free(&pattern) && !pin.written {
+        if is_free(&pattern) && !pin.written && !pin.border {
             return Some(pin.value);
         }
         let name = pin.name.or_else(|| value.name.clone());
         let def = Def::Pin { operand: pin.value, pattern, written: pin.written };
         let (dims, dtype) = (value.dims.clone(), value.dtype);
         let (span, in_layers) = (pin.span, pin.in_layers);
-        self.push(env, Value { name, dims, dtype, def, span, in_layers, times: 1 }, sink)
+        self.push(env, Value { name, dims, dtype, def, span, in_layers, times: 1, fold: None }, sink)
     }
 
     /// The value, or a copy of it, with its dims in this order where that is free or a label needs it.
@@ -184,6 +200,8 @@ pub(crate) struct PinRequest {
     /// Values from here on were made by the expression that is pinned.
     pub(crate) fresh_from: usize,
     pub(crate) in_layers: Vec<String>,
+    /// It stands between a folded block and what is outside, and is there whatever layouts it allows.
+    pub(crate) border: bool,
 }
 
 /// Whether every layout meets the pattern, partial ones too where it is not a boundary's.

@@ -7,7 +7,7 @@ use shard_ir::{Def, DimId, LabelId, LayoutPattern, ParameterKind, Program, Value
 
 use crate::builder::PinRequest;
 use crate::diagnostics::limits::{MAX_CALL_DEPTH, MAX_LAYERS};
-use crate::diagnostics::{DtypeProblem, LayerProblem, LimitProblem, ShapeProblem};
+use crate::diagnostics::{DtypeProblem, LayerProblem, LimitProblem, ModelProblem, ShapeProblem};
 use crate::expr::Term;
 use crate::layer::{LayerChecker, kind_words};
 use crate::names::nearest;
@@ -161,6 +161,7 @@ fn walk_calls(expr: &ast::Expr, found: &mut impl FnMut(&ast::Name)) {
             walk_calls(right, found);
         }
         ast::ExprKind::Paren(operand)
+        | ast::ExprKind::Named { value: operand, .. }
         | ast::ExprKind::Neg { operand, .. }
         | ast::ExprKind::Map { operand, .. }
         | ast::ExprKind::Reduce { operand, .. }
@@ -197,6 +198,12 @@ impl LayerChecker<'_, '_> {
     pub(crate) fn call(&mut self, name: &ast::Name, args: &[ast::Expr], span: Span) -> Option<Term> {
         let fresh_from = self.builder.values.len();
         let values: Vec<Option<ValueId>> = args.iter().map(|arg| self.value(arg)).collect();
+        let named = args.iter().find(|arg| matches!(arg.kind, ast::ExprKind::Named { .. }));
+        if let Some(named) = named.filter(|_| self.layer.model.is_none()) {
+            let model = self.layer.name.value.clone();
+            self.sink.report(ModelProblem::NamedOutside { span: named.span, layer: model });
+            return None;
+        }
         let Some(index) = self.layers.index(&name.value) else {
             if !self.env.lenient && self.sink.has_room() {
                 let known: Vec<String> = self.layers.all.iter().map(|l| l.name.value.clone()).collect();
@@ -209,6 +216,13 @@ impl LayerChecker<'_, '_> {
             return None;
         };
         let callee = self.layers.all[index];
+        if let Some(model) = callee.model {
+            self.sink.report(ModelProblem::Called { name: name.value.clone(), span: name.span, declared: model });
+            return None;
+        }
+        if self.layer.model.is_some() {
+            return self.call_in_model(name, index, args, &values, span, fresh_from);
+        }
         if args.len() != callee.params.len() {
             self.sink.report(LayerProblem::ArgumentCount {
                 callee: name.value.clone(),
@@ -242,20 +256,15 @@ impl LayerChecker<'_, '_> {
         }
         let values: Vec<ValueId> = values.into_iter().flatten().collect();
         self.builder.inlining = Some(span);
-        let results = self.inline(program, &values, args, fresh_from);
+        let given: Vec<Option<&ast::Expr>> = args.iter().map(Some).collect();
+        let labels = self.fresh_labels(program);
+        let results = self.inline(program, &values, &given, &labels, fresh_from);
         self.builder.inlining = None;
-        let mut results = results?;
-        match (results.len(), results.pop()) {
-            (1, Some(one)) => Some(Term::Value(one)),
-            (_, last) => {
-                results.extend(last);
-                Some(Term::Many(results, name.value.clone()))
-            }
-        }
+        Some(results_term(results?, name))
     }
 
     /// Holds an argument to its parameter.
-    fn argument(
+    pub(crate) fn argument(
         &mut self,
         callee: &str,
         value: ValueId,
@@ -329,24 +338,33 @@ impl LayerChecker<'_, '_> {
         });
     }
 
-    fn inline(
+    /// The labels of a callee, fresh at each call.
+    pub(crate) fn fresh_labels(&mut self, callee: &Program) -> Vec<LabelId> {
+        callee.labels.iter().map(|name| self.builder.labels.fresh(name)).collect()
+    }
+
+    /// Copies the values of a callee in. Each parameter is pinned to its type where an expression is given for it; without
+    /// one, `args` has a parameter of the caller's own. In a folded block the first is what is handed on.
+    pub(crate) fn inline(
         &mut self,
         callee: &Program,
         args: &[ValueId],
-        exprs: &[ast::Expr],
+        exprs: &[Option<&ast::Expr>],
+        labels: &[LabelId],
         fresh_from: usize,
     ) -> Option<Vec<ValueId>> {
-        let labels: Vec<LabelId> = callee.labels.iter().map(|name| self.builder.labels.fresh(name)).collect();
-        let relabelled = |pattern: &LayoutPattern| LayoutPattern {
-            label: pattern.label.and_then(|l| labels.get(usize::from(l.0)).copied()),
-            ..pattern.clone()
-        };
+        let relabelled = |pattern: &LayoutPattern| relabelled(pattern, labels);
         let mut map: Vec<ValueId> = Vec::with_capacity(callee.values.len());
         for value in &callee.values {
             let path = || -> Vec<String> { [&callee.name].into_iter().chain(&value.in_layers).cloned().collect() };
             let new = match &value.def {
                 Def::Parameter { pattern, .. } => {
-                    let (mut arg, expr) = (args[map.len()], &exprs[map.len()]);
+                    let (mut arg, Some(expr)) = (args[map.len()], exprs[map.len()]) else {
+                        map.push(args[map.len()]);
+                        continue;
+                    };
+                    // What comes from outside of a folded block and is not handed on is moved there, and once.
+                    let (fold, border) = (self.builder.fold, self.builder.fold.is_some() && map.is_empty());
                     // The callee fetches it itself.
                     if let (
                         Def::Parameter { kind: ParameterKind::HostWeight, .. },
@@ -364,8 +382,12 @@ impl LayerChecker<'_, '_> {
                         span: expr.span,
                         fresh_from,
                         in_layers: Vec::new(),
+                        border,
                     };
-                    self.builder.pin(self.env, request, self.sink)?
+                    self.builder.fold = fold.filter(|_| border);
+                    let pinned = self.builder.pin(self.env, request, self.sink);
+                    self.builder.fold = fold;
+                    pinned?
                 }
                 Def::Constant(_) => {
                     self.builder.push(self.env, Value { in_layers: path(), ..value.clone() }, self.sink)?
@@ -385,6 +407,7 @@ impl LayerChecker<'_, '_> {
                         span: value.span,
                         fresh_from: usize::MAX,
                         in_layers: path(),
+                        border: false,
                     };
                     self.builder.pin(self.env, request, self.sink)?
                 }
@@ -403,9 +426,27 @@ impl LayerChecker<'_, '_> {
                 span: output.span,
                 fresh_from: usize::MAX,
                 in_layers: vec![callee.name.clone()],
+                border: false,
             };
             results.push(self.builder.pin(self.env, request, self.sink)?);
         }
         Some(results)
+    }
+}
+
+/// A pattern of a callee with the labels that it has at a call.
+pub(crate) fn relabelled(pattern: &LayoutPattern, labels: &[LabelId]) -> LayoutPattern {
+    let label = pattern.label.and_then(|l| labels.get(usize::from(l.0)).copied());
+    LayoutPattern { label, ..pattern.clone() }
+}
+
+/// What a call gives: one value, or a list.
+pub(crate) fn results_term(mut results: Vec<ValueId>, callee: &ast::Name) -> Term {
+    match (results.len(), results.pop()) {
+        (1, Some(one)) => Term::Value(one),
+        (_, last) => {
+            results.extend(last);
+            Term::Many(results, callee.value.clone())
+        }
     }
 }

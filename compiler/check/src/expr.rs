@@ -26,6 +26,8 @@ impl LayerChecker<'_, '_> {
             }
             ast::ExprKind::Name(name) => self.name(name, expr.span)?,
             ast::ExprKind::Paren(inner) => return self.term(inner),
+            // It is the call that looks at the name.
+            ast::ExprKind::Named { value, .. } => return self.term(value),
             ast::ExprKind::Neg { operand, .. } => match self.term(operand)? {
                 Term::Number { value, text, .. } => {
                     return Some(Term::Number { value: -value, text: format!("-{text}"), span: expr.span });
@@ -194,6 +196,7 @@ impl LayerChecker<'_, '_> {
                 span,
                 fresh_from,
                 in_layers: Vec::new(),
+                border: false,
             },
             self.sink,
         )

@@ -7,9 +7,10 @@ use shard_ir::{Def, DimId, Op, Output, ParameterKind, Program, Value, ValueId, t
 
 use crate::builder::{Binding, Builder, PinRequest, permute_pattern};
 use crate::calls::Layers;
-use crate::diagnostics::{DtypeProblem, LayerProblem, ShapeProblem};
+use crate::diagnostics::{DtypeProblem, LayerProblem, ModelProblem, ShapeProblem};
 use crate::environment::Environment;
 use crate::expr::Term;
+use crate::model::ModelCalls;
 use crate::sink::Sink;
 use crate::types::{CheckedType, check_type};
 
@@ -26,6 +27,8 @@ pub(crate) struct LayerChecker<'a, 'e> {
     pub(crate) later_names: BTreeMap<String, Span>,
     /// Unknown values of which was spoken already.
     pub(crate) unknown_values: BTreeSet<String>,
+    /// Of a model, what its calls own.
+    pub(crate) calls: ModelCalls,
 }
 
 /// A layer, and how it is to be checked.
@@ -49,12 +52,23 @@ pub(crate) fn check_layer<'a>(
     let errors = sink.errors();
     let builder = Builder::new(&layer.name.value, room);
     let (later_names, unknown_values) = (BTreeMap::new(), BTreeSet::new());
-    let mut checker = LayerChecker { env, sink, layers, layer, lenient, builder, later_names, unknown_values };
+    let mut checker = LayerChecker {
+        env,
+        sink,
+        layers,
+        layer,
+        lenient,
+        builder,
+        later_names,
+        unknown_values,
+        calls: ModelCalls::default(),
+    };
     let outputs = checker.run();
     if checker.sink.errors() > errors || checker.builder.stopped {
         return None;
     }
-    let (outputs, mut builder) = (outputs?, checker.builder);
+    let states = std::mem::take(&mut checker.calls.states);
+    let (outputs, mut builder) = (outputs?.into_iter().chain(states).collect(), checker.builder);
     let mut program = Program {
         name: layer.name.value.clone(),
         repeat: layer.repeat.map_or(1, |repeat| repeat.count.value),
@@ -66,11 +80,13 @@ pub(crate) fn check_layer<'a>(
         values: std::mem::take(&mut builder.values),
         outputs,
         labels: Vec::new(),
+        folds: std::mem::take(&mut builder.folds),
     };
     crate::repeat::check(env, layer, &mut program, &mut builder.labels, sink);
     program.labels = builder.labels.names;
     crate::partial_pins::check(env, &program, sink);
     crate::straddles::check(env, &program, sink);
+    crate::model::check(&program, sink);
     if sink.errors() > errors {
         return None;
     }
@@ -95,6 +111,9 @@ fn report_unused(scope: &BTreeMap<String, Binding>, sink: &mut Sink) {
 
 impl<'a> LayerChecker<'a, '_> {
     fn run(&mut self) -> Option<Vec<Output>> {
+        if let (Some(model), Some(repeat)) = (self.layer.model, &self.layer.repeat) {
+            self.sink.report(ModelProblem::Repeated { span: repeat.span, model });
+        }
         if let Some(repeat) = &self.layer.repeat
             && repeat.count.value == 0
         {
@@ -154,6 +173,7 @@ impl<'a> LayerChecker<'a, '_> {
             let value = checked.and_then(|ty| self.parameter(param, ty));
             self.bind(&param.name, value, true);
         }
+        self.own_parameters();
         // Parameters come first; what is kept with the host is used as it is fetched.
         for param in &self.layer.params {
             self.fetch(param);
@@ -183,6 +203,7 @@ impl<'a> LayerChecker<'a, '_> {
             span: param.span,
             in_layers: Vec::new(),
             times: 1,
+            fold: None,
         };
         self.builder.push(self.env, value, self.sink)
     }
@@ -255,6 +276,7 @@ impl<'a> LayerChecker<'a, '_> {
             span: ty.span,
             fresh_from,
             in_layers: Vec::new(),
+            border: false,
         };
         self.builder.pin(self.env, request, self.sink)
     }
@@ -432,6 +454,7 @@ impl<'a> LayerChecker<'a, '_> {
             dims: checked.dims.clone(),
             pattern: permute_pattern(&checked.pattern, &checked.dims, &self.builder.value(value).dims),
             span: ty.span,
+            state: false,
         })
     }
 }

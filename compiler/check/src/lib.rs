@@ -18,6 +18,7 @@ mod factored;
 mod foreign;
 mod int_expr;
 mod layer;
+mod model;
 pub mod names;
 mod op_types;
 mod operations;

@@ -17,7 +17,7 @@ pub(crate) fn check(
     labels: &mut Labels,
     sink: &mut Sink,
 ) {
-    let Some(repeat) = layer.repeat.filter(|r| r.count.value > 1) else { return };
+    let Some(repeat) = layer.repeat.filter(|r| r.count.value > 1 && layer.model.is_none()) else { return };
     carry(env, layer, repeat, program, labels, sink);
     for index in 0..program.outputs.len() {
         let declared = layer.results.types().get(index).copied();
@@ -174,7 +174,7 @@ fn tie_cache(
 }
 
 /// The cache parameter that a value was made from, through pins and appends.
-fn cache_origin(program: &Program, value: ValueId) -> Option<ValueId> {
+pub(crate) fn cache_origin(program: &Program, value: ValueId) -> Option<ValueId> {
     let mut at = value;
     loop {
         match &program.value(at).def {

@@ -100,7 +100,8 @@ pub fn compile_plan(
     Ok(Compiled { schedule, price, timeline, optimality, least_bytes: None, lowered: None })
 }
 
-/// Schedule -> run -> Report: on small dims of the same divisibility, unless `full`. The results are those of the program
+/// Schedule -> run -> Report: on small dims of the same divisibility and with few applications of folded blocks, unless
+/// `full`. The results are those of the program
 /// as it is written, whatever its plan computes them by; a plan that was given as text has no other source than itself.
 pub fn run(
     program: Option<&Program>,
@@ -111,16 +112,18 @@ pub fn run(
 ) -> Result<Ran, RunError> {
     let plan = if full { compiled.schedule.plan.clone() } else { shard_runtime::shrink(&compiled.schedule.plan) };
     let price = shard_cost::price(&plan, hardware);
-    let schedule = shard_schedule::schedule(plan, &price);
+    let applied = shard_runtime::written_out(&plan, full)?;
+    let schedule = shard_schedule::schedule(applied.plan.clone(), &shard_cost::price(&applied.plan, hardware));
     let report = match program.map(Plan::unsharded) {
         None => shard_runtime::run(&schedule, options)?,
         Some(source) => {
-            let source = shard_runtime::resized_as(&schedule.plan, &source);
+            let source = shard_runtime::resized_as(&plan, &source);
             let source = source.ok_or(RunError::Internal("the program has not the sizes of its plan"))?;
-            shard_runtime::run_against(&source, &schedule, options)?
+            let source = shard_runtime::written_out(&source, full)?;
+            shard_runtime::run_against(&source.plan, &schedule, options)?
         }
     };
-    Ok(Ran { plan: schedule.plan, price, report })
+    Ok(Ran { plan, price, report: shard_runtime::folded(report, &applied.of) })
 }
 
 /// A layer that was executed.

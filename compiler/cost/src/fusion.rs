@@ -7,7 +7,7 @@
 //! * that operand is the only one of its operands (counted once where it stands twice) that comes from an op; the others
 //!   are parameters or constants, moved or not,
 //! * its producer is an einsum or itself elementwise, and no move lies between, and
-//! * nothing else reads it and it is not a result of the layer.
+//! * nothing else reads it, it is not a result of the layer, and both are in the same folded block or in none.
 //!
 //! A collective einsum that gathers an operand leads a kernel as an einsum does: each chunk of the result is finished by
 //! the ops that join it. One that scatters its result is a kernel alone: terms are added up after it has made them.
@@ -97,7 +97,11 @@ pub fn fusion_producer(plan: &Plan) -> Vec<Option<InstrId>> {
                     InstrKind::CollectiveEinsum(fused) => fused.gathered().is_some(),
                     InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::Move(_) => false,
                 };
+                // What one application hands on is read by the next.
+                let is_handed_on = plan.folds.iter().any(|fold| fold.to == producer || fold.from == producer);
                 leads
+                    && !is_handed_on
+                    && plan.instruction(producer).fold == instr.fold
                     && uses[producer.index()].iter().all(|user| *user == id)
                     && plan.outputs.iter().all(|o| o.id != producer)
             })

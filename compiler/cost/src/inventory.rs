@@ -29,7 +29,7 @@ pub struct Kept {
     pub id: InstrId,
     /// What it is kept for.
     pub kind: ParameterKind,
-    /// Bytes of one copy of it.
+    /// Bytes of one copy of it; of all applications, where it is of a folded block.
     pub bytes: Bytes,
     /// Bytes on one chip.
     pub chip_bytes: Bytes,
@@ -73,8 +73,8 @@ fn kept(plan: &Plan, id: InstrId) -> Option<Kept> {
     Some(Kept {
         id,
         kind,
-        bytes: Bytes(instr.dtype.bytes(elements(plan, id))),
-        chip_bytes: Bytes(plan.local_bytes(id)),
+        bytes: Bytes(instr.dtype.bytes(elements(plan, id))).times(plan.copies_of(id)),
+        chip_bytes: Bytes(plan.local_bytes(id)).times(plan.copies_of(id)),
         copies: plan.mesh.devices() / shards.max(1),
     })
 }
@@ -85,7 +85,8 @@ fn elements(plan: &Plan, id: InstrId) -> u64 {
 
 fn useful_elements(plan: &Plan, id: InstrId) -> u128 {
     let dims = plan.instruction(id).dims.iter();
-    dims.fold(1, |n, d| n.saturating_mul(u128::from(plan.dims[d.index()].useful)))
+    let one = dims.fold(1u128, |n, d| n.saturating_mul(u128::from(plan.dims[d.index()].useful)));
+    one.saturating_mul(u128::from(plan.copies_of(id)))
 }
 
 /// The bytes of a cache for one position of one sequence.

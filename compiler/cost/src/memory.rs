@@ -6,7 +6,8 @@ use crate::fusion::fusion_producer;
 use crate::units::Bytes;
 
 /// What one chip holds. Weights and caches are those of one layer, and are there `repeat` times, since every layer of
-/// the stack has its own; activations are those of the layer that runs.
+/// the stack has its own; activations are those of the layer that runs. A model is one layer here, in which the weights and
+/// caches of a folded block count once for each application.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Memory {
     /// How many times the layer is stacked.
@@ -25,7 +26,7 @@ impl Memory {
         let kept = |kind: ParameterKind| {
             plan.ids()
                 .filter(|id| plan.instruction(*id).kind == InstrKind::Parameter(kind))
-                .map(|id| Bytes(plan.local_bytes(id)))
+                .map(|id| Bytes(plan.local_bytes(id)).times(plan.copies_of(id)))
                 .sum::<Bytes>()
         };
         let (weights, caches) = (kept(ParameterKind::Weight), kept(ParameterKind::Cache));

@@ -10,7 +10,7 @@ use crate::memory::Memory;
 use crate::op::{Bound, KernelOp, LocalTensor, Work, compute_time, kernel_reads, kernel_work, memory_time, roofline};
 use crate::units::{Bytes, Flops};
 
-/// What one instruction costs each device.
+/// What one instruction costs each device; one in a folded block each time that it is run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum InstrPrice {
     /// A parameter or a constant.
@@ -65,7 +65,7 @@ impl InstrPrice {
     }
 }
 
-/// The sums over a plan: one layer, one device.
+/// The sums over a plan: one layer, one device; every application of a folded block counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Totals {
     /// Time of all moves, and of the collectives inside loops as if they were by themselves.
@@ -115,9 +115,10 @@ pub fn price(plan: &Plan, hw: &Hardware) -> PlanPrice {
         let (InstrKind::Move(collective), [operand]) = (&instr.kind, instr.operands.as_slice()) else { continue };
         let from = plan.instruction(*operand);
         let cost = collective_cost(hw, &plan.mesh, collective, from.layout, &plan.sizes(&from.dims), from.dtype);
-        totals.comm_time = totals.comm_time + cost.time;
-        totals.serial_time = totals.serial_time + cost.time;
-        totals.comm_bytes = totals.comm_bytes + cost.wire_bytes;
+        let repeat = plan.repeat_of(id);
+        totals.comm_time = totals.comm_time + cost.time.times(repeat);
+        totals.serial_time = totals.serial_time + cost.time.times(repeat);
+        totals.comm_bytes = totals.comm_bytes + cost.wire_bytes.times(repeat);
         instructions[id.index()] = InstrPrice::Move(cost);
     }
 
@@ -126,16 +127,17 @@ pub fn price(plan: &Plan, hw: &Hardware) -> PlanPrice {
         let work = with_chain(plan, &local, &kernel, kernel_work);
         let (time, bound) = roofline(hw, &work);
         let looped = loop_price(plan, kernel[0], time, hw);
+        let repeat = plan.repeat_of(kernel[0]);
         if let Some(looped) = &looped {
-            totals.comm_time = totals.comm_time + looped.collective.time;
-            totals.comm_bytes = totals.comm_bytes + looped.collective.wire_bytes;
+            totals.comm_time = totals.comm_time + looped.collective.time.times(repeat);
+            totals.comm_bytes = totals.comm_bytes + looped.collective.wire_bytes.times(repeat);
         }
         let time = looped.map_or(time, |looped| looped.time());
-        totals.compute_time = totals.compute_time + compute_time(hw, &work);
-        totals.memory_time = totals.memory_time + memory_time(hw, &work);
-        totals.serial_time = totals.serial_time + time;
-        totals.flops = totals.flops + work.flops;
-        totals.hbm_bytes = totals.hbm_bytes + work.hbm_bytes();
+        totals.compute_time = totals.compute_time + compute_time(hw, &work).times(repeat);
+        totals.memory_time = totals.memory_time + memory_time(hw, &work).times(repeat);
+        totals.serial_time = totals.serial_time + time.times(repeat);
+        totals.flops = totals.flops + work.flops.times(repeat);
+        totals.hbm_bytes = totals.hbm_bytes + work.hbm_bytes().times(repeat);
         if work.flops > Flops(0)
             && !hw.knows_arithmetic(work.arithmetic)
             && !arithmetic_as_bf16.contains(&work.arithmetic)

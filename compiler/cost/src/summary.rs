@@ -78,9 +78,9 @@ impl Summary {
             .collect();
         let network = busiest_stream(plan, hardware, &communication);
         let lower_bound = price.totals.compute_time.max(price.totals.memory_time).max(network);
-        let step_time = hardware.stack_time(layer_time, plan.repeat);
+        let step_time = hardware.stack_time(layer_time, plan);
         let efficiency = (step_time > Picoseconds(0) && tokens > 0).then(|| {
-            let arithmetic = main_arithmetic(price);
+            let arithmetic = main_arithmetic(plan, price);
             let peak = hardware.peak_flops_rate(arithmetic) as f64;
             let parameters = inventory.parameters as f64 * plan.repeat as f64;
             let chip_seconds = plan.mesh.devices() as f64 * step_time.seconds();
@@ -117,9 +117,10 @@ fn communication(plan: &Plan, price: &PlanPrice) -> Vec<Communication> {
             groups.len() - 1
         });
         let group = &mut groups[at];
-        group.moves += 1;
-        group.wire_bytes = group.wire_bytes + cost.wire_bytes;
-        group.time = group.time + cost.time;
+        let repeat = plan.repeat_of(id);
+        group.moves += repeat;
+        group.wire_bytes = group.wire_bytes + cost.wire_bytes.times(repeat);
+        group.time = group.time + cost.time.times(repeat);
     }
     groups
 }
@@ -135,10 +136,11 @@ pub fn moved_over(plan: &Plan, id: InstrId) -> Option<AxisSet> {
 }
 
 /// The arithmetic that most flops are done in; bf16 where there are none.
-fn main_arithmetic(price: &PlanPrice) -> Dtype {
+fn main_arithmetic(plan: &Plan, price: &PlanPrice) -> Dtype {
     let mut sums: Vec<(Dtype, Flops)> = Vec::new();
-    for instr in &price.instructions {
+    for (id, instr) in plan.ids().zip(&price.instructions) {
         if let InstrPrice::Kernel { flops, arithmetic, .. } = instr {
+            let flops = &flops.times(plan.repeat_of(id));
             match sums.iter_mut().find(|(dtype, _)| dtype == arithmetic) {
                 Some((_, sum)) => *sum = *sum + *flops,
                 None => sums.push((*arithmetic, *flops)),

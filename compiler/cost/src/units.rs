@@ -34,6 +34,14 @@ impl Sum for Bytes {
     }
 }
 
+impl Flops {
+    /// So many times as much.
+    #[must_use]
+    pub fn times(self, n: u64) -> Flops {
+        Flops(self.0.saturating_mul(u128::from(n)))
+    }
+}
+
 impl Add for Flops {
     type Output = Flops;
     fn add(self, other: Flops) -> Flops {

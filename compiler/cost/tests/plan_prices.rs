@@ -26,6 +26,7 @@ impl Builder {
             dims: vec![dim("B", 512), dim("L", 1), dim("E", 18432), dim("F", 73728)],
             instructions: Vec::new(),
             outputs: Vec::new(),
+            folds: Vec::new(),
         })
     }
 
@@ -50,13 +51,14 @@ impl Builder {
             dtype: Dtype::Bf16,
             layout,
             origin: Origin::default(),
+            fold: None,
         });
         InstrId(self.0.instructions.len() as u32 - 1)
     }
 
     fn finish(mut self, id: InstrId) -> (Plan, PlanPrice) {
         let dims = self.0.instruction(id).dims.clone();
-        self.0.outputs.push(PlanOutput { name: "y".to_string(), id, dims });
+        self.0.outputs.push(PlanOutput { name: "y".to_string(), id, dims, state: false });
         let hw = Hardware::built_in("tpu-v4-flat").unwrap();
         let price = price(&self.0, &hw);
         (self.0, price)

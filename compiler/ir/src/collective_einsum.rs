@@ -163,11 +163,17 @@ impl Plan {
                 Some((fused, inside)) => match fused.gathered() {
                     Some(place) => {
                         let split = self.instruction(self.instruction(id).operands[place]);
-                        let operands = vec![instr.operands[place]];
+                        let (operands, fold) = (vec![instr.operands[place]], instr.fold);
                         let kind = InstrKind::Move(fused.collective());
                         let origin = instr.origin.clone();
-                        let gathered =
-                            Instruction { kind, operands, layout: inside.operands[place], origin, ..split.clone() };
+                        let gathered = Instruction {
+                            kind,
+                            operands,
+                            layout: inside.operands[place],
+                            origin,
+                            fold,
+                            ..split.clone()
+                        };
                         instr.operands[place] = push(gathered);
                         push(Instruction { kind: InstrKind::Op(Op::Einsum), ..instr })
                     }
@@ -181,6 +187,9 @@ impl Plan {
             });
         }
         plan.outputs.iter_mut().for_each(|output| output.id = now[output.id.index()]);
+        for fold in &mut plan.folds {
+            (fold.from, fold.to) = (now[fold.from.index()], now[fold.to.index()]);
+        }
         plan
     }
 }

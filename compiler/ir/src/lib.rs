@@ -9,6 +9,7 @@
 pub mod collective;
 pub mod collective_einsum;
 pub mod composite;
+pub mod fold;
 pub mod layout;
 pub mod layout_rule;
 pub mod liveness;
@@ -29,14 +30,15 @@ pub mod verify;
 
 pub use collective::{Collective, CollectiveError};
 pub use collective_einsum::{Fused, LoopError, LoopLayouts};
+pub use fold::{FoldError, Unrolled};
 pub use layout::{Layout, LayoutError, MeshShape, Place, Reduction};
 pub use layout_rule::{Operand, RuleError, result_layout};
 pub use liveness::Liveness;
 pub use mesh::{AxisId, AxisList, AxisSet, Mesh, MeshAxis, MeshError};
 pub use op::{Binary, Map, Norm, Op, Reduce};
 pub use pattern::{DimPattern, LabelId, LayoutPattern};
-pub use plan::{InstrId, InstrKind, Instruction, Number, Origin, Plan, PlanOutput};
-pub use program::{Def, Output, ParameterKind, Phase, Program, Value, ValueId};
+pub use plan::{InstrId, InstrKind, Instruction, Number, Origin, Plan, PlanFold, PlanOutput};
+pub use program::{Def, Fold, FoldId, Output, ParameterKind, Phase, Program, Value, ValueId};
 pub use reason::Reason;
 pub use rules::Rules;
 pub use schedule::{Picoseconds, Schedule, Step, Stream};

@@ -1,7 +1,7 @@
 //! What one device holds in memory while each instruction of a plan runs.
 
 use crate::plan::{InstrId, InstrKind, Plan};
-use crate::program::ParameterKind;
+use crate::program::{FoldId, ParameterKind};
 
 /// The memory of one device along a plan run in program order.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -25,11 +25,27 @@ impl Liveness {
     /// as large as the largest value in it, and held until none of them is read again.
     pub fn in_buffers(plan: &Plan, buffer_of: &[Option<InstrId>]) -> Liveness {
         let count = plan.instructions.len();
+        let ranges = plan.fold_ranges();
+        let end_of = |fold: FoldId| ranges[fold.index()].map_or(0, |(_, last)| last.index());
         let mut last_use: Vec<usize> = (0..count).collect();
         for id in plan.ids() {
             for operand in &plan.instruction(id).operands {
-                last_use[operand.index()] = id.index();
+                let read = match plan.runs_in(id) {
+                    // What comes from outside of a folded block is read by every application, but for what is handed on.
+                    Some(fold)
+                        if plan.instruction(*operand).fold != Some(fold)
+                            && plan.folds[fold.index()].from != *operand =>
+                    {
+                        end_of(fold)
+                    }
+                    _ => id.index(),
+                };
+                last_use[operand.index()] = last_use[operand.index()].max(read);
             }
+        }
+        for (at, fold) in plan.folds.iter().enumerate() {
+            let to = &mut last_use[fold.to.index()];
+            *to = (*to).max(end_of(FoldId(at as u16)));
         }
         let kept = |id: InstrId| {
             plan.outputs.iter().any(|o| o.id == id)
@@ -44,7 +60,20 @@ impl Liveness {
                 frees[last_use[id.index()]].push(id);
             }
         }
-        let live_bytes = live_bytes(plan, buffer_of, |id| if kept(id) { count } else { last_use[id.index()] });
+        let mut live_bytes = live_bytes(plan, buffer_of, |id| if kept(id) { count } else { last_use[id.index()] });
+        for (fold, range) in plan.folds.iter().zip(&ranges) {
+            // What the block takes is read behind it too: in all but the first application it lies beside what was handed on.
+            let Some((first, last)) = range.map(|(first, last)| (first.index(), last.index())) else { continue };
+            let in_block = |id: &InstrId| (first..=last).contains(&id.index());
+            let read =
+                plan.ids().filter(in_block).filter(|id| plan.instruction(*id).operands.contains(&fold.from)).last();
+            let beside = kept(fold.from) || last_use[fold.from.index()] > last;
+            if let Some(read) = read.filter(|_| beside && !plan.in_host_memory(fold.from)) {
+                for held in &mut live_bytes[first..=read.index()] {
+                    *held = held.saturating_add(plan.local_bytes(fold.from));
+                }
+            }
+        }
         Liveness { live_bytes, frees }
     }
 
@@ -65,7 +94,7 @@ fn live_bytes(plan: &Plan, buffer_of: &[Option<InstrId>], until: impl Fn(InstrId
         if plan.in_host_memory(id) {
             continue;
         }
-        size[buffer.index()] = size[buffer.index()].max(plan.local_bytes(id));
+        size[buffer.index()] = size[buffer.index()].max(plan.local_bytes(id).saturating_mul(plan.copies_of(id)));
         end[buffer.index()] = end[buffer.index()].max(until(id));
     }
     // In 128 bits: each value fits in 64, the sum of thousands of absurd ones need not.

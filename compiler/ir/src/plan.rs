@@ -8,13 +8,13 @@ use crate::layout::{Layout, MeshShape};
 use crate::layout_rule::Operand;
 use crate::mesh::Mesh;
 use crate::op::Op;
-use crate::program::ParameterKind;
+use crate::program::{FoldId, ParameterKind};
 use crate::reason::Reason;
 use crate::rules::Rules;
 use crate::tensor::{Dim, DimId, Dtype};
 
 /// An instruction, as an index into [`Plan::instructions`]; dense, in program order.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct InstrId(pub u32);
 
 impl InstrId {
@@ -44,6 +44,23 @@ pub struct Plan {
     pub instructions: Vec<Instruction>,
     /// The results.
     pub outputs: Vec<PlanOutput>,
+    /// The folded blocks of a model.
+    pub folds: Vec<PlanFold>,
+}
+
+/// A folded block: its instructions stand together and are run `repeat` times one after another, each time on weights and
+/// caches of their own. They read `from` in the first application, and in its place `to` of the application before in
+/// every other; outside, `to` is what the last application gives.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PlanFold {
+    /// The layer's name.
+    pub layer: String,
+    /// How many applications there are; more than one.
+    pub repeat: u64,
+    /// What the first application takes: an instruction before the block.
+    pub from: InstrId,
+    /// What is handed on: an instruction of the block, of the type and in the layout of `from`.
+    pub to: InstrId,
 }
 
 /// One instruction of a [`Plan`]; it makes one value in one layout.
@@ -63,6 +80,8 @@ pub struct Instruction {
     pub layout: Layout,
     /// Where the instruction comes from.
     pub origin: Origin,
+    /// The folded block that it is in. A parameter of one stands for as many tensors as there are applications.
+    pub fold: Option<FoldId>,
 }
 
 /// What an instruction does.
@@ -148,6 +167,8 @@ pub struct PlanOutput {
     pub id: InstrId,
     /// The dims in the declared order, a permutation of the instruction's.
     pub dims: Vec<DimId>,
+    /// A cache that stays in memory and is not returned.
+    pub state: bool,
 }
 
 impl Plan {
@@ -170,9 +191,49 @@ impl Plan {
     pub fn instruction(&self, id: InstrId) -> &Instruction {
         &self.instructions[id.index()]
     }
+    /// The results that are returned, without the caches that stay.
+    pub fn results(&self) -> impl Iterator<Item = &PlanOutput> {
+        self.outputs.iter().filter(|output| !output.state)
+    }
     /// All instruction ids, in program order.
     pub fn ids(&self) -> impl DoubleEndedIterator<Item = InstrId> + use<> {
         (0..self.instructions.len() as u32).map(InstrId)
+    }
+    /// How many times an instruction is run in one step of the layer.
+    pub fn repeat_of(&self, id: InstrId) -> u64 {
+        self.instruction(id).fold.and_then(|fold| self.folds.get(fold.index())).map_or(1, |fold| fold.repeat)
+    }
+    /// How many tensors lie in memory for an instruction: those of all applications for a parameter that stays there, else
+    /// one, since the applications run one after another.
+    pub fn copies_of(&self, id: InstrId) -> u64 {
+        match self.instruction(id).kind {
+            InstrKind::Parameter(ParameterKind::Activation)
+            | InstrKind::Constant(_)
+            | InstrKind::Op(_)
+            | InstrKind::Move(_)
+            | InstrKind::CollectiveEinsum(_) => 1,
+            InstrKind::Parameter(ParameterKind::Weight | ParameterKind::HostWeight | ParameterKind::Cache) => {
+                self.repeat_of(id)
+            }
+        }
+    }
+    /// Whether an instruction is run in a folded block: it is in one, and neither a parameter nor a constant.
+    pub fn runs_in(&self, id: InstrId) -> Option<FoldId> {
+        let instr = self.instruction(id);
+        match instr.kind {
+            InstrKind::Parameter(_) | InstrKind::Constant(_) => None,
+            InstrKind::Op(_) | InstrKind::Move(_) | InstrKind::CollectiveEinsum(_) => instr.fold,
+        }
+    }
+    /// The first and the last instruction that is run in each folded block.
+    pub fn fold_ranges(&self) -> Vec<Option<(InstrId, InstrId)>> {
+        let mut ranges: Vec<Option<(InstrId, InstrId)>> = vec![None; self.folds.len()];
+        for id in self.ids() {
+            if let Some(range) = self.runs_in(id).and_then(|fold| ranges.get_mut(fold.index())) {
+                *range = Some((range.map_or(id, |(first, _)| first), id));
+            }
+        }
+        ranges
     }
     /// The value of a number.
     pub fn number(&self, number: Number) -> f64 {

@@ -21,6 +21,28 @@ impl ValueId {
     }
 }
 
+/// A folded block, as an index into [`Program::folds`] or [`Plan::folds`](crate::Plan::folds).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct FoldId(pub u16);
+
+impl FoldId {
+    /// The index into [`Program::folds`].
+    pub fn index(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
+/// A folded block of a model: N applications of a layer one after another, each with weights and caches of its own,
+/// written once. The block hands one value on: what the first takes comes from outside ([`Program::entry`]), what each
+/// other takes is what the one before gives, and what the last gives goes outside ([`Program::exit`]).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Fold {
+    /// The layer's name.
+    pub layer: String,
+    /// How many applications there are; more than one.
+    pub repeat: u64,
+}
+
 /// What a parameter is kept for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum ParameterKind {
@@ -76,6 +98,8 @@ pub struct Program {
     pub outputs: Vec<Output>,
     /// The names of the layout labels, for messages.
     pub labels: Vec<String>,
+    /// The folded blocks; none in a layer that is no `model`.
+    pub folds: Vec<Fold>,
 }
 
 /// A phase of a file: the same layers on other sizes, with the same weights.
@@ -102,9 +126,11 @@ pub struct Value {
     pub span: Span,
     /// The layers, outermost first, whose inlined body it is in; empty in the layer itself.
     pub in_layers: Vec<String>,
-    /// How often its step is taken: 1, but where the steps of several phases stand in one program. 0 for what is stored
-    /// before any step, as it is: it cannot move.
+    /// How often its step is taken: 1, but in a folded block, and where the steps of several phases stand in one program.
+    /// 0 for what is stored before any step, as it is: it cannot move.
     pub times: u64,
+    /// The folded block that it is in: it is there once for each application.
+    pub fold: Option<FoldId>,
 }
 
 /// Where a value comes from.
@@ -151,6 +177,8 @@ pub struct Output {
     pub pattern: LayoutPattern,
     /// The declared type in the source.
     pub span: Span,
+    /// The cache that a called layer of a model keeps, after the step: it stays in memory and is not returned.
+    pub state: bool,
 }
 
 impl Program {
@@ -162,6 +190,26 @@ impl Program {
     pub fn value_ids(&self) -> impl DoubleEndedIterator<Item = ValueId> + use<> {
         (0..self.values.len() as u32).map(ValueId)
     }
+    /// How many tensors a value stands for: as many as its folded block has applications.
+    pub fn copies(&self, id: ValueId) -> u64 {
+        self.value(id).fold.and_then(|fold| self.folds.get(fold.index())).map_or(1, |fold| fold.repeat)
+    }
+    /// What the applications of a folded block take: the pin in it of a value outside of it.
+    pub fn entry(&self, fold: FoldId) -> Option<ValueId> {
+        self.border(|inside, operand| inside == Some(fold) && operand != Some(fold))
+    }
+    /// What the last application of a folded block gives: the pin outside of it of a value in it.
+    pub fn exit(&self, fold: FoldId) -> Option<ValueId> {
+        self.border(|inside, operand| inside != Some(fold) && operand == Some(fold))
+    }
+
+    fn border(&self, is: impl Fn(Option<FoldId>, Option<FoldId>) -> bool) -> Option<ValueId> {
+        self.value_ids().find(|id| match &self.value(*id).def {
+            Def::Pin { operand, .. } => is(self.value(*id).fold, self.value(*operand).fold),
+            Def::Parameter { .. } | Def::Constant(_) | Def::Op { .. } => false,
+        })
+    }
+
     /// Whether a value lies in the memory of the host, where it can be cut and not sent: a parameter that is kept there,
     /// pinned or not.
     pub fn in_host_memory(&self, mut id: ValueId) -> bool {

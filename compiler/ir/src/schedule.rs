@@ -11,6 +11,10 @@ impl Picoseconds {
     pub fn seconds(self) -> f64 {
         self.0 as f64 / 1e12
     }
+    /// The same so many times, one after another.
+    pub fn times(self, count: u64) -> Picoseconds {
+        Picoseconds(self.0.saturating_mul(count))
+    }
 }
 
 impl std::ops::Add for Picoseconds {

@@ -2,8 +2,8 @@
 
 use crate::layout::Layout;
 use crate::mesh::Mesh;
-use crate::plan::{InstrId, InstrKind, Instruction, Number, Origin, Plan, PlanOutput};
-use crate::program::{Def, Program, ValueId};
+use crate::plan::{InstrId, InstrKind, Instruction, Number, Origin, Plan, PlanFold, PlanOutput};
+use crate::program::{Def, FoldId, Program, ValueId};
 
 impl Plan {
     /// The program as it is written, on a mesh without axes: one instruction for each parameter, constant and op that a
@@ -19,6 +19,7 @@ impl Plan {
             dims: program.dims.clone(),
             instructions: Vec::new(),
             outputs: Vec::new(),
+            folds: Vec::new(),
         };
         // Of a value that is not needed nothing is read.
         let mut made: Vec<InstrId> = Vec::with_capacity(program.values.len());
@@ -46,14 +47,22 @@ impl Plan {
                 dtype: value.dtype,
                 layout: Layout::REPLICATED,
                 origin: Origin { span: Some(value.span), in_layers: value.in_layers.clone(), ..Origin::default() },
+                fold: value.fold,
             });
         }
         let outputs = program.outputs.iter().map(|output| PlanOutput {
             name: output.name.clone(),
             id: made[output.value.index()],
             dims: output.dims.clone(),
+            state: output.state,
         });
         plan.outputs.extend(outputs);
+        for (at, fold) in program.folds.iter().enumerate() {
+            let made = |border: Option<ValueId>| border.map_or(InstrId::default(), |id| made[id.index()]);
+            let id = FoldId(at as u16);
+            let (from, to) = (made(program.entry(id)), made(program.exit(id)));
+            plan.folds.push(PlanFold { layer: fold.layer.clone(), repeat: fold.repeat, from, to });
+        }
         plan
     }
 }

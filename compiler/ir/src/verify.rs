@@ -6,6 +6,7 @@ use std::fmt;
 
 use crate::collective::{Collective, CollectiveError};
 use crate::collective_einsum::LoopError;
+use crate::fold::{FoldError, verify_folds};
 use crate::layout::{Layout, LayoutError, MeshShape, Reduction};
 use crate::layout_rule::{Operand, RuleError, result_layout};
 use crate::op::Op;
@@ -132,6 +133,9 @@ pub enum VerifyErrorKind {
     /// A stacked layer repeated zero times.
     #[error("the layer is repeated 0 times")]
     NoRepeat,
+    /// A folded block that cannot be written out.
+    #[error("{0}")]
+    Fold(#[from] FoldError),
     /// A result of no instruction, or whose dims are not a permutation of the instruction's.
     #[error("result {0} is not a permutation of the dims of an instruction")]
     BadOutput(String),
@@ -190,6 +194,11 @@ pub fn verify(plan: &Plan) -> Result<(), Vec<VerifyError>> {
             let kind = VerifyErrorKind::BadOutput(output.name.clone());
             errors.push(VerifyError { id: None, what: "plan", kind });
         }
+    }
+    if errors.is_empty()
+        && let Err(error) = verify_folds(plan)
+    {
+        errors.push(VerifyError { id: None, what: "plan", kind: error.into() });
     }
     if errors.is_empty() { Ok(()) } else { Err(errors) }
 }

@@ -47,6 +47,7 @@ fn an_empty_layer_round_trips() {
         dims: Vec::new(),
         instructions: Vec::new(),
         outputs: Vec::new(),
+        folds: Vec::new(),
     };
     assert_eq!(print(&plan), "shir 1\n\nlayer empty\n");
     assert_eq!(parse(&print(&plan)), Ok(vec![plan]));
@@ -87,7 +88,7 @@ rejects! {
     an_unordered_layout: "%1 = neg %0 : f32 BE_(xy)" => 6:22 "a plan's axes have an order: no parentheses";
     text_behind_the_end: "%1 = neg %0 : f32 B_xE !" => 6:24 "expected the end of the line, found `!`";
     an_open_quote: "%1 = neg %0 : f32 B_xE @\"n" => 6:25 "this quote is not closed";
-    a_mesh_too_late: "mesh x=2" => 6:1 "expected the order hardware, mesh, dims, instructions, return, found `mesh`";
+    a_mesh_too_late: "mesh x=2" => 6:1 "expected the order hardware, mesh, dims, fold, instructions, return, found `mesh`";
     a_result_in_another_layout: "return a = %0 : EB" => 6:17 "%0 is EB_x";
     a_result_of_other_dims: "return a = %0 : B_x" => 6:17 "these are not the dims of %0";
     a_huge_number: "%1 = slice-dim %0, E -> B, 99999999999999999999 : f32 B" => 6:28 "expected a number of at most 18 digits, found `99999999999999999999`";

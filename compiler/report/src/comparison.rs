@@ -21,9 +21,9 @@ pub struct Side<'a> {
 }
 
 impl Side<'_> {
-    /// The time of an instruction.
+    /// What an instruction takes of a step.
     pub fn time(&self, id: InstrId) -> Picoseconds {
-        self.price.of(id).time()
+        self.price.of(id).time().times(self.plan.repeat_of(id))
     }
 
     /// The line of the source that an instruction comes from.
@@ -64,7 +64,8 @@ impl Comparison {
         let (before, mut after) = (moves(a), moves(b));
         for (key, id) in before {
             match after.iter().position(|(k, _)| *k == key).map(|at| after.remove(at)) {
-                Some((_, other)) if a.price.of(id) == b.price.of(other) => {}
+                Some((_, other))
+                    if a.price.of(id) == b.price.of(other) && a.plan.repeat_of(id) == b.plan.repeat_of(other) => {}
                 Some((_, other)) => out.resized.push((id, other)),
                 None => out.went.push(id),
             }

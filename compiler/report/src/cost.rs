@@ -83,7 +83,8 @@ fn header(report: &CostLayer<'_>) -> String {
     let names: Vec<&str> = strategy(plan).into_iter().map(|s| s.name()).collect();
     let phase = plan.phase.as_ref().map_or(String::new(), |phase| format!(", phase {phase}"));
     format!(
-        "layer {}{phase}{repeat}\n  mesh       {mesh} ({devices} chip{})\n  hardware   {}\n  strategy   {}\n",
+        "{} {}{phase}{repeat}\n  mesh       {mesh} ({devices} chip{})\n  hardware   {}\n  strategy   {}\n",
+        crate::notation::kind_of_layer(plan),
         crate::notation::layer_name(plan),
         if devices == 1 { "" } else { "s" },
         report.layer.hardware.name,
@@ -117,16 +118,26 @@ fn steps(report: &CostLayer<'_>, width: usize, paint: Paint) -> String {
                 format!("{:>3}  {}{moved}", id.0, phrase(plan, id))
             }
         };
+        let words = match plan.repeat_of(id) {
+            1 => words,
+            repeat => format!("{words}, {repeat} x"),
+        };
         let (figures, style) = step_figures(report, id);
         let styled_column = (style != Some(Style::Faint)).then_some(bound_column);
         rows.push(Row { words, figures, style, styled_column });
     }
-    table("steps of one layer, on each chip", &columns, &rows, width, paint)
+    let title = if plan.folds.is_empty() {
+        "steps of one layer, on each chip"
+    } else {
+        "steps, on each chip; shares of all times"
+    };
+    table(title, &columns, &rows, width, paint)
 }
 
 fn step_figures(report: &CostLayer<'_>, id: InstrId) -> (Vec<String>, Option<Style>) {
     let none = String::new;
-    let share = |time: Picoseconds| share_text(time, report.layer.price.totals.serial_time);
+    let repeat = report.layer.plan().repeat_of(id);
+    let share = |time: Picoseconds| share_text(time.times(repeat), report.layer.price.totals.serial_time);
     match *report.layer.price.of(id) {
         InstrPrice::Kernel { fused_into: Some(first), .. } => {
             let with = format!("in {}", first.0);
@@ -190,7 +201,10 @@ fn share_text(part: Picoseconds, whole: Picoseconds) -> String {
 
 /// The columns of a table of sums: of one layer, and of the stack where there is more than one.
 fn layer_columns(plan: &Plan, stack: &'static str) -> Vec<Column> {
-    let mut columns = vec![Column { title: "amount", yields: 1 }, Column { title: "one layer", yields: 0 }];
+    let mut columns = vec![
+        Column { title: "amount", yields: 1 },
+        Column { title: if plan.folds.is_empty() { "one layer" } else { "the model" }, yields: 0 },
+    ];
     if plan.repeat > 1 {
         columns.push(Column { title: stack, yields: 0 });
     }

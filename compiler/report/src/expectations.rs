@@ -62,18 +62,22 @@ fn parts(layer: &Layer<'_>, measure: Measure, of: Option<&str>) -> Vec<(InstrId,
     let plan = layer.plan();
     let part = |id: InstrId| -> u128 {
         let price = layer.price.of(id);
-        match (measure, price) {
+        let repeat = u128::from(plan.repeat_of(id));
+        let once = match (measure, price) {
             (Measure::Comm, price) => price.collective().map_or(0, |cost| u128::from(cost.time.0)),
             (Measure::WireBytes, price) => price.collective().map_or(0, |cost| u128::from(cost.wire_bytes.0)),
             (Measure::SerialTime, price) => u128::from(price.time().0),
-            (Measure::PeakMemory, _) => u128::from(plan.local_bytes(id)),
+            (Measure::PeakMemory, _) => {
+                return u128::from(plan.local_bytes(id)).saturating_mul(u128::from(plan.copies_of(id)));
+            }
             (Measure::Collectives, _) => match &plan.instruction(id).kind {
                 InstrKind::Move(collective) => u128::from(collective.has_traffic()),
                 InstrKind::CollectiveEinsum(_) => 1,
                 InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::Op(_) => 0,
             },
             (Measure::Count(op), _) => u128::from(plan.instruction(id).kind.name() == op),
-        }
+        };
+        once.saturating_mul(repeat)
     };
     let held: Vec<InstrId> = match measure {
         Measure::PeakMemory => held_at_the_peak(plan),

@@ -20,7 +20,7 @@
 use std::collections::BTreeMap;
 
 use shard_cost::{Bytes, InstrPrice, LoopPrice, Memory, Objective};
-use shard_ir::{InstrId, InstrKind, Layout, Picoseconds, Plan, Program};
+use shard_ir::{FoldId, InstrId, InstrKind, Layout, Picoseconds, Plan, Program};
 use shard_rewrite::rules::pieces::IN_PIECES;
 use shard_rewrite::{Alternative, Proof, SharedWeight, Status};
 
@@ -28,7 +28,7 @@ use crate::comparison::told;
 use crate::json::explain::{gap, status_word};
 use crate::json::instruction::loop_bound;
 use crate::json::sharing::layout;
-use crate::notation::{layer_name, loop_phrase, phrase, value_name};
+use crate::notation::{kind_of_layer, layer_name, loop_phrase, phrase, value_name};
 use crate::origins::{axis_by_axis, forcing};
 use crate::page::{Page, WIDTH};
 use crate::scale;
@@ -53,9 +53,16 @@ fn layer_text(layer: &Layer<'_>, width: usize) -> String {
     let plan = layer.plan();
     page.line("");
     let mut shown = None;
+    let mut inside = None;
     for id in plan.ids() {
         if matches!(plan.instruction(id).kind, InstrKind::Parameter(_) | InstrKind::Constant(_)) {
             continue;
+        }
+        if plan.runs_in(id) != inside {
+            inside.iter().for_each(|fold| end_of_block(&mut page, layer, *fold));
+            inside = plan.runs_in(id);
+            inside.iter().for_each(|fold| start_of_block(&mut page, plan, *fold));
+            shown = None;
         }
         source_line(&mut page, layer, id, &mut shown);
         composite_line(&mut page, plan, id);
@@ -65,8 +72,10 @@ fn layer_text(layer: &Layer<'_>, width: usize) -> String {
             InstrKind::Parameter(_) | InstrKind::Constant(_) => {}
         }
     }
+    inside.iter().for_each(|fold| end_of_block(&mut page, layer, *fold));
     for output in &plan.outputs {
-        page.line(&format!("       return {}: {}", output.name, layer.output_layout_text(output)));
+        let word = if output.state { "keep" } else { "return" };
+        page.line(&format!("       {word} {}: {}", output.name, layer.output_layout_text(output)));
     }
     page.line("");
     journeys(&mut page, layer);
@@ -74,10 +83,29 @@ fn layer_text(layer: &Layer<'_>, width: usize) -> String {
     page.text
 }
 
+/// Before a folded block: its figures are those of one application, its shares those of all.
+fn start_of_block(page: &mut Page, plan: &Plan, fold: FoldId) {
+    let fold = &plan.folds[fold.index()];
+    page.line(&format!("  {} x {}: figures of one, shares of all", fold.repeat, fold.layer));
+}
+
+/// Behind a folded block, what all its applications take.
+fn end_of_block(page: &mut Page, layer: &Layer<'_>, fold: FoldId) {
+    let plan = layer.plan();
+    let time: Picoseconds =
+        plan.ids().filter(|id| plan.runs_in(*id) == Some(fold)).map(|id| layer.time_in_step(id)).sum();
+    let share = match layer.price.totals.serial_time.0 {
+        0 => String::new(),
+        all => format!("  {:.1} %", 100.0 * time.0 as f64 / all as f64),
+    };
+    let fold = &plan.folds[fold.index()];
+    page.row(&format!("  {} x {}, together", fold.repeat, fold.layer), &format!("{}{share}", scale::time(time)));
+}
+
 fn header(page: &mut Page, layer: &Layer<'_>) {
     let plan = layer.plan();
     let repeat = if plan.repeat > 1 { format!(" (repeated {} times)", plan.repeat) } else { String::new() };
-    page.line(&format!("layer {}{repeat}", layer_name(plan)));
+    page.line(&format!("{} {}{repeat}", kind_of_layer(plan), layer_name(plan)));
     let devices = plan.mesh.devices();
     let mesh = if plan.mesh.declared().is_empty() { "none".to_string() } else { plan.mesh.to_string() };
     page.labelled("  mesh       ", &format!("{mesh} ({devices} device{})", if devices == 1 { "" } else { "s" }));
@@ -99,7 +127,9 @@ fn header(page: &mut Page, layer: &Layer<'_>) {
             false => format!(", whole over {}", plan.mesh.axes_text(whole.iter())),
         };
         let left = format!("    {}: {kind}{} {}{whole}", value_name(plan, id), instr.dtype, layer.layout_text(id));
-        page.row(&left, &scale::bytes(Bytes(plan.local_bytes(id))));
+        let copies = plan.copies_of(id);
+        let each = if copies > 1 { format!("{copies} x ") } else { String::new() };
+        page.row(&left, &format!("{each}{}", scale::bytes(Bytes(plan.local_bytes(id)))));
     }
 }
 
@@ -258,7 +288,8 @@ fn loop_lines(page: &mut Page, layer: &Layer<'_>, id: InstrId) {
 fn totals(page: &mut Page, layer: &Layer<'_>) {
     let (plan, totals) = (layer.plan(), &layer.price.totals);
     page.line("totals, on each device");
-    let beside: Picoseconds = plan.ids().filter_map(|id| layer.price.of(id).looped()).map(|l| l.hidden()).sum();
+    let hidden = |id| Some(layer.price.of(id).looped()?.hidden().times(plan.repeat_of(id)));
+    let beside: Picoseconds = plan.ids().filter_map(hidden).sum();
     let exposed = totals.comm_time.0.saturating_sub(beside.0);
     let part = match totals.serial_time.0 {
         0 => String::new(),
@@ -279,7 +310,7 @@ fn totals(page: &mut Page, layer: &Layer<'_>) {
         page.row("  overhead of the layer", &scale::time(overhead));
     }
     if plan.repeat > 1 {
-        let model = layer.hardware.stack_time(totals.serial_time, plan.repeat);
+        let model = layer.hardware.stack_time(totals.serial_time, plan);
         page.row(&format!("  {} layers", plan.repeat), &scale::time(model));
     }
     let capacity = scale::bytes(Bytes(layer.hardware.hbm_bytes));
@@ -316,7 +347,8 @@ pub(crate) fn sent_over(layer: &Layer<'_>) -> Vec<(String, Bytes, Picoseconds)> 
                 order.push(axes.clone());
             }
             let sum = sent.entry(axes).or_default();
-            *sum = (sum.0 + cost.wire_bytes, Picoseconds(sum.1.0 + cost.time.0));
+            let repeat = plan.repeat_of(id);
+            *sum = (sum.0 + cost.wire_bytes.times(repeat), sum.1 + cost.time.times(repeat));
         }
     }
     order.into_iter().map(|axes| (axes.clone(), sent[&axes].0, sent[&axes].1)).collect()

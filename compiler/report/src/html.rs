@@ -56,7 +56,8 @@ fn section(out: &mut String, at: usize, layer: &Layer<'_>) {
     let plan = layer.plan();
     let strategies: Vec<&str> = strategy(plan).into_iter().map(|s| s.name()).collect();
     let mesh = if plan.mesh.declared().is_empty() { "none".to_string() } else { plan.mesh.to_string() };
-    let repeat = if plan.repeat > 1 { format!(" · {} times", plan.repeat) } else { String::new() };
+    let mut repeat = if plan.repeat > 1 { format!(" · {} times", plan.repeat) } else { String::new() };
+    plan.folds.iter().for_each(|fold| repeat += &format!(" · {} x {}", fold.repeat, fold.layer));
     let facts = format!(
         "mesh {mesh} · {} devices · {} · {}{repeat}",
         plan.mesh.devices(),
@@ -66,7 +67,8 @@ fn section(out: &mut String, at: usize, layer: &Layer<'_>) {
     // Writing to a String cannot fail.
     let _ = write!(
         out,
-        "<section aria-labelledby=\"layer{at}\">\n<h2 id=\"layer{at}\">layer {}</h2>\n<p class=\"facts\">{}</p>\n",
+        "<section aria-labelledby=\"layer{at}\">\n<h2 id=\"layer{at}\">{} {}</h2>\n<p class=\"facts\">{}</p>\n",
+        crate::notation::kind_of_layer(plan),
         escaped(&plan.name),
         escaped(&facts)
     );
@@ -261,7 +263,9 @@ fn class(layer: &Layer<'_>, id: InstrId) -> &'static str {
 
 fn figures(layer: &Layer<'_>, id: InstrId) -> String {
     let plan = layer.plan();
-    let time = |time: Picoseconds| format!("{} · {}", scale::time(time), share(layer, time));
+    let repeat = plan.repeat_of(id);
+    let each = if repeat > 1 { format!("{repeat} x ") } else { String::new() };
+    let time = |time: Picoseconds| format!("{each}{} · {}", scale::time(time), share(layer, time.times(repeat)));
     match *layer.price.of(id) {
         InstrPrice::Move(cost) if cost.time > Picoseconds(0) => {
             format!("{} · {}", scale::bytes(cost.bytes), time(cost.time))
@@ -287,7 +291,7 @@ fn share(layer: &Layer<'_>, time: Picoseconds) -> String {
 fn time_table(out: &mut String, layer: &Layer<'_>) {
     let plan = layer.plan();
     let steps: Vec<(InstrId, Picoseconds)> =
-        plan.ids().map(|id| (id, layer.price.of(id).time())).filter(|(_, time)| time.0 > 0).collect();
+        plan.ids().map(|id| (id, layer.time_in_step(id))).filter(|(_, time)| time.0 > 0).collect();
     let most = steps.iter().map(|(_, time)| time.0).max().unwrap_or(1);
     out.push_str(
         "<h3>Time</h3>\n<p class=\"key\">bound by<i style=\"background:var(--comm)\"></i>network\

@@ -79,6 +79,11 @@ impl<'a> Layer<'a> {
         self.objective.time(&self.price.totals)
     }
 
+    /// What an instruction takes of a step: its time, so often as it is run.
+    pub fn time_in_step(&self, id: InstrId) -> Picoseconds {
+        self.price.of(id).time().times(self.plan().repeat_of(id))
+    }
+
     /// The plan.
     pub fn plan(&self) -> &'a Plan {
         &self.schedule.plan

@@ -2,6 +2,11 @@
 
 use shard_ir::{Collective, DimId, InstrId, InstrKind, Op, Plan, Reduction};
 
+/// `layer`, or `model` where it has folded blocks.
+pub fn kind_of_layer(plan: &Plan) -> &'static str {
+    if plan.folds.is_empty() { "layer" } else { "model" }
+}
+
 /// What an instruction does, in one phrase.
 pub fn phrase(plan: &Plan, id: InstrId) -> String {
     let instr = plan.instruction(id);

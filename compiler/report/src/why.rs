@@ -64,7 +64,7 @@ pub fn why(answers: &[Why<'_>], width: usize, colour: bool) -> String {
 
 /// The share of a step that an instruction takes.
 pub(crate) fn share(layer: &Layer<'_>, id: InstrId) -> Option<String> {
-    let (time, all) = (layer.price.of(id).time().0, layer.price.totals.serial_time.0);
+    let (time, all) = (layer.time_in_step(id).0, layer.price.totals.serial_time.0);
     (all > 0).then(|| format!("{:.1} %", 100.0 * time as f64 / all as f64))
 }
 
@@ -72,7 +72,7 @@ fn answer(a: &Why<'_>, width: usize, colour: bool) -> String {
     let mut page = Page::of_width(width);
     let (plan, layer) = (a.layer.plan(), &a.layer);
     let instr = plan.instruction(a.id);
-    let time = scale::time(layer.price.of(a.id).time());
+    let time = scale::time(layer.time_in_step(a.id));
     let share = share(layer, a.id).map_or_else(String::new, |s| format!(", {s} of the step"));
     page.row(
         &format!("layer {}: why %{} {}: {}?", plan.name, a.id.0, phrase(plan, a.id), told(plan, a.id)),

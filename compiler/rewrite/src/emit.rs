@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use shard_ir::composite::{Piece, Read};
 use shard_ir::reason::{Reason, Rewriting};
 use shard_ir::{
-    Collective, Def, Fused, InstrId, InstrKind, Instruction, Layout, Number, Op, Operand, Origin, Plan, PlanOutput,
-    Program, Rules, ValueId,
+    Collective, Def, FoldId, Fused, InstrId, InstrKind, Instruction, Layout, Number, Op, Operand, Origin, Plan,
+    PlanFold, PlanOutput, Program, Rules, ValueId,
 };
 
 use crate::LowerError;
@@ -59,6 +59,7 @@ pub(crate) fn emit(kernels: &Kernels, tables: &Tables, solution: &Solution) -> R
         dims: program.dims.clone(),
         instructions: Vec::new(),
         outputs: Vec::new(),
+        folds: Vec::new(),
     };
     let mut emitter =
         Emitter { kernels, program, tables, solution, readers, plan, moves: Vec::new(), made: BTreeMap::new() };
@@ -75,9 +76,47 @@ pub(crate) fn emit(kernels: &Kernels, tables: &Tables, solution: &Solution) -> R
     for (i, (output, layout)) in program.outputs.iter().zip(&solution.outputs).enumerate() {
         let id = emitter.need(output.value, *layout, Reader::Output(i))?;
         let dims = output.dims.clone();
-        emitter.plan.outputs.push(PlanOutput { name: output.name.clone(), id, dims });
+        emitter.plan.outputs.push(PlanOutput { name: output.name.clone(), id, dims, state: output.state });
     }
-    Ok(Emitted { plan: emitter.plan, moves: emitter.moves })
+    emitter.folds()?;
+    let mut emitted = Emitted { plan: emitter.plan, moves: emitter.moves };
+    for fold in 0..program.folds.len() {
+        stand_together(&mut emitted, FoldId(fold as u16));
+    }
+    Ok(emitted)
+}
+
+/// Moves what stands between the instructions of a folded block: in front of it what the block reads, behind it the rest.
+fn stand_together(emitted: &mut Emitted, fold: FoldId) {
+    let plan = &emitted.plan;
+    let Some((first, last)) = plan.fold_ranges()[fold.index()] else { return };
+    let mut needed = vec![false; plan.instructions.len()];
+    for id in plan.ids().rev() {
+        if needed[id.index()] || plan.runs_in(id) == Some(fold) {
+            plan.instruction(id).operands.iter().for_each(|o| needed[o.index()] = true);
+        }
+    }
+    let place = |id: &InstrId| match plan.instruction(*id).fold == Some(fold) {
+        _ if *id < first => 0,
+        _ if *id > last => 4,
+        true => 2,
+        false if needed[id.index()] => 1,
+        false => 3,
+    };
+    let mut order: Vec<InstrId> = plan.ids().collect();
+    order.sort_by_key(|id| (place(id), *id));
+    let mut now = vec![InstrId::default(); order.len()];
+    order.iter().enumerate().for_each(|(at, old)| now[old.index()] = InstrId(at as u32));
+    let moved = |id: &mut InstrId| *id = now[id.index()];
+    let mut instructions: Vec<Instruction> = order.iter().map(|id| plan.instruction(*id).clone()).collect();
+    instructions.iter_mut().flat_map(|instr| &mut instr.operands).for_each(moved);
+    emitted.plan.instructions = instructions;
+    emitted.plan.outputs.iter_mut().for_each(|output| moved(&mut output.id));
+    emitted.moves.iter_mut().for_each(|site| moved(&mut site.id));
+    for fold in &mut emitted.plan.folds {
+        moved(&mut fold.from);
+        moved(&mut fold.to);
+    }
 }
 
 struct Emitter<'a> {
@@ -127,6 +166,22 @@ impl Emitter<'_> {
                 self.made.insert((id, settled.made_in), instr);
                 self.follow_up(id, &settled)?;
             }
+        }
+        Ok(())
+    }
+
+    /// What each folded block takes and hands on.
+    fn folds(&mut self) -> Result<(), LowerError> {
+        for (at, fold) in self.program.folds.iter().enumerate() {
+            let id = FoldId(at as u16);
+            let made = |border: Option<ValueId>| -> Option<InstrId> {
+                let value = border?;
+                let settled = self.solution.values[value.index()].as_ref()?;
+                self.made.get(&(value, settled.made_in)).copied()
+            };
+            let borders = made(self.program.entry(id)).zip(made(self.program.exit(id)));
+            let (from, to) = borders.ok_or_else(|| LowerError::Internal(format!("folded block {at} has no border")))?;
+            self.plan.folds.push(PlanFold { layer: fold.layer.clone(), repeat: fold.repeat, from, to });
         }
         Ok(())
     }
@@ -424,6 +479,7 @@ impl Emitter<'_> {
                 written: false,
                 piece_of: None,
             },
+            fold: v.fold,
         });
         id
     }

@@ -154,7 +154,8 @@ impl Kernels {
             let uses: usize = pins.iter().chain([&producer]).map(|v| self.uses[v.index()]).sum();
             // In pieces a composite ends with an elementwise op.
             let leads = may_lead_a_kernel(producing) || self.site(producer).dim_in_pieces().is_some();
-            leads && uses == places.len() + pins.len()
+            let same_block = self.program.value(producer).fold == self.program.value(id).fold;
+            leads && same_block && uses == places.len() + pins.len()
         })?;
         let (places, pins) = self.ways_from(producer, operands);
         Some((places, producer, pins))

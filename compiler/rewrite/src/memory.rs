@@ -185,7 +185,7 @@ impl<'a> Room<'a> {
     }
 
     fn kept(&self, value: ValueId, layout: Layout) -> u64 {
-        self.bytes(value, layout).saturating_mul(self.program.repeat)
+        self.bytes(value, layout).saturating_mul(self.program.repeat).saturating_mul(self.program.copies(value))
     }
 
     /// Whether an op may give the memory of its first operand another name, and take none.

@@ -6,7 +6,7 @@
 
 use shard_cost::Hardware;
 use shard_ir::{
-    Def, Dim, DimId, LabelId, Layout, LayoutPattern, MeshShape, Output, Picoseconds, Program, Value, ValueId,
+    Def, Dim, DimId, FoldId, LabelId, Layout, LayoutPattern, MeshShape, Output, Picoseconds, Program, Value, ValueId,
 };
 
 use crate::memory::{Room, Within};
@@ -237,8 +237,14 @@ fn best_of(
 /// All phases as one program. The free weights come first, stored before any step; each phase reads them through a pin.
 fn side_by_side(programs: &[&Program], free: &[ValueId]) -> Program {
     let first = programs[0];
-    let mut joint =
-        Program { phase: None, values: Vec::new(), outputs: Vec::new(), labels: Vec::new(), ..first.clone() };
+    let mut joint = Program {
+        phase: None,
+        values: Vec::new(),
+        outputs: Vec::new(),
+        labels: Vec::new(),
+        folds: Vec::new(),
+        ..first.clone()
+    };
     for id in free {
         let mut weight = Value { times: 0, ..first.value(*id).clone() };
         if let Def::Parameter { pattern, .. } = &mut weight.def {
@@ -247,6 +253,9 @@ fn side_by_side(programs: &[&Program], free: &[ValueId]) -> Program {
         joint.values.push(weight);
     }
     for program in programs {
+        // The weights stand first, in the folded blocks of the first phase: those of all phases are the same.
+        let folds = joint.folds.len() as u16;
+        joint.folds.extend(program.folds.iter().cloned());
         let dims: Vec<DimId> = program.dims.iter().map(|dim| common_dim(&mut joint.dims, dim)).collect();
         let rename = |list: &[DimId]| -> Vec<DimId> { list.iter().map(|d| dims[d.index()]).collect() };
         let labels = joint.labels.len() as u16;
@@ -271,7 +280,9 @@ fn side_by_side(programs: &[&Program], free: &[ValueId]) -> Program {
                     Def::Pin { operand: moved(operand), pattern: relabel(pattern), written: *written }
                 }
             };
-            joint.values.push(Value { dims: rename(&value.dims), def, times: steps(program), ..value.clone() });
+            let times = value.times.saturating_mul(steps(program));
+            let fold = value.fold.map(|FoldId(fold)| FoldId(folds + fold));
+            joint.values.push(Value { dims: rename(&value.dims), def, times, fold, ..value.clone() });
         }
         joint.outputs.extend(program.outputs.iter().map(|output| Output {
             value: moved(&output.value),

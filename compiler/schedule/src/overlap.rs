@@ -36,9 +36,28 @@ struct Busy {
 /// itself: from the start where it gathers, up to the end where it scatters. So the chunks of one loop are multiplied beside
 /// its transfers, and other collectives use what the network has left.
 ///
-/// Nothing limits how much is fetched ahead: the memory that this takes is not counted.
+/// Nothing limits how much is fetched ahead: the memory that this takes is not counted. The applications of a folded block
+/// are run one after another, each as long as it takes by itself, and nothing of what stands outside runs beside them.
 pub fn overlap(plan: &Plan, price: &PlanPrice, hardware: &Hardware) -> Timeline {
+    let mut timeline = Timeline { makespan: Picoseconds(0), critical_path: Vec::new() };
     let units = units(plan, price, hardware);
+    let fold_of = |unit: &Unit| plan.runs_in(unit.first);
+    let mut rest = units.as_slice();
+    while let Some(first) = rest.first() {
+        let fold = fold_of(first);
+        let count = rest.iter().take_while(|unit| fold_of(unit) == fold).count();
+        let (part, behind) = rest.split_at(count);
+        let found = overlap_units(plan, part);
+        let repeat = fold.map_or(1, |fold| plan.folds[fold.index()].repeat);
+        timeline.makespan = timeline.makespan + found.makespan.times(repeat);
+        timeline.critical_path.extend(found.critical_path);
+        rest = behind;
+    }
+    timeline
+}
+
+/// The steps between two points at which everything is done.
+fn overlap_units(plan: &Plan, units: &[Unit]) -> Timeline {
     let mut unit_of = vec![None; plan.instructions.len()];
     for (at, unit) in units.iter().enumerate() {
         for member in &unit.members {

@@ -24,6 +24,7 @@ impl Expr {
             | ExprKind::Append { cache: left, new: right, .. }
             | ExprKind::Take { table: left, ids: right, .. } => vec![left, right],
             ExprKind::Paren(operand)
+            | ExprKind::Named { value: operand, .. }
             | ExprKind::Neg { operand, .. }
             | ExprKind::Map { operand, .. }
             | ExprKind::Reduce { operand, .. }
@@ -70,6 +71,8 @@ pub enum ExprKind {
     Map { op: Spanned<MapOp>, operand: Box<Expr> },
     /// `callee(args...)`: another layer of the file
     Call { callee: Name, args: Vec<Expr> },
+    /// `name: value`, an argument of a call in a model for the weight or cache that the layer calls so
+    Named { name: Name, value: Box<Expr> },
     /// `einsum(operands... -> output : dtype)`; `word_span` is the word `einsum`; at least one operand
     Einsum { word_span: Span, operands: Vec<Expr>, output: DimList, dtype: Option<Spanned<DType>> },
     /// `sum(operand over dims)`, `mean`, `max`

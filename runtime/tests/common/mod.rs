@@ -48,6 +48,7 @@ impl Builder {
                 dims: table.to_vec(),
                 instructions,
                 outputs,
+                folds: Vec::new(),
             },
         }
     }
@@ -64,7 +65,7 @@ impl Builder {
         let id = InstrId(self.plan.instructions.len() as u32);
         let name = matches!(kind, InstrKind::Parameter(_)).then(|| format!("p{}", id.0));
         let origin = Origin::default();
-        self.plan.instructions.push(Instruction { kind, operands, name, dims, dtype, layout, origin });
+        self.plan.instructions.push(Instruction { kind, operands, name, dims, dtype, layout, origin, fold: None });
         id
     }
 
@@ -74,7 +75,7 @@ impl Builder {
 
     pub(crate) fn output(mut self, id: InstrId) -> Plan {
         let dims = self.plan.instruction(id).dims.clone();
-        self.plan.outputs.push(PlanOutput { name: "out".to_string(), id, dims });
+        self.plan.outputs.push(PlanOutput { name: "out".to_string(), id, dims, state: false });
         self.plan
     }
 }

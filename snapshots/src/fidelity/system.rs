@@ -37,7 +37,7 @@ impl System {
 
     /// What a step of the whole stack takes, in seconds, with the layers' overhead.
     pub fn step(&self, hardware: &Hardware) -> f64 {
-        hardware.stack_time(price(&self.plan, hardware).totals.serial_time, self.plan.repeat).seconds()
+        hardware.stack_time(price(&self.plan, hardware).totals.serial_time, &self.plan).seconds()
     }
 
     /// Model-flops utilisation of a step, by useful sizes.

@@ -13,6 +13,7 @@ pub mod layouts;
 pub mod limits;
 pub mod lowering;
 pub mod mesh;
+pub mod models;
 pub mod partials;
 pub mod phases;
 pub mod questions;
@@ -34,6 +35,7 @@ pub use layouts::{LayoutProblem, NotDivisible};
 pub use limits::LimitProblem;
 pub use lowering::LoweringProblem;
 pub use mesh::MeshProblem;
+pub use models::ModelProblem;
 pub use partials::{PartialProblem, WayOut};
 pub use phases::PhaseProblem;
 pub use questions::QuestionProblem;
@@ -115,6 +117,13 @@ pub const ALL: &[(&str, &str, Source)] = &[
     ("E0622", "a dim twice in one phase", Source::File),
     ("E0623", "a phase of no step", Source::File),
     ("E0624", "a weight whose size differs between phases", Source::File),
+    ("E0630", "an argument with a name outside a model", Source::File),
+    ("E0631", "a call of a model", Source::File),
+    ("E0632", "a model that is repeated", Source::File),
+    ("E0633", "a call in a model with arguments that the layer does not take", Source::File),
+    ("E0634", "a repeated layer in a model that would hand on a weight", Source::File),
+    ("E0635", "a repeated layer in a model with a result that is neither handed on nor a cache", Source::File),
+    ("E0636", "a repeated layer in a model that has no part in what the model returns", Source::File),
     ("W0601", "a let that is never used", Source::File),
     ("W0602", "a parameter that is never used", Source::File),
     ("W0603", "an argument of another kind than the parameter", Source::File),

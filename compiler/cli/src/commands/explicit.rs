@@ -32,6 +32,13 @@ pub(crate) fn file(path: &Path, args: &ProgramArgs, console: &mut Console) -> Ou
         let message = format!("`{}` has a plan for each phase, and a strict file states one", source.name);
         return Err(console.usage(&message, Some(format!("--phase {phase}"))));
     }
+    if let Some(model) = plans.iter().find(|plan| !plan.folds.is_empty()) {
+        let layers: Vec<String> = model.folds.iter().map(|fold| format!("--layer {}", fold.layer)).collect();
+        let reason = format!("a model is written layer by layer: {}", layers.join(", "));
+        let problem = QuestionProblem::NotExplicit { layer: model.name.clone(), span: None, reason };
+        console.report(Some(&source), vec![problem.into()]);
+        return Err(Status::Wrong);
+    }
     let text = explicit(&source, &plans, &overrides).map_err(|errors| {
         console.report(Some(&source), errors.iter().map(Diagnostic::from).collect());
         Status::Wrong
@@ -74,6 +81,9 @@ pub(crate) fn strict_layer(
     hardware: &Hardware,
     overrides: &Overrides,
 ) -> Option<String> {
+    if !plan.folds.is_empty() {
+        return None;
+    }
     let text = explicit(source, &[plan], overrides).ok()?;
     gives(&text, plan, hardware).ok()?;
     let tree = shard_grammar::parse(&SourceFile::new("", text.clone())).file;

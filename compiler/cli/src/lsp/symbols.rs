@@ -178,7 +178,9 @@ impl<'a> Symbols<'a> {
                 self.layout(layout);
                 self.partial(partial);
             }
-            ExprKind::Paren(_)
+            // The parameter's name belongs to the layer that is called.
+            ExprKind::Named { .. }
+            | ExprKind::Paren(_)
             | ExprKind::Neg { .. }
             | ExprKind::Binary { .. }
             | ExprKind::Extremum { .. }

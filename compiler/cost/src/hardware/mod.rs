@@ -10,7 +10,7 @@ mod toml_reader;
 
 use std::ops::Range;
 
-use shard_ir::{Dtype, Picoseconds};
+use shard_ir::{Dtype, Picoseconds, Plan};
 
 pub use builtin::{BUILT_IN, BuiltIn};
 pub use network::{AxisNetwork, Fabric, Network, Wraparound};
@@ -120,9 +120,14 @@ impl Hardware {
         u64::from(self.weights.moves)
     }
 
-    /// The time of a stack of layers one after another, each of which takes this long and its overhead.
-    pub fn stack_time(&self, layer: Picoseconds, layers: u64) -> Picoseconds {
-        Picoseconds(layer.0.saturating_add(self.layer_overhead.0).saturating_mul(layers))
+    /// The time of the whole stack of a plan, of which one layer takes `layer`: each layer has its overhead beside. In a
+    /// model the layers are the applications of its folded blocks, and `layer` is all of them.
+    pub fn stack_time(&self, layer: Picoseconds, plan: &Plan) -> Picoseconds {
+        let layers = match plan.folds.as_slice() {
+            [] => 1,
+            folds => folds.iter().fold(0u64, |sum, fold| sum.saturating_add(fold.repeat)),
+        };
+        (layer + self.layer_overhead.times(layers)).times(plan.repeat)
     }
 
     /// Operations per second in an arithmetic type. A type that the file does not have takes bf16's.

@@ -51,7 +51,12 @@ fn rates_are_multiplied_by_the_efficiency_once() {
 fn a_stack_takes_the_overhead_of_each_of_its_layers() {
     let hw = Hardware::parse(&format!("{GOOD}[overhead]\nlayer = 2e-6\n")).unwrap();
     assert_eq!(hw.layer_overhead, Picoseconds(2_000_000));
-    assert_eq!(hw.stack_time(Picoseconds(1_000_000), 10), Picoseconds(30_000_000));
+    let plan = |text: &str| shard_ir::text::parse(text).unwrap().remove(0);
+    let stack = plan("shir 1\nlayer f repeat 10\n");
+    assert_eq!(hw.stack_time(Picoseconds(1_000_000), &stack), Picoseconds(30_000_000));
+    // In a model each application is a layer, and the time given is that of all of them.
+    let model = plan("shir 1\nlayer m\nfold 0 = block repeat 10 from %0 to %1\n");
+    assert_eq!(hw.stack_time(Picoseconds(10_000_000), &model), Picoseconds(30_000_000));
     assert_eq!(Hardware::parse(GOOD).unwrap().layer_overhead, Picoseconds(0));
     let endless = error(&format!("{GOOD}[overhead]\nlayer = -1\n"));
     assert_eq!(endless.key, "overhead.layer");

@@ -12,7 +12,7 @@ use crate::layout::{Layout, MeshShape, Reduction};
 use crate::mesh::{AxisId, AxisList, AxisSet, MAX_AXES};
 use crate::op::{Binary, Map, Norm, Op, Reduce};
 use crate::plan::{InstrId, InstrKind, Instruction, Number, Origin, Plan};
-use crate::program::ParameterKind;
+use crate::program::{FoldId, ParameterKind};
 use crate::rules::Rules;
 use crate::tensor::{DimId, Dtype};
 use crate::verify::words;
@@ -233,13 +233,22 @@ pub(super) fn instruction(scope: Scope<'_>, cursor: &mut Cursor<'_>) -> Parsed<I
             origin.in_layers.push(cursor.name("a layer's name")?);
         }
     }
+    let mut fold = None;
+    if cursor.take_word("fold") {
+        let before = *cursor;
+        let number = cursor.number("a folded block's number")?;
+        match u16::try_from(number).ok().filter(|n| usize::from(*n) < scope.plan.folds.len()) {
+            Some(number) => fold = Some(FoldId(number)),
+            None => return before.unexpected("a folded block that is declared above"),
+        }
+    }
     if cursor.take_word("of") {
         origin.piece_of = Some(cursor.name("a value's name")?);
     }
     if cursor.take(";") {
         origin.rules = Rules::named(&cursor.name("the rule's name")?);
     }
-    let instr = Instruction { kind, operands, name, dims, dtype, layout, origin };
+    let instr = Instruction { kind, operands, name, dims, dtype, layout, origin, fold };
     equation_matches(scope.plan, &instr, start)?;
     Ok(instr)
 }

@@ -8,7 +8,7 @@ use shard_grammar::{SourceFile, Span};
 use super::instruction::{Scope, instruction, layout_word};
 use super::line::{Cursor, LineError, Parsed};
 use crate::mesh::Mesh;
-use crate::plan::{InstrId, Plan, PlanOutput};
+use crate::plan::{InstrId, Plan, PlanFold, PlanOutput};
 use crate::tensor::{Dim, MAX_DIM_SIZE, MAX_DIMS};
 
 /// Bytes of one text.
@@ -16,6 +16,9 @@ pub const MAX_TEXT_BYTES: usize = 4 << 20;
 
 /// Instructions of one plan.
 pub const MAX_INSTRUCTIONS: usize = 1 << 16;
+
+/// Folded blocks of one plan.
+const MAX_FOLDS: usize = 1 << 10;
 
 /// Plans in one text.
 pub const MAX_LAYERS: usize = 1 << 10;
@@ -105,6 +108,7 @@ enum Stage {
     Hardware,
     Mesh,
     Dims,
+    Folds,
     Instructions,
     Results,
 }
@@ -123,6 +127,7 @@ impl Reader {
             dims: Vec::new(),
             instructions: Vec::new(),
             outputs: Vec::new(),
+            folds: Vec::new(),
         };
         Ok(Reader { plan, dim_ids: BTreeMap::new(), stage: Stage::Layer })
     }
@@ -133,9 +138,11 @@ impl Reader {
             self.reach(&before, Stage::Instructions)?;
             return self.instruction(cursor);
         }
-        if cursor.take_word("return") {
-            self.reach(&before, Stage::Results)?;
-            return self.output(cursor);
+        for (word, state) in [("return", false), ("keep", true)] {
+            if cursor.take_word(word) {
+                self.reach(&before, Stage::Results)?;
+                return self.output(cursor, state);
+            }
         }
         if cursor.take_word("hardware") {
             self.reach(&before, Stage::Hardware)?;
@@ -150,17 +157,21 @@ impl Reader {
             self.reach(&before, Stage::Dims)?;
             return self.dims(cursor);
         }
+        if cursor.take_word("fold") {
+            self.reach(&before, Stage::Folds)?;
+            return self.fold(cursor);
+        }
         cursor.unexpected("an instruction, `return` or `layer`")
     }
 
     /// Lines of one kind stand together, once for hardware, mesh and dims.
     fn reach(&mut self, cursor: &Cursor<'_>, stage: Stage) -> Parsed<()> {
-        let repeats = matches!(stage, Stage::Instructions | Stage::Results);
+        let repeats = matches!(stage, Stage::Folds | Stage::Instructions | Stage::Results);
         if self.stage < stage || (self.stage == stage && repeats) {
             self.stage = stage;
             return Ok(());
         }
-        cursor.unexpected("the order hardware, mesh, dims, instructions, return")
+        cursor.unexpected("the order hardware, mesh, dims, fold, instructions, return")
     }
 
     fn mesh(&mut self, cursor: &mut Cursor<'_>) -> Parsed<()> {
@@ -227,7 +238,35 @@ impl Reader {
         Ok(())
     }
 
-    fn output(&mut self, cursor: &mut Cursor<'_>) -> Parsed<()> {
+    /// `fold 0 = block repeat 80 from %3 to %40`: the instructions come below, so what is named is judged by the verifier.
+    fn fold(&mut self, cursor: &mut Cursor<'_>) -> Parsed<()> {
+        let before = *cursor;
+        let expected = self.plan.folds.len();
+        if expected >= MAX_FOLDS {
+            return before.unexpected(&format!("at most {MAX_FOLDS} folded blocks"));
+        }
+        if cursor.number("the block's number")? != expected as u64 {
+            return before.unexpected(&format!("the number {expected}"));
+        }
+        cursor.expect("=")?;
+        let layer = cursor.name("the layer's name")?;
+        cursor.expect_word("repeat")?;
+        let repeat = cursor.number("how often it is repeated")?;
+        let named = |cursor: &mut Cursor<'_>, word: &str| -> Parsed<InstrId> {
+            cursor.expect_word(word)?;
+            cursor.expect("%")?;
+            let before = *cursor;
+            match u32::try_from(cursor.number("an instruction's number")?) {
+                Ok(number) => Ok(InstrId(number)),
+                Err(_) => before.unexpected("an instruction's number"),
+            }
+        };
+        let (from, to) = (named(cursor, "from")?, named(cursor, "to")?);
+        self.plan.folds.push(PlanFold { layer, repeat, from, to });
+        Ok(())
+    }
+
+    fn output(&mut self, cursor: &mut Cursor<'_>, state: bool) -> Parsed<()> {
         let name = cursor.name("the result's name")?;
         cursor.expect("=")?;
         let id: InstrId = self.scope().operand(cursor)?;
@@ -235,7 +274,7 @@ impl Reader {
         cursor.skip_blanks();
         let start = cursor.position();
         let (dims, layout) = layout_word(self.scope(), cursor)?;
-        let output = PlanOutput { name, id, dims };
+        let output = PlanOutput { name, id, dims, state };
         if !crate::typing::same_dims(&output.dims, &self.plan.instruction(id).dims) {
             return cursor.error_since(start, format!("these are not the dims of %{}", id.0));
         }

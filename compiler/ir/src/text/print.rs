@@ -51,6 +51,10 @@ fn print_plan(out: &mut String, plan: &Plan) {
             .collect();
         out.push_str(&format!("dims {}\n", dims.join(", ")));
     }
+    for (at, fold) in plan.folds.iter().enumerate() {
+        let (layer, repeat) = (quoted(&fold.layer), fold.repeat);
+        let _ = writeln!(out, "fold {at} = {layer} repeat {repeat} from %{} to %{}", fold.from.0, fold.to.0);
+    }
     if !plan.instructions.is_empty() {
         out.push('\n');
     }
@@ -59,7 +63,8 @@ fn print_plan(out: &mut String, plan: &Plan) {
     }
     for output in &plan.outputs {
         let layout = plan.output_layout_text(output);
-        out.push_str(&format!("return {} = %{} : {layout}\n", quoted(&output.name), output.id.0));
+        let word = if output.state { "keep" } else { "return" };
+        out.push_str(&format!("{word} {} = %{} : {layout}\n", quoted(&output.name), output.id.0));
     }
 }
 
@@ -109,6 +114,9 @@ fn print_instruction(out: &mut String, plan: &Plan, id: InstrId) {
     if !instr.origin.in_layers.is_empty() {
         let layers: Vec<String> = instr.origin.in_layers.iter().map(|l| quoted(l)).collect();
         let _ = write!(out, " in {}", layers.join("/"));
+    }
+    if let Some(fold) = instr.fold {
+        let _ = write!(out, " fold {}", fold.0);
     }
     if let Some(whole) = &instr.origin.piece_of {
         let _ = write!(out, " of {}", quoted(whole));

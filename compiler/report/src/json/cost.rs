@@ -236,7 +236,7 @@ fn step(report: &CostLayer<'_>, id: InstrId) -> StepJson {
         InstrPrice::Move(_) => (None, None, None),
     };
     let is_step = !matches!(layer.plan().instruction(id).kind, InstrKind::Parameter(_) | InstrKind::Constant(_));
-    let share = share_of(layer.price.of(id).time(), layer.price.totals.serial_time).filter(|_| is_step);
+    let share = share_of(layer.time_in_step(id), layer.price.totals.serial_time).filter(|_| is_step);
     StepJson { instruction: instruction(layer, id), move_bound, intensity, arithmetic, share }
 }
 

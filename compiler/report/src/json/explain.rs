@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use shard_cost::{Flops, Memory};
-use shard_ir::Picoseconds;
+use shard_ir::{Picoseconds, PlanOutput};
 use shard_rewrite::{Alternative, Optimality, Proof, Status};
 
 use super::instruction::{InstructionJson, instruction};
@@ -46,6 +46,12 @@ struct LoweredJson {
     objective: &'static str,
     instructions: Vec<InstructionJson>,
     outputs: Vec<OutputJson>,
+    /// The caches of a model's layers after the step: kept, not returned.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    states: Vec<OutputJson>,
+    /// The folded blocks of a model.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    folds: Vec<FoldJson>,
 }
 
 #[derive(Debug, Serialize)]
@@ -61,6 +67,12 @@ struct ExplainedJson {
     strategy: Vec<&'static str>,
     instructions: Vec<InstructionJson>,
     outputs: Vec<OutputJson>,
+    /// The caches of a model's layers after the step: kept, not returned.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    states: Vec<OutputJson>,
+    /// The folded blocks of a model.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    folds: Vec<FoldJson>,
     totals: TotalsJson,
     model_totals: ModelTotalsJson,
     optimality: Option<OptimalityJson>,
@@ -100,6 +112,15 @@ struct InsteadJson {
     name: Option<String>,
     from_layout: String,
     layout: String,
+}
+
+/// A folded block: its instructions are run `repeat` times, on `from` first and then on what `to` was before.
+#[derive(Debug, Serialize)]
+struct FoldJson {
+    layer: String,
+    repeat: u64,
+    from: u32,
+    to: u32,
 }
 
 #[derive(Debug, Serialize)]
@@ -161,7 +182,7 @@ pub(super) fn optimality(o: &Optimality) -> OptimalityJson {
 
 fn lowered(layer: &Layer<'_>) -> LoweredJson {
     let plan = layer.plan();
-    let outputs = plan.outputs.iter().map(|output| {
+    let output_json = |output: &PlanOutput| {
         let order: Vec<usize> =
             output.dims.iter().filter_map(|d| plan.instruction(output.id).dims.iter().position(|i| i == d)).collect();
         let local = plan.local_sizes(output.id);
@@ -173,6 +194,12 @@ fn lowered(layer: &Layer<'_>) -> LoweredJson {
             shape: plan.sizes(&output.dims),
             local_shape: order.iter().map(|at| local[*at]).collect(),
         }
+    };
+    let folds = plan.folds.iter().map(|fold| FoldJson {
+        layer: fold.layer.clone(),
+        repeat: fold.repeat,
+        from: fold.from.0,
+        to: fold.to.0,
     });
     LoweredJson {
         name: plan.name.clone(),
@@ -183,12 +210,14 @@ fn lowered(layer: &Layer<'_>) -> LoweredJson {
         mesh_axes: plan.mesh.declared().to_vec(),
         objective: layer.objective.name(),
         instructions: plan.ids().map(|id| instruction(layer, id)).collect(),
-        outputs: outputs.collect(),
+        outputs: plan.results().map(output_json).collect(),
+        states: plan.outputs.iter().filter(|output| output.state).map(output_json).collect(),
+        folds: folds.collect(),
     }
 }
 
 fn explained(layer: &Layer<'_>) -> ExplainedJson {
-    let LoweredJson { name, phase, repeat, hardware, mesh, mesh_axes, objective, instructions, outputs } =
+    let LoweredJson { name, phase, repeat, hardware, mesh, mesh_axes, objective, instructions, outputs, states, folds } =
         lowered(layer);
     ExplainedJson {
         name,
@@ -201,6 +230,8 @@ fn explained(layer: &Layer<'_>) -> ExplainedJson {
         strategy: strategy(layer.plan()).into_iter().map(|s| s.name()).collect(),
         instructions,
         outputs,
+        states,
+        folds,
         totals: totals(layer),
         model_totals: model_totals(layer),
         alternatives: layer.alternatives.iter().map(|a| alternative(layer, a)).collect(),
@@ -236,7 +267,7 @@ pub(super) fn model_totals(layer: &Layer<'_>) -> ModelTotalsJson {
         comm_time_s: times(totals.comm_time),
         compute_time_s: times(totals.compute_time),
         memory_time_s: times(totals.memory_time),
-        serial_time_s: layer.hardware.stack_time(totals.serial_time, repeat).seconds(),
+        serial_time_s: layer.hardware.stack_time(totals.serial_time, &layer.schedule.plan).seconds(),
         comm_bytes: totals.comm_bytes.times(repeat).0,
         flops: Flops(totals.flops.0.saturating_mul(u128::from(repeat))).0,
     }

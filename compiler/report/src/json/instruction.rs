@@ -26,6 +26,11 @@ pub(crate) struct InstructionJson {
     in_layers: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     piece_of: Option<String>,
+    /// The folded block that it is in, as an index into `folds`, and how many times it is run there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fold: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    repeat: Option<u64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -195,6 +200,8 @@ pub(crate) fn instruction(layer: &Layer<'_>, id: InstrId) -> InstructionJson {
         detail,
         in_layers: instr.origin.in_layers.clone(),
         piece_of: instr.origin.piece_of.clone(),
+        fold: instr.fold.map(|fold| fold.0),
+        repeat: instr.fold.map(|_| plan.repeat_of(id)),
     }
 }
 
@@ -353,7 +360,7 @@ fn move_json(layer: &Layer<'_>, id: InstrId, collective: &Collective) -> MoveJso
         span: span(layer, id),
         share: match layer.price.totals.serial_time.0 {
             0 => None,
-            all => Some(layer.price.of(id).time().0 as f64 / all as f64),
+            all => Some(layer.time_in_step(id).0 as f64 / all as f64),
         },
         by_axis: axis_by_axis(layer, id)
             .into_iter()

@@ -5,8 +5,8 @@ use std::collections::{HashMap, HashSet};
 
 use shard_ir::composite::{Read, pieces};
 use shard_ir::{
-    Def, DimId, Dtype, InstrId, InstrKind, LabelId, Layout, LayoutPattern, Number, Op, ParameterKind, Plan, Program,
-    Value, ValueId,
+    Def, DimId, Dtype, Fold, FoldId, InstrId, InstrKind, LabelId, Layout, LayoutPattern, Number, Op, Output,
+    ParameterKind, Plan, PlanFold, PlanOutput, Program, Value, ValueId,
 };
 
 use crate::Limits;
@@ -29,6 +29,10 @@ pub fn computes(plan: &Plan, program: &Program) -> Result<(), String> {
     }
     if plan.mesh != program.mesh || plan.dims != program.dims {
         return Err("the plan has another mesh or other dims".to_string());
+    }
+    let same = |(plan, program): (&PlanFold, &Fold)| plan.layer == program.layer && plan.repeat == program.repeat;
+    if plan.folds.len() != program.folds.len() || !plan.folds.iter().zip(&program.folds).all(same) {
+        return Err("the plan has other folded blocks".to_string());
     }
     let mut first = None;
     for form in forms(program, program.strict, &Limits::default()).all {
@@ -181,7 +185,8 @@ impl<'a> Match<'a> {
     /// The instructions that make the results.
     fn outputs(&self) -> Result<Vec<InstrId>, String> {
         let (has, wants) = (&self.plan.outputs, &self.program.outputs);
-        if has.len() != wants.len() || has.iter().zip(wants).any(|(h, w)| h.name != w.name || h.dims != w.dims) {
+        let differ = |h: &PlanOutput, w: &Output| h.name != w.name || h.dims != w.dims || h.state != w.state;
+        if has.len() != wants.len() || has.iter().zip(wants).any(|(h, w)| differ(h, w)) {
             return Err("its results are not those of the layer".to_string());
         }
         for (has, wants) in has.iter().zip(wants) {
@@ -241,7 +246,7 @@ impl<'a> Match<'a> {
                     let mut does: Vec<ValueId> = alike
                         .iter()
                         .copied()
-                        .filter(|value| self.is_piece_alike(id, *value) && self.reads_operands_of(id, *value))
+                        .filter(|value| self.is_piece_alike(id, *value) && self.does_as(id, *value))
                         .collect();
                     let whole: Vec<ValueId> = does.iter().filter_map(|v| self.composites.get(v)).copied().collect();
                     does.extend(whole);
@@ -255,6 +260,14 @@ impl<'a> Match<'a> {
             self.does.push(does);
             if !self.is_called_right(id) {
                 return Err(format!("%{} ({}) is called what it is not", id.0, instr.kind.name()));
+            }
+        }
+        for (at, fold) in self.plan.folds.iter().enumerate() {
+            let exit = self.program.exit(FoldId(at as u16)).ok_or("a folded block without an end")?;
+            let Def::Pin { pattern, .. } = &self.program.value(exit).def else { return Err("no border".to_string()) };
+            let handed_on = self.plan.instruction(fold.to).layout;
+            if !self.admits(pattern, exit, handed_on) || !self.stands_for(fold.to, exit) {
+                return Err(format!("%{} is not what `{}` hands on", fold.to.0, fold.layer));
             }
         }
         for (i, instr) in self.outputs()?.into_iter().enumerate() {
@@ -274,7 +287,7 @@ impl<'a> Match<'a> {
         let value = self.program.value(value);
         let Def::Parameter { kind: declared, pattern } = &value.def else { return Err("no parameter".to_string()) };
         let same = instr.name == value.name && instr.dims == value.dims && instr.dtype == value.dtype;
-        if !same || kind != *declared || !self.admits(pattern, value_id, instr.layout) {
+        if !same || instr.fold != value.fold || kind != *declared || !self.admits(pattern, value_id, instr.layout) {
             let name = value.name.as_deref().unwrap_or("?");
             return Err(format!("%{} is not the parameter `{name}` as declared", id.0));
         }
@@ -312,6 +325,31 @@ impl<'a> Match<'a> {
         })
     }
 
+    fn does_as(&self, instr: InstrId, value: ValueId) -> bool {
+        self.plan.instruction(instr).fold == self.program.value(value).fold && self.reads_operands_of(instr, value)
+    }
+
+    /// Whether an instruction is what a folded block takes, or in it a move of that: anything else would not be what the
+    /// application before has handed on.
+    fn is_taken(&self, mut instr: InstrId, fold: FoldId) -> bool {
+        let Some(from) = self.plan.folds.get(fold.index()).map(|fold| fold.from) else { return false };
+        while instr != from {
+            let moved = self.plan.instruction(instr);
+            match (&moved.kind, moved.operands.first()) {
+                (InstrKind::Move(_), Some(operand)) if moved.fold == Some(fold) => instr = *operand,
+                (
+                    InstrKind::Move(_)
+                    | InstrKind::Parameter(_)
+                    | InstrKind::Constant(_)
+                    | InstrKind::Op(_)
+                    | InstrKind::CollectiveEinsum(_),
+                    _,
+                ) => return false,
+            }
+        }
+        true
+    }
+
     fn reads_operands_of(&self, instr: InstrId, value: ValueId) -> bool {
         let (has, wants) = (&self.plan.instruction(instr).operands, self.program.value(value).def.operands());
         has.len() == wants.len() && has.iter().zip(wants).all(|(has, wants)| self.stands_for(*has, *wants))
@@ -326,11 +364,13 @@ impl<'a> Match<'a> {
                 }
                 let mut way = self.way(instr, !self.program.strict);
                 let pinned = |at: InstrId| self.admits(pattern, value, self.plan.instruction(at).layout);
+                let fold = self.program.value(value).fold.filter(|fold| self.program.entry(*fold) == Some(value));
                 let stands = match self.program.strict && *written {
                     // The moves that the `reshard` asks for end here.
                     true => pinned(instr) && self.way(instr, true).any(|at| self.stands_for(at, *operand)),
                     false => way.any(|at| pinned(at) && self.stands_for(at, *operand)),
                 };
+                let stands = stands && fold.is_none_or(|fold| self.is_taken(instr, fold));
                 self.known.borrow_mut().insert((instr, value), stands);
                 stands
             }

@@ -199,10 +199,20 @@ impl Writer<'_, '_> {
         };
         let name = here.iter().find_map(|id| logical.program.value(*id).name.clone());
         let ty = logical.ty(class).clone();
-        let (span, in_layers, times) = (source.span, source.in_layers.clone(), source.times);
+        let (span, in_layers) = (source.span, source.in_layers.clone());
+        // An op is where its class is. What causes it may be in a folded block and read it from outside.
+        let (fold, times) = match node.head {
+            Head::Op(number) => {
+                let (fold, outside) =
+                    (logical.made(number).place.fold, source.times / logical.program.copies(cause).max(1));
+                let copies = fold.and_then(|f| logical.program.folds.get(f.index())).map_or(1, |f| f.repeat);
+                (fold, outside.saturating_mul(copies))
+            }
+            Head::Given(_) | Head::Constant(..) | Head::Pin(_) => (source.fold, source.times),
+        };
         let id = ValueId(self.program.values.len() as u32);
         let is_op = matches!(def, Def::Op { .. });
-        self.program.values.push(Value { name, dims: ty.dims, dtype: ty.dtype, def, span, in_layers, times });
+        self.program.values.push(Value { name, dims: ty.dims, dtype: ty.dtype, def, span, in_layers, times, fold });
         let rule = match logical.rule_of(node) {
             Some(rule) => Some(rule),
             None => (is_op && here.len() > 1).then_some(rules::MERGED),

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use egg::{Analysis, DidMerge, EGraph, Id, Language};
 use rustc_hash::FxHashMap;
 use shard_ir::tensor::{MAX_ELEMENTS, MAX_RANK};
-use shard_ir::{Binary, Def, DimId, Dtype, Op, Program, TensorType, ValueId};
+use shard_ir::{Binary, Def, DimId, Dtype, FoldId, Op, Program, TensorType, ValueId};
 
 use super::laws::Term;
 use super::written::{chain, live_values};
@@ -19,6 +19,18 @@ use crate::timeless::timeless;
 pub(super) struct Made {
     pub(super) op: Op,
     pub(super) ty: TensorType,
+    /// Where it is computed: what is equal inside and outside of a folded block is computed in both.
+    pub(super) place: Place,
+}
+
+/// Where an op is computed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub(super) struct Place {
+    /// The folded block that it is in.
+    pub(super) fold: Option<FoldId>,
+    /// The value that it makes, where a folded block takes it and hands another on in its place: it is no other one, equal
+    /// or not.
+    pub(super) taken: Option<ValueId>,
 }
 
 /// What an e-node is, its operands aside.
@@ -90,6 +102,18 @@ impl Analysis<Node> for Types {
     }
 }
 
+/// The ops whose values folded blocks take.
+fn taken(program: &Program) -> BTreeSet<ValueId> {
+    let unpinned = |mut id: ValueId| {
+        while let Def::Pin { operand, .. } = &program.value(id).def {
+            id = *operand;
+        }
+        id
+    };
+    let folds = (0..program.folds.len()).map(|fold| FoldId(fold as u16));
+    folds.filter_map(|fold| program.entry(fold)).map(unpinned).collect()
+}
+
 /// A way of computing a tensor that a rule has found.
 #[derive(Clone, Debug)]
 pub(super) enum Expr {
@@ -124,6 +148,7 @@ impl<'a> Logical<'a> {
             readings: RefCell::default(),
         };
         let live = live_values(program);
+        let taken: BTreeSet<ValueId> = taken(program);
         for id in program.value_ids().filter(|id| live[id.index()]) {
             let value = program.value(id);
             let operands: Vec<Id> = value.def.operands().iter().filter_map(|o| logical.class_of[o.index()]).collect();
@@ -136,11 +161,15 @@ impl<'a> Logical<'a> {
                 Def::Op { op, .. } => {
                     let ty = TensorType { dims: value.dims.clone(), dtype: value.dtype };
                     let long = *op == Op::Einsum && operands.len() > 2;
-                    let class = logical.add_op(Made { op: op.clone(), ty }, operands.clone(), None);
+                    let place = Place { fold: value.fold, taken: taken.contains(&id).then_some(id) };
+                    let inner = Place { taken: None, ..place };
+                    let class = logical.add_op(Made { op: op.clone(), ty, place }, operands.clone(), None);
                     if long {
                         let mut last = operands[0];
                         for (step, ty) in chain(program, id).into_iter().enumerate() {
-                            last = logical.add_op(Made { op: Op::Einsum, ty }, vec![last, operands[step + 1]], None);
+                            let place = if step + 2 == operands.len() { place } else { inner };
+                            let made = Made { op: Op::Einsum, ty, place };
+                            last = logical.add_op(made, vec![last, operands[step + 1]], None);
                         }
                         logical.graph.union(class, last);
                     }
@@ -155,17 +184,30 @@ impl<'a> Logical<'a> {
 
     /// Adds what a rule has found to a class.
     pub(super) fn add(&mut self, class: Id, found: &Expr, rule: Rule) {
-        let id = self.add_expr(found, rule);
+        let id = self.add_expr(found, self.place_of(class), rule);
         self.graph.union(class, id);
     }
 
-    fn add_expr(&mut self, expr: &Expr, rule: Rule) -> Id {
+    /// An expression in a place; what it is made of is in the same folded block, and nothing in particular.
+    fn add_expr(&mut self, expr: &Expr, place: Place, rule: Rule) -> Id {
         match expr {
             Expr::Class(id) => *id,
             Expr::Op(made, operands) => {
-                let operands = operands.iter().map(|o| self.add_expr(o, rule)).collect();
-                self.add_op(made.clone(), operands, Some(rule))
+                let inner = Place { taken: None, ..place };
+                let operands = operands.iter().map(|o| self.add_expr(o, inner, rule)).collect();
+                self.add_op(Made { place, ..made.clone() }, operands, Some(rule))
             }
+        }
+    }
+
+    /// Where a class is computed: all its e-nodes are in one place.
+    fn place_of(&self, class: Id) -> Place {
+        match self.graph[class].nodes.first().map(|node| node.head) {
+            Some(Head::Op(number)) => self.made(number).place,
+            Some(Head::Given(value) | Head::Pin(value)) => {
+                Place { fold: self.program.value(value).fold, ..Place::default() }
+            }
+            Some(Head::Constant(..)) | None => Place::default(),
         }
     }
 

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use egg::Id;
 use shard_ir::{Binary, DimId, Dtype, Op, Reduce, TensorType, accumulates_in};
 
-use super::graph::{Expr, Logical, Made};
+use super::graph::{Expr, Logical, Made, Place};
 use super::written::kept_dims;
 
 /// What a rule has found: another way of computing a class.
@@ -204,11 +204,11 @@ fn sum(ty: &TensorType, mut terms: Vec<(Expr, bool)>) -> Option<Expr> {
     let (first, negative) = terms.next()?;
     let chain = terms.fold(first, |sum, (term, negative)| {
         let op = Op::Binary(if negative { Binary::Sub } else { Binary::Add });
-        Expr::Op(Made { op, ty: ty.clone() }, vec![sum, term])
+        Expr::Op(Made { op, ty: ty.clone(), place: Place::default() }, vec![sum, term])
     });
     (!negative).then_some(chain)
 }
 
 fn einsum(ty: TensorType, operands: impl IntoIterator<Item = Expr>) -> Expr {
-    Expr::Op(Made { op: Op::Einsum, ty }, operands.into_iter().collect())
+    Expr::Op(Made { op: Op::Einsum, ty, place: Place::default() }, operands.into_iter().collect())
 }

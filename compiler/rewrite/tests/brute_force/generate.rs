@@ -158,6 +158,7 @@ impl Maker {
             dims,
             values: Vec::new(),
             outputs: Vec::new(),
+            folds: Vec::new(),
             labels: Vec::new(),
         };
         Maker { random, program, labelled: None, max_rank, with_host: false }
@@ -176,7 +177,7 @@ impl Maker {
         let TensorType { dims, dtype } = ty;
         let name = Some(format!("v{}", id.0));
         let span = Span { start: 0, end: 0 };
-        self.program.values.push(Value { name, dims, dtype, def, span, in_layers: Vec::new(), times: 1 });
+        self.program.values.push(Value { name, dims, dtype, def, span, in_layers: Vec::new(), times: 1, fold: None });
         id
     }
 
@@ -425,7 +426,7 @@ impl Maker {
             }
             let span = Span { start: 0, end: 0 };
             let name = format!("r{}", id.0);
-            self.program.outputs.push(Output { name, value: id, dims: declared, pattern, span });
+            self.program.outputs.push(Output { name, value: id, dims: declared, pattern, span, state: false });
         }
     }
 

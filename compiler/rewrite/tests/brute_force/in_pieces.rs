@@ -41,6 +41,7 @@ pub(crate) fn time(facts: &Facts<'_>, chain: &[(usize, usize)]) -> u64 {
             dims: program.dims.clone(),
             instructions: Vec::new(),
             outputs: Vec::new(),
+            folds: Vec::new(),
         },
         dtype: program.values[chain[0].0].dtype,
         sources: Vec::new(),
@@ -81,7 +82,8 @@ struct Written<'a> {
 impl Written<'_> {
     fn push(&mut self, kind: InstrKind, operands: &[InstrId], dims: &[DimId], layout: Layout) -> InstrId {
         let (operands, dims, dtype) = (operands.to_vec(), dims.to_vec(), self.dtype);
-        let instr = Instruction { kind, operands, name: None, dims, dtype, layout, origin: Origin::default() };
+        let instr =
+            Instruction { kind, operands, name: None, dims, dtype, layout, origin: Origin::default(), fold: None };
         self.plan.instructions.push(instr);
         InstrId(self.plan.instructions.len() as u32 - 1)
     }

@@ -25,6 +25,7 @@ impl Builder {
                 dims,
                 values: Vec::new(),
                 outputs: Vec::new(),
+                folds: Vec::new(),
                 labels: Vec::new(),
             },
         }
@@ -77,6 +78,7 @@ impl Builder {
             span: Span { start: 0, end: 0 },
             in_layers: Vec::new(),
             times: 1,
+            fold: None,
         });
         id
     }
@@ -97,7 +99,14 @@ impl Builder {
 
     pub(crate) fn output(&mut self, value: ValueId, text: &str) {
         let (dims, pattern) = self.pattern(text, true);
-        self.program.outputs.push(Output { name: "y".into(), value, dims, pattern, span: Span { start: 0, end: 0 } });
+        self.program.outputs.push(Output {
+            name: "y".into(),
+            value,
+            dims,
+            pattern,
+            span: Span { start: 0, end: 0 },
+            state: false,
+        });
     }
 }
 

@@ -1,0 +1,332 @@
+//! Calls in a `model`: the weights and caches of the layers that it calls are theirs, and a call of a layer with
+//! `repeat N` stands for N applications, a folded block.
+
+use std::collections::BTreeMap;
+
+use shard_grammar::{Span, ast};
+use shard_ir::{Def, Fold, FoldId, LabelId, Op, Output, ParameterKind, Program, Value, ValueId};
+
+use crate::builder::{PinRequest, permute_pattern};
+use crate::calls::{relabelled, results_term};
+use crate::diagnostics::ModelProblem;
+use crate::expr::Term;
+use crate::layer::LayerChecker;
+use crate::repeat::cache_origin;
+use crate::sink::Sink;
+
+/// What the calls of a model own.
+#[derive(Default)]
+pub(crate) struct ModelCalls {
+    /// Each call, by where the name of the layer stands.
+    all: BTreeMap<usize, ModelCall>,
+    /// The caches after the step, in the order of the calls.
+    pub(crate) states: Vec<Output>,
+}
+
+/// One call in a model.
+#[derive(Clone)]
+struct ModelCall {
+    /// What stands before the names of what it owns: `block`, or `block_2` for the second call of `block`.
+    prefix: String,
+    labels: Vec<LabelId>,
+    fold: Option<FoldId>,
+    /// For each parameter of the layer the parameter of the model that is the call's own.
+    own: Vec<Option<ValueId>>,
+}
+
+/// What the folded blocks of a model take and hand on has a part in what the model returns.
+pub(crate) fn check(program: &Program, sink: &mut Sink) {
+    let mut needed = vec![false; program.values.len()];
+    program.outputs.iter().filter(|output| !output.state).for_each(|output| needed[output.value.index()] = true);
+    for id in program.value_ids().rev().filter(|_| !program.folds.is_empty()) {
+        if needed[id.index()] {
+            program.value(id).def.operands().iter().for_each(|operand| needed[operand.index()] = true);
+        }
+    }
+    for (at, fold) in program.folds.iter().enumerate() {
+        let id = FoldId(at as u16);
+        let borders = [(program.exit(id), true), (program.entry(id), false)];
+        let idle = borders.into_iter().find_map(|(border, result)| {
+            let border = border.filter(|border| !needed[border.index()])?;
+            Some((program.value(border).span, result))
+        });
+        if let Some((span, result)) = idle {
+            sink.report(ModelProblem::Idle { layer: fold.layer.clone(), result, span });
+        }
+    }
+}
+
+/// The calls in an expression, innermost first, as they are checked.
+fn calls_in<'e>(expr: &'e ast::Expr, found: &mut Vec<(&'e ast::Name, &'e [ast::Expr])>) {
+    expr.operands().into_iter().for_each(|operand| calls_in(operand, found));
+    if let ast::ExprKind::Call { callee, args } = &expr.kind {
+        found.push((callee, args));
+    }
+}
+
+impl LayerChecker<'_, '_> {
+    /// Adds the parameters that the calls of a model own: all parameters of a program come first.
+    pub(crate) fn own_parameters(&mut self) {
+        if self.layer.model.is_none() {
+            return;
+        }
+        let mut calls = Vec::new();
+        for statement in &self.layer.body {
+            match statement {
+                ast::Statement::Let(statement) => calls_in(&statement.value, &mut calls),
+                ast::Statement::Expect(_) => {}
+                ast::Statement::Return(statement) => {
+                    statement.value.values().into_iter().for_each(|expr| calls_in(expr, &mut calls));
+                }
+            }
+        }
+        let mut count: BTreeMap<&str, usize> = BTreeMap::new();
+        for (name, args) in calls {
+            let Some(index) = self.layers.index(&name.value) else { continue };
+            let Some(program) = self.layers.programs[index].as_ref() else { continue };
+            let callee = self.layers.all[index];
+            let number = count.entry(&name.value).and_modify(|n| *n += 1).or_insert(1);
+            let prefix = match number {
+                1 => name.value.clone(),
+                n => format!("{}_{n}", name.value),
+            };
+            let labels = self.fresh_labels(program);
+            let repeat = callee.repeat.map_or(1, |repeat| repeat.count.value);
+            let fold = (repeat > 1).then(|| {
+                self.builder.folds.push(Fold { layer: name.value.clone(), repeat });
+                FoldId(self.builder.folds.len() as u16 - 1)
+            });
+            let mut own = Vec::new();
+            self.builder.inlining = Some(name.span);
+            self.builder.fold = fold;
+            for (param, value) in callee.params.iter().zip(&program.values) {
+                let is_own = param.ty.kind.is_some() && named(args, &param.name.value).is_none();
+                own.push(is_own.then(|| self.own_parameter(&prefix, &callee.name.value, &labels, value)).flatten());
+            }
+            (self.builder.inlining, self.builder.fold) = (None, None);
+            self.calls.all.insert(name.span.start, ModelCall { prefix, labels, fold, own });
+        }
+    }
+
+    fn own_parameter(&mut self, prefix: &str, layer: &str, labels: &[LabelId], value: &Value) -> Option<ValueId> {
+        let Def::Parameter { kind, pattern } = &value.def else { return None };
+        let def = Def::Parameter { kind: *kind, pattern: relabelled(pattern, labels) };
+        let name = value.name.as_ref().map(|name| format!("{prefix}.{name}"));
+        let own = Value { name, def, in_layers: vec![layer.to_string()], ..value.clone() };
+        self.builder.push(self.env, own, self.sink)
+    }
+
+    /// A call in a model. `values` are those of the arguments as they stand.
+    pub(crate) fn call_in_model(
+        &mut self,
+        name: &ast::Name,
+        index: usize,
+        args: &[ast::Expr],
+        values: &[Option<ValueId>],
+        span: Span,
+        fresh_from: usize,
+    ) -> Option<Term> {
+        let (layers, callee) = (self.layers, self.layers.all[index]);
+        let program = layers.programs[index].as_ref()?;
+        let call = self.calls.all.get(&name.span.start)?.clone();
+        let given = self.arguments(callee, args, span)?;
+        let (mut chosen, mut exprs, mut right) = (Vec::new(), Vec::new(), true);
+        for (((place, own), declared), param) in given.iter().zip(&call.own).zip(&callee.params).zip(&program.values) {
+            let value = place.map_or(*own, |at| values[at]);
+            let expr = place.map(|at| &args[at]);
+            if let (Some(value), Some(expr)) = (value, expr) {
+                right &= self.argument(&name.value, value, expr, param, declared).is_some();
+            }
+            chosen.push(value);
+            exprs.push(expr);
+        }
+        let mut values: Vec<ValueId> = chosen.into_iter().collect::<Option<_>>()?;
+        if !right {
+            return None;
+        }
+        if call.fold.is_some() {
+            self.handed_on_alone(callee, program, span)?;
+            self.prepare(&mut values, &exprs, program, fresh_from, span)?;
+        }
+        self.builder.inlining = Some(span);
+        self.builder.fold = call.fold;
+        let results = self.inline(program, &values, &exprs, &call.labels, fresh_from);
+        let results = results.and_then(|results| self.give(&call, program, &values, results, span));
+        (self.builder.inlining, self.builder.fold) = (None, None);
+        Some(results_term(results?, name))
+    }
+
+    /// For each parameter of a layer the place of the argument that is given for it.
+    fn arguments(&mut self, callee: &ast::Layer, args: &[ast::Expr], span: Span) -> Option<Vec<Option<usize>>> {
+        let is_activation = |param: &&ast::Param| param.ty.kind.is_none();
+        let wanted: Vec<&ast::Param> = callee.params.iter().filter(is_activation).collect();
+        let mut in_order = (0..args.len()).filter(|at| !matches!(args[*at].kind, ast::ExprKind::Named { .. }));
+        let given = args.iter().filter(|arg| !matches!(arg.kind, ast::ExprKind::Named { .. })).count();
+        let unknown = args.iter().enumerate().find_map(|(at, arg)| match &arg.kind {
+            ast::ExprKind::Named { name, .. } => {
+                let known = callee.params.iter().any(|p| p.ty.kind.is_some() && p.name.value == name.value);
+                let again = args[..at].iter().any(|before| named_as(before, &name.value));
+                (!known || again).then_some(name)
+            }
+            _ => None,
+        });
+        let text = |p: &&ast::Param| format!("{}: {}", p.name.value, shard_grammar::print_type(&p.ty));
+        if unknown.is_some() || given != wanted.len() {
+            let own: Vec<String> =
+                callee.params.iter().filter(|p| !is_activation(p)).map(|p| p.name.value.clone()).collect();
+            self.sink.report(ModelProblem::Arguments {
+                callee: callee.name.value.clone(),
+                parameters: wanted.iter().map(text).collect(),
+                own,
+                given,
+                unknown: unknown.map(|name| (name.value.clone(), name.span)),
+                span,
+                declared: callee.params_span,
+            });
+            return None;
+        }
+        let place = |param: &ast::Param| match param.ty.kind {
+            None => in_order.next(),
+            Some(_) => named(args, &param.name.value),
+        };
+        Some(callee.params.iter().map(place).collect())
+    }
+
+    /// A folded block hands on its first result, which takes the place of its first parameter; its other results are
+    /// caches.
+    fn handed_on_alone(&mut self, callee: &ast::Layer, program: &Program, span: Span) -> Option<()> {
+        let first = callee.params.first()?;
+        if first.ty.kind.is_some() {
+            let (layer, parameter) = (callee.name.value.clone(), first.name.value.clone());
+            self.sink.report(ModelProblem::HandsOnWeight { layer, parameter, span, declared: first.span });
+            return None;
+        }
+        let other = program.outputs.iter().skip(1).find(|o| cache_origin(program, o.value).is_none());
+        match other {
+            None => Some(()),
+            Some(other) => {
+                let (layer, result) = (callee.name.value.clone(), other.name.clone());
+                let repeat = callee.repeat.map_or(1, |repeat| repeat.count.value);
+                self.sink.report(ModelProblem::OtherResult { layer, result, repeat, span, declared: other.span });
+                None
+            }
+        }
+    }
+
+    /// What a folded block takes, in the order of dims in which it is handed on; a value that it takes for another
+    /// parameter too is copied, so that the two are told apart.
+    fn prepare(
+        &mut self,
+        values: &mut [ValueId],
+        exprs: &[Option<&ast::Expr>],
+        program: &Program,
+        fresh_from: usize,
+        span: Span,
+    ) -> Option<()> {
+        let dims = &program.values.first()?.dims;
+        let carried = self.builder.in_order(self.env, values[0], dims, fresh_from, true, span, self.sink)?;
+        values[0] = carried;
+        for at in (1..values.len()).filter(|at| exprs[*at].is_some()) {
+            if self.unpinned(values[at]) == self.unpinned(carried) {
+                values[at] = self.copy(values[at], span)?;
+            }
+        }
+        Some(())
+    }
+
+    /// The results of a call: what a folded block hands on is what the last application gives, and caches stay.
+    fn give(
+        &mut self,
+        call: &ModelCall,
+        program: &Program,
+        args: &[ValueId],
+        mut results: Vec<ValueId>,
+        span: Span,
+    ) -> Option<Vec<ValueId>> {
+        if let (Some(fold), Some(first)) = (call.fold, results.first_mut()) {
+            let origin = self.unpinned(*first);
+            let made_here = self.builder.value(origin).fold == Some(fold);
+            if !made_here || !matches!(self.builder.value(origin).def, Def::Op { .. }) {
+                *first = self.copy(*first, span)?;
+            }
+            let (param, output) = (program.values.first()?, program.outputs.first()?);
+            let dims = program.value(output.value).dims.clone();
+            let pattern = permute_pattern(&relabelled(&output.pattern, &call.labels), &dims, &param.dims);
+            let env = &*self.env;
+            let value = self.builder.in_order(env, *first, &param.dims, usize::MAX, true, span, self.sink)?;
+            self.builder.fold = None;
+            let request = PinRequest {
+                value,
+                dims: param.dims.clone(),
+                pattern,
+                written: false,
+                name: None,
+                span,
+                fresh_from: usize::MAX,
+                in_layers: Vec::new(),
+                border: true,
+            };
+            *first = self.builder.pin(env, request, self.sink)?;
+        }
+        let mut returned = Vec::new();
+        for (at, (output, value)) in program.outputs.iter().zip(results).enumerate() {
+            let origin = cache_origin(program, output.value)
+                .filter(|origin| call.own.get(origin.index()).is_some_and(Option::is_some));
+            match origin.filter(|_| at > 0 || call.fold.is_none()) {
+                None => returned.push(value),
+                Some(origin) => self.keep(call, output, args[origin.index()], value),
+            }
+        }
+        Some(returned)
+    }
+
+    /// A cache after the step: laid out as it was before, and not returned.
+    fn keep(&mut self, call: &ModelCall, output: &Output, cache: ValueId, value: ValueId) {
+        let Def::Parameter { kind: ParameterKind::Cache, pattern } = self.builder.value(cache).def.clone() else {
+            return;
+        };
+        let (dims, own) = (self.builder.value(cache).dims.clone(), self.builder.value(value).dims.clone());
+        let pattern = match (pattern.open, pattern.label) {
+            (true, None) => {
+                let label = self.builder.labels.fresh(&output.name);
+                let tied = shard_ir::LayoutPattern { label: Some(label), ..pattern };
+                if let Def::Parameter { pattern, .. } = &mut self.builder.values[cache.index()].def {
+                    *pattern = tied.clone();
+                }
+                tied
+            }
+            _ => pattern,
+        };
+        self.calls.states.push(Output {
+            name: format!("{}.{}", call.prefix, output.name),
+            value,
+            dims: own.clone(),
+            pattern: permute_pattern(&pattern, &dims, &own),
+            span: output.span,
+            state: true,
+        });
+    }
+
+    /// A copy of a value.
+    fn copy(&mut self, value: ValueId, span: Span) -> Option<ValueId> {
+        let ty = self.builder.type_of(value);
+        let copy = self.builder.push_op(self.env, Op::Cast(ty.dtype), vec![value], ty, span, self.sink)?;
+        self.builder.values[copy.index()].name = self.builder.value(value).name.clone();
+        Some(copy)
+    }
+
+    fn unpinned(&self, mut value: ValueId) -> ValueId {
+        while let Def::Pin { operand, .. } = &self.builder.value(value).def {
+            value = *operand;
+        }
+        value
+    }
+}
+
+fn named_as(arg: &ast::Expr, name: &str) -> bool {
+    matches!(&arg.kind, ast::ExprKind::Named { name: given, .. } if given.value == name)
+}
+
+fn named(args: &[ast::Expr], name: &str) -> Option<usize> {
+    args.iter().position(|arg| named_as(arg, name))
+}

@@ -1,0 +1,131 @@
+//! Models: what their calls own, and folded blocks.
+
+mod common;
+
+use common::{codes, program};
+use shard_ir::{Def, ParameterKind, Plan, Program};
+
+fn model(body: &str) -> Program {
+    let layers = "mesh x=2, y=2\ndim B = 8\ndim E = 8\ndim F = E\ndim V = 16\ndim L = 1\ndim S = 4
+layer embed(ids: int32 BL, table: weight bf16 VE?) -> bf16 BLE? { return take(table, ids over V) }
+layer block(x: bf16 BLE?l, m: bf16 B_xLE, w: weight bf16 EF?, keys: cache bf16 B_xSF)
+  -> (y: bf16 BLE?l, k: bf16 B_xSF) repeat 3 {
+  let h = einsum(x * m, w -> BLF)
+  return (x + rename(h, F -> E), append(keys, h, L -> S))
+}
+layer unembed(x: bf16 BLE?, table: weight bf16 VE?) -> bf16 BLV? { return einsum(x, table -> BLV) }
+";
+    program(&format!("{layers}{body}"))
+}
+
+fn parameters(p: &Program) -> Vec<(&str, ParameterKind, u64)> {
+    let all = p.value_ids().filter_map(|id| match &p.value(id).def {
+        Def::Parameter { kind, .. } => Some((p.value(id).name.as_deref().unwrap_or("?"), *kind, p.copies(id))),
+        _ => None,
+    });
+    all.collect()
+}
+
+const TOWER: &str = "model tower(ids: int32 BL, m: bf16 BLE?) -> bf16 BLV? {
+  let x = embed(ids)
+  let y = block(x, m)
+  return unembed(y)
+}";
+
+#[test]
+fn weights_and_caches_of_calls_are_parameters_of_the_model_and_come_first() {
+    let p = model(TOWER);
+    use ParameterKind::{Activation, Cache, Weight};
+    let wanted = [
+        ("ids", Activation, 1),
+        ("m", Activation, 1),
+        ("embed.table", Weight, 1),
+        ("block.w", Weight, 3),
+        ("block.keys", Cache, 3),
+        ("unembed.table", Weight, 1),
+    ];
+    assert_eq!(parameters(&p), wanted);
+    assert!(p.values[..wanted.len()].iter().all(|v| matches!(v.def, Def::Parameter { .. })));
+}
+
+#[test]
+fn a_call_of_a_repeated_layer_is_one_folded_block_with_an_entry_and_an_exit() {
+    let p = model(TOWER);
+    assert_eq!(p.folds.len(), 1);
+    assert_eq!((p.folds[0].layer.as_str(), p.folds[0].repeat), ("block", 3));
+    let fold = shard_ir::FoldId(0);
+    let (entry, exit) = (p.entry(fold).unwrap(), p.exit(fold).unwrap());
+    assert_eq!((p.value(entry).times, p.value(exit).times), (3, 1));
+    assert_eq!(p.value(entry).dims, p.value(exit).dims);
+    let inside = p.values.iter().filter(|v| v.fold == Some(fold));
+    assert!(inside.clone().all(|v| v.times == 3));
+    assert!(p.values.iter().filter(|v| v.fold.is_none()).all(|v| v.times == 1));
+}
+
+#[test]
+fn what_comes_from_outside_and_is_not_handed_on_is_pinned_outside() {
+    let p = model(TOWER);
+    let mask = p.values.iter().find(|v| matches!(v.def, Def::Pin { .. }) && v.name.as_deref() == Some("m")).unwrap();
+    assert_eq!((mask.fold, mask.times), (None, 1));
+}
+
+#[test]
+fn caches_of_a_call_are_state_and_no_results() {
+    let p = model(TOWER);
+    let outputs: Vec<(&str, bool)> = p.outputs.iter().map(|o| (o.name.as_str(), o.state)).collect();
+    assert_eq!(outputs, [("result", false), ("block.k", true)]);
+}
+
+#[test]
+fn two_calls_own_separate_weights_and_a_shared_one_is_passed_by_name() {
+    let p = model(
+        "model tower(ids: int32 BL, m: bf16 BLE?, tied: weight bf16 VE?) -> bf16 BLV? {
+  let y = block(block(embed(ids, table: tied), m), m)
+  return unembed(y, table: tied)
+}",
+    );
+    let names: Vec<&str> = parameters(&p).into_iter().map(|(name, ..)| name).collect();
+    assert_eq!(names, ["ids", "m", "tied", "block.w", "block.keys", "block_2.w", "block_2.keys"]);
+    assert_eq!(p.folds.len(), 2);
+}
+
+#[test]
+fn a_value_that_a_block_takes_twice_is_copied_so_that_the_two_are_told_apart() {
+    let p = program(
+        "dim B = 8
+layer block(x: f32 B?l, c: f32 B) -> f32 B?l repeat 3 { return x * c }
+model tower(x: f32 B) -> f32 B { return block(x, x) }",
+    );
+    let copies = p.values.iter().filter(|v| matches!(v.def, Def::Op { op: shard_ir::Op::Cast(_), .. })).count();
+    assert_eq!(copies, 1);
+}
+
+#[test]
+fn the_unsharded_model_is_a_plan_that_verifies_and_unrolls() {
+    let plan = Plan::unsharded(&model(TOWER));
+    assert_eq!(shard_ir::verify::verify(&plan), Ok(()));
+    let unrolled = plan.unrolled(2);
+    assert_eq!(shard_ir::verify::verify(&unrolled.plan), Ok(()));
+    let names: Vec<&str> = unrolled.plan.outputs.iter().map(|o| o.name.as_str()).collect();
+    assert_eq!(names, ["result", "block.k.0", "block.k.1"]);
+}
+
+#[test]
+fn a_block_that_gives_back_what_it_takes_is_still_a_block() {
+    let p = program(
+        "dim B = 8
+layer block(x: f32 B, c: f32 B) -> f32 B repeat 3 { return c }
+layer same(x: f32 B) -> f32 B repeat 3 { return x }
+model tower(x: f32 B, c: f32 B) -> f32 B { return same(x) + c }",
+    );
+    assert_eq!(shard_ir::verify::verify(&Plan::unsharded(&p)), Ok(()));
+}
+
+#[test]
+fn model_is_still_a_good_name_of_a_mesh_axis() {
+    let text = "mesh data=2, model=2
+dim B = 8
+layer f(x: f32 B_{model}) -> f32 B_{data,model} { return gelu(x) }
+layer g(x: f32 B_({data,model})) -> f32 B { return gelu(x) }";
+    assert_eq!(codes(text), Vec::<&str>::new());
+}
