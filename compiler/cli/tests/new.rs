@@ -55,22 +55,62 @@ fn queries_and_keys_are_turned_by_their_positions_among_all() {
 }
 
 #[test]
-fn prompts_of_the_sizes_that_the_header_names_are_read_and_fit() {
-    for source in SOURCES {
+fn a_model_reads_prompts_and_makes_tokens_with_one_set_of_weights_that_fits() {
+    for source in SOURCES.iter().filter(|source| source[1] != "mlp") {
         let program = new(source);
-        let Some(advice) = program.lines().find(|line| line.ends_with("reads a prompt.")) else {
-            assert_eq!(source[1], "mlp");
-            continue;
+        let report: serde_json::Value =
+            serde_json::from_str(&fed(&["explain", "--format", "json", "-"], &program).out).expect("JSON");
+        let layers = report["layers"].as_array().expect("layers");
+        let phases: Vec<&str> = layers.iter().filter_map(|layer| layer["phase"].as_str()).collect();
+        assert_eq!(phases, ["prefill", "decode"], "{source:?}");
+        let stored = |layer: &serde_json::Value| -> Vec<String> {
+            let all = layer["instructions"].as_array().expect("instructions").iter();
+            all.filter(|i| i["kind"] == "weight").map(|i| format!("{} {}", i["name"], i["layout"])).collect()
         };
-        let sizes = advice.split("`-D ").nth(1).and_then(|rest| rest.split('`').next()).expect("sizes");
-        let ran = fed(&["cost", "-D", sizes, "-"], &program);
-        // The search need not end with a proof, but it ends with a plan.
-        let is_fine =
-            |line: &str| !line.starts_with("error") && (!line.starts_with("warning") || line.contains("W0803"));
-        assert!(ran.status == 0 && ran.err.lines().all(is_fine), "{source:?} -D {sizes}: {}", ran.err);
-        let dense = ["llama-block", "configs/gpt2_xl.json", "configs/gpt_neox_20b.json", "configs/llama3_70b.json"];
-        assert!(ran.err.is_empty() || !dense.contains(&source[1]), "{source:?} -D {sizes}: {}", ran.err);
+        assert_eq!(stored(&layers[0]), stored(&layers[1]), "{source:?}");
+        for layer in layers {
+            let repeat = layer["folds"][0]["repeat"].as_u64().expect("a folded block");
+            assert!(program.contains(&format!("// {repeat} of them")), "{source:?}");
+            assert_eq!(layer["optimality"]["status"], "proven", "{source:?}");
+        }
     }
+}
+
+#[test]
+fn full_slices_of_more_than_two_axes_are_laid_out_too() {
+    let llama = ["--from-config", "configs/llama3_70b.json"];
+    for (chip, chips) in
+        [("tpu-v5p", "64"), ("tpu-v5p", "256"), ("tpu-v5p", "512"), ("tpu-v5e", "256"), ("h100", "256")]
+    {
+        let program = new(&[&llama[..], &["--hardware", chip, "--chips", chips]].concat());
+        let ran = fed(&["check", "--quick", "-"], &program);
+        assert_eq!(ran.status, 0, "{chip} {chips}: {}", ran.err);
+        assert!(!ran.err.contains("warning") && !ran.err.contains("error"), "{chip} {chips}: {}", ran.err);
+    }
+}
+
+#[test]
+fn what_the_configuration_says_and_the_program_lacks_is_listed() {
+    let config = r#"{"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "intermediate_size": 128, "num_hidden_layers": 3, "vocab_size": 256, "hidden_act": "silu",
+        "torch_dtype": "float16", "tie_word_embeddings": true, "rope_theta": 500000.0, "use_cache": true,
+        "quantization_config": {"quant_method": "awq", "bits": 4}, "logit_softcap": 30.0, "mlp_bias": false}"#;
+    let ran = fed(&["new", "--from-config", "-"], config);
+    assert_eq!((ran.status, ran.err.as_str()), (0, ""));
+    let left_out = ran.out.lines().find(|line| line.starts_with("//! Left out: ")).expect("a list");
+    for part in [
+        "quantisation of the weights to 4 bits (awq)",
+        "the base of the rotary embedding (500000; `rope` has 10000)",
+        "what else the configuration says: `logit_softcap`",
+    ] {
+        assert!(left_out.contains(part), "{left_out}");
+    }
+    assert!(!left_out.contains("use_cache") && !left_out.contains("bias"), "{left_out}");
+    // The dtype and the shared table are honoured.
+    assert!(ran.out.contains("wq:     weight f16 ") && !ran.out.contains("bf16"), "{}", ran.out);
+    assert!(ran.out.contains("embed(ids, table: tied)") && ran.out.contains("unembed(y, table: tied)"), "{}", ran.out);
+    let experts = new(&["--from-config", "configs/mixtral_8x7b.json"]);
+    assert!(experts.contains("gates that are renormalised") && experts.contains("tokens beyond an expert's places"));
 }
 
 #[test]

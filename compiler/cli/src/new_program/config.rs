@@ -4,7 +4,9 @@ use serde_json::{Map, Value};
 use shard_check::diagnostics::ConfigProblem;
 use shard_grammar::{SourceFile, Span};
 
-use super::{Attention, Experts, Model};
+use shard_ir::Dtype;
+
+use super::{Attention, Experts, GATES, Model, PLACES};
 
 /// Context of the cache where the model allows more; `-D S=` gives another.
 const CONTEXT: u64 = 4096;
@@ -29,11 +31,12 @@ pub(crate) fn read(file: &SourceFile) -> Result<Model, ConfigProblem> {
         let known = KNOWN.iter().map(|known| known.to_string()).collect();
         return Err(ConfigProblem::Unknown { span: config.span("model_type"), model_type: kind, known });
     };
-    let model = match kind {
+    let mut model = match kind {
         "gpt2" => gpt2(&config)?,
         "gpt_neox" => gpt_neox(&config)?,
         _ => llama(&config, kind)?,
     };
+    model.left_out.extend(config.left_out(model.attention.as_ref().is_some_and(|a| a.rotary)));
     match &model.attention {
         Some(a) if !a.heads.is_multiple_of(a.kv_heads) => Err(ConfigProblem::Indivisible {
             what: "num_attention_heads",
@@ -47,15 +50,15 @@ pub(crate) fn read(file: &SourceFile) -> Result<Model, ConfigProblem> {
 }
 
 /// Llama, and what is built like it.
-fn llama(config: &Config<'_>, kind: &str) -> Result<Model, ConfigProblem> {
+fn llama(config: &Config<'_>, kind: &'static str) -> Result<Model, ConfigProblem> {
     let width = config.number(&["hidden_size"])?;
     let heads = config.number(&["num_attention_heads"])?;
-    let mut left_out = vec!["the learned scales of the norms"];
-    if kind == "qwen2" || config.is_true("attention_bias") {
-        left_out.push("biases");
+    let mut left_out = vec!["the learned scales of the norms".to_string()];
+    if kind == "qwen2" || config.is_true("attention_bias") || config.is_true("mlp_bias") {
+        left_out.push("biases".to_string());
     }
     if config.keys.get("sliding_window").is_some_and(|window| !window.is_null()) && kind != "qwen2" {
-        left_out.push("the sliding window");
+        left_out.push("the sliding window".to_string());
     }
     let head = match config.optional("head_dim")? {
         Some(head) => head,
@@ -73,13 +76,17 @@ fn llama(config: &Config<'_>, kind: &str) -> Result<Model, ConfigProblem> {
                     span,
                 });
             }
+            left_out.extend([GATES, PLACES].map(str::to_string));
             Some(Experts { count, chosen })
         }
         _ => None,
     };
     Ok(Model {
-        title: format!("A layer of {}", config.title(kind)),
+        title: format!("The layers of {}", config.title(kind)),
+        name: kind,
         left_out,
+        dtype: config.dtype()?,
+        tied: config.is_true("tie_word_embeddings"),
         layers: config.number(&["num_hidden_layers"])?,
         width,
         inner: config.number(&["intermediate_size"])?,
@@ -107,8 +114,14 @@ fn gpt2(config: &Config<'_>) -> Result<Model, ConfigProblem> {
         None => 4 * width,
     };
     Ok(Model {
-        title: format!("A layer of {}", config.title("gpt2")),
-        left_out: vec!["the learned scales of the norms", "biases", "the embedding of positions"],
+        title: format!("The layers of {}", config.title("gpt2")),
+        name: "gpt2",
+        left_out: ["the learned scales of the norms", "biases", "the embedding of positions"]
+            .map(str::to_string)
+            .to_vec(),
+        dtype: config.dtype()?,
+        // The table of GPT-2 is both, unless a configuration says otherwise.
+        tied: config.keys.get("tie_word_embeddings") != Some(&Value::Bool(false)),
         layers: config.number(&["n_layer", "num_hidden_layers"])?,
         width,
         inner,
@@ -132,8 +145,13 @@ fn gpt_neox(config: &Config<'_>) -> Result<Model, ConfigProblem> {
     let width = config.number(&["hidden_size"])?;
     let heads = config.number(&["num_attention_heads"])?;
     Ok(Model {
-        title: format!("A layer of {}", config.title("gpt_neox")),
-        left_out: vec!["the learned scales of the norms", "biases", "a rotary part smaller than the head"],
+        title: format!("The layers of {}", config.title("gpt_neox")),
+        name: "gpt_neox",
+        left_out: ["the learned scales of the norms", "biases", "a rotary part smaller than the head"]
+            .map(str::to_string)
+            .to_vec(),
+        dtype: config.dtype()?,
+        tied: config.is_true("tie_word_embeddings"),
         layers: config.number(&["num_hidden_layers"])?,
         width,
         inner: config.number(&["intermediate_size"])?,
@@ -152,6 +170,97 @@ fn gpt_neox(config: &Config<'_>) -> Result<Model, ConfigProblem> {
         vocabulary: Some(config.number(&["vocab_size"])?),
     })
 }
+
+/// Keys that sizes and ops are read from.
+const READ: &[&str] = &[
+    "model_type",
+    "hidden_size",
+    "n_embd",
+    "intermediate_size",
+    "n_inner",
+    "num_attention_heads",
+    "n_head",
+    "num_key_value_heads",
+    "head_dim",
+    "num_hidden_layers",
+    "n_layer",
+    "vocab_size",
+    "hidden_act",
+    "activation_function",
+    "max_position_embeddings",
+    "n_positions",
+    "n_ctx",
+    "num_local_experts",
+    "num_experts_per_tok",
+    "sliding_window",
+    "use_sliding_window",
+    "max_window_layers",
+    "attention_bias",
+    "mlp_bias",
+    "use_parallel_residual",
+    "torch_dtype",
+    "dtype",
+    "tie_word_embeddings",
+    "rotary_pct",
+    "rotary_emb_base",
+    "rope_theta",
+    "rope_scaling",
+    "quantization_config",
+    "layer_types",
+    "_name_or_path",
+];
+
+/// Keys that say nothing of sizes, layouts or time: names, tokens, training, and how a library runs the model.
+const NO_MATTER: &[&str] = &[
+    "architectures",
+    "transformers_version",
+    "auto_map",
+    "task_specific_params",
+    "bos_token_id",
+    "eos_token_id",
+    "pad_token_id",
+    "sep_token_id",
+    "unk_token_id",
+    "decoder_start_token_id",
+    "initializer_range",
+    "rms_norm_eps",
+    "layer_norm_eps",
+    "layer_norm_epsilon",
+    "norm_eps",
+    "attention_dropout",
+    "hidden_dropout",
+    "attn_pdrop",
+    "embd_pdrop",
+    "resid_pdrop",
+    "summary_activation",
+    "summary_first_dropout",
+    "summary_proj_to_labels",
+    "summary_type",
+    "summary_use_proj",
+    "pretraining_tp",
+    "use_cache",
+    "router_aux_loss_coef",
+    "output_router_logits",
+    "router_jitter_noise",
+    "classifier_dropout",
+    "gradient_checkpointing",
+    "id2label",
+    "label2id",
+    "is_decoder",
+    "output_attentions",
+    "output_hidden_states",
+    "return_dict",
+    "scale_attn_weights",
+    "reorder_and_upcast_attn",
+    "scale_attn_by_inverse_layer_idx",
+    "vocab_file",
+    "tokenizer_class",
+    "attn_implementation",
+    "_attn_implementation",
+];
+
+/// The base that `rope` turns with.
+const ROPE_BASE: f64 = 10_000.0;
 
 /// The keys of a configuration, and its text for the places of errors.
 struct Config<'a> {
@@ -190,6 +299,50 @@ impl Config<'_> {
 
     fn is_true(&self, key: &str) -> bool {
         self.keys.get(key) == Some(&Value::Bool(true))
+    }
+
+    /// What numbers are stored in: bf16 where nothing is said.
+    fn dtype(&self) -> Result<Dtype, ConfigProblem> {
+        let given = ["torch_dtype", "dtype"].into_iter().find(|key| self.keys.get(*key).is_some_and(|v| !v.is_null()));
+        let Some(key) = given else { return Ok(Dtype::Bf16) };
+        match self.text(&[key])?.trim_start_matches("torch.") {
+            "bfloat16" | "auto" => Ok(Dtype::Bf16),
+            "float16" | "half" => Ok(Dtype::F16),
+            "float32" | "float" => Ok(Dtype::F32),
+            _ => Err(self.wrong(key.to_string(), "one of `bfloat16`, `float16`, `float32`")),
+        }
+    }
+
+    /// What the configuration says that the program has not, beside what is left out of every model of its type.
+    fn left_out(&self, rotary: bool) -> Vec<String> {
+        let mut out = Vec::new();
+        if let Some(quantized) = self.keys.get("quantization_config").filter(|v| !v.is_null()) {
+            let method = quantized.get("quant_method").and_then(Value::as_str).filter(|m| m.len() <= 30);
+            let plain = method.filter(|m| m.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c)));
+            let bits =
+                quantized.get("bits").and_then(Value::as_u64).map_or(String::new(), |bits| format!(" to {bits} bits"));
+            out.push(format!("quantisation of the weights{bits} ({})", plain.unwrap_or("`quantization_config`")));
+        }
+        let base = self.keys.get("rope_theta").or(self.keys.get("rotary_emb_base")).and_then(Value::as_f64);
+        if rotary && base.is_some_and(|base| base != ROPE_BASE) {
+            out.push(format!(
+                "the base of the rotary embedding ({}; `rope` has {ROPE_BASE})",
+                base.unwrap_or_default()
+            ));
+        }
+        if self.keys.get("rope_scaling").is_some_and(|v| !v.is_null()) {
+            out.push("the scaling of the rotary embedding".to_string());
+        }
+        let known = |key: &&String| !READ.contains(&key.as_str()) && !NO_MATTER.contains(&key.as_str());
+        let says_something =
+            |key: &&String| !matches!(self.keys.get(*key), None | Some(Value::Null | Value::Bool(false)));
+        let named = |key: &&String| key.len() <= 60 && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        let rest: Vec<String> =
+            self.keys.keys().filter(known).filter(says_something).filter(named).map(|key| format!("`{key}`")).collect();
+        if !rest.is_empty() {
+            out.push(format!("what else the configuration says: {}", rest.join(", ")));
+        }
+        out
     }
 
     /// The map of a feed-forward layer, as the language calls it.

@@ -1,4 +1,4 @@
-//! A mesh that suits a model and a chip: `x` for the batch, `y` for heads and d_ff.
+//! A mesh that suits a model and a chip: the last axis for heads and d_ff, those before it for the batch.
 
 use shard_cost::Hardware;
 use shard_cost::hardware::Fabric;
@@ -19,9 +19,14 @@ pub(crate) struct Axes {
 }
 
 impl Axes {
-    /// The axis that splits the batch: the first of several.
-    pub(crate) fn batch(&self) -> Option<&(String, u64)> {
-        self.all.first().filter(|(_, size)| self.all.len() > 1 && *size > 1)
+    /// The axes that split the batch: all but the last.
+    pub(crate) fn batch(&self) -> impl Iterator<Item = &(String, u64)> {
+        self.all.iter().rev().skip(1).rev().filter(|(_, size)| *size > 1)
+    }
+
+    /// Over how many devices the batch is split.
+    pub(crate) fn batch_devices(&self) -> u64 {
+        self.batch().fold(1, |n, (_, size)| n.saturating_mul(*size))
     }
 
     /// The axis that splits heads and d_ff: the last.
@@ -38,7 +43,7 @@ impl Axes {
 
 /// The mesh for so many chips, or for as few as hold weights and caches twice; `None` if there is none.
 ///
-/// `y` divides d_ff and heads (keys' and values', unless there is one head for all). Behind switches it is as large as a
+/// The last axis divides d_ff and heads (keys' and values', unless there is one head for all). Behind switches it is as large as a
 /// node lets it be, since that is where the bandwidth is; on a torus the axes are as near to equal as can be.
 pub(crate) fn choose(model: &Model, hardware: &Hardware, chips: Option<u64>) -> Option<Axes> {
     match chips {
@@ -50,9 +55,9 @@ pub(crate) fn choose(model: &Model, hardware: &Hardware, chips: Option<u64>) -> 
     }
 }
 
-/// Bytes of weights and caches, in bf16.
+/// Bytes of weights and caches.
 fn needed(model: &Model) -> u64 {
-    model.parameters().saturating_add(model.cached(SEQUENCES)).saturating_mul(2)
+    model.dtype.bytes(model.parameters().saturating_add(model.cached(SEQUENCES)))
 }
 
 fn of_size(model: &Model, hardware: &Hardware, chips: u64) -> Option<Axes> {
@@ -61,12 +66,47 @@ fn of_size(model: &Model, hardware: &Hardware, chips: u64) -> Option<Axes> {
         let experts = model.experts.as_ref().map_or(y, |experts| experts.count);
         chips.is_multiple_of(y) && [model.inner, heads, experts].iter().all(|size| size.is_multiple_of(y))
     };
-    let axes = |y: u64| Axes { all: vec![("x".to_string(), chips / y), ("y".to_string(), y)] };
-    let is_slice = |y: &u64| Mesh::new(axes(*y).all).is_ok_and(|mesh| hardware.slice_problem(&mesh).is_none());
-    let candidates = (1..=chips).filter(|y| fits(*y)).filter(is_slice);
-    let best = match &hardware.network.fabric {
-        Fabric::Switched { node, .. } => candidates.filter(|y| y <= node).max(),
-        Fabric::Flat { .. } | Fabric::Torus { .. } => candidates.min_by_key(|y| (y.abs_diff(chips / y), u64::MAX - y)),
-    };
-    best.map(axes)
+    let is_slice = |axes: &Axes| Mesh::new(axes.all.clone()).is_ok_and(|mesh| hardware.slice_problem(&mesh).is_none());
+    let two = |y: u64| Axes::of(&[chips / y, y]);
+    let ways = (1..=chips).filter(|y| fits(*y));
+    match &hardware.network.fabric {
+        Fabric::Switched { node, .. } => ways
+            .map(|y| (y, two(y)))
+            .filter(|(y, axes)| y <= node && is_slice(axes))
+            .max_by_key(|(y, _)| *y)
+            .map(|(_, axes)| axes),
+        Fabric::Flat { .. } => ways.map(two).filter(is_slice).min_by_key(Axes::unequal),
+        // A slice of two axes where there is one, else of as many as the chip has.
+        Fabric::Torus { pod, .. } => {
+            let wide: Vec<u64> = ways.collect();
+            let flat = wide.iter().map(|y| two(*y)).filter(is_slice).min_by_key(Axes::unequal);
+            flat.or_else(|| {
+                let deep = pod.is_empty() || pod.len() > 2;
+                let split = |y: &u64| {
+                    let rest = chips / *y;
+                    let parts = (1..=rest)
+                        .take_while(|a| a * a <= rest)
+                        .filter(|a| rest.is_multiple_of(*a))
+                        .collect::<Vec<_>>();
+                    let y = *y;
+                    parts.into_iter().map(move |a| Axes::of(&[rest / a, a, y]))
+                };
+                wide.iter().filter(|_| deep).flat_map(split).filter(is_slice).min_by_key(Axes::unequal)
+            })
+        }
+    }
+}
+
+impl Axes {
+    /// Axes of these sizes, named `x`, `y`, `z`.
+    fn of(sizes: &[u64]) -> Axes {
+        Axes { all: ["x", "y", "z"].into_iter().map(str::to_string).zip(sizes.iter().copied()).collect() }
+    }
+
+    /// How far from a square or a cube, and then from many devices for the last.
+    fn unequal(&self) -> (u64, u64) {
+        let sizes = || self.all.iter().map(|(_, size)| *size);
+        let apart = sizes().max().unwrap_or(1) - sizes().min().unwrap_or(1);
+        (apart, u64::MAX - sizes().next_back().unwrap_or(1))
+    }
 }

@@ -1,5 +1,7 @@
 //! What `shardc new` writes: a [`Model`] from a template or a configuration, a mesh that suits it, and the two as text.
 
+use shard_ir::Dtype;
+
 pub(crate) mod config;
 pub(crate) mod mesh;
 pub(crate) mod text;
@@ -9,8 +11,14 @@ pub(crate) mod text;
 pub(crate) struct Model {
     /// What it is, for the first line of the file.
     pub(crate) title: String,
+    /// What the whole is called in the program.
+    pub(crate) name: &'static str,
     /// What the program leaves out of the real model, for the header.
-    pub(crate) left_out: Vec<&'static str>,
+    pub(crate) left_out: Vec<String>,
+    /// What numbers are stored and computed in.
+    pub(crate) dtype: Dtype,
+    /// Whether the embedding and its inverse are one table.
+    pub(crate) tied: bool,
     /// How many layers are stacked.
     pub(crate) layers: u64,
     /// d_model.
@@ -57,16 +65,23 @@ pub(crate) struct Experts {
     pub(crate) chosen: u64,
 }
 
+/// What programs of experts leave out of models whose gates are divided by the sum of the chosen ones.
+pub(crate) const GATES: &str = "gates that are renormalised over the chosen experts";
+
+/// What programs of experts do that models without a capacity do not.
+pub(crate) const PLACES: &str =
+    "tokens beyond an expert's places (twice its share; a token that finds none goes without the expert)";
+
 /// The templates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub(crate) enum Template {
     /// A feed-forward layer of two matrices
     Mlp,
-    /// A layer of PaLM 540B: multiquery attention beside a gated feed-forward layer
+    /// PaLM 540B: multiquery attention beside a gated feed-forward layer
     PalmBlock,
-    /// A layer of Llama 3 8B: grouped-query attention, then a gated feed-forward layer
+    /// Llama 3 8B: grouped-query attention, then a gated feed-forward layer
     LlamaBlock,
-    /// A layer of Mixtral 8x7B: grouped-query attention, then a mixture of experts
+    /// Mixtral 8x7B: grouped-query attention, then a mixture of experts
     MoeBlock,
 }
 
@@ -75,8 +90,11 @@ impl Template {
     pub(crate) fn model(self) -> Model {
         let heads = |heads, kv_heads, head| Attention { heads, kv_heads, head, context: 4096, rotary: true };
         let llama = Model {
-            title: "A layer of the dims of Llama 3 8B".to_string(),
-            left_out: vec!["the learned scales of the norms"],
+            title: "A model of the dims of Llama 3 8B".to_string(),
+            name: "llama",
+            left_out: vec!["the learned scales of the norms".to_string()],
+            dtype: Dtype::Bf16,
+            tied: false,
             layers: 32,
             width: 4096,
             inner: 14336,
@@ -102,7 +120,8 @@ impl Template {
                 ..llama
             },
             Template::PalmBlock => Model {
-                title: "A layer of the dims of PaLM 540B".to_string(),
+                title: "A model of the dims of PaLM 540B".to_string(),
+                name: "palm",
                 layers: 118,
                 width: 18432,
                 inner: 4 * 18432,
@@ -113,7 +132,9 @@ impl Template {
                 ..llama
             },
             Template::MoeBlock => Model {
-                title: "A layer of the dims of Mixtral 8x7B".to_string(),
+                title: "A model of the dims of Mixtral 8x7B".to_string(),
+                name: "mixtral",
+                left_out: ["the learned scales of the norms", GATES, PLACES].map(str::to_string).to_vec(),
                 experts: Some(Experts { count: 8, chosen: 2 }),
                 vocabulary: Some(32_000),
                 ..llama
@@ -132,7 +153,8 @@ impl Model {
             .attention
             .as_ref()
             .map_or(0, |a| product(&[2, self.width, a.head, a.heads.saturating_add(a.kv_heads)]));
-        let vocabulary = product(&[2, self.width, self.vocabulary.unwrap_or(0)]);
+        let tables = if self.tied { 1 } else { 2 };
+        let vocabulary = product(&[tables, self.width, self.vocabulary.unwrap_or(0)]);
         inner.saturating_add(attention).saturating_mul(self.layers).saturating_add(vocabulary)
     }
 

@@ -13,46 +13,72 @@ pub(crate) fn program(model: &Model, axes: &Axes, hardware: &str, name: &str) ->
     // Writing to a string does not fail.
     let _ = writeln!(out, "hardware {hardware}\nmesh {}\n", mesh.join(", "));
     out += &aligned(&dims(model, axes));
+    out += &phases(model, axes);
     let _ = write!(out, "\nlayer {name}(\n{}", words.parameters(model).join(",\n") + ",\n");
-    let (stream, kept) = (format!("bf16 {}LE?l", words.batch), &words.cache);
+    let dtype = model.dtype.name();
+    let (stream, kept) = (format!("{dtype} {}LE?l", words.batch), &words.cache);
     let repeat = if model.layers > 1 { format!(" repeat {}", model.layers) } else { String::new() };
     let (results, returned) = match &model.attention {
-        Some(_) => (format!("(y: {stream}, keys1: bf16 {kept}, values1: bf16 {kept})"), "(y, keys1, values1)"),
+        Some(_) => (format!("(y: {stream}, keys1: {dtype} {kept}, values1: {dtype} {kept})"), "(y, keys1, values1)"),
         None => (stream, "y"),
     };
     let _ = writeln!(out, ") -> {results}{repeat} {{\n{}  return {returned}\n}}", words.statements(model));
     if model.vocabulary.is_some() {
-        let (b, norm) = (&words.batch, model.norm);
-        let _ = write!(
-            out,
-            "\n/// Tokens to vectors.\nlayer embed(ids: int32 {b}L, table: weight bf16 VE?) -> bf16 {b}LE? {{\n  \
-             return take(table, ids over V)\n}}\n\n/// Vectors to scores of tokens.\nlayer unembed(x: bf16 {b}LE?, table: \
-             weight bf16 EV?) -> bf16 {b}LV? {{\n  return einsum({norm}(x over E), table -> {}LV)\n}}\n",
-            words.sequences
-        );
+        out += &whole(model, &words, name);
     }
     out
+}
+
+/// The layers around the blocks, and the model that they make.
+fn whole(model: &Model, words: &Words, block: &str) -> String {
+    let (b, norm, dtype) = (&words.batch, model.norm, model.dtype.name());
+    let (table, taken) = if model.tied { ("VE", ", table: tied") } else { ("EV", "") };
+    let tied = if model.tied { format!(", tied: weight {dtype} VE?") } else { String::new() };
+    let (sequences, called) = (words.sequences, model.name);
+    let layers = if model.layers > 1 { format!("    // {} of them", model.layers) } else { String::new() };
+    format!(
+        "
+/// Tokens to vectors.
+layer embed(ids: int32 {b}L, table: weight {dtype} VE?) -> {dtype} {b}LE? {{
+  return take(table, ids over V)
+}}
+
+/// Vectors to scores of tokens.
+layer unembed(x: {dtype} {b}LE?, table: weight {dtype} {table}?) -> {dtype} {b}LV? {{
+  return einsum({norm}(x over E), table -> {sequences}LV)
+}}
+
+model {called}(ids: int32 {b}L{tied}) -> {dtype} {b}LV? {{
+  let x = embed(ids{taken})
+  let y = {block}(x){layers}
+  return unembed(y{taken})
+}}
+"
+    )
 }
 
 /// What the file is, and what to do with it.
 fn header(model: &Model, axes: &Axes) -> String {
     let mut out = format!("//! {}.\n//!\n", model.title);
-    let splits: Vec<String> = [(axes.batch(), "the batch"), (axes.model(), "heads and d_ff")]
-        .into_iter()
-        .filter_map(|(axis, what)| Some(format!("{} is for {what}", axis?.0)))
-        .collect();
+    let named = |axes: &mut dyn Iterator<Item = &(String, u64)>| axes.map(|(name, _)| name.clone()).collect::<Vec<_>>();
+    let splits: Vec<String> =
+        [(named(&mut axes.batch()), "the batch"), (named(&mut axes.model().into_iter()), "heads and d_ff")]
+            .into_iter()
+            .filter(|(names, _)| !names.is_empty())
+            .map(|(names, what)| {
+                format!("{} {} for {what}", names.join(" and "), if names.len() > 1 { "are" } else { "is" })
+            })
+            .collect();
     if !splits.is_empty() {
         let _ = writeln!(out, "//! Of the mesh, {}.", splits.join(", "));
     }
     out += "//! A `?` leaves a layout to the compiler; `shardc explain` shows what it takes and why.\n";
-    if let Some(attention) = &model.attention {
-        let prompt = attention.context.min(512);
-        let (dim, sequences) =
-            if model.experts.is_some() { ("P", groups(model, axes)) } else { ("B", axes.sequences()) };
-        // As few sequences as can be split: all of them at once would take memory from the weights.
-        let fewest = fewest_sequences(attention, axes);
-        let fewer = if fewest < sequences { format!("{dim}={fewest},") } else { String::new() };
-        let _ = writeln!(out, "//! One token a step, which is decode; `-D {fewer}L={prompt}` reads a prompt.");
+    if let Some(attention) = model.attention.as_ref().filter(|_| model.vocabulary.is_some()) {
+        let prompt = prompt(attention);
+        let _ = writeln!(
+            out,
+            "//! Two phases share the weights: prefill reads prompts of {prompt} tokens, decode makes a token a step."
+        );
     }
     if !model.left_out.is_empty() {
         let _ = writeln!(out, "//! Left out: {}.", model.left_out.join(", "));
@@ -60,18 +86,33 @@ fn header(model: &Model, axes: &Axes) -> String {
     out
 }
 
+/// Tokens of a prompt.
+fn prompt(attention: &Attention) -> u64 {
+    attention.context.min(512)
+}
+
+/// The phases of a whole model: as few sequences of a prompt as can be split, since all of them at once would take memory
+/// from the weights.
+fn phases(model: &Model, axes: &Axes) -> String {
+    let Some(attention) = model.attention.as_ref().filter(|_| model.vocabulary.is_some()) else { return String::new() };
+    let (dim, sequences) = if model.experts.is_some() { ("P", groups(model, axes)) } else { ("B", axes.sequences()) };
+    let (fewest, prompt) = (fewest_sequences(attention, axes).min(sequences), prompt(attention));
+    format!(
+        "\nphase prefill {{ {dim} = {fewest}, L = {prompt} }}\nphase decode repeat {prompt} {{ {dim} = {sequences}, L = 1 }}\n"
+    )
+}
+
 /// Into so many groups sequences go, each of as many as there are experts.
 fn groups(model: &Model, axes: &Axes) -> u64 {
-    let over = axes.batch().map_or(1, |(_, size)| *size);
+    let over = axes.batch_devices();
     let experts = model.experts.as_ref().map_or(1, |experts| experts.count);
     (axes.sequences() / experts).max(1).next_multiple_of(over)
 }
 
 /// The fewest sequences, or groups of them, that the layouts of a file can split.
 fn fewest_sequences(attention: &Attention, axes: &Axes) -> u64 {
-    let of = |axis: Option<&(String, u64)>| axis.map_or(1, |(_, size)| *size);
-    let heads_are_split = axes.model().is_some_and(|(_, size)| attention.kv_heads.is_multiple_of(*size));
-    of(axes.batch()) * if heads_are_split { 1 } else { of(axes.model()) }
+    let over_heads = axes.model().map_or(1, |(_, size)| *size);
+    axes.batch_devices() * if attention.kv_heads.is_multiple_of(over_heads) { 1 } else { over_heads }
 }
 
 /// `dim` lines, each with what it is.
@@ -169,8 +210,8 @@ struct Words {
 impl Words {
     fn new(model: &Model, axes: &Axes) -> Words {
         let (first, rest, sequences) = if model.experts.is_some() { ("P", "T", "PT") } else { ("B", "", "B") };
-        let of_batch = axes.batch().map(|(name, _)| name.as_str());
-        let batch = format!("{first}{}{rest}", subscript(&of_batch.into_iter().collect::<Vec<_>>()));
+        let of_batch: Vec<&str> = axes.batch().map(|(name, _)| name.as_str()).collect();
+        let batch = format!("{first}{}{rest}", subscript(&of_batch));
         let cache = model.attention.as_ref().map_or(String::new(), |attention| {
             let (kv, _) = Heads::of(attention).dims();
             let over = axes.model().filter(|(_, size)| attention.kv_heads.is_multiple_of(*size));
@@ -179,7 +220,7 @@ impl Words {
                 // Too few heads to split: the batch bears all axes.
                 None => {
                     let all: Vec<&str> =
-                        of_batch.into_iter().chain(axes.model().map(|(name, _)| name.as_str())).collect();
+                        of_batch.iter().copied().chain(axes.model().map(|(name, _)| name.as_str())).collect();
                     format!("{first}{}{rest}S{kv}D", subscript(&all))
                 }
             }
@@ -188,29 +229,30 @@ impl Words {
     }
 
     fn parameters(&self, model: &Model) -> Vec<String> {
-        let mut out = vec![format!("  x: bf16 {}LE?l", self.batch)];
+        let dtype = model.dtype.name();
+        let mut out = vec![format!("  x: {dtype} {}LE?l", self.batch)];
         if let Some(attention) = &model.attention {
             let (kv, q) = Heads::of(attention).dims();
-            out.push(format!("  wq: weight bf16 E{q}D?"));
-            out.push(format!("  wk: weight bf16 E{kv}D?"));
-            out.push(format!("  wv: weight bf16 E{kv}D?"));
-            out.push(format!("  wo: weight bf16 {q}DE?"));
+            out.push(format!("  wq: weight {dtype} E{q}D?"));
+            out.push(format!("  wk: weight {dtype} E{kv}D?"));
+            out.push(format!("  wv: weight {dtype} E{kv}D?"));
+            out.push(format!("  wo: weight {dtype} {q}DE?"));
         }
         let each = match &model.experts {
             Some(_) => {
-                out.push("  router: weight bf16 EX?".to_string());
+                out.push(format!("  router: weight {dtype} EX?"));
                 "X"
             }
             None => "",
         };
         if model.gated {
-            out.push(format!("  w_gate: weight bf16 {each}EF?"));
+            out.push(format!("  w_gate: weight {dtype} {each}EF?"));
         }
-        out.push(format!("  w_up: weight bf16 {each}EF?"));
-        out.push(format!("  w_down: weight bf16 {each}FE?"));
+        out.push(format!("  w_up: weight {dtype} {each}EF?"));
+        out.push(format!("  w_down: weight {dtype} {each}FE?"));
         if model.attention.is_some() {
-            out.push(format!("  keys: cache bf16 {}", self.cache));
-            out.push(format!("  values: cache bf16 {}", self.cache));
+            out.push(format!("  keys: cache {dtype} {}", self.cache));
+            out.push(format!("  values: cache {dtype} {}", self.cache));
         }
         out
     }
