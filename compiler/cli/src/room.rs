@@ -22,7 +22,7 @@ pub(crate) struct Asked<'a> {
 }
 
 /// The diagnostic for a program whose fastest plan this is, and of whose plans none that fits was found; it is `proven` where
-/// there is none.
+/// there is none. With what would fit, if anything that was tried does.
 pub(crate) fn no_plan_fits(
     asked: &Asked<'_>,
     header: Option<Span>,
@@ -30,6 +30,27 @@ pub(crate) fn no_plan_fits(
     least: u64,
     proven: bool,
 ) -> Diagnostic {
+    problem(asked.hardware, header, plan, (least, proven), ways_out(asked)).into()
+}
+
+/// As [`no_plan_fits`], without a search for what would fit: for one point of many.
+pub(crate) fn does_not_fit(
+    hardware: &Hardware,
+    header: Option<Span>,
+    plan: &Plan,
+    least: u64,
+    proven: bool,
+) -> Diagnostic {
+    problem(hardware, header, plan, (least, proven), Vec::new()).into()
+}
+
+fn problem(
+    hardware: &Hardware,
+    header: Option<Span>,
+    plan: &Plan,
+    (least, proven): (u64, bool),
+    ways_out: Vec<String>,
+) -> HardwareProblem {
     let memory = Memory::of(plan);
     let layers = if plan.repeat > 1 { format!(" of {} layers", plan.repeat) } else { String::new() };
     let parts = vec![
@@ -40,15 +61,14 @@ pub(crate) fn no_plan_fits(
     HardwareProblem::NoPlanFits {
         layer: plan.name.clone(),
         span: header.unwrap_or_default(),
-        chip: asked.hardware.name.clone(),
-        capacity: asked.hardware.hbm_bytes,
+        chip: hardware.name.clone(),
+        capacity: hardware.hbm_bytes,
         least,
         proven,
         parts: parts.into_iter().filter(|(_, n)| *n > 0).collect(),
         largest: largest(plan),
-        ways_out: ways_out(asked),
+        ways_out,
     }
-    .into()
 }
 
 /// What takes most memory: weights and caches with all their layers, and activations.

@@ -26,6 +26,7 @@ pub mod roles;
 pub mod streams;
 pub mod summary;
 pub mod units;
+pub mod utilisation;
 
 pub use collective::{
     CollectiveCost, CollectiveTime, How, NetworkTime, PermuteTimes, Term, axes_key, collective_cost, collective_time,
@@ -48,3 +49,4 @@ pub use roles::DimRoles;
 pub use streams::streams;
 pub use summary::{Communication, Efficiency, Summary, moved_over};
 pub use units::{Bytes, Flops};
+pub use utilisation::{Utilisation, model_flops};

@@ -113,7 +113,8 @@ impl Bound {
 ///
 /// | op | flops | read | written |
 /// |---|---|---|---|
-/// | einsum | 2 * the product of all its local dims (1 * where nothing is contracted) | operands | result |
+/// | einsum of two or more | 2 * the product of all its local dims (1 * where nothing is contracted) | operands | result |
+/// | einsum of one | what it adds up: the elements of its operand less those of its result | operand | result |
 /// | rename, split, merge | 0 | 0 | 0: the same data under other names |
 /// | take | 0 | the rows taken, the ids | result |
 /// | append | 0 | the new positions | the new positions |
@@ -216,7 +217,12 @@ fn op_flops(op: &Op, operands: &[LocalTensor<'_>], result: &LocalTensor<'_>) -> 
             }
             let contracts = space.keys().any(|d| !result.dims.contains(d));
             let points = space.values().fold(1u128, |n, s| n.saturating_mul(u128::from(*s)));
-            Flops(if contracts { points.saturating_mul(2) } else { points })
+            Flops(match operands {
+                // Nothing is multiplied: K numbers are summed by K - 1 additions, and a transposition only moves.
+                [_] => points.saturating_sub(u128::from(result.elements())),
+                _ if contracts => points.saturating_mul(2),
+                _ => points,
+            })
         }
         Op::Map(_)
         | Op::Binary(_)

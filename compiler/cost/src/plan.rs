@@ -82,7 +82,8 @@ pub struct Totals {
     pub flops: Flops,
     /// Bytes read from and written to HBM.
     pub hbm_bytes: Bytes,
-    /// The largest number of bytes held at once ([`Memory::layer_peak`]).
+    /// The largest number of bytes that one layer alone holds at once ([`Memory::layer_peak`]); what the stack needs is in
+    /// [`PlanPrice::memory`].
     pub peak_hbm_bytes: Bytes,
 }
 
@@ -93,6 +94,8 @@ pub struct PlanPrice {
     pub instructions: Vec<InstrPrice>,
     /// Their sums.
     pub totals: Totals,
+    /// What a device holds, over the whole stack: the account that every report shows and every limit is held to.
+    pub memory: Memory,
     /// The arithmetic types that the hardware file has no figure for, each once: they were priced with bf16's.
     pub arithmetic_as_bf16: Vec<Dtype>,
 }
@@ -107,7 +110,8 @@ impl PlanPrice {
 /// Prices every instruction of a plan on some hardware.
 pub fn price(plan: &Plan, hw: &Hardware) -> PlanPrice {
     let mut instructions = vec![InstrPrice::Free; plan.instructions.len()];
-    let mut totals = Totals { peak_hbm_bytes: Memory::of(plan).layer_peak(), ..Totals::default() };
+    let memory = Memory::of(plan);
+    let mut totals = Totals { peak_hbm_bytes: memory.layer_peak(), ..Totals::default() };
     let mut arithmetic_as_bf16 = Vec::new();
 
     for id in plan.ids() {
@@ -167,7 +171,7 @@ pub fn price(plan: &Plan, hw: &Hardware) -> PlanPrice {
             };
         }
     }
-    PlanPrice { instructions, totals, arithmetic_as_bf16 }
+    PlanPrice { instructions, totals, memory, arithmetic_as_bf16 }
 }
 
 /// The collective that the first op of a kernel does in its loop, if it does one; the kernel takes `einsum` without it.

@@ -1,13 +1,14 @@
 //! [`Summary`]: what a priced plan says of the layer, the stack and the machine as a whole.
 
-use shard_ir::{AxisId, AxisSet, Dtype, InstrId, InstrKind, Picoseconds, Plan};
+use shard_ir::{AxisId, AxisSet, InstrId, InstrKind, Picoseconds, Plan};
 
 use crate::hardware::Hardware;
 use crate::inventory::Inventory;
-use crate::plan::{InstrPrice, PlanPrice};
+use crate::plan::PlanPrice;
 use crate::roles::{DimRoles, useful_product};
 use crate::streams::streams;
-use crate::units::{Bytes, Flops};
+use crate::units::Bytes;
+use crate::utilisation::Utilisation;
 
 /// The figures of a whole layer, beyond the sums in [`Totals`](crate::Totals).
 #[derive(Clone, PartialEq, Debug)]
@@ -25,6 +26,8 @@ pub struct Summary {
     pub communication: Vec<Communication>,
     /// How long each mesh axis is busy, in the order of the mesh; those that nothing is sent over are left out.
     pub busy: Vec<(AxisId, Picoseconds)>,
+    /// How much of the chips' arithmetic is used, where the step takes time.
+    pub utilisation: Option<Utilisation>,
     /// The efficiency, where the step takes time and works on tokens.
     pub efficiency: Option<Efficiency>,
 }
@@ -42,13 +45,9 @@ pub struct Communication {
     pub time: Picoseconds,
 }
 
-/// How well a step uses the machine.
+/// What a token takes of the machine.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Efficiency {
-    /// Model-flops utilisation: `2 * parameters * tokens / (chips * peak * time)`, useful sizes only.
-    pub mfu: f64,
-    /// The arithmetic whose peak that is: the one that most of the flops are done in.
-    pub arithmetic: Dtype,
     /// `chips * time / tokens`, in seconds.
     pub chip_seconds_per_token: f64,
     /// `tokens / (time * chips)`.
@@ -80,18 +79,14 @@ impl Summary {
         let lower_bound = price.totals.compute_time.max(price.totals.memory_time).max(network);
         let step_time = hardware.stack_time(layer_time, plan);
         let efficiency = (step_time > Picoseconds(0) && tokens > 0).then(|| {
-            let arithmetic = main_arithmetic(plan, price);
-            let peak = hardware.peak_flops_rate(arithmetic) as f64;
-            let parameters = inventory.parameters as f64 * plan.repeat as f64;
             let chip_seconds = plan.mesh.devices() as f64 * step_time.seconds();
             Efficiency {
-                mfu: 2.0 * parameters * tokens as f64 / (chip_seconds * peak),
-                arithmetic,
                 chip_seconds_per_token: chip_seconds / tokens as f64,
                 tokens_per_second_per_chip: tokens as f64 / chip_seconds,
             }
         });
-        Summary { inventory, tokens, step_time, lower_bound, communication, busy, efficiency }
+        let utilisation = Utilisation::of(plan, price, hardware, step_time);
+        Summary { inventory, tokens, step_time, lower_bound, communication, busy, utilisation, efficiency }
     }
 }
 
@@ -133,20 +128,4 @@ pub fn moved_over(plan: &Plan, id: InstrId) -> Option<AxisSet> {
     let instr = plan.instruction(id);
     let (InstrKind::Move(collective), Some(from)) = (&instr.kind, instr.operands.first()) else { return None };
     Some(collective.axes(&plan.mesh, plan.instruction(*from).layout).set())
-}
-
-/// The arithmetic that most flops are done in; bf16 where there are none.
-fn main_arithmetic(plan: &Plan, price: &PlanPrice) -> Dtype {
-    let mut sums: Vec<(Dtype, Flops)> = Vec::new();
-    for (id, instr) in plan.ids().zip(&price.instructions) {
-        if let InstrPrice::Kernel { flops, arithmetic, .. } = instr {
-            let flops = &flops.times(plan.repeat_of(id));
-            match sums.iter_mut().find(|(dtype, _)| dtype == arithmetic) {
-                Some((_, sum)) => *sum = *sum + *flops,
-                None => sums.push((*arithmetic, *flops)),
-            }
-        }
-    }
-    let most = sums.iter().map(|(_, sum)| *sum).max().unwrap_or_default();
-    sums.iter().find(|(_, sum)| *sum == most && most > Flops(0)).map_or(Dtype::Bf16, |(dtype, _)| *dtype)
 }

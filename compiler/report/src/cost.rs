@@ -1,12 +1,14 @@
 //! `cost` as text: what each step takes, where the time of the layer goes, what is in memory, and how well the machine is
 //! used.
 
-use shard_cost::{Bytes, Capacity, Flops, InstrPrice, Largest, Summary};
+use shard_cost::{Bytes, Capacity, Flops, InstrPrice, Kept, Largest, Summary};
 use shard_ir::{DimId, InstrId, InstrKind, ParameterKind, Picoseconds, Plan};
 
 use crate::Layer;
+use crate::explain::bounded;
 use crate::json::instruction::loop_bound;
 use crate::notation::{phrase, value_name};
+use crate::page::Page;
 use crate::paint::{Paint, Style};
 use crate::scale;
 use crate::strategy::strategy;
@@ -23,6 +25,23 @@ pub struct CostLayer<'a> {
     pub capacity: Capacity,
     /// How far dims may grow.
     pub largest: &'a [LargestDim],
+}
+
+impl CostLayer<'_> {
+    /// What a weight or cache takes on a chip, over all layers; nothing of one in host memory.
+    pub(crate) fn held(&self, kept: &Kept) -> Bytes {
+        match kept.kind {
+            ParameterKind::HostWeight => Bytes(0),
+            ParameterKind::Weight | ParameterKind::Cache | ParameterKind::Activation => {
+                kept.chip_bytes.times(self.layer.plan().repeat)
+            }
+        }
+    }
+}
+
+/// The part of the memory that there is.
+pub(crate) fn share_of_memory(part: Bytes, there: Bytes) -> f64 {
+    part.0 as f64 / there.0.max(1) as f64
 }
 
 /// How far one dim may grow, all else as it is.
@@ -66,24 +85,30 @@ pub fn cost(layers: &[CostLayer<'_>], width: usize, paint: Paint) -> String {
 
 fn layer_text(report: &CostLayer<'_>, width: usize, paint: Paint) -> String {
     let parts = [
-        header(report),
+        header(report, width),
         steps(report, width, paint),
         times(report, width, paint),
         memory(report, width, paint),
+        holders(report, width, paint),
         use_of_chips(report, width, paint),
     ];
-    parts.join("\n")
+    parts.iter().filter(|part| !part.is_empty()).map(String::as_str).collect::<Vec<_>>().join("\n")
 }
 
-fn header(report: &CostLayer<'_>) -> String {
+fn header(report: &CostLayer<'_>, width: usize) -> String {
     let plan = report.layer.plan();
     let repeat = if plan.repeat > 1 { format!(" (repeated {} times)", plan.repeat) } else { String::new() };
     let devices = plan.mesh.devices();
     let mesh = if plan.mesh.declared().is_empty() { "none".to_string() } else { plan.mesh.to_string() };
     let names: Vec<&str> = strategy(plan).into_iter().map(|s| s.name()).collect();
     let phase = plan.phase.as_ref().map_or(String::new(), |phase| format!(", phase {phase}"));
+    let mut page = Page::of_width(width);
+    if let Some(bounded) = bounded(&report.layer) {
+        page.labelled("  plan       ", &bounded);
+    }
+    let plan_line = page.text;
     format!(
-        "{} {}{phase}{repeat}\n  mesh       {mesh} ({devices} chip{})\n  hardware   {}\n  strategy   {}\n",
+        "{} {}{phase}{repeat}\n  mesh       {mesh} ({devices} chip{})\n  hardware   {}\n  strategy   {}\n{plan_line}",
         crate::notation::kind_of_layer(plan),
         crate::notation::layer_name(plan),
         if devices == 1 { "" } else { "s" },
@@ -289,6 +314,45 @@ fn memory(report: &CostLayer<'_>, width: usize, paint: Paint) -> String {
     text
 }
 
+/// So many weights and caches are named, those that take most.
+const HOLDERS: usize = 12;
+
+/// Which weights and caches take the memory of a chip, over all layers, largest first, with the part of it that each takes.
+fn holders(report: &CostLayer<'_>, width: usize, paint: Paint) -> String {
+    let plan = report.layer.plan();
+    let mut kept: Vec<&Kept> = report.summary.inventory.kept.iter().filter(|k| report.held(k) > Bytes(0)).collect();
+    if kept.is_empty() {
+        return String::new();
+    }
+    kept.sort_by_key(|k| (std::cmp::Reverse(report.held(k)), k.id));
+    let figures = |held: Bytes, copies: u64| {
+        let copies = if copies > 1 { format!("{copies}") } else { String::new() };
+        let share = format!("{:.1}%", 100.0 * share_of_memory(held, report.capacity.all));
+        vec![copies, scale::bytes(held), share]
+    };
+    let row = |k: &&Kept| {
+        let instr = plan.instruction(k.id);
+        let kind = if k.kind == ParameterKind::Cache { "cache " } else { "" };
+        let layout = report.layer.layout_text(k.id);
+        Row::plain(
+            format!("  {}: {kind}{} {layout}", value_name(plan, k.id), instr.dtype),
+            figures(report.held(k), k.copies),
+        )
+    };
+    let mut rows: Vec<Row> = kept.iter().take(HOLDERS).map(row).collect();
+    if let Some(rest) = kept.get(HOLDERS..).filter(|rest| !rest.is_empty()) {
+        let held: Bytes = rest.iter().map(|k| report.held(k)).sum();
+        rows.push(Row::plain(format!("  {} smaller ones", rest.len()), figures(held, 1)));
+    }
+    let title = if plan.repeat > 1 { "what takes it, all layers" } else { "what takes it" };
+    let columns = [
+        Column { title: "copies", yields: 1 },
+        Column { title: "on a chip", yields: 0 },
+        Column { title: "of a chip", yields: 0 },
+    ];
+    table(title, &columns, &rows, width, paint)
+}
+
 fn verdict(report: &CostLayer<'_>, paint: Paint) -> String {
     let (memory, capacity) = (&report.summary.inventory.memory, &report.capacity);
     let over = |needed: Bytes, there: Bytes| scale::bytes(Bytes(needed.0 - there.0));
@@ -319,9 +383,14 @@ fn use_of_chips(report: &CostLayer<'_>, width: usize, paint: Paint) -> String {
         let words = format!("  tokens of a step ({})", names(&inventory.roles.tokens));
         rows.push(Row::plain(words, vec![scale::count(u128::from(summary.tokens))]));
     }
+    if let Some(utilisation) = summary.utilisation {
+        let percent = |share: f64| vec![format!("{:.1}%", share * 100.0)];
+        if let Some(mfu) = utilisation.model {
+            rows.push(Row::plain(format!("  MFU, of the {} peak", utilisation.arithmetic.name()), percent(mfu)));
+        }
+        rows.push(Row::plain("  hardware utilisation", percent(utilisation.hardware)));
+    }
     if let Some(efficiency) = summary.efficiency {
-        let words = format!("  MFU, of the {} peak", efficiency.arithmetic.name());
-        rows.push(Row::plain(words, vec![format!("{:.1}%", efficiency.mfu * 100.0)]));
         let chip_seconds = scale::seconds(efficiency.chip_seconds_per_token);
         rows.push(Row::plain("  chip time of a token", vec![chip_seconds]));
         let rate = scale::number(efficiency.tokens_per_second_per_chip);

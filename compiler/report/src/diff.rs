@@ -55,6 +55,7 @@ fn facts(a: &Layer<'_>, b: &Layer<'_>) -> Vec<Fact> {
         of.iter().filter(|d| !other.contains(d)).cloned().collect::<Vec<_>>().join(", ")
     };
     let (s, t) = (&a.price.totals, &b.price.totals);
+    let peak = |layer: &Layer<'_>| scale::bytes(layer.price.memory.peak());
     let fact = |name, before, after| Fact { name, before, after };
     vec![
         fact("mesh", mesh(a), mesh(b)),
@@ -63,7 +64,7 @@ fn facts(a: &Layer<'_>, b: &Layer<'_>) -> Vec<Fact> {
         fact("strategy", names(a), names(b)),
         fact("bytes sent", scale::bytes(s.comm_bytes), scale::bytes(t.comm_bytes)),
         fact("communication", scale::time(s.comm_time), scale::time(t.comm_time)),
-        fact("memory at the peak", scale::bytes(s.peak_hbm_bytes), scale::bytes(t.peak_hbm_bytes)),
+        fact("memory at the peak", peak(a), peak(b)),
         fact("all steps", scale::time(s.serial_time), scale::time(t.serial_time)),
     ]
 }
@@ -229,7 +230,7 @@ fn side_json(layer: &Layer<'_>) -> SideJson {
         serial_time_s: totals.serial_time.seconds(),
         comm_time_s: totals.comm_time.seconds(),
         comm_bytes: totals.comm_bytes.0,
-        peak_hbm_bytes: totals.peak_hbm_bytes.0,
+        peak_hbm_bytes: layer.price.memory.peak().0,
     }
 }
 

@@ -19,7 +19,7 @@
 
 use std::collections::BTreeMap;
 
-use shard_cost::{Bytes, InstrPrice, LoopPrice, Memory, Objective};
+use shard_cost::{Bytes, InstrPrice, LoopPrice, Objective};
 use shard_ir::{FoldId, InstrId, InstrKind, Layout, Picoseconds, Plan, Program};
 use shard_rewrite::rules::pieces::IN_PIECES;
 use shard_rewrite::{Alternative, Proof, SharedWeight, Status};
@@ -313,9 +313,13 @@ fn totals(page: &mut Page, layer: &Layer<'_>) {
         let model = layer.hardware.stack_time(totals.serial_time, plan);
         page.row(&format!("  {} layers", plan.repeat), &scale::time(model));
     }
-    let capacity = scale::bytes(Bytes(layer.hardware.hbm_bytes));
-    page.row("  memory at the peak", &format!("{} of {capacity}", scale::bytes(totals.peak_hbm_bytes)));
-    let excess = totals.peak_hbm_bytes.0.saturating_sub(layer.hardware.hbm_bytes);
+    let (capacity, peak) = (Bytes(layer.hardware.hbm_bytes), layer.price.memory.peak());
+    let layers = if plan.repeat > 1 { format!(", {} layers", plan.repeat) } else { String::new() };
+    page.row(
+        &format!("  memory at the peak{layers}"),
+        &format!("{} of {}", scale::bytes(peak), scale::bytes(capacity)),
+    );
+    let excess = peak.0.saturating_sub(capacity.0);
     if excess > 0 {
         page.row("  DOES NOT FIT in memory", &format!("over by {}", scale::bytes(Bytes(excess))));
     }
@@ -359,6 +363,17 @@ fn optimality(page: &mut Page, layer: &Layer<'_>) {
     page.wrapped(0, &optimality_text(layer));
 }
 
+/// The mark of a plan that was searched for and is not proven: how far above its bound it may be.
+pub(crate) fn bounded(layer: &Layer<'_>) -> Option<String> {
+    let o = layer.optimality.filter(|o| o.status == Status::Bounded)?;
+    let within = match (layer.least_bytes, gap(o.cost, o.lower_bound)) {
+        (Some(least), _) => format!(", {} or more needed", scale::bytes(least)),
+        (None, Some(gap)) => format!(", at most {:.2} % above its bound", gap * 100.0),
+        (None, None) => String::new(),
+    };
+    Some(format!("bounded{within}"))
+}
+
 /// How far from the best plan.
 pub(crate) fn optimality_text(layer: &Layer<'_>) -> String {
     let Some(o) = layer.optimality else {
@@ -369,7 +384,7 @@ pub(crate) fn optimality_text(layer: &Layer<'_>) -> String {
         return format!(
             "{status}: {} on each device over the whole stack, and its weights and caches alone take {} in any layouts that \
              their types allow",
-            scale::bytes(Memory::of(layer.plan()).peak()),
+            scale::bytes(layer.price.memory.peak()),
             scale::bytes(least)
         );
     }

@@ -246,8 +246,16 @@ fn einsum_flops(plan: &Plan, id: InstrId) -> (String, String) {
             }
         }
     }
-    let two = (dims.len() > instr.dims.len()).then(|| "2".to_string());
     let formula = format!("local {}", plan.dim_names(&dims).join(" "));
+    if instr.operands.len() == 1 {
+        let (all, made) = (sizes.iter().map(u64::to_string), sizes[..instr.dims.len()].iter().map(u64::to_string));
+        let made_of = plan.dim_names(&instr.dims).join(" ");
+        let what = if made_of.is_empty() { "1".to_string() } else { format!("local {made_of}") };
+        let made = product(made);
+        let made = if made.is_empty() { "1".to_string() } else { made };
+        return (format!("{formula} - {what}"), format!("{} - {made}", product(all)));
+    }
+    let two = (dims.len() > instr.dims.len()).then(|| "2".to_string());
     let formula = if two.is_some() { format!("2 x {formula}") } else { formula };
     (formula, product(two.into_iter().chain(sizes.iter().map(u64::to_string))))
 }

@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use serde::Serialize;
-use shard_cost::{Bytes, InstrPrice};
+use shard_cost::{Bytes, InstrPrice, Utilisation};
 use shard_grammar::{SourceFile, Span};
 use shard_ir::{InstrId, InstrKind, Picoseconds, Reduction};
 use shard_rewrite::Avoided;
 
 use crate::Layer;
-use crate::explain::{alternative_text, optimality_text, sent_over};
+use crate::explain::{alternative_text, bounded, optimality_text, sent_over};
 use crate::notation::{phrase, value_name};
 use crate::scale;
 use crate::strategy::strategy;
@@ -67,9 +67,10 @@ fn section(out: &mut String, at: usize, layer: &Layer<'_>) {
     // Writing to a String cannot fail.
     let _ = write!(
         out,
-        "<section aria-labelledby=\"layer{at}\">\n<h2 id=\"layer{at}\">{} {}</h2>\n<p class=\"facts\">{}</p>\n",
+        "<section aria-labelledby=\"layer{at}\">\n<h2 id=\"layer{at}\">{} {}{}</h2>\n<p class=\"facts\">{}</p>\n",
         crate::notation::kind_of_layer(plan),
         escaped(&plan.name),
+        plan.phase.as_ref().map_or(String::new(), |phase| format!(", phase {}", escaped(phase))),
         escaped(&facts)
     );
     totals(out, layer);
@@ -82,19 +83,34 @@ fn section(out: &mut String, at: usize, layer: &Layer<'_>) {
 
 fn totals(out: &mut String, layer: &Layer<'_>) {
     let totals = &layer.price.totals;
-    let capacity = scale::bytes(Bytes(layer.hardware.hbm_bytes));
-    let fits = if totals.peak_hbm_bytes.0 > layer.hardware.hbm_bytes { " (does not fit)" } else { "" };
+    let (capacity, peak) = (Bytes(layer.hardware.hbm_bytes), layer.price.memory.peak());
+    let fits = if peak > capacity { " (does not fit)" } else { "" };
+    let repeat = layer.plan().repeat;
+    let peak = format!("{} of {}{fits}", scale::bytes(peak), scale::bytes(capacity));
+    let utilisation = Utilisation::of(
+        layer.plan(),
+        layer.price,
+        layer.hardware,
+        layer.hardware.stack_time(totals.serial_time, repeat),
+    );
+    let percent = |share: f64| format!("{:.1} %", share * 100.0);
     let mut tiles = vec![
         ("serial time", scale::time(totals.serial_time)),
         ("communication", scale::time(totals.comm_time)),
         ("compute", scale::time(totals.compute_time)),
         ("memory traffic", scale::time(totals.memory_time)),
         ("bytes sent", scale::bytes(totals.comm_bytes)),
-        ("memory at the peak", format!("{} of {capacity}{fits}", scale::bytes(totals.peak_hbm_bytes))),
+        (if repeat > 1 { "memory at the peak, all layers" } else { "memory at the peak" }, peak),
     ];
-    let repeat = layer.plan().repeat;
+    if let Some(utilisation) = utilisation {
+        tiles.extend(utilisation.model.map(|mfu| ("MFU", percent(mfu))));
+        tiles.push(("hardware utilisation", percent(utilisation.hardware)));
+    }
+    if let Some(bounded) = bounded(layer) {
+        tiles.push(("plan", bounded));
+    }
     if repeat > 1 {
-        tiles.push(("all layers", scale::time(Picoseconds(totals.serial_time.0.saturating_mul(repeat)))));
+        tiles.push(("all layers", scale::time(layer.hardware.stack_time(totals.serial_time, repeat))));
     }
     out.push_str("<dl class=\"tiles totals\">\n");
     for (name, figure) in tiles {

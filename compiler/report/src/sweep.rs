@@ -1,6 +1,6 @@
 //! `sweep` as text, as CSV and as a plot: one row a point.
 
-use shard_cost::{Bytes, Efficiency};
+use shard_cost::{Bytes, Efficiency, Utilisation};
 use shard_ir::Picoseconds;
 
 use crate::paint::{Paint, Style};
@@ -52,7 +52,9 @@ pub struct Figures {
     pub layer_time: Picoseconds,
     /// The time of a step of the stack.
     pub time: Picoseconds,
-    /// How well the chips are used.
+    /// How much of the chips' arithmetic is used.
+    pub utilisation: Option<Utilisation>,
+    /// What a token takes of the chips.
     pub efficiency: Option<Efficiency>,
     /// Bytes on a chip at the peak, all layers.
     pub memory: Bytes,
@@ -66,6 +68,9 @@ pub struct Figures {
 
 /// The code of a point whose plan does not fit.
 const DOES_NOT_FIT: &str = "E0704";
+
+/// The mark before the time of a plan that is bounded and not proven.
+const BOUNDED: &str = "? ";
 
 impl SweepRow {
     /// The figures of a plan that a chip has the memory for.
@@ -83,6 +88,11 @@ impl SweepRow {
             Outcome::Priced(_) | Outcome::Wrong { code: DOES_NOT_FIT, .. } => "does-not-fit",
             Outcome::Wrong { .. } => "wrong",
         }
+    }
+
+    /// Whether the search for its plan ended without a proof.
+    pub fn is_bounded(&self) -> bool {
+        matches!(&self.outcome, Outcome::Priced(figures) if !figures.proven)
     }
 
     /// The code of what is wrong with the point.
@@ -143,6 +153,7 @@ pub fn text(rows: &[SweepRow], width: usize, paint: Paint) -> String {
     let columns = [
         Column { title: "time", yields: 0 },
         Column { title: "MFU", yields: 2 },
+        Column { title: "hardware", yields: 5 },
         Column { title: "chip time/token", yields: 0 },
         Column { title: "memory", yields: 3 },
         Column { title: "strategy", yields: 4 },
@@ -158,8 +169,13 @@ pub fn text(rows: &[SweepRow], width: usize, paint: Paint) -> String {
             }
         }
     }
-    if !reasons.is_empty() {
+    let bounded = rows.iter().filter(|row| row.is_bounded()).count();
+    if !reasons.is_empty() || bounded > 0 {
         text.push('\n');
+    }
+    if bounded > 0 {
+        let points = if bounded == 1 { "1 point is".to_string() } else { format!("{bounded} points are") };
+        text.push_str(&format!("{BOUNDED}{points} bounded, not proven: there may be a faster plan\n"));
     }
     for (code, reason) in reasons {
         let count = rows.iter().filter(|r| r.code() == Some(code)).count();
@@ -174,13 +190,17 @@ fn line(row: &SweepRow) -> Row {
     match &row.outcome {
         Outcome::Priced(figures) => {
             let efficiency = figures.efficiency;
-            let mfu = efficiency.map_or(String::new(), |e| format!("{:.1}%", e.mfu * 100.0));
+            let percent = |share: Option<f64>| share.map_or(String::new(), |share| format!("{:.1}%", share * 100.0));
+            let mfu = percent(figures.utilisation.and_then(|u| u.model));
+            let hardware = percent(figures.utilisation.map(|u| u.hardware));
+            // The mark says that the search did not end with a proof: a better plan may be there.
+            let time = format!("{}{}", if figures.proven { "" } else { BOUNDED }, scale::time(figures.time));
             let chip_time = efficiency.map_or(String::new(), |e| scale::seconds(e.chip_seconds_per_token));
             let memory = match figures.fits {
                 true => scale::bytes(figures.memory),
                 false => format!("{} {DOES_NOT_FIT}", scale::bytes(figures.memory)),
             };
-            let figures = vec![scale::time(figures.time), mfu, chip_time, memory, figures.strategy.join(" ")];
+            let figures = vec![time, mfu, hardware, chip_time, memory, figures.strategy.join(" ")];
             let style = match row.status() {
                 "ok" if row.on_frontier => Some(Style::Good),
                 "ok" => None,
@@ -207,9 +227,11 @@ pub fn csv(rows: &[SweepRow]) -> String {
         "tokens",
         "time_s",
         "mfu",
+        "hardware_utilisation",
         "chip_seconds_per_token",
         "tokens_per_second_per_chip",
         "peak_hbm_bytes",
+        "proof",
         "pareto",
         "strategy",
         "reason",
@@ -232,10 +254,12 @@ pub fn csv(rows: &[SweepRow]) -> String {
             of(&|f| f.chips.to_string()),
             of(&|f| f.tokens.to_string()),
             of(&|f| f.time.seconds().to_string()),
-            of_use(&|e| e.mfu),
+            of(&|f| f.utilisation.and_then(|u| u.model).map_or(String::new(), |mfu| mfu.to_string())),
+            of(&|f| f.utilisation.map_or(String::new(), |u| u.hardware.to_string())),
             of_use(&|e| e.chip_seconds_per_token),
             of_use(&|e| e.tokens_per_second_per_chip),
             of(&|f| f.memory.0.to_string()),
+            of(&|f| if f.proven { "proven" } else { "bounded" }.to_string()),
             row.on_frontier.to_string(),
             of(&|f| f.strategy.join(" ")),
             row.reason().unwrap_or_default(),

@@ -209,10 +209,11 @@ fn answer(a: &WhyNot<'_>, width: usize) -> String {
     }
     page.line("  in all");
     let (t, u) = (&a.chosen.price.totals, &a.other.price.totals);
+    let peak = |layer: &Layer<'_>| scale::bytes(layer.price.memory.peak());
     for (name, before, after) in [
         ("communication", scale::time(t.comm_time), scale::time(u.comm_time)),
         ("everything else", rest(&a.chosen), rest(&a.other)),
-        ("memory at the peak", scale::bytes(t.peak_hbm_bytes), scale::bytes(u.peak_hbm_bytes)),
+        ("memory at the peak", peak(&a.chosen), peak(&a.other)),
     ] {
         let same = before == after;
         page.row(&format!("    {name}"), &if same { before } else { format!("{before} -> {after}") });
@@ -438,7 +439,7 @@ fn plan_json(layer: &Layer<'_>) -> PlanJson {
         serial_time_s: totals.serial_time.seconds(),
         comm_time_s: totals.comm_time.seconds(),
         comm_bytes: totals.comm_bytes.0,
-        peak_hbm_bytes: totals.peak_hbm_bytes.0,
+        peak_hbm_bytes: layer.price.memory.peak().0,
         needed_bytes: needed(layer).0,
         fits: fits(layer),
     }

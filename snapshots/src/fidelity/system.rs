@@ -45,6 +45,6 @@ impl System {
         let price = price(&self.plan, hardware);
         let time = price.totals.serial_time;
         let summary = Summary::of(&self.plan, &price, hardware, DimRoles::of(&self.plan), time);
-        summary.efficiency.map_or(0.0, |efficiency| efficiency.mfu)
+        summary.utilisation.and_then(|of| of.model).unwrap_or(0.0)
     }
 }

@@ -491,7 +491,7 @@ fn require_layer(layer: &str, names: &[String], file: &Path, console: &mut Conso
 }
 
 /// The place of a layer's name.
-fn layer_header(tree: &ast::File, name: &str) -> Option<shard_grammar::Span> {
+pub(crate) fn layer_header(tree: &ast::File, name: &str) -> Option<shard_grammar::Span> {
     tree.items.iter().find_map(|item| match item {
         ast::Item::Layer(layer) if layer.name.value == name => Some(layer.name.span),
         _ => None,

@@ -12,17 +12,18 @@ use shard_ir::Program;
 use shard_report::paint::Paint;
 use shard_report::strategy::strategy;
 use shard_report::sweep::{Figures, Outcome as PointOutcome, SweepRow, mark_frontier};
-use shard_rewrite::{Limits, LowerOptions, Stop};
+use shard_rewrite::{Limits, LowerError, LowerOptions, Stop};
 
 use crate::args::{Format, SweepArgs};
-use crate::commands::compile::{read_mesh, share_weights};
+use crate::commands::compile::{layer_header, read_mesh, share_weights};
 use crate::commands::cost::{roles_or, width};
 use crate::console::{Console, Outcome, Status};
 use crate::hardware_choice;
 use crate::input::{Input, read_program};
-use crate::lowering_diagnostics::lower_error;
-use crate::pipeline;
+use crate::lowering_diagnostics::{lower_error, no_host};
+use crate::pipeline::{self, CompileError};
 use crate::points::{Point, points, read_sweeps};
+use crate::room::does_not_fit;
 
 /// Stack of a thread that compiles: as much as the main thread has.
 const STACK_BYTES: usize = 8 << 20;
@@ -150,7 +151,7 @@ impl Sweep<'_> {
         let mut rows = Vec::new();
         let mut found = Vec::new();
         let mut report = |program: &Program, error| {
-            let errors = lower_error(Some((self.file, program)), None, error);
+            let errors = self.no_plan(program, error);
             rows.push(row(point, Some(program), wrong(&errors)));
             found.extend(errors);
         };
@@ -168,9 +169,23 @@ impl Sweep<'_> {
         (rows, found)
     }
 
+    /// Why a program has no plan. What would fit is not looked for: other points of the sweep show it.
+    fn no_plan(&self, program: &Program, error: CompileError) -> Vec<Diagnostic> {
+        match error {
+            CompileError::Lower(LowerError::NoPlanFits { plan, least, proven }) => {
+                let header = layer_header(&shard_grammar::parse(self.file).file, &program.name);
+                vec![does_not_fit(self.hardware, header, &plan, least, proven)]
+            }
+            error => lower_error(Some((self.file, program)), None, error),
+        }
+    }
+
     fn layer(&self, program: &Program, options: &LowerOptions) -> Result<PointOutcome, Vec<Diagnostic>> {
-        let compiled = pipeline::compile(program, self.hardware, options)
-            .map_err(|error| lower_error(Some((self.file, program)), None, error))?;
+        if let Some(problem) = no_host(program, self.hardware) {
+            return Err(vec![problem]);
+        }
+        let compiled =
+            pipeline::compile(program, self.hardware, options).map_err(|error| self.no_plan(program, error))?;
         let plan = &compiled.schedule.plan;
         let roles = roles_or(plan, &self.args.roles)
             .map_err(|name| vec![crate::console::problem(&format!("there is no dim `{name}`"), Vec::new())])?;
@@ -182,6 +197,7 @@ impl Sweep<'_> {
             tokens: summary.tokens,
             layer_time: time,
             time: summary.step_time,
+            utilisation: summary.utilisation,
             efficiency: summary.efficiency,
             memory: summary.inventory.memory.peak(),
             fits: capacity.holds(&summary.inventory.memory),

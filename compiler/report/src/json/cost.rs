@@ -4,11 +4,11 @@ use serde::Serialize;
 use shard_cost::{Bytes, InstrPrice, Kept, Largest};
 use shard_ir::{DimId, InstrId, InstrKind, ParameterKind, Picoseconds, Plan};
 
-use super::explain::{ModelTotalsJson, TotalsJson, model_totals, totals};
+use super::explain::{ModelTotalsJson, OptimalityJson, TotalsJson, model_totals, optimality, totals};
 use super::instruction::{InstructionJson, instruction};
 use super::{Ordered, text};
 use crate::Layer;
-use crate::cost::{CostLayer, intensity, share_of};
+use crate::cost::{CostLayer, intensity, share_of, share_of_memory};
 use crate::formula::{Figure, figures};
 use crate::strategy::strategy;
 
@@ -40,12 +40,15 @@ struct LayerJson {
     axes: Vec<AxisJson>,
     totals: CostTotalsJson,
     model_totals: CostModelTotalsJson,
+    /// As `shardc.explain/1` has it.
+    optimality: Option<OptimalityJson>,
     memory: MemoryJson,
     parameters: u128,
     model_parameters: u128,
     tokens: Option<u64>,
     token_dims: Vec<String>,
     mfu: Option<f64>,
+    hardware_utilisation: Option<f64>,
     peak_arithmetic: Option<&'static str>,
     chip_seconds_per_token: Option<f64>,
     tokens_per_second_per_chip: Option<f64>,
@@ -112,7 +115,6 @@ struct CostModelTotalsJson {
     #[serde(flatten)]
     totals: ModelTotalsJson,
     lower_bound_s: f64,
-    peak_hbm_bytes: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -149,6 +151,10 @@ struct KeptJson {
     mesh_bytes: u64,
     copies: u64,
     replicated_chip_bytes: u64,
+    /// On a chip, over all layers.
+    model_chip_bytes: u64,
+    /// Of the memory that there is.
+    share: f64,
 }
 
 #[derive(Debug, Serialize)]
@@ -199,15 +205,16 @@ fn layer(report: &CostLayer<'_>, why: Option<InstrId>) -> LayerJson {
         model_totals: CostModelTotalsJson {
             totals: model_totals(layer),
             lower_bound_s: Picoseconds(summary.lower_bound.0.saturating_mul(plan.repeat)).seconds(),
-            peak_hbm_bytes: inventory.memory.peak().0,
         },
+        optimality: layer.optimality.map(optimality),
         memory: memory(report),
         parameters: inventory.parameters,
         model_parameters: inventory.parameters.saturating_mul(u128::from(plan.repeat)),
         tokens: (!inventory.roles.tokens.is_empty()).then_some(summary.tokens),
         token_dims: names(plan, &inventory.roles.tokens),
-        mfu: summary.efficiency.map(|e| e.mfu),
-        peak_arithmetic: summary.efficiency.map(|e| e.arithmetic.name()),
+        mfu: summary.utilisation.and_then(|u| u.model),
+        hardware_utilisation: summary.utilisation.map(|u| u.hardware),
+        peak_arithmetic: summary.utilisation.map(|u| u.arithmetic.name()),
         chip_seconds_per_token: summary.efficiency.map(|e| e.chip_seconds_per_token),
         tokens_per_second_per_chip: summary.efficiency.map(|e| e.tokens_per_second_per_chip),
         critical_path: layer.timeline.critical_path.iter().map(|id| id.0).collect(),
@@ -264,7 +271,7 @@ fn memory(report: &CostLayer<'_>) -> MemoryJson {
         mesh_weight_bytes: memory.all_weights().times(chips).0,
         mesh_cache_bytes: memory.all_caches().times(chips).0,
         cache_bytes_per_token: (per_token > Bytes(0)).then_some(per_token.0),
-        kept: inventory.kept.iter().map(|kept| kept_json(plan, kept, chips)).collect(),
+        kept: inventory.kept.iter().map(|kept| kept_json(report, kept)).collect(),
         largest: report
             .largest
             .iter()
@@ -281,7 +288,8 @@ fn memory(report: &CostLayer<'_>) -> MemoryJson {
     }
 }
 
-fn kept_json(plan: &Plan, kept: &Kept, chips: u64) -> KeptJson {
+fn kept_json(report: &CostLayer<'_>, kept: &Kept) -> KeptJson {
+    let plan = report.layer.plan();
     let instr = plan.instruction(kept.id);
     KeptJson {
         id: kept.id.0,
@@ -296,8 +304,10 @@ fn kept_json(plan: &Plan, kept: &Kept, chips: u64) -> KeptJson {
         dtype: instr.dtype.name(),
         bytes: kept.bytes.0,
         chip_bytes: kept.chip_bytes.0,
-        mesh_bytes: kept.chip_bytes.times(chips).0,
+        mesh_bytes: kept.chip_bytes.times(plan.mesh.devices()).0,
         copies: kept.copies,
         replicated_chip_bytes: kept.replicated_chip_bytes().0,
+        model_chip_bytes: report.held(kept).0,
+        share: share_of_memory(report.held(kept), report.capacity.all),
     }
 }

@@ -1,7 +1,7 @@
 //! `shardc.explain/1` and `shardc.lower/1`.
 
 use serde::Serialize;
-use shard_cost::{Flops, Memory};
+use shard_cost::Flops;
 use shard_ir::{Picoseconds, PlanOutput};
 use shard_rewrite::{Alternative, Optimality, Proof, Status};
 
@@ -154,6 +154,8 @@ pub(super) struct ModelTotalsJson {
     serial_time_s: f64,
     comm_bytes: u64,
     flops: u128,
+    /// What a device holds at the peak: weights and caches of all layers, and of one what else is alive.
+    peak_hbm_bytes: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -239,7 +241,7 @@ fn explained(layer: &Layer<'_>) -> ExplainedJson {
         optimality: layer.optimality.map(optimality),
         memory: layer
             .least_bytes
-            .map(|least| MemoryJson { peak_bytes: Memory::of(layer.plan()).peak().0, lower_bound_bytes: least.0 }),
+            .map(|least| MemoryJson { peak_bytes: layer.price.memory.peak().0, lower_bound_bytes: least.0 }),
     }
 }
 
@@ -270,6 +272,7 @@ pub(super) fn model_totals(layer: &Layer<'_>) -> ModelTotalsJson {
         serial_time_s: layer.hardware.stack_time(totals.serial_time, &layer.schedule.plan).seconds(),
         comm_bytes: totals.comm_bytes.times(repeat).0,
         flops: Flops(totals.flops.0.saturating_mul(u128::from(repeat))).0,
+        peak_hbm_bytes: layer.price.memory.peak().0,
     }
 }
 

@@ -363,14 +363,23 @@ impl<'a> Logical<'a> {
                 .is_some_and(|n| n <= MAX_ELEMENTS)
     }
 
-    /// The flops of an einsum, on all devices together.
+    /// The flops of an einsum, on all devices together: as few as any layout asks for.
+    ///
+    /// An einsum of one operand adds up what its result has not. A device that holds a part of what is summed leaves the
+    /// rest of the additions to the move that follows, so a result's worth of them may be missing on every device.
     pub(super) fn flops(&self, operands: &[&[DimId]], result: &[DimId]) -> u128 {
         let mut space: Vec<DimId> = operands.concat();
         space.sort_unstable();
         space.dedup();
         let contracts = space.iter().any(|d| !result.contains(d));
-        let points = self.program.sizes(&space).into_iter().fold(1u128, |n, s| n.saturating_mul(u128::from(s)));
-        if contracts { points.saturating_mul(2) } else { points }
+        let product =
+            |dims: &[DimId]| self.program.sizes(dims).into_iter().fold(1u128, |n, s| n.saturating_mul(u128::from(s)));
+        let points = product(&space);
+        match operands {
+            [_] => points.saturating_sub(product(result).saturating_mul(u128::from(self.program.mesh.devices()))),
+            _ if contracts => points.saturating_mul(2),
+            _ => points,
+        }
     }
 
     /// The flops of an e-node.

@@ -1,0 +1,132 @@
+//! What the reports say of whole stacks: flops, utilisation, memory, and how sure the plan is.
+
+#![allow(missing_docs, unreachable_pub)]
+
+mod common;
+
+use common::{fed, shardc};
+use serde_json::Value;
+
+const LAYERS: &str = "
+hardware tpu-v5e
+mesh x=4
+dim B = 64
+dim V = 32000
+dim E = 4096
+dim F = 16384
+phase prefill { B = 64 }
+phase decode { B = 8 }
+
+layer embed(ids: int32 B_x, table: weight bf16 VE) -> bf16 B_xE {
+  return take(table, ids over V)
+}
+
+layer turn(x: bf16 B_xE) -> bf16 EB_x {
+  return einsum(x -> EB)
+}
+
+layer total(x: bf16 B_xE) -> bf16 B_x {
+  return einsum(x -> B)
+}
+
+layer block(x: bf16 B_xE, up: weight bf16 EF, down: weight int8 F_xE) -> bf16 B_xE repeat 40 {
+  return einsum(gelu(einsum(x, up -> BF)), down -> BE)
+}
+";
+
+/// The layer of a name, in its first phase, as `command --format json` has it.
+fn layer(command: &[&str], source: &str, name: &str) -> Value {
+    let ran = fed(&[command, &["-", "--layer", name, "--phase", "prefill", "--format", "json"]].concat(), source);
+    assert_eq!(ran.status, 0, "{}", ran.err);
+    let mut document: Value = serde_json::from_str(&ran.out).expect("JSON");
+    document["layers"][0].take()
+}
+
+#[test]
+fn mfu_counts_the_products_with_weights_and_is_null_without_one() {
+    for (name, has_product) in [("embed", false), ("turn", false), ("total", false), ("block", true)] {
+        let found = layer(&["cost"], LAYERS, name);
+        assert_eq!(found["mfu"].is_number(), has_product, "{name}: {}", found["mfu"]);
+        let hardware = found["hardware_utilisation"].as_f64().expect("a share");
+        assert!((0.0..=1.0).contains(&hardware), "{name}: {hardware}");
+        assert!(found["mfu"].as_f64().unwrap_or(0.0) <= hardware, "{name}");
+    }
+    let block = layer(&["cost"], LAYERS, "block");
+    let (flops, time) = (40.0 * 4.0 * 64.0 * 4096.0 * 16384.0, block["model_totals"]["serial_time_s"].as_f64());
+    let expected = flops / (4.0 * 1.97e14 * time.expect("a time"));
+    let mfu = block["mfu"].as_f64().expect("a share");
+    assert!((mfu / expected - 1.0).abs() < 1e-9, "{mfu}, {expected}");
+}
+
+#[test]
+fn an_einsum_of_one_operand_counts_what_it_adds_and_a_transposition_nothing() {
+    assert_eq!(layer(&["explain"], LAYERS, "turn")["totals"]["flops"], 0);
+    assert_eq!(layer(&["explain"], LAYERS, "total")["totals"]["flops"], 16 * 4095);
+}
+
+#[test]
+fn explain_shows_the_memory_of_the_stack_that_cost_has() {
+    let (explained, cost) = (layer(&["explain"], LAYERS, "block"), layer(&["cost"], LAYERS, "block"));
+    let peak = cost["memory"]["peak_bytes"].as_u64().expect("bytes");
+    assert!(peak > 40 * 4096 * 16384, "{peak}");
+    assert_eq!(explained["model_totals"]["peak_hbm_bytes"], peak);
+    assert_eq!(cost["model_totals"]["peak_hbm_bytes"], peak);
+    let asked = |emit: &str| {
+        let source = LAYERS.replace("repeat 40", "repeat 400");
+        fed(&["explain", "-", "--layer", "block", "--objective", "overlap", "--emit", emit], &source).err
+    };
+    assert!(asked("text").contains("E0704"), "400 layers fit in no chip");
+    let text = fed(&["explain", "-", "--layer", "block"], LAYERS).out;
+    let line = text.lines().find(|line| line.contains("memory at the peak")).expect("a line of it");
+    assert!(line.starts_with("  memory at the peak, 40 layers ") && line.ends_with(" GB of 16.0 GB"), "{line}");
+    let page = fed(&["explain", "-", "--layer", "block", "--emit", "html"], LAYERS).out;
+    assert!(page.contains("<dt>memory at the peak, all layers</dt>"));
+    assert!(page.contains("layer block, phase prefill</h2>") && page.contains("layer block, phase decode</h2>"));
+}
+
+#[test]
+fn cost_says_which_weights_take_the_memory_largest_first() {
+    let text = fed(&["cost", "-", "--layer", "block", "--phase", "prefill"], LAYERS).out;
+    let lines: Vec<&str> = text.lines().skip_while(|line| !line.starts_with("what takes it, all layers")).collect();
+    let names: Vec<&str> = lines.iter().skip(1).take(2).filter_map(|line| line.split_whitespace().next()).collect();
+    assert_eq!(names, ["up:", "down:"], "{text}");
+    assert!(lines.get(1).is_some_and(|line| line.ends_with('%')), "{text}");
+    let cost = layer(&["cost"], LAYERS, "block");
+    for kept in cost["memory"]["kept"].as_array().expect("weights") {
+        let bytes = kept["model_chip_bytes"].as_u64().expect("bytes");
+        assert_eq!(bytes, 40 * kept["chip_bytes"].as_u64().expect("bytes"));
+        assert_eq!(kept["share"].as_f64(), Some(bytes as f64 / 16e9));
+    }
+}
+
+#[test]
+fn a_point_that_does_not_fit_says_so_in_its_row() {
+    let source = "hardware tpu-v5e\nmesh x=4\ndim B = 64\ndim E = 4096\ndim F = 16384\n\n\
+                  layer block(x: bf16 B_xE, up: weight bf16 EF) -> bf16 B_xE repeat 40 {\n  return einsum(einsum(x, up -> BF), up -> BE)\n}\n";
+    let asked = ["sweep", "-", "-D", "F=16384,65536", "--format", "json"];
+    let rows: Value = serde_json::from_str(&fed(&asked, source).out).expect("JSON");
+    assert_eq!(rows["rows"][0]["status"], "ok");
+    assert_eq!((&rows["rows"][1]["status"], &rows["rows"][1]["code"]), (&"does-not-fit".into(), &"E0704".into()));
+    let ran = fed(&["sweep", "-", "-D", "F=65536"], source);
+    assert_eq!(ran.status, 1);
+    assert!(ran.err.contains("error[E0704]") && !ran.err.contains("internal"), "{}", ran.err);
+}
+
+#[test]
+fn a_plan_that_is_bounded_is_marked_wherever_it_is_shown() {
+    let overlap = ["--objective", "overlap"];
+    let with = |args: &[&str]| shardc(&[args, &overlap].concat()).out;
+    let text = with(&["cost", "mlp.shard"]);
+    assert!(text.contains("\n  plan       bounded, at most "), "{text}");
+    let cost: Value = serde_json::from_str(&with(&["cost", "mlp.shard", "--format", "json"])).expect("JSON");
+    assert_eq!(cost["layers"][0]["optimality"]["status"], "bounded");
+    assert!(with(&["explain", "mlp.shard", "--emit", "html"]).contains("<dt>plan</dt><dd>bounded, at most "));
+    let rows = with(&["sweep", "mlp.shard", "-D", "L=1"]);
+    assert!(rows.contains("? 1 point is bounded, not proven"), "{rows}");
+    let csv = with(&["sweep", "mlp.shard", "-D", "L=1", "--format", "csv"]);
+    let (heading, row) = csv.split_once('\n').expect("two lines");
+    let at = heading.split(',').position(|name| name == "proof").expect("a column");
+    // The mesh, in quotes, has commas of its own.
+    assert_eq!(row.split('"').nth(2).and_then(|rest| rest.split(',').nth(at - 2)), Some("bounded"), "{csv}");
+    assert!(!shardc(&["cost", "mlp.shard"]).out.contains("bounded"));
+}
