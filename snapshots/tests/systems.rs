@@ -28,7 +28,7 @@ fn phases(source: &str, chip: &Hardware) -> BTreeMap<String, (u64, String)> {
 #[test]
 fn with_more_devices_than_heads_of_keys_copies_the_batch_or_the_sequence_are_taken_whichever_is_cheapest() {
     let source = read(&root().join("examples/llama/more_devices_than_kv_heads.shard"));
-    let chip = Hardware::built_in("tpu-v5p").expect("a built-in chip");
+    let chip = Hardware::built_in("tpu-v5p-face").expect("a built-in chip");
     let chosen = phases(&source, &chip);
     let ways = ["BSK_yD", "B_zSK_yD", "BS_zK_yD"].map(|layout| {
         let pinned = source.replace("cache bf16 BSK_yD?c", &format!("cache bf16 {layout}"));

@@ -220,7 +220,14 @@ pub(crate) fn slices(hardware: &Hardware, mesh: &shard_ir::Mesh, line: Option<Sp
             span,
         }
         .into(),
-        SliceProblem::Straddles { axis, node } => HardwareProblem::Straddles { axis, node, chip, span }.into(),
+        SliceProblem::Face { shape } => {
+            let faced = format!("{chip}-face");
+            let faced = Hardware::built_in(&faced).map(|_| faced);
+            HardwareProblem::Face { chip, shape, faced, span }.into()
+        }
+        SliceProblem::Straddles { axis, node, room, inside } => {
+            HardwareProblem::Straddles { axis, node, room, inside, chip, span }.into()
+        }
     })
 }
 

@@ -147,6 +147,13 @@ fn meshes_suit_the_chip_and_the_model() {
     let llama = ["--from-config", "configs/llama3_70b.json"];
     // As near to a square as can be, and no more ways than there are heads of keys and values.
     assert_eq!(mesh(&[&llama[..], &["--chips", "128"]].concat()).as_deref(), Some("mesh x=16, y=8"));
+    // Which is no slice of a v5p, but a face of one: the file says so.
+    let written = new(&[&llama[..], &["--chips", "128"]].concat());
+    assert!(
+        written.contains("hardware tpu-v5p-face\n") && written.contains("//! The mesh is taken for a face"),
+        "{written}"
+    );
+    assert!(new(&llama).contains("hardware tpu-v5p\n"), "8 chips are a part of a cube");
     // The axis of heads stays behind the switch of a node.
     assert_eq!(
         mesh(&[&llama[..], &["--chips", "32", "--hardware", "h100"]].concat()).as_deref(),

@@ -11,8 +11,8 @@ use serde_json::Value;
 const LAYERS: &[(&str, &str)] = &[
     ("tpu-v4-flat", "x: bf16 B_xyE, w_in: weight bf16 E_xF_y, w_out: weight bf16 F_yE_x"),
     ("tpu-v4-flat", "x: bf16 BE_xy, w_in: weight bf16 E?, w_out: weight bf16 F_yE_x"),
-    ("tpu-v4", "x: bf16 B_xyE, w_in: weight bf16 E_yF_x, w_out: weight bf16 F_xE_y"),
-    ("tpu-v4", "x: bf16 B_xE_y, w_in: weight bf16 EF?, w_out: weight bf16 FE?"),
+    ("tpu-v4-face", "x: bf16 B_xyE, w_in: weight bf16 E_yF_x, w_out: weight bf16 F_xE_y"),
+    ("tpu-v4-face", "x: bf16 B_xE_y, w_in: weight bf16 EF?, w_out: weight bf16 FE?"),
 ];
 
 fn source(hardware: &str, parameters: &str, batch: u64) -> String {

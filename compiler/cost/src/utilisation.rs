@@ -26,7 +26,7 @@ impl Utilisation {
         if time == Picoseconds(0) {
             return None;
         }
-        let done = done_flops(price);
+        let done = done_flops(plan, price);
         let wanted = model_flops(plan, price);
         let chips = plan.mesh.devices() as f64;
         let of_peak = |flops: &[(Dtype, Flops)], chips: f64| {
@@ -47,6 +47,7 @@ impl Utilisation {
 ///
 /// * Sizes are useful ones: what `pad` adds is left out. Of the places of experts those count that tokens can take:
 ///   `choices` for each token.
+/// * One in a folded block counts for each application.
 /// * An einsum counts once, however many devices do it, and in however many layouts the plan makes its value.
 /// * An operand that is made of weights and numbers alone is a weight: cast, split, scaled.
 pub fn model_flops(plan: &Plan, price: &PlanPrice) -> Option<Vec<(Dtype, Flops)>> {
@@ -58,18 +59,18 @@ pub fn model_flops(plan: &Plan, price: &PlanPrice) -> Option<Vec<(Dtype, Flops)>
         let is_einsum = einsum_of(&instr.kind).is_some() && instr.operands.len() > 1;
         if is_einsum && instr.operands.iter().any(|o| weights[o.index()]) {
             let InstrPrice::Kernel { arithmetic, .. } = price.of(id) else { continue };
-            add(sums.get_or_insert_with(Vec::new), *arithmetic, useful_flops(plan, id));
+            add(sums.get_or_insert_with(Vec::new), *arithmetic, useful_flops(plan, id).times(plan.repeat_of(id)));
         }
     }
     sums
 }
 
 /// The flops of one layer on one device, by arithmetic.
-fn done_flops(price: &PlanPrice) -> Vec<(Dtype, Flops)> {
+fn done_flops(plan: &Plan, price: &PlanPrice) -> Vec<(Dtype, Flops)> {
     let mut sums = Vec::new();
-    for instr in &price.instructions {
+    for (id, instr) in plan.ids().zip(&price.instructions) {
         if let InstrPrice::Kernel { flops, arithmetic, .. } = instr {
-            add(&mut sums, *arithmetic, *flops);
+            add(&mut sums, *arithmetic, flops.times(plan.repeat_of(id)));
         }
     }
     sums

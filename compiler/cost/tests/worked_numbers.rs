@@ -13,7 +13,7 @@ fn rows() -> Vec<Vec<String>> {
     lines.map(|line| line.split('|').map(|cell| cell.trim().to_string()).filter(|c| !c.is_empty()).collect()).collect()
 }
 
-/// `tpu-v4`, or `tpu-v4, x = { torus = [4, 4] }`.
+/// `tpu-v4-face`, or `tpu-v4-face, x = { torus = [4, 4] }`.
 fn chip(cell: &str) -> Hardware {
     let (name, fold) = cell.split_once(", ").unwrap_or((cell, ""));
     let file = shard_cost::hardware::BUILT_IN.iter().find(|chip| chip.name == name).expect("a chip");

@@ -8,7 +8,7 @@ fn timeline(body: &str) -> (Plan, Timeline) {
     let text = format!("shir 1\nlayer l\nmesh x=4, y=4\ndims B=4096, E=4096, F=65536\n{body}");
     let plan = shard_ir::text::parse(&text).expect("well formed").remove(0);
     assert_eq!(shard_ir::verify::verify(&plan), Ok(()));
-    let hardware = Hardware::built_in("tpu-v4").expect("built in");
+    let hardware = Hardware::built_in("tpu-v4-face").expect("built in");
     let timeline = overlap(&plan, &price(&plan, &hardware), &hardware);
     (plan, timeline)
 }
@@ -21,7 +21,7 @@ const RETURN: &str = "return h = %3 : B_xF_y\n";
 #[test]
 fn a_loop_alone_takes_its_own_time() {
     let (plan, timeline) = timeline(&format!("{GIVEN}{LOOP}{RETURN}"));
-    let price = price(&plan, &Hardware::built_in("tpu-v4").expect("built in"));
+    let price = price(&plan, &Hardware::built_in("tpu-v4-face").expect("built in"));
     assert_eq!(timeline.makespan, price.totals.serial_time);
     assert_eq!(timeline.critical_path, [shard_ir::InstrId(3)]);
 }

@@ -76,7 +76,7 @@ fn experts_beside_one(fact: &Value) -> Result<(), String> {
     let source = |to: &str| {
         format!("mesh z=8\ndim G = 65536\ndim X = 8192\nlayer f(a: bf16 G_zX) -> bf16 {to} {{ return a }}\n")
     };
-    let ring = shard_cost::Hardware::built_in("tpu-v5p").expect("a built-in chip");
+    let ring = shard_cost::Hardware::built_in("tpu-v5p-face").expect("a built-in chip");
     let seconds = |to: &str| price(&lower_all(&source(to))[0], &ring).totals.serial_time.0 as f64;
     let share = seconds("GX_z") / seconds("GX");
     match expected["a2a_cost"].as_str() {

@@ -282,7 +282,9 @@ fn wire_bytes(fact: &Value) -> Result<(), String> {
 
 /// A collective of the book's table evaluated.
 fn evaluated(fact: &Value) -> Result<(), String> {
-    let (hw, inputs) = (chip_of(fact), &fact["inputs"]);
+    // Of a mesh of one axis the book means a part of a larger slice.
+    let (chip, inputs) = (chip_of(fact), &fact["inputs"]);
+    let hw = Hardware::built_in(&format!("{}-face", chip.name)).unwrap_or(chip);
     let size = input(fact, "axis_size") as u64;
     let mesh = Mesh::new([("x", size)]).expect("a mesh");
     let x = mesh.axis("x").expect("x");

@@ -368,7 +368,7 @@ fn strategies_of_generation(fact: &Value) -> Result<(), String> {
           let n = rmsnorm(a over E)\n\
           let f = silu(einsum(n, w_gate -> BLF)) * einsum(n, w_up -> BLF)\n\
           return a + einsum(f, w_down -> BLE)\n}\n";
-    let chip = Hardware::built_in("tpu-v5p").ok_or("no such chip")?;
+    let chip = Hardware::built_in("tpu-v5p-face").ok_or("no such chip")?;
     let lowered = lower(&compile(source)[0], &chip, &LowerOptions::default()).map_err(|error| error.to_string())?;
     let found: Vec<&str> = shard_report::strategy::strategy(&lowered.plan).iter().map(|s| s.name()).collect();
     let expected = &fact["expected"];

@@ -120,12 +120,27 @@ pub enum HardwareProblem {
         /// The mesh line; `None` where the command line gave it.
         span: Option<Span>,
     },
-    /// The groups of a mesh axis are cut at different places by the borders of nodes.
+    /// The mesh is a face of a slice that would wrap around, and no slice by itself.
+    Face {
+        /// The chip.
+        chip: String,
+        /// The torus axes that the mesh asks for.
+        shape: Vec<u64>,
+        /// The built-in chip for which every mesh is such a face, if there is one.
+        faced: Option<String>,
+        /// The mesh line; `None` where the command line gave it.
+        span: Option<Span>,
+    },
+    /// The groups of a mesh axis are larger than a node, and cannot be cut so that they fill nodes.
     Straddles {
         /// The mesh axis.
         axis: String,
         /// Devices in a node.
         node: u64,
+        /// So many of the axis could share a node.
+        room: u64,
+        /// So many do.
+        inside: u64,
         /// The chip.
         chip: String,
         /// The mesh line; `None` where the command line gave it.
@@ -242,16 +257,31 @@ impl From<HardwareProblem> for Diagnostic {
                         )
                     }))
             }
-            Straddles { axis, node, chip, span } => {
-                Diagnostic::warning("W0850", format!("mesh axis `{axis}` is cut unevenly by nodes of {node}"))
-                    .at_if(span, "nodes hold neighbouring devices, the last axis fastest")
-                    .note(format!(
-                        "{chip} has {node} devices in a node; what cannot stay in one is priced as if nothing did"
-                    ))
-                    .help(format!(
-                        "order and size the axes so that the last ones multiply to {node}, or to a part of it"
-                    ))
+            Face { chip, shape, faced, span } => {
+                let named = sizes(&shape, "x");
+                let whole: Vec<u64> = shape.iter().copied().chain([1, 1]).take(3).collect();
+                Diagnostic::warning("W0851", format!("{named} is a face of a slice of {chip}, and no slice"))
+                    .at_if(span, format!("{} as a slice", sizes(&whole, "x")))
+                    .note("axes wrap around where a slice is made of whole 4x4x4 cubes; these are priced as lines")
+                    .help(match faced {
+                        Some(faced) if span.is_some() => {
+                            format!("hardware {faced}    (where the mesh is a face of a larger slice)")
+                        }
+                        Some(faced) => format!("--hardware {faced}    (where the mesh is a face of a larger slice)"),
+                        None => "face = true    (under [network] of the hardware file, where the slice is larger)"
+                            .to_string(),
+                    })
+                    .help("mesh x=4, y=4, z=4    (or another slice of whole cubes)")
             }
+            Straddles { axis, node, room, inside, chip, span } => Diagnostic::warning(
+                "W0850",
+                format!("mesh axis `{axis}` cannot be cut so that it fills nodes of {node}"),
+            )
+            .at_if(span, format!("{inside} of `{axis}` share a node, which has room for {room}"))
+            .note(format!(
+                "{chip} has {node} devices in a node; groups are cut into parts of one size, which are priced as nodes"
+            ))
+            .help(format!("order and size the axes so that the last ones multiply to {node}, or to a part of it")),
         }
     }
 }

@@ -163,6 +163,7 @@ pub const ALL: &[(&str, &str, Source)] = &[
     ("W0804", "more is wrong than is shown", Source::File),
     ("E0850", "a mesh axis of another size than its torus axes", Source::LaterPass),
     ("W0850", "a mesh that no slice of the chip can have", Source::LaterPass),
+    ("W0851", "a mesh that is a face of a slice, and no slice", Source::LaterPass),
     ("E0860", "IR text that cannot be read", Source::LaterPass),
     ("E0861", "IR text that is no legal plan", Source::LaterPass),
     ("E0890", "a model configuration from which no layer can be made", Source::CommandLine),

@@ -5,7 +5,9 @@ use std::path::Path;
 
 use shard_check::{CheckOptions, check_source};
 use shard_cost::Hardware;
+use shard_cost::hardware::SliceProblem;
 use shard_grammar::SourceFile;
+use shard_ir::Mesh;
 
 use super::compile::read_mesh;
 use crate::args::NewArgs;
@@ -33,11 +35,22 @@ pub(crate) fn run(args: &NewArgs, console: &mut Console) -> Outcome {
         None => choose(&model, &hardware, args.chips, console)?,
     };
     let name = args.name.clone().unwrap_or_else(|| if model.attention.is_some() { "block" } else { "mlp" }.to_string());
-    let line = match Hardware::built_in(&args.hardware) {
-        Some(_) => args.hardware.clone(),
-        None => format!("\"{}\"", args.hardware),
+    // Where the mesh is no slice of the chip, but a face of one, the file says so, and is priced so.
+    let is_face = Mesh::new(axes.all.clone())
+        .is_ok_and(|mesh| matches!(hardware.slice_problem(&mesh), Some(SliceProblem::Face { .. })));
+    let face = format!("{}-face", args.hardware);
+    let face = Some(face).filter(|face| is_face && Hardware::built_in(face).is_some());
+    let line = match (&face, Hardware::built_in(&args.hardware)) {
+        (Some(face), _) => face.clone(),
+        (None, Some(_)) => args.hardware.clone(),
+        (None, None) => format!("\"{}\"", args.hardware),
     };
-    let written = SourceFile::new("new.shard", text::program(&model, &axes, &line, &name));
+    let text = text::program(&model, &axes, &line, &name);
+    let text = match face {
+        Some(_) => text.replacen("//!\n", FACE, 1),
+        None => text,
+    };
+    let written = SourceFile::new("new.shard", text);
     // A mesh or a name of the user's may not suit; then the program says so, as any other.
     let found = check_source(&written, &CheckOptions::default()).diagnostics;
     if found.iter().any(|problem| problem.is_error()) {
@@ -50,6 +63,9 @@ pub(crate) fn run(args: &NewArgs, console: &mut Console) -> Outcome {
         Some(path) => write(path, &formatted, args.force, console),
     }
 }
+
+/// What stands below the title of a file whose mesh is a face of a slice.
+const FACE: &str = "//!\n//! The mesh is taken for a face of a larger slice, whose axes wrap around: these chips alone have no rings.\n";
 
 fn choose(model: &Model, hardware: &Hardware, chips: Option<u32>, console: &mut Console) -> Outcome<Axes> {
     mesh::choose(model, hardware, chips.map(u64::from)).ok_or_else(|| {

@@ -1,7 +1,7 @@
 //! A mesh that suits a model and a chip: the last axis for heads and d_ff, those before it for the batch.
 
 use shard_cost::Hardware;
-use shard_cost::hardware::Fabric;
+use shard_cost::hardware::{CUBE, Fabric, SliceProblem, Wraparound};
 use shard_ir::Mesh;
 
 use super::Model;
@@ -66,33 +66,28 @@ fn of_size(model: &Model, hardware: &Hardware, chips: u64) -> Option<Axes> {
         let experts = model.experts.as_ref().map_or(y, |experts| experts.count);
         chips.is_multiple_of(y) && [model.inner, heads, experts].iter().all(|size| size.is_multiple_of(y))
     };
-    let is_slice = |axes: &Axes| Mesh::new(axes.all.clone()).is_ok_and(|mesh| hardware.slice_problem(&mesh).is_none());
+    let problem = |axes: &Axes| Mesh::new(axes.all.clone()).ok().map(|mesh| hardware.slice_problem(&mesh));
+    let is_slice = |axes: &Axes| problem(axes) == Some(None);
+    // A mesh of two axes may be a face of a slice that has three.
+    let is_face = |axes: &Axes| matches!(problem(axes), Some(None | Some(SliceProblem::Face { .. })));
     let two = |y: u64| Axes::of(&[chips / y, y]);
-    let ways = (1..=chips).filter(|y| fits(*y));
+    let ways: Vec<u64> = (1..=chips).filter(|y| fits(*y)).collect();
     match &hardware.network.fabric {
-        Fabric::Switched { node, .. } => ways
-            .map(|y| (y, two(y)))
-            .filter(|(y, axes)| y <= node && is_slice(axes))
-            .max_by_key(|(y, _)| *y)
-            .map(|(_, axes)| axes),
-        Fabric::Flat { .. } => ways.map(two).filter(is_slice).min_by_key(Axes::unequal),
-        // A slice of two axes where there is one, else of as many as the chip has.
-        Fabric::Torus { pod, .. } => {
-            let wide: Vec<u64> = ways.collect();
-            let flat = wide.iter().map(|y| two(*y)).filter(is_slice).min_by_key(Axes::unequal);
-            flat.or_else(|| {
-                let deep = pod.is_empty() || pod.len() > 2;
-                let split = |y: &u64| {
-                    let rest = chips / *y;
-                    let parts = (1..=rest)
-                        .take_while(|a| a * a <= rest)
-                        .filter(|a| rest.is_multiple_of(*a))
-                        .collect::<Vec<_>>();
-                    let y = *y;
-                    parts.into_iter().map(move |a| Axes::of(&[rest / a, a, y]))
-                };
-                wide.iter().filter(|_| deep).flat_map(split).filter(is_slice).min_by_key(Axes::unequal)
-            })
+        Fabric::Switched { node, .. } => {
+            ways.iter().rev().filter(|y| *y <= node).map(|y| two(*y)).find(|axes| is_slice(axes))
+        }
+        Fabric::Flat { .. } => ways.iter().map(|y| two(*y)).filter(is_slice).min_by_key(Axes::unequal),
+        Fabric::Torus { wraparound, .. } => {
+            // Where slices are cubes, whole cubes have rings and nothing smaller has.
+            let of_cubes = *wraparound == Wraparound::WholeCubes;
+            let cubes = ways.iter().filter(|_| of_cubes).flat_map(|y| {
+                let rest = chips / *y;
+                let parts = (1..=rest).take_while(move |a| a * a <= rest).filter(move |a| rest.is_multiple_of(*a));
+                parts.map(move |a| Axes::of(&[rest / a, a, *y]))
+            });
+            let whole = |axes: &Axes| axes.all.iter().all(|(_, size)| size.is_multiple_of(CUBE));
+            let best = cubes.filter(whole).filter(is_slice).min_by_key(Axes::unequal);
+            best.or_else(|| ways.iter().map(|y| two(*y)).filter(is_face).min_by_key(Axes::unequal))
         }
     }
 }

@@ -13,7 +13,7 @@ use std::ops::Range;
 use shard_ir::{Dtype, Picoseconds, Plan};
 
 pub use builtin::{BUILT_IN, BuiltIn};
-pub use network::{AxisNetwork, Fabric, Network, Wraparound};
+pub use network::{AxisNetwork, CUBE, Fabric, Network, Wraparound};
 pub(crate) use network::{Topology, TorusAxis, Wires};
 pub use slices::SliceProblem;
 

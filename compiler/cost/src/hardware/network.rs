@@ -40,6 +40,8 @@ pub enum Fabric {
         wraparound: Wraparound,
         /// The largest slice, axis by axis; empty where the file does not say.
         pod: Vec<u64>,
+        /// The mesh is a face of a larger slice, whose other axes it does not name.
+        face: bool,
     },
     /// Devices behind one switch form a node; each has an adapter to those of other nodes.
     Switched {
@@ -61,14 +63,17 @@ pub enum Wraparound {
     Always,
     /// None.
     Never,
-    /// `multiple-of-4`: all, if the slice consists of whole 4x4x4 cubes (its axes are multiples of 4), else none.
+    /// `multiple-of-4`: all, if the slice consists of whole 4x4x4 cubes (it has three axes, multiples of 4), else none.
     WholeCubes,
     /// `full-axis-N`: an axis that is as long as the pod's, N chips.
     FullAxis(u64),
 }
 
 /// Edge of the cube of `multiple-of-4`, in chips.
-pub(super) const CUBE: u64 = 4;
+pub const CUBE: u64 = 4;
+
+/// Axes of the cube.
+pub(super) const CUBE_AXES: usize = 3;
 
 /// One axis of a torus.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -164,8 +169,10 @@ impl Network {
 fn wires_of(fabric: &Fabric, torus: &[Vec<u64>]) -> Vec<Wires> {
     match fabric {
         Fabric::Flat { .. } => torus.iter().map(|_| Wires::Flat).collect(),
-        Fabric::Torus { wraparound, .. } => {
-            let cubes = torus.iter().flatten().all(|size| size.is_multiple_of(CUBE));
+        Fabric::Torus { wraparound, face, .. } => {
+            // The links that close a ring run between the faces of cubes: a slice with an axis of one chip has none.
+            let solid = *face || torus.iter().flatten().count() >= CUBE_AXES;
+            let cubes = solid && torus.iter().flatten().all(|size| size.is_multiple_of(CUBE));
             let ring = |size: u64| match wraparound {
                 Wraparound::Always => true,
                 Wraparound::Never => false,
@@ -176,24 +183,31 @@ fn wires_of(fabric: &Fabric, torus: &[Vec<u64>]) -> Vec<Wires> {
             torus.iter().map(|sizes| Wires::Torus(axis(sizes))).collect()
         }
         Fabric::Switched { node, .. } => {
-            // Devices are numbered with the last axis fastest, and a node holds neighbours.
-            let mut stride = 1u64;
-            let mut wires: Vec<Wires> = torus
-                .iter()
-                .rev()
-                .map(|sizes| {
-                    let size: u64 = sizes.iter().product();
-                    let inside = if node.is_multiple_of(stride) { gcd(size, node / stride) } else { 1 };
-                    stride = stride.saturating_mul(size);
-                    Wires::Switched { inside, outside: size / inside }
-                })
-                .collect();
-            wires.reverse();
-            wires
+            let sizes: Vec<u64> = torus.iter().map(|sizes| sizes.iter().product()).collect();
+            let inside = inside_nodes(&sizes, *node);
+            let wires =
+                sizes.iter().zip(inside).map(|(size, inside)| Wires::Switched { inside, outside: size / inside });
+            wires.collect()
         }
     }
 }
 
-fn gcd(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { gcd(b, a % b) }
+/// How many devices along each mesh axis, major to minor, share a node.
+///
+/// Nodes are filled from the last axis on. An axis whose groups, with all that lies behind them, fit into a node lies in it
+/// altogether; the first that does not is cut into the fewest parts of one size that do; those before it are between nodes.
+/// So every node bears equally many devices of the mesh, side by side, and has perhaps others that the mesh does not take.
+pub(super) fn inside_nodes(sizes: &[u64], node: u64) -> Vec<u64> {
+    let mut room = node;
+    let mut inside: Vec<u64> = sizes
+        .iter()
+        .rev()
+        .map(|size| {
+            let part = (1..=room.min(*size)).rev().find(|part| size.is_multiple_of(*part)).unwrap_or(1);
+            room = if part == *size { room / size.max(&1) } else { 1 };
+            part
+        })
+        .collect();
+    inside.reverse();
+    inside
 }

@@ -75,12 +75,14 @@ fn read_fabric(mut table: Table<'_, '_>, efficiency: f64) -> Option<Fabric> {
             let link = table.need_number("link_bandwidth", AMOUNT, "add `link_bandwidth = 45e9`: one way, one link");
             let hop_latency = latency(&mut table, "hop_latency");
             let wraparound = read_wraparound(&mut table);
+            let face = table.flag("face").unwrap_or(false);
             let pod = table.numbers("pod", CHIPS, MAX_TORUS_AXES).map(|pod| whole(&pod)).unwrap_or_default();
             link.zip(wraparound).map(|(link, wraparound)| Fabric::Torus {
                 link_bandwidth: whole_rate(link, efficiency),
                 hop_latency,
                 wraparound,
                 pod,
+                face,
             })
         }
         "switched" => {

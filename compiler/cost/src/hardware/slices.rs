@@ -3,7 +3,7 @@
 use shard_ir::Mesh;
 
 use super::Hardware;
-use super::network::{AxisNetwork, CUBE, Fabric, Wraparound};
+use super::network::{AxisNetwork, CUBE, CUBE_AXES, Fabric, Wraparound, inside_nodes};
 
 /// Why no slice of a chip has the shape of a mesh. Shapes are of torus axes, or of mesh axes where they are the same.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -31,12 +31,21 @@ pub enum SliceProblem {
         /// The torus axes that the mesh asks for.
         shape: Vec<u64>,
     },
-    /// Some groups of a mesh axis are cut by the border of a node at different places.
+    /// Every axis is a multiple of a cube's, but there are fewer than three: a face of a slice, and no slice.
+    Face {
+        /// The torus axes that the mesh asks for.
+        shape: Vec<u64>,
+    },
+    /// The groups of a mesh axis fit into no node, and cannot be cut so that they fill nodes.
     Straddles {
         /// The mesh axis.
         axis: String,
         /// Devices in a node.
         node: u64,
+        /// So many of the axis could share a node.
+        room: u64,
+        /// So many do.
+        inside: u64,
     },
 }
 
@@ -54,7 +63,7 @@ impl Hardware {
         let own = self.network.own_axes(mesh);
         match &self.network.fabric {
             Fabric::Flat { .. } => None,
-            Fabric::Torus { wraparound, pod, .. } => {
+            Fabric::Torus { wraparound, pod, face, .. } => {
                 let shape: Vec<u64> = own.iter().flat_map(|a| self.network.torus_sizes(mesh, *a)).collect();
                 if !pod.is_empty() && !fits(&shape, pod) {
                     let fold = own.iter().find_map(|a| {
@@ -67,18 +76,24 @@ impl Hardware {
                 let cubes = *wraparound == Wraparound::WholeCubes;
                 let within = shape.iter().all(|s| *s <= CUBE);
                 let whole = shape.iter().all(|s| s.is_multiple_of(CUBE));
-                (cubes && !within && !whole).then_some(SliceProblem::Cubes { shape })
+                match (within, whole) {
+                    _ if !cubes => None,
+                    (_, true) => {
+                        (!face && !shape.is_empty() && shape.len() < CUBE_AXES).then_some(SliceProblem::Face { shape })
+                    }
+                    (true, false) => None,
+                    (false, false) => Some(SliceProblem::Cubes { shape }),
+                }
             }
             Fabric::Switched { node, .. } => {
-                let mut stride = 1u64;
-                for axis in own.iter().rev() {
-                    let size = mesh.size(*axis);
-                    let next = stride.saturating_mul(size);
-                    // Groups lie inside nodes, or are cut alike by their borders.
-                    if stride < *node && !node.is_multiple_of(next) && !next.is_multiple_of(*node) {
-                        return Some(SliceProblem::Straddles { axis: mesh.name(*axis).to_string(), node: *node });
+                let sizes: Vec<u64> = own.iter().map(|a| mesh.size(*a)).collect();
+                let mut room = *node;
+                for ((axis, size), inside) in own.iter().zip(&sizes).zip(inside_nodes(&sizes, *node)).rev() {
+                    if inside < room.min(*size) {
+                        let axis = mesh.name(*axis).to_string();
+                        return Some(SliceProblem::Straddles { axis, node: *node, room, inside });
                     }
-                    stride = next;
+                    room = if inside == *size { room / size.max(&1) } else { 1 };
                 }
                 None
             }

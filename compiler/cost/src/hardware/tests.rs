@@ -178,8 +178,65 @@ fn a_mesh_that_no_slice_has_is_told_apart() {
     assert_eq!(problem("h100", &[("x", 4), ("y", 8)]), None);
     assert_eq!(problem("h100", &[("x", 2), ("y", 4)]), None);
     assert_eq!(problem("h100", &[("x", 64)]), None);
-    let straddles = SliceProblem::Straddles { axis: "x".to_string(), node: 8 };
+    let straddles = SliceProblem::Straddles { axis: "x".to_string(), node: 8, room: 4, inside: 1 };
     assert_eq!(problem("h100", &[("x", 5), ("y", 2)]), Some(straddles));
+    for (x, y) in [(1, 6), (1, 3), (2, 6), (3, 2), (3, 7)] {
+        assert_eq!(problem("h100", &[("x", x), ("y", y)]), None, "{x} by {y}");
+    }
+}
+
+#[test]
+fn a_group_that_fits_one_node_is_one_node() {
+    let inside = |sizes: &[u64]| network::inside_nodes(sizes, 8);
+    assert_eq!(inside(&[6]), [6], "six devices of a node of eight");
+    assert_eq!(inside(&[3]), [3]);
+    assert_eq!(inside(&[2, 3]), [2, 3], "groups of both axes lie in the node");
+    assert_eq!(inside(&[2, 6]), [1, 6], "two nodes of six");
+    assert_eq!(inside(&[12]), [6], "the fewest parts of one size that fit");
+    assert_eq!(inside(&[4, 4]), [2, 4]);
+    assert_eq!(inside(&[4, 8]), [1, 8]);
+    assert_eq!(inside(&[2, 16]), [1, 8], "an axis before one that is cut is between nodes");
+}
+
+#[test]
+fn a_plane_of_whole_cubes_edge_wraps_around_as_a_face_of_a_larger_slice_alone() {
+    for (chip, face) in [("tpu-v4", "tpu-v4-face"), ("tpu-v5p", "tpu-v5p-face")] {
+        for sizes in [&[4, 4][..], &[8, 4], &[16, 16], &[8]] {
+            let mesh: Vec<(&str, u64)> = ["x", "y"].into_iter().zip(sizes.iter().copied()).collect();
+            let rings = |name: &str| {
+                let mesh = Mesh::new(mesh.iter().copied()).expect("a mesh");
+                let hw = Hardware::built_in(name).expect("built in");
+                mesh.axis_ids().map(|axis| hw.network.wraps_around(&mesh, axis)).collect::<Vec<_>>()
+            };
+            assert_eq!(rings(chip), vec![false; sizes.len()], "{chip} {sizes:?}");
+            assert_eq!(rings(face), vec![true; sizes.len()], "{face} {sizes:?}");
+            assert_eq!(problem(chip, &mesh), Some(SliceProblem::Face { shape: sizes.to_vec() }));
+            assert_eq!(problem(face, &mesh), None);
+        }
+    }
+    assert_eq!(error(&TORUS.replace("[network]\n", "[network]\nface = 4\n")).key, "network.face");
+}
+
+#[test]
+fn a_chip_and_its_face_have_the_same_figures() {
+    for name in ["tpu-v4", "tpu-v5p"] {
+        let chip = Hardware::built_in(name).expect("built in");
+        let mut face = Hardware::built_in(&format!("{name}-face")).expect("built in");
+        face.name = chip.name.clone();
+        if let Fabric::Torus { face, .. } = &mut face.network.fabric {
+            *face = false;
+        }
+        assert_eq!(face, chip);
+    }
+}
+
+#[test]
+fn figures_that_references_state_otherwise_than_rounded() {
+    let bytes = |name: &str| Hardware::built_in(name).expect("built in").hbm_bytes;
+    assert_eq!(bytes("a100-80g"), 80 << 30, "ESTI section 5: 80GiB");
+    let host = |name: &str| Hardware::built_in(name).expect("built in").host_rate;
+    assert_eq!(host("tpu-v6e"), Some(32_000_000_000), "the book, part 2, note 9");
+    assert_eq!(host("tpu-v5e"), Some(15_000_000_000));
 }
 
 #[test]

@@ -167,6 +167,16 @@ impl<'t, 'i> Table<'t, 'i> {
         self.string(key)
     }
 
+    /// The truth value of a key, if it is there.
+    pub(super) fn flag(&mut self, key: &str) -> Option<bool> {
+        let value = self.find(key)?;
+        let flag = value.get_ref().as_bool();
+        if flag.is_none() {
+            self.wrong(key, value.span(), "true or false", value.get_ref().type_str());
+        }
+        flag
+    }
+
     /// The number of a key, if it is there.
     pub(super) fn number(&mut self, key: &str, allowed: Numbers) -> Option<f64> {
         let value = self.find(key)?;

@@ -41,7 +41,7 @@ enum AxisJson {
 #[serde(tag = "kind", rename_all = "lowercase")]
 enum FabricJson {
     Flat { bandwidth: u64, latency_s: f64 },
-    Torus { link_bandwidth: u64, hop_latency_s: f64, wraparound: String, pod: Vec<u64> },
+    Torus { link_bandwidth: u64, hop_latency_s: f64, wraparound: String, pod: Vec<u64>, face: bool },
     Switched { node: u64, node_bandwidth: u64, nic_bandwidth: u64, alpha_s: f64 },
 }
 
@@ -78,7 +78,7 @@ fn chip(hardware: &Hardware, file: &str) -> ChipJson {
 fn fabric(fabric: &Fabric) -> FabricJson {
     match fabric {
         Fabric::Flat { bandwidth, latency } => FabricJson::Flat { bandwidth: *bandwidth, latency_s: latency.seconds() },
-        Fabric::Torus { link_bandwidth, hop_latency, wraparound, pod } => FabricJson::Torus {
+        Fabric::Torus { link_bandwidth, hop_latency, wraparound, pod, face } => FabricJson::Torus {
             link_bandwidth: *link_bandwidth,
             hop_latency_s: hop_latency.seconds(),
             wraparound: match wraparound {
@@ -88,6 +88,7 @@ fn fabric(fabric: &Fabric) -> FabricJson {
                 Wraparound::FullAxis(chips) => format!("full-axis-{chips}"),
             },
             pod: pod.clone(),
+            face: *face,
         },
         Fabric::Switched { node, node_bandwidth, nic_bandwidth, alpha } => FabricJson::Switched {
             node: *node,
