@@ -121,6 +121,10 @@ pub(crate) struct ProgramArgs {
     /// communication alone; `memory`, the bytes at the peak
     #[arg(long, value_name = "OBJECTIVE", default_value = "serial", value_parser = objective)]
     pub(crate) objective: Objective,
+    /// What a device has for the program, as in `--memory-limit 15GB` or `14GiB`; without it, the chip's memory less what its
+    /// file reserves
+    #[arg(long, value_name = "BYTES", value_parser = crate::memory_limit::read)]
+    pub(crate) memory_limit: Option<u64>,
     /// Refuse collectives that are not written as `reshard`
     #[arg(long)]
     pub(crate) strict: bool,
@@ -137,6 +141,7 @@ impl ProgramArgs {
             || !self.dims.is_empty()
             || self.mesh.is_some()
             || self.hardware.is_some()
+            || self.memory_limit.is_some()
             || self.objective != Objective::Serial
             || self.strict
             || self.fuse
@@ -311,6 +316,10 @@ pub(crate) struct SweepArgs {
     /// What plans are chosen for: `serial`, all steps one after another, or `comm`, communication alone
     #[arg(long, value_name = "OBJECTIVE", default_value = "serial", value_parser = objective)]
     pub(crate) objective: Objective,
+    /// What a device has for the program, as in `--memory-limit 15GB` or `14GiB`; without it, the chip's memory less what its
+    /// file reserves
+    #[arg(long, value_name = "BYTES", value_parser = crate::memory_limit::read)]
+    pub(crate) memory_limit: Option<u64>,
     /// Refuse collectives that are not written as `reshard`
     #[arg(long)]
     pub(crate) strict: bool,

@@ -9,6 +9,7 @@ mod hardware_choice;
 mod input;
 mod lowering_diagnostics;
 mod lsp;
+mod memory_limit;
 mod new_program;
 mod npy_header;
 mod objectives;

@@ -91,6 +91,7 @@ pub(crate) fn too_large(layer: &Compiled, hardware: &Hardware) -> Vec<Diagnostic
                     needed: plan.local_bytes(id),
                     chip: hardware.name.clone(),
                     capacity: hardware.hbm_bytes,
+                    limited: shard_report::memory::limit(hardware),
                 }
                 .into()
             })

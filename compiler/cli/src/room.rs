@@ -63,6 +63,7 @@ fn problem(
         span: header.unwrap_or_default(),
         chip: hardware.name.clone(),
         capacity: hardware.hbm_bytes,
+        limited: shard_report::memory::limit(hardware),
         least,
         proven,
         parts: parts.into_iter().filter(|(_, n)| *n > 0).collect(),

@@ -130,3 +130,36 @@ fn a_plan_that_is_bounded_is_marked_wherever_it_is_shown() {
     assert_eq!(row.split('"').nth(2).and_then(|rest| rest.split(',').nth(at - 2)), Some("bounded"), "{csv}");
     assert!(!shardc(&["cost", "mlp.shard"]).out.contains("bounded"));
 }
+
+#[test]
+fn a_memory_limit_is_what_plans_are_held_to_and_the_report_says_so() {
+    let block = ["-", "--layer", "block", "--phase", "prefill"];
+    let asked = |command: &str, more: &[&str]| fed(&[&[command][..], &block, more].concat(), LAYERS);
+    let limited: Value =
+        serde_json::from_str(&asked("cost", &["--memory-limit", "10GB", "--format", "json"]).out).expect("JSON");
+    let memory = &limited["layers"][0]["memory"];
+    assert_eq!(
+        (&memory["capacity_bytes"], &memory["chip_bytes"]),
+        (&10_000_000_000_u64.into(), &16_000_000_000_u64.into())
+    );
+    assert_eq!((&memory["limited_by"], &memory["fits"]), (&"memory-limit".into(), &true.into()));
+    for command in ["cost", "explain"] {
+        let text = asked(command, &["--memory-limit", "10GB"]).out;
+        assert!(text.contains("a program has 10.0 GB of a chip: --memory-limit, of the chip's 16.0 GB"), "{text}");
+    }
+    for command in ["cost", "explain", "check", "lower"] {
+        let ran = asked(command, &["--memory-limit", "1GiB"]);
+        assert_eq!(ran.status, 1, "{command}");
+        assert!(
+            ran.err.contains("error[E0704]") && ran.err.contains("the program has 1 GiB of a chip (--memory-limit"),
+            "{}",
+            ran.err
+        );
+    }
+    let swept = fed(&["sweep", "-", "--layer", "block", "-D", "V=32000", "--memory-limit", "10GB"], LAYERS).out;
+    assert!(swept.ends_with("a program has 10.0 GB of a chip: --memory-limit, of the chip's 16.0 GB\n"), "{swept}");
+    let swept = fed(&["sweep", "-", "--layer", "block", "-D", "V=32000", "--memory-limit", "1GB"], LAYERS);
+    assert!(swept.err.contains("error[E0704]"), "{}", swept.err);
+    let wrong = asked("cost", &["--memory-limit", "much"]);
+    assert!(wrong.status == 2 && wrong.err.contains("16GB or 16GiB"), "{}", wrong.err);
+}

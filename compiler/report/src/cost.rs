@@ -39,7 +39,7 @@ impl CostLayer<'_> {
     }
 }
 
-/// The part of the memory that there is.
+/// The part of a chip's memory.
 pub(crate) fn share_of_memory(part: Bytes, there: Bytes) -> f64 {
     part.0 as f64 / there.0.max(1) as f64
 }
@@ -298,6 +298,9 @@ fn memory(report: &CostLayer<'_>, width: usize, paint: Paint) -> String {
     row("  together", memory.layer_peak(), memory.peak());
     let mut text = table("memory of a chip", &layer_columns(plan, "all layers"), &rows, width, paint);
     text.push_str(&format!("  {}\n", verdict(report, paint)));
+    if let Some(line) = crate::memory::line(report.layer.hardware) {
+        text.push_str(&format!("  {line}\n"));
+    }
     for largest in report.largest {
         let name = &plan.dims[largest.dim.index()].name;
         let size = match largest.largest {
@@ -327,7 +330,7 @@ fn holders(report: &CostLayer<'_>, width: usize, paint: Paint) -> String {
     kept.sort_by_key(|k| (std::cmp::Reverse(report.held(k)), k.id));
     let figures = |held: Bytes, copies: u64| {
         let copies = if copies > 1 { format!("{copies}") } else { String::new() };
-        let share = format!("{:.1}%", 100.0 * share_of_memory(held, report.capacity.all));
+        let share = format!("{:.1}%", 100.0 * share_of_memory(held, Bytes(report.layer.hardware.chip_hbm_bytes)));
         vec![copies, scale::bytes(held), share]
     };
     let row = |k: &&Kept| {

@@ -319,6 +319,9 @@ fn totals(page: &mut Page, layer: &Layer<'_>) {
         &format!("  memory at the peak{layers}"),
         &format!("{} of {}", scale::bytes(peak), scale::bytes(capacity)),
     );
+    if let Some(line) = crate::memory::line(layer.hardware) {
+        page.wrapped(4, &line);
+    }
     let excess = peak.0.saturating_sub(capacity.0);
     if excess > 0 {
         page.row("  DOES NOT FIT in memory", &format!("over by {}", scale::bytes(Bytes(excess))));

@@ -86,12 +86,13 @@ fn totals(out: &mut String, layer: &Layer<'_>) {
     let (capacity, peak) = (Bytes(layer.hardware.hbm_bytes), layer.price.memory.peak());
     let fits = if peak > capacity { " (does not fit)" } else { "" };
     let repeat = layer.plan().repeat;
-    let peak = format!("{} of {}{fits}", scale::bytes(peak), scale::bytes(capacity));
+    let limit = crate::memory::limit(layer.hardware).map_or(String::new(), |why| format!(" ({why})"));
+    let peak = format!("{} of {}{limit}{fits}", scale::bytes(peak), scale::bytes(capacity));
     let utilisation = Utilisation::of(
         layer.plan(),
         layer.price,
         layer.hardware,
-        layer.hardware.stack_time(totals.serial_time, repeat),
+        layer.hardware.stack_time(totals.serial_time, layer.plan()),
     );
     let percent = |share: f64| format!("{:.1} %", share * 100.0);
     let mut tiles = vec![
@@ -110,7 +111,7 @@ fn totals(out: &mut String, layer: &Layer<'_>) {
         tiles.push(("plan", bounded));
     }
     if repeat > 1 {
-        tiles.push(("all layers", scale::time(layer.hardware.stack_time(totals.serial_time, repeat))));
+        tiles.push(("all layers", scale::time(layer.hardware.stack_time(totals.serial_time, layer.plan()))));
     }
     out.push_str("<dl class=\"tiles totals\">\n");
     for (name, figure) in tiles {

@@ -16,6 +16,7 @@ pub mod github;
 pub mod html;
 pub mod json;
 pub mod layout_notation;
+pub mod memory;
 pub mod notation;
 pub mod origins;
 pub mod page;

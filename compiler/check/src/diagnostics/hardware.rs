@@ -41,8 +41,10 @@ pub enum HardwareProblem {
         span: Span,
         /// The chip.
         chip: String,
-        /// What the chip has.
+        /// What the program has of it.
         capacity: u64,
+        /// Why that is not all that the chip has, if it is not.
+        limited: Option<String>,
         /// What the weights and caches of any plan take on one device, over the whole stack.
         least: u64,
         /// Whether there is no such plan; else one may have been missed.
@@ -71,8 +73,10 @@ pub enum HardwareProblem {
         needed: u64,
         /// The chip.
         chip: String,
-        /// What the chip has.
+        /// What the program has of it.
         capacity: u64,
+        /// Why that is not all that the chip has, if it is not.
+        limited: Option<String>,
     },
     /// Weights are kept in host memory, and the hardware file says nothing of the way there.
     NoHost {
@@ -153,6 +157,14 @@ fn sizes(sizes: &[u64], between: &str) -> String {
     sizes.iter().map(u64::to_string).collect::<Vec<_>>().join(between)
 }
 
+/// What there is on a chip for the program.
+fn has(capacity: u64, limited: Option<String>) -> String {
+    match limited {
+        None => format!("the chip has {}", bytes(capacity)),
+        Some(why) => format!("the program has {} of a chip ({why})", bytes(capacity)),
+    }
+}
+
 impl From<HardwareProblem> for Diagnostic {
     fn from(problem: HardwareProblem) -> Diagnostic {
         use HardwareProblem::*;
@@ -178,7 +190,7 @@ impl From<HardwareProblem> for Diagnostic {
                 .at(span, "the second")
                 .also(first, "the first")
                 .mend("remove one of them", span, ""),
-            NoPlanFits { layer, span, chip, capacity, least, proven, parts, largest, ways_out } => {
+            NoPlanFits { layer, span, chip, capacity, limited, least, proven, parts, largest, ways_out } => {
                 let needed = parts.iter().map(|(_, n)| *n).fold(0, u64::saturating_add);
                 let (label, whose) = match least > capacity {
                     true => {
@@ -196,7 +208,7 @@ impl From<HardwareProblem> for Diagnostic {
                 let out = Diagnostic::error("E0704", message)
                     .at(span, label)
                     .also_if(largest.first().and_then(|(_, _, span)| *span), "the largest")
-                    .note(format!("the chip has {}; {whose} {over} too much", bytes(capacity)))
+                    .note(format!("{}; {whose} {over} too much", has(capacity, limited)))
                     .note(format!("the fastest plan keeps {}", parts.join(", ")))
                     .note(format!("most of it: {}", items.join(", ")));
                 // What is known of every plan, where it is no reason yet.
@@ -218,10 +230,10 @@ impl From<HardwareProblem> for Diagnostic {
                 .note("times and memory depend on the chip, and neither the file nor the command line names one")
                 .note(format!("built in: {}", name_list(&known)))
                 .help("hardware tpu-v4-flat    (a line of the file; or `--hardware tpu-v4-flat`)"),
-            ValueTooLarge { name, span, layout, needed, chip, capacity } => {
+            ValueTooLarge { name, span, layout, needed, chip, capacity, limited } => {
                 Diagnostic::warning("W0701", format!("`{name}` alone is larger than the memory of a {chip}"))
                     .at(span, format!("{layout} takes {} on each device", bytes(needed)))
-                    .note(format!("the chip has {}", bytes(capacity)))
+                    .note(has(capacity, limited))
                     .help("split it over more axes, or leave the layout to the compiler with `?`")
             }
             NoHost { weight, span, chip } => {

@@ -23,7 +23,7 @@ use crate::hardware_choice;
 use crate::input::{Input, read_program};
 use crate::lowering_diagnostics::{axis_orders, lower_error, no_host, replication_costs, search_limit, too_large};
 use crate::pipeline::{self, CompileError, Compiled};
-use crate::room::{Asked, no_plan_fits};
+use crate::room::{Asked, does_not_fit, no_plan_fits};
 
 /// The compiled layers of one file.
 pub(crate) struct Compilation {
@@ -167,6 +167,7 @@ fn compile_ir(path: &Path, plans: Vec<Plan>, args: &ProgramArgs, console: &mut C
             (None, Some(name)) => hardware_choice::from_plan(name, path, console)?,
             (None, None) => return Err(hardware_choice::none(console)),
         };
+        let hardware = limited(hardware, args);
         match pipeline::compile_plan(plan, &hardware, None, args.objective) {
             Ok(layer) => compiled.push((hardware, layer)),
             Err(error) => {
@@ -243,7 +244,7 @@ pub(crate) fn check_source(
         None => hardware_choice::from_source(file, tree.hardware().next().map(|line| &line.chip), console)?,
     };
     let programs: Vec<Program> = chosen_layers(&checked, args, file, console)?.into_iter().cloned().collect();
-    let any_size = named.is_none();
+    let any_size = named.is_none() && args.memory_limit.is_none();
     let hardware = match named {
         Some(hardware) => hardware,
         None if purpose == Purpose::Check => BUILT_IN
@@ -252,6 +253,7 @@ pub(crate) fn check_source(
             .ok_or_else(|| hardware_choice::none(console))?,
         None => return Err(hardware_choice::none(console)),
     };
+    let hardware = limited(hardware, args);
     let line = tree.meshes().next().map(|line| line.span).filter(|_| args.mesh.is_none());
     let slices = programs.first().and_then(|program| hardware_choice::slices(&hardware, &program.mesh, line));
     let without_host = programs.iter().filter(|program| is_wanted(args, program));
@@ -306,7 +308,13 @@ impl Sound {
         let pass = console.watch.begin("search", "the weights of all phases".to_string(), (phases, phases + left));
         options.limits.stop = pass.stop();
         let (programs, shared) = share_weights(&programs, hardware, &options, &mut |program, error| {
-            found.extend(lower_error(Some((file, program)), layer_header(tree, &program.name), error));
+            let header = layer_header(tree, &program.name);
+            found.extend(match error {
+                CompileError::Lower(LowerError::NoPlanFits { plan, least, proven }) => {
+                    vec![does_not_fit(hardware, header, &plan, least, proven)]
+                }
+                error => lower_error(Some((file, program)), header, error),
+            });
         });
         drop(pass);
         let compiled_programs = programs.iter().map(AsRef::as_ref).filter(|program| wanted(program));
@@ -488,6 +496,14 @@ fn require_layer(layer: &str, names: &[String], file: &Path, console: &mut Conso
         names => Some(format!("its layers are {}", names.join(", "))),
     };
     Err(console.usage(&format!("`{}` has no layer `{layer}`", file.display()), help))
+}
+
+/// A chip with what the command line leaves of its memory.
+fn limited(hardware: Hardware, args: &ProgramArgs) -> Hardware {
+    match args.memory_limit {
+        Some(bytes) => hardware.with_memory_limit(bytes),
+        None => hardware,
+    }
 }
 
 /// The place of a layer's name.

@@ -172,6 +172,9 @@ fn options_text(args: &ProgramArgs, compilation: &Compilation) -> String {
         let chip = compilation.compiled.first().filter(|_| absolute).map(|(chip, _)| chip.name.clone());
         words.extend(["--hardware".to_string(), quoted(&chip.unwrap_or_else(|| hardware.clone()))]);
     }
+    if let Some(bytes) = args.memory_limit {
+        words.extend(["--memory-limit".to_string(), bytes.to_string()]);
+    }
     if args.objective != Objective::Serial {
         words.extend(["--objective".to_string(), args.objective.name().to_string()]);
     }

@@ -43,6 +43,7 @@ pub(crate) fn run(args: &SweepArgs, console: &mut Console) -> Outcome {
         None => hardware_choice::from_source(&file, tree.hardware().next().map(|line| &line.chip), console)?
             .ok_or_else(|| hardware_choice::none(console))?,
     };
+    let hardware = args.memory_limit.map_or(hardware.clone(), |bytes| hardware.with_memory_limit(bytes));
     let pass = console.watch.begin("search", String::new(), (1, 1));
     let shows_progress = console.watch.shows();
     let sweep = Sweep { args, file: &file, hardware: &hardware, stop: pass.stop(), shows_progress };
@@ -61,7 +62,10 @@ pub(crate) fn run(args: &SweepArgs, console: &mut Console) -> Outcome {
         Format::Json => console.result(&shard_report::json::sweep::sweep(&rows, args.objective)),
         Format::Text if console.csv => console.result(&shard_report::sweep::csv(&rows)),
         Format::Text if args.plot => console.people(&shard_report::sweep::plot(&rows, width, paint)),
-        Format::Text => console.people(&shard_report::sweep::text(&rows, width, paint)),
+        Format::Text => {
+            let limit = shard_report::memory::line(&hardware).map_or(String::new(), |line| format!("{line}\n"));
+            console.people(&(shard_report::sweep::text(&rows, width, paint) + &limit))
+        }
     }
 }
 

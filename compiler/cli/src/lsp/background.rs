@@ -120,6 +120,7 @@ fn lower(uri: Uri, version: i32, file: &SourceFile, stop: &Stop) -> Lowered {
         dims: Vec::new(),
         mesh: None,
         hardware: None,
+        memory_limit: None,
         objective: Objective::Serial,
         strict: false,
         fuse: false,

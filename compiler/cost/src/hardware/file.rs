@@ -61,7 +61,9 @@ fn read_top(mut top: Table<'_, '_>) -> Option<Hardware> {
         flops: chip.flops,
         peaks: chip.peaks,
         matmul_tile: chip.matmul_tile,
-        hbm_bytes: chip.hbm_bytes,
+        hbm_bytes: chip.hbm_bytes.saturating_sub(chip.hbm_reserved_bytes),
+        chip_hbm_bytes: chip.hbm_bytes,
+        has_memory_limit: false,
         hbm_rate: chip.hbm_rate,
         network: network??,
         host_rate,
@@ -105,6 +107,7 @@ struct Chip {
     peaks: Vec<(Dtype, u64)>,
     matmul_tile: Option<u64>,
     hbm_bytes: u64,
+    hbm_reserved_bytes: u64,
     hbm_rate: u64,
 }
 
@@ -113,6 +116,12 @@ fn read_chip(mut chip: Table<'_, '_>, efficiency: &Efficiency) -> Option<Chip> {
     let peaks = flops.map(read_flops);
     let hbm_bytes = chip.need_number("hbm_bytes", AMOUNT, "add `hbm_bytes = 34359738368`");
     let hbm_bandwidth = chip.need_number("hbm_bandwidth", AMOUNT, "add `hbm_bandwidth = 1.2e12`");
+    let reserved = chip.number("hbm_reserved_bytes", Numbers::NotNegative { max: MAX_AMOUNT }).unwrap_or(0.0);
+    if hbm_bytes.is_some_and(|there| reserved >= there) {
+        let place = chip.keys().into_iter().find(|(key, _)| key == "hbm_reserved_bytes").map_or(0..0, |(_, span)| span);
+        let message = "`chip.hbm_reserved_bytes` leaves nothing of `chip.hbm_bytes`".to_string();
+        chip.error("hbm_reserved_bytes", place, message, Some("hbm_reserved_bytes = 1e9".to_string()), Vec::new());
+    }
     let matmul_tile = chip.number("matmul_tile", Numbers::Positive { max: LARGEST_TILE });
     chip.finish();
     let peaks = peaks?;
@@ -122,6 +131,7 @@ fn read_chip(mut chip: Table<'_, '_>, efficiency: &Efficiency) -> Option<Chip> {
         peaks: rates(1.0),
         matmul_tile: matmul_tile.map(|side| (side.round() as u64).max(1)),
         hbm_bytes: (hbm_bytes? as u64).max(1),
+        hbm_reserved_bytes: reserved.ceil() as u64,
         hbm_rate: whole_rate(hbm_bandwidth?, efficiency.hbm),
     })
 }

@@ -34,8 +34,13 @@ pub struct Hardware {
     peaks: Vec<(Dtype, u64)>,
     /// The side of the tiles in which matrices are multiplied: what does not fill its last tile takes as long as if it did.
     pub matmul_tile: Option<u64>,
-    /// Bytes of memory.
+    /// Bytes of memory that a device has for the program, to which plans are held: the chip's, less what the file reserves;
+    /// or what [`Hardware::with_memory_limit`] says.
     pub hbm_bytes: u64,
+    /// Bytes of memory of the chip.
+    pub chip_hbm_bytes: u64,
+    /// Whether `hbm_bytes` was set for this program, and is not what the file says.
+    pub has_memory_limit: bool,
     /// Bytes per second from and to memory that are really reached.
     pub hbm_rate: u64,
     /// The network between chips.
@@ -103,6 +108,12 @@ impl Hardware {
     #[must_use]
     pub fn weighted(&self, weights: Weights) -> Hardware {
         Hardware { weights, ..self.clone() }
+    }
+
+    /// The same chip with so many bytes for the program, whatever its file says.
+    #[must_use]
+    pub fn with_memory_limit(&self, bytes: u64) -> Hardware {
+        Hardware { hbm_bytes: bytes, has_memory_limit: true, ..self.clone() }
     }
 
     /// Whether ops take no time.

@@ -63,6 +63,18 @@ fn a_stack_takes_the_overhead_of_each_of_its_layers() {
 }
 
 #[test]
+fn what_is_reserved_of_a_chip_or_the_command_line_leaves_is_what_plans_are_held_to() {
+    let reserved = |bytes: &str| GOOD.replace("[network]", &format!("hbm_reserved_bytes = {bytes}\n[network]"));
+    let hw = Hardware::parse(&reserved("100_000")).unwrap();
+    assert_eq!((hw.hbm_bytes, hw.chip_hbm_bytes, hw.has_memory_limit), (900_000, 1_000_000, false));
+    let limited = hw.with_memory_limit(500);
+    assert_eq!((limited.hbm_bytes, limited.chip_hbm_bytes, limited.has_memory_limit), (500, 1_000_000, true));
+    for bad in ["-1", "1_000_000", "2e6", "true"] {
+        assert_eq!(error(&reserved(bad)).key, "chip.hbm_reserved_bytes", "{bad}");
+    }
+}
+
+#[test]
 fn a_missing_arithmetic_type_takes_bf16s_and_is_known_to_be_missing() {
     let hw = Hardware::parse(GOOD).unwrap();
     assert_eq!(hw.flops_rate(Dtype::F32), 50_000_000_000_000);
@@ -96,7 +108,10 @@ fn an_unknown_key_is_refused_with_the_known_ones() {
     let text = GOOD.replace("[network]", "colour = 3\n[network]");
     let e = error(&text);
     assert_eq!((e.key.as_str(), &text[e.span.clone()]), ("chip.colour", "colour"));
-    assert_eq!(e.help.as_deref(), Some("the keys here are flops, hbm_bandwidth, hbm_bytes, matmul_tile"));
+    assert_eq!(
+        e.help.as_deref(),
+        Some("the keys here are flops, hbm_bandwidth, hbm_bytes, hbm_reserved_bytes, matmul_tile")
+    );
 }
 
 #[test]

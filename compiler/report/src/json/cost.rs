@@ -120,6 +120,9 @@ struct CostModelTotalsJson {
 #[derive(Debug, Serialize)]
 struct MemoryJson {
     capacity_bytes: u64,
+    chip_bytes: u64,
+    /// Why the program has not all of the chip; null where it has.
+    limited_by: Option<&'static str>,
     cache_capacity_bytes: u64,
     fits: bool,
     free_bytes: u64,
@@ -251,11 +254,17 @@ fn memory(report: &CostLayer<'_>) -> MemoryJson {
     let plan = report.layer.plan();
     let inventory = &report.summary.inventory;
     let memory = &inventory.memory;
+    let hardware = report.layer.hardware;
     let chips = plan.mesh.devices();
     let replicated: Bytes = inventory.kept.iter().map(Kept::replicated_chip_bytes).sum();
     let per_token = inventory.cache_bytes_per_token.times(plan.repeat);
     MemoryJson {
         capacity_bytes: report.capacity.all.0,
+        chip_bytes: hardware.chip_hbm_bytes,
+        limited_by: match hardware.has_memory_limit {
+            true => Some("memory-limit"),
+            false => (hardware.hbm_bytes < hardware.chip_hbm_bytes).then_some("hbm_reserved_bytes"),
+        },
         cache_capacity_bytes: report.capacity.caches.0,
         fits: report.capacity.holds(memory),
         free_bytes: report.capacity.all.0.saturating_sub(memory.peak().0),
@@ -308,6 +317,6 @@ fn kept_json(report: &CostLayer<'_>, kept: &Kept) -> KeptJson {
         copies: kept.copies,
         replicated_chip_bytes: kept.replicated_chip_bytes().0,
         model_chip_bytes: report.held(kept).0,
-        share: share_of_memory(report.held(kept), report.capacity.all),
+        share: share_of_memory(report.held(kept), Bytes(report.layer.hardware.chip_hbm_bytes)),
     }
 }

@@ -20,6 +20,7 @@ struct ChipJson {
     /// Operations per second by arithmetic type.
     flops: Ordered<u64>,
     hbm_bytes: u64,
+    hbm_reserved_bytes: u64,
     hbm_bandwidth: u64,
     network: FabricJson,
     /// Mesh axes with a network of their own, or several torus axes, by name.
@@ -66,7 +67,8 @@ fn chip(hardware: &Hardware, file: &str) -> ChipJson {
         name: hardware.name.clone(),
         source: hardware.source.clone(),
         flops: Ordered(hardware.arithmetic_types().map(|(dtype, rate)| (dtype.name().to_string(), rate)).collect()),
-        hbm_bytes: hardware.hbm_bytes,
+        hbm_bytes: hardware.chip_hbm_bytes,
+        hbm_reserved_bytes: hardware.chip_hbm_bytes.saturating_sub(hardware.hbm_bytes),
         hbm_bandwidth: hardware.hbm_rate,
         network: fabric(own),
         network_axes: Ordered(axes.collect()),
