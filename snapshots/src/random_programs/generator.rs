@@ -23,6 +23,10 @@ struct Generator {
     ids: Option<Vec<char>>,
     /// The dims of the layer `g`, where something calls it.
     callee: Option<Vec<char>>,
+    /// The dims of weights, which have one size in all phases.
+    of_weights: Vec<char>,
+    /// Whether the sizes of all dims belong together, so that none may have another in a phase.
+    sizes_belong_together: bool,
 }
 
 /// Whose type is written.
@@ -38,7 +42,8 @@ const MAX_RANK: usize = 4;
 /// Names of dims that ops make up: the parts of a split, the sum of a concat, ...
 const MADE_UP: [char; 6] = ['P', 'Q', 'R', 'S', 'T', 'U'];
 
-/// The program of a seed: a mesh of 1 to 3 axes, 2 to 5 dims, 1 to 4 parameters, 2 to 6 statements, 1 or 2 results.
+/// The program of a seed: a mesh of 1 to 3 axes, 2 to 5 dims (some padded), 1 to 4 parameters (weights among them, also of the
+/// host), 2 to 6 statements, 1 or 2 results; some in two phases, some strict.
 pub fn generate(seed: u64) -> String {
     let mut random = Random::new(seed);
     let meshes: &[&[usize]] =
@@ -52,22 +57,43 @@ pub fn generate(seed: u64) -> String {
         .map(|name| (*name, random.pick(&[2, 3, 4, 4, 6, 6, 8, 8, 12])))
         .collect();
     let dtype = random.pick(&["f32", "f32", "f32", "f32", "f32", "f32", "bf16", "bf16", "bf16", "int32"]);
-    Generator { random, axes, dims, made_up: Vec::new(), dtype, values: Vec::new(), ids: None, callee: None }.program()
+    Generator {
+        random,
+        axes,
+        dims,
+        made_up: Vec::new(),
+        dtype,
+        values: Vec::new(),
+        ids: None,
+        callee: None,
+        of_weights: Vec::new(),
+        sizes_belong_together: false,
+    }
+    .program()
 }
 
 impl Generator {
     fn program(mut self) -> String {
         let axes: Vec<String> = self.axes.iter().map(|(name, size)| format!("{name}={size}")).collect();
         let mut text = format!("mesh {}\n", axes.join(", "));
-        for (name, size) in &self.dims {
-            text.push_str(&format!("dim {name} = {size}\n"));
+        for (name, size) in self.dims.clone() {
+            let useful = 1 + self.random.below(size);
+            match self.random.chance(8) {
+                true => text.push_str(&format!("dim {name} = {useful} pad {size}\n")),
+                false => text.push_str(&format!("dim {name} = {size}\n")),
+            }
         }
         let label = self.random.chance(15);
+        // What a call in a model passes: the activations.
+        let mut passed: Vec<(String, String)> = Vec::new();
         let mut labelled: Option<Vec<char>> = None;
-        text.push_str("layer f(\n");
+        text.push_str(if self.random.chance(8) { "strict layer f(\n" } else { "layer f(\n" });
         for i in 0..1 + self.random.below(4) {
             let dims = self.some_dims(3);
-            let kind = if self.random.chance(25) { "weight " } else { "" };
+            let kind = self.random.pick(&["weight ", "weight ", "weight host ", "", "", "", "", ""]);
+            if !kind.is_empty() {
+                self.of_weights.extend(&dims);
+            }
             let layout = match label && labelled.is_none() {
                 true => {
                     labelled = Some(dims.clone());
@@ -76,11 +102,16 @@ impl Generator {
                 false => self.layout(&dims, Place::Parameter),
             };
             text.push_str(&format!("  p{i}: {kind}{} {layout},\n", self.dtype));
+            if kind.is_empty() {
+                let given = self.layout(&dims, Place::Parameter);
+                passed.push((format!("p{i}"), format!("{} {given}", self.dtype)));
+            }
             self.values.push(Value { name: format!("p{i}"), dims });
         }
         if self.random.chance(20) {
             let dims = self.some_dims(2);
             text.push_str(&format!("  ids: int32 {},\n", self.layout(&dims, Place::Let).replace('?', "")));
+            passed.push(("ids".to_string(), format!("int32 {}?", dims.iter().collect::<String>())));
             self.ids = Some(dims);
         }
         let mut body = String::new();
@@ -126,6 +157,9 @@ impl Generator {
             }
         };
         let mut text = format!("{text}) -> {types} {{\n{body}  return {names}\n}}\n");
+        if self.random.chance(15) {
+            text.push_str(&self.model(&passed, &results));
+        }
         if let Some(dims) = self.callee.take() {
             let (given, taken) = (self.layout(&dims, Place::Parameter), self.layout(&dims, Place::Result));
             let dtype = self.dtype;
@@ -134,7 +168,53 @@ impl Generator {
         for name in &self.made_up {
             text.push_str(&format!("dim {name} = {}\n", self.size(*name)));
         }
-        text
+        text + &self.phases()
+    }
+
+    /// A repeated layer of its own behind a call of the layer, and the model that they make.
+    fn model(&mut self, passed: &[(String, String)], results: &[Value]) -> String {
+        let (dtype, dims) = (self.dtype, results[0].dims.clone());
+        let all: String = dims.iter().collect();
+        let repeat = 2 + self.random.below(3);
+        self.of_weights.extend(&dims);
+        let scale = format!("scale: weight {dtype} {}", self.layout(&dims, Place::Parameter));
+        let dim = self.random.pick(&dims);
+        let inner = self.make_up(self.size(dim)).filter(|_| self.random.chance(60));
+        let (weight, product) = match inner {
+            Some(made) => {
+                let out: String = dims.iter().map(|d| if *d == dim { made } else { *d }).collect();
+                let layout = self.layout(&[dim, made], Place::Parameter);
+                (
+                    format!(", w: weight {dtype} {layout}"),
+                    format!("rename(einsum(relu(x), w -> {out}), {made} -> {dim})"),
+                )
+            }
+            None => (String::new(), "relu(x)".to_string()),
+        };
+        let carried = self.random.pick(&["?l", "?l", ""]);
+        let others: String = (1..results.len()).map(|i| format!(", _r{i}")).collect();
+        let names: Vec<&str> = passed.iter().map(|(name, _)| name.as_str()).collect();
+        let params: Vec<String> = passed.iter().map(|(name, ty)| format!("{name}: {ty}")).collect();
+        let given = if others.is_empty() { "y".to_string() } else { format!("(y{others})") };
+        let result = self.layout(&dims, Place::Result);
+        format!(
+            "layer block(x: {dtype} {all}{carried}, {scale}{weight}) -> {dtype} {all}{carried} repeat {repeat} {{\n  \
+             return x * scale + {product}\n}}\nmodel tower({}) -> {dtype} {result} {{\n  let {given} = f({})\n  \
+             return block(y)\n}}\n",
+            params.join(", "),
+            names.join(", ")
+        )
+    }
+
+    /// At times two phases, of which the second has twice as much of some dim.
+    fn phases(&mut self) -> String {
+        let free = self.dims.iter().copied().filter(|(name, _)| !self.of_weights.contains(name));
+        let free: Vec<(char, usize)> = free.collect();
+        if self.sizes_belong_together || !self.made_up.is_empty() || free.is_empty() || !self.random.chance(15) {
+            return String::new();
+        }
+        let (name, size) = self.random.pick(&free);
+        format!("phase one {{ {name} = {size} }}\nphase two repeat 3 {{ {name} = {} }}\n", 2 * size)
     }
 
     /// A new dim of some size; none where there are many already.
@@ -194,6 +274,7 @@ impl Generator {
                 if out.len() > MAX_RANK {
                     return None;
                 }
+                self.sizes_belong_together = true;
                 (format!("take({a}, ids over {dim})"), out)
             }
             _ => {
@@ -216,6 +297,7 @@ impl Generator {
         let (a, dims) = self.operand();
         let pair = self.random.shuffled(&dims);
         let &[first, second, ..] = pair.as_slice() else { return None };
+        self.sizes_belong_together = true;
         let text = match self.random.below(2) {
             0 if self.size(first) <= self.size(second) => {
                 format!("softmax(causal({a} over {first}, {second}) over {second})")
@@ -330,6 +412,7 @@ impl Generator {
                     return (format!("abs({a})"), dims);
                 }
                 let (from, to) = self.random.pick(&same_size);
+                self.sizes_belong_together = true;
                 let renamed = dims.iter().map(|d| if *d == from { to } else { *d }).collect();
                 (format!("rename({a}, {from} -> {to})"), renamed)
             }

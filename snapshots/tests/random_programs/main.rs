@@ -9,8 +9,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use shard_ir::text;
-use shard_rewrite::{Limits, LowerOptions, Status, lower};
+use shard_ir::{Program, text};
+use shard_rewrite::{Limits, LowerError, LowerOptions, Status, lower, share_weights};
 use shard_snapshots::judge::{check, hardware, judge};
 use shard_snapshots::random_programs::generate;
 
@@ -28,6 +28,17 @@ struct Outcome {
     exact: bool,
     moves: usize,
     lowering: Duration,
+    kind: Kind,
+}
+
+/// What a program is beside a layer in one phase on the chips.
+#[derive(Clone, Copy, Default)]
+struct Kind {
+    phases: bool,
+    strict: bool,
+    host: bool,
+    padded: bool,
+    model: bool,
 }
 
 /// Codes that the generator cannot avoid: whether an op may act on a partial value is the checker's to say.
@@ -47,26 +58,52 @@ fn try_program(seed: u64, fuse: bool, loud: bool) -> Result<Option<Outcome>, Str
     if let Some(error) = errors.first() {
         return Err(format!("the checker refuses it: {} {}", error.code, error.message));
     }
-    let [root] = checked.roots.as_slice() else { return Err("not one program".to_string()) };
-    let program = &checked.programs[*root];
+    let phases: Vec<&Program> = checked.roots.iter().map(|root| &checked.programs[*root]).collect();
+    let [program, ..] = phases.as_slice() else { return Err("no program".to_string()) };
+    let kind = Kind {
+        phases: phases.len() > 1,
+        strict: program.strict,
+        host: program.value_ids().any(|id| program.in_host_memory(id)),
+        padded: program.dims.iter().any(|dim| dim.useful < dim.size),
+        model: !program.folds.is_empty(),
+    };
     let started = Instant::now();
     // A program that is not searched to the end has to be right all the same.
     let limits = Limits { expansions: 2_000, tie_expansions: 100, forms: 4, ..Limits::default() };
-    let lowered = match lower(program, &hardware(), &LowerOptions { limits, fuse, ..LowerOptions::default() }) {
-        Ok(lowered) => lowered,
-        Err(error) => return Err(format!("it is not lowered: {error}")),
+    let options = LowerOptions { limits, fuse, ..LowerOptions::default() };
+    // The chip of these tests states no way to the host.
+    let mut hardware = hardware();
+    hardware.host_rate = Some(15_000_000_000);
+    let shared = match share_weights(&phases, &hardware, &options) {
+        Ok(shared) => shared.map(|shared| shared.programs),
+        // What a strict layer lacks is told of each phase.
+        Err(LowerError::Strict { .. }) => None,
+        Err(error) => return Err(format!("its weights are not stored: {error}")),
     };
-    let lowering = started.elapsed();
-    if loud {
-        eprintln!("{}\n{:?} in {lowering:?}", text::print(&lowered.plan), lowered.optimality);
+    let phases: Vec<&Program> = shared.as_ref().map_or(phases, |shared| shared.iter().collect());
+    let mut outcome = Outcome { proven: true, exact: true, moves: 0, lowering: Duration::ZERO, kind };
+    for program in phases {
+        let plan = match lower(program, &hardware, &options) {
+            Ok(lowered) => {
+                if loud {
+                    eprintln!("{}\n{:?}", text::print(&lowered.plan), lowered.optimality);
+                }
+                outcome.proven &= lowered.optimality.status == Status::Proven;
+                lowered.plan
+            }
+            // Of what nobody wrote the plan tells: it is one, with the lines that are lacking.
+            Err(LowerError::Strict { plan, inserted }) if kind.strict && !inserted.is_empty() => {
+                outcome.kind.strict = false;
+                *plan
+            }
+            Err(error) => return Err(format!("it is not lowered: {error}")),
+        };
+        outcome.lowering = started.elapsed();
+        let report = judge(&plan, seed)?;
+        outcome.exact &= report.exact;
+        outcome.moves += report.collectives.len();
     }
-    let report = judge(&lowered.plan, seed)?;
-    Ok(Some(Outcome {
-        proven: lowered.optimality.status == Status::Proven,
-        exact: report.exact,
-        moves: report.collectives.len(),
-        lowering,
-    }))
+    Ok(Some(outcome))
 }
 
 fn number(variable: &str) -> Option<u64> {
@@ -96,6 +133,7 @@ fn hold(programs: u64, fuse: bool) {
     let (seed, done, refused) = (AtomicU64::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
     let (proven, exact, moves) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
     let (lowering, slowest) = (AtomicU64::new(0), AtomicU64::new(0));
+    let kinds: [AtomicUsize; 5] = Default::default();
     let failures = Mutex::new(Vec::new());
     let started = Instant::now();
     let work = || {
@@ -113,6 +151,10 @@ fn hold(programs: u64, fuse: bool) {
                     proven.fetch_add(usize::from(outcome.proven), Ordering::Relaxed);
                     exact.fetch_add(usize::from(outcome.exact), Ordering::Relaxed);
                     moves.fetch_add(outcome.moves, Ordering::Relaxed);
+                    let Kind { phases, strict, host, padded, model } = outcome.kind;
+                    for (count, is) in kinds.iter().zip([phases, strict, host, padded, model]) {
+                        count.fetch_add(usize::from(is), Ordering::Relaxed);
+                    }
                     let micros = outcome.lowering.as_micros() as u64;
                     lowering.fetch_add(micros, Ordering::Relaxed);
                     slowest.fetch_max(micros << 32 | seed, Ordering::Relaxed);
@@ -151,6 +193,16 @@ fn hold(programs: u64, fuse: bool) {
         lowering.load(Ordering::Relaxed) as f64 / 1e6,
         (slowest >> 32) as f64 / 1e6,
         slowest & 0xffff_ffff,
+    );
+    let [phases, strict, host, padded, models] = kinds.each_ref().map(get);
+    eprintln!(
+        "{phases} in phases, {strict} strict and with all moves written, {host} with host weights, {padded} padded, {models} \
+         with a folded block"
+    );
+    let enough = get(&done) / 100;
+    assert!(
+        phases.min(host).min(padded).min(models) >= enough && strict >= enough / 2,
+        "of some kind there are too few programs"
     );
     assert!(get(&refused) * 4 < get(&done), "the checker refuses too many programs to call them random");
     // The test would be worth little if most programs were inexact, or moved nothing.
