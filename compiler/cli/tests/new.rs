@@ -145,10 +145,14 @@ fn meshes_suit_the_chip_and_the_model() {
         program.lines().find(|line| line.starts_with("mesh ")).map(str::to_string)
     };
     let llama = ["--from-config", "configs/llama3_70b.json"];
-    // As near to a square as can be, and no more ways than there are heads of keys and values.
-    assert_eq!(mesh(&[&llama[..], &["--chips", "128"]].concat()).as_deref(), Some("mesh x=16, y=8"));
-    // Which is no slice of a v5p, but a face of one: the file says so.
-    let written = new(&[&llama[..], &["--chips", "128"]].concat());
+    // As near to a square as can be, or to a cube where slices are made of cubes, and no more ways than there are heads of
+    // keys and values; more only where the chip has no such slice.
+    assert_eq!(mesh(&[&llama[..], &["--chips", "32"]].concat()).as_deref(), Some("mesh x=4, y=8"));
+    assert_eq!(mesh(&[&llama[..], &["--chips", "128"]].concat()).as_deref(), Some("mesh x=4, y=4, z=8"));
+    let wide = [&llama[..], &["--chips", "256", "--hardware", "tpu-v5e"]].concat();
+    assert_eq!(mesh(&wide).as_deref(), Some("mesh x=16, y=16"));
+    // A plane is no slice of a v5p, but a face of one: the file says so.
+    let written = new(&[&llama[..], &["--chips", "32"]].concat());
     assert!(
         written.contains("hardware tpu-v5p-face\n") && written.contains("//! The mesh is taken for a face"),
         "{written}"

@@ -61,17 +61,28 @@ fn needed(model: &Model) -> u64 {
 }
 
 fn of_size(model: &Model, hardware: &Hardware, chips: u64) -> Option<Axes> {
-    let fits = |y: u64| {
-        let heads = model.attention.as_ref().map_or(y, |a| if a.kv_heads == 1 { a.heads } else { a.kv_heads });
-        let experts = model.experts.as_ref().map_or(y, |experts| experts.count);
-        chips.is_multiple_of(y) && [model.inner, heads, experts].iter().all(|size| size.is_multiple_of(y))
+    let ways = |fits: &dyn Fn(u64) -> bool| -> Vec<u64> {
+        (1..=chips).filter(|y| chips.is_multiple_of(*y) && fits(*y)).collect()
     };
+    let heads = model.attention.as_ref();
+    let experts = model.experts.as_ref();
+    let by_all = ways(&|y| {
+        let heads = heads.map_or(y, |a| if a.kv_heads == 1 { a.heads } else { a.kv_heads });
+        let experts = experts.map_or(y, |experts| experts.count);
+        [model.inner, heads, experts].iter().all(|size| size.is_multiple_of(y))
+    });
+    // A slice may have more chips than there are heads of keys: the batch then bears all axes.
+    let by_queries = || ways(&|y| model.inner.is_multiple_of(y) && heads.is_none_or(|a| a.heads.is_multiple_of(y)));
+    of_ways(&by_all, hardware, chips).or_else(|| of_ways(&by_queries(), hardware, chips))
+}
+
+/// The mesh of a chip whose last axis has one of some sizes, smallest first.
+fn of_ways(ways: &[u64], hardware: &Hardware, chips: u64) -> Option<Axes> {
     let problem = |axes: &Axes| Mesh::new(axes.all.clone()).ok().map(|mesh| hardware.slice_problem(&mesh));
     let is_slice = |axes: &Axes| problem(axes) == Some(None);
     // A mesh of two axes may be a face of a slice that has three.
     let is_face = |axes: &Axes| matches!(problem(axes), Some(None | Some(SliceProblem::Face { .. })));
     let two = |y: u64| Axes::of(&[chips / y, y]);
-    let ways: Vec<u64> = (1..=chips).filter(|y| fits(*y)).collect();
     match &hardware.network.fabric {
         Fabric::Switched { node, .. } => {
             ways.iter().rev().filter(|y| *y <= node).map(|y| two(*y)).find(|axes| is_slice(axes))
