@@ -398,7 +398,7 @@ fn the_page_of_a_code_is_in_the_binary() {
     let list = shardc(&["explain-code", "--list"]).out;
     assert_eq!(list.lines().count(), shard_check::diagnostics::ALL.len());
     assert!(list.contains("\nE0806  a plan space larger than the search may look at\n"), "{list}");
-    let ran = shardc(&["explain-code", "E0807"]);
+    let ran = shardc(&["explain-code", "E0809"]);
     assert!(ran.status == 2 && ran.err.contains("help: shardc explain-code E080"), "{ran:?}");
     let ran = shardc(&["explain-code", "frobnicate"]);
     assert!(ran.status == 2 && ran.err.contains("help: --list"), "{ran:?}");
