@@ -51,7 +51,7 @@ pub(crate) fn completions(document: &Document, place: Position) -> Vec<Completio
         items.extend(ops.chain(FORMS).map(|word| item(word, CompletionItemKind::FUNCTION, range)));
         items.push(item("let", CompletionItemKind::KEYWORD, range));
     } else {
-        let words = ["hardware", "mesh", "dim", "phase", "layer", "strict"];
+        let words = ["hardware", "mesh", "dim", "phase", "layer", "model", "strict"];
         items.extend(words.map(|word| item(word, CompletionItemKind::KEYWORD, range)));
     }
     items.extend(document.tree.layers().map(|l| item(&l.name.value, CompletionItemKind::FUNCTION, range)));

@@ -55,11 +55,14 @@ pub(crate) struct Symbols<'a> {
     pub(crate) all: Vec<Occurrence>,
     words: Vec<Word<'a>>,
     layer: usize,
+    /// The names of the layers, in file order.
+    layers: Vec<&'a str>,
 }
 
 impl<'a> Symbols<'a> {
     pub(crate) fn of(file: &'a File) -> Symbols<'a> {
-        let mut symbols = Symbols::default();
+        let layers = file.layers().map(|layer| layer.name.value.as_str()).collect();
+        let mut symbols = Symbols { layers, ..Symbols::default() };
         for item in &file.items {
             symbols.item(item);
         }
@@ -146,7 +149,16 @@ impl<'a> Symbols<'a> {
         match &expr.kind {
             ExprKind::Number(_) => {}
             ExprKind::Name(name) => self.push(expr.span, name, Kind::Value(self.layer), false),
-            ExprKind::Call { callee, .. } => self.name(callee, Kind::Layer, false),
+            ExprKind::Call { callee, args } => {
+                self.name(callee, Kind::Layer, false);
+                // `w: tied`: the name is one of the layer that is called.
+                let called = self.layers.iter().position(|name| *name == callee.value);
+                for arg in args {
+                    if let (ExprKind::Named { name, .. }, Some(layer)) = (&arg.kind, called) {
+                        self.name(name, Kind::Value(layer), false);
+                    }
+                }
+            }
             ExprKind::Einsum { output: list, .. }
             | ExprKind::Reduce { over: list, .. }
             | ExprKind::Normalize { over: list, .. } => self.list(list),
@@ -178,7 +190,6 @@ impl<'a> Symbols<'a> {
                 self.layout(layout);
                 self.partial(partial);
             }
-            // The parameter's name belongs to the layer that is called.
             ExprKind::Named { .. }
             | ExprKind::Paren(_)
             | ExprKind::Neg { .. }
