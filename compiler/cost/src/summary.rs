@@ -52,6 +52,8 @@ pub struct Efficiency {
     pub chip_seconds_per_token: f64,
     /// `tokens / (time * chips)`.
     pub tokens_per_second_per_chip: f64,
+    /// `tokens / time`, of the whole mesh.
+    pub tokens_per_second: f64,
 }
 
 impl Summary {
@@ -83,6 +85,7 @@ impl Summary {
             Efficiency {
                 chip_seconds_per_token: chip_seconds / tokens as f64,
                 tokens_per_second_per_chip: tokens as f64 / chip_seconds,
+                tokens_per_second: tokens as f64 / step_time.seconds(),
             }
         });
         let utilisation = Utilisation::of(plan, price, hardware, step_time);

@@ -396,6 +396,8 @@ fn use_of_chips(report: &CostLayer<'_>, width: usize, paint: Paint) -> String {
     if let Some(efficiency) = summary.efficiency {
         let chip_seconds = scale::seconds(efficiency.chip_seconds_per_token);
         rows.push(Row::plain("  chip time of a token", vec![chip_seconds]));
+        let rate = scale::number(efficiency.tokens_per_second);
+        rows.push(Row::plain("  tokens a second", vec![rate]));
         let rate = scale::number(efficiency.tokens_per_second_per_chip);
         rows.push(Row::plain("  tokens a second a chip", vec![rate]));
     }

@@ -52,6 +52,7 @@ struct LayerJson {
     peak_arithmetic: Option<&'static str>,
     chip_seconds_per_token: Option<f64>,
     tokens_per_second_per_chip: Option<f64>,
+    tokens_per_second: Option<f64>,
     /// Steps of which each waits for the one before, in the overlapped schedule.
     critical_path: Vec<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -220,6 +221,7 @@ fn layer(report: &CostLayer<'_>, why: Option<InstrId>) -> LayerJson {
         peak_arithmetic: summary.utilisation.map(|u| u.arithmetic.name()),
         chip_seconds_per_token: summary.efficiency.map(|e| e.chip_seconds_per_token),
         tokens_per_second_per_chip: summary.efficiency.map(|e| e.tokens_per_second_per_chip),
+        tokens_per_second: summary.efficiency.map(|e| e.tokens_per_second),
         critical_path: layer.timeline.critical_path.iter().map(|id| id.0).collect(),
         why: why.filter(|id| id.index() < plan.instructions.len()).map(|id| why_json(layer, id)),
     }
