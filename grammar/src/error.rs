@@ -176,7 +176,7 @@ pub enum SyntaxErrorKind {
         /// The sign.
         sign: String,
         /// The operands, as far as they can be read.
-        operands: Option<(String, String)>,
+        operands: Option<Box<(String, String)>>,
     },
     /// A function of another language.
     NoSuchOperation {

@@ -243,7 +243,7 @@ fn operator(scan: &Scan<'_>, at: usize, count: usize) -> Option<Foreign> {
         _ => return None,
     };
     Some(Foreign {
-        kind: SyntaxErrorKind::NoSuchOperator { sign, operands: l.zip(r).map(|(l, r)| (l.into(), r.into())) },
+        kind: SyntaxErrorKind::NoSuchOperator { sign, operands: l.zip(r).map(|(l, r)| Box::new((l.into(), r.into()))) },
         span: span(scan, at..at + count),
         help,
         fix: edit,

@@ -23,7 +23,8 @@ impl LayerChecker<'_, '_> {
 
 /// `a @ b` as an einsum, where the dims of both are stated: by parameters, or by annotations of the layer that it is in.
 pub(crate) fn product_of_names(tree: &ast::File, error: &SyntaxError) -> Option<String> {
-    let SyntaxErrorKind::NoSuchOperator { sign, operands: Some((left, right)) } = &error.kind else { return None };
+    let SyntaxErrorKind::NoSuchOperator { sign, operands: Some(operands) } = &error.kind else { return None };
+    let (left, right) = operands.as_ref();
     let layer = tree.layers().find(|l| l.body_span.start < error.span.start && error.span.end < l.body_span.end)?;
     let dims = |name: &str| -> Option<Vec<String>> {
         let params = layer.params.iter().map(|param| (&param.name.value, &param.ty));
@@ -33,7 +34,7 @@ pub(crate) fn product_of_names(tree: &ast::File, error: &SyntaxError) -> Option<
             }
             ast::Statement::Let(_) | ast::Statement::Expect(_) | ast::Statement::Return(_) => None,
         });
-        let (_, ty) = params.chain(lets).filter(|(known, _)| *known == name).last()?;
+        let (_, ty) = params.chain(lets).rfind(|(known, _)| *known == name)?;
         Some(ty.layout.dims.iter().map(|dim| dim.name.value.clone()).collect())
     };
     let product = product(&dims(left)?, &dims(right)?).filter(|_| sign == "@")?;

@@ -190,14 +190,15 @@ impl State {
         }
         let next = if self.is_terminal { TICK } else { LINE };
         let due = self.shown.map_or(pass.since + PATIENCE, |shown| shown + next);
-        if self.shows && now >= due {
-            if let Some(words) = self.words() {
-                match self.is_terminal {
-                    true => write(&format!("\r\u{1b}[K{}", cut(&format!("searching {words}")))),
-                    false => write(&format!("searching {words}\n")),
-                }
-                self.shown = Some(now);
+        if self.shows
+            && now >= due
+            && let Some(words) = self.words()
+        {
+            match self.is_terminal {
+                true => write(&format!("\r\u{1b}[K{}", cut(&format!("searching {words}")))),
+                false => write(&format!("searching {words}\n")),
             }
+            self.shown = Some(now);
         }
         let pass_ends = self.pass.as_ref().and_then(|pass| pass.until).filter(|until| *until > now);
         pass_ends.map_or(TICK, |until| (until - now).min(TICK))

@@ -65,8 +65,7 @@ impl Liveness {
             // What the block takes is read behind it too: in all but the first application it lies beside what was handed on.
             let Some((first, last)) = range.map(|(first, last)| (first.index(), last.index())) else { continue };
             let in_block = |id: &InstrId| (first..=last).contains(&id.index());
-            let read =
-                plan.ids().filter(in_block).filter(|id| plan.instruction(*id).operands.contains(&fold.from)).last();
+            let read = plan.ids().rfind(|id| in_block(id) && plan.instruction(*id).operands.contains(&fold.from));
             let beside = kept(fold.from) || last_use[fold.from.index()] > last;
             if let Some(read) = read.filter(|_| beside && !plan.in_host_memory(fold.from)) {
                 for held in &mut live_bytes[first..=read.index()] {

@@ -193,12 +193,12 @@ fn no_changed_word_of_a_plan_proves_anything_false() {
                     // What the plan takes is not what has to be found out here: the forger says it right.
                     held += usize::from(accepted(&forged.text(), &what));
                     let says = shard_ir::text::parse(&forged.layers[l].plan);
-                    if let Some(plan) = says.ok().filter(|p| p.len() == 1).map(|mut p| p.remove(0)) {
-                        if shard_ir::verify::verify(&plan).is_ok() {
-                            let chip = Hardware::parse(&forged.inputs.hardware).expect("a chip");
-                            forged.layers[l].cost_ps = shard_cost::price(&plan, &chip).totals.serial_time.0;
-                            held += usize::from(accepted(&forged.text(), &what));
-                        }
+                    if let Some(plan) = says.ok().filter(|p| p.len() == 1).map(|mut p| p.remove(0))
+                        && shard_ir::verify::verify(&plan).is_ok()
+                    {
+                        let chip = Hardware::parse(&forged.inputs.hardware).expect("a chip");
+                        forged.layers[l].cost_ps = shard_cost::price(&plan, &chip).totals.serial_time.0;
+                        held += usize::from(accepted(&forged.text(), &what));
                     }
                     tried += 1;
                 }
