@@ -9,6 +9,7 @@ use shard_ir::{
 };
 
 use crate::emit::MoveSite;
+use crate::label_descent::LABELS;
 use crate::lower::Lowering;
 use crate::memory::needed;
 use crate::reason::Reader;
@@ -98,7 +99,9 @@ pub fn alternatives(
         .iter()
         .filter(|m| m.collective.has_traffic() && !lowered.plan.instruction(m.id).origin.written)
         .collect();
-    if asked.is_empty() || options.strict || kernels.program.strict {
+    // Where layouts of labels were held, what a plan would take without a move under these layouts answers nothing.
+    let is_held = lowered.optimality.stopped_by.as_deref() == Some(LABELS);
+    if asked.is_empty() || is_held || options.strict || kernels.program.strict {
         return Ok(Vec::new());
     }
     let whole = match &memory.whole {

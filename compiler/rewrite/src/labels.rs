@@ -3,6 +3,7 @@
 use shard_ir::{Def, DimId, LabelId, Layout, LayoutPattern, MeshShape, Program, ValueId};
 
 use crate::LowerError;
+use crate::label_descent::LABELS;
 use crate::space::maxima;
 
 /// A layout of a labelled type as the label sees it: dims in the order of their ids, since types with one label may have
@@ -52,7 +53,7 @@ pub(crate) fn assignments(program: &Program, limit: usize) -> Result<Vec<Vec<Lay
             return Err(LowerError::Label(program.labels[label as usize].clone()));
         }
         if all.len().saturating_mul(layouts.len()) > limit {
-            return Err(LowerError::Limit { limit: "layouts of labels", count: limit });
+            return Err(LowerError::Limit { limit: LABELS, count: limit });
         }
         all =
             all.iter().flat_map(|known| layouts.iter().map(|l| known.iter().copied().chain([*l]).collect())).collect();

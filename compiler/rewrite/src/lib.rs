@@ -24,6 +24,7 @@ pub mod demand;
 mod emit;
 mod in_pieces;
 mod kernel;
+mod label_descent;
 mod labels;
 mod logical;
 mod lower;
@@ -238,7 +239,12 @@ pub enum LowerError {
 
 /// The cheapest plan of a program on some hardware, ties broken by the rule of the cost model.
 pub fn lower(program: &Program, hardware: &Hardware, options: &LowerOptions) -> Result<Lowered, LowerError> {
-    match lower::lower(program, &options.priced_by(hardware), options) {
+    let priced = &*options.priced_by(hardware);
+    let is_free = options.forced.is_none() && !options.whole_space && !options.strict && !program.strict;
+    match lower::lower(program, priced, options) {
+        Err(limit @ LowerError::Limit { limit: label_descent::LABELS, .. }) if is_free => {
+            label_descent::descend(program, priced, options, limit)
+        }
         Err(LowerError::Unreachable { .. }) if is_reachable(program, hardware, options) => {
             Err(LowerError::TooLong(Picoseconds(relax::graph::FAR.unsigned_abs())))
         }

@@ -1,0 +1,66 @@
+//! Where there are more layouts of labels than may be searched, a plan comes out all the same, and what is said of it holds.
+
+use shard_check::{CheckOptions, check_source};
+use shard_cost::Hardware;
+use shard_grammar::SourceFile;
+use shard_ir::{Program, verify};
+use shard_rewrite::{Limits, LowerOptions, Lowered, Status, lower};
+
+const BLOCKS: &str = "
+dim B = 8
+dim L = 1
+dim E = 256
+dim S = 64
+dim H = 8
+dim D = 32
+layer block(x: bf16 BLE?l, wq: weight bf16 EHD?, wo: weight bf16 HDE?, k: cache bf16 BSHD?)
+  -> (y: bf16 BLE?l, k1: cache bf16 BSHD?) repeat 4 {
+  let q = einsum(x, wq -> BLHD)
+  let k1 = append(k, q, L -> S)
+  let p = softmax(einsum(q, k1 -> BHLS) over S)
+  return (x + einsum(einsum(p, k1 -> BLHD), wo -> BLE), k1)
+}
+";
+
+const MODEL: &str = "model two(x: bf16 BLE?) -> bf16 BLE? { return block(block(x)) }";
+
+fn program(text: &str, mesh: &str) -> Program {
+    let text = format!("mesh {mesh}{text}");
+    let checked = check_source(&SourceFile::new("test.shard", text), &CheckOptions::default());
+    assert!(!checked.has_errors(), "{:?}", checked.diagnostics);
+    checked.programs.into_iter().next_back().expect("a program")
+}
+
+fn lowered(program: &Program, label_layouts: usize) -> Lowered {
+    let limits = Limits { label_layouts, ..Limits::default() };
+    let options = LowerOptions { limits, ..LowerOptions::default() };
+    let found = lower(program, &Hardware::built_in("tpu-v5e").unwrap(), &options).unwrap();
+    assert_eq!(verify::verify(&found.plan), Ok(()));
+    found
+}
+
+#[test]
+fn a_plan_with_labels_held_in_turn_is_no_better_than_the_best_and_its_bound_no_worse() {
+    for mesh in ["x=4", "x=2, y=2", "x=4, y=2"] {
+        let program = program(BLOCKS, mesh);
+        assert_eq!(program.labels.len(), 2);
+        let all = lowered(&program, 20_000);
+        assert_eq!(all.optimality.status, Status::Proven);
+        let some = lowered(&program, 60);
+        assert!(some.optimality.cost >= all.optimality.cost, "{mesh}");
+        assert!(some.optimality.lower_bound <= all.optimality.cost, "{mesh}");
+        match some.optimality.status {
+            Status::Proven => assert_eq!(some.optimality.cost, all.optimality.cost, "{mesh}"),
+            Status::Bounded => assert_eq!(some.optimality.stopped_by.as_deref(), Some("layouts of labels"), "{mesh}"),
+        }
+    }
+}
+
+#[test]
+fn a_model_with_every_layout_open_has_a_plan_on_three_axes() {
+    let program = program(&format!("{BLOCKS}{MODEL}"), "x=2, y=2, z=2");
+    assert_eq!(program.labels.len(), 4);
+    let found = lowered(&program, 20_000);
+    assert!(found.optimality.lower_bound <= found.optimality.cost);
+    assert_eq!(found.plan.folds.len(), 2);
+}
