@@ -4,7 +4,7 @@ use shard_check::{CheckOptions, Checked, check_source};
 use shard_cost::Hardware;
 use shard_grammar::SourceFile;
 use shard_ir::{Collective, InstrId, InstrKind, Plan, Program, text, verify};
-use shard_rewrite::{LowerOptions, lower};
+use shard_rewrite::{LowerError, LowerOptions, lower};
 use shard_runtime::{Report, RunOptions, run_plan};
 
 /// Checks a text.
@@ -26,10 +26,14 @@ pub fn hardware() -> Hardware {
     Hardware::built_in("tpu-v4-flat").expect("a built-in chip")
 }
 
-/// The plans of a text without errors, every layer's, each verified.
+/// The plans of a text without errors, every layer's, each verified; of a strict layer that lacks collectives the one that
+/// has them.
 pub fn lower_all(source: &str) -> Vec<Plan> {
-    let lowered = |program: &Program| match lower(program, &hardware(), &LowerOptions::default()) {
+    let mut chip = hardware();
+    chip.host_rate = Some(15_000_000_000);
+    let lowered = |program: &Program| match lower(program, &chip, &LowerOptions::default()) {
         Ok(lowered) => lowered.plan,
+        Err(LowerError::Strict { plan, .. }) => *plan,
         Err(error) => panic!("{error}\n{source}"),
     };
     let plans: Vec<Plan> = compile(source).iter().map(lowered).collect();
