@@ -44,6 +44,7 @@ mod told;
 pub use alternatives::{Alternative, Avoided, Detail, alternatives};
 pub use axis_orders::{OrderSaving, order_savings};
 pub use phases::{SharedWeight, SharedWeights, share_weights};
+pub use shard_certificate::Proof;
 pub use stop::{Stop, TIME_LIMIT};
 
 use std::borrow::Cow;
@@ -158,15 +159,6 @@ pub enum Status {
     Proven,
     /// A plan may be cheaper, by no more than cost less lower bound.
     Bounded,
-}
-
-/// What a proof rests on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Proof {
-    /// A lower bound, from prices on values alone, that equals the plan's cost.
-    Certificate,
-    /// The search is exhausted: every cheaper plan was ruled out one by one.
-    Search,
 }
 
 /// Sizes of a search.

@@ -7,8 +7,8 @@ use shard_ir::{Layout, Plan, Program};
 
 use super::bound::MAX_COST;
 use super::choices::Choices;
-use super::format::PriceSet;
-use super::{Certificate, CertificateError, Claim, Inputs, LayerCertificate, SCHEMA, SpaceLimits};
+use super::format::{price_set, read};
+use super::{Certificate, CertificateError, Claim, Inputs, LayerCertificate, PriceSet, SCHEMA, SpaceLimits};
 use crate::kernel::Kernels;
 use crate::labels::assignments;
 use crate::logical::forms;
@@ -180,8 +180,8 @@ impl Witnesses<'_> {
 
     /// Adds a set of prices, as its file will say them.
     fn add(&mut self, prices: &Prices, keep_all: bool) -> Result<(), CertificateError> {
-        let prices = PriceSet::of(self.choices, prices, keep_all);
-        let given = prices.read(self.choices)?;
+        let prices = price_set(self.choices, prices, keep_all);
+        let given = read(&prices, self.choices)?;
         let base = self.choices.evaluate(&given);
         let bounds =
             self.labels.iter().map(|labels| as_bound(self.choices.bound_under(&given, &base, labels).0)).collect();

@@ -1,104 +1,70 @@
 //! Prices as numbers in a file.
 
-use serde::{Deserialize, Serialize};
 use shard_ir::ValueId;
 
-use super::CertificateError;
 use super::bound::{Given, MAX_PRICES};
 use super::choices::Choices;
+use super::{CertificateError, PriceSet, Run, UsePrices};
 use crate::relax::graph::{FAR, Node};
 use crate::relax::prices::Prices;
-
-/// A price for each reader of each value, at each layout that the reader can read. Uses that are left out have the prices
-/// that follow from the others (the only use of a value), or none (a use among several).
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct PriceSet(pub Vec<UsePrices>);
-
-/// The prices of one use of a value, in picoseconds.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct UsePrices {
-    /// The value, by its number in the program.
-    pub value: u32,
-    /// Which of its uses: readers in program order, the places of one reader from the last; then results, from the last.
-    #[serde(rename = "use")]
-    pub reader: u32,
-    /// One for each layout that the reader can read, in the order of layouts; then for the states inside kernels.
-    pub paid: Vec<Run>,
-}
-
-/// One price, or one that stands several times in a row.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum Run {
-    /// The price.
-    One(i64),
-    /// The price, and how many times.
-    Many(i64, u32),
-}
 
 /// What stands for an infinite price: more than any plan that a certificate is written for costs.
 const PROHIBITIVE: i64 = 1 << 48;
 
-impl PriceSet {
-    /// The prices of a dual, less what can be left out.
-    ///
-    /// Prices of the only use of a value follow from the others. Where single terms of the bound are amended (`keep_all`,
-    /// for labels), they are given all the same, so that an amendment does not spread.
-    pub(super) fn of(choices: &Choices<'_>, prices: &Prices, keep_all: bool) -> PriceSet {
-        let mut set = PriceSet::default();
-        for id in &choices.factors.live {
-            let v = id.index();
-            let wanted = &choices.wanted[v];
-            if wanted.len() == 1 && !keep_all {
-                continue;
-            }
-            for (reader, nodes) in wanted.iter().enumerate() {
-                let paid = levelled(nodes.iter().map(|n| prices.paid[v][reader][*n as usize]).collect());
-                let is_default = wanted.len() > 1 && paid.iter().all(|p| *p == 0);
-                if !is_default {
-                    set.0.push(UsePrices { value: id.0, reader: reader as u32, paid: runs(&paid) });
-                }
+/// The prices of a dual, less what can be left out.
+///
+/// Prices of the only use of a value follow from the others. Where single terms of the bound are amended (`keep_all`,
+/// for labels), they are given all the same, so that an amendment does not spread.
+pub(super) fn price_set(choices: &Choices<'_>, prices: &Prices, keep_all: bool) -> PriceSet {
+    let mut set = PriceSet::default();
+    for id in &choices.factors.live {
+        let v = id.index();
+        let wanted = &choices.wanted[v];
+        if wanted.len() == 1 && !keep_all {
+            continue;
+        }
+        for (reader, nodes) in wanted.iter().enumerate() {
+            let paid = levelled(nodes.iter().map(|n| prices.paid[v][reader][*n as usize]).collect());
+            let is_default = wanted.len() > 1 && paid.iter().all(|p| *p == 0);
+            if !is_default {
+                set.0.push(UsePrices { value: id.0, reader: reader as u32, paid: runs(&paid) });
             }
         }
-        set
     }
+    set
+}
 
-    /// The prices at the nodes of the plan space's graphs.
-    pub(super) fn read(&self, choices: &Choices<'_>) -> Result<Given, CertificateError> {
-        let mut paid: Vec<Vec<Option<Vec<i64>>>> = vec![Vec::new(); choices.wanted.len()];
-        for id in &choices.factors.live {
-            let (v, nodes) = (id.index(), choices.factors.nodes(*id));
-            let free = |wanted: &Vec<Node>| (choices.wanted[v].len() > 1).then(|| at_nodes(nodes, wanted, |_| 0));
-            paid[v] = choices.wanted[v].iter().map(free).collect();
-        }
-        let mut seen = std::collections::BTreeSet::new();
-        let mut sum = 0u64;
-        for UsePrices { value, reader, paid: listed } in &self.0 {
-            let (v, u) = (*value as usize, *reader as usize);
-            let wanted = choices.wanted.get(v).and_then(|uses| uses.get(u)).ok_or_else(|| {
-                CertificateError::new(format!(
-                    "there are prices for use {u} of value {v}, which the program does not have"
-                ))
-            })?;
-            if !seen.insert((v, u)) {
-                return Err(CertificateError::new(format!("use {u} of value {v} has prices twice")));
-            }
-            let prices = expanded(listed, wanted.len()).ok_or_else(|| {
-                let n = wanted.len();
-                CertificateError::new(format!("use {u} of value {v} has {n} layouts, and another number of prices"))
-            })?;
-            let most = prices.iter().map(|p| p.unsigned_abs()).max().unwrap_or(0);
-            sum = sum.saturating_add(most);
-            if sum > MAX_PRICES {
-                return Err(CertificateError::new("the prices are too large to be added up"));
-            }
-            let nodes = choices.factors.nodes(ValueId(*value));
-            paid[v][u] = Some(at_nodes(nodes, wanted, |i| prices[i]));
-        }
-        Ok(Given { paid })
+/// The prices at the nodes of the plan space's graphs.
+pub(super) fn read(set: &PriceSet, choices: &Choices<'_>) -> Result<Given, CertificateError> {
+    let mut paid: Vec<Vec<Option<Vec<i64>>>> = vec![Vec::new(); choices.wanted.len()];
+    for id in &choices.factors.live {
+        let (v, nodes) = (id.index(), choices.factors.nodes(*id));
+        let free = |wanted: &Vec<Node>| (choices.wanted[v].len() > 1).then(|| at_nodes(nodes, wanted, |_| 0));
+        paid[v] = choices.wanted[v].iter().map(free).collect();
     }
+    let mut seen = std::collections::BTreeSet::new();
+    let mut sum = 0u64;
+    for UsePrices { value, reader, paid: listed } in &set.0 {
+        let (v, u) = (*value as usize, *reader as usize);
+        let wanted = choices.wanted.get(v).and_then(|uses| uses.get(u)).ok_or_else(|| {
+            CertificateError::new(format!("there are prices for use {u} of value {v}, which the program does not have"))
+        })?;
+        if !seen.insert((v, u)) {
+            return Err(CertificateError::new(format!("use {u} of value {v} has prices twice")));
+        }
+        let prices = expanded(listed, wanted.len()).ok_or_else(|| {
+            let n = wanted.len();
+            CertificateError::new(format!("use {u} of value {v} has {n} layouts, and another number of prices"))
+        })?;
+        let most = prices.iter().map(|p| p.unsigned_abs()).max().unwrap_or(0);
+        sum = sum.saturating_add(most);
+        if sum > MAX_PRICES {
+            return Err(CertificateError::new("the prices are too large to be added up"));
+        }
+        let nodes = choices.factors.nodes(ValueId(*value));
+        paid[v][u] = Some(at_nodes(nodes, wanted, |i| prices[i]));
+    }
+    Ok(Given { paid })
 }
 
 fn at_nodes(nodes: usize, wanted: &[Node], price: impl Fn(usize) -> i64) -> Vec<i64> {

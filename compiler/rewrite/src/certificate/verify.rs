@@ -7,8 +7,8 @@ use super::bound::MAX_COST;
 use super::certify::{as_bound, choices, derive};
 use super::choices::Choices;
 use super::computes::computes;
-use super::format::PriceSet;
-use super::{Certificate, CertificateError, Claim, LayerCertificate, SCHEMA, SpaceLimits, Verified};
+use super::format::read;
+use super::{Certificate, CertificateError, Claim, LayerCertificate, PriceSet, SCHEMA, SpaceLimits, Verified};
 use crate::kernel::Kernels;
 use crate::logical::forms;
 use crate::memory::needed;
@@ -162,7 +162,7 @@ fn bound_of_form(
     let mut bounds = vec![0; cases.len()];
     let mut inequalities = 0;
     for set in sets {
-        let given = set.read(choices)?;
+        let given = read(set, choices)?;
         let base = choices.evaluate(&given);
         inequalities += base.alternatives;
         for (best, labels) in bounds.iter_mut().zip(cases).filter(|(best, _)| **best < enough) {
