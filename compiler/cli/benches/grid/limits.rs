@@ -1,0 +1,56 @@
+//! What memory the programs of the grid need, as it stands in `limits.txt`: so that a case is the same whatever the search does.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use shard_cost::{Memory, Objective};
+use shard_rewrite::{Limits, LowerOptions, Stop};
+use shardc::pipeline;
+
+use crate::measure::{Most, search};
+use crate::programs::GridProgram;
+
+/// Bytes on a device, over the whole stack.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Needs {
+    /// The least that a plan was found for.
+    pub(crate) least: u64,
+    /// What the fastest plan takes.
+    pub(crate) fastest: u64,
+}
+
+fn path() -> String {
+    format!("{}/benches/grid/limits.txt", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// By the names of programs. A line a program: its name, the least, the fastest.
+pub(crate) fn known() -> BTreeMap<String, Needs> {
+    let text = std::fs::read_to_string(path()).unwrap_or_default();
+    let line = |line: &str| {
+        let mut words = line.split_whitespace();
+        let (name, least, fastest) = (words.next()?, words.next()?, words.next()?);
+        Some((name.to_string(), Needs { least: least.parse().ok()?, fastest: fastest.parse().ok()? }))
+    };
+    text.lines().filter(|l| !l.starts_with('#')).filter_map(line).collect()
+}
+
+pub(crate) fn write(known: &BTreeMap<String, Needs>) -> std::io::Result<()> {
+    let mut text = String::from(
+        "# What plans need, bytes on a device: the least that `--objective memory` finds, and the fastest.\n# Written by `cargo bench -p shardc --bench grid -- --measure-limits`.\n",
+    );
+    for (name, needs) in known {
+        text += &format!("{name} {} {}\n", needs.least, needs.fastest);
+    }
+    std::fs::write(path(), text)
+}
+
+/// By searches; `None` where there is no plan at all.
+pub(crate) fn measured(of: &GridProgram, patience: Duration) -> Option<Needs> {
+    let fastest = search(&of.program, &of.hardware, Most::Any, patience).found.ok()?.needed();
+    let stop = Stop::default();
+    let limits = Limits { stop: stop.clone(), ..Limits::default() };
+    let options = LowerOptions { objective: Objective::Memory, any_size: true, limits, ..LowerOptions::default() };
+    let smallest = pipeline::compile(&of.program, &of.hardware, &options).ok()?;
+    let least = Memory::of(&smallest.schedule.plan).peak().0;
+    Some(Needs { least: least.min(fastest), fastest })
+}

@@ -1,0 +1,124 @@
+//! One search, measured.
+
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use shard_cost::{Hardware, Memory};
+use shard_ir::{Plan, Program};
+use shard_rewrite::{Limits, LowerError, LowerOptions, Lowered, Proof, Stats, Status, Stop, lower};
+
+/// Searches shorter than this are done again, and the fastest counts: the others were disturbed.
+const SHORT: Duration = Duration::from_millis(100);
+const AGAIN: usize = 2;
+
+/// What came of a search, and how long it took.
+#[derive(Clone)]
+pub(crate) struct Searched {
+    pub(crate) found: Result<Found, NoPlan>,
+    pub(crate) time: Duration,
+}
+
+/// A plan.
+#[derive(Clone)]
+pub(crate) struct Found {
+    /// Picoseconds of a layer.
+    pub(crate) cost: u64,
+    pub(crate) bound: u64,
+    pub(crate) proof: Option<Proof>,
+    pub(crate) stopped_by: Option<String>,
+    pub(crate) stats: Stats,
+    pub(crate) plan: Plan,
+}
+
+/// Why there is no plan.
+#[derive(Clone)]
+pub(crate) enum NoPlan {
+    /// None fits; `proven` where the search left none out.
+    Fits { proven: bool },
+    /// Anything else.
+    Other(String),
+}
+
+impl Found {
+    /// By how much the cost may be above the best plan's, as a part of the bound.
+    pub(crate) fn gap(&self) -> f64 {
+        (self.cost as f64 - self.bound as f64) / (self.bound.max(1) as f64)
+    }
+
+    /// What the plan needs on each device, over the whole stack, in bytes.
+    pub(crate) fn needed(&self) -> u64 {
+        Memory::of(&self.plan).peak().0
+    }
+}
+
+impl Searched {
+    pub(crate) fn cost(&self) -> Option<u64> {
+        self.found.as_ref().ok().map(|found| found.cost)
+    }
+
+    /// Whether nothing better is left: a proven plan, or proof that none fits.
+    pub(crate) fn is_proven(&self) -> bool {
+        match &self.found {
+            Ok(found) => found.proof.is_some(),
+            Err(NoPlan::Fits { proven }) => *proven,
+            Err(NoPlan::Other(_)) => false,
+        }
+    }
+}
+
+/// How many bytes plans may take.
+#[derive(Clone, Copy)]
+pub(crate) enum Most {
+    Any,
+    Bytes(u64),
+}
+
+/// The search of a program, on this thread; ended after `patience` with what it has.
+pub(crate) fn search(program: &Program, hardware: &Hardware, most: Most, patience: Duration) -> Searched {
+    let once = || {
+        let start = Instant::now();
+        let lowered = search_once(program, hardware, most, patience);
+        (start.elapsed(), lowered)
+    };
+    let (mut time, lowered) = once();
+    if time < SHORT {
+        time = (0..AGAIN).map(|_| once().0).min().unwrap_or(time).min(time);
+    }
+    Searched { found: found(lowered), time }
+}
+
+fn search_once(program: &Program, hardware: &Hardware, most: Most, patience: Duration) -> Result<Lowered, LowerError> {
+    let (hardware, any_size) = match most {
+        Most::Any => (hardware.clone(), true),
+        Most::Bytes(bytes) => (hardware.with_memory_limit(bytes), false),
+    };
+    let stop = Stop::default();
+    let limits = Limits { stop: stop.clone(), ..Limits::default() };
+    let options = LowerOptions { any_size, limits, ..LowerOptions::default() };
+    let (done, is_done) = channel::<()>();
+    let clock = std::thread::spawn(move || {
+        if is_done.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
+            stop.time_is_up();
+        }
+    });
+    let lowered = lower(program, &hardware, &options);
+    drop(done);
+    // The clock waits for the sender alone, which is gone.
+    let _ = clock.join();
+    lowered
+}
+
+fn found(lowered: Result<Lowered, LowerError>) -> Result<Found, NoPlan> {
+    match lowered {
+        Ok(Lowered { plan, optimality, stats, .. }) => Ok(Found {
+            cost: optimality.cost.0,
+            bound: optimality.lower_bound.0,
+            proof: optimality.proof.filter(|_| optimality.status == Status::Proven),
+            stopped_by: optimality.stopped_by,
+            stats,
+            plan,
+        }),
+        Err(LowerError::NoPlanFits { proven, .. }) => Err(NoPlan::Fits { proven }),
+        Err(other) => Err(NoPlan::Other(other.to_string())),
+    }
+}
