@@ -34,6 +34,13 @@ struct ModelCall {
     own: Vec<Option<ValueId>>,
 }
 
+impl ModelCall {
+    /// Whether a weight or cache of the layer is the call's own, and not passed to it by name.
+    fn owns(&self, parameter: ValueId) -> bool {
+        self.own.get(parameter.index()).is_some_and(Option::is_some)
+    }
+}
+
 /// What the folded blocks of a model take and hand on has a part in what the model returns.
 pub(crate) fn check(program: &Program, sink: &mut Sink) {
     let mut needed = vec![false; program.values.len()];
@@ -145,7 +152,7 @@ impl LayerChecker<'_, '_> {
             return None;
         }
         if call.fold.is_some() {
-            self.handed_on_alone(callee, program, span)?;
+            self.handed_on_alone(callee, program, &call, span)?;
             self.prepare(&mut values, &exprs, program, fresh_from, span)?;
         }
         self.builder.inlining = Some(span);
@@ -193,24 +200,26 @@ impl LayerChecker<'_, '_> {
     }
 
     /// A folded block hands on its first result, which takes the place of its first parameter; its other results are
-    /// caches.
-    fn handed_on_alone(&mut self, callee: &ast::Layer, program: &Program, span: Span) -> Option<()> {
+    /// caches that each application has of its own.
+    fn handed_on_alone(&mut self, callee: &ast::Layer, program: &Program, call: &ModelCall, span: Span) -> Option<()> {
         let first = callee.params.first()?;
         if first.ty.kind.is_some() {
             let (layer, parameter) = (callee.name.value.clone(), first.name.value.clone());
             self.sink.report(ModelProblem::HandsOnWeight { layer, parameter, span, declared: first.span });
             return None;
         }
-        let other = program.outputs.iter().skip(1).find(|o| cache_origin(program, o.value).is_none());
-        match other {
-            None => Some(()),
-            Some(other) => {
-                let (layer, result) = (callee.name.value.clone(), other.name.clone());
-                let repeat = callee.repeat.map_or(1, |repeat| repeat.count.value);
-                self.sink.report(ModelProblem::OtherResult { layer, result, repeat, span, declared: other.span });
-                None
+        for other in program.outputs.iter().skip(1) {
+            let cache = cache_origin(program, other.value);
+            if cache.is_some_and(|cache| call.owns(cache)) {
+                continue;
             }
+            let given = cache.and_then(|cache| callee.params.get(cache.index())).map(|param| param.name.value.clone());
+            let (layer, result) = (callee.name.value.clone(), other.name.clone());
+            let repeat = callee.repeat.map_or(1, |repeat| repeat.count.value);
+            self.sink.report(ModelProblem::OtherResult { layer, result, repeat, given, span, declared: other.span });
+            return None;
         }
+        Some(())
     }
 
     /// What a folded block takes, in the order of dims in which it is handed on; a value that it takes for another
@@ -270,8 +279,7 @@ impl LayerChecker<'_, '_> {
         }
         let mut returned = Vec::new();
         for (at, (output, value)) in program.outputs.iter().zip(results).enumerate() {
-            let origin = cache_origin(program, output.value)
-                .filter(|origin| call.own.get(origin.index()).is_some_and(Option::is_some));
+            let origin = cache_origin(program, output.value).filter(|origin| call.owns(*origin));
             match origin.filter(|_| at > 0 || call.fold.is_none()) {
                 None => returned.push(value),
                 Some(origin) => self.keep(call, output, args[origin.index()], value),

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{codes, program};
+use common::{check, codes, program};
 use shard_ir::{Def, ParameterKind, Plan, Program};
 
 fn model(body: &str) -> Program {
@@ -128,4 +128,36 @@ dim B = 8
 layer f(x: f32 B_{model}) -> f32 B_{data,model} { return gelu(x) }
 layer g(x: f32 B_({data,model})) -> f32 B { return gelu(x) }";
     assert_eq!(codes(text), Vec::<&str>::new());
+}
+
+/// A model whose repeated block takes a cache of the model, and what the block gives back of it.
+fn with_a_cache_of_the_model(given_back: Option<&str>) -> String {
+    let (results, returned, bound) = match given_back {
+        None => ("f32 BE".to_string(), "z".to_string(), "y"),
+        Some(value) => ("(y: f32 BE, k: f32 BS)".to_string(), format!("(z, {value})"), "(y, k)"),
+    };
+    format!(
+        "mesh x=2
+dim B = 8
+dim E = 8
+dim L = 1
+dim S = 4
+layer block(x: f32 BE, new: f32 BL, keys: cache f32 BS) -> {results} repeat 3 {{
+  let z = x + sum(append(keys, new, L -> S) over S)
+  return {returned}
+}}
+model tower(x: f32 BE, new: f32 BL, kept: cache f32 BS) -> (y: f32 BE, kept1: f32 BS) {{
+  let {bound} = block(x, new, keys: kept)
+  return (y, append(kept, new, L -> S))
+}}"
+    )
+}
+
+#[test]
+fn a_repeated_layer_reads_a_cache_of_the_model_but_gives_none_back() {
+    assert_eq!(codes(&with_a_cache_of_the_model(None)), Vec::<&str>::new());
+    let given_back = with_a_cache_of_the_model(Some("append(keys, new, L -> S)"));
+    assert_eq!(codes(&given_back), ["E0635"]);
+    let problem = &check(&given_back).diagnostics[0];
+    assert_eq!(problem.message, "`block` is repeated, and its result `k` is of a cache that is not its own");
 }

@@ -75,6 +75,8 @@ pub enum ModelProblem {
         result: String,
         /// How often the layer is repeated.
         repeat: u64,
+        /// The cache that the result is of, where the model passes it.
+        given: Option<String>,
         /// The call.
         span: Span,
         /// Where the result is declared.
@@ -143,7 +145,14 @@ impl From<ModelProblem> for Diagnostic {
             )
             .at(span, "each application would compute the same as the one before")
             .help(format!("make the result of `{layer}` of its first parameter")),
-            OtherResult { layer, result, repeat, span, declared } => Diagnostic::error(
+            OtherResult { layer, result, given: Some(cache), span, declared, .. } => Diagnostic::error(
+                "E0635",
+                format!("`{layer}` is repeated, and its result `{result}` is of a cache that is not its own"),
+            )
+            .at(span, format!("`{cache}` is passed here, one for all applications"))
+            .also(declared, "this result")
+            .help(format!("leave `{cache}` out of the call: each application then keeps one of its own")),
+            OtherResult { layer, result, repeat, given: None, span, declared } => Diagnostic::error(
                 "E0635",
                 format!("`{layer}` is repeated, and its result `{result}` is neither handed on nor a cache"),
             )
