@@ -261,6 +261,8 @@ fn every_rule_that_a_page_or_a_comment_names_exists() {
 #[test]
 fn the_page_of_measurements_counts_its_own_marks() {
     let page = read(&root().join("spec/performance.md"));
+    // Behind the first marker stand the tables of other benchmarks.
+    let page = page.split("<!-- ").next().unwrap_or_default();
     let cells = |line: &str| line.split('|').map(|cell| cell.trim().to_string()).collect::<Vec<_>>();
     let rows: Vec<Vec<String>> = page.lines().filter(|line| line.starts_with("| `")).map(cells).collect();
     let (searches, processes): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.len() == 18);

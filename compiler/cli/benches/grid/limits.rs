@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use shard_cost::{Memory, Objective};
-use shard_rewrite::{Limits, LowerOptions, Stop};
+use shard_rewrite::{Limits, LowerOptions};
 use shardc::pipeline;
 
-use crate::measure::{Most, search};
+use crate::measure::{Most, search, with_patience};
 use crate::programs::GridProgram;
 
 /// Bytes on a device, over the whole stack.
@@ -47,10 +47,11 @@ pub(crate) fn write(known: &BTreeMap<String, Needs>) -> std::io::Result<()> {
 /// By searches; `None` where there is no plan at all.
 pub(crate) fn measured(of: &GridProgram, patience: Duration) -> Option<Needs> {
     let fastest = search(&of.program, &of.hardware, Most::Any, patience).found.ok()?.needed();
-    let stop = Stop::default();
-    let limits = Limits { stop: stop.clone(), ..Limits::default() };
-    let options = LowerOptions { objective: Objective::Memory, any_size: true, limits, ..LowerOptions::default() };
-    let smallest = pipeline::compile(&of.program, &of.hardware, &options).ok()?;
+    let smallest = with_patience(patience, |stop| {
+        let limits = Limits { stop, ..Limits::default() };
+        let options = LowerOptions { objective: Objective::Memory, any_size: true, limits, ..LowerOptions::default() };
+        pipeline::compile(&of.program, &of.hardware, &options).ok()
+    })?;
     let least = Memory::of(&smallest.schedule.plan).peak().0;
     Some(Needs { least: least.min(fastest), fastest })
 }

@@ -92,20 +92,27 @@ fn search_once(program: &Program, hardware: &Hardware, most: Most, patience: Dur
         Most::Any => (hardware.clone(), true),
         Most::Bytes(bytes) => (hardware.with_memory_limit(bytes), false),
     };
+    with_patience(patience, |stop| {
+        let limits = Limits { stop, ..Limits::default() };
+        lower(program, &hardware, &LowerOptions { any_size, limits, ..LowerOptions::default() })
+    })
+}
+
+/// Lets searches know when so much time is over.
+pub(crate) fn with_patience<T>(patience: Duration, run: impl FnOnce(Stop) -> T) -> T {
     let stop = Stop::default();
-    let limits = Limits { stop: stop.clone(), ..Limits::default() };
-    let options = LowerOptions { any_size, limits, ..LowerOptions::default() };
+    let of_clock = stop.clone();
     let (done, is_done) = channel::<()>();
     let clock = std::thread::spawn(move || {
         if is_done.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
-            stop.time_is_up();
+            of_clock.time_is_up();
         }
     });
-    let lowered = lower(program, &hardware, &options);
+    let result = run(stop);
     drop(done);
     // The clock waits for the sender alone, which is gone.
     let _ = clock.join();
-    lowered
+    result
 }
 
 fn found(lowered: Result<Lowered, LowerError>) -> Result<Found, NoPlan> {
