@@ -240,4 +240,12 @@ impl Def {
             Def::Pin { operand, .. } => std::slice::from_ref(operand),
         }
     }
+
+    /// What the type of a parameter or a pin asks of its layout; `None` for what has no type of its own.
+    pub fn pattern(&self) -> Option<&LayoutPattern> {
+        match self {
+            Def::Parameter { pattern, .. } | Def::Pin { pattern, .. } => Some(pattern),
+            Def::Constant(_) | Def::Op { .. } => None,
+        }
+    }
 }

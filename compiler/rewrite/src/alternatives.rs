@@ -9,11 +9,10 @@ use shard_ir::{
 };
 
 use crate::emit::MoveSite;
-use crate::label_descent::LABELS;
 use crate::lower::Lowering;
 use crate::memory::needed;
 use crate::reason::Reader;
-use crate::relax::{Relaxation, Wanted, Whole};
+use crate::relax::{Wanted, Whole, all_plans};
 use crate::space::maxima;
 use crate::told::told;
 use crate::{LowerError, LowerOptions, Lowered};
@@ -99,16 +98,14 @@ pub fn alternatives(
         .iter()
         .filter(|m| m.collective.has_traffic() && !lowered.plan.instruction(m.id).origin.written)
         .collect();
-    // Where layouts of labels were held, what a plan would take without a move under these layouts answers nothing.
-    let is_held = lowered.optimality.stopped_by.as_deref() == Some(LABELS);
-    if asked.is_empty() || is_held || options.strict || kernels.program.strict {
+    if asked.is_empty() || options.strict || kernels.program.strict {
         return Ok(Vec::new());
     }
     let whole = match &memory.whole {
         Some(whole) => Arc::clone(whole),
         None => {
             let maxima = maxima(&kernels.program);
-            Relaxation::new(kernels, hardware, maxima, &[], (false, limits), Wanted::default())?.whole()
+            all_plans(kernels, hardware, maxima, (false, limits), Wanted::default())?.1
         }
     };
     let whole = match memory.labels.is_empty() {

@@ -3,7 +3,6 @@
 use shard_ir::{Def, DimId, LabelId, Layout, LayoutPattern, MeshShape, Program, ValueId};
 
 use crate::LowerError;
-use crate::label_descent::LABELS;
 use crate::space::maxima;
 
 /// A layout of a labelled type as the label sees it: dims in the order of their ids, since types with one label may have
@@ -44,6 +43,15 @@ pub(crate) fn layouts_of_label(program: &Program, label: LabelId) -> Vec<Layout>
     common.unwrap_or_else(|| vec![Layout::REPLICATED])
 }
 
+/// Fails where some label has no layout that all its types allow.
+pub(crate) fn check_labels(program: &Program) -> Result<(), LowerError> {
+    let empty = |label: &usize| layouts_of_label(program, LabelId(*label as u16)).is_empty();
+    match (0..program.labels.len()).find(empty) {
+        Some(label) => Err(LowerError::Label(program.labels[label].clone())),
+        None => Ok(()),
+    }
+}
+
 /// Every way of giving the labels of a program a layout each.
 pub(crate) fn assignments(program: &Program, limit: usize) -> Result<Vec<Vec<Layout>>, LowerError> {
     let mut all: Vec<Vec<Layout>> = vec![Vec::new()];
@@ -53,7 +61,7 @@ pub(crate) fn assignments(program: &Program, limit: usize) -> Result<Vec<Vec<Lay
             return Err(LowerError::Label(program.labels[label as usize].clone()));
         }
         if all.len().saturating_mul(layouts.len()) > limit {
-            return Err(LowerError::Limit { limit: LABELS, count: limit });
+            return Err(LowerError::Limit { limit: "layouts of labels", count: limit });
         }
         all =
             all.iter().flat_map(|known| layouts.iter().map(|l| known.iter().copied().chain([*l]).collect())).collect();

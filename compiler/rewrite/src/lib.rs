@@ -24,7 +24,6 @@ pub mod demand;
 mod emit;
 mod in_pieces;
 mod kernel;
-mod label_descent;
 mod labels;
 mod logical;
 mod lower;
@@ -90,8 +89,10 @@ pub struct Limits {
     pub strategies: usize,
     /// Sweeps of the bound over the program.
     pub sweeps: usize,
-    /// Layouts tried for the labels of a layer, over all of them.
+    /// Layouts of the labels of a layer, over all of them, that a certificate may tell apart.
     pub label_layouts: usize,
+    /// Branches of the plan space: layouts of labels, and ways of filling the memory, that are looked at apart.
+    pub branches: usize,
     /// Forms of the program that are searched: orders of multiplication and other ways of computing the same.
     pub forms: usize,
     /// Forms read off the logical e-graph, of which those of fewest flops are searched.
@@ -112,6 +113,7 @@ impl Default for Limits {
             tie_expansions: 2_000,
             sweeps: 64,
             label_layouts: 20_000,
+            branches: 4_000,
             forms: 64,
             enumerated_forms: 4_096,
             logical_nodes: 4_096,
@@ -232,11 +234,7 @@ pub enum LowerError {
 /// The cheapest plan of a program on some hardware, ties broken by the rule of the cost model.
 pub fn lower(program: &Program, hardware: &Hardware, options: &LowerOptions) -> Result<Lowered, LowerError> {
     let priced = &*options.priced_by(hardware);
-    let is_free = options.forced.is_none() && !options.whole_space && !options.strict && !program.strict;
     match lower::lower(program, priced, options) {
-        Err(limit @ LowerError::Limit { limit: label_descent::LABELS, .. }) if is_free => {
-            label_descent::descend(program, priced, options, limit)
-        }
         Err(LowerError::Unreachable { .. }) if is_reachable(program, hardware, options) => {
             Err(LowerError::TooLong(Picoseconds(relax::graph::FAR.unsigned_abs())))
         }
@@ -263,5 +261,5 @@ impl LowerOptions {
 
 /// What the weights and caches of a program take at least on each device, over the whole stack, in bytes.
 pub fn least_kept(program: &Program) -> u64 {
-    memory::Room::new(program, memory::Within::device(0)).least()
+    memory::Room::new(program, 0).least()
 }

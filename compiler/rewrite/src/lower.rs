@@ -1,8 +1,7 @@
 //! Program in, plan out: every form of the program and every layout of the labels bounded, the promising ones searched.
 
-use std::cell::OnceCell;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::sync::Arc;
 
 use shard_cost::{Hardware, collective_cost};
@@ -11,10 +10,10 @@ use shard_ir::{Def, InstrId, InstrKind, Layout, Liveness, MeshShape, Picoseconds
 use crate::demand::Forced;
 use crate::emit::{Emitted, MoveSite, emit};
 use crate::kernel::Kernels;
-use crate::labels::assignments;
+use crate::labels::check_labels;
 use crate::logical::{Cut, forms};
-use crate::memory::{Room, Within, needed};
-use crate::relax::{Priced, Question, Region, Relaxation, Wanted, Whole};
+use crate::memory::{Room, Scopes, needed};
+use crate::relax::{Branch, Fork, Priced, Question, Region, Wanted, Whole, all_plans};
 use crate::search::{Found, Search, Solution, TOO_LARGE};
 use crate::space::{Space, maxima};
 use crate::table::Tables;
@@ -55,16 +54,14 @@ impl Memory {
 
 pub(crate) fn lower(program: &Program, hardware: &Hardware, options: &LowerOptions) -> Result<Lowered, LowerError> {
     let strict = options.strict || program.strict;
-    // The bound counts no memory, so that looking at more plans proves little: they only take their time.
-    let within_memory = Limits { expansions: options.limits.expansions / 8, ..options.limits.clone() };
-    let lowering = |at_once, within: Option<Within>| Lowering {
+    let lowering = |at_once, capacity: Option<u64>| Lowering {
         strict: at_once,
         all_written: strict,
         whole_space: options.whole_space,
         forced: options.forced.as_ref(),
         loops: options.fuse && !(options.strict || program.strict),
-        within,
-        ..Lowering::new(hardware, if within.is_some() { &within_memory } else { &options.limits })
+        capacity,
+        ..Lowering::new(hardware, &options.limits)
     };
     if options.forced.is_some() {
         return lowering(strict, None).run(program, true);
@@ -82,61 +79,32 @@ pub(crate) fn lower(program: &Program, hardware: &Hardware, options: &LowerOptio
         // The fastest of all plans is the fastest of those that fit, if it does.
         return Ok(fastest);
     }
-    let device = Within::device(capacity);
-    let least = Room::new(program, device).least();
+    let least = Room::new(program, capacity).least();
+    let none = |proven| LowerError::NoPlanFits { plan: Box::new(fastest.plan.clone()), least, proven };
     if least > capacity {
-        return Err(LowerError::NoPlanFits { plan: Box::new(fastest.plan), least, proven: true });
+        return Err(none(true));
     }
-    let mut best = match lowering(strict, Some(device)).run(program, strict) {
+    let like = Some(&fastest.memory);
+    match (Lowering { like, ..lowering(strict, Some(capacity)) }).run(program, strict) {
         // Nothing was passed over: what was left out of the space has no room in any plan.
-        Err(LowerError::Unreachable { .. }) => {
-            return Err(LowerError::NoPlanFits { plan: Box::new(fastest.plan), least, proven: true });
-        }
-        Err(LowerError::Limit { .. }) => None,
-        Ok(found) if found.optimality.status == Status::Bounded => Some(found),
-        other => return other,
-    };
-    // Some plan after another leaves no room for activations, or there are more than can be looked at. What weights and
-    // caches leave free is settled beforehand, then: of what comes out, nothing is proven but what is of all plans.
-    let known = best.as_ref().map_or_else(|| fastest.optimality.clone(), |found| found.optimality.clone());
-    for kept in kept_at_most(&fastest.plan, least, capacity) {
-        let found = match lowering(strict, Some(Within { capacity, kept })).run(program, strict) {
-            Err(LowerError::Unreachable { .. } | LowerError::Limit { .. }) => continue,
-            Err(LowerError::OutOfTime) if best.is_some() => break,
-            other => other?,
-        };
-        if best.as_ref().is_none_or(|known| found.optimality.cost < known.optimality.cost) {
-            best = Some(Lowered { optimality: bounded(&found.optimality, &known), ..found });
-        }
+        Err(LowerError::Unreachable { .. }) => Err(none(true)),
+        Err(LowerError::Limit { .. }) => Err(none(false)),
+        other => other,
     }
-    best.ok_or_else(|| LowerError::NoPlanFits { plan: Box::new(fastest.plan), least, proven: false })
 }
 
-/// Bytes for weights and caches that leave room for activations: first as much as the fastest plan has, in the end all that
-/// there is beside the smallest weights and caches.
-fn kept_at_most(fastest: &Plan, least: u64, capacity: u64) -> Vec<u64> {
-    let activations = shard_cost::Memory::of(fastest).activations.0;
-    let most = capacity.saturating_sub(activations).max(least);
-    let mut all = vec![most, least + (most - least) / 4, least];
-    all.dedup();
-    all
-}
-
-/// What is known of a plan that was found among some, by what is known of all.
-fn bounded(found: &Optimality, known: &Optimality) -> Optimality {
-    let lower_bound = known.lower_bound.min(found.cost);
-    let price_bound = known.price_bound.map(|bound| bound.min(found.cost));
-    let proven = lower_bound == found.cost;
-    let proof = if price_bound == Some(found.cost) { Proof::Certificate } else { Proof::Search };
-    Optimality {
-        status: if proven { Status::Proven } else { Status::Bounded },
-        proof: proven.then_some(proof),
-        cost: found.cost,
-        lower_bound,
-        price_bound,
-        stopped_by: (!proven).then(|| TOO_LARGE.to_owned()),
-        ties_cut: found.ties_cut,
-    }
+/// The best plan of phases side by side whose weights and caches there is room for in each of them; whether there is for
+/// activations too is not asked.
+pub(crate) fn lower_phases(
+    program: &Program,
+    hardware: &Hardware,
+    options: &LowerOptions,
+    scopes: &Scopes,
+) -> Result<Lowered, LowerError> {
+    let capacity = Some(hardware.hbm_bytes);
+    let lowering =
+        Lowering { loops: options.fuse, capacity, scopes: Some(scopes), ..Lowering::new(hardware, &options.limits) };
+    lowering.run(program, false)
 }
 
 /// The best plan of a program if it takes less time than `below`, in picoseconds; `like` is what is known of a program that
@@ -212,8 +180,10 @@ pub(crate) struct Lowering<'a> {
     forced: Option<&'a Forced>,
     /// Whether einsums may do a collective in their loops.
     loops: bool,
-    /// The bytes that every plan must fit in; `None` where plans of any size will do.
-    within: Option<Within>,
+    /// The bytes of a device, in which every plan must fit; `None` where plans of any size will do.
+    capacity: Option<u64>,
+    /// The phases that the program is of, where it is several, and what each has room for.
+    scopes: Option<&'a Scopes>,
     /// Only plans that take less time are wanted, in picoseconds.
     below: Option<u64>,
     /// What is known of a program that is nearly this one.
@@ -251,16 +221,30 @@ struct Best {
     stats: Stats,
 }
 
-/// A form that is ready to be searched, and the layouts to try for its labels.
-type Prepared = (Arc<Kernels>, Vec<Vec<Layout>>);
+/// A form that has prices.
+struct Explored {
+    kernels: Arc<Kernels>,
+    /// All that its plans are made of.
+    whole: Arc<Whole>,
+    /// The ways of filling the memory that were tried.
+    dived: BTreeSet<Vec<u32>>,
+    /// Whether what seems best of it was searched.
+    has_dived: bool,
+}
 
-/// What comes next for a form, under an assignment of layouts to its labels: the last first, of those that promise alike.
+/// Plans of a form that are still to be looked at.
+struct Pending {
+    branch: Branch,
+    form: usize,
+    /// Whether it has prices of its own, or those of the branch that it is of.
+    settled: bool,
+}
+
+/// What comes next: the last first, of those that promise alike.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Turn {
-    /// The assignment is searched; its bound is its own.
-    Search,
-    /// The assignment gets prices of its own.
-    Labels,
+    /// A branch is searched or divided.
+    Branch,
     /// The form gets prices; its bound is from flops alone.
     Form,
 }
@@ -276,7 +260,8 @@ impl<'a> Lowering<'a> {
             whole_space: false,
             forced: None,
             loops: false,
-            within: None,
+            capacity: None,
+            scopes: None,
             below: None,
             like: None,
             best: Best::default(),
@@ -302,7 +287,7 @@ impl<'a> Lowering<'a> {
                 let best = Best { root_bound: Some(bound), ..Best::default() };
                 // What is asked about has its loops already.
                 let mut lowering = Lowering { loops: kernels.loops, best, ..Lowering::new(hardware, limits) };
-                lowering.widen(kernels, labels, &priced, bound)?;
+                lowering.widen(kernels, labels, (&priced, bound), None)?;
                 match lowering.lowered(None) {
                     Err(LowerError::Unreachable { .. }) => {}
                     Err(other) => return Err(other),
@@ -351,81 +336,166 @@ impl<'a> Lowering<'a> {
                 let Some(kernels) = take(form) else { continue };
                 within_limits(&kernels.program, self.limits)?;
                 self.best.rewritten = rewritten;
-                self.search(&kernels, None, None)?;
+                let room = self.capacity.map(|capacity| Room::new(&kernels.program, capacity));
+                self.search(&kernels, None, None, room.as_ref(), 0)?;
                 self.note_missed(0);
             }
             return Ok(());
         }
-        let kernels: Vec<OnceCell<Prepared>> = vec![OnceCell::new(); rewritten.len()];
-        let relaxed: Vec<OnceCell<Relaxation<'_>>> = rewritten.iter().map(|_| OnceCell::new()).collect();
-        // The most promising first; its bound is worked out better each time that its turn has come.
+        // The most promising first; of those that promise alike what is nearest to a plan, then what came first.
         let mut open: BinaryHeap<Reverse<(u64, Turn, usize, usize)>> =
             first_bounds.into_iter().enumerate().map(|(form, bound)| Reverse((bound, Turn::Form, form, 0))).collect();
-        let mut priced: BTreeMap<(usize, usize), Priced> = BTreeMap::new();
-        let mut left = if self.within.is_some() { MAX_CASES_WITHIN_MEMORY } else { usize::MAX };
-        while let Some(Reverse((bound, turn, form, i))) = open.pop() {
+        let mut explored: BTreeMap<usize, Explored> = BTreeMap::new();
+        let mut branches: Vec<Option<Pending>> = Vec::new();
+        while let Some(Reverse((bound, turn, at, _))) = open.pop() {
             self.limits.stop.check_asked()?;
-            // Another form than the one written is taken only where it takes less time.
-            let known = self.best.plan.as_ref().map(|(rank, _)| rank.0);
-            if known.is_some_and(|time| time < bound || (time == bound && rewritten[form]))
-                || self.below.is_some_and(|below| below <= bound)
-            {
+            let form = match turn {
+                Turn::Form => at,
+                Turn::Branch => branches[at].as_ref().map_or(0, |pending| pending.form),
+            };
+            if self.is_beaten(bound, rewritten[form]) {
+                self.best.ties_cut |= !rewritten[form] && self.known() == Some(bound);
                 continue;
             }
             self.best.frontier = Some(bound);
-            self.limits.stop.saw(bound, known);
+            self.limits.stop.saw(bound, self.known());
             self.limits.stop.check()?;
-            if let (Turn::Form, Some(new)) = (turn, take(form)) {
-                within_limits(&new.program, self.limits)?;
-                let labels = assignments(&new.program, self.limits.label_layouts)?;
-                let _ = kernels[form].set((new, labels));
-            }
-            let Some((kernels, labels)) = kernels[form].get() else { continue };
-            match (turn, relaxed[form].get()) {
-                (Turn::Search, _) if left == 0 => {
-                    // So many are tried; what the others take at least is known.
-                    self.best.stopped_by = self.best.stopped_by.or(Some(TOO_LARGE));
-                    self.best.open_bound = Some(self.best.open_bound.map_or(bound, |b| b.min(bound)));
-                    break;
+            let next = match turn {
+                Turn::Form => {
+                    let Some(kernels) = take(form) else { continue };
+                    within_limits(&kernels.program, self.limits)?;
+                    check_labels(&kernels.program)?;
+                    let (branch, whole) = self.all_plans_of(&kernels)?;
+                    explored.insert(form, Explored { kernels, whole, dived: BTreeSet::new(), has_dived: false });
+                    vec![Pending { branch, form, settled: true }]
                 }
-                (Turn::Search, _) => {
-                    left -= 1;
-                    let Some(case) = priced.remove(&(form, i)) else { continue };
-                    self.best.root_bound.get_or_insert(bound);
-                    self.best.rewritten = rewritten[form];
-                    if self.widen(kernels, &labels[i], &case, bound)? {
-                        self.best.whole = relaxed[form].get().map(Relaxation::whole);
-                    }
-                    // What is most promising leaves no room: what is less so is hardly ever smaller.
-                    if self.best.plan.is_none() && self.best.stopped_by == Some(TOO_LARGE) {
+                Turn::Branch => {
+                    if branches.len() > self.limits.branches {
+                        self.best.stopped_by = self.best.stopped_by.or(Some(BRANCHES));
+                        self.best.open_bound = Some(self.best.open_bound.map_or(bound, |b| b.min(bound)));
                         break;
                     }
-                }
-                (Turn::Labels, Some(relaxation)) => {
-                    let case = relaxation.under(&labels[i], known.into_iter().chain(self.below).min());
-                    if let Some(own) = case.bound {
-                        open.push(Reverse((own.max(bound), Turn::Search, form, i)));
-                        priced.insert((form, i), case);
-                    }
-                }
-                _ => {
-                    let maxima = maxima(&kernels.program);
-                    let room = self.within.map(|within| Room::new(&kernels.program, within));
-                    let options = (self.strict, self.limits);
-                    let wanted = Wanted {
-                        forced: self.forced,
-                        room: room.as_ref(),
-                        below: self.below,
-                        like: self.like.and_then(|like| like.like(&kernels.program)),
+                    let (Some(pending), Some(explored)) = (branches[at].take(), explored.get_mut(&form)) else {
+                        continue;
                     };
-                    let new = Relaxation::new(kernels, self.hardware, maxima, labels, options, wanted)?;
-                    let cases = (0..labels.len()).filter_map(|i| Some((new.first_bound(i)?, i)));
-                    open.extend(cases.map(|(own, i)| Reverse((own.max(bound), Turn::Labels, form, i))));
-                    let _ = relaxed[form].set(new);
+                    self.best.rewritten = rewritten[form];
+                    self.look_at(pending, explored, bound)?
+                }
+            };
+            for pending in next {
+                if let Some(own) = pending.branch.bound() {
+                    open.push(Reverse((own.max(bound), Turn::Branch, branches.len(), 0)));
+                    branches.push(Some(pending));
                 }
             }
         }
+        // Where nothing was searched beside, all that is left is ruled out by prices.
+        if let (None, Some(cost)) = (self.best.root_bound, self.known()) {
+            self.best.root_bound = Some(cost.min(self.best.open_bound.unwrap_or(cost)));
+        }
         Ok(())
+    }
+
+    /// What the best plan so far takes, in picoseconds.
+    fn known(&self) -> Option<u64> {
+        self.best.plan.as_ref().map(|(rank, _)| rank.0)
+    }
+
+    /// Whether plans that take `bound` or more are not wanted any more.
+    fn is_beaten(&self, bound: u64, rewritten: bool) -> bool {
+        // Another form than the one written is taken only where it takes less time. Where memory binds, plans that tie may
+        // be as many as there are ways of filling it.
+        let ties = !rewritten && self.capacity.is_none() && self.best.stats.nodes < MAX_TIED_NODES;
+        self.known().is_some_and(|time| time < bound || (time == bound && !ties))
+            || self.below.is_some_and(|below| below <= bound)
+    }
+
+    /// All plans of a form, bounded.
+    fn all_plans_of(&self, kernels: &Kernels) -> Result<(Branch, Arc<Whole>), LowerError> {
+        let program = kernels.program.as_ref();
+        let wanted = Wanted {
+            forced: self.forced,
+            room: self.room(program),
+            below: self.below,
+            like: self.like.and_then(|like| like.like(program)),
+        };
+        all_plans(kernels, self.hardware, maxima(program), (self.strict, self.limits), wanted)
+    }
+
+    /// Prices a branch, searches it, or divides it; returns what is still to be looked at.
+    fn look_at(&mut self, pending: Pending, explored: &mut Explored, bound: u64) -> Result<Vec<Pending>, LowerError> {
+        let Pending { mut branch, form, settled } = pending;
+        let most = self.most_wanted();
+        if !settled {
+            self.settle(&mut branch, &explored.kernels, most);
+            return Ok(vec![Pending { branch, form, settled: true }]);
+        }
+        // One plan of it tells what in all of it is too dear.
+        let fork = match branch.fork(most, &mut explored.dived) {
+            Fork::Branches(_) if self.known().is_none() && !explored.has_dived => Fork::Dive,
+            fork => fork,
+        };
+        match fork {
+            Fork::Search(labels) => {
+                self.best.root_bound.get_or_insert(bound);
+                self.search_branch(&branch, labels, explored)?;
+                Ok(Vec::new())
+            }
+            Fork::Dive => {
+                explored.has_dived = true;
+                self.dive(branch.clone(), explored)?;
+                Ok(vec![Pending { branch, form, settled: self.most_wanted() == most }])
+            }
+            Fork::Branches(branches) => {
+                Ok(branches.into_iter().map(|branch| Pending { branch, form, settled: false }).collect())
+            }
+        }
+    }
+
+    /// Searches what seems best of a branch: one layout of each label, one way of filling the memory.
+    fn dive(&mut self, mut branch: Branch, explored: &Explored) -> Result<(), LowerError> {
+        let most = self.most_wanted();
+        while let Some(likely) = branch.toward_the_best() {
+            branch = likely;
+            self.settle(&mut branch, &explored.kernels, most);
+            if branch.bound().is_none_or(|least| most.is_some_and(|most| most < least)) {
+                return Ok(());
+            }
+        }
+        let labels = branch.labels();
+        self.search_branch(&branch, labels, explored)
+    }
+
+    /// What plans may take at most to be wanted, in picoseconds.
+    fn most_wanted(&self) -> Option<u64> {
+        self.known().map(|time| if self.capacity.is_some() { time.saturating_sub(1) } else { time })
+    }
+
+    fn search_branch(&mut self, branch: &Branch, labels: Vec<Layout>, explored: &Explored) -> Result<(), LowerError> {
+        let Some(bound) = branch.bound() else { return Ok(()) };
+        let program = &explored.kernels.program;
+        // Of several phases each is looked at by itself, whether there is room for its activations.
+        let room = self.room(program).filter(|_| self.scopes.is_none()).map(|room| branch.room(program, &room));
+        if self.widen(&explored.kernels, &labels, (&branch.priced(), bound), room.as_ref())? {
+            self.best.whole = Some(Arc::clone(&explored.whole));
+        }
+        Ok(())
+    }
+
+    /// What plans have to fit in, where they have to.
+    fn room<'p>(&self, program: &'p Program) -> Option<Room<'p>>
+    where
+        'a: 'p,
+    {
+        self.capacity.map(|capacity| Room::new(program, capacity).within(self.scopes))
+    }
+
+    /// Prices a branch, without what has no room in it.
+    fn settle(&self, branch: &mut Branch, kernels: &Kernels, most: Option<u64>) {
+        if let Some(room) = self.room(&kernels.program) {
+            branch.fit(kernels, &room);
+        }
+        branch.settle(self.limits, most);
     }
 
     /// Notes what the last search may have missed, of plans that take `bound` or more.
@@ -441,17 +511,18 @@ impl<'a> Lowering<'a> {
         &mut self,
         kernels: &Arc<Kernels>,
         labels: &[Layout],
-        relaxed: &Priced,
-        bound: u64,
+        (priced, bound): (&Priced, u64),
+        room: Option<&Room<'_>>,
     ) -> Result<bool, LowerError> {
         let mut better = false;
         let mut most = bound;
         let mut slack = (bound >> 12).max(1);
         // Beyond this nothing is wanted.
-        let end = relaxed.dearest().min(self.below.map_or(u64::MAX, |below| below - 1));
+        let wanted = self.below.map(|below| below - 1).into_iter().chain(self.most_wanted().filter(|_| room.is_some()));
+        let end = wanted.fold(priced.dearest(), u64::min);
         loop {
             self.limits.stop.check()?;
-            let found = self.search(kernels, Some(relaxed.region(most)), Some(labels))?;
+            let found = self.search(kernels, Some(priced.region(most)), Some(labels), room, bound)?;
             better |= found.is_some_and(|(_, better)| better);
             let wider = most.saturating_add(slack);
             most = match found {
@@ -470,7 +541,7 @@ impl<'a> Lowering<'a> {
                 }
                 None => wider.min(end),
             };
-            slack = slack.saturating_mul(if self.within.is_some() { 64 } else { 8 });
+            slack = slack.saturating_mul(if room.is_some() { 64 } else { 8 });
         }
     }
 
@@ -480,17 +551,18 @@ impl<'a> Lowering<'a> {
         kernels: &Arc<Kernels>,
         region: Option<Region>,
         labels: Option<&[Layout]>,
+        room: Option<&Room<'_>>,
+        least: u64,
     ) -> Result<Option<(u64, bool)>, LowerError> {
         let space = Space::saturate(Arc::clone(kernels), region, self.limits)?;
         let mut tables = Tables::new(&space, self.hardware)?;
-        let room = self.within.map(|within| Room::new(&kernels.program, within));
-        if let Some(room) = &room {
+        if let Some(room) = room {
             room.prune(kernels, &mut tables);
         }
         let best = &mut self.best;
         best.stats.classes += space.graph.number_of_classes();
         best.stats.nodes += space.graph.total_number_of_nodes();
-        let mut search = Search::new(&space, &tables, &kernels.program, labels, self.strict, room.as_ref());
+        let mut search = Search::new(&space, &tables, &kernels.program, labels, self.strict, room, least);
         best.passed_over = false;
         let found = match search.run(self.limits) {
             Ok(found) => found,
@@ -533,7 +605,7 @@ impl<'a> Lowering<'a> {
         }
         let (Some((rank, emitted)), Some((kernels, labels))) = (best.plan, best.of) else {
             // That there is none with room is said only where nothing was left out.
-            let left_out = best.stopped_by.or(best.cut.map(|(limit, _)| limit)).filter(|_| self.within.is_some());
+            let left_out = best.stopped_by.or(best.cut.map(|(limit, _)| limit)).filter(|_| self.capacity.is_some());
             return Err(match left_out {
                 Some(limit) => LowerError::Limit { limit, count: 0 },
                 None => unreachable_in(written, best.failure),
@@ -570,7 +642,7 @@ impl<'a> Lowering<'a> {
             cost: Picoseconds(cost),
             ties_cut: best.ties_cut,
         };
-        let complete = !self.strict && self.forced.is_none() && self.within.is_none();
+        let complete = !self.strict && self.forced.is_none() && self.capacity.is_none();
         let memory = Memory { kernels, labels, moves: emitted.moves, whole: best.whole, complete };
         Ok(Lowered { plan: emitted.plan, optimality, stats: best.stats, memory })
     }
@@ -586,8 +658,11 @@ fn unreachable_in(written: Option<&Program>, failure: Option<(LowerError, Arc<Ke
     LowerError::Unreachable { value: value.filter(|_| written.as_ref().is_some_and(same)), output }
 }
 
-/// Layouts of labels that are searched for a plan that fits in memory.
-const MAX_CASES_WITHIN_MEMORY: usize = 8;
+/// Where searches have had so many e-nodes, branches that can only tie with the best plan are left out.
+const MAX_TIED_NODES: usize = 20_000;
+
+/// The name of the limit on branches.
+const BRANCHES: &str = "branches";
 
 /// Of the plans that tie in time and elements touched, the one that the tie rule prefers; one that fits in memory before
 /// one that does not.
@@ -659,8 +734,7 @@ dim E = 4
         let hardware = Hardware::built_in("tpu-v4-flat").expect("a built-in chip");
         let limits = Limits::default();
         // Nothing fits, so that every form has something that cannot be made.
-        let within = Some(Within { capacity: 0, kept: 0 });
-        let lowering = Lowering { within, whole_space: true, ..Lowering::new(&hardware, &limits) };
+        let lowering = Lowering { capacity: Some(0), whole_space: true, ..Lowering::new(&hardware, &limits) };
         match lowering.run(program, false) {
             Err(LowerError::Unreachable { value, .. }) => {
                 assert!(value.is_none_or(|v| v.index() < program.values.len()), "{value:?}");

@@ -4,13 +4,15 @@
 //! and caches take, in the layouts chosen so far and else in the smallest that their types allow; and what any one
 //! kernel or move has to hold beside them while it runs.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use shard_cost::Memory;
 use shard_ir::{Def, Layout, MeshShape, Op, ParameterKind, Plan, Program, ValueId};
 
 use crate::kernel::Kernels;
-use crate::space::maxima;
+use crate::relax::factors::Factors;
+use crate::space::layouts_allowed;
 use crate::table::{Producer, Source, Tables};
 
 /// What a plan needs on each device, over the whole stack, in bytes.
@@ -18,46 +20,67 @@ pub(crate) fn needed(plan: &Plan) -> u64 {
     Memory::of(plan).peak().0
 }
 
-/// What plans must fit in.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Within {
-    /// The memory of a device, in bytes.
-    pub(crate) capacity: u64,
-    /// So much of it weights and caches may take, over the whole stack.
-    pub(crate) kept: u64,
-}
-
-impl Within {
-    /// A device whose memory weights and caches may fill.
-    pub(crate) fn device(capacity: u64) -> Within {
-        Within { capacity, kept: capacity }
-    }
-}
-
-/// The memory of a device, and what is known of a program's need.
+/// The memory of a device, and what is known of the need of the plans that are looked at.
 #[derive(Debug)]
 pub(crate) struct Room<'a> {
     program: &'a Program,
-    within: Within,
+    /// The bytes of a device.
+    capacity: u64,
     /// For each weight and cache, what it takes at least, over the whole stack; 0 for other values.
     least: Vec<u64>,
+    /// What activations take at least, whatever the plan.
+    activations: u64,
+    /// Where the program is several that run one after another.
+    scopes: Option<&'a Scopes>,
+}
+
+/// The memory of a device where a program is several phases side by side, of which one runs at a time: each has all weights
+/// that phases share, and its own weights and caches.
+#[derive(Clone, Debug)]
+pub(crate) struct Scopes {
+    /// For each parameter of the program, in order, the phase that it is of; `None` for one of all phases.
+    pub(crate) of_parameter: Vec<Option<usize>>,
+    /// For each phase, the bytes that its weights and caches may take.
+    pub(crate) most: Vec<u64>,
 }
 
 impl<'a> Room<'a> {
-    pub(crate) fn new(program: &'a Program, within: Within) -> Room<'a> {
-        let mut room = Room { program, within, least: vec![0; program.values.len()] };
-        let maxima = maxima(program);
-        for id in program.value_ids() {
-            if let Def::Parameter { kind: ParameterKind::Weight | ParameterKind::Cache, pattern } =
-                &program.value(id).def
-            {
-                let sizes = program.sizes(&program.value(id).dims);
-                let shape = MeshShape { mesh: &program.mesh, sizes: &sizes };
-                let stored = pattern.candidates(shape, program.mesh.all_axes(), maxima);
-                room.least[id.index()] = stored.into_iter().map(|l| room.kept(id, l)).min().unwrap_or(0);
-            }
-        }
+    /// Of any plan of a program.
+    pub(crate) fn new(program: &'a Program, capacity: u64) -> Room<'a> {
+        let mut room = Room { program, capacity, least: vec![0; program.values.len()], activations: 0, scopes: None };
+        let least = |id: ValueId| {
+            let pattern = program.value(id).def.pattern().filter(|_| room.is_kept(id))?;
+            layouts_allowed(program, id, pattern).into_iter().map(|l| room.kept(id, l)).min()
+        };
+        room.least = program.value_ids().map(|id| least(id).unwrap_or(0)).collect();
         room
+    }
+
+    /// The same, where the program is several phases.
+    pub(crate) fn within(self, scopes: Option<&'a Scopes>) -> Room<'a> {
+        Room { scopes, ..self }
+    }
+
+    /// The memories that plans have to fit in, one for each phase where there are several: the weights and caches in it,
+    /// and what they may take together.
+    pub(crate) fn memories(&self) -> Vec<(Vec<ValueId>, u64)> {
+        let kept = |id: &ValueId| self.is_kept(*id);
+        let Some(Scopes { of_parameter, most }) = self.scopes else {
+            return vec![(self.program.value_ids().filter(kept).collect(), self.most_kept())];
+        };
+        let is_parameter = |id: &ValueId| matches!(self.program.value(*id).def, Def::Parameter { .. });
+        let parameters: Vec<(ValueId, Option<usize>)> =
+            self.program.value_ids().filter(is_parameter).zip(of_parameter.iter().copied()).collect();
+        let of = |phase: usize| {
+            let here = parameters.iter().filter(|(id, of)| of.is_none_or(|of| of == phase) && kept(id));
+            here.map(|(id, _)| *id).collect()
+        };
+        most.iter().enumerate().map(|(phase, most)| (of(phase), *most)).collect()
+    }
+
+    /// Of plans whose weights and caches take at least this.
+    pub(crate) fn beside(&self, least: Vec<u64>) -> Room<'a> {
+        Room { least, ..*self }
     }
 
     /// What the weights and caches of any plan take at least, over the whole stack.
@@ -65,33 +88,62 @@ impl<'a> Room<'a> {
         self.least.iter().fold(0, |sum, n| sum.saturating_add(*n))
     }
 
+    /// What weights and caches may take beside the activations that every plan has.
+    fn most_kept(&self) -> u64 {
+        self.capacity.saturating_sub(self.activations)
+    }
+
     /// Whether a plan that needs so many bytes fits.
     pub(crate) fn holds(&self, needed: u64) -> bool {
-        needed <= self.within.capacity
+        needed <= self.capacity
     }
 
     /// What weights and caches may take beyond the least.
     pub(crate) fn spare(&self) -> u64 {
-        self.within.kept.saturating_sub(self.least())
+        self.most_kept().saturating_sub(self.least())
     }
 
     /// What is free beside the smallest weights and caches.
     fn free(&self) -> u64 {
-        self.within.capacity.saturating_sub(self.least())
+        self.capacity.saturating_sub(self.least())
+    }
+
+    /// Whether a value is in memory from the first step to the last: a weight or a cache.
+    pub(crate) fn is_kept(&self, value: ValueId) -> bool {
+        let kind = match self.program.value(value).def {
+            Def::Parameter { kind, .. } => kind,
+            Def::Constant(_) | Def::Op { .. } | Def::Pin { .. } => return false,
+        };
+        matches!(kind, ParameterKind::Weight | ParameterKind::Cache)
     }
 
     /// What a parameter that is stored in a layout takes beyond the least; 0 for activations and weights of the host,
     /// which come and go.
     pub(crate) fn beyond_least(&self, value: ValueId, layout: Layout) -> u64 {
-        match &self.program.value(value).def {
-            Def::Parameter { kind: ParameterKind::Weight | ParameterKind::Cache, .. } => {
-                self.kept(value, layout).saturating_sub(self.least[value.index()])
-            }
-            Def::Parameter { kind: ParameterKind::Activation | ParameterKind::HostWeight, .. }
-            | Def::Constant(_)
-            | Def::Op { .. }
-            | Def::Pin { .. } => 0,
+        if self.is_kept(value) { self.kept(value, layout).saturating_sub(self.least[value.index()]) } else { 0 }
+    }
+
+    /// The problem without the strategies of ops that leave no room even beside the smallest weights and caches, and the
+    /// room with what is known then of the activations of any plan.
+    pub(crate) fn fitting(self, kernels: &Kernels, problem: &Factors) -> (Room<'a>, Factors) {
+        let mut fits = problem.clone();
+        // Of several phases it is not said which op is of which.
+        if self.scopes.is_some() {
+            return (self, fits);
         }
+        let (free, mut activations) = (self.free(), self.activations);
+        let stored: Vec<Vec<Layout>> = self.program.value_ids().map(|id| problem.given(self.program, id)).collect();
+        for value in &problem.live {
+            let Some(held) = self.held_by_op(kernels, *value, &stored) else { continue };
+            let least = Cell::new(u64::MAX);
+            fits = fits.allowing(*value, &|out: Layout, read: &[Layout]| {
+                let bytes = held(out, read);
+                least.set(least.get().min(bytes));
+                bytes <= free
+            });
+            activations = activations.max(if least.get() <= free { least.get() } else { 0 });
+        }
+        (Room { activations, ..self }, fits)
     }
 
     /// Drops from the tables what leaves no room even beside the smallest weights and caches. No plan that fits uses it.
@@ -141,33 +193,36 @@ impl<'a> Room<'a> {
         }
     }
 
-    /// Which strategies of an op leave room, by the layout that it makes and those that it reads; `None` for what is no op.
+    /// What an op holds while it runs, beside weights and caches where they are stored, by the layout that it makes and
+    /// those that it reads; `None` for what is no op.
     ///
     /// Of one op and not of a kernel, so what may pass between members of a kernel counts for nothing.
-    pub(crate) fn strategies_of<'r>(
+    /// A weight or cache is read where it is stored (`stored` has the layouts that it may have there) or from a copy.
+    fn held_by_op<'r>(
         &'r self,
         kernels: &'r Kernels,
         value: ValueId,
-    ) -> Option<impl Fn(Layout, &[Layout]) -> bool + 'r> {
+        stored: &'r [Vec<Layout>],
+    ) -> Option<impl Fn(Layout, &[Layout]) -> u64 + 'r> {
         let Def::Op { operands, .. } = &self.program.value(value).def else { return None };
-        let free = self.free();
         let ends_a_kernel = !self.is_view(value) && !is_passed_on(kernels, value);
-        let is_held: Vec<bool> = operands
-            .iter()
-            .map(|operand| match &self.program.value(self.origin(*operand).0).def {
-                Def::Op { .. } => !is_passed_on(kernels, self.unpinned(*operand)),
-                Def::Parameter { kind, .. } => *kind == ParameterKind::Activation,
-                Def::Constant(_) | Def::Pin { .. } => false,
-            })
-            .collect();
+        let is_held = move |operand: ValueId, layout: Layout| match &self.program.value(self.origin(operand).0).def {
+            Def::Op { .. } => !is_passed_on(kernels, self.unpinned(operand)),
+            Def::Parameter { kind: ParameterKind::Activation, .. } => true,
+            Def::Parameter { kind: ParameterKind::HostWeight, .. } | Def::Constant(_) | Def::Pin { .. } => false,
+            Def::Parameter { kind: ParameterKind::Weight | ParameterKind::Cache, .. } => {
+                self.is_kept(operand) && !stored[operand.index()].contains(&layout)
+            }
+        };
         Some(move |out: Layout, read: &[Layout]| {
             let mut held: BTreeMap<ValueId, u64> = BTreeMap::new();
-            for ((operand, layout), _) in operands.iter().zip(read).zip(&is_held).filter(|(_, held)| **held) {
+            for (operand, layout) in operands.iter().zip(read).filter(|(operand, layout)| is_held(**operand, **layout))
+            {
                 let known = held.entry(self.origin(*operand).0).or_default();
                 *known = self.bytes(*operand, *layout).max(*known);
             }
             let made = if ends_a_kernel { self.bytes(value, out) } else { 0 };
-            held.into_values().fold(made, u64::saturating_add) <= free
+            held.into_values().fold(made, u64::saturating_add)
         })
     }
 
@@ -184,7 +239,8 @@ impl<'a> Room<'a> {
         value.dtype.bytes(MeshShape { mesh: &self.program.mesh, sizes: &sizes }.local_elements(layout))
     }
 
-    fn kept(&self, value: ValueId, layout: Layout) -> u64 {
+    /// What a weight or cache in a layout takes, over the whole stack.
+    pub(crate) fn kept(&self, value: ValueId, layout: Layout) -> u64 {
         self.bytes(value, layout).saturating_mul(self.program.repeat).saturating_mul(self.program.copies(value))
     }
 

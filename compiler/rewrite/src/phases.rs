@@ -4,12 +4,13 @@
 //! all of them read, and each step counts as often as a request takes it. The best plan of that program is the best choice
 //! of stored layouts, with the proof that goes with it; everything but the weights' layouts is forgotten again.
 
-use shard_cost::Hardware;
+use shard_cost::{Hardware, Memory};
 use shard_ir::{
     Def, Dim, DimId, FoldId, LabelId, Layout, LayoutPattern, MeshShape, Output, Picoseconds, Program, Value, ValueId,
 };
 
-use crate::memory::{Room, Within};
+use crate::lower::lower_phases;
+use crate::memory::{Room, Scopes};
 use crate::{LowerError, LowerOptions, Lowered, Optimality, Proof, Status, lower};
 
 /// The phases of a layer with their weights' layouts settled.
@@ -75,8 +76,7 @@ pub fn share_weights(
         },
     };
     let capacity = hardware.hbm_bytes;
-    let has_room =
-        |p: &&Program| Room::new(&with_stored(p, &free, &layouts), Within::device(capacity)).least() <= capacity;
+    let has_room = |p: &&Program| Room::new(&with_stored(p, &free, &layouts), capacity).least() <= capacity;
     let within = match given.any_size || programs.iter().all(has_room) {
         true => None,
         false => within_memory(programs, &free, &alone, hardware, given),
@@ -166,7 +166,7 @@ fn sum(programs: &[&Program], phases: &[Lowered]) -> Optimality {
     }
 }
 
-/// Where what is fastest has no room: the best of what each phase would have within the memory of a device, and a bound.
+/// Where what is fastest has no room: the best of all phases side by side within the memory of a device.
 fn within_memory(
     programs: &[&Program],
     free: &[ValueId],
@@ -176,7 +176,54 @@ fn within_memory(
 ) -> Option<(Vec<Layout>, Optimality)> {
     let own: Vec<Lowered> =
         programs.iter().map(|program| lower(program, hardware, options)).collect::<Result<_, _>>().ok()?;
-    best_of(programs, free, fastest, &own, "memory", hardware, options).ok()
+    let best = best_of(programs, free, fastest, &own, "memory", hardware, options).ok();
+    if best.as_ref().is_some_and(|(_, request)| request.status == Status::Proven) {
+        return best;
+    }
+    let joint = side_by_side(programs, free);
+    let capacity = hardware.hbm_bytes;
+    // Activations take something, but how little is not known of all plans: so for the bound they take nothing.
+    let bound = lower_phases(&joint, hardware, options, &scopes(programs, free, |_| capacity)).ok()?.optimality;
+    // For a plan they take what they would in each phase alone.
+    let beside = |phase: usize| capacity.saturating_sub(Memory::of(&own[phase].plan).activations.0);
+    let found = lower_phases(&joint, hardware, options, &scopes(programs, free, beside)).ok().and_then(|found| {
+        let order: Vec<ValueId> = (0..free.len() as u32).map(ValueId).collect();
+        let layouts = stored(&found.plan, &order);
+        let under = |program: &&Program| lower(&with_stored(program, free, &layouts), hardware, options);
+        let phases: Vec<Lowered> = programs.iter().map(under).collect::<Result<_, _>>().ok()?;
+        Some((layouts, sum(programs, &phases).cost))
+    });
+    let (layouts, cost) = best
+        .into_iter()
+        .map(|(layouts, request)| (layouts, request.cost))
+        .chain(found)
+        .min_by_key(|(_, cost)| *cost)?;
+    let proven = cost == bound.lower_bound;
+    let lower_bound = bound.lower_bound.min(cost);
+    Some((
+        layouts,
+        Optimality {
+            status: if proven { Status::Proven } else { Status::Bounded },
+            proof: if proven { bound.proof } else { None },
+            cost,
+            lower_bound,
+            price_bound: bound.price_bound.map(|bound| bound.min(cost)),
+            stopped_by: (!proven).then(|| "memory".to_string()),
+            ties_cut: bound.ties_cut,
+        },
+    ))
+}
+
+/// The memories of phases side by side ([`side_by_side`]), of which weights and caches may take `most` bytes.
+fn scopes(programs: &[&Program], free: &[ValueId], most: impl Fn(usize) -> u64) -> Scopes {
+    let own = programs.iter().enumerate().flat_map(|(phase, program)| {
+        let is_own = |id: &ValueId| matches!(program.value(*id).def, Def::Parameter { .. }) && !free.contains(id);
+        program.value_ids().filter(is_own).map(move |_| Some(phase))
+    });
+    Scopes {
+        of_parameter: free.iter().map(|_| None).chain(own).collect(),
+        most: (0..programs.len()).map(most).collect(),
+    }
 }
 
 /// The best of the layouts that each phase would have, whose plans `own` are under the same options, and a bound from the

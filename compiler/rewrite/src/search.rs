@@ -118,6 +118,10 @@ struct Visit {
     choices: Rc<Vec<Choice>>,
 }
 
+/// After so many states a plan is looked for straight ahead, and again after so many times as many.
+const DIVE_AFTER: usize = 2_000;
+const DIVE_AGAIN: usize = 4;
+
 /// Plans that tie are compared up to this many.
 const MAX_TIES: usize = 64;
 
@@ -142,6 +146,8 @@ pub(crate) struct Search<'a> {
     choices: FxHashMap<Vec<Want>, Rc<Vec<Choice>>>,
     steiner: FxHashMap<(ValueId, Vec<LayoutId>), Rc<Steiner>>,
     approximate: bool,
+    /// No plan takes less, in picoseconds, as prices have shown.
+    least: u64,
     /// Plans that leave no room were passed over, and none that fits was found.
     pub(crate) passed_over: bool,
 }
@@ -154,6 +160,7 @@ impl<'a> Search<'a> {
         labels: Option<&[Layout]>,
         strict: bool,
         room: Option<&'a Room<'a>>,
+        least: u64,
     ) -> Search<'a> {
         let kernels = Arc::clone(&space.kernels);
         let mut search = Search {
@@ -170,6 +177,7 @@ impl<'a> Search<'a> {
             choices: FxHashMap::default(),
             steiner: FxHashMap::default(),
             approximate: false,
+            least,
             passed_over: false,
         };
         for label in 0..program.labels.len() as u16 {
@@ -219,6 +227,7 @@ impl<'a> Search<'a> {
         let mut lower_bound = None;
         let mut after_goal = 0;
         let mut too_large = 0;
+        let mut next_dive = DIVE_AFTER;
         while let Some(Reverse((bound, _, visit, choice))) = open.pop() {
             limits.stop.check_asked()?;
             if let Some(goal) = goals.first() {
@@ -250,6 +259,20 @@ impl<'a> Search<'a> {
                 continue;
             }
             expansions += 1;
+            if expansions == next_dive && goals.is_empty() {
+                next_dive *= DIVE_AGAIN;
+                // A plan that takes no more than any plan must is the best, however many tie with it.
+                let least = bound.time.max(self.least);
+                if let Some(goal) = self.dive(visit, choice, &mut visits)
+                    && visits[goal].cost.time <= least
+                    && self.fits(&visits, goal)?
+                {
+                    lower_bound.get_or_insert(least);
+                    ties_cut = true;
+                    goals.push(goal);
+                    break;
+                }
+            }
             let out_of_time = limits.stop.is_time_up();
             if (out_of_time || expansions > limits.expansions) && goals.is_empty() {
                 stopped_by = Some(if out_of_time { TIME_LIMIT } else { "expansions" });

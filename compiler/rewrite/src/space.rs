@@ -324,6 +324,12 @@ impl Context {
         }
     }
 
+    /// Whether a parameter may be given in a layout: its type allows it, and in a region a strategy gives it so.
+    fn is_given(&self, at: At) -> bool {
+        let inside = |region: &Region| region.strategies[at.value.index()].contains_key(&at.layout);
+        self.allowed(at.value).contains(&at.layout) && self.region.as_ref().is_none_or(inside)
+    }
+
     fn allowed(&self, value: ValueId) -> &[Layout] {
         &self.allowed[value.index()]
     }
@@ -341,7 +347,7 @@ impl Context {
         let program = &self.kernels.program;
         let mut goal = |value: ValueId, layout: Layout| graph.add(Node::Goal(At { value, layout }));
         match &program.value(at.value).def {
-            Def::Parameter { .. } if self.allowed(at.value).contains(&at.layout) => vec![Node::Source(at)],
+            Def::Parameter { .. } if self.is_given(at) => vec![Node::Source(at)],
             Def::Constant(_) if at.layout == Layout::REPLICATED => vec![Node::Source(at)],
             Def::Pin { operand, .. } if self.allowed(at.value).contains(&at.layout) => {
                 vec![Node::Pin(at, [goal(*operand, at.layout)])]
@@ -364,6 +370,13 @@ impl Context {
             }
         }
     }
+}
+
+/// The layouts of a value that a pattern on it allows.
+pub(crate) fn layouts_allowed(program: &Program, value: ValueId, pattern: &LayoutPattern) -> Vec<Layout> {
+    let sizes = program.sizes(&program.value(value).dims);
+    let shape = MeshShape { mesh: &program.mesh, sizes: &sizes };
+    pattern.candidates(shape, program.mesh.all_axes(), maxima(program))
 }
 
 /// The axes over which values may be partial maxima: all where something takes a maximum or a type names one, else none.

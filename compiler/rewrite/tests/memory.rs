@@ -159,7 +159,56 @@ fn where_one_plan_after_another_is_too_large_one_that_fits_is_found_beside_small
     for capacity in [96_000_000_000, 16_000_000_000] {
         let lowered = lower(&program, &v5p(capacity), &options).expect("a plan that fits");
         assert!(needed(&lowered) <= capacity, "{} in {capacity}", needed(&lowered));
+        assert_eq!(lowered.optimality.status, Status::Proven, "{capacity}");
         let (cost, bound) = (lowered.optimality.cost.0, fastest.optimality.cost.0);
         assert!(lowered.optimality.lower_bound.0 >= bound && cost < 2 * bound, "{cost} in {capacity}, {bound} in all");
     }
+}
+
+/// A layer whose weights, cache and result are free, two pairs of them tied.
+const TIED: &str = "dim B = 16
+dim S = 8
+dim E = 32
+dim F = 64
+layer f(x: bf16 BE?l, w_in: weight bf16 EF?, w_out: weight bf16 FE?, k: cache bf16 BSE?c)
+  -> (y: bf16 BE?l, k1: cache bf16 BSE?c) repeat 4 {
+  let h = einsum(x, w_in -> BF)
+  let y = x + einsum(gelu(h), w_out -> BE)
+  let p = softmax(einsum(y, k -> BS) over S)
+  let z = y + einsum(p, k -> BE)
+  return (z, k)
+}
+";
+
+#[test]
+fn labels_and_memory_together_have_the_plan_of_a_search_without_bounds() {
+    let rates = [[1e12, 1e12, 1e11], [1e13, 1e11, 1e11]];
+    let (mut proven, mut slower) = (0, 0);
+    for (mesh, rates) in ["x=2", "x=4", "x=2, y=2"].into_iter().flat_map(|mesh| rates.map(|rates| (mesh, rates))) {
+        let program = program(&format!("mesh {mesh}\n{TIED}"));
+        let options = LowerOptions::default();
+        let fastest = lower(&program, &chip_of(1 << 40, rates), &options).expect("a plan");
+        assert_eq!(fastest.optimality.status, Status::Proven);
+        let (least, most) = (least_kept(&program), needed(&fastest));
+        for eighths in [1, 3, 5, 7] {
+            let hardware = chip_of(least + (most - least) * eighths / 8, rates);
+            let bounded = lower(&program, &hardware, &options);
+            let whole = lower(&program, &hardware, &LowerOptions { whole_space: true, ..options.clone() });
+            match (bounded, whole) {
+                (Ok(bounded), Ok(whole)) => {
+                    assert!(needed(&bounded) <= hardware.hbm_bytes);
+                    assert!(bounded.optimality.lower_bound <= whole.optimality.cost, "{mesh}, {eighths} eighths");
+                    assert!(whole.optimality.lower_bound <= bounded.optimality.cost, "{mesh}, {eighths} eighths");
+                    proven += usize::from(bounded.optimality.status == Status::Proven);
+                    slower += usize::from(bounded.optimality.cost > fastest.optimality.cost);
+                }
+                (Err(LowerError::NoPlanFits { proven: true, .. }), Ok(_)) => {
+                    panic!("{mesh}, {eighths}: there is a plan")
+                }
+                (Ok(_), Err(LowerError::NoPlanFits { proven: true, .. })) => panic!("{mesh}, {eighths}: wrong proof"),
+                _ => {}
+            }
+        }
+    }
+    assert!(proven > 12 && slower > 6, "{proven} proven, {slower} slower");
 }

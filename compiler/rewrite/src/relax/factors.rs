@@ -278,6 +278,16 @@ impl Factors {
         narrowed
     }
 
+    /// The layouts in which a parameter may be given; none for other values.
+    pub(crate) fn given(&self, program: &Program, value: ValueId) -> Vec<Layout> {
+        match program.value(value).def {
+            Def::Parameter { .. } => {
+                self.factors[value.index()].out.iter().filter_map(|n| self.layout(value, *n)).collect()
+            }
+            Def::Constant(_) | Def::Op { .. } | Def::Pin { .. } => Vec::new(),
+        }
+    }
+
     /// The layouts of a value that it reaches from one without traffic, that one too.
     pub(crate) fn reached_free(&self, value: ValueId, from: Layout) -> Vec<Layout> {
         let graph = &self.graphs[value.index()];

@@ -3,49 +3,35 @@
 
 pub(crate) mod factors;
 pub(crate) mod graph;
+mod parts;
 pub(crate) mod prices;
+mod sides;
+mod terms;
 pub(crate) mod tree;
 
-use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use shard_cost::Hardware;
-use shard_ir::{AxisSet, Def, LabelId, Layout, LayoutPattern, Program, ValueId};
+use shard_ir::{AxisSet, Def, Layout, Program, ValueId};
 
 use crate::demand::Forced;
 use crate::kernel::Kernels;
 use crate::memory::Room;
 use crate::{Limits, LowerError};
 use factors::Factors;
-use graph::{FAR, Node};
+use graph::FAR;
+use parts::{Kind, NO_CLASS, Part, Seat};
 use prices::Prices;
 
-/// A program's plan space with prices on it.
-pub(crate) struct Relaxation<'a> {
-    kernels: &'a Kernels,
-    /// What the sweeps came to, nothing dear in it unless labels are still open.
-    settled: Arc<Whole>,
-    /// The same without what is dearer than a plan of some assignment of labels, and the time of that plan.
-    near: RefCell<(i64, Arc<Whole>)>,
-    /// What there was before anything dear was dropped.
-    before: Option<Arc<Whole>>,
-    limits: Limits,
-    /// Whether what is dearer than a plan known may be dropped on the way.
-    shrink: bool,
-    /// What the prices say that any plan takes, in picoseconds; `FAR` where there is none.
-    bound: i64,
-    /// For each assignment of layouts to labels that was asked about: a first bound, before any sweep of its own.
-    label_bounds: Vec<i64>,
-}
-
 /// Which plans a relaxation is to bound: all of them by default.
-#[derive(Clone, Copy, Default)]
+#[derive(Default)]
 pub(crate) struct Wanted<'a> {
     /// Those alone that make values so.
     pub(crate) forced: Option<&'a Forced>,
     /// Those alone that have room.
-    pub(crate) room: Option<&'a Room<'a>>,
+    pub(crate) room: Option<Room<'a>>,
     /// Those alone that take less time, in picoseconds.
     pub(crate) below: Option<u64>,
     /// All that the plans of a program are made of that differs from this one in its layout patterns alone.
@@ -64,139 +50,269 @@ pub(crate) struct Region {
 /// Sweeps that lift the bound by less than one part in this many end it, unless they are cheap.
 const PATIENCE: i64 = 10_000_000;
 
+/// The same where branching on what parts are to agree upon lifts it, too.
+const PATIENCE_OF_BRANCHES: i64 = 2_000;
+
 /// Sweeps in which prices of nearly the same program may show that it has no plan of interest.
 const QUESTION_SWEEPS: usize = 6;
 
-impl<'a> Relaxation<'a> {
-    /// Bounds the plans of a program. `assignments` are layouts for its labels that will be asked
-    /// about.
-    pub(crate) fn new(
-        kernels: &'a Kernels,
-        hardware: &Hardware,
-        maxima: AxisSet,
-        assignments: &[Vec<Layout>],
-        (strict, limits): (bool, &Limits),
-        Wanted { forced, room, below, like }: Wanted<'_>,
-    ) -> Result<Relaxation<'a>, LowerError> {
-        let like = like.and_then(|whole| Some((whole, whole.problem.with_patterns(&kernels.program, maxima)?)));
-        let (like, mut problem) = match like {
-            Some((whole, problem)) => (Some(whole), problem),
-            None => (None, Factors::new(kernels, hardware, maxima, strict, limits)?),
-        };
-        if let Some(Forced(keep)) = forced {
-            for id in kernels.program.value_ids().filter(|id| matches!(kernels.program.value(*id).def, Def::Op { .. }))
-            {
-                problem = problem.allowing(id, &|out, read| keep(id, out, read));
-            }
+/// The plans of a program, as far as they are looked at together, with prices on what they are made of.
+#[derive(Clone, Debug)]
+pub(crate) struct Branch {
+    whole: Arc<Whole>,
+    /// What the prices say that any of them takes, in picoseconds; `FAR` where there is none.
+    bound: i64,
+}
+
+/// All plans of a program, and the same as it was before anything dear was dropped.
+pub(crate) fn all_plans(
+    kernels: &Kernels,
+    hardware: &Hardware,
+    maxima: AxisSet,
+    (strict, limits): (bool, &Limits),
+    Wanted { forced, room, below, like }: Wanted<'_>,
+) -> Result<(Branch, Arc<Whole>), LowerError> {
+    let program = kernels.program.as_ref();
+    let like = like.and_then(|whole| Some((whole, whole.problem.with_patterns(program, maxima)?)));
+    let (like, mut problem) = match like {
+        Some((whole, problem)) => (Some(whole), problem),
+        None => (None, Factors::new(kernels, hardware, maxima, strict, limits)?),
+    };
+    if let Some(Forced(keep)) = forced {
+        for id in program.value_ids().filter(|id| matches!(program.value(*id).def, Def::Op { .. })) {
+            problem = problem.allowing(id, &|out, read| keep(id, out, read));
         }
-        if let Some(room) = room {
-            for value in problem.live.clone() {
-                if let Some(fits) = room.strategies_of(kernels, value) {
-                    problem = problem.allowing(value, &fits);
+    }
+    let room = room.map(|room| {
+        let (room, fits) = room.fitting(kernels, &problem);
+        problem = fits;
+        room
+    });
+    let parts = Arc::new(Part::all(program, room.as_ref()));
+    // What is dearer than a plan known is not to be dropped where that plan may not be one of those wanted.
+    let shrink = parts.is_empty();
+    let mut plan = below.and_then(|time| i64::try_from(time).ok()).map_or(FAR, |time| time - 1);
+    // Prices that are nearly right mostly show at once that there is nothing. Where there is something they leave much
+    // that is dear looking cheap, so that prices begin anew, on what is left.
+    let mut settled = None;
+    if let Some(whole) = like.filter(|_| parts.is_empty()) {
+        settled =
+            whole.bound_beside(&problem).filter(|bound| *bound > plan).map(|bound| (bound, Prices::new(&problem)));
+        if settled.is_none() {
+            let mut prices = whole.prices.resumed(&problem);
+            let few = Limits { sweeps: QUESTION_SWEEPS, ..limits.clone() };
+            let (bound, _) = settle(&mut problem, &mut prices, &few, Sweeps { fresh: false, shrink: false }, &mut plan);
+            settled = (bound > plan).then_some((bound, prices));
+        }
+    }
+    let (bound, prices, before) = match settled {
+        Some((bound, prices)) => (bound, prices, None),
+        None => {
+            let mut prices = Prices::new(&problem).with_parts(&problem, parts);
+            let (bound, before) = settle(&mut problem, &mut prices, limits, Sweeps { fresh: true, shrink }, &mut plan);
+            (bound, prices, before)
+        }
+    };
+    limits.stop.check()?;
+    let whole = Arc::new(Whole { problem, prices });
+    let before = before.map_or_else(|| Arc::clone(&whole), Arc::new);
+    Ok((Branch { whole, bound }, before))
+}
+
+/// What is to be done with a branch.
+pub(crate) enum Fork {
+    /// It is to be searched: labels have these layouts, and whatever weights and caches it stores there is room for.
+    Search(Vec<Layout>),
+    /// What seems best of it is to be searched first, and the branch looked at again.
+    Dive,
+    /// It falls in these, which cover it.
+    Branches(Vec<Branch>),
+}
+
+impl Branch {
+    /// No plan takes less, in picoseconds; `None` where there is none.
+    pub(crate) fn bound(&self) -> Option<u64> {
+        picoseconds(self.bound)
+    }
+
+    /// What each alternative costs at least.
+    pub(crate) fn priced(&self) -> Priced {
+        Priced::read(&self.whole.problem, &self.whole.prices, self.bound)
+    }
+
+    /// Prices it again: `known` is what a plan takes, beyond which nothing is wanted.
+    pub(crate) fn settle(&mut self, limits: &Limits, known: Option<u64>) {
+        let Whole { problem, prices } = self.whole.as_ref();
+        let (mut problem, mut prices) = (problem.clone(), prices.clone());
+        let mut plan = known.and_then(|k| i64::try_from(k).ok()).unwrap_or(FAR);
+        if plan < FAR {
+            drop_dearer(&mut problem, &mut prices, plan);
+        }
+        // What seems the best plan is one of those wanted where nothing is left to agree upon.
+        let agreed = prices.sides.parts.iter().enumerate().all(|(part, p)| match p.kind {
+            Kind::Label { .. } => prices.sides.live(part, FAR - 1).iter().all(|live| live.len() <= 1),
+            Kind::Memory { .. } => false,
+        });
+        let (bound, _) = settle(&mut problem, &mut prices, limits, Sweeps { fresh: false, shrink: agreed }, &mut plan);
+        self.bound = self.bound.max(bound);
+        self.whole = Arc::new(Whole { problem, prices });
+    }
+
+    /// What comes next, given what a plan is known to take; `dived` are the ways of filling the memory that were tried.
+    pub(crate) fn fork(&self, known: Option<u64>, dived: &mut BTreeSet<Vec<u32>>) -> Fork {
+        let most = known.and_then(|k| i64::try_from(k).ok()).unwrap_or(FAR - 1).min(FAR - 1);
+        let sides = &self.whole.prices.sides;
+        if let Some((part, live)) = self.open_memory(most) {
+            let best = sides.best(part);
+            let all = (0..sides.parts.len()).flat_map(|part| sides.best(part)).collect();
+            if dived.insert(all) {
+                return Fork::Dive;
+            }
+            return Fork::Branches(self.by_memory(part, &live, &best));
+        }
+        match self.open_label(most) {
+            Some((part, live)) => Fork::Branches(self.by_label(part, &live)),
+            None => Fork::Search(self.labels()),
+        }
+    }
+
+    /// A part of it that has what seems best to one of the parts that are still open; itself where none is.
+    pub(crate) fn toward_the_best(&self) -> Option<Branch> {
+        let sides = &self.whole.prices.sides;
+        if let Some((part, _)) = self.open_label(FAR - 1) {
+            let best = sides.best(part).first().copied()?;
+            return Some(self.having(part, &|_, class| class == best));
+        }
+        let (part, live) = self.open_memory(FAR - 1)?;
+        let best = sides.best(part);
+        let place = self.widest(part, &live)?;
+        Some(self.having(part, &|p, class| p != place || class == best[place]))
+    }
+
+    /// The label of fewest live layouts among those that have several.
+    fn open_label(&self, most: i64) -> Option<(usize, Vec<usize>)> {
+        let sides = &self.whole.prices.sides;
+        let labels = sides.parts.iter().enumerate().filter(|(_, p)| matches!(p.kind, Kind::Label { .. }));
+        let live = |(part, _)| {
+            let live: Option<Vec<usize>> = sides.live(part, most).into_iter().min_by_key(Vec::len);
+            live.filter(|live| live.len() > 1).map(|live| (part, live))
+        };
+        labels.filter_map(live).min_by_key(|(_, live)| live.len())
+    }
+
+    /// A memory in which not everything that is live fits together, and what is live at each place.
+    fn open_memory(&self, most: i64) -> Option<(usize, Vec<Vec<usize>>)> {
+        let sides = &self.whole.prices.sides;
+        sides.parts.iter().enumerate().find_map(|(part, p)| {
+            let Kind::Memory { bytes, most: fits } = &p.kind else { return None };
+            let live = sides.live(part, most);
+            let most_of = |(live, bytes): (&Vec<usize>, &Vec<u64>)| live.last().map_or(0, |class| bytes[*class]);
+            let largest = live.iter().zip(bytes).map(most_of).fold(0, u64::saturating_add);
+            (largest > *fits).then_some((part, live))
+        })
+    }
+
+    /// The layouts of the labels that seem best.
+    pub(crate) fn labels(&self) -> Vec<Layout> {
+        let sides = &self.whole.prices.sides;
+        let layout = |(part, p): (usize, &Part)| match &p.kind {
+            Kind::Label { layouts } => layouts.get(*sides.best(part).first()? as usize).copied(),
+            Kind::Memory { .. } => None,
+        };
+        sides.parts.iter().enumerate().filter_map(layout).collect()
+    }
+
+    /// The branches of each layout that a label may have; where there are many, that of the best and that of the others.
+    fn by_label(&self, part: usize, live: &[usize]) -> Vec<Branch> {
+        let best = self.whole.prices.sides.best(part).first().copied().unwrap_or(0);
+        let one = |layout: u32| self.having(part, &|_, class| class == layout);
+        if live.len() <= MAX_LABEL_BRANCHES {
+            // The best first.
+            let mut live = live.to_vec();
+            live.sort_by_key(|layout| (*layout as u32 != best, *layout));
+            return live.into_iter().map(|layout| one(layout as u32)).collect();
+        }
+        vec![one(best), self.having(part, &|_, class| class != best && live.contains(&(class as usize)))]
+    }
+
+    /// Two branches: one stored layout is as large as it seems best, or smaller; or it is larger.
+    fn by_memory(&self, part: usize, live: &[Vec<usize>], best: &[u32]) -> Vec<Branch> {
+        let Some(place) = self.widest(part, live) else { return Vec::new() };
+        let classes = &live[place];
+        // Up to this class, and beyond it.
+        let at = classes.iter().rposition(|class| *class as u32 <= best[place]).unwrap_or(0).min(classes.len() - 2);
+        let up_to = classes[at] as u32;
+        let (low, high) = (
+            self.having(part, &|p, class| p != place || class <= up_to),
+            self.having(part, &|p, class| p != place || class > up_to),
+        );
+        vec![low, high]
+    }
+
+    /// The place of a memory that leaves most bytes open.
+    fn widest(&self, part: usize, live: &[Vec<usize>]) -> Option<usize> {
+        let Kind::Memory { bytes, .. } = &self.whole.prices.sides.parts[part].kind else { return None };
+        let range = |place: &usize| match live[*place].as_slice() {
+            [first, .., last] => bytes[*place][*last] - bytes[*place][*first],
+            _ => 0,
+        };
+        (0..live.len()).rev().max_by_key(range)
+    }
+
+    /// The plans whose places of a part have classes for which `keep` says yes, given the place and the class.
+    fn having(&self, part: usize, keep: &dyn Fn(usize, u32) -> bool) -> Branch {
+        let Whole { problem, prices } = self.whole.as_ref();
+        let mut problem = problem.clone();
+        let mut bound = self.bound;
+        for (n, place) in prices.sides.parts[part].places.iter().enumerate() {
+            let through = prices.sides.through[part][n].iter().enumerate();
+            let kept = through.filter(|(class, _)| keep(n, *class as u32)).map(|(_, through)| *through);
+            bound = bound.max(kept.min().unwrap_or(FAR));
+            let may = |layout: Layout| match place.class(layout) {
+                NO_CLASS => false,
+                class => keep(n, class),
+            };
+            match place.seat {
+                Seat::Value(value) => problem = problem.allowing(value, &|out, _| may(out)),
+                Seat::Output(i) => {
+                    let (value, nodes) = &problem.outputs[i];
+                    let kept = nodes.iter().copied().filter(|n| problem.layout(*value, *n).is_some_and(may));
+                    problem.outputs[i].1 = kept.collect();
                 }
             }
         }
-        // What is dearer than a plan known is not to be dropped where that plan may not fit.
-        let shrink = room.is_none();
-        let mut plan = below.and_then(|time| i64::try_from(time).ok()).map_or(FAR, |time| time - 1);
-        let shrinks = shrink && kernels.program.labels.is_empty();
-        // Prices that are nearly right mostly show at once that there is nothing. Where there is something they leave much
-        // that is dear looking cheap, so that prices begin anew, on what is left.
-        let mut settled = None;
-        // (Labels are bounded by a sweep up.)
-        if let Some(whole) = like.filter(|_| kernels.program.labels.is_empty()) {
-            settled =
-                whole.bound_beside(&problem).filter(|bound| *bound > plan).map(|bound| (bound, Prices::new(&problem)));
-        }
-        if let (Some(whole), None) = (like, &settled) {
-            let mut prices = whole.prices.resumed(&problem);
-            let few = Limits { sweeps: QUESTION_SWEEPS, ..limits.clone() };
-            let (bound, _) = settle(&mut problem, &mut prices, &few, false, false, &mut plan);
-            settled = (bound > plan).then_some((bound, prices));
-        }
-        let (bound, mut prices, before) = match settled {
-            Some((bound, prices)) => (bound, prices, None),
-            None => {
-                let mut prices = Prices::new(&problem);
-                let (bound, before) = settle(&mut problem, &mut prices, limits, true, shrinks, &mut plan);
-                (bound, prices, before)
-            }
+        let prices = prices.narrowed(&problem);
+        Branch { whole: Arc::new(Whole { problem, prices }), bound }
+    }
+
+    /// Leaves out what has no room beside the weights and caches that all its plans store.
+    pub(crate) fn fit(&mut self, kernels: &Kernels, room: &Room<'_>) {
+        let Whole { problem, prices } = self.whole.as_ref();
+        let (_, problem) = self.room(&kernels.program, room).fitting(kernels, problem);
+        let prices = prices.narrowed(&problem);
+        self.whole = Arc::new(Whole { problem, prices });
+    }
+
+    /// The room beside the weights and caches that all its plans store.
+    pub(crate) fn room<'r>(&self, program: &'r Program, room: &Room<'r>) -> Room<'r> {
+        let least = |id: ValueId| {
+            let kept = self.whole.problem.given(program, id).into_iter().map(|l| room.kept(id, l)).min();
+            kept.filter(|_| room.is_kept(id)).unwrap_or(0)
         };
-        limits.stop.check()?;
-        let label_bounds = label_bounds(kernels, &problem, &mut prices, bound, assignments);
-        let settled = Arc::new(Whole { problem, prices });
-        let near = RefCell::new((FAR, Arc::clone(&settled)));
-        let (before, limits) = (before.map(Arc::new), limits.clone());
-        Ok(Relaxation { kernels, settled, near, before, limits, shrink, bound, label_bounds })
-    }
-
-    /// The first bound of the n-th assignment, in picoseconds; `None` where it has no plan.
-    pub(crate) fn first_bound(&self, assignment: usize) -> Option<u64> {
-        picoseconds(self.label_bounds[assignment])
-    }
-
-    /// The bound under one assignment, and what each alternative costs at least. `known` is what a plan is known to take:
-    /// what is dearer is left out.
-    pub(crate) fn under(&self, labels: &[Layout], known: Option<u64>) -> Priced {
-        if labels.is_empty() {
-            return Priced::read(&self.settled.problem, &self.settled.prices, self.bound);
-        }
-        let known = known.and_then(|k| i64::try_from(k).ok()).filter(|_| self.shrink).unwrap_or(FAR);
-        let mut near = self.near.borrow_mut();
-        let mut plan = near.0.min(known);
-        let Whole { problem, prices } = near.1.as_ref();
-        let mut problem = problem.with_labels(&self.kernels.program, labels);
-        let mut prices = prices.narrowed(&problem);
-        let (bound, _) = settle(&mut problem, &mut prices, &self.limits, false, self.shrink, &mut plan);
-        // A plan of one assignment bounds what is of interest in all the others.
-        if plan < near.0 {
-            let Whole { problem, prices } = near.1.as_ref();
-            let (problem, prices) =
-                narrowed_to(problem, prices, &cheap_nodes(problem, prices, plan), plan, &|_, _| true);
-            *near = (plan, Arc::new(Whole { problem, prices }));
-        }
-        Priced::read(&problem, &prices, bound)
-    }
-
-    /// All that plans are made of, the dear ones too, for questions about them.
-    pub(crate) fn whole(&self) -> Arc<Whole> {
-        Arc::clone(self.before.as_ref().unwrap_or(&self.settled))
+        room.beside(program.value_ids().map(least).collect())
     }
 }
 
-/// A first bound under each assignment: the better of what results and what parameters say.
-fn label_bounds(
-    kernels: &Kernels,
-    problem: &Factors,
-    prices: &mut Prices,
-    bound: i64,
-    assignments: &[Vec<Layout>],
-) -> Vec<i64> {
-    let program = kernels.program.as_ref();
-    if bound >= FAR || program.labels.is_empty() {
-        return vec![bound; assignments.len()];
-    }
-    let wanted = |pattern: &LayoutPattern, labels: &[Layout]| pattern.label.map(|LabelId(l)| labels[l as usize]);
-    let fits = |pattern: &LayoutPattern, labels: &[Layout], value: ValueId, node: Node| {
-        wanted(pattern, labels).is_none_or(|l| problem.has_label_layout(program, value, node, l))
-    };
-    let by_parameters: Vec<i64> = assignments
-        .iter()
-        .map(|labels| {
-            prices.bound_of_parameters(problem, &|id, node| match &program.value(id).def {
-                Def::Parameter { pattern, .. } => fits(pattern, labels, id, node),
-                Def::Constant(_) | Def::Op { .. } | Def::Pin { .. } => true,
-            })
-        })
-        .collect();
-    prices.up(problem, false);
-    let by_outputs = assignments.iter().map(|labels| {
-        prices.bound_of_outputs(problem, &|i, node| {
-            let output = &program.outputs[i];
-            fits(&output.pattern, labels, output.value, node)
-        })
-    });
-    by_parameters.into_iter().zip(by_outputs).map(|(a, b)| a.max(b).max(bound)).collect()
+/// So many layouts of a label are branches of their own; of more, the best is one and the others are another.
+const MAX_LABEL_BRANCHES: usize = 8;
+
+/// How prices are swept.
+#[derive(Clone, Copy)]
+struct Sweeps {
+    /// They begin with nothing known.
+    fresh: bool,
+    /// What is dearer than a plan that the prices favour is dropped.
+    shrink: bool,
 }
 
 /// Sweeps until the bound stands still or a plan meets it.
@@ -208,10 +324,10 @@ fn settle(
     problem: &mut Factors,
     prices: &mut Prices,
     limits: &Limits,
-    fresh: bool,
-    shrink: bool,
+    Sweeps { fresh, shrink }: Sweeps,
     plan: &mut i64,
 ) -> (i64, Option<Whole>) {
+    let patience = if shrink || prices.sides.is_empty() { PATIENCE } else { PATIENCE_OF_BRANCHES };
     let mut bound = i64::MIN;
     let mut whole = None;
     for sweep in 0..limits.sweeps.max(1) {
@@ -229,8 +345,13 @@ fn settle(
         prices.down(problem);
         let now = prices.bound();
         let gain = now.saturating_sub(bound);
-        let still = sweep > 0 && (gain <= 0 || (gain <= bound / PATIENCE && nodes(problem) > SMALL));
+        let still = sweep > 0 && (gain <= 0 || (gain <= bound / patience && nodes(problem) > SMALL));
         bound = bound.max(now);
+        let rates = prices.sides.at_a_rate && prices.sides.parts.iter().any(|p| matches!(p.kind, Kind::Memory { .. }));
+        if still && rates {
+            prices.sides.at_a_rate = false;
+            continue;
+        }
         // One sweep more than the bound needs, since the first leaves the dearer alternatives looking cheap.
         if still || (bound >= *plan && sweep > 0) {
             break;
@@ -376,7 +497,7 @@ impl Question<'_> {
         let nodes = cheap_nodes(problem, prices, most);
         let (mut problem, mut prices) = narrowed_to(problem, prices, &nodes, most, &keep);
         let mut plan = FAR;
-        let (bound, _) = settle(&mut problem, &mut prices, limits, false, true, &mut plan);
+        let (bound, _) = settle(&mut problem, &mut prices, limits, Sweeps { fresh: false, shrink: true }, &mut plan);
         Priced::read(&problem, &prices, bound)
     }
 }

@@ -8,10 +8,15 @@
 //! When a factor is looked at on the way down, what each of its alternatives would add to the bound is known: an alternative
 //! that would lift it past the cost of a known plan is in no better plan. (Reduced-cost fixing.)
 
+use std::sync::Arc;
+
 use shard_ir::ValueId;
 
 use super::factors::{Factors, Renamed, Use};
 use super::graph::{FAR, Node};
+use super::parts::{Part, Seat};
+use super::sides::Sides;
+use super::terms::Terms;
 use super::tree::{MAX_READERS, Tree, add, at};
 
 /// The state of the dual.
@@ -31,6 +36,8 @@ pub(crate) struct Prices {
     /// A lower bound on any plan that uses a strategy of a value, or a node of it.
     pub(crate) through_strategy: Vec<Vec<i64>>,
     pub(crate) through_node: Vec<Vec<i64>>,
+    /// What is paid to the parts that reach across the program.
+    pub(crate) sides: Sides,
     tree: Tree,
 }
 
@@ -46,6 +53,7 @@ impl Prices {
             out_least: Terms::zero(problem.outputs.len()),
             through_strategy: vec![Vec::new(); count],
             through_node: vec![Vec::new(); count],
+            sides: Sides::none(problem),
             tree: Tree::default(),
         };
         for id in &problem.live {
@@ -60,7 +68,13 @@ impl Prices {
 
     /// The bound, in picoseconds; at least [`FAR`] where there is no plan at all.
     pub(crate) fn bound(&self) -> i64 {
-        add(add(self.op_least.sum(), self.value_least.sum()), self.out_least.sum())
+        add(add(self.op_least.sum(), self.value_least.sum()), add(self.out_least.sum(), self.sides.sum()))
+    }
+
+    /// The same prices, and none as yet for these parts.
+    pub(crate) fn with_parts(mut self, problem: &Factors, parts: Arc<Vec<Part>>) -> Prices {
+        self.sides = Sides::new(parts, problem);
+        self
     }
 
     /// The prices of a program whose factors are these but for fewer alternatives.
@@ -69,6 +83,7 @@ impl Prices {
         for id in &problem.live {
             prices.through_strategy[id.index()] = vec![0; problem.factors[id.index()].out.len()];
         }
+        prices.sides.seat(problem);
         prices
     }
 
@@ -80,17 +95,6 @@ impl Prices {
             *price = 0;
         }
         prices
-    }
-
-    /// What the bound would be, after a sweep up, with fewer layouts allowed for the results.
-    pub(crate) fn bound_of_outputs(&self, problem: &Factors, allows: &dyn Fn(usize, Node) -> bool) -> i64 {
-        let mut bound = self.bound();
-        for (i, (value, allowed)) in problem.outputs.iter().enumerate() {
-            let paid = &self.paid[value.index()][use_index(problem, *value, Use::Output(i))];
-            let least = allowed.iter().filter(|n| allows(i, **n)).map(|n| paid[at(*n)]).min().unwrap_or(FAR);
-            bound = add(add(bound, -self.out_least.of(i)), least);
-        }
-        bound
     }
 
     /// What the bound would be, after a sweep down, with fewer layouts allowed for the parameters.
@@ -126,6 +130,7 @@ impl Prices {
             debug_assert_eq!(kept.len(), small.factors[v].out.len(), "a kept strategy has kept layouts");
             prices.through_strategy[v] = kept;
         }
+        prices.sides.seat(small);
         prices
     }
 
@@ -195,9 +200,11 @@ impl Prices {
             let mut made = std::mem::take(&mut self.made[v]);
             made.fill(FAR);
             let paid = self.paid_by(&uses_of(problem, id));
+            let sides = self.sides.of_value(v);
             for (s, (out, cost)) in factor.out.iter().zip(&factor.cost).enumerate() {
+                let own = sides.get(s).map_or(*cost, |side| add(*cost, *side));
                 let cost =
-                    paid.iter().zip(factor.reads_of(s)).fold(*cost, |sum, (paid, node)| add(sum, due(paid[at(*node)])));
+                    paid.iter().zip(factor.reads_of(s)).fold(own, |sum, (paid, node)| add(sum, due(paid[at(*node)])));
                 let out = &mut made[at(*out)];
                 *out = (*out).min(cost);
             }
@@ -207,9 +214,27 @@ impl Prices {
         }
         for (i, (value, allowed)) in problem.outputs.iter().enumerate() {
             let reader = use_index(problem, *value, Use::Output(i));
-            let paid = &self.paid[value.index()][reader];
-            self.out_least.set(i, allowed.iter().map(|n| paid[at(*n)]).min().unwrap_or(FAR));
+            let mut cost = self.cost_of_output(i, &self.paid[value.index()][reader], allowed);
+            self.out_least.set(i, cost.iter().copied().min().unwrap_or(FAR));
+            self.sides.take(Seat::Output(i), &mut cost, false);
         }
+        if !problem.outputs.is_empty() {
+            self.sides.balance(None, |_, _| {});
+        }
+        for (i, (value, allowed)) in
+            problem.outputs.iter().enumerate().filter(|(i, _)| !self.sides.of_output(*i).is_empty())
+        {
+            let reader = use_index(problem, *value, Use::Output(i));
+            let cost = self.cost_of_output(i, &self.paid[value.index()][reader], allowed);
+            self.out_least.set(i, cost.into_iter().min().unwrap_or(FAR));
+        }
+    }
+
+    /// What each layout of a result costs: what is paid for the value in it, and its side price.
+    fn cost_of_output(&self, output: usize, paid: &[i64], allowed: &[Node]) -> Vec<i64> {
+        let sides = self.sides.of_output(output);
+        let with_side = |(i, n): (usize, &Node)| sides.get(i).map_or(paid[at(*n)], |side| add(paid[at(*n)], *side));
+        allowed.iter().enumerate().map(with_side).collect()
     }
 
     /// Splits what a value costs among its readers.
@@ -258,10 +283,16 @@ impl Prices {
         for (i, (value, allowed)) in problem.outputs.iter().enumerate() {
             let reader = use_index(problem, *value, Use::Output(i));
             let least = self.out_least.of(i);
+            let sides = self.sides.of_output(i);
             let paid = &mut self.paid[value.index()][reader];
             let mut next = vec![-FAR; paid.len()];
-            for node in allowed {
-                next[at(*node)] = if paid[at(*node)] < FAR { least } else { FAR };
+            for (choice, node) in allowed.iter().enumerate() {
+                let side = sides.get(choice).copied().unwrap_or(0);
+                next[at(*node)] = match () {
+                    () if paid[at(*node)] >= FAR => FAR,
+                    () if side >= FAR => -FAR,
+                    () => add(least, -side),
+                };
             }
             *paid = next;
         }
@@ -270,6 +301,58 @@ impl Prices {
             self.value_down(problem, id);
             self.op_down(problem, id);
         }
+        self.balance(problem);
+    }
+
+    /// Lets each part look at its places, notes what each choice there would cost at least, and hands shares back.
+    fn balance(&mut self, problem: &Factors) {
+        if self.sides.is_empty() {
+            return;
+        }
+        let mut sides = std::mem::replace(&mut self.sides, Sides::none(problem));
+        let terms = add(add(self.op_least.sum(), self.value_least.sum()), self.out_least.sum());
+        let through = &mut self.through_strategy;
+        sides.balance(Some(terms), |sides, leasts| {
+            let bound = add(terms, sides.sum());
+            for id in &problem.live {
+                let v = id.index();
+                if sides.of_value(v).is_empty() {
+                    continue;
+                }
+                for (known, pushed) in through[v].iter_mut().zip(sides.pushed(*id, leasts)) {
+                    *known = (*known).max(add(bound, pushed));
+                }
+            }
+        });
+        self.sides = sides;
+        // What is handed back is the places' own again.
+        for id in problem.live.iter().filter(|id| !self.sides.of_value(id.index()).is_empty()) {
+            let cost = self.cost_of_making(problem, *id);
+            self.op_least.set(id.index(), cost.into_iter().min().unwrap_or(FAR));
+        }
+        for (i, (value, allowed)) in
+            problem.outputs.iter().enumerate().filter(|(i, _)| !self.sides.of_output(*i).is_empty())
+        {
+            let reader = use_index(problem, *value, Use::Output(i));
+            let cost = self.cost_of_output(i, &self.paid[value.index()][reader], allowed);
+            self.out_least.set(i, cost.into_iter().min().unwrap_or(FAR));
+        }
+    }
+
+    /// What each strategy of a value costs, side prices counted, less what its maker is paid; on the way down.
+    fn cost_of_making(&self, problem: &Factors, id: ValueId) -> Vec<i64> {
+        let v = id.index();
+        let factor = &problem.factors[v];
+        let made = &self.made[v];
+        let sides = self.sides.of_value(v);
+        let paid = self.paid_by(&uses_of(problem, id));
+        let cost = |(s, (out, own)): (usize, (&Node, &i64))| {
+            let gain = made[at(*out)];
+            let own = if gain <= -FAR { FAR } else { own.saturating_sub(gain) };
+            let own = sides.get(s).map_or(own, |side| add(own, *side));
+            paid.iter().zip(factor.reads_of(s)).fold(own, |sum, (paid, node)| add(sum, due(paid[at(*node)])))
+        };
+        factor.out.iter().zip(&factor.cost).enumerate().map(cost).collect()
     }
 
     fn value_down(&mut self, problem: &Factors, id: ValueId) {
@@ -311,16 +394,7 @@ impl Prices {
         let v = id.index();
         let factor = &problem.factors[v];
         let uses = uses_of(problem, id);
-        let made = &self.made[v];
-        let mut cost = Vec::with_capacity(factor.out.len());
-        let paid = self.paid_by(&uses);
-        for (s, (out, own)) in factor.out.iter().zip(&factor.cost).enumerate() {
-            let gain = made[at(*out)];
-            let own = if gain <= -FAR { FAR } else { own.saturating_sub(gain) };
-            cost.push(
-                paid.iter().zip(factor.reads_of(s)).fold(own, |sum, (paid, node)| add(sum, due(paid[at(*node)]))),
-            );
-        }
+        let mut cost = self.cost_of_making(problem, id);
         let least = cost.iter().copied().min().unwrap_or(FAR);
         let rest = add(self.bound(), -self.op_least.of(v));
         self.op_least.set(v, least);
@@ -329,6 +403,9 @@ impl Prices {
         }
         if least >= FAR {
             return;
+        }
+        if !self.sides.of_value(v).is_empty() {
+            self.sides.take(Seat::Value(id), &mut cost, !uses.is_empty());
         }
         // One operand after the other, each taking its share of what is left.
         for (place, (operand, reader)) in uses.iter().enumerate() {
@@ -358,42 +435,6 @@ impl Prices {
 /// What a reader pays at a price. Where it has no use for the value, nothing that may be in a plan reads there.
 fn due(price: i64) -> i64 {
     if price <= -FAR { FAR } else { price }
-}
-
-/// Terms of a sum, and the sum: it is asked for once a term, and adding them up anew would take as long as all the rest.
-#[derive(Clone, Debug)]
-struct Terms {
-    terms: Vec<i64>,
-    /// The sum of those below [`FAR`], and how many are not.
-    near: i128,
-    far: usize,
-}
-
-impl Terms {
-    fn zero(count: usize) -> Terms {
-        Terms { terms: vec![0; count], near: 0, far: 0 }
-    }
-
-    fn of(&self, i: usize) -> i64 {
-        self.terms[i]
-    }
-
-    fn set(&mut self, i: usize, term: i64) {
-        let old = std::mem::replace(&mut self.terms[i], term);
-        for (term, sign) in [(old, -1), (term, 1)] {
-            match term >= FAR {
-                true => self.far = self.far.wrapping_add_signed(sign),
-                false => self.near += i128::from(term) * sign as i128,
-            }
-        }
-    }
-
-    fn sum(&self) -> i64 {
-        match self.far {
-            0 => self.near.clamp(i128::from(-FAR), i128::from(FAR)) as i64,
-            _ => FAR,
-        }
-    }
 }
 
 /// Which use of a value this is.

@@ -1,0 +1,322 @@
+//! Parts of the bound that reach across a program: a label, whose places all have one layout, and the memory of a device,
+//! in which the stored weights and caches fit together.
+//!
+//! A part has *places*: parameters, pins and results. Each layout of a place falls in a *class* of the part: for a label
+//! the layout as the label sees it, for the memory the bytes that the layout takes. A place pays a *side price* for its
+//! class, and the part is paid it, so over a plan side prices cancel like all others:
+//!
+//! ```text
+//! least of a label   =  min over its layouts L of            - sum over its places of side(place, L)
+//! least of a memory  =  min over classes that fit together of - sum over its places of side(place, class)
+//! ```
+//!
+//! One set of side prices bounds all layouts of all labels, and all ways of filling the memory, at once.
+
+use rustc_hash::FxHashMap;
+use shard_ir::{Layout, LayoutPattern, Program, ValueId};
+
+use super::graph::FAR;
+use super::tree::add;
+use crate::labels::{label_layout, layouts_of_label};
+use crate::memory::Room;
+
+/// The class of a layout that the part forbids.
+pub(crate) const NO_CLASS: u32 = u32::MAX;
+
+/// Where a part has a say.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Seat {
+    /// The layout in which a parameter is given, or a pin passes its operand on.
+    Value(ValueId),
+    /// The layout of a result.
+    Output(usize),
+}
+
+/// One place of a part.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) seat: Seat,
+    class_of: FxHashMap<Layout, u32>,
+    /// How many classes there are.
+    pub(crate) classes: usize,
+}
+
+impl Place {
+    /// The class of a layout.
+    pub(crate) fn class(&self, layout: Layout) -> u32 {
+        self.class_of.get(&layout).copied().unwrap_or(NO_CLASS)
+    }
+}
+
+/// What a part asks of the classes of its places.
+#[derive(Clone, Debug)]
+pub(crate) enum Kind {
+    /// That they are the same: one class for each layout of the label.
+    Label { layouts: Vec<Layout> },
+    /// That they fit: for each place the bytes of each class over the whole stack, ascending, and what they may sum to.
+    Memory { bytes: Vec<Vec<u64>>, most: u64 },
+}
+
+/// One part.
+#[derive(Clone, Debug)]
+pub(crate) struct Part {
+    pub(crate) kind: Kind,
+    pub(crate) places: Vec<Place>,
+}
+
+/// What a part comes to at some prices: the least, and for each class of each place the least with that class.
+#[derive(Clone, Debug)]
+pub(crate) struct Least {
+    pub(crate) least: i64,
+    pub(crate) with: Vec<Vec<i64>>,
+}
+
+impl Part {
+    /// The parts of a program: its labels in order, then its memory, where that is a constraint, of each phase.
+    pub(crate) fn all(program: &Program, room: Option<&Room<'_>>) -> Vec<Part> {
+        let labels = (0..program.labels.len()).map(|label| Part::label(program, label));
+        let memories = room.into_iter().flat_map(|room| {
+            let part = move |(kept, most): (Vec<ValueId>, u64)| Part::memory(program, room, &kept, most);
+            room.memories().into_iter().map(part)
+        });
+        labels.chain(memories).collect()
+    }
+
+    fn label(program: &Program, label: usize) -> Part {
+        let of = |pattern: &LayoutPattern| pattern.label.is_some_and(|l| usize::from(l.0) == label);
+        let layouts = layouts_of_label(program, shard_ir::LabelId(label as u16));
+        let place = |seat: Seat, value: ValueId, pattern: &LayoutPattern| {
+            let dims = &program.value(value).dims;
+            let known: FxHashMap<Layout, u32> = layouts.iter().enumerate().map(|(i, l)| (*l, i as u32)).collect();
+            let allowed = crate::space::layouts_allowed(program, value, pattern);
+            let class_of = allowed.into_iter().filter_map(|l| Some((l, *known.get(&label_layout(dims, l))?)));
+            Place { seat, class_of: class_of.collect(), classes: layouts.len() }
+        };
+        let mut places = Vec::new();
+        for id in program.value_ids() {
+            if let Some(pattern) = program.value(id).def.pattern().filter(|p| of(p)) {
+                places.push(place(Seat::Value(id), id, pattern));
+            }
+        }
+        for (i, output) in program.outputs.iter().enumerate().filter(|(_, output)| of(&output.pattern)) {
+            places.push(place(Seat::Output(i), output.value, &output.pattern));
+        }
+        Part { kind: Kind::Label { layouts }, places }
+    }
+
+    fn memory(program: &Program, room: &Room<'_>, kept: &[ValueId], most: u64) -> Part {
+        let (mut places, mut bytes) = (Vec::new(), Vec::new());
+        for id in kept {
+            let Some(pattern) = program.value(*id).def.pattern() else { continue };
+            let stored: Vec<(Layout, u64)> = crate::space::layouts_allowed(program, *id, pattern)
+                .into_iter()
+                .map(|layout| (layout, room.kept(*id, layout)))
+                .collect();
+            let mut levels: Vec<u64> = stored.iter().map(|(_, bytes)| *bytes).collect();
+            levels.sort_unstable();
+            levels.dedup();
+            let class = |kept: u64| levels.binary_search(&kept).map_or(NO_CLASS, |at| at as u32);
+            let class_of = stored.into_iter().map(|(layout, kept)| (layout, class(kept))).collect();
+            places.push(Place { seat: Seat::Value(*id), class_of, classes: levels.len() });
+            bytes.push(levels);
+        }
+        Part { kind: Kind::Memory { bytes, most }, places }
+    }
+
+    /// What the part comes to where the n-th place in its c-th class costs it `cost[n][c]`; [`FAR`] where a place has no
+    /// layout of that class.
+    pub(crate) fn least(&self, cost: &[Vec<i64>]) -> Least {
+        match &self.kind {
+            Kind::Label { layouts } => {
+                let sums: Vec<i64> =
+                    (0..layouts.len()).map(|l| cost.iter().fold(0, |sum, place| add(sum, place[l]))).collect();
+                let least = sums.iter().copied().min().unwrap_or(FAR);
+                Least { least, with: vec![sums; cost.len()] }
+            }
+            Kind::Memory { bytes, most } => Knapsack::new(bytes, *most, cost).least(bytes, cost),
+        }
+    }
+
+    /// The classes that the least is made of, the first of those that tie.
+    pub(crate) fn best(&self, cost: &[Vec<i64>]) -> Vec<u32> {
+        // Place by place: what is taken so far is held, so that the choice of all is one that fits.
+        let mut held: Vec<Vec<i64>> = cost.to_vec();
+        (0..cost.len())
+            .map(|place| {
+                let with = self.least(&held).with.swap_remove(place);
+                let best = (0..with.len()).min_by_key(|c| with[*c]).unwrap_or(0);
+                held[place].iter_mut().enumerate().filter(|(c, _)| *c != best).for_each(|(_, cost)| *cost = FAR);
+                best as u32
+            })
+            .collect()
+    }
+}
+
+/// A price of memory: picoseconds for bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Rate {
+    time: i64,
+    bytes: u64,
+}
+
+impl Rate {
+    /// The price of so many bytes, rounded down.
+    pub(crate) fn of(self, bytes: u64) -> i64 {
+        let price = i128::from(self.time) * i128::from(bytes) / i128::from(self.bytes.max(1));
+        i64::try_from(price).unwrap_or(FAR).clamp(0, FAR - 1)
+    }
+}
+
+impl Part {
+    /// The price of memory at which the places come to most by themselves, what the memory is paid taken off; none for a label.
+    ///
+    /// That is a sum over places of the least of lines, less a line: it bends where two classes of a place cost the same.
+    pub(crate) fn rate(&self, cost: &[Vec<i64>]) -> Option<Rate> {
+        let Kind::Memory { bytes, most } = &self.kind else { return None };
+        let mut rates = vec![Rate { time: 0, bytes: 1 }];
+        for (cost, bytes) in cost.iter().zip(bytes) {
+            for small in 0..bytes.len() {
+                for large in small + 1..bytes.len() {
+                    if cost[small] < FAR && cost[large] < FAR && cost[large] < cost[small] {
+                        rates.push(Rate { time: cost[small] - cost[large], bytes: bytes[large] - bytes[small] });
+                    }
+                }
+            }
+        }
+        let comes_to = |rate: &Rate| {
+            let place = |(cost, bytes): (&Vec<i64>, &Vec<u64>)| {
+                cost.iter().zip(bytes).map(|(cost, bytes)| add(*cost, rate.of(*bytes))).min().unwrap_or(FAR)
+            };
+            let places: i128 = cost.iter().zip(bytes).map(place).map(i128::from).sum();
+            places - i128::from(rate.of(*most))
+        };
+        rates.into_iter().rev().max_by_key(comes_to)
+    }
+}
+
+/// So many steps of bytes are told apart in a memory; more are rounded down, which can only let more fit.
+const STEPS: u64 = 2048;
+
+/// A choice of one class for each place whose bytes fit together, of least cost.
+///
+/// Bytes are counted beyond the smallest class that each place has, in steps of their common divisor.
+struct Knapsack {
+    step: u64,
+    /// For each place the bytes of its smallest class that has a layout.
+    smallest: Vec<u64>,
+    /// How many steps there are beyond the smallest; `None` where not even those fit.
+    room: Option<usize>,
+}
+
+impl Knapsack {
+    fn new(bytes: &[Vec<u64>], most: u64, cost: &[Vec<i64>]) -> Knapsack {
+        let has = |place: usize| (0..bytes[place].len()).filter(move |c| cost[place][*c] < FAR);
+        let smallest: Vec<u64> = (0..bytes.len()).map(|p| has(p).map(|c| bytes[p][c]).min().unwrap_or(0)).collect();
+        let least = smallest.iter().fold(0u64, |sum, b| sum.saturating_add(*b));
+        let Some(spare) = most.checked_sub(least) else {
+            return Knapsack { step: 1, smallest, room: None };
+        };
+        let beyond = (0..bytes.len()).flat_map(|p| {
+            let smallest = smallest[p];
+            has(p).map(move |c| bytes[p][c] - smallest)
+        });
+        // Where all fit together there is nothing to tell apart.
+        let all: u64 = (0..bytes.len())
+            .map(|p| has(p).map(|c| bytes[p][c] - smallest[p]).max().unwrap_or(0))
+            .fold(0, u64::saturating_add);
+        let divisor = beyond.fold(0, gcd).max(1);
+        let spare = spare.min(all);
+        let step = divisor.max(spare.div_ceil(STEPS)).max(1);
+        Knapsack { step, smallest, room: Some((spare / step) as usize) }
+    }
+
+    fn least(&self, bytes: &[Vec<u64>], cost: &[Vec<i64>]) -> Least {
+        let far = || Least { least: FAR, with: cost.iter().map(|c| vec![FAR; c.len()]).collect() };
+        let Some(room) = self.room else { return far() };
+        let count = cost.len();
+        let steps = |place: usize, class: usize| bytes[place][class].saturating_sub(self.smallest[place]) / self.step;
+        let take = |place: usize, from: &[i64]| -> Vec<i64> {
+            let mut with = vec![FAR; room + 1];
+            for (class, price) in cost[place].iter().enumerate().filter(|(_, price)| **price < FAR) {
+                let Ok(steps) = usize::try_from(steps(place, class)) else { continue };
+                for at in steps..=room {
+                    with[at] = with[at].min(add(from[at - steps], *price));
+                }
+            }
+            with
+        };
+        // `before[n][b]`: the first n places in at most b steps; `after[n][b]`: those from the n-th on.
+        let mut before = vec![vec![0; room + 1]];
+        for place in 0..count {
+            before.push(take(place, &before[place]));
+        }
+        let mut after = vec![vec![0; room + 1]; count + 1];
+        for place in (0..count).rev() {
+            after[place] = take(place, &after[place + 1]);
+        }
+        let with = (0..count)
+            .map(|place| {
+                let one = |(class, price): (usize, &i64)| {
+                    let steps = usize::try_from(steps(place, class)).unwrap_or(usize::MAX);
+                    if *price >= FAR || steps > room {
+                        return FAR;
+                    }
+                    let left = room - steps;
+                    let rest = (0..=left).map(|at| add(before[place][at], after[place + 1][left - at])).min();
+                    add(rest.unwrap_or(FAR), *price)
+                };
+                cost[place].iter().enumerate().map(one).collect()
+            })
+            .collect();
+        Least { least: before[count][room], with }
+    }
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn memory(bytes: Vec<Vec<u64>>, most: u64) -> Part {
+        let place = |b: &Vec<u64>| Place { seat: Seat::Output(0), class_of: FxHashMap::default(), classes: b.len() };
+        let places = bytes.iter().map(place).collect();
+        Part { kind: Kind::Memory { bytes, most }, places }
+    }
+
+    #[test]
+    fn memory_takes_the_cheapest_classes_that_fit_together() {
+        let part = memory(vec![vec![1, 4, 16], vec![2, 8]], 18);
+        let cost = [vec![9, 5, 0], vec![6, 0]];
+        let least = part.least(&cost);
+        // 16 + 2 at 6 against 4 + 8 at 5.
+        assert_eq!(least.least, 5);
+        assert_eq!(least.with, vec![vec![9, 5, 6], vec![6, 5]]);
+        assert_eq!(part.best(&cost), [1, 1]);
+    }
+
+    #[test]
+    fn memory_without_room_has_no_least() {
+        let part = memory(vec![vec![3], vec![4]], 6);
+        assert_eq!(part.least(&[vec![0], vec![0]]).least, FAR);
+    }
+
+    #[test]
+    fn many_sizes_are_rounded_so_that_more_fits_and_never_less() {
+        let bytes: Vec<Vec<u64>> = (0..8).map(|i| vec![0, 1_000_003 + i * 17, 2_000_081 + i * 5]).collect();
+        let cost: Vec<Vec<i64>> = (0..8).map(|i| vec![10 + i, 5, 0]).collect();
+        let exact = |most: u64| {
+            let class = |pick: usize, i: usize| pick / 3usize.pow(i as u32) % 3;
+            let fits = |pick: &usize| (0..8).map(|i| bytes[i][class(*pick, i)]).sum::<u64>() <= most;
+            let cost = |pick: usize| (0..8).map(|i| cost[i][class(pick, i)]).sum::<i64>();
+            (0..3usize.pow(8)).filter(fits).map(cost).min().unwrap_or(FAR)
+        };
+        let most = 8_000_300;
+        let least = memory(bytes.clone(), most).least(&cost).least;
+        // Each place may be rounded by a step.
+        let more = most + 8 * most.div_ceil(STEPS);
+        assert!(exact(more) <= least && least <= exact(most), "{least}");
+    }
+}

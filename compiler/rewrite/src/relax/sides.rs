@@ -1,0 +1,277 @@
+//! What the places of a program pay to the parts that reach across it ([`Part`]), and what the parts come to.
+
+use std::sync::Arc;
+
+use shard_ir::ValueId;
+
+use super::factors::Factors;
+use super::graph::{FAR, Node};
+use super::parts::{Kind, Least, NO_CLASS, Part, Seat};
+use super::terms::Terms;
+use super::tree::add;
+
+/// Side prices. A class whose price is [`FAR`] is in no plan.
+#[derive(Clone, Debug)]
+pub(crate) struct Sides {
+    pub(crate) parts: Arc<Vec<Part>>,
+    /// For each part, place and class, what the place pays.
+    paid: Vec<Vec<Vec<i64>>>,
+    /// For each part and place, the class of each of its choices: the strategies of a value, the layouts of a result.
+    class: Vec<Vec<Vec<u32>>>,
+    /// What each part comes to: terms of the bound.
+    least: Terms,
+    /// For each value, and each result, what each choice pays to all parts; empty where it has no place.
+    of_value: Vec<Vec<i64>>,
+    of_output: Vec<Vec<i64>>,
+    /// For each value with places, by how much each choice costs more than the least, all that is paid counted.
+    spared: Vec<Vec<i64>>,
+    /// For each part, place and class, a bound on the plans that have that class there.
+    pub(crate) through: Vec<Vec<Vec<i64>>>,
+    /// Whether a memory asks the same of all places for a byte. Prices find the way faster so; each by itself is sharper.
+    pub(crate) at_a_rate: bool,
+    /// What each class cost a part when it last looked at all its places.
+    looked_at: Vec<Vec<Vec<i64>>>,
+}
+
+impl Sides {
+    /// Of a program without parts.
+    pub(crate) fn none(problem: &Factors) -> Sides {
+        Sides::new(Arc::default(), problem)
+    }
+
+    /// Side prices to begin with: nothing.
+    pub(crate) fn new(parts: Arc<Vec<Part>>, problem: &Factors) -> Sides {
+        let zeros = |part: &Part| part.places.iter().map(|p| vec![0; p.classes]).collect();
+        let paid: Vec<Vec<Vec<i64>>> = parts.iter().map(zeros).collect();
+        let mut sides = Sides {
+            through: paid.iter().map(|part| part.iter().map(|place| vec![-FAR; place.len()]).collect()).collect(),
+            looked_at: paid.clone(),
+            at_a_rate: true,
+            paid,
+            class: Vec::new(),
+            least: Terms::zero(parts.len()),
+            of_value: vec![Vec::new(); problem.factors.len()],
+            of_output: vec![Vec::new(); problem.outputs.len()],
+            spared: vec![Vec::new(); problem.factors.len()],
+            parts,
+        };
+        sides.seat(problem);
+        sides
+    }
+
+    /// Looks up again which choices there are: those of the problem are others than before.
+    pub(crate) fn seat(&mut self, problem: &Factors) {
+        let class = |part: &Part| {
+            let of = |place: &super::parts::Place| -> Vec<u32> {
+                let (value, nodes): (ValueId, &[Node]) = match place.seat {
+                    Seat::Value(value) => (value, &problem.factors[value.index()].out),
+                    Seat::Output(i) => (problem.outputs[i].0, &problem.outputs[i].1),
+                };
+                let class = |node: &Node| problem.layout(value, *node).map_or(NO_CLASS, |l| place.class(l));
+                nodes.iter().map(class).collect()
+            };
+            part.places.iter().map(of).collect()
+        };
+        self.class = self.parts.iter().map(class).collect();
+        for (part, classes) in self.class.iter().enumerate() {
+            for (place, classes) in classes.iter().enumerate() {
+                for (class, price) in self.paid[part][place].iter_mut().enumerate() {
+                    if !classes.contains(&(class as u32)) {
+                        *price = FAR;
+                        self.through[part][place][class] = FAR;
+                        self.looked_at[part][place][class] = FAR;
+                    }
+                }
+            }
+        }
+        self.add_up();
+        let leasts: Vec<i64> =
+            (0..self.parts.len()).map(|part| self.parts[part].least(&self.cost(part)).least).collect();
+        leasts.into_iter().enumerate().for_each(|(part, least)| self.least.set(part, least));
+    }
+
+    /// Whether nothing reaches across the program.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// What all parts come to.
+    pub(crate) fn sum(&self) -> i64 {
+        self.least.sum()
+    }
+
+    /// What each strategy of a value pays; empty where none does.
+    pub(crate) fn of_value(&self, value: usize) -> &[i64] {
+        &self.of_value[value]
+    }
+
+    /// What each allowed layout of a result pays; empty where none does.
+    pub(crate) fn of_output(&self, output: usize) -> &[i64] {
+        &self.of_output[output]
+    }
+
+    /// What each class costs a part: less what its place pays.
+    fn cost(&self, part: usize) -> Vec<Vec<i64>> {
+        let less = |price: &i64| if *price >= FAR { FAR } else { -price };
+        self.paid[part].iter().map(|place| place.iter().map(less).collect()).collect()
+    }
+
+    /// What a part comes to, and would with each class.
+    fn least(&self, part: usize) -> Least {
+        self.parts[part].least(&self.cost(part))
+    }
+
+    /// The classes that seemed best to a part when it last looked at all its places.
+    pub(crate) fn best(&self, part: usize) -> Vec<u32> {
+        self.parts[part].best(&self.looked_at[part])
+    }
+
+    /// For each place of a part, the classes that plans of at most `most` picoseconds may have there.
+    pub(crate) fn live(&self, part: usize, most: i64) -> Vec<Vec<usize>> {
+        let may = |through: &Vec<i64>| (0..through.len()).filter(|class| through[*class] <= most).collect();
+        self.through[part].iter().map(may).collect()
+    }
+
+    fn places(&self, seat: Seat) -> Vec<(usize, usize)> {
+        let of = |(part, p): (usize, &Part)| -> Vec<(usize, usize)> {
+            let here = |(_, place): &(usize, &super::parts::Place)| place.seat == seat;
+            p.places.iter().enumerate().filter(here).map(|(place, _)| (part, place)).collect()
+        };
+        self.parts.iter().enumerate().flat_map(of).collect()
+    }
+
+    /// Sums of what each choice pays.
+    fn add_up(&mut self) {
+        for (part, p) in self.parts.iter().enumerate() {
+            for (place, p) in p.places.iter().enumerate() {
+                let (sum, _) = (self.sum_of(p.seat), (part, place));
+                match p.seat {
+                    Seat::Value(value) => self.of_value[value.index()] = sum,
+                    Seat::Output(output) => self.of_output[output] = sum,
+                }
+            }
+        }
+    }
+
+    fn sum_of(&self, seat: Seat) -> Vec<i64> {
+        let places = self.places(seat);
+        let count = places.first().map_or(0, |(part, place)| self.class[*part][*place].len());
+        let price = |choice: usize| {
+            places.iter().fold(0, |sum, (part, place)| match self.class[*part][*place][choice] {
+                NO_CLASS => FAR,
+                class => add(sum, self.paid[*part][*place][class as usize]),
+            })
+        };
+        (0..count).map(price).collect()
+    }
+
+    /// Hands what the choices at a seat cost beyond the least over to its parts: `cost` is what each costs, side prices
+    /// counted, and is less by what the parts take. Something stays where `stays` says that others want some, too.
+    pub(crate) fn take(&mut self, seat: Seat, cost: &mut [i64], stays: bool) {
+        let places = self.places(seat);
+        let Some(least) = cost.iter().copied().min().filter(|least| *least < FAR) else { return };
+        for (n, (part, place)) in places.iter().enumerate() {
+            let share = (places.len() - n + usize::from(stays)) as i64;
+            let classes = &self.class[*part][*place];
+            let mut beyond = vec![FAR; self.paid[*part][*place].len()];
+            for (class, cost) in classes.iter().zip(cost.iter()).filter(|(class, _)| **class != NO_CLASS) {
+                let beyond = &mut beyond[*class as usize];
+                *beyond = (*beyond).min(if *cost >= FAR { FAR } else { *cost - least });
+            }
+            for (price, beyond) in self.paid[*part][*place].iter_mut().zip(&mut beyond) {
+                if *beyond >= FAR {
+                    *price = FAR;
+                } else {
+                    *beyond = beyond.div_euclid(share);
+                    *price -= *beyond;
+                }
+            }
+            for (class, cost) in classes.iter().zip(cost.iter_mut()).filter(|(_, cost)| **cost < FAR) {
+                *cost = match *class {
+                    NO_CLASS => FAR,
+                    class if beyond[class as usize] >= FAR => FAR,
+                    class => *cost - beyond[class as usize],
+                };
+            }
+        }
+        if let Seat::Value(value) = seat
+            && !places.is_empty()
+        {
+            let beyond = |cost: &i64| if *cost >= FAR || stays { FAR * i64::from(!stays) } else { *cost - least };
+            self.spared[value.index()] = cost.iter().map(beyond).collect();
+        }
+    }
+
+    /// Each part looks at all its places at once, and hands back to each an even share of what each class costs it.
+    /// `rest` is what the bound has beside the parts; none where the places have not handed over all that they have.
+    /// `seen` is told, before anything is handed back, of each part: what it comes to, and would with each class.
+    pub(crate) fn balance(&mut self, rest: Option<i64>, mut seen: impl FnMut(&Sides, &[Least])) {
+        if self.is_empty() {
+            return;
+        }
+        let leasts: Vec<Least> = (0..self.parts.len()).map(|part| self.least(part)).collect();
+        for (part, least) in leasts.iter().enumerate() {
+            self.least.set(part, least.least);
+        }
+        if let Some(rest) = rest {
+            let bound = add(rest, self.sum());
+            for (part, Least { least, with }) in leasts.iter().enumerate() {
+                self.looked_at[part] = self.cost(part);
+                for (through, with) in self.through[part].iter_mut().flatten().zip(with.iter().flatten()) {
+                    *through = (*through).max(add(bound, add(*with, -*least)));
+                }
+            }
+        }
+        seen(self, &leasts);
+        for (part, Least { least, with }) in leasts.iter().enumerate() {
+            if self.at_a_rate && self.pay_at_a_rate(part, with) {
+                continue;
+            }
+            let places = with.len() as i64;
+            for (paid, with) in self.paid[part].iter_mut().zip(with) {
+                for (price, with) in paid.iter_mut().zip(with) {
+                    *price = match () {
+                        () if *price >= FAR || *with >= FAR => FAR,
+                        () => *price + (*with - *least).div_euclid(places),
+                    };
+                }
+            }
+        }
+        self.add_up();
+        for part in 0..self.parts.len() {
+            let now = self.least(part).least;
+            self.least.set(part, now);
+        }
+    }
+
+    /// Hands back to the places of a memory all that they handed over, and asks the same of all for a byte; `false` for a
+    /// label.
+    fn pay_at_a_rate(&mut self, part: usize, with: &[Vec<i64>]) -> bool {
+        let parts = Arc::clone(&self.parts);
+        let (Kind::Memory { bytes, .. }, Some(rate)) = (&parts[part].kind, parts[part].rate(&self.cost(part))) else {
+            return false;
+        };
+        for ((paid, with), bytes) in self.paid[part].iter_mut().zip(with).zip(bytes) {
+            for ((price, with), bytes) in paid.iter_mut().zip(with).zip(bytes) {
+                *price = if *price >= FAR || *with >= FAR { FAR } else { rate.of(*bytes) };
+            }
+        }
+        true
+    }
+
+    /// By how much a value's choices push the bound up: for each, what the parts would come to with its class beyond what
+    /// they come to now, and what it costs beyond the value's least.
+    pub(crate) fn pushed(&self, value: ValueId, leasts: &[Least]) -> Vec<i64> {
+        let places = self.places(Seat::Value(value));
+        let mut pushed = self.spared[value.index()].clone();
+        for (part, place) in places {
+            for (more, class) in pushed.iter_mut().zip(&self.class[part][place]) {
+                *more = match *class {
+                    NO_CLASS => FAR,
+                    class => add(*more, add(leasts[part].with[place][class as usize], -leasts[part].least)),
+                };
+            }
+        }
+        pushed
+    }
+}
