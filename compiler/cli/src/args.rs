@@ -316,10 +316,10 @@ pub(crate) struct SweepArgs {
     /// What plans are chosen for: `serial`, all steps one after another, or `comm`, communication alone
     #[arg(long, value_name = "OBJECTIVE", default_value = "serial", value_parser = objective)]
     pub(crate) objective: Objective,
-    /// What a device has for the program, as in `--memory-limit 15GB` or `14GiB`; without it, the chip's memory less what its
-    /// file reserves
-    #[arg(long, value_name = "BYTES", value_parser = crate::memory_limit::read)]
-    pub(crate) memory_limit: Option<u64>,
+    /// What a device has for the program, as in `--memory-limit 15GB` or `14GiB`: several are swept, `8GB,16GB` or
+    /// `4GB..64GB:x2`; without it, the chip's memory less what its file reserves
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) memory_limit: Vec<String>,
     /// Refuse collectives that are not written as `reshard`
     #[arg(long)]
     pub(crate) strict: bool,
@@ -328,7 +328,7 @@ pub(crate) struct SweepArgs {
     pub(crate) fuse: bool,
     #[command(flatten)]
     pub(crate) roles: RoleArgs,
-    /// Draw the time of a step against the chip time of a token
+    /// Draw the time of a step against the chip time of a token, or against memory where that is swept
     #[arg(long)]
     pub(crate) plot: bool,
     /// Points that are computed at a time; without it, as many as the machine has cores

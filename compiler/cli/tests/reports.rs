@@ -163,3 +163,27 @@ fn a_memory_limit_is_what_plans_are_held_to_and_the_report_says_so() {
     let wrong = asked("cost", &["--memory-limit", "much"]);
     assert!(wrong.status == 2 && wrong.err.contains("16GB or 16GiB"), "{}", wrong.err);
 }
+
+#[test]
+fn a_sweep_over_memory_draws_time_against_memory() {
+    let limits = ["--memory-limit", "1kB,8GB..32GB:x2"];
+    let sweep = [&["sweep", "-", "--layer", "block", "--phase", "decode", "-D", "V=32000"], &limits[..]].concat();
+    let with = |more: &[&str]| fed(&[&sweep[..], more].concat(), LAYERS);
+    let json: serde_json::Value = serde_json::from_str(&with(&["--format", "json"]).out).expect("JSON");
+    let rows = json["rows"].as_array().expect("rows");
+    let limits: Vec<u64> = rows.iter().filter_map(|row| row["memory_limit_bytes"].as_u64()).collect();
+    assert_eq!(limits, [1_000, 8_000_000_000, 16_000_000_000, 32_000_000_000]);
+    assert_eq!(rows[0]["code"], "E0704");
+    let mut before = f64::INFINITY;
+    for (row, limit) in rows.iter().zip(limits).skip(1) {
+        let (time, needs) = (&row["figures"]["time_s"], &row["figures"]["peak_hbm_bytes"]);
+        assert!(needs.as_u64().expect("bytes") <= limit);
+        assert!(time.as_f64().expect("seconds") <= before, "more memory makes no plan slower");
+        before = time.as_f64().expect("seconds");
+    }
+    assert!(rows.iter().any(|row| row["pareto"] == true));
+    let csv = with(&["--format", "csv"]).out;
+    assert!(csv.starts_with("layer,phase,mesh,V,memory_limit_bytes,status,"), "{csv}");
+    assert!(with(&[]).out.contains("V=32000 in 8.00 GB"), "{}", with(&[]).out);
+    assert!(with(&["--plot"]).out.starts_with("memory of a device at the peak\n"), "{}", with(&["--plot"]).out);
+}

@@ -18,10 +18,12 @@ pub struct SweepRow {
     pub mesh: Option<Vec<(String, u64)>>,
     /// The dims that the sweep sets.
     pub dims: Vec<(String, String)>,
+    /// What a device has, where the sweep sets several limits.
+    pub memory_limit: Option<Bytes>,
     /// What was found.
     pub outcome: Outcome,
-    /// No other point of the layer and phase that fits is as good both in the time of a step and in the chip time of a token, and
-    /// better in one.
+    /// No other point of the layer and phase that fits is as good in the time of a step, in the chip time of a token and, where
+    /// limits of memory are swept, in memory, and better in one.
     pub on_frontier: bool,
 }
 
@@ -125,24 +127,33 @@ impl SweepRow {
     fn words(&self) -> String {
         let mark = if self.on_frontier { "*" } else { " " };
         let dims = self.dims.iter().map(|(name, size)| format!("{name}={size}"));
+        let limit = self.memory_limit.map(|bytes| format!("in {}", scale::bytes(bytes)));
         let parts: Vec<String> =
-            self.layer.iter().chain(&self.phase).cloned().chain([self.mesh_text()]).chain(dims).collect();
+            self.layer.iter().chain(&self.phase).cloned().chain([self.mesh_text()]).chain(dims).chain(limit).collect();
         format!("{mark} {}", parts.into_iter().filter(|p| !p.is_empty()).collect::<Vec<_>>().join(" "))
     }
 }
 
-/// Marks the points that are not beaten: the Pareto frontier of the time of a step and the chip time of a token, of each
-/// layer.
+/// Marks the points that are not beaten: the Pareto frontier of the time of a step, the chip time of a token and, where its
+/// limits are swept, the memory of a device, of each layer.
 pub fn mark_frontier(rows: &mut [SweepRow]) {
     let place = |row: &SweepRow| {
         let figures = row.usable()?;
-        Some(((row.layer.clone(), row.phase.clone()), figures.time, figures.efficiency?.chip_seconds_per_token))
+        // Memory counts where it was asked what more of it brings; a layer without tokens has no chip time of one.
+        let memory = row.memory_limit.map(|_| figures.memory);
+        let chip_time = match (figures.efficiency, memory) {
+            (Some(efficiency), _) => efficiency.chip_seconds_per_token,
+            (None, Some(_)) => 0.0,
+            (None, None) => return None,
+        };
+        Some(((row.layer.clone(), row.phase.clone()), figures.time, chip_time, memory))
     };
     let places: Vec<_> = rows.iter().map(place).collect();
     for at in 0..rows.len() {
-        let Some((layer, time, cost)) = &places[at] else { continue };
-        rows[at].on_frontier = !places.iter().flatten().any(|(other_layer, other_time, other_cost)| {
-            let beats = other_time <= time && other_cost <= cost && (other_time < time || other_cost < cost);
+        let Some((layer, time, cost, memory)) = &places[at] else { continue };
+        rows[at].on_frontier = !places.iter().flatten().any(|(other_layer, other_time, other_cost, other_memory)| {
+            let as_good = other_time <= time && other_cost <= cost && other_memory <= memory;
+            let beats = as_good && (other_time < time || other_cost < cost || other_memory < memory);
             other_layer == layer && beats
         });
     }
@@ -218,8 +229,10 @@ fn line(row: &SweepRow) -> Row {
 /// The rows as comma-separated values, a heading first; figures in seconds and bytes, to every digit.
 pub fn csv(rows: &[SweepRow]) -> String {
     let dims: Vec<&str> = rows.first().map_or(Vec::new(), |r| r.dims.iter().map(|(name, _)| name.as_str()).collect());
+    let sweeps_memory = rows.iter().any(|row| row.memory_limit.is_some());
     let mut heading = vec!["layer", "phase", "mesh"];
     heading.extend(&dims);
+    heading.extend(sweeps_memory.then_some("memory_limit_bytes"));
     heading.extend([
         "status",
         "code",
@@ -242,6 +255,7 @@ pub fn csv(rows: &[SweepRow]) -> String {
         let mut fields: Vec<String> =
             vec![row.layer.clone().unwrap_or_default(), row.phase.clone().unwrap_or_default(), row.mesh_text()];
         fields.extend(row.dims.iter().map(|(_, size)| size.clone()));
+        fields.extend(row.memory_limit.map(|bytes| bytes.0.to_string()));
         fields.extend([row.status().to_string(), row.code().unwrap_or_default().to_string()]);
         let figures = match &row.outcome {
             Outcome::Priced(figures) => Some(figures),
@@ -281,17 +295,27 @@ fn quoted(field: &str) -> String {
 /// Lines of a plot between its axes.
 const PLOT_LINES: usize = 20;
 
-/// The points that fit as marks in a plane: the time of a step to the right, the chip time of a token upwards, both
-/// logarithmic. `*` is on the frontier, `.` is beaten.
+/// The points that fit as marks in a plane: the time of a step to the right, the chip time of a token upwards (the memory at
+/// the peak, where its limits are swept), both logarithmic. `*` is on the frontier, `.` is beaten.
 pub fn plot(rows: &[SweepRow], width: usize, paint: Paint) -> String {
+    let of_memory = rows.iter().any(|row| row.memory_limit.is_some());
     let place = |row: &SweepRow| {
         let figures = row.usable()?;
-        let (x, y) = (figures.time.seconds(), figures.efficiency?.chip_seconds_per_token);
+        let y = match of_memory {
+            true => figures.memory.0 as f64,
+            false => figures.efficiency?.chip_seconds_per_token,
+        };
+        let x = figures.time.seconds();
         (x > 0.0 && y > 0.0).then(|| (x.ln(), y.ln(), row.on_frontier))
+    };
+    let upwards = |value: f64| match of_memory {
+        true => scale::bytes(Bytes(value.round() as u64)),
+        false => scale::seconds(value),
     };
     let places: Vec<(f64, f64, bool)> = rows.iter().filter_map(place).collect();
     if places.is_empty() {
-        return "no point to plot: none both fits and works on tokens\n".to_string();
+        let why = if of_memory { "none fits" } else { "none both fits and works on tokens" };
+        return format!("no point to plot: {why}\n");
     }
     let range = |of: &dyn Fn(&(f64, f64, bool)) -> f64| {
         let low = places.iter().map(of).fold(f64::INFINITY, f64::min);
@@ -313,11 +337,12 @@ pub fn plot(rows: &[SweepRow], width: usize, paint: Paint) -> String {
             grid[line][cell(*x, left, right, columns)] = if on_frontier { '*' } else { '.' };
         }
     }
-    let mut text = paint.style("chip time of a token", Style::Heading) + "\n";
+    let heading = if of_memory { "memory of a device at the peak" } else { "chip time of a token" };
+    let mut text = paint.style(heading, Style::Heading) + "\n";
     for (at, line) in grid.iter().enumerate() {
         let label = match at {
-            0 => scale::seconds(top.exp()),
-            at if at + 1 == PLOT_LINES => scale::seconds(bottom.exp()),
+            0 => upwards(top.exp()),
+            at if at + 1 == PLOT_LINES => upwards(bottom.exp()),
             _ => String::new(),
         };
         let marks: String = line.iter().collect();

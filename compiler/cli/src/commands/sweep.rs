@@ -1,4 +1,4 @@
-//! `shardc sweep FILE -D B=1..1024:x2 --mesh x=4,y=4 --mesh x=8,y=8`.
+//! `shardc sweep FILE -D B=1..1024:x2 --mesh x=4,y=4 --mesh x=8,y=8 --memory-limit 4GB..64GB:x2`.
 
 use std::io::{IsTerminal, Write};
 use std::sync::Mutex;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use shard_check::Diagnostic;
 use shard_check::diagnostics::{ALL, Source};
-use shard_cost::{Capacity, Hardware, Summary};
+use shard_cost::{Bytes, Capacity, Hardware, Summary};
 use shard_grammar::SourceFile;
 use shard_ir::Program;
 use shard_report::paint::Paint;
@@ -22,7 +22,7 @@ use crate::hardware_choice;
 use crate::input::{Input, read_program};
 use crate::lowering_diagnostics::{lower_error, no_host};
 use crate::pipeline::{self, CompileError};
-use crate::points::{Point, points, read_sweeps};
+use crate::points::{Point, points, read_limits, read_sweeps};
 use crate::room::does_not_fit;
 
 /// Stack of a thread that compiles: as much as the main thread has.
@@ -35,7 +35,9 @@ pub(crate) fn run(args: &SweepArgs, console: &mut Console) -> Outcome {
     let meshes = args.mesh.iter().map(|text| read_mesh(text, console)).collect::<Outcome<Vec<_>>>()?;
     let sweeps = read_sweeps(&args.dims, args.max_points)
         .map_err(|why| console.usage(&why, Some("-D B=1..1024:x2 -D L=1,2048".to_string())))?;
-    let points = points(&meshes, &sweeps, args.max_points)
+    let limits = read_limits(&args.memory_limit, args.max_points)
+        .map_err(|why| console.usage(&why, Some("--memory-limit 4GB..64GB:x2".to_string())))?;
+    let points = points(&meshes, &sweeps, &limits, args.max_points)
         .map_err(|why| console.usage(&why, Some("--max-points N allows more".to_string())))?;
     let tree = shard_grammar::parse(&file).file;
     let hardware = match &args.hardware {
@@ -43,10 +45,15 @@ pub(crate) fn run(args: &SweepArgs, console: &mut Console) -> Outcome {
         None => hardware_choice::from_source(&file, tree.hardware().next().map(|line| &line.chip), console)?
             .ok_or_else(|| hardware_choice::none(console))?,
     };
-    let hardware = args.memory_limit.map_or(hardware.clone(), |bytes| hardware.with_memory_limit(bytes));
+    // One limit is what every point has; several are swept.
+    let hardware = match limits.as_slice() {
+        [bytes] => hardware.with_memory_limit(*bytes),
+        _ => hardware,
+    };
     let pass = console.watch.begin("search", String::new(), (1, 1));
     let shows_progress = console.watch.shows();
-    let sweep = Sweep { args, file: &file, hardware: &hardware, stop: pass.stop(), shows_progress };
+    let sweeps_memory = limits.len() > 1;
+    let sweep = Sweep { args, file: &file, hardware: &hardware, sweeps_memory, stop: pass.stop(), shows_progress };
     let computed = sweep.compute(&points);
     drop(pass);
     let nothing_priced =
@@ -84,6 +91,8 @@ struct Sweep<'a> {
     args: &'a SweepArgs,
     file: &'a SourceFile,
     hardware: &'a Hardware,
+    /// Whether the points tell themselves apart by their memory limits.
+    sweeps_memory: bool,
     /// Ends all searches.
     stop: Stop,
     shows_progress: bool,
@@ -130,10 +139,13 @@ impl Sweep<'_> {
     }
 
     fn point(&self, point: &Point) -> Computed {
+        let hardware =
+            &point.memory_limit.map_or(self.hardware.clone(), |bytes| self.hardware.with_memory_limit(bytes));
+        let row = |program: Option<&Program>, outcome| self.row(point, program, outcome);
         let checked = pipeline::check(self.file, &point.options(self.args.strict));
         let errors: Vec<Diagnostic> = checked.diagnostics.into_iter().filter(Diagnostic::is_error).collect();
         if !errors.is_empty() {
-            return (vec![row(point, None, wrong(&errors))], errors);
+            return (vec![row(None, wrong(&errors))], errors);
         }
         let chosen: Vec<&Program> = match &self.args.layer {
             Some(name) => checked.programs.iter().filter(|p| p.name == *name).collect(),
@@ -143,7 +155,7 @@ impl Sweep<'_> {
             let known: Vec<&str> = checked.programs.iter().map(|p| p.name.as_str()).collect();
             let message = format!("there is no such layer; the layers are {}", known.join(", "));
             let found = vec![crate::console::problem(&message, Vec::new())];
-            return (vec![row(point, None, wrong(&found))], found);
+            return (vec![row(None, wrong(&found))], found);
         }
         let options = LowerOptions {
             strict: self.args.strict,
@@ -155,47 +167,52 @@ impl Sweep<'_> {
         let mut rows = Vec::new();
         let mut found = Vec::new();
         let mut report = |program: &Program, error| {
-            let errors = self.no_plan(program, error);
-            rows.push(row(point, Some(program), wrong(&errors)));
+            let errors = self.no_plan(program, hardware, error);
+            rows.push(row(Some(program), wrong(&errors)));
             found.extend(errors);
         };
         // Phases store their weights alike.
-        let (programs, _) = share_weights(&chosen, self.hardware, &options, &mut report);
+        let (programs, _) = share_weights(&chosen, hardware, &options, &mut report);
         let wanted = |program: &Program| self.args.phase.is_none() || phase_of(program) == self.args.phase;
         for program in programs.iter().filter(|program| wanted(program)) {
-            let outcome = self.layer(program, &options).unwrap_or_else(|errors| {
+            let outcome = self.layer(program, hardware, &options).unwrap_or_else(|errors| {
                 let outcome = wrong(&errors);
                 found.extend(errors);
                 outcome
             });
-            rows.push(row(point, Some(program), outcome));
+            rows.push(row(Some(program), outcome));
         }
         (rows, found)
     }
 
     /// Why a program has no plan. What would fit is not looked for: other points of the sweep show it.
-    fn no_plan(&self, program: &Program, error: CompileError) -> Vec<Diagnostic> {
+    fn no_plan(&self, program: &Program, hardware: &Hardware, error: CompileError) -> Vec<Diagnostic> {
         match error {
             CompileError::Lower(LowerError::NoPlanFits { plan, least, proven }) => {
                 let header = layer_header(&shard_grammar::parse(self.file).file, &program.name);
-                vec![does_not_fit(self.hardware, header, &plan, least, proven)]
+                vec![does_not_fit(hardware, header, &plan, least, proven)]
             }
             error => lower_error(Some((self.file, program)), None, error),
         }
     }
 
-    fn layer(&self, program: &Program, options: &LowerOptions) -> Result<PointOutcome, Vec<Diagnostic>> {
-        if let Some(problem) = no_host(program, self.hardware) {
+    fn layer(
+        &self,
+        program: &Program,
+        hardware: &Hardware,
+        options: &LowerOptions,
+    ) -> Result<PointOutcome, Vec<Diagnostic>> {
+        if let Some(problem) = no_host(program, hardware) {
             return Err(vec![problem]);
         }
         let compiled =
-            pipeline::compile(program, self.hardware, options).map_err(|error| self.no_plan(program, error))?;
+            pipeline::compile(program, hardware, options).map_err(|error| self.no_plan(program, hardware, error))?;
         let plan = &compiled.schedule.plan;
         let roles = roles_or(plan, &self.args.roles)
             .map_err(|name| vec![crate::console::problem(&format!("there is no dim `{name}`"), Vec::new())])?;
         let time = compiled.price.totals.serial_time;
-        let summary = Summary::of(plan, &compiled.price, self.hardware, roles, time);
-        let capacity = Capacity::of(self.hardware, self.args.roles.cache_share);
+        let summary = Summary::of(plan, &compiled.price, hardware, roles, time);
+        let capacity = Capacity::of(hardware, self.args.roles.cache_share);
         Ok(PointOutcome::Priced(Box::new(Figures {
             chips: plan.mesh.devices(),
             tokens: summary.tokens,
@@ -210,11 +227,18 @@ impl Sweep<'_> {
             mesh: plan.mesh.declared().to_vec(),
         })))
     }
-}
 
-fn row(point: &Point, program: Option<&Program>, outcome: PointOutcome) -> SweepRow {
-    let (layer, phase) = (program.map(|p| p.name.clone()), program.and_then(phase_of));
-    SweepRow { layer, phase, mesh: point.mesh.clone(), dims: point.dims.clone(), outcome, on_frontier: false }
+    fn row(&self, point: &Point, program: Option<&Program>, outcome: PointOutcome) -> SweepRow {
+        SweepRow {
+            layer: program.map(|p| p.name.clone()),
+            phase: program.and_then(phase_of),
+            mesh: point.mesh.clone(),
+            dims: point.dims.clone(),
+            memory_limit: point.memory_limit.filter(|_| self.sweeps_memory).map(Bytes),
+            outcome,
+            on_frontier: false,
+        }
+    }
 }
 
 fn phase_of(program: &Program) -> Option<String> {

@@ -25,6 +25,8 @@ struct RowJson {
     phase: Option<String>,
     mesh_axes: Option<Vec<(String, u64)>>,
     dims: Ordered<String>,
+    /// Where several limits are swept.
+    memory_limit_bytes: Option<u64>,
     status: &'static str,
     code: Option<&'static str>,
     reason: Option<String>,
@@ -59,6 +61,7 @@ fn row(row: &SweepRow) -> RowJson {
         phase: row.phase.clone(),
         mesh_axes: figures.map(|f| f.mesh.clone()).or_else(|| row.mesh.clone()),
         dims: Ordered(row.dims.clone()),
+        memory_limit_bytes: row.memory_limit.map(|bytes| bytes.0),
         status: row.status(),
         code: row.code().filter(|code| !code.is_empty()),
         reason: row.reason(),
