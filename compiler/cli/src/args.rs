@@ -359,7 +359,7 @@ pub(crate) struct RoleArgs {
 /// `diff`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DiffArgs {
-    /// A source file, IR text (`.shir`), or a snapshot of what `lower` printed
+    /// A source file, IR text (`.shir`), a snapshot of what `lower` printed, or what `explain --emit json` wrote
     #[arg(value_name = "A")]
     pub(crate) a: PathBuf,
     /// The other; without it, A again, with what the options for B change

@@ -84,6 +84,16 @@ fn behind_header(text: &str) -> &str {
 /// Reads source or IR text: `.shir` files, and any text that starts with `shir ` (a snapshot's header left out), are IR.
 pub(crate) fn read_program(path: &Path, console: &mut Console) -> Outcome<Input> {
     let file = read_text(path, console)?;
+    program_of(path, file, console)
+}
+
+/// Whether a text is JSON, such as `explain` writes: no source begins so, and no IR.
+pub(crate) fn is_json(file: &SourceFile) -> bool {
+    file.text.trim_start().starts_with('{')
+}
+
+/// The program in a text that was read.
+pub(crate) fn program_of(path: &Path, file: SourceFile, console: &mut Console) -> Outcome<Input> {
     let body = behind_header(&file.text);
     let is_ir = path.extension().is_some_and(|e| e == "shir") || body.starts_with("shir ");
     if !is_ir {

@@ -155,7 +155,7 @@ fn cost(side: Side<'_>, id: InstrId) -> String {
 }
 
 /// ` (+39.0 us, +17.8 %)`.
-fn change(before: Picoseconds, after: Picoseconds) -> String {
+pub(crate) fn change(before: Picoseconds, after: Picoseconds) -> String {
     let (sign, by) = match after >= before {
         true => ('+', after.0 - before.0),
         false => ('-', before.0 - after.0),

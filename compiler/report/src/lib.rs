@@ -23,6 +23,8 @@ pub mod page;
 pub mod pages;
 pub mod paint;
 pub mod printable;
+pub mod recorded;
+pub mod recorded_diff;
 pub mod scale;
 pub mod strategy;
 pub mod sweep;

@@ -139,7 +139,19 @@ pub(crate) fn compile_file(
     purpose: Purpose,
     console: &mut Console,
 ) -> Outcome<Compilation> {
-    match read_program(path, console)? {
+    let input = read_program(path, console)?;
+    compile_input(path, input, args, purpose, console)
+}
+
+/// Compiles what was read from a file.
+pub(crate) fn compile_input(
+    path: &Path,
+    input: Input,
+    args: &ProgramArgs,
+    purpose: Purpose,
+    console: &mut Console,
+) -> Outcome<Compilation> {
+    match input {
         Input::Source(file) => compile_source(&file, args, purpose, console),
         Input::Ir(plans) => compile_ir(path, plans, args, console),
     }

@@ -1,14 +1,17 @@
-//! `shardc diff A [B]`.
+//! `shardc diff A [B]`: each a program, IR text, or what `explain --emit json` wrote, by this binary or another one.
 
 use std::path::Path;
 
 use shard_report::Layer;
 use shard_report::diff::{Pair, diff, differs, json};
+use shard_report::recorded::{self, Recorded};
+use shard_report::{printable, recorded_diff};
 
 use crate::args::{DiffArgs, Format, ProgramArgs};
-use crate::commands::compile::{Compilation, Purpose, compile_file};
+use crate::commands::compile::{Compilation, Purpose, compile_input};
 use crate::commands::cost::width;
 use crate::console::{Console, Outcome, Status};
+use crate::input::{is_json, program_of, read_text};
 
 pub(crate) fn run(args: &DiffArgs, console: &mut Console) -> Outcome {
     let second = args.b.as_deref().unwrap_or(&args.a);
@@ -21,19 +24,63 @@ pub(crate) fn run(args: &DiffArgs, console: &mut Console) -> Outcome {
         phase: &args.phase_b,
     };
     console.watch.searches_to_come(1);
-    let mut a = side(&args.a, &args.program, &a, console)?;
+    let a = side(&args.a, &args.program, &a, console)?;
     console.watch.searches_to_come(0);
-    let mut b = side(second, &args.program, &b, console)?;
+    let b = side(second, &args.program, &b, console)?;
+    let differ = match (a, b) {
+        (Side::Lowered(a), Side::Lowered(b)) => of_lowered(*a, *b, args, console),
+        (a, b) => of_recorded(&a.recorded(console)?, &b.recorded(console)?, args, console),
+    }?;
+    if args.exit_code && differ { Err(Status::Wrong) } else { Ok(()) }
+}
+
+/// One of the two plans, or sets of them.
+enum Side {
+    /// Lowered now.
+    Lowered(Box<Compilation>),
+    /// Read from JSON.
+    Recorded(Vec<Recorded>),
+}
+
+impl Side {
+    /// As it is written down.
+    fn recorded(self, console: &mut Console) -> Outcome<Vec<Recorded>> {
+        match self {
+            Side::Recorded(layers) => Ok(layers),
+            Side::Lowered(compilation) => {
+                recorded::read(&shard_report::json::explain::explain(&compilation.layers())).map_err(|why| {
+                    // What is written is what is read: a defect of the compiler.
+                    console.usage(&format!("internal error: {why}"), None)
+                })
+            }
+        }
+    }
+}
+
+/// Shows what tells two plans that were lowered now apart, and says whether anything does.
+fn of_lowered(mut a: Compilation, mut b: Compilation, args: &DiffArgs, console: &mut Console) -> Outcome<bool> {
     if console.format == Format::Text {
         a.escape();
         b.escape();
     }
-    let pairs = pairs(&a, &b);
+    let key = |layer: &Layer<'_>| (layer.plan().name.clone(), layer.plan().phase.clone());
+    let pairs: Vec<Pair<'_>> = paired(a.layers(), b.layers(), key);
     match console.format {
         Format::Text => console.people(&diff(&pairs, width(args.width))),
         Format::Json => console.result(&json(&pairs)),
     }?;
-    if args.exit_code && differs(&pairs) { Err(Status::Wrong) } else { Ok(()) }
+    Ok(differs(&pairs))
+}
+
+/// The same where one of them was written down.
+fn of_recorded(a: &[Recorded], b: &[Recorded], args: &DiffArgs, console: &mut Console) -> Outcome<bool> {
+    let pairs = paired(a.iter().collect(), b.iter().collect(), |layer| (layer.name.clone(), layer.phase.clone()));
+    match console.format {
+        // A document may have any name in it.
+        Format::Text => console.people(&printable::escaped(&recorded_diff::text(&pairs, width(args.width)))),
+        Format::Json => console.result(&recorded_diff::json(&pairs)),
+    }?;
+    Ok(recorded_diff::differs(&pairs))
 }
 
 /// What is changed for one side alone.
@@ -45,27 +92,45 @@ struct Changes<'a> {
     phase: &'a Option<String>,
 }
 
-fn side(path: &Path, common: &ProgramArgs, own: &Changes<'_>, console: &mut Console) -> Outcome<Compilation> {
+fn side(path: &Path, common: &ProgramArgs, own: &Changes<'_>, console: &mut Console) -> Outcome<Side> {
     let mut program = common.clone();
     program.dims.extend(own.dims.iter().cloned());
     program.mesh = own.mesh.clone().or(program.mesh);
     program.hardware = own.hardware.clone().or(program.hardware);
     program.layer = own.layer.clone().or(program.layer);
     program.phase = own.phase.clone().or(program.phase);
-    compile_file(path, &program, Purpose::Report, console)
+    let file = read_text(path, console)?;
+    if !is_json(&file) {
+        let input = program_of(path, file, console)?;
+        return Ok(Side::Lowered(Box::new(compile_input(path, input, &program, Purpose::Report, console)?)));
+    }
+    if !own.dims.is_empty() || own.mesh.is_some() || own.hardware.is_some() {
+        let message = format!("`{}` is a plan as it was written down: nothing of it can be changed", path.display());
+        return Err(console.usage(&message, None));
+    }
+    let layers = recorded::read(&file.text)
+        .map_err(|why| console.usage(&format!("`{}`: {}", path.display(), printable::escaped_name(&why)), None))?;
+    let is_wanted = |layer: &Recorded| {
+        program.layer.as_ref().is_none_or(|name| *name == layer.name)
+            && program.phase.as_ref().is_none_or(|phase| layer.phase.as_ref() == Some(phase))
+    };
+    let wanted: Vec<Recorded> = layers.into_iter().filter(is_wanted).collect();
+    match wanted.is_empty() {
+        true => Err(console.usage(&format!("`{}` has no such layer", path.display()), None)),
+        false => Ok(Side::Recorded(wanted)),
+    }
 }
 
-/// Layers of one name belong together; where each side has one layer, these do whatever their names.
-fn pairs<'a>(a: &'a Compilation, b: &'a Compilation) -> Vec<Pair<'a>> {
-    let (first, mut second): (Vec<Layer<'a>>, Vec<Layer<'a>>) = (a.layers(), b.layers());
-    if let ([one], [other]) = (first.as_slice(), second.as_slice()) {
-        return vec![(Some(*one), Some(*other))];
+/// Layers of one name and phase belong together; where each side has one layer, these do whatever their names.
+fn paired<T, K: PartialEq>(first: Vec<T>, mut second: Vec<T>, key: impl Fn(&T) -> K) -> Vec<(Option<T>, Option<T>)> {
+    if first.len() == 1 && second.len() == 1 {
+        return first.into_iter().map(Some).zip(second.into_iter().map(Some)).collect();
     }
-    let mut out: Vec<Pair<'a>> = Vec::new();
+    let mut out: Vec<(Option<T>, Option<T>)> = Vec::new();
     for layer in first {
-        let key = |l: &Layer<'_>| (l.plan().name.clone(), l.plan().phase.clone());
         let at = second.iter().position(|other| key(other) == key(&layer));
-        out.push((Some(layer), at.map(|at| second.remove(at))));
+        let other = at.map(|at| second.remove(at));
+        out.push((Some(layer), other));
     }
     out.extend(second.into_iter().map(|layer| (None, Some(layer))));
     out

@@ -1,0 +1,87 @@
+//! `diff` of plans that `explain --emit json` wrote down.
+
+#![allow(missing_docs, unreachable_pub)]
+
+mod common;
+
+use common::{fed, shardc};
+use jsonschema::Validator;
+use serde_json::Value;
+
+/// A plan of the binary before this one.
+const OLDER: &str = "explained_by_an_older_binary.json";
+
+fn schema() -> Validator {
+    let path = format!("{}/../../spec/schema/diff.schema.json", env!("CARGO_MANIFEST_DIR"));
+    let schema: Value = serde_json::from_str(&std::fs::read_to_string(path).expect("a schema file")).expect("JSON");
+    jsonschema::validator_for(&schema).expect("a legal schema")
+}
+
+/// The plan of a file as JSON.
+fn written(args: &[&str]) -> String {
+    let ran = shardc(&[&["explain", "--format", "json", "--no-alternatives"], args].concat());
+    assert_eq!(ran.status, 0, "{}", ran.err);
+    ran.out
+}
+
+#[test]
+fn a_plan_does_not_differ_from_what_was_written_of_it() {
+    for file in ["mlp.shard", "every_move.shir"] {
+        let ran = fed(&["diff", "-", file, "--exit-code"], &written(&[file]));
+        assert_eq!((ran.status, ran.err.as_str()), (0, ""), "{}", ran.out);
+        assert!(ran.out.ends_with(": no difference\n"), "{}", ran.out);
+    }
+}
+
+#[test]
+fn what_differs_is_the_same_whether_a_side_is_lowered_or_read() {
+    let lowered = shardc(&["diff", "mlp.shard", "--mesh-b", "x=2,y=2,z=4", "--format", "json"]);
+    let read = fed(&["diff", "mlp.shard", "-", "--format", "json"], &written(&["mlp.shard", "--mesh", "x=2,y=2,z=4"]));
+    assert_eq!((lowered.status, read.status), (0, 0), "{}", read.err);
+    let parse = |text: &str| -> Value { serde_json::from_str(text).expect("JSON") };
+    let (lowered, read) = (parse(&lowered.out), parse(&read.out));
+    let errors: Vec<String> = schema().iter_errors(&read).map(|error| error.to_string()).collect();
+    assert!(errors.is_empty(), "{errors:#?}");
+    assert_eq!(read["differs"], true);
+    for list in ["went", "came", "resized", "relaid", "retimed", "values_went", "values_came"] {
+        assert_eq!(lowered["layers"][0][list], read["layers"][0][list], "{list}");
+    }
+    for figure in ["serial_time_s", "comm_time_s", "comm_bytes", "peak_hbm_bytes"] {
+        assert_eq!(lowered["layers"][0]["b"][figure], read["layers"][0]["b"][figure], "{figure}");
+    }
+    assert_eq!(read["layers"][0]["b"]["status"], "proven");
+}
+
+#[test]
+fn a_difference_is_shown_as_text_with_its_lines() {
+    let ran = fed(&["diff", "mlp.shard", "-", "--exit-code"], &written(&["mlp.shard", "-D", "B=64"]));
+    assert_eq!(ran.status, 1, "{}", ran.err);
+    for words in ["layer mlp\n", "  all steps", "  collectives\n", "(line 15)"] {
+        assert!(ran.out.contains(words), "{words}\n{}", ran.out);
+    }
+}
+
+#[test]
+fn a_plan_of_an_older_binary_is_read() {
+    let ran = shardc(&["diff", OLDER, "mlp.shard"]);
+    assert_eq!((ran.status, ran.err.as_str()), (0, ""), "{}", ran.out);
+    assert!(ran.out.starts_with("layer mlp"), "{}", ran.out);
+    assert_eq!(shardc(&["diff", OLDER, OLDER, "--exit-code"]).out, "layer mlp: no difference\n");
+}
+
+#[test]
+fn layers_are_told_apart_by_name_and_only_what_was_lowered_can_be_changed() {
+    assert_eq!(shardc(&["diff", OLDER, OLDER, "--layer", "mlp"]).status, 0);
+    for args in [
+        &["diff", OLDER, OLDER, "--layer", "none"][..],
+        &["diff", OLDER, "mlp.shard", "--mesh-a", "x=4"],
+        &["diff", OLDER, "mlp.shard", "--dim-a", "B=8"],
+    ] {
+        assert_eq!(shardc(args).status, 2, "{args:?}");
+    }
+    for text in ["{}", "{\"schema\": \"shardc.cost/1\", \"layers\": []}", "{ \u{1b}[2J"] {
+        let ran = fed(&["diff", "-", "mlp.shard"], text);
+        assert_eq!(ran.status, 2, "{text}");
+        assert!(!ran.err.contains('\u{1b}'), "{}", ran.err);
+    }
+}

@@ -1,0 +1,259 @@
+//! Plans as `explain --emit json` wrote them, by this binary or another one: what a comparison needs of them.
+//!
+//! Fields that are not known here are passed over, so that a later `shardc.explain/N` reads as well as an earlier one.
+
+use serde::Deserialize;
+
+/// What the `schema` of such a document begins with.
+const SCHEMA: &str = "shardc.explain/";
+
+/// A document.
+#[derive(Clone, Debug, Deserialize)]
+struct Document {
+    schema: String,
+    layers: Vec<Recorded>,
+}
+
+/// A layer with its plan.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Recorded {
+    /// Its name.
+    pub name: String,
+    /// Its phase, in a file that has some.
+    #[serde(default)]
+    pub phase: Option<String>,
+    pub(crate) hardware: String,
+    pub(crate) mesh_axes: Vec<(String, u64)>,
+    #[serde(default)]
+    pub(crate) objective: Option<String>,
+    pub(crate) strategy: Vec<String>,
+    pub(crate) instructions: Vec<Step>,
+    pub(crate) totals: Totals,
+    #[serde(default)]
+    model_totals: Option<ModelTotals>,
+    #[serde(default)]
+    pub(crate) optimality: Option<Optimality>,
+}
+
+/// Sums over a layer; times in seconds.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Totals {
+    pub(crate) serial_time_s: f64,
+    pub(crate) comm_time_s: f64,
+    pub(crate) comm_bytes: u64,
+    peak_hbm_bytes: u64,
+}
+
+/// Sums over the stack.
+#[derive(Clone, Debug, Deserialize)]
+struct ModelTotals {
+    #[serde(default)]
+    peak_hbm_bytes: Option<u64>,
+}
+
+/// How far the plan is from the best.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Optimality {
+    pub(crate) status: String,
+    #[serde(default)]
+    pub(crate) stopped_by: Option<String>,
+    pub(crate) cost_s: f64,
+    pub(crate) lower_bound_s: f64,
+}
+
+/// An instruction. Which of the fields there are depends on the op.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Step {
+    pub(crate) id: u32,
+    pub(crate) op: String,
+    #[serde(default)]
+    pub(crate) name: Option<String>,
+    pub(crate) operands: Vec<u32>,
+    pub(crate) layout: String,
+    pub(crate) dtype: String,
+    #[serde(default, rename = "in")]
+    pub(crate) within: Vec<String>,
+    #[serde(default)]
+    pub(crate) piece_of: Option<String>,
+    /// How often it is run in a step of the layer.
+    #[serde(default)]
+    repeat: Option<u64>,
+    #[serde(default)]
+    time_s: f64,
+    #[serde(default)]
+    pub(crate) bytes: u64,
+    #[serde(default)]
+    wire_bytes: Option<u64>,
+    #[serde(default)]
+    span: Option<Place>,
+    #[serde(default)]
+    equation: Option<String>,
+    #[serde(default)]
+    function: Option<String>,
+    #[serde(default)]
+    over: Vec<String>,
+    #[serde(default)]
+    from: Vec<String>,
+    #[serde(default)]
+    to: Vec<String>,
+    #[serde(default)]
+    at: Option<String>,
+    #[serde(default)]
+    axes: Vec<String>,
+    #[serde(default)]
+    dim: Option<String>,
+    #[serde(default)]
+    from_dim: Option<String>,
+    #[serde(default)]
+    to_dim: Option<String>,
+    #[serde(default)]
+    reduction: Option<String>,
+    #[serde(default)]
+    fused: Option<String>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Place {
+    line: usize,
+}
+
+/// The layers of a document, or why it is none.
+pub fn read(text: &str) -> Result<Vec<Recorded>, String> {
+    let document: Document =
+        serde_json::from_str(text).map_err(|error| format!("it is no JSON of `explain`: {error}"))?;
+    if !document.schema.starts_with(SCHEMA) {
+        return Err(format!("its schema is `{}`, and plans are compared of `{SCHEMA}1`", document.schema));
+    }
+    match document.layers.iter().find(|layer| !layer.is_sound()) {
+        None => Ok(document.layers),
+        Some(layer) => Err(format!("the instructions of its layer `{}` are not numbered as they stand", layer.name)),
+    }
+}
+
+impl Recorded {
+    /// Whether numbers are places, and operands come before their uses.
+    fn is_sound(&self) -> bool {
+        let mut steps = self.instructions.iter().enumerate();
+        steps.all(|(at, step)| step.id as usize == at && step.operands.iter().all(|operand| (*operand as usize) < at))
+    }
+
+    /// What a device holds at the peak: over the whole stack, where the document says that.
+    pub(crate) fn peak_bytes(&self) -> u64 {
+        let of_stack = self.model_totals.as_ref().and_then(|totals| totals.peak_hbm_bytes);
+        of_stack.unwrap_or(self.totals.peak_hbm_bytes)
+    }
+
+    /// What is read by a step in its first place, where it reads anything.
+    pub(crate) fn source(&self, step: &Step) -> Option<&Step> {
+        self.instructions.get(*step.operands.first()? as usize)
+    }
+
+    /// How it is spoken of: by its name, and its phase where it has one.
+    pub fn title(&self) -> String {
+        match &self.phase {
+            Some(phase) => format!("{}, phase {phase}", self.name),
+            None => self.name.clone(),
+        }
+    }
+}
+
+impl Step {
+    /// Picoseconds of a step of the layer.
+    pub(crate) fn time(&self) -> u64 {
+        picoseconds(self.time_s).saturating_mul(self.repeat.unwrap_or(1))
+    }
+
+    /// Whether it is a collective. (What moves nothing has no traffic, but is one all the same.)
+    pub(crate) fn is_move(&self) -> bool {
+        self.wire_bytes.is_some() && self.fused.is_none()
+    }
+
+    pub(crate) fn line(&self) -> Option<usize> {
+        self.span.as_ref().map(|place| place.line)
+    }
+
+    /// What it does: `all-gather yz along E`, `einsum BLE,EF->BLF`.
+    pub(crate) fn phrase(&self) -> String {
+        let mut out = match &self.fused {
+            // An einsum is the same one with a collective in its loop.
+            Some(_) => "einsum".to_string(),
+            None => self.function.clone().unwrap_or_else(|| self.op.clone()),
+        };
+        let mut say = |words: String| out += &format!(" {words}");
+        if self.reduction.as_deref() == Some("max") {
+            say("of the maximum".to_string());
+        }
+        self.equation.iter().for_each(|equation| say(equation.clone()));
+        if self.fused.is_some() {
+            return out;
+        }
+        match self.axes.iter().all(|axis| axis.chars().count() == 1) {
+            _ if self.axes.is_empty() => {}
+            true => say(self.axes.concat()),
+            false => say(self.axes.join(",")),
+        }
+        self.dim.iter().for_each(|dim| say(format!("along {dim}")));
+        if let (Some(from), Some(to)) = (&self.from_dim, &self.to_dim) {
+            say(format!("from {from} to {to}"));
+        }
+        if !self.over.is_empty() {
+            say(format!("over {}", self.over.join(" ")));
+        }
+        if !(self.from.is_empty() && self.to.is_empty()) {
+            say(format!("{} -> {}", self.from.join(" "), self.to.join(" ")).trim().to_string());
+        }
+        self.at.iter().for_each(|at| say(format!("at {at}")));
+        if self.op == "cast" {
+            say(format!("to {}", self.dtype));
+        }
+        out
+    }
+}
+
+/// Seconds of a document, which are rounded to whole picoseconds there.
+pub(crate) fn picoseconds(seconds: f64) -> u64 {
+    (seconds * 1e12).round() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layer(instructions: &str) -> String {
+        format!(
+            "{{\"schema\": \"shardc.explain/1\", \"layers\": [{{\"name\": \"f\", \"hardware\": \"h\", \"mesh_axes\": [[\"x\", 4]],
+            \"strategy\": [\"unnamed\"], \"totals\": {{\"serial_time_s\": 1e-6, \"comm_time_s\": 0, \"comm_bytes\": 0,
+            \"peak_hbm_bytes\": 7}}, \"instructions\": [{instructions}]}}]}}"
+        )
+    }
+
+    const X: &str = r#"{"id": 0, "op": "parameter", "name": "x", "operands": [], "layout": "B_x", "dtype": "f32"}"#;
+
+    #[test]
+    fn a_document_of_another_binary_is_read_whatever_else_it_says() {
+        let later = X.replace("\"id\"", "\"colour\": \"red\", \"id\"");
+        let text = layer(&later).replace("explain/1", "explain/7");
+        let layers = read(&text).expect("a document");
+        assert_eq!((layers[0].title().as_str(), layers[0].peak_bytes()), ("f", 7));
+    }
+
+    #[test]
+    fn what_is_no_plan_is_refused_and_never_looked_into() {
+        for text in [
+            "{".to_string(),
+            "[]".to_string(),
+            layer(X).replace("shardc.explain/1", "shardc.cost/1"),
+            layer(&X.replace("\"id\": 0", "\"id\": 1")),
+            layer(&X.replace("[]", "[0]")),
+        ] {
+            assert!(read(&text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn seconds_are_whole_picoseconds_again() {
+        for time in [1u64, 219_078_400, 9_999_999_999_999] {
+            assert_eq!(picoseconds(time as f64 / 1e12), time);
+        }
+    }
+}

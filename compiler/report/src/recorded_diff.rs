@@ -1,0 +1,359 @@
+//! `diff` where a side is a plan that was written down: what tells two [`Recorded`] plans apart.
+//!
+//! It says what [`diff`](crate::diff) says of two plans that were both lowered now, and how far each was proven.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use shard_cost::Bytes;
+use shard_ir::Picoseconds;
+
+use crate::diff::change;
+use crate::json::text as json_text;
+use crate::page::Page;
+use crate::recorded::{Recorded, Step, picoseconds};
+use crate::scale;
+
+/// Two sides of a layer; `None` where only one side has it.
+pub type Pair<'a> = (Option<&'a Recorded>, Option<&'a Recorded>);
+
+/// What tells two plans apart. The same value in both is one of the same name, op and inlined layers, counted in order.
+#[derive(Default)]
+struct Comparison<'a> {
+    /// Moves with traffic of one plan alone.
+    went: Vec<&'a Step>,
+    came: Vec<&'a Step>,
+    /// Moves of both whose bytes or time differ.
+    resized: Vec<(&'a Step, &'a Step)>,
+    /// Parameters and ops of both that lie otherwise, and those that lie as before and take another time.
+    relaid: Vec<(&'a Step, &'a Step)>,
+    retimed: Vec<(&'a Step, &'a Step)>,
+    /// Parameters and ops of one plan alone.
+    values_went: Vec<&'a Step>,
+    values_came: Vec<&'a Step>,
+}
+
+impl<'a> Comparison<'a> {
+    fn of(a: &'a Recorded, b: &'a Recorded) -> Comparison<'a> {
+        let mut out = Comparison::default();
+        let mut after = moves(b);
+        for (key, step) in moves(a) {
+            match after.iter().position(|(k, _)| *k == key).map(|at| after.remove(at).1) {
+                Some(other) if (step.bytes, step.time()) == (other.bytes, other.time()) => {}
+                Some(other) => out.resized.push((step, other)),
+                None => out.went.push(step),
+            }
+        }
+        out.came = after.into_iter().map(|(_, step)| step).collect();
+        let mut after = values(b);
+        for (key, step) in values(a) {
+            match after.remove(&key) {
+                None => out.values_went.push(step),
+                Some(other) if step.layout != other.layout => out.relaid.push((step, other)),
+                Some(other) if step.time() != other.time() => out.retimed.push((step, other)),
+                Some(_) => {}
+            }
+        }
+        out.values_came = after.into_values().collect();
+        for steps in [&mut out.values_went, &mut out.values_came] {
+            steps.sort_by_key(|step| step.id);
+        }
+        for pairs in [&mut out.relaid, &mut out.retimed] {
+            pairs.sort_by_key(|(step, _)| step.id);
+        }
+        out
+    }
+
+    fn is_empty(&self) -> bool {
+        let steps = [&self.went, &self.came, &self.values_went, &self.values_came];
+        let pairs = [&self.resized, &self.relaid, &self.retimed];
+        steps.iter().all(|all| all.is_empty()) && pairs.iter().all(|all| all.is_empty())
+    }
+}
+
+/// Moves with traffic, each by what it does: the value, the phrase, the layouts before and after.
+fn moves(of: &Recorded) -> Vec<(String, &Step)> {
+    let key = |step: &Step| {
+        let from = of.source(step).map_or("", |source| source.layout.as_str());
+        let (name, within) = (step.name.as_deref().unwrap_or_default(), step.within.join("/"));
+        format!("{name}|{within}|{}|{from}|{}", step.phrase(), step.layout)
+    };
+    of.instructions.iter().filter(|step| step.is_move() && step.time() > 0).map(|step| (key(step), step)).collect()
+}
+
+/// Parameters and ops by what they are, the n-th of its kind.
+fn values(of: &Recorded) -> BTreeMap<(String, usize), &Step> {
+    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+    let mut out = BTreeMap::new();
+    for step in of.instructions.iter().filter(|step| !step.is_move() && step.op != "constant") {
+        let (name, piece_of) = (step.name.as_deref().unwrap_or_default(), step.piece_of.as_deref().unwrap_or_default());
+        let key = format!("{name}|{}|{}|{piece_of}", step.within.join("/"), step.phrase());
+        let count = seen.entry(key.clone()).or_default();
+        out.insert((key, *count), step);
+        *count += 1;
+    }
+    out
+}
+
+/// One line of the head: a fact before and after, and what to say behind them.
+struct Fact {
+    name: &'static str,
+    before: String,
+    after: String,
+    more: String,
+}
+
+fn facts(a: &Recorded, b: &Recorded) -> Vec<Fact> {
+    let mesh = |of: &Recorded| match of.mesh_axes.as_slice() {
+        [] => "none".to_string(),
+        axes => axes.iter().map(|(name, size)| format!("{name}={size}")).collect::<Vec<_>>().join(", "),
+    };
+    let proof = |of: &Recorded| match &of.optimality {
+        None => "not searched for".to_string(),
+        Some(found) if found.status == "proven" => "proven".to_string(),
+        Some(found) => {
+            let by = found.stopped_by.as_ref().map_or(String::new(), |limit| format!(" by {limit}"));
+            let least = scale::seconds(found.lower_bound_s);
+            format!("{}{by}, at least {least} of {}", found.status, scale::seconds(found.cost_s))
+        }
+    };
+    let time = |seconds: f64| scale::time(Picoseconds(picoseconds(seconds)));
+    let objective = |of: &Recorded| of.objective.clone().unwrap_or_default();
+    let bytes = |bytes: u64| scale::bytes(Bytes(bytes));
+    let (s, t) = (&a.totals, &b.totals);
+    let (before, after) = (picoseconds(s.serial_time_s), picoseconds(t.serial_time_s));
+    let fact = |name, before, after| Fact { name, before, after, more: String::new() };
+    let mut out = vec![
+        fact("mesh", mesh(a), mesh(b)),
+        fact("hardware", a.hardware.clone(), b.hardware.clone()),
+        fact("objective", objective(a), objective(b)),
+        fact("strategy", a.strategy.join(", "), b.strategy.join(", ")),
+        fact("proof", proof(a), proof(b)),
+        fact("bytes sent", bytes(s.comm_bytes), bytes(t.comm_bytes)),
+        fact("communication", time(s.comm_time_s), time(t.comm_time_s)),
+        fact("memory at the peak", bytes(a.peak_bytes()), bytes(b.peak_bytes())),
+        fact("all steps", time(s.serial_time_s), time(t.serial_time_s)),
+    ];
+    if let Some(last) = out.last_mut().filter(|_| before != after) {
+        last.more = change(Picoseconds(before), Picoseconds(after));
+    }
+    out
+}
+
+/// Whether anything differs.
+pub fn differs(pairs: &[Pair<'_>]) -> bool {
+    pairs.iter().any(|pair| match pair {
+        (Some(a), Some(b)) => !Comparison::of(a, b).is_empty() || facts(a, b).iter().any(|f| f.before != f.after),
+        _ => true,
+    })
+}
+
+/// The differences as text; what is the same is not said.
+pub fn text(pairs: &[Pair<'_>], width: usize) -> String {
+    let texts: Vec<String> = pairs.iter().map(|pair| pair_text(pair, width)).collect();
+    texts.join("\n")
+}
+
+fn pair_text(pair: &Pair<'_>, width: usize) -> String {
+    let mut page = Page::of_width(width);
+    let (a, b) = match pair {
+        (Some(a), Some(b)) => (*a, *b),
+        (Some(one), None) => {
+            page.line(&format!("layer {}: only in the first", one.title()));
+            return page.text;
+        }
+        (None, Some(one)) => {
+            page.line(&format!("layer {}: only in the second", one.title()));
+            return page.text;
+        }
+        (None, None) => return page.text,
+    };
+    let name = if a.title() == b.title() { a.title() } else { format!("{} -> {}", a.title(), b.title()) };
+    let (facts, compared) = (facts(a, b), Comparison::of(a, b));
+    if compared.is_empty() && facts.iter().all(|f| f.before == f.after) {
+        page.line(&format!("layer {name}: no difference"));
+        return page.text;
+    }
+    page.line(&format!("layer {name}"));
+    for fact in facts.iter().filter(|f| f.before != f.after) {
+        page.row(&format!("  {}", fact.name), &format!("{} -> {}{}", fact.before, fact.after, fact.more));
+    }
+    if !(compared.went.is_empty() && compared.came.is_empty() && compared.resized.is_empty()) {
+        page.line("  collectives");
+    }
+    compared.went.iter().for_each(|step| move_lines(&mut page, '-', a, step));
+    compared.came.iter().for_each(|step| move_lines(&mut page, '+', b, step));
+    for (before, after) in &compared.resized {
+        page.row(
+            &format!("    ~ {}: {}{}", after.phrase(), told(b, after), at(after)),
+            &format!("{} -> {}", figures(before), figures(after)),
+        );
+    }
+    let mut changed = |title: &str, pairs: &[(&Step, &Step)], of: &dyn Fn(&Step) -> String| {
+        if !pairs.is_empty() {
+            page.line(title);
+        }
+        for (before, after) in pairs {
+            page.row(&format!("    {}{}", told(b, after), at(after)), &format!("{} -> {}", of(before), of(after)));
+        }
+    };
+    changed("  values that lie otherwise", &compared.relaid, &|step| step.layout.clone());
+    changed("  ops that take another time", &compared.retimed, &|step| scale::time(Picoseconds(step.time())));
+    if !(compared.values_went.is_empty() && compared.values_came.is_empty()) {
+        page.line("  values");
+    }
+    for (sign, side, steps) in [('-', a, &compared.values_went), ('+', b, &compared.values_came)] {
+        for step in steps {
+            page.row(&format!("    {sign} {} = {}{}", told(side, step), step.phrase(), at(step)), &step.layout);
+        }
+    }
+    page.text
+}
+
+/// A move with what it moves.
+fn move_lines(page: &mut Page, sign: char, of: &Recorded, step: &Step) {
+    let source = of.source(step).unwrap_or(step);
+    let figures = format!("{}  {}", scale::bytes(Bytes(step.bytes)), scale::time(Picoseconds(step.time())));
+    page.row(&format!("    {sign} {}: {}", step.phrase(), told(of, source)), &figures);
+    page.wrapped_more(8, 2, &format!("{} -> {}{}", source.layout, step.layout, at(step)));
+}
+
+/// How a value is spoken of: by its name, that of what it is another layout of, or by what makes it.
+fn told(of: &Recorded, step: &Step) -> String {
+    let mut at = step;
+    while at.name.is_none() && at.is_move() {
+        match of.source(at) {
+            Some(source) => at = source,
+            None => break,
+        }
+    }
+    match &at.name {
+        Some(name) => name.clone(),
+        None if at.op == "constant" => "a constant".to_string(),
+        None => format!("the {}", at.phrase()),
+    }
+}
+
+/// The line of an instruction, in brackets.
+fn at(step: &Step) -> String {
+    step.line().map_or_else(String::new, |line| format!("  (line {line})"))
+}
+
+fn figures(step: &Step) -> String {
+    format!("{}, {}", scale::bytes(Bytes(step.bytes)), scale::time(Picoseconds(step.time())))
+}
+
+#[derive(Debug, Serialize)]
+struct DiffJson<'a> {
+    schema: &'static str,
+    differs: bool,
+    layers: Vec<PairJson<'a>>,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct PairJson<'a> {
+    a: Option<SideJson<'a>>,
+    b: Option<SideJson<'a>>,
+    went: Vec<MoveJson<'a>>,
+    came: Vec<MoveJson<'a>>,
+    resized: Vec<[MoveJson<'a>; 2]>,
+    relaid: Vec<[ValueJson<'a>; 2]>,
+    retimed: Vec<[ValueJson<'a>; 2]>,
+    values_went: Vec<ValueJson<'a>>,
+    values_came: Vec<ValueJson<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct SideJson<'a> {
+    layer: &'a str,
+    phase: Option<&'a str>,
+    hardware: &'a str,
+    mesh_axes: &'a [(String, u64)],
+    strategy: &'a [String],
+    serial_time_s: f64,
+    comm_time_s: f64,
+    comm_bytes: u64,
+    peak_hbm_bytes: u64,
+    status: Option<&'a str>,
+    lower_bound_s: Option<f64>,
+}
+
+#[derive(Debug, Serialize)]
+struct MoveJson<'a> {
+    id: u32,
+    op: &'a str,
+    name: Option<&'a str>,
+    from_layout: &'a str,
+    layout: &'a str,
+    time_s: f64,
+    line: Option<usize>,
+}
+
+#[derive(Debug, Serialize)]
+struct ValueJson<'a> {
+    id: u32,
+    op: &'a str,
+    name: Option<&'a str>,
+    layout: &'a str,
+    time_s: f64,
+    line: Option<usize>,
+}
+
+fn side_json(of: &Recorded) -> SideJson<'_> {
+    SideJson {
+        layer: &of.name,
+        phase: of.phase.as_deref(),
+        hardware: &of.hardware,
+        mesh_axes: &of.mesh_axes,
+        strategy: &of.strategy,
+        serial_time_s: of.totals.serial_time_s,
+        comm_time_s: of.totals.comm_time_s,
+        comm_bytes: of.totals.comm_bytes,
+        peak_hbm_bytes: of.peak_bytes(),
+        status: of.optimality.as_ref().map(|found| found.status.as_str()),
+        lower_bound_s: of.optimality.as_ref().map(|found| found.lower_bound_s),
+    }
+}
+
+fn move_json<'a>(of: &'a Recorded, step: &'a Step) -> MoveJson<'a> {
+    MoveJson {
+        id: step.id,
+        op: &step.op,
+        name: step.name.as_deref(),
+        from_layout: of.source(step).map_or("", |source| source.layout.as_str()),
+        layout: &step.layout,
+        time_s: Picoseconds(step.time()).seconds(),
+        line: step.line(),
+    }
+}
+
+fn value_json(step: &Step) -> ValueJson<'_> {
+    ValueJson {
+        id: step.id,
+        op: &step.op,
+        name: step.name.as_deref(),
+        layout: &step.layout,
+        time_s: Picoseconds(step.time()).seconds(),
+        line: step.line(),
+    }
+}
+
+/// The differences as `shardc.diff/1`.
+pub fn json(pairs: &[Pair<'_>]) -> String {
+    let layers = pairs.iter().map(|(a, b)| {
+        let sides = PairJson { a: a.map(side_json), b: b.map(side_json), ..PairJson::default() };
+        let (Some(x), Some(y)) = (*a, *b) else { return sides };
+        let compared = Comparison::of(x, y);
+        PairJson {
+            went: compared.went.iter().map(|step| move_json(x, step)).collect(),
+            came: compared.came.iter().map(|step| move_json(y, step)).collect(),
+            resized: compared.resized.iter().map(|(s, t)| [move_json(x, s), move_json(y, t)]).collect(),
+            relaid: compared.relaid.iter().map(|(s, t)| [value_json(s), value_json(t)]).collect(),
+            retimed: compared.retimed.iter().map(|(s, t)| [value_json(s), value_json(t)]).collect(),
+            values_went: compared.values_went.iter().map(|step| value_json(step)).collect(),
+            values_came: compared.values_came.iter().map(|step| value_json(step)).collect(),
+            ..sides
+        }
+    });
+    json_text(&DiffJson { schema: "shardc.diff/1", differs: differs(pairs), layers: layers.collect() })
+}
