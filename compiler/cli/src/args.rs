@@ -269,6 +269,9 @@ pub(crate) struct ExplainArgs {
     /// With --why-not: the dim whose sizes are tried; by default the first of the activations that no weight has
     #[arg(long, value_name = "DIM", requires = "why_not")]
     pub(crate) vary: Option<String>,
+    /// Say what no plan falls below, and search for none
+    #[arg(long, conflicts_with_all = ["alternatives", "no_alternatives", "certificate", "why", "why_not"])]
+    pub(crate) bound_only: bool,
     /// Columns of the text; by default those of the terminal, else 80
     #[arg(long, value_name = "COLUMNS")]
     pub(crate) width: Option<usize>,
@@ -287,6 +290,9 @@ pub(crate) struct CostArgs {
     /// Show how the figures of one step come about, by its number in the report
     #[arg(long, value_name = "N")]
     pub(crate) why: Option<u32>,
+    /// Say what no plan falls below, and search for none
+    #[arg(long, conflicts_with = "why")]
+    pub(crate) bound_only: bool,
     /// Characters to a line; without it, those of the terminal, and 80 where there is none
     #[arg(long, value_name = "COLUMNS")]
     pub(crate) width: Option<usize>,
@@ -421,6 +427,9 @@ pub(crate) struct LowerArgs {
     /// How layouts are written: esti, book, jax, dtensor or shardy
     #[arg(long, value_name = "NOTATION", default_value = "esti", value_parser = notation)]
     pub(crate) notation: Notation,
+    /// Say what no plan falls below, and search for none
+    #[arg(long)]
+    pub(crate) bound_only: bool,
 }
 
 /// `run`.

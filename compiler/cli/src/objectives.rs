@@ -3,7 +3,7 @@
 use shard_cost::{Bytes, Hardware, Memory, Objective, Weights, streams};
 use shard_ir::{Picoseconds, Plan, Program};
 use shard_rewrite::{
-    Detail, LowerError, LowerOptions, Lowered, Optimality, Status, TIME_LIMIT, alternatives, least_kept,
+    Detail, LowerBound, LowerError, LowerOptions, Lowered, Optimality, Status, TIME_LIMIT, alternatives, least_kept,
 };
 
 use crate::pipeline::{CompileError, Compiled, compile_plan};
@@ -67,6 +67,37 @@ pub(crate) fn least_overlap(
         }
     }
     Ok(within(best, options, |compiled| (compiled.timeline.makespan, bound)))
+}
+
+/// What no plan falls below, without a search for one. Of `overlap`, the largest of some of the bounds that [`least_overlap`]
+/// would look at; of `memory`, whose plans are as fast as there is room for, that on time.
+pub(crate) fn lower_bound(
+    program: &Program,
+    hardware: &Hardware,
+    options: &LowerOptions,
+) -> Result<LowerBound, CompileError> {
+    let serial = LowerOptions { objective: Objective::Serial, ..options.clone() };
+    let bound = |hardware: &Hardware, options| {
+        shard_rewrite::lower_bound(program, hardware, options).map_err(CompileError::Lower)
+    };
+    match options.objective {
+        Objective::Serial | Objective::Comm => bound(hardware, options),
+        Objective::Memory => bound(hardware, &serial),
+        Objective::Overlap => {
+            let streams = stream_count(program, hardware);
+            let weighed = |k: u32| {
+                let found = bound(&hardware.weighted(Weights { ops: (PARTS - k) * streams, moves: k }), &serial)?;
+                Ok(LowerBound { time: Picoseconds(found.time.0.div_ceil(u64::from(PARTS * streams))), ..found })
+            };
+            let mut best = weighed(PARTS / 2)?;
+            for k in [PARTS / 4, 3 * PARTS / 4] {
+                let found = weighed(k)?;
+                best.time = best.time.max(found.time);
+                best.stopped_by = best.stopped_by.or(found.stopped_by);
+            }
+            Ok(best)
+        }
+    }
 }
 
 /// How many transfers can go on at the same time.

@@ -69,6 +69,14 @@ fn every_kind_of_instruction_meets_the_schema() {
 }
 
 #[test]
+fn a_bound_alone_meets_its_schema() {
+    for command in ["explain", "cost", "lower"] {
+        let document = holds("bound", &shardc(&[command, "mlp.shard", "--bound-only", "--format", "json"]).out);
+        assert_eq!(document["layers"][0]["stopped_by"], serde_json::Value::Null);
+    }
+}
+
+#[test]
 fn lower_meets_its_schema() {
     let by_emit = shardc(&["lower", "mlp.shard", "--emit", "json"]).out;
     holds("lower", &by_emit);

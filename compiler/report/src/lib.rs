@@ -3,6 +3,7 @@
 //!
 //! Everything here is a function from values to a `String`: nothing is read, printed or computed anew.
 
+pub mod bound;
 pub mod comparison;
 pub mod cost;
 pub mod diff;

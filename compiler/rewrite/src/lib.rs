@@ -18,6 +18,7 @@
 mod alternatives;
 mod axis_orders;
 mod bound;
+mod bound_only;
 pub mod certificate;
 pub mod cost;
 pub mod demand;
@@ -42,6 +43,7 @@ mod told;
 
 pub use alternatives::{Alternative, Avoided, Detail, alternatives};
 pub use axis_orders::{OrderSaving, order_savings};
+pub use bound_only::{LowerBound, lower_bound};
 pub use phases::{SharedWeight, SharedWeights, share_weights};
 pub use shard_certificate::Proof;
 pub use stop::{Stop, TIME_LIMIT};

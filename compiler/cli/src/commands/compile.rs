@@ -217,13 +217,13 @@ pub(crate) fn compile_source(
 
 /// A source file without an error as far as is known without a search, and what it is compiled for.
 pub(crate) struct Sound {
-    file: SourceFile,
+    pub(crate) file: SourceFile,
     pub(crate) tree: ast::File,
     check: CheckOptions,
     checked: Checked,
     /// The layers that are wanted.
     pub(crate) programs: Vec<Program>,
-    hardware: Hardware,
+    pub(crate) hardware: Hardware,
     /// No chip was named: that is no reason to refuse anything.
     any_size: bool,
 }
@@ -288,7 +288,7 @@ fn layer_name(program: &Program) -> String {
 }
 
 /// Whether a program is of the phase that was asked for.
-fn is_wanted(args: &ProgramArgs, program: &Program) -> bool {
+pub(crate) fn is_wanted(args: &ProgramArgs, program: &Program) -> bool {
     args.phase.is_none() || program.phase.as_ref().map(|p| &p.name) == args.phase.as_ref()
 }
 

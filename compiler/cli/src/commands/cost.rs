@@ -10,6 +10,7 @@ use shard_report::cost::{CostLayer, LargestDim, Role};
 use shard_report::paint::Paint;
 
 use crate::args::{CostArgs, Format, RoleArgs};
+use crate::commands::bound_only;
 use crate::commands::compile::{Compilation, Purpose, check_options, compile_file};
 use crate::console::{Console, Outcome};
 use crate::pipeline;
@@ -18,6 +19,9 @@ use crate::pipeline;
 const WIDTH: usize = 80;
 
 pub(crate) fn run(args: &CostArgs, console: &mut Console) -> Outcome {
+    if args.bound_only {
+        return bound_only::run(&args.file, &args.program, console.format == Format::Json, args.width, console);
+    }
     let mut compilation = compile_file(&args.file, &args.program, Purpose::Report, console)?;
     let options = check_options(&args.program, console)?;
     if console.format == Format::Text {

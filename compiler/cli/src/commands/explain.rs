@@ -6,7 +6,7 @@ use shard_rewrite::Detail;
 use crate::args::{Alternatives, ExplainArgs, ExplainEmit, Format};
 use crate::commands::compile::{Purpose, compile_file};
 use crate::commands::cost::width;
-use crate::commands::{certificate, why, why_not};
+use crate::commands::{bound_only, certificate, why, why_not};
 use crate::console::{Console, Outcome};
 
 pub(crate) fn run(args: &ExplainArgs, console: &mut Console) -> Outcome {
@@ -14,6 +14,14 @@ pub(crate) fn run(args: &ExplainArgs, console: &mut Console) -> Outcome {
         Format::Text => ExplainEmit::Text,
         Format::Json => ExplainEmit::Json,
     });
+    if args.bound_only {
+        let json = match emit {
+            ExplainEmit::Text => false,
+            ExplainEmit::Json => true,
+            ExplainEmit::Html | ExplainEmit::Dot => return Err(bound_only::no_picture(console)),
+        };
+        return bound_only::run(&args.file, &args.program, json, args.width, console);
+    }
     let mut compilation = compile_file(&args.file, &args.program, Purpose::Report, console)?;
     compilation.notation = args.notation;
     let is_sum = matches!(args.program.objective, Objective::Serial | Objective::Comm);

@@ -3,6 +3,7 @@
 use shard_report::layout_notation::{Notation, comment_table};
 
 use crate::args::{Emit, Format, LowerArgs};
+use crate::commands::bound_only;
 use crate::commands::compile::{Purpose, compile_file};
 use crate::console::{Console, Outcome};
 
@@ -11,6 +12,14 @@ pub(crate) fn run(args: &LowerArgs, console: &mut Console) -> Outcome {
         Format::Text => Emit::Ir,
         Format::Json => Emit::Json,
     });
+    if args.bound_only {
+        let json = match emit {
+            Emit::Ir => false,
+            Emit::Json => true,
+            Emit::Dot => return Err(bound_only::no_picture(console)),
+        };
+        return bound_only::run(&args.file, &args.program, json, None, console);
+    }
     let mut compilation = compile_file(&args.file, &args.program, Purpose::Report, console)?;
     compilation.notation = args.notation;
     let layers = compilation.layers();

@@ -1,5 +1,6 @@
 //! JSON: each document is a type that serialises to it, held to its schema in `spec/schema/` by a test.
 
+pub mod bound;
 pub mod cost;
 pub mod diagnostics;
 pub mod explain;

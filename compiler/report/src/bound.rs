@@ -1,0 +1,76 @@
+//! `--bound-only`: what no plan of a layer falls below, where no plan was searched for.
+//!
+//! ```text
+//! layer block, phase decode (repeated 80 times)
+//!   mesh       x=4, y=4, z=4 (64 devices)
+//!   hardware   tpu-v5p
+//!   time       at least 109 us, 8.72 ms for all 80
+//!   memory     at least 2.21 GB of 96.0 GB a device, for weights and caches
+//! ```
+
+use shard_cost::{Bytes, Hardware, Objective};
+use shard_ir::{Picoseconds, Program};
+use shard_rewrite::LowerBound;
+
+use crate::page::Page;
+use crate::scale;
+
+/// A layer that was bounded, and on what.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounded<'a> {
+    /// The layer.
+    pub program: &'a Program,
+    /// Its chip.
+    pub hardware: &'a Hardware,
+    /// What plans would be chosen for.
+    pub objective: Objective,
+    /// What is known of them.
+    pub bound: &'a LowerBound,
+}
+
+impl Bounded<'_> {
+    /// No plan of the whole stack takes less.
+    pub fn stack_time(&self) -> Picoseconds {
+        Picoseconds(self.bound.time.0.saturating_mul(self.program.repeat))
+    }
+}
+
+/// The bounds of some layers, in so many columns.
+pub fn text(layers: &[Bounded<'_>], width: usize) -> String {
+    let texts: Vec<String> = layers.iter().map(|layer| layer_text(layer, width)).collect();
+    texts.join("\n")
+}
+
+fn layer_text(layer: &Bounded<'_>, width: usize) -> String {
+    let Bounded { program, hardware, objective, bound } = layer;
+    let mut page = Page::of_width(width);
+    let kind = if program.folds.is_empty() { "layer" } else { "model" };
+    let phase = program.phase.as_ref().map_or(String::new(), |phase| format!(", phase {}", phase.name));
+    let repeat = if program.repeat > 1 { format!(" (repeated {} times)", program.repeat) } else { String::new() };
+    page.line(&format!("{kind} {}{phase}{repeat}", program.name));
+    let mesh = match program.mesh.declared() {
+        [] => "none".to_string(),
+        _ => program.mesh.to_string(),
+    };
+    page.labelled("  mesh       ", &format!("{mesh} ({} devices)", program.mesh.devices()));
+    page.labelled("  hardware   ", &hardware.name);
+    let what = match objective {
+        Objective::Serial | Objective::Memory => "",
+        Objective::Comm => ", communicating alone",
+        Objective::Overlap => ", computing beside communicating",
+    };
+    let stack = match program.repeat {
+        0 | 1 => String::new(),
+        repeat => format!(", {} for all {repeat}", scale::time(layer.stack_time())),
+    };
+    page.labelled("  time       ", &format!("at least {}{stack}{what}", scale::time(bound.time)));
+    let (least, most) = (scale::bytes(Bytes(bound.least_kept)), scale::bytes(Bytes(hardware.hbm_bytes)));
+    page.labelled("  memory     ", &format!("at least {least} of {most} a device, for weights and caches"));
+    if bound.none_fits {
+        page.labelled("  fits       ", "no plan does; the time is of plans of any size");
+    }
+    if let Some(limit) = &bound.stopped_by {
+        page.labelled("  stopped by ", &format!("{limit}: a better bound may be there"));
+    }
+    page.text
+}

@@ -1,0 +1,109 @@
+//! The lower bound alone: what prices say of every form of a program, and no search for a plan.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use shard_cost::Hardware;
+use shard_ir::{Picoseconds, Program};
+
+use crate::kernel::Kernels;
+use crate::labels::check_labels;
+use crate::logical::{Form, forms};
+use crate::lower::within_limits;
+use crate::memory::Room;
+use crate::relax::{Wanted, all_plans};
+use crate::space::maxima;
+use crate::{LowerError, LowerOptions, TIME_LIMIT};
+
+/// What no plan of a program falls below.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LowerBound {
+    /// No plan takes less.
+    pub time: Picoseconds,
+    /// The weights and caches of no plan take less on a device, over the whole stack, in bytes.
+    pub least_kept: u64,
+    /// It is proven that no plan fits in the memory of a device; the time is of plans of any size, then.
+    pub none_fits: bool,
+    /// The limit that ended it, by name, where a later end might have given a better bound.
+    pub stopped_by: Option<String>,
+}
+
+/// Bounds all plans of a program on some hardware that fit in its memory, or all plans where `any_size` says so. Asks no more
+/// of the options than what they say of the plan space.
+pub fn lower_bound(program: &Program, hardware: &Hardware, options: &LowerOptions) -> Result<LowerBound, LowerError> {
+    let least_kept = crate::least_kept(program);
+    let of_any_size = LowerOptions { any_size: true, ..options.clone() };
+    let (found, none_fits) = if options.any_size {
+        (of_all_forms(program, hardware, options), false)
+    } else if least_kept > hardware.hbm_bytes {
+        (of_all_forms(program, hardware, &of_any_size), true)
+    } else {
+        match of_all_forms(program, hardware, options) {
+            // What was left out of the plan space has no room in any plan.
+            Err(LowerError::Unreachable { .. }) => (of_all_forms(program, hardware, &of_any_size), true),
+            found => (found, false),
+        }
+    };
+    let (time, limit) = found?;
+    Ok(LowerBound { time: Picoseconds(time), least_kept, none_fits, stopped_by: limit.map(str::to_owned) })
+}
+
+/// A bound on the plans of all forms, in picoseconds, and the limit that ended it.
+fn of_all_forms(
+    program: &Program,
+    hardware: &Hardware,
+    options: &LowerOptions,
+) -> Result<(u64, Option<&'static str>), LowerError> {
+    let (priced, limits) = (&*options.priced_by(hardware), &options.limits);
+    let forms = forms(program, options.strict || program.strict, limits);
+    let cut = forms.cut.map(|cut| (cut.first_bound(program, priced), cut.limit));
+    // The most promising form first: its bound is from flops alone until its turn comes. Once one comes up again, none of
+    // the others can be below it.
+    let mut forms_left: Vec<Option<Form>> = Vec::new();
+    let mut open: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();
+    for (at, form) in forms.all.into_iter().enumerate() {
+        open.push(Reverse((form.first_bound(priced), at)));
+        forms_left.push(Some(form));
+    }
+    while let Some(Reverse((least, at))) = open.pop() {
+        let Some(form) = forms_left[at].take() else {
+            return Ok(match cut {
+                // Nothing is known of what was left out but its flops.
+                Some((of_cut, limit)) if of_cut < least => (of_cut, Some(limit)),
+                _ => (least, None),
+            });
+        };
+        match of_form(form, priced, options) {
+            Ok(Some(own)) => open.push(Reverse((own.max(least), at))),
+            Ok(None) => {}
+            Err(LowerError::OutOfTime) => {
+                let of_cut = cut.map_or(least, |(of_cut, _)| of_cut);
+                return Ok((of_cut.min(least), Some(TIME_LIMIT)));
+            }
+            Err(other) => return Err(other),
+        }
+    }
+    Err(LowerError::Unreachable { value: None, output: None })
+}
+
+/// What prices say that any plan of a form takes, in picoseconds; `None` where it has none.
+fn of_form(form: Form, hardware: &Hardware, options: &LowerOptions) -> Result<Option<u64>, LowerError> {
+    let limits = &options.limits;
+    let strict = options.strict || form.program.strict;
+    let kernels = Kernels::of_form(form, strict, options.fuse && !strict);
+    let program = &kernels.program;
+    within_limits(program, limits)?;
+    check_labels(program)?;
+    limits.stop.check()?;
+    let bound = |room| {
+        let wanted = Wanted { room, ..Wanted::default() };
+        Ok(all_plans(&kernels, hardware, maxima(program), (strict, limits), wanted)?.0.bound())
+    };
+    let of_any_size = bound(None)?;
+    if options.any_size {
+        return Ok(of_any_size);
+    }
+    // Both are true of the plans that fit. Where memory does not bind, sweeps that need not count it may come further.
+    let of_those_that_fit = bound(Some(Room::new(program, hardware.hbm_bytes)))?;
+    Ok(of_those_that_fit.and_then(|bound| Some(bound.max(of_any_size?))))
+}
