@@ -193,13 +193,15 @@ it, in a stack, its weights open: {{Llama 3 8B, 70B, 405B; Qwen 2.5 72B; Mixtral
 each on the least power of two of chips (from 8) whose memory weights and caches fill to three quarters at most and on four times
 (where there is no such slice: two times) as many, for decode at 8192 cached positions and for prompts of 1024 and 4096 tokens; within what the chip has, and at 1/4,
 1/2 and 3/4 of the way from the least memory that `--objective memory` finds a plan for to what the fastest plan takes
-(`compiler/cli/benches/grid/limits.txt`).
+(`compiler/cli/benches/grid/limits.txt`). Times are of `shard_rewrite::lower` on one thread, in release: of a search of less than 0.1 s
+the fastest of three, of a longer one what it was on the processor. {machine}
 
 {summary}
 | program | limit | GB | us | bound us | gap % | proof | ms | ms without a limit | e-nodes | expanded |
 |---|---|---|---|---|---|---|---|---|---|---|
 ",
-        rows.len()
+        rows.len(),
+        machine = machine(),
     );
     for row in rows {
         let (us, bound, gap, nodes, expanded) = match &row.within.found {
@@ -225,6 +227,15 @@ each on the least power of two of chips (from 8) whose memory weights and caches
         );
     }
     out + "\n"
+}
+
+/// What the figures were taken on.
+fn machine() -> String {
+    let cpus = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = cpus.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or_default();
+    let git = std::process::Command::new("git").args(["rev-parse", "--short", "HEAD"]).output().ok();
+    let commit = git.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_string()).unwrap_or_default();
+    format!("Commit {commit}. Machine: {}.", model.trim_start_matches([' ', '\t', ':']).trim())
 }
 
 fn microseconds(picoseconds: u64) -> f64 {
