@@ -204,6 +204,8 @@ struct Best {
     /// The last search had no plan that fits, but passed over some that do not: they may have kept others, as fast or slower,
     /// from being looked at.
     passed_over: bool,
+    /// The last search passed over so many that it ended.
+    gave_up: bool,
     /// A bound on the plans that may have been missed so.
     missed: Option<u64>,
     /// What the prices alone say that any plan takes.
@@ -218,6 +220,9 @@ struct Best {
     /// Whether the form that is searched now is another than the one written.
     rewritten: bool,
     ties_cut: bool,
+    /// Branches that got prices of their own, and the strategies in them.
+    branches: usize,
+    priced: usize,
     stats: Stats,
 }
 
@@ -370,7 +375,7 @@ impl<'a> Lowering<'a> {
                     vec![Pending { branch, form, settled: true }]
                 }
                 Turn::Branch => {
-                    if branches.len() > self.limits.branches {
+                    if branches.len() > self.limits.branches || self.best.priced > MAX_PRICED {
                         self.best.stopped_by = self.best.stopped_by.or(Some(BRANCHES));
                         self.best.open_bound = Some(self.best.open_bound.map_or(bound, |b| b.min(bound)));
                         break;
@@ -405,7 +410,8 @@ impl<'a> Lowering<'a> {
     fn is_beaten(&self, bound: u64, rewritten: bool) -> bool {
         // Another form than the one written is taken only where it takes less time. Where memory binds, plans that tie may
         // be as many as there are ways of filling it.
-        let ties = !rewritten && self.capacity.is_none() && self.best.stats.nodes < MAX_TIED_NODES;
+        let few = self.best.stats.nodes < MAX_TIED_NODES && self.best.branches < MAX_TIED_BRANCHES;
+        let ties = !rewritten && self.capacity.is_none() && few;
         self.known().is_some_and(|time| time < bound || (time == bound && !ties))
             || self.below.is_some_and(|below| below <= bound)
     }
@@ -427,6 +433,8 @@ impl<'a> Lowering<'a> {
         let Pending { mut branch, form, settled } = pending;
         let most = self.most_wanted();
         if !settled {
+            self.best.branches += 1;
+            self.best.priced += branch.strategies();
             self.settle(&mut branch, &explored.kernels, most);
             return Ok(vec![Pending { branch, form, settled: true }]);
         }
@@ -443,7 +451,10 @@ impl<'a> Lowering<'a> {
             }
             Fork::Dive => {
                 explored.has_dived = true;
+                // What a dive left out is in the branch, which is still to be looked at.
+                let known = (self.best.stopped_by, self.best.open_bound, self.best.missed);
                 self.dive(branch.clone(), explored)?;
+                (self.best.stopped_by, self.best.open_bound, self.best.missed) = known;
                 Ok(vec![Pending { branch, form, settled: self.most_wanted() == most }])
             }
             Fork::Branches(branches) => {
@@ -476,7 +487,14 @@ impl<'a> Lowering<'a> {
         let program = &explored.kernels.program;
         // Of several phases each is looked at by itself, whether there is room for its activations.
         let room = self.room(program).filter(|_| self.scopes.is_none()).map(|room| branch.room(program, &room));
-        if self.widen(&explored.kernels, &labels, (&branch.priced(), bound), room.as_ref())? {
+        let priced = branch.priced();
+        let mut better = self.widen(&explored.kernels, &labels, (&priced, bound), room.as_ref())?;
+        // One plan after another left no room for all that is live at its peak: plans of smaller steps are tried.
+        for share in SHARES {
+            let Some(room) = room.as_ref().filter(|_| self.best.gave_up) else { break };
+            better |= self.widen(&explored.kernels, &labels, (&priced, bound), Some(&room.sparing(share)))?;
+        }
+        if better {
             self.best.whole = Some(Arc::clone(&explored.whole));
         }
         Ok(())
@@ -535,8 +553,8 @@ impl<'a> Lowering<'a> {
                 // A plan far from the bound is not to widen the region to all that is as far.
                 Some((time, _)) => time.min(wider).min(end),
                 // One plan after another does not fit: the case is given up, and its bound stays open.
-                None if self.best.stopped_by == Some(TOO_LARGE) => {
-                    self.best.open_bound = Some(self.best.open_bound.map_or(bound, |b| b.min(bound)));
+                None if self.best.gave_up => {
+                    self.note_missed(bound);
                     return Ok(better);
                 }
                 None => wider.min(end),
@@ -563,7 +581,7 @@ impl<'a> Lowering<'a> {
         best.stats.classes += space.graph.number_of_classes();
         best.stats.nodes += space.graph.total_number_of_nodes();
         let mut search = Search::new(&space, &tables, &kernels.program, labels, self.strict, room, least);
-        best.passed_over = false;
+        (best.passed_over, best.gave_up) = (false, false);
         let found = match search.run(self.limits) {
             Ok(found) => found,
             Err(unreachable @ LowerError::Unreachable { .. }) => {
@@ -572,7 +590,7 @@ impl<'a> Lowering<'a> {
                 return Ok(None);
             }
             Err(LowerError::Limit { limit: TOO_LARGE, .. }) => {
-                best.stopped_by = Some(TOO_LARGE);
+                (best.passed_over, best.gave_up) = (true, true);
                 return Ok(None);
             }
             Err(other) => return Err(other),
@@ -658,8 +676,16 @@ fn unreachable_in(written: Option<&Program>, failure: Option<(LowerError, Arc<Ke
     LowerError::Unreachable { value: value.filter(|_| written.as_ref().is_some_and(same)), output }
 }
 
-/// Where searches have had so many e-nodes, branches that can only tie with the best plan are left out.
+/// The parts of what is free that an op may hold, where plans that may hold all of it leave no room.
+const SHARES: [u64; 3] = [2, 4, 8];
+
+/// Where searches have had so many e-nodes, or so many branches were priced, those that can only tie with the best plan are
+/// left out.
 const MAX_TIED_NODES: usize = 20_000;
+const MAX_TIED_BRANCHES: usize = 100;
+
+/// So many strategies are priced in all branches together: a branch of a large program counts for many of a small one.
+const MAX_PRICED: usize = 10_000_000;
 
 /// The name of the limit on branches.
 const BRANCHES: &str = "branches";

@@ -30,6 +30,8 @@ pub(crate) struct Room<'a> {
     least: Vec<u64>,
     /// What activations take at least, whatever the plan.
     activations: u64,
+    /// What an op or a move may hold is the part of what is free that this divides it into.
+    share: u64,
     /// Where the program is several that run one after another.
     scopes: Option<&'a Scopes>,
 }
@@ -47,7 +49,8 @@ pub(crate) struct Scopes {
 impl<'a> Room<'a> {
     /// Of any plan of a program.
     pub(crate) fn new(program: &'a Program, capacity: u64) -> Room<'a> {
-        let mut room = Room { program, capacity, least: vec![0; program.values.len()], activations: 0, scopes: None };
+        let mut room =
+            Room { program, capacity, least: vec![0; program.values.len()], activations: 0, share: 1, scopes: None };
         let least = |id: ValueId| {
             let pattern = program.value(id).def.pattern().filter(|_| room.is_kept(id))?;
             layouts_allowed(program, id, pattern).into_iter().map(|l| room.kept(id, l)).min()
@@ -103,9 +106,15 @@ impl<'a> Room<'a> {
         self.most_kept().saturating_sub(self.least())
     }
 
-    /// What is free beside the smallest weights and caches.
+    /// The same, where no op or move may hold more than a share of what is free: so plans are found that leave room for what
+    /// lives beside it, and some that fit are left out.
+    pub(crate) fn sparing(&self, share: u64) -> Room<'a> {
+        Room { least: self.least.clone(), share, ..*self }
+    }
+
+    /// What is free beside the smallest weights and caches, for one op or move.
     fn free(&self) -> u64 {
-        self.capacity.saturating_sub(self.least())
+        self.capacity.saturating_sub(self.least()) / self.share.max(1)
     }
 
     /// Whether a value is in memory from the first step to the last: a weight or a cache.

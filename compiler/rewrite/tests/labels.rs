@@ -71,3 +71,11 @@ fn a_model_with_every_layout_open_has_a_plan_on_three_axes() {
     assert_eq!(found.optimality.status, Status::Proven);
     assert_eq!(found.plan.folds.len(), 2);
 }
+
+#[test]
+fn a_label_on_a_value_that_no_result_needs_asks_nothing() {
+    let source = "\ndim B = 8\ndim C = 16\nlayer f(a: bf16 BC, b: bf16 BC?) -> bf16 B_(x)C? {
+  let unread: BC?l = softmax(a over C)\n  return softmax(b over C) + a\n}\n";
+    let found = lowered(&program(source, "x=2, y=2"), 4_000);
+    assert_eq!(found.optimality.status, Status::Proven);
+}

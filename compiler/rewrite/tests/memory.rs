@@ -3,7 +3,7 @@
 use shard_check::{CheckOptions, check_source};
 use shard_cost::{Hardware, Memory};
 use shard_grammar::SourceFile;
-use shard_ir::Program;
+use shard_ir::{Def, LayoutPattern, Program};
 use shard_rewrite::{LowerError, LowerOptions, Lowered, Status, least_kept, lower};
 
 fn program(source: &str) -> Program {
@@ -211,4 +211,82 @@ fn labels_and_memory_together_have_the_plan_of_a_search_without_bounds() {
         }
     }
     assert!(proven > 12 && slower > 6, "{proven} proven, {slower} slower");
+}
+
+/// A block of Llama 3 8B that reads prompts, all of it free, on eight chips.
+const BLOCK: &str = "mesh x=4, y=2
+dim B = 16
+dim L = 1024
+dim S = 1024
+dim E = 4096
+dim K = 8
+dim G = 4
+dim D = 128
+dim F = 14336
+layer block(x: bf16 BLE?l, wq: weight bf16 EKGD?, wk: weight bf16 EKD?, wv: weight bf16 EKD?, wo: weight bf16 KGDE?,
+  w_gate: weight bf16 EF?, w_up: weight bf16 EF?, w_down: weight bf16 FE?, keys: cache bf16 BSKD?c,
+  values: cache bf16 BSKD?c) -> (y: bf16 BLE?l, k1: bf16 BSKD?c, v1: bf16 BSKD?c) repeat 32 {
+  let h = rmsnorm(x over E)
+  let k1 = append(keys, einsum(h, wk -> BLKD), L -> S)
+  let v1 = append(values, einsum(h, wv -> BLKD), L -> S)
+  let q = einsum(h, wq -> BLKGD)
+  let p = softmax(einsum(q, k1 -> BKGLS) over S)
+  let a = x + einsum(einsum(p, v1 -> BLKGD), wo -> BLE)
+  let n = rmsnorm(a over E)
+  let y = a + einsum(silu(einsum(n, w_gate -> BLF)) * einsum(n, w_up -> BLF), w_down -> BLE)
+  return (y, k1, v1)
+}
+";
+
+/// The program with a parameter in the layout that a plan stores it in.
+fn stored_as(program: &Program, lowered: &Lowered, parameter: usize) -> Program {
+    let mut pinned = program.clone();
+    let value = &mut pinned.values[parameter];
+    if let Def::Parameter { pattern, .. } = &mut value.def {
+        let layout = LayoutPattern::exactly(lowered.plan.instructions[parameter].layout, value.dims.len());
+        *pattern = LayoutPattern { label: pattern.label, ..layout };
+    }
+    pinned
+}
+
+#[test]
+fn what_is_proven_within_memory_is_beaten_neither_by_less_memory_nor_by_a_weight_pinned() {
+    let program = program(BLOCK);
+    let options = LowerOptions::default();
+    let v5e = |hbm_bytes| chip_of(hbm_bytes, [197e12, 8.1e11, 45e9]);
+    let fastest = lower(&program, &v5e(1 << 40), &options).expect("a plan");
+    let (least, most) = (least_kept(&program), needed(&fastest));
+    let mut smaller: Option<Lowered> = None;
+    let mut proven = 0;
+    for sixteenths in [2, 5, 8, 11, 14] {
+        let hardware = v5e(least + (most - least) / 16 * sixteenths);
+        let found = match lower(&program, &hardware, &options) {
+            Ok(found) => found,
+            Err(LowerError::NoPlanFits { .. }) => {
+                assert!(smaller.is_none(), "a plan fits in less than {sixteenths} sixteenths");
+                continue;
+            }
+            Err(other) => panic!("{other}"),
+        };
+        let bound = found.optimality.lower_bound;
+        if let Some(smaller) = &smaller {
+            assert!(bound <= smaller.optimality.cost, "{sixteenths} sixteenths: a plan in less memory beats the bound");
+            for parameter in 0..10 {
+                match lower(&stored_as(&program, smaller, parameter), &hardware, &options) {
+                    Ok(pinned) => assert!(
+                        bound <= pinned.optimality.cost && pinned.optimality.lower_bound <= smaller.optimality.cost,
+                        "{sixteenths} sixteenths, {parameter}: {bound:?}, {:?} and {:?} in less memory",
+                        pinned.optimality,
+                        smaller.optimality
+                    ),
+                    // Not all plans are looked at that need less memory for what is live at the peak.
+                    Err(LowerError::NoPlanFits { proven, .. }) => assert!(!proven, "{sixteenths}, {parameter}"),
+                    Err(other) => panic!("{other}"),
+                }
+            }
+        }
+        proven += usize::from(found.optimality.status == Status::Proven);
+        smaller = Some(found);
+    }
+    assert!(proven > 2, "{proven}");
 }

@@ -100,7 +100,13 @@ pub(crate) struct Factors {
     /// Whether the times are those of plans, and not only bounds on them: no kernel may read one value twice, no
     /// hub stand for permutes of several times.
     pub(crate) exact: bool,
+    /// How many ticks, in which all its times are, a picosecond has.
+    pub(crate) ticks: i64,
 }
+
+/// The ticks of a picosecond where times are short enough: prices that share a cost among readers are rounded to a tick, and
+/// a bound less than a picosecond below a plan is that of the plan.
+const TICKS: i64 = 1 << 10;
 
 impl Factors {
     pub(crate) fn new(
@@ -190,7 +196,41 @@ impl Factors {
             uses: Arc::new(uses),
             outputs,
             exact: built.exact,
+            ticks: 1,
         })
+    }
+
+    /// The same with times in parts of a picosecond, unless they are too long for that.
+    pub(crate) fn in_ticks(mut self) -> Factors {
+        let longest = |times: &mut dyn Iterator<Item = i64>| times.filter(|time| *time < FAR).max().unwrap_or(0);
+        let of_value = |id: &ValueId| {
+            let (factor, graph) = (&self.factors[id.index()], &self.graphs[id.index()]);
+            // A value is brought to each of its readers, by a few moves.
+            let moves = (self.uses[id.index()].len() as i64 + 1).saturating_mul(MOVES_OF_A_READER);
+            let moved = longest(&mut graph.times()).saturating_mul(moves);
+            longest(&mut factor.cost.iter().copied()).saturating_add(moved)
+        };
+        let all = self.live.iter().map(of_value).fold(0i64, i64::saturating_add);
+        if all > FAR / TICKS / 16 {
+            return self;
+        }
+        // What values have in common they have in common afterwards.
+        let mut graphs: FxHashMap<*const Graph, Arc<Graph>> = FxHashMap::default();
+        let mut factors: FxHashMap<*const Factor, Arc<Factor>> = FxHashMap::default();
+        for graph in &mut self.graphs {
+            let scaled = graphs.entry(Arc::as_ptr(graph)).or_insert_with(|| Arc::new(graph.longer(TICKS)));
+            *graph = Arc::clone(scaled);
+        }
+        for factor in &mut self.factors {
+            let longer = |time: &i64| if *time >= FAR { FAR } else { time.saturating_mul(TICKS) };
+            let scaled = factors.entry(Arc::as_ptr(factor)).or_insert_with(|| {
+                let Factor { out, reads, cost, arity } = factor.as_ref();
+                let cost = cost.iter().map(longer).collect();
+                Arc::new(Factor { out: out.clone(), reads: reads.clone(), cost, arity: *arity })
+            });
+            *factor = Arc::clone(scaled);
+        }
+        Factors { ticks: TICKS, ..self }
     }
 
     /// The same for a program that differs in its layout patterns alone; `None` where a pin lies within a kernel.
@@ -351,6 +391,9 @@ impl Factors {
         self.layout(value, node).is_some_and(|l| label_layout(&program.value(value).dims, l) == wanted)
     }
 }
+
+/// No reader needs more moves in a row than this to have a value.
+const MOVES_OF_A_READER: i64 = 8;
 
 /// The layouts of a value that a pattern on it allows.
 fn allowed(

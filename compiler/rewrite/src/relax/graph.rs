@@ -80,10 +80,10 @@ impl Rows {
 impl Graph {
     /// The graph of what is alike in this.
     pub(crate) fn new(mesh: &Mesh, of: &Alike, maxima: AxisSet, hardware: &Hardware) -> Graph {
-        Graph::once(mesh, &of.movable, of.dtype, maxima, hardware).times(of.times)
+        Graph::once(mesh, &of.movable, of.dtype, maxima, hardware).done(of.times)
     }
 
-    fn times(mut self, times: u64) -> Graph {
+    fn done(mut self, times: u64) -> Graph {
         for (_, cost) in self.from.arcs.iter_mut().chain(&mut self.into.arcs) {
             *cost = cost.saturating_mul(i64::try_from(times).unwrap_or(FAR)).min(FAR);
         }
@@ -193,6 +193,21 @@ impl Graph {
         let (from, into) = (Rows::new(nodes, &arcs), Rows::new(nodes, &backward));
         let graph = Graph { from, into, layouts, index, nodes, exact: self.exact };
         (graph, renamed)
+    }
+
+    /// The times of its moves.
+    pub(crate) fn times(&self) -> impl Iterator<Item = i64> {
+        self.from.arcs.iter().map(|(_, time)| *time)
+    }
+
+    /// The same with each move so many times as long.
+    pub(crate) fn longer(&self, factor: i64) -> Graph {
+        let rows = |rows: &Rows| Rows {
+            start: rows.start.clone(),
+            arcs: rows.arcs.iter().map(|(to, time)| (*to, time.saturating_mul(factor).min(FAR))).collect(),
+        };
+        let (layouts, index) = (self.layouts.clone(), self.index.clone());
+        Graph { from: rows(&self.from), into: rows(&self.into), layouts, index, nodes: self.nodes, exact: self.exact }
     }
 
     /// The number of a layout.

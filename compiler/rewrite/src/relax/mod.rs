@@ -60,7 +60,7 @@ const QUESTION_SWEEPS: usize = 6;
 #[derive(Clone, Debug)]
 pub(crate) struct Branch {
     whole: Arc<Whole>,
-    /// What the prices say that any of them takes, in picoseconds; `FAR` where there is none.
+    /// What the prices say that any of them takes, in ticks; `FAR` where there is none.
     bound: i64,
 }
 
@@ -76,7 +76,7 @@ pub(crate) fn all_plans(
     let like = like.and_then(|whole| Some((whole, whole.problem.with_patterns(program, maxima)?)));
     let (like, mut problem) = match like {
         Some((whole, problem)) => (Some(whole), problem),
-        None => (None, Factors::new(kernels, hardware, maxima, strict, limits)?),
+        None => (None, Factors::new(kernels, hardware, maxima, strict, limits)?.in_ticks()),
     };
     if let Some(Forced(keep)) = forced {
         for id in program.value_ids().filter(|id| matches!(program.value(*id).def, Def::Op { .. })) {
@@ -88,10 +88,10 @@ pub(crate) fn all_plans(
         problem = fits;
         room
     });
-    let parts = Arc::new(Part::all(program, room.as_ref()));
+    let parts = Arc::new(Part::all(kernels, room.as_ref()));
     // What is dearer than a plan known is not to be dropped where that plan may not be one of those wanted.
     let shrink = parts.is_empty();
-    let mut plan = below.and_then(|time| i64::try_from(time).ok()).map_or(FAR, |time| time - 1);
+    let mut plan = below.map_or(FAR, |below| problem.in_time(below - 1));
     // Prices that are nearly right mostly show at once that there is nothing. Where there is something they leave much
     // that is dear looking cheap, so that prices begin anew, on what is left.
     let mut settled = None;
@@ -132,7 +132,12 @@ pub(crate) enum Fork {
 impl Branch {
     /// No plan takes less, in picoseconds; `None` where there is none.
     pub(crate) fn bound(&self) -> Option<u64> {
-        picoseconds(self.bound)
+        self.whole.problem.picoseconds(self.bound)
+    }
+
+    /// How many strategies there are in it.
+    pub(crate) fn strategies(&self) -> usize {
+        self.whole.strategies()
     }
 
     /// What each alternative costs at least.
@@ -144,7 +149,7 @@ impl Branch {
     pub(crate) fn settle(&mut self, limits: &Limits, known: Option<u64>) {
         let Whole { problem, prices } = self.whole.as_ref();
         let (mut problem, mut prices) = (problem.clone(), prices.clone());
-        let mut plan = known.and_then(|k| i64::try_from(k).ok()).unwrap_or(FAR);
+        let mut plan = known.map_or(FAR, |known| problem.in_time(known));
         if plan < FAR {
             drop_dearer(&mut problem, &mut prices, plan);
         }
@@ -160,7 +165,7 @@ impl Branch {
 
     /// What comes next, given what a plan is known to take; `dived` are the ways of filling the memory that were tried.
     pub(crate) fn fork(&self, known: Option<u64>, dived: &mut BTreeSet<Vec<u32>>) -> Fork {
-        let most = known.and_then(|k| i64::try_from(k).ok()).unwrap_or(FAR - 1).min(FAR - 1);
+        let most = known.map_or(FAR - 1, |known| self.whole.problem.in_time(known));
         let sides = &self.whole.prices.sides;
         if let Some((part, live)) = self.open_memory(most) {
             let best = sides.best(part);
@@ -216,7 +221,8 @@ impl Branch {
     pub(crate) fn labels(&self) -> Vec<Layout> {
         let sides = &self.whole.prices.sides;
         let layout = |(part, p): (usize, &Part)| match &p.kind {
-            Kind::Label { layouts } => layouts.get(*sides.best(part).first()? as usize).copied(),
+            // One that no place of the plan bears has any layout.
+            Kind::Label { layouts } => layouts.get(sides.best(part).first().copied().unwrap_or(0) as usize).copied(),
             Kind::Memory { .. } => None,
         };
         sides.parts.iter().enumerate().filter_map(layout).collect()
@@ -345,7 +351,7 @@ fn settle(
         prices.down(problem);
         let now = prices.bound();
         let gain = now.saturating_sub(bound);
-        let still = sweep > 0 && (gain <= 0 || (gain <= bound / patience && nodes(problem) > SMALL));
+        let still = sweep > 0 && (gain <= problem.ticks / 16 || (gain <= bound / patience && nodes(problem) > SMALL));
         bound = bound.max(now);
         let rates = prices.sides.at_a_rate && prices.sides.parts.iter().any(|p| matches!(p.kind, Kind::Memory { .. }));
         if still && rates {
@@ -353,7 +359,7 @@ fn settle(
             continue;
         }
         // One sweep more than the bound needs, since the first leaves the dearer alternatives looking cheap.
-        if still || (bound >= *plan && sweep > 0) {
+        if still || (bound > plan.saturating_sub(problem.ticks) && sweep > 0) {
             break;
         }
         if *plan < FAR
@@ -486,13 +492,14 @@ impl Question<'_> {
     /// No such plan takes less, in picoseconds; `None` where there is no such plan.
     pub(crate) fn least(&self) -> Option<u64> {
         let through = &self.whole.prices.through_strategy[self.value.index()];
-        through.iter().zip(&self.kept).filter(|(_, kept)| **kept).filter_map(|(t, _)| picoseconds(*t)).min()
+        let least = through.iter().zip(&self.kept).filter(|(_, kept)| **kept).map(|(t, _)| *t).min()?;
+        self.whole.problem.picoseconds(least)
     }
 
     /// The part of the problem that such plans of at most `most` picoseconds are made of, priced.
     pub(crate) fn within(&self, most: u64, limits: &Limits) -> Priced {
-        let most = i64::try_from(most).unwrap_or(FAR - 1).min(FAR - 1);
         let Whole { problem, prices } = self.whole;
+        let most = problem.in_time(most);
         let keep = |v: ValueId, s: usize| v != self.value || self.kept[s];
         let nodes = cheap_nodes(problem, prices, most);
         let (mut problem, mut prices) = narrowed_to(problem, prices, &nodes, most, &keep);
@@ -502,16 +509,34 @@ impl Question<'_> {
     }
 }
 
-fn picoseconds(bound: i64) -> Option<u64> {
-    (bound < FAR).then(|| u64::try_from(bound).unwrap_or(0))
+impl Factors {
+    /// What plans take that take so many ticks or more, in picoseconds: plans take whole ones. `None` where there is none.
+    fn picoseconds(&self, bound: i64) -> Option<u64> {
+        picoseconds(bound, self.ticks)
+    }
+
+    /// A time in ticks, below [`FAR`].
+    fn in_time(&self, time: u64) -> i64 {
+        in_time(time, self.ticks)
+    }
+}
+
+fn picoseconds(bound: i64, ticks: i64) -> Option<u64> {
+    (bound < FAR).then(|| u64::try_from(bound).unwrap_or(0).div_ceil(ticks.unsigned_abs().max(1)))
+}
+
+fn in_time(time: u64, ticks: i64) -> i64 {
+    i64::try_from(time).unwrap_or(FAR).saturating_mul(ticks).min(FAR - 1)
 }
 
 /// The bound, and what each alternative of the plan space costs at least.
 pub(crate) struct Priced {
     /// No plan takes less, in picoseconds; `None` where there is no plan.
     pub(crate) bound: Option<u64>,
+    /// In ticks.
     values: Vec<Vec<(Layout, i64)>>,
     strategies: Vec<Vec<(i64, Layout, Vec<Layout>)>>,
+    ticks: i64,
 }
 
 impl Priced {
@@ -537,19 +562,19 @@ impl Priced {
             }
             strategies.push(all);
         }
-        Priced { bound: picoseconds(bound), values, strategies }
+        Priced { bound: problem.picoseconds(bound), values, strategies, ticks: problem.ticks }
     }
 
     /// What the dearest alternative costs at least, in picoseconds: in a region this wide nothing is left out.
     pub(crate) fn dearest(&self) -> u64 {
         let values = self.values.iter().flatten().map(|(_, t)| *t);
         let dearest = values.chain(self.strategies.iter().flatten().map(|(t, _, _)| *t)).filter(|t| *t < FAR).max();
-        picoseconds(dearest.unwrap_or(0)).unwrap_or(0)
+        picoseconds(dearest.unwrap_or(0), self.ticks).unwrap_or(0)
     }
 
     /// What may be in a plan that takes no more than `most` picoseconds.
     pub(crate) fn region(&self, most: u64) -> Region {
-        let most = i64::try_from(most).unwrap_or(FAR - 1).min(FAR - 1);
+        let most = in_time(most, self.ticks);
         let layouts =
             self.values.iter().map(|all| all.iter().filter(|(_, t)| *t <= most).map(|(l, _)| *l).collect()).collect();
         let strategies = self

@@ -17,6 +17,7 @@ use shard_ir::{Layout, LayoutPattern, Program, ValueId};
 
 use super::graph::FAR;
 use super::tree::add;
+use crate::kernel::Kernels;
 use crate::labels::{label_layout, layouts_of_label};
 use crate::memory::Room;
 
@@ -73,8 +74,10 @@ pub(crate) struct Least {
 
 impl Part {
     /// The parts of a program: its labels in order, then its memory, where that is a constraint, of each phase.
-    pub(crate) fn all(program: &Program, room: Option<&Room<'_>>) -> Vec<Part> {
-        let labels = (0..program.labels.len()).map(|label| Part::label(program, label));
+    /// What the results do not depend on has no place: no plan has it.
+    pub(crate) fn all(kernels: &Kernels, room: Option<&Room<'_>>) -> Vec<Part> {
+        let program = kernels.program.as_ref();
+        let labels = (0..program.labels.len()).map(|label| Part::label(kernels, label));
         let memories = room.into_iter().flat_map(|room| {
             let part = move |(kept, most): (Vec<ValueId>, u64)| Part::memory(program, room, &kept, most);
             room.memories().into_iter().map(part)
@@ -82,7 +85,13 @@ impl Part {
         labels.chain(memories).collect()
     }
 
-    fn label(program: &Program, label: usize) -> Part {
+    /// Whether results are among its places.
+    pub(crate) fn has_results(&self) -> bool {
+        self.places.iter().any(|place| matches!(place.seat, Seat::Output(_)))
+    }
+
+    fn label(kernels: &Kernels, label: usize) -> Part {
+        let program = kernels.program.as_ref();
         let of = |pattern: &LayoutPattern| pattern.label.is_some_and(|l| usize::from(l.0) == label);
         let layouts = layouts_of_label(program, shard_ir::LabelId(label as u16));
         let place = |seat: Seat, value: ValueId, pattern: &LayoutPattern| {
@@ -93,7 +102,7 @@ impl Part {
             Place { seat, class_of: class_of.collect(), classes: layouts.len() }
         };
         let mut places = Vec::new();
-        for id in program.value_ids() {
+        for id in program.value_ids().filter(|id| kernels.live[id.index()]) {
             if let Some(pattern) = program.value(id).def.pattern().filter(|p| of(p)) {
                 places.push(place(Seat::Value(id), id, pattern));
             }

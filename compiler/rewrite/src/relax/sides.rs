@@ -224,6 +224,10 @@ impl Sides {
         }
         seen(self, &leasts);
         for (part, Least { least, with }) in leasts.iter().enumerate() {
+            // On the way up the places of values have set their prices by what they pay now: it may only grow.
+            if rest.is_none() && !self.parts[part].has_results() {
+                continue;
+            }
             if self.at_a_rate && self.pay_at_a_rate(part, with) {
                 continue;
             }
