@@ -114,7 +114,7 @@ pub(crate) fn summary(rows: &[Row<'_>]) -> String {
     let slow = rows.iter().filter(|row| row.within.time > row.mark()).count();
     let too_long = rows.iter().filter(|row| row.within.time > LONGEST).count();
     let longest = rows.iter().max_by_key(|row| row.within.time);
-    let without = rows.iter().filter(|row| row.within.found.is_err()).count();
+    let without = rows.iter().filter(|row| row.within.found.is_err() && row.bytes >= row.needs.least).count();
     let wide = rows.iter().filter(|row| row.gap().is_some_and(|gap| gap > GAP_MARK)).count();
     let verdict = |met: bool| if met { "met" } else { "**missed**" };
     let mut out = String::new();
@@ -126,7 +126,8 @@ pub(crate) fn summary(rows: &[Row<'_>]) -> String {
         100.0 * PROVEN_MARK,
         verdict(part >= PROVEN_MARK)
     ));
-    say(format!("Without a plan: {without}."));
+    // No limit of the grid is below what a plan was found for.
+    say(format!("Without a plan, though there is one: {without}: {}.", verdict(without == 0)));
     if let Some((gap, row)) = worst_gap {
         say(format!(
             "Widest gap: {:.2} % (`{}`); {wide} above the mark of {:.0} %: {}.",
