@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use shard_ir::Picoseconds;
 
 /// The name of the format.
-pub const SCHEMA: &str = "shardc.certificate/1";
+pub const SCHEMA: &str = "shardc.certificate/2";
 
 /// A certificate for layers of one source file: all that its check needs.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -42,6 +42,9 @@ pub struct Inputs {
     pub mesh: Option<Vec<(String, u64)>>,
     /// Every layer is treated as strict.
     pub strict: bool,
+    /// What a program has of the memory of a device, in bytes, where that is not what the hardware file says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_limit: Option<u64>,
     /// Einsums may do a collective in their loops.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fuse: bool,
@@ -57,16 +60,15 @@ pub struct LayerCertificate {
     pub layer: String,
     /// The claim.
     pub proof: Claim,
-    /// The time of the plan, its steps one after another, in picoseconds.
+    /// The time of the plan, its steps one after another, in picoseconds; of a request, in a file with phases.
     pub cost_ps: u64,
     /// What the prices show that every plan takes at least, in picoseconds.
     pub lower_bound_ps: u64,
-    /// How much of the plan space the bound is about.
-    pub limits: SpaceLimits,
-    /// The plan, as IR text.
+    /// The plan, as IR text; in a file with phases one for each, in the order of the file.
     pub plan: String,
-    /// For each form of the program (an order of multiplication, say), sets of prices: each assignment of layouts to labels is bounded by one of them.
-    pub orders: Vec<Vec<PriceSet>>,
+    /// For each form of the layer, in the order of [`forms`](crate::forms), sets of prices: each assignment of layouts to
+    /// labels is bounded by one of them. Forms beyond the last are bounded by their flops alone.
+    pub forms: Vec<Vec<PriceSet>>,
 }
 
 /// What a certificate says that its prices, or the search, have shown.
@@ -79,16 +81,6 @@ pub enum Claim {
     Search,
     /// The bound is lower, and the search did not close the gap.
     None,
-}
-
-/// Where the plan space is cut, by counts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SpaceLimits {
-    /// Forms of the program.
-    pub orders: usize,
-    /// Layouts of labels, over all of them.
-    pub label_layouts: usize,
 }
 
 /// What a proof rests on.
@@ -150,22 +142,78 @@ impl CertificateError {
     }
 }
 
-/// A price for each reader of each value, at each layout that the reader can read. Uses that are left out have the prices
-/// that follow from the others (the only use of a value), or none (a use among several).
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct PriceSet(pub Vec<UsePrices>);
-
-/// The prices of one use of a value, in picoseconds.
+/// A set of prices.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct UsePrices {
-    /// The value, by its number in the program.
+pub struct PriceSet {
+    /// Prices are in this part of a picosecond: a 1024-th for 1024.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub scale: u32,
+    /// A price for each reader of each value, in each layout in which the reader may read it. Readers that are left out pay
+    /// what follows from the others (the only reader of a value), or nothing (one among several).
+    pub readers: Vec<ReaderPrices>,
+    /// What the places of labels and of memories pay to these; those that are left out pay nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sides: Vec<SidePrices>,
+}
+
+impl Default for PriceSet {
+    /// No prices.
+    fn default() -> PriceSet {
+        PriceSet { scale: 1, readers: Vec::new(), sides: Vec::new() }
+    }
+}
+
+fn one() -> u32 {
+    1
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "what serde asks for")]
+fn is_one(scale: &u32) -> bool {
+    *scale == 1
+}
+
+/// What a place pays to what asks something of several places at once.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SidePrices {
+    /// To whom.
+    pub to: Part,
+    /// Who.
+    pub place: Place,
+    /// One for each layout that the place's type allows, in the order of layouts.
+    pub paid: Vec<Run>,
+}
+
+/// What asks something of several places at once.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Part {
+    /// A label, by number: all its places have one layout.
+    Label(u16),
+    /// The memory of a device, in a phase: the weights and caches of the phase fit in it.
+    Memory(usize),
+}
+
+/// A place that bears a label or lies in memory.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Place {
+    /// A parameter or a pin, by its number in the form.
+    Value(u32),
+    /// A result, by its number.
+    Result(usize),
+}
+
+/// The prices of one reader of a value.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReaderPrices {
+    /// The value, by its number in the form.
     pub value: u32,
-    /// Which of its uses: readers in program order, the places of one reader from the last; then results, from the last.
-    #[serde(rename = "use")]
+    /// Which of its readers: operands in program order, then results.
     pub reader: u32,
-    /// One for each layout that the reader can read, in the order of layouts; then for the states inside kernels.
+    /// One for each layout in which the reader may read it, in the order of layouts.
     pub paid: Vec<Run>,
 }
 

@@ -1,8 +1,54 @@
 //! Certificates: why no plan of the plan space takes less time than a plan, so that anybody can check it.
+//!
+//! It shares no code with the search. What it takes from elsewhere is what a certificate is *about*: the language
+//! (`shard-check`, from source to [`Program`](shard_ir::Program)), plans as data with their verifier (`shard-ir`) and the
+//! cost model (`shard-cost`). What there is to choose from it enumerates itself, from the pages of `spec/`:
+//!
+//! | module | what | page |
+//! |---|---|---|
+//! | `forms` | the programs that the logical rules make of one | rules.md, search.md |
+//! | `actions`, `strategies` | what each mesh axis may do in an op, and so all strategies of the op | types.md |
+//! | `pieces` | composites over a split dim | types.md |
+//! | `kernel` | which ops run as one, and what they take | cost.md |
+//! | `loops` | an einsum with a collective inside | search.md |
+//! | `moves` | the layouts of a value and the moves between them | layouts.md |
+//! | `space`, `usable` | all of that, for one program | search.md |
+//! | `phases` | the phases of a layer as one program | certificate.md |
+//!
+//! `bound` then sums the least of every part, given prices (`prices`), with the moves that serve several readers found by
+//! `steiner`; `computes` holds a plan to the program; and [`check`](verify_certificate) puts it all together.
 
+mod actions;
+mod bound;
+mod check;
+mod computes;
+mod derive;
 mod format;
+mod forms;
+mod kernel;
+mod labels;
+mod loops;
+mod moves;
+mod phases;
+mod pieces;
+mod prices;
+mod sides;
+mod space;
+mod steiner;
+mod strategies;
+mod sums;
+mod usable;
 
+pub use actions::Site;
+pub use bound::Bound;
+pub use check::{MOST_COST, MOST_LABEL_LAYOUTS, verify_certificate};
+pub use computes::computes;
+pub use derive::{derive, phases_of};
 pub use format::{
-    Certificate, CertificateError, Claim, Inputs, LayerCertificate, PriceSet, Proof, Run, SCHEMA, SpaceLimits,
-    UsePrices, Verified,
+    Certificate, CertificateError, Claim, Inputs, LayerCertificate, Part, Place, PriceSet, Proof, ReaderPrices, Run,
+    SCHEMA, SidePrices, Verified,
 };
+pub use forms::{Forms, forms, least_time};
+pub use labels::assignments;
+pub use phases::{Joint, side_by_side};
+pub use space::{Reader, Space};

@@ -125,7 +125,7 @@ fn with_a_layer_that_rests_on_the_search(name: &str) -> String {
     let first = &mut certificate["layers"][0];
     first["proof"] = "search".into();
     // No prices, no bound.
-    first["orders"] = serde_json::json!([[]]);
+    first["forms"] = serde_json::json!([[]]);
     first["lower_bound_ps"] = 0.into();
     certificate.to_string()
 }

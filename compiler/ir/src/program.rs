@@ -190,6 +190,19 @@ impl Program {
     pub fn value_ids(&self) -> impl DoubleEndedIterator<Item = ValueId> + use<> {
         (0..self.values.len() as u32).map(ValueId)
     }
+    /// The values that results need, and all parameters, which are there whether they are read or not; in program order.
+    pub fn live_values(&self) -> Vec<ValueId> {
+        let mut live = vec![false; self.values.len()];
+        self.outputs.iter().for_each(|output| live[output.value.index()] = true);
+        for id in self.value_ids().rev() {
+            let def = &self.value(id).def;
+            live[id.index()] |= matches!(def, Def::Parameter { .. });
+            if live[id.index()] {
+                def.operands().iter().for_each(|operand| live[operand.index()] = true);
+            }
+        }
+        self.value_ids().filter(|id| live[id.index()]).collect()
+    }
     /// How many tensors a value stands for: as many as its folded block has applications.
     pub fn copies(&self, id: ValueId) -> u64 {
         self.value(id).fold.and_then(|fold| self.folds.get(fold.index())).map_or(1, |fold| fold.repeat)

@@ -54,6 +54,11 @@ impl Kernels {
         Kernels { made: form.made, loops: loops && !strict, ..Kernels::new(Arc::new(form.program), strict) }
     }
 
+    /// Those of a program as it is.
+    pub(crate) fn of_program(program: Program, strict: bool, loops: bool) -> Kernels {
+        Kernels { loops: loops && !strict, ..Kernels::new(Arc::new(program), strict) }
+    }
+
     fn new(program: Arc<Program>, strict: bool) -> Kernels {
         let count = program.values.len();
         let mut live = vec![false; count];

@@ -51,20 +51,3 @@ pub(crate) fn check_labels(program: &Program) -> Result<(), LowerError> {
         None => Ok(()),
     }
 }
-
-/// Every way of giving the labels of a program a layout each.
-pub(crate) fn assignments(program: &Program, limit: usize) -> Result<Vec<Vec<Layout>>, LowerError> {
-    let mut all: Vec<Vec<Layout>> = vec![Vec::new()];
-    for label in 0..program.labels.len() as u16 {
-        let layouts = layouts_of_label(program, LabelId(label));
-        if layouts.is_empty() {
-            return Err(LowerError::Label(program.labels[label as usize].clone()));
-        }
-        if all.len().saturating_mul(layouts.len()) > limit {
-            return Err(LowerError::Limit { limit: "layouts of labels", count: limit });
-        }
-        all =
-            all.iter().flat_map(|known| layouts.iter().map(|l| known.iter().copied().chain([*l]).collect())).collect();
-    }
-    Ok(all)
-}

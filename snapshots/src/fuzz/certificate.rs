@@ -4,7 +4,7 @@
 use shard_check::CheckOptions;
 use shard_cost::Hardware;
 use shard_grammar::SourceFile;
-use shard_rewrite::certificate::{Certificate, Inputs, certify, verify_certificate};
+use shard_rewrite::certificate::{Certificate, Found, Inputs, certify, verify_certificate};
 use shard_rewrite::{LowerOptions, Proof, lower};
 use shard_runtime::Random;
 use shardc::pipeline;
@@ -52,9 +52,10 @@ fn made(source: &str, chip: &str) -> Certificate {
         mesh: None,
         strict: false,
         fuse: false,
+        memory_limit: None,
         hardware: chip.to_string(),
     };
-    let plans: Vec<_> = plans.iter().map(|lowered| (&lowered.plan, &lowered.optimality)).collect();
+    let plans: Vec<_> = plans.iter().map(|l| Found { plans: vec![&l.plan], status: l.optimality.status }).collect();
     certify(inputs, &plans, &options.limits).expect("what was lowered is certified")
 }
 
@@ -70,10 +71,11 @@ fn judge(_: &Shardc, case: &[u8]) -> Verdict {
         Err(_) => return Ok(Depth::Refused),
     };
     let certificate: Certificate = serde_json::from_str(&text).map_err(|error| format!("accepted: {error}"))?;
-    let Inputs { file, source, dims, mesh, strict, fuse, hardware } = certificate.inputs;
+    let Inputs { file, source, dims, mesh, strict, fuse, memory_limit, hardware } = certificate.inputs;
     let options = CheckOptions { dim_overrides: dims, mesh_override: mesh, strict };
     let checked = pipeline::check(&SourceFile::new(file, source), &options);
     let hardware = Hardware::parse(&hardware).map_err(|error| format!("accepted: {error}"))?;
+    let hardware = memory_limit.map_or(hardware.clone(), |bytes| hardware.with_memory_limit(bytes));
     for layer in verified {
         if layer.lower_bound > layer.cost
             || (layer.proof == Some(Proof::Certificate) && layer.lower_bound != layer.cost)

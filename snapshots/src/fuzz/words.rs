@@ -121,7 +121,7 @@ pub(super) const CONFIG: &[&[&str]] = &[
 pub(super) const CERTIFICATE: &[&[&str]] = &[
     &["certificate", "search", "none"],
     &["true", "false", "null", "[]", "{}", "\"\""],
-    &["value", "use", "paid", "orders", "plan", "layer", "proof", "limits", "cost_ps", "lower_bound_ps", "inputs"],
+    &["value", "reader", "paid", "forms", "plan", "layer", "proof", "cost_ps", "lower_bound_ps", "inputs"],
     &["source", "dims", "mesh", "strict", "fuse", "hardware", "file", "schema", "label_layouts"],
     &["all-gather", "reduce-scatter", "all-reduce", "all-to-all", "slice", "einsum", "parameter", "collective-permute"],
     &["B", "E", "F", "L", "x", "y", "z"],

@@ -1,115 +1,187 @@
-//! Finding the prices of a certificate: sweeps of the dual over the whole plan space, nothing pruned.
+//! Finding the prices of a certificate: sweeps of the dual over the whole plan space, nothing pruned. What they show is
+//! asked of the checker, which has a plan space of its own.
 
-use shard_check::CheckOptions;
+use std::sync::Arc;
+
+use shard_certificate::{
+    Bound, Certificate, CertificateError, Claim, Inputs, LayerCertificate, MOST_COST, MOST_LABEL_LAYOUTS, PriceSet,
+    SCHEMA, Space, assignments, derive, forms, least_time, phases_of, side_by_side,
+};
 use shard_cost::Hardware;
-use shard_grammar::SourceFile;
-use shard_ir::{Layout, Plan, Program};
+use shard_ir::{Def, Layout, Plan, Program};
 
-use super::bound::MAX_COST;
-use super::choices::Choices;
-use super::format::{price_set, read};
-use super::{Certificate, CertificateError, Claim, Inputs, LayerCertificate, PriceSet, SCHEMA, SpaceLimits};
+use super::prices::price_set;
 use crate::kernel::Kernels;
-use crate::labels::assignments;
-use crate::logical::forms;
 use crate::lower::within_limits;
+use crate::memory::{Room, Scopes};
 use crate::relax::factors::Factors;
-use crate::relax::prices::Prices;
-use crate::{Limits, LowerError, Optimality, Status};
+use crate::relax::prices::{Part, Prices};
+use crate::space::maxima;
+use crate::{Limits, LowerError, Status};
+
+/// The plans that were found for a layer.
+#[derive(Clone, Debug)]
+pub struct Found<'a> {
+    /// One for each phase, in the order of the file; one where there are no phases.
+    pub plans: Vec<&'a Plan>,
+    /// Whether the search has shown that no others take less, over a whole request.
+    pub status: Status,
+}
 
 /// The certificate for plans of some layers of a source file, as lowering found them.
-pub fn certify(
-    inputs: Inputs,
-    layers: &[(&Plan, &Optimality)],
-    limits: &Limits,
-) -> Result<Certificate, CertificateError> {
+pub fn certify(inputs: Inputs, layers: &[Found<'_>], limits: &Limits) -> Result<Certificate, CertificateError> {
     let (programs, hardware) = derive(&inputs)?;
     let mut certified = Vec::new();
-    for (plan, optimality) in layers {
-        let program = programs
-            .iter()
-            .find(|p| p.name == plan.name)
-            .ok_or_else(|| CertificateError::new("the source has no such layer").of(&plan.name))?;
-        certified.push(
-            certify_layer(program, (&hardware, inputs.fuse), plan, optimality, limits).map_err(|e| e.of(&plan.name))?,
-        );
+    for found in layers {
+        let Some(first) = found.plans.first() else { continue };
+        let of_layer = || {
+            let phases = phases_of(&programs, &first.name)?;
+            certify_layer(&phases, (&hardware, inputs.fuse), found, limits)
+        };
+        certified.push(of_layer().map_err(|error| error.of(&first.name))?);
     }
     Ok(Certificate { schema: SCHEMA.to_string(), inputs, layers: certified })
 }
 
-/// The programs and the chip that the inputs say.
-pub(super) fn derive(inputs: &Inputs) -> Result<(Vec<Program>, Hardware), CertificateError> {
-    let file = SourceFile::new(inputs.file.as_str(), inputs.source.as_str());
-    let options =
-        CheckOptions { dim_overrides: inputs.dims.clone(), mesh_override: inputs.mesh.clone(), strict: inputs.strict };
-    let checked = shard_check::check_source(&file, &options);
-    if let Some(error) = checked.diagnostics.iter().find(|d| d.is_error()) {
-        return Err(CertificateError::new(format!("the source does not check: {}", error.message)));
-    }
-    let hardware = Hardware::parse(&inputs.hardware)
-        .map_err(|error| CertificateError::new(format!("the hardware file cannot be read: {error}")))?;
-    if checked.programs.iter().any(|program| program.phase.is_some()) {
-        return Err(CertificateError::new("the source has phases, whose weights are stored once for all of them"));
-    }
-    Ok((checked.programs, hardware))
-}
-
 fn certify_layer(
-    program: &Program,
+    phases: &[&Program],
     (hardware, fuse): (&Hardware, bool),
-    plan: &Plan,
-    optimality: &Optimality,
+    found: &Found<'_>,
     limits: &Limits,
 ) -> Result<LayerCertificate, CertificateError> {
-    let cost = optimality.cost.0;
-    if cost >= MAX_COST {
+    if phases.len() != found.plans.len() {
+        return Err(CertificateError::new("a certificate is of all phases together"));
+    }
+    let mut cost = 0u64;
+    for (plan, program) in found.plans.iter().zip(phases) {
+        let steps = program.phase.as_ref().map_or(1, |phase| phase.repeat);
+        cost = cost.saturating_add(shard_cost::price(plan, hardware).totals.serial_time.0.saturating_mul(steps));
+    }
+    if cost >= MOST_COST {
         return Err(CertificateError::new("the plan takes too long for a certificate"));
     }
-    let candidates = forms(program, program.strict, limits);
-    let cut = candidates.cut.map(|cut| cut.first_bound(program, hardware));
-    let mut bound = cut.map_or(cost, |cut| cut.min(cost));
-    let mut witnesses = Vec::new();
-    for form in candidates.all {
-        let kernels = Kernels::of_form(form, program.strict, fuse);
-        let (choices, labels) = choices(&kernels, hardware, limits.label_layouts)?;
-        // What is bounded less than another form need not be bounded more.
-        let mut search = Witnesses { choices: &choices, labels: &labels, sweeps: limits.sweeps, sets: Vec::new() };
-        bound = search.run(bound)?;
-        witnesses.push(search.sets.into_iter().map(|set| set.prices).collect());
+    let joint = side_by_side(phases).ok_or_else(|| CertificateError::new("the source has no such layer"))?;
+    let fuse = fuse && !joint.program.strict;
+    let forms = forms(&joint.program);
+    let mut bound = if forms.cut { 0 } else { cost };
+    let mut priced = Vec::new();
+    for (i, form) in forms.all.iter().enumerate() {
+        if i >= limits.forms || within_limits(form, limits).is_err() {
+            bound = bound.min(least_time(form, hardware));
+            continue;
+        }
+        let sets = certify_form(form, &joint.present, (hardware, fuse), &mut bound, limits)?;
+        priced.resize(i, Vec::new());
+        priced.push(sets);
     }
+    let plans = found.plans.iter().map(|plan| Plan { hardware: Some(hardware.name.clone()), ..(*plan).clone() });
     Ok(LayerCertificate {
-        layer: program.name.clone(),
-        proof: match optimality.status {
+        layer: joint.program.name.clone(),
+        proof: match found.status {
             _ if bound == cost => Claim::Certificate,
             Status::Proven => Claim::Search,
             Status::Bounded => Claim::None,
         },
         cost_ps: cost,
         lower_bound_ps: bound,
-        limits: SpaceLimits { orders: limits.forms, label_layouts: limits.label_layouts },
-        plan: shard_ir::text::print(&Plan { hardware: Some(hardware.name.clone()), ..plan.clone() }),
-        orders: witnesses,
+        plan: shard_ir::text::print_all(&plans.collect::<Vec<_>>()),
+        forms: priced,
     })
 }
 
-/// The plan space of one form, and the assignments of layouts to labels that are bounded one by one.
-pub(super) fn choices<'a>(
-    kernels: &'a Kernels,
-    hardware: &Hardware,
-    label_layouts: usize,
-) -> Result<(Choices<'a>, Vec<Vec<Layout>>), CertificateError> {
-    let both = || {
-        within_limits(&kernels.program, &Limits::default())?;
-        Ok((Choices::new(kernels, hardware)?, assignments(&kernels.program, label_layouts)?))
+/// Sets of prices that bound a form by `bound`, which is lowered where they do not.
+fn certify_form(
+    form: &Program,
+    present: &[Vec<usize>],
+    (hardware, fuse): (&Hardware, bool),
+    bound: &mut u64,
+    limits: &Limits,
+) -> Result<Vec<PriceSet>, CertificateError> {
+    let kernels = Kernels::of_program(form.clone(), form.strict, fuse);
+    let factors = factors_of(&kernels, hardware, limits)?;
+    let space = Space::new(form, hardware, fuse, present)?;
+    let scopes = scopes(form, present, hardware.hbm_bytes);
+    let room = Room::new(form, hardware.hbm_bytes).within(scopes.as_ref());
+    // One set that bounds all layouts of labels and all that fits in memory, in finer prices where whole picoseconds do not
+    // do; else one layout of the labels after another.
+    let mut best: Option<(PriceSet, u64)> = None;
+    for fine in [false, true] {
+        let finer = fine.then(|| factors.clone().in_ticks());
+        if finer.as_ref().is_some_and(|finer| finer.ticks == factors.ticks) {
+            break;
+        }
+        let factors = finer.as_ref().unwrap_or(&factors);
+        for room in [None, Some(&room)] {
+            let set = at_once(&kernels, room, (&space, factors), *bound, limits);
+            let shown = space.bound_under(&space.bound(&set)?, &[]).unwrap_or(u64::MAX);
+            if shown >= *bound {
+                return Ok(vec![set]);
+            }
+            if best.as_ref().is_none_or(|(_, known)| shown > *known) {
+                best = Some((set, shown));
+            }
+        }
+    }
+    let labels = assignments(form, MOST_LABEL_LAYOUTS.min(limits.label_layouts));
+    let mut witnesses = Witnesses { space: &space, factors: &factors, labels: &labels, limits, sets: Vec::new() };
+    if let Some((set, _)) = best {
+        witnesses.keep(set)?;
+    }
+    // What is bounded less than another form need not be bounded more.
+    *bound = witnesses.run(*bound)?;
+    Ok(witnesses.sets.into_iter().map(|set| set.prices).collect())
+}
+
+fn factors_of(kernels: &Kernels, hardware: &Hardware, limits: &Limits) -> Result<Factors, CertificateError> {
+    let form = kernels.program.as_ref();
+    Factors::new(kernels, hardware, maxima(form), form.strict, limits)
+        .map_err(|error: LowerError| CertificateError::new(format!("the plan space cannot be built: {error}")))
+}
+
+/// A set of prices, with side prices for labels and, where there is `room` to fit in, for memory.
+fn at_once(
+    kernels: &Kernels,
+    room: Option<&Room<'_>>,
+    (space, factors): (&Space<'_>, &Factors),
+    target: u64,
+    limits: &Limits,
+) -> PriceSet {
+    let target = target.saturating_mul(factors.ticks.unsigned_abs());
+    let mut prices = Prices::new(factors).with_parts(factors, Arc::new(Part::all(kernels, room)));
+    let (mut best, mut still) = (i64::MIN, 0);
+    for sweep in 0..limits.sweeps.max(1) {
+        prices.up(factors, sweep == 0);
+        prices.down(factors);
+        let bound = prices.bound();
+        still = if bound > best { 0 } else { still + 1 };
+        best = best.max(bound);
+        if u64::try_from(bound).is_ok_and(|bound| bound >= target)
+            || (still >= PATIENCE && !std::mem::replace(&mut prices.sides.at_a_rate, false))
+        {
+            break;
+        }
+    }
+    let scale = u32::try_from(factors.ticks).unwrap_or(1);
+    PriceSet { scale, ..price_set(space, factors, &prices, false) }
+}
+
+/// The phases of a form, where there are several: which parameters each has.
+fn scopes(form: &Program, present: &[Vec<usize>], capacity: u64) -> Option<Scopes> {
+    let count = form.value_ids().filter(|id| matches!(form.value(*id).def, Def::Parameter { .. })).count();
+    let of = |parameter: usize| {
+        let mut phases = (0..present.len()).filter(|phase| present[*phase].contains(&parameter));
+        phases.next().filter(|_| phases.next().is_none())
     };
-    both().map_err(|error: LowerError| CertificateError::new(format!("the plan space cannot be built: {error}")))
+    let of_parameter = (0..count).map(of).collect();
+    (present.len() > 1).then(|| Scopes { of_parameter, most: vec![capacity; present.len()] })
 }
 
 /// The search for sets of prices that bound every assignment of layouts to labels.
 struct Witnesses<'a> {
-    choices: &'a Choices<'a>,
+    space: &'a Space<'a>,
+    factors: &'a Factors,
     labels: &'a [Vec<Layout>],
-    sweeps: usize,
+    limits: &'a Limits,
     sets: Vec<Set>,
 }
 
@@ -125,9 +197,8 @@ const PATIENCE: usize = 3;
 impl Witnesses<'_> {
     /// Bounds all assignments, as far as `target` where that is possible. Returns the bound reached, at most `target`.
     fn run(&mut self, mut target: u64) -> Result<u64, CertificateError> {
-        let factors = &self.choices.factors;
-        let mut prices = Prices::new(factors);
-        self.sweep(factors, &mut prices, target, true);
+        let mut prices = Prices::new(self.factors);
+        self.sweep(self.factors, &mut prices, target, true);
         // Where labels are narrowed one by one, prices for all uses: the rest of the bound then stands.
         let labelled = self.labels.len() > 1;
         self.add(&prices, labelled)?;
@@ -135,7 +206,7 @@ impl Witnesses<'_> {
         if labelled {
             // Prices from the parameters up tell results apart, those from the results down parameters.
             let mut upward = prices.clone();
-            upward.up(factors, false);
+            upward.up(self.factors, false);
             self.add(&upward, true)?;
             self.add(&prices, false)?;
         } else {
@@ -149,7 +220,7 @@ impl Witnesses<'_> {
                 target = bound;
                 continue;
             }
-            let narrowed = factors.with_labels(self.choices.program, &self.labels[i]);
+            let narrowed = self.factors.with_labels(self.space.program(), &self.labels[i]);
             let mut own = prices.narrowed(&narrowed);
             self.sweep(&narrowed, &mut own, target, false);
             self.add(&own, false)?;
@@ -166,7 +237,7 @@ impl Witnesses<'_> {
     /// Sweeps until the bound is as wanted, or stands still.
     fn sweep(&self, factors: &Factors, prices: &mut Prices, target: u64, fresh: bool) {
         let (mut best, mut still) = (i64::MIN, 0);
-        for sweep in 0..self.sweeps.max(1) {
+        for sweep in 0..self.limits.sweeps.max(1) {
             prices.up(factors, fresh && sweep == 0);
             prices.down(factors);
             let bound = prices.bound();
@@ -180,11 +251,13 @@ impl Witnesses<'_> {
 
     /// Adds a set of prices, as its file will say them.
     fn add(&mut self, prices: &Prices, keep_all: bool) -> Result<(), CertificateError> {
-        let prices = price_set(self.choices, prices, keep_all);
-        let given = read(&prices, self.choices)?;
-        let base = self.choices.evaluate(&given);
-        let bounds =
-            self.labels.iter().map(|labels| as_bound(self.choices.bound_under(&given, &base, labels).0)).collect();
+        self.keep(price_set(self.space, self.factors, prices, keep_all))
+    }
+
+    fn keep(&mut self, prices: PriceSet) -> Result<(), CertificateError> {
+        let bound: Bound = self.space.bound(&prices)?;
+        let under = |labels: &Vec<Layout>| self.space.bound_under(&bound, labels).unwrap_or(u64::MAX);
+        let bounds = self.labels.iter().map(under).collect();
         self.sets.push(Set { prices, bounds });
         Ok(())
     }
@@ -201,9 +274,4 @@ impl Witnesses<'_> {
             }
         }
     }
-}
-
-/// A bound in picoseconds: what has no plan takes for ever, and no plan takes less than no time.
-pub(super) fn as_bound(bound: Option<i128>) -> u64 {
-    bound.map_or(u64::MAX, |b| u64::try_from(b.max(0)).unwrap_or(u64::MAX))
 }

@@ -6,20 +6,13 @@
 //! of the Lagrangian that makes the copies of a layout on both sides of an edge agree). Good prices make the bound equal to
 //! the cost of the plan. `spec/certificate.md` says it at length.
 //!
-//! [`certify`] finds the prices; [`verify_certificate`] checks them: it derives the program from the source, its strategies
-//! and moves from the rules, the bound from the prices and the cost from the plan's text. It searches nothing.
+//! [`certify`] finds the prices. What they show, [`shard_certificate`] works out, which shares nothing with this crate.
 
-mod bound;
 mod certify;
-mod choices;
-mod computes;
-mod format;
-mod verify;
+mod prices;
 
-pub use certify::certify;
-pub use computes::computes;
+pub use certify::{Found, certify};
 pub use shard_certificate::{
-    Certificate, CertificateError, Claim, Inputs, LayerCertificate, PriceSet, Run, SCHEMA, SpaceLimits, UsePrices,
-    Verified,
+    Certificate, CertificateError, Claim, Inputs, LayerCertificate, Part, Place, PriceSet, ReaderPrices, Run, SCHEMA,
+    SidePrices, Verified, computes, verify_certificate,
 };
-pub use verify::verify_certificate;

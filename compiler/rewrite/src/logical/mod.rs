@@ -7,6 +7,8 @@
 
 mod extract;
 mod graph;
+#[cfg(test)]
+mod held_to_checker;
 mod laws;
 #[cfg(test)]
 mod tests;

@@ -27,7 +27,7 @@ fn of(source: &str) -> Vec<Form> {
 
 /// The programs that the tests of soundness are about: one or more for each rule, and some for several at once. Dims are
 /// `A` to `E`, with sizes that a test chooses.
-const PROGRAMS: &[&str] = &[
+pub(super) const PROGRAMS: &[&str] = &[
     // Long einsums, with dims that stay, vanish early, and vanish late.
     "a: f32 AB, b: f32 BC, c: f32 CD) -> f32 AD {\n return einsum(a, b, c -> AD)\n}",
     "a: f32 AB, b: f32 ABC, c: f32 CD) -> f32 AD {\n return einsum(a, b, c -> AD)\n}",
@@ -77,7 +77,7 @@ const PROGRAMS: &[&str] = &[
  let h: f32 AC = einsum(a, b -> AC)\n return h + einsum(a, c -> AC) + einsum(a, c -> AC)\n}",
 ];
 
-fn source(program: &str, sizes: [u64; 5]) -> String {
+pub(super) fn source(program: &str, sizes: [u64; 5]) -> String {
     let dims: String = ["A", "B", "C", "D", "E"].iter().zip(sizes).map(|(d, s)| format!("dim {d} = {s}\n")).collect();
     format!("mesh x=2\n{dims}layer f({program}")
 }

@@ -225,19 +225,6 @@ impl Graph {
         spread(&self.from, cost, queue, |arc| arc);
     }
 
-    /// Marks, beside the nodes that are marked, those that moves lead to from them; backward, those that lead to them.
-    pub(crate) fn reach(&self, marked: &mut [bool], forward: bool) {
-        let rows = if forward { &self.from } else { &self.into };
-        let mut open: Vec<Node> = (0..self.nodes).filter(|n| marked[*n]).map(|n| n as Node).collect();
-        while let Some(at) = open.pop() {
-            for (to, _) in rows.row(at) {
-                if !std::mem::replace(&mut marked[*to as usize], true) {
-                    open.push(*to);
-                }
-            }
-        }
-    }
-
     /// What it takes to bring a value from one layout to several: each in turn, the nearest first, from the nearest layout that
     /// it has been in by then. Hardly more than the least, and never less: to branch at a hub would pay one permute for two.
     pub(crate) fn tree(&self, from: Node, wanted: &[Node], queue: &mut Queue) -> i64 {

@@ -14,7 +14,7 @@ use shard_ir::ValueId;
 
 use super::factors::{Factors, Renamed, Use};
 use super::graph::{FAR, Node};
-use super::parts::{Part, Seat};
+pub(crate) use super::parts::{Part, Seat};
 use super::sides::Sides;
 use super::terms::Terms;
 use super::tree::{MAX_READERS, Tree, add, at};

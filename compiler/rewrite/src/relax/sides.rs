@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use shard_ir::ValueId;
+use shard_ir::{Layout, ValueId};
 
 use super::factors::Factors;
 use super::graph::{FAR, Node};
@@ -93,6 +93,15 @@ impl Sides {
     /// Whether nothing reaches across the program.
     pub(crate) fn is_empty(&self) -> bool {
         self.parts.is_empty()
+    }
+
+    /// What a place of a part pays in a layout; [`FAR`] where no plan has it so.
+    pub(crate) fn price(&self, part: usize, seat: Seat, layout: Layout) -> Option<i64> {
+        let place = self.parts[part].places.iter().position(|place| place.seat == seat)?;
+        match self.parts[part].places[place].class(layout) {
+            NO_CLASS => Some(FAR),
+            class => Some(self.paid[part][place][class as usize]),
+        }
     }
 
     /// What all parts come to.

@@ -1,7 +1,7 @@
 //! Certificates as they are made.
 
 use shard_rewrite::Proof;
-use shard_rewrite::certificate::{PriceSet, verify_certificate};
+use shard_rewrite::certificate::{Certificate, Inputs, PriceSet, verify_certificate};
 
 use crate::programs::{
     CHIP, RESIDUAL, Random, certificate, certificate_of, inputs_on, palm_block, random_program, verified,
@@ -55,8 +55,7 @@ fn a_transformer_block_has_a_certificate_of_a_few_kilobytes() {
 
 #[test]
 fn plans_with_loops_have_certificates_of_a_plan_space_with_loops() {
-    let looped =
-        |source: &str| certificate_of(shard_rewrite::certificate::Inputs { fuse: true, ..inputs_on(CHIP, source) });
+    let looped = |source: &str| certificate_of(Inputs { fuse: true, ..inputs_on(CHIP, source) });
     for source in [RESIDUAL.to_string(), palm_block(1), palm_block(2048)] {
         let with = looped(&source);
         assert!(with.layers[0].plan.contains("collective-einsum"), "{}", with.layers[0].plan);
@@ -75,7 +74,7 @@ fn plans_with_loops_have_certificates_of_a_plan_space_with_loops() {
 fn where_no_value_is_shared_no_price_is_needed() {
     let chain = "mesh x=4\ndim B = 64\ndim E = 256\nlayer f(x: bf16 BE?, w: weight bf16 EF_x) -> bf16 BF? {
   return gelu(einsum(x, w -> BF))\n}\ndim F = 256";
-    assert_eq!(certificate(chain).layers[0].orders, [[PriceSet::default()]]);
+    assert_eq!(certificate(chain).layers[0].forms, [[PriceSet::default()]]);
 }
 
 #[test]
@@ -123,6 +122,80 @@ layer f(a: bf16 B_xC, w: weight bf16 CD_y, u: weight bf16 D_yC, v: weight bf16 C
   return einsum(a, w, u, v -> BD) + einsum(a, v -> BD)\n}";
     let certificate = certificate(source);
     // 15 orders of the long einsum; and `a` taken out of the sum, with 3 orders of what is left of it.
-    assert_eq!(certificate.layers[0].orders.len(), 18);
+    assert_eq!(certificate.layers[0].forms.len(), 18);
     assert_eq!(verified(source)[0].proof, Some(Proof::Certificate));
+}
+
+/// A prompt and a step, whose weights are stored in one layout that suits both.
+pub(crate) const PHASES: &str = "mesh x=4, y=2
+dim B = 64
+dim L = 1
+dim E = 4096
+dim F = 4 * E
+phase prompt { L = 256 }
+phase step repeat 16 { L = 1 }
+layer mlp(x: bf16 B_xLE, w_in: weight bf16 EF?, w_out: weight bf16 FE?) -> bf16 B_xLE {
+  let h = gelu(einsum(x, w_in -> BLF))
+  return einsum(h, w_out -> BLE) + x
+}";
+
+#[test]
+fn phases_have_one_certificate_of_the_whole_request() {
+    let best = certificate(PHASES);
+    let layer = &best.layers[0];
+    assert_eq!((best.layers.len(), layer.plan.matches("\nlayer ").count()), (1, 2), "{}", layer.plan);
+    let layers = verify_certificate(&best.text()).expect("a certificate");
+    assert_eq!(layers[0].proof, Some(Proof::Certificate), "{layers:?}");
+}
+
+/// A chip where bytes cost little beside flops.
+pub(crate) const SMALL: &str = "name = \"small\"\nsource = \"a test\"\n[chip]\nflops = { bf16 = 1e12 }
+hbm_bytes = 1e12\nhbm_bandwidth = 1e12\n[network]\nkind = \"flat\"\nbandwidth = 1e11\nlatency = 0\n";
+
+/// A layer whose weights are free to be stored anywhere: whole they need no move, and the most memory.
+pub(crate) const TIGHT: &str = "mesh x=4, y=2
+dim B = 512
+dim E = 256
+dim F = 1024
+layer mlp(x: bf16 B_xyE, w_in: weight bf16 EF?, w_out: weight bf16 FE?) -> bf16 B_xyE repeat 4 {
+  let h = einsum(x, w_in -> BF)
+  let y = einsum(gelu(h), w_out -> BE)
+  return y
+}";
+
+/// The certificate of the best plan that fits in so many tenths of what the fastest needs.
+pub(crate) fn within_tenths(tenths: u64) -> Certificate {
+    let fastest = certificate_of(inputs_on(SMALL, TIGHT));
+    let plan = &shard_ir::text::parse(&fastest.layers[0].plan).expect("a plan")[0];
+    let memory_limit = Some(shard_cost::Memory::of(plan).peak().0 * tenths / 10);
+    certificate_of(Inputs { memory_limit, ..inputs_on(SMALL, TIGHT) })
+}
+
+#[test]
+fn what_fits_in_memory_is_bounded_among_what_fits() {
+    let check = |tenths: u64| verify_certificate(&within_tenths(tenths).text()).expect("a certificate").remove(0);
+    let (all, most, half) = (check(10), check(8), check(5));
+    assert_eq!(all.proof, Some(Proof::Certificate));
+    assert!(all.cost < most.cost && most.cost < half.cost, "{all:?} {most:?} {half:?}");
+    for less in [most, half] {
+        // Prices of memory show more than prices of time alone.
+        assert!(less.lower_bound > all.lower_bound, "{less:?} {all:?}");
+        assert!(less.lower_bound.0 >= less.cost.0 / 10 * 9, "{less:?}");
+    }
+}
+
+#[test]
+fn one_set_of_prices_bounds_all_layouts_of_many_labels() {
+    let calls: String = (0..12).map(|i| format!("  let v{} = block(v{i}, w)\n", i + 1)).collect();
+    let source = format!(
+        "mesh x=2, y=2\ndim B = 64\ndim E = 1024\ndim F = 1024
+layer stack(v0: bf16 BE_x, w: weight bf16 E_xF_y) -> bf16 BE_x {{\n{calls}  return v12\n}}
+layer block(x: bf16 BE?l, w: weight bf16 E_xF_y) -> bf16 BE?l {{
+  return gelu(rename(einsum(x, w -> BF), F -> E)) + x\n}}"
+    );
+    let best = certificate(&source);
+    assert_eq!(best.layers[0].forms[0].len(), 1);
+    assert!(!best.layers[0].forms[0][0].sides.is_empty());
+    let layers = verify_certificate(&best.text()).expect("a certificate");
+    assert!(layers[0].lower_bound.0 >= layers[0].cost.0 / 100 * 99, "{layers:?}");
 }

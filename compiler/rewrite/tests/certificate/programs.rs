@@ -3,8 +3,9 @@
 use shard_check::{CheckOptions, check_source};
 use shard_cost::Hardware;
 use shard_grammar::SourceFile;
-use shard_rewrite::certificate::{Certificate, Inputs, Verified, certify, verify_certificate};
-use shard_rewrite::{Limits, LowerOptions, lower};
+use shard_ir::Program;
+use shard_rewrite::certificate::{Certificate, Found, Inputs, Verified, certify, verify_certificate};
+use shard_rewrite::{Limits, LowerOptions, Lowered, Status, lower, share_weights};
 
 pub(crate) const CHIP: &str = include_str!("../../../cost/hardware/tpu-v4-flat.toml");
 
@@ -29,6 +30,7 @@ pub(crate) fn inputs_on(chip: &str, source: &str) -> Inputs {
         mesh: None,
         strict: false,
         fuse: false,
+        memory_limit: None,
         hardware: chip.into(),
     }
 }
@@ -46,15 +48,29 @@ pub(crate) fn certificate_of(inputs: Inputs) -> Certificate {
     let errors: Vec<&str> = checked.diagnostics.iter().filter(|d| d.is_error()).map(|d| d.message.as_str()).collect();
     assert!(errors.is_empty(), "{errors:#?}\n{source}");
     let chip = Hardware::parse(&inputs.hardware).expect("a hardware file");
-    let lowered: Vec<_> = checked
-        .roots
-        .iter()
-        .map(|root| {
-            let options = LowerOptions { fuse: inputs.fuse, ..LowerOptions::default() };
-            lower(&checked.programs[*root], &chip, &options).unwrap_or_else(|e| panic!("{e}\n{source}"))
+    let chip = inputs.memory_limit.map_or(chip.clone(), |bytes| chip.with_memory_limit(bytes));
+    let options = LowerOptions { fuse: inputs.fuse, ..LowerOptions::default() };
+    let mut names: Vec<&str> = checked.roots.iter().map(|root| checked.programs[*root].name.as_str()).collect();
+    names.dedup();
+    let lowered: Vec<Vec<Lowered>> = names
+        .into_iter()
+        .map(|name| {
+            let phases: Vec<&Program> = checked.programs.iter().filter(|p| p.name == name).collect();
+            let shared = share_weights(&phases, &chip, &options).unwrap_or_else(|e| panic!("{e}\n{source}"));
+            let stored = shared.map(|shared| shared.programs);
+            let phases = stored.as_ref().map_or(phases, |stored| stored.iter().collect());
+            let lowered = phases.into_iter().map(|p| lower(p, &chip, &options));
+            lowered.map(|found| found.unwrap_or_else(|e| panic!("{e}\n{source}"))).collect()
         })
         .collect();
-    let layers: Vec<_> = lowered.iter().map(|l| (&l.plan, &l.optimality)).collect();
+    let layers: Vec<_> = lowered
+        .iter()
+        .map(|phases| {
+            let proven = phases.iter().all(|l| l.optimality.status == Status::Proven);
+            let status = if proven { Status::Proven } else { Status::Bounded };
+            Found { plans: phases.iter().map(|l| &l.plan).collect(), status }
+        })
+        .collect();
     certify(inputs.clone(), &layers, &Limits::default()).unwrap_or_else(|error| panic!("{error}\n{source}"))
 }
 

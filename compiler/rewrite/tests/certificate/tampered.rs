@@ -1,7 +1,8 @@
 //! Certificates that somebody has changed: whatever is changed, nothing false is proven.
 
-use shard_rewrite::certificate::{Certificate, Claim, PriceSet, Run, UsePrices, verify_certificate};
+use shard_rewrite::certificate::{Certificate, Claim, PriceSet, ReaderPrices, Run, verify_certificate};
 
+use crate::made::{PHASES, within_tenths};
 use crate::programs::{RESIDUAL, Random, certificate};
 
 fn refused(certificate: &Certificate) -> String {
@@ -32,8 +33,11 @@ fn made_up(random: &mut Random, from: &PriceSet) -> PriceSet {
         (1, Run::One(p)) => Run::One(p.saturating_add(price(random) >> 20)),
         (_, run) => run,
     };
-    let uses = from.0.iter().map(|u| UsePrices { paid: u.paid.iter().map(|r| runs(random, r)).collect(), ..u.clone() });
-    PriceSet(uses.collect())
+    let uses = from
+        .readers
+        .iter()
+        .map(|u| ReaderPrices { paid: u.paid.iter().map(|r| runs(random, r)).collect(), ..u.clone() });
+    PriceSet { readers: uses.collect(), ..PriceSet::default() }
 }
 
 /// The residual layer with a plan for it that takes longer: one for the same layer with an intermediate pinned.
@@ -53,11 +57,11 @@ fn no_prices_prove_a_worse_plan_best() {
     let (mut worse, _) = with_a_worse_plan();
     worse.layers[0].proof = Claim::Certificate;
     worse.layers[0].lower_bound_ps = worse.layers[0].cost_ps;
-    let prices = worse.layers[0].orders[0][0].clone();
-    assert!(!prices.0.is_empty(), "prices to change");
+    let prices = worse.layers[0].forms[0][0].clone();
+    assert!(!prices.readers.is_empty(), "prices to change");
     let mut random = Random(7);
     for _ in 0..2000 {
-        worse.layers[0].orders[0] = vec![made_up(&mut random, &prices), prices.clone()];
+        worse.layers[0].forms[0] = vec![made_up(&mut random, &prices), prices.clone()];
         refused(&worse);
     }
 }
@@ -68,10 +72,10 @@ fn no_prices_show_a_bound_above_the_optimum() {
     worse.layers[0].proof = Claim::None;
     // The bound claimed is above the optimum, so every set of prices is worked out in full, and says its own.
     worse.layers[0].lower_bound_ps = worse.layers[0].cost_ps;
-    let prices = worse.layers[0].orders[0][0].clone();
+    let prices = worse.layers[0].forms[0][0].clone();
     let mut random = Random(11);
     for _ in 0..2000 {
-        worse.layers[0].orders[0] = vec![made_up(&mut random, &prices)];
+        worse.layers[0].forms[0] = vec![made_up(&mut random, &prices)];
         let message = refused(&worse);
         let shown = message.strip_prefix("the prices show a bound of ").and_then(|m| m.split(' ').next());
         let bound: u64 = shown.and_then(|b| b.parse().ok()).unwrap_or_else(|| panic!("{message}"));
@@ -89,25 +93,34 @@ fn a_true_bound_below_the_cost_is_confirmed_as_that() {
 
 #[test]
 fn changed_prices_lose_the_bound() {
-    let message = changed(|c| c.layers[0].orders[0][0].0[0].paid[0] = Run::One(-1_000_000_000));
+    let message = changed(|c| c.layers[0].forms[0][0].readers[0].paid[0] = Run::One(-1_000_000_000));
     assert!(message.contains("the prices show a bound of"), "{message}");
-    let message = changed(|c| c.layers[0].orders[0][0] = PriceSet::default());
+    let message = changed(|c| c.layers[0].forms[0][0] = PriceSet::default());
     assert!(message.contains("the prices show a bound of"), "{message}");
-    assert!(changed(|c| c.layers[0].orders[0].clear()).contains("a bound of 0 ps"));
-    assert!(changed(|c| c.layers[0].orders.clear()).contains("prices for 0"));
+    // Without any, a form is bounded by its flops.
+    assert!(changed(|c| c.layers[0].forms[0].clear()).contains("the prices show a bound of"));
+    assert!(changed(|c| c.layers[0].forms.clear()).contains("the prices show a bound of"));
+    assert!(changed(|c| c.layers[0].forms.push(Vec::new())).contains("1 forms of the program, and prices for 2"));
 }
 
 #[test]
 fn prices_that_do_not_fit_the_program_are_refused() {
-    assert!(changed(|c| c.layers[0].orders[0][0].0[0].value = 99).contains("does not have"));
-    assert!(changed(|c| c.layers[0].orders[0][0].0[0].reader = 9).contains("does not have"));
-    assert!(changed(|c| c.layers[0].orders[0][0].0[0].paid.push(Run::One(0))).contains("another number of prices"));
-    assert!(changed(|c| c.layers[0].orders[0][0].0[0].paid.push(Run::Many(0, u32::MAX))).contains("another number"));
-    assert!(changed(|c| c.layers[0].orders[0][0].0[0].paid.clear()).contains("another number of prices"));
-    assert!(changed(|c| c.layers[0].orders[0][0].0[0].paid[0] = Run::One(i64::MIN)).contains("too large"));
+    assert!(changed(|c| c.layers[0].forms[0][0].readers[0].value = 99).contains("does not have"));
+    assert!(changed(|c| c.layers[0].forms[0][0].readers[0].reader = 9).contains("does not have"));
+    assert!(
+        changed(|c| c.layers[0].forms[0][0].readers[0].paid.push(Run::One(0))).contains("another number of prices")
+    );
+    assert!(
+        changed(|c| c.layers[0].forms[0][0].readers[0].paid.push(Run::Many(0, u32::MAX))).contains("another number")
+    );
+    assert!(changed(|c| c.layers[0].forms[0][0].readers[0].paid.clear()).contains("another number of prices"));
+    for price in [i64::MIN, i64::MAX] {
+        let message = changed(|c| c.layers[0].forms[0][0].readers[0].paid[0] = Run::One(price));
+        assert!(message.contains("a bound of") || message.contains("another number"), "{message}");
+    }
     let twice = changed(|c| {
-        let first = c.layers[0].orders[0][0].0[0].clone();
-        c.layers[0].orders[0][0].0.push(first);
+        let first = c.layers[0].forms[0][0].readers[0].clone();
+        c.layers[0].forms[0][0].readers.push(first);
     });
     assert!(twice.contains("prices twice"), "{twice}");
 }
@@ -117,9 +130,8 @@ fn a_changed_claim_is_refused() {
     assert!(changed(|c| c.layers[0].cost_ps -= 1).contains("the plan takes"));
     assert!(changed(|c| c.layers[0].lower_bound_ps -= 1).contains("the prices show"));
     assert!(changed(|c| c.layers[0].layer = "other".into()).contains("no such layer"));
-    assert!(changed(|c| c.layers[0].limits.orders = usize::MAX).contains("limits"));
     assert!(changed(|c| c.layers.clear()).contains("no layer"));
-    assert!(changed(|c| c.schema = "shardc.certificate/2".into()).contains("the schema is"));
+    assert!(changed(|c| c.schema = "shardc.certificate/1".into()).contains("the schema is"));
 }
 
 #[test]
@@ -246,9 +258,77 @@ fn what_the_prices_prove_is_proven_whatever_the_file_claims() {
 
 #[test]
 fn phases_and_layers_twice_are_refused() {
-    assert!(changed(|c| c.inputs.source.push_str("\nphase p { B = 8 }\n")).contains("phases"));
+    assert!(changed(|c| c.inputs.source.push_str("\nphase p { B = 8 }\n")).contains("another phase"));
+    let two = "\nphase p { B = 8 }\nphase q { B = 16 }\n";
+    assert!(changed(|c| c.inputs.source.push_str(two)).contains("one plan for each phase"));
     assert!(
         changed(|c| c.layers[0].plan = c.layers[0].plan.replace("layer mlp", "layer mlp phase p")).contains("phase")
     );
     assert!(changed(|c| c.layers.push(c.layers[0].clone())).contains("twice"));
+}
+
+/// Plans of two phases in the other's order, of one alone, or with weights stored for each by itself.
+#[test]
+fn phases_that_do_not_store_alike_or_are_not_all_there_are_refused() {
+    let best = certificate(PHASES);
+    let plans: Vec<shard_ir::Plan> = shard_ir::text::parse(&best.layers[0].plan).expect("plans");
+    let with = |plans: &[shard_ir::Plan]| {
+        let mut forged = best.clone();
+        forged.layers[0].plan = shard_ir::text::print_all(plans);
+        refused(&forged)
+    };
+    assert!(with(&[plans[1].clone(), plans[0].clone()]).contains("another phase"));
+    assert!(with(&plans[..1]).contains("one plan for each phase"));
+    // A step of which the weights are stored otherwise.
+    let other = certificate(&PHASES.replace("EF?", "EF_y").replace("FE?", "FE_x"));
+    let others = shard_ir::text::parse(&other.layers[0].plan).expect("plans");
+    let stored = |plan: &shard_ir::Plan| plan.instructions[1].layout;
+    if stored(&others[1]) != stored(&plans[0]) || others[1].instructions[2].layout != plans[0].instructions[2].layout {
+        assert!(with(&[plans[0].clone(), others[1].clone()]).contains("in different layouts"));
+    }
+}
+
+/// What bounds plans that fit in a memory bounds none in another.
+#[test]
+fn another_memory_is_another_claim() {
+    let best = within_tenths(8);
+    let limit = best.inputs.memory_limit.expect("limited");
+    assert!(verify_certificate(&best.text()).is_ok());
+    let with = |limit: Option<u64>| {
+        let mut forged = best.clone();
+        forged.inputs.memory_limit = limit;
+        refused(&forged)
+    };
+    assert!(with(None).contains("the prices show a bound of"));
+    assert!(with(Some(limit * 2)).contains("the prices show a bound of"));
+    assert!(with(Some(limit / 2)).contains("does not fit"));
+}
+
+#[test]
+fn made_up_side_prices_show_no_bound_above_the_optimum() {
+    let mut best = within_tenths(8);
+    let optimum = best.layers[0].cost_ps;
+    best.layers[0].proof = Claim::None;
+    // Never what the prices show: so the check says what they do.
+    best.layers[0].lower_bound_ps = u64::MAX;
+    let set = best.layers[0].forms[0][0].clone();
+    assert!(!set.sides.is_empty(), "prices to change");
+    let mut random = Random(5);
+    for _ in 0..1000 {
+        let mut set = set.clone();
+        for side in &mut set.sides {
+            for run in &mut side.paid {
+                let more = (random.below(1 << 30) as i64 - (1 << 29)) * i64::from(random.below(2) == 0);
+                *run = match *run {
+                    Run::One(price) => Run::One(price + more),
+                    Run::Many(price, times) => Run::Many(price + more, times),
+                };
+            }
+        }
+        best.layers[0].forms[0] = vec![set];
+        let message = refused(&best);
+        let shown = message.strip_prefix("the prices show a bound of ").and_then(|m| m.split(' ').next());
+        let bound: u64 = shown.and_then(|b| b.parse().ok()).unwrap_or_else(|| panic!("{message}"));
+        assert!(bound <= optimum, "{bound} {optimum}");
+    }
 }

@@ -9,10 +9,8 @@ use shard_ir::{
     ParameterKind, Plan, PlanFold, PlanOutput, Program, Value, ValueId,
 };
 
-use crate::Limits;
-use crate::emit::name_of;
+use crate::forms::forms;
 use crate::labels::label_layout;
-use crate::logical::forms;
 
 /// Checks that a legal plan computes a program; says what it lacks.
 ///
@@ -35,8 +33,8 @@ pub fn computes(plan: &Plan, program: &Program) -> Result<(), String> {
         return Err("the plan has other folded blocks".to_string());
     }
     let mut first = None;
-    for form in forms(program, program.strict, &Limits::default()).all {
-        match computes_form(plan, &form.program) {
+    for form in forms(program).all {
+        match computes_form(plan, &form) {
             Ok(()) => return Ok(()),
             // What is missing is said of the program as it is written.
             Err(why) => first = first.or(Some(why)),
@@ -405,4 +403,12 @@ impl<'a> Match<'a> {
         };
         labelled && pattern.admits(layout)
     }
+}
+
+/// The name of a value in the source; one that a `let` pins has the pin's.
+fn name_of(program: &Program, value: ValueId) -> Option<&str> {
+    let is_pin =
+        |id: &ValueId| matches!(&program.value(*id).def, Def::Pin { operand, written: false, .. } if *operand == value);
+    let own = program.value(value).name.as_deref();
+    own.or_else(|| program.value_ids().filter(is_pin).find_map(|id| program.value(id).name.as_deref()))
 }

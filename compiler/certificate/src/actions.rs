@@ -1,0 +1,185 @@
+//! What one mesh axis may do in an op, read off `spec/types.md`: the tables of *Splits* and of *Partial operands*.
+//!
+//! The axes of a mesh act independently. Over one axis an op is done in one of three ways: the axis splits a dim that the
+//! op works along; or some operands are partial over it, and the result is partial in the same way; or nothing is split or
+//! partial over it, and every device of the axis does the same.
+
+use shard_ir::{Binary, Dim, DimId, Dtype, Map, Mesh, Norm, Op, Reduce, Reduction};
+
+/// An op with the types around it: all that its strategies depend on.
+#[derive(Clone, Debug)]
+pub struct Site<'a> {
+    /// The op.
+    pub op: &'a Op,
+    /// Dims and dtype of each operand.
+    pub operands: Vec<(&'a [DimId], Dtype)>,
+    /// Dims of the result.
+    pub result: &'a [DimId],
+    /// The mesh.
+    pub mesh: &'a Mesh,
+    /// The dims of the program.
+    pub dims: &'a [Dim],
+    /// Whether composites over a split dim are computed in pieces: not in a strict layer.
+    pub in_pieces: bool,
+}
+
+/// A dim that the op works along, and that axes may split.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Along {
+    /// Its size.
+    pub(crate) size: u64,
+    /// Where it is: operands, and which dim of each.
+    pub(crate) read: Vec<(usize, usize)>,
+    /// Where it goes.
+    pub(crate) to: To,
+}
+
+/// What becomes of a dim.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum To {
+    /// It is this dim of the result.
+    Dim(usize),
+    /// It is combined: an axis that splits it leaves the result partial.
+    Combined(Reduction),
+    /// It is taken apart into several dims of the result (`split`), or put together from several of the operand (`merge`,
+    /// where `read` is empty).
+    Regrouped,
+}
+
+/// Operands that may be partial together, in this way, over an axis that splits nothing.
+pub(crate) type Together = (Reduction, Vec<usize>);
+
+impl Site<'_> {
+    pub(crate) fn size(&self, dim: DimId) -> u64 {
+        self.dims[dim.index()].size
+    }
+
+    /// The dim of a composite that may be computed in pieces, where it is split: of `f32` and `bf16` alone, since in other
+    /// dtypes a sum of squares could leave the range.
+    pub(crate) fn pieces_over(&self) -> Option<DimId> {
+        let (_, dtype) = self.operands.first()?;
+        match self.op {
+            Op::Softmax { over } | Op::Norm { kind: Norm::Rms | Norm::Layer, over } => {
+                Some(*over).filter(|_| self.in_pieces && matches!(dtype, Dtype::F32 | Dtype::Bf16))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether an operand's dim has to be whole.
+    fn is_whole(&self, operand: usize, dim: DimId) -> bool {
+        match self.op {
+            Op::Softmax { over } | Op::Norm { over, .. } => dim == *over && self.pieces_over().is_none(),
+            Op::Rope { over, .. } => dim == *over,
+            Op::Route { over, at, .. } => dim == *over || dim == *at,
+            Op::Concat { left, right, .. } => dim == if operand == 0 { *left } else { *right },
+            Op::SliceDim { from, .. } => dim == *from,
+            Op::Append { from, .. } => operand == 1 && dim == *from,
+            Op::Einsum
+            | Op::Map(_)
+            | Op::Binary(_)
+            | Op::Reduce { .. }
+            | Op::Rename { .. }
+            | Op::Split { .. }
+            | Op::Merge { .. }
+            | Op::Mask { .. }
+            | Op::Take { .. }
+            | Op::Fetch
+            | Op::Cast(_) => false,
+        }
+    }
+
+    /// The name under which the result has an operand's dim, if it has it.
+    fn renamed(&self, dim: DimId) -> DimId {
+        match self.op {
+            Op::Rename { from, to } if dim == *from => *to,
+            _ => dim,
+        }
+    }
+
+    /// What combines the entries along a dim that the result has not; `None` where nothing does.
+    fn combined(&self, dim: DimId) -> Option<Reduction> {
+        match self.op {
+            Op::Einsum => Some(Reduction::Sum),
+            Op::Reduce { kind, over } if over.contains(&dim) => Some(match kind {
+                Reduce::Sum | Reduce::Mean => Reduction::Sum,
+                Reduce::Max => Reduction::Max,
+            }),
+            // Each device has some of the rows, and zeros for the others.
+            Op::Take { over } if dim == *over => Some(Reduction::Sum),
+            _ => None,
+        }
+    }
+
+    /// The dims that axes may split, those of the operands in order; every operand that has a dim splits it alike.
+    pub(crate) fn alongs(&self) -> Vec<Along> {
+        if let Op::Merge { from, to } = self.op {
+            return self.alongs_of_merge(from, *to);
+        }
+        let mut names: Vec<DimId> = Vec::new();
+        let mut all: Vec<Along> = Vec::new();
+        for (i, (dims, _)) in self.operands.iter().enumerate() {
+            for (at, dim) in dims.iter().enumerate().filter(|(_, dim)| !self.is_whole(i, **dim)) {
+                let name = self.renamed(*dim);
+                if let Some(known) = names.iter().position(|n| *n == name) {
+                    all[known].read.push((i, at));
+                    continue;
+                }
+                let to = match (self.result.iter().position(|d| *d == name), self.op) {
+                    (_, Op::Split { from, .. }) if dim == from => To::Regrouped,
+                    (Some(at), _) => To::Dim(at),
+                    (None, _) => match self.combined(*dim) {
+                        Some(kind) => To::Combined(kind),
+                        None => continue,
+                    },
+                };
+                names.push(name);
+                all.push(Along { size: self.size(*dim), read: vec![(i, at)], to });
+            }
+        }
+        all
+    }
+
+    /// Of a merge the dims are those of the result: what axes split it says how they split its parts.
+    fn alongs_of_merge(&self, from: &[DimId], to: DimId) -> Vec<Along> {
+        let place = |dim: &DimId| self.operands[0].0.iter().position(|d| d == dim).map(|at| (0, at));
+        let of = |(at, dim): (usize, &DimId)| match *dim == to && !from.contains(dim) {
+            true => Along { size: self.size(*dim), read: Vec::new(), to: To::Regrouped },
+            false => Along { size: self.size(*dim), read: place(dim).into_iter().collect(), to: To::Dim(at) },
+        };
+        self.result.iter().enumerate().map(of).collect()
+    }
+
+    /// Which operands may be partial together so that the result is.
+    pub(crate) fn togethers(&self) -> Vec<Together> {
+        let each = |kind| (0..self.operands.len()).map(move |i| (kind, vec![i])).collect::<Vec<Together>>();
+        let (sum, max) = (Reduction::Sum, Reduction::Max);
+        let first_is_float = self.operands.first().is_some_and(|(_, dtype)| dtype.is_float());
+        match self.op {
+            Op::Einsum | Op::Binary(Binary::Mul) => each(sum),
+            Op::Binary(Binary::Div) if first_is_float => vec![(sum, vec![0])],
+            Op::Binary(Binary::Div) => Vec::new(),
+            Op::Binary(Binary::Add) => [vec![(sum, vec![0, 1])], each(max)].concat(),
+            Op::Binary(Binary::Sub) => vec![(sum, vec![0, 1]), (max, vec![0])],
+            Op::Binary(Binary::Maximum) => [each(max), vec![(max, vec![0, 1])]].concat(),
+            Op::Binary(Binary::Minimum) => each(max),
+            Op::Map(Map::Neg) => vec![(sum, vec![0])],
+            Op::Map(Map::Relu | Map::Sigmoid | Map::Tanh | Map::Exp) => vec![(max, vec![0])],
+            Op::Map(Map::Gelu | Map::Silu | Map::Log | Map::Sqrt | Map::Rsqrt | Map::Square | Map::Abs) => Vec::new(),
+            Op::Reduce { kind: Reduce::Sum | Reduce::Mean, .. } | Op::Rope { .. } | Op::Take { .. } => {
+                vec![(sum, vec![0])]
+            }
+            Op::Reduce { kind: Reduce::Max, .. } => vec![(max, vec![0])],
+            Op::Rename { .. } | Op::Split { .. } | Op::Merge { .. } | Op::SliceDim { .. } | Op::Fetch => {
+                vec![(sum, vec![0]), (max, vec![0])]
+            }
+            Op::Concat { .. } | Op::Append { .. } => vec![(sum, vec![0, 1]), (max, vec![0, 1])],
+            Op::Cast(to) => {
+                let linear = (to.is_float() && first_is_float).then(|| (sum, vec![0]));
+                let keeps_order = (*to != Dtype::Bool).then(|| (max, vec![0]));
+                linear.into_iter().chain(keeps_order).collect()
+            }
+            Op::Softmax { .. } | Op::Norm { .. } | Op::Mask { .. } | Op::Route { .. } => Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Checking a certificate. Nothing is searched, and nothing in the file is believed.
+
+use shard_cost::{Hardware, Memory};
+use shard_ir::{InstrKind, Picoseconds, Plan, Program};
+
+use crate::computes::computes;
+use crate::derive::{derive, phases_of};
+use crate::format::{Certificate, CertificateError, Claim, LayerCertificate, PriceSet, Proof, SCHEMA, Verified};
+use crate::forms::{forms, least_time};
+use crate::labels::assignments;
+use crate::phases::{Joint, side_by_side, steps, stored_apart};
+use crate::space::Space;
+
+/// The largest cost of a plan that is bounded, in picoseconds: 40 hours.
+pub const MOST_COST: u64 = 1 << 57;
+
+/// Layouts of labels, over all of them, that are bounded one by one. Beyond, labels are left out of account.
+pub const MOST_LABEL_LAYOUTS: usize = 20_000;
+
+/// Checks the text of a certificate: for every layer that its plans are legal, compute the layer, fit and take the time
+/// claimed, and that the prices bound every plan of the plan space by the bound claimed.
+pub fn verify_certificate(text: &str) -> Result<Vec<Verified>, CertificateError> {
+    let certificate: Certificate =
+        serde_json::from_str(text).map_err(|error| CertificateError::new(format!("this is no `{SCHEMA}`: {error}")))?;
+    if certificate.schema != SCHEMA {
+        let found = certificate.schema;
+        return Err(CertificateError::new(format!("the schema is `{found}`; this checker reads `{SCHEMA}`")));
+    }
+    let (programs, hardware) = derive(&certificate.inputs)?;
+    if certificate.layers.is_empty() {
+        return Err(CertificateError::new("it is about no layer"));
+    }
+    for (i, claim) in certificate.layers.iter().enumerate() {
+        if certificate.layers[..i].iter().any(|other| other.layer == claim.layer) {
+            return Err(CertificateError::new("it is about the layer twice").of(&claim.layer));
+        }
+    }
+    let check = |claim: &LayerCertificate| {
+        let phases = phases_of(&programs, &claim.layer)?;
+        let loops = certificate.inputs.fuse && !phases.iter().any(|program| program.strict);
+        check_layer(claim, &phases, &hardware, loops)
+    };
+    certificate.layers.iter().map(|claim| check(claim).map_err(|error| error.of(&claim.layer))).collect()
+}
+
+fn check_layer(
+    claim: &LayerCertificate,
+    phases: &[&Program],
+    hardware: &Hardware,
+    loops: bool,
+) -> Result<Verified, CertificateError> {
+    let plans = read_plans(&claim.plan)?;
+    if plans.len() != phases.len() {
+        let (has, wants) = (plans.len(), phases.len());
+        return Err(CertificateError::new(format!(
+            "there must be one plan for each phase: {wants}, and there are {has}"
+        )));
+    }
+    let mut cost = 0u64;
+    for (plan, program) in plans.iter().zip(phases) {
+        let time = check_plan(plan, program, hardware, loops)?;
+        cost = cost.saturating_add(time.saturating_mul(steps(program)));
+    }
+    if let Some(weight) = stored_apart(phases, &plans) {
+        return Err(CertificateError::new(format!("the phases store the weight `{weight}` in different layouts")));
+    }
+    if cost != claim.cost_ps {
+        return Err(CertificateError::new(format!("the plan takes {cost} ps, not {} ps", claim.cost_ps)));
+    }
+    if cost >= MOST_COST {
+        return Err(CertificateError::new("the plan takes too long to be bounded"));
+    }
+    let joint = side_by_side(phases).ok_or_else(|| CertificateError::new("the source has no such layer"))?;
+    let (bound, inequalities) = bound(&claim.forms, &joint, hardware, loops, claim.lower_bound_ps)?;
+    if bound > cost {
+        // Not to be explained away: no plan of the space can be below a bound on all of them.
+        return Err(CertificateError::new(format!(
+            "the plan takes {cost} ps, below the bound of {bound} ps on all plans"
+        )));
+    }
+    if bound != claim.lower_bound_ps {
+        let claimed = claim.lower_bound_ps;
+        return Err(CertificateError::new(format!("the prices show a bound of {bound} ps, not {claimed} ps")));
+    }
+    let proof = match claim.proof {
+        // Where the prices prove it, nothing rests on the search, whatever the file says.
+        _ if bound == cost => Some(Proof::Certificate),
+        Claim::Certificate => {
+            let message =
+                format!("the prices show a bound of {bound} ps, which does not prove a plan of {cost} ps best");
+            return Err(CertificateError::new(message));
+        }
+        Claim::Search => Some(Proof::Search),
+        Claim::None => None,
+    };
+    Ok(Verified {
+        layer: claim.layer.clone(),
+        cost: Picoseconds(cost),
+        lower_bound: Picoseconds(bound),
+        proof,
+        chip: hardware.name.clone(),
+        built_in: Hardware::built_in(&hardware.name).is_some_and(|known| {
+            known.with_memory_limit(hardware.hbm_bytes) == hardware.with_memory_limit(hardware.hbm_bytes)
+        }),
+        inequalities,
+    })
+}
+
+fn read_plans(text: &str) -> Result<Vec<Plan>, CertificateError> {
+    let plans = shard_ir::text::parse(text)
+        .map_err(|error| CertificateError::new(format!("the plan cannot be read: {error}")))?;
+    for plan in &plans {
+        if let Some(error) = shard_ir::verify::verify(plan).err().into_iter().flatten().next() {
+            return Err(CertificateError::new(format!("the plan is not legal: {error}")));
+        }
+    }
+    Ok(plans)
+}
+
+/// Checks that a legal plan is one of a program, for the chip, in its memory; what it takes, in picoseconds.
+fn check_plan(plan: &Plan, program: &Program, hardware: &Hardware, loops: bool) -> Result<u64, CertificateError> {
+    if plan.hardware.as_deref() != Some(hardware.name.as_str()) {
+        let (named, chip) = (plan.hardware.as_deref().unwrap_or("no chip"), &hardware.name);
+        return Err(CertificateError::new(format!("the plan is for {named}, and the inputs are for {chip}")));
+    }
+    if !loops && plan.instructions.iter().any(|i| matches!(i.kind, InstrKind::CollectiveEinsum(_))) {
+        return Err(CertificateError::new("the plan has loops, and the plan space that is bounded has none"));
+    }
+    computes(plan, program).map_err(CertificateError::new)?;
+    let (needs, has) = (Memory::of(plan).peak().0, hardware.hbm_bytes);
+    if needs > has {
+        // What does not fit is no plan: it can be the best of none.
+        return Err(CertificateError::new(format!(
+            "the plan does not fit: it needs {needs} bytes on each device, and `{}` has {has}",
+            hardware.name
+        )));
+    }
+    Ok(shard_cost::price(plan, hardware).totals.serial_time.0)
+}
+
+/// The least bound over all forms of a program and all layouts of labels, in picoseconds, and how many alternatives it rests
+/// on. A form without prices is bounded by its flops alone; what is not gone through, by nothing.
+fn bound(
+    priced: &[Vec<PriceSet>],
+    joint: &Joint,
+    hardware: &Hardware,
+    loops: bool,
+    enough: u64,
+) -> Result<(u64, u64), CertificateError> {
+    let forms = forms(&joint.program);
+    if priced.len() > forms.all.len() {
+        let (has, priced) = (forms.all.len(), priced.len());
+        return Err(CertificateError::new(format!("there are {has} forms of the program, and prices for {priced}")));
+    }
+    let mut least = if forms.cut { 0 } else { u64::MAX };
+    let mut alternatives = 0;
+    for (i, form) in forms.all.iter().enumerate() {
+        let bound = match priced.get(i).map(Vec::as_slice) {
+            None | Some([]) => least_time(form, hardware),
+            Some(sets) => {
+                let space = Space::new(form, hardware, loops, &joint.present)?;
+                let (bound, count) = bound_of_form(&space, sets, enough)?;
+                alternatives += count;
+                bound
+            }
+        };
+        least = least.min(bound);
+    }
+    Ok((least, alternatives))
+}
+
+/// The least, over all layouts of labels, of the best that any set of prices says of it; a set that says `enough` ends it.
+fn bound_of_form(space: &Space<'_>, sets: &[PriceSet], enough: u64) -> Result<(u64, u64), CertificateError> {
+    // A set that bounds all layouts of labels at once spares looking at them one by one.
+    let mut alternatives = 0;
+    for set in sets.iter().filter(|set| !set.sides.is_empty()) {
+        let bound = space.bound(set)?;
+        alternatives += bound.alternatives;
+        match space.bound_under(&bound, &[]).unwrap_or(u64::MAX) {
+            shown if shown >= enough => return Ok((shown, alternatives)),
+            _ => {}
+        }
+    }
+    let cases = assignments(space.program(), MOST_LABEL_LAYOUTS);
+    let mut bounds = vec![0; cases.len()];
+    for set in sets {
+        let bound = space.bound(set)?;
+        alternatives += bound.alternatives;
+        for (best, labels) in bounds.iter_mut().zip(&cases).filter(|(best, _)| **best < enough) {
+            // What has no plan takes for ever.
+            *best = (*best).max(space.bound_under(&bound, labels).unwrap_or(u64::MAX));
+        }
+    }
+    Ok((bounds.into_iter().min().unwrap_or(u64::MAX), alternatives))
+}

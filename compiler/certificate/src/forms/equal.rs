@@ -1,0 +1,285 @@
+//! Which expressions are equal: classes of them, each with the ways of computing it. Two ops alike on equal operands are
+//! equal, and so is what a rule says (congruence closure, by hand and without haste).
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+use shard_ir::tensor::{MAX_ELEMENTS, MAX_RANK};
+use shard_ir::{Binary, Def, DimId, FoldId, Op, Program, TensorType, ValueId};
+
+use super::written::chain;
+
+/// A class of equal expressions, by number.
+pub(super) type Class = usize;
+
+/// An op with the type of its result and where it is computed: in which folded block, and whether it is the very value that
+/// a folded block takes, which is no other one, equal or not.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Made {
+    pub(super) op: Op,
+    pub(super) ty: TensorType,
+    pub(super) place: Place,
+}
+
+/// Where an op is computed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub(super) struct Place {
+    pub(super) fold: Option<FoldId>,
+    pub(super) taken: Option<ValueId>,
+}
+
+/// What an expression is, its operands aside.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(super) enum Head {
+    /// A parameter of the program.
+    Given(ValueId),
+    /// A number, by its bits, with the number of its type among [`Equal::made`].
+    Constant(u64, shard_ir::Dtype),
+    /// A pin of the program: no rule looks behind it, and no two are one.
+    Pin(ValueId),
+    /// An op, by its number.
+    Op(usize),
+}
+
+/// A way of computing a class.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(super) struct Node {
+    pub(super) head: Head,
+    pub(super) operands: Vec<Class>,
+}
+
+/// Another way of computing a class, as a rule finds it.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) enum Expr {
+    Class(Class),
+    Op(Op, TensorType, Vec<Expr>),
+}
+
+/// All classes.
+pub(super) struct Equal<'a> {
+    pub(super) program: &'a Program,
+    /// The class of each live value of the program.
+    pub(super) class_of: Vec<Option<Class>>,
+    /// Of each class the one that it is merged into, and its type.
+    merged: Vec<Class>,
+    types: Vec<TensorType>,
+    /// The class of each node, and whether the source has the node itself.
+    nodes: BTreeMap<Node, (Class, bool)>,
+    /// The nodes of each class, those of the source first; as of the last [`Equal::close`].
+    by_class: BTreeMap<Class, Vec<Node>>,
+    made: Vec<Made>,
+    numbers: FxHashMap<Made, usize>,
+}
+
+impl<'a> Equal<'a> {
+    /// The program as it is written; einsums of more than two operands also as chains, left to right.
+    pub(super) fn of(program: &'a Program) -> Equal<'a> {
+        let mut equal = Equal {
+            program,
+            class_of: vec![None; program.values.len()],
+            merged: Vec::new(),
+            types: Vec::new(),
+            nodes: BTreeMap::new(),
+            by_class: BTreeMap::new(),
+            made: Vec::new(),
+            numbers: FxHashMap::default(),
+        };
+        let taken: Vec<ValueId> = (0..program.folds.len() as u16)
+            .filter_map(|fold| program.entry(FoldId(fold)))
+            .map(|entry| crate::kernel::unpinned(program, entry))
+            .collect();
+        for id in program.live_values() {
+            let value = program.value(id);
+            let ty = TensorType { dims: value.dims.clone(), dtype: value.dtype };
+            let operands: Vec<Class> = value.def.operands().iter().filter_map(|o| equal.class_of[o.index()]).collect();
+            let class = match &value.def {
+                Def::Parameter { .. } => equal.add(Node { head: Head::Given(id), operands }, ty, true),
+                Def::Constant(number) => {
+                    equal.add(Node { head: Head::Constant(number.to_bits(), value.dtype), operands }, ty, true)
+                }
+                Def::Pin { .. } => equal.add(Node { head: Head::Pin(id), operands }, ty, true),
+                Def::Op { op, .. } => {
+                    let place = Place { fold: value.fold, taken: taken.contains(&id).then_some(id) };
+                    let class = equal.add_op(Made { op: op.clone(), ty, place }, operands.clone(), true);
+                    if *op == Op::Einsum && operands.len() > 2 {
+                        let mut last = operands[0];
+                        for (step, ty) in chain(program, id).into_iter().enumerate() {
+                            let is_last = step + 2 == operands.len();
+                            let place = Place { taken: place.taken.filter(|_| is_last), ..place };
+                            last =
+                                equal.add_op(Made { op: Op::Einsum, ty, place }, vec![last, operands[step + 1]], true);
+                        }
+                        equal.merge(class, last);
+                    }
+                    class
+                }
+            };
+            equal.class_of[id.index()] = Some(class);
+        }
+        equal.close();
+        equal
+    }
+
+    /// The class that a class is now.
+    pub(super) fn now(&self, mut class: Class) -> Class {
+        while self.merged[class] != class {
+            class = self.merged[class];
+        }
+        class
+    }
+
+    /// Says that two classes are one. What follows is worked out by [`Equal::close`].
+    fn merge(&mut self, one: Class, other: Class) {
+        let (one, other) = (self.now(one), self.now(other));
+        debug_assert_eq!(self.types[one], self.types[other], "a rule made one class of two types");
+        self.merged[one.max(other)] = one.min(other);
+    }
+
+    /// Adds what a rule has found to a class.
+    pub(super) fn add_found(&mut self, class: Class, found: &Expr) {
+        let place = self.place_of(class);
+        let new = self.add_expr(found, place);
+        self.merge(class, new);
+    }
+
+    /// What an expression is made of is in the same folded block, and nothing in particular.
+    fn add_expr(&mut self, expr: &Expr, place: Place) -> Class {
+        match expr {
+            Expr::Class(class) => *class,
+            Expr::Op(op, ty, operands) => {
+                let inner = Place { taken: None, ..place };
+                let operands = operands.iter().map(|operand| self.add_expr(operand, inner)).collect();
+                self.add_op(Made { op: op.clone(), ty: ty.clone(), place }, operands, false)
+            }
+        }
+    }
+
+    fn add_op(&mut self, made: Made, operands: Vec<Class>, written: bool) -> Class {
+        let ty = made.ty.clone();
+        let number = *self.numbers.entry(made.clone()).or_insert_with(|| {
+            self.made.push(made);
+            self.made.len() - 1
+        });
+        self.add(Node { head: Head::Op(number), operands }, ty, written)
+    }
+
+    fn add(&mut self, node: Node, ty: TensorType, written: bool) -> Class {
+        let node = self.canonical(node);
+        if let Some((class, is_written)) = self.nodes.get_mut(&node) {
+            *is_written |= written;
+            return *class;
+        }
+        let class = self.merged.len();
+        self.merged.push(class);
+        self.types.push(ty);
+        self.nodes.insert(node, (class, written));
+        class
+    }
+
+    /// A node with its operands as they are called now; sorted where their order does not matter.
+    fn canonical(&self, mut node: Node) -> Node {
+        node.operands.iter_mut().for_each(|operand| *operand = self.now(*operand));
+        let commutes = match self.op(&node) {
+            Some(Op::Einsum) => true,
+            Some(Op::Binary(Binary::Add | Binary::Mul | Binary::Maximum | Binary::Minimum)) => {
+                self.ty(node.operands[0]) == self.ty(node.operands[1])
+            }
+            _ => false,
+        };
+        if commutes {
+            node.operands.sort_unstable();
+        }
+        node
+    }
+
+    /// Works out what follows from what was merged: nodes that are alike now are of one class.
+    pub(super) fn close(&mut self) {
+        loop {
+            let mut nodes: BTreeMap<Node, (Class, bool)> = BTreeMap::new();
+            let mut alike = Vec::new();
+            for (node, (class, written)) in &self.nodes {
+                let known = nodes.entry(self.canonical(node.clone())).or_insert((self.now(*class), false));
+                known.1 |= written;
+                if known.0 != self.now(*class) {
+                    alike.push((known.0, *class));
+                }
+            }
+            self.nodes = nodes;
+            if alike.is_empty() {
+                break;
+            }
+            alike.into_iter().for_each(|(one, other)| self.merge(one, other));
+        }
+        self.by_class.clear();
+        for first in [true, false] {
+            for (node, (class, _)) in self.nodes.iter().filter(|(_, (_, written))| *written == first) {
+                self.by_class.entry(*class).or_default().push(node.clone());
+            }
+        }
+    }
+
+    /// How many nodes there are.
+    pub(super) fn count(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// All classes.
+    pub(super) fn classes(&self) -> Vec<Class> {
+        self.by_class.keys().copied().collect()
+    }
+
+    /// The nodes of a class, those that the source has first.
+    pub(super) fn nodes(&self, class: Class) -> &[Node] {
+        self.by_class.get(&class).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether the source has a node itself.
+    pub(super) fn is_written(&self, node: &Node) -> bool {
+        self.nodes.get(node).is_some_and(|(_, written)| *written)
+    }
+
+    /// The operands of the einsums of a class.
+    pub(super) fn einsums(&self, class: Class) -> impl Iterator<Item = &[Class]> {
+        self.nodes(class).iter().filter(|n| self.op(n) == Some(&Op::Einsum)).map(|n| n.operands.as_slice())
+    }
+
+    /// Those of two operands.
+    pub(super) fn products(&self, class: Class) -> impl Iterator<Item = [Class; 2]> {
+        self.einsums(class).filter_map(|operands| <[Class; 2]>::try_from(operands).ok())
+    }
+
+    pub(super) fn ty(&self, class: Class) -> &TensorType {
+        &self.types[self.now(class)]
+    }
+
+    pub(super) fn op(&self, node: &Node) -> Option<&Op> {
+        self.made(node).map(|made| &made.op)
+    }
+
+    pub(super) fn made(&self, node: &Node) -> Option<&Made> {
+        match node.head {
+            Head::Op(number) => self.made.get(number),
+            Head::Given(_) | Head::Constant(..) | Head::Pin(_) => None,
+        }
+    }
+
+    /// Where a class is computed: all its nodes are in one place.
+    fn place_of(&self, class: Class) -> Place {
+        match self.nodes(self.now(class)).first() {
+            Some(node) => match node.head {
+                Head::Op(number) => self.made[number].place,
+                Head::Given(value) | Head::Pin(value) => {
+                    Place { fold: self.program.value(value).fold, ..Place::default() }
+                }
+                Head::Constant(..) => Place::default(),
+            },
+            None => Place::default(),
+        }
+    }
+
+    /// Whether a tensor with these dims may be made at all.
+    pub(super) fn fits(&self, dims: &[DimId]) -> bool {
+        let elements = self.program.sizes(dims).iter().try_fold(1u64, |n, size| n.checked_mul(*size));
+        dims.len() <= MAX_RANK && elements.is_some_and(|n| n <= MAX_ELEMENTS)
+    }
+}

@@ -1,0 +1,157 @@
+//! Forms read off the classes: one node for each class that a result or a pin needs.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use shard_ir::{Def, Op, Output, Program, Value, ValueId};
+
+use super::equal::{Class, Equal, Head, Node};
+
+/// The node taken of each class that is needed.
+type Choice<'e> = BTreeMap<Class, &'e Node>;
+
+/// The forms but for the one written; `None` where there are more than `most` choices.
+pub(super) fn forms(equal: &Equal<'_>, most: usize) -> Option<Vec<Program>> {
+    let program = equal.program;
+    let live = program.live_values();
+    let class_of = |id: ValueId| equal.class_of[id.index()].map(|class| equal.now(class));
+    let ops: Vec<Class> = live
+        .iter()
+        .filter(|id| matches!(program.value(**id).def, Def::Op { .. }))
+        .filter_map(|id| class_of(*id))
+        .collect();
+    let merges = ops.iter().collect::<BTreeSet<_>>().len() < ops.len();
+    let nodes = nodes_to_take(equal);
+    if (!merges || program.strict) && nodes.values().all(|nodes| nodes.len() == 1) {
+        return Some(Vec::new());
+    }
+    // Results, and what stays in every form: pins and parameters.
+    let stays = |id: &ValueId| matches!(program.value(*id).def, Def::Pin { .. } | Def::Parameter { .. });
+    let needed = program.outputs.iter().map(|output| output.value).chain(live.iter().copied().filter(stays));
+    let mut choices = Vec::new();
+    choose(&nodes, needed.filter_map(class_of).collect(), Choice::new(), most, &mut choices)?;
+    let is_written = |choice: &Choice<'_>| choice.values().all(|node| equal.is_written(node));
+    let others = choices.iter().filter(|choice| merges || !is_written(choice));
+    Some(others.filter_map(|choice| Writer::write_all(equal, &live, choice)).collect())
+}
+
+/// The nodes that each class can be taken as: no einsum of more than two operands, which are there as products of two.
+fn nodes_to_take<'e>(equal: &'e Equal<'_>) -> BTreeMap<Class, Vec<&'e Node>> {
+    let is_long = |node: &&Node| equal.op(node) == Some(&Op::Einsum) && node.operands.len() > 2;
+    let of = |class: Class| (class, equal.nodes(class).iter().filter(|node| !is_long(node)).collect());
+    let mut nodes: BTreeMap<Class, Vec<&Node>> = equal.classes().into_iter().map(of).collect();
+    // What has none takes those with it that need it.
+    while let Some(empty) = nodes.iter().find(|(_, nodes)| nodes.is_empty()).map(|(class, _)| *class) {
+        nodes.remove(&empty);
+        nodes.values_mut().for_each(|nodes| nodes.retain(|node| !node.operands.contains(&empty)));
+    }
+    nodes
+}
+
+/// Every choice of a node for each class that is needed. `None` where there are more than `most`.
+fn choose<'e>(
+    nodes: &BTreeMap<Class, Vec<&'e Node>>,
+    mut needed: Vec<Class>,
+    mut chosen: Choice<'e>,
+    most: usize,
+    found: &mut Vec<Choice<'e>>,
+) -> Option<()> {
+    while let Some(class) = needed.pop() {
+        if chosen.contains_key(&class) {
+            continue;
+        }
+        let all = nodes.get(&class).map_or(&[][..], Vec::as_slice);
+        let [only] = all else {
+            for node in all {
+                let mut chosen = chosen.clone();
+                chosen.insert(class, node);
+                choose(nodes, [&needed[..], &node.operands].concat(), chosen, most, found)?;
+            }
+            return Some(());
+        };
+        chosen.insert(class, only);
+        needed.extend(&only.operands);
+    }
+    found.push(chosen);
+    (found.len() <= most).then_some(())
+}
+
+/// A form being written down, operands before what they are operands of.
+struct Writer<'e, 'c> {
+    equal: &'e Equal<'e>,
+    choice: &'c Choice<'c>,
+    /// For each class the live values of the source that are in it.
+    source: BTreeMap<Class, Vec<ValueId>>,
+    values: Vec<Value>,
+    done: BTreeMap<Class, ValueId>,
+    /// Classes whose operands are being written: one that needs itself is no way to compute it.
+    open: BTreeSet<Class>,
+}
+
+impl Writer<'_, '_> {
+    fn write_all(equal: &Equal<'_>, live: &[ValueId], choice: &Choice<'_>) -> Option<Program> {
+        let program = equal.program;
+        let class_of = |id: ValueId| equal.class_of[id.index()].map(|class| equal.now(class));
+        let mut source: BTreeMap<Class, Vec<ValueId>> = BTreeMap::new();
+        for id in live {
+            source.entry(class_of(*id)?).or_default().push(*id);
+        }
+        let (values, done, open) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
+        let mut writer = Writer { equal, choice, source, values, done, open };
+        let is_given = |id: &ValueId| matches!(program.value(*id).def, Def::Parameter { .. });
+        let (given, others): (Vec<ValueId>, Vec<ValueId>) = live.iter().partition(|id| is_given(id));
+        for id in given.into_iter().chain(others) {
+            let class = class_of(id)?;
+            if choice.contains_key(&class) {
+                writer.write(class, id)?;
+            }
+        }
+        let output = |output: &Output| {
+            let value = *writer.done.get(&class_of(output.value)?)?;
+            Some(Output { value, ..output.clone() })
+        };
+        let outputs = program.outputs.iter().map(output).collect::<Option<Vec<_>>>()?;
+        Some(Program { values: writer.values, outputs, ..program.clone() })
+    }
+
+    /// The value of a class; `cause` is the value of the source that needs it.
+    fn write(&mut self, class: Class, cause: ValueId) -> Option<ValueId> {
+        if let Some(known) = self.done.get(&class) {
+            return Some(*known);
+        }
+        if !self.open.insert(class) {
+            return None;
+        }
+        let (program, node) = (self.equal.program, *self.choice.get(&class)?);
+        let here = self.source.get(&class).cloned().unwrap_or_default();
+        let cause = here.first().copied().unwrap_or(cause);
+        let operands = node.operands.iter().map(|operand| self.write(*operand, cause)).collect::<Option<Vec<_>>>()?;
+        let source = program.value(cause);
+        let (mut fold, mut times) = (source.fold, source.times);
+        let def = match node.head {
+            Head::Given(id) => program.value(id).def.clone(),
+            Head::Constant(bits, _) => Def::Constant(f64::from_bits(bits)),
+            Head::Pin(id) => match &program.value(id).def {
+                Def::Pin { pattern, written, .. } => {
+                    Def::Pin { operand: *operands.first()?, pattern: pattern.clone(), written: *written }
+                }
+                Def::Parameter { .. } | Def::Constant(_) | Def::Op { .. } => return None,
+            },
+            Head::Op(_) => {
+                let made = self.equal.made(node)?;
+                // An op is where its class is. What causes it may be in a folded block and read it from outside.
+                fold = made.place.fold;
+                let copies = fold.and_then(|fold| program.folds.get(fold.index())).map_or(1, |fold| fold.repeat);
+                times = (source.times / program.copies(cause).max(1)).saturating_mul(copies);
+                Def::Op { op: made.op.clone(), operands }
+            }
+        };
+        let name = here.iter().find_map(|id| program.value(*id).name.clone());
+        let ty = self.equal.ty(class).clone();
+        let (span, in_layers) = (source.span, source.in_layers.clone());
+        let id = ValueId(self.values.len() as u32);
+        self.values.push(Value { name, dims: ty.dims, dtype: ty.dtype, def, span, in_layers, times, fold });
+        self.open.remove(&class);
+        self.done.insert(class, id);
+        Some(id)
+    }
+}

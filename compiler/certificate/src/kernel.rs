@@ -1,0 +1,199 @@
+//! Kernels: what one op does on a device, and which ops run as one (`spec/cost.md`, *Kernels*).
+
+use rustc_hash::FxHashMap;
+use shard_cost::{
+    Hardware, LocalTensor, Matmul, Work, begins_a_kernel, fuses_with, looped_time, may_lead_a_kernel, op_work,
+    place_in_chain, roofline,
+};
+use shard_ir::composite::composite_dim;
+use shard_ir::{Def, Dtype, Layout, MeshShape, Op, Picoseconds, Program, ValueId};
+
+use crate::actions::Site;
+
+/// A kernel of some ops, in layouts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Kernel {
+    /// What its ops do on a device.
+    pub(crate) work: Work,
+    /// What goes before it for a composite in pieces: all other pieces and their moves, in picoseconds.
+    pub(crate) before: u64,
+    /// The time of the collective in the loop of its einsum, in picoseconds, and the chunks of the loop.
+    pub(crate) looped: Option<(u64, u64)>,
+}
+
+/// A kernel in numbers, to tell it from others.
+pub(crate) type Key = (u128, Dtype, Option<(u64, [u64; 3])>, [u64; 3], u64, Option<(u64, u64)>);
+
+impl Kernel {
+    /// What it takes, each time that it runs.
+    pub(crate) fn time(&self, hardware: &Hardware) -> u64 {
+        let (time, _) = roofline(hardware, &self.work);
+        let time = match self.looped {
+            Some((collective, chunks)) => looped_time(Picoseconds(collective), time, chunks),
+            None => time,
+        };
+        self.before.saturating_add(time.0)
+    }
+
+    pub(crate) fn key(&self) -> Key {
+        let Work { flops, arithmetic, matmul, read, write, fetched } = self.work;
+        let matmul = matmul.map(|Matmul { batch, sides }| (batch, sides));
+        (flops.0, arithmetic, matmul, [read.0, write.0, fetched.0], self.before, self.looped)
+    }
+
+    /// The kernel with one more elementwise op, which reads so many bytes beside what the kernel made, and makes so many.
+    pub(crate) fn joined(&self, reads: u64, makes: u64) -> Kernel {
+        let mut joined = *self;
+        joined.work.read.0 = joined.work.read.0.saturating_add(reads);
+        joined.work.write.0 = makes;
+        joined
+    }
+}
+
+/// How an elementwise op joins the kernel that makes what it reads.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Joins {
+    /// The op whose kernel it joins.
+    pub(crate) maker: ValueId,
+    /// The pins that what it makes passes on the way.
+    pub(crate) pins: Vec<ValueId>,
+    /// The places of the operands that come from it.
+    pub(crate) fed: Vec<usize>,
+    /// Of each operand, whether the kernel has to read it: not what comes from the maker, and not what an op of the kernel
+    /// may have read already (which is counted as nothing, so that this is a bound).
+    pub(crate) reads: Vec<bool>,
+}
+
+/// The value behind pins.
+pub(crate) fn unpinned(program: &Program, mut id: ValueId) -> ValueId {
+    while let Def::Pin { operand, .. } = &program.value(id).def {
+        id = *operand;
+    }
+    id
+}
+
+/// Whether a value is a number of the program, pinned or not.
+pub(crate) fn is_constant(program: &Program, id: ValueId) -> bool {
+    matches!(program.value(unpinned(program, id)).def, Def::Constant(_))
+}
+
+/// An op of a program with the types around it; `None` where the value is no op's.
+pub(crate) fn site(program: &Program, id: ValueId) -> Option<Site<'_>> {
+    let value = program.value(id);
+    let Def::Op { op, operands } = &value.def else { return None };
+    let operands = operands.iter().map(|o| program.value(*o)).map(|o| (o.dims.as_slice(), o.dtype)).collect();
+    let in_pieces = !program.strict;
+    Some(Site { op, operands, result: &value.dims, mesh: &program.mesh, dims: &program.dims, in_pieces })
+}
+
+/// For each live value how it may join a kernel. `readers` says by how many operands and results each value is read.
+pub(crate) fn joins(program: &Program, live: &[ValueId], readers: &[usize]) -> Vec<Option<Joins>> {
+    let mut all: Vec<Option<Joins>> = vec![None; program.values.len()];
+    // What the ops of the longest kernel that makes each value read.
+    let mut read: Vec<Vec<ValueId>> = vec![Vec::new(); program.values.len()];
+    let mut places = vec![0; program.values.len()];
+    for id in live.iter().copied() {
+        let Def::Op { op, operands } = &program.value(id).def else { continue };
+        let origins: Vec<ValueId> = operands.iter().map(|o| unpinned(program, *o)).collect();
+        let is_op = |v: &&ValueId| matches!(program.value(**v).def, Def::Op { .. });
+        let makers = || origins.iter().filter(is_op).copied();
+        places[id.index()] = place_in_chain(op, makers(), |maker| places[maker.index()]);
+        read[id.index()] = origins.clone();
+        if begins_a_kernel(places[id.index()]) {
+            continue;
+        }
+        let joins = fuses_with(op, makers(), |maker| leads(program, maker, id)).map(|maker| {
+            let fed: Vec<usize> = (0..operands.len()).filter(|i| origins[*i] == maker).collect();
+            let mut pins: Vec<ValueId> = fed.iter().flat_map(|i| pins_from(program, operands[*i])).collect();
+            pins.sort_unstable();
+            pins.dedup();
+            let known = &read[maker.index()];
+            let reads = (0..operands.len())
+                .map(|i| !fed.contains(&i) && !known.contains(&origins[i]) && !is_constant(program, origins[i]))
+                .collect();
+            Joins { maker, pins, fed, reads }
+        });
+        // Nobody else reads what the maker makes.
+        let joins = joins.filter(|j| {
+            let all: usize = j.pins.iter().chain([&j.maker]).map(|v| readers[v.index()]).sum();
+            all == j.fed.len() + j.pins.len()
+        });
+        if let Some(joins) = &joins {
+            let more = read[joins.maker.index()].clone();
+            read[id.index()].extend(more);
+        }
+        all[id.index()] = joins;
+    }
+    all
+}
+
+fn pins_from(program: &Program, mut id: ValueId) -> Vec<ValueId> {
+    let mut pins = Vec::new();
+    while let Def::Pin { operand, .. } = &program.value(id).def {
+        pins.push(id);
+        id = *operand;
+    }
+    pins
+}
+
+/// Whether an op may join what makes another value. A composite in pieces ends with an elementwise op.
+fn leads(program: &Program, maker: ValueId, op: ValueId) -> bool {
+    let Some(site) = site(program, maker) else { return false };
+    let may = may_lead_a_kernel(site.op) || site.pieces_over().is_some();
+    may && program.value(maker).fold == program.value(op).fold
+}
+
+/// Whether what makes a value in a layout may be joined: of a composite, what makes it in pieces.
+pub(crate) fn may_be_joined(program: &Program, maker: ValueId, layout: Layout) -> bool {
+    let value = program.value(maker);
+    let Def::Op { op, .. } = &value.def else { return false };
+    match composite_dim(op) {
+        Some(over) => value.dims.iter().position(|d| *d == over).is_some_and(|at| !layout.axes_of(at).is_empty()),
+        None => true,
+    }
+}
+
+/// The local sizes of a value in a layout.
+pub(crate) fn local_sizes(program: &Program, id: ValueId, layout: Layout) -> Vec<u64> {
+    let sizes = program.sizes(&program.value(id).dims);
+    MeshShape { mesh: &program.mesh, sizes: &sizes }.local_sizes(layout)
+}
+
+/// The bytes of a value in a layout on a device.
+pub(crate) fn local_bytes(program: &Program, id: ValueId, layout: Layout) -> u64 {
+    let value = program.value(id);
+    let sizes = program.sizes(&value.dims);
+    value.dtype.bytes(MeshShape { mesh: &program.mesh, sizes: &sizes }.local_elements(layout))
+}
+
+/// The work of one op in all its strategies. It follows from the local sizes, and few of them differ.
+pub(crate) struct Works<'a> {
+    program: &'a Program,
+    id: ValueId,
+    op: &'a Op,
+    known: FxHashMap<Vec<u64>, Work>,
+}
+
+impl<'a> Works<'a> {
+    pub(crate) fn new(program: &'a Program, id: ValueId, op: &'a Op) -> Works<'a> {
+        Works { program, id, op, known: FxHashMap::default() }
+    }
+
+    pub(crate) fn of(&mut self, layouts: &[Layout], result: Layout) -> Work {
+        let Works { program, id, op, known } = self;
+        let operands = program.value(*id).def.operands();
+        let tensors = || operands.iter().zip(layouts).chain([(&*id, &result)]);
+        let sizes: Vec<Vec<u64>> = tensors().map(|(value, layout)| local_sizes(program, *value, *layout)).collect();
+        *known.entry(sizes.concat()).or_insert_with(|| {
+            let local = |at: usize, value: ValueId| LocalTensor {
+                value: unpinned(program, value).0,
+                dims: &program.value(value).dims,
+                sizes: &sizes[at],
+                dtype: program.value(value).dtype,
+                constant: is_constant(program, value),
+            };
+            let read: Vec<LocalTensor<'_>> = operands.iter().enumerate().map(|(at, o)| local(at, *o)).collect();
+            op_work(op, &read, local(operands.len(), *id))
+        })
+    }
+}

@@ -1,0 +1,271 @@
+//! The moves of a value: its layouts, and what it takes to bring it from each to each other.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+use rustc_hash::FxHashMap;
+use shard_cost::{Hardware, PermuteTimes, collective_cost, least_permute_time};
+use shard_ir::{AxisList, AxisSet, Collective, Dtype, Layout, Mesh, MeshShape, Reduction};
+
+use crate::sums::{NEVER, Sum};
+
+/// A layout of a value by its place among all, sorted; behind them hubs.
+pub(crate) type Node = u32;
+
+/// Which moves a value has.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) enum Freedom {
+    /// All.
+    Any,
+    /// Those without traffic: it lies in the memory of the host, and each device fetches the part that it wants.
+    WithoutTraffic,
+    /// None: it is stored before any step; or no `reshard` of a strict layer reads it.
+    Fixed,
+}
+
+/// All that the moves of a value depend on, beside mesh and chip: values that are alike in this share them.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Alike {
+    /// The global sizes of its dims.
+    pub(crate) sizes: Vec<u64>,
+    pub(crate) dtype: Dtype,
+    pub(crate) freedom: Freedom,
+    /// How often its step is taken.
+    pub(crate) times: u64,
+}
+
+/// The moves of values that are alike. Times are picoseconds, of all times that the step is taken.
+#[derive(Debug)]
+pub(crate) struct Moves {
+    pub(crate) layouts: Vec<Layout>,
+    index: FxHashMap<Layout, Node>,
+    /// For each node the moves from it, and those that lead to it: the other node and the time.
+    from: Vec<Vec<(Node, i64)>>,
+    into: Vec<Vec<(Node, i64)>>,
+}
+
+/// Of layouts that permutes lead between, at most so many have an arc for each pair.
+const MOST_IN_PAIRS: usize = 48;
+
+impl Moves {
+    pub(crate) fn new(mesh: &Mesh, of: &Alike, maxima: AxisSet, hardware: &Hardware) -> Moves {
+        let shape = MeshShape { mesh, sizes: &of.sizes };
+        let layouts = shape.layouts(mesh.all_axes(), maxima);
+        let index = layouts.iter().zip(0..).map(|(layout, node)| (*layout, node)).collect();
+        let mut moves = Moves { from: vec![Vec::new(); layouts.len()], into: Vec::new(), layouts, index };
+        if of.freedom != Freedom::Fixed {
+            moves.add_collectives(shape, of, maxima, hardware);
+        }
+        if of.freedom == Freedom::Any {
+            moves.add_permutes(shape, of, hardware);
+        }
+        moves.into = vec![Vec::new(); moves.from.len()];
+        for (node, arcs) in moves.from.iter_mut().enumerate() {
+            for (to, time) in arcs {
+                *time = time.saturating_mul(i64::try_from(of.times).unwrap_or(i64::MAX));
+                moves.into[*to as usize].push((node as Node, *time));
+            }
+        }
+        moves
+    }
+
+    /// Every collective but permutes. A move that is free over several axes is the same moves over one axis each, one
+    /// after another.
+    fn add_collectives(&mut self, shape: MeshShape<'_>, of: &Alike, maxima: AxisSet, hardware: &Hardware) {
+        // What most collectives take depends on what they are, how much there is on a device and which axes they are over.
+        let mut known: FxHashMap<(std::mem::Discriminant<Collective>, u64, AxisList), i64> = FxHashMap::default();
+        for node in 0..self.layouts.len() {
+            let layout = self.layouts[node];
+            let local = shape.local_elements(layout);
+            for (collective, to) in Collective::all_from(shape, layout, shape.mesh.all_axes(), maxima) {
+                let axes = collective.axes(shape.mesh, layout);
+                let is_taken = match (collective.has_traffic(), of.freedom) {
+                    (false, _) => axes.len() == 1,
+                    (true, Freedom::Any) => !matches!(collective, Collective::Permute { .. }),
+                    (true, Freedom::WithoutTraffic | Freedom::Fixed) => false,
+                };
+                let (true, Some(to)) = (is_taken, self.index.get(&to)) else { continue };
+                let priced = || {
+                    let cost = collective_cost(hardware, shape.mesh, &collective, layout, &of.sizes, of.dtype);
+                    i64::try_from(cost.time.0).unwrap_or(i64::MAX)
+                };
+                let time = match is_told_by_its_axes(&collective) {
+                    true => *known.entry((std::mem::discriminant(&collective), local, axes)).or_insert_with(priced),
+                    false => priced(),
+                };
+                self.from[node].push((*to, time));
+            }
+        }
+    }
+
+    /// Permutes lead between all layouts with the same local shape and the same partial axes. Where they all take the same
+    /// time, they go through a hub; so they do where there are too many of them, at the least that any takes.
+    fn add_permutes(&mut self, shape: MeshShape<'_>, of: &Alike, hardware: &Hardware) {
+        let mut groups: BTreeMap<(Vec<u64>, u32, u32), Vec<Node>> = BTreeMap::new();
+        let bits = |axes: AxisSet| axes.iter().fold(0u32, |bits, axis| bits | 1 << axis.index());
+        for (layout, node) in self.layouts.iter().zip(0..).filter(|(layout, _)| !layout.split_axes().is_empty()) {
+            let partial = (bits(layout.partial(Reduction::Sum)), bits(layout.partial(Reduction::Max)));
+            groups.entry((shape.local_sizes(*layout), partial.0, partial.1)).or_default().push(node);
+        }
+        let all_alike = hardware.network.treats_axes_alike(shape.mesh);
+        let mut times = PermuteTimes::new(hardware, shape.mesh);
+        for group in groups.into_values().filter(|group| group.len() > 1) {
+            let local = shape.local_elements(self.layouts[group[0] as usize]);
+            if all_alike || group.len() > MOST_IN_PAIRS {
+                let least = least_permute_time(hardware, shape.mesh, local, of.dtype).0;
+                let hub = self.from.len() as Node;
+                self.from.push(group.iter().map(|node| (*node, 0)).collect());
+                for node in group {
+                    self.from[node as usize].push((hub, i64::try_from(least).unwrap_or(i64::MAX)));
+                }
+                continue;
+            }
+            for (from, to) in group.iter().flat_map(|from| group.iter().map(move |to| (*from, *to))) {
+                if from != to {
+                    let (one, other) = (self.layouts[from as usize], self.layouts[to as usize]);
+                    let time = times.time(one, other, local, of.dtype).0;
+                    self.from[from as usize].push((to, i64::try_from(time).unwrap_or(i64::MAX)));
+                }
+            }
+        }
+    }
+
+    /// All moves: from where, to where, the time.
+    #[cfg(test)]
+    pub(crate) fn arcs(&self) -> Vec<(Node, Node, i64)> {
+        let of = |(from, arcs): (usize, &Vec<(Node, i64)>)| -> Vec<(Node, Node, i64)> {
+            arcs.iter().map(|(to, time)| (from as Node, *to, *time)).collect()
+        };
+        self.from.iter().enumerate().flat_map(of).collect()
+    }
+
+    /// Layouts and hubs.
+    pub(crate) fn nodes(&self) -> usize {
+        self.from.len()
+    }
+
+    pub(crate) fn node(&self, layout: Layout) -> Option<Node> {
+        self.index.get(&layout).copied()
+    }
+
+    /// Marks what moves lead to from the marked nodes.
+    pub(crate) fn mark_reached(&self, marked: &mut [bool]) {
+        mark(&self.from, marked);
+    }
+
+    /// Marks what moves lead from to the marked nodes.
+    pub(crate) fn mark_reaching(&self, marked: &mut [bool]) {
+        mark(&self.into, marked);
+    }
+
+    /// Lowers each sum to the least with which its node is reached from others; times count `scale` times.
+    pub(crate) fn spread(&self, sums: &mut [Sum], scale: i64) {
+        shortest(&self.from, sums, scale, 1);
+    }
+
+    /// Lowers each sum to the least with which its node reaches others, each move at this share of its time.
+    pub(crate) fn spread_back(&self, sums: &mut [Sum], scale: i64, share: i64) {
+        shortest(&self.into, sums, scale, share);
+    }
+}
+
+/// Whether the time of a collective follows from its kind, the bytes on a device and its axes; else it depends on where each
+/// block goes.
+fn is_told_by_its_axes(collective: &Collective) -> bool {
+    match collective {
+        Collective::AllGather { .. }
+        | Collective::Slice { .. }
+        | Collective::ReduceScatter { .. }
+        | Collective::AllReduce { .. }
+        | Collective::AllToAll { .. }
+        | Collective::ToPartial { .. } => true,
+        Collective::Permute { .. } => false,
+    }
+}
+
+fn mark(arcs: &[Vec<(Node, i64)>], marked: &mut [bool]) {
+    let mut open: Vec<usize> = (0..marked.len()).filter(|node| marked[*node]).collect();
+    while let Some(node) = open.pop() {
+        for (to, _) in &arcs[node] {
+            if !std::mem::replace(&mut marked[*to as usize], true) {
+                open.push(*to as usize);
+            }
+        }
+    }
+}
+
+/// Dijkstra's algorithm from all nodes that have a sum; sums may be negative, times are not.
+fn shortest(arcs: &[Vec<(Node, i64)>], sums: &mut [Sum], scale: i64, share: i64) {
+    let mut open: BinaryHeap<Reverse<(Sum, usize)>> =
+        sums.iter().enumerate().filter(|(_, sum)| **sum < NEVER).map(|(node, sum)| Reverse((*sum, node))).collect();
+    while let Some(Reverse((sum, node))) = open.pop() {
+        if sum > sums[node] {
+            continue;
+        }
+        for (to, time) in &arcs[node] {
+            let through = sum + Sum::from(*time) * Sum::from(scale) / Sum::from(share);
+            if through < sums[*to as usize] {
+                sums[*to as usize] = through;
+                open.push(Reverse((through, *to as usize)));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The least times from each layout to each other by the definition of moves alone: all of them, each by its own price.
+    fn by_definition(mesh: &Mesh, of: &Alike, maxima: AxisSet, hardware: &Hardware) -> Vec<Vec<i64>> {
+        let shape = MeshShape { mesh, sizes: &of.sizes };
+        let layouts = shape.layouts(mesh.all_axes(), maxima);
+        let mut least = vec![vec![i64::MAX / 2; layouts.len()]; layouts.len()];
+        for (i, from) in layouts.iter().enumerate() {
+            least[i][i] = 0;
+            for (collective, to) in Collective::all_from(shape, *from, mesh.all_axes(), maxima) {
+                let cost = collective_cost(hardware, mesh, &collective, *from, &of.sizes, of.dtype);
+                let Ok(j) = layouts.binary_search(&to) else { continue };
+                least[i][j] = least[i][j].min(cost.time.0 as i64);
+            }
+        }
+        for k in 0..layouts.len() {
+            let via = least[k].clone();
+            for from in &mut least {
+                let first = from[k];
+                from.iter_mut().zip(&via).for_each(|(time, rest)| *time = (*time).min(first + rest));
+            }
+        }
+        least
+    }
+
+    #[test]
+    fn moves_take_what_all_collectives_take_by_their_own_prices() {
+        let mut compared = 0;
+        for name in ["tpu-v4-flat", "tpu-v5e", "tpu-v4", "h100"] {
+            let hardware = Hardware::built_in(name).expect("built in");
+            for (axes, sizes) in [
+                (vec![("x", 4), ("y", 2)], vec![64, 256]),
+                (vec![("x", 2), ("y", 2), ("z", 2)], vec![4096, 8]),
+                (vec![("x", 2), ("y", 3)], vec![6, 12, 8]),
+            ] {
+                let mesh = Mesh::new(axes).expect("a mesh");
+                for maxima in
+                    [AxisSet::EMPTY, mesh.all_axes()].into_iter().take(if mesh.axes().len() > 2 { 1 } else { 2 })
+                {
+                    let of = Alike { sizes: sizes.clone(), dtype: Dtype::Bf16, freedom: Freedom::Any, times: 1 };
+                    let moves = Moves::new(&mesh, &of, maxima, &hardware);
+                    for (from, least) in by_definition(&mesh, &of, maxima, &hardware).into_iter().enumerate() {
+                        let mut sums = vec![NEVER; moves.nodes()];
+                        sums[from] = 0;
+                        moves.spread(&mut sums, 1);
+                        let found: Vec<i64> = sums[..least.len()].iter().map(|s| *s as i64).collect();
+                        assert_eq!(found, least, "{name} {mesh} from {:?}", moves.layouts[from]);
+                        compared += least.len();
+                    }
+                }
+            }
+        }
+        assert!(compared > 40_000, "{compared}");
+    }
+}

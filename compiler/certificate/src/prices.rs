@@ -1,0 +1,63 @@
+//! Prices out of a file.
+
+use std::collections::BTreeSet;
+
+use crate::format::{CertificateError, PriceSet, ReaderPrices, Run};
+use crate::space::Space;
+use crate::sums::{NEVER, Sum};
+
+/// What the readers of each value pay: for each value and reader the price in each layout, [`NEVER`] where the reader does not
+/// read it; `None` for the only reader of a value, whose price follows from the others.
+pub(crate) type Paid = Vec<Vec<Option<Vec<Sum>>>>;
+
+/// The prices of a set. A reader that it does not name pays what follows, if it is the value's only one, and else nothing.
+pub(crate) fn read(space: &Space<'_>, set: &PriceSet) -> Result<Paid, CertificateError> {
+    let mut paid: Paid = vec![Vec::new(); space.readers.len()];
+    for id in &space.live {
+        let v = id.index();
+        let readers = space.readers[v].len();
+        paid[v] = (0..readers).map(|reader| (readers > 1).then(|| spread_out(space, v, reader, |_| 0))).collect();
+    }
+    let mut seen = BTreeSet::new();
+    for ReaderPrices { value, reader, paid: listed } in &set.readers {
+        let (v, r) = (*value as usize, *reader as usize);
+        let Some(wanted) = space.wanted.get(v).and_then(|readers| readers.get(r)) else {
+            let what = format!("there are prices for reader {r} of value {v}, which the program does not have");
+            return Err(CertificateError::new(what));
+        };
+        if !seen.insert((v, r)) {
+            return Err(CertificateError::new(format!("reader {r} of value {v} has prices twice")));
+        }
+        let prices = one_by_one(listed, wanted.len()).ok_or_else(|| {
+            let n = wanted.len();
+            CertificateError::new(format!("reader {r} of value {v} has {n} layouts, and another number of prices"))
+        })?;
+        paid[v][r] = Some(spread_out(space, v, r, |i| prices[i]));
+    }
+    Ok(paid)
+}
+
+/// A price for each node of a value, from those of the layouts that a reader may read.
+fn spread_out(space: &Space<'_>, value: usize, reader: usize, price: impl Fn(usize) -> i64) -> Vec<Sum> {
+    let mut all = vec![NEVER; space.moves[value].nodes()];
+    for (i, node) in space.wanted[value][reader].iter().enumerate() {
+        all[*node as usize] = Sum::from(price(i));
+    }
+    all
+}
+
+/// The prices one by one, if there are so many.
+pub(crate) fn one_by_one(runs: &[Run], count: usize) -> Option<Vec<i64>> {
+    let mut prices = Vec::with_capacity(count);
+    for run in runs {
+        let (price, times) = match run {
+            Run::One(price) => (*price, 1),
+            Run::Many(price, times) => (*price, *times as usize),
+        };
+        if times > count - prices.len() {
+            return None;
+        }
+        prices.extend(std::iter::repeat_n(price, times));
+    }
+    (prices.len() == count).then_some(prices)
+}

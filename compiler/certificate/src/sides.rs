@@ -1,0 +1,233 @@
+//! What asks something of several places at once (`spec/certificate.md`): a label, whose places all have one layout, and the
+//! memory of a device, in which weights and caches fit together. A place pays for its layout, and whoever asks is paid.
+
+use std::collections::BTreeSet;
+
+use shard_ir::{Def, LabelId, Layout, LayoutPattern, ParameterKind, Program, ValueId};
+
+use crate::format::{CertificateError, Part, Place, PriceSet, SidePrices};
+use crate::kernel::local_bytes;
+use crate::labels::{label_layout, layouts_of};
+use crate::moves::Node;
+use crate::prices::one_by_one;
+use crate::space::Space;
+use crate::sums::{NEVER, Sum, least, plus};
+
+/// The weights and caches that are in memory at once, and the bytes that they may take.
+#[derive(Clone, Debug)]
+pub(crate) struct Kept {
+    pub(crate) values: Vec<ValueId>,
+    pub(crate) most: u64,
+}
+
+/// The weights and caches among some parameters of a program, given by their place among all.
+pub(crate) fn kept(program: &Program, present: &[usize], most: u64) -> Kept {
+    let is_parameter = |id: &ValueId| matches!(program.value(*id).def, Def::Parameter { .. });
+    let parameters: Vec<ValueId> = program.value_ids().filter(is_parameter).collect();
+    let is_kept = |id: &ValueId| {
+        matches!(program.value(*id).def, Def::Parameter { kind: ParameterKind::Weight | ParameterKind::Cache, .. })
+    };
+    let values = present.iter().filter_map(|at| parameters.get(*at).copied()).filter(is_kept).collect();
+    Kept { values, most }
+}
+
+/// The side prices of a set.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sides {
+    /// For each place that pays anything, what it pays in each layout, to all; [`NEVER`] where its type allows none.
+    values: Vec<Option<Vec<Sum>>>,
+    results: Vec<Option<Vec<Sum>>>,
+    /// For each label its layouts, with what it costs in each: less what its places pay.
+    labels: Vec<Vec<(Layout, Sum)>>,
+    /// What all memories come to: the least, over all layouts of weights and caches that fit, less what these pay.
+    memories: Sum,
+}
+
+impl Sides {
+    /// What a value's place pays in a layout.
+    pub(crate) fn of_value(&self, value: ValueId, node: Node) -> Sum {
+        self.values[value.index()].as_ref().map_or(0, |paid| paid[node as usize])
+    }
+
+    /// What a result's place pays in a layout.
+    pub(crate) fn of_result(&self, result: usize, node: Node) -> Sum {
+        self.results[result].as_ref().map_or(0, |paid| paid[node as usize])
+    }
+
+    /// What all labels and memories come to at least, with the layouts of labels given, or open for `&[]`.
+    pub(crate) fn least(&self, labels: &[Layout]) -> Sum {
+        let of_label = |(label, layouts): (usize, &Vec<(Layout, Sum)>)| {
+            let wanted = labels.get(label);
+            least(
+                layouts.iter().filter(|(layout, _)| wanted.is_none_or(|wanted| wanted == layout)).map(|(_, sum)| *sum),
+            )
+        };
+        self.labels.iter().enumerate().map(of_label).fold(self.memories, plus)
+    }
+}
+
+impl Space<'_> {
+    /// The layouts that the type of a place allows, in their order: those at which it pays.
+    pub fn allowed_at(&self, place: Place) -> Option<&[Node]> {
+        match place {
+            Place::Value(value) => {
+                let def = &self.program.values.get(value as usize)?.def;
+                let bears_one = matches!(def, Def::Parameter { .. } | Def::Pin { .. });
+                bears_one.then(|| self.ways[value as usize].out.as_slice())
+            }
+            Place::Result(i) => self.results.get(i).map(Vec::as_slice),
+        }
+    }
+
+    /// The layout of a node of a place.
+    pub fn layout_at(&self, place: Place, node: Node) -> Option<Layout> {
+        let value = match place {
+            Place::Value(value) => value as usize,
+            Place::Result(i) => self.program.outputs.get(i)?.value.index(),
+        };
+        self.moves[value].layouts.get(node as usize).copied()
+    }
+
+    /// All labels, then all memories.
+    pub fn parts(&self) -> Vec<Part> {
+        let labels = (0..self.program.labels.len() as u16).map(Part::Label);
+        labels.chain((0..self.memories.len()).map(Part::Memory)).collect()
+    }
+
+    /// The places that a label or a memory asks something of.
+    pub fn places_of(&self, part: Part) -> Vec<Place> {
+        let Part::Label(label) = part else {
+            let Part::Memory(memory) = part else { return Vec::new() };
+            let kept = self.memories.get(memory).map_or(&[][..], |kept| kept.values.as_slice());
+            return kept.iter().map(|id| Place::Value(id.0)).collect();
+        };
+        let bears = |pattern: &LayoutPattern| pattern.label == Some(LabelId(label));
+        let values = self.live.iter().filter(|id| match &self.program.value(**id).def {
+            Def::Parameter { pattern, .. } | Def::Pin { pattern, .. } => bears(pattern),
+            Def::Constant(_) | Def::Op { .. } => false,
+        });
+        let results = (0..self.program.outputs.len()).filter(|i| bears(&self.program.outputs[*i].pattern));
+        values.map(|id| Place::Value(id.0)).chain(results.map(Place::Result)).collect()
+    }
+
+    /// The bytes that a weight or a cache takes in a layout, over the whole stack.
+    fn stored_bytes(&self, value: ValueId, layout: Layout) -> u64 {
+        let bytes = local_bytes(self.program, value, layout).saturating_mul(self.program.copies(value));
+        bytes.saturating_mul(self.program.repeat)
+    }
+
+    /// Reads the side prices of a set.
+    pub(crate) fn sides(&self, set: &PriceSet) -> Result<Sides, CertificateError> {
+        let mut sides = Sides {
+            values: vec![None; self.program.values.len()],
+            results: vec![None; self.program.outputs.len()],
+            ..Sides::default()
+        };
+        let mut seen = BTreeSet::new();
+        let mut paid_to: Vec<(&SidePrices, Vec<Sum>)> = Vec::new();
+        for side in &set.sides {
+            let what = || format!("there are prices of {:?} for {:?}", side.place, side.to);
+            let asked = self.places_of(side.to).contains(&side.place);
+            let allowed = self.allowed_at(side.place).filter(|_| asked);
+            let allowed =
+                allowed.ok_or_else(|| CertificateError::new(format!("{}, which asks nothing of it", what())))?;
+            if !seen.insert((side.to, side.place)) {
+                return Err(CertificateError::new(format!("{} twice", what())));
+            }
+            let prices = one_by_one(&side.paid, allowed.len())
+                .ok_or_else(|| CertificateError::new(format!("{}, and not one for each layout", what())))?;
+            let (all, nodes) = match side.place {
+                Place::Value(value) => (&mut sides.values[value as usize], self.moves[value as usize].nodes()),
+                Place::Result(i) => (&mut sides.results[i], self.moves[self.program.outputs[i].value.index()].nodes()),
+            };
+            let all = all.get_or_insert_with(|| vec![0; nodes]);
+            allowed.iter().zip(&prices).for_each(|(node, price)| all[*node as usize] += Sum::from(*price));
+            paid_to.push((side, prices.into_iter().map(Sum::from).collect()));
+        }
+        let labels = (0..self.program.labels.len() as u16).map(|label| self.label(label, &paid_to));
+        sides.labels = labels.collect();
+        let memories = (0..self.memories.len()).map(|memory| self.memory(memory, &paid_to));
+        sides.memories = memories.fold(0, plus);
+        Ok(sides)
+    }
+
+    /// What a label costs in each of its layouts.
+    fn label(&self, label: u16, paid: &[(&SidePrices, Vec<Sum>)]) -> Vec<(Layout, Sum)> {
+        let to_it: Vec<_> = paid.iter().filter(|(side, _)| side.to == Part::Label(label)).collect();
+        let seen_by_label = |place: Place, node: Node| {
+            let value = match place {
+                Place::Value(value) => ValueId(value),
+                Place::Result(i) => self.program.outputs[i].value,
+            };
+            self.layout_at(place, node).map(|layout| label_layout(&self.program.value(value).dims, layout))
+        };
+        let cost = |layout: &Layout| {
+            to_it.iter().fold(0, |sum, (side, prices)| {
+                let nodes = self.allowed_at(side.place).unwrap_or(&[]);
+                let here = nodes.iter().zip(prices).filter(|(n, _)| seen_by_label(side.place, **n) == Some(*layout));
+                plus(sum, least(here.map(|(_, price)| -price)))
+            })
+        };
+        let layouts = layouts_of(self.program, LabelId(label));
+        layouts.into_iter().map(|layout| (layout, cost(&layout))).collect()
+    }
+
+    /// What a memory comes to: the least, over all choices of a layout for each weight and cache whose bytes fit together,
+    /// less what these pay for the layouts.
+    fn memory(&self, memory: usize, paid: &[(&SidePrices, Vec<Sum>)]) -> Sum {
+        let Kept { values, most } = &self.memories[memory];
+        // What is chosen so far, as bytes and costs: fewer bytes first, and each costs less than all before it.
+        let mut chosen: Vec<(u64, Sum)> = vec![(0, 0)];
+        for value in values {
+            let place = Place::Value(value.0);
+            let prices = paid.iter().find(|(side, _)| side.to == Part::Memory(memory) && side.place == place);
+            let nodes = self.allowed_at(place).unwrap_or(&[]);
+            let choices = nodes.iter().enumerate().filter_map(|(i, node)| {
+                let bytes = self.stored_bytes(*value, self.layout_at(place, *node)?);
+                Some((bytes, prices.map_or(0, |(_, prices)| -prices[i])))
+            });
+            let choices = best_first(choices.collect());
+            let both = chosen.iter().flat_map(|(bytes, cost)| {
+                choices.iter().map(move |(more, other)| (bytes.saturating_add(*more), cost + other))
+            });
+            chosen = at_most(best_first(both.filter(|(bytes, _)| bytes <= most).collect()));
+        }
+        chosen.last().map_or(NEVER, |(_, cost)| *cost)
+    }
+}
+
+/// Those of some choices that no other one beats in bytes and cost, fewer bytes first.
+fn best_first(mut choices: Vec<(u64, Sum)>) -> Vec<(u64, Sum)> {
+    choices.sort_unstable();
+    let mut best: Vec<(u64, Sum)> = Vec::new();
+    for (bytes, cost) in choices {
+        if best.last().is_none_or(|(_, known)| cost < *known) {
+            best.push((bytes, cost));
+        }
+    }
+    best
+}
+
+/// Choices told apart at most.
+const MOST_CHOICES: usize = 4096;
+
+/// At most so many choices: of two neighbours one is made that takes the bytes of the smaller and costs what the cheaper does.
+fn at_most(mut choices: Vec<(u64, Sum)>) -> Vec<(u64, Sum)> {
+    while choices.len() > MOST_CHOICES {
+        choices = choices.chunks(2).map(|two| (two[0].0, two[two.len() - 1].1)).collect();
+    }
+    choices
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn choices_that_another_beats_are_dropped_and_many_are_rounded_down() {
+        assert_eq!(best_first(vec![(4, 1), (2, 7), (3, 8), (4, 0), (9, 0)]), [(2, 7), (4, 0)]);
+        let many: Vec<(u64, Sum)> = (0..5000).map(|i| (i, -Sum::from(i))).collect();
+        let fewer = at_most(many);
+        assert_eq!((fewer.len(), fewer[0], fewer[2499]), (2500, (0, -1), (4998, -4999)));
+    }
+}

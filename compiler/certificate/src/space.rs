@@ -1,0 +1,330 @@
+//! The plan space of one program: for each value the ways of having it and the moves of it.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use rustc_hash::FxHashMap;
+use shard_cost::Hardware;
+use shard_ir::composite::composite_dim;
+use shard_ir::{AxisSet, Binary, Def, Layout, LayoutPattern, MeshShape, Op, ParameterKind, Program, Reduce, ValueId};
+
+use crate::format::CertificateError;
+use crate::kernel::{self, Joins, Kernel, Key, Works, local_bytes, may_be_joined};
+use crate::loops::Loops;
+use crate::moves::{Alike, Freedom, Moves, Node};
+use crate::pieces::last_kernel;
+use crate::sides::{Kept, kept};
+use crate::usable;
+
+/// Who reads a value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reader {
+    /// An op or a pin: the value that it makes, and the place among its operands.
+    Operand(ValueId, usize),
+    /// A result of the layer.
+    Result(usize),
+}
+
+/// The plan space of one program.
+pub struct Space<'a> {
+    pub(crate) program: &'a Program,
+    pub(crate) hardware: &'a Hardware,
+    /// The values that results need, and all parameters, in program order.
+    pub(crate) live: Vec<ValueId>,
+    pub(crate) moves: Vec<Rc<Moves>>,
+    pub(crate) ways: Vec<Ways>,
+    /// Of each value its readers: operands in program order, then results.
+    pub(crate) readers: Vec<Vec<Reader>>,
+    /// Of each value the layouts in which each reader may read it.
+    pub(crate) wanted: Vec<Vec<Vec<Node>>>,
+    /// Of each value the operands, and which reader of the operand it is.
+    pub(crate) reads: Vec<Vec<(usize, usize)>>,
+    /// How an elementwise op may join the kernel of its operand, and which op may join that of a value.
+    pub(crate) joins: Vec<Option<Joins>>,
+    pub(crate) joined_by: Vec<Option<ValueId>>,
+    /// The layouts that each result's type allows.
+    pub(crate) results: Vec<Vec<Node>>,
+    /// All kernels that ops run as by themselves.
+    pub(crate) kernels: Vec<Kernel>,
+    /// The time of each.
+    pub(crate) times: Vec<u64>,
+    /// For each phase the weights and caches that are in memory.
+    pub(crate) memories: Vec<Kept>,
+}
+
+/// The ways of having a value before any move of it, in flat arrays. A parameter or a constant has one for each layout in
+/// which it may be given, a pin one for each that it lets through, an op one for each strategy (and loop).
+#[derive(Debug, Default)]
+pub(crate) struct Ways {
+    /// The layout that is made, for each way.
+    pub(crate) out: Vec<Node>,
+    /// The layouts that are read, `arity` for each way.
+    pub(crate) reads: Vec<Node>,
+    pub(crate) arity: usize,
+    /// Of an op, the kernel that it runs as by itself.
+    pub(crate) kernel: Vec<u32>,
+    /// Whether elementwise ops may join that kernel.
+    pub(crate) leads: Vec<bool>,
+    /// The bytes that the op adds to what the kernel reads that makes its operand, if it joins it in this way.
+    pub(crate) adds: Vec<Option<u64>>,
+    /// Whether a plan may have it so, in a kernel that it begins, and joined to the kernel of its operand.
+    pub(crate) begins: Vec<bool>,
+    pub(crate) goes_on: Vec<bool>,
+}
+
+impl Ways {
+    pub(crate) fn len(&self) -> usize {
+        self.out.len()
+    }
+
+    pub(crate) fn reads_of(&self, way: usize) -> &[Node] {
+        &self.reads[way * self.arity..(way + 1) * self.arity]
+    }
+
+    fn simple(nodes: Vec<Node>, arity: usize) -> Ways {
+        let count = nodes.len();
+        let reads = if arity == 0 { Vec::new() } else { nodes.clone() };
+        Ways { out: nodes, reads, arity, begins: vec![true; count], goes_on: vec![false; count], ..Ways::default() }
+    }
+}
+
+/// Layouts of one value, and strategies of all ops together, beyond which a space is refused.
+const MOST_LAYOUTS: usize = 1 << 20;
+const MOST_WAYS: usize = 1 << 24;
+
+impl<'a> Space<'a> {
+    /// The plan space of a program; `loops` says whether einsums may do a collective in their loops, `present` which
+    /// parameters are there in each phase ([`Joint::present`](crate::Joint)).
+    pub fn new(
+        program: &'a Program,
+        hardware: &'a Hardware,
+        loops: bool,
+        present: &[Vec<usize>],
+    ) -> Result<Space<'a>, CertificateError> {
+        let count = program.values.len();
+        let live = program.live_values();
+        let readers = readers(program, &live);
+        let reads = reads(program, &live, &readers);
+        let numbers: Vec<usize> = readers.iter().map(Vec::len).collect();
+        let joins = kernel::joins(program, &live, &numbers);
+        let mut joined_by = vec![None; count];
+        for id in &live {
+            if let Some(joins) = &joins[id.index()] {
+                joined_by[joins.maker.index()] = Some(*id);
+            }
+        }
+        let maxima = maxima(program);
+        let mut alike: BTreeMap<Alike, Rc<Moves>> = BTreeMap::new();
+        let mut moves: Vec<Rc<Moves>> = Vec::with_capacity(count);
+        let mut layouts = 0;
+        for id in program.value_ids() {
+            let value = program.value(id);
+            let of = Alike {
+                sizes: program.sizes(&value.dims),
+                dtype: value.dtype,
+                freedom: freedom(program, id),
+                times: value.times,
+            };
+            let shape = MeshShape { mesh: &program.mesh, sizes: &of.sizes };
+            if !alike.contains_key(&of) {
+                let within = shape.layouts_within(program.mesh.all_axes(), maxima, MOST_LAYOUTS);
+                within.ok_or_else(|| CertificateError::new("a value has too many layouts to be checked"))?;
+            }
+            let known =
+                alike.entry(of).or_insert_with_key(|of| Rc::new(Moves::new(&program.mesh, of, maxima, hardware)));
+            layouts += known.layouts.len();
+            if layouts > MOST_LAYOUTS {
+                return Err(CertificateError::new("the program has too many layouts to be checked"));
+            }
+            moves.push(Rc::clone(known));
+        }
+        let mut space = Space {
+            program,
+            hardware,
+            live,
+            moves,
+            ways: (0..count).map(|_| Ways::default()).collect(),
+            readers,
+            wanted: vec![Vec::new(); count],
+            reads,
+            joins,
+            joined_by,
+            results: Vec::new(),
+            kernels: Vec::new(),
+            times: Vec::new(),
+            memories: present.iter().map(|present| kept(program, present, hardware.hbm_bytes)).collect(),
+        };
+        space.results = program.outputs.iter().map(|o| space.allowed(o.value, &o.pattern, maxima)).collect();
+        let mut known: FxHashMap<Key, u32> = FxHashMap::default();
+        let mut all = 0;
+        for id in space.live.clone() {
+            let ways = match &program.value(id).def {
+                Def::Parameter { pattern, .. } => Ways::simple(space.allowed(id, pattern, maxima), 0),
+                Def::Constant(_) => {
+                    Ways::simple(space.moves[id.index()].node(Layout::REPLICATED).into_iter().collect(), 0)
+                }
+                Def::Pin { pattern, .. } => Ways::simple(space.allowed(id, pattern, maxima), 1),
+                Def::Op { op, .. } => space.ways_of_op(id, op, loops && !program.strict, &mut known),
+            };
+            all += ways.len();
+            if all > MOST_WAYS {
+                return Err(CertificateError::new("the program has too many strategies to be checked"));
+            }
+            space.ways[id.index()] = ways;
+        }
+        space.times = space.kernels.iter().map(|kernel| kernel.time(hardware)).collect();
+        usable::keep_usable(&mut space);
+        Ok(space)
+    }
+
+    /// The layouts of a value that a pattern on it allows.
+    fn allowed(&self, value: ValueId, pattern: &LayoutPattern, maxima: AxisSet) -> Vec<Node> {
+        let sizes = self.program.sizes(&self.program.value(value).dims);
+        let shape = MeshShape { mesh: &self.program.mesh, sizes: &sizes };
+        let layouts = pattern.candidates(shape, self.program.mesh.all_axes(), maxima);
+        layouts.into_iter().filter_map(|layout| self.moves[value.index()].node(layout)).collect()
+    }
+
+    /// The strategies of an op, and its loops.
+    fn ways_of_op(&mut self, id: ValueId, op: &Op, loops: bool, known: &mut FxHashMap<Key, u32>) -> Ways {
+        let (program, hardware) = (self.program, self.hardware);
+        let Some(site) = kernel::site(program, id) else { return Ways::default() };
+        let operands = program.value(id).def.operands();
+        let mut ways = Ways { arity: operands.len(), ..Ways::default() };
+        let mut works = Works::new(program, id, op);
+        let mut loops = (loops && matches!(op, Op::Einsum)).then(|| Loops::new(program, hardware, id));
+        let joins = self.joins[id.index()].clone();
+        let mut in_pieces: FxHashMap<Layout, Option<Kernel>> = FxHashMap::default();
+        let kernels = &mut self.kernels;
+        let mut numbered = |kernel: Kernel| {
+            *known.entry(kernel.key()).or_insert_with(|| {
+                kernels.push(kernel);
+                kernels.len() as u32 - 1
+            })
+        };
+        let moves = &self.moves;
+        let mut push = |read: &[Layout], out: Layout, kernel: Kernel, leads: bool, adds: Option<u64>| {
+            let nodes = operands.iter().zip(read).map(|(o, layout)| moves[o.index()].node(*layout));
+            let (Some(nodes), Some(out)) = (nodes.collect::<Option<Vec<Node>>>(), moves[id.index()].node(out)) else {
+                return;
+            };
+            ways.reads.extend(nodes);
+            ways.out.push(out);
+            ways.kernel.push(numbered(kernel));
+            ways.leads.push(leads);
+            ways.adds.push(adds);
+        };
+        site.for_each_strategy(&mut |read, out| {
+            let pieces = match (composite_dim(op), read.first()) {
+                (Some(_), Some(layout)) => {
+                    *in_pieces.entry(*layout).or_insert_with(|| last_kernel(program, hardware, id, *layout))
+                }
+                _ => None,
+            };
+            let alone = || Kernel { work: works.of(read, out), before: 0, looped: None };
+            let kernel = pieces.unwrap_or_else(alone);
+            let adds = joins.as_ref().and_then(|joins| {
+                let between = read[joins.fed[0]];
+                let fits =
+                    joins.fed.iter().all(|i| read[*i] == between) && may_be_joined(program, joins.maker, between);
+                let reads = (0..read.len()).filter(|i| joins.reads[*i]);
+                fits.then(|| reads.map(|i| local_bytes(program, operands[i], read[i])).sum())
+            });
+            push(read, out, kernel, may_be_joined(program, id, out), adds);
+            for looped in loops.iter_mut().flat_map(|loops| loops.of(read, out)) {
+                let mut given = read.to_vec();
+                if let Some((operand, layout)) = looped.given {
+                    given[operand] = layout;
+                }
+                let kernel = Kernel { looped: Some(looped.looped), ..kernel };
+                push(&given, looped.result, kernel, looped.given.is_some(), None);
+            }
+        });
+        ways.begins = vec![true; ways.len()];
+        ways.goes_on = ways.adds.iter().map(Option::is_some).collect();
+        ways
+    }
+
+    /// The program.
+    pub fn program(&self) -> &'a Program {
+        self.program
+    }
+
+    /// Who reads a value: operands in program order, then results.
+    pub fn readers(&self, value: ValueId) -> &[Reader] {
+        &self.readers[value.index()]
+    }
+
+    /// The layouts in which a reader of a value may read it, in their order: those at which it has prices.
+    pub fn wanted(&self, value: ValueId, reader: usize) -> impl Iterator<Item = Layout> + '_ {
+        self.wanted[value.index()][reader].iter().map(move |node| self.moves[value.index()].layouts[*node as usize])
+    }
+
+    /// The values that results need, and all parameters.
+    pub fn live(&self) -> &[ValueId] {
+        &self.live
+    }
+}
+
+fn readers(program: &Program, live: &[ValueId]) -> Vec<Vec<Reader>> {
+    let mut readers = vec![Vec::new(); program.values.len()];
+    for id in live {
+        for (place, operand) in program.value(*id).def.operands().iter().enumerate() {
+            readers[operand.index()].push(Reader::Operand(*id, place));
+        }
+    }
+    for (i, output) in program.outputs.iter().enumerate() {
+        readers[output.value.index()].push(Reader::Result(i));
+    }
+    readers
+}
+
+fn reads(program: &Program, live: &[ValueId], readers: &[Vec<Reader>]) -> Vec<Vec<(usize, usize)>> {
+    let mut reads = vec![Vec::new(); program.values.len()];
+    for id in live {
+        for (place, operand) in program.value(*id).def.operands().iter().enumerate() {
+            let is_this = |reader: &Reader| *reader == Reader::Operand(*id, place);
+            let reader = readers[operand.index()].iter().position(is_this).unwrap_or(0);
+            reads[id.index()].push((operand.index(), reader));
+        }
+    }
+    reads
+}
+
+/// The axes over which values may be partial maxima: all where something takes a maximum or a type names one, else none.
+pub(crate) fn maxima(program: &Program) -> AxisSet {
+    let named = |pattern: &LayoutPattern| !pattern.partial_max.is_empty();
+    let makes_one = |def: &Def| match def {
+        Def::Parameter { pattern, .. } | Def::Pin { pattern, .. } => named(pattern),
+        Def::Op { op: Op::Reduce { kind: Reduce::Max, .. } | Op::Binary(Binary::Maximum), .. } => true,
+        Def::Op { .. } | Def::Constant(_) => false,
+    };
+    let any = program.outputs.iter().any(|o| named(&o.pattern)) || program.values.iter().any(|v| makes_one(&v.def));
+    if any { program.mesh.all_axes() } else { AxisSet::EMPTY }
+}
+
+/// Which moves a value has.
+fn freedom(program: &Program, id: ValueId) -> Freedom {
+    let Program { strict, .. } = program;
+    if program.value(id).times == 0 || (*strict && !is_asked_to_move(program, id)) {
+        return Freedom::Fixed;
+    }
+    match &program.value(kernel::unpinned(program, id)).def {
+        Def::Parameter { kind: ParameterKind::HostWeight, .. } => Freedom::WithoutTraffic,
+        Def::Parameter { .. } | Def::Constant(_) | Def::Op { .. } | Def::Pin { .. } => Freedom::Any,
+    }
+}
+
+/// In a strict layer, whether a `reshard` asks a value to move. One of a weight in host memory asks also for the cut before
+/// the fetch, where no line can stand.
+fn is_asked_to_move(program: &Program, id: ValueId) -> bool {
+    let readers = |of: ValueId| program.value_ids().filter(move |v| program.value(*v).def.operands().contains(&of));
+    let is_reshard = |v: ValueId| matches!(program.value(v).def, Def::Pin { written: true, .. });
+    let is_resharded_fetch = |v: ValueId| {
+        matches!(program.value(v).def, Def::Op { op: Op::Fetch, .. })
+            && readers(v).next().is_some()
+            && readers(v).all(is_reshard)
+            && program.outputs.iter().all(|output| output.value != v)
+    };
+    readers(id).any(|reader| is_reshard(reader) || is_resharded_fetch(reader))
+}

@@ -1,0 +1,116 @@
+//! What it takes at least to bring a value to all of its readers, given what each pays for reading it in each layout.
+
+use crate::moves::Moves;
+use crate::sums::{NEVER, Sum, plus};
+
+/// With more readers than this each is served on its own: the number of sets of readers doubles with each.
+const MOST_TOGETHER: usize = 5;
+
+/// For each layout in which a value may be made: the least, over all trees of moves from there to the layouts in which the
+/// readers read it, of the time of the moves less what the readers pay. `paid[i][n]` is what reader `i` pays in layout `n`,
+/// and [`NEVER`] where it does not read the value. Times count `scale` times.
+pub(crate) fn served(moves: &Moves, paid: &[Vec<Sum>], scale: i64) -> Vec<Sum> {
+    match paid.len() {
+        0 => vec![0; moves.nodes()],
+        1..=MOST_TOGETHER => together(moves, paid, scale),
+        _ => one_by_one(moves, paid, scale),
+    }
+}
+
+/// What it costs to serve a reader where it is: that it pays.
+fn at_the_reader(moves: &Moves, paid: &[Sum]) -> Vec<Sum> {
+    let earned = |price: Option<&Sum>| price.filter(|price| **price < NEVER).map_or(NEVER, |price| -price);
+    (0..moves.nodes()).map(|node| earned(paid.get(node))).collect()
+}
+
+/// Dreyfus and Wagner: the best tree for a set of readers from a node goes some way, and there serves one of them or
+/// divides the set in two.
+fn together(moves: &Moves, paid: &[Vec<Sum>], scale: i64) -> Vec<Sum> {
+    let sets = 1usize << paid.len();
+    let mut best: Vec<Vec<Sum>> = vec![Vec::new(); sets];
+    for set in 1..sets {
+        let mut cost = vec![NEVER; moves.nodes()];
+        if set.is_power_of_two() {
+            cost = at_the_reader(moves, &paid[set.trailing_zeros() as usize]);
+        }
+        for part in (1..set).filter(|part| part & set == *part && *part > set ^ part) {
+            for (node, cost) in cost.iter_mut().enumerate() {
+                *cost = (*cost).min(plus(best[part][node], best[set ^ part][node]));
+            }
+        }
+        moves.spread_back(&mut cost, scale, 1);
+        best[set] = cost;
+    }
+    best.pop().unwrap_or_default()
+}
+
+/// Each of `k` readers on its own, every move at a `k`-th of its time. A move of a tree serves at most `k` readers, so that
+/// this is no more than the tree costs.
+fn one_by_one(moves: &Moves, paid: &[Vec<Sum>], scale: i64) -> Vec<Sum> {
+    let mut sum = vec![0; moves.nodes()];
+    for reader in paid {
+        let mut cost = at_the_reader(moves, reader);
+        moves.spread_back(&mut cost, scale, paid.len() as i64);
+        sum.iter_mut().zip(cost).for_each(|(sum, cost)| *sum = plus(*sum, cost));
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use shard_cost::Hardware;
+    use shard_ir::{AxisSet, Dtype, Mesh};
+
+    use super::*;
+    use crate::moves::{Alike, Freedom};
+
+    /// The least over all sets of arcs that lead from a node to where some layout of each reader is.
+    fn by_all_sets(moves: &Moves, paid: &[Vec<Sum>]) -> Vec<Sum> {
+        let arcs = moves.arcs();
+        let mut best = vec![NEVER; moves.nodes()];
+        for set in 0u32..1 << arcs.len() {
+            let taken = || arcs.iter().enumerate().filter(|(i, _)| set >> i & 1 == 1).map(|(_, arc)| *arc);
+            let time: Sum = taken().map(|(_, _, time)| Sum::from(time)).sum();
+            for (from, best) in best.iter_mut().enumerate() {
+                let mut reached = vec![false; moves.nodes()];
+                reached[from] = true;
+                for _ in 0..moves.nodes() {
+                    taken().for_each(|(a, b, _)| reached[b as usize] |= reached[a as usize]);
+                }
+                let gain = |paid: &Vec<Sum>| {
+                    let at = paid.iter().enumerate().filter(|(node, price)| reached[*node] && **price < NEVER);
+                    at.map(|(_, price)| -price).min().unwrap_or(NEVER)
+                };
+                *best = (*best).min(paid.iter().map(gain).fold(time, plus));
+            }
+        }
+        best
+    }
+
+    #[test]
+    fn the_best_tree_is_the_best_of_all_sets_of_moves() {
+        let hardware = Hardware::built_in("tpu-v5e").expect("built in");
+        let mesh = Mesh::new([("x", 4)]).expect("a mesh");
+        let mut seed = 7u64;
+        let mut random = |n: u64| {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            seed % n
+        };
+        for readers in 1..=MOST_TOGETHER + 2 {
+            for _ in 0..6 {
+                let of = Alike { sizes: vec![1 << 20, 4], dtype: Dtype::F32, freedom: Freedom::Any, times: 1 };
+                let moves = Moves::new(&mesh, &of, AxisSet::EMPTY, &hardware);
+                let mut price = || if random(4) == 0 { NEVER } else { Sum::from(random(40_000_000)) };
+                let paid: Vec<Vec<Sum>> =
+                    (0..readers).map(|_| (0..moves.layouts.len()).map(|_| price()).collect()).collect();
+                let (found, best) = (served(&moves, &paid, 1), by_all_sets(&moves, &paid));
+                match readers <= MOST_TOGETHER {
+                    true => assert_eq!(found, best),
+                    false => assert!(found.iter().zip(&best).all(|(found, best)| found <= best)),
+                }
+            }
+        }
+    }
+}

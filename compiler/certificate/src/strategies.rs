@@ -1,0 +1,129 @@
+//! The strategies of an op: for each mesh axis what it does ([`actions`](crate::actions)), and for each dim in which order
+//! its axes split it.
+
+use shard_ir::{AxisId, AxisList, DimId, Layout, Mesh, Op};
+
+use crate::actions::{Along, Site, To, Together};
+
+/// What is done with a strategy: the layouts of the operands, that of the result.
+type Visit<'v> = dyn FnMut(&[Layout], Layout) + 'v;
+
+impl Site<'_> {
+    /// Every strategy of the op, each once.
+    pub fn for_each_strategy(&self, visit: &mut Visit<'_>) {
+        let (alongs, togethers) = (self.alongs(), self.togethers());
+        let walk = Walk { site: self, alongs: &alongs, togethers: &togethers };
+        let mut state = State {
+            axes_of: vec![AxisList::EMPTY; alongs.len()],
+            operands: vec![Layout::REPLICATED; self.operands.len()],
+            result: Layout::REPLICATED,
+        };
+        walk.let_act(0, &mut state, visit);
+    }
+}
+
+struct Walk<'a> {
+    site: &'a Site<'a>,
+    alongs: &'a [Along],
+    togethers: &'a [Together],
+}
+
+/// What the axes so far do.
+#[derive(Clone)]
+struct State {
+    /// For each dim, the axes that split it, major to minor.
+    axes_of: Vec<AxisList>,
+    /// The layouts, with the partial axes alone.
+    operands: Vec<Layout>,
+    result: Layout,
+}
+
+impl Walk<'_> {
+    /// Lets an axis, and then those behind it, do all that they may do.
+    fn let_act(&self, axis: usize, state: &mut State, visit: &mut Visit<'_>) {
+        if axis == self.site.mesh.axes().len() {
+            self.visit(state, visit);
+            return;
+        }
+        let id = AxisId(axis as u8);
+        // Nothing.
+        self.let_act(axis + 1, state, visit);
+        // It splits a dim, at any place among the axes that do.
+        for (dim, along) in self.alongs.iter().enumerate() {
+            let others = state.axes_of[dim];
+            let devices = self.site.mesh.group_size(others.iter()) * self.site.mesh.size(id);
+            if !along.size.is_multiple_of(devices) {
+                continue;
+            }
+            let result = state.result;
+            if let To::Combined(kind) = along.to {
+                state.result = result.with_partial(id, kind);
+            }
+            for place in 0..=others.len() {
+                state.axes_of[dim] = others.prefix(place).then(id).concat(others.suffix_from(place));
+                self.let_act(axis + 1, state, visit);
+            }
+            state.axes_of[dim] = others;
+            state.result = result;
+        }
+        // Operands are partial over it.
+        for (kind, operands) in self.togethers {
+            let before = state.clone();
+            operands.iter().for_each(|i| state.operands[*i] = state.operands[*i].with_partial(id, *kind));
+            state.result = state.result.with_partial(id, *kind);
+            self.let_act(axis + 1, state, visit);
+            *state = before;
+        }
+    }
+
+    fn visit(&self, state: &State, visit: &mut Visit<'_>) {
+        let (mut operands, mut result) = (state.operands.clone(), state.result);
+        for (along, axes) in self.alongs.iter().zip(&state.axes_of).filter(|(_, axes)| !axes.is_empty()) {
+            for (operand, dim) in &along.read {
+                operands[*operand] = operands[*operand].with_dim(*dim, *axes);
+            }
+            match along.to {
+                To::Dim(dim) => result = result.with_dim(dim, *axes),
+                To::Combined(_) => {}
+                To::Regrouped => {
+                    let (parts, layout, dims) = match self.site.op {
+                        Op::Merge { from, to } => {
+                            let Some(at) = self.site.result.iter().position(|d| d == to) else { return };
+                            result = result.with_dim(at, *axes);
+                            (from, &mut operands[0], self.site.operands[0].0)
+                        }
+                        Op::Split { to, .. } => (to, &mut result, self.site.result),
+                        _ => return,
+                    };
+                    let Some(dealt) = self.dealt(*axes, parts) else { return };
+                    for (part, axes) in parts.iter().zip(dealt).filter(|(_, axes)| !axes.is_empty()) {
+                        let Some(at) = dims.iter().position(|d| d == part) else { return };
+                        *layout = layout.with_dim(at, axes);
+                    }
+                }
+            }
+        }
+        visit(&operands, result);
+    }
+
+    fn dealt(&self, axes: AxisList, parts: &[DimId]) -> Option<Vec<AxisList>> {
+        let sizes: Vec<u64> = parts.iter().map(|d| self.site.size(*d)).collect();
+        dealt(axes, &sizes, self.site.mesh)
+    }
+}
+
+/// The axes of a whole dim dealt out to its parts: the first part has axes until it has a device for each of its entries,
+/// and only then the next. `None` where an axis falls on two parts.
+fn dealt(axes: AxisList, parts: &[u64], mesh: &Mesh) -> Option<Vec<AxisList>> {
+    let mut dealt = vec![AxisList::EMPTY; parts.len()];
+    let mut left: Vec<u64> = parts.to_vec();
+    for axis in axes.iter() {
+        let part = left.iter().position(|left| *left > 1)?;
+        if !left[part].is_multiple_of(mesh.size(axis)) {
+            return None;
+        }
+        left[part] /= mesh.size(axis);
+        dealt[part] = dealt[part].then(axis);
+    }
+    Some(dealt)
+}

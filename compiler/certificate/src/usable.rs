@@ -1,0 +1,112 @@
+//! Ways that no plan can have are left out: those that read what cannot be had, and those that make what no reader can use.
+
+use shard_ir::Def;
+
+use crate::moves::Node;
+use crate::space::{Reader, Space};
+
+/// Leaves out what no plan can have, until nothing more falls away, and notes in which layouts each reader may read.
+pub(crate) fn keep_usable(space: &mut Space<'_>) {
+    loop {
+        let had = drop_what_cannot_be_had(space);
+        if !drop_what_nobody_reads(space, &had.layouts) && !had.dropped {
+            return;
+        }
+    }
+}
+
+/// What can be had of each value.
+struct Had {
+    /// In which layouts.
+    layouts: Vec<Vec<bool>>,
+    dropped: bool,
+}
+
+/// From the parameters to the results.
+fn drop_what_cannot_be_had(space: &mut Space<'_>) -> Had {
+    let count = space.program.values.len();
+    let mut had = Had { layouts: vec![Vec::new(); count], dropped: false };
+    // The layouts in which some kernel that may be joined makes each value.
+    let mut led: Vec<Vec<bool>> = vec![Vec::new(); count];
+    for id in space.live.clone() {
+        let (v, reads) = (id.index(), space.reads[id.index()].clone());
+        let joins = space.joins[v].clone();
+        let between_passes = joins.as_ref().map(|joins| passed_by_all(space, &joins.pins, &led[joins.maker.index()]));
+        let ways = &mut space.ways[v];
+        let mut layouts = vec![false; space.moves[v].nodes()];
+        let mut leads = vec![false; layouts.len()];
+        for way in 0..ways.len() {
+            let is_had = |i: usize| had.layouts[reads[i].0][ways.reads_of(way)[i] as usize];
+            let begins = ways.begins[way] && (0..reads.len()).all(is_had);
+            let goes_on = ways.goes_on[way]
+                && joins.as_ref().zip(between_passes.as_ref()).is_some_and(|(joins, passes)| {
+                    (0..reads.len()).all(|i| match joins.fed.contains(&i) {
+                        true => passes[ways.reads_of(way)[i] as usize],
+                        false => is_had(i),
+                    })
+                });
+            had.dropped |= (begins, goes_on) != (ways.begins[way], ways.goes_on[way]);
+            (ways.begins[way], ways.goes_on[way]) = (begins, goes_on);
+            let out = ways.out[way] as usize;
+            layouts[out] |= begins || goes_on;
+            leads[out] |= (begins || goes_on) && ways.leads.get(way).copied().unwrap_or(false);
+        }
+        space.moves[v].mark_reached(&mut layouts);
+        (had.layouts[v], led[v]) = (layouts, leads);
+    }
+    had
+}
+
+/// The layouts that all of some pins let through.
+fn passed_by_all(space: &Space<'_>, pins: &[shard_ir::ValueId], layouts: &[bool]) -> Vec<bool> {
+    let mut passed = layouts.to_vec();
+    for pin in pins {
+        let Def::Pin { pattern, .. } = &space.program.value(*pin).def else { continue };
+        let all = &space.moves[pin.index()].layouts;
+        passed.iter_mut().zip(all).for_each(|(passed, layout)| *passed &= pattern.admits(*layout));
+    }
+    passed
+}
+
+/// From the results to the parameters. Whether anything was left out.
+fn drop_what_nobody_reads(space: &mut Space<'_>, had: &[Vec<bool>]) -> bool {
+    let mut dropped = false;
+    // The layouts of each value in which an op joins the kernel that makes it.
+    let mut joined: Vec<Vec<bool>> = space.moves.iter().map(|moves| vec![false; moves.nodes()]).collect();
+    for id in space.live.clone().into_iter().rev() {
+        let v = id.index();
+        let mut useful = vec![true; space.moves[v].nodes()];
+        space.wanted[v].clear();
+        for reader in &space.readers[v] {
+            let mut read = vec![false; useful.len()];
+            match reader {
+                Reader::Result(i) => space.results[*i].iter().for_each(|node| read[*node as usize] = true),
+                Reader::Operand(by, place) => {
+                    let ways = &space.ways[by.index()];
+                    for way in (0..ways.len()).filter(|way| ways.begins[*way]) {
+                        read[ways.reads_of(way)[*place] as usize] = true;
+                    }
+                }
+            }
+            read.iter_mut().zip(&had[v]).for_each(|(read, had)| *read &= *had);
+            let wanted = (0..read.len()).filter(|node| read[*node]).map(|node| node as Node).collect();
+            space.wanted[v].push(wanted);
+            space.moves[v].mark_reaching(&mut read);
+            useful.iter_mut().zip(read).for_each(|(useful, read)| *useful &= read);
+        }
+        let joins = space.joins[v].clone();
+        let ways = &mut space.ways[v];
+        for way in 0..ways.len() {
+            let out = ways.out[way] as usize;
+            let leads = ways.leads.get(way).copied().unwrap_or(false);
+            let is_used = useful[out] || (leads && joined[v][out]);
+            dropped |= !is_used && (ways.begins[way] || ways.goes_on[way]);
+            ways.begins[way] &= is_used;
+            ways.goes_on[way] &= is_used;
+            if let (true, Some(joins)) = (ways.goes_on[way], &joins) {
+                joined[joins.maker.index()][ways.reads_of(way)[joins.fed[0]] as usize] = true;
+            }
+        }
+    }
+    dropped
+}

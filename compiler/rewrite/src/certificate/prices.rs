@@ -1,0 +1,78 @@
+//! Prices of a dual as numbers in a file.
+
+use shard_certificate::{Place, PriceSet, Reader, ReaderPrices, Run, SidePrices, Space};
+use shard_ir::ValueId;
+
+use crate::relax::factors::{Factors, Use};
+use crate::relax::prices::{Prices, Seat, use_index};
+
+/// What stands for an infinite price: more than any plan that a certificate is written for costs.
+const PROHIBITIVE: i64 = 1 << 58;
+
+/// The prices of a dual, less what can be left out.
+///
+/// Prices of the only reader of a value follow from the others. Where single terms of the bound are amended (`keep_all`, for
+/// labels), they are given all the same, so that an amendment does not spread.
+pub(super) fn price_set(space: &Space<'_>, factors: &Factors, prices: &Prices, keep_all: bool) -> PriceSet {
+    let mut set = PriceSet::default();
+    for id in space.live() {
+        let readers = space.readers(*id);
+        if readers.len() == 1 && !keep_all {
+            continue;
+        }
+        for (reader, of) in readers.iter().enumerate() {
+            let of = match *of {
+                Reader::Operand(by, place) => Use::Operand(by, place),
+                Reader::Result(i) => Use::Output(i),
+            };
+            let paid = &prices.paid[id.index()][use_index(factors, *id, of)];
+            // What the search has no layout for, it never reads.
+            let price =
+                |layout| factors.graphs[id.index()].node(layout).map_or(PROHIBITIVE, |node| paid[node as usize]);
+            let paid = levelled(space.wanted(*id, reader).map(price).collect());
+            if readers.len() == 1 || paid.iter().any(|price| *price != 0) {
+                set.readers.push(ReaderPrices { value: id.0, reader: reader as u32, paid: runs(&paid) });
+            }
+        }
+    }
+    // Side prices are paid by a place and earned by its part: they cancel, and so do constants.
+    for (number, to) in space.parts().into_iter().enumerate().take(prices.sides.parts.len()) {
+        for place in space.places_of(to) {
+            let seat = match place {
+                Place::Value(value) => Seat::Value(ValueId(value)),
+                Place::Result(i) => Seat::Output(i),
+            };
+            let nodes = space.allowed_at(place).unwrap_or(&[]);
+            let price = |node: &u32| prices.sides.price(number, seat, space.layout_at(place, *node)?);
+            if let Some(paid) = nodes.iter().map(price).collect::<Option<Vec<i64>>>() {
+                let paid = levelled(paid);
+                if paid.iter().any(|price| *price != 0) {
+                    set.sides.push(SidePrices { to, place, paid: runs(&paid) });
+                }
+            }
+        }
+    }
+    set
+}
+
+/// The same prices less a constant, which changes no bound: every way of serving a reader is paid exactly one of them.
+fn levelled(mut paid: Vec<i64>) -> Vec<i64> {
+    let finite = |p: &i64| -PROHIBITIVE < *p && *p < PROHIBITIVE;
+    let least = paid.iter().copied().filter(finite).min().unwrap_or(0);
+    for price in &mut paid {
+        *price = if finite(price) { *price - least } else { PROHIBITIVE * price.signum() };
+    }
+    paid
+}
+
+fn runs(paid: &[i64]) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    for price in paid {
+        match runs.last_mut() {
+            Some(Run::Many(last, times)) if last == price => *times += 1,
+            Some(last @ Run::One(_)) if *last == Run::One(*price) => *last = Run::Many(*price, 2),
+            _ => runs.push(Run::One(*price)),
+        }
+    }
+    runs
+}
