@@ -2,6 +2,7 @@
 
 use crate::layout::{Layout, MeshShape, Place, Reduction};
 use crate::mesh::{AxisId, AxisList, AxisSet, Mesh};
+use crate::regroup;
 
 /// A move of one value from one layout to another: a collective, or one of the two moves without traffic (slice and
 /// to-partial).
@@ -14,6 +15,9 @@ use crate::mesh::{AxisId, AxisList, AxisSet, Mesh};
 /// | all-reduce over x | `E_y(partialsum-x)` | `E_y` |
 /// | all-to-all over x, from H to B | `BH_yx` | `B_xH_y` |
 /// | collective-permute | `E_xy` | `E_yx` |
+/// | exchange | `BE_xy` | `B_yxE` |
+/// | all-gather over y along E, x along B | `B_xE_y` | `BE` |
+/// | reduce-scatter over x along B, y along E | `BE(partialsum-xy)` | `B_xE_y` |
 /// | to-partial over x | `E_y` | `E_y(partialsum-x)` |
 /// | to-partial over y, from E | `E_xy` | `E_x(partialsum-y)` |
 ///
@@ -68,6 +72,24 @@ pub enum Collective {
         /// The layout after.
         to: Layout,
     },
+    /// Each device gets its new block from those that hold parts of it: the axes that split the value stay the same and
+    /// split it otherwise. One that is an all-to-all or a permute goes by that name alone.
+    Exchange {
+        /// The layout after.
+        to: Layout,
+    },
+    /// An all-gather along several dims at once.
+    AllGatherDims {
+        /// The layout after: two dims or more have lost minor-most axes.
+        to: Layout,
+    },
+    /// A reduce-scatter along several dims at once.
+    ReduceScatterDims {
+        /// What combines the terms.
+        kind: Reduction,
+        /// The layout after: two dims or more have got minor-most axes, all of them partial before.
+        to: Layout,
+    },
     /// The value becomes partial: each device keeps its term, and the neutral element (0, or minus infinity for a
     /// maximum) stands where another device's data would be. No traffic.
     ToPartial {
@@ -120,6 +142,12 @@ pub enum CollectiveError {
     /// A permute that changes the local shape or the partial axes, or changes nothing.
     #[error("a collective-permute keeps the local shape and the partial axes, and moves something")]
     NotAPermutation,
+    /// An exchange between layouts that are not split by the same axes, or that is nothing, an all-to-all or a permute.
+    #[error("an exchange keeps the axes that split and the partial axes, and is no all-to-all and no permute")]
+    NotAnExchange,
+    /// A gather or scatter over several dims that changes fewer than two dims, or changes something else.
+    #[error("a move along several dims changes two or more of them, each at its minor end")]
+    NotSeveralDims,
     /// A maximum completed while a partial sum is left inside it.
     #[error("a partial maximum can be completed only after the partial sum inside it")]
     SumInsideMax,
@@ -169,6 +197,26 @@ impl Collective {
                 }
                 Ok(to)
             }
+            Collective::Exchange { to } => match regroup::between(shape, from, to) {
+                Some(Collective::Exchange { .. }) if shape.admits(to) => Ok(to),
+                _ => Err(E::NotAnExchange),
+            },
+            Collective::AllGatherDims { to } => {
+                let gone = regroup::appended(to, from).filter(|parts| parts.len() > 1).ok_or(E::NotSeveralDims)?;
+                let whole = gone.iter().fold(from, |l, (dim, _)| l.with_dim(*dim, to.axes_of(*dim)));
+                if whole == to { Ok(to) } else { Err(E::NotSeveralDims) }
+            }
+            Collective::ReduceScatterDims { kind, to } => {
+                let come = regroup::appended(from, to).filter(|parts| parts.len() > 1).ok_or(E::NotSeveralDims)?;
+                check_partial(from, kind, come.iter().fold(AxisSet::EMPTY, |set, (_, axes)| set.union(axes.set())))?;
+                if let Some((dim, _)) =
+                    come.iter().find(|(dim, axes)| *dim >= shape.rank() || !shape.can_append(from, *dim, axes))
+                {
+                    return Err(E::NotDivisible { dim: *dim });
+                }
+                let split = come.iter().fold(from, |l, (dim, _)| l.with_dim(*dim, to.axes_of(*dim)));
+                if split == to { Ok(to) } else { Err(E::NotSeveralDims) }
+            }
             Collective::ToPartial { kind, dim: None, axes } => {
                 check_axes(&axes)?;
                 if let Some(axis) = axes.iter().find(|a| from.place(*a) != Place::Replicated) {
@@ -186,6 +234,22 @@ impl Collective {
     /// Every move that applies to a layout, with the layout after it, in a fixed order. Moves to a partial sum are listed
     /// for axes in `sums`, to a partial maximum for axes in `maxima`.
     pub fn all_from(shape: MeshShape<'_>, from: Layout, sums: AxisSet, maxima: AxisSet) -> Vec<(Collective, Layout)> {
+        let mut found = Collective::all_but_exchanges_from(shape, from, sums, maxima);
+        for to in shape.layouts_like(from) {
+            if let Some(exchange @ Collective::Exchange { .. }) = Collective::regrouping(shape, from, to) {
+                found.push((exchange, to));
+            }
+        }
+        found
+    }
+
+    /// The same without exchanges, which are by far the most: [`Collective::regrouping`] says whether one leads to a layout.
+    pub fn all_but_exchanges_from(
+        shape: MeshShape<'_>,
+        from: Layout,
+        sums: AxisSet,
+        maxima: AxisSet,
+    ) -> Vec<(Collective, Layout)> {
         let mut found = Vec::new();
         let mut offer = |c: Collective| {
             if let Ok(to) = c.apply(shape, from) {
@@ -229,10 +293,52 @@ impl Collective {
         for to in permutations(shape, from) {
             offer(Collective::Permute { to });
         }
+        for to in regroup::gathers(shape, from) {
+            offer(Collective::AllGatherDims { to });
+        }
+        for kind in [Reduction::Sum, Reduction::Max] {
+            for to in regroup::scatters(shape, from, kind) {
+                offer(Collective::ReduceScatterDims { kind, to });
+            }
+        }
         found
     }
 
-    /// The axes that the move works over, major to minor; for a permute every axis whose place changes, in mesh order.
+    /// The move in which devices give each other what they lack, between two layouts that the same axes split, partial over the
+    /// same axes: an all-to-all, a permute, or else an exchange. `None` where other axes split, or nothing changes. The caller
+    /// sees to it that both are legal.
+    pub fn regrouping(shape: MeshShape<'_>, from: Layout, to: Layout) -> Option<Collective> {
+        regroup::between(shape, from, to)
+    }
+
+    /// The layouts after an all-gather along two dims or more.
+    pub fn gathers_along_several(shape: MeshShape<'_>, from: Layout) -> Vec<Layout> {
+        regroup::gathers(shape, from)
+    }
+
+    /// The layouts after a reduce-scatter along two dims or more.
+    pub fn scatters_along_several(shape: MeshShape<'_>, from: Layout, kind: Reduction) -> Vec<Layout> {
+        regroup::scatters(shape, from, kind)
+    }
+
+    /// The dims that an all-gather or a reduce-scatter of a value in this layout changes, each with the axes that it loses or
+    /// gets, major to minor; none for other moves.
+    pub fn parts(&self, from: Layout) -> Vec<(usize, AxisList)> {
+        match *self {
+            Collective::AllGather { dim, axes } | Collective::ReduceScatter { dim, axes, .. } => vec![(dim, axes)],
+            Collective::AllGatherDims { to } => regroup::appended(to, from).unwrap_or_default(),
+            Collective::ReduceScatterDims { to, .. } => regroup::appended(from, to).unwrap_or_default(),
+            Collective::Slice { .. }
+            | Collective::AllReduce { .. }
+            | Collective::AllToAll { .. }
+            | Collective::Permute { .. }
+            | Collective::Exchange { .. }
+            | Collective::ToPartial { .. } => Vec::new(),
+        }
+    }
+
+    /// The axes that the move works over, major to minor; those of several dims dim by dim; for a permute every axis whose
+    /// place changes, and for an exchange every axis along which something travels, in mesh order.
     pub fn axes(&self, mesh: &Mesh, from: Layout) -> AxisList {
         match *self {
             Collective::AllGather { axes, .. }
@@ -242,6 +348,10 @@ impl Collective {
             | Collective::ToPartial { axes, .. } => axes,
             Collective::AllReduce { axes, .. } => axes.iter().collect(),
             Collective::Permute { to } => mesh.axis_ids().filter(|a| from.place(*a) != to.place(*a)).collect(),
+            Collective::Exchange { to } => regroup::crossed(mesh, from, to).iter().collect(),
+            Collective::AllGatherDims { .. } | Collective::ReduceScatterDims { .. } => {
+                self.parts(from).into_iter().fold(AxisList::EMPTY, |all, (_, axes)| all.concat(axes))
+            }
         }
     }
 
@@ -253,12 +363,13 @@ impl Collective {
     /// The name in IR text and JSON: `all-gather`.
     pub fn name(&self) -> &'static str {
         match self {
-            Collective::AllGather { .. } => "all-gather",
+            Collective::AllGather { .. } | Collective::AllGatherDims { .. } => "all-gather",
             Collective::Slice { .. } => "slice",
-            Collective::ReduceScatter { .. } => "reduce-scatter",
+            Collective::ReduceScatter { .. } | Collective::ReduceScatterDims { .. } => "reduce-scatter",
             Collective::AllReduce { .. } => "all-reduce",
             Collective::AllToAll { .. } => "all-to-all",
             Collective::Permute { .. } => "collective-permute",
+            Collective::Exchange { .. } => "exchange",
             Collective::ToPartial { .. } => "to-partial",
         }
     }

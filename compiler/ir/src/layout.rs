@@ -201,6 +201,26 @@ impl MeshShape<'_> {
         self.layouts_within(partial_sum, partial_max, usize::MAX).unwrap_or_default()
     }
 
+    /// Every legal layout that the same axes split as this one, and that is partial over the same axes; itself among them.
+    pub fn layouts_like(&self, layout: Layout) -> Vec<Layout> {
+        let bare = (0..self.rank()).fold(layout, |l, dim| l.with_dim(dim, AxisList::EMPTY));
+        let mut out = vec![bare];
+        for axis in layout.split_axes().iter() {
+            let before = std::mem::take(&mut out);
+            for layout in before {
+                for dim in 0..self.rank() {
+                    if self.can_append(layout, dim, &AxisList::EMPTY.then(axis)) {
+                        let axes = layout.axes_of(dim);
+                        let at = |at| axes.prefix(at).then(axis).concat(axes.suffix_from(at));
+                        out.extend((0..=axes.len()).map(|place| layout.with_dim(dim, at(place))));
+                    }
+                }
+            }
+        }
+        out.sort_unstable();
+        out
+    }
+
     /// As [`MeshShape::layouts`], or `None` where there are more than `limit`: their number grows with the factorial of that
     /// of the axes.
     pub fn layouts_within(&self, partial_sum: AxisSet, partial_max: AxisSet, limit: usize) -> Option<Vec<Layout>> {

@@ -54,6 +54,13 @@ pub enum MoveWhy {
         /// The dim.
         dim: DimId,
     },
+    /// The same along several dims at once.
+    ScatteredAlong {
+        /// Why it is partial.
+        cause: Cause,
+        /// The dims.
+        dims: Vec<DimId>,
+    },
     /// A partial value is combined on every device.
     Reduced {
         /// Why it is partial.
@@ -63,6 +70,11 @@ pub enum MoveWhy {
     Gathered {
         /// The dim.
         dim: DimId,
+    },
+    /// The axes split these dims.
+    GatheredAlong {
+        /// The dims, each with the axes that split it.
+        parts: Vec<(DimId, AxisList)>,
     },
     /// The axes split one dim and are wanted on another.
     Exchanged {
@@ -76,6 +88,13 @@ pub enum MoveWhy {
         /// How they lie.
         from: Layout,
         /// How they are wanted.
+        to: Layout,
+    },
+    /// The same axes split the value otherwise.
+    Regrouped {
+        /// How it is split.
+        from: Layout,
+        /// How it is wanted.
         to: Layout,
     },
     /// The value is on every device, so that blocks of it cost nothing.

@@ -238,7 +238,13 @@ fn verify_written(plan: &Plan, id: InstrId, instr: &Instruction) -> Result<(), V
         return Err(E::TooLarge);
     }
     legal(plan, instr, &sizes, instr.layout)?;
-    if let InstrKind::Move(Collective::Permute { to }) = instr.kind {
+    if let InstrKind::Move(
+        Collective::Permute { to }
+        | Collective::Exchange { to }
+        | Collective::AllGatherDims { to }
+        | Collective::ReduceScatterDims { to, .. },
+    ) = instr.kind
+    {
         legal(plan, instr, &sizes, to)?;
     }
     if let InstrKind::Move(collective) = &instr.kind {
@@ -249,7 +255,11 @@ fn verify_written(plan: &Plan, id: InstrId, instr: &Instruction) -> Result<(), V
             | Collective::AllToAll { axes, .. }
             | Collective::ToPartial { axes, .. } => axes.set(),
             Collective::AllReduce { axes, .. } => axes,
-            Collective::Permute { .. } => crate::AxisSet::EMPTY,
+            // Their layouts are legal.
+            Collective::Permute { .. }
+            | Collective::Exchange { .. }
+            | Collective::AllGatherDims { .. }
+            | Collective::ReduceScatterDims { .. } => crate::AxisSet::EMPTY,
         };
         if let Some(axis) = axes.difference(plan.mesh.all_axes()).iter().next() {
             return Err(E::UnknownAxis(axis.0));

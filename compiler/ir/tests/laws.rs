@@ -95,7 +95,17 @@ fn a_move_over_several_axes_is_a_chain_of_moves_over_one() {
                 Collective::ToPartial { kind, dim, axes } => {
                     chain(shape, layout, axes.iter().rev().map(|a| Collective::ToPartial { kind, dim, axes: one(a) }))
                 }
-                Collective::AllToAll { .. } | Collective::Permute { .. } => continue,
+                Collective::AllGatherDims { .. } => chain(
+                    shape,
+                    layout,
+                    c.parts(layout).into_iter().map(|(dim, axes)| Collective::AllGather { dim, axes }),
+                ),
+                Collective::ReduceScatterDims { kind, .. } => chain(
+                    shape,
+                    layout,
+                    c.parts(layout).into_iter().map(|(dim, axes)| Collective::ReduceScatter { kind, dim, axes }),
+                ),
+                Collective::AllToAll { .. } | Collective::Permute { .. } | Collective::Exchange { .. } => continue,
             };
             assert_eq!(chained, Ok(to), "{c:?} from {layout:?}");
         }
@@ -144,6 +154,144 @@ fn a_permute_is_undone_by_a_permute() {
 }
 
 #[test]
+fn between_layouts_of_the_same_split_axes_there_is_one_move() {
+    let mut exchanges = 0;
+    each_layout(|shape, layout| {
+        let all = Collective::all_from(shape, layout, AxisSet::EMPTY, AxisSet::EMPTY);
+        for to in shape.layouts_like(layout).into_iter().filter(|to| *to != layout) {
+            let regroup: Vec<&Collective> = all
+                .iter()
+                .filter(|(c, after)| {
+                    *after == to && !matches!(c, Collective::AllGather { .. } | Collective::Slice { .. })
+                })
+                .map(|(c, _)| c)
+                .collect();
+            assert_eq!(regroup, [&Collective::regrouping(shape, layout, to).unwrap()], "{layout:?} to {to:?}");
+            if let Collective::Exchange { .. } = regroup[0] {
+                assert_eq!(Collective::Exchange { to: layout }.apply(shape, to), Ok(layout));
+                exchanges += 1;
+            }
+        }
+    });
+    assert!(exchanges > 5_000, "{exchanges}");
+}
+
+/// Of a device the coordinates, and where its block of each dim begins and ends, in a layout.
+fn block(shape: MeshShape<'_>, layout: Layout, device: u64) -> (Vec<u64>, Vec<(u64, u64)>) {
+    let at = shape.mesh.coordinates(device);
+    let local = shape.local_sizes(layout);
+    let rank = |dim: usize| layout.axes_of(dim).iter().fold(0, |r, a| r * shape.mesh.size(a) + at[a.index()]);
+    let blocks = (0..shape.rank()).map(|d| (rank(d) * local[d], (rank(d) + 1) * local[d])).collect();
+    (at, blocks)
+}
+
+/// Elements that two blocks have in common.
+fn common(one: &[(u64, u64)], other: &[(u64, u64)]) -> u64 {
+    one.iter().zip(other).map(|(a, b)| a.1.min(b.1).saturating_sub(a.0.max(b.0))).product()
+}
+
+#[test]
+fn what_a_device_keeps_in_an_exchange_and_the_axes_that_it_crosses_follow_from_the_layouts() {
+    let mut tried = 0;
+    each_layout(|shape, layout| {
+        for (c, to) in Collective::all_from(shape, layout, AxisSet::EMPTY, AxisSet::EMPTY) {
+            let Collective::Exchange { .. } = c else { continue };
+            let devices: Vec<_> =
+                (0..shape.mesh.devices()).map(|d| (block(shape, layout, d), block(shape, to, d))).collect();
+            let kept: Vec<u64> = devices.iter().map(|((_, before), (_, after))| common(before, after)).collect();
+            let held = shape.local_elements(layout);
+            match kept_by_each(shape.mesh, layout, to) {
+                Some(parts) => assert!(kept.iter().all(|k| k * parts == held), "{layout:?} to {to:?}"),
+                None => assert_eq!(kept.iter().min(), Some(&0), "{layout:?} to {to:?}"),
+            }
+            let mut crossed = AxisSet::EMPTY;
+            // Of the holders of a block, those that hold the same terms and copies.
+            let alone = layout.split_axes();
+            for ((from, before), _) in &devices {
+                for (_, (at, after)) in &devices {
+                    let differ = || shape.mesh.axis_ids().filter(|a| from[a.index()] != at[a.index()]);
+                    if common(before, after) > 0 && differ().all(|a| alone.contains(a)) {
+                        crossed = differ().fold(crossed, AxisSet::with);
+                    }
+                }
+            }
+            assert_eq!(c.axes(shape.mesh, layout).set(), crossed, "{layout:?} to {to:?}");
+            tried += 1;
+        }
+    });
+    assert!(tried > 5_000, "{tried}");
+}
+
+#[test]
+fn any_complete_layout_is_a_slice_an_exchange_and_a_gather_from_any_other() {
+    let mut tried = 0;
+    each_shape(|shape| {
+        let layouts = shape.layouts(AxisSet::EMPTY, AxisSet::EMPTY);
+        for from in layouts.iter().copied() {
+            for to in layouts.iter().copied() {
+                // Axes that enter are cut first, where that divides; else what leaves is gathered first.
+                let moves = way(shape, from, to);
+                assert_eq!(chain(shape, from, moves.iter().copied()), Ok(to), "{from:?} to {to:?}: {moves:?}");
+                tried += 1;
+            }
+        }
+    });
+    assert!(tried > 5_000, "{tried}");
+}
+
+/// A chain of slices, one exchange and one gather, if there is one through layouts that divide; else through gathers alone.
+fn way(shape: MeshShape<'_>, from: Layout, to: Layout) -> Vec<Collective> {
+    let enter = to.split_axes().difference(from.split_axes());
+    let leave = from.split_axes().difference(to.split_axes());
+    // Of the layouts between which the exchange lies: the axes that enter are behind those of `from`, and those that leave
+    // behind those of `to`.
+    let behind = |base: Layout, axes: AxisSet| -> Vec<Layout> {
+        axes.iter().fold(vec![base], |all, axis| {
+            let with = |l: Layout| {
+                (0..shape.rank())
+                    .filter(move |d| shape.can_append(l, *d, &one(axis)))
+                    .map(move |d| l.with_dim(d, l.axes_of(d).then(axis)))
+            };
+            all.into_iter().flat_map(with).collect()
+        })
+    };
+    for cut in behind(from, enter) {
+        for wide in behind(to, leave) {
+            let mut moves: Vec<Collective> = Vec::new();
+            let mut at = from;
+            for dim in 0..shape.rank() {
+                let (before, after) = (from.axes_of(dim), cut.axes_of(dim));
+                if after.len() > before.len() {
+                    moves.push(Collective::Slice { dim, axes: after.suffix_from(before.len()) });
+                    at = at.with_dim(dim, after);
+                }
+            }
+            moves.extend(Collective::regrouping(shape, at, wide));
+            for dim in 0..shape.rank() {
+                let (before, after) = (wide.axes_of(dim), to.axes_of(dim));
+                if before.len() > after.len() {
+                    moves.push(Collective::AllGather { dim, axes: before.suffix_from(after.len()) });
+                }
+            }
+            return moves;
+        }
+    }
+    // No dim has room for an axis that enters beside those that leave: gather, then cut.
+    let mut moves = Vec::new();
+    for dim in 0..shape.rank() {
+        if !from.axes_of(dim).is_empty() {
+            moves.push(Collective::AllGather { dim, axes: from.axes_of(dim) });
+        }
+    }
+    for dim in 0..shape.rank() {
+        if !to.axes_of(dim).is_empty() {
+            moves.push(Collective::Slice { dim, axes: to.axes_of(dim) });
+        }
+    }
+    moves
+}
+
+#[test]
 fn to_partial_is_undone_by_the_reduction() {
     each_layout(|shape, layout| {
         let all = shape.mesh.all_axes();
@@ -177,9 +325,10 @@ fn every_move(shape: MeshShape<'_>) -> Vec<Collective> {
         // In mesh order: the order of the axes means nothing here.
         out.extend(kinds.map(|kind| Collective::ToPartial { kind, dim: None, axes: axes.iter().collect() }));
     }
-    out.extend(
-        shape.layouts(shape.mesh.all_axes(), shape.mesh.all_axes()).into_iter().map(|to| Collective::Permute { to }),
-    );
+    for to in shape.layouts(shape.mesh.all_axes(), shape.mesh.all_axes()) {
+        out.extend([Collective::Permute { to }, Collective::Exchange { to }, Collective::AllGatherDims { to }]);
+        out.extend(kinds.map(|kind| Collective::ReduceScatterDims { kind, to }));
+    }
     out
 }
 

@@ -213,7 +213,7 @@ pub(super) fn instruction(scope: Scope<'_>, cursor: &mut Cursor<'_>) -> Parsed<I
         if dims != scope.plan.instruction(operands[0]).dims {
             return start.unexpected("a move that keeps the dims and their order");
         }
-        if let Collective::Permute { to } = move_ {
+        if let Collective::Permute { to } | Collective::Exchange { to } = move_ {
             *to = layout;
         }
     }
@@ -285,9 +285,24 @@ fn reduction(cursor: &mut Cursor<'_>) -> Parsed<Reduction> {
     }
 }
 
+/// What a gather or a scatter is along: its first dim, and the layout that it leads to where there are more.
+struct Parts {
+    dim: usize,
+    axes: AxisList,
+    several: Option<Layout>,
+}
+
 fn collective(scope: Scope<'_>, word: &str, cursor: &mut Cursor<'_>) -> Parsed<Option<(InstrId, Collective)>> {
-    let names =
-        ["all-gather", "slice", "reduce-scatter", "all-reduce", "all-to-all", "collective-permute", "to-partial"];
+    let names = [
+        "all-gather",
+        "slice",
+        "reduce-scatter",
+        "all-reduce",
+        "all-to-all",
+        "collective-permute",
+        "exchange",
+        "to-partial",
+    ];
     if !names.contains(&word) {
         return Ok(None);
     }
@@ -308,10 +323,41 @@ fn collective(scope: Scope<'_>, word: &str, cursor: &mut Cursor<'_>) -> Parsed<O
         cursor.expect_word("along")?;
         place(cursor)
     };
+    // `x along B`, and, where it is along several dims, `, y along D`; the layout with one part done after the other.
+    let parts = |cursor: &mut Cursor<'_>, done: &dyn Fn(Layout, usize, AxisList) -> Option<Layout>| -> Parsed<Parts> {
+        let mut to = scope.plan.instruction(operand).layout;
+        cursor.expect_word("over")?;
+        let before = *cursor;
+        let axes = scope.axes(cursor)?;
+        let dim = along(cursor)?;
+        let mut part = Some((before, dim, axes));
+        let mut several = None;
+        while cursor.take(",") {
+            let before = *cursor;
+            let axes = scope.axes(cursor)?;
+            let dim = along(cursor)?;
+            for (at, dim, axes) in part.take().into_iter().chain([(before, dim, axes)]) {
+                match done(to, dim, axes) {
+                    Some(next) => to = next,
+                    None => {
+                        return at.unexpected("axes that the move takes from, or gives to, this dim of the operand");
+                    }
+                }
+            }
+            several = Some(to);
+        }
+        Ok(Parts { dim, axes, several })
+    };
     let collective = match word {
         "all-gather" => {
-            let axes = over(cursor)?;
-            Collective::AllGather { dim: along(cursor)?, axes }
+            let stripped = |layout: Layout, dim: usize, axes: AxisList| {
+                let on_dim = layout.axes_of(dim);
+                on_dim.ends_with(&axes).then(|| layout.with_dim(dim, on_dim.prefix(on_dim.len() - axes.len())))
+            };
+            match parts(cursor, &stripped)? {
+                Parts { dim, axes, several: None } => Collective::AllGather { dim, axes },
+                Parts { several: Some(to), .. } => Collective::AllGatherDims { to },
+            }
         }
         "slice" => {
             let axes = over(cursor)?;
@@ -319,8 +365,14 @@ fn collective(scope: Scope<'_>, word: &str, cursor: &mut Cursor<'_>) -> Parsed<O
         }
         "reduce-scatter" => {
             let kind = reduction(cursor)?;
-            let axes = over(cursor)?;
-            Collective::ReduceScatter { kind, dim: along(cursor)?, axes }
+            let split = |layout: Layout, dim: usize, axes: AxisList| {
+                let are_partial = axes.set().is_subset(layout.partial(kind));
+                are_partial.then(|| layout.with_dim(dim, layout.axes_of(dim).concat(axes)))
+            };
+            match parts(cursor, &split)? {
+                Parts { dim, axes, several: None } => Collective::ReduceScatter { kind, dim, axes },
+                Parts { several: Some(to), .. } => Collective::ReduceScatterDims { kind, to },
+            }
         }
         "all-reduce" => Collective::AllReduce { kind: reduction(cursor)?, axes: over(cursor)?.set() },
         "all-to-all" => {
@@ -331,6 +383,7 @@ fn collective(scope: Scope<'_>, word: &str, cursor: &mut Cursor<'_>) -> Parsed<O
             Collective::AllToAll { from_dim, to_dim: place(cursor)?, axes }
         }
         "collective-permute" => Collective::Permute { to: Layout::REPLICATED },
+        "exchange" => Collective::Exchange { to: Layout::REPLICATED },
         _ => {
             let kind = reduction(cursor)?;
             let axes = over(cursor)?;

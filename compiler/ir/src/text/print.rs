@@ -173,6 +173,12 @@ fn move_attributes(plan: &Plan, id: InstrId, collective: &Collective) -> String 
         Reduction::Sum => "sum",
         Reduction::Max => "max",
     };
+    // `x along B, y along D`.
+    let parts = |collective: &Collective| {
+        let from = instr.operands.first().map_or(instr.layout, |o| plan.instruction(*o).layout);
+        let part = |(d, a): (usize, crate::AxisList)| format!("{} along {}", axes(a), dim(d));
+        collective.parts(from).into_iter().map(part).collect::<Vec<_>>().join(", ")
+    };
     match *collective {
         Collective::AllGather { dim: d, axes: a } | Collective::Slice { dim: d, axes: a } => {
             format!(" over {} along {}", axes(a), dim(d))
@@ -180,12 +186,14 @@ fn move_attributes(plan: &Plan, id: InstrId, collective: &Collective) -> String 
         Collective::ReduceScatter { kind: k, dim: d, axes: a } => {
             format!(" {} over {} along {}", kind(k), axes(a), dim(d))
         }
+        Collective::AllGatherDims { .. } => format!(" over {}", parts(collective)),
+        Collective::ReduceScatterDims { kind: k, .. } => format!(" {} over {}", kind(k), parts(collective)),
         Collective::AllReduce { kind: k, axes: a } => format!(" {} over {}", kind(k), axes(a.iter().collect())),
         Collective::AllToAll { from_dim, to_dim, axes: a } => {
             format!(" over {} from {} to {}", axes(a), dim(from_dim), dim(to_dim))
         }
         // Where it goes is the written layout.
-        Collective::Permute { .. } => String::new(),
+        Collective::Permute { .. } | Collective::Exchange { .. } => String::new(),
         Collective::ToPartial { kind: k, dim: None, axes: a } => format!(" {} over {}", kind(k), axes(a)),
         Collective::ToPartial { kind: k, dim: Some(d), axes: a } => {
             format!(" {} over {} along {}", kind(k), axes(a), dim(d))

@@ -50,6 +50,8 @@ pub(super) fn of_collective(plan: &Plan, instr: &Instruction, error: &Collective
         | CollectiveError::NoSuchDim(_)
         | CollectiveError::SameDim
         | CollectiveError::NotAPermutation
+        | CollectiveError::NotAnExchange
+        | CollectiveError::NotSeveralDims
         | CollectiveError::SumInsideMax => error.to_string(),
     }
 }
