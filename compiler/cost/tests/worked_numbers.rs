@@ -30,6 +30,9 @@ fn axes(mesh: &Mesh, text: &str) -> AxisList {
 /// The move of a tensor of two dims, K and D bytes long, with D bytes in the larger buffer.
 fn time_us(hw: &Hardware, mesh: &Mesh, text: &str, bytes: u64) -> f64 {
     let (kind, rest) = text.split_once(' ').expect("a move and its axes");
+    if rest.starts_with('B') {
+        return time_of_layouts_us(hw, mesh, kind, rest, bytes);
+    }
     let (over, to) = rest.split_once(" -> ").map_or((rest, None), |(from, to)| (from, Some(axes(mesh, to))));
     let over = axes(mesh, over);
     let group = mesh.group_size(over.iter());
@@ -52,6 +55,31 @@ fn time_us(hw: &Hardware, mesh: &Mesh, text: &str, bytes: u64) -> f64 {
     };
     assert!(collective.apply(shape, from).is_ok(), "{text} applies");
     let cost = collective_cost(hw, mesh, &collective, from, &sizes, Dtype::Int8);
+    assert_eq!(cost.bytes.0, bytes, "D of {text}");
+    cost.time.seconds() * 1e6
+}
+
+/// `B_xyE_z`: the axes of two dims.
+fn two_dims(mesh: &Mesh, text: &str) -> [AxisList; 2] {
+    let (b, e) = text.split_once('E').expect("two dims");
+    [b, e].map(|dim| dim.split_once('_').map_or(AxisList::EMPTY, |(_, named)| axes(mesh, named)))
+}
+
+/// The move from one layout of a tensor of two dims, written out, with D bytes in the larger buffer.
+fn time_of_layouts_us(hw: &Hardware, mesh: &Mesh, kind: &str, text: &str, bytes: u64) -> f64 {
+    let (from, to) = text.split_once(" -> ").unwrap_or((text, "BE"));
+    let devices = mesh.devices();
+    let sizes = [devices, if kind == "exchange" { bytes } else { bytes / devices }];
+    let shape = MeshShape { mesh, sizes: &sizes };
+    let layout = |text| Layout::new(shape, &two_dims(mesh, text), AxisSet::EMPTY, AxisSet::EMPTY).expect("legal");
+    let to = layout(to);
+    let collective = match kind {
+        "exchange" => Collective::Exchange { to },
+        "all-gather" => Collective::AllGatherDims { to },
+        other => panic!("{other} is no move of several dims"),
+    };
+    assert!(collective.apply(shape, layout(from)).is_ok(), "{text} applies");
+    let cost = collective_cost(hw, mesh, &collective, layout(from), &sizes, Dtype::Int8);
     assert_eq!(cost.bytes.0, bytes, "D of {text}");
     cost.time.seconds() * 1e6
 }

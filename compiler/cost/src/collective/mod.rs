@@ -1,13 +1,16 @@
 //! What a move costs.
 
+mod exchange;
+mod parts;
 mod permute;
 mod steps;
 mod terms;
 
-use shard_ir::{AxisList, Collective, Dtype, Layout, Mesh, MeshShape, Picoseconds};
+use shard_ir::{AxisList, Collective, Dtype, Layout, Mesh, MeshShape, Picoseconds, kept_by_each};
 
-use crate::hardware::{Fabric, Hardware};
+use crate::hardware::{Fabric, Hardware, Wires};
 use crate::units::{Bytes, time_at_rate};
+pub use exchange::ExchangeTimes;
 pub use permute::PermuteTimes;
 use steps::Networks;
 pub use terms::{CollectiveTime, How, NetworkTime, Term};
@@ -32,6 +35,7 @@ pub struct CollectiveCost {
 /// | all-gather, reduce-scatter, all-to-all | D(K-1)/K |
 /// | all-reduce | 2D(K-1)/K, and the time of a reduce-scatter and an all-gather |
 /// | collective-permute | D |
+/// | exchange | D (1 - o), o the least part of its new block that any device has already |
 /// | slice, to-partial | 0, and no time |
 ///
 /// The time depends on the networks that the axes run over; `spec/cost.md` derives it for each. It is never below what the
@@ -57,7 +61,14 @@ pub fn collective_cost(
     };
     let wire = match collective {
         Collective::Slice { .. } | Collective::ToPartial { .. } => 0,
-        Collective::AllGather { .. } | Collective::ReduceScatter { .. } | Collective::AllToAll { .. } => all_but_own(1),
+        Collective::AllGather { .. }
+        | Collective::AllGatherDims { .. }
+        | Collective::ReduceScatter { .. }
+        | Collective::ReduceScatterDims { .. }
+        | Collective::AllToAll { .. } => all_but_own(1),
+        // What is kept is one part for each device of the group, or nothing.
+        Collective::Exchange { to } if kept_by_each(mesh, from, *to).is_some() => all_but_own(1),
+        Collective::Exchange { .. } => bits.div_ceil(8),
         Collective::AllReduce { .. } => all_but_own(2),
         Collective::Permute { .. } => bits.div_ceil(8),
     };
@@ -82,9 +93,13 @@ pub fn collective_time(
     let networks = || Networks::of(hw, mesh, &axes);
     let (networks, times) = match collective {
         Collective::Slice { .. } | Collective::ToPartial { .. } => (Vec::new(), 1),
-        Collective::AllGather { .. } | Collective::ReduceScatter { .. } => (networks().gather(bits), 1),
+        Collective::AllGather { .. }
+        | Collective::AllGatherDims { .. }
+        | Collective::ReduceScatter { .. }
+        | Collective::ReduceScatterDims { .. } => (networks().gather(bits), 1),
         Collective::AllReduce { .. } => (networks().gather(bits), 2),
         Collective::AllToAll { .. } => (networks().exchange(bits), 1),
+        Collective::Exchange { to } => (ExchangeTimes::new(hw, mesh).networks(from, *to, bits), 1),
         Collective::Permute { to } => (PermuteTimes::new(hw, mesh).networks(from, *to, bits), 1),
     };
     CollectiveTime { bits, networks, times: times * hw.move_weight() }
@@ -95,8 +110,12 @@ fn larger_buffer(mesh: &Mesh, collective: &Collective, from: Layout, sizes: &[u6
     let before = MeshShape { mesh, sizes }.local_elements(from);
     let group = mesh.group_size(collective.axes(mesh, from).iter());
     match collective {
-        Collective::AllGather { .. } | Collective::ToPartial { dim: Some(_), .. } => before.saturating_mul(group),
+        Collective::AllGather { .. }
+        | Collective::AllGatherDims { .. }
+        | Collective::ToPartial { dim: Some(_), .. } => before.saturating_mul(group),
         Collective::ReduceScatter { .. }
+        | Collective::ReduceScatterDims { .. }
+        | Collective::Exchange { .. }
         | Collective::AllReduce { .. }
         | Collective::AllToAll { .. }
         | Collective::Permute { .. }
@@ -122,8 +141,30 @@ pub fn least_permute_time(hw: &Hardware, mesh: &Mesh, local_elements: u64, dtype
     Picoseconds(least.0.saturating_mul(hw.move_weight()))
 }
 
+/// No exchange of a value that has so many elements on a device takes less: of those along several axes, some device sends
+/// three quarters of what it has or more, over all its links at best.
+pub fn least_exchange_time(hw: &Hardware, mesh: &Mesh, local_elements: u64, dtype: Dtype) -> Picoseconds {
+    let bits = u128::from(local_elements) * u128::from(dtype.bits());
+    let topology = hw.network.topology(mesh);
+    let rate = |(network, fabric): (usize, &&Fabric)| match **fabric {
+        Fabric::Flat { bandwidth, .. } => bandwidth,
+        Fabric::Torus { link_bandwidth, .. } => {
+            let wires = topology.axes.iter().filter(|(of, _)| *of == network).map(|(_, wires)| match wires {
+                Wires::Torus(axes) => axes.len() as u64,
+                Wires::Flat | Wires::Switched { .. } => 0,
+            });
+            link_bandwidth.saturating_mul(2 * wires.sum::<u64>())
+        }
+        Fabric::Switched { node_bandwidth, nic_bandwidth, .. } => node_bandwidth.saturating_add(nic_bandwidth),
+    };
+    let rate: u64 = topology.fabrics.iter().enumerate().map(rate).fold(0, u64::saturating_add);
+    let least = time_at_rate(bits.saturating_mul(3), 4 * 8, rate.max(1));
+    // A sum over networks is rounded up once for each.
+    Picoseconds(least.0.saturating_sub(topology.fabrics.len() as u64).saturating_mul(hw.move_weight()))
+}
+
 /// What the time of a move depends on beside its kind and the size of its buffer: moves of one kind over lists of axes with
-/// the same key take the same time for the same local size. Not for permutes.
+/// the same key take the same time for the same local size. Not for permutes and exchanges.
 pub fn axes_key(hw: &Hardware, mesh: &Mesh, axes: &AxisList) -> u64 {
     match hw.network.treats_axes_alike(mesh) {
         true => mesh.group_size(axes.iter()),

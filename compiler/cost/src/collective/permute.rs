@@ -34,7 +34,7 @@ pub struct PermuteTimes<'h> {
 }
 
 /// Where each affected axis is before and after, its dims numbered in the order of their first mention; 0 for the other axes.
-type Relation = [(u8, u8); MAX_AXES];
+pub(super) type Relation = [(u8, u8); MAX_AXES];
 
 impl<'h> PermuteTimes<'h> {
     /// Nothing worked out yet.
@@ -59,7 +59,7 @@ impl<'h> PermuteTimes<'h> {
 }
 
 /// The axes along which blocks may travel: those of dims that are split otherwise after.
-fn affected(mesh: &Mesh, from: Layout, to: Layout) -> Vec<AxisId> {
+pub(super) fn affected(mesh: &Mesh, from: Layout, to: Layout) -> Vec<AxisId> {
     let moved = |layout: Layout, axis: AxisId| match layout.place(axis) {
         Place::Split { dim, .. } => from.axes_of(dim) != to.axes_of(dim),
         Place::Partial(_) | Place::Replicated => false,
@@ -67,7 +67,7 @@ fn affected(mesh: &Mesh, from: Layout, to: Layout) -> Vec<AxisId> {
     mesh.axis_ids().filter(|axis| moved(from, *axis) || moved(to, *axis)).collect()
 }
 
-fn relation(ids: &[AxisId], from: Layout, to: Layout) -> Relation {
+pub(super) fn relation(ids: &[AxisId], from: Layout, to: Layout) -> Relation {
     let mut dims: Vec<usize> = Vec::new();
     let mut code = |place: Place| match place {
         Place::Split { dim, position } => {

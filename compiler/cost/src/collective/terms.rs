@@ -78,6 +78,13 @@ pub enum How {
         /// K.
         members: u64,
     },
+    /// `n/m D / W`: so many of m parts of D over the busiest link, or from the busiest device.
+    Parts {
+        /// n.
+        parts: u64,
+        /// m.
+        of: u64,
+    },
     /// `n D / W`: the busiest link carries n blocks.
     Blocks {
         /// n.
@@ -106,6 +113,7 @@ impl How {
                 rate,
             ),
             How::For { others, members } => time_at_rate(scaled(others), members.saturating_mul(8), rate),
+            How::Parts { parts, of } => time_at_rate(scaled(parts), of.saturating_mul(8), rate),
             How::Blocks { blocks } => time_at_rate(scaled(blocks), 8, rate),
         };
         Term { how: self, rate, time }
@@ -129,6 +137,9 @@ impl How {
             }
             (How::For { .. }, false) => "D m/K / W".to_string(),
             (How::For { others, members }, true) => format!("D {others}/{members} / W"),
+            (How::Parts { .. }, false) => "n/m D / W".to_string(),
+            (How::Parts { parts, of: 1 }, true) => format!("{parts} D / W"),
+            (How::Parts { parts, of }, true) => format!("{parts}/{of} D / W"),
             (How::Blocks { .. }, false) => "n D / W".to_string(),
             (How::Blocks { blocks: 1 }, true) => "D / W".to_string(),
             (How::Blocks { blocks }, true) => format!("{blocks} D / W"),

@@ -1,0 +1,506 @@
+//! The time of an exchange: parts of blocks from device to device, each to where its new block is.
+//!
+//! Where the blocks of a dim before and after have borders that divide each other, the place of an element is a list of
+//! digits, each of them part of at most one coordinate before and one after, and all of them independent. What crosses a
+//! link is then a product over digits. Elsewhere (an axis of 2 in place of one of 3) parts are followed one by one.
+
+use std::collections::BTreeMap;
+
+use shard_ir::tensor::MAX_RANK;
+use shard_ir::{AxisId, Dtype, Layout, Mesh, Picoseconds, kept_by_each};
+
+use super::parts::followed;
+use super::permute::{Relation, affected, relation};
+use super::terms::{How, NetworkTime};
+use crate::hardware::{Fabric, Hardware, Topology, Wires};
+
+/// Digits that are tried in all their values together; beyond, each wire is taken by itself.
+const MAX_TOGETHER: u64 = 1 << 14;
+
+/// A part of what a device holds: so many of so many equal parts. It may be more than all.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Part {
+    pub(super) num: u64,
+    pub(super) den: u64,
+}
+
+impl Part {
+    pub(super) const NONE: Part = Part { num: 0, den: 1 };
+
+    /// In lowest terms.
+    pub(super) fn new(num: u128, den: u128) -> Part {
+        let (mut a, mut b) = (num, den.max(1));
+        while b != 0 {
+            (a, b) = (b, a % b);
+        }
+        let narrow = |n: u128| u64::try_from(n / a.max(1)).unwrap_or(u64::MAX);
+        Part { num: narrow(num), den: narrow(den).max(1) }
+    }
+
+    fn at_most(self, other: Part) -> bool {
+        u128::from(self.num) * u128::from(other.den) <= u128::from(other.num) * u128::from(self.den)
+    }
+
+    fn larger(self, other: Part) -> Part {
+        if self.at_most(other) { other } else { self }
+    }
+}
+
+/// What an exchange does to one network.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Load {
+    /// Of a device's bytes, what the busiest link of a torus carries, the busiest device of a flat network sends, or the
+    /// busiest device of a switched one sends out of its node.
+    pub(super) most: Part,
+    /// What the busiest device of a switched network sends inside its node.
+    pub(super) inside: Part,
+    /// Hops of the longest way on a torus; behind switches, the devices that have parts of one block; 1 on a flat network.
+    pub(super) steps: u64,
+}
+
+impl Load {
+    pub(super) const NONE: Load = Load { most: Part::NONE, inside: Part::NONE, steps: 0 };
+}
+
+/// The times of exchanges on one mesh, for those who ask for many: what an exchange does to the networks is worked out once
+/// for all that do the same.
+pub struct ExchangeTimes<'h> {
+    mesh: &'h Mesh,
+    topology: Topology<'h>,
+    weight: u64,
+    known: BTreeMap<Relation, Vec<Load>>,
+}
+
+impl<'h> ExchangeTimes<'h> {
+    /// Nothing worked out yet.
+    pub fn new(hw: &'h Hardware, mesh: &'h Mesh) -> ExchangeTimes<'h> {
+        ExchangeTimes { mesh, topology: hw.network.topology(mesh), weight: hw.move_weight(), known: BTreeMap::new() }
+    }
+
+    /// The time of the exchange from one layout to another of a value with so many elements on a device.
+    pub fn time(&mut self, from: Layout, to: Layout, local_elements: u64, dtype: Dtype) -> Picoseconds {
+        let bits = u128::from(local_elements) * u128::from(dtype.bits());
+        let once: Picoseconds = self.networks(from, to, bits).iter().map(NetworkTime::time).sum();
+        Picoseconds(once.0.saturating_mul(self.weight))
+    }
+
+    /// The same for devices that hold `bits`, as the networks that they travel over.
+    pub(super) fn networks(&mut self, from: Layout, to: Layout, bits: u128) -> Vec<NetworkTime> {
+        let ids = affected(self.mesh, from, to);
+        let (mesh, topology) = (self.mesh, &self.topology);
+        let loads = self.known.entry(relation(&ids, from, to)).or_insert_with(|| loads(topology, mesh, from, to));
+        let under = topology.fabrics.iter().zip(loads).filter(|(_, load)| load.steps > 0);
+        under.map(|(fabric, load)| network_under(fabric, load, bits)).collect()
+    }
+}
+
+/// One network under a load, where devices hold `bits`.
+fn network_under(fabric: &Fabric, load: &Load, bits: u128) -> NetworkTime {
+    let term = |part: Part, rate: u64| {
+        match part {
+            Part { num: 1, den: 1 } => How::Blocks { blocks: 1 },
+            Part { num, den } => How::Parts { parts: num, of: den },
+        }
+        .at(bits, rate)
+    };
+    let (kind, terms, step_time) = match *fabric {
+        // As an all-to-all, where what each device keeps is one of K parts.
+        Fabric::Flat { bandwidth, latency } => match load.most {
+            Part { num, den } if num + 1 == den => {
+                ("flat network", vec![How::AllButOwn { members: den, parts: 1 }.at(bits, bandwidth)], latency)
+            }
+            part => ("flat network", vec![term(part, bandwidth)], latency),
+        },
+        Fabric::Torus { link_bandwidth, hop_latency, .. } => {
+            ("torus", vec![term(load.most, link_bandwidth)], hop_latency)
+        }
+        Fabric::Switched { node_bandwidth, nic_bandwidth, alpha, .. } => {
+            ("switches", vec![term(load.inside, node_bandwidth), term(load.most, nic_bandwidth)], alpha)
+        }
+    };
+    NetworkTime { kind, terms, at_once: true, steps: load.steps, step_time }
+}
+
+/// What a part of a mesh axis is, to the network that it runs over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    Flat,
+    Line,
+    Ring,
+    /// Devices of one node.
+    Inside,
+    /// Nodes.
+    Outside,
+}
+
+/// A mesh axis, or the part of one that is one axis of a torus, or lies inside nodes or between them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Wire {
+    pub(super) network: usize,
+    pub(super) kind: Kind,
+    pub(super) size: u64,
+}
+
+/// The wires of a mesh axis, major to minor.
+pub(super) fn wires_of(topology: &Topology<'_>, mesh: &Mesh, axis: AxisId) -> Vec<Wire> {
+    let (network, wires) = &topology.axes[axis.index()];
+    let wire = |kind: Kind, size: u64| Wire { network: *network, kind, size };
+    let mut all = match wires {
+        Wires::Flat => vec![wire(Kind::Flat, mesh.size(axis))],
+        Wires::Torus(axes) => axes.iter().map(|a| wire(if a.ring { Kind::Ring } else { Kind::Line }, a.size)).collect(),
+        Wires::Switched { inside, outside } => vec![wire(Kind::Outside, *outside), wire(Kind::Inside, *inside)],
+    };
+    all.retain(|wire| wire.size > 1);
+    all
+}
+
+/// The load on each network.
+fn loads(topology: &Topology<'_>, mesh: &Mesh, from: Layout, to: Layout) -> Vec<Load> {
+    let only_flat = matches!(topology.fabrics.as_slice(), [Fabric::Flat { .. }]);
+    if only_flat {
+        // A device sends all but what it keeps.
+        let most = kept_by_each(mesh, from, to).map_or(Part { num: 1, den: 1 }, |k| Part { num: k - 1, den: k });
+        return vec![Load { most, steps: 1, ..Load::NONE }];
+    }
+    match Digits::new(topology, mesh, from, to) {
+        Some(digits) => (0..topology.fabrics.len()).map(|n| digits.load(n)).collect(),
+        None => followed(topology, mesh, from, to),
+    }
+}
+
+/// The coordinates of devices before and after, as digits of the places of elements.
+struct Digits {
+    /// The values that each digit has.
+    radix: Vec<u64>,
+    /// What is crossed: network by network, in mesh order. Where it goes over several, an element takes one after the other.
+    wires: Vec<Crossed>,
+}
+
+/// A wire, and the digits that are the coordinate along it, major to minor.
+struct Crossed {
+    wire: Wire,
+    before: Vec<usize>,
+    after: Vec<usize>,
+}
+
+impl Digits {
+    /// `None` where the borders of blocks do not divide each other.
+    fn new(topology: &Topology<'_>, mesh: &Mesh, from: Layout, to: Layout) -> Option<Digits> {
+        let mut radix = Vec::new();
+        // Of each wire of each mesh axis the digits before and after.
+        let mut of: BTreeMap<(usize, usize), [Vec<usize>; 2]> = BTreeMap::new();
+        for dim in (0..MAX_RANK).filter(|d| from.axes_of(*d) != to.axes_of(*d)) {
+            let spans = [from, to].map(|layout| {
+                let mut border = 1;
+                let mut spans = Vec::new();
+                for axis in layout.axes_of(dim).iter() {
+                    for (i, wire) in wires_of(topology, mesh, axis).iter().enumerate() {
+                        spans.push(((axis.index(), i), border, border * wire.size));
+                        border *= wire.size;
+                    }
+                }
+                spans
+            });
+            let mut borders: Vec<u64> = spans.iter().flatten().map(|(_, _, end)| *end).chain([1]).collect();
+            borders.sort_unstable();
+            borders.dedup();
+            if borders.windows(2).any(|w| w[1] % w[0] != 0) {
+                return None;
+            }
+            let first = radix.len();
+            radix.extend(borders.windows(2).map(|w| w[1] / w[0]));
+            for (side, spans) in spans.iter().enumerate() {
+                for (wire, start, end) in spans {
+                    let within =
+                        borders[..borders.len() - 1].iter().enumerate().filter(|(_, b)| start <= b && *b < end);
+                    of.entry(*wire).or_default()[side] = within.map(|(i, _)| first + i).collect();
+                }
+            }
+        }
+        let mut wires = Vec::new();
+        for axis in mesh.axis_ids() {
+            for (i, wire) in wires_of(topology, mesh, axis).into_iter().enumerate() {
+                if let Some([before, after]) = of.remove(&(axis.index(), i))
+                    && before != after
+                {
+                    wires.push(Crossed { wire, before, after });
+                }
+            }
+        }
+        wires.sort_by_key(|crossed| crossed.wire.network);
+        Some(Digits { radix, wires })
+    }
+
+    fn product(&self, digits: impl IntoIterator<Item = usize>) -> u64 {
+        digits.into_iter().map(|d| self.radix[d]).product()
+    }
+
+    /// The load on one network.
+    fn load(&self, network: usize) -> Load {
+        let start = self.wires.iter().position(|c| c.wire.network == network);
+        let count = self.wires.iter().filter(|c| c.wire.network == network).count();
+        let Some(start) = start else { return Load::NONE };
+        let own = start..start + count;
+        match self.wires[start].wire.kind {
+            Kind::Line | Kind::Ring => {
+                let most = own.clone().map(|at| self.busiest_link(at)).fold(Part::NONE, Part::larger);
+                Load { most, steps: self.longest_way(&self.wires[own]), ..Load::NONE }
+            }
+            Kind::Flat | Kind::Inside | Kind::Outside => self.busiest_sender(own),
+        }
+    }
+
+    /// Digits that a place on the way says: those of the coordinates after along the wires before `own`, and of the
+    /// coordinates before along the wires from `from_here` on. Also the product of those that are in both.
+    fn known(&self, crossed: usize, from_here: usize) -> (Vec<bool>, u64) {
+        let mut known = vec![false; self.radix.len()];
+        let after = self.wires[..crossed].iter().flat_map(|c| &c.after);
+        after.for_each(|d| known[*d] = true);
+        let before: Vec<usize> = self.wires[from_here..].iter().flat_map(|c| c.before.iter().copied()).collect();
+        let twice = self.product(before.iter().copied().filter(|d| known[*d]));
+        before.iter().for_each(|d| known[*d] = true);
+        (known, twice)
+    }
+
+    /// The value of a coordinate.
+    fn value(&self, digits: &[usize], values: &[u64]) -> u64 {
+        digits.iter().fold(0, |n, d| n * self.radix[*d] + values[*d])
+    }
+
+    /// Calls `visit` with every assignment of values to some digits, the last fastest.
+    fn each(&self, digits: &[usize], values: &mut [u64], visit: &mut dyn FnMut(&[u64])) {
+        match digits {
+            [] => visit(values),
+            [first, rest @ ..] => {
+                for value in 0..self.radix[*first] {
+                    values[*first] = value;
+                    self.each(rest, values, visit);
+                }
+            }
+        }
+    }
+
+    /// What the busiest link along a wire of a torus carries. On it is what has been moved along the wires before and is still
+    /// to be moved along those behind; half-way round a ring, half of it goes each way.
+    fn busiest_link(&self, at: usize) -> Part {
+        let Crossed { wire, before, after } = &self.wires[at];
+        let (known, twice) = self.known(at, at + 1);
+        let mut own: Vec<usize> = before.clone();
+        own.extend(after.iter().filter(|d| !before.contains(d)));
+        let (fixed, free): (Vec<usize>, Vec<usize>) = own.into_iter().partition(|d| known[*d]);
+        let assignments = self.product(free.iter().copied());
+        let size = wire.size as usize;
+        let mut values = vec![0; self.radix.len()];
+        let mut most = 0;
+        let mut outer = vec![0; self.radix.len()];
+        self.each(&fixed, &mut outer, &mut |fixed_values| {
+            values.copy_from_slice(fixed_values);
+            // Both ways round, in halves; a way adds 1 where it begins and takes it back where it ends.
+            let mut ways = [vec![0i64; 2 * size + 1], vec![0i64; 2 * size + 1]];
+            self.each(&free, &mut values, &mut |values| {
+                let (here, there) = (self.value(before, values) as usize, self.value(after, values) as usize);
+                let up = (there + size - here) % size;
+                let (upwards, downwards) = match wire.kind {
+                    Kind::Ring if 2 * up == size => (1, 1),
+                    Kind::Ring => {
+                        if 2 * up < size {
+                            (2, 0)
+                        } else {
+                            (0, 2)
+                        }
+                    }
+                    _ => {
+                        if there > here {
+                            (2, 0)
+                        } else {
+                            (0, 2)
+                        }
+                    }
+                };
+                ways[0][here] += upwards;
+                ways[0][here + up] -= upwards;
+                let down = (size - up) % size;
+                ways[1][here + size - down] += downwards;
+                ways[1][here + size] -= downwards;
+            });
+            for way in &ways {
+                let mut on_link = vec![0i64; size];
+                let mut now = 0;
+                for (i, change) in way.iter().enumerate().take(2 * size) {
+                    now += change;
+                    on_link[i % size] += now;
+                }
+                most = most.max(on_link.into_iter().max().unwrap_or(0));
+            }
+        });
+        Part::new(
+            u128::from(most.unsigned_abs()) * u128::from(twice) * u128::from(wire.size),
+            2 * u128::from(assignments),
+        )
+    }
+
+    /// The most hops between a device and one that gets something from it, over wires of a torus.
+    fn longest_way(&self, wires: &[Crossed]) -> u64 {
+        let hops = |c: &Crossed, values: &[u64]| {
+            let (here, there) = (self.value(&c.before, values), self.value(&c.after, values));
+            let apart = here.abs_diff(there);
+            if c.wire.kind == Kind::Ring { apart.min(c.wire.size - apart) } else { apart }
+        };
+        let mut left: Vec<&Crossed> = wires.iter().collect();
+        let mut total = 0;
+        // Wires that have digits in common are looked at together.
+        while let Some(first) = left.pop() {
+            let mut together = vec![first];
+            let mut digits: Vec<usize> = first.before.iter().chain(&first.after).copied().collect();
+            while let Some(at) = left.iter().position(|c| c.before.iter().chain(&c.after).any(|d| digits.contains(d))) {
+                let next = left.swap_remove(at);
+                digits.extend(next.before.iter().chain(&next.after));
+                together.push(next);
+            }
+            digits.sort_unstable();
+            digits.dedup();
+            if digits.iter().try_fold(1u64, |n, d| n.checked_mul(self.radix[*d])).is_none_or(|n| n > MAX_TOGETHER) {
+                let longest = |c: &&Crossed| if c.wire.kind == Kind::Ring { c.wire.size / 2 } else { c.wire.size - 1 };
+                total += together.iter().map(longest).sum::<u64>();
+                continue;
+            }
+            let mut most = 0;
+            let mut values = vec![0; self.radix.len()];
+            self.each(&digits, &mut values, &mut |values| {
+                most = most.max(together.iter().map(|c| hops(c, values)).sum());
+            });
+            total += most;
+        }
+        total
+    }
+
+    /// What the busiest device sends over a flat or a switched network, whose wires these are.
+    fn busiest_sender(&self, own: std::ops::Range<usize>) -> Load {
+        let (known, twice) = self.known(own.start, own.start);
+        let wires = &self.wires[own];
+        let free = |c: &Crossed| self.product(c.after.iter().copied().filter(|d| !known[*d]));
+        let (outside, within): (Vec<&Crossed>, Vec<&Crossed>) = wires.iter().partition(|c| c.wire.kind != Kind::Inside);
+        let others = |wires: &[&Crossed]| wires.iter().map(|c| free(c)).product::<u64>();
+        let (out, all) = (others(&outside), others(&outside) * others(&within));
+        // Of each known digit there are values for which what a device sends is most; it has `twice` its own bytes then.
+        let mut fixed: Vec<usize> =
+            wires.iter().flat_map(|c| c.before.iter().chain(&c.after)).copied().filter(|d| known[*d]).collect();
+        fixed.sort_unstable();
+        fixed.dedup();
+        let together = fixed.iter().try_fold(1u64, |n, d| n.checked_mul(self.radix[*d]));
+        let (mut most, mut inside) = (0, 0);
+        if together.is_some_and(|n| n <= MAX_TOGETHER) {
+            let mut values = vec![0; self.radix.len()];
+            self.each(&fixed, &mut values, &mut |values| {
+                let stays = |wires: &[&Crossed]| wires.iter().all(|c| self.may_stay(c, &known, values));
+                let (home, same) = (u64::from(stays(&outside)), u64::from(stays(&outside) && stays(&within)));
+                // In parts of one in `all`: what stays in the node is one in `out`, what stays where it is one in `all`.
+                most = most.max(all - home * (all / out));
+                inside = inside.max(home * (all / out) - same);
+            });
+        } else {
+            (most, inside) = (if outside.is_empty() { 0 } else { all }, if within.is_empty() { 0 } else { all / out });
+        }
+        let part = |n: u64| Part::new(u128::from(n) * u128::from(twice), u128::from(all));
+        // Behind switches, a message to each device that has a part of the block, perhaps itself; else all at once.
+        let steps = if wires.iter().any(|c| c.wire.kind == Kind::Flat) { 1 } else { all };
+        Load { most: part(most), inside: part(inside), steps }
+    }
+
+    /// Whether some of what a device has may stay where it is along a wire, for these values of the known digits.
+    fn may_stay(&self, crossed: &Crossed, known: &[bool], values: &[u64]) -> bool {
+        let mut here = self.value(&crossed.before, values);
+        crossed.after.iter().rev().all(|d| {
+            let place = here % self.radix[*d];
+            here /= self.radix[*d];
+            !known[*d] || values[*d] == place
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shard_ir::{AxisSet, Collective, MeshShape};
+
+    use super::*;
+
+    /// On every exchange between layouts of these sizes: how many there are.
+    fn each_exchange(mesh: &Mesh, sizes: &[u64], mut test: impl FnMut(Layout, Layout)) -> usize {
+        let shape = MeshShape { mesh, sizes };
+        let mut count = 0;
+        for from in shape.layouts(AxisSet::EMPTY, AxisSet::EMPTY) {
+            for to in shape.layouts_like(from) {
+                if let Some(Collective::Exchange { .. }) = Collective::regrouping(shape, from, to) {
+                    test(from, to);
+                    count += 1;
+                }
+            }
+        }
+        count
+    }
+
+    fn hardware(network: &str) -> Hardware {
+        let chip = "name = \"c\"\n[chip]\nflops = { bf16 = 1e12 }\nhbm_bytes = 1e9\nhbm_bandwidth = 1e12\n[network]\n";
+        Hardware::parse(&format!("{chip}{network}")).expect("well formed")
+    }
+
+    const NETWORKS: [&str; 6] = [
+        "kind = \"torus\"\nlink_bandwidth = 7e9\nwraparound = \"always\"",
+        "kind = \"torus\"\nlink_bandwidth = 7e9\nwraparound = \"full-axis-4\"",
+        "kind = \"switched\"\nnode = 4\nnode_bandwidth = 7e9\nnic_bandwidth = 1e9",
+        "kind = \"torus\"\nlink_bandwidth = 7e9\nwraparound = \"always\"\n[network.axes]\nx = { torus = [2, 2] }",
+        "kind = \"torus\"\nlink_bandwidth = 7e9\nwraparound = \"never\"\n[network.axes]\ny = { kind = \"flat\", bandwidth = 1e9 }",
+        "kind = \"flat\"\nbandwidth = 7e9\n[network.axes]\nz = { kind = \"switched\", node = 2, node_bandwidth = 1e9, \
+         nic_bandwidth = 1e8 }",
+    ];
+
+    #[test]
+    fn digits_load_networks_as_the_parts_do_that_are_followed() {
+        let mut tried = 0;
+        for network in NETWORKS {
+            let hw = hardware(network);
+            for mesh in [vec![4, 2, 2], vec![4, 4], vec![4, 2, 4], vec![4, 6], vec![4, 3, 2]] {
+                let mesh = Mesh::new(["x", "y", "z", "w"].into_iter().zip(mesh)).expect("a mesh");
+                let topology = hw.network.topology(&mesh);
+                let sizes = if mesh.axes().len() > 2 { vec![192, 192] } else { vec![192, 192, 192] };
+                tried += each_exchange(&mesh, &sizes, |from, to| {
+                    if let Some(digits) = Digits::new(&topology, &mesh, from, to) {
+                        let short: Vec<Load> = (0..topology.fabrics.len()).map(|n| digits.load(n)).collect();
+                        assert_eq!(short, followed(&topology, &mesh, from, to), "{network} {mesh}: {from:?} to {to:?}");
+                    }
+                });
+            }
+        }
+        assert!(tried > 8_000, "{tried}");
+    }
+
+    #[test]
+    fn exchanges_that_do_the_same_take_the_same_time() {
+        for network in NETWORKS {
+            let hw = hardware(network);
+            let mesh = Mesh::new([("x", 4), ("y", 2), ("z", 2)]).expect("a mesh");
+            let mut shared = ExchangeTimes::new(&hw, &mesh);
+            each_exchange(&mesh, &[16, 32, 16], |from, to| {
+                let once = ExchangeTimes::new(&hw, &mesh).time(from, to, 1 << 20, Dtype::Bf16);
+                assert_eq!(shared.time(from, to, 1 << 20, Dtype::Bf16), once, "{from:?} to {to:?}");
+            });
+        }
+    }
+
+    #[test]
+    fn on_a_flat_network_the_busiest_device_sends_what_it_lacks() {
+        let hw = hardware("kind = \"flat\"\nbandwidth = 7e9");
+        for mesh in [vec![2, 2, 2], vec![2, 3], vec![4, 6]] {
+            let mesh = Mesh::new(["x", "y", "z"].into_iter().zip(mesh)).expect("a mesh");
+            let topology = hw.network.topology(&mesh);
+            each_exchange(&mesh, &[48, 48, 48], |from, to| {
+                let most = |all: Vec<Load>| all[0].most;
+                assert_eq!(
+                    most(loads(&topology, &mesh, from, to)),
+                    most(followed(&topology, &mesh, from, to)),
+                    "{mesh}: {from:?} to {to:?}"
+                );
+            });
+        }
+    }
+}

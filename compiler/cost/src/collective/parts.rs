@@ -1,0 +1,215 @@
+//! The parts of an exchange, followed one by one: for blocks whose borders do not divide each other, and to hold the short
+//! way to.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use shard_ir::tensor::MAX_RANK;
+use shard_ir::{AxisId, Layout, Mesh};
+
+use super::exchange::{Kind, Load, Part, Wire, wires_of};
+use crate::hardware::Topology;
+
+/// Parts that are followed; of an exchange of more, each link is taken to carry as much as if all that a device holds went
+/// the longest way.
+const MAX_PARTS: u64 = 1 << 16;
+
+/// A piece of one dim between two borders: how long it is, and the places along the axes that split the dim, before and after.
+struct Segment {
+    length: u64,
+    before: Vec<(AxisId, u64)>,
+    after: Vec<(AxisId, u64)>,
+}
+
+/// The load on each network.
+pub(super) fn followed(topology: &Topology<'_>, mesh: &Mesh, from: Layout, to: Layout) -> Vec<Load> {
+    let dims: Vec<Vec<Segment>> =
+        (0..MAX_RANK).filter(|d| from.axes_of(*d) != to.axes_of(*d)).map(|d| segments(mesh, from, to, d)).collect();
+    // The wires of the axes of these dims, network by network; each with its axis and its stride in the coordinate.
+    let mut wires: Vec<(Wire, AxisId, u64)> = Vec::new();
+    for axis in mesh.axis_ids().filter(|a| dims.iter().flatten().any(|s| s.before.iter().any(|(b, _)| b == a))) {
+        let mut stride = mesh.size(axis);
+        for wire in wires_of(topology, mesh, axis) {
+            stride /= wire.size;
+            wires.push((wire, axis, stride));
+        }
+    }
+    wires.sort_by_key(|(wire, _, _)| wire.network);
+    let count = dims.iter().try_fold(1u64, |n, d| n.checked_mul(d.len() as u64));
+    if count.is_none_or(|n| n > MAX_PARTS) {
+        return (0..topology.fabrics.len()).map(|n| at_most(&wires, n)).collect();
+    }
+    let mut seen = Seen { wires: &wires, ..Seen::default() };
+    let (mut before, mut after) = (vec![0; mesh.axes().len()], vec![0; mesh.axes().len()]);
+    let mut total = 0;
+    seen.each(&dims, 1, &mut before, &mut after, &mut total);
+    let devices: u64 = wires.iter().map(|(wire, _, _)| wire.size).product();
+    let part = |n: u64| Part::new(u128::from(n) * u128::from(devices), u128::from(total));
+    (0..topology.fabrics.len())
+        .map(|n| {
+            let most = |of: &BTreeMap<(usize, Vec<u64>), u64>| {
+                of.iter().filter(|((at, _), _)| *at == n).map(|(_, n)| *n).max().unwrap_or(0)
+            };
+            // Links carry halves.
+            let link = seen.links.iter().filter(|((at, _, _), _)| wires[*at].0.network == n).map(|(_, n)| *n).max();
+            let partners = seen.partners.iter().filter(|((at, _), _)| *at == n).map(|(_, to)| to.len() as u64).max();
+            let hops = seen.hops.get(&n).copied().unwrap_or(0);
+            match link {
+                Some(halves) => Load {
+                    most: Part::new(u128::from(halves) * u128::from(devices), 2 * u128::from(total)),
+                    steps: hops,
+                    ..Load::NONE
+                },
+                None => {
+                    let is_flat = wires.iter().any(|(wire, _, _)| wire.network == n && wire.kind == Kind::Flat);
+                    let steps = if is_flat { 1 } else { partners.unwrap_or(0) };
+                    let (out, inside) = (part(most(&seen.out)), part(most(&seen.inside)));
+                    if out == Part::NONE && inside == Part::NONE {
+                        return Load::NONE;
+                    }
+                    Load { most: out, inside, steps }
+                }
+            }
+        })
+        .collect()
+}
+
+/// Where the borders of a dim before and after cut it.
+fn segments(mesh: &Mesh, from: Layout, to: Layout, dim: usize) -> Vec<Segment> {
+    let (old, new) = (from.axes_of(dim), to.axes_of(dim));
+    let (blocks, others) = (mesh.group_size(old.iter()), mesh.group_size(new.iter()));
+    // In units of which a block before has `others`, and one after `blocks`.
+    let mut borders: Vec<u64> = (0..=blocks).map(|i| i * others).chain((0..=others).map(|i| i * blocks)).collect();
+    borders.sort_unstable();
+    borders.dedup();
+    let place = |axes: shard_ir::AxisList, mut block: u64| -> Vec<(AxisId, u64)> {
+        let mut places = Vec::new();
+        for axis in axes.iter().rev() {
+            places.push((axis, block % mesh.size(axis)));
+            block /= mesh.size(axis);
+        }
+        places
+    };
+    let segment = |w: &[u64]| Segment {
+        length: w[1] - w[0],
+        before: place(old, w[0] / others),
+        after: place(new, w[0] / blocks),
+    };
+    borders.windows(2).map(segment).collect()
+}
+
+/// What no exchange over these wires of a network exceeds.
+fn at_most(wires: &[(Wire, AxisId, u64)], network: usize) -> Load {
+    let own: Vec<&Wire> = wires.iter().map(|(wire, _, _)| wire).filter(|wire| wire.network == network).collect();
+    let all = Part { num: 1, den: 1 };
+    let longest = |wire: &&Wire| match wire.kind {
+        Kind::Ring => wire.size / 2,
+        Kind::Line => wire.size - 1,
+        Kind::Flat | Kind::Inside | Kind::Outside => 1,
+    };
+    let has = |kind: Kind| own.iter().any(|wire| wire.kind == kind);
+    let hops: u64 = own.iter().map(|w| longest(w)).sum();
+    match own.first().map(|wire| wire.kind) {
+        None => Load::NONE,
+        Some(Kind::Line | Kind::Ring) => {
+            let most = own.iter().map(longest).max().unwrap_or(1);
+            Load { most: Part { num: most, den: 1 }, steps: hops, ..Load::NONE }
+        }
+        Some(Kind::Flat) => Load { most: all, steps: 1, ..Load::NONE },
+        Some(Kind::Inside | Kind::Outside) => Load {
+            most: if has(Kind::Outside) { all } else { Part::NONE },
+            inside: if has(Kind::Inside) { all } else { Part::NONE },
+            steps: own.iter().map(|w| w.size).product(),
+        },
+    }
+}
+
+/// What has been seen of the parts so far.
+#[derive(Default)]
+struct Seen<'a> {
+    wires: &'a [(Wire, AxisId, u64)],
+    /// By wire, place and direction: halves of what crosses the link.
+    links: BTreeMap<(usize, Vec<u64>, bool), u64>,
+    /// By network and device: what it sends out of its node, or at all where there are none.
+    out: BTreeMap<(usize, Vec<u64>), u64>,
+    /// What it sends inside its node.
+    inside: BTreeMap<(usize, Vec<u64>), u64>,
+    /// The devices that have something of what it holds, itself perhaps among them.
+    partners: BTreeMap<(usize, Vec<u64>), BTreeSet<Vec<u64>>>,
+    /// By network, the longest way.
+    hops: BTreeMap<usize, u64>,
+}
+
+impl Seen<'_> {
+    /// Follows all parts whose places in the dims left are any.
+    fn each(&mut self, dims: &[Vec<Segment>], size: u64, before: &mut [u64], after: &mut [u64], total: &mut u64) {
+        let [dim, rest @ ..] = dims else {
+            *total += size;
+            return self.follow(size, before, after);
+        };
+        for segment in dim {
+            segment.before.iter().for_each(|(a, place)| before[a.index()] = *place);
+            segment.after.iter().for_each(|(a, place)| after[a.index()] = *place);
+            self.each(rest, size * segment.length, before, after, total);
+        }
+    }
+
+    fn follow(&mut self, size: u64, before: &[u64], after: &[u64]) {
+        let along = |coordinates: &[u64], (wire, axis, stride): &(Wire, AxisId, u64)| {
+            coordinates[axis.index()] / stride % wire.size
+        };
+        let mut at: Vec<u64> = self.wires.iter().map(|w| along(before, w)).collect();
+        let goal: Vec<u64> = self.wires.iter().map(|w| along(after, w)).collect();
+        let mut next = 0;
+        while next < self.wires.len() {
+            let network = self.wires[next].0.network;
+            let end = next + self.wires[next..].iter().take_while(|w| w.0.network == network).count();
+            let start = at.clone();
+            let mut hops = 0;
+            for i in next..end {
+                let Wire { kind, size: places, .. } = self.wires[i].0;
+                if matches!(kind, Kind::Line | Kind::Ring) {
+                    hops += self.hop(i, (kind, places), size, &mut at, goal[i]);
+                }
+                at[i] = goal[i];
+            }
+            if matches!(self.wires[next].0.kind, Kind::Line | Kind::Ring) {
+                let longest = self.hops.entry(network).or_default();
+                *longest = hops.max(*longest);
+            } else {
+                let key = (network, start);
+                let leaves =
+                    |kinds: &[Kind]| (next..end).any(|i| kinds.contains(&self.wires[i].0.kind) && key.1[i] != at[i]);
+                if leaves(&[Kind::Flat, Kind::Outside]) {
+                    *self.out.entry(key.clone()).or_default() += size;
+                } else if leaves(&[Kind::Inside]) {
+                    *self.inside.entry(key.clone()).or_default() += size;
+                }
+                self.partners.entry(key).or_default().insert(at.clone());
+            }
+            next = end;
+        }
+    }
+
+    /// Takes a part along one wire of a torus, the shorter way; half-way round a ring, half of it each way. Gives the hops.
+    fn hop(&mut self, i: usize, (kind, places): (Kind, u64), size: u64, at: &mut [u64], goal: u64) -> u64 {
+        let here = at[i];
+        let up = (goal + places - here) % places;
+        let ways: &[(bool, u64)] = match kind {
+            Kind::Ring if 2 * up == places => &[(true, 1), (false, 1)],
+            Kind::Ring if 2 * up < places => &[(true, 2)],
+            Kind::Ring => &[(false, 2)],
+            _ if goal > here => &[(true, 2)],
+            _ => &[(false, 2)],
+        };
+        let mut hops = 0;
+        for (upwards, halves) in ways {
+            hops = if *upwards { up } else { (places - up) % places };
+            at[i] = here;
+            for _ in 0..hops {
+                *self.links.entry((i, at.to_vec(), *upwards)).or_default() += halves * size;
+                at[i] = if *upwards { at[i] + 1 } else { at[i] + places - 1 } % places;
+            }
+        }
+        hops
+    }
+}
