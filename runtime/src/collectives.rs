@@ -7,9 +7,11 @@
 //! | all-reduce | reduce-scatter, then all-gather, of the flat buffer in K chunks | 2D(K-1)/K |
 //! | all-to-all | direct: each device sends every other one its part | D(K-1)/K |
 //! | collective-permute | direct: a device that already holds its next block sends and receives nothing | D |
+//! | exchange | direct: each device sends every other one what it has of its new block | D(1 - o) |
 //! | slice, to-partial | each device by itself | 0 |
 //!
-//! D is the larger buffer of one device, K the devices in the group. An all-reduce whose buffer of n elements is no
+//! A gather or a scatter along several dims goes as one along one dim. o is the least part of its new block that any device has
+//! before. D is the larger buffer of one device, K the devices in the group. An all-reduce whose buffer of n elements is no
 //! multiple of K pads it: the padding travels and is not charged, each chunk counts as n / K elements exactly.
 
 use shard_ir::{AxisList, Collective, Dtype, InstrId, Layout, MeshShape, Reduction};
@@ -83,6 +85,15 @@ impl Move<'_> {
                 Ok(out)
             })?,
             Collective::Permute { to } => self.permute(&mut network, grid, blocks, to)?,
+            Collective::Exchange { to } => self.exchange(&mut network, grid, blocks, to)?,
+            Collective::AllGatherDims { to } => {
+                let axes = self.collective.axes(grid.mesh, self.from);
+                self.gather_dims(&mut network, grid, blocks, (&axes, to))?
+            }
+            Collective::ReduceScatterDims { kind, to } => {
+                let axes = self.collective.axes(grid.mesh, self.from);
+                self.scatter_dims(&mut network, grid, blocks, (kind, &axes, to))?
+            }
             Collective::Slice { dim, axes } => (0..grid.devices())
                 .map(|d| {
                     let parts = grid.mesh.group_size(axes.iter()) as usize;
@@ -120,7 +131,7 @@ impl Move<'_> {
 
     /// `chunks[r][c]` is what rank r has of chunk c; the result is, of each rank, its own chunk combined. Chunk c starts
     /// at rank c + 1 and goes round, each rank adding its term, until it arrives at rank c.
-    fn ring_reduce_scatter(
+    pub(crate) fn ring_reduce_scatter(
         &self,
         network: &mut Network,
         group: &[usize],
@@ -242,7 +253,7 @@ pub(crate) fn neutral(kind: Reduction) -> f64 {
 }
 
 /// Runs something in each group, and puts its results where their devices are.
-fn in_groups(
+pub(crate) fn in_groups(
     grid: &Grid<'_>,
     axes: &AxisList,
     mut run: impl FnMut(&[usize]) -> Result<Vec<Tensor>, RunError>,
@@ -264,7 +275,7 @@ fn send(network: &mut Network, from: usize, to: usize, data: Vec<f64>, charge: O
 }
 
 /// Each rank's own piece to every rank: the result is, of each rank, all pieces in order of rank.
-fn ring_all_gather(
+pub(crate) fn ring_all_gather(
     network: &mut Network,
     group: &[usize],
     own: Vec<Vec<f64>>,
@@ -296,6 +307,6 @@ pub(crate) fn tensor(sizes: &[usize], data: Vec<f64>) -> Result<Tensor, RunError
     Tensor::new(sizes.to_vec(), data).ok_or(RunError::Internal("a message of the wrong length"))
 }
 
-fn tensors(sizes: &[usize], data: Vec<Vec<f64>>) -> Result<Vec<Tensor>, RunError> {
+pub(crate) fn tensors(sizes: &[usize], data: Vec<Vec<f64>>) -> Result<Vec<Tensor>, RunError> {
     data.into_iter().map(|d| tensor(sizes, d)).collect()
 }

@@ -29,6 +29,7 @@ mod looped;
 pub mod network;
 mod random;
 pub mod reference;
+mod regroup;
 mod route;
 mod scalar;
 mod shrink;
