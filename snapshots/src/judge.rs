@@ -98,12 +98,19 @@ pub fn moves(plan: &Plan) -> Vec<(InstrId, Moved)> {
         let from = plan.instruction(instr.operands[0]).layout;
         let names = plan.dim_names(&instr.dims);
         let dim = match collective {
-            Collective::AllGather { dim, .. } | Collective::ReduceScatter { dim, .. } => Some(names[*dim].to_string()),
+            Collective::AllGather { .. }
+            | Collective::AllGatherDims { .. }
+            | Collective::ReduceScatter { .. }
+            | Collective::ReduceScatterDims { .. } => {
+                let dims: Vec<&str> = collective.parts(from).iter().map(|(dim, _)| names[*dim]).collect();
+                Some(dims.join(" and "))
+            }
             Collective::AllToAll { from_dim, to_dim, .. } => {
                 Some(format!("{} to {}", names[*from_dim], names[*to_dim]))
             }
             Collective::AllReduce { .. }
             | Collective::Permute { .. }
+            | Collective::Exchange { .. }
             | Collective::Slice { .. }
             | Collective::ToPartial { .. } => None,
         };

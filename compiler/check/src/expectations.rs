@@ -130,6 +130,7 @@ pub const OPS: &[(&str, &str)] = &[
     ("all-reduce", "all-reduces"),
     ("all-to-all", "all-to-alls"),
     ("collective-permute", "collective-permutes"),
+    ("exchange", "exchanges"),
     ("slice", "slices"),
     ("to-partial", "to-partials"),
     ("parameter", "parameters"),

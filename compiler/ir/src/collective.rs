@@ -250,6 +250,31 @@ impl Collective {
         sums: AxisSet,
         maxima: AxisSet,
     ) -> Vec<(Collective, Layout)> {
+        let mut found = Collective::along_one_dim_from(shape, from, sums, maxima);
+        let mut offer = |c: Collective| {
+            if let Ok(to) = c.apply(shape, from) {
+                found.push((c, to));
+            }
+        };
+        for to in regroup::gathers(shape, from) {
+            offer(Collective::AllGatherDims { to });
+        }
+        for kind in [Reduction::Sum, Reduction::Max] {
+            for to in regroup::scatters(shape, from, kind) {
+                offer(Collective::ReduceScatterDims { kind, to });
+            }
+        }
+        found
+    }
+
+    /// The same without gathers and scatters along several dims either: one dim changes, or two in an all-to-all, or blocks
+    /// change places.
+    pub fn along_one_dim_from(
+        shape: MeshShape<'_>,
+        from: Layout,
+        sums: AxisSet,
+        maxima: AxisSet,
+    ) -> Vec<(Collective, Layout)> {
         let mut found = Vec::new();
         let mut offer = |c: Collective| {
             if let Ok(to) = c.apply(shape, from) {
@@ -292,14 +317,6 @@ impl Collective {
         }
         for to in permutations(shape, from) {
             offer(Collective::Permute { to });
-        }
-        for to in regroup::gathers(shape, from) {
-            offer(Collective::AllGatherDims { to });
-        }
-        for kind in [Reduction::Sum, Reduction::Max] {
-            for to in regroup::scatters(shape, from, kind) {
-                offer(Collective::ReduceScatterDims { kind, to });
-            }
         }
         found
     }

@@ -29,21 +29,21 @@ pub(crate) fn between(shape: MeshShape<'_>, from: Layout, to: Layout) -> Option<
     if from == to || !same_partials || from.split_axes() != to.split_axes() {
         return None;
     }
-    if keeps_local_shape(shape, from, to) {
-        return Some(Collective::Permute { to });
+    if let Some(move_) = all_to_all(shape.rank(), from, to) {
+        return Some(move_);
     }
-    Some(all_to_all(from, to).unwrap_or(Collective::Exchange { to }))
+    Some(if keeps_local_shape(shape, from, to) { Collective::Permute { to } } else { Collective::Exchange { to } })
 }
 
 /// Whether every dim is cut in as many blocks in both layouts.
 fn keeps_local_shape(shape: MeshShape<'_>, from: Layout, to: Layout) -> bool {
     let blocks = |l: Layout, dim: usize| shape.mesh.group_size(l.axes_of(dim).iter());
-    (0..MAX_RANK).all(|dim| blocks(from, dim) == blocks(to, dim))
+    (0..shape.rank()).all(|dim| blocks(from, dim) == blocks(to, dim))
 }
 
 /// The all-to-all from one layout to another, if it is one.
-fn all_to_all(from: Layout, to: Layout) -> Option<Collective> {
-    let mut changed = (0..MAX_RANK).filter(|d| from.axes_of(*d) != to.axes_of(*d));
+fn all_to_all(rank: usize, from: Layout, to: Layout) -> Option<Collective> {
+    let mut changed = (0..rank).filter(|d| from.axes_of(*d) != to.axes_of(*d));
     let (one, other) = (changed.next()?, changed.next()?);
     if changed.next().is_some() {
         return None;

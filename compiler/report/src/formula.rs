@@ -4,7 +4,7 @@ use shard_cost::{
     Bytes, CollectiveCost, Flops, InstrPrice, LoopPrice, collective_time, compute_time, host_time, kernel_traffic,
     kernels, memory_time,
 };
-use shard_ir::{Collective, InstrId, InstrKind, Layout, MeshShape, Op, Picoseconds, Plan};
+use shard_ir::{Collective, InstrId, InstrKind, Layout, MeshShape, Op, Picoseconds, Plan, kept_by_each};
 
 use crate::Layer;
 use crate::notation::{phrase, value_name};
@@ -93,7 +93,10 @@ fn of_collective(
     let instr = plan.instruction(moved);
     let sizes = plan.sizes(&instr.dims);
     let shape = MeshShape { mesh: &plan.mesh, sizes: &sizes };
-    let gives = matches!(collective, Collective::AllGather { .. } | Collective::ToPartial { dim: Some(_), .. });
+    let gives = matches!(
+        collective,
+        Collective::AllGather { .. } | Collective::AllGatherDims { .. } | Collective::ToPartial { dim: Some(_), .. }
+    );
     let larger = if gives { collective.apply(shape, from).unwrap_or(from) } else { from };
     let local = shape.local_sizes(larger);
     let local = product(local.iter().map(u64::to_string).chain([element(plan, moved)]));
@@ -110,11 +113,19 @@ fn of_collective(
         ),
     ];
     let sent = match collective {
-        Collective::AllGather { .. } | Collective::ReduceScatter { .. } | Collective::AllToAll { .. } => {
-            ("D (K-1)/K", format!("D {}/{group}", group - 1))
-        }
+        Collective::AllGather { .. }
+        | Collective::AllGatherDims { .. }
+        | Collective::ReduceScatter { .. }
+        | Collective::ReduceScatterDims { .. }
+        | Collective::AllToAll { .. } => ("D (K-1)/K", format!("D {}/{group}", group - 1)),
         Collective::AllReduce { .. } => ("2 D (K-1)/K", format!("2 D {}/{group}", group - 1)),
         Collective::Permute { .. } => ("D", String::new()),
+        Collective::Exchange { to } => match kept_by_each(&plan.mesh, from, *to) {
+            Some(parts) => {
+                ("D (1 - o), o the least part of its new block that a chip has", format!("D {}/{parts}", parts - 1))
+            }
+            None => ("D (1 - o), o the least part of its new block that a chip has", "D (1 - 0)".to_string()),
+        },
         Collective::Slice { .. } | Collective::ToPartial { .. } => ("nothing is sent", String::new()),
     };
     figures.push(figure("wire_bytes", sent.0, sent.1, bytes(cost.wire_bytes)));

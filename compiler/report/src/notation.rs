@@ -1,6 +1,6 @@
 //! Moves and ops in the notation of the reports: `all-gather yz along E`, `einsum BLE,EF->BLF`.
 
-use shard_ir::{Collective, DimId, InstrId, InstrKind, Op, Plan, Reduction};
+use shard_ir::{AxisList, Collective, DimId, InstrId, InstrKind, Op, Plan, Reduction};
 
 /// `layer`, or `model` where it has folded blocks.
 pub fn kind_of_layer(plan: &Plan) -> &'static str {
@@ -40,16 +40,23 @@ fn move_phrase(plan: &Plan, id: InstrId, collective: &Collective) -> String {
         Reduction::Sum => "",
         Reduction::Max => " of the maximum",
     };
+    // `x along B and y along D`.
+    let along = || {
+        let part = |(d, axes): (usize, AxisList)| format!("{} along {}", plan.mesh.axes_text(axes.iter()), dim(d));
+        collective.parts(from).into_iter().map(part).collect::<Vec<_>>().join(" and ")
+    };
     match *collective {
         Collective::AllGather { dim: d, .. } | Collective::Slice { dim: d, .. } => {
             format!("{name} {axes} along {}", dim(d))
         }
         Collective::ReduceScatter { kind: k, dim: d, .. } => format!("{name}{} {axes} along {}", kind(k), dim(d)),
+        Collective::AllGatherDims { .. } => format!("{name} {}", along()),
+        Collective::ReduceScatterDims { kind: k, .. } => format!("{name}{} {}", kind(k), along()),
         Collective::AllReduce { kind: k, .. } => format!("{name}{} {axes}", kind(k)),
         Collective::AllToAll { from_dim, to_dim, .. } => {
             format!("{name} {axes} from {} to {}", dim(from_dim), dim(to_dim))
         }
-        Collective::Permute { .. } => format!("{name} {axes}"),
+        Collective::Permute { .. } | Collective::Exchange { .. } => format!("{name} {axes}"),
         Collective::ToPartial { kind: k, dim: None, .. } => format!("{name}{} {axes}", kind(k)),
         Collective::ToPartial { kind: k, dim: Some(d), .. } => format!("{name}{} {axes} from {}", kind(k), dim(d)),
     }

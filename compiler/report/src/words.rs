@@ -48,14 +48,26 @@ fn moved(plan: &Plan, value: &Told, axes: AxisList, why: &MoveWhy) -> String {
         MoveWhy::Scattered { cause: why, dim: d } => {
             format!("{}; each device keeps its block of {}", cause(plan, why), dim(d))
         }
+        MoveWhy::ScatteredAlong { cause: why, dims } => {
+            let dims = plan.dim_names(dims).join(" and ");
+            format!("{}; each device keeps its block of {dims}", cause(plan, why))
+        }
         MoveWhy::Reduced { cause: why } => format!("{}; every device needs the whole", cause(plan, why)),
         MoveWhy::Gathered { dim: d } => format!("{axes} splits {} of {name}", dim(d)),
+        MoveWhy::GatheredAlong { parts } => {
+            let part = |(d, axes): &(DimId, AxisList)| format!("{} splits {}", list(plan, *axes), dim(d));
+            format!("{} of {name}", parts.iter().map(part).collect::<Vec<_>>().join(" and "))
+        }
         MoveWhy::Exchanged { from, to } => {
             format!("{axes} splits {} of {name} and is wanted on {}", dim(from), dim(to))
         }
         MoveWhy::Permuted { from, to } => {
             let (from, to) = (layout(plan, value, *from), layout(plan, value, *to));
             format!("the blocks of {name} lie as {from} and are wanted as {to}")
+        }
+        MoveWhy::Regrouped { from, to } => {
+            let (from, to) = (layout(plan, value, *from), layout(plan, value, *to));
+            format!("{name} is split as {from} and is wanted as {to}; each device gets what it lacks at once")
         }
         MoveWhy::Sliced { dim: d } => {
             format!("{name} is replicated over {axes}, so its blocks of {} cost nothing", dim(d))

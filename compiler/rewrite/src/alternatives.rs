@@ -179,6 +179,9 @@ fn way_around(lowered: &Lowered, site: &MoveSite) -> Option<(ValueId, Avoided)> 
 fn partial_axes(site: &MoveSite) -> Option<AxisSet> {
     match site.collective {
         Collective::ReduceScatter { axes, .. } => Some(axes.set()),
+        Collective::ReduceScatterDims { .. } => {
+            Some(site.collective.parts(site.from).iter().fold(AxisSet::EMPTY, |set, (_, axes)| set.union(axes.set())))
+        }
         Collective::AllReduce { axes, .. } => Some(axes),
         _ => None,
     }

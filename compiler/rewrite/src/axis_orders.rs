@@ -107,7 +107,9 @@ fn sites(program: &Program, lowered: &Lowered) -> Vec<Site> {
 fn is_moved(lowered: &Lowered, program: &Program, id: ValueId) -> bool {
     let name = crate::emit::name_of(program, id);
     lowered.plan.instructions.iter().any(|instr| match &instr.kind {
-        InstrKind::Move(Collective::ReduceScatter { .. } | Collective::AllReduce { .. }) => false,
+        InstrKind::Move(
+            Collective::ReduceScatter { .. } | Collective::ReduceScatterDims { .. } | Collective::AllReduce { .. },
+        ) => false,
         InstrKind::Move(c) => c.has_traffic() && instr.name.as_deref() == name,
         _ => false,
     })

@@ -370,7 +370,10 @@ impl Emitter<'_> {
             let cuts = self.tables.of(id).arc(*from, *to).is_some_and(|arc| {
                 matches!(
                     arc.collective,
-                    Collective::ReduceScatter { .. } | Collective::AllReduce { .. } | Collective::Slice { .. }
+                    Collective::ReduceScatter { .. }
+                        | Collective::ReduceScatterDims { .. }
+                        | Collective::AllReduce { .. }
+                        | Collective::Slice { .. }
                 )
             });
             if cuts && self.made.contains_key(&(id, *from)) && !self.is_written(id, (*from, *to)) {

@@ -119,6 +119,14 @@ pub(crate) fn reason(
     let cause = |kind| partial_cause(kernels, tables, solution, value, axes.set(), kind);
     let why = match arc.collective {
         Collective::ReduceScatter { kind, dim: d, .. } => MoveWhy::Scattered { cause: cause(kind), dim: dim(d) },
+        Collective::ReduceScatterDims { kind, .. } => MoveWhy::ScatteredAlong {
+            cause: cause(kind),
+            dims: arc.collective.parts(from).into_iter().map(|(d, _)| dim(d)).collect(),
+        },
+        Collective::AllGatherDims { .. } => MoveWhy::GatheredAlong {
+            parts: arc.collective.parts(from).into_iter().map(|(d, axes)| (dim(d), axes)).collect(),
+        },
+        Collective::Exchange { .. } => MoveWhy::Regrouped { from, to },
         Collective::AllReduce { kind, .. } => MoveWhy::Reduced { cause: cause(kind) },
         Collective::AllGather { dim: d, .. } => MoveWhy::Gathered { dim: dim(d) },
         Collective::AllToAll { from_dim, to_dim, .. } => MoveWhy::Exchanged { from: dim(from_dim), to: dim(to_dim) },
@@ -216,12 +224,14 @@ struct Moved<'a> {
 fn cannot_take(program: &Program, op: &Op, moved: &Moved<'_>) -> Option<CannotTake> {
     let dims = &program.value(moved.value).dims;
     match (moved.collective, op) {
-        (Collective::ReduceScatter { .. } | Collective::AllReduce { .. }, Op::Map(map)) if !map.is_linear() => {
-            Some(CannotTake::NotLinear)
-        }
-        (Collective::ReduceScatter { .. } | Collective::AllReduce { .. }, Op::Softmax { .. } | Op::Norm { .. }) => {
-            Some(CannotTake::NotLinear)
-        }
+        (
+            Collective::ReduceScatter { .. } | Collective::ReduceScatterDims { .. } | Collective::AllReduce { .. },
+            Op::Map(map),
+        ) if !map.is_linear() => Some(CannotTake::NotLinear),
+        (
+            Collective::ReduceScatter { .. } | Collective::ReduceScatterDims { .. } | Collective::AllReduce { .. },
+            Op::Softmax { .. } | Op::Norm { .. },
+        ) => Some(CannotTake::NotLinear),
         (
             Collective::AllGather { dim, .. } | Collective::AllToAll { from_dim: dim, .. },
             Op::Softmax { over } | Op::Norm { over, .. } | Op::Rope { over, .. },

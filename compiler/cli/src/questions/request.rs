@@ -19,8 +19,8 @@ pub(crate) enum Request {
 }
 
 /// The collectives that can be asked for.
-pub(crate) const COLLECTIVES: [&str; 5] =
-    ["all-gather", "reduce-scatter", "all-reduce", "all-to-all", "collective-permute"];
+pub(crate) const COLLECTIVES: [&str; 6] =
+    ["all-gather", "reduce-scatter", "all-reduce", "all-to-all", "collective-permute", "exchange"];
 
 /// The strategies that can be asked for.
 pub(crate) const STRATEGIES: [Strategy; 11] = [

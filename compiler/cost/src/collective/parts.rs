@@ -107,7 +107,7 @@ fn at_most(wires: &[(Wire, AxisId, u64)], network: usize) -> Load {
         Kind::Flat | Kind::Inside | Kind::Outside => 1,
     };
     let has = |kind: Kind| own.iter().any(|wire| wire.kind == kind);
-    let hops: u64 = own.iter().map(|w| longest(w)).sum();
+    let hops: u64 = own.iter().map(&longest).sum();
     match own.first().map(|wire| wire.kind) {
         None => Load::NONE,
         Some(Kind::Line | Kind::Ring) => {

@@ -160,6 +160,14 @@ enum Along {
     One { dim: Option<String> },
     Two { from_dim: String, to_dim: String },
     Layouts { from_layout: String, to_layout: String },
+    Several { dim: Option<String>, along: Vec<PartJson> },
+}
+
+/// One of several dims that a gather or a scatter is along.
+#[derive(Debug, Serialize)]
+struct PartJson {
+    dim: String,
+    axes: Vec<String>,
 }
 
 pub(crate) fn instruction(layer: &Layer<'_>, id: InstrId) -> InstructionJson {
@@ -327,21 +335,35 @@ fn move_json(layer: &Layer<'_>, id: InstrId, collective: &Collective) -> MoveJso
         Collective::AllToAll { from_dim, to_dim, .. } => {
             Along::Two { from_dim: dim(from_dim).unwrap_or_default(), to_dim: dim(to_dim).unwrap_or_default() }
         }
-        Collective::Permute { .. } => {
+        Collective::AllGatherDims { .. } | Collective::ReduceScatterDims { .. } => Along::Several {
+            dim: None,
+            along: collective
+                .parts(plan.instruction(source).layout)
+                .into_iter()
+                .map(|(d, axes)| PartJson {
+                    dim: dim(d).unwrap_or_default(),
+                    axes: axes.iter().map(|a| plan.mesh.name(a).to_string()).collect(),
+                })
+                .collect(),
+        },
+        Collective::Permute { .. } | Collective::Exchange { .. } => {
             Along::Layouts { from_layout: plan.layout_text(source), to_layout: plan.layout_text(id) }
         }
     };
     let reduction = match collective {
         Collective::ReduceScatter { kind, .. }
+        | Collective::ReduceScatterDims { kind, .. }
         | Collective::AllReduce { kind, .. }
         | Collective::ToPartial { kind, .. } => Some(match kind {
             Reduction::Sum => "sum",
             Reduction::Max => "max",
         }),
         Collective::AllGather { .. }
+        | Collective::AllGatherDims { .. }
         | Collective::Slice { .. }
         | Collective::AllToAll { .. }
-        | Collective::Permute { .. } => None,
+        | Collective::Permute { .. }
+        | Collective::Exchange { .. } => None,
     };
     let axes = collective.axes(&plan.mesh, plan.instruction(source).layout);
     let (bytes, wire_bytes) = match layer.price.of(id) {

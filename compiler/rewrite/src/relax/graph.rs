@@ -343,11 +343,12 @@ fn arc_cost(time: Picoseconds) -> i64 {
 
 fn kind(collective: &Collective) -> u8 {
     match collective {
-        Collective::AllGather { .. } => 0,
-        Collective::ReduceScatter { .. } => 1,
+        // Along one dim or several, what counts is the group.
+        Collective::AllGather { .. } | Collective::AllGatherDims { .. } => 0,
+        Collective::ReduceScatter { .. } | Collective::ReduceScatterDims { .. } => 1,
         Collective::AllReduce { .. } => 2,
         Collective::AllToAll { .. } => 3,
-        Collective::Permute { .. } => 4,
+        Collective::Permute { .. } | Collective::Exchange { .. } => 4,
         Collective::Slice { .. } | Collective::ToPartial { .. } => 5,
     }
 }

@@ -138,6 +138,15 @@ rules! {
     /// Collective-permute.
     PERMUTE = Move, "collective_permute_reorders_blocks",
         "collective-permute: E_xy -> E_yx, or E_x -> E_y of the same size";
+    /// All-gather along several dims.
+    ALL_GATHER_DIMS = Move, "all_gather_undoes_splits_of_several_dims_at_once",
+        "all-gather(x along B, y along E): B_xE_y -> BE";
+    /// Reduce-scatter along several dims.
+    REDUCE_SCATTER_DIMS = Move, "reduce_scatter_completes_and_splits_several_dims_at_once",
+        "reduce-scatter(x along B, y along E): BE(partialsum-xy) -> B_xE_y; likewise partialmax";
+    /// Exchange.
+    EXCHANGE = Move, "exchange_splits_by_the_same_axes_otherwise",
+        "exchange: B_xyE -> BE_yx, or B_xyE_z -> B_yE_xz; whatever splits a value by the same axes";
     /// To-partial.
     TO_PARTIAL = Move, "complete_value_is_a_partial_one_with_zeros",
         "to-partial(x): E -> E(partialsum-x) or E_x -> E(partialsum-x), no traffic";
@@ -147,11 +156,14 @@ rules! {
 pub fn rule_of_move(collective: &Collective) -> Rule {
     match collective {
         Collective::AllGather { .. } => ALL_GATHER,
+        Collective::AllGatherDims { .. } => ALL_GATHER_DIMS,
         Collective::Slice { .. } => SLICE,
         Collective::ReduceScatter { .. } => REDUCE_SCATTER,
+        Collective::ReduceScatterDims { .. } => REDUCE_SCATTER_DIMS,
         Collective::AllReduce { .. } => ALL_REDUCE,
         Collective::AllToAll { .. } => ALL_TO_ALL,
         Collective::Permute { .. } => PERMUTE,
+        Collective::Exchange { .. } => EXCHANGE,
         Collective::ToPartial { .. } => TO_PARTIAL,
     }
 }

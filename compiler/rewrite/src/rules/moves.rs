@@ -2,9 +2,10 @@
 
 use shard_ir::{AxisId, AxisList, AxisSet, Collective, Layout, Mesh, MeshShape, Program, Reduction, ValueId};
 
-/// Every move from a layout, with the layout it leads to. The definition is [`Collective::all_from`].
+/// Every move from a layout that the search takes, with the layout it leads to. The definition is
+/// [`Collective::along_one_dim_from`]: exchanges, and gathers and scatters along several dims, are not searched yet.
 pub fn moves_from(shape: MeshShape<'_>, from: Layout, sums: AxisSet, maxima: AxisSet) -> Vec<(Collective, Layout)> {
-    Collective::all_from(shape, from, sums, maxima)
+    Collective::along_one_dim_from(shape, from, sums, maxima)
 }
 
 /// Which moves there are for a value, wherever it lies.

@@ -65,7 +65,10 @@ fn is_local(collective: &Collective) -> bool {
         | Collective::ReduceScatter { .. }
         | Collective::AllReduce { .. }
         | Collective::AllToAll { .. }
-        | Collective::Permute { .. } => false,
+        | Collective::Permute { .. }
+        | Collective::Exchange { .. }
+        | Collective::AllGatherDims { .. }
+        | Collective::ReduceScatterDims { .. } => false,
     }
 }
 
