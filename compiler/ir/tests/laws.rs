@@ -255,26 +255,22 @@ fn way(shape: MeshShape<'_>, from: Layout, to: Layout) -> Vec<Collective> {
             all.into_iter().flat_map(with).collect()
         })
     };
-    for cut in behind(from, enter) {
-        for wide in behind(to, leave) {
-            let mut moves: Vec<Collective> = Vec::new();
-            let mut at = from;
-            for dim in 0..shape.rank() {
-                let (before, after) = (from.axes_of(dim), cut.axes_of(dim));
-                if after.len() > before.len() {
-                    moves.push(Collective::Slice { dim, axes: after.suffix_from(before.len()) });
-                    at = at.with_dim(dim, after);
-                }
+    if let (Some(cut), Some(wide)) = (behind(from, enter).first(), behind(to, leave).first()) {
+        let mut moves: Vec<Collective> = Vec::new();
+        for dim in 0..shape.rank() {
+            let (before, after) = (from.axes_of(dim), cut.axes_of(dim));
+            if after.len() > before.len() {
+                moves.push(Collective::Slice { dim, axes: after.suffix_from(before.len()) });
             }
-            moves.extend(Collective::regrouping(shape, at, wide));
-            for dim in 0..shape.rank() {
-                let (before, after) = (wide.axes_of(dim), to.axes_of(dim));
-                if before.len() > after.len() {
-                    moves.push(Collective::AllGather { dim, axes: before.suffix_from(after.len()) });
-                }
-            }
-            return moves;
         }
+        moves.extend(Collective::regrouping(shape, *cut, *wide));
+        for dim in 0..shape.rank() {
+            let (before, after) = (wide.axes_of(dim), to.axes_of(dim));
+            if before.len() > after.len() {
+                moves.push(Collective::AllGather { dim, axes: before.suffix_from(after.len()) });
+            }
+        }
+        return moves;
     }
     // No dim has room for an axis that enters beside those that leave: gather, then cut.
     let mut moves = Vec::new();

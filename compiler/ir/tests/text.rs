@@ -93,7 +93,7 @@ rejects! {
     a_result_of_other_dims: "return a = %0 : B_x" => 6:17 "these are not the dims of %0";
     a_huge_number: "%1 = slice-dim %0, E -> B, 99999999999999999999 : f32 B" => 6:28 "expected a number of at most 18 digits, found `99999999999999999999`";
     a_gather_of_another_axis: "%1 = all-gather %0 over x along B, y along E : f32 BE" => 6:36 "expected axes that the move takes from, or gives to, this dim of the operand, found `y`";
-    a_scatter_of_what_is_whole: "%1 = reduce-scatter %0 sum over y along B, x along E : f32 B_xyE" => 6:32 "expected axes that the move takes from, or gives to, this dim of the operand, found `y`";
+    a_scatter_of_what_is_whole: "%1 = reduce-scatter %0 sum over y along B, x along E : f32 B_xyE" => 6:33 "expected axes that the move takes from, or gives to, this dim of the operand, found `y`";
     a_move_to_other_dims: "%1 = all-gather %0 over x along B : f32 EB" => 6:6 "expected a move that keeps the dims and their order, found `all-gather`";
 }
 
