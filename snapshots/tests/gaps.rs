@@ -1,9 +1,9 @@
 //! Plans of the examples that are proven by search, where prices alone rule out less: which they are, and why the gap is none of
 //! the plan space.
 //!
-//! Prices are whole picoseconds. What a shared value costs is divided among its readers and rounded down, so that the bound
-//! stays below the cost of the best plan by less than a picosecond for each division on the way, however good the prices are.
-//! That this is the whole gap is shown by prices alone: with every time [`FINE`] times as long, all plans take a whole multiple
+//! Prices are counted in parts of a picosecond, but where some plan might take minutes they are whole ones. What a shared value
+//! costs is divided among its readers and rounded down, so that the bound stays below the cost of the best plan by less than a
+//! picosecond for each division on the way, however good the prices are. That this is the whole gap is shown by prices alone: with every time [`FINE`] times as long, all plans take a whole multiple
 //! of that, and a bound above the next lower multiple leaves no plan between the two. (The search is not asked.)
 
 #![allow(missing_docs)]
@@ -21,16 +21,7 @@ use shard_snapshots::judge::compile;
 const FINE: u32 = 1000;
 
 /// File, layer, phase, and by how many picoseconds prices fall short.
-const GAPS: &[(&str, &str, Option<&str>, u64)] = &[
-    ("calibration/palm_540b_2d", "block", None, 2),
-    ("llama/llama_2_13b", "block", None, 1),
-    ("llama/llama_3_405b", "block", None, 1),
-    ("llama/llama_3_8b_sequence_sharded", "block", None, 1),
-    ("moe/deepspeed_1_3b_moe_128", "experts", None, 1),
-    ("palm/540b", "block", Some("decode"), 1),
-    ("palm/540b_serial", "block", None, 1),
-    ("palm/62b", "block", Some("decode"), 1),
-];
+const GAPS: &[(&str, &str, Option<&str>, u64)] = &[("llama/llama_3_70b_model", "llama", Some("decode"), 1)];
 
 fn picoseconds(json: &serde_json::Value) -> u64 {
     (json.as_f64().expect("seconds") * 1e12).round() as u64
@@ -81,7 +72,7 @@ fn program(file: &str, layer: &str, phase: Option<&str>) -> (Program, Hardware) 
 }
 
 #[test]
-fn every_gap_is_that_of_prices_in_whole_picoseconds() {
+fn every_gap_is_that_of_prices_that_are_rounded() {
     for (file, layer, phase, short) in GAPS {
         let (program, hardware) = program(file, layer, *phase);
         let lowered = |hardware: &Hardware| -> Lowered {

@@ -495,7 +495,8 @@ impl<'a> Lowering<'a> {
             better |= self.widen(&explored.kernels, &labels, (&priced, bound), Some(&room.sparing(share)))?;
         }
         if better {
-            self.best.whole = Some(Arc::clone(&explored.whole));
+            // Questions are asked of plans of any size, so prices under which all fit answer none of them.
+            self.best.whole = self.capacity.is_none().then(|| Arc::clone(&explored.whole));
         }
         Ok(())
     }

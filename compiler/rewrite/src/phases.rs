@@ -183,7 +183,11 @@ fn within_memory(
     let joint = side_by_side(programs, free);
     let capacity = hardware.hbm_bytes;
     // Activations take something, but how little is not known of all plans: so for the bound they take nothing.
-    let bound = lower_phases(&joint, hardware, options, &scopes(programs, free, |_| capacity)).ok()?.optimality;
+    let Ok(Lowered { optimality: bound, .. }) =
+        lower_phases(&joint, hardware, options, &scopes(programs, free, |_| capacity))
+    else {
+        return best;
+    };
     // For a plan they take what they would in each phase alone.
     let beside = |phase: usize| capacity.saturating_sub(Memory::of(&own[phase].plan).activations.0);
     let found = lower_phases(&joint, hardware, options, &scopes(programs, free, beside)).ok().and_then(|found| {
