@@ -624,9 +624,10 @@ impl<'a> Lowering<'a> {
         }
         let (Some((rank, emitted)), Some((kernels, labels))) = (best.plan, best.of) else {
             // That there is none with room is said only where nothing was left out.
-            let left_out = best.stopped_by.or(best.cut.map(|(limit, _)| limit)).filter(|_| self.capacity.is_some());
+            let of_memory = best.cut.map(|(limit, _)| limit).filter(|_| self.capacity.is_some());
+            let left_out = best.stopped_by.or(of_memory);
             return Err(match left_out {
-                Some(limit) => LowerError::Limit { limit, count: 0 },
+                Some(limit) => LowerError::Limit { limit, count: self.limits.branches },
                 None => unreachable_in(written, best.failure),
             });
         };

@@ -168,12 +168,12 @@ impl Branch {
         let most = known.map_or(FAR - 1, |known| self.whole.problem.in_time(known));
         let sides = &self.whole.prices.sides;
         if let Some((part, live)) = self.open_memory(most) {
-            let best = sides.best(part);
+            let Some(place) = self.widest(part, &live) else { return Fork::Branches(Vec::new()) };
             let all = (0..sides.parts.len()).flat_map(|part| sides.best(part)).collect();
             if dived.insert(all) {
                 return Fork::Dive;
             }
-            return Fork::Branches(self.by_memory(part, &live, &best));
+            return Fork::Branches(self.by_memory(part, place, &live[place]));
         }
         match self.open_label(most) {
             Some((part, live)) => Fork::Branches(self.by_label(part, &live)),
@@ -241,13 +241,13 @@ impl Branch {
         vec![one(best), self.having(part, &|_, class| class != best && live.contains(&(class as usize)))]
     }
 
-    /// Two branches: one stored layout is as large as it seems best, or smaller; or it is larger.
-    fn by_memory(&self, part: usize, live: &[Vec<usize>], best: &[u32]) -> Vec<Branch> {
-        let Some(place) = self.widest(part, live) else { return Vec::new() };
-        let classes = &live[place];
-        // Up to this class, and beyond it.
-        let at = classes.iter().rposition(|class| *class as u32 <= best[place]).unwrap_or(0).min(classes.len() - 2);
-        let up_to = classes[at] as u32;
+    /// Two branches: one stored layout, whose live classes are two or more, is as large as it seems best, or smaller; or it
+    /// is larger.
+    fn by_memory(&self, part: usize, place: usize, live: &[usize]) -> Vec<Branch> {
+        let best = self.whole.prices.sides.best(part)[place] as usize;
+        // The largest class is beyond: both branches hold less than this one.
+        let smaller = &live[..live.len() - 1];
+        let up_to = smaller.iter().rfind(|class| **class <= best).or(smaller.first()).map_or(0, |class| *class as u32);
         let (low, high) = (
             self.having(part, &|p, class| p != place || class <= up_to),
             self.having(part, &|p, class| p != place || class > up_to),
@@ -255,14 +255,18 @@ impl Branch {
         vec![low, high]
     }
 
-    /// The place of a memory that leaves most bytes open.
+    /// The place of a memory that leaves most bytes open; `None` where none leaves any: what is live does not fit, then, or
+    /// some place has nothing that is live.
     fn widest(&self, part: usize, live: &[Vec<usize>]) -> Option<usize> {
         let Kind::Memory { bytes, .. } = &self.whole.prices.sides.parts[part].kind else { return None };
+        if live.iter().any(Vec::is_empty) {
+            return None;
+        }
         let range = |place: &usize| match live[*place].as_slice() {
             [first, .., last] => bytes[*place][*last] - bytes[*place][*first],
             _ => 0,
         };
-        (0..live.len()).rev().max_by_key(range)
+        (0..live.len()).rev().max_by_key(range).filter(|place| live[*place].len() > 1)
     }
 
     /// The plans whose places of a part have classes for which `keep` says yes, given the place and the class.

@@ -6,7 +6,7 @@ use shard_ir::{Layout, ValueId};
 
 use super::factors::Factors;
 use super::graph::{FAR, Node};
-use super::parts::{Kind, Least, NO_CLASS, Part, Seat};
+use super::parts::{Kind, Least, NO_CLASS, Part, Place, Seat};
 use super::terms::Terms;
 use super::tree::add;
 
@@ -62,7 +62,7 @@ impl Sides {
     /// Looks up again which choices there are: those of the problem are others than before.
     pub(crate) fn seat(&mut self, problem: &Factors) {
         let class = |part: &Part| {
-            let of = |place: &super::parts::Place| -> Vec<u32> {
+            let of = |place: &Place| -> Vec<u32> {
                 let (value, nodes): (ValueId, &[Node]) = match place.seat {
                     Seat::Value(value) => (value, &problem.factors[value.index()].out),
                     Seat::Output(i) => (problem.outputs[i].0, &problem.outputs[i].1),
@@ -135,7 +135,7 @@ impl Sides {
         self.parts[part].best(&self.looked_at[part])
     }
 
-    /// For each place of a part, the classes that plans of at most `most` picoseconds may have there.
+    /// For each place of a part, the classes that plans of at most `most` ticks may have there.
     pub(crate) fn live(&self, part: usize, most: i64) -> Vec<Vec<usize>> {
         let may = |through: &Vec<i64>| (0..through.len()).filter(|class| through[*class] <= most).collect();
         self.through[part].iter().map(may).collect()
@@ -143,21 +143,20 @@ impl Sides {
 
     fn places(&self, seat: Seat) -> Vec<(usize, usize)> {
         let of = |(part, p): (usize, &Part)| -> Vec<(usize, usize)> {
-            let here = |(_, place): &(usize, &super::parts::Place)| place.seat == seat;
+            let here = |(_, place): &(usize, &Place)| place.seat == seat;
             p.places.iter().enumerate().filter(here).map(|(place, _)| (part, place)).collect()
         };
         self.parts.iter().enumerate().flat_map(of).collect()
     }
 
-    /// Sums of what each choice pays.
+    /// Works out anew what each choice pays to all parts.
     fn add_up(&mut self) {
-        for (part, p) in self.parts.iter().enumerate() {
-            for (place, p) in p.places.iter().enumerate() {
-                let (sum, _) = (self.sum_of(p.seat), (part, place));
-                match p.seat {
-                    Seat::Value(value) => self.of_value[value.index()] = sum,
-                    Seat::Output(output) => self.of_output[output] = sum,
-                }
+        let parts = Arc::clone(&self.parts);
+        for seat in parts.iter().flat_map(|part| &part.places).map(|place| place.seat) {
+            let sum = self.sum_of(seat);
+            match seat {
+                Seat::Value(value) => self.of_value[value.index()] = sum,
+                Seat::Output(output) => self.of_output[output] = sum,
             }
         }
     }
@@ -206,7 +205,12 @@ impl Sides {
         if let Seat::Value(value) = seat
             && !places.is_empty()
         {
-            let beyond = |cost: &i64| if *cost >= FAR || stays { FAR * i64::from(!stays) } else { *cost - least };
+            // What stays is handed to the operand next, and then no choice costs more than another.
+            let beyond = |cost: &i64| match *cost {
+                _ if stays => 0,
+                cost if cost >= FAR => FAR,
+                cost => cost - least,
+            };
             self.spared[value.index()] = cost.iter().map(beyond).collect();
         }
     }
