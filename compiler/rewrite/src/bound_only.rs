@@ -8,9 +8,11 @@ use shard_ir::{Picoseconds, Program};
 
 use crate::kernel::Kernels;
 use crate::labels::check_labels;
-use crate::logical::{Form, forms};
+use crate::logical::{Choices, Form, Saturated};
 use crate::lower::within_limits;
+use crate::many_forms::narrowed;
 use crate::memory::Room;
+use crate::relax::apart::Ground;
 use crate::relax::{Wanted, all_plans};
 use crate::space::maxima;
 use crate::{LowerError, LowerOptions, TIME_LIMIT};
@@ -55,7 +57,14 @@ fn of_all_forms(
     options: &LowerOptions,
 ) -> Result<(u64, Option<&'static str>), LowerError> {
     let (priced, limits) = (&*options.priced_by(hardware), &options.limits);
-    let forms = forms(program, options.strict || program.strict, limits);
+    let saturated = Saturated::new(program, options.strict || program.strict, limits);
+    if let Some(choices) = saturated.choices(limits)
+        && let Some(bound) = of_choices(&choices, priced, options)?
+        && saturated.cut().is_none()
+    {
+        return Ok((bound, None));
+    }
+    let forms = saturated.forms(limits);
     let cut = forms.cut.map(|cut| (cut.first_bound(program, priced), cut.limit));
     // The most promising form first: its bound is from flops alone until its turn comes. Once one comes up again, none of
     // the others can be below it.
@@ -84,6 +93,36 @@ fn of_all_forms(
         }
     }
     Err(LowerError::Unreachable { value: None, output: None })
+}
+
+/// What prices say that any plan of forms takes that are too many to list, in picoseconds; `None` where they say nothing of
+/// all at once.
+fn of_choices(
+    choices: &Choices<'_>,
+    hardware: &Hardware,
+    options: &LowerOptions,
+) -> Result<Option<u64>, LowerError> {
+    let limits = &options.limits;
+    let strict = options.strict || choices.program().strict;
+    let maxima = maxima(choices.program());
+    let kernels_of = |form| Kernels::of_form(form, strict, options.fuse && !strict);
+    let bound = |fits: bool| {
+        let solve = |kernels: &Kernels| {
+            let program = kernels.program.as_ref();
+            within_limits(program, limits)?;
+            check_labels(program)?;
+            let room = fits.then(|| Room::new(program, hardware.hbm_bytes));
+            let wanted = Wanted { room, apart: true, ..Wanted::default() };
+            Ok(Some(all_plans(kernels, hardware, maxima, (strict, limits), wanted)?.0))
+        };
+        let found = narrowed(choices, Ground { hardware, maxima, strict, limits }, &kernels_of, &solve)?;
+        Ok(found.map(|found| found.bound))
+    };
+    let of_any_size = bound(false)?;
+    if options.any_size || of_any_size.is_none() {
+        return Ok(of_any_size);
+    }
+    Ok(of_any_size.max(bound(true)?))
 }
 
 /// What prices say that any plan of a form takes, in picoseconds; `None` where it has none.

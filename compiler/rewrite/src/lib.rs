@@ -28,6 +28,7 @@ mod kernel;
 mod labels;
 mod logical;
 mod lower;
+mod many_forms;
 mod memory;
 mod phases;
 mod reason;

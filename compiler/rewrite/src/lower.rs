@@ -11,8 +11,10 @@ use crate::demand::Forced;
 use crate::emit::{Emitted, MoveSite, emit};
 use crate::kernel::Kernels;
 use crate::labels::check_labels;
-use crate::logical::{Cut, forms};
+use crate::logical::{Choices, Cut, Form, Saturated};
+use crate::many_forms::narrowed;
 use crate::memory::{Room, Scopes, needed};
+use crate::relax::apart::Ground;
 use crate::relax::{Branch, Fork, Priced, Question, Region, Wanted, Whole, all_plans};
 use crate::search::{Found, Search, Solution, TOO_LARGE};
 use crate::space::{Space, maxima};
@@ -217,6 +219,8 @@ struct Best {
     stopped_by: Option<&'static str>,
     /// The limit that left forms out, and a bound on what they could take.
     cut: Option<(&'static str, u64)>,
+    /// Whether prices rule forms out that were not looked at one by one.
+    apart: bool,
     /// Whether the form that is searched now is another than the one written.
     rewritten: bool,
     ties_cut: bool,
@@ -328,25 +332,84 @@ impl<'a> Lowering<'a> {
 
     /// Searches what may hold the best plan, most promising first, until nothing is left that can.
     fn explore(&mut self, program: &Program, as_written: bool) -> Result<(), LowerError> {
-        let forms = forms(program, as_written, self.limits);
-        let first_bounds: Vec<u64> = forms.all.iter().map(|form| form.first_bound(self.hardware)).collect();
-        let rewritten: Vec<bool> = forms.all.iter().map(|form| form.rewritten).collect();
+        let saturated = Saturated::new(program, as_written, self.limits);
+        let as_asked = self.whole_space || self.forced.is_some();
+        if let Some(choices) = saturated.choices(self.limits).filter(|_| !as_asked)
+            && self.explore_choices(&saturated, &choices)?
+        {
+            return Ok(());
+        }
+        let forms = saturated.forms(self.limits);
         self.best.cut = forms.cut.map(|cut: Cut| (cut.limit, cut.first_bound(program, self.hardware)));
-        let mut forms: Vec<Option<_>> = forms.all.into_iter().map(Some).collect();
+        if self.whole_space {
+            return self.explore_without_bounds(forms.all);
+        }
+        let first_bound = |form: Form| (form.first_bound(self.hardware), form);
+        self.explore_forms(forms.all.into_iter().map(first_bound).collect())
+    }
+
+    /// Searches the whole space of each form.
+    fn explore_without_bounds(&mut self, forms: Vec<Form>) -> Result<(), LowerError> {
+        for form in forms {
+            self.best.rewritten = form.rewritten;
+            let kernels = Arc::new(Kernels::of_form(form, self.all_written, self.loops));
+            within_limits(&kernels.program, self.limits)?;
+            let room = self.capacity.map(|capacity| Room::new(&kernels.program, capacity));
+            self.search(&kernels, None, None, room.as_ref(), 0)?;
+            self.note_missed(0);
+        }
+        Ok(())
+    }
+
+    /// Searches more forms than can be listed: the one that prices favour, and then those that they do not rule out. `false`
+    /// where prices say nothing of all forms at once.
+    fn explore_choices(&mut self, saturated: &Saturated<'_>, choices: &Choices<'_>) -> Result<bool, LowerError> {
+        let maxima = maxima(choices.program());
+        let ground = Ground { hardware: self.hardware, maxima, strict: self.strict, limits: self.limits };
+        let kernels_of = |form| Kernels::of_form(form, self.all_written, self.loops);
+        let solve = |kernels: &Kernels| {
+            let program = kernels.program.as_ref();
+            if within_limits(program, self.limits).is_err() {
+                return Ok(None);
+            }
+            check_labels(program)?;
+            let wanted = Wanted { room: self.room(program), apart: true, ..Wanted::default() };
+            Ok(Some(all_plans(kernels, self.hardware, maxima, (self.strict, self.limits), wanted)?.0))
+        };
+        let Some(narrowed) = narrowed(choices, ground, &kernels_of, &solve)? else { return Ok(false) };
+        let written = choices.written();
+        let form = |picks: &[usize]| match written.as_deref() == Some(picks) {
+            true => Some(saturated.written()),
+            false => choices.form(picks).map(|(form, _)| form),
+        };
+        let limits = self.limits;
+        self.best.apart = true;
+        self.best.root_bound = Some(narrowed.bound);
+        self.best.cut = saturated.cut().map(|limit| (limit, 0));
+        let first = form(&narrowed.picks).into_iter().map(|form| (narrowed.bound, form)).collect();
+        self.explore_forms(first)?;
+        let (picked, left_out) = narrowed.forms(self.known().unwrap_or(u64::MAX), limits.forms);
+        let others = picked.iter().filter(|(picks, _)| *picks != narrowed.picks);
+        let others = others.filter_map(|(picks, bound)| Some((*bound, form(picks)?)));
+        // Where the source computes something twice, the form written is none of these.
+        let written = choices.merged.then(|| (narrowed.bound, saturated.written()));
+        let (others, too_large): (Vec<_>, Vec<_>) =
+            others.chain(written).partition(|(_, form)| within_limits(&form.program, limits).is_ok());
+        if let Some(bound) = too_large.iter().map(|(bound, _)| *bound).chain(left_out).min() {
+            self.best.cut = self.best.cut.or(Some(("forms of the program", bound)));
+        }
+        self.explore_forms(others)?;
+        Ok(true)
+    }
+
+    /// Searches some forms, given what no plan of each takes less than, in picoseconds.
+    fn explore_forms(&mut self, forms: Vec<(u64, Form)>) -> Result<(), LowerError> {
+        let rewritten: Vec<bool> = forms.iter().map(|(_, form)| form.rewritten).collect();
+        let first_bounds: Vec<u64> = forms.iter().map(|(bound, _)| *bound).collect();
+        let mut forms: Vec<Option<Form>> = forms.into_iter().map(|(_, form)| Some(form)).collect();
         let (all_written, loops) = (self.all_written, self.loops);
         let of_form = |form| Arc::new(Kernels::of_form(form, all_written, loops));
         let mut take = |form: usize| forms.get_mut(form).and_then(Option::take).map(of_form);
-        if self.whole_space {
-            for (form, rewritten) in rewritten.into_iter().enumerate() {
-                let Some(kernels) = take(form) else { continue };
-                within_limits(&kernels.program, self.limits)?;
-                self.best.rewritten = rewritten;
-                let room = self.capacity.map(|capacity| Room::new(&kernels.program, capacity));
-                self.search(&kernels, None, None, room.as_ref(), 0)?;
-                self.note_missed(0);
-            }
-            return Ok(());
-        }
         // The most promising first; of those that promise alike what is nearest to a plan, then what came first.
         let mut open: BinaryHeap<Reverse<(u64, Turn, usize, usize)>> =
             first_bounds.into_iter().enumerate().map(|(form, bound)| Reverse((bound, Turn::Form, form, 0))).collect();
@@ -423,6 +486,7 @@ impl<'a> Lowering<'a> {
             forced: self.forced,
             room: self.room(program),
             below: self.below,
+            apart: false,
             like: self.like.and_then(|like| like.like(program)),
         };
         all_plans(kernels, self.hardware, maxima(program), (self.strict, self.limits), wanted)
@@ -645,7 +709,7 @@ impl<'a> Lowering<'a> {
         let stopped_by = best.stopped_by.filter(|_| root < cost).or(left_out);
         let proof = match stopped_by {
             Some(_) => None,
-            None if root == cost => Some(Proof::Certificate),
+            None if root == cost && !best.apart => Some(Proof::Certificate),
             None => Some(Proof::Search),
         };
         let open_bound = best.open_bound.map_or(root, |open| open.min(cost).max(root));

@@ -12,7 +12,7 @@ use super::{Form, Rewritten};
 use crate::rules;
 
 /// The e-node taken of each class.
-type Choice<'a> = BTreeMap<Id, &'a Node>;
+pub(super) type Choice<'a> = BTreeMap<Id, &'a Node>;
 
 /// What was read off.
 pub(super) struct Read {
@@ -29,9 +29,7 @@ pub(super) fn read_off(logical: &Logical<'_>, strict: bool, limit: usize, room: 
     let classes = logical.classes();
     let options = options(logical, &classes);
     let live = live_values(logical.program);
-    let is_op = |id: &ValueId| matches!(logical.program.value(*id).def, Def::Op { .. }) && live[id.index()];
-    let written: Vec<Id> = logical.program.value_ids().filter(is_op).filter_map(|id| class_of(logical, id)).collect();
-    let merged = written.len() > written.iter().collect::<BTreeSet<_>>().len();
+    let merged = is_merged(logical, &live);
     if (!merged || strict) && options.values().all(|nodes| nodes.len() == 1) {
         return Read { forms: Vec::new(), beyond: None, cut: false };
     }
@@ -46,12 +44,19 @@ pub(super) fn read_off(logical: &Logical<'_>, strict: bool, limit: usize, room: 
     Read { forms: first, beyond, cut: !all_read }
 }
 
+/// Whether the source computes something twice: a class is one value in every form.
+pub(super) fn is_merged(logical: &Logical<'_>, live: &[bool]) -> bool {
+    let is_op = |id: &ValueId| matches!(logical.program.value(*id).def, Def::Op { .. }) && live[id.index()];
+    let written: Vec<Id> = logical.program.value_ids().filter(is_op).filter_map(|id| class_of(logical, id)).collect();
+    written.len() > written.iter().collect::<BTreeSet<_>>().len()
+}
+
 fn class_of(logical: &Logical<'_>, id: ValueId) -> Option<Id> {
     logical.class_of[id.index()].map(|class| logical.graph.find(class))
 }
 
 /// The classes that a plan must have: results, whatever is pinned, and parameters, used or not.
-fn roots(logical: &Logical<'_>, live: &[bool]) -> Vec<Id> {
+pub(super) fn roots(logical: &Logical<'_>, live: &[bool]) -> Vec<Id> {
     let program = logical.program;
     let stays = |id: &ValueId| matches!(program.value(*id).def, Def::Pin { .. } | Def::Parameter { .. });
     let stays = program.value_ids().filter(|id| live[id.index()] && stays(id));
@@ -59,7 +64,7 @@ fn roots(logical: &Logical<'_>, live: &[bool]) -> Vec<Id> {
 }
 
 /// The e-nodes that each class can be read from: no einsum of more than two operands, which are there as chains.
-fn options<'a>(logical: &'a Logical<'_>, classes: &[Id]) -> BTreeMap<Id, Vec<&'a Node>> {
+pub(super) fn options<'a>(logical: &'a Logical<'_>, classes: &[Id]) -> BTreeMap<Id, Vec<&'a Node>> {
     let is_long = |n: &Node| logical.op(n) == Some(&Op::Einsum) && n.operands.len() > 2;
     let mut all: BTreeMap<Id, Vec<&Node>> = classes
         .iter()
@@ -109,7 +114,7 @@ fn choose<'a>(
 }
 
 /// What makes programs of choices.
-struct Reader<'a> {
+pub(super) struct Reader<'a> {
     logical: &'a Logical<'a>,
     live: &'a [bool],
     /// For each class the live values of the source that are in it.
@@ -117,7 +122,7 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn new(logical: &'a Logical<'a>, live: &'a [bool]) -> Reader<'a> {
+    pub(super) fn new(logical: &'a Logical<'a>, live: &'a [bool]) -> Reader<'a> {
         let mut values: BTreeMap<Id, Vec<ValueId>> = BTreeMap::new();
         for id in logical.program.value_ids().filter(|id| live[id.index()]) {
             values.entry(class_of(logical, id).unwrap_or_default()).or_default().push(id);
@@ -131,6 +136,11 @@ impl<'a> Reader<'a> {
         if as_written && !merged {
             return None;
         }
+        self.form_with_classes(choice, merged).map(|(form, _)| form)
+    }
+
+    /// The form of a choice and the class of each of its values; none where classes would need each other.
+    pub(super) fn form_with_classes(&self, choice: &Choice<'_>, merged: bool) -> Option<(Form, Vec<Id>)> {
         let source = self.logical.program;
         let mut writer = Writer {
             reader: self,
@@ -138,6 +148,7 @@ impl<'a> Reader<'a> {
             program: Program { values: Vec::new(), outputs: Vec::new(), ..source.clone() },
             made: BTreeMap::new(),
             now: BTreeMap::new(),
+            classes: Vec::new(),
             open: BTreeSet::new(),
         };
         let is_given = |id: &ValueId| matches!(source.value(*id).def, Def::Parameter { .. });
@@ -152,12 +163,13 @@ impl<'a> Reader<'a> {
             writer.program.outputs.push(shard_ir::Output { value, ..output.clone() });
         }
         let is_order = |node: &Node| self.logical.rule_of(node).is_none_or(|rule| rule == rules::LONG_EINSUM);
-        Some(Form {
+        let form = Form {
             program: writer.program,
             rewritten: merged || !choice.values().all(|node| is_order(node)),
             made: writer.made,
             flops: choice.values().map(|node| self.logical.flops_of(node)).sum(),
-        })
+        };
+        Some((form, writer.classes))
     }
 }
 
@@ -168,6 +180,8 @@ struct Writer<'a, 'c> {
     program: Program,
     made: BTreeMap<ValueId, Rewritten>,
     now: BTreeMap<Id, ValueId>,
+    /// The class of each value of the program.
+    classes: Vec<Id>,
     /// Classes whose operands are being written.
     open: BTreeSet<Id>,
 }
@@ -221,6 +235,7 @@ impl Writer<'_, '_> {
             self.made.insert(id, Rewritten { rule, reason: self.reason(rule, class, node, here) });
         }
         self.now.insert(class, id);
+        self.classes.push(class);
         Some(id)
     }
 

@@ -5,6 +5,7 @@
 //! have one form, the one written: a softmax, a norm or an activation cuts what could be multiplied in another order, and
 //! the cap on flops the rest.
 
+mod choices;
 mod extract;
 mod graph;
 #[cfg(test)]
@@ -21,6 +22,8 @@ use shard_cost::op::roofline;
 use shard_cost::{Bytes, Flops, Hardware, Work};
 use shard_ir::reason::Rewriting;
 use shard_ir::{Def, Dtype, Op, Program, ValueId};
+
+pub(crate) use choices::Choices;
 
 use crate::Limits;
 use crate::lower::within_limits;
@@ -78,33 +81,71 @@ const LAWS: &[Law] = &[
     (rules::SHARED_OPERAND, laws::shared_operand),
 ];
 
-/// The forms of a program. In a strict layer everything is as written, but for the order of einsums of more than two
-/// operands, which the source leaves open.
+/// The logical e-graph of a program, with all that the rules find.
+pub(crate) struct Saturated<'p> {
+    logical: Logical<'p>,
+    /// The limit that ended the rules, or the one that they have.
+    cut: Option<&'static str>,
+    strict: bool,
+}
+
+impl<'p> Saturated<'p> {
+    /// That of a program. In a strict layer everything is as written, but for the order of einsums of more than two
+    /// operands, which the source leaves open.
+    pub(crate) fn new(program: &'p Program, strict: bool, limits: &Limits) -> Saturated<'p> {
+        let mut logical = Logical::new(program);
+        let laws = if strict { &LAWS[..1] } else { LAWS };
+        let saturated = saturate(&mut logical, laws, limits.logical_nodes);
+        debug_assert!(!logical.graph.analysis.clash, "a logical rule made one class of two types");
+        let mut cut = (!saturated).then_some("logical e-nodes");
+        if program.values.iter().any(|v| is_einsum_of_more_than(v, laws::MAX_OPERANDS)) {
+            cut = Some("operands of an einsum");
+        }
+        Saturated { logical, cut, strict }
+    }
+
+    /// The forms of the program.
+    pub(crate) fn forms(&self, limits: &Limits) -> Forms {
+        let written = written::as_written(self.logical.program);
+        let mut cut = self.cut.map(|limit| Cut { limit, flops: 0 });
+        let read = extract::read_off(&self.logical, self.strict, limits.enumerated_forms, limits.forms.max(1) - 1);
+        if read.cut {
+            cut = Some(Cut { limit: "forms read off the logical e-graph", flops: 0 });
+        }
+        cut = cut.or(read.beyond.map(|flops| Cut { limit: "forms of the program", flops }));
+        // A form may have too large a space where the one written has not.
+        let too_large = |form: &Form| form.rewritten && within_limits(&form.program, limits).is_err();
+        let (too_large, others): (Vec<Form>, Vec<Form>) = read.forms.into_iter().partition(too_large);
+        if let Some(flops) = too_large.iter().map(|form| form.flops).min() {
+            let known = cut.unwrap_or(Cut { limit: "layouts", flops });
+            cut = Some(Cut { flops: known.flops.min(flops), ..known });
+        }
+        let mut all = vec![written];
+        all.extend(others);
+        Forms { all, cut }
+    }
+
+    /// The choices between more forms than there may be programs of; `None` where there are fewer, or choices cannot be made
+    /// apart from each other.
+    pub(crate) fn choices(&self, limits: &Limits) -> Option<Choices<'_>> {
+        Choices::of(&self.logical).filter(|choices| choices.count() > limits.forms)
+    }
+
+    /// The form that is written.
+    pub(crate) fn written(&self) -> Form {
+        written::as_written(self.logical.program)
+    }
+
+    /// The limit that left forms out before there were any.
+    pub(crate) fn cut(&self) -> Option<&'static str> {
+        self.cut
+    }
+}
+
+/// The forms of a program.
+#[cfg(test)]
 pub(crate) fn forms(program: &Program, strict: bool, limits: &Limits) -> Forms {
-    let written = written::as_written(program);
-    let mut logical = Logical::new(program);
-    let laws = if strict { &LAWS[..1] } else { LAWS };
-    let saturated = saturate(&mut logical, laws, limits.logical_nodes);
-    debug_assert!(!logical.graph.analysis.clash, "a logical rule made one class of two types");
-    let mut cut = (!saturated).then_some(Cut { limit: "logical e-nodes", flops: 0 });
-    if program.values.iter().any(|v| is_einsum_of_more_than(v, laws::MAX_OPERANDS)) {
-        cut = Some(Cut { limit: "operands of an einsum", flops: 0 });
-    }
-    let read = extract::read_off(&logical, strict, limits.enumerated_forms, limits.forms.max(1) - 1);
-    if read.cut {
-        cut = Some(Cut { limit: "forms read off the logical e-graph", flops: 0 });
-    }
-    cut = cut.or(read.beyond.map(|flops| Cut { limit: "forms of the program", flops }));
-    // A form may have too large a space where the one written has not.
-    let too_large = |form: &Form| form.rewritten && within_limits(&form.program, limits).is_err();
-    let (too_large, others): (Vec<Form>, Vec<Form>) = read.forms.into_iter().partition(too_large);
-    if let Some(flops) = too_large.iter().map(|form| form.flops).min() {
-        let known = cut.unwrap_or(Cut { limit: "layouts", flops });
-        cut = Some(Cut { flops: known.flops.min(flops), ..known });
-    }
-    let mut all = vec![written];
-    all.extend(others);
-    Forms { all, cut }
+    Saturated::new(program, strict, limits).forms(limits)
 }
 
 fn is_einsum_of_more_than(value: &shard_ir::Value, most: usize) -> bool {

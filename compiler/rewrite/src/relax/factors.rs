@@ -56,7 +56,7 @@ impl Factor {
         &self.reads[strategy * self.arity..(strategy + 1) * self.arity]
     }
 
-    fn push(&mut self, out: Node, reads: impl IntoIterator<Item = Node>, cost: i64) {
+    pub(crate) fn push(&mut self, out: Node, reads: impl IntoIterator<Item = Node>, cost: i64) {
         self.out.push(out);
         self.reads.extend(reads);
         self.cost.push(cost);
@@ -116,12 +116,31 @@ impl Factors {
         strict: bool,
         limits: &Limits,
     ) -> Result<Factors, LowerError> {
+        let whole = Part { of: kernels.live.clone(), shared: &mut Shared::new(1) };
+        Factors::of_part(kernels, hardware, maxima, (strict, limits), whole)
+    }
+
+    /// The factors of some live values alone. What they read has a graph, and no factor. No kernel reaches out of the part:
+    /// an op that may join the kernel of another is in it where the other is.
+    pub(crate) fn of_part(
+        kernels: &Kernels,
+        hardware: &Hardware,
+        maxima: AxisSet,
+        (strict, limits): (bool, &Limits),
+        Part { of, shared }: Part<'_>,
+    ) -> Result<Factors, LowerError> {
         let program = kernels.program.as_ref();
-        let mut shared: FxHashMap<Alike, Arc<Graph>> = FxHashMap::default();
-        let live: Vec<ValueId> = program.value_ids().filter(|id| kernels.live[id.index()]).collect();
-        let scalar = Movable { sizes: Vec::new(), freedom: Freedom::Fixed };
-        let dead = Alike { movable: scalar, dtype: Dtype::F32, times: 0 };
-        let empty = Arc::new(Graph::new(&program.mesh, &dead, AxisSet::EMPTY, hardware));
+        let live: Vec<ValueId> = program.value_ids().filter(|id| of[id.index()]).collect();
+        let mut has_graph = of;
+        for operand in live.iter().flat_map(|id| program.value(*id).def.operands()) {
+            has_graph[operand.index()] = true;
+        }
+        let Shared { ticks, graphs: shared, factors: known } = shared;
+        let make = |of: &Alike| {
+            let graph = Graph::new(&program.mesh, of, maxima, hardware);
+            Arc::new(if *ticks == 1 { graph } else { graph.longer(*ticks) })
+        };
+        let empty = Arc::clone(shared.entry(Alike::nothing()).or_insert_with_key(make));
         // In a strict layer only what a `reshard` names may move.
         let may_move = |id: ValueId| {
             let asks = |by: ValueId| program.value(by).def.operands().contains(&id) && may_move_to(program, by);
@@ -130,7 +149,7 @@ impl Factors {
         let graphs: Vec<Arc<Graph>> = program
             .value_ids()
             .map(|id| {
-                if !kernels.live[id.index()] {
+                if !has_graph[id.index()] {
                     return Arc::clone(&empty);
                 }
                 let value = program.value(id);
@@ -139,7 +158,6 @@ impl Factors {
                     movable.freedom = Freedom::Fixed;
                 }
                 let alike = Alike { movable, dtype: value.dtype, times: value.times };
-                let make = |of: &Alike| Arc::new(Graph::new(&program.mesh, of, maxima, hardware));
                 Arc::clone(shared.entry(alike).or_insert_with_key(make))
             })
             .collect();
@@ -150,7 +168,7 @@ impl Factors {
             graphs,
             states: vec![KernelStates::default(); count],
             factors: (0..count).map(|_| Arc::default()).collect(),
-            known: FxHashMap::default(),
+            known,
             exact,
             room: limits.strategies,
         };
@@ -196,7 +214,7 @@ impl Factors {
             uses: Arc::new(uses),
             outputs,
             exact: built.exact,
-            ticks: 1,
+            ticks: *ticks,
         })
     }
 
@@ -427,17 +445,40 @@ struct Site {
     times: u64,
 }
 
-struct Builder {
+/// What factors are made of.
+pub(crate) struct Part<'a> {
+    /// For each value, whether it has one.
+    pub(crate) of: Vec<bool>,
+    /// What other factors of the same source, mesh and chip have in common with them.
+    pub(crate) shared: &'a mut Shared,
+}
+
+/// Graphs and factors that forms of one program have in common.
+pub(crate) struct Shared {
+    /// How many ticks of the graphs' times are a picosecond. Those of factors are in picoseconds.
+    ticks: i64,
+    graphs: FxHashMap<Alike, Arc<Graph>>,
+    factors: FxHashMap<Site, Arc<Factor>>,
+}
+
+impl Shared {
+    /// Nothing as yet.
+    pub(crate) fn new(ticks: i64) -> Shared {
+        Shared { ticks, graphs: FxHashMap::default(), factors: FxHashMap::default() }
+    }
+}
+
+struct Builder<'s> {
     graphs: Vec<Arc<Graph>>,
     states: Vec<KernelStates>,
     factors: Vec<Arc<Factor>>,
-    known: FxHashMap<Site, Arc<Factor>>,
+    known: &'s mut FxHashMap<Site, Arc<Factor>>,
     exact: bool,
     /// How many strategies there may still be.
     room: usize,
 }
 
-impl Builder {
+impl Builder<'_> {
     fn node(&self, value: ValueId, layout: Layout) -> Option<Node> {
         self.graphs[value.index()].node(layout)
     }

@@ -43,6 +43,14 @@ pub(crate) struct Alike {
     pub(crate) times: u64,
 }
 
+impl Alike {
+    /// A number that is never made: what has no graph of its own has this one's.
+    pub(crate) fn nothing() -> Alike {
+        let scalar = Movable { sizes: Vec::new(), freedom: Freedom::Fixed };
+        Alike { movable: scalar, dtype: Dtype::F32, times: 0 }
+    }
+}
+
 /// Layouts that permutes of different times lead between, beyond which a hub bounds them from below: their number is the
 /// square of this.
 const MAX_PERMUTED: usize = 48;

@@ -1,6 +1,7 @@
 //! A relaxation of the search: a bound on all plans from prices on values, and from it the part of the plan space that can
 //! hold a best plan. Time alone, no tie rule; built from the same rules as the e-graph.
 
+pub(crate) mod apart;
 pub(crate) mod factors;
 pub(crate) mod graph;
 mod parts;
@@ -34,6 +35,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) room: Option<Room<'a>>,
     /// Those alone that take less time, in picoseconds.
     pub(crate) below: Option<u64>,
+    /// Those that are far from the best, too: nothing is dropped for what another plan takes.
+    pub(crate) apart: bool,
     /// All that the plans of a program are made of that differs from this one in its layout patterns alone.
     pub(crate) like: Option<&'a Whole>,
 }
@@ -70,7 +73,7 @@ pub(crate) fn all_plans(
     hardware: &Hardware,
     maxima: AxisSet,
     (strict, limits): (bool, &Limits),
-    Wanted { forced, room, below, like }: Wanted<'_>,
+    Wanted { forced, room, below, apart, like }: Wanted<'_>,
 ) -> Result<(Branch, Arc<Whole>), LowerError> {
     let program = kernels.program.as_ref();
     let like = like.and_then(|whole| Some((whole, whole.problem.with_patterns(program, maxima)?)));
@@ -90,7 +93,7 @@ pub(crate) fn all_plans(
     });
     let parts = Arc::new(Part::all(kernels, room.as_ref()));
     // What is dearer than a plan known is not to be dropped where that plan may not be one of those wanted.
-    let shrink = parts.is_empty();
+    let shrink = parts.is_empty() && !apart;
     let mut plan = below.map_or(FAR, |below| problem.in_time(below - 1));
     // Prices that are nearly right mostly show at once that there is nothing. Where there is something they leave much
     // that is dear looking cheap, so that prices begin anew, on what is left.

@@ -71,6 +71,11 @@ impl Prices {
         add(add(self.op_least.sum(), self.value_least.sum()), add(self.out_least.sum(), self.sides.sum()))
     }
 
+    /// What a value and its op add to the bound, in ticks.
+    pub(crate) fn terms_of(&self, id: ValueId) -> i64 {
+        add(self.op_least.of(id.index()), self.value_least.of(id.index()))
+    }
+
     /// The same prices, and none as yet for these parts.
     pub(crate) fn with_parts(mut self, problem: &Factors, parts: Arc<Vec<Part>>) -> Prices {
         self.sides = Sides::new(parts, problem);

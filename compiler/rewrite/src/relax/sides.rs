@@ -104,6 +104,11 @@ impl Sides {
         }
     }
 
+    /// What a seat pays to all parts in a layout; [`FAR`] where no plan has it so.
+    pub(crate) fn price_at(&self, seat: Seat, layout: Layout) -> i64 {
+        (0..self.parts.len()).filter_map(|part| self.price(part, seat, layout)).fold(0, add)
+    }
+
     /// What all parts come to.
     pub(crate) fn sum(&self) -> i64 {
         self.least.sum()

@@ -1,0 +1,345 @@
+//! The forms of a program where they are many: choices that are made apart from each other.
+//!
+//! Each class of several e-nodes is a choice. Most choices of a large program have nothing to do with each other: what the
+//! one changes, the other does not touch. So the classes that choices touch fall in *regions*, and every form is one
+//! alternative of each region, whatever is taken of the others.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use egg::Id;
+use shard_ir::Program;
+
+use super::extract::{Choice, Reader, options, roots};
+use super::graph::{Head, Logical, Node};
+use super::written::live_values;
+use super::Form;
+
+/// The choices of a program.
+pub(crate) struct Choices<'a> {
+    logical: &'a Logical<'a>,
+    live: Vec<bool>,
+    /// The source computes something twice that every form computes once: so none of them is the one written.
+    pub(crate) merged: bool,
+    /// What is in every form, in the one way there is.
+    fixed: Choice<'a>,
+    /// What is chosen apart.
+    pub(crate) regions: Vec<Region<'a>>,
+}
+
+/// A region: the choices that touch the same classes.
+pub(crate) struct Region<'a> {
+    /// All that may differ with what is chosen: how a class is computed, who reads it, what kernel it is in.
+    pub(crate) classes: BTreeSet<Id>,
+    /// The ways of choosing.
+    alternatives: Vec<Choice<'a>>,
+    /// The one that is written.
+    written: Option<usize>,
+}
+
+impl Region<'_> {
+    /// How many ways of choosing there are.
+    pub(crate) fn alternatives(&self) -> usize {
+        self.alternatives.len()
+    }
+}
+
+/// So many ways of choosing are listed for a region.
+const MOST_ALTERNATIVES: usize = 64;
+
+impl<'a> Choices<'a> {
+    /// The choices of a saturated program; `None` where a region has too many alternatives to list them.
+    pub(super) fn of(logical: &'a Logical<'a>) -> Option<Choices<'a>> {
+        let live = live_values(logical.program);
+        let options = options(logical, &logical.classes());
+        if options.values().all(|nodes| nodes.len() == 1) {
+            return None;
+        }
+        let ways = Ways::new(logical, options, roots(logical, &live));
+        let touched = ways.touched();
+        let mut regions = Vec::new();
+        for classes in touched.regions() {
+            let entries: Vec<Id> = classes.iter().copied().filter(|c| ways.is_choice(*c) && ways.is_needed(*c)).collect();
+            let mut alternatives = Vec::new();
+            if !ways.choose(entries, BTreeMap::new(), &mut alternatives) || alternatives.is_empty() {
+                return None;
+            }
+            let flops = |choice: &Choice<'_>| choice.values().map(|node| logical.flops_of(node)).sum::<u128>();
+            alternatives.sort_by_cached_key(flops);
+            let as_written = |choice: &Choice<'_>| choice.values().all(|node| logical.rule_of(node).is_none());
+            let written = alternatives.iter().position(as_written);
+            regions.push(Region { classes, alternatives, written });
+        }
+        let fixed = ways.fixed();
+        Some(Choices { logical, merged: super::extract::is_merged(logical, &live), live, fixed, regions })
+    }
+
+    /// How many forms there are.
+    pub(crate) fn count(&self) -> usize {
+        self.regions.iter().fold(1, |count: usize, region| count.saturating_mul(region.alternatives.len()))
+    }
+
+    /// The form of an alternative of each region, and the class of each of its values; `None` where classes would need each
+    /// other.
+    pub(crate) fn form(&self, picks: &[usize]) -> Option<(Form, Vec<Id>)> {
+        let mut choice = self.fixed.clone();
+        for (region, pick) in self.regions.iter().zip(picks) {
+            choice.extend(region.alternatives.get(*pick)?.iter().map(|(class, node)| (*class, *node)));
+        }
+        Reader::new(self.logical, &self.live).form_with_classes(&choice, self.merged)
+    }
+
+    /// The alternatives that the source writes, where every region has one.
+    pub(crate) fn written(&self) -> Option<Vec<usize>> {
+        self.regions.iter().map(|region| region.written).filter(|_| !self.merged).collect()
+    }
+
+    /// The source.
+    pub(crate) fn program(&self) -> &Program {
+        self.logical.program
+    }
+}
+
+/// The ways of having each class.
+struct Ways<'a> {
+    logical: &'a Logical<'a>,
+    options: BTreeMap<Id, Vec<&'a Node>>,
+    roots: Vec<Id>,
+    /// The classes that a form may have.
+    reachable: Vec<Id>,
+    /// Those that every form has.
+    needed: BTreeSet<Id>,
+}
+
+impl<'a> Ways<'a> {
+    fn new(logical: &'a Logical<'a>, options: BTreeMap<Id, Vec<&'a Node>>, roots: Vec<Id>) -> Ways<'a> {
+        let mut reachable = BTreeSet::new();
+        let mut open = roots.clone();
+        while let Some(class) = open.pop() {
+            if reachable.insert(class) {
+                open.extend(options.get(&class).into_iter().flatten().flat_map(|node| &node.operands));
+            }
+        }
+        let mut ways =
+            Ways { logical, options, roots, reachable: reachable.into_iter().collect(), needed: BTreeSet::new() };
+        ways.needed = ways.all_needed();
+        ways
+    }
+
+    fn options(&self, class: Id) -> &[&'a Node] {
+        self.options.get(&class).map_or(&[], Vec::as_slice)
+    }
+
+    fn is_choice(&self, class: Id) -> bool {
+        self.options(class).len() > 1
+    }
+
+    fn is_needed(&self, class: Id) -> bool {
+        self.needed.contains(&class)
+    }
+
+    /// A number: it lies on every device and costs nothing, whoever reads it.
+    fn is_number(&self, class: Id) -> bool {
+        self.options(class).iter().any(|node| matches!(node.head, Head::Constant(..)))
+    }
+
+    /// The classes without which there is no form.
+    fn all_needed(&self) -> BTreeSet<Id> {
+        let index: BTreeMap<Id, usize> = self.reachable.iter().enumerate().map(|(i, class)| (*class, i)).collect();
+        let ways: Vec<Vec<Vec<usize>>> = self
+            .reachable
+            .iter()
+            .map(|class| {
+                let operands = |node: &&Node| node.operands.iter().filter_map(|o| index.get(o).copied()).collect();
+                self.options(*class).iter().map(operands).collect()
+            })
+            .collect();
+        let roots: Vec<usize> = self.roots.iter().filter_map(|root| index.get(root).copied()).collect();
+        // What hangs on a root by single ways alone is needed; of the rest each is left out in turn.
+        let mut needed = vec![false; ways.len()];
+        let mut open = roots.clone();
+        while let Some(class) = open.pop() {
+            if !std::mem::replace(&mut needed[class], true)
+                && let [only] = ways[class].as_slice()
+            {
+                open.extend(only);
+            }
+        }
+        for class in 0..ways.len() {
+            if !needed[class] && !can_do_without(class, &ways, &roots) {
+                open.push(class);
+                while let Some(class) = open.pop() {
+                    if !std::mem::replace(&mut needed[class], true)
+                        && let [only] = ways[class].as_slice()
+                    {
+                        open.extend(only);
+                    }
+                }
+            }
+        }
+        self.reachable.iter().zip(needed).filter(|(_, needed)| *needed).map(|(class, _)| *class).collect()
+    }
+
+    /// The needed classes that there is one way of having.
+    fn fixed(&self) -> Choice<'a> {
+        let of = |class: &Id| match self.options(*class) {
+            [only] => Some((*class, *only)),
+            _ => None,
+        };
+        self.needed.iter().filter_map(of).collect()
+    }
+
+    /// Every choice of e-nodes for some classes and for what they need beside what is fixed; `false` where there are too many.
+    fn choose(&self, mut open: Vec<Id>, mut chosen: Choice<'a>, found: &mut Vec<Choice<'a>>) -> bool {
+        while let Some(class) = open.pop() {
+            if chosen.contains_key(&class) {
+                continue;
+            }
+            match self.options(class) {
+                [] => return true,
+                [_] if self.is_needed(class) => {}
+                [only] => {
+                    chosen.insert(class, only);
+                    open.extend(&only.operands);
+                }
+                several => {
+                    return several.iter().all(|node| {
+                        let mut chosen = chosen.clone();
+                        chosen.insert(class, node);
+                        let open = open.iter().chain(&node.operands).copied().collect();
+                        self.choose(open, chosen, found)
+                    });
+                }
+            }
+        }
+        if found.len() == MOST_ALTERNATIVES {
+            return false;
+        }
+        found.push(chosen);
+        true
+    }
+
+    /// What choices touch.
+    fn touched(&self) -> Touched {
+        let mut touched = Touched::default();
+        for choice in self.reachable.iter().copied().filter(|class| self.is_choice(*class)) {
+            touched.touch(choice);
+            let (mut open, mut seen) = (vec![choice], BTreeSet::from([choice]));
+            while let Some(class) = open.pop() {
+                for operand in self.options(class).iter().flat_map(|node| &node.operands).copied() {
+                    if self.is_number(operand) {
+                        continue;
+                    }
+                    // Who reads it hangs on the choice.
+                    touched.join(choice, operand);
+                    if !self.is_needed(operand) && seen.insert(operand) {
+                        open.push(operand);
+                    }
+                }
+            }
+        }
+        // What may be in one kernel is touched together: whether it is hangs on who reads the values between.
+        let links = self.links();
+        let mut open: Vec<Id> = touched.of.keys().copied().collect();
+        while let Some(class) = open.pop() {
+            for other in links.get(&class).into_iter().flatten() {
+                if !touched.of.contains_key(other) {
+                    open.push(*other);
+                }
+                touched.join(class, *other);
+            }
+        }
+        touched
+    }
+
+    /// For each class those that may be in its kernel next to it: an elementwise op, what alone makes its operands, and
+    /// the pins between.
+    fn links(&self) -> BTreeMap<Id, Vec<Id>> {
+        let mut links: BTreeMap<Id, Vec<Id>> = BTreeMap::new();
+        for class in &self.reachable {
+            for node in self.options(*class) {
+                if !self.logical.op(node).is_some_and(|op| op.is_elementwise()) {
+                    continue;
+                }
+                let ways: Vec<Vec<Id>> = node.operands.iter().map(|operand| self.way_to_maker(*operand)).collect();
+                let made: Vec<&Vec<Id>> =
+                    ways.iter().filter(|way| way.last().is_some_and(|maker| self.is_made(*maker))).collect();
+                if made.first().is_some_and(|first| made.iter().all(|way| way.last() == first.last())) {
+                    for way in made {
+                        let chain: Vec<Id> = std::iter::once(*class).chain(way.iter().copied()).collect();
+                        for pair in chain.windows(2) {
+                            links.entry(pair[0]).or_default().push(pair[1]);
+                            links.entry(pair[1]).or_default().push(pair[0]);
+                        }
+                    }
+                }
+            }
+        }
+        links
+    }
+
+    /// A class, the pins behind it, and what they pin.
+    fn way_to_maker(&self, class: Id) -> Vec<Id> {
+        let mut way = vec![class];
+        while let Some([Node { head: Head::Pin(_), operands }]) = way.last().map(|class| self.options(*class)) {
+            way.extend(operands);
+        }
+        way
+    }
+
+    fn is_made(&self, class: Id) -> bool {
+        self.options(class).iter().any(|node| matches!(node.head, Head::Op(_)))
+    }
+}
+
+/// Whether the roots can be had without a class.
+fn can_do_without(class: usize, ways: &[Vec<Vec<usize>>], roots: &[usize]) -> bool {
+    let mut had = vec![false; ways.len()];
+    loop {
+        let mut more = false;
+        for (other, ways) in ways.iter().enumerate() {
+            if !had[other] && other != class && ways.iter().any(|operands| operands.iter().all(|o| had[*o])) {
+                had[other] = true;
+                more = true;
+            }
+        }
+        if !more {
+            return roots.iter().all(|root| had[*root]);
+        }
+    }
+}
+
+/// Touched classes; those that are touched together know each other by a first among them.
+#[derive(Default)]
+struct Touched {
+    of: BTreeMap<Id, Id>,
+}
+
+impl Touched {
+    fn touch(&mut self, class: Id) {
+        self.of.entry(class).or_insert(class);
+    }
+
+    fn first(&mut self, class: Id) -> Id {
+        self.touch(class);
+        let mut at = class;
+        while self.of[&at] != at {
+            at = self.of[&at];
+        }
+        self.of.insert(class, at);
+        at
+    }
+
+    fn join(&mut self, a: Id, b: Id) {
+        let (a, b) = (self.first(a), self.first(b));
+        self.of.insert(a.max(b), a.min(b));
+    }
+
+    fn regions(mut self) -> Vec<BTreeSet<Id>> {
+        let classes: Vec<Id> = self.of.keys().copied().collect();
+        let mut regions: BTreeMap<Id, BTreeSet<Id>> = BTreeMap::new();
+        for class in classes {
+            regions.entry(self.first(class)).or_default().insert(class);
+        }
+        regions.into_values().collect()
+    }
+}

@@ -1,0 +1,126 @@
+//! Programs of more forms than can be looked at one by one, whose choices are made apart from each other.
+//!
+//! One form is solved; each alternative of each region is bounded in it at its prices ([`Apart`]). Where some alternative is
+//! cheaper than the one taken, it is taken, and the new form is solved, until none is. What is known then of the
+//! alternatives bounds every form, and few forms are left that may be as good as the best plan of the last one.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap};
+
+use crate::LowerError;
+use crate::kernel::Kernels;
+use crate::logical::{Choices, Form};
+use crate::relax::Branch;
+use crate::relax::apart::{Apart, Classed, Ground};
+use crate::relax::graph::FAR;
+use crate::relax::tree::add;
+
+/// What is known of all forms at once.
+pub(crate) struct Narrowed {
+    /// The alternative of each region in the form that was solved last.
+    pub(crate) picks: Vec<usize>,
+    /// No plan of any form takes less, in picoseconds.
+    pub(crate) bound: u64,
+    /// For each region and alternative, by how much it lifts the bound above that of the cheapest one, in picoseconds, rounded
+    /// down; `None` where it has no plan.
+    beyond: Vec<Vec<Option<u64>>>,
+}
+
+/// So many forms are solved on the way to the best.
+const MOST_SOLVED: usize = 12;
+
+/// Bounds all forms. `kernels_of` makes a form ready, `solve` bounds all its plans. `None` where no form could be solved, or
+/// an alternative asks for what the others do without.
+pub(crate) fn narrowed(
+    choices: &Choices<'_>,
+    ground: Ground<'_>,
+    kernels_of: &dyn Fn(Form) -> Kernels,
+    solve: &dyn Fn(&Kernels) -> Result<Option<Branch>, LowerError>,
+) -> Result<Option<Narrowed>, LowerError> {
+    let mut picks = vec![0; choices.regions.len()];
+    let mut best: Option<Narrowed> = None;
+    let mut seen = BTreeSet::new();
+    while seen.len() < MOST_SOLVED && seen.insert(picks.clone()) {
+        let Some((form, classes)) = choices.form(&picks) else { break };
+        let kernels = kernels_of(form);
+        let Some(branch) = solve(&kernels)? else { break };
+        let Some(mut apart) = Apart::new(Classed::new(&kernels, &classes), &branch, ground) else { break };
+        let Some(known) = at_prices(choices, &picks, &mut apart, kernels_of)? else { break };
+        let least: Vec<i64> = known.iter().map(|known| known.iter().copied().min().unwrap_or(FAR)).collect();
+        let Some(bound) = apart.picoseconds(least.iter().copied().fold(apart.bound(), add)) else { break };
+        // The same again where none is cheaper.
+        let cheapest = |((known, least), pick): ((&Vec<i64>, &i64), &usize)| match known[*pick] == *least {
+            true => *pick,
+            false => known.iter().position(|k| k == least).unwrap_or(*pick),
+        };
+        let better = known.iter().zip(&least).zip(&picks).map(cheapest).collect();
+        if best.as_ref().is_none_or(|best| best.bound < bound) {
+            let beyond = |(known, least): (&Vec<i64>, &i64)| {
+                known.iter().map(|k| (*k < FAR).then(|| apart.whole_picoseconds(k - least))).collect()
+            };
+            let beyond = known.iter().zip(&least).map(beyond).collect();
+            best = Some(Narrowed { picks: picks.clone(), bound, beyond });
+        }
+        picks = better;
+    }
+    Ok(best)
+}
+
+/// For each region and alternative, by how much it lifts the bound of the solved form, in ticks.
+fn at_prices(
+    choices: &Choices<'_>,
+    picks: &[usize],
+    apart: &mut Apart<'_, '_>,
+    kernels_of: &dyn Fn(Form) -> Kernels,
+) -> Result<Option<Vec<Vec<i64>>>, LowerError> {
+    let mut all = Vec::new();
+    for (at, region) in choices.regions.iter().enumerate() {
+        let own = apart.own(&region.classes);
+        let mut known = Vec::new();
+        for alternative in 0..region.alternatives() {
+            if alternative == picks[at] {
+                known.push(0);
+                continue;
+            }
+            let mut other = picks.to_vec();
+            other[at] = alternative;
+            // Classes that need each other are in no form.
+            let Some((form, classes)) = choices.form(&other) else {
+                known.push(FAR);
+                continue;
+            };
+            let kernels = kernels_of(form);
+            let Some(least) = apart.least(&region.classes, &Classed::new(&kernels, &classes))? else { return Ok(None) };
+            known.push(if least >= FAR { FAR } else { least - own });
+        }
+        all.push(known);
+    }
+    Ok(Some(all))
+}
+
+impl Narrowed {
+    /// The alternatives of the forms that may have a plan of at most `most` picoseconds, `limit` of them at most, and for each
+    /// a bound; and what all those that are left out take at least, where there are any.
+    pub(crate) fn forms(&self, most: u64, limit: usize) -> (Vec<(Vec<usize>, u64)>, Option<u64>) {
+        let mut found = Vec::new();
+        let mut left_out: Option<u64> = None;
+        let mut open = BinaryHeap::from([Reverse((self.bound, Vec::new()))]);
+        while let Some(Reverse((bound, picks))) = open.pop() {
+            if bound > most || found.len() == limit {
+                left_out = Some(bound);
+                break;
+            }
+            let Some(beyond) = self.beyond.get(picks.len()) else {
+                found.push((picks, bound));
+                continue;
+            };
+            for (alternative, beyond) in beyond.iter().enumerate() {
+                if let Some(beyond) = beyond {
+                    let picks = picks.iter().copied().chain([alternative]).collect();
+                    open.push(Reverse((bound.saturating_add(*beyond), picks)));
+                }
+            }
+        }
+        (found, left_out)
+    }
+}

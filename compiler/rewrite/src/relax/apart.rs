@@ -1,0 +1,295 @@
+//! One bound for all forms of a program whose choices are made apart from each other.
+//!
+//! A form is solved, and its prices are kept. What a region of it costs at those prices is a part of the bound; a region of
+//! another form, put in its place, costs what a relaxation of the region alone says, where what it reads and what is read
+//! of it is paid for at the same prices. The least over the alternatives of each region, added to all the rest, bounds
+//! every form there is: a form is the rest and one alternative of each region, and the prices between cancel.
+//!
+//! Numbers (`Def::Constant`) are in no region, though any may read them: they lie on every device, so that each reader has
+//! them for nothing, and is told apart from the others.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use egg::Id;
+use rustc_hash::FxHashMap;
+use shard_cost::Hardware;
+use shard_ir::{AxisSet, Def, Dtype, Layout, ValueId};
+
+use super::factors::{Factor, Factors, Part, Shared, Use};
+use super::graph::{Alike, FAR, Graph, Node, Queue};
+use super::parts::Seat;
+use super::prices::{Prices, use_index};
+use super::tree::{add, at};
+use super::{Branch, Sweeps, Whole, settle};
+use crate::kernel::Kernels;
+use crate::{Limits, LowerError};
+
+/// A form with the class of each of its values.
+pub(crate) struct Classed<'k> {
+    kernels: &'k Kernels,
+    classes: &'k [Id],
+    /// The value of a class.
+    value: FxHashMap<Id, ValueId>,
+}
+
+impl<'k> Classed<'k> {
+    pub(crate) fn new(kernels: &'k Kernels, classes: &'k [Id]) -> Classed<'k> {
+        let value = classes.iter().zip(kernels.program.value_ids()).map(|(class, id)| (*class, id)).collect();
+        Classed { kernels, classes, value }
+    }
+
+    fn class(&self, id: ValueId) -> Id {
+        self.classes[id.index()]
+    }
+
+    fn is_number(&self, id: ValueId) -> bool {
+        matches!(self.kernels.program.value(id).def, Def::Constant(_))
+    }
+}
+
+/// Where the plans are to be had: the chip, the axes over which maxima may be partial, strict or not, and the limits.
+#[derive(Clone, Copy)]
+pub(crate) struct Ground<'h> {
+    pub(crate) hardware: &'h Hardware,
+    pub(crate) maxima: AxisSet,
+    pub(crate) strict: bool,
+    pub(crate) limits: &'h Limits,
+}
+
+/// A solved form, in which regions may be replaced.
+pub(crate) struct Apart<'k, 'h> {
+    form: Classed<'k>,
+    whole: Arc<Whole>,
+    ground: Ground<'h>,
+    shared: Shared,
+    /// What the bound is less than that of the form, since numbers are told apart by their readers.
+    loss: i64,
+    /// What each reader of a number adds to the bound.
+    of_numbers: FxHashMap<(ValueId, ValueId), i64>,
+}
+
+impl<'k, 'h> Apart<'k, 'h> {
+    /// Of a form with all its plans: nothing may have been dropped. `None` where a number costs something.
+    pub(crate) fn new(form: Classed<'k>, branch: &Branch, ground: Ground<'h>) -> Option<Apart<'k, 'h>> {
+        let whole = Arc::clone(&branch.whole);
+        let shared = Shared::new(whole.problem.ticks);
+        let mut apart = Apart { form, whole, ground, shared, loss: 0, of_numbers: FxHashMap::default() };
+        apart.tell_numbers_apart().then_some(apart)
+    }
+
+    /// No plan of the form takes less, in ticks, at the prices that there are.
+    pub(crate) fn bound(&self) -> i64 {
+        add(self.whole.prices.bound(), -self.loss)
+    }
+
+    /// Ticks as picoseconds, rounded up: a bound on times that are whole picoseconds.
+    pub(crate) fn picoseconds(&self, ticks: i64) -> Option<u64> {
+        self.whole.problem.picoseconds(ticks)
+    }
+
+    /// A difference of bounds in picoseconds, rounded down.
+    pub(crate) fn whole_picoseconds(&self, ticks: i64) -> u64 {
+        u64::try_from(ticks / self.whole.problem.ticks).unwrap_or(0)
+    }
+
+    /// What a region of the form itself adds to [`Apart::bound`].
+    pub(crate) fn own(&self, region: &BTreeSet<Id>) -> i64 {
+        let problem = &self.whole.problem;
+        let inside = |id: &&ValueId| region.contains(&self.form.class(**id));
+        let values = problem.live.iter().filter(inside).fold(0, |sum, id| add(sum, self.whole.prices.terms_of(*id)));
+        let numbers = self.of_numbers.iter().filter(|((_, reader), _)| region.contains(&self.form.class(*reader)));
+        numbers.fold(values, |sum, (_, term)| add(sum, *term))
+    }
+
+    /// What a region of another form, which is the same outside of it, adds at least; [`FAR`] where it has no plan, `None`
+    /// where it reads what has no price.
+    pub(crate) fn least(&mut self, region: &BTreeSet<Id>, other: &Classed<'_>) -> Result<Option<i64>, LowerError> {
+        let kernels = other.kernels;
+        let program = kernels.program.as_ref();
+        let inside = |id: ValueId| region.contains(&other.class(id)) && kernels.live[id.index()];
+        let of: Vec<bool> = program.value_ids().map(inside).collect();
+        let Ground { hardware, maxima, strict, limits } = self.ground;
+        let part = Part { of: of.clone(), shared: &mut self.shared };
+        let part = Factors::of_part(kernels, hardware, maxima, (strict, limits), part)?;
+        let Some(Around { mut problem, given, not_had }) = self.priced_around(part, &of, other) else { return Ok(None) };
+        let mut prices = Prices::new(&problem);
+        let (sweeps, mut no_plan) = (Sweeps { fresh: true, shrink: false }, FAR);
+        let (bound, _) = settle(&mut problem, &mut prices, limits, sweeps, &mut no_plan);
+        // What the form cannot have in some layout its readers outside do not count on: no other form may have it there.
+        let had = |(value, taker, node): &(ValueId, ValueId, Node)| {
+            prices.paid[value.index()][use_index(&problem, *value, Use::Operand(*taker, 0))][at(*node)] < FAR
+        };
+        Ok((!not_had.iter().any(had)).then(|| add(bound, -given)))
+    }
+
+    /// The factors of a part, with prices for what it reads and for what is read of it from outside; `None` where it reads
+    /// something that has no price there.
+    fn priced_around(&self, mut part: Factors, of: &[bool], other: &Classed<'_>) -> Option<Around> {
+        let ticks = self.whole.problem.ticks;
+        let operands = part.operands.as_ref().clone();
+        let mut kept_operands = operands.clone();
+        let mut uses: Vec<Vec<Use>> = vec![Vec::new(); operands.len()];
+        for id in part.live.clone() {
+            let v = id.index();
+            let places: Vec<usize> = (0..operands[v].len()).filter(|i| of[operands[v][*i].index()]).collect();
+            let outside: Vec<(usize, Vec<i64>)> = (0..operands[v].len())
+                .filter(|i| !of[operands[v][*i].index()])
+                .map(|i| Some((i, self.paid(other, operands[v][i], Reader::Op(id, i), &part)?)))
+                .collect::<Option<_>>()?;
+            let sides = self.side_prices(other, id, &part);
+            let factor = &part.factors[v];
+            let mut kept = Factor { arity: places.len(), ..Factor::default() };
+            for s in 0..factor.out.len() {
+                let reads = factor.reads_of(s);
+                let own = factor.cost[s].saturating_mul(ticks).min(FAR);
+                let own = sides.as_ref().map_or(own, |sides| add(own, sides[s]));
+                let cost = outside.iter().fold(own, |sum, (i, paid)| add(sum, paid[at(reads[*i])]));
+                // The form has no use for the value there: its maker does not count on being asked for it.
+                if own < FAR && outside.iter().any(|(i, paid)| paid[at(reads[*i])] <= -FAR) {
+                    return None;
+                }
+                if cost < FAR {
+                    kept.push(factor.out[s], places.iter().map(|i| reads[*i]), cost);
+                }
+            }
+            kept_operands[v] = places.iter().map(|i| operands[v][*i]).collect();
+            for (place, operand) in kept_operands[v].iter().enumerate() {
+                uses[operand.index()].push(Use::Operand(id, place));
+            }
+            part.factors[v] = Arc::new(kept);
+        }
+        // Each reader outside is a value of its own that a result wants: it takes the value as its price says.
+        part.outputs.clear();
+        let (mut given, mut not_had) = (0, Vec::new());
+        let scalar = self.scalar();
+        for (id, reader) in readers_outside(other, of) {
+            let paid = self.paid(other, id, reader, &part)?;
+            let useful = |price: &i64| price.abs() < FAR;
+            let most = paid.iter().copied().filter(useful).max().unwrap_or(0);
+            given = add(given, most);
+            let mut takes = Factor { arity: 1, ..Factor::default() };
+            for (node, price) in paid.iter().enumerate().filter(|(_, price)| useful(price)) {
+                takes.push(0, [node as Node], most - price);
+            }
+            let taker = ValueId(part.factors.len() as u32);
+            let is_far = |(_, price): &(usize, &i64)| **price >= FAR;
+            not_had.extend(paid.iter().enumerate().filter(is_far).map(|(node, _)| (id, taker, node as Node)));
+            uses[id.index()].push(Use::Operand(taker, 0));
+            uses.push(vec![Use::Output(part.outputs.len())]);
+            part.outputs.push((taker, vec![0]));
+            part.live.push(taker);
+            part.graphs.push(Arc::clone(&scalar));
+            part.factors.push(Arc::new(takes));
+            kept_operands.push(vec![id]);
+        }
+        let mut states = part.states.as_ref().clone();
+        states.resize_with(part.factors.len(), Default::default);
+        part.states = Arc::new(states);
+        part.operands = Arc::new(kept_operands);
+        part.uses = Arc::new(uses);
+        Some(Around { problem: part, given, not_had })
+    }
+
+    /// What is paid for a value of another form by a reader, at each layout of its graph there. Either is outside of the
+    /// region, so that the form itself has both.
+    fn paid(&self, other: &Classed<'_>, value: ValueId, reader: Reader, part: &Factors) -> Option<Vec<i64>> {
+        let graph = &part.graphs[value.index()];
+        if other.is_number(value) {
+            return cost_of_number(graph);
+        }
+        let here = *self.form.value.get(&other.class(value))?;
+        let reader = match reader {
+            Reader::Op(id, place) => Use::Operand(*self.form.value.get(&other.class(id))?, place),
+            Reader::Output(i) => Use::Output(i),
+        };
+        let problem = &self.whole.problem;
+        if !problem.uses[here.index()].contains(&reader) {
+            return None;
+        }
+        let paid = &self.whole.prices.paid[here.index()][use_index(problem, here, reader)];
+        let price = |layout: &Layout| problem.graphs[here.index()].node(*layout).map_or(FAR, |node| paid[at(node)]);
+        Some(graph.layouts.iter().map(price).collect())
+    }
+
+    /// What each strategy of a value pays to what reaches across the program; `None` where nothing does.
+    fn side_prices(&self, other: &Classed<'_>, id: ValueId, part: &Factors) -> Option<Vec<i64>> {
+        let here = *self.form.value.get(&other.class(id))?;
+        let sides = &self.whole.prices.sides;
+        if sides.of_value(here.index()).is_empty() {
+            return None;
+        }
+        let price = |node: &Node| part.layout(id, *node).map_or(FAR, |layout| sides.price_at(Seat::Value(here), layout));
+        Some(part.factors[id.index()].out.iter().map(price).collect())
+    }
+
+    /// The graph of a number.
+    fn scalar(&self) -> Arc<Graph> {
+        let Ground { hardware, .. } = self.ground;
+        let alike = Alike { dtype: Dtype::F32, ..Alike::nothing() };
+        Arc::new(Graph::new(&self.form.kernels.program.mesh, &alike, AxisSet::EMPTY, hardware))
+    }
+
+    /// Divides what the bound has of each number among its readers; `false` where a number is not to be had for nothing.
+    fn tell_numbers_apart(&mut self) -> bool {
+        let Whole { problem, prices } = self.whole.as_ref();
+        for id in problem.live.iter().copied().filter(|id| self.form.is_number(*id)) {
+            let v = id.index();
+            let Some(cost) = cost_of_number(&problem.graphs[v]) else { return false };
+            let mut sum = 0;
+            for (reader, paid) in problem.uses[v].iter().zip(&prices.paid[v]) {
+                let earned = |(cost, paid): (&i64, &i64)| match paid.abs() >= FAR || *cost >= FAR {
+                    true => FAR,
+                    false => cost - paid,
+                };
+                let least = cost.iter().zip(paid).map(earned).min().unwrap_or(FAR);
+                sum = add(sum, least);
+                if let Use::Operand(reader, _) = reader {
+                    let known = self.of_numbers.entry((id, *reader)).or_default();
+                    *known = add(*known, least);
+                }
+            }
+            self.loss = add(self.loss, add(prices.terms_of(id), -sum));
+        }
+        true
+    }
+}
+
+/// A part of a form as a problem of its own.
+struct Around {
+    problem: Factors,
+    /// By how much the prices of those who read it from outside are too high all together, so that no time is negative.
+    given: i64,
+    /// What is not counted on: a value, one who takes it, and a layout in which the solved form does not have it.
+    not_had: Vec<(ValueId, ValueId, Node)>,
+}
+
+/// Who reads a value of a part from outside.
+#[derive(Clone, Copy)]
+enum Reader {
+    Op(ValueId, usize),
+    Output(usize),
+}
+
+/// The readers outside of a part, with what they read of it.
+fn readers_outside(other: &Classed<'_>, of: &[bool]) -> Vec<(ValueId, Reader)> {
+    let program = other.kernels.program.as_ref();
+    let mut readers = Vec::new();
+    for id in program.value_ids().filter(|id| !of[id.index()] && other.kernels.live[id.index()]) {
+        let operands = program.value(id).def.operands().iter().enumerate();
+        let read = operands.filter(|(_, operand)| of[operand.index()]);
+        readers.extend(read.map(|(place, operand)| (*operand, Reader::Op(id, place))));
+    }
+    let outputs = program.outputs.iter().enumerate().filter(|(_, output)| of[output.value.index()]);
+    readers.extend(outputs.map(|(i, output)| (output.value, Reader::Output(i))));
+    readers
+}
+
+/// What a number costs at each of its layouts; `None` where that is something.
+fn cost_of_number(graph: &Graph) -> Option<Vec<i64>> {
+    let mut cost = vec![FAR; graph.nodes()];
+    cost[at(graph.node(Layout::REPLICATED)?)] = 0;
+    graph.spread_forward(&mut cost, &mut Queue::default());
+    cost.truncate(graph.layouts.len());
+    cost.iter().all(|cost| *cost == 0 || *cost >= FAR).then_some(cost)
+}
