@@ -203,6 +203,22 @@ impl Program {
         }
         self.value_ids().filter(|id| live[id.index()]).collect()
     }
+    /// The same with no values and no results as yet.
+    pub fn without_values(&self) -> Program {
+        Program {
+            name: self.name.clone(),
+            repeat: self.repeat,
+            phase: self.phase.clone(),
+            strict: self.strict,
+            hardware: self.hardware.clone(),
+            mesh: self.mesh.clone(),
+            dims: self.dims.clone(),
+            values: Vec::new(),
+            outputs: Vec::new(),
+            labels: self.labels.clone(),
+            folds: self.folds.clone(),
+        }
+    }
     /// How many tensors a value stands for: as many as its folded block has applications.
     pub fn copies(&self, id: ValueId) -> u64 {
         self.value(id).fold.and_then(|fold| self.folds.get(fold.index())).map_or(1, |fold| fold.repeat)

@@ -106,6 +106,7 @@ fn of_choices(
     let strict = options.strict || choices.program().strict;
     let maxima = maxima(choices.program());
     let kernels_of = |form| Kernels::of_form(form, strict, options.fuse && !strict);
+    let of_part = |part| Kernels::of_program(part, strict, options.fuse && !strict);
     let bound = |fits: bool| {
         let solve = |kernels: &Kernels| {
             let program = kernels.program.as_ref();
@@ -115,7 +116,7 @@ fn of_choices(
             let wanted = Wanted { room, apart: true, ..Wanted::default() };
             Ok(Some(all_plans(kernels, hardware, maxima, (strict, limits), wanted)?.0))
         };
-        let found = narrowed(choices, Ground { hardware, maxima, strict, limits }, &kernels_of, &solve)?;
+        let found = narrowed(choices, Ground { hardware, maxima, strict, limits }, (&kernels_of, &of_part), &solve)?;
         Ok(found.map(|found| found.bound))
     };
     let of_any_size = bound(false)?;

@@ -367,6 +367,7 @@ impl<'a> Lowering<'a> {
         let maxima = maxima(choices.program());
         let ground = Ground { hardware: self.hardware, maxima, strict: self.strict, limits: self.limits };
         let kernels_of = |form| Kernels::of_form(form, self.all_written, self.loops);
+        let of_part = |part| Kernels::of_program(part, self.all_written, self.loops);
         let solve = |kernels: &Kernels| {
             let program = kernels.program.as_ref();
             if within_limits(program, self.limits).is_err() {
@@ -376,7 +377,7 @@ impl<'a> Lowering<'a> {
             let wanted = Wanted { room: self.room(program), apart: true, ..Wanted::default() };
             Ok(Some(all_plans(kernels, self.hardware, maxima, (self.strict, self.limits), wanted)?.0))
         };
-        let Some(narrowed) = narrowed(choices, ground, &kernels_of, &solve)? else { return Ok(false) };
+        let Some(narrowed) = narrowed(choices, ground, (&kernels_of, &of_part), &solve)? else { return Ok(false) };
         let written = choices.written();
         let form = |picks: &[usize]| match written.as_deref() == Some(picks) {
             true => Some(saturated.written()),

@@ -7,6 +7,8 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 
+use shard_ir::Program;
+
 use crate::LowerError;
 use crate::kernel::Kernels;
 use crate::logical::{Choices, Form};
@@ -29,12 +31,12 @@ pub(crate) struct Narrowed {
 /// So many forms are solved on the way to the best.
 const MOST_SOLVED: usize = 12;
 
-/// Bounds all forms. `kernels_of` makes a form ready, `solve` bounds all its plans. `None` where no form could be solved, or
+/// Bounds all forms. `kernels_of` makes a form ready and `kernels_of_part` a part of one, `solve` bounds all its plans. `None` where no form could be solved, or
 /// an alternative asks for what the others do without.
 pub(crate) fn narrowed(
     choices: &Choices<'_>,
     ground: Ground<'_>,
-    kernels_of: &dyn Fn(Form) -> Kernels,
+    (kernels_of, kernels_of_part): (&dyn Fn(Form) -> Kernels, &dyn Fn(Program) -> Kernels),
     solve: &dyn Fn(&Kernels) -> Result<Option<Branch>, LowerError>,
 ) -> Result<Option<Narrowed>, LowerError> {
     let mut picks = vec![0; choices.regions.len()];
@@ -45,7 +47,7 @@ pub(crate) fn narrowed(
         let kernels = kernels_of(form);
         let Some(branch) = solve(&kernels)? else { break };
         let Some(mut apart) = Apart::new(Classed::new(&kernels, &classes), &branch, ground) else { break };
-        let Some(known) = at_prices(choices, &picks, &mut apart, kernels_of)? else { break };
+        let Some(known) = at_prices(choices, &picks, &mut apart, kernels_of_part)? else { break };
         let least: Vec<i64> = known.iter().map(|known| known.iter().copied().min().unwrap_or(FAR)).collect();
         let Some(bound) = apart.picoseconds(least.iter().copied().fold(apart.bound(), add)) else { break };
         // The same again where none is cheaper.
@@ -71,7 +73,7 @@ fn at_prices(
     choices: &Choices<'_>,
     picks: &[usize],
     apart: &mut Apart<'_, '_>,
-    kernels_of: &dyn Fn(Form) -> Kernels,
+    kernels_of_part: &dyn Fn(Program) -> Kernels,
 ) -> Result<Option<Vec<Vec<i64>>>, LowerError> {
     let mut all = Vec::new();
     for (at, region) in choices.regions.iter().enumerate() {
@@ -85,12 +87,13 @@ fn at_prices(
             let mut other = picks.to_vec();
             other[at] = alternative;
             // Classes that need each other are in no form.
-            let Some((form, classes)) = choices.form(&other) else {
+            let Some(part) = choices.part(&other, at) else {
                 known.push(FAR);
                 continue;
             };
-            let kernels = kernels_of(form);
-            let Some(least) = apart.least(&region.classes, &Classed::new(&kernels, &classes))? else { return Ok(None) };
+            let kernels = kernels_of_part(part.program);
+            let part = Classed::new(&kernels, &part.classes).with_outputs(&part.outputs);
+            let Some(least) = apart.least(&region.classes, &part)? else { return Ok(None) };
             known.push(if least >= FAR { FAR } else { least - own });
         }
         all.push(known);

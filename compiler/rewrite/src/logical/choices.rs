@@ -9,15 +9,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use egg::Id;
 use shard_ir::Program;
 
-use super::extract::{Choice, Reader, options, roots};
+use super::extract::{Choice, Part, Reader, Wanted, is_merged, options, roots};
 use super::graph::{Head, Logical, Node};
 use super::written::live_values;
 use super::Form;
 
 /// The choices of a program.
 pub(crate) struct Choices<'a> {
-    logical: &'a Logical<'a>,
-    live: Vec<bool>,
+    reader: Reader<'a>,
+    /// The source without its values.
+    empty: Program,
     /// The source computes something twice that every form computes once: so none of them is the one written.
     pub(crate) merged: bool,
     /// What is in every form, in the one way there is.
@@ -30,6 +31,8 @@ pub(crate) struct Choices<'a> {
 pub(crate) struct Region<'a> {
     /// All that may differ with what is chosen: how a class is computed, who reads it, what kernel it is in.
     pub(crate) classes: BTreeSet<Id>,
+    /// The same, with what is next to them.
+    wanted: Wanted,
     /// The ways of choosing.
     alternatives: Vec<Choice<'a>>,
     /// The one that is written.
@@ -49,7 +52,8 @@ const MOST_ALTERNATIVES: usize = 64;
 impl<'a> Choices<'a> {
     /// The choices of a saturated program; `None` where a region has too many alternatives to list them.
     pub(super) fn of(logical: &'a Logical<'a>) -> Option<Choices<'a>> {
-        let live = live_values(logical.program);
+        let source = logical.program;
+        let live = live_values(source);
         let options = options(logical, &logical.classes());
         if options.values().all(|nodes| nodes.len() == 1) {
             return None;
@@ -57,6 +61,7 @@ impl<'a> Choices<'a> {
         let ways = Ways::new(logical, options, roots(logical, &live));
         let touched = ways.touched();
         let mut regions = Vec::new();
+        let readers = ways.readers();
         for classes in touched.regions() {
             let entries: Vec<Id> = classes.iter().copied().filter(|c| ways.is_choice(*c) && ways.is_needed(*c)).collect();
             let mut alternatives = Vec::new();
@@ -67,10 +72,20 @@ impl<'a> Choices<'a> {
             alternatives.sort_by_cached_key(flops);
             let as_written = |choice: &Choice<'_>| choice.values().all(|node| logical.rule_of(node).is_none());
             let written = alternatives.iter().position(as_written);
-            regions.push(Region { classes, alternatives, written });
+            let outside = |class: &Id| !classes.contains(class);
+            let read_by = classes.iter().filter_map(|class| readers.get(class)).flatten();
+            let nodes = classes.iter().flat_map(|class| ways.options(*class));
+            let makers = nodes.flat_map(|node| &node.operands).flat_map(|operand| ways.way_to_maker(*operand));
+            let wanted = Wanted {
+                readers: read_by.copied().filter(outside).collect(),
+                makers: makers.filter(outside).collect(),
+                of: classes.clone(),
+            };
+            regions.push(Region { classes, wanted, alternatives, written });
         }
-        let fixed = ways.fixed();
-        Some(Choices { logical, merged: super::extract::is_merged(logical, &live), live, fixed, regions })
+        let empty = source.without_values();
+        let (fixed, merged) = (ways.fixed(), is_merged(logical, &live));
+        Some(Choices { reader: Reader::new(logical, live), empty, merged, fixed, regions })
     }
 
     /// How many forms there are.
@@ -81,11 +96,21 @@ impl<'a> Choices<'a> {
     /// The form of an alternative of each region, and the class of each of its values; `None` where classes would need each
     /// other.
     pub(crate) fn form(&self, picks: &[usize]) -> Option<(Form, Vec<Id>)> {
+        let choice = self.chosen(picks)?;
+        self.reader.form_with_classes(&choice, self.merged)
+    }
+
+    /// A region of the form of an alternative of each; `None` where classes would need each other.
+    pub(crate) fn part(&self, picks: &[usize], region: usize) -> Option<Part> {
+        self.reader.part(&self.chosen(picks)?, &self.regions.get(region)?.wanted, &self.empty)
+    }
+
+    fn chosen(&self, picks: &[usize]) -> Option<Choice<'a>> {
         let mut choice = self.fixed.clone();
         for (region, pick) in self.regions.iter().zip(picks) {
             choice.extend(region.alternatives.get(*pick)?.iter().map(|(class, node)| (*class, *node)));
         }
-        Reader::new(self.logical, &self.live).form_with_classes(&choice, self.merged)
+        Some(choice)
     }
 
     /// The alternatives that the source writes, where every region has one.
@@ -95,7 +120,7 @@ impl<'a> Choices<'a> {
 
     /// The source.
     pub(crate) fn program(&self) -> &Program {
-        self.logical.program
+        self.reader.logical.program
     }
 }
 
@@ -216,6 +241,17 @@ impl<'a> Ways<'a> {
         }
         found.push(chosen);
         true
+    }
+
+    /// For each class those that may read it.
+    fn readers(&self) -> BTreeMap<Id, BTreeSet<Id>> {
+        let mut readers: BTreeMap<Id, BTreeSet<Id>> = BTreeMap::new();
+        for class in &self.reachable {
+            for operand in self.options(*class).iter().flat_map(|node| &node.operands) {
+                readers.entry(*operand).or_default().insert(*class);
+            }
+        }
+        readers
     }
 
     /// What choices touch.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use egg::Id;
 use shard_ir::reason::{Formula, Rewriting};
-use shard_ir::{Def, Op, Program, Value, ValueId};
+use shard_ir::{Def, LayoutPattern, Op, ParameterKind, Program, Value, ValueId};
 
 use super::graph::{Head, Logical, Node};
 use super::written::live_values;
@@ -37,7 +37,7 @@ pub(super) fn read_off(logical: &Logical<'_>, strict: bool, limit: usize, room: 
     let all_read = choose(&options, roots(logical, &live), BTreeMap::new(), limit, &mut found);
     let flops = |choice: &Choice<'_>| choice.values().map(|node| logical.flops_of(node)).sum::<u128>();
     found.sort_by_cached_key(flops);
-    let reader = Reader::new(logical, &live);
+    let reader = Reader::new(logical, live);
     let mut forms = found.iter().filter_map(|choice| reader.form(choice, merged));
     let first: Vec<Form> = forms.by_ref().take(room).collect();
     let beyond = forms.next().map(|form| form.flops);
@@ -115,14 +115,14 @@ fn choose<'a>(
 
 /// What makes programs of choices.
 pub(super) struct Reader<'a> {
-    logical: &'a Logical<'a>,
-    live: &'a [bool],
+    pub(super) logical: &'a Logical<'a>,
+    live: Vec<bool>,
     /// For each class the live values of the source that are in it.
     values: BTreeMap<Id, Vec<ValueId>>,
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(logical: &'a Logical<'a>, live: &'a [bool]) -> Reader<'a> {
+    pub(super) fn new(logical: &'a Logical<'a>, live: Vec<bool>) -> Reader<'a> {
         let mut values: BTreeMap<Id, Vec<ValueId>> = BTreeMap::new();
         for id in logical.program.value_ids().filter(|id| live[id.index()]) {
             values.entry(class_of(logical, id).unwrap_or_default()).or_default().push(id);
@@ -139,13 +139,49 @@ impl<'a> Reader<'a> {
         self.form_with_classes(choice, merged).map(|(form, _)| form)
     }
 
+    /// Some classes of a form, with what is next to them ([`Part`]).
+    pub(super) fn part(&self, choice: &Choice<'_>, wanted: &Wanted, empty: &Program) -> Option<Part> {
+        let source = self.logical.program;
+        let mut writer = Writer {
+            reader: self,
+            choice,
+            wanted: Some(wanted),
+            program: empty.clone(),
+            made: BTreeMap::new(),
+            now: BTreeMap::new(),
+            classes: Vec::new(),
+            open: BTreeSet::new(),
+        };
+        let cause = wanted.of.iter().find_map(|class| self.values.get(class)?.first().copied())?;
+        for class in wanted.of.iter().chain(&wanted.readers).filter(|class| choice.contains_key(class)) {
+            writer.write(*class, cause)?;
+        }
+        let mut outputs = Vec::new();
+        for (i, output) in source.outputs.iter().enumerate() {
+            let class = class_of(self.logical, output.value).filter(|class| wanted.of.contains(class));
+            if let Some(value) = class.and_then(|class| writer.now.get(&class)) {
+                writer.program.outputs.push(shard_ir::Output { value: *value, ..output.clone() });
+                outputs.push(i);
+            }
+        }
+        // Nothing that reads them is left out.
+        let program = &mut writer.program;
+        for value in wanted.readers.iter().filter_map(|class| writer.now.get(class).copied()) {
+            let Value { dims, span, .. } = program.value(value).clone();
+            let pattern = LayoutPattern::any(dims.len(), true);
+            program.outputs.push(shard_ir::Output { name: String::new(), value, dims, pattern, span, state: false });
+        }
+        Some(Part { program: writer.program, classes: writer.classes, outputs })
+    }
+
     /// The form of a choice and the class of each of its values; none where classes would need each other.
     pub(super) fn form_with_classes(&self, choice: &Choice<'_>, merged: bool) -> Option<(Form, Vec<Id>)> {
         let source = self.logical.program;
         let mut writer = Writer {
             reader: self,
             choice,
-            program: Program { values: Vec::new(), outputs: Vec::new(), ..source.clone() },
+            wanted: None,
+            program: source.without_values(),
             made: BTreeMap::new(),
             now: BTreeMap::new(),
             classes: Vec::new(),
@@ -173,10 +209,37 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// What a part of a form is to have.
+pub(super) struct Wanted {
+    /// Its classes.
+    pub(super) of: BTreeSet<Id>,
+    /// What makes what they read, behind pins: kernels hang on which ops that are, and on what is given.
+    pub(super) makers: BTreeSet<Id>,
+    /// What reads them.
+    pub(super) readers: BTreeSet<Id>,
+}
+
+impl Wanted {
+    fn has(&self, class: Id) -> bool {
+        [&self.of, &self.makers, &self.readers].iter().any(|classes| classes.contains(&class))
+    }
+}
+
+/// Some classes of a form as a program of their own. What lies beyond what is next to them is given.
+pub(crate) struct Part {
+    pub(crate) program: Program,
+    /// The class of each value.
+    pub(crate) classes: Vec<Id>,
+    /// For the results of the source that it has, which they are there. Other results are what reads the part.
+    pub(crate) outputs: Vec<usize>,
+}
+
 /// A form being written down.
 struct Writer<'a, 'c> {
     reader: &'a Reader<'a>,
     choice: &'c Choice<'c>,
+    /// What is written of it; all for `None`.
+    wanted: Option<&'c Wanted>,
     program: Program,
     made: BTreeMap<ValueId, Rewritten>,
     now: BTreeMap<Id, ValueId>,
@@ -196,6 +259,9 @@ impl Writer<'_, '_> {
             return None;
         }
         let (logical, node) = (self.reader.logical, *self.choice.get(&class)?);
+        if self.wanted.is_some_and(|wanted| !wanted.has(class)) {
+            return Some(self.give(class, cause));
+        }
         let here = self.reader.values.get(&class).map_or(&[][..], Vec::as_slice);
         let cause = here.first().copied().unwrap_or(cause);
         let operands = node.operands.iter().map(|o| self.write(*o, cause)).collect::<Option<Vec<_>>>()?;
@@ -231,12 +297,26 @@ impl Writer<'_, '_> {
             Some(rule) => Some(rule),
             None => (is_op && here.len() > 1).then_some(rules::MERGED),
         };
-        if let Some(rule) = rule {
+        if let Some(rule) = rule.filter(|_| self.wanted.is_none()) {
             self.made.insert(id, Rewritten { rule, reason: self.reason(rule, class, node, here) });
         }
         self.now.insert(class, id);
         self.classes.push(class);
         Some(id)
+    }
+
+    /// Something of which nothing is said but its type.
+    fn give(&mut self, class: Id, cause: ValueId) -> ValueId {
+        let (id, ty) = (ValueId(self.program.values.len() as u32), self.reader.logical.ty(class).clone());
+        let source = self.reader.logical.program.value(cause);
+        let pattern = LayoutPattern::any(ty.dims.len(), true);
+        let def = Def::Parameter { kind: ParameterKind::Activation, pattern };
+        let (span, in_layers) = (source.span, Vec::new());
+        let given = Value { name: None, dims: ty.dims, dtype: ty.dtype, def, span, in_layers, times: 1, fold: None };
+        self.program.values.push(given);
+        self.now.insert(class, id);
+        self.classes.push(class);
+        id
     }
 
     fn reason(&self, rule: rules::Rule, class: Id, node: &Node, here: &[ValueId]) -> Option<Rewriting> {

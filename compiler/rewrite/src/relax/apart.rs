@@ -31,12 +31,24 @@ pub(crate) struct Classed<'k> {
     classes: &'k [Id],
     /// The value of a class.
     value: FxHashMap<Id, ValueId>,
+    /// Of a part of a form, which of its results those of the part are; the others are none.
+    outputs: Option<&'k [usize]>,
 }
 
 impl<'k> Classed<'k> {
     pub(crate) fn new(kernels: &'k Kernels, classes: &'k [Id]) -> Classed<'k> {
         let value = classes.iter().zip(kernels.program.value_ids()).map(|(class, id)| (*class, id)).collect();
-        Classed { kernels, classes, value }
+        Classed { kernels, classes, value, outputs: None }
+    }
+
+    /// The same for a part of a form, given which of the form's results its own are.
+    pub(crate) fn with_outputs(self, outputs: &'k [usize]) -> Classed<'k> {
+        Classed { outputs: Some(outputs), ..self }
+    }
+
+    /// Which result of the form it is.
+    fn output(&self, i: usize) -> Option<usize> {
+        self.outputs.map_or(Some(i), |outputs| outputs.get(i).copied())
     }
 
     fn class(&self, id: ValueId) -> Id {
@@ -281,7 +293,7 @@ fn readers_outside(other: &Classed<'_>, of: &[bool]) -> Vec<(ValueId, Reader)> {
         readers.extend(read.map(|(place, operand)| (*operand, Reader::Op(id, place))));
     }
     let outputs = program.outputs.iter().enumerate().filter(|(_, output)| of[output.value.index()]);
-    readers.extend(outputs.map(|(i, output)| (output.value, Reader::Output(i))));
+    readers.extend(outputs.filter_map(|(i, output)| Some((output.value, Reader::Output(other.output(i)?)))));
     readers
 }
 
