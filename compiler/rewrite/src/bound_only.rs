@@ -97,11 +97,7 @@ fn of_all_forms(
 
 /// What prices say that any plan of forms takes that are too many to list, in picoseconds; `None` where they say nothing of
 /// all at once.
-fn of_choices(
-    choices: &Choices<'_>,
-    hardware: &Hardware,
-    options: &LowerOptions,
-) -> Result<Option<u64>, LowerError> {
+fn of_choices(choices: &Choices<'_>, hardware: &Hardware, options: &LowerOptions) -> Result<Option<u64>, LowerError> {
     let limits = &options.limits;
     let strict = options.strict || choices.program().strict;
     let maxima = maxima(choices.program());

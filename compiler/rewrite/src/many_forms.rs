@@ -1,6 +1,6 @@
 //! Programs of more forms than can be looked at one by one, whose choices are made apart from each other.
 //!
-//! One form is solved; each alternative of each region is bounded in it at its prices ([`Apart`]). Where some alternative is
+//! One form is solved; each alternative of each cluster is bounded in it at its prices ([`Apart`]). Where some alternative is
 //! cheaper than the one taken, it is taken, and the new form is solved, until none is. What is known then of the
 //! alternatives bounds every form, and few forms are left that may be as good as the best plan of the last one.
 
@@ -19,11 +19,11 @@ use crate::relax::tree::add;
 
 /// What is known of all forms at once.
 pub(crate) struct Narrowed {
-    /// The alternative of each region in the form that was solved last.
+    /// The alternative of each cluster in the form that was solved last.
     pub(crate) picks: Vec<usize>,
     /// No plan of any form takes less, in picoseconds.
     pub(crate) bound: u64,
-    /// For each region and alternative, by how much it lifts the bound above that of the cheapest one, in picoseconds, rounded
+    /// For each cluster and alternative, by how much it lifts the bound above that of the cheapest one, in picoseconds, rounded
     /// down; `None` where it has no plan.
     beyond: Vec<Vec<Option<u64>>>,
 }
@@ -39,7 +39,7 @@ pub(crate) fn narrowed(
     (kernels_of, kernels_of_part): (&dyn Fn(Form) -> Kernels, &dyn Fn(Program) -> Kernels),
     solve: &dyn Fn(&Kernels) -> Result<Option<Branch>, LowerError>,
 ) -> Result<Option<Narrowed>, LowerError> {
-    let mut picks = vec![0; choices.regions.len()];
+    let mut picks = vec![0; choices.clusters.len()];
     let mut best: Option<Narrowed> = None;
     let mut seen = BTreeSet::new();
     while seen.len() < MOST_SOLVED && seen.insert(picks.clone()) {
@@ -68,7 +68,7 @@ pub(crate) fn narrowed(
     Ok(best)
 }
 
-/// For each region and alternative, by how much it lifts the bound of the solved form, in ticks.
+/// For each cluster and alternative, by how much it lifts the bound of the solved form, in ticks.
 fn at_prices(
     choices: &Choices<'_>,
     picks: &[usize],
@@ -76,10 +76,10 @@ fn at_prices(
     kernels_of_part: &dyn Fn(Program) -> Kernels,
 ) -> Result<Option<Vec<Vec<i64>>>, LowerError> {
     let mut all = Vec::new();
-    for (at, region) in choices.regions.iter().enumerate() {
-        let own = apart.own(&region.classes);
+    for (at, cluster) in choices.clusters.iter().enumerate() {
+        let own = apart.own(&cluster.classes);
         let mut known = Vec::new();
-        for alternative in 0..region.alternatives() {
+        for alternative in 0..cluster.alternatives() {
             if alternative == picks[at] {
                 known.push(0);
                 continue;
@@ -93,7 +93,7 @@ fn at_prices(
             };
             let kernels = kernels_of_part(part.program);
             let part = Classed::new(&kernels, &part.classes).with_outputs(&part.outputs);
-            let Some(least) = apart.least(&region.classes, &part)? else { return Ok(None) };
+            let Some(least) = apart.least(&cluster.classes, &part)? else { return Ok(None) };
             known.push(if least >= FAR { FAR } else { least - own });
         }
         all.push(known);

@@ -1,18 +1,18 @@
 //! The forms of a program where they are many: choices that are made apart from each other.
 //!
 //! Each class of several e-nodes is a choice. Most choices of a large program have nothing to do with each other: what the
-//! one changes, the other does not touch. So the classes that choices touch fall in *regions*, and every form is one
-//! alternative of each region, whatever is taken of the others.
+//! one changes, the other does not touch. So the classes that choices touch fall in *clusters*, and every form is one
+//! alternative of each cluster, whatever is taken of the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use egg::Id;
 use shard_ir::Program;
 
+use super::Form;
 use super::extract::{Choice, Part, Reader, Wanted, is_merged, options, roots};
 use super::graph::{Head, Logical, Node};
 use super::written::live_values;
-use super::Form;
 
 /// The choices of a program.
 pub(crate) struct Choices<'a> {
@@ -24,11 +24,11 @@ pub(crate) struct Choices<'a> {
     /// What is in every form, in the one way there is.
     fixed: Choice<'a>,
     /// What is chosen apart.
-    pub(crate) regions: Vec<Region<'a>>,
+    pub(crate) clusters: Vec<Cluster<'a>>,
 }
 
-/// A region: the choices that touch the same classes.
-pub(crate) struct Region<'a> {
+/// A cluster: the choices that touch the same classes.
+pub(crate) struct Cluster<'a> {
     /// All that may differ with what is chosen: how a class is computed, who reads it, what kernel it is in.
     pub(crate) classes: BTreeSet<Id>,
     /// The same, with what is next to them.
@@ -39,18 +39,18 @@ pub(crate) struct Region<'a> {
     written: Option<usize>,
 }
 
-impl Region<'_> {
+impl Cluster<'_> {
     /// How many ways of choosing there are.
     pub(crate) fn alternatives(&self) -> usize {
         self.alternatives.len()
     }
 }
 
-/// So many ways of choosing are listed for a region.
+/// So many ways of choosing are listed for a cluster.
 const MOST_ALTERNATIVES: usize = 64;
 
 impl<'a> Choices<'a> {
-    /// The choices of a saturated program; `None` where a region has too many alternatives to list them.
+    /// The choices of a saturated program; `None` where a cluster has too many alternatives to list them.
     pub(super) fn of(logical: &'a Logical<'a>) -> Option<Choices<'a>> {
         let source = logical.program;
         let live = live_values(source);
@@ -60,10 +60,11 @@ impl<'a> Choices<'a> {
         }
         let ways = Ways::new(logical, options, roots(logical, &live));
         let touched = ways.touched();
-        let mut regions = Vec::new();
+        let mut clusters = Vec::new();
         let readers = ways.readers();
-        for classes in touched.regions() {
-            let entries: Vec<Id> = classes.iter().copied().filter(|c| ways.is_choice(*c) && ways.is_needed(*c)).collect();
+        for classes in touched.clusters() {
+            let entries: Vec<Id> =
+                classes.iter().copied().filter(|c| ways.is_choice(*c) && ways.is_needed(*c)).collect();
             let mut alternatives = Vec::new();
             if !ways.choose(entries, BTreeMap::new(), &mut alternatives) || alternatives.is_empty() {
                 return None;
@@ -81,41 +82,41 @@ impl<'a> Choices<'a> {
                 makers: makers.filter(outside).collect(),
                 of: classes.clone(),
             };
-            regions.push(Region { classes, wanted, alternatives, written });
+            clusters.push(Cluster { classes, wanted, alternatives, written });
         }
         let empty = source.without_values();
         let (fixed, merged) = (ways.fixed(), is_merged(logical, &live));
-        Some(Choices { reader: Reader::new(logical, live), empty, merged, fixed, regions })
+        Some(Choices { reader: Reader::new(logical, live), empty, merged, fixed, clusters })
     }
 
     /// How many forms there are.
     pub(crate) fn count(&self) -> usize {
-        self.regions.iter().fold(1, |count: usize, region| count.saturating_mul(region.alternatives.len()))
+        self.clusters.iter().fold(1, |count: usize, cluster| count.saturating_mul(cluster.alternatives.len()))
     }
 
-    /// The form of an alternative of each region, and the class of each of its values; `None` where classes would need each
+    /// The form of an alternative of each cluster, and the class of each of its values; `None` where classes would need each
     /// other.
     pub(crate) fn form(&self, picks: &[usize]) -> Option<(Form, Vec<Id>)> {
         let choice = self.chosen(picks)?;
         self.reader.form_with_classes(&choice, self.merged)
     }
 
-    /// A region of the form of an alternative of each; `None` where classes would need each other.
-    pub(crate) fn part(&self, picks: &[usize], region: usize) -> Option<Part> {
-        self.reader.part(&self.chosen(picks)?, &self.regions.get(region)?.wanted, &self.empty)
+    /// A cluster of the form of an alternative of each; `None` where classes would need each other.
+    pub(crate) fn part(&self, picks: &[usize], cluster: usize) -> Option<Part> {
+        self.reader.part(&self.chosen(picks)?, &self.clusters.get(cluster)?.wanted, &self.empty)
     }
 
     fn chosen(&self, picks: &[usize]) -> Option<Choice<'a>> {
         let mut choice = self.fixed.clone();
-        for (region, pick) in self.regions.iter().zip(picks) {
-            choice.extend(region.alternatives.get(*pick)?.iter().map(|(class, node)| (*class, *node)));
+        for (cluster, pick) in self.clusters.iter().zip(picks) {
+            choice.extend(cluster.alternatives.get(*pick)?.iter().map(|(class, node)| (*class, *node)));
         }
         Some(choice)
     }
 
-    /// The alternatives that the source writes, where every region has one.
+    /// The alternatives that the source writes, where every cluster has one.
     pub(crate) fn written(&self) -> Option<Vec<usize>> {
-        self.regions.iter().map(|region| region.written).filter(|_| !self.merged).collect()
+        self.clusters.iter().map(|cluster| cluster.written).filter(|_| !self.merged).collect()
     }
 
     /// The source.
@@ -370,12 +371,12 @@ impl Touched {
         self.of.insert(a.max(b), a.min(b));
     }
 
-    fn regions(mut self) -> Vec<BTreeSet<Id>> {
+    fn clusters(mut self) -> Vec<BTreeSet<Id>> {
         let classes: Vec<Id> = self.of.keys().copied().collect();
-        let mut regions: BTreeMap<Id, BTreeSet<Id>> = BTreeMap::new();
+        let mut clusters: BTreeMap<Id, BTreeSet<Id>> = BTreeMap::new();
         for class in classes {
-            regions.entry(self.first(class)).or_default().insert(class);
+            clusters.entry(self.first(class)).or_default().insert(class);
         }
-        regions.into_values().collect()
+        clusters.into_values().collect()
     }
 }

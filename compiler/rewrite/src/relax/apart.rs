@@ -1,11 +1,11 @@
 //! One bound for all forms of a program whose choices are made apart from each other.
 //!
-//! A form is solved, and its prices are kept. What a region of it costs at those prices is a part of the bound; a region of
-//! another form, put in its place, costs what a relaxation of the region alone says, where what it reads and what is read
-//! of it is paid for at the same prices. The least over the alternatives of each region, added to all the rest, bounds
-//! every form there is: a form is the rest and one alternative of each region, and the prices between cancel.
+//! A form is solved, and its prices are kept. What a cluster of it costs at those prices is a part of the bound; a cluster of
+//! another form, put in its place, costs what a relaxation of the cluster alone says, where what it reads and what is read
+//! of it is paid for at the same prices. The least over the alternatives of each cluster, added to all the rest, bounds
+//! every form there is: a form is the rest and one alternative of each cluster, and the prices between cancel.
 //!
-//! Numbers (`Def::Constant`) are in no region, though any may read them: they lie on every device, so that each reader has
+//! Numbers (`Def::Constant`) are in no cluster, though any may read them: they lie on every device, so that each reader has
 //! them for nothing, and is told apart from the others.
 
 use std::collections::BTreeSet;
@@ -69,7 +69,7 @@ pub(crate) struct Ground<'h> {
     pub(crate) limits: &'h Limits,
 }
 
-/// A solved form, in which regions may be replaced.
+/// A solved form, in which clusters may be replaced.
 pub(crate) struct Apart<'k, 'h> {
     form: Classed<'k>,
     whole: Arc<Whole>,
@@ -105,26 +105,28 @@ impl<'k, 'h> Apart<'k, 'h> {
         u64::try_from(ticks / self.whole.problem.ticks).unwrap_or(0)
     }
 
-    /// What a region of the form itself adds to [`Apart::bound`].
-    pub(crate) fn own(&self, region: &BTreeSet<Id>) -> i64 {
+    /// What a cluster of the form itself adds to [`Apart::bound`].
+    pub(crate) fn own(&self, cluster: &BTreeSet<Id>) -> i64 {
         let problem = &self.whole.problem;
-        let inside = |id: &&ValueId| region.contains(&self.form.class(**id));
+        let inside = |id: &&ValueId| cluster.contains(&self.form.class(**id));
         let values = problem.live.iter().filter(inside).fold(0, |sum, id| add(sum, self.whole.prices.terms_of(*id)));
-        let numbers = self.of_numbers.iter().filter(|((_, reader), _)| region.contains(&self.form.class(*reader)));
+        let numbers = self.of_numbers.iter().filter(|((_, reader), _)| cluster.contains(&self.form.class(*reader)));
         numbers.fold(values, |sum, (_, term)| add(sum, *term))
     }
 
-    /// What a region of another form, which is the same outside of it, adds at least; [`FAR`] where it has no plan, `None`
+    /// What a cluster of another form, which is the same outside of it, adds at least; [`FAR`] where it has no plan, `None`
     /// where it reads what has no price.
-    pub(crate) fn least(&mut self, region: &BTreeSet<Id>, other: &Classed<'_>) -> Result<Option<i64>, LowerError> {
+    pub(crate) fn least(&mut self, cluster: &BTreeSet<Id>, other: &Classed<'_>) -> Result<Option<i64>, LowerError> {
         let kernels = other.kernels;
         let program = kernels.program.as_ref();
-        let inside = |id: ValueId| region.contains(&other.class(id)) && kernels.live[id.index()];
+        let inside = |id: ValueId| cluster.contains(&other.class(id)) && kernels.live[id.index()];
         let of: Vec<bool> = program.value_ids().map(inside).collect();
         let Ground { hardware, maxima, strict, limits } = self.ground;
         let part = Part { of: of.clone(), shared: &mut self.shared };
         let part = Factors::of_part(kernels, hardware, maxima, (strict, limits), part)?;
-        let Some(Around { mut problem, given, not_had }) = self.priced_around(part, &of, other) else { return Ok(None) };
+        let Some(Around { mut problem, given, not_had }) = self.priced_around(part, &of, other) else {
+            return Ok(None);
+        };
         let mut prices = Prices::new(&problem);
         let (sweeps, mut no_plan) = (Sweeps { fresh: true, shrink: false }, FAR);
         let (bound, _) = settle(&mut problem, &mut prices, limits, sweeps, &mut no_plan);
@@ -204,7 +206,7 @@ impl<'k, 'h> Apart<'k, 'h> {
     }
 
     /// What is paid for a value of another form by a reader, at each layout of its graph there. Either is outside of the
-    /// region, so that the form itself has both.
+    /// cluster, so that the form itself has both.
     fn paid(&self, other: &Classed<'_>, value: ValueId, reader: Reader, part: &Factors) -> Option<Vec<i64>> {
         let graph = &part.graphs[value.index()];
         if other.is_number(value) {
@@ -231,7 +233,8 @@ impl<'k, 'h> Apart<'k, 'h> {
         if sides.of_value(here.index()).is_empty() {
             return None;
         }
-        let price = |node: &Node| part.layout(id, *node).map_or(FAR, |layout| sides.price_at(Seat::Value(here), layout));
+        let price =
+            |node: &Node| part.layout(id, *node).map_or(FAR, |layout| sides.price_at(Seat::Value(here), layout));
         Some(part.factors[id.index()].out.iter().map(price).collect())
     }
 
