@@ -474,7 +474,7 @@ impl<'a> Lowering<'a> {
     fn is_beaten(&self, bound: u64, rewritten: bool) -> bool {
         // Another form than the one written is taken only where it takes less time. Where memory binds, plans that tie may
         // be as many as there are ways of filling it.
-        let few = self.best.stats.nodes < MAX_TIED_NODES && self.best.branches < MAX_TIED_BRANCHES;
+        let few = self.best.stats.nodes < MAX_TIED_NODES && self.best.priced < MAX_TIED_STRATEGIES;
         let ties = !rewritten && self.capacity.is_none() && few;
         self.known().is_some_and(|time| time < bound || (time == bound && !ties))
             || self.below.is_some_and(|below| below <= bound)
@@ -746,10 +746,10 @@ fn unreachable_in(written: Option<&Program>, failure: Option<(LowerError, Arc<Ke
 /// The parts of what is free that an op may hold, where plans that may hold all of it leave no room.
 const SHARES: [u64; 3] = [2, 4, 8];
 
-/// Where searches have had so many e-nodes, or so many branches were priced, those that can only tie with the best plan are
-/// left out.
+/// Where searches have had so many e-nodes, or the branches that were priced so many strategies, those that can only tie with
+/// the best plan are left out.
 const MAX_TIED_NODES: usize = 20_000;
-const MAX_TIED_BRANCHES: usize = 100;
+const MAX_TIED_STRATEGIES: usize = 100_000;
 
 /// So many strategies are priced in all branches together: a branch of a large program counts for many of a small one.
 const MAX_PRICED: usize = 10_000_000;

@@ -53,8 +53,12 @@ pub(crate) struct Region {
 /// Sweeps that lift the bound by less than one part in this many end it, unless they are cheap.
 const PATIENCE: i64 = 10_000_000;
 
-/// The same where branching on what parts are to agree upon lifts it, too.
+/// The same where branching on what parts are to agree upon lifts it, too, and no plan is known. Where one is, sweeps end
+/// that would take more than [`WORTH_SWEEPING`] of their kind to reach it.
 const PATIENCE_OF_BRANCHES: i64 = 2_000;
+
+/// See [`PATIENCE_OF_BRANCHES`].
+const WORTH_SWEEPING: i64 = 16;
 
 /// Sweeps in which prices of nearly the same program may show that it has no plan of interest.
 const QUESTION_SWEEPS: usize = 6;
@@ -187,9 +191,13 @@ impl Branch {
     /// A part of it that has what seems best to one of the parts that are still open; itself where none is.
     pub(crate) fn toward_the_best(&self) -> Option<Branch> {
         let sides = &self.whole.prices.sides;
-        if let Some((part, _)) = self.open_label(FAR - 1) {
-            let best = sides.best(part).first().copied()?;
-            return Some(self.having(part, &|_, class| class == best));
+        if self.open_label(FAR - 1).is_some() {
+            // All labels at once: each by itself would have the whole program priced again.
+            let labels = (0..sides.parts.len()).filter(|part| matches!(sides.parts[*part].kind, Kind::Label { .. }));
+            let best: Vec<(usize, u32)> =
+                labels.filter_map(|part| Some((part, sides.best(part).first().copied()?))).collect();
+            let having = |branch: Branch, (part, best): (usize, u32)| branch.having(part, &|_, class| class == best);
+            return Some(best.into_iter().fold(self.clone(), having));
         }
         let (part, live) = self.open_memory(FAR - 1)?;
         let best = sides.best(part);
@@ -358,7 +366,11 @@ fn settle(
         prices.down(problem);
         let now = prices.bound();
         let gain = now.saturating_sub(bound);
-        let still = sweep > 0 && (gain <= problem.ticks / 16 || (gain <= bound / patience && nodes(problem) > SMALL));
+        let slow = match *plan {
+            plan if shrink || prices.sides.is_empty() || plan >= FAR => gain <= bound / patience,
+            plan => gain <= plan.saturating_sub(now) / WORTH_SWEEPING,
+        };
+        let still = sweep > 0 && (gain <= problem.ticks / 16 || (slow && nodes(problem) > SMALL));
         bound = bound.max(now);
         let rates = prices.sides.at_a_rate && prices.sides.parts.iter().any(|p| matches!(p.kind, Kind::Memory { .. }));
         if still && rates {
