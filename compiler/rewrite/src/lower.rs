@@ -1,25 +1,24 @@
 //! Program in, plan out: every form of the program and every layout of the labels bounded, the promising ones searched.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+mod branches;
+mod forms;
+mod region;
+
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use shard_cost::{Hardware, collective_cost};
-use shard_ir::{Def, InstrId, InstrKind, Layout, Liveness, MeshShape, Picoseconds, Plan, Program};
+use shard_cost::Hardware;
+use shard_ir::{Def, InstrId, InstrKind, Layout, MeshShape, Picoseconds, Plan, Program};
 
 use crate::demand::Forced;
-use crate::emit::{Emitted, MoveSite, emit};
+use crate::emit::{Emitted, MoveSite};
 use crate::kernel::Kernels;
-use crate::labels::check_labels;
-use crate::logical::{Choices, Cut, Form, Saturated};
-use crate::many_forms::narrowed;
 use crate::memory::{Room, Scopes, needed};
-use crate::relax::apart::Ground;
-use crate::relax::{Branch, Fork, Priced, Question, Region, Wanted, Whole, all_plans};
-use crate::search::{Found, Search, Solution, TOO_LARGE};
-use crate::space::{Space, maxima};
-use crate::table::Tables;
+use crate::relax::{Question, Whole};
+use crate::search::TOO_LARGE;
+use crate::space::maxima;
 use crate::{Limits, LowerError, LowerOptions, Lowered, Optimality, Proof, Stats, Status, TIME_LIMIT};
+use region::Rank;
 
 /// What a lowered program remembers, for questions about it: the program whose plan it is (one form of it),
 /// the layouts of its labels, and what its moves are moves of.
@@ -167,10 +166,6 @@ fn inserted_moves(plan: &Plan) -> Vec<InstrId> {
     plan.ids().filter(inserted).collect()
 }
 
-/// What plans are compared by: time, whether the program was rewritten, elements touched, bytes live at the peak, steps,
-/// the bytes of each move from the largest down, and the order in the text.
-type Rank = (u64, bool, u64, u64, u64, Vec<u64>, u64);
-
 pub(crate) struct Lowering<'a> {
     hardware: &'a Hardware,
     limits: &'a Limits,
@@ -228,34 +223,6 @@ struct Best {
     branches: usize,
     priced: usize,
     stats: Stats,
-}
-
-/// A form that has prices.
-struct Explored {
-    kernels: Arc<Kernels>,
-    /// All that its plans are made of.
-    whole: Arc<Whole>,
-    /// The ways of filling the memory that were tried.
-    dived: BTreeSet<Vec<u32>>,
-    /// Whether what seems best of it was searched.
-    has_dived: bool,
-}
-
-/// Plans of a form that are still to be looked at.
-struct Pending {
-    branch: Branch,
-    form: usize,
-    /// Whether it has prices of its own, or those of the branch that it is of.
-    settled: bool,
-}
-
-/// What comes next: the last first, of those that promise alike.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Turn {
-    /// A branch is searched or divided.
-    Branch,
-    /// The form gets prices; its bound is from flops alone.
-    Form,
 }
 
 impl<'a> Lowering<'a> {
@@ -330,356 +297,6 @@ impl<'a> Lowering<'a> {
         self.lowered(Some(program))
     }
 
-    /// Searches what may hold the best plan, most promising first, until nothing is left that can.
-    fn explore(&mut self, program: &Program, as_written: bool) -> Result<(), LowerError> {
-        let saturated = Saturated::new(program, as_written, self.limits);
-        let as_asked = self.whole_space || self.forced.is_some();
-        if let Some(choices) = saturated.choices(self.limits).filter(|_| !as_asked)
-            && self.explore_choices(&saturated, &choices)?
-        {
-            return Ok(());
-        }
-        let forms = saturated.forms(self.limits);
-        self.best.cut = forms.cut.map(|cut: Cut| (cut.limit, cut.first_bound(program, self.hardware)));
-        if self.whole_space {
-            return self.explore_without_bounds(forms.all);
-        }
-        let first_bound = |form: Form| (form.first_bound(self.hardware), form);
-        self.explore_forms(forms.all.into_iter().map(first_bound).collect())
-    }
-
-    /// Searches the whole space of each form.
-    fn explore_without_bounds(&mut self, forms: Vec<Form>) -> Result<(), LowerError> {
-        for form in forms {
-            self.best.rewritten = form.rewritten;
-            let kernels = Arc::new(Kernels::of_form(form, self.all_written, self.loops));
-            within_limits(&kernels.program, self.limits)?;
-            let room = self.capacity.map(|capacity| Room::new(&kernels.program, capacity));
-            self.search(&kernels, None, None, room.as_ref(), 0)?;
-            self.note_missed(0);
-        }
-        Ok(())
-    }
-
-    /// Searches more forms than can be listed: the one that prices favour, and then those that they do not rule out. `false`
-    /// where prices say nothing of all forms at once.
-    fn explore_choices(&mut self, saturated: &Saturated<'_>, choices: &Choices<'_>) -> Result<bool, LowerError> {
-        let maxima = maxima(choices.program());
-        let ground = Ground { hardware: self.hardware, maxima, strict: self.strict, limits: self.limits };
-        let kernels_of = |form| Kernels::of_form(form, self.all_written, self.loops);
-        let of_part = |part| Kernels::of_program(part, self.all_written, self.loops);
-        let solve = |kernels: &Kernels| {
-            let program = kernels.program.as_ref();
-            if within_limits(program, self.limits).is_err() {
-                return Ok(None);
-            }
-            check_labels(program)?;
-            let wanted = Wanted { room: self.room(program), apart: true, ..Wanted::default() };
-            Ok(Some(all_plans(kernels, self.hardware, maxima, (self.strict, self.limits), wanted)?.0))
-        };
-        let Some(narrowed) = narrowed(choices, ground, (&kernels_of, &of_part), &solve)? else { return Ok(false) };
-        let written = choices.written();
-        let form = |picks: &[usize]| match written.as_deref() == Some(picks) {
-            true => Some(saturated.written()),
-            false => choices.form(picks).map(|(form, _)| form),
-        };
-        let limits = self.limits;
-        self.best.apart = true;
-        self.best.root_bound = Some(narrowed.bound);
-        self.best.cut = saturated.cut().map(|limit| (limit, 0));
-        let first = form(&narrowed.picks).into_iter().map(|form| (narrowed.bound, form)).collect();
-        self.explore_forms(first)?;
-        let (picked, left_out) = narrowed.forms(self.known().unwrap_or(u64::MAX), limits.forms);
-        let others = picked.iter().filter(|(picks, _)| *picks != narrowed.picks);
-        let others = others.filter_map(|(picks, bound)| Some((*bound, form(picks)?)));
-        // Where the source computes something twice, the form written is none of these.
-        let written = choices.merged.then(|| (narrowed.bound, saturated.written()));
-        let (others, too_large): (Vec<_>, Vec<_>) =
-            others.chain(written).partition(|(_, form)| within_limits(&form.program, limits).is_ok());
-        if let Some(bound) = too_large.iter().map(|(bound, _)| *bound).chain(left_out).min() {
-            self.best.cut = self.best.cut.or(Some(("forms of the program", bound)));
-        }
-        self.explore_forms(others)?;
-        Ok(true)
-    }
-
-    /// Searches some forms, given what no plan of each takes less than, in picoseconds.
-    fn explore_forms(&mut self, forms: Vec<(u64, Form)>) -> Result<(), LowerError> {
-        let rewritten: Vec<bool> = forms.iter().map(|(_, form)| form.rewritten).collect();
-        let first_bounds: Vec<u64> = forms.iter().map(|(bound, _)| *bound).collect();
-        let mut forms: Vec<Option<Form>> = forms.into_iter().map(|(_, form)| Some(form)).collect();
-        let (all_written, loops) = (self.all_written, self.loops);
-        let of_form = |form| Arc::new(Kernels::of_form(form, all_written, loops));
-        let mut take = |form: usize| forms.get_mut(form).and_then(Option::take).map(of_form);
-        // The most promising first; of those that promise alike what is nearest to a plan, then what came first.
-        let mut open: BinaryHeap<Reverse<(u64, Turn, usize, usize)>> =
-            first_bounds.into_iter().enumerate().map(|(form, bound)| Reverse((bound, Turn::Form, form, 0))).collect();
-        let mut explored: BTreeMap<usize, Explored> = BTreeMap::new();
-        let mut branches: Vec<Option<Pending>> = Vec::new();
-        while let Some(Reverse((bound, turn, at, _))) = open.pop() {
-            self.limits.stop.check_asked()?;
-            let form = match turn {
-                Turn::Form => at,
-                Turn::Branch => branches[at].as_ref().map_or(0, |pending| pending.form),
-            };
-            if self.is_beaten(bound, rewritten[form]) {
-                self.best.ties_cut |= !rewritten[form] && self.known() == Some(bound);
-                continue;
-            }
-            self.best.frontier = Some(bound);
-            self.limits.stop.saw(bound, self.known());
-            self.limits.stop.check()?;
-            let next = match turn {
-                Turn::Form => {
-                    let Some(kernels) = take(form) else { continue };
-                    within_limits(&kernels.program, self.limits)?;
-                    check_labels(&kernels.program)?;
-                    let (branch, whole) = self.all_plans_of(&kernels)?;
-                    explored.insert(form, Explored { kernels, whole, dived: BTreeSet::new(), has_dived: false });
-                    vec![Pending { branch, form, settled: true }]
-                }
-                Turn::Branch => {
-                    if branches.len() > self.limits.branches || self.best.priced > MAX_PRICED {
-                        self.best.stopped_by = self.best.stopped_by.or(Some(BRANCHES));
-                        self.best.open_bound = Some(self.best.open_bound.map_or(bound, |b| b.min(bound)));
-                        break;
-                    }
-                    let (Some(pending), Some(explored)) = (branches[at].take(), explored.get_mut(&form)) else {
-                        continue;
-                    };
-                    self.best.rewritten = rewritten[form];
-                    self.look_at(pending, explored, bound)?
-                }
-            };
-            for pending in next {
-                if let Some(own) = pending.branch.bound() {
-                    open.push(Reverse((own.max(bound), Turn::Branch, branches.len(), 0)));
-                    branches.push(Some(pending));
-                }
-            }
-        }
-        // Where nothing was searched beside, all that is left is ruled out by prices.
-        if let (None, Some(cost)) = (self.best.root_bound, self.known()) {
-            self.best.root_bound = Some(cost.min(self.best.open_bound.unwrap_or(cost)));
-        }
-        Ok(())
-    }
-
-    /// What the best plan so far takes, in picoseconds.
-    fn known(&self) -> Option<u64> {
-        self.best.plan.as_ref().map(|(rank, _)| rank.0)
-    }
-
-    /// Whether plans that take `bound` or more are not wanted any more.
-    fn is_beaten(&self, bound: u64, rewritten: bool) -> bool {
-        // Another form than the one written is taken only where it takes less time. Where memory binds, plans that tie may
-        // be as many as there are ways of filling it.
-        let few = self.best.stats.nodes < MAX_TIED_NODES && self.best.priced < MAX_TIED_STRATEGIES;
-        let ties = !rewritten && self.capacity.is_none() && few;
-        self.known().is_some_and(|time| time < bound || (time == bound && !ties))
-            || self.below.is_some_and(|below| below <= bound)
-    }
-
-    /// All plans of a form, bounded.
-    fn all_plans_of(&self, kernels: &Kernels) -> Result<(Branch, Arc<Whole>), LowerError> {
-        let program = kernels.program.as_ref();
-        let wanted = Wanted {
-            forced: self.forced,
-            room: self.room(program),
-            below: self.below,
-            apart: false,
-            like: self.like.and_then(|like| like.like(program)),
-        };
-        all_plans(kernels, self.hardware, maxima(program), (self.strict, self.limits), wanted)
-    }
-
-    /// Prices a branch, searches it, or divides it; returns what is still to be looked at.
-    fn look_at(&mut self, pending: Pending, explored: &mut Explored, bound: u64) -> Result<Vec<Pending>, LowerError> {
-        let Pending { mut branch, form, settled } = pending;
-        let most = self.most_wanted();
-        if !settled {
-            self.best.branches += 1;
-            self.best.priced += branch.strategies();
-            self.settle(&mut branch, &explored.kernels, most);
-            return Ok(vec![Pending { branch, form, settled: true }]);
-        }
-        // One plan of it tells what in all of it is too dear.
-        let fork = match branch.fork(most, &mut explored.dived) {
-            Fork::Branches(_) if self.known().is_none() && !explored.has_dived => Fork::Dive,
-            fork => fork,
-        };
-        match fork {
-            Fork::Search(labels) => {
-                self.best.root_bound.get_or_insert(bound);
-                self.search_branch(&branch, labels, explored)?;
-                Ok(Vec::new())
-            }
-            Fork::Dive => {
-                explored.has_dived = true;
-                // What a dive left out is in the branch, which is still to be looked at.
-                let known = (self.best.stopped_by, self.best.open_bound, self.best.missed);
-                self.dive(branch.clone(), explored)?;
-                (self.best.stopped_by, self.best.open_bound, self.best.missed) = known;
-                Ok(vec![Pending { branch, form, settled: self.most_wanted() == most }])
-            }
-            Fork::Branches(branches) => {
-                Ok(branches.into_iter().map(|branch| Pending { branch, form, settled: false }).collect())
-            }
-        }
-    }
-
-    /// Searches what seems best of a branch: one layout of each label, one way of filling the memory.
-    fn dive(&mut self, mut branch: Branch, explored: &Explored) -> Result<(), LowerError> {
-        let most = self.most_wanted();
-        while let Some(likely) = branch.toward_the_best() {
-            branch = likely;
-            self.settle(&mut branch, &explored.kernels, most);
-            if branch.bound().is_none_or(|least| most.is_some_and(|most| most < least)) {
-                return Ok(());
-            }
-        }
-        let labels = branch.labels();
-        self.search_branch(&branch, labels, explored)
-    }
-
-    /// What plans may take at most to be wanted, in picoseconds.
-    fn most_wanted(&self) -> Option<u64> {
-        self.known().map(|time| if self.capacity.is_some() { time.saturating_sub(1) } else { time })
-    }
-
-    fn search_branch(&mut self, branch: &Branch, labels: Vec<Layout>, explored: &Explored) -> Result<(), LowerError> {
-        let Some(bound) = branch.bound() else { return Ok(()) };
-        let program = &explored.kernels.program;
-        // Of several phases each is looked at by itself, whether there is room for its activations.
-        let room = self.room(program).filter(|_| self.scopes.is_none()).map(|room| branch.room(program, &room));
-        let priced = branch.priced();
-        let mut better = self.widen(&explored.kernels, &labels, (&priced, bound), room.as_ref())?;
-        // One plan after another left no room for all that is live at its peak: plans of smaller steps are tried.
-        for share in SHARES {
-            let Some(room) = room.as_ref().filter(|_| self.best.gave_up) else { break };
-            better |= self.widen(&explored.kernels, &labels, (&priced, bound), Some(&room.sparing(share)))?;
-        }
-        if better {
-            // Questions are asked of plans of any size, so prices under which all fit answer none of them.
-            self.best.whole = self.capacity.is_none().then(|| Arc::clone(&explored.whole));
-        }
-        Ok(())
-    }
-
-    /// What plans have to fit in, where they have to.
-    fn room<'p>(&self, program: &'p Program) -> Option<Room<'p>>
-    where
-        'a: 'p,
-    {
-        self.capacity.map(|capacity| Room::new(program, capacity).within(self.scopes))
-    }
-
-    /// Prices a branch, without what has no room in it.
-    fn settle(&self, branch: &mut Branch, kernels: &Kernels, most: Option<u64>) {
-        if let Some(room) = self.room(&kernels.program) {
-            branch.fit(kernels, &room);
-        }
-        branch.settle(self.limits, most);
-    }
-
-    /// Notes what the last search may have missed, of plans that take `bound` or more.
-    fn note_missed(&mut self, bound: u64) {
-        if std::mem::take(&mut self.best.passed_over) {
-            self.best.missed = Some(self.best.missed.map_or(bound, |known| known.min(bound)));
-        }
-    }
-
-    /// Searches the region that can hold a plan as cheap as the bound, and wider ones until the best plan is surely inside.
-    /// Returns whether that plan is the best so far.
-    fn widen(
-        &mut self,
-        kernels: &Arc<Kernels>,
-        labels: &[Layout],
-        (priced, bound): (&Priced, u64),
-        room: Option<&Room<'_>>,
-    ) -> Result<bool, LowerError> {
-        let mut better = false;
-        let mut most = bound;
-        let mut slack = (bound >> 12).max(1);
-        // Beyond this nothing is wanted.
-        let wanted = self.below.map(|below| below - 1).into_iter().chain(self.most_wanted().filter(|_| room.is_some()));
-        let end = wanted.fold(priced.dearest(), u64::min);
-        loop {
-            self.limits.stop.check()?;
-            let found = self.search(kernels, Some(priced.region(most)), Some(labels), room, bound)?;
-            better |= found.is_some_and(|(_, better)| better);
-            let wider = most.saturating_add(slack);
-            most = match found {
-                // Every plan that takes no longer was in the region: this one is the best.
-                Some((time, _)) if time <= most => return Ok(better),
-                _ if most >= end => {
-                    self.note_missed(bound);
-                    return Ok(better);
-                }
-                // A plan far from the bound is not to widen the region to all that is as far.
-                Some((time, _)) => time.min(wider).min(end),
-                // One plan after another does not fit: the case is given up, and its bound stays open.
-                None if self.best.gave_up => {
-                    self.note_missed(bound);
-                    return Ok(better);
-                }
-                None => wider.min(end),
-            };
-            slack = slack.saturating_mul(if room.is_some() { 64 } else { 8 });
-        }
-    }
-
-    /// Searches a region, or the whole space. Returns the time of the best plan in it, and whether none before was better.
-    fn search(
-        &mut self,
-        kernels: &Arc<Kernels>,
-        region: Option<Region>,
-        labels: Option<&[Layout]>,
-        room: Option<&Room<'_>>,
-        least: u64,
-    ) -> Result<Option<(u64, bool)>, LowerError> {
-        let space = Space::saturate(Arc::clone(kernels), region, self.limits)?;
-        let mut tables = Tables::new(&space, self.hardware)?;
-        if let Some(room) = room {
-            room.prune(kernels, &mut tables);
-        }
-        let best = &mut self.best;
-        best.stats.classes += space.graph.number_of_classes();
-        best.stats.nodes += space.graph.total_number_of_nodes();
-        let mut search = Search::new(&space, &tables, &kernels.program, labels, self.strict, room, least);
-        (best.passed_over, best.gave_up) = (false, false);
-        let found = match search.run(self.limits) {
-            Ok(found) => found,
-            Err(unreachable @ LowerError::Unreachable { .. }) => {
-                best.passed_over = search.passed_over;
-                best.failure = Some((unreachable, Arc::clone(kernels)));
-                return Ok(None);
-            }
-            Err(LowerError::Limit { limit: TOO_LARGE, .. }) => {
-                (best.passed_over, best.gave_up) = (true, true);
-                return Ok(None);
-            }
-            Err(other) => return Err(other),
-        };
-        best.stats.expansions += found.stats.expansions;
-        if labels.is_none() {
-            best.root_bound = Some(best.root_bound.map_or(found.root_bound.0, |b| b.min(found.root_bound.0)));
-        }
-        if found.stopped_by.is_some() {
-            best.stopped_by = best.stopped_by.or(found.stopped_by);
-            best.open_bound = Some(best.open_bound.map_or(found.lower_bound.0, |b| b.min(found.lower_bound.0)));
-        }
-        best.ties_cut |= found.ties_cut;
-        let (rank, plan) = best_tie(kernels, &tables, &found, best.rewritten, self.hardware)?;
-        let time = rank.0;
-        let better = best.plan.as_ref().is_none_or(|(known, _)| rank < *known);
-        if better {
-            best.plan = Some((rank, plan));
-            best.of = Some((Arc::clone(kernels), labels.map(<[Layout]>::to_vec).unwrap_or_default()));
-        }
-        Ok(Some((time, better)))
-    }
-
     /// What came of it. `written` is the program that was asked about, of which errors speak.
     fn lowered(self, written: Option<&Program>) -> Result<Lowered, LowerError> {
         let mut best = self.best;
@@ -741,64 +358,6 @@ fn unreachable_in(written: Option<&Program>, failure: Option<(LowerError, Arc<Ke
     let form = kernels.program.as_ref();
     let same = |program: &&Program| program.values == form.values;
     LowerError::Unreachable { value: value.filter(|_| written.as_ref().is_some_and(same)), output }
-}
-
-/// The parts of what is free that an op may hold, where plans that may hold all of it leave no room.
-const SHARES: [u64; 3] = [2, 4, 8];
-
-/// Where searches have had so many e-nodes, or the branches that were priced so many strategies, those that can only tie with
-/// the best plan are left out.
-const MAX_TIED_NODES: usize = 20_000;
-const MAX_TIED_STRATEGIES: usize = 100_000;
-
-/// So many strategies are priced in all branches together: a branch of a large program counts for many of a small one.
-const MAX_PRICED: usize = 10_000_000;
-
-/// The name of the limit on branches.
-const BRANCHES: &str = "branches";
-
-/// Of the plans that tie in time and elements touched, the one that the tie rule prefers; one that fits in memory before
-/// one that does not.
-fn best_tie(
-    kernels: &Kernels,
-    tables: &Tables,
-    found: &Found,
-    rewritten: bool,
-    hardware: &Hardware,
-) -> Result<(Rank, Emitted), LowerError> {
-    let mut best: Option<(bool, Rank, Emitted)> = None;
-    for solution in &found.solutions {
-        let plan = emit(kernels, tables, solution)?;
-        let rank = rank(solution, &plan.plan, rewritten, hardware);
-        let too_large = needed(&plan.plan) > hardware.hbm_bytes;
-        if best.as_ref().is_none_or(|(large, known, _)| (too_large, &rank) < (*large, known)) {
-            best = Some((too_large, rank, plan));
-        }
-    }
-    best.map(|(_, rank, plan)| (rank, plan))
-        .ok_or_else(|| LowerError::Internal("the search found nothing and said nothing".into()))
-}
-
-fn rank(solution: &Solution, plan: &Plan, rewritten: bool, hardware: &Hardware) -> Rank {
-    let cost = solution.cost;
-    let mut moves: Vec<u64> = plan
-        .ids()
-        .filter_map(|id| {
-            let instr = plan.instruction(id);
-            let (collective, moved, from) = match &instr.kind {
-                InstrKind::Move(collective) => {
-                    let moved = *instr.operands.first()?;
-                    (*collective, moved, plan.instruction(moved).layout)
-                }
-                _ => plan.fused_collective(id)?,
-            };
-            let moved = plan.instruction(moved);
-            let sizes = plan.sizes(&moved.dims);
-            Some(collective_cost(hardware, &plan.mesh, &collective, from, &sizes, moved.dtype).wire_bytes.0)
-        })
-        .collect();
-    moves.sort_unstable_by(|a, b| b.cmp(a));
-    (cost.time, rewritten, cost.elements, Liveness::of(plan).peak_bytes(), cost.steps, moves, cost.order)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use shard_check::{CheckOptions, check_source};
 use shard_cost::{Hardware, Memory};
 use shard_grammar::SourceFile;
 use shard_ir::{Def, LayoutPattern, Program};
-use shard_rewrite::{LowerError, LowerOptions, Lowered, Status, least_kept, lower};
+use shard_rewrite::{Limits, LowerError, LowerOptions, Lowered, Status, least_kept, lower};
 
 fn program(source: &str) -> Program {
     let checked = check_source(&SourceFile::new("test.shard", source), &CheckOptions::default());
@@ -312,7 +312,9 @@ fn sizes_that_fit_only_when_they_are_rounded_end_the_search() {
         panic!("{:?}", checked.diagnostics);
     }
     let program = &checked.programs[0];
-    let options = LowerOptions::default();
+    // There are more ways of filling it than are looked at.
+    let limits = Limits { branches: 200, ..Limits::default() };
+    let options = LowerOptions { limits, ..LowerOptions::default() };
     let fastest = lower(program, &chip(1 << 40), &options).expect("a plan");
     let (least, most) = (least_kept(program), needed(&fastest));
     for capacity in [least, least + 1, (least + most) / 2, most - 1] {

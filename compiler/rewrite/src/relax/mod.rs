@@ -170,14 +170,15 @@ impl Branch {
         self.whole = Arc::new(Whole { problem, prices });
     }
 
-    /// What comes next, given what a plan is known to take; `dived` are the ways of filling the memory that were tried.
-    pub(crate) fn fork(&self, known: Option<u64>, dived: &mut BTreeSet<Vec<u32>>) -> Fork {
+    /// What comes next, given what a plan is known to take; `dived` are the ways of filling the memory that were tried, of
+    /// `most_dives` that may be.
+    pub(crate) fn fork(&self, known: Option<u64>, dived: &mut BTreeSet<Vec<u32>>, most_dives: usize) -> Fork {
         let most = known.map_or(FAR - 1, |known| self.whole.problem.in_time(known));
         let sides = &self.whole.prices.sides;
         if let Some((part, live)) = self.open_memory(most) {
             let Some(place) = self.widest(part, &live) else { return Fork::Branches(Vec::new()) };
             let all = (0..sides.parts.len()).flat_map(|part| sides.best(part)).collect();
-            if dived.insert(all) {
+            if dived.len() < most_dives && dived.insert(all) {
                 return Fork::Dive;
             }
             return Fork::Branches(self.by_memory(part, place, &live[place]));

@@ -1,0 +1,85 @@
+//! Which forms of a program are searched.
+
+use std::sync::Arc;
+
+use shard_ir::Program;
+
+use super::{Lowering, within_limits};
+use crate::LowerError;
+use crate::kernel::Kernels;
+use crate::logical::{Choices, Cut, Form, Saturated};
+use crate::many_forms::narrowed;
+use crate::memory::Room;
+use crate::relax::apart::Ground;
+use crate::space::maxima;
+
+impl Lowering<'_> {
+    /// Searches what may hold the best plan, most promising first, until nothing is left that can.
+    pub(super) fn explore(&mut self, program: &Program, as_written: bool) -> Result<(), LowerError> {
+        let saturated = Saturated::new(program, as_written, self.limits);
+        let as_asked = self.whole_space || self.forced.is_some();
+        if let Some(choices) = saturated.choices(self.limits).filter(|_| !as_asked)
+            && self.explore_choices(&saturated, &choices)?
+        {
+            return Ok(());
+        }
+        let forms = saturated.forms(self.limits);
+        self.best.cut = forms.cut.map(|cut: Cut| (cut.limit, cut.first_bound(program, self.hardware)));
+        if self.whole_space {
+            return self.explore_without_bounds(forms.all);
+        }
+        let first_bound = |form: Form| (form.first_bound(self.hardware), form);
+        self.explore_forms(forms.all.into_iter().map(first_bound).collect())
+    }
+
+    /// Searches the whole space of each form.
+    fn explore_without_bounds(&mut self, forms: Vec<Form>) -> Result<(), LowerError> {
+        for form in forms {
+            self.best.rewritten = form.rewritten;
+            let kernels = Arc::new(Kernels::of_form(form, self.all_written, self.loops));
+            within_limits(&kernels.program, self.limits)?;
+            let room = self.capacity.map(|capacity| Room::new(&kernels.program, capacity));
+            self.search(&kernels, None, None, room.as_ref(), 0)?;
+            self.note_missed(0);
+        }
+        Ok(())
+    }
+
+    /// Searches more forms than can be listed: the one that prices favour, and then those that they do not rule out. `false`
+    /// where prices say nothing of all forms at once.
+    fn explore_choices(&mut self, saturated: &Saturated<'_>, choices: &Choices<'_>) -> Result<bool, LowerError> {
+        let maxima = maxima(choices.program());
+        let ground = Ground { hardware: self.hardware, maxima, strict: self.strict, limits: self.limits };
+        let kernels_of = |form| Kernels::of_form(form, self.all_written, self.loops);
+        let of_part = |part| Kernels::of_program(part, self.all_written, self.loops);
+        let solve = |kernels: &Kernels| match self.all_plans_of(kernels, true) {
+            Ok((branch, _)) => Ok(Some(branch)),
+            Err(LowerError::Limit { .. }) => Ok(None),
+            Err(other) => Err(other),
+        };
+        let Some(narrowed) = narrowed(choices, ground, (&kernels_of, &of_part), &solve)? else { return Ok(false) };
+        let written = choices.written();
+        let form = |picks: &[usize]| match written.as_deref() == Some(picks) {
+            true => Some(saturated.written()),
+            false => choices.form(picks).map(|(form, _)| form),
+        };
+        let limits = self.limits;
+        self.best.apart = true;
+        self.best.root_bound = Some(narrowed.bound);
+        self.best.cut = saturated.cut().map(|limit| (limit, 0));
+        let first = form(&narrowed.picks).into_iter().map(|form| (narrowed.bound, form)).collect();
+        self.explore_forms(first)?;
+        let (picked, left_out) = narrowed.forms(self.known().unwrap_or(u64::MAX), limits.forms);
+        let others = picked.iter().filter(|(picks, _)| *picks != narrowed.picks);
+        let others = others.filter_map(|(picks, bound)| Some((*bound, form(picks)?)));
+        // Where the source computes something twice, the form written is none of these.
+        let written = choices.merged.then(|| (narrowed.bound, saturated.written()));
+        let (others, too_large): (Vec<_>, Vec<_>) =
+            others.chain(written).partition(|(_, form)| within_limits(&form.program, limits).is_ok());
+        if let Some(bound) = too_large.iter().map(|(bound, _)| *bound).chain(left_out).min() {
+            self.best.cut = self.best.cut.or(Some(("forms of the program", bound)));
+        }
+        self.explore_forms(others)?;
+        Ok(true)
+    }
+}

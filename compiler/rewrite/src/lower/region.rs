@@ -1,0 +1,164 @@
+//! Searching regions of the plan space: the e-graph of one, its best plan, and wider ones until none can be better.
+
+use std::sync::Arc;
+
+use shard_cost::{Hardware, collective_cost};
+use shard_ir::{InstrKind, Layout, Liveness, Plan};
+
+use super::Lowering;
+use crate::LowerError;
+use crate::emit::{Emitted, emit};
+use crate::kernel::Kernels;
+use crate::memory::{Room, needed};
+use crate::relax::{Priced, Region};
+use crate::search::{Found, Search, Solution, TOO_LARGE};
+use crate::space::Space;
+use crate::table::Tables;
+
+/// What plans are compared by: time, whether the program was rewritten, elements touched, bytes live at the peak, steps,
+/// the bytes of each move from the largest down, and the order in the text.
+pub(super) type Rank = (u64, bool, u64, u64, u64, Vec<u64>, u64);
+
+impl Lowering<'_> {
+    /// Notes what the last search may have missed, of plans that take `bound` or more.
+    pub(super) fn note_missed(&mut self, bound: u64) {
+        if std::mem::take(&mut self.best.passed_over) {
+            self.best.missed = Some(self.best.missed.map_or(bound, |known| known.min(bound)));
+        }
+    }
+
+    /// Searches the region that can hold a plan as cheap as the bound, and wider ones until the best plan is surely inside.
+    /// Returns whether that plan is the best so far.
+    pub(super) fn widen(
+        &mut self,
+        kernels: &Arc<Kernels>,
+        labels: &[Layout],
+        (priced, bound): (&Priced, u64),
+        room: Option<&Room<'_>>,
+    ) -> Result<bool, LowerError> {
+        let mut better = false;
+        let mut most = bound;
+        let mut slack = (bound >> 12).max(1);
+        // Beyond this nothing is wanted.
+        let wanted = self.below.map(|below| below - 1).into_iter().chain(self.most_wanted().filter(|_| room.is_some()));
+        let end = wanted.fold(priced.dearest(), u64::min);
+        loop {
+            self.limits.stop.check()?;
+            let found = self.search(kernels, Some(priced.region(most)), Some(labels), room, bound)?;
+            better |= found.is_some_and(|(_, better)| better);
+            let wider = most.saturating_add(slack);
+            most = match found {
+                // Every plan that takes no longer was in the region: this one is the best.
+                Some((time, _)) if time <= most => return Ok(better),
+                _ if most >= end => {
+                    self.note_missed(bound);
+                    return Ok(better);
+                }
+                // A plan far from the bound is not to widen the region to all that is as far.
+                Some((time, _)) => time.min(wider).min(end),
+                // One plan after another does not fit: the case is given up, and its bound stays open.
+                None if self.best.gave_up => {
+                    self.note_missed(bound);
+                    return Ok(better);
+                }
+                None => wider.min(end),
+            };
+            slack = slack.saturating_mul(if room.is_some() { 64 } else { 8 });
+        }
+    }
+
+    /// Searches a region, or the whole space. Returns the time of the best plan in it, and whether none before was better.
+    pub(super) fn search(
+        &mut self,
+        kernels: &Arc<Kernels>,
+        region: Option<Region>,
+        labels: Option<&[Layout]>,
+        room: Option<&Room<'_>>,
+        least: u64,
+    ) -> Result<Option<(u64, bool)>, LowerError> {
+        let space = Space::saturate(Arc::clone(kernels), region, self.limits)?;
+        let mut tables = Tables::new(&space, self.hardware)?;
+        if let Some(room) = room {
+            room.prune(kernels, &mut tables);
+        }
+        let best = &mut self.best;
+        best.stats.classes += space.graph.number_of_classes();
+        best.stats.nodes += space.graph.total_number_of_nodes();
+        let mut search = Search::new(&space, &tables, &kernels.program, labels, self.strict, room, least);
+        (best.passed_over, best.gave_up) = (false, false);
+        let found = match search.run(self.limits) {
+            Ok(found) => found,
+            Err(unreachable @ LowerError::Unreachable { .. }) => {
+                best.passed_over = search.passed_over;
+                best.failure = Some((unreachable, Arc::clone(kernels)));
+                return Ok(None);
+            }
+            Err(LowerError::Limit { limit: TOO_LARGE, .. }) => {
+                (best.passed_over, best.gave_up) = (true, true);
+                return Ok(None);
+            }
+            Err(other) => return Err(other),
+        };
+        best.stats.expansions += found.stats.expansions;
+        if labels.is_none() {
+            best.root_bound = Some(best.root_bound.map_or(found.root_bound.0, |b| b.min(found.root_bound.0)));
+        }
+        if found.stopped_by.is_some() {
+            best.stopped_by = best.stopped_by.or(found.stopped_by);
+            best.open_bound = Some(best.open_bound.map_or(found.lower_bound.0, |b| b.min(found.lower_bound.0)));
+        }
+        best.ties_cut |= found.ties_cut;
+        let (rank, plan) = best_tie(kernels, &tables, &found, best.rewritten, self.hardware)?;
+        let time = rank.0;
+        let better = best.plan.as_ref().is_none_or(|(known, _)| rank < *known);
+        if better {
+            best.plan = Some((rank, plan));
+            best.of = Some((Arc::clone(kernels), labels.map(<[Layout]>::to_vec).unwrap_or_default()));
+        }
+        Ok(Some((time, better)))
+    }
+}
+
+/// Of the plans that tie in time and elements touched, the one that the tie rule prefers; one that fits in memory before
+/// one that does not.
+fn best_tie(
+    kernels: &Kernels,
+    tables: &Tables,
+    found: &Found,
+    rewritten: bool,
+    hardware: &Hardware,
+) -> Result<(Rank, Emitted), LowerError> {
+    let mut best: Option<(bool, Rank, Emitted)> = None;
+    for solution in &found.solutions {
+        let plan = emit(kernels, tables, solution)?;
+        let rank = rank(solution, &plan.plan, rewritten, hardware);
+        let too_large = needed(&plan.plan) > hardware.hbm_bytes;
+        if best.as_ref().is_none_or(|(large, known, _)| (too_large, &rank) < (*large, known)) {
+            best = Some((too_large, rank, plan));
+        }
+    }
+    best.map(|(_, rank, plan)| (rank, plan))
+        .ok_or_else(|| LowerError::Internal("the search found nothing and said nothing".into()))
+}
+
+fn rank(solution: &Solution, plan: &Plan, rewritten: bool, hardware: &Hardware) -> Rank {
+    let cost = solution.cost;
+    let mut moves: Vec<u64> = plan
+        .ids()
+        .filter_map(|id| {
+            let instr = plan.instruction(id);
+            let (collective, moved, from) = match &instr.kind {
+                InstrKind::Move(collective) => {
+                    let moved = *instr.operands.first()?;
+                    (*collective, moved, plan.instruction(moved).layout)
+                }
+                _ => plan.fused_collective(id)?,
+            };
+            let moved = plan.instruction(moved);
+            let sizes = plan.sizes(&moved.dims);
+            Some(collective_cost(hardware, &plan.mesh, &collective, from, &sizes, moved.dtype).wire_bytes.0)
+        })
+        .collect();
+    moves.sort_unstable_by(|a, b| b.cmp(a));
+    (cost.time, rewritten, cost.elements, Liveness::of(plan).peak_bytes(), cost.steps, moves, cost.order)
+}
