@@ -128,7 +128,8 @@ fn forms_chosen_apart_have_the_plan_of_all_forms_one_by_one() {
         let mut capacities = vec![chip.hbm_bytes];
         if let Ok(fastest) = with_forms(4096, &program, &chip) {
             let (least, most) = (least_kept(&program), Memory::of(&fastest.plan).peak().0);
-            capacities.push(least + (most.saturating_sub(least)) * 3 / 4);
+            let share = 1 + seed % 15;
+            capacities.push(least + most.saturating_sub(least) / 16 * share);
         }
         for capacity in capacities {
             chip.hbm_bytes = capacity;

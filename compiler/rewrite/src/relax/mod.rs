@@ -91,6 +91,10 @@ pub(crate) fn all_plans(
         }
     }
     let room = room.map(|room| {
+        // What ops of this form hold other forms may do without.
+        if apart {
+            return room;
+        }
         let (room, fits) = room.fitting(kernels, &problem);
         problem = fits;
         room
