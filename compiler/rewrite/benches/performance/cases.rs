@@ -55,15 +55,15 @@ pub(crate) enum Curve {
 }
 
 impl Case {
-    fn new(name: impl Into<String>, text: String) -> Case {
+    pub(crate) fn new(name: impl Into<String>, text: String) -> Case {
         Case { name: name.into(), text, axes: AXES, mark: None, slow: false, curves: Vec::new() }
     }
 
-    fn mark(self, milliseconds: f64) -> Case {
+    pub(crate) fn mark(self, milliseconds: f64) -> Case {
         Case { mark: Some(milliseconds), ..self }
     }
 
-    fn axes(self, axes: usize) -> Case {
+    pub(crate) fn axes(self, axes: usize) -> Case {
         Case { axes, ..self }
     }
 
@@ -124,6 +124,7 @@ pub(crate) fn cases() -> Vec<Case> {
     for dims in 2..=5 {
         all.push(Case::new(format!("feed_forward_{dims}_dims"), of_dims(dims)).on(Curve::FeedForwardDims, dims));
     }
+    all.extend(super::open::cases());
     all
 }
 

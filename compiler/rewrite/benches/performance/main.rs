@@ -13,6 +13,7 @@
 
 mod cases;
 mod measure;
+mod open;
 mod plan_space;
 mod plot;
 mod report;

@@ -129,6 +129,10 @@ files are in `compiler/rewrite/benches/programs/`. All are bf16 on 64 chips of `
 * `NAME_4_axes`, `NAME_5_axes`: the same 64 chips as 4x4x2x2 and 4x2x2x2x2 (1 axis: 64; 2 axes: 4x16), the weights split over
   as many chips as before.
 * `feed_forward_N_dims`: activations of N dims, each of the batch dims 64.
+* `latent_N`: N blocks of latent attention with weights and caches open, each of which has several forms.
+* `labelled_calls_N`: N calls of a Llama block whose input and output have one layout, `?l`, in each call; weights open.
+* `three_labels_4_axes`: one such block on 4x4x2x2, with a label on the activation and on each of its caches.
+* `mismatched_N`: one value read by N einsums, with weights of eight layouts in turn.
 
 ## Time and memory
 
