@@ -3,7 +3,8 @@
 //! A* over *demands*. A state is a set of wanted things, each a value in a layout, to begin with the results. The last of
 //! the wanted values in program order is settled next: all its readers are settled, so the set of layouts wanted of it is
 //! final, and what it costs to make it once and bring it to all of them is exact ([`Steiner`]). Its operands are wanted
-//! then. The bound on what is still to be paid is the sum of the [`Prices`] of all open demands.
+//! then. A parameter stands right before its first reader, wherever it is declared: as long as it is wanted, states that want
+//! it in different layouts are different states, though nothing else may tell them apart. The bound on what is still to be paid is the sum of the [`Prices`] of all open demands.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -28,6 +29,8 @@ use crate::{Limits, LowerError, Stats, TIME_LIMIT};
 /// A value wanted in a layout; `direct` in a strict layer where no move may come between.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 struct Want {
+    /// The place of the value in the order in which values are settled, from the last.
+    place: u32,
     value: ValueId,
     layout: LayoutId,
     direct: bool,
@@ -136,6 +139,8 @@ pub(crate) struct Search<'a> {
     kernels: Arc<Kernels>,
     tables: &'a Tables,
     prices: Prices,
+    /// The place of each value in the order in which values are settled, from the last.
+    places: Vec<u32>,
     strict: bool,
     /// What plans must fit in; `None` where memory is no constraint.
     room: Option<&'a Room<'a>>,
@@ -166,6 +171,7 @@ impl<'a> Search<'a> {
         let mut search = Search {
             program,
             prices: Prices::new(&kernels, tables),
+            places: places(&kernels),
             kernels,
             tables,
             strict,
@@ -490,7 +496,7 @@ impl<'a> Search<'a> {
     }
 
     fn want(&self, visit: &mut Visit, value: ValueId, layout: LayoutId, direct: bool) {
-        let want = Want { value, layout, direct };
+        let want = Want { place: self.places[value.index()], value, layout, direct };
         if let Err(place) = visit.wants.binary_search(&want) {
             visit.wants.insert(place, want);
         }
@@ -599,4 +605,19 @@ impl<'a> Search<'a> {
         let value = self.program.outputs.get(last).map_or(ValueId(0), |o| o.value);
         LowerError::Unreachable { value: Some(value), output: Some(last) }
     }
+}
+
+/// For each value a place behind all that it is made from, and before all that reads it: that of a parameter or a number is
+/// right before its first reader.
+fn places(kernels: &Kernels) -> Vec<u32> {
+    let program = &kernels.program;
+    let mut places: Vec<u32> = program.value_ids().map(|id| 2 * id.0 + 1).collect();
+    for id in program.value_ids().rev().filter(|id| kernels.live[id.index()]) {
+        for operand in program.value(id).def.operands() {
+            if matches!(program.value(*operand).def, Def::Parameter { .. } | Def::Constant(_)) {
+                places[operand.index()] = 2 * id.0;
+            }
+        }
+    }
+    places
 }
