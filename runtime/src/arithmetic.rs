@@ -1,6 +1,7 @@
 //! How results are rounded.
 
-use shard_ir::{Binary, Dtype, InstrKind, Map, Op, Plan, Reduce};
+use shard_ir::op::Flag;
+use shard_ir::{Dtype, InstrKind, Plan};
 
 /// Whole numbers up to this one are exact in an `f64`.
 pub const EXACT_LIMIT: f64 = 9_007_199_254_740_992.0;
@@ -57,32 +58,8 @@ pub fn allows_exact(plan: &Plan) -> bool {
             let value = plan.number(*number);
             value.fract() == 0.0 && value.abs() <= 1024.0
         }
-        InstrKind::Op(op) => is_exact(op),
+        InstrKind::Op(op) => op.row().is(Flag::Exact),
     })
-}
-
-fn is_exact(op: &Op) -> bool {
-    match op {
-        Op::Map(map) => match map {
-            Map::Neg | Map::Relu | Map::Square | Map::Abs => true,
-            Map::Gelu | Map::Silu | Map::Sigmoid | Map::Tanh | Map::Exp | Map::Log | Map::Sqrt | Map::Rsqrt => false,
-        },
-        Op::Binary(binary) => *binary != Binary::Div,
-        Op::Reduce { kind, .. } => *kind != Reduce::Mean,
-        Op::Einsum
-        | Op::Rename { .. }
-        | Op::Split { .. }
-        | Op::Merge { .. }
-        | Op::Concat { .. }
-        | Op::SliceDim { .. }
-        | Op::Append { .. }
-        | Op::Take { .. }
-        | Op::Route { .. }
-        | Op::Fetch
-        | Op::Cast(_) => true,
-        // A mask brings in minus infinity, which a product with 0 turns into NaN.
-        Op::Softmax { .. } | Op::Norm { .. } | Op::Mask { .. } | Op::Rope { .. } => false,
-    }
 }
 
 /// A value cast to a dtype: floats rounded to nearest, ties to even; integers truncated toward zero and saturated; a

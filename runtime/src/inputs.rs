@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use shard_ir::op::Flag;
 use shard_ir::{AxisSet, Dtype, InstrId, InstrKind, Map, MeshShape, Op, Plan, Reduction};
 
 use crate::arithmetic::{Arithmetic, EXACT_LIMIT};
@@ -101,17 +102,7 @@ fn index_ranges(plan: &Plan) -> Vec<Option<u64>> {
         }
         let keeps_values = match &instr.kind {
             InstrKind::Move(_) => true,
-            InstrKind::Op(op) => matches!(
-                op,
-                Op::Rename { .. }
-                    | Op::Split { .. }
-                    | Op::Merge { .. }
-                    | Op::Concat { .. }
-                    | Op::SliceDim { .. }
-                    | Op::Append { .. }
-                    | Op::Fetch
-                    | Op::Cast(_)
-            ),
+            InstrKind::Op(op) => op.row().is(Flag::KeepsValues),
             InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::CollectiveEinsum(_) => false,
         };
         let range = ranges[id.index()].filter(|_| keeps_values);

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use shard_ir::op::Flag;
 use shard_ir::{Binary, DimId, InstrId, InstrKind, Norm, Op, Plan, Reduce};
 
 use crate::arithmetic::{Arithmetic, EXACT_LIMIT};
@@ -83,7 +84,7 @@ pub fn reference(
             kind @ (InstrKind::Op(_) | InstrKind::CollectiveEinsum(_)) => {
                 let op = kind.op().ok_or(RunError::Internal("an op does nothing"))?;
                 let (data, magnitude) = Evaluator { plan, id, arithmetic }.op(op, &operands, &instr.dims)?;
-                (data, if keeps_values(op) { inherited } else { magnitude })
+                (data, if op.row().is(Flag::KeepsValues) { inherited } else { magnitude })
             }
         };
         for value in &mut data {
@@ -113,30 +114,6 @@ pub fn reference(
             Ok(Expected { tensor: Tensor { sizes, data }, scale: scales[output.id.index()] })
         })
         .collect()
-}
-
-/// Whether the op puts values elsewhere and leaves them as they are.
-fn keeps_values(op: &Op) -> bool {
-    match op {
-        Op::Rename { .. }
-        | Op::Split { .. }
-        | Op::Merge { .. }
-        | Op::Concat { .. }
-        | Op::SliceDim { .. }
-        | Op::Append { .. }
-        | Op::Fetch
-        | Op::Cast(_) => true,
-        Op::Einsum
-        | Op::Map(_)
-        | Op::Binary(_)
-        | Op::Reduce { .. }
-        | Op::Softmax { .. }
-        | Op::Norm { .. }
-        | Op::Mask { .. }
-        | Op::Rope { .. }
-        | Op::Take { .. }
-        | Op::Route { .. } => false,
-    }
 }
 
 /// Visits every assignment of positions to some dims, the last fastest.

@@ -208,40 +208,23 @@ pub fn host_time(hw: &Hardware, work: &Work) -> Picoseconds {
     }
 }
 
+/// What is multiplied and added up; nothing but products counts.
 fn op_flops(op: &Op, operands: &[LocalTensor<'_>], result: &LocalTensor<'_>) -> Flops {
-    match op {
-        Op::Einsum => {
-            let mut space: BTreeMap<DimId, u64> = BTreeMap::new();
-            for operand in operands {
-                space.extend(operand.dims.iter().copied().zip(operand.sizes.iter().copied()));
-            }
-            let contracts = space.keys().any(|d| !result.dims.contains(d));
-            let points = space.values().fold(1u128, |n, s| n.saturating_mul(u128::from(*s)));
-            Flops(match operands {
-                // Nothing is multiplied: K numbers are summed by K - 1 additions, and a transposition only moves.
-                [_] => points.saturating_sub(u128::from(result.elements())),
-                _ if contracts => points.saturating_mul(2),
-                _ => points,
-            })
-        }
-        Op::Map(_)
-        | Op::Binary(_)
-        | Op::Reduce { .. }
-        | Op::Softmax { .. }
-        | Op::Norm { .. }
-        | Op::Rename { .. }
-        | Op::Split { .. }
-        | Op::Merge { .. }
-        | Op::Concat { .. }
-        | Op::SliceDim { .. }
-        | Op::Append { .. }
-        | Op::Mask { .. }
-        | Op::Rope { .. }
-        | Op::Take { .. }
-        | Op::Route { .. }
-        | Op::Fetch
-        | Op::Cast(_) => Flops(0),
+    if *op != Op::Einsum {
+        return Flops(0);
     }
+    let mut space: BTreeMap<DimId, u64> = BTreeMap::new();
+    for operand in operands {
+        space.extend(operand.dims.iter().copied().zip(operand.sizes.iter().copied()));
+    }
+    let contracts = space.keys().any(|d| !result.dims.contains(d));
+    let points = space.values().fold(1u128, |n, s| n.saturating_mul(u128::from(*s)));
+    Flops(match operands {
+        // Nothing is multiplied: K numbers are summed by K - 1 additions, and a transposition only moves.
+        [_] => points.saturating_sub(u128::from(result.elements())),
+        _ if contracts => points.saturating_mul(2),
+        _ => points,
+    })
 }
 
 /// The matrix product that an op is, if it is one: `einsum(a, a -> B)`, where neither operand has a dim of its own, is none.
@@ -281,45 +264,38 @@ fn arithmetic(member: &KernelOp<'_>) -> Dtype {
     })
 }
 
-fn read_bytes(member: &KernelOp<'_>, at: usize) -> Bytes {
-    let operand = &member.operands[at];
-    match member.op {
-        // What comes from the host is not read from the chip's own memory.
-        Op::Rename { .. } | Op::Split { .. } | Op::Merge { .. } | Op::Fetch => Bytes(0),
-        Op::SliceDim { .. } => member.result.bytes(),
-        Op::Append { .. } => {
-            if at == 1 {
-                operand.bytes()
-            } else {
-                Bytes(0)
-            }
+/// How many bytes are read of an operand, or written of the result.
+enum Amount {
+    None,
+    Whole,
+    /// As many as the result has.
+    OfResult,
+    /// As many as the second operand has.
+    OfSecond,
+}
+
+impl Amount {
+    fn of(&self, tensor: &LocalTensor<'_>, member: &KernelOp<'_>) -> Bytes {
+        match self {
+            Amount::None => Bytes(0),
+            Amount::Whole => tensor.bytes(),
+            Amount::OfResult => member.result.bytes(),
+            Amount::OfSecond => member.operands.get(1).map_or(Bytes(0), LocalTensor::bytes),
         }
-        // The rows that are taken, not the table; a device that holds a part of the table may have to read all of them.
-        Op::Take { .. } => {
-            if at == 0 {
-                member.result.bytes()
-            } else {
-                operand.bytes()
-            }
-        }
-        Op::Einsum
-        | Op::Map(_)
-        | Op::Binary(_)
-        | Op::Reduce { .. }
-        | Op::Softmax { .. }
-        | Op::Norm { .. }
-        | Op::Concat { .. }
-        | Op::Mask { .. }
-        | Op::Rope { .. }
-        | Op::Route { .. }
-        | Op::Cast(_) => operand.bytes(),
     }
 }
 
-fn written_bytes(member: &KernelOp<'_>) -> Bytes {
-    match member.op {
-        Op::Rename { .. } | Op::Split { .. } | Op::Merge { .. } => Bytes(0),
-        Op::Append { .. } => member.operands.get(1).map_or(Bytes(0), LocalTensor::bytes),
+/// What an op reads of its first operand and of each other one, and what it writes.
+fn traffic(op: &Op) -> [Amount; 3] {
+    use Amount::{None, OfResult, OfSecond, Whole};
+    match op {
+        Op::Rename { .. } | Op::Split { .. } | Op::Merge { .. } => [None, None, None],
+        // What comes from the host is not read from the chip's own memory.
+        Op::Fetch => [None, None, Whole],
+        Op::SliceDim { .. } => [OfResult, None, Whole],
+        Op::Append { .. } => [None, Whole, OfSecond],
+        // The rows that are taken, not the table; a device that holds a part of the table may have to read all of them.
+        Op::Take { .. } => [OfResult, Whole, Whole],
         Op::Einsum
         | Op::Map(_)
         | Op::Binary(_)
@@ -327,12 +303,17 @@ fn written_bytes(member: &KernelOp<'_>) -> Bytes {
         | Op::Softmax { .. }
         | Op::Norm { .. }
         | Op::Concat { .. }
-        | Op::SliceDim { .. }
         | Op::Mask { .. }
         | Op::Rope { .. }
-        | Op::Take { .. }
         | Op::Route { .. }
-        | Op::Fetch
-        | Op::Cast(_) => member.result.bytes(),
+        | Op::Cast(_) => [Whole, Whole, Whole],
     }
+}
+
+fn read_bytes(member: &KernelOp<'_>, at: usize) -> Bytes {
+    traffic(member.op)[at.min(1)].of(&member.operands[at], member)
+}
+
+fn written_bytes(member: &KernelOp<'_>) -> Bytes {
+    traffic(member.op)[2].of(&member.result, member)
 }

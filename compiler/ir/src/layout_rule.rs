@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::layout::{Layout, LayoutError, MeshShape, Place, Reduction};
 use crate::mesh::{AxisId, AxisList, AxisSet, Mesh};
-use crate::op::{Binary, Op, Reduce};
+use crate::op::{Binary, Op, Partial, Reduce};
 use crate::tensor::{Dim, DimId, Dtype};
 
 /// An operand as the layout rule sees it.
@@ -123,22 +123,7 @@ pub fn result_layout(
     let splits = match op {
         Op::Split { from, to } => split_dims(*from, to, operands[0], mesh, dims)?,
         Op::Merge { from, to } => merge_dims(from, *to, operands[0], mesh, dims)?,
-        Op::Einsum
-        | Op::Map(_)
-        | Op::Binary(_)
-        | Op::Reduce { .. }
-        | Op::Softmax { .. }
-        | Op::Norm { .. }
-        | Op::Rename { .. }
-        | Op::Concat { .. }
-        | Op::SliceDim { .. }
-        | Op::Append { .. }
-        | Op::Mask { .. }
-        | Op::Rope { .. }
-        | Op::Take { .. }
-        | Op::Route { .. }
-        | Op::Fetch
-        | Op::Cast(_) => shared_dims(op, operands)?,
+        op => shared_dims(op, operands)?,
     };
     one_dim_per_axis(&splits)?;
 
@@ -177,31 +162,8 @@ type Splits = BTreeMap<DimId, DimSplit>;
 /// The dim of the op's iteration space that a dim of an operand is, or `None` where the op needs it whole.
 pub fn iteration_dim(op: &Op, operand: usize, dim: DimId) -> Option<DimId> {
     match op {
-        Op::Softmax { over } | Op::Norm { over, .. } | Op::Rope { over, .. } if dim == *over => None,
-        // A place is given by counting over all tokens, a choice made among all experts.
-        Op::Route { over, at, .. } if dim == *over || dim == *at => None,
-        Op::Concat { left, right, .. } if dim == [*left, *right][operand.min(1)] => None,
-        Op::SliceDim { from, .. } if dim == *from => None,
-        Op::Append { from, .. } if operand == 1 && dim == *from => None,
         Op::Rename { from, to } if dim == *from => Some(*to),
-        Op::Einsum
-        | Op::Map(_)
-        | Op::Binary(_)
-        | Op::Reduce { .. }
-        | Op::Softmax { .. }
-        | Op::Norm { .. }
-        | Op::Rename { .. }
-        | Op::Split { .. }
-        | Op::Merge { .. }
-        | Op::Concat { .. }
-        | Op::SliceDim { .. }
-        | Op::Append { .. }
-        | Op::Mask { .. }
-        | Op::Rope { .. }
-        | Op::Take { .. }
-        | Op::Route { .. }
-        | Op::Fetch
-        | Op::Cast(_) => Some(dim),
+        op => (!op.needs_whole(operand, dim)).then_some(dim),
     }
 }
 
@@ -316,62 +278,25 @@ fn partial_over(op: &Op, operands: &[Operand<'_>], axis: AxisId) -> Result<Optio
     if !sums.is_empty() && !maxima.is_empty() {
         return not_linear(sums[0]);
     }
-    if let Some(&first) = sums.first() {
-        let linear = match op {
-            Op::Einsum | Op::Binary(Binary::Mul) if sums.len() > 1 => {
-                return Err(RuleError::PartialTimesPartial { axis });
-            }
-            Op::Einsum | Op::Binary(Binary::Mul) => true,
-            Op::Binary(Binary::Add | Binary::Sub) | Op::Concat { .. } | Op::Append { .. } => {
-                if sums.len() == 1 {
-                    return added(other(first));
-                }
-                true
-            }
-            Op::Binary(Binary::Div) | Op::Take { .. } if sums.len() > 1 => return not_linear(1),
-            // A division of integers drops the remainder of each term.
-            Op::Binary(Binary::Div) => first == 0 && operands[0].dtype.is_float(),
-            Op::Take { .. } => first == 0,
-            Op::Map(map) => map.is_linear(),
-            Op::Cast(to) => to.is_float() && operands[0].dtype.is_float(),
-            Op::Reduce { kind, .. } => *kind != Reduce::Max,
-            Op::Rename { .. }
-            | Op::Split { .. }
-            | Op::Merge { .. }
-            | Op::SliceDim { .. }
-            | Op::Rope { .. }
-            | Op::Fetch => true,
-            Op::Binary(Binary::Maximum | Binary::Minimum)
-            | Op::Softmax { .. }
-            | Op::Norm { .. }
-            | Op::Mask { .. }
-            | Op::Route { .. } => false,
+    let row = op.row();
+    if sums.is_empty() {
+        return match row.maxima.allows(&maxima, operands.len()) {
+            true if !matches!(op, Op::Cast(Dtype::Bool)) => Ok(Some(Reduction::Max)),
+            _ if row.maxima == Partial::Together => added(other(maxima[0])),
+            _ => not_increasing(maxima[0]),
         };
-        return if linear { Ok(Some(Reduction::Sum)) } else { not_linear(first) };
     }
-    let first = maxima[0];
-    let increasing = match op {
-        Op::Binary(Binary::Maximum) => true,
-        Op::Binary(Binary::Add | Binary::Minimum) => maxima.len() == 1,
-        Op::Binary(Binary::Sub) => maxima == [0],
-        Op::Concat { .. } | Op::Append { .. } => {
-            if maxima.len() == 1 {
-                return added(other(first));
-            }
-            true
-        }
-        Op::Map(map) => map.is_increasing(),
-        Op::Cast(to) => *to != Dtype::Bool,
-        Op::Reduce { kind, .. } => *kind == Reduce::Max,
-        Op::Rename { .. } | Op::Split { .. } | Op::Merge { .. } | Op::SliceDim { .. } | Op::Fetch => true,
-        Op::Einsum
-        | Op::Binary(Binary::Mul | Binary::Div)
-        | Op::Softmax { .. }
-        | Op::Norm { .. }
-        | Op::Mask { .. }
-        | Op::Rope { .. }
-        | Op::Take { .. }
-        | Op::Route { .. } => false,
+    // Each term drops its own remainder in a division of integers, its own fraction in a cast to them.
+    let of_floats = operands[0].dtype.is_float();
+    let keeps_all = match op {
+        Op::Cast(to) => to.is_float() && of_floats,
+        op => of_floats || *op != Op::Binary(Binary::Div),
     };
-    if increasing { Ok(Some(Reduction::Max)) } else { not_increasing(first) }
+    match row.sums {
+        Partial::One if sums.len() > 1 => Err(RuleError::PartialTimesPartial { axis }),
+        sums_of if sums_of.allows(&sums, operands.len()) && keeps_all => Ok(Some(Reduction::Sum)),
+        Partial::Together => added(other(sums[0])),
+        Partial::First if sums.len() > 1 => not_linear(1),
+        _ => not_linear(sums[0]),
+    }
 }

@@ -7,7 +7,7 @@ use crate::collective_einsum::{Fused, LoopLayouts};
 use crate::layout::{Layout, MeshShape};
 use crate::layout_rule::Operand;
 use crate::mesh::Mesh;
-use crate::op::Op;
+use crate::op::{Argument, Op};
 use crate::program::{FoldId, ParameterKind};
 use crate::reason::Reason;
 use crate::rules::Rules;
@@ -114,7 +114,7 @@ impl InstrKind {
         match self {
             InstrKind::Parameter(_) => "parameter",
             InstrKind::Constant(_) => "constant",
-            InstrKind::Op(op) => op.json_name(),
+            InstrKind::Op(op) => op.row().op,
             InstrKind::Move(collective) => collective.name(),
             InstrKind::CollectiveEinsum(_) => "collective-einsum",
         }
@@ -249,6 +249,19 @@ impl Plan {
     /// The names of some dims.
     pub fn dim_names(&self, dims: &[DimId]) -> Vec<&str> {
         dims.iter().map(|d| self.dims[d.index()].name.as_str()).collect()
+    }
+    /// Dims in a list: `BLE`, `[Batch, Seq]`.
+    pub fn dims_text(&self, dims: &[DimId]) -> String {
+        Layout::REPLICATED.text(&self.mesh, &self.dim_names(dims))
+    }
+    /// What fills a slot of an op: `Seq`, `BL`, `128`, `f32`.
+    pub fn argument_text(&self, argument: &Argument) -> String {
+        match argument {
+            Argument::Dim(dim) => self.dims[dim.index()].name.clone(),
+            Argument::Dims(dims) => self.dims_text(dims),
+            Argument::Number(number) => number.to_string(),
+            Argument::Dtype(dtype) => dtype.to_string(),
+        }
     }
     /// The sizes of an instruction's value on one device.
     pub fn local_sizes(&self, id: InstrId) -> Vec<u64> {

@@ -1,6 +1,6 @@
 //! The type rule of each op: the dims and dtype of its result, from those of its operands.
 
-use crate::op::{Op, Reduce};
+use crate::op::{Flag, Op, Reduce};
 use crate::tensor::{Dim, DimId, Dtype, TensorType};
 
 /// Why an op does not type.
@@ -66,22 +66,9 @@ pub enum TypeError {
 /// einsum, in the order of `named`, the dims that its subscript names.
 pub fn result_type(op: &Op, operands: &[TensorType], named: &[DimId], dims: &[Dim]) -> Result<TensorType, TypeError> {
     use TypeError as E;
-    let arity = match op {
-        Op::Einsum => operands.len().max(1),
-        Op::Binary(_) | Op::Concat { .. } | Op::Append { .. } | Op::Take { .. } => 2,
-        Op::Map(_)
-        | Op::Reduce { .. }
-        | Op::Softmax { .. }
-        | Op::Norm { .. }
-        | Op::Rename { .. }
-        | Op::Split { .. }
-        | Op::Merge { .. }
-        | Op::SliceDim { .. }
-        | Op::Mask { .. }
-        | Op::Rope { .. }
-        | Op::Route { .. }
-        | Op::Fetch
-        | Op::Cast(_) => 1,
+    let arity = match op.row().operands.len() {
+        0 => operands.len().max(1),
+        named => named,
     };
     if operands.len() != arity {
         return Err(E::Arity { expected: arity, found: operands.len() });
@@ -135,10 +122,7 @@ pub fn result_type(op: &Op, operands: &[TensorType], named: &[DimId], dims: &[Di
             typed(named.to_vec(), dtype)
         }
         Op::Map(map) => {
-            match map {
-                crate::op::Map::Neg | crate::op::Map::Relu | crate::op::Map::Square | crate::op::Map::Abs => number(0)?,
-                _ => float(0)?,
-            }
+            if map.row().is(Flag::Exact) { number(0) } else { float(0) }?;
             Ok(first.clone())
         }
         Op::Binary(_) => {

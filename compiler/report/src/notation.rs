@@ -1,6 +1,7 @@
 //! Moves and ops in the notation of the reports: `all-gather yz along E`, `einsum BLE,EF->BLF`.
 
-use shard_ir::{AxisList, Collective, DimId, InstrId, InstrKind, Op, Plan, Reduction};
+use shard_ir::op::{Argument, filled};
+use shard_ir::{AxisList, Collective, InstrId, InstrKind, Op, Plan, Reduction};
 
 /// `layer`, or `model` where it has folded blocks.
 pub fn kind_of_layer(plan: &Plan) -> &'static str {
@@ -64,32 +65,17 @@ fn move_phrase(plan: &Plan, id: InstrId, collective: &Collective) -> String {
 
 /// An op with its subscripts or dims.
 fn op_phrase(plan: &Plan, id: InstrId, op: &Op) -> String {
-    let dim = |d: &DimId| plan.dims[d.index()].name.as_str();
-    let dims = |list: &[DimId]| list.iter().map(dim).collect::<Vec<_>>().join(" ");
     let word = op.word();
-    match op {
-        Op::Einsum => {
-            let stated = plan.stated_dtype(id).map_or(String::new(), |dtype| format!(" in {dtype}"));
-            format!("{word} {}{stated}", plan.equation(id))
-        }
-        Op::Map(_) | Op::Binary(_) | Op::Fetch => word.to_string(),
-        Op::Reduce { over, .. } => format!("{word} over {}", dims(over)),
-        Op::Softmax { over } | Op::Norm { over, .. } | Op::Take { over } => format!("{word} over {}", dim(over)),
-        Op::Rename { from, to } | Op::Append { from, to } => format!("{word} {} -> {}", dim(from), dim(to)),
-        Op::Split { from, to } => format!("{word} {} -> {}", dim(from), dims(to)),
-        Op::Merge { from, to } => format!("{word} {} -> {}", dims(from), dim(to)),
-        Op::Concat { left, right, to } => format!("{word} {}, {} -> {}", dim(left), dim(right), dim(to)),
-        Op::SliceDim { from, to, offset } => format!("{word} {} -> {} from {offset}", dim(from), dim(to)),
-        Op::Mask { query, key } => format!("{word} over {}, {}", dim(query), dim(key)),
-        Op::Rope { over, at, extent } => {
-            let extent = extent.as_ref().map_or(String::new(), |extent| format!(" of {}", dim(extent)));
-            format!("{word} over {} at {}{extent}", dim(over), dim(at))
-        }
-        Op::Route { over, at, to, choices } => {
-            format!("{word} {} over {choices} of {} -> {}", dim(at), dim(over), dim(to))
-        }
-        Op::Cast(to) => format!("{word} to {to}"),
+    if *op == Op::Einsum {
+        let stated = plan.stated_dtype(id).map_or(String::new(), |dtype| format!(" in {dtype}"));
+        return format!("{word} {}{stated}", plan.equation(id));
     }
+    let text = |argument: Argument| match argument {
+        Argument::Dims(dims) => plan.dim_names(&dims).join(" "),
+        Argument::Dim(_) | Argument::Number(_) | Argument::Dtype(_) => plan.argument_text(&argument),
+    };
+    let slot = |name: &str| op.slots().find(|(slot, _)| slot.name == name).map(|(_, argument)| text(argument));
+    format!("{word} {}", filled(op.row().phrase, slot)).trim_end().to_string()
 }
 
 /// How a layer is spoken of: by its name, and its phase in a file that has them.

@@ -1,6 +1,7 @@
 //! Why a move is there: who asks for what, as values that reports word.
 
 use shard_ir::composite::composite_dim;
+use shard_ir::op::Partial;
 use shard_ir::reason::{CannotTake, Cause, Combining, Demand, LoopWhy, MoveWhy, Reason, Role, Statistic};
 use shard_ir::{
     AxisList, AxisSet, Collective, Def, DimId, Fused, Layout, Op, Place, Program, Reduce, Reduction, ValueId,
@@ -227,7 +228,7 @@ fn cannot_take(program: &Program, op: &Op, moved: &Moved<'_>) -> Option<CannotTa
         (
             Collective::ReduceScatter { .. } | Collective::ReduceScatterDims { .. } | Collective::AllReduce { .. },
             Op::Map(map),
-        ) if !map.is_linear() => Some(CannotTake::NotLinear),
+        ) if map.row().sums == Partial::No => Some(CannotTake::NotLinear),
         (
             Collective::ReduceScatter { .. } | Collective::ReduceScatterDims { .. } | Collective::AllReduce { .. },
             Op::Softmax { .. } | Op::Norm { .. },

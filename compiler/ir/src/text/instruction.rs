@@ -10,7 +10,7 @@ use crate::collective::Collective;
 use crate::collective_einsum::Fused;
 use crate::layout::{Layout, MeshShape, Reduction};
 use crate::mesh::{AxisId, AxisList, AxisSet, MAX_AXES};
-use crate::op::{Binary, Map, Norm, Op, Reduce};
+use crate::op::{Argument, Code, Lead, Op, Takes};
 use crate::plan::{InstrId, InstrKind, Instruction, Number, Origin, Plan};
 use crate::program::{FoldId, ParameterKind};
 use crate::rules::Rules;
@@ -421,95 +421,27 @@ fn gathering(scope: Scope<'_>, cursor: &mut Cursor<'_>, operands: &[InstrId]) ->
 }
 
 fn op(scope: Scope<'_>, word: &str, cursor: &mut Cursor<'_>) -> Parsed<Option<(Vec<InstrId>, Op)>> {
-    let over = |cursor: &mut Cursor<'_>| -> Parsed<DimId> {
-        cursor.expect_word("over")?;
-        scope.dim(cursor)
+    let Some(code) = Code::of_text(word) else { return Ok(None) };
+    let row = code.row();
+    let operands = match row.operands.len() {
+        0 => einsum_operands(scope, cursor)?,
+        count => scope.operands(cursor, count)?,
     };
-    let arrow = |cursor: &mut Cursor<'_>| -> Parsed<DimId> {
-        cursor.expect("->")?;
-        scope.dim(cursor)
-    };
-    let comma_dim = |cursor: &mut Cursor<'_>| -> Parsed<DimId> {
-        cursor.expect(",")?;
-        scope.dim(cursor)
-    };
-    if word == "einsum" {
-        return Ok(Some((einsum_operands(scope, cursor)?, Op::Einsum)));
+    let mut arguments = Vec::new();
+    for slot in row.slots {
+        let lead = slot.lead.text().trim();
+        match (slot.takes, slot.lead) {
+            (Takes::DimOrNothing, _) if !cursor.take(lead) => break,
+            (Takes::DimOrNothing, _) => {}
+            (_, Lead::Over | Lead::At) => cursor.expect_word(lead)?,
+            (_, Lead::Comma | Lead::Arrow) => cursor.expect(lead)?,
+        }
+        arguments.push(match slot.takes {
+            Takes::Dim | Takes::DimOrNothing | Takes::ListOfOne => Argument::Dim(scope.dim(cursor)?),
+            Takes::Dims | Takes::SeveralDims => Argument::Dims(scope.dim_list(cursor)?),
+            Takes::Position(what) | Takes::Count(what) => Argument::Number(cursor.number(what)?),
+            Takes::Dtype => Argument::Dtype(dtype(cursor)?),
+        });
     }
-    let known = |name: &str| Map::from_name(name).is_some() || Reduce::from_name(name).is_some();
-    let binary = Binary::from_name(word);
-    let unary_words = [
-        "softmax",
-        "rmsnorm",
-        "layernorm",
-        "rename",
-        "split",
-        "merge",
-        "slice-dim",
-        "causal",
-        "rope",
-        "route",
-        "fetch",
-        "cast",
-    ];
-    let binary_words = ["concat", "append", "take"];
-    let count = match () {
-        () if binary.is_some() || binary_words.contains(&word) => 2,
-        () if known(word) || unary_words.contains(&word) => 1,
-        () => return Ok(None),
-    };
-    let operands = scope.operands(cursor, count)?;
-    let op = match word {
-        "softmax" => Op::Softmax { over: over(cursor)? },
-        "rmsnorm" => Op::Norm { kind: Norm::Rms, over: over(cursor)? },
-        "layernorm" => Op::Norm { kind: Norm::Layer, over: over(cursor)? },
-        "take" => Op::Take { over: over(cursor)? },
-        "rename" => Op::Rename { from: comma_dim(cursor)?, to: arrow(cursor)? },
-        "append" => Op::Append { from: comma_dim(cursor)?, to: arrow(cursor)? },
-        "concat" => Op::Concat { left: comma_dim(cursor)?, right: comma_dim(cursor)?, to: arrow(cursor)? },
-        "split" => {
-            let from = comma_dim(cursor)?;
-            cursor.expect("->")?;
-            Op::Split { from, to: scope.dim_list(cursor)? }
-        }
-        "merge" => {
-            cursor.expect(",")?;
-            Op::Merge { from: scope.dim_list(cursor)?, to: arrow(cursor)? }
-        }
-        "slice-dim" => {
-            let (from, to) = (comma_dim(cursor)?, arrow(cursor)?);
-            cursor.expect(",")?;
-            Op::SliceDim { from, to, offset: cursor.number("the first position")? }
-        }
-        "causal" => Op::Mask { query: over(cursor)?, key: comma_dim(cursor)? },
-        "rope" => {
-            let over = over(cursor)?;
-            cursor.expect_word("at")?;
-            let at = scope.dim(cursor)?;
-            let extent = if cursor.take(",") { Some(scope.dim(cursor)?) } else { None };
-            Op::Rope { over, at, extent }
-        }
-        "route" => {
-            let experts = over(cursor)?;
-            cursor.expect_word("at")?;
-            let (at, to) = (scope.dim(cursor)?, arrow(cursor)?);
-            cursor.expect(",")?;
-            Op::Route { over: experts, at, to, choices: cursor.number("how many experts a token asks for")? }
-        }
-        "fetch" => Op::Fetch,
-        "cast" => {
-            cursor.expect(",")?;
-            Op::Cast(dtype(cursor)?)
-        }
-        _ => match (Map::from_name(word), binary, Reduce::from_name(word)) {
-            (Some(map), _, _) => Op::Map(map),
-            (_, Some(binary), _) => Op::Binary(binary),
-            (_, _, Some(kind)) => {
-                cursor.expect_word("over")?;
-                Op::Reduce { kind, over: scope.dim_list(cursor)? }
-            }
-            (None, None, None) => return Ok(None),
-        },
-    };
-    Ok(Some((operands, op)))
+    Ok(Op::of(code, arguments).map(|op| (operands, op)))
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::line::quoted;
 use crate::collective::Collective;
 use crate::collective_einsum::Fused;
-use crate::layout::{Layout, Reduction};
+use crate::layout::Reduction;
 use crate::op::Op;
 use crate::plan::{InstrId, InstrKind, Number, Plan};
 use crate::tensor::DimId;
@@ -128,27 +128,7 @@ fn print_instruction(out: &mut String, plan: &Plan, id: InstrId) {
 }
 
 fn op_attributes(plan: &Plan, op: &Op) -> String {
-    let name = |d: &DimId| plan.dims[d.index()].name.as_str();
-    let list = |dims: &[DimId]| Layout::REPLICATED.text(&plan.mesh, &plan.dim_names(dims));
-    match op {
-        Op::Einsum | Op::Map(_) | Op::Binary(_) | Op::Fetch => String::new(),
-        Op::Reduce { over, .. } => format!(" over {}", list(over)),
-        Op::Softmax { over } | Op::Norm { over, .. } | Op::Take { over } => format!(" over {}", name(over)),
-        Op::Rename { from, to } | Op::Append { from, to } => format!(", {} -> {}", name(from), name(to)),
-        Op::Split { from, to } => format!(", {} -> {}", name(from), list(to)),
-        Op::Merge { from, to } => format!(", {} -> {}", list(from), name(to)),
-        Op::Concat { left, right, to } => format!(", {}, {} -> {}", name(left), name(right), name(to)),
-        Op::SliceDim { from, to, offset } => format!(", {} -> {}, {offset}", name(from), name(to)),
-        Op::Mask { query, key } => format!(" over {}, {}", name(query), name(key)),
-        Op::Rope { over, at, extent } => {
-            let extent = extent.as_ref().map_or(String::new(), |extent| format!(", {}", name(extent)));
-            format!(" over {} at {}{extent}", name(over), name(at))
-        }
-        Op::Route { over, at, to, choices } => {
-            format!(" over {} at {} -> {}, {choices}", name(over), name(at), name(to))
-        }
-        Op::Cast(dtype) => format!(", {dtype}"),
-    }
+    op.slots().map(|(slot, argument)| slot.lead.text().to_string() + &plan.argument_text(&argument)).collect()
 }
 
 /// The collective inside a loop: `all-gather 0 over yz along E`, the operand by its place, or `reduce-scatter over x along F`.

@@ -1,6 +1,7 @@
 //! Ops of a plan as expressions of the language.
 
-use shard_ir::{Binary, DimId, InstrId, InstrKind, Layout, Map, Op, Plan};
+use shard_ir::op::{Argument, Flag, Slot, Takes};
+use shard_ir::{Binary, DimId, InstrId, InstrKind, Map, Op, Plan};
 
 /// How tightly an expression binds: a looser one inside a tighter one needs parentheses.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -22,27 +23,20 @@ fn within((text, binds): &Written, least: Binds) -> String {
     if *binds >= least { text.clone() } else { format!("({text})") }
 }
 
-/// Some dims as the language lists them: `BLE`, `[Batch, Seq]`.
-fn list(plan: &Plan, dims: &[DimId]) -> String {
-    Layout::REPLICATED.text(&plan.mesh, &plan.dim_names(dims))
-}
-
 /// An op on operands that are written already.
 pub(crate) fn op_text(plan: &Plan, id: InstrId, op: &Op, operands: &[Written]) -> Written {
-    let name = |d: &DimId| plan.dims[d.index()].name.as_str();
     let all: Vec<&str> = operands.iter().map(|(text, _)| text.as_str()).collect();
     let args = all.join(", ");
     let call = |tail: String| (format!("{}({args}{tail})", word(op)), Binds::Atom);
     match op {
         Op::Einsum => {
             let stated = plan.stated_dtype(id).map_or(String::new(), |dtype| format!(" : {dtype}"));
-            call(format!(" -> {}{stated}", list(plan, &plan.instruction(id).dims)))
+            call(format!(" -> {}{stated}", plan.dims_text(&plan.instruction(id).dims)))
         }
         Op::Map(Map::Neg) => {
             let operand = operands.first().map_or_else(String::new, |o| within(o, Binds::Sign));
             (format!("-{operand}"), Binds::Sign)
         }
-        Op::Map(_) => call(String::new()),
         Op::Binary(binary) => match (sign(*binary), operands) {
             (Some((sign, binds)), [left, right]) => {
                 // Signs group to the left: an equal one on the right keeps its parentheses.
@@ -51,44 +45,33 @@ pub(crate) fn op_text(plan: &Plan, id: InstrId, op: &Op, operands: &[Written]) -
             }
             _ => call(String::new()),
         },
-        Op::Reduce { over, .. } => call(format!(" over {}", list(plan, over))),
-        Op::Softmax { over } | Op::Norm { over, .. } => call(format!(" over {}", list(plan, &[*over]))),
-        Op::Take { over } => call(format!(" over {}", name(over))),
-        Op::Rename { from, to } | Op::Append { from, to } => call(format!(", {} -> {}", name(from), name(to))),
-        Op::Split { from, to } => call(format!(", {} -> {}", name(from), list(plan, to))),
-        Op::Merge { from, to } => call(format!(", {} -> {}", list(plan, from), name(to))),
-        Op::Concat { left, right, to } => call(format!(", {}, {} -> {}", name(left), name(right), name(to))),
-        Op::SliceDim { from, to, offset } => call(format!(", {} -> {}, {offset}", name(from), name(to))),
-        Op::Mask { query, key } => call(format!(" over {}, {}", name(query), name(key))),
-        Op::Rope { over, at, extent } => {
-            let extent = extent.as_ref().map_or(String::new(), |extent| format!(", {}", name(extent)));
-            call(format!(" over {} at {}{extent}", name(over), name(at)))
-        }
-        Op::Route { over, at, to, choices } => {
-            call(format!(" over {} at {} -> {}, {choices}", name(over), name(at), name(to)))
-        }
         // No source writes it: a weight in host memory is fetched by being used.
         Op::Fetch => operands.first().cloned().unwrap_or_else(|| (args.clone(), Binds::Atom)),
-        Op::Cast(dtype) => call(format!(", {dtype}")),
+        op => {
+            let tail = |(slot, argument): (&Slot, Argument)| {
+                let text = match (&argument, slot.takes) {
+                    (Argument::Dim(dim), Takes::ListOfOne) => plan.dims_text(&[*dim]),
+                    _ => plan.argument_text(&argument),
+                };
+                format!("{}{text}", slot.lead.text())
+            };
+            call(op.slots().map(tail).collect())
+        }
     }
 }
 
 /// The word of the language in front of the parenthesis.
 pub(crate) fn word(op: &Op) -> &'static str {
-    match op {
-        Op::SliceDim { .. } => "slice",
-        op => op.word(),
-    }
+    op.row().source.unwrap_or(op.word())
 }
 
 fn sign(op: Binary) -> Option<(&'static str, Binds)> {
-    match op {
-        Binary::Add => Some(("+", Binds::Sum)),
-        Binary::Sub => Some(("-", Binds::Sum)),
-        Binary::Mul => Some(("*", Binds::Product)),
-        Binary::Div => Some(("/", Binds::Product)),
-        Binary::Maximum | Binary::Minimum => None,
-    }
+    let binds = match op {
+        Binary::Add | Binary::Sub => Binds::Sum,
+        Binary::Mul | Binary::Div => Binds::Product,
+        Binary::Maximum | Binary::Minimum => Binds::Atom,
+    };
+    op.row().sign.map(|sign| (sign, binds))
 }
 
 /// A number as the language writes it.
@@ -108,9 +91,6 @@ pub(crate) fn has_natural_order(plan: &Plan, id: InstrId) -> bool {
         Op::Einsum => true,
         // A cast to the same dtype is there for the order of dims alone.
         Op::Cast(dtype) => operand(0).is_some_and(|o| o.dtype != *dtype && o.dims == instr.dims),
-        Op::Map(_) | Op::Softmax { .. } | Op::Norm { .. } | Op::Mask { .. } | Op::Rope { .. } => {
-            operand(0).is_some_and(|o| o.dims == instr.dims)
-        }
         Op::Binary(_) => {
             let mut dims: Vec<DimId> = Vec::new();
             for dim in instr.operands.iter().flat_map(|o| &plan.instruction(*o).dims) {
@@ -123,14 +103,6 @@ pub(crate) fn has_natural_order(plan: &Plan, id: InstrId) -> bool {
         Op::Reduce { over, .. } => {
             operand(0).is_some_and(|o| o.dims.iter().filter(|d| !over.contains(d)).eq(instr.dims.iter()))
         }
-        Op::Rename { .. }
-        | Op::Split { .. }
-        | Op::Merge { .. }
-        | Op::Concat { .. }
-        | Op::SliceDim { .. }
-        | Op::Append { .. }
-        | Op::Take { .. }
-        | Op::Route { .. }
-        | Op::Fetch => false,
+        op => op.row().is(Flag::SameDims) && operand(0).is_some_and(|o| o.dims == instr.dims),
     }
 }

@@ -1,7 +1,11 @@
 //! One instruction of a plan as JSON.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
+use serde_json::{Value, json};
 use shard_cost::{Bound, InstrPrice, LoopPrice};
+use shard_ir::op::{Argument, Code, Field};
 use shard_ir::{Collective, DimId, Fused, InstrId, InstrKind, Number, Op, ParameterKind, Plan, Reduction};
 
 use super::SpanJson;
@@ -60,21 +64,9 @@ struct OpJson {
     /// Which map, binary, reduction or norm.
     #[serde(skip_serializing_if = "Option::is_none")]
     function: Option<&'static str>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    over: Vec<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    from: Vec<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    to: Vec<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    at: Option<String>,
-    /// The dim whose last positions those of `at` are.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    extent: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    offset: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    choices: Option<u64>,
+    /// What fills its slots.
+    #[serde(flatten)]
+    arguments: Arguments,
     flops: u128,
     hbm_bytes: u64,
     time_s: f64,
@@ -87,6 +79,16 @@ struct OpJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
     span: Option<SpanJson>,
+}
+
+/// What fills the slots of an op, in the order of [`Field`].
+#[derive(Debug, Default)]
+struct Arguments(BTreeMap<Field, Value>);
+
+impl Serialize for Arguments {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(field, value)| (field.name(), value)))
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -176,7 +178,7 @@ pub(crate) fn instruction(layer: &Layer<'_>, id: InstrId) -> InstructionJson {
     let op = match &instr.kind {
         InstrKind::Parameter(_) => "parameter",
         InstrKind::Constant(_) => "constant",
-        InstrKind::Op(op) => op.json_name(),
+        InstrKind::Op(op) => op.row().op,
         InstrKind::Move(collective) => collective.name(),
         InstrKind::CollectiveEinsum(_) => "collective-einsum",
     };
@@ -233,52 +235,25 @@ fn op_json(layer: &Layer<'_>, id: InstrId, op: &Op) -> OpJson {
         json.bound = bound.name();
         json.fused_into = fused_into.map(|first| first.0);
     }
-    match op {
-        Op::Einsum => json.equation = Some(plan.equation(id)),
-        Op::Map(_) | Op::Binary(_) => json.function = Some(op.word()),
-        Op::Reduce { over, .. } => {
-            json.function = Some(op.word());
-            json.over = names(plan, over);
+    if *op == Op::Einsum {
+        json.equation = Some(plan.equation(id));
+    }
+    json.function = match op.code() {
+        Code::Map(_) | Code::Binary(_) | Code::Reduce(_) | Code::Norm(_) => Some(op.word()),
+        Code::Form(_) => None,
+    };
+    for (slot, argument) in op.slots() {
+        let text = match &argument {
+            Argument::Number(number) => json!(number),
+            Argument::Dtype(dtype) => json!(dtype.name()),
+            Argument::Dim(_) | Argument::Dims(_) => json!(names(plan, argument.dims())),
+        };
+        let Some(field) = slot.field else { continue };
+        match (json.arguments.0.entry(field).or_insert(Value::Null), text) {
+            (Value::Array(all), Value::Array(more)) => all.extend(more),
+            (one, Value::Array(mut names)) if !field.is_list() => *one = names.pop().unwrap_or_default(),
+            (one, text) => *one = text,
         }
-        Op::Norm { over, .. } => {
-            json.function = Some(op.word());
-            json.over = names(plan, &[*over]);
-        }
-        Op::Softmax { over } | Op::Take { over } => json.over = names(plan, &[*over]),
-        Op::Rename { from, to } | Op::Append { from, to } => {
-            json.from = names(plan, &[*from]);
-            json.to = names(plan, &[*to]);
-        }
-        Op::Split { from, to } => {
-            json.from = names(plan, &[*from]);
-            json.to = names(plan, to);
-        }
-        Op::Merge { from, to } => {
-            json.from = names(plan, from);
-            json.to = names(plan, &[*to]);
-        }
-        Op::Concat { left, right, to } => {
-            json.from = names(plan, &[*left, *right]);
-            json.to = names(plan, &[*to]);
-        }
-        Op::SliceDim { from, to, offset } => {
-            json.from = names(plan, &[*from]);
-            json.to = names(plan, &[*to]);
-            json.offset = Some(*offset);
-        }
-        Op::Mask { query, key } => json.over = names(plan, &[*query, *key]),
-        Op::Rope { over, at, extent } => {
-            json.over = names(plan, &[*over]);
-            json.at = names(plan, &[*at]).pop();
-            json.extent = extent.and_then(|extent| names(plan, &[extent]).pop());
-        }
-        Op::Route { over, at, to, choices } => {
-            json.over = names(plan, &[*over]);
-            json.at = names(plan, &[*at]).pop();
-            json.to = names(plan, &[*to]);
-            json.choices = Some(*choices);
-        }
-        Op::Fetch | Op::Cast(_) => {}
     }
     json
 }

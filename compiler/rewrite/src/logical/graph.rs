@@ -6,8 +6,9 @@ use std::rc::Rc;
 
 use egg::{Analysis, DidMerge, EGraph, Id, Language};
 use rustc_hash::FxHashMap;
+use shard_ir::op::Flag;
 use shard_ir::tensor::{MAX_ELEMENTS, MAX_RANK};
-use shard_ir::{Binary, Def, DimId, Dtype, FoldId, Op, Program, TensorType, ValueId};
+use shard_ir::{Def, DimId, Dtype, FoldId, Op, Program, TensorType, ValueId};
 
 use super::laws::Term;
 use super::written::{chain, live_values};
@@ -248,29 +249,8 @@ impl<'a> Logical<'a> {
     fn commutes(&self, node: &Node) -> bool {
         match self.op(node) {
             None => false,
-            Some(op) => match op {
-                Op::Einsum => true,
-                Op::Binary(Binary::Add | Binary::Mul | Binary::Maximum | Binary::Minimum) => {
-                    self.ty(node.operands[0]) == self.ty(node.operands[1])
-                }
-                Op::Binary(Binary::Sub | Binary::Div)
-                | Op::Map(_)
-                | Op::Reduce { .. }
-                | Op::Softmax { .. }
-                | Op::Norm { .. }
-                | Op::Rename { .. }
-                | Op::Split { .. }
-                | Op::Merge { .. }
-                | Op::Concat { .. }
-                | Op::SliceDim { .. }
-                | Op::Append { .. }
-                | Op::Mask { .. }
-                | Op::Rope { .. }
-                | Op::Take { .. }
-                | Op::Route { .. }
-                | Op::Fetch
-                | Op::Cast(_) => false,
-            },
+            Some(Op::Einsum) => true,
+            Some(op) => op.row().is(Flag::Commutes) && self.ty(node.operands[0]) == self.ty(node.operands[1]),
         }
     }
 

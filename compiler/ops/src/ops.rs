@@ -1,0 +1,345 @@
+//! The rows of the ops.
+
+use crate::row::Flag::{Commutes, Elementwise, Exact, KeepsValues, SameDims, View};
+use crate::row::{Field, Lead, Of, Partial, Row, Slot, Takes};
+
+/// An enum of ops with a row for each; the line above a variant is what its row says.
+macro_rules! table {
+    (
+        $(#[doc = $doc:literal])+
+        $name:ident { $(#[doc = $says:literal] $variant:ident { $($field:tt)+ }),+ $(,)? }
+    ) => {
+        $(#[doc = $doc])+
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        pub enum $name { $(#[doc = $says] $variant),+ }
+
+        impl $name {
+            /// Every variant, in order.
+            pub const ALL: &'static [$name] = &[$($name::$variant),+];
+
+            /// Its row of the catalogue.
+            pub fn row(self) -> &'static Row {
+                static ROWS: &[Row] = &[$(Row { says: $says.trim_ascii(), $($field)+ }),+];
+                &ROWS[self as usize]
+            }
+
+            /// The word of IR text.
+            pub fn name(self) -> &'static str {
+                self.row().text
+            }
+        }
+    };
+}
+
+/// A row of nothing, which the kinds below start from.
+const NOTHING: Row = Row {
+    says: "",
+    op: "",
+    text: "",
+    source: None,
+    sign: None,
+    operands: &["a"],
+    slots: &[],
+    phrase: "",
+    sums: Partial::No,
+    maxima: Partial::No,
+    flags: &[],
+};
+
+const MAP: Row = Row { op: "map", flags: &[Elementwise, SameDims], ..NOTHING };
+const EXACT_MAP: Row = Row { flags: &[Elementwise, SameDims, Exact], ..MAP };
+
+table! {
+    /// An elementwise map. Linear is one with `f(a + b) = f(a) + f(b)`, increasing one with `f(a) <= f(b)` where `a <= b`. One
+    /// that is exact takes whole numbers, any other floats alone.
+    Map {
+        /// `-a`.
+        Neg { text: "neg", sign: Some("-"), sums: Partial::First, ..EXACT_MAP },
+        /// Gaussian error linear unit, the tanh form.
+        Gelu { text: "gelu", source: Some("gelu"), ..MAP },
+        /// `max(a, 0)`.
+        Relu { text: "relu", source: Some("relu"), maxima: Partial::First, ..EXACT_MAP },
+        /// `a * sigmoid(a)`.
+        Silu { text: "silu", source: Some("silu"), ..MAP },
+        /// `1 / (1 + exp(-a))`.
+        Sigmoid { text: "sigmoid", source: Some("sigmoid"), maxima: Partial::First, ..MAP },
+        /// Hyperbolic tangent.
+        Tanh { text: "tanh", source: Some("tanh"), maxima: Partial::First, ..MAP },
+        /// `e^a`.
+        Exp { text: "exp", source: Some("exp"), maxima: Partial::First, ..MAP },
+        // A candidate of a maximum may be negative, even minus infinity, where the maximum is positive: log and sqrt
+        // would give NaN.
+        /// Natural logarithm.
+        Log { text: "log", source: Some("log"), ..MAP },
+        /// Square root.
+        Sqrt { text: "sqrt", source: Some("sqrt"), ..MAP },
+        /// `1 / sqrt(a)`.
+        Rsqrt { text: "rsqrt", source: Some("rsqrt"), ..MAP },
+        /// `a * a`.
+        Square { text: "square", source: Some("square"), ..EXACT_MAP },
+        /// Absolute value.
+        Abs { text: "abs", source: Some("abs"), ..EXACT_MAP },
+    }
+}
+
+const BINARY: Row = Row { op: "binary", operands: &["a", "b"], flags: &[Elementwise, Commutes, Exact], ..NOTHING };
+
+table! {
+    /// An elementwise combination of two operands, broadcast by dim name.
+    Binary {
+        /// `a + b`.
+        Add { text: "add", sign: Some("+"), sums: Partial::Together, maxima: Partial::One, ..BINARY },
+        /// `a - b`.
+        Sub {
+            text: "sub", sign: Some("-"), sums: Partial::Together, maxima: Partial::First,
+            flags: &[Elementwise, Exact], ..BINARY
+        },
+        /// `a * b`.
+        Mul { text: "mul", sign: Some("*"), sums: Partial::One, ..BINARY },
+        // Of whole numbers each term would drop its own remainder: only floats may be partial.
+        /// `a / b`.
+        Div { text: "div", sign: Some("/"), sums: Partial::First, flags: &[Elementwise], ..BINARY },
+        /// The larger of the two.
+        Maximum { text: "maximum", source: Some("maximum"), maxima: Partial::Any, ..BINARY },
+        /// The smaller of the two.
+        Minimum { text: "minimum", source: Some("minimum"), maxima: Partial::One, ..BINARY },
+    }
+}
+
+const REDUCE: Row = Row {
+    op: "reduce",
+    slots: &[Slot { name: "over", lead: Lead::Over, takes: Takes::Dims, of: Of::Operand(0), field: Some(Field::Over) }],
+    phrase: "over {over}",
+    ..NOTHING
+};
+
+table! {
+    /// A reduction over dims.
+    Reduce {
+        /// The sum.
+        Sum { text: "sum", source: Some("sum"), sums: Partial::First, flags: &[Exact], ..REDUCE },
+        /// The mean.
+        Mean { text: "mean", source: Some("mean"), sums: Partial::First, ..REDUCE },
+        /// The maximum.
+        Max { text: "max", source: Some("max"), maxima: Partial::First, flags: &[Exact], ..REDUCE },
+    }
+}
+
+/// A normalisation over a dim, which may be computed in pieces where the dim is split.
+const COMPOSITE: Row = Row {
+    slots: &[Slot {
+        name: "over",
+        lead: Lead::Over,
+        takes: Takes::ListOfOne,
+        of: Of::Whole(0),
+        field: Some(Field::Over),
+    }],
+    phrase: "over {over}",
+    flags: &[SameDims],
+    ..NOTHING
+};
+
+table! {
+    /// A normalisation over a dim, without learned scales.
+    Norm {
+        /// `a / sqrt(mean(a^2) + eps)`.
+        Rms { op: "norm", text: "rmsnorm", source: Some("rmsnorm"), ..COMPOSITE },
+        /// `(a - mean(a)) / sqrt(var(a) + eps)`.
+        Layer { op: "norm", text: "layernorm", source: Some("layernorm"), ..COMPOSITE },
+    }
+}
+
+const fn dim(name: &'static str, lead: Lead, of: Of, field: Field) -> Slot {
+    Slot { name, lead, takes: Takes::Dim, of, field: Some(field) }
+}
+
+const FROM_TO: &[Slot] =
+    &[dim("from", Lead::Comma, Of::Operand(0), Field::From), dim("to", Lead::Arrow, Of::None, Field::To)];
+
+table! {
+    /// An op that is the only one of its kind.
+    Form {
+        /// The product of the operands, summed over every dim that the result does not name.
+        Einsum {
+            op: "einsum", text: "einsum", source: Some("einsum"), operands: &[],
+            sums: Partial::One, flags: &[Exact], ..NOTHING
+        },
+        /// `exp(a) / sum(exp(a))` over a dim.
+        Softmax { op: "softmax", text: "softmax", source: Some("softmax"), ..COMPOSITE },
+        /// The same data, a dim under another name of the same size.
+        Rename {
+            op: "rename", text: "rename", source: Some("rename"), slots: FROM_TO, phrase: "{from} -> {to}",
+            sums: Partial::First, maxima: Partial::First, flags: &[View, KeepsValues, Exact], ..NOTHING
+        },
+        /// One dim as several, the first major.
+        Split {
+            op: "split", text: "split", source: Some("split"),
+            slots: &[
+                dim("from", Lead::Comma, Of::Operand(0), Field::From),
+                Slot { takes: Takes::SeveralDims, ..dim("to", Lead::Arrow, Of::None, Field::To) },
+            ],
+            phrase: "{from} -> {to}",
+            sums: Partial::First, maxima: Partial::First, flags: &[View, KeepsValues, Exact], ..NOTHING
+        },
+        /// Several dims as one, the first major.
+        Merge {
+            op: "merge", text: "merge", source: Some("merge"),
+            slots: &[
+                Slot { takes: Takes::SeveralDims, ..dim("from", Lead::Comma, Of::Operand(0), Field::From) },
+                dim("to", Lead::Arrow, Of::None, Field::To),
+            ],
+            phrase: "{from} -> {to}",
+            sums: Partial::First, maxima: Partial::First, flags: &[View, KeepsValues, Exact], ..NOTHING
+        },
+        /// Two operands joined along one dim, whose size is the sum.
+        Concat {
+            op: "concat", text: "concat", source: Some("concat"), operands: &["a", "b"],
+            slots: &[
+                dim("left", Lead::Comma, Of::Whole(0), Field::From),
+                dim("right", Lead::Comma, Of::Whole(1), Field::From),
+                dim("to", Lead::Arrow, Of::None, Field::To),
+            ],
+            phrase: "{left}, {right} -> {to}",
+            sums: Partial::Together, maxima: Partial::Together, flags: &[KeepsValues, Exact], ..NOTHING
+        },
+        /// Some positions of a dim, from a first one on.
+        SliceDim {
+            op: "slice-dim", text: "slice-dim", source: Some("slice"),
+            slots: &[
+                dim("from", Lead::Comma, Of::Whole(0), Field::From),
+                dim("to", Lead::Arrow, Of::None, Field::To),
+                Slot {
+                    takes: Takes::Position("the first position"),
+                    ..dim("offset", Lead::Comma, Of::None, Field::Offset)
+                },
+            ],
+            phrase: "{from} -> {to} from {offset}",
+            sums: Partial::First, maxima: Partial::First, flags: &[KeepsValues, Exact], ..NOTHING
+        },
+        /// The cache with the new positions written at its end.
+        Append {
+            op: "append", text: "append", source: Some("append"), operands: &["cache", "new"],
+            slots: &[
+                dim("from", Lead::Comma, Of::Whole(1), Field::From),
+                dim("to", Lead::Arrow, Of::Operand(0), Field::To),
+            ],
+            phrase: "{from} -> {to}",
+            sums: Partial::Together, maxima: Partial::Together, flags: &[KeepsValues, Exact], ..NOTHING
+        },
+        // It is not exact: it brings in minus infinity, which a product with 0 turns into NaN.
+        /// Minus infinity where the key position is later than the query position, the queries being the last of the keys.
+        Mask {
+            op: "mask", text: "causal", source: Some("causal"),
+            slots: &[
+                dim("query", Lead::Over, Of::Operand(0), Field::Over),
+                dim("key", Lead::Comma, Of::Operand(0), Field::Over),
+            ],
+            phrase: "over {query}, {key}",
+            flags: &[SameDims], ..NOTHING
+        },
+        /// Rotary embedding of a dim by a position, which counts from 0 or to the end of the extent.
+        Rope {
+            op: "rope", text: "rope", source: Some("rope"),
+            slots: &[
+                dim("over", Lead::Over, Of::Whole(0), Field::Over),
+                dim("at", Lead::At, Of::Operand(0), Field::At),
+                Slot { takes: Takes::DimOrNothing, ..dim("extent", Lead::Comma, Of::None, Field::Extent) },
+            ],
+            phrase: "over {over} at {at}[ of {extent}]",
+            sums: Partial::First, flags: &[SameDims], ..NOTHING
+        },
+        /// The rows of a table that the ids name.
+        Take {
+            op: "take", text: "take", source: Some("take"), operands: &["table", "ids"],
+            slots: &[dim("over", Lead::Over, Of::Operand(0), Field::Over)],
+            phrase: "over {over}",
+            sums: Partial::First, flags: &[Exact], ..NOTHING
+        },
+        // A place is given by counting over all tokens, a choice made among all experts: both are whole.
+        /// Which tokens go to which places of which experts: 1 where a token is given a place, 0 elsewhere.
+        Route {
+            op: "route", text: "route", source: Some("route"),
+            slots: &[
+                dim("over", Lead::Over, Of::Whole(0), Field::Over),
+                dim("at", Lead::At, Of::Whole(0), Field::At),
+                dim("to", Lead::Arrow, Of::None, Field::To),
+                Slot {
+                    takes: Takes::Count("how many experts a token asks for"),
+                    ..dim("choices", Lead::Comma, Of::None, Field::Choices)
+                },
+            ],
+            phrase: "{at} over {choices} of {over} -> {to}",
+            flags: &[Exact], ..NOTHING
+        },
+        // No source writes it: a weight in host memory is fetched by being used.
+        /// A value in host memory, brought to the chip.
+        Fetch {
+            op: "fetch", text: "fetch",
+            sums: Partial::First, maxima: Partial::First, flags: &[KeepsValues, Exact], ..NOTHING
+        },
+        // A sum may be partial from float to float alone; a maximum unless the result is a truth value.
+        /// Another dtype.
+        Cast {
+            op: "cast", text: "cast", source: Some("cast"),
+            slots: &[Slot { name: "dtype", lead: Lead::Comma, takes: Takes::Dtype, of: Of::None, field: None }],
+            phrase: "to {dtype}",
+            sums: Partial::First, maxima: Partial::First, flags: &[Elementwise, KeepsValues, Exact], ..NOTHING
+        },
+    }
+}
+
+/// Which op.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Code {
+    /// An elementwise map.
+    Map(Map),
+    /// An elementwise combination of two operands.
+    Binary(Binary),
+    /// A reduction.
+    Reduce(Reduce),
+    /// A normalisation.
+    Norm(Norm),
+    /// An op that is the only one of its kind.
+    Form(Form),
+}
+
+impl Code {
+    /// Every op, in the order of the language's tables: einsum, maps, binaries, reductions, the rest.
+    pub fn all() -> impl Iterator<Item = Code> {
+        let forms = |forms: &'static [Form]| forms.iter().copied().map(Code::Form);
+        let (einsum, softmax, rest) = (&Form::ALL[..1], &Form::ALL[1..2], &Form::ALL[2..]);
+        forms(einsum)
+            .chain(Map::ALL.iter().copied().map(Code::Map))
+            .chain(Binary::ALL.iter().copied().map(Code::Binary))
+            .chain(Reduce::ALL.iter().copied().map(Code::Reduce))
+            .chain(forms(softmax))
+            .chain(Norm::ALL.iter().copied().map(Code::Norm))
+            .chain(forms(rest))
+    }
+
+    /// Its row of the catalogue.
+    pub fn row(self) -> &'static Row {
+        match self {
+            Code::Map(map) => map.row(),
+            Code::Binary(binary) => binary.row(),
+            Code::Reduce(reduce) => reduce.row(),
+            Code::Norm(norm) => norm.row(),
+            Code::Form(form) => form.row(),
+        }
+    }
+
+    /// The op of this word of the language.
+    pub fn of_source(word: &str) -> Option<Code> {
+        Code::all().find(|code| code.row().source == Some(word))
+    }
+
+    /// The op of this word of IR text.
+    pub fn of_text(word: &str) -> Option<Code> {
+        Code::all().find(|code| code.row().text == word)
+    }
+
+    /// The words of the language that stand in front of a parenthesis, each an op.
+    pub fn sources() -> impl Iterator<Item = &'static str> {
+        Code::all().filter_map(|code| code.row().source)
+    }
+}

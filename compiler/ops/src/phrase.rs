@@ -1,0 +1,28 @@
+//! The phrases of the catalogue, with what fills their slots.
+
+/// A phrase with each `{name}` replaced by what fills the slot; what stands in brackets is left out where a slot in it is empty.
+///
+/// ```
+/// let fill = |name: &str| (name != "extent").then(|| name.to_uppercase());
+/// assert_eq!(shard_ops::filled("over {over} at {at}[ of {extent}]", fill), "over OVER at AT");
+/// ```
+pub fn filled(phrase: &str, fill: impl Fn(&str) -> Option<String>) -> String {
+    let mut out = String::new();
+    for part in phrase.split(['[', ']']) {
+        let mut pieces = part.split(['{', '}']);
+        let mut text = pieces.next().unwrap_or_default().to_string();
+        // Behind the first piece names and texts take turns.
+        let mut whole = true;
+        while let Some(name) = pieces.next() {
+            match fill(name) {
+                Some(value) => text += &value,
+                None => whole = false,
+            }
+            text += pieces.next().unwrap_or_default();
+        }
+        if whole {
+            out += &text;
+        }
+    }
+    out
+}

@@ -1,0 +1,197 @@
+//! What a row of the catalogue says.
+
+/// One op.
+#[derive(Debug)]
+pub struct Row {
+    /// What it does, in one line.
+    pub says: &'static str,
+    /// The `op` of JSON output, which the ops of one kind share: `map`.
+    pub op: &'static str,
+    /// The word of IR text: `gelu`.
+    pub text: &'static str,
+    /// The word of the language in front of the parenthesis; none of what has a sign, or is never written.
+    pub source: Option<&'static str>,
+    /// The sign of the language.
+    pub sign: Option<&'static str>,
+    /// What its operands are called; an einsum, which has one or more, names none.
+    pub operands: &'static [&'static str],
+    /// What is written behind the operands.
+    pub slots: &'static [Slot],
+    /// How reports put what fills the slots: `over {over} at {at}[ of {extent}]`.
+    pub phrase: &'static str,
+    /// Which operands may be partial sums.
+    pub sums: Partial,
+    /// Which operands may be partial maxima.
+    pub maxima: Partial,
+    /// What else holds of it.
+    pub flags: &'static [Flag],
+}
+
+/// Which operands may be partial over an axis that splits nothing, so that the result is partial in the same way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Partial {
+    /// None of them.
+    No,
+    /// The first alone.
+    First,
+    /// Any one, and no other with it.
+    One,
+    /// Any of them, and all together.
+    Any,
+    /// Only all together: another one would count once for each device.
+    Together,
+}
+
+impl Partial {
+    /// Whether these operands, of so many, may be partial, and the others not.
+    pub fn allows(self, partial: &[usize], operands: usize) -> bool {
+        match self {
+            Partial::No => false,
+            Partial::First => partial == [0],
+            Partial::One => partial.len() == 1,
+            Partial::Any => true,
+            Partial::Together => partial.len() == operands,
+        }
+    }
+}
+
+/// What holds of an op, or does not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Flag {
+    /// It works element by element, and may be fused into what makes its operand.
+    Elementwise,
+    /// The result is the same bytes under other names.
+    View,
+    /// It puts values elsewhere and leaves them as they are.
+    KeepsValues,
+    /// It maps whole numbers to whole numbers without rounding.
+    Exact,
+    /// Its operands may change places where they are of one type.
+    Commutes,
+    /// The result has the operand's dims, in their order.
+    SameDims,
+}
+
+/// Something written behind the operands, with the sign or word in front of it.
+#[derive(Debug)]
+pub struct Slot {
+    /// What it is called.
+    pub name: &'static str,
+    /// What stands in front of it.
+    pub lead: Lead,
+    /// What fills it.
+    pub takes: Takes,
+    /// Where its dim is.
+    pub of: Of,
+    /// Where JSON output has it; nowhere where the result says it.
+    pub field: Option<Field>,
+}
+
+/// What stands in front of a slot, in the language as in IR text.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lead {
+    /// `, L`
+    Comma,
+    /// ` -> L`
+    Arrow,
+    /// ` over L`
+    Over,
+    /// ` at L`
+    At,
+}
+
+impl Lead {
+    /// With its blanks.
+    pub fn text(self) -> &'static str {
+        match self {
+            Lead::Comma => ", ",
+            Lead::Arrow => " -> ",
+            Lead::Over => " over ",
+            Lead::At => " at ",
+        }
+    }
+}
+
+/// What fills a slot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Takes {
+    /// A dim.
+    Dim,
+    /// A dim, or nothing; only in the last slot.
+    DimOrNothing,
+    /// A dim, which the language writes as a list of one: `over S`, `over [Seq]`.
+    ListOfOne,
+    /// Dims: `BL`, `[Batch, Seq]`.
+    Dims,
+    /// Two dims or more.
+    SeveralDims,
+    /// A number from 0, with what it says.
+    Position(&'static str),
+    /// A number from 1, with what it says.
+    Count(&'static str),
+    /// A dtype.
+    Dtype,
+}
+
+/// Where the dim of a slot is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Of {
+    /// A dim of this operand.
+    Operand(usize),
+    /// A dim of this operand, which each device must have whole.
+    Whole(usize),
+    /// No operand need have it; or it is no dim.
+    None,
+}
+
+/// The arguments of an op in JSON output, in their order there.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[allow(missing_docs)] // each is its own word
+pub enum Field {
+    Over,
+    From,
+    To,
+    At,
+    Extent,
+    Offset,
+    Choices,
+}
+
+impl Field {
+    /// The key.
+    pub fn name(self) -> &'static str {
+        match self {
+            Field::Over => "over",
+            Field::From => "from",
+            Field::To => "to",
+            Field::At => "at",
+            Field::Extent => "extent",
+            Field::Offset => "offset",
+            Field::Choices => "choices",
+        }
+    }
+
+    /// Whether its value is a list, even of one.
+    pub fn is_list(self) -> bool {
+        match self {
+            Field::Over | Field::From | Field::To => true,
+            Field::At | Field::Extent | Field::Offset | Field::Choices => false,
+        }
+    }
+}
+
+impl Row {
+    /// Whether a flag is set.
+    pub fn is(&self, flag: Flag) -> bool {
+        self.flags.contains(&flag)
+    }
+
+    /// How it is written: `rope(a over over at at, extent)`, each operand and slot by its name.
+    pub fn signature(&self) -> Option<String> {
+        let slots = self.slots.iter().map(|slot| match slot.takes {
+            Takes::DimOrNothing => format!("[{}{}]", slot.lead.text(), slot.name),
+            _ => format!("{}{}", slot.lead.text(), slot.name),
+        });
+        Some(format!("{}({}{})", self.source?, self.operands.join(", "), slots.collect::<String>()))
+    }
+}
