@@ -8,6 +8,7 @@ use crate::names::Namespace;
 use crate::source::{Span, Spanned};
 use crate::subscript::parse_dim_list;
 use pest::iterators::Pair;
+use shard_ops::{Code, Slot, Takes};
 
 /// An expression and its tree's depth.
 type Built = (Expr, usize);
@@ -138,98 +139,39 @@ impl Builder<'_> {
             }
         }
         let depth = self.deeper(depth, span)?;
-        let word = Spanned::new(word.as_str(), word_span);
-        let kind = self.form_kind(rule, word, operands, rest)?;
+        let kind = match rule {
+            Rule::einsum => {
+                let output = self.dim_list(rest.first()?)?;
+                let dtype = match rest.get(1) {
+                    Some(word) => Some(self.dtype(word)?),
+                    None => None,
+                };
+                ExprKind::Einsum { word_span, operands, output, dtype }
+            }
+            Rule::reshard => {
+                let (operand, mut rest) = (Box::new(operands.pop()?), rest.into_iter());
+                let PinnedLayout { word: layout, partial, .. } = self.layout(rest.next()?, rest.next())?;
+                ExprKind::Reshard { word_span, operand, layout, partial }
+            }
+            _ => {
+                let code = Code::of_source(word.as_str())?;
+                let slots = code.row().slots.iter().zip(rest);
+                let arguments = slots.map(|(slot, pair)| self.argument(code, slot, pair)).collect::<Option<_>>()?;
+                ExprKind::Form { op: Spanned::new(code, word_span), operands, arguments }
+            }
+        };
         Some((Expr { span, kind }, depth))
     }
 
-    fn form_kind(
-        &mut self,
-        rule: Rule,
-        word: Spanned<&str>,
-        operands: Vec<Expr>,
-        rest: Vec<Pair<'_, Rule>>,
-    ) -> Option<ExprKind> {
-        let word_span = word.span;
-        if rule == Rule::einsum {
-            let output = self.dim_list(rest.first()?)?;
-            let dtype = match rest.get(1) {
-                Some(word) => Some(self.dtype(word)?),
-                None => None,
-            };
-            return Some(ExprKind::Einsum { word_span, operands, output, dtype });
-        }
-        let mut operands = operands.into_iter();
-        let mut operand = || operands.next().map(Box::new);
-        let first = operand()?;
-        let mut rest = rest.into_iter();
-        Some(match rule {
-            Rule::map => ExprKind::Map { op: Spanned::new(MapOp::from_word(word.value)?, word_span), operand: first },
-            Rule::extremum => {
-                let op = Spanned::new(ExtremumOp::from_word(word.value)?, word_span);
-                ExprKind::Extremum { op, left: first, right: operand()? }
-            }
-            Rule::reduce => {
-                let op = Spanned::new(ReduceOp::from_word(word.value)?, word_span);
-                ExprKind::Reduce { op, operand: first, over: self.dim_list(&rest.next()?)? }
-            }
-            Rule::normalize => {
-                let op = Spanned::new(NormalizeOp::from_word(word.value)?, word_span);
-                ExprKind::Normalize { op, operand: first, over: self.dim_list(&rest.next()?)? }
-            }
-            Rule::rename => {
-                let (from, to) = (self.dim_name(rest.next())?, self.dim_name(rest.next())?);
-                ExprKind::Rename { word_span, operand: first, from, to }
-            }
-            Rule::split => {
-                let from = self.dim_name(rest.next())?;
-                let to = self.several_dims("split", &rest.next()?)?;
-                ExprKind::Split { word_span, operand: first, from, to }
-            }
-            Rule::merge => {
-                let from = self.several_dims("merge", &rest.next()?)?;
-                ExprKind::Merge { word_span, operand: first, from, to: self.dim_name(rest.next())? }
-            }
-            Rule::concat => {
-                let right = operand()?;
-                let (left_dim, right_dim) = (self.dim_name(rest.next())?, self.dim_name(rest.next())?);
-                ExprKind::Concat { word_span, left: first, right, left_dim, right_dim, to: self.dim_name(rest.next())? }
-            }
-            Rule::slice => {
-                let (from, to) = (self.dim_name(rest.next())?, self.dim_name(rest.next())?);
-                ExprKind::Slice { word_span, operand: first, from, to, start: self.int_expr(rest.next()?)?.0 }
-            }
-            Rule::append => {
-                let new = operand()?;
-                let (from, to) = (self.dim_name(rest.next())?, self.dim_name(rest.next())?);
-                ExprKind::Append { word_span, cache: first, new, from, to }
-            }
-            Rule::causal => {
-                let (query, key) = (self.dim_name(rest.next())?, self.dim_name(rest.next())?);
-                ExprKind::Causal { word_span, operand: first, query, key }
-            }
-            Rule::rope => {
-                let (dim, position) = (self.dim_name(rest.next())?, self.dim_name(rest.next())?);
-                let extent = rest.next().map(|pair| self.name(Namespace::Dim, &pair));
-                ExprKind::Rope { word_span, operand: first, dim, position, extent }
-            }
-            Rule::take => ExprKind::Take { word_span, table: first, ids: operand()?, dim: self.dim_name(rest.next())? },
-            Rule::route => {
-                let (experts, tokens) = (self.dim_name(rest.next())?, self.dim_name(rest.next())?);
-                let (places, choices) = (self.dim_name(rest.next())?, self.int_expr(rest.next()?)?.0);
-                ExprKind::Route { word_span, operand: first, experts, tokens, places, choices }
-            }
-            Rule::cast => ExprKind::Cast { word_span, operand: first, dtype: self.dtype(&rest.next()?)? },
-            Rule::reshard => {
-                let PinnedLayout { word: layout, partial, .. } = self.layout(rest.next()?, rest.next())?;
-                ExprKind::Reshard { word_span, operand: first, layout, partial }
-            }
-            _ => return None,
+    /// What fills a slot of an op.
+    fn argument(&mut self, code: Code, slot: &Slot, pair: Pair<'_, Rule>) -> Option<Argument> {
+        Some(match slot.takes {
+            Takes::Dim | Takes::DimOrNothing => Argument::Dim(self.name(Namespace::Dim, &pair)),
+            Takes::ListOfOne | Takes::Dims => Argument::Dims(self.dim_list(&pair)?),
+            Takes::SeveralDims => Argument::Dims(self.several_dims(code.row().text, &pair)?),
+            Takes::Position(_) | Takes::Count(_) => Argument::Number(self.int_expr(pair)?.0),
+            Takes::Dtype => Argument::Dtype(self.dtype(&pair)?),
         })
-    }
-
-    fn dim_name(&mut self, pair: Option<Pair<'_, Rule>>) -> Option<Name> {
-        Some(self.name(Namespace::Dim, &pair?))
     }
 
     fn dim_list(&mut self, pair: &Pair<'_, Rule>) -> Option<DimList> {

@@ -4,7 +4,9 @@ use crate::error::{SyntaxError, SyntaxErrorKind};
 use crate::names::is_reserved;
 use crate::scan::{Scan, TokenKind};
 use crate::source::Span;
+use shard_ops::{Code, Flag, Form, Takes};
 use std::ops::Range;
+use std::sync::LazyLock;
 
 /// What a function of another language is written as here, in words that follow `help:`; none of a word that is not known.
 ///
@@ -77,9 +79,30 @@ pub fn written_here(function: &str) -> Option<&'static str> {
 }
 
 /// The operations of the language, by kind.
-pub const OPERATIONS: &str = "einsum; + - * / maximum minimum; gelu relu silu sigmoid tanh exp log sqrt rsqrt square abs; \
-     sum mean max; softmax rmsnorm layernorm; rename split merge concat slice append; causal rope take route; \
-     cast reshard";
+pub static OPERATIONS: LazyLock<String> = LazyLock::new(|| {
+    let is = |code: Code, flag| code.row().is(flag);
+    let kinds: [&dyn Fn(Code) -> bool; 8] = [
+        &|code| code == Code::Form(Form::Einsum),
+        &|code| matches!(code, Code::Binary(_)),
+        &|code| matches!(code, Code::Map(_)),
+        &|code| matches!(code, Code::Reduce(_)),
+        &|code| code.row().slots.iter().any(|slot| slot.takes == Takes::ListOfOne),
+        &|code| is(code, Flag::KeepsValues) && !is(code, Flag::Elementwise),
+        &|code| matches!(code, Code::Form(_)) && !is(code, Flag::KeepsValues),
+        &|code| matches!(code, Code::Form(_)) && is(code, Flag::Elementwise),
+    ];
+    let mut told: Vec<Code> = Vec::new();
+    let mut of_kind = |kind: &dyn Fn(Code) -> bool| {
+        let codes: Vec<Code> = Code::all().filter(|code| !told.contains(code) && kind(*code)).collect();
+        told.extend(&codes);
+        let words = codes.iter().filter_map(|code| match code {
+            Code::Binary(binary) => binary.row().sign.or(binary.row().source),
+            code => code.row().source,
+        });
+        words.collect::<Vec<_>>().join(" ")
+    };
+    kinds.map(&mut of_kind).join("; ") + " reshard"
+});
 
 /// A syntax error of what another language has, said as such; any other as it is.
 pub(crate) fn reworded(error: SyntaxError, scan: &Scan<'_>) -> SyntaxError {
@@ -293,7 +316,7 @@ fn form(scan: &Scan<'_>, at: usize) -> Option<Foreign> {
         && scan.tokens.get(at).is_some_and(|t| t.kind == TokenKind::Word)
         && let word @ ("grad" | "vjp" | "jvp" | "backward" | "value_and_grad") = scan.word(at - 1)
     {
-        let help = written_here(word).unwrap_or(OPERATIONS);
+        let help = written_here(word).unwrap_or(&OPERATIONS);
         return no_such(word, span(scan, at - 1..at), help.to_string());
     }
     let mut depth = 0usize;
@@ -309,7 +332,7 @@ fn form(scan: &Scan<'_>, at: usize) -> Option<Foreign> {
     let word = open.checked_sub(1).filter(|at| scan.tokens[*at].kind == TokenKind::Word)?;
     let name = scan.word(word);
     if !is_reserved(name) && !is_layer(scan, name) && matches!(scan.word(at), "over" | "->" | "at") {
-        let help = written_here(name).map_or_else(|| format!("one of: {OPERATIONS}"), str::to_string);
+        let help = written_here(name).map_or_else(|| format!("one of: {}", *OPERATIONS), str::to_string);
         return no_such(name, span(scan, word..open), help);
     }
     let operand = text(scan, open + 1..at);
@@ -325,7 +348,7 @@ fn form(scan: &Scan<'_>, at: usize) -> Option<Foreign> {
                 fix: None,
             })
         }
-        ("sum" | "mean" | "max" | "softmax" | "rmsnorm" | "layernorm", sign @ ("," | ")")) if open + 1 < at => {
+        (name, sign @ ("," | ")")) if open + 1 < at && goes_over_dims(name) => {
             let dim = scan.word(at + 1);
             let is_dim = sign == "," && dim.starts_with(|c: char| c.is_ascii_uppercase());
             let kind = SyntaxErrorKind::ReducesOverDims { word: name.to_string() };
@@ -333,6 +356,12 @@ fn form(scan: &Scan<'_>, at: usize) -> Option<Foreign> {
         }
         _ => None,
     }
+}
+
+/// Whether it is an op that says over which dims it goes, and nothing more.
+fn goes_over_dims(word: &str) -> bool {
+    let slots = Code::of_source(word).map_or(&[][..], |code| code.row().slots);
+    matches!(slots, [slot] if matches!(slot.takes, Takes::Dims | Takes::ListOfOne))
 }
 
 fn no_such(name: &str, span: Span, help: String) -> Option<Foreign> {

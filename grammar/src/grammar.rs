@@ -1,8 +1,5 @@
-//! The parser that pest builds from `shard.pest`.
+//! The parser that pest builds from `shard.pest` and the catalogue of ops, as `build.rs` puts them together.
 
 #![allow(missing_docs)] // the rules are documented where they are written
 
-/// The pieces of a file, by the rules of `shard.pest`.
-#[derive(pest_derive::Parser)]
-#[grammar = "../shard.pest"]
-pub(crate) struct ShardGrammar;
+include!(concat!(env!("OUT_DIR"), "/grammar.rs"));

@@ -1,8 +1,8 @@
 //! The lexical rules of the four namespaces, and the words that cannot be names.
 
-use crate::ast::{ExtremumOp, MapOp, NormalizeOp, ReduceOp};
 use crate::error::{SyntaxError, SyntaxErrorKind};
 use crate::source::Span;
+use shard_ops::Code;
 
 /// Words that are kept for a later version of the language.
 pub const KEPT_FOR_LATER: [&str; 1] = ["grad"];
@@ -22,13 +22,7 @@ pub(crate) enum Namespace {
 
 /// Whether a word is reserved: it names no value and no layer.
 pub fn is_reserved(word: &str) -> bool {
-    matches!(word, "let" | "expect" | "return" | "layer")
-        || MapOp::from_word(word).is_some()
-        || ExtremumOp::from_word(word).is_some()
-        || ReduceOp::from_word(word).is_some()
-        || NormalizeOp::from_word(word).is_some()
-        || matches!(word, "einsum" | "rename" | "split" | "merge" | "concat" | "slice" | "append")
-        || matches!(word, "causal" | "rope" | "take" | "route" | "cast" | "reshard")
+    matches!(word, "let" | "expect" | "return" | "layer" | "reshard") || Code::of_source(word).is_some()
 }
 
 /// What is wrong with a name of this namespace, if anything is.

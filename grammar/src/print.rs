@@ -1,6 +1,7 @@
 //! Prints types and expressions in the canonical style, on one line.
 
 use crate::ast::*;
+use shard_ops::Slot;
 use std::fmt::Write;
 
 /// `bf16 BLF_yz(partialsum-x)`
@@ -181,48 +182,18 @@ pub(crate) fn call_parts(expr: &Expr) -> (&str, Vec<&Expr>, String) {
         | ExprKind::Named { .. }
         | ExprKind::Neg { .. }
         | ExprKind::Binary { .. } => ("", vec![expr], String::new()),
-        ExprKind::Extremum { op, left, right } => (op.value.word(), vec![left, right], String::new()),
-        ExprKind::Map { op, operand } => (op.value.word(), vec![operand], String::new()),
         ExprKind::Call { callee, args } => (&callee.value, args.iter().collect(), String::new()),
         ExprKind::Einsum { operands, output, dtype, .. } => {
             let dtype = dtype.as_ref().map_or(String::new(), |dtype| format!(" : {}", dtype.value));
             ("einsum", operands.iter().collect(), format!(" -> {}{dtype}", print_dim_list(output)))
         }
-        ExprKind::Reduce { op, operand, over } => (op.value.word(), vec![operand], over_dims(over)),
-        ExprKind::Normalize { op, operand, over } => (op.value.word(), vec![operand], over_dims(over)),
-        ExprKind::Rename { operand, from, to, .. } => {
-            ("rename", vec![operand], format!(", {} -> {}", from.value, to.value))
+        ExprKind::Form { op, operands, arguments } => {
+            let row = op.value.row();
+            let written =
+                |(slot, argument): (&Slot, &Argument)| slot.lead.text().to_string() + &print_argument(argument);
+            let tail = row.slots.iter().zip(arguments).map(written).collect();
+            (row.source.unwrap_or_default(), operands.iter().collect(), tail)
         }
-        ExprKind::Split { operand, from, to, .. } => {
-            ("split", vec![operand], format!(", {} -> {}", from.value, print_dim_list(to)))
-        }
-        ExprKind::Merge { operand, from, to, .. } => {
-            ("merge", vec![operand], format!(", {} -> {}", print_dim_list(from), to.value))
-        }
-        ExprKind::Concat { left, right, left_dim, right_dim, to, .. } => {
-            let tail = format!(", {}, {} -> {}", left_dim.value, right_dim.value, to.value);
-            ("concat", vec![left, right], tail)
-        }
-        ExprKind::Slice { operand, from, to, start, .. } => {
-            let tail = format!(", {} -> {}, {}", from.value, to.value, print_int_expr(start));
-            ("slice", vec![operand], tail)
-        }
-        ExprKind::Append { cache, new, from, to, .. } => {
-            ("append", vec![cache, new], format!(", {} -> {}", from.value, to.value))
-        }
-        ExprKind::Causal { operand, query, key, .. } => {
-            ("causal", vec![operand], format!(" over {}, {}", query.value, key.value))
-        }
-        ExprKind::Rope { operand, dim, position, extent, .. } => {
-            let extent = extent.as_ref().map_or(String::new(), |extent| format!(", {}", extent.value));
-            ("rope", vec![operand], format!(" over {} at {}{extent}", dim.value, position.value))
-        }
-        ExprKind::Take { table, ids, dim, .. } => ("take", vec![table, ids], format!(" over {}", dim.value)),
-        ExprKind::Route { operand, experts, tokens, places, choices, .. } => {
-            let (over, at, to) = (&experts.value, &tokens.value, &places.value);
-            ("route", vec![operand], format!(" over {over} at {at} -> {to}, {}", print_int_expr(choices)))
-        }
-        ExprKind::Cast { operand, dtype, .. } => ("cast", vec![operand], format!(", {}", dtype.value)),
         ExprKind::Reshard { operand, layout, partial, .. } => {
             let mut tail = String::new();
             let _ = write!(tail, ", {}{}", print_layout_word(layout), print_partial(partial));
@@ -231,6 +202,11 @@ pub(crate) fn call_parts(expr: &Expr) -> (&str, Vec<&Expr>, String) {
     }
 }
 
-fn over_dims(dims: &DimList) -> String {
-    format!(" over {}", print_dim_list(dims))
+fn print_argument(argument: &Argument) -> String {
+    match argument {
+        Argument::Dim(name) => name.value.clone(),
+        Argument::Dims(list) => print_dim_list(list),
+        Argument::Number(expr) => print_int_expr(expr),
+        Argument::Dtype(dtype) => dtype.value.to_string(),
+    }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use shard_grammar::{Span, ast};
+use shard_ir::op::Code;
 use shard_ir::{Def, DimId, LabelId, LayoutPattern, ParameterKind, Program, Value, ValueId, typing::same_dims};
 
 use crate::builder::PinRequest;
@@ -145,52 +146,10 @@ enum Visit {
 
 /// Calls `found` for every call in an expression; trees are no deeper than the grammar's limit.
 fn walk_calls(expr: &ast::Expr, found: &mut impl FnMut(&ast::Name)) {
-    match &expr.kind {
-        ast::ExprKind::Number(_) | ast::ExprKind::Name(_) => {}
-        ast::ExprKind::Call { callee, args } => {
-            found(callee);
-            args.iter().for_each(|arg| walk_calls(arg, found));
-        }
-        ast::ExprKind::Einsum { operands, .. } => operands.iter().for_each(|o| walk_calls(o, found)),
-        ast::ExprKind::Binary { left, right, .. }
-        | ast::ExprKind::Extremum { left, right, .. }
-        | ast::ExprKind::Concat { left, right, .. }
-        | ast::ExprKind::Append { cache: left, new: right, .. }
-        | ast::ExprKind::Take { table: left, ids: right, .. } => {
-            walk_calls(left, found);
-            walk_calls(right, found);
-        }
-        ast::ExprKind::Paren(operand)
-        | ast::ExprKind::Named { value: operand, .. }
-        | ast::ExprKind::Neg { operand, .. }
-        | ast::ExprKind::Map { operand, .. }
-        | ast::ExprKind::Reduce { operand, .. }
-        | ast::ExprKind::Normalize { operand, .. }
-        | ast::ExprKind::Rename { operand, .. }
-        | ast::ExprKind::Split { operand, .. }
-        | ast::ExprKind::Merge { operand, .. }
-        | ast::ExprKind::Slice { operand, .. }
-        | ast::ExprKind::Causal { operand, .. }
-        | ast::ExprKind::Rope { operand, .. }
-        | ast::ExprKind::Route { operand, .. }
-        | ast::ExprKind::Cast { operand, .. }
-        | ast::ExprKind::Reshard { operand, .. } => walk_calls(operand, found),
+    if let ast::ExprKind::Call { callee, .. } = &expr.kind {
+        found(callee);
     }
-}
-
-/// The operations that are written like calls, for the nearest name of an unknown one.
-fn operations<'n>() -> impl Iterator<Item = &'n str> {
-    const OTHERS: &[&str] = &[
-        "einsum", "rename", "split", "merge", "concat", "slice", "append", "causal", "rope", "take", "route", "cast",
-        "reshard",
-    ];
-    ast::MapOp::ALL
-        .iter()
-        .map(|op| op.word())
-        .chain(ast::ExtremumOp::ALL.iter().map(|op| op.word()))
-        .chain(ast::ReduceOp::ALL.iter().map(|op| op.word()))
-        .chain(ast::NormalizeOp::ALL.iter().map(|op| op.word()))
-        .chain(OTHERS.iter().copied())
+    expr.operands().into_iter().for_each(|operand| walk_calls(operand, found));
 }
 
 impl LayerChecker<'_, '_> {
@@ -207,7 +166,8 @@ impl LayerChecker<'_, '_> {
         let Some(index) = self.layers.index(&name.value) else {
             if !self.env.lenient && self.sink.has_room() {
                 let known: Vec<String> = self.layers.all.iter().map(|l| l.name.value.clone()).collect();
-                let near = nearest(&name.value, known.iter().map(String::as_str).chain(operations()));
+                let near =
+                    nearest(&name.value, known.iter().map(String::as_str).chain(Code::sources()).chain(["reshard"]));
                 let near = near.map(str::to_string);
                 let here = self.written_here(&name.value, args, &values);
                 let (name, span) = (name.value.clone(), name.span);

@@ -1,6 +1,7 @@
 //! Expressions: each becomes values of the program under construction.
 
 use shard_grammar::{Span, ast};
+use shard_ir::op::Code;
 use shard_ir::{Binary, Dtype, Map, Op, ValueId};
 
 use crate::diagnostics::{DtypeProblem, LayerProblem};
@@ -46,40 +47,17 @@ impl LayerChecker<'_, '_> {
                 };
                 self.binary(binary, op.sign(), left, right, expr.span)?
             }
-            ast::ExprKind::Extremum { op, left, right } => {
-                let binary = match op.value {
-                    ast::ExtremumOp::Maximum => Binary::Maximum,
-                    ast::ExtremumOp::Minimum => Binary::Minimum,
-                };
-                self.binary(binary, op.value.word(), left, right, expr.span)?
-            }
-            ast::ExprKind::Map { op, operand } => {
-                let value = self.value(operand)?;
-                self.op(Op::Map(map(op.value)), op.value.word(), &[(value, operand)], expr.span)?
-            }
             ast::ExprKind::Call { callee, args } => return self.call(callee, args, expr.span),
-            ast::ExprKind::Cast { operand, dtype, .. } => {
-                let value = self.value(operand)?;
-                self.op(Op::Cast(crate::types::dtype(dtype.value)), "cast", &[(value, operand)], expr.span)?
-            }
             ast::ExprKind::Reshard { operand, layout, partial, .. } => {
                 self.reshard(operand, layout, partial, expr.span)?
             }
             ast::ExprKind::Einsum { operands, output, dtype, .. } => {
                 self.einsum(operands, output, *dtype, expr.span)?
             }
-            ast::ExprKind::Reduce { .. }
-            | ast::ExprKind::Normalize { .. }
-            | ast::ExprKind::Rename { .. }
-            | ast::ExprKind::Split { .. }
-            | ast::ExprKind::Merge { .. }
-            | ast::ExprKind::Concat { .. }
-            | ast::ExprKind::Slice { .. }
-            | ast::ExprKind::Append { .. }
-            | ast::ExprKind::Causal { .. }
-            | ast::ExprKind::Rope { .. }
-            | ast::ExprKind::Take { .. }
-            | ast::ExprKind::Route { .. } => self.dim_op(expr)?,
+            ast::ExprKind::Form { op, operands, arguments } => match (op.value, &operands[..]) {
+                (Code::Binary(binary), [left, right]) => self.binary(binary, binary.name(), left, right, expr.span)?,
+                (code, operands) => self.form(code, operands, arguments, expr.span)?,
+            },
         };
         Some(Term::Value(value))
     }
@@ -200,22 +178,5 @@ impl LayerChecker<'_, '_> {
             },
             self.sink,
         )
-    }
-}
-
-/// The map of a word.
-fn map(op: ast::MapOp) -> Map {
-    match op {
-        ast::MapOp::Gelu => Map::Gelu,
-        ast::MapOp::Relu => Map::Relu,
-        ast::MapOp::Silu => Map::Silu,
-        ast::MapOp::Sigmoid => Map::Sigmoid,
-        ast::MapOp::Tanh => Map::Tanh,
-        ast::MapOp::Exp => Map::Exp,
-        ast::MapOp::Log => Map::Log,
-        ast::MapOp::Sqrt => Map::Sqrt,
-        ast::MapOp::Rsqrt => Map::Rsqrt,
-        ast::MapOp::Square => Map::Square,
-        ast::MapOp::Abs => Map::Abs,
     }
 }

@@ -1,7 +1,8 @@
 //! The operations that name dims: einsum, reductions, composites, rename, split, merge and the rest.
 
 use shard_grammar::{Span, ast};
-use shard_ir::{DimId, Norm, Op, Reduce, TypeError, ValueId};
+use shard_ir::op::{Argument, Code, Of, Slot, Takes};
+use shard_ir::{DimId, Op, TypeError, ValueId};
 
 use crate::diagnostics::limits::{MAX_EINSUM_OPERANDS, MAX_ITERATIONS};
 use crate::diagnostics::{DtypeProblem, LimitProblem, ShapeProblem};
@@ -95,186 +96,158 @@ impl LayerChecker<'_, '_> {
         }
     }
 
-    /// An operation that names dims of its operands.
-    pub(crate) fn dim_op(&mut self, expr: &ast::Expr) -> Option<ValueId> {
-        let span = expr.span;
-        match &expr.kind {
-            ast::ExprKind::Reduce { op, operand, over } => {
-                let (a, dims) = (self.value(operand), self.env.dim_list(over, self.sink));
-                let (a, over_dims) = ((a?, &**operand), dims?);
-                let kind = match op.value {
-                    ast::ReduceOp::Sum => Reduce::Sum,
-                    ast::ReduceOp::Mean => Reduce::Mean,
-                    ast::ReduceOp::Max => Reduce::Max,
-                };
-                for (dim, name) in over_dims.iter().zip(&over.dims) {
-                    self.needs(op.value.word(), *dim, name.span, a)?;
-                }
-                self.op(Op::Reduce { kind, over: over_dims }, op.value.word(), &[a], span)
-            }
-            ast::ExprKind::Normalize { op, operand, over } => {
-                let (a, dims) = (self.value(operand), self.env.dim_list(over, self.sink));
-                let (a, dims) = ((a?, &**operand), dims?);
-                let word = op.value.word();
-                let &[dim] = dims.as_slice() else {
-                    return self.sizes(
-                        format!("`{word}` goes over one dim, and {} are named", dims.len()),
-                        over.span,
-                        "one dim belongs here",
-                        Some("merge the dims into one first".to_string()),
-                    );
-                };
-                self.needs(word, dim, over.span, a)?;
-                let op = match op.value {
-                    ast::NormalizeOp::Softmax => Op::Softmax { over: dim },
-                    ast::NormalizeOp::RmsNorm => Op::Norm { kind: Norm::Rms, over: dim },
-                    ast::NormalizeOp::LayerNorm => Op::Norm { kind: Norm::Layer, over: dim },
-                };
-                self.op(op, word, &[a], span)
-            }
-            ast::ExprKind::Rename { operand, from, to, .. } => {
-                let (a, dims) = (self.value(operand), self.dims([from, to]));
-                let (a, [f, t]) = ((a?, &**operand), dims?);
-                self.needs("rename", f, from.span, a)?;
-                if self.env.size(f) != self.env.size(t) {
-                    let message = format!("`rename` keeps the size, and {} while {}", self.sized(f), self.sized(t));
-                    let help = format!("dim {} = {}", to.value, from.value);
-                    return self.sizes(message, from.span.to(to.span), "of different sizes", Some(help));
-                }
-                self.op(Op::Rename { from: f, to: t }, "rename", &[a], span)
-            }
-            ast::ExprKind::Split { operand, from, to, .. } => {
-                let (a, f, parts) = (self.value(operand), self.dims([from]), self.env.dim_list(to, self.sink));
-                let (a, [f], parts) = ((a?, &**operand), f?, parts?);
-                self.needs("split", f, from.span, a)?;
-                self.product_is("split", &parts, f, from.span.to(to.span))?;
-                self.op(Op::Split { from: f, to: parts }, "split", &[a], span)
-            }
-            ast::ExprKind::Merge { operand, from, to, .. } => {
-                let (a, parts, t) = (self.value(operand), self.env.dim_list(from, self.sink), self.dims([to]));
-                let (a, parts, [t]) = ((a?, &**operand), parts?, t?);
-                for (dim, name) in parts.iter().zip(&from.dims) {
-                    self.needs("merge", *dim, name.span, a)?;
-                }
-                self.product_is("merge", &parts, t, from.span.to(to.span))?;
-                self.op(Op::Merge { from: parts, to: t }, "merge", &[a], span)
-            }
-            ast::ExprKind::Concat { left, right, left_dim, right_dim, to, .. } => {
-                let (a, b) = (self.value(left), self.value(right));
-                let dims = self.dims([left_dim, right_dim, to]);
-                let (a, b, [l, r, t]) = ((a?, &**left), (b?, &**right), dims?);
-                self.needs("concat", l, left_dim.span, a)?;
-                self.needs("concat", r, right_dim.span, b)?;
-                let sum = self.env.size(l) + self.env.size(r);
-                if sum != self.env.size(t) {
-                    let message = format!(
-                        "`concat` gives {} + {} = {sum} positions, and {}",
-                        left_dim.value,
-                        right_dim.value,
-                        self.sized(t)
-                    );
-                    let help = format!("dim {} = {} + {}", to.value, left_dim.value, right_dim.value);
-                    return self.sizes(message, left_dim.span.to(to.span), "sizes do not add up", Some(help));
-                }
-                self.op(Op::Concat { left: l, right: r, to: t }, "concat", &[a, b], span)
-            }
-            ast::ExprKind::Slice { operand, from, to, start, .. } => {
-                let (a, dims) = (self.value(operand), self.dims([from, to]));
-                let offset = int_expr::offset(self.env, start, self.sink);
-                let (a, [f, t], offset) = ((a?, &**operand), dims?, offset?);
-                self.needs("slice", f, from.span, a)?;
-                let end = offset.saturating_add(self.env.size(t));
-                if end > self.env.size(f) {
-                    let message =
-                        format!("`slice` takes positions {offset} to {end} of `{}`, and {}", from.value, self.sized(f));
-                    let help = match self.env.size(f).checked_sub(self.env.size(t)) {
-                        Some(last) => format!("slice(..., {} -> {}, {last})    (the last start)", from.value, to.value),
-                        None => format!("dim {} = {}    (or less)", to.value, self.env.size(f)),
-                    };
-                    return self.sizes(message, from.span.to(start.span), "reaches past the end", Some(help));
-                }
-                self.op(Op::SliceDim { from: f, to: t, offset }, "slice", &[a], span)
-            }
-            ast::ExprKind::Append { cache, new, from, to, .. } => {
-                let (a, b) = (self.value(cache), self.value(new));
-                let dims = self.dims([from, to]);
-                let (a, b, [f, t]) = ((a?, &**cache), (b?, &**new), dims?);
-                self.needs("append", t, to.span, a)?;
-                self.needs("append", f, from.span, b)?;
-                self.fits_in("append", f, t, from.span.to(to.span), "new positions")?;
-                self.op(Op::Append { from: f, to: t }, "append", &[a, b], span)
-            }
-            ast::ExprKind::Causal { operand, query, key, .. } => {
-                let (a, dims) = (self.value(operand), self.dims([query, key]));
-                let (a, [q, k]) = ((a?, &**operand), dims?);
-                self.needs("causal", q, query.span, a)?;
-                self.needs("causal", k, key.span, a)?;
-                self.different("causal", q, k, key.span)?;
-                self.fits_in("causal", q, k, query.span.to(key.span), "queries")?;
-                self.op(Op::Mask { query: q, key: k }, "causal", &[a], span)
-            }
-            ast::ExprKind::Rope { operand, dim, position, extent, .. } => {
-                let (a, dims) = (self.value(operand), self.dims([dim, position]));
-                let all = extent.as_ref().map(|extent| self.dims([extent]));
-                let (a, [d, p]) = ((a?, &**operand), dims?);
-                self.needs("rope", d, dim.span, a)?;
-                self.needs("rope", p, position.span, a)?;
-                self.different("rope", d, p, position.span)?;
-                if !self.env.size(d).is_multiple_of(2) {
-                    let message = format!("`rope` turns a dim in halves, and {} is odd", self.sized(d));
-                    let help = format!("dim {} = {}", dim.value, self.env.size(d) + 1);
-                    return self.sizes(message, dim.span, "odd", Some(help));
-                }
-                let all = match (all, extent) {
-                    (Some(all), Some(extent)) => {
-                        let [s] = all?;
-                        self.fits_in("rope", p, s, position.span.to(extent.span), "places")?;
-                        Some(s)
+    /// An op of one form or another: its operands, what fills its slots, and then whether its sizes fit.
+    pub(crate) fn form(
+        &mut self,
+        code: Code,
+        exprs: &[ast::Expr],
+        arguments: &[ast::Argument],
+        span: Span,
+    ) -> Option<ValueId> {
+        let row = code.row();
+        let word = row.source.unwrap_or(row.text);
+        let values: Vec<Option<ValueId>> = exprs.iter().map(|expr| self.value(expr)).collect();
+        let filled: Vec<Option<Argument>> =
+            row.slots.iter().zip(arguments).map(|(slot, argument)| self.filling(slot, argument)).collect();
+        let values = values.into_iter().collect::<Option<Vec<_>>>()?;
+        let filled = filled.into_iter().collect::<Option<Vec<_>>>()?;
+        let operands: Vec<Operand<'_>> = values.into_iter().zip(exprs).collect();
+        let mut op_arguments = Vec::new();
+        for ((slot, argument), written) in row.slots.iter().zip(filled).zip(arguments) {
+            op_arguments.push(match (slot.takes, argument) {
+                (Takes::ListOfOne, Argument::Dims(dims)) => match dims.as_slice() {
+                    [dim] => Argument::Dim(*dim),
+                    _ => {
+                        let message = format!("`{word}` goes over one dim, and {} are named", dims.len());
+                        let help = Some("merge the dims into one first".to_string());
+                        self.sizes(message, written.span(), "one dim belongs here", help)?;
+                        return None;
                     }
-                    _ => None,
-                };
-                self.op(Op::Rope { over: d, at: p, extent: all }, "rope", &[a], span)
-            }
-            ast::ExprKind::Take { table, ids, dim, .. } => {
-                let (a, b, d) = (self.value(table), self.value(ids), self.dims([dim]));
-                let (a, b, [d]) = ((a?, &**table), (b?, &**ids), d?);
-                self.needs("take", d, dim.span, a)?;
-                self.op(Op::Take { over: d }, "take", &[a, b], span)
-            }
-            ast::ExprKind::Route { operand, experts, tokens, places, choices, .. } => {
-                let (a, dims) = (self.value(operand), self.dims([experts, tokens, places]));
-                let count = int_expr::count(self.env, choices, self.sink);
-                let (a, [x, t, c], count) = ((a?, &**operand), dims?, count?);
-                self.needs("route", x, experts.span, a)?;
-                self.needs("route", t, tokens.span, a)?;
-                self.different("route", x, t, tokens.span)?;
-                if self.builder.value(a.0).dims.contains(&c) {
-                    let dim = self.env.dim_name(c).to_string();
-                    self.sink.report(ShapeProblem::SameDim { op: "route".to_string(), dim, span: places.span });
-                    return None;
-                }
-                if count > self.env.size(x) {
-                    let message = format!("`route` lets a token ask for {count} experts, and {}", self.sized(x));
-                    let help = format!("route(... -> {}, {})    (all experts)", places.value, self.env.size(x));
-                    return self.sizes(message, choices.span, "more than there are", Some(help));
-                }
-                self.op(Op::Route { over: x, at: t, to: c, choices: count }, "route", &[a], span)
-            }
-            // `term` sends here only what names dims.
-            _ => None,
+                },
+                (_, argument) => argument,
+            });
         }
+        // Operand by operand.
+        for (at, operand) in operands.iter().enumerate() {
+            for ((slot, argument), written) in row.slots.iter().zip(&op_arguments).zip(arguments) {
+                if !matches!(slot.of, Of::Operand(of) | Of::Whole(of) if of == at) {
+                    continue;
+                }
+                for (place, dim) in argument.dims().iter().enumerate() {
+                    let span = match (written, slot.takes) {
+                        (ast::Argument::Dims(list), Takes::Dims | Takes::SeveralDims) => list.dims[place].span,
+                        _ => written.span(),
+                    };
+                    self.needs(word, *dim, span, *operand)?;
+                }
+            }
+        }
+        let op = Op::of(code, op_arguments)?;
+        let spans: Vec<Span> = arguments.iter().map(ast::Argument::span).collect();
+        self.sizes_fit(&op, word, &operands, &spans)?;
+        self.op(op, word, &operands, span)
     }
 
-    fn dims<const N: usize>(&mut self, names: [&ast::Name; N]) -> Option<[DimId; N]> {
-        let dims = names.map(|name| self.env.dim(name, None, self.sink));
-        dims.iter().all(Option::is_some).then(|| dims.map(|d| d.unwrap_or(DimId(0))))
+    /// What fills a slot: dims that are declared, numbers that are in range.
+    fn filling(&mut self, slot: &Slot, written: &ast::Argument) -> Option<Argument> {
+        Some(match written {
+            ast::Argument::Dim(name) => Argument::Dim(self.env.dim(name, None, self.sink)?),
+            ast::Argument::Dims(list) => Argument::Dims(self.env.dim_list(list, self.sink)?),
+            ast::Argument::Number(expr) => Argument::Number(match slot.takes {
+                Takes::Count(_) => int_expr::count(self.env, expr, self.sink)?,
+                _ => int_expr::offset(self.env, expr, self.sink)?,
+            }),
+            ast::Argument::Dtype(dtype) => Argument::Dtype(crate::types::dtype(dtype.value)),
+        })
+    }
+
+    /// Whether the sizes of an op's dims fit, and its dims are different where they have to be; `spans` are those of its slots.
+    fn sizes_fit(&mut self, op: &Op, word: &str, operands: &[Operand<'_>], spans: &[Span]) -> Option<()> {
+        match op {
+            Op::Rename { from, to } => {
+                if self.env.size(*from) != self.env.size(*to) {
+                    let message =
+                        format!("`{word}` keeps the size, and {} while {}", self.sized(*from), self.sized(*to));
+                    let help = format!("dim {} = {}", self.env.dim_name(*to), self.env.dim_name(*from));
+                    return self.sizes(message, spans[0].to(spans[1]), "of different sizes", Some(help));
+                }
+            }
+            Op::Split { from: whole, to: parts } | Op::Merge { from: parts, to: whole } => {
+                self.product_is(word, parts, *whole, spans[0].to(spans[1]))?;
+            }
+            Op::Concat { left, right, to } => {
+                let sum = self.env.size(*left) + self.env.size(*right);
+                if sum != self.env.size(*to) {
+                    let parts = format!("{} + {}", self.env.dim_name(*left), self.env.dim_name(*right));
+                    let message = format!("`{word}` gives {parts} = {sum} positions, and {}", self.sized(*to));
+                    let help = format!("dim {} = {parts}", self.env.dim_name(*to));
+                    return self.sizes(message, spans[0].to(spans[2]), "sizes do not add up", Some(help));
+                }
+            }
+            Op::SliceDim { from, to, offset } => {
+                let (all, kept) = (self.env.size(*from), self.env.size(*to));
+                let end = offset.saturating_add(kept);
+                if end > all {
+                    let (from_name, to_name) = (self.env.dim_name(*from), self.env.dim_name(*to));
+                    let message = format!(
+                        "`{word}` takes positions {offset} to {end} of `{from_name}`, and {}",
+                        self.sized(*from)
+                    );
+                    let help = match all.checked_sub(kept) {
+                        Some(last) => format!("{word}(..., {from_name} -> {to_name}, {last})    (the last start)"),
+                        None => format!("dim {to_name} = {all}    (or less)"),
+                    };
+                    return self.sizes(message, spans[0].to(spans[2]), "reaches past the end", Some(help));
+                }
+            }
+            Op::Append { from, to } => self.fits_in(word, *from, *to, spans[0].to(spans[1]), "new positions")?,
+            Op::Mask { query, key } => {
+                self.different(word, *query, *key, spans[1])?;
+                self.fits_in(word, *query, *key, spans[0].to(spans[1]), "queries")?;
+            }
+            Op::Rope { over, at, extent } => {
+                self.different(word, *over, *at, spans[1])?;
+                if !self.env.size(*over).is_multiple_of(2) {
+                    let message = format!("`{word}` turns a dim in halves, and {} is odd", self.sized(*over));
+                    let help = format!("dim {} = {}", self.env.dim_name(*over), self.env.size(*over) + 1);
+                    return self.sizes(message, spans[0], "odd", Some(help));
+                }
+                if let Some(extent) = extent {
+                    self.fits_in(word, *at, *extent, spans[1].to(spans[2]), "places")?;
+                }
+            }
+            Op::Route { over, at, to, choices } => {
+                self.different(word, *over, *at, spans[1])?;
+                if self.builder.value(operands[0].0).dims.contains(to) {
+                    let dim = self.env.dim_name(*to).to_string();
+                    self.sink.report(ShapeProblem::SameDim { op: word.to_string(), dim, span: spans[2] });
+                    return None;
+                }
+                if *choices > self.env.size(*over) {
+                    let message = format!("`{word}` lets a token ask for {choices} experts, and {}", self.sized(*over));
+                    let (to, all) = (self.env.dim_name(*to), self.env.size(*over));
+                    let help = format!("{word}(... -> {to}, {all})    (all experts)");
+                    return self.sizes(message, spans[3], "more than there are", Some(help));
+                }
+            }
+            Op::Einsum
+            | Op::Map(_)
+            | Op::Binary(_)
+            | Op::Reduce { .. }
+            | Op::Softmax { .. }
+            | Op::Norm { .. }
+            | Op::Take { .. }
+            | Op::Fetch
+            | Op::Cast(_) => {}
+        }
+        Some(())
     }
 
     fn sized(&self, dim: DimId) -> String {
         format!("`{}` = {}", self.env.dim_name(dim), self.env.size(dim))
     }
 
-    fn sizes(&mut self, message: String, span: Span, here: &str, help: Option<String>) -> Option<ValueId> {
+    fn sizes(&mut self, message: String, span: Span, here: &str, help: Option<String>) -> Option<()> {
         self.sink.report(ShapeProblem::Sizes { message, span, here: here.to_string(), help });
         None
     }
@@ -314,8 +287,7 @@ impl LayerChecker<'_, '_> {
         let product = product.map_or("a number beyond all limits".to_string(), |n| n.to_string());
         let message = format!("`{op}`: {} = {product}, and {}", names.join(" * "), self.sized(whole));
         let help = format!("dim {} = {}", self.env.dim_name(whole), names.join(" * "));
-        self.sizes(message, span, "sizes do not multiply", Some(help));
-        None
+        self.sizes(message, span, "sizes do not multiply", Some(help))
     }
 
     fn fits_in(&mut self, op: &str, small: DimId, large: DimId, span: Span, what: &str) -> Option<()> {
@@ -324,7 +296,6 @@ impl LayerChecker<'_, '_> {
         }
         let message = format!("`{op}`: more {what} than positions, {} and {}", self.sized(small), self.sized(large));
         let help = format!("dim {} = {}    (or more)", self.env.dim_name(large), self.env.size(small));
-        self.sizes(message, span, "does not fit", Some(help));
-        None
+        self.sizes(message, span, "does not fit", Some(help))
     }
 }

@@ -339,7 +339,7 @@ impl Code {
     }
 
     /// The words of the language that stand in front of a parenthesis, each an op.
-    pub fn sources() -> impl Iterator<Item = &'static str> {
+    pub fn sources<'w>() -> impl Iterator<Item = &'w str> {
         Code::all().filter_map(|code| code.row().source)
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{DType, DimList, LayoutWord, Name, PartialGroup};
 use crate::source::{Span, Spanned};
+use shard_ops::Code;
 
 /// An expression.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,26 +18,13 @@ impl Expr {
     pub fn operands(&self) -> Vec<&Expr> {
         match &self.kind {
             ExprKind::Number(_) | ExprKind::Name(_) => Vec::new(),
-            ExprKind::Call { args: operands, .. } | ExprKind::Einsum { operands, .. } => operands.iter().collect(),
-            ExprKind::Binary { left, right, .. }
-            | ExprKind::Extremum { left, right, .. }
-            | ExprKind::Concat { left, right, .. }
-            | ExprKind::Append { cache: left, new: right, .. }
-            | ExprKind::Take { table: left, ids: right, .. } => vec![left, right],
+            ExprKind::Call { args: operands, .. }
+            | ExprKind::Einsum { operands, .. }
+            | ExprKind::Form { operands, .. } => operands.iter().collect(),
+            ExprKind::Binary { left, right, .. } => vec![left, right],
             ExprKind::Paren(operand)
             | ExprKind::Named { value: operand, .. }
             | ExprKind::Neg { operand, .. }
-            | ExprKind::Map { operand, .. }
-            | ExprKind::Reduce { operand, .. }
-            | ExprKind::Normalize { operand, .. }
-            | ExprKind::Rename { operand, .. }
-            | ExprKind::Split { operand, .. }
-            | ExprKind::Merge { operand, .. }
-            | ExprKind::Slice { operand, .. }
-            | ExprKind::Causal { operand, .. }
-            | ExprKind::Rope { operand, .. }
-            | ExprKind::Route { operand, .. }
-            | ExprKind::Cast { operand, .. }
             | ExprKind::Reshard { operand, .. } => vec![operand],
         }
     }
@@ -65,42 +53,15 @@ pub enum ExprKind {
     Neg { op_span: Span, operand: Box<Expr> },
     /// `left op right` for `+ - * /`
     Binary { op: BinaryOp, op_span: Span, left: Box<Expr>, right: Box<Expr> },
-    /// `maximum(left, right)`, `minimum(left, right)`
-    Extremum { op: Spanned<ExtremumOp>, left: Box<Expr>, right: Box<Expr> },
-    /// `gelu(operand)` and the other elementwise maps
-    Map { op: Spanned<MapOp>, operand: Box<Expr> },
     /// `callee(args...)`: another layer of the file
     Call { callee: Name, args: Vec<Expr> },
     /// `name: value`, an argument of a call in a model for the weight or cache that the layer calls so
     Named { name: Name, value: Box<Expr> },
     /// `einsum(operands... -> output : dtype)`; `word_span` is the word `einsum`; at least one operand
     Einsum { word_span: Span, operands: Vec<Expr>, output: DimList, dtype: Option<Spanned<DType>> },
-    /// `sum(operand over dims)`, `mean`, `max`
-    Reduce { op: Spanned<ReduceOp>, operand: Box<Expr>, over: DimList },
-    /// `softmax(operand over dims)`, `rmsnorm`, `layernorm`
-    Normalize { op: Spanned<NormalizeOp>, operand: Box<Expr>, over: DimList },
-    /// `rename(operand, from -> to)`
-    Rename { word_span: Span, operand: Box<Expr>, from: Name, to: Name },
-    /// `split(operand, from -> to)`; `to` has two dims or more, major first
-    Split { word_span: Span, operand: Box<Expr>, from: Name, to: DimList },
-    /// `merge(operand, from -> to)`; `from` has two dims or more, major first
-    Merge { word_span: Span, operand: Box<Expr>, from: DimList, to: Name },
-    /// `concat(left, right, left_dim, right_dim -> to)`
-    Concat { word_span: Span, left: Box<Expr>, right: Box<Expr>, left_dim: Name, right_dim: Name, to: Name },
-    /// `slice(operand, from -> to, start)`
-    Slice { word_span: Span, operand: Box<Expr>, from: Name, to: Name, start: IntExpr },
-    /// `append(cache, new, from -> to)`: `from` is the dim of the new positions, `to` the cache's
-    Append { word_span: Span, cache: Box<Expr>, new: Box<Expr>, from: Name, to: Name },
-    /// `causal(operand over query, key)`
-    Causal { word_span: Span, operand: Box<Expr>, query: Name, key: Name },
-    /// `rope(operand over dim at position, extent)`: the positions are the last ones of `extent`; the first ones without it
-    Rope { word_span: Span, operand: Box<Expr>, dim: Name, position: Name, extent: Option<Name> },
-    /// `take(table, ids over dim)`
-    Take { word_span: Span, table: Box<Expr>, ids: Box<Expr>, dim: Name },
-    /// `route(operand over experts at tokens -> places, choices)`
-    Route { word_span: Span, operand: Box<Expr>, experts: Name, tokens: Name, places: Name, choices: IntExpr },
-    /// `cast(operand, dtype)`
-    Cast { word_span: Span, operand: Box<Expr>, dtype: Spanned<DType> },
+    /// `word(operands slots)`: any other op, as its row of the catalogue has it; as many operands as there, and an argument for
+    /// each slot
+    Form { op: Spanned<Code>, operands: Vec<Expr>, arguments: Vec<Argument> },
     /// `reshard(operand, LAYOUT partial)`
     Reshard { word_span: Span, operand: Box<Expr>, layout: LayoutWord, partial: Vec<PartialGroup> },
 }
@@ -138,49 +99,29 @@ impl BinaryOp {
     }
 }
 
-/// Makes an enum of operations that are one word each, with the way from the word and back.
-macro_rules! word_enum {
-    ($(#[$doc:meta])* $name:ident { $($variant:ident = $word:literal),* $(,)? }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        #[allow(missing_docs)] // each is its own word
-        pub enum $name { $($variant),* }
+/// What fills a slot of an op.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Argument {
+    /// A dim.
+    Dim(Name),
+    /// Dims.
+    Dims(DimList),
+    /// A position or a count.
+    Number(IntExpr),
+    /// A dtype.
+    Dtype(Spanned<DType>),
+}
 
-        impl $name {
-            /// All of them.
-            pub const ALL: &[$name] = &[$($name::$variant),*];
-
-            /// The word of the language.
-            pub fn word(self) -> &'static str {
-                match self { $($name::$variant => $word),* }
-            }
-
-            /// The operation that a word means.
-            pub fn from_word(word: &str) -> Option<$name> {
-                match word { $($word => Some($name::$variant),)* _ => None }
-            }
+impl Argument {
+    /// Where it stands.
+    pub fn span(&self) -> Span {
+        match self {
+            Argument::Dim(name) => name.span,
+            Argument::Dims(list) => list.span,
+            Argument::Number(expr) => expr.span,
+            Argument::Dtype(dtype) => dtype.span,
         }
-    };
-}
-
-word_enum! {
-    /// Elementwise maps of one operand.
-    MapOp {
-        Gelu = "gelu", Relu = "relu", Silu = "silu", Sigmoid = "sigmoid", Tanh = "tanh", Exp = "exp", Log = "log",
-        Sqrt = "sqrt", Rsqrt = "rsqrt", Square = "square", Abs = "abs",
     }
-}
-word_enum! {
-    /// Elementwise choice of the larger or smaller of two operands.
-    ExtremumOp { Maximum = "maximum", Minimum = "minimum" }
-}
-word_enum! {
-    /// Reductions over dims.
-    ReduceOp { Sum = "sum", Mean = "mean", Max = "max" }
-}
-word_enum! {
-    /// Composites over dims.
-    NormalizeOp { Softmax = "softmax", RmsNorm = "rmsnorm", LayerNorm = "layernorm" }
 }
 
 /// An integer expression over numbers and dims.

@@ -218,7 +218,7 @@ impl From<LayerProblem> for Diagnostic {
                     (Some(here), _) => out.help(here),
                     (None, Some(near)) => out.mend(near.clone(), span, near),
                     (None, None) => out
-                        .note(format!("operations: {}", shard_grammar::OPERATIONS))
+                        .note(format!("operations: {}", *shard_grammar::OPERATIONS))
                         .help(format!("layer {name}(...) -> ... {{ ... }}")),
                 }
             }

@@ -9,7 +9,7 @@ impl From<&SyntaxError> for Diagnostic {
         let (code, here) = code(&error.kind);
         let mut out = Diagnostic::error(code, error.message()).at(error.span, here);
         if let SyntaxErrorKind::NoSuchOperator { .. } | SyntaxErrorKind::NoSuchOperation { .. } = &error.kind {
-            out = out.note(format!("operations: {}", shard_grammar::OPERATIONS));
+            out = out.note(format!("operations: {}", *shard_grammar::OPERATIONS));
         }
         if let Some(note) = &error.note {
             out = out.also(note.span, note.text.clone());
@@ -61,7 +61,7 @@ fn usual_form(kind: &SyntaxErrorKind) -> &'static str {
             "one dim as several and back: split(a, H -> KG), merge(a, KG -> H); under another name: rename(a, H -> K)"
         }
         NoSuchOperator { .. } | NoSuchOperation { .. } | NoIndexing | QuotedSubscripts | ReducesOverDims { .. } => {
-            shard_grammar::OPERATIONS
+            &shard_grammar::OPERATIONS
         }
         NotWhole { .. } => "a number without a point",
         NumberTooLarge { .. } | TooManyDigits { .. } => "a smaller number",

@@ -2,16 +2,11 @@
 
 use lsp_types::{CompletionItem, CompletionItemKind, CompletionTextEdit, Position, Range, TextEdit};
 use shard_grammar::Span;
-use shard_grammar::ast::{DType, ExtremumOp, LetTarget, MapOp, NormalizeOp, ReduceOp, Statement};
+use shard_grammar::ast::{DType, LetTarget, Statement};
+use shard_ir::op::Code;
 
 use super::document::Document;
 use super::position::{offset_of, position_of};
-
-/// Operations that are words of the grammar, beside maps, extrema, reductions and normalizations.
-const FORMS: [&str; 14] = [
-    "einsum", "rename", "split", "merge", "concat", "slice", "append", "causal", "rope", "route", "take", "cast",
-    "reshard", "return",
-];
 
 /// The words for a place: axes behind the `_` of a dim, dims in a layout word, else values, layers and operations.
 pub(crate) fn completions(document: &Document, place: Position) -> Vec<CompletionItem> {
@@ -46,9 +41,12 @@ pub(crate) fn completions(document: &Document, place: Position) -> Vec<Completio
             }
         }
         items.extend(values.into_iter().map(|name| item(name, CompletionItemKind::VARIABLE, range)));
-        let ops = MapOp::ALL.iter().map(|o| o.word()).chain(ExtremumOp::ALL.iter().map(|o| o.word()));
-        let ops = ops.chain(ReduceOp::ALL.iter().map(|o| o.word())).chain(NormalizeOp::ALL.iter().map(|o| o.word()));
-        items.extend(ops.chain(FORMS).map(|word| item(word, CompletionItemKind::FUNCTION, range)));
+        items.extend(Code::all().filter_map(|code| {
+            let row = code.row();
+            let detail = row.signature();
+            Some(CompletionItem { detail, ..item(row.source?, CompletionItemKind::FUNCTION, range) })
+        }));
+        items.extend(["reshard", "return"].map(|word| item(word, CompletionItemKind::FUNCTION, range)));
         items.push(item("let", CompletionItemKind::KEYWORD, range));
     } else {
         let words = ["hardware", "mesh", "dim", "phase", "layer", "model", "strict"];

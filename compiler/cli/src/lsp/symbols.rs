@@ -1,8 +1,8 @@
 //! The names of a file: where each is defined and used, and what renaming one changes.
 
 use shard_grammar::ast::{
-    AxesWord, Claim, DimList, DimsForm, Expr, ExprKind, File, IntExpr, IntExprKind, Item, LayoutWord, LetTarget, Name,
-    PartialGroup, Statement, Type,
+    Argument, AxesWord, Claim, DimList, DimsForm, Expr, ExprKind, File, IntExpr, IntExprKind, Item, LayoutWord,
+    LetTarget, Name, PartialGroup, Statement, Type,
 };
 use shard_grammar::{Span, print_dim_list, print_layout_word};
 
@@ -159,44 +159,18 @@ impl<'a> Symbols<'a> {
                     }
                 }
             }
-            ExprKind::Einsum { output: list, .. }
-            | ExprKind::Reduce { over: list, .. }
-            | ExprKind::Normalize { over: list, .. } => self.list(list),
-            ExprKind::Rename { from, to, .. } | ExprKind::Append { from, to, .. } => self.dims(&[from, to]),
-            ExprKind::Split { from, to, .. } => {
-                self.dims(&[from]);
-                self.list(to);
-            }
-            ExprKind::Merge { from, to, .. } => {
-                self.list(from);
-                self.dims(&[to]);
-            }
-            ExprKind::Concat { left_dim, right_dim, to, .. } => self.dims(&[left_dim, right_dim, to]),
-            ExprKind::Slice { from, to, start, .. } => {
-                self.dims(&[from, to]);
-                self.size(start);
-            }
-            ExprKind::Causal { query, key, .. } => self.dims(&[query, key]),
-            ExprKind::Rope { dim, position, extent, .. } => {
-                self.dims(&[dim, position]);
-                extent.iter().for_each(|extent| self.dims(&[extent]));
-            }
-            ExprKind::Route { experts, tokens, places, choices, .. } => {
-                self.dims(&[experts, tokens, places]);
-                self.size(choices);
-            }
-            ExprKind::Take { dim, .. } => self.dims(&[dim]),
+            ExprKind::Einsum { output, .. } => self.list(output),
+            ExprKind::Form { arguments, .. } => arguments.iter().for_each(|argument| match argument {
+                Argument::Dim(name) => self.name(name, Kind::Dim, false),
+                Argument::Dims(list) => self.list(list),
+                Argument::Number(size) => self.size(size),
+                Argument::Dtype(_) => {}
+            }),
             ExprKind::Reshard { layout, partial, .. } => {
                 self.layout(layout);
                 self.partial(partial);
             }
-            ExprKind::Named { .. }
-            | ExprKind::Paren(_)
-            | ExprKind::Neg { .. }
-            | ExprKind::Binary { .. }
-            | ExprKind::Extremum { .. }
-            | ExprKind::Map { .. }
-            | ExprKind::Cast { .. } => {}
+            ExprKind::Named { .. } | ExprKind::Paren(_) | ExprKind::Neg { .. } | ExprKind::Binary { .. } => {}
         }
         expr.operands().into_iter().for_each(|operand| self.expr(operand));
     }
@@ -238,10 +212,6 @@ impl<'a> Symbols<'a> {
     fn list(&mut self, list: &'a DimList) {
         self.words.push(Word::List(list));
         list.dims.iter().for_each(|dim| self.name(dim, Kind::Dim, false));
-    }
-
-    fn dims(&mut self, names: &[&Name]) {
-        names.iter().for_each(|name| self.name(name, Kind::Dim, false));
     }
 
     fn name(&mut self, name: &Name, kind: Kind, is_definition: bool) {
