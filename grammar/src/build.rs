@@ -12,6 +12,7 @@ use crate::names::{Namespace, name_error};
 use crate::outline::nearest;
 use crate::source::{Span, Spanned};
 use pest::iterators::Pair;
+use shard_ops::Dtype;
 
 /// Makes tree nodes of one piece's pairs.
 pub(crate) struct Builder<'e> {
@@ -310,13 +311,13 @@ impl Builder<'_> {
         Some(PinnedLayout { word: word?, partial, end })
     }
 
-    pub(crate) fn dtype(&mut self, pair: &Pair<'_, Rule>) -> Option<Spanned<DType>> {
+    pub(crate) fn dtype(&mut self, pair: &Pair<'_, Rule>) -> Option<Spanned<Dtype>> {
         let (text, span) = (pair.as_str(), self.span(pair));
-        if let Some(dtype) = DType::from_word(text) {
+        if let Some(dtype) = Dtype::from_name(text) {
             return Some(Spanned::new(dtype, span));
         }
         let error = SyntaxError::new(SyntaxErrorKind::UnknownDType { word: text.to_string() }, span);
-        let words = DType::ALL.map(DType::word);
+        let words = Dtype::ALL.map(Dtype::name);
         self.fail(match other_dtype_word(text).or_else(|| nearest(text, &words)) {
             Some(meant) => error.with_help(meant).with_fix(span, meant),
             None => error.with_help(format!("the dtypes are {}", words.map(|word| format!("`{word}`")).join(", "))),

@@ -12,7 +12,7 @@ pub fn print_type(ty: &Type) -> String {
         out.push(' ');
     }
     if let Some(dtype) = &ty.dtype {
-        out.push_str(dtype.value.word());
+        out.push_str(dtype.value.name());
         out.push(' ');
     }
     out.push_str(&print_layout_word(&ty.layout));

@@ -7,6 +7,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use shard_ir::catalogue::Sizes;
+use shard_ir::op::Argument;
 use shard_ir::verify::verify;
 use shard_ir::{DimId, InstrKind, Op, Plan};
 
@@ -306,31 +308,29 @@ fn relations(plan: &Plan, variable_of: &[usize]) -> BTreeSet<Relation> {
     let mut out = BTreeSet::new();
     for instr in &plan.instructions {
         let InstrKind::Op(op) = &instr.kind else { continue };
-        match op {
-            Op::Split { from: whole, to: parts } | Op::Merge { from: parts, to: whole } => {
-                out.insert(Relation::Product { whole: variable(whole), parts: parts.iter().map(variable).collect() });
+        let dim = |name: &str| op.slots().find(|(slot, _)| slot.name == name).map(|(_, a)| variable(&a.dims()[0]));
+        let variables: Vec<usize> = op.dims().iter().map(variable).collect();
+        match op.row().sizes {
+            Sizes::Free => {}
+            Sizes::Product => {
+                let (mut parts, mut whole) = (Vec::new(), None);
+                for (_, argument) in op.slots() {
+                    match argument {
+                        Argument::Dims(dims) => parts = dims.iter().map(variable).collect(),
+                        Argument::Dim(dim) => whole = Some(variable(&dim)),
+                        Argument::Number(_) | Argument::Dtype(_) => {}
+                    }
+                }
+                out.extend(whole.map(|whole| Relation::Product { whole, parts }));
             }
-            Op::Concat { left, right, to } => {
-                out.insert(Relation::Sum { whole: variable(to), parts: [variable(left), variable(right)] });
+            Sizes::Sum => {
+                if let [a, b, whole] = variables[..] {
+                    out.insert(Relation::Sum { whole, parts: [a, b] });
+                }
             }
-            Op::SliceDim { from: large, to: small, .. }
-            | Op::Append { from: small, to: large }
-            | Op::Mask { query: small, key: large }
-            | Op::Rope { at: small, extent: Some(large), .. } => {
-                out.insert(Relation::AtMost { small: variable(small), large: variable(large) });
+            Sizes::AtMost { small, large } => {
+                out.extend(dim(small).zip(dim(large)).map(|(small, large)| Relation::AtMost { small, large }));
             }
-            Op::Einsum
-            | Op::Map(_)
-            | Op::Binary(_)
-            | Op::Reduce { .. }
-            | Op::Softmax { .. }
-            | Op::Norm { .. }
-            | Op::Rename { .. }
-            | Op::Rope { extent: None, .. }
-            | Op::Take { .. }
-            | Op::Route { .. }
-            | Op::Fetch
-            | Op::Cast(_) => {}
         }
     }
     out

@@ -3,7 +3,7 @@
 use shard_check::{CheckOptions, Checked, check_source};
 use shard_cost::Hardware;
 use shard_grammar::SourceFile;
-use shard_ir::{Collective, InstrId, InstrKind, Plan, Program, text, verify};
+use shard_ir::{InstrId, InstrKind, Plan, Program, text, verify};
 use shard_rewrite::{LowerError, LowerOptions, lower};
 use shard_runtime::{Report, RunOptions, run_plan};
 
@@ -97,22 +97,12 @@ pub fn moves(plan: &Plan) -> Vec<(InstrId, Moved)> {
         }
         let from = plan.instruction(instr.operands[0]).layout;
         let names = plan.dim_names(&instr.dims);
-        let dim = match collective {
-            Collective::AllGather { .. }
-            | Collective::AllGatherDims { .. }
-            | Collective::ReduceScatter { .. }
-            | Collective::ReduceScatterDims { .. } => {
+        let dim = match collective.terms().dims {
+            [Some(from_dim), Some(to_dim)] => Some(format!("{} to {}", names[from_dim], names[to_dim])),
+            _ => {
                 let dims: Vec<&str> = collective.parts(from).iter().map(|(dim, _)| names[*dim]).collect();
-                Some(dims.join(" and "))
+                Some(dims.join(" and ")).filter(|dims| !dims.is_empty())
             }
-            Collective::AllToAll { from_dim, to_dim, .. } => {
-                Some(format!("{} to {}", names[*from_dim], names[*to_dim]))
-            }
-            Collective::AllReduce { .. }
-            | Collective::Permute { .. }
-            | Collective::Exchange { .. }
-            | Collective::Slice { .. }
-            | Collective::ToPartial { .. } => None,
         };
         let axes = plan.mesh.axes_text(collective.axes(&plan.mesh, from).iter());
         found.push((id, Moved { op: collective.name().to_string(), axes, dim, to: plan.layout_text(id) }));

@@ -172,18 +172,7 @@ impl Moves {
 /// Whether the time of a collective follows from its kind, the bytes on a device and its axes; else it depends on where each
 /// block goes.
 fn is_told_by_its_axes(collective: &Collective) -> bool {
-    match collective {
-        Collective::AllGather { .. }
-        | Collective::Slice { .. }
-        | Collective::ReduceScatter { .. }
-        | Collective::AllReduce { .. }
-        | Collective::AllToAll { .. }
-        | Collective::ToPartial { .. } => true,
-        Collective::Permute { .. }
-        | Collective::Exchange { .. }
-        | Collective::AllGatherDims { .. }
-        | Collective::ReduceScatterDims { .. } => false,
-    }
+    collective.terms().axes.is_some()
 }
 
 fn mark(arcs: &[Vec<(Node, i64)>], marked: &mut [bool]) {

@@ -1,5 +1,6 @@
 //! `expect` statements: what a layer's plan is to be. They are read here, and held to a plan in the report crate.
 
+use shard_ir::catalogue;
 use std::collections::BTreeMap;
 
 use shard_grammar::ast::{self, Claim, Comparison};
@@ -115,7 +116,7 @@ impl Measure {
             "peak-memory" => Measure::PeakMemory,
             "wire-bytes" => Measure::WireBytes,
             "collectives" | "collective" => Measure::Collectives,
-            word => Measure::Count(OPS.iter().find(|(one, many)| word == *one || word == *many)?.0),
+            word => Measure::Count(OPS.iter().find(|(one, many)| word == *one || word == many)?.0),
         })
     }
 }
@@ -124,36 +125,11 @@ impl Measure {
 const FIGURES: [&str; 5] = ["comm", "serial-time", "peak-memory", "wire-bytes", "collectives"];
 
 /// The `op` of every instruction, for one and for many.
-pub const OPS: &[(&str, &str)] = &[
-    ("all-gather", "all-gathers"),
-    ("reduce-scatter", "reduce-scatters"),
-    ("all-reduce", "all-reduces"),
-    ("all-to-all", "all-to-alls"),
-    ("collective-permute", "collective-permutes"),
-    ("exchange", "exchanges"),
-    ("slice", "slices"),
-    ("to-partial", "to-partials"),
-    ("parameter", "parameters"),
-    ("constant", "constants"),
-    ("einsum", "einsums"),
-    ("map", "maps"),
-    ("binary", "binaries"),
-    ("reduce", "reduces"),
-    ("softmax", "softmaxes"),
-    ("norm", "norms"),
-    ("rename", "renames"),
-    ("split", "splits"),
-    ("merge", "merges"),
-    ("concat", "concats"),
-    ("slice-dim", "slice-dims"),
-    ("append", "appends"),
-    ("mask", "masks"),
-    ("rope", "ropes"),
-    ("take", "takes"),
-    ("route", "routes"),
-    ("fetch", "fetches"),
-    ("cast", "casts"),
-];
+pub static OPS: std::sync::LazyLock<Vec<(&'static str, String)>> = std::sync::LazyLock::new(|| {
+    let ops = catalogue::op_names().into_iter();
+    let names = catalogue::Move::names().into_iter().chain(["parameter", "constant"]).chain(ops);
+    names.map(|name| (name, catalogue::plural(name))).collect()
+});
 
 /// The strategies that have a name, the plan without one included.
 pub const STRATEGIES: &[&str] = &[
@@ -273,7 +249,7 @@ fn subject(
     names: &BTreeMap<&str, &str>,
 ) -> Result<(Measure, Option<String>), Problem> {
     let Some(measure) = Measure::from_word(&word.value) else {
-        let known = FIGURES.into_iter().chain(OPS.iter().flat_map(|(one, many)| [*many, *one]));
+        let known = FIGURES.into_iter().chain(OPS.iter().flat_map(|(one, many)| [many.as_str(), *one]));
         let near = nearest(&word.value, known).map(str::to_string);
         let (name, span) = (word.value.clone(), word.span);
         return Err(Problem::claim(ExpectationProblem::UnknownMeasure { name, span, near }));

@@ -55,7 +55,9 @@ impl LayerChecker<'_, '_> {
                 self.einsum(operands, output, *dtype, expr.span)?
             }
             ast::ExprKind::Form { op, operands, arguments } => match (op.value, &operands[..]) {
-                (Code::Binary(binary), [left, right]) => self.binary(binary, binary.name(), left, right, expr.span)?,
+                (Code::Binary(binary), [left, right]) => {
+                    self.binary(binary, binary.row().text, left, right, expr.span)?
+                }
                 (code, operands) => self.form(code, operands, arguments, expr.span)?,
             },
         };

@@ -2,7 +2,7 @@
 
 use shard_grammar::{Span, ast};
 use shard_ir::op::{Argument, Code, Of, Slot, Takes};
-use shard_ir::{DimId, Op, TypeError, ValueId};
+use shard_ir::{DimId, Dtype, Op, TypeError, ValueId};
 
 use crate::diagnostics::limits::{MAX_EINSUM_OPERANDS, MAX_ITERATIONS};
 use crate::diagnostics::{DtypeProblem, LimitProblem, ShapeProblem};
@@ -18,7 +18,7 @@ impl LayerChecker<'_, '_> {
         &mut self,
         exprs: &[ast::Expr],
         output: &ast::DimList,
-        stated: Option<shard_grammar::Spanned<ast::DType>>,
+        stated: Option<shard_grammar::Spanned<Dtype>>,
         span: Span,
     ) -> Option<ValueId> {
         if exprs.len() > MAX_EINSUM_OPERANDS {
@@ -57,7 +57,7 @@ impl LayerChecker<'_, '_> {
         match shard_ir::result_type(&Op::Einsum, &types, &named, &self.env.dims) {
             Ok(mut ty) => {
                 if let Some(stated) = stated {
-                    let dtype = crate::types::dtype(stated.value);
+                    let dtype = stated.value;
                     if !shard_ir::accumulates_in(ty.dtype, dtype) {
                         let product = ty.dtype;
                         self.sink.report(DtypeProblem::Accumulated { product, stated: (stated.span, dtype), span });
@@ -157,7 +157,7 @@ impl LayerChecker<'_, '_> {
                 Takes::Count(_) => int_expr::count(self.env, expr, self.sink)?,
                 _ => int_expr::offset(self.env, expr, self.sink)?,
             }),
-            ast::Argument::Dtype(dtype) => Argument::Dtype(crate::types::dtype(dtype.value)),
+            ast::Argument::Dtype(dtype) => Argument::Dtype(dtype.value),
         })
     }
 

@@ -52,20 +52,6 @@ enum MentionPlace {
     Partial(Reduction),
 }
 
-/// The dtype of a word.
-pub(crate) fn dtype(word: ast::DType) -> Dtype {
-    match word {
-        ast::DType::F32 => Dtype::F32,
-        ast::DType::Bf16 => Dtype::Bf16,
-        ast::DType::F16 => Dtype::F16,
-        ast::DType::F8 => Dtype::F8,
-        ast::DType::Int8 => Dtype::Int8,
-        ast::DType::Int4 => Dtype::Int4,
-        ast::DType::Int32 => Dtype::Int32,
-        ast::DType::Bool => Dtype::Bool,
-    }
-}
-
 /// Checks a type. `free_partial`: whether a `?` leaves partials free too (inside a layer) or not (at its boundary).
 pub(crate) fn check_type(
     env: &mut Environment<'_>,
@@ -81,7 +67,7 @@ pub(crate) fn check_type(
         Some(ast::Kind::HostWeight) => ParameterKind::HostWeight,
         Some(ast::Kind::Cache) => ParameterKind::Cache,
     };
-    Some(CheckedType { kind, dtype: ty.dtype.map(|d| dtype(d.value)), dims, pattern })
+    Some(CheckedType { kind, dtype: ty.dtype.map(|d| d.value), dims, pattern })
 }
 
 /// Checks a layout word with its partials.

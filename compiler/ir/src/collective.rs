@@ -3,6 +3,7 @@
 use crate::layout::{Layout, MeshShape, Place, Reduction};
 use crate::mesh::{AxisId, AxisList, AxisSet, Mesh};
 use crate::regroup;
+pub use shard_ops::{Move, MoveRow, Sends};
 
 /// A move of one value from one layout to another: a collective, or one of the two moves without traffic (slice and
 /// to-partial).
@@ -101,6 +102,21 @@ pub enum Collective {
         /// The axes, major to minor.
         axes: AxisList,
     },
+}
+
+/// A move taken apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Terms {
+    /// Which move it is.
+    pub code: Move,
+    /// What combines terms or will.
+    pub kind: Option<Reduction>,
+    /// Its axes; none where the layout after it says them.
+    pub axes: Option<AxisList>,
+    /// The dim that it is along, or the two that it goes from and to.
+    pub dims: [Option<usize>; 2],
+    /// The layout after it, where it is named.
+    pub to: Option<Layout>,
 }
 
 /// Why a collective does not apply to a layout.
@@ -341,54 +357,71 @@ impl Collective {
     /// The dims that an all-gather or a reduce-scatter of a value in this layout changes, each with the axes that it loses or
     /// gets, major to minor; none for other moves.
     pub fn parts(&self, from: Layout) -> Vec<(usize, AxisList)> {
-        match *self {
-            Collective::AllGather { dim, axes } | Collective::ReduceScatter { dim, axes, .. } => vec![(dim, axes)],
-            Collective::AllGatherDims { to } => regroup::appended(to, from).unwrap_or_default(),
-            Collective::ReduceScatterDims { to, .. } => regroup::appended(from, to).unwrap_or_default(),
-            Collective::Slice { .. }
-            | Collective::AllReduce { .. }
-            | Collective::AllToAll { .. }
-            | Collective::Permute { .. }
-            | Collective::Exchange { .. }
-            | Collective::ToPartial { .. } => Vec::new(),
+        let (row, Terms { kind, axes, dims, to, .. }) = (self.row(), self.terms());
+        match (to, axes, dims) {
+            (Some(to), ..) if row.several => match kind {
+                Some(_) => regroup::appended(from, to).unwrap_or_default(),
+                None => regroup::appended(to, from).unwrap_or_default(),
+            },
+            (None, Some(axes), [Some(dim), None]) if row.sends != Sends::Nothing => vec![(dim, axes)],
+            _ => Vec::new(),
         }
     }
 
     /// The axes that the move works over, major to minor; those of several dims dim by dim; for a permute every axis whose
     /// place changes, and for an exchange every axis along which something travels, in mesh order.
     pub fn axes(&self, mesh: &Mesh, from: Layout) -> AxisList {
+        let Terms { axes, to, .. } = self.terms();
+        match (axes, to, self.row().sends) {
+            (Some(axes), ..) => axes,
+            (None, Some(to), Sends::Blocks) => mesh.axis_ids().filter(|a| from.place(*a) != to.place(*a)).collect(),
+            (None, Some(to), Sends::Lacking) => regroup::crossed(mesh, from, to).iter().collect(),
+            (None, ..) => self.parts(from).into_iter().fold(AxisList::EMPTY, |all, (_, axes)| all.concat(axes)),
+        }
+    }
+
+    /// Which move it is.
+    pub fn code(&self) -> Move {
+        self.terms().code
+    }
+
+    /// Its row of the catalogue.
+    pub fn row(&self) -> &'static MoveRow {
+        self.code().row()
+    }
+
+    /// What it names.
+    pub fn terms(&self) -> Terms {
+        let named = |code, kind, dims, axes| Terms { code, kind, dims, axes: Some(axes), to: None };
+        let towards = |code, kind, to| Terms { code, kind, dims: [None; 2], axes: None, to: Some(to) };
         match *self {
-            Collective::AllGather { axes, .. }
-            | Collective::Slice { axes, .. }
-            | Collective::ReduceScatter { axes, .. }
-            | Collective::AllToAll { axes, .. }
-            | Collective::ToPartial { axes, .. } => axes,
-            Collective::AllReduce { axes, .. } => axes.iter().collect(),
-            Collective::Permute { to } => mesh.axis_ids().filter(|a| from.place(*a) != to.place(*a)).collect(),
-            Collective::Exchange { to } => regroup::crossed(mesh, from, to).iter().collect(),
-            Collective::AllGatherDims { .. } | Collective::ReduceScatterDims { .. } => {
-                self.parts(from).into_iter().fold(AxisList::EMPTY, |all, (_, axes)| all.concat(axes))
+            Collective::AllGather { dim, axes } => named(Move::AllGather, None, [Some(dim), None], axes),
+            Collective::AllGatherDims { to } => towards(Move::AllGatherDims, None, to),
+            Collective::Slice { dim, axes } => named(Move::Slice, None, [Some(dim), None], axes),
+            Collective::ReduceScatter { kind, dim, axes } => {
+                named(Move::ReduceScatter, Some(kind), [Some(dim), None], axes)
             }
+            Collective::ReduceScatterDims { kind, to } => towards(Move::ReduceScatterDims, Some(kind), to),
+            Collective::AllReduce { kind, axes } => {
+                named(Move::AllReduce, Some(kind), [None; 2], axes.iter().collect())
+            }
+            Collective::AllToAll { from_dim, to_dim, axes } => {
+                named(Move::AllToAll, None, [Some(from_dim), Some(to_dim)], axes)
+            }
+            Collective::Permute { to } => towards(Move::Permute, None, to),
+            Collective::Exchange { to } => towards(Move::Exchange, None, to),
+            Collective::ToPartial { kind, dim, axes } => named(Move::ToPartial, Some(kind), [dim, None], axes),
         }
     }
 
     /// Whether bytes travel between devices.
     pub fn has_traffic(&self) -> bool {
-        !matches!(self, Collective::Slice { .. } | Collective::ToPartial { .. })
+        self.row().sends != Sends::Nothing
     }
 
     /// The name in IR text and JSON: `all-gather`.
     pub fn name(&self) -> &'static str {
-        match self {
-            Collective::AllGather { .. } | Collective::AllGatherDims { .. } => "all-gather",
-            Collective::Slice { .. } => "slice",
-            Collective::ReduceScatter { .. } | Collective::ReduceScatterDims { .. } => "reduce-scatter",
-            Collective::AllReduce { .. } => "all-reduce",
-            Collective::AllToAll { .. } => "all-to-all",
-            Collective::Permute { .. } => "collective-permute",
-            Collective::Exchange { .. } => "exchange",
-            Collective::ToPartial { .. } => "to-partial",
-        }
+        self.row().name
     }
 }
 

@@ -22,6 +22,14 @@ impl Reduction {
             Reduction::Max => "partialmax",
         }
     }
+
+    /// The word of what combines: `sum` or `max`.
+    pub fn short(self) -> &'static str {
+        match self {
+            Reduction::Sum => "sum",
+            Reduction::Max => "max",
+        }
+    }
 }
 
 /// Where one mesh axis goes in a tensor.

@@ -44,6 +44,7 @@ pub use reason::Reason;
 pub use regroup::kept_by_each;
 pub use rules::Rules;
 pub use schedule::{Picoseconds, Schedule, Step, Stream};
+pub use shard_ops as catalogue;
 pub use tensor::{Dim, DimId, Dtype, TensorType};
 pub use told::{Made, Told};
 pub use typing::{TypeError, accumulates_in, einsum_type, result_type};

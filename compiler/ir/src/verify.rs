@@ -4,7 +4,7 @@ pub(crate) mod words;
 
 use std::fmt;
 
-use crate::collective::{Collective, CollectiveError};
+use crate::collective::CollectiveError;
 use crate::collective_einsum::LoopError;
 use crate::fold::{FoldError, verify_folds};
 use crate::layout::{Layout, LayoutError, MeshShape, Reduction};
@@ -238,29 +238,12 @@ fn verify_written(plan: &Plan, id: InstrId, instr: &Instruction) -> Result<(), V
         return Err(E::TooLarge);
     }
     legal(plan, instr, &sizes, instr.layout)?;
-    if let InstrKind::Move(
-        Collective::Permute { to }
-        | Collective::Exchange { to }
-        | Collective::AllGatherDims { to }
-        | Collective::ReduceScatterDims { to, .. },
-    ) = instr.kind
-    {
-        legal(plan, instr, &sizes, to)?;
-    }
     if let InstrKind::Move(collective) = &instr.kind {
-        let axes = match *collective {
-            Collective::AllGather { axes, .. }
-            | Collective::Slice { axes, .. }
-            | Collective::ReduceScatter { axes, .. }
-            | Collective::AllToAll { axes, .. }
-            | Collective::ToPartial { axes, .. } => axes.set(),
-            Collective::AllReduce { axes, .. } => axes,
-            // Their layouts are legal.
-            Collective::Permute { .. }
-            | Collective::Exchange { .. }
-            | Collective::AllGatherDims { .. }
-            | Collective::ReduceScatterDims { .. } => crate::AxisSet::EMPTY,
-        };
+        let terms = collective.terms();
+        if let Some(to) = terms.to {
+            legal(plan, instr, &sizes, to)?;
+        }
+        let axes = terms.axes.map_or(crate::AxisSet::EMPTY, |axes| axes.set());
         if let Some(axis) = axes.difference(plan.mesh.all_axes()).iter().next() {
             return Err(E::UnknownAxis(axis.0));
         }

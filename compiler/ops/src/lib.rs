@@ -3,10 +3,35 @@
 //!
 //! [`Code`] says which op; [`Code::row`] what is known of it.
 
+mod dtype;
+mod moves;
 mod ops;
 mod phrase;
 mod row;
+mod table;
 
+pub use dtype::Dtype;
+pub use moves::{Move, MoveRow, Sends};
 pub use ops::{Binary, Code, Form, Map, Norm, Reduce};
 pub use phrase::filled;
-pub use row::{Field, Flag, Lead, Of, Partial, Row, Slot, Takes};
+pub use row::{Field, Flag, Lead, Of, Partial, Row, Sizes, Slot, Takes};
+
+/// The `op` of every instruction that is an op, each once.
+pub fn op_names() -> Vec<&'static str> {
+    let mut names = Vec::new();
+    for code in Code::all() {
+        if !names.contains(&code.row().op) {
+            names.push(code.row().op);
+        }
+    }
+    names
+}
+
+/// A name for many: `binaries`, `softmaxes`, `all-gathers`.
+pub fn plural(name: &str) -> String {
+    match name.strip_suffix('y') {
+        Some(stem) => format!("{stem}ies"),
+        None if name.ends_with(['x', 's']) || name.ends_with("ch") => format!("{name}es"),
+        None => format!("{name}s"),
+    }
+}

@@ -1,35 +1,8 @@
 //! The rows of the ops.
 
 use crate::row::Flag::{Commutes, Elementwise, Exact, KeepsValues, SameDims, View};
-use crate::row::{Field, Lead, Of, Partial, Row, Slot, Takes};
-
-/// An enum of ops with a row for each; the line above a variant is what its row says.
-macro_rules! table {
-    (
-        $(#[doc = $doc:literal])+
-        $name:ident { $(#[doc = $says:literal] $variant:ident { $($field:tt)+ }),+ $(,)? }
-    ) => {
-        $(#[doc = $doc])+
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-        pub enum $name { $(#[doc = $says] $variant),+ }
-
-        impl $name {
-            /// Every variant, in order.
-            pub const ALL: &'static [$name] = &[$($name::$variant),+];
-
-            /// Its row of the catalogue.
-            pub fn row(self) -> &'static Row {
-                static ROWS: &[Row] = &[$(Row { says: $says.trim_ascii(), $($field)+ }),+];
-                &ROWS[self as usize]
-            }
-
-            /// The word of IR text.
-            pub fn name(self) -> &'static str {
-                self.row().text
-            }
-        }
-    };
-}
+use crate::row::{Field, Lead, Of, Partial, Row, Sizes, Slot, Takes};
+use crate::table::table;
 
 /// A row of nothing, which the kinds below start from.
 const NOTHING: Row = Row {
@@ -41,6 +14,7 @@ const NOTHING: Row = Row {
     operands: &["a"],
     slots: &[],
     phrase: "",
+    sizes: Sizes::Free,
     sums: Partial::No,
     maxima: Partial::No,
     flags: &[],
@@ -52,7 +26,7 @@ const EXACT_MAP: Row = Row { flags: &[Elementwise, SameDims, Exact], ..MAP };
 table! {
     /// An elementwise map. Linear is one with `f(a + b) = f(a) + f(b)`, increasing one with `f(a) <= f(b)` where `a <= b`. One
     /// that is exact takes whole numbers, any other floats alone.
-    Map {
+    Map: Row {
         /// `-a`.
         Neg { text: "neg", sign: Some("-"), sums: Partial::First, ..EXACT_MAP },
         /// Gaussian error linear unit, the tanh form.
@@ -86,7 +60,7 @@ const BINARY: Row = Row { op: "binary", operands: &["a", "b"], flags: &[Elementw
 
 table! {
     /// An elementwise combination of two operands, broadcast by dim name.
-    Binary {
+    Binary: Row {
         /// `a + b`.
         Add { text: "add", sign: Some("+"), sums: Partial::Together, maxima: Partial::One, ..BINARY },
         /// `a - b`.
@@ -108,14 +82,14 @@ table! {
 
 const REDUCE: Row = Row {
     op: "reduce",
-    slots: &[Slot { name: "over", lead: Lead::Over, takes: Takes::Dims, of: Of::Operand(0), field: Some(Field::Over) }],
-    phrase: "over {over}",
+    slots: &[Slot { name: "dims", lead: Lead::Over, takes: Takes::Dims, of: Of::Operand(0), field: Some(Field::Over) }],
+    phrase: "over {dims}",
     ..NOTHING
 };
 
 table! {
     /// A reduction over dims.
-    Reduce {
+    Reduce: Row {
         /// The sum.
         Sum { text: "sum", source: Some("sum"), sums: Partial::First, flags: &[Exact], ..REDUCE },
         /// The mean.
@@ -128,20 +102,20 @@ table! {
 /// A normalisation over a dim, which may be computed in pieces where the dim is split.
 const COMPOSITE: Row = Row {
     slots: &[Slot {
-        name: "over",
+        name: "dim",
         lead: Lead::Over,
         takes: Takes::ListOfOne,
         of: Of::Whole(0),
         field: Some(Field::Over),
     }],
-    phrase: "over {over}",
+    phrase: "over {dim}",
     flags: &[SameDims],
     ..NOTHING
 };
 
 table! {
     /// A normalisation over a dim, without learned scales.
-    Norm {
+    Norm: Row {
         /// `a / sqrt(mean(a^2) + eps)`.
         Rms { op: "norm", text: "rmsnorm", source: Some("rmsnorm"), ..COMPOSITE },
         /// `(a - mean(a)) / sqrt(var(a) + eps)`.
@@ -158,7 +132,7 @@ const FROM_TO: &[Slot] =
 
 table! {
     /// An op that is the only one of its kind.
-    Form {
+    Form: Row {
         /// The product of the operands, summed over every dim that the result does not name.
         Einsum {
             op: "einsum", text: "einsum", source: Some("einsum"), operands: &[],
@@ -178,6 +152,7 @@ table! {
                 dim("from", Lead::Comma, Of::Operand(0), Field::From),
                 Slot { takes: Takes::SeveralDims, ..dim("to", Lead::Arrow, Of::None, Field::To) },
             ],
+            sizes: Sizes::Product,
             phrase: "{from} -> {to}",
             sums: Partial::First, maxima: Partial::First, flags: &[View, KeepsValues, Exact], ..NOTHING
         },
@@ -188,6 +163,7 @@ table! {
                 Slot { takes: Takes::SeveralDims, ..dim("from", Lead::Comma, Of::Operand(0), Field::From) },
                 dim("to", Lead::Arrow, Of::None, Field::To),
             ],
+            sizes: Sizes::Product,
             phrase: "{from} -> {to}",
             sums: Partial::First, maxima: Partial::First, flags: &[View, KeepsValues, Exact], ..NOTHING
         },
@@ -199,6 +175,7 @@ table! {
                 dim("right", Lead::Comma, Of::Whole(1), Field::From),
                 dim("to", Lead::Arrow, Of::None, Field::To),
             ],
+            sizes: Sizes::Sum,
             phrase: "{left}, {right} -> {to}",
             sums: Partial::Together, maxima: Partial::Together, flags: &[KeepsValues, Exact], ..NOTHING
         },
@@ -213,6 +190,7 @@ table! {
                     ..dim("offset", Lead::Comma, Of::None, Field::Offset)
                 },
             ],
+            sizes: Sizes::AtMost { small: "to", large: "from" },
             phrase: "{from} -> {to} from {offset}",
             sums: Partial::First, maxima: Partial::First, flags: &[KeepsValues, Exact], ..NOTHING
         },
@@ -223,6 +201,7 @@ table! {
                 dim("from", Lead::Comma, Of::Whole(1), Field::From),
                 dim("to", Lead::Arrow, Of::Operand(0), Field::To),
             ],
+            sizes: Sizes::AtMost { small: "from", large: "to" },
             phrase: "{from} -> {to}",
             sums: Partial::Together, maxima: Partial::Together, flags: &[KeepsValues, Exact], ..NOTHING
         },
@@ -231,28 +210,30 @@ table! {
         Mask {
             op: "mask", text: "causal", source: Some("causal"),
             slots: &[
-                dim("query", Lead::Over, Of::Operand(0), Field::Over),
-                dim("key", Lead::Comma, Of::Operand(0), Field::Over),
+                dim("queries", Lead::Over, Of::Operand(0), Field::Over),
+                dim("keys", Lead::Comma, Of::Operand(0), Field::Over),
             ],
-            phrase: "over {query}, {key}",
+            sizes: Sizes::AtMost { small: "queries", large: "keys" },
+            phrase: "over {queries}, {keys}",
             flags: &[SameDims], ..NOTHING
         },
         /// Rotary embedding of a dim by a position, which counts from 0 or to the end of the extent.
         Rope {
             op: "rope", text: "rope", source: Some("rope"),
             slots: &[
-                dim("over", Lead::Over, Of::Whole(0), Field::Over),
-                dim("at", Lead::At, Of::Operand(0), Field::At),
+                dim("dim", Lead::Over, Of::Whole(0), Field::Over),
+                dim("position", Lead::At, Of::Operand(0), Field::At),
                 Slot { takes: Takes::DimOrNothing, ..dim("extent", Lead::Comma, Of::None, Field::Extent) },
             ],
-            phrase: "over {over} at {at}[ of {extent}]",
+            sizes: Sizes::AtMost { small: "position", large: "extent" },
+            phrase: "over {dim} at {position}[ of {extent}]",
             sums: Partial::First, flags: &[SameDims], ..NOTHING
         },
         /// The rows of a table that the ids name.
         Take {
             op: "take", text: "take", source: Some("take"), operands: &["table", "ids"],
-            slots: &[dim("over", Lead::Over, Of::Operand(0), Field::Over)],
-            phrase: "over {over}",
+            slots: &[dim("dim", Lead::Over, Of::Operand(0), Field::Over)],
+            phrase: "over {dim}",
             sums: Partial::First, flags: &[Exact], ..NOTHING
         },
         // A place is given by counting over all tokens, a choice made among all experts: both are whole.
@@ -260,15 +241,15 @@ table! {
         Route {
             op: "route", text: "route", source: Some("route"),
             slots: &[
-                dim("over", Lead::Over, Of::Whole(0), Field::Over),
-                dim("at", Lead::At, Of::Whole(0), Field::At),
-                dim("to", Lead::Arrow, Of::None, Field::To),
+                dim("experts", Lead::Over, Of::Whole(0), Field::Over),
+                dim("tokens", Lead::At, Of::Whole(0), Field::At),
+                dim("places", Lead::Arrow, Of::None, Field::To),
                 Slot {
                     takes: Takes::Count("how many experts a token asks for"),
                     ..dim("choices", Lead::Comma, Of::None, Field::Choices)
                 },
             ],
-            phrase: "{at} over {choices} of {over} -> {to}",
+            phrase: "{tokens} over {choices} of {experts} -> {places}",
             flags: &[Exact], ..NOTHING
         },
         // No source writes it: a weight in host memory is fetched by being used.

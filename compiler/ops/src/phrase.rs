@@ -4,7 +4,7 @@
 ///
 /// ```
 /// let fill = |name: &str| (name != "extent").then(|| name.to_uppercase());
-/// assert_eq!(shard_ops::filled("over {over} at {at}[ of {extent}]", fill), "over OVER at AT");
+/// assert_eq!(shard_ops::filled("over {dim} at {position}[ of {extent}]", fill), "over DIM at POSITION");
 /// ```
 pub fn filled(phrase: &str, fill: impl Fn(&str) -> Option<String>) -> String {
     let mut out = String::new();

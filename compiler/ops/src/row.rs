@@ -17,8 +17,10 @@ pub struct Row {
     pub operands: &'static [&'static str],
     /// What is written behind the operands.
     pub slots: &'static [Slot],
-    /// How reports put what fills the slots: `over {over} at {at}[ of {extent}]`.
+    /// How reports put what fills the slots: `over {dim} at {position}[ of {extent}]`.
     pub phrase: &'static str,
+    /// How the sizes of the dims in its slots hang together.
+    pub sizes: Sizes,
     /// Which operands may be partial sums.
     pub sums: Partial,
     /// Which operands may be partial maxima.
@@ -53,6 +55,24 @@ impl Partial {
             Partial::Together => partial.len() == operands,
         }
     }
+}
+
+/// How the sizes of the dims in an op's slots hang together, beside those that are the same.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sizes {
+    /// They do not.
+    Free,
+    /// One is the product of the several others.
+    Product,
+    /// The last is the sum of the two others.
+    Sum,
+    /// One is at most the other, where both are there.
+    AtMost {
+        /// The name of its slot.
+        small: &'static str,
+        /// The name of the other's.
+        large: &'static str,
+    },
 }
 
 /// What holds of an op, or does not.
@@ -186,12 +206,14 @@ impl Row {
         self.flags.contains(&flag)
     }
 
-    /// How it is written: `rope(a over over at at, extent)`, each operand and slot by its name.
-    pub fn signature(&self) -> Option<String> {
+    /// How it is written: `rope(a over dim at position[, extent])`, each operand and slot by its name.
+    pub fn signature(&self) -> String {
         let slots = self.slots.iter().map(|slot| match slot.takes {
             Takes::DimOrNothing => format!("[{}{}]", slot.lead.text(), slot.name),
             _ => format!("{}{}", slot.lead.text(), slot.name),
         });
-        Some(format!("{}({}{})", self.source?, self.operands.join(", "), slots.collect::<String>()))
+        let operands =
+            if self.operands.is_empty() { "a, b, ... -> dims".to_string() } else { self.operands.join(", ") };
+        format!("{}({operands}{})", self.source.unwrap_or(self.text), slots.collect::<String>())
     }
 }

@@ -4,6 +4,7 @@ use shard_cost::{
     Bytes, CollectiveCost, Flops, InstrPrice, LoopPrice, collective_time, compute_time, host_time, kernel_traffic,
     kernels, memory_time,
 };
+use shard_ir::catalogue::Sends;
 use shard_ir::{Collective, InstrId, InstrKind, Layout, MeshShape, Op, Picoseconds, Plan, kept_by_each};
 
 use crate::Layer;
@@ -112,21 +113,16 @@ fn of_collective(
             group.to_string(),
         ),
     ];
-    let sent = match collective {
-        Collective::AllGather { .. }
-        | Collective::AllGatherDims { .. }
-        | Collective::ReduceScatter { .. }
-        | Collective::ReduceScatterDims { .. }
-        | Collective::AllToAll { .. } => ("D (K-1)/K", format!("D {}/{group}", group - 1)),
-        Collective::AllReduce { .. } => ("2 D (K-1)/K", format!("2 D {}/{group}", group - 1)),
-        Collective::Permute { .. } => ("D", String::new()),
-        Collective::Exchange { to } => match kept_by_each(&plan.mesh, from, *to) {
-            Some(parts) => {
-                ("D (1 - o), o the least part of its new block that a chip has", format!("D {}/{parts}", parts - 1))
-            }
-            None => ("D (1 - o), o the least part of its new block that a chip has", "D (1 - 0)".to_string()),
-        },
-        Collective::Slice { .. } | Collective::ToPartial { .. } => ("nothing is sent", String::new()),
+    let sent = match collective.row().sends {
+        Sends::Around | Sends::Across => ("D (K-1)/K", format!("D {}/{group}", group - 1)),
+        Sends::AroundTwice => ("2 D (K-1)/K", format!("2 D {}/{group}", group - 1)),
+        Sends::Blocks => ("D", String::new()),
+        Sends::Lacking => {
+            let parts = collective.terms().to.and_then(|to| kept_by_each(&plan.mesh, from, to));
+            let sent = parts.map_or("D (1 - 0)".to_string(), |parts| format!("D {}/{parts}", parts - 1));
+            ("D (1 - o), o the least part of its new block that a chip has", sent)
+        }
+        Sends::Nothing => ("nothing is sent", String::new()),
     };
     figures.push(figure("wire_bytes", sent.0, sent.1, bytes(cost.wire_bytes)));
     let time = collective_time(hw, &plan.mesh, collective, from, &sizes, instr.dtype);

@@ -1,5 +1,6 @@
 //! Moves and ops in the notation of the reports: `all-gather yz along E`, `einsum BLE,EF->BLF`.
 
+use shard_ir::collective::Move;
 use shard_ir::op::{Argument, filled};
 use shard_ir::{AxisList, Collective, InstrId, InstrKind, Op, Plan, Reduction};
 
@@ -37,30 +38,23 @@ fn move_phrase(plan: &Plan, id: InstrId, collective: &Collective) -> String {
     let from = instr.operands.first().map_or(instr.layout, |o| plan.instruction(*o).layout);
     let axes = plan.mesh.axes_text(collective.axes(&plan.mesh, from).iter());
     let name = collective.name();
-    let kind = |kind: Reduction| match kind {
-        Reduction::Sum => "",
-        Reduction::Max => " of the maximum",
-    };
     // `x along B and y along D`.
     let along = || {
         let part = |(d, axes): (usize, AxisList)| format!("{} along {}", plan.mesh.axes_text(axes.iter()), dim(d));
         collective.parts(from).into_iter().map(part).collect::<Vec<_>>().join(" and ")
     };
-    match *collective {
-        Collective::AllGather { dim: d, .. } | Collective::Slice { dim: d, .. } => {
-            format!("{name} {axes} along {}", dim(d))
-        }
-        Collective::ReduceScatter { kind: k, dim: d, .. } => format!("{name}{} {axes} along {}", kind(k), dim(d)),
-        Collective::AllGatherDims { .. } => format!("{name} {}", along()),
-        Collective::ReduceScatterDims { kind: k, .. } => format!("{name}{} {}", kind(k), along()),
-        Collective::AllReduce { kind: k, .. } => format!("{name}{} {axes}", kind(k)),
-        Collective::AllToAll { from_dim, to_dim, .. } => {
-            format!("{name} {axes} from {} to {}", dim(from_dim), dim(to_dim))
-        }
-        Collective::Permute { .. } | Collective::Exchange { .. } => format!("{name} {axes}"),
-        Collective::ToPartial { kind: k, dim: None, .. } => format!("{name}{} {axes}", kind(k)),
-        Collective::ToPartial { kind: k, dim: Some(d), .. } => format!("{name}{} {axes} from {}", kind(k), dim(d)),
+    let terms = collective.terms();
+    let kind = if terms.kind == Some(Reduction::Max) { " of the maximum" } else { "" };
+    if collective.row().several {
+        return format!("{name}{kind} {}", along());
     }
+    format!("{name}{kind} {axes}")
+        + &match terms.dims {
+            [Some(d), None] if collective.code() == Move::ToPartial => format!(" from {}", dim(d)),
+            [Some(d), None] => format!(" along {}", dim(d)),
+            [Some(from), Some(to)] => format!(" from {} to {}", dim(from), dim(to)),
+            [None, _] => String::new(),
+        }
 }
 
 /// An op with its subscripts or dims.

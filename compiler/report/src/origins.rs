@@ -35,9 +35,7 @@ pub fn op_behind(plan: &Plan, id: InstrId) -> Option<InstrId> {
     let maker = Some(origin(plan, id)).filter(is_op);
     match &plan.instruction(id).kind {
         InstrKind::Op(_) | InstrKind::CollectiveEinsum(_) => Some(id),
-        InstrKind::Move(
-            Collective::ReduceScatter { .. } | Collective::ReduceScatterDims { .. } | Collective::AllReduce { .. },
-        ) => maker.or_else(|| reader(plan, id)),
+        InstrKind::Move(collective) if collective.row().combines => maker.or_else(|| reader(plan, id)),
         InstrKind::Move(_) => reader(plan, id).or(maker),
         InstrKind::Parameter(_) | InstrKind::Constant(_) => None,
     }
@@ -73,12 +71,11 @@ pub fn forcing(plan: &Plan, id: InstrId) -> Option<InstrId> {
 }
 
 fn combines(plan: &Plan, id: InstrId) -> bool {
-    matches!(
-        plan.instruction(id).kind,
-        InstrKind::Move(
-            Collective::ReduceScatter { .. } | Collective::ReduceScatterDims { .. } | Collective::AllReduce { .. }
-        ) | InstrKind::CollectiveEinsum(_)
-    )
+    match &plan.instruction(id).kind {
+        InstrKind::Move(collective) => collective.row().combines,
+        InstrKind::CollectiveEinsum(_) => true,
+        InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::Op(_) => false,
+    }
 }
 
 fn is_given(plan: &Plan, id: InstrId) -> bool {
@@ -120,19 +117,14 @@ pub fn axis_by_axis(layer: &Layer<'_>, id: InstrId) -> Vec<(String, CollectiveCo
     let (InstrKind::Move(collective), Some(source)) = (&instr.kind, instr.operands.first()) else { return Vec::new() };
     let one = |axis| AxisList::EMPTY.then(axis);
     let parts = collective.parts(plan.instruction(*source).layout).into_iter();
-    let steps: Vec<Collective> = match *collective {
-        Collective::AllGather { .. } | Collective::AllGatherDims { .. } => parts
+    let steps: Vec<Collective> = match collective.terms().kind {
+        // What was cut last is gathered first.
+        None => parts
             .flat_map(|(dim, axes)| axes.iter().rev().map(move |a| Collective::AllGather { dim, axes: one(a) }))
             .collect(),
-        Collective::ReduceScatter { kind, .. } | Collective::ReduceScatterDims { kind, .. } => parts
+        Some(kind) => parts
             .flat_map(|(dim, axes)| axes.iter().map(move |a| Collective::ReduceScatter { kind, dim, axes: one(a) }))
             .collect(),
-        Collective::AllReduce { .. }
-        | Collective::Slice { .. }
-        | Collective::AllToAll { .. }
-        | Collective::Permute { .. }
-        | Collective::Exchange { .. }
-        | Collective::ToPartial { .. } => Vec::new(),
     };
     if steps.len() < 2 {
         return Vec::new();

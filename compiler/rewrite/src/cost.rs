@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use shard_cost::{Hardware, Work, collective_cost, looped_time, roofline};
+use shard_ir::catalogue::Sends;
 use shard_ir::{Collective, DimId, Dtype, Fused, Layout, MeshShape, Picoseconds, Program, ValueId};
 
 use crate::in_pieces::{Held, HeldOp, InPieces, work_of};
@@ -89,7 +90,7 @@ impl std::iter::Sum for Cost {
 
 /// What a move counts for where plans of fewer steps are preferred: an all-reduce is two.
 pub(crate) fn steps_of(collective: &Collective) -> u64 {
-    if matches!(collective, Collective::AllReduce { .. }) { 2 } else { 1 }
+    if collective.row().sends == Sends::AroundTwice { 2 } else { 1 }
 }
 
 /// All that the cost of a move depends on, beside the sizes of dims and the hardware.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use shard_ir::catalogue::Move;
 use shard_ir::composite::{Piece, Read};
 use shard_ir::reason::{Reason, Rewriting};
 use shard_ir::{
@@ -367,15 +368,11 @@ impl Emitter<'_> {
     /// The moves that complete or cut a value, right behind the op that makes it.
     fn follow_up(&mut self, id: ValueId, settled: &Settled) -> Result<(), LowerError> {
         for (from, to) in &settled.moves {
-            let cuts = self.tables.of(id).arc(*from, *to).is_some_and(|arc| {
-                matches!(
-                    arc.collective,
-                    Collective::ReduceScatter { .. }
-                        | Collective::ReduceScatterDims { .. }
-                        | Collective::AllReduce { .. }
-                        | Collective::Slice { .. }
-                )
-            });
+            let cuts = self
+                .tables
+                .of(id)
+                .arc(*from, *to)
+                .is_some_and(|arc| arc.collective.row().combines || arc.collective.code() == Move::Slice);
             if cuts && self.made.contains_key(&(id, *from)) && !self.is_written(id, (*from, *to)) {
                 self.take_move(id, *from, *to, Reader::Maker)?;
             }

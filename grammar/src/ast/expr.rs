@@ -1,8 +1,8 @@
 //! Expressions as they were written, of values and of sizes.
 
-use super::{DType, DimList, LayoutWord, Name, PartialGroup};
+use super::{DimList, LayoutWord, Name, PartialGroup};
 use crate::source::{Span, Spanned};
-use shard_ops::Code;
+use shard_ops::{Code, Dtype};
 
 /// An expression.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,7 +58,7 @@ pub enum ExprKind {
     /// `name: value`, an argument of a call in a model for the weight or cache that the layer calls so
     Named { name: Name, value: Box<Expr> },
     /// `einsum(operands... -> output : dtype)`; `word_span` is the word `einsum`; at least one operand
-    Einsum { word_span: Span, operands: Vec<Expr>, output: DimList, dtype: Option<Spanned<DType>> },
+    Einsum { word_span: Span, operands: Vec<Expr>, output: DimList, dtype: Option<Spanned<Dtype>> },
     /// `word(operands slots)`: any other op, as its row of the catalogue has it; as many operands as there, and an argument for
     /// each slot
     Form { op: Spanned<Code>, operands: Vec<Expr>, arguments: Vec<Argument> },
@@ -109,7 +109,7 @@ pub enum Argument {
     /// A position or a count.
     Number(IntExpr),
     /// A dtype.
-    Dtype(Spanned<DType>),
+    Dtype(Spanned<Dtype>),
 }
 
 impl Argument {

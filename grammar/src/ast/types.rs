@@ -2,7 +2,7 @@
 
 use super::Name;
 use crate::source::{Span, Spanned};
-use std::fmt;
+use shard_ops::Dtype;
 
 /// `[kind] [dtype] LAYOUT [partial]`.
 #[derive(Clone, Debug, PartialEq)]
@@ -12,7 +12,7 @@ pub struct Type {
     /// `weight` or `cache`; nothing is an activation.
     pub kind: Option<Spanned<Kind>>,
     /// The dtype; only a `let` annotation may leave it out.
-    pub dtype: Option<Spanned<DType>>,
+    pub dtype: Option<Spanned<Dtype>>,
     /// The layout word.
     pub layout: LayoutWord,
     /// `(partialsum-x, partialmax-y)`; empty where nothing is partial.
@@ -38,51 +38,6 @@ impl Kind {
             Kind::HostWeight => "weight host",
             Kind::Cache => "cache",
         }
-    }
-}
-
-/// The element types, by their words.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[allow(missing_docs)] // each is its own word
-pub enum DType {
-    F32,
-    Bf16,
-    F16,
-    F8,
-    Int8,
-    Int4,
-    Int32,
-    Bool,
-}
-
-impl DType {
-    /// All of them, in the order in which messages list them.
-    pub const ALL: [DType; 8] =
-        [DType::F32, DType::Bf16, DType::F16, DType::F8, DType::Int8, DType::Int4, DType::Int32, DType::Bool];
-
-    /// The word of the language.
-    pub fn word(self) -> &'static str {
-        match self {
-            DType::F32 => "f32",
-            DType::Bf16 => "bf16",
-            DType::F16 => "f16",
-            DType::F8 => "f8",
-            DType::Int8 => "int8",
-            DType::Int4 => "int4",
-            DType::Int32 => "int32",
-            DType::Bool => "bool",
-        }
-    }
-
-    /// The dtype that a word means.
-    pub fn from_word(word: &str) -> Option<DType> {
-        DType::ALL.into_iter().find(|dtype| dtype.word() == word)
-    }
-}
-
-impl fmt::Display for DType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
     }
 }
 

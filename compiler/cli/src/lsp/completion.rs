@@ -2,8 +2,9 @@
 
 use lsp_types::{CompletionItem, CompletionItemKind, CompletionTextEdit, Position, Range, TextEdit};
 use shard_grammar::Span;
-use shard_grammar::ast::{DType, LetTarget, Statement};
-use shard_ir::op::Code;
+use shard_grammar::ast::{LetTarget, Statement};
+use shard_ir::Dtype;
+use shard_ir::catalogue::Code;
 
 use super::document::Document;
 use super::position::{offset_of, position_of};
@@ -43,7 +44,7 @@ pub(crate) fn completions(document: &Document, place: Position) -> Vec<Completio
         items.extend(values.into_iter().map(|name| item(name, CompletionItemKind::VARIABLE, range)));
         items.extend(Code::all().filter_map(|code| {
             let row = code.row();
-            let detail = row.signature();
+            let detail = Some(row.signature());
             Some(CompletionItem { detail, ..item(row.source?, CompletionItemKind::FUNCTION, range) })
         }));
         items.extend(["reshard", "return"].map(|word| item(word, CompletionItemKind::FUNCTION, range)));
@@ -53,7 +54,7 @@ pub(crate) fn completions(document: &Document, place: Position) -> Vec<Completio
         items.extend(words.map(|word| item(word, CompletionItemKind::KEYWORD, range)));
     }
     items.extend(document.tree.layers().map(|l| item(&l.name.value, CompletionItemKind::FUNCTION, range)));
-    items.extend(DType::ALL.iter().map(|d| item(d.word(), CompletionItemKind::TYPE_PARAMETER, range)));
+    items.extend(Dtype::ALL.iter().map(|d| item(d.name(), CompletionItemKind::TYPE_PARAMETER, range)));
     items.extend(["weight", "cache"].map(|word| item(word, CompletionItemKind::KEYWORD, range)));
     items.extend(dims(document, range));
     items

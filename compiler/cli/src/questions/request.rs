@@ -3,6 +3,7 @@
 use shard_check::diagnostics::QuestionProblem;
 use shard_check::names::nearest;
 use shard_grammar::ast::{AxesWord, PartialOp};
+use shard_ir::catalogue::{Move, Sends};
 use shard_ir::{AxisList, DimPattern, Layout, LayoutError, LayoutPattern, MeshShape, Program, ValueId};
 use shard_report::strategy::Strategy;
 use shard_rewrite::demand::value_named;
@@ -19,8 +20,12 @@ pub(crate) enum Request {
 }
 
 /// The collectives that can be asked for.
-pub(crate) const COLLECTIVES: [&str; 6] =
-    ["all-gather", "reduce-scatter", "all-reduce", "all-to-all", "collective-permute", "exchange"];
+fn collectives() -> Vec<&'static str> {
+    let mut names: Vec<&str> =
+        Move::ALL.iter().map(|of| of.row()).filter(|row| row.sends != Sends::Nothing).map(|row| row.name).collect();
+    names.dedup();
+    names
+}
 
 /// The strategies that can be asked for.
 pub(crate) const STRATEGIES: [Strategy; 11] = [
@@ -47,7 +52,7 @@ pub(crate) fn read(text: &str, program: &Program) -> Result<Request, QuestionPro
         Some((head, tail)) => (head.trim(), Some(tail.trim())),
         None => (text, None),
     };
-    if let Some(op) = COLLECTIVES.into_iter().find(|op| *op == head) {
+    if let Some(op) = collectives().into_iter().find(|op| *op == head) {
         let value = tail.map(|name| named(name, program)).transpose()?;
         return Ok(Request::Collective { op, value });
     }
@@ -62,10 +67,10 @@ pub(crate) fn read(text: &str, program: &Program) -> Result<Request, QuestionPro
 
 fn unreadable(text: &str) -> QuestionProblem {
     let names: Vec<&str> = STRATEGIES.iter().map(|s| s.name()).collect();
-    let known = COLLECTIVES.iter().copied().chain(names.iter().copied());
+    let known = collectives().into_iter().chain(names.iter().copied());
     let help = nearest(text, known).map_or_else(
         || {
-            let (all, forms) = (COLLECTIVES.join(", "), names.join(", "));
+            let (all, forms) = (collectives().join(", "), names.join(", "));
             format!("a layout ('h: BLF_x'), a collective ({all}; 'all-gather:x') or a strategy ({forms})")
         },
         str::to_string,

@@ -6,6 +6,7 @@ mod permute;
 mod steps;
 mod terms;
 
+use shard_ir::catalogue::Sends;
 use shard_ir::{AxisList, Collective, Dtype, Layout, Mesh, MeshShape, Picoseconds, kept_by_each};
 
 use crate::hardware::{Fabric, Hardware, Wires};
@@ -59,18 +60,16 @@ pub fn collective_cost(
         let sent = bits.saturating_mul(u128::from(group - 1)).saturating_mul(times);
         sent.div_ceil(u128::from(group) * 8)
     };
-    let wire = match collective {
-        Collective::Slice { .. } | Collective::ToPartial { .. } => 0,
-        Collective::AllGather { .. }
-        | Collective::AllGatherDims { .. }
-        | Collective::ReduceScatter { .. }
-        | Collective::ReduceScatterDims { .. }
-        | Collective::AllToAll { .. } => all_but_own(1),
+    let wire = match collective.row().sends {
+        Sends::Nothing => 0,
+        Sends::Around | Sends::Across => all_but_own(1),
+        Sends::AroundTwice => all_but_own(2),
+        Sends::Blocks => bits.div_ceil(8),
         // What is kept is one part for each device of the group, or nothing.
-        Collective::Exchange { to } if kept_by_each(mesh, from, *to).is_some() => all_but_own(1),
-        Collective::Exchange { .. } => bits.div_ceil(8),
-        Collective::AllReduce { .. } => all_but_own(2),
-        Collective::Permute { .. } => bits.div_ceil(8),
+        Sends::Lacking => match collective.terms().to.and_then(|to| kept_by_each(mesh, from, to)) {
+            Some(_) => all_but_own(1),
+            None => bits.div_ceil(8),
+        },
     };
     CollectiveCost {
         bytes: Bytes(dtype.bytes(elements)),
@@ -109,18 +108,11 @@ pub fn collective_time(
 fn larger_buffer(mesh: &Mesh, collective: &Collective, from: Layout, sizes: &[u64]) -> u64 {
     let before = MeshShape { mesh, sizes }.local_elements(from);
     let group = mesh.group_size(collective.axes(mesh, from).iter());
-    match collective {
-        Collective::AllGather { .. }
-        | Collective::AllGatherDims { .. }
-        | Collective::ToPartial { dim: Some(_), .. } => before.saturating_mul(group),
-        Collective::ReduceScatter { .. }
-        | Collective::ReduceScatterDims { .. }
-        | Collective::Exchange { .. }
-        | Collective::AllReduce { .. }
-        | Collective::AllToAll { .. }
-        | Collective::Permute { .. }
-        | Collective::Slice { .. }
-        | Collective::ToPartial { dim: None, .. } => before,
+    // A block that becomes partial stands among neutral elements.
+    if collective.row().gathers || matches!(collective, Collective::ToPartial { dim: Some(_), .. }) {
+        before.saturating_mul(group)
+    } else {
+        before
     }
 }
 

@@ -6,7 +6,7 @@ use shard_grammar::ast::{AxesWord, PartialOp};
 use shard_grammar::{WordError, parse_dim_list, parse_layout_with_partial};
 
 use super::line::{Cursor, LineError, Parsed};
-use crate::collective::Collective;
+use crate::collective::{Collective, Move};
 use crate::collective_einsum::Fused;
 use crate::layout::{Layout, MeshShape, Reduction};
 use crate::mesh::{AxisId, AxisList, AxisSet, MAX_AXES};
@@ -293,17 +293,7 @@ struct Parts {
 }
 
 fn collective(scope: Scope<'_>, word: &str, cursor: &mut Cursor<'_>) -> Parsed<Option<(InstrId, Collective)>> {
-    let names = [
-        "all-gather",
-        "slice",
-        "reduce-scatter",
-        "all-reduce",
-        "all-to-all",
-        "collective-permute",
-        "exchange",
-        "to-partial",
-    ];
-    if !names.contains(&word) {
+    if !Move::names().contains(&word) {
         return Ok(None);
     }
     let operand = scope.operand(cursor)?;
@@ -384,12 +374,13 @@ fn collective(scope: Scope<'_>, word: &str, cursor: &mut Cursor<'_>) -> Parsed<O
         }
         "collective-permute" => Collective::Permute { to: Layout::REPLICATED },
         "exchange" => Collective::Exchange { to: Layout::REPLICATED },
-        _ => {
+        "to-partial" => {
             let kind = reduction(cursor)?;
             let axes = over(cursor)?;
             let dim = if cursor.take_word("along") { Some(place(cursor)?) } else { None };
             Collective::ToPartial { kind, dim, axes }
         }
+        _ => return Ok(None),
     };
     Ok(Some((operand, collective)))
 }

@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 use super::line::quoted;
 use crate::collective::Collective;
 use crate::collective_einsum::Fused;
-use crate::layout::Reduction;
 use crate::op::Op;
 use crate::plan::{InstrId, InstrKind, Number, Plan};
 use crate::tensor::DimId;
@@ -149,34 +148,23 @@ fn move_attributes(plan: &Plan, id: InstrId, collective: &Collective) -> String 
     let instr = plan.instruction(id);
     let axes = |axes: crate::AxisList| plan.mesh.axes_text(axes.iter());
     let dim = |d: usize| instr.dims.get(d).map_or("?", |d| plan.dims[d.index()].name.as_str());
-    let kind = |kind: Reduction| match kind {
-        Reduction::Sum => "sum",
-        Reduction::Max => "max",
-    };
     // `x along B, y along D`.
     let parts = |collective: &Collective| {
         let from = instr.operands.first().map_or(instr.layout, |o| plan.instruction(*o).layout);
         let part = |(d, a): (usize, crate::AxisList)| format!("{} along {}", axes(a), dim(d));
         collective.parts(from).into_iter().map(part).collect::<Vec<_>>().join(", ")
     };
-    match *collective {
-        Collective::AllGather { dim: d, axes: a } | Collective::Slice { dim: d, axes: a } => {
-            format!(" over {} along {}", axes(a), dim(d))
-        }
-        Collective::ReduceScatter { kind: k, dim: d, axes: a } => {
-            format!(" {} over {} along {}", kind(k), axes(a), dim(d))
-        }
-        Collective::AllGatherDims { .. } => format!(" over {}", parts(collective)),
-        Collective::ReduceScatterDims { kind: k, .. } => format!(" {} over {}", kind(k), parts(collective)),
-        Collective::AllReduce { kind: k, axes: a } => format!(" {} over {}", kind(k), axes(a.iter().collect())),
-        Collective::AllToAll { from_dim, to_dim, axes: a } => {
-            format!(" over {} from {} to {}", axes(a), dim(from_dim), dim(to_dim))
-        }
-        // Where it goes is the written layout.
-        Collective::Permute { .. } | Collective::Exchange { .. } => String::new(),
-        Collective::ToPartial { kind: k, dim: None, axes: a } => format!(" {} over {}", kind(k), axes(a)),
-        Collective::ToPartial { kind: k, dim: Some(d), axes: a } => {
-            format!(" {} over {} along {}", kind(k), axes(a), dim(d))
-        }
+    let terms = collective.terms();
+    let mut out = terms.kind.map_or(String::new(), |kind| format!(" {}", kind.short()));
+    // Where a move without axes goes is the written layout.
+    if collective.row().several {
+        out += &format!(" over {}", parts(collective));
+    } else if let Some(a) = terms.axes {
+        out += &format!(" over {}", axes(a));
+    }
+    out + &match terms.dims {
+        [Some(d), None] => format!(" along {}", dim(d)),
+        [Some(from), Some(to)] => format!(" from {} to {}", dim(from), dim(to)),
+        [None, _] => String::new(),
     }
 }

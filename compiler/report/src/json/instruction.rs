@@ -301,16 +301,9 @@ fn move_json(layer: &Layer<'_>, id: InstrId, collective: &Collective) -> MoveJso
     let instr = plan.instruction(id);
     let source = instr.operands.first().copied().unwrap_or(id);
     let dim = |at: usize| instr.dims.get(at).map(|d| plan.dims[d.index()].name.clone());
-    let along = match *collective {
-        Collective::AllGather { dim: d, .. }
-        | Collective::Slice { dim: d, .. }
-        | Collective::ReduceScatter { dim: d, .. } => Along::One { dim: dim(d) },
-        Collective::AllReduce { .. } => Along::One { dim: None },
-        Collective::ToPartial { dim: d, .. } => Along::One { dim: d.and_then(dim) },
-        Collective::AllToAll { from_dim, to_dim, .. } => {
-            Along::Two { from_dim: dim(from_dim).unwrap_or_default(), to_dim: dim(to_dim).unwrap_or_default() }
-        }
-        Collective::AllGatherDims { .. } | Collective::ReduceScatterDims { .. } => Along::Several {
+    let terms = collective.terms();
+    let along = match terms.dims {
+        _ if collective.row().several => Along::Several {
             dim: None,
             along: collective
                 .parts(plan.instruction(source).layout)
@@ -321,25 +314,15 @@ fn move_json(layer: &Layer<'_>, id: InstrId, collective: &Collective) -> MoveJso
                 })
                 .collect(),
         },
-        Collective::Permute { .. } | Collective::Exchange { .. } => {
+        _ if terms.to.is_some() => {
             Along::Layouts { from_layout: plan.layout_text(source), to_layout: plan.layout_text(id) }
         }
+        [Some(from), Some(to)] => {
+            Along::Two { from_dim: dim(from).unwrap_or_default(), to_dim: dim(to).unwrap_or_default() }
+        }
+        [d, _] => Along::One { dim: d.and_then(dim) },
     };
-    let reduction = match collective {
-        Collective::ReduceScatter { kind, .. }
-        | Collective::ReduceScatterDims { kind, .. }
-        | Collective::AllReduce { kind, .. }
-        | Collective::ToPartial { kind, .. } => Some(match kind {
-            Reduction::Sum => "sum",
-            Reduction::Max => "max",
-        }),
-        Collective::AllGather { .. }
-        | Collective::AllGatherDims { .. }
-        | Collective::Slice { .. }
-        | Collective::AllToAll { .. }
-        | Collective::Permute { .. }
-        | Collective::Exchange { .. } => None,
-    };
+    let reduction = terms.kind.map(Reduction::short);
     let axes = collective.axes(&plan.mesh, plan.instruction(source).layout);
     let (bytes, wire_bytes) = match layer.price.of(id) {
         InstrPrice::Move(cost) => (cost.bytes.0, cost.wire_bytes.0),

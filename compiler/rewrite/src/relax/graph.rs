@@ -5,6 +5,7 @@ use std::collections::BinaryHeap;
 
 use rustc_hash::FxHashMap;
 use shard_cost::{Hardware, PermuteTimes, axes_key, collective_cost, least_permute_time};
+use shard_ir::catalogue::Sends;
 use shard_ir::{AxisSet, Collective, Dtype, Layout, Mesh, MeshShape, Picoseconds};
 
 use crate::rules::moves::{Freedom, Movable, generating_moves};
@@ -350,13 +351,13 @@ fn arc_cost(time: Picoseconds) -> i64 {
 }
 
 fn kind(collective: &Collective) -> u8 {
-    match collective {
+    match (collective.row().sends, collective.row().combines) {
         // Along one dim or several, what counts is the group.
-        Collective::AllGather { .. } | Collective::AllGatherDims { .. } => 0,
-        Collective::ReduceScatter { .. } | Collective::ReduceScatterDims { .. } => 1,
-        Collective::AllReduce { .. } => 2,
-        Collective::AllToAll { .. } => 3,
-        Collective::Permute { .. } | Collective::Exchange { .. } => 4,
-        Collective::Slice { .. } | Collective::ToPartial { .. } => 5,
+        (Sends::Around, false) => 0,
+        (Sends::Around, true) => 1,
+        (Sends::AroundTwice, _) => 2,
+        (Sends::Across, _) => 3,
+        (Sends::Blocks | Sends::Lacking, _) => 4,
+        (Sends::Nothing, _) => 5,
     }
 }
