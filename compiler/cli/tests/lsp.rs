@@ -168,6 +168,8 @@ fn hover_tells_type_local_shape_and_layout_in_words() {
     }
     let text = editor.ask_at("textDocument/hover", MLP, "xyz,", 1)["contents"]["value"].to_string();
     assert!(text.contains("mesh axis `y` of 4 (64 devices in all)"), "{text}");
+    let text = editor.ask_at("textDocument/hover", MLP, "gelu(", 1)["contents"]["value"].to_string();
+    assert!(text.contains("gelu(a)") && text.contains("Gaussian error linear unit"), "{text}");
     // What the compiler chose is there once it has chosen.
     editor.diagnostics(1, true);
     let text = editor.ask_at("textDocument/hover", MLP, "let h", 4)["contents"]["value"].to_string();

@@ -2,7 +2,8 @@
 
 use shard_cost::Bytes;
 use shard_grammar::ast::Item;
-use shard_grammar::print_type;
+use shard_grammar::{Span, print_type};
+use shard_ir::catalogue::Code;
 use shard_ir::{Def, Layout, Mesh, MeshShape, Plan, Program, Reduction};
 use shard_report::scale;
 
@@ -38,6 +39,16 @@ pub(crate) fn hover(document: &Document, lowered: Option<&Lowered>, name: &Occur
             Some(with_docs(text, docs))
         }
     }
+}
+
+/// Markdown about the op whose word stands at a byte, and the word's place.
+pub(crate) fn op(document: &Document, at: usize) -> Option<(String, Span)> {
+    let text = &document.file.text;
+    let in_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let start = text.get(..at)?.trim_end_matches(in_word).len();
+    let end = text.len() - text[start..].trim_start_matches(in_word).len();
+    let row = Code::of_source(&text[start..end])?.row();
+    text[end..].starts_with('(').then(|| (format!("{}\n\n{}", code(&row.signature()), row.says), Span::new(start, end)))
 }
 
 fn axis(document: &Document, name: &str) -> Option<String> {

@@ -326,13 +326,15 @@ impl Server {
     }
 
     fn hover(&self, uri: &Uri, place: Position) -> Option<Hover> {
-        self.at(uri, place, |document, _, name| {
+        let of_name = self.at(uri, place, |document, _, name| {
             let answers = self.answers();
             let known = answers.get(uri).filter(|known| known.version == document.version);
-            let value = hover::hover(document, known, name)?;
-            let contents = HoverContents::Markup(MarkupContent { kind: MarkupKind::Markdown, value });
-            Some(Hover { contents, range: Some(range_of(&document.file, name.span)) })
-        })
+            Some((hover::hover(document, known, name)?, name.span))
+        });
+        let document = self.documents.get(uri)?;
+        let (value, span) = of_name.or_else(|| hover::op(document, offset_of(&document.file, place)))?;
+        let contents = HoverContents::Markup(MarkupContent { kind: MarkupKind::Markdown, value });
+        Some(Hover { contents, range: Some(range_of(&document.file, span)) })
     }
 
     fn places(&self, uri: &Uri, place: Position, wanted: impl Fn(&Occurrence) -> bool) -> Option<Vec<Location>> {
