@@ -1,0 +1,124 @@
+//! What is written down of the catalogue of ops elsewhere is what the catalogue says: the editor's grammar, the schema, the
+//! tables of the specification, and the places that `CONTRIBUTING.md` lists. `SHARDC_UPDATE=1` writes the grammar, the schema
+//! and the maps of the tables anew.
+
+#![allow(missing_docs)]
+
+use shard_ir::catalogue::{self, Code, Flag, Lead, Map, Move, Partial, Row, filled};
+use shard_snapshots::files::{read, root};
+
+/// Asserts that a file has this text behind a first marker and up to a second one, or puts it there.
+fn holds(path: &str, from: &str, to: &str, wanted: &str) {
+    let text = read(&root().join(path));
+    let start = text.find(from).unwrap_or_else(|| panic!("{path} has no {from}")) + from.len();
+    let end = start + text[start..].find(to).unwrap_or_else(|| panic!("{path} has no {to}"));
+    if text[start..end] != *wanted && std::env::var_os("SHARDC_UPDATE").is_some() {
+        std::fs::write(root().join(path), format!("{}{wanted}{}", &text[..start], &text[end..]))
+            .expect("a file of ours");
+    } else {
+        assert_eq!(&text[start..end], wanted, "{path}: run this test with SHARDC_UPDATE=1");
+    }
+}
+
+#[test]
+fn the_editors_grammar_knows_every_word() {
+    let words: Vec<&str> = Code::sources().chain(["reshard"]).collect();
+    let wanted = format!("\\\\b({})\\\\b(?=\\\\s*\\\\()", words.join("|"));
+    let from = "\"name\": \"support.function.shard\",\n      \"match\": \"";
+    holds("editors/vscode/syntaxes/shard.tmLanguage.json", from, "\"\n", &wanted);
+}
+
+#[test]
+fn the_schema_lists_every_op_and_every_move() {
+    let lines = |indent: usize, names: &[&str]| {
+        let line = |name: &&str| format!("{:indent$}{name:?}", "");
+        names.iter().map(line).collect::<Vec<_>>().join(",\n")
+    };
+    let (ops, moves) = (catalogue::op_names(), Move::names());
+    let all = [&["parameter", "constant"][..], &ops, &moves, &["collective-einsum"]].concat();
+    let path = "spec/schema/explain.schema.json";
+    let from = "\"description\": \"Dense, in program order.\"\n        },\n        \"op\": {\n          \"enum\": [\n";
+    holds(path, from, "\n          ]", &lines(12, &all));
+    // The instructions that bear what an op bears, and those that bear what a move does.
+    for names in [&ops, &moves] {
+        let first = format!("\"enum\": [\n                  {:?},\n", names[0]);
+        holds(path, &first, "\n                ]", &lines(18, &names[1..]));
+    }
+}
+
+/// The words of the maps of which something holds.
+fn maps(of: impl Fn(&Row) -> bool, between: &str) -> String {
+    let rows = Map::ALL.iter().map(|map| map.row()).filter(|row| of(row));
+    rows.filter_map(|row| row.source).collect::<Vec<_>>().join(between)
+}
+
+#[test]
+fn the_specification_lists_every_map() {
+    let may_be_partial = |row: &Row| row.sums != Partial::No || row.maxima != Partial::No;
+    holds("spec/language.md", "\nmap        = \"", "\"\n", &maps(|_| true, "\" | \""));
+    holds("spec/language.md", "\n| `gelu ", "` |", maps(|_| true, " ").trim_start_matches("gelu "));
+    let types = "spec/types.md";
+    let exact = |row: &Row| row.is(Flag::Exact);
+    holds(types, "one of whole numbers |\n| `", "` |", &maps(|row| !exact(row), " "));
+    holds(types, "a float, the operand's |\n| `", "`, `-a` |", &maps(exact, " "));
+    holds(types, "| `-a` | yes | no |\n| `", "` | no | yes |", &maps(may_be_partial, " "));
+    holds(types, "` | no | yes |\n| `", "` | no | no |", &maps(|row| !may_be_partial(row), " "));
+}
+
+#[test]
+fn the_tables_of_the_specification_name_every_op() {
+    for page in ["spec/language.md", "spec/types.md"] {
+        let text = read(&root().join(page));
+        let rows: Vec<&str> = text.lines().filter(|line| line.starts_with('|')).collect();
+        let has = |word: &str| {
+            let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            rows.iter()
+                .any(|row| row.split('|').nth(1).is_some_and(|cell| cell.split(|c| !is_word(c)).any(|w| w == word)))
+        };
+        for word in Code::sources() {
+            assert!(has(word), "{page} has no row of `{word}`");
+            assert!(
+                page != "spec/language.md" || text.contains(&format!("\"{word}\"")),
+                "{page}: no \"{word}\" in the grammar"
+            );
+        }
+    }
+}
+
+#[test]
+fn each_row_names_its_slots_in_its_phrase_and_ends_with_what_may_be_left_out() {
+    for code in Code::all() {
+        let row = code.row();
+        let slots: Vec<&str> = row.slots.iter().map(|slot| slot.name).collect();
+        filled(row.phrase, |name| {
+            assert!(slots.contains(&name), "{}: no slot {name}", row.text);
+            Some(String::new())
+        });
+        for (at, slot) in row.slots.iter().enumerate() {
+            let may_be_left_out = slot.takes == catalogue::Takes::DimOrNothing;
+            assert!(!may_be_left_out || (at + 1 == row.slots.len() && slot.lead == Lead::Comma), "{}", row.text);
+            assert!(row.phrase.contains(&format!("{{{}}}", slot.name)), "{}: {} in no phrase", row.text, slot.name);
+        }
+        assert!(row.source.is_none() || row.sign.is_none(), "{}: a word and a sign", row.text);
+        assert_eq!(Code::of_text(row.text), Some(code), "{}: two rows of one word", row.text);
+    }
+}
+
+/// The places that `CONTRIBUTING.md` lists: ``1. `path`: `text that the file has` ...``.
+#[test]
+fn the_places_that_contributing_names_exist() {
+    let mut places = 0;
+    for line in read(&root().join("CONTRIBUTING.md")).lines() {
+        // A list in order: `3. `path`: `text` ...`.
+        let number = line.trim_start_matches(|c: char| c.is_ascii_digit());
+        let Some(place) = number.strip_prefix(". `").filter(|_| number.len() < line.len()) else { continue };
+        let Some((path, rest)) = place.split_once('`') else { panic!("no end: {line}") };
+        assert!(root().join(path).exists(), "there is no {path}");
+        if let Some(named) = rest.strip_prefix(": `") {
+            let named = named.split('`').next().unwrap_or_default();
+            assert!(read(&root().join(path)).contains(named), "{path} has no {named}");
+            places += 1;
+        }
+    }
+    assert!(places > 40, "{places}");
+}
