@@ -80,28 +80,24 @@ pub fn written_here(function: &str) -> Option<&'static str> {
 
 /// The operations of the language, by kind.
 pub static OPERATIONS: LazyLock<String> = LazyLock::new(|| {
-    let is = |code: Code, flag| code.row().is(flag);
-    let kinds: [&dyn Fn(Code) -> bool; 8] = [
-        &|code| code == Code::Form(Form::Einsum),
-        &|code| matches!(code, Code::Binary(_)),
-        &|code| matches!(code, Code::Map(_)),
-        &|code| matches!(code, Code::Reduce(_)),
-        &|code| code.row().slots.iter().any(|slot| slot.takes == Takes::ListOfOne),
-        &|code| is(code, Flag::KeepsValues) && !is(code, Flag::Elementwise),
-        &|code| matches!(code, Code::Form(_)) && !is(code, Flag::KeepsValues),
-        &|code| matches!(code, Code::Form(_)) && is(code, Flag::Elementwise),
-    ];
-    let mut told: Vec<Code> = Vec::new();
-    let mut of_kind = |kind: &dyn Fn(Code) -> bool| {
-        let codes: Vec<Code> = Code::all().filter(|code| !told.contains(code) && kind(*code)).collect();
-        told.extend(&codes);
-        let words = codes.iter().filter_map(|code| match code {
-            Code::Binary(binary) => binary.row().sign.or(binary.row().source),
-            code => code.row().source,
-        });
-        words.collect::<Vec<_>>().join(" ")
+    let kind = |code: Code| match code {
+        Code::Form(Form::Einsum) => 0,
+        Code::Binary(_) => 1,
+        Code::Map(_) => 2,
+        Code::Reduce(_) => 3,
+        Code::Form(Form::Softmax) | Code::Norm(_) => 4,
+        Code::Form(form) if form.row().is(Flag::Elementwise) => 7,
+        Code::Form(form) => {
+            if form.row().is(Flag::KeepsValues) {
+                5
+            } else {
+                6
+            }
+        }
     };
-    kinds.map(&mut of_kind).join("; ") + " reshard"
+    let word = |code: Code| code.row().source.or(code.row().sign.filter(|_| kind(code) == 1));
+    let words = |of| Code::all().filter(move |code| kind(*code) == of).filter_map(word).collect::<Vec<_>>().join(" ");
+    (0..8).map(words).collect::<Vec<_>>().join("; ") + " reshard"
 });
 
 /// A syntax error of what another language has, said as such; any other as it is.

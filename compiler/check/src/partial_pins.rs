@@ -107,10 +107,7 @@ fn is_sum(op: &Op) -> bool {
 /// The op as the source writes it.
 fn word(op: &Op) -> &'static str {
     match op {
-        Op::Binary(Binary::Add) => "+",
-        Op::Binary(Binary::Sub) => "-",
-        Op::Binary(Binary::Mul) => "*",
-        Op::Binary(Binary::Div) => "/",
+        Op::Binary(binary) => binary.row().sign.unwrap_or(op.word()),
         op => op.word(),
     }
 }

@@ -99,27 +99,25 @@ table! {
     }
 }
 
-/// A normalisation over a dim, which may be computed in pieces where the dim is split.
-const COMPOSITE: Row = Row {
-    slots: &[Slot {
-        name: "dim",
-        lead: Lead::Over,
-        takes: Takes::ListOfOne,
-        of: Of::Whole(0),
-        field: Some(Field::Over),
-    }],
-    phrase: "over {dim}",
-    flags: &[SameDims],
-    ..NOTHING
-};
+/// An op of its own kind whose word is the same everywhere.
+const fn form(word: &'static str) -> Row {
+    Row { op: word, text: word, source: Some(word), ..NOTHING }
+}
 
-table! {
-    /// A normalisation over a dim, without learned scales.
-    Norm: Row {
-        /// `a / sqrt(mean(a^2) + eps)`.
-        Rms { op: "norm", text: "rmsnorm", source: Some("rmsnorm"), ..COMPOSITE },
-        /// `(a - mean(a)) / sqrt(var(a) + eps)`.
-        Layer { op: "norm", text: "layernorm", source: Some("layernorm"), ..COMPOSITE },
+/// A normalisation over a dim, which may be computed in pieces where the dim is split.
+const fn composite(word: &'static str) -> Row {
+    const OVER: Slot = Slot { takes: Takes::ListOfOne, ..dim("dim", Lead::Over, Of::Whole(0), Field::Over) };
+    Row { slots: &[OVER], phrase: "over {dim}", flags: &[SameDims], ..form(word) }
+}
+
+/// The same bytes, one dim or more under other names.
+const fn view(word: &'static str) -> Row {
+    Row {
+        phrase: "{from} -> {to}",
+        sums: Partial::First,
+        maxima: Partial::First,
+        flags: &[View, KeepsValues, Exact],
+        ..form(word)
     }
 }
 
@@ -127,64 +125,54 @@ const fn dim(name: &'static str, lead: Lead, of: Of, field: Field) -> Slot {
     Slot { name, lead, takes: Takes::Dim, of, field: Some(field) }
 }
 
-const FROM_TO: &[Slot] =
-    &[dim("from", Lead::Comma, Of::Operand(0), Field::From), dim("to", Lead::Arrow, Of::None, Field::To)];
+const FROM: Slot = dim("from", Lead::Comma, Of::Operand(0), Field::From);
+const TO: Slot = dim("to", Lead::Arrow, Of::None, Field::To);
+
+table! {
+    /// A normalisation over a dim, without learned scales.
+    Norm: Row {
+        /// `a / sqrt(mean(a^2) + eps)`.
+        Rms { op: "norm", ..composite("rmsnorm") },
+        /// `(a - mean(a)) / sqrt(var(a) + eps)`.
+        Layer { op: "norm", ..composite("layernorm") },
+    }
+}
 
 table! {
     /// An op that is the only one of its kind.
     Form: Row {
         /// The product of the operands, summed over every dim that the result does not name.
-        Einsum {
-            op: "einsum", text: "einsum", source: Some("einsum"), operands: &[],
-            sums: Partial::One, flags: &[Exact], ..NOTHING
-        },
+        Einsum { operands: &[], sums: Partial::One, flags: &[Exact], ..form("einsum") },
         /// `exp(a) / sum(exp(a))` over a dim.
-        Softmax { op: "softmax", text: "softmax", source: Some("softmax"), ..COMPOSITE },
+        Softmax { ..composite("softmax") },
         /// The same data, a dim under another name of the same size.
-        Rename {
-            op: "rename", text: "rename", source: Some("rename"), slots: FROM_TO, phrase: "{from} -> {to}",
-            sums: Partial::First, maxima: Partial::First, flags: &[View, KeepsValues, Exact], ..NOTHING
-        },
+        Rename { slots: &[FROM, TO], ..view("rename") },
         /// One dim as several, the first major.
         Split {
-            op: "split", text: "split", source: Some("split"),
-            slots: &[
-                dim("from", Lead::Comma, Of::Operand(0), Field::From),
-                Slot { takes: Takes::SeveralDims, ..dim("to", Lead::Arrow, Of::None, Field::To) },
-            ],
-            sizes: Sizes::Product,
-            phrase: "{from} -> {to}",
-            sums: Partial::First, maxima: Partial::First, flags: &[View, KeepsValues, Exact], ..NOTHING
+            slots: &[FROM, Slot { takes: Takes::SeveralDims, ..TO }], sizes: Sizes::Product, ..view("split")
         },
         /// Several dims as one, the first major.
         Merge {
-            op: "merge", text: "merge", source: Some("merge"),
-            slots: &[
-                Slot { takes: Takes::SeveralDims, ..dim("from", Lead::Comma, Of::Operand(0), Field::From) },
-                dim("to", Lead::Arrow, Of::None, Field::To),
-            ],
-            sizes: Sizes::Product,
-            phrase: "{from} -> {to}",
-            sums: Partial::First, maxima: Partial::First, flags: &[View, KeepsValues, Exact], ..NOTHING
+            slots: &[Slot { takes: Takes::SeveralDims, ..FROM }, TO], sizes: Sizes::Product, ..view("merge")
         },
         /// Two operands joined along one dim, whose size is the sum.
         Concat {
-            op: "concat", text: "concat", source: Some("concat"), operands: &["a", "b"],
+            operands: &["a", "b"],
             slots: &[
                 dim("left", Lead::Comma, Of::Whole(0), Field::From),
                 dim("right", Lead::Comma, Of::Whole(1), Field::From),
-                dim("to", Lead::Arrow, Of::None, Field::To),
+                TO,
             ],
             sizes: Sizes::Sum,
             phrase: "{left}, {right} -> {to}",
-            sums: Partial::Together, maxima: Partial::Together, flags: &[KeepsValues, Exact], ..NOTHING
+            sums: Partial::Together, maxima: Partial::Together, flags: &[KeepsValues, Exact], ..form("concat")
         },
         /// Some positions of a dim, from a first one on.
         SliceDim {
             op: "slice-dim", text: "slice-dim", source: Some("slice"),
             slots: &[
                 dim("from", Lead::Comma, Of::Whole(0), Field::From),
-                dim("to", Lead::Arrow, Of::None, Field::To),
+                TO,
                 Slot {
                     takes: Takes::Position("the first position"),
                     ..dim("offset", Lead::Comma, Of::None, Field::Offset)
@@ -196,14 +184,14 @@ table! {
         },
         /// The cache with the new positions written at its end.
         Append {
-            op: "append", text: "append", source: Some("append"), operands: &["cache", "new"],
+            operands: &["cache", "new"],
             slots: &[
                 dim("from", Lead::Comma, Of::Whole(1), Field::From),
                 dim("to", Lead::Arrow, Of::Operand(0), Field::To),
             ],
             sizes: Sizes::AtMost { small: "from", large: "to" },
             phrase: "{from} -> {to}",
-            sums: Partial::Together, maxima: Partial::Together, flags: &[KeepsValues, Exact], ..NOTHING
+            sums: Partial::Together, maxima: Partial::Together, flags: &[KeepsValues, Exact], ..form("append")
         },
         // It is not exact: it brings in minus infinity, which a product with 0 turns into NaN.
         /// Minus infinity where the key position is later than the query position, the queries being the last of the keys.
@@ -219,7 +207,6 @@ table! {
         },
         /// Rotary embedding of a dim by a position, which counts from 0 or to the end of the extent.
         Rope {
-            op: "rope", text: "rope", source: Some("rope"),
             slots: &[
                 dim("dim", Lead::Over, Of::Whole(0), Field::Over),
                 dim("position", Lead::At, Of::Operand(0), Field::At),
@@ -227,19 +214,18 @@ table! {
             ],
             sizes: Sizes::AtMost { small: "position", large: "extent" },
             phrase: "over {dim} at {position}[ of {extent}]",
-            sums: Partial::First, flags: &[SameDims], ..NOTHING
+            sums: Partial::First, flags: &[SameDims], ..form("rope")
         },
         /// The rows of a table that the ids name.
         Take {
-            op: "take", text: "take", source: Some("take"), operands: &["table", "ids"],
+            operands: &["table", "ids"],
             slots: &[dim("dim", Lead::Over, Of::Operand(0), Field::Over)],
             phrase: "over {dim}",
-            sums: Partial::First, flags: &[Exact], ..NOTHING
+            sums: Partial::First, flags: &[Exact], ..form("take")
         },
         // A place is given by counting over all tokens, a choice made among all experts: both are whole.
         /// Which tokens go to which places of which experts: 1 where a token is given a place, 0 elsewhere.
         Route {
-            op: "route", text: "route", source: Some("route"),
             slots: &[
                 dim("experts", Lead::Over, Of::Whole(0), Field::Over),
                 dim("tokens", Lead::At, Of::Whole(0), Field::At),
@@ -250,7 +236,7 @@ table! {
                 },
             ],
             phrase: "{tokens} over {choices} of {experts} -> {places}",
-            flags: &[Exact], ..NOTHING
+            flags: &[Exact], ..form("route")
         },
         // No source writes it: a weight in host memory is fetched by being used.
         /// A value in host memory, brought to the chip.
@@ -261,10 +247,9 @@ table! {
         // A sum may be partial from float to float alone; a maximum unless the result is a truth value.
         /// Another dtype.
         Cast {
-            op: "cast", text: "cast", source: Some("cast"),
             slots: &[Slot { name: "dtype", lead: Lead::Comma, takes: Takes::Dtype, of: Of::None, field: None }],
             phrase: "to {dtype}",
-            sums: Partial::First, maxima: Partial::First, flags: &[Elementwise, KeepsValues, Exact], ..NOTHING
+            sums: Partial::First, maxima: Partial::First, flags: &[Elementwise, KeepsValues, Exact], ..form("cast")
         },
     }
 }

@@ -1,6 +1,7 @@
 //! Right programs of strange sizes, for those that spoil programs to start from: dims of 1 and of 2^40, long chains,
 //! many dims, axes and operands, deep nesting, numbers at the ends of their range, every op at its smallest.
 
+use shard_ir::Map;
 use std::fmt::Write;
 
 /// The programs.
@@ -103,9 +104,8 @@ fn calls() -> String {
 /// Every map, extremum, reduction and composite, one after the other.
 fn every_map() -> String {
     let mut text = format!("{HEADER}layer f(v: f32 B_xE_y, w: f32 B) -> f32 BE_x {{\n");
-    let maps = ["gelu", "relu", "silu", "sigmoid", "tanh", "exp", "log", "sqrt", "rsqrt", "square", "abs"];
     let mut last = "v".to_string();
-    for (i, map) in maps.iter().enumerate() {
+    for (i, map) in Map::ALL.iter().filter_map(|map| map.row().source).enumerate() {
         let _ = writeln!(text, "  let m{i} = {map}({last})");
         last = format!("m{i}");
     }
