@@ -77,7 +77,7 @@ impl Moves {
         for node in 0..self.layouts.len() {
             let layout = self.layouts[node];
             let local = shape.local_elements(layout);
-            for (collective, to) in Collective::along_one_dim_from(shape, layout, shape.mesh.all_axes(), maxima) {
+            for (collective, to) in Collective::all_but_exchanges_from(shape, layout, shape.mesh.all_axes(), maxima) {
                 let axes = collective.axes(shape.mesh, layout);
                 let is_taken = match (collective.has_traffic(), of.freedom) {
                     (false, _) => axes.len() == 1,
@@ -215,7 +215,7 @@ mod tests {
         let mut least = vec![vec![i64::MAX / 2; layouts.len()]; layouts.len()];
         for (i, from) in layouts.iter().enumerate() {
             least[i][i] = 0;
-            for (collective, to) in Collective::along_one_dim_from(shape, *from, mesh.all_axes(), maxima) {
+            for (collective, to) in Collective::all_but_exchanges_from(shape, *from, mesh.all_axes(), maxima) {
                 let cost = collective_cost(hardware, mesh, &collective, *from, &of.sizes, of.dtype);
                 let Ok(j) = layouts.binary_search(&to) else { continue };
                 least[i][j] = least[i][j].min(cost.time.0 as i64);

@@ -3,9 +3,9 @@
 use shard_ir::{AxisId, AxisList, AxisSet, Collective, Layout, Mesh, MeshShape, Program, Reduction, ValueId};
 
 /// Every move from a layout that the search takes, with the layout it leads to. The definition is
-/// [`Collective::along_one_dim_from`]: exchanges, and gathers and scatters along several dims, are not searched yet.
+/// [`Collective::all_but_exchanges_from`]: exchanges are not searched yet.
 pub fn moves_from(shape: MeshShape<'_>, from: Layout, sums: AxisSet, maxima: AxisSet) -> Vec<(Collective, Layout)> {
-    Collective::along_one_dim_from(shape, from, sums, maxima)
+    Collective::all_but_exchanges_from(shape, from, sums, maxima)
 }
 
 /// Which moves there are for a value, wherever it lies.
@@ -54,8 +54,8 @@ impl Movable {
 
 /// The moves from a layout that generate all others at no loss of time: slices and to-partials over one axis, all-reduces
 /// and all-to-alls over any axes. All-gathers and reduce-scatters are over one axis where the network `adds_up`, so that a
-/// chain of them costs what the merged move costs, and over any axes elsewhere. Permutes are left out. A test holds the
-/// closure of these to that of [`moves_from`].
+/// chain of them costs what the merged move costs, and over any axes and along any dims elsewhere. Permutes are left out. A
+/// test holds the closure of these to that of [`moves_from`].
 pub fn generating_moves(
     shape: MeshShape<'_>,
     from: Layout,
@@ -111,6 +111,14 @@ pub fn generating_moves(
                     }
                 }
             }
+        }
+    }
+    if !adds_up {
+        let gathered = Collective::gathers_along_several(shape, from);
+        found.extend(gathered.into_iter().map(|to| (Collective::AllGatherDims { to }, to)));
+        for (kind, _) in kinds.into_iter().filter(|(kind, _)| *kind == Reduction::Sum || completes_max) {
+            let scattered = Collective::scatters_along_several(shape, from, kind);
+            found.extend(scattered.into_iter().map(|to| (Collective::ReduceScatterDims { kind, to }, to)));
         }
     }
     for (kind, partial) in kinds {

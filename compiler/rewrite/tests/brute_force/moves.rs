@@ -163,7 +163,30 @@ pub(crate) fn collectives_between(
     if same_sums && same_maxima && shape.local_sizes(from_layout) == shape.local_sizes(to_layout) {
         found.push(Collective::Permute { to: to_layout });
     }
+    if changed.len() > 1 {
+        along_several_dims(from, (to_layout, to), &mut found);
+    }
     found
+}
+
+/// A gather or a scatter that changes several dims.
+fn along_several_dims(from: &Written, (to_layout, to): (Layout, &Written), found: &mut Vec<Collective>) {
+    let dims = || from.dims.iter().zip(&to.dims);
+    let (same_sums, same_maxima) = (from.sums == to.sums, from.maxima == to.maxima);
+    if same_sums && same_maxima && dims().all(|(before, after)| before.starts_with(after)) {
+        found.push(Collective::AllGatherDims { to: to_layout });
+    }
+    if dims().all(|(before, after)| after.starts_with(before)) {
+        let come: Vec<AxisId> = dims().flat_map(|(before, after)| after[before.len()..].to_vec()).collect();
+        for (kind, before, after, other_same) in
+            [(Reduction::Sum, &from.sums, &to.sums, same_maxima), (Reduction::Max, &from.maxima, &to.maxima, same_sums)]
+        {
+            let completed = is_strict_part(after, before) && same_set(&less(before, after), &come);
+            if other_same && completed && (kind == Reduction::Sum || from.sums.is_empty()) {
+                found.push(Collective::ReduceScatterDims { kind, to: to_layout });
+            }
+        }
+    }
 }
 
 fn is_strict_part(part: &[AxisId], whole: &[AxisId]) -> bool {
