@@ -19,7 +19,7 @@ use crate::relax::tree::add;
 
 /// What is known of all forms at once.
 pub(crate) struct Narrowed {
-    /// The alternative of each cluster in the form that was solved last.
+    /// The alternative of each cluster in the solved form of the best bound.
     pub(crate) picks: Vec<usize>,
     /// No plan of any form takes less, in picoseconds.
     pub(crate) bound: u64,
@@ -31,8 +31,8 @@ pub(crate) struct Narrowed {
 /// So many forms are solved on the way to the best.
 const MOST_SOLVED: usize = 12;
 
-/// Bounds all forms. `kernels_of` makes a form ready and `kernels_of_part` a part of one, `solve` bounds all its plans. `None` where no form could be solved, or
-/// an alternative asks for what the others do without.
+/// Bounds all forms. `kernels_of` makes a form ready and `kernels_of_part` a part of one, `solve` bounds all its plans. `None`
+/// where no form could be solved, or an alternative asks for what the others do without.
 pub(crate) fn narrowed(
     choices: &Choices<'_>,
     ground: Ground<'_>,
