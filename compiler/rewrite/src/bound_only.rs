@@ -62,7 +62,9 @@ fn of_all_forms(
         && let Some(bound) = of_choices(&choices, priced, options)?
         && saturated.cut().is_none()
     {
-        return Ok((bound, None));
+        // Where the source computes something twice, the form written is none of these.
+        let written = if choices.merged { of_form(saturated.written(), priced, options)? } else { None };
+        return Ok((written.map_or(bound, |written| written.min(bound)), None));
     }
     let forms = saturated.forms(limits);
     let cut = forms.cut.map(|cut| (cut.first_bound(program, priced), cut.limit));

@@ -89,7 +89,15 @@ fn blocks(dice: &mut Dice) -> String {
                 );
             }
         }
-        let next = dice.of(&["relu(y#)", "y#", "y# * 0.5", "x# + y#", "rmsnorm(y# over B)", "x# + relu(y#)"]);
+        let next = dice.of(&[
+            "relu(y#)",
+            "y#",
+            "y# * 0.5",
+            "x# + y#",
+            "rmsnorm(y# over B)",
+            "x# + relu(y#)",
+            "relu(y#) * relu(y#)",
+        ]);
         let pin = dice.of(&["", "", "", ": A_xB", ": AB_y"]);
         body += &format!("  let x{}{pin} = {}\n", i + 1, next.replace('#', &i.to_string()));
     }

@@ -65,17 +65,17 @@ impl Lowering<'_> {
         };
         let limits = self.limits;
         self.best.apart = true;
-        self.best.root_bound = Some(narrowed.bound);
         self.best.cut = saturated.cut().map(|limit| (limit, 0));
-        let first = form(&narrowed.picks).into_iter().map(|form| (narrowed.bound, form)).collect();
-        self.explore_forms(first)?;
+        // Where the source computes something twice, the form written is none of these, and may be faster than all.
+        let written_apart = choices.merged.then(|| (0, saturated.written()));
+        let favoured = form(&narrowed.picks).map(|form| (narrowed.bound, form));
+        self.explore_forms(favoured.into_iter().chain(written_apart).collect())?;
+        self.best.root_bound = Some(self.best.root_bound.map_or(narrowed.bound, |root| root.min(narrowed.bound)));
         let (picked, left_out) = narrowed.forms(self.known().unwrap_or(u64::MAX), limits.forms);
         let others = picked.iter().filter(|(picks, _)| *picks != narrowed.picks);
         let others = others.filter_map(|(picks, bound)| Some((*bound, form(picks)?)));
-        // Where the source computes something twice, the form written is none of these.
-        let written = choices.merged.then(|| (narrowed.bound, saturated.written()));
         let (others, too_large): (Vec<_>, Vec<_>) =
-            others.chain(written).partition(|(_, form)| within_limits(&form.program, limits).is_ok());
+            others.partition(|(_, form)| within_limits(&form.program, limits).is_ok());
         if let Some(bound) = too_large.iter().map(|(bound, _)| *bound).chain(left_out).min() {
             self.best.cut = self.best.cut.or(Some(("forms of the program", bound)));
         }
