@@ -27,7 +27,7 @@ pub(crate) struct Choices<'a> {
     pub(crate) clusters: Vec<Cluster<'a>>,
 }
 
-/// A cluster: the choices that touch the same classes.
+/// The choices that may change the same classes.
 pub(crate) struct Cluster<'a> {
     /// All that may differ with what is chosen: how a class is computed, who reads it, what kernel it is in.
     pub(crate) classes: BTreeSet<Id>,
@@ -180,26 +180,19 @@ impl<'a> Ways<'a> {
             })
             .collect();
         let roots: Vec<usize> = self.roots.iter().filter_map(|root| index.get(root).copied()).collect();
-        // What hangs on a root by single ways alone is needed; of the rest each is left out in turn.
+        // What hangs on a needed class by single ways alone is needed; of the rest each is left out in turn.
         let mut needed = vec![false; ways.len()];
         let mut open = roots.clone();
-        while let Some(class) = open.pop() {
-            if !std::mem::replace(&mut needed[class], true)
-                && let [only] = ways[class].as_slice()
-            {
-                open.extend(only);
-            }
-        }
-        for class in 0..ways.len() {
-            if !needed[class] && !can_do_without(class, &ways, &roots) {
-                open.push(class);
-                while let Some(class) = open.pop() {
-                    if !std::mem::replace(&mut needed[class], true)
-                        && let [only] = ways[class].as_slice()
-                    {
-                        open.extend(only);
-                    }
+        for class in 0..=ways.len() {
+            while let Some(class) = open.pop() {
+                if !std::mem::replace(&mut needed[class], true)
+                    && let [only] = ways[class].as_slice()
+                {
+                    open.extend(only);
                 }
+            }
+            if class < ways.len() && !needed[class] && !can_do_without(class, &ways, &roots) {
+                open.push(class);
             }
         }
         self.reachable.iter().zip(needed).filter(|(_, needed)| *needed).map(|(class, _)| *class).collect()
