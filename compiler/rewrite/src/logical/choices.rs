@@ -10,7 +10,7 @@ use egg::Id;
 use shard_ir::Program;
 
 use super::Form;
-use super::extract::{Choice, Part, Reader, Wanted, is_merged, options, roots};
+use super::extract::{Choice, Fragment, Reader, Surroundings, is_merged, options, roots};
 use super::graph::{Head, Logical, Node};
 use super::written::live_values;
 
@@ -32,7 +32,7 @@ pub(crate) struct Cluster<'a> {
     /// All that may differ with what is chosen: how a class is computed, who reads it, what kernel it is in.
     pub(crate) classes: BTreeSet<Id>,
     /// The same, with what is next to them.
-    wanted: Wanted,
+    wanted: Surroundings,
     /// The ways of choosing.
     alternatives: Vec<Choice<'a>>,
     /// The one that is written.
@@ -77,7 +77,7 @@ impl<'a> Choices<'a> {
             let read_by = classes.iter().filter_map(|class| readers.get(class)).flatten();
             let nodes = classes.iter().flat_map(|class| ways.options(*class));
             let makers = nodes.flat_map(|node| &node.operands).flat_map(|operand| ways.way_to_maker(*operand));
-            let wanted = Wanted {
+            let wanted = Surroundings {
                 readers: read_by.copied().filter(outside).collect(),
                 makers: makers.filter(outside).collect(),
                 of: classes.clone(),
@@ -102,7 +102,7 @@ impl<'a> Choices<'a> {
     }
 
     /// A cluster of the form of an alternative of each; `None` where classes would need each other.
-    pub(crate) fn part(&self, picks: &[usize], cluster: usize) -> Option<Part> {
+    pub(crate) fn part(&self, picks: &[usize], cluster: usize) -> Option<Fragment> {
         self.reader.part(&self.chosen(picks)?, &self.clusters.get(cluster)?.wanted, &self.empty)
     }
 

@@ -139,8 +139,8 @@ impl<'a> Reader<'a> {
         self.form_with_classes(choice, merged).map(|(form, _)| form)
     }
 
-    /// Some classes of a form, with what is next to them ([`Part`]).
-    pub(super) fn part(&self, choice: &Choice<'_>, wanted: &Wanted, empty: &Program) -> Option<Part> {
+    /// Some classes of a form, with what is next to them ([`Fragment`]).
+    pub(super) fn part(&self, choice: &Choice<'_>, wanted: &Surroundings, empty: &Program) -> Option<Fragment> {
         let source = self.logical.program;
         let mut writer = Writer {
             reader: self,
@@ -171,7 +171,7 @@ impl<'a> Reader<'a> {
             let pattern = LayoutPattern::any(dims.len(), true);
             program.outputs.push(shard_ir::Output { name: String::new(), value, dims, pattern, span, state: false });
         }
-        Some(Part { program: writer.program, classes: writer.classes, outputs })
+        Some(Fragment { program: writer.program, classes: writer.classes, outputs })
     }
 
     /// The form of a choice and the class of each of its values; none where classes would need each other.
@@ -210,7 +210,7 @@ impl<'a> Reader<'a> {
 }
 
 /// What a part of a form is to have.
-pub(super) struct Wanted {
+pub(super) struct Surroundings {
     /// Its classes.
     pub(super) of: BTreeSet<Id>,
     /// What makes what they read, behind pins: kernels hang on which ops that are, and on what is given.
@@ -219,14 +219,14 @@ pub(super) struct Wanted {
     pub(super) readers: BTreeSet<Id>,
 }
 
-impl Wanted {
+impl Surroundings {
     fn has(&self, class: Id) -> bool {
         [&self.of, &self.makers, &self.readers].iter().any(|classes| classes.contains(&class))
     }
 }
 
 /// Some classes of a form as a program of their own. What lies beyond what is next to them is given.
-pub(crate) struct Part {
+pub(crate) struct Fragment {
     pub(crate) program: Program,
     /// The class of each value.
     pub(crate) classes: Vec<Id>,
@@ -239,7 +239,7 @@ struct Writer<'a, 'c> {
     reader: &'a Reader<'a>,
     choice: &'c Choice<'c>,
     /// What is written of it; all for `None`.
-    wanted: Option<&'c Wanted>,
+    wanted: Option<&'c Surroundings>,
     program: Program,
     made: BTreeMap<ValueId, Rewritten>,
     now: BTreeMap<Id, ValueId>,

@@ -16,7 +16,7 @@ use rustc_hash::FxHashMap;
 use shard_cost::Hardware;
 use shard_ir::{AxisSet, Def, Dtype, Layout, ValueId};
 
-use super::factors::{Factor, Factors, Part, Shared, Use};
+use super::factors::{Extent, Factor, Factors, Shared, Use};
 use super::graph::{Alike, FAR, Graph, Node, Queue};
 use super::parts::Seat;
 use super::prices::{Prices, use_index};
@@ -122,7 +122,7 @@ impl<'k, 'h> Apart<'k, 'h> {
         let inside = |id: ValueId| cluster.contains(&other.class(id)) && kernels.live[id.index()];
         let of: Vec<bool> = program.value_ids().map(inside).collect();
         let Ground { hardware, maxima, strict, limits } = self.ground;
-        let part = Part { of: of.clone(), shared: &mut self.shared };
+        let part = Extent { of: of.clone(), shared: &mut self.shared };
         let part = Factors::of_part(kernels, hardware, maxima, (strict, limits), part)?;
         let Some(Around { mut problem, given, not_had }) = self.priced_around(part, &of, other) else {
             return Ok(None);
