@@ -29,8 +29,8 @@ pub mod units;
 pub mod utilisation;
 
 pub use collective::{
-    CollectiveCost, CollectiveTime, ExchangeTimes, How, NetworkTime, PermuteTimes, Term, axes_key, collective_cost,
-    collective_time, least_exchange_time, least_permute_time,
+    CollectiveCost, CollectiveTime, ExchangeTimes, How, NetworkTime, Pairs, PermuteTimes, RegroupTimes, Term, axes_key,
+    collective_cost, collective_time, least_permute_time, least_regroup_time,
 };
 pub use fit::{Capacity, Largest, largest};
 pub use fusion::{

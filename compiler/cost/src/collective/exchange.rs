@@ -7,18 +7,19 @@
 use std::collections::BTreeMap;
 
 use shard_ir::tensor::MAX_RANK;
-use shard_ir::{AxisId, Dtype, Layout, Mesh, Picoseconds, kept_by_each};
+use shard_ir::{AxisId, Collective, Dtype, Layout, Mesh, MeshShape, Picoseconds, kept_by_each};
 
 use super::parts::followed;
 use super::permute::{Relation, affected, relation};
 use super::terms::{How, NetworkTime};
+use super::{CollectiveCost, cost_in};
 use crate::hardware::{Fabric, Hardware, Topology, Wires};
 
 /// Digits that are tried in all their values together; beyond, each wire is taken by itself.
 const MAX_TOGETHER: u64 = 1 << 14;
 
 /// A part of what a device holds: so many of so many equal parts. It may be more than all.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) struct Part {
     pub(super) num: u64,
     pub(super) den: u64,
@@ -47,7 +48,7 @@ impl Part {
 }
 
 /// What an exchange does to one network.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Load {
     /// Of a device's bytes, what the busiest link of a torus carries, the busiest device of a flat network sends, or the
     /// busiest device of a switched one sends out of its node.
@@ -65,32 +66,49 @@ impl Load {
 /// The times of exchanges on one mesh, for those who ask for many: what an exchange does to the networks is worked out once
 /// for all that do the same.
 pub struct ExchangeTimes<'h> {
+    hw: &'h Hardware,
     mesh: &'h Mesh,
     topology: Topology<'h>,
-    weight: u64,
     known: BTreeMap<Relation, Vec<Load>>,
 }
 
 impl<'h> ExchangeTimes<'h> {
     /// Nothing worked out yet.
     pub fn new(hw: &'h Hardware, mesh: &'h Mesh) -> ExchangeTimes<'h> {
-        ExchangeTimes { mesh, topology: hw.network.topology(mesh), weight: hw.move_weight(), known: BTreeMap::new() }
+        ExchangeTimes { hw, mesh, topology: hw.network.topology(mesh), known: BTreeMap::new() }
+    }
+
+    /// The chip.
+    pub fn hardware(&self) -> &'h Hardware {
+        self.hw
     }
 
     /// The time of the exchange from one layout to another of a value with so many elements on a device.
     pub fn time(&mut self, from: Layout, to: Layout, local_elements: u64, dtype: Dtype) -> Picoseconds {
         let bits = u128::from(local_elements) * u128::from(dtype.bits());
         let once: Picoseconds = self.networks(from, to, bits).iter().map(NetworkTime::time).sum();
-        Picoseconds(once.0.saturating_mul(self.weight))
+        Picoseconds(once.0.saturating_mul(self.hw.move_weight()))
     }
 
-    /// The same for devices that hold `bits`, as the networks that they travel over.
+    /// What the exchange from one layout to another costs: as [`collective_cost`](super::collective_cost).
+    pub fn cost(&mut self, from: Layout, to: Layout, sizes: &[u64], dtype: Dtype) -> CollectiveCost {
+        let local = MeshShape { mesh: self.mesh, sizes }.local_elements(from);
+        let time = self.time(from, to, local, dtype);
+        cost_in(time, self.mesh, &Collective::Exchange { to }, from, sizes, dtype)
+    }
+
+    /// The time for devices that hold `bits`, as the networks that they travel over.
     pub(super) fn networks(&mut self, from: Layout, to: Layout, bits: u128) -> Vec<NetworkTime> {
+        let loads = self.loads(from, to).to_vec();
+        let under = self.topology.fabrics.iter().zip(&loads).filter(|(_, load)| load.steps > 0);
+        under.map(|(fabric, load)| network_under(fabric, load, bits)).collect()
+    }
+
+    /// What the parts do to each network.
+    pub(super) fn loads(&mut self, from: Layout, to: Layout) -> &[Load] {
         let ids = affected(self.mesh, from, to);
         let (mesh, topology) = (self.mesh, &self.topology);
-        let loads = self.known.entry(relation(&ids, from, to)).or_insert_with(|| loads(topology, mesh, from, to));
-        let under = topology.fabrics.iter().zip(loads).filter(|(_, load)| load.steps > 0);
-        under.map(|(fabric, load)| network_under(fabric, load, bits)).collect()
+        self.known.entry(relation(&ids, from, to)).or_insert_with(|| loads(topology, mesh, from, to))
     }
 }
 
@@ -420,7 +438,7 @@ impl Digits {
 
 #[cfg(test)]
 mod tests {
-    use shard_ir::{AxisSet, Collective, MeshShape};
+    use shard_ir::AxisSet;
 
     use super::*;
 

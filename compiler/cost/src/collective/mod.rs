@@ -3,6 +3,7 @@
 mod exchange;
 mod parts;
 mod permute;
+mod regroup;
 mod steps;
 mod terms;
 
@@ -13,6 +14,7 @@ use crate::hardware::{Fabric, Hardware, Wires};
 use crate::units::{Bytes, time_at_rate};
 pub use exchange::ExchangeTimes;
 pub use permute::PermuteTimes;
+pub use regroup::{Pairs, RegroupTimes};
 use steps::Networks;
 pub use terms::{CollectiveTime, How, NetworkTime, Term};
 
@@ -52,6 +54,18 @@ pub fn collective_cost(
     sizes: &[u64],
     dtype: Dtype,
 ) -> CollectiveCost {
+    cost_in(collective_time(hw, mesh, collective, from, sizes, dtype).total(), mesh, collective, from, sizes, dtype)
+}
+
+/// The cost of a move that takes this time.
+fn cost_in(
+    time: Picoseconds,
+    mesh: &Mesh,
+    collective: &Collective,
+    from: Layout,
+    sizes: &[u64],
+    dtype: Dtype,
+) -> CollectiveCost {
     let axes = collective.axes(mesh, from);
     let group = mesh.group_size(axes.iter());
     let elements = larger_buffer(mesh, collective, from, sizes);
@@ -74,7 +88,7 @@ pub fn collective_cost(
     CollectiveCost {
         bytes: Bytes(dtype.bytes(elements)),
         wire_bytes: Bytes(u64::try_from(wire).unwrap_or(u64::MAX)),
-        time: collective_time(hw, mesh, collective, from, sizes, dtype).total(),
+        time,
     }
 }
 
@@ -133,11 +147,19 @@ pub fn least_permute_time(hw: &Hardware, mesh: &Mesh, local_elements: u64, dtype
     Picoseconds(least.0.saturating_mul(hw.move_weight()))
 }
 
-/// No exchange of a value that has so many elements on a device takes less: of those along several axes, some device sends
-/// three quarters of what it has or more, over all its links at best.
-pub fn least_exchange_time(hw: &Hardware, mesh: &Mesh, local_elements: u64, dtype: Dtype) -> Picoseconds {
+/// No permute, and no exchange that is not an all-to-all, of a value that has so many elements on a device takes less. They go
+/// along two axes or more, so that on the two smallest some device keeps no more than one part in so many of what it has, and
+/// sends the rest at best over all that it can send over. On a torus whose axes all have powers of 2 a device's coordinate
+/// before and after, along an axis that is crossed, are sums of independent digits, which are equal for half of the elements at
+/// most: so half of all goes a hop at least, and on average a link, of two a device, carries a quarter of what a device has.
+pub fn least_regroup_time(hw: &Hardware, mesh: &Mesh, local_elements: u64, dtype: Dtype) -> Picoseconds {
     let bits = u128::from(local_elements) * u128::from(dtype.bits());
     let topology = hw.network.topology(mesh);
+    let mut sizes: Vec<u64> = mesh.axis_ids().map(|axis| mesh.size(axis)).filter(|size| *size > 1).collect();
+    sizes.sort_unstable();
+    let kept: u64 = sizes.iter().take(2).product();
+    let is_binary = sizes.iter().all(|size| size.is_power_of_two());
+    let all_but_kept = |rate: u64| time_at_rate(bits.saturating_mul(u128::from(kept - 1)), kept * 8, rate.max(1));
     let rate = |(network, fabric): (usize, &&Fabric)| match **fabric {
         Fabric::Flat { bandwidth, .. } => bandwidth,
         Fabric::Torus { link_bandwidth, .. } => {
@@ -149,8 +171,20 @@ pub fn least_exchange_time(hw: &Hardware, mesh: &Mesh, local_elements: u64, dtyp
         }
         Fabric::Switched { node_bandwidth, nic_bandwidth, .. } => node_bandwidth.saturating_add(nic_bandwidth),
     };
-    let rate: u64 = topology.fabrics.iter().enumerate().map(rate).fold(0, u64::saturating_add);
-    let least = time_at_rate(bits.saturating_mul(3), 4 * 8, rate.max(1));
+    let fabrics = || topology.fabrics.iter().enumerate();
+    let is_torus = |fabric: &Fabric| matches!(fabric, Fabric::Torus { .. });
+    let sum = |rates: &mut dyn Iterator<Item = u64>| rates.fold(0, u64::saturating_add);
+    let least = if is_binary {
+        // What crosses an axis of a torus loads its links; what crosses none is on the other networks alone.
+        let across = fabrics().filter_map(|(_, fabric)| match **fabric {
+            Fabric::Torus { link_bandwidth, .. } => Some(time_at_rate(bits, 4 * 8, link_bandwidth)),
+            Fabric::Flat { .. } | Fabric::Switched { .. } => None,
+        });
+        let others = sum(&mut fabrics().filter(|(_, fabric)| !is_torus(fabric)).map(rate));
+        across.chain((others > 0).then(|| all_but_kept(others))).min().unwrap_or_default()
+    } else {
+        all_but_kept(sum(&mut fabrics().map(rate)))
+    };
     // A sum over networks is rounded up once for each.
     Picoseconds(least.0.saturating_sub(topology.fabrics.len() as u64).saturating_mul(hw.move_weight()))
 }

@@ -13,8 +13,8 @@ use crate::hardware::{Fabric, Hardware, Topology, TorusAxis, Wires};
 const MAX_HOPS: u64 = 1 << 22;
 
 /// What the blocks of a permute do to one network.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-struct Load {
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub(super) struct Load {
     /// Blocks over the busiest link; on other networks, 1 if any block travels over it.
     blocks: u64,
     /// Hops of the longest way.
@@ -51,10 +51,15 @@ impl<'h> PermuteTimes<'h> {
 
     /// The same for blocks of `bits`, as the networks that they travel over.
     pub(super) fn networks(&mut self, from: Layout, to: Layout, bits: u128) -> Vec<NetworkTime> {
+        let loads = self.loads(from, to).to_vec();
+        networks_under(&self.topology, &loads, bits)
+    }
+
+    /// What the blocks do to each network.
+    pub(super) fn loads(&mut self, from: Layout, to: Layout) -> &[Load] {
         let ids = affected(self.mesh, from, to);
         let (mesh, topology) = (self.mesh, &self.topology);
-        let loads = self.known.entry(relation(&ids, from, to)).or_insert_with(|| loads(topology, mesh, from, to, &ids));
-        networks_under(topology, loads, bits)
+        self.known.entry(relation(&ids, from, to)).or_insert_with(|| loads(topology, mesh, from, to, &ids))
     }
 }
 

@@ -1,0 +1,212 @@
+//! The times of all moves in which devices give each other what they lack, between all layouts of a list.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use rustc_hash::FxHashMap;
+use shard_ir::tensor::MAX_RANK;
+use shard_ir::{AxisSet, Collective, Dtype, Layout, Mesh, MeshShape, Picoseconds};
+
+use super::exchange::{self, ExchangeTimes};
+use super::permute::{self, PermuteTimes};
+use super::steps::Networks;
+use super::terms::NetworkTime;
+use crate::hardware::Hardware;
+
+/// The times of all-to-alls, permutes and exchanges on one mesh, for those who ask for all of them. What a move does to the
+/// networks is worked out once for all that do the same, and once for lists of layouts that are alike.
+pub struct RegroupTimes<'h> {
+    hw: &'h Hardware,
+    mesh: &'h Mesh,
+    permutes: PermuteTimes<'h>,
+    exchanges: ExchangeTimes<'h>,
+    known: BTreeMap<Vec<Layout>, Rc<Pairs>>,
+}
+
+/// Which move leads from each layout of a list to each other. Moves of one *kind* take the same time.
+#[derive(Debug, Default)]
+pub struct Pairs {
+    /// How many layouts there are.
+    count: usize,
+    /// One move of each kind: from where, to where.
+    kinds: Vec<(Layout, Layout)>,
+    /// The kind of the move from layout `i` to layout `j` at `i * count + j`; of no meaning where `i` is `j`.
+    of: Vec<u32>,
+}
+
+impl Pairs {
+    /// The kind of the move from one layout to another, by their places in the list.
+    pub fn kind(&self, from: usize, to: usize) -> usize {
+        self.of[from * self.count + to] as usize
+    }
+}
+
+/// What the time of a move follows from, for any number of bits: its name, and the axes of its group or what it does to the
+/// networks.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+enum Signature {
+    AllToAll(AxisSet),
+    Permute(Vec<permute::Load>),
+    Exchange(Vec<exchange::Load>),
+}
+
+/// Of layouts that split more dims than this, none is taken to be another with its dims in another order.
+const MOST_REORDERED: usize = 4;
+
+impl<'h> RegroupTimes<'h> {
+    /// Nothing worked out yet.
+    pub fn new(hw: &'h Hardware, mesh: &'h Mesh) -> RegroupTimes<'h> {
+        let (permutes, exchanges) = (PermuteTimes::new(hw, mesh), ExchangeTimes::new(hw, mesh));
+        RegroupTimes { hw, mesh, permutes, exchanges, known: BTreeMap::new() }
+    }
+
+    /// The chip.
+    pub fn hardware(&self) -> &'h Hardware {
+        self.hw
+    }
+
+    /// The mesh.
+    pub fn mesh(&self) -> &'h Mesh {
+        self.mesh
+    }
+
+    /// The moves between layouts that the same axes split, and that are partial over the same axes: the caller sees to that.
+    pub fn pairs(&mut self, layouts: &[Layout]) -> Rc<Pairs> {
+        let complete = |layout: &Layout| layout.partial_axes().iter().fold(*layout, Layout::with_replicated);
+        let layouts: Vec<Layout> = layouts.iter().map(complete).collect();
+        if let Some(known) = self.known.get(&layouts) {
+            return Rc::clone(known);
+        }
+        let pairs = Rc::new(self.work_out(&layouts));
+        self.known.insert(layouts, Rc::clone(&pairs));
+        pairs
+    }
+
+    /// Dims in another order change nothing but the places of layouts in the list. So the moves from a layout are those from
+    /// the first of the list that differs from it in that alone.
+    fn work_out(&mut self, layouts: &[Layout]) -> Pairs {
+        let count = layouts.len();
+        let orders = reorderings(layouts);
+        let mut known: FxHashMap<Signature, u32> = FxHashMap::default();
+        let mut pairs = Pairs { count, kinds: Vec::new(), of: vec![0; count * count] };
+        for from in 0..count {
+            let first = orders.iter().min_by_key(|order| order[from]).filter(|order| (order[from] as usize) < from);
+            for to in (0..count).filter(|to| *to != from) {
+                pairs.of[from * count + to] = match first {
+                    Some(order) => pairs.of[order[from] as usize * count + order[to] as usize],
+                    None => *known.entry(self.signature(layouts[from], layouts[to])).or_insert_with(|| {
+                        pairs.kinds.push((layouts[from], layouts[to]));
+                        pairs.kinds.len() as u32 - 1
+                    }),
+                };
+            }
+        }
+        pairs
+    }
+
+    fn signature(&mut self, from: Layout, to: Layout) -> Signature {
+        match between(self.mesh, from, to) {
+            Some(Collective::AllToAll { axes, .. }) => Signature::AllToAll(axes.set()),
+            Some(Collective::Permute { .. }) => Signature::Permute(self.permutes.loads(from, to).to_vec()),
+            _ => Signature::Exchange(self.exchanges.loads(from, to).to_vec()),
+        }
+    }
+
+    /// The time of each kind of move, of a value with so many elements on a device.
+    pub fn times(&mut self, pairs: &Pairs, local_elements: u64, dtype: Dtype) -> Vec<Picoseconds> {
+        let bits = u128::from(local_elements) * u128::from(dtype.bits());
+        let time = |(from, to): &(Layout, Layout)| {
+            let networks = match between(self.mesh, *from, *to) {
+                Some(Collective::AllToAll { axes, .. }) => Networks::of(self.hw, self.mesh, &axes).exchange(bits),
+                Some(Collective::Permute { .. }) => self.permutes.networks(*from, *to, bits),
+                _ => self.exchanges.networks(*from, *to, bits),
+            };
+            let once: Picoseconds = networks.iter().map(NetworkTime::time).sum();
+            Picoseconds(once.0.saturating_mul(self.hw.move_weight()))
+        };
+        pairs.kinds.iter().map(time).collect()
+    }
+}
+
+/// The move from one layout to another. Which it is does not hang on sizes.
+fn between(mesh: &Mesh, from: Layout, to: Layout) -> Option<Collective> {
+    Collective::regrouping(MeshShape { mesh, sizes: &[1; MAX_RANK] }, from, to)
+}
+
+/// The ways of putting dims in another order that lead from each layout of a list to one of the list, by places in it.
+fn reorderings(layouts: &[Layout]) -> Vec<Vec<u32>> {
+    let dims: Vec<usize> = (0..MAX_RANK).filter(|d| layouts.iter().any(|l| !l.axes_of(*d).is_empty())).collect();
+    if dims.len() > MOST_REORDERED {
+        return Vec::new();
+    }
+    let place: FxHashMap<Layout, u32> = layouts.iter().copied().zip(0..).collect();
+    let mut orders = vec![Vec::new()];
+    for _ in &dims {
+        let longer = |order: &Vec<usize>| {
+            let with = |dim: &usize| order.iter().copied().chain([*dim]).collect::<Vec<usize>>();
+            dims.iter().filter(|dim| !order.contains(dim)).map(with).collect::<Vec<_>>()
+        };
+        orders = orders.iter().flat_map(longer).collect();
+    }
+    let leads_to = |order: Vec<usize>| {
+        let mut all: Vec<usize> = (0..MAX_RANK).collect();
+        dims.iter().zip(order).for_each(|(dim, from)| all[*dim] = from);
+        layouts.iter().map(|layout| place.get(&layout.permuted(&all)).copied()).collect::<Option<Vec<u32>>>()
+    };
+    orders.into_iter().filter_map(leads_to).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{collective_cost, least_regroup_time};
+
+    const NETWORKS: [&str; 5] = [
+        "kind = \"flat\"\nbandwidth = 7e9",
+        "kind = \"torus\"\nlink_bandwidth = 7e9\nhop_latency = 1e-6\nwraparound = \"always\"",
+        "kind = \"torus\"\nlink_bandwidth = 7e9\nwraparound = \"full-axis-4\"\n[network.axes]\nx = { torus = [2, 2] }",
+        "kind = \"switched\"\nnode = 4\nnode_bandwidth = 7e9\nnic_bandwidth = 1e9\nalpha = 2e-6",
+        "kind = \"torus\"\nlink_bandwidth = 7e9\nwraparound = \"never\"\n[network.axes]\ny = { kind = \"flat\", bandwidth = 1e9 }",
+    ];
+
+    /// Also where sizes let some dims be split by few axes, so that dims cannot be put in any order.
+    #[test]
+    fn moves_of_a_list_take_what_each_takes_by_itself_and_no_less_than_the_least() {
+        let chip = "name = \"c\"\n[chip]\nflops = { bf16 = 1e12 }\nhbm_bytes = 1e9\nhbm_bandwidth = 1e12\n[network]\n";
+        let mut compared = 0;
+        for network in NETWORKS {
+            let hw = Hardware::parse(&format!("{chip}{network}")).expect("well formed");
+            for (mesh, sizes) in [
+                (vec![4, 2, 2], vec![64, 64]),
+                (vec![4, 4], vec![16, 2, 48, 4]),
+                (vec![4, 3, 2], vec![96, 12]),
+                (vec![4, 2, 4], vec![4, 64, 64]),
+            ] {
+                let mesh = Mesh::new(["x", "y", "z"].into_iter().zip(mesh)).expect("a mesh");
+                let shape = MeshShape { mesh: &mesh, sizes: &sizes };
+                let mut times = RegroupTimes::new(&hw, &mesh);
+                let mut groups: FxHashMap<([AxisSet; 2], u64), Vec<Layout>> = FxHashMap::default();
+                for layout in shape.layouts(AxisSet::EMPTY.with(mesh.axis("y").expect("an axis")), AxisSet::EMPTY) {
+                    let key = ([layout.split_axes(), layout.partial_axes()], shape.local_elements(layout));
+                    groups.entry(key).or_default().push(layout);
+                }
+                for ((_, local), layouts) in groups {
+                    let pairs = times.pairs(&layouts);
+                    let of_kind = times.times(&pairs, local, Dtype::Bf16);
+                    let least = least_regroup_time(&hw, &mesh, local, Dtype::Bf16);
+                    for (i, from) in layouts.iter().enumerate() {
+                        for (j, to) in layouts.iter().enumerate().filter(|(j, _)| *j != i) {
+                            let by_itself = Collective::regrouping(shape, *from, *to).expect("one move");
+                            let time = collective_cost(&hw, &mesh, &by_itself, *from, &sizes, Dtype::Bf16).time;
+                            assert_eq!(of_kind[pairs.kind(i, j)], time, "{network} {mesh}: {from:?} to {to:?}");
+                            let is_all_to_all = matches!(by_itself, Collective::AllToAll { .. });
+                            assert!(is_all_to_all || least <= time, "{network} {mesh}: {from:?} to {to:?}");
+                            compared += 1;
+                        }
+                    }
+                }
+            }
+        }
+        assert!(compared > 16_000, "{compared}");
+    }
+}
