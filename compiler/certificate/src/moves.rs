@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use rustc_hash::FxHashMap;
-use shard_cost::{Hardware, PermuteTimes, collective_cost, least_permute_time};
-use shard_ir::{AxisList, AxisSet, Collective, Dtype, Layout, Mesh, MeshShape, Reduction};
+use shard_cost::{Hardware, PermuteTimes, RegroupTimes, collective_cost, least_permute_time, least_regroup_time};
+use shard_ir::{AxisList, AxisSet, Collective, Dtype, Layout, Mesh, MeshShape, Picoseconds, Reduction};
 
 use crate::sums::{NEVER, Sum};
 
@@ -44,8 +44,11 @@ pub(crate) struct Moves {
     into: Vec<Vec<(Node, i64)>>,
 }
 
-/// Of layouts that permutes lead between, at most so many have an arc for each pair.
-const MOST_IN_PAIRS: usize = 48;
+/// Of layouts that the same axes split, at most so many have an arc for each pair.
+const MOST_IN_PAIRS: usize = 128;
+
+/// Of layouts with one local shape, permutes between at most so many are arcs.
+const MOST_PERMUTED: usize = 48;
 
 impl Moves {
     pub(crate) fn new(mesh: &Mesh, of: &Alike, maxima: AxisSet, hardware: &Hardware) -> Moves {
@@ -57,6 +60,7 @@ impl Moves {
             moves.add_collectives(shape, of, maxima, hardware);
         }
         if of.freedom == Freedom::Any {
+            moves.add_regroupings(shape, of, hardware);
             moves.add_permutes(shape, of, hardware);
         }
         moves.into = vec![Vec::new(); moves.from.len()];
@@ -69,7 +73,7 @@ impl Moves {
         moves
     }
 
-    /// Every collective but permutes. A move that is free over several axes is the same moves over one axis each, one
+    /// Every collective but permutes and exchanges. A move that is free over several axes is the same moves over one axis each, one
     /// after another.
     fn add_collectives(&mut self, shape: MeshShape<'_>, of: &Alike, maxima: AxisSet, hardware: &Hardware) {
         // What most collectives take depends on what they are, how much there is on a device and which axes they are over.
@@ -98,35 +102,67 @@ impl Moves {
         }
     }
 
-    /// Permutes lead between all layouts with the same local shape and the same partial axes. Where they all take the same
-    /// time, they go through a hub; so they do where there are too many of them, at the least that any takes.
-    fn add_permutes(&mut self, shape: MeshShape<'_>, of: &Alike, hardware: &Hardware) {
-        let mut groups: BTreeMap<(Vec<u64>, u32, u32), Vec<Node>> = BTreeMap::new();
-        let bits = |axes: AxisSet| axes.iter().fold(0u32, |bits, axis| bits | 1 << axis.index());
+    /// One all-to-all, permute or exchange leads from any layout to any other that the same axes split, partial over the same axes.
+    /// Where there are too many of them, permutes and exchanges go through a hub at the least that any takes.
+    fn add_regroupings(&mut self, shape: MeshShape<'_>, of: &Alike, hardware: &Hardware) {
+        let mut groups: BTreeMap<[u32; 3], Vec<Node>> = BTreeMap::new();
         for (layout, node) in self.layouts.iter().zip(0..).filter(|(layout, _)| !layout.split_axes().is_empty()) {
-            let partial = (bits(layout.partial(Reduction::Sum)), bits(layout.partial(Reduction::Max)));
-            groups.entry((shape.local_sizes(*layout), partial.0, partial.1)).or_default().push(node);
+            let [sum, max] = [Reduction::Sum, Reduction::Max].map(|kind| bits(layout.partial(kind)));
+            groups.entry([bits(layout.split_axes()), sum, max]).or_default().push(node);
+        }
+        let mut times = RegroupTimes::new(hardware, shape.mesh);
+        for group in groups.into_values().filter(|group| group.len() > 1) {
+            let local = shape.local_elements(self.layouts[group[0] as usize]);
+            if group.len() > MOST_IN_PAIRS {
+                let least = whole(least_regroup_time(hardware, shape.mesh, local, of.dtype));
+                self.add_hub(&group, least);
+                continue;
+            }
+            let layouts: Vec<Layout> = group.iter().map(|node| self.layouts[*node as usize]).collect();
+            let pairs = times.pairs(&layouts);
+            let of_kind = times.times(&pairs, local, of.dtype);
+            for (from, node) in group.iter().enumerate() {
+                let others = (0..group.len()).filter(|to| *to != from);
+                self.from[*node as usize].extend(others.map(|to| (group[to], whole(of_kind[pairs.kind(from, to)]))));
+            }
+        }
+    }
+
+    /// Permutes lead between all layouts with the same local shape and the same partial axes, also where other axes split them.
+    /// Where they all take the same time, they go through a hub; so they do where there are too many of them.
+    fn add_permutes(&mut self, shape: MeshShape<'_>, of: &Alike, hardware: &Hardware) {
+        let mut groups: BTreeMap<(Vec<u64>, [u32; 2]), Vec<Node>> = BTreeMap::new();
+        for (layout, node) in self.layouts.iter().zip(0..).filter(|(layout, _)| !layout.split_axes().is_empty()) {
+            let partials = [Reduction::Sum, Reduction::Max].map(|kind| bits(layout.partial(kind)));
+            groups.entry((shape.local_sizes(*layout), partials)).or_default().push(node);
         }
         let all_alike = hardware.network.treats_axes_alike(shape.mesh);
         let mut times = PermuteTimes::new(hardware, shape.mesh);
-        for group in groups.into_values().filter(|group| group.len() > 1) {
+        for group in groups.into_values() {
+            let split = |node: Node| self.layouts[node as usize].split_axes();
+            if group.iter().all(|node| split(*node) == split(group[0])) {
+                continue;
+            }
             let local = shape.local_elements(self.layouts[group[0] as usize]);
-            if all_alike || group.len() > MOST_IN_PAIRS {
-                let least = least_permute_time(hardware, shape.mesh, local, of.dtype).0;
-                let hub = self.from.len() as Node;
-                self.from.push(group.iter().map(|node| (*node, 0)).collect());
-                for node in group {
-                    self.from[node as usize].push((hub, i64::try_from(least).unwrap_or(i64::MAX)));
-                }
+            if all_alike || group.len() > MOST_PERMUTED {
+                self.add_hub(&group, whole(least_permute_time(hardware, shape.mesh, local, of.dtype)));
                 continue;
             }
             for (from, to) in group.iter().flat_map(|from| group.iter().map(move |to| (*from, *to))) {
-                if from != to {
-                    let (one, other) = (self.layouts[from as usize], self.layouts[to as usize]);
-                    let time = times.time(one, other, local, of.dtype).0;
-                    self.from[from as usize].push((to, i64::try_from(time).unwrap_or(i64::MAX)));
+                let (one, other) = (self.layouts[from as usize], self.layouts[to as usize]);
+                if one.split_axes() != other.split_axes() {
+                    self.from[from as usize].push((to, whole(times.time(one, other, local, of.dtype))));
                 }
             }
+        }
+    }
+
+    /// From each of some layouts to each other, in a time.
+    fn add_hub(&mut self, group: &[Node], time: i64) {
+        let hub = self.from.len() as Node;
+        self.from.push(group.iter().map(|node| (*node, 0)).collect());
+        for node in group {
+            self.from[*node as usize].push((hub, time));
         }
     }
 
@@ -175,6 +211,14 @@ fn is_told_by_its_axes(collective: &Collective) -> bool {
     collective.terms().axes.is_some()
 }
 
+fn bits(axes: AxisSet) -> u32 {
+    axes.iter().fold(0, |bits, axis| bits | 1 << axis.index())
+}
+
+fn whole(time: Picoseconds) -> i64 {
+    i64::try_from(time.0).unwrap_or(i64::MAX)
+}
+
 fn mark(arcs: &[Vec<(Node, i64)>], marked: &mut [bool]) {
     let mut open: Vec<usize> = (0..marked.len()).filter(|node| marked[*node]).collect();
     while let Some(node) = open.pop() {
@@ -215,7 +259,7 @@ mod tests {
         let mut least = vec![vec![i64::MAX / 2; layouts.len()]; layouts.len()];
         for (i, from) in layouts.iter().enumerate() {
             least[i][i] = 0;
-            for (collective, to) in Collective::all_but_exchanges_from(shape, *from, mesh.all_axes(), maxima) {
+            for (collective, to) in Collective::all_from(shape, *from, mesh.all_axes(), maxima) {
                 let cost = collective_cost(hardware, mesh, &collective, *from, &of.sizes, of.dtype);
                 let Ok(j) = layouts.binary_search(&to) else { continue };
                 least[i][j] = least[i][j].min(cost.time.0 as i64);

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use shard_cost::{Hardware, Work, collective_cost, looped_time, roofline};
+use shard_cost::{ExchangeTimes, Hardware, Work, collective_cost, looped_time, roofline};
 use shard_ir::catalogue::Sends;
 use shard_ir::{Collective, DimId, Dtype, Fused, Layout, MeshShape, Picoseconds, Program, ValueId};
 
@@ -105,11 +105,15 @@ pub(crate) struct Moved<'d> {
 }
 
 /// The cost of a move of a value, done once.
-pub(crate) fn move_cost(program: &Program, hardware: &Hardware, moved: &Moved<'_>) -> Cost {
+pub(crate) fn move_cost(program: &Program, exchanges: &mut ExchangeTimes<'_>, moved: &Moved<'_>) -> Cost {
+    let hardware = exchanges.hardware();
     let Moved { dims, dtype, collective, from_layout, to_layout } = moved;
     let sizes = program.sizes(dims);
     let shape = MeshShape { mesh: &program.mesh, sizes: &sizes };
-    let price = collective_cost(hardware, &program.mesh, collective, *from_layout, &sizes, *dtype);
+    let price = match collective {
+        Collective::Exchange { to } => exchanges.cost(*from_layout, *to, &sizes, *dtype),
+        other => collective_cost(hardware, &program.mesh, other, *from_layout, &sizes, *dtype),
+    };
     let steps = steps_of(collective);
     let elements =
         if collective.has_traffic() || hardware.has_free_ops() { 0 } else { shape.local_elements(*to_layout) };

@@ -254,21 +254,26 @@ impl Context {
                     return Arc::default();
                 }
                 let movable = Movable::of(&program, id);
-                let from = |of: &Movable, l: Layout| of.moves_from(&program.mesh, l, sums, maxima);
+                let mesh = &program.mesh;
                 let Some(region) = &region else {
                     let make = |of: &Movable| {
-                        let shape = MeshShape { mesh: &program.mesh, sizes: &of.sizes };
-                        Arc::new(shape.layouts(sums, maxima).into_iter().map(|l| (l, from(of, l))).collect())
+                        let layouts = MeshShape { mesh, sizes: &of.sizes }.layouts(sums, maxima).into_iter();
+                        Arc::new(layouts.map(|l| (l, of.moves_from(mesh, l, sums, maxima))).collect())
                     };
                     return Arc::clone(whole.entry(movable).or_insert_with_key(make));
                 };
                 let inside = &region.layouts[id.index()];
                 let known = alike.entry(movable.clone()).or_default();
-                let stays = |l: Layout| {
-                    let all = known.entry(l).or_insert_with(|| from(&movable, l));
-                    (l, all.iter().filter(|(_, to)| inside.contains(to)).copied().collect())
+                let mut sorted: Vec<Layout> = inside.iter().copied().collect();
+                sorted.sort_unstable();
+                let stays = |l: &Layout| {
+                    let all =
+                        known.entry(*l).or_insert_with(|| movable.moves_but_exchanges_from(mesh, *l, sums, maxima));
+                    let mut within: Vec<_> = all.iter().filter(|(_, to)| inside.contains(to)).copied().collect();
+                    within.extend(movable.exchanges_to(mesh, *l, sorted.iter().copied()));
+                    (*l, within)
                 };
-                Arc::new(inside.iter().copied().map(stays).collect())
+                Arc::new(sorted.iter().map(stays).collect())
             })
             .collect();
         let mut context = Context { kernels, maxima, region, moves, allowed: Vec::new() };

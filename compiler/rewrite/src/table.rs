@@ -2,7 +2,7 @@
 //! value in each. Made by walking e-classes and e-nodes, and by nothing else, so that the rules alone define the space.
 
 use rustc_hash::FxHashMap;
-use shard_cost::Hardware;
+use shard_cost::{ExchangeTimes, Hardware};
 use shard_ir::{Collective, Def, Fused, LabelId, Layout, Program, ValueId};
 
 use crate::LowerError;
@@ -99,6 +99,7 @@ impl Tables {
         };
         // Moves of values that share dims and dtype cost the same, each time that they are done.
         let mut price: FxHashMap<Moved<'_>, Cost> = FxHashMap::default();
+        let mut exchanges = ExchangeTimes::new(hardware, &program.mesh);
         for (at, class) in &space.graph.analysis.goals {
             let to = locate(&values, *at)?;
             let rank = order[at.value.index()][to as usize];
@@ -118,7 +119,8 @@ impl Tables {
                             from_layout,
                             to_layout,
                         };
-                        let cost = *price.entry(moved).or_insert_with_key(|moved| move_cost(program, hardware, moved));
+                        let cost =
+                            *price.entry(moved).or_insert_with_key(|moved| move_cost(program, &mut exchanges, moved));
                         let cost = Cost { order: rank, ..cost.times(value.times) };
                         let table = &mut values[at.value.index()];
                         table.arcs_into[to as usize].push(Arc { from, to, collective: *collective, cost });

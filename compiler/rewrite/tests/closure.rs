@@ -11,7 +11,7 @@ use shard_ir::{
     AxisSet, Binary, Collective, Dim, DimId, Dtype, Fused, Layout, Map, Mesh, MeshShape, Norm, Op, Operand, Reduce,
     Reduction, result_layout,
 };
-use shard_rewrite::rules::moves::{generating_moves, moves_from};
+use shard_rewrite::rules::moves::generating_moves;
 use shard_rewrite::rules::strategies::OpSite;
 
 const MESHES: &[&[u64]] = &[&[2], &[2, 2], &[4, 2], &[2, 3], &[2, 2, 2], &[4, 2, 2]];
@@ -67,7 +67,7 @@ fn all_pairs(
 }
 
 #[test]
-fn generating_moves_and_permutes_reach_all_that_all_moves_reach_at_the_same_times() {
+fn generating_moves_regroupings_and_permutes_reach_all_that_all_moves_reach_at_the_same_times() {
     let shapes: &[&[u64]] = &[
         &[],
         &[1],
@@ -94,10 +94,12 @@ fn generating_moves_and_permutes_reach_all_that_all_moves_reach_at_the_same_time
             for maxima in [AxisSet::EMPTY, mesh.all_axes()] {
                 let shape = MeshShape { mesh: &mesh, sizes };
                 let layouts = shape.layouts(mesh.all_axes(), maxima);
-                let all = |from: Layout| moves_from(shape, from, mesh.all_axes(), maxima);
+                let all = |from: Layout| Collective::all_from(shape, from, mesh.all_axes(), maxima);
                 let generating = |from: Layout| {
                     let mut moves = Vec::new();
                     generating_moves(shape, from, mesh.all_axes(), maxima, adds_up, &mut moves);
+                    let like = shape.layouts_like(from).into_iter();
+                    moves.extend(like.filter_map(|to| Some((Collective::regrouping(shape, from, to)?, to))));
                     moves.extend(all(from).into_iter().filter(|(c, _)| matches!(c, Collective::Permute { .. })));
                     moves
                 };

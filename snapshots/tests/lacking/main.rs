@@ -3,7 +3,7 @@
 //! A device *lacks* what is in the block that it is to have and not in the one that it has. Blocks are counted here as sets of
 //! indices, device by device, from the places of axes alone: nothing of the compiler's own arithmetic of moves is asked. No
 //! plan can bring less to the device that lacks most. Where one sends more the table says why, and each reason is tried: with
-//! the least that any chain of moves sends, exchanges among them and not.
+//! the least that any chain of moves sends.
 //!
 //! * `reshards`: one value, pinned from one layout to another, on a flat network whose time is its bytes.
 //! * `programs`: for each value of a plan that is moved, and each layout that it is read in, the same.
@@ -86,18 +86,13 @@ fn reason(plan: &Plan, chip: &Hardware, way: &Brought, others: &[Brought]) -> Op
     let bytes = |collective: &Collective, from: Layout| {
         collective_cost(chip, &plan.mesh, collective, from, &sizes, way.dtype).wire_bytes.0
     };
-    let least = |moves: Moves| least_by(shape, (way.from, way.to), way.sent(), moves, &bytes);
-    let without = least(Collective::all_but_exchanges_from);
-    let any = least(Collective::all_from);
+    let any = least_by(shape, (way.from, way.to), way.sent(), &bytes);
     let mut why = Vec::new();
-    if without < way.sent() {
+    if any < way.sent() {
         let shared = |other: &&Brought| other.to != way.to && other.made == way.made;
         let other = others.iter().find(shared)?;
         let names = plan.dim_names(&way.dims);
         why.push(format!("part of the way is that to {}", other.to.text(&plan.mesh, &names)));
-    }
-    if any < without {
-        why.push(format!("an exchange would do with {any}, and the search takes none yet"));
     }
     if way.lacks < any {
         why.push(format!("no chain of moves sends less than {any}"));
@@ -105,14 +100,11 @@ fn reason(plan: &Plan, chip: &Hardware, way: &Brought, others: &[Brought]) -> Op
     Some(why.join("; "))
 }
 
-type Moves = fn(MeshShape<'_>, Layout, AxisSet, AxisSet) -> Vec<(Collective, Layout)>;
-
 /// The least that some chain of moves sends, up to `most` (Dijkstra's algorithm).
 fn least_by(
     shape: MeshShape<'_>,
     (from, to): (Layout, Layout),
     most: u64,
-    moves: Moves,
     bytes: &dyn Fn(&Collective, Layout) -> u64,
 ) -> u64 {
     let mut sent = BTreeMap::from([(from, 0)]);
@@ -121,7 +113,7 @@ fn least_by(
         if at == to {
             return so_far;
         }
-        for (collective, next) in moves(shape, at, AxisSet::EMPTY, AxisSet::EMPTY) {
+        for (collective, next) in Collective::all_from(shape, at, AxisSet::EMPTY, AxisSet::EMPTY) {
             let all = so_far + bytes(&collective, at);
             if all <= most && sent.get(&next).is_none_or(|known| all < *known) {
                 open.extend([(all, next)]);

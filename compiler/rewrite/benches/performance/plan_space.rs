@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
-use shard_ir::{AxisSet, Def, DimId, Layout, MeshShape, Op, Program};
-use shard_rewrite::rules::moves::moves_from;
+use shard_ir::{AxisSet, Collective, Def, DimId, Layout, MeshShape, Op, Program};
 use shard_rewrite::rules::strategies::OpSite;
 
 /// Counts over all values of a program; kernels of more than one op are left out.
@@ -29,7 +28,7 @@ impl PlanSpace {
             let (sums, maxima) = (program.mesh.all_axes(), AxisSet::EMPTY);
             let (layouts, moves) = shapes.entry(sizes.clone()).or_insert_with(|| {
                 let layouts = shape.layouts(sums, maxima);
-                let moves = layouts.iter().map(|l| moves_from(shape, *l, sums, maxima).len() as u64).sum();
+                let moves = layouts.iter().map(|l| Collective::all_from(shape, *l, sums, maxima).len() as u64).sum();
                 (layouts, moves)
             });
             space.layouts += layouts.len() as u64;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use egg::Id;
 use rustc_hash::FxHashMap;
-use shard_cost::Hardware;
+use shard_cost::{Hardware, RegroupTimes};
 use shard_ir::{AxisSet, Def, Dtype, Layout, ValueId};
 
 use super::factors::{Extent, Factor, Factors, Shared, Use};
@@ -242,7 +242,8 @@ impl<'k, 'h> Apart<'k, 'h> {
     fn scalar(&self) -> Arc<Graph> {
         let Ground { hardware, .. } = self.ground;
         let alike = Alike { dtype: Dtype::F32, ..Alike::nothing() };
-        Arc::new(Graph::new(&self.form.kernels.program.mesh, &alike, AxisSet::EMPTY, hardware))
+        let mut times = RegroupTimes::new(hardware, &self.form.kernels.program.mesh);
+        Arc::new(Graph::new(&mut times, &alike, AxisSet::EMPTY))
     }
 
     /// Divides what the bound has of each number among its readers; `false` where a number is not to be had for nothing.

@@ -5,7 +5,7 @@ mod builder;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use shard_cost::Hardware;
+use shard_cost::{Hardware, RegroupTimes};
 use shard_ir::{AxisSet, Def, LabelId, Layout, LayoutPattern, MeshShape, Program, ValueId};
 
 use super::graph::{Alike, FAR, Graph, Node};
@@ -133,11 +133,12 @@ impl Factors {
             has_graph[operand.index()] = true;
         }
         let Shared { ticks, graphs: shared, factors: known } = shared;
-        let make = |of: &Alike| {
-            let graph = Graph::new(&program.mesh, of, maxima, hardware);
+        let mut times = RegroupTimes::new(hardware, &program.mesh);
+        let mut make = |of: &Alike| {
+            let graph = Graph::new(&mut times, of, maxima);
             Arc::new(if *ticks == 1 { graph } else { graph.longer(*ticks) })
         };
-        let empty = Arc::clone(shared.entry(Alike::nothing()).or_insert_with_key(make));
+        let empty = Arc::clone(shared.entry(Alike::nothing()).or_insert_with_key(&mut make));
         // In a strict layer only what a `reshard` names may move.
         let may_move = |id: ValueId| {
             let asks = |by: ValueId| program.value(by).def.operands().contains(&id) && may_move_to(program, by);
@@ -155,7 +156,7 @@ impl Factors {
                     movable.freedom = Freedom::Fixed;
                 }
                 let alike = Alike { movable, dtype: value.dtype, times: value.times };
-                Arc::clone(shared.entry(alike).or_insert_with_key(make))
+                Arc::clone(shared.entry(alike).or_insert_with_key(&mut make))
             })
             .collect();
         let count = program.values.len();

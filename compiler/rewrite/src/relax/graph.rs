@@ -1,14 +1,17 @@
 //! The layouts of one shape and what it takes to move between them, in time alone: the graph over which prices spread.
 
 use std::cmp::{Ordering, Reverse};
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 
 use rustc_hash::FxHashMap;
-use shard_cost::{Hardware, PermuteTimes, axes_key, collective_cost, least_permute_time};
+use shard_cost::{
+    Hardware, PermuteTimes, RegroupTimes, axes_key, collective_cost, least_permute_time, least_regroup_time,
+};
 use shard_ir::catalogue::Sends;
-use shard_ir::{AxisSet, Collective, Dtype, Layout, Mesh, MeshShape, Picoseconds};
+use shard_ir::{AxisSet, Collective, Dtype, Layout, MeshShape, Picoseconds, Reduction};
 
-use crate::rules::moves::{Freedom, Movable, generating_moves};
+use super::regroup::{MAX_PAIRED, Sparse};
+use crate::rules::moves::{Freedom, Movable, all_to_alls, generating_moves};
 
 /// An infinite cost, with room to add a few of them.
 pub(crate) const FAR: i64 = 1 << 59;
@@ -18,9 +21,9 @@ pub(crate) type Node = u32;
 
 /// The graph of values that are [`Alike`]. Times in picoseconds.
 ///
-/// Only moves that generate all others at no loss are in it ([`generating_moves`]). Permutes that all take the same time go
-/// through a hub, one for all layouts with the same local shape and partial axes; others are arcs of their own, unless there
-/// are too many ([`MAX_PERMUTED`]).
+/// Only moves that generate all others at no loss are in it: [`generating_moves`]; and the all-to-alls, permutes and exchanges
+/// that are not two others, with hubs where many of them take the same time ([`Sparse`]). Of too many layouts
+/// ([`MAX_PAIRED`], [`MAX_PERMUTED`]) a hub bounds permutes and exchanges from below.
 #[derive(Debug)]
 pub(crate) struct Graph {
     /// The layouts, sorted.
@@ -32,6 +35,10 @@ pub(crate) struct Graph {
     /// Whether the times are those of moves, and not only bounds on them.
     pub(crate) exact: bool,
 }
+
+/// Layouts of one local shape, beyond which permutes between them go through a hub that bounds them from below: their number is
+/// the square of this.
+const MAX_PERMUTED: usize = 48;
 
 /// All that the graph of a value depends on, beside the mesh, the hardware and the partials of its program. It is made from
 /// this alone, so that no value has the graph of another whose moves differ.
@@ -51,10 +58,6 @@ impl Alike {
         Alike { movable: scalar, dtype: Dtype::F32, times: 0 }
     }
 }
-
-/// Layouts that permutes of different times lead between, beyond which a hub bounds them from below: their number is the
-/// square of this.
-const MAX_PERMUTED: usize = 48;
 
 /// Arcs by node, in one array.
 #[derive(Debug, Default)]
@@ -88,8 +91,8 @@ impl Rows {
 
 impl Graph {
     /// The graph of what is alike in this.
-    pub(crate) fn new(mesh: &Mesh, of: &Alike, maxima: AxisSet, hardware: &Hardware) -> Graph {
-        Graph::once(mesh, &of.movable, of.dtype, maxima, hardware).done(of.times)
+    pub(crate) fn new(times: &mut RegroupTimes<'_>, of: &Alike, maxima: AxisSet) -> Graph {
+        Graph::once(times, &of.movable, of.dtype, maxima).done(of.times)
     }
 
     fn done(mut self, times: u64) -> Graph {
@@ -101,76 +104,42 @@ impl Graph {
 
     /// The graph of a value whose step is taken once.
     fn once(
-        mesh: &Mesh,
+        times: &mut RegroupTimes<'_>,
         Movable { sizes, freedom }: &Movable,
         dtype: Dtype,
         maxima: AxisSet,
-        hardware: &Hardware,
     ) -> Graph {
+        let (hardware, mesh) = (times.hardware(), times.mesh());
         let shape = MeshShape { mesh, sizes };
         let layouts = shape.layouts(mesh.all_axes(), maxima);
         let index: FxHashMap<Layout, Node> = layouts.iter().enumerate().map(|(i, l)| (*l, i as Node)).collect();
-        if *freedom == Freedom::Fixed {
-            let nodes = layouts.len();
-            let none = || Rows::new(nodes, &[]);
-            return Graph { from: none(), into: none(), layouts, index, nodes, exact: true };
-        }
-        let adds_up = hardware.network.adds_up(mesh);
-        let alike = hardware.network.treats_axes_alike(mesh);
-        let mut hubs: FxHashMap<(Vec<u64>, AxisSet, AxisSet), Vec<Node>> = FxHashMap::default();
-        let mut arcs: Vec<(Node, Node, i64)> = Vec::with_capacity(layouts.len() * 16);
-        // What a move costs depends on its kind, the local size and the group alone, so few are really worked out.
-        let mut known: FxHashMap<(u8, u64, u64), i64> = FxHashMap::default();
-        let mut moves = Vec::new();
-        for (from, layout) in layouts.iter().enumerate() {
-            generating_moves(shape, *layout, mesh.all_axes(), maxima, adds_up, &mut moves);
-            let local = shape.local_elements(*layout);
-            for (collective, to) in moves.drain(..) {
-                if *freedom == Freedom::Cuts && collective.has_traffic() {
-                    continue;
-                }
-                let Some(to) = index.get(&to) else { continue };
-                let cost = if collective.has_traffic() {
-                    let group = axes_key(hardware, mesh, &collective.axes(mesh, *layout));
-                    *known.entry((kind(&collective), local, group)).or_insert_with(|| {
-                        arc_cost(collective_cost(hardware, mesh, &collective, *layout, sizes, dtype).time)
-                    })
-                } else {
-                    0
-                };
-                arcs.push((from as Node, *to, cost));
-            }
-            // A permute has traffic.
-            if *freedom == Freedom::Any && !layout.split_axes().is_empty() {
-                let partials = (layout.partial(shard_ir::Reduction::Sum), layout.partial(shard_ir::Reduction::Max));
-                hubs.entry((shape.local_sizes(*layout), partials.0, partials.1)).or_default().push(from as Node);
+        let arcs = Vec::with_capacity(layouts.len() * 16);
+        let known = FxHashMap::default();
+        let mut made = Made {
+            hardware,
+            shape,
+            dtype,
+            layouts: &layouts,
+            index: &index,
+            known,
+            nodes: layouts.len(),
+            arcs,
+            exact: true,
+        };
+        if *freedom != Freedom::Fixed {
+            let adds_up = hardware.network.adds_up(mesh);
+            let mut moves = Vec::new();
+            for from in 0..layouts.len() {
+                generating_moves(shape, layouts[from], mesh.all_axes(), maxima, adds_up, &mut moves);
+                moves.retain(|(collective, _)| *freedom == Freedom::Any || !collective.has_traffic());
+                made.add(from, &mut moves);
             }
         }
-        let mut nodes = layouts.len();
-        let mut exact = true;
-        let mut members: Vec<Vec<Node>> = hubs.into_values().filter(|m| m.len() > 1).collect();
-        members.sort_unstable();
-        let mut permutes = PermuteTimes::new(hardware, mesh);
-        for group in members {
-            let local = shape.local_elements(layouts[group[0] as usize]);
-            if !alike && group.len() <= MAX_PERMUTED {
-                for (from, to) in group.iter().flat_map(|a| group.iter().map(move |b| (*a, *b))).filter(|(a, b)| a != b)
-                {
-                    let (one, other) = (layouts[from as usize], layouts[to as usize]);
-                    arcs.push((from, to, arc_cost(permutes.time(one, other, local, dtype))));
-                }
-                continue;
-            }
-            let hub = nodes as Node;
-            nodes += 1;
-            exact &= alike;
-            // Where all permutes take the same time, this is it.
-            let cost = arc_cost(least_permute_time(hardware, mesh, local, dtype));
-            for member in group {
-                arcs.push((member, hub, cost));
-                arcs.push((hub, member, 0));
-            }
+        if *freedom == Freedom::Any {
+            made.add_regroupings(times);
+            made.add_permutes();
         }
+        let Made { nodes, arcs, exact, .. } = made;
         let backward: Vec<(Node, Node, i64)> = arcs.iter().map(|(a, b, c)| (*b, *a, *c)).collect();
         Graph { from: Rows::new(nodes, &arcs), into: Rows::new(nodes, &backward), layouts, index, nodes, exact }
     }
@@ -343,6 +312,108 @@ fn spread(rows: &Rows, cost: &mut [i64], queue: &mut Queue, share: impl Fn(i64) 
                 }
             }
         }
+    }
+}
+
+/// The arcs of a graph that is being made.
+struct Made<'a> {
+    hardware: &'a Hardware,
+    shape: MeshShape<'a>,
+    dtype: Dtype,
+    layouts: &'a [Layout],
+    index: &'a FxHashMap<Layout, Node>,
+    /// What a move costs depends on its kind, the local size and the group alone, so few are really worked out.
+    known: FxHashMap<(u8, u64, u64), i64>,
+    nodes: usize,
+    arcs: Vec<(Node, Node, i64)>,
+    exact: bool,
+}
+
+impl Made<'_> {
+    /// Adds moves from a layout, each over the axes of a group.
+    fn add(&mut self, from: usize, moves: &mut Vec<(Collective, Layout)>) {
+        let (layout, MeshShape { mesh, sizes }) = (self.layouts[from], self.shape);
+        let local = self.shape.local_elements(layout);
+        for (collective, to) in moves.drain(..) {
+            let Some(to) = self.index.get(&to) else { continue };
+            let cost = if collective.has_traffic() {
+                let group = axes_key(self.hardware, mesh, &collective.axes(mesh, layout));
+                *self.known.entry((kind(&collective), local, group)).or_insert_with(|| {
+                    arc_cost(collective_cost(self.hardware, mesh, &collective, layout, sizes, self.dtype).time)
+                })
+            } else {
+                0
+            };
+            self.arcs.push((from as Node, *to, cost));
+        }
+    }
+
+    /// Adds all-to-alls, exchanges, and permutes between layouts that the same axes split.
+    fn add_regroupings(&mut self, times: &mut RegroupTimes<'_>) {
+        let mut groups: BTreeMap<(AxisSet, AxisSet, AxisSet), Vec<Node>> = BTreeMap::new();
+        for (layout, node) in self.layouts.iter().zip(0..).filter(|(layout, _)| !layout.split_axes().is_empty()) {
+            let partials = (layout.partial(Reduction::Sum), layout.partial(Reduction::Max));
+            groups.entry((layout.split_axes(), partials.0, partials.1)).or_default().push(node);
+        }
+        for group in groups.into_values().filter(|group| group.len() > 1) {
+            let layouts: Vec<Layout> = group.iter().map(|node| self.layouts[*node as usize]).collect();
+            let local = self.shape.local_elements(layouts[0]);
+            if group.len() > MAX_PAIRED {
+                let mut moves = Vec::new();
+                for node in &group {
+                    all_to_alls(self.shape, self.layouts[*node as usize], &mut moves);
+                    self.add(*node as usize, &mut moves);
+                }
+                let least = arc_cost(least_regroup_time(self.hardware, self.shape.mesh, local, self.dtype));
+                self.add_hub(least, group.iter().copied(), group.iter().copied());
+                self.exact = false;
+                continue;
+            }
+            let pairs = times.pairs(&layouts);
+            let of_kind: Vec<i64> = times.times(&pairs, local, self.dtype).into_iter().map(arc_cost).collect();
+            let sparse = Sparse::new(group.len(), |from, to| of_kind[pairs.kind(from, to)]);
+            self.arcs.extend(sparse.arcs.into_iter().map(|(from, to, time)| (group[from], group[to], time)));
+            for hub in sparse.hubs {
+                self.add_hub(hub.time, hub.from.iter().map(|from| group[*from]), hub.to.iter().map(|to| group[*to]));
+            }
+        }
+    }
+
+    /// Adds permutes between layouts that other axes of the same sizes split.
+    fn add_permutes(&mut self) {
+        let mut groups: BTreeMap<(Vec<u64>, AxisSet, AxisSet), Vec<Node>> = BTreeMap::new();
+        for (layout, node) in self.layouts.iter().zip(0..).filter(|(layout, _)| !layout.split_axes().is_empty()) {
+            let partials = (layout.partial(Reduction::Sum), layout.partial(Reduction::Max));
+            groups.entry((self.shape.local_sizes(*layout), partials.0, partials.1)).or_default().push(node);
+        }
+        let split = |node: &Node| self.layouts[*node as usize].split_axes();
+        let groups = groups.into_values().filter(|group| group.iter().any(|node| split(node) != split(&group[0])));
+        let groups: Vec<Vec<Node>> = groups.collect();
+        let all_alike = self.hardware.network.treats_axes_alike(self.shape.mesh);
+        let mut times = PermuteTimes::new(self.hardware, self.shape.mesh);
+        for group in groups {
+            let local = self.shape.local_elements(self.layouts[group[0] as usize]);
+            if all_alike || group.len() > MAX_PERMUTED {
+                // Where all permutes take the same time, this is it.
+                let least = arc_cost(least_permute_time(self.hardware, self.shape.mesh, local, self.dtype));
+                self.add_hub(least, group.iter().copied(), group.iter().copied());
+                self.exact &= all_alike;
+                continue;
+            }
+            for (from, to) in group.iter().flat_map(|from| group.iter().map(move |to| (*from, *to))) {
+                let (one, other) = (self.layouts[from as usize], self.layouts[to as usize]);
+                if one.split_axes() != other.split_axes() {
+                    self.arcs.push((from, to, arc_cost(times.time(one, other, local, self.dtype))));
+                }
+            }
+        }
+    }
+
+    fn add_hub(&mut self, time: i64, from: impl Iterator<Item = Node>, to: impl Iterator<Item = Node>) {
+        let hub = self.nodes as Node;
+        self.nodes += 1;
+        self.arcs.extend(from.map(|node| (node, hub, time)));
+        self.arcs.extend(to.map(|node| (hub, node, 0)));
     }
 }
 

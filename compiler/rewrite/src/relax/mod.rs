@@ -6,6 +6,7 @@ pub(crate) mod factors;
 pub(crate) mod graph;
 mod parts;
 pub(crate) mod prices;
+mod regroup;
 mod sides;
 mod terms;
 pub(crate) mod tree;

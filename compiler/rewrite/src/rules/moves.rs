@@ -2,12 +2,6 @@
 
 use shard_ir::{AxisId, AxisList, AxisSet, Collective, Layout, Mesh, MeshShape, Program, Reduction, ValueId};
 
-/// Every move from a layout that the search takes, with the layout it leads to. The definition is
-/// [`Collective::all_but_exchanges_from`]: exchanges are not searched yet.
-pub fn moves_from(shape: MeshShape<'_>, from: Layout, sums: AxisSet, maxima: AxisSet) -> Vec<(Collective, Layout)> {
-    Collective::all_but_exchanges_from(shape, from, sums, maxima)
-}
-
 /// Which moves there are for a value, wherever it lies.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Freedom {
@@ -43,19 +37,52 @@ impl Movable {
 
     /// Every move from a layout, with the layout it leads to.
     pub fn moves_from(&self, mesh: &Mesh, from: Layout, sums: AxisSet, maxima: AxisSet) -> Vec<(Collective, Layout)> {
-        let all = || moves_from(MeshShape { mesh, sizes: &self.sizes }, from, sums, maxima);
+        let mut all = self.moves_but_exchanges_from(mesh, from, sums, maxima);
+        let like = MeshShape { mesh, sizes: &self.sizes }.layouts_like(from);
+        all.extend(self.exchanges_to(mesh, from, like.into_iter()));
+        all
+    }
+
+    /// The same without exchanges.
+    pub fn moves_but_exchanges_from(
+        &self,
+        mesh: &Mesh,
+        from: Layout,
+        sums: AxisSet,
+        maxima: AxisSet,
+    ) -> Vec<(Collective, Layout)> {
+        let all = || Collective::all_but_exchanges_from(MeshShape { mesh, sizes: &self.sizes }, from, sums, maxima);
         match self.freedom {
             Freedom::Any => all(),
             Freedom::Cuts => all().into_iter().filter(|(collective, _)| !collective.has_traffic()).collect(),
             Freedom::Fixed => Vec::new(),
         }
     }
+
+    /// The exchanges from a layout to those of some layouts that one leads to: by far the most moves, so that they are made for
+    /// the layouts that are looked at alone.
+    pub fn exchanges_to(
+        &self,
+        mesh: &Mesh,
+        from: Layout,
+        to: impl Iterator<Item = Layout>,
+    ) -> Vec<(Collective, Layout)> {
+        if self.freedom != Freedom::Any {
+            return Vec::new();
+        }
+        let shape = MeshShape { mesh, sizes: &self.sizes };
+        let exchange = |to: Layout| match Collective::regrouping(shape, from, to) {
+            Some(exchange @ Collective::Exchange { .. }) => Some((exchange, to)),
+            _ => None,
+        };
+        to.filter_map(exchange).collect()
+    }
 }
 
-/// The moves from a layout that generate all others at no loss of time: slices and to-partials over one axis, all-reduces
-/// and all-to-alls over any axes. All-gathers and reduce-scatters are over one axis where the network `adds_up`, so that a
-/// chain of them costs what the merged move costs, and over any axes and along any dims elsewhere. Permutes are left out. A
-/// test holds the closure of these to that of [`moves_from`].
+/// The moves from a layout that generate all others at no loss of time, but for those between layouts that the same axes split:
+/// slices and to-partials over one axis, and all-reduces over any axes. All-gathers and reduce-scatters are over one axis where the network `adds_up`, so that a
+/// chain of them costs what the merged move costs, and over any axes and along any dims elsewhere. A
+/// test holds the closure of these, with all all-to-alls, permutes and exchanges, to that of [`Collective::all_from`].
 pub fn generating_moves(
     shape: MeshShape<'_>,
     from: Layout,
@@ -73,12 +100,6 @@ pub fn generating_moves(
         for keep in 0..axes.len() {
             let (kept, tail) = (axes.prefix(keep), axes.suffix_from(keep));
             let without = from.with_dim(dim, kept);
-            for to_dim in (0..rank).filter(|d| *d != dim) {
-                if shape.can_append(without, to_dim, &tail) {
-                    let to = without.with_dim(to_dim, without.axes_of(to_dim).concat(tail));
-                    found.push((Collective::AllToAll { from_dim: dim, to_dim, axes: tail }, to));
-                }
-            }
             if tail.len() == 1 || !adds_up {
                 found.push((Collective::AllGather { dim, axes: tail }, without));
             }
@@ -133,6 +154,20 @@ pub fn generating_moves(
         for axis in replicated.intersection(allowed).iter() {
             let axes = AxisList::EMPTY.then(axis);
             found.push((Collective::ToPartial { kind, dim: None, axes }, from.with_partial(axis, kind)));
+        }
+    }
+}
+
+/// The all-to-alls from a layout.
+pub(crate) fn all_to_alls(shape: MeshShape<'_>, from: Layout, found: &mut Vec<(Collective, Layout)>) {
+    for from_dim in 0..shape.rank() {
+        let axes_of = from.axes_of(from_dim);
+        for keep in 0..axes_of.len() {
+            let (without, axes) = (from.with_dim(from_dim, axes_of.prefix(keep)), axes_of.suffix_from(keep));
+            for to_dim in (0..shape.rank()).filter(|d| *d != from_dim && shape.can_append(without, *d, &axes)) {
+                let to = without.with_dim(to_dim, without.axes_of(to_dim).concat(axes));
+                found.push((Collective::AllToAll { from_dim, to_dim, axes }, to));
+            }
         }
     }
 }

@@ -163,6 +163,10 @@ pub(crate) fn collectives_between(
     if same_sums && same_maxima && shape.local_sizes(from_layout) == shape.local_sizes(to_layout) {
         found.push(Collective::Permute { to: to_layout });
     }
+    let splits = |of: &Written| of.dims.concat();
+    if same_sums && same_maxima && found.is_empty() && same_set(&splits(from), &splits(to)) {
+        found.push(Collective::Exchange { to: to_layout });
+    }
     if changed.len() > 1 {
         along_several_dims(from, (to_layout, to), &mut found);
     }

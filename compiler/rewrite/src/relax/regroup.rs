@@ -1,0 +1,173 @@
+//! Few arcs for many moves: the moves between layouts that the same axes split, as arcs and hubs that lead from each to each
+//! in the same times.
+
+use std::collections::BTreeMap;
+
+/// Of more layouts than this, the moves between any two are bounded from below by one hub: their number is the square of it,
+/// and a set of layouts is a word.
+pub(super) const MAX_PAIRED: usize = 128;
+
+/// A set of layouts, by their places in a list.
+type Set = u128;
+
+/// From each layout of one list to each of another, at one time.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Hub {
+    pub(super) time: i64,
+    pub(super) from: Vec<usize>,
+    pub(super) to: Vec<usize>,
+}
+
+/// Arcs and hubs between layouts, by their places in a list.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Sparse {
+    pub(super) arcs: Vec<(usize, usize, i64)>,
+    pub(super) hubs: Vec<Hub>,
+}
+
+/// The move between each two layouts of a list, as the place of its time among all times.
+struct Ranked {
+    count: usize,
+    /// The times that there are, ascending.
+    times: Vec<i64>,
+    /// `of[from * count + to]`.
+    of: Vec<usize>,
+    /// For each layout and each time, the layouts to which a move from it takes no longer, and those from which one to it does.
+    reached: Vec<Set>,
+    reaching: Vec<Set>,
+}
+
+impl Sparse {
+    /// Arcs and hubs that lead from each of so many layouts to each other in no more and no less than the least time that
+    /// moves take, given the time of the one move between each two: at most [`MAX_PAIRED`] layouts.
+    pub(super) fn new(count: usize, time: impl Fn(usize, usize) -> i64) -> Sparse {
+        let ranked = Ranked::new(count, time);
+        let mut needed = vec![vec![0; ranked.times.len()]; count];
+        for (from, to) in pairs(count).filter(|(from, to)| !ranked.is_two_moves(*from, *to)) {
+            needed[from][ranked.of[from * count + to]] |= 1 << to;
+        }
+        let mut sparse = Sparse::default();
+        for rank in 0..ranked.times.len() {
+            sparse.add(&ranked, rank, &needed);
+        }
+        sparse
+    }
+
+    /// Adds what leads over the moves of one time. Layouts from which all the same are reached no later have one hub; so do those
+    /// from which the same moves are needed.
+    fn add(&mut self, ranked: &Ranked, rank: usize, needed: &[Vec<Set>]) {
+        let time = ranked.times[rank];
+        let mut left: Vec<usize> = (0..ranked.count).filter(|from| needed[*from][rank] != 0).collect();
+        for widely in [true, false] {
+            let mut alike: BTreeMap<Set, Vec<usize>> = BTreeMap::new();
+            for from in std::mem::take(&mut left) {
+                let all = ranked.reached[from * ranked.times.len() + rank] | 1 << from;
+                alike.entry(if widely { all } else { needed[from][rank] }).or_default().push(from);
+            }
+            for (to, from) in alike {
+                let arcs: u32 = from.iter().map(|from| needed[*from][rank].count_ones()).sum();
+                if from.len() as u32 + to.count_ones() < arcs {
+                    self.hubs.push(Hub { time, from, to: members(to).collect() });
+                } else {
+                    left.extend(from);
+                }
+            }
+        }
+        left.sort_unstable();
+        for from in left {
+            self.arcs.extend(members(needed[from][rank]).map(|to| (from, to, time)));
+        }
+    }
+}
+
+impl Ranked {
+    fn new(count: usize, time: impl Fn(usize, usize) -> i64) -> Ranked {
+        let mut times: Vec<i64> = pairs(count).map(|(from, to)| time(from, to)).collect();
+        times.sort_unstable();
+        times.dedup();
+        let ranks = times.len();
+        let mut of = vec![0; count * count];
+        let (mut reached, mut reaching) = (vec![0; count * ranks], vec![0; count * ranks]);
+        for (from, to) in pairs(count) {
+            let rank = times.partition_point(|t| *t < time(from, to));
+            of[from * count + to] = rank;
+            reached[from * ranks + rank] |= 1 << to;
+            reaching[to * ranks + rank] |= 1 << from;
+        }
+        for sets in [&mut reached, &mut reaching] {
+            for row in sets.chunks_mut(ranks.max(1)) {
+                (1..row.len()).for_each(|rank| row[rank] |= row[rank - 1]);
+            }
+        }
+        Ranked { count, times, of, reached, reaching }
+    }
+
+    /// Whether two other moves lead from one layout to another in no more than the one move takes. Each of the two takes less,
+    /// so that leaving out all such moves makes no way longer; with a move of no time that would not follow.
+    fn is_two_moves(&self, from: usize, to: usize) -> bool {
+        let (ranks, time) = (self.times.len(), self.times[self.of[from * self.count + to]]);
+        self.times[0] > 0
+            && self.times.iter().take_while(|first| **first < time).enumerate().any(|(first, of_first)| {
+                let left = self.times.partition_point(|second| *second <= time - of_first);
+                left > 0 && self.reached[from * ranks + first] & self.reaching[to * ranks + left - 1] != 0
+            })
+    }
+}
+
+/// All pairs of two different ones of so many.
+fn pairs(count: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..count).flat_map(move |from| (0..count).filter(move |to| *to != from).map(move |to| (from, to)))
+}
+
+fn members(set: Set) -> impl Iterator<Item = usize> {
+    (0..MAX_PAIRED).filter(move |place| set >> place & 1 == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The least times over arcs alone (Floyd and Warshall).
+    fn shortest(nodes: usize, arcs: &[(usize, usize, i64)]) -> Vec<Vec<i64>> {
+        let mut way = vec![vec![i64::MAX / 4; nodes]; nodes];
+        (0..nodes).for_each(|node| way[node][node] = 0);
+        arcs.iter().for_each(|(from, to, time)| way[*from][*to] = way[*from][*to].min(*time));
+        for middle in 0..nodes {
+            let onward = way[middle].clone();
+            for row in &mut way {
+                let there = row[middle];
+                row.iter_mut().zip(&onward).for_each(|(known, on)| *known = (*known).min(there + on));
+            }
+        }
+        way
+    }
+
+    /// Times of any kind: a few values, with ties, sums of each other, and zero.
+    #[test]
+    fn arcs_and_hubs_take_what_all_moves_take() {
+        let mut state = 7u64;
+        let mut next = |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % below
+        };
+        let (mut all, mut kept) = (0, 0);
+        for case in 0..400 {
+            let count = 2 + next(20) as usize;
+            let values: Vec<i64> = (0..1 + next(5)).map(|_| next(7) as i64 + i64::from(case % 3 > 0)).collect();
+            let times: Vec<i64> = (0..count * count).map(|_| values[next(values.len() as u64) as usize]).collect();
+            let sparse = Sparse::new(count, |from, to| times[from * count + to]);
+            let mut arcs = sparse.arcs.clone();
+            for (i, hub) in sparse.hubs.iter().enumerate() {
+                arcs.extend(hub.from.iter().map(|from| (*from, count + i, hub.time)));
+                arcs.extend(hub.to.iter().map(|to| (count + i, *to, 0)));
+            }
+            let given: Vec<_> = pairs(count).map(|(from, to)| (from, to, times[from * count + to])).collect();
+            let (found, wanted) = (shortest(count + sparse.hubs.len(), &arcs), shortest(count, &given));
+            for (from, to) in pairs(count) {
+                assert_eq!(found[from][to], wanted[from][to], "case {case}: {from} to {to} of {times:?}");
+            }
+            (all, kept) = (all + given.len(), kept + arcs.len());
+        }
+        assert!(kept * 2 < all, "{kept} arcs for {all} moves");
+    }
+}
