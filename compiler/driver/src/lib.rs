@@ -23,7 +23,7 @@
 //! use shard_grammar::SourceFile;
 //!
 //! let source = SourceFile::new("mlp.shard", "
-//! hardware tpu-v4
+//! hardware tpu-v4-face
 //! mesh x=4
 //! dim E = 1024
 //! dim F = 4096
