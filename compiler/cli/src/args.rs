@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand, ValueEnum};
 use shard_cost::Objective;
+use shard_driver::new_program::Template;
 use shard_report::layout_notation::Notation;
-
-use crate::new_program::Template;
 
 /// The command line.
 #[derive(Debug, Parser)]
@@ -152,7 +152,7 @@ impl ProgramArgs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct NewArgs {
     /// What to start from; without it, llama-block
-    #[arg(long, value_enum, value_name = "NAME", conflicts_with = "from_config")]
+    #[arg(long, value_parser = templates(), value_name = "NAME", conflicts_with = "from_config")]
     pub(crate) template: Option<Template>,
     /// The `config.json` of a Hugging Face model: llama, mistral, qwen2, mixtral, gpt2 or gpt_neox
     #[arg(long, value_name = "FILE")]
@@ -544,6 +544,12 @@ pub(crate) enum ExplainEmit {
     Json,
     Html,
     Dot,
+}
+
+fn templates() -> impl TypedValueParser<Value = Template> {
+    let values = Template::ALL.map(|template| PossibleValue::new(template.name()).help(template.about()));
+    let named = |name: String| Template::ALL.into_iter().find(|template| template.name() == name);
+    PossibleValuesParser::new(values).try_map(move |name| named(name).ok_or("there is no such template"))
 }
 
 fn notation(text: &str) -> Result<Notation, String> {

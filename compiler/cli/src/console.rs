@@ -2,30 +2,21 @@
 
 use std::borrow::Cow;
 use std::io::{ErrorKind, IsTerminal, Write};
+use std::path::Path;
 
-use shard_check::{Diagnostic, Severity};
+use shard_check::Diagnostic;
+pub(crate) use shard_driver::host::problem;
+use shard_driver::{Host, Named, Pass};
+pub(crate) use shard_driver::{Outcome, Status};
 use shard_grammar::SourceFile;
 use shard_report::github::github;
 use shard_report::json::diagnostics::{InFile, diagnostics};
 use shard_report::json::sarif::sarif;
 use shard_report::printable::{escaped, escaped_but_colour};
 
-use shard_rewrite::Stop;
-
 use crate::args::{Color, DisplayArgs, Format, ReportFormat, ResultFormat, SearchArgs};
+use crate::input;
 use crate::watch::Watch;
-
-/// Why a command did not end well; what is wrong has been reported.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Status {
-    /// The program is wrong, or a check failed.
-    Wrong,
-    /// Wrong usage, or unreadable input.
-    Usage,
-}
-
-/// How a command ends.
-pub(crate) type Outcome<T = ()> = Result<T, Status>;
 
 /// Where everything that is shown goes.
 pub(crate) struct Console {
@@ -82,32 +73,6 @@ impl Console {
     /// Whether results that draw from the source may be coloured: they go to standard output.
     pub(crate) fn colours_results(&self) -> bool {
         self.color && std::io::stdout().is_terminal()
-    }
-
-    /// A console that shows nothing and keeps what is reported; searches end when somebody says so.
-    pub(crate) fn collecting(stop: Stop) -> Console {
-        Console {
-            format: Format::Json,
-            csv: false,
-            result_format: ReportFormat::Json,
-            error_format: ReportFormat::Json,
-            color: false,
-            result_color: false,
-            waiting: Vec::new(),
-            as_result: false,
-            said_something: false,
-            watch: Watch::over(Some(stop)),
-        }
-    }
-
-    /// What was reported of a file, or of none.
-    pub(crate) fn collected(mut self, file: &SourceFile) -> Vec<Diagnostic> {
-        let of_file = |other: &Option<SourceFile>| other.as_ref().is_none_or(|other| other.name == file.name);
-        std::mem::take(&mut self.waiting)
-            .into_iter()
-            .filter(|(other, _)| of_file(other))
-            .flat_map(|(_, found)| found)
-            .collect()
     }
 
     /// From now on diagnostics are the command's result: but for text they go to standard output.
@@ -180,9 +145,7 @@ impl Console {
 
     /// Reports wrong usage or unreadable input.
     pub(crate) fn usage(&mut self, message: &str, help: Option<String>) -> Status {
-        let helps = help.into_iter().map(|text| shard_check::Help { text, edits: Vec::new() }).collect();
-        self.report(None, vec![problem(message, helps)]);
-        Status::Usage
+        Host::usage(self, message, help)
     }
 
     /// Prints what has waited.
@@ -198,24 +161,30 @@ impl Console {
     }
 }
 
+impl Host for Console {
+    fn report(&mut self, file: Option<&SourceFile>, found: Vec<Diagnostic>) {
+        self.report(file, found);
+    }
+
+    fn begin(&mut self, pass: &'static str, what: String, share: (usize, usize)) -> Box<dyn Pass> {
+        Box::new(self.watch.begin(pass, what, share))
+    }
+
+    fn read(&mut self, path: &Path, by: Named) -> Result<SourceFile, String> {
+        input::read_named(path, by)
+    }
+
+    fn is_there(&mut self, path: &Path) -> bool {
+        path.exists()
+    }
+}
+
 fn document(format: ReportFormat, files: &[InFile<'_>]) -> String {
     match format {
         ReportFormat::Github => github(files),
         ReportFormat::Sarif => sarif(files),
         // Text is drawn at once and never waits.
         ReportFormat::Text | ReportFormat::Json => diagnostics(files),
-    }
-}
-
-/// A diagnostic of the command line itself: it has no code.
-pub(crate) fn problem(message: &str, helps: Vec<shard_check::Help>) -> Diagnostic {
-    Diagnostic {
-        code: "",
-        severity: Severity::Error,
-        message: message.to_string(),
-        labels: Vec::new(),
-        notes: Vec::new(),
-        helps,
     }
 }
 

@@ -3,23 +3,14 @@
 use std::io::Read;
 use std::path::Path;
 
-use shard_check::Diagnostic;
-use shard_check::diagnostics::InputProblem;
+use shard_driver::input::{Input, program_of};
+use shard_driver::{Named, Outcome};
 use shard_grammar::SourceFile;
-use shard_ir::Plan;
 
-use crate::console::{Console, Outcome, Status};
+use crate::console::Console;
 
 /// The largest file that is read whole, certificates aside: nothing larger is legal.
 const MAX_BYTES: usize = shard_ir::text::MAX_TEXT_BYTES;
-
-/// A file of source, or one of IR text.
-pub(crate) enum Input {
-    /// A `.shard` file.
-    Source(SourceFile),
-    /// A `.shir` file: its plans, verified.
-    Ir(Vec<Plan>),
-}
 
 /// Reads a text file, or standard input for `-`; reports why not.
 pub(crate) fn read_text(path: &Path, console: &mut Console) -> Outcome<SourceFile> {
@@ -32,6 +23,14 @@ pub(crate) fn read_text(path: &Path, console: &mut Console) -> Outcome<SourceFil
 /// Reads a text file, or standard input for `-`, or says why not.
 pub(crate) fn read(path: &Path) -> Result<SourceFile, String> {
     read_at_most(path, MAX_BYTES)
+}
+
+/// Reads a text file as whoever names it may have it read.
+pub(crate) fn read_named(path: &Path, by: Named) -> Result<SourceFile, String> {
+    match by {
+        Named::ByUser => read(path),
+        Named::InFile => read_regular(path),
+    }
 }
 
 /// Reads a text file that another file names, or that stands beside one: a regular file alone, since a pipe would be waited
@@ -75,51 +74,8 @@ fn read_all(from: impl Read, most: usize) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A text behind the header that a snapshot file has in front of it.
-fn behind_header(text: &str) -> &str {
-    let header = text.strip_prefix("---\n").and_then(|rest| rest.split_once("\n---\n"));
-    header.map_or(text, |(_, body)| body)
-}
-
 /// Reads source or IR text: `.shir` files, and any text that starts with `shir ` (a snapshot's header left out), are IR.
 pub(crate) fn read_program(path: &Path, console: &mut Console) -> Outcome<Input> {
     let file = read_text(path, console)?;
     program_of(path, file, console)
-}
-
-/// Whether a text is JSON, such as `explain` writes: no source begins so, and no IR.
-pub(crate) fn is_json(file: &SourceFile) -> bool {
-    file.text.trim_start().starts_with('{')
-}
-
-/// The program in a text that was read.
-pub(crate) fn program_of(path: &Path, file: SourceFile, console: &mut Console) -> Outcome<Input> {
-    let body = behind_header(&file.text);
-    let is_ir = path.extension().is_some_and(|e| e == "shir") || body.starts_with("shir ");
-    if !is_ir {
-        return Ok(Input::Source(file));
-    }
-    let file = SourceFile::new(file.name.clone(), body);
-    let plans = match shard_ir::text::parse(&file.text) {
-        Ok(plans) => plans,
-        Err(error) => {
-            let wrong = InputProblem::Unreadable { message: error.message, span: error.span };
-            console.report(Some(&file), vec![wrong.into()]);
-            return Err(Status::Wrong);
-        }
-    };
-    let mut wrong: Vec<Diagnostic> = Vec::new();
-    for plan in &plans {
-        for error in shard_ir::verify::verify(plan).err().into_iter().flatten() {
-            wrong.push(InputProblem::Illegal { layer: plan.name.clone(), error: error.to_string() }.into());
-        }
-    }
-    if plans.is_empty() {
-        wrong.push(InputProblem::NoLayer { file: file.name.clone(), is_ir: true }.into());
-    }
-    if wrong.is_empty() {
-        return Ok(Input::Ir(plans));
-    }
-    console.report(None, wrong);
-    Err(Status::Wrong)
 }

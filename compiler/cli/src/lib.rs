@@ -1,23 +1,16 @@
-//! The `shardc` command line: a thin shell around the compiler. Only this crate reads files and writes to the terminal.
+//! The `shardc` command line: a thin shell over [`shard_driver`]. Only this crate reads files and writes to the terminal.
 //!
-//! [`pipeline`] is the whole compiler on one page; `commands` has one file for each command.
+//! `commands` has one file for each command, `lsp` the server for editors.
 
 mod args;
 mod commands;
 mod console;
-mod hardware_choice;
 mod input;
-mod lowering_diagnostics;
 mod lsp;
 mod memory_limit;
-mod new_program;
 mod npy_header;
-mod objectives;
 mod output;
-pub mod pipeline;
 mod points;
-mod questions;
-mod room;
 mod watch;
 
 use std::ffi::OsString;

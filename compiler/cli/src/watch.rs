@@ -5,6 +5,7 @@ use std::io::{IsTerminal, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use shard_driver::Pass;
 use shard_report::printable::escaped_name;
 use shard_report::scale;
 use shard_rewrite::Stop;
@@ -40,7 +41,7 @@ struct Shared {
 #[derive(Default)]
 struct State {
     /// What is going on.
-    pass: Option<Running>,
+    pass: Option<Watched>,
     /// The time that each pass has taken, in the order in which they came first.
     taken: Vec<(&'static str, Duration)>,
     shows: bool,
@@ -51,7 +52,7 @@ struct State {
     closed: bool,
 }
 
-struct Running {
+struct Watched {
     what: String,
     stop: Stop,
     since: Instant,
@@ -91,7 +92,7 @@ impl Watch {
 
     /// Begins a pass, which ends when what is returned is dropped. `share` is its part of what is to be searched now, and
     /// the whole of that: so much of the time that is left is its own. `what` is shown where it takes long.
-    pub(crate) fn begin(&mut self, pass: &'static str, what: String, share: (usize, usize)) -> Pass {
+    pub(crate) fn begin(&mut self, pass: &'static str, what: String, share: (usize, usize)) -> Running {
         let stop = self.given.clone().unwrap_or_default();
         let now = Instant::now();
         let (part, whole) = (share.0 as f64, share.1.max(1) as f64 * f64::from(self.to_come + 1));
@@ -102,10 +103,10 @@ impl Watch {
             self.is_running = true;
             watch(&self.shared, state.shows);
         }
-        state.pass = Some(Running { what, stop: stop.clone(), since: now, until });
+        state.pass = Some(Watched { what, stop: stop.clone(), since: now, until });
         state.shown = None;
         self.shared.changed.notify_one();
-        Pass { shared: Arc::clone(&self.shared), pass, since: now, stop }
+        Running { shared: Arc::clone(&self.shared), pass, since: now, stop }
     }
 
     /// Something is about to be printed: what is shown of the pass is taken away, and nothing more of it is shown.
@@ -131,21 +132,27 @@ impl Drop for Watch {
 }
 
 /// A pass that is going on.
-pub(crate) struct Pass {
+pub(crate) struct Running {
     shared: Arc<Shared>,
     pass: &'static str,
     since: Instant,
     stop: Stop,
 }
 
-impl Pass {
+impl Running {
     /// What ends its searches.
     pub(crate) fn stop(&self) -> Stop {
         self.stop.clone()
     }
 }
 
-impl Drop for Pass {
+impl Pass for Running {
+    fn stop(&self) -> Stop {
+        self.stop()
+    }
+}
+
+impl Drop for Running {
     fn drop(&mut self) {
         let mut state = self.shared.lock();
         state.clear();

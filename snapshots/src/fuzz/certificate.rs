@@ -3,11 +3,11 @@
 
 use shard_check::CheckOptions;
 use shard_cost::Hardware;
+use shard_driver::pipeline;
 use shard_grammar::SourceFile;
 use shard_rewrite::certificate::{Certificate, Found, Inputs, certify, verify_certificate};
 use shard_rewrite::{LowerOptions, Proof, lower};
 use shard_runtime::Random;
-use shardc::pipeline;
 
 use super::program::limits;
 use super::{Depth, Mutator, Shardc, Surface, Verdict, text_of, words};

@@ -1,9 +1,9 @@
 //! `config.json` of `shardc new --from-config`: a program that it is accepted with checks without an error.
 
 use shard_check::CheckOptions;
+use shard_driver::pipeline;
 use shard_grammar::SourceFile;
 use shard_runtime::Random;
-use shardc::pipeline;
 
 use super::{Depth, Mutator, Shardc, Surface, Verdict, hash, words};
 use crate::files::{read, root};

@@ -3,12 +3,12 @@
 use shard_check::CheckOptions;
 use shard_cost::hardware::BUILT_IN;
 use shard_cost::{Hardware, Objective};
+use shard_driver::pipeline::{self, CompileError};
 use shard_grammar::{SourceFile, Span};
 use shard_ir::{Mesh, text};
 use shard_report::json::hardware::HardwareJson;
 use shard_rewrite::{LowerError, LowerOptions};
 use shard_runtime::Random;
-use shardc::pipeline::{self, CompileError};
 
 use super::plan::whole_pipeline;
 use super::program::limits;

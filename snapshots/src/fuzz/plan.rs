@@ -1,13 +1,13 @@
 //! `.shir` files: read, verified, printed, priced, scheduled, reported, shrunk and executed.
 
 use shard_cost::{Hardware, Objective};
+use shard_driver::pipeline::{self, CompileError, Compiled};
 use shard_grammar::SourceFile;
 use shard_ir::{Plan, Program, text, verify};
 use shard_report::Layer;
 use shard_report::layout_notation::Notation;
 use shard_report::paint::Paint;
 use shard_runtime::{Random, RunError, RunOptions, bytes_needed, work_needed};
-use shardc::pipeline::{self, CompileError, Compiled};
 
 use super::{Depth, Mutator, Shardc, Surface, Verdict, hash, text_of, well_formed, words};
 use crate::files::{read, root};

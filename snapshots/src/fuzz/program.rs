@@ -2,12 +2,12 @@
 
 use shard_check::{CheckOptions, Checked};
 use shard_cost::{Hardware, Objective};
+use shard_driver::pipeline::{self, CompileError};
 use shard_grammar::ast::HardwareRef;
 use shard_grammar::{SourceFile, SyntaxErrorKind};
 use shard_ir::Program;
 use shard_rewrite::{Limits, LowerError, LowerOptions};
 use shard_runtime::Random;
-use shardc::pipeline::{self, CompileError};
 
 use super::plan::whole_pipeline;
 use super::{Depth, Mutator, Shardc, Surface, Verdict, hash, strange, text_of, well_formed, words};

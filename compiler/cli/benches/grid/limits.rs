@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use shard_cost::{Memory, Objective};
+use shard_driver::pipeline;
 use shard_rewrite::{Limits, LowerOptions};
-use shardc::pipeline;
 
 use crate::measure::{Most, search, with_patience};
 use crate::programs::GridProgram;

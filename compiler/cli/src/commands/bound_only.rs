@@ -2,20 +2,19 @@
 
 use std::path::Path;
 
-use shard_check::Diagnostic;
+use shard_driver::bounds::bounds;
+use shard_driver::compile::check_source;
+use shard_driver::input::Input;
+use shard_driver::{Outcome, Purpose, Status};
 use shard_report::bound::{Bounded, text};
 use shard_report::printable::escaped_name;
-use shard_rewrite::LowerOptions;
 
 use crate::args::ProgramArgs;
-use crate::commands::compile::{Purpose, check_source, is_wanted, layer_header};
 use crate::commands::cost::width;
-use crate::console::{Console, Outcome, Status};
-use crate::input::{Input, read_program};
-use crate::lowering_diagnostics::lower_error;
-use crate::objectives;
+use crate::console::Console;
+use crate::input::read_program;
 
-/// Bounds the layers of a file, each phase by itself: that phases store their weights alike makes no plan faster.
+/// Shows what bounds the layers of a file.
 pub(crate) fn run(
     path: &Path,
     args: &ProgramArgs,
@@ -27,35 +26,17 @@ pub(crate) fn run(
         let message = "--bound-only asks what plans a program may have, and IR text is one plan";
         return Err(console.usage(message, None));
     };
-    let sound = check_source(&file, args, Purpose::Report, console)?;
+    let asked = args.asked(console)?;
+    let sound = check_source(&file, &asked, Purpose::Report, console)?;
+    let bounds = bounds(&sound, &asked, console)?;
     let mut hardware = sound.hardware.clone();
     if !json {
         hardware.name = escaped_name(&hardware.name).into_owned();
-    }
-    let mut found: Vec<Diagnostic> = Vec::new();
-    let mut bounds = Vec::new();
-    let wanted: Vec<_> = sound.programs.iter().filter(|program| is_wanted(args, program)).collect();
-    for (at, program) in wanted.iter().enumerate() {
-        let pass = console.watch.begin("bound", format!("`{}`", program.name), (1, wanted.len() - at));
-        let mut options =
-            LowerOptions { strict: args.strict, fuse: args.fuse, objective: args.objective, ..LowerOptions::default() };
-        options.limits.stop = pass.stop();
-        match objectives::lower_bound(program, &hardware, &options) {
-            Ok(bound) => bounds.push((*program, bound)),
-            Err(error) => {
-                found.extend(lower_error(Some((&sound.file, program)), layer_header(&sound.tree, &program.name), error))
-            }
-        }
     }
     let layers: Vec<Bounded<'_>> = bounds
         .iter()
         .map(|(program, bound)| Bounded { program, hardware: &hardware, objective: args.objective, bound })
         .collect();
-    let wrong = found.iter().any(Diagnostic::is_error);
-    console.report(Some(&sound.file), found);
-    if wrong {
-        return Err(Status::Wrong);
-    }
     match json {
         true => console.result(&shard_report::json::bound::bounds(&layers)),
         false => console.people(&text(&layers, width(columns))),

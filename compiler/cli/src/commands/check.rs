@@ -1,12 +1,14 @@
 //! `shardc check FILE...`.
 
 use shard_check::{Diagnostic, Severity};
+use shard_driver::compile::{Sound, check_source};
+use shard_driver::input::Input;
+use shard_driver::{Purpose, expected};
 
 use crate::args::CheckArgs;
-use crate::commands::compile::{Purpose, Sound, check_source};
-use crate::commands::{expected, worse};
+use crate::commands::worse;
 use crate::console::{Console, Outcome, problem};
-use crate::input::{Input, read_program};
+use crate::input::read_program;
 
 /// What is known only when a layer has a plan.
 const NEEDS_A_SEARCH: &str = "E0704, E0801, E0802, E0805, E0806, E0837, W0701, W0702, W0801, W0802, W0803";
@@ -23,7 +25,7 @@ pub(crate) fn run(args: &CheckArgs, console: &mut Console) -> Outcome {
     for path in &args.files {
         let checked = read_program(path, console).and_then(|input| match input {
             Input::Ir(_) => Ok(None),
-            Input::Source(file) => check_source(&file, &args.program, purpose, console).map(Some),
+            Input::Source(file) => check_source(&file, &args.program.asked(console)?, purpose, console).map(Some),
         });
         worst = worse(worst, checked.map(|file| sound.extend(file)));
     }
@@ -34,7 +36,7 @@ pub(crate) fn run(args: &CheckArgs, console: &mut Console) -> Outcome {
     let mut lowered = Vec::new();
     for (at, file) in sound.iter().enumerate() {
         console.watch.searches_to_come(sound.len() - at - 1);
-        let found = file.lower(&args.program, purpose, console);
+        let found = args.program.asked(console).and_then(|asked| file.lower(&asked, purpose, console));
         worst = worse(
             worst,
             found.and_then(|(compilation, outcome)| {

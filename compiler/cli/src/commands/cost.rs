@@ -4,6 +4,7 @@ use std::io::IsTerminal;
 
 use shard_check::{CheckOptions, Diagnostic};
 use shard_cost::{Capacity, DimRoles, Summary, largest};
+use shard_driver::{Compilation, Purpose, pipeline};
 use shard_ir::{Dim, DimId, InstrId, Plan};
 use shard_report::Layer;
 use shard_report::cost::{CostLayer, LargestDim, Role};
@@ -11,9 +12,8 @@ use shard_report::paint::Paint;
 
 use crate::args::{CostArgs, Format, RoleArgs};
 use crate::commands::bound_only;
-use crate::commands::compile::{Compilation, Purpose, check_options, compile_file};
+use crate::commands::compile::{check_options, compile_file};
 use crate::console::{Console, Outcome};
-use crate::pipeline;
 
 /// Characters to a line where nothing says how wide the terminal is.
 const WIDTH: usize = 80;

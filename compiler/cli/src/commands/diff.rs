@@ -2,16 +2,17 @@
 
 use std::path::Path;
 
+use shard_driver::input::{is_json, program_of};
+use shard_driver::{Compilation, Purpose, compile_input};
 use shard_report::Layer;
 use shard_report::diff::{Pair, diff, differs, json};
 use shard_report::recorded::{self, Recorded};
 use shard_report::{printable, recorded_diff};
 
 use crate::args::{DiffArgs, Format, ProgramArgs};
-use crate::commands::compile::{Compilation, Purpose, compile_input};
 use crate::commands::cost::width;
 use crate::console::{Console, Outcome, Status};
-use crate::input::{is_json, program_of, read_text};
+use crate::input::read_text;
 
 pub(crate) fn run(args: &DiffArgs, console: &mut Console) -> Outcome {
     let second = args.b.as_deref().unwrap_or(&args.a);
@@ -102,7 +103,13 @@ fn side(path: &Path, common: &ProgramArgs, own: &Changes<'_>, console: &mut Cons
     let file = read_text(path, console)?;
     if !is_json(&file) {
         let input = program_of(path, file, console)?;
-        return Ok(Side::Lowered(Box::new(compile_input(path, input, &program, Purpose::Report, console)?)));
+        return Ok(Side::Lowered(Box::new(compile_input(
+            path,
+            input,
+            &program.asked(console)?,
+            Purpose::Report,
+            console,
+        )?)));
     }
     if !own.dims.is_empty() || own.mesh.is_some() || own.hardware.is_some() {
         let message = format!("`{}` is a plan as it was written down: nothing of it can be changed", path.display());

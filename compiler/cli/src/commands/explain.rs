@@ -1,10 +1,11 @@
 //! `shardc explain FILE [--emit text|json|html|dot]`.
 
 use shard_cost::Objective;
+use shard_driver::Purpose;
 use shard_rewrite::Detail;
 
 use crate::args::{Alternatives, ExplainArgs, ExplainEmit, Format};
-use crate::commands::compile::{Purpose, compile_file};
+use crate::commands::compile::compile_file;
 use crate::commands::cost::width;
 use crate::commands::{bound_only, certificate, why, why_not};
 use crate::console::{Console, Outcome};
@@ -31,9 +32,10 @@ pub(crate) fn run(args: &ExplainArgs, console: &mut Console) -> Outcome {
         return Err(console.usage(&message, Some("--objective serial".to_string())));
     }
     if let Some(asked) = &args.why_not {
+        let options = args.program.asked(console)?;
         let pass = console.watch.begin("question", "what --why-not asks".to_string(), (1, 1));
         compilation.options.limits.stop = pass.stop();
-        return why_not::run(args, asked, &compilation, console);
+        return why_not::run(args, asked, &options, &compilation, console);
     }
     match args.alternatives {
         Some(Alternatives::None) => {}
@@ -46,7 +48,8 @@ pub(crate) fn run(args: &ExplainArgs, console: &mut Console) -> Outcome {
     }
     if let Some(out) = &args.certificate {
         let _pass = console.watch.begin("certificate", "the certificate".to_string(), (0, 1));
-        certificate::write(out, &compilation, &args.program, console)?;
+        let options = args.program.asked(console)?;
+        certificate::write(out, &compilation, &options, console)?;
     }
     if emit == ExplainEmit::Text {
         compilation.escape();

@@ -3,11 +3,13 @@
 use std::path::Path;
 
 use shard_check::Diagnostic;
+use shard_driver::Purpose;
+use shard_driver::explicit::strict_file;
 use shard_grammar::SourceFile;
 use similar::TextDiff;
 
 use crate::args::FmtArgs;
-use crate::commands::explicit;
+use crate::commands::compile::compile_file;
 use crate::console::{Console, Outcome, Status};
 use crate::input::read_text;
 use crate::output;
@@ -34,7 +36,10 @@ pub(crate) fn run(args: &FmtArgs, console: &mut Console) -> Outcome {
 
 fn format_file(path: &Path, args: &FmtArgs, console: &mut Console) -> Outcome {
     let (file, formatted) = match args.explicit {
-        true => explicit::file(path, &args.program, console)?,
+        true => {
+            let compilation = compile_file(path, &args.program, Purpose::Report, console)?;
+            strict_file(&compilation, &args.program.asked(console)?, console)?
+        }
         false => formatted(path, console)?,
     };
     if args.check {

@@ -11,7 +11,7 @@ pub(crate) fn run(args: &HardwareArgs, console: &mut Console) -> Outcome {
     let chips: Vec<&BuiltIn> = BUILT_IN.iter().filter(|c| args.name.as_ref().is_none_or(|n| c.name == n)).collect();
     match (console.format, &args.name, chips.as_slice()) {
         (_, Some(name), []) => {
-            crate::hardware_choice::report_unknown(name, console);
+            shard_driver::hardware_choice::report_unknown(name, console);
             Err(Status::Usage)
         }
         (Format::Json, _, chips) => {

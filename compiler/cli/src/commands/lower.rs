@@ -1,10 +1,11 @@
 //! `shardc lower FILE [--emit ir|json|dot]`.
 
+use shard_driver::Purpose;
 use shard_report::layout_notation::{Notation, comment_table};
 
 use crate::args::{Emit, Format, LowerArgs};
 use crate::commands::bound_only;
-use crate::commands::compile::{Purpose, compile_file};
+use crate::commands::compile::compile_file;
 use crate::console::{Console, Outcome};
 
 pub(crate) fn run(args: &LowerArgs, console: &mut Console) -> Outcome {

@@ -4,16 +4,17 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use npyz::WriterBuilder;
+use shard_driver::Purpose;
+use shard_driver::pipeline::{self, Ran};
 use shard_report::json::run::{RunCollective, RunLayer};
 use shard_report::printable::escape_plan;
 use shard_runtime::{NamedTensor, RunError, RunOptions, Tensor};
 
 use crate::args::{Format, RunArgs};
-use crate::commands::compile::{Purpose, compile_file};
+use crate::commands::compile::compile_file;
 use crate::console::{Console, Outcome, Status, problem};
 use crate::npy_header;
 use crate::output::{file_name, replace};
-use crate::pipeline::{self, Ran};
 
 /// The largest .npy file that is read: what execution could ever hold.
 const MAX_NPY_BYTES: u64 = 1 << 31;

@@ -5,21 +5,16 @@ use std::path::Path;
 
 use shard_check::diagnostics::SnapshotProblem;
 use shard_cost::Objective;
-use shard_grammar::{SourceFile, Span};
-use shard_ir::{InstrId, Plan};
-use similar::{ChangeTag, TextDiff};
+use shard_driver::input::Input;
+use shard_driver::snapshot::{Difference, difference, recorded_options, text};
+use shard_driver::{Compilation, Outcome, Purpose, Status, compile_source, expected};
+use shard_grammar::SourceFile;
 
 use crate::args::{ProgramArgs, SnapshotArgs};
-use crate::commands::compile::{Compilation, Purpose, compile_source};
-use crate::commands::{expected, worst_of_all};
-use crate::console::{Console, Outcome, Status};
-use crate::input::{Input, read_program, read_regular};
+use crate::commands::worst_of_all;
+use crate::console::Console;
+use crate::input::{read_program, read_regular};
 use crate::output;
-
-/// The first line of a snapshot; the number is that of its form.
-const FORM: &str = "// shardc snapshot 1";
-/// What the second line starts with.
-const OPTIONS: &str = "// options: ";
 
 pub(crate) fn run(args: &SnapshotArgs, console: &mut Console) -> Outcome {
     console.diagnostics_are_the_result();
@@ -34,7 +29,7 @@ fn one_file(path: &Path, args: &SnapshotArgs, console: &mut Console) -> Outcome 
         let message = format!("`{}` is lowered already: snapshots are of `.shard` files", path.display());
         return Err(console.usage(&message, None));
     };
-    let compilation = compile_source(&file, &args.program, Purpose::Report, console)?;
+    let compilation = compile_source(&file, &args.program.asked(console)?, Purpose::Report, console)?;
     let snapshot = path.with_extension("lowered.snap");
     let options = options_text(&args.program, &compilation);
     let new = text(&options, &compilation);
@@ -45,13 +40,6 @@ fn one_file(path: &Path, args: &SnapshotArgs, console: &mut Console) -> Outcome 
     let compared = compare(&file, &snapshot, &options, &new, &compilation, console);
     let held = expected::hold(&compilation, console);
     compared.and(held)
-}
-
-/// The whole snapshot: IR text under two lines of comment.
-fn text(options: &str, compilation: &Compilation) -> String {
-    let plans: Vec<Plan> = compilation.layers().iter().map(|layer| layer.plan().clone()).collect();
-    let options = if options.is_empty() { "none" } else { options };
-    format!("{FORM}\n{OPTIONS}{options}\n{}", shard_ir::text::print_all(&plans))
 }
 
 fn update(snapshot: &Path, new: &str, console: &mut Console) -> Outcome {
@@ -106,49 +94,21 @@ fn compare(
         console.report(Some(file), vec![problem.into()]);
         return Err(Status::Wrong);
     }
-    let diff = TextDiff::from_lines(old.as_str(), new);
-    let count = |tag| diff.iter_all_changes().filter(|change| change.tag() == tag).count();
-    let shown = diff.unified_diff().header(&name, &format!("{} (lowered now)", file.name)).to_string();
-    let first = diff.iter_all_changes().position(|change| change.tag() != ChangeTag::Equal);
-    // As many lines of the new text stand before it as are equal.
-    let at = first.map_or(0, |first| diff.iter_all_changes().take(first).count());
-    let counts = (count(ChangeTag::Insert), count(ChangeTag::Delete));
+    let Difference { shown, counts, span } =
+        difference((&name, &old), (&format!("{} (lowered now)", file.name), new), compilation);
     let is_text = console.result_is_text();
     if is_text {
         console.people(&shown)?;
     }
     let problem = SnapshotProblem::Differs {
         snapshot: name,
-        span: origin(new, at, compilation),
+        span,
         counts,
         diff: (!is_text).then_some(shown),
         command: command("--update", options),
     };
     console.report(Some(file), vec![problem.into()]);
     Err(Status::Wrong)
-}
-
-/// The options in the second line of a snapshot.
-fn recorded_options(old: &str) -> Option<&str> {
-    let options = old.lines().nth(1)?.strip_prefix(OPTIONS)?;
-    Some(if options == "none" { "" } else { options })
-}
-
-/// The place in the source that the instruction in a line of the new text comes from.
-fn origin(new: &str, line: usize, compilation: &Compilation) -> Option<Span> {
-    let mut layer = None;
-    for text in new.lines().take(line + 1) {
-        if text.starts_with("layer ") {
-            layer = Some(layer.map_or(0, |at| at + 1));
-        }
-    }
-    let plan = compilation.layers().get(layer?)?.plan();
-    let text = new.lines().nth(line)?;
-    // A result is where its value is made.
-    let number = text.split('%').nth(1).filter(|_| text.starts_with('%') || text.starts_with("return "))?;
-    let digits: String = number.chars().take_while(char::is_ascii_digit).collect();
-    let id = InstrId(digits.parse().ok()?);
-    plan.instructions.get(id.index())?.origin.span
 }
 
 /// The options that change what is lowered, as they could be typed again on any machine.

@@ -7,6 +7,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use shard_check::Diagnostic;
 use shard_check::diagnostics::{ALL, Source};
 use shard_cost::{Bytes, Capacity, Hardware, Summary};
+use shard_driver::compile::layer_header;
+use shard_driver::hardware_choice;
+use shard_driver::input::Input;
+use shard_driver::lowering_diagnostics::{lower_error, no_host};
+use shard_driver::phases::share_weights;
+use shard_driver::pipeline::{self, CompileError};
+use shard_driver::room::does_not_fit;
 use shard_grammar::SourceFile;
 use shard_ir::Program;
 use shard_report::paint::Paint;
@@ -15,15 +22,11 @@ use shard_report::sweep::{Figures, Outcome as PointOutcome, SweepRow, mark_front
 use shard_rewrite::{Limits, LowerError, LowerOptions, Stop};
 
 use crate::args::{Format, SweepArgs};
-use crate::commands::compile::{layer_header, read_mesh, share_weights};
+use crate::commands::compile::read_mesh;
 use crate::commands::cost::{roles_or, width};
 use crate::console::{Console, Outcome, Status};
-use crate::hardware_choice;
-use crate::input::{Input, read_program};
-use crate::lowering_diagnostics::{lower_error, no_host};
-use crate::pipeline::{self, CompileError};
+use crate::input::read_program;
 use crate::points::{Point, points, read_limits, read_sweeps};
-use crate::room::does_not_fit;
 
 /// Stack of a thread that compiles: as much as the main thread has.
 const STACK_BYTES: usize = 8 << 20;

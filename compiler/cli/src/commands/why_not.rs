@@ -1,205 +1,30 @@
 //! `shardc explain FILE --why-not WHAT`.
 
-use std::collections::BTreeSet;
-
 use shard_check::Diagnostic;
-use shard_check::diagnostics::QuestionProblem;
-use shard_cost::{Hardware, Memory};
-use shard_ir::{Picoseconds, Plan, Program};
-use shard_report::strategy::{Strategy, strategy};
-use shard_report::why_not::{Crossing, WhyNot, json, why_not};
+use shard_driver::{Compilation, CompileOptions, Outcome, Status, questions};
+use shard_report::why_not::{json, why_not};
 
 use crate::args::{ExplainArgs, Format};
-use crate::commands::compile::{Compilation, check_options};
 use crate::commands::cost::width;
-use crate::commands::explicit::overrides;
-use crate::console::{Console, Outcome, Status};
-use crate::pipeline::{self, Compiled};
-use crate::questions::crossing::{Question, batch_dim};
-use crate::questions::force;
-use crate::questions::request::{self, Request};
-use crate::questions::written::Wanted;
+use crate::console::Console;
 
-/// The best plan that has what was asked for.
-struct Best {
-    compiled: Compiled,
-    way: usize,
-    used: bool,
-    ways: usize,
-    cut: bool,
-    /// What could be written to have it.
-    stated: Vec<String>,
-}
-
-pub(crate) fn run(args: &ExplainArgs, asked: &str, compilation: &Compilation, console: &mut Console) -> Outcome {
+pub(crate) fn run(
+    args: &ExplainArgs,
+    question: &str,
+    asked: &CompileOptions,
+    compilation: &Compilation,
+    console: &mut Console,
+) -> Outcome {
     let Some(source) = &compilation.source else {
         return Err(console.usage("IR text is one plan: `--why-not` takes a source file, which has others", None));
     };
-    let options = check_options(&args.program, console)?;
-    let overrides = overrides(&args.program, console)?;
-    let mut found: Vec<(usize, Request, Option<Best>, Vec<Crossing>)> = Vec::new();
-    let mut problems: Vec<QuestionProblem> = Vec::new();
-    for (i, program) in compilation.programs.iter().enumerate() {
-        let (hardware, compiled) = &compilation.compiled[i];
-        let request = match request::read(asked, program) {
-            Ok(request) => request,
-            Err(problem) => {
-                problems.push(problem);
-                continue;
-            }
-        };
-        if force::has(&request, program, &compiled.schedule.plan) {
-            found.push((i, request, None, Vec::new()));
-            continue;
-        }
-        let chosen = &compiled.schedule.plan;
-        match best(&request, asked, program, (hardware, chosen), compilation) {
-            Ok(mut best) => {
-                let lower = &compilation.options;
-                let wanted =
-                    Wanted { request: &request, program, source, hardware, options: lower, overrides: &overrides };
-                best.stated = wanted.lines(chosen, &best.compiled.schedule.plan);
-                let question = Question {
-                    source,
-                    options: &options,
-                    hardware,
-                    lower,
-                    layer: &program.name,
-                    phase: program.phase.as_ref().map(|phase| phase.name.as_str()),
-                    asked,
-                    way: best.way,
-                    used: best.used,
-                };
-                let crossings = crossings(args, program, &question, compiled, &best);
-                found.push((i, request, Some(best), crossings));
-            }
-            Err(problem) => problems.push(problem),
-        }
-    }
-    // With several layers, those that the question is not about are passed over.
-    if found.is_empty() {
-        console.report(None, problems.into_iter().take(1).map(Diagnostic::from).collect());
-        return Err(Status::Usage);
-    }
-    let answers: Vec<WhyNot<'_>> = found
-        .iter()
-        .map(|(i, request, best, crossings)| {
-            let (hardware, chosen) = &compilation.compiled[*i];
-            let program = &compilation.programs[*i];
-            let other = best.as_ref().map_or(chosen, |b| &b.compiled);
-            WhyNot {
-                asked: words(request, program),
-                chosen: compilation.layer_of(hardware, chosen),
-                other: compilation.layer_of(hardware, other),
-                is_chosen: best.is_none(),
-                stated: best.as_ref().map_or_else(Vec::new, |best| best.stated.clone()),
-                ways: best.as_ref().map_or(0, |b| b.ways),
-                cut: best.as_ref().is_some_and(|b| b.cut),
-                crossings: crossings.clone(),
-            }
-        })
-        .collect();
+    let answers = questions::why_not::why_not(compilation, source, asked, question, args.vary.as_deref());
+    let answers = answers.map_err(|problem| {
+        console.report(None, vec![Diagnostic::from(problem)]);
+        Status::Usage
+    })?;
     match console.format {
-        Format::Text => console.people(&why_not(&answers, width(args.width))),
-        Format::Json => console.result(&json(&answers)),
+        Format::Text => console.people(&why_not(&answers.reported(), width(args.width))),
+        Format::Json => console.result(&json(&answers.reported())),
     }
-}
-
-fn best(
-    request: &Request,
-    asked: &str,
-    program: &Program,
-    (hardware, chosen): (&Hardware, &Plan),
-    compilation: &Compilation,
-) -> Result<Best, QuestionProblem> {
-    let mut best: Option<Best> = None;
-    // Between the layouts of a way the search may take other moves than the one that was asked for.
-    let (mut is_beaten, mut tried, mut others) = (false, 0, BTreeSet::new());
-    // A collective whose result nothing can read is had all the same, by a plan that undoes it.
-    let unused = matches!(request, Request::Collective { .. }).then_some(false);
-    for used in [true].into_iter().chain(unused) {
-        let (ways, cut) = force::ways(request, program, chosen, used);
-        tried = ways.len();
-        if best.is_some() {
-            break;
-        }
-        for (way, forced) in ways.iter().enumerate() {
-            let options = forced.options(&compilation.options);
-            let Ok(compiled) = pipeline::compile(&forced.program, hardware, &options) else { continue };
-            // One that fits before one that does not.
-            let rank = |c: &Compiled| (!has_room(c, hardware), c.price.totals.serial_time);
-            let is_better = best.as_ref().is_none_or(|b| rank(&compiled) < rank(&b.compiled));
-            let has = force::has(request, program, &compiled.schedule.plan);
-            if !has {
-                is_beaten = true;
-                others.extend(strategy(&compiled.schedule.plan).into_iter().map(Strategy::name));
-            }
-            if is_better && has {
-                best = Some(Best { compiled, way, used, ways: ways.len(), cut, stated: Vec::new() });
-            }
-        }
-    }
-    best.ok_or_else(|| {
-        let reason = match tried {
-            0 => "nothing of this layer can be so, as its types are declared".to_string(),
-            1 => "the layer's own types forbid it".to_string(),
-            n => format!("none of {n} ways of having it is a plan, as the layer's types are declared"),
-        };
-        let help = Some("a `?` behind a declared layout leaves it to the compiler".to_string());
-        let asked = match request {
-            Request::Layout { .. } | Request::Collective { .. } => words(request, program),
-            Request::Strategy(_) => asked.to_string(),
-        };
-        match (is_beaten, request) {
-            (true, Request::Strategy(_)) => {
-                let others: Vec<&str> = others.into_iter().collect();
-                let reason = format!("with its ops done as the name means, the best plan is {}", others.join(", "));
-                QuestionProblem::Impossible { asked, reason, help }
-            }
-            (true, _) => QuestionProblem::Beaten { asked, ways: tried },
-            (false, _) => QuestionProblem::Impossible { asked, reason, help },
-        }
-    })
-}
-
-fn crossings(
-    args: &ExplainArgs,
-    program: &Program,
-    question: &Question<'_>,
-    chosen: &Compiled,
-    best: &Best,
-) -> Vec<Crossing> {
-    let time = |c: &Compiled| c.price.totals.serial_time.0;
-    let behind = Picoseconds(time(&best.compiled).saturating_sub(time(chosen)));
-    if behind == Picoseconds(0) || !has_room(&best.compiled, question.hardware) {
-        // It wins here, or cannot be had.
-        return Vec::new();
-    }
-    let dim = args.vary.clone().or_else(|| batch_dim(program));
-    let size = dim.and_then(|dim| program.dims.iter().find(|d| d.name == dim));
-    let of_dim = size.map(|dim| question.crossing(&dim.name, dim.size, behind));
-    // Without a network nothing is sent, however fast.
-    let of_network = (program.mesh.devices() > 1).then(|| question.network_crossing(behind));
-    of_dim.into_iter().chain(of_network).collect()
-}
-
-fn has_room(compiled: &Compiled, hardware: &Hardware) -> bool {
-    Memory::of(&compiled.schedule.plan).peak().0 <= hardware.hbm_bytes
-}
-
-fn words(request: &Request, program: &Program) -> String {
-    let name = |v| program.value(v).name.clone().unwrap_or_default();
-    match request {
-        Request::Layout { value, text, .. } => format!("`{}` as {text}", name(*value)),
-        Request::Collective { op, value: Some(value) } => {
-            format!("{} of `{}`", with_article(op), name(*value))
-        }
-        Request::Collective { op, value: None } => with_article(op),
-        Request::Strategy(strategy) => strategy.name().to_string(),
-    }
-}
-
-/// `an all-gather`, `a reduce-scatter`.
-fn with_article(op: &str) -> String {
-    format!("{} {op}", if op.starts_with('a') { "an" } else { "a" })
 }

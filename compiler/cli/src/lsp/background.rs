@@ -7,14 +7,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use lsp_types::Uri;
 use shard_check::Diagnostic;
-use shard_cost::{Objective, PlanPrice};
+use shard_cost::PlanPrice;
+use shard_driver::{CompileOptions, Keeper, Purpose, compile_source};
 use shard_grammar::SourceFile;
 use shard_ir::Plan;
 use shard_rewrite::Stop;
 
-use crate::args::ProgramArgs;
-use crate::commands::compile::{Purpose, compile_source};
-use crate::console::Console;
+use crate::input::read_named;
 
 /// What lowering one version of a file gave.
 pub(crate) struct Lowered {
@@ -114,22 +113,11 @@ fn next(waiting: &(Mutex<Waiting>, Condvar)) -> Option<(Uri, i32, SourceFile, St
 }
 
 fn lower(uri: Uri, version: i32, file: &SourceFile, stop: &Stop) -> Lowered {
-    let args = ProgramArgs {
-        layer: None,
-        phase: None,
-        dims: Vec::new(),
-        mesh: None,
-        hardware: None,
-        memory_limit: None,
-        objective: Objective::Serial,
-        strict: false,
-        fuse: false,
-    };
-    let mut console = Console::collecting(stop.clone());
-    let compiled = compile_source(file, &args, Purpose::Check, &mut console);
+    let mut host = Keeper { stop: stop.clone(), reader: Some(read_named), ..Keeper::default() };
+    let compiled = compile_source(file, &CompileOptions::default(), Purpose::Check, &mut host);
     let plans = compiled.map_or_else(
         |_| Vec::new(),
         |found| found.compiled.into_iter().map(|(_, layer)| (layer.schedule.plan, layer.price)).collect(),
     );
-    Lowered { uri, version, file: file.clone(), plans, diagnostics: console.collected(file) }
+    Lowered { uri, version, file: file.clone(), plans, diagnostics: host.of(file) }
 }

@@ -6,7 +6,7 @@ use shard_check::{CheckOptions, Checked};
 use shard_grammar::SourceFile;
 use shard_grammar::ast::File;
 
-use crate::pipeline;
+use shard_driver::pipeline;
 
 /// One version of an open file.
 pub(crate) struct Document {

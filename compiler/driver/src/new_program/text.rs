@@ -6,7 +6,7 @@ use super::mesh::Axes;
 use super::{Attention, Experts, Model};
 
 /// The program, as the formatter would have it but for its spaces. `hardware` is what stands behind that word.
-pub(crate) fn program(model: &Model, axes: &Axes, hardware: &str, name: &str) -> String {
+pub(super) fn program(model: &Model, axes: &Axes, hardware: &str, name: &str) -> String {
     let words = Words::new(model, axes);
     let mut out = header(model, axes);
     let mesh: Vec<String> = axes.all.iter().map(|(name, size)| format!("{name}={size}")).collect();

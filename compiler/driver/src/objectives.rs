@@ -22,11 +22,7 @@ const PARTS: u32 = 8;
 /// ```
 ///
 /// The least of the right side over all plans is what a search finds, and the largest such least is the bound.
-pub(crate) fn least_overlap(
-    program: &Program,
-    hardware: &Hardware,
-    options: &LowerOptions,
-) -> Result<Compiled, CompileError> {
+pub fn least_overlap(program: &Program, hardware: &Hardware, options: &LowerOptions) -> Result<Compiled, CompileError> {
     let serial = LowerOptions { objective: Objective::Serial, ..options.clone() };
     let of_plan = |plan: Plan| compile_plan(plan, hardware, None, Objective::Overlap);
     let fastest = lower(program, hardware, &serial)?;
@@ -71,11 +67,7 @@ pub(crate) fn least_overlap(
 
 /// What no plan falls below, without a search for one. Of `overlap`, the largest of some of the bounds that [`least_overlap`]
 /// would look at; of `memory`, whose plans are as fast as there is room for, that on time.
-pub(crate) fn lower_bound(
-    program: &Program,
-    hardware: &Hardware,
-    options: &LowerOptions,
-) -> Result<LowerBound, CompileError> {
+pub fn lower_bound(program: &Program, hardware: &Hardware, options: &LowerOptions) -> Result<LowerBound, CompileError> {
     let serial = LowerOptions { objective: Objective::Serial, ..options.clone() };
     let bound = |hardware: &Hardware, options| {
         shard_rewrite::lower_bound(program, hardware, options).map_err(CompileError::Lower)
@@ -114,11 +106,7 @@ const FINE: u64 = 128;
 
 /// The fastest plan in the least memory that a plan was found for. No plan takes less than the weights and caches do in
 /// the smallest layouts that their types allow.
-pub(crate) fn least_memory(
-    program: &Program,
-    hardware: &Hardware,
-    options: &LowerOptions,
-) -> Result<Compiled, CompileError> {
+pub fn least_memory(program: &Program, hardware: &Hardware, options: &LowerOptions) -> Result<Compiled, CompileError> {
     let serial = LowerOptions { objective: Objective::Serial, ..options.clone() };
     let fastest = lower(program, hardware, &serial)?;
     let bound = fastest.optimality.lower_bound;

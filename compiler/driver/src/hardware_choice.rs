@@ -9,48 +9,43 @@ use shard_cost::{Hardware, HardwareError};
 use shard_grammar::ast::HardwareRef;
 use shard_grammar::{SourceFile, Span};
 
-use crate::console::{Console, Outcome, Status};
-use crate::input;
+use crate::host::{Host, Named, Outcome, Status};
 
 /// The chip of `--hardware NAME|FILE`.
-pub(crate) fn from_command_line(name: &str, console: &mut Console) -> Outcome<Hardware> {
+pub fn from_command_line(name: &str, host: &mut dyn Host) -> Outcome<Hardware> {
     if let Some(hardware) = Hardware::built_in(name) {
         return Ok(hardware);
     }
-    if looks_like_a_path(name) || Path::new(name).exists() {
-        return load(Path::new(name), Named::OnCommandLine).map_err(|error| {
-            error.report(console);
+    if looks_like_a_path(name) || host.is_there(Path::new(name)) {
+        return load(Path::new(name), Named::ByUser, host).map_err(|error| {
+            error.report(host);
             Status::Usage
         });
     }
-    console.report(None, vec![unknown(name, None)]);
+    host.report(None, vec![unknown(name, None)]);
     Err(Status::Usage)
 }
 
 /// The chip of a source file's own line, if it has one.
-pub(crate) fn from_source(
-    file: &SourceFile,
-    line: Option<&HardwareRef>,
-    console: &mut Console,
-) -> Outcome<Option<Hardware>> {
+pub fn from_source(file: &SourceFile, line: Option<&HardwareRef>, host: &mut dyn Host) -> Outcome<Option<Hardware>> {
     match line {
         None => Ok(None),
         Some(HardwareRef::BuiltIn(name)) => match Hardware::built_in(&name.value) {
             Some(hardware) => Ok(Some(hardware)),
             None => {
-                console.report(Some(file), vec![unknown(&name.value, Some(name.span))]);
+                host.report(Some(file), vec![unknown(&name.value, Some(name.span))]);
                 Err(Status::Wrong)
             }
         },
-        Some(HardwareRef::Path(path)) => match load(&beside(&file.name, &path.value), Named::InFile) {
+        Some(HardwareRef::Path(path)) => match load(&beside(&file.name, &path.value), Named::InFile, host) {
             Ok(hardware) => Ok(Some(hardware)),
             Err(LoadError::Unreadable { why, .. }) => {
                 let (name, span) = (path.value.clone(), Some(path.span));
-                console.report(Some(file), vec![HardwareProblem::File { path: name, span, message: why }.into()]);
+                host.report(Some(file), vec![HardwareProblem::File { path: name, span, message: why }.into()]);
                 Err(Status::Usage)
             }
             Err(error @ LoadError::Wrong(..)) => {
-                error.report(console);
+                error.report(host);
                 Err(Status::Wrong)
             }
         },
@@ -58,47 +53,47 @@ pub(crate) fn from_source(
 }
 
 /// The hardware file that a source file is compiled with, as text: `--hardware`, or the file's own line. It was read before.
-pub(crate) fn text(named: Option<&str>, file: &SourceFile, console: &mut Console) -> Outcome<String> {
+pub fn text(named: Option<&str>, file: &SourceFile, host: &mut dyn Host) -> Outcome<String> {
     let tree = shard_grammar::parse(file).file;
     let (name, path, by) = match (named, tree.hardware().next().map(|line| &line.chip)) {
-        (Some(name), _) => (name.to_string(), PathBuf::from(name), Named::OnCommandLine),
+        (Some(name), _) => (name.to_string(), PathBuf::from(name), Named::ByUser),
         (None, Some(HardwareRef::BuiltIn(name))) => (name.value.clone(), PathBuf::new(), Named::InFile),
         (None, Some(HardwareRef::Path(path))) => (String::new(), beside(&file.name, &path.value), Named::InFile),
-        (None, None) => return Err(none(console)),
+        (None, None) => return Err(none(host)),
     };
     match BUILT_IN.iter().find(|chip| chip.name == name) {
         Some(chip) => Ok(chip.text.to_string()),
-        None => read(&path, by)
+        None => host
+            .read(&path, by)
             .map(|file| file.text)
-            .map_err(|why| console.usage(&format!("cannot read `{}`: {why}", path.display()), None)),
+            .map_err(|why| host.usage(&format!("cannot read `{}`: {why}", path.display()), None)),
     }
 }
 
 /// The chip that IR text names: a built-in one, or a file.
-pub(crate) fn from_plan(name: &str, file: &Path, console: &mut Console) -> Outcome<Hardware> {
+pub fn from_plan(name: &str, file: &Path, host: &mut dyn Host) -> Outcome<Hardware> {
     match Hardware::built_in(name) {
         Some(hardware) => Ok(hardware),
-        None if looks_like_a_path(name) => {
-            load(&beside(&file.display().to_string(), name), Named::InFile).map_err(|error| {
-                error.report(console);
+        None if looks_like_a_path(name) => load(&beside(&file.display().to_string(), name), Named::InFile, host)
+            .map_err(|error| {
+                error.report(host);
                 Status::Wrong
-            })
-        }
+            }),
         None => {
-            console.report(None, vec![unknown(name, None)]);
+            host.report(None, vec![unknown(name, None)]);
             Err(Status::Wrong)
         }
     }
 }
 
 /// Reports a name that no chip has.
-pub(crate) fn report_unknown(name: &str, console: &mut Console) {
-    console.report(None, vec![unknown(name, None)]);
+pub fn report_unknown(name: &str, host: &mut dyn Host) {
+    host.report(None, vec![unknown(name, None)]);
 }
 
 /// Reports that no chip is named.
-pub(crate) fn none(console: &mut Console) -> Status {
-    console.report(None, vec![HardwareProblem::None { known: known() }.into()]);
+pub fn none(host: &mut dyn Host) -> Status {
+    host.report(None, vec![HardwareProblem::None { known: known() }.into()]);
     Status::Usage
 }
 
@@ -125,43 +120,27 @@ enum LoadError {
     Wrong(SourceFile, Vec<HardwareError>),
 }
 
-/// Who names a hardware file.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Named {
-    /// Whoever runs the compiler: any file will do, a pipe too.
-    OnCommandLine,
-    /// A file, which may be a stranger's.
-    InFile,
-}
-
-fn read(path: &Path, by: Named) -> Result<SourceFile, String> {
-    match by {
-        Named::OnCommandLine => input::read(path),
-        Named::InFile => input::read_regular(path),
-    }
-}
-
-fn load(path: &Path, by: Named) -> Result<Hardware, LoadError> {
+fn load(path: &Path, by: Named, host: &mut dyn Host) -> Result<Hardware, LoadError> {
     let unreadable = |why| LoadError::Unreadable { path: path.display().to_string(), why };
-    let file = read(path, by).map_err(unreadable)?;
+    let file = host.read(path, by).map_err(unreadable)?;
     Hardware::read(&file.text).map_err(|errors| LoadError::Wrong(file, errors))
 }
 
 impl LoadError {
     /// Reports what is wrong, over the text of the hardware file where there is one.
-    fn report(self, console: &mut Console) {
+    fn report(self, host: &mut dyn Host) {
         match self {
             LoadError::Unreadable { path, why } => {
-                console.report(None, vec![HardwareProblem::File { path, span: None, message: why }.into()]);
+                host.report(None, vec![HardwareProblem::File { path, span: None, message: why }.into()]);
             }
             LoadError::Wrong(file, errors) => {
                 // What does not even look like a hardware file may be anything, and is not shown: a stranger's program can
                 // name any file, and a log may be public.
                 match unseen(&file, &errors) {
-                    Some(problem) => console.report(None, vec![problem]),
+                    Some(problem) => host.report(None, vec![problem]),
                     None => {
                         let found = errors.into_iter().map(|error| wrong(&file, error)).collect();
-                        console.report(Some(&file), found);
+                        host.report(Some(&file), found);
                     }
                 }
             }
@@ -200,7 +179,7 @@ fn wrong(file: &SourceFile, error: HardwareError) -> Diagnostic {
 
 /// Whether the chip comes in slices of the shape of a mesh: a warning where it does not, an error where the hardware file
 /// says what no mesh of this shape can be.
-pub(crate) fn slices(hardware: &Hardware, mesh: &shard_ir::Mesh, line: Option<Span>) -> Option<Diagnostic> {
+pub fn slices(hardware: &Hardware, mesh: &shard_ir::Mesh, line: Option<Span>) -> Option<Diagnostic> {
     let (chip, span) = (hardware.name.clone(), line);
     Some(match hardware.slice_problem(mesh)? {
         SliceProblem::Fold { axis, size, torus } => HardwareProblem::Fold { axis, size, torus, chip, span }.into(),

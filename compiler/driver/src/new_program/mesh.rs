@@ -13,29 +13,29 @@ const MOST_CHIPS: u64 = 1024;
 
 /// The axes of a mesh, and what each is for.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Axes {
+pub struct Axes {
     /// Names and sizes, major to minor.
-    pub(crate) all: Vec<(String, u64)>,
+    pub all: Vec<(String, u64)>,
 }
 
 impl Axes {
     /// The axes that split the batch: all but the last.
-    pub(crate) fn batch(&self) -> impl Iterator<Item = &(String, u64)> {
+    pub fn batch(&self) -> impl Iterator<Item = &(String, u64)> {
         self.all.iter().rev().skip(1).rev().filter(|(_, size)| *size > 1)
     }
 
     /// Over how many devices the batch is split.
-    pub(crate) fn batch_devices(&self) -> u64 {
+    pub fn batch_devices(&self) -> u64 {
         self.batch().fold(1, |n, (_, size)| n.saturating_mul(*size))
     }
 
     /// The axis that splits heads and d_ff: the last.
-    pub(crate) fn model(&self) -> Option<&(String, u64)> {
+    pub fn model(&self) -> Option<&(String, u64)> {
         self.all.last().filter(|(_, size)| *size > 1)
     }
 
     /// The sequences of a step: some for every device that splits the batch.
-    pub(crate) fn sequences(&self) -> u64 {
+    pub fn sequences(&self) -> u64 {
         let devices = self.all.iter().fold(1u64, |n, (_, size)| n.saturating_mul(*size)).clamp(1, MOST_CHIPS);
         SEQUENCES.next_multiple_of(devices)
     }
@@ -45,7 +45,7 @@ impl Axes {
 ///
 /// The last axis divides d_ff and heads (keys' and values', unless there is one head for all). Behind switches it is as large as a
 /// node lets it be, since that is where the bandwidth is; on a torus the axes are as near to equal as can be.
-pub(crate) fn choose(model: &Model, hardware: &Hardware, chips: Option<u64>) -> Option<Axes> {
+pub fn choose(model: &Model, hardware: &Hardware, chips: Option<u64>) -> Option<Axes> {
     match chips {
         Some(chips) => of_size(model, hardware, chips),
         None => (3..=MOST_CHIPS.ilog2())

@@ -1,7 +1,5 @@
 //! `shardc fmt --explicit`: the chosen plans as a strict file, which is lowered and compared before anything is written.
 
-use std::path::Path;
-
 use shard_check::diagnostics::QuestionProblem;
 use shard_check::{CheckOptions, Diagnostic};
 use shard_cost::Hardware;
@@ -12,35 +10,35 @@ use shard_report::explicit::{Overrides, difference, explicit};
 use shard_report::notation::phrase;
 use shard_rewrite::LowerOptions;
 
-use crate::args::ProgramArgs;
-use crate::commands::compile::{Purpose, check_options, compile_file};
-use crate::console::{Console, Outcome, Status};
+use crate::compile::{Compilation, CompileOptions};
+use crate::host::{Host, Outcome, Status};
 use crate::pipeline;
 
-/// A source file, and its plans as a strict one.
-pub(crate) fn file(path: &Path, args: &ProgramArgs, console: &mut Console) -> Outcome<(SourceFile, String)> {
-    let compilation = compile_file(path, args, Purpose::Report, console)?;
+/// The source of a compilation, and its plans as a strict file.
+pub fn strict_file(
+    compilation: &Compilation,
+    asked: &CompileOptions,
+    host: &mut dyn Host,
+) -> Outcome<(SourceFile, String)> {
     let Some(source) = compilation.source.clone() else {
-        return Err(
-            console.usage("IR text states every collective already: `fmt --explicit` takes a source file", None)
-        );
+        return Err(host.usage("IR text states every collective already: `fmt --explicit` takes a source file", None));
     };
-    let overrides = overrides(args, console)?;
+    let overrides = overrides(asked);
     let plans: Vec<&Plan> = compilation.compiled.iter().map(|(_, c)| &c.schedule.plan).collect();
-    if let Some(plan) = plans.iter().find(|p| p.phase.is_some()).filter(|_| args.phase.is_none()) {
+    if let Some(plan) = plans.iter().find(|p| p.phase.is_some()).filter(|_| asked.phase.is_none()) {
         let phase = plan.phase.clone().unwrap_or_default();
         let message = format!("`{}` has a plan for each phase, and a strict file states one", source.name);
-        return Err(console.usage(&message, Some(format!("--phase {phase}"))));
+        return Err(host.usage(&message, Some(format!("--phase {phase}"))));
     }
     if let Some(model) = plans.iter().find(|plan| !plan.folds.is_empty()) {
         let layers: Vec<String> = model.folds.iter().map(|fold| format!("--layer {}", fold.layer)).collect();
         let reason = format!("a model is written layer by layer: {}", layers.join(", "));
         let problem = QuestionProblem::NotExplicit { layer: model.name.clone(), span: None, reason };
-        console.report(Some(&source), vec![problem.into()]);
+        host.report(Some(&source), vec![problem.into()]);
         return Err(Status::Wrong);
     }
     let text = explicit(&source, &plans, &overrides).map_err(|errors| {
-        console.report(Some(&source), errors.iter().map(Diagnostic::from).collect());
+        host.report(Some(&source), errors.iter().map(Diagnostic::from).collect());
         Status::Wrong
     })?;
     for (hardware, compiled) in &compilation.compiled {
@@ -50,37 +48,31 @@ pub(crate) fn file(path: &Path, args: &ProgramArgs, console: &mut Console) -> Ou
             let reason = format!("no `reshard` can stand for what is done inside a loop: {}", phrase(plan, id));
             let span = plan.instruction(id).origin.span;
             let problem = QuestionProblem::NotExplicit { layer: plan.name.clone(), span, reason };
-            console.report(Some(&source), vec![problem.into()]);
+            host.report(Some(&source), vec![problem.into()]);
             return Err(Status::Wrong);
         }
         if let Err(reason) = gives(&text, plan, hardware) {
             let problem = QuestionProblem::NotExplicit { layer: plan.name.clone(), span: None, reason };
-            console.report(Some(&source), vec![problem.into()]);
+            host.report(Some(&source), vec![problem.into()]);
             return Err(Status::Wrong);
         }
     }
     Ok((source, text))
 }
 
-/// What the command line changes of a file.
-pub(crate) fn overrides(args: &ProgramArgs, console: &mut Console) -> Outcome<Overrides> {
-    let options = check_options(args, console)?;
-    let mesh = options.mesh_override.as_ref().map(|axes| {
+/// What is changed of a file, as it is written into a strict one.
+pub fn overrides(asked: &CompileOptions) -> Overrides {
+    let mesh = asked.check.mesh_override.as_ref().map(|axes| {
         let axes: Vec<String> = axes.iter().map(|(name, size)| format!("{name}={size}")).collect();
         axes.join(", ")
     });
     let built_in = |name: &&String| BUILT_IN.iter().any(|chip| chip.name == **name);
-    let hardware = args.hardware.as_ref().filter(built_in).cloned();
-    Ok(Overrides { dims: options.dim_overrides, mesh, hardware, phase: args.phase.clone() })
+    let hardware = asked.hardware.as_ref().filter(built_in).cloned();
+    Overrides { dims: asked.check.dim_overrides.clone(), mesh, hardware, phase: asked.phase.clone() }
 }
 
 /// The layer of a plan as a strict one that lowers to it, if there is such a text.
-pub(crate) fn strict_layer(
-    source: &SourceFile,
-    plan: &Plan,
-    hardware: &Hardware,
-    overrides: &Overrides,
-) -> Option<String> {
+pub fn strict_layer(source: &SourceFile, plan: &Plan, hardware: &Hardware, overrides: &Overrides) -> Option<String> {
     if !plan.folds.is_empty() {
         return None;
     }

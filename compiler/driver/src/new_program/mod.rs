@@ -1,93 +1,160 @@
 //! What `shardc new` writes: a [`Model`] from a template or a configuration, a mesh that suits it, and the two as text.
 
-use shard_ir::Dtype;
+pub mod config;
+pub mod mesh;
+mod text;
 
-pub(crate) mod config;
-pub(crate) mod mesh;
-pub(crate) mod text;
+use shard_check::{CheckOptions, check_source};
+use shard_cost::Hardware;
+use shard_cost::hardware::SliceProblem;
+use shard_grammar::SourceFile;
+use shard_ir::{Dtype, Mesh};
+
+use crate::host::{Host, Outcome, Status};
+use mesh::Axes;
+
+/// What stands below the title of a file whose mesh is a face of a slice.
+const FACE: &str = "//!\n//! The mesh is taken for a face of a larger slice, whose axes wrap around: these chips alone have no rings.\n";
+
+/// The file of a model on a mesh, formatted; `chip` is the name of the hardware, or its file, and `name` that of the layer.
+pub fn file(
+    model: &Model,
+    axes: &Axes,
+    hardware: &Hardware,
+    chip: &str,
+    name: &str,
+    host: &mut dyn Host,
+) -> Outcome<String> {
+    // Where the mesh is no slice of the chip, but a face of one, the file says so, and is priced so.
+    let is_face = Mesh::new(axes.all.clone())
+        .is_ok_and(|mesh| matches!(hardware.slice_problem(&mesh), Some(SliceProblem::Face { .. })));
+    let face = format!("{}-face", chip);
+    let face = Some(face).filter(|face| is_face && Hardware::built_in(face).is_some());
+    let line = match (&face, Hardware::built_in(chip)) {
+        (Some(face), _) => face.clone(),
+        (None, Some(_)) => chip.to_string(),
+        (None, None) => format!("\"{}\"", chip),
+    };
+    let text = text::program(model, axes, &line, name);
+    let text = match face {
+        Some(_) => text.replacen("//!\n", FACE, 1),
+        None => text,
+    };
+    let written = SourceFile::new("new.shard", text);
+    // A mesh or a name of the user's may not suit; then the program says so, as any other.
+    let found = check_source(&written, &CheckOptions::default()).diagnostics;
+    if found.iter().any(|problem| problem.is_error()) {
+        host.report(Some(&written), found);
+        return Err(Status::Wrong);
+    }
+    Ok(shard_grammar::format(&written).unwrap_or(written.text))
+}
 
 /// A transformer, as far as its layers need it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Model {
+pub struct Model {
     /// What it is, for the first line of the file.
-    pub(crate) title: String,
+    pub title: String,
     /// What the whole is called in the program.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     /// What the program leaves out of the real model, for the header.
-    pub(crate) left_out: Vec<String>,
+    pub left_out: Vec<String>,
     /// What numbers are stored and computed in.
-    pub(crate) dtype: Dtype,
+    pub dtype: Dtype,
     /// Whether the embedding and its inverse are one table.
-    pub(crate) tied: bool,
+    pub tied: bool,
     /// How many layers are stacked.
-    pub(crate) layers: u64,
+    pub layers: u64,
     /// d_model.
-    pub(crate) width: u64,
+    pub width: u64,
     /// d_ff.
-    pub(crate) inner: u64,
+    pub inner: u64,
     /// Whether the feed-forward layer multiplies by a gate.
-    pub(crate) gated: bool,
+    pub gated: bool,
     /// Its map, as the language calls it.
-    pub(crate) map: &'static str,
+    pub map: &'static str,
     /// The norm, as the language calls it.
-    pub(crate) norm: &'static str,
+    pub norm: &'static str,
     /// Whether attention and feed-forward layer read the same input, side by side.
-    pub(crate) parallel: bool,
+    pub parallel: bool,
     /// Attention; a model without it is a feed-forward layer alone.
-    pub(crate) attention: Option<Attention>,
+    pub attention: Option<Attention>,
     /// Experts, where the feed-forward layer is a mixture of them.
-    pub(crate) experts: Option<Experts>,
+    pub experts: Option<Experts>,
     /// The size of the vocabulary, where there are an embedding and its inverse.
-    pub(crate) vocabulary: Option<u64>,
+    pub vocabulary: Option<u64>,
 }
 
 /// Heads and their caches.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Attention {
+pub struct Attention {
     /// Heads of queries; a multiple of `kv_heads`.
-    pub(crate) heads: u64,
+    pub heads: u64,
     /// Heads of keys and values.
-    pub(crate) kv_heads: u64,
+    pub kv_heads: u64,
     /// d_head.
-    pub(crate) head: u64,
+    pub head: u64,
     /// Positions of the cache.
-    pub(crate) context: u64,
+    pub context: u64,
     /// Whether positions are rotary.
-    pub(crate) rotary: bool,
+    pub rotary: bool,
 }
 
 /// A mixture of experts.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Experts {
+pub struct Experts {
     /// How many there are.
-    pub(crate) count: u64,
+    pub count: u64,
     /// To how many of them a token goes.
-    pub(crate) chosen: u64,
+    pub chosen: u64,
 }
 
 /// What programs of experts leave out of models whose gates are divided by the sum of the chosen ones.
-pub(crate) const GATES: &str = "gates that are renormalised over the chosen experts";
+pub const GATES: &str = "gates that are renormalised over the chosen experts";
 
 /// What programs of experts do that models without a capacity do not.
-pub(crate) const PLACES: &str =
+pub const PLACES: &str =
     "tokens beyond an expert's places (twice its share; a token that finds none goes without the expert)";
 
 /// The templates.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
-pub(crate) enum Template {
-    /// A feed-forward layer of two matrices
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Template {
+    /// A feed-forward layer of two matrices.
     Mlp,
-    /// PaLM 540B: multiquery attention beside a gated feed-forward layer
+    /// PaLM 540B: multiquery attention beside a gated feed-forward layer.
     PalmBlock,
-    /// Llama 3 8B: grouped-query attention, then a gated feed-forward layer
+    /// Llama 3 8B: grouped-query attention, then a gated feed-forward layer.
     LlamaBlock,
-    /// Mixtral 8x7B: grouped-query attention, then a mixture of experts
+    /// Mixtral 8x7B: grouped-query attention, then a mixture of experts.
     MoeBlock,
 }
 
 impl Template {
+    /// Every template.
+    pub const ALL: [Template; 4] = [Template::Mlp, Template::PalmBlock, Template::LlamaBlock, Template::MoeBlock];
+
+    /// The word on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Template::Mlp => "mlp",
+            Template::PalmBlock => "palm-block",
+            Template::LlamaBlock => "llama-block",
+            Template::MoeBlock => "moe-block",
+        }
+    }
+
+    /// What it is, in a line.
+    pub fn about(self) -> &'static str {
+        match self {
+            Template::Mlp => "A feed-forward layer of two matrices",
+            Template::PalmBlock => "PaLM 540B: multiquery attention beside a gated feed-forward layer",
+            Template::LlamaBlock => "Llama 3 8B: grouped-query attention, then a gated feed-forward layer",
+            Template::MoeBlock => "Mixtral 8x7B: grouped-query attention, then a mixture of experts",
+        }
+    }
+
     /// The model of a template.
-    pub(crate) fn model(self) -> Model {
+    pub fn model(self) -> Model {
         let heads = |heads, kv_heads, head| Attention { heads, kv_heads, head, context: 4096, rotary: true };
         let llama = Model {
             title: "A model of the dims of Llama 3 8B".to_string(),
@@ -145,7 +212,7 @@ impl Template {
 
 impl Model {
     /// How many parameters it has, norms aside.
-    pub(crate) fn parameters(&self) -> u64 {
+    pub fn parameters(&self) -> u64 {
         let matrices = 2 + u64::from(self.gated);
         let experts = self.experts.as_ref().map_or(1, |experts| experts.count);
         let inner = product(&[matrices, self.width, self.inner, experts]);
@@ -159,7 +226,7 @@ impl Model {
     }
 
     /// How many numbers the caches of some sequences hold.
-    pub(crate) fn cached(&self, sequences: u64) -> u64 {
+    pub fn cached(&self, sequences: u64) -> u64 {
         self.attention.as_ref().map_or(0, |a| product(&[2, a.kv_heads, a.head, a.context, sequences, self.layers]))
     }
 }

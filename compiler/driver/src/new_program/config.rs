@@ -14,10 +14,10 @@ const CONTEXT: u64 = 4096;
 const LARGEST: u64 = 1 << 32;
 
 /// The `model_type`s that are understood.
-pub(crate) const KNOWN: &[&str] = &["llama", "mistral", "qwen2", "mixtral", "gpt2", "gpt_neox"];
+pub const KNOWN: &[&str] = &["llama", "mistral", "qwen2", "mixtral", "gpt2", "gpt_neox"];
 
 /// Reads a configuration, or says what is wrong with it.
-pub(crate) fn read(file: &SourceFile) -> Result<Model, ConfigProblem> {
+pub fn read(file: &SourceFile) -> Result<Model, ConfigProblem> {
     let value: Value = serde_json::from_str(&file.text).map_err(|error| not_json(file, &error))?;
     let Value::Object(keys) = value else {
         return Err(ConfigProblem::NotJson {

@@ -5,14 +5,14 @@ use shard_check::{Checked, Diagnostic};
 use shard_ir::Program;
 use shard_report::Layer;
 
-use crate::commands::compile::Compilation;
-use crate::console::{Console, Outcome, Status};
+use crate::compile::Compilation;
+use crate::host::{Host, Outcome, Status};
 use crate::lowering_diagnostics::lower_error;
 use crate::pipeline;
 
 /// What the layers of a file expect of their plans.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Expected {
+pub struct Expected {
     /// Of each compiled layer.
     of_compiled: Vec<Vec<Expectation>>,
     /// Layers that only other layers need, and that expect something: they are lowered alone for it.
@@ -22,7 +22,7 @@ pub(crate) struct Expected {
 impl Expected {
     /// What is expected of the layers that are compiled and, where `called` are wanted, of those that they call. A layer has
     /// a plan for each phase, and its expectations are about each.
-    pub(crate) fn of<'p>(
+    pub fn of<'p>(
         checked: &Checked,
         compiled: impl Iterator<Item = &'p Program>,
         called: impl Fn(&Program) -> bool,
@@ -45,7 +45,7 @@ impl Expected {
 }
 
 /// Reports every expectation that a plan does not meet.
-pub(crate) fn hold(compilation: &Compilation, console: &mut Console) -> Outcome {
+pub fn hold(compilation: &Compilation, host: &mut dyn Host) -> Outcome {
     let mut found = Vec::new();
     for (layer, expected) in compilation.layers().iter().zip(&compilation.expected.of_compiled) {
         found.extend(unmet(layer, expected));
@@ -78,7 +78,7 @@ pub(crate) fn hold(compilation: &Compilation, console: &mut Console) -> Outcome 
     }
     found.sort_by_key(|d| d.primary_span());
     let met = !found.iter().any(Diagnostic::is_error);
-    console.report(compilation.source.as_ref(), found);
+    host.report(compilation.source.as_ref(), found);
     if met { Ok(()) } else { Err(Status::Wrong) }
 }
 

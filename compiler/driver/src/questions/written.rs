@@ -11,7 +11,7 @@ use shard_rewrite::demand::{annotated, value_named};
 
 use super::force;
 use super::request::Request;
-use crate::commands::explicit::strict_layer;
+use crate::explicit::strict_layer;
 
 /// A value in a layout.
 type Annotation = (ValueId, Layout);

@@ -14,7 +14,7 @@ use shard_rewrite::{LowerError, LowerOptions, Status};
 use crate::pipeline::{CompileError, Compiled};
 
 /// Why a program was not compiled. `header` is the place of the layer's name.
-pub(crate) fn lower_error(
+pub fn lower_error(
     about: Option<(&SourceFile, &Program)>,
     header: Option<Span>,
     error: CompileError,
@@ -57,7 +57,7 @@ pub(crate) fn lower_error(
 }
 
 /// A limit stopped the search before the plan was proven best.
-pub(crate) fn search_limit(layer: &Compiled, program: &Program, header: Option<Span>) -> Option<Diagnostic> {
+pub fn search_limit(layer: &Compiled, program: &Program, header: Option<Span>) -> Option<Diagnostic> {
     let optimality = layer.lowered.as_ref().map(|l| &l.optimality).filter(|o| o.status == Status::Bounded)?;
     let (cost, bound) = (optimality.cost.0, optimality.lower_bound.0);
     let gap = (bound > 0).then(|| cost.saturating_sub(bound) as f64 / bound as f64);
@@ -66,7 +66,7 @@ pub(crate) fn search_limit(layer: &Compiled, program: &Program, header: Option<S
 }
 
 /// A weight in host memory, where the hardware states no way there.
-pub(crate) fn no_host(program: &Program, hardware: &Hardware) -> Option<Diagnostic> {
+pub fn no_host(program: &Program, hardware: &Hardware) -> Option<Diagnostic> {
     let is_there = |v: &&shard_ir::Value| matches!(v.def, Def::Parameter { kind: ParameterKind::HostWeight, .. });
     let value = program.values.iter().find(is_there).filter(|_| hardware.host_rate.is_none())?;
     let (weight, chip) = (value.name.clone().unwrap_or_default(), hardware.name.clone());
@@ -74,7 +74,7 @@ pub(crate) fn no_host(program: &Program, hardware: &Hardware) -> Option<Diagnost
 }
 
 /// Values that alone exceed the memory of a chip.
-pub(crate) fn too_large(layer: &Compiled, hardware: &Hardware) -> Vec<Diagnostic> {
+pub fn too_large(layer: &Compiled, hardware: &Hardware) -> Vec<Diagnostic> {
     let plan = &layer.schedule.plan;
     let mut said = BTreeSet::new();
     plan.ids()
@@ -100,7 +100,7 @@ pub(crate) fn too_large(layer: &Compiled, hardware: &Hardware) -> Vec<Diagnostic
 }
 
 /// Layouts whose axes in another order would save a transfer.
-pub(crate) fn axis_orders(
+pub fn axis_orders(
     tree: &ast::File,
     program: &Program,
     layer: &Compiled,
@@ -162,7 +162,7 @@ fn layout_words<'t>(tree: &'t ast::File, layer: &str) -> Vec<&'t ast::LayoutWord
 }
 
 /// Annotations of a `let` that name no mesh axis, and cost collectives.
-pub(crate) fn replication_costs(file: &SourceFile, program: &Program, layer: &Compiled) -> Vec<Diagnostic> {
+pub fn replication_costs(file: &SourceFile, program: &Program, layer: &Compiled) -> Vec<Diagnostic> {
     let plan = &layer.schedule.plan;
     let mut said = BTreeSet::new();
     let mut found = Vec::new();

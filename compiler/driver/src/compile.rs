@@ -1,0 +1,497 @@
+//! From a source file, or IR text, to compiled layers, with everything reported that is found on the way.
+
+use std::path::Path;
+
+use shard_check::diagnostics::{ALL, HardwareProblem, InputProblem, Source};
+use shard_check::{CheckOptions, Checked, Diagnostic, Severity};
+use shard_cost::hardware::BUILT_IN;
+use shard_cost::{Hardware, Objective};
+use shard_grammar::{SourceFile, ast};
+use shard_ir::{Plan, Program};
+use shard_report::layout_notation::Notation;
+use shard_report::printable::{escape_plan, escaped_name};
+use shard_report::{Layer, Sharing};
+use shard_rewrite::{Alternative, Detail, LowerError, LowerOptions};
+
+use crate::expected::Expected;
+use crate::hardware_choice;
+use crate::host::{Host, Outcome, Status, problem};
+use crate::input::Input;
+use crate::lowering_diagnostics::{axis_orders, lower_error, no_host, replication_costs, search_limit, too_large};
+use crate::phases::{SharedBy, share_weights};
+use crate::pipeline::{self, CompileError, Compiled};
+use crate::room::{Asked, does_not_fit, no_plan_fits};
+
+/// What is compiled of a file, and for what.
+#[derive(Clone, Debug, Default)]
+pub struct CompileOptions {
+    /// The layer; `None`: every layer that no other layer calls.
+    pub layer: Option<String>,
+    /// The phase; `None`: all phases of the file.
+    pub phase: Option<String>,
+    /// What is changed of the file: sizes of dims, the mesh, and whether every layer is strict.
+    pub check: CheckOptions,
+    /// The chip, a built-in name or a hardware file; `None`: the one that the file names.
+    pub hardware: Option<String>,
+    /// What plans are chosen for.
+    pub objective: Objective,
+    /// Bytes that a device has for the program; `None`: all that the chip has.
+    pub memory_limit: Option<u64>,
+    /// Whether einsums may do a collective inside their loop.
+    pub fuse: bool,
+}
+
+impl CompileOptions {
+    /// Whether a program is of the phase that is wanted.
+    pub fn wants(&self, program: &Program) -> bool {
+        self.phase.is_none() || program.phase.as_ref().map(|p| &p.name) == self.phase.as_ref()
+    }
+}
+
+/// The compiled layers of one file.
+pub struct Compilation {
+    /// The source; none for IR text.
+    pub source: Option<SourceFile>,
+    /// What the plans were chosen for.
+    pub objective: Objective,
+    /// Each layer with the chip that it was compiled for.
+    pub compiled: Vec<(Hardware, Compiled)>,
+    /// For each layer of a phase the choice of weights that it shares with others, and which of the phases it is.
+    sharing: Vec<Option<SharedBy>>,
+    /// For each layer what its plan was preferred to, where that was asked for.
+    alternatives: Vec<Vec<Alternative>>,
+    /// The program of each layer; none for IR text.
+    pub programs: Vec<Program>,
+    /// How they were lowered, for questions about their plans.
+    pub options: LowerOptions,
+    /// What the layers expect of their plans.
+    pub expected: Expected,
+    /// How layouts are written for people.
+    pub notation: Notation,
+}
+
+impl Compilation {
+    /// Another plan for a layer, as reports take it.
+    pub fn layer_of<'a>(&'a self, hardware: &'a Hardware, compiled: &'a Compiled) -> Layer<'a> {
+        Layer {
+            schedule: &compiled.schedule,
+            price: &compiled.price,
+            timeline: &compiled.timeline,
+            hardware,
+            objective: self.objective,
+            optimality: compiled.optimality.as_ref(),
+            least_bytes: compiled.least_bytes,
+            source: self.source.as_ref(),
+            sharing: None,
+            alternatives: &[],
+            notation: self.notation,
+        }
+    }
+
+    /// The layers as reports take them.
+    pub fn layers(&self) -> Vec<Layer<'_>> {
+        self.compiled
+            .iter()
+            .enumerate()
+            .map(|(i, (hardware, compiled))| Layer {
+                sharing: self.sharing[i].as_ref().map(|(shared, phase)| Sharing { shared, phase: *phase }),
+                alternatives: self.alternatives.get(i).map_or(&[], Vec::as_slice),
+                ..self.layer_of(hardware, compiled)
+            })
+            .collect()
+    }
+
+    /// Reports what takes further searches to know, and is no error.
+    pub fn search_for_warnings(&mut self, tree: &ast::File, host: &mut dyn Host) {
+        let pass = host.begin("warnings", "orders of axes that cost a transfer".to_string(), (1, 1));
+        self.options.limits.stop = pass.stop();
+        let layers = self.programs.iter().zip(&self.compiled);
+        let found =
+            layers.flat_map(|(program, (hardware, layer))| axis_orders(tree, program, layer, hardware, &self.options));
+        let found = found.collect();
+        drop(pass);
+        host.report(self.source.as_ref(), found);
+    }
+
+    /// Escapes what a terminal would take as commands, in names that IR text and hardware files may give.
+    pub fn escape(&mut self) {
+        for (hardware, compiled) in &mut self.compiled {
+            escape_plan(&mut compiled.schedule.plan);
+            hardware.name = escaped_name(&hardware.name).into_owned();
+            hardware.source = hardware.source.as_deref().map(|source| escaped_name(source).into_owned());
+        }
+    }
+
+    /// Asks what each plan was preferred to.
+    pub fn ask_for_alternatives(&mut self, detail: Option<Detail>, host: &mut dyn Host) -> Outcome {
+        let pass = host.begin("alternatives", "what each collective was preferred to".to_string(), (1, 1));
+        self.options.limits.stop = pass.stop();
+        for (hardware, compiled) in &self.compiled {
+            match pipeline::alternatives(compiled, hardware, &self.options, detail) {
+                Ok(found) => self.alternatives.push(found),
+                // A report without them is better than none.
+                Err(CompileError::Lower(LowerError::OutOfTime)) => {
+                    drop(pass);
+                    let message = "the time was up before all alternatives were searched: some are left out";
+                    let said = Diagnostic { severity: Severity::Note, ..problem(message, Vec::new()) };
+                    host.report(None, vec![said]);
+                    break;
+                }
+                Err(error) => {
+                    host.report(self.source.as_ref(), lower_error(None, None, error));
+                    return Err(Status::Wrong);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a file is compiled for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Purpose {
+    /// To be shown: on a chip that is named, in whose memory it fits.
+    Report,
+    /// To be executed: the same plan, and where none fits the fastest, since what is executed is small.
+    Run,
+    /// To be judged: where no chip is named, on the first built-in one.
+    Check,
+}
+
+/// Compiles what was read from a file.
+pub fn compile_input(
+    path: &Path,
+    input: Input,
+    asked: &CompileOptions,
+    purpose: Purpose,
+    host: &mut dyn Host,
+) -> Outcome<Compilation> {
+    match input {
+        Input::Source(file) => compile_source(&file, asked, purpose, host),
+        Input::Ir(plans) => compile_ir(path, plans, asked, host),
+    }
+}
+
+fn compile_ir(path: &Path, plans: Vec<Plan>, asked: &CompileOptions, host: &mut dyn Host) -> Outcome<Compilation> {
+    if asked.check != CheckOptions::default() || asked.fuse {
+        let message = "-D, --mesh, --strict and --fuse change a program or its plan, and IR text is lowered already";
+        return Err(host.usage(message, None));
+    }
+    require_phase(asked, plans.iter().map(|p| p.phase.as_deref()), path, host)?;
+    let plans: Vec<Plan> = plans.into_iter().filter(|p| asked.phase.is_none() || p.phase == asked.phase).collect();
+    let names: Vec<String> = plans.iter().map(|p| p.name.clone()).collect();
+    let chosen: Vec<Plan> = match &asked.layer {
+        None => plans,
+        Some(layer) => {
+            require_layer(layer, &names, path, host)?;
+            plans.into_iter().filter(|p| p.name == *layer).collect()
+        }
+    };
+    let mut compiled = Vec::new();
+    for plan in chosen {
+        let hardware = match (&asked.hardware, &plan.hardware) {
+            (Some(name), _) => hardware_choice::from_command_line(name, host)?,
+            (None, Some(name)) => hardware_choice::from_plan(name, path, host)?,
+            (None, None) => return Err(hardware_choice::none(host)),
+        };
+        let hardware = limited(hardware, asked);
+        match pipeline::compile_plan(plan, &hardware, None, asked.objective) {
+            Ok(layer) => compiled.push((hardware, layer)),
+            Err(error) => {
+                host.report(None, lower_error(None, None, error));
+                return Err(Status::Wrong);
+            }
+        }
+    }
+    Ok(Compilation {
+        source: None,
+        objective: asked.objective,
+        sharing: vec![None; compiled.len()],
+        compiled,
+        alternatives: Vec::new(),
+        programs: Vec::new(),
+        options: LowerOptions::default(),
+        expected: Expected::default(),
+        notation: Notation::default(),
+    })
+}
+
+/// Checks and compiles a source file. Where somebody asks its searches to stop, layers are missing, and nothing is said of
+/// them.
+pub fn compile_source(
+    file: &SourceFile,
+    asked: &CompileOptions,
+    purpose: Purpose,
+    host: &mut dyn Host,
+) -> Outcome<Compilation> {
+    let sound = check_source(file, asked, purpose, host)?;
+    let (mut compilation, outcome) = sound.lower(asked, purpose, host)?;
+    compilation.search_for_warnings(&sound.tree, host);
+    outcome.map(|()| compilation)
+}
+
+/// A source file without an error as far as is known without a search, and what it is compiled for.
+pub struct Sound {
+    /// The file.
+    pub file: SourceFile,
+    /// Its syntax tree.
+    pub tree: ast::File,
+    checked: Checked,
+    /// The layers that are wanted.
+    pub programs: Vec<Program>,
+    /// The chip.
+    pub hardware: Hardware,
+    /// No chip was named: that is no reason to refuse anything.
+    any_size: bool,
+}
+
+/// Reports everything that is wrong with a source file and shows without a search.
+pub fn check_source(
+    file: &SourceFile,
+    asked: &CompileOptions,
+    purpose: Purpose,
+    host: &mut dyn Host,
+) -> Outcome<Sound> {
+    let pass = host.begin("check", String::new(), (0, 1));
+    let tree = shard_grammar::parse(file).file;
+    let mut checked = pipeline::check(file, &asked.check);
+    if let Some(name) = &asked.hardware {
+        // A plan names the chip that it was lowered for, and not the one that the file would have taken; but no path of one
+        // machine.
+        let chip = Some(name.clone()).filter(|name| !Path::new(name).is_absolute());
+        checked.programs.iter_mut().for_each(|program| program.hardware.clone_from(&chip));
+    }
+    drop(pass);
+    report_checked(file, &checked, host)?;
+    if checked.programs.is_empty() && purpose != Purpose::Check {
+        host.report(Some(file), vec![InputProblem::NoLayer { file: file.name.clone(), is_ir: false }.into()]);
+        return Err(Status::Wrong);
+    }
+    let named = match &asked.hardware {
+        Some(name) => Some(hardware_choice::from_command_line(name, host)?),
+        None => hardware_choice::from_source(file, tree.hardware().next().map(|line| &line.chip), host)?,
+    };
+    let programs: Vec<Program> = chosen_layers(&checked, asked, file, host)?.into_iter().cloned().collect();
+    let any_size = named.is_none() && asked.memory_limit.is_none();
+    let hardware = match named {
+        Some(hardware) => hardware,
+        None if purpose == Purpose::Check => BUILT_IN
+            .first()
+            .and_then(|chip| Hardware::built_in(chip.name))
+            .ok_or_else(|| hardware_choice::none(host))?,
+        None => return Err(hardware_choice::none(host)),
+    };
+    let hardware = limited(hardware, asked);
+    let line = tree.meshes().next().map(|line| line.span).filter(|_| asked.check.mesh_override.is_none());
+    let slices = programs.first().and_then(|program| hardware_choice::slices(&hardware, &program.mesh, line));
+    let without_host = programs.iter().filter(|program| asked.wants(program));
+    let found = slices.into_iter().chain(without_host.filter_map(|program| no_host(program, &hardware)));
+    let found: Vec<Diagnostic> = found.collect();
+    let wrong = found.iter().any(Diagnostic::is_error);
+    host.report(Some(file), found);
+    if wrong {
+        return Err(Status::Wrong);
+    }
+    Ok(Sound { file: file.clone(), tree, checked, programs, hardware, any_size })
+}
+
+/// A layer, with its phase where it has one.
+fn layer_name(program: &Program) -> String {
+    match &program.phase {
+        Some(phase) => format!("{} ({})", program.name, phase.name),
+        None => program.name.clone(),
+    }
+}
+
+impl Sound {
+    /// Compiles the layers, and reports what shows in doing so. Where something is wrong, the layers that are right are
+    /// compiled all the same.
+    pub fn lower(
+        &self,
+        asked: &CompileOptions,
+        purpose: Purpose,
+        host: &mut dyn Host,
+    ) -> Outcome<(Compilation, Outcome)> {
+        let Sound { file, tree, checked, programs, hardware, any_size } = self;
+        let mut options = LowerOptions {
+            strict: asked.check.strict,
+            fuse: asked.fuse,
+            objective: asked.objective,
+            any_size: *any_size,
+            ..LowerOptions::default()
+        };
+        let mut compiled = Vec::new();
+        let mut found: Vec<Diagnostic> = Vec::new();
+        let mut lowered = Vec::new();
+        let mut sharing = Vec::new();
+        let programs: Vec<&Program> = programs.iter().collect();
+        let wanted = |program: &Program| asked.wants(program);
+        let phases = programs.iter().filter(|program| program.phase.is_some()).count();
+        let mut left = programs.iter().filter(|program| wanted(program)).count();
+        let pass = host.begin("search", "the weights of all phases".to_string(), (phases, phases + left));
+        options.limits.stop = pass.stop();
+        let (programs, shared) = share_weights(&programs, hardware, &options, &mut |program, error| {
+            let header = layer_header(tree, &program.name);
+            found.extend(match error {
+                CompileError::Lower(LowerError::NoPlanFits { plan, least, proven }) => {
+                    vec![does_not_fit(hardware, header, &plan, least, proven)]
+                }
+                error => lower_error(Some((file, program)), header, error),
+            });
+        });
+        drop(pass);
+        let compiled_programs = programs.iter().map(AsRef::as_ref).filter(|program| wanted(program));
+        let expected = Expected::of(checked, compiled_programs, |program| asked.layer.is_none() && wanted(program));
+        for (program, shared) in programs.iter().zip(shared).filter(|(program, _)| wanted(program)) {
+            let header = layer_header(tree, &program.name);
+            let pass = host.begin("search", format!("`{}`", layer_name(program)), (1, left));
+            left = left.saturating_sub(1);
+            options.limits.stop = pass.stop();
+            let mut result = pipeline::compile(program, hardware, &options);
+            if purpose == Purpose::Run && matches!(result, Err(CompileError::Lower(LowerError::NoPlanFits { .. }))) {
+                options.any_size = true;
+                result = pipeline::compile(program, hardware, &options);
+            }
+            match result {
+                Ok(layer) => {
+                    found.extend(search_limit(&layer, program, header));
+                    found.extend(too_large(&layer, hardware));
+                    found.extend(replication_costs(file, program, &layer));
+                    found.extend(missing_arithmetic(&layer, hardware));
+                    compiled.push((hardware.clone(), layer));
+                    sharing.push(shared);
+                    lowered.push(program.as_ref().clone());
+                }
+                Err(CompileError::Lower(LowerError::NoPlanFits { plan, least, proven })) => {
+                    let wanted = Asked { file, check: &asked.check, lower: &options, hardware, program };
+                    found.push(no_plan_fits(&wanted, header, &plan, least, proven));
+                }
+                Err(error) => found.extend(lower_error(Some((file, program)), header, error)),
+            }
+        }
+        let wrong = found.iter().any(Diagnostic::is_error);
+        host.report(Some(file), found);
+        let compilation = Compilation {
+            source: Some(file.clone()),
+            objective: asked.objective,
+            compiled,
+            sharing,
+            alternatives: Vec::new(),
+            programs: lowered,
+            options,
+            expected,
+            notation: Notation::default(),
+        };
+        Ok((compilation, if wrong { Err(Status::Wrong) } else { Ok(()) }))
+    }
+}
+
+/// Reports what the checker found. Errors in what the command line changes are wrong usage, all others a wrong program.
+fn report_checked(file: &SourceFile, checked: &Checked, host: &mut dyn Host) -> Outcome {
+    let of_command_line =
+        |d: &Diagnostic| ALL.iter().any(|(code, _, source)| *code == d.code && *source == Source::CommandLine);
+    host.report(Some(file), checked.diagnostics.clone());
+    let errors: Vec<&Diagnostic> = checked.diagnostics.iter().filter(|d| d.is_error()).collect();
+    match errors.as_slice() {
+        [] => Ok(()),
+        errors if errors.iter().all(|d| of_command_line(d)) => Err(Status::Usage),
+        _ => Err(Status::Wrong),
+    }
+}
+
+fn chosen_layers<'c>(
+    checked: &'c Checked,
+    asked: &CompileOptions,
+    file: &SourceFile,
+    host: &mut dyn Host,
+) -> Outcome<Vec<&'c Program>> {
+    let path = Path::new(&file.name);
+    require_phase(
+        asked,
+        checked.programs.iter().map(|p| p.phase.as_ref().map(|phase| phase.name.as_str())),
+        path,
+        host,
+    )?;
+    let Some(layer) = &asked.layer else {
+        return Ok(checked.roots.iter().filter_map(|root| checked.programs.get(*root)).collect());
+    };
+    let names: Vec<String> = checked.programs.iter().map(|p| p.name.clone()).collect();
+    require_layer(layer, &names, path, host)?;
+    Ok(checked.programs.iter().filter(|p| p.name == *layer).collect())
+}
+
+/// `--phase` names one of the phases that there are.
+fn require_phase<'p>(
+    asked: &CompileOptions,
+    phases: impl Iterator<Item = Option<&'p str>>,
+    file: &Path,
+    host: &mut dyn Host,
+) -> Outcome {
+    let Some(wanted) = &asked.phase else { return Ok(()) };
+    let mut known: Vec<&str> = Vec::new();
+    for phase in phases.flatten() {
+        if !known.contains(&phase) {
+            known.push(phase);
+        }
+    }
+    if known.contains(&wanted.as_str()) {
+        return Ok(());
+    }
+    let help = match known.as_slice() {
+        [] => format!("phase {wanted} {{ L = 1 }}    (a line of the file that gives dims their sizes)"),
+        known => format!("its phases are {}", known.join(", ")),
+    };
+    Err(host.usage(&format!("`{}` has no phase `{wanted}`", file.display()), Some(help)))
+}
+
+fn require_layer(layer: &str, names: &[String], file: &Path, host: &mut dyn Host) -> Outcome {
+    if names.iter().any(|n| n == layer) {
+        return Ok(());
+    }
+    let help = match names {
+        [] => None,
+        names => Some(format!("its layers are {}", names.join(", "))),
+    };
+    Err(host.usage(&format!("`{}` has no layer `{layer}`", file.display()), help))
+}
+
+/// A chip with what the command line leaves of its memory.
+fn limited(hardware: Hardware, asked: &CompileOptions) -> Hardware {
+    match asked.memory_limit {
+        Some(bytes) => hardware.with_memory_limit(bytes),
+        None => hardware,
+    }
+}
+
+/// The place of a layer's name.
+pub fn layer_header(tree: &ast::File, name: &str) -> Option<shard_grammar::Span> {
+    tree.items.iter().find_map(|item| match item {
+        ast::Item::Layer(layer) if layer.name.value == name => Some(layer.name.span),
+        _ => None,
+    })
+}
+
+fn missing_arithmetic(layer: &Compiled, hardware: &Hardware) -> Vec<Diagnostic> {
+    let plan = &layer.schedule.plan;
+    let first_of = |dtype| {
+        plan.instructions
+            .iter()
+            .filter(|i| i.kind.op() == Some(&shard_ir::Op::Einsum))
+            .find(|i| i.dtype == dtype || i.operands.iter().any(|o| plan.instruction(*o).dtype == dtype))
+            .and_then(|i| i.origin.span)
+    };
+    layer
+        .price
+        .arithmetic_as_bf16
+        .iter()
+        .map(|dtype| {
+            HardwareProblem::MissingArithmetic {
+                dtype: dtype.name().to_string(),
+                taken: "bf16".to_string(),
+                chip: hardware.name.clone(),
+                span: first_of(*dtype),
+            }
+            .into()
+        })
+        .collect()
+}

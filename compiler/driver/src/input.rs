@@ -1,0 +1,63 @@
+//! What a text holds: source, IR text or JSON.
+
+use std::path::Path;
+
+use shard_check::Diagnostic;
+use shard_check::diagnostics::InputProblem;
+use shard_grammar::SourceFile;
+use shard_ir::Plan;
+
+use crate::host::{Host, Outcome, Status};
+
+/// A file of source, or one of IR text.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// A `.shard` file.
+    Source(SourceFile),
+    /// A `.shir` file: its plans, verified.
+    Ir(Vec<Plan>),
+}
+
+/// A text behind the header that a snapshot file has in front of it.
+fn behind_header(text: &str) -> &str {
+    let header = text.strip_prefix("---\n").and_then(|rest| rest.split_once("\n---\n"));
+    header.map_or(text, |(_, body)| body)
+}
+
+/// Whether a text is JSON, such as `explain` writes: no source begins so, and no IR.
+pub fn is_json(file: &SourceFile) -> bool {
+    file.text.trim_start().starts_with('{')
+}
+
+/// The program in a text that was read: `.shir` files, and any text that starts with `shir ` (a snapshot's header left
+/// out), are IR.
+pub fn program_of(path: &Path, file: SourceFile, host: &mut dyn Host) -> Outcome<Input> {
+    let body = behind_header(&file.text);
+    let is_ir = path.extension().is_some_and(|e| e == "shir") || body.starts_with("shir ");
+    if !is_ir {
+        return Ok(Input::Source(file));
+    }
+    let file = SourceFile::new(file.name.clone(), body);
+    let plans = match shard_ir::text::parse(&file.text) {
+        Ok(plans) => plans,
+        Err(error) => {
+            let wrong = InputProblem::Unreadable { message: error.message, span: error.span };
+            host.report(Some(&file), vec![wrong.into()]);
+            return Err(Status::Wrong);
+        }
+    };
+    let mut wrong: Vec<Diagnostic> = Vec::new();
+    for plan in &plans {
+        for error in shard_ir::verify::verify(plan).err().into_iter().flatten() {
+            wrong.push(InputProblem::Illegal { layer: plan.name.clone(), error: error.to_string() }.into());
+        }
+    }
+    if plans.is_empty() {
+        wrong.push(InputProblem::NoLayer { file: file.name.clone(), is_ir: true }.into());
+    }
+    if wrong.is_empty() {
+        return Ok(Input::Ir(plans));
+    }
+    host.report(None, wrong);
+    Err(Status::Wrong)
+}

@@ -1,0 +1,290 @@
+//! Why a value or an instruction of a plan is as it is: a derivation, what it was preferred to, and what would do away with it.
+
+use std::collections::BTreeSet;
+
+use shard_check::diagnostics::QuestionProblem;
+use shard_check::names::nearest;
+use shard_cost::Hardware;
+use shard_ir::{
+    Def, InstrId, InstrKind, Layout, LayoutPattern, Operand, Picoseconds, Plan, Program, Reduction, ValueId,
+};
+use shard_report::Layer;
+use shard_report::draw::Place;
+use shard_report::notation::value_name;
+use shard_report::origins::{axes, op_behind, origin, reader};
+use shard_report::why::{Removal, Step, Why};
+use shard_rewrite::demand::{annotated, value_named, with_demand};
+use shard_rewrite::rules::rule_of_axis;
+use shard_rewrite::{Alternative, LowerOptions, lower};
+
+use crate::compile::Compilation;
+
+/// So many removals are shown.
+const MOST_REMOVALS: usize = 3;
+
+/// What is known of why each value or instruction is as it is that a question names: in each layer its op and its moves.
+pub fn why<'c>(asked: &str, compilation: &'c Compilation) -> Result<Vec<Why<'c>>, QuestionProblem> {
+    let layers = compilation.layers();
+    let mut answers: Vec<Why<'c>> = Vec::new();
+    for (i, layer) in layers.iter().enumerate() {
+        let about = compilation.programs.get(i).map(|program| About {
+            program,
+            plan: layer.plan(),
+            hardware: &compilation.compiled[i].0,
+            options: &compilation.options,
+        });
+        answers.extend(targets(layer.plan(), asked).into_iter().map(|id| answer(*layer, about.as_ref(), id)));
+    }
+    if answers.is_empty() {
+        let plan = layers.first().map(Layer::plan);
+        return Err(QuestionProblem::NoSuch {
+            asked: format!("value or instruction `{asked}`"),
+            layer: plan.map(|p| p.name.clone()).unwrap_or_default(),
+            help: plan.map(|p| help(p, asked)),
+        });
+    }
+    Ok(answers)
+}
+
+fn help(plan: &Plan, asked: &str) -> String {
+    let names: BTreeSet<&str> = plan.instructions.iter().filter_map(|i| i.name.as_deref()).collect();
+    match nearest(asked, names.iter().copied()) {
+        Some(near) => near.to_string(),
+        None => {
+            let names: Vec<&str> = names.into_iter().collect();
+            let last = plan.instructions.len().saturating_sub(1);
+            format!("its values are {}; its instructions %0 to %{last}", names.join(", "))
+        }
+    }
+}
+
+/// The instructions that are asked about: one by its number, or those of a name: its op and its moves, or what it is.
+fn targets(plan: &Plan, asked: &str) -> Vec<InstrId> {
+    let number = asked.trim().trim_start_matches('%').parse::<u32>().ok();
+    if let Some(id) = number.map(InstrId) {
+        return if id.index() < plan.instructions.len() { vec![id] } else { Vec::new() };
+    }
+    let named: Vec<InstrId> =
+        plan.ids().filter(|id| plan.instruction(*id).name.as_deref() == Some(asked.trim())).collect();
+    let made = |id: &InstrId| !matches!(plan.instruction(*id).kind, InstrKind::Parameter(_) | InstrKind::Constant(_));
+    let of_interest: Vec<InstrId> = named.iter().copied().filter(made).collect();
+    if of_interest.is_empty() { named } else { of_interest }
+}
+
+/// What a question is about.
+struct About<'a> {
+    program: &'a Program,
+    plan: &'a Plan,
+    hardware: &'a Hardware,
+    options: &'a LowerOptions,
+}
+
+fn answer<'a>(layer: Layer<'a>, about: Option<&About<'_>>, id: InstrId) -> Why<'a> {
+    let plan = layer.plan();
+    let alternative = layer.alternatives.iter().find(|a| a.id == id).cloned();
+    let steps = about.map_or_else(Vec::new, |about| about.steps(op_behind(plan, id)));
+    let removals = about.map_or_else(Vec::new, |about| about.removals(id, alternative.as_ref()));
+    Why { layer, id, places: places(plan, id), steps, alternative, removals }
+}
+
+/// Where the source says what the instruction follows from.
+fn places(plan: &Plan, id: InstrId) -> Vec<Place> {
+    let mut places: Vec<Place> = Vec::new();
+    let mut add = |id: InstrId, text: String, primary: bool| {
+        if let Some(span) = plan.instruction(id).origin.span
+            && !places.iter().any(|p| p.span == span)
+        {
+            places.push(Place { span, text, primary });
+        }
+    };
+    let op = op_behind(plan, id);
+    let source = origin(plan, id);
+    if let InstrKind::Move(_) = plan.instruction(id).kind {
+        let name = value_name(plan, source);
+        match reader(plan, id) {
+            Some(reader) => {
+                let text = format!("`{}` reads `{name}` as {}", value_name(plan, reader), plan.layout_text(id));
+                add(reader, text, true);
+            }
+            None => add(id, format!("`{name}` leaves as {}", plan.layout_text(id)), true),
+        }
+    }
+    for op in [Some(id), op].into_iter().flatten() {
+        if plan.instruction(op).kind.op().is_some() {
+            add(op, format!("`{}` is made as {}", value_name(plan, op), plan.layout_text(op)), op == id);
+        }
+        for operand in &plan.instruction(op).operands {
+            let given = origin(plan, *operand);
+            if matches!(plan.instruction(given).kind, InstrKind::Parameter(_)) {
+                add(given, format!("`{}` is {}", value_name(plan, given), plan.layout_text(given)), given == id);
+            }
+        }
+    }
+    places
+}
+
+impl About<'_> {
+    /// What the best plan takes where a value is in a layout.
+    fn time(&self, program: &Program) -> Option<(Picoseconds, Plan)> {
+        let lowered = lower(program, self.hardware, self.options).ok()?;
+        Some((lowered.optimality.cost, lowered.plan))
+    }
+
+    /// The value of the program that an op of the plan makes.
+    fn value(&self, id: InstrId) -> Option<ValueId> {
+        let instr = self.plan.instruction(id);
+        self.program.value_ids().find(|v| {
+            let v = self.program.value(*v);
+            let same_op = matches!(&v.def, Def::Op { op, .. } if Some(op) == instr.kind.op());
+            same_op
+                && Some(v.span) == instr.origin.span
+                && v.in_layers == instr.origin.in_layers
+                && v.dims == instr.dims
+        })
+    }
+
+    /// A value from whole on every device to the layout that it is made in, dim by dim and then what is left to reduce.
+    fn steps(&self, op: Option<InstrId>) -> Vec<Step> {
+        let Some((id, value)) = op.and_then(|id| Some((id, self.value(id)?))) else { return Vec::new() };
+        let (plan, instr) = (self.plan, self.plan.instruction(id));
+        let rank = instr.dims.len();
+        let mut layout = Layout::REPLICATED;
+        let name = value_name(plan, id);
+        let mut stages = vec![(format!("`{name}` whole on every device"), None, layout)];
+        for (dim, name) in plan.dim_names(&instr.dims).into_iter().enumerate() {
+            let axes = instr.layout.axes_of(dim);
+            let Some(first) = axes.get(0) else { continue };
+            layout = layout.with_dim(dim, axes);
+            let what = format!("{} on {name}", plan.mesh.axes_text(axes.iter()));
+            stages.push((what, self.rule(id, first), layout));
+        }
+        for kind in [Reduction::Sum, Reduction::Max] {
+            let axes = instr.layout.partial(kind);
+            let Some(first) = axes.iter().next() else { continue };
+            layout = axes.iter().fold(layout, |l, axis| l.with_partial(axis, kind));
+            let over: BTreeSet<&str> = axes.iter().flat_map(|axis| self.dims_split_by(id, axis)).collect();
+            let over: Vec<&str> = over.into_iter().collect();
+            let on = if over.is_empty() { String::new() } else { format!(" on {}", over.join(", ")) };
+            let what = format!("{}{on}, the reduction left for later", plan.mesh.axes_text(axes.iter()));
+            stages.push((what, self.rule(id, first), layout));
+        }
+        stages
+            .into_iter()
+            .filter_map(|(what, rule, layout)| {
+                let pattern = LayoutPattern::exactly(layout, rank);
+                let (time, _) = self.time(&with_demand(self.program, value, &[pattern], None))?;
+                let layout = layout.text(&plan.mesh, &plan.dim_names(&instr.dims));
+                Some(Step { what, rule, layout, time })
+            })
+            .collect()
+    }
+
+    fn rule(&self, id: InstrId, axis: shard_ir::AxisId) -> Option<String> {
+        let instr = self.plan.instruction(id);
+        let op = instr.kind.op()?;
+        let mut operands: Vec<Operand<'_>> = instr.operands.iter().map(|o| self.plan.operand(*o)).collect();
+        let mut result = self.plan.operand(id);
+        if let Some((_, inside)) = self.plan.loop_layouts(id) {
+            operands.iter_mut().zip(&inside.operands).for_each(|(operand, layout)| operand.layout = *layout);
+            result.layout = inside.product;
+        }
+        rule_of_axis(op, &operands, result, axis).map(|rule| rule.name.to_string())
+    }
+
+    /// The dims of an op's operands that an axis splits.
+    fn dims_split_by(&self, id: InstrId, axis: shard_ir::AxisId) -> Vec<&str> {
+        let plan = self.plan;
+        let operands = plan.instruction(id).operands.iter().map(|o| plan.instruction(*o));
+        operands
+            .flat_map(|o| {
+                let on = o.dims.iter().enumerate().filter(move |(i, _)| o.layout.axes_of(*i).set().contains(axis));
+                on.map(|(_, d)| plan.dims[d.index()].name.as_str())
+            })
+            .collect()
+    }
+
+    /// Lines of the source with which a move is gone; each is lowered, and the cheapest come first.
+    fn removals(&self, id: InstrId, alternative: Option<&Alternative>) -> Vec<Removal> {
+        let without = alternative.and_then(|a| a.plan.as_ref());
+        let (plan, program) = (self.plan, self.program);
+        let InstrKind::Move(collective) = &plan.instruction(id).kind else { return Vec::new() };
+        if !collective.has_traffic() || program.strict {
+            return Vec::new();
+        }
+        let mut tries: Vec<(Program, String, bool)> = Vec::new();
+        let given = origin(plan, id);
+        if let (InstrKind::Parameter(kind), Some(name)) = (&plan.instruction(given).kind, &plan.instruction(given).name)
+            && let Some(value) = program.value_ids().find(|v| {
+                matches!(program.value(*v).def, Def::Parameter { .. }) && program.value(*v).name.as_ref() == Some(name)
+            })
+        {
+            let instr = plan.instruction(id);
+            let mut other = program.clone();
+            if let Def::Parameter { pattern, .. } = &mut other.values[value.index()].def {
+                *pattern = LayoutPattern::exactly(instr.layout, instr.dims.len());
+            }
+            let kind = kind.word().map_or(String::new(), |word| format!("{word} "));
+            tries.push((other, format!("{name}: {kind}{} {}", instr.dtype, plan.layout_text(id)), true));
+        }
+        for (i, output) in plan.outputs.iter().enumerate().filter(|(_, o)| o.id == id) {
+            let Some(before) = plan.instruction(id).operands.first() else { continue };
+            let mut other = program.clone();
+            let instr = plan.instruction(*before);
+            other.outputs[i].pattern = LayoutPattern::exactly(instr.layout, instr.dims.len());
+            tries.push((
+                other,
+                format!("-> {} {}    (the result `{}`)", instr.dtype, plan.layout_text(*before), output.name),
+                true,
+            ));
+        }
+        let around = [Some(given), reader(plan, id)].into_iter().flatten();
+        let names: BTreeSet<&str> = around.filter_map(|i| plan.instruction(i).name.as_deref()).collect();
+        for (name, without) in names.into_iter().filter_map(|name| Some((name, without?))) {
+            let Some(value) = value_named(program, name) else { continue };
+            let v = program.value(value);
+            if matches!(v.def, Def::Parameter { .. }) {
+                continue;
+            }
+            let made = without.instructions.iter().find(|i| i.name.as_deref() == Some(name) && i.dims == v.dims);
+            let Some(made) = made else { continue };
+            let text = made.layout.text(&plan.mesh, &plan.dim_names(&v.dims));
+            let pattern = LayoutPattern::exactly(made.layout, v.dims.len());
+            tries.push((annotated(program, value, &pattern), format!("let {name}: {text} = ..."), false));
+        }
+        // The moves that the best plan without it has instead, one by one.
+        for there in alternative.into_iter().flat_map(|a| &a.instead) {
+            let Some(instr) = without.map(|plan| plan.instruction(*there)) else { continue };
+            let Some((name, value)) = instr.name.as_deref().and_then(|n| Some((n, value_named(program, n)?))) else {
+                continue;
+            };
+            if program.value(value).dims != instr.dims {
+                continue;
+            }
+            let text = instr.layout.text(&plan.mesh, &plan.dim_names(&instr.dims));
+            let pattern = LayoutPattern::exactly(instr.layout, instr.dims.len());
+            let other = with_demand(program, value, &[pattern], None);
+            tries.push((other, format!("let {name}1 = reshard({name}, {text})"), false));
+        }
+        let mut found: Vec<Removal> = tries
+            .into_iter()
+            .filter_map(|(other, text, moves_the_border)| {
+                let (time, lowered) = self.time(&other)?;
+                (!still_there(plan, id, &lowered)).then_some(Removal { text, time, moves_the_border })
+            })
+            .collect();
+        found.sort_by_key(|r| r.time);
+        found.truncate(MOST_REMOVALS);
+        found
+    }
+}
+
+/// Whether another plan has a move of the same kind, of the same value, over any of the same axes.
+fn still_there(plan: &Plan, id: InstrId, other: &Plan) -> bool {
+    let instr = plan.instruction(id);
+    other.ids().any(|o| {
+        let there = other.instruction(o);
+        there.kind.name() == instr.kind.name()
+            && there.name == instr.name
+            && axes(other, o).zip(axes(plan, id)).is_some_and(|(a, b)| !a.intersection(b).is_empty())
+    })
+}

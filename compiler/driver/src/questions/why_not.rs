@@ -1,0 +1,222 @@
+//! Why not otherwise: the best plan that has what was asked for, and where it would win.
+
+use std::collections::BTreeSet;
+
+use shard_check::diagnostics::QuestionProblem;
+use shard_cost::{Hardware, Memory};
+use shard_grammar::SourceFile;
+use shard_ir::{Picoseconds, Plan, Program};
+use shard_report::strategy::{Strategy, strategy};
+use shard_report::why_not::{Crossing, WhyNot};
+
+use crate::compile::{Compilation, CompileOptions};
+use crate::explicit::overrides;
+use crate::pipeline::{self, Compiled};
+use crate::questions::crossing::{Question, batch_dim};
+use crate::questions::force;
+use crate::questions::request::{self, Request};
+use crate::questions::written::Wanted;
+
+/// The best plan that has what was asked for.
+struct Best {
+    compiled: Compiled,
+    way: usize,
+    used: bool,
+    ways: usize,
+    cut: bool,
+    /// What could be written to have it.
+    stated: Vec<String>,
+}
+
+/// For each layer that a question is about, the best plan that has what was asked for; `vary` is the dim whose sizes are
+/// tried. With several layers, those that the question is not about are passed over.
+pub fn why_not<'c>(
+    compilation: &'c Compilation,
+    source: &'c SourceFile,
+    wanted: &CompileOptions,
+    asked: &str,
+    vary: Option<&str>,
+) -> Result<Answers<'c>, QuestionProblem> {
+    let overrides = overrides(wanted);
+    let mut found: Vec<Answer> = Vec::new();
+    let mut problems: Vec<QuestionProblem> = Vec::new();
+    for (i, program) in compilation.programs.iter().enumerate() {
+        let (hardware, compiled) = &compilation.compiled[i];
+        let request = match request::read(asked, program) {
+            Ok(request) => request,
+            Err(problem) => {
+                problems.push(problem);
+                continue;
+            }
+        };
+        if force::has(&request, program, &compiled.schedule.plan) {
+            found.push(Answer { layer: i, request, best: None, crossings: Vec::new() });
+            continue;
+        }
+        let chosen = &compiled.schedule.plan;
+        match best(&request, asked, program, (hardware, chosen), compilation) {
+            Ok(mut best) => {
+                let lower = &compilation.options;
+                let wish =
+                    Wanted { request: &request, program, source, hardware, options: lower, overrides: &overrides };
+                best.stated = wish.lines(chosen, &best.compiled.schedule.plan);
+                let question = Question {
+                    source,
+                    options: &wanted.check,
+                    hardware,
+                    lower,
+                    layer: &program.name,
+                    phase: program.phase.as_ref().map(|phase| phase.name.as_str()),
+                    asked,
+                    way: best.way,
+                    used: best.used,
+                };
+                let crossings = crossings(vary, program, &question, compiled, &best);
+                found.push(Answer { layer: i, request, best: Some(best), crossings });
+            }
+            Err(problem) => problems.push(problem),
+        }
+    }
+    match problems.into_iter().next() {
+        Some(problem) if found.is_empty() => Err(problem),
+        _ => Ok(Answers { compilation, found }),
+    }
+}
+
+/// The answers to a question, one for each layer that it is about.
+pub struct Answers<'c> {
+    compilation: &'c Compilation,
+    found: Vec<Answer>,
+}
+
+/// The answer for one layer.
+struct Answer {
+    layer: usize,
+    request: Request,
+    best: Option<Best>,
+    crossings: Vec<Crossing>,
+}
+
+impl Answers<'_> {
+    /// The answers as reports take them.
+    pub fn reported(&self) -> Vec<WhyNot<'_>> {
+        self.found.iter().map(|answer| self.report(answer)).collect()
+    }
+
+    fn report<'a>(&'a self, answer: &'a Answer) -> WhyNot<'a> {
+        let compilation = self.compilation;
+        let (hardware, chosen) = &compilation.compiled[answer.layer];
+        let program = &compilation.programs[answer.layer];
+        let best = &answer.best;
+        let other = best.as_ref().map_or(chosen, |b| &b.compiled);
+        WhyNot {
+            asked: words(&answer.request, program),
+            chosen: compilation.layer_of(hardware, chosen),
+            other: compilation.layer_of(hardware, other),
+            is_chosen: best.is_none(),
+            stated: best.as_ref().map_or_else(Vec::new, |best| best.stated.clone()),
+            ways: best.as_ref().map_or(0, |b| b.ways),
+            cut: best.as_ref().is_some_and(|b| b.cut),
+            crossings: answer.crossings.clone(),
+        }
+    }
+}
+
+fn best(
+    request: &Request,
+    asked: &str,
+    program: &Program,
+    (hardware, chosen): (&Hardware, &Plan),
+    compilation: &Compilation,
+) -> Result<Best, QuestionProblem> {
+    let mut best: Option<Best> = None;
+    // Between the layouts of a way the search may take other moves than the one that was asked for.
+    let (mut is_beaten, mut tried, mut others) = (false, 0, BTreeSet::new());
+    // A collective whose result nothing can read is had all the same, by a plan that undoes it.
+    let unused = matches!(request, Request::Collective { .. }).then_some(false);
+    for used in [true].into_iter().chain(unused) {
+        let (ways, cut) = force::ways(request, program, chosen, used);
+        tried = ways.len();
+        if best.is_some() {
+            break;
+        }
+        for (way, forced) in ways.iter().enumerate() {
+            let options = forced.options(&compilation.options);
+            let Ok(compiled) = pipeline::compile(&forced.program, hardware, &options) else { continue };
+            // One that fits before one that does not.
+            let rank = |c: &Compiled| (!has_room(c, hardware), c.price.totals.serial_time);
+            let is_better = best.as_ref().is_none_or(|b| rank(&compiled) < rank(&b.compiled));
+            let has = force::has(request, program, &compiled.schedule.plan);
+            if !has {
+                is_beaten = true;
+                others.extend(strategy(&compiled.schedule.plan).into_iter().map(Strategy::name));
+            }
+            if is_better && has {
+                best = Some(Best { compiled, way, used, ways: ways.len(), cut, stated: Vec::new() });
+            }
+        }
+    }
+    best.ok_or_else(|| {
+        let reason = match tried {
+            0 => "nothing of this layer can be so, as its types are declared".to_string(),
+            1 => "the layer's own types forbid it".to_string(),
+            n => format!("none of {n} ways of having it is a plan, as the layer's types are declared"),
+        };
+        let help = Some("a `?` behind a declared layout leaves it to the compiler".to_string());
+        let asked = match request {
+            Request::Layout { .. } | Request::Collective { .. } => words(request, program),
+            Request::Strategy(_) => asked.to_string(),
+        };
+        match (is_beaten, request) {
+            (true, Request::Strategy(_)) => {
+                let others: Vec<&str> = others.into_iter().collect();
+                let reason = format!("with its ops done as the name means, the best plan is {}", others.join(", "));
+                QuestionProblem::Impossible { asked, reason, help }
+            }
+            (true, _) => QuestionProblem::Beaten { asked, ways: tried },
+            (false, _) => QuestionProblem::Impossible { asked, reason, help },
+        }
+    })
+}
+
+fn crossings(
+    vary: Option<&str>,
+    program: &Program,
+    question: &Question<'_>,
+    chosen: &Compiled,
+    best: &Best,
+) -> Vec<Crossing> {
+    let time = |c: &Compiled| c.price.totals.serial_time.0;
+    let behind = Picoseconds(time(&best.compiled).saturating_sub(time(chosen)));
+    if behind == Picoseconds(0) || !has_room(&best.compiled, question.hardware) {
+        // It wins here, or cannot be had.
+        return Vec::new();
+    }
+    let dim = vary.map(str::to_string).or_else(|| batch_dim(program));
+    let size = dim.and_then(|dim| program.dims.iter().find(|d| d.name == dim));
+    let of_dim = size.map(|dim| question.crossing(&dim.name, dim.size, behind));
+    // Without a network nothing is sent, however fast.
+    let of_network = (program.mesh.devices() > 1).then(|| question.network_crossing(behind));
+    of_dim.into_iter().chain(of_network).collect()
+}
+
+fn has_room(compiled: &Compiled, hardware: &Hardware) -> bool {
+    Memory::of(&compiled.schedule.plan).peak().0 <= hardware.hbm_bytes
+}
+
+fn words(request: &Request, program: &Program) -> String {
+    let name = |v| program.value(v).name.clone().unwrap_or_default();
+    match request {
+        Request::Layout { value, text, .. } => format!("`{}` as {text}", name(*value)),
+        Request::Collective { op, value: Some(value) } => {
+            format!("{} of `{}`", with_article(op), name(*value))
+        }
+        Request::Collective { op, value: None } => with_article(op),
+        Request::Strategy(strategy) => strategy.name().to_string(),
+    }
+}
+
+/// `an all-gather`, `a reduce-scatter`.
+fn with_article(op: &str) -> String {
+    format!("{} {op}", if op.starts_with('a') { "an" } else { "a" })
+}
