@@ -119,11 +119,11 @@ impl Moves {
                 continue;
             }
             let layouts: Vec<Layout> = group.iter().map(|node| self.layouts[*node as usize]).collect();
-            let pairs = times.pairs(&layouts);
-            let of_kind = times.times(&pairs, local, of.dtype);
+            let moves = times.between(&layouts);
+            let of_kind = times.times(local, of.dtype);
             for (from, node) in group.iter().enumerate() {
                 let others = (0..group.len()).filter(|to| *to != from);
-                self.from[*node as usize].extend(others.map(|to| (group[to], whole(of_kind[pairs.kind(from, to)]))));
+                self.from[*node as usize].extend(others.map(|to| (group[to], whole(of_kind[moves.kind(from, to)]))));
             }
         }
     }

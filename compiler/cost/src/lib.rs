@@ -29,7 +29,7 @@ pub mod units;
 pub mod utilisation;
 
 pub use collective::{
-    CollectiveCost, CollectiveTime, ExchangeTimes, How, NetworkTime, Pairs, PermuteTimes, RegroupTimes, Term, axes_key,
+    CollectiveCost, CollectiveTime, ExchangeTimes, How, Moves, NetworkTime, PermuteTimes, RegroupTimes, Term, axes_key,
     collective_cost, collective_time, least_permute_time, least_regroup_time,
 };
 pub use fit::{Capacity, Largest, largest};

@@ -393,6 +393,11 @@ impl Layout {
         self
     }
 
+    /// How many dims there are up to the last one that an axis splits.
+    pub fn split_rank(self) -> usize {
+        self.place.iter().map(|code| usize::from(*code >> 4)).max().unwrap_or(0)
+    }
+
     /// The same layout for a tensor whose dims are reordered: dim `i` of the result is dim `order[i]` of this one.
     #[must_use]
     pub fn permuted(self, order: &[usize]) -> Layout {

@@ -3,13 +3,12 @@
 use crate::collective::Collective;
 use crate::layout::{Layout, MeshShape, Place, Reduction};
 use crate::mesh::{AxisId, AxisList, AxisSet, Mesh};
-use crate::tensor::MAX_RANK;
 
 /// The dims that have more axes, at their minor end, in one layout than in another, with those axes; `None` where a dim has
 /// lost an axis or has others.
 pub(crate) fn appended(less: Layout, more: Layout) -> Option<Vec<(usize, AxisList)>> {
     let mut found = Vec::new();
-    for dim in 0..MAX_RANK {
+    for dim in 0..less.split_rank().max(more.split_rank()) {
         let (before, after) = (less.axes_of(dim), more.axes_of(dim));
         if after.len() < before.len() || after.prefix(before.len()) != before {
             return None;
@@ -29,16 +28,21 @@ pub(crate) fn between(shape: MeshShape<'_>, from: Layout, to: Layout) -> Option<
     if from == to || !same_partials || from.split_axes() != to.split_axes() {
         return None;
     }
-    if let Some(move_) = all_to_all(shape.rank(), from, to) {
+    let rank = from.split_rank().max(to.split_rank());
+    if let Some(move_) = all_to_all(rank, from, to) {
         return Some(move_);
     }
-    Some(if keeps_local_shape(shape, from, to) { Collective::Permute { to } } else { Collective::Exchange { to } })
+    Some(if keeps_local_shape(shape, rank, from, to) {
+        Collective::Permute { to }
+    } else {
+        Collective::Exchange { to }
+    })
 }
 
 /// Whether every dim is cut in as many blocks in both layouts.
-fn keeps_local_shape(shape: MeshShape<'_>, from: Layout, to: Layout) -> bool {
+fn keeps_local_shape(shape: MeshShape<'_>, rank: usize, from: Layout, to: Layout) -> bool {
     let blocks = |l: Layout, dim: usize| shape.mesh.group_size(l.axes_of(dim).iter());
-    (0..shape.rank()).all(|dim| blocks(from, dim) == blocks(to, dim))
+    (0..rank).all(|dim| blocks(from, dim) == blocks(to, dim))
 }
 
 /// The all-to-all from one layout to another, if it is one.
@@ -82,7 +86,7 @@ pub(crate) fn crossed(mesh: &Mesh, from: Layout, to: Layout) -> AxisSet {
 pub fn kept_by_each(mesh: &Mesh, from: Layout, to: Layout) -> Option<u64> {
     let begins = |a: AxisList, b: AxisList| b.len() >= a.len() && b.prefix(a.len()) == a;
     let (mut gone, mut is_even) = (1, true);
-    for dim in 0..MAX_RANK {
+    for dim in 0..from.split_rank().max(to.split_rank()) {
         let (before, after) = (from.axes_of(dim), to.axes_of(dim));
         is_even &= begins(before, after) || begins(after, before);
         gone *= mesh.group_size(before.iter().skip(after.len().min(before.len())));

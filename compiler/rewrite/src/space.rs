@@ -6,7 +6,7 @@ use egg::{
 };
 use rustc_hash::FxHashMap;
 use shard_ir::{
-    AxisSet, Binary, Collective, Def, Fused, Layout, LayoutPattern, MeshShape, Op, Program, Reduce, ValueId,
+    AxisSet, Binary, Collective, Def, Fused, Layout, LayoutPattern, MeshShape, Op, Program, Reduce, Reduction, ValueId,
 };
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -266,11 +266,16 @@ impl Context {
                 let known = alike.entry(movable.clone()).or_default();
                 let mut sorted: Vec<Layout> = inside.iter().copied().collect();
                 sorted.sort_unstable();
+                let split_by = |l: &Layout| (l.split_axes(), l.partial(Reduction::Sum), l.partial(Reduction::Max));
+                let mut groups: FxHashMap<_, Vec<Layout>> = FxHashMap::default();
+                for layout in &sorted {
+                    groups.entry(split_by(layout)).or_default().push(*layout);
+                }
                 let stays = |l: &Layout| {
                     let all =
                         known.entry(*l).or_insert_with(|| movable.moves_but_exchanges_from(mesh, *l, sums, maxima));
                     let mut within: Vec<_> = all.iter().filter(|(_, to)| inside.contains(to)).copied().collect();
-                    within.extend(movable.exchanges_to(mesh, *l, sorted.iter().copied()));
+                    within.extend(movable.exchanges_to(mesh, *l, groups[&split_by(l)].iter().copied()));
                     (*l, within)
                 };
                 Arc::new(sorted.iter().map(stays).collect())

@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 
-use shard_ir::tensor::MAX_RANK;
 use shard_ir::{AxisId, Collective, Dtype, Layout, Mesh, MeshShape, Picoseconds, kept_by_each};
 
 use super::parts::followed;
@@ -207,7 +206,8 @@ impl Digits {
         let mut radix = Vec::new();
         // Of each wire of each mesh axis the digits before and after.
         let mut of: BTreeMap<(usize, usize), [Vec<usize>; 2]> = BTreeMap::new();
-        for dim in (0..MAX_RANK).filter(|d| from.axes_of(*d) != to.axes_of(*d)) {
+        let rank = from.split_rank().max(to.split_rank());
+        for dim in (0..rank).filter(|d| from.axes_of(*d) != to.axes_of(*d)) {
             let spans = [from, to].map(|layout| {
                 let mut border = 1;
                 let mut spans = Vec::new();

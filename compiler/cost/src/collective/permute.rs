@@ -199,7 +199,7 @@ fn messages(mesh: &Mesh, from: Layout, to: Layout, ids: &[AxisId], grid: &Grid) 
 /// The number of the block that a device has in a layout.
 fn block(mesh: &Mesh, layout: Layout, ids: &[AxisId], grid: &Grid, device: u64) -> u64 {
     let mut number = 0;
-    for dim in 0..shard_ir::tensor::MAX_RANK {
+    for dim in 0..layout.split_rank() {
         for axis in layout.axes_of(dim).iter() {
             let at = ids.iter().position(|a| *a == axis).map_or(0, |i| grid.coordinate(device, i));
             number = number * mesh.size(axis) + at;

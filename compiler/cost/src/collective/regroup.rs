@@ -1,10 +1,8 @@
 //! The times of all moves in which devices give each other what they lack, between all layouts of a list.
 
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
-use shard_ir::tensor::MAX_RANK;
 use shard_ir::{AxisSet, Collective, Dtype, Layout, Mesh, MeshShape, Picoseconds};
 
 use super::exchange::{self, ExchangeTimes};
@@ -14,30 +12,38 @@ use super::terms::NetworkTime;
 use crate::hardware::Hardware;
 
 /// The times of all-to-alls, permutes and exchanges on one mesh, for those who ask for all of them. What a move does to the
-/// networks is worked out once for all that do the same, and once for lists of layouts that are alike.
+/// networks is worked out once for all that do the same.
 pub struct RegroupTimes<'h> {
     hw: &'h Hardware,
     mesh: &'h Mesh,
     permutes: PermuteTimes<'h>,
     exchanges: ExchangeTimes<'h>,
-    known: BTreeMap<Vec<Layout>, Rc<Pairs>>,
+    /// One move of each kind: from where, to where.
+    kinds: Vec<(Layout, Layout)>,
+    known: FxHashMap<Signature, u32>,
+    /// The moves between all layouts of so many dims that these axes split, whatever the sizes.
+    whole: FxHashMap<(AxisSet, usize), Rc<Pairs>>,
 }
 
 /// Which move leads from each layout of a list to each other. Moves of one *kind* take the same time.
-#[derive(Debug, Default)]
-pub struct Pairs {
-    /// How many layouts there are.
-    count: usize,
-    /// One move of each kind: from where, to where.
-    kinds: Vec<(Layout, Layout)>,
+#[derive(Debug)]
+struct Pairs {
+    place: FxHashMap<Layout, u32>,
     /// The kind of the move from layout `i` to layout `j` at `i * count + j`; of no meaning where `i` is `j`.
     of: Vec<u32>,
 }
 
-impl Pairs {
+/// The moves between the layouts of a list, among those of a longer one.
+#[derive(Clone, Debug)]
+pub struct Moves {
+    of: Rc<Pairs>,
+    places: Vec<u32>,
+}
+
+impl Moves {
     /// The kind of the move from one layout to another, by their places in the list.
     pub fn kind(&self, from: usize, to: usize) -> usize {
-        self.of[from * self.count + to] as usize
+        self.of.of[self.places[from] as usize * self.of.place.len() + self.places[to] as usize] as usize
     }
 }
 
@@ -50,14 +56,15 @@ enum Signature {
     Exchange(Vec<exchange::Load>),
 }
 
-/// Of layouts that split more dims than this, none is taken to be another with its dims in another order.
-const MOST_REORDERED: usize = 4;
+/// The moves between so many layouts, whatever the sizes, are kept.
+const MOST_KEPT: usize = 128;
 
 impl<'h> RegroupTimes<'h> {
     /// Nothing worked out yet.
     pub fn new(hw: &'h Hardware, mesh: &'h Mesh) -> RegroupTimes<'h> {
         let (permutes, exchanges) = (PermuteTimes::new(hw, mesh), ExchangeTimes::new(hw, mesh));
-        RegroupTimes { hw, mesh, permutes, exchanges, known: BTreeMap::new() }
+        let (kinds, known, whole) = (Vec::new(), FxHashMap::default(), FxHashMap::default());
+        RegroupTimes { hw, mesh, permutes, exchanges, kinds, known, whole }
     }
 
     /// The chip.
@@ -71,37 +78,61 @@ impl<'h> RegroupTimes<'h> {
     }
 
     /// The moves between layouts that the same axes split, and that are partial over the same axes: the caller sees to that.
-    pub fn pairs(&mut self, layouts: &[Layout]) -> Rc<Pairs> {
-        let complete = |layout: &Layout| layout.partial_axes().iter().fold(*layout, Layout::with_replicated);
-        let layouts: Vec<Layout> = layouts.iter().map(complete).collect();
-        if let Some(known) = self.known.get(&layouts) {
-            return Rc::clone(known);
-        }
-        let pairs = Rc::new(self.work_out(&layouts));
-        self.known.insert(layouts, Rc::clone(&pairs));
-        pairs
+    pub fn between(&mut self, layouts: &[Layout]) -> Moves {
+        // Partial axes change nothing, and neither do dims that nothing splits.
+        let rank = layouts.iter().map(|layout| layout.split_rank()).max().unwrap_or(0);
+        let split = |dim: &usize| layouts.iter().any(|layout| !layout.axes_of(*dim).is_empty());
+        let dims: Vec<usize> = (0..rank).filter(split).collect();
+        let bare = |layout: &Layout| {
+            let complete = layout.partial_axes().iter().fold(*layout, Layout::with_replicated);
+            if dims.len() == rank { complete } else { complete.permuted(&dims) }
+        };
+        let layouts: Vec<Layout> = layouts.iter().map(bare).collect();
+        let axes = layouts.first().map_or(AxisSet::EMPTY, |layout| layout.split_axes());
+        let of = match self.whole.get(&(axes, dims.len())) {
+            Some(known) => Rc::clone(known),
+            None => {
+                let any = self.mesh.group_size(axes.iter());
+                let shape = MeshShape { mesh: self.mesh, sizes: &vec![any; dims.len()] };
+                let all = layouts.first().map(|layout| shape.layouts_like(*layout)).unwrap_or_default();
+                if all.len() > MOST_KEPT {
+                    Rc::new(self.work_out(&layouts))
+                } else {
+                    let all = Rc::new(self.work_out(&all));
+                    self.whole.insert((axes, dims.len()), Rc::clone(&all));
+                    all
+                }
+            }
+        };
+        let places = layouts.iter().map(|layout| of.place[layout]).collect();
+        Moves { of, places }
     }
 
     /// Dims in another order change nothing but the places of layouts in the list. So the moves from a layout are those from
     /// the first of the list that differs from it in that alone.
     fn work_out(&mut self, layouts: &[Layout]) -> Pairs {
         let count = layouts.len();
-        let orders = reorderings(layouts);
-        let mut known: FxHashMap<Signature, u32> = FxHashMap::default();
-        let mut pairs = Pairs { count, kinds: Vec::new(), of: vec![0; count * count] };
+        let place: FxHashMap<Layout, u32> = layouts.iter().copied().zip(0..).collect();
+        let orders = reorderings(layouts, &place);
+        let mut of = vec![0; count * count];
         for from in 0..count {
             let first = orders.iter().min_by_key(|order| order[from]).filter(|order| (order[from] as usize) < from);
             for to in (0..count).filter(|to| *to != from) {
-                pairs.of[from * count + to] = match first {
-                    Some(order) => pairs.of[order[from] as usize * count + order[to] as usize],
-                    None => *known.entry(self.signature(layouts[from], layouts[to])).or_insert_with(|| {
-                        pairs.kinds.push((layouts[from], layouts[to]));
-                        pairs.kinds.len() as u32 - 1
-                    }),
+                of[from * count + to] = match first {
+                    Some(order) => of[order[from] as usize * count + order[to] as usize],
+                    None => self.kind(layouts[from], layouts[to]),
                 };
             }
         }
-        pairs
+        Pairs { place, of }
+    }
+
+    fn kind(&mut self, from: Layout, to: Layout) -> u32 {
+        let signature = self.signature(from, to);
+        *self.known.entry(signature).or_insert_with(|| {
+            self.kinds.push((from, to));
+            self.kinds.len() as u32 - 1
+        })
     }
 
     fn signature(&mut self, from: Layout, to: Layout) -> Signature {
@@ -112,8 +143,8 @@ impl<'h> RegroupTimes<'h> {
         }
     }
 
-    /// The time of each kind of move, of a value with so many elements on a device.
-    pub fn times(&mut self, pairs: &Pairs, local_elements: u64, dtype: Dtype) -> Vec<Picoseconds> {
+    /// The time of each kind of move that is known so far, of a value with so many elements on a device.
+    pub fn times(&mut self, local_elements: u64, dtype: Dtype) -> Vec<Picoseconds> {
         let bits = u128::from(local_elements) * u128::from(dtype.bits());
         let time = |(from, to): &(Layout, Layout)| {
             let networks = match between(self.mesh, *from, *to) {
@@ -124,22 +155,25 @@ impl<'h> RegroupTimes<'h> {
             let once: Picoseconds = networks.iter().map(NetworkTime::time).sum();
             Picoseconds(once.0.saturating_mul(self.hw.move_weight()))
         };
-        pairs.kinds.iter().map(time).collect()
+        self.kinds.iter().map(time).collect()
     }
 }
 
 /// The move from one layout to another. Which it is does not hang on sizes.
 fn between(mesh: &Mesh, from: Layout, to: Layout) -> Option<Collective> {
-    Collective::regrouping(MeshShape { mesh, sizes: &[1; MAX_RANK] }, from, to)
+    Collective::regrouping(MeshShape { mesh, sizes: &[] }, from, to)
 }
 
+/// Of layouts that split more dims than this, none is taken to be another with its dims in another order.
+const MOST_REORDERED: usize = 4;
+
 /// The ways of putting dims in another order that lead from each layout of a list to one of the list, by places in it.
-fn reorderings(layouts: &[Layout]) -> Vec<Vec<u32>> {
-    let dims: Vec<usize> = (0..MAX_RANK).filter(|d| layouts.iter().any(|l| !l.axes_of(*d).is_empty())).collect();
+fn reorderings(layouts: &[Layout], place: &FxHashMap<Layout, u32>) -> Vec<Vec<u32>> {
+    let rank = layouts.iter().map(|layout| layout.split_rank()).max().unwrap_or(0);
+    let dims: Vec<usize> = (0..rank).filter(|d| layouts.iter().any(|l| !l.axes_of(*d).is_empty())).collect();
     if dims.len() > MOST_REORDERED {
         return Vec::new();
     }
-    let place: FxHashMap<Layout, u32> = layouts.iter().copied().zip(0..).collect();
     let mut orders = vec![Vec::new()];
     for _ in &dims {
         let longer = |order: &Vec<usize>| {
@@ -149,7 +183,7 @@ fn reorderings(layouts: &[Layout]) -> Vec<Vec<u32>> {
         orders = orders.iter().flat_map(longer).collect();
     }
     let leads_to = |order: Vec<usize>| {
-        let mut all: Vec<usize> = (0..MAX_RANK).collect();
+        let mut all: Vec<usize> = (0..rank).collect();
         dims.iter().zip(order).for_each(|(dim, from)| all[*dim] = from);
         layouts.iter().map(|layout| place.get(&layout.permuted(&all)).copied()).collect::<Option<Vec<u32>>>()
     };
@@ -191,14 +225,14 @@ mod tests {
                     groups.entry(key).or_default().push(layout);
                 }
                 for ((_, local), layouts) in groups {
-                    let pairs = times.pairs(&layouts);
-                    let of_kind = times.times(&pairs, local, Dtype::Bf16);
+                    let moves = times.between(&layouts);
+                    let of_kind = times.times(local, Dtype::Bf16);
                     let least = least_regroup_time(&hw, &mesh, local, Dtype::Bf16);
                     for (i, from) in layouts.iter().enumerate() {
                         for (j, to) in layouts.iter().enumerate().filter(|(j, _)| *j != i) {
                             let by_itself = Collective::regrouping(shape, *from, *to).expect("one move");
                             let time = collective_cost(&hw, &mesh, &by_itself, *from, &sizes, Dtype::Bf16).time;
-                            assert_eq!(of_kind[pairs.kind(i, j)], time, "{network} {mesh}: {from:?} to {to:?}");
+                            assert_eq!(of_kind[moves.kind(i, j)], time, "{network} {mesh}: {from:?} to {to:?}");
                             let is_all_to_all = matches!(by_itself, Collective::AllToAll { .. });
                             assert!(is_all_to_all || least <= time, "{network} {mesh}: {from:?} to {to:?}");
                             compared += 1;

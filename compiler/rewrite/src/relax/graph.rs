@@ -355,6 +355,7 @@ impl Made<'_> {
             let partials = (layout.partial(Reduction::Sum), layout.partial(Reduction::Max));
             groups.entry((layout.split_axes(), partials.0, partials.1)).or_default().push(node);
         }
+        let mut sparse: FxHashMap<AxisSet, Sparse> = FxHashMap::default();
         for group in groups.into_values().filter(|group| group.len() > 1) {
             let layouts: Vec<Layout> = group.iter().map(|node| self.layouts[*node as usize]).collect();
             let local = self.shape.local_elements(layouts[0]);
@@ -369,11 +370,14 @@ impl Made<'_> {
                 self.exact = false;
                 continue;
             }
-            let pairs = times.pairs(&layouts);
-            let of_kind: Vec<i64> = times.times(&pairs, local, self.dtype).into_iter().map(arc_cost).collect();
-            let sparse = Sparse::new(group.len(), |from, to| of_kind[pairs.kind(from, to)]);
-            self.arcs.extend(sparse.arcs.into_iter().map(|(from, to, time)| (group[from], group[to], time)));
-            for hub in sparse.hubs {
+            // Layouts that are partial over other axes have the same moves between them.
+            let sparse = sparse.entry(layouts[0].split_axes()).or_insert_with(|| {
+                let moves = times.between(&layouts);
+                let of_kind: Vec<i64> = times.times(local, self.dtype).into_iter().map(arc_cost).collect();
+                Sparse::new(group.len(), &of_kind, |from, to| moves.kind(from, to))
+            });
+            self.arcs.extend(sparse.arcs.iter().map(|(from, to, time)| (group[*from], group[*to], *time)));
+            for hub in &sparse.hubs {
                 self.add_hub(hub.time, hub.from.iter().map(|from| group[*from]), hub.to.iter().map(|to| group[*to]));
             }
         }

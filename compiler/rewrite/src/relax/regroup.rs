@@ -39,11 +39,12 @@ struct Ranked {
 
 impl Sparse {
     /// Arcs and hubs that lead from each of so many layouts to each other in no more and no less than the least time that
-    /// moves take, given the time of the one move between each two: at most [`MAX_PAIRED`] layouts.
-    pub(super) fn new(count: usize, time: impl Fn(usize, usize) -> i64) -> Sparse {
-        let ranked = Ranked::new(count, time);
+    /// moves take, given the kind of the one move between each two, and the time of each kind: at most [`MAX_PAIRED`] layouts.
+    pub(super) fn new(count: usize, times: &[i64], kind: impl Fn(usize, usize) -> usize) -> Sparse {
+        let ranked = Ranked::new(count, times, kind);
         let mut needed = vec![vec![0; ranked.times.len()]; count];
-        for (from, to) in pairs(count).filter(|(from, to)| !ranked.is_two_moves(*from, *to)) {
+        let shares = ranked.shares();
+        for (from, to) in pairs(count).filter(|(from, to)| !ranked.is_two_moves(*from, *to, &shares)) {
             needed[from][ranked.of[from * count + to]] |= 1 << to;
         }
         let mut sparse = Sparse::default();
@@ -81,15 +82,21 @@ impl Sparse {
 }
 
 impl Ranked {
-    fn new(count: usize, time: impl Fn(usize, usize) -> i64) -> Ranked {
-        let mut times: Vec<i64> = pairs(count).map(|(from, to)| time(from, to)).collect();
+    fn new(count: usize, of_kind: &[i64], kind: impl Fn(usize, usize) -> usize) -> Ranked {
+        let mut is_there = vec![false; of_kind.len()];
+        let mut of = vec![0; count * count];
+        for (from, to) in pairs(count) {
+            of[from * count + to] = kind(from, to);
+            is_there[of[from * count + to]] = true;
+        }
+        let mut times: Vec<i64> = of_kind.iter().zip(is_there).filter_map(|(t, there)| there.then_some(*t)).collect();
         times.sort_unstable();
         times.dedup();
         let ranks = times.len();
-        let mut of = vec![0; count * count];
+        let rank_of: Vec<usize> = of_kind.iter().map(|time| times.partition_point(|t| t < time)).collect();
         let (mut reached, mut reaching) = (vec![0; count * ranks], vec![0; count * ranks]);
         for (from, to) in pairs(count) {
-            let rank = times.partition_point(|t| *t < time(from, to));
+            let rank = rank_of[of[from * count + to]];
             of[from * count + to] = rank;
             reached[from * ranks + rank] |= 1 << to;
             reaching[to * ranks + rank] |= 1 << from;
@@ -102,15 +109,29 @@ impl Ranked {
         Ranked { count, times, of, reached, reaching }
     }
 
-    /// Whether two other moves lead from one layout to another in no more than the one move takes. Each of the two takes less,
-    /// so that leaving out all such moves makes no way longer; with a move of no time that would not follow.
-    fn is_two_moves(&self, from: usize, to: usize) -> bool {
-        let (ranks, time) = (self.times.len(), self.times[self.of[from * self.count + to]]);
-        self.times[0] > 0
-            && self.times.iter().take_while(|first| **first < time).enumerate().any(|(first, of_first)| {
-                let left = self.times.partition_point(|second| *second <= time - of_first);
-                left > 0 && self.reached[from * ranks + first] & self.reaching[to * ranks + left - 1] != 0
-            })
+    /// For each time, the two that two moves may take at most to take no more: the longest second for each first. Each of the
+    /// two takes less, so that leaving out all moves that are two others makes no way longer; with a move of no time that would
+    /// not follow, and none is left out.
+    fn shares(&self) -> Vec<Vec<(usize, usize)>> {
+        let of = |time: &i64| -> Vec<(usize, usize)> {
+            let firsts = self.times.iter().take_while(|first| *first < time && self.times[0] > 0).enumerate();
+            let second = |first: &i64| self.times.partition_point(|second| *second <= time - first);
+            firsts
+                .map(|(rank, first)| (rank, second(first)))
+                .filter(|(_, left)| *left > 0)
+                .map(|(a, b)| (a, b - 1))
+                .collect()
+        };
+        self.times.iter().map(of).collect()
+    }
+
+    /// Whether two other moves lead from one layout to another in no more than the one move takes.
+    fn is_two_moves(&self, from: usize, to: usize, shares: &[Vec<(usize, usize)>]) -> bool {
+        let ranks = self.times.len();
+        let meet = |(first, second): &(usize, usize)| {
+            self.reached[from * ranks + first] & self.reaching[to * ranks + second] != 0
+        };
+        shares[self.of[from * self.count + to]].iter().any(meet)
     }
 }
 
@@ -154,8 +175,9 @@ mod tests {
         for case in 0..400 {
             let count = 2 + next(20) as usize;
             let values: Vec<i64> = (0..1 + next(5)).map(|_| next(7) as i64 + i64::from(case % 3 > 0)).collect();
-            let times: Vec<i64> = (0..count * count).map(|_| values[next(values.len() as u64) as usize]).collect();
-            let sparse = Sparse::new(count, |from, to| times[from * count + to]);
+            let kinds: Vec<usize> = (0..count * count).map(|_| next(values.len() as u64) as usize).collect();
+            let times: Vec<i64> = kinds.iter().map(|kind| values[*kind]).collect();
+            let sparse = Sparse::new(count, &values, |from, to| kinds[from * count + to]);
             let mut arcs = sparse.arcs.clone();
             for (i, hub) in sparse.hubs.iter().enumerate() {
                 arcs.extend(hub.from.iter().map(|from| (*from, count + i, hub.time)));
