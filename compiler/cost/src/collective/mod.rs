@@ -1,8 +1,8 @@
 //! What a move costs.
 
-mod exchange;
+pub(crate) mod exchange;
 mod parts;
-mod permute;
+pub(crate) mod permute;
 mod regroup;
 mod steps;
 mod terms;
@@ -10,7 +10,7 @@ mod terms;
 use shard_ir::catalogue::Sends;
 use shard_ir::{AxisList, Collective, Dtype, Layout, Mesh, MeshShape, Picoseconds, kept_by_each};
 
-use crate::hardware::{Fabric, Hardware, Wires};
+use crate::hardware::{Fabric, Hardware};
 use crate::units::{Bytes, time_at_rate};
 pub use exchange::ExchangeTimes;
 pub use permute::PermuteTimes;
@@ -136,12 +136,8 @@ pub fn least_permute_time(hw: &Hardware, mesh: &Mesh, local_elements: u64, dtype
     let bits = u128::from(local_elements) * u128::from(dtype.bits());
     let topology = hw.network.topology(mesh);
     let on = |fabric: &&Fabric| {
-        let (rate, latency) = match **fabric {
-            Fabric::Flat { bandwidth, latency } => (bandwidth, latency),
-            Fabric::Torus { link_bandwidth, hop_latency, .. } => (link_bandwidth, hop_latency),
-            Fabric::Switched { node_bandwidth, nic_bandwidth, alpha, .. } => (node_bandwidth.max(nic_bandwidth), alpha),
-        };
-        time_at_rate(bits, 8, rate).max(latency)
+        let fabric = fabric.kind();
+        time_at_rate(bits, 8, fabric.fastest()).max(fabric.latency())
     };
     let least = topology.fabrics.iter().map(on).min().unwrap_or_default();
     Picoseconds(least.0.saturating_mul(hw.move_weight()))
@@ -160,27 +156,18 @@ pub fn least_regroup_time(hw: &Hardware, mesh: &Mesh, local_elements: u64, dtype
     let kept: u64 = sizes.iter().take(2).product();
     let is_binary = sizes.iter().all(|size| size.is_power_of_two());
     let all_but_kept = |rate: u64| time_at_rate(bits.saturating_mul(u128::from(kept - 1)), kept * 8, rate.max(1));
-    let rate = |(network, fabric): (usize, &&Fabric)| match **fabric {
-        Fabric::Flat { bandwidth, .. } => bandwidth,
-        Fabric::Torus { link_bandwidth, .. } => {
-            let wires = topology.axes.iter().filter(|(of, _)| *of == network).map(|(_, wires)| match wires {
-                Wires::Torus(axes) => axes.len() as u64,
-                Wires::Flat | Wires::Switched { .. } => 0,
-            });
-            link_bandwidth.saturating_mul(2 * wires.sum::<u64>())
-        }
-        Fabric::Switched { node_bandwidth, nic_bandwidth, .. } => node_bandwidth.saturating_add(nic_bandwidth),
+    let rate = |(network, fabric): (usize, &&Fabric)| {
+        let wires = topology.axes.iter().filter(|(of, _)| *of == network).map(|(_, wires)| wires.len() as u64);
+        fabric.kind().sent_at_most(wires.sum())
     };
     let fabrics = || topology.fabrics.iter().enumerate();
-    let is_torus = |fabric: &Fabric| matches!(fabric, Fabric::Torus { .. });
+    let has_links = |fabric: &Fabric| fabric.kind().has_links();
     let sum = |rates: &mut dyn Iterator<Item = u64>| rates.fold(0, u64::saturating_add);
     let least = if is_binary {
-        // What crosses an axis of a torus loads its links; what crosses none is on the other networks alone.
-        let across = fabrics().filter_map(|(_, fabric)| match **fabric {
-            Fabric::Torus { link_bandwidth, .. } => Some(time_at_rate(bits, 4 * 8, link_bandwidth)),
-            Fabric::Flat { .. } | Fabric::Switched { .. } => None,
-        });
-        let others = sum(&mut fabrics().filter(|(_, fabric)| !is_torus(fabric)).map(rate));
+        // What crosses an axis that has links loads them; what crosses none is on the other networks alone.
+        let linked = fabrics().filter(|(_, fabric)| has_links(fabric));
+        let across = linked.map(|(_, fabric)| time_at_rate(bits, 4 * 8, fabric.kind().fastest()));
+        let others = sum(&mut fabrics().filter(|(_, fabric)| !has_links(fabric)).map(rate));
         across.chain((others > 0).then(|| all_but_kept(others))).min().unwrap_or_default()
     } else {
         all_but_kept(sum(&mut fabrics().map(rate)))

@@ -2,7 +2,6 @@
 
 mod builtin;
 mod file;
-mod network;
 mod network_file;
 mod scaled;
 mod slices;
@@ -13,9 +12,12 @@ use std::ops::Range;
 use shard_ir::{Dtype, Picoseconds, Plan};
 
 pub use builtin::{BUILT_IN, BuiltIn};
-pub use network::{AxisNetwork, CUBE, Fabric, Network, Wraparound};
-pub(crate) use network::{Topology, TorusAxis, Wires};
+pub(crate) use network_file::{CHIPS, MAX_TORUS_AXES, latency, rate, whole};
 pub use slices::SliceProblem;
+pub(crate) use toml_reader::Table;
+
+pub use crate::network::{AxisNetwork, CUBE, Fabric, Figure, Flat, Network, Switched, Torus, Wraparound};
+pub(crate) use crate::network::{Topology, Wire, WireKind};
 
 /// A chip and its network. Made from a hardware file by [`Hardware::parse`], or one of the [`BUILT_IN`] ones by
 /// [`Hardware::built_in`].
