@@ -39,7 +39,15 @@ impl Move<'_> {
     pub(crate) fn execute(&self, grid: &Grid<'_>, blocks: &[&Tensor]) -> Result<(Vec<Tensor>, Network), RunError> {
         let denominator = match self.collective {
             Collective::AllReduce { axes, .. } => grid.mesh.group_size(axes.iter()) as usize,
-            _ => 1,
+            Collective::AllGather { .. }
+            | Collective::AllGatherDims { .. }
+            | Collective::ReduceScatter { .. }
+            | Collective::ReduceScatterDims { .. }
+            | Collective::AllToAll { .. }
+            | Collective::Permute { .. }
+            | Collective::Exchange { .. }
+            | Collective::Slice { .. }
+            | Collective::ToPartial { .. } => 1,
         };
         let mut network = Network::new(grid.devices(), self.dtype.bits(), denominator);
         let out = match self.collective {

@@ -84,7 +84,11 @@ fn needs_positive(plan: &Plan) -> bool {
     plan.instructions.iter().filter(|i| i.origin.piece_of.is_none()).any(|i| match &i.kind {
         InstrKind::Op(Op::Map(map)) => matches!(map, Map::Log | Map::Sqrt | Map::Rsqrt),
         InstrKind::Op(Op::Binary(binary)) => *binary == shard_ir::Binary::Div,
-        _ => false,
+        InstrKind::Op(_)
+        | InstrKind::Parameter(_)
+        | InstrKind::Constant(_)
+        | InstrKind::Move(_)
+        | InstrKind::CollectiveEinsum(_) => false,
     })
 }
 

@@ -5,6 +5,7 @@
 //! concats, slices, appends and masks are relations between variables; a search with a stated limit finds sizes that
 //! meet them all. The verifier has the last word.
 
+use shard_ir::never;
 use std::collections::{BTreeMap, BTreeSet};
 
 use shard_ir::catalogue::Sizes;
@@ -222,7 +223,10 @@ impl Problem {
                 component.iter().for_each(|v| sizes[*v] = Some(self.variables[*v].size));
             }
         }
-        self.variable_of.iter().map(|v| sizes[*v].unwrap_or(self.variables[*v].size)).collect()
+        self.variable_of
+            .iter()
+            .map(|v| sizes[*v].unwrap_or_else(|| never!("a dim that is in no component", self.variables[*v].size)))
+            .collect()
     }
 
     /// Variables that relations tie to one another.

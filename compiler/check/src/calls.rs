@@ -1,5 +1,6 @@
 //! Which layer calls which, and the inlining of a call.
 
+use shard_ir::never;
 use std::collections::BTreeMap;
 
 use shard_grammar::{Span, ast};
@@ -111,7 +112,8 @@ impl<'a> Layers<'a> {
         let mut depth = Some(0);
         for (callee, span) in &self.callees[layer] {
             if let Visit::Open = state[*callee] {
-                let from = path.iter().position(|p| p == callee).unwrap_or(0);
+                let from = path.iter().position(|p| p == callee);
+                let from = from.unwrap_or_else(|| never!("an open layer that is not on the path to here", 0));
                 let ring: Vec<usize> = path[from..].iter().copied().chain([*callee]).collect();
                 sink.report(LayerProblem::Recursion {
                     ring: ring.into_iter().map(|i| self.all[i].name.value.clone()).collect(),

@@ -1,5 +1,6 @@
 //! Meshes with one axis in two parts: a dim of 8 takes half of an axis of 16, and what is left is an axis of its own.
 
+use shard_ir::never;
 use shard_ir::{AxisId, AxisList, Mesh};
 
 /// A mesh of as many devices on which a dim divides that did not.
@@ -44,5 +45,8 @@ fn fresh_name(mesh: &Mesh, old: &str) -> String {
     let letters = ('a'..='z').cycle().skip_while(|c| !old.starts_with(*c)).skip(1).take(25).map(String::from);
     let letters = letters.filter(|_| old.chars().count() == 1);
     let numbered = (2..).map(|n| format!("{old}{n}"));
-    letters.chain(numbered).find(|name| !taken(name)).unwrap_or_default()
+    letters
+        .chain(numbered)
+        .find(|name| !taken(name))
+        .unwrap_or_else(|| never!("no name is left for an axis", String::new()))
 }

@@ -260,6 +260,7 @@ fn arithmetic(member: &KernelOp<'_>) -> Dtype {
     let Some(first) = dtypes.next() else { return member.result.dtype };
     dtypes.fold(first, |a, b| match (a, b) {
         (Dtype::Int8, Dtype::Int8) => Dtype::Int8,
+        // Of two that do not meet, as a bool beside a float, the first is what is counted.
         _ => a.product(b).unwrap_or(a),
     })
 }

@@ -1,5 +1,6 @@
 //! Folded blocks of a plan: what has to hold of them, and the plan with every application written out.
 
+use crate::never;
 use crate::plan::{InstrId, InstrKind, Instruction, Plan, PlanFold, PlanOutput};
 use crate::program::FoldId;
 
@@ -193,6 +194,9 @@ impl Writer<'_> {
             }
         };
         // A number of the block may stand in front of it, and is then written once and read by all.
-        at.and_then(|at| made.get(at)).or(made.last()).copied().unwrap_or_default()
+        at.and_then(|at| made.get(at))
+            .or(made.last())
+            .copied()
+            .unwrap_or_else(|| never!("an operand that is not written before its reader", InstrId(0)))
     }
 }

@@ -45,6 +45,7 @@ pub use regroup::kept_by_each;
 pub use rules::Rules;
 pub use schedule::{Picoseconds, Schedule, Step, Stream};
 pub use shard_ops as catalogue;
+pub use shard_ops::never;
 pub use tensor::{Dim, DimId, Dtype, TensorType};
 pub use told::{Made, Told};
 pub use typing::{TypeError, accumulates_in, einsum_type, result_type};

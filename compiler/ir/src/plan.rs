@@ -1,5 +1,6 @@
 //! [`Plan`]: a lowered layer, instruction by instruction, as every device runs it.
 
+use crate::never;
 use shard_grammar::Span;
 
 use crate::collective::Collective;
@@ -296,6 +297,18 @@ impl Plan {
         let instr = self.instruction(id);
         Operand { dims: &instr.dims, dtype: instr.dtype, layout: instr.layout }
     }
+    /// What a move moves. Of an instruction that is no move, itself.
+    pub fn moved(&self, id: InstrId) -> InstrId {
+        match (&self.instruction(id).kind, self.instruction(id).operands.as_slice()) {
+            (InstrKind::Move(_), [source]) => *source,
+            (InstrKind::Move(_), _) => never!("a move of no value, or of several", id),
+            (
+                InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::Op(_) | InstrKind::CollectiveEinsum(_),
+                _,
+            ) => id,
+        }
+    }
+
     /// The layouts inside the loop of a collective einsum; `None` for any other instruction, and where it does not type.
     pub fn loop_layouts(&self, id: InstrId) -> Option<(Fused, LoopLayouts)> {
         let instr = self.instruction(id);

@@ -17,6 +17,7 @@
 //!          BLF_yz(partialsum-x)
 //! ```
 
+use shard_ir::never;
 use std::collections::BTreeMap;
 
 use shard_cost::{Bytes, InstrPrice, LoopPrice, Objective};
@@ -145,7 +146,10 @@ fn source_line(page: &mut Page, layer: &Layer<'_>, id: InstrId, shown: &mut Opti
     if !origin.in_layers.is_empty() && shown.as_ref().map(|(_, layers)| layers) != Some(&origin.in_layers) {
         page.line(&format!("     in {}", origin.in_layers.join(" / ")));
     }
-    page.line(&format!("{line:>4} | {}", source.line(line).unwrap_or_default()));
+    page.line(&format!(
+        "{line:>4} | {}",
+        source.line(line).unwrap_or_else(|| never!("a place behind the end of its file", ""))
+    ));
     *shown = Some(here);
 }
 
@@ -164,7 +168,7 @@ fn composite_line(page: &mut Page, plan: &Plan, id: InstrId) {
 fn move_lines(page: &mut Page, layer: &Layer<'_>, id: InstrId) {
     let plan = layer.plan();
     let instr = plan.instruction(id);
-    let source = instr.operands.first().copied().unwrap_or(id);
+    let source = plan.moved(id);
     let figures = match layer.price.of(id) {
         InstrPrice::Move(cost) if cost.time > Picoseconds(0) => {
             format!("{}  {}{}", scale::bytes(cost.bytes), scale::time(cost.time), of_step(layer, id))
@@ -346,7 +350,8 @@ pub(crate) fn sent_over(layer: &Layer<'_>) -> Vec<(String, Bytes, Picoseconds)> 
         }
         let mut steps = axis_by_axis(layer, id);
         if steps.is_empty() {
-            let axes = crate::origins::axes(plan, id).unwrap_or_default();
+            let axes = crate::origins::axes(plan, id)
+                .unwrap_or_else(|| never!("bytes sent over no axis", shard_ir::AxisSet::EMPTY));
             steps.push((plan.mesh.axes_text(axes.iter()), *cost));
         }
         for (axes, cost) in steps {
@@ -402,7 +407,9 @@ pub(crate) fn optimality_text(layer: &Layer<'_>) -> String {
         Some(Proof::Search) => format!(
             "{status} by search: no plan {takes} than {} (prices alone rule out less than {})",
             scale::time(o.cost),
-            scale::time(o.price_bound.unwrap_or_default())
+            scale::time(
+                o.price_bound.unwrap_or_else(|| never!("proven by a search without a bound by prices", o.lower_bound))
+            )
         ),
         None => {
             let gap =

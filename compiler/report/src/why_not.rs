@@ -269,7 +269,7 @@ fn list(page: &mut Page, title: &str, sign: char, side: Side<'_>, ids: &[InstrId
 /// A move with its layouts, bytes, time and line.
 pub(crate) fn move_line(page: &mut Page, sign: char, side: Side<'_>, id: InstrId) {
     let plan = side.plan;
-    let source = plan.instruction(id).operands.first().copied().unwrap_or(id);
+    let source = plan.moved(id);
     let bytes = match side.price.of(id) {
         shard_cost::InstrPrice::Move(cost) => cost.bytes,
         shard_cost::InstrPrice::Free | shard_cost::InstrPrice::Kernel { .. } => Bytes(0),

@@ -4,6 +4,7 @@
 //! digits, each of them part of at most one coordinate before and one after, and all of them independent. What crosses a
 //! link is then a product over digits. Elsewhere (an axis of 2 in place of one of 3) parts are followed one by one.
 
+use shard_ir::never;
 use std::collections::BTreeMap;
 
 use shard_ir::tensor::MAX_RANK;
@@ -310,7 +311,7 @@ impl Digits {
                     now += change;
                     on_link[i % size] += now;
                 }
-                most = most.max(on_link.into_iter().max().unwrap_or(0));
+                most = most.max(on_link.into_iter().max().unwrap_or_else(|| never!("a wire without a link", 0)));
             }
         });
         Part::new(

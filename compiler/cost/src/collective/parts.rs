@@ -61,7 +61,11 @@ pub(super) fn followed(topology: &Topology<'_>, mesh: &Mesh, from: Layout, to: L
                 },
                 None => {
                     let is_flat = wires.iter().any(|(wire, _, _)| wire.network == n && wire.kind == WireKind::Flat);
-                    let steps = if is_flat { 1 } else { partners.unwrap_or(0) };
+                    let steps = if is_flat {
+                        1
+                    } else {
+                        partners.unwrap_or(0) /* nothing goes over it */
+                    };
                     let (out, inside) = (part(most(&seen.out)), part(most(&seen.inside)));
                     if out == Part::NONE && inside == Part::NONE {
                         return Load::NONE;

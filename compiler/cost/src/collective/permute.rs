@@ -200,7 +200,7 @@ fn block(mesh: &Mesh, layout: Layout, ids: &[AxisId], grid: &Grid, device: u64) 
     let mut number = 0;
     for dim in 0..shard_ir::tensor::MAX_RANK {
         for axis in layout.axes_of(dim).iter() {
-            let at = ids.iter().position(|a| *a == axis).map_or(0, |i| grid.coordinate(device, i));
+            let at = ids.iter().position(|a| *a == axis).map_or(0, |i| grid.coordinate(device, i)); // along an axis that is not affected all do the same
             number = number * mesh.size(axis) + at;
         }
     }
@@ -240,6 +240,7 @@ fn link_load(grid: &Grid, on: &[(usize, &[Wire])], messages: &[(u64, u64)]) -> L
         }
         hops = hops.max(way);
     }
+    // No block takes a link of this network where none of its axes is affected.
     Load { blocks: links.into_iter().max().unwrap_or(0), hops, leaves_node: false }
 }
 

@@ -9,7 +9,7 @@ mod toml_reader;
 
 use std::ops::Range;
 
-use shard_ir::{Dtype, Picoseconds, Plan};
+use shard_ir::{Dtype, Picoseconds, Plan, never};
 
 pub use builtin::{BUILT_IN, BuiltIn};
 pub(crate) use network_file::{CHIPS, MAX_TORUS_AXES, latency, rate, whole};
@@ -167,7 +167,7 @@ impl Hardware {
 
 fn of_arithmetic(rates: &[(Dtype, u64)], arithmetic: Dtype) -> u64 {
     let rate_of = |dtype: Dtype| rates.iter().find(|(d, _)| *d == dtype).map(|(_, rate)| *rate);
-    rate_of(arithmetic).or_else(|| rate_of(Dtype::Bf16)).unwrap_or(1)
+    rate_of(arithmetic).or_else(|| rate_of(Dtype::Bf16)).unwrap_or_else(|| never!("a chip without a rate of bf16", 1))
 }
 
 #[cfg(test)]

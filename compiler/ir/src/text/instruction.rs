@@ -1,5 +1,6 @@
 //! Text to plans: one instruction.
 
+use crate::never;
 use std::collections::BTreeMap;
 
 use shard_grammar::ast::{AxesWord, PartialOp};
@@ -380,7 +381,7 @@ fn collective(scope: Scope<'_>, word: &str, cursor: &mut Cursor<'_>) -> Parsed<O
             let dim = if cursor.take_word("along") { Some(place(cursor)?) } else { None };
             Collective::ToPartial { kind, dim, axes }
         }
-        _ => return Ok(None),
+        _ => return never!("a move of the catalogue that is not read", Ok(None)),
     };
     Ok(Some((operand, collective)))
 }

@@ -228,7 +228,7 @@ fn layer(report: &CostLayer<'_>, why: Option<InstrId>) -> LayerJson {
 }
 
 fn why_json(layer: &Layer<'_>, id: InstrId) -> WhyJson {
-    let figures = figures(layer, id).unwrap_or_default();
+    let figures = figures(layer, id).unwrap_or_default(); // what is free has none
     let json = |f: Figure| FigureJson { name: f.name, formula: f.formula, numbers: f.numbers, value: f.value };
     WhyJson { id: id.0, figures: figures.into_iter().map(json).collect() }
 }
