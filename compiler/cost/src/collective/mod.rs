@@ -8,6 +8,7 @@ mod steps;
 mod terms;
 
 use shard_ir::catalogue::Sends;
+use shard_ir::never;
 use shard_ir::{AxisList, Collective, Dtype, Layout, Mesh, MeshShape, Picoseconds, kept_by_each};
 
 use crate::hardware::{Fabric, Hardware};
@@ -104,16 +105,14 @@ pub fn collective_time(
     let axes = collective.axes(mesh, from);
     let bits = u128::from(larger_buffer(mesh, collective, from, sizes)) * u128::from(dtype.bits());
     let networks = || Networks::of(hw, mesh, &axes);
-    let (networks, times) = match collective {
-        Collective::Slice { .. } | Collective::ToPartial { .. } => (Vec::new(), 1),
-        Collective::AllGather { .. }
-        | Collective::AllGatherDims { .. }
-        | Collective::ReduceScatter { .. }
-        | Collective::ReduceScatterDims { .. } => (networks().gather(bits), 1),
-        Collective::AllReduce { .. } => (networks().gather(bits), 2),
-        Collective::AllToAll { .. } => (networks().exchange(bits), 1),
-        Collective::Exchange { to } => (ExchangeTimes::new(hw, mesh).networks(from, *to, bits), 1),
-        Collective::Permute { to } => (PermuteTimes::new(hw, mesh).networks(from, *to, bits), 1),
+    let to = || collective.terms().to.unwrap_or_else(|| never!("a move of blocks that does not say where to", from));
+    let (networks, times) = match collective.row().sends {
+        Sends::Nothing => (Vec::new(), 1),
+        Sends::Around => (networks().gather(bits), 1),
+        Sends::AroundTwice => (networks().gather(bits), 2),
+        Sends::Across => (networks().exchange(bits), 1),
+        Sends::Lacking => (ExchangeTimes::new(hw, mesh).networks(from, to(), bits), 1),
+        Sends::Blocks => (PermuteTimes::new(hw, mesh).networks(from, to(), bits), 1),
     };
     CollectiveTime { bits, networks, times: times * hw.move_weight() }
 }
@@ -139,7 +138,8 @@ pub fn least_permute_time(hw: &Hardware, mesh: &Mesh, local_elements: u64, dtype
         let fabric = fabric.kind();
         time_at_rate(bits, 8, fabric.fastest()).max(fabric.latency())
     };
-    let least = topology.fabrics.iter().map(on).min().unwrap_or_default();
+    let least = topology.fabrics.iter().map(on).min();
+    let least = least.unwrap_or_else(|| never!("a mesh without a network", Picoseconds(0)));
     Picoseconds(least.0.saturating_mul(hw.move_weight()))
 }
 
@@ -168,7 +168,8 @@ pub fn least_regroup_time(hw: &Hardware, mesh: &Mesh, local_elements: u64, dtype
         let linked = fabrics().filter(|(_, fabric)| has_links(fabric));
         let across = linked.map(|(_, fabric)| time_at_rate(bits, 4 * 8, fabric.kind().fastest()));
         let others = sum(&mut fabrics().filter(|(_, fabric)| !has_links(fabric)).map(rate));
-        across.chain((others > 0).then(|| all_but_kept(others))).min().unwrap_or_default()
+        let least = across.chain((others > 0).then(|| all_but_kept(others))).min();
+        least.unwrap_or_else(|| never!("a mesh without a network", Picoseconds(0)))
     } else {
         all_but_kept(sum(&mut fabrics().map(rate)))
     };
