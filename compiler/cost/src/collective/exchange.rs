@@ -4,11 +4,10 @@
 //! digits, each of them part of at most one coordinate before and one after, and all of them independent. What crosses a
 //! link is then a product over digits. Elsewhere (an axis of 2 in place of one of 3) parts are followed one by one.
 
-use shard_ir::never;
 use std::collections::BTreeMap;
 
 use shard_ir::tensor::MAX_RANK;
-use shard_ir::{AxisId, Collective, Dtype, Layout, Mesh, MeshShape, Picoseconds, kept_by_each};
+use shard_ir::{AxisId, Collective, Dtype, Layout, Mesh, MeshShape, Picoseconds, gcd, kept_by_each, never};
 
 use super::parts::followed;
 use super::permute::{Relation, affected, relation};
@@ -31,11 +30,8 @@ impl Part {
 
     /// In lowest terms.
     pub(crate) fn new(num: u128, den: u128) -> Part {
-        let (mut a, mut b) = (num, den.max(1));
-        while b != 0 {
-            (a, b) = (b, a % b);
-        }
-        let narrow = |n: u128| u64::try_from(n / a.max(1)).unwrap_or(u64::MAX);
+        let common = gcd(num, den.max(1));
+        let narrow = |n: u128| u64::try_from(n / common).unwrap_or(u64::MAX);
         Part { num: narrow(num), den: narrow(den).max(1) }
     }
 
