@@ -1,8 +1,7 @@
 //! Folded blocks on simulated devices: every application is written out, executed and compared, each with weights and
 //! caches of its own.
 
-use shard_ir::never;
-use shard_ir::{InstrId, Plan, Unrolled};
+use shard_ir::{InstrId, Plan, Unrolled, never};
 
 use crate::error::RunError;
 use crate::execute::CollectiveTrace;

@@ -5,13 +5,12 @@
 //! concats, slices, appends and masks are relations between variables; a search with a stated limit finds sizes that
 //! meet them all. The verifier has the last word.
 
-use shard_ir::never;
 use std::collections::{BTreeMap, BTreeSet};
 
 use shard_ir::catalogue::Sizes;
 use shard_ir::op::Argument;
 use shard_ir::verify::verify;
-use shard_ir::{DimId, InstrKind, Op, Plan};
+use shard_ir::{DimId, InstrKind, Op, Plan, never};
 
 use crate::limits::work_needed;
 

@@ -1,11 +1,10 @@
 //! Which layer calls which, and the inlining of a call.
 
-use shard_ir::never;
 use std::collections::BTreeMap;
 
 use shard_grammar::{Span, ast};
 use shard_ir::op::Code;
-use shard_ir::{Def, DimId, LabelId, LayoutPattern, ParameterKind, Program, Value, ValueId, typing::same_dims};
+use shard_ir::{Def, DimId, LabelId, LayoutPattern, ParameterKind, Program, Value, ValueId, never, typing::same_dims};
 
 use crate::builder::PinRequest;
 use crate::diagnostics::limits::{MAX_CALL_DEPTH, MAX_LAYERS};

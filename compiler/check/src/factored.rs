@@ -1,7 +1,6 @@
 //! Meshes with one axis in two parts: a dim of 8 takes half of an axis of 16, and what is left is an axis of its own.
 
-use shard_ir::never;
-use shard_ir::{AxisId, AxisList, Mesh};
+use shard_ir::{AxisId, AxisList, Mesh, never};
 
 /// A mesh of as many devices on which a dim divides that did not.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -29,9 +28,12 @@ pub(crate) fn factored(mesh: &Mesh, axes: AxisList, size: u64) -> Option<Factore
         }
         let part = (2..devices).rev().find(|n| rest.is_multiple_of(*n) && devices.is_multiple_of(*n))?;
         let minor = fresh_name(mesh, mesh.name(axis));
-        let of = |(name, size): &(String, u64)| match name == mesh.name(axis) {
-            true => format!("{name}={part},{minor}={}", devices / part),
-            false => format!("{name}={size}"),
+        let of = |(name, size): &(String, u64)| {
+            if name == mesh.name(axis) {
+                format!("{name}={part},{minor}={}", devices / part)
+            } else {
+                format!("{name}={size}")
+            }
         };
         let text: Vec<String> = mesh.declared().iter().map(of).collect();
         return Some(Factored { mesh: text.join(","), major: axis, fits, minor });

@@ -1,8 +1,7 @@
 //! Typing an op by the rule of the IR, and the wording of what that rule finds wrong.
 
 use shard_grammar::{Span, ast};
-use shard_ir::never;
-use shard_ir::{DimId, Op, TensorType, TypeError, ValueId};
+use shard_ir::{DimId, Op, TensorType, TypeError, ValueId, never};
 
 use crate::diagnostics::{DtypeProblem, ShapeProblem};
 use crate::layer::LayerChecker;

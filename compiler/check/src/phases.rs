@@ -1,10 +1,9 @@
 //! Phases: the whole file once more, with dims of other sizes and the same weights.
 
-use shard_ir::never;
 use std::collections::BTreeMap;
 
 use shard_grammar::{Span, ast};
-use shard_ir::{Def, Phase, Program};
+use shard_ir::{Def, Phase, Program, never};
 
 use crate::Checked;
 use crate::diagnostics::limits::MAX_PHASES;

@@ -19,8 +19,7 @@
 //! from what the ops read, moved or not, so that it is the same for a program and for all of its plans.
 
 use shard_ir::composite::in_pieces;
-use shard_ir::never;
-use shard_ir::{InstrId, InstrKind, Op, Plan};
+use shard_ir::{InstrId, InstrKind, Op, Plan, never};
 
 use crate::plan::unmoved;
 

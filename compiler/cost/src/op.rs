@@ -178,9 +178,10 @@ pub fn roofline(hw: &Hardware, work: &Work) -> (Picoseconds, Bound) {
     if host > compute.max(memory) {
         return (hw.weighted_kernel(host), Bound::Pcie);
     }
-    match compute >= memory && work.flops > Flops(0) {
-        true => (hw.weighted_kernel(compute), Bound::Compute),
-        false => (hw.weighted_kernel(memory), Bound::Memory),
+    if compute >= memory && work.flops > Flops(0) {
+        (hw.weighted_kernel(compute), Bound::Compute)
+    } else {
+        (hw.weighted_kernel(memory), Bound::Memory)
     }
 }
 

@@ -1,6 +1,5 @@
 //! What lowering finds, as diagnostics.
 
-use shard_ir::never;
 use std::collections::BTreeSet;
 
 use shard_check::Diagnostic;
@@ -8,7 +7,7 @@ use shard_check::diagnostics::limits::LimitProblem;
 use shard_check::diagnostics::{HardwareProblem, InternalProblem, LoweringProblem};
 use shard_cost::Hardware;
 use shard_grammar::{SourceFile, Span, ast};
-use shard_ir::{Def, InstrId, InstrKind, Layout, MeshShape, ParameterKind, Picoseconds, Plan, Program, ValueId};
+use shard_ir::{Def, InstrId, InstrKind, Layout, MeshShape, ParameterKind, Picoseconds, Plan, Program, ValueId, never};
 use shard_report::notation::phrase;
 use shard_rewrite::{LowerError, LowerOptions, Status};
 

@@ -95,9 +95,10 @@ fn verify_fold(plan: &Plan, id: FoldId, fold: &PlanFold, (first, last): (InstrId
     let from = from.ok_or(FoldError::From(fold.from, id))?;
     let to = plan.instructions.get(fold.to.index()).filter(|to| fold.to <= last && to.fold == Some(id));
     let to = to.ok_or(FoldError::To(fold.to, id))?;
-    match (&from.dims, from.dtype, from.layout) == (&to.dims, to.dtype, to.layout) {
-        true => Ok(()),
-        false => Err(FoldError::Carried { from: fold.from, to: fold.to }),
+    if (&from.dims, from.dtype, from.layout) == (&to.dims, to.dtype, to.layout) {
+        Ok(())
+    } else {
+        Err(FoldError::Carried { from: fold.from, to: fold.to })
     }
 }
 

@@ -423,9 +423,10 @@ impl Layout {
             .enumerate()
             .map(|(i, name)| {
                 let axes = self.axes_of(i);
-                match axes.is_empty() {
-                    true => name.as_ref().to_string(),
-                    false => format!("{}_{}", name.as_ref(), mesh.axes_text(axes.iter())),
+                if axes.is_empty() {
+                    name.as_ref().to_string()
+                } else {
+                    format!("{}_{}", name.as_ref(), mesh.axes_text(axes.iter()))
                 }
             })
             .collect();

@@ -373,9 +373,8 @@ impl Plan {
             operands.iter().map(|o| self.instruction(*o).dims.as_slice()).chain([result]).collect();
         let compact =
             sides.iter().all(|dims| self.dim_names(dims).iter().all(|n| n.chars().skip(1).all(|c| c.is_ascii_digit())));
-        let word = |dims: &[DimId]| match compact {
-            true => self.dim_names(dims).concat(),
-            false => format!("[{}]", self.dim_names(dims).join(",")),
+        let word = |dims: &[DimId]| {
+            if compact { self.dim_names(dims).concat() } else { format!("[{}]", self.dim_names(dims).join(",")) }
         };
         let (result, operands) = sides.split_last().map_or((&[][..], &[][..]), |(r, o)| (*r, o));
         format!("{}->{}", operands.iter().map(|d| word(d)).collect::<Vec<_>>().join(","), word(result))

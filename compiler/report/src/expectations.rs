@@ -6,8 +6,7 @@ use shard_check::expectations::{Expectation, Meaning, Measure, OPS, Unit, with_a
 use shard_cost::Bytes;
 use shard_grammar::ast::{Amount, Claim, Comparison};
 use shard_grammar::{Span, Spanned, print_claim};
-use shard_ir::never;
-use shard_ir::{InstrId, InstrKind, Liveness, Op, Picoseconds, Plan};
+use shard_ir::{InstrId, InstrKind, Liveness, Op, Picoseconds, Plan, never};
 
 use crate::Layer;
 use crate::notation::{phrase, value_name};

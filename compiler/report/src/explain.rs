@@ -17,11 +17,10 @@
 //!          BLF_yz(partialsum-x)
 //! ```
 
-use shard_ir::never;
 use std::collections::BTreeMap;
 
 use shard_cost::{Bytes, InstrPrice, LoopPrice, Objective};
-use shard_ir::{FoldId, InstrId, InstrKind, Layout, Picoseconds, Plan, Program};
+use shard_ir::{FoldId, InstrId, InstrKind, Layout, Picoseconds, Plan, Program, never};
 use shard_rewrite::rules::pieces::IN_PIECES;
 use shard_rewrite::{Alternative, Proof, SharedWeight, Status};
 
@@ -123,9 +122,10 @@ fn header(page: &mut Page, layer: &Layer<'_>) {
         let InstrKind::Parameter(kind) = instr.kind else { continue };
         let kind = kind.word().map_or(String::new(), |word| format!("{word} "));
         let whole = instr.layout.replicated_axes(&plan.mesh);
-        let whole = match whole.is_empty() {
-            true => String::new(),
-            false => format!(", whole over {}", plan.mesh.axes_text(whole.iter())),
+        let whole = if whole.is_empty() {
+            String::new()
+        } else {
+            format!(", whole over {}", plan.mesh.axes_text(whole.iter()))
         };
         let left = format!("    {}: {kind}{} {}{whole}", value_name(plan, id), instr.dtype, layer.layout_text(id));
         let copies = plan.copies_of(id);
@@ -505,9 +505,10 @@ pub(crate) fn alternative_text(layer: &Layer<'_>, other: &Alternative) -> String
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    match instead.is_empty() {
-        true => format!("rather than {how}: {cost}"),
-        false => format!("rather than {how}: {cost}, by {}{rest}", instead.join(", ")),
+    if instead.is_empty() {
+        format!("rather than {how}: {cost}")
+    } else {
+        format!("rather than {how}: {cost}, by {}{rest}", instead.join(", "))
     }
 }
 

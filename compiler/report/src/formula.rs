@@ -5,8 +5,7 @@ use shard_cost::{
     kernels, memory_time,
 };
 use shard_ir::catalogue::Sends;
-use shard_ir::never;
-use shard_ir::{Collective, InstrId, InstrKind, Layout, MeshShape, Op, Picoseconds, Plan, kept_by_each};
+use shard_ir::{Collective, InstrId, InstrKind, Layout, MeshShape, Op, Picoseconds, Plan, kept_by_each, never};
 
 use crate::Layer;
 use crate::notation::{phrase, value_name};

@@ -1,14 +1,13 @@
 //! `explain --emit html`: one file that holds all it shows and fetches nothing. The page is whole without its script,
 //! which draws on the mesh the value that one points at, moves to or taps.
 
-use shard_ir::never;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use serde::Serialize;
 use shard_cost::{Bytes, InstrPrice, Utilisation};
 use shard_grammar::{SourceFile, Span};
-use shard_ir::{InstrId, InstrKind, Picoseconds, Reduction};
+use shard_ir::{InstrId, InstrKind, Picoseconds, Reduction, never};
 use shard_rewrite::Avoided;
 
 use crate::Layer;

@@ -235,10 +235,7 @@ fn answer(a: &WhyNot<'_>, width: usize) -> String {
 
 /// How much longer one takes than the other, below zero where it takes less.
 fn added_seconds(one: Picoseconds, other: Picoseconds) -> f64 {
-    match one >= other {
-        true => Picoseconds(one.0 - other.0).seconds(),
-        false => -Picoseconds(other.0 - one.0).seconds(),
-    }
+    if one >= other { Picoseconds(one.0 - other.0).seconds() } else { -Picoseconds(other.0 - one.0).seconds() }
 }
 
 /// Kernels, one after another.

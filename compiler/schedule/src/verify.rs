@@ -1,7 +1,6 @@
 //! What every schedule must be: the judge of this crate's own work and of any later scheduler's.
 
-use shard_ir::never;
-use shard_ir::{InstrId, InstrKind, Liveness, ParameterKind, Schedule, Stream};
+use shard_ir::{InstrId, InstrKind, Liveness, ParameterKind, Schedule, Stream, never};
 
 /// Why a schedule cannot be run.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

@@ -8,8 +8,7 @@ mod steps;
 mod terms;
 
 use shard_ir::catalogue::Sends;
-use shard_ir::never;
-use shard_ir::{AxisList, Collective, Dtype, Layout, Mesh, MeshShape, Picoseconds, kept_by_each};
+use shard_ir::{AxisList, Collective, Dtype, Layout, Mesh, MeshShape, Picoseconds, kept_by_each, never};
 
 use crate::hardware::{Fabric, Hardware};
 use crate::units::{Bytes, time_at_rate};
@@ -180,8 +179,9 @@ pub fn least_regroup_time(hw: &Hardware, mesh: &Mesh, local_elements: u64, dtype
 /// What the time of a move depends on beside its kind and the size of its buffer: moves of one kind over lists of axes with
 /// the same key take the same time for the same local size. Not for permutes and exchanges.
 pub fn axes_key(hw: &Hardware, mesh: &Mesh, axes: &AxisList) -> u64 {
-    match hw.network.treats_axes_alike(mesh) {
-        true => mesh.group_size(axes.iter()),
-        false => axes.iter().fold(0, |set, axis| set | 1 << axis.index()),
+    if hw.network.treats_axes_alike(mesh) {
+        mesh.group_size(axes.iter())
+    } else {
+        axes.iter().fold(0, |set, axis| set | 1 << axis.index())
     }
 }

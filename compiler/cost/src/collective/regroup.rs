@@ -1,12 +1,11 @@
 //! The times of all moves in which devices give each other what they lack, between all layouts of a list.
 
-use shard_ir::never;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 use shard_ir::tensor::MAX_RANK;
-use shard_ir::{AxisSet, Collective, Dtype, Layout, Mesh, MeshShape, Picoseconds};
+use shard_ir::{AxisSet, Collective, Dtype, Layout, Mesh, MeshShape, Picoseconds, never};
 
 use super::exchange::{self, ExchangeTimes};
 use super::permute::{self, PermuteTimes};

@@ -37,9 +37,10 @@ impl Part {
 
     /// What brings each device to hold `D / parts`, with the rest of its part of the group.
     fn how(&self, parts: u64) -> How {
-        match self.gathered.counts_own {
-            true => How::Rings { parts },
-            false => How::AllButOwn { members: self.gathered.members, parts },
+        if self.gathered.counts_own {
+            How::Rings { parts }
+        } else {
+            How::AllButOwn { members: self.gathered.members, parts }
         }
     }
 }

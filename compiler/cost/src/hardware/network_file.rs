@@ -38,9 +38,10 @@ fn read_axes(mut table: Table<'_, '_>, efficiency: f64) -> Vec<(String, AxisNetw
         let is_axis = letters.next().is_some_and(|c| c.is_ascii_lowercase())
             && letters.all(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
         if !is_axis || i >= MAX_NAMED {
-            let message = match is_axis {
-                false => format!("`{name}` is no name of a mesh axis"),
-                true => format!("`network.axes` has more than {MAX_NAMED} axes"),
+            let message = if is_axis {
+                format!("`network.axes` has more than {MAX_NAMED} axes")
+            } else {
+                format!("`{name}` is no name of a mesh axis")
             };
             let help = "a mesh axis is a lower-case letter, then letters and digits: `dcn`".to_string();
             table.error(&name, span, message, Some(help), Vec::new());

@@ -184,9 +184,10 @@ impl Kind for Torus {
         let axes = wires.len() as u64;
         let on_axis = |wire: &Wire| {
             let members = wire.size;
-            match wire.kind == WireKind::Ring {
-                true => How::ExchangeOnRing { members, axes }.at(bits, self.link_bandwidth),
-                false => How::ExchangeOnLine { members, axes }.at(bits, self.link_bandwidth),
+            if wire.kind == WireKind::Ring {
+                How::ExchangeOnRing { members, axes }.at(bits, self.link_bandwidth)
+            } else {
+                How::ExchangeOnLine { members, axes }.at(bits, self.link_bandwidth)
             }
         };
         let steps = self.gather_steps(members, wires);

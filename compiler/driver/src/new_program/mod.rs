@@ -8,8 +8,7 @@ use shard_check::{CheckOptions, check_source};
 use shard_cost::Hardware;
 use shard_cost::hardware::SliceProblem;
 use shard_grammar::SourceFile;
-use shard_ir::never;
-use shard_ir::{Dtype, Mesh};
+use shard_ir::{Dtype, Mesh, never};
 
 use crate::host::{Host, Outcome, Status};
 use mesh::Axes;

@@ -10,8 +10,7 @@ mod expression;
 
 use shard_grammar::ast::{self, HardwareRef, Item};
 use shard_grammar::{SourceFile, Span, SyntaxError};
-use shard_ir::never;
-use shard_ir::{InstrId, InstrKind, Instruction, Plan};
+use shard_ir::{InstrId, InstrKind, Instruction, Plan, never};
 use shard_rewrite::rules::pieces::IN_PIECES;
 
 use crate::notation::phrase;

@@ -1,13 +1,12 @@
 //! One instruction of a plan as JSON.
 
-use shard_ir::never;
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::{Value, json};
 use shard_cost::{Bound, InstrPrice, LoopPrice};
 use shard_ir::op::{Argument, Code, Field};
-use shard_ir::{Collective, DimId, Fused, InstrId, InstrKind, Number, Op, ParameterKind, Plan, Reduction};
+use shard_ir::{Collective, DimId, Fused, InstrId, InstrKind, Number, Op, ParameterKind, Plan, Reduction, never};
 
 use super::SpanJson;
 use crate::Layer;
