@@ -25,13 +25,11 @@ use shard_rewrite::rules::pieces::IN_PIECES;
 use shard_rewrite::{Alternative, Proof, SharedWeight, Status};
 
 use crate::comparison::told;
-use crate::json::explain::{gap, status_word};
-use crate::json::instruction::loop_bound;
-use crate::json::sharing::layout;
-use crate::notation::{kind_of_layer, layer_name, loop_phrase, phrase, value_name};
+use crate::notation::{kind_of_layer, layer_name, loop_bound, loop_phrase, parameter_layout, phrase, value_name};
 use crate::origins::{axis_by_axis, forcing};
 use crate::page::{Page, WIDTH};
 use crate::scale;
+use crate::status::{gap, status_word};
 use crate::strategy::strategy;
 use crate::words::{reason_of, without};
 use crate::{Layer, Sharing};
@@ -434,7 +432,7 @@ fn sharing(page: &mut Page, layer: &Layer<'_>) {
     let name = |of: &Program| of.phase.as_ref().map_or_else(String::new, |phase| phase.name.clone());
     let named = |weight: &SharedWeight, text: Layout| {
         let of = program.value(weight.value).name.as_deref().unwrap_or("a weight");
-        format!("{of} {}", layout(program, weight.value, text))
+        format!("{of} {}", parameter_layout(program, weight.value, text))
     };
     let stored: Vec<String> = shared.weights.iter().map(|w| named(w, w.stored)).collect();
     page.wrapped(0, &format!("stored for all phases: {}", stored.join(", ")));

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use shard_cost::{Bound, InstrPrice, LoopPrice};
+use shard_cost::InstrPrice;
 use shard_ir::op::{Argument, Code, Field};
 use shard_ir::{Collective, DimId, Fused, InstrId, InstrKind, Number, Op, ParameterKind, Plan, Reduction, never};
 
 use super::SpanJson;
 use crate::Layer;
+use crate::notation::loop_bound;
 use crate::origins::{axis_by_axis, forcing};
 use crate::words::reason_of;
 
@@ -293,11 +294,6 @@ fn loop_json(layer: &Layer<'_>, id: InstrId, fused: &Fused) -> LoopJson {
         json.bound = loop_bound(&looped, bound);
     }
     json
-}
-
-/// What the time of a loop is bounded by: the network where the cores wait for it.
-pub(crate) fn loop_bound(looped: &LoopPrice, einsum: Bound) -> &'static str {
-    if looped.exposed().0 > 0 { "network" } else { einsum.name() }
 }
 
 fn move_json(layer: &Layer<'_>, id: InstrId, collective: &Collective) -> MoveJson {
