@@ -269,7 +269,7 @@ impl Builder<'_> {
         let ty = self.ty(pair)?;
         if ty.dtype.is_none() {
             let layout = crate::print_layout_word(&ty.layout);
-            let error = SyntaxError::new(SyntaxErrorKind::MissingDType, ty.layout.span);
+            let error = SyntaxError::new(SyntaxErrorKind::MissingDtype, ty.layout.span);
             let error = error.with_help(format!("bf16 {layout}"));
             self.errors.push(error.with_fix(Span::at(ty.layout.span.start), "bf16 "));
         }
@@ -316,7 +316,7 @@ impl Builder<'_> {
         if let Some(dtype) = Dtype::from_name(text) {
             return Some(Spanned::new(dtype, span));
         }
-        let error = SyntaxError::new(SyntaxErrorKind::UnknownDType { word: text.to_string() }, span);
+        let error = SyntaxError::new(SyntaxErrorKind::UnknownDtype { word: text.to_string() }, span);
         let words = Dtype::ALL.map(Dtype::name);
         self.fail(match other_dtype_word(text).or_else(|| nearest(text, &words)) {
             Some(meant) => error.with_help(meant).with_fix(span, meant),

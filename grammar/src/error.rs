@@ -138,12 +138,12 @@ pub enum SyntaxErrorKind {
         word: String,
     },
     /// A word in the place of a dtype that is none.
-    UnknownDType {
+    UnknownDtype {
         /// The word.
         word: String,
     },
     /// A type without a dtype, where only an annotation may leave it out.
-    MissingDType,
+    MissingDtype,
     /// A statement outside a layer.
     StatementOutsideLayer {
         /// `let` or `return`.
@@ -230,8 +230,8 @@ impl fmt::Display for SyntaxErrorKind {
             KeptForLater { word } => {
                 write!(f, "`{word}` is kept for a later version of the language and cannot name a value or layer")
             }
-            UnknownDType { word } => write!(f, "unknown dtype `{word}`"),
-            MissingDType => f.write_str("this type has no dtype"),
+            UnknownDtype { word } => write!(f, "unknown dtype `{word}`"),
+            MissingDtype => f.write_str("this type has no dtype"),
             StatementOutsideLayer { word } => write!(f, "`{word}` stands outside any layer"),
             Word { message } => f.write_str(message),
             DimCount { word, found } => {

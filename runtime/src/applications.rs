@@ -1,7 +1,7 @@
 //! Folded blocks on simulated devices: every application is written out, executed and compared, each with weights and
 //! caches of its own.
 
-use shard_ir::{InstrId, Plan, Unrolled};
+use shard_ir::{InstrId, Plan, Unrolled, never};
 
 use crate::error::RunError;
 use crate::execute::CollectiveTrace;
@@ -22,7 +22,8 @@ pub fn written_out(plan: &Plan, all: bool) -> Result<Unrolled, RunError> {
 /// The report on a plan that was written out, in the instructions of the plan with folded blocks. Of a collective in a
 /// block it holds the application that sent most: all should send the same.
 pub fn folded(report: Report, of: &[InstrId]) -> Report {
-    let original = |id: InstrId| of.get(id.index()).copied().unwrap_or(id);
+    let original =
+        |id: InstrId| of.get(id.index()).copied().unwrap_or_else(|| never!("an instruction that stands for none", id));
     let mut collectives: Vec<CollectiveTrace> = Vec::new();
     for trace in report.collectives {
         let trace = CollectiveTrace { id: original(trace.id), ..trace };

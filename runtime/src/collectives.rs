@@ -39,7 +39,15 @@ impl Move<'_> {
     pub(crate) fn execute(&self, grid: &Grid<'_>, blocks: &[&Tensor]) -> Result<(Vec<Tensor>, Network), RunError> {
         let denominator = match self.collective {
             Collective::AllReduce { axes, .. } => grid.mesh.group_size(axes.iter()) as usize,
-            _ => 1,
+            Collective::AllGather { .. }
+            | Collective::AllGatherDims { .. }
+            | Collective::ReduceScatter { .. }
+            | Collective::ReduceScatterDims { .. }
+            | Collective::AllToAll { .. }
+            | Collective::Permute { .. }
+            | Collective::Exchange { .. }
+            | Collective::Slice { .. }
+            | Collective::ToPartial { .. } => 1,
         };
         let mut network = Network::new(grid.devices(), self.dtype.bits(), denominator);
         let out = match self.collective {
@@ -64,10 +72,7 @@ impl Move<'_> {
                 let mut kept = Vec::new();
                 for (rank, device) in group.iter().enumerate() {
                     for (other, part) in blocks[*device].cut(to_dim, group.len()).into_iter().enumerate() {
-                        match other == rank {
-                            true => kept.push(part),
-                            false => network.send(*device, group[other], part.data),
-                        }
+                        if other == rank { kept.push(part) } else { network.send(*device, group[other], part.data) }
                     }
                 }
                 let mut out = Vec::new();
@@ -123,9 +128,10 @@ impl Move<'_> {
             return Err(RunError::Internal("a message was sent that nobody took"));
         }
         let local = usizes(&self.shape.local_sizes(self.to));
-        match out.iter().all(|t| t.sizes == local) {
-            true => Ok((out, network)),
-            false => Err(RunError::Internal("a collective gave blocks of the wrong size")),
+        if out.iter().all(|t| t.sizes == local) {
+            Ok((out, network))
+        } else {
+            Err(RunError::Internal("a collective gave blocks of the wrong size"))
         }
     }
 
@@ -215,9 +221,12 @@ impl Move<'_> {
         moves
             .iter()
             .enumerate()
-            .map(|(device, moves)| match moves {
-                true => tensor(&blocks[device].sizes, network.receive(device)?),
-                false => Ok(blocks[device].clone()),
+            .map(|(device, moves)| {
+                if *moves {
+                    tensor(&blocks[device].sizes, network.receive(device)?)
+                } else {
+                    Ok(blocks[device].clone())
+                }
             })
             .collect()
     }

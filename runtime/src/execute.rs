@@ -91,7 +91,11 @@ pub fn in_program_order(plan: &Plan) -> Schedule {
         id,
         stream: match &plan.instruction(id).kind {
             InstrKind::Move(collective) if collective.has_traffic() => Stream::Network,
-            _ => Stream::Compute,
+            InstrKind::Move(_)
+            | InstrKind::Parameter(_)
+            | InstrKind::Constant(_)
+            | InstrKind::Op(_)
+            | InstrKind::CollectiveEinsum(_) => Stream::Compute,
         },
         start: Picoseconds(0),
         finish: Picoseconds(0),
@@ -147,7 +151,9 @@ pub(crate) fn execute_in(schedule: &Schedule, options: &RunOptions, arithmetic: 
                 let whole = parameters.get(&step.id).ok_or(RunError::Internal("a parameter has no data"))?;
                 inputs::deal(plan, step.id, whole, &grid, arithmetic, options.seed)?
             }
-            _ => machine.step(step.id)?,
+            InstrKind::Constant(_) | InstrKind::Op(_) | InstrKind::Move(_) | InstrKind::CollectiveEinsum(_) => {
+                machine.step(step.id)?
+            }
         };
         machine.memory[step.id.index()] = Some(blocks);
         machine.done[step.id.index()] = true;

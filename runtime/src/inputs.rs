@@ -84,7 +84,11 @@ fn needs_positive(plan: &Plan) -> bool {
     plan.instructions.iter().filter(|i| i.origin.piece_of.is_none()).any(|i| match &i.kind {
         InstrKind::Op(Op::Map(map)) => matches!(map, Map::Log | Map::Sqrt | Map::Rsqrt),
         InstrKind::Op(Op::Binary(binary)) => *binary == shard_ir::Binary::Div,
-        _ => false,
+        InstrKind::Op(_)
+        | InstrKind::Parameter(_)
+        | InstrKind::Constant(_)
+        | InstrKind::Move(_)
+        | InstrKind::CollectiveEinsum(_) => false,
     })
 }
 
@@ -183,9 +187,10 @@ fn sum_terms(
     for at in 0..whole.data.len() {
         let mut rest = whole.data[at];
         for tensor in out.iter_mut().skip(1) {
-            let term = match arithmetic == Arithmetic::Exact || !dtype.is_float() {
-                true => random.between(-3, 3) as f64,
-                false => arithmetic.round(dtype, 2.0 * random.unit() - 1.0),
+            let term = if arithmetic == Arithmetic::Exact || !dtype.is_float() {
+                random.between(-3, 3) as f64
+            } else {
+                arithmetic.round(dtype, 2.0 * random.unit() - 1.0)
             };
             tensor.data[at] = term;
             rest -= term;

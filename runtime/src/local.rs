@@ -54,9 +54,10 @@ impl Target<'_> {
 
     /// In exact arithmetic: a sum of `terms` numbers of at most this size must stay exact.
     fn bound(&self, terms: usize, largest: f64) -> Result<(), RunError> {
-        match self.arithmetic == Arithmetic::Exact && largest * terms as f64 > EXACT_LIMIT {
-            true => Err(RunError::Overflow { id: self.id }),
-            false => Ok(()),
+        if self.arithmetic == Arithmetic::Exact && largest * terms as f64 > EXACT_LIMIT {
+            Err(RunError::Overflow { id: self.id })
+        } else {
+            Ok(())
         }
     }
 

@@ -154,10 +154,7 @@ pub(crate) fn take(over: DimId, operands: &[View<'_>], target: &Target<'_>) -> R
     walk(target.sizes, &strides, |offset| {
         let id = ids.block.data[offset[0]];
         let held = id >= first as f64 && id < (first + rows) as f64 && id.fract() == 0.0;
-        data.push(match held {
-            true => table.block.data[offset[1] + (id as usize - first) * row_stride],
-            false => 0.0,
-        });
+        data.push(if held { table.block.data[offset[1] + (id as usize - first) * row_stride] } else { 0.0 });
     });
     Ok(Tensor { sizes: target.sizes.to_vec(), data })
 }

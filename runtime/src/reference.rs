@@ -245,10 +245,10 @@ impl Evaluator<'_> {
             }),
             Op::Mask { query, key } => {
                 let behind = self.size(*key) - self.size(*query);
-                self.build(dims, |p| match p[key.index()] > p[query.index()] + behind {
-                    true => f64::NEG_INFINITY,
-                    false => a.at(p),
-                })
+                self.build(
+                    dims,
+                    |p| if p[key.index()] > p[query.index()] + behind { f64::NEG_INFINITY } else { a.at(p) },
+                )
             }
             Op::Rope { over, at, extent } => self.build(dims, |p| {
                 let (size, place) = (self.size(*over), p[over.index()]);
@@ -260,18 +260,16 @@ impl Evaluator<'_> {
                 };
                 let angle = position as f64 / 10_000f64.powf(2.0 * pair as f64 / size as f64);
                 let (low, high) = (with(p, *over, pair, |p| a.at(p)), with(p, *over, pair + size / 2, |p| a.at(p)));
-                match place < size / 2 {
-                    true => low * angle.cos() - high * angle.sin(),
-                    false => high * angle.cos() + low * angle.sin(),
+                if place < size / 2 {
+                    low * angle.cos() - high * angle.sin()
+                } else {
+                    high * angle.cos() + low * angle.sin()
                 }
             }),
             Op::Take { over } => self.build(dims, |p| {
                 let id = operands[1].at(p);
                 let rows = self.size(*over) as f64;
-                match id >= 0.0 && id < rows && id.fract() == 0.0 {
-                    true => with(p, *over, id as usize, |p| a.at(p)),
-                    false => 0.0,
-                }
+                if id >= 0.0 && id < rows && id.fract() == 0.0 { with(p, *over, id as usize, |p| a.at(p)) } else { 0.0 }
             }),
             Op::Route { over, at, to, choices } => {
                 let placed = self.places(a, [*over, *at, *to], *choices as usize);
@@ -280,9 +278,10 @@ impl Evaluator<'_> {
             Op::Fetch => self.build(dims, |p| a.at(p)),
             Op::Cast(dtype) => self.build(dims, |p| cast(*dtype, a.at(p))),
         };
-        match self.arithmetic == Arithmetic::Exact && largest > EXACT_LIMIT {
-            true => Err(RunError::Overflow { id: self.id }),
-            false => Ok((data, if largest.is_finite() { largest } else { 0.0 })),
+        if self.arithmetic == Arithmetic::Exact && largest > EXACT_LIMIT {
+            Err(RunError::Overflow { id: self.id })
+        } else {
+            Ok((data, if largest.is_finite() { largest } else { 0.0 }))
         }
     }
 

@@ -29,9 +29,10 @@ impl Move<'_> {
                         continue;
                     };
                     let part = blocks[*device].block(&beyond(&origin, &had[rank]), &sizes);
-                    match other == rank {
-                        true => out[rank].write_block(&beyond(&origin, goal), &part),
-                        false => network.send(*device, group[other], part.data),
+                    if other == rank {
+                        out[rank].write_block(&beyond(&origin, goal), &part)
+                    } else {
+                        network.send(*device, group[other], part.data)
                     }
                 }
             }

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use shard_ir::catalogue::Sizes;
 use shard_ir::op::Argument;
 use shard_ir::verify::verify;
-use shard_ir::{DimId, InstrKind, Op, Plan};
+use shard_ir::{DimId, InstrKind, Op, Plan, never};
 
 use crate::limits::work_needed;
 
@@ -222,7 +222,10 @@ impl Problem {
                 component.iter().for_each(|v| sizes[*v] = Some(self.variables[*v].size));
             }
         }
-        self.variable_of.iter().map(|v| sizes[*v].unwrap_or(self.variables[*v].size)).collect()
+        self.variable_of
+            .iter()
+            .map(|v| sizes[*v].unwrap_or_else(|| never!("a dim that is in no component", self.variables[*v].size)))
+            .collect()
     }
 
     /// Variables that relations tie to one another.

@@ -74,10 +74,7 @@ impl Builder {
         let limit = MAX_VALUES.min(self.room);
         if self.values.len() >= limit {
             self.stopped = true;
-            let what = match limit == MAX_VALUES {
-                true => format!("layer `{}`", self.layer),
-                false => "the file".to_string(),
-            };
+            let what = if limit == MAX_VALUES { format!("layer `{}`", self.layer) } else { "the file".to_string() };
             let limit = if limit == MAX_VALUES { limit } else { crate::diagnostics::limits::MAX_FILE_VALUES };
             sink.report(LimitProblem::Values { what, limit, span: self.inlining.unwrap_or(value.span) });
             return None;

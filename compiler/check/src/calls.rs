@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use shard_grammar::{Span, ast};
 use shard_ir::op::Code;
-use shard_ir::{Def, DimId, LabelId, LayoutPattern, ParameterKind, Program, Value, ValueId, typing::same_dims};
+use shard_ir::{Def, DimId, LabelId, LayoutPattern, ParameterKind, Program, Value, ValueId, never, typing::same_dims};
 
 use crate::builder::PinRequest;
 use crate::diagnostics::limits::{MAX_CALL_DEPTH, MAX_LAYERS};
@@ -111,7 +111,8 @@ impl<'a> Layers<'a> {
         let mut depth = Some(0);
         for (callee, span) in &self.callees[layer] {
             if let Visit::Open = state[*callee] {
-                let from = path.iter().position(|p| p == callee).unwrap_or(0);
+                let from = path.iter().position(|p| p == callee);
+                let from = from.unwrap_or_else(|| never!("an open layer that is not on the path to here", 0));
                 let ring: Vec<usize> = path[from..].iter().copied().chain([*callee]).collect();
                 sink.report(LayerProblem::Recursion {
                     ring: ring.into_iter().map(|i| self.all[i].name.value.clone()).collect(),

@@ -1,6 +1,6 @@
 //! Meshes with one axis in two parts: a dim of 8 takes half of an axis of 16, and what is left is an axis of its own.
 
-use shard_ir::{AxisId, AxisList, Mesh};
+use shard_ir::{AxisId, AxisList, Mesh, never};
 
 /// A mesh of as many devices on which a dim divides that did not.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -28,9 +28,12 @@ pub(crate) fn factored(mesh: &Mesh, axes: AxisList, size: u64) -> Option<Factore
         }
         let part = (2..devices).rev().find(|n| rest.is_multiple_of(*n) && devices.is_multiple_of(*n))?;
         let minor = fresh_name(mesh, mesh.name(axis));
-        let of = |(name, size): &(String, u64)| match name == mesh.name(axis) {
-            true => format!("{name}={part},{minor}={}", devices / part),
-            false => format!("{name}={size}"),
+        let of = |(name, size): &(String, u64)| {
+            if name == mesh.name(axis) {
+                format!("{name}={part},{minor}={}", devices / part)
+            } else {
+                format!("{name}={size}")
+            }
         };
         let text: Vec<String> = mesh.declared().iter().map(of).collect();
         return Some(Factored { mesh: text.join(","), major: axis, fits, minor });
@@ -44,5 +47,8 @@ fn fresh_name(mesh: &Mesh, old: &str) -> String {
     let letters = ('a'..='z').cycle().skip_while(|c| !old.starts_with(*c)).skip(1).take(25).map(String::from);
     let letters = letters.filter(|_| old.chars().count() == 1);
     let numbered = (2..).map(|n| format!("{old}{n}"));
-    letters.chain(numbered).find(|name| !taken(name)).unwrap_or_default()
+    letters
+        .chain(numbered)
+        .find(|name| !taken(name))
+        .unwrap_or_else(|| never!("no name is left for an axis", String::new()))
 }

@@ -45,10 +45,8 @@ pub(crate) fn product_of_names(tree: &ast::File, error: &SyntaxError) -> Option<
 /// that they share.
 fn product(left: &[String], right: &[String]) -> Option<Vec<String>> {
     let last = left.last()?;
-    let summed: Vec<&String> = match right.contains(last) {
-        true => vec![last],
-        false => left.iter().filter(|dim| right.contains(dim)).collect(),
-    };
+    let summed: Vec<&String> =
+        if right.contains(last) { vec![last] } else { left.iter().filter(|dim| right.contains(dim)).collect() };
     if summed.is_empty() {
         return None;
     }

@@ -102,9 +102,10 @@ fn report_unused(scope: &BTreeMap<String, Binding>, sink: &mut Sink) {
             continue;
         }
         let (name, span) = (name.clone(), binding.span);
-        sink.report(match binding.is_parameter {
-            true => LayerProblem::UnusedParameter { name, span },
-            false => LayerProblem::UnusedLet { name, span },
+        sink.report(if binding.is_parameter {
+            LayerProblem::UnusedParameter { name, span }
+        } else {
+            LayerProblem::UnusedLet { name, span }
         });
     }
 }

@@ -1,7 +1,7 @@
 //! Typing an op by the rule of the IR, and the wording of what that rule finds wrong.
 
 use shard_grammar::{Span, ast};
-use shard_ir::{DimId, Op, TensorType, TypeError, ValueId};
+use shard_ir::{DimId, Op, TensorType, TypeError, ValueId, never};
 
 use crate::diagnostics::{DtypeProblem, ShapeProblem};
 use crate::layer::LayerChecker;
@@ -38,8 +38,9 @@ impl LayerChecker<'_, '_> {
         match error {
             TypeError::Dtypes { left, right } => {
                 let at = |dtype| operands.iter().position(|(v, _)| self.builder.value(*v).dtype == dtype);
-                let second = operands.iter().rposition(|(v, _)| self.builder.value(*v).dtype == right).unwrap_or(1);
-                let first = at(left).unwrap_or(0);
+                let second = operands.iter().rposition(|(v, _)| self.builder.value(*v).dtype == right);
+                let second = second.unwrap_or_else(|| never!("dtypes that do not meet, of no operand", 1));
+                let first = at(left).unwrap_or_else(|| never!("dtypes that do not meet, of no operand", 0));
                 let ((a, a_text), (b, b_text)) = (operand(first), operand(second));
                 let (left, right) = ((a, a_text, left), (b, b_text, right));
                 self.sink.report(DtypeProblem::DoNotMeet { op: word.to_string(), left, right });

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use shard_grammar::{Span, ast};
-use shard_ir::{Def, Phase, Program};
+use shard_ir::{Def, Phase, Program, never};
 
 use crate::Checked;
 use crate::diagnostics::limits::MAX_PHASES;
@@ -44,7 +44,8 @@ fn sizes(tree: &ast::File, phase: &ast::Phase, lenient: bool, sink: &mut Sink) {
             sink.report(PhaseProblem::SizeTwice { dim: name, phase: phase.name.value.clone(), span, first });
         } else if !lenient && tree.dims().all(|dim| dim.name.value != name) {
             let near = nearest(&name, tree.dims().map(|dim| dim.name.value.as_str())).map(str::to_string);
-            let first_phase = tree.phases().map(|phase| phase.span.start).min().unwrap_or(span.start);
+            let first_phase = tree.phases().map(|phase| phase.span.start).min();
+            let first_phase = first_phase.unwrap_or_else(|| never!("a phase of a file without one", span.start));
             let value = shard_grammar::print_int_expr(&size.value);
             sink.report(PhaseProblem::UnknownDim { dim: name, span, near, value, insert_at: first_phase });
         }
@@ -68,7 +69,7 @@ pub(crate) fn weights_keep_their_sizes(checked: &Checked, sink: &mut Sink) {
             let differs = a.dims.iter().zip(&b.dims).find(|(i, j)| size(first, **i) != size(program, **j));
             let (Some((i, j)), Some(p), Some(q)) = (differs, &first.phase, &program.phase) else { continue };
             sink.report(PhaseProblem::WeightChangesSize {
-                weight: b.name.clone().unwrap_or_default(),
+                weight: b.name.clone().unwrap_or_else(|| never!("a weight without a name", String::new())),
                 span: b.span,
                 dim: program.dims[j.index()].name.clone(),
                 sizes: [(p.name.clone(), size(first, *i)), (q.name.clone(), size(program, *j))],

@@ -377,10 +377,8 @@ fn not_divisible(env: &Environment<'_>, dim: DimId, axes: AxisList, free: AxisSe
         Some(old) => Some((old.span, pad.to_string())),
         None => Some((Span::at(line.stated.value.span.end), format!(" pad {pad}"))),
     };
-    let value = match line.overridden {
-        true => info.useful.to_string(),
-        false => shard_grammar::print_int_expr(&line.stated.value),
-    };
+    let value =
+        if line.overridden { info.useful.to_string() } else { shard_grammar::print_int_expr(&line.stated.value) };
     NotDivisible {
         dim: info.name.clone(),
         size: info.size,

@@ -100,9 +100,10 @@ impl Console {
 
     /// Refuses comma-separated values, where results are no table.
     pub(crate) fn require_no_csv(&mut self) -> Outcome {
-        match self.csv {
-            false => Ok(()),
-            true => Err(self.usage("`--format csv` is for tables: `sweep` has it", Some("--format json".to_string()))),
+        if self.csv {
+            Err(self.usage("`--format csv` is for tables: `sweep` has it", Some("--format json".to_string())))
+        } else {
+            Ok(())
         }
     }
 

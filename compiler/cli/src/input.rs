@@ -14,9 +14,12 @@ const MAX_BYTES: usize = shard_ir::text::MAX_TEXT_BYTES;
 
 /// Reads a text file, or standard input for `-`; reports why not.
 pub(crate) fn read_text(path: &Path, console: &mut Console) -> Outcome<SourceFile> {
-    read(path).map_err(|why| match path.as_os_str() == "-" {
-        true => console.usage(&format!("cannot read standard input: {why}"), None),
-        false => console.usage(&format!("cannot read `{}`: {why}", path.display()), None),
+    read(path).map_err(|why| {
+        if path.as_os_str() == "-" {
+            console.usage(&format!("cannot read standard input: {why}"), None)
+        } else {
+            console.usage(&format!("cannot read `{}`: {why}", path.display()), None)
+        }
     })
 }
 
@@ -51,9 +54,10 @@ pub(crate) fn read_regular(path: &Path) -> Result<SourceFile, String> {
 
 /// Reads a text file of at most so many bytes.
 pub(crate) fn read_at_most(path: &Path, most: usize) -> Result<SourceFile, String> {
-    let bytes = match path.as_os_str() == "-" {
-        true => read_all(std::io::stdin().lock(), most),
-        false => std::fs::File::open(path).and_then(|file| read_all(file, most)),
+    let bytes = if path.as_os_str() == "-" {
+        read_all(std::io::stdin().lock(), most)
+    } else {
+        std::fs::File::open(path).and_then(|file| read_all(file, most))
     };
     as_text(path, bytes, most)
 }

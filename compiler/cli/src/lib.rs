@@ -17,6 +17,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Parser;
+use shard_driver::host;
 
 use args::{Args, Command};
 use console::{Console, Status};
@@ -59,6 +60,9 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Completions(args) => commands::completions::run(args, &mut console),
         Command::Man(args) => commands::man::run(args, &mut console),
     });
+    let defects = host::defects();
+    let status = if defects.is_empty() { status } else { status.and(Err(Status::Wrong)) };
+    console.report(None, defects);
     console.finish();
     ExitCode::from(match status {
         Ok(()) => 0,

@@ -201,9 +201,10 @@ impl State {
             && now >= due
             && let Some(words) = self.words()
         {
-            match self.is_terminal {
-                true => write(&format!("\r\u{1b}[K{}", cut(&format!("searching {words}")))),
-                false => write(&format!("searching {words}\n")),
+            if self.is_terminal {
+                write(&format!("\r\u{1b}[K{}", cut(&format!("searching {words}"))))
+            } else {
+                write(&format!("searching {words}\n"))
             }
             self.shown = Some(now);
         }

@@ -1,7 +1,7 @@
 //! How large a dim may be so that a plan still fits in memory.
 
 use shard_ir::tensor::MAX_DIM_SIZE;
-use shard_ir::{Dim, DimId, Plan, verify};
+use shard_ir::{Dim, DimId, Plan, gcd, verify};
 
 use crate::hardware::Hardware;
 use crate::memory::Memory;
@@ -97,10 +97,6 @@ fn granularity(plan: &Plan, dim: DimId) -> u64 {
         }
     }
     common
-}
-
-fn gcd(a: u64, b: u64) -> u64 {
-    if b == 0 { a.max(1) } else { gcd(b, a % b) }
 }
 
 /// The last of `from ..= to` for which a test holds that holds up to some number and not beyond; none where it never does.

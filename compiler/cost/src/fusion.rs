@@ -19,7 +19,7 @@
 //! from what the ops read, moved or not, so that it is the same for a program and for all of its plans.
 
 use shard_ir::composite::in_pieces;
-use shard_ir::{InstrId, InstrKind, Op, Plan};
+use shard_ir::{InstrId, InstrKind, Op, Plan, never};
 
 use crate::plan::unmoved;
 
@@ -71,7 +71,9 @@ pub fn fusion_producer(plan: &Plan) -> Vec<Option<InstrId>> {
     let uses = plan.uses();
     // A plan that is legal says of no other instructions that they are pieces.
     let mut ends_a_composite = vec![false; plan.instructions.len()];
-    for composite in in_pieces(plan).unwrap_or_default() {
+    for composite in
+        in_pieces(plan).unwrap_or_else(|_| never!("a legal plan whose pieces make no composite", Vec::new()))
+    {
         ends_a_composite[composite.last().index()] = true;
     }
     let mut places = vec![0; plan.instructions.len()];

@@ -19,6 +19,7 @@ pub mod hardware;
 pub mod inventory;
 pub mod looped;
 pub mod memory;
+mod network;
 pub mod objective;
 pub mod op;
 pub mod plan;

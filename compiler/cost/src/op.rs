@@ -178,9 +178,10 @@ pub fn roofline(hw: &Hardware, work: &Work) -> (Picoseconds, Bound) {
     if host > compute.max(memory) {
         return (hw.weighted_kernel(host), Bound::Pcie);
     }
-    match compute >= memory && work.flops > Flops(0) {
-        true => (hw.weighted_kernel(compute), Bound::Compute),
-        false => (hw.weighted_kernel(memory), Bound::Memory),
+    if compute >= memory && work.flops > Flops(0) {
+        (hw.weighted_kernel(compute), Bound::Compute)
+    } else {
+        (hw.weighted_kernel(memory), Bound::Memory)
     }
 }
 
@@ -260,6 +261,7 @@ fn arithmetic(member: &KernelOp<'_>) -> Dtype {
     let Some(first) = dtypes.next() else { return member.result.dtype };
     dtypes.fold(first, |a, b| match (a, b) {
         (Dtype::Int8, Dtype::Int8) => Dtype::Int8,
+        // Of two that do not meet, as a bool beside a float, the first is what is counted.
         _ => a.product(b).unwrap_or(a),
     })
 }

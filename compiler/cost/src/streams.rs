@@ -2,7 +2,7 @@
 
 use shard_ir::Mesh;
 
-use crate::hardware::{AxisNetwork, Fabric, Hardware};
+use crate::hardware::{AxisNetwork, Hardware};
 
 /// The stream of each mesh axis, in the order of the mesh: collectives over axes of different streams do not disturb each
 /// other, those that share a stream go one after the other.
@@ -13,10 +13,8 @@ pub fn streams(hw: &Hardware, mesh: &Mesh) -> Vec<usize> {
     let shared = mesh.axes().len();
     let stream = |(at, axis): (usize, &shard_ir::MeshAxis)| match hw.network.of_axis(&axis.name) {
         Some(AxisNetwork::Own(_)) => at,
-        Some(AxisNetwork::TorusAxes(_)) | None => match hw.network.fabric {
-            Fabric::Torus { .. } => at,
-            Fabric::Flat { .. } | Fabric::Switched { .. } => shared,
-        },
+        Some(AxisNetwork::TorusAxes(_)) | None if hw.network.fabric.kind().has_links() => at,
+        Some(AxisNetwork::TorusAxes(_)) | None => shared,
     };
     mesh.axes().iter().enumerate().map(stream).collect()
 }

@@ -127,7 +127,7 @@ fn first_makers(plan: &Plan) -> Vec<InstrId> {
         let op = match &instr.kind {
             InstrKind::Parameter(_) | InstrKind::Constant(_) => None,
             InstrKind::Move(_) => {
-                first.push(operands().first().copied().unwrap_or(id));
+                first.push(first[plan.moved(id).index()]);
                 continue;
             }
             InstrKind::CollectiveEinsum(_) => Some(&Op::Einsum),

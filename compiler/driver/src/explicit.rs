@@ -25,8 +25,7 @@ pub fn strict_file(
     };
     let overrides = overrides(asked);
     let plans: Vec<&Plan> = compilation.compiled.iter().map(|(_, c)| &c.schedule.plan).collect();
-    if let Some(plan) = plans.iter().find(|p| p.phase.is_some()).filter(|_| asked.phase.is_none()) {
-        let phase = plan.phase.clone().unwrap_or_default();
+    if let Some(phase) = plans.iter().find_map(|p| p.phase.as_ref()).filter(|_| asked.phase.is_none()) {
         let message = format!("`{}` has a plan for each phase, and a strict file states one", source.name);
         return Err(host.usage(&message, Some(format!("--phase {phase}"))));
     }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use shard_check::diagnostics::InternalProblem;
 use shard_check::{Diagnostic, Help, Severity};
 use shard_grammar::SourceFile;
 use shard_rewrite::Stop;
@@ -65,6 +66,12 @@ pub fn problem(message: &str, helps: Vec<Help>) -> Diagnostic {
         notes: Vec::new(),
         helps,
     }
+}
+
+/// Internal errors, one for each defect that a pass noted since this was asked last: see [`shard_ir::never`].
+pub fn defects() -> Vec<Diagnostic> {
+    let problem = |message| InternalProblem { pass: "an invariant".to_string(), message, span: None }.into();
+    shard_ir::catalogue::defects::taken().into_iter().map(problem).collect()
 }
 
 /// How a [`Keeper`] reads files.

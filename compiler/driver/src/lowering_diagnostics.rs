@@ -7,7 +7,7 @@ use shard_check::diagnostics::limits::LimitProblem;
 use shard_check::diagnostics::{HardwareProblem, InternalProblem, LoweringProblem};
 use shard_cost::Hardware;
 use shard_grammar::{SourceFile, Span, ast};
-use shard_ir::{Def, InstrId, InstrKind, Layout, MeshShape, ParameterKind, Picoseconds, Plan, Program, ValueId};
+use shard_ir::{Def, InstrId, InstrKind, Layout, MeshShape, ParameterKind, Picoseconds, Plan, Program, ValueId, never};
 use shard_report::notation::phrase;
 use shard_rewrite::{LowerError, LowerOptions, Status};
 
@@ -69,7 +69,8 @@ pub fn search_limit(layer: &Compiled, program: &Program, header: Option<Span>) -
 pub fn no_host(program: &Program, hardware: &Hardware) -> Option<Diagnostic> {
     let is_there = |v: &&shard_ir::Value| matches!(v.def, Def::Parameter { kind: ParameterKind::HostWeight, .. });
     let value = program.values.iter().find(is_there).filter(|_| hardware.host_rate.is_none())?;
-    let (weight, chip) = (value.name.clone().unwrap_or_default(), hardware.name.clone());
+    let (weight, chip) =
+        (value.name.clone().unwrap_or_else(|| never!("a weight without a name", String::new())), hardware.name.clone());
     Some(HardwareProblem::NoHost { weight, span: value.span, chip }.into())
 }
 
@@ -133,7 +134,7 @@ pub fn axis_orders(
             span: word.span,
             written: shard_grammar::print_layout_word(word),
             any_order: any_order_text(word),
-            better: better.split('(').next().unwrap_or_default().to_string(),
+            better: better.split('(').next().unwrap_or_else(|| never!("a text split into no piece", "")).to_string(),
             seconds: saving.saved.seconds(),
         };
         found.push(problem.into());
@@ -186,7 +187,12 @@ pub fn replication_costs(file: &SourceFile, program: &Program, layer: &Compiled)
         let problem = LoweringProblem::ReplicationCosts {
             name: name.unwrap_or_else(|| "this value".to_string()),
             span: value.span,
-            layout: file.slice(value.span).split_whitespace().last().unwrap_or_default().to_string(),
+            layout: file
+                .slice(value.span)
+                .split_whitespace()
+                .last()
+                .unwrap_or_else(|| never!("a layout stated by no word", ""))
+                .to_string(),
             collective: moves.iter().map(|id| phrase(plan, *id)).collect::<Vec<_>>().join(", then "),
             seconds: time.seconds(),
         };
@@ -242,10 +248,10 @@ fn strict(plan: &Plan, inserted: &[InstrId], program: &Program, header: Span) ->
     let mut found = Vec::new();
     for end in ends {
         let mut phrases = vec![phrase(plan, end)];
-        let mut start = plan.instruction(end).operands.first().copied().unwrap_or(end);
+        let mut start = plan.moved(end);
         while inserted.contains(&start) {
             phrases.insert(0, phrase(plan, start));
-            start = plan.instruction(start).operands.first().copied().unwrap_or(start);
+            start = plan.moved(start);
         }
         let name = plan.instruction(start).name.clone();
         let to = plan.layout_text(end);

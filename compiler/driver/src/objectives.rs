@@ -54,9 +54,10 @@ pub fn least_overlap(program: &Program, hardware: &Hardware, options: &LowerOpti
         let totals = &found.price.totals;
         let computing = Picoseconds(totals.serial_time.0.saturating_sub(totals.comm_time.0));
         // Where communication is what takes long, it is to count for more.
-        match totals.comm_time.0 > computing.0.saturating_mul(u64::from(streams)) {
-            true => low = k,
-            false => high = k,
+        if totals.comm_time.0 > computing.0.saturating_mul(u64::from(streams)) {
+            low = k
+        } else {
+            high = k
         }
         if rank(&found) < rank(&best) {
             best = found;

@@ -1,5 +1,6 @@
 //! The phases of a layer, which store their weights alike.
 
+use shard_ir::never;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,7 +34,8 @@ pub fn share_weights<'p>(
                     None
                 }
             });
-        let at = phases.iter().position(|p| std::ptr::eq(*p, *program)).unwrap_or(0);
+        let at = phases.iter().position(|p| std::ptr::eq(*p, *program));
+        let at = at.unwrap_or_else(|| never!("a phase that is none of its layer", 0));
         match of_layer {
             None => {}
             Some(None) => {

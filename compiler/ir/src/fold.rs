@@ -1,5 +1,6 @@
 //! Folded blocks of a plan: what has to hold of them, and the plan with every application written out.
 
+use crate::never;
 use crate::plan::{InstrId, InstrKind, Instruction, Plan, PlanFold, PlanOutput};
 use crate::program::FoldId;
 
@@ -94,9 +95,10 @@ fn verify_fold(plan: &Plan, id: FoldId, fold: &PlanFold, (first, last): (InstrId
     let from = from.ok_or(FoldError::From(fold.from, id))?;
     let to = plan.instructions.get(fold.to.index()).filter(|to| fold.to <= last && to.fold == Some(id));
     let to = to.ok_or(FoldError::To(fold.to, id))?;
-    match (&from.dims, from.dtype, from.layout) == (&to.dims, to.dtype, to.layout) {
-        true => Ok(()),
-        false => Err(FoldError::Carried { from: fold.from, to: fold.to }),
+    if (&from.dims, from.dtype, from.layout) == (&to.dims, to.dtype, to.layout) {
+        Ok(())
+    } else {
+        Err(FoldError::Carried { from: fold.from, to: fold.to })
     }
 }
 
@@ -193,6 +195,9 @@ impl Writer<'_> {
             }
         };
         // A number of the block may stand in front of it, and is then written once and read by all.
-        at.and_then(|at| made.get(at)).or(made.last()).copied().unwrap_or_default()
+        at.and_then(|at| made.get(at))
+            .or(made.last())
+            .copied()
+            .unwrap_or_else(|| never!("an operand that is not written before its reader", InstrId(0)))
     }
 }

@@ -1,5 +1,6 @@
 //! [`Layout`]: where each mesh axis goes in a tensor.
 
+use crate::never;
 use std::fmt;
 
 use crate::mesh::{AxisId, AxisList, AxisSet, MAX_AXES, Mesh};
@@ -175,6 +176,7 @@ impl MeshShape<'_> {
             }
         }
         (0..=MAX_RANK).find_map(|dim| {
+            // A dim that the tensor does not have is one that nothing can split.
             let size = self.sizes.get(dim).copied().unwrap_or(1);
             (size % devices[dim] != 0).then_some(LayoutError::NotDivisible { dim, size, devices: devices[dim] })
         })
@@ -206,7 +208,8 @@ impl MeshShape<'_> {
     /// Every legal layout of the tensor in which at most the axes of `partial_sum` are partial sums and at most those of
     /// `partial_max` partial maxima, in the order of [`Layout`].
     pub fn layouts(&self, partial_sum: AxisSet, partial_max: AxisSet) -> Vec<Layout> {
-        self.layouts_within(partial_sum, partial_max, usize::MAX).unwrap_or_default()
+        let all = self.layouts_within(partial_sum, partial_max, usize::MAX);
+        all.unwrap_or_else(|| never!("more layouts than a machine counts", Vec::new()))
     }
 
     /// Every legal layout that the same axes split as this one, and that is partial over the same axes; itself among them.
@@ -425,9 +428,10 @@ impl Layout {
             .enumerate()
             .map(|(i, name)| {
                 let axes = self.axes_of(i);
-                match axes.is_empty() {
-                    true => name.as_ref().to_string(),
-                    false => format!("{}_{}", name.as_ref(), mesh.axes_text(axes.iter())),
+                if axes.is_empty() {
+                    name.as_ref().to_string()
+                } else {
+                    format!("{}_{}", name.as_ref(), mesh.axes_text(axes.iter()))
                 }
             })
             .collect();

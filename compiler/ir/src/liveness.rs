@@ -1,5 +1,6 @@
 //! What one device holds in memory while each instruction of a plan runs.
 
+use crate::never;
 use crate::plan::{InstrId, InstrKind, Plan};
 use crate::program::{FoldId, ParameterKind};
 
@@ -26,7 +27,10 @@ impl Liveness {
     pub fn in_buffers(plan: &Plan, buffer_of: &[Option<InstrId>]) -> Liveness {
         let count = plan.instructions.len();
         let ranges = plan.fold_ranges();
-        let end_of = |fold: FoldId| ranges[fold.index()].map_or(0, |(_, last)| last.index());
+        let end_of = |fold: FoldId| match ranges[fold.index()] {
+            Some((_, last)) => last.index(),
+            None => never!("a folded block without an instruction", 0),
+        };
         let mut last_use: Vec<usize> = (0..count).collect();
         for id in plan.ids() {
             for operand in &plan.instruction(id).operands {
@@ -110,7 +114,12 @@ fn live_bytes(plan: &Plan, buffer_of: &[Option<InstrId>], until: impl Fn(InstrId
     }
     let held = change.iter().scan(0i128, |held, change| {
         *held += change;
-        Some(u64::try_from(*held).unwrap_or(u64::MAX))
+        // More than a machine counts is as much as it counts; fewer than none would be a buffer freed twice.
+        Some(match u64::try_from(*held) {
+            Ok(held) => held,
+            Err(_) if *held > 0 => u64::MAX,
+            Err(_) => never!("more bytes freed than held", 0),
+        })
     });
     held.take(count).collect()
 }

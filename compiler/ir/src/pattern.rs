@@ -88,9 +88,10 @@ impl LayoutPattern {
                 (true, false) => has.iter().filter(|a| dim.axes.set().contains(*a)).eq(dim.axes.iter()),
                 (true, true) => dim.axes.set().is_subset(has.set()),
             }
-        }) && match self.open && self.free_partial {
-            true => self.partial_sum.is_subset(sums) && self.partial_max.is_subset(maxima),
-            false => self.partial_sum == sums && self.partial_max == maxima,
+        }) && if self.open && self.free_partial {
+            self.partial_sum.is_subset(sums) && self.partial_max.is_subset(maxima)
+        } else {
+            self.partial_sum == sums && self.partial_max == maxima
         } && (self.open || layout.split_axes() == written)
             && self.whole.intersection(layout.split_axes().union(sums).union(maxima)).is_empty()
     }
@@ -101,9 +102,10 @@ impl LayoutPattern {
         if let Some(layout) = self.exact(shape) {
             return vec![layout];
         }
-        let (sums, maxima) = match self.open && self.free_partial {
-            true => (sums.union(self.partial_sum), maxima.union(self.partial_max)),
-            false => (self.partial_sum, self.partial_max),
+        let (sums, maxima) = if self.open && self.free_partial {
+            (sums.union(self.partial_sum), maxima.union(self.partial_max))
+        } else {
+            (self.partial_sum, self.partial_max)
         };
         shape.layouts(sums, maxima).into_iter().filter(|l| self.admits(*l)).collect()
     }

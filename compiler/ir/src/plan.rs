@@ -1,5 +1,6 @@
 //! [`Plan`]: a lowered layer, instruction by instruction, as every device runs it.
 
+use crate::never;
 use shard_grammar::Span;
 
 use crate::collective::Collective;
@@ -296,6 +297,18 @@ impl Plan {
         let instr = self.instruction(id);
         Operand { dims: &instr.dims, dtype: instr.dtype, layout: instr.layout }
     }
+    /// What a move moves. Of an instruction that is no move, itself.
+    pub fn moved(&self, id: InstrId) -> InstrId {
+        match (&self.instruction(id).kind, self.instruction(id).operands.as_slice()) {
+            (InstrKind::Move(_), [source]) => *source,
+            (InstrKind::Move(_), _) => never!("a move of no value, or of several", id),
+            (
+                InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::Op(_) | InstrKind::CollectiveEinsum(_),
+                _,
+            ) => id,
+        }
+    }
+
     /// The layouts inside the loop of a collective einsum; `None` for any other instruction, and where it does not type.
     pub fn loop_layouts(&self, id: InstrId) -> Option<(Fused, LoopLayouts)> {
         let instr = self.instruction(id);
@@ -360,9 +373,8 @@ impl Plan {
             operands.iter().map(|o| self.instruction(*o).dims.as_slice()).chain([result]).collect();
         let compact =
             sides.iter().all(|dims| self.dim_names(dims).iter().all(|n| n.chars().skip(1).all(|c| c.is_ascii_digit())));
-        let word = |dims: &[DimId]| match compact {
-            true => self.dim_names(dims).concat(),
-            false => format!("[{}]", self.dim_names(dims).join(",")),
+        let word = |dims: &[DimId]| {
+            if compact { self.dim_names(dims).concat() } else { format!("[{}]", self.dim_names(dims).join(",")) }
         };
         let (result, operands) = sides.split_last().map_or((&[][..], &[][..]), |(r, o)| (*r, o));
         format!("{}->{}", operands.iter().map(|d| word(d)).collect::<Vec<_>>().join(","), word(result))

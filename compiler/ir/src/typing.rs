@@ -76,17 +76,22 @@ pub fn result_type(op: &Op, operands: &[TensorType], named: &[DimId], dims: &[Di
     let size = |d: DimId| dims[d.index()].size;
     let product = |list: &[DimId]| list.iter().fold(1u64, |n, d| n.saturating_mul(size(*d)));
     let first = &operands[0];
-    let needs = |operand: usize, dim: DimId| match operands[operand].dims.contains(&dim) {
-        true => Ok(()),
-        false => Err(E::MissingDim { operand, dim }),
+    let needs = |operand: usize, dim: DimId| {
+        if operands[operand].dims.contains(&dim) { Ok(()) } else { Err(E::MissingDim { operand, dim }) }
     };
-    let float = |operand: usize| match operands[operand].dtype.is_float() {
-        true => Ok(()),
-        false => Err(E::OperandDtype { operand, found: operands[operand].dtype, wanted: "a float" }),
+    let float = |operand: usize| {
+        if operands[operand].dtype.is_float() {
+            Ok(())
+        } else {
+            Err(E::OperandDtype { operand, found: operands[operand].dtype, wanted: "a float" })
+        }
     };
-    let number = |operand: usize| match operands[operand].dtype != Dtype::Bool {
-        true => Ok(()),
-        false => Err(E::OperandDtype { operand, found: Dtype::Bool, wanted: "a number" }),
+    let number = |operand: usize| {
+        if operands[operand].dtype != Dtype::Bool {
+            Ok(())
+        } else {
+            Err(E::OperandDtype { operand, found: Dtype::Bool, wanted: "a number" })
+        }
     };
     let replace = |from: &[DimId], to: &[DimId]| {
         let mut out = Vec::new();
@@ -103,10 +108,7 @@ pub fn result_type(op: &Op, operands: &[TensorType], named: &[DimId], dims: &[Di
         Some(d) => Err(E::RepeatedDim(d)),
         None => Ok(TensorType { dims: out, dtype }),
     };
-    let equal_sizes = |left: u64, right: u64| match left == right {
-        true => Ok(()),
-        false => Err(E::Sizes { left, right }),
-    };
+    let equal_sizes = |left: u64, right: u64| if left == right { Ok(()) } else { Err(E::Sizes { left, right }) };
     match op {
         Op::Einsum => {
             if let Some(d) = named.iter().find(|d| !operands.iter().any(|o| o.dims.contains(d))) {

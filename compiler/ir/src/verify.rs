@@ -291,9 +291,8 @@ fn same_layout(plan: &Plan, expected: Layout, written: Layout, dims: &[DimId]) -
 
 fn verify_instruction(plan: &Plan, instr: &Instruction) -> Result<(), VerifyErrorKind> {
     use VerifyErrorKind as E;
-    let arity = |expected: usize| match instr.operands.len() == expected {
-        true => Ok(()),
-        false => Err(E::Arity { expected, found: instr.operands.len() }),
+    let arity = |expected: usize| {
+        if instr.operands.len() == expected { Ok(()) } else { Err(E::Arity { expected, found: instr.operands.len() }) }
     };
     let written = |expected: &TensorType, any_order: bool| {
         let same = if any_order { same_dims(&expected.dims, &instr.dims) } else { expected.dims == instr.dims };
@@ -301,9 +300,10 @@ fn verify_instruction(plan: &Plan, instr: &Instruction) -> Result<(), VerifyErro
             let text = |dims: &[DimId]| Layout::REPLICATED.text(&plan.mesh, &plan.dim_names(dims));
             return Err(E::Dims { expected: text(&expected.dims), written: text(&instr.dims) });
         }
-        match expected.dtype == instr.dtype {
-            true => Ok(()),
-            false => Err(E::Dtype { expected: expected.dtype, written: instr.dtype }),
+        if expected.dtype == instr.dtype {
+            Ok(())
+        } else {
+            Err(E::Dtype { expected: expected.dtype, written: instr.dtype })
         }
     };
     let stays_with_host = match &instr.kind {
@@ -320,9 +320,10 @@ fn verify_instruction(plan: &Plan, instr: &Instruction) -> Result<(), VerifyErro
         InstrKind::Constant(number) => {
             arity(0)?;
             let is_finite = plan.number(*number).is_finite();
-            match instr.dims.is_empty() && instr.layout == Layout::REPLICATED && is_finite {
-                true => Ok(()),
-                false => Err(E::BadConstant),
+            if instr.dims.is_empty() && instr.layout == Layout::REPLICATED && is_finite {
+                Ok(())
+            } else {
+                Err(E::BadConstant)
             }
         }
         InstrKind::Op(op) => {

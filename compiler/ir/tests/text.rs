@@ -3,6 +3,7 @@
 use shard_ir::text::{parse, print, print_all};
 use shard_ir::verify::verify;
 use shard_ir::{InstrKind, Number, Plan};
+use shard_runtime::Random;
 
 const PLANS: &str = include_str!("plans.shir");
 
@@ -110,19 +111,6 @@ fn a_text_too_long_is_refused() {
     assert!(parse(&"\n".repeat(shard_ir::text::MAX_TEXT_BYTES + 1)).unwrap_err().message.contains("the limit is"));
 }
 
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % n as u64) as usize
-    }
-}
-
 #[test]
 fn no_mutation_makes_parser_or_verifier_panic() {
     let text = without_comments(PLANS);
@@ -147,16 +135,17 @@ fn no_mutation_makes_parser_or_verifier_panic() {
         "\0",
         ";",
     ];
-    let mut random = Random(7);
+    let mut random = Random::new(7);
+    let mut below = |n: usize| random.below(n as u64) as usize;
     let (mut parsed, mut verified) = (0, 0);
     for _ in 0..20_000 {
         let mut mutant: Vec<&str> = bits.clone();
-        for _ in 0..=random.below(3) {
-            let at = random.below(mutant.len());
-            match random.below(4) {
-                0 => mutant[at] = odd[random.below(odd.len())],
-                1 => mutant.insert(at, odd[random.below(odd.len())]),
-                2 => mutant[at] = bits[random.below(bits.len())],
+        for _ in 0..=below(3) {
+            let at = below(mutant.len());
+            match below(4) {
+                0 => mutant[at] = odd[below(odd.len())],
+                1 => mutant.insert(at, odd[below(odd.len())]),
+                2 => mutant[at] = bits[below(bits.len())],
                 _ => drop(mutant.remove(at)),
             }
         }

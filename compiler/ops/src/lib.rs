@@ -1,8 +1,9 @@
 //! The catalogue: one [`Row`] for each op, from which everything follows that an op has in common with the others. By hand
 //! stay, in exhaustive matches, its type, its work and its two evaluators, and the certificate's own reading of `spec/types.md`.
 //!
-//! [`Code`] says which op; [`Code::row`] what is known of it.
+//! [`Code`] says which op; [`Code::row`] what is known of it. [`never!`] is for what cannot happen.
 
+pub mod defects;
 mod dtype;
 mod moves;
 mod ops;

@@ -1,5 +1,7 @@
 //! The phrases of the catalogue, with what fills their slots.
 
+use crate::never;
+
 /// A phrase with each `{name}` replaced by what fills the slot; what stands in brackets is left out where a slot in it is empty.
 ///
 /// ```
@@ -10,7 +12,7 @@ pub fn filled(phrase: &str, fill: impl Fn(&str) -> Option<String>) -> String {
     let mut out = String::new();
     for part in phrase.split(['[', ']']) {
         let mut pieces = part.split(['{', '}']);
-        let mut text = pieces.next().unwrap_or_default().to_string();
+        let mut text = pieces.next().unwrap_or_else(|| never!("a text split into no piece", "")).to_string();
         // Behind the first piece names and texts take turns.
         let mut whole = true;
         while let Some(name) = pieces.next() {
@@ -18,7 +20,7 @@ pub fn filled(phrase: &str, fill: impl Fn(&str) -> Option<String>) -> String {
                 Some(value) => text += &value,
                 None => whole = false,
             }
-            text += pieces.next().unwrap_or_default();
+            text += pieces.next().unwrap_or_else(|| never!("a name in a phrase without an end", ""));
         }
         if whole {
             out += &text;

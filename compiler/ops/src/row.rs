@@ -210,7 +210,13 @@ impl Row {
     pub fn signature(&self) -> String {
         let slots = self.slots.iter().map(|slot| match slot.takes {
             Takes::DimOrNothing => format!("[{}{}]", slot.lead.text(), slot.name),
-            _ => format!("{}{}", slot.lead.text(), slot.name),
+            Takes::Dim
+            | Takes::ListOfOne
+            | Takes::Dims
+            | Takes::SeveralDims
+            | Takes::Position(_)
+            | Takes::Count(_)
+            | Takes::Dtype => format!("{}{}", slot.lead.text(), slot.name),
         });
         let operands =
             if self.operands.is_empty() { "a, b, ... -> dims".to_string() } else { self.operands.join(", ") };

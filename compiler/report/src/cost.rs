@@ -6,8 +6,7 @@ use shard_ir::{DimId, InstrId, InstrKind, ParameterKind, Picoseconds, Plan};
 
 use crate::Layer;
 use crate::explain::bounded;
-use crate::json::instruction::loop_bound;
-use crate::notation::{phrase, value_name};
+use crate::notation::{loop_bound, phrase, value_name};
 use crate::page::Page;
 use crate::paint::{Paint, Style};
 use crate::scale;

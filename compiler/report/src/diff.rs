@@ -38,14 +38,16 @@ struct Fact {
 }
 
 fn facts(a: &Layer<'_>, b: &Layer<'_>) -> Vec<Fact> {
-    let mesh = |l: &Layer<'_>| match l.plan().mesh.declared().is_empty() {
-        true => "none".to_string(),
-        false => l.plan().mesh.to_string(),
+    let mesh = |l: &Layer<'_>| {
+        if l.plan().mesh.declared().is_empty() { "none".to_string() } else { l.plan().mesh.to_string() }
     };
     let dims = |l: &Layer<'_>| {
-        let dims = l.plan().dims.iter().map(|d| match d.size == d.useful {
-            true => format!("{}={}", d.name, d.size),
-            false => format!("{}={} pad {}", d.name, d.useful, d.size),
+        let dims = l.plan().dims.iter().map(|d| {
+            if d.size == d.useful {
+                format!("{}={}", d.name, d.size)
+            } else {
+                format!("{}={} pad {}", d.name, d.useful, d.size)
+            }
         });
         dims.collect::<Vec<_>>()
     };
@@ -156,10 +158,7 @@ fn cost(side: Side<'_>, id: InstrId) -> String {
 
 /// ` (+39.0 us, +17.8 %)`.
 pub(crate) fn change(before: Picoseconds, after: Picoseconds) -> String {
-    let (sign, by) = match after >= before {
-        true => ('+', after.0 - before.0),
-        false => ('-', before.0 - after.0),
-    };
+    let (sign, by) = if after >= before { ('+', after.0 - before.0) } else { ('-', before.0 - after.0) };
     match before.0 {
         0 => format!(" ({sign}{})", scale::time(Picoseconds(by))),
         n => format!(" ({sign}{}, {sign}{:.1} %)", scale::time(Picoseconds(by)), 100.0 * by as f64 / n as f64),

@@ -6,7 +6,7 @@ use shard_check::expectations::{Expectation, Meaning, Measure, OPS, Unit, with_a
 use shard_cost::Bytes;
 use shard_grammar::ast::{Amount, Claim, Comparison};
 use shard_grammar::{Span, Spanned, print_claim};
-use shard_ir::{InstrId, InstrKind, Liveness, Op, Picoseconds, Plan};
+use shard_ir::{InstrId, InstrKind, Liveness, Op, Picoseconds, Plan, never};
 
 use crate::Layer;
 use crate::notation::{phrase, value_name};
@@ -255,7 +255,10 @@ fn about(measure: Measure, found: u128, up: bool) -> Amount {
 /// The largest unit of those that will do; the base unit where none does.
 fn largest_unit(measure: Measure, will_do: impl Fn(&str, u128) -> bool) -> (&'static str, u128) {
     let units = measure.unit().words().iter().map(|(word, scale)| (*word, u128::from(*scale)));
-    units.filter(|(word, scale)| *scale == 1 || will_do(word, *scale)).max_by_key(|unit| unit.1).unwrap_or(("", 1))
+    units
+        .filter(|(word, scale)| *scale == 1 || will_do(word, *scale))
+        .max_by_key(|unit| unit.1)
+        .unwrap_or_else(|| never!("a measure without a base unit", ("", 1)))
 }
 
 fn written(number: String, unit: &str) -> Amount {

@@ -20,18 +20,16 @@
 use std::collections::BTreeMap;
 
 use shard_cost::{Bytes, InstrPrice, LoopPrice, Objective};
-use shard_ir::{FoldId, InstrId, InstrKind, Layout, Picoseconds, Plan, Program};
+use shard_ir::{FoldId, InstrId, InstrKind, Layout, Picoseconds, Plan, Program, never};
 use shard_rewrite::rules::pieces::IN_PIECES;
 use shard_rewrite::{Alternative, Proof, SharedWeight, Status};
 
 use crate::comparison::told;
-use crate::json::explain::{gap, status_word};
-use crate::json::instruction::loop_bound;
-use crate::json::sharing::layout;
-use crate::notation::{kind_of_layer, layer_name, loop_phrase, phrase, value_name};
+use crate::notation::{kind_of_layer, layer_name, loop_bound, loop_phrase, parameter_layout, phrase, value_name};
 use crate::origins::{axis_by_axis, forcing};
 use crate::page::{Page, WIDTH};
 use crate::scale;
+use crate::status::{gap, status_word};
 use crate::strategy::strategy;
 use crate::words::{reason_of, without};
 use crate::{Layer, Sharing};
@@ -122,9 +120,10 @@ fn header(page: &mut Page, layer: &Layer<'_>) {
         let InstrKind::Parameter(kind) = instr.kind else { continue };
         let kind = kind.word().map_or(String::new(), |word| format!("{word} "));
         let whole = instr.layout.replicated_axes(&plan.mesh);
-        let whole = match whole.is_empty() {
-            true => String::new(),
-            false => format!(", whole over {}", plan.mesh.axes_text(whole.iter())),
+        let whole = if whole.is_empty() {
+            String::new()
+        } else {
+            format!(", whole over {}", plan.mesh.axes_text(whole.iter()))
         };
         let left = format!("    {}: {kind}{} {}{whole}", value_name(plan, id), instr.dtype, layer.layout_text(id));
         let copies = plan.copies_of(id);
@@ -145,7 +144,10 @@ fn source_line(page: &mut Page, layer: &Layer<'_>, id: InstrId, shown: &mut Opti
     if !origin.in_layers.is_empty() && shown.as_ref().map(|(_, layers)| layers) != Some(&origin.in_layers) {
         page.line(&format!("     in {}", origin.in_layers.join(" / ")));
     }
-    page.line(&format!("{line:>4} | {}", source.line(line).unwrap_or_default()));
+    page.line(&format!(
+        "{line:>4} | {}",
+        source.line(line).unwrap_or_else(|| never!("a place behind the end of its file", ""))
+    ));
     *shown = Some(here);
 }
 
@@ -164,7 +166,7 @@ fn composite_line(page: &mut Page, plan: &Plan, id: InstrId) {
 fn move_lines(page: &mut Page, layer: &Layer<'_>, id: InstrId) {
     let plan = layer.plan();
     let instr = plan.instruction(id);
-    let source = instr.operands.first().copied().unwrap_or(id);
+    let source = plan.moved(id);
     let figures = match layer.price.of(id) {
         InstrPrice::Move(cost) if cost.time > Picoseconds(0) => {
             format!("{}  {}{}", scale::bytes(cost.bytes), scale::time(cost.time), of_step(layer, id))
@@ -346,7 +348,8 @@ pub(crate) fn sent_over(layer: &Layer<'_>) -> Vec<(String, Bytes, Picoseconds)> 
         }
         let mut steps = axis_by_axis(layer, id);
         if steps.is_empty() {
-            let axes = crate::origins::axes(plan, id).unwrap_or_default();
+            let axes = crate::origins::axes(plan, id)
+                .unwrap_or_else(|| never!("bytes sent over no axis", shard_ir::AxisSet::EMPTY));
             steps.push((plan.mesh.axes_text(axes.iter()), *cost));
         }
         for (axes, cost) in steps {
@@ -402,7 +405,9 @@ pub(crate) fn optimality_text(layer: &Layer<'_>) -> String {
         Some(Proof::Search) => format!(
             "{status} by search: no plan {takes} than {} (prices alone rule out less than {})",
             scale::time(o.cost),
-            scale::time(o.price_bound.unwrap_or_default())
+            scale::time(
+                o.price_bound.unwrap_or_else(|| never!("proven by a search without a bound by prices", o.lower_bound))
+            )
         ),
         None => {
             let gap =
@@ -427,7 +432,7 @@ fn sharing(page: &mut Page, layer: &Layer<'_>) {
     let name = |of: &Program| of.phase.as_ref().map_or_else(String::new, |phase| phase.name.clone());
     let named = |weight: &SharedWeight, text: Layout| {
         let of = program.value(weight.value).name.as_deref().unwrap_or("a weight");
-        format!("{of} {}", layout(program, weight.value, text))
+        format!("{of} {}", parameter_layout(program, weight.value, text))
     };
     let stored: Vec<String> = shared.weights.iter().map(|w| named(w, w.stored)).collect();
     page.wrapped(0, &format!("stored for all phases: {}", stored.join(", ")));
@@ -498,9 +503,10 @@ pub(crate) fn alternative_text(layer: &Layer<'_>, other: &Alternative) -> String
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    match instead.is_empty() {
-        true => format!("rather than {how}: {cost}"),
-        false => format!("rather than {how}: {cost}, by {}{rest}", instead.join(", ")),
+    if instead.is_empty() {
+        format!("rather than {how}: {cost}")
+    } else {
+        format!("rather than {how}: {cost}, by {}{rest}", instead.join(", "))
     }
 }
 

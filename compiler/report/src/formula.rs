@@ -5,7 +5,7 @@ use shard_cost::{
     kernels, memory_time,
 };
 use shard_ir::catalogue::Sends;
-use shard_ir::{Collective, InstrId, InstrKind, Layout, MeshShape, Op, Picoseconds, Plan, kept_by_each};
+use shard_ir::{Collective, InstrId, InstrKind, Layout, MeshShape, Op, Picoseconds, Plan, kept_by_each, never};
 
 use crate::Layer;
 use crate::notation::{phrase, value_name};
@@ -98,7 +98,11 @@ fn of_collective(
         collective,
         Collective::AllGather { .. } | Collective::AllGatherDims { .. } | Collective::ToPartial { dim: Some(_), .. }
     );
-    let larger = if gives { collective.apply(shape, from).unwrap_or(from) } else { from };
+    let larger = if gives {
+        collective.apply(shape, from).unwrap_or_else(|_| never!("a move of a legal plan that does not apply", from))
+    } else {
+        from
+    };
     let local = shape.local_sizes(larger);
     let local = product(local.iter().map(u64::to_string).chain([element(plan, moved)]));
     let what = if gives { "what a chip holds afterwards" } else { "what a chip holds before" };

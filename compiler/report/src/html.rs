@@ -7,7 +7,7 @@ use std::fmt::Write;
 use serde::Serialize;
 use shard_cost::{Bytes, InstrPrice, Utilisation};
 use shard_grammar::{SourceFile, Span};
-use shard_ir::{InstrId, InstrKind, Picoseconds, Reduction};
+use shard_ir::{InstrId, InstrKind, Picoseconds, Reduction, never};
 use shard_rewrite::Avoided;
 
 use crate::Layer;
@@ -36,7 +36,9 @@ pub fn html(layers: &[Layer<'_>]) -> String {
     );
     let data: Vec<LayerData<'_>> = layers.iter().map(layer_data).collect();
     // Serialising these types to memory cannot fail. `<` could end the script.
-    let data = serde_json::to_string(&data).unwrap_or_default().replace('<', "\\u003c");
+    let data = serde_json::to_string(&data)
+        .unwrap_or_else(|_| never!("data that cannot be written", String::new()))
+        .replace('<', "\\u003c");
     filled(&[("{{title}}", &title), ("{{body}}", &body), ("{{data}}", &data)])
 }
 
@@ -44,7 +46,8 @@ pub fn html(layers: &[Layer<'_>]) -> String {
 fn filled(places: &[(&str, &str)]) -> String {
     let (mut out, mut rest) = (String::new(), TEMPLATE);
     for (place, text) in places {
-        let (before, behind) = rest.split_once(place).unwrap_or((rest, ""));
+        let (before, behind) =
+            rest.split_once(place).unwrap_or_else(|| never!("a template without one of its places", (rest, "")));
         out.push_str(before);
         out.push_str(text);
         rest = behind;
@@ -176,7 +179,7 @@ impl Program<'_, '_> {
 
     /// A line of the source; the names of values can be pointed at.
     fn line(&mut self, source: &SourceFile, line: usize, path: &[String]) {
-        let text = source.line(line).unwrap_or_default();
+        let text = source.line(line).unwrap_or_else(|| never!("a place behind the end of its file", ""));
         let (code, comment) = text.split_at(text.find("//").unwrap_or(text.len()));
         let mut marked = String::new();
         let mut rest = code;
@@ -220,7 +223,7 @@ impl Program<'_, '_> {
         let layer = self.layer;
         let plan = layer.plan();
         let instr = plan.instruction(id);
-        let source = instr.operands.first().copied().unwrap_or(id);
+        let source = plan.moved(id);
         let figures = figures(layer, id);
         let (what, layouts) = match &instr.kind {
             InstrKind::Move(_) => (

@@ -27,6 +27,7 @@ pub mod printable;
 pub mod recorded;
 pub mod recorded_diff;
 pub mod scale;
+mod status;
 pub mod strategy;
 pub mod sweep;
 pub mod table;

@@ -1,8 +1,9 @@
 //! Moves and ops in the notation of the reports: `all-gather yz along E`, `einsum BLE,EF->BLF`.
 
+use shard_cost::{Bound, LoopPrice};
 use shard_ir::collective::Move;
 use shard_ir::op::{Argument, filled};
-use shard_ir::{AxisList, Collective, InstrId, InstrKind, Op, Plan, Reduction};
+use shard_ir::{AxisList, Collective, InstrId, InstrKind, Layout, Op, Plan, Program, Reduction};
 
 /// `layer`, or `model` where it has folded blocks.
 pub fn kind_of_layer(plan: &Plan) -> &'static str {
@@ -83,4 +84,14 @@ pub fn layer_name(plan: &Plan) -> String {
 /// How a value is spoken of: its name, or the number of the instruction that makes it.
 pub fn value_name(plan: &Plan, id: InstrId) -> String {
     plan.instruction(id).name.clone().unwrap_or_else(|| format!("%{}", id.0))
+}
+
+/// What the time of a loop is bounded by: the network where the cores wait for it.
+pub(crate) fn loop_bound(looped: &LoopPrice, einsum: Bound) -> &'static str {
+    if looped.exposed().0 > 0 { "network" } else { einsum.name() }
+}
+
+/// The layout of a parameter as text.
+pub(crate) fn parameter_layout(program: &Program, value: shard_ir::ValueId, layout: Layout) -> String {
+    layout.text(&program.mesh, &program.dim_names(&program.value(value).dims))
 }

@@ -55,9 +55,10 @@ impl Page {
             } else {
                 self.wrapped_more(indent, 2, left)
             }
-            match r <= self.width {
-                true => self.line(&format!("{right:>width$}", width = self.width)),
-                false => self.wrapped_more(indent + 4, 2, right),
+            if r <= self.width {
+                self.line(&format!("{right:>width$}", width = self.width))
+            } else {
+                self.wrapped_more(indent + 4, 2, right)
             }
         }
     }

@@ -207,9 +207,10 @@ fn line(row: &SweepRow) -> Row {
             // The mark says that the search did not end with a proof: a better plan may be there.
             let time = format!("{}{}", if figures.proven { "" } else { BOUNDED }, scale::time(figures.time));
             let chip_time = efficiency.map_or(String::new(), |e| scale::seconds(e.chip_seconds_per_token));
-            let memory = match figures.fits {
-                true => scale::bytes(figures.memory),
-                false => format!("{} {DOES_NOT_FIT}", scale::bytes(figures.memory)),
+            let memory = if figures.fits {
+                scale::bytes(figures.memory)
+            } else {
+                format!("{} {DOES_NOT_FIT}", scale::bytes(figures.memory))
             };
             let figures = vec![time, mfu, hardware, chip_time, memory, figures.strategy.join(" ")];
             let style = match row.status() {
@@ -286,9 +287,10 @@ pub fn csv(rows: &[SweepRow]) -> String {
 
 /// A field as RFC 4180 has it.
 fn quoted(field: &str) -> String {
-    match field.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{}\"", field.replace('"', "\"\"")),
-        false => field.to_string(),
+    if field.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", field.replace('"', "\"\""))
+    } else {
+        field.to_string()
     }
 }
 
@@ -301,17 +303,12 @@ pub fn plot(rows: &[SweepRow], width: usize, paint: Paint) -> String {
     let of_memory = rows.iter().any(|row| row.memory_limit.is_some());
     let place = |row: &SweepRow| {
         let figures = row.usable()?;
-        let y = match of_memory {
-            true => figures.memory.0 as f64,
-            false => figures.efficiency?.chip_seconds_per_token,
-        };
+        let y = if of_memory { figures.memory.0 as f64 } else { figures.efficiency?.chip_seconds_per_token };
         let x = figures.time.seconds();
         (x > 0.0 && y > 0.0).then(|| (x.ln(), y.ln(), row.on_frontier))
     };
-    let upwards = |value: f64| match of_memory {
-        true => scale::bytes(Bytes(value.round() as u64)),
-        false => scale::seconds(value),
-    };
+    let upwards =
+        |value: f64| if of_memory { scale::bytes(Bytes(value.round() as u64)) } else { scale::seconds(value) };
     let places: Vec<(f64, f64, bool)> = rows.iter().filter_map(place).collect();
     if places.is_empty() {
         let why = if of_memory { "none fits" } else { "none both fits and works on tokens" };

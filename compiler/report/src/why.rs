@@ -170,9 +170,10 @@ fn removals(page: &mut Page, a: &Why<'_>) {
     let chosen = a.layer.price.totals.serial_time;
     page.wrapped_more(0, 2, "to do away with it, write (each was lowered)");
     for removal in &a.removals {
-        let cost = match removal.time >= chosen {
-            true => format!("+{}", scale::time(Picoseconds(removal.time.0 - chosen.0))),
-            false => format!("-{}", scale::time(Picoseconds(chosen.0 - removal.time.0))),
+        let cost = if removal.time >= chosen {
+            format!("+{}", scale::time(Picoseconds(removal.time.0 - chosen.0)))
+        } else {
+            format!("-{}", scale::time(Picoseconds(chosen.0 - removal.time.0)))
         };
         page.row(&format!("  {}", removal.text), &cost);
         if removal.moves_the_border {

@@ -235,10 +235,7 @@ fn answer(a: &WhyNot<'_>, width: usize) -> String {
 
 /// How much longer one takes than the other, below zero where it takes less.
 fn added_seconds(one: Picoseconds, other: Picoseconds) -> f64 {
-    match one >= other {
-        true => Picoseconds(one.0 - other.0).seconds(),
-        false => -Picoseconds(other.0 - one.0).seconds(),
-    }
+    if one >= other { Picoseconds(one.0 - other.0).seconds() } else { -Picoseconds(other.0 - one.0).seconds() }
 }
 
 /// Kernels, one after another.
@@ -269,7 +266,7 @@ fn list(page: &mut Page, title: &str, sign: char, side: Side<'_>, ids: &[InstrId
 /// A move with its layouts, bytes, time and line.
 pub(crate) fn move_line(page: &mut Page, sign: char, side: Side<'_>, id: InstrId) {
     let plan = side.plan;
-    let source = plan.instruction(id).operands.first().copied().unwrap_or(id);
+    let source = plan.moved(id);
     let bytes = match side.price.of(id) {
         shard_cost::InstrPrice::Move(cost) => cost.bytes,
         shard_cost::InstrPrice::Free | shard_cost::InstrPrice::Kernel { .. } => Bytes(0),

@@ -1,6 +1,6 @@
 //! What every schedule must be: the judge of this crate's own work and of any later scheduler's.
 
-use shard_ir::{InstrId, InstrKind, Liveness, ParameterKind, Schedule, Stream};
+use shard_ir::{InstrId, InstrKind, Liveness, ParameterKind, Schedule, Stream, never};
 
 /// Why a schedule cannot be run.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -73,7 +73,10 @@ pub fn verify(schedule: &Schedule) -> Result<(), ScheduleError> {
             _ => return Err(ScheduleError::NotOnce(step.id)),
         }
     }
-    let at = |id: InstrId| position[id.index()].unwrap_or(usize::MAX);
+    let at = |id: InstrId| {
+        position[id.index()]
+            .unwrap_or_else(|| never!("an instruction without a step, all of which were counted", usize::MAX))
+    };
     for (order, step) in schedule.steps.iter().enumerate() {
         if step.finish < step.start {
             return Err(ScheduleError::Backwards(step.id));

@@ -3,6 +3,7 @@
 
 use serde_json::Value;
 use shard_cost::hardware::BUILT_IN;
+use shard_cost::hardware::{Flat, Torus};
 use shard_cost::op::{Work, compute_time, memory_time};
 use shard_cost::{Bytes, CollectiveCost, Fabric, Flops, Hardware, collective_cost};
 use shard_ir::{AxisList, AxisSet, Collective, Dtype, Layout, Mesh, MeshShape, Reduction};
@@ -154,8 +155,8 @@ fn changed(name: &str, changes: &[(&str, &str)]) -> Hardware {
 
 fn links(hw: &Hardware) -> (u64, &[u64]) {
     match &hw.network.fabric {
-        Fabric::Torus { link_bandwidth, pod, .. } => (*link_bandwidth, pod),
-        Fabric::Flat { .. } | Fabric::Switched { .. } => panic!("{} is on a torus", hw.name),
+        Fabric::Torus(Torus { link_bandwidth, pod, .. }) => (*link_bandwidth, pod),
+        Fabric::Flat(_) | Fabric::Switched(_) => panic!("{} is on a torus", hw.name),
     }
 }
 
@@ -222,9 +223,9 @@ fn paper_chip(fact: &Value) -> Result<(), String> {
         figure(fact, "hbm", hw.hbm_bytes as f64)?;
         figure(fact, "hbm_bw", hw.hbm_rate as f64)?;
         let all_links = match &hw.network.fabric {
-            Fabric::Flat { bandwidth, .. } => *bandwidth,
-            Fabric::Torus { link_bandwidth, pod, .. } => link_bandwidth * 2 * pod.len() as u64,
-            Fabric::Switched { .. } => 0,
+            Fabric::Flat(Flat { bandwidth, .. }) => *bandwidth,
+            Fabric::Torus(Torus { link_bandwidth, pod, .. }) => link_bandwidth * 2 * pod.len() as u64,
+            Fabric::Switched(_) => 0,
         };
         figure(fact, "ici_bw", all_links as f64)?;
     }

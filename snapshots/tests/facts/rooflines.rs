@@ -1,6 +1,7 @@
 //! Facts of flops, rooflines and the cost of layouts: small programs, and what their price says.
 
 use serde_json::Value;
+use shard_cost::hardware::Torus;
 use shard_cost::{Bound, Fabric, Hardware, InstrPrice};
 use shard_ir::Dtype;
 
@@ -275,7 +276,9 @@ fn matrix_for_each_row(fact: &Value) -> Result<(), String> {
 /// The rates of a built-in chip: bf16, int8, memory, and both links of a torus axis.
 fn rates(name: &str) -> Result<[f64; 4], String> {
     let hw = Hardware::built_in(&name.replace('_', "-")).ok_or(format!("{name} is not built in"))?;
-    let Fabric::Torus { link_bandwidth, .. } = hw.network.fabric else { return Err(format!("{name} has no torus")) };
+    let Fabric::Torus(Torus { link_bandwidth, .. }) = hw.network.fabric else {
+        return Err(format!("{name} has no torus"));
+    };
     let flops = |dtype| hw.flops_rate(dtype) as f64;
     Ok([flops(Dtype::Bf16), flops(Dtype::Int8), hw.hbm_rate as f64, 2.0 * link_bandwidth as f64])
 }

@@ -16,6 +16,9 @@ use shard_snapshots::random_programs::generate;
 
 const PROGRAMS: u64 = 10_000;
 
+/// Of them, in the fast set.
+const FEW_PROGRAMS: u64 = 400;
+
 /// Programs whose einsums may do a collective in their loops.
 const LOOPED_PROGRAMS: u64 = 1_500;
 
@@ -111,11 +114,18 @@ fn number(variable: &str) -> Option<u64> {
 }
 
 #[test]
+fn some_random_programs_compute_what_they_say() {
+    hold(FEW_PROGRAMS, false);
+}
+
+#[test]
+#[ignore = "slow: ten thousand programs"]
 fn random_programs_compute_what_they_say_wherever_their_data_lies() {
     hold(PROGRAMS, false);
 }
 
 #[test]
+#[ignore = "slow: more than a thousand programs"]
 fn random_programs_compute_what_they_say_with_collectives_in_loops() {
     hold(LOOPED_PROGRAMS, true);
 }

@@ -201,9 +201,10 @@ impl From<HardwareProblem> for Diagnostic {
                 let over = bytes(least.max(if least > capacity { 0 } else { needed }).saturating_sub(capacity));
                 let parts: Vec<String> = parts.iter().map(|(what, n)| format!("{what} {}", bytes(*n))).collect();
                 let items: Vec<String> = largest.iter().map(|(what, n, _)| format!("`{what}` {}", bytes(*n))).collect();
-                let message = match proven {
-                    true => format!("no plan of `{layer}` fits in the memory of a {chip}"),
-                    false => format!("no plan of `{layer}` that fits in the memory of a {chip} was found"),
+                let message = if proven {
+                    format!("no plan of `{layer}` fits in the memory of a {chip}")
+                } else {
+                    format!("no plan of `{layer}` that fits in the memory of a {chip} was found")
                 };
                 let out = Diagnostic::error("E0704", message)
                     .at(span, label)
@@ -221,9 +222,10 @@ impl From<HardwareProblem> for Diagnostic {
                         bytes(least)
                     )),
                 };
-                match ways_out.is_empty() {
-                    true => out.help("a mesh of more devices, or layouts that split what is largest"),
-                    false => ways_out.into_iter().fold(out, Diagnostic::help),
+                if ways_out.is_empty() {
+                    out.help("a mesh of more devices, or layouts that split what is largest")
+                } else {
+                    ways_out.into_iter().fold(out, Diagnostic::help)
                 }
             }
             None { known } => Diagnostic::error("E0705", "the hardware is not given")

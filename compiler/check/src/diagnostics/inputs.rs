@@ -35,9 +35,10 @@ impl From<InputProblem> for Diagnostic {
         use InputProblem::*;
         match problem {
             NoLayer { file, is_ir } => {
-                let help = match is_ir {
-                    true => "shardc lower FILE > PLAN.shir    (IR text is made from a source file)",
-                    false => "layer f(x: bf16 BE, w: weight bf16 EF) -> bf16 BF { return einsum(x, w -> BF) }",
+                let help = if is_ir {
+                    "shardc lower FILE > PLAN.shir    (IR text is made from a source file)"
+                } else {
+                    "layer f(x: bf16 BE, w: weight bf16 EF) -> bf16 BF { return einsum(x, w -> BF) }"
                 };
                 Diagnostic::error("E0613", format!("`{file}` has no layer, so there is nothing to lower")).help(help)
             }

@@ -55,7 +55,7 @@ fn usual_form(kind: &SyntaxErrorKind) -> &'static str {
         }
         Unclosed { .. } | Unopened { .. } | UnclosedString => "each bracket and quote needs its other end",
         MalformedName { .. } | ReservedName { .. } | KeptForLater { .. } => "another name",
-        UnknownDType { .. } | MissingDType => "one of f32 bf16 f16 f8 int8 int4 int32 bool",
+        UnknownDtype { .. } | MissingDtype => "one of f32 bf16 f16 f8 int8 int4 int32 bool",
         Word { .. } => "a layout is written like BLE_xyz, [Batch_{data}, Seq], BLF_y(partialsum-x) or BLE?l",
         DimCount { .. } => {
             "one dim as several and back: split(a, H -> KG), merge(a, KG -> H); under another name: rename(a, H -> K)"
@@ -86,8 +86,8 @@ fn code(kind: &SyntaxErrorKind) -> (&'static str, &'static str) {
         MalformedName { .. } => ("E0103", "this name"),
         ReservedName { .. } => ("E0103", "a word of the language"),
         KeptForLater { .. } => ("E0103", "kept for later"),
-        UnknownDType { .. } => ("E0104", "no dtype"),
-        MissingDType => ("E0104", "a dtype belongs before it"),
+        UnknownDtype { .. } => ("E0104", "no dtype"),
+        MissingDtype => ("E0104", "a dtype belongs before it"),
         Word { .. } => ("E0105", "in this word"),
         DimCount { .. } => ("E0105", "two dims or more belong here"),
         NoSuchOperator { .. } => ("E0603", "no operator of the language"),

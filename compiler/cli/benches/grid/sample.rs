@@ -1,5 +1,7 @@
 //! The cases of the grid: each program at each memory limit, and a sample of them that a seed draws.
 
+use shard_runtime::Random;
+
 /// The memory limits of a program.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Room {
@@ -32,23 +34,15 @@ impl Room {
 /// Pairs of a program, by its number, and a limit: so many of all that there are, in their order.
 pub(crate) fn sample(programs: usize, count: usize, seed: u64) -> Vec<(usize, Room)> {
     let mut all: Vec<(usize, Room)> = (0..programs).flat_map(|p| ROOMS.map(|room| (p, room))).collect();
-    let mut state = seed;
+    let mut random = Random::new(seed);
     let count = count.min(all.len());
     // The first places of a shuffle.
     for at in 0..count {
         let left = (all.len() - at) as u64;
-        let other = at + (next(&mut state) % left) as usize;
+        let other = at + random.below(left) as usize;
         all.swap(at, other);
     }
     all.truncate(count);
     all.sort_unstable();
     all
-}
-
-/// SplitMix64.
-fn next(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let z = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }

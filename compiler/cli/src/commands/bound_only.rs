@@ -37,9 +37,10 @@ pub(crate) fn run(
         .iter()
         .map(|(program, bound)| Bounded { program, hardware: &hardware, objective: args.objective, bound })
         .collect();
-    match json {
-        true => console.result(&shard_report::json::bound::bounds(&layers)),
-        false => console.people(&text(&layers, width(columns))),
+    if json {
+        console.result(&shard_report::json::bound::bounds(&layers))
+    } else {
+        console.people(&text(&layers, width(columns)))
     }
 }
 

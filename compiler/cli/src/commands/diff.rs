@@ -122,9 +122,10 @@ fn side(path: &Path, common: &ProgramArgs, own: &Changes<'_>, console: &mut Cons
             && program.phase.as_ref().is_none_or(|phase| layer.phase.as_ref() == Some(phase))
     };
     let wanted: Vec<Recorded> = layers.into_iter().filter(is_wanted).collect();
-    match wanted.is_empty() {
-        true => Err(console.usage(&format!("`{}` has no such layer", path.display()), None)),
-        false => Ok(Side::Recorded(wanted)),
+    if wanted.is_empty() {
+        Err(console.usage(&format!("`{}` has no such layer", path.display()), None))
+    } else {
+        Ok(Side::Recorded(wanted))
     }
 }
 

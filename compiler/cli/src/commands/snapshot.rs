@@ -49,10 +49,7 @@ fn update(snapshot: &Path, new: &str, console: &mut Console) -> Outcome {
     if let Err(error) = output::replace_text(snapshot, new) {
         return Err(console.usage(&format!("cannot write `{}`: {error}", snapshot.display()), None));
     }
-    match console.result_is_text() {
-        true => console.people(&format!("wrote {}\n", snapshot.display())),
-        false => Ok(()),
-    }
+    if console.result_is_text() { console.people(&format!("wrote {}\n", snapshot.display())) } else { Ok(()) }
 }
 
 fn compare(
@@ -150,8 +147,9 @@ fn options_text(args: &ProgramArgs, compilation: &Compilation) -> String {
 /// A word as a shell reads it back.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "=,._-/+*:".contains(c);
-    match !word.is_empty() && word.chars().all(plain) {
-        true => word.to_string(),
-        false => format!("'{}'", word.replace('\'', "'\\''").replace(['\n', '\r'], " ")),
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_string()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''").replace(['\n', '\r'], " "))
     }
 }

@@ -38,9 +38,10 @@ fn describe(layer: &Verified) -> String {
     };
     let name = escaped_name(&layer.layer);
     // A file can call any chip by a known name.
-    let chip = match layer.built_in {
-        true => String::new(),
-        false => format!("  on the chip of the file, which is no built-in `{}`\n", escaped_name(&layer.chip)),
+    let chip = if layer.built_in {
+        String::new()
+    } else {
+        format!("  on the chip of the file, which is no built-in `{}`\n", escaped_name(&layer.chip))
     };
     format!("{name}: {claim}\n  cost {cost} ps, bound {bound} ps, {} inequalities\n{chip}", layer.inequalities)
 }

@@ -8,6 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use lsp_types::Uri;
 use shard_check::Diagnostic;
 use shard_cost::PlanPrice;
+use shard_driver::host::defects;
 use shard_driver::{CompileOptions, Keeper, Purpose, compile_source};
 use shard_grammar::SourceFile;
 use shard_ir::Plan;
@@ -119,5 +120,7 @@ fn lower(uri: Uri, version: i32, file: &SourceFile, stop: &Stop) -> Lowered {
         |_| Vec::new(),
         |found| found.compiled.into_iter().map(|(_, layer)| (layer.schedule.plan, layer.price)).collect(),
     );
-    Lowered { uri, version, file: file.clone(), plans, diagnostics: host.of(file) }
+    let mut diagnostics = host.of(file);
+    diagnostics.extend(defects());
+    Lowered { uri, version, file: file.clone(), plans, diagnostics }
 }

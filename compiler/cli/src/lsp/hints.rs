@@ -63,7 +63,7 @@ fn collective(file: &SourceFile, plan: &Plan, id: InstrId, price: &InstrPrice) -
     let (InstrKind::Move(_), InstrPrice::Move(cost)) = (&instr.kind, price) else { return None };
     let span = instr.origin.span?;
     let at = span.end + file.text.get(span.end..)?.split('\n').next().map_or(0, str::len);
-    let source = instr.operands.first().copied().unwrap_or(id);
+    let source = plan.moved(id);
     let figures = if cost.time.0 == 0 { String::new() } else { format!(" {}", scale::time(cost.time)) };
     let text = format!("+ {} of {}{figures}", phrase(plan, id), value_name(plan, source));
     let mut why = format!("{} -> {}", plan.layout_text(source), plan.layout_text(id));

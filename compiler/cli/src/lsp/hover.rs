@@ -150,8 +150,9 @@ fn code(text: &str) -> String {
 }
 
 fn with_docs(text: String, docs: &[String]) -> String {
-    match docs.is_empty() {
-        true => text,
-        false => format!("{text}\n\n{}", docs.iter().map(|line| line.trim()).collect::<Vec<_>>().join("\n")),
+    if docs.is_empty() {
+        text
+    } else {
+        format!("{text}\n\n{}", docs.iter().map(|line| line.trim()).collect::<Vec<_>>().join("\n"))
     }
 }

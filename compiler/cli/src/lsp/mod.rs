@@ -216,9 +216,10 @@ impl Server {
                 continue;
             };
             self.client.send(&publication(&uri, version, &document.file, &document.checked.diagnostics));
-            match document.checked.has_errors() {
-                true => self.background.forget(&uri),
-                false => self.background.lower(uri.clone(), version, document.file.clone()),
+            if document.checked.has_errors() {
+                self.background.forget(&uri)
+            } else {
+                self.background.lower(uri.clone(), version, document.file.clone())
             }
             self.documents.insert(uri, document);
         }

@@ -6,34 +6,31 @@
 
 use std::collections::BTreeMap;
 
-use shard_ir::{AxisId, Collective, Dtype, Layout, Mesh, MeshShape, Picoseconds, kept_by_each};
+use shard_ir::{AxisId, Collective, Dtype, Layout, Mesh, MeshShape, Picoseconds, gcd, kept_by_each, never};
 
 use super::parts::followed;
 use super::permute::{Relation, affected, relation};
-use super::terms::{How, NetworkTime};
+use super::terms::NetworkTime;
 use super::{CollectiveCost, cost_in};
-use crate::hardware::{Fabric, Hardware, Topology, Wires};
+use crate::hardware::{Fabric, Hardware, Topology, Wire, WireKind};
 
 /// Digits that are tried in all their values together; beyond, each wire is taken by itself.
 const MAX_TOGETHER: u64 = 1 << 14;
 
 /// A part of what a device holds: so many of so many equal parts. It may be more than all.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(super) struct Part {
-    pub(super) num: u64,
-    pub(super) den: u64,
+pub(crate) struct Part {
+    pub(crate) num: u64,
+    pub(crate) den: u64,
 }
 
 impl Part {
-    pub(super) const NONE: Part = Part { num: 0, den: 1 };
+    pub(crate) const NONE: Part = Part { num: 0, den: 1 };
 
     /// In lowest terms.
-    pub(super) fn new(num: u128, den: u128) -> Part {
-        let (mut a, mut b) = (num, den.max(1));
-        while b != 0 {
-            (a, b) = (b, a % b);
-        }
-        let narrow = |n: u128| u64::try_from(n / a.max(1)).unwrap_or(u64::MAX);
+    pub(crate) fn new(num: u128, den: u128) -> Part {
+        let common = gcd(num, den.max(1));
+        let narrow = |n: u128| u64::try_from(n / common).unwrap_or(u64::MAX);
         Part { num: narrow(num), den: narrow(den).max(1) }
     }
 
@@ -48,18 +45,18 @@ impl Part {
 
 /// What an exchange does to one network.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) struct Load {
+pub(crate) struct Load {
     /// Of a device's bytes, what the busiest link of a torus carries, the busiest device of a flat network sends, or the
     /// busiest device of a switched one sends out of its node.
-    pub(super) most: Part,
+    pub(crate) most: Part,
     /// What the busiest device of a switched network sends inside its node.
-    pub(super) inside: Part,
+    pub(crate) inside: Part,
     /// Hops of the longest way on a torus; behind switches, the devices that have parts of one block; 1 on a flat network.
-    pub(super) steps: u64,
+    pub(crate) steps: u64,
 }
 
 impl Load {
-    pub(super) const NONE: Load = Load { most: Part::NONE, inside: Part::NONE, steps: 0 };
+    pub(crate) const NONE: Load = Load { most: Part::NONE, inside: Part::NONE, steps: 0 };
 }
 
 /// The times of exchanges on one mesh, for those who ask for many: what an exchange does to the networks is worked out once
@@ -113,68 +110,30 @@ impl<'h> ExchangeTimes<'h> {
 
 /// One network under a load, where devices hold `bits`.
 fn network_under(fabric: &Fabric, load: &Load, bits: u128) -> NetworkTime {
-    let term = |part: Part, rate: u64| {
-        match part {
-            Part { num: 1, den: 1 } => How::Blocks { blocks: 1 },
-            Part { num, den } => How::Parts { parts: num, of: den },
-        }
-        .at(bits, rate)
-    };
-    let (kind, terms, step_time) = match *fabric {
-        // As an all-to-all, where what each device keeps is one of K parts.
-        Fabric::Flat { bandwidth, latency } => match load.most {
-            Part { num, den } if num + 1 == den => {
-                ("flat network", vec![How::AllButOwn { members: den, parts: 1 }.at(bits, bandwidth)], latency)
-            }
-            part => ("flat network", vec![term(part, bandwidth)], latency),
-        },
-        Fabric::Torus { link_bandwidth, hop_latency, .. } => {
-            ("torus", vec![term(load.most, link_bandwidth)], hop_latency)
-        }
-        Fabric::Switched { node_bandwidth, nic_bandwidth, alpha, .. } => {
-            ("switches", vec![term(load.inside, node_bandwidth), term(load.most, nic_bandwidth)], alpha)
-        }
-    };
-    NetworkTime { kind, terms, at_once: true, steps: load.steps, step_time }
+    let kind = fabric.kind();
+    let terms = kind.exchange(load, bits);
+    NetworkTime { kind: kind.name(), terms, at_once: true, steps: load.steps, step_time: kind.latency() }
 }
 
-/// What a part of a mesh axis is, to the network that it runs over.
+/// A wire, and the network that it belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
-    Flat,
-    Line,
-    Ring,
-    /// Devices of one node.
-    Inside,
-    /// Nodes.
-    Outside,
-}
-
-/// A mesh axis, or the part of one that is one axis of a torus, or lies inside nodes or between them.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Wire {
+pub(super) struct WireOf {
     pub(super) network: usize,
-    pub(super) kind: Kind,
+    pub(super) kind: WireKind,
     pub(super) size: u64,
 }
 
-/// The wires of a mesh axis, major to minor.
-pub(super) fn wires_of(topology: &Topology<'_>, mesh: &Mesh, axis: AxisId) -> Vec<Wire> {
+/// The wires of a mesh axis that connect anything, major to minor.
+pub(super) fn wires_of(topology: &Topology<'_>, axis: AxisId) -> Vec<WireOf> {
     let (network, wires) = &topology.axes[axis.index()];
-    let wire = |kind: Kind, size: u64| Wire { network: *network, kind, size };
-    let mut all = match wires {
-        Wires::Flat => vec![wire(Kind::Flat, mesh.size(axis))],
-        Wires::Torus(axes) => axes.iter().map(|a| wire(if a.ring { Kind::Ring } else { Kind::Line }, a.size)).collect(),
-        Wires::Switched { inside, outside } => vec![wire(Kind::Outside, *outside), wire(Kind::Inside, *inside)],
-    };
-    all.retain(|wire| wire.size > 1);
-    all
+    let of = |wire: &Wire| WireOf { network: *network, kind: wire.kind, size: wire.size };
+    wires.iter().filter(|wire| wire.size > 1).map(of).collect()
 }
 
 /// The load on each network.
 fn loads(topology: &Topology<'_>, mesh: &Mesh, from: Layout, to: Layout) -> Vec<Load> {
-    let only_flat = matches!(topology.fabrics.as_slice(), [Fabric::Flat { .. }]);
-    if only_flat {
+    let is_uniform = topology.fabrics.len() == 1 && topology.fabrics[0].kind().is_uniform();
+    if is_uniform {
         // A device sends all but what it keeps.
         let most = kept_by_each(mesh, from, to).map_or(Part { num: 1, den: 1 }, |k| Part { num: k - 1, den: k });
         return vec![Load { most, steps: 1, ..Load::NONE }];
@@ -195,7 +154,7 @@ struct Digits {
 
 /// A wire, and the digits that are the coordinate along it, major to minor.
 struct Crossed {
-    wire: Wire,
+    wire: WireOf,
     before: Vec<usize>,
     after: Vec<usize>,
 }
@@ -212,7 +171,7 @@ impl Digits {
                 let mut border = 1;
                 let mut spans = Vec::new();
                 for axis in layout.axes_of(dim).iter() {
-                    for (i, wire) in wires_of(topology, mesh, axis).iter().enumerate() {
+                    for (i, wire) in wires_of(topology, axis).iter().enumerate() {
                         spans.push(((axis.index(), i), border, border * wire.size));
                         border *= wire.size;
                     }
@@ -237,7 +196,7 @@ impl Digits {
         }
         let mut wires = Vec::new();
         for axis in mesh.axis_ids() {
-            for (i, wire) in wires_of(topology, mesh, axis).into_iter().enumerate() {
+            for (i, wire) in wires_of(topology, axis).into_iter().enumerate() {
                 if let Some([before, after]) = of.remove(&(axis.index(), i))
                     && before != after
                 {
@@ -260,11 +219,11 @@ impl Digits {
         let Some(start) = start else { return Load::NONE };
         let own = start..start + count;
         match self.wires[start].wire.kind {
-            Kind::Line | Kind::Ring => {
+            WireKind::Line | WireKind::Ring => {
                 let most = own.clone().map(|at| self.busiest_link(at)).fold(Part::NONE, Part::larger);
                 Load { most, steps: self.longest_way(&self.wires[own]), ..Load::NONE }
             }
-            Kind::Flat | Kind::Inside | Kind::Outside => self.busiest_sender(own),
+            WireKind::Flat | WireKind::Inside | WireKind::Outside => self.busiest_sender(own),
         }
     }
 
@@ -319,15 +278,15 @@ impl Digits {
                 let (here, there) = (self.value(before, values) as usize, self.value(after, values) as usize);
                 let up = (there + size - here) % size;
                 let (upwards, downwards) = match wire.kind {
-                    Kind::Ring if 2 * up == size => (1, 1),
-                    Kind::Ring => {
+                    WireKind::Ring if 2 * up == size => (1, 1),
+                    WireKind::Ring => {
                         if 2 * up < size {
                             (2, 0)
                         } else {
                             (0, 2)
                         }
                     }
-                    _ => {
+                    WireKind::Line | WireKind::Flat | WireKind::Inside | WireKind::Outside => {
                         if there > here {
                             (2, 0)
                         } else {
@@ -348,7 +307,7 @@ impl Digits {
                     now += change;
                     on_link[i % size] += now;
                 }
-                most = most.max(on_link.into_iter().max().unwrap_or(0));
+                most = most.max(on_link.into_iter().max().unwrap_or_else(|| never!("a wire without a link", 0)));
             }
         });
         Part::new(
@@ -362,7 +321,7 @@ impl Digits {
         let hops = |c: &Crossed, values: &[u64]| {
             let (here, there) = (self.value(&c.before, values), self.value(&c.after, values));
             let apart = here.abs_diff(there);
-            if c.wire.kind == Kind::Ring { apart.min(c.wire.size - apart) } else { apart }
+            if c.wire.kind == WireKind::Ring { apart.min(c.wire.size - apart) } else { apart }
         };
         let mut left: Vec<&Crossed> = wires.iter().collect();
         let mut total = 0;
@@ -378,7 +337,8 @@ impl Digits {
             digits.sort_unstable();
             digits.dedup();
             if digits.iter().try_fold(1u64, |n, d| n.checked_mul(self.radix[*d])).is_none_or(|n| n > MAX_TOGETHER) {
-                let longest = |c: &&Crossed| if c.wire.kind == Kind::Ring { c.wire.size / 2 } else { c.wire.size - 1 };
+                let longest =
+                    |c: &&Crossed| if c.wire.kind == WireKind::Ring { c.wire.size / 2 } else { c.wire.size - 1 };
                 total += together.iter().map(longest).sum::<u64>();
                 continue;
             }
@@ -397,7 +357,8 @@ impl Digits {
         let (known, twice) = self.known(own.start, own.start);
         let wires = &self.wires[own];
         let free = |c: &Crossed| self.product(c.after.iter().copied().filter(|d| !known[*d]));
-        let (outside, within): (Vec<&Crossed>, Vec<&Crossed>) = wires.iter().partition(|c| c.wire.kind != Kind::Inside);
+        let (outside, within): (Vec<&Crossed>, Vec<&Crossed>) =
+            wires.iter().partition(|c| c.wire.kind != WireKind::Inside);
         let others = |wires: &[&Crossed]| wires.iter().map(|c| free(c)).product::<u64>();
         let (out, all) = (others(&outside), others(&outside) * others(&within));
         // Of each known digit there are values for which what a device sends is most; it has `twice` its own bytes then.
@@ -421,7 +382,7 @@ impl Digits {
         }
         let part = |n: u64| Part::new(u128::from(n) * u128::from(twice), u128::from(all));
         // Behind switches, a message to each device that has a part of the block, perhaps itself; else all at once.
-        let steps = if wires.iter().any(|c| c.wire.kind == Kind::Flat) { 1 } else { all };
+        let steps = if wires.iter().any(|c| c.wire.kind == WireKind::Flat) { 1 } else { all };
         Load { most: part(most), inside: part(inside), steps }
     }
 

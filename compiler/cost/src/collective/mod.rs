@@ -1,16 +1,16 @@
 //! What a move costs.
 
-mod exchange;
+pub(crate) mod exchange;
 mod parts;
-mod permute;
+pub(crate) mod permute;
 mod regroup;
 mod steps;
 mod terms;
 
 use shard_ir::catalogue::Sends;
-use shard_ir::{AxisList, Collective, Dtype, Layout, Mesh, MeshShape, Picoseconds, kept_by_each};
+use shard_ir::{AxisList, Collective, Dtype, Layout, Mesh, MeshShape, Picoseconds, kept_by_each, never};
 
-use crate::hardware::{Fabric, Hardware, Wires};
+use crate::hardware::{Fabric, Hardware};
 use crate::units::{Bytes, time_at_rate};
 pub use exchange::ExchangeTimes;
 pub use permute::PermuteTimes;
@@ -104,16 +104,14 @@ pub fn collective_time(
     let axes = collective.axes(mesh, from);
     let bits = u128::from(larger_buffer(mesh, collective, from, sizes)) * u128::from(dtype.bits());
     let networks = || Networks::of(hw, mesh, &axes);
-    let (networks, times) = match collective {
-        Collective::Slice { .. } | Collective::ToPartial { .. } => (Vec::new(), 1),
-        Collective::AllGather { .. }
-        | Collective::AllGatherDims { .. }
-        | Collective::ReduceScatter { .. }
-        | Collective::ReduceScatterDims { .. } => (networks().gather(bits), 1),
-        Collective::AllReduce { .. } => (networks().gather(bits), 2),
-        Collective::AllToAll { .. } => (networks().exchange(bits), 1),
-        Collective::Exchange { to } => (ExchangeTimes::new(hw, mesh).networks(from, *to, bits), 1),
-        Collective::Permute { to } => (PermuteTimes::new(hw, mesh).networks(from, *to, bits), 1),
+    let to = || collective.terms().to.unwrap_or_else(|| never!("a move of blocks that does not say where to", from));
+    let (networks, times) = match collective.row().sends {
+        Sends::Nothing => (Vec::new(), 1),
+        Sends::Around => (networks().gather(bits), 1),
+        Sends::AroundTwice => (networks().gather(bits), 2),
+        Sends::Across => (networks().exchange(bits), 1),
+        Sends::Lacking => (ExchangeTimes::new(hw, mesh).networks(from, to(), bits), 1),
+        Sends::Blocks => (PermuteTimes::new(hw, mesh).networks(from, to(), bits), 1),
     };
     CollectiveTime { bits, networks, times: times * hw.move_weight() }
 }
@@ -136,14 +134,11 @@ pub fn least_permute_time(hw: &Hardware, mesh: &Mesh, local_elements: u64, dtype
     let bits = u128::from(local_elements) * u128::from(dtype.bits());
     let topology = hw.network.topology(mesh);
     let on = |fabric: &&Fabric| {
-        let (rate, latency) = match **fabric {
-            Fabric::Flat { bandwidth, latency } => (bandwidth, latency),
-            Fabric::Torus { link_bandwidth, hop_latency, .. } => (link_bandwidth, hop_latency),
-            Fabric::Switched { node_bandwidth, nic_bandwidth, alpha, .. } => (node_bandwidth.max(nic_bandwidth), alpha),
-        };
-        time_at_rate(bits, 8, rate).max(latency)
+        let fabric = fabric.kind();
+        time_at_rate(bits, 8, fabric.fastest()).max(fabric.latency())
     };
-    let least = topology.fabrics.iter().map(on).min().unwrap_or_default();
+    let least = topology.fabrics.iter().map(on).min();
+    let least = least.unwrap_or_else(|| never!("a mesh without a network", Picoseconds(0)));
     Picoseconds(least.0.saturating_mul(hw.move_weight()))
 }
 
@@ -160,28 +155,20 @@ pub fn least_regroup_time(hw: &Hardware, mesh: &Mesh, local_elements: u64, dtype
     let kept: u64 = sizes.iter().take(2).product();
     let is_binary = sizes.iter().all(|size| size.is_power_of_two());
     let all_but_kept = |rate: u64| time_at_rate(bits.saturating_mul(u128::from(kept - 1)), kept * 8, rate.max(1));
-    let rate = |(network, fabric): (usize, &&Fabric)| match **fabric {
-        Fabric::Flat { bandwidth, .. } => bandwidth,
-        Fabric::Torus { link_bandwidth, .. } => {
-            let wires = topology.axes.iter().filter(|(of, _)| *of == network).map(|(_, wires)| match wires {
-                Wires::Torus(axes) => axes.len() as u64,
-                Wires::Flat | Wires::Switched { .. } => 0,
-            });
-            link_bandwidth.saturating_mul(2 * wires.sum::<u64>())
-        }
-        Fabric::Switched { node_bandwidth, nic_bandwidth, .. } => node_bandwidth.saturating_add(nic_bandwidth),
+    let rate = |(network, fabric): (usize, &&Fabric)| {
+        let wires = topology.axes.iter().filter(|(of, _)| *of == network).map(|(_, wires)| wires.len() as u64);
+        fabric.kind().sent_at_most(wires.sum())
     };
     let fabrics = || topology.fabrics.iter().enumerate();
-    let is_torus = |fabric: &Fabric| matches!(fabric, Fabric::Torus { .. });
+    let has_links = |fabric: &Fabric| fabric.kind().has_links();
     let sum = |rates: &mut dyn Iterator<Item = u64>| rates.fold(0, u64::saturating_add);
     let least = if is_binary {
-        // What crosses an axis of a torus loads its links; what crosses none is on the other networks alone.
-        let across = fabrics().filter_map(|(_, fabric)| match **fabric {
-            Fabric::Torus { link_bandwidth, .. } => Some(time_at_rate(bits, 4 * 8, link_bandwidth)),
-            Fabric::Flat { .. } | Fabric::Switched { .. } => None,
-        });
-        let others = sum(&mut fabrics().filter(|(_, fabric)| !is_torus(fabric)).map(rate));
-        across.chain((others > 0).then(|| all_but_kept(others))).min().unwrap_or_default()
+        // What crosses an axis that has links loads them; what crosses none is on the other networks alone.
+        let linked = fabrics().filter(|(_, fabric)| has_links(fabric));
+        let across = linked.map(|(_, fabric)| time_at_rate(bits, 4 * 8, fabric.kind().fastest()));
+        let others = sum(&mut fabrics().filter(|(_, fabric)| !has_links(fabric)).map(rate));
+        let least = across.chain((others > 0).then(|| all_but_kept(others))).min();
+        least.unwrap_or_else(|| never!("a mesh without a network", Picoseconds(0)))
     } else {
         all_but_kept(sum(&mut fabrics().map(rate)))
     };
@@ -192,8 +179,9 @@ pub fn least_regroup_time(hw: &Hardware, mesh: &Mesh, local_elements: u64, dtype
 /// What the time of a move depends on beside its kind and the size of its buffer: moves of one kind over lists of axes with
 /// the same key take the same time for the same local size. Not for permutes and exchanges.
 pub fn axes_key(hw: &Hardware, mesh: &Mesh, axes: &AxisList) -> u64 {
-    match hw.network.treats_axes_alike(mesh) {
-        true => mesh.group_size(axes.iter()),
-        false => axes.iter().fold(0, |set, axis| set | 1 << axis.index()),
+    if hw.network.treats_axes_alike(mesh) {
+        mesh.group_size(axes.iter())
+    } else {
+        axes.iter().fold(0, |set, axis| set | 1 << axis.index())
     }
 }

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use shard_ir::tensor::MAX_RANK;
 use shard_ir::{AxisId, Layout, Mesh};
 
-use super::exchange::{Kind, Load, Part, Wire, wires_of};
-use crate::hardware::Topology;
+use super::exchange::{Load, Part, WireOf, wires_of};
+use crate::hardware::{Topology, WireKind};
 
 /// Parts that are followed; of an exchange of more, each link is taken to carry as much as if all that a device holds went
 /// the longest way.
@@ -25,10 +25,10 @@ pub(super) fn followed(topology: &Topology<'_>, mesh: &Mesh, from: Layout, to: L
     let dims: Vec<Vec<Segment>> =
         (0..MAX_RANK).filter(|d| from.axes_of(*d) != to.axes_of(*d)).map(|d| segments(mesh, from, to, d)).collect();
     // The wires of the axes of these dims, network by network; each with its axis and its stride in the coordinate.
-    let mut wires: Vec<(Wire, AxisId, u64)> = Vec::new();
+    let mut wires: Vec<(WireOf, AxisId, u64)> = Vec::new();
     for axis in mesh.axis_ids().filter(|a| dims.iter().flatten().any(|s| s.before.iter().any(|(b, _)| b == a))) {
         let mut stride = mesh.size(axis);
-        for wire in wires_of(topology, mesh, axis) {
+        for wire in wires_of(topology, axis) {
             stride /= wire.size;
             wires.push((wire, axis, stride));
         }
@@ -60,8 +60,12 @@ pub(super) fn followed(topology: &Topology<'_>, mesh: &Mesh, from: Layout, to: L
                     ..Load::NONE
                 },
                 None => {
-                    let is_flat = wires.iter().any(|(wire, _, _)| wire.network == n && wire.kind == Kind::Flat);
-                    let steps = if is_flat { 1 } else { partners.unwrap_or(0) };
+                    let is_flat = wires.iter().any(|(wire, _, _)| wire.network == n && wire.kind == WireKind::Flat);
+                    let steps = if is_flat {
+                        1
+                    } else {
+                        partners.unwrap_or(0) /* nothing goes over it */
+                    };
                     let (out, inside) = (part(most(&seen.out)), part(most(&seen.inside)));
                     if out == Part::NONE && inside == Part::NONE {
                         return Load::NONE;
@@ -98,26 +102,26 @@ fn segments(mesh: &Mesh, from: Layout, to: Layout, dim: usize) -> Vec<Segment> {
 }
 
 /// What no exchange over these wires of a network exceeds.
-fn at_most(wires: &[(Wire, AxisId, u64)], network: usize) -> Load {
-    let own: Vec<&Wire> = wires.iter().map(|(wire, _, _)| wire).filter(|wire| wire.network == network).collect();
+fn at_most(wires: &[(WireOf, AxisId, u64)], network: usize) -> Load {
+    let own: Vec<&WireOf> = wires.iter().map(|(wire, _, _)| wire).filter(|wire| wire.network == network).collect();
     let all = Part { num: 1, den: 1 };
-    let longest = |wire: &&Wire| match wire.kind {
-        Kind::Ring => wire.size / 2,
-        Kind::Line => wire.size - 1,
-        Kind::Flat | Kind::Inside | Kind::Outside => 1,
+    let longest = |wire: &&WireOf| match wire.kind {
+        WireKind::Ring => wire.size / 2,
+        WireKind::Line => wire.size - 1,
+        WireKind::Flat | WireKind::Inside | WireKind::Outside => 1,
     };
-    let has = |kind: Kind| own.iter().any(|wire| wire.kind == kind);
+    let has = |kind: WireKind| own.iter().any(|wire| wire.kind == kind);
     let hops: u64 = own.iter().map(&longest).sum();
     match own.first().map(|wire| wire.kind) {
         None => Load::NONE,
-        Some(Kind::Line | Kind::Ring) => {
+        Some(WireKind::Line | WireKind::Ring) => {
             let most = own.iter().map(longest).max().unwrap_or(1);
             Load { most: Part { num: most, den: 1 }, steps: hops, ..Load::NONE }
         }
-        Some(Kind::Flat) => Load { most: all, steps: 1, ..Load::NONE },
-        Some(Kind::Inside | Kind::Outside) => Load {
-            most: if has(Kind::Outside) { all } else { Part::NONE },
-            inside: if has(Kind::Inside) { all } else { Part::NONE },
+        Some(WireKind::Flat) => Load { most: all, steps: 1, ..Load::NONE },
+        Some(WireKind::Inside | WireKind::Outside) => Load {
+            most: if has(WireKind::Outside) { all } else { Part::NONE },
+            inside: if has(WireKind::Inside) { all } else { Part::NONE },
             steps: own.iter().map(|w| w.size).product(),
         },
     }
@@ -126,7 +130,7 @@ fn at_most(wires: &[(Wire, AxisId, u64)], network: usize) -> Load {
 /// What has been seen of the parts so far.
 #[derive(Default)]
 struct Seen<'a> {
-    wires: &'a [(Wire, AxisId, u64)],
+    wires: &'a [(WireOf, AxisId, u64)],
     /// By wire, place and direction: halves of what crosses the link.
     links: BTreeMap<(usize, Vec<u64>, bool), u64>,
     /// By network and device: what it sends out of its node, or at all where there are none.
@@ -154,7 +158,7 @@ impl Seen<'_> {
     }
 
     fn follow(&mut self, size: u64, before: &[u64], after: &[u64]) {
-        let along = |coordinates: &[u64], (wire, axis, stride): &(Wire, AxisId, u64)| {
+        let along = |coordinates: &[u64], (wire, axis, stride): &(WireOf, AxisId, u64)| {
             coordinates[axis.index()] / stride % wire.size
         };
         let mut at: Vec<u64> = self.wires.iter().map(|w| along(before, w)).collect();
@@ -166,22 +170,23 @@ impl Seen<'_> {
             let start = at.clone();
             let mut hops = 0;
             for i in next..end {
-                let Wire { kind, size: places, .. } = self.wires[i].0;
-                if matches!(kind, Kind::Line | Kind::Ring) {
+                let WireOf { kind, size: places, .. } = self.wires[i].0;
+                if matches!(kind, WireKind::Line | WireKind::Ring) {
                     hops += self.hop(i, (kind, places), size, &mut at, goal[i]);
                 }
                 at[i] = goal[i];
             }
-            if matches!(self.wires[next].0.kind, Kind::Line | Kind::Ring) {
+            if matches!(self.wires[next].0.kind, WireKind::Line | WireKind::Ring) {
                 let longest = self.hops.entry(network).or_default();
                 *longest = hops.max(*longest);
             } else {
                 let key = (network, start);
-                let leaves =
-                    |kinds: &[Kind]| (next..end).any(|i| kinds.contains(&self.wires[i].0.kind) && key.1[i] != at[i]);
-                if leaves(&[Kind::Flat, Kind::Outside]) {
+                let leaves = |kinds: &[WireKind]| {
+                    (next..end).any(|i| kinds.contains(&self.wires[i].0.kind) && key.1[i] != at[i])
+                };
+                if leaves(&[WireKind::Flat, WireKind::Outside]) {
                     *self.out.entry(key.clone()).or_default() += size;
-                } else if leaves(&[Kind::Inside]) {
+                } else if leaves(&[WireKind::Inside]) {
                     *self.inside.entry(key.clone()).or_default() += size;
                 }
                 self.partners.entry(key).or_default().insert(at.clone());
@@ -191,15 +196,15 @@ impl Seen<'_> {
     }
 
     /// Takes a part along one wire of a torus, the shorter way; half-way round a ring, half of it each way. Gives the hops.
-    fn hop(&mut self, i: usize, (kind, places): (Kind, u64), size: u64, at: &mut [u64], goal: u64) -> u64 {
+    fn hop(&mut self, i: usize, (kind, places): (WireKind, u64), size: u64, at: &mut [u64], goal: u64) -> u64 {
         let here = at[i];
         let up = (goal + places - here) % places;
         let ways: &[(bool, u64)] = match kind {
-            Kind::Ring if 2 * up == places => &[(true, 1), (false, 1)],
-            Kind::Ring if 2 * up < places => &[(true, 2)],
-            Kind::Ring => &[(false, 2)],
-            _ if goal > here => &[(true, 2)],
-            _ => &[(false, 2)],
+            WireKind::Ring if 2 * up == places => &[(true, 1), (false, 1)],
+            WireKind::Ring if 2 * up < places => &[(true, 2)],
+            WireKind::Ring => &[(false, 2)],
+            WireKind::Line | WireKind::Flat | WireKind::Inside | WireKind::Outside if goal > here => &[(true, 2)],
+            WireKind::Line | WireKind::Flat | WireKind::Inside | WireKind::Outside => &[(false, 2)],
         };
         let mut hops = 0;
         for (upwards, halves) in ways {

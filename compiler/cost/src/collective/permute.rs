@@ -6,7 +6,8 @@ use shard_ir::mesh::MAX_AXES;
 use shard_ir::{AxisId, Dtype, Layout, Mesh, Picoseconds, Place};
 
 use super::terms::{How, NetworkTime};
-use crate::hardware::{Fabric, Hardware, Topology, TorusAxis, Wires};
+use crate::hardware::{Fabric, Hardware, Topology, Wire, WireKind};
+use crate::network::inside;
 
 /// Blocks times hops that are followed link by link; a permute of more is taken to load links as one does that shifts every
 /// block the longest way along every axis.
@@ -14,13 +15,13 @@ const MAX_HOPS: u64 = 1 << 22;
 
 /// What the blocks of a permute do to one network.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub(super) struct Load {
+pub(crate) struct Load {
     /// Blocks over the busiest link; on other networks, 1 if any block travels over it.
     blocks: u64,
     /// Hops of the longest way.
     hops: u64,
     /// Whether a block leaves its node.
-    leaves_node: bool,
+    pub(crate) leaves_node: bool,
 }
 
 /// The times of permutes on one mesh, for those who ask for many: what a permute does to the links is worked out once for all
@@ -94,15 +95,9 @@ pub(super) fn relation(ids: &[AxisId], from: Layout, to: Layout) -> Relation {
 /// The networks that blocks of `bits` travel over, loaded so.
 fn networks_under(topology: &Topology<'_>, loads: &[Load], bits: u128) -> Vec<NetworkTime> {
     let on = |(fabric, load): (&&Fabric, &Load)| {
-        let (kind, rate, step_time) = match **fabric {
-            Fabric::Flat { bandwidth, latency } => ("flat network", bandwidth, latency),
-            Fabric::Torus { link_bandwidth, hop_latency, .. } => ("torus", link_bandwidth, hop_latency),
-            Fabric::Switched { node_bandwidth, nic_bandwidth, alpha, .. } => {
-                ("switches", if load.leaves_node { nic_bandwidth } else { node_bandwidth }, alpha)
-            }
-        };
-        let terms = vec![How::Blocks { blocks: load.blocks }.at(bits, rate)];
-        NetworkTime { kind, terms, at_once: false, steps: load.hops, step_time }
+        let kind = fabric.kind();
+        let terms = vec![How::Blocks { blocks: load.blocks }.at(bits, kind.permute_rate(load))];
+        NetworkTime { kind: kind.name(), terms, at_once: false, steps: load.hops, step_time: kind.latency() }
     };
     let travelled = |(_, load): &(&&Fabric, &Load)| load.blocks > 0 || load.hops > 0;
     topology.fabrics.iter().zip(loads).filter(travelled).map(on).collect()
@@ -111,8 +106,8 @@ fn networks_under(topology: &Topology<'_>, loads: &[Load], bits: u128) -> Vec<Ne
 /// The load on each network.
 fn loads(topology: &Topology<'_>, mesh: &Mesh, from: Layout, to: Layout, ids: &[AxisId]) -> Vec<Load> {
     let mut loads = vec![Load::default(); topology.fabrics.len()];
-    let only_flat = ids.iter().all(|a| topology.axes[a.index()] == (0, Wires::Flat));
-    if only_flat {
+    let is_flat = |(network, _): &(usize, Vec<Wire>)| *network == 0 && topology.fabrics[0].kind().is_uniform();
+    if ids.iter().all(|a| is_flat(&topology.axes[a.index()])) {
         loads[0] = Load { blocks: 1, hops: 1, leaves_node: false };
         return loads;
     }
@@ -123,21 +118,22 @@ fn loads(topology: &Topology<'_>, mesh: &Mesh, from: Layout, to: Layout, ids: &[
             let (network, wires) = &topology.axes[id.index()];
             let load = &mut loads[*network];
             load.blocks = load.blocks.max(longest(wires)).max(1);
-            load.hops = if matches!(wires, Wires::Torus(_)) { load.hops + longest(wires) } else { 1 };
-            load.leaves_node |= matches!(wires, Wires::Switched { outside, .. } if *outside > 1);
+            let has_links = topology.fabrics[*network].kind().has_links();
+            load.hops = if has_links { load.hops + longest(wires) } else { 1 };
+            load.leaves_node |= wires.iter().any(|wire| wire.kind == WireKind::Outside && wire.size > 1);
         }
         return loads;
     }
     let messages = messages(mesh, from, to, ids, &grid);
     for (network, load) in loads.iter_mut().enumerate() {
-        let on: Vec<(usize, &Wires)> = ids
+        let on: Vec<(usize, &[Wire])> = ids
             .iter()
             .enumerate()
             .filter(|(_, a)| topology.axes[a.index()].0 == network)
-            .map(|(i, a)| (i, &topology.axes[a.index()].1))
+            .map(|(i, a)| (i, topology.axes[a.index()].1.as_slice()))
             .collect();
-        if matches!(topology.fabrics[network], Fabric::Torus { .. }) {
-            *load = torus_load(&grid, &on, &messages);
+        if topology.fabrics[network].kind().has_links() {
+            *load = link_load(&grid, &on, &messages);
             continue;
         }
         for (source, target) in &messages {
@@ -145,7 +141,7 @@ fn loads(topology: &Topology<'_>, mesh: &Mesh, from: Layout, to: Layout, ids: &[
                 let (a, b) = (grid.coordinate(*source, *axis), grid.coordinate(*target, *axis));
                 if a != b {
                     (load.blocks, load.hops) = (1, 1);
-                    load.leaves_node |= matches!(wires, Wires::Switched { inside, .. } if a / inside != b / inside);
+                    load.leaves_node |= node_of(wires, a) != node_of(wires, b);
                 }
             }
         }
@@ -154,11 +150,14 @@ fn loads(topology: &Topology<'_>, mesh: &Mesh, from: Layout, to: Layout, ids: &[
 }
 
 /// The hops from end to end of a mesh axis.
-fn longest(wires: &Wires) -> u64 {
-    match wires {
-        Wires::Torus(axes) => axes.iter().map(|a| if a.ring { a.size / 2 } else { a.size - 1 }).sum(),
-        Wires::Flat | Wires::Switched { .. } => 0,
-    }
+fn longest(wires: &[Wire]) -> u64 {
+    wires.iter().map(Wire::longest).sum()
+}
+
+/// The node of a device by its coordinate along a mesh axis; where there are no nodes, all are in one.
+fn node_of(wires: &[Wire], coordinate: u64) -> u64 {
+    let has_nodes = wires.iter().any(|wire| wire.kind == WireKind::Outside);
+    if has_nodes { coordinate / inside(wires) } else { 0 }
 }
 
 /// The devices that differ along the affected axes alone, the last axis fastest.
@@ -201,7 +200,7 @@ fn block(mesh: &Mesh, layout: Layout, ids: &[AxisId], grid: &Grid, device: u64) 
     let mut number = 0;
     for dim in 0..layout.split_rank() {
         for axis in layout.axes_of(dim).iter() {
-            let at = ids.iter().position(|a| *a == axis).map_or(0, |i| grid.coordinate(device, i));
+            let at = ids.iter().position(|a| *a == axis).map_or(0, |i| grid.coordinate(device, i)); // along an axis that is not affected all do the same
             number = number * mesh.size(axis) + at;
         }
     }
@@ -210,15 +209,14 @@ fn block(mesh: &Mesh, layout: Layout, ids: &[AxisId], grid: &Grid, device: u64) 
 
 /// Blocks over the busiest link of a torus, each going the shortest way along one axis after the other; half-way round a
 /// ring, upwards.
-fn torus_load(grid: &Grid, on: &[(usize, &Wires)], messages: &[(u64, u64)]) -> Load {
+fn link_load(grid: &Grid, on: &[(usize, &[Wire])], messages: &[(u64, u64)]) -> Load {
     // Torus axes, each with its stride in the numbering of devices.
-    let mut axes: Vec<(TorusAxis, u64)> = Vec::new();
+    let mut axes: Vec<(Wire, u64)> = Vec::new();
     for (axis, wires) in on {
-        let Wires::Torus(torus) = wires else { continue };
         let mut stride = grid.stride(*axis) * grid.sizes[*axis];
-        for axis in torus {
-            stride /= axis.size;
-            axes.push((*axis, stride));
+        for wire in *wires {
+            stride /= wire.size;
+            axes.push((*wire, stride));
         }
     }
     let devices = grid.devices() as usize;
@@ -230,7 +228,7 @@ fn torus_load(grid: &Grid, on: &[(usize, &Wires)], messages: &[(u64, u64)]) -> L
         for (i, (axis, stride)) in axes.iter().enumerate() {
             let (here, there) = (at / stride % axis.size, target / stride % axis.size);
             let up = (there + axis.size - here) % axis.size;
-            let upwards = if axis.ring { up * 2 <= axis.size } else { there > here };
+            let upwards = if axis.kind == WireKind::Ring { up * 2 <= axis.size } else { there > here };
             let count = if upwards { up } else { axis.size - up } % axis.size;
             for _ in 0..count {
                 links[(i * 2 + usize::from(upwards)) * devices + at as usize] += 1;
@@ -242,6 +240,7 @@ fn torus_load(grid: &Grid, on: &[(usize, &Wires)], messages: &[(u64, u64)]) -> L
         }
         hops = hops.max(way);
     }
+    // No block takes a link of this network where none of its axes is affected.
     Load { blocks: links.into_iter().max().unwrap_or(0), hops, leaves_node: false }
 }
 

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
-use shard_ir::{AxisSet, Collective, Dtype, Layout, Mesh, MeshShape, Picoseconds};
+use shard_ir::{AxisSet, Collective, Dtype, Layout, Mesh, MeshShape, Picoseconds, never};
 
 use super::exchange::{self, ExchangeTimes};
 use super::permute::{self, PermuteTimes};
@@ -139,7 +139,8 @@ impl<'h> RegroupTimes<'h> {
         match between(self.mesh, from, to) {
             Some(Collective::AllToAll { axes, .. }) => Signature::AllToAll(axes.set()),
             Some(Collective::Permute { .. }) => Signature::Permute(self.permutes.loads(from, to).to_vec()),
-            _ => Signature::Exchange(self.exchanges.loads(from, to).to_vec()),
+            Some(Collective::Exchange { .. }) => Signature::Exchange(self.exchanges.loads(from, to).to_vec()),
+            _ => never!("layouts of one list between which no move leads", Signature::Exchange(Vec::new())),
         }
     }
 
@@ -150,7 +151,8 @@ impl<'h> RegroupTimes<'h> {
             let networks = match between(self.mesh, *from, *to) {
                 Some(Collective::AllToAll { axes, .. }) => Networks::of(self.hw, self.mesh, &axes).exchange(bits),
                 Some(Collective::Permute { .. }) => self.permutes.networks(*from, *to, bits),
-                _ => self.exchanges.networks(*from, *to, bits),
+                Some(Collective::Exchange { .. }) => self.exchanges.networks(*from, *to, bits),
+                _ => never!("layouts of one list between which no move leads", Vec::new()),
             };
             let once: Picoseconds = networks.iter().map(NetworkTime::time).sum();
             Picoseconds(once.0.saturating_mul(self.hw.move_weight()))

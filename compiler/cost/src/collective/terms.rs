@@ -94,7 +94,7 @@ pub enum How {
 
 impl How {
     /// The term for a buffer of `bits` at a rate.
-    pub(super) fn at(self, bits: u128, rate: u64) -> Term {
+    pub(crate) fn at(self, bits: u128, rate: u64) -> Term {
         let scaled = |n: u64| bits.saturating_mul(u128::from(n));
         let time = match self {
             // The time of the whole less that of a device's own share, each in whole picoseconds: so the times of a chain of

@@ -2,7 +2,6 @@
 
 mod builtin;
 mod file;
-mod network;
 mod network_file;
 mod scaled;
 mod slices;
@@ -10,12 +9,15 @@ mod toml_reader;
 
 use std::ops::Range;
 
-use shard_ir::{Dtype, Picoseconds, Plan};
+use shard_ir::{Dtype, Picoseconds, Plan, never};
 
 pub use builtin::{BUILT_IN, BuiltIn};
-pub use network::{AxisNetwork, CUBE, Fabric, Network, Wraparound};
-pub(crate) use network::{Topology, TorusAxis, Wires};
+pub(crate) use network_file::{CHIPS, MAX_TORUS_AXES, latency, rate, whole};
 pub use slices::SliceProblem;
+pub(crate) use toml_reader::Table;
+
+pub use crate::network::{AxisNetwork, CUBE, Fabric, Figure, Flat, Network, Switched, Torus, Wraparound};
+pub(crate) use crate::network::{Topology, Wire, WireKind};
 
 /// A chip and its network. Made from a hardware file by [`Hardware::parse`], or one of the [`BUILT_IN`] ones by
 /// [`Hardware::built_in`].
@@ -165,7 +167,7 @@ impl Hardware {
 
 fn of_arithmetic(rates: &[(Dtype, u64)], arithmetic: Dtype) -> u64 {
     let rate_of = |dtype: Dtype| rates.iter().find(|(d, _)| *d == dtype).map(|(_, rate)| *rate);
-    rate_of(arithmetic).or_else(|| rate_of(Dtype::Bf16)).unwrap_or(1)
+    rate_of(arithmetic).or_else(|| rate_of(Dtype::Bf16)).unwrap_or_else(|| never!("a chip without a rate of bf16", 1))
 }
 
 #[cfg(test)]

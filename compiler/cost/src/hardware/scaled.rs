@@ -1,6 +1,6 @@
 //! The same chip with a faster or slower network.
 
-use super::{AxisNetwork, Fabric, Hardware};
+use super::{AxisNetwork, Hardware};
 
 impl Hardware {
     /// The chip with every bandwidth of its network, between chips and between nodes, times `times / of`; latencies stay.
@@ -17,14 +17,7 @@ impl Hardware {
             AxisNetwork::TorusAxes(_) => None,
         });
         for fabric in own.chain([&mut network.fabric]) {
-            match fabric {
-                Fabric::Flat { bandwidth, .. } => scaled(bandwidth),
-                Fabric::Torus { link_bandwidth, .. } => scaled(link_bandwidth),
-                Fabric::Switched { node_bandwidth, nic_bandwidth, .. } => {
-                    scaled(node_bandwidth);
-                    scaled(nic_bandwidth);
-                }
-            }
+            fabric.rates().into_iter().for_each(scaled);
         }
         hardware
     }

@@ -15,7 +15,7 @@ latency = 1e-6
 "#;
 
 fn flat(bandwidth: u64, latency: u64) -> Network {
-    Network { fabric: Fabric::Flat { bandwidth, latency: Picoseconds(latency) }, axes: Vec::new() }
+    Network { fabric: Fabric::Flat(Flat { bandwidth, latency: Picoseconds(latency) }), axes: Vec::new() }
 }
 
 fn error(text: &str) -> HardwareError {
@@ -155,7 +155,7 @@ dcn = { kind = "flat", bandwidth = 1e9 }
 #[test]
 fn a_mesh_axis_may_stand_for_torus_axes_or_have_its_own_network() {
     let hw = Hardware::parse(TORUS).unwrap();
-    let own = Fabric::Flat { bandwidth: 1_000_000_000, latency: Picoseconds(0) };
+    let own = Fabric::Flat(Flat { bandwidth: 1_000_000_000, latency: Picoseconds(0) });
     let axes = [("dcn".to_string(), AxisNetwork::Own(own)), ("x".to_string(), AxisNetwork::TorusAxes(vec![4, 4]))];
     assert_eq!(hw.network.axes, axes);
     for bad in ["[]", "[4.5]", "[0]", "\"4x4\"", "[99999999999]"] {
@@ -202,7 +202,7 @@ fn a_mesh_that_no_slice_has_is_told_apart() {
 
 #[test]
 fn a_group_that_fits_one_node_is_one_node() {
-    let inside = |sizes: &[u64]| network::inside_nodes(sizes, 8);
+    let inside = |sizes: &[u64]| crate::network::inside_nodes(sizes, 8);
     assert_eq!(inside(&[6]), [6], "six devices of a node of eight");
     assert_eq!(inside(&[3]), [3]);
     assert_eq!(inside(&[2, 3]), [2, 3], "groups of both axes lie in the node");
@@ -238,7 +238,7 @@ fn a_chip_and_its_face_have_the_same_figures() {
         let chip = Hardware::built_in(name).expect("built in");
         let mut face = Hardware::built_in(&format!("{name}-face")).expect("built in");
         face.name = chip.name.clone();
-        if let Fabric::Torus { face, .. } = &mut face.network.fabric {
+        if let Fabric::Torus(Torus { face, .. }) = &mut face.network.fabric {
             *face = false;
         }
         assert_eq!(face, chip);

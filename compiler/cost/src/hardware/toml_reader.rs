@@ -11,15 +11,15 @@ use super::HardwareError;
 
 /// What is wrong, as it is found.
 #[derive(Default)]
-pub(super) struct Errors(RefCell<Vec<HardwareError>>);
+pub(crate) struct Errors(RefCell<Vec<HardwareError>>);
 
 impl Errors {
-    pub(super) fn push(&self, error: HardwareError) {
+    pub(crate) fn push(&self, error: HardwareError) {
         self.0.borrow_mut().push(error);
     }
 
     /// Everything, in file order.
-    pub(super) fn sorted(self) -> Vec<HardwareError> {
+    pub(crate) fn sorted(self) -> Vec<HardwareError> {
         let mut errors = self.0.into_inner();
         errors.sort_by_key(|e| e.span.start);
         errors
@@ -28,7 +28,7 @@ impl Errors {
 
 /// A table that is being read: it knows which keys have been asked for, and refuses the others at the end. What is wrong
 /// with a key goes to the errors, and the key then counts as not given.
-pub(super) struct Table<'t, 'i> {
+pub(crate) struct Table<'t, 'i> {
     /// The path of the table: empty at the top, `chip.`.
     path: String,
     span: Range<usize>,
@@ -39,7 +39,7 @@ pub(super) struct Table<'t, 'i> {
 
 /// What numbers a key takes.
 #[derive(Clone, Copy)]
-pub(super) enum Numbers {
+pub(crate) enum Numbers {
     /// Greater than zero, at most the largest.
     Positive {
         /// The largest.
@@ -89,7 +89,7 @@ impl Numbers {
 
 impl<'t, 'i> Table<'t, 'i> {
     /// The top table of a file.
-    pub(super) fn top(table: &'t Spanned<DeTable<'i>>, errors: &'t Errors) -> Table<'t, 'i> {
+    pub(crate) fn top(table: &'t Spanned<DeTable<'i>>, errors: &'t Errors) -> Table<'t, 'i> {
         // An error about the file as a whole points at its first byte and not at all of it.
         let start = table.span().start;
         Table { path: String::new(), span: start..start, entries: table.get_ref(), asked: BTreeSet::new(), errors }
@@ -101,7 +101,7 @@ impl<'t, 'i> Table<'t, 'i> {
     }
 
     /// Says what is wrong with one of the table's keys.
-    pub(super) fn error(
+    pub(crate) fn error(
         &self,
         key: &str,
         span: Range<usize>,
@@ -124,12 +124,12 @@ impl<'t, 'i> Table<'t, 'i> {
     }
 
     /// Whether a key is there, right or wrong.
-    pub(super) fn has(&self, key: &str) -> bool {
+    pub(crate) fn has(&self, key: &str) -> bool {
         self.entries.keys().any(|k| k.get_ref() == key)
     }
 
     /// The sub-table of a key, if it is there.
-    pub(super) fn table(&mut self, key: &str) -> Option<Table<'t, 'i>> {
+    pub(crate) fn table(&mut self, key: &str) -> Option<Table<'t, 'i>> {
         let value = self.find(key)?;
         let Some(entries) = value.get_ref().as_table() else {
             self.wrong(key, value.span(), "a table", value.get_ref().type_str());
@@ -140,7 +140,7 @@ impl<'t, 'i> Table<'t, 'i> {
     }
 
     /// The sub-table of a key that must be there.
-    pub(super) fn need_table(&mut self, key: &str, example: &str) -> Option<Table<'t, 'i>> {
+    pub(crate) fn need_table(&mut self, key: &str, example: &str) -> Option<Table<'t, 'i>> {
         if !self.has(key) {
             self.asked.insert(key.to_string());
             self.missing(key, example);
@@ -149,7 +149,7 @@ impl<'t, 'i> Table<'t, 'i> {
     }
 
     /// The string of a key, if it is there, and its place.
-    pub(super) fn string(&mut self, key: &str) -> Option<(String, Range<usize>)> {
+    pub(crate) fn string(&mut self, key: &str) -> Option<(String, Range<usize>)> {
         let value = self.find(key)?;
         let text = value.get_ref().as_str();
         if text.is_none() {
@@ -159,7 +159,7 @@ impl<'t, 'i> Table<'t, 'i> {
     }
 
     /// The string of a key that must be there, and its place.
-    pub(super) fn need_string(&mut self, key: &str, example: &str) -> Option<(String, Range<usize>)> {
+    pub(crate) fn need_string(&mut self, key: &str, example: &str) -> Option<(String, Range<usize>)> {
         if !self.has(key) {
             self.asked.insert(key.to_string());
             self.missing(key, example);
@@ -168,7 +168,7 @@ impl<'t, 'i> Table<'t, 'i> {
     }
 
     /// The truth value of a key, if it is there.
-    pub(super) fn flag(&mut self, key: &str) -> Option<bool> {
+    pub(crate) fn flag(&mut self, key: &str) -> Option<bool> {
         let value = self.find(key)?;
         let flag = value.get_ref().as_bool();
         if flag.is_none() {
@@ -178,7 +178,7 @@ impl<'t, 'i> Table<'t, 'i> {
     }
 
     /// The number of a key, if it is there.
-    pub(super) fn number(&mut self, key: &str, allowed: Numbers) -> Option<f64> {
+    pub(crate) fn number(&mut self, key: &str, allowed: Numbers) -> Option<f64> {
         let value = self.find(key)?;
         let read = allowed.read(value.get_ref());
         if let Err(found) = &read {
@@ -188,7 +188,7 @@ impl<'t, 'i> Table<'t, 'i> {
     }
 
     /// The number of a key that must be there.
-    pub(super) fn need_number(&mut self, key: &str, allowed: Numbers, example: &str) -> Option<f64> {
+    pub(crate) fn need_number(&mut self, key: &str, allowed: Numbers, example: &str) -> Option<f64> {
         if !self.has(key) {
             self.asked.insert(key.to_string());
             self.missing(key, example);
@@ -197,7 +197,7 @@ impl<'t, 'i> Table<'t, 'i> {
     }
 
     /// The numbers of a key, if it is there: a list of one to `most`.
-    pub(super) fn numbers(&mut self, key: &str, allowed: Numbers, most: usize) -> Option<Vec<f64>> {
+    pub(crate) fn numbers(&mut self, key: &str, allowed: Numbers, most: usize) -> Option<Vec<f64>> {
         let value = self.find(key)?;
         let wanted = format!("a list of 1 to {most} numbers, each {}", allowed.words());
         let Some(list) = value.get_ref().as_array().filter(|list| (1..=most).contains(&list.len())) else {
@@ -219,12 +219,12 @@ impl<'t, 'i> Table<'t, 'i> {
     }
 
     /// The keys of the table with their places, in the order of their names.
-    pub(super) fn keys(&self) -> Vec<(String, Range<usize>)> {
+    pub(crate) fn keys(&self) -> Vec<(String, Range<usize>)> {
         self.entries.keys().map(|k| (k.get_ref().to_string(), k.span())).collect()
     }
 
     /// Refuses every key that was not asked for.
-    pub(super) fn finish(self) {
+    pub(crate) fn finish(self) {
         let known: Vec<String> = self.asked.iter().cloned().collect();
         for key in self.entries.keys().filter(|k| !self.asked.contains(k.get_ref().as_ref())) {
             let message = format!("unknown key `{}{}`", self.path, key.get_ref());

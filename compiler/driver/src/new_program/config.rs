@@ -374,9 +374,10 @@ impl Config<'_> {
     fn title(&self, kind: &str) -> String {
         let name = self.keys.get("_name_or_path").and_then(Value::as_str).unwrap_or_default();
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
-        match !name.is_empty() && name.len() <= 60 && name.chars().all(plain) {
-            true => format!("{name} ({kind})"),
-            false => format!("a {kind} model"),
+        if !name.is_empty() && name.len() <= 60 && name.chars().all(plain) {
+            format!("{name} ({kind})")
+        } else {
+            format!("a {kind} model")
         }
     }
 

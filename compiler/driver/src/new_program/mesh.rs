@@ -1,7 +1,6 @@
 //! A mesh that suits a model and a chip: the last axis for heads and d_ff, those before it for the batch.
 
 use shard_cost::Hardware;
-use shard_cost::hardware::{CUBE, Fabric, SliceProblem, Wraparound};
 use shard_ir::Mesh;
 
 use super::Model;
@@ -43,8 +42,8 @@ impl Axes {
 
 /// The mesh for so many chips, or for as few as hold weights and caches twice; `None` if there is none.
 ///
-/// The last axis divides d_ff and heads (keys' and values', unless there is one head for all). Behind switches it is as large as a
-/// node lets it be, since that is where the bandwidth is; on a torus the axes are as near to equal as can be.
+/// The last axis divides d_ff and heads (keys' and values', unless there is one head for all); of the meshes that are left the
+/// network says which suits it.
 pub fn choose(model: &Model, hardware: &Hardware, chips: Option<u64>) -> Option<Axes> {
     match chips {
         Some(chips) => of_size(model, hardware, chips),
@@ -78,41 +77,13 @@ fn of_size(model: &Model, hardware: &Hardware, chips: u64) -> Option<Axes> {
 
 /// The mesh of a chip whose last axis has one of some sizes, smallest first.
 fn of_ways(ways: &[u64], hardware: &Hardware, chips: u64) -> Option<Axes> {
-    let problem = |axes: &Axes| Mesh::new(axes.all.clone()).ok().map(|mesh| hardware.slice_problem(&mesh));
-    let is_slice = |axes: &Axes| problem(axes) == Some(None);
-    // A mesh of two axes may be a face of a slice that has three.
-    let is_face = |axes: &Axes| matches!(problem(axes), Some(None | Some(SliceProblem::Face { .. })));
-    let two = |y: u64| Axes::of(&[chips / y, y]);
-    match &hardware.network.fabric {
-        Fabric::Switched { node, .. } => {
-            ways.iter().rev().filter(|y| *y <= node).map(|y| two(*y)).find(|axes| is_slice(axes))
-        }
-        Fabric::Flat { .. } => ways.iter().map(|y| two(*y)).filter(is_slice).min_by_key(Axes::unequal),
-        Fabric::Torus { wraparound, .. } => {
-            // Where slices are cubes, whole cubes have rings and nothing smaller has.
-            let of_cubes = *wraparound == Wraparound::WholeCubes;
-            let cubes = ways.iter().filter(|_| of_cubes).flat_map(|y| {
-                let rest = chips / *y;
-                let parts = (1..=rest).take_while(move |a| a * a <= rest).filter(move |a| rest.is_multiple_of(*a));
-                parts.map(move |a| Axes::of(&[rest / a, a, *y]))
-            });
-            let whole = |axes: &Axes| axes.all.iter().all(|(_, size)| size.is_multiple_of(CUBE));
-            let best = cubes.filter(whole).filter(is_slice).min_by_key(Axes::unequal);
-            best.or_else(|| ways.iter().map(|y| two(*y)).filter(is_face).min_by_key(Axes::unequal))
-        }
-    }
+    let problem = |sizes: &[u64]| Mesh::new(Axes::of(sizes).all).ok().map(|mesh| hardware.slice_problem(&mesh));
+    hardware.network.fabric.mesh(chips, ways, &problem).map(|sizes| Axes::of(&sizes))
 }
 
 impl Axes {
     /// Axes of these sizes, named `x`, `y`, `z`.
     fn of(sizes: &[u64]) -> Axes {
         Axes { all: ["x", "y", "z"].into_iter().map(str::to_string).zip(sizes.iter().copied()).collect() }
-    }
-
-    /// How far from a square or a cube, and then from many devices for the last.
-    fn unequal(&self) -> (u64, u64) {
-        let sizes = || self.all.iter().map(|(_, size)| *size);
-        let apart = sizes().max().unwrap_or(1) - sizes().min().unwrap_or(1);
-        (apart, u64::MAX - sizes().next_back().unwrap_or(1))
     }
 }

@@ -8,7 +8,7 @@ use shard_check::{CheckOptions, check_source};
 use shard_cost::Hardware;
 use shard_cost::hardware::SliceProblem;
 use shard_grammar::SourceFile;
-use shard_ir::{Dtype, Mesh};
+use shard_ir::{Dtype, Mesh, never};
 
 use crate::host::{Host, Outcome, Status};
 use mesh::Axes;
@@ -47,7 +47,8 @@ pub fn file(
         host.report(Some(&written), found);
         return Err(Status::Wrong);
     }
-    Ok(shard_grammar::format(&written).unwrap_or(written.text))
+    Ok(shard_grammar::format(&written)
+        .unwrap_or_else(|_| never!("a text without an error that is not formatted", written.text)))
 }
 
 /// A transformer, as far as its layers need it.

@@ -145,20 +145,23 @@ fn dims(model: &Model, axes: &Axes) -> Vec<(String, String)> {
     if let Some(experts) = &model.experts {
         dim(format!("X = {}", experts.count), "experts");
         let places = "places of an expert for a group: twice its share";
-        match 2 * experts.chosen.min(experts.count) < experts.count {
-            true => dim(format!("C = 2 * {} * T / X", experts.chosen), places),
-            false => dim("C = T".to_string(), "places of an expert for a group"),
+        if 2 * experts.chosen.min(experts.count) < experts.count {
+            dim(format!("C = 2 * {} * T / X", experts.chosen), places)
+        } else {
+            dim("C = T".to_string(), "places of an expert for a group")
         }
     }
-    match model.inner.is_multiple_of(model.width) && model.inner > model.width {
-        true => dim(format!("F = {} * E", model.inner / model.width), "d_ff"),
-        false => dim(format!("F = {}", model.inner), "d_ff"),
+    if model.inner.is_multiple_of(model.width) && model.inner > model.width {
+        dim(format!("F = {} * E", model.inner / model.width), "d_ff")
+    } else {
+        dim(format!("F = {}", model.inner), "d_ff")
     }
     if let Some(vocabulary) = model.vocabulary {
         let devices = axes.all.iter().fold(1u64, |n, (_, size)| n.saturating_mul(*size)).max(1);
-        match vocabulary.is_multiple_of(devices) || vocabulary.is_multiple_of(128) {
-            true => dim(format!("V = {vocabulary}"), "vocabulary"),
-            false => dim(format!("V = {vocabulary} pad {}", vocabulary.next_multiple_of(128)), "vocabulary"),
+        if vocabulary.is_multiple_of(devices) || vocabulary.is_multiple_of(128) {
+            dim(format!("V = {vocabulary}"), "vocabulary")
+        } else {
+            dim(format!("V = {vocabulary} pad {}", vocabulary.next_multiple_of(128)), "vocabulary")
         }
     }
     out
@@ -280,10 +283,7 @@ impl Words {
     fn attend(&self, attention: &Attention) -> String {
         let b = self.sequences;
         let (kv, q) = Heads::of(attention).dims();
-        let placed = |value: String| match attention.rotary {
-            true => format!("rope({value} over D at L, S)"),
-            false => value,
-        };
+        let placed = |value: String| if attention.rotary { format!("rope({value} over D at L, S)") } else { value };
         let mut out = format!("  let q = {}\n", placed(format!("einsum(h, wq -> {b}L{q}D)")));
         let _ = writeln!(out, "  let k = {}", placed(format!("einsum(h, wk -> {b}L{kv}D)")));
         let _ = writeln!(out, "  let v = einsum(h, wv -> {b}L{kv}D)");

@@ -73,7 +73,7 @@ impl Question<'_> {
             let far = turn(NETWORK_UNIT, behind, NETWORK_POWERS.map(scaled).to_vec(), &at, 0);
             let Turn::Wins { at: first, loses_at, behind } = far else { return far };
             // Powers of two between, then between two of them.
-            let between = (1..*NETWORK_POWERS.last().unwrap_or(&0)).map(scaled);
+            let between = (1..NETWORK_POWERS[NETWORK_POWERS.len() - 1]).map(scaled);
             let inside = |r: &u64| (*r > loses_at.min(first)) && (*r < loses_at.max(first));
             let powers: Vec<u64> = between.filter(inside).chain([first]).collect();
             turn(loses_at, behind, powers, &at, NETWORK_REFINEMENTS)

@@ -1,5 +1,6 @@
 //! Text to plans: one instruction.
 
+use crate::never;
 use std::collections::BTreeMap;
 
 use shard_grammar::ast::{AxesWord, PartialOp};
@@ -110,9 +111,10 @@ impl Scope<'_> {
             return Err(LineError { span: word.span, message });
         }
         let ids: Vec<AxisId> = word.axes.iter().map(|a| self.axis_named(&a.value, a.span)).collect::<Parsed<_>>()?;
-        match ids.len() > MAX_AXES {
-            true => Err(LineError { span: word.span, message: "an axis stands twice".to_string() }),
-            false => Ok(ids.into_iter().collect()),
+        if ids.len() > MAX_AXES {
+            Err(LineError { span: word.span, message: "an axis stands twice".to_string() })
+        } else {
+            Ok(ids.into_iter().collect())
         }
     }
 }
@@ -166,9 +168,10 @@ pub(super) fn instruction(scope: Scope<'_>, cursor: &mut Cursor<'_>) -> Parsed<I
             (InstrKind::Parameter(ParameterKind::Activation), Vec::new())
         }
         "constant" => {
-            let number = match cursor.take_word("size") {
-                true => Number::SizeOf(scope.dim(cursor)?),
-                false => Number::Given(cursor.float()?),
+            let number = if cursor.take_word("size") {
+                Number::SizeOf(scope.dim(cursor)?)
+            } else {
+                Number::Given(cursor.float()?)
             };
             (InstrKind::Constant(number), Vec::new())
         }
@@ -199,10 +202,13 @@ pub(super) fn instruction(scope: Scope<'_>, cursor: &mut Cursor<'_>) -> Parsed<I
     cursor.expect(":")?;
     if let InstrKind::Parameter(of) = &mut kind {
         *of = match () {
-            () if cursor.take_word("weight") => match cursor.take_word("host") {
-                true => ParameterKind::HostWeight,
-                false => ParameterKind::Weight,
-            },
+            () if cursor.take_word("weight") => {
+                if cursor.take_word("host") {
+                    ParameterKind::HostWeight
+                } else {
+                    ParameterKind::Weight
+                }
+            }
             () if cursor.take_word("cache") => ParameterKind::Cache,
             () => ParameterKind::Activation,
         };
@@ -380,7 +386,7 @@ fn collective(scope: Scope<'_>, word: &str, cursor: &mut Cursor<'_>) -> Parsed<O
             let dim = if cursor.take_word("along") { Some(place(cursor)?) } else { None };
             Collective::ToPartial { kind, dim, axes }
         }
-        _ => return Ok(None),
+        _ => return never!("a move of the catalogue that is not read", Ok(None)),
     };
     Ok(Some((operand, collective)))
 }

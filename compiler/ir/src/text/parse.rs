@@ -89,9 +89,10 @@ fn parse_lines(text: &str) -> Parsed<Vec<Plan>> {
         reader.line(&mut cursor)?;
         cursor.end()?;
     }
-    match header {
-        true => Ok(plans.into_iter().map(|r| r.plan).collect()),
-        false => Err(LineError { span: Span::at(text.len()), message: "expected `shir 1`".to_string() }),
+    if header {
+        Ok(plans.into_iter().map(|r| r.plan).collect())
+    } else {
+        Err(LineError { span: Span::at(text.len()), message: "expected `shir 1`".to_string() })
     }
 }
 

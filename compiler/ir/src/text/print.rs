@@ -43,9 +43,12 @@ fn print_plan(out: &mut String, plan: &Plan) {
         let dims: Vec<String> = plan
             .dims
             .iter()
-            .map(|d| match d.size == d.useful {
-                true => format!("{}={}", d.name, d.size),
-                false => format!("{}={} useful {}", d.name, d.size, d.useful),
+            .map(|d| {
+                if d.size == d.useful {
+                    format!("{}={}", d.name, d.size)
+                } else {
+                    format!("{}={} useful {}", d.name, d.size, d.useful)
+                }
             })
             .collect();
         out.push_str(&format!("dims {}\n", dims.join(", ")));

@@ -10,7 +10,7 @@ mod expression;
 
 use shard_grammar::ast::{self, HardwareRef, Item};
 use shard_grammar::{SourceFile, Span, SyntaxError};
-use shard_ir::{InstrId, InstrKind, Instruction, Plan};
+use shard_ir::{InstrId, InstrKind, Instruction, Plan, never};
 use shard_rewrite::rules::pieces::IN_PIECES;
 
 use crate::notation::phrase;
@@ -58,11 +58,11 @@ pub fn explicit(source: &SourceFile, plans: &[&Plan], overrides: &Overrides) -> 
     let mut text = String::new();
     let mut at = 0;
     for (span, new) in edits {
-        text.push_str(source.text.get(at..span.start).unwrap_or_default());
+        text.push_str(source.text.get(at..span.start).unwrap_or_else(|| never!("edits that overlap", "")));
         text.push_str(&new);
         at = at.max(span.end);
     }
-    text.push_str(source.text.get(at..).unwrap_or_default());
+    text.push_str(source.text.get(at..).unwrap_or_else(|| never!("an edit behind the end of the file", "")));
     shard_grammar::format(&SourceFile::new(source.name.clone(), text))
 }
 
@@ -104,7 +104,7 @@ fn override_lines(source: &SourceFile, tree: &ast::File, overrides: &Overrides, 
 fn with_docs(source: &SourceFile, tree: &ast::File, layer: Span) -> Span {
     let mut start = layer.start;
     for comment in tree.comments.iter().rev().filter(|c| c.own_line && c.span.end <= layer.start) {
-        let between = source.text.get(comment.span.end..start).unwrap_or_default();
+        let between = source.text.get(comment.span.end..start).unwrap_or_else(|| never!("comments out of order", ""));
         if between.trim().is_empty() && between.matches('\n').count() == 1 {
             start = comment.span.start;
         }

@@ -228,7 +228,7 @@ fn layer(report: &CostLayer<'_>, why: Option<InstrId>) -> LayerJson {
 }
 
 fn why_json(layer: &Layer<'_>, id: InstrId) -> WhyJson {
-    let figures = figures(layer, id).unwrap_or_default();
+    let figures = figures(layer, id).unwrap_or_default(); // what is free has none
     let json = |f: Figure| FigureJson { name: f.name, formula: f.formula, numbers: f.numbers, value: f.value };
     WhyJson { id: id.0, figures: figures.into_iter().map(json).collect() }
 }
@@ -263,9 +263,10 @@ fn memory(report: &CostLayer<'_>) -> MemoryJson {
     MemoryJson {
         capacity_bytes: report.capacity.all.0,
         chip_bytes: hardware.chip_hbm_bytes,
-        limited_by: match hardware.has_memory_limit {
-            true => Some("memory-limit"),
-            false => (hardware.hbm_bytes < hardware.chip_hbm_bytes).then_some("hbm_reserved_bytes"),
+        limited_by: if hardware.has_memory_limit {
+            Some("memory-limit")
+        } else {
+            (hardware.hbm_bytes < hardware.chip_hbm_bytes).then_some("hbm_reserved_bytes")
         },
         cache_capacity_bytes: report.capacity.caches.0,
         fits: report.capacity.holds(memory),

@@ -3,12 +3,13 @@
 use serde::Serialize;
 use shard_cost::Flops;
 use shard_ir::{Picoseconds, PlanOutput};
-use shard_rewrite::{Alternative, Optimality, Proof, Status};
+use shard_rewrite::{Alternative, Optimality};
 
 use super::instruction::{InstructionJson, instruction};
 use super::sharing::{SharingJson, sharing};
 use super::{Ordered, text};
 use crate::Layer;
+use crate::status::{gap, proof_word, status_word};
 use crate::strategy::strategy;
 use crate::words::without;
 
@@ -276,22 +277,6 @@ pub(super) fn model_totals(layer: &Layer<'_>) -> ModelTotalsJson {
     }
 }
 
-/// `proven` or `bounded`.
-pub(crate) fn status_word(status: Status) -> &'static str {
-    match status {
-        Status::Proven => "proven",
-        Status::Bounded => "bounded",
-    }
-}
-
-/// `certificate` or `search`.
-pub(crate) fn proof_word(proof: Proof) -> &'static str {
-    match proof {
-        Proof::Certificate => "certificate",
-        Proof::Search => "search",
-    }
-}
-
 fn alternative(layer: &Layer<'_>, other: &Alternative) -> AlternativeJson {
     let instead = other.plan.iter().flat_map(|plan| {
         other.instead.iter().map(|id| {
@@ -312,14 +297,5 @@ fn alternative(layer: &Layer<'_>, other: &Alternative) -> AlternativeJson {
         time_s: other.time.seconds(),
         added_s: Picoseconds(other.time.0.saturating_sub(layer.chosen_by().0)).seconds(),
         instead: instead.collect(),
-    }
-}
-
-/// How far a cost is above its bound, as a fraction of the bound; `None` above a bound of 0.
-pub(crate) fn gap(cost: Picoseconds, bound: Picoseconds) -> Option<f64> {
-    match (cost.0.saturating_sub(bound.0), bound.0) {
-        (0, _) => Some(0.0),
-        (_, 0) => None,
-        (excess, bound) => Some(excess as f64 / bound as f64),
     }
 }

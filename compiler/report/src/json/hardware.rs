@@ -1,7 +1,7 @@
 //! `hardware --format json`: `shardc.hardware/1`.
 
 use serde::Serialize;
-use shard_cost::hardware::{AxisNetwork, Fabric, Wraparound};
+use shard_cost::hardware::{AxisNetwork, Fabric, Figure};
 use shard_cost::{Hardware, Network};
 
 use super::Ordered;
@@ -37,13 +37,17 @@ enum AxisJson {
     Own(FabricJson),
 }
 
-/// Bandwidths in bytes per second, one way; latencies in seconds.
+/// `kind` with its word, then the figures of the kind: bandwidths in bytes per second, one way; latencies in seconds.
+type FabricJson = Ordered<FigureJson>;
+
 #[derive(Debug, Serialize)]
-#[serde(tag = "kind", rename_all = "lowercase")]
-enum FabricJson {
-    Flat { bandwidth: u64, latency_s: f64 },
-    Torus { link_bandwidth: u64, hop_latency_s: f64, wraparound: String, pod: Vec<u64>, face: bool },
-    Switched { node: u64, node_bandwidth: u64, nic_bandwidth: u64, alpha_s: f64 },
+#[serde(untagged)]
+enum FigureJson {
+    Count(u64),
+    Seconds(f64),
+    Word(String),
+    Sizes(Vec<u64>),
+    Flag(bool),
 }
 
 impl HardwareJson {
@@ -78,25 +82,14 @@ fn chip(hardware: &Hardware, file: &str) -> ChipJson {
 }
 
 fn fabric(fabric: &Fabric) -> FabricJson {
-    match fabric {
-        Fabric::Flat { bandwidth, latency } => FabricJson::Flat { bandwidth: *bandwidth, latency_s: latency.seconds() },
-        Fabric::Torus { link_bandwidth, hop_latency, wraparound, pod, face } => FabricJson::Torus {
-            link_bandwidth: *link_bandwidth,
-            hop_latency_s: hop_latency.seconds(),
-            wraparound: match wraparound {
-                Wraparound::Always => "always".to_string(),
-                Wraparound::Never => "never".to_string(),
-                Wraparound::WholeCubes => "multiple-of-4".to_string(),
-                Wraparound::FullAxis(chips) => format!("full-axis-{chips}"),
-            },
-            pod: pod.clone(),
-            face: *face,
-        },
-        Fabric::Switched { node, node_bandwidth, nic_bandwidth, alpha } => FabricJson::Switched {
-            node: *node,
-            node_bandwidth: *node_bandwidth,
-            nic_bandwidth: *nic_bandwidth,
-            alpha_s: alpha.seconds(),
-        },
-    }
+    let figure = |figure: Figure| match figure {
+        Figure::Count(count) => FigureJson::Count(count),
+        Figure::Seconds(seconds) => FigureJson::Seconds(seconds),
+        Figure::Word(word) => FigureJson::Word(word),
+        Figure::Sizes(sizes) => FigureJson::Sizes(sizes),
+        Figure::Flag(flag) => FigureJson::Flag(flag),
+    };
+    let kind = ("kind".to_string(), FigureJson::Word(fabric.word().to_string()));
+    let figures = fabric.figures().into_iter().map(|(key, value)| (key.to_string(), figure(value)));
+    Ordered([kind].into_iter().chain(figures).collect())
 }

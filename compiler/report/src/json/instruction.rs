@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use shard_cost::{Bound, InstrPrice, LoopPrice};
+use shard_cost::InstrPrice;
 use shard_ir::op::{Argument, Code, Field};
-use shard_ir::{Collective, DimId, Fused, InstrId, InstrKind, Number, Op, ParameterKind, Plan, Reduction};
+use shard_ir::{Collective, DimId, Fused, InstrId, InstrKind, Number, Op, ParameterKind, Plan, Reduction, never};
 
 use super::SpanJson;
 use crate::Layer;
+use crate::notation::loop_bound;
 use crate::origins::{axis_by_axis, forcing};
 use crate::words::reason_of;
 
@@ -251,7 +252,9 @@ fn op_json(layer: &Layer<'_>, id: InstrId, op: &Op) -> OpJson {
         let Some(field) = slot.field else { continue };
         match (json.arguments.0.entry(field).or_insert(Value::Null), text) {
             (Value::Array(all), Value::Array(more)) => all.extend(more),
-            (one, Value::Array(mut names)) if !field.is_list() => *one = names.pop().unwrap_or_default(),
+            (one, Value::Array(mut names)) if !field.is_list() => {
+                *one = names.pop().unwrap_or_else(|| never!("an argument of no dim, where it is one", Value::Null))
+            }
             (one, text) => *one = text,
         }
     }
@@ -267,7 +270,9 @@ fn loop_json(layer: &Layer<'_>, id: InstrId, fused: &Fused) -> LoopJson {
         fused: fused.collective().name(),
         equation: plan.equation(id),
         axes: fused.axes().iter().map(|a| plan.mesh.name(a).to_string()).collect(),
-        dim: names(plan, &plan.instruction(gathered.unwrap_or(id)).dims).into_iter().nth(dim),
+        dim: names(plan, &plan.instruction(gathered.unwrap_or(id /* it scatters the result */)).dims)
+            .into_iter()
+            .nth(dim),
         gathered: gathered.map(|id| id.0),
         chunks: fused.chunks(&plan.mesh),
         bytes: 0,
@@ -291,16 +296,14 @@ fn loop_json(layer: &Layer<'_>, id: InstrId, fused: &Fused) -> LoopJson {
     json
 }
 
-/// What the time of a loop is bounded by: the network where the cores wait for it.
-pub(crate) fn loop_bound(looped: &LoopPrice, einsum: Bound) -> &'static str {
-    if looped.exposed().0 > 0 { "network" } else { einsum.name() }
-}
-
 fn move_json(layer: &Layer<'_>, id: InstrId, collective: &Collective) -> MoveJson {
     let plan = layer.plan();
     let instr = plan.instruction(id);
-    let source = instr.operands.first().copied().unwrap_or(id);
-    let dim = |at: usize| instr.dims.get(at).map(|d| plan.dims[d.index()].name.clone());
+    let source = plan.moved(id);
+    let dim = |at: usize| {
+        let name = instr.dims.get(at).map(|d| plan.dims[d.index()].name.clone());
+        name.or_else(|| never!("a move along a dim that its value lacks", None))
+    };
     let terms = collective.terms();
     let along = match terms.dims {
         _ if collective.row().several => Along::Several {

@@ -15,11 +15,13 @@ pub mod verify_certificate;
 
 use serde::Serialize;
 use serde::ser::SerializeMap;
+use shard_ir::never;
 
 /// A document as text, indented, with a line end.
 pub fn text(document: &impl Serialize) -> String {
     // Serialising these types to memory cannot fail: every key is a string, and no float is written as a key.
-    let mut text = serde_json::to_string_pretty(document).unwrap_or_default();
+    let mut text = serde_json::to_string_pretty(document)
+        .unwrap_or_else(|_| never!("a document that cannot be written", String::new()));
     text.push('\n');
     text
 }

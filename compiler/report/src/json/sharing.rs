@@ -1,11 +1,11 @@
 //! What it costs that the phases of a layer store their weights alike.
 
 use serde::Serialize;
-use shard_ir::{Layout, Program};
 
 use super::Ordered;
 use super::explain::{OptimalityJson, optimality};
 use crate::Sharing;
+use crate::notation::parameter_layout;
 
 /// `sharing` of a layer.
 #[derive(Debug, Serialize)]
@@ -35,8 +35,8 @@ pub(super) fn sharing(sharing: Sharing<'_>) -> SharingJson {
     let program = &shared.programs[phase];
     let weights = shared.weights.iter().map(|weight| WeightJson {
         name: program.value(weight.value).name.clone().unwrap_or_default(),
-        layout: layout(program, weight.value, weight.stored),
-        alone_layout: layout(program, weight.value, weight.alone[phase]),
+        layout: parameter_layout(program, weight.value, weight.stored),
+        alone_layout: parameter_layout(program, weight.value, weight.alone[phase]),
     });
     let steps = shared.programs.iter().filter_map(|p| p.phase.as_ref().map(|phase| (phase.name.clone(), phase.repeat)));
     SharingJson {
@@ -46,9 +46,4 @@ pub(super) fn sharing(sharing: Sharing<'_>) -> SharingJson {
         request: optimality(&shared.request),
         request_alone_time_s: shared.request_alone().seconds(),
     }
-}
-
-/// The layout of a parameter as text.
-pub(crate) fn layout(program: &Program, value: shard_ir::ValueId, layout: Layout) -> String {
-    layout.text(&program.mesh, &program.dim_names(&program.value(value).dims))
 }

@@ -88,9 +88,10 @@ fn in_use(plan: &Plan, roles: &Roles, WeightUse { einsum, operand, weight }: &We
     let mut experts = AxisSet::EMPTY;
     let mut split_sides = [false; 2];
     for (i, dim) in used.dims.iter().enumerate().filter(|(i, _)| !used.layout.axes_of(*i).is_empty()) {
-        match is_expert(dim) {
-            true => experts = experts.union(used.layout.axes_of(i).set()),
-            false => split_sides[usize::from(instr.dims.contains(dim))] = true,
+        if is_expert(dim) {
+            experts = experts.union(used.layout.axes_of(i).set())
+        } else {
+            split_sides[usize::from(instr.dims.contains(dim))] = true
         }
     }
     let tokens = others

@@ -13,7 +13,7 @@
 //! One set of side prices bounds all layouts of all labels, and all ways of filling the memory, at once.
 
 use rustc_hash::FxHashMap;
-use shard_ir::{Layout, LayoutPattern, Program, ValueId};
+use shard_ir::{Layout, LayoutPattern, Program, ValueId, gcd};
 
 use super::graph::FAR;
 use super::tree::add;
@@ -279,10 +279,6 @@ impl Knapsack {
             .collect();
         Least { least: before[count][room], with }
     }
-}
-
-fn gcd(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 #[cfg(test)]

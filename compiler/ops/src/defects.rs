@@ -1,0 +1,43 @@
+//! [`never!`](crate::never): what cannot happen says so loudly when it does.
+//!
+//! An invariant that a type does not state is stated where it is needed, with what is done instead of a panic if it fails:
+//! a tool for people's programs does not fall over. In debug builds and in tests it is a panic all the same. In release the
+//! defect is noted, the program goes on with the value given, and whoever shows results asks [`taken`] and reports an internal
+//! error beside them.
+//!
+//! ```should_panic
+//! let axes: [u8; 1] = [3];
+//! let first = axes.get(1).copied().unwrap_or_else(|| shard_ops::never!("a group without an axis", 0));
+//! ```
+
+use std::sync::{Mutex, PoisonError};
+
+/// More defects than these are not noted: one fault may show at every value.
+const MOST: usize = 16;
+
+static NOTED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// What cannot happen, named, and what to go on with in a release build.
+#[macro_export]
+macro_rules! never {
+    ($what:literal, $instead:expr) => {{
+        $crate::defects::note($what, file!(), line!());
+        $instead
+    }};
+}
+
+/// Notes a defect; a panic in debug builds.
+#[cold]
+pub fn note(what: &str, file: &str, line: u32) {
+    let defect = format!("{what} ({file}:{line})");
+    debug_assert!(false, "internal error: {defect}");
+    let mut noted = NOTED.lock().unwrap_or_else(PoisonError::into_inner);
+    if noted.len() < MOST && !noted.contains(&defect) {
+        noted.push(defect);
+    }
+}
+
+/// The defects since this was asked last.
+pub fn taken() -> Vec<String> {
+    std::mem::take(&mut *NOTED.lock().unwrap_or_else(PoisonError::into_inner))
+}
