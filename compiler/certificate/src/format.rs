@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use shard_ir::Picoseconds;
 
+use crate::forms::TooMany;
+
 /// The name of the format.
 pub const SCHEMA: &str = "shardc.certificate/2";
 
@@ -69,6 +71,35 @@ pub struct LayerCertificate {
     /// For each form of the layer, in the order of [`forms`](crate::forms), sets of prices: each assignment of layouts to
     /// labels is bounded by one of them. Forms beyond the last are bounded by their flops alone.
     pub forms: Vec<Vec<PriceSet>>,
+    /// Where there are too many forms to bound them one by one: prices of one of them, which bound all. `forms` has the one
+    /// written alone, then, and that only where none of the others is it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub together: Option<Together>,
+}
+
+/// Prices of one form, and of what may stand in place of parts of it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Together {
+    /// The form: for each cluster of choices the number of its alternative.
+    pub picks: Vec<u32>,
+    /// Its prices. Readers across the border of a cluster have a price for each layout of the value.
+    pub prices: PriceSet,
+    /// Prices within other alternatives.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub alternatives: Vec<AlternativePrices>,
+}
+
+/// Prices within an alternative of a cluster, for the form that has it in place of its own.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AlternativePrices {
+    /// The cluster.
+    pub cluster: u32,
+    /// The alternative.
+    pub alternative: u32,
+    /// The prices of those who read in the cluster what is computed in it.
+    pub readers: Vec<ReaderPrices>,
 }
 
 /// What a certificate says that its prices, or the search, have shown.
@@ -110,6 +141,8 @@ pub struct Verified {
     pub proof: Option<Proof>,
     /// Alternatives that were held against the least of their kind: strategies of ops with the prices of what they read.
     pub inequalities: u64,
+    /// The limit beyond which forms are not bounded, where the layer passes it: the bound is 0 then.
+    pub limit: Option<TooMany>,
 }
 
 impl Verified {

@@ -54,6 +54,23 @@ impl Sides {
         self.results[result].as_ref().map_or(0, |paid| paid[node as usize])
     }
 
+    /// What places pay in a form that computes each value of this one as `now` says, `count` values; labels and memories are
+    /// counted elsewhere.
+    pub(crate) fn in_another_form(&self, count: usize, now: &[Option<ValueId>]) -> Sides {
+        let mut values = vec![None; count];
+        for (paid, now) in self.values.iter().zip(now) {
+            if let Some(now) = now {
+                values[now.index()].clone_from(paid);
+            }
+        }
+        Sides { values, results: self.results.clone(), ..Sides::default() }
+    }
+
+    /// What places pay, and nothing of labels and memories.
+    pub(crate) fn of_places(&self) -> Sides {
+        Sides { values: self.values.clone(), results: self.results.clone(), ..Sides::default() }
+    }
+
     /// What all labels and memories come to at least, with the layouts of labels given, or open for `&[]`.
     pub(crate) fn least(&self, labels: &[Layout]) -> Sum {
         let of_label = |(label, layouts): (usize, &Vec<(Layout, Sum)>)| {
@@ -102,7 +119,7 @@ impl Space<'_> {
             return kept.iter().map(|id| Place::Value(id.0)).collect();
         };
         let bears = |pattern: &LayoutPattern| pattern.label == Some(LabelId(label));
-        let values = self.live.iter().filter(|id| match &self.program.value(**id).def {
+        let values = self.present.iter().filter(|id| match &self.program.value(**id).def {
             Def::Parameter { pattern, .. } | Def::Pin { pattern, .. } => bears(pattern),
             Def::Constant(_) | Def::Op { .. } => false,
         });

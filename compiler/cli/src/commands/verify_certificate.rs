@@ -42,5 +42,6 @@ fn describe(layer: &Verified) -> String {
         true => String::new(),
         false => format!("  on the chip of the file, which is no built-in `{}`\n", escaped_name(&layer.chip)),
     };
-    format!("{name}: {claim}\n  cost {cost} ps, bound {bound} ps, {} inequalities\n{chip}", layer.inequalities)
+    let limit = layer.limit.map_or_else(String::new, |limit| format!("  its forms are not bounded: {limit}\n"));
+    format!("{name}: {claim}\n  cost {cost} ps, bound {bound} ps, {} inequalities\n{limit}{chip}", layer.inequalities)
 }

@@ -4,13 +4,14 @@
 use std::sync::Arc;
 
 use shard_certificate::{
-    Bound, Certificate, CertificateError, Claim, Inputs, LayerCertificate, MOST_COST, MOST_LABEL_LAYOUTS, PriceSet,
-    SCHEMA, Space, assignments, derive, forms, least_time, phases_of, side_by_side,
+    Bound, Certificate, CertificateError, Choices, Claim, Ground, Inputs, LayerCertificate, MOST_COST,
+    MOST_LABEL_LAYOUTS, PriceSet, SCHEMA, Space, assignments, derive, forms, least_time, phases_of, side_by_side,
 };
 use shard_cost::Hardware;
 use shard_ir::{Def, Layout, Plan, Program};
 
 use super::prices::price_set;
+use super::together::bound_together;
 use crate::kernel::Kernels;
 use crate::lower::within_limits;
 use crate::memory::{Room, Scopes};
@@ -62,10 +63,28 @@ fn certify_layer(
     }
     let joint = side_by_side(phases).ok_or_else(|| CertificateError::new("the source has no such layer"))?;
     let fuse = fuse && !joint.program.strict;
-    let forms = forms(&joint.program);
-    let mut bound = if forms.cut { 0 } else { cost };
+    let mut bound = cost;
+    let choices = Choices::of(&joint.program).ok().filter(|choices| choices.count() > limits.forms);
+    let ground = Ground { joint: &joint, hardware, loops: fuse };
+    let together = match &choices {
+        Some(choices) => {
+            let plan = found.plans.first().filter(|_| phases.len() == 1).copied();
+            let (together, shown) = bound_together(choices, plan, ground, (cost, limits))?;
+            bound = bound.min(shown);
+            Some(together)
+        }
+        None => None,
+    };
+    let forms = match &choices {
+        Some(choices) => choices.written_is_apart().then(|| choices.written()).into_iter().collect(),
+        None => {
+            let forms = forms(&joint.program);
+            bound = if forms.cut.is_some() { 0 } else { bound };
+            forms.all
+        }
+    };
     let mut priced = Vec::new();
-    for (i, form) in forms.all.iter().enumerate() {
+    for (i, form) in forms.iter().enumerate() {
         if i >= limits.forms || within_limits(form, limits).is_err() {
             bound = bound.min(least_time(form, hardware));
             continue;
@@ -86,6 +105,7 @@ fn certify_layer(
         lower_bound_ps: bound,
         plan: shard_ir::text::print_all(&plans.collect::<Vec<_>>()),
         forms: priced,
+        together,
     })
 }
 
@@ -132,7 +152,7 @@ fn certify_form(
     Ok(witnesses.sets.into_iter().map(|set| set.prices).collect())
 }
 
-fn factors_of(kernels: &Kernels, hardware: &Hardware, limits: &Limits) -> Result<Factors, CertificateError> {
+pub(super) fn factors_of(kernels: &Kernels, hardware: &Hardware, limits: &Limits) -> Result<Factors, CertificateError> {
     let form = kernels.program.as_ref();
     Factors::new(kernels, hardware, maxima(form), form.strict, limits)
         .map_err(|error: LowerError| CertificateError::new(format!("the plan space cannot be built: {error}")))
@@ -146,10 +166,23 @@ fn at_once(
     target: u64,
     limits: &Limits,
 ) -> PriceSet {
+    let prices = swept(kernels, room, factors, target, limits.sweeps);
+    let scale = u32::try_from(factors.ticks).unwrap_or(1);
+    PriceSet { scale, ..price_set(space, factors, &prices, false) }
+}
+
+/// Prices swept until they show `target`, in picoseconds, or stand still.
+pub(super) fn swept(
+    kernels: &Kernels,
+    room: Option<&Room<'_>>,
+    factors: &Factors,
+    target: u64,
+    sweeps: usize,
+) -> Prices {
     let target = target.saturating_mul(factors.ticks.unsigned_abs());
     let mut prices = Prices::new(factors).with_parts(factors, Arc::new(Part::all(kernels, room)));
     let (mut best, mut still) = (i64::MIN, 0);
-    for sweep in 0..limits.sweeps.max(1) {
+    for sweep in 0..sweeps.max(1) {
         prices.up(factors, sweep == 0);
         prices.down(factors);
         let bound = prices.bound();
@@ -161,12 +194,11 @@ fn at_once(
             break;
         }
     }
-    let scale = u32::try_from(factors.ticks).unwrap_or(1);
-    PriceSet { scale, ..price_set(space, factors, &prices, false) }
+    prices
 }
 
 /// The phases of a form, where there are several: which parameters each has.
-fn scopes(form: &Program, present: &[Vec<usize>], capacity: u64) -> Option<Scopes> {
+pub(super) fn scopes(form: &Program, present: &[Vec<usize>], capacity: u64) -> Option<Scopes> {
     let count = form.value_ids().filter(|id| matches!(form.value(*id).def, Def::Parameter { .. })).count();
     let of = |parameter: usize| {
         let mut phases = (0..present.len()).filter(|phase| present[*phase].contains(&parameter));

@@ -10,9 +10,10 @@
 
 mod certify;
 mod prices;
+mod together;
 
 pub use certify::{Found, certify};
 pub use shard_certificate::{
-    Certificate, CertificateError, Claim, Inputs, LayerCertificate, Part, Place, PriceSet, ReaderPrices, Run, SCHEMA,
-    SidePrices, Verified, computes, verify_certificate,
+    AlternativePrices, Certificate, CertificateError, Claim, Inputs, LayerCertificate, Part, Place, PriceSet,
+    ReaderPrices, Run, SCHEMA, SidePrices, Together, TooMany, Verified, computes, verify_certificate,
 };
