@@ -2,7 +2,7 @@
 //! part depends on that in another, so that nothing is searched.
 
 use rustc_hash::FxHashMap;
-use shard_ir::{Def, LabelId, Layout, LayoutPattern, ValueId};
+use shard_ir::{Def, Layout, LayoutPattern, ValueId};
 
 use crate::format::{CertificateError, PriceSet};
 use crate::kernel::{Kernel, Key, local_bytes};
@@ -190,7 +190,7 @@ impl Space<'_> {
         for way in 0..ways.len() {
             let (out, reads) = (ways.out[way], ways.reads_of(way));
             if let Some(pattern) = pattern_of(self, id)
-                && !self.allows(view.labels, pattern, id, out)
+                && !(self.allows(view.labels, pattern, id, out) && self.may_be_stored(id, out))
             {
                 continue;
             }
@@ -244,11 +244,25 @@ impl Space<'_> {
         })
     }
 
-    /// Whether an assignment of layouts to labels allows a value a layout where this pattern stands.
-    fn allows(&self, labels: &[Layout], pattern: &LayoutPattern, value: ValueId, node: Node) -> bool {
-        let Some(wanted) = pattern.label.and_then(|LabelId(label)| labels.get(usize::from(label))) else { return true };
+    /// Whether the branch that is looked at stores a weight or a cache in a layout.
+    pub(crate) fn may_be_stored(&self, value: ValueId, node: Node) -> bool {
+        let bytes = || {
+            let layout = self.moves[value.index()].layouts.get(node as usize);
+            layout.map_or(u64::MAX, |layout| self.stored_bytes(value, *layout))
+        };
+        self.within.may_store(value, bytes)
+    }
+
+    /// Whether an assignment of layouts to labels, and the branch that is looked at, allow a value a layout where this pattern stands.
+    pub(crate) fn allows(&self, labels: &[Layout], pattern: &LayoutPattern, value: ValueId, node: Node) -> bool {
+        let Some(label) = pattern.label else { return true };
+        let (wanted, left) = (labels.get(usize::from(label.0)), self.within.layouts(label));
+        if wanted.is_none() && left.is_none() {
+            return true;
+        }
         let layout = self.moves[value.index()].layouts.get(node as usize);
-        layout.is_some_and(|layout| label_layout(&self.program.value(value).dims, *layout) == *wanted)
+        let layout = layout.map(|layout| label_layout(&self.program.value(value).dims, *layout));
+        layout.is_some_and(|l| wanted.is_none_or(|wanted| *wanted == l) && left.is_none_or(|left| left.contains(&l)))
     }
 }
 

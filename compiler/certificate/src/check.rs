@@ -105,6 +105,7 @@ fn check_layer(
         }),
         inequalities: alternatives,
         limit,
+        unshown: claim.unshown.filter(|_| bound < cost),
     })
 }
 
@@ -154,7 +155,7 @@ fn bound(claim: &LayerCertificate, ground: Ground<'_>) -> Result<Shown, Certific
     let enough = claim.lower_bound_ps;
     let Some(together) = &claim.together else {
         let forms = forms(&ground.joint.program);
-        let (bound, alternatives) = bound_one_by_one(&claim.forms, &forms.all, ground, enough)?;
+        let (bound, alternatives) = bound_one_by_one(claim, &forms.all, ground, enough)?;
         let bound = if forms.cut.is_some() { 0 } else { bound };
         return Ok(Shown { bound, alternatives, limit: forms.cut });
     };
@@ -163,14 +164,14 @@ fn bound(claim: &LayerCertificate, ground: Ground<'_>) -> Result<Shown, Certific
         Err(limit) => return Ok(Shown { bound: 0, alternatives: 0, limit: Some(limit) }),
     };
     let written: Vec<Program> = choices.written_is_apart().then(|| choices.written()).into_iter().collect();
-    let (least, count) = bound_one_by_one(&claim.forms, &written, ground, enough)?;
+    let (least, count) = bound_one_by_one(claim, &written, ground, enough)?;
     let (bound, alternatives) = bound_together(together, &choices, ground)?;
     Ok(Shown { bound: bound.min(least), alternatives: alternatives + count, limit: None })
 }
 
 /// The least bound over some forms.
 fn bound_one_by_one(
-    priced: &[Vec<PriceSet>],
+    LayerCertificate { forms: priced, branches, .. }: &LayerCertificate,
     forms: &[Program],
     Ground { joint, hardware, loops }: Ground<'_>,
     enough: u64,
@@ -179,17 +180,30 @@ fn bound_one_by_one(
         let (has, priced) = (forms.len(), priced.len());
         return Err(CertificateError::new(format!("there are {has} forms of the program, and prices for {priced}")));
     }
+    let numbers = || branches.iter().map(|branches| branches.form as usize);
+    if numbers().any(|form| form >= forms.len() || numbers().filter(|other| *other == form).count() > 1) {
+        return Err(CertificateError::new(
+            "there are branches of a form that the program does not have, or twice of one",
+        ));
+    }
     let (mut least, mut alternatives) = (u64::MAX, 0);
     for (i, form) in forms.iter().enumerate() {
-        let bound = match priced.get(i).map(Vec::as_slice) {
-            None | Some([]) => least_time(form, hardware),
-            Some(sets) => {
-                let space = Space::new(form, hardware, loops, &joint.present)?;
-                let (bound, count) = bound_of_form(&space, sets, enough)?;
-                alternatives += count;
-                bound
-            }
-        };
+        let sets = priced.get(i).map_or(&[][..], Vec::as_slice);
+        let branches = branches.iter().find(|branches| branches.form as usize == i);
+        if sets.is_empty() && branches.is_none() {
+            least = least.min(least_time(form, hardware));
+            continue;
+        }
+        let mut space = Space::new(form, hardware, loops, &joint.present)?;
+        let mut bound = 0;
+        if !sets.is_empty() {
+            let (shown, count) = bound_of_form(&space, sets, enough)?;
+            (bound, alternatives) = (shown, alternatives + count);
+        }
+        if let Some(branches) = branches {
+            let (shown, count) = space.bound_of_branches(branches)?;
+            (bound, alternatives) = (bound.max(shown), alternatives + count);
+        }
         least = least.min(bound);
     }
     Ok((least, alternatives))

@@ -75,6 +75,61 @@ pub struct LayerCertificate {
     /// written alone, then, and that only where none of the others is it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub together: Option<Together>,
+    /// Forms that are divided in branches, where no set of prices shows of the whole what each shows of its part.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub branches: Vec<Branches>,
+    /// Why the prices do not show all that the search does; a remark.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unshown: Option<Unshown>,
+}
+
+/// The branches of a form.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Branches {
+    /// The form, by number.
+    pub form: u32,
+    /// Sets of prices, each of one branch or several.
+    pub prices: Vec<PriceSet>,
+    /// A tree in preorder: behind each division the plans for which it holds, then the others.
+    pub tree: Vec<Branch>,
+}
+
+/// One entry of a tree of branches.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(untagged, deny_unknown_fields)]
+pub enum Branch {
+    /// A division by what is stored of a weight or cache over the whole stack: at most so many bytes.
+    Stored {
+        /// The weight or cache, by its number in the form.
+        stored: u32,
+        /// Bytes.
+        up_to: u64,
+    },
+    /// A division by the layout of a label: one of these.
+    Label {
+        /// The label, by number.
+        label: u16,
+        /// Layouts among those that all its places allow, by their place in the order of layouts.
+        layouts: Vec<u32>,
+    },
+    /// No division: this set of prices bounds all of it.
+    Leaf {
+        /// The set, by number.
+        prices: u32,
+    },
+}
+
+/// Why prices do not show all that the search does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "lowercase")]
+pub enum Unshown {
+    /// There is a branch that cannot be divided, and its prices do not reach the plan.
+    #[error("of some branch, which has nothing left to divide, prices show less than the plan takes")]
+    Searched,
+    /// There are too many branches.
+    #[error("there are more branches than a certificate holds")]
+    Branches,
 }
 
 /// Prices of one form, and of what may stand in place of parts of it.
@@ -143,6 +198,8 @@ pub struct Verified {
     pub inequalities: u64,
     /// The limit beyond which forms are not bounded, where the layer passes it: the bound is 0 then.
     pub limit: Option<TooMany>,
+    /// Why the bound is less than what the search says, as the file has it; `None` where it is proven.
+    pub unshown: Option<Unshown>,
 }
 
 impl Verified {

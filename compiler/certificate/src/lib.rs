@@ -15,11 +15,12 @@
 //! | `space`, `usable` | all of that, for one program | search.md |
 //! | `phases` | the phases of a layer as one program | certificate.md |
 //!
-//! `together` bounds many forms at once. `bound` sums the least of every part, given prices (`prices`), with the moves that serve several readers found by
+//! `together` bounds many forms at once, `branches` parts of the plans of one. `bound` sums the least of every part, given prices (`prices`), with the moves that serve several readers found by
 //! `steiner`; `computes` holds a plan to the program; and [`check`](verify_certificate) puts it all together.
 
 mod actions;
 mod bound;
+mod branches;
 mod check;
 mod computes;
 mod derive;
@@ -42,12 +43,13 @@ mod usable;
 
 pub use actions::Site;
 pub use bound::Bound;
+pub use branches::Within;
 pub use check::{MOST_COST, MOST_LABEL_LAYOUTS, verify_certificate};
 pub use computes::computes;
 pub use derive::{derive, phases_of};
 pub use format::{
-    AlternativePrices, Certificate, CertificateError, Claim, Inputs, LayerCertificate, Part, Place, PriceSet, Proof,
-    ReaderPrices, Run, SCHEMA, SidePrices, Together, Verified,
+    AlternativePrices, Branch, Branches, Certificate, CertificateError, Claim, Inputs, LayerCertificate, Part, Place,
+    PriceSet, Proof, ReaderPrices, Run, SCHEMA, SidePrices, Together, Unshown, Verified,
 };
 pub use forms::{Choices, Form, Forms, Region, TooMany, forms, least_time};
 pub use labels::assignments;

@@ -128,7 +128,7 @@ impl Space<'_> {
     }
 
     /// The bytes that a weight or a cache takes in a layout, over the whole stack.
-    fn stored_bytes(&self, value: ValueId, layout: Layout) -> u64 {
+    pub(crate) fn stored_bytes(&self, value: ValueId, layout: Layout) -> u64 {
         let bytes = local_bytes(self.program, value, layout).saturating_mul(self.program.copies(value));
         bytes.saturating_mul(self.program.repeat)
     }
@@ -185,7 +185,10 @@ impl Space<'_> {
                 plus(sum, least(here.map(|(_, price)| -price)))
             })
         };
-        let layouts = layouts_of(self.program, LabelId(label));
+        let mut layouts = layouts_of(self.program, LabelId(label));
+        if let Some(left) = self.within.layouts(LabelId(label)) {
+            layouts.retain(|layout| left.contains(layout));
+        }
         layouts.into_iter().map(|layout| (layout, cost(&layout))).collect()
     }
 
@@ -199,7 +202,11 @@ impl Space<'_> {
             let place = Place::Value(value.0);
             let prices = paid.iter().find(|(side, _)| side.to == Part::Memory(memory) && side.place == place);
             let nodes = self.allowed_at(place).unwrap_or(&[]);
-            let choices = nodes.iter().enumerate().filter_map(|(i, node)| {
+            let pattern = self.program.value(*value).def.pattern();
+            let is_left = |node: Node| {
+                self.may_be_stored(*value, node) && pattern.is_none_or(|p| self.allows(&[], p, *value, node))
+            };
+            let choices = nodes.iter().enumerate().filter(|(_, node)| is_left(**node)).filter_map(|(i, node)| {
                 let bytes = self.stored_bytes(*value, self.layout_at(place, *node)?);
                 Some((bytes, prices.map_or(0, |(_, prices)| -prices[i])))
             });

@@ -9,6 +9,7 @@ use shard_cost::Hardware;
 use shard_ir::composite::composite_dim;
 use shard_ir::{AxisSet, Binary, Def, Layout, LayoutPattern, MeshShape, Op, ParameterKind, Program, Reduce, ValueId};
 
+use crate::branches::Within;
 use crate::format::CertificateError;
 use crate::forms::Region;
 use crate::kernel::{self, Joins, Kernel, Key, Works, local_bytes, may_be_joined};
@@ -56,6 +57,8 @@ pub struct Space<'a> {
     pub(crate) times: Vec<u64>,
     /// For each phase the weights and caches that are in memory.
     pub(crate) memories: Vec<Kept>,
+    /// What all plans that are bounded have in common, where they are a branch.
+    pub(crate) within: Within,
 }
 
 /// The ways of having a value before any move of it, in flat arrays. A parameter or a constant has one for each layout in
@@ -172,6 +175,7 @@ impl<'a> Space<'a> {
             kernels: Vec::new(),
             times: Vec::new(),
             memories: phases.iter().map(|present| kept(program, present, hardware.hbm_bytes)).collect(),
+            within: Within::default(),
         };
         let allowed = |output: &shard_ir::Output| match space.is_within[output.value.index()] {
             true => space.allowed(output.value, &output.pattern, maxima),

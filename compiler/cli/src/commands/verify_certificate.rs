@@ -43,5 +43,9 @@ fn describe(layer: &Verified) -> String {
         false => format!("  on the chip of the file, which is no built-in `{}`\n", escaped_name(&layer.chip)),
     };
     let limit = layer.limit.map_or_else(String::new, |limit| format!("  its forms are not bounded: {limit}\n"));
-    format!("{name}: {claim}\n  cost {cost} ps, bound {bound} ps, {} inequalities\n{limit}{chip}", layer.inequalities)
+    let unshown = layer.unshown.map_or_else(String::new, |why| format!("  the file says why: {why}\n"));
+    format!(
+        "{name}: {claim}\n  cost {cost} ps, bound {bound} ps, {} inequalities\n{limit}{unshown}{chip}",
+        layer.inequalities
+    )
 }

@@ -4,19 +4,23 @@
 use std::sync::Arc;
 
 use shard_certificate::{
-    Bound, Certificate, CertificateError, Choices, Claim, Ground, Inputs, LayerCertificate, MOST_COST,
-    MOST_LABEL_LAYOUTS, PriceSet, SCHEMA, Space, assignments, derive, forms, least_time, phases_of, side_by_side,
+    Bound, Branches, Certificate, CertificateError, Choices, Claim, Ground, Inputs, LayerCertificate, MOST_COST,
+    MOST_LABEL_LAYOUTS, PriceSet, SCHEMA, Space, Unshown, assignments, derive, forms, least_time, phases_of,
+    side_by_side,
 };
 use shard_cost::Hardware;
 use shard_ir::{Def, Layout, Plan, Program};
 
+use super::branches::branches;
 use super::prices::price_set;
 use super::together::bound_together;
 use crate::kernel::Kernels;
 use crate::lower::within_limits;
 use crate::memory::{Room, Scopes};
+use crate::relax::Branch;
 use crate::relax::factors::Factors;
 use crate::relax::prices::{Part, Prices};
+use crate::relax::split::Goal;
 use crate::space::maxima;
 use crate::{Limits, LowerError, Status};
 
@@ -83,15 +87,27 @@ fn certify_layer(
             forms.all
         }
     };
-    let mut priced = Vec::new();
+    let (mut priced, mut divided, mut unshown) = (Vec::new(), Vec::new(), None);
     for (i, form) in forms.iter().enumerate() {
         if i >= limits.forms || within_limits(form, limits).is_err() {
             bound = bound.min(least_time(form, hardware));
             continue;
         }
+        let before = bound;
         let sets = certify_form(form, &joint.present, (hardware, fuse), &mut bound, limits)?;
         priced.resize(i, Vec::new());
         priced.push(sets);
+        if bound == before || bound == 0 || found.status != Status::Proven {
+            continue;
+        }
+        match divide(i, form, ground, before, limits)? {
+            Ok(branches) => {
+                bound = before;
+                priced[i] = Vec::new();
+                divided.push(branches);
+            }
+            Err(why) => unshown = unshown.or(Some(why)),
+        }
     }
     let plans = found.plans.iter().map(|plan| Plan { hardware: Some(hardware.name.clone()), ..(*plan).clone() });
     Ok(LayerCertificate {
@@ -106,7 +122,26 @@ fn certify_layer(
         plan: shard_ir::text::print_all(&plans.collect::<Vec<_>>()),
         forms: priced,
         together,
+        branches: divided,
+        unshown,
     })
+}
+
+/// The branches of a form whose prices show so much; or why there are none.
+fn divide(
+    number: usize,
+    form: &Program,
+    Ground { joint, hardware, loops }: Ground<'_>,
+    target: u64,
+    limits: &Limits,
+) -> Result<Result<Branches, Unshown>, CertificateError> {
+    let kernels = Kernels::of_program(form.clone(), form.strict, loops);
+    let factors = factors_of(&kernels, hardware, limits)?.in_fine_ticks();
+    let mut space = Space::new(form, hardware, loops, &joint.present)?;
+    let scopes = scopes(form, &joint.present, hardware.hbm_bytes);
+    let room = Room::new(form, hardware.hbm_bytes).within(scopes.as_ref());
+    let root = Branch::unpriced(&kernels, factors, Some(&room));
+    branches(number, root, &mut space, Goal { target, sweeps: limits.sweeps })
 }
 
 /// Sets of prices that bound a form by `bound`, which is lowered where they do not.
@@ -126,7 +161,7 @@ fn certify_form(
     // do; else one layout of the labels after another.
     let mut best: Option<(PriceSet, u64)> = None;
     for fine in [false, true] {
-        let finer = fine.then(|| factors.clone().in_ticks());
+        let finer = fine.then(|| factors.clone().in_fine_ticks());
         if finer.as_ref().is_some_and(|finer| finer.ticks == factors.ticks) {
             break;
         }

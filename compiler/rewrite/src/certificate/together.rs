@@ -63,7 +63,7 @@ fn solve(
         choices.form(picks).ok_or_else(|| CertificateError::new("choices of several clusters need each other"))?;
     let program = &form.program;
     let kernels = Kernels::of_program(program.clone(), program.strict, loops);
-    let factors = factors_of(&kernels, hardware, limits)?.in_ticks();
+    let factors = factors_of(&kernels, hardware, limits)?.in_fine_ticks();
     let scopes = scopes(program, &joint.present, hardware.hbm_bytes);
     let room = Room::new(program, hardware.hbm_bytes).within(scopes.as_ref());
     // Prices have a long way to go through many blocks.

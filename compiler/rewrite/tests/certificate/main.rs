@@ -1,5 +1,6 @@
 //! Certificates: that they prove what is true, and nothing else.
 
+mod branches;
 mod forged;
 #[path = "../common/blocks.rs"]
 mod generated;

@@ -65,6 +65,11 @@ fn with_forms(source: &str, forms: usize) -> (Certificate, u64) {
     (certify(inputs, &found, &limits).unwrap_or_else(|e| panic!("{e}\n{source}")), best)
 }
 
+/// Two blocks, whose forms are bounded together.
+pub(crate) fn of_two_blocks() -> Certificate {
+    with_forms(&latent(2), 1).0
+}
+
 fn verified(certificate: &Certificate) -> Verified {
     verify_certificate(&certificate.text()).unwrap_or_else(|error| panic!("{error}")).remove(0)
 }
