@@ -2,7 +2,7 @@
 //! part depends on that in another, so that nothing is searched.
 
 use rustc_hash::FxHashMap;
-use shard_ir::{Def, LabelId, Layout, LayoutPattern, ValueId};
+use shard_ir::{Def, Layout, LayoutPattern, ValueId};
 
 use crate::format::{CertificateError, PriceSet};
 use crate::kernel::{Kernel, Key, local_bytes};
@@ -50,7 +50,7 @@ struct View<'v> {
 
 impl View<'_> {
     fn part(&self, value: usize) -> &Part {
-        self.changed[value].as_ref().unwrap_or(&self.bound.parts[value])
+        self.changed.get(value).and_then(Option::as_ref).unwrap_or(&self.bound.parts[value])
     }
 
     /// What a reader of a value pays in each layout.
@@ -66,17 +66,22 @@ impl View<'_> {
 impl Space<'_> {
     /// What a set of prices shows. Prices that do not fit the program are refused.
     pub fn bound(&self, set: &PriceSet) -> Result<Bound, CertificateError> {
+        self.bound_with(set, self.sides(set)?)
+    }
+
+    /// The same with these side prices.
+    pub(crate) fn bound_with(&self, set: &PriceSet, sides: Sides) -> Result<Bound, CertificateError> {
         let count = self.program.values.len();
         let paid = prices::read(self, set)?;
         let scale = i64::from(set.scale);
         if !(1..=MOST_SCALE).contains(&scale) {
             return Err(CertificateError::new(format!("prices are in {scale}-th parts of a picosecond")));
         }
-        let served = (0..count).map(|v| self.served(v, &paid, scale)).collect();
-        let sides = self.sides(set)?;
+        let mut served = vec![Vec::new(); count];
+        self.live.iter().for_each(|id| served[id.index()] = self.served(id.index(), &paid, scale));
         let mut bound = Bound { scale, paid, sides, parts: vec![Part::default(); count], served, alternatives: 0 };
         for id in &self.live {
-            let view = View { bound: &bound, changed: vec![None; count], labels: &[] };
+            let view = View { bound: &bound, changed: Vec::new(), labels: &[] };
             let part = self.part(*id, &view);
             bound.alternatives += self.ways[id.index()].len() as u64;
             bound.parts[id.index()] = part;
@@ -88,8 +93,14 @@ impl Space<'_> {
     /// The bound under an assignment of layouts to labels, in picoseconds; all layouts for `&[]`. `None` where there is no
     /// plan.
     pub fn bound_under(&self, bound: &Bound, labels: &[Layout]) -> Option<u64> {
-        let mut view = View { bound, changed: vec![None; self.program.values.len()], labels };
+        in_picoseconds(self.sum_under(bound, labels), bound.scale)
+    }
+
+    /// The same as a sum.
+    pub(crate) fn sum_under(&self, bound: &Bound, labels: &[Layout]) -> Sum {
+        let mut view = View { bound, changed: Vec::new(), labels };
         if !labels.is_empty() {
+            view.changed = vec![None; self.program.values.len()];
             for id in &self.live {
                 if self.is_changed(*id, &view) {
                     view.changed[id.index()] = Some(self.part(*id, &view));
@@ -97,10 +108,11 @@ impl Space<'_> {
             }
         }
         let mut sum = bound.sides.least(labels);
-        for id in self.live.iter().filter(|id| !self.is_within(**id)) {
+        let joined = self.joined();
+        for id in self.live.iter().filter(|id| !joined[id.index()]) {
             sum = plus(sum, view.part(id.index()).term);
         }
-        for (i, output) in self.program.outputs.iter().enumerate() {
+        for (i, output) in self.program.outputs.iter().enumerate().filter(|(_, o)| self.is_within[o.value.index()]) {
             let v = output.value.index();
             let is_this = |reader: &crate::space::Reader| *reader == crate::space::Reader::Result(i);
             let reader = self.readers[v].iter().position(is_this).unwrap_or(0);
@@ -110,9 +122,7 @@ impl Space<'_> {
             let cost = |node: &Node| plus(paid[*node as usize], bound.sides.of_result(i, *node));
             sum = plus(sum, least(nodes.map(cost)));
         }
-        // A plan takes whole picoseconds: what is beyond some is one more.
-        let whole = (sum.max(0) + Sum::from(bound.scale) - 1) / Sum::from(bound.scale);
-        (sum < NEVER).then(|| u64::try_from(whole).unwrap_or(u64::MAX))
+        sum
     }
 
     fn served(&self, v: usize, paid: &Paid, scale: i64) -> Vec<Sum> {
@@ -123,10 +133,14 @@ impl Space<'_> {
         }
     }
 
-    /// Whether a value may pass within a kernel: its term is that of the op that joins the kernel, where it does not.
-    fn is_within(&self, id: ValueId) -> bool {
-        let is_in = |joins: &crate::kernel::Joins| joins.maker == id || joins.pins.contains(&id);
-        self.joins.iter().flatten().any(is_in)
+    /// Of each value whether it may pass within a kernel: its term is that of the op that joins the kernel, where it does
+    /// not.
+    fn joined(&self) -> Vec<bool> {
+        let mut joined = vec![false; self.program.values.len()];
+        for joins in self.joins.iter().flatten() {
+            joins.pins.iter().chain([&joins.maker]).for_each(|id| joined[id.index()] = true);
+        }
+        joined
     }
 
     /// Whether a value's part is another under an assignment of layouts to labels.
@@ -176,7 +190,7 @@ impl Space<'_> {
         for way in 0..ways.len() {
             let (out, reads) = (ways.out[way], ways.reads_of(way));
             if let Some(pattern) = pattern_of(self, id)
-                && !self.allows(view.labels, pattern, id, out)
+                && !(self.allows(view.labels, pattern, id, out) && self.may_be_stored(id, out))
             {
                 continue;
             }
@@ -230,12 +244,32 @@ impl Space<'_> {
         })
     }
 
-    /// Whether an assignment of layouts to labels allows a value a layout where this pattern stands.
-    fn allows(&self, labels: &[Layout], pattern: &LayoutPattern, value: ValueId, node: Node) -> bool {
-        let Some(wanted) = pattern.label.and_then(|LabelId(label)| labels.get(usize::from(label))) else { return true };
-        let layout = self.moves[value.index()].layouts.get(node as usize);
-        layout.is_some_and(|layout| label_layout(&self.program.value(value).dims, *layout) == *wanted)
+    /// Whether the branch that is looked at stores a weight or a cache in a layout.
+    pub(crate) fn may_be_stored(&self, value: ValueId, node: Node) -> bool {
+        let bytes = || {
+            let layout = self.moves[value.index()].layouts.get(node as usize);
+            layout.map_or(u64::MAX, |layout| self.stored_bytes(value, *layout))
+        };
+        self.within.may_store(value, bytes)
     }
+
+    /// Whether an assignment of layouts to labels, and the branch that is looked at, allow a value a layout where this pattern stands.
+    pub(crate) fn allows(&self, labels: &[Layout], pattern: &LayoutPattern, value: ValueId, node: Node) -> bool {
+        let Some(label) = pattern.label else { return true };
+        let (wanted, left) = (labels.get(usize::from(label.0)), self.within.layouts(label));
+        if wanted.is_none() && left.is_none() {
+            return true;
+        }
+        let layout = self.moves[value.index()].layouts.get(node as usize);
+        let layout = layout.map(|layout| label_layout(&self.program.value(value).dims, *layout));
+        layout.is_some_and(|l| wanted.is_none_or(|wanted| *wanted == l) && left.is_none_or(|left| left.contains(&l)))
+    }
+}
+
+/// A sum in picoseconds; `None` where there is no plan. A plan takes whole ones: what is beyond some is one more.
+pub(crate) fn in_picoseconds(sum: Sum, scale: i64) -> Option<u64> {
+    let whole = (sum.max(0) + Sum::from(scale) - 1) / Sum::from(scale);
+    (sum < NEVER).then(|| u64::try_from(whole).unwrap_or(u64::MAX))
 }
 
 /// The pattern of a parameter or a pin.

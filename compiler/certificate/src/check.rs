@@ -6,10 +6,11 @@ use shard_ir::{InstrKind, Picoseconds, Plan, Program};
 use crate::computes::computes;
 use crate::derive::{derive, phases_of};
 use crate::format::{Certificate, CertificateError, Claim, LayerCertificate, PriceSet, Proof, SCHEMA, Verified};
-use crate::forms::{forms, least_time};
+use crate::forms::{Choices, TooMany, forms, least_time};
 use crate::labels::assignments;
-use crate::phases::{Joint, side_by_side, steps, stored_apart};
+use crate::phases::{side_by_side, steps, stored_apart};
 use crate::space::Space;
+use crate::together::{Ground, bound_together};
 
 /// The largest cost of a plan that is bounded, in picoseconds: 40 hours.
 pub const MOST_COST: u64 = 1 << 57;
@@ -71,7 +72,7 @@ fn check_layer(
         return Err(CertificateError::new("the plan takes too long to be bounded"));
     }
     let joint = side_by_side(phases).ok_or_else(|| CertificateError::new("the source has no such layer"))?;
-    let (bound, inequalities) = bound(&claim.forms, &joint, hardware, loops, claim.lower_bound_ps)?;
+    let Shown { bound, alternatives, limit } = bound(claim, Ground { joint: &joint, hardware, loops })?;
     if bound > cost {
         // Not to be explained away: no plan of the space can be below a bound on all of them.
         return Err(CertificateError::new(format!(
@@ -102,7 +103,9 @@ fn check_layer(
         built_in: Hardware::built_in(&hardware.name).is_some_and(|known| {
             known.with_memory_limit(hardware.hbm_bytes) == hardware.with_memory_limit(hardware.hbm_bytes)
         }),
-        inequalities,
+        inequalities: alternatives,
+        limit,
+        unshown: claim.unshown.filter(|_| bound < cost),
     })
 }
 
@@ -138,32 +141,69 @@ fn check_plan(plan: &Plan, program: &Program, hardware: &Hardware, loops: bool) 
     Ok(shard_cost::price(plan, hardware).totals.serial_time.0)
 }
 
-/// The least bound over all forms of a program and all layouts of labels, in picoseconds, and how many alternatives it rests
-/// on. A form without prices is bounded by its flops alone; what is not gone through, by nothing.
-fn bound(
-    priced: &[Vec<PriceSet>],
-    joint: &Joint,
-    hardware: &Hardware,
-    loops: bool,
+/// What is shown of all forms of a program.
+struct Shown {
+    /// No plan takes less, in picoseconds.
+    bound: u64,
+    alternatives: u64,
+    limit: Option<TooMany>,
+}
+
+/// The least bound over all forms of a program and all layouts of labels, and how many alternatives it rests on. A form
+/// without prices is bounded by its flops alone; what is not gone through, by nothing.
+fn bound(claim: &LayerCertificate, ground: Ground<'_>) -> Result<Shown, CertificateError> {
+    let enough = claim.lower_bound_ps;
+    let Some(together) = &claim.together else {
+        let forms = forms(&ground.joint.program);
+        let (bound, alternatives) = bound_one_by_one(claim, &forms.all, ground, enough)?;
+        let bound = if forms.cut.is_some() { 0 } else { bound };
+        return Ok(Shown { bound, alternatives, limit: forms.cut });
+    };
+    let choices = match Choices::of(&ground.joint.program) {
+        Ok(choices) => choices,
+        Err(limit) => return Ok(Shown { bound: 0, alternatives: 0, limit: Some(limit) }),
+    };
+    let written: Vec<Program> = choices.written_is_apart().then(|| choices.written()).into_iter().collect();
+    let (least, count) = bound_one_by_one(claim, &written, ground, enough)?;
+    let (bound, alternatives) = bound_together(together, &choices, ground)?;
+    Ok(Shown { bound: bound.min(least), alternatives: alternatives + count, limit: None })
+}
+
+/// The least bound over some forms.
+fn bound_one_by_one(
+    LayerCertificate { forms: priced, branches, .. }: &LayerCertificate,
+    forms: &[Program],
+    Ground { joint, hardware, loops }: Ground<'_>,
     enough: u64,
 ) -> Result<(u64, u64), CertificateError> {
-    let forms = forms(&joint.program);
-    if priced.len() > forms.all.len() {
-        let (has, priced) = (forms.all.len(), priced.len());
+    if priced.len() > forms.len() {
+        let (has, priced) = (forms.len(), priced.len());
         return Err(CertificateError::new(format!("there are {has} forms of the program, and prices for {priced}")));
     }
-    let mut least = if forms.cut { 0 } else { u64::MAX };
-    let mut alternatives = 0;
-    for (i, form) in forms.all.iter().enumerate() {
-        let bound = match priced.get(i).map(Vec::as_slice) {
-            None | Some([]) => least_time(form, hardware),
-            Some(sets) => {
-                let space = Space::new(form, hardware, loops, &joint.present)?;
-                let (bound, count) = bound_of_form(&space, sets, enough)?;
-                alternatives += count;
-                bound
-            }
-        };
+    let numbers = || branches.iter().map(|branches| branches.form as usize);
+    if numbers().any(|form| form >= forms.len() || numbers().filter(|other| *other == form).count() > 1) {
+        return Err(CertificateError::new(
+            "there are branches of a form that the program does not have, or twice of one",
+        ));
+    }
+    let (mut least, mut alternatives) = (u64::MAX, 0);
+    for (i, form) in forms.iter().enumerate() {
+        let sets = priced.get(i).map_or(&[][..], Vec::as_slice);
+        let branches = branches.iter().find(|branches| branches.form as usize == i);
+        if sets.is_empty() && branches.is_none() {
+            least = least.min(least_time(form, hardware));
+            continue;
+        }
+        let mut space = Space::new(form, hardware, loops, &joint.present)?;
+        let mut bound = 0;
+        if !sets.is_empty() {
+            let (shown, count) = bound_of_form(&space, sets, enough)?;
+            (bound, alternatives) = (shown, alternatives + count);
+        }
+        if let Some(branches) = branches {
+            let (shown, count) = space.bound_of_branches(branches)?;
+            (bound, alternatives) = (bound.max(shown), alternatives + count);
+        }
         least = least.min(bound);
     }
     Ok((least, alternatives))

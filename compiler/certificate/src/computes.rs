@@ -5,11 +5,11 @@ use std::collections::{HashMap, HashSet};
 
 use shard_ir::composite::{Read, pieces};
 use shard_ir::{
-    Def, DimId, Dtype, Fold, FoldId, InstrId, InstrKind, LabelId, Layout, LayoutPattern, Number, Op, Output,
+    Binary, Def, DimId, Dtype, Fold, FoldId, InstrId, InstrKind, LabelId, Layout, LayoutPattern, Number, Op, Output,
     ParameterKind, Plan, PlanFold, PlanOutput, Program, Value, ValueId,
 };
 
-use crate::forms::forms;
+use crate::forms::{as_written, form_of};
 use crate::labels::label_layout;
 
 /// Checks that a legal plan computes a program; says what it lacks.
@@ -32,15 +32,12 @@ pub fn computes(plan: &Plan, program: &Program) -> Result<(), String> {
     if plan.folds.len() != program.folds.len() || !plan.folds.iter().zip(&program.folds).all(same) {
         return Err("the plan has other folded blocks".to_string());
     }
-    let mut first = None;
-    for form in forms(program).all {
-        match computes_form(plan, &form) {
-            Ok(()) => return Ok(()),
-            // What is missing is said of the program as it is written.
-            Err(why) => first = first.or(Some(why)),
-        }
+    // What is missing is said of the program as it is written.
+    let Err(why) = computes_form(plan, &as_written(program)) else { return Ok(()) };
+    match form_of(plan, program) {
+        Some(form) if computes_form(plan, &form).is_ok() => Ok(()),
+        Some(_) | None => Err(why),
     }
-    Err(first.unwrap_or_else(|| "the program has no form".to_string()))
 }
 
 fn computes_form(plan: &Plan, program: &Program) -> Result<(), String> {
@@ -350,7 +347,28 @@ impl<'a> Match<'a> {
 
     fn reads_operands_of(&self, instr: InstrId, value: ValueId) -> bool {
         let (has, wants) = (&self.plan.instruction(instr).operands, self.program.value(value).def.operands());
-        has.len() == wants.len() && has.iter().zip(wants).all(|(has, wants)| self.stands_for(*has, *wants))
+        let stand_for = |has: [InstrId; 2], wants: &[ValueId]| (0..2).all(|i| self.stands_for(has[i], wants[i]));
+        match (has.as_slice(), wants) {
+            (&[one, other], [_, _]) => {
+                stand_for([one, other], wants) || (self.commutes(value) && stand_for([other, one], wants))
+            }
+            (has, wants) => {
+                has.len() == wants.len() && has.iter().zip(wants).all(|(has, wants)| self.stands_for(*has, *wants))
+            }
+        }
+    }
+
+    /// Whether the order of the operands of a value does not matter: a rule may write them in another than the plan does.
+    fn commutes(&self, value: ValueId) -> bool {
+        let Def::Op { op, operands } = &self.program.value(value).def else { return false };
+        let ty = |id: &ValueId| (&self.program.value(*id).dims, self.program.value(*id).dtype);
+        match op {
+            Op::Einsum => true,
+            Op::Binary(Binary::Add | Binary::Mul | Binary::Maximum | Binary::Minimum) => {
+                operands.windows(2).all(|two| ty(&two[0]) == ty(&two[1]))
+            }
+            _ => false,
+        }
     }
 
     /// Whether an instruction has a value: does what it is defined as, or moves one that does; past its pins.

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use shard_ir::Picoseconds;
 
+use crate::forms::TooMany;
+
 /// The name of the format.
 pub const SCHEMA: &str = "shardc.certificate/2";
 
@@ -69,6 +71,90 @@ pub struct LayerCertificate {
     /// For each form of the layer, in the order of [`forms`](crate::forms), sets of prices: each assignment of layouts to
     /// labels is bounded by one of them. Forms beyond the last are bounded by their flops alone.
     pub forms: Vec<Vec<PriceSet>>,
+    /// Where there are too many forms to bound them one by one: prices of one of them, which bound all. `forms` has the one
+    /// written alone, then, and that only where none of the others is it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub together: Option<Together>,
+    /// Forms that are divided in branches, where no set of prices shows of the whole what each shows of its part.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub branches: Vec<Branches>,
+    /// Why the prices do not show all that the search does; a remark.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unshown: Option<Unshown>,
+}
+
+/// The branches of a form.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Branches {
+    /// The form, by number.
+    pub form: u32,
+    /// Sets of prices, each of one branch or several.
+    pub prices: Vec<PriceSet>,
+    /// A tree in preorder: behind each division the plans for which it holds, then the others.
+    pub tree: Vec<Branch>,
+}
+
+/// One entry of a tree of branches.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(untagged, deny_unknown_fields)]
+pub enum Branch {
+    /// A division by what is stored of a weight or cache over the whole stack: at most so many bytes.
+    Stored {
+        /// The weight or cache, by its number in the form.
+        stored: u32,
+        /// Bytes.
+        up_to: u64,
+    },
+    /// A division by the layout of a label: one of these.
+    Label {
+        /// The label, by number.
+        label: u16,
+        /// Layouts among those that all its places allow, by their place in the order of layouts.
+        layouts: Vec<u32>,
+    },
+    /// No division: this set of prices bounds all of it.
+    Leaf {
+        /// The set, by number.
+        prices: u32,
+    },
+}
+
+/// Why prices do not show all that the search does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "lowercase")]
+pub enum Unshown {
+    /// There is a branch that cannot be divided, and its prices do not reach the plan.
+    #[error("of some branch, which has nothing left to divide, prices show less than the plan takes")]
+    Searched,
+    /// There are too many branches.
+    #[error("there are more branches than a certificate holds")]
+    Branches,
+}
+
+/// Prices of one form, and of what may stand in place of parts of it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Together {
+    /// The form: for each cluster of choices the number of its alternative.
+    pub picks: Vec<u32>,
+    /// Its prices. Readers across the border of a cluster have a price for each layout of the value.
+    pub prices: PriceSet,
+    /// Prices within other alternatives.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub alternatives: Vec<AlternativePrices>,
+}
+
+/// Prices within an alternative of a cluster, for the form that has it in place of its own.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AlternativePrices {
+    /// The cluster.
+    pub cluster: u32,
+    /// The alternative.
+    pub alternative: u32,
+    /// The prices of those who read in the cluster what is computed in it.
+    pub readers: Vec<ReaderPrices>,
 }
 
 /// What a certificate says that its prices, or the search, have shown.
@@ -110,6 +196,10 @@ pub struct Verified {
     pub proof: Option<Proof>,
     /// Alternatives that were held against the least of their kind: strategies of ops with the prices of what they read.
     pub inequalities: u64,
+    /// The limit beyond which forms are not bounded, where the layer passes it: the bound is 0 then.
+    pub limit: Option<TooMany>,
+    /// Why the bound is less than what the search says, as the file has it; `None` where it is proven.
+    pub unshown: Option<Unshown>,
 }
 
 impl Verified {

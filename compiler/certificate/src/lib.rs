@@ -15,11 +15,12 @@
 //! | `space`, `usable` | all of that, for one program | search.md |
 //! | `phases` | the phases of a layer as one program | certificate.md |
 //!
-//! `bound` then sums the least of every part, given prices (`prices`), with the moves that serve several readers found by
+//! `together` bounds many forms at once, `branches` parts of the plans of one. `bound` sums the least of every part, given prices (`prices`), with the moves that serve several readers found by
 //! `steiner`; `computes` holds a plan to the program; and [`check`](verify_certificate) puts it all together.
 
 mod actions;
 mod bound;
+mod branches;
 mod check;
 mod computes;
 mod derive;
@@ -37,18 +38,21 @@ mod space;
 mod steiner;
 mod strategies;
 mod sums;
+mod together;
 mod usable;
 
 pub use actions::Site;
 pub use bound::Bound;
+pub use branches::Within;
 pub use check::{MOST_COST, MOST_LABEL_LAYOUTS, verify_certificate};
 pub use computes::computes;
 pub use derive::{derive, phases_of};
 pub use format::{
-    Certificate, CertificateError, Claim, Inputs, LayerCertificate, Part, Place, PriceSet, Proof, ReaderPrices, Run,
-    SCHEMA, SidePrices, Verified,
+    AlternativePrices, Branch, Branches, Certificate, CertificateError, Claim, Inputs, LayerCertificate, Part, Place,
+    PriceSet, Proof, ReaderPrices, Run, SCHEMA, SidePrices, Together, Unshown, Verified,
 };
-pub use forms::{Forms, forms, least_time};
+pub use forms::{Choices, Form, Forms, Region, TooMany, forms, least_time};
 pub use labels::assignments;
 pub use phases::{Joint, side_by_side};
-pub use space::{Reader, Space};
+pub use space::{Common, Extent, Reader, Space};
+pub use together::{Ground, Solved};

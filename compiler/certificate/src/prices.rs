@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use shard_ir::Def;
+
 use crate::format::{CertificateError, PriceSet, ReaderPrices, Run};
 use crate::space::Space;
 use crate::sums::{NEVER, Sum};
@@ -13,15 +15,23 @@ pub(crate) type Paid = Vec<Vec<Option<Vec<Sum>>>>;
 /// The prices of a set. A reader that it does not name pays what follows, if it is the value's only one, and else nothing.
 pub(crate) fn read(space: &Space<'_>, set: &PriceSet) -> Result<Paid, CertificateError> {
     let mut paid: Paid = vec![Vec::new(); space.readers.len()];
-    for id in &space.live {
-        let v = id.index();
-        let readers = space.readers[v].len();
-        paid[v] = (0..readers).map(|reader| (readers > 1).then(|| spread_out(space, v, reader, |_| 0))).collect();
+    for id in &space.present {
+        let (v, readers) = (id.index(), &space.readers[id.index()]);
+        let is_number = matches!(space.program.value(*id).def, Def::Constant(_)) && !space.is_within[v];
+        paid[v] = (0..readers.len())
+            .map(|reader| match space.is_border(v, &readers[reader]) {
+                // A number is on every device, so that whoever reads it has it for nothing.
+                true if is_number => Some(vec![0; space.moves[v].nodes()]),
+                border => (border || readers.len() > 1).then(|| spread_out(space, v, reader, |_| 0)),
+            })
+            .collect();
     }
     let mut seen = BTreeSet::new();
     for ReaderPrices { value, reader, paid: listed } in &set.readers {
         let (v, r) = (*value as usize, *reader as usize);
-        let Some(wanted) = space.wanted.get(v).and_then(|readers| readers.get(r)) else {
+        let known = space.wanted.get(v).and_then(|readers| readers.get(r));
+        let known = known.filter(|_| space.is_within[v] || space.is_border(v, &space.readers[v][r]));
+        let Some(wanted) = known else {
             let what = format!("there are prices for reader {r} of value {v}, which the program does not have");
             return Err(CertificateError::new(what));
         };

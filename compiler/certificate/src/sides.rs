@@ -54,6 +54,23 @@ impl Sides {
         self.results[result].as_ref().map_or(0, |paid| paid[node as usize])
     }
 
+    /// What places pay in a form that computes each value of this one as `now` says, `count` values; labels and memories are
+    /// counted elsewhere.
+    pub(crate) fn in_another_form(&self, count: usize, now: &[Option<ValueId>]) -> Sides {
+        let mut values = vec![None; count];
+        for (paid, now) in self.values.iter().zip(now) {
+            if let Some(now) = now {
+                values[now.index()].clone_from(paid);
+            }
+        }
+        Sides { values, results: self.results.clone(), ..Sides::default() }
+    }
+
+    /// What places pay, and nothing of labels and memories.
+    pub(crate) fn of_places(&self) -> Sides {
+        Sides { values: self.values.clone(), results: self.results.clone(), ..Sides::default() }
+    }
+
     /// What all labels and memories come to at least, with the layouts of labels given, or open for `&[]`.
     pub(crate) fn least(&self, labels: &[Layout]) -> Sum {
         let of_label = |(label, layouts): (usize, &Vec<(Layout, Sum)>)| {
@@ -102,7 +119,7 @@ impl Space<'_> {
             return kept.iter().map(|id| Place::Value(id.0)).collect();
         };
         let bears = |pattern: &LayoutPattern| pattern.label == Some(LabelId(label));
-        let values = self.live.iter().filter(|id| match &self.program.value(**id).def {
+        let values = self.present.iter().filter(|id| match &self.program.value(**id).def {
             Def::Parameter { pattern, .. } | Def::Pin { pattern, .. } => bears(pattern),
             Def::Constant(_) | Def::Op { .. } => false,
         });
@@ -111,7 +128,7 @@ impl Space<'_> {
     }
 
     /// The bytes that a weight or a cache takes in a layout, over the whole stack.
-    fn stored_bytes(&self, value: ValueId, layout: Layout) -> u64 {
+    pub(crate) fn stored_bytes(&self, value: ValueId, layout: Layout) -> u64 {
         let bytes = local_bytes(self.program, value, layout).saturating_mul(self.program.copies(value));
         bytes.saturating_mul(self.program.repeat)
     }
@@ -168,7 +185,10 @@ impl Space<'_> {
                 plus(sum, least(here.map(|(_, price)| -price)))
             })
         };
-        let layouts = layouts_of(self.program, LabelId(label));
+        let mut layouts = layouts_of(self.program, LabelId(label));
+        if let Some(left) = self.within.layouts(LabelId(label)) {
+            layouts.retain(|layout| left.contains(layout));
+        }
         layouts.into_iter().map(|layout| (layout, cost(&layout))).collect()
     }
 
@@ -182,7 +202,11 @@ impl Space<'_> {
             let place = Place::Value(value.0);
             let prices = paid.iter().find(|(side, _)| side.to == Part::Memory(memory) && side.place == place);
             let nodes = self.allowed_at(place).unwrap_or(&[]);
-            let choices = nodes.iter().enumerate().filter_map(|(i, node)| {
+            let pattern = self.program.value(*value).def.pattern();
+            let is_left = |node: Node| {
+                self.may_be_stored(*value, node) && pattern.is_none_or(|p| self.allows(&[], p, *value, node))
+            };
+            let choices = nodes.iter().enumerate().filter(|(_, node)| is_left(**node)).filter_map(|(i, node)| {
                 let bytes = self.stored_bytes(*value, self.layout_at(place, *node)?);
                 Some((bytes, prices.map_or(0, |(_, prices)| -prices[i])))
             });

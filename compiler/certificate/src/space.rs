@@ -1,5 +1,6 @@
 //! The plan space of one program: for each value the ways of having it and the moves of it.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -8,7 +9,9 @@ use shard_cost::Hardware;
 use shard_ir::composite::composite_dim;
 use shard_ir::{AxisSet, Binary, Def, Layout, LayoutPattern, MeshShape, Op, ParameterKind, Program, Reduce, ValueId};
 
+use crate::branches::Within;
 use crate::format::CertificateError;
+use crate::forms::Region;
 use crate::kernel::{self, Joins, Kernel, Key, Works, local_bytes, may_be_joined};
 use crate::loops::Loops;
 use crate::moves::{Alike, Freedom, Moves, Node};
@@ -25,12 +28,16 @@ pub enum Reader {
     Result(usize),
 }
 
-/// The plan space of one program.
+/// The plan space of one program, or of a part of it.
 pub struct Space<'a> {
     pub(crate) program: &'a Program,
     pub(crate) hardware: &'a Hardware,
     /// The values that results need, and all parameters, in program order.
+    pub(crate) present: Vec<ValueId>,
+    /// Those of them that are looked at: all, or those of the part.
     pub(crate) live: Vec<ValueId>,
+    /// Of each value whether it is one of these.
+    pub(crate) is_within: Vec<bool>,
     pub(crate) moves: Vec<Rc<Moves>>,
     pub(crate) ways: Vec<Ways>,
     /// Of each value its readers: operands in program order, then results.
@@ -50,6 +57,8 @@ pub struct Space<'a> {
     pub(crate) times: Vec<u64>,
     /// For each phase the weights and caches that are in memory.
     pub(crate) memories: Vec<Kept>,
+    /// What all plans that are bounded have in common, where they are a branch.
+    pub(crate) within: Within,
 }
 
 /// The ways of having a value before any move of it, in flat arrays. A parameter or a constant has one for each layout in
@@ -88,6 +97,24 @@ impl Ways {
     }
 }
 
+/// A part of a program: the values of one region, with those that they read and that read them around.
+#[derive(Clone, Copy, Debug)]
+pub struct Extent<'r> {
+    /// Where each value is.
+    pub regions: &'r [Region],
+    /// The region.
+    pub of: Region,
+}
+
+/// What spaces of programs on one mesh and one chip have in common: the moves of values that are alike.
+#[derive(Clone, Debug, Default)]
+pub struct Common {
+    moves: Rc<RefCell<KnownMoves>>,
+}
+
+/// Moves by what they hang on, and whether values may be partial maxima.
+type KnownMoves = BTreeMap<(Alike, bool), Rc<Moves>>;
+
 /// Layouts of one value, and strategies of all ops together, beyond which a space is refused.
 const MOST_LAYOUTS: usize = 1 << 20;
 const MOST_WAYS: usize = 1 << 24;
@@ -101,48 +128,43 @@ impl<'a> Space<'a> {
         loops: bool,
         present: &[Vec<usize>],
     ) -> Result<Space<'a>, CertificateError> {
+        Space::of_part(program, hardware, loops, present, (None, &Common::default()))
+    }
+
+    /// The plan space of a part of a program. What it reads from outside it may read in any layout, and what is read of it
+    /// from outside may be read in any: so it has all that it has in any program of which it is a part.
+    pub fn of_part(
+        program: &'a Program,
+        hardware: &'a Hardware,
+        loops: bool,
+        phases: &[Vec<usize>],
+        (extent, common): (Option<Extent<'_>>, &Common),
+    ) -> Result<Space<'a>, CertificateError> {
         let count = program.values.len();
-        let live = program.live_values();
-        let readers = readers(program, &live);
-        let reads = reads(program, &live, &readers);
+        let present = program.live_values();
+        let readers = readers(program, &present);
+        let reads = reads(program, &present, &readers);
         let numbers: Vec<usize> = readers.iter().map(Vec::len).collect();
-        let joins = kernel::joins(program, &live, &numbers);
+        let joins = kernel::joins(program, &present, &numbers);
+        let is_within = |id: &ValueId| extent.is_none_or(|extent| extent.regions[id.index()] == extent.of);
+        let live: Vec<ValueId> = present.iter().copied().filter(is_within).collect();
         let mut joined_by = vec![None; count];
-        for id in &live {
+        for id in &present {
             if let Some(joins) = &joins[id.index()] {
                 joined_by[joins.maker.index()] = Some(*id);
+                if joins.pins.iter().chain([&joins.maker]).any(|with| is_within(with) != is_within(id)) {
+                    return Err(CertificateError::new("a kernel reaches from one cluster into another"));
+                }
             }
         }
         let maxima = maxima(program);
-        let mut alike: BTreeMap<Alike, Rc<Moves>> = BTreeMap::new();
-        let mut moves: Vec<Rc<Moves>> = Vec::with_capacity(count);
-        let mut layouts = 0;
-        for id in program.value_ids() {
-            let value = program.value(id);
-            let of = Alike {
-                sizes: program.sizes(&value.dims),
-                dtype: value.dtype,
-                freedom: freedom(program, id),
-                times: value.times,
-            };
-            let shape = MeshShape { mesh: &program.mesh, sizes: &of.sizes };
-            if !alike.contains_key(&of) {
-                let within = shape.layouts_within(program.mesh.all_axes(), maxima, MOST_LAYOUTS);
-                within.ok_or_else(|| CertificateError::new("a value has too many layouts to be checked"))?;
-            }
-            let known =
-                alike.entry(of).or_insert_with_key(|of| Rc::new(Moves::new(&program.mesh, of, maxima, hardware)));
-            layouts += known.layouts.len();
-            if layouts > MOST_LAYOUTS {
-                return Err(CertificateError::new("the program has too many layouts to be checked"));
-            }
-            moves.push(Rc::clone(known));
-        }
         let mut space = Space {
             program,
             hardware,
+            is_within: program.value_ids().map(|id| live.binary_search(&id).is_ok()).collect(),
+            present,
             live,
-            moves,
+            moves: moves_of(program, hardware, maxima, common)?,
             ways: (0..count).map(|_| Ways::default()).collect(),
             readers,
             wanted: vec![Vec::new(); count],
@@ -152,18 +174,32 @@ impl<'a> Space<'a> {
             results: Vec::new(),
             kernels: Vec::new(),
             times: Vec::new(),
-            memories: present.iter().map(|present| kept(program, present, hardware.hbm_bytes)).collect(),
+            memories: phases.iter().map(|present| kept(program, present, hardware.hbm_bytes)).collect(),
+            within: Within::default(),
         };
-        space.results = program.outputs.iter().map(|o| space.allowed(o.value, &o.pattern, maxima)).collect();
+        let allowed = |output: &shard_ir::Output| match space.is_within[output.value.index()] {
+            true => space.allowed(output.value, &output.pattern, maxima),
+            false => Vec::new(),
+        };
+        space.results = program.outputs.iter().map(allowed).collect();
         let mut known: FxHashMap<Key, u32> = FxHashMap::default();
         let mut all = 0;
-        for id in space.live.clone() {
+        // What all places of labels and of memories may have is asked of the part that every form has.
+        let has_sides = extent.is_none_or(|extent| extent.of == Region::Rest);
+        for id in space.present.clone() {
+            let is_within = space.is_within[id.index()];
             let ways = match &program.value(id).def {
-                Def::Parameter { pattern, .. } => Ways::simple(space.allowed(id, pattern, maxima), 0),
+                Def::Parameter { pattern, .. } if is_within || has_sides => {
+                    Ways::simple(space.allowed(id, pattern, maxima), 0)
+                }
+                Def::Pin { pattern, .. } if is_within || has_sides => {
+                    Ways::simple(space.allowed(id, pattern, maxima), 1)
+                }
+                Def::Parameter { .. } | Def::Pin { .. } => continue,
+                Def::Constant(_) | Def::Op { .. } if !is_within => continue,
                 Def::Constant(_) => {
                     Ways::simple(space.moves[id.index()].node(Layout::REPLICATED).into_iter().collect(), 0)
                 }
-                Def::Pin { pattern, .. } => Ways::simple(space.allowed(id, pattern, maxima), 1),
                 Def::Op { op, .. } => space.ways_of_op(id, op, loops && !program.strict, &mut known),
             };
             all += ways.len();
@@ -175,6 +211,14 @@ impl<'a> Space<'a> {
         space.times = space.kernels.iter().map(|kernel| kernel.time(hardware)).collect();
         usable::keep_usable(&mut space);
         Ok(space)
+    }
+
+    /// Whether a reader is outside of the part that is looked at, or the value that it reads is.
+    pub(crate) fn is_border(&self, value: usize, reader: &Reader) -> bool {
+        match reader {
+            Reader::Operand(by, _) => self.is_within[value] != self.is_within[by.index()],
+            Reader::Result(_) => false,
+        }
     }
 
     /// The layouts of a value that a pattern on it allows.
@@ -260,10 +304,46 @@ impl<'a> Space<'a> {
         self.wanted[value.index()][reader].iter().map(move |node| self.moves[value.index()].layouts[*node as usize])
     }
 
-    /// The values that results need, and all parameters.
+    /// Whether a value is in the part that is looked at, and one who reads it is not, or the other way round.
+    pub fn crosses(&self, value: ValueId, reader: &Reader) -> bool {
+        self.is_border(value.index(), reader)
+    }
+
+    /// The values that results need, and all parameters; those of the part that is looked at.
     pub fn live(&self) -> &[ValueId] {
         &self.live
     }
+}
+
+/// The moves of each value.
+fn moves_of(
+    program: &Program,
+    hardware: &Hardware,
+    maxima: AxisSet,
+    common: &Common,
+) -> Result<Vec<Rc<Moves>>, CertificateError> {
+    let mut known = common.moves.borrow_mut();
+    let mut moves: Vec<Rc<Moves>> = Vec::with_capacity(program.values.len());
+    let mut layouts = 0;
+    for id in program.value_ids() {
+        let value = program.value(id);
+        let (sizes, dtype) = (program.sizes(&value.dims), value.dtype);
+        let of = Alike { sizes, dtype, freedom: freedom(program, id), times: value.times };
+        let key = (of, maxima == AxisSet::EMPTY);
+        if !known.contains_key(&key) {
+            let shape = MeshShape { mesh: &program.mesh, sizes: &key.0.sizes };
+            let within = shape.layouts_within(program.mesh.all_axes(), maxima, MOST_LAYOUTS);
+            within.ok_or_else(|| CertificateError::new("a value has too many layouts to be checked"))?;
+        }
+        let of_alike = |(of, _): &(Alike, bool)| Rc::new(Moves::new(&program.mesh, of, maxima, hardware));
+        let of_value = known.entry(key).or_insert_with_key(of_alike);
+        layouts += of_value.layouts.len();
+        if layouts > MOST_LAYOUTS {
+            return Err(CertificateError::new("the program has too many layouts to be checked"));
+        }
+        moves.push(Rc::clone(of_value));
+    }
+    Ok(moves)
 }
 
 fn readers(program: &Program, live: &[ValueId]) -> Vec<Vec<Reader>> {

@@ -28,6 +28,10 @@ fn drop_what_cannot_be_had(space: &mut Space<'_>) -> Had {
     let mut had = Had { layouts: vec![Vec::new(); count], dropped: false };
     // The layouts in which some kernel that may be joined makes each value.
     let mut led: Vec<Vec<bool>> = vec![Vec::new(); count];
+    // What lies outside of the part that is looked at may be had in any layout.
+    for v in (0..count).filter(|v| !space.is_within[*v]) {
+        had.layouts[v] = vec![true; space.moves[v].nodes()];
+    }
     for id in space.live.clone() {
         let (v, reads) = (id.index(), space.reads[id.index()].clone());
         let joins = space.joins[v].clone();
@@ -68,11 +72,22 @@ fn passed_by_all(space: &Space<'_>, pins: &[shard_ir::ValueId], layouts: &[bool]
     passed
 }
 
+/// The layouts in which a reader across the border of a part may read a value: any; none within another part.
+fn in_any(space: &Space<'_>, value: usize, reader: &Reader) -> Vec<Node> {
+    match space.is_border(value, reader) {
+        true => (0..space.moves[value].layouts.len() as Node).collect(),
+        false => Vec::new(),
+    }
+}
+
 /// From the results to the parameters. Whether anything was left out.
 fn drop_what_nobody_reads(space: &mut Space<'_>, had: &[Vec<bool>]) -> bool {
     let mut dropped = false;
     // The layouts of each value in which an op joins the kernel that makes it.
     let mut joined: Vec<Vec<bool>> = space.moves.iter().map(|moves| vec![false; moves.nodes()]).collect();
+    for v in (0..space.moves.len()).filter(|v| !space.is_within[*v]) {
+        space.wanted[v] = space.readers[v].iter().map(|reader| in_any(space, v, reader)).collect();
+    }
     for id in space.live.clone().into_iter().rev() {
         let v = id.index();
         let mut useful = vec![true; space.moves[v].nodes()];
@@ -80,6 +95,11 @@ fn drop_what_nobody_reads(space: &mut Space<'_>, had: &[Vec<bool>]) -> bool {
         for reader in &space.readers[v] {
             let mut read = vec![false; useful.len()];
             match reader {
+                border if space.is_border(v, border) => {
+                    let any = in_any(space, v, border);
+                    space.wanted[v].push(any);
+                    continue;
+                }
                 Reader::Result(i) => space.results[*i].iter().for_each(|node| read[*node as usize] = true),
                 Reader::Operand(by, place) => {
                     let ways = &space.ways[by.index()];

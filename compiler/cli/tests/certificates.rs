@@ -181,3 +181,57 @@ fn the_page_on_certificates_shows_what_is_said() {
     let said = shardc(&["verify-certificate", &out]).out;
     assert!(page.contains(&format!("$ shardc verify-certificate mlp.certificate.json\n{said}```")), "{said}");
 }
+
+/// Blocks of latent attention: in each the product of the cache and its weights may be absorbed into the query.
+fn latent(blocks: usize) -> String {
+    let (mut parameters, mut body) = ("x0: bf16 BE_xy".to_string(), String::new());
+    for i in 0..blocks {
+        parameters += &format!(
+            ", wq{i}: weight bf16 EHD?, wk{i}: weight bf16 CHD?, wo{i}: weight bf16 HCE?, c{i}: cache bf16 BSC?"
+        );
+        body += &format!(
+            "  let k{i} = einsum(c{i}, wk{i} -> BSHD)\n  \
+             let p{i} = softmax(einsum(einsum(rmsnorm(x{i} over E), wq{i} -> BHD), k{i} -> BHS) over S)\n  \
+             let x{} = x{i} + einsum(einsum(p{i}, c{i} -> BHC), wo{i} -> BE)\n",
+            i + 1
+        );
+    }
+    format!(
+        "hardware tpu-v4-flat\nmesh x=4, y=2\ndim B = 64\ndim E = 1024\ndim S = 1024\ndim H = 8\ndim D = 128\ndim C = 256\n\
+         layer latent({parameters}) -> bf16 BE_xy {{\n{body}  return x{blocks}\n}}\n"
+    )
+}
+
+#[test]
+fn forms_without_number_are_proven_by_the_prices_of_one() {
+    let out = file("latent.json");
+    assert_eq!(fed(&["explain", "-", "--certificate", &out], &latent(9)).status, 0);
+    holds("certificate", &std::fs::read_to_string(&out).expect("written"));
+    let ran = shardc(&["verify-certificate", &out]);
+    assert_eq!(ran.status, 0, "{ran:?}");
+    assert!(ran.out.starts_with("latent: proven: no plan of the plan space takes less\n  cost "), "{ran:?}");
+}
+
+/// What is not gone through is bounded by nothing; that is no false claim, and no proof.
+#[test]
+fn a_limit_that_is_passed_is_named() {
+    let operands: Vec<String> = (0..8).map(|i| format!("a{i}")).collect();
+    let dims: Vec<char> = "ABCDEGHIJ".chars().collect();
+    let sizes: String = dims.iter().map(|dim| format!("dim {dim} = 8\n")).collect();
+    let typed: Vec<String> =
+        operands.iter().enumerate().map(|(i, a)| format!("{a}: bf16 {}{}", dims[i], dims[i + 1])).collect();
+    let source = format!(
+        "hardware tpu-v4-flat\nmesh x=4\n{sizes}layer f({}) -> bf16 AJ {{ return einsum({} -> AJ) }}\n",
+        typed.join(", "),
+        operands.join(", ")
+    );
+    let out = file("long.json");
+    assert_eq!(fed(&["explain", "-", "--certificate", &out], &source).status, 0);
+    let ran = shardc(&["verify-certificate", &out]);
+    assert_eq!((ran.status, ran.err.as_str()), (1, ""), "{ran:?}");
+    assert!(ran.out.starts_with("f: not proven by prices: "), "{ran:?}");
+    assert!(ran.out.ends_with("  its forms are not bounded: an einsum has more than 7 operands\n"), "{ran:?}");
+    let ran = shardc(&["verify-certificate", &out, "--format", "json"]);
+    holds("verify-certificate", &ran.out);
+    assert!(ran.out.contains("\"limit\": \"an einsum has more than 7 operands\""), "{ran:?}");
+}

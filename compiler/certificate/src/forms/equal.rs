@@ -10,7 +10,7 @@ use shard_ir::{Binary, Def, DimId, FoldId, Op, Program, TensorType, ValueId};
 use super::written::chain;
 
 /// A class of equal expressions, by number.
-pub(super) type Class = usize;
+pub(crate) type Class = usize;
 
 /// An op with the type of its result and where it is computed: in which folded block, and whether it is the very value that
 /// a folded block takes, which is no other one, equal or not.
@@ -126,6 +126,23 @@ impl<'a> Equal<'a> {
             class = self.merged[class];
         }
         class
+    }
+
+    /// The class of a live value of the program.
+    pub(super) fn class_of_value(&self, id: ValueId) -> Option<Class> {
+        self.class_of[id.index()].map(|class| self.now(class))
+    }
+
+    /// The class that an op on these operands computes, and its node; `None` where nothing does so.
+    pub(super) fn find(&self, made: &Made, operands: Vec<Class>) -> Option<(Class, Node)> {
+        self.find_node(Node { head: Head::Op(*self.numbers.get(made)?), operands })
+    }
+
+    /// The class of a node, if there is one.
+    pub(super) fn find_node(&self, node: Node) -> Option<(Class, Node)> {
+        let node = self.canonical(node);
+        let (class, _) = self.nodes.get(&node)?;
+        Some((self.now(*class), node))
     }
 
     /// Says that two classes are one. What follows is worked out by [`Equal::close`].

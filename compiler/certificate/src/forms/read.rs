@@ -7,35 +7,41 @@ use shard_ir::{Def, Op, Output, Program, Value, ValueId};
 use super::equal::{Class, Equal, Head, Node};
 
 /// The node taken of each class that is needed.
-type Choice<'e> = BTreeMap<Class, &'e Node>;
+pub(super) type Choice = BTreeMap<Class, Node>;
 
 /// The forms but for the one written; `None` where there are more than `most` choices.
 pub(super) fn forms(equal: &Equal<'_>, most: usize) -> Option<Vec<Program>> {
-    let program = equal.program;
-    let live = program.live_values();
-    let class_of = |id: ValueId| equal.class_of[id.index()].map(|class| equal.now(class));
-    let ops: Vec<Class> = live
-        .iter()
-        .filter(|id| matches!(program.value(**id).def, Def::Op { .. }))
-        .filter_map(|id| class_of(*id))
-        .collect();
-    let merges = ops.iter().collect::<BTreeSet<_>>().len() < ops.len();
+    let merges = merges(equal);
     let nodes = nodes_to_take(equal);
-    if (!merges || program.strict) && nodes.values().all(|nodes| nodes.len() == 1) {
+    if (!merges || equal.program.strict) && nodes.values().all(|nodes| nodes.len() == 1) {
         return Some(Vec::new());
     }
-    // Results, and what stays in every form: pins and parameters.
-    let stays = |id: &ValueId| matches!(program.value(*id).def, Def::Pin { .. } | Def::Parameter { .. });
-    let needed = program.outputs.iter().map(|output| output.value).chain(live.iter().copied().filter(stays));
     let mut choices = Vec::new();
-    choose(&nodes, needed.filter_map(class_of).collect(), Choice::new(), most, &mut choices)?;
-    let is_written = |choice: &Choice<'_>| choice.values().all(|node| equal.is_written(node));
+    choose(&nodes, roots(equal), Choice::new(), most, &mut choices)?;
+    let is_written = |choice: &Choice| choice.values().all(|node| equal.is_written(node));
     let others = choices.iter().filter(|choice| merges || !is_written(choice));
-    Some(others.filter_map(|choice| Writer::write_all(equal, &live, choice)).collect())
+    Some(others.filter_map(|choice| write(equal, choice)).map(|form| form.program).collect())
+}
+
+/// Whether the source computes something twice, which every form but the one written computes once.
+pub(super) fn merges(equal: &Equal<'_>) -> bool {
+    let program = equal.program;
+    let is_op = |id: &ValueId| matches!(program.value(*id).def, Def::Op { .. });
+    let ops: Vec<Class> =
+        program.live_values().into_iter().filter(is_op).filter_map(|id| equal.class_of_value(id)).collect();
+    ops.iter().collect::<BTreeSet<_>>().len() < ops.len()
+}
+
+/// Results, and what stays in every form: pins and parameters.
+pub(super) fn roots(equal: &Equal<'_>) -> Vec<Class> {
+    let program = equal.program;
+    let stays = |id: &ValueId| matches!(program.value(*id).def, Def::Pin { .. } | Def::Parameter { .. });
+    let live = program.live_values().into_iter().filter(stays);
+    program.outputs.iter().map(|output| output.value).chain(live).filter_map(|id| equal.class_of_value(id)).collect()
 }
 
 /// The nodes that each class can be taken as: no einsum of more than two operands, which are there as products of two.
-fn nodes_to_take<'e>(equal: &'e Equal<'_>) -> BTreeMap<Class, Vec<&'e Node>> {
+pub(super) fn nodes_to_take<'e>(equal: &'e Equal<'_>) -> BTreeMap<Class, Vec<&'e Node>> {
     let is_long = |node: &&Node| equal.op(node) == Some(&Op::Einsum) && node.operands.len() > 2;
     let of = |class: Class| (class, equal.nodes(class).iter().filter(|node| !is_long(node)).collect());
     let mut nodes: BTreeMap<Class, Vec<&Node>> = equal.classes().into_iter().map(of).collect();
@@ -48,12 +54,12 @@ fn nodes_to_take<'e>(equal: &'e Equal<'_>) -> BTreeMap<Class, Vec<&'e Node>> {
 }
 
 /// Every choice of a node for each class that is needed. `None` where there are more than `most`.
-fn choose<'e>(
-    nodes: &BTreeMap<Class, Vec<&'e Node>>,
+fn choose(
+    nodes: &BTreeMap<Class, Vec<&Node>>,
     mut needed: Vec<Class>,
-    mut chosen: Choice<'e>,
+    mut chosen: Choice,
     most: usize,
-    found: &mut Vec<Choice<'e>>,
+    found: &mut Vec<Choice>,
 ) -> Option<()> {
     while let Some(class) = needed.pop() {
         if chosen.contains_key(&class) {
@@ -63,56 +69,66 @@ fn choose<'e>(
         let [only] = all else {
             for node in all {
                 let mut chosen = chosen.clone();
-                chosen.insert(class, node);
+                chosen.insert(class, (*node).clone());
                 choose(nodes, [&needed[..], &node.operands].concat(), chosen, most, found)?;
             }
             return Some(());
         };
-        chosen.insert(class, only);
+        chosen.insert(class, (*only).clone());
         needed.extend(&only.operands);
     }
     found.push(chosen);
     (found.len() <= most).then_some(())
 }
 
+/// A form, with the class of each of its values.
+#[derive(Clone, Debug)]
+pub(crate) struct Written {
+    pub(crate) program: Program,
+    pub(crate) classes: Vec<Class>,
+}
+
+/// Writes a choice down; `None` where classes would need each other.
+pub(super) fn write(equal: &Equal<'_>, choice: &Choice) -> Option<Written> {
+    let program = equal.program;
+    let live = program.live_values();
+    let mut source: BTreeMap<Class, Vec<ValueId>> = BTreeMap::new();
+    for id in &live {
+        source.entry(equal.class_of_value(*id)?).or_default().push(*id);
+    }
+    let (values, done, open) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
+    let mut writer = Writer { equal, choice, source, values, classes: Vec::new(), done, open };
+    let is_given = |id: &ValueId| matches!(program.value(*id).def, Def::Parameter { .. });
+    let (given, others): (Vec<ValueId>, Vec<ValueId>) = live.iter().partition(|id| is_given(id));
+    for id in given.into_iter().chain(others) {
+        let class = equal.class_of_value(id)?;
+        if choice.contains_key(&class) {
+            writer.write(class, id)?;
+        }
+    }
+    let output = |output: &Output| {
+        let value = *writer.done.get(&equal.class_of_value(output.value)?)?;
+        Some(Output { value, ..output.clone() })
+    };
+    let outputs = program.outputs.iter().map(output).collect::<Option<Vec<_>>>()?;
+    let written = Program { values: Vec::new(), outputs, ..program.without_values() };
+    Some(Written { program: Program { values: writer.values, ..written }, classes: writer.classes })
+}
+
 /// A form being written down, operands before what they are operands of.
 struct Writer<'e, 'c> {
     equal: &'e Equal<'e>,
-    choice: &'c Choice<'c>,
+    choice: &'c Choice,
     /// For each class the live values of the source that are in it.
     source: BTreeMap<Class, Vec<ValueId>>,
     values: Vec<Value>,
+    classes: Vec<Class>,
     done: BTreeMap<Class, ValueId>,
     /// Classes whose operands are being written: one that needs itself is no way to compute it.
     open: BTreeSet<Class>,
 }
 
 impl Writer<'_, '_> {
-    fn write_all(equal: &Equal<'_>, live: &[ValueId], choice: &Choice<'_>) -> Option<Program> {
-        let program = equal.program;
-        let class_of = |id: ValueId| equal.class_of[id.index()].map(|class| equal.now(class));
-        let mut source: BTreeMap<Class, Vec<ValueId>> = BTreeMap::new();
-        for id in live {
-            source.entry(class_of(*id)?).or_default().push(*id);
-        }
-        let (values, done, open) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
-        let mut writer = Writer { equal, choice, source, values, done, open };
-        let is_given = |id: &ValueId| matches!(program.value(*id).def, Def::Parameter { .. });
-        let (given, others): (Vec<ValueId>, Vec<ValueId>) = live.iter().partition(|id| is_given(id));
-        for id in given.into_iter().chain(others) {
-            let class = class_of(id)?;
-            if choice.contains_key(&class) {
-                writer.write(class, id)?;
-            }
-        }
-        let output = |output: &Output| {
-            let value = *writer.done.get(&class_of(output.value)?)?;
-            Some(Output { value, ..output.clone() })
-        };
-        let outputs = program.outputs.iter().map(output).collect::<Option<Vec<_>>>()?;
-        Some(Program { values: writer.values, outputs, ..program.clone() })
-    }
-
     /// The value of a class; `cause` is the value of the source that needs it.
     fn write(&mut self, class: Class, cause: ValueId) -> Option<ValueId> {
         if let Some(known) = self.done.get(&class) {
@@ -121,7 +137,7 @@ impl Writer<'_, '_> {
         if !self.open.insert(class) {
             return None;
         }
-        let (program, node) = (self.equal.program, *self.choice.get(&class)?);
+        let (program, node) = (self.equal.program, self.choice.get(&class)?);
         let here = self.source.get(&class).cloned().unwrap_or_default();
         let cause = here.first().copied().unwrap_or(cause);
         let operands = node.operands.iter().map(|operand| self.write(*operand, cause)).collect::<Option<Vec<_>>>()?;
@@ -150,6 +166,7 @@ impl Writer<'_, '_> {
         let (span, in_layers) = (source.span, source.in_layers.clone());
         let id = ValueId(self.values.len() as u32);
         self.values.push(Value { name, dims: ty.dims, dtype: ty.dtype, def, span, in_layers, times, fold });
+        self.classes.push(class);
         self.open.remove(&class);
         self.done.insert(class, id);
         Some(id)

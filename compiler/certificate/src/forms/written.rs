@@ -29,7 +29,7 @@ pub(super) fn is_long(value: &Value) -> bool {
 }
 
 /// The form that the source writes.
-pub(super) fn as_written(program: &Program) -> Program {
+pub(crate) fn as_written(program: &Program) -> Program {
     let mut form = Program { values: Vec::new(), ..program.clone() };
     let mut now: Vec<ValueId> = Vec::with_capacity(program.values.len());
     for id in program.value_ids() {

@@ -43,5 +43,10 @@ fn describe(layer: &Verified) -> String {
     } else {
         format!("  on the chip of the file, which is no built-in `{}`\n", escaped_name(&layer.chip))
     };
-    format!("{name}: {claim}\n  cost {cost} ps, bound {bound} ps, {} inequalities\n{chip}", layer.inequalities)
+    let limit = layer.limit.map_or_else(String::new, |limit| format!("  its forms are not bounded: {limit}\n"));
+    let unshown = layer.unshown.map_or_else(String::new, |why| format!("  the file says why: {why}\n"));
+    format!(
+        "{name}: {claim}\n  cost {cost} ps, bound {bound} ps, {} inequalities\n{limit}{unshown}{chip}",
+        layer.inequalities
+    )
 }

@@ -16,6 +16,7 @@ struct LayerJson<'a> {
     inequalities: u64,
     hardware: &'a str,
     hardware_is_built_in: bool,
+    limit: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -40,6 +41,7 @@ pub fn verified(layers: &[Verified]) -> String {
             inequalities: l.inequalities,
             hardware: &l.chip,
             hardware_is_built_in: l.built_in,
+            limit: l.limit.map(|limit| limit.to_string()),
         })
         .collect();
     text(&VerifiedJson { schema: "shardc.verify-certificate/1", layers })

@@ -4,18 +4,23 @@
 use std::sync::Arc;
 
 use shard_certificate::{
-    Bound, Certificate, CertificateError, Claim, Inputs, LayerCertificate, MOST_COST, MOST_LABEL_LAYOUTS, PriceSet,
-    SCHEMA, Space, assignments, derive, forms, least_time, phases_of, side_by_side,
+    Bound, Branches, Certificate, CertificateError, Choices, Claim, Ground, Inputs, LayerCertificate, MOST_COST,
+    MOST_LABEL_LAYOUTS, PriceSet, SCHEMA, Space, Unshown, assignments, derive, forms, least_time, phases_of,
+    side_by_side,
 };
 use shard_cost::Hardware;
 use shard_ir::{Def, Layout, Plan, Program};
 
+use super::branches::branches;
 use super::prices::price_set;
+use super::together::bound_together;
 use crate::kernel::Kernels;
 use crate::lower::within_limits;
 use crate::memory::{Room, Scopes};
+use crate::relax::Branch;
 use crate::relax::factors::Factors;
 use crate::relax::prices::{Part, Prices};
+use crate::relax::split::Goal;
 use crate::space::maxima;
 use crate::{Limits, LowerError, Status};
 
@@ -62,17 +67,47 @@ fn certify_layer(
     }
     let joint = side_by_side(phases).ok_or_else(|| CertificateError::new("the source has no such layer"))?;
     let fuse = fuse && !joint.program.strict;
-    let forms = forms(&joint.program);
-    let mut bound = if forms.cut { 0 } else { cost };
-    let mut priced = Vec::new();
-    for (i, form) in forms.all.iter().enumerate() {
+    let mut bound = cost;
+    let choices = Choices::of(&joint.program).ok().filter(|choices| choices.count() > limits.forms);
+    let ground = Ground { joint: &joint, hardware, loops: fuse };
+    let together = match &choices {
+        Some(choices) => {
+            let plan = found.plans.first().filter(|_| phases.len() == 1).copied();
+            let (together, shown) = bound_together(choices, plan, ground, (cost, limits))?;
+            bound = bound.min(shown);
+            Some(together)
+        }
+        None => None,
+    };
+    let forms = match &choices {
+        Some(choices) => choices.written_is_apart().then(|| choices.written()).into_iter().collect(),
+        None => {
+            let forms = forms(&joint.program);
+            bound = if forms.cut.is_some() { 0 } else { bound };
+            forms.all
+        }
+    };
+    let (mut priced, mut divided, mut unshown) = (Vec::new(), Vec::new(), None);
+    for (i, form) in forms.iter().enumerate() {
         if i >= limits.forms || within_limits(form, limits).is_err() {
             bound = bound.min(least_time(form, hardware));
             continue;
         }
+        let before = bound;
         let sets = certify_form(form, &joint.present, (hardware, fuse), &mut bound, limits)?;
         priced.resize(i, Vec::new());
         priced.push(sets);
+        if bound == before || bound == 0 || found.status != Status::Proven {
+            continue;
+        }
+        match divide(i, form, ground, before, limits)? {
+            Ok(branches) => {
+                bound = before;
+                priced[i] = Vec::new();
+                divided.push(branches);
+            }
+            Err(why) => unshown = unshown.or(Some(why)),
+        }
     }
     let plans = found.plans.iter().map(|plan| Plan { hardware: Some(hardware.name.clone()), ..(*plan).clone() });
     Ok(LayerCertificate {
@@ -86,7 +121,27 @@ fn certify_layer(
         lower_bound_ps: bound,
         plan: shard_ir::text::print_all(&plans.collect::<Vec<_>>()),
         forms: priced,
+        together,
+        branches: divided,
+        unshown,
     })
+}
+
+/// The branches of a form whose prices show so much; or why there are none.
+fn divide(
+    number: usize,
+    form: &Program,
+    Ground { joint, hardware, loops }: Ground<'_>,
+    target: u64,
+    limits: &Limits,
+) -> Result<Result<Branches, Unshown>, CertificateError> {
+    let kernels = Kernels::of_program(form.clone(), form.strict, loops);
+    let factors = factors_of(&kernels, hardware, limits)?.in_fine_ticks();
+    let mut space = Space::new(form, hardware, loops, &joint.present)?;
+    let scopes = scopes(form, &joint.present, hardware.hbm_bytes);
+    let room = Room::new(form, hardware.hbm_bytes).within(scopes.as_ref());
+    let root = Branch::unpriced(&kernels, factors, Some(&room));
+    branches(number, root, &mut space, Goal { target, sweeps: limits.sweeps })
 }
 
 /// Sets of prices that bound a form by `bound`, which is lowered where they do not.
@@ -106,7 +161,7 @@ fn certify_form(
     // do; else one layout of the labels after another.
     let mut best: Option<(PriceSet, u64)> = None;
     for fine in [false, true] {
-        let finer = fine.then(|| factors.clone().in_ticks());
+        let finer = fine.then(|| factors.clone().in_fine_ticks());
         if finer.as_ref().is_some_and(|finer| finer.ticks == factors.ticks) {
             break;
         }
@@ -132,7 +187,7 @@ fn certify_form(
     Ok(witnesses.sets.into_iter().map(|set| set.prices).collect())
 }
 
-fn factors_of(kernels: &Kernels, hardware: &Hardware, limits: &Limits) -> Result<Factors, CertificateError> {
+pub(super) fn factors_of(kernels: &Kernels, hardware: &Hardware, limits: &Limits) -> Result<Factors, CertificateError> {
     let form = kernels.program.as_ref();
     Factors::new(kernels, hardware, maxima(form), form.strict, limits)
         .map_err(|error: LowerError| CertificateError::new(format!("the plan space cannot be built: {error}")))
@@ -146,10 +201,23 @@ fn at_once(
     target: u64,
     limits: &Limits,
 ) -> PriceSet {
+    let prices = swept(kernels, room, factors, target, limits.sweeps);
+    let scale = u32::try_from(factors.ticks).unwrap_or(1);
+    PriceSet { scale, ..price_set(space, factors, &prices, false) }
+}
+
+/// Prices swept until they show `target`, in picoseconds, or stand still.
+pub(super) fn swept(
+    kernels: &Kernels,
+    room: Option<&Room<'_>>,
+    factors: &Factors,
+    target: u64,
+    sweeps: usize,
+) -> Prices {
     let target = target.saturating_mul(factors.ticks.unsigned_abs());
     let mut prices = Prices::new(factors).with_parts(factors, Arc::new(Part::all(kernels, room)));
     let (mut best, mut still) = (i64::MIN, 0);
-    for sweep in 0..limits.sweeps.max(1) {
+    for sweep in 0..sweeps.max(1) {
         prices.up(factors, sweep == 0);
         prices.down(factors);
         let bound = prices.bound();
@@ -161,12 +229,11 @@ fn at_once(
             break;
         }
     }
-    let scale = u32::try_from(factors.ticks).unwrap_or(1);
-    PriceSet { scale, ..price_set(space, factors, &prices, false) }
+    prices
 }
 
 /// The phases of a form, where there are several: which parameters each has.
-fn scopes(form: &Program, present: &[Vec<usize>], capacity: u64) -> Option<Scopes> {
+pub(super) fn scopes(form: &Program, present: &[Vec<usize>], capacity: u64) -> Option<Scopes> {
     let count = form.value_ids().filter(|id| matches!(form.value(*id).def, Def::Parameter { .. })).count();
     let of = |parameter: usize| {
         let mut phases = (0..present.len()).filter(|phase| present[*phase].contains(&parameter));

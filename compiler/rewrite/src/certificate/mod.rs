@@ -8,11 +8,14 @@
 //!
 //! [`certify`] finds the prices. What they show, [`shard_certificate`] works out, which shares nothing with this crate.
 
+mod branches;
 mod certify;
 mod prices;
+mod together;
 
 pub use certify::{Found, certify};
 pub use shard_certificate::{
-    Certificate, CertificateError, Claim, Inputs, LayerCertificate, Part, Place, PriceSet, ReaderPrices, Run, SCHEMA,
-    SidePrices, Verified, computes, verify_certificate,
+    AlternativePrices, Branch, Branches, Certificate, CertificateError, Claim, Inputs, LayerCertificate, Part, Place,
+    PriceSet, ReaderPrices, Run, SCHEMA, SidePrices, Together, TooMany, Unshown, Verified, computes,
+    verify_certificate,
 };

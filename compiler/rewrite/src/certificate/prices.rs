@@ -7,7 +7,7 @@ use crate::relax::factors::{Factors, Use};
 use crate::relax::prices::{Prices, Seat, use_index};
 
 /// What stands for an infinite price: more than any plan that a certificate is written for costs.
-const PROHIBITIVE: i64 = 1 << 58;
+pub(super) const PROHIBITIVE: i64 = 1 << 58;
 
 /// The prices of a dual, less what can be left out.
 ///
@@ -35,6 +35,13 @@ pub(super) fn price_set(space: &Space<'_>, factors: &Factors, prices: &Prices, k
             }
         }
     }
+    set.sides = side_prices(space, prices);
+    set
+}
+
+/// What places pay to labels and memories.
+pub(super) fn side_prices(space: &Space<'_>, prices: &Prices) -> Vec<SidePrices> {
+    let mut all = Vec::new();
     // Side prices are paid by a place and earned by its part: they cancel, and so do constants.
     for (number, to) in space.parts().into_iter().enumerate().take(prices.sides.parts.len()) {
         for place in space.places_of(to) {
@@ -47,16 +54,16 @@ pub(super) fn price_set(space: &Space<'_>, factors: &Factors, prices: &Prices, k
             if let Some(paid) = nodes.iter().map(price).collect::<Option<Vec<i64>>>() {
                 let paid = levelled(paid);
                 if paid.iter().any(|price| *price != 0) {
-                    set.sides.push(SidePrices { to, place, paid: runs(&paid) });
+                    all.push(SidePrices { to, place, paid: runs(&paid) });
                 }
             }
         }
     }
-    set
+    all
 }
 
 /// The same prices less a constant, which changes no bound: every way of serving a reader is paid exactly one of them.
-fn levelled(mut paid: Vec<i64>) -> Vec<i64> {
+pub(super) fn levelled(mut paid: Vec<i64>) -> Vec<i64> {
     let finite = |p: &i64| -PROHIBITIVE < *p && *p < PROHIBITIVE;
     let least = paid.iter().copied().filter(finite).min().unwrap_or(0);
     for price in &mut paid {
@@ -65,7 +72,7 @@ fn levelled(mut paid: Vec<i64>) -> Vec<i64> {
     paid
 }
 
-fn runs(paid: &[i64]) -> Vec<Run> {
+pub(super) fn runs(paid: &[i64]) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     for price in paid {
         match runs.last_mut() {

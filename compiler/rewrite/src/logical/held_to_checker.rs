@@ -70,9 +70,26 @@ fn compared(program: &Program) -> usize {
     assert_eq!(by_search.len(), found.all.len(), "{}: a form twice", program.name);
     assert_eq!(by_checker.len(), own.all.len(), "{}: a form twice", program.name);
     assert_eq!(by_search, by_checker, "{}", program.name);
-    assert_eq!(found.cut.is_some(), own.cut, "{}", program.name);
+    assert_eq!(found.cut.is_some(), own.cut.is_some(), "{}", program.name);
     assert_eq!(numbers.of(&own.all[0]), numbers.of(&found.all[0].program), "the one written comes first");
+    by_alternatives(program, &own.all, &mut numbers);
     own.all.len()
+}
+
+/// One alternative of each cluster, whichever: those are the forms, but for the one written where that is apart.
+fn by_alternatives(program: &Program, forms: &[Program], numbers: &mut Numbers) {
+    let Ok(choices) = shard_certificate::Choices::of(program) else { return };
+    let mut all: Vec<Vec<usize>> = vec![Vec::new()];
+    for count in choices.alternatives() {
+        all = all.iter().flat_map(|picks| (0..count).map(move |pick| [&picks[..], &[pick]].concat())).collect();
+    }
+    let made: BTreeSet<_> =
+        all.iter().filter_map(|picks| choices.form(picks)).map(|form| numbers.of(&form.program)).collect();
+    assert_eq!(made.len(), choices.count(), "{}: two of the same, or one that is none", program.name);
+    let apart = usize::from(choices.written_is_apart());
+    let listed: BTreeSet<_> = forms[apart..].iter().map(|form| numbers.of(form)).collect();
+    // A strict layer that computes something twice has the form written alone, where nothing else is open.
+    assert!(made == listed || (listed.is_empty() && made.len() == 1), "{}", program.name);
 }
 
 fn programs(source: &str) -> Vec<Program> {

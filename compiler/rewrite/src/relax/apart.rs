@@ -14,7 +14,7 @@ use std::sync::Arc;
 use egg::Id;
 use rustc_hash::FxHashMap;
 use shard_cost::{Hardware, RegroupTimes};
-use shard_ir::{AxisSet, Def, Dtype, Layout, ValueId};
+use shard_ir::{AxisSet, Def, Dtype, Layout, Program, ValueId};
 
 use super::factors::{Extent, Factor, Factors, Shared, Use};
 use super::graph::{Alike, FAR, Graph, Node, Queue};
@@ -90,6 +90,13 @@ impl<'k, 'h> Apart<'k, 'h> {
         apart.tell_numbers_apart().then_some(apart)
     }
 
+    /// Of a form at some prices, whatever these say of numbers.
+    pub(crate) fn at_prices(form: Classed<'k>, problem: Factors, prices: Prices, ground: Ground<'h>) -> Apart<'k, 'h> {
+        let shared = Shared::new(problem.ticks);
+        let whole = Arc::new(Whole { problem, prices });
+        Apart { form, whole, ground, shared, loss: 0, of_numbers: FxHashMap::default() }
+    }
+
     /// No plan of the form takes less, in ticks, at the prices that there are.
     pub(crate) fn bound(&self) -> i64 {
         add(self.whole.prices.bound(), -self.loss)
@@ -118,23 +125,49 @@ impl<'k, 'h> Apart<'k, 'h> {
     /// where it reads what has no price.
     pub(crate) fn least(&mut self, cluster: &BTreeSet<Id>, other: &Classed<'_>) -> Result<Option<i64>, LowerError> {
         let kernels = other.kernels;
-        let program = kernels.program.as_ref();
         let inside = |id: ValueId| cluster.contains(&other.class(id)) && kernels.live[id.index()];
-        let of: Vec<bool> = program.value_ids().map(inside).collect();
-        let Ground { hardware, maxima, strict, limits } = self.ground;
-        let part = Extent { of: of.clone(), shared: &mut self.shared };
-        let part = Factors::of_part(kernels, hardware, maxima, (strict, limits), part)?;
-        let Some(Around { mut problem, given, not_had }) = self.priced_around(part, &of, other) else {
+        let of: Vec<bool> = kernels.program.value_ids().map(inside).collect();
+        let Some(Settled { problem, prices, bound, given, not_had }) = self.settled(&of, other)? else {
             return Ok(None);
         };
-        let mut prices = Prices::new(&problem);
-        let (sweeps, mut no_plan) = (Sweeps { fresh: true, shrink: false }, FAR);
-        let (bound, _) = settle(&mut problem, &mut prices, limits, sweeps, &mut no_plan);
         // What the form cannot have in some layout its readers outside do not count on: no other form may have it there.
         let had = |(value, taker, node): &(ValueId, ValueId, Node)| {
             prices.paid[value.index()][use_index(&problem, *value, Use::Operand(*taker, 0))][at(*node)] < FAR
         };
         Ok((!not_had.iter().any(had)).then(|| add(bound, -given)))
+    }
+
+    /// Prices within a part of another form, which is the same outside of it; `None` where it reads what has no price.
+    pub(crate) fn prices_within(&mut self, of: &[bool], other: &Classed<'_>) -> Result<Option<Within>, LowerError> {
+        let settled = self.settled(of, other)?;
+        Ok(settled.map(|Settled { problem, prices, .. }| Within { problem, prices, of: of.to_vec() }))
+    }
+
+    /// What a result pays in the solved form for the value of another form that it is, at a layout.
+    pub(crate) fn paid_by_result(&self, other: &Classed<'_>, value: ValueId, result: usize, layout: Layout) -> i64 {
+        let (problem, prices) = (&self.whole.problem, &self.whole.prices);
+        let here = self.form.value.get(&other.class(value));
+        let here = here.filter(|here| problem.uses[here.index()].contains(&Use::Output(result)));
+        let price = |here: &ValueId| {
+            let paid = &prices.paid[here.index()][use_index(problem, *here, Use::Output(result))];
+            problem.graphs[here.index()].node(layout).map_or(FAR, |node| paid[at(node)])
+        };
+        here.map_or(FAR, price)
+    }
+
+    /// Prices the values of a part of another form.
+    fn settled(&mut self, of: &[bool], other: &Classed<'_>) -> Result<Option<Settled>, LowerError> {
+        let kernels = other.kernels;
+        let Ground { hardware, maxima, strict, limits } = self.ground;
+        let part = Extent { of: of.to_vec(), shared: &mut self.shared };
+        let part = Factors::of_part(kernels, hardware, maxima, (strict, limits), part)?;
+        let Some(Around { mut problem, given, not_had }) = self.priced_around(part, of, other) else {
+            return Ok(None);
+        };
+        let mut prices = Prices::new(&problem);
+        let (sweeps, mut no_plan) = (Sweeps { fresh: true, shrink: false }, FAR);
+        let (bound, _) = settle(&mut problem, &mut prices, limits, sweeps, &mut no_plan);
+        Ok(Some(Settled { problem, prices, bound, given, not_had }))
     }
 
     /// The factors of a part, with prices for what it reads and for what is read of it from outside; `None` where it reads
@@ -268,6 +301,33 @@ impl<'k, 'h> Apart<'k, 'h> {
             self.loss = add(self.loss, add(prices.terms_of(id), -sum));
         }
         true
+    }
+}
+
+/// A part of a form, priced.
+struct Settled {
+    problem: Factors,
+    prices: Prices,
+    bound: i64,
+    given: i64,
+    not_had: Vec<(ValueId, ValueId, Node)>,
+}
+
+/// Prices within a part of a form.
+pub(crate) struct Within {
+    problem: Factors,
+    prices: Prices,
+    of: Vec<bool>,
+}
+
+impl Within {
+    /// What a reader in the part pays for a value in it, at a layout; [`FAR`] where it cannot be had so.
+    pub(crate) fn paid(&self, program: &Program, value: ValueId, (by, place): (ValueId, usize), layout: Layout) -> i64 {
+        // Operands from outside are none of the part's.
+        let operands = program.value(by).def.operands();
+        let place = operands[..place].iter().filter(|operand| self.of[operand.index()]).count();
+        let paid = &self.prices.paid[value.index()][use_index(&self.problem, value, Use::Operand(by, place))];
+        self.problem.graphs[value.index()].node(layout).map_or(FAR, |node| paid[at(node)])
     }
 }
 

@@ -217,7 +217,17 @@ impl Factors {
     }
 
     /// The same with times in parts of a picosecond, unless they are too long for that.
-    pub(crate) fn in_ticks(mut self) -> Factors {
+    pub(crate) fn in_ticks(self) -> Factors {
+        self.in_some_of(&[TICKS], FAR / 16)
+    }
+
+    /// The same with times in as small parts of a picosecond as they are short enough for, if only just: for prices that are
+    /// shown to others, which are true whatever they are.
+    pub(crate) fn in_fine_ticks(self) -> Factors {
+        self.in_some_of(&[TICKS, TICKS / 4, TICKS / 16, TICKS / 64, TICKS / 256], FAR)
+    }
+
+    fn in_some_of(mut self, ticks: &[i64], most: i64) -> Factors {
         let longest = |times: &mut dyn Iterator<Item = i64>| times.filter(|time| *time < FAR).max().unwrap_or(0);
         let of_value = |id: &ValueId| {
             let (factor, graph) = (&self.factors[id.index()], &self.graphs[id.index()]);
@@ -227,18 +237,16 @@ impl Factors {
             longest(&mut factor.cost.iter().copied()).saturating_add(moved)
         };
         let all = self.live.iter().map(of_value).fold(0i64, i64::saturating_add);
-        if all > FAR / TICKS / 16 {
-            return self;
-        }
+        let Some(ticks) = ticks.iter().copied().find(|ticks| all <= most / ticks) else { return self };
         // What values have in common they have in common afterwards.
         let mut graphs: FxHashMap<*const Graph, Arc<Graph>> = FxHashMap::default();
         let mut factors: FxHashMap<*const Factor, Arc<Factor>> = FxHashMap::default();
         for graph in &mut self.graphs {
-            let scaled = graphs.entry(Arc::as_ptr(graph)).or_insert_with(|| Arc::new(graph.longer(TICKS)));
+            let scaled = graphs.entry(Arc::as_ptr(graph)).or_insert_with(|| Arc::new(graph.longer(ticks)));
             *graph = Arc::clone(scaled);
         }
         for factor in &mut self.factors {
-            let longer = |time: &i64| if *time >= FAR { FAR } else { time.saturating_mul(TICKS) };
+            let longer = |time: &i64| if *time >= FAR { FAR } else { time.saturating_mul(ticks) };
             let scaled = factors.entry(Arc::as_ptr(factor)).or_insert_with(|| {
                 let Factor { out, reads, cost, arity } = factor.as_ref();
                 let cost = cost.iter().map(longer).collect();
@@ -246,7 +254,7 @@ impl Factors {
             });
             *factor = Arc::clone(scaled);
         }
-        Factors { ticks: TICKS, ..self }
+        Factors { ticks, ..self }
     }
 
     /// The same for a program that differs in its layout patterns alone; `None` where a pin lies within a kernel.

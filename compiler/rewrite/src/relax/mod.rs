@@ -8,6 +8,7 @@ mod parts;
 pub(crate) mod prices;
 mod regroup;
 mod sides;
+pub(crate) mod split;
 mod terms;
 pub(crate) mod tree;
 

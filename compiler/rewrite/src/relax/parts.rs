@@ -85,6 +85,18 @@ impl Part {
         labels.chain(memories).collect()
     }
 
+    /// Whether weights and caches fit in each memory however they are stored.
+    pub(crate) fn all_fits(kernels: &Kernels, room: &Room<'_>) -> bool {
+        let fits = |part: &Part| match &part.kind {
+            Kind::Label { .. } => true,
+            Kind::Memory { bytes, most } => {
+                let largest = bytes.iter().filter_map(|bytes| bytes.last());
+                largest.fold(0u64, |sum, bytes| sum.saturating_add(*bytes)) <= *most
+            }
+        };
+        Part::all(kernels, Some(room)).iter().all(fits)
+    }
+
     /// Whether results are among its places.
     pub(crate) fn has_results(&self) -> bool {
         self.places.iter().any(|place| matches!(place.seat, Seat::Output(_)))

@@ -1,6 +1,10 @@
 //! Certificates: that they prove what is true, and nothing else.
 
+mod branches;
 mod forged;
+#[path = "../common/blocks.rs"]
+mod generated;
 mod made;
 mod programs;
 mod tampered;
+mod together;

@@ -1,0 +1,271 @@
+//! Choices that are made apart from each other (`spec/certificate.md`, *Forms bounded together*): clusters of classes, such
+//! that every form takes one alternative of each, whatever it takes of the others.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::equal::{Class, Equal, Head, Node};
+use super::flops_of;
+use super::read::{Choice, nodes_to_take, roots};
+use shard_ir::{DimId, Op};
+
+/// The choices that may change the same classes.
+#[derive(Clone, Debug)]
+pub(crate) struct Cluster {
+    /// All that may differ with what is chosen: how a class is computed, who reads it, which kernel it is in.
+    pub(crate) classes: BTreeSet<Class>,
+    /// The ways of choosing, those of fewest flops first.
+    pub(super) alternatives: Vec<Choice>,
+}
+
+/// All clusters of a program.
+#[derive(Clone, Debug)]
+pub(super) struct Clusters {
+    /// What every form has, and can have in one way alone.
+    pub(super) fixed: Choice,
+    pub(super) all: Vec<Cluster>,
+}
+
+/// Alternatives of a cluster, beyond which forms are not bounded together.
+pub(super) const MOST_ALTERNATIVES: usize = 64;
+
+/// The clusters of a program; `None` where one has too many alternatives.
+pub(super) fn clusters(equal: &Equal<'_>) -> Option<Clusters> {
+    let nodes = nodes_to_take(equal);
+    let roots = roots(equal);
+    let reachable = reachable(&nodes, &roots);
+    let nodes: Nodes<'_> = nodes.into_iter().filter(|(class, _)| reachable.contains(class)).collect();
+    let needed = needed(&nodes, &roots);
+    let only = |class: &Class| match nodes.get(class).map(Vec::as_slice) {
+        Some([only]) => Some((*class, (*only).clone())),
+        _ => None,
+    };
+    let fixed: Choice = needed.iter().filter_map(only).collect();
+    let mut all = Vec::new();
+    for classes in touched(equal, &nodes, &needed) {
+        let choices = classes.iter().copied().filter(|c| needed.contains(c) && nodes[c].len() > 1).collect();
+        let mut found = Vec::new();
+        choose(&nodes, &needed, choices, Choice::new(), &mut found)?;
+        found.retain(|choice| !needs_itself(&classes, choice, &fixed));
+        found.sort_by_cached_key(|choice| choice.values().map(|node| flops(equal, node)).fold(0, u128::saturating_add));
+        all.push(Cluster { classes, alternatives: found });
+    }
+    Some(Clusters { fixed, all })
+}
+
+/// The nodes that each class can be taken as.
+type Nodes<'e> = BTreeMap<Class, Vec<&'e Node>>;
+
+fn flops(equal: &Equal<'_>, node: &Node) -> u128 {
+    let (Some(Op::Einsum), Some(made)) = (equal.op(node), equal.made(node)) else { return 0 };
+    let operands: Vec<&[DimId]> = node.operands.iter().map(|o| equal.ty(*o).dims.as_slice()).collect();
+    flops_of(equal.program, &operands, &made.ty.dims)
+}
+
+fn reachable(nodes: &Nodes<'_>, roots: &[Class]) -> BTreeSet<Class> {
+    let (mut all, mut open) = (BTreeSet::new(), roots.to_vec());
+    while let Some(class) = open.pop() {
+        if all.insert(class) {
+            open.extend(nodes.get(&class).into_iter().flatten().flat_map(|node| &node.operands));
+        }
+    }
+    all
+}
+
+/// The classes that no form is without.
+fn needed(nodes: &Nodes<'_>, roots: &[Class]) -> BTreeSet<Class> {
+    let mut needed = BTreeSet::new();
+    let mut open = roots.to_vec();
+    let mut others = nodes.keys().copied();
+    loop {
+        // What a needed class has in its only way is needed.
+        while let Some(class) = open.pop() {
+            if needed.insert(class)
+                && let Some([only]) = nodes.get(&class).map(Vec::as_slice)
+            {
+                open.extend(&only.operands);
+            }
+        }
+        let Some(class) = others.next() else { return needed };
+        if !needed.contains(&class) && !can_do_without(nodes, roots, class) {
+            open.push(class);
+        }
+    }
+}
+
+/// Whether all roots can be had without a class.
+fn can_do_without(nodes: &Nodes<'_>, roots: &[Class], without: Class) -> bool {
+    // Of each node how many operands are still to be had; and which nodes read a class.
+    let mut missing: Vec<(Class, usize)> = Vec::new();
+    let mut readers: BTreeMap<Class, Vec<usize>> = BTreeMap::new();
+    let (mut had, mut open) = (BTreeSet::new(), Vec::new());
+    for (class, nodes) in nodes.iter().filter(|(class, _)| **class != without) {
+        for node in nodes {
+            let operands: BTreeSet<Class> = node.operands.iter().copied().collect();
+            operands.iter().for_each(|operand| readers.entry(*operand).or_default().push(missing.len()));
+            missing.push((*class, operands.len()));
+            if operands.is_empty() {
+                open.push(*class);
+            }
+        }
+    }
+    while let Some(class) = open.pop() {
+        if !had.insert(class) {
+            continue;
+        }
+        for node in readers.get(&class).into_iter().flatten() {
+            missing[*node].1 -= 1;
+            if missing[*node].1 == 0 {
+                open.push(missing[*node].0);
+            }
+        }
+    }
+    roots.iter().all(|root| had.contains(root))
+}
+
+/// What choices touch, as far as it hangs together.
+fn touched(equal: &Equal<'_>, nodes: &Nodes<'_>, needed: &BTreeSet<Class>) -> Vec<BTreeSet<Class>> {
+    let is_number = |class: &Class| nodes[class].iter().any(|node| matches!(node.head, Head::Constant(..)));
+    let mut groups = Groups::default();
+    let choices = nodes.iter().filter(|(_, nodes)| nodes.len() > 1).map(|(class, _)| *class);
+    for choice in choices {
+        // Who reads what it is computed from hangs on it; and whatever no form needs is there for it.
+        let (mut open, mut seen) = (vec![choice], BTreeSet::from([choice]));
+        groups.join(choice, choice);
+        while let Some(class) = open.pop() {
+            for operand in nodes[&class].iter().flat_map(|node| &node.operands).filter(|o| !is_number(o)) {
+                groups.join(choice, *operand);
+                if !needed.contains(operand) && seen.insert(*operand) {
+                    open.push(*operand);
+                }
+            }
+        }
+    }
+    // Whether ops run as one kernel hangs on who reads what is between them.
+    let beside = beside_in_a_kernel(equal, nodes);
+    let mut open: Vec<Class> = groups.first.keys().copied().collect();
+    let mut seen: BTreeSet<Class> = open.iter().copied().collect();
+    while let Some(class) = open.pop() {
+        for other in beside.get(&class).into_iter().flatten() {
+            groups.join(class, *other);
+            if seen.insert(*other) {
+                open.push(*other);
+            }
+        }
+    }
+    groups.all()
+}
+
+/// For each class those that may be next to it in a kernel: an elementwise op, the one op that makes all of its operands
+/// that ops make, and the pins between.
+fn beside_in_a_kernel(equal: &Equal<'_>, nodes: &Nodes<'_>) -> BTreeMap<Class, BTreeSet<Class>> {
+    let mut beside: BTreeMap<Class, BTreeSet<Class>> = BTreeMap::new();
+    for (class, node) in nodes.iter().flat_map(|(class, nodes)| nodes.iter().map(move |node| (*class, *node))) {
+        if !equal.op(node).is_some_and(Op::is_elementwise) {
+            continue;
+        }
+        let ways: Vec<Vec<Class>> = node.operands.iter().map(|operand| to_the_maker(nodes, *operand)).collect();
+        let is_made = |way: &&Vec<Class>| {
+            way.last().is_some_and(|maker| nodes[maker].iter().any(|node| matches!(node.head, Head::Op(_))))
+        };
+        let made: Vec<&Vec<Class>> = ways.iter().filter(is_made).collect();
+        if made.windows(2).any(|two| two[0].last() != two[1].last()) {
+            continue;
+        }
+        for way in made {
+            let chain: Vec<Class> = std::iter::once(class).chain(way.iter().copied()).collect();
+            for pair in chain.windows(2) {
+                beside.entry(pair[0]).or_default().insert(pair[1]);
+                beside.entry(pair[1]).or_default().insert(pair[0]);
+            }
+        }
+    }
+    beside
+}
+
+/// A class, the pins behind it, and what they pin.
+fn to_the_maker(nodes: &Nodes<'_>, class: Class) -> Vec<Class> {
+    let mut way = vec![class];
+    while let Some([Node { head: Head::Pin(_), operands }]) = way.last().map(|class| nodes[class].as_slice()) {
+        way.extend(operands);
+    }
+    way
+}
+
+/// Every choice of nodes for some classes, and for what they need beside what every form has. `None` where there are too
+/// many.
+fn choose(
+    nodes: &Nodes<'_>,
+    needed: &BTreeSet<Class>,
+    mut open: Vec<Class>,
+    mut chosen: Choice,
+    found: &mut Vec<Choice>,
+) -> Option<()> {
+    while let Some(class) = open.pop() {
+        if chosen.contains_key(&class) {
+            continue;
+        }
+        match nodes.get(&class).map_or(&[][..], Vec::as_slice) {
+            [_] if needed.contains(&class) => {}
+            [only] => {
+                chosen.insert(class, (*only).clone());
+                open.extend(&only.operands);
+            }
+            several => {
+                for node in several {
+                    let mut chosen = chosen.clone();
+                    chosen.insert(class, (*node).clone());
+                    choose(nodes, needed, [&open[..], &node.operands].concat(), chosen, found)?;
+                }
+                return Some(());
+            }
+        }
+    }
+    found.push(chosen);
+    (found.len() <= MOST_ALTERNATIVES).then_some(())
+}
+
+/// Whether classes of a cluster would need each other.
+fn needs_itself(classes: &BTreeSet<Class>, choice: &Choice, fixed: &Choice) -> bool {
+    let node = |class: &Class| choice.get(class).or_else(|| fixed.get(class));
+    // What needs nothing that is left is taken away, until nothing is left or all of it needs something.
+    let mut left: BTreeSet<Class> = classes.iter().copied().filter(|class| node(class).is_some()).collect();
+    loop {
+        let is_bound = |class: &Class| node(class).is_some_and(|node| node.operands.iter().any(|o| left.contains(o)));
+        let bound: BTreeSet<Class> = left.iter().copied().filter(is_bound).collect();
+        if bound.len() == left.len() {
+            return !left.is_empty();
+        }
+        left = bound;
+    }
+}
+
+/// Classes that belong together; each group is known by one of its classes.
+#[derive(Default)]
+struct Groups {
+    first: BTreeMap<Class, Class>,
+}
+
+impl Groups {
+    fn first_of(&mut self, class: Class) -> Class {
+        let mut at = class;
+        while let Some(next) = self.first.get(&at).copied().filter(|next| *next != at) {
+            at = next;
+        }
+        self.first.insert(class, at);
+        at
+    }
+
+    fn join(&mut self, one: Class, other: Class) {
+        let (one, other) = (self.first_of(one), self.first_of(other));
+        self.first.insert(one.max(other), one.min(other));
+    }
+
+    fn all(mut self) -> Vec<BTreeSet<Class>> {
+        let classes: Vec<Class> = self.first.keys().copied().collect();
+        let mut groups: BTreeMap<Class, BTreeSet<Class>> = BTreeMap::new();
+        for class in classes {
+            groups.entry(self.first_of(class)).or_default().insert(class);
+        }
+        groups.into_values().collect()
+    }
+}

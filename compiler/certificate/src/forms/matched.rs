@@ -1,0 +1,219 @@
+//! The form that a plan computes, found in the classes: what each instruction may stand for, from the parameters on.
+//!
+//! Nothing rests on this: the plan is held to the form that is found here, as to any other.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use shard_ir::composite::composite_dim;
+use shard_ir::{Def, FoldId, InstrId, InstrKind, Op, Plan, TensorType, ValueId};
+
+use super::equal::{Class, Equal, Head, Made, Node, Place};
+use super::read::Choice;
+
+/// Ways of giving an op its operands that are looked at for one instruction.
+const MOST_READINGS: usize = 256;
+
+/// The node that the plan takes of each class that it computes; `None` where its results are none of the program's.
+pub(super) fn choice_of(equal: &Equal<'_>, plan: &Plan) -> Option<Choice> {
+    let mut matched = Matched::new(equal, plan)?;
+    for id in plan.ids() {
+        let stands = matched.stands_for(id);
+        matched.stands.push(stands);
+    }
+    matched.read_back()
+}
+
+struct Matched<'m> {
+    equal: &'m Equal<'m>,
+    plan: &'m Plan,
+    parameters: BTreeMap<InstrId, Class>,
+    /// The pins of each class, and softmaxes and norms of it.
+    pins: BTreeMap<Class, Vec<(Class, Node)>>,
+    composites: BTreeMap<Class, Vec<(Class, Node)>>,
+    /// What the folded blocks take.
+    taken: Vec<Option<ValueId>>,
+    /// For each instruction the classes that it may stand for, each with the node, and what it reads for it.
+    stands: Vec<BTreeMap<Class, Way>>,
+}
+
+/// How an instruction comes to stand for a class: a node, and the instructions that stand for its operands.
+#[derive(Clone, Debug)]
+struct Way {
+    node: Node,
+    reads: Vec<InstrId>,
+}
+
+impl<'m> Matched<'m> {
+    fn new(equal: &'m Equal<'m>, plan: &'m Plan) -> Option<Matched<'m>> {
+        let program = equal.program;
+        let given = plan.ids().filter(|id| matches!(plan.instruction(*id).kind, InstrKind::Parameter(_)));
+        let declared = program.value_ids().filter(|id| matches!(program.value(*id).def, Def::Parameter { .. }));
+        let parameters = given.zip(declared).map(|(id, value)| Some((id, equal.class_of_value(value)?)));
+        let (mut pins, mut composites) = (BTreeMap::new(), BTreeMap::new());
+        for class in equal.classes() {
+            for node in equal.nodes(class) {
+                let by_operand: &mut BTreeMap<Class, Vec<(Class, Node)>> = match (node.head, equal.op(node)) {
+                    (Head::Pin(_), _) => &mut pins,
+                    (_, Some(op)) if composite_dim(op).is_some() => &mut composites,
+                    _ => continue,
+                };
+                by_operand.entry(*node.operands.first()?).or_default().push((class, node.clone()));
+            }
+        }
+        let entry = |fold| program.entry(FoldId(fold)).map(|entry| crate::kernel::unpinned(program, entry));
+        Some(Matched {
+            equal,
+            plan,
+            parameters: parameters.collect::<Option<_>>()?,
+            pins,
+            composites,
+            taken: std::iter::once(None).chain((0..program.folds.len() as u16).map(entry)).collect(),
+            stands: Vec::new(),
+        })
+    }
+
+    /// What an instruction may stand for, those before it known.
+    fn stands_for(&self, id: InstrId) -> BTreeMap<Class, Way> {
+        let instr = self.plan.instruction(id);
+        let mut all = BTreeMap::new();
+        match &instr.kind {
+            InstrKind::Parameter(_) => {
+                let class =
+                    self.parameters.get(&id).and_then(|class| Some((*class, self.equal.nodes(*class).first()?)));
+                all.extend(class.map(|(class, node)| (class, Way { node: node.clone(), reads: Vec::new() })));
+            }
+            InstrKind::Constant(number) => {
+                let bits = self.plan.number(*number).to_bits();
+                let node = Node { head: Head::Constant(bits, instr.dtype), operands: Vec::new() };
+                let known = self.equal.find_node(node);
+                all.extend(known.map(|(class, node)| (class, Way { node, reads: Vec::new() })));
+            }
+            InstrKind::Move(_) => {
+                if let Some(moved) = instr.operands.first() {
+                    all.clone_from(&self.stands[moved.index()]);
+                }
+            }
+            InstrKind::Op(_) if instr.origin.piece_of.is_some() => self.ends_a_composite(id, &mut all),
+            kind @ (InstrKind::Op(_) | InstrKind::CollectiveEinsum(_)) => {
+                if let Some(op) = kind.op() {
+                    self.computes(id, op, &mut all);
+                }
+            }
+        }
+        // What is pinned is the pinned value, too.
+        let mut open: Vec<Class> = all.keys().copied().collect();
+        while let Some(class) = open.pop() {
+            for (pin, node) in self.pins.get(&class).into_iter().flatten() {
+                if !all.contains_key(pin) {
+                    all.insert(*pin, Way { node: node.clone(), reads: vec![id] });
+                    open.push(*pin);
+                }
+            }
+        }
+        all
+    }
+
+    /// The classes that an op on these operands computes.
+    fn computes(&self, id: InstrId, op: &Op, all: &mut BTreeMap<Class, Way>) {
+        let instr = self.plan.instruction(id);
+        let mut readings: Vec<Vec<Class>> = vec![Vec::new()];
+        for operand in &instr.operands {
+            let classes = &self.stands[operand.index()];
+            let more = |reading: &Vec<Class>| {
+                let reading = reading.clone();
+                classes.keys().map(move |class| [&reading[..], &[*class]].concat())
+            };
+            readings = readings.iter().flat_map(more).take(MOST_READINGS).collect();
+        }
+        let ty = TensorType { dims: instr.dims.clone(), dtype: instr.dtype };
+        for taken in &self.taken {
+            let place = Place { fold: instr.fold, taken: *taken };
+            let made = Made { op: op.clone(), ty: ty.clone(), place };
+            for reading in &readings {
+                if let Some((class, node)) = self.equal.find(&made, reading.clone()) {
+                    all.entry(class).or_insert(Way { node, reads: instr.operands.clone() });
+                }
+            }
+        }
+    }
+
+    /// The softmaxes and norms that a piece may be the last of: what they are of is read by it, or by pieces before it.
+    fn ends_a_composite(&self, id: InstrId, all: &mut BTreeMap<Class, Way>) {
+        let last = self.plan.instruction(id);
+        let (mut open, mut seen) = (last.operands.clone(), BTreeSet::new());
+        while let Some(id) = open.pop() {
+            if !seen.insert(id) {
+                continue;
+            }
+            for class in self.stands[id.index()].keys() {
+                for (composite, node) in self.composites.get(class).into_iter().flatten() {
+                    let ty = self.equal.ty(*composite);
+                    if ty.dims == last.dims && ty.dtype == last.dtype {
+                        all.entry(*composite).or_insert(Way { node: node.clone(), reads: vec![id] });
+                    }
+                }
+            }
+            let instr = self.plan.instruction(id);
+            if instr.origin.piece_of.is_some() || matches!(instr.kind, InstrKind::Move(_)) {
+                open.extend(&instr.operands);
+            }
+        }
+    }
+
+    /// The nodes that the results are made of.
+    fn read_back(&self) -> Option<Choice> {
+        let mut choice = Choice::new();
+        let mut open: Vec<(Class, InstrId)> = Vec::new();
+        for (output, made) in self.equal.program.outputs.iter().zip(&self.plan.outputs) {
+            open.push((self.equal.class_of_value(output.value)?, made.id));
+        }
+        let mut seen = BTreeSet::new();
+        while let Some((class, id)) = open.pop() {
+            if !seen.insert((class, id)) {
+                continue;
+            }
+            let instr = self.plan.instruction(id);
+            if let (InstrKind::Move(_), Some(moved)) = (&instr.kind, instr.operands.first()) {
+                let way = self.stands[id.index()].get(&class)?;
+                // A pin of what is moved holds here or before.
+                if !matches!(way.node.head, Head::Pin(_)) || self.stands[moved.index()].contains_key(&class) {
+                    open.push((class, *moved));
+                    continue;
+                }
+            }
+            let way = self.stands[id.index()].get(&class)?;
+            choice.entry(class).or_insert_with(|| way.node.clone());
+            let operands = &way.node.operands;
+            if let (Head::Pin(_), Some(operand)) = (way.node.head, operands.first()) {
+                open.push((*operand, id));
+                continue;
+            }
+            // A node has its operands in an order of its own; each is one that some instruction read stands for.
+            let mut left: Vec<InstrId> = way.reads.clone();
+            for operand in operands {
+                let at = left.iter().position(|read| self.stands[read.index()].contains_key(operand))?;
+                open.push((*operand, if left.len() > 1 { left.remove(at) } else { left[at] }));
+            }
+        }
+        // What no result needs is there in its only way: parameters and live pins.
+        for class in super::read::roots(self.equal) {
+            self.fill(class, &mut choice);
+        }
+        Some(choice)
+    }
+
+    /// Takes the first node of what is not chosen yet.
+    fn fill(&self, class: Class, choice: &mut Choice) {
+        let mut open = vec![class];
+        while let Some(class) = open.pop() {
+            if !choice.contains_key(&class)
+                && let Some(node) = self.equal.nodes(class).first()
+            {
+                choice.insert(class, node.clone());
+            }
+            if let Some(node) = choice.get(&class).cloned() {
+                open.extend(node.operands.iter().filter(|o| !choice.contains_key(o)));
+            }
+        }
+    }
+}

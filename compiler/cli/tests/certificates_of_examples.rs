@@ -1,0 +1,98 @@
+//! The certificate of every example: written, held to its schema, checked, and what comes of it held to the table of
+//! `spec/certificate.md`.
+
+#![allow(missing_docs, unreachable_pub)]
+
+mod common;
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use common::shardc;
+
+const BEGIN: &str = "<!-- certificates of examples -->\n";
+const END: &str = "<!-- end -->";
+
+/// No certificate of an example is larger, in bytes.
+const MOST_BYTES: u64 = 10_000_000;
+
+fn examples(folder: &Path, all: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() && !path.ends_with("errors") {
+            examples(&path, all);
+        } else if path.extension().is_some_and(|extension| extension == "shard") {
+            all.push(path);
+        }
+    }
+}
+
+/// A layer, whether its plan is proven by prices, and what is said where it is not.
+fn layers(out: &str) -> Vec<(String, &'static str, String)> {
+    let mut layers: Vec<(String, &str, String)> = Vec::new();
+    for line in out.lines() {
+        match (line.strip_prefix("  "), layers.last_mut()) {
+            (Some(said), Some(layer))
+                if said.starts_with("the file says why: ") || said.starts_with("its forms are") =>
+            {
+                layer.2 = said.to_string();
+            }
+            (Some(_), _) => {}
+            (None, _) => {
+                let (name, claim) = line.split_once(": ").expect("a layer and what is claimed of it");
+                let status = if claim.starts_with("proven: ") { "proven" } else { "not proven by prices" };
+                layers.push((name.to_string(), status, String::new()));
+            }
+        }
+    }
+    layers
+}
+
+#[test]
+fn the_certificate_of_every_example_says_what_the_page_says() {
+    let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).canonicalize().expect("the repository");
+    let mut all = Vec::new();
+    examples(&root.join("examples"), &mut all);
+    all.sort();
+    let out = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("certificate_of_an_example.json");
+    let out = out.to_str().expect("UTF-8");
+    let (mut table, mut held) = (String::new(), Vec::new());
+    table.push_str("| example | layers | by prices | bytes | seconds |\n|---|---|---|---|---|\n");
+    for path in &all {
+        let name = path.strip_prefix(root.join("examples")).expect("an example").display().to_string();
+        let explained = shardc(&["explain", path.to_str().expect("UTF-8"), "--certificate", out]);
+        assert_eq!(explained.status, 0, "{name}: {explained:?}");
+        let begun = Instant::now();
+        let ran = shardc(&["verify-certificate", out]);
+        let seconds = begun.elapsed().as_secs_f64();
+        let layers = layers(&ran.out);
+        let is_proven = layers.iter().all(|(_, status, _)| *status == "proven");
+        assert_eq!((ran.status, ran.err.as_str()), (i32::from(!is_proven), ""), "{name}: {ran:?}");
+        let bytes = std::fs::metadata(out).expect("written").len();
+        assert!(bytes <= MOST_BYTES, "{name}: {bytes} bytes");
+        let names: Vec<&str> = layers.iter().map(|(name, _, _)| name.as_str()).collect();
+        let said: Vec<String> = layers
+            .iter()
+            .filter(|(_, status, _)| *status != "proven")
+            .map(|(_, status, why)| if why.is_empty() { status.to_string() } else { format!("{status}: {why}") })
+            .collect();
+        let said = if said.is_empty() { "proven".to_string() } else { said.join("; ") };
+        let row = format!("| `{name}` | {} | {said} |", names.join(", "));
+        let _ = writeln!(table, "{row} {bytes} | {seconds:.2} |");
+        held.push(row);
+    }
+    let page = root.join("spec/certificate.md");
+    let text = std::fs::read_to_string(&page).expect("a page");
+    let (before, rest) = text.split_once(BEGIN).expect("where the table begins");
+    let (now, after) = rest.split_once(END).expect("where the table ends");
+    if std::env::var_os("SHARDC_UPDATE").is_some() {
+        std::fs::write(&page, format!("{before}{BEGIN}{table}{END}{after}")).expect("written");
+        return;
+    }
+    let said: Vec<&str> = now.lines().skip(2).collect();
+    assert_eq!(said.len(), held.len(), "every example stands in the table, once");
+    for (said, row) in said.iter().zip(&held) {
+        assert!(said.starts_with(row.as_str()), "the page says `{said}`, and it is `{row}`");
+    }
+}
