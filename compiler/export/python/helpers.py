@@ -94,6 +94,17 @@ def take_rows(table, ids, axis, origin=0):
     return jnp.where(held.reshape(shape), rows, 0).astype(table.dtype)
 
 
+def take_from_each(shared, tables, ids, axis, origin=0):
+    """For each position of the first `shared` dims, the rows of its own table."""
+
+    def rows(table, ids):
+        return take_rows(table, ids, axis, origin)
+
+    for _ in range(shared):
+        rows = jax.vmap(rows)
+    return rows(tables, ids)
+
+
 def route(gates, choices, places):
     """For gates [..., token, expert], 1 at the place of an expert that a token is given.
 
@@ -319,15 +330,19 @@ def inputs(layer, seed):
             data = terms_of(random, data, candidates or 1, terms or 1)
             kept = [axis for axis in (candidates, terms) if axis]
             data = data.reshape(*kept, *shape)
+            if name in layer["stacked"]:
+                data = np.moveaxis(data, len(kept), 0)
         memory = "pinned_host" if name in layer["host"] else None
         sharding = NamedSharding(MESH, layer["params"][name], memory_kind=memory)
         held.append(jax.device_put(data, sharding))
     return whole, held
 
 
-def completed(value, candidates, terms):
+def completed(value, candidates, terms, stacked):
     """A partial result with its terms added and its maxima taken."""
     value = np.asarray(value).astype(np.float64)
+    if stacked:
+        value = np.moveaxis(value, 0, bool(candidates) + bool(terms))
     if terms:
         value = value.sum(axis=1 if candidates else 0)
     return value.max(axis=0) if candidates else value
@@ -340,7 +355,8 @@ def check(name, layer, seed=0):
     found = jax.tree.leaves(layer["sharded"](*held))
     right = len(found) == len(expected) == len(layer["results"])
     for result, value, other in zip(layer["results"], found, expected):
-        value = completed(value, *layer["terms"].get("-> " + result, (None, None)))
+        terms = layer["terms"].get("-> " + result, (None, None))
+        value = completed(value, *terms, "-> " + result in layer["stacked"])
         other = np.asarray(other).astype(np.float64)
         finite = np.isfinite(value) & np.isfinite(other)
         same = value.shape == other.shape and np.array_equal(

@@ -17,7 +17,8 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     functions().map(|(name, _)| name)
 }
 
-/// The functions that a text calls (or maps over a dim), and those that these call, in the order of the file; `left_out` are not among them.
+/// The functions that a text calls, and those that these call, in the order of the file; the texts of
+/// `left_out` are not among them.
 pub(crate) fn called_by(text: &str, left_out: &[&str]) -> Vec<&'static str> {
     let mut called: BTreeSet<&str> = BTreeSet::new();
     let mut unread: Vec<&str> = vec![text];
@@ -28,7 +29,7 @@ pub(crate) fn called_by(text: &str, left_out: &[&str]) -> Vec<&'static str> {
             }
         }
     }
-    functions().filter(|(name, _)| called.contains(name) && !left_out.contains(name)).map(|(_, text)| text).collect()
+    functions().filter(|(name, text)| called.contains(name) && !left_out.contains(text)).map(|(_, text)| text).collect()
 }
 
 fn calls(text: &str, name: &str) -> bool {
@@ -36,7 +37,7 @@ fn calls(text: &str, name: &str) -> bool {
     text.match_indices(&call).any(|(at, _)| {
         let before = text[..at].chars().next_back();
         !before.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == '.')
-    }) || text.contains(&format!("vmap({name},"))
+    })
 }
 
 #[cfg(test)]

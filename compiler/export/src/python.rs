@@ -14,6 +14,10 @@ pub(crate) enum Py {
     Binary(Box<Py>, &'static str, Box<Py>),
     /// A tuple.
     Tuple(Vec<Py>),
+    /// A list.
+    List(Vec<Py>),
+    /// A dictionary whose keys are strings or numbers, as they are written.
+    Dict(Vec<(String, Py)>),
 }
 
 impl Py {
@@ -37,7 +41,7 @@ impl Py {
                 arguments.push((Some(name), value));
                 Py::Call(function, arguments)
             }
-            other @ (Py::Atom(_) | Py::Binary(..) | Py::Tuple(_)) => other,
+            other @ (Py::Atom(_) | Py::Binary(..) | Py::Tuple(_) | Py::List(_) | Py::Dict(_)) => other,
         }
     }
 
@@ -60,6 +64,11 @@ impl Py {
                 [one] => format!("({},)", one.flat()),
                 items => format!("({})", items.iter().map(Py::flat).collect::<Vec<_>>().join(", ")),
             },
+            Py::List(items) => format!("[{}]", items.iter().map(Py::flat).collect::<Vec<_>>().join(", ")),
+            Py::Dict(entries) => {
+                let entry = |(key, value): &(String, Py)| format!("{key}: {}", value.flat());
+                format!("{{{}}}", entries.iter().map(entry).collect::<Vec<_>>().join(", "))
+            }
         }
     }
 
@@ -95,13 +104,21 @@ impl Py {
                 let lines = if alone { lines.trim_end_matches(",\n").to_string() + "\n" } else { lines };
                 format!("{function}(\n{lines}{close})")
             }
-            Py::Tuple(items) => {
-                let lines: String =
-                    items.iter().map(|item| format!("{pad}{},\n", item.laid_out(inner, inner, 1))).collect();
-                format!("(\n{lines}{close})")
+            Py::Tuple(items) => format!("(\n{}{close})", lines(items, inner)),
+            Py::List(items) => format!("[\n{}{close}]", lines(items, inner)),
+            Py::Dict(entries) => {
+                let line = |(key, value): &(String, Py)| {
+                    format!("{pad}{key}: {},\n", value.laid_out(inner, inner + width(key) + 2, 1))
+                };
+                format!("{{\n{}{close}}}", entries.iter().map(line).collect::<String>())
             }
         }
     }
+}
+
+fn lines(items: &[Py], indent: usize) -> String {
+    let pad = " ".repeat(indent);
+    items.iter().map(|item| format!("{pad}{},\n", item.laid_out(indent, indent, 1))).collect()
 }
 
 fn flat_arguments(arguments: &[(Option<&'static str>, Py)]) -> String {

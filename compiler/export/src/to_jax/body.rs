@@ -276,6 +276,10 @@ impl<'p> Body<'p> {
         };
         let said = instead.map_or(said.clone(), |instead| format!("{said}; {instead}"));
         for (at, step) in steps.iter().enumerate() {
+            // A value that stays as it is, under its name.
+            if matches!(step, Py::Atom(same) if *same == name) {
+                continue;
+            }
             let said = if at == 0 { said.as_str() } else { "" };
             self.text.push_str(&assignment(self.indent, &name, step, said));
         }

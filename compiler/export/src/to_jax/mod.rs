@@ -153,31 +153,30 @@ impl Module {
     /// What the check has to know of the data.
     fn data(&self, plan: &Plan, parameters: &[Parameter], outputs: &[String], partial: bool) -> Vec<(String, Py)> {
         let data = Data::of(plan);
-        let quoted = |names: Vec<&str>| names.iter().map(|name| string(name)).collect::<Vec<_>>().join(", ");
-        let listed = |is: &dyn Fn(&Parameter) -> bool| {
-            Py::atom(format!("[{}]", quoted(parameters.iter().filter(|p| is(p)).map(|p| p.name.as_str()).collect())))
-        };
-        let below = parameters.iter().filter_map(|p| Some(format!("{}: {}", string(&p.name), data.below[p.id.index()]?)));
-        let count = |count: Option<u64>| count.map_or("None".to_string(), |n| n.to_string());
+        let strings = |names: Vec<&str>| Py::List(names.into_iter().map(Py::string).collect());
+        let below = parameters.iter().filter_map(|p| Some((string(&p.name), Py::atom(data.below[p.id.index()]?))));
+        let count = |count: Option<u64>| count.map_or(Py::atom("None"), Py::atom);
         let split = |id: InstrId| {
             let [candidates, terms] = terms(&plan.mesh, plan.instruction(id).layout);
-            (candidates.is_some() || terms.is_some()).then(|| format!("({}, {})", count(candidates), count(terms)))
+            (candidates.is_some() || terms.is_some()).then(|| Py::Tuple(vec![count(candidates), count(terms)]))
         };
-        let mut of_terms: Vec<String> =
-            parameters.iter().filter_map(|p| Some(format!("{}: {}", string(&p.name), split(p.id)?))).collect();
-        let of_results = outputs.iter().zip(&plan.outputs).filter(|_| partial);
-        of_terms.extend(of_results.filter_map(|(name, o)| Some(format!("{}: {}", string(&format!("-> {name}")), split(o.id)?))));
-        let stacked_results = outputs.iter().zip(&plan.outputs).filter(|(_, o)| stack_of_output(plan, o));
-        let mut stacked: Vec<String> =
-            parameters.iter().filter(|p| stack_of(plan, p.id).is_some()).map(|p| string(&p.name)).collect();
-        stacked.extend(stacked_results.map(|(name, _)| string(&format!("-> {name}"))));
+        // Results are told from parameters of the same name.
+        let results: Vec<(String, &PlanOutput)> =
+            outputs.iter().map(|name| format!("-> {name}")).zip(&plan.outputs).collect();
+        let mut of_terms: Vec<(String, Py)> =
+            parameters.iter().filter_map(|p| Some((string(&p.name), split(p.id)?))).collect();
+        let partial_results = results.iter().filter(|_| partial);
+        of_terms.extend(partial_results.filter_map(|(name, o)| Some((string(name), split(o.id)?))));
+        let host = parameters.iter().filter(|p| p.kind == ParameterKind::HostWeight).map(|p| p.name.as_str());
+        let stacked = parameters.iter().filter(|p| stack_of(plan, p.id).is_some()).map(|p| p.name.as_str());
+        let stacked_results = results.iter().filter(|(_, o)| stack_of_output(plan, o)).map(|(name, _)| name.as_str());
         let tolerance = self.options.floats.tolerance(plan.instructions.iter().map(|i| i.dtype));
         vec![
-            ("below".to_string(), Py::atom(format!("{{{}}}", below.collect::<Vec<_>>().join(", ")))),
+            ("below".to_string(), Py::Dict(below.collect())),
             ("positive".to_string(), Py::atom(if data.positive { "True" } else { "False" })),
-            ("host".to_string(), listed(&|p| p.kind == ParameterKind::HostWeight)),
-            ("stacked".to_string(), Py::atom(format!("[{}]", stacked.join(", ")))),
-            ("terms".to_string(), Py::atom(format!("{{{}}}", of_terms.join(", ")))),
+            ("host".to_string(), strings(host.collect())),
+            ("stacked".to_string(), strings(stacked.chain(stacked_results).collect())),
+            ("terms".to_string(), Py::Dict(of_terms)),
             ("tolerance".to_string(), Py::atom(format!("{tolerance:?}"))),
         ]
     }
@@ -243,18 +242,16 @@ impl Module {
         let names = Py::Tuple(axes.iter().map(|(name, _)| Py::string(name)).collect());
         let kinds = Py::binary(Py::atom("(AxisType.Auto,)"), "*", Py::atom(axes.len()));
         let mesh_line = assignment(0, "MESH", &Py::call("jax.make_mesh", [sizes, names]).with("axis_types", kinds), "");
-        let all = format!("{functions}{tail}");
-        let helpers: String = called_by(&format!("{all}\n    devices_for_a_check(1)"), &[])
-            .iter()
-            .map(|text| format!("\n\n{text}\n"))
-            .collect();
-        let before: String = called_by("devices_for_a_check(1)", &[]).iter().map(|text| format!("\n\n{text}\n")).collect();
-        let helpers = helpers.replace(&before, "");
+        let written = |texts: &[&str]| texts.iter().map(|text| format!("\n\n{text}\n")).collect::<String>();
+        let before = called_by("devices_for_a_check(1)", &[]);
+        let of_layers = called_by(functions, &before);
+        let known: Vec<&str> = before.iter().chain(&of_layers).copied().collect();
+        let of_check = called_by("main()", &known);
+        let [before, of_layers, of_check] = [before, of_layers, of_check].map(|texts| written(&texts));
         let devices: u64 = axes.iter().map(|(_, size)| size).product();
         let wide = if self.options.floats == Floats::F64 { "jax.config.update(\"jax_enable_x64\", True)\n" } else { "" };
         let code = format!(
-            "{before}\n\n{wide}devices_for_a_check({devices})\n{mesh_line}{}{functions}{tail}",
-            helpers
+            "{before}\n\n{wide}devices_for_a_check({devices})\n{mesh_line}{of_layers}{functions}{of_check}{tail}"
         );
         format!("\"\"\"{}\"\"\"\n\n{}{code}", docstring(origin, self.options.style), imports(&code))
     }

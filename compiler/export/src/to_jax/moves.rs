@@ -104,8 +104,8 @@ impl Moved<'_> {
         let mesh = self.shape.mesh;
         let parts = collective.parts(self.from);
         let axes = parts.iter().flat_map(|(_, axes)| axes.iter());
-        let cut = parts.iter().map(|(dim, axes)| format!("{dim}: {}", mesh.group_size(axes.iter())));
-        (axes_tuple(mesh, axes), Py::atom(format!("{{{}}}", cut.collect::<Vec<_>>().join(", "))))
+        let cut = parts.iter().map(|(dim, axes)| (dim.to_string(), Py::atom(mesh.group_size(axes.iter()))));
+        (axes_tuple(mesh, axes), Py::Dict(cut.collect()))
     }
 
     fn permute(&self, to: Layout, value: Py) -> Result<Py, ExportError> {

@@ -362,18 +362,13 @@ impl Ops<'_> {
         let axis = table_order.iter().position(|d| *d == over).ok_or(ExportError::Internal("a take of no dim"))?;
         let axis = axis - shared.len();
         let origin = self.origin(table.id, over)?;
-        // A table for each position of the dims that both have.
-        let mut function = "take_rows".to_string();
-        for _ in &shared {
-            function = format!("jax.vmap({function}, in_axes=(0, 0, None, None))");
-        }
-        let taken = match shared.is_empty() {
-            true => {
-                let taken = Py::call(function, [rows, at]).with("axis", Py::atom(axis));
-                origin.map_or_else(|| taken.clone(), |origin| taken.clone().with("origin", origin))
-            }
-            false => Py::call(function, [rows, at, Py::atom(axis), origin.unwrap_or(Py::atom(0))]),
+        let taken = match shared.len() {
+            0 => Py::call("take_rows", [rows, at]),
+            // A table for each position of the dims that both have.
+            n => Py::call("take_from_each", [Py::atom(n), rows, at]),
         };
+        let taken = taken.with("axis", Py::atom(axis));
+        let taken = origin.map_or_else(|| taken.clone(), |origin| taken.clone().with("origin", origin));
         let mut dims = shared.clone();
         let own_table: Vec<DimId> = table_order[shared.len()..].to_vec();
         for dim in own_table {
