@@ -90,57 +90,78 @@ def group_size(line):
     return None
 
 
-def sent_by_plan(layer):
-    """The same of a layer of `lower --emit json`, and what JAX has no collective for."""
-    counts, names, others = Counter(), {}, []
-    by_id = {instr["id"]: instr for instr in layer["instructions"]}
-    for instr in layer["instructions"]:
-        times = instr.get("repeat", 1)
+class Planned:
+    """The collectives of a layer of `lower --emit json`."""
+
+    def __init__(self, layer):
+        """Counts them, and finds those that send the same value the same way."""
+        self.counts, self.names, self.exchanges = Counter(), {}, []
+        self.sharable = Counter()
+        self.by_id = {instr["id"]: instr for instr in layer["instructions"]}
+        alike = {}
+        for instr in layer["instructions"]:
+            if instr["op"] == "exchange":
+                self.exchanges.append(called(instr))
+            if (key := self.key(layer, instr)) is None:
+                continue
+            runs = instr.get("repeat", 1) * (instr.get("chunks", 2) - 1)
+            self.counts[key] += runs
+            self.names.setdefault(key, []).append(called(instr))
+            sends = instr.get("gathered", instr["operands"][0])
+            how = (
+                key,
+                sends,
+                str(instr["axes"]),
+                str(instr.get("along", instr.get("dim"))),
+            )
+            # The chunks of a product are made on the way: no two rings of them are the same.
+            if instr.get("fused") != "reduce-scatter" and how in alike:
+                self.sharable[key] += runs
+            alike[how] = instr
+
+    def key(self, layer, instr):
+        """How the audit tells a collective, as JAX has it; none for what sends nothing."""
         if instr["op"] == "collective-einsum":
-            chunks = instr["chunks"]
-            moved = by_id[instr["gathered"]] if "gathered" in instr else instr
-            key = ("collective-permute", math.prod(moved["local_shape"]), None)
-            counts[key] += times * (chunks - 1)
-        elif instr["op"] == "exchange":
-            others.append(instr)
-            continue
-        elif instr["op"] in KINDS:
-            shapes = [instr["local_shape"], by_id[instr["operands"][0]]["local_shape"]]
-            group = math.prod(layer["mesh"][axis] for axis in instr["axes"])
-            kind = instr["op"]
-            if kind == "reduce-scatter" and instr.get("reduction") == "max":
-                kind = "all-to-all"
-            if kind == "collective-permute":
-                group = None
-            key = (kind, max(map(math.prod, shapes)), group)
-            counts[key] += times
-        else:
-            continue
-        names.setdefault(key, []).append(
-            f"%{instr['id']} {instr['name'] or ''}".strip()
-        )
-    return counts, names, others
+            moved = self.by_id[instr["gathered"]] if "gathered" in instr else instr
+            return ("collective-permute", math.prod(moved["local_shape"]), None)
+        if instr["op"] not in KINDS:
+            return None
+        shapes = [instr["local_shape"], self.by_id[instr["operands"][0]]["local_shape"]]
+        group = math.prod(layer["mesh"][axis] for axis in instr["axes"])
+        kind = instr["op"]
+        if kind == "reduce-scatter" and instr.get("reduction") == "max":
+            kind = "all-to-all"
+        if kind == "collective-permute":
+            group = None
+        return (kind, max(map(math.prod, shapes)), group)
+
+
+def called(instr):
+    """An instruction by its number and its name."""
+    return f"%{instr['id']} {instr['name'] or ''}".strip()
 
 
 def compared(layer, text):
     """What differs between a layer's plan and its compiled module, and what is merged."""
-    planned, names, others = sent_by_plan(layer)
+    planned = Planned(layer)
     found, merged = sent_by_hlo(text)
     wrong, said = [], []
-    for key in sorted(planned | found, key=str):
-        short = planned[key] - found[key]
-        if short:
-            what = f"{describe(key)}: {planned[key]} in the plan, {found[key]} compiled"
-            wrong.append(
-                (key, short, f"{what} ({', '.join(names.get(key, ['none']))})")
-            )
-    for kind, count, line in merged:
-        said.append(f"{count} {kind} merged in line {line}")
-    if others:
-        lowered = ", ".join(f"%{o['id']} {o['name'] or ''}".strip() for o in others)
-        said.append(f"exchanges, by what JAX has: {lowered}")
-        wrong = [w for w in wrong if w[1] > 0]
-    return wrong, said, sum(planned.values())
+    for key in sorted(planned.counts | found, key=str):
+        short = planned.counts[key] - found[key]
+        if short == 0:
+            continue
+        counts = f"{planned.counts[key]} in the plan, {found[key]} compiled"
+        what = (
+            f"{describe(key)}: {counts} ({', '.join(planned.names.get(key, ['none']))})"
+        )
+        if 0 < short == planned.sharable[key]:
+            said.append(f"sent once for all that take it: {what}")
+        elif short < 0 and planned.exchanges:
+            said.append(f"of an exchange ({', '.join(planned.exchanges)}): {what}")
+        else:
+            wrong.append(what)
+    said += [f"{count} {kind} merged in line {line}" for kind, count, line in merged]
+    return wrong, said, sum(planned.counts.values())
 
 
 def describe(key):

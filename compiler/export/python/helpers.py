@@ -398,3 +398,8 @@ def devices_for_a_check(count):
 def at(a, *spec):
     """The value, held to a layout."""
     return lax.with_sharding_constraint(a, NamedSharding(MESH, P(*spec)))
+
+
+def placed(specs):
+    """Where tensors of these specs lie."""
+    return tuple(NamedSharding(MESH, spec) for spec in specs.values())

@@ -65,7 +65,7 @@ def judged(path, layers, audited):
             _, held = module.inputs(layer, 0)
             text = layer["sharded"].lower(*held).compile().as_text()
             differs, merged, count = audit.compared(plan, text)
-            wrong += [f"{name}: {what}" for _, _, what in differs]
+            wrong += [f"{name}: {what}" for what in differs]
             said += [f"{name}: {what}" for what in merged]
             sent += count
     return wrong, said, sent

@@ -213,7 +213,7 @@ impl Module {
             Style::Constraints => {
                 let given = match outputs {
                     [_] => format!("NamedSharding(MESH, {given})"),
-                    _ => format!("tuple(NamedSharding(MESH, p) for p in {results}.values())"),
+                    _ => format!("placed({results})"),
                 };
                 let donated = match donated.is_empty() {
                     true => String::new(),
@@ -221,7 +221,7 @@ impl Module {
                 };
                 format!(
                     "@partial(\n    jax.jit,\n    \
-                     in_shardings=tuple(NamedSharding(MESH, p) for p in {params}.values()),\n    \
+                     in_shardings=placed({params}),\n    \
                      out_shardings={given},\n{donated})\n"
                 )
             }
