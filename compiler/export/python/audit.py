@@ -1,7 +1,7 @@
 """What a compiled module sends, beside what its plan says.
 
-A collective is told by its kind, by the elements of its larger buffer on a device, and by the
-devices of its group. What is in a loop counts as often as the loop is run.
+A collective is told by its kind (and by what it combines with, where that is a maximum), by the
+elements of its larger buffer on a device, and by the devices of its group. What is in a loop counts as often as the loop is run.
 """
 
 import math
@@ -50,6 +50,8 @@ def sent_by_hlo(text):
                     walk(called, times)
             elif found := OPERATION.search(line):
                 parts = collectives(found.group("kind"), found.group("type"), line)
+                if combined(line, computations):
+                    parts = [(f"{kind} max", *rest) for kind, *rest in parts]
                 if len(parts) > 1:
                     merged.append((found.group("kind"), len(parts), source_line(line)))
                 for part in parts:
@@ -57,6 +59,12 @@ def sent_by_hlo(text):
 
     walk(entry, 1)
     return counts, merged
+
+
+def combined(line, computations):
+    """Whether what a collective combines with is a maximum."""
+    by = re.search(r"to_apply=%?([\w.\-]+)", line)
+    return by and any(" maximum(" in line for line in computations.get(by.group(1), []))
 
 
 def source_line(line):
@@ -131,6 +139,8 @@ class Planned:
         kind = instr["op"]
         if kind == "reduce-scatter" and instr.get("reduction") == "max":
             kind = "all-to-all"
+        if kind == "all-reduce" and instr.get("reduction") == "max":
+            kind = "all-reduce max"
         if kind == "collective-permute":
             group = None
         return (kind, max(map(math.prod, shapes)), group)

@@ -20,6 +20,7 @@ os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={DEVICES}"
 
 import audit
 import jax
+import mutants
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -30,20 +31,30 @@ def examples():
     return [path for path in found if "errors" not in path.parts]
 
 
-def exported(shardc, source, out, options):
+def output(command):
+    """What a command prints."""
+    run = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    if run.returncode:
+        raise RuntimeError(run.stderr)
+    return run.stdout
+
+
+def exported(shardc, source, out, options, style):
     """The module of a source file, and the layers of its plan as JSON."""
-    command = [shardc, "export", "jax", "--small", "--dtype", "f64", *options, source]
-    run = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
-    if run.returncode:
-        raise RuntimeError(run.stderr)
+    export = [shardc, "export", "jax", "--dtype", "f64", f"--style={style}"]
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(run.stdout)
-    options = [o for o in options if not o.startswith("--style")]
-    command = [shardc, "lower", "--small", "--emit", "json", *options, source]
-    run = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
-    if run.returncode:
-        raise RuntimeError(run.stderr)
-    return out, json.loads(run.stdout)["layers"]
+    out.write_text(output([*export, "--small", *options, source]))
+    lower = [shardc, "lower", "--emit", "json", "--small", *options, source]
+    return out, json.loads(output(lower))["layers"]
+
+
+def random_programs(shardc, folder):
+    """The modules that `random-exports` has written, and the layers of their plans as JSON."""
+    # Any chip will do that has a way to the host: no time is looked at.
+    lower = [shardc, "lower", "--emit", "json", "--hardware", "a100-80g"]
+    for path in sorted(folder.glob("*.py")):
+        plan = output([*lower, str(path.with_suffix(".shir"))])
+        yield path, json.loads(plan)["layers"]
 
 
 def loaded(path):
@@ -71,36 +82,66 @@ def judged(path, layers, audited):
     return wrong, said, sent
 
 
+def jobs(args):
+    """The name of each module that is asked for, and what makes it and its plan."""
+    shardc = str(Path(args.shardc).resolve())
+    if args.random:
+        for path, layers in random_programs(shardc, args.random.resolve()):
+            yield path.name, lambda made=(path, layers): made
+        return
+    options = ["--fuse"] if args.fuse else []
+    for source in args.files or examples():
+        path = source.resolve()
+        inside = path.is_relative_to(ROOT / "examples")
+        name = path.relative_to(ROOT / "examples") if inside else Path(path.name)
+        out = (args.out / name).with_suffix(".py")
+        made = (shardc, str(path), out, options, args.style)
+        yield str(name), lambda made=made: exported(*made)
+
+
+def judge_mutants(args):
+    """How many of so many mutants the test does not see."""
+    made = [make() for _, make in jobs(args)]
+    modules = [(at, path.read_text()) for at, (path, _) in enumerate(made)]
+    spoiled = args.out / "spoiled.py"
+    unseen = 0
+    for at, name, line, text in mutants.chosen(modules, args.mutants):
+        path, layers = made[at]
+        spoiled.write_text(text)
+        seen = "an exception"
+        try:
+            wrong, _, _ = judged(spoiled, layers, True)
+            seen = wrong[0][:150] if wrong else None
+        except Exception as error:  # noqa: BLE001 - whatever it is, the mutant is seen
+            seen = f"{type(error).__name__}"
+        unseen += seen is None
+        print(f"{'seen' if seen else 'NOT SEEN'}: {path.name}:{line} {name}: {seen}")
+        jax.clear_caches()
+    spoiled.unlink(missing_ok=True)
+    print(f"{args.mutants} mutants, {unseen} not seen")
+    return 1 if unseen else 0
+
+
 def main():
     """Judges all modules that are asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--shardc", required=True)
+    parser.add_argument("--shardc", required=True, help="the compiler's binary")
     parser.add_argument("--out", type=Path, default=ROOT / "target" / "exports")
-    parser.add_argument(
-        "--style", choices=["shard-map", "constraints"], default="shard-map"
-    )
-    parser.add_argument("--fuse", action="store_true")
-    parser.add_argument("files", nargs="*", type=Path)
+    parser.add_argument("--style", default="shard-map", help="or constraints")
+    parser.add_argument("--fuse", action="store_true", help="plans with loops")
+    parser.add_argument("--random", type=Path, help="what random-exports wrote")
+    parser.add_argument("--mutants", type=int, help="spoil so many modules instead")
+    parser.add_argument("files", nargs="*", type=Path, help="in place of the examples")
     args = parser.parse_args()
-    shardc = str(Path(args.shardc).resolve())
-    options = [f"--style={args.style}"] + (["--fuse"] if args.fuse else [])
-    failures, sent, started = [], 0, time.time()
-    files = args.files or examples()
-    for source in files:
-        source = source.resolve()
-        name = (
-            source.relative_to(ROOT / "examples")
-            if source.is_relative_to(ROOT / "examples")
-            else Path(source.name)
-        )
+    if args.mutants:
+        return judge_mutants(args)
+    failures, sent, files, started = [], 0, 0, time.time()
+    for name, make in jobs(args):
         try:
-            path, layers = exported(
-                shardc, str(source), (args.out / name).with_suffix(".py"), options
-            )
-            wrong, said, count = judged(path, layers, args.style == "shard-map")
-        except Exception as error:  # noqa: BLE001 - whatever a module raises is its failure
+            wrong, said, count = judged(*make(), args.style == "shard-map")
+        except Exception as error:  # noqa: BLE001 - whatever it is, the module fails
             wrong, said, count = [f"{type(error).__name__}: {str(error)[:1500]}"], [], 0
-        sent += count
+        files, sent = files + 1, sent + count
         for what in said:
             print(f"  {name}: {what}")
         for what in wrong:
@@ -108,15 +149,14 @@ def main():
             print(f"FAILED {failures[-1]}", flush=True)
         jax.clear_caches()
     for command in (["check"], ["format", "--check"]):
-        ruff = subprocess.run(
-            [Path(sys.executable).parent / "ruff", *command, args.out], check=False
-        )
-        if ruff.returncode:
+        ruff = [Path(sys.executable).parent / "ruff", *command, args.random or args.out]
+        if subprocess.run(ruff, check=False).returncode:
             failures.append(f"ruff {command[0]}")
+    took = time.time() - started
     print(
-        f"{len(files)} files, {sent} collectives, {len(failures)} failures, {time.time() - started:.0f} s"
+        f"{files} modules, {sent} collectives, {len(failures)} failures, {took:.0f} s"
     )
-    return 1 if failures else 0
+    return 1 if failures or not files else 0
 
 
 if __name__ == "__main__":

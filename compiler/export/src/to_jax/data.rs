@@ -7,7 +7,7 @@ use shard_ir::{Binary, InstrId, InstrKind, Map, Op, Plan};
 pub(crate) struct Data {
     /// Of each instruction whose values end up as ids of a table, how many rows the smallest such table has.
     pub(crate) below: Vec<Option<u64>>,
-    /// Something takes a root or a logarithm, or divides, where no composite's piece does.
+    /// Something takes a root or a logarithm, or divides by what is no number, where no composite's piece does.
     pub(crate) positive: bool,
 }
 
@@ -21,7 +21,11 @@ fn needs_positive(plan: &Plan, id: InstrId) -> bool {
     let instr = plan.instruction(id);
     instr.origin.piece_of.is_none()
         && match &instr.kind {
-            InstrKind::Op(Op::Map(Map::Log | Map::Sqrt | Map::Rsqrt) | Op::Binary(Binary::Div)) => true,
+            InstrKind::Op(Op::Map(Map::Log | Map::Sqrt | Map::Rsqrt)) => true,
+            InstrKind::Op(Op::Binary(Binary::Div)) => {
+                let divisor = instr.operands.get(1).map(|by| &plan.instruction(*by).kind);
+                !matches!(divisor, Some(InstrKind::Constant(_)))
+            }
             InstrKind::Op(_)
             | InstrKind::Parameter(_)
             | InstrKind::Constant(_)
