@@ -478,6 +478,8 @@ pub(crate) struct ExportArgs {
 pub(crate) enum ExportTo {
     /// Write a module of JAX: a `shard_map` a layer, one line an instruction, and a check beside it
     Jax(ExportJaxArgs),
+    /// Say how every parameter, value and result lies, as JSON: a PartitionSpec, placements of a DTensor, text of Shardy
+    Specs(ExportedArgs),
 }
 
 /// What is exported, and where to.

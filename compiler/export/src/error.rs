@@ -13,6 +13,9 @@ pub enum ExportError {
         /// The place in the source.
         span: Option<Span>,
     },
+    /// Layers of IR text on meshes of their own.
+    #[error("the layers are on different meshes, and a module has one")]
+    Meshes,
     /// The plan is not as it was verified to be: a defect of the compiler.
     #[error("{0}")]
     Internal(&'static str),

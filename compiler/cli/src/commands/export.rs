@@ -1,11 +1,12 @@
-//! `shardc export jax FILE [-o DIR]`, and the small sizes of `--small`.
+//! `shardc export jax|specs FILE [-o DIR]`, and the small sizes of `--small`.
 
 use std::path::Path;
 
 use shard_check::Diagnostic;
 use shard_check::diagnostics::{ExportProblem, InternalProblem};
-use shard_export::{ExportError, Exported, Floats, JaxOptions, Style};
-use shard_ir::Plan;
+use shard_export::{ExportError, Exported, Floats, JaxOptions, Style, Texts};
+use shard_ir::{Layout, Mesh, Plan};
+use shard_report::layout_notation::Notation;
 use shard_runtime::FEW_APPLICATIONS;
 
 use crate::args::{ExportArgs, ExportFloats, ExportJaxArgs, ExportStyle, ExportTo, ExportedArgs};
@@ -17,6 +18,7 @@ use crate::pipeline;
 pub(crate) fn run(args: &ExportArgs, console: &mut Console) -> Outcome {
     match &args.to {
         ExportTo::Jax(args) => jax(args, console),
+        ExportTo::Specs(args) => specs(args, console),
     }
 }
 
@@ -44,11 +46,19 @@ fn jax(args: &ExportJaxArgs, console: &mut Console) -> Outcome {
     let origin = format!("{}, as `shardc export jax` wrote it{small}.", args.exported.file.display());
     match shard_export::jax(&layers, &origin, options) {
         Ok(text) => give(&args.exported, "py", &text, console),
-        Err(error) => {
-            console.report(compilation.source.as_ref(), vec![refused(error)]);
-            Err(Status::Wrong)
-        }
+        Err(error) => Err(refused(error, &compilation, console)),
     }
+}
+
+fn specs(args: &ExportedArgs, console: &mut Console) -> Outcome {
+    let compilation = compiled(args, console)?;
+    let plans: Vec<&Plan> = compilation.compiled.iter().map(|(_, layer)| &layer.schedule.plan).collect();
+    let writer = |mesh: &Mesh, layout: Layout, dims: &[&str]| {
+        let [jax, dtensor, shardy] =
+            [Notation::Jax, Notation::Dtensor, Notation::Shardy].map(|notation| notation.layout(mesh, layout, dims));
+        Texts { jax, dtensor, shardy }
+    };
+    give(args, "specs.json", &shard_export::specs(&plans, &writer), console)
 }
 
 /// The layers of a file, of small sizes where those are asked for.
@@ -111,11 +121,18 @@ fn module_name(stem: &str) -> String {
     file_name(&named)
 }
 
-fn refused(error: ExportError) -> Diagnostic {
-    match error {
+fn refused(error: ExportError, compilation: &Compilation, console: &mut Console) -> Status {
+    let found: Diagnostic = match error {
         ExportError::Einsum { layer, span } => ExportProblem::Einsum { layer, span }.into(),
+        ExportError::Meshes => {
+            let layer = compilation.compiled.first().map(|(_, layer)| layer.schedule.plan.name.clone());
+            let help = format!("--layer {}", layer.unwrap_or_default());
+            return console.usage(&format!("cannot export this: {error}"), Some(help));
+        }
         ExportError::Internal(message) => {
             InternalProblem { pass: "exporting".to_string(), message: message.to_string(), span: None }.into()
         }
-    }
+    };
+    console.report(compilation.source.as_ref(), vec![found]);
+    Status::Wrong
 }

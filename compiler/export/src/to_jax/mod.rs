@@ -54,6 +54,9 @@ pub struct Exported<'a> {
 pub fn jax(layers: &[Exported<'_>], origin: &str, options: JaxOptions) -> Result<String, ExportError> {
     let mut module = Module { options, taken: Taken::default(), single: layers.len() == 1, entries: Vec::new() };
     let mesh = layers.first().map_or_else(Mesh::default, |layer| layer.plan.mesh.clone());
+    if layers.iter().any(|layer| layer.plan.mesh != mesh) {
+        return Err(ExportError::Meshes);
+    }
     let functions = layers.iter().map(|layer| module.layer(layer)).collect::<Result<String, _>>()?;
     Ok(module.assembled(&mesh, origin, &functions))
 }
@@ -305,7 +308,7 @@ fn heading(plan: &Plan, title: &str) -> String {
 }
 
 /// How many tensors a parameter of a folded block stands for.
-fn stack_of(plan: &Plan, id: InstrId) -> Option<u64> {
+pub(crate) fn stack_of(plan: &Plan, id: InstrId) -> Option<u64> {
     let fold = plan.instruction(id).fold?;
     plan.folds.get(fold.index()).map(|fold| fold.repeat)
 }
