@@ -7,7 +7,9 @@ those of the plan, kind by kind and byte by byte.
 """
 
 import argparse
+import contextlib
 import importlib.util
+import io
 import json
 import os
 import subprocess
@@ -26,9 +28,10 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def examples():
-    """Every example that is no error."""
+    """Every example that is no error, and the plans beside this file."""
     found = sorted((ROOT / "examples").rglob("*.shard"))
-    return [path for path in found if "errors" not in path.parts]
+    plans = sorted(Path(__file__).with_name("plans").glob("*.shir"))
+    return [path for path in found if "errors" not in path.parts] + plans
 
 
 def output(command):
@@ -65,12 +68,14 @@ def loaded(path):
     return module
 
 
-def judged(path, layers, audited):
+def judged(path, layers, audited, quiet):
     """What is wrong with a module, and what is said of it."""
     module = loaded(path)
     wrong, said, sent = [], [], 0
     for plan, (name, layer) in zip(layers, module.LAYERS.items(), strict=True):
-        if not module.check(name, layer):
+        with contextlib.redirect_stdout(io.StringIO() if quiet else sys.stdout):
+            right = module.check(name, layer)
+        if not right:
             wrong.append(f"{name}: differs from its unsharded form")
         if audited:
             _, held = module.inputs(layer, 0)
@@ -89,9 +94,10 @@ def jobs(args):
         for path, layers in random_programs(shardc, args.random.resolve()):
             yield path.name, lambda made=(path, layers): made
         return
-    options = ["--fuse"] if args.fuse else []
     for source in args.files or examples():
         path = source.resolve()
+        # A plan that is given has its loops, or has none.
+        options = ["--fuse"] if args.fuse and path.suffix == ".shard" else []
         inside = path.is_relative_to(ROOT / "examples")
         name = path.relative_to(ROOT / "examples") if inside else Path(path.name)
         out = (args.out / name).with_suffix(".py")
@@ -110,12 +116,14 @@ def judge_mutants(args):
         spoiled.write_text(text)
         seen = "an exception"
         try:
-            wrong, _, _ = judged(spoiled, layers, True)
+            wrong, _, _ = judged(spoiled, layers, True, args.quiet)
             seen = wrong[0][:150] if wrong else None
         except Exception as error:  # noqa: BLE001 - whatever it is, the mutant is seen
             seen = f"{type(error).__name__}"
         unseen += seen is None
-        print(f"{'seen' if seen else 'NOT SEEN'}: {path.name}:{line} {name}: {seen}")
+        if seen is None or not args.quiet:
+            verdict = "seen" if seen else "NOT SEEN"
+            print(f"{verdict}: {path.name}:{line} {name}: {seen}")
         jax.clear_caches()
     spoiled.unlink(missing_ok=True)
     print(f"{args.mutants} mutants, {unseen} not seen")
@@ -130,6 +138,7 @@ def main():
     parser.add_argument("--style", default="shard-map", help="or constraints")
     parser.add_argument("--fuse", action="store_true", help="plans with loops")
     parser.add_argument("--random", type=Path, help="what random-exports wrote")
+    parser.add_argument("--quiet", action="store_true", help="say what is odd alone")
     parser.add_argument("--mutants", type=int, help="spoil so many modules instead")
     parser.add_argument("files", nargs="*", type=Path, help="in place of the examples")
     args = parser.parse_args()
@@ -138,7 +147,7 @@ def main():
     failures, sent, files, started = [], 0, 0, time.time()
     for name, make in jobs(args):
         try:
-            wrong, said, count = judged(*make(), args.style == "shard-map")
+            wrong, said, count = judged(*make(), args.style == "shard-map", args.quiet)
         except Exception as error:  # noqa: BLE001 - whatever it is, the module fails
             wrong, said, count = [f"{type(error).__name__}: {str(error)[:1500]}"], [], 0
         files, sent = files + 1, sent + count

@@ -6,6 +6,7 @@ use shard_ir::{Picoseconds, PlanOutput};
 use shard_rewrite::{Alternative, Optimality, Proof, Status};
 
 use super::instruction::{InstructionJson, instruction};
+use super::placed::{DimJson, PlacedJson, dims, placed};
 use super::sharing::{SharingJson, sharing};
 use super::{Ordered, text};
 use crate::Layer;
@@ -43,6 +44,7 @@ struct LoweredJson {
     hardware: String,
     mesh: Ordered<u64>,
     mesh_axes: Vec<(String, u64)>,
+    dims: Vec<DimJson>,
     objective: &'static str,
     instructions: Vec<InstructionJson>,
     outputs: Vec<OutputJson>,
@@ -63,6 +65,7 @@ struct ExplainedJson {
     hardware: String,
     mesh: Ordered<u64>,
     mesh_axes: Vec<(String, u64)>,
+    dims: Vec<DimJson>,
     objective: &'static str,
     strategy: Vec<&'static str>,
     instructions: Vec<InstructionJson>,
@@ -128,6 +131,7 @@ struct OutputJson {
     name: String,
     id: u32,
     layout: String,
+    placed: PlacedJson,
     dtype: &'static str,
     shape: Vec<u64>,
     local_shape: Vec<u64>,
@@ -192,6 +196,7 @@ fn lowered(layer: &Layer<'_>) -> LoweredJson {
             name: output.name.clone(),
             id: output.id.0,
             layout: plan.output_layout_text(output),
+            placed: placed(plan, &output.dims, plan.output_layout(output)),
             dtype: plan.instruction(output.id).dtype.name(),
             shape: plan.sizes(&output.dims),
             local_shape: order.iter().map(|at| local[*at]).collect(),
@@ -210,6 +215,7 @@ fn lowered(layer: &Layer<'_>) -> LoweredJson {
         hardware: layer.hardware.name.clone(),
         mesh: Ordered(plan.mesh.declared().to_vec()),
         mesh_axes: plan.mesh.declared().to_vec(),
+        dims: dims(plan),
         objective: layer.objective.name(),
         instructions: plan.ids().map(|id| instruction(layer, id)).collect(),
         outputs: plan.results().map(output_json).collect(),
@@ -219,8 +225,20 @@ fn lowered(layer: &Layer<'_>) -> LoweredJson {
 }
 
 fn explained(layer: &Layer<'_>) -> ExplainedJson {
-    let LoweredJson { name, phase, repeat, hardware, mesh, mesh_axes, objective, instructions, outputs, states, folds } =
-        lowered(layer);
+    let LoweredJson {
+        name,
+        phase,
+        repeat,
+        hardware,
+        mesh,
+        mesh_axes,
+        dims,
+        objective,
+        instructions,
+        outputs,
+        states,
+        folds,
+    } = lowered(layer);
     ExplainedJson {
         name,
         phase,
@@ -228,6 +246,7 @@ fn explained(layer: &Layer<'_>) -> ExplainedJson {
         hardware,
         mesh,
         mesh_axes,
+        dims,
         objective,
         strategy: strategy(layer.plan()).into_iter().map(|s| s.name()).collect(),
         instructions,

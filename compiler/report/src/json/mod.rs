@@ -9,6 +9,7 @@ pub mod hardware;
 pub(crate) mod instruction;
 pub mod run;
 pub mod sarif;
+pub(crate) mod placed;
 pub(crate) mod sharing;
 pub mod sweep;
 pub mod verify_certificate;
