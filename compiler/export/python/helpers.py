@@ -400,6 +400,7 @@ def at(a, *spec):
     return lax.with_sharding_constraint(a, NamedSharding(MESH, P(*spec)))
 
 
-def placed(specs):
-    """Where tensors of these specs lie."""
-    return tuple(NamedSharding(MESH, spec) for spec in specs.values())
+def placed(specs, host=()):
+    """Where tensors of these specs lie; some of them in the memory of the host."""
+    memory = {name: "pinned_host" if name in host else "device" for name in specs}
+    return tuple(NamedSharding(MESH, specs[n], memory_kind=memory[n]) for n in specs)

@@ -68,11 +68,26 @@ def loaded(path):
     return module
 
 
+def stacked(plan, layer):
+    """The plan of a layer as every application of its stack runs it."""
+    of_stack = {result.removeprefix("-> ") for result in layer["stacked"]}
+    times = next(
+        layer["shapes"][name][0][0] for name in of_stack & set(layer["shapes"])
+    )
+    each = [{**instr, "repeat": times} for instr in plan["instructions"]]
+    return {**plan, "instructions": each}
+
+
 def judged(path, layers, audited, quiet):
     """What is wrong with a module, and what is said of it."""
     module = loaded(path)
     wrong, said, sent = [], [], 0
-    for plan, (name, layer) in zip(layers, module.LAYERS.items(), strict=True):
+    named = [n for n in module.LAYERS if not n.endswith(".stack")]
+    plans = dict(zip(named, layers, strict=True))
+    for name, layer in module.LAYERS.items():
+        plan = plans[name.removesuffix(".stack")]
+        if name != name.removesuffix(".stack"):
+            plan = stacked(plan, layer)
         with contextlib.redirect_stdout(io.StringIO() if quiet else sys.stdout):
             right = module.check(name, layer)
         if not right:

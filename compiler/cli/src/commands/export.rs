@@ -67,6 +67,10 @@ fn compiled(args: &ExportedArgs, console: &mut Console) -> Outcome<Compilation> 
     let mut compilation = compile_file(&args.file, &args.program, purpose, console)?;
     if args.small {
         make_small(&mut compilation, console)?;
+        for (_, layer) in &mut compilation.compiled {
+            let plan = &mut layer.schedule.plan;
+            plan.repeat = plan.repeat.min(FEW_APPLICATIONS);
+        }
     }
     Ok(compilation)
 }
@@ -93,6 +97,7 @@ fn sources(compilation: &Compilation) -> Vec<Option<Plan>> {
     let source = |(at, (_, layer)): (usize, &(_, pipeline::Compiled))| {
         let plan = &layer.schedule.plan;
         let mut source = shard_runtime::resized_as(plan, &Plan::unsharded(compilation.programs.get(at)?))?;
+        source.repeat = plan.repeat;
         source.folds.iter_mut().zip(&plan.folds).for_each(|(fold, of_plan)| fold.repeat = of_plan.repeat);
         Some(source)
     };

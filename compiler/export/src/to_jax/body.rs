@@ -115,7 +115,8 @@ impl<'p> Body<'p> {
         let instr = self.plan.instruction(id);
         match (&instr.kind, self.form) {
             (InstrKind::Move(_), Form::Alone) => true,
-            (InstrKind::Move(_), Form::Constraints) => !instr.layout.is_complete(),
+            // What lies in host memory is cut as it is fetched.
+            (InstrKind::Move(_), Form::Constraints) => !instr.layout.is_complete() || self.plan.in_host_memory(id),
             (InstrKind::Move(_), Form::Devices) => false,
             (
                 InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::Op(_) | InstrKind::CollectiveEinsum(_),

@@ -8,11 +8,13 @@ mod dtypes;
 mod exchange;
 mod moves;
 mod ops;
+mod stack;
 
 use shard_ir::{InstrId, InstrKind, Mesh, ParameterKind, Plan, PlanOutput};
 
 use body::{Body, Form, seen_by};
 use data::Data;
+use stack::stack;
 pub use dtypes::Floats;
 
 use crate::error::ExportError;
@@ -57,13 +59,21 @@ pub fn jax(layers: &[Exported<'_>], origin: &str, options: JaxOptions) -> Result
     if layers.iter().any(|layer| layer.plan.mesh != mesh) {
         return Err(ExportError::Meshes);
     }
-    let functions = layers.iter().map(|layer| module.layer(layer)).collect::<Result<String, _>>()?;
+    let mut functions = String::new();
+    for layer in layers {
+        functions.push_str(&module.layer(layer, "")?);
+        let source = layer.source.map_or_else(|| seen_by(layer.plan, Form::Alone), Plan::clone);
+        if let (Some(plan), Some(source)) = (stack(layer.plan), stack(&source)) {
+            functions.push_str(&module.layer(&Exported { plan: &plan, source: Some(&source) }, ".stack")?);
+        }
+    }
     Ok(module.assembled(&mesh, origin, &functions))
 }
 
 struct Module {
     options: JaxOptions,
     taken: Taken,
+    /// There is one layer: its constants need no prefix.
     single: bool,
     /// The entries of `LAYERS`.
     entries: Vec<(String, Vec<(String, Py)>)>,
@@ -80,15 +90,16 @@ struct Parameter {
 }
 
 impl Module {
-    fn layer(&mut self, layer: &Exported<'_>) -> Result<String, ExportError> {
+    /// A layer; `kind` stands behind its name.
+    fn layer(&mut self, layer: &Exported<'_>, kind: &str) -> Result<String, ExportError> {
         let plan = layer.plan;
         let title = match &plan.phase {
-            Some(phase) => format!("{}.{phase}", plan.name),
-            None => plan.name.clone(),
+            Some(phase) => format!("{}.{phase}{kind}", plan.name),
+            None => format!("{}{kind}", plan.name),
         };
         let function = self.taken.fresh(&identifier(&title));
         let unsharded = self.taken.fresh(&format!("{function}_unsharded"));
-        let prefix = if self.single { String::new() } else { format!("{}_", function.to_uppercase()) };
+        let prefix = if self.single && kind.is_empty() { String::new() } else { format!("{}_", function.to_uppercase()) };
         let [params, results, shapes] =
             ["PARAMS", "RESULTS", "SHAPES"].map(|word| self.taken.fresh(&format!("{prefix}{word}")));
         let parameters = parameters(plan);
@@ -170,14 +181,13 @@ impl Module {
             parameters.iter().filter_map(|p| Some((string(&p.name), split(p.id)?))).collect();
         let partial_results = results.iter().filter(|_| partial);
         of_terms.extend(partial_results.filter_map(|(name, o)| Some((string(name), split(o.id)?))));
-        let host = parameters.iter().filter(|p| p.kind == ParameterKind::HostWeight).map(|p| p.name.as_str());
         let stacked = parameters.iter().filter(|p| stack_of(plan, p.id).is_some()).map(|p| p.name.as_str());
         let stacked_results = results.iter().filter(|(_, o)| stack_of_output(plan, o)).map(|(name, _)| name.as_str());
         let tolerance = self.options.floats.tolerance(plan.instructions.iter().map(|i| i.dtype));
         vec![
             ("below".to_string(), Py::Dict(below.collect())),
             ("positive".to_string(), Py::atom(if data.positive { "True" } else { "False" })),
-            ("host".to_string(), strings(host.collect())),
+            ("host".to_string(), strings(host_names(parameters).collect())),
             ("stacked".to_string(), strings(stacked.chain(stacked_results).collect())),
             ("terms".to_string(), Py::Dict(of_terms)),
             ("tolerance".to_string(), Py::atom(format!("{tolerance:?}"))),
@@ -218,13 +228,15 @@ impl Module {
                     [_] => format!("NamedSharding(MESH, {given})"),
                     _ => format!("placed({results})"),
                 };
+                let host: Vec<Py> = host_names(parameters).map(Py::string).collect();
+                let host = if host.is_empty() { String::new() } else { format!(", {}", Py::List(host).flat()) };
                 let donated = match donated.is_empty() {
                     true => String::new(),
                     false => format!("    donate_argnums={},\n", Py::numbers(&donated).flat()),
                 };
                 format!(
                     "@partial(\n    jax.jit,\n    \
-                     in_shardings=placed({params}),\n    \
+                     in_shardings=placed({params}{host}),\n    \
                      out_shardings={given},\n{donated})\n"
                 )
             }
@@ -302,7 +314,11 @@ fn docstring(origin: &str, style: Style) -> String {
 
 fn heading(plan: &Plan, title: &str) -> String {
     let dims: Vec<String> = plan.dims.iter().map(|d| format!("{}={}", d.name, d.size)).collect();
-    let repeat = if plan.repeat > 1 { format!(", one of {}", plan.repeat) } else { String::new() };
+    let repeat = match (plan.repeat, title.ends_with(".stack")) {
+        (..2, _) => String::new(),
+        (n, true) => format!(", all {n}"),
+        (n, false) => format!(", one of {n}"),
+    };
     let hardware = plan.hardware.as_ref().map_or(String::new(), |name| format!(" on {name}"));
     plain(&format!("{title}{hardware}{repeat}: {}", dims.join(", ")))
 }
@@ -348,6 +364,11 @@ fn parameters(plan: &Plan) -> Vec<Parameter> {
         }
     }
     out
+}
+
+/// The parameters that stay in the memory of the host.
+fn host_names(parameters: &[Parameter]) -> impl Iterator<Item = &str> {
+    parameters.iter().filter(|p| p.kind == ParameterKind::HostWeight).map(|p| p.name.as_str())
 }
 
 /// The names of the results, each once.
