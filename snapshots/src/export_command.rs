@@ -33,8 +33,11 @@ fn write(seed: u64, folder: &Path, fuse: bool) -> bool {
     }
     let phases = lowered(&checked, fuse).unwrap_or_else(|problem| failed(problem));
     let sources: Vec<Plan> = phases.iter().map(|LoweredPhase { program, .. }| Plan::unsharded(program)).collect();
-    let layers: Vec<Exported<'_>> =
-        phases.iter().zip(&sources).map(|(phase, source)| Exported { plan: &phase.plan, source: Some(source) }).collect();
+    let layers: Vec<Exported<'_>> = phases
+        .iter()
+        .zip(&sources)
+        .map(|(phase, source)| Exported { plan: &phase.plan, source: Some(source) })
+        .collect();
     let options = JaxOptions { floats: Floats::F64, ..JaxOptions::default() };
     let origin = format!("The random program of seed {seed}.");
     let module = jax(&layers, &origin, options).unwrap_or_else(|error| failed(error.to_string()));

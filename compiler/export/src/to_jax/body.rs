@@ -304,8 +304,9 @@ impl<'p> Body<'p> {
             .filter(|id| inside(*id) && self.needed[id.index()])
             .flat_map(|id| plan.instruction(id).operands.clone())
             .collect();
-        let is_weight =
-            |id: &InstrId| matches!(plan.instruction(*id).kind, InstrKind::Parameter(_)) && plan.instruction(*id).fold == Some(fold);
+        let is_weight = |id: &InstrId| {
+            matches!(plan.instruction(*id).kind, InstrKind::Parameter(_)) && plan.instruction(*id).fold == Some(fold)
+        };
         let weights: Vec<InstrId> = plan.ids().filter(|id| is_weight(id) && read.contains(id)).collect();
         let stacks = weights.iter().map(|id| self.value(*id)).collect::<Result<Vec<_>, _>>()?;
         let carried = self.value(block.from)?;
@@ -337,7 +338,8 @@ impl<'p> Body<'p> {
         for id in (first.0..=last.0).map(InstrId).filter(|id| inside(*id)) {
             self.instruction(id)?;
         }
-        let states = kept.iter().map(|id| Ok(self.shown(*id, self.value(*id)?))).collect::<Result<Vec<_>, ExportError>>()?;
+        let states =
+            kept.iter().map(|id| Ok(self.shown(*id, self.value(*id)?))).collect::<Result<Vec<_>, ExportError>>()?;
         let states = if states.is_empty() { Py::atom("None") } else { Py::Tuple(states) };
         let handed_on = self.value(block.to)?;
         self.text.push_str(&returned(self.indent, &[handed_on, states]));

@@ -58,6 +58,12 @@ fn bytes(bytes: u128) -> String {
         value /= 1000.0;
         unit += 1;
     }
-    let places = if unit == 0 || value >= 99.95 { 0 } else if value >= 9.995 { 1 } else { 2 };
+    let places = if unit == 0 || value >= 99.95 {
+        0
+    } else if value >= 9.995 {
+        1
+    } else {
+        2
+    };
     format!("{value:.places$} {}", UNITS[unit])
 }

@@ -14,8 +14,8 @@ use shard_ir::{InstrId, InstrKind, Mesh, ParameterKind, Plan, PlanOutput};
 
 use body::{Body, Form, seen_by};
 use data::Data;
-use stack::stack;
 pub use dtypes::Floats;
+use stack::stack;
 
 use crate::error::ExportError;
 use crate::helpers::called_by;
@@ -99,7 +99,8 @@ impl Module {
         };
         let function = self.taken.fresh(&identifier(&title));
         let unsharded = self.taken.fresh(&format!("{function}_unsharded"));
-        let prefix = if self.single && kind.is_empty() { String::new() } else { format!("{}_", function.to_uppercase()) };
+        let prefix =
+            if self.single && kind.is_empty() { String::new() } else { format!("{}_", function.to_uppercase()) };
         let [params, results, shapes] =
             ["PARAMS", "RESULTS", "SHAPES"].map(|word| self.taken.fresh(&format!("{prefix}{word}")));
         let parameters = parameters(plan);
@@ -264,7 +265,8 @@ impl Module {
         let of_check = called_by("main()", &known);
         let [before, of_layers, of_check] = [before, of_layers, of_check].map(|texts| written(&texts));
         let devices: u64 = axes.iter().map(|(_, size)| size).product();
-        let wide = if self.options.floats == Floats::F64 { "jax.config.update(\"jax_enable_x64\", True)\n" } else { "" };
+        let wide =
+            if self.options.floats == Floats::F64 { "jax.config.update(\"jax_enable_x64\", True)\n" } else { "" };
         let code = format!(
             "{before}\n\n{wide}devices_for_a_check({devices})\n{mesh_line}{of_layers}{functions}{of_check}{tail}"
         );

@@ -116,20 +116,20 @@ impl Moved<'_> {
         let axes = [changed, all].into_iter().find(|axes| self.arrives(axes, to));
         let axes = axes.ok_or(ExportError::Internal("no device holds the block that is wanted"))?;
         let dims = |layout: Layout| {
-            let of_dim = |dim: usize| layout.axes_of(dim).iter().filter(|a| axes.set().contains(*a)).collect::<Vec<_>>();
+            let of_dim =
+                |dim: usize| layout.axes_of(dim).iter().filter(|a| axes.set().contains(*a)).collect::<Vec<_>>();
             let split: Vec<Vec<AxisId>> = (0..self.shape.rank()).map(of_dim).collect();
             split
         };
         let (before, after) = (dims(self.from), dims(to));
         let split = |layout: &[Vec<AxisId>]| {
             let named = |axes: &Vec<AxisId>| Py::Tuple(axes.iter().map(|a| Py::string(mesh.name(*a))).collect());
-            let kept = layout.iter().enumerate().filter(|(dim, _)| !(before[*dim].is_empty() && after[*dim].is_empty()));
+            let kept =
+                layout.iter().enumerate().filter(|(dim, _)| !(before[*dim].is_empty() && after[*dim].is_empty()));
             Py::Tuple(kept.map(|(_, axes)| named(axes)).collect())
         };
         let names = Py::Tuple(axes.iter().map(|a| Py::string(mesh.name(a))).collect());
-        let pairs = Py::call("moved_blocks", [names])
-            .with("before", split(&before))
-            .with("after", split(&after));
+        let pairs = Py::call("moved_blocks", [names]).with("before", split(&before)).with("after", split(&after));
         Ok(Py::call("lax.ppermute", [value, axes_tuple(mesh, axes.iter())]).with("perm", pairs))
     }
 

@@ -118,9 +118,9 @@ impl Ops<'_> {
                 let at = Py::atom(self.size(*to) - self.size(*from));
                 let appended = match self.origin(first.id, *to)? {
                     None => Py::call("lax.dynamic_update_slice_in_dim", [value, rows, at]).with("axis", axis(*to)?),
-                    Some(origin) => Py::call("append_block", [value, rows, at])
-                        .with("axis", axis(*to)?)
-                        .with("origin", origin),
+                    Some(origin) => {
+                        Py::call("append_block", [value, rows, at]).with("axis", axis(*to)?).with("origin", origin)
+                    }
                 };
                 self.in_order(&dims, id, appended)
             }
@@ -161,7 +161,9 @@ impl Ops<'_> {
                 self.in_order(&order, id, routed)
             }
             Op::Fetch if self.alone => self.in_order(&dims, id, value),
-            Op::Fetch => self.in_order(&dims, id, Py::call("jax.device_put", [value, Py::atom("jax.memory.Space.Device")])),
+            Op::Fetch => {
+                self.in_order(&dims, id, Py::call("jax.device_put", [value, Py::atom("jax.memory.Space.Device")]))
+            }
             Op::Cast(to) => {
                 let from = self.plan.instruction(first.id).dtype;
                 let cast = match to.is_float() {
@@ -200,7 +202,8 @@ impl Ops<'_> {
     /// The subscripts of an einsum, a letter for each dim: its own where it has but one.
     fn equation(&self, id: InstrId) -> Result<String, ExportError> {
         let instr = self.plan.instruction(id);
-        let sides: Vec<&[DimId]> = instr.operands.iter().map(|o| self.dims(*o)).chain([instr.dims.as_slice()]).collect();
+        let sides: Vec<&[DimId]> =
+            instr.operands.iter().map(|o| self.dims(*o)).chain([instr.dims.as_slice()]).collect();
         let mut letters: Vec<(DimId, char)> = Vec::new();
         let own = |dim: DimId| {
             let mut chars = self.plan.dims[dim.index()].name.chars();
@@ -213,7 +216,8 @@ impl Ops<'_> {
                 continue;
             }
             let initial = self.plan.dims[dim.index()].name.chars().next().filter(char::is_ascii_alphabetic);
-            let wanted = initial.into_iter().flat_map(|c| [c, c.to_ascii_lowercase()]).chain('a'..='z').chain('A'..='Z');
+            let wanted =
+                initial.into_iter().flat_map(|c| [c, c.to_ascii_lowercase()]).chain('a'..='z').chain('A'..='Z');
             let free = wanted.into_iter().find(|c| !letters.iter().any(|(_, taken)| taken == c));
             letters.push((dim, free.ok_or_else(|| self.too_many_dims(id))?));
         }
@@ -437,7 +441,8 @@ fn aligned(dims: &[DimId], result: &[DimId], value: Py) -> Result<Py, ExportErro
     let value = transposed(dims, &order, value)?;
     // What is lacking in front comes by itself.
     let first = result.iter().position(|d| dims.contains(d)).unwrap_or(result.len());
-    let lacking: Vec<usize> = (first..result.len()).filter(|at| !dims.contains(&result[*at])).map(|at| at - first).collect();
+    let lacking: Vec<usize> =
+        (first..result.len()).filter(|at| !dims.contains(&result[*at])).map(|at| at - first).collect();
     order.clear();
     Ok(match (lacking.as_slice(), &value) {
         ([], _) => value,
