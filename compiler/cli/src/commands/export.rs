@@ -4,16 +4,16 @@ use std::path::Path;
 
 use shard_check::Diagnostic;
 use shard_check::diagnostics::{ExportProblem, InternalProblem};
+use shard_driver::{Compilation, Purpose, lowering_diagnostics, pipeline};
 use shard_export::{ExportError, Exported, Floats, JaxOptions, Style, Texts};
 use shard_ir::{Layout, Mesh, Plan};
 use shard_report::layout_notation::Notation;
 use shard_runtime::FEW_APPLICATIONS;
 
 use crate::args::{ExportArgs, ExportFloats, ExportJaxArgs, ExportStyle, ExportTo, ExportedArgs};
-use crate::commands::compile::{Compilation, Purpose, compile_file};
+use crate::commands::compile::compile_file;
 use crate::console::{Console, Outcome, Status};
 use crate::output::{file_name, replace_text};
-use crate::pipeline;
 
 pub(crate) fn run(args: &ExportArgs, console: &mut Console) -> Outcome {
     match &args.to {
@@ -83,7 +83,7 @@ pub(crate) fn make_small(compilation: &mut Compilation, console: &mut Console) -
         match pipeline::compile_plan(plan, hardware, None, compilation.objective) {
             Ok(small) => *layer = small,
             Err(error) => {
-                let found = crate::lowering_diagnostics::lower_error(None, None, error);
+                let found = lowering_diagnostics::lower_error(None, None, error);
                 console.report(compilation.source.as_ref(), found);
                 return Err(Status::Wrong);
             }
