@@ -53,6 +53,8 @@ pub(crate) enum Command {
     ExplainCode(ExplainCodeArgs),
     /// Execute the lowered program on simulated devices and compare it with the unsharded one
     Run(RunArgs),
+    /// Write the plan as a program of another system
+    Export(ExportArgs),
     /// List the built-in chips, or print the hardware file of one
     Hardware(HardwareArgs),
     /// Serve an editor over standard input and output, by the language server protocol
@@ -427,6 +429,9 @@ pub(crate) struct LowerArgs {
     /// How layouts are written: esti, book, jax, dtensor or shardy
     #[arg(long, value_name = "NOTATION", default_value = "esti", value_parser = notation)]
     pub(crate) notation: Notation,
+    /// Small sizes of the same divisibility, as `run` executes them
+    #[arg(long, conflicts_with = "bound_only")]
+    pub(crate) small: bool,
     /// Say what no plan falls below, and search for none
     #[arg(long)]
     pub(crate) bound_only: bool,
@@ -458,6 +463,68 @@ pub(crate) struct RunArgs {
     /// Write each result to DIR/NAME.npy
     #[arg(long, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
+}
+
+/// `export`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ExportArgs {
+    /// The system
+    #[command(subcommand)]
+    pub(crate) to: ExportTo,
+}
+
+/// The systems that plans are written for.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ExportTo {
+    /// Write a module of JAX: a `shard_map` a layer, one line an instruction, and a check beside it
+    Jax(ExportJaxArgs),
+    /// Say how every parameter, value and result lies, as JSON: a PartitionSpec, placements of a DTensor, text of Shardy
+    Specs(ExportedArgs),
+}
+
+/// What is exported, and where to.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ExportedArgs {
+    /// A source file, or IR text (`.shir`)
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) program: ProgramArgs,
+    /// Small sizes of the same divisibility, as `run` executes them
+    #[arg(long)]
+    pub(crate) small: bool,
+    /// Write to a file of the source's name in this folder, and not to standard output
+    #[arg(short = 'o', long = "out", value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+/// `export jax`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ExportJaxArgs {
+    #[command(flatten)]
+    pub(crate) exported: ExportedArgs,
+    /// How the module says where data lie: each collective written out, or whole tensors held to the plan's layouts, for
+    /// which XLA finds the collectives
+    #[arg(long, value_enum, default_value_t = ExportStyle::ShardMap, value_name = "STYLE")]
+    pub(crate) style: ExportStyle,
+    /// The floats that the module computes in: those of the plan, or all of 32 or 64 bits
+    #[arg(long, value_enum, default_value_t = ExportFloats::Stated, value_name = "DTYPE")]
+    pub(crate) dtype: ExportFloats,
+}
+
+/// How an exported module says where data lie.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum ExportStyle {
+    ShardMap,
+    Constraints,
+}
+
+/// Which floats an exported module computes in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum ExportFloats {
+    Stated,
+    F32,
+    F64,
 }
 
 /// `hardware`.

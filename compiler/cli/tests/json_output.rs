@@ -84,6 +84,37 @@ fn lower_meets_its_schema() {
 }
 
 #[test]
+fn layouts_are_structures_beside_the_strings() {
+    let document = holds("lower", &shardc(&["lower", "mlp.shard", "--emit", "json"]).out);
+    let layer = &document["layers"][0];
+    let product = &layer["instructions"][4];
+    assert_eq!(product["layout"], "BLF_yz(partialsum-x)");
+    assert_eq!(
+        product["placed"],
+        serde_json::json!({
+            "dims": [{"dim": "B", "axes": []}, {"dim": "L", "axes": []}, {"dim": "F", "axes": ["y", "z"]}],
+            "partial": {"sum": ["x"], "max": []},
+        })
+    );
+    assert_eq!(layer["dims"][0], serde_json::json!({"name": "B", "size": 512, "useful": 512}));
+}
+
+#[test]
+fn specs_meet_their_schema() {
+    for file in ["mlp.shard", "every_move.shir"] {
+        holds("specs", &shardc(&["export", "specs", file]).out);
+    }
+    let document = holds("specs", &shardc(&["export", "specs", "mlp.shard"]).out);
+    let layer = &document["layers"][0];
+    let weight = &layer["parameters"][1];
+    assert_eq!(weight["partition_spec"], serde_json::json!([["x"], ["y", "z"]]));
+    assert_eq!(weight["jax"], "P('x', ('y','z'))");
+    let product = &layer["values"][1];
+    assert_eq!(product["unreduced"], serde_json::json!(["x"]));
+    assert_eq!(product["dtensor"], "[Partial(sum), Shard(2), Shard(2)]");
+}
+
+#[test]
 fn run_meets_its_schema_and_counts_what_the_model_says() {
     for file in ["mlp.shard", "every_move.shir"] {
         let document = holds("run", &shardc(&["run", file, "--format", "json"]).out);

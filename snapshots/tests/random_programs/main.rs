@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use shard_ir::{Program, text};
-use shard_rewrite::{Limits, LowerError, LowerOptions, Status, lower, share_weights};
-use shard_snapshots::judge::{check, hardware, judge};
-use shard_snapshots::random_programs::generate;
+use shard_rewrite::Status;
+use shard_snapshots::judge::{check, judge};
+use shard_snapshots::random_programs::{LoweredPhase, generate, lowered, refused};
 
 const PROGRAMS: u64 = 10_000;
 
@@ -44,9 +44,6 @@ struct Kind {
     model: bool,
 }
 
-/// Codes that the generator cannot avoid: whether an op may act on a partial value is the checker's to say.
-const REFUSALS: &[&str] = &["E0501", "E0502"];
-
 /// The program of a seed; `None` where the checker refuses it for a partial value.
 fn try_program(seed: u64, fuse: bool, loud: bool) -> Result<Option<Outcome>, String> {
     let source = generate(seed);
@@ -54,12 +51,8 @@ fn try_program(seed: u64, fuse: bool, loud: bool) -> Result<Option<Outcome>, Str
         eprintln!("{source}");
     }
     let checked = check(&source);
-    let errors: Vec<_> = checked.diagnostics.iter().filter(|d| d.is_error()).collect();
-    if errors.iter().any(|d| REFUSALS.contains(&d.code)) {
+    if refused(&checked)? {
         return Ok(None);
-    }
-    if let Some(error) = errors.first() {
-        return Err(format!("the checker refuses it: {} {}", error.code, error.message));
     }
     let phases: Vec<&Program> = checked.roots.iter().map(|root| &checked.programs[*root]).collect();
     let [program, ..] = phases.as_slice() else { return Err("no program".to_string()) };
@@ -71,38 +64,17 @@ fn try_program(seed: u64, fuse: bool, loud: bool) -> Result<Option<Outcome>, Str
         model: !program.folds.is_empty(),
     };
     let started = Instant::now();
-    // A program that is not searched to the end has to be right all the same.
-    let limits = Limits { expansions: 2_000, tie_expansions: 100, forms: 4, ..Limits::default() };
-    let options = LowerOptions { limits, fuse, ..LowerOptions::default() };
-    // The chip of these tests states no way to the host.
-    let mut hardware = hardware();
-    hardware.host_rate = Some(15_000_000_000);
-    let shared = match share_weights(&phases, &hardware, &options) {
-        Ok(shared) => shared.map(|shared| shared.programs),
-        // What a strict layer lacks is told of each phase.
-        Err(LowerError::Strict { .. }) => None,
-        Err(error) => return Err(format!("its weights are not stored: {error}")),
-    };
-    let phases: Vec<&Program> = shared.as_ref().map_or(phases, |shared| shared.iter().collect());
-    let mut outcome = Outcome { proven: true, exact: true, moves: 0, lowering: Duration::ZERO, kind };
-    for program in phases {
-        let plan = match lower(program, &hardware, &options) {
-            Ok(lowered) => {
-                if loud {
-                    eprintln!("{}\n{:?}", text::print(&lowered.plan), lowered.optimality);
-                }
-                outcome.proven &= lowered.optimality.status == Status::Proven;
-                lowered.plan
-            }
-            // Of what nobody wrote the plan tells: it is one, with the lines that are lacking.
-            Err(LowerError::Strict { plan, inserted }) if kind.strict && !inserted.is_empty() => {
-                outcome.kind.strict = false;
-                *plan
-            }
-            Err(error) => return Err(format!("it is not lowered: {error}")),
-        };
-        outcome.lowering = started.elapsed();
-        let report = judge(&plan, seed)?;
+    let lowered = lowered(&checked, fuse)?;
+    let mut outcome = Outcome { proven: true, exact: true, moves: 0, lowering: started.elapsed(), kind };
+    for LoweredPhase { plan, optimality, .. } in &lowered {
+        if loud {
+            eprintln!("{}\n{optimality:?}", text::print(plan));
+        }
+        match optimality {
+            Some(found) => outcome.proven &= found.status == Status::Proven,
+            None => outcome.kind.strict = false,
+        }
+        let report = judge(plan, seed)?;
         outcome.exact &= report.exact;
         outcome.moves += report.collectives.len();
     }

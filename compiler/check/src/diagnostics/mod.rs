@@ -5,6 +5,7 @@ pub mod configs;
 pub mod dims;
 pub mod dtypes;
 pub mod expectations;
+pub mod export;
 pub mod hardware;
 pub mod inputs;
 pub mod internal;
@@ -27,6 +28,7 @@ pub use configs::ConfigProblem;
 pub use dims::DimProblem;
 pub use dtypes::DtypeProblem;
 pub use expectations::ExpectationProblem;
+pub use export::ExportProblem;
 pub use hardware::HardwareProblem;
 pub use inputs::InputProblem;
 pub use internal::InternalProblem;
@@ -166,6 +168,7 @@ pub const ALL: &[(&str, &str, Source)] = &[
     ("W0851", "a mesh that is a face of a slice, and no slice", Source::LaterPass),
     ("E0860", "IR text that cannot be read", Source::LaterPass),
     ("E0861", "IR text that is no legal plan", Source::LaterPass),
+    ("E0870", "an einsum that JAX has no letters for", Source::LaterPass),
     ("E0890", "a model configuration from which no layer can be made", Source::CommandLine),
     ("E0901", "an internal error", Source::LaterPass),
 ];

@@ -6,6 +6,7 @@ use shard_report::layout_notation::{Notation, comment_table};
 use crate::args::{Emit, Format, LowerArgs};
 use crate::commands::bound_only;
 use crate::commands::compile::compile_file;
+use crate::commands::export::make_small;
 use crate::console::{Console, Outcome};
 
 pub(crate) fn run(args: &LowerArgs, console: &mut Console) -> Outcome {
@@ -21,7 +22,11 @@ pub(crate) fn run(args: &LowerArgs, console: &mut Console) -> Outcome {
         };
         return bound_only::run(&args.file, &args.program, json, None, console);
     }
-    let mut compilation = compile_file(&args.file, &args.program, Purpose::Report, console)?;
+    let purpose = if args.small { Purpose::Run } else { Purpose::Report };
+    let mut compilation = compile_file(&args.file, &args.program, purpose, console)?;
+    if args.small {
+        make_small(&mut compilation, console)?;
+    }
     compilation.notation = args.notation;
     let layers = compilation.layers();
     console.result(&match emit {

@@ -13,6 +13,7 @@ pub(crate) mod cost;
 pub(crate) mod diff;
 pub(crate) mod explain;
 pub(crate) mod explain_code;
+pub(crate) mod export;
 pub(crate) mod fmt;
 pub(crate) mod hardware;
 pub(crate) mod lower;

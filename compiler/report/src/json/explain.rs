@@ -6,6 +6,7 @@ use shard_ir::{Picoseconds, PlanOutput};
 use shard_rewrite::{Alternative, Optimality};
 
 use super::instruction::{InstructionJson, instruction};
+use super::placed::{DimJson, PlacedJson, dims, placed};
 use super::sharing::{SharingJson, sharing};
 use super::{Ordered, text};
 use crate::Layer;
@@ -44,6 +45,7 @@ struct LoweredJson {
     hardware: String,
     mesh: Ordered<u64>,
     mesh_axes: Vec<(String, u64)>,
+    dims: Vec<DimJson>,
     objective: &'static str,
     instructions: Vec<InstructionJson>,
     outputs: Vec<OutputJson>,
@@ -64,6 +66,7 @@ struct ExplainedJson {
     hardware: String,
     mesh: Ordered<u64>,
     mesh_axes: Vec<(String, u64)>,
+    dims: Vec<DimJson>,
     objective: &'static str,
     strategy: Vec<&'static str>,
     instructions: Vec<InstructionJson>,
@@ -129,6 +132,7 @@ struct OutputJson {
     name: String,
     id: u32,
     layout: String,
+    placed: PlacedJson,
     dtype: &'static str,
     shape: Vec<u64>,
     local_shape: Vec<u64>,
@@ -193,6 +197,7 @@ fn lowered(layer: &Layer<'_>) -> LoweredJson {
             name: output.name.clone(),
             id: output.id.0,
             layout: plan.output_layout_text(output),
+            placed: placed(plan, &output.dims, plan.output_layout(output)),
             dtype: plan.instruction(output.id).dtype.name(),
             shape: plan.sizes(&output.dims),
             local_shape: order.iter().map(|at| local[*at]).collect(),
@@ -211,6 +216,7 @@ fn lowered(layer: &Layer<'_>) -> LoweredJson {
         hardware: layer.hardware.name.clone(),
         mesh: Ordered(plan.mesh.declared().to_vec()),
         mesh_axes: plan.mesh.declared().to_vec(),
+        dims: dims(plan),
         objective: layer.objective.name(),
         instructions: plan.ids().map(|id| instruction(layer, id)).collect(),
         outputs: plan.results().map(output_json).collect(),
@@ -220,8 +226,20 @@ fn lowered(layer: &Layer<'_>) -> LoweredJson {
 }
 
 fn explained(layer: &Layer<'_>) -> ExplainedJson {
-    let LoweredJson { name, phase, repeat, hardware, mesh, mesh_axes, objective, instructions, outputs, states, folds } =
-        lowered(layer);
+    let LoweredJson {
+        name,
+        phase,
+        repeat,
+        hardware,
+        mesh,
+        mesh_axes,
+        dims,
+        objective,
+        instructions,
+        outputs,
+        states,
+        folds,
+    } = lowered(layer);
     ExplainedJson {
         name,
         phase,
@@ -229,6 +247,7 @@ fn explained(layer: &Layer<'_>) -> ExplainedJson {
         hardware,
         mesh,
         mesh_axes,
+        dims,
         objective,
         strategy: strategy(layer.plan()).into_iter().map(|s| s.name()).collect(),
         instructions,

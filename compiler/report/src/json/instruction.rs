@@ -9,6 +9,7 @@ use shard_ir::op::{Argument, Code, Field};
 use shard_ir::{Collective, DimId, Fused, InstrId, InstrKind, Number, Op, ParameterKind, Plan, Reduction, never};
 
 use super::SpanJson;
+use super::placed::{PlacedJson, placed};
 use crate::Layer;
 use crate::notation::loop_bound;
 use crate::origins::{axis_by_axis, forcing};
@@ -22,6 +23,7 @@ pub(crate) struct InstructionJson {
     name: Option<String>,
     operands: Vec<u32>,
     layout: String,
+    placed: PlacedJson,
     dtype: &'static str,
     shape: Vec<u64>,
     local_shape: Vec<u64>,
@@ -205,6 +207,7 @@ pub(crate) fn instruction(layer: &Layer<'_>, id: InstrId) -> InstructionJson {
         name: instr.name.clone(),
         operands: instr.operands.iter().map(|o| o.0).collect(),
         layout: plan.layout_text(id),
+        placed: placed(plan, &instr.dims, instr.layout),
         dtype: instr.dtype.name(),
         shape: plan.sizes(&instr.dims),
         local_shape: plan.local_sizes(id),

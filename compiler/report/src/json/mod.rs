@@ -7,6 +7,7 @@ pub mod explain;
 pub mod explain_code;
 pub mod hardware;
 pub(crate) mod instruction;
+pub(crate) mod placed;
 pub mod run;
 pub mod sarif;
 pub(crate) mod sharing;

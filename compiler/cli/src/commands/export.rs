@@ -1,0 +1,143 @@
+//! `shardc export jax|specs FILE [-o DIR]`, and the small sizes of `--small`.
+
+use std::path::Path;
+
+use shard_check::Diagnostic;
+use shard_check::diagnostics::{ExportProblem, InternalProblem};
+use shard_driver::{Compilation, Purpose, lowering_diagnostics, pipeline};
+use shard_export::{ExportError, Exported, Floats, JaxOptions, Style, Texts};
+use shard_ir::{Layout, Mesh, Plan};
+use shard_report::layout_notation::Notation;
+use shard_runtime::FEW_APPLICATIONS;
+
+use crate::args::{ExportArgs, ExportFloats, ExportJaxArgs, ExportStyle, ExportTo, ExportedArgs};
+use crate::commands::compile::compile_file;
+use crate::console::{Console, Outcome, Status};
+use crate::output::{file_name, replace_text};
+
+pub(crate) fn run(args: &ExportArgs, console: &mut Console) -> Outcome {
+    match &args.to {
+        ExportTo::Jax(args) => jax(args, console),
+        ExportTo::Specs(args) => specs(args, console),
+    }
+}
+
+fn jax(args: &ExportJaxArgs, console: &mut Console) -> Outcome {
+    let compilation = compiled(&args.exported, console)?;
+    let options = JaxOptions {
+        style: match args.style {
+            ExportStyle::ShardMap => Style::ShardMap,
+            ExportStyle::Constraints => Style::Constraints,
+        },
+        floats: match args.dtype {
+            ExportFloats::Stated => Floats::Stated,
+            ExportFloats::F32 => Floats::F32,
+            ExportFloats::F64 => Floats::F64,
+        },
+    };
+    let sources = sources(&compilation);
+    let layers: Vec<Exported<'_>> = compilation
+        .compiled
+        .iter()
+        .zip(&sources)
+        .map(|((_, layer), source)| Exported { plan: &layer.schedule.plan, source: source.as_ref() })
+        .collect();
+    let small = if args.exported.small { " at small sizes" } else { "" };
+    let origin = format!("{}, as `shardc export jax` wrote it{small}.", args.exported.file.display());
+    match shard_export::jax(&layers, &origin, options) {
+        Ok(text) => give(&args.exported, "py", &text, console),
+        Err(error) => Err(refused(error, &compilation, console)),
+    }
+}
+
+fn specs(args: &ExportedArgs, console: &mut Console) -> Outcome {
+    let compilation = compiled(args, console)?;
+    let plans: Vec<&Plan> = compilation.compiled.iter().map(|(_, layer)| &layer.schedule.plan).collect();
+    let writer = |mesh: &Mesh, layout: Layout, dims: &[&str]| {
+        let [jax, dtensor, shardy] =
+            [Notation::Jax, Notation::Dtensor, Notation::Shardy].map(|notation| notation.layout(mesh, layout, dims));
+        Texts { jax, dtensor, shardy }
+    };
+    give(args, "specs.json", &shard_export::specs(&plans, &writer), console)
+}
+
+/// The layers of a file, of small sizes where those are asked for.
+fn compiled(args: &ExportedArgs, console: &mut Console) -> Outcome<Compilation> {
+    let purpose = if args.small { Purpose::Run } else { Purpose::Report };
+    let mut compilation = compile_file(&args.file, &args.program, purpose, console)?;
+    if args.small {
+        make_small(&mut compilation, console)?;
+        for (_, layer) in &mut compilation.compiled {
+            let plan = &mut layer.schedule.plan;
+            plan.repeat = plan.repeat.min(FEW_APPLICATIONS);
+        }
+    }
+    Ok(compilation)
+}
+
+/// Small dims of the same divisibility, and few applications of folded blocks, as `run` executes them.
+pub(crate) fn make_small(compilation: &mut Compilation, console: &mut Console) -> Outcome {
+    for (hardware, layer) in &mut compilation.compiled {
+        let mut plan = shard_runtime::shrink(&layer.schedule.plan);
+        plan.folds.iter_mut().for_each(|fold| fold.repeat = fold.repeat.min(FEW_APPLICATIONS));
+        match pipeline::compile_plan(plan, hardware, None, compilation.objective) {
+            Ok(small) => *layer = small,
+            Err(error) => {
+                let found = lowering_diagnostics::lower_error(None, None, error);
+                console.report(compilation.source.as_ref(), found);
+                return Err(Status::Wrong);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What the source says of each layer, of the sizes of its plan; none for IR text.
+fn sources(compilation: &Compilation) -> Vec<Option<Plan>> {
+    let source = |(at, (_, layer)): (usize, &(_, pipeline::Compiled))| {
+        let plan = &layer.schedule.plan;
+        let mut source = shard_runtime::resized_as(plan, &Plan::unsharded(compilation.programs.get(at)?))?;
+        source.repeat = plan.repeat;
+        source.folds.iter_mut().zip(&plan.folds).for_each(|(fold, of_plan)| fold.repeat = of_plan.repeat);
+        Some(source)
+    };
+    compilation.compiled.iter().enumerate().map(source).collect()
+}
+
+/// Prints what was written, or puts it in a folder under the source's name.
+fn give(args: &ExportedArgs, extension: &str, text: &str, console: &mut Console) -> Outcome {
+    let Some(folder) = &args.out else { return console.result(text) };
+    let stem = args.file.file_stem().and_then(|stem| stem.to_str()).filter(|stem| *stem != "-").unwrap_or("exported");
+    let path = folder.join(format!("{}.{extension}", module_name(stem)));
+    let write = |path: &Path| {
+        std::fs::create_dir_all(folder)?;
+        replace_text(path, text)
+    };
+    match write(&path) {
+        Ok(()) => console.people(&format!("wrote {}\n", path.display())),
+        Err(error) => Err(console.usage(&format!("cannot write `{}`: {error}", path.display()), None)),
+    }
+}
+
+/// The name of a file as Python imports it.
+fn module_name(stem: &str) -> String {
+    let plain: String = stem.chars().map(|c| if c.is_alphanumeric() { c } else { '_' }).collect();
+    let named = if plain.starts_with(|c: char| c.is_ascii_digit()) { format!("layer_{plain}") } else { plain };
+    file_name(&named)
+}
+
+fn refused(error: ExportError, compilation: &Compilation, console: &mut Console) -> Status {
+    let found: Diagnostic = match error {
+        ExportError::Einsum { layer, span } => ExportProblem::Einsum { layer, span }.into(),
+        ExportError::Meshes => {
+            let layer = compilation.compiled.first().map(|(_, layer)| layer.schedule.plan.name.clone());
+            let help = format!("--layer {}", layer.unwrap_or_default());
+            return console.usage(&format!("cannot export this: {error}"), Some(help));
+        }
+        ExportError::Internal(message) => {
+            InternalProblem { pass: "exporting".to_string(), message: message.to_string(), span: None }.into()
+        }
+    };
+    console.report(compilation.source.as_ref(), vec![found]);
+    Status::Wrong
+}

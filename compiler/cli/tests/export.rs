@@ -1,0 +1,104 @@
+//! `export`: what it writes, where, and what it refuses. What the modules compute is for `compiler/export/python/run`.
+
+#![allow(missing_docs, unreachable_pub)]
+
+mod common;
+
+use common::{fed, shardc, text};
+
+#[test]
+fn a_module_has_the_mesh_the_specs_and_a_line_for_each_instruction() {
+    let ran = shardc(&["export", "jax", "mlp.shard"]);
+    assert_eq!((ran.status, ran.err.as_str()), (0, ""));
+    for line in [
+        "MESH = jax.make_mesh((4, 4, 4), (\"x\", \"y\", \"z\"), axis_types=(AxisType.Auto,) * 3)",
+        "    \"w_in\": P(\"x\", (\"y\", \"z\")),",
+        "    check_vma=False,",
+        "    x = lax.all_gather(x, (\"y\", \"z\"), axis=2, tiled=True)",
+        "    # BLE_x, 4.72 MB: all-gather, sends 4.42 MB",
+        "def mlp_unsharded(x, w_in, w_out):",
+    ] {
+        assert!(ran.out.lines().any(|l| l == line), "{line:?} is not in:\n{}", ran.out);
+    }
+    assert_eq!(shardc(&["export", "jax", "mlp.shard"]).out, ran.out, "the same input gives the same bytes");
+}
+
+#[test]
+fn constraints_stand_on_every_move_and_on_no_op() {
+    let ran = shardc(&["export", "jax", "mlp.shard", "--style", "constraints"]);
+    let body = ran.out.split("def mlp(").nth(1).and_then(|text| text.split("def mlp_unsharded(").next());
+    let body = body.expect("the function");
+    assert_eq!(body.matches(" = at(").count(), 4, "{body}");
+    assert!(!ran.out.contains("shard_map"), "{}", ran.out);
+}
+
+#[test]
+fn loops_are_rings_in_the_module() {
+    let ran = shardc(&["export", "jax", "mlp.shard", "--fuse", "-D", "B=64"]);
+    assert_eq!(ran.status, 0, "{ran:?}");
+    assert!(ran.out.contains(" = einsum_gathering(") || ran.out.contains(" = einsum_scattering("), "{}", ran.out);
+    assert!(ran.out.contains("\ndef ring(axes):\n"), "the module brings along what it calls");
+}
+
+#[test]
+fn a_module_goes_to_a_folder_under_a_name_that_python_imports() {
+    let folder = std::env::temp_dir().join(format!("shardc-export-{}", std::process::id()));
+    let path = folder.to_str().expect("UTF-8");
+    let ran = shardc(&["export", "jax", "mlp.shard", "-o", path]);
+    assert_eq!((ran.status, ran.out), (0, format!("wrote {path}/mlp.py\n")));
+    let ran = shardc(&["export", "specs", "mlp.shard", "-o", path]);
+    assert_eq!((ran.status, ran.out), (0, format!("wrote {path}/mlp.specs.json\n")));
+    let written = std::fs::read_to_string(folder.join("mlp.py")).expect("written");
+    assert_eq!(written, shardc(&["export", "jax", "mlp.shard"]).out);
+    std::fs::remove_dir_all(folder).expect("removed");
+}
+
+#[test]
+fn names_that_python_or_the_linter_claims_are_mangled() {
+    let source = "hardware tpu-v4-flat\nmesh x=4\ndim B = 8\n\
+                  layer lambda(l: f32 B_x, größe: f32 B_x, jnp: f32 B_x) -> f32 B_x { return l * größe + jnp }\n";
+    let ran = fed(&["export", "jax", "-"], source);
+    assert_eq!(ran.status, 0, "{ran:?}");
+    assert!(ran.out.contains("def lambda_(l_, größe, jnp_):\n"), "{}", ran.out);
+    assert!(ran.out.contains("    \"l\": P(\"x\"),\n"), "{}", ran.out);
+}
+
+#[test]
+fn small_sizes_are_those_that_run_executes() {
+    let ran = shardc(&["run", "mlp.shard"]).out;
+    let small = shardc(&["lower", "mlp.shard", "--small"]).out;
+    let dims = small.lines().find_map(|l| l.strip_prefix("dims ")).expect("dims");
+    for dim in dims.split(", ") {
+        // `run` names those that differ, and keeps the others.
+        let kept = shardc(&["lower", "mlp.shard"]).out.contains(&format!(" {dim},"));
+        assert!(kept || ran.contains(&format!("{dim} for ")), "{dim} is not in {ran}");
+    }
+    assert_ne!(small, shardc(&["lower", "mlp.shard"]).out);
+}
+
+#[test]
+fn an_einsum_of_more_dims_than_letters_is_refused() {
+    let names: Vec<String> = (0..54).map(|n| format!("D{n}")).collect();
+    let dims: String = names.iter().map(|name| format!("dim {name} = 2\n")).collect();
+    let operands: Vec<String> = names.chunks(9).map(|part| part.concat()).collect();
+    let parameters: Vec<String> = operands.iter().enumerate().map(|(at, dims)| format!("a{at}: f32 {dims}")).collect();
+    let read: Vec<String> = (0..operands.len()).map(|at| format!("a{at}")).collect();
+    let source = format!(
+        "hardware tpu-v4-flat\nmesh x=2\n{dims}layer f({}) -> f32 D0 {{ return einsum({} -> D0) }}\n",
+        parameters.join(", "),
+        read.join(", ")
+    );
+    let ran = fed(&["export", "jax", "-"], &source);
+    assert_eq!((ran.status, ran.out.as_str()), (1, ""));
+    assert!(ran.err.contains("E0870"), "{}", ran.err);
+}
+
+#[test]
+fn layers_on_meshes_of_their_own_make_no_module() {
+    let plans = text("every_move.shir")
+        + "\nlayer other\nhardware tpu-v4-flat\nmesh x=2\ndims B=4\n\
+        %0 = parameter a : f32 B_x\n%1 = relu %0 : f32 B_x\nreturn r = %1 : B_x\n";
+    let ran = fed(&["export", "jax", "-"], &plans);
+    assert_eq!(ran.status, 2, "{ran:?}");
+    assert!(ran.err.contains("different meshes"), "{}", ran.err);
+}

@@ -1,0 +1,22 @@
+//! Why a plan is not exported.
+
+use shard_grammar::Span;
+
+/// Why a plan is not exported.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ExportError {
+    /// An einsum over more dims than there are letters.
+    #[error("an einsum of `{layer}` has more than 52 dims, and JAX has a letter for each of 52")]
+    Einsum {
+        /// The layer.
+        layer: String,
+        /// The place in the source.
+        span: Option<Span>,
+    },
+    /// Layers of IR text on meshes of their own.
+    #[error("the layers are on different meshes, and a module has one")]
+    Meshes,
+    /// The plan is not as it was verified to be: a defect of the compiler.
+    #[error("{0}")]
+    Internal(&'static str),
+}

@@ -1,0 +1,54 @@
+//! The functions that exported modules bring along: pieces of `python/helpers.py`.
+
+use std::collections::BTreeSet;
+
+const FILE: &str = include_str!("../python/helpers.py");
+
+/// The name and the text of each function, in the order of the file.
+fn functions() -> impl Iterator<Item = (&'static str, &'static str)> {
+    FILE.split("\n\n\n").filter_map(|text| {
+        let name = text.strip_prefix("def ")?.split('(').next()?;
+        Some((name, text.trim_end()))
+    })
+}
+
+/// The names of all of them.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    functions().map(|(name, _)| name)
+}
+
+/// The functions that a text calls, and those that these call, in the order of the file; the texts of
+/// `left_out` are not among them.
+pub(crate) fn called_by(text: &str, left_out: &[&str]) -> Vec<&'static str> {
+    let mut called: BTreeSet<&str> = BTreeSet::new();
+    let mut unread: Vec<&str> = vec![text];
+    while let Some(text) = unread.pop() {
+        for (name, function) in functions() {
+            if calls(text, name) && called.insert(name) {
+                unread.push(function);
+            }
+        }
+    }
+    functions().filter(|(name, text)| called.contains(name) && !left_out.contains(text)).map(|(_, text)| text).collect()
+}
+
+fn calls(text: &str, name: &str) -> bool {
+    let call = format!("{name}(");
+    text.match_indices(&call).any(|(at, _)| {
+        let before = text[..at].chars().next_back();
+        !before.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == '.')
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_module_gets_what_it_calls_and_what_that_calls() {
+        let got = called_by("    y = einsum_scattering(a)\n", &[]);
+        let names: Vec<&str> = got.iter().filter_map(|text| text.strip_prefix("def ")?.split('(').next()).collect();
+        assert_eq!(names, ["ring", "turns", "einsum_scattering"]);
+        assert!(called_by("a = lax.ring(b)", &[]).is_empty());
+    }
+}

@@ -1,0 +1,223 @@
+//! Names of the source as names of Python.
+
+use std::collections::BTreeSet;
+
+/// Names that Python, JAX, the modules' own code or the lints claim.
+const CLAIMED: &[&str] = &[
+    // keywords, hard and soft
+    "False",
+    "None",
+    "True",
+    "and",
+    "as",
+    "assert",
+    "async",
+    "await",
+    "break",
+    "case",
+    "class",
+    "continue",
+    "def",
+    "del",
+    "elif",
+    "else",
+    "except",
+    "finally",
+    "for",
+    "from",
+    "global",
+    "if",
+    "import",
+    "in",
+    "is",
+    "lambda",
+    "match",
+    "nonlocal",
+    "not",
+    "or",
+    "pass",
+    "raise",
+    "return",
+    "try",
+    "type",
+    "while",
+    "with",
+    "yield",
+    "_",
+    // builtins
+    "abs",
+    "all",
+    "any",
+    "ascii",
+    "bin",
+    "bool",
+    "breakpoint",
+    "bytes",
+    "callable",
+    "chr",
+    "compile",
+    "complex",
+    "copyright",
+    "credits",
+    "delattr",
+    "dict",
+    "dir",
+    "divmod",
+    "enumerate",
+    "eval",
+    "exec",
+    "exit",
+    "filter",
+    "float",
+    "format",
+    "frozenset",
+    "getattr",
+    "globals",
+    "hasattr",
+    "hash",
+    "help",
+    "hex",
+    "id",
+    "input",
+    "int",
+    "isinstance",
+    "issubclass",
+    "iter",
+    "len",
+    "license",
+    "list",
+    "locals",
+    "map",
+    "max",
+    "min",
+    "next",
+    "object",
+    "oct",
+    "open",
+    "ord",
+    "pow",
+    "print",
+    "property",
+    "quit",
+    "range",
+    "repr",
+    "reversed",
+    "round",
+    "set",
+    "setattr",
+    "slice",
+    "sorted",
+    "str",
+    "sum",
+    "super",
+    "tuple",
+    "vars",
+    "zip",
+    "bytearray",
+    "memoryview",
+    "classmethod",
+    "staticmethod",
+    // what the modules import and define
+    "argparse",
+    "os",
+    "sys",
+    "jax",
+    "jnp",
+    "np",
+    "lax",
+    "partial",
+    "P",
+    "AxisType",
+    "NamedSharding",
+    "MESH",
+    "LAYERS",
+    "PARAMS",
+    "RESULTS",
+    "SHAPES",
+    "layer",
+    "self",
+    "cls",
+    // names that look like numbers
+    "l",
+    "O",
+    "I",
+];
+
+/// A name as Python and the lints take it. A letter stays where every version of Python reads it as itself; anything else is
+/// written by its number.
+pub(crate) fn identifier(name: &str) -> String {
+    let mut out = String::new();
+    for c in name.chars() {
+        match c {
+            c if c.is_ascii_alphanumeric() || c == '_' || is_plain_letter(c) => out.push(c),
+            '.' | '-' | ' ' | '/' => out.push('_'),
+            c => out.push_str(&format!("u{:04x}", c as u32)),
+        }
+    }
+    if out.starts_with(|c: char| c.is_ascii_digit()) || out.is_empty() || out.starts_with("__") {
+        out = format!("v_{}", out.trim_start_matches('_'));
+    }
+    let claimed = CLAIMED.contains(&out.as_str()) || crate::helpers::names().any(|helper| helper == out);
+    if claimed { out + "_" } else { out }
+}
+
+/// Letters that Python's normal form (NFKC) leaves as they are, alone and beside one another.
+fn is_plain_letter(c: char) -> bool {
+    match c {
+        '×' | '÷' | '\u{132}' | '\u{133}' | '\u{13f}' | '\u{140}' | '\u{149}' | '\u{17f}' | '\u{3a2}' => false,
+        'À'..='\u{17f}' | 'Α'..='ω' | 'А'..='я' | 'Ё' | 'ё' | 'א'..='ת' | 'ぁ'..='ゖ' | 'ァ'..='ヺ' => {
+            true
+        }
+        '\u{4e00}'..='\u{9fa5}' | '가'..='힣' => true,
+        _ => false,
+    }
+}
+
+/// The names of one scope that are taken.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Taken(BTreeSet<String>);
+
+impl Taken {
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.0.contains(name)
+    }
+
+    pub(crate) fn take(&mut self, name: &str) {
+        self.0.insert(name.to_string());
+    }
+
+    /// A name that is free, and from now on taken: this one, or the same with a number.
+    pub(crate) fn fresh(&mut self, name: &str) -> String {
+        let found = self.free(name, |_| false);
+        self.take(&found);
+        found
+    }
+
+    /// A name that is neither taken nor used: this one, or the same with a number.
+    pub(crate) fn free(&self, name: &str, used: impl Fn(&str) -> bool) -> String {
+        let numbered = (2..).map(|n| format!("{name}_{n}"));
+        std::iter::once(name.to_string())
+            .chain(numbered)
+            .find(|name| !self.has(name) && !used(name))
+            .unwrap_or_else(|| name.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_python_claims_are_mangled_and_letters_of_other_languages_stay() {
+        let named = ["h", "lambda", "l", "block.wq", "größe", "ширина", "2x", "", "ﬁ", "µ", "rmsnorm", "a\u{308}"];
+        let expected =
+            ["h", "lambda_", "l_", "block_wq", "größe", "ширина", "v_2x", "v_", "ufb01", "u00b5", "rmsnorm_", "au0308"];
+        assert_eq!(named.map(identifier), expected.map(str::to_string));
+    }
+
+    #[test]
+    fn a_name_that_is_taken_gets_a_number() {
+        let mut taken = Taken::default();
+        assert_eq!([taken.fresh("a"), taken.fresh("a"), taken.fresh("a")], ["a", "a_2", "a_3"]);
+    }
+}

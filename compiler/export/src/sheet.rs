@@ -1,0 +1,149 @@
+//! `export specs`: how every parameter, value and result lies, for programs that place tensors themselves.
+
+use serde::Serialize;
+use shard_ir::{AxisId, DimId, InstrId, InstrKind, Layout, Mesh, Place, Plan, Reduction};
+
+use crate::to_jax::stack_of;
+
+/// One layout in the words of other systems, each as one text.
+pub struct Texts {
+    /// A `PartitionSpec` of JAX.
+    pub jax: String,
+    /// The placements of a `DTensor`.
+    pub dtensor: String,
+    /// A sharding of Shardy, without the name of the mesh.
+    pub shardy: String,
+}
+
+/// What writes a layout of a value whose dims have these names.
+pub type Writer<'a> = &'a dyn Fn(&Mesh, Layout, &[&str]) -> Texts;
+
+#[derive(Serialize)]
+struct Sheet {
+    schema: &'static str,
+    layers: Vec<LayerSheet>,
+}
+
+#[derive(Serialize)]
+struct LayerSheet {
+    name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    phase: Option<String>,
+    mesh_axes: Vec<(String, u64)>,
+    parameters: Vec<ValueSheet>,
+    values: Vec<ValueSheet>,
+    results: Vec<ValueSheet>,
+}
+
+#[derive(Serialize)]
+struct ValueSheet {
+    id: u32,
+    name: Option<String>,
+    /// Of a parameter: what it is kept for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kind: Option<&'static str>,
+    dtype: &'static str,
+    dims: Vec<String>,
+    shape: Vec<u64>,
+    local_shape: Vec<u64>,
+    /// How many tensors it stands for, one behind another, in a folded block.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stacked: Option<u64>,
+    layout: String,
+    /// For each dim the axes that split it, major to minor.
+    partition_spec: Vec<Vec<String>>,
+    /// The axes over which a sum is still to be taken.
+    unreduced: Vec<String>,
+    /// The axes over which a maximum is still to be taken, which `PartitionSpec` and Shardy cannot say.
+    unreduced_max: Vec<String>,
+    /// For each axis of the mesh, as it is declared, what it does.
+    placements: Vec<PlacementSheet>,
+    jax: String,
+    dtensor: String,
+    shardy: String,
+}
+
+#[derive(Serialize)]
+struct PlacementSheet {
+    axis: String,
+    place: &'static str,
+    /// Of a split: the dim.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dim: Option<usize>,
+    /// Of a split: its place among the axes of the dim, 0 the major-most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    position: Option<usize>,
+}
+
+/// The specs of every parameter, value and result of some plans, as JSON.
+pub fn specs(plans: &[&Plan], writer: Writer<'_>) -> String {
+    let sheet = Sheet { schema: "shardc.specs/1", layers: plans.iter().map(|plan| layer(plan, writer)).collect() };
+    // Serialising these types to memory cannot fail: every key is a string, and there are no floats.
+    serde_json::to_string_pretty(&sheet).unwrap_or_default() + "\n"
+}
+
+fn layer(plan: &Plan, writer: Writer<'_>) -> LayerSheet {
+    let is_parameter = |id: &InstrId| matches!(plan.instruction(*id).kind, InstrKind::Parameter(_));
+    let value = |id: InstrId| {
+        let instr = plan.instruction(id);
+        let stacked = if is_parameter(&id) { stack_of(plan, id) } else { None };
+        ValueSheet { stacked, ..of_layout(plan, id, (&instr.dims, instr.layout), writer) }
+    };
+    let results = plan.outputs.iter().map(|output| {
+        let of_output = of_layout(plan, output.id, (&output.dims, plan.output_layout(output)), writer);
+        let stacked = if output.state { stack_of(plan, output.id) } else { None };
+        ValueSheet { name: Some(output.name.clone()), stacked, kind: None, ..of_output }
+    });
+    LayerSheet {
+        name: plan.name.clone(),
+        phase: plan.phase.clone(),
+        mesh_axes: plan.mesh.declared().to_vec(),
+        parameters: plan.ids().filter(is_parameter).map(value).collect(),
+        values: plan.ids().filter(|id| !is_parameter(id)).map(value).collect(),
+        results: results.collect(),
+    }
+}
+
+fn of_layout(plan: &Plan, id: InstrId, (dims, layout): (&[DimId], Layout), writer: Writer<'_>) -> ValueSheet {
+    let (instr, mesh) = (plan.instruction(id), &plan.mesh);
+    let named = |axes: &mut dyn Iterator<Item = AxisId>| -> Vec<String> {
+        axes.map(|axis| mesh.name(axis).to_string()).collect()
+    };
+    let names = plan.dim_names(dims);
+    let local = plan.local_sizes(id);
+    let local_of = |dim: &DimId| instr.dims.iter().position(|d| d == dim).map_or(1, |at| local[at]);
+    let Texts { jax, dtensor, shardy } = writer(mesh, layout, &names);
+    ValueSheet {
+        id: id.0,
+        name: instr.name.clone(),
+        kind: match instr.kind {
+            InstrKind::Parameter(kind) => Some(kind.word().unwrap_or("activation")),
+            InstrKind::Constant(_) | InstrKind::Op(_) | InstrKind::Move(_) | InstrKind::CollectiveEinsum(_) => None,
+        },
+        dtype: instr.dtype.name(),
+        dims: names.iter().map(ToString::to_string).collect(),
+        shape: plan.sizes(dims),
+        local_shape: dims.iter().map(local_of).collect(),
+        stacked: None,
+        layout: layout.text(mesh, &names),
+        partition_spec: (0..dims.len()).map(|dim| named(&mut layout.axes_of(dim).iter())).collect(),
+        unreduced: named(&mut layout.partial(Reduction::Sum).iter()),
+        unreduced_max: named(&mut layout.partial(Reduction::Max).iter()),
+        placements: mesh.declared().iter().map(|(axis, _)| placement(mesh, layout, axis)).collect(),
+        jax,
+        dtensor,
+        shardy,
+    }
+}
+
+fn placement(mesh: &Mesh, layout: Layout, axis: &str) -> PlacementSheet {
+    // An axis of size 1 has no place: it splits nothing.
+    let place = mesh.axis(axis).map_or(Place::Replicated, |id| layout.place(id));
+    let (place, dim, position) = match place {
+        Place::Replicated => ("replicate", None, None),
+        Place::Partial(Reduction::Sum) => ("partial-sum", None, None),
+        Place::Partial(Reduction::Max) => ("partial-max", None, None),
+        Place::Split { dim, position } => ("shard", Some(dim), Some(position)),
+    };
+    PlacementSheet { axis: axis.to_string(), place, dim, position }
+}

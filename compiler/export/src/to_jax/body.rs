@@ -1,0 +1,421 @@
+//! The body of a function: one line an instruction, under the names of the source.
+
+use std::collections::BTreeMap;
+
+use shard_ir::{FoldId, InstrId, InstrKind, Layout, MeshShape, Op, Plan, PlanOutput, Reduction};
+
+use super::comments::comment;
+use super::dtypes::Floats;
+use super::moves::Moved;
+use super::ops::{Named, Ops, number, transposed};
+use crate::error::ExportError;
+use crate::names::{Taken, identifier};
+use crate::python::{Py, assignment, call_line, returned, unpacked};
+use crate::specs::{boundary_entries, terms};
+
+/// What a function is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Form {
+    /// Each device on its own blocks.
+    Devices,
+    /// Whole tensors, each held to the layout that a move gives it.
+    Constraints,
+    /// Whole tensors on one device.
+    Alone,
+}
+
+/// A body that is being written.
+pub(crate) struct Body<'p> {
+    plan: &'p Plan,
+    ops: Ops<'p>,
+    form: Form,
+    floats: Floats,
+    /// What results and folded blocks need.
+    needed: Vec<bool>,
+    /// The place behind which a value is not read again.
+    last_read: Vec<usize>,
+    /// How Python calls each value.
+    known: Vec<Option<Py>>,
+    /// Which value a name holds.
+    holds: BTreeMap<String, InstrId>,
+    /// Names that are no values'.
+    taken: Taken,
+    indent: usize,
+    text: String,
+}
+
+/// A plan as the ops of a form see it: with its layouts, or with whole tensors.
+pub(crate) fn seen_by(plan: &Plan, form: Form) -> Plan {
+    let mut plan = plan.clone();
+    match form {
+        Form::Devices => {}
+        Form::Constraints | Form::Alone => {
+            for instr in &mut plan.instructions {
+                instr.layout = Layout::REPLICATED;
+            }
+        }
+    }
+    plan
+}
+
+impl<'p> Body<'p> {
+    /// A body for a plan; `seen` is the plan as its ops see it.
+    pub(crate) fn new(plan: &'p Plan, seen: &'p Plan, form: Form, floats: Floats) -> Body<'p> {
+        let needed = needed(plan);
+        let mut body = Body {
+            plan,
+            ops: Ops { plan: seen, floats, alone: form == Form::Alone },
+            form,
+            floats,
+            last_read: Vec::new(),
+            known: vec![None; plan.instructions.len()],
+            needed,
+            holds: BTreeMap::new(),
+            taken: Taken::default(),
+            indent: 4,
+            text: String::new(),
+        };
+        body.last_read = body.last_reads();
+        body
+    }
+
+    /// Until which place each value is kept: those that a folded block reads until its end, results for ever.
+    fn last_reads(&self) -> Vec<usize> {
+        let plan = self.plan;
+        let ranges = plan.fold_ranges();
+        let mut last: Vec<usize> = (0..plan.instructions.len()).collect();
+        let mut read = |id: InstrId, at: usize| last[id.index()] = last[id.index()].max(at);
+        for id in plan.ids().filter(|id| self.needed[id.index()]) {
+            let block = plan.runs_in(id).and_then(|fold| Some((fold, ranges[fold.index()]?.1)));
+            for operand in &plan.instruction(id).operands {
+                read(*operand, id.index());
+                if let Some((fold, end)) = block
+                    && plan.runs_in(*operand) != Some(fold)
+                {
+                    read(*operand, end.index());
+                }
+            }
+        }
+        for (fold, range) in plan.folds.iter().zip(&ranges) {
+            if let Some((_, end)) = range {
+                read(fold.from, end.index());
+                read(fold.to, end.index());
+            }
+        }
+        plan.outputs.iter().for_each(|output| read(output.id, usize::MAX));
+        for id in plan.ids().rev().filter(|id| self.is_alias(*id)) {
+            let operand = plan.instruction(id).operands[0].index();
+            last[operand] = last[operand].max(last[id.index()]);
+        }
+        last
+    }
+
+    /// A move that leaves nothing to do: on whole tensors those without a layout to hold the value to.
+    fn is_alias(&self, id: InstrId) -> bool {
+        let instr = self.plan.instruction(id);
+        match (&instr.kind, self.form) {
+            (InstrKind::Move(_), Form::Alone) => true,
+            // What lies in host memory is cut as it is fetched.
+            (InstrKind::Move(_), Form::Constraints) => !instr.layout.is_complete() || self.plan.in_host_memory(id),
+            (InstrKind::Move(_), Form::Devices) => false,
+            (
+                InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::Op(_) | InstrKind::CollectiveEinsum(_),
+                _,
+            ) => false,
+        }
+    }
+
+    /// Writes the parameters' names, all instructions and the results. `parameters` are the names of the arguments.
+    pub(crate) fn write(mut self, parameters: &[(InstrId, String)]) -> Result<String, ExportError> {
+        for (id, name) in parameters {
+            self.hold(*id, name);
+        }
+        for (id, _) in parameters {
+            if self.plan.instruction(*id).fold.is_none() {
+                self.open_parameter(*id);
+            }
+        }
+        for id in self.plan.ids() {
+            if let InstrKind::Constant(value) = self.plan.instruction(id).kind
+                && self.needed[id.index()]
+            {
+                self.constant(id, self.plan.number(value));
+            }
+        }
+        let ranges = self.plan.fold_ranges();
+        let mut next = 0;
+        while next < self.plan.instructions.len() {
+            let id = InstrId(next as u32);
+            next += 1;
+            match self.plan.runs_in(id) {
+                Some(fold) => {
+                    let (_, last) = ranges[fold.index()].ok_or(ExportError::Internal("an empty block"))?;
+                    self.fold(fold, (id, last))?;
+                    next = last.index() + 1;
+                }
+                None => self.instruction(id)?,
+            }
+        }
+        let results = self.plan.outputs.iter().map(|output| self.result(output)).collect::<Result<Vec<_>, _>>()?;
+        self.text.push_str(&returned(self.indent, &results));
+        Ok(self.text)
+    }
+
+    fn hold(&mut self, id: InstrId, name: &str) {
+        self.holds.insert(name.to_string(), id);
+        self.known[id.index()] = Some(Py::atom(name));
+    }
+
+    /// A name for a value that is made at a place: its own, or with a number where another value of that name is still read.
+    fn name_for(&self, id: InstrId, at: usize) -> String {
+        let instr = self.plan.instruction(id);
+        let own = match (&instr.name, instr.fold) {
+            (Some(name), Some(fold)) => {
+                let block = format!("{}.", self.plan.folds[fold.index()].layer);
+                identifier(name.strip_prefix(&block).unwrap_or(name))
+            }
+            (Some(name), None) => identifier(name),
+            (None, _) => format!("t{}", id.0),
+        };
+        self.taken.free(&own, |name| self.holds.get(name).is_some_and(|held| self.last_read[held.index()] > at))
+    }
+
+    fn value(&self, id: InstrId) -> Result<Py, ExportError> {
+        self.known[id.index()].clone().ok_or(ExportError::Internal("a value is read that was not made"))
+    }
+
+    fn named(&self, id: InstrId) -> Result<Vec<Named>, ExportError> {
+        self.plan.instruction(id).operands.iter().map(|o| Ok(Named { id: *o, py: self.value(*o)? })).collect()
+    }
+
+    /// A partial parameter has the term of the device behind one dim, or two, of size 1.
+    fn open_parameter(&mut self, id: InstrId) {
+        let Some(Py::Atom(name)) = self.known[id.index()].clone() else { return };
+        let count = terms(&self.plan.mesh, self.plan.instruction(id).layout);
+        let opened = match (self.form, count) {
+            (_, [None, None]) | (Form::Alone, _) => return,
+            (Form::Devices, [Some(_), Some(_)]) => Py::atom(format!("{name}[0, 0]")),
+            (Form::Devices, _) => Py::atom(format!("{name}[0]")),
+            (Form::Constraints, [None, Some(_)]) => Py::call("jnp.sum", [Py::atom(&name)]).with("axis", Py::atom(0)),
+            (Form::Constraints, [Some(_), None]) => Py::call("jnp.max", [Py::atom(&name)]).with("axis", Py::atom(0)),
+            (Form::Constraints, [Some(_), Some(_)]) => {
+                let sums = Py::call("jnp.sum", [Py::atom(&name)]).with("axis", Py::atom(1));
+                Py::call("jnp.max", [sums]).with("axis", Py::atom(0))
+            }
+        };
+        let said = match self.form {
+            Form::Devices => format!("this device's term: {}", self.plan.layout_text(id)),
+            Form::Constraints | Form::Alone => "its terms, completed".to_string(),
+        };
+        self.text.push_str(&assignment(self.indent, &name, &opened, &said));
+    }
+
+    /// A number goes where it is combined with something; one that is used otherwise gets a name.
+    fn constant(&mut self, id: InstrId, value: f64) {
+        let dtype = self.plan.instruction(id).dtype;
+        let text = Py::atom(number(value, dtype));
+        let readers = self.plan.ids().filter(|r| self.plan.instruction(*r).operands.contains(&id));
+        let inline = readers.into_iter().all(|reader| {
+            let instr = self.plan.instruction(reader);
+            matches!(instr.kind, InstrKind::Op(Op::Binary(_)))
+                && instr.operands.iter().any(|o| !matches!(self.plan.instruction(*o).kind, InstrKind::Constant(_)))
+        }) && self.plan.outputs.iter().all(|output| output.id != id)
+            && self.plan.folds.iter().all(|fold| fold.from != id);
+        if inline {
+            self.known[id.index()] = Some(text);
+            return;
+        }
+        let name = self.name_for(id, 0);
+        let made = Py::call("jnp.asarray", [text, self.ops.dtype(dtype)]);
+        self.text.push_str(&assignment(self.indent, &name, &made, ""));
+        // Wherever it is read, its name is not another's.
+        self.taken.take(&name);
+        self.hold(id, &name);
+    }
+
+    fn instruction(&mut self, id: InstrId) -> Result<(), ExportError> {
+        if !self.needed[id.index()] {
+            return Ok(());
+        }
+        let instr = self.plan.instruction(id);
+        if self.is_alias(id) {
+            self.known[id.index()] = Some(self.value(instr.operands[0])?);
+            return Ok(());
+        }
+        let operands = self.named(id)?;
+        let name = self.name_for(id, id.index());
+        let said = comment(self.plan, id, self.form);
+        let (steps, instead) = match &instr.kind {
+            InstrKind::Parameter(_) | InstrKind::Constant(_) => return Ok(()),
+            InstrKind::Op(op) => (vec![self.ops.op(op, id, &operands)?], None),
+            InstrKind::CollectiveEinsum(fused) => match self.form {
+                Form::Devices => (vec![self.ops.looped(fused, id, &operands)?], None),
+                Form::Constraints | Form::Alone => {
+                    let product = self.ops.op(&Op::Einsum, id, &operands)?;
+                    let held = self.form == Form::Constraints && instr.layout.is_complete();
+                    (vec![if held { self.constrained(id, product) } else { product }], None)
+                }
+            },
+            InstrKind::Move(collective) => {
+                let operand = operands.first().ok_or(ExportError::Internal("a move of nothing"))?;
+                match self.form {
+                    Form::Alone => return Err(ExportError::Internal("a move on one device")),
+                    Form::Constraints => (vec![self.constrained(id, operand.py.clone())], None),
+                    Form::Devices => {
+                        let moved = Moved {
+                            shape: MeshShape { mesh: &self.plan.mesh, sizes: &self.plan.sizes(&instr.dims) },
+                            from: self.plan.instruction(operand.id).layout,
+                            to: instr.layout,
+                            dtype: instr.dtype,
+                            floats: self.floats,
+                        };
+                        let written = moved.write(collective, &operand.py, &Py::atom(&name))?;
+                        (written.steps, written.instead)
+                    }
+                }
+            }
+        };
+        let said = instead.map_or(said.clone(), |instead| format!("{said}; {instead}"));
+        for (at, step) in steps.iter().enumerate() {
+            // A value that stays as it is, under its name.
+            if matches!(step, Py::Atom(same) if *same == name) {
+                continue;
+            }
+            let said = if at == 0 { said.as_str() } else { "" };
+            self.text.push_str(&assignment(self.indent, &name, step, said));
+        }
+        self.hold(id, &name);
+        Ok(())
+    }
+
+    fn constrained(&self, id: InstrId, value: Py) -> Py {
+        let instr = self.plan.instruction(id);
+        let entries = boundary_entries(&self.plan.mesh, instr.layout, instr.dims.len(), false);
+        Py::call("at", std::iter::once(value).chain(entries))
+    }
+
+    /// A folded block: a function of one application, and the scan that applies it to the stacked weights.
+    fn fold(&mut self, fold: FoldId, (first, last): (InstrId, InstrId)) -> Result<(), ExportError> {
+        let plan = self.plan;
+        let block = &plan.folds[fold.index()];
+        let inside = |id: InstrId| plan.runs_in(id) == Some(fold);
+        let read: Vec<InstrId> = (first.0..=last.0)
+            .map(InstrId)
+            .filter(|id| inside(*id) && self.needed[id.index()])
+            .flat_map(|id| plan.instruction(id).operands.clone())
+            .collect();
+        let is_weight = |id: &InstrId| {
+            matches!(plan.instruction(*id).kind, InstrKind::Parameter(_)) && plan.instruction(*id).fold == Some(fold)
+        };
+        let weights: Vec<InstrId> = plan.ids().filter(|id| is_weight(id) && read.contains(id)).collect();
+        let stacks = weights.iter().map(|id| self.value(*id)).collect::<Result<Vec<_>, _>>()?;
+        let carried = self.value(block.from)?;
+        let kept: Vec<InstrId> =
+            plan.outputs.iter().filter(|output| output.state && inside(output.id)).map(|output| output.id).collect();
+        let (outer_text, outer_holds, outer_taken) =
+            (std::mem::take(&mut self.text), self.holds.clone(), self.taken.clone());
+
+        // What is read from outside keeps its name inside.
+        self.holds.clear();
+        for id in read.iter().filter(|id| !inside(**id) && **id != block.from && !weights.contains(id)) {
+            if let Some(Py::Atom(name)) = &self.known[id.index()] {
+                self.taken.take(name);
+            }
+        }
+        let function = self.taken.fresh(&identifier(&block.layer));
+        self.indent += 4;
+        let carry = self.name_for(block.from, first.index());
+        self.hold(block.from, &carry);
+        let mut names = Vec::new();
+        for weight in &weights {
+            let name = self.name_for(*weight, 0);
+            self.hold(*weight, &name);
+            names.push(name);
+        }
+        let stack = self.taken.free("stack", |name| self.holds.contains_key(name));
+        self.text.push_str(&unpacked(self.indent, &names, &stack));
+        weights.iter().for_each(|weight| self.open_parameter(*weight));
+        for id in (first.0..=last.0).map(InstrId).filter(|id| inside(*id)) {
+            self.instruction(id)?;
+        }
+        let states =
+            kept.iter().map(|id| Ok(self.shown(*id, self.value(*id)?))).collect::<Result<Vec<_>, ExportError>>()?;
+        let states = if states.is_empty() { Py::atom("None") } else { Py::Tuple(states) };
+        let handed_on = self.value(block.to)?;
+        self.text.push_str(&returned(self.indent, &[handed_on, states]));
+        self.indent -= 4;
+
+        let inner = std::mem::replace(&mut self.text, outer_text);
+        (self.holds, self.taken) = (outer_holds, outer_taken);
+        self.taken.take(&function);
+        let stack = if weights.is_empty() { "_".to_string() } else { stack };
+        let pad = " ".repeat(self.indent);
+        self.text.push('\n');
+        self.text.push_str(&call_line(self.indent, &format!("def {function}"), &[carry, stack], ":"));
+        self.text.push_str(&format!("{pad}    \"\"\"One of {} applications.\"\"\"\n{inner}\n", block.repeat));
+        let name = self.name_for(block.to, last.index());
+        let states = if kept.is_empty() { "_".to_string() } else { self.taken.fresh("kept") };
+        let scanned = Py::call("lax.scan", [Py::atom(&function), carried]);
+        let scanned = match (scanned, stacks.is_empty()) {
+            (Py::Call(function, mut arguments), false) => {
+                arguments.push((None, Py::Tuple(stacks)));
+                Py::Call(function, arguments)
+            }
+            (scanned, _) => scanned.with("length", Py::atom(block.repeat)),
+        };
+        self.text.push_str(&assignment(self.indent, &format!("{name}, {states}"), &scanned, ""));
+        for (at, id) in kept.iter().enumerate() {
+            self.known[id.index()] = Some(Py::atom(format!("{states}[{at}]")));
+        }
+        self.hold(block.to, &name);
+        Ok(())
+    }
+
+    /// A state of one application, with its term behind dims of size 1 where it is partial.
+    fn shown(&self, id: InstrId, value: Py) -> Py {
+        let layout = self.plan.instruction(id).layout;
+        let partial = [Reduction::Max, Reduction::Sum].iter().filter(|kind| !layout.partial(**kind).is_empty()).count();
+        match (self.form, partial, value) {
+            (Form::Constraints | Form::Alone, _, value) | (Form::Devices, 0, value) => value,
+            (Form::Devices, n, Py::Atom(name)) => Py::atom(format!("{name}[{}]", vec!["None"; n].join(", "))),
+            (Form::Devices, n, value) => Py::call("jnp.expand_dims", [value, Py::numbers(0..n)]),
+        }
+    }
+
+    fn result(&self, output: &PlanOutput) -> Result<Py, ExportError> {
+        let instr = self.plan.instruction(output.id);
+        let value = self.value(output.id)?;
+        if output.state && instr.fold.is_some() {
+            let stacked: Vec<usize> =
+                output.dims.iter().filter_map(|d| instr.dims.iter().position(|i| i == d)).collect();
+            return Ok(match stacked.iter().enumerate().all(|(at, place)| at == *place) {
+                true => value,
+                false => {
+                    let partial = match self.form {
+                        Form::Devices => terms(&self.plan.mesh, instr.layout).iter().flatten().count(),
+                        Form::Constraints | Form::Alone => 0,
+                    };
+                    let places = (0..=partial).chain(stacked.iter().map(|place| place + partial + 1));
+                    Py::call("jnp.transpose", [value, Py::numbers(places)])
+                }
+            });
+        }
+        Ok(self.shown(output.id, transposed(&instr.dims, &output.dims, value)?))
+    }
+}
+
+/// What the results and the folded blocks of a plan depend on.
+fn needed(plan: &Plan) -> Vec<bool> {
+    let mut needed = vec![false; plan.instructions.len()];
+    plan.outputs.iter().for_each(|output| needed[output.id.index()] = true);
+    plan.folds.iter().for_each(|fold| {
+        needed[fold.from.index()] = true;
+        needed[fold.to.index()] = true;
+    });
+    for id in plan.ids().rev() {
+        if needed[id.index()] {
+            plan.instruction(id).operands.iter().for_each(|operand| needed[operand.index()] = true);
+        }
+    }
+    needed
+}

@@ -1,0 +1,69 @@
+//! What stands behind a line: the layout, the bytes on a device, and what is sent.
+
+use shard_ir::{Collective, InstrId, InstrKind, Layout, MeshShape, Plan};
+
+use super::body::Form;
+use super::exchange::elements;
+
+/// What is said of an instruction.
+pub(crate) fn comment(plan: &Plan, id: InstrId, form: Form) -> String {
+    let instr = plan.instruction(id);
+    let held = match form {
+        Form::Devices | Form::Constraints => {
+            format!("{}, {}", plan.layout_text(id), bytes(u128::from(plan.local_bytes(id))))
+        }
+        Form::Alone => plan.dims_text(&instr.dims),
+    };
+    match (&instr.kind, form) {
+        (_, Form::Alone) => held,
+        (InstrKind::Move(collective), _) => {
+            let from = instr.operands.first().map_or(instr.layout, |o| plan.instruction(*o).layout);
+            format!("{held}: {}{}", collective.name(), sent(plan, id, collective, (from, instr.layout)))
+        }
+        (InstrKind::CollectiveEinsum(_), _) => match plan.fused_collective(id) {
+            Some((collective, moved, from)) => {
+                let after = moved_layout(plan, id, moved);
+                format!("{held}: with {}{}", collective.name(), sent(plan, moved, &collective, (from, after)))
+            }
+            None => held,
+        },
+        (InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::Op(_), _) => held,
+    }
+}
+
+/// The layout after the collective of a loop: of the operand as it is multiplied, or of the result.
+fn moved_layout(plan: &Plan, id: InstrId, moved: InstrId) -> Layout {
+    let inside = plan.loop_layouts(id).and_then(|(fused, inside)| inside.operands.get(fused.gathered()?).copied());
+    inside.filter(|_| moved != id).unwrap_or(plan.instruction(id).layout)
+}
+
+fn sent(plan: &Plan, id: InstrId, collective: &Collective, (from, to): (Layout, Layout)) -> String {
+    let instr = plan.instruction(id);
+    let shape = MeshShape { mesh: &plan.mesh, sizes: &plan.sizes(&instr.dims) };
+    match collective.has_traffic() {
+        true => {
+            let elements = u128::from(elements(shape, collective, from, to));
+            format!(", sends {}", bytes((elements * u128::from(instr.dtype.bits())).div_ceil(8)))
+        }
+        false => String::new(),
+    }
+}
+
+/// Bytes to three places: `4.72 MB`.
+fn bytes(bytes: u128) -> String {
+    const UNITS: [&str; 6] = ["B", "kB", "MB", "GB", "TB", "PB"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 999.5 && unit + 1 < UNITS.len() {
+        value /= 1000.0;
+        unit += 1;
+    }
+    let places = if unit == 0 || value >= 99.95 {
+        0
+    } else if value >= 9.995 {
+        1
+    } else {
+        2
+    };
+    format!("{value:.places$} {}", UNITS[unit])
+}

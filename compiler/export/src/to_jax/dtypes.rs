@@ -1,0 +1,56 @@
+//! Dtypes of JAX.
+
+use shard_ir::Dtype;
+
+/// Which floats a module computes in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Floats {
+    /// Those of the plan.
+    #[default]
+    Stated,
+    /// 32 bits for all.
+    F32,
+    /// 64 bits for all: what is compared then differs by the order of sums alone.
+    F64,
+}
+
+impl Floats {
+    /// The word on the command line.
+    pub fn from_name(name: &str) -> Option<Floats> {
+        match name {
+            "stated" => Some(Floats::Stated),
+            "f32" => Some(Floats::F32),
+            "f64" => Some(Floats::F64),
+            _ => None,
+        }
+    }
+
+    /// A dtype as JAX calls it.
+    pub(crate) fn name(self, dtype: Dtype) -> &'static str {
+        match (dtype, self) {
+            (Dtype::F32 | Dtype::Bf16 | Dtype::F16 | Dtype::F8, Floats::F64) => "jnp.float64",
+            (Dtype::F32 | Dtype::Bf16 | Dtype::F16 | Dtype::F8, Floats::F32) => "jnp.float32",
+            (Dtype::F32, Floats::Stated) => "jnp.float32",
+            (Dtype::Bf16, Floats::Stated) => "jnp.bfloat16",
+            (Dtype::F16, Floats::Stated) => "jnp.float16",
+            (Dtype::F8, Floats::Stated) => "jnp.float8_e4m3fn",
+            (Dtype::Int32, _) => "jnp.int32",
+            (Dtype::Int8, _) => "jnp.int8",
+            (Dtype::Int4, _) => "jnp.int4",
+            (Dtype::Bool, _) => "jnp.bool_",
+        }
+    }
+
+    /// The largest difference that roundings explain, as a part of a result's scale.
+    pub(crate) fn tolerance(self, dtypes: impl Iterator<Item = Dtype>) -> f64 {
+        let coarsest = |dtype: Dtype| match (dtype, self) {
+            (Dtype::F8, Floats::Stated) => 0.5,
+            (Dtype::Bf16, Floats::Stated) => 1.0 / 16.0,
+            (Dtype::F16, Floats::Stated) => 1.0 / 128.0,
+            (Dtype::F32, Floats::Stated) | (_, Floats::F32) => 1e-4,
+            (_, Floats::F64) => 1e-9,
+            (Dtype::Int32 | Dtype::Int8 | Dtype::Int4 | Dtype::Bool, Floats::Stated) => 0.0,
+        };
+        dtypes.map(coarsest).fold(0.0, f64::max)
+    }
+}

@@ -1,0 +1,467 @@
+//! Each op as an expression of JAX on what one device holds; of a plan without layouts, on whole tensors.
+
+use shard_ir::{Binary, DimId, Dtype, Fused, InstrId, Map, Norm, Op, Plan, Reduce, Reduction};
+
+use super::dtypes::Floats;
+use crate::error::ExportError;
+use crate::python::Py;
+use crate::specs::axes_of_dim;
+
+/// What the expressions of one plan are made from.
+#[derive(Clone, Copy)]
+pub(crate) struct Ops<'p> {
+    pub(crate) plan: &'p Plan,
+    pub(crate) floats: Floats,
+    /// All on one device: there is no host to fetch from.
+    pub(crate) alone: bool,
+}
+
+/// One operand: how Python calls it, and which instruction it is.
+#[derive(Clone)]
+pub(crate) struct Named {
+    pub(crate) id: InstrId,
+    pub(crate) py: Py,
+}
+
+impl Ops<'_> {
+    /// Where a dim stands in the value of an instruction.
+    fn place(&self, id: InstrId, dim: DimId) -> Result<usize, ExportError> {
+        let found = self.plan.instruction(id).dims.iter().position(|d| *d == dim);
+        found.ok_or(ExportError::Internal("a dim is missing from an operand"))
+    }
+
+    fn size(&self, dim: DimId) -> u64 {
+        self.plan.dims[dim.index()].size
+    }
+
+    fn dims(&self, id: InstrId) -> &[DimId] {
+        &self.plan.instruction(id).dims
+    }
+
+    /// The dtype in Python.
+    pub(crate) fn dtype(&self, dtype: Dtype) -> Py {
+        Py::atom(self.floats.name(dtype))
+    }
+
+    fn same_dtype(&self, a: Dtype, b: Dtype) -> bool {
+        self.floats.name(a) == self.floats.name(b)
+    }
+
+    /// The value in a dtype.
+    fn cast(&self, value: &Named, to: Dtype) -> Py {
+        match self.same_dtype(self.plan.instruction(value.id).dtype, to) {
+            true => value.py.clone(),
+            false => Py::call(format!("{}.astype", value.py.flat()), [self.dtype(to)]),
+        }
+    }
+
+    /// Where the block of a device starts along a dim; none where the dim is whole.
+    pub(crate) fn origin(&self, id: InstrId, dim: DimId) -> Result<Option<Py>, ExportError> {
+        let place = self.place(id, dim)?;
+        let axes = self.plan.instruction(id).layout.axes_of(place);
+        let Some(axes) = axes_of_dim(&self.plan.mesh, &axes) else { return Ok(None) };
+        let size = self.plan.local_sizes(id)[place];
+        Ok(Some(Py::binary(Py::call("lax.axis_index", [axes]), "*", Py::atom(size))))
+    }
+
+    /// A value whose dims are those of the result in some order, in the order of the result.
+    fn in_order(&self, dims: &[DimId], id: InstrId, value: Py) -> Result<Py, ExportError> {
+        transposed(dims, self.dims(id), value)
+    }
+
+    /// The result of an op.
+    pub(crate) fn op(&self, op: &Op, id: InstrId, operands: &[Named]) -> Result<Py, ExportError> {
+        let first = operands.first().ok_or(ExportError::Internal("an op without operands"))?;
+        let second = || operands.get(1).ok_or(ExportError::Internal("an op without its second operand"));
+        let dims = self.dims(first.id).to_vec();
+        let dtype = self.plan.instruction(id).dtype;
+        let axis = |dim: DimId| self.place(first.id, dim).map(Py::atom);
+        let value = first.py.clone();
+        match op {
+            Op::Einsum => self.einsum(id, operands),
+            Op::Map(map) => self.in_order(&dims, id, map_of(*map, value)),
+            Op::Binary(binary) => self.binary(*binary, id, first, second()?),
+            Op::Reduce { kind, over } => {
+                let kept: Vec<DimId> = dims.iter().copied().filter(|d| !over.contains(d)).collect();
+                self.in_order(&kept, id, self.reduce(*kind, over, id, first)?)
+            }
+            Op::Softmax { over } => {
+                self.in_order(&dims, id, Py::call("jax.nn.softmax", [value]).with("axis", axis(*over)?))
+            }
+            Op::Norm { kind, over } => {
+                let name = match kind {
+                    Norm::Rms => "rmsnorm",
+                    Norm::Layer => "layernorm",
+                };
+                self.in_order(&dims, id, Py::call(name, [value]).with("axis", axis(*over)?))
+            }
+            Op::Rename { from, to } => self.in_order(&renamed(&dims, *from, *to), id, value),
+            Op::Split { from, to } => self.reshaped(&[*from], to, id, first),
+            Op::Merge { from, to } => self.reshaped(from, &[*to], id, first),
+            Op::Concat { left, right, to } => {
+                let other = second()?;
+                let [a, b] = [(first, *left), (other, *right)].map(|(operand, dim)| {
+                    let dims = renamed(self.dims(operand.id), dim, *to);
+                    self.in_order(&dims, id, self.cast(operand, dtype))
+                });
+                let both = Py::Tuple(vec![a?, b?]);
+                Ok(Py::call("jnp.concatenate", [both]).with("axis", Py::atom(self.place(id, *to)?)))
+            }
+            Op::SliceDim { from, to, offset } => {
+                let end = offset + self.size(*to);
+                let taken = Py::call("lax.slice_in_dim", [value, Py::atom(offset), Py::atom(end)]);
+                self.in_order(&renamed(&dims, *from, *to), id, taken.with("axis", axis(*from)?))
+            }
+            Op::Append { from, to } => {
+                let new = second()?;
+                let rows = transposed(&renamed(self.dims(new.id), *from, *to), &dims, new.py.clone())?;
+                let at = Py::atom(self.size(*to) - self.size(*from));
+                let appended = match self.origin(first.id, *to)? {
+                    None => Py::call("lax.dynamic_update_slice_in_dim", [value, rows, at]).with("axis", axis(*to)?),
+                    Some(origin) => {
+                        Py::call("append_block", [value, rows, at]).with("axis", axis(*to)?).with("origin", origin)
+                    }
+                };
+                self.in_order(&dims, id, appended)
+            }
+            Op::Mask { query, key } => {
+                let later = Py::atom(self.size(*key) - self.size(*query));
+                let mut masked = Py::call("causal", [value])
+                    .with("queries", axis(*query)?)
+                    .with("keys", axis(*key)?)
+                    .with("later", later);
+                for (name, dim) in [("query_origin", *query), ("key_origin", *key)] {
+                    if let Some(origin) = self.origin(first.id, dim)? {
+                        masked = masked.with(name, origin);
+                    }
+                }
+                self.in_order(&dims, id, masked)
+            }
+            Op::Rope { over, at, extent } => {
+                let earlier = extent.map_or(0, |extent| self.size(extent) - self.size(*at));
+                let origin = match (self.origin(first.id, *at)?, earlier) {
+                    (None, 0) => None,
+                    (None, earlier) => Some(Py::atom(earlier)),
+                    (origin, 0) => origin,
+                    (Some(origin), earlier) => Some(Py::binary(origin, "+", Py::atom(earlier))),
+                };
+                let turned = Py::call("rope", [value]).with("axis", axis(*over)?).with("at", axis(*at)?);
+                let turned = origin.map_or_else(|| turned.clone(), |origin| turned.clone().with("origin", origin));
+                self.in_order(&dims, id, turned)
+            }
+            Op::Take { over } => self.take(*over, id, first, second()?),
+            Op::Route { over, at, to, choices } => {
+                let mut order: Vec<DimId> = dims.iter().copied().filter(|d| d != over && d != at).collect();
+                order.extend([*at, *over]);
+                let gates = transposed(&dims, &order, value)?;
+                order.push(*to);
+                let routed = Py::call("route", [gates])
+                    .with("choices", Py::atom(choices))
+                    .with("places", Py::atom(self.size(*to)));
+                self.in_order(&order, id, routed)
+            }
+            Op::Fetch if self.alone => self.in_order(&dims, id, value),
+            Op::Fetch => {
+                self.in_order(&dims, id, Py::call("jax.device_put", [value, Py::atom("jax.memory.Space.Device")]))
+            }
+            Op::Cast(to) => {
+                let from = self.plan.instruction(first.id).dtype;
+                let cast = match to.is_float() {
+                    _ if self.same_dtype(from, *to) => value,
+                    true => self.cast(first, *to),
+                    false => Py::call("to_whole", [value, self.dtype(*to)]),
+                };
+                self.in_order(&dims, id, cast)
+            }
+        }
+    }
+
+    fn einsum(&self, id: InstrId, operands: &[Named]) -> Result<Py, ExportError> {
+        let (operands, preferred) = self.einsum_operands(id, operands)?;
+        let equation = Py::string(&self.equation(id)?);
+        let product = Py::call("jnp.einsum", std::iter::once(equation).chain(operands));
+        Ok(preferred.map_or_else(|| product.clone(), |dtype| product.clone().with("preferred_element_type", dtype)))
+    }
+
+    /// The operands in the dtype that they are multiplied in, and the dtype of the result where it is another one.
+    fn einsum_operands(&self, id: InstrId, operands: &[Named]) -> Result<(Vec<Py>, Option<Py>), ExportError> {
+        let dtypes: Vec<Dtype> = operands.iter().map(|o| self.plan.instruction(o.id).dtype).collect();
+        let first = *dtypes.first().ok_or(ExportError::Internal("an einsum without operands"))?;
+        let common = match dtypes.iter().all(|d| *d == first) {
+            true => first,
+            false => dtypes[1..]
+                .iter()
+                .try_fold(first, |a, b| a.product(*b))
+                .ok_or(ExportError::Internal("dtypes of an einsum that do not meet"))?,
+        };
+        let dtype = self.plan.instruction(id).dtype;
+        let preferred = (!self.same_dtype(common, dtype)).then(|| self.dtype(dtype));
+        Ok((operands.iter().map(|o| self.cast(o, common)).collect(), preferred))
+    }
+
+    /// The subscripts of an einsum, a letter for each dim: its own where it has but one.
+    fn equation(&self, id: InstrId) -> Result<String, ExportError> {
+        let instr = self.plan.instruction(id);
+        let sides: Vec<&[DimId]> =
+            instr.operands.iter().map(|o| self.dims(*o)).chain([instr.dims.as_slice()]).collect();
+        let mut letters: Vec<(DimId, char)> = Vec::new();
+        let own = |dim: DimId| {
+            let mut chars = self.plan.dims[dim.index()].name.chars();
+            chars.next().filter(|c| c.is_ascii_alphabetic() && chars.next().is_none())
+        };
+        let mut dims: Vec<DimId> = sides.iter().flat_map(|side| side.iter().copied()).collect();
+        dims.sort_by_key(|dim| own(*dim).is_none());
+        for dim in dims {
+            if letters.iter().any(|(known, _)| *known == dim) {
+                continue;
+            }
+            let initial = self.plan.dims[dim.index()].name.chars().next().filter(char::is_ascii_alphabetic);
+            let wanted =
+                initial.into_iter().flat_map(|c| [c, c.to_ascii_lowercase()]).chain('a'..='z').chain('A'..='Z');
+            let free = wanted.into_iter().find(|c| !letters.iter().any(|(_, taken)| taken == c));
+            letters.push((dim, free.ok_or_else(|| self.too_many_dims(id))?));
+        }
+        let word = |dims: &[DimId]| -> String {
+            dims.iter().filter_map(|d| letters.iter().find(|(known, _)| known == d)).map(|(_, c)| *c).collect()
+        };
+        let (result, operands) = sides.split_last().ok_or(ExportError::Internal("an einsum without a result"))?;
+        Ok(format!("{}->{}", operands.iter().map(|d| word(d)).collect::<Vec<_>>().join(","), word(result)))
+    }
+
+    fn too_many_dims(&self, id: InstrId) -> ExportError {
+        ExportError::Einsum { layer: self.plan.name.clone(), span: self.plan.instruction(id).origin.span }
+    }
+
+    /// An einsum with a collective in its loop.
+    pub(crate) fn looped(&self, fused: &Fused, id: InstrId, operands: &[Named]) -> Result<Py, ExportError> {
+        let instr = self.plan.instruction(id);
+        let (multiplied, _) = self.einsum_operands(id, operands)?;
+        let axes = Py::Tuple(fused.axes().iter().map(|a| Py::string(self.plan.mesh.name(a))).collect());
+        let place = |dims: &[DimId], dim: DimId| match dims.iter().position(|d| *d == dim) {
+            Some(place) => Py::atom(place),
+            None => Py::atom("None"),
+        };
+        let along = |dim: DimId| Py::Tuple(operands.iter().map(|o| place(self.dims(o.id), dim)).collect());
+        let equation = Py::string(&self.equation(id)?);
+        let arguments = std::iter::once(equation).chain(multiplied);
+        let dtype = self.dtype(instr.dtype);
+        let missing = ExportError::Internal("a loop along a dim that is not there");
+        match *fused {
+            Fused::AllGather { operand, dim, .. } => {
+                let gathered = operands.get(operand).and_then(|o| self.dims(o.id).get(dim)).copied().ok_or(missing)?;
+                Ok(Py::call("einsum_gathering", arguments)
+                    .with("place", Py::atom(operand))
+                    .with("axes", axes)
+                    .with("along", along(gathered))
+                    .with("into", place(&instr.dims, gathered))
+                    .with("dtype", dtype))
+            }
+            Fused::ReduceScatter { dim, .. } => {
+                let scattered = instr.dims.get(dim).copied().ok_or(missing)?;
+                Ok(Py::call("einsum_scattering", arguments)
+                    .with("axes", axes)
+                    .with("along", along(scattered))
+                    .with("dtype", dtype))
+            }
+        }
+    }
+
+    fn binary(&self, binary: Binary, id: InstrId, left: &Named, right: &Named) -> Result<Py, ExportError> {
+        let dtype = self.plan.instruction(id).dtype;
+        let result = self.dims(id);
+        let operand = |named: &Named| -> Result<Py, ExportError> {
+            // A number takes the dtype of what it meets.
+            if is_number(&named.py) {
+                return Ok(named.py.clone());
+            }
+            aligned(self.dims(named.id), result, self.cast(named, dtype))
+        };
+        let (a, b) = (operand(left)?, operand(right)?);
+        let (a, b) = match is_number(&a) && is_number(&b) {
+            true => (Py::call("jnp.asarray", [a, self.dtype(dtype)]), b),
+            false => (a, b),
+        };
+        Ok(match binary {
+            Binary::Add => Py::binary(a, "+", b),
+            Binary::Sub => Py::binary(a, "-", b),
+            Binary::Mul => Py::binary(a, "*", b),
+            Binary::Div if dtype.is_float() => Py::binary(a, "/", b),
+            Binary::Div => {
+                let [a, b] = [a, b].map(|side| match is_number(&side) {
+                    true => Py::call("jnp.asarray", [side, self.dtype(dtype)]),
+                    false => side,
+                });
+                Py::call("whole_division", [a, b])
+            }
+            Binary::Maximum => Py::call("jnp.maximum", [a, b]),
+            Binary::Minimum => Py::call("jnp.minimum", [a, b]),
+        })
+    }
+
+    fn reduce(&self, kind: Reduce, over: &[DimId], id: InstrId, operand: &Named) -> Result<Py, ExportError> {
+        let instr = self.plan.instruction(operand.id);
+        let places = over.iter().map(|d| self.place(operand.id, *d)).collect::<Result<Vec<usize>, _>>()?;
+        let axis = match places.as_slice() {
+            [one] => Py::atom(one),
+            several => Py::numbers(several),
+        };
+        let whole = places.iter().all(|place| instr.layout.axes_of(*place).is_empty());
+        let value = operand.py.clone();
+        let dtype = self.plan.instruction(id).dtype;
+        let sum = |value: Py| {
+            let sum = Py::call("jnp.sum", [value]).with("axis", axis.clone());
+            // JAX would widen small whole numbers.
+            if dtype.is_float() { sum } else { sum.with("dtype", self.dtype(dtype)) }
+        };
+        Ok(match kind {
+            Reduce::Sum => sum(value),
+            Reduce::Mean if whole => Py::call("jnp.mean", [value]).with("axis", axis),
+            // Of a split dim each device has a part: the terms are sums over the parts, divided by the whole count.
+            Reduce::Mean => {
+                let count: u64 = over.iter().map(|d| self.size(*d)).product();
+                Py::binary(sum(value), "/", Py::atom(count))
+            }
+            Reduce::Max => Py::call("jnp.max", [value]).with("axis", axis),
+        })
+    }
+
+    /// Dims read as others, of the same elements in the same order.
+    fn reshaped(&self, from: &[DimId], to: &[DimId], id: InstrId, operand: &Named) -> Result<Py, ExportError> {
+        let dims = self.dims(operand.id);
+        let local = self.plan.local_sizes(id);
+        let first = from.first().and_then(|d| dims.iter().position(|o| o == d));
+        let first = first.ok_or(ExportError::Internal("a reshape of nothing"))?;
+        let together = dims[first..].starts_with(from);
+        // Where the dims do not stand together, they go behind all others first.
+        let (before, value) = match together {
+            true => (dims.to_vec(), operand.py.clone()),
+            false => {
+                let mut order: Vec<DimId> = dims.iter().copied().filter(|d| !from.contains(d)).collect();
+                order.extend(from);
+                let value = transposed(dims, &order, operand.py.clone())?;
+                (order, value)
+            }
+        };
+        let mut after = Vec::new();
+        for dim in before {
+            match from.iter().position(|d| *d == dim) {
+                Some(0) => after.extend(to),
+                Some(_) => {}
+                None => after.push(dim),
+            }
+        }
+        let sizes = after.iter().map(|d| Ok(local[self.place(id, *d)?])).collect::<Result<Vec<u64>, ExportError>>()?;
+        self.in_order(&after, id, Py::call("jnp.reshape", [value, Py::numbers(sizes)]))
+    }
+
+    fn take(&self, over: DimId, id: InstrId, table: &Named, ids: &Named) -> Result<Py, ExportError> {
+        let (of_table, of_ids) = (self.dims(table.id), self.dims(ids.id));
+        let shared: Vec<DimId> = of_table.iter().copied().filter(|d| of_ids.contains(d)).collect();
+        let in_front = |dims: &[DimId]| -> Vec<DimId> {
+            shared.iter().copied().chain(dims.iter().copied().filter(|d| !shared.contains(d))).collect()
+        };
+        let (table_order, ids_order) = (in_front(of_table), in_front(of_ids));
+        let rows = transposed(of_table, &table_order, table.py.clone())?;
+        let at = transposed(of_ids, &ids_order, ids.py.clone())?;
+        let axis = table_order.iter().position(|d| *d == over).ok_or(ExportError::Internal("a take of no dim"))?;
+        let axis = axis - shared.len();
+        let origin = self.origin(table.id, over)?;
+        let taken = match shared.len() {
+            0 => Py::call("take_rows", [rows, at]),
+            // A table for each position of the dims that both have.
+            n => Py::call("take_from_each", [Py::atom(n), rows, at]),
+        };
+        let taken = taken.with("axis", Py::atom(axis));
+        let taken = origin.map_or_else(|| taken.clone(), |origin| taken.clone().with("origin", origin));
+        let mut dims = shared.clone();
+        let own_table: Vec<DimId> = table_order[shared.len()..].to_vec();
+        for dim in own_table {
+            match dim == over {
+                true => dims.extend(&ids_order[shared.len()..]),
+                false => dims.push(dim),
+            }
+        }
+        self.in_order(&dims, id, taken)
+    }
+}
+
+/// What leaves any term as it is.
+pub(crate) fn neutral(kind: Reduction, dtype: Dtype, floats: Floats) -> Py {
+    match kind {
+        Reduction::Sum => Py::atom(0),
+        Reduction::Max if dtype.is_float() => Py::atom("-jnp.inf"),
+        Reduction::Max if dtype == Dtype::Bool => Py::atom("False"),
+        Reduction::Max => Py::atom(format!("jnp.iinfo({}).min", floats.name(dtype))),
+    }
+}
+
+fn map_of(map: Map, value: Py) -> Py {
+    let function = match map {
+        Map::Neg => return Py::call("jnp.negative", [value]),
+        Map::Gelu => return Py::call("jax.nn.gelu", [value]).with("approximate", Py::atom("True")),
+        Map::Relu => "jax.nn.relu",
+        Map::Silu => "jax.nn.silu",
+        Map::Sigmoid => "jax.nn.sigmoid",
+        Map::Tanh => "jnp.tanh",
+        Map::Exp => "jnp.exp",
+        Map::Log => "jnp.log",
+        Map::Sqrt => "jnp.sqrt",
+        Map::Rsqrt => "lax.rsqrt",
+        Map::Square => "jnp.square",
+        Map::Abs => "jnp.abs",
+    };
+    Py::call(function, [value])
+}
+
+fn is_number(py: &Py) -> bool {
+    matches!(py, Py::Atom(text) if text.starts_with(|c: char| c.is_ascii_digit() || c == '-'))
+}
+
+fn renamed(dims: &[DimId], from: DimId, to: DimId) -> Vec<DimId> {
+    dims.iter().map(|d| if *d == from { to } else { *d }).collect()
+}
+
+/// A value of these dims in another order of them.
+pub(crate) fn transposed(dims: &[DimId], order: &[DimId], value: Py) -> Result<Py, ExportError> {
+    if dims == order {
+        return Ok(value);
+    }
+    let missing = ExportError::Internal("a dim is missing from a result");
+    let places: Option<Vec<usize>> = order.iter().map(|d| dims.iter().position(|o| o == d)).collect();
+    let places = places.filter(|places| places.len() == dims.len()).ok_or(missing)?;
+    Ok(Py::call("jnp.transpose", [value, Py::numbers(places)]))
+}
+
+/// A value as it broadcasts to a result of more dims.
+fn aligned(dims: &[DimId], result: &[DimId], value: Py) -> Result<Py, ExportError> {
+    let mut order: Vec<DimId> = result.iter().copied().filter(|d| dims.contains(d)).collect();
+    if order.len() != dims.len() {
+        return Err(ExportError::Internal("a result lacks a dim of its operand"));
+    }
+    let value = transposed(dims, &order, value)?;
+    // What is lacking in front comes by itself.
+    let first = result.iter().position(|d| dims.contains(d)).unwrap_or(result.len());
+    let lacking: Vec<usize> =
+        (first..result.len()).filter(|at| !dims.contains(&result[*at])).map(|at| at - first).collect();
+    order.clear();
+    Ok(match (lacking.as_slice(), &value) {
+        ([], _) => value,
+        (_, Py::Atom(name)) if name.len() < 30 => {
+            let index = (first..result.len()).map(|at| if lacking.contains(&(at - first)) { "None" } else { ":" });
+            Py::atom(format!("{name}[{}]", index.collect::<Vec<_>>().join(", ")))
+        }
+        (lacking, _) => Py::call("jnp.expand_dims", [value, Py::numbers(lacking)]),
+    })
+}
+
+/// A number as Python writes it.
+pub(crate) fn number(value: f64, dtype: Dtype) -> String {
+    match value {
+        v if v == f64::INFINITY => "jnp.inf".to_string(),
+        v if v == f64::NEG_INFINITY => "-jnp.inf".to_string(),
+        v if v.is_nan() => "jnp.nan".to_string(),
+        v if !dtype.is_float() => format!("{}", v as i64),
+        v if v.fract() == 0.0 && v.abs() < 1e15 => format!("{v:.1}"),
+        v => format!("{v:?}"),
+    }
+}
