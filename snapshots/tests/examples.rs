@@ -120,7 +120,8 @@ fn every_example_meets_its_expectations() {
 #[ignore = "slow: every example, executed or lowered several times over"]
 fn lowering_an_example_twice_gives_the_same_bytes() {
     for example in examples() {
-        for emit in ["ir", "json", "dot"] {
+        // IR text is held to the snapshots, which another process has written.
+        for emit in ["json", "dot"] {
             // Two processes, so that nothing that differs from one to the next (addresses, hash seeds) decides anything.
             let lower = || shardc(&["lower", "--emit", emit, &example.path]);
             assert_eq!(lower(), lower(), "lower --emit {emit} {}", example.path);

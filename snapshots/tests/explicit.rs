@@ -111,6 +111,7 @@ fn plans(folder: &Path, source: &str) -> Vec<Plan> {
 }
 
 #[test]
+#[ignore = "slow: every example, lowered twice"]
 fn every_example_is_written_back_as_a_strict_file_with_the_same_lowered_program() {
     for example in variants() {
         let written = &example.written;

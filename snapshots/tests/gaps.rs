@@ -28,6 +28,7 @@ fn picoseconds(json: &serde_json::Value) -> u64 {
 }
 
 #[test]
+#[ignore = "slow: every example, searched whole"]
 fn the_examples_that_are_proven_by_search_alone_are_these() {
     let mut found = Vec::new();
     for example in examples() {
@@ -72,6 +73,7 @@ fn program(file: &str, layer: &str, phase: Option<&str>) -> (Program, Hardware) 
 }
 
 #[test]
+#[ignore = "slow: every example, searched whole"]
 fn every_gap_is_that_of_prices_that_are_rounded() {
     for (file, layer, phase, short) in GAPS {
         let (program, hardware) = program(file, layer, *phase);

@@ -176,6 +176,7 @@ fn with_lines(source: &str, stated: &[&str]) -> String {
 }
 
 #[test]
+#[ignore = "slow: a search for each answer"]
 fn what_why_not_says_to_write_gives_the_time_that_it_says() {
     let read = |path: &str| std::fs::read_to_string(root().join(path)).expect("an example");
     let attention = read("examples/attention/batch_sharded_multiquery.shard");
@@ -218,6 +219,7 @@ fn what_why_not_says_to_write_gives_the_time_that_it_says() {
 }
 
 #[test]
+#[ignore = "slow: a search for each answer"]
 fn at_the_bandwidth_where_it_is_said_to_win_it_is_the_chosen_plan_or_ties_with_it() {
     // tpu-v4-flat with another bandwidth.
     let at = |rate: f64| {
@@ -242,6 +244,7 @@ fn at_the_bandwidth_where_it_is_said_to_win_it_is_the_chosen_plan_or_ties_with_i
 }
 
 #[test]
+#[ignore = "slow: a search for each answer"]
 fn at_the_size_where_it_is_said_to_win_it_is_the_chosen_plan_or_ties_with_it() {
     let answer = json(&["explain", STATIONARY, "--why-not", "all-gather:w_in"], "");
     let up = &answer["answers"][0]["crossings"][0]["up"];
