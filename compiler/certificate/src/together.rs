@@ -12,6 +12,7 @@ use shard_ir::{Def, FoldId, ValueId};
 use crate::bound::in_picoseconds;
 use crate::format::{CertificateError, PriceSet, ReaderPrices, Together};
 use crate::forms::{Choices, Class, Form, Region};
+use crate::moves::Moves;
 use crate::phases::Joint;
 use crate::sides::Sides;
 use crate::space::{Common, Extent, Reader, Space};
@@ -56,6 +57,8 @@ struct Outline {
     readers: BTreeSet<(Option<Class>, usize)>,
     times: u64,
     fold: Option<FoldId>,
+    /// Which moves it has: values that have the same share them.
+    moves: *const Moves,
     joins: Option<Joined>,
     joined_by: Option<Class>,
 }
@@ -297,7 +300,8 @@ fn outlines(space: &Space<'_>, form: &Form, but: Option<Region>) -> BTreeMap<Cla
         });
         let joined_by = space.joined_by[id.index()].map(class);
         let (readers, times, fold) = (readers.collect(), value.times, value.fold);
-        (class(*id), (form.regions[id.index()], Outline { def, readers, times, fold, joins, joined_by }))
+        let moves = std::rc::Rc::as_ptr(&space.moves[id.index()]);
+        (class(*id), (form.regions[id.index()], Outline { def, readers, times, fold, moves, joins, joined_by }))
     };
     outside.map(outline).collect()
 }

@@ -235,3 +235,25 @@ fn a_limit_that_is_passed_is_named() {
     holds("verify-certificate", &ran.out);
     assert!(ran.out.contains("\"limit\": \"an einsum has more than 7 operands\""), "{ran:?}");
 }
+
+/// Weights that are to be stored whole do not fit: what is stored of each is divided, and each branch has prices of its own.
+#[test]
+fn what_the_search_divided_the_file_divides() {
+    let source = "hardware tpu-v4-flat\nmesh x=4, y=2\ndim B = 512\ndim E = 256\ndim F = 1024
+layer mlp(x: bf16 B_xyE, w_in: weight bf16 EF?, w_out: weight bf16 FE?) -> bf16 B_xyE repeat 4 {
+  let h = einsum(x, w_in -> BF)\n  let y = einsum(gelu(h), w_out -> BE)\n  return y\n}\n";
+    let out = file("divided.json");
+    let mut divided = 0;
+    for kilobytes in [1800, 2000, 2200, 2400] {
+        let limit = format!("{}", kilobytes * 1000);
+        let ran = fed(&["explain", "-", "--memory-limit", &limit, "--certificate", &out], source);
+        assert_eq!(ran.status, 0, "{ran:?}");
+        let text = std::fs::read_to_string(&out).expect("written");
+        holds("certificate", &text);
+        let ran = shardc(&["verify-certificate", &out]);
+        let is_proven = ran.out.starts_with("mlp: proven: no plan of the plan space takes less\n");
+        assert_eq!((ran.status, ran.err.as_str()), (i32::from(!is_proven), ""), "{ran:?}");
+        divided += usize::from(is_proven && text.contains("\"branches\":["));
+    }
+    assert!(divided > 0);
+}

@@ -17,6 +17,7 @@ struct LayerJson<'a> {
     hardware: &'a str,
     hardware_is_built_in: bool,
     limit: Option<String>,
+    unshown: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -42,6 +43,7 @@ pub fn verified(layers: &[Verified]) -> String {
             hardware: &l.chip,
             hardware_is_built_in: l.built_in,
             limit: l.limit.map(|limit| limit.to_string()),
+            unshown: l.unshown.map(|why| why.to_string()),
         })
         .collect();
     text(&VerifiedJson { schema: "shardc.verify-certificate/1", layers })

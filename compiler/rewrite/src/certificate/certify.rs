@@ -68,17 +68,18 @@ fn certify_layer(
     let joint = side_by_side(phases).ok_or_else(|| CertificateError::new("the source has no such layer"))?;
     let fuse = fuse && !joint.program.strict;
     let mut bound = cost;
-    let choices = Choices::of(&joint.program).ok().filter(|choices| choices.count() > limits.forms);
+    let mut choices = Choices::of(&joint.program).ok().filter(|choices| choices.count() > limits.forms);
     let ground = Ground { joint: &joint, hardware, loops: fuse };
-    let together = match &choices {
-        Some(choices) => {
-            let plan = found.plans.first().filter(|_| phases.len() == 1).copied();
-            let (together, shown) = bound_together(choices, plan, ground, (cost, limits))?;
-            bound = bound.min(shown);
-            Some(together)
-        }
-        None => None,
-    };
+    let plan = found.plans.first().filter(|_| phases.len() == 1).copied();
+    let of_all = choices.as_ref().map(|choices| bound_together(choices, plan, ground, (cost, limits)));
+    // Where choices turn out not to be made apart from each other, forms are listed, as far as they are.
+    let together = of_all.and_then(Result::ok).map(|(together, shown)| {
+        bound = bound.min(shown);
+        together
+    });
+    if together.is_none() {
+        choices = None;
+    }
     let forms = match &choices {
         Some(choices) => choices.written_is_apart().then(|| choices.written()).into_iter().collect(),
         None => {
