@@ -55,9 +55,10 @@ fn a_module_goes_to_a_folder_under_a_name_that_python_imports() {
 
 #[test]
 fn names_that_python_or_the_linter_claims_are_mangled() {
-    let source = "hardware tpu-v4-flat\nmesh x=4\ndim B = 8\n\
-                  layer lambda(l: f32 B_x, größe: f32 B_x, jnp: f32 B_x) -> f32 B_x { return l * größe + jnp }\n";
-    let ran = fed(&["export", "jax", "-"], source);
+    let plan = "shir 1\n\nlayer lambda\nhardware tpu-v4-flat\nmesh x=4\ndims B=8\n\n\
+        %0 = parameter l : f32 B_x\n%1 = parameter \"größe\" : f32 B_x\n%2 = parameter jnp : f32 B_x\n\
+        %3 = mul %0, %1 : f32 B_x\n%4 = add %3, %2 : f32 B_x\nreturn y = %4 : B_x\n";
+    let ran = fed(&["export", "jax", "-"], plan);
     assert_eq!(ran.status, 0, "{ran:?}");
     assert!(ran.out.contains("def lambda_(l_, größe, jnp_):\n"), "{}", ran.out);
     assert!(ran.out.contains("    \"l\": P(\"x\"),\n"), "{}", ran.out);

@@ -10,6 +10,9 @@ use crate::error::ExportError;
 /// Layouts that are looked at before gathers and slices are taken.
 const MOST_LAYOUTS: usize = 4_000;
 
+/// How a layout is reached: elements sent, steps taken, and the last step with the layout before it.
+type Reached = (u64, u32, Option<(Collective, Layout)>);
+
 /// The moves from one layout to another, each with the layout after it.
 pub(crate) fn steps_of(
     shape: MeshShape<'_>,
@@ -25,8 +28,7 @@ pub(crate) fn steps_of(
 /// and permutes, or gathers and slices where some dims do not divide.
 fn cheapest(shape: MeshShape<'_>, from: Layout, to: Layout) -> Option<Vec<(Collective, Layout)>> {
     let mut waiting = BTreeSet::from([(0u64, 0u32, from)]);
-    let mut reached: BTreeMap<Layout, (u64, u32, Option<(Collective, Layout)>)> =
-        BTreeMap::from([(from, (0, 0, None))]);
+    let mut reached: BTreeMap<Layout, Reached> = BTreeMap::from([(from, (0, 0, None))]);
     let mut left = BTreeSet::new();
     while let Some((sent, steps, layout)) = waiting.pop_first() {
         if layout == to {
