@@ -67,7 +67,9 @@ fn moved(plan: &Plan, value: &Told, axes: AxisList, why: &MoveWhy) -> String {
         }
         MoveWhy::Regrouped { from, to } => {
             let (from, to) = (layout(plan, value, *from), layout(plan, value, *to));
-            format!("{name} is split as {from} and is wanted as {to}; each device gets what it lacks at once")
+            format!(
+                "{name} is split as {from} and is wanted as {to}; over {axes} each device gets what it lacks at once"
+            )
         }
         MoveWhy::Sliced { dim: d } => {
             format!("{name} is replicated over {axes}, so its blocks of {} cost nothing", dim(d))

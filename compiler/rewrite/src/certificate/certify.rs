@@ -202,10 +202,15 @@ fn at_once(
     target: u64,
     limits: &Limits,
 ) -> PriceSet {
-    let prices = swept(kernels, room, factors, target, limits.sweeps);
+    let sweeps = limits.sweeps.saturating_mul(SWEEPS_OF_A_CERTIFICATE);
+    let prices = swept(kernels, room, factors, target, sweeps);
     let scale = u32::try_from(factors.ticks).unwrap_or(1);
     PriceSet { scale, ..price_set(space, factors, &prices, false) }
 }
+
+/// So many times the sweeps of a search are made for a certificate: prices have a long way to go through many blocks, and what
+/// they leave open a search closes by looking at plans.
+pub(super) const SWEEPS_OF_A_CERTIFICATE: usize = 16;
 
 /// Prices swept until they show `target`, in picoseconds, or stand still.
 pub(super) fn swept(

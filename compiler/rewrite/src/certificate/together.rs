@@ -9,7 +9,7 @@ use shard_certificate::{
 };
 use shard_ir::{Layout, Plan, Program, ValueId};
 
-use super::certify::{factors_of, scopes, swept};
+use super::certify::{SWEEPS_OF_A_CERTIFICATE, factors_of, scopes, swept};
 use super::prices::{PROHIBITIVE, levelled, runs, side_prices};
 use crate::kernel::Kernels;
 use crate::memory::Room;
@@ -21,9 +21,6 @@ use crate::{Limits, LowerError};
 
 /// So many forms are solved on the way to the best.
 const MOST_SOLVED: usize = 12;
-
-/// So many times the sweeps of one program are made.
-const SWEEPS_OF_MANY_BLOCKS: usize = 16;
 
 /// The best prices found, and what they show of all forms. The form of the plan is solved first; then the one that has what
 /// is cheapest of each cluster, until that is the one solved.
@@ -66,8 +63,7 @@ fn solve(
     let factors = factors_of(&kernels, hardware, limits)?.in_fine_ticks();
     let scopes = scopes(program, &joint.present, hardware.hbm_bytes);
     let room = Room::new(program, hardware.hbm_bytes).within(scopes.as_ref());
-    // Prices have a long way to go through many blocks.
-    let sweeps = limits.sweeps.saturating_mul(SWEEPS_OF_MANY_BLOCKS);
+    let sweeps = limits.sweeps.saturating_mul(SWEEPS_OF_A_CERTIFICATE);
     let mut prices = swept(&kernels, None, &factors, enough, sweeps);
     if picoseconds(prices.bound(), &factors) < enough && !Part::all_fits(&kernels, &room) {
         let with_room = swept(&kernels, Some(&room), &factors, enough, sweeps);

@@ -129,8 +129,8 @@ impl Graph {
         if *freedom != Freedom::Fixed {
             let adds_up = hardware.network.adds_up(mesh);
             let mut moves = Vec::new();
-            for from in 0..layouts.len() {
-                generating_moves(shape, layouts[from], mesh.all_axes(), maxima, adds_up, &mut moves);
+            for (from, layout) in layouts.iter().enumerate() {
+                generating_moves(shape, *layout, mesh.all_axes(), maxima, adds_up, &mut moves);
                 moves.retain(|(collective, _)| *freedom == Freedom::Any || !collective.has_traffic());
                 made.add(from, &mut moves);
             }
