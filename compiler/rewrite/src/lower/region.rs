@@ -38,7 +38,7 @@ impl Lowering<'_> {
     ) -> Result<bool, LowerError> {
         let mut better = false;
         let mut most = bound;
-        let mut slack = (bound >> 12).max(1);
+        let mut slack = (bound >> 18).max(1);
         // Beyond this nothing is wanted.
         let wanted = self.below.map(|below| below - 1).into_iter().chain(self.most_wanted().filter(|_| room.is_some()));
         let end = wanted.fold(priced.dearest(), u64::min);
