@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use rustc_hash::FxHashMap;
-use shard_cost::{Hardware, PermuteTimes, RegroupTimes, collective_cost, least_permute_time, least_regroup_time};
+use shard_cost::{Hardware, PermuteTimes, RegroupTimes, collective_cost, least_permute_time};
 use shard_ir::{AxisList, AxisSet, Collective, Dtype, Layout, Mesh, MeshShape, Picoseconds, Reduction};
 
 use crate::sums::{NEVER, Sum};
@@ -44,8 +44,8 @@ pub(crate) struct Moves {
     into: Vec<Vec<(Node, i64)>>,
 }
 
-/// Of layouts that the same axes split, at most so many have an arc for each pair.
-const MOST_IN_PAIRS: usize = 128;
+/// Exchanges are in the plan space between at most so many layouts that the same axes split.
+const MOST_EXCHANGED: usize = 128;
 
 /// Of layouts with one local shape, permutes between at most so many are arcs.
 const MOST_PERMUTED: usize = 48;
@@ -102,8 +102,8 @@ impl Moves {
         }
     }
 
-    /// One all-to-all, permute or exchange leads from any layout to any other that the same axes split, partial over the same axes.
-    /// Where there are too many of them, permutes and exchanges go through a hub at the least that any takes.
+    /// One all-to-all, permute or exchange leads from any layout to any other that the same axes split, partial over the same
+    /// axes, where there are not too many of them.
     fn add_regroupings(&mut self, shape: MeshShape<'_>, of: &Alike, hardware: &Hardware) {
         let mut groups: BTreeMap<[u32; 3], Vec<Node>> = BTreeMap::new();
         for (layout, node) in self.layouts.iter().zip(0..).filter(|(layout, _)| !layout.split_axes().is_empty()) {
@@ -113,9 +113,7 @@ impl Moves {
         let mut times = RegroupTimes::new(hardware, shape.mesh);
         for group in groups.into_values().filter(|group| group.len() > 1) {
             let local = shape.local_elements(self.layouts[group[0] as usize]);
-            if group.len() > MOST_IN_PAIRS {
-                let least = whole(least_regroup_time(hardware, shape.mesh, local, of.dtype));
-                self.add_hub(&group, least);
+            if group.len() > MOST_EXCHANGED {
                 continue;
             }
             let layouts: Vec<Layout> = group.iter().map(|node| self.layouts[*node as usize]).collect();
@@ -140,7 +138,8 @@ impl Moves {
         let mut times = PermuteTimes::new(hardware, shape.mesh);
         for group in groups.into_values() {
             let split = |node: Node| self.layouts[node as usize].split_axes();
-            if group.iter().all(|node| split(*node) == split(group[0])) {
+            let is_exchanged = || self.ways(split(group[0])) <= MOST_EXCHANGED;
+            if group.iter().all(|node| split(*node) == split(group[0])) && is_exchanged() {
                 continue;
             }
             let local = shape.local_elements(self.layouts[group[0] as usize]);
@@ -150,11 +149,16 @@ impl Moves {
             }
             for (from, to) in group.iter().flat_map(|from| group.iter().map(move |to| (*from, *to))) {
                 let (one, other) = (self.layouts[from as usize], self.layouts[to as usize]);
-                if one.split_axes() != other.split_axes() {
+                if from != to {
                     self.from[from as usize].push((to, whole(times.time(one, other, local, of.dtype))));
                 }
             }
         }
+    }
+
+    /// How many complete layouts these axes split.
+    fn ways(&self, split: AxisSet) -> usize {
+        self.layouts.iter().filter(|l| l.is_complete() && l.split_axes() == split).count()
     }
 
     /// From each of some layouts to each other, in a time.

@@ -31,7 +31,7 @@ pub mod utilisation;
 
 pub use collective::{
     CollectiveCost, CollectiveTime, ExchangeTimes, How, Moves, NetworkTime, PermuteTimes, RegroupTimes, Term, axes_key,
-    collective_cost, collective_time, least_permute_time, least_regroup_time,
+    collective_cost, collective_time, least_permute_time,
 };
 pub use fit::{Capacity, Largest, largest};
 pub use fusion::{

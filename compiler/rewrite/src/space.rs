@@ -271,6 +271,7 @@ impl Context {
                 for layout in &sorted {
                     groups.entry(split_by(layout)).or_default().push(*layout);
                 }
+                groups.values_mut().filter(|group| !movable.is_exchanged(mesh, group[0])).for_each(Vec::clear);
                 let stays = |l: &Layout| {
                     let all =
                         known.entry(*l).or_insert_with(|| movable.moves_but_exchanges_from(mesh, *l, sums, maxima));

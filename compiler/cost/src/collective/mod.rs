@@ -142,40 +142,6 @@ pub fn least_permute_time(hw: &Hardware, mesh: &Mesh, local_elements: u64, dtype
     Picoseconds(least.0.saturating_mul(hw.move_weight()))
 }
 
-/// No permute, and no exchange that is not an all-to-all, of a value that has so many elements on a device takes less. They go
-/// along two axes or more, so that on the two smallest some device keeps no more than one part in so many of what it has, and
-/// sends the rest at best over all that it can send over. On a torus whose axes all have powers of 2 a device's coordinate
-/// before and after, along an axis that is crossed, are sums of independent digits, which are equal for half of the elements at
-/// most: so half of all goes a hop at least, and on average a link, of two a device, carries a quarter of what a device has.
-pub fn least_regroup_time(hw: &Hardware, mesh: &Mesh, local_elements: u64, dtype: Dtype) -> Picoseconds {
-    let bits = u128::from(local_elements) * u128::from(dtype.bits());
-    let topology = hw.network.topology(mesh);
-    let mut sizes: Vec<u64> = mesh.axis_ids().map(|axis| mesh.size(axis)).filter(|size| *size > 1).collect();
-    sizes.sort_unstable();
-    let kept: u64 = sizes.iter().take(2).product();
-    let is_binary = sizes.iter().all(|size| size.is_power_of_two());
-    let all_but_kept = |rate: u64| time_at_rate(bits.saturating_mul(u128::from(kept - 1)), kept * 8, rate.max(1));
-    let rate = |(network, fabric): (usize, &&Fabric)| {
-        let wires = topology.axes.iter().filter(|(of, _)| *of == network).map(|(_, wires)| wires.len() as u64);
-        fabric.kind().sent_at_most(wires.sum())
-    };
-    let fabrics = || topology.fabrics.iter().enumerate();
-    let has_links = |fabric: &Fabric| fabric.kind().has_links();
-    let sum = |rates: &mut dyn Iterator<Item = u64>| rates.fold(0, u64::saturating_add);
-    let least = if is_binary {
-        // What crosses an axis that has links loads them; what crosses none is on the other networks alone.
-        let linked = fabrics().filter(|(_, fabric)| has_links(fabric));
-        let across = linked.map(|(_, fabric)| time_at_rate(bits, 4 * 8, fabric.kind().fastest()));
-        let others = sum(&mut fabrics().filter(|(_, fabric)| !has_links(fabric)).map(rate));
-        let least = across.chain((others > 0).then(|| all_but_kept(others))).min();
-        least.unwrap_or_else(|| never!("a mesh without a network", Picoseconds(0)))
-    } else {
-        all_but_kept(sum(&mut fabrics().map(rate)))
-    };
-    // A sum over networks is rounded up once for each.
-    Picoseconds(least.0.saturating_sub(topology.fabrics.len() as u64).saturating_mul(hw.move_weight()))
-}
-
 /// What the time of a move depends on beside its kind and the size of its buffer: moves of one kind over lists of axes with
 /// the same key take the same time for the same local size. Not for permutes and exchanges.
 pub fn axes_key(hw: &Hardware, mesh: &Mesh, axes: &AxisList) -> u64 {

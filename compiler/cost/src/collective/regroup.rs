@@ -195,7 +195,7 @@ fn reorderings(layouts: &[Layout], place: &FxHashMap<Layout, u32>) -> Vec<Vec<u3
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{collective_cost, least_regroup_time};
+    use crate::collective_cost;
 
     const NETWORKS: [&str; 5] = [
         "kind = \"flat\"\nbandwidth = 7e9",
@@ -207,7 +207,7 @@ mod tests {
 
     /// Also where sizes let some dims be split by few axes, so that dims cannot be put in any order.
     #[test]
-    fn moves_of_a_list_take_what_each_takes_by_itself_and_no_less_than_the_least() {
+    fn moves_of_a_list_take_what_each_takes_by_itself() {
         let chip = "name = \"c\"\n[chip]\nflops = { bf16 = 1e12 }\nhbm_bytes = 1e9\nhbm_bandwidth = 1e12\n[network]\n";
         let mut compared = 0;
         for network in NETWORKS {
@@ -229,14 +229,11 @@ mod tests {
                 for ((_, local), layouts) in groups {
                     let moves = times.between(&layouts);
                     let of_kind = times.times(local, Dtype::Bf16);
-                    let least = least_regroup_time(&hw, &mesh, local, Dtype::Bf16);
                     for (i, from) in layouts.iter().enumerate() {
                         for (j, to) in layouts.iter().enumerate().filter(|(j, _)| *j != i) {
                             let by_itself = Collective::regrouping(shape, *from, *to).expect("one move");
                             let time = collective_cost(&hw, &mesh, &by_itself, *from, &sizes, Dtype::Bf16).time;
                             assert_eq!(of_kind[moves.kind(i, j)], time, "{network} {mesh}: {from:?} to {to:?}");
-                            let is_all_to_all = matches!(by_itself, Collective::AllToAll { .. });
-                            assert!(is_all_to_all || least <= time, "{network} {mesh}: {from:?} to {to:?}");
                             compared += 1;
                         }
                     }

@@ -86,10 +86,6 @@ impl Kind for Flat {
         self.bandwidth
     }
 
-    fn sent_at_most(&self, _: u64) -> u64 {
-        self.bandwidth
-    }
-
     /// As near to a square as can be.
     fn mesh(&self, chips: u64, last: &[u64], problem: &SlicesOf<'_>) -> Option<Vec<u64>> {
         let two = last.iter().map(|y| vec![chips / y, *y]);

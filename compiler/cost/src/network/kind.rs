@@ -89,9 +89,6 @@ pub(crate) trait Kind {
     /// No block that leaves its device arrives at more bytes per second.
     fn fastest(&self) -> u64;
 
-    /// What a device sends at most, in bytes per second, where so many wires of this network leave it.
-    fn sent_at_most(&self, wires: u64) -> u64;
-
     /// The mesh of two or three axes, major to minor, that suits so many chips: its last axis has one of the sizes `last`,
     /// smallest first. `problem` says what is wrong with a slice of a shape; `None` if it is no mesh at all.
     fn mesh(&self, chips: u64, last: &[u64], problem: &SlicesOf<'_>) -> Option<Vec<u64>>;

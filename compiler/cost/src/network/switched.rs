@@ -114,10 +114,6 @@ impl Kind for Switched {
         self.node_bandwidth.max(self.nic_bandwidth)
     }
 
-    fn sent_at_most(&self, _: u64) -> u64 {
-        self.node_bandwidth.saturating_add(self.nic_bandwidth)
-    }
-
     /// The last axis as large as a node lets it be, since that is where the bandwidth is.
     fn mesh(&self, chips: u64, last: &[u64], problem: &SlicesOf<'_>) -> Option<Vec<u64>> {
         let within = last.iter().rev().filter(|y| **y <= self.node);

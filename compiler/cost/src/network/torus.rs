@@ -206,10 +206,6 @@ impl Kind for Torus {
         self.link_bandwidth
     }
 
-    fn sent_at_most(&self, wires: u64) -> u64 {
-        self.link_bandwidth.saturating_mul(2 * wires)
-    }
-
     /// As near to a cube as can be, where slices are cubes: whole cubes have rings and nothing smaller has. Else, and where no
     /// whole cubes do, two axes as near to a square as can be, which may be a face of a slice that has three.
     fn mesh(&self, chips: u64, last: &[u64], problem: &SlicesOf<'_>) -> Option<Vec<u64>> {

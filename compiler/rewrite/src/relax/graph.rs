@@ -3,15 +3,13 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BinaryHeap};
 
-use rustc_hash::FxHashMap;
-use shard_cost::{
-    Hardware, PermuteTimes, RegroupTimes, axes_key, collective_cost, least_permute_time, least_regroup_time,
-};
+use rustc_hash::{FxHashMap, FxHashSet};
+use shard_cost::{Hardware, PermuteTimes, RegroupTimes, axes_key, collective_cost, least_permute_time};
 use shard_ir::catalogue::Sends;
 use shard_ir::{AxisSet, Collective, Dtype, Layout, MeshShape, Picoseconds, Reduction};
 
-use super::regroup::{MAX_PAIRED, Sparse};
-use crate::rules::moves::{Freedom, Movable, all_to_alls, generating_moves};
+use super::regroup::Sparse;
+use crate::rules::moves::{Freedom, MAX_EXCHANGED, Movable, all_to_alls, generating_moves};
 
 /// An infinite cost, with room to add a few of them.
 pub(crate) const FAR: i64 = 1 << 59;
@@ -22,8 +20,8 @@ pub(crate) type Node = u32;
 /// The graph of values that are [`Alike`]. Times in picoseconds.
 ///
 /// Only moves that generate all others at no loss are in it: [`generating_moves`]; and the all-to-alls, permutes and exchanges
-/// that are not two others, with hubs where many of them take the same time ([`Sparse`]). Of too many layouts
-/// ([`MAX_PAIRED`], [`MAX_PERMUTED`]) a hub bounds permutes and exchanges from below.
+/// that are not two others, with hubs where many of them take the same time ([`Sparse`]). Between too many layouts there are
+/// no exchanges ([`MAX_EXCHANGED`]), and a hub bounds permutes from below ([`MAX_PERMUTED`]).
 #[derive(Debug)]
 pub(crate) struct Graph {
     /// The layouts, sorted.
@@ -122,6 +120,7 @@ impl Graph {
             layouts: &layouts,
             index: &index,
             known,
+            unpaired: FxHashSet::default(),
             nodes: layouts.len(),
             arcs,
             exact: true,
@@ -324,6 +323,8 @@ struct Made<'a> {
     index: &'a FxHashMap<Layout, Node>,
     /// What a move costs depends on its kind, the local size and the group alone, so few are really worked out.
     known: FxHashMap<(u8, u64, u64), i64>,
+    /// Axes that split the value in so many ways that there are no exchanges between them.
+    unpaired: FxHashSet<AxisSet>,
     nodes: usize,
     arcs: Vec<(Node, Node, i64)>,
     exact: bool,
@@ -348,7 +349,7 @@ impl Made<'_> {
         }
     }
 
-    /// Adds all-to-alls, exchanges, and permutes between layouts that the same axes split.
+    /// Adds all-to-alls, exchanges, and permutes between layouts that the same axes split; of too many layouts all-to-alls alone.
     fn add_regroupings(&mut self, times: &mut RegroupTimes<'_>) {
         let mut groups: BTreeMap<(AxisSet, AxisSet, AxisSet), Vec<Node>> = BTreeMap::new();
         for (layout, node) in self.layouts.iter().zip(0..).filter(|(layout, _)| !layout.split_axes().is_empty()) {
@@ -359,15 +360,13 @@ impl Made<'_> {
         for group in groups.into_values().filter(|group| group.len() > 1) {
             let layouts: Vec<Layout> = group.iter().map(|node| self.layouts[*node as usize]).collect();
             let local = self.shape.local_elements(layouts[0]);
-            if group.len() > MAX_PAIRED {
+            if group.len() > MAX_EXCHANGED {
                 let mut moves = Vec::new();
                 for node in &group {
                     all_to_alls(self.shape, self.layouts[*node as usize], &mut moves);
                     self.add(*node as usize, &mut moves);
                 }
-                let least = arc_cost(least_regroup_time(self.hardware, self.shape.mesh, local, self.dtype));
-                self.add_hub(least, group.iter().copied(), group.iter().copied());
-                self.exact = false;
+                self.unpaired.insert(layouts[0].split_axes());
                 continue;
             }
             // Layouts that are partial over other axes have the same moves between them.
@@ -383,7 +382,7 @@ impl Made<'_> {
         }
     }
 
-    /// Adds permutes between layouts that other axes of the same sizes split.
+    /// Adds permutes between layouts that other axes of the same sizes split, and those that have no arcs of their own yet.
     fn add_permutes(&mut self) {
         let mut groups: BTreeMap<(Vec<u64>, AxisSet, AxisSet), Vec<Node>> = BTreeMap::new();
         for (layout, node) in self.layouts.iter().zip(0..).filter(|(layout, _)| !layout.split_axes().is_empty()) {
@@ -391,8 +390,9 @@ impl Made<'_> {
             groups.entry((self.shape.local_sizes(*layout), partials.0, partials.1)).or_default().push(node);
         }
         let split = |node: &Node| self.layouts[*node as usize].split_axes();
-        let groups = groups.into_values().filter(|group| group.iter().any(|node| split(node) != split(&group[0])));
-        let groups: Vec<Vec<Node>> = groups.collect();
+        let is_known = |node: &Node, other: &Node| split(node) == split(other) && !self.unpaired.contains(&split(node));
+        let groups = groups.into_values().filter(|group| group.iter().any(|node| !is_known(node, &group[0])));
+        let groups: Vec<Vec<Node>> = groups.filter(|group| group.len() > 1).collect();
         let all_alike = self.hardware.network.treats_axes_alike(self.shape.mesh);
         let mut times = PermuteTimes::new(self.hardware, self.shape.mesh);
         for group in groups {
@@ -406,7 +406,7 @@ impl Made<'_> {
             }
             for (from, to) in group.iter().flat_map(|from| group.iter().map(move |to| (*from, *to))) {
                 let (one, other) = (self.layouts[from as usize], self.layouts[to as usize]);
-                if one.split_axes() != other.split_axes() {
+                if one.split_axes() != other.split_axes() || (from != to && self.unpaired.contains(&one.split_axes())) {
                     self.arcs.push((from, to, arc_cost(times.time(one, other, local, self.dtype))));
                 }
             }

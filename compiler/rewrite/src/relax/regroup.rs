@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 
-/// Of more layouts than this, the moves between any two are bounded from below by one hub: their number is the square of it,
-/// and a set of layouts is a word.
-pub(super) const MAX_PAIRED: usize = 128;
+use crate::rules::moves::MAX_EXCHANGED;
 
 /// A set of layouts, by their places in a list.
 type Set = u128;
+
+const _: () = assert!(MAX_EXCHANGED <= Set::BITS as usize, "a set of layouts is a word");
 
 /// From each layout of one list to each of another, at one time.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -39,7 +39,7 @@ struct Ranked {
 
 impl Sparse {
     /// Arcs and hubs that lead from each of so many layouts to each other in no more and no less than the least time that
-    /// moves take, given the kind of the one move between each two, and the time of each kind: at most [`MAX_PAIRED`] layouts.
+    /// moves take, given the kind of the one move between each two, and the time of each kind: at most [`MAX_EXCHANGED`] layouts.
     pub(super) fn new(count: usize, times: &[i64], kind: impl Fn(usize, usize) -> usize) -> Sparse {
         let ranked = Ranked::new(count, times, kind);
         let mut needed = vec![vec![0; ranked.times.len()]; count];
@@ -141,7 +141,7 @@ fn pairs(count: usize) -> impl Iterator<Item = (usize, usize)> {
 }
 
 fn members(set: Set) -> impl Iterator<Item = usize> {
-    (0..MAX_PAIRED).filter(move |place| set >> place & 1 == 1)
+    (0..MAX_EXCHANGED).filter(move |place| set >> place & 1 == 1)
 }
 
 #[cfg(test)]

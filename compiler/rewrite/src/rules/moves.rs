@@ -2,6 +2,10 @@
 
 use shard_ir::{AxisId, AxisList, AxisSet, Collective, Layout, Mesh, MeshShape, Program, Reduction, ValueId};
 
+/// Exchanges are in the plan space between no more layouts than so many: their number is the square of it. Three axes split a
+/// value of four dims in 120 ways, four axes one of three dims in 360.
+pub const MAX_EXCHANGED: usize = 128;
+
 /// Which moves there are for a value, wherever it lies.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Freedom {
@@ -35,11 +39,20 @@ impl Movable {
         Movable { sizes: program.sizes(&program.value(value).dims), freedom }
     }
 
+    /// Whether exchanges from a layout are in the plan space: where no more than [`MAX_EXCHANGED`] layouts are split by the axes
+    /// that split this one.
+    pub fn is_exchanged(&self, mesh: &Mesh, from: Layout) -> bool {
+        let like = || MeshShape { mesh, sizes: &self.sizes }.layouts_like(from);
+        self.freedom == Freedom::Any && like().len() <= MAX_EXCHANGED
+    }
+
     /// Every move from a layout, with the layout it leads to.
     pub fn moves_from(&self, mesh: &Mesh, from: Layout, sums: AxisSet, maxima: AxisSet) -> Vec<(Collective, Layout)> {
         let mut all = self.moves_but_exchanges_from(mesh, from, sums, maxima);
-        let like = MeshShape { mesh, sizes: &self.sizes }.layouts_like(from);
-        all.extend(self.exchanges_to(mesh, from, like.into_iter()));
+        if self.is_exchanged(mesh, from) {
+            let like = MeshShape { mesh, sizes: &self.sizes }.layouts_like(from);
+            all.extend(self.exchanges_to(mesh, from, like.into_iter()));
+        }
         all
     }
 
@@ -60,16 +73,13 @@ impl Movable {
     }
 
     /// The exchanges from a layout to those of some layouts that one leads to: by far the most moves, so that they are made for
-    /// the layouts that are looked at alone.
+    /// the layouts that are looked at alone. The caller asks first whether it [is exchanged](Movable::is_exchanged).
     pub fn exchanges_to(
         &self,
         mesh: &Mesh,
         from: Layout,
         to: impl Iterator<Item = Layout>,
     ) -> Vec<(Collective, Layout)> {
-        if self.freedom != Freedom::Any {
-            return Vec::new();
-        }
         let shape = MeshShape { mesh, sizes: &self.sizes };
         let exchange = |to: Layout| match Collective::regrouping(shape, from, to) {
             Some(exchange @ Collective::Exchange { .. }) => Some((exchange, to)),

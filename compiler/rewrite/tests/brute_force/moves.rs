@@ -9,6 +9,9 @@ use super::layouts::{Written, all_layouts};
 /// No way.
 pub(crate) const NEVER: u64 = u64::MAX;
 
+/// Exchanges are in the plan space between no more layouts that the same axes split.
+const MOST_EXCHANGED: usize = 128;
+
 /// Where a value lies.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Lies {
@@ -38,10 +41,16 @@ impl Space {
     ) -> Space {
         let shape = MeshShape { mesh, sizes };
         let (layouts, written): (Vec<Layout>, Vec<Written>) = all_layouts(shape, with_maxima).into_iter().unzip();
+        let split_as = |one: &Written, other: &Written| {
+            same_set(&one.dims.concat(), &other.dims.concat()) && one.sums == other.sums && one.maxima == other.maxima
+        };
+        let like = |one: &Written| written.iter().filter(|other| split_as(one, other)).count();
+        let is_exchanged: Vec<bool> = written.iter().map(|one| like(one) <= MOST_EXCHANGED).collect();
         let price = |from: usize, to: usize| {
             collectives_between(shape, (layouts[from], &written[from]), (layouts[to], &written[to]))
                 .iter()
                 .filter(|collective| lies == Lies::Chip || is_local(collective))
+                .filter(|collective| is_exchanged[from] || !matches!(collective, Collective::Exchange { .. }))
                 .map(|collective| collective_cost(hardware, mesh, collective, layouts[from], sizes, dtype).time.0)
                 .min()
                 .unwrap_or(NEVER)
