@@ -33,7 +33,7 @@ pub(crate) fn no_plan_fits(
     problem(asked.hardware, header, plan, (least, proven), ways_out(asked)).into()
 }
 
-/// As [`no_plan_fits`], without a search for what would fit: for one point of many.
+/// As `no_plan_fits`, without a search for what would fit: for one point of many.
 pub fn does_not_fit(hardware: &Hardware, header: Option<Span>, plan: &Plan, least: u64, proven: bool) -> Diagnostic {
     problem(hardware, header, plan, (least, proven), Vec::new()).into()
 }
