@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
-use shard_ir::{AxisSet, Collective, Def, DimId, Layout, MeshShape, Op, Program};
+use shard_ir::{AxisSet, Def, DimId, Layout, MeshShape, Op, Program};
+use shard_rewrite::rules::moves::{Freedom, Movable};
 use shard_rewrite::rules::strategies::OpSite;
 
 /// Counts over all values of a program; kernels of more than one op are left out.
@@ -28,7 +29,8 @@ impl PlanSpace {
             let (sums, maxima) = (program.mesh.all_axes(), AxisSet::EMPTY);
             let (layouts, moves) = shapes.entry(sizes.clone()).or_insert_with(|| {
                 let layouts = shape.layouts(sums, maxima);
-                let moves = layouts.iter().map(|l| Collective::all_from(shape, *l, sums, maxima).len() as u64).sum();
+                let of = Movable { sizes: sizes.clone(), freedom: Freedom::Any };
+                let moves = layouts.iter().map(|l| of.moves_from(&program.mesh, *l, sums, maxima).len() as u64).sum();
                 (layouts, moves)
             });
             space.layouts += layouts.len() as u64;
