@@ -4,8 +4,8 @@ use shard_check::{CheckOptions, Checked, check_source};
 use shard_cost::Hardware;
 use shard_grammar::SourceFile;
 use shard_ir::{InstrId, InstrKind, Plan, Program, text, verify};
-use shard_rewrite::{LowerError, LowerOptions, lower};
 use shard_runtime::{Report, RunOptions, run_plan};
+use shard_search::{LowerError, LowerOptions, lower};
 
 /// Checks a text.
 pub fn check(source: &str) -> Checked {

@@ -79,5 +79,5 @@ fn every_file_that_it_names_exists() {
 fn the_judge_of_plans_sees_neither_the_search_nor_the_prices() {
     let found = crates();
     assert_eq!(found["shard-runtime"].1, ["shard-ir"]);
-    assert!(!found["shard-certificate"].1.contains(&"shard-rewrite".to_string()));
+    assert!(!found["shard-certificate"].1.contains(&"shard-search".to_string()));
 }

@@ -13,7 +13,7 @@ use std::process::Command;
 
 use shard_cost::{Hardware, Weights};
 use shard_ir::Program;
-use shard_rewrite::{LowerOptions, Lowered, lower, share_weights};
+use shard_search::{LowerOptions, Lowered, lower, share_weights};
 use shard_snapshots::files::{examples, root};
 use shard_snapshots::judge::compile;
 

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use shard_grammar::SourceFile;
 use shard_ir::{text, verify};
-use shard_rewrite::rules::{Family, RULES};
+use shard_search::rules::{Family, RULES};
 use shard_snapshots::files::{read, root};
 use shard_snapshots::judge::{check, judge, lower_all};
 
@@ -160,7 +160,7 @@ fn rules_page() -> String {
         "# The rewrite rules\n\n\
          Every way of having a value in a layout, one line each. A plan names the rule of each of its instructions \
          (`;` in `.shir`,\n`rule` in JSON); an op whose axes follow several rules names them all, joined by `+`. \
-         The rules are defined in\n`compiler/rewrite/src/rules`, and a test holds this page to them.\n",
+         The rules are defined in\n`compiler/search/src/rules`, and a test holds this page to them.\n",
     );
     let families = [
         (

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use shard_cost::Hardware;
-use shard_rewrite::{LowerOptions, lower};
+use shard_search::{LowerOptions, lower};
 use shard_snapshots::files::{read, root};
 use shard_snapshots::judge::{check, compile};
 

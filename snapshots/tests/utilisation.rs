@@ -5,7 +5,7 @@
 use shard_check::{CheckOptions, check_source};
 use shard_cost::{DimRoles, Hardware, Summary, price};
 use shard_grammar::SourceFile;
-use shard_rewrite::{LowerOptions, lower};
+use shard_search::{LowerOptions, lower};
 use shard_snapshots::files::{examples, root};
 
 #[test]

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use shard_driver::Pass;
 use shard_report::printable::escaped_name;
 use shard_report::scale;
-use shard_rewrite::Stop;
+use shard_search::Stop;
 
 use crate::args::{Progress, SearchArgs};
 

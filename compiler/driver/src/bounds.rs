@@ -2,7 +2,7 @@
 
 use shard_check::Diagnostic;
 use shard_ir::Program;
-use shard_rewrite::{LowerBound, LowerOptions};
+use shard_search::{LowerBound, LowerOptions};
 
 use crate::compile::{CompileOptions, Sound, layer_header};
 use crate::host::{Host, Outcome, Status};

@@ -2,8 +2,8 @@
 
 use shard_check::diagnostics::InternalProblem;
 use shard_cost::Objective;
-use shard_rewrite::certificate::{Found, Inputs, certify};
-use shard_rewrite::{Limits, Status as Proven};
+use shard_search::certificate::{Found, Inputs, certify};
+use shard_search::{Limits, Status as Proven};
 
 use crate::compile::{Compilation, CompileOptions};
 use crate::hardware_choice;

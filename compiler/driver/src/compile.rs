@@ -11,7 +11,7 @@ use shard_ir::{Plan, Program};
 use shard_report::layout_notation::Notation;
 use shard_report::printable::{escape_plan, escaped_name};
 use shard_report::{Layer, Sharing};
-use shard_rewrite::{Alternative, Detail, LowerError, LowerOptions};
+use shard_search::{Alternative, Detail, LowerError, LowerOptions};
 
 use crate::expected::Expected;
 use crate::hardware_choice;

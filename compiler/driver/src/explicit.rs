@@ -8,7 +8,7 @@ use shard_grammar::SourceFile;
 use shard_ir::{InstrId, InstrKind, Plan};
 use shard_report::explicit::{Overrides, difference, explicit};
 use shard_report::notation::phrase;
-use shard_rewrite::LowerOptions;
+use shard_search::LowerOptions;
 
 use crate::compile::{Compilation, CompileOptions};
 use crate::host::{Host, Outcome, Status};

@@ -5,7 +5,7 @@ use std::path::Path;
 use shard_check::diagnostics::InternalProblem;
 use shard_check::{Diagnostic, Help, Severity};
 use shard_grammar::SourceFile;
-use shard_rewrite::Stop;
+use shard_search::Stop;
 
 /// Why something was not done to its end; what is wrong has been reported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -9,7 +9,7 @@ use shard_cost::Hardware;
 use shard_grammar::{SourceFile, Span, ast};
 use shard_ir::{Def, InstrId, InstrKind, Layout, MeshShape, ParameterKind, Picoseconds, Plan, Program, ValueId, never};
 use shard_report::notation::phrase;
-use shard_rewrite::{LowerError, LowerOptions, Status};
+use shard_search::{LowerError, LowerOptions, Status};
 
 use crate::pipeline::{CompileError, Compiled};
 
@@ -110,7 +110,7 @@ pub fn axis_orders(
 ) -> Vec<Diagnostic> {
     let Some(lowered) = &layer.lowered else { return Vec::new() };
     // A warning is not worth an error: a search that fails where the one before did not has nothing to say.
-    let savings = shard_rewrite::order_savings(program, lowered, hardware, options).unwrap_or_default();
+    let savings = shard_search::order_savings(program, lowered, hardware, options).unwrap_or_default();
     let words = layout_words(tree, &program.name);
     let mut found = Vec::new();
     for saving in savings {

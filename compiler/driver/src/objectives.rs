@@ -2,7 +2,7 @@
 
 use shard_cost::{Bytes, Hardware, Memory, Objective, Weights, streams};
 use shard_ir::{Picoseconds, Plan, Program};
-use shard_rewrite::{
+use shard_search::{
     Detail, LowerBound, LowerError, LowerOptions, Lowered, Optimality, Status, TIME_LIMIT, alternatives, least_kept,
 };
 
@@ -71,7 +71,7 @@ pub fn least_overlap(program: &Program, hardware: &Hardware, options: &LowerOpti
 pub fn lower_bound(program: &Program, hardware: &Hardware, options: &LowerOptions) -> Result<LowerBound, CompileError> {
     let serial = LowerOptions { objective: Objective::Serial, ..options.clone() };
     let bound = |hardware: &Hardware, options| {
-        shard_rewrite::lower_bound(program, hardware, options).map_err(CompileError::Lower)
+        shard_search::lower_bound(program, hardware, options).map_err(CompileError::Lower)
     };
     match options.objective {
         Objective::Serial | Objective::Comm => bound(hardware, options),
@@ -123,7 +123,7 @@ pub fn least_memory(program: &Program, hardware: &Hardware, options: &LowerOptio
         let room = low + (most - low) / 2;
         let mut smaller = hardware.clone();
         smaller.hbm_bytes = room;
-        match shard_rewrite::lower(program, &smaller, &LowerOptions { any_size: false, ..serial.clone() }) {
+        match shard_search::lower(program, &smaller, &LowerOptions { any_size: false, ..serial.clone() }) {
             Ok(found) => best = found,
             Err(LowerError::NoPlanFits { .. }) => low = room + 1,
             Err(LowerError::OutOfTime) => break,
@@ -136,7 +136,7 @@ pub fn least_memory(program: &Program, hardware: &Hardware, options: &LowerOptio
 }
 
 fn lower(program: &Program, hardware: &Hardware, options: &LowerOptions) -> Result<Lowered, CompileError> {
-    shard_rewrite::lower(program, hardware, options).map_err(CompileError::Lower)
+    shard_search::lower(program, hardware, options).map_err(CompileError::Lower)
 }
 
 /// A plan with how far it is from a bound, both in time.

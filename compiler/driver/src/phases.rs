@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use shard_cost::Hardware;
 use shard_ir::Program;
-use shard_rewrite::{LowerOptions, SharedWeights};
+use shard_search::{LowerOptions, SharedWeights};
 
 use crate::pipeline::{self, CompileError};
 

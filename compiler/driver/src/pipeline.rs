@@ -6,9 +6,9 @@ use shard_check::{CheckOptions, Checked};
 use shard_cost::{Bytes, Hardware, Objective, PlanPrice};
 use shard_grammar::SourceFile;
 use shard_ir::{Plan, Program, Schedule};
-use shard_rewrite::{Alternative, Detail, LowerError, LowerOptions, Lowered, Optimality, SharedWeights};
 use shard_runtime::{Report, RunError, RunOptions};
 use shard_schedule::Timeline;
+use shard_search::{Alternative, Detail, LowerError, LowerOptions, Lowered, Optimality, SharedWeights};
 
 use crate::objectives;
 
@@ -50,7 +50,7 @@ pub fn share_weights(
     hardware: &Hardware,
     options: &LowerOptions,
 ) -> Result<Option<SharedWeights>, CompileError> {
-    shard_rewrite::share_weights(phases, hardware, options).map_err(CompileError::Lower)
+    shard_search::share_weights(phases, hardware, options).map_err(CompileError::Lower)
 }
 
 /// Program -> lower -> Plan -> ... Where what is minimised is no sum over steps, by several searches.
@@ -60,7 +60,7 @@ pub fn compile(program: &Program, hardware: &Hardware, options: &LowerOptions) -
         Objective::Overlap => return objectives::least_overlap(program, hardware, options),
         Objective::Memory => return objectives::least_memory(program, hardware, options),
     }
-    let lowered = shard_rewrite::lower(program, hardware, options).map_err(CompileError::Lower)?;
+    let lowered = shard_search::lower(program, hardware, options).map_err(CompileError::Lower)?;
     let compiled = compile_plan(lowered.plan.clone(), hardware, Some(lowered.optimality.clone()), options.objective)?;
     Ok(Compiled { lowered: Some(lowered), ..compiled })
 }
@@ -73,7 +73,7 @@ pub fn alternatives(
     detail: Option<Detail>,
 ) -> Result<Vec<Alternative>, CompileError> {
     match &compiled.lowered {
-        Some(lowered) => shard_rewrite::alternatives(lowered, hardware, options, detail).map_err(CompileError::Lower),
+        Some(lowered) => shard_search::alternatives(lowered, hardware, options, detail).map_err(CompileError::Lower),
         None => Ok(Vec::new()),
     }
 }

@@ -5,7 +5,7 @@ use shard_check::{CheckOptions, Diagnostic};
 use shard_cost::{Hardware, Memory, buffers};
 use shard_grammar::{SourceFile, Span};
 use shard_ir::{Def, DimId, Dtype, InstrId, InstrKind, Op, ParameterKind, Plan, Program, ValueId};
-use shard_rewrite::{LowerOptions, least_kept, lower};
+use shard_search::{LowerOptions, least_kept, lower};
 
 use crate::pipeline;
 

@@ -10,7 +10,7 @@
 
 use shard_cost::{Bytes, Hardware, Objective};
 use shard_ir::{Picoseconds, Program};
-use shard_rewrite::LowerBound;
+use shard_search::LowerBound;
 
 use crate::page::Page;
 use crate::scale;

@@ -21,8 +21,8 @@ use std::collections::BTreeMap;
 
 use shard_cost::{Bytes, InstrPrice, LoopPrice, Objective};
 use shard_ir::{FoldId, InstrId, InstrKind, Layout, Picoseconds, Plan, Program, never};
-use shard_rewrite::rules::pieces::IN_PIECES;
-use shard_rewrite::{Alternative, Proof, SharedWeight, Status};
+use shard_search::rules::pieces::IN_PIECES;
+use shard_search::{Alternative, Proof, SharedWeight, Status};
 
 use crate::comparison::told;
 use crate::notation::{kind_of_layer, layer_name, loop_bound, loop_phrase, parameter_layout, phrase, value_name};
@@ -413,7 +413,7 @@ pub(crate) fn optimality_text(layer: &Layer<'_>) -> String {
             let gap =
                 gap(o.cost, o.lower_bound).map_or("by an unknown share".to_string(), |g| format!("{:.2} %", g * 100.0));
             let limit = o.stopped_by.as_ref().map_or(String::new(), |limit| match limit.as_str() {
-                shard_rewrite::TIME_LIMIT => " (its time was up: another run may give another plan)".to_string(),
+                shard_search::TIME_LIMIT => " (its time was up: another run may give another plan)".to_string(),
                 limit => format!(" (stopped by the limit of {limit})"),
             });
             let whose = match layer.objective {

@@ -8,7 +8,7 @@ use serde::Serialize;
 use shard_cost::{Bytes, InstrPrice, Utilisation};
 use shard_grammar::{SourceFile, Span};
 use shard_ir::{InstrId, InstrKind, Picoseconds, Reduction, never};
-use shard_rewrite::Avoided;
+use shard_search::Avoided;
 
 use crate::Layer;
 use crate::explain::{alternative_text, bounded, optimality_text, sent_over};

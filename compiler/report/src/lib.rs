@@ -39,8 +39,8 @@ use layout_notation::Notation;
 use shard_cost::{Bytes, Hardware, Objective, PlanPrice};
 use shard_grammar::SourceFile;
 use shard_ir::{InstrId, Picoseconds, Plan, PlanOutput, Schedule};
-use shard_rewrite::{Alternative, Optimality, SharedWeights};
 use shard_schedule::Timeline;
+use shard_search::{Alternative, Optimality, SharedWeights};
 
 /// A lowered, priced and scheduled layer: all that a report says is in here.
 #[derive(Clone, Copy, Debug)]

@@ -1,7 +1,7 @@
 //! How good a plan is known to be, in the words that text and JSON have in common.
 
 use shard_ir::Picoseconds;
-use shard_rewrite::{Proof, Status};
+use shard_search::{Proof, Status};
 
 /// `proven` or `bounded`.
 pub(crate) fn status_word(status: Status) -> &'static str {

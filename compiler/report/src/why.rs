@@ -3,7 +3,7 @@
 use serde::Serialize;
 use shard_grammar::Span;
 use shard_ir::{InstrId, InstrKind, Picoseconds};
-use shard_rewrite::{Alternative, Proof};
+use shard_search::{Alternative, Proof};
 
 use crate::Layer;
 use crate::comparison::{Side, told};

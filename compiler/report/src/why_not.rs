@@ -3,7 +3,7 @@
 use serde::Serialize;
 use shard_cost::{Bytes, Memory, Objective};
 use shard_ir::{InstrId, Picoseconds};
-use shard_rewrite::Status;
+use shard_search::Status;
 
 use crate::Layer;
 use crate::comparison::{Comparison, Side, told};

@@ -4,7 +4,7 @@ use shard_ir::reason::{
     CannotTake, Cause, Combining, Demand, Formula, LoopWhy, MoveWhy, Reason, Rewriting, Role, Statistic,
 };
 use shard_ir::{AxisList, AxisSet, Binary, DimId, Layout, Made, Op, Plan, Told};
-use shard_rewrite::Avoided;
+use shard_search::Avoided;
 
 /// Why an instruction of a plan is there, in one clause that names dims and axes; none where the plan does not say.
 pub fn reason_of(plan: &Plan, id: shard_ir::InstrId) -> Option<String> {

@@ -4,7 +4,7 @@ use shard_check::{CheckOptions, check_source};
 use shard_cost::{DimRoles, Hardware, Summary, price};
 use shard_grammar::SourceFile;
 use shard_ir::Plan;
-use shard_rewrite::{LowerOptions, lower};
+use shard_search::{LowerOptions, lower};
 
 use crate::files::{read, root};
 

@@ -5,9 +5,9 @@ use shard_check::CheckOptions;
 use shard_cost::Hardware;
 use shard_driver::pipeline;
 use shard_grammar::SourceFile;
-use shard_rewrite::certificate::{Certificate, Found, Inputs, certify, verify_certificate};
-use shard_rewrite::{LowerOptions, Proof, lower};
 use shard_runtime::Random;
+use shard_search::certificate::{Certificate, Found, Inputs, certify, verify_certificate};
+use shard_search::{LowerOptions, Proof, lower};
 
 use super::program::limits;
 use super::{Depth, Mutator, Shardc, Surface, Verdict, text_of, words};

@@ -7,8 +7,8 @@ use shard_driver::pipeline::{self, CompileError};
 use shard_grammar::{SourceFile, Span};
 use shard_ir::{Mesh, text};
 use shard_report::json::hardware::HardwareJson;
-use shard_rewrite::{LowerError, LowerOptions};
 use shard_runtime::Random;
+use shard_search::{LowerError, LowerOptions};
 
 use super::plan::whole_pipeline;
 use super::program::limits;

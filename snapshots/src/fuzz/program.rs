@@ -6,8 +6,8 @@ use shard_driver::pipeline::{self, CompileError};
 use shard_grammar::ast::HardwareRef;
 use shard_grammar::{SourceFile, SyntaxErrorKind};
 use shard_ir::Program;
-use shard_rewrite::{Limits, LowerError, LowerOptions};
 use shard_runtime::Random;
+use shard_search::{Limits, LowerError, LowerOptions};
 
 use super::plan::whole_pipeline;
 use super::{Depth, Mutator, Shardc, Surface, Verdict, hash, strange, text_of, well_formed, words};

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use shard_check::Checked;
 use shard_ir::{Plan, Program};
-use shard_rewrite::{Limits, LowerError, LowerOptions, Lowered, Optimality, lower, share_weights};
+use shard_search::{Limits, LowerError, LowerOptions, Lowered, Optimality, lower, share_weights};
 
 use crate::judge::hardware;
 

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use shard_cost::{Capacity, DimRoles, Hardware, Inventory, Largest, PlanPrice, Summary, largest, price};
 use shard_ir::{Dim, DimId, ParameterKind, Plan};
-use shard_rewrite::{LowerOptions, lower};
+use shard_search::{LowerOptions, lower};
 use shard_snapshots::judge::compile;
 
 /// A layer with its price.

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 use shard_cost::InstrPrice;
 use shard_ir::Plan;
-use shard_rewrite::{LowerOptions, lower};
+use shard_search::{LowerOptions, lower};
 use shard_snapshots::judge::{Moved, check as check_source, compile, hardware, judge, lower_all, moves};
 
 use crate::program::{dim_lines, mesh_line, same};

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use shard_cost::Hardware;
 use shard_ir::{InstrId, Plan};
-use shard_rewrite::{LowerError, LowerOptions, lower};
+use shard_search::{LowerError, LowerOptions, lower};
 use shard_snapshots::judge::{compile, hardware, judge, lower_all, moves};
 
 use crate::Check;

@@ -18,7 +18,7 @@ use std::fmt::Write;
 
 use shard_cost::{Hardware, collective_cost};
 use shard_ir::{AxisSet, Collective, DimId, Dtype, InstrId, InstrKind, Layout, MeshShape, Plan};
-use shard_rewrite::{LowerOptions, Status, lower};
+use shard_search::{LowerOptions, Status, lower};
 use shard_snapshots::root;
 
 use blocks::least_sent;

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use shard_ir::{Program, text};
-use shard_rewrite::Status;
+use shard_search::Status;
 use shard_snapshots::judge::{check, judge};
 use shard_snapshots::random_programs::{LoweredPhase, generate, lowered, refused};
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use shard_cost::{Memory, Objective};
 use shard_driver::pipeline;
-use shard_rewrite::{Limits, LowerOptions};
+use shard_search::{Limits, LowerOptions};
 
 use crate::measure::{Most, search, with_patience};
 use crate::programs::GridProgram;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use shard_cost::{Hardware, Memory};
 use shard_ir::{Plan, Program};
-use shard_rewrite::{Limits, LowerError, LowerOptions, Lowered, Proof, Stats, Status, Stop, lower};
+use shard_search::{Limits, LowerError, LowerOptions, Lowered, Proof, Stats, Status, Stop, lower};
 
 /// Searches shorter than this are done again, and the fastest counts: the others were disturbed.
 const SHORT: Duration = Duration::from_millis(100);

@@ -7,7 +7,7 @@ use shard_check::{CheckOptions, check_source};
 use shard_cost::Hardware;
 use shard_grammar::SourceFile;
 use shard_ir::Program;
-use shard_rewrite::least_kept;
+use shard_search::least_kept;
 
 /// The models: each with the arguments that `shardc new` takes it by.
 const MODELS: [(&str, From); 7] = [

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use shard_rewrite::Proof;
+use shard_search::Proof;
 
 use crate::limits::Needs;
 use crate::measure::{NoPlan, Searched};
@@ -194,7 +194,7 @@ it, in a stack, its weights open: {{Llama 3 8B, 70B, 405B; Qwen 2.5 72B; Mixtral
 each on the least power of two of chips (from 8) whose memory weights and caches fill to three quarters at most and on four times
 (where there is no such slice: two times) as many, for decode at 8192 cached positions and for prompts of 1024 and 4096 tokens; within what the chip has, and at 1/4,
 1/2 and 3/4 of the way from the least memory that `--objective memory` finds a plan for to what the fastest plan takes
-(`compiler/cli/benches/grid/limits.txt`). Times are of `shard_rewrite::lower` on one thread, in release: of a search of less than 0.1 s
+(`compiler/cli/benches/grid/limits.txt`). Times are of `shard_search::lower` on one thread, in release: of a search of less than 0.1 s
 the fastest of three, of a longer one what it was on the processor. {machine}
 
 {summary}

@@ -2,7 +2,7 @@
 
 use shard_cost::Objective;
 use shard_driver::Purpose;
-use shard_rewrite::Detail;
+use shard_search::Detail;
 
 use crate::args::{Alternatives, ExplainArgs, ExplainEmit, Format};
 use crate::commands::compile::compile_file;

@@ -19,7 +19,7 @@ use shard_ir::Program;
 use shard_report::paint::Paint;
 use shard_report::strategy::strategy;
 use shard_report::sweep::{Figures, Outcome as PointOutcome, SweepRow, mark_frontier};
-use shard_rewrite::{Limits, LowerError, LowerOptions, Stop};
+use shard_search::{Limits, LowerError, LowerOptions, Stop};
 
 use crate::args::{Format, SweepArgs};
 use crate::commands::compile::read_mesh;

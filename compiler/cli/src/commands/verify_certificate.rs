@@ -1,8 +1,8 @@
 //! `shardc verify-certificate FILE`.
 
 use shard_report::printable::escaped_name;
-use shard_rewrite::Proof;
-use shard_rewrite::certificate::{Verified, verify_certificate};
+use shard_search::Proof;
+use shard_search::certificate::{Verified, verify_certificate};
 
 use crate::args::{Format, VerifyCertificateArgs};
 use crate::console::{Console, Outcome, Status, problem};

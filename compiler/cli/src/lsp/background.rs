@@ -12,7 +12,7 @@ use shard_driver::host::defects;
 use shard_driver::{CompileOptions, Keeper, Purpose, compile_source};
 use shard_grammar::SourceFile;
 use shard_ir::Plan;
-use shard_rewrite::Stop;
+use shard_search::Stop;
 
 use crate::input::read_named;
 

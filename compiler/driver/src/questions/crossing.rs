@@ -6,7 +6,7 @@ use shard_cost::{Hardware, Memory};
 use shard_grammar::SourceFile;
 use shard_ir::{Def, ParameterKind, Picoseconds, Program};
 use shard_report::why_not::{Crossing, Figure, NETWORK_UNIT, Turn};
-use shard_rewrite::LowerOptions;
+use shard_search::LowerOptions;
 
 use super::{force, request};
 use crate::pipeline;
@@ -100,10 +100,10 @@ impl Question<'_> {
         let asked = |p: &&Program| p.name == self.layer && phase(p).as_deref() == self.phase;
         let program = checked.programs.iter().find(asked).filter(|_| !checked.has_errors())?;
         let request = request::read(self.asked, program).ok()?;
-        let best = shard_rewrite::lower(program, hardware, self.lower).ok()?;
+        let best = shard_search::lower(program, hardware, self.lower).ok()?;
         let (ways, _) = force::ways(&request, program, &best.plan, self.used);
         let way = ways.get(self.way)?;
-        let other = shard_rewrite::lower(&way.program, hardware, &way.options(self.lower)).ok()?;
+        let other = shard_search::lower(&way.program, hardware, &way.options(self.lower)).ok()?;
         let has_room = self.lower.any_size || Memory::of(&other.plan).peak().0 <= hardware.hbm_bytes;
         if !force::has(&request, program, &other.plan) || !has_room {
             return None;

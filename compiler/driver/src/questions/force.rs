@@ -6,8 +6,8 @@ use shard_ir::{
     AxisId, AxisList, AxisSet, Def, DimPattern, InstrKind, LayoutPattern, MeshShape, Plan, Program, ValueId,
 };
 use shard_report::strategy::strategy as strategy_of;
-use shard_rewrite::LowerOptions;
-use shard_rewrite::demand::{Forced, annotated, with_demand};
+use shard_search::LowerOptions;
+use shard_search::demand::{Forced, annotated, with_demand};
 
 use super::request::Request;
 use super::strategy;

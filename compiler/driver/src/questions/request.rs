@@ -6,7 +6,7 @@ use shard_grammar::ast::{AxesWord, PartialOp};
 use shard_ir::catalogue::{Move, Sends};
 use shard_ir::{AxisList, DimPattern, Layout, LayoutError, LayoutPattern, MeshShape, Program, ValueId};
 use shard_report::strategy::Strategy;
-use shard_rewrite::demand::value_named;
+use shard_search::demand::value_named;
 
 /// A request that was understood.
 #[derive(Clone, PartialEq, Debug)]

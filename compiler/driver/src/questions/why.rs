@@ -13,9 +13,9 @@ use shard_report::draw::Place;
 use shard_report::notation::value_name;
 use shard_report::origins::{axes, op_behind, origin, reader};
 use shard_report::why::{Removal, Step, Why};
-use shard_rewrite::demand::{annotated, value_named, with_demand};
-use shard_rewrite::rules::rule_of_axis;
-use shard_rewrite::{Alternative, LowerOptions, lower};
+use shard_search::demand::{annotated, value_named, with_demand};
+use shard_search::rules::rule_of_axis;
+use shard_search::{Alternative, LowerOptions, lower};
 
 use crate::compile::Compilation;
 

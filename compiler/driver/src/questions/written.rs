@@ -6,8 +6,8 @@ use shard_grammar::SourceFile;
 use shard_ir::{Def, InstrKind, Layout, LayoutPattern, Plan, Program, ValueId};
 use shard_report::explicit::Overrides;
 use shard_report::origins::origin;
-use shard_rewrite::LowerOptions;
-use shard_rewrite::demand::{annotated, value_named};
+use shard_search::LowerOptions;
+use shard_search::demand::{annotated, value_named};
 
 use super::force;
 use super::request::Request;
@@ -93,7 +93,7 @@ impl Wanted<'_> {
             let rank = self.program.value(*value).dims.len();
             program = annotated(&program, *value, &LayoutPattern::exactly(*layout, rank));
         }
-        let Ok(lowered) = shard_rewrite::lower(&program, self.hardware, self.options) else { return false };
+        let Ok(lowered) = shard_search::lower(&program, self.hardware, self.options) else { return false };
         let time = |plan: &Plan| shard_cost::price(plan, self.hardware).totals.serial_time;
         force::has(self.request, self.program, &lowered.plan) && time(&lowered.plan) == time(other)
     }

@@ -11,7 +11,7 @@ mod expression;
 use shard_grammar::ast::{self, HardwareRef, Item};
 use shard_grammar::{SourceFile, Span, SyntaxError};
 use shard_ir::{InstrId, InstrKind, Instruction, Plan, never};
-use shard_rewrite::rules::pieces::IN_PIECES;
+use shard_search::rules::pieces::IN_PIECES;
 
 use crate::notation::phrase;
 use comments::Comments;

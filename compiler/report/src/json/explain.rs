@@ -3,7 +3,7 @@
 use serde::Serialize;
 use shard_cost::Flops;
 use shard_ir::{Picoseconds, PlanOutput};
-use shard_rewrite::{Alternative, Optimality};
+use shard_search::{Alternative, Optimality};
 
 use super::instruction::{InstructionJson, instruction};
 use super::placed::{DimJson, PlacedJson, dims, placed};

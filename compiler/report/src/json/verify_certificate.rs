@@ -1,8 +1,8 @@
 //! `shardc.verify-certificate/1`.
 
 use serde::Serialize;
-use shard_rewrite::Proof;
-use shard_rewrite::certificate::Verified;
+use shard_search::Proof;
+use shard_search::certificate::Verified;
 
 use super::text;
 

@@ -1,0 +1,277 @@
+//! The optimiser against a brute force that shares none of its machinery: no strategy generator, no move generator, no
+//! extraction. Both must agree to the picosecond on the time of the cheapest plan.
+//!
+//! * `SHARD_BRUTE_FORCE_SEED`: another seed than the one used by default.
+//! * `SHARD_BRUTE_FORCE_COUNT`: how many programs are made.
+//! * `SHARD_BRUTE_FORCE_ONLY`: one program alone, by number, with all that is known of it printed.
+
+mod brute_force {
+    pub(crate) mod facts;
+    pub(crate) mod forms;
+    pub(crate) mod generate;
+    pub(crate) mod in_pieces;
+    pub(crate) mod layouts;
+    pub(crate) mod moves;
+    pub(crate) mod optimum;
+    pub(crate) mod print;
+    pub(crate) mod trees;
+}
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use brute_force::facts::Facts;
+use brute_force::forms::forms;
+use brute_force::generate::{Case, case, case_with_forms, hosted_case, networked_case};
+use brute_force::layouts::{Written, meets};
+use brute_force::optimum::{Optimum, cheapest_plan};
+use brute_force::print::program_text;
+use shard_ir::{Def, InstrKind, Plan, Program};
+use shard_runtime::{RunOptions, in_program_order, run_against};
+use shard_search::{LowerError, LowerOptions, Lowered, Status, lower};
+
+const SEED: u64 = 20_240_817;
+const COUNT: u64 = 1_000;
+const JUDGED_AT_LEAST: usize = 900;
+const COUNT_WITH_FORMS: u64 = 200;
+const JUDGED_AT_LEAST_WITH_FORMS: usize = 120;
+const NETWORKED: u64 = 300;
+const NETWORKED_JUDGED_AT_LEAST: usize = 250;
+const HOSTED: u64 = 400;
+const HOSTED_JUDGED_AT_LEAST: usize = 300;
+const LOOPED: u64 = 400;
+const LOOPED_JUDGED_AT_LEAST: usize = 300;
+const LOOPED_NETWORKED: u64 = 150;
+const LOOPED_NETWORKED_JUDGED_AT_LEAST: usize = 100;
+
+/// The one limit that a small program may meet.
+const TOO_MANY_FORMS: &str = "forms of the program";
+
+/// What came of one program.
+struct Outcome {
+    /// The brute force's word, where it got to one.
+    judged: Result<Optimum, &'static str>,
+    /// Its plan computes a composite in pieces.
+    in_pieces: bool,
+    lowering: Duration,
+    judging: Duration,
+}
+
+#[test]
+#[ignore = "slow: all plans of many programs"]
+fn no_plan_is_cheaper_than_the_one_chosen() {
+    hold(case, COUNT, JUDGED_AT_LEAST, false);
+}
+
+#[test]
+fn no_plan_is_cheaper_than_the_one_chosen_on_a_torus_or_behind_switches() {
+    hold(networked_case, NETWORKED, NETWORKED_JUDGED_AT_LEAST, false);
+}
+
+/// Weights in host memory, beside values of the same shape that may be sent.
+#[test]
+#[ignore = "slow: all plans of many programs"]
+fn no_plan_with_weights_in_host_memory_is_cheaper_either() {
+    hold(hosted_case, HOSTED, HOSTED_JUDGED_AT_LEAST, false);
+}
+
+/// Chains of einsums, sums with shared operands, sums of einsums and equal ops: programs that have several forms.
+#[test]
+fn no_plan_of_another_form_is_cheaper_either() {
+    hold(case_with_forms, COUNT_WITH_FORMS, JUDGED_AT_LEAST_WITH_FORMS, false);
+}
+
+/// The same programs, with collectives in the loops of einsums.
+#[test]
+#[ignore = "slow: all plans of many programs"]
+fn no_plan_with_loops_is_cheaper_either() {
+    hold(case, LOOPED, LOOPED_JUDGED_AT_LEAST, true);
+    hold(networked_case, LOOPED_NETWORKED, LOOPED_NETWORKED_JUDGED_AT_LEAST, true);
+}
+
+/// Judges programs made by `case`.
+fn hold(case: fn(u64, u64) -> Case, count: u64, judged_at_least: usize, fuse: bool) {
+    let seed = number("SHARD_BRUTE_FORCE_SEED").unwrap_or(SEED);
+    let numbers: Vec<u64> = match number("SHARD_BRUTE_FORCE_ONLY") {
+        Some(only) => vec![only],
+        None => (0..number("SHARD_BRUTE_FORCE_COUNT").unwrap_or(count)).collect(),
+    };
+    let next = AtomicU64::new(0);
+    let outcomes: Mutex<BTreeMap<u64, Result<Outcome, String>>> = Mutex::default();
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(8);
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some(number) = numbers.get(next.fetch_add(1, Ordering::Relaxed) as usize) {
+                    let case = case(seed, *number);
+                    let outcome = judge(&case, fuse, numbers.len() == 1).map_err(|complaint| {
+                        format!("program {number}: {complaint}\n{}{}", program_text(&case.program), case.hardware_text)
+                    });
+                    outcomes.lock().unwrap().insert(*number, outcome);
+                }
+            });
+        }
+    });
+    let outcomes = outcomes.into_inner().unwrap();
+    let complaints: Vec<&String> = outcomes.values().filter_map(|o| o.as_ref().err()).collect();
+    let good: Vec<&Outcome> = outcomes.values().filter_map(|o| o.as_ref().ok()).collect();
+    let judged = good.iter().filter(|o| o.judged.is_ok()).count();
+    let unreachable = good.iter().filter(|o| o.judged == Ok(Optimum::NoPlan)).count();
+    let in_pieces = good.iter().filter(|o| o.judged.is_ok() && o.in_pieces).count();
+    let mut too_large: BTreeMap<&str, usize> = BTreeMap::new();
+    good.iter().filter_map(|o| o.judged.err()).for_each(|reason| *too_large.entry(reason).or_default() += 1);
+    eprintln!(
+        "seed {seed}: {} programs, {judged} judged ({unreachable} of them without any plan, {in_pieces} with composites \
+         in pieces), too large: {too_large:?}; \
+         lowering {:.1?}, judging {:.1?} of {threads} threads, {:.1?} in all",
+        outcomes.len(),
+        good.iter().map(|o| o.lowering).sum::<Duration>(),
+        good.iter().map(|o| o.judging).sum::<Duration>(),
+        start.elapsed(),
+    );
+    for (i, complaint) in complaints.iter().enumerate() {
+        // In full the first few, of the others what is wrong.
+        eprintln!("{}", if i < 10 { complaint } else { complaint.lines().next().unwrap_or_default() });
+    }
+    assert!(complaints.is_empty(), "{} programs of {} are at fault", complaints.len(), outcomes.len());
+    assert!(in_pieces >= numbers.len() / 50 || count <= COUNT_WITH_FORMS, "only {in_pieces} have composites in pieces");
+    assert!(judged >= judged_at_least.min(numbers.len() * 7 / 10), "only {judged} programs were judged");
+}
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
+/// Lowers a program, holds the plan to all that is promised of it, and compares its time with the brute force's.
+fn judge(case: &Case, fuse: bool, talk: bool) -> Result<Outcome, String> {
+    let Case { program, hardware, .. } = case;
+    let start = Instant::now();
+    let lowered = lower(program, hardware, &LowerOptions { fuse, ..LowerOptions::default() });
+    let lowering = start.elapsed();
+    let start = Instant::now();
+    let claimed = match &lowered {
+        Ok(lowered) => {
+            if talk {
+                eprintln!("{}{}{}", program_text(program), case.hardware_text, shard_ir::text::print(&lowered.plan));
+            }
+            hold_to_promises(case, lowered)?;
+            if lowered.optimality.stopped_by.as_deref() == Some(TOO_MANY_FORMS) {
+                return Ok(Outcome { judged: Err("forms"), in_pieces: false, lowering, judging: start.elapsed() });
+            }
+            Some(lowered.optimality.cost.0)
+        }
+        Err(LowerError::Unreachable { .. }) => None,
+        Err(other) => return Err(format!("not lowered: {other}")),
+    };
+    // A plan that takes longer than the one chosen is of no interest.
+    let judged = match cheapest_of_all_forms(program, (hardware, fuse), claimed.unwrap_or(u64::MAX - 1)) {
+        Err(reason) => Err(reason),
+        Ok(optimum) => match (optimum, claimed) {
+            (Optimum::Time(time), Some(claimed)) if time == claimed => Ok(optimum),
+            (Optimum::NoPlan, None) => Ok(optimum),
+            _ => return Err(format!("the plan chosen takes {claimed:?} ps, the brute force says {optimum:?}")),
+        },
+    };
+    let is_piece = |i: &shard_ir::Instruction| i.origin.piece_of.is_some();
+    let in_pieces = lowered.as_ref().is_ok_and(|l| l.plan.instructions.iter().any(is_piece));
+    Ok(Outcome { judged, in_pieces, lowering, judging: start.elapsed() })
+}
+
+/// The time of the cheapest plan of any form of a program.
+fn cheapest_of_all_forms(
+    program: &Program,
+    (hardware, fuse): (&shard_cost::Hardware, bool),
+    at_most: u64,
+) -> Result<Optimum, &'static str> {
+    let mut best = Optimum::NoPlan;
+    for form in forms(program)? {
+        match cheapest_plan(&Facts::new(&form, hardware, fuse)?, at_most, true) {
+            Optimum::TooLarge(reason) => return Err(reason),
+            Optimum::NoPlan => {}
+            Optimum::Time(time) => match best {
+                Optimum::Time(known) if known <= time => {}
+                _ => best = Optimum::Time(time),
+            },
+        }
+    }
+    Ok(best)
+}
+
+fn hold_to_promises(case: &Case, lowered: &Lowered) -> Result<(), String> {
+    let (plan, optimality) = (&lowered.plan, &lowered.optimality);
+    let too_many = optimality.stopped_by.as_deref() == Some(TOO_MANY_FORMS);
+    if (optimality.status != Status::Proven || optimality.stopped_by.is_some()) && !too_many {
+        return Err(format!("not proven: {optimality:?}"));
+    }
+    if optimality.lower_bound > optimality.cost {
+        return Err(format!("the bound is above the cost: {optimality:?}"));
+    }
+    shard_ir::verify::verify(plan).map_err(|e| format!("the plan is not legal: {e:?}"))?;
+    let price = shard_cost::price(plan, &case.hardware).totals.serial_time;
+    if price != optimality.cost {
+        return Err(format!("the plan is priced at {price:?}, the search says {:?}", optimality.cost));
+    }
+    answers_to_its_types(&case.program, plan)?;
+    let schedule = in_program_order(plan);
+    let report = run_against(&Plan::unsharded(&case.program), &schedule, &RunOptions::default())
+        .map_err(|e| format!("the plan does not run: {e:?}"))?;
+    if !report.equal {
+        return Err(format!("the plan computes something else; first wrong: {:?}", report.first_wrong));
+    }
+    Ok(())
+}
+
+/// Whether parameters and results have layouts that their types allow, and labels one layout each.
+fn answers_to_its_types(program: &Program, plan: &Plan) -> Result<(), String> {
+    let mut labels = BTreeMap::new();
+    let mut check = |what: &str, value: &shard_ir::Value, pattern: &shard_ir::LayoutPattern, layout| {
+        let written = Written::of(layout, value.dims.len());
+        let agrees = pattern.label.is_none_or(|label| {
+            let named = written.by_name(&value.dims);
+            *labels.entry(label).or_insert_with(|| named.clone()) == named
+        });
+        match meets(pattern, &written) && agrees {
+            true => Ok(()),
+            false => Err(format!("{what} {:?} has a layout that its type does not allow: {written:?}", value.name)),
+        }
+    };
+    let mut given = plan.instructions.iter().filter(|i| matches!(i.kind, InstrKind::Parameter(_)));
+    for value in &program.values {
+        if let Def::Parameter { pattern, .. } = &value.def {
+            let instr = given.next().ok_or("a parameter is missing")?;
+            check("parameter", value, pattern, instr.layout)?;
+        }
+    }
+    for (output, result) in program.outputs.iter().zip(&plan.outputs) {
+        let instr = plan.instruction(result.id);
+        check("result", program.value(output.value), &output.pattern, instr.layout)?;
+        if result.dims != output.dims {
+            return Err(format!("result {} has its dims in another order", output.name));
+        }
+    }
+    Ok(())
+}
+
+/// The bound that steers the brute force may not hide a plan: without it the answer is the same.
+#[test]
+fn the_brute_force_finds_the_same_without_its_bound() {
+    let mut compared = 0;
+    for number in 0..90 {
+        let Case { program, hardware, .. } = case(SEED + 1, number);
+        let Ok(lowered) = lower(&program, &hardware, &LowerOptions::default()) else { continue };
+        let Ok(facts) = Facts::new(&program, &hardware, false) else { continue };
+        // A little more than the optimum is allowed, so that there is a choice.
+        let at_most = lowered.optimality.cost.0 + lowered.optimality.cost.0 / 20;
+        let guided = cheapest_plan(&facts, at_most, true);
+        let unguided = cheapest_plan(&facts, at_most, false);
+        if !matches!((guided, unguided), (Optimum::TooLarge(_), _) | (_, Optimum::TooLarge(_))) {
+            assert_eq!(guided, unguided, "program {number}\n{}", program_text(&program));
+            compared += 1;
+        }
+    }
+    eprintln!("{compared} programs compared");
+    assert!(compared >= 50);
+}

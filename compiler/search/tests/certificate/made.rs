@@ -1,0 +1,201 @@
+//! Certificates as they are made.
+
+use shard_search::Proof;
+use shard_search::certificate::{Certificate, Inputs, PriceSet, verify_certificate};
+
+use crate::programs::{
+    CHIP, RESIDUAL, Random, certificate, certificate_of, inputs_on, palm_block, random_program, verified,
+};
+
+#[test]
+fn every_example_without_phases_has_a_certificate_and_on_the_flat_network_it_proves_the_plan_best() {
+    let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
+    let chips = concat!(env!("CARGO_MANIFEST_DIR"), "/../cost/hardware");
+    for folder in ["feed_forward", "language", "matmul", "training"] {
+        let files = std::fs::read_dir(format!("{examples}/{folder}")).expect("a folder");
+        for path in files.map(|f| f.expect("a file").path()).filter(|p| p.extension().is_some_and(|e| e == "shard")) {
+            let source = std::fs::read_to_string(&path).expect("text");
+            // A certificate is of a file without phases, and the command refuses others.
+            if source.lines().any(|line| line.starts_with("phase ")) {
+                continue;
+            }
+            // On its own chip: weights that stay with the host need one that has a host.
+            let chip = source.lines().find_map(|line| line.strip_prefix("hardware ")).unwrap_or("tpu-v4-flat");
+            let flat = chip == "tpu-v4-flat";
+            let chip = std::fs::read_to_string(format!("{chips}/{chip}.toml")).expect("a built-in chip");
+            let layers = verify_certificate(&certificate_of(inputs_on(&chip, &source)).text());
+            let layers = layers.unwrap_or_else(|error| panic!("{error}\n{source}"));
+            assert!(!layers.is_empty(), "{path:?}");
+            for layer in layers {
+                // With latency and a host, prices bound less closely than the search.
+                assert!(
+                    layer.proof == Some(Proof::Certificate) || !flat && layer.proof.is_some(),
+                    "{path:?} {layer:?}"
+                );
+                assert!(
+                    layer.cost == layer.lower_bound || !flat && layer.lower_bound < layer.cost,
+                    "{path:?} {layer:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_transformer_block_has_a_certificate_of_a_few_kilobytes() {
+    for length in [1, 2048] {
+        let certificate = certificate(&palm_block(length));
+        let text = certificate.text();
+        assert!(text.len() < 40_000, "{}", text.len());
+        let layers = verify_certificate(&text).expect("a certificate");
+        assert_eq!(layers[0].proof, Some(Proof::Certificate));
+        assert!(layers[0].inequalities > 1000);
+    }
+}
+
+#[test]
+fn plans_with_loops_have_certificates_of_a_plan_space_with_loops() {
+    let looped = |source: &str| certificate_of(Inputs { fuse: true, ..inputs_on(CHIP, source) });
+    for source in [RESIDUAL.to_string(), palm_block(1), palm_block(2048)] {
+        let with = looped(&source);
+        assert!(with.layers[0].plan.contains("collective-einsum"), "{}", with.layers[0].plan);
+        let layers = verify_certificate(&with.text()).expect("a certificate");
+        assert_eq!(layers[0].proof, Some(Proof::Certificate));
+        assert!(layers[0].cost < verified(&source)[0].cost, "loops hide what is sent");
+        // Of a space without loops it says nothing.
+        let mut without = with.clone();
+        without.inputs.fuse = false;
+        let error = verify_certificate(&without.text()).expect_err("no such plan").message;
+        assert!(error.contains("loops"), "{error}");
+    }
+}
+
+#[test]
+fn where_no_value_is_shared_no_price_is_needed() {
+    let chain = "mesh x=4\ndim B = 64\ndim E = 256\nlayer f(x: bf16 BE?, w: weight bf16 EF_x) -> bf16 BF? {
+  return gelu(einsum(x, w -> BF))\n}\ndim F = 256";
+    assert_eq!(certificate(chain).layers[0].forms, [[PriceSet::default()]]);
+}
+
+#[test]
+fn a_value_with_many_readers_is_bounded_one_by_one() {
+    let source = "mesh x=2, y=2\ndim B = 64\ndim E = 64\nlayer f(x: bf16 BE_x, w: weight bf16 E_yE2) -> bf16 BE_x {
+  let a = gelu(x)\n  return a * x + (x + x * a) * (x + a) + x\n}\ndim E2 = 64";
+    let layer = &verified(&source.replace(", w: weight bf16 E_yE2", "").replace("\ndim E2 = 64", ""))[0];
+    assert!(layer.lower_bound <= layer.cost);
+}
+
+#[test]
+fn every_random_program_has_a_certificate_that_checks() {
+    let mut random = Random(1);
+    let mut proven = 0;
+    for _ in 0..150 {
+        let layer = &verified(&random_program(&mut random))[0];
+        assert!(layer.lower_bound <= layer.cost);
+        proven += usize::from(layer.proof == Some(Proof::Certificate));
+    }
+    assert!(proven >= 140, "{proven}");
+}
+
+#[test]
+fn a_label_at_a_pin_alone_is_found_in_the_plan() {
+    let source = "mesh x=2, y=2\ndim B = 64\ndim C = 128\ndim D = 64
+layer f(b: bf16 B_xC, w: weight bf16 CD_y) -> (y: bf16 BD, z: bf16 BD_x) {
+  let v: BD?l = einsum(b, w -> BD)\n  let u: BD?l = gelu(b2(b))\n  return (v, u)\n}
+layer b2(b: bf16 BC?) -> bf16 BD? {\n  return rename(b, C -> D)\n}";
+    let source = source.replace("dim D = 64", "dim D = 128");
+    assert_eq!(verified(&source)[0].proof, Some(Proof::Certificate));
+}
+
+#[test]
+fn a_network_with_latency_is_bounded_by_whole_collectives() {
+    // Gathers over three axes, one after the other, would pay the latency three times.
+    let slow = inputs_on(&CHIP.replace("latency = 0.0", "latency = 1e-4"), &palm_block(1));
+    let verified = verify_certificate(&certificate_of(slow).text()).expect("a certificate");
+    assert_eq!(verified[0].proof, Some(Proof::Certificate), "{verified:?}");
+}
+
+#[test]
+fn every_form_of_a_program_is_bounded() {
+    let source = "mesh x=2, y=2\ndim B = 64\ndim C = 128\ndim D = 256
+layer f(a: bf16 B_xC, w: weight bf16 CD_y, u: weight bf16 D_yC, v: weight bf16 CD_y) -> bf16 B_xD {
+  return einsum(a, w, u, v -> BD) + einsum(a, v -> BD)\n}";
+    let certificate = certificate(source);
+    // 15 orders of the long einsum; and `a` taken out of the sum, with 3 orders of what is left of it.
+    assert_eq!(certificate.layers[0].forms.len(), 18);
+    assert_eq!(verified(source)[0].proof, Some(Proof::Certificate));
+}
+
+/// A prompt and a step, whose weights are stored in one layout that suits both.
+pub(crate) const PHASES: &str = "mesh x=4, y=2
+dim B = 64
+dim L = 1
+dim E = 4096
+dim F = 4 * E
+phase prompt { L = 256 }
+phase step repeat 16 { L = 1 }
+layer mlp(x: bf16 B_xLE, w_in: weight bf16 EF?, w_out: weight bf16 FE?) -> bf16 B_xLE {
+  let h = gelu(einsum(x, w_in -> BLF))
+  return einsum(h, w_out -> BLE) + x
+}";
+
+#[test]
+fn phases_have_one_certificate_of_the_whole_request() {
+    let best = certificate(PHASES);
+    let layer = &best.layers[0];
+    assert_eq!((best.layers.len(), layer.plan.matches("\nlayer ").count()), (1, 2), "{}", layer.plan);
+    let layers = verify_certificate(&best.text()).expect("a certificate");
+    assert_eq!(layers[0].proof, Some(Proof::Certificate), "{layers:?}");
+}
+
+/// A chip where bytes cost little beside flops.
+pub(crate) const SMALL: &str = "name = \"small\"\nsource = \"a test\"\n[chip]\nflops = { bf16 = 1e12 }
+hbm_bytes = 1e12\nhbm_bandwidth = 1e12\n[network]\nkind = \"flat\"\nbandwidth = 1e11\nlatency = 0\n";
+
+/// A layer whose weights are free to be stored anywhere: whole they need no move, and the most memory.
+pub(crate) const TIGHT: &str = "mesh x=4, y=2
+dim B = 512
+dim E = 256
+dim F = 1024
+layer mlp(x: bf16 B_xyE, w_in: weight bf16 EF?, w_out: weight bf16 FE?) -> bf16 B_xyE repeat 4 {
+  let h = einsum(x, w_in -> BF)
+  let y = einsum(gelu(h), w_out -> BE)
+  return y
+}";
+
+/// The certificate of the best plan that fits in so many tenths of what the fastest needs.
+pub(crate) fn within_tenths(tenths: u64) -> Certificate {
+    let fastest = certificate_of(inputs_on(SMALL, TIGHT));
+    let plan = &shard_ir::text::parse(&fastest.layers[0].plan).expect("a plan")[0];
+    let memory_limit = Some(shard_cost::Memory::of(plan).peak().0 * tenths / 10);
+    certificate_of(Inputs { memory_limit, ..inputs_on(SMALL, TIGHT) })
+}
+
+#[test]
+fn what_fits_in_memory_is_bounded_among_what_fits() {
+    let check = |tenths: u64| verify_certificate(&within_tenths(tenths).text()).expect("a certificate").remove(0);
+    let (all, most, half) = (check(10), check(8), check(5));
+    assert_eq!(all.proof, Some(Proof::Certificate));
+    assert!(all.cost < most.cost && most.cost < half.cost, "{all:?} {most:?} {half:?}");
+    for less in [most, half] {
+        // Prices of memory show more than prices of time alone.
+        assert!(less.lower_bound > all.lower_bound, "{less:?} {all:?}");
+        assert!(less.lower_bound.0 >= less.cost.0 / 10 * 9, "{less:?}");
+    }
+}
+
+#[test]
+fn one_set_of_prices_bounds_all_layouts_of_many_labels() {
+    let calls: String = (0..12).map(|i| format!("  let v{} = block(v{i}, w)\n", i + 1)).collect();
+    let source = format!(
+        "mesh x=2, y=2\ndim B = 64\ndim E = 1024\ndim F = 1024
+layer stack(v0: bf16 BE_x, w: weight bf16 E_xF_y) -> bf16 BE_x {{\n{calls}  return v12\n}}
+layer block(x: bf16 BE?l, w: weight bf16 E_xF_y) -> bf16 BE?l {{
+  return gelu(rename(einsum(x, w -> BF), F -> E)) + x\n}}"
+    );
+    let best = certificate(&source);
+    assert_eq!(best.layers[0].forms[0].len(), 1);
+    assert!(!best.layers[0].forms[0][0].sides.is_empty());
+    let layers = verify_certificate(&best.text()).expect("a certificate");
+    assert!(layers[0].lower_bound.0 >= layers[0].cost.0 / 100 * 99, "{layers:?}");
+}

@@ -1,0 +1,67 @@
+//! Programs of more forms than are looked at one by one, against all their forms one by one.
+
+#[path = "common/blocks.rs"]
+mod generated;
+
+use generated::{Dice, blocks};
+use shard_check::{CheckOptions, check_source};
+use shard_cost::{Hardware, Memory};
+use shard_grammar::SourceFile;
+use shard_ir::Program;
+use shard_search::{Limits, LowerError, LowerOptions, Lowered, Proof, Status, certificate, least_kept, lower};
+
+fn program(source: &str) -> Program {
+    let mut checked = check_source(&SourceFile::new("test", source), &CheckOptions::default());
+    let errors: Vec<_> = checked.diagnostics.iter().filter(|d| d.is_error()).map(|d| &d.message).collect();
+    assert!(errors.is_empty(), "{errors:?}\n{source}");
+    checked.programs.swap_remove(checked.roots[0])
+}
+
+fn with_forms(forms: usize, program: &Program, hardware: &Hardware) -> Result<Lowered, LowerError> {
+    let limits = Limits { forms, ..Limits::default() };
+    lower(program, hardware, &LowerOptions { limits, ..LowerOptions::default() })
+}
+
+/// Programs of which enough are tried.
+const PROGRAMS: u64 = 30;
+
+#[test]
+fn forms_chosen_apart_have_the_plan_of_all_forms_one_by_one() {
+    let mut chip = Hardware::built_in("tpu-v4-flat").expect("a chip");
+    let (mut compared, mut by_clusters) = (0, 0);
+    for seed in 0..std::env::var("SHARDC_PROGRAMS").map_or(PROGRAMS, |n| n.parse().expect("a number")) {
+        let source = blocks(&mut Dice(seed));
+        let program = program(&source);
+        chip.hbm_bytes = 1 << 40;
+        let mut capacities = vec![chip.hbm_bytes];
+        if let Ok(fastest) = with_forms(4096, &program, &chip) {
+            let (least, most) = (least_kept(&program), Memory::of(&fastest.plan).peak().0);
+            let share = 1 + seed % 15;
+            capacities.push(least + most.saturating_sub(least) / 16 * share);
+        }
+        for capacity in capacities {
+            chip.hbm_bytes = capacity;
+            let (all, few) = (with_forms(4096, &program, &chip), with_forms(1, &program, &chip));
+            let (all, few) = match (all, few) {
+                (Ok(all), Ok(few)) => (all, few),
+                (Err(LowerError::NoPlanFits { proven: true, .. }), Ok(few)) => {
+                    panic!("seed {seed}: {:?} where none is proven to fit\n{source}", few.optimality)
+                }
+                (Ok(all), Err(LowerError::NoPlanFits { proven: true, .. })) => {
+                    panic!("seed {seed}: none is proven to fit where there is {:?}\n{source}", all.optimality)
+                }
+                _ => continue,
+            };
+            certificate::computes(&few.plan, &program).unwrap_or_else(|e| panic!("seed {seed}: {e}\n{source}"));
+            let said = format!("seed {seed}, {capacity} bytes: {:?} {:?}\n{source}", all.optimality, few.optimality);
+            assert!(few.optimality.lower_bound <= all.optimality.cost, "the bound is false: {said}");
+            if [&all, &few].iter().all(|l| l.optimality.status == Status::Proven) {
+                compared += 1;
+                assert_eq!(all.optimality.cost, few.optimality.cost, "{said}");
+            }
+            by_clusters += usize::from(few.optimality.proof == Some(Proof::Search));
+        }
+    }
+    eprintln!("{compared} compared, {by_clusters} proven apart");
+    assert!(compared as u64 >= PROGRAMS / 2 && by_clusters as u64 >= PROGRAMS / 3, "{compared}, {by_clusters}");
+}
