@@ -152,6 +152,14 @@ fn a_chain_of_elementwise_ops_is_one_kernel_with_its_einsum() {
 }
 
 #[test]
+fn a_kernel_holds_what_it_reads_beside_what_it_makes() {
+    let (plan, _, _) = fused(false);
+    let (x, w, scale, out) = (128 * 18432 * 2, 18432 * 18432 * 2, 18432 * 2, 128 * 18432 * 2);
+    let number = 2;
+    assert_eq!(shard_cost::Memory::of(&plan).layer_peak(), Bytes(x + w + scale + number + out));
+}
+
+#[test]
 fn a_value_read_twice_is_written() {
     let (plan, price, [h, a, _]) = fused(true);
     let InstrPrice::Kernel { fused_into, .. } = *price.of(a) else { panic!("a kernel") };

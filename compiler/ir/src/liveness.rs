@@ -23,7 +23,8 @@ impl Liveness {
 
     /// As [`Liveness::of`], where values share memory: `buffer_of` names for each instruction the one whose memory holds
     /// its value (itself, or an earlier one that holds its own), or none for a value that is never in memory. A buffer is
-    /// as large as the largest value in it, and held until none of them is read again.
+    /// as large as the largest value in it, and held until none of them is read again. A value in no memory passes between
+    /// two members of a kernel, which runs as one: what its members read is held until the last of them ends.
     pub fn in_buffers(plan: &Plan, buffer_of: &[Option<InstrId>]) -> Liveness {
         let count = plan.instructions.len();
         let ranges = plan.fold_ranges();
@@ -32,6 +33,7 @@ impl Liveness {
             None => never!("a folded block without an instruction", 0),
         };
         let mut last_use: Vec<usize> = (0..count).collect();
+        let ends = ends_of_kernels(plan, buffer_of);
         for id in plan.ids() {
             for operand in &plan.instruction(id).operands {
                 let read = match plan.runs_in(id) {
@@ -42,7 +44,7 @@ impl Liveness {
                     {
                         end_of(fold)
                     }
-                    _ => id.index(),
+                    _ => ends[id.index()].index(),
                 };
                 last_use[operand.index()] = last_use[operand.index()].max(read);
             }
@@ -84,6 +86,17 @@ impl Liveness {
     pub fn peak_bytes(&self) -> u64 {
         self.live_bytes.iter().copied().max().unwrap_or(0)
     }
+}
+
+/// For each instruction the last of the kernel that it runs in: itself, where its value is in memory.
+fn ends_of_kernels(plan: &Plan, buffer_of: &[Option<InstrId>]) -> Vec<InstrId> {
+    let mut ends: Vec<InstrId> = plan.ids().collect();
+    for id in plan.ids().rev() {
+        for operand in plan.instruction(id).operands.iter().filter(|operand| buffer_of[operand.index()].is_none()) {
+            ends[operand.index()] = ends[operand.index()].max(ends[id.index()]);
+        }
+    }
+    ends
 }
 
 /// For each instruction the bytes held while it runs; a value is needed up to the instruction `until`, and beyond the last
