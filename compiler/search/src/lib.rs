@@ -23,6 +23,7 @@ pub mod certificate;
 pub mod cost;
 pub mod demand;
 mod emit;
+mod footprint;
 mod in_pieces;
 mod kernel;
 mod labels;

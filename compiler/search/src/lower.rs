@@ -198,9 +198,8 @@ struct Best {
     whole: Option<Arc<Whole>>,
     /// Why a case had no plan, and the program that it is of.
     failure: Option<(LowerError, Arc<Kernels>)>,
-    /// The last search had no plan that fits, but passed over some that do not: they may have kept others, as fast or slower,
-    /// from being looked at.
-    passed_over: bool,
+    /// The last search passed over plans that do not fit, and may have missed others that do, which take this time or more.
+    passed_over: Option<u64>,
     /// The last search passed over so many that it ended.
     gave_up: bool,
     /// A bound on the plans that may have been missed so.

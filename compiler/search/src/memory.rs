@@ -112,6 +112,11 @@ impl<'a> Room<'a> {
         Room { least: self.least.clone(), share, ..*self }
     }
 
+    /// What activations take at least, whatever the plan.
+    pub(crate) fn activations(&self) -> u64 {
+        self.activations
+    }
+
     /// What is free beside the smallest weights and caches, for one op or move.
     fn free(&self) -> u64 {
         self.capacity.saturating_sub(self.least()) / self.share.max(1)
@@ -242,7 +247,8 @@ impl<'a> Room<'a> {
         value
     }
 
-    fn bytes(&self, value: ValueId, layout: Layout) -> u64 {
+    /// What a value takes in a layout, on each device.
+    pub(crate) fn bytes(&self, value: ValueId, layout: Layout) -> u64 {
         let value = self.program.value(value);
         let sizes = self.program.sizes(&value.dims);
         value.dtype.bytes(MeshShape { mesh: &self.program.mesh, sizes: &sizes }.local_elements(layout))
@@ -254,7 +260,7 @@ impl<'a> Room<'a> {
     }
 
     /// Whether an op may give the memory of its first operand another name, and take none.
-    fn is_view(&self, value: ValueId) -> bool {
+    pub(crate) fn is_view(&self, value: ValueId) -> bool {
         matches!(
             &self.program.value(value).def,
             Def::Op { op: Op::Rename { .. } | Op::Split { .. } | Op::Merge { .. } | Op::Append { .. }, .. }

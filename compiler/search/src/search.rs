@@ -18,13 +18,14 @@ use crate::bound::{Prices, is_finite};
 use crate::cost::Cost;
 use crate::demand::may_move_to;
 use crate::emit::emit;
+use crate::footprint::{Footprint, Holdings, Use};
 use crate::kernel::Kernels;
 use crate::labels::{label_layout, layouts_of_label};
 use crate::memory::{Room, needed};
 use crate::space::Space;
 use crate::steiner::{MAX_WANTED, Steiner};
 use crate::table::{LayoutId, Source, Tables};
-use crate::{Limits, LowerError, Stats, TIME_LIMIT};
+use crate::{Limits, LowerError, TIME_LIMIT};
 
 /// A value wanted in a layout; `direct` in a strict layer where no move may come between.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -72,8 +73,6 @@ pub(crate) struct Found {
     pub(crate) stopped_by: Option<&'static str>,
     /// Not all ties were compared.
     pub(crate) ties_cut: bool,
-    /// States expanded.
-    pub(crate) stats: Stats,
 }
 
 /// One thing to decide, before any value: a label's layout or a result's.
@@ -115,11 +114,14 @@ struct Visit {
     /// For each wanted value, the prices of the uses settled so far.
     prices: Vec<(ValueId, Cost)>,
     cost: Cost,
-    /// Bytes of weights and caches beyond the least that they take; counted where memory is a constraint, else 0.
-    kept: u64,
+    /// What it holds; nothing is noted where memory is no constraint.
+    held: Footprint,
     depth: u32,
     choices: Rc<Vec<Choice>>,
 }
+
+/// What tells a state from others: slots decided, labels, what is wanted, and where memory is a constraint by which steps.
+type State = (usize, Vec<Layout>, Vec<Want>, Vec<Use>);
 
 /// After so many states a plan is looked for straight ahead, and again after so many times as many.
 const DIVE_AFTER: usize = 2_000;
@@ -134,6 +136,28 @@ pub(crate) const TOO_LARGE: &str = "memory";
 /// So many plans that need too much memory are passed over.
 const MAX_TOO_LARGE: usize = 32;
 
+/// Of the ways to reach a state, this many of least cost are followed where plans are passed over: more than plans are, so that
+/// for each way that is not followed a plan as cheap is found to fit, or the search ends. One is enough where every plan fits.
+pub(crate) const MANY_WAYS: usize = MAX_TOO_LARGE + 1;
+
+/// The ways in which a state was reached that are followed.
+struct Reached(Vec<(Cost, Footprint)>);
+
+impl Reached {
+    /// Whether one more way is followed, and not left out for as many as `ways` that cost and hold no more; it is noted then.
+    fn takes(&mut self, cost: Cost, held: &Footprint, ways: usize) -> bool {
+        let as_good = self.0.iter().filter(|(known, holds)| *known <= cost && holds.is_within(held));
+        if as_good.take(ways).count() >= ways {
+            return false;
+        }
+        if ways == 1 {
+            self.0.retain(|(known, holds)| !(cost <= *known && held.is_within(holds)));
+        }
+        self.0.push((cost, held.clone()));
+        true
+    }
+}
+
 pub(crate) struct Search<'a> {
     program: &'a Program,
     kernels: Arc<Kernels>,
@@ -144,6 +168,7 @@ pub(crate) struct Search<'a> {
     strict: bool,
     /// What plans must fit in; `None` where memory is no constraint.
     room: Option<&'a Room<'a>>,
+    holdings: Option<Holdings<'a>>,
     slots: Vec<Slot>,
     label_choices: Vec<Rc<Vec<Choice>>>,
     label_layouts: Vec<Vec<Layout>>,
@@ -153,8 +178,11 @@ pub(crate) struct Search<'a> {
     approximate: bool,
     /// No plan takes less, in picoseconds, as prices have shown.
     least: u64,
-    /// Plans that leave no room were passed over, and none that fits was found.
-    pub(crate) passed_over: bool,
+    /// Plans that fit may have been missed, which take this time or more: others were passed over that leave no room, or the
+    /// search ended.
+    pub(crate) missed: Option<u64>,
+    /// States that the last run expanded.
+    pub(crate) expansions: usize,
 }
 
 impl<'a> Search<'a> {
@@ -176,6 +204,7 @@ impl<'a> Search<'a> {
             tables,
             strict,
             room,
+            holdings: room.map(|room| Holdings::new(program, tables, room)),
             slots: Vec::new(),
             label_choices: Vec::new(),
             label_layouts: Vec::new(),
@@ -184,7 +213,8 @@ impl<'a> Search<'a> {
             steiner: FxHashMap::default(),
             approximate: false,
             least,
-            passed_over: false,
+            missed: None,
+            expansions: 0,
         };
         for label in 0..program.labels.len() as u16 {
             let layouts = match labels {
@@ -205,10 +235,11 @@ impl<'a> Search<'a> {
         search
     }
 
-    /// The best plans.
-    pub(crate) fn run(&mut self, limits: &Limits) -> Result<Found, LowerError> {
+    /// The best plans; `ways` is how many ways to reach a state are followed, 1 or [`MANY_WAYS`].
+    pub(crate) fn run(&mut self, limits: &Limits, ways: usize) -> Result<Found, LowerError> {
+        self.missed = None;
         let mut visits: Vec<Visit> = Vec::new();
-        let mut best: FxHashMap<(usize, Vec<Layout>, Vec<Want>, u64), Cost> = FxHashMap::default();
+        let mut reached: FxHashMap<State, Reached> = FxHashMap::default();
         // Least bound first; among equals the state nearest to a whole plan, then the one reached first.
         let mut open: BinaryHeap<Reverse<(Cost, u32, usize, usize)>> = BinaryHeap::new();
         let root = Visit {
@@ -219,14 +250,14 @@ impl<'a> Search<'a> {
             wants: Vec::new(),
             prices: Vec::new(),
             cost: Cost::ZERO,
-            kept: 0,
+            held: Footprint::default(),
             depth: 0,
             choices: Rc::new(Vec::new()),
         };
         self.open(root, &mut visits, &mut open);
 
         let mut goals: Vec<usize> = Vec::new();
-        let mut expansions = 0;
+        self.expansions = 0;
         let mut stopped_by = None;
         let mut ties_cut = false;
         let mut root_bound = None;
@@ -251,21 +282,24 @@ impl<'a> Search<'a> {
             if self.is_goal(&visits[visit]) {
                 let least = *lower_bound.get_or_insert(bound.time);
                 if self.fits(&visits, visit)? {
-                    if bound.time > least && goals.is_empty() {
+                    if bound.time > least && goals.is_empty() && ways == 1 {
                         // Plans that were passed over may have kept others, as fast as they are, from being looked at.
                         stopped_by = Some(TOO_LARGE);
                     }
                     goals.push(visit);
                 } else {
                     too_large += 1;
+                    // No way is left out that leads to a plan as fast as this one.
+                    self.missed = (ways == 1).then_some(least);
                     if too_large > MAX_TOO_LARGE {
+                        self.missed = self.missed.or(Some(bound.time));
                         break;
                     }
                 }
                 continue;
             }
-            expansions += 1;
-            if expansions == next_dive && goals.is_empty() {
+            self.expansions += 1;
+            if self.expansions == next_dive && goals.is_empty() {
                 next_dive *= DIVE_AGAIN;
                 // A plan that takes no more than any plan must is the best, however many tie with it.
                 let least = bound.time.max(self.least);
@@ -280,9 +314,10 @@ impl<'a> Search<'a> {
                 }
             }
             let out_of_time = limits.stop.is_time_up();
-            if (out_of_time || expansions > limits.expansions) && goals.is_empty() {
+            if (out_of_time || self.expansions > limits.expansions) && goals.is_empty() {
                 stopped_by = Some(if out_of_time { TIME_LIMIT } else { "expansions" });
-                lower_bound = Some(lower_bound.unwrap_or(bound.time));
+                let least = *lower_bound.insert(lower_bound.unwrap_or(bound.time));
+                self.missed = self.missed.or(self.room.map(|_| least));
                 if let Some(goal) = self.dive(visit, choice, &mut visits) {
                     goals.extend(self.fits(&visits, goal)?.then_some(goal));
                 }
@@ -293,18 +328,15 @@ impl<'a> Search<'a> {
                 open.push(Reverse((next, u32::MAX - visits[visit].depth, visit, choice + 1)));
             }
             let Some(child) = self.child(&visits, visit, choice) else { continue };
-            let key = (child.slots, child.labels.clone(), child.wants.clone(), child.kept);
-            match best.get_mut(&key) {
-                Some(known) if *known <= child.cost => continue,
-                Some(known) => *known = child.cost,
-                None => {
-                    best.insert(key, child.cost);
-                }
+            let state = (child.slots, child.labels.clone(), child.wants.clone(), child.held.uses().to_vec());
+            let ways_there = reached.entry(state).or_insert_with(|| Reached(Vec::new()));
+            let is_followed = ways_there.takes(child.cost, &child.held, ways);
+            if !is_followed {
+                continue;
             }
             self.open(child, &mut visits, &mut open);
         }
         if goals.is_empty() {
-            self.passed_over = too_large > 0;
             return Err(match stopped_by {
                 _ if too_large > MAX_TOO_LARGE => LowerError::Limit { limit: TOO_LARGE, count: MAX_TOO_LARGE },
                 Some(TIME_LIMIT) => LowerError::OutOfTime,
@@ -312,6 +344,7 @@ impl<'a> Search<'a> {
                 None => self.unreachable(),
             });
         }
+        self.missed = self.missed.filter(|_| stopped_by == Some(TOO_LARGE));
         if self.approximate && stopped_by.is_none() {
             stopped_by = Some("wanted layouts of one value");
         }
@@ -323,7 +356,6 @@ impl<'a> Search<'a> {
             lower_bound,
             stopped_by,
             ties_cut,
-            stats: Stats { expansions, ..Stats::default() },
         })
     }
 
@@ -331,7 +363,11 @@ impl<'a> Search<'a> {
     fn fits(&mut self, visits: &[Visit], goal: usize) -> Result<bool, LowerError> {
         let Some(room) = self.room else { return Ok(true) };
         let solution = self.solution(visits, goal)?;
-        Ok(room.holds(needed(&emit(&self.kernels, self.tables, &solution)?.plan)))
+        let needed = needed(&emit(&self.kernels, self.tables, &solution)?.plan);
+        match self.holdings.as_ref().map_or(0, |holdings| holdings.needed(&visits[goal].held)) {
+            least if least <= needed => Ok(room.holds(needed)),
+            least => Err(LowerError::Internal(format!("a plan of {needed} bytes that holds {least} at least"))),
+        }
     }
 
     fn is_goal(&self, visit: &Visit) -> bool {
@@ -427,6 +463,23 @@ impl<'a> Search<'a> {
         found
     }
 
+    /// The moves that bring a value from where it is made to all layouts in which it is wanted.
+    fn moves(&self, value: ValueId, wants: &[Want], made_in: LayoutId) -> Vec<(LayoutId, LayoutId)> {
+        let mut wanted: Vec<LayoutId> = wants.iter().filter(|w| w.value == value).map(|w| w.layout).collect();
+        wanted.dedup();
+        let mut moves: Vec<(LayoutId, LayoutId)> = Vec::new();
+        for part in wanted.chunks(MAX_WANTED) {
+            // It was worked out when the choices were.
+            let Some(steiner) = self.steiner.get(&(value, part.to_vec())) else { continue };
+            for step in steiner.moves_from(made_in) {
+                if !moves.contains(&step) {
+                    moves.push(step);
+                }
+            }
+        }
+        moves
+    }
+
     fn steiner(&mut self, value: ValueId, wanted: &[LayoutId]) -> Rc<Steiner> {
         let table = self.tables.of(value);
         let entry = self.steiner.entry((value, wanted.to_vec()));
@@ -445,7 +498,7 @@ impl<'a> Search<'a> {
             wants: visit.wants.clone(),
             prices: visit.prices.clone(),
             cost: visit.cost + picked.cost,
-            kept: visit.kept,
+            held: Footprint::default(),
             depth: visit.depth + 1,
             choices: Rc::new(Vec::new()),
         };
@@ -455,6 +508,7 @@ impl<'a> Search<'a> {
                 child.labels.push(layout);
                 child.decision = Decision::Label;
                 child.slots += 1;
+                child.held = visit.held.clone();
             }
             Some(Slot::Output(i)) => {
                 let output = &self.program.outputs[*i];
@@ -468,6 +522,9 @@ impl<'a> Search<'a> {
                 }
                 child.decision = Decision::Output(picked.made_in);
                 child.slots += 1;
+                if let Some(holdings) = &self.holdings {
+                    child.held = holdings.with_output(&visit.held, output.value, picked.made_in);
+                }
                 self.want(&mut child, output.value, picked.made_in, self.strict);
             }
             None => {
@@ -476,12 +533,9 @@ impl<'a> Search<'a> {
                 if producer.labels.iter().any(|(label, layout)| child.labels[label.0 as usize] != *layout) {
                     return None;
                 }
-                if let (Some(room), Source::Given) = (self.room, producer.source) {
-                    let layout = self.tables.of(value).layouts[picked.made_in as usize];
-                    child.kept = child.kept.saturating_add(room.beyond_least(value, layout));
-                    if child.kept > room.spare() {
-                        return None;
-                    }
+                if let Some(holdings) = &self.holdings {
+                    let moves = self.moves(value, &visit.wants, picked.made_in);
+                    child.held = holdings.with_settled(&visit.held, value, (picked.made_in, producer, &moves))?;
                 }
                 child.decision = Decision::Value(value, picked);
                 child.wants.retain(|w| w.value != value);
@@ -543,17 +597,7 @@ impl<'a> Search<'a> {
                 Decision::Output(layout) => outputs.push(layout),
                 Decision::Value(value, choice) => {
                     let parent = &visits[visit.parent];
-                    let mut wanted: Vec<LayoutId> =
-                        parent.wants.iter().filter(|w| w.value == value).map(|w| w.layout).collect();
-                    wanted.dedup();
-                    let mut moves: Vec<(LayoutId, LayoutId)> = Vec::new();
-                    for part in wanted.chunks(MAX_WANTED) {
-                        for step in self.steiner(value, part).moves_from(choice.made_in) {
-                            if !moves.contains(&step) {
-                                moves.push(step);
-                            }
-                        }
-                    }
+                    let moves = self.moves(value, &parent.wants, choice.made_in);
                     let producer = choice.producer;
                     values[value.index()] = Some(Settled { made_in: choice.made_in, producer, moves });
                 }

@@ -78,7 +78,8 @@ impl<'a> Lowering<'a> {
                     vec![Pending { branch, form, settled: true }]
                 }
                 Turn::Branch => {
-                    if branches.len() > self.limits.branches || self.best.priced > MAX_PRICED {
+                    let expanded = self.capacity.is_some() && self.best.stats.expansions > 2 * self.limits.expansions;
+                    if branches.len() > self.limits.branches || self.best.priced > MAX_PRICED || expanded {
                         self.best.stopped_by = self.best.stopped_by.or(Some(BRANCHES));
                         self.best.open_bound = Some(self.best.open_bound.map_or(bound, |b| b.min(bound)));
                         break;

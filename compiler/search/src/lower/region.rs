@@ -11,7 +11,7 @@ use crate::emit::{Emitted, emit};
 use crate::kernel::Kernels;
 use crate::memory::{Room, needed};
 use crate::relax::{Priced, Region};
-use crate::search::{Found, Search, Solution, TOO_LARGE};
+use crate::search::{Found, MANY_WAYS, Search, Solution, TOO_LARGE};
 use crate::space::Space;
 use crate::table::Tables;
 
@@ -20,10 +20,11 @@ use crate::table::Tables;
 pub(super) type Rank = (u64, bool, u64, u64, u64, Vec<u64>, u64);
 
 impl Lowering<'_> {
-    /// Notes what the last search may have missed, of plans that take `bound` or more.
+    /// Notes what the last search may have missed, in a case whose plans take `bound` or more.
     pub(super) fn note_missed(&mut self, bound: u64) {
-        if std::mem::take(&mut self.best.passed_over) {
-            self.best.missed = Some(self.best.missed.map_or(bound, |known| known.min(bound)));
+        if let Some(missed) = self.best.passed_over.take() {
+            let missed = missed.max(bound);
+            self.best.missed = Some(self.best.missed.map_or(missed, |known| known.min(missed)));
         }
     }
 
@@ -85,21 +86,34 @@ impl Lowering<'_> {
         best.stats.classes += space.graph.number_of_classes();
         best.stats.nodes += space.graph.total_number_of_nodes();
         let mut search = Search::new(&space, &tables, &kernels.program, labels, self.strict, room, least);
-        (best.passed_over, best.gave_up) = (false, false);
-        let found = match search.run(self.limits) {
+        let mut found = search.run(self.limits, 1);
+        best.stats.expansions += search.expansions;
+        let passed_over = match &found {
+            Ok(found) => found.stopped_by == Some(TOO_LARGE),
+            Err(LowerError::Unreachable { .. } | LowerError::Limit { limit: TOO_LARGE, .. }) => search.missed.is_some(),
+            Err(_) => false,
+        };
+        if passed_over {
+            // For a plan that does not fit, ways to others may have been left out.
+            let known = search.missed;
+            match search.run(self.limits, MANY_WAYS) {
+                Err(LowerError::Limit { limit, .. }) if limit != TOO_LARGE => search.missed = known,
+                all => found = all,
+            }
+            best.stats.expansions += search.expansions;
+        }
+        best.passed_over = search.missed;
+        // Where memory is a constraint the case stays open; other plans may still be found.
+        best.gave_up = search.missed.is_some() && matches!(found, Err(LowerError::Limit { .. }));
+        let found = match found {
             Ok(found) => found,
             Err(unreachable @ LowerError::Unreachable { .. }) => {
-                best.passed_over = search.passed_over;
                 best.failure = Some((unreachable, Arc::clone(kernels)));
                 return Ok(None);
             }
-            Err(LowerError::Limit { limit: TOO_LARGE, .. }) => {
-                (best.passed_over, best.gave_up) = (true, true);
-                return Ok(None);
-            }
+            Err(_) if best.gave_up => return Ok(None),
             Err(other) => return Err(other),
         };
-        best.stats.expansions += found.stats.expansions;
         if labels.is_none() {
             best.root_bound = Some(best.root_bound.map_or(found.root_bound.0, |b| b.min(found.root_bound.0)));
         }

@@ -1,0 +1,299 @@
+//! What plans hold in memory at each step, as far as it is decided: never more than they will, so that a plan in the making
+//! that has no room already is given up.
+//!
+//! A step is the place of an op in the program; the search settles values from the last step to the first. Of a value that is
+//! not settled its readers are known, and so what is held of it for sure: a layout from its first reader to its last, and
+//! before its first reader the smallest layout from which moves lead there. Once it is settled, the steps are known at which
+//! each of its layouts comes and goes, as [`emit`](crate::emit::emit) orders them.
+
+use shard_ir::catalogue::Move;
+use shard_ir::{Def, Layout, ParameterKind, Program, ValueId};
+
+use crate::memory::Room;
+use crate::table::{LayoutId, Producer, Source, Tables};
+
+/// A layout of a value that is not settled, and the first and the last step that reads it, of those settled.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Use {
+    value: ValueId,
+    layout: LayoutId,
+    first: usize,
+    last: usize,
+}
+
+/// What is decided of the memory of a plan in the making, in bytes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Footprint {
+    /// Weights and caches, beyond the least that they take.
+    kept: u64,
+    /// Activations given to the layer that are settled: they are there from its first step.
+    standing: u64,
+    uses: Vec<Use>,
+    /// Steps at which more may turn out to be held, and what is held there so far; the last step first.
+    open: Vec<(usize, u64)>,
+    /// The most that is held at a step that is not open any more.
+    closed: u64,
+}
+
+impl Footprint {
+    /// The readers of what is not settled: of two plans in the making that agree in these, one that holds no more anywhere
+    /// will hold no more anywhere.
+    pub(crate) fn uses(&self) -> &[Use] {
+        &self.uses
+    }
+
+    /// Whether it holds no more than another of the same uses, at any step and for good.
+    pub(crate) fn is_within(&self, other: &Footprint) -> bool {
+        let open = self.open.iter().zip(&other.open);
+        self.kept <= other.kept
+            && self.standing <= other.standing
+            && self.closed <= other.closed
+            && self.open.len() == other.open.len()
+            && open.into_iter().all(|((step, held), (same, most))| step == same && held <= most)
+    }
+
+    /// The most that is held at one step beside weights and caches.
+    fn most(&self) -> u64 {
+        self.open.iter().map(|(_, held)| *held).fold(self.closed, u64::max)
+    }
+
+    fn uses_of(&self, value: ValueId) -> Vec<Use> {
+        self.uses.iter().filter(|u| u.value == value).copied().collect()
+    }
+
+    /// Notes that a layout of a value is read at a step, the first so far, and up to another.
+    fn read(&mut self, of: &Holdings<'_>, value: ValueId, layout: LayoutId, (first, last): (usize, usize)) {
+        let before = self.uses_of(value);
+        match self.uses.iter_mut().find(|u| u.value == value && u.layout == layout) {
+            Some(known) => (known.first, known.last) = (first.min(known.first), last.max(known.last)),
+            None => self.uses.push(Use { value, layout, first, last }),
+        }
+        self.uses.sort_unstable_by_key(|u| (u.value, u.layout));
+        let after = self.uses_of(value);
+        for (step, held) in &mut self.open {
+            let more = of.surely_held(&after, *step);
+            *held = held.saturating_add(more).saturating_sub(of.surely_held(&before, *step));
+        }
+    }
+
+    /// Closes the steps at which nothing more can turn out to be held.
+    fn close(&mut self) {
+        let last = self.uses.iter().map(|u| u.last).max().unwrap_or(0);
+        let closed = self.open.iter().take_while(|(step, _)| *step > last).count();
+        self.closed = self.open.drain(..closed).map(|(_, held)| held).fold(self.closed, u64::max);
+    }
+}
+
+/// What holding a value means.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    /// It has memory of its own from when it is made: an op's.
+    Made,
+    /// It has memory of its own from the first step: an activation given to the layer.
+    Given,
+    /// It is there throughout in the layout in which it is stored, and counted apart: a weight, a cache.
+    Kept,
+    /// In the layout in which it is made it is its operand under another name.
+    View,
+    /// It is in no memory of the device, or a number.
+    Nowhere,
+}
+
+/// What the values of a program take, and when.
+pub(crate) struct Holdings<'a> {
+    program: &'a Program,
+    tables: &'a Tables,
+    room: &'a Room<'a>,
+    /// Steps follow the order of the program; those of a folded block are put together, so that only weights and caches count.
+    in_order: bool,
+    kinds: Vec<Kind>,
+    /// For each value and layout what it takes beside what is counted apart; 0 where it may be that.
+    copies: Vec<Vec<u64>>,
+    /// For each value and layout what the value takes at least before it is in that layout.
+    least: Vec<Vec<u64>>,
+}
+
+impl<'a> Holdings<'a> {
+    pub(crate) fn new(program: &'a Program, tables: &'a Tables, room: &'a Room<'a>) -> Holdings<'a> {
+        let kinds: Vec<Kind> = program.value_ids().map(|id| kind(program, room, id)).collect();
+        let in_order = program.folds.is_empty();
+        let mut holdings = Holdings { program, tables, room, in_order, kinds, copies: Vec::new(), least: Vec::new() };
+        for id in program.value_ids() {
+            let layouts = 0..tables.of(id).layouts.len() as LayoutId;
+            holdings.copies.push(layouts.clone().map(|layout| holdings.copy(id, layout)).collect());
+            holdings.least.push(layouts.map(|layout| holdings.least_before(id, layout)).collect());
+        }
+        holdings
+    }
+
+    /// After a result is wanted in a layout.
+    pub(crate) fn with_output(&self, held: &Footprint, value: ValueId, layout: LayoutId) -> Footprint {
+        let mut held = held.clone();
+        let end = self.program.values.len();
+        if self.in_order {
+            held.read(self, value, layout, (end, end));
+        }
+        held
+    }
+
+    /// After a value is settled; `None` where that leaves no room.
+    pub(crate) fn with_settled(
+        &self,
+        held: &Footprint,
+        value: ValueId,
+        (made_in, producer, moves): (LayoutId, &Producer, &[(LayoutId, LayoutId)]),
+    ) -> Option<Footprint> {
+        let mut held = held.clone();
+        if producer.source == Source::Given {
+            held.kept = held.kept.saturating_add(self.room.beyond_least(value, self.layout(value, made_in)));
+        }
+        if self.in_order {
+            self.settle(&mut held, value, (made_in, producer, moves));
+        }
+        self.room.holds(self.needed(&held)).then_some(held)
+    }
+
+    /// What any plan needs that is decided so far as this one.
+    pub(crate) fn needed(&self, held: &Footprint) -> u64 {
+        let kept = self.room.least().saturating_add(held.kept);
+        kept.saturating_add(held.most().max(self.room.activations()))
+    }
+
+    fn settle(
+        &self,
+        held: &mut Footprint,
+        value: ValueId,
+        (made_in, producer, moves): (LayoutId, &Producer, &[(LayoutId, LayoutId)]),
+    ) {
+        let step = value.index();
+        let uses = held.uses_of(value);
+        let lives = self.lives(value, made_in, moves, &uses);
+        let held_at = |at: usize| -> u64 {
+            let there = lives.iter().filter(|live| live.from <= at && at <= live.to);
+            there.map(|live| live.bytes).fold(0, u64::saturating_add)
+        };
+        for (at, bytes) in &mut held.open {
+            *bytes = bytes.saturating_add(held_at(*at)).saturating_sub(self.surely_held(&uses, *at));
+        }
+        held.uses.retain(|u| u.value != value);
+        if producer.source == Source::Given {
+            if self.kinds[step] == Kind::Given {
+                held.standing = held.standing.saturating_add(lives[0].bytes);
+            }
+        } else {
+            let pending = held.uses.chunk_by(|a, b| a.value == b.value).map(|of| self.surely_held(of, step));
+            let now = pending.fold(held.standing.saturating_add(held_at(step)), u64::saturating_add);
+            held.open.push((step, now));
+            for (n, (operand, layout)) in producer.reads.iter().enumerate() {
+                // A view is held as long as what it shows.
+                let shows = self.kinds[step] == Kind::View && n == 0;
+                let last = if shows { lives[0].to.max(step) } else { step };
+                held.read(self, *operand, *layout, (step, last));
+            }
+        }
+        held.close();
+    }
+
+    fn layout(&self, value: ValueId, layout: LayoutId) -> Layout {
+        self.tables.of(value).layouts[layout as usize]
+    }
+
+    /// What a value takes in a layout beside what is counted apart.
+    fn copy(&self, value: ValueId, layout: LayoutId) -> u64 {
+        let producers = &self.tables.of(value).producers[layout as usize];
+        let apart = match self.kinds[value.index()] {
+            Kind::Made | Kind::Given => false,
+            Kind::Kept => producers.iter().any(|p| p.source == Source::Given),
+            Kind::View => !producers.is_empty(),
+            Kind::Nowhere => true,
+        };
+        if apart { 0 } else { self.room.bytes(value, self.layout(value, layout)) }
+    }
+
+    /// What a value takes at least, in a layout or in one from which moves lead there.
+    fn least_before(&self, value: ValueId, layout: LayoutId) -> u64 {
+        let table = self.tables.of(value);
+        let mut seen = vec![false; table.layouts.len()];
+        let mut open = vec![layout];
+        let mut least = u64::MAX;
+        while let Some(at) = open.pop() {
+            if !std::mem::replace(&mut seen[at as usize], true) {
+                least = least.min(self.copies[value.index()][at as usize]);
+                open.extend(table.arcs_into[at as usize].iter().map(|arc| arc.from));
+            }
+        }
+        least
+    }
+
+    /// What is held for sure at a step of a value that is not settled, all of whose readers from that step on are known.
+    fn surely_held(&self, uses: &[Use], step: usize) -> u64 {
+        let there = |u: &&Use| u.first <= step && step <= u.last;
+        if uses.iter().any(|u| there(&u)) {
+            let copies = uses.iter().filter(there).map(|u| self.copies[u.value.index()][u.layout as usize]);
+            return copies.fold(0, u64::saturating_add);
+        }
+        let later = uses.iter().filter(|u| u.first > step);
+        later.map(|u| self.least[u.value.index()][u.layout as usize]).max().unwrap_or(0)
+    }
+
+    /// The steps at which each layout of a settled value is held, that in which it is made first.
+    fn lives(&self, value: ValueId, made_in: LayoutId, moves: &[(LayoutId, LayoutId)], uses: &[Use]) -> Vec<Live> {
+        let (table, kind, step) = (self.tables.of(value), self.kinds[value.index()], value.index());
+        let bytes = |layout| self.room.bytes(value, self.layout(value, layout));
+        let of_made = match kind {
+            Kind::Made | Kind::Given => bytes(made_in),
+            Kind::Kept | Kind::View | Kind::Nowhere => 0,
+        };
+        let from = if kind == Kind::Given { 0 } else { step };
+        let mut lives = vec![Live { layout: made_in, early: kind != Kind::Kept, from, to: step, bytes: of_made }];
+        for (from, to) in moves {
+            let early = lives.iter().any(|live| live.layout == *from && live.early);
+            let cuts = |arc: &crate::table::Arc| arc.collective.row().combines || arc.collective.code() == Move::Slice;
+            // Behind the op that makes a value; a parameter is moved where it is read.
+            let early = early && kind != Kind::Given && table.arc(*from, *to).is_some_and(cuts);
+            let first = if early { step + 1 } else { usize::MAX };
+            let bytes = if kind == Kind::Nowhere { 0 } else { bytes(*to) };
+            if lives.iter().all(|live| live.layout != *to) {
+                lives.push(Live { layout: *to, early, from: first, to: step, bytes });
+            }
+        }
+        // Those that are made from a layout come behind it.
+        for at in (0..lives.len()).rev() {
+            let Live { layout, early, from, .. } = lives[at];
+            let read = uses.iter().find(|u| u.layout == layout);
+            let made_of_it = moves.iter().filter(|(from, _)| *from == layout);
+            let next = made_of_it.filter_map(|(_, to)| lives[at + 1..].iter().find(|live| live.layout == *to));
+            let (mut first, mut last) = (read.map_or(usize::MAX, |u| u.first), read.map_or(step, |u| u.last));
+            for live in next {
+                first = first.min(live.from);
+                // At the step of the move itself it may be gone when the op runs.
+                last = last.max(live.from.saturating_sub(1).min(self.program.values.len()));
+            }
+            lives[at].from = if at == 0 || early { from } else { first };
+            lives[at].to = last;
+        }
+        lives
+    }
+}
+
+/// A layout of a settled value, and the steps from and to which it is held.
+struct Live {
+    layout: LayoutId,
+    /// It is there as soon as the value is made.
+    early: bool,
+    from: usize,
+    to: usize,
+    bytes: u64,
+}
+
+fn kind(program: &Program, room: &Room<'_>, value: ValueId) -> Kind {
+    match &program.value(value).def {
+        _ if program.in_host_memory(value) => Kind::Nowhere,
+        Def::Parameter { kind: ParameterKind::Activation, .. } => Kind::Given,
+        Def::Parameter { .. } => Kind::Kept,
+        Def::Constant(_) => Kind::Nowhere,
+        Def::Pin { .. } => Kind::View,
+        Def::Op { .. } if room.is_view(value) => Kind::View,
+        Def::Op { .. } => Kind::Made,
+    }
+}
