@@ -41,6 +41,8 @@ mod stop;
 mod table;
 mod timeless;
 mod told;
+#[cfg(test)]
+mod walkthrough;
 
 pub use alternatives::{Alternative, Avoided, Detail, alternatives};
 pub use axis_orders::{OrderSaving, order_savings};
