@@ -81,3 +81,12 @@ fn the_judge_of_plans_sees_neither_the_search_nor_the_prices() {
     assert_eq!(found["shard-runtime"].1, ["shard-ir"]);
     assert!(!found["shard-certificate"].1.contains(&"shard-search".to_string()));
 }
+
+#[test]
+fn what_stands_behind_the_check_needs_no_grammar() {
+    let found = crates();
+    let names = ["ir", "cost", "runtime", "schedule", "certificate", "search", "export"];
+    for name in names.map(|name| format!("shard-{name}")) {
+        assert!(!found[&name].1.contains(&"shard-grammar".to_string()), "{name}");
+    }
+}

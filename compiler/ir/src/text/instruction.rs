@@ -3,8 +3,7 @@
 use crate::never;
 use std::collections::BTreeMap;
 
-use shard_grammar::ast::{AxesWord, PartialOp};
-use shard_grammar::{WordError, parse_dim_list, parse_layout_with_partial};
+use shard_words::{AxesWord, PartialOp, WordError, parse_dim_list, parse_layout_with_partial};
 
 use super::line::{Cursor, LineError, Parsed};
 use crate::collective::{Collective, Move};
@@ -69,14 +68,14 @@ impl Scope<'_> {
         list.dims.iter().map(|d| self.dim_named(&d.value, d.span)).collect()
     }
 
-    fn dim_named(&self, name: &str, span: shard_grammar::Span) -> Parsed<DimId> {
+    fn dim_named(&self, name: &str, span: shard_words::Span) -> Parsed<DimId> {
         match self.dim_ids.get(name) {
             Some(id) => Ok(DimId(*id)),
             None => Err(LineError { span, message: format!("dim `{name}` is not declared") }),
         }
     }
 
-    fn axis_named(&self, name: &str, span: shard_grammar::Span) -> Parsed<AxisId> {
+    fn axis_named(&self, name: &str, span: shard_words::Span) -> Parsed<AxisId> {
         match self.plan.mesh.axis(name) {
             Some(axis) => Ok(axis),
             None => Err(LineError { span, message: format!("the mesh has no axis `{name}` of size greater than 1") }),
@@ -88,7 +87,7 @@ impl Scope<'_> {
         cursor.skip_blanks();
         let start = cursor.position();
         let word = cursor.bracketed_word("mesh axes", true)?;
-        let span = shard_grammar::Span::new(start, cursor.position());
+        let span = shard_words::Span::new(start, cursor.position());
         let letters: Vec<String> = word.chars().map(String::from).collect();
         let names: Vec<&str> = match word.strip_prefix('{').and_then(|w| w.strip_suffix('}')) {
             Some(inside) => inside.split(',').map(str::trim).collect(),
