@@ -121,6 +121,64 @@ struct Visit {
     choices: Rc<Vec<Choice>>,
 }
 
+impl Visit {
+    /// Nothing is decided.
+    fn root() -> Visit {
+        Visit {
+            parent: 0,
+            decision: Decision::Root,
+            slots: 0,
+            labels: Vec::new(),
+            wants: Vec::new(),
+            prices: Vec::new(),
+            cost: Cost::ZERO,
+            kept: 0,
+            depth: 0,
+            choices: Rc::new(Vec::new()),
+        }
+    }
+}
+
+/// States that wait for one of their choices, by bound: least first; among equals the state nearest to a whole plan, then the
+/// one reached first.
+type Open = BinaryHeap<Reverse<(Cost, u32, usize, usize)>>;
+
+/// A search on its way.
+#[derive(Default)]
+struct Run {
+    visits: Vec<Visit>,
+    /// For each set of things decided and wanted, the least that it was reached at.
+    best: FxHashMap<(usize, Vec<Layout>, Vec<Want>, u64), Cost>,
+    open: Open,
+    /// Whole plans that tie.
+    goals: Vec<usize>,
+    expansions: usize,
+    /// States looked at after the optimum was known.
+    after_goal: usize,
+    /// Plans that were passed over since they do not fit.
+    too_large: usize,
+    next_dive: usize,
+    stopped_by: Option<&'static str>,
+    ties_cut: bool,
+    root_bound: Option<u64>,
+    lower_bound: Option<u64>,
+}
+
+impl Run {
+    /// Whether a plan is known, and none that is still to come ties with it, or enough were compared.
+    fn has_all_ties(&mut self, bound: Cost, limits: &Limits) -> bool {
+        let Some(goal) = self.goals.first() else { return false };
+        let cost = self.visits[*goal].cost;
+        if (bound.time, bound.elements) > (cost.time, cost.elements) {
+            return true;
+        }
+        self.after_goal += 1;
+        let enough = self.goals.len() >= MAX_TIES || self.after_goal > limits.tie_expansions;
+        self.ties_cut |= enough;
+        enough
+    }
+}
+
 /// After so many states a plan is looked for straight ahead, and again after so many times as many.
 const DIVE_AFTER: usize = 2_000;
 const DIVE_AGAIN: usize = 4;
@@ -207,106 +265,116 @@ impl<'a> Search<'a> {
 
     /// The best plans.
     pub(crate) fn run(&mut self, limits: &Limits) -> Result<Found, LowerError> {
-        let mut visits: Vec<Visit> = Vec::new();
-        let mut best: FxHashMap<(usize, Vec<Layout>, Vec<Want>, u64), Cost> = FxHashMap::default();
-        // Least bound first; among equals the state nearest to a whole plan, then the one reached first.
-        let mut open: BinaryHeap<Reverse<(Cost, u32, usize, usize)>> = BinaryHeap::new();
-        let root = Visit {
-            parent: 0,
-            decision: Decision::Root,
-            slots: 0,
-            labels: Vec::new(),
-            wants: Vec::new(),
-            prices: Vec::new(),
-            cost: Cost::ZERO,
-            kept: 0,
-            depth: 0,
-            choices: Rc::new(Vec::new()),
-        };
-        self.open(root, &mut visits, &mut open);
-
-        let mut goals: Vec<usize> = Vec::new();
-        let mut expansions = 0;
-        let mut stopped_by = None;
-        let mut ties_cut = false;
-        let mut root_bound = None;
-        let mut lower_bound = None;
-        let mut after_goal = 0;
-        let mut too_large = 0;
-        let mut next_dive = DIVE_AFTER;
-        while let Some(Reverse((bound, _, visit, choice))) = open.pop() {
+        let mut run = Run { next_dive: DIVE_AFTER, ..Run::default() };
+        self.open(Visit::root(), &mut run.visits, &mut run.open);
+        while let Some(Reverse((bound, _, visit, choice))) = run.open.pop() {
             limits.stop.check_asked()?;
-            if let Some(goal) = goals.first() {
-                let cost = visits[*goal].cost;
-                if (bound.time, bound.elements) > (cost.time, cost.elements) {
-                    break;
-                }
-                after_goal += 1;
-                if goals.len() >= MAX_TIES || after_goal > limits.tie_expansions {
-                    ties_cut = true;
-                    break;
-                }
+            if run.has_all_ties(bound, limits) {
+                break;
             }
-            root_bound = root_bound.or((visits[visit].slots == self.slots.len()).then_some(bound.time));
-            if self.is_goal(&visits[visit]) {
-                let least = *lower_bound.get_or_insert(bound.time);
-                if self.fits(&visits, visit)? {
-                    if bound.time > least && goals.is_empty() {
-                        // Plans that were passed over may have kept others, as fast as they are, from being looked at.
-                        stopped_by = Some(TOO_LARGE);
-                    }
-                    goals.push(visit);
-                } else {
-                    too_large += 1;
-                    if too_large > MAX_TOO_LARGE {
-                        break;
-                    }
+            let decided = run.visits[visit].slots == self.slots.len();
+            run.root_bound = run.root_bound.or(decided.then_some(bound.time));
+            if self.is_goal(&run.visits[visit]) {
+                self.reach(&mut run, visit, bound.time)?;
+                if run.too_large > MAX_TOO_LARGE {
+                    break;
                 }
                 continue;
             }
-            expansions += 1;
-            if expansions == next_dive && goals.is_empty() {
-                next_dive *= DIVE_AGAIN;
-                // A plan that takes no more than any plan must is the best, however many tie with it.
-                let least = bound.time.max(self.least);
-                if let Some(goal) = self.dive(visit, choice, &mut visits)
-                    && visits[goal].cost.time <= least
-                    && self.fits(&visits, goal)?
-                {
-                    lower_bound.get_or_insert(least);
-                    ties_cut = true;
-                    goals.push(goal);
-                    break;
-                }
-            }
-            let out_of_time = limits.stop.is_time_up();
-            if (out_of_time || expansions > limits.expansions) && goals.is_empty() {
-                stopped_by = Some(if out_of_time { TIME_LIMIT } else { "expansions" });
-                lower_bound = Some(lower_bound.unwrap_or(bound.time));
-                if let Some(goal) = self.dive(visit, choice, &mut visits) {
-                    goals.extend(self.fits(&visits, goal)?.then_some(goal));
-                }
+            run.expansions += 1;
+            if self.dives_to_the_best(&mut run, (visit, choice), bound.time)?
+                || self.stops_short(&mut run, (visit, choice), bound.time, limits)?
+            {
                 break;
             }
-            if choice + 1 < visits[visit].choices.len() {
-                let next = self.bound(&visits[visit], choice + 1);
-                open.push(Reverse((next, u32::MAX - visits[visit].depth, visit, choice + 1)));
-            }
-            let Some(child) = self.child(&visits, visit, choice) else { continue };
-            let key = (child.slots, child.labels.clone(), child.wants.clone(), child.kept);
-            match best.get_mut(&key) {
-                Some(known) if *known <= child.cost => continue,
-                Some(known) => *known = child.cost,
-                None => {
-                    best.insert(key, child.cost);
-                }
-            }
-            self.open(child, &mut visits, &mut open);
+            self.expand(&mut run, visit, choice);
         }
-        if goals.is_empty() {
-            self.passed_over = too_large > 0;
+        self.found(run, limits)
+    }
+
+    /// Takes a whole plan if it fits in memory, and passes it over if not.
+    fn reach(&mut self, run: &mut Run, visit: usize, time: u64) -> Result<(), LowerError> {
+        let least = *run.lower_bound.get_or_insert(time);
+        if !self.fits(&run.visits, visit)? {
+            run.too_large += 1;
+            return Ok(());
+        }
+        if time > least && run.goals.is_empty() {
+            // Plans that were passed over may have kept others, as fast as they are, from being looked at.
+            run.stopped_by = Some(TOO_LARGE);
+        }
+        run.goals.push(visit);
+        Ok(())
+    }
+
+    /// Now and then looks for a plan straight ahead: one that takes no more than any plan must is the best, however many tie
+    /// with it.
+    fn dives_to_the_best(
+        &mut self,
+        run: &mut Run,
+        (visit, choice): (usize, usize),
+        time: u64,
+    ) -> Result<bool, LowerError> {
+        if run.expansions != run.next_dive || !run.goals.is_empty() {
+            return Ok(false);
+        }
+        run.next_dive *= DIVE_AGAIN;
+        let least = time.max(self.least);
+        let Some(goal) = self.dive(visit, choice, &mut run.visits) else { return Ok(false) };
+        if run.visits[goal].cost.time > least || !self.fits(&run.visits, goal)? {
+            return Ok(false);
+        }
+        run.lower_bound.get_or_insert(least);
+        run.ties_cut = true;
+        run.goals.push(goal);
+        Ok(true)
+    }
+
+    /// Whether a limit ends the search before it has a plan; then it takes the one straight ahead, if there is one.
+    fn stops_short(
+        &mut self,
+        run: &mut Run,
+        (visit, choice): (usize, usize),
+        time: u64,
+        limits: &Limits,
+    ) -> Result<bool, LowerError> {
+        let out_of_time = limits.stop.is_time_up();
+        if !(out_of_time || run.expansions > limits.expansions) || !run.goals.is_empty() {
+            return Ok(false);
+        }
+        run.stopped_by = Some(if out_of_time { TIME_LIMIT } else { "expansions" });
+        run.lower_bound.get_or_insert(time);
+        if let Some(goal) = self.dive(visit, choice, &mut run.visits) {
+            run.goals.extend(self.fits(&run.visits, goal)?.then_some(goal));
+        }
+        Ok(true)
+    }
+
+    /// Puts the state after a choice on the heap, and the next choice of the state itself.
+    fn expand(&mut self, run: &mut Run, visit: usize, choice: usize) {
+        if choice + 1 < run.visits[visit].choices.len() {
+            let next = self.bound(&run.visits[visit], choice + 1);
+            run.open.push(Reverse((next, u32::MAX - run.visits[visit].depth, visit, choice + 1)));
+        }
+        let Some(child) = self.child(&run.visits, visit, choice) else { return };
+        let key = (child.slots, child.labels.clone(), child.wants.clone(), child.kept);
+        match run.best.get_mut(&key) {
+            Some(known) if *known <= child.cost => return,
+            Some(known) => *known = child.cost,
+            None => {
+                run.best.insert(key, child.cost);
+            }
+        }
+        self.open(child, &mut run.visits, &mut run.open);
+    }
+
+    /// What the search came to.
+    fn found(&mut self, run: Run, limits: &Limits) -> Result<Found, LowerError> {
+        let mut stopped_by = run.stopped_by;
+        if run.goals.is_empty() {
+            self.passed_over = run.too_large > 0;
             return Err(match stopped_by {
-                _ if too_large > MAX_TOO_LARGE => LowerError::Limit { limit: TOO_LARGE, count: MAX_TOO_LARGE },
+                _ if run.too_large > MAX_TOO_LARGE => LowerError::Limit { limit: TOO_LARGE, count: MAX_TOO_LARGE },
                 Some(TIME_LIMIT) => LowerError::OutOfTime,
                 Some(_) => LowerError::Limit { limit: "expansions", count: limits.expansions },
                 None => self.unreachable(),
@@ -315,15 +383,16 @@ impl<'a> Search<'a> {
         if self.approximate && stopped_by.is_none() {
             stopped_by = Some("wanted layouts of one value");
         }
-        let solutions = goals.iter().map(|goal| self.solution(&visits, *goal)).collect::<Result<Vec<_>, _>>()?;
-        let lower_bound = Picoseconds(lower_bound.unwrap_or(0));
+        let solutions =
+            run.goals.iter().map(|goal| self.solution(&run.visits, *goal)).collect::<Result<Vec<_>, _>>()?;
+        let lower_bound = Picoseconds(run.lower_bound.unwrap_or(0));
         Ok(Found {
-            root_bound: Picoseconds(root_bound.unwrap_or(0)).min(lower_bound),
+            root_bound: Picoseconds(run.root_bound.unwrap_or(0)).min(lower_bound),
             solutions,
             lower_bound,
             stopped_by,
-            ties_cut,
-            stats: Stats { expansions, ..Stats::default() },
+            ties_cut: run.ties_cut,
+            stats: Stats { expansions: run.expansions, ..Stats::default() },
         })
     }
 
@@ -339,12 +408,7 @@ impl<'a> Search<'a> {
     }
 
     /// Puts a state on the heap, with its choices worked out.
-    fn open(
-        &mut self,
-        mut visit: Visit,
-        visits: &mut Vec<Visit>,
-        open: &mut BinaryHeap<Reverse<(Cost, u32, usize, usize)>>,
-    ) {
+    fn open(&mut self, mut visit: Visit, visits: &mut Vec<Visit>, open: &mut Open) {
         visit.choices = self.choices(&visit);
         let whole = self.is_goal(&visit);
         if whole || !visit.choices.is_empty() {
