@@ -23,6 +23,7 @@ pub mod certificate;
 pub mod cost;
 pub mod demand;
 mod emit;
+mod forced;
 mod in_pieces;
 mod kernel;
 mod labels;
@@ -38,8 +39,10 @@ mod search;
 mod space;
 mod steiner;
 mod stop;
+mod strict;
 mod table;
 mod timeless;
+mod times;
 mod told;
 #[cfg(test)]
 mod walkthrough;
@@ -47,6 +50,7 @@ mod walkthrough;
 pub use alternatives::{Alternative, Avoided, Detail, alternatives};
 pub use axis_orders::{OrderSaving, order_savings};
 pub use bound_only::{LowerBound, lower_bound};
+pub use forced::{Allowed, Forced};
 pub use phases::{SharedWeight, SharedWeights, share_weights};
 pub use shard_certificate::Proof;
 pub use stop::{Stop, TIME_LIMIT};
@@ -72,7 +76,7 @@ pub struct LowerOptions {
     pub fuse: bool,
     /// The only ways in which the values of the program may be made, as it is written; for questions about a plan. All ways
     /// for `None`.
-    pub forced: Option<demand::Forced>,
+    pub forced: Option<Forced>,
     /// Take plans that do not fit in the memory of a device, too: for those who only execute the plan, or have no chip.
     pub any_size: bool,
     /// Where the search stops.
@@ -136,7 +140,7 @@ pub struct Lowered {
     pub optimality: Optimality,
     /// Sizes, for those who watch the search.
     pub stats: Stats,
-    memory: lower::Memory,
+    remembered: lower::Remembered,
 }
 
 /// How far a plan is from the best of the plan space.

@@ -10,7 +10,7 @@ use shard_ir::{
 use crate::emit::name_of;
 use crate::kernel::Kernels;
 use crate::search::{Settled, Solution};
-use crate::table::{Arc, LayoutId, Producer, Source, Tables};
+use crate::table::{LayoutId, MoveArc, Producer, Source, Tables};
 use crate::told::told;
 
 /// Who asks for a value in a layout.
@@ -106,7 +106,7 @@ pub(crate) fn reason(
     solution: &Solution,
     readers: &Readers,
     value: ValueId,
-    arc: &Arc,
+    arc: &MoveArc,
 ) -> Reason {
     let program = kernels.program.as_ref();
     let table = tables.of(value);

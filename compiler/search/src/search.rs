@@ -4,7 +4,7 @@
 //! the wanted values in program order is settled next: all its readers are settled, so the set of layouts wanted of it is
 //! final, and what it costs to make it once and bring it to all of them is exact ([`Steiner`]). Its operands are wanted
 //! then. A parameter stands right before its first reader, wherever it is declared: as long as it is wanted, states that want
-//! it in different layouts are different states, though nothing else may tell them apart. The bound on what is still to be paid is the sum of the [`Prices`] of all open demands.
+//! it in different layouts are different states, though nothing else may tell them apart. The bound on what is still to be paid is the sum of the [`LeastCosts`] of all open demands.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -14,15 +14,15 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use shard_ir::{Def, LabelId, Layout, Picoseconds, Program, ValueId};
 
-use crate::bound::{Prices, is_finite};
+use crate::bound::{LeastCosts, is_finite};
 use crate::cost::Cost;
-use crate::demand::may_move_to;
 use crate::emit::emit;
 use crate::kernel::Kernels;
 use crate::labels::{label_layout, layouts_of_label};
 use crate::memory::{Room, needed};
 use crate::space::Space;
 use crate::steiner::{MAX_WANTED, Steiner};
+use crate::strict::may_move_to;
 use crate::table::{LayoutId, Source, Tables};
 use crate::{Limits, LowerError, Stats, TIME_LIMIT};
 
@@ -86,7 +86,7 @@ enum Slot {
 /// One way of settling a value.
 #[derive(Clone, Copy, Debug)]
 struct Choice {
-    /// Its cost and the prices of what it wants.
+    /// Its cost, and the least that what it wants costs.
     bound: Cost,
     /// Its cost, moves included.
     cost: Cost,
@@ -112,8 +112,8 @@ struct Visit {
     labels: Vec<Layout>,
     /// Sorted.
     wants: Vec<Want>,
-    /// For each wanted value, the prices of the uses settled so far.
-    prices: Vec<(ValueId, Cost)>,
+    /// For each wanted value, what the uses settled so far cost at least.
+    to_come: Vec<(ValueId, Cost)>,
     cost: Cost,
     /// Bytes of weights and caches beyond the least that they take; counted where memory is a constraint, else 0.
     kept: u64,
@@ -130,7 +130,7 @@ impl Visit {
             slots: 0,
             labels: Vec::new(),
             wants: Vec::new(),
-            prices: Vec::new(),
+            to_come: Vec::new(),
             cost: Cost::ZERO,
             kept: 0,
             depth: 0,
@@ -196,7 +196,7 @@ pub(crate) struct Search<'a> {
     program: &'a Program,
     kernels: Arc<Kernels>,
     tables: &'a Tables,
-    prices: Prices,
+    least_costs: LeastCosts,
     /// The place of each value in the order in which values are settled, from the last.
     places: Vec<u32>,
     strict: bool,
@@ -228,7 +228,7 @@ impl<'a> Search<'a> {
         let kernels = Arc::clone(&space.kernels);
         let mut search = Search {
             program,
-            prices: Prices::new(&kernels, tables),
+            least_costs: LeastCosts::new(&kernels, tables),
             places: places(&kernels),
             kernels,
             tables,
@@ -424,7 +424,7 @@ impl<'a> Search<'a> {
             Some(_) => None,
             None => visit.wants.last().map(|w| w.value),
         };
-        let rest: Cost = visit.prices.iter().filter(|(v, _)| Some(*v) != settled).map(|(_, c)| *c).sum();
+        let rest: Cost = visit.to_come.iter().filter(|(v, _)| Some(*v) != settled).map(|(_, c)| *c).sum();
         visit.cost + rest + visit.choices[choice].bound
     }
 
@@ -437,7 +437,7 @@ impl<'a> Search<'a> {
                 let mut choices: Vec<Choice> = self.output_layouts[*output]
                     .iter()
                     .map(|layout| {
-                        let bound = self.prices.of(value, *layout);
+                        let bound = self.least_costs.of(value, *layout);
                         Choice { bound, cost: Cost::ZERO, made_in: *layout, producer: 0 }
                     })
                     .filter(|c| is_finite(c.bound))
@@ -481,7 +481,7 @@ impl<'a> Search<'a> {
                 continue;
             };
             for (producer, made) in table.producers[made_in as usize].iter().enumerate() {
-                let least = self.prices.of_producer(made);
+                let least = self.least_costs.of_producer(made);
                 if is_finite(least) {
                     found.push(Choice { bound: least + moves, cost: made.cost + moves, made_in, producer });
                 }
@@ -507,7 +507,7 @@ impl<'a> Search<'a> {
             slots: visit.slots,
             labels: visit.labels.clone(),
             wants: visit.wants.clone(),
-            prices: visit.prices.clone(),
+            to_come: visit.to_come.clone(),
             cost: visit.cost + picked.cost,
             kept: visit.kept,
             depth: visit.depth + 1,
@@ -549,7 +549,7 @@ impl<'a> Search<'a> {
                 }
                 child.decision = Decision::Value(value, picked);
                 child.wants.retain(|w| w.value != value);
-                child.prices.retain(|(v, _)| *v != value);
+                child.to_come.retain(|(v, _)| *v != value);
                 let direct = self.strict && !may_move_to(self.program, value);
                 for (operand, layout) in &producer.reads {
                     self.want(&mut child, *operand, *layout, direct);
@@ -564,10 +564,10 @@ impl<'a> Search<'a> {
         if let Err(place) = visit.wants.binary_search(&want) {
             visit.wants.insert(place, want);
         }
-        let price = self.prices.of(value, layout);
-        match visit.prices.iter_mut().find(|(v, _)| *v == value) {
-            Some((_, sum)) => *sum = *sum + price,
-            None => visit.prices.push((value, price)),
+        let least = self.least_costs.of(value, layout);
+        match visit.to_come.iter_mut().find(|(v, _)| *v == value) {
+            Some((_, sum)) => *sum = *sum + least,
+            None => visit.to_come.push((value, least)),
         }
     }
 
@@ -661,7 +661,7 @@ impl<'a> Search<'a> {
     fn unreachable(&self) -> LowerError {
         for id in self.program.value_ids().filter(|id| self.kernels.live[id.index()]) {
             let table = self.tables.of(id);
-            if (0..table.layouts.len() as LayoutId).all(|layout| !is_finite(self.prices.of(id, layout))) {
+            if (0..table.layouts.len() as LayoutId).all(|layout| !is_finite(self.least_costs.of(id, layout))) {
                 return LowerError::Unreachable { value: Some(id), output: None };
             }
         }

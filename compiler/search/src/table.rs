@@ -6,16 +6,17 @@ use shard_cost::{ExchangeTimes, Hardware};
 use shard_ir::{Collective, Def, Fused, LabelId, Layout, Program, ValueId};
 
 use crate::LowerError;
-use crate::cost::{Cost, Moved, kernel_cost, move_cost, parameter_cost};
+use crate::cost::Cost;
 use crate::labels::label_layout;
-use crate::space::{At, Node, Space};
+use crate::space::{At, ENode, Space};
+use crate::times::{MoveKey, kernel_cost, move_cost, parameter_cost};
 
 /// A layout of a value, as an index into [`ValueTable::layouts`].
 pub(crate) type LayoutId = u32;
 
 /// A move between two layouts of one value.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Arc {
+pub(crate) struct MoveArc {
     pub(crate) from: LayoutId,
     pub(crate) to: LayoutId,
     pub(crate) collective: Collective,
@@ -52,7 +53,7 @@ pub(crate) struct ValueTable {
     /// Its layouts, sorted.
     pub(crate) layouts: Vec<Layout>,
     /// The moves into each layout.
-    pub(crate) arcs_into: Vec<Vec<Arc>>,
+    pub(crate) arcs_into: Vec<Vec<MoveArc>>,
     /// The moves out of each layout: where to, and the cost.
     pub(crate) arcs_from: Vec<Vec<(LayoutId, Cost)>>,
     /// The ways of making the value in each layout.
@@ -64,7 +65,7 @@ impl ValueTable {
         self.layouts.binary_search(&layout).ok().map(|i| i as LayoutId)
     }
 
-    pub(crate) fn arc(&self, from: LayoutId, to: LayoutId) -> Option<&Arc> {
+    pub(crate) fn arc(&self, from: LayoutId, to: LayoutId) -> Option<&MoveArc> {
         self.arcs_into[to as usize].iter().filter(|a| a.from == from).min_by_key(|a| (a.cost, a.collective))
     }
 }
@@ -110,7 +111,7 @@ impl Tables {
 
 /// What moves cost: those of values that share dims and dtype the same, each time that they are done.
 struct MoveCosts<'s> {
-    known: FxHashMap<Moved<'s>, Cost>,
+    known: FxHashMap<MoveKey<'s>, Cost>,
     exchanges: ExchangeTimes<'s>,
 }
 
@@ -131,30 +132,30 @@ impl<'s> Reading<'s> {
     }
 
     /// What an e-node reads.
-    fn read(&self, node: &Node) -> Vec<At> {
+    fn read(&self, node: &ENode) -> Vec<At> {
         egg::Language::children(node).iter().map(|child| self.space.graph[*child].data).collect()
     }
 
     /// Enters an e-node of the class of `at`, whose layout has the number `to`, and the place `rank` as text.
-    fn add(&mut self, at: At, to: LayoutId, node: &Node, rank: u64) -> Result<(), LowerError> {
+    fn add(&mut self, at: At, to: LayoutId, node: &ENode, rank: u64) -> Result<(), LowerError> {
         let program: &'s Program = self.space.kernels.program.as_ref();
         let read = self.read(node);
         let made = match node {
-            Node::Goal(_) => return Ok(()),
-            Node::Move(_, collective, _) => return self.add_move(at, to, *collective, read[0], rank),
-            Node::Source(_) => {
+            ENode::Goal(_) => return Ok(()),
+            ENode::Move(_, collective, _) => return self.add_move(at, to, *collective, read[0], rank),
+            ENode::Source(_) => {
                 let (cost, labels) = match &program.value(at.value).def {
                     Def::Parameter { .. } => (parameter_cost(program, at.value, at.layout), label_demand(program, at)),
                     _ => (Cost::ZERO, Vec::new()),
                 };
                 Producer { source: Source::Given, reads: Vec::new(), cost: Cost { order: rank, ..cost }, labels }
             }
-            Node::Pin(..) => {
+            ENode::Pin(..) => {
                 let reads = vec![(read[0].value, self.locate(read[0])?)];
                 Producer { source: Source::Pin, reads, cost: Cost::ZERO, labels: label_demand(program, at) }
             }
-            Node::Kernel(_, number, _) => self.kernel(at, *number, None, &read, rank)?,
-            Node::Loop(_, of, _) => self.kernel(at, of.0, Some(of.1), &read, rank)?,
+            ENode::Kernel(_, number, _) => self.kernel(at, *number, None, &read, rank)?,
+            ENode::Loop(_, of, _) => self.kernel(at, of.0, Some(of.1), &read, rank)?,
         };
         self.values[at.value.index()].producers[to as usize].push(made);
         Ok(())
@@ -172,12 +173,12 @@ impl<'s> Reading<'s> {
         let from = self.locate(source)?;
         let value = program.value(at.value);
         let (from_layout, to_layout) = (source.layout, at.layout);
-        let moved = Moved { dims: &value.dims, dtype: value.dtype, collective, from_layout, to_layout };
+        let moved = MoveKey { dims: &value.dims, dtype: value.dtype, collective, from_layout, to_layout };
         let MoveCosts { known, exchanges } = &mut self.moves;
         let cost = *known.entry(moved).or_insert_with_key(|moved| move_cost(program, exchanges, moved));
         let cost = Cost { order: rank, ..cost.times(value.times) };
         let table = &mut self.values[at.value.index()];
-        table.arcs_into[to as usize].push(Arc { from, to, collective, cost });
+        table.arcs_into[to as usize].push(MoveArc { from, to, collective, cost });
         table.arcs_from[from as usize].push((to, cost));
         Ok(())
     }
