@@ -9,10 +9,7 @@ pub use expect::*;
 pub use expr::*;
 pub use types::*;
 
-use crate::source::{Span, Spanned};
-
-/// A name as it was written, with its place.
-pub type Name = Spanned<String>;
+use shard_words::{Span, Spanned};
 
 /// One whole file.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -4,15 +4,14 @@
 //! `None` means that the node could not be made and that the reason is in `errors`.
 
 use crate::ast::*;
-use crate::error::{SyntaxError, SyntaxErrorKind, SyntaxWarning, WordError};
+use crate::error::{SyntaxError, SyntaxErrorKind, SyntaxWarning};
 use crate::grammar::Rule;
-use crate::layout_word::{parse_layout_word, parse_partial};
 use crate::limits::{MAX_INTEGER_DIGITS, MAX_TREE_DEPTH};
 use crate::names::{Namespace, name_error};
 use crate::outline::nearest;
-use crate::source::{Span, Spanned};
 use pest::iterators::Pair;
 use shard_ops::Dtype;
+use shard_words::{Span, Spanned, WordError, parse_layout_word, parse_partial};
 
 /// Makes tree nodes of one piece's pairs.
 pub(crate) struct Builder<'e> {

@@ -5,10 +5,10 @@ use crate::build::{Builder, PinnedLayout, binary_op, parts};
 use crate::error::{SyntaxError, SyntaxErrorKind, SyntaxWarning, SyntaxWarningKind};
 use crate::grammar::Rule;
 use crate::names::Namespace;
-use crate::source::{Span, Spanned};
-use crate::subscript::parse_dim_list;
 use pest::iterators::Pair;
 use shard_ops::{Code, Slot, Takes};
+use shard_words::parse_dim_list;
+use shard_words::{Span, Spanned};
 
 /// An expression and its tree's depth.
 type Built = (Expr, usize);

@@ -1,7 +1,7 @@
 //! What can be wrong with a text: each error and warning as a value, worded in its `Display`.
 
 use crate::limits;
-use crate::source::Span;
+use shard_words::{Span, WordError};
 use std::fmt;
 
 /// A replacement of a stretch of source text that mends an error.
@@ -318,25 +318,6 @@ impl fmt::Display for SyntaxWarning {
         self.kind.fmt(f)
     }
 }
-
-/// What is wrong in a layout word, a partial or a dim list.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WordError {
-    /// Where.
-    pub span: Span,
-    /// The sentence.
-    pub message: String,
-    /// The text that would mend it.
-    pub help: Option<String>,
-}
-
-impl fmt::Display for WordError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for WordError {}
 
 impl From<WordError> for SyntaxError {
     fn from(error: WordError) -> SyntaxError {

@@ -4,7 +4,7 @@ use crate::error::{SyntaxError, SyntaxErrorKind};
 use crate::grammar::Rule;
 use crate::outline::nearest;
 use crate::scan::{Scan, TokenKind};
-use crate::source::Span;
+use shard_words::Span;
 use std::ops::Range;
 
 /// A bracket of a piece that has no partner.

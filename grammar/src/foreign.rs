@@ -3,8 +3,8 @@
 use crate::error::{SyntaxError, SyntaxErrorKind};
 use crate::names::is_reserved;
 use crate::scan::{Scan, TokenKind};
-use crate::source::Span;
 use shard_ops::{Code, Flag, Form, Takes};
+use shard_words::Span;
 use std::ops::Range;
 use std::sync::LazyLock;
 

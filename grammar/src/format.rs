@@ -9,7 +9,7 @@ use crate::error::{SyntaxError, SyntaxErrorKind};
 use crate::limits::MAX_FILE_BYTES;
 use crate::parser::parse;
 use crate::print::{call_parts, print_claim, print_expr, print_int_expr, print_type};
-use crate::source::{SourceFile, Span};
+use shard_words::{SourceFile, Span};
 
 /// The width past which lists are broken, one entry a line.
 pub const MAX_COLUMNS: usize = 100;

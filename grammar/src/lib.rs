@@ -1,12 +1,12 @@
 //! Source text, grammar, AST, parser and printer of `.shard` files.
 //!
 //! [`parse`] turns a [`SourceFile`] into an [`ast::File`] with every syntax error and warning that it found;
-//! [`format()`] prints a file in the one canonical style. Layout words (`BLE_xyz`, `BLF_yz(partialsum-x)`) have entry
-//! points of their own, [`parse_layout_word`] and [`parse_layout_with_partial`], since IR text uses them too.
+//! [`format()`] prints a file in the one canonical style. Layout words (`BLE_xyz`, `BLF_yz(partialsum-x)`) and spans are
+//! those of [`shard_words`], which IR text uses too.
 //!
 //! The way of a text: `scan` finds tokens and comments, `outline` cuts them into lines, headers and statements,
-//! pest parses each by `shard.pest`, `build` makes the tree, `layout_word` and `subscript` read the words that pest
-//! hands over whole.
+//! pest parses each by `shard.pest`, `build` makes the tree, [`shard_words`] reads the words that pest hands over
+//! whole.
 
 pub mod ast;
 mod build;
@@ -16,25 +16,22 @@ mod expected;
 mod foreign;
 mod format;
 mod grammar;
-mod layout_word;
 pub mod limits;
 mod names;
 mod outline;
 mod parser;
 mod print;
 mod scan;
-pub mod source;
-mod subscript;
-mod word_lexer;
 
-pub use error::{Fix, Note, SyntaxError, SyntaxErrorKind, SyntaxWarning, SyntaxWarningKind, WordError};
+pub use error::{Fix, Note, SyntaxError, SyntaxErrorKind, SyntaxWarning, SyntaxWarningKind};
 pub use foreign::{OPERATIONS, written_here};
 pub use format::{MAX_COLUMNS, format};
-pub use layout_word::{parse_layout_with_partial, parse_layout_word, parse_partial};
 pub use names::{KEPT_FOR_LATER, WORDS_ELSEWHERE, is_reserved};
 pub use parser::{Parsed, parse, parse_dim_override, parse_mesh_axes};
 pub use print::{
     print_claim, print_dim_list, print_expr, print_int_expr, print_layout_word, print_partial, print_type,
 };
-pub use source::{LineColumn, SourceFile, Span, Spanned};
-pub use subscript::parse_dim_list;
+pub use shard_words::{
+    LineColumn, SourceFile, Span, Spanned, WordError, parse_dim_list, parse_layout_with_partial, parse_layout_word,
+    parse_partial,
+};

@@ -1,5 +1,7 @@
 //! The stated limits of the language's text. Past one of them there is an error, never a panic, a hang or a lack of memory.
 
+pub use shard_words::{MAX_NAME_BYTES, MAX_WORD_PARTS};
+
 /// Bytes of one file.
 pub const MAX_FILE_BYTES: usize = 1 << 20;
 
@@ -14,12 +16,6 @@ pub const MAX_NUMBER_DIGITS: usize = 64;
 
 /// Digits of a whole number in a dim, a mesh size, a repeat count or a slice start: every such number fits in a `u64`.
 pub const MAX_INTEGER_DIGITS: usize = 18;
-
-/// Bytes of a name.
-pub const MAX_NAME_BYTES: usize = 128;
-
-/// Dims of one layout word or dim list, and axes of one subscript.
-pub const MAX_WORD_PARTS: usize = 64;
 
 /// Syntax errors that are reported of one file; the rest is left out.
 pub const MAX_ERRORS: usize = 50;

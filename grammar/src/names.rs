@@ -1,8 +1,8 @@
 //! The lexical rules of the four namespaces, and the words that cannot be names.
 
 use crate::error::{SyntaxError, SyntaxErrorKind};
-use crate::source::Span;
 use shard_ops::Code;
+use shard_words::Span;
 
 /// Words that are kept for a later version of the language.
 pub const KEPT_FOR_LATER: [&str; 1] = ["grad"];

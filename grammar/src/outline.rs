@@ -4,7 +4,7 @@
 use crate::error::{SyntaxError, SyntaxErrorKind};
 use crate::limits::MAX_ERRORS;
 use crate::scan::{Scan, TokenKind};
-use crate::source::Span;
+use shard_words::Span;
 use std::ops::Range;
 
 /// What a piece is parsed as.

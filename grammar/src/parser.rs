@@ -9,10 +9,10 @@ use crate::grammar::{Rule, ShardGrammar};
 use crate::limits::{MAX_ERRORS, MAX_FILE_BYTES, MAX_NESTING};
 use crate::outline::{ItemOutline, LayerOutline, Piece, PieceKind, outline};
 use crate::scan::{Scan, TokenKind, scan};
-use crate::source::{SourceFile, Span};
 use pest::Parser;
 use pest::error::{ErrorVariant, InputLocation};
 use pest::iterators::Pair;
+use shard_words::{SourceFile, Span};
 use std::ops::Range;
 
 /// What [`parse`] finds: the tree of all that could be read, and what is wrong or doubtful, in file order.

@@ -4,8 +4,8 @@
 use crate::ast::{Comment, CommentKind};
 use crate::error::{SyntaxError, SyntaxErrorKind};
 use crate::limits::{MAX_ERRORS, MAX_NAME_BYTES, MAX_NUMBER_DIGITS};
-use crate::source::Span;
 use logos::Logos;
+use shard_words::Span;
 
 /// What a token is.
 #[derive(Logos, Clone, Copy, Debug, PartialEq, Eq)]

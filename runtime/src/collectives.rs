@@ -68,27 +68,9 @@ impl Move<'_> {
                 let axes: AxisList = axes.iter().collect();
                 in_groups(grid, &axes, |group| self.all_reduce(&mut network, group, blocks, kind))?
             }
-            Collective::AllToAll { from_dim, to_dim, axes } => in_groups(grid, &axes, |group| {
-                let mut kept = Vec::new();
-                for (rank, device) in group.iter().enumerate() {
-                    for (other, part) in blocks[*device].cut(to_dim, group.len()).into_iter().enumerate() {
-                        if other == rank { kept.push(part) } else { network.send(*device, group[other], part.data) }
-                    }
-                }
-                let mut out = Vec::new();
-                for (rank, own) in kept.into_iter().enumerate() {
-                    let mut pieces = Vec::new();
-                    for from in 0..group.len() {
-                        pieces.push(match from == rank {
-                            true => own.clone(),
-                            // Senders went in order of rank, so the messages wait in that order.
-                            false => tensor(&own.sizes, network.receive(group[rank])?)?,
-                        });
-                    }
-                    out.push(Tensor::joined(&pieces, from_dim));
-                }
-                Ok(out)
-            })?,
+            Collective::AllToAll { from_dim, to_dim, axes } => {
+                in_groups(grid, &axes, |group| all_to_all(&mut network, group, blocks, (from_dim, to_dim)))?
+            }
             Collective::Permute { to } => self.permute(&mut network, grid, blocks, to)?,
             Collective::Exchange { to } => self.exchange(&mut network, grid, blocks, to)?,
             Collective::AllGatherDims { to } => {
@@ -105,24 +87,9 @@ impl Move<'_> {
                     blocks[d].cut(dim, parts).swap_remove(grid.rank(d, &axes))
                 })
                 .collect(),
-            Collective::ToPartial { kind, dim, axes } => (0..grid.devices())
-                .map(|d| {
-                    let rank = grid.rank(d, &axes);
-                    let mut sizes = blocks[d].sizes.clone();
-                    let mut origin = vec![0; sizes.len()];
-                    match dim {
-                        Some(dim) => {
-                            origin[dim] = rank * sizes[dim];
-                            sizes[dim] *= grid.mesh.group_size(axes.iter()) as usize;
-                        }
-                        None if rank == 0 => return blocks[d].clone(),
-                        None => return Tensor::filled(sizes, neutral(kind)),
-                    }
-                    let mut out = Tensor::filled(sizes, neutral(kind));
-                    out.write_block(&origin, blocks[d]);
-                    out
-                })
-                .collect(),
+            Collective::ToPartial { kind, dim, axes } => {
+                (0..grid.devices()).map(|d| as_term(grid, d, blocks[d], kind, dim, axes)).collect()
+            }
         };
         if !network.is_quiet() {
             return Err(RunError::Internal("a message was sent that nobody took"));
@@ -318,4 +285,58 @@ pub(crate) fn tensor(sizes: &[usize], data: Vec<f64>) -> Result<Tensor, RunError
 
 pub(crate) fn tensors(sizes: &[usize], data: Vec<Vec<f64>>) -> Result<Vec<Tensor>, RunError> {
     data.into_iter().map(|d| tensor(sizes, d)).collect()
+}
+
+/// Each device of a group cuts its block along one dim, keeps one part, and joins those that the others send along another.
+fn all_to_all(
+    network: &mut Network,
+    group: &[usize],
+    blocks: &[&Tensor],
+    (from_dim, to_dim): (usize, usize),
+) -> Result<Vec<Tensor>, RunError> {
+    let mut kept = Vec::new();
+    for (rank, device) in group.iter().enumerate() {
+        for (other, part) in blocks[*device].cut(to_dim, group.len()).into_iter().enumerate() {
+            if other == rank { kept.push(part) } else { network.send(*device, group[other], part.data) }
+        }
+    }
+    let mut out = Vec::new();
+    for (rank, own) in kept.into_iter().enumerate() {
+        let mut pieces = Vec::new();
+        for from in 0..group.len() {
+            pieces.push(match from == rank {
+                true => own.clone(),
+                // Senders went in order of rank, so the messages wait in that order.
+                false => tensor(&own.sizes, network.receive(group[rank])?)?,
+            });
+        }
+        out.push(Tensor::joined(&pieces, from_dim));
+    }
+    Ok(out)
+}
+
+/// The term of a sum, or the candidate for a maximum, that a device makes of its block: the block at its place along a dim;
+/// without a dim, the block on one device. The rest is neutral.
+fn as_term(
+    grid: &Grid<'_>,
+    device: usize,
+    block: &Tensor,
+    kind: Reduction,
+    dim: Option<usize>,
+    axes: AxisList,
+) -> Tensor {
+    let rank = grid.rank(device, &axes);
+    let mut sizes = block.sizes.clone();
+    let mut origin = vec![0; sizes.len()];
+    match dim {
+        Some(dim) => {
+            origin[dim] = rank * sizes[dim];
+            sizes[dim] *= grid.mesh.group_size(axes.iter()) as usize;
+        }
+        None if rank == 0 => return block.clone(),
+        None => return Tensor::filled(sizes, neutral(kind)),
+    }
+    let mut out = Tensor::filled(sizes, neutral(kind));
+    out.write_block(&origin, block);
+    out
 }

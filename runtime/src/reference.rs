@@ -216,33 +216,13 @@ impl Evaluator<'_> {
                 let position = to.iter().fold(0, |n, d| n * self.size(*d) + p[d.index()]);
                 with(p, *from, position, |p| a.at(p))
             }),
-            Op::Merge { from, to } => self.build(dims, |p| {
-                let mut inner = p.clone();
-                let mut rest = p[to.index()];
-                for dim in from.iter().rev() {
-                    inner[dim.index()] = rest % self.size(*dim);
-                    rest /= self.size(*dim);
-                }
-                a.at(&inner)
-            }),
-            Op::Concat { left, right, to } => self.build(dims, |p| {
-                let position = p[to.index()];
-                match position.checked_sub(self.size(*left)) {
-                    None => with(p, *left, position, |p| a.at(p)),
-                    Some(position) => with(p, *right, position, |p| operands[1].at(p)),
-                }
-            }),
+            Op::Merge { from, to } => self.merge(a, from, *to, dims),
+            Op::Concat { left, right, to } => self.concat([a, operands[1]], [*left, *right], *to, dims),
             Op::SliceDim { from, to, offset } => self.build(dims, |p| {
                 let position = p[to.index()] + *offset as usize;
                 with(p, *from, position, |p| a.at(p))
             }),
-            Op::Append { from, to } => self.build(dims, |p| {
-                let position = p[to.index()];
-                match position.checked_sub(self.size(*to) - self.size(*from)) {
-                    None => a.at(p),
-                    Some(position) => with(p, *from, position, |p| operands[1].at(p)),
-                }
-            }),
+            Op::Append { from, to } => self.append([a, operands[1]], *from, *to, dims),
             Op::Mask { query, key } => {
                 let behind = self.size(*key) - self.size(*query);
                 self.build(
@@ -250,22 +230,7 @@ impl Evaluator<'_> {
                     |p| if p[key.index()] > p[query.index()] + behind { f64::NEG_INFINITY } else { a.at(p) },
                 )
             }
-            Op::Rope { over, at, extent } => self.build(dims, |p| {
-                let (size, place) = (self.size(*over), p[over.index()]);
-                let pair = place % (size / 2);
-                let position = match extent {
-                    // The last place of `at` is the last of the extent.
-                    Some(extent) => self.size(*extent) - (self.size(*at) - p[at.index()]),
-                    None => p[at.index()],
-                };
-                let angle = position as f64 / 10_000f64.powf(2.0 * pair as f64 / size as f64);
-                let (low, high) = (with(p, *over, pair, |p| a.at(p)), with(p, *over, pair + size / 2, |p| a.at(p)));
-                if place < size / 2 {
-                    low * angle.cos() - high * angle.sin()
-                } else {
-                    high * angle.cos() + low * angle.sin()
-                }
-            }),
+            Op::Rope { over, at, extent } => self.rope(a, *over, *at, *extent, dims),
             Op::Take { over } => self.build(dims, |p| {
                 let id = operands[1].at(p);
                 let rows = self.size(*over) as f64;
@@ -283,6 +248,55 @@ impl Evaluator<'_> {
         } else {
             Ok((data, if largest.is_finite() { largest } else { 0.0 }))
         }
+    }
+
+    fn merge(&self, a: &Named, from: &[DimId], to: DimId, dims: &[DimId]) -> Vec<f64> {
+        self.build(dims, |p| {
+            let mut inner = p.clone();
+            let mut rest = p[to.index()];
+            for dim in from.iter().rev() {
+                inner[dim.index()] = rest % self.size(*dim);
+                rest /= self.size(*dim);
+            }
+            a.at(&inner)
+        })
+    }
+
+    fn concat(&self, [a, b]: [&Named; 2], [left, right]: [DimId; 2], to: DimId, dims: &[DimId]) -> Vec<f64> {
+        self.build(dims, |p| {
+            let position = p[to.index()];
+            match position.checked_sub(self.size(left)) {
+                None => with(p, left, position, |p| a.at(p)),
+                Some(position) => with(p, right, position, |p| b.at(p)),
+            }
+        })
+    }
+
+    fn append(&self, [a, b]: [&Named; 2], from: DimId, to: DimId, dims: &[DimId]) -> Vec<f64> {
+        self.build(dims, |p| match p[to.index()].checked_sub(self.size(to) - self.size(from)) {
+            None => a.at(p),
+            Some(position) => with(p, from, position, |p| b.at(p)),
+        })
+    }
+
+    /// Pairs of positions of `over`, turned by an angle that grows with the place along `at`.
+    fn rope(&self, a: &Named, over: DimId, at: DimId, extent: Option<DimId>, dims: &[DimId]) -> Vec<f64> {
+        self.build(dims, |p| {
+            let (size, place) = (self.size(over), p[over.index()]);
+            let pair = place % (size / 2);
+            let position = match extent {
+                // The last place of `at` is the last of the extent.
+                Some(extent) => self.size(extent) - (self.size(at) - p[at.index()]),
+                None => p[at.index()],
+            };
+            let angle = position as f64 / 10_000f64.powf(2.0 * pair as f64 / size as f64);
+            let (low, high) = (with(p, over, pair, |p| a.at(p)), with(p, over, pair + size / 2, |p| a.at(p)));
+            if place < size / 2 {
+                low * angle.cos() - high * angle.sin()
+            } else {
+                high * angle.cos() + low * angle.sin()
+            }
+        })
     }
 
     fn maximum(&self, a: &Named, over: &[DimId], at: &mut Positions) -> f64 {

@@ -81,3 +81,26 @@ fn the_judge_of_plans_sees_neither_the_search_nor_the_prices() {
     assert_eq!(found["shard-runtime"].1, ["shard-ir"]);
     assert!(!found["shard-certificate"].1.contains(&"shard-search".to_string()));
 }
+
+#[test]
+fn what_stands_behind_the_check_needs_no_grammar() {
+    let found = crates();
+    let names = ["ir", "cost", "runtime", "schedule", "certificate", "search", "export"];
+    for name in names.map(|name| format!("shard-{name}")) {
+        assert!(!found[&name].1.contains(&"shard-grammar".to_string()), "{name}");
+    }
+}
+
+#[test]
+fn reports_as_text_import_nothing_of_the_json_documents() {
+    let folder = root().join("compiler/report/src");
+    for entry in std::fs::read_dir(&folder).expect("a folder") {
+        let path = entry.expect("a file").path();
+        if path.extension().is_some_and(|e| e == "rs") {
+            let text = read(&path);
+            // The page for browsers holds the JSON document itself.
+            let of_page = path.ends_with("html.rs");
+            assert!(of_page || !text.contains("crate::json"), "{}", path.display());
+        }
+    }
+}

@@ -2,8 +2,8 @@
 
 use shard_check::CheckOptions;
 use shard_cost::Hardware;
-use shard_grammar::SourceFile;
 use shard_ir::Program;
+use shard_words::SourceFile;
 
 use crate::format::{CertificateError, Inputs};
 

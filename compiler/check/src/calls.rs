@@ -320,35 +320,12 @@ impl LayerChecker<'_, '_> {
             let path = || -> Vec<String> { [&callee.name].into_iter().chain(&value.in_layers).cloned().collect() };
             let new = match &value.def {
                 Def::Parameter { pattern, .. } => {
-                    let (mut arg, Some(expr)) = (args[map.len()], exprs[map.len()]) else {
+                    let (arg, Some(expr)) = (args[map.len()], exprs[map.len()]) else {
                         map.push(args[map.len()]);
                         continue;
                     };
-                    // What comes from outside of a folded block and is not handed on is moved there, and once.
-                    let (fold, border) = (self.builder.fold, self.builder.fold.is_some() && map.is_empty());
-                    // The callee fetches it itself.
-                    if let (
-                        Def::Parameter { kind: ParameterKind::HostWeight, .. },
-                        Def::Op { op: shard_ir::Op::Fetch, operands },
-                    ) = (&value.def, &self.builder.value(arg).def)
-                    {
-                        arg = operands[0];
-                    }
-                    let request = PinRequest {
-                        value: arg,
-                        dims: value.dims.clone(),
-                        pattern: relabelled(pattern),
-                        written: false,
-                        name: None,
-                        span: expr.span,
-                        fresh_from,
-                        in_layers: Vec::new(),
-                        border,
-                    };
-                    self.builder.fold = fold.filter(|_| border);
-                    let pinned = self.builder.pin(self.env, request, self.sink);
-                    self.builder.fold = fold;
-                    pinned?
+                    let border = map.is_empty();
+                    self.pin_argument(value, relabelled(pattern), (arg, expr.span), border, fresh_from)?
                 }
                 Def::Constant(_) => {
                     self.builder.push(self.env, Value { in_layers: path(), ..value.clone() }, self.sink)?
@@ -392,6 +369,41 @@ impl LayerChecker<'_, '_> {
             results.push(self.builder.pin(self.env, request, self.sink)?);
         }
         Some(results)
+    }
+
+    /// Pins what is given for a parameter of a callee to the parameter's type; `first` of a folded block is handed on.
+    fn pin_argument(
+        &mut self,
+        value: &Value,
+        pattern: LayoutPattern,
+        (mut arg, span): (ValueId, Span),
+        first: bool,
+        fresh_from: usize,
+    ) -> Option<ValueId> {
+        // What comes from outside of a folded block and is not handed on is moved there, and once.
+        let fold = self.builder.fold;
+        let border = first && fold.is_some();
+        // The callee fetches it itself.
+        if let (Def::Parameter { kind: ParameterKind::HostWeight, .. }, Def::Op { op: shard_ir::Op::Fetch, operands }) =
+            (&value.def, &self.builder.value(arg).def)
+        {
+            arg = operands[0];
+        }
+        let request = PinRequest {
+            value: arg,
+            dims: value.dims.clone(),
+            pattern,
+            written: false,
+            name: None,
+            span,
+            fresh_from,
+            in_layers: Vec::new(),
+            border,
+        };
+        self.builder.fold = fold.filter(|_| border);
+        let pinned = self.builder.pin(self.env, request, self.sink);
+        self.builder.fold = fold;
+        pinned
     }
 }
 

@@ -2,7 +2,7 @@
 
 use shard_grammar::{Span, ast};
 use shard_ir::op::{Argument, Code, Of, Slot, Takes};
-use shard_ir::{DimId, Dtype, Op, TypeError, ValueId};
+use shard_ir::{DimId, Dtype, Op, TensorType, TypeError, ValueId};
 
 use crate::diagnostics::limits::{MAX_EINSUM_OPERANDS, MAX_ITERATIONS};
 use crate::diagnostics::{DtypeProblem, LimitProblem, ShapeProblem};
@@ -69,30 +69,36 @@ impl LayerChecker<'_, '_> {
                 self.builder.push_op(self.env, Op::Einsum, values, ty, span, self.sink)
             }
             Err(TypeError::NoOperandHas(_)) => {
-                let kept: Vec<DimId> =
-                    named.iter().copied().filter(|d| types.iter().any(|t| t.dims.contains(d))).collect();
-                let has = |dim: &DimId| types.iter().any(|t| t.dims.contains(dim));
-                for (dim, name) in named.iter().zip(&output.dims).filter(|(dim, _)| !has(dim)) {
-                    let all = types.iter().flat_map(|t| &t.dims).filter(|d| !named.contains(d));
-                    let near = nearest(self.env.dim_name(*dim), all.map(|d| self.env.dim_name(*d)));
-                    self.sink.report(ShapeProblem::OutputDim {
-                        dim: name.value.clone(),
-                        span: name.span,
-                        operands: operands
-                            .iter()
-                            .zip(&types)
-                            .map(|((_, e), t)| (e.span, self.env.dims_text(&t.dims)))
-                            .collect(),
-                        near: near.map(str::to_string),
-                        rest: (output.span, self.env.dims_text(&kept)),
-                    });
-                }
+                self.report_dims_of_no_operand(&operands, &types, &named, output);
                 None
             }
             Err(error) => {
                 self.report_type_error(&Op::Einsum, "einsum", &operands, span, error);
                 None
             }
+        }
+    }
+
+    /// Says of each dim of an einsum's output that no operand has it.
+    fn report_dims_of_no_operand(
+        &mut self,
+        operands: &[Operand<'_>],
+        types: &[TensorType],
+        named: &[DimId],
+        output: &ast::DimList,
+    ) {
+        let kept: Vec<DimId> = named.iter().copied().filter(|d| types.iter().any(|t| t.dims.contains(d))).collect();
+        let has = |dim: &DimId| types.iter().any(|t| t.dims.contains(dim));
+        for (dim, name) in named.iter().zip(&output.dims).filter(|(dim, _)| !has(dim)) {
+            let all = types.iter().flat_map(|t| &t.dims).filter(|d| !named.contains(d));
+            let near = nearest(self.env.dim_name(*dim), all.map(|d| self.env.dim_name(*d)));
+            self.sink.report(ShapeProblem::OutputDim {
+                dim: name.value.clone(),
+                span: name.span,
+                operands: operands.iter().zip(types).map(|((_, e), t)| (e.span, self.env.dims_text(&t.dims))).collect(),
+                near: near.map(str::to_string),
+                rest: (output.span, self.env.dims_text(&kept)),
+            });
         }
     }
 

@@ -9,8 +9,9 @@ pub(crate) use shard_driver::host::problem;
 use shard_driver::{Host, Named, Pass};
 pub(crate) use shard_driver::{Outcome, Status};
 use shard_grammar::SourceFile;
+use shard_report::InFile;
 use shard_report::github::github;
-use shard_report::json::diagnostics::{InFile, diagnostics};
+use shard_report::json::diagnostics::diagnostics;
 use shard_report::json::sarif::sarif;
 use shard_report::printable::{escaped, escaped_but_colour};
 

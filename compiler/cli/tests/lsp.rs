@@ -278,6 +278,62 @@ fn definition_completion_and_formatting_answer() {
     editor.close();
 }
 
+/// The text of the part of a signature that the cursor is in, and the signature.
+fn active(help: &Value) -> (String, String) {
+    let signature = &help["signatures"][0];
+    let label = signature["label"].as_str().expect("a label");
+    let part = &signature["parameters"][help["activeParameter"].as_u64().expect("a number") as usize]["label"];
+    let [start, end] = [0, 1].map(|i| part[i].as_u64().expect("an offset") as usize);
+    (label[start..end].to_string(), label.to_string())
+}
+
+#[test]
+fn signature_help_tells_which_operand_or_slot_the_cursor_is_in() {
+    let text = MLP
+        .replace("let a = gelu(h)", "let a = rope(gelu(h) over F at L, )")
+        .replace("return y", "return split(y, E -> [G, H])")
+        + "\nlayer twice(v: bf16 BLE?) -> bf16 BLE? { return mlp(v, v, v) }\n";
+    let mut editor = Editor::open(&text);
+    for (near, on, part) in [
+        ("rope(gelu", 5, "a"),
+        ("rope(gelu", 10, "a"),
+        ("over F at", 5, "dim"),
+        ("at L, )", 3, "position"),
+        ("at L, )", 6, "extent"),
+    ] {
+        let (found, label) = active(&editor.ask_at("textDocument/signatureHelp", &text, near, on));
+        let wanted = if near == "rope(gelu" && on == 10 {
+            ("a", "gelu(a)")
+        } else {
+            (part, "rope(a over dim at position[, extent])")
+        };
+        assert_eq!((found.as_str(), label.as_str()), wanted, "{near:?} {on}");
+    }
+    let help = editor.ask_at("textDocument/signatureHelp", &text, "einsum(x, w_in -> BLF", 18);
+    assert_eq!(active(&help).0, "dims");
+    let help = editor.ask_at("textDocument/signatureHelp", &text, "mlp(v, v, v)", 7);
+    assert_eq!(active(&help).0, "w_in: weight bf16 E_xF_yz");
+    let help = editor.ask_at("textDocument/signatureHelp", &text, "let h", 2);
+    assert!(help.is_null(), "{help}");
+    editor.close();
+}
+
+#[test]
+fn the_outline_has_layers_with_what_they_take_and_name() {
+    let mut editor = Editor::open(MLP);
+    let outline = editor.ask("textDocument/documentSymbol", json!({"textDocument": {"uri": URI}}));
+    let names = |list: &Value| -> Vec<String> {
+        let list = list.as_array().expect("a list").iter();
+        list.map(|entry| entry["name"].as_str().expect("a name").to_string()).collect()
+    };
+    assert_eq!(names(&outline), ["tpu-v4-flat", "mesh", "B", "L", "E", "F", "mlp"]);
+    assert_eq!(names(&outline[1]["children"]), ["x", "y", "z"]);
+    assert_eq!(outline[5]["detail"], "= 4 * E");
+    assert_eq!(names(&outline[6]["children"]), ["x", "w_in", "w_out", "h", "a", "y"]);
+    assert_eq!(outline[6]["children"][1]["detail"], "weight bf16 E_xF_yz");
+    editor.close();
+}
+
 #[test]
 fn answers_that_need_no_lowering_come_within_50_ms() {
     // The largest example of the repository.
@@ -341,8 +397,18 @@ fn no_message_ends_the_server() {
     let far = json!({"line": u32::MAX, "character": u32::MAX});
     let at = json!({"textDocument": {"uri": URI}, "position": far, "newName": "\u{202e}", "options": {},
         "range": {"start": far, "end": {"line": 0, "character": 0}}, "context": {"diagnostics": [], "includeDeclaration": true}});
-    for method in ["hover", "definition", "references", "rename", "completion", "formatting", "codeAction", "inlayHint"]
-    {
+    for method in [
+        "hover",
+        "definition",
+        "references",
+        "rename",
+        "completion",
+        "formatting",
+        "codeAction",
+        "inlayHint",
+        "signatureHelp",
+        "documentSymbol",
+    ] {
         for params in [json!(null), json!({"textDocument": 1}), at.clone()] {
             editor.respond(&format!("textDocument/{method}"), params);
         }

@@ -1,6 +1,6 @@
 //! When no plan fits in memory: what is over, and what would fit, found by lowering again.
 
-use shard_check::diagnostics::HardwareProblem;
+use shard_check::diagnostics::{HardwareProblem, NoPlanFits};
 use shard_check::{CheckOptions, Diagnostic};
 use shard_cost::{Hardware, Memory, buffers};
 use shard_grammar::{SourceFile, Span};
@@ -52,7 +52,7 @@ fn problem(
         (format!("caches{layers}"), memory.all_caches().0),
         ("activations".to_string(), memory.activations.0),
     ];
-    HardwareProblem::NoPlanFits {
+    HardwareProblem::NoPlanFits(NoPlanFits {
         layer: plan.name.clone(),
         span: header.unwrap_or_default(),
         chip: hardware.name.clone(),
@@ -63,7 +63,7 @@ fn problem(
         parts: parts.into_iter().filter(|(_, n)| *n > 0).collect(),
         largest: largest(plan),
         ways_out,
-    }
+    })
 }
 
 /// What takes most memory: weights and caches with all their layers, and activations.

@@ -1,6 +1,6 @@
 //! Why a plan is not exported.
 
-use shard_grammar::Span;
+use shard_words::Span;
 
 /// Why a plan is not exported.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

@@ -1,7 +1,7 @@
 //! [`Plan`]: a lowered layer, instruction by instruction, as every device runs it.
 
 use crate::never;
-use shard_grammar::Span;
+use shard_words::Span;
 
 use crate::collective::Collective;
 use crate::collective_einsum::{Fused, LoopLayouts};

@@ -1,6 +1,6 @@
 //! [`Program`]: a checked layer, before anything is searched.
 
-use shard_grammar::Span;
+use shard_words::Span;
 
 use crate::mesh::Mesh;
 use crate::op::Op;

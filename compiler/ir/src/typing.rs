@@ -65,37 +65,123 @@ pub enum TypeError {
 /// The type of the op's result with dims in the natural order (the first operand's order, then new ones), or, for an
 /// einsum, in the order of `named`, the dims that its subscript names.
 pub fn result_type(op: &Op, operands: &[TensorType], named: &[DimId], dims: &[Dim]) -> Result<TensorType, TypeError> {
-    use TypeError as E;
     let arity = match op.row().operands.len() {
         0 => operands.len().max(1),
         named => named,
     };
     if operands.len() != arity {
-        return Err(E::Arity { expected: arity, found: operands.len() });
+        return Err(TypeError::Arity { expected: arity, found: operands.len() });
     }
-    let size = |d: DimId| dims[d.index()].size;
-    let product = |list: &[DimId]| list.iter().fold(1u64, |n, d| n.saturating_mul(size(*d)));
     let first = &operands[0];
-    let needs = |operand: usize, dim: DimId| {
-        if operands[operand].dims.contains(&dim) { Ok(()) } else { Err(E::MissingDim { operand, dim }) }
-    };
-    let float = |operand: usize| {
-        if operands[operand].dtype.is_float() {
-            Ok(())
-        } else {
-            Err(E::OperandDtype { operand, found: operands[operand].dtype, wanted: "a float" })
+    let of = Operands { all: operands, dims };
+    match op {
+        Op::Einsum => of.einsum(named),
+        Op::Map(map) => {
+            if map.row().is(Flag::Exact) { of.number(0) } else { of.float(0) }?;
+            Ok(first.clone())
         }
-    };
-    let number = |operand: usize| {
-        if operands[operand].dtype != Dtype::Bool {
-            Ok(())
-        } else {
-            Err(E::OperandDtype { operand, found: Dtype::Bool, wanted: "a number" })
+        Op::Binary(_) => of.binary(),
+        Op::Reduce { kind, over } => of.reduce(*kind, over),
+        Op::Softmax { over } | Op::Norm { over, .. } => {
+            of.float(0)?;
+            of.has(0, *over)?;
+            Ok(first.clone())
         }
-    };
-    let replace = |from: &[DimId], to: &[DimId]| {
+        Op::Rename { from, to } => {
+            of.has(0, *from)?;
+            equal_sizes(of.size(*from), of.size(*to))?;
+            typed(of.replace(&[*from], &[*to]), first.dtype)
+        }
+        Op::Split { from, to } => {
+            of.has(0, *from)?;
+            equal_sizes(of.size(*from), of.product(to))?;
+            typed(of.replace(&[*from], to), first.dtype)
+        }
+        Op::Merge { from, to } => {
+            if from.is_empty() {
+                return Err(TypeError::MissingDim { operand: 0, dim: *to });
+            }
+            of.have(from)?;
+            equal_sizes(of.product(from), of.size(*to))?;
+            typed(of.replace(from, &[*to]), first.dtype)
+        }
+        Op::Concat { left, right, to } => of.concat(*left, *right, *to),
+        Op::SliceDim { from, to, offset } => of.slice(*from, *to, *offset),
+        Op::Append { from, to } => of.append(*from, *to),
+        Op::Mask { query, key } => of.mask(*query, *key),
+        Op::Rope { over, at, extent } => of.rope(*over, *at, *extent),
+        Op::Take { over } => of.take(*over),
+        Op::Route { over, at, to, choices } => of.route(*over, *at, *to, *choices),
+        Op::Fetch => Ok(first.clone()),
+        Op::Cast(dtype) => Ok(TensorType { dims: first.dims.clone(), dtype: *dtype }),
+    }
+}
+
+/// The type of a result with these dims.
+fn typed(dims: Vec<DimId>, dtype: Dtype) -> Result<TensorType, TypeError> {
+    match repeated(&dims) {
+        Some(d) => Err(TypeError::RepeatedDim(d)),
+        None => Ok(TensorType { dims, dtype }),
+    }
+}
+
+fn equal_sizes(left: u64, right: u64) -> Result<(), TypeError> {
+    if left == right { Ok(()) } else { Err(TypeError::Sizes { left, right }) }
+}
+
+/// The types of an op's operands, as many as the op takes, and the dims of the program.
+struct Operands<'a> {
+    all: &'a [TensorType],
+    dims: &'a [Dim],
+}
+
+impl Operands<'_> {
+    fn first(&self) -> &TensorType {
+        &self.all[0]
+    }
+
+    fn size(&self, dim: DimId) -> u64 {
+        self.dims[dim.index()].size
+    }
+
+    fn product(&self, list: &[DimId]) -> u64 {
+        list.iter().fold(1u64, |n, d| n.saturating_mul(self.size(*d)))
+    }
+
+    /// An operand has a dim.
+    fn has(&self, operand: usize, dim: DimId) -> Result<(), TypeError> {
+        if self.all[operand].dims.contains(&dim) { Ok(()) } else { Err(TypeError::MissingDim { operand, dim }) }
+    }
+
+    /// The first operand has these dims, and each is named once.
+    fn have(&self, dims: &[DimId]) -> Result<(), TypeError> {
+        dims.iter().try_for_each(|d| self.has(0, *d))?;
+        repeated(dims).map_or(Ok(()), |d| Err(TypeError::RepeatedDim(d)))
+    }
+
+    /// The first operand has both dims, and they are two.
+    fn has_both(&self, one: DimId, other: DimId) -> Result<(), TypeError> {
+        self.has(0, one)?;
+        self.has(0, other)?;
+        if one == other { Err(TypeError::RepeatedDim(one)) } else { Ok(()) }
+    }
+
+    fn float(&self, operand: usize) -> Result<(), TypeError> {
+        let found = self.all[operand].dtype;
+        if found.is_float() { Ok(()) } else { Err(TypeError::OperandDtype { operand, found, wanted: "a float" }) }
+    }
+
+    fn number(&self, operand: usize) -> Result<(), TypeError> {
+        match self.all[operand].dtype {
+            Dtype::Bool => Err(TypeError::OperandDtype { operand, found: Dtype::Bool, wanted: "a number" }),
+            _ => Ok(()),
+        }
+    }
+
+    /// The dims of the first operand with some of them replaced, at the place of the first of them.
+    fn replace(&self, from: &[DimId], to: &[DimId]) -> Vec<DimId> {
         let mut out = Vec::new();
-        for d in &first.dims {
+        for d in &self.first().dims {
             if *d == from[0] {
                 out.extend_from_slice(to);
             } else if !from.contains(d) {
@@ -103,171 +189,128 @@ pub fn result_type(op: &Op, operands: &[TensorType], named: &[DimId], dims: &[Di
             }
         }
         out
-    };
-    let typed = |out: Vec<DimId>, dtype: Dtype| match repeated(&out) {
-        Some(d) => Err(E::RepeatedDim(d)),
-        None => Ok(TensorType { dims: out, dtype }),
-    };
-    let equal_sizes = |left: u64, right: u64| if left == right { Ok(()) } else { Err(E::Sizes { left, right }) };
-    match op {
-        Op::Einsum => {
-            if let Some(d) = named.iter().find(|d| !operands.iter().any(|o| o.dims.contains(d))) {
-                return Err(E::NoOperandHas(*d));
-            }
-            let mut dtype = first.dtype;
-            for i in 0..operands.len() {
-                number(i)?;
-            }
-            for operand in &operands[1..] {
-                dtype = dtype.product(operand.dtype).ok_or(E::Dtypes { left: dtype, right: operand.dtype })?;
-            }
-            typed(named.to_vec(), dtype)
+    }
+
+    fn einsum(&self, named: &[DimId]) -> Result<TensorType, TypeError> {
+        if let Some(d) = named.iter().find(|d| !self.all.iter().any(|o| o.dims.contains(d))) {
+            return Err(TypeError::NoOperandHas(*d));
         }
-        Op::Map(map) => {
-            if map.row().is(Flag::Exact) { number(0) } else { float(0) }?;
-            Ok(first.clone())
+        (0..self.all.len()).try_for_each(|i| self.number(i))?;
+        let mut dtype = self.first().dtype;
+        for operand in &self.all[1..] {
+            let (left, right) = (dtype, operand.dtype);
+            dtype = left.product(right).ok_or(TypeError::Dtypes { left, right })?;
         }
-        Op::Binary(_) => {
-            let (left, right) = (first.dtype, operands[1].dtype);
-            number(0)?;
-            number(1)?;
-            let dtype = left.meet(right).ok_or(E::Dtypes { left, right })?;
-            let mut out = first.dims.clone();
-            out.extend(operands[1].dims.iter().filter(|d| !first.dims.contains(d)));
-            typed(out, dtype)
+        typed(named.to_vec(), dtype)
+    }
+
+    fn binary(&self) -> Result<TensorType, TypeError> {
+        let (first, second) = (self.first(), &self.all[1]);
+        let (left, right) = (first.dtype, second.dtype);
+        self.number(0)?;
+        self.number(1)?;
+        let dtype = left.meet(right).ok_or(TypeError::Dtypes { left, right })?;
+        let mut out = first.dims.clone();
+        out.extend(second.dims.iter().filter(|d| !first.dims.contains(d)));
+        typed(out, dtype)
+    }
+
+    fn reduce(&self, kind: Reduce, over: &[DimId]) -> Result<TensorType, TypeError> {
+        self.number(0)?;
+        if kind == Reduce::Mean {
+            self.float(0)?;
         }
-        Op::Reduce { kind, over } => {
-            number(0)?;
-            if *kind == Reduce::Mean {
-                float(0)?;
-            }
-            if let Some(d) = repeated(over) {
-                return Err(E::RepeatedDim(d));
-            }
-            over.iter().try_for_each(|d| needs(0, *d))?;
-            typed(first.dims.iter().copied().filter(|d| !over.contains(d)).collect(), first.dtype)
+        if let Some(d) = repeated(over) {
+            return Err(TypeError::RepeatedDim(d));
         }
-        Op::Softmax { over } | Op::Norm { over, .. } => {
-            float(0)?;
-            needs(0, *over)?;
-            Ok(first.clone())
+        self.have(over)?;
+        typed(self.first().dims.iter().copied().filter(|d| !over.contains(d)).collect(), self.first().dtype)
+    }
+
+    fn concat(&self, left: DimId, right: DimId, to: DimId) -> Result<TensorType, TypeError> {
+        self.has(0, left)?;
+        self.has(1, right)?;
+        let (a, b) = (self.first().dtype, self.all[1].dtype);
+        let dtype = a.meet(b).ok_or(TypeError::Dtypes { left: a, right: b })?;
+        equal_sizes(self.size(left) + self.size(right), self.size(to))?;
+        let expected = self.replace(&[left], &[to]);
+        self.second_has(&expected, right, to)?;
+        typed(expected, dtype)
+    }
+
+    /// The second operand, one of its dims renamed, has these dims in some order.
+    fn second_has(&self, dims: &[DimId], from: DimId, to: DimId) -> Result<(), TypeError> {
+        let other: Vec<DimId> = self.all[1].dims.iter().map(|d| if *d == from { to } else { *d }).collect();
+        if same_dims(dims, &other) { Ok(()) } else { Err(TypeError::WrongDims { expected: other }) }
+    }
+
+    fn slice(&self, from: DimId, to: DimId, offset: u64) -> Result<TensorType, TypeError> {
+        self.has(0, from)?;
+        match offset.checked_add(self.size(to)) {
+            Some(end) if end <= self.size(from) => typed(self.replace(&[from], &[to]), self.first().dtype),
+            _ => Err(TypeError::Sizes { left: self.size(from), right: offset.saturating_add(self.size(to)) }),
         }
-        Op::Rename { from, to } => {
-            needs(0, *from)?;
-            equal_sizes(size(*from), size(*to))?;
-            typed(replace(&[*from], &[*to]), first.dtype)
+    }
+
+    fn append(&self, from: DimId, to: DimId) -> Result<TensorType, TypeError> {
+        self.has(0, to)?;
+        self.has(1, from)?;
+        let (left, right) = (self.first().dtype, self.all[1].dtype);
+        if left != right {
+            return Err(TypeError::Dtypes { left, right });
         }
-        Op::Split { from, to } => {
-            needs(0, *from)?;
-            equal_sizes(size(*from), product(to))?;
-            typed(replace(&[*from], to), first.dtype)
+        self.is_within(from, to)?;
+        self.second_has(&self.first().dims, from, to)?;
+        Ok(self.first().clone())
+    }
+
+    /// One dim is no larger than another.
+    fn is_within(&self, small: DimId, large: DimId) -> Result<(), TypeError> {
+        let (left, right) = (self.size(large), self.size(small));
+        if right > left { Err(TypeError::Sizes { left, right }) } else { Ok(()) }
+    }
+
+    fn mask(&self, query: DimId, key: DimId) -> Result<TensorType, TypeError> {
+        self.float(0)?;
+        self.has_both(query, key)?;
+        self.is_within(query, key)?;
+        Ok(self.first().clone())
+    }
+
+    fn rope(&self, over: DimId, at: DimId, extent: Option<DimId>) -> Result<TensorType, TypeError> {
+        self.float(0)?;
+        self.has_both(over, at)?;
+        if self.size(over) % 2 == 1 {
+            return Err(TypeError::Sizes { left: self.size(over), right: 2 });
         }
-        Op::Merge { from, to } => {
-            if from.is_empty() {
-                return Err(E::MissingDim { operand: 0, dim: *to });
-            }
-            from.iter().try_for_each(|d| needs(0, *d))?;
-            if let Some(d) = repeated(from) {
-                return Err(E::RepeatedDim(d));
-            }
-            equal_sizes(product(from), size(*to))?;
-            typed(replace(from, &[*to]), first.dtype)
+        extent.map_or(Ok(()), |extent| self.is_within(at, extent))?;
+        Ok(self.first().clone())
+    }
+
+    fn take(&self, over: DimId) -> Result<TensorType, TypeError> {
+        self.has(0, over)?;
+        let (first, ids) = (self.first(), &self.all[1]);
+        if ids.dtype != Dtype::Int32 {
+            return Err(TypeError::OperandDtype { operand: 1, found: ids.dtype, wanted: "int32" });
         }
-        Op::Concat { left, right, to } => {
-            needs(0, *left)?;
-            needs(1, *right)?;
-            let (a, b) = (first.dtype, operands[1].dtype);
-            let dtype = a.meet(b).ok_or(E::Dtypes { left: a, right: b })?;
-            equal_sizes(size(*left) + size(*right), size(*to))?;
-            let expected = replace(&[*left], &[*to]);
-            let other: Vec<DimId> = operands[1].dims.iter().map(|d| if d == right { *to } else { *d }).collect();
-            if !same_dims(&expected, &other) {
-                return Err(E::WrongDims { expected: other });
-            }
-            typed(expected, dtype)
+        if ids.dims.contains(&over) {
+            return Err(TypeError::RepeatedDim(over));
         }
-        Op::SliceDim { from, to, offset } => {
-            needs(0, *from)?;
-            match offset.checked_add(size(*to)) {
-                Some(end) if end <= size(*from) => {}
-                _ => return Err(E::Sizes { left: size(*from), right: offset.saturating_add(size(*to)) }),
-            }
-            typed(replace(&[*from], &[*to]), first.dtype)
+        // A dim of both names a table of its own for each position.
+        let mut out = ids.dims.clone();
+        out.extend(first.dims.iter().filter(|d| **d != over && !ids.dims.contains(d)));
+        typed(out, first.dtype)
+    }
+
+    fn route(&self, over: DimId, at: DimId, to: DimId, choices: u64) -> Result<TensorType, TypeError> {
+        self.float(0)?;
+        self.has_both(over, at)?;
+        if !(1..=self.size(over)).contains(&choices) {
+            return Err(TypeError::Sizes { left: self.size(over), right: choices });
         }
-        Op::Append { from, to } => {
-            needs(0, *to)?;
-            needs(1, *from)?;
-            if first.dtype != operands[1].dtype {
-                return Err(E::Dtypes { left: first.dtype, right: operands[1].dtype });
-            }
-            if size(*from) > size(*to) {
-                return Err(E::Sizes { left: size(*to), right: size(*from) });
-            }
-            let other: Vec<DimId> = operands[1].dims.iter().map(|d| if d == from { *to } else { *d }).collect();
-            if !same_dims(&first.dims, &other) {
-                return Err(E::WrongDims { expected: other });
-            }
-            Ok(first.clone())
-        }
-        Op::Mask { query, key } => {
-            float(0)?;
-            needs(0, *query)?;
-            needs(0, *key)?;
-            if query == key {
-                return Err(E::RepeatedDim(*query));
-            }
-            if size(*query) > size(*key) {
-                return Err(E::Sizes { left: size(*key), right: size(*query) });
-            }
-            Ok(first.clone())
-        }
-        Op::Rope { over, at, extent } => {
-            float(0)?;
-            needs(0, *over)?;
-            needs(0, *at)?;
-            if over == at {
-                return Err(E::RepeatedDim(*over));
-            }
-            if size(*over) % 2 != 0 {
-                return Err(E::Sizes { left: size(*over), right: 2 });
-            }
-            if let Some(extent) = extent
-                && size(*at) > size(*extent)
-            {
-                return Err(E::Sizes { left: size(*extent), right: size(*at) });
-            }
-            Ok(first.clone())
-        }
-        Op::Take { over } => {
-            needs(0, *over)?;
-            let ids = &operands[1];
-            if ids.dtype != Dtype::Int32 {
-                return Err(E::OperandDtype { operand: 1, found: ids.dtype, wanted: "int32" });
-            }
-            if ids.dims.contains(over) {
-                return Err(E::RepeatedDim(*over));
-            }
-            // A dim of both names a table of its own for each position.
-            let mut out = ids.dims.clone();
-            out.extend(first.dims.iter().filter(|d| *d != over && !ids.dims.contains(d)));
-            typed(out, first.dtype)
-        }
-        Op::Route { over, at, to, choices } => {
-            float(0)?;
-            needs(0, *over)?;
-            needs(0, *at)?;
-            if over == at {
-                return Err(E::RepeatedDim(*over));
-            }
-            if !(1..=size(*over)).contains(choices) {
-                return Err(E::Sizes { left: size(*over), right: *choices });
-            }
-            let mut out = first.dims.clone();
-            out.push(*to);
-            typed(out, first.dtype)
-        }
-        Op::Fetch => Ok(first.clone()),
-        Op::Cast(dtype) => Ok(TensorType { dims: first.dims.clone(), dtype: *dtype }),
+        let mut out = self.first().dims.clone();
+        out.push(to);
+        typed(out, self.first().dtype)
     }
 }
 

@@ -4,8 +4,8 @@ pub(crate) mod words;
 
 use std::fmt;
 
-use crate::collective::CollectiveError;
-use crate::collective_einsum::LoopError;
+use crate::collective::{Collective, CollectiveError};
+use crate::collective_einsum::{Fused, LoopError};
 use crate::fold::{FoldError, verify_folds};
 use crate::layout::{Layout, LayoutError, MeshShape, Reduction};
 use crate::layout_rule::{Operand, RuleError, result_layout};
@@ -290,22 +290,6 @@ fn same_layout(plan: &Plan, expected: Layout, written: Layout, dims: &[DimId]) -
 }
 
 fn verify_instruction(plan: &Plan, instr: &Instruction) -> Result<(), VerifyErrorKind> {
-    use VerifyErrorKind as E;
-    let arity = |expected: usize| {
-        if instr.operands.len() == expected { Ok(()) } else { Err(E::Arity { expected, found: instr.operands.len() }) }
-    };
-    let written = |expected: &TensorType, any_order: bool| {
-        let same = if any_order { same_dims(&expected.dims, &instr.dims) } else { expected.dims == instr.dims };
-        if !same {
-            let text = |dims: &[DimId]| Layout::REPLICATED.text(&plan.mesh, &plan.dim_names(dims));
-            return Err(E::Dims { expected: text(&expected.dims), written: text(&instr.dims) });
-        }
-        if expected.dtype == instr.dtype {
-            Ok(())
-        } else {
-            Err(E::Dtype { expected: expected.dtype, written: instr.dtype })
-        }
-    };
     let stays_with_host = match &instr.kind {
         InstrKind::Move(collective) => !collective.has_traffic(),
         InstrKind::Op(op) => *op == Op::Fetch,
@@ -313,79 +297,100 @@ fn verify_instruction(plan: &Plan, instr: &Instruction) -> Result<(), VerifyErro
         InstrKind::Parameter(_) | InstrKind::Constant(_) => true,
     };
     if let Some(operand) = instr.operands.iter().find(|o| !stays_with_host && plan.in_host_memory(**o)) {
-        return Err(E::InHostMemory(*operand));
+        return Err(VerifyErrorKind::InHostMemory(*operand));
     }
     match &instr.kind {
-        InstrKind::Parameter(_) => arity(0),
+        InstrKind::Parameter(_) => has_operands(instr, 0),
         InstrKind::Constant(number) => {
-            arity(0)?;
+            has_operands(instr, 0)?;
             let is_finite = plan.number(*number).is_finite();
             if instr.dims.is_empty() && instr.layout == Layout::REPLICATED && is_finite {
                 Ok(())
             } else {
-                Err(E::BadConstant)
+                Err(VerifyErrorKind::BadConstant)
             }
         }
-        InstrKind::Op(op) => {
-            if *op == Op::Einsum && instr.operands.is_empty() {
-                return arity(1);
-            }
-            let types: Vec<TensorType> = instr
-                .operands
-                .iter()
-                .map(|o| plan.instruction(*o))
-                .map(|o| TensorType { dims: o.dims.clone(), dtype: o.dtype })
-                .collect();
-            let expected = match op {
-                Op::Einsum => einsum_type(&types, &instr.dims, instr.dtype, &plan.dims)?,
-                op => result_type(op, &types, &instr.dims, &plan.dims)?,
-            };
-            written(&expected, true)?;
-            let operands: Vec<Operand<'_>> = instr.operands.iter().map(|o| plan.operand(*o)).collect();
-            let layout = result_layout(op, &operands, &instr.dims, &plan.mesh, &plan.dims).map_err(|error| {
-                let text = words::of_rule(plan, instr, &error);
-                E::Rule { error, text }
-            })?;
-            same_layout(plan, layout, instr.layout, &instr.dims)
-        }
-        InstrKind::CollectiveEinsum(fused) => {
-            let types: Vec<TensorType> = instr
-                .operands
-                .iter()
-                .map(|o| plan.instruction(*o))
-                .map(|o| TensorType { dims: o.dims.clone(), dtype: o.dtype })
-                .collect();
-            if types.is_empty() {
-                return arity(1);
-            }
-            written(&einsum_type(&types, &instr.dims, instr.dtype, &plan.dims)?, true)?;
-            let operands: Vec<Operand<'_>> = instr.operands.iter().map(|o| plan.operand(*o)).collect();
-            let layouts =
-                fused.layouts(&operands, &instr.dims, &plan.mesh, &plan.dims).map_err(|error| match error {
-                    LoopError::Rule(error) => {
-                        let text = words::of_rule(plan, instr, &error);
-                        E::Rule { error, text }
-                    }
-                    LoopError::Collective(error) => {
-                        let gathered = fused.gathered().and_then(|place| instr.operands.get(place));
-                        let moved = gathered.map_or(instr, |operand| plan.instruction(*operand));
-                        let text = words::of_collective(plan, moved, &error);
-                        E::Collective { error, text }
-                    }
-                    LoopError::NoSuchOperand(place) => E::NoSuchOperand(place),
-                })?;
-            same_layout(plan, layouts.result, instr.layout, &instr.dims)
-        }
-        InstrKind::Move(collective) => {
-            arity(1)?;
-            let operand = plan.operand(instr.operands[0]);
-            written(&TensorType { dims: operand.dims.to_vec(), dtype: operand.dtype }, false)?;
-            let shape = MeshShape { mesh: &plan.mesh, sizes: &plan.sizes(&instr.dims) };
-            let layout = collective.apply(shape, operand.layout).map_err(|error| {
-                let text = words::of_collective(plan, instr, &error);
-                E::Collective { error, text }
-            })?;
-            same_layout(plan, layout, instr.layout, &instr.dims)
-        }
+        InstrKind::Op(op) => verify_op(plan, instr, op),
+        InstrKind::CollectiveEinsum(fused) => verify_collective_einsum(plan, instr, fused),
+        InstrKind::Move(collective) => verify_move(plan, instr, collective),
     }
+}
+
+fn has_operands(instr: &Instruction, expected: usize) -> Result<(), VerifyErrorKind> {
+    match instr.operands.len() {
+        found if found == expected => Ok(()),
+        found => Err(VerifyErrorKind::Arity { expected, found }),
+    }
+}
+
+fn types_of_operands(plan: &Plan, instr: &Instruction) -> Vec<TensorType> {
+    let operands = instr.operands.iter().map(|o| plan.instruction(*o));
+    operands.map(|o| TensorType { dims: o.dims.clone(), dtype: o.dtype }).collect()
+}
+
+/// The type that is written is the one expected; `any_order` of its dims.
+fn has_type(plan: &Plan, instr: &Instruction, expected: &TensorType, any_order: bool) -> Result<(), VerifyErrorKind> {
+    let same = if any_order { same_dims(&expected.dims, &instr.dims) } else { expected.dims == instr.dims };
+    if !same {
+        let text = |dims: &[DimId]| Layout::REPLICATED.text(&plan.mesh, &plan.dim_names(dims));
+        return Err(VerifyErrorKind::Dims { expected: text(&expected.dims), written: text(&instr.dims) });
+    }
+    if expected.dtype == instr.dtype {
+        Ok(())
+    } else {
+        Err(VerifyErrorKind::Dtype { expected: expected.dtype, written: instr.dtype })
+    }
+}
+
+fn verify_op(plan: &Plan, instr: &Instruction, op: &Op) -> Result<(), VerifyErrorKind> {
+    if *op == Op::Einsum && instr.operands.is_empty() {
+        return has_operands(instr, 1);
+    }
+    let types = types_of_operands(plan, instr);
+    let expected = match op {
+        Op::Einsum => einsum_type(&types, &instr.dims, instr.dtype, &plan.dims)?,
+        op => result_type(op, &types, &instr.dims, &plan.dims)?,
+    };
+    has_type(plan, instr, &expected, true)?;
+    let operands: Vec<Operand<'_>> = instr.operands.iter().map(|o| plan.operand(*o)).collect();
+    let layout = result_layout(op, &operands, &instr.dims, &plan.mesh, &plan.dims).map_err(|error| {
+        let text = words::of_rule(plan, instr, &error);
+        VerifyErrorKind::Rule { error, text }
+    })?;
+    same_layout(plan, layout, instr.layout, &instr.dims)
+}
+
+fn verify_collective_einsum(plan: &Plan, instr: &Instruction, fused: &Fused) -> Result<(), VerifyErrorKind> {
+    let types = types_of_operands(plan, instr);
+    if types.is_empty() {
+        return has_operands(instr, 1);
+    }
+    has_type(plan, instr, &einsum_type(&types, &instr.dims, instr.dtype, &plan.dims)?, true)?;
+    let operands: Vec<Operand<'_>> = instr.operands.iter().map(|o| plan.operand(*o)).collect();
+    let layouts = fused.layouts(&operands, &instr.dims, &plan.mesh, &plan.dims).map_err(|error| match error {
+        LoopError::Rule(error) => {
+            let text = words::of_rule(plan, instr, &error);
+            VerifyErrorKind::Rule { error, text }
+        }
+        LoopError::Collective(error) => {
+            let gathered = fused.gathered().and_then(|place| instr.operands.get(place));
+            let moved = gathered.map_or(instr, |operand| plan.instruction(*operand));
+            let text = words::of_collective(plan, moved, &error);
+            VerifyErrorKind::Collective { error, text }
+        }
+        LoopError::NoSuchOperand(place) => VerifyErrorKind::NoSuchOperand(place),
+    })?;
+    same_layout(plan, layouts.result, instr.layout, &instr.dims)
+}
+
+fn verify_move(plan: &Plan, instr: &Instruction, collective: &Collective) -> Result<(), VerifyErrorKind> {
+    has_operands(instr, 1)?;
+    let operand = plan.operand(instr.operands[0]);
+    has_type(plan, instr, &TensorType { dims: operand.dims.to_vec(), dtype: operand.dtype }, false)?;
+    let shape = MeshShape { mesh: &plan.mesh, sizes: &plan.sizes(&instr.dims) };
+    let layout = collective.apply(shape, operand.layout).map_err(|error| {
+        let text = words::of_collective(plan, instr, &error);
+        VerifyErrorKind::Collective { error, text }
+    })?;
+    same_layout(plan, layout, instr.layout, &instr.dims)
 }

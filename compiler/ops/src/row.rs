@@ -208,18 +208,49 @@ impl Row {
 
     /// How it is written: `rope(a over dim at position[, extent])`, each operand and slot by its name.
     pub fn signature(&self) -> String {
-        let slots = self.slots.iter().map(|slot| match slot.takes {
-            Takes::DimOrNothing => format!("[{}{}]", slot.lead.text(), slot.name),
-            Takes::Dim
-            | Takes::ListOfOne
-            | Takes::Dims
-            | Takes::SeveralDims
-            | Takes::Position(_)
-            | Takes::Count(_)
-            | Takes::Dtype => format!("{}{}", slot.lead.text(), slot.name),
-        });
-        let operands =
-            if self.operands.is_empty() { "a, b, ... -> dims".to_string() } else { self.operands.join(", ") };
-        format!("{}({operands}{})", self.source.unwrap_or(self.text), slots.collect::<String>())
+        let parts: String =
+            self.parts().iter().map(|part| format!("{}{}{}", part.before, part.name, part.after)).collect();
+        format!("{}({parts})", self.source.unwrap_or(self.text))
     }
+
+    /// What stands between the parentheses of its signature, in order.
+    pub fn parts(&self) -> Vec<Part> {
+        let operand = |(i, name): (usize, &&'static str)| {
+            let before = if i == 0 { "" } else { Lead::Comma.text() };
+            Part { before: before.to_string(), name, after: "", lead: (i > 0).then_some(Lead::Comma) }
+        };
+        let mut parts: Vec<Part> = self.operands.iter().enumerate().map(operand).collect();
+        if self.operands.is_empty() {
+            parts.push(Part { before: String::new(), name: "a, b, ...", after: "", lead: None });
+            let lead = Lead::Arrow;
+            parts.push(Part { before: lead.text().to_string(), name: "dims", after: "", lead: Some(lead) });
+        }
+        parts.extend(self.slots.iter().map(|slot| {
+            let (open, after) = match slot.takes {
+                Takes::DimOrNothing => ("[", "]"),
+                Takes::Dim
+                | Takes::ListOfOne
+                | Takes::Dims
+                | Takes::SeveralDims
+                | Takes::Position(_)
+                | Takes::Count(_)
+                | Takes::Dtype => ("", ""),
+            };
+            Part { before: format!("{open}{}", slot.lead.text()), name: slot.name, after, lead: Some(slot.lead) }
+        }));
+        parts
+    }
+}
+
+/// An operand or a slot in a signature.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Part {
+    /// What stands in front of it.
+    pub before: String,
+    /// What it is called.
+    pub name: &'static str,
+    /// What stands behind it.
+    pub after: &'static str,
+    /// What leads to it from the part before; nothing leads to the first.
+    pub lead: Option<Lead>,
 }

@@ -6,7 +6,7 @@
 
 use shard_check::{Diagnostic, Severity};
 
-use crate::json::diagnostics::InFile;
+use crate::InFile;
 
 /// One command for each diagnostic; nothing where there are none.
 pub fn github(files: &[InFile<'_>]) -> String {

@@ -36,11 +36,15 @@ pub mod why_not;
 pub mod words;
 
 use layout_notation::Notation;
+use shard_check::Diagnostic;
 use shard_cost::{Bytes, Hardware, Objective, PlanPrice};
 use shard_grammar::SourceFile;
 use shard_ir::{InstrId, Picoseconds, Plan, PlanOutput, Schedule};
 use shard_schedule::Timeline;
 use shard_search::{Alternative, Optimality, SharedWeights};
+
+/// Diagnostics and the file that they are about; `None` for what is wrong on the command line or outside any file.
+pub type InFile<'a> = (Option<&'a SourceFile>, &'a [Diagnostic]);
 
 /// A lowered, priced and scheduled layer: all that a report says is in here.
 #[derive(Clone, Copy, Debug)]

@@ -1,13 +1,11 @@
 //! `explain --why-not`: the best plan that has what was asked for, beside the chosen one.
 
-use serde::Serialize;
 use shard_cost::{Bytes, Memory, Objective};
 use shard_ir::{InstrId, Picoseconds};
 use shard_search::Status;
 
 use crate::Layer;
 use crate::comparison::{Comparison, Side, told};
-use crate::json::text as json_text;
 use crate::notation::phrase;
 use crate::page::Page;
 use crate::scale;
@@ -82,14 +80,14 @@ pub enum Turn {
     Unknown,
 }
 
-fn side<'a>(layer: &Layer<'a>) -> Side<'a> {
+/// A plan as comparisons take it.
+pub(crate) fn side<'a>(layer: &Layer<'a>) -> Side<'a> {
     Side { plan: &layer.schedule.plan, price: layer.price, source: layer.source }
 }
 
 /// Why the chosen plan is not the one that takes less time.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-#[serde(rename_all = "kebab-case")]
-enum Faster {
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Faster {
     /// The faster one needs more memory than a device has.
     DoesNotFit,
     /// The search for the chosen one stopped at a limit.
@@ -102,7 +100,7 @@ enum Faster {
 
 impl Faster {
     /// `None` where the other plan takes as long, or longer.
-    fn of(a: &WhyNot<'_>) -> Option<Faster> {
+    pub(crate) fn of(a: &WhyNot<'_>) -> Option<Faster> {
         if time(&a.other) >= time(&a.chosen) {
             return None;
         }
@@ -136,20 +134,22 @@ impl Faster {
 }
 
 /// What a plan needs on each device, over the whole stack.
-fn needed(layer: &Layer<'_>) -> Bytes {
+pub(crate) fn needed(layer: &Layer<'_>) -> Bytes {
     Memory::of(layer.plan()).peak()
 }
 
-fn fits(layer: &Layer<'_>) -> bool {
+/// Whether a plan fits in the memory of the chip.
+pub(crate) fn fits(layer: &Layer<'_>) -> bool {
     needed(layer).0 <= layer.hardware.hbm_bytes
 }
 
 /// The time of a plan.
-fn time(layer: &Layer<'_>) -> Picoseconds {
+pub(crate) fn time(layer: &Layer<'_>) -> Picoseconds {
     layer.price.totals.serial_time
 }
 
-fn strategies(layer: &Layer<'_>) -> Vec<&'static str> {
+/// The names of the strategies of a plan.
+pub(crate) fn strategies(layer: &Layer<'_>) -> Vec<&'static str> {
     strategy(layer.plan()).into_iter().map(|s| s.name()).collect()
 }
 
@@ -231,11 +231,6 @@ fn answer(a: &WhyNot<'_>, width: usize) -> String {
         page.wrapped(2, &format!("The best of {} ways of having it{cut}.", a.ways));
     }
     page.text
-}
-
-/// How much longer one takes than the other, below zero where it takes less.
-fn added_seconds(one: Picoseconds, other: Picoseconds) -> f64 {
-    if one >= other { Picoseconds(one.0 - other.0).seconds() } else { -Picoseconds(other.0 - one.0).seconds() }
 }
 
 /// Kernels, one after another.
@@ -326,167 +321,7 @@ fn times(rate: u64) -> String {
     }
 }
 
-fn factor(rate: u64) -> f64 {
+/// A bandwidth in parts of what the chip has.
+pub(crate) fn factor(rate: u64) -> f64 {
     rate as f64 / NETWORK_UNIT as f64
-}
-
-#[derive(Debug, Serialize)]
-struct WhyNotJson {
-    schema: &'static str,
-    answers: Vec<AnswerJson>,
-}
-
-#[derive(Debug, Serialize)]
-struct AnswerJson {
-    layer: String,
-    asked: String,
-    is_chosen: bool,
-    chosen: PlanJson,
-    other: PlanJson,
-    /// Below zero where the other plan takes less.
-    added_s: f64,
-    faster_because: Option<Faster>,
-    adds: Vec<MoveJson>,
-    saves: Vec<MoveJson>,
-    stated: Vec<String>,
-    ways: usize,
-    ways_cut: bool,
-    crossings: Vec<CrossingJson>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    bandwidth: Option<BandwidthJson>,
-}
-
-#[derive(Debug, Serialize)]
-struct PlanJson {
-    strategy: Vec<&'static str>,
-    serial_time_s: f64,
-    comm_time_s: f64,
-    comm_bytes: u64,
-    peak_hbm_bytes: u64,
-    /// Over the whole stack.
-    needed_bytes: u64,
-    fits: bool,
-}
-
-/// A move in a comparison.
-#[derive(Debug, Serialize)]
-pub(crate) struct MoveJson {
-    id: u32,
-    op: &'static str,
-    name: Option<String>,
-    from_layout: String,
-    layout: String,
-    time_s: f64,
-    line: Option<usize>,
-}
-
-#[derive(Debug, Serialize)]
-struct CrossingJson {
-    dim: String,
-    now: u64,
-    up: TurnJson,
-    down: TurnJson,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(tag = "result", rename_all = "lowercase")]
-enum TurnJson {
-    Wins { at: u64, loses_at: u64, behind_s: f64 },
-    Never { to: u64, behind_s: f64 },
-    Unknown,
-}
-
-/// Where the answer turns on a faster and on a slower network, as multiples of the chip's bandwidth.
-#[derive(Debug, Serialize)]
-struct BandwidthJson {
-    up: FactorJson,
-    down: FactorJson,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(tag = "result", rename_all = "lowercase")]
-enum FactorJson {
-    Wins { at: f64, loses_at: f64, behind_s: f64 },
-    Never { to: f64, behind_s: f64 },
-    Unknown,
-}
-
-fn factor_json(turn: Turn) -> FactorJson {
-    match turn {
-        Turn::Wins { at, loses_at, behind } => {
-            FactorJson::Wins { at: factor(at), loses_at: factor(loses_at), behind_s: behind.seconds() }
-        }
-        Turn::Never { to, behind } => FactorJson::Never { to: factor(to), behind_s: behind.seconds() },
-        Turn::Unknown => FactorJson::Unknown,
-    }
-}
-
-fn turn_json(turn: Turn) -> TurnJson {
-    match turn {
-        Turn::Wins { at, loses_at, behind } => TurnJson::Wins { at, loses_at, behind_s: behind.seconds() },
-        Turn::Never { to, behind } => TurnJson::Never { to, behind_s: behind.seconds() },
-        Turn::Unknown => TurnJson::Unknown,
-    }
-}
-
-fn plan_json(layer: &Layer<'_>) -> PlanJson {
-    let totals = &layer.price.totals;
-    PlanJson {
-        strategy: strategies(layer),
-        serial_time_s: totals.serial_time.seconds(),
-        comm_time_s: totals.comm_time.seconds(),
-        comm_bytes: totals.comm_bytes.0,
-        peak_hbm_bytes: layer.price.memory.peak().0,
-        needed_bytes: needed(layer).0,
-        fits: fits(layer),
-    }
-}
-
-/// A move as JSON.
-pub(crate) fn move_json(side: Side<'_>, id: InstrId) -> MoveJson {
-    let instr = side.plan.instruction(id);
-    MoveJson {
-        id: id.0,
-        op: instr.kind.name(),
-        name: instr.name.clone(),
-        from_layout: instr.operands.first().map_or_else(String::new, |o| side.plan.layout_text(*o)),
-        layout: side.plan.layout_text(id),
-        time_s: side.time(id).seconds(),
-        line: side.line(id),
-    }
-}
-
-fn crossing_json(crossing: &Crossing) -> Option<CrossingJson> {
-    let Figure::Dim(dim) = &crossing.figure else { return None };
-    let (up, down) = (turn_json(crossing.up), turn_json(crossing.down));
-    Some(CrossingJson { dim: dim.clone(), now: crossing.now, up, down })
-}
-
-/// The answers as `shardc.why-not/1`.
-pub fn json(answers: &[WhyNot<'_>]) -> String {
-    let answer = |a: &WhyNot<'_>| {
-        let (x, y) = (side(&a.chosen), side(&a.other));
-        let compared = Comparison::of(x, y);
-        AnswerJson {
-            layer: a.chosen.plan().name.clone(),
-            asked: a.asked.clone(),
-            is_chosen: a.is_chosen,
-            chosen: plan_json(&a.chosen),
-            other: plan_json(&a.other),
-            added_s: added_seconds(time(&a.other), time(&a.chosen)),
-            faster_because: Faster::of(a),
-            adds: compared.came.iter().map(|id| move_json(y, *id)).collect(),
-            saves: compared.went.iter().map(|id| move_json(x, *id)).collect(),
-            stated: a.stated.clone(),
-            ways: a.ways,
-            ways_cut: a.cut,
-            crossings: a.crossings.iter().filter_map(crossing_json).collect(),
-            bandwidth: a
-                .crossings
-                .iter()
-                .find(|c| c.figure == Figure::Network)
-                .map(|c| BandwidthJson { up: factor_json(c.up), down: factor_json(c.down) }),
-        }
-    };
-    json_text(&WhyNotJson { schema: "shardc.why-not/1", answers: answers.iter().map(answer).collect() })
 }

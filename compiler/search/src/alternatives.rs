@@ -91,9 +91,9 @@ pub fn alternatives(
     detail: Option<Detail>,
 ) -> Result<Vec<Alternative>, LowerError> {
     let hardware = &*options.priced_by(hardware);
-    let memory = &lowered.memory;
-    let (kernels, limits) = (&memory.kernels, &options.limits);
-    let asked: Vec<&MoveSite> = memory
+    let remembered = &lowered.remembered;
+    let (kernels, limits) = (&remembered.kernels, &options.limits);
+    let asked: Vec<&MoveSite> = remembered
         .moves
         .iter()
         .filter(|m| m.collective.has_traffic() && !lowered.plan.instruction(m.id).origin.written)
@@ -101,18 +101,18 @@ pub fn alternatives(
     if asked.is_empty() || options.strict || kernels.program.strict {
         return Ok(Vec::new());
     }
-    let whole = match &memory.whole {
+    let whole = match &remembered.whole {
         Some(whole) => Arc::clone(whole),
         None => {
             let maxima = maxima(&kernels.program);
             all_plans(kernels, hardware, maxima, (false, limits), Wanted::default())?.1
         }
     };
-    let whole = match memory.labels.is_empty() {
+    let whole = match remembered.labels.is_empty() {
         true => whole,
-        false => Arc::new(whole.under(&kernels.program, &memory.labels)),
+        false => Arc::new(whole.under(&kernels.program, &remembered.labels)),
     };
-    let case = (kernels, memory.labels.as_slice());
+    let case = (kernels, remembered.labels.as_slice());
     let cost = lowered.optimality.cost.0;
     let quick = if whole.strategies() <= QUICK { Detail::Plans } else { Detail::Bounds };
     let detail = detail.unwrap_or(quick);
@@ -154,7 +154,7 @@ pub fn alternatives(
 
 /// The value whose strategies have to change for a move to go, and what that means.
 fn way_around(lowered: &Lowered, site: &MoveSite) -> Option<(ValueId, Avoided)> {
-    let program = lowered.memory.kernels.program.as_ref();
+    let program = lowered.remembered.kernels.program.as_ref();
     let made_by_op = matches!(program.value(site.value).def, Def::Op { .. });
     let is_op = |v: &ValueId| matches!(program.value(*v).def, Def::Op { .. });
     if site.in_pieces {
@@ -191,7 +191,7 @@ type Keep = Box<dyn Fn(Layout, &[Layout]) -> bool>;
 
 /// Which strategies are left to the value of [`way_around`].
 fn strategies_without(lowered: &Lowered, whole: &Whole, site: &MoveSite) -> Keep {
-    let program = lowered.memory.kernels.program.as_ref();
+    let program = lowered.remembered.kernels.program.as_ref();
     let made_in = site.made_in;
     if site.in_pieces {
         let value = program.value(site.value);

@@ -40,7 +40,7 @@ pub fn order_savings(
     sites.iter().for_each(|site| site.leave_open(&mut all));
     let hardware = &*options.priced_by(hardware);
     let cost = lowered.optimality.cost.0;
-    let better = |freed: &Program| lower_below(freed, hardware, options, cost, &lowered.memory);
+    let better = |freed: &Program| lower_below(freed, hardware, options, cost, &lowered.remembered);
     if sites.is_empty() || better(&all)?.is_none() {
         return Ok(Vec::new());
     }

@@ -1,4 +1,4 @@
-//! A price for each value in each layout that no plan can beat: what guides the search, and what bounds it.
+//! The least that a use of each value in each layout costs: what guides the search, and what bounds it.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -15,27 +15,27 @@ use crate::table::{LayoutId, Producer, Tables, ValueTable};
 /// is charged `t / k`, rounded down, so that all charges together never exceed what is really paid (making the value and
 /// reaching the dearest of the layouts wanted costs at least the mean of the `t`s).
 #[derive(Debug)]
-pub(crate) struct Prices {
+pub(crate) struct LeastCosts {
     of: Vec<Vec<Cost>>,
 }
 
-impl Prices {
-    pub(crate) fn new(kernels: &Kernels, tables: &Tables) -> Prices {
-        let mut prices = Prices { of: Vec::with_capacity(tables.values.len()) };
+impl LeastCosts {
+    pub(crate) fn new(kernels: &Kernels, tables: &Tables) -> LeastCosts {
+        let mut costs = LeastCosts { of: Vec::with_capacity(tables.values.len()) };
         for (table, uses) in tables.values.iter().zip(&kernels.uses) {
             let made: Vec<Cost> = table
                 .producers
                 .iter()
-                .map(|all| all.iter().map(|p| prices.of_producer(p)).min().unwrap_or(Cost::MAX))
+                .map(|all| all.iter().map(|p| costs.of_producer(p)).min().unwrap_or(Cost::MAX))
                 .collect();
             let reached = spread(table, made);
             let share = |cost: Cost| if is_finite(cost) { cost.share(*uses as u64) } else { Cost::MAX };
-            prices.of.push(reached.into_iter().map(share).collect());
+            costs.of.push(reached.into_iter().map(share).collect());
         }
-        prices
+        costs
     }
 
-    /// The price of one use of a value in a layout.
+    /// What one use of a value in a layout costs at least.
     pub(crate) fn of(&self, value: ValueId, layout: LayoutId) -> Cost {
         self.of[value.index()][layout as usize]
     }
@@ -43,8 +43,8 @@ impl Prices {
     /// What a producer costs at least, with what it reads.
     pub(crate) fn of_producer(&self, producer: &Producer) -> Cost {
         producer.reads.iter().fold(producer.cost, |sum, (value, layout)| {
-            let price = self.of(*value, *layout);
-            if is_finite(sum) && is_finite(price) { sum + price } else { Cost::MAX }
+            let cost = self.of(*value, *layout);
+            if is_finite(sum) && is_finite(cost) { sum + cost } else { Cost::MAX }
         })
     }
 }

@@ -1,33 +1,6 @@
 //! Programs with one demand more than their source has: what questions about a plan lower.
 
-use std::fmt;
-use std::sync::Arc;
-
-use shard_ir::{Def, Layout, LayoutPattern, Op, Output, Program, Value, ValueId};
-
-/// Which strategies an op may have: its value, the layout of its result, those of its operands.
-pub type Allowed = dyn Fn(ValueId, Layout, &[Layout]) -> bool + Send + Sync;
-
-/// The only ways in which ops may be done ([`LowerOptions::forced`](crate::LowerOptions)).
-#[derive(Clone)]
-pub struct Forced(pub Arc<Allowed>);
-
-impl fmt::Debug for Forced {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Forced")
-    }
-}
-
-/// In a strict layer, whether what a value reads may move to it: a `reshard` asks for it. One of a weight in host memory
-/// asks also for the cut before the fetch, since no line can stand between the two.
-pub(crate) fn may_move_to(program: &Program, value: ValueId) -> bool {
-    let is_reshard = |v: ValueId| matches!(program.value(v).def, Def::Pin { written: true, .. });
-    let is_fetch = matches!(program.value(value).def, Def::Op { op: Op::Fetch, .. });
-    let readers = || program.value_ids().filter(|v| program.value(*v).def.operands().contains(&value));
-    let is_resharded =
-        || readers().next().is_some() && readers().all(is_reshard) && program.outputs.iter().all(|o| o.value != value);
-    is_reshard(value) || (is_fetch && is_resharded())
-}
+use shard_ir::{Def, LayoutPattern, Output, Program, Value, ValueId};
 
 /// The program in which a value meets some patterns one after the other, and `reader` alone (everything that reads it, for
 /// `None`) reads it behind them: what `let v: LAYOUT = ...` does, for each pattern. In a strict program the moves to them

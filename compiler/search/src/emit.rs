@@ -11,13 +11,13 @@ use shard_ir::{
 };
 
 use crate::LowerError;
-use crate::demand::may_move_to;
 use crate::in_pieces::kernel_of_each;
 use crate::kernel::{Kernel, Kernels};
 use crate::reason::{Reader, Readers, reason, reason_in_pieces, reason_of_loop};
 use crate::rules::pieces::{Laid, rule_of_pieces};
 use crate::rules::{self, Rule, rule_of_loop, rule_of_move, rules_of_strategy};
 use crate::search::{Settled, Solution};
+use crate::strict::may_move_to;
 use crate::table::{LayoutId, Source, Tables};
 
 /// A plan, and what its moves are moves of.

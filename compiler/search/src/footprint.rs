@@ -10,7 +10,7 @@ use shard_ir::catalogue::Move;
 use shard_ir::{Def, Layout, ParameterKind, Program, ValueId};
 
 use crate::memory::Room;
-use crate::table::{LayoutId, Producer, Source, Tables};
+use crate::table::{LayoutId, MoveArc, Producer, Source, Tables};
 
 /// A layout of a value that is not settled, and the first and the last step that reads it, of those settled.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -248,7 +248,7 @@ impl<'a> Holdings<'a> {
         let mut lives = vec![Live { layout: made_in, early: kind != Kind::Kept, from, to: step, bytes: of_made }];
         for (from, to) in moves {
             let early = lives.iter().any(|live| live.layout == *from && live.early);
-            let cuts = |arc: &crate::table::Arc| arc.collective.row().combines || arc.collective.code() == Move::Slice;
+            let cuts = |arc: &MoveArc| arc.collective.row().combines || arc.collective.code() == Move::Slice;
             // Behind the op that makes a value; a parameter is moved where it is read.
             let early = early && kind != Kind::Given && table.arc(*from, *to).is_some_and(cuts);
             let first = if early { step + 1 } else { usize::MAX };

@@ -6,9 +6,10 @@ use shard_cost::{Hardware, KernelOp, LocalTensor, Work, collective_cost, fuses_w
 use shard_ir::composite::{Piece, Read};
 use shard_ir::{Def, DimId, Dtype, Layout, MeshShape, Op, ValueId};
 
-use crate::cost::{Cost, steps_of, work_cost};
+use crate::cost::Cost;
 use crate::kernel::Kernels;
 use crate::rules::pieces::Laid;
+use crate::times::{steps_of, work_cost};
 
 /// A tensor as one device holds it.
 #[derive(Clone, Debug)]

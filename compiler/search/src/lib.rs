@@ -24,6 +24,7 @@ pub mod cost;
 pub mod demand;
 mod emit;
 mod footprint;
+mod forced;
 mod in_pieces;
 mod kernel;
 mod labels;
@@ -39,13 +40,18 @@ mod search;
 mod space;
 mod steiner;
 mod stop;
+mod strict;
 mod table;
 mod timeless;
+mod times;
 mod told;
+#[cfg(test)]
+mod walkthrough;
 
 pub use alternatives::{Alternative, Avoided, Detail, alternatives};
 pub use axis_orders::{OrderSaving, order_savings};
 pub use bound_only::{LowerBound, lower_bound};
+pub use forced::{Allowed, Forced};
 pub use phases::{SharedWeight, SharedWeights, share_weights};
 pub use shard_certificate::Proof;
 pub use stop::{Stop, TIME_LIMIT};
@@ -71,7 +77,7 @@ pub struct LowerOptions {
     pub fuse: bool,
     /// The only ways in which the values of the program may be made, as it is written; for questions about a plan. All ways
     /// for `None`.
-    pub forced: Option<demand::Forced>,
+    pub forced: Option<Forced>,
     /// Take plans that do not fit in the memory of a device, too: for those who only execute the plan, or have no chip.
     pub any_size: bool,
     /// Where the search stops.
@@ -135,7 +141,7 @@ pub struct Lowered {
     pub optimality: Optimality,
     /// Sizes, for those who watch the search.
     pub stats: Stats,
-    memory: lower::Memory,
+    remembered: lower::Remembered,
 }
 
 /// How far a plan is from the best of the plan space.

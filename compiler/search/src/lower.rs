@@ -10,8 +10,8 @@ use std::sync::Arc;
 use shard_cost::Hardware;
 use shard_ir::{Def, InstrId, InstrKind, Layout, MeshShape, Picoseconds, Plan, Program};
 
-use crate::demand::Forced;
 use crate::emit::{Emitted, MoveSite};
+use crate::forced::Forced;
 use crate::kernel::Kernels;
 use crate::memory::{Room, Scopes, needed};
 use crate::relax::{Question, Whole};
@@ -23,7 +23,7 @@ use region::Rank;
 /// What a lowered program remembers, for questions about it: the program whose plan it is (one form of it),
 /// the layouts of its labels, and what its moves are moves of.
 #[derive(Clone, Debug)]
-pub(crate) struct Memory {
+pub(crate) struct Remembered {
     pub(crate) kernels: Arc<Kernels>,
     pub(crate) labels: Vec<Layout>,
     pub(crate) moves: Vec<MoveSite>,
@@ -33,7 +33,7 @@ pub(crate) struct Memory {
     complete: bool,
 }
 
-impl Memory {
+impl Remembered {
     /// What the plans of a program are made of that differs from the one lowered in layout patterns alone.
     fn like(&self, program: &Program) -> Option<&Whole> {
         let same = |a: &Def, b: &Def| match (a, b) {
@@ -85,7 +85,7 @@ pub(crate) fn lower(program: &Program, hardware: &Hardware, options: &LowerOptio
     if least > capacity {
         return Err(none(true));
     }
-    let like = Some(&fastest.memory);
+    let like = Some(&fastest.remembered);
     match (Lowering { like, ..lowering(strict, Some(capacity)) }).run(program, strict) {
         // Nothing was passed over: what was left out of the space has no room in any plan.
         Err(LowerError::Unreachable { .. }) => Err(none(true)),
@@ -115,7 +115,7 @@ pub(crate) fn lower_below(
     hardware: &Hardware,
     options: &LowerOptions,
     below: u64,
-    like: &Memory,
+    like: &Remembered,
 ) -> Result<Option<Lowered>, LowerError> {
     let found = if options.strict || program.strict || options.forced.is_some() || options.whole_space {
         lower(program, hardware, options)?
@@ -184,7 +184,7 @@ pub(crate) struct Lowering<'a> {
     /// Only plans that take less time are wanted, in picoseconds.
     below: Option<u64>,
     /// What is known of a program that is nearly this one.
-    like: Option<&'a Memory>,
+    like: Option<&'a Remembered>,
     best: Best,
 }
 
@@ -312,7 +312,7 @@ impl<'a> Lowering<'a> {
                 None => unreachable_in(written, best.failure),
             });
         };
-        let cost = rank.0;
+        let cost = rank.time;
         let price_bound = best.root_bound;
         let root = price_bound.unwrap_or(0);
         if root > cost {
@@ -344,8 +344,8 @@ impl<'a> Lowering<'a> {
             ties_cut: best.ties_cut,
         };
         let complete = !self.strict && self.forced.is_none() && self.capacity.is_none();
-        let memory = Memory { kernels, labels, moves: emitted.moves, whole: best.whole, complete };
-        Ok(Lowered { plan: emitted.plan, optimality, stats: best.stats, memory })
+        let remembered = Remembered { kernels, labels, moves: emitted.moves, whole: best.whole, complete };
+        Ok(Lowered { plan: emitted.plan, optimality, stats: best.stats, remembered })
     }
 }
 

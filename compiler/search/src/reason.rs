@@ -10,7 +10,7 @@ use shard_ir::{
 use crate::emit::name_of;
 use crate::kernel::Kernels;
 use crate::search::{Settled, Solution};
-use crate::table::{Arc, LayoutId, Source, Tables};
+use crate::table::{LayoutId, MoveArc, Producer, Source, Tables};
 use crate::told::told;
 
 /// Who asks for a value in a layout.
@@ -106,7 +106,7 @@ pub(crate) fn reason(
     solution: &Solution,
     readers: &Readers,
     value: ValueId,
-    arc: &Arc,
+    arc: &MoveArc,
 ) -> Reason {
     let program = kernels.program.as_ref();
     let table = tables.of(value);
@@ -320,57 +320,68 @@ fn partial_cause(
     }
     match (producer.source, &program.value(value).def) {
         (Source::Pin, Def::Pin { operand, .. }) => partial_cause(kernels, tables, solution, *operand, axes, kind),
-        (Source::Kernel(..), _) => {
-            let mut over: Vec<(DimId, AxisList)> = Vec::new();
-            let mut explained = AxisSet::EMPTY;
-            let chain = settled_chain(kernels, producer.source, value);
-            let (reducing, how) = reduces(program, chain, kind);
-            for (operand, layout) in &producer.reads {
-                let layout = tables.of(*operand).layouts[*layout as usize];
-                for axis in axes.difference(explained).iter() {
-                    if let Place::Split { dim, .. } = layout.place(axis) {
-                        let on: AxisList = layout.axes_of(dim).iter().filter(|a| axes.contains(*a)).collect();
-                        explained = explained.union(on.set());
-                        over.push((program.value(*operand).dims[dim], on));
-                        break;
-                    }
-                }
-            }
-            let mut causes: Vec<Cause> = Vec::new();
-            let mut named = value;
-            if !over.is_empty() {
-                named = reducing.unwrap_or(value);
-                causes.push(Cause::Combined { value: told(program, named), axes, how, over });
-            }
-            // A sum of terms that were there before: one that is made so tells more than one cut into terms.
-            let is_made_partial = |v: &ValueId| {
-                let made = solution.values[v.index()].as_ref().map(|s| tables.of(*v).layouts[s.made_in as usize]);
-                made.is_some_and(|layout| axes.is_subset(layout.partial(kind)))
-            };
-            let terms: Vec<ValueId> = producer
-                .reads
-                .iter()
-                .filter(|(v, layout)| axes.is_subset(tables.of(*v).layouts[*layout as usize].partial(kind)))
-                .map(|(v, _)| *v)
-                .collect();
-            let mut shown: Vec<ValueId> = terms.iter().copied().filter(is_made_partial).collect();
-            if causes.is_empty() && shown.is_empty() {
-                shown.extend(terms.first());
-            }
-            shown.truncate(2 - causes.len());
-            if let Some(term) = shown.first() {
-                named = *term;
-            }
-            causes.extend(shown.iter().map(|term| partial_cause(kernels, tables, solution, *term, axes, kind)));
-            match (causes.is_empty(), name_of(program, value)) {
-                (true, _) => given(),
-                (false, Some(own)) if name_of(program, named) != Some(own) => {
-                    Cause::Follows { causes, value: told(program, value) }
-                }
-                (false, _) => Cause::All(causes),
+        (Source::Kernel(..), _) => cause_in_kernel(kernels, tables, solution, value, producer, (axes, kind)),
+        _ => given(),
+    }
+}
+
+/// Why a value that a kernel makes is partial: the kernel combines what lies split, or reads terms.
+fn cause_in_kernel(
+    kernels: &Kernels,
+    tables: &Tables,
+    solution: &Solution,
+    value: ValueId,
+    producer: &Producer,
+    (axes, kind): (AxisSet, Reduction),
+) -> Cause {
+    let program = kernels.program.as_ref();
+    let mut over: Vec<(DimId, AxisList)> = Vec::new();
+    let mut explained = AxisSet::EMPTY;
+    let chain = settled_chain(kernels, producer.source, value);
+    let (reducing, how) = reduces(program, chain, kind);
+    for (operand, layout) in &producer.reads {
+        let layout = tables.of(*operand).layouts[*layout as usize];
+        for axis in axes.difference(explained).iter() {
+            if let Place::Split { dim, .. } = layout.place(axis) {
+                let on: AxisList = layout.axes_of(dim).iter().filter(|a| axes.contains(*a)).collect();
+                explained = explained.union(on.set());
+                over.push((program.value(*operand).dims[dim], on));
+                break;
             }
         }
-        _ => given(),
+    }
+    let mut causes: Vec<Cause> = Vec::new();
+    let mut named = value;
+    if !over.is_empty() {
+        named = reducing.unwrap_or(value);
+        causes.push(Cause::Combined { value: told(program, named), axes, how, over });
+    }
+    // A sum of terms that were there before: one that is made so tells more than one cut into terms.
+    let is_made_partial = |v: &ValueId| {
+        let made = solution.values[v.index()].as_ref().map(|s| tables.of(*v).layouts[s.made_in as usize]);
+        made.is_some_and(|layout| axes.is_subset(layout.partial(kind)))
+    };
+    let terms: Vec<ValueId> = producer
+        .reads
+        .iter()
+        .filter(|(v, layout)| axes.is_subset(tables.of(*v).layouts[*layout as usize].partial(kind)))
+        .map(|(v, _)| *v)
+        .collect();
+    let mut shown: Vec<ValueId> = terms.iter().copied().filter(is_made_partial).collect();
+    if causes.is_empty() && shown.is_empty() {
+        shown.extend(terms.first());
+    }
+    shown.truncate(2 - causes.len());
+    if let Some(term) = shown.first() {
+        named = *term;
+    }
+    causes.extend(shown.iter().map(|term| partial_cause(kernels, tables, solution, *term, axes, kind)));
+    match (causes.is_empty(), name_of(program, value)) {
+        (true, _) => Cause::Given { value: told(program, value), axes },
+        (false, Some(own)) if name_of(program, named) != Some(own) => {
+            Cause::Follows { causes, value: told(program, value) }
+        }
+        (false, _) => Cause::All(causes),
     }
 }
 

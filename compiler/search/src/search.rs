@@ -4,7 +4,7 @@
 //! the wanted values in program order is settled next: all its readers are settled, so the set of layouts wanted of it is
 //! final, and what it costs to make it once and bring it to all of them is exact ([`Steiner`]). Its operands are wanted
 //! then. A parameter stands right before its first reader, wherever it is declared: as long as it is wanted, states that want
-//! it in different layouts are different states, though nothing else may tell them apart. The bound on what is still to be paid is the sum of the [`Prices`] of all open demands.
+//! it in different layouts are different states, though nothing else may tell them apart. The bound on what is still to be paid is the sum of the [`LeastCosts`] of all open demands.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -14,9 +14,8 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use shard_ir::{Def, LabelId, Layout, Picoseconds, Program, ValueId};
 
-use crate::bound::{Prices, is_finite};
+use crate::bound::{LeastCosts, is_finite};
 use crate::cost::Cost;
-use crate::demand::may_move_to;
 use crate::emit::emit;
 use crate::footprint::{Footprint, Holdings, Use};
 use crate::kernel::Kernels;
@@ -24,6 +23,7 @@ use crate::labels::{label_layout, layouts_of_label};
 use crate::memory::{Room, needed};
 use crate::space::Space;
 use crate::steiner::{MAX_WANTED, Steiner};
+use crate::strict::may_move_to;
 use crate::table::{LayoutId, Source, Tables};
 use crate::{Limits, LowerError, TIME_LIMIT};
 
@@ -85,7 +85,7 @@ enum Slot {
 /// One way of settling a value.
 #[derive(Clone, Copy, Debug)]
 struct Choice {
-    /// Its cost and the prices of what it wants.
+    /// Its cost, and the least that what it wants costs.
     bound: Cost,
     /// Its cost, moves included.
     cost: Cost,
@@ -111,8 +111,8 @@ struct Visit {
     labels: Vec<Layout>,
     /// Sorted.
     wants: Vec<Want>,
-    /// For each wanted value, the prices of the uses settled so far.
-    prices: Vec<(ValueId, Cost)>,
+    /// For each wanted value, what the uses settled so far cost at least.
+    to_come: Vec<(ValueId, Cost)>,
     cost: Cost,
     /// What it holds; nothing is noted where memory is no constraint.
     held: Footprint,
@@ -122,6 +122,65 @@ struct Visit {
 
 /// What tells a state from others: slots decided, labels, what is wanted, and where memory is a constraint by which steps.
 type State = (usize, Vec<Layout>, Vec<Want>, Vec<Use>);
+
+impl Visit {
+    /// Nothing is decided.
+    fn root() -> Visit {
+        Visit {
+            parent: 0,
+            decision: Decision::Root,
+            slots: 0,
+            labels: Vec::new(),
+            wants: Vec::new(),
+            to_come: Vec::new(),
+            cost: Cost::ZERO,
+            held: Footprint::default(),
+            depth: 0,
+            choices: Rc::new(Vec::new()),
+        }
+    }
+}
+
+/// States that wait for one of their choices, by bound: least first; among equals the state nearest to a whole plan, then the
+/// one reached first.
+type Open = BinaryHeap<Reverse<(Cost, u32, usize, usize)>>;
+
+/// A search on its way.
+#[derive(Default)]
+struct Run {
+    visits: Vec<Visit>,
+    /// Of the ways to reach a state this many are followed: 1 or [`MANY_WAYS`].
+    ways: usize,
+    reached: FxHashMap<State, Reached>,
+    open: Open,
+    /// Whole plans that tie.
+    goals: Vec<usize>,
+    expansions: usize,
+    /// States looked at after the optimum was known.
+    after_goal: usize,
+    /// Plans that were passed over since they do not fit.
+    too_large: usize,
+    next_dive: usize,
+    stopped_by: Option<&'static str>,
+    ties_cut: bool,
+    root_bound: Option<u64>,
+    lower_bound: Option<u64>,
+}
+
+impl Run {
+    /// Whether a plan is known, and none that is still to come ties with it, or enough were compared.
+    fn has_all_ties(&mut self, bound: Cost, limits: &Limits) -> bool {
+        let Some(goal) = self.goals.first() else { return false };
+        let cost = self.visits[*goal].cost;
+        if (bound.time, bound.elements) > (cost.time, cost.elements) {
+            return true;
+        }
+        self.after_goal += 1;
+        let enough = self.goals.len() >= MAX_TIES || self.after_goal > limits.tie_expansions;
+        self.ties_cut |= enough;
+        enough
+    }
+}
 
 /// After so many states a plan is looked for straight ahead, and again after so many times as many.
 const DIVE_AFTER: usize = 2_000;
@@ -141,6 +200,7 @@ const MAX_TOO_LARGE: usize = 32;
 pub(crate) const MANY_WAYS: usize = MAX_TOO_LARGE + 1;
 
 /// The ways in which a state was reached that are followed.
+#[derive(Default)]
 struct Reached(Vec<(Cost, Footprint)>);
 
 impl Reached {
@@ -162,7 +222,7 @@ pub(crate) struct Search<'a> {
     program: &'a Program,
     kernels: Arc<Kernels>,
     tables: &'a Tables,
-    prices: Prices,
+    least_costs: LeastCosts,
     /// The place of each value in the order in which values are settled, from the last.
     places: Vec<u32>,
     strict: bool,
@@ -198,7 +258,7 @@ impl<'a> Search<'a> {
         let kernels = Arc::clone(&space.kernels);
         let mut search = Search {
             program,
-            prices: Prices::new(&kernels, tables),
+            least_costs: LeastCosts::new(&kernels, tables),
             places: places(&kernels),
             kernels,
             tables,
@@ -238,107 +298,118 @@ impl<'a> Search<'a> {
     /// The best plans; `ways` is how many ways to reach a state are followed, 1 or [`MANY_WAYS`].
     pub(crate) fn run(&mut self, limits: &Limits, ways: usize) -> Result<Found, LowerError> {
         self.missed = None;
-        let mut visits: Vec<Visit> = Vec::new();
-        let mut reached: FxHashMap<State, Reached> = FxHashMap::default();
-        // Least bound first; among equals the state nearest to a whole plan, then the one reached first.
-        let mut open: BinaryHeap<Reverse<(Cost, u32, usize, usize)>> = BinaryHeap::new();
-        let root = Visit {
-            parent: 0,
-            decision: Decision::Root,
-            slots: 0,
-            labels: Vec::new(),
-            wants: Vec::new(),
-            prices: Vec::new(),
-            cost: Cost::ZERO,
-            held: Footprint::default(),
-            depth: 0,
-            choices: Rc::new(Vec::new()),
-        };
-        self.open(root, &mut visits, &mut open);
-
-        let mut goals: Vec<usize> = Vec::new();
-        self.expansions = 0;
-        let mut stopped_by = None;
-        let mut ties_cut = false;
-        let mut root_bound = None;
-        let mut lower_bound = None;
-        let mut after_goal = 0;
-        let mut too_large = 0;
-        let mut next_dive = DIVE_AFTER;
-        while let Some(Reverse((bound, _, visit, choice))) = open.pop() {
+        let mut run = Run { next_dive: DIVE_AFTER, ways, ..Run::default() };
+        self.open(Visit::root(), &mut run.visits, &mut run.open);
+        while let Some(Reverse((bound, _, visit, choice))) = run.open.pop() {
             limits.stop.check_asked()?;
-            if let Some(goal) = goals.first() {
-                let cost = visits[*goal].cost;
-                if (bound.time, bound.elements) > (cost.time, cost.elements) {
-                    break;
-                }
-                after_goal += 1;
-                if goals.len() >= MAX_TIES || after_goal > limits.tie_expansions {
-                    ties_cut = true;
-                    break;
-                }
-            }
-            root_bound = root_bound.or((visits[visit].slots == self.slots.len()).then_some(bound.time));
-            if self.is_goal(&visits[visit]) {
-                let least = *lower_bound.get_or_insert(bound.time);
-                if self.fits(&visits, visit)? {
-                    if bound.time > least && goals.is_empty() && ways == 1 {
-                        // Plans that were passed over may have kept others, as fast as they are, from being looked at.
-                        stopped_by = Some(TOO_LARGE);
-                    }
-                    goals.push(visit);
-                } else {
-                    too_large += 1;
-                    // No way is left out that leads to a plan as fast as this one.
-                    self.missed = (ways == 1).then_some(least);
-                    if too_large > MAX_TOO_LARGE {
-                        self.missed = self.missed.or(Some(bound.time));
-                        break;
-                    }
-                }
-                continue;
-            }
-            self.expansions += 1;
-            if self.expansions == next_dive && goals.is_empty() {
-                next_dive *= DIVE_AGAIN;
-                // A plan that takes no more than any plan must is the best, however many tie with it.
-                let least = bound.time.max(self.least);
-                if let Some(goal) = self.dive(visit, choice, &mut visits)
-                    && visits[goal].cost.time <= least
-                    && self.fits(&visits, goal)?
-                {
-                    lower_bound.get_or_insert(least);
-                    ties_cut = true;
-                    goals.push(goal);
-                    break;
-                }
-            }
-            let out_of_time = limits.stop.is_time_up();
-            if (out_of_time || self.expansions > limits.expansions) && goals.is_empty() {
-                stopped_by = Some(if out_of_time { TIME_LIMIT } else { "expansions" });
-                let least = *lower_bound.insert(lower_bound.unwrap_or(bound.time));
-                self.missed = self.missed.or(self.room.map(|_| least));
-                if let Some(goal) = self.dive(visit, choice, &mut visits) {
-                    goals.extend(self.fits(&visits, goal)?.then_some(goal));
-                }
+            if run.has_all_ties(bound, limits) {
                 break;
             }
-            if choice + 1 < visits[visit].choices.len() {
-                let next = self.bound(&visits[visit], choice + 1);
-                open.push(Reverse((next, u32::MAX - visits[visit].depth, visit, choice + 1)));
-            }
-            let Some(child) = self.child(&visits, visit, choice) else { continue };
-            let state = (child.slots, child.labels.clone(), child.wants.clone(), child.held.uses().to_vec());
-            let ways_there = reached.entry(state).or_insert_with(|| Reached(Vec::new()));
-            let is_followed = ways_there.takes(child.cost, &child.held, ways);
-            if !is_followed {
+            let decided = run.visits[visit].slots == self.slots.len();
+            run.root_bound = run.root_bound.or(decided.then_some(bound.time));
+            if self.is_goal(&run.visits[visit]) {
+                self.reach(&mut run, visit, bound.time)?;
+                if run.too_large > MAX_TOO_LARGE {
+                    break;
+                }
                 continue;
             }
-            self.open(child, &mut visits, &mut open);
+            run.expansions += 1;
+            if self.dives_to_the_best(&mut run, (visit, choice), bound.time)?
+                || self.stops_short(&mut run, (visit, choice), bound.time, limits)?
+            {
+                break;
+            }
+            self.expand(&mut run, visit, choice);
         }
-        if goals.is_empty() {
+        self.found(run, limits)
+    }
+
+    /// Takes a whole plan if it fits in memory, and passes it over if not.
+    fn reach(&mut self, run: &mut Run, visit: usize, time: u64) -> Result<(), LowerError> {
+        let least = *run.lower_bound.get_or_insert(time);
+        if !self.fits(&run.visits, visit)? {
+            run.too_large += 1;
+            // Where many ways are followed none is left out that leads to a plan as fast as this one.
+            self.missed = match run.ways {
+                1 => Some(least),
+                _ => (run.too_large > MAX_TOO_LARGE).then_some(time),
+            };
+            return Ok(());
+        }
+        if time > least && run.goals.is_empty() && run.ways == 1 {
+            // Plans that were passed over may have kept others, as fast as they are, from being looked at.
+            run.stopped_by = Some(TOO_LARGE);
+        }
+        run.goals.push(visit);
+        Ok(())
+    }
+
+    /// Now and then looks for a plan straight ahead: one that takes no more than any plan must is the best, however many tie
+    /// with it.
+    fn dives_to_the_best(
+        &mut self,
+        run: &mut Run,
+        (visit, choice): (usize, usize),
+        time: u64,
+    ) -> Result<bool, LowerError> {
+        if run.expansions != run.next_dive || !run.goals.is_empty() {
+            return Ok(false);
+        }
+        run.next_dive *= DIVE_AGAIN;
+        let least = time.max(self.least);
+        let Some(goal) = self.dive(visit, choice, &mut run.visits) else { return Ok(false) };
+        if run.visits[goal].cost.time > least || !self.fits(&run.visits, goal)? {
+            return Ok(false);
+        }
+        run.lower_bound.get_or_insert(least);
+        run.ties_cut = true;
+        run.goals.push(goal);
+        Ok(true)
+    }
+
+    /// Whether a limit ends the search before it has a plan; then it takes the one straight ahead, if there is one.
+    fn stops_short(
+        &mut self,
+        run: &mut Run,
+        (visit, choice): (usize, usize),
+        time: u64,
+        limits: &Limits,
+    ) -> Result<bool, LowerError> {
+        let out_of_time = limits.stop.is_time_up();
+        if !(out_of_time || run.expansions > limits.expansions) || !run.goals.is_empty() {
+            return Ok(false);
+        }
+        run.stopped_by = Some(if out_of_time { TIME_LIMIT } else { "expansions" });
+        let least = *run.lower_bound.get_or_insert(time);
+        self.missed = self.missed.or(self.room.map(|_| least));
+        if let Some(goal) = self.dive(visit, choice, &mut run.visits) {
+            run.goals.extend(self.fits(&run.visits, goal)?.then_some(goal));
+        }
+        Ok(true)
+    }
+
+    /// Puts the state after a choice on the heap, and the next choice of the state itself.
+    fn expand(&mut self, run: &mut Run, visit: usize, choice: usize) {
+        if choice + 1 < run.visits[visit].choices.len() {
+            let next = self.bound(&run.visits[visit], choice + 1);
+            run.open.push(Reverse((next, u32::MAX - run.visits[visit].depth, visit, choice + 1)));
+        }
+        let Some(child) = self.child(&run.visits, visit, choice) else { return };
+        let state = (child.slots, child.labels.clone(), child.wants.clone(), child.held.uses().to_vec());
+        let known = run.reached.entry(state).or_default();
+        if known.takes(child.cost, &child.held, run.ways) {
+            self.open(child, &mut run.visits, &mut run.open);
+        }
+    }
+
+    /// What the search came to.
+    fn found(&mut self, run: Run, limits: &Limits) -> Result<Found, LowerError> {
+        let mut stopped_by = run.stopped_by;
+        self.expansions = run.expansions;
+        if run.goals.is_empty() {
             return Err(match stopped_by {
-                _ if too_large > MAX_TOO_LARGE => LowerError::Limit { limit: TOO_LARGE, count: MAX_TOO_LARGE },
+                _ if run.too_large > MAX_TOO_LARGE => LowerError::Limit { limit: TOO_LARGE, count: MAX_TOO_LARGE },
                 Some(TIME_LIMIT) => LowerError::OutOfTime,
                 Some(_) => LowerError::Limit { limit: "expansions", count: limits.expansions },
                 None => self.unreachable(),
@@ -348,14 +419,15 @@ impl<'a> Search<'a> {
         if self.approximate && stopped_by.is_none() {
             stopped_by = Some("wanted layouts of one value");
         }
-        let solutions = goals.iter().map(|goal| self.solution(&visits, *goal)).collect::<Result<Vec<_>, _>>()?;
-        let lower_bound = Picoseconds(lower_bound.unwrap_or(0));
+        let solutions =
+            run.goals.iter().map(|goal| self.solution(&run.visits, *goal)).collect::<Result<Vec<_>, _>>()?;
+        let lower_bound = Picoseconds(run.lower_bound.unwrap_or(0));
         Ok(Found {
-            root_bound: Picoseconds(root_bound.unwrap_or(0)).min(lower_bound),
+            root_bound: Picoseconds(run.root_bound.unwrap_or(0)).min(lower_bound),
             solutions,
             lower_bound,
             stopped_by,
-            ties_cut,
+            ties_cut: run.ties_cut,
         })
     }
 
@@ -375,12 +447,7 @@ impl<'a> Search<'a> {
     }
 
     /// Puts a state on the heap, with its choices worked out.
-    fn open(
-        &mut self,
-        mut visit: Visit,
-        visits: &mut Vec<Visit>,
-        open: &mut BinaryHeap<Reverse<(Cost, u32, usize, usize)>>,
-    ) {
+    fn open(&mut self, mut visit: Visit, visits: &mut Vec<Visit>, open: &mut Open) {
         visit.choices = self.choices(&visit);
         let whole = self.is_goal(&visit);
         if whole || !visit.choices.is_empty() {
@@ -396,7 +463,7 @@ impl<'a> Search<'a> {
             Some(_) => None,
             None => visit.wants.last().map(|w| w.value),
         };
-        let rest: Cost = visit.prices.iter().filter(|(v, _)| Some(*v) != settled).map(|(_, c)| *c).sum();
+        let rest: Cost = visit.to_come.iter().filter(|(v, _)| Some(*v) != settled).map(|(_, c)| *c).sum();
         visit.cost + rest + visit.choices[choice].bound
     }
 
@@ -409,7 +476,7 @@ impl<'a> Search<'a> {
                 let mut choices: Vec<Choice> = self.output_layouts[*output]
                     .iter()
                     .map(|layout| {
-                        let bound = self.prices.of(value, *layout);
+                        let bound = self.least_costs.of(value, *layout);
                         Choice { bound, cost: Cost::ZERO, made_in: *layout, producer: 0 }
                     })
                     .filter(|c| is_finite(c.bound))
@@ -453,7 +520,7 @@ impl<'a> Search<'a> {
                 continue;
             };
             for (producer, made) in table.producers[made_in as usize].iter().enumerate() {
-                let least = self.prices.of_producer(made);
+                let least = self.least_costs.of_producer(made);
                 if is_finite(least) {
                     found.push(Choice { bound: least + moves, cost: made.cost + moves, made_in, producer });
                 }
@@ -496,7 +563,7 @@ impl<'a> Search<'a> {
             slots: visit.slots,
             labels: visit.labels.clone(),
             wants: visit.wants.clone(),
-            prices: visit.prices.clone(),
+            to_come: visit.to_come.clone(),
             cost: visit.cost + picked.cost,
             held: Footprint::default(),
             depth: visit.depth + 1,
@@ -539,7 +606,7 @@ impl<'a> Search<'a> {
                 }
                 child.decision = Decision::Value(value, picked);
                 child.wants.retain(|w| w.value != value);
-                child.prices.retain(|(v, _)| *v != value);
+                child.to_come.retain(|(v, _)| *v != value);
                 let direct = self.strict && !may_move_to(self.program, value);
                 for (operand, layout) in &producer.reads {
                     self.want(&mut child, *operand, *layout, direct);
@@ -554,10 +621,10 @@ impl<'a> Search<'a> {
         if let Err(place) = visit.wants.binary_search(&want) {
             visit.wants.insert(place, want);
         }
-        let price = self.prices.of(value, layout);
-        match visit.prices.iter_mut().find(|(v, _)| *v == value) {
-            Some((_, sum)) => *sum = *sum + price,
-            None => visit.prices.push((value, price)),
+        let least = self.least_costs.of(value, layout);
+        match visit.to_come.iter_mut().find(|(v, _)| *v == value) {
+            Some((_, sum)) => *sum = *sum + least,
+            None => visit.to_come.push((value, least)),
         }
     }
 
@@ -641,7 +708,7 @@ impl<'a> Search<'a> {
     fn unreachable(&self) -> LowerError {
         for id in self.program.value_ids().filter(|id| self.kernels.live[id.index()]) {
             let table = self.tables.of(id);
-            if (0..table.layouts.len() as LayoutId).all(|layout| !is_finite(self.prices.of(id, layout))) {
+            if (0..table.layouts.len() as LayoutId).all(|layout| !is_finite(self.least_costs.of(id, layout))) {
                 return LowerError::Unreachable { value: Some(id), output: None };
             }
         }

@@ -27,7 +27,7 @@ pub(crate) struct At {
 
 /// An e-node.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Node {
+pub(crate) enum ENode {
     /// The class itself, before anything is known of how to have it.
     Goal(At),
     /// A parameter or a constant as given.
@@ -43,39 +43,39 @@ pub(crate) enum Node {
 }
 
 // The library hashes a node several times. Two that differ in the collective alone are rare: it is not worth hashing.
-impl Hash for Node {
+impl Hash for ENode {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let kernel = match self {
-            Node::Kernel(_, kernel, _) => *kernel,
-            Node::Loop(_, with, _) => with.0,
-            Node::Goal(_) | Node::Source(_) | Node::Pin(..) | Node::Move(..) => 0,
+            ENode::Kernel(_, kernel, _) => *kernel,
+            ENode::Loop(_, with, _) => with.0,
+            ENode::Goal(_) | ENode::Source(_) | ENode::Pin(..) | ENode::Move(..) => 0,
         };
         (std::mem::discriminant(self), self.at(), kernel, self.children()).hash(state);
     }
 }
 
-impl Node {
+impl ENode {
     fn at(&self) -> At {
         match self {
-            Node::Goal(at)
-            | Node::Source(at)
-            | Node::Pin(at, _)
-            | Node::Kernel(at, ..)
-            | Node::Loop(at, ..)
-            | Node::Move(at, ..) => *at,
+            ENode::Goal(at)
+            | ENode::Source(at)
+            | ENode::Pin(at, _)
+            | ENode::Kernel(at, ..)
+            | ENode::Loop(at, ..)
+            | ENode::Move(at, ..) => *at,
         }
     }
 }
 
-impl Language for Node {
-    type Discriminant = (std::mem::Discriminant<Node>, At, usize, Option<Collective>, Option<Fused>);
+impl Language for ENode {
+    type Discriminant = (std::mem::Discriminant<ENode>, At, usize, Option<Collective>, Option<Fused>);
 
     fn discriminant(&self) -> Self::Discriminant {
         let (number, collective, fused) = match self {
-            Node::Kernel(_, kernel, _) => (*kernel, None, None),
-            Node::Loop(_, of, _) => (of.0, None, Some(of.1)),
-            Node::Move(_, collective, _) => (0, Some(*collective), None),
-            Node::Goal(_) | Node::Source(_) | Node::Pin(..) => (0, None, None),
+            ENode::Kernel(_, kernel, _) => (*kernel, None, None),
+            ENode::Loop(_, of, _) => (of.0, None, Some(of.1)),
+            ENode::Move(_, collective, _) => (0, Some(*collective), None),
+            ENode::Goal(_) | ENode::Source(_) | ENode::Pin(..) => (0, None, None),
         };
         (std::mem::discriminant(self), self.at(), number, collective, fused)
     }
@@ -86,17 +86,17 @@ impl Language for Node {
 
     fn children(&self) -> &[Id] {
         match self {
-            Node::Goal(_) | Node::Source(_) => &[],
-            Node::Pin(_, children) | Node::Move(_, _, children) => children,
-            Node::Kernel(_, _, children) | Node::Loop(_, _, children) => children,
+            ENode::Goal(_) | ENode::Source(_) => &[],
+            ENode::Pin(_, children) | ENode::Move(_, _, children) => children,
+            ENode::Kernel(_, _, children) | ENode::Loop(_, _, children) => children,
         }
     }
 
     fn children_mut(&mut self) -> &mut [Id] {
         match self {
-            Node::Goal(_) | Node::Source(_) => &mut [],
-            Node::Pin(_, children) | Node::Move(_, _, children) => children,
-            Node::Kernel(_, _, children) | Node::Loop(_, _, children) => children,
+            ENode::Goal(_) | ENode::Source(_) => &mut [],
+            ENode::Pin(_, children) | ENode::Move(_, _, children) => children,
+            ENode::Kernel(_, _, children) | ENode::Loop(_, _, children) => children,
         }
     }
 }
@@ -112,11 +112,11 @@ pub(crate) struct Layouts {
     pub(crate) clash: Option<(At, At)>,
 }
 
-impl Analysis<Node> for Layouts {
+impl Analysis<ENode> for Layouts {
     type Data = At;
 
-    fn make(egraph: &mut EGraph<Node, Self>, node: &Node, id: Id) -> At {
-        if let Node::Goal(at) = node {
+    fn make(egraph: &mut EGraph<ENode, Self>, node: &ENode, id: Id) -> At {
+        if let ENode::Goal(at) = node {
             egraph.analysis.goals.push((*at, id));
         }
         node.at()
@@ -130,12 +130,13 @@ impl Analysis<Node> for Layouts {
     }
 }
 
-pub(crate) type Graph = EGraph<Node, Layouts>;
+/// The e-graph of a region of the plan space.
+pub(crate) type PlanGraph = EGraph<ENode, Layouts>;
 
 /// The saturated e-graph of a program.
 pub(crate) struct Space {
     pub(crate) kernels: Arc<Kernels>,
-    pub(crate) graph: Graph,
+    pub(crate) graph: PlanGraph,
     context: Arc<Context>,
 }
 
@@ -149,15 +150,15 @@ impl Space {
     ) -> Result<Space, LowerError> {
         let program = Arc::clone(&kernels.program);
         let context = Arc::new(Context::new(Arc::clone(&kernels), region));
-        let mut graph = Graph::default();
+        let mut graph = PlanGraph::default();
         for output in &program.outputs {
             for layout in context.candidates(output.value, &output.pattern) {
-                graph.add(Node::Goal(At { value: output.value, layout }));
+                graph.add(ENode::Goal(At { value: output.value, layout }));
             }
         }
         for id in program.value_ids().filter(|id| matches!(program.value(*id).def, Def::Parameter { .. })) {
             for layout in context.allowed(id) {
-                graph.add(Node::Goal(At { value: id, layout: *layout }));
+                graph.add(ENode::Goal(At { value: id, layout: *layout }));
             }
         }
         if let Some(region) = &context.region {
@@ -166,20 +167,20 @@ impl Space {
                 let mut layouts: Vec<Layout> = region.layouts[id.index()].iter().copied().collect();
                 layouts.sort_unstable();
                 for layout in layouts {
-                    graph.add(Node::Goal(At { value: id, layout }));
+                    graph.add(ENode::Goal(At { value: id, layout }));
                 }
             }
         }
-        let rules = Kind::ALL.map(|kind| {
+        let rules = RuleKind::ALL.map(|kind| {
             let rule = || OnNewGoals { kind, context: Arc::clone(&context) };
             Rewrite::new(kind.name(), rule(), rule())
         });
-        let rules: Vec<Rewrite<Node, Layouts>> = rules
+        let rules: Vec<Rewrite<ENode, Layouts>> = rules
             .into_iter()
             .collect::<Result<_, String>>()
             .map_err(|e| LowerError::Internal(format!("egg refuses a rule: {e}")))?;
         // No clock may decide what is found, and a scheduler that bans rules would leave the space incomplete.
-        let runner: Runner<Node, Layouts> = Runner::default()
+        let runner: Runner<ENode, Layouts> = Runner::default()
             .with_egraph(graph)
             .with_scheduler(SimpleScheduler)
             .with_node_limit(limits.nodes)
@@ -210,23 +211,24 @@ impl Space {
 
 /// The rules by how they are run; each covers the rules of one or more families of [`crate::rules::RULES`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
+enum RuleKind {
     Strategies,
     Moves,
 }
 
-impl Kind {
-    const ALL: [Kind; 2] = [Kind::Strategies, Kind::Moves];
+impl RuleKind {
+    const ALL: [RuleKind; 2] = [RuleKind::Strategies, RuleKind::Moves];
 
     fn name(self) -> &'static str {
         match self {
-            Kind::Strategies => "strategies",
-            Kind::Moves => "moves",
+            RuleKind::Strategies => "strategies",
+            RuleKind::Moves => "moves",
         }
     }
 }
 
-type Moves = FxHashMap<Layout, Vec<(Collective, Layout)>>;
+/// The moves of a value from each of its layouts.
+type MovesFrom = FxHashMap<Layout, Vec<(Collective, Layout)>>;
 
 /// What the rules read.
 struct Context {
@@ -234,7 +236,7 @@ struct Context {
     maxima: AxisSet,
     region: Option<Region>,
     /// For each value its moves from each layout; values whose moves are alike share them.
-    moves: Vec<Arc<Moves>>,
+    moves: Vec<Arc<MovesFrom>>,
     /// The layouts that the type of a parameter or a pin allows; none for other values.
     allowed: Vec<Vec<Layout>>,
 }
@@ -245,8 +247,8 @@ impl Context {
         let maxima = maxima(&program);
         let sums = program.mesh.all_axes();
         // Inside a region values whose moves are alike differ in what they may pass through, but not in the moves from there.
-        let mut alike: FxHashMap<Movable, Moves> = FxHashMap::default();
-        let mut whole: FxHashMap<Movable, Arc<Moves>> = FxHashMap::default();
+        let mut alike: FxHashMap<Movable, MovesFrom> = FxHashMap::default();
+        let mut whole: FxHashMap<Movable, Arc<MovesFrom>> = FxHashMap::default();
         let moves = program
             .value_ids()
             .map(|id| {
@@ -354,14 +356,14 @@ impl Context {
     }
 
     /// The e-nodes that have a value in a layout by its definition, their children as the classes wanted.
-    fn definitions(&self, graph: &mut Graph, at: At) -> Vec<Node> {
+    fn definitions(&self, graph: &mut PlanGraph, at: At) -> Vec<ENode> {
         let program = &self.kernels.program;
-        let mut goal = |value: ValueId, layout: Layout| graph.add(Node::Goal(At { value, layout }));
+        let mut goal = |value: ValueId, layout: Layout| graph.add(ENode::Goal(At { value, layout }));
         match &program.value(at.value).def {
-            Def::Parameter { .. } if self.is_given(at) => vec![Node::Source(at)],
-            Def::Constant(_) if at.layout == Layout::REPLICATED => vec![Node::Source(at)],
+            Def::Parameter { .. } if self.is_given(at) => vec![ENode::Source(at)],
+            Def::Constant(_) if at.layout == Layout::REPLICATED => vec![ENode::Source(at)],
             Def::Pin { operand, .. } if self.allowed(at.value).contains(&at.layout) => {
-                vec![Node::Pin(at, [goal(*operand, at.layout)])]
+                vec![ENode::Pin(at, [goal(*operand, at.layout)])]
             }
             Def::Parameter { .. } | Def::Constant(_) | Def::Pin { .. } => Vec::new(),
             Def::Op { .. } => {
@@ -373,8 +375,8 @@ impl Context {
                         let operands = &self.kernels.of[at.value.index()][kernel].operands;
                         let children = operands.iter().zip(read).map(|(o, layout)| goal(*o, layout)).collect();
                         match fused {
-                            None => Node::Kernel(at, kernel, children),
-                            Some(fused) => Node::Loop(at, Box::new((kernel, fused)), children),
+                            None => ENode::Kernel(at, kernel, children),
+                            Some(fused) => ENode::Loop(at, Box::new((kernel, fused)), children),
                         }
                     })
                     .collect()
@@ -406,17 +408,17 @@ pub(crate) fn maxima(program: &Program) -> AxisSet {
 
 /// A rewrite over the goals that its rule has not seen.
 struct OnNewGoals {
-    kind: Kind,
+    kind: RuleKind,
     context: Arc<Context>,
 }
 
-impl Searcher<Node, Layouts> for OnNewGoals {
-    fn search_with_limit(&self, graph: &Graph, _: usize) -> Vec<SearchMatches<'_, Node>> {
+impl Searcher<ENode, Layouts> for OnNewGoals {
+    fn search_with_limit(&self, graph: &PlanGraph, _: usize) -> Vec<SearchMatches<'_, ENode>> {
         let unseen = &graph.analysis.goals[graph.analysis.done[self.kind as usize]..];
         unseen.iter().map(|(_, id)| SearchMatches { eclass: *id, substs: vec![Subst::default()], ast: None }).collect()
     }
 
-    fn search_eclass_with_limit(&self, _: &Graph, eclass: Id, _: usize) -> Option<SearchMatches<'_, Node>> {
+    fn search_eclass_with_limit(&self, _: &PlanGraph, eclass: Id, _: usize) -> Option<SearchMatches<'_, ENode>> {
         Some(SearchMatches { eclass, substs: vec![Subst::default()], ast: None })
     }
 
@@ -425,8 +427,8 @@ impl Searcher<Node, Layouts> for OnNewGoals {
     }
 }
 
-impl Applier<Node, Layouts> for OnNewGoals {
-    fn apply_matches(&self, graph: &mut Graph, matches: &[SearchMatches<'_, Node>], rule: Symbol) -> Vec<Id> {
+impl Applier<ENode, Layouts> for OnNewGoals {
+    fn apply_matches(&self, graph: &mut PlanGraph, matches: &[SearchMatches<'_, ENode>], rule: Symbol) -> Vec<Id> {
         graph.analysis.done[self.kind as usize] += matches.len();
         let subst = Subst::default();
         matches.iter().flat_map(|m| self.apply_one(graph, m.eclass, &subst, None, rule)).collect()
@@ -434,27 +436,27 @@ impl Applier<Node, Layouts> for OnNewGoals {
 
     fn apply_one(
         &self,
-        graph: &mut Graph,
+        graph: &mut PlanGraph,
         class: Id,
         _: &Subst,
-        _: Option<&egg::PatternAst<Node>>,
+        _: Option<&egg::PatternAst<ENode>>,
         _: Symbol,
     ) -> Vec<Id> {
         let at = graph[class].data;
         match self.kind {
-            Kind::Strategies => {
+            RuleKind::Strategies => {
                 let nodes = self.context.definitions(graph, at);
                 for node in nodes {
                     let id = graph.add(node);
                     graph.union(class, id);
                 }
             }
-            Kind::Moves => {
+            RuleKind::Moves => {
                 let Some(moves) = self.context.moves[at.value.index()].get(&at.layout) else { return Vec::new() };
                 for (collective, to) in moves {
                     let to = At { value: at.value, layout: *to };
-                    let target = graph.add(Node::Goal(to));
-                    let id = graph.add(Node::Move(to, *collective, [class]));
+                    let target = graph.add(ENode::Goal(to));
+                    let id = graph.add(ENode::Move(to, *collective, [class]));
                     graph.union(target, id);
                 }
             }

@@ -6,16 +6,17 @@ use shard_cost::{ExchangeTimes, Hardware};
 use shard_ir::{Collective, Def, Fused, LabelId, Layout, Program, ValueId};
 
 use crate::LowerError;
-use crate::cost::{Cost, Moved, kernel_cost, move_cost, parameter_cost};
+use crate::cost::Cost;
 use crate::labels::label_layout;
-use crate::space::{At, Node, Space};
+use crate::space::{At, ENode, Space};
+use crate::times::{MoveKey, kernel_cost, move_cost, parameter_cost};
 
 /// A layout of a value, as an index into [`ValueTable::layouts`].
 pub(crate) type LayoutId = u32;
 
 /// A move between two layouts of one value.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Arc {
+pub(crate) struct MoveArc {
     pub(crate) from: LayoutId,
     pub(crate) to: LayoutId,
     pub(crate) collective: Collective,
@@ -52,7 +53,7 @@ pub(crate) struct ValueTable {
     /// Its layouts, sorted.
     pub(crate) layouts: Vec<Layout>,
     /// The moves into each layout.
-    pub(crate) arcs_into: Vec<Vec<Arc>>,
+    pub(crate) arcs_into: Vec<Vec<MoveArc>>,
     /// The moves out of each layout: where to, and the cost.
     pub(crate) arcs_from: Vec<Vec<(LayoutId, Cost)>>,
     /// The ways of making the value in each layout.
@@ -64,7 +65,7 @@ impl ValueTable {
         self.layouts.binary_search(&layout).ok().map(|i| i as LayoutId)
     }
 
-    pub(crate) fn arc(&self, from: LayoutId, to: LayoutId) -> Option<&Arc> {
+    pub(crate) fn arc(&self, from: LayoutId, to: LayoutId) -> Option<&MoveArc> {
         self.arcs_into[to as usize].iter().filter(|a| a.from == from).min_by_key(|a| (a.cost, a.collective))
     }
 }
@@ -77,8 +78,7 @@ pub(crate) struct Tables {
 
 impl Tables {
     pub(crate) fn new(space: &Space, hardware: &Hardware) -> Result<Tables, LowerError> {
-        let kernels = &space.kernels;
-        let program = kernels.program.as_ref();
+        let program = space.kernels.program.as_ref();
         let mut values: Vec<ValueTable> = (0..program.values.len()).map(|_| ValueTable::default()).collect();
         for (at, _) in &space.graph.analysis.goals {
             values[at.value.index()].layouts.push(at.layout);
@@ -92,96 +92,126 @@ impl Tables {
             table.producers = vec![Vec::new(); table.layouts.len()];
             order.push(text_order(program, id, &table.layouts));
         }
-        let locate = |values: &[ValueTable], at: At| {
-            values[at.value.index()]
-                .id_of(at.layout)
-                .ok_or_else(|| LowerError::Internal(format!("{at:?} has no e-class")))
-        };
-        // Moves of values that share dims and dtype cost the same, each time that they are done.
-        let mut price: FxHashMap<Moved<'_>, Cost> = FxHashMap::default();
-        let mut exchanges = ExchangeTimes::new(hardware, &program.mesh);
+        let moves = MoveCosts { known: FxHashMap::default(), exchanges: ExchangeTimes::new(hardware, &program.mesh) };
+        let mut reading = Reading { space, hardware, values, moves };
         for (at, class) in &space.graph.analysis.goals {
-            let to = locate(&values, *at)?;
+            let to = reading.locate(*at)?;
             let rank = order[at.value.index()][to as usize];
             for node in &space.graph[*class].nodes {
-                let read = |i: usize| space.graph[egg::Language::children(node)[i]].data;
-                match node {
-                    Node::Goal(_) => {}
-                    Node::Move(_, collective, _) => {
-                        let source = read(0);
-                        let from = locate(&values, source)?;
-                        let value = program.value(at.value);
-                        let (from_layout, to_layout) = (source.layout, at.layout);
-                        let moved = Moved {
-                            dims: &value.dims,
-                            dtype: value.dtype,
-                            collective: *collective,
-                            from_layout,
-                            to_layout,
-                        };
-                        let cost =
-                            *price.entry(moved).or_insert_with_key(|moved| move_cost(program, &mut exchanges, moved));
-                        let cost = Cost { order: rank, ..cost.times(value.times) };
-                        let table = &mut values[at.value.index()];
-                        table.arcs_into[to as usize].push(Arc { from, to, collective: *collective, cost });
-                        table.arcs_from[from as usize].push((to, cost));
-                    }
-                    Node::Source(_) => {
-                        let (cost, labels) = match &program.value(at.value).def {
-                            Def::Parameter { .. } => {
-                                (parameter_cost(program, at.value, at.layout), label_demand(program, *at))
-                            }
-                            _ => (Cost::ZERO, Vec::new()),
-                        };
-                        let cost = Cost { order: rank, ..cost };
-                        let made = Producer { source: Source::Given, reads: Vec::new(), cost, labels };
-                        values[at.value.index()].producers[to as usize].push(made);
-                    }
-                    Node::Pin(..) => {
-                        let operand = read(0);
-                        let reads = vec![(operand.value, locate(&values, operand)?)];
-                        let labels = label_demand(program, *at);
-                        let made = Producer { source: Source::Pin, reads, cost: Cost::ZERO, labels };
-                        values[at.value.index()].producers[to as usize].push(made);
-                    }
-                    Node::Kernel(_, _, children) | Node::Loop(_, _, children) => {
-                        let (number, fused) = match node {
-                            Node::Kernel(_, number, _) => (*number, None),
-                            Node::Loop(_, of, _) => (of.0, Some(of.1)),
-                            Node::Goal(_) | Node::Source(_) | Node::Pin(..) | Node::Move(..) => continue,
-                        };
-                        let kernel = &kernels.of[at.value.index()][number];
-                        let mut reads = Vec::with_capacity(children.len());
-                        let mut layouts = Vec::with_capacity(children.len());
-                        for i in 0..children.len() {
-                            let operand = read(i);
-                            layouts.push(operand.layout);
-                            reads.push((operand.value, locate(&values, operand)?));
-                        }
-                        let cost = kernel_cost(kernels, hardware, kernel, fused.as_ref(), &layouts)
-                            .ok_or_else(|| LowerError::Internal(format!("{at:?} has a kernel that does not type")))?;
-                        let cost = Cost { order: rank, ..cost.times(program.value(at.value).times) };
-                        let mut labels = Vec::new();
-                        if kernel.pins.iter().any(|p| !p.is_empty()) {
-                            let inner = kernels.operand_layouts(kernel, fused.as_ref(), &layouts).unwrap_or_default();
-                            for (link, pins) in kernel.pins.iter().enumerate() {
-                                let layout = kernels.site(kernel.chain[link]).result_layout(&inner[link]);
-                                for (pin, layout) in pins.iter().zip(layout.into_iter().cycle()) {
-                                    labels.extend(label_demand(program, At { value: *pin, layout }));
-                                }
-                            }
-                        }
-                        let made = Producer { source: Source::Kernel(number, fused), reads, cost, labels };
-                        values[at.value.index()].producers[to as usize].push(made);
-                    }
-                }
+                reading.add(*at, to, node, rank)?;
             }
         }
-        Ok(Tables { values })
+        Ok(Tables { values: reading.values })
     }
 
     pub(crate) fn of(&self, value: ValueId) -> &ValueTable {
         &self.values[value.index()]
+    }
+}
+
+/// What moves cost: those of values that share dims and dtype the same, each time that they are done.
+struct MoveCosts<'s> {
+    known: FxHashMap<MoveKey<'s>, Cost>,
+    exchanges: ExchangeTimes<'s>,
+}
+
+/// Tables that are being read off an e-graph.
+struct Reading<'s> {
+    space: &'s Space,
+    hardware: &'s Hardware,
+    values: Vec<ValueTable>,
+    moves: MoveCosts<'s>,
+}
+
+impl<'s> Reading<'s> {
+    /// The number of a layout of a value.
+    fn locate(&self, at: At) -> Result<LayoutId, LowerError> {
+        self.values[at.value.index()]
+            .id_of(at.layout)
+            .ok_or_else(|| LowerError::Internal(format!("{at:?} has no e-class")))
+    }
+
+    /// What an e-node reads.
+    fn read(&self, node: &ENode) -> Vec<At> {
+        egg::Language::children(node).iter().map(|child| self.space.graph[*child].data).collect()
+    }
+
+    /// Enters an e-node of the class of `at`, whose layout has the number `to`, and the place `rank` as text.
+    fn add(&mut self, at: At, to: LayoutId, node: &ENode, rank: u64) -> Result<(), LowerError> {
+        let program: &'s Program = self.space.kernels.program.as_ref();
+        let read = self.read(node);
+        let made = match node {
+            ENode::Goal(_) => return Ok(()),
+            ENode::Move(_, collective, _) => return self.add_move(at, to, *collective, read[0], rank),
+            ENode::Source(_) => {
+                let (cost, labels) = match &program.value(at.value).def {
+                    Def::Parameter { .. } => (parameter_cost(program, at.value, at.layout), label_demand(program, at)),
+                    _ => (Cost::ZERO, Vec::new()),
+                };
+                Producer { source: Source::Given, reads: Vec::new(), cost: Cost { order: rank, ..cost }, labels }
+            }
+            ENode::Pin(..) => {
+                let reads = vec![(read[0].value, self.locate(read[0])?)];
+                Producer { source: Source::Pin, reads, cost: Cost::ZERO, labels: label_demand(program, at) }
+            }
+            ENode::Kernel(_, number, _) => self.kernel(at, *number, None, &read, rank)?,
+            ENode::Loop(_, of, _) => self.kernel(at, of.0, Some(of.1), &read, rank)?,
+        };
+        self.values[at.value.index()].producers[to as usize].push(made);
+        Ok(())
+    }
+
+    fn add_move(
+        &mut self,
+        at: At,
+        to: LayoutId,
+        collective: Collective,
+        source: At,
+        rank: u64,
+    ) -> Result<(), LowerError> {
+        let program: &'s Program = self.space.kernels.program.as_ref();
+        let from = self.locate(source)?;
+        let value = program.value(at.value);
+        let (from_layout, to_layout) = (source.layout, at.layout);
+        let moved = MoveKey { dims: &value.dims, dtype: value.dtype, collective, from_layout, to_layout };
+        let MoveCosts { known, exchanges } = &mut self.moves;
+        let cost = *known.entry(moved).or_insert_with_key(|moved| move_cost(program, exchanges, moved));
+        let cost = Cost { order: rank, ..cost.times(value.times) };
+        let table = &mut self.values[at.value.index()];
+        table.arcs_into[to as usize].push(MoveArc { from, to, collective, cost });
+        table.arcs_from[from as usize].push((to, cost));
+        Ok(())
+    }
+
+    /// A kernel of a value by number, with the collective in its loop.
+    fn kernel(
+        &self,
+        at: At,
+        number: usize,
+        fused: Option<Fused>,
+        read: &[At],
+        rank: u64,
+    ) -> Result<Producer, LowerError> {
+        let kernels = &self.space.kernels;
+        let program = kernels.program.as_ref();
+        let kernel = &kernels.of[at.value.index()][number];
+        let layouts: Vec<Layout> = read.iter().map(|operand| operand.layout).collect();
+        let locate = |operand: &At| Ok((operand.value, self.locate(*operand)?));
+        let reads = read.iter().map(locate).collect::<Result<Vec<_>, LowerError>>()?;
+        let cost = kernel_cost(kernels, self.hardware, kernel, fused.as_ref(), &layouts)
+            .ok_or_else(|| LowerError::Internal(format!("{at:?} has a kernel that does not type")))?;
+        let cost = Cost { order: rank, ..cost.times(program.value(at.value).times) };
+        let mut labels = Vec::new();
+        if kernel.pins.iter().any(|p| !p.is_empty()) {
+            let inner = kernels.operand_layouts(kernel, fused.as_ref(), &layouts).unwrap_or_default();
+            for (link, pins) in kernel.pins.iter().enumerate() {
+                let layout = kernels.site(kernel.chain[link]).result_layout(&inner[link]);
+                for (pin, layout) in pins.iter().zip(layout.into_iter().cycle()) {
+                    labels.extend(label_demand(program, At { value: *pin, layout }));
+                }
+            }
+        }
+        Ok(Producer { source: Source::Kernel(number, fused), reads, cost, labels })
     }
 }
 

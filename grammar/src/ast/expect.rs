@@ -1,7 +1,7 @@
 //! Expectations: what a layer's plan is to be, stated in its body.
 
 use super::Name;
-use crate::source::{Span, Spanned};
+use shard_words::{Span, Spanned};
 
 /// `expect comm <= 40us`, `expect no all-gather of w_in`, `expect strategy 2d-weight-stationary`.
 #[derive(Clone, Debug, PartialEq)]

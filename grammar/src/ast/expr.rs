@@ -1,8 +1,8 @@
 //! Expressions as they were written, of values and of sizes.
 
 use super::{DimList, LayoutWord, Name, PartialGroup};
-use crate::source::{Span, Spanned};
 use shard_ops::{Code, Dtype};
+use shard_words::{Span, Spanned};
 
 /// An expression.
 #[derive(Clone, Debug, PartialEq)]

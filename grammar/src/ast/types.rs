@@ -1,8 +1,8 @@
-//! Types as they were written: kinds, dtypes, layout words, partials, lists of dims.
+//! Types as they were written: kinds, dtypes, and the words of layouts.
 
-use super::Name;
-use crate::source::{Span, Spanned};
 use shard_ops::Dtype;
+pub use shard_words::{AxesWord, DimList, DimWord, DimsForm, FreeMark, LayoutWord, Name, PartialGroup, PartialOp};
+use shard_words::{Span, Spanned};
 
 /// `[kind] [dtype] LAYOUT [partial]`.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,104 +39,4 @@ impl Kind {
             Kind::Cache => "cache",
         }
     }
-}
-
-/// In which of the two forms dims were written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DimsForm {
-    /// `BLE`: single letters, each perhaps with digits.
-    Compact,
-    /// `[Batch, Seq]`
-    Bracketed,
-    /// One longer name alone, `Seq` (in `over Seq` and the like; never in a layout word).
-    Single,
-}
-
-/// A layout as it was written: `BLE_xyz`, `[Batch_{data}, Seq]`, `BLE?l`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LayoutWord {
-    /// All of it, a trailing `?label` included, partials not.
-    pub span: Span,
-    /// Compact or bracketed.
-    pub form: DimsForm,
-    /// The dims in memory order; empty for the scalar `[]`.
-    pub dims: Vec<DimWord>,
-    /// The trailing `?` or `?label`.
-    pub free: Option<FreeMark>,
-}
-
-/// One dim of a layout word with the axes that split it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct DimWord {
-    /// The dim and its subscript.
-    pub span: Span,
-    /// The dim.
-    pub name: Name,
-    /// The axes behind `_`; `None` where the dim is not split.
-    pub axes: Option<AxesWord>,
-}
-
-/// A list of mesh axes as it was written behind `_` or behind `partialsum-`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct AxesWord {
-    /// All of it, parentheses included, without the `_` or `-` before it.
-    pub span: Span,
-    /// Its text, without the parentheses of `E_(xy)`. `B_data` lexes as the axes d, a, t, a and has `data` here, so that a message can say `B_{data}`.
-    pub raw: String,
-    /// Whether it stands in parentheses, `E_(xy)`: in whichever order the compiler finds best. Never in a partial.
-    pub any_order: bool,
-    /// The axes in order, each with its own place; at least one.
-    pub axes: Vec<Name>,
-}
-
-/// The `?` at the end of a layout word: the axes that are not named are left to the compiler.
-#[derive(Clone, Debug, PartialEq)]
-pub struct FreeMark {
-    /// `?` and the label.
-    pub span: Span,
-    /// The label, which ties layouts to one another.
-    pub label: Option<Name>,
-}
-
-/// Of which operation a value holds unfinished terms.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum PartialOp {
-    /// `partialsum`
-    Sum,
-    /// `partialmax`
-    Max,
-}
-
-impl PartialOp {
-    /// The word of the language.
-    pub fn word(self) -> &'static str {
-        match self {
-            PartialOp::Sum => "partialsum",
-            PartialOp::Max => "partialmax",
-        }
-    }
-}
-
-/// One `partialsum-xy` of a type.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PartialGroup {
-    /// Word, `-` and axes.
-    pub span: Span,
-    /// Sum or maximum, and where the word stands.
-    pub op: Spanned<PartialOp>,
-    /// The axes over which the reduction is still to be taken.
-    pub axes: AxesWord,
-}
-
-/// A list of dims without axes: an einsum's output, `over BL`, `-> [Kv, Group]`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct DimList {
-    /// All of it, brackets included.
-    pub span: Span,
-    /// Its text: `over BATCH` lexes as five dims, and a message can say `[BATCH]`.
-    pub raw: String,
-    /// In which form it was written.
-    pub form: DimsForm,
-    /// The dims in order, each with its own place. Empty only as `[]`.
-    pub dims: Vec<Name>,
 }

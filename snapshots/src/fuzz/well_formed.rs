@@ -2,7 +2,7 @@
 
 use shard_check::Diagnostic;
 use shard_grammar::{SourceFile, Span};
-use shard_report::json::diagnostics::InFile;
+use shard_report::InFile;
 
 /// Diagnostics of one file point into it, replace stretches of it that do not overlap, and can be shown in every format.
 pub(super) fn diagnostics(file: &SourceFile, list: &[Diagnostic]) -> Result<(), String> {

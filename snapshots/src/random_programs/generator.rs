@@ -72,6 +72,15 @@ pub fn generate(seed: u64) -> String {
     .program()
 }
 
+/// The parameters of the layer.
+struct Given {
+    text: String,
+    /// What a call in a model passes: the activations.
+    passed: Vec<(String, String)>,
+    /// The dims of the one whose type bears a label.
+    labelled: Option<Vec<char>>,
+}
+
 impl Generator {
     fn program(mut self) -> String {
         let axes: Vec<String> = self.axes.iter().map(|(name, size)| format!("{name}={size}")).collect();
@@ -83,8 +92,46 @@ impl Generator {
                 false => text.push_str(&format!("dim {name} = {size}\n")),
             }
         }
+        let Given { text: given, passed, labelled } = self.parameters();
+        text.push_str(&given);
+        let mut body = String::new();
+        for i in 0..2 + self.random.below(5) {
+            let (expr, dims) = self.expression();
+            let annotation = if self.random.chance(30) {
+                let stated = self.random.shuffled(&dims);
+                format!(": {}", self.layout(&stated, Place::Let))
+            } else {
+                String::new()
+            };
+            body.push_str(&format!("  let v{i}{annotation} = {expr}\n"));
+            self.values.push(Value { name: format!("v{i}"), dims });
+        }
+        let last = self.values.len() - 1;
+        let mut results = vec![self.values[last].clone()];
+        if self.random.chance(25) {
+            let at = self.random.below(last);
+            results.push(self.values[at].clone());
+        }
+        let (types, names) = self.results(&results, labelled.as_ref());
+        let mut text = format!("{text}) -> {types} {{\n{body}  return {names}\n}}\n");
+        if self.random.chance(15) {
+            text.push_str(&self.model(&passed, &results));
+        }
+        if let Some(dims) = self.callee.take() {
+            let (given, taken) = (self.layout(&dims, Place::Parameter), self.layout(&dims, Place::Result));
+            let dtype = self.dtype;
+            text.push_str(&format!("layer g(a: {dtype} {given}) -> {dtype} {taken} {{ return relu(a) + a }}\n"));
+        }
+        for name in &self.made_up {
+            text.push_str(&format!("dim {name} = {}\n", self.size(*name)));
+        }
+        text + &self.phases()
+    }
+
+    /// The head of the layer up to its parameters.
+    fn parameters(&mut self) -> Given {
         let label = self.random.chance(15);
-        // What a call in a model passes: the activations.
+        let mut text = String::new();
         let mut passed: Vec<(String, String)> = Vec::new();
         let mut labelled: Option<Vec<char>> = None;
         text.push_str(if self.random.chance(8) { "strict layer f(\n" } else { "layer f(\n" });
@@ -114,31 +161,18 @@ impl Generator {
             passed.push(("ids".to_string(), format!("int32 {}?", dims.iter().collect::<String>())));
             self.ids = Some(dims);
         }
-        let mut body = String::new();
-        for i in 0..2 + self.random.below(5) {
-            let (expr, dims) = self.expression();
-            let annotation = if self.random.chance(30) {
-                let stated = self.random.shuffled(&dims);
-                format!(": {}", self.layout(&stated, Place::Let))
-            } else {
-                String::new()
-            };
-            body.push_str(&format!("  let v{i}{annotation} = {expr}\n"));
-            self.values.push(Value { name: format!("v{i}"), dims });
-        }
-        let last = self.values.len() - 1;
-        let mut results = vec![self.values[last].clone()];
-        if self.random.chance(25) {
-            let at = self.random.below(last);
-            results.push(self.values[at].clone());
-        }
+        Given { text, passed, labelled }
+    }
+
+    /// The types of some results, and their names, as the layer writes them.
+    fn results(&mut self, results: &[Value], labelled: Option<&Vec<char>>) -> (String, String) {
         let types: Vec<String> = results
             .iter()
             .map(|value| {
                 let same = |labelled: &Vec<char>| {
                     labelled.iter().all(|d| value.dims.contains(d)) && labelled.len() == value.dims.len()
                 };
-                match labelled.as_ref().filter(|l| same(l)) {
+                match labelled.filter(|l| same(l)) {
                     Some(dims) => format!("{} {}?l", self.dtype, dims.iter().collect::<String>()),
                     None => {
                         let stated = self.random.shuffled(&value.dims);
@@ -149,26 +183,13 @@ impl Generator {
             })
             .collect();
         let names: Vec<&str> = results.iter().map(|v| v.name.as_str()).collect();
-        let (types, names) = match types.as_slice() {
+        match types.as_slice() {
             [one] => (one.clone(), names[0].to_string()),
             several => {
                 let list: Vec<String> = several.iter().enumerate().map(|(i, t)| format!("r{i}: {t}")).collect();
                 (format!("({})", list.join(", ")), format!("({})", names.join(", ")))
             }
-        };
-        let mut text = format!("{text}) -> {types} {{\n{body}  return {names}\n}}\n");
-        if self.random.chance(15) {
-            text.push_str(&self.model(&passed, &results));
         }
-        if let Some(dims) = self.callee.take() {
-            let (given, taken) = (self.layout(&dims, Place::Parameter), self.layout(&dims, Place::Result));
-            let dtype = self.dtype;
-            text.push_str(&format!("layer g(a: {dtype} {given}) -> {dtype} {taken} {{ return relu(a) + a }}\n"));
-        }
-        for name in &self.made_up {
-            text.push_str(&format!("dim {name} = {}\n", self.size(*name)));
-        }
-        text + &self.phases()
     }
 
     /// A repeated layer of its own behind a call of the layer, and the model that they make.

@@ -125,20 +125,7 @@ impl From<DimProblem> for Diagnostic {
     fn from(problem: DimProblem) -> Diagnostic {
         use DimProblem::*;
         match problem {
-            Unknown { name, span, near, known, together } => {
-                if let Some((all, dim)) = together {
-                    return Diagnostic::error("E0301", format!("there is no dim `{name}`"))
-                        .at(all, format!("read as one dim a letter; `{dim}` is one dim"))
-                        .mend(format!("[{dim}]"), all, format!("[{dim}]"));
-                }
-                let out = Diagnostic::error("E0301", format!("there is no dim `{name}`"))
-                    .at(span, "unknown dim")
-                    .note(format!("dims of the file: {}", name_list(&known)));
-                match near {
-                    Some(near) => out.mend(near.clone(), span, near),
-                    None => out.help(format!("dim {name} = ...    (a line of its own above the layer)")),
-                }
-            }
+            Unknown { name, span, near, known, together } => unknown(&name, span, near, &known, together),
             UsedBefore { name, span, declared } => {
                 Diagnostic::error("E0301", format!("dim `{name}` is used above its own line"))
                     .at(span, "used here")
@@ -150,16 +137,7 @@ impl From<DimProblem> for Diagnostic {
                 .also(first, "first")
                 .note("a dim has one size in the file")
                 .mend(format!("{name}2"), span, format!("{name}2")),
-            Inexact { left, right, span, dim } => {
-                let out = Diagnostic::error("E0303", format!("{left} / {right} is not a whole number"))
-                    .at_if(span, format!("{left} = {} * {right} + {}", left / right.max(1), left % right.max(1)))
-                    .note(format!("the size of `{dim}` has to come out exact"));
-                let below = left - left % right.max(1);
-                out.help(match below {
-                    0 => format!("a dividend of {right} would do"),
-                    _ => format!("a dividend of {below} or {} would do", below.saturating_add(right)),
-                })
-            }
+            Inexact { left, right, span, dim } => inexact(left, right, span, &dim),
             DivisionByZero { dim, span } => Diagnostic::error("E0304", format!("the size of `{dim}` divides by 0"))
                 .at_if(span, "the divisor comes out as 0")
                 .help("a divisor of 1 or more"),
@@ -209,4 +187,36 @@ impl From<DimProblem> for Diagnostic {
                 .mend("remove the line", span, ""),
         }
     }
+}
+
+fn unknown(
+    name: &str,
+    span: Span,
+    near: Option<String>,
+    known: &[String],
+    together: Option<(Span, String)>,
+) -> Diagnostic {
+    if let Some((all, dim)) = together {
+        return Diagnostic::error("E0301", format!("there is no dim `{name}`"))
+            .at(all, format!("read as one dim a letter; `{dim}` is one dim"))
+            .mend(format!("[{dim}]"), all, format!("[{dim}]"));
+    }
+    let out = Diagnostic::error("E0301", format!("there is no dim `{name}`"))
+        .at(span, "unknown dim")
+        .note(format!("dims of the file: {}", name_list(known)));
+    match near {
+        Some(near) => out.mend(near.clone(), span, near),
+        None => out.help(format!("dim {name} = ...    (a line of its own above the layer)")),
+    }
+}
+
+fn inexact(left: u64, right: u64, span: Option<Span>, dim: &str) -> Diagnostic {
+    let out = Diagnostic::error("E0303", format!("{left} / {right} is not a whole number"))
+        .at_if(span, format!("{left} = {} * {right} + {}", left / right.max(1), left % right.max(1)))
+        .note(format!("the size of `{dim}` has to come out exact"));
+    let below = left - left % right.max(1);
+    out.help(match below {
+        0 => format!("a dividend of {right} would do"),
+        _ => format!("a dividend of {below} or {} would do", below.saturating_add(right)),
+    })
 }

@@ -34,28 +34,7 @@ pub enum HardwareProblem {
         first: Span,
     },
     /// No plan fits in the memory of a chip.
-    NoPlanFits {
-        /// The layer.
-        layer: String,
-        /// Its header.
-        span: Span,
-        /// The chip.
-        chip: String,
-        /// What the program has of it.
-        capacity: u64,
-        /// Why that is not all that the chip has, if it is not.
-        limited: Option<String>,
-        /// What the weights and caches of any plan take on one device, over the whole stack.
-        least: u64,
-        /// Whether there is no such plan; else one may have been missed.
-        proven: bool,
-        /// What the fastest plan needs on one device, and what that is made of: `weights`, `caches`, `activations`.
-        parts: Vec<(String, u64)>,
-        /// What takes most of it, as `w_in: weight bf16 E_xF_y`, with the place where it is declared.
-        largest: Vec<(String, u64, Option<Span>)>,
-        /// What would fit, each to be typed.
-        ways_out: Vec<String>,
-    },
+    NoPlanFits(NoPlanFits),
     /// Neither the file nor the command line names the hardware, and it is needed.
     None {
         /// The built-in names.
@@ -157,6 +136,31 @@ fn sizes(sizes: &[u64], between: &str) -> String {
     sizes.iter().map(u64::to_string).collect::<Vec<_>>().join(between)
 }
 
+/// What is known where no plan fits in the memory of a chip.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NoPlanFits {
+    /// The layer.
+    pub layer: String,
+    /// Its header.
+    pub span: Span,
+    /// The chip.
+    pub chip: String,
+    /// What the program has of it.
+    pub capacity: u64,
+    /// Why that is not all that the chip has, if it is not.
+    pub limited: Option<String>,
+    /// What the weights and caches of any plan take on one device, over the whole stack.
+    pub least: u64,
+    /// Whether there is no such plan; else one may have been missed.
+    pub proven: bool,
+    /// What the fastest plan needs on one device, and what that is made of: `weights`, `caches`, `activations`.
+    pub parts: Vec<(String, u64)>,
+    /// What takes most of it, as `w_in: weight bf16 E_xF_y`, with the place where it is declared.
+    pub largest: Vec<(String, u64, Option<Span>)>,
+    /// What would fit, each to be typed.
+    pub ways_out: Vec<String>,
+}
+
 /// What there is on a chip for the program.
 fn has(capacity: u64, limited: Option<String>) -> String {
     match limited {
@@ -190,44 +194,7 @@ impl From<HardwareProblem> for Diagnostic {
                 .at(span, "the second")
                 .also(first, "the first")
                 .mend("remove one of them", span, ""),
-            NoPlanFits { layer, span, chip, capacity, limited, least, proven, parts, largest, ways_out } => {
-                let needed = parts.iter().map(|(_, n)| *n).fold(0, u64::saturating_add);
-                let (label, whose) = match least > capacity {
-                    true => {
-                        (format!("needs {} or more on each device", bytes(least)), "its weights and caches alone are")
-                    }
-                    false => (format!("needs {} on each device when it is fastest", bytes(needed)), "that is"),
-                };
-                let over = bytes(least.max(if least > capacity { 0 } else { needed }).saturating_sub(capacity));
-                let parts: Vec<String> = parts.iter().map(|(what, n)| format!("{what} {}", bytes(*n))).collect();
-                let items: Vec<String> = largest.iter().map(|(what, n, _)| format!("`{what}` {}", bytes(*n))).collect();
-                let message = if proven {
-                    format!("no plan of `{layer}` fits in the memory of a {chip}")
-                } else {
-                    format!("no plan of `{layer}` that fits in the memory of a {chip} was found")
-                };
-                let out = Diagnostic::error("E0704", message)
-                    .at(span, label)
-                    .also_if(largest.first().and_then(|(_, _, span)| *span), "the largest")
-                    .note(format!("{}; {whose} {over} too much", has(capacity, limited)))
-                    .note(format!("the fastest plan keeps {}", parts.join(", ")))
-                    .note(format!("most of it: {}", items.join(", ")));
-                // What is known of every plan, where it is no reason yet.
-                let out = match (proven, least) {
-                    (true, _) => out,
-                    (false, 0) => out.note("there may be one: the search passed over plans, and did not look at all"),
-                    (false, least) => out.note(format!(
-                        "there may be one: the search passed over plans, and did not look at all; weights and caches alone \
-                         take {} or more in any",
-                        bytes(least)
-                    )),
-                };
-                if ways_out.is_empty() {
-                    out.help("a mesh of more devices, or layouts that split what is largest")
-                } else {
-                    ways_out.into_iter().fold(out, Diagnostic::help)
-                }
-            }
+            NoPlanFits(problem) => problem.into(),
             None { known } => Diagnostic::error("E0705", "the hardware is not given")
                 .note("times and memory depend on the chip, and neither the file nor the command line names one")
                 .note(format!("built in: {}", name_list(&known)))
@@ -271,22 +238,7 @@ impl From<HardwareProblem> for Diagnostic {
                         )
                     }))
             }
-            Face { chip, shape, faced, span } => {
-                let named = sizes(&shape, "x");
-                let whole: Vec<u64> = shape.iter().copied().chain([1, 1]).take(3).collect();
-                Diagnostic::warning("W0851", format!("{named} is a face of a slice of {chip}, and no slice"))
-                    .at_if(span, format!("{} as a slice", sizes(&whole, "x")))
-                    .note("axes wrap around where a slice is made of whole 4x4x4 cubes; these are priced as lines")
-                    .help(match faced {
-                        Some(faced) if span.is_some() => {
-                            format!("hardware {faced}    (where the mesh is a face of a larger slice)")
-                        }
-                        Some(faced) => format!("--hardware {faced}    (where the mesh is a face of a larger slice)"),
-                        None => "face = true    (under [network] of the hardware file, where the slice is larger)"
-                            .to_string(),
-                    })
-                    .help("mesh x=4, y=4, z=4    (or another slice of whole cubes)")
-            }
+            Face { chip, shape, faced, span } => face(&chip, &shape, faced, span),
             Straddles { axis, node, room, inside, chip, span } => Diagnostic::warning(
                 "W0850",
                 format!("mesh axis `{axis}` cannot be cut so that it fills nodes of {node}"),
@@ -298,4 +250,61 @@ impl From<HardwareProblem> for Diagnostic {
             .help(format!("order and size the axes so that the last ones multiply to {node}, or to a part of it")),
         }
     }
+}
+
+impl From<NoPlanFits> for Diagnostic {
+    fn from(problem: NoPlanFits) -> Diagnostic {
+        let NoPlanFits { layer, span, chip, capacity, limited, least, proven, parts, largest, ways_out } = problem;
+        let needed = parts.iter().map(|(_, n)| *n).fold(0, u64::saturating_add);
+        let (label, whose) = match least > capacity {
+            true => (format!("needs {} or more on each device", bytes(least)), "its weights and caches alone are"),
+            false => (format!("needs {} on each device when it is fastest", bytes(needed)), "that is"),
+        };
+        let over = bytes(least.max(if least > capacity { 0 } else { needed }).saturating_sub(capacity));
+        let parts: Vec<String> = parts.iter().map(|(what, n)| format!("{what} {}", bytes(*n))).collect();
+        let items: Vec<String> = largest.iter().map(|(what, n, _)| format!("`{what}` {}", bytes(*n))).collect();
+        let message = if proven {
+            format!("no plan of `{layer}` fits in the memory of a {chip}")
+        } else {
+            format!("no plan of `{layer}` that fits in the memory of a {chip} was found")
+        };
+        let out = Diagnostic::error("E0704", message)
+            .at(span, label)
+            .also_if(largest.first().and_then(|(_, _, span)| *span), "the largest")
+            .note(format!("{}; {whose} {over} too much", has(capacity, limited)))
+            .note(format!("the fastest plan keeps {}", parts.join(", ")))
+            .note(format!("most of it: {}", items.join(", ")));
+        // What is known of every plan, where it is no reason yet.
+        let out = match (proven, least) {
+            (true, _) => out,
+            (false, 0) => out.note("there may be one: the search passed over plans, and did not look at all"),
+            (false, least) => out.note(format!(
+                "there may be one: the search passed over plans, and did not look at all; weights and caches alone \
+                 take {} or more in any",
+                bytes(least)
+            )),
+        };
+        if ways_out.is_empty() {
+            out.help("a mesh of more devices, or layouts that split what is largest")
+        } else {
+            ways_out.into_iter().fold(out, Diagnostic::help)
+        }
+    }
+}
+
+/// A mesh that is a face of a slice.
+fn face(chip: &str, shape: &[u64], faced: Option<String>, span: Option<Span>) -> Diagnostic {
+    let named = sizes(shape, "x");
+    let whole: Vec<u64> = shape.iter().copied().chain([1, 1]).take(3).collect();
+    Diagnostic::warning("W0851", format!("{named} is a face of a slice of {chip}, and no slice"))
+        .at_if(span, format!("{} as a slice", sizes(&whole, "x")))
+        .note("axes wrap around where a slice is made of whole 4x4x4 cubes; these are priced as lines")
+        .help(match faced {
+            Some(faced) if span.is_some() => {
+                format!("hardware {faced}    (where the mesh is a face of a larger slice)")
+            }
+            Some(faced) => format!("--hardware {faced}    (where the mesh is a face of a larger slice)"),
+            None => "face = true    (under [network] of the hardware file, where the slice is larger)".to_string(),
+        })
+        .help("mesh x=4, y=4, z=4    (or another slice of whole cubes)")
 }

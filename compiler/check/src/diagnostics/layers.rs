@@ -193,35 +193,14 @@ impl From<LayerProblem> for Diagnostic {
     fn from(problem: LayerProblem) -> Diagnostic {
         use LayerProblem::*;
         match problem {
-            UnknownValue { name, span, near, later, is_layer } => {
-                let out = Diagnostic::error("E0601", format!("there is no value `{name}` here"))
-                    .at(span, "unknown value")
-                    .also_if(later, "made only here");
-                match (near, later) {
-                    (_, Some(_)) => out.help(format!("move the `let` of `{name}` up")),
-                    (Some(near), None) => out.mend(near.clone(), span, near),
-                    (None, None) if is_layer => out.help(format!("{name}(...)    (`{name}` is a layer)")),
-                    (None, None) => out.help(format!("let {name} = ...    (above, or a parameter of the layer)")),
-                }
-            }
+            UnknownValue { name, span, near, later, is_layer } => unknown_value(&name, span, near, later, is_layer),
             DuplicateValue { name, span, first } => {
                 Diagnostic::error("E0602", format!("`{name}` is named twice in one layer"))
                     .at(span, "again")
                     .also(first, "first")
                     .mend(format!("{name}2"), span, format!("{name}2"))
             }
-            UnknownLayer { name, span, near, here, known } => {
-                let out = Diagnostic::error("E0603", format!("there is no layer or operation `{name}`"))
-                    .at(span, "called here")
-                    .note(format!("layers of the file: {}", name_list(&known)));
-                match (here, near) {
-                    (Some(here), _) => out.help(here),
-                    (None, Some(near)) => out.mend(near.clone(), span, near),
-                    (None, None) => out
-                        .note(format!("operations: {}", *shard_grammar::OPERATIONS))
-                        .help(format!("layer {name}(...) -> ... {{ ... }}")),
-                }
-            }
+            UnknownLayer { name, span, near, here, known } => unknown_layer(&name, span, near, here, &known),
             DuplicateLayer { name, span, first } => {
                 Diagnostic::error("E0604", format!("layer `{name}` is declared twice"))
                     .at(span, "again")
@@ -239,14 +218,7 @@ impl From<LayerProblem> for Diagnostic {
             .at(span, format!("{found} given"))
             .also(declared, format!("takes {}", parameters.len()))
             .help(format!("{callee}({})", parameters.join(", "))),
-            Recursion { ring, span, declared } => {
-                let path: Vec<String> = ring.iter().map(|name| format!("`{name}`")).collect();
-                Diagnostic::error("E0606", format!("a layer calls itself: {}", path.join(" calls ")))
-                    .at(span, "this call closes the ring")
-                    .also(declared, "declared here")
-                    .note("calls are inlined, so a ring would never end")
-                    .help("to stack a layer, write `repeat N` behind its result type")
-            }
+            Recursion { ring, span, declared } => recursion(&ring, span, declared),
             ResultCount { what, given, wanted, span, declared, help } => Diagnostic::error(
                 "E0607",
                 format!("{what} gives {}, and {wanted} {} wanted", count(given, "value"), is_are(wanted)),
@@ -254,15 +226,7 @@ impl From<LayerProblem> for Diagnostic {
             .at(span, format!("gives {given}"))
             .also_if(declared, "declared here")
             .help_if(help),
-            NoReturn { layer, results, end, last } => {
-                let out = Diagnostic::error("E0608", format!("layer `{layer}` has no `return`"))
-                    .at(end, "ends here")
-                    .also(results, "it states what it returns");
-                match last {
-                    Some(last) => out.mend(format!("return {last}"), Span::at(end.start), format!("  return {last}\n")),
-                    None => out.help("return ..."),
-                }
-            }
+            NoReturn { layer, results, end, last } => no_return(&layer, results, end, last),
             AfterReturn { span, first } => Diagnostic::error("E0609", "a statement stands behind the `return`")
                 .at(span, "never reached")
                 .also(first, "the layer ends here")
@@ -315,6 +279,50 @@ impl From<LayerProblem> for Diagnostic {
             }
         }
     }
+}
+
+fn unknown_value(name: &str, span: Span, near: Option<String>, later: Option<Span>, is_layer: bool) -> Diagnostic {
+    let out = Diagnostic::error("E0601", format!("there is no value `{name}` here"))
+        .at(span, "unknown value")
+        .also_if(later, "made only here");
+    match (near, later) {
+        (_, Some(_)) => out.help(format!("move the `let` of `{name}` up")),
+        (Some(near), None) => out.mend(near.clone(), span, near),
+        (None, None) if is_layer => out.help(format!("{name}(...)    (`{name}` is a layer)")),
+        (None, None) => out.help(format!("let {name} = ...    (above, or a parameter of the layer)")),
+    }
+}
+
+fn unknown_layer(name: &str, span: Span, near: Option<String>, here: Option<String>, known: &[String]) -> Diagnostic {
+    let out = Diagnostic::error("E0603", format!("there is no layer or operation `{name}`"))
+        .at(span, "called here")
+        .note(format!("layers of the file: {}", name_list(known)));
+    match (here, near) {
+        (Some(here), _) => out.help(here),
+        (None, Some(near)) => out.mend(near.clone(), span, near),
+        (None, None) => out
+            .note(format!("operations: {}", *shard_grammar::OPERATIONS))
+            .help(format!("layer {name}(...) -> ... {{ ... }}")),
+    }
+}
+
+fn no_return(layer: &str, results: Span, end: Span, last: Option<String>) -> Diagnostic {
+    let out = Diagnostic::error("E0608", format!("layer `{layer}` has no `return`"))
+        .at(end, "ends here")
+        .also(results, "it states what it returns");
+    match last {
+        Some(last) => out.mend(format!("return {last}"), Span::at(end.start), format!("  return {last}\n")),
+        None => out.help("return ..."),
+    }
+}
+
+fn recursion(ring: &[String], span: Span, declared: Span) -> Diagnostic {
+    let path: Vec<String> = ring.iter().map(|name| format!("`{name}`")).collect();
+    Diagnostic::error("E0606", format!("a layer calls itself: {}", path.join(" calls ")))
+        .at(span, "this call closes the ring")
+        .also(declared, "declared here")
+        .note("calls are inlined, so a ring would never end")
+        .help("to stack a layer, write `repeat N` behind its result type")
 }
 
 fn is_are(n: usize) -> &'static str {

@@ -29,7 +29,7 @@ pub use dims::DimProblem;
 pub use dtypes::DtypeProblem;
 pub use expectations::ExpectationProblem;
 pub use export::ExportProblem;
-pub use hardware::HardwareProblem;
+pub use hardware::{HardwareProblem, NoPlanFits};
 pub use inputs::InputProblem;
 pub use internal::InternalProblem;
 pub use layers::LayerProblem;

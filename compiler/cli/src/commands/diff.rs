@@ -5,7 +5,8 @@ use std::path::Path;
 use shard_driver::input::{is_json, program_of};
 use shard_driver::{Compilation, Purpose, compile_input};
 use shard_report::Layer;
-use shard_report::diff::{Pair, diff, differs, json};
+use shard_report::diff::{Pair, diff, differs};
+use shard_report::json::diff::json;
 use shard_report::recorded::{self, Recorded};
 use shard_report::{printable, recorded_diff};
 
@@ -79,7 +80,7 @@ fn of_recorded(a: &[Recorded], b: &[Recorded], args: &DiffArgs, console: &mut Co
     match console.format {
         // A document may have any name in it.
         Format::Text => console.people(&printable::escaped(&recorded_diff::text(&pairs, width(args.width)))),
-        Format::Json => console.result(&recorded_diff::json(&pairs)),
+        Format::Json => console.result(&shard_report::json::recorded_diff::json(&pairs)),
     }?;
     Ok(recorded_diff::differs(&pairs))
 }

@@ -2,7 +2,8 @@
 
 use shard_check::Diagnostic;
 use shard_driver::{Compilation, Outcome, Status, questions};
-use shard_report::why::{json, why};
+use shard_report::json::why::json;
+use shard_report::why::why;
 
 use crate::args::{ExplainArgs, Format};
 use crate::commands::cost::width;

@@ -2,7 +2,8 @@
 
 use shard_check::Diagnostic;
 use shard_driver::{Compilation, CompileOptions, Outcome, Status, questions};
-use shard_report::why_not::{json, why_not};
+use shard_report::json::why_not::json;
+use shard_report::why_not::why_not;
 
 use crate::args::{ExplainArgs, Format};
 use crate::commands::cost::width;

@@ -8,7 +8,9 @@ mod completion;
 mod document;
 mod hints;
 mod hover;
+mod outline;
 mod position;
+mod signature;
 mod symbols;
 #[cfg(test)]
 mod tests;
@@ -25,9 +27,10 @@ use lsp_types::request::{self, Request as _};
 use lsp_types::{
     CodeAction, CodeActionKind, CodeActionOptions, CodeActionOrCommand, CodeActionParams, CodeActionProviderCapability,
     CodeDescription, CompletionOptions, Diagnostic, DiagnosticRelatedInformation, DiagnosticSeverity,
-    GotoDefinitionResponse, Hover, HoverContents, HoverProviderCapability, Location, MarkupContent, MarkupKind,
-    NumberOrString, OneOf, Position, PublishDiagnosticsParams, Range, RenameOptions, ServerCapabilities,
-    TextDocumentSyncCapability, TextDocumentSyncKind, TextEdit, Uri, WorkspaceEdit,
+    DocumentSymbolResponse, GotoDefinitionResponse, Hover, HoverContents, HoverProviderCapability, Location,
+    MarkupContent, MarkupKind, NumberOrString, OneOf, Position, PublishDiagnosticsParams, Range, RenameOptions,
+    ServerCapabilities, SignatureHelpOptions, TextDocumentSyncCapability, TextDocumentSyncKind, TextEdit, Uri,
+    WorkspaceEdit,
 };
 use serde::Serialize;
 use serde::de::{DeserializeOwned, Error as _};
@@ -71,6 +74,12 @@ fn capabilities() -> ServerCapabilities {
             trigger_characters: Some(["_", "{", ","].map(str::to_string).to_vec()),
             ..CompletionOptions::default()
         }),
+        signature_help_provider: Some(SignatureHelpOptions {
+            trigger_characters: Some(["(", ",", ">"].map(str::to_string).to_vec()),
+            retrigger_characters: Some([" ", ")"].map(str::to_string).to_vec()),
+            ..SignatureHelpOptions::default()
+        }),
+        document_symbol_provider: Some(OneOf::Left(true)),
         document_formatting_provider: Some(OneOf::Left(true)),
         code_action_provider: Some(CodeActionProviderCapability::Options(CodeActionOptions {
             code_action_kinds: Some(vec![CodeActionKind::QUICKFIX]),
@@ -296,6 +305,15 @@ impl Server {
                 let at = p.text_document_position;
                 let document = self.documents.get(&at.text_document.uri);
                 Ok(document.map(|document| completion::completions(document, at.position)))
+            }),
+            request::SignatureHelpRequest::METHOD => respond(params, |p: lsp_types::SignatureHelpParams| {
+                let at = p.text_document_position_params;
+                let document = self.documents.get(&at.text_document.uri);
+                Ok(document.and_then(|document| signature::help(document, offset_of(&document.file, at.position))))
+            }),
+            request::DocumentSymbolRequest::METHOD => respond(params, |p: lsp_types::DocumentSymbolParams| {
+                let document = self.documents.get(&p.text_document.uri);
+                Ok(document.map(|document| DocumentSymbolResponse::Nested(outline::outline(document))))
             }),
             request::Formatting::METHOD => respond(params, |p: lsp_types::DocumentFormattingParams| {
                 Ok(self.documents.get(&p.text_document.uri).and_then(formatted))

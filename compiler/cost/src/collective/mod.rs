@@ -14,7 +14,7 @@ use crate::hardware::{Fabric, Hardware};
 use crate::units::{Bytes, time_at_rate};
 pub use exchange::ExchangeTimes;
 pub use permute::PermuteTimes;
-pub use regroup::{Moves, RegroupTimes};
+pub use regroup::{RegroupTimes, Regroupings};
 use steps::Networks;
 pub use terms::{CollectiveTime, How, NetworkTime, Term};
 

@@ -25,7 +25,7 @@ pub struct RegroupTimes<'h> {
     whole: FxHashMap<(AxisSet, usize), Rc<Pairs>>,
 }
 
-/// Which move leads from each layout of a list to each other. Moves of one *kind* take the same time.
+/// Which move leads from each layout of a list to each other. Regroupings of one *kind* take the same time.
 #[derive(Debug)]
 struct Pairs {
     place: FxHashMap<Layout, u32>,
@@ -35,12 +35,12 @@ struct Pairs {
 
 /// The moves between the layouts of a list, among those of a longer one.
 #[derive(Clone, Debug)]
-pub struct Moves {
+pub struct Regroupings {
     of: Rc<Pairs>,
     places: Vec<u32>,
 }
 
-impl Moves {
+impl Regroupings {
     /// The kind of the move from one layout to another, by their places in the list.
     pub fn kind(&self, from: usize, to: usize) -> usize {
         self.of.of[self.places[from] as usize * self.of.place.len() + self.places[to] as usize] as usize
@@ -78,7 +78,7 @@ impl<'h> RegroupTimes<'h> {
     }
 
     /// The moves between layouts that the same axes split, and that are partial over the same axes: the caller sees to that.
-    pub fn between(&mut self, layouts: &[Layout]) -> Moves {
+    pub fn between(&mut self, layouts: &[Layout]) -> Regroupings {
         // Partial axes change nothing, and neither do dims that nothing splits.
         let rank = layouts.iter().map(|layout| layout.split_rank()).max().unwrap_or(0);
         let split = |dim: &usize| layouts.iter().any(|layout| !layout.axes_of(*dim).is_empty());
@@ -105,7 +105,7 @@ impl<'h> RegroupTimes<'h> {
             }
         };
         let places = layouts.iter().map(|layout| of.place[layout]).collect();
-        Moves { of, places }
+        Regroupings { of, places }
     }
 
     /// Dims in another order change nothing but the places of layouts in the list. So the moves from a layout are those from

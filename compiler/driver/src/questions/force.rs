@@ -6,8 +6,9 @@ use shard_ir::{
     AxisId, AxisList, AxisSet, Def, DimPattern, InstrKind, LayoutPattern, MeshShape, Plan, Program, ValueId,
 };
 use shard_report::strategy::strategy as strategy_of;
+use shard_search::Forced;
 use shard_search::LowerOptions;
-use shard_search::demand::{Forced, annotated, with_demand};
+use shard_search::demand::{annotated, with_demand};
 
 use super::request::Request;
 use super::strategy;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use shard_ir::{AxisSet, Def, DimId, Layout, Op, Plan, Program, ValueId};
 use shard_report::strategy::{Attention, Strategy, attentions};
-use shard_search::demand::Forced;
+use shard_search::Forced;
 
 use super::force::Way;
 

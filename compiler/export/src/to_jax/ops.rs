@@ -74,7 +74,6 @@ impl Ops<'_> {
         let first = operands.first().ok_or(ExportError::Internal("an op without operands"))?;
         let second = || operands.get(1).ok_or(ExportError::Internal("an op without its second operand"));
         let dims = self.dims(first.id).to_vec();
-        let dtype = self.plan.instruction(id).dtype;
         let axis = |dim: DimId| self.place(first.id, dim).map(Py::atom);
         let value = first.py.clone();
         match op {
@@ -98,68 +97,17 @@ impl Ops<'_> {
             Op::Rename { from, to } => self.in_order(&renamed(&dims, *from, *to), id, value),
             Op::Split { from, to } => self.reshaped(&[*from], to, id, first),
             Op::Merge { from, to } => self.reshaped(from, &[*to], id, first),
-            Op::Concat { left, right, to } => {
-                let other = second()?;
-                let [a, b] = [(first, *left), (other, *right)].map(|(operand, dim)| {
-                    let dims = renamed(self.dims(operand.id), dim, *to);
-                    self.in_order(&dims, id, self.cast(operand, dtype))
-                });
-                let both = Py::Tuple(vec![a?, b?]);
-                Ok(Py::call("jnp.concatenate", [both]).with("axis", Py::atom(self.place(id, *to)?)))
-            }
+            Op::Concat { left, right, to } => self.concat(*left, *right, *to, id, first, second()?),
             Op::SliceDim { from, to, offset } => {
                 let end = offset + self.size(*to);
                 let taken = Py::call("lax.slice_in_dim", [value, Py::atom(offset), Py::atom(end)]);
                 self.in_order(&renamed(&dims, *from, *to), id, taken.with("axis", axis(*from)?))
             }
-            Op::Append { from, to } => {
-                let new = second()?;
-                let rows = transposed(&renamed(self.dims(new.id), *from, *to), &dims, new.py.clone())?;
-                let at = Py::atom(self.size(*to) - self.size(*from));
-                let appended = match self.origin(first.id, *to)? {
-                    None => Py::call("lax.dynamic_update_slice_in_dim", [value, rows, at]).with("axis", axis(*to)?),
-                    Some(origin) => {
-                        Py::call("append_block", [value, rows, at]).with("axis", axis(*to)?).with("origin", origin)
-                    }
-                };
-                self.in_order(&dims, id, appended)
-            }
-            Op::Mask { query, key } => {
-                let later = Py::atom(self.size(*key) - self.size(*query));
-                let mut masked = Py::call("causal", [value])
-                    .with("queries", axis(*query)?)
-                    .with("keys", axis(*key)?)
-                    .with("later", later);
-                for (name, dim) in [("query_origin", *query), ("key_origin", *key)] {
-                    if let Some(origin) = self.origin(first.id, dim)? {
-                        masked = masked.with(name, origin);
-                    }
-                }
-                self.in_order(&dims, id, masked)
-            }
-            Op::Rope { over, at, extent } => {
-                let earlier = extent.map_or(0, |extent| self.size(extent) - self.size(*at));
-                let origin = match (self.origin(first.id, *at)?, earlier) {
-                    (None, 0) => None,
-                    (None, earlier) => Some(Py::atom(earlier)),
-                    (origin, 0) => origin,
-                    (Some(origin), earlier) => Some(Py::binary(origin, "+", Py::atom(earlier))),
-                };
-                let turned = Py::call("rope", [value]).with("axis", axis(*over)?).with("at", axis(*at)?);
-                let turned = origin.map_or_else(|| turned.clone(), |origin| turned.clone().with("origin", origin));
-                self.in_order(&dims, id, turned)
-            }
+            Op::Append { from, to } => self.append(*from, *to, id, first, second()?),
+            Op::Mask { query, key } => self.mask(*query, *key, id, first),
+            Op::Rope { over, at, extent } => self.rope(*over, *at, *extent, id, first),
             Op::Take { over } => self.take(*over, id, first, second()?),
-            Op::Route { over, at, to, choices } => {
-                let mut order: Vec<DimId> = dims.iter().copied().filter(|d| d != over && d != at).collect();
-                order.extend([*at, *over]);
-                let gates = transposed(&dims, &order, value)?;
-                order.push(*to);
-                let routed = Py::call("route", [gates])
-                    .with("choices", Py::atom(choices))
-                    .with("places", Py::atom(self.size(*to)));
-                self.in_order(&order, id, routed)
-            }
+            Op::Route { over, at, to, choices } => self.route([*over, *at, *to], *choices, id, first),
             Op::Fetch if self.alone => self.in_order(&dims, id, value),
             Op::Fetch => {
                 self.in_order(&dims, id, Py::call("jax.device_put", [value, Py::atom("jax.memory.Space.Device")]))
@@ -174,6 +122,87 @@ impl Ops<'_> {
                 self.in_order(&dims, id, cast)
             }
         }
+    }
+
+    fn concat(
+        &self,
+        left: DimId,
+        right: DimId,
+        to: DimId,
+        id: InstrId,
+        first: &Named,
+        other: &Named,
+    ) -> Result<Py, ExportError> {
+        let dtype = self.plan.instruction(id).dtype;
+        let [a, b] = [(first, left), (other, right)].map(|(operand, dim)| {
+            let dims = renamed(self.dims(operand.id), dim, to);
+            self.in_order(&dims, id, self.cast(operand, dtype))
+        });
+        let both = Py::Tuple(vec![a?, b?]);
+        Ok(Py::call("jnp.concatenate", [both]).with("axis", Py::atom(self.place(id, to)?)))
+    }
+
+    fn append(&self, from: DimId, to: DimId, id: InstrId, first: &Named, new: &Named) -> Result<Py, ExportError> {
+        let dims = self.dims(first.id).to_vec();
+        let axis = |dim: DimId| self.place(first.id, dim).map(Py::atom);
+        let value = first.py.clone();
+        let rows = transposed(&renamed(self.dims(new.id), from, to), &dims, new.py.clone())?;
+        let at = Py::atom(self.size(to) - self.size(from));
+        let appended = match self.origin(first.id, to)? {
+            None => Py::call("lax.dynamic_update_slice_in_dim", [value, rows, at]).with("axis", axis(to)?),
+            Some(origin) => Py::call("append_block", [value, rows, at]).with("axis", axis(to)?).with("origin", origin),
+        };
+        self.in_order(&dims, id, appended)
+    }
+
+    fn mask(&self, query: DimId, key: DimId, id: InstrId, first: &Named) -> Result<Py, ExportError> {
+        let dims = self.dims(first.id).to_vec();
+        let axis = |dim: DimId| self.place(first.id, dim).map(Py::atom);
+        let value = first.py.clone();
+        let later = Py::atom(self.size(key) - self.size(query));
+        let mut masked =
+            Py::call("causal", [value]).with("queries", axis(query)?).with("keys", axis(key)?).with("later", later);
+        for (name, dim) in [("query_origin", query), ("key_origin", key)] {
+            if let Some(origin) = self.origin(first.id, dim)? {
+                masked = masked.with(name, origin);
+            }
+        }
+        self.in_order(&dims, id, masked)
+    }
+
+    fn rope(
+        &self,
+        over: DimId,
+        at: DimId,
+        extent: Option<DimId>,
+        id: InstrId,
+        first: &Named,
+    ) -> Result<Py, ExportError> {
+        let dims = self.dims(first.id).to_vec();
+        let axis = |dim: DimId| self.place(first.id, dim).map(Py::atom);
+        let value = first.py.clone();
+        let earlier = extent.map_or(0, |extent| self.size(extent) - self.size(at));
+        let origin = match (self.origin(first.id, at)?, earlier) {
+            (None, 0) => None,
+            (None, earlier) => Some(Py::atom(earlier)),
+            (origin, 0) => origin,
+            (Some(origin), earlier) => Some(Py::binary(origin, "+", Py::atom(earlier))),
+        };
+        let turned = Py::call("rope", [value]).with("axis", axis(over)?).with("at", axis(at)?);
+        let turned = origin.map_or_else(|| turned.clone(), |origin| turned.clone().with("origin", origin));
+        self.in_order(&dims, id, turned)
+    }
+
+    fn route(&self, [over, at, to]: [DimId; 3], choices: u64, id: InstrId, first: &Named) -> Result<Py, ExportError> {
+        let dims = self.dims(first.id).to_vec();
+        let value = first.py.clone();
+        let mut order: Vec<DimId> = dims.iter().copied().filter(|d| *d != over && *d != at).collect();
+        order.extend([at, over]);
+        let gates = transposed(&dims, &order, value)?;
+        order.push(to);
+        let routed =
+            Py::call("route", [gates]).with("choices", Py::atom(choices)).with("places", Py::atom(self.size(to)));
+        self.in_order(&order, id, routed)
     }
 
     fn einsum(&self, id: InstrId, operands: &[Named]) -> Result<Py, ExportError> {

@@ -3,8 +3,7 @@
 use crate::never;
 use std::collections::BTreeMap;
 
-use shard_grammar::ast::{AxesWord, PartialOp};
-use shard_grammar::{WordError, parse_dim_list, parse_layout_with_partial};
+use shard_words::{AxesWord, PartialOp, WordError, parse_dim_list, parse_layout_with_partial};
 
 use super::line::{Cursor, LineError, Parsed};
 use crate::collective::{Collective, Move};
@@ -69,14 +68,14 @@ impl Scope<'_> {
         list.dims.iter().map(|d| self.dim_named(&d.value, d.span)).collect()
     }
 
-    fn dim_named(&self, name: &str, span: shard_grammar::Span) -> Parsed<DimId> {
+    fn dim_named(&self, name: &str, span: shard_words::Span) -> Parsed<DimId> {
         match self.dim_ids.get(name) {
             Some(id) => Ok(DimId(*id)),
             None => Err(LineError { span, message: format!("dim `{name}` is not declared") }),
         }
     }
 
-    fn axis_named(&self, name: &str, span: shard_grammar::Span) -> Parsed<AxisId> {
+    fn axis_named(&self, name: &str, span: shard_words::Span) -> Parsed<AxisId> {
         match self.plan.mesh.axis(name) {
             Some(axis) => Ok(axis),
             None => Err(LineError { span, message: format!("the mesh has no axis `{name}` of size greater than 1") }),
@@ -88,7 +87,7 @@ impl Scope<'_> {
         cursor.skip_blanks();
         let start = cursor.position();
         let word = cursor.bracketed_word("mesh axes", true)?;
-        let span = shard_grammar::Span::new(start, cursor.position());
+        let span = shard_words::Span::new(start, cursor.position());
         let letters: Vec<String> = word.chars().map(String::from).collect();
         let names: Vec<&str> = match word.strip_prefix('{').and_then(|w| w.strip_suffix('}')) {
             Some(inside) => inside.split(',').map(str::trim).collect(),
@@ -156,62 +155,10 @@ pub(super) fn layout_word(scope: Scope<'_>, cursor: &mut Cursor<'_>) -> Parsed<(
 /// The instruction behind `%n =`.
 pub(super) fn instruction(scope: Scope<'_>, cursor: &mut Cursor<'_>) -> Parsed<Instruction> {
     let start = *cursor;
-    let word = cursor.word("an operation")?;
-    let mut name = None;
-    let mut along = None;
-    let (mut kind, operands) = match word {
-        "parameter" => {
-            cursor.skip_blanks();
-            if !cursor.rest().starts_with(':') {
-                name = Some(cursor.name("the parameter's name")?);
-            }
-            (InstrKind::Parameter(ParameterKind::Activation), Vec::new())
-        }
-        "constant" => {
-            let number = if cursor.take_word("size") {
-                Number::SizeOf(scope.dim(cursor)?)
-            } else {
-                Number::Given(cursor.float()?)
-            };
-            (InstrKind::Constant(number), Vec::new())
-        }
-        "collective-einsum" => {
-            let operands = einsum_operands(scope, cursor)?;
-            let fused = match cursor.take_word("all-gather") {
-                true => gathering(scope, cursor, &operands)?,
-                false => {
-                    cursor.expect_word("reduce-scatter")?;
-                    cursor.expect_word("over")?;
-                    let axes = scope.axes(cursor)?;
-                    cursor.expect_word("along")?;
-                    // Its place is known once the result's dims are.
-                    along = Some((*cursor, scope.dim(cursor)?));
-                    Fused::ReduceScatter { dim: 0, axes }
-                }
-            };
-            (InstrKind::CollectiveEinsum(fused), operands)
-        }
-        _ => match collective(scope, word, cursor)? {
-            Some((operand, collective)) => (InstrKind::Move(collective), vec![operand]),
-            None => match op(scope, word, cursor)? {
-                Some((operands, op)) => (InstrKind::Op(op), operands),
-                None => return start.unexpected("an operation"),
-            },
-        },
-    };
+    let Head { mut kind, operands, mut name, along } = head(scope, cursor)?;
     cursor.expect(":")?;
     if let InstrKind::Parameter(of) = &mut kind {
-        *of = match () {
-            () if cursor.take_word("weight") => {
-                if cursor.take_word("host") {
-                    ParameterKind::HostWeight
-                } else {
-                    ParameterKind::Weight
-                }
-            }
-            () if cursor.take_word("cache") => ParameterKind::Cache,
-            () => ParameterKind::Activation,
-        };
+        *of = parameter_kind(cursor);
     }
     let dtype = dtype(cursor)?;
     let (dims, layout) = layout_word(scope, cursor)?;
@@ -229,10 +176,81 @@ pub(super) fn instruction(scope: Scope<'_>, cursor: &mut Cursor<'_>) -> Parsed<I
             None => return before.unexpected("a dim of the result"),
         }
     }
-    let mut origin = Origin::default();
     if name.is_none() && !matches!(kind, InstrKind::Parameter(_)) && cursor.take("@") {
         name = Some(cursor.name("the value's name")?);
     }
+    let (origin, fold) = tail(scope, cursor)?;
+    let instr = Instruction { kind, operands, name, dims, dtype, layout, origin, fold };
+    equation_matches(scope.plan, &instr, start)?;
+    Ok(instr)
+}
+
+/// What stands before the `:` of an instruction.
+struct Head<'t> {
+    kind: InstrKind,
+    operands: Vec<InstrId>,
+    /// The name of a parameter.
+    name: Option<String>,
+    /// The dim along which a loop scatters, and where it stands: its place is known once the result's dims are.
+    along: Option<(Cursor<'t>, DimId)>,
+}
+
+fn head<'t>(scope: Scope<'_>, cursor: &mut Cursor<'t>) -> Parsed<Head<'t>> {
+    let start = *cursor;
+    let word = cursor.word("an operation")?;
+    let mut name = None;
+    let mut along = None;
+    let (kind, operands) = match word {
+        "parameter" => {
+            cursor.skip_blanks();
+            if !cursor.rest().starts_with(':') {
+                name = Some(cursor.name("the parameter's name")?);
+            }
+            (InstrKind::Parameter(ParameterKind::Activation), Vec::new())
+        }
+        "constant" => {
+            let number = if cursor.take_word("size") {
+                Number::SizeOf(scope.dim(cursor)?)
+            } else {
+                Number::Given(cursor.float()?)
+            };
+            (InstrKind::Constant(number), Vec::new())
+        }
+        "collective-einsum" => {
+            let operands = einsum_operands(scope, cursor)?;
+            let fused = if cursor.take_word("all-gather") {
+                gathering(scope, cursor, &operands)?
+            } else {
+                cursor.expect_word("reduce-scatter")?;
+                cursor.expect_word("over")?;
+                let axes = scope.axes(cursor)?;
+                cursor.expect_word("along")?;
+                along = Some((*cursor, scope.dim(cursor)?));
+                Fused::ReduceScatter { dim: 0, axes }
+            };
+            (InstrKind::CollectiveEinsum(fused), operands)
+        }
+        _ => match collective(scope, word, cursor)? {
+            Some((operand, collective)) => (InstrKind::Move(collective), vec![operand]),
+            None => match op(scope, word, cursor)? {
+                Some((operands, op)) => (InstrKind::Op(op), operands),
+                None => return start.unexpected("an operation"),
+            },
+        },
+    };
+    Ok(Head { kind, operands, name, along })
+}
+
+fn parameter_kind(cursor: &mut Cursor<'_>) -> ParameterKind {
+    if cursor.take_word("weight") {
+        return if cursor.take_word("host") { ParameterKind::HostWeight } else { ParameterKind::Weight };
+    }
+    if cursor.take_word("cache") { ParameterKind::Cache } else { ParameterKind::Activation }
+}
+
+/// What stands behind the type: where the instruction comes from, and the folded block that it is in.
+fn tail(scope: Scope<'_>, cursor: &mut Cursor<'_>) -> Parsed<(Origin, Option<FoldId>)> {
+    let mut origin = Origin::default();
     if cursor.take_word("in") {
         origin.in_layers.push(cursor.name("a layer's name")?);
         while cursor.take("/") {
@@ -254,9 +272,7 @@ pub(super) fn instruction(scope: Scope<'_>, cursor: &mut Cursor<'_>) -> Parsed<I
     if cursor.take(";") {
         origin.rules = Rules::named(&cursor.name("the rule's name")?);
     }
-    let instr = Instruction { kind, operands, name, dims, dtype, layout, origin, fold };
-    equation_matches(scope.plan, &instr, start)?;
-    Ok(instr)
+    Ok((origin, fold))
 }
 
 /// An einsum's equation says again what its operands and its layout say: it must say the same.
@@ -303,35 +319,97 @@ fn collective(scope: Scope<'_>, word: &str, cursor: &mut Cursor<'_>) -> Parsed<O
         return Ok(None);
     }
     let operand = scope.operand(cursor)?;
-    let place = |cursor: &mut Cursor<'_>| -> Parsed<usize> {
+    let moved = Moved { scope, operand };
+    let collective = match word {
+        "all-gather" => {
+            let stripped = |layout: Layout, dim: usize, axes: AxisList| {
+                let on_dim = layout.axes_of(dim);
+                on_dim.ends_with(&axes).then(|| layout.with_dim(dim, on_dim.prefix(on_dim.len() - axes.len())))
+            };
+            match moved.parts(cursor, &stripped)? {
+                Parts { dim, axes, several: None } => Collective::AllGather { dim, axes },
+                Parts { several: Some(to), .. } => Collective::AllGatherDims { to },
+            }
+        }
+        "slice" => {
+            let axes = moved.over(cursor)?;
+            Collective::Slice { dim: moved.along(cursor)?, axes }
+        }
+        "reduce-scatter" => {
+            let kind = reduction(cursor)?;
+            let split = |layout: Layout, dim: usize, axes: AxisList| {
+                let are_partial = axes.set().is_subset(layout.partial(kind));
+                are_partial.then(|| layout.with_dim(dim, layout.axes_of(dim).concat(axes)))
+            };
+            match moved.parts(cursor, &split)? {
+                Parts { dim, axes, several: None } => Collective::ReduceScatter { kind, dim, axes },
+                Parts { several: Some(to), .. } => Collective::ReduceScatterDims { kind, to },
+            }
+        }
+        "all-reduce" => Collective::AllReduce { kind: reduction(cursor)?, axes: moved.over(cursor)?.set() },
+        "all-to-all" => {
+            let axes = moved.over(cursor)?;
+            cursor.expect_word("from")?;
+            let from_dim = moved.place(cursor)?;
+            cursor.expect_word("to")?;
+            Collective::AllToAll { from_dim, to_dim: moved.place(cursor)?, axes }
+        }
+        "collective-permute" => Collective::Permute { to: Layout::REPLICATED },
+        "exchange" => Collective::Exchange { to: Layout::REPLICATED },
+        "to-partial" => {
+            let kind = reduction(cursor)?;
+            let axes = moved.over(cursor)?;
+            let dim = if cursor.take_word("along") { Some(moved.place(cursor)?) } else { None };
+            Collective::ToPartial { kind, dim, axes }
+        }
+        _ => return never!("a move of the catalogue that is not read", Ok(None)),
+    };
+    Ok(Some((operand, collective)))
+}
+
+/// The operand of a move, of whose dims and axes the move speaks.
+#[derive(Clone, Copy)]
+struct Moved<'p> {
+    scope: Scope<'p>,
+    operand: InstrId,
+}
+
+impl Moved<'_> {
+    /// The place of a dim.
+    fn place(self, cursor: &mut Cursor<'_>) -> Parsed<usize> {
         let before = *cursor;
-        let dim = scope.dim(cursor)?;
-        match scope.plan.instruction(operand).dims.iter().position(|d| *d == dim) {
+        let dim = self.scope.dim(cursor)?;
+        match self.scope.plan.instruction(self.operand).dims.iter().position(|d| *d == dim) {
             Some(place) => Ok(place),
             None => before.unexpected("a dim of the operand"),
         }
-    };
-    let over = |cursor: &mut Cursor<'_>| -> Parsed<AxisList> {
+    }
+
+    /// `over x`
+    fn over(self, cursor: &mut Cursor<'_>) -> Parsed<AxisList> {
         cursor.expect_word("over")?;
-        scope.axes(cursor)
-    };
-    let along = |cursor: &mut Cursor<'_>| -> Parsed<usize> {
+        self.scope.axes(cursor)
+    }
+
+    /// `along B`
+    fn along(self, cursor: &mut Cursor<'_>) -> Parsed<usize> {
         cursor.expect_word("along")?;
-        place(cursor)
-    };
-    // `x along B`, and, where it is along several dims, `, y along D`; the layout with one part done after the other.
-    let parts = |cursor: &mut Cursor<'_>, done: &dyn Fn(Layout, usize, AxisList) -> Option<Layout>| -> Parsed<Parts> {
-        let mut to = scope.plan.instruction(operand).layout;
+        self.place(cursor)
+    }
+
+    /// `over x along B`, and, where it is along several dims, `, y along D`; the layout with one part done after the other.
+    fn parts(self, cursor: &mut Cursor<'_>, done: &dyn Fn(Layout, usize, AxisList) -> Option<Layout>) -> Parsed<Parts> {
+        let mut to = self.scope.plan.instruction(self.operand).layout;
         cursor.expect_word("over")?;
         let before = *cursor;
-        let axes = scope.axes(cursor)?;
-        let dim = along(cursor)?;
+        let axes = self.scope.axes(cursor)?;
+        let dim = self.along(cursor)?;
         let mut part = Some((before, dim, axes));
         let mut several = None;
         while cursor.take(",") {
             let before = *cursor;
-            let axes = scope.axes(cursor)?;
-            let dim = along(cursor)?;
+            let axes = self.scope.axes(cursor)?;
+            let dim = self.along(cursor)?;
             for (at, dim, axes) in part.take().into_iter().chain([(before, dim, axes)]) {
                 match done(to, dim, axes) {
                     Some(next) => to = next,
@@ -343,52 +421,7 @@ fn collective(scope: Scope<'_>, word: &str, cursor: &mut Cursor<'_>) -> Parsed<O
             several = Some(to);
         }
         Ok(Parts { dim, axes, several })
-    };
-    let collective = match word {
-        "all-gather" => {
-            let stripped = |layout: Layout, dim: usize, axes: AxisList| {
-                let on_dim = layout.axes_of(dim);
-                on_dim.ends_with(&axes).then(|| layout.with_dim(dim, on_dim.prefix(on_dim.len() - axes.len())))
-            };
-            match parts(cursor, &stripped)? {
-                Parts { dim, axes, several: None } => Collective::AllGather { dim, axes },
-                Parts { several: Some(to), .. } => Collective::AllGatherDims { to },
-            }
-        }
-        "slice" => {
-            let axes = over(cursor)?;
-            Collective::Slice { dim: along(cursor)?, axes }
-        }
-        "reduce-scatter" => {
-            let kind = reduction(cursor)?;
-            let split = |layout: Layout, dim: usize, axes: AxisList| {
-                let are_partial = axes.set().is_subset(layout.partial(kind));
-                are_partial.then(|| layout.with_dim(dim, layout.axes_of(dim).concat(axes)))
-            };
-            match parts(cursor, &split)? {
-                Parts { dim, axes, several: None } => Collective::ReduceScatter { kind, dim, axes },
-                Parts { several: Some(to), .. } => Collective::ReduceScatterDims { kind, to },
-            }
-        }
-        "all-reduce" => Collective::AllReduce { kind: reduction(cursor)?, axes: over(cursor)?.set() },
-        "all-to-all" => {
-            let axes = over(cursor)?;
-            cursor.expect_word("from")?;
-            let from_dim = place(cursor)?;
-            cursor.expect_word("to")?;
-            Collective::AllToAll { from_dim, to_dim: place(cursor)?, axes }
-        }
-        "collective-permute" => Collective::Permute { to: Layout::REPLICATED },
-        "exchange" => Collective::Exchange { to: Layout::REPLICATED },
-        "to-partial" => {
-            let kind = reduction(cursor)?;
-            let axes = over(cursor)?;
-            let dim = if cursor.take_word("along") { Some(place(cursor)?) } else { None };
-            Collective::ToPartial { kind, dim, axes }
-        }
-        _ => return never!("a move of the catalogue that is not read", Ok(None)),
-    };
-    Ok(Some((operand, collective)))
+    }
 }
 
 /// An equation, which is judged later, and the operands behind it.

@@ -1,6 +1,6 @@
 //! One line of `.shir` and a cursor over it.
 
-use shard_grammar::Span;
+use shard_words::Span;
 
 /// A name as it is, if it is a plain word; else in quotes.
 pub(super) fn quoted(name: &str) -> String {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use shard_grammar::{SourceFile, Span};
+use shard_words::{SourceFile, Span};
 
 use super::instruction::{Scope, instruction, layout_word};
 use super::line::{Cursor, LineError, Parsed};

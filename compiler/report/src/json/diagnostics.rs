@@ -5,10 +5,7 @@ use shard_check::Diagnostic;
 use shard_grammar::SourceFile;
 
 use super::{SpanJson, text};
-use crate::pages;
-
-/// Diagnostics and the file that they are about; `None` for what is wrong on the command line or outside any file.
-pub type InFile<'a> = (Option<&'a SourceFile>, &'a [Diagnostic]);
+use crate::{InFile, pages};
 
 #[derive(Debug, Serialize)]
 struct DiagnosticsJson<'a> {

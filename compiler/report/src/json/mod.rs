@@ -1,18 +1,23 @@
 //! JSON: each document is a type that serialises to it, held to its schema in `spec/schema/` by a test.
 
 pub mod bound;
+mod compared;
 pub mod cost;
 pub mod diagnostics;
+pub mod diff;
 pub mod explain;
 pub mod explain_code;
 pub mod hardware;
 pub(crate) mod instruction;
 pub(crate) mod placed;
+pub mod recorded_diff;
 pub mod run;
 pub mod sarif;
 pub(crate) mod sharing;
 pub mod sweep;
 pub mod verify_certificate;
+pub mod why;
+pub mod why_not;
 
 use serde::Serialize;
 use serde::ser::SerializeMap;

@@ -5,8 +5,8 @@ use shard_check::diagnostics::ALL;
 use shard_check::{Diagnostic, Help, Severity};
 use shard_grammar::{SourceFile, Span};
 
-use super::diagnostics::InFile;
 use super::text;
+use crate::InFile;
 use crate::pages;
 
 #[derive(Debug, Serialize)]

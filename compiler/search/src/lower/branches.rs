@@ -107,7 +107,7 @@ impl<'a> Lowering<'a> {
 
     /// What the best plan so far takes, in picoseconds.
     pub(super) fn known(&self) -> Option<u64> {
-        self.best.plan.as_ref().map(|(rank, _)| rank.0)
+        self.best.plan.as_ref().map(|(rank, _)| rank.time)
     }
 
     /// Whether plans that take `bound` or more are not wanted any more.

@@ -15,9 +15,23 @@ use crate::search::{Found, MANY_WAYS, Search, Solution, TOO_LARGE};
 use crate::space::Space;
 use crate::table::Tables;
 
-/// What plans are compared by: time, whether the program was rewritten, elements touched, bytes live at the peak, steps,
-/// the bytes of each move from the largest down, and the order in the text.
-pub(super) type Rank = (u64, bool, u64, u64, u64, Vec<u64>, u64);
+/// What plans are compared by, from the first field to the last.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Rank {
+    /// Picoseconds.
+    pub(super) time: u64,
+    /// Whether the program was rewritten.
+    rewritten: bool,
+    /// Elements touched.
+    elements: u64,
+    /// Bytes live at the peak.
+    peak: u64,
+    steps: u64,
+    /// The bytes of each move, from the largest down.
+    moves: Vec<u64>,
+    /// The order in the text.
+    order: u64,
+}
 
 impl Lowering<'_> {
     /// Notes what the last search may have missed, in a case whose plans take `bound` or more.
@@ -123,7 +137,7 @@ impl Lowering<'_> {
         }
         best.ties_cut |= found.ties_cut;
         let (rank, plan) = best_tie(kernels, &tables, &found, best.rewritten, self.hardware)?;
-        let time = rank.0;
+        let time = rank.time;
         let better = best.plan.as_ref().is_none_or(|(known, _)| rank < *known);
         if better {
             best.plan = Some((rank, plan));
@@ -174,5 +188,13 @@ fn rank(solution: &Solution, plan: &Plan, rewritten: bool, hardware: &Hardware) 
         })
         .collect();
     moves.sort_unstable_by(|a, b| b.cmp(a));
-    (cost.time, rewritten, cost.elements, Liveness::of(plan).peak_bytes(), cost.steps, moves, cost.order)
+    Rank {
+        time: cost.time,
+        rewritten,
+        elements: cost.elements,
+        peak: Liveness::of(plan).peak_bytes(),
+        steps: cost.steps,
+        moves,
+        order: cost.order,
+    }
 }

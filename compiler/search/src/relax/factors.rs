@@ -9,10 +9,10 @@ use shard_cost::{Hardware, RegroupTimes};
 use shard_ir::{AxisSet, Def, LabelId, Layout, LayoutPattern, MeshShape, Program, ValueId};
 
 use super::graph::{Alike, FAR, Graph, Node};
-use crate::demand::may_move_to;
 use crate::kernel::Kernels;
 use crate::labels::label_layout;
 use crate::rules::moves::{Freedom, Movable};
+use crate::strict::may_move_to;
 use crate::{Limits, LowerError};
 use builder::{Builder, Site};
 

@@ -19,7 +19,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use shard_cost::Hardware;
 use shard_ir::{AxisSet, Def, Layout, Program, ValueId};
 
-use crate::demand::Forced;
+use crate::forced::Forced;
 use crate::kernel::Kernels;
 use crate::memory::Room;
 use crate::{Limits, LowerError};

@@ -3,9 +3,8 @@
 //! The same letters read differently by place: `BLE` in a compact word is three dims, `Batch` in brackets is one. So
 //! there are two token sets, [`Short`] and [`Long`], and whoever reads says at each step which one is meant.
 
-use crate::error::WordError;
-use crate::limits::{MAX_NAME_BYTES, MAX_WORD_PARTS};
 use crate::source::{Span, Spanned};
+use crate::words::{MAX_NAME_BYTES, MAX_WORD_PARTS, WordError};
 use logos::Logos;
 
 /// Letters one by one, each with its digits: dims of a compact word, axes of a subscript.

@@ -1,16 +1,15 @@
 //! Lists of dims without axes: an einsum's output, `over BL`, `-> [Kv, Group]`.
 
-use crate::ast::{DimList, DimsForm};
-use crate::error::WordError;
+use crate::lexer::{Cursor, Long, Short, error, error_with_help};
 use crate::source::Span;
-use crate::word_lexer::{Cursor, Long, Short, error, error_with_help};
+use crate::words::{DimList, DimsForm, Name, WordError};
 
 /// Reads a dim list that is all of `text`; `offset` is where `text` stands in its file, and spans start there.
 ///
 /// ```
-/// assert_eq!(shard_grammar::parse_dim_list("BLF2", 0).unwrap().dims.len(), 3);
-/// assert_eq!(shard_grammar::parse_dim_list("[Batch, Seq]", 0).unwrap().dims.len(), 2);
-/// assert_eq!(shard_grammar::parse_dim_list("Seq", 0).unwrap().dims.len(), 1);
+/// assert_eq!(shard_words::parse_dim_list("BLF2", 0).unwrap().dims.len(), 3);
+/// assert_eq!(shard_words::parse_dim_list("[Batch, Seq]", 0).unwrap().dims.len(), 2);
+/// assert_eq!(shard_words::parse_dim_list("Seq", 0).unwrap().dims.len(), 1);
 /// ```
 pub fn parse_dim_list(text: &str, offset: usize) -> Result<DimList, WordError> {
     let mut cursor = Cursor::new(text, offset);
@@ -58,7 +57,7 @@ pub fn parse_dim_list(text: &str, offset: usize) -> Result<DimList, WordError> {
 }
 
 /// One name with lower-case letters in it, such as `Seq`, if that is what comes next.
-fn single_name(cursor: &mut Cursor<'_>) -> Result<Option<crate::ast::Name>, WordError> {
+fn single_name(cursor: &mut Cursor<'_>) -> Result<Option<Name>, WordError> {
     let word: &str = cursor.rest().split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default();
     if !word.contains(|c: char| c.is_ascii_lowercase()) {
         return Ok(None);

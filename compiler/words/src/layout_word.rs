@@ -1,17 +1,16 @@
 //! Layout words and partials: `BLE_xyz`, `[Batch_{data}, Seq]`, `E_(xy)`, `BLE?l`, `BLF_yz(partialsum-x)`.
 
-use crate::ast::{AxesWord, DimWord, DimsForm, FreeMark, LayoutWord, Name, PartialGroup, PartialOp};
-use crate::error::WordError;
+use crate::lexer::{Cursor, Long, Short, error, error_with_help};
 use crate::source::{Span, Spanned};
-use crate::word_lexer::{Cursor, Long, Short, error, error_with_help};
+use crate::words::{AxesWord, DimWord, DimsForm, FreeMark, LayoutWord, Name, PartialGroup, PartialOp, WordError};
 
 /// Reads a layout word that is all of `text`; `offset` is where `text` stands in its file, and spans start there.
 ///
 /// ```
-/// let word = shard_grammar::parse_layout_word("B_xLE_{data,model}", 0).unwrap();
+/// let word = shard_words::parse_layout_word("B_xLE_{data,model}", 0).unwrap();
 /// assert_eq!(word.dims.len(), 3);
 /// assert_eq!(word.dims[2].axes.as_ref().unwrap().axes[1].value, "model");
-/// assert!(shard_grammar::parse_layout_word("B_x_y", 0).is_err());
+/// assert!(shard_words::parse_layout_word("B_x_y", 0).is_err());
 /// ```
 pub fn parse_layout_word(text: &str, offset: usize) -> Result<LayoutWord, WordError> {
     let mut cursor = Cursor::new(text, offset);
@@ -24,7 +23,7 @@ pub fn parse_layout_word(text: &str, offset: usize) -> Result<LayoutWord, WordEr
 /// Reads a layout word and, perhaps behind a blank, its partials: `BLF_yz(partialsum-x)`.
 ///
 /// ```
-/// let (word, partial) = shard_grammar::parse_layout_with_partial("BLF_yz (partialsum-x)", 0).unwrap();
+/// let (word, partial) = shard_words::parse_layout_with_partial("BLF_yz (partialsum-x)", 0).unwrap();
 /// assert_eq!((word.dims.len(), partial.len()), (3, 1));
 /// ```
 pub fn parse_layout_with_partial(text: &str, offset: usize) -> Result<(LayoutWord, Vec<PartialGroup>), WordError> {

@@ -1,0 +1,100 @@
+//! What moves, parameters and kernels cost.
+
+use std::borrow::Cow;
+
+use shard_cost::{ExchangeTimes, Hardware, Work, collective_cost, looped_time, roofline};
+use shard_ir::catalogue::Sends;
+use shard_ir::{Collective, DimId, Dtype, Fused, Layout, MeshShape, Picoseconds, Program, ValueId};
+
+use crate::cost::Cost;
+use crate::in_pieces::{Held, HeldOp, InPieces, work_of};
+use crate::kernel::{Kernel, Kernels};
+
+/// What a move counts for where plans of fewer steps are preferred: an all-reduce is two.
+pub(crate) fn steps_of(collective: &Collective) -> u64 {
+    if collective.row().sends == Sends::AroundTwice { 2 } else { 1 }
+}
+
+/// All that the cost of a move depends on, beside the sizes of dims and the hardware.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct MoveKey<'d> {
+    /// The dims of the value, in memory order.
+    pub(crate) dims: &'d [DimId],
+    pub(crate) dtype: Dtype,
+    pub(crate) collective: Collective,
+    pub(crate) from_layout: Layout,
+    pub(crate) to_layout: Layout,
+}
+
+/// The cost of a move of a value, done once.
+pub(crate) fn move_cost(program: &Program, exchanges: &mut ExchangeTimes<'_>, moved: &MoveKey<'_>) -> Cost {
+    let hardware = exchanges.hardware();
+    let MoveKey { dims, dtype, collective, from_layout, to_layout } = moved;
+    let sizes = program.sizes(dims);
+    let shape = MeshShape { mesh: &program.mesh, sizes: &sizes };
+    let price = match collective {
+        Collective::Exchange { to } => exchanges.cost(*from_layout, *to, &sizes, *dtype),
+        other => collective_cost(hardware, &program.mesh, other, *from_layout, &sizes, *dtype),
+    };
+    let steps = steps_of(collective);
+    let elements =
+        if collective.has_traffic() || hardware.has_free_ops() { 0 } else { shape.local_elements(*to_layout) };
+    Cost { time: price.time.0, elements, steps, moved: price.wire_bytes.0, ..Cost::ZERO }
+}
+
+/// The cost of having a parameter in a layout.
+pub(crate) fn parameter_cost(program: &Program, value: ValueId, layout: Layout) -> Cost {
+    let sizes = program.sizes(&program.value(value).dims);
+    let elements = MeshShape { mesh: &program.mesh, sizes: &sizes }.local_elements(layout);
+    Cost { resident: program.value(value).dtype.bytes(elements), ..Cost::ZERO }
+}
+
+/// The cost of a kernel, with the collective in the loop of its first op, that reads its operands in these layouts; `None`
+/// where the layouts do not fit together. Where the first op is a composite in pieces it is the cost of all of them: the
+/// last ones lead the kernel.
+pub(crate) fn kernel_cost(
+    kernels: &Kernels,
+    hardware: &Hardware,
+    kernel: &Kernel,
+    fused: Option<&Fused>,
+    read: &[Layout],
+) -> Option<Cost> {
+    let program = kernels.program.as_ref();
+    let layouts = kernels.operand_layouts(kernel, fused, read)?;
+    let mut chain: Vec<HeldOp<'_>> = Vec::with_capacity(kernel.chain.len());
+    let mut before = Cost::ZERO;
+    for (id, layouts) in kernel.chain.iter().zip(&layouts) {
+        let site = kernels.site(*id);
+        if site.is_in_pieces(layouts) {
+            let pieces = InPieces::new(kernels, hardware, *id, layouts[0])?;
+            before = pieces.before_the_last(hardware);
+            chain = pieces.last_kernel();
+            continue;
+        }
+        let result = Held::of(kernels, *id, site.result_layout(layouts)?);
+        let operands = program.value(*id).def.operands().iter().zip(layouts);
+        let operands = operands.map(|(operand, layout)| Held::of(kernels, *operand, *layout)).collect();
+        chain.push(HeldOp { op: Cow::Borrowed(site.op), operands, result });
+    }
+    let elements = chain.iter().fold(0u64, |n, op| n.saturating_add(op.elements()));
+    let cost = before + work_cost(hardware, &work_of(&chain), elements);
+    let Some(fused) = fused else { return Some(cost) };
+    let first = kernel.chain[0];
+    let (moved, from) = match fused.gathered() {
+        Some(place) => (*program.value(first).def.operands().get(place)?, *read.get(place)?),
+        None => (first, kernels.site(first).result_layout(&layouts[0])?),
+    };
+    let of = program.value(moved);
+    let collective = fused.collective();
+    let price = collective_cost(hardware, &program.mesh, &collective, from, &program.sizes(&of.dims), of.dtype);
+    let time = looped_time(price.time, Picoseconds(cost.time), fused.chunks(&program.mesh));
+    Some(Cost { time: time.0, steps: 1, moved: price.wire_bytes.0, ..cost })
+}
+
+/// The cost of a kernel that does so much work and touches so many elements.
+pub(crate) fn work_cost(hardware: &Hardware, work: &Work, elements: u64) -> Cost {
+    let (time, _) = roofline(hardware, work);
+    // Where communication alone counts, ties are broken by flops instead.
+    let elements = if hardware.has_free_ops() { u64::try_from(work.flops.0).unwrap_or(u64::MAX) } else { elements };
+    Cost { time: time.0, elements, ..Cost::ZERO }
+}
