@@ -3,6 +3,8 @@
 mod generator;
 mod lowered;
 mod random;
+mod shrink;
 
 pub use generator::generate;
 pub use lowered::{LoweredPhase, lowered, refused};
+pub use shrink::shrink;
