@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use shard_ir::op::Flag;
 use shard_ir::{AxisSet, Dtype, InstrId, InstrKind, Map, MeshShape, Op, Plan, Reduction};
 
 use crate::arithmetic::{Arithmetic, EXACT_LIMIT};
@@ -25,7 +24,7 @@ pub(crate) fn parameters(
             return Err(error(name, "the layer has no such parameter".to_string()));
         }
     }
-    let indices = index_ranges(plan);
+    let indices = shard_ir::index_ranges(plan);
     let positive = needs_positive(plan);
     let mut out = BTreeMap::new();
     for id in plan.ids().filter(is_parameter) {
@@ -90,34 +89,6 @@ fn needs_positive(plan: &Plan) -> bool {
         | InstrKind::Move(_)
         | InstrKind::CollectiveEinsum(_) => false,
     })
-}
-
-/// For each instruction whose values end up as ids of a `take`: how many rows the smallest such table has.
-fn index_ranges(plan: &Plan) -> Vec<Option<u64>> {
-    let mut ranges: Vec<Option<u64>> = vec![None; plan.instructions.len()];
-    for id in plan.ids().rev() {
-        let instr = plan.instruction(id);
-        let mut narrow = |operand: InstrId, range: u64| {
-            let slot = &mut ranges[operand.index()];
-            *slot = Some(slot.map_or(range, |r| r.min(range)));
-        };
-        if let InstrKind::Op(Op::Take { over }) = instr.kind {
-            narrow(instr.operands[1], plan.dims[over.index()].size);
-        }
-        let keeps_values = match &instr.kind {
-            InstrKind::Move(_) => true,
-            InstrKind::Op(op) => op.row().is(Flag::KeepsValues),
-            InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::CollectiveEinsum(_) => false,
-        };
-        let range = ranges[id.index()].filter(|_| keeps_values);
-        if let Some(range) = range {
-            for operand in &instr.operands {
-                let slot = &mut ranges[operand.index()];
-                *slot = Some(slot.map_or(range, |r| r.min(range)));
-            }
-        }
-    }
-    ranges
 }
 
 /// The block of each device of a parameter; where it is partial, random terms that combine to the whole.

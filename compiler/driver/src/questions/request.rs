@@ -27,25 +27,10 @@ fn collectives() -> Vec<&'static str> {
     names
 }
 
-/// The strategies that can be asked for.
-pub(crate) const STRATEGIES: [Strategy; 11] = [
-    Strategy::OneDWeightStationary,
-    Strategy::TwoDWeightStationary,
-    Strategy::XWeightGathered,
-    Strategy::XyWeightGathered,
-    Strategy::XyzWeightGathered,
-    Strategy::Fsdp,
-    Strategy::DataParallel,
-    Strategy::HeadShardedAttention,
-    Strategy::BatchShardedAttention,
-    Strategy::SequenceShardedAttention,
-    Strategy::ExpertParallel,
-];
-
 /// Reads a request about a program.
 pub(crate) fn read(text: &str, program: &Program) -> Result<Request, QuestionProblem> {
     let text = text.trim();
-    if let Some(strategy) = STRATEGIES.into_iter().find(|s| s.name() == text) {
+    if let Some(strategy) = Strategy::named().find(|s| s.name() == text) {
         return Ok(Request::Strategy(strategy));
     }
     let (head, tail) = match text.split_once(':') {
@@ -66,7 +51,7 @@ pub(crate) fn read(text: &str, program: &Program) -> Result<Request, QuestionPro
 }
 
 fn unreadable(text: &str) -> QuestionProblem {
-    let names: Vec<&str> = STRATEGIES.iter().map(|s| s.name()).collect();
+    let names: Vec<&str> = Strategy::named().map(|s| s.name()).collect();
     let known = collectives().into_iter().chain(names.iter().copied());
     let help = nearest(text, known).map_or_else(
         || {

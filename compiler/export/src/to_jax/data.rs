@@ -1,6 +1,5 @@
 //! Which data a program can be tried on.
 
-use shard_ir::op::Flag;
 use shard_ir::{Binary, InstrId, InstrKind, Map, Op, Plan};
 
 /// What inputs must meet.
@@ -13,7 +12,7 @@ pub(crate) struct Data {
 
 impl Data {
     pub(crate) fn of(plan: &Plan) -> Data {
-        Data { below: below(plan), positive: plan.ids().any(|id| needs_positive(plan, id)) }
+        Data { below: shard_ir::index_ranges(plan), positive: plan.ids().any(|id| needs_positive(plan, id)) }
     }
 }
 
@@ -32,31 +31,4 @@ fn needs_positive(plan: &Plan, id: InstrId) -> bool {
             | InstrKind::Move(_)
             | InstrKind::CollectiveEinsum(_) => false,
         }
-}
-
-fn below(plan: &Plan) -> Vec<Option<u64>> {
-    let mut below: Vec<Option<u64>> = vec![None; plan.instructions.len()];
-    for id in plan.ids().rev() {
-        let instr = plan.instruction(id);
-        let mut narrow = |operand: InstrId, rows: u64| {
-            let known = &mut below[operand.index()];
-            *known = Some(known.map_or(rows, |known| known.min(rows)));
-        };
-        if let InstrKind::Op(Op::Take { over }) = instr.kind {
-            narrow(instr.operands[1], plan.dims[over.index()].size);
-        }
-        let keeps_values = match &instr.kind {
-            InstrKind::Move(_) => true,
-            InstrKind::Op(op) => op.row().is(Flag::KeepsValues),
-            InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::CollectiveEinsum(_) => false,
-        };
-        if let Some(rows) = below[id.index()].filter(|_| keeps_values) {
-            let mut narrow = |operand: InstrId| {
-                let known = &mut below[operand.index()];
-                *known = Some(known.map_or(rows, |known| known.min(rows)));
-            };
-            instr.operands.iter().for_each(|operand| narrow(*operand));
-        }
-    }
-    below
 }

@@ -61,6 +61,11 @@ impl Strategy {
         Strategy::Unnamed,
     ];
 
+    /// Those that have a name of the field, in the same order.
+    pub fn named() -> impl Iterator<Item = Strategy> {
+        Strategy::ALL.into_iter().filter(|strategy| *strategy != Strategy::Unnamed)
+    }
+
     /// The name in reports.
     pub fn name(self) -> &'static str {
         match self {

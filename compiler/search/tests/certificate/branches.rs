@@ -1,13 +1,11 @@
 //! Plans that are divided by what is stored of a weight, or by the layout of a label.
 
 use shard_search::Proof;
-use shard_search::certificate::{
-    Branch, Branches, Certificate, Claim, PriceSet, Run, Unshown, Verified, verify_certificate,
-};
+use shard_search::certificate::{Branch, Branches, Certificate, Claim, PriceSet, Run, Unshown, verify_certificate};
 
 use crate::forged::accepted;
 use crate::made::{SMALL, TIGHT, within_tenths};
-use crate::programs::{Random, certificate_of, inputs_on};
+use crate::programs::{Random, certificate_of, inputs_on, refused, shown};
 
 /// The plans within some memory, divided by what is stored.
 pub(crate) fn divided() -> Certificate {
@@ -39,23 +37,12 @@ pub(crate) fn divided_by_label() -> Certificate {
     best
 }
 
-fn verified(certificate: &Certificate) -> Verified {
-    verify_certificate(&certificate.text()).unwrap_or_else(|error| panic!("{error}")).remove(0)
-}
-
-fn refused(certificate: &Certificate) -> String {
-    match verify_certificate(&certificate.text()) {
-        Ok(verified) => panic!("{verified:?}"),
-        Err(error) => error.message,
-    }
-}
-
 #[test]
 fn what_one_set_of_prices_does_not_show_of_all_several_show_of_branches() {
     let best = divided();
     let of = &best.layers[0].branches[0];
     assert!(of.tree.len() >= 3 && of.tree.len() % 2 == 1, "{:?}", of.tree);
-    let layer = verified(&best);
+    let layer = shown(&best);
     assert_eq!((layer.proof, layer.unshown), (Some(Proof::Certificate), None), "{layer:?}");
     // Any of the sets alone shows less.
     for set in &of.prices {
@@ -76,7 +63,7 @@ fn what_only_the_search_rules_out_is_said_to_be_so() {
     let mut said = 0;
     for tenths in 3..10 {
         let certificate = within_tenths(tenths);
-        let layer = verified(&certificate);
+        let layer = shown(&certificate);
         eprintln!("{tenths}: {:?} {:?} {}", layer.proof, layer.unshown, certificate.layers[0].branches.len());
         match layer.proof {
             Some(Proof::Certificate) => assert_eq!(layer.unshown, None),

@@ -74,6 +74,19 @@ pub(crate) fn certificate_of(inputs: Inputs) -> Certificate {
     certify(inputs.clone(), &layers, &Limits::default()).unwrap_or_else(|error| panic!("{error}\n{source}"))
 }
 
+/// What a certificate shows of its first layer.
+pub(crate) fn shown(certificate: &Certificate) -> Verified {
+    verify_certificate(&certificate.text()).unwrap_or_else(|error| panic!("{error}")).remove(0)
+}
+
+/// Why a certificate is refused.
+pub(crate) fn refused(certificate: &Certificate) -> String {
+    match verify_certificate(&certificate.text()) {
+        Ok(verified) => panic!("{verified:?}"),
+        Err(error) => error.message,
+    }
+}
+
 /// What the check of the certificate of a text says.
 pub(crate) fn verified(source: &str) -> Vec<Verified> {
     verify_certificate(&certificate(source).text()).unwrap_or_else(|error| panic!("{error}\n{source}"))

@@ -3,14 +3,7 @@
 use shard_search::certificate::{Certificate, Claim, PriceSet, ReaderPrices, Run, verify_certificate};
 
 use crate::made::{PHASES, within_tenths};
-use crate::programs::{RESIDUAL, Random, certificate};
-
-fn refused(certificate: &Certificate) -> String {
-    match verify_certificate(&certificate.text()) {
-        Ok(verified) => panic!("{verified:?}"),
-        Err(error) => error.message,
-    }
-}
+use crate::programs::{RESIDUAL, Random, certificate, refused};
 
 fn changed(change: impl FnOnce(&mut Certificate)) -> String {
     let mut certificate = certificate(RESIDUAL);

@@ -5,13 +5,12 @@ use shard_cost::Hardware;
 use shard_grammar::SourceFile;
 use shard_ir::Program;
 use shard_search::certificate::{
-    AlternativePrices, Certificate, Claim, Found, Inputs, PriceSet, ReaderPrices, Run, Verified, certify,
-    verify_certificate,
+    AlternativePrices, Certificate, Claim, Found, Inputs, PriceSet, ReaderPrices, Run, certify, verify_certificate,
 };
 use shard_search::{Limits, LowerOptions, Proof, lower};
 
 use crate::generated::{Dice, blocks};
-use crate::programs::{CHIP, Random, inputs_on};
+use crate::programs::{CHIP, Random, inputs_on, refused, shown};
 
 /// Blocks of latent attention, in which the product of the cache and its weights may be absorbed into the query.
 fn latent(n: usize) -> String {
@@ -70,24 +69,13 @@ pub(crate) fn of_two_blocks() -> Certificate {
     with_forms(&latent(2), 1).0
 }
 
-fn verified(certificate: &Certificate) -> Verified {
-    verify_certificate(&certificate.text()).unwrap_or_else(|error| panic!("{error}")).remove(0)
-}
-
-fn refused(certificate: &Certificate) -> String {
-    match verify_certificate(&certificate.text()) {
-        Ok(verified) => panic!("{verified:?}"),
-        Err(error) => error.message,
-    }
-}
-
 #[test]
 fn blocks_of_more_forms_than_can_be_listed_are_proven_by_the_prices_of_one() {
     for n in [8, 16] {
         let (certificate, _) = with_forms(&latent(n), 64);
         let together = certificate.layers[0].together.as_ref().expect("bounded together");
         assert_eq!((together.picks.len(), certificate.layers[0].forms.len()), (n, 0));
-        let layer = verified(&certificate);
+        let layer = shown(&certificate);
         assert_eq!(layer.proof, Some(Proof::Certificate), "{n}: {layer:?}");
     }
 }
@@ -99,7 +87,7 @@ fn a_bound_on_all_forms_together_is_one_on_each() {
         let source = blocks(&mut Dice(seed));
         let (certificate, best) = with_forms(&source, 1);
         let Some(together) = &certificate.layers[0].together else { continue };
-        let layer = verified(&certificate);
+        let layer = shown(&certificate);
         assert!(layer.lower_bound.0 <= best, "seed {seed}: {layer:?}, and the best plan takes {best} ps\n{source}");
         tried += 1;
         proven += usize::from(layer.proof == Some(Proof::Certificate));
