@@ -11,8 +11,8 @@ const MOST_TRIALS: usize = 3_000;
 /// Texts in place of spans of a program.
 type Edits = Vec<(Span, String)>;
 
-/// The smallest program that is found to fail, formatted. Whatever is tried is a program that the checker takes, and is no
-/// longer than the one before, or has smaller numbers.
+/// The smallest program that is found to fail, formatted. Whatever is tried is a program that the checker takes, and is
+/// shorter than the one before, or as long and with smaller numbers.
 pub fn shrink(source: &str, fails: &dyn Fn(&str) -> bool) -> String {
     let mut best = source.to_string();
     let mut trials = 0;
