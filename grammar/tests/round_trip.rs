@@ -255,28 +255,7 @@ impl Generator {
                     ")".into(),
                 ]);
             }
-            form => {
-                let (word, count, tail): (&str, usize, &[&str]) = match form {
-                    13 => (self.0.pick(&["sum", "max", "softmax", "rmsnorm"]), 1, &["over", self.dims(), ")"]),
-                    14 => (self.0.pick(&["rename"]), 1, &[",", "L", "->", "Seq", ")"]),
-                    15 => ("split", 1, &[",", "H", "->", "[Kv, G]", ")"]),
-                    16 => ("merge", 1, &[",", "KG", "->", "H", ",", ")"]),
-                    17 => ("concat", 2, &[",", "S", ",", "T", "->", "U", ")"]),
-                    18 => ("append", 2, &[",", "L", "->", "S", ")"]),
-                    19 => ("causal", 1, &["over", "L", ",", "S", ")"]),
-                    20 => ("rope", 1, &["over", "Q", "at", "L", ")"]),
-                    21 => ("rope", 1, &["over", "Q", "at", "L", ",", "Seq", ")"]),
-                    _ => ("take", 2, &["over", "V", ")"]),
-                };
-                say(&mut words, &[word, "("]);
-                for index in 0..count {
-                    words.extend([self.expr(depth - 1), ",".into()]);
-                    if index + 1 == count {
-                        words.pop();
-                    }
-                }
-                say(&mut words, tail);
-            }
+            form => words = self.op(form, depth),
         }
         match self.0.below(12) {
             0 => {
@@ -297,6 +276,33 @@ impl Generator {
             _ => {}
         }
         self.spread(&words.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
+    /// An op with slots behind its operands.
+    fn op(&mut self, form: usize, depth: usize) -> Vec<String> {
+        let mut words: Vec<String> = Vec::new();
+        let say = |words: &mut Vec<String>, more: &[&str]| words.extend(more.iter().map(|word| word.to_string()));
+        let (word, count, tail): (&str, usize, &[&str]) = match form {
+            13 => (self.0.pick(&["sum", "max", "softmax", "rmsnorm"]), 1, &["over", self.dims(), ")"]),
+            14 => (self.0.pick(&["rename"]), 1, &[",", "L", "->", "Seq", ")"]),
+            15 => ("split", 1, &[",", "H", "->", "[Kv, G]", ")"]),
+            16 => ("merge", 1, &[",", "KG", "->", "H", ",", ")"]),
+            17 => ("concat", 2, &[",", "S", ",", "T", "->", "U", ")"]),
+            18 => ("append", 2, &[",", "L", "->", "S", ")"]),
+            19 => ("causal", 1, &["over", "L", ",", "S", ")"]),
+            20 => ("rope", 1, &["over", "Q", "at", "L", ")"]),
+            21 => ("rope", 1, &["over", "Q", "at", "L", ",", "Seq", ")"]),
+            _ => ("take", 2, &["over", "V", ")"]),
+        };
+        say(&mut words, &[word, "("]);
+        for index in 0..count {
+            words.extend([self.expr(depth - 1), ",".into()]);
+            if index + 1 == count {
+                words.pop();
+            }
+        }
+        say(&mut words, tail);
+        words
     }
 
     fn expect(&mut self, words: &mut Vec<String>) {

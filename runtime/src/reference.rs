@@ -223,13 +223,7 @@ impl Evaluator<'_> {
                 with(p, *from, position, |p| a.at(p))
             }),
             Op::Append { from, to } => self.append([a, operands[1]], *from, *to, dims),
-            Op::Mask { query, key } => {
-                let behind = self.size(*key) - self.size(*query);
-                self.build(
-                    dims,
-                    |p| if p[key.index()] > p[query.index()] + behind { f64::NEG_INFINITY } else { a.at(p) },
-                )
-            }
+            Op::Mask { query, key } => self.mask(a, *query, *key, dims),
             Op::Rope { over, at, extent } => self.rope(a, *over, *at, *extent, dims),
             Op::Take { over } => self.build(dims, |p| {
                 let id = operands[1].at(p);
@@ -248,6 +242,12 @@ impl Evaluator<'_> {
         } else {
             Ok((data, if largest.is_finite() { largest } else { 0.0 }))
         }
+    }
+
+    fn mask(&self, a: &Named, query: DimId, key: DimId, dims: &[DimId]) -> Vec<f64> {
+        let behind = self.size(key) - self.size(query);
+        let later = |p: &Positions| p[key.index()] > p[query.index()] + behind;
+        self.build(dims, |p| if later(p) { f64::NEG_INFINITY } else { a.at(p) })
     }
 
     fn merge(&self, a: &Named, from: &[DimId], to: DimId, dims: &[DimId]) -> Vec<f64> {

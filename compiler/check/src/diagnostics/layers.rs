@@ -207,17 +207,9 @@ impl From<LayerProblem> for Diagnostic {
                     .also(first, "first")
                     .mend(format!("{name}2"), span, format!("{name}2"))
             }
-            ArgumentCount { callee, parameters, found, span, declared } => Diagnostic::error(
-                "E0605",
-                format!(
-                    "`{callee}` takes {}, and {found} {} given",
-                    count(parameters.len(), "argument"),
-                    is_are(found)
-                ),
-            )
-            .at(span, format!("{found} given"))
-            .also(declared, format!("takes {}", parameters.len()))
-            .help(format!("{callee}({})", parameters.join(", "))),
+            ArgumentCount { callee, parameters, found, span, declared } => {
+                argument_count(&callee, &parameters, found, span, declared)
+            }
             Recursion { ring, span, declared } => recursion(&ring, span, declared),
             ResultCount { what, given, wanted, span, declared, help } => Diagnostic::error(
                 "E0607",
@@ -235,14 +227,7 @@ impl From<LayerProblem> for Diagnostic {
                 .at(span, "zero times")
                 .mend("repeat 1", span, "1"),
             RepeatCarry { layer, span, parameter, result, why, help } => {
-                let out = Diagnostic::error("E0611", format!("`{layer}` cannot be stacked: {why}"))
-                    .at(span, "each copy takes the result of the one before")
-                    .also(result.0, format!("the result: {}", result.1));
-                let out = match parameter {
-                    Some((span, text)) => out.also(span, format!("the first parameter: {text}")),
-                    None => out,
-                };
-                out.help_if(help)
+                repeat_carry(&layer, &why, parameter, (span, result)).help_if(help)
             }
             CacheTie { result, result_type, parameter, parameter_type } => Diagnostic::error(
                 "E0612",
@@ -323,6 +308,31 @@ fn recursion(ring: &[String], span: Span, declared: Span) -> Diagnostic {
         .also(declared, "declared here")
         .note("calls are inlined, so a ring would never end")
         .help("to stack a layer, write `repeat N` behind its result type")
+}
+
+fn repeat_carry(
+    layer: &str,
+    why: &str,
+    parameter: Option<(Span, String)>,
+    (span, result): (Span, (Span, String)),
+) -> Diagnostic {
+    let out = Diagnostic::error("E0611", format!("`{layer}` cannot be stacked: {why}"))
+        .at(span, "each copy takes the result of the one before")
+        .also(result.0, format!("the result: {}", result.1));
+    match parameter {
+        Some((span, text)) => out.also(span, format!("the first parameter: {text}")),
+        None => out,
+    }
+}
+
+fn argument_count(callee: &str, parameters: &[String], found: usize, span: Span, declared: Span) -> Diagnostic {
+    Diagnostic::error(
+        "E0605",
+        format!("`{callee}` takes {}, and {found} {} given", count(parameters.len(), "argument"), is_are(found)),
+    )
+    .at(span, format!("{found} given"))
+    .also(declared, format!("takes {}", parameters.len()))
+    .help(format!("{callee}({})", parameters.join(", ")))
 }
 
 fn is_are(n: usize) -> &'static str {

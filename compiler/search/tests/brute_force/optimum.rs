@@ -7,7 +7,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, HashMap};
 
-use shard_ir::{Def, LabelId, LayoutPattern};
+use shard_ir::{Def, LabelId, LayoutPattern, Output};
 
 use super::facts::Facts;
 use super::in_pieces::is_in_pieces;
@@ -110,19 +110,7 @@ impl Enumeration<'_> {
     /// What a state can become, with what that costs; what costs more than there is `room` for may be left out.
     fn next_states(&mut self, state: &State, room: u64) -> Result<Vec<(u64, State)>, &'static str> {
         if let Some(output) = self.facts.program.outputs.get(state.results) {
-            let id = output.value.index();
-            let space = &self.facts.spaces[id];
-            let mut next = Vec::new();
-            for layout in 0..space.layouts.len() {
-                let mut child = State { results: state.results + 1, ..state.clone() };
-                if meets(&output.pattern, &space.written[layout])
-                    && self.label_agrees(&mut child, &output.pattern, id, layout)
-                {
-                    child.wanted.insert((id, layout));
-                    next.push((0, child));
-                }
-            }
-            return Ok(next);
+            return Ok(self.with_a_result(state, output));
         }
         let Some(&(id, _)) = state.wanted.last() else { return Ok(Vec::new()) };
         let mut left = state.clone();
@@ -202,6 +190,23 @@ impl Enumeration<'_> {
         }
         next.retain(|(cost, _)| *cost != NEVER);
         Ok(next)
+    }
+
+    /// A state with one more result, in each layout that it may have.
+    fn with_a_result(&self, state: &State, output: &Output) -> Vec<(u64, State)> {
+        let id = output.value.index();
+        let space = &self.facts.spaces[id];
+        let mut next = Vec::new();
+        for layout in 0..space.layouts.len() {
+            let mut child = State { results: state.results + 1, ..state.clone() };
+            if meets(&output.pattern, &space.written[layout])
+                && self.label_agrees(&mut child, &output.pattern, id, layout)
+            {
+                child.wanted.insert((id, layout));
+                next.push((0, child));
+            }
+        }
+        next
     }
 
     /// Notes or checks what a type with a label asks.

@@ -92,6 +92,11 @@ pub(crate) fn blocks(dice: &mut Dice) -> String {
     }
     results.push(format!("x{count}"));
     types.push(dice.of(&["AB?", "A_xB", "AB_y"]));
+    in_a_file(dice, &parameters, &body, &results, &types)
+}
+
+/// The layer of some blocks, on a mesh, with sizes.
+fn in_a_file(dice: &mut Dice, parameters: &str, body: &str, results: &[String], types: &[&str]) -> String {
     let sizes: Vec<usize> = (0..4).map(|_| 64 << dice.below(6)).collect();
     let types: Vec<String> = types.iter().enumerate().map(|(i, ty)| format!("r{i}: bf16 {ty}")).collect();
     format!(
