@@ -3,7 +3,8 @@
 use shard_cost::{Bytes, Hardware, Memory, Objective, Weights, streams};
 use shard_ir::{Picoseconds, Plan, Program};
 use shard_search::{
-    Detail, LowerBound, LowerError, LowerOptions, Lowered, Optimality, Status, TIME_LIMIT, alternatives, least_kept,
+    Detail, Limits, LowerBound, LowerError, LowerOptions, Lowered, Optimality, Proof, Status, TIME_LIMIT, alternatives,
+    least_kept,
 };
 
 use crate::pipeline::{CompileError, Compiled, compile_plan};
@@ -101,38 +102,61 @@ fn stream_count(program: &Program, hardware: &Hardware) -> u32 {
     u32::try_from(of_axes.len()).unwrap_or(u32::MAX).max(1)
 }
 
-/// Searches for less and less memory; none for less than one part in `FINE` of what there is to save.
-const STEPS: u32 = 6;
+/// Searches for less and less memory. By halves first, until one part in `FINE` is left to save; then it is asked whether there is
+/// a plan in one byte less.
+const SEARCHES: u32 = 12;
 const FINE: u64 = 128;
 
-/// The fastest plan in the least memory that a plan was found for. No plan takes less than the weights and caches do in
-/// the smallest layouts that their types allow.
+/// Each of these searches may take this part of the limits of one for the fastest plan: one that finds nothing is the slowest.
+const PART_OF_LIMITS: usize = 20;
+
+/// The fastest plan in the least memory that a plan was found for, and what no plan needs less than: proven where that is what
+/// it needs. Where searches prove nothing, that is what weights and caches take in the smallest layouts that their types allow.
 pub fn least_memory(program: &Program, hardware: &Hardware, options: &LowerOptions) -> Result<Compiled, CompileError> {
     let serial = LowerOptions { objective: Objective::Serial, ..options.clone() };
     let fastest = lower(program, hardware, &serial)?;
     let bound = fastest.optimality.lower_bound;
     let peak = |lowered: &Lowered| Memory::of(&lowered.plan).peak().0;
-    let least = least_kept(program);
+    // No plan needs less than `least`; none was found in less than `low`.
+    let mut least = least_kept(program);
     let (mut low, mut best) = (least, fastest);
-    for _ in 0..STEPS {
+    let limits = Limits {
+        expansions: options.limits.expansions / PART_OF_LIMITS,
+        branches: options.limits.branches / PART_OF_LIMITS,
+        nodes: options.limits.nodes / PART_OF_LIMITS,
+        ..options.limits.clone()
+    };
+    let within_limits = LowerOptions { any_size: false, limits, ..serial };
+    for _ in 0..SEARCHES {
         let most = peak(&best);
-        // A search that finds nothing is the slowest kind: the last hundredth is not worth several.
-        if most.saturating_sub(low) <= most / FINE {
-            break;
-        }
-        let room = low + (most - low) / 2;
+        let left = most.saturating_sub(low);
+        let room = match left {
+            0 => break,
+            _ if left > most / FINE => low + left / 2,
+            _ => most - 1,
+        };
         let mut smaller = hardware.clone();
         smaller.hbm_bytes = room;
-        match shard_search::lower(program, &smaller, &LowerOptions { any_size: false, ..serial.clone() }) {
+        match shard_search::lower(program, &smaller, &within_limits) {
             Ok(found) => best = found,
-            Err(LowerError::NoPlanFits { .. }) => low = room + 1,
+            Err(LowerError::NoPlanFits { proven, .. }) => {
+                low = room + 1;
+                least = if proven { low } else { least };
+            }
             Err(LowerError::OutOfTime) => break,
             Err(other) => return Err(CompileError::Lower(other)),
         }
     }
-    let best =
-        Compiled { least_bytes: Some(Bytes(least)), ..compile_plan(best.plan, hardware, None, Objective::Memory)? };
-    Ok(within(best, options, |compiled| (compiled.price.totals.serial_time, bound)))
+    let is_fastest = best.optimality.status == Status::Proven;
+    let compiled = compile_plan(best.plan, hardware, None, Objective::Memory)?;
+    let is_least = is_fastest && compiled.price.memory.peak().0 <= least;
+    let compiled = Compiled { least_bytes: Some(Bytes(least)), ..compiled };
+    let mut compiled = within(compiled, options, |compiled| (compiled.price.totals.serial_time, bound));
+    if let Some(o) = compiled.optimality.as_mut().filter(|_| is_least) {
+        (o.status, o.proof, o.stopped_by) = (Status::Proven, Some(Proof::Search), None);
+        (o.price_bound, o.lower_bound) = (Some(bound), o.cost);
+    }
+    Ok(compiled)
 }
 
 fn lower(program: &Program, hardware: &Hardware, options: &LowerOptions) -> Result<Lowered, CompileError> {

@@ -387,12 +387,18 @@ pub(crate) fn optimality_text(layer: &Layer<'_>) -> String {
     };
     let status = status_word(o.status);
     if let Some(least) = layer.least_bytes {
-        return format!(
-            "{status}: {} on each device over the whole stack, and its weights and caches alone take {} in any layouts that \
-             their types allow",
-            scale::bytes(layer.price.memory.peak()),
-            scale::bytes(least)
-        );
+        let needs = scale::bytes(layer.price.memory.peak());
+        return match o.status {
+            Status::Proven => format!(
+                "{status}: no plan needs less than {needs} on each device over the whole stack, and none that needs no more \
+                 takes less than {}",
+                scale::time(o.cost)
+            ),
+            Status::Bounded => format!(
+                "{status}: {needs} on each device over the whole stack; no plan needs less than {}",
+                scale::bytes(least)
+            ),
+        };
     }
     let takes = match layer.objective {
         Objective::Comm => "communicates for less",

@@ -120,8 +120,8 @@ impl<'a> Holdings<'a> {
         let mut holdings = Holdings { program, tables, room, in_order, kinds, copies: Vec::new(), least: Vec::new() };
         for id in program.value_ids() {
             let layouts = 0..tables.of(id).layouts.len() as LayoutId;
-            holdings.copies.push(layouts.clone().map(|layout| holdings.copy(id, layout)).collect());
-            holdings.least.push(layouts.map(|layout| holdings.least_before(id, layout)).collect());
+            holdings.copies.push(layouts.map(|layout| holdings.copy(id, layout)).collect());
+            holdings.least.push(holdings.least_before(id));
         }
         holdings
     }
@@ -210,19 +210,22 @@ impl<'a> Holdings<'a> {
         if apart { 0 } else { self.room.bytes(value, self.layout(value, layout)) }
     }
 
-    /// What a value takes at least, in a layout or in one from which moves lead there.
-    fn least_before(&self, value: ValueId, layout: LayoutId) -> u64 {
-        let table = self.tables.of(value);
-        let mut seen = vec![false; table.layouts.len()];
-        let mut open = vec![layout];
-        let mut least = u64::MAX;
-        while let Some(at) = open.pop() {
-            if !std::mem::replace(&mut seen[at as usize], true) {
-                least = least.min(self.copies[value.index()][at as usize]);
-                open.extend(table.arcs_into[at as usize].iter().map(|arc| arc.from));
+    /// For each layout of a value, what the value takes at least in that layout or in one from which moves lead there.
+    fn least_before(&self, value: ValueId) -> Vec<u64> {
+        let (table, copies) = (self.tables.of(value), &self.copies[value.index()]);
+        let mut least: Vec<Option<u64>> = vec![None; copies.len()];
+        let mut smallest_first: Vec<LayoutId> = (0..copies.len() as LayoutId).collect();
+        smallest_first.sort_by_key(|layout| copies[*layout as usize]);
+        for from in smallest_first {
+            let mut open = vec![from];
+            while let Some(at) = open.pop() {
+                if least[at as usize].is_none() {
+                    least[at as usize] = Some(copies[from as usize]);
+                    open.extend(table.arcs_from[at as usize].iter().map(|(to, _)| *to));
+                }
             }
         }
-        least
+        least.into_iter().zip(copies).map(|(least, copy)| least.unwrap_or(*copy)).collect()
     }
 
     /// What is held for sure at a step of a value that is not settled, all of whose readers from that step on are known.

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use shard_ir::{Layout, Program};
 
 use super::{Lowering, within_limits};
-use crate::LowerError;
 use crate::kernel::Kernels;
 use crate::labels::check_labels;
 use crate::logical::Form;
 use crate::memory::Room;
 use crate::relax::{Branch, Fork, Wanted, Whole, all_plans};
 use crate::space::maxima;
+use crate::{LowerError, Stats};
 
 /// A form that has prices.
 struct Explored {
@@ -78,8 +78,10 @@ impl<'a> Lowering<'a> {
                     vec![Pending { branch, form, settled: true }]
                 }
                 Turn::Branch => {
-                    let expanded = self.capacity.is_some() && self.best.stats.expansions > 2 * self.limits.expansions;
-                    if branches.len() > self.limits.branches || self.best.priced > MAX_PRICED || expanded {
+                    if branches.len() > self.limits.branches
+                        || self.best.priced > MAX_PRICED
+                        || self.has_searched_long()
+                    {
                         self.best.stopped_by = self.best.stopped_by.or(Some(BRANCHES));
                         self.best.open_bound = Some(self.best.open_bound.map_or(bound, |b| b.min(bound)));
                         break;
@@ -103,6 +105,12 @@ impl<'a> Lowering<'a> {
             self.best.root_bound = Some(cost.min(self.best.open_bound.unwrap_or(cost)));
         }
         Ok(())
+    }
+
+    /// Whether searches within memory have taken together what one without may take twice, or a quarter of its e-nodes.
+    fn has_searched_long(&self) -> bool {
+        let Stats { expansions, nodes, .. } = self.best.stats;
+        self.capacity.is_some() && (expansions > 2 * self.limits.expansions || nodes > self.limits.nodes / 4)
     }
 
     /// What the best plan so far takes, in picoseconds.

@@ -33,6 +33,9 @@ pub(super) struct Rank {
     order: u64,
 }
 
+/// Where memory binds, the best plan that fits may be far from the bound, and where none fits the last region is all there is.
+const WIDER_WITHIN_MEMORY: u64 = 512;
+
 impl Lowering<'_> {
     /// Notes what the last search may have missed, in a case whose plans take `bound` or more.
     pub(super) fn note_missed(&mut self, bound: u64) {
@@ -78,7 +81,7 @@ impl Lowering<'_> {
                 }
                 None => wider.min(end),
             };
-            slack = slack.saturating_mul(if room.is_some() { 64 } else { 8 });
+            slack = slack.saturating_mul(if room.is_some() { WIDER_WITHIN_MEMORY } else { 8 });
         }
     }
 
@@ -91,7 +94,14 @@ impl Lowering<'_> {
         room: Option<&Room<'_>>,
         least: u64,
     ) -> Result<Option<(u64, bool)>, LowerError> {
-        let space = Space::saturate(Arc::clone(kernels), region, self.limits)?;
+        let space = match Space::saturate(Arc::clone(kernels), region, self.limits) {
+            // Other cases may be smaller, and plans that fit be known.
+            Err(LowerError::Limit { .. }) if room.is_some() => {
+                (self.best.passed_over, self.best.gave_up) = (Some(least), true);
+                return Ok(None);
+            }
+            space => space?,
+        };
         let mut tables = Tables::new(&space, self.hardware)?;
         if let Some(room) = room {
             room.prune(kernels, &mut tables);
