@@ -1,7 +1,7 @@
 //! Objectives that are no sum over steps: no search minimises them directly, so they are met by several searches and a bound.
 
-use shard_cost::{Bytes, Hardware, Memory, Objective, Weights, streams};
-use shard_ir::{Picoseconds, Plan, Program};
+use shard_cost::{Bytes, Hardware, Memory, Objective, Streams, Weights};
+use shard_ir::{Def, ParameterKind, Picoseconds, Plan, Program};
 use shard_search::{
     Detail, LowerBound, LowerError, LowerOptions, Lowered, Optimality, Status, TIME_LIMIT, alternatives, least_kept,
 };
@@ -18,8 +18,10 @@ const PARTS: u32 = 8;
 /// No schedule is shorter than what it computes, nor than what it communicates on its busiest stream, so for all weights
 ///
 /// ```text
-/// makespan >= ((PARTS - k) * compute + k * communication / streams) / PARTS
+/// makespan >= ((PARTS - k) * compute / sides + k * communication / streams) / PARTS
 /// ```
+///
+/// `sides` is 1, or 2 where weights are fetched from the host: that goes on beside kernels, and counts as computing.
 ///
 /// The least of the right side over all plans is what a search finds, and the largest such least is the bound.
 pub fn least_overlap(program: &Program, hardware: &Hardware, options: &LowerOptions) -> Result<Compiled, CompileError> {
@@ -39,22 +41,23 @@ pub fn least_overlap(program: &Program, hardware: &Hardware, options: &LowerOpti
             best = found;
         }
     }
-    let streams = stream_count(program, hardware);
+    let (sides, streams) = at_once(program, hardware);
     let mut bound = Picoseconds(0);
     let (mut low, mut high) = (0, PARTS);
     while high - low > 1 {
         let k = (low + high) / 2;
-        let weights = Weights { ops: (PARTS - k) * streams, moves: k };
+        let weights = Weights { ops: (PARTS - k) * streams, moves: k * sides };
         let lowered = match lower(program, &hardware.weighted(weights), &serial) {
             Err(CompileError::Lower(LowerError::OutOfTime)) => break,
             lowered => lowered?,
         };
-        bound = bound.max(Picoseconds(lowered.optimality.lower_bound.0.div_ceil(u64::from(PARTS * streams))));
+        bound = bound.max(Picoseconds(lowered.optimality.lower_bound.0.div_ceil(u64::from(PARTS * sides * streams))));
         let found = of_plan(lowered.plan)?;
         let totals = &found.price.totals;
         let computing = Picoseconds(totals.serial_time.0.saturating_sub(totals.comm_time.0));
         // Where communication is what takes long, it is to count for more.
-        if totals.comm_time.0 > computing.0.saturating_mul(u64::from(streams)) {
+        let communicating = totals.comm_time.0.saturating_mul(u64::from(sides));
+        if communicating > computing.0.saturating_mul(u64::from(streams)) {
             low = k
         } else {
             high = k
@@ -77,10 +80,11 @@ pub fn lower_bound(program: &Program, hardware: &Hardware, options: &LowerOption
         Objective::Serial | Objective::Comm => bound(hardware, options),
         Objective::Memory => bound(hardware, &serial),
         Objective::Overlap => {
-            let streams = stream_count(program, hardware);
+            let (sides, streams) = at_once(program, hardware);
             let weighed = |k: u32| {
-                let found = bound(&hardware.weighted(Weights { ops: (PARTS - k) * streams, moves: k }), &serial)?;
-                Ok(LowerBound { time: Picoseconds(found.time.0.div_ceil(u64::from(PARTS * streams))), ..found })
+                let found =
+                    bound(&hardware.weighted(Weights { ops: (PARTS - k) * streams, moves: k * sides }), &serial)?;
+                Ok(LowerBound { time: Picoseconds(found.time.0.div_ceil(u64::from(PARTS * sides * streams))), ..found })
             };
             let mut best = weighed(PARTS / 2)?;
             for k in [PARTS / 4, 3 * PARTS / 4] {
@@ -93,12 +97,11 @@ pub fn lower_bound(program: &Program, hardware: &Hardware, options: &LowerOption
     }
 }
 
-/// How many transfers can go on at the same time.
-fn stream_count(program: &Program, hardware: &Hardware) -> u32 {
-    let mut of_axes = streams(hardware, &program.mesh);
-    of_axes.sort_unstable();
-    of_axes.dedup();
-    u32::try_from(of_axes.len()).unwrap_or(u32::MAX).max(1)
+/// How many ops can go on at the same time, and how many transfers.
+fn at_once(program: &Program, hardware: &Hardware) -> (u32, u32) {
+    let is_fetched = |def: &Def| matches!(def, Def::Parameter { kind: ParameterKind::HostWeight, .. });
+    let sides = if program.values.iter().any(|value| is_fetched(&value.def)) { 2 } else { 1 };
+    (sides, Streams::of(hardware, &program.mesh).transfers_at_once())
 }
 
 /// Searches for less and less memory; none for less than one part in `FINE` of what there is to save.
