@@ -14,9 +14,36 @@ pub struct Placed {
 /// Puts every buffer where none lies that is live at the same time; the bytes that are needed in all are those up to the
 /// end of the last one.
 ///
-/// Two ways are tried, the largest buffers first and the earliest first, each as low as it can lie; the one that needs less
-/// is taken.
+/// Buffers are put one after another, each as low as it can lie: the largest first, or the earliest, or the one that takes most
+/// bytes for longest. While that takes more than what is live at once, the one that lies highest is put first, and all are put
+/// again, so often as `EFFORT` allows; what needs least is taken.
 pub fn placed(buffers: &Buffers) -> Vec<Placed> {
+    let least = buffers.peak().saturating_sub(buffers.kept);
+    let count = buffers.buffers.len().max(1);
+    let tries = (EFFORT / (count * count)).clamp(1, MOST_TRIES);
+    let mut best: Option<(u64, Vec<Placed>)> = None;
+    for mut order in orders(buffers) {
+        for _ in 0..tries {
+            let placed = in_order(buffers, &order);
+            let extent = extent(&placed);
+            let highest = placed.iter().position(|p| p.address.saturating_add(p.buffer.bytes) == extent);
+            if best.as_ref().is_none_or(|(least, _)| extent < *least) {
+                best = Some((extent, placed));
+            }
+            let Some(highest) = highest.filter(|_| extent > least) else { break };
+            order.retain(|at| *at != highest);
+            order.insert(0, highest);
+        }
+    }
+    best.map_or_else(Vec::new, |(_, placed)| placed)
+}
+
+/// Pairs of buffers that are compared, at most, for each order to begin with.
+const EFFORT: usize = 20_000_000;
+/// So often all buffers are put again.
+const MOST_TRIES: usize = 500;
+
+fn orders(buffers: &Buffers) -> [Vec<usize>; 3] {
     let mut by_size: Vec<usize> = (0..buffers.buffers.len()).collect();
     by_size.sort_by_key(|at| {
         let buffer = &buffers.buffers[*at];
@@ -27,12 +54,17 @@ pub fn placed(buffers: &Buffers) -> Vec<Placed> {
         let buffer = &buffers.buffers[*at];
         (buffer.from, std::cmp::Reverse(buffer.until), *at)
     });
-    let ways = [by_size, by_time].map(|order| in_order(buffers, &order));
-    ways.into_iter().min_by_key(|placed| extent(placed)).unwrap_or_default()
+    let mut by_both: Vec<usize> = (0..buffers.buffers.len()).collect();
+    by_both.sort_by_key(|at| {
+        let buffer = &buffers.buffers[*at];
+        let lives = u128::from(buffer.until.0.saturating_sub(buffer.from.0));
+        (std::cmp::Reverse(lives * u128::from(buffer.bytes)), buffer.from, *at)
+    });
+    [by_size, by_time, by_both]
 }
 
 /// The bytes from the first to the last.
-pub(super) fn extent(placed: &[Placed]) -> u64 {
+fn extent(placed: &[Placed]) -> u64 {
     placed.iter().map(|p| p.address.saturating_add(p.buffer.bytes)).max().unwrap_or(0)
 }
 

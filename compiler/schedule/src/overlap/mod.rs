@@ -14,11 +14,11 @@ mod steady;
 mod units;
 mod verify;
 
-use shard_cost::{Hardware, Memory, PlanPrice, Streams};
+use shard_cost::{Hardware, PlanPrice, Streams};
 use shard_ir::{InstrId, Picoseconds, Plan, never};
 
 pub use addresses::{Placed, placed};
-pub use critical::waits;
+pub use critical::{Wait, waits};
 pub use live::{Buffer, Buffers, buffers};
 pub use place::Run;
 pub use stages::{Stage, Stages};
@@ -46,7 +46,7 @@ pub struct Timeline {
     pub runs: Vec<Run>,
     /// Copies of stages that are run beside those in `runs`.
     pub steady: Vec<Steady>,
-    /// Bytes that may be live: what the chip has, or what the plan needs where that is more.
+    /// Bytes that may be live: what the chip has, or what the steps hold in program order where that is more.
     pub limit: u64,
     /// Whether it is the timeline of a stack of layers.
     pub is_stack: bool,
@@ -103,17 +103,12 @@ impl Timeline {
 
 /// The shortest of what the ways to run copies beside each other give.
 fn best_of(plan: &Plan, hardware: &Hardware, streams: &Streams, stages: Stages, is_stack: bool) -> Timeline {
-    let limit = hardware.hbm_bytes.max(Memory::of(plan).peak().0);
-    let made = |ahead, order| {
-        let asked = Asked { plan, stages: &stages, streams, limit, is_stack, listed: LISTED, ahead, order };
-        let runs = place(asked);
-        let steady = steady::steady(&stages, &runs, LISTED)?;
-        let mut timeline = empty(&stages, streams, limit, is_stack);
-        (timeline.runs, timeline.steady) = (runs, steady);
-        timeline.makespan = timeline.makespan_of_all();
-        timeline.peak_bytes = live::peak(plan, &timeline);
-        (timeline.peak_bytes <= limit).then_some(timeline)
-    };
+    // What the units hold one after another in program order: more than the plan's account where the members of a kernel read
+    // and write at the same time.
+    let serial = timeline_of(plan, streams, &stages, is_stack, u64::MAX, (Ahead::Serial, Order::Program));
+    let limit = hardware.hbm_bytes.max(serial.as_ref().map_or(0, |timeline| timeline.peak_bytes));
+    let made = |ahead, order| timeline_of(plan, streams, &stages, is_stack, limit, (ahead, order));
+
     let orders: &[Order] = match stages.units.len() <= SOONEST {
         true => &[Order::Program, Order::Soonest, Order::Longest],
         false => &[Order::Program, Order::Longest],
@@ -123,12 +118,30 @@ fn best_of(plan: &Plan, hardware: &Hardware, streams: &Streams, stages: Stages, 
     let ways = aheads.iter().flat_map(|ahead| orders.iter().map(|order| (*ahead, *order)));
     // Of equal ones the first.
     let best = ways.filter_map(|(ahead, order)| made(ahead, order)).min_by_key(|timeline| timeline.makespan);
-    let best = best.or_else(|| made(Ahead::Serial, Order::Program));
-    let mut best = best.unwrap_or_else(|| {
-        never!("steps one after another that need more than they do", empty(&stages, streams, limit, is_stack))
+    let serial = serial.map(|serial| Timeline { limit, ..serial });
+    let mut best = best.or(serial).unwrap_or_else(|| {
+        never!("steps one after another that differ from copy to copy", empty(&stages, streams, limit, is_stack))
     });
     best.critical_path = critical::critical_path(plan, &best);
     best
+}
+
+/// The timeline that one way gives; none where it needs more than there is, or copies never become alike.
+fn timeline_of(
+    plan: &Plan,
+    streams: &Streams,
+    stages: &Stages,
+    is_stack: bool,
+    limit: u64,
+    (ahead, order): (Ahead, Order),
+) -> Option<Timeline> {
+    let asked = Asked { plan, stages, streams, limit, is_stack, listed: LISTED, ahead, order };
+    let runs = place(asked);
+    let steady = steady::steady(stages, &runs, LISTED)?;
+    let mut timeline = Timeline { runs, steady, ..empty(stages, streams, limit, is_stack) };
+    timeline.makespan = timeline.makespan_of_all();
+    timeline.peak_bytes = live::peak(plan, &timeline);
+    (timeline.peak_bytes <= limit).then_some(timeline)
 }
 
 fn empty(stages: &Stages, streams: &Streams, limit: u64, is_stack: bool) -> Timeline {

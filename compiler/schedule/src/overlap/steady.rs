@@ -85,6 +85,11 @@ impl Timeline {
     }
 
     /// How many copies of a stage are run, if of each no more than so many are run that are not listed.
+    pub fn expanded_copies(&self, stage: usize, most: u64) -> u64 {
+        self.copies(stage, most)
+    }
+
+    /// As [`Timeline::expanded_copies`].
     pub(super) fn copies(&self, stage: usize, most: u64) -> u64 {
         let more = self.steady.iter().filter(|s| s.stage == stage).map(|s| s.copies - s.copies.min(most)).sum::<u64>();
         self.stages.stages[stage].copies - more
