@@ -18,7 +18,20 @@ pub struct Streams {
     names: Vec<String>,
     /// For each mesh axis its streams.
     of_axis: Vec<Vec<usize>>,
-    at_once: u32,
+}
+
+/// The most of some sets that have nothing in common with each other, nor with what is taken.
+fn apart(sets: &[&[usize]], taken: &mut Vec<usize>) -> u32 {
+    let Some((first, rest)) = sets.split_first() else { return 0 };
+    let without = apart(rest, taken);
+    if first.iter().any(|stream| taken.contains(stream)) {
+        return without;
+    }
+    let before = taken.len();
+    taken.extend_from_slice(first);
+    let with = 1 + apart(rest, taken);
+    taken.truncate(before);
+    with.max(without)
 }
 
 impl Streams {
@@ -32,7 +45,6 @@ impl Streams {
         let mut found = Streams {
             names: vec!["compute".to_string(), "host link".to_string()],
             of_axis: Vec::with_capacity(mesh.axes().len()),
-            at_once: 0,
         };
         let topology = hardware.network.topology(mesh);
         for (axis, (fabric, wires)) in mesh.axes().iter().zip(&topology.axes) {
@@ -59,7 +71,6 @@ impl Streams {
     fn named(&mut self, names: &[String]) -> Vec<usize> {
         let Some(first) = names.first() else { return Vec::new() };
         let at = self.names.iter().position(|name| name == first).unwrap_or_else(|| {
-            self.at_once += 1;
             self.names.extend(names.iter().cloned());
             self.names.len() - names.len()
         });
@@ -88,8 +99,11 @@ impl Streams {
         Streams::HOST + 1..self.names.len()
     }
 
-    /// How many transfers between chips can go on at the same time, at most and at least one.
+    /// How many transfers between chips can go on at the same time, at most and at least one: each is over some mesh axis, and
+    /// those of two that go on at once have no stream in common.
     pub fn transfers_at_once(&self) -> u32 {
-        self.at_once.max(1)
+        let axes: Vec<&[usize]> =
+            self.of_axis.iter().map(Vec::as_slice).filter(|streams| !streams.is_empty()).collect();
+        apart(&axes, &mut Vec::new()).max(1)
     }
 }
