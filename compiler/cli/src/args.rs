@@ -47,6 +47,8 @@ pub(crate) enum Command {
     Diff(DiffArgs),
     /// Print the lowered program as IR text, JSON or a graph
     Lower(LowerArgs),
+    /// Write when each step runs, on which stream and beside what: a trace for Perfetto or Chrome, or text
+    Trace(TraceArgs),
     /// Check a certificate that no plan takes less time than the one in it
     VerifyCertificate(VerifyCertificateArgs),
     /// Print the page of a diagnostic: what it means, an example, and how to mend it
@@ -435,6 +437,37 @@ pub(crate) struct LowerArgs {
     /// Say what no plan falls below, and search for none
     #[arg(long)]
     pub(crate) bound_only: bool,
+}
+
+/// What a timeline is written as.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum TraceEmit {
+    /// A trace that Perfetto and Chrome open
+    Json,
+    /// Rows of marks and a list of steps, for a terminal
+    Text,
+}
+
+/// `trace`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct TraceArgs {
+    /// A source file, or IR text (`.shir`)
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) program: ProgramArgs,
+    /// Write to this file, and not to standard output
+    #[arg(short = 'o', long = "out", value_name = "OUT")]
+    pub(crate) out: Option<PathBuf>,
+    /// What to write: a trace (the default), or text
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t = TraceEmit::Json)]
+    pub(crate) emit: TraceEmit,
+    /// How layouts are written: esti, book, jax, dtensor or shardy
+    #[arg(long, value_name = "NOTATION", default_value = "esti", value_parser = notation)]
+    pub(crate) notation: Notation,
+    /// Characters to a line of text; without it, those of the terminal, and 80 where there is none
+    #[arg(long, value_name = "COLUMNS")]
+    pub(crate) width: Option<usize>,
 }
 
 /// `run`.

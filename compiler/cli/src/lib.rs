@@ -52,6 +52,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Sweep(args) => commands::sweep::run(args, &mut console),
         Command::Diff(args) => commands::diff::run(args, &mut console),
         Command::Lower(args) => commands::lower::run(args, &mut console),
+        Command::Trace(args) => commands::trace::run(args, &mut console),
         Command::VerifyCertificate(args) => commands::verify_certificate::run(args, &mut console),
         Command::ExplainCode(args) => commands::explain_code::run(args, &mut console),
         Command::Run(args) => commands::run::run(args, &mut console),

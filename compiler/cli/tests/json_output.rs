@@ -84,6 +84,14 @@ fn lower_meets_its_schema() {
 }
 
 #[test]
+fn a_trace_meets_its_schema() {
+    for file in ["mlp.shard", "every_move.shir"] {
+        let document = holds("trace", &shardc(&["trace", file]).out);
+        assert!(!document["traceEvents"].as_array().expect("events").is_empty());
+    }
+}
+
+#[test]
 fn layouts_are_structures_beside_the_strings() {
     let document = holds("lower", &shardc(&["lower", "mlp.shard", "--emit", "json"]).out);
     let layer = &document["layers"][0];

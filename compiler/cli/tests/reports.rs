@@ -187,3 +187,51 @@ fn a_sweep_over_memory_draws_time_against_memory() {
     assert!(with(&[]).out.contains("V=32000 in 8.00 GB"), "{}", with(&[]).out);
     assert!(with(&["--plot"]).out.starts_with("memory of a device at the peak\n"), "{}", with(&["--plot"]).out);
 }
+
+#[test]
+fn a_trace_is_written_to_a_file_or_printed_or_drawn_as_text() {
+    let folder = std::env::temp_dir().join(format!("shardc-trace-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let out = folder.join("spur für alle.json");
+    let path = out.to_str().expect("UTF-8");
+    let printed = shardc(&["trace", "mlp.shard"]).out;
+    assert_eq!(shardc(&["trace", "mlp.shard", "-o", path]).out, format!("wrote {path}\n"));
+    assert_eq!(std::fs::read_to_string(&out).expect("a file"), printed);
+    assert_eq!(shardc(&["trace", "mlp.shard", "--format", "json"]).out, printed);
+    let text = shardc(&["trace", "mlp.shard", "--emit", "text", "--width", "60"]).out;
+    assert!(text.lines().all(|line| line.chars().count() <= 62), "{text}");
+    assert!(text.contains("compute") && text.contains("memory at the peak"), "{text}");
+    std::fs::remove_dir_all(folder).expect("removed");
+}
+
+#[test]
+fn a_trace_that_cannot_be_written_says_so_and_leaves_nothing_behind() {
+    let ran = shardc(&["trace", "mlp.shard", "-o", "/no/such/folder/trace.json"]);
+    assert_eq!((ran.status, ran.out.as_str()), (2, ""));
+    assert!(ran.err.contains("cannot write `/no/such/folder/trace.json`"), "{}", ran.err);
+}
+
+#[test]
+fn a_trace_has_every_phase_and_layer_and_the_lines_of_the_source() {
+    let source = "hardware tpu-v4-face\nmesh x=4, y=4\nphase voll { L = 512 }\nphase schritt { L = 1 }\ndim L = 512\ndim B = 32\ndim E = 1024\ndim F = 4096\n\
+        layer netz(x: bf16 BLE_xy, w: weight bf16 EF?, v: weight bf16 FE?) -> bf16 BLE_xy repeat 40 {\n\
+        \x20 let gross = gelu(einsum(x, w -> BLF))  // die Größe\n  return einsum(gross, v -> BLE)\n}\n";
+    let document = |args: &[&str]| {
+        let ran = fed(&[&["trace", "-"], args].concat(), source);
+        assert_eq!(ran.status, 0, "{}", ran.err);
+        serde_json::from_str::<serde_json::Value>(&ran.out).expect("JSON")
+    };
+    let all = document(&[]);
+    let layers = all["otherData"]["layers"].as_array().expect("layers");
+    let phases: Vec<_> = layers.iter().map(|layer| layer["phase"].as_str().expect("a phase")).collect();
+    assert_eq!(phases, ["voll", "schritt"]);
+    assert!(layers.iter().all(|layer| layer["shown"] == 40 && layer["name"] == "netz"));
+    assert!(all["traceEvents"].as_array().expect("events").iter().any(|event| event["args"]["copy"] == 39));
+    let sources =
+        all["traceEvents"].as_array().expect("events").iter().filter_map(|event| event["args"]["source"].as_str());
+    assert!(sources.into_iter().any(|source| source.ends_with("// die Größe")));
+    let one = document(&["--phase", "schritt", "--fuse", "--memory-limit", "4GB"]);
+    assert_eq!(one["otherData"]["layers"].as_array().expect("layers").len(), 1);
+    let text = fed(&["trace", "-", "--phase", "voll", "--emit", "text"], source).out;
+    assert!(text.contains("gross = ") && text.contains("are alike, each"), "{text}");
+}

@@ -47,7 +47,7 @@ pub use op::{
 };
 pub use plan::{InstrPrice, PlanPrice, Totals, kernel_traffic, price};
 pub use roles::DimRoles;
-pub use streams::streams;
+pub use streams::Streams;
 pub use summary::{Communication, Efficiency, Summary, moved_over};
 pub use units::{Bytes, Flops};
 pub use utilisation::{Utilisation, model_flops};

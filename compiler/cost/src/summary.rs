@@ -1,13 +1,13 @@
 //! [`Summary`]: what a priced plan says of the layer, the stack and the machine as a whole.
 
-use shard_ir::{AxisId, AxisSet, InstrId, InstrKind, Picoseconds, Plan};
+use shard_ir::{AxisId, AxisSet, InstrId, InstrKind, Op, Picoseconds, Plan};
 
 use crate::hardware::Hardware;
 use crate::inventory::Inventory;
-use crate::plan::PlanPrice;
+use crate::plan::{InstrPrice, PlanPrice};
 use crate::roles::{DimRoles, useful_product};
-use crate::streams::streams;
-use crate::units::Bytes;
+use crate::streams::Streams;
+use crate::units::{Bytes, time_at_rate};
 use crate::utilisation::Utilisation;
 
 /// The figures of a whole layer, beyond the sums in [`Totals`](crate::Totals).
@@ -19,8 +19,8 @@ pub struct Summary {
     pub tokens: u64,
     /// The time of a step of the whole stack, with the overhead of each layer.
     pub step_time: Picoseconds,
-    /// No schedule of one layer takes less: the longest of its arithmetic at the rate reached, its HBM traffic, and its
-    /// traffic on the busiest stream of the network.
+    /// No schedule of one layer takes less: the longest of its arithmetic at the rate reached, the HBM traffic of its kernels,
+    /// its traffic on the busiest stream of the network, and what it fetches from the host.
     pub lower_bound: Picoseconds,
     /// What is sent over each group of mesh axes, in the order in which groups are first used.
     pub communication: Vec<Communication>,
@@ -78,7 +78,9 @@ impl Summary {
             .filter(|(_, time)| *time > Picoseconds(0))
             .collect();
         let network = busiest_stream(plan, hardware, &communication);
-        let lower_bound = price.totals.compute_time.max(price.totals.memory_time).max(network);
+        let (host, written) = fetches(plan, price, hardware);
+        let memory = Picoseconds(price.totals.memory_time.0.saturating_sub(written.0));
+        let lower_bound = price.totals.compute_time.max(memory).max(network).max(host);
         let step_time = hardware.stack_time(layer_time, plan);
         let efficiency = (step_time > Picoseconds(0) && tokens > 0).then(|| {
             let chip_seconds = plan.mesh.devices() as f64 * step_time.seconds();
@@ -95,12 +97,26 @@ impl Summary {
 
 /// How long the busiest stream of the network takes: what shares a stream goes one after the other.
 fn busiest_stream(plan: &Plan, hardware: &Hardware, communication: &[Communication]) -> Picoseconds {
-    let streams = streams(hardware, &plan.mesh);
+    let streams = Streams::of(hardware, &plan.mesh);
     let on = |stream: usize| {
-        let uses = |c: &&Communication| c.axes.iter().any(|axis| streams[axis.index()] == stream);
+        let uses = |c: &&Communication| streams.of_axes(c.axes).contains(&stream);
         communication.iter().filter(uses).map(|c| c.time).sum()
     };
-    streams.iter().map(|stream| on(*stream)).max().unwrap_or_default()
+    streams.of_networks().map(on).max().unwrap_or_default()
+}
+
+/// How long the link to the host is busy, and how long memory is with what comes from there. A fetch goes on beside kernels,
+/// and what it writes does not hold them up.
+fn fetches(plan: &Plan, price: &PlanPrice, hardware: &Hardware) -> (Picoseconds, Picoseconds) {
+    let is_fetch = |id: &InstrId| plan.instruction(*id).kind == InstrKind::Op(Op::Fetch);
+    let mut sums = (Picoseconds(0), Picoseconds(0));
+    for id in plan.ids().filter(is_fetch) {
+        let InstrPrice::Kernel { hbm_bytes, time, .. } = price.of(id) else { continue };
+        let repeat = plan.repeat_of(id);
+        let written = time_at_rate(u128::from(hbm_bytes.0), 1, hardware.hbm_rate);
+        sums = (sums.0 + time.times(repeat), sums.1 + written.times(repeat));
+    }
+    sums
 }
 
 fn communication(plan: &Plan, price: &PlanPrice) -> Vec<Communication> {

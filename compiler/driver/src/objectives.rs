@@ -1,7 +1,7 @@
 //! Objectives that are no sum over steps: no search minimises them directly, so they are met by several searches and a bound.
 
-use shard_cost::{Bytes, Hardware, Memory, Objective, Weights, streams};
-use shard_ir::{Picoseconds, Plan, Program};
+use shard_cost::{Bytes, Hardware, Memory, Objective, Streams, Weights};
+use shard_ir::{Def, ParameterKind, Picoseconds, Plan, Program};
 use shard_search::{
     Detail, Limits, LowerBound, LowerError, LowerOptions, Lowered, Optimality, Proof, Status, TIME_LIMIT, alternatives,
     least_kept,
@@ -10,17 +10,22 @@ use shard_search::{
 use crate::pipeline::{CompileError, Compiled, compile_plan};
 
 /// How finely computing and communicating are weighed against each other: in so many parts.
-const PARTS: u32 = 8;
+const PARTS: u32 = 64;
+/// So many weights are looked at.
+const MOST_WEIGHTS: usize = 6;
 
 /// The plan that is done soonest if computing and communicating overlap, of these: the one of least serial time; for each of
-/// its collectives the best that does without; and those that are best where the two count `PARTS - k` to `k`, for each `k`
-/// on the way to where they balance.
+/// its collectives the best that does without; and those that are best where the two count `PARTS - k` to `k`, for some `k`
+/// on the way to where they balance; where einsums may do a collective in their loops, the one of least serial time in which
+/// none does, too.
 ///
 /// No schedule is shorter than what it computes, nor than what it communicates on its busiest stream, so for all weights
 ///
 /// ```text
-/// makespan >= ((PARTS - k) * compute + k * communication / streams) / PARTS
+/// makespan >= ((PARTS - k) * compute / sides + k * communication / streams) / PARTS
 /// ```
+///
+/// `sides` is 1, or 2 where weights are fetched from the host: that goes on beside kernels, and counts as computing.
 ///
 /// The least of the right side over all plans is what a search finds, and the largest such least is the bound.
 pub fn least_overlap(program: &Program, hardware: &Hardware, options: &LowerOptions) -> Result<Compiled, CompileError> {
@@ -40,25 +45,40 @@ pub fn least_overlap(program: &Program, hardware: &Hardware, options: &LowerOpti
             best = found;
         }
     }
-    let streams = stream_count(program, hardware);
+    if options.fuse {
+        // A loop may keep others waiting that would have gone on beside it.
+        let unfused = of_plan(lower(program, hardware, &LowerOptions { fuse: false, ..serial.clone() })?.plan)?;
+        if rank(&unfused) < rank(&best) {
+            best = unfused;
+        }
+    }
+    let weighing = Weighing::of(program, hardware);
     let mut bound = Picoseconds(0);
-    let (mut low, mut high) = (0, PARTS);
-    while high - low > 1 {
-        let k = (low + high) / 2;
-        let weights = Weights { ops: (PARTS - k) * streams, moves: k };
-        let lowered = match lower(program, &hardware.weighted(weights), &serial) {
+    // The sums of computing and of communicating, of the plans found at the weights next to where the two balance.
+    let (mut low, mut high) = ((0, None), (PARTS, None));
+    for looked_at in 0..MOST_WEIGHTS {
+        let Some(k) = weighing.next(looked_at, &low, &high) else { break };
+        let lowered = match lower(program, &weighing.weighted(hardware, k), &serial) {
             Err(CompileError::Lower(LowerError::OutOfTime)) => break,
+            // Where one side counts for nothing, what is found may fit nowhere; that there is a plan that does is known.
+            Err(CompileError::Lower(LowerError::NoPlanFits { .. })) if looked_at < 2 => continue,
+            Err(CompileError::Lower(LowerError::NoPlanFits { .. })) => break,
             lowered => lowered?,
         };
-        bound = bound.max(Picoseconds(lowered.optimality.lower_bound.0.div_ceil(u64::from(PARTS * streams))));
+        bound = bound.max(weighing.time(lowered.optimality.lower_bound));
         let found = of_plan(lowered.plan)?;
         let totals = &found.price.totals;
-        let computing = Picoseconds(totals.serial_time.0.saturating_sub(totals.comm_time.0));
+        let computing = totals.serial_time.0.saturating_sub(totals.comm_time.0);
+        let sums = (
+            u128::from(computing) * u128::from(weighing.streams),
+            u128::from(totals.comm_time.0) * u128::from(weighing.sides),
+        );
         // Where communication is what takes long, it is to count for more.
-        if totals.comm_time.0 > computing.0.saturating_mul(u64::from(streams)) {
-            low = k
-        } else {
-            high = k
+        match (k, sums.1 > sums.0) {
+            (0, _) => low = (0, Some(sums)),
+            (PARTS, _) => high = (PARTS, Some(sums)),
+            (k, true) => low = (k, Some(sums)),
+            (k, false) => high = (k, Some(sums)),
         }
         if rank(&found) < rank(&best) {
             best = found;
@@ -78,13 +98,13 @@ pub fn lower_bound(program: &Program, hardware: &Hardware, options: &LowerOption
         Objective::Serial | Objective::Comm => bound(hardware, options),
         Objective::Memory => bound(hardware, &serial),
         Objective::Overlap => {
-            let streams = stream_count(program, hardware);
+            let weighing = Weighing::of(program, hardware);
             let weighed = |k: u32| {
-                let found = bound(&hardware.weighted(Weights { ops: (PARTS - k) * streams, moves: k }), &serial)?;
-                Ok(LowerBound { time: Picoseconds(found.time.0.div_ceil(u64::from(PARTS * streams))), ..found })
+                let found = bound(&weighing.weighted(hardware, k), &serial)?;
+                Ok(LowerBound { time: weighing.time(found.time), ..found })
             };
             let mut best = weighed(PARTS / 2)?;
-            for k in [PARTS / 4, 3 * PARTS / 4] {
+            for k in [0, PARTS / 4, 3 * PARTS / 4, PARTS] {
                 let found = weighed(k)?;
                 best.time = best.time.max(found.time);
                 best.stopped_by = best.stopped_by.or(found.stopped_by);
@@ -94,12 +114,49 @@ pub fn lower_bound(program: &Program, hardware: &Hardware, options: &LowerOption
     }
 }
 
-/// How many transfers can go on at the same time.
-fn stream_count(program: &Program, hardware: &Hardware) -> u32 {
-    let mut of_axes = streams(hardware, &program.mesh);
-    of_axes.sort_unstable();
-    of_axes.dedup();
-    u32::try_from(of_axes.len()).unwrap_or(u32::MAX).max(1)
+/// How computing and communicating are weighed against each other.
+struct Weighing {
+    /// Ops that can go on at the same time.
+    sides: u32,
+    /// Transfers that can.
+    streams: u32,
+}
+
+/// A weight, and the two sums of the plan that was found there.
+type Weighed = (u32, Option<(u128, u128)>);
+
+impl Weighing {
+    fn of(program: &Program, hardware: &Hardware) -> Weighing {
+        let is_fetched = |def: &Def| matches!(def, Def::Parameter { kind: ParameterKind::HostWeight, .. });
+        let sides = if program.values.iter().any(|value| is_fetched(&value.def)) { 2 } else { 1 };
+        Weighing { sides, streams: Streams::of(hardware, &program.mesh).transfers_at_once() }
+    }
+
+    /// The chip on which every plan takes what the right side of the bound is, [`Weighing::time`] times.
+    fn weighted(&self, hardware: &Hardware, k: u32) -> Hardware {
+        hardware.weighted(Weights { ops: (PARTS - k) * self.streams, moves: k * self.sides })
+    }
+
+    fn time(&self, weighted: Picoseconds) -> Picoseconds {
+        Picoseconds(weighted.0.div_ceil(u64::from(PARTS * self.sides * self.streams)))
+    }
+
+    /// The weight to look at next: both ends first, then where the plans found on either side of the balance are worth the
+    /// same, or the middle where none is known; none where nothing lies between.
+    fn next(&self, looked_at: usize, low: &Weighed, high: &Weighed) -> Option<u32> {
+        let ((from, early), (to, late)) = (low, high);
+        let middle = || (to - from > 1).then_some((from + to) / 2);
+        let (early, late) = match (looked_at, early.zip(*late)) {
+            (0, _) => return Some(0),
+            (1, _) => return Some(PARTS),
+            (_, Some(sides)) => sides,
+            (_, None) => return middle(),
+        };
+        let (computing, communicating) = (late.0.saturating_sub(early.0), early.1.saturating_sub(late.1));
+        let at =
+            (u128::from(PARTS) * computing).checked_div(computing + communicating).unwrap_or(u128::from(PARTS / 2));
+        (to - from > 1).then(|| u32::try_from(at).unwrap_or(PARTS).clamp(from + 1, to - 1))
+    }
 }
 
 /// Searches for less and less memory. By halves first, until one part in `FINE` is left to save; then it is asked whether there is

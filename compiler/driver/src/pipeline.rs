@@ -97,6 +97,10 @@ pub fn compile_plan(
     let schedule = shard_schedule::schedule(plan, &price);
     shard_schedule::verify(&schedule).map_err(|error| broken("scheduling", Some(&error)))?;
     let timeline = shard_schedule::overlap(&schedule.plan, &price, hardware);
+    if cfg!(debug_assertions) {
+        shard_schedule::verify_timeline(&schedule.plan, &price, hardware, &timeline)
+            .map_err(|error| broken("overlapping", Some(&error)))?;
+    }
     Ok(Compiled { schedule, price, timeline, optimality, least_bytes: None, lowered: None })
 }
 

@@ -238,12 +238,16 @@ fn layer_columns(plan: &Plan, stack: &'static str) -> Vec<Column> {
 fn times(report: &CostLayer<'_>, width: usize, paint: Paint) -> String {
     let (plan, totals, summary) = (report.layer.plan(), &report.layer.price.totals, report.summary);
     let mut rows = Vec::new();
-    let mut row = |words: String, amount: String, time: Picoseconds| {
+    let mut row_of = |words: String, amount: String, time: Picoseconds, all: Picoseconds| {
         let mut figures = vec![amount, scale::time(time)];
         if plan.repeat > 1 {
-            figures.push(scale::time(Picoseconds(time.0.saturating_mul(plan.repeat))));
+            figures.push(scale::time(all));
         }
         rows.push(Row::plain(words, figures));
+    };
+    let overlapped = report.layer.timeline;
+    let mut row = |words: String, amount: String, time: Picoseconds| {
+        row_of(words, amount, time, time.times(plan.repeat));
     };
     row("  arithmetic".to_string(), scale::flops(totals.flops), totals.compute_time);
     row("  memory traffic".to_string(), scale::bytes(totals.hbm_bytes), totals.memory_time);
@@ -253,7 +257,10 @@ fn times(report: &CostLayer<'_>, width: usize, paint: Paint) -> String {
         row(format!("    over {axes}"), scale::bytes(group.wire_bytes), group.time);
     }
     row("  one after another".to_string(), String::new(), totals.serial_time);
-    row("  overlapped".to_string(), String::new(), report.layer.timeline.makespan);
+    row_of("  overlapped".to_string(), String::new(), overlapped.makespan, overlapped.of_all_layers(plan));
+    let mut row = |words: String, amount: String, time: Picoseconds| {
+        row_of(words, amount, time, time.times(plan.repeat));
+    };
     let overhead = report.layer.hardware.layer_overhead;
     if overhead > Picoseconds(0) {
         row("  overhead of the layer, beside either".to_string(), String::new(), overhead);

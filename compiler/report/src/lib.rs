@@ -31,6 +31,7 @@ mod status;
 pub mod strategy;
 pub mod sweep;
 pub mod table;
+pub mod timeline;
 pub mod why;
 pub mod why_not;
 pub mod words;

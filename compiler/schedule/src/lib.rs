@@ -1,13 +1,14 @@
 //! [`Plan`] to [`Schedule`]: when each instruction runs, on which stream, and what is in memory meanwhile; and the judge of
-//! every schedule, [`verify`]; and how long a plan takes if computing and communicating overlap, [`overlap`].
+//! every schedule, [`verify`]; and the plan in time if computing and communicating overlap, [`overlap()`], with a judge of
+//! its own, [`verify_timeline`].
 
-mod overlap;
+pub mod overlap;
 mod verify;
 
 use shard_cost::{PlanPrice, buffers};
 use shard_ir::{InstrKind, Liveness, Picoseconds, Plan, Schedule, Step, Stream};
 
-pub use overlap::{Timeline, overlap};
+pub use overlap::{Timeline, TimelineError, overlap, verify_timeline};
 pub use verify::{ScheduleError, verify};
 
 /// The serial schedule of a plan: its instructions one after another in program order, each as long as its price says.

@@ -23,6 +23,7 @@ pub(crate) mod new;
 pub(crate) mod run;
 pub(crate) mod snapshot;
 pub(crate) mod sweep;
+pub(crate) mod trace;
 pub(crate) mod verify_certificate;
 pub(crate) mod why;
 pub(crate) mod why_not;

@@ -157,6 +157,8 @@ pub(super) struct ModelTotalsJson {
     compute_time_s: f64,
     memory_time_s: f64,
     serial_time_s: f64,
+    /// Of the timeline of all layers, with the overhead of each.
+    overlap_time_s: f64,
     comm_bytes: u64,
     flops: u128,
     /// What a device holds at the peak: weights and caches of all layers, and of one what else is alive.
@@ -290,6 +292,11 @@ pub(super) fn model_totals(layer: &Layer<'_>) -> ModelTotalsJson {
         compute_time_s: times(totals.compute_time),
         memory_time_s: times(totals.memory_time),
         serial_time_s: layer.hardware.stack_time(totals.serial_time, &layer.schedule.plan).seconds(),
+        overlap_time_s: {
+            let plan = &layer.schedule.plan;
+            let overhead = layer.hardware.stack_time(Picoseconds(0), plan);
+            (layer.timeline.of_all_layers(plan) + overhead).seconds()
+        },
         comm_bytes: totals.comm_bytes.times(repeat).0,
         flops: Flops(totals.flops.0.saturating_mul(u128::from(repeat))).0,
         peak_hbm_bytes: layer.price.memory.peak().0,

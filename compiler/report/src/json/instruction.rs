@@ -38,6 +38,11 @@ pub(crate) struct InstructionJson {
     fold: Option<u16>,
     #[serde(skip_serializing_if = "Option::is_none")]
     repeat: Option<u64>,
+    /// When it runs if computing and communicating overlap, the first time in a folded block; none for what is not run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    start_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    finish_s: Option<f64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -201,6 +206,7 @@ pub(crate) fn instruction(layer: &Layer<'_>, id: InstrId) -> InstructionJson {
         InstrKind::Move(collective) => Detail::Move(move_json(layer, id, collective)),
         InstrKind::CollectiveEinsum(fused) => Detail::CollectiveEinsum(Box::new(loop_json(layer, id, fused))),
     };
+    let span = layer.timeline.span(id);
     InstructionJson {
         id: id.0,
         op,
@@ -216,6 +222,8 @@ pub(crate) fn instruction(layer: &Layer<'_>, id: InstrId) -> InstructionJson {
         piece_of: instr.origin.piece_of.clone(),
         fold: instr.fold.map(|fold| fold.0),
         repeat: instr.fold.map(|_| plan.repeat_of(id)),
+        start_s: span.map(|(start, _)| start.seconds()),
+        finish_s: span.map(|(_, finish)| finish.seconds()),
     }
 }
 

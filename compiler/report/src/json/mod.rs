@@ -15,6 +15,7 @@ pub mod run;
 pub mod sarif;
 pub(crate) mod sharing;
 pub mod sweep;
+pub mod trace;
 pub mod verify_certificate;
 pub mod why;
 pub mod why_not;

@@ -1,0 +1,89 @@
+//! Where buffers lie in the memory of a chip.
+
+use super::live::{Buffer, Buffers};
+
+/// A buffer and where it lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Placed {
+    /// The buffer.
+    pub buffer: Buffer,
+    /// Its first byte, counted from the end of weights and caches.
+    pub address: u64,
+}
+
+/// Puts every buffer where none lies that is live at the same time; the bytes that are needed in all are those up to the
+/// end of the last one.
+///
+/// Buffers are put one after another, each as low as it can lie: the largest first, or the earliest, or the one that takes most
+/// bytes for longest. While that takes more than what is live at once, the one that lies highest is put first, and all are put
+/// again, so often as `EFFORT` allows; what needs least is taken.
+pub fn placed(buffers: &Buffers) -> Vec<Placed> {
+    let least = buffers.peak().saturating_sub(buffers.kept);
+    let count = buffers.buffers.len().max(1);
+    let tries = (EFFORT / (count * count)).clamp(1, MOST_TRIES);
+    let mut best: Option<(u64, Vec<Placed>)> = None;
+    for mut order in orders(buffers) {
+        for _ in 0..tries {
+            let placed = in_order(buffers, &order);
+            let extent = extent(&placed);
+            let highest = placed.iter().position(|p| p.address.saturating_add(p.buffer.bytes) == extent);
+            if best.as_ref().is_none_or(|(least, _)| extent < *least) {
+                best = Some((extent, placed));
+            }
+            let Some(highest) = highest.filter(|_| extent > least) else { break };
+            order.retain(|at| *at != highest);
+            order.insert(0, highest);
+        }
+    }
+    best.map_or_else(Vec::new, |(_, placed)| placed)
+}
+
+/// Pairs of buffers that are compared, at most, for each order to begin with.
+const EFFORT: usize = 20_000_000;
+/// So often all buffers are put again.
+const MOST_TRIES: usize = 500;
+
+fn orders(buffers: &Buffers) -> [Vec<usize>; 3] {
+    let mut by_size: Vec<usize> = (0..buffers.buffers.len()).collect();
+    by_size.sort_by_key(|at| {
+        let buffer = &buffers.buffers[*at];
+        (std::cmp::Reverse(buffer.bytes), buffer.from, *at)
+    });
+    let mut by_time: Vec<usize> = (0..buffers.buffers.len()).collect();
+    by_time.sort_by_key(|at| {
+        let buffer = &buffers.buffers[*at];
+        (buffer.from, std::cmp::Reverse(buffer.until), *at)
+    });
+    let mut by_both: Vec<usize> = (0..buffers.buffers.len()).collect();
+    by_both.sort_by_key(|at| {
+        let buffer = &buffers.buffers[*at];
+        let lives = u128::from(buffer.until.0.saturating_sub(buffer.from.0));
+        (std::cmp::Reverse(lives * u128::from(buffer.bytes)), buffer.from, *at)
+    });
+    [by_size, by_time, by_both]
+}
+
+/// The bytes from the first to the last.
+fn extent(placed: &[Placed]) -> u64 {
+    placed.iter().map(|p| p.address.saturating_add(p.buffer.bytes)).max().unwrap_or(0)
+}
+
+fn in_order(buffers: &Buffers, order: &[usize]) -> Vec<Placed> {
+    let mut placed: Vec<(usize, Placed)> = Vec::with_capacity(order.len());
+    for at in order {
+        let buffer = buffers.buffers[*at];
+        let beside = |other: &Placed| other.buffer.from < buffer.until && buffer.from < other.buffer.until;
+        let mut beside: Vec<Placed> = placed.iter().map(|(_, p)| *p).filter(beside).collect();
+        beside.sort_by_key(|p| p.address);
+        let mut address = 0u64;
+        for other in beside {
+            if address.saturating_add(buffer.bytes) <= other.address {
+                break;
+            }
+            address = address.max(other.address.saturating_add(other.buffer.bytes));
+        }
+        placed.push((*at, Placed { buffer, address }));
+    }
+    placed.sort_by_key(|(at, _)| *at);
+    placed.into_iter().map(|(_, placed)| placed).collect()
+}

@@ -1,0 +1,123 @@
+//! [`Buffer`]: what is in memory, from when to when.
+
+use std::collections::HashMap;
+
+use shard_ir::{InstrId, Picoseconds, Plan};
+
+use super::memory::{Holders, kept};
+use super::place::Run;
+use super::{Timeline, stages::Made};
+
+/// A piece of memory that is not held throughout.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Buffer {
+    /// The instruction whose value it holds first; the loop that needs it, where it holds chunks under way.
+    pub id: InstrId,
+    /// The copy of its stage.
+    pub copy: u64,
+    /// Whether it holds the chunks of a loop that are under way.
+    pub of_loop: bool,
+    /// Its bytes; at least one.
+    pub bytes: u64,
+    /// From when it is written.
+    pub from: Picoseconds,
+    /// Until when it is read.
+    pub until: Picoseconds,
+}
+
+/// What a chip holds along a timeline.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Buffers {
+    /// Bytes of weights and caches, held throughout.
+    pub kept: u64,
+    /// Everything else, in the order of the program.
+    pub buffers: Vec<Buffer>,
+}
+
+/// What a chip holds along the timeline, of each stage no more than so many of the copies that are not listed.
+pub fn buffers(plan: &Plan, timeline: &Timeline, most: u64) -> Buffers {
+    let copies = |stage: usize| timeline.copies(stage, most);
+    let holders = Holders::of(plan, &timeline.stages, timeline.is_stack);
+    let runs = timeline.expanded(most);
+    let end = runs.iter().map(|run| timeline.finish(run)).max().unwrap_or_default();
+    let mut found: Vec<Buffer> = Vec::new();
+    let mut of: HashMap<Made, usize> = HashMap::new();
+    let mut hold = |made: Made, bytes: u64, from: Picoseconds, found: &mut Vec<Buffer>| {
+        of.insert(made, found.len());
+        found.push(Buffer { id: made.0, copy: made.2, of_loop: false, bytes, from, until: from });
+    };
+    for (made, bytes) in holders.given() {
+        hold(made, bytes, Picoseconds(0), &mut found);
+    }
+    for run in &runs {
+        for (made, bytes) in holders.allocated(run.unit, run.copy) {
+            hold(made, bytes, run.start, &mut found);
+        }
+    }
+    let mut reach = |made: &Made, until: Picoseconds| {
+        if let Some(buffer) = of.get(made).and_then(|at| found.get_mut(*at)) {
+            buffer.until = buffer.until.max(until);
+        }
+    };
+    for (made, _) in holders.given().into_iter().filter(|(made, _)| holders.is_returned(*made, &copies)) {
+        reach(&made, end);
+    }
+    for run in &runs {
+        let touched = holders.touched(run.unit, run.copy, &copies);
+        touched.iter().for_each(|made| reach(made, timeline.finish(run)));
+    }
+    for alike in runs.chunk_by(|a, b| in_copy(timeline, a) == in_copy(timeline, b)) {
+        let Some((stage, copy)) = alike.first().map(|run| in_copy(timeline, run)) else { continue };
+        let is_last = copy + 1 == copies(stage);
+        let done = alike.iter().map(|run| timeline.finish(run)).max().unwrap_or_default();
+        let until = if timeline.is_stack && !is_last { done } else { end };
+        holders.results(stage, copy, &copies).iter().for_each(|made| reach(made, until));
+    }
+    found.extend(runs.iter().filter(|run| holders.beside(run.unit) > 0).map(|run| Buffer {
+        id: timeline.stages.units[run.unit].first(),
+        copy: run.copy,
+        of_loop: true,
+        bytes: holders.beside(run.unit),
+        from: run.start,
+        until: timeline.finish(run),
+    }));
+    // What nobody reads, or takes no time to be read, is in memory for no time.
+    found.retain(|buffer| buffer.until > buffer.from && buffer.bytes > 0);
+    Buffers { kept: kept(plan), buffers: found }
+}
+
+fn in_copy(timeline: &Timeline, run: &Run) -> (usize, u64) {
+    (timeline.stages.stage_of(run.unit), run.copy)
+}
+
+impl Buffers {
+    /// The bytes that are live from each moment on at which they change, in order; what is freed makes room first.
+    pub fn live(&self) -> Vec<(Picoseconds, u64)> {
+        let mut changes: Vec<(Picoseconds, bool, u64)> = Vec::with_capacity(2 * self.buffers.len() + 1);
+        for buffer in &self.buffers {
+            changes.push((buffer.from, true, buffer.bytes));
+            changes.push((buffer.until, false, buffer.bytes));
+        }
+        changes.sort_unstable();
+        let mut live = self.kept;
+        let mut found = vec![(Picoseconds(0), live)];
+        for (at, begins, bytes) in changes {
+            live = if begins { live.saturating_add(bytes) } else { live.saturating_sub(bytes) };
+            match found.last_mut() {
+                Some(last) if last.0 == at => last.1 = live,
+                _ => found.push((at, live)),
+            }
+        }
+        found
+    }
+
+    /// The most bytes that are live at once.
+    pub fn peak(&self) -> u64 {
+        self.live().into_iter().map(|(_, live)| live).max().unwrap_or(self.kept)
+    }
+}
+
+/// The peak of a timeline. Copies that are not listed hold what those hold that they are like.
+pub(super) fn peak(plan: &Plan, timeline: &Timeline) -> u64 {
+    buffers(plan, timeline, 0).peak()
+}

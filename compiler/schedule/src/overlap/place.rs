@@ -1,0 +1,280 @@
+//! Units in time: each as early as what it reads, its streams, and memory allow.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use shard_cost::Streams;
+use shard_ir::{Picoseconds, Plan, never};
+
+use super::memory::{Holders, Profile, Readers, kept};
+use super::stages::{Made, Stages};
+use super::units::Busy;
+
+/// A copy of a unit in time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Run {
+    /// The unit.
+    pub unit: usize,
+    /// Which copy of its stage, from 0.
+    pub copy: u64,
+    /// When it starts.
+    pub start: Picoseconds,
+}
+
+/// How far copies of stages may run beside each other.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Ahead {
+    /// A copy starts when the one before the one before is done: its weights come while that before it computes.
+    One,
+    /// A copy starts when the one before is done.
+    None,
+    /// And every unit when the one before is done.
+    Serial,
+}
+
+/// Which unit of a copy is placed next.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Order {
+    /// The next of the program.
+    Program,
+    /// The one behind which most is left to do.
+    Longest,
+    /// The one that can start first.
+    Soonest,
+}
+
+/// What is placed.
+#[derive(Clone, Copy)]
+pub(super) struct Asked<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) stages: &'a Stages,
+    pub(super) streams: &'a Streams,
+    /// Bytes that may be live.
+    pub(super) limit: u64,
+    pub(super) is_stack: bool,
+    /// So many copies of each stage, at most.
+    pub(super) listed: u64,
+    pub(super) ahead: Ahead,
+    pub(super) order: Order,
+}
+
+impl Asked<'_> {
+    /// How many copies of a stage are placed.
+    pub(super) fn copies(&self, stage: usize) -> u64 {
+        self.stages.stages[stage].copies.min(self.listed)
+    }
+}
+
+/// Places all units, copy by copy. One that waits for nothing but operands may so go into a gap that those before it have left
+/// on its streams.
+///
+/// In program order there is always room at the end of everything that is placed: what is live there is what would be live if
+/// the plan were run in program order. Other orders may need more than there is, which is for the caller to see.
+pub(super) fn place(asked: Asked<'_>) -> Vec<Run> {
+    let mut placer = Placer::of(asked);
+    for (at, stage) in asked.stages.stages.iter().enumerate() {
+        for copy in 0..asked.copies(at) {
+            match asked.order {
+                Order::Program => stage.units.clone().for_each(|unit| placer.put(unit, copy)),
+                Order::Longest => longest_first(asked, stage.units.clone()).for_each(|unit| placer.put(unit, copy)),
+                Order::Soonest => placer.soonest_first(stage.units.clone(), copy),
+            }
+            placer.end_copy(at, copy);
+        }
+    }
+    let mut runs = placer.runs;
+    runs.sort_by_key(|run| (asked.stages.stage_of(run.unit), run.copy, run.unit));
+    runs
+}
+
+/// Units by how long everything takes that waits for them, they included, the longest first. What a unit reads comes before it.
+fn longest_first(asked: Asked<'_>, units: Range<usize>) -> impl Iterator<Item = usize> {
+    let mut left: Vec<Picoseconds> = units.clone().map(|unit| asked.stages.units[unit].time).collect();
+    for unit in units.clone().rev() {
+        for (by, of) in makers(asked, unit, 0) {
+            if units.contains(&by) && of == 0 {
+                let behind = left[unit - units.start] + asked.stages.units[by].time;
+                left[by - units.start] = left[by - units.start].max(behind);
+            }
+        }
+    }
+    let mut order: Vec<usize> = units.clone().collect();
+    order.sort_by_key(|unit| (std::cmp::Reverse(left[unit - units.start]), *unit));
+    order.into_iter()
+}
+
+/// Units that are placed, one after another.
+struct Placer<'a> {
+    asked: Asked<'a>,
+    holders: Holders<'a>,
+    profile: Profile,
+    readers: Readers,
+    /// The bytes of each buffer.
+    sizes: HashMap<Made, u64>,
+    /// For each stream when it is busy, in order.
+    taken: Vec<Vec<(Picoseconds, Picoseconds)>>,
+    finish: HashMap<(usize, u64), Picoseconds>,
+    runs: Vec<Run>,
+    /// When the copy before the last one is done, the last one, and what is placed of the one that is being placed.
+    ends: [Picoseconds; 3],
+}
+
+impl<'a> Placer<'a> {
+    fn of(asked: Asked<'a>) -> Placer<'a> {
+        let holders = Holders::of(asked.plan, asked.stages, asked.is_stack);
+        let readers = expected(asked, &holders);
+        let mut profile = Profile::default();
+        profile.hold(Picoseconds(0), kept(asked.plan));
+        let given: HashMap<Made, u64> =
+            holders.given().into_iter().filter(|(made, _)| readers.are_expected(*made)).collect();
+        profile.hold(Picoseconds(0), given.values().copied().fold(0, u64::saturating_add));
+        Placer {
+            asked,
+            holders,
+            profile,
+            readers,
+            sizes: given,
+            taken: vec![Vec::new(); asked.streams.names().len()],
+            finish: HashMap::new(),
+            runs: Vec::new(),
+            ends: [Picoseconds(0); 3],
+        }
+    }
+
+    /// When what a unit reads is made; none where it is not placed yet.
+    fn ready(&self, unit: usize, copy: u64) -> Option<Picoseconds> {
+        let made = |by: (usize, u64)| self.finish.get(&by).copied();
+        makers(self.asked, unit, copy).into_iter().try_fold(Picoseconds(0), |last, by| Some(last.max(made(by)?)))
+    }
+
+    /// The first moment at which a unit can start that may not start before another.
+    fn start(&self, unit: usize, copy: u64, ready: Picoseconds) -> Picoseconds {
+        let [before, last, end] = self.ends;
+        let behind = match self.asked.ahead {
+            Ahead::One => before,
+            Ahead::None => last,
+            Ahead::Serial => end,
+        };
+        let allocated = self.holders.allocated(unit, copy);
+        let bytes = allocated.iter().map(|(_, bytes)| *bytes).fold(self.holders.beside(unit), u64::saturating_add);
+        // Where there is never room enough, as late as can be: the plan itself needs so much.
+        let room = self.profile.room_from(bytes, self.asked.limit).unwrap_or(end);
+        earliest_free(&self.taken, &self.asked.stages.units[unit].busy, ready.max(behind).max(room))
+    }
+
+    fn put(&mut self, unit: usize, copy: u64) {
+        let ready = self.ready(unit, copy).unwrap_or_else(|| never!("a unit before what it reads", self.ends[2]));
+        let start = self.start(unit, copy, ready);
+        self.put_at(unit, copy, start);
+    }
+
+    fn put_at(&mut self, unit: usize, copy: u64, start: Picoseconds) {
+        let done = start + self.asked.stages.units[unit].time;
+        occupy(&mut self.taken, &self.asked.stages.units[unit].busy, start);
+        self.finish.insert((unit, copy), done);
+        self.runs.push(Run { unit, copy, start });
+        self.ends[2] = self.ends[2].max(done);
+        let beside = self.holders.beside(unit);
+        if beside > 0 {
+            self.profile.hold(start, beside);
+            self.profile.free(done, beside);
+        }
+        for (made, bytes) in self.holders.allocated(unit, copy) {
+            self.profile.hold(start, bytes);
+            self.sizes.insert(made, bytes);
+        }
+        let copies = |stage: usize| self.asked.copies(stage);
+        for buffer in self.holders.touched(unit, copy, &copies) {
+            self.read(buffer, done);
+        }
+    }
+
+    /// Places the units of a copy, each time the one that can start first; of equal ones the first of the program.
+    fn soonest_first(&mut self, units: Range<usize>, copy: u64) {
+        let mut waiting: Vec<usize> = units.collect();
+        while !waiting.is_empty() {
+            let start = |unit: usize| Some(self.start(unit, copy, self.ready(unit, copy)?));
+            let first = waiting.iter().filter_map(|unit| Some((start(*unit)?, *unit))).min();
+            let Some((start, unit)) = first else { return never!("units that wait for each other", ()) };
+            self.put_at(unit, copy, start);
+            waiting.retain(|other| *other != unit);
+        }
+    }
+
+    /// A copy of a stage is done: in a stack, nobody but the next one reads its results.
+    fn end_copy(&mut self, stage: usize, copy: u64) {
+        let copies = |stage: usize| self.asked.copies(stage);
+        let end = self.ends[2];
+        if self.asked.is_stack && copy + 1 < copies(stage) {
+            for buffer in self.holders.results(stage, copy, &copies) {
+                self.read(buffer, end);
+            }
+        }
+        self.ends = [self.ends[1], end, end];
+    }
+
+    /// A buffer is read for one of the times that are expected.
+    fn read(&mut self, buffer: Made, until: Picoseconds) {
+        if let (Some(at), Some(bytes)) = (self.readers.done(buffer, until), self.sizes.get(&buffer)) {
+            self.profile.free(at, *bytes);
+        }
+    }
+}
+
+/// The units that make what a copy of a unit reads, with their copies.
+fn makers(asked: Asked<'_>, unit: usize, copy: u64) -> Vec<(usize, u64)> {
+    let by = |(made, _, of): Made| Some((asked.stages.unit_of(made)?, of));
+    let others = |by: &(usize, u64)| *by != (unit, copy);
+    needs(asked, unit, copy).into_iter().filter_map(by).filter(others).collect()
+}
+
+/// What a copy of a unit waits for.
+fn needs(asked: Asked<'_>, unit: usize, copy: u64) -> Vec<Made> {
+    let stage = asked.stages.stage_of(unit);
+    let operands = asked.stages.units[unit].members.iter().flat_map(|id| &asked.plan.instruction(*id).operands);
+    operands.map(|operand| asked.stages.read(*operand, stage, copy, |of| asked.copies(of))).collect()
+}
+
+/// Who reads every buffer. What is a result is read by somebody who never comes, but inside a stack.
+fn expected(asked: Asked<'_>, holders: &Holders<'_>) -> Readers {
+    let copies = |stage: usize| asked.copies(stage);
+    let mut readers = Readers::default();
+    for (at, stage) in asked.stages.stages.iter().enumerate() {
+        for copy in 0..copies(at) {
+            let touched = stage.units.clone().flat_map(|unit| holders.touched(unit, copy, &copies));
+            touched.for_each(|buffer| readers.expect(buffer));
+            holders.results(at, copy, &copies).into_iter().for_each(|buffer| readers.expect(buffer));
+        }
+    }
+    let returned = holders.given().into_iter().filter(|(made, _)| holders.is_returned(*made, &copies));
+    returned.for_each(|(made, _)| readers.expect(made));
+    readers
+}
+
+/// The first start, no earlier than asked, at which all streams are free as long as the unit keeps them busy.
+fn earliest_free(taken: &[Vec<(Picoseconds, Picoseconds)>], busy: &[Busy], earliest: Picoseconds) -> Picoseconds {
+    let mut start = earliest;
+    loop {
+        let moved = busy.iter().fold(start, |start, busy| {
+            let (from, until) = (start + busy.from, start + busy.until);
+            let on = &taken[busy.stream];
+            let first = on.partition_point(|(_, end)| *end <= from);
+            match on.get(first) {
+                Some((begin, end)) if *begin < until => Picoseconds(end.0.saturating_sub(busy.from.0)),
+                _ => start,
+            }
+        });
+        if moved == start {
+            return start;
+        }
+        start = moved;
+    }
+}
+
+fn occupy(taken: &mut [Vec<(Picoseconds, Picoseconds)>], busy: &[Busy], start: Picoseconds) {
+    for busy in busy {
+        let on = &mut taken[busy.stream];
+        let at = on.partition_point(|(begin, _)| *begin < start + busy.from);
+        on.insert(at, (start + busy.from, start + busy.until));
+    }
+}

@@ -1,0 +1,271 @@
+//! What every timeline must be. The judge looks at the plan, its price and the chip, and not at how the timeline was made.
+
+use std::collections::HashMap;
+
+use shard_cost::{Hardware, InstrPrice, PlanPrice, Streams, kernels, moved_over};
+use shard_ir::{InstrId, InstrKind, Op, Picoseconds, Plan};
+
+use super::addresses::{Placed, placed};
+use super::live::buffers;
+use super::place::Run;
+use super::units::{Part, Unit};
+use super::{Buffer, Timeline};
+
+/// Why a timeline cannot be run.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum TimelineError {
+    /// An instruction that is run too often, or not often enough, or in units that are not its kernel.
+    #[error("instruction {} is not run as its kernel is, once in each copy", .0.0)]
+    NotOnce(InstrId),
+    /// A step that starts before an operand is made.
+    #[error("instruction {} of copy {copy} starts before its operand {} is made", id.0, operand.0)]
+    TooEarly {
+        /// The step.
+        id: InstrId,
+        /// The copy that it is of.
+        copy: u64,
+        /// The operand.
+        operand: InstrId,
+    },
+    /// A step that does other work than its price says, or on other streams.
+    #[error("instruction {} keeps a stream busy for another time than its price says", .0.0)]
+    Work(InstrId),
+    /// A chunk that is multiplied before it is there, or sent before it is made.
+    #[error("chunk {chunk} of the loop {} comes too early", id.0)]
+    Chunk {
+        /// The loop.
+        id: InstrId,
+        /// The chunk.
+        chunk: u64,
+    },
+    /// Two steps at once on one stream.
+    #[error("instructions {} and {} keep the stream `{stream}` busy at once", first.0, second.0)]
+    StreamBusy {
+        /// The step that starts first.
+        first: InstrId,
+        /// The other.
+        second: InstrId,
+        /// The stream.
+        stream: String,
+    },
+    /// A copy that starts before the one before the one before it is done.
+    #[error("copy {copy} of instruction {} runs beside more than its neighbours", id.0)]
+    TooFarAhead {
+        /// A step of the copy.
+        id: InstrId,
+        /// The copy.
+        copy: u64,
+    },
+    /// More in memory than there is room for.
+    #[error("{needed} bytes are live at once, and there are {room}")]
+    Memory {
+        /// What is needed.
+        needed: u64,
+        /// What there is.
+        room: u64,
+    },
+    /// Other figures than the steps say.
+    #[error("the timeline says that it is done after {found} ps and holds {bytes} bytes at its peak")]
+    Figures {
+        /// The time that it says.
+        found: u64,
+        /// The bytes that it says.
+        bytes: u64,
+    },
+    /// Two buffers at one address at the same time.
+    #[error("the buffers of {} and {} share bytes at the same time", first.0, second.0)]
+    Address {
+        /// One buffer.
+        first: InstrId,
+        /// The other.
+        second: InstrId,
+    },
+}
+
+/// Copies that are not listed and are looked at: with three, every copy has every neighbour that any number gives.
+const LOOKED_AT: u64 = 3;
+
+/// Checks that a timeline runs every unit once in each copy, after its operands, for as long as it takes, one at a time on each
+/// stream and so within what each link carries; that its buffers have addresses of their own and fit; and that its figures
+/// are those of its steps.
+pub fn verify_timeline(
+    plan: &Plan,
+    price: &PlanPrice,
+    hardware: &Hardware,
+    timeline: &Timeline,
+) -> Result<(), TimelineError> {
+    let runs = timeline.expanded(LOOKED_AT);
+    verify_units(plan, timeline, &runs)?;
+    timeline.stages.units.iter().try_for_each(|unit| verify_work(plan, price, hardware, unit))?;
+    verify_order(plan, timeline, &runs)?;
+    verify_streams(timeline, &runs)?;
+    let held = buffers(plan, timeline, LOOKED_AT);
+    if held.peak() > timeline.limit {
+        return Err(TimelineError::Memory { needed: held.peak(), room: timeline.limit });
+    }
+    verify_addresses(&placed(&held))?;
+    let (time, bytes) = (timeline.makespan_of_all(), buffers(plan, timeline, 0).peak());
+    if (time, bytes) != (timeline.makespan, timeline.peak_bytes) || held.peak() != bytes {
+        return Err(TimelineError::Figures { found: timeline.makespan.0, bytes: timeline.peak_bytes });
+    }
+    match &timeline.stack {
+        Some(stack) => verify_timeline(plan, price, hardware, stack),
+        None => Ok(()),
+    }
+}
+
+/// Units are the kernels and the moves of the plan, and each is run once in each copy.
+fn verify_units(plan: &Plan, timeline: &Timeline, runs: &[Run]) -> Result<(), TimelineError> {
+    let kernels = kernels(plan);
+    let mut kernel_of: Vec<Option<&[InstrId]>> = vec![None; plan.instructions.len()];
+    for kernel in &kernels {
+        kernel.iter().for_each(|id| kernel_of[id.index()] = Some(kernel));
+    }
+    for id in plan.ids() {
+        let own = [id];
+        let wanted = match plan.instruction(id).kind {
+            InstrKind::Parameter(_) | InstrKind::Constant(_) => None,
+            InstrKind::Move(_) => Some(own.as_slice()),
+            InstrKind::Op(_) | InstrKind::CollectiveEinsum(_) => kernel_of[id.index()],
+        };
+        let unit = timeline.stages.unit_of(id);
+        let found = unit.and_then(|unit| timeline.stages.units.get(unit)).map(|unit| unit.members.as_slice());
+        if found != wanted {
+            return Err(TimelineError::NotOnce(id));
+        }
+    }
+    let mut seen: HashMap<(usize, u64), u64> = HashMap::new();
+    runs.iter().for_each(|run| *seen.entry((run.unit, run.copy)).or_default() += 1);
+    for (at, unit) in timeline.stages.units.iter().enumerate() {
+        let stage = timeline.stages.stage_of(at);
+        let copies = timeline.copies(stage, LOOKED_AT);
+        let all = timeline.stages.stages[stage].copies;
+        let wanted = match (timeline.is_stack, plan.runs_in(unit.first())) {
+            (true, _) => plan.repeat,
+            (false, Some(fold)) => plan.folds[fold.index()].repeat,
+            (false, None) => 1,
+        };
+        if all != wanted || (0..copies).any(|copy| seen.get(&(at, copy)) != Some(&1)) {
+            return Err(TimelineError::NotOnce(unit.first()));
+        }
+    }
+    Ok(())
+}
+
+/// What a unit keeps busy is what its price says, on all streams of what it sends over.
+fn verify_work(plan: &Plan, price: &PlanPrice, hardware: &Hardware, unit: &Unit) -> Result<(), TimelineError> {
+    let first = unit.first();
+    let wrong = Err(TimelineError::Work(first));
+    let streams = Streams::of(hardware, &plan.mesh);
+    let on = |stream: usize| -> Picoseconds {
+        unit.busy.iter().filter(|b| b.stream == stream).map(|b| Picoseconds(b.until.0.saturating_sub(b.from.0))).sum()
+    };
+    if unit.busy.iter().any(|busy| busy.until > unit.time || busy.from >= busy.until) {
+        return wrong;
+    }
+    let listed =
+        |at: usize| unit.busy[..at].iter().any(|b| (b.stream, b.part) == (unit.busy[at].stream, unit.busy[at].part));
+    if (0..unit.busy.len()).any(listed) {
+        return wrong;
+    }
+    let over = moved_over(plan, first).map_or_else(Vec::new, |axes| streams.of_axes(axes));
+    let (compute, host, sent) = match (price.of(first), &plan.instruction(first).kind) {
+        (InstrPrice::Kernel { looped: Some(looped), .. }, _) => {
+            verify_chunks(plan, unit, looped.chunks)?;
+            (looped.einsum, Picoseconds(0), looped.collective.time)
+        }
+        (InstrPrice::Kernel { time, .. }, InstrKind::Op(Op::Fetch)) => (Picoseconds(0), *time, Picoseconds(0)),
+        (InstrPrice::Kernel { time, .. }, _) => (*time, Picoseconds(0), Picoseconds(0)),
+        (InstrPrice::Move(cost), _) => (Picoseconds(0), Picoseconds(0), cost.time),
+        (InstrPrice::Free, _) => return wrong,
+    };
+    let sends = |stream: usize| if over.contains(&stream) { sent } else { Picoseconds(0) };
+    let right = on(Streams::COMPUTE) == compute
+        && on(Streams::HOST) == host
+        && streams.of_networks().all(|stream| on(stream) == sends(stream))
+        && unit.time == price.of(first).time();
+    if right { Ok(()) } else { wrong }
+}
+
+/// A chunk that is gathered is there before it is multiplied; one that is scattered is made before it is sent.
+fn verify_chunks(plan: &Plan, unit: &Unit, chunks: u64) -> Result<(), TimelineError> {
+    let id = unit.first();
+    let gathers =
+        matches!(&plan.instruction(id).kind, InstrKind::CollectiveEinsum(fused) if fused.gathered().is_some());
+    let of = |wanted: Part| unit.busy.iter().filter(move |busy| busy.part == wanted);
+    for at in 1..chunks {
+        // What takes less than a picosecond is not listed, and comes when its neighbours do.
+        let too_early = match gathers {
+            true => of(Part::Send(at)).any(|send| of(Part::Chunk(at)).any(|chunk| chunk.from < send.until)),
+            false => of(Part::Send(at)).any(|send| of(Part::Chunk(at - 1)).any(|chunk| send.from < chunk.until)),
+        };
+        if too_early {
+            return Err(TimelineError::Chunk { id, chunk: at });
+        }
+    }
+    Ok(())
+}
+
+fn verify_order(plan: &Plan, timeline: &Timeline, runs: &[Run]) -> Result<(), TimelineError> {
+    let stages = &timeline.stages;
+    let copies = |stage: usize| timeline.copies(stage, LOOKED_AT);
+    let at: HashMap<(usize, u64), &Run> = runs.iter().map(|run| ((run.unit, run.copy), run)).collect();
+    for run in runs {
+        let stage = stages.stage_of(run.unit);
+        for id in &stages.units[run.unit].members {
+            for operand in &plan.instruction(*id).operands {
+                let (made, _, copy) = stages.read(*operand, stage, run.copy, copies);
+                let by = stages.unit_of(made).filter(|by| (*by, copy) != (run.unit, run.copy));
+                let Some(by) = by else { continue };
+                if at.get(&(by, copy)).is_none_or(|by| timeline.finish(by) > run.start) {
+                    return Err(TimelineError::TooEarly { id: *id, copy: run.copy, operand: *operand });
+                }
+            }
+        }
+    }
+    // What stands for copies that are not listed rests on this.
+    let mut ends: Vec<Picoseconds> = Vec::new();
+    let place = |run: &Run| (stages.stage_of(run.unit), run.copy);
+    for copy in runs.chunk_by(|a, b| place(a) == place(b)) {
+        let before = ends.len().checked_sub(2).map_or(Picoseconds(0), |at| ends[at]);
+        if let Some(run) = copy.iter().find(|run| run.start < before) {
+            return Err(TimelineError::TooFarAhead { id: stages.units[run.unit].first(), copy: run.copy });
+        }
+        let end = copy.iter().map(|run| timeline.finish(run)).max().unwrap_or_default();
+        ends.push(ends.last().map_or(end, |last| end.max(*last)));
+    }
+    Ok(())
+}
+
+fn verify_streams(timeline: &Timeline, runs: &[Run]) -> Result<(), TimelineError> {
+    let mut on: Vec<Vec<(Picoseconds, Picoseconds, InstrId)>> = vec![Vec::new(); timeline.streams.names().len()];
+    for run in runs {
+        let unit = &timeline.stages.units[run.unit];
+        for busy in &unit.busy {
+            on[busy.stream].push((run.start + busy.from, run.start + busy.until, unit.first()));
+        }
+    }
+    for (stream, on) in timeline.streams.names().iter().zip(&mut on) {
+        on.sort_unstable();
+        if let Some(pair) = on.windows(2).find(|pair| pair[1].0 < pair[0].1) {
+            let stream = stream.clone();
+            return Err(TimelineError::StreamBusy { first: pair[0].2, second: pair[1].2, stream });
+        }
+    }
+    Ok(())
+}
+
+/// Checks that no two buffers that are live at the same time share a byte.
+pub fn verify_addresses(placed: &[Placed]) -> Result<(), TimelineError> {
+    let end = |p: &Placed| p.address.saturating_add(p.buffer.bytes);
+    let shared = |a: &Buffer, b: &Buffer| a.from < b.until && b.from < a.until;
+    for (at, one) in placed.iter().enumerate() {
+        let clash = |other: &&Placed| {
+            shared(&one.buffer, &other.buffer) && one.address < end(other) && other.address < end(one)
+        };
+        if let Some(other) = placed[..at].iter().find(clash) {
+            return Err(TimelineError::Address { first: other.buffer.id, second: one.buffer.id });
+        }
+    }
+    Ok(())
+}

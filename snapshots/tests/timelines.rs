@@ -1,0 +1,256 @@
+//! Timelines of the examples and of random programs: traces that a strict reader opens, and facts that hold of every one.
+
+#![allow(missing_docs)]
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+use shard_cost::{DimRoles, Hardware, Memory, Summary, price};
+use shard_ir::Plan;
+use shard_schedule::overlap::{buffers, placed, verify_addresses};
+use shard_schedule::{overlap, verify_timeline};
+use shard_snapshots::files::{Example, examples, root};
+use shard_snapshots::judge;
+use shard_snapshots::random_programs::{generate, lowered, refused};
+
+fn shardc(args: &[&str]) -> String {
+    let ran = Command::new(env!("CARGO_BIN_EXE_shardc-under-test"))
+        .args(args)
+        .current_dir(root())
+        .output()
+        .expect("the compiler starts");
+    assert!(ran.status.success(), "{args:?}: {}", String::from_utf8_lossy(&ran.stderr));
+    String::from_utf8(ran.stdout).expect("UTF-8")
+}
+
+/// An example's plans, each with its chip.
+fn plans(example: &Example, more: &[&str]) -> Vec<(Plan, Hardware)> {
+    let text = shardc(&[&["lower", &example.path], more].concat());
+    let folder = root().join(Path::new(&example.path).parent().expect("a folder"));
+    let chip = |plan: &Plan| {
+        let name = plan.hardware.as_deref().expect("it names its chip");
+        let read = || std::fs::read_to_string(folder.join(name)).expect("a hardware file");
+        Hardware::built_in(name).unwrap_or_else(|| Hardware::parse(&read()).expect("a hardware file"))
+    };
+    let plans = shard_ir::text::parse(&text).expect("a plan");
+    plans.into_iter().map(|plan| (plan.clone(), chip(&plan))).collect()
+}
+
+/// A slice of a trace: nanoseconds.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Slice {
+    from: u64,
+    until: u64,
+}
+
+/// An end of an arrow: its kind, its process and track, and when.
+type End<'a> = (&'a str, (u64, u64), u64);
+
+/// What a strict reader finds in one process of a trace: for each step and copy its start and end in picoseconds.
+type Steps = BTreeMap<(u64, u64), (u64, u64)>;
+
+fn nanos(value: &Value) -> u64 {
+    let micros = value.as_f64().expect("a time");
+    let nanos = (micros * 1000.0).round();
+    assert!((micros * 1000.0 - nanos).abs() < 1e-3, "{micros} us are no whole nanoseconds");
+    nanos as u64
+}
+
+fn rounded(picoseconds: u64) -> u64 {
+    (picoseconds + 500) / 1000
+}
+
+/// Reads a trace and refuses what is not as the format says: events of tracks without a name, slices of one track that overlap,
+/// arrows with one end or none, ends that are on no slice, counters that go back in time, keys that nobody knows.
+fn read(trace: &str) -> Vec<(Value, Steps)> {
+    let trace: Value = serde_json::from_str(trace).expect("JSON");
+    let keys: Vec<&String> = trace.as_object().expect("an object").keys().collect();
+    assert_eq!(keys, ["displayTimeUnit", "otherData", "traceEvents"]);
+    let mut tracks: HashMap<(u64, u64), &str> = HashMap::new();
+    let mut slices: BTreeMap<(u64, u64), Vec<Slice>> = BTreeMap::new();
+    let mut steps: BTreeMap<u64, Steps> = BTreeMap::new();
+    let mut arrows: BTreeMap<u64, Vec<End<'_>>> = BTreeMap::new();
+    let mut counted: HashMap<u64, u64> = HashMap::new();
+    for event in trace["traceEvents"].as_array().expect("events") {
+        let pid = event["pid"].as_u64().expect("a process");
+        let track = || (pid, event["tid"].as_u64().expect("a track"));
+        match event["ph"].as_str().expect("a kind") {
+            "M" if event["name"] == "thread_name" => {
+                let name = event["args"]["name"].as_str().expect("a name");
+                assert_eq!(tracks.insert(track(), name), None, "a track has one name");
+            }
+            "M" => assert!(["process_name", "thread_sort_index"].contains(&event["name"].as_str().expect("a name"))),
+            kind @ ("X" | "i") => {
+                assert!(tracks.contains_key(&track()), "{event}");
+                let args = &event["args"];
+                let time = |key: &str| args[key].as_u64().expect("picoseconds");
+                let from = nanos(&event["ts"]);
+                let until = if kind == "X" { from + nanos(&event["dur"]) } else { from };
+                assert_eq!((from, until), (rounded(time("start_ps")), rounded(time("finish_ps"))), "{event}");
+                assert!(time("step_start_ps") <= time("start_ps") && time("finish_ps") <= time("step_finish_ps"));
+                if kind == "X" {
+                    slices.entry(track()).or_default().push(Slice { from, until });
+                }
+                let whole = (time("step_start_ps"), time("step_finish_ps"));
+                for id in args["ids"].as_array().expect("instructions") {
+                    let step = (id.as_u64().expect("a number"), time("copy"));
+                    let before = steps.entry(pid).or_default().insert(step, whole);
+                    assert!(before.is_none_or(|before| before == whole), "{event}");
+                }
+            }
+            kind @ ("s" | "f") => {
+                assert!(kind == "s" || event["bp"] == "e");
+                let id = event["id"].as_u64().expect("an id");
+                arrows.entry(id).or_default().push((kind, track(), nanos(&event["ts"])));
+            }
+            "C" => {
+                let at = nanos(&event["ts"]);
+                assert!(event["args"]["bytes"].is_u64());
+                let before = counted.insert(pid, at);
+                assert!(before.is_none_or(|before| before <= at), "{event}");
+            }
+            other => panic!("an event of the kind {other}"),
+        }
+    }
+    for (track, slices) in &mut slices {
+        slices.sort_unstable();
+        assert!(slices.windows(2).all(|pair| pair[0].until <= pair[1].from), "two slices at once on {track:?}");
+    }
+    for arrow in arrows.values() {
+        let [("s", from, left), ("f", to, came)] = arrow.as_slice() else { panic!("an arrow with one end: {arrow:?}") };
+        assert!(left <= came, "{arrow:?}");
+        let on = |track: &(u64, u64), at: u64| {
+            let slices = &slices[track];
+            slices.iter().any(|slice| slice.from <= at && (at < slice.until || slice.from == slice.until))
+        };
+        assert!(on(from, *left) && on(to, *came), "{arrow:?}");
+    }
+    let layers = trace["otherData"]["layers"].as_array().expect("layers").iter();
+    layers
+        .map(|layer| (layer.clone(), steps.remove(&layer["pid"].as_u64().expect("a process")).unwrap_or_default()))
+        .collect()
+}
+
+/// Every step of every plan, in every copy, is in the trace with the time that the timeline gives it.
+fn its_trace_gives_every_step_back(example: &Example, more: &[&str]) {
+    let read = read(&shardc(&[&["trace", &example.path], more].concat()));
+    let plans = plans(example, more);
+    assert_eq!(read.len(), plans.len(), "{}", example.path);
+    for ((described, steps), (plan, chip)) in read.iter().zip(&plans) {
+        let timeline = overlap(plan, &price(plan, chip), chip);
+        let whole = timeline.whole();
+        assert_eq!(described["name"], plan.name.as_str());
+        assert_eq!(described["makespan_ps"], whole.makespan.0);
+        assert!(described["left_out"].is_null(), "{}: no example is too large", example.path);
+        let mut expected = Steps::new();
+        for run in whole.expanded(u64::MAX) {
+            for id in &whole.stages.units[run.unit].members {
+                expected.insert((u64::from(id.0), run.copy), (run.start.0, whole.finish(&run).0));
+            }
+        }
+        assert_eq!(*steps, expected, "{}", example.path);
+        assert_eq!(
+            expected.values().map(|(_, finish)| *finish).max(),
+            Some(whole.makespan.0).filter(|_| !expected.is_empty())
+        );
+    }
+}
+
+#[test]
+fn the_trace_of_every_example_gives_every_step_back() {
+    for example in examples() {
+        its_trace_gives_every_step_back(&example, &[]);
+    }
+}
+
+#[test]
+fn loops_are_in_traces_chunk_by_chunk() {
+    let folders = ["feed_forward/", "book/", "networks/"];
+    for example in examples().iter().filter(|example| folders.iter().any(|folder| example.name.starts_with(folder))) {
+        its_trace_gives_every_step_back(example, &["--fuse"]);
+    }
+}
+
+/// What holds of the timeline of any plan on any chip.
+fn is_sound(plan: &Plan, chip: &Hardware, of: &str) {
+    let price = price(plan, chip);
+    let timeline = overlap(plan, &price, chip);
+    verify_timeline(plan, &price, chip, &timeline).unwrap_or_else(|error| panic!("{of}: {error}"));
+    let summary = Summary::of(plan, &price, chip, DimRoles::of(plan), price.totals.serial_time);
+    assert!(timeline.makespan >= summary.lower_bound, "{of}: done before anything can be");
+    assert!(timeline.makespan <= price.totals.serial_time, "{of}: later than one after another");
+    let all = timeline.of_all_layers(plan);
+    assert!(all >= summary.lower_bound.times(plan.repeat), "{of}: a stack that is done before anything can be");
+    assert!(all <= timeline.makespan.times(plan.repeat), "{of}: a stack that takes longer than its layers");
+    let whole = timeline.whole();
+    assert!(whole.peak_bytes <= whole.limit, "{of}: more than there is");
+    assert!(whole.limit == chip.hbm_bytes || whole.limit <= 2 * Memory::of(plan).peak().0, "{of}: an odd limit");
+}
+
+#[test]
+fn no_timeline_of_an_example_beats_its_bound_or_is_later_than_its_steps_one_after_another() {
+    for example in examples() {
+        for (plan, chip) in plans(&example, &[]) {
+            is_sound(&plan, &chip, &example.path);
+            is_sound(&plan, &chip.with_memory_limit(Memory::of(&plan).peak().0), &example.path);
+        }
+    }
+}
+
+#[test]
+fn addresses_of_examples_take_at_most_a_twentieth_more_than_what_is_live() {
+    let mut over = Vec::new();
+    for example in examples() {
+        for (plan, chip) in plans(&example, &[]) {
+            let timeline = overlap(&plan, &price(&plan, &chip), &chip);
+            let held = buffers(&plan, &timeline, 3);
+            let placed = placed(&held);
+            assert_eq!(verify_addresses(&placed), Ok(()), "{}", example.path);
+            let extent = placed.iter().map(|p| p.address + p.buffer.bytes).max().unwrap_or(0);
+            let live = held.peak() - held.kept;
+            if extent * 100 > live * 105 {
+                over.push(format!("{} {}: {extent} bytes for {live}", example.path, plan.name));
+            }
+        }
+    }
+    assert!(over.is_empty(), "{over:#?}");
+}
+
+/// The random programs of a range of seeds are sound on chips of each kind, with all of their memory and with as little as there may be.
+fn random_programs_are_sound(seeds: std::ops::Range<u64>) {
+    for seed in seeds {
+        let checked = judge::check(&generate(seed));
+        if refused(&checked).unwrap_or_else(|error| panic!("seed {seed}: {error}")) {
+            continue;
+        }
+        let phases = lowered(&checked, seed % 2 == 0).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        for plan in phases.into_iter().map(|phase| phase.plan) {
+            for chip in ["tpu-v4-flat", "tpu-v5e", "h100"] {
+                let mut chip = Hardware::built_in(chip).expect("built in");
+                chip.host_rate = Some(15_000_000_000);
+                is_sound(&plan, &chip, &format!("seed {seed} on {}", chip.name));
+                chip.hbm_bytes = Memory::of(&plan).peak().0;
+                is_sound(&plan, &chip, &format!("seed {seed} on {} without room to spare", chip.name));
+            }
+            let stacked = Plan { repeat: 20, ..plan };
+            let mut chip = judge::hardware();
+            chip.host_rate = Some(15_000_000_000);
+            if stacked.folds.is_empty() {
+                is_sound(&stacked, &chip, &format!("seed {seed}, stacked"));
+            }
+        }
+    }
+}
+
+#[test]
+fn timelines_of_random_programs_are_sound() {
+    random_programs_are_sound(0..150);
+}
+
+#[test]
+#[ignore = "slow: 5,000 random programs"]
+fn timelines_of_many_random_programs_are_sound() {
+    random_programs_are_sound(0..5000);
+}
