@@ -34,7 +34,7 @@ pub(super) struct Rank {
 }
 
 /// Where memory binds, the best plan that fits may be far from the bound, and where none fits the last region is all there is.
-const WIDER_WITHIN_MEMORY: u64 = 512;
+const WIDER_WITHIN_MEMORY: u64 = 64;
 
 impl Lowering<'_> {
     /// Notes what the last search may have missed, in a case whose plans take `bound` or more.
