@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from jsonschema import Draft202012Validator
 
 import shardc
 
@@ -121,3 +122,15 @@ def test_the_module_is_the_binary() -> None:
     assert ran.stdout.split() == ["shardc", shardc.version()]
     ran = subprocess.run([sys.executable, "-m", "shardc", "nonsense"], capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stdout) == (2, "")
+
+
+def test_one_file_of_the_schemas_is_all_that_a_validator_needs() -> None:
+    folder = EXAMPLES.parent / "spec" / "schema"
+    for path in folder.iterdir():
+        Draft202012Validator.check_schema(json.loads(path.read_text()))
+    commands = (("explain",), ("cost",), ("lower",), ("run",), ("check",), ("explain", "--why", "x"))
+    for words in commands:
+        document = json.loads(shardc.command(*words, "--format", "json", MLP).out)
+        name = document["schema"].split(".")[1].split("/")[0]
+        schema = json.loads((folder / f"{name}.schema.json").read_text())
+        Draft202012Validator(schema).validate(document)
