@@ -134,3 +134,26 @@ def test_one_file_of_the_schemas_is_all_that_a_validator_needs() -> None:
         name = document["schema"].split(".")[1].split("/")[0]
         schema = json.loads((folder / f"{name}.schema.json").read_text())
         Draft202012Validator(schema).validate(document)
+
+
+LAYER = """hardware tpu-v4-face
+mesh x=4, y=2
+dim B = 128
+dim E = 1024
+dim F = 4096
+layer mlp(x: bf16 BE, w: weight bf16 EF_x) -> bf16 BF {
+  return einsum(x, w -> BF)
+}
+"""
+
+
+@pytest.mark.parametrize("page", ["spec/installing.md", "compiler/python/README.md"])
+def test_the_code_of_a_page_runs(page: str, tmp_path: Path) -> None:
+    text = (EXAMPLES.parent / page).read_text()
+    blocks = [block.split("```")[0] for block in text.split("```python\n")[1:]]
+    assert blocks
+    (tmp_path / "mlp.shard").write_text(LAYER)
+    for block in blocks:
+        ran = subprocess.run([sys.executable, "-c", block], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert (ran.returncode, ran.stderr) == (0, ""), block
+        assert "proven" in ran.stdout
