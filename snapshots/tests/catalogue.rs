@@ -1,5 +1,5 @@
-//! What is written down of the catalogue of ops elsewhere is what the catalogue says: the editor's grammar, the schema, the
-//! tables of the specification, and the places that `CONTRIBUTING.md` lists. `SHARDC_UPDATE=1` writes the grammar, the schema
+//! What is written down of the catalogue of ops elsewhere is what the catalogue says: the editor's grammar, the schemas, the
+//! tables of the specification, and the places that `CONTRIBUTING.md` lists. `SHARDC_UPDATE=1` writes the grammar, the schemas
 //! and the maps of the tables anew.
 
 #![allow(missing_docs)]
@@ -29,20 +29,22 @@ fn the_editors_grammar_knows_every_word() {
 }
 
 #[test]
-fn the_schema_lists_every_op_and_every_move() {
+fn the_schemas_list_every_op_and_every_move() {
     let lines = |indent: usize, names: &[&str]| {
         let line = |name: &&str| format!("{:indent$}{name:?}", "");
         names.iter().map(line).collect::<Vec<_>>().join(",\n")
     };
     let (ops, moves) = (catalogue::op_names(), Move::names());
     let all = [&["parameter", "constant"][..], &ops, &moves, &["collective-einsum"]].concat();
-    let path = "spec/schema/explain.schema.json";
     let from = "\"description\": \"Dense, in program order.\"\n        },\n        \"op\": {\n          \"enum\": [\n";
-    holds(path, from, "\n          ]", &lines(12, &all));
-    // The instructions that bear what an op bears, and those that bear what a move does.
-    for names in [&ops, &moves] {
-        let first = format!("\"enum\": [\n                  {:?},\n", names[0]);
-        holds(path, &first, "\n                ]", &lines(18, &names[1..]));
+    for name in ["explain", "cost", "lower"] {
+        let path = format!("spec/schema/{name}.schema.json");
+        holds(&path, from, "\n          ]", &lines(12, &all));
+        // The instructions that bear what an op bears, and those that bear what a move does.
+        for names in [&ops, &moves] {
+            let first = format!("\"enum\": [\n                  {:?},\n", names[0]);
+            holds(&path, &first, "\n                ]", &lines(18, &names[1..]));
+        }
     }
 }
 

@@ -5,7 +5,6 @@
 mod common;
 
 use common::{fed, shardc, text};
-use jsonschema::{Registry, Resource};
 
 fn schema(name: &str) -> serde_json::Value {
     let path = format!("{}/../../spec/schema/{name}.schema.json", env!("CARGO_MANIFEST_DIR"));
@@ -15,13 +14,7 @@ fn schema(name: &str) -> serde_json::Value {
 /// Asserts that a document is JSON and meets its schema.
 fn holds(name: &str, document: &str) -> serde_json::Value {
     let document: serde_json::Value = serde_json::from_str(document).expect("JSON");
-    let explain = schema("explain");
-    let registry = Registry::new()
-        .add("urn:shardc:explain:1", Resource::from_contents(explain))
-        .and_then(|r| r.prepare())
-        .expect("a legal schema");
-    let schema = schema(name);
-    let validator = jsonschema::options().with_registry(&registry).build(&schema).expect("a legal schema");
+    let validator = jsonschema::validator_for(&schema(name)).expect("a legal schema that needs no other");
     let errors: Vec<String> =
         validator.iter_errors(&document).map(|e| format!("{} at {}", e, e.instance_path())).collect();
     assert!(errors.is_empty(), "{name}: {errors:#?}");
@@ -195,10 +188,52 @@ fn a_sweep_meets_its_schema_and_says_what_cost_says() {
     assert_eq!(figures["peak_hbm_bytes"], layer["memory"]["peak_bytes"]);
 }
 
+/// The names of all schema files.
+fn schemas() -> Vec<String> {
+    let folder = format!("{}/../../spec/schema", env!("CARGO_MANIFEST_DIR"));
+    let entries = std::fs::read_dir(folder).expect("the folder of the schemas");
+    let file = |entry: std::io::Result<std::fs::DirEntry>| entry.expect("a file").file_name();
+    let names = entries.map(|entry| file(entry).to_string_lossy().into_owned());
+    names.map(|name| name.strip_suffix(".schema.json").expect("a schema").to_string()).collect()
+}
+
+/// What a schema refers to, at any depth.
+fn references(schema: &serde_json::Value, found: &mut Vec<String>) {
+    match schema {
+        serde_json::Value::Object(fields) => {
+            found.extend(fields.get("$ref").and_then(|to| to.as_str()).map(str::to_string));
+            fields.values().for_each(|value| references(value, found));
+        }
+        serde_json::Value::Array(items) => items.iter().for_each(|item| references(item, found)),
+        _ => {}
+    }
+}
+
 #[test]
 fn every_schema_is_a_schema() {
-    for name in ["sweep", "cost", "explain", "lower", "run", "diagnostics", "why", "why-not", "diff"] {
-        assert!(jsonschema::meta::is_valid(&schema(name)), "{name}");
+    for name in schemas() {
+        assert!(jsonschema::meta::is_valid(&schema(&name)), "{name}");
+    }
+}
+
+// A validator that has one file has all it needs: none of them can find a `urn:` by itself.
+#[test]
+fn a_schema_refers_to_itself_alone() {
+    for name in schemas() {
+        let mut found = Vec::new();
+        references(&schema(&name), &mut found);
+        found.retain(|to| !to.starts_with("#/"));
+        assert!(found.is_empty(), "{name}: {found:?}");
+    }
+}
+
+#[test]
+fn what_cost_and_lower_print_of_instructions_is_defined_as_that_of_explain() {
+    let explain = schema("explain");
+    for name in ["cost", "lower"] {
+        for (defined, value) in schema(name)["$defs"].as_object().expect("definitions") {
+            assert_eq!(value, &explain["$defs"][defined], "{name}: {defined}");
+        }
     }
 }
 
