@@ -48,6 +48,24 @@ fn the_schemas_list_every_op_and_every_move() {
     }
 }
 
+// Each file has the definitions that it needs, since no validator finds those of another by itself.
+#[test]
+fn the_schemas_of_cost_and_lower_define_instructions_as_that_of_explain() {
+    let explain = read(&root().join("spec/schema/explain.schema.json"));
+    let behind = |text: &str, from: &str| text.split_once(from).map(|(_, rest)| rest.to_string());
+    for name in ["cost", "lower"] {
+        let path = format!("spec/schema/{name}.schema.json");
+        let definitions = behind(&read(&root().join(&path)), "\n  \"$defs\": {").expect("definitions");
+        // What is defined stands four spaces in, what it is made of further.
+        for line in definitions.lines().filter(|line| line.starts_with("    \"")) {
+            let from = format!("\n{line}\n");
+            let wanted = behind(&explain, &from).unwrap_or_else(|| panic!("that of explain has no {line}"));
+            let wanted = wanted.split_once("\n    }").expect("its end").0;
+            holds(&path, &from, "\n    }", wanted);
+        }
+    }
+}
+
 /// The words of the maps of which something holds.
 fn maps(of: impl Fn(&Row) -> bool, between: &str) -> String {
     let rows = Map::ALL.iter().map(|map| map.row()).filter(|row| of(row));

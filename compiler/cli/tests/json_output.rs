@@ -228,16 +228,6 @@ fn a_schema_refers_to_itself_alone() {
 }
 
 #[test]
-fn what_cost_and_lower_print_of_instructions_is_defined_as_that_of_explain() {
-    let explain = schema("explain");
-    for name in ["cost", "lower"] {
-        for (defined, value) in schema(name)["$defs"].as_object().expect("definitions") {
-            assert_eq!(value, &explain["$defs"][defined], "{name}: {defined}");
-        }
-    }
-}
-
-#[test]
 fn chips_meet_their_schema() {
     let all = holds("hardware", &shardc(&["hardware", "--format", "json"]).out);
     assert_eq!(all["chips"][0]["name"], "tpu-v4-flat");
