@@ -1,8 +1,8 @@
 //! When everything is done if computing and communicating overlap.
 //!
-//! A plan becomes units ([`units`]: kernels, transfers, fetches, loops with their chunks) in stages ([`stages`]), which are placed in
-//! time ([`place`]) within the memory of a chip ([`memory`]). Of a stage that is run many times a few copies are placed; where those in the
-//! middle are alike, the others are as they are ([`steady`]).
+//! A plan becomes units (`units`: kernels, transfers, fetches, loops with their chunks) in stages (`stages`), which are placed in
+//! time (`place`) within the memory of a chip (`memory`). Of a stage that is run many times a few copies are placed; where those in the
+//! middle are alike, the others are as they are (`steady`).
 
 mod addresses;
 mod critical;
@@ -67,7 +67,7 @@ const SOONEST: usize = 500;
 /// The chunks of a collective einsum are run one by one, each transfer of its loop beside them. Of a stack, and of a
 /// folded block, the next layer's weights come while one computes: a copy starts when the one before the one before is done.
 ///
-/// The order in memory is that of [`place`]: no schedule holds more than the chip has, where the plan run in program
+/// The order in memory is that of `place`: no schedule holds more than the chip has, where the plan run in program
 /// order does not.
 pub fn overlap(plan: &Plan, price: &PlanPrice, hardware: &Hardware) -> Timeline {
     let streams = Streams::of(hardware, &plan.mesh);
