@@ -107,10 +107,10 @@ impl<'a> Lowering<'a> {
         Ok(())
     }
 
-    /// Whether searches within memory have taken together what one without may take twice, or a quarter of its e-nodes.
+    /// Whether searches within memory have taken together what one without may take six times, or a quarter of its e-nodes.
     fn has_searched_long(&self) -> bool {
         let Stats { expansions, nodes, .. } = self.best.stats;
-        self.capacity.is_some() && (expansions > 2 * self.limits.expansions || nodes > self.limits.nodes / 4)
+        self.capacity.is_some() && (expansions > 6 * self.limits.expansions || nodes > self.limits.nodes / 4)
     }
 
     /// What the best plan so far takes, in picoseconds.
