@@ -200,7 +200,8 @@ pub fn least_memory(program: &Program, hardware: &Hardware, options: &LowerOptio
                 low = room + 1;
                 least = if proven { low } else { least };
             }
-            Err(LowerError::OutOfTime) => break,
+            // The plan that is known stands, and so does what was proven.
+            Err(LowerError::OutOfTime | LowerError::Limit { .. }) => break,
             Err(other) => return Err(CompileError::Lower(other)),
         }
     }
