@@ -1,5 +1,5 @@
-//! Writes the grammar that pest reads: `shard.pest`, and behind it the rules of the ops of the catalogue. Ops that are written
-//! alike share a rule.
+//! Writes the grammar that pest reads: `shard.pest`, and behind it the rules of the ops of the
+//! catalogue. Ops that are written alike share a rule.
 
 use shard_ops::{Code, Form, Lead, Row, Takes};
 use std::path::PathBuf;
@@ -11,7 +11,8 @@ fn main() -> std::io::Result<()> {
     std::fs::write(&grammar, std::fs::read_to_string("shard.pest")? + &rules())?;
     let parser = format!(
         "/// The pieces of a file, by the rules of `shard.pest`.\n\
-         #[derive(pest_derive::Parser)]\n#[grammar = {grammar:?}]\npub(crate) struct ShardGrammar;\n"
+         #[derive(pest_derive::Parser)]\n#[grammar = {grammar:?}]\npub(crate) struct \
+         ShardGrammar;\n"
     );
     std::fs::write(out.join("grammar.rs"), parser)
 }
@@ -26,13 +27,17 @@ fn rules() -> String {
             None => shapes.push((shape, vec![word])),
         }
     }
-    let names = |prefix: &str| (0..shapes.len()).map(|at| format!("{prefix}_{at}")).collect::<Vec<_>>().join(" | ");
-    let mut out = format!("\nop_form = _{{ {} }}\nop_name = _{{ {} }}\n", names("form"), names("word"));
+    let names = |prefix: &str| {
+        (0..shapes.len()).map(|at| format!("{prefix}_{at}")).collect::<Vec<_>>().join(" | ")
+    };
+    let mut out =
+        format!("\nop_form = _{{ {} }}\nop_name = _{{ {} }}\n", names("form"), names("word"));
     for (at, (shape, words)) in shapes.iter_mut().enumerate() {
         // pest takes the first alternative that fits: `maximum` is looked for before `max`.
         words.sort_by_key(|word| std::cmp::Reverse(word.len()));
         let words: Vec<String> = words.iter().map(|word| format!("{word:?}")).collect();
-        out += &format!("form_{at} = {{ word_{at} ~ open_paren ~ {shape} ~ comma? ~ close_paren }}\n");
+        out +=
+            &format!("form_{at} = {{ word_{at} ~ open_paren ~ {shape} ~ comma? ~ close_paren }}\n");
         out += &format!("word_{at} = @{{ ({}) ~ !word_char }}\n", words.join(" | "));
     }
     out

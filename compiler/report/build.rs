@@ -1,7 +1,8 @@
-//! Puts the pages of the diagnostics into the binary, so that no list of them has to be kept beside the folder.
+//! Puts the pages of the diagnostics into the binary, so that no list of them has to be kept beside
+//! the folder.
 //!
-//! `diagnostics` is a symbolic link to the folder in the specification, and a folder in the crate's package. A checkout without
-//! symbolic links reads the specification itself.
+//! `diagnostics` is a symbolic link to the folder in the specification, and a folder in the crate's
+//! package. A checkout without symbolic links reads the specification itself.
 
 use std::path::Path;
 use std::{env, fs, io};
@@ -10,7 +11,8 @@ fn main() -> io::Result<()> {
     let own = env::var("CARGO_MANIFEST_DIR").map_err(io::Error::other)?;
     let out = env::var("OUT_DIR").map_err(io::Error::other)?;
     let linked = Path::new(&own).join("diagnostics");
-    let folder = if linked.is_dir() { linked } else { Path::new(&own).join("../../spec/diagnostics") };
+    let folder =
+        if linked.is_dir() { linked } else { Path::new(&own).join("../../spec/diagnostics") };
     let folder = fs::canonicalize(folder)?;
     println!("cargo::rerun-if-changed={}", folder.display());
     let mut codes = Vec::new();
@@ -21,7 +23,10 @@ fn main() -> io::Result<()> {
     codes.sort();
     let page = |code: &String| {
         let path = folder.join(format!("{code}.md"));
-        format!("    Page {{ code: {code:?}, text: include_str!({:?}) }},\n", path.display().to_string())
+        format!(
+            "    Page {{ code: {code:?}, text: include_str!({:?}) }},\n",
+            path.display().to_string()
+        )
     };
     let pages: String = codes.iter().map(page).collect();
     fs::write(Path::new(&out).join("pages.rs"), format!("&[\n{pages}]\n"))

@@ -1,5 +1,5 @@
-//! The syntax tree of a `.shard` file: names, spans and comments, as they were written. It never holds ids or sizes
-//! that are not literally in the text; those are the checker's.
+//! The syntax tree of a `.shard` file: names, spans and comments, as they were written. It never
+//! holds ids or sizes that are not literally in the text; those are the checker's.
 
 mod expect;
 mod expr;
@@ -25,27 +25,37 @@ pub struct File {
 impl File {
     /// The layers in file order.
     pub fn layers(&self) -> impl Iterator<Item = &Layer> {
-        self.items.iter().filter_map(|item| if let Item::Layer(layer) = item { Some(layer) } else { None })
+        self.items
+            .iter()
+            .filter_map(|item| if let Item::Layer(layer) = item { Some(layer) } else { None })
     }
 
     /// The dims in file order.
     pub fn dims(&self) -> impl Iterator<Item = &Dim> {
-        self.items.iter().filter_map(|item| if let Item::Dim(dim) = item { Some(dim) } else { None })
+        self.items
+            .iter()
+            .filter_map(|item| if let Item::Dim(dim) = item { Some(dim) } else { None })
     }
 
     /// The phases in file order.
     pub fn phases(&self) -> impl Iterator<Item = &Phase> {
-        self.items.iter().filter_map(|item| if let Item::Phase(phase) = item { Some(phase) } else { None })
+        self.items
+            .iter()
+            .filter_map(|item| if let Item::Phase(phase) = item { Some(phase) } else { None })
     }
 
     /// The mesh lines in file order (more than one is the checker's error).
     pub fn meshes(&self) -> impl Iterator<Item = &Mesh> {
-        self.items.iter().filter_map(|item| if let Item::Mesh(mesh) = item { Some(mesh) } else { None })
+        self.items
+            .iter()
+            .filter_map(|item| if let Item::Mesh(mesh) = item { Some(mesh) } else { None })
     }
 
     /// The hardware lines in file order (more than one is the checker's error).
     pub fn hardware(&self) -> impl Iterator<Item = &Hardware> {
-        self.items.iter().filter_map(|item| if let Item::Hardware(hardware) = item { Some(hardware) } else { None })
+        self.items.iter().filter_map(|item| {
+            if let Item::Hardware(hardware) = item { Some(hardware) } else { None }
+        })
     }
 }
 
@@ -170,7 +180,8 @@ pub struct Dim {
     pub pad: Option<IntExpr>,
 }
 
-/// `phase NAME { DIM = EXPRESSION, ... }` with an optional `repeat N`: sizes that dims have in this phase.
+/// `phase NAME { DIM = EXPRESSION, ... }` with an optional `repeat N`: sizes that dims have in this
+/// phase.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Phase {
     /// From `phase` to the closing brace.
@@ -198,8 +209,9 @@ pub struct Layer {
     pub docs: Vec<String>,
     /// The place of the word `strict`, where it is given.
     pub strict: Option<Span>,
-    /// The place of the word `model`, where it stands in place of `layer`: the weights and caches of the layers that it
-    /// calls are theirs, and a call of a layer with `repeat N` stands for N applications.
+    /// The place of the word `model`, where it stands in place of `layer`: the weights and caches
+    /// of the layers that it calls are theirs, and a call of a layer with `repeat N` stands for N
+    /// applications.
     pub model: Option<Span>,
     /// Its name.
     pub name: Name,

@@ -1,5 +1,5 @@
-//! From pest's pairs to the syntax tree: items, types and statements. What pest cannot say (names that break the rules
-//! of their namespace, words inside layouts, numbers too long) is said here.
+//! From pest's pairs to the syntax tree: items, types and statements. What pest cannot say (names
+//! that break the rules of their namespace, words inside layouts, numbers too long) is said here.
 //!
 //! `None` means that the node could not be made and that the reason is in `errors`.
 
@@ -73,7 +73,8 @@ pub(crate) struct PinnedLayout {
 }
 
 impl Builder<'_> {
-    /// Where a pair stands in the file. Right for atomic rules; others may reach over blanks behind them.
+    /// Where a pair stands in the file. Right for atomic rules; others may reach over blanks behind
+    /// them.
     pub(crate) fn span(&self, pair: &Pair<'_, Rule>) -> Span {
         let span = pair.as_span();
         Span::new(span.start(), span.end()).shifted(self.offset)
@@ -82,7 +83,11 @@ impl Builder<'_> {
     /// The span from the first to the last token under a pair.
     fn tight_span(&self, pair: &Pair<'_, Rule>) -> Span {
         let start = pair.as_span().start();
-        let last = pair.clone().into_inner().last().map_or(pair.as_span().end(), |last| last.as_span().end());
+        let last = pair
+            .clone()
+            .into_inner()
+            .last()
+            .map_or(pair.as_span().end(), |last| last.as_span().end());
         Span::new(start, last).shifted(self.offset)
     }
 
@@ -104,11 +109,17 @@ impl Builder<'_> {
     pub(crate) fn whole(&mut self, pair: &Pair<'_, Rule>) -> Option<Spanned<u64>> {
         let (text, span) = (pair.as_str(), self.span(pair));
         if !text.bytes().all(|byte| byte.is_ascii_digit()) {
-            return self.fail(SyntaxError::new(SyntaxErrorKind::NotWhole { text: text.to_string() }, span));
+            return self.fail(SyntaxError::new(
+                SyntaxErrorKind::NotWhole { text: text.to_string() },
+                span,
+            ));
         }
         match text.parse() {
             Ok(value) if text.len() <= MAX_INTEGER_DIGITS => Some(Spanned::new(value, span)),
-            _ => self.fail(SyntaxError::new(SyntaxErrorKind::TooManyDigits { limit: MAX_INTEGER_DIGITS }, span)),
+            _ => self.fail(SyntaxError::new(
+                SyntaxErrorKind::TooManyDigits { limit: MAX_INTEGER_DIGITS },
+                span,
+            )),
         }
     }
 
@@ -118,7 +129,9 @@ impl Builder<'_> {
         let chip = parts(piece).next()?;
         let (text, span) = (chip.as_str(), self.span(&chip));
         Some(match chip.as_rule() {
-            Rule::hardware_path => HardwareRef::Path(Spanned::new(text.trim_matches('"').to_string(), span)),
+            Rule::hardware_path => {
+                HardwareRef::Path(Spanned::new(text.trim_matches('"').to_string(), span))
+            }
             _ => HardwareRef::BuiltIn(Spanned::new(text.to_string(), span)),
         })
     }
@@ -136,11 +149,17 @@ impl Builder<'_> {
     }
 
     /// Name, value and padding of a dim.
-    pub(crate) fn dim(&mut self, piece: Pair<'_, Rule>) -> Option<(Name, IntExpr, Option<IntExpr>)> {
+    pub(crate) fn dim(
+        &mut self,
+        piece: Pair<'_, Rule>,
+    ) -> Option<(Name, IntExpr, Option<IntExpr>)> {
         self.dim_definition(parts(piece).next()?)
     }
 
-    fn dim_definition(&mut self, definition: Pair<'_, Rule>) -> Option<(Name, IntExpr, Option<IntExpr>)> {
+    fn dim_definition(
+        &mut self,
+        definition: Pair<'_, Rule>,
+    ) -> Option<(Name, IntExpr, Option<IntExpr>)> {
         let mut inner = parts(definition);
         let name = self.name(Namespace::Dim, &inner.next()?);
         let value = self.int_expr(inner.next()?)?.0;
@@ -152,7 +171,10 @@ impl Builder<'_> {
     }
 
     /// Name, repetition and sizes of a phase.
-    pub(crate) fn phase(&mut self, piece: Pair<'_, Rule>) -> Option<(Name, Option<Repeat>, Vec<Dim>)> {
+    pub(crate) fn phase(
+        &mut self,
+        piece: Pair<'_, Rule>,
+    ) -> Option<(Name, Option<Repeat>, Vec<Dim>)> {
         let mut inner = parts(piece).peekable();
         let name = self.name(Namespace::Phase, &inner.next()?);
         let repeat = match inner.next_if(|part| part.as_rule() == Rule::repeat) {
@@ -191,7 +213,8 @@ impl Builder<'_> {
             let span = left.span.to(right.span);
             depth = self.deeper(depth.max(right_depth), span)?;
             let (op, op_span) = (binary_op(sign.as_rule())?, self.span(&sign));
-            let kind = IntExprKind::Binary { op, op_span, left: Box::new(left), right: Box::new(right) };
+            let kind =
+                IntExprKind::Binary { op, op_span, left: Box::new(left), right: Box::new(right) };
             left = IntExpr { span, kind };
         }
         Some((left, depth))
@@ -201,8 +224,13 @@ impl Builder<'_> {
         let atom = parts(pair).next()?;
         let span = self.tight_span(&atom);
         Some(match atom.as_rule() {
-            Rule::number => (IntExpr { span, kind: IntExprKind::Number(self.whole(&atom)?.value) }, 1),
-            Rule::dim_name => (IntExpr { span, kind: IntExprKind::Dim(self.name(Namespace::Dim, &atom).value) }, 1),
+            Rule::number => {
+                (IntExpr { span, kind: IntExprKind::Number(self.whole(&atom)?.value) }, 1)
+            }
+            Rule::dim_name => (
+                IntExpr { span, kind: IntExprKind::Dim(self.name(Namespace::Dim, &atom).value) },
+                1,
+            ),
             _ => {
                 let (inner, depth) = self.int_expr(parts(atom).next()?)?;
                 let depth = self.deeper(depth, span)?;
@@ -216,15 +244,20 @@ impl Builder<'_> {
         if depth < MAX_TREE_DEPTH {
             return Some(depth + 1);
         }
-        self.fail(SyntaxError::new(SyntaxErrorKind::ExpressionTooLong, span).with_help("name a part of it first"))
+        self.fail(
+            SyntaxError::new(SyntaxErrorKind::ExpressionTooLong, span)
+                .with_help("name a part of it first"),
+        )
     }
 
     // --- layers ---
 
     pub(crate) fn header(&mut self, piece: Pair<'_, Rule>) -> Option<Header> {
         let mut inner = parts(piece).peekable();
-        let strict = inner.next_if(|part| part.as_rule() == Rule::strict_word).map(|word| self.span(&word));
-        let model = inner.next_if(|part| part.as_rule() == Rule::model_word).map(|word| self.span(&word));
+        let strict =
+            inner.next_if(|part| part.as_rule() == Rule::strict_word).map(|word| self.span(&word));
+        let model =
+            inner.next_if(|part| part.as_rule() == Rule::model_word).map(|word| self.span(&word));
         let name = self.name(Namespace::Layer, &inner.next()?);
         let params_pair = inner.next()?;
         let params_span = self.tight_span(&params_pair);
@@ -286,8 +319,10 @@ impl Builder<'_> {
             };
             Spanned::new(kind, self.span(&word))
         });
-        let dtype = inner.next_if(|part| part.as_rule() == Rule::dtype).map(|word| self.dtype(&word));
-        let PinnedLayout { word: layout, partial, end } = self.layout(inner.next()?, inner.next())?;
+        let dtype =
+            inner.next_if(|part| part.as_rule() == Rule::dtype).map(|word| self.dtype(&word));
+        let PinnedLayout { word: layout, partial, end } =
+            self.layout(inner.next()?, inner.next())?;
         let dtype = match dtype {
             Some(None) => return None,
             Some(known) => known,
@@ -297,7 +332,11 @@ impl Builder<'_> {
     }
 
     /// A layout word and its partials.
-    pub(crate) fn layout(&mut self, layout: Pair<'_, Rule>, partial: Option<Pair<'_, Rule>>) -> Option<PinnedLayout> {
+    pub(crate) fn layout(
+        &mut self,
+        layout: Pair<'_, Rule>,
+        partial: Option<Pair<'_, Rule>>,
+    ) -> Option<PinnedLayout> {
         let span = self.span(&layout);
         let word = self.word(parse_layout_word(layout.as_str(), span.start));
         let (partial, end) = match partial {
@@ -315,11 +354,15 @@ impl Builder<'_> {
         if let Some(dtype) = Dtype::from_name(text) {
             return Some(Spanned::new(dtype, span));
         }
-        let error = SyntaxError::new(SyntaxErrorKind::UnknownDtype { word: text.to_string() }, span);
+        let error =
+            SyntaxError::new(SyntaxErrorKind::UnknownDtype { word: text.to_string() }, span);
         let words = Dtype::ALL.map(Dtype::name);
         self.fail(match other_dtype_word(text).or_else(|| nearest(text, &words)) {
             Some(meant) => error.with_help(meant).with_fix(span, meant),
-            None => error.with_help(format!("the dtypes are {}", words.map(|word| format!("`{word}`")).join(", "))),
+            None => error.with_help(format!(
+                "the dtypes are {}",
+                words.map(|word| format!("`{word}`")).join(", ")
+            )),
         })
     }
 
@@ -377,7 +420,8 @@ impl Builder<'_> {
         let comparison = Spanned::new(comparison, self.span(&sign));
         let mut amount = parts(inner.next()?);
         let number = amount.next()?;
-        let unit = amount.next().map(|unit| Spanned::new(unit.as_str().to_string(), self.span(&unit)));
+        let unit =
+            amount.next().map(|unit| Spanned::new(unit.as_str().to_string(), self.span(&unit)));
         let start = self.span(&number);
         let span = unit.as_ref().map_or(start, |unit| start.to(unit.span));
         let amount = Amount { span, number: number.as_str().to_string(), unit };

@@ -23,7 +23,8 @@ impl Builder<'_> {
             let span = left.span.to(right.span);
             depth = self.deeper(depth.max(right_depth), span)?;
             let (op, op_span) = (binary_op(sign.as_rule())?, self.span(&sign));
-            let kind = ExprKind::Binary { op, op_span, left: Box::new(left), right: Box::new(right) };
+            let kind =
+                ExprKind::Binary { op, op_span, left: Box::new(left), right: Box::new(right) };
             left = Expr { span, kind };
         }
         Some((left, depth))
@@ -71,7 +72,9 @@ impl Builder<'_> {
     fn number(&mut self, pair: &Pair<'_, Rule>) -> Option<Built> {
         let (text, span) = (pair.as_str().to_string(), self.span(pair));
         match text.parse::<f64>() {
-            Ok(value) if value.is_finite() => Some((Expr { span, kind: ExprKind::Number(Number { text, value }) }, 1)),
+            Ok(value) if value.is_finite() => {
+                Some((Expr { span, kind: ExprKind::Number(Number { text, value }) }, 1))
+            }
             _ => self.fail(SyntaxError::new(SyntaxErrorKind::NumberTooLarge { text }, span)),
         }
     }
@@ -150,13 +153,16 @@ impl Builder<'_> {
             }
             Rule::reshard => {
                 let (operand, mut rest) = (Box::new(operands.pop()?), rest.into_iter());
-                let PinnedLayout { word: layout, partial, .. } = self.layout(rest.next()?, rest.next())?;
+                let PinnedLayout { word: layout, partial, .. } =
+                    self.layout(rest.next()?, rest.next())?;
                 ExprKind::Reshard { word_span, operand, layout, partial }
             }
             _ => {
                 let code = Code::of_source(word.as_str())?;
                 let slots = code.row().slots.iter().zip(rest);
-                let arguments = slots.map(|(slot, pair)| self.argument(code, slot, pair)).collect::<Option<_>>()?;
+                let arguments = slots
+                    .map(|(slot, pair)| self.argument(code, slot, pair))
+                    .collect::<Option<_>>()?;
                 ExprKind::Form { op: Spanned::new(code, word_span), operands, arguments }
             }
         };
@@ -183,7 +189,9 @@ impl Builder<'_> {
     fn several_dims(&mut self, word: &'static str, pair: &Pair<'_, Rule>) -> Option<DimList> {
         let list = self.dim_list(pair)?;
         match list.dims.len() {
-            found @ (0 | 1) => self.fail(SyntaxError::new(SyntaxErrorKind::DimCount { word, found }, list.span)),
+            found @ (0 | 1) => {
+                self.fail(SyntaxError::new(SyntaxErrorKind::DimCount { word, found }, list.span))
+            }
             _ => Some(list),
         }
     }

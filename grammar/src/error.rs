@@ -219,16 +219,30 @@ impl fmt::Display for SyntaxErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         use SyntaxErrorKind::*;
         match self {
-            Unexpected { expected, found } => write!(f, "expected {}, found {found}", any_of(expected)),
-            StraySemicolon => f.write_str("there are no semicolons: `let`, `return` and `}` end a statement"),
-            MisspeltKeyword { word, meant } => write!(f, "unknown word `{word}`, where `{meant}` could stand"),
+            Unexpected { expected, found } => {
+                write!(f, "expected {}, found {found}", any_of(expected))
+            }
+            StraySemicolon => {
+                f.write_str("there are no semicolons: `let`, `return` and `}` end a statement")
+            }
+            MisspeltKeyword { word, meant } => {
+                write!(f, "unknown word `{word}`, where `{meant}` could stand")
+            }
             Unclosed { open, close } => write!(f, "this `{open}` is never closed by a `{close}`"),
             Unopened { close } => write!(f, "this `{close}` closes nothing"),
             UnclosedString => f.write_str("this string has no closing `\"` on its line"),
-            MalformedName { what, name, rule } => write!(f, "`{name}` cannot name a {what}: {rule}"),
-            ReservedName { word } => write!(f, "`{word}` is a word of the language and cannot name a value or layer"),
+            MalformedName { what, name, rule } => {
+                write!(f, "`{name}` cannot name a {what}: {rule}")
+            }
+            ReservedName { word } => {
+                write!(f, "`{word}` is a word of the language and cannot name a value or layer")
+            }
             KeptForLater { word } => {
-                write!(f, "`{word}` is kept for a later version of the language and cannot name a value or layer")
+                write!(
+                    f,
+                    "`{word}` is kept for a later version of the language and cannot name a value \
+                        or layer"
+                )
             }
             UnknownDtype { word } => write!(f, "unknown dtype `{word}`"),
             MissingDtype => f.write_str("this type has no dtype"),
@@ -239,21 +253,37 @@ impl fmt::Display for SyntaxErrorKind {
                 write!(f, "`{word}` needs two dims or more here, major first, and {stand} here")
             }
             NotWhole { text } => write!(f, "`{text}` is not a whole number"),
-            NumberTooLarge { text } => write!(f, "`{text}` is larger than any number of the language"),
+            NumberTooLarge { text } => {
+                write!(f, "`{text}` is larger than any number of the language")
+            }
             NoSuchOperator { sign, .. } => write!(f, "there is no operator `{sign}`"),
             NoSuchOperation { name } => write!(f, "there is no operation `{name}`"),
-            NoIndexing => f.write_str("a value is not indexed: dims have names, and positions are taken by operations"),
-            QuotedSubscripts => f.write_str("an einsum names the dims of its result alone, without quotes"),
+            NoIndexing => f.write_str(
+                "a value is not indexed: dims have names, and positions are taken by operations",
+            ),
+            QuotedSubscripts => {
+                f.write_str("an einsum names the dims of its result alone, without quotes")
+            }
             ReducesOverDims { word } => write!(f, "`{word}` goes over dims, which it names"),
             StrangeCharacter { character } => {
                 write!(f, "`{}` is no character of the language", character.escape_debug())
             }
             FileTooLarge { bytes } => {
-                write!(f, "the file has {bytes} bytes, more than the {} allowed", limits::MAX_FILE_BYTES)
+                write!(
+                    f,
+                    "the file has {bytes} bytes, more than the {} allowed",
+                    limits::MAX_FILE_BYTES
+                )
             }
-            NestedTooDeep => write!(f, "brackets are nested more than {} deep", limits::MAX_NESTING),
+            NestedTooDeep => {
+                write!(f, "brackets are nested more than {} deep", limits::MAX_NESTING)
+            }
             ExpressionTooLong => {
-                write!(f, "this expression has more than {} operations one upon another", limits::MAX_TREE_DEPTH)
+                write!(
+                    f,
+                    "this expression has more than {} operations one upon another",
+                    limits::MAX_TREE_DEPTH
+                )
             }
             TooManyDigits { limit } => write!(f, "this number has more than {limit} digits"),
             NameTooLong => write!(f, "this name is longer than {} bytes", limits::MAX_NAME_BYTES),
@@ -301,12 +331,17 @@ impl fmt::Display for SyntaxWarningKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         use SyntaxWarningKind::*;
         match self {
-            DocOfNothing => f.write_str("this `///` documents nothing: no item, parameter or `let` starts below it"),
-            FileDocNotAtTop => f.write_str("this `//!` is not at the top of the file, so it documents nothing"),
+            DocOfNothing => f.write_str(
+                "this `///` documents nothing: no item, parameter or `let` starts below it",
+            ),
+            FileDocNotAtTop => {
+                f.write_str("this `//!` is not at the top of the file, so it documents nothing")
+            }
             CallOverLines { callee } => {
                 write!(
                     f,
-                    "this is a call of `{callee}`, although its `(` stands on a later line: line ends mean nothing"
+                    "this is a call of `{callee}`, although its `(` stands on a later line: line \
+                        ends mean nothing"
                 )
             }
         }

@@ -16,7 +16,11 @@ pub(crate) enum BracketFault {
 }
 
 /// The first bracket without a partner among some tokens (a header's own `{` not counted).
-pub(crate) fn bracket_fault(scan: &Scan<'_>, tokens: Range<usize>, max_nesting: usize) -> Option<BracketFault> {
+pub(crate) fn bracket_fault(
+    scan: &Scan<'_>,
+    tokens: Range<usize>,
+    max_nesting: usize,
+) -> Option<BracketFault> {
     let mut open: Vec<usize> = Vec::new();
     for index in tokens {
         match scan.tokens[index].kind {
@@ -81,11 +85,17 @@ impl Failure<'_, '_> {
             }
             Some(BracketFault::Unclosed(open)) if at_end || open == index => {
                 let close = closer(scan.word(open));
-                let kind = SyntaxErrorKind::Unclosed { open: first_char(scan.word(open)), close: first_char(close) };
+                let kind = SyntaxErrorKind::Unclosed {
+                    open: first_char(scan.word(open)),
+                    close: first_char(close),
+                };
                 let error = SyntaxError::new(kind, scan.tokens[open].span);
                 return if expected.iter().any(|word| word.trim_matches('`') == close) {
                     error
-                        .with_help(format!("put `{close}` behind `{}`", scan.word(self.tokens.end - 1)))
+                        .with_help(format!(
+                            "put `{close}` behind `{}`",
+                            scan.word(self.tokens.end - 1)
+                        ))
                         .with_fix(Span::at(end), close)
                 } else {
                     error
@@ -107,26 +117,34 @@ impl Failure<'_, '_> {
         let typed = scan.word(index + 1).starts_with(|c: char| c.is_ascii_uppercase());
         let takes_equals = !typed && expected.iter().any(|word| word == "`=`");
         let mut error = SyntaxError::new(SyntaxErrorKind::Unexpected { expected, found }, span);
-        let behind = if index > self.tokens.start { scan.tokens[index - 1].span.end } else { span.start };
+        let behind =
+            if index > self.tokens.start { scan.tokens[index - 1].span.end } else { span.start };
         if !at_end {
             let kind = scan.tokens[index].kind;
-            let starts_something = matches!(kind, TokenKind::Word | TokenKind::Number) || scan.word(index) == "(";
+            let starts_something =
+                matches!(kind, TokenKind::Word | TokenKind::Number) || scan.word(index) == "(";
             let assigned = kind == TokenKind::Word && scan.word(index + 1) == "=";
             if assigned && self.next_keywords.contains(&"let") && index > self.tokens.start {
-                error =
-                    error.with_help(format!("let {} = ...", scan.word(index))).with_fix(Span::at(span.start), "let ");
+                error = error
+                    .with_help(format!("let {} = ...", scan.word(index)))
+                    .with_fix(Span::at(span.start), "let ");
             } else if takes_comma && starts_something {
-                error =
-                    error.with_help(format!("put `,` before `{}`", scan.word(index))).with_fix(Span::at(behind), ",");
+                error = error
+                    .with_help(format!("put `,` before `{}`", scan.word(index)))
+                    .with_fix(Span::at(behind), ",");
             } else if takes_equals && starts_something {
-                error =
-                    error.with_help(format!("put `=` before `{}`", scan.word(index))).with_fix(Span::at(behind), " =");
+                error = error
+                    .with_help(format!("put `=` before `{}`", scan.word(index)))
+                    .with_fix(Span::at(behind), " =");
             }
         }
         if let Some(BracketFault::Unclosed(open)) = self.bracket
             && open < index
         {
-            error = error.with_note(scan.tokens[open].span, format!("this `{}` is still open", scan.word(open)));
+            error = error.with_note(
+                scan.tokens[open].span,
+                format!("this `{}` is still open", scan.word(open)),
+            );
         }
         error
     }
@@ -149,7 +167,9 @@ impl Failure<'_, '_> {
             .copied()
             .filter(|inner| expected.iter().any(|word| word.trim_matches('`') == *inner))
             .collect();
-        let meant = nearest(word, next_keywords).or_else(|| nearest(word, &inner)).filter(|meant| *meant != word)?;
+        let meant = nearest(word, next_keywords)
+            .or_else(|| nearest(word, &inner))
+            .filter(|meant| *meant != word)?;
         let kind = SyntaxErrorKind::MisspeltKeyword { word: word.to_string(), meant };
         Some(SyntaxError::new(kind, token.span).with_help(meant).with_fix(token.span, meant))
     }
@@ -162,8 +182,11 @@ const INNER_KEYWORDS: [&str; 6] = ["over", "repeat", "pad", "layer", "strict", "
 
 /// What pest's rules mean to a user, without what follows from another.
 fn expected_words(rules: &[Rule], end_words: &'static str) -> Vec<String> {
-    let mut words: Vec<&str> = rules.iter().filter_map(|&rule| rule_words(rule, end_words)).collect();
-    let expression = words.contains(&AN_EXPRESSION) || rules.contains(&Rule::value_ref) || rules.contains(&Rule::call);
+    let mut words: Vec<&str> =
+        rules.iter().filter_map(|&rule| rule_words(rule, end_words)).collect();
+    let expression = words.contains(&AN_EXPRESSION)
+        || rules.contains(&Rule::value_ref)
+        || rules.contains(&Rule::call);
     if expression {
         words.retain(|word| !matches!(*word, "a number" | "`(`"));
         words.push(AN_EXPRESSION);
@@ -213,7 +236,8 @@ fn rule_words(rule: Rule, end_words: &'static str) -> Option<&'static str> {
         dim_definition | dim_name => "a dim",
         int_expr | int_product | int_atom => A_SIZE,
         number => "a number",
-        params | open_paren | int_paren | let_many | result_list | call_args | return_many | paren => "`(`",
+        params | open_paren | int_paren | let_many | result_list | call_args | return_many
+        | paren => "`(`",
         param => "a parameter",
         result => "a named result",
         value_name | let_one => "a value name",
@@ -256,7 +280,8 @@ fn rule_words(rule: Rule, end_words: &'static str) -> Option<&'static str> {
         body_open => "`{`",
         body_close => "`}`",
         plus | minus | times | divide => AN_OPERATOR,
-        // Minus signs go without saying, forms are expressions, and pieces and silent rules are never reported alone.
+        // Minus signs go without saying, forms are expressions, and pieces and silent rules are
+        // never reported alone.
         _ => return None,
     })
 }

@@ -1,4 +1,5 @@
-//! What other languages have and this one has not: operators, functions and forms, and what stands in their place here.
+//! What other languages have and this one has not: operators, functions and forms, and what stands
+//! in their place here.
 
 use crate::error::{SyntaxError, SyntaxErrorKind};
 use crate::names::is_reserved;
@@ -8,34 +9,45 @@ use shard_words::Span;
 use std::ops::Range;
 use std::sync::LazyLock;
 
-/// What a function of another language is written as here, in words that follow `help:`; none of a word that is not known.
+/// What a function of another language is written as here, in words that follow `help:`; none of a
+/// word that is not known.
 ///
 /// ```
 /// assert!(shard_grammar::written_here("swish").unwrap().starts_with("silu(a)"));
 /// assert_eq!(shard_grammar::written_here("frobnicate"), None);
 /// ```
 pub fn written_here(function: &str) -> Option<&'static str> {
-    let bare: String = function.chars().filter(|c| *c != '_').collect::<String>().to_ascii_lowercase();
+    let bare: String =
+        function.chars().filter(|c| *c != '_').collect::<String>().to_ascii_lowercase();
     Some(match bare.as_str() {
-        "topk" => "route(g over X at T -> C, 2)    (which tokens T go to which of the C places of experts X)",
+        "topk" => {
+            "route(g over X at T -> C, 2)    (which tokens T go to which of the C places of \
+                experts X)"
+        }
         "where" | "select" | "maskedfill" => {
-            "cast(a, f32) * b + (1 - cast(a, f32)) * c    (a: 0 or 1); causal(a over L, S) masks what comes later"
+            "cast(a, f32) * b + (1 - cast(a, f32)) * c    (a: 0 or 1); causal(a over L, S) masks \
+                what comes later"
         }
-        "matmul" | "dot" | "bmm" | "mm" | "linear" | "dense" | "tensordot" | "dotgeneral" | "outer" | "contract" => {
-            "einsum(a, w -> BF)    (the dims that the result keeps)"
-        }
+        "matmul" | "dot" | "bmm" | "mm" | "linear" | "dense" | "tensordot" | "dotgeneral"
+        | "outer" | "contract" => "einsum(a, w -> BF)    (the dims that the result keeps)",
         "pow" | "power" => "square(a), a * a * a, or exp(2.5 * log(a))",
         "grad" | "vjp" | "jvp" | "valueandgrad" | "backward" => {
-            "einsum(x, dy -> EF)    (no op is differentiated: a backward pass is written out, as in examples/training)"
+            "einsum(x, dy -> EF)    (no op is differentiated: a backward pass is written out, as \
+                in examples/training)"
         }
         "transpose" | "permute" | "swapaxes" | "moveaxis" | "t" => {
-            "let b: FE? = a    (dims are matched by name: only an annotation asks for another order)"
+            "let b: FE? = a    (dims are matched by name: only an annotation asks for another \
+                order)"
         }
-        "reshape" | "view" | "flatten" | "unflatten" | "rearrange" => "split(a, H -> KG) or merge(a, KG -> H)",
+        "reshape" | "view" | "flatten" | "unflatten" | "rearrange" => {
+            "split(a, H -> KG) or merge(a, KG -> H)"
+        }
         "broadcastto" | "expand" | "repeat" | "tile" | "expanddims" | "unsqueeze" | "squeeze" => {
             "a + b    (dims are matched by name, so each op broadcasts by itself)"
         }
-        "gather" | "embedding" | "indexselect" | "lookup" | "takealongaxis" | "onehot" => "take(table, ids over V)",
+        "gather" | "embedding" | "indexselect" | "lookup" | "takealongaxis" | "onehot" => {
+            "take(table, ids over V)"
+        }
         "cat" | "concatenate" | "stack" | "hstack" | "vstack" | "pad" => "concat(a, b, S, T -> U)",
         "dynamicupdateslice" | "scatter" | "indexcopy" | "setitem" => {
             "append(cache, new, L -> S)    (the new positions at the end)"
@@ -53,7 +65,9 @@ pub fn written_here(function: &str) -> Option<&'static str> {
         "min" | "reducemin" | "amin" => "minimum(a, b), or -max(-a over E)",
         "var" | "variance" | "std" => "mean(square(a - mean(a over E)) over E)",
         "clip" | "clamp" => "minimum(maximum(a, 0), 6)",
-        "sin" | "cos" | "rotary" | "applyrotaryposemb" => "rope(q over Q at L, S)    (rotary embedding)",
+        "sin" | "cos" | "rotary" | "applyrotaryposemb" => {
+            "rope(q over Q at L, S)    (rotary embedding)"
+        }
         "tril" | "triu" | "causalmask" => "causal(a over L, S)",
         "attention" | "scaleddotproductattention" | "flashattention" => {
             "einsum(softmax(causal(einsum(q, k -> BHLS) over L, S) over S), v -> BHLQ)"
@@ -68,7 +82,9 @@ pub fn written_here(function: &str) -> Option<&'static str> {
         | "ppermute"
         | "withshardingconstraint"
         | "shard"
-        | "redistribute" => "reshard(a, BLE_x)    (the layout that the value is to have: the collectives follow)",
+        | "redistribute" => {
+            "reshard(a, BLE_x)    (the layout that the value is to have: the collectives follow)"
+        }
         "neg" | "negative" => "-a",
         "add" => "a + b",
         "sub" | "subtract" => "a - b",
@@ -96,7 +112,13 @@ pub static OPERATIONS: LazyLock<String> = LazyLock::new(|| {
         }
     };
     let word = |code: Code| code.row().source.or(code.row().sign.filter(|_| kind(code) == 1));
-    let words = |of| Code::all().filter(move |code| kind(*code) == of).filter_map(word).collect::<Vec<_>>().join(" ");
+    let words = |of| {
+        Code::all()
+            .filter(move |code| kind(*code) == of)
+            .filter_map(word)
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
     (0..8).map(words).collect::<Vec<_>>().join("; ") + " reshard"
 });
 
@@ -109,9 +131,13 @@ pub(crate) fn reworded(error: SyntaxError, scan: &Scan<'_>) -> SyntaxError {
     let found = match &error.kind {
         SyntaxErrorKind::StrangeCharacter { .. } => operator(scan, at, 1),
         SyntaxErrorKind::Unexpected { .. } => match scan.word(at) {
-            "*" if at > 0 && scan.word(at - 1) == "*" && touch(scan, at - 1) => operator(scan, at - 1, 2),
+            "*" if at > 0 && scan.word(at - 1) == "*" && touch(scan, at - 1) => {
+                operator(scan, at - 1, 2)
+            }
             "<" | ">" => operator(scan, at, 1),
-            "=" if at > 0 && matches!(scan.word(at - 1), "=" | "<" | ">" | "!") => operator(scan, at - 1, 2),
+            "=" if at > 0 && matches!(scan.word(at - 1), "=" | "<" | ">" | "!") => {
+                operator(scan, at - 1, 2)
+            }
             "=" if scan.word(at + 1) == "=" => operator(scan, at, 2),
             "." => method(scan, at),
             "[" => index(scan, at),
@@ -128,8 +154,10 @@ pub(crate) fn reworded(error: SyntaxError, scan: &Scan<'_>) -> SyntaxError {
 
 /// Whether a token stands in a statement that has a value.
 fn is_in_expression(scan: &Scan<'_>, at: usize) -> bool {
-    const KEYWORDS: [&str; 8] = ["let", "return", "layer", "dim", "mesh", "hardware", "phase", "expect"];
-    let start = (at.saturating_sub(4 * FAR)..at).rev().find(|at| KEYWORDS.contains(&scan.word(*at)));
+    const KEYWORDS: [&str; 8] =
+        ["let", "return", "layer", "dim", "mesh", "hardware", "phase", "expect"];
+    let start =
+        (at.saturating_sub(4 * FAR)..at).rev().find(|at| KEYWORDS.contains(&scan.word(*at)));
     start.is_some_and(|start| matches!(scan.word(start), "let" | "return"))
 }
 
@@ -162,7 +190,11 @@ fn touch(scan: &Scan<'_>, at: usize) -> bool {
 
 fn span(scan: &Scan<'_>, tokens: Range<usize>) -> Span {
     let start = scan.tokens.get(tokens.start).map_or(scan.text.len(), |token| token.span.start);
-    let end = tokens.end.checked_sub(1).and_then(|last| scan.tokens.get(last)).map_or(start, |token| token.span.end);
+    let end = tokens
+        .end
+        .checked_sub(1)
+        .and_then(|last| scan.tokens.get(last))
+        .map_or(start, |token| token.span.end);
     Span::new(start, end.max(start))
 }
 
@@ -174,7 +206,8 @@ fn text<'t>(scan: &Scan<'t>, tokens: Range<usize>) -> &'t str {
 /// The most tokens that an operand is looked for in: messages stay short, and the look linear.
 const FAR: usize = 64;
 
-/// The tokens of the operand that ends before this one: a name, a number, a call, something in parentheses.
+/// The tokens of the operand that ends before this one: a name, a number, a call, something in
+/// parentheses.
 fn before(scan: &Scan<'_>, end: usize) -> Option<Range<usize>> {
     let last = end.checked_sub(1)?;
     match scan.tokens[last].kind {
@@ -189,8 +222,9 @@ fn before(scan: &Scan<'_>, end: usize) -> Option<Range<usize>> {
                     _ => {}
                 }
                 if depth == 0 {
-                    let called =
-                        at > 0 && scan.tokens[at - 1].kind == TokenKind::Word && !is_statement(scan.word(at - 1));
+                    let called = at > 0
+                        && scan.tokens[at - 1].kind == TokenKind::Word
+                        && !is_statement(scan.word(at - 1));
                     return Some(if called { at - 1..end } else { at..end });
                 }
             }
@@ -202,7 +236,9 @@ fn before(scan: &Scan<'_>, end: usize) -> Option<Range<usize>> {
 
 /// The tokens of the operand that starts with this one.
 fn behind(scan: &Scan<'_>, start: usize) -> Option<Range<usize>> {
-    let signs = (start..(start + FAR).min(scan.tokens.len())).take_while(|at| scan.word(*at) == "-").count();
+    let signs = (start..(start + FAR).min(scan.tokens.len()))
+        .take_while(|at| scan.word(*at) == "-")
+        .count();
     let (from, start) = (start, start + signs);
     let first = scan.tokens.get(start)?;
     let open = match first.kind {
@@ -250,7 +286,8 @@ fn operator(scan: &Scan<'_>, at: usize, count: usize) -> Option<Foreign> {
                 _ => format!("exp({b} * log({a}))"),
             };
             // Only what binds as tightly as the power may stand in its place.
-            edit = all.filter(|_| power.ends_with(')') && r.is_some()).map(|all| (all, power.clone()));
+            edit =
+                all.filter(|_| power.ends_with(')') && r.is_some()).map(|all| (all, power.clone()));
             power
         }
         "@" => format!("einsum({a}, {b} -> BF)    (the dims that the result keeps)"),
@@ -258,11 +295,16 @@ fn operator(scan: &Scan<'_>, at: usize, count: usize) -> Option<Foreign> {
         "<" | ">" | "<=" | ">=" | "==" | "!=" => {
             "no comparisons: maximum(a, b), relu(a), or causal(a over L, S) for a mask".to_string()
         }
-        "!" | "~" | "&" | "|" => "no truth values are computed: 1 - a, a * b and maximum(a, b) of 0 and 1".to_string(),
+        "!" | "~" | "&" | "|" => {
+            "no truth values are computed: 1 - a, a * b and maximum(a, b) of 0 and 1".to_string()
+        }
         _ => return None,
     };
     Some(Foreign {
-        kind: SyntaxErrorKind::NoSuchOperator { sign, operands: l.zip(r).map(|(l, r)| Box::new((l.into(), r.into()))) },
+        kind: SyntaxErrorKind::NoSuchOperator {
+            sign,
+            operands: l.zip(r).map(|(l, r)| Box::new((l.into(), r.into()))),
+        },
         span: span(scan, at..at + count),
         help,
         fix: edit,
@@ -272,7 +314,8 @@ fn operator(scan: &Scan<'_>, at: usize, count: usize) -> Option<Foreign> {
 /// `a.sum()`, `a.T`.
 fn method(scan: &Scan<'_>, at: usize) -> Option<Foreign> {
     let name = scan.word(at + 1);
-    before(scan, at).filter(|_| scan.tokens.get(at + 1).is_some_and(|t| t.kind == TokenKind::Word))?;
+    before(scan, at)
+        .filter(|_| scan.tokens.get(at + 1).is_some_and(|t| t.kind == TokenKind::Word))?;
     let help = match written_here(name) {
         Some(here) => here.to_string(),
         None if is_reserved(name) => format!("{name}(a ...)    (operations are written in front)"),
@@ -286,7 +329,12 @@ fn index(scan: &Scan<'_>, at: usize) -> Option<Foreign> {
     let operand = before(scan, at)?;
     let a = text(scan, operand);
     let help = format!("slice({a}, S -> W, 0), or take({a}, ids over S)");
-    Some(Foreign { kind: SyntaxErrorKind::NoIndexing, span: span(scan, at..at + 1), help, fix: None })
+    Some(Foreign {
+        kind: SyntaxErrorKind::NoIndexing,
+        span: span(scan, at..at + 1),
+        help,
+        fix: None,
+    })
 }
 
 /// `einsum("be,ef->bf", a, w)`.
@@ -302,10 +350,16 @@ fn subscripts(scan: &Scan<'_>, at: usize) -> Option<Foreign> {
         None => "a, w",
     };
     let help = format!("einsum({operands} -> {dims})    (dims are matched by name)");
-    Some(Foreign { kind: SyntaxErrorKind::QuotedSubscripts, span: span(scan, at..at + 1), help, fix: None })
+    Some(Foreign {
+        kind: SyntaxErrorKind::QuotedSubscripts,
+        span: span(scan, at..at + 1),
+        help,
+        fix: None,
+    })
 }
 
-/// A word in front of the place that takes it for an operation: `topk(g over X -> K)`, `grad f(x)`, `max(a, b)`.
+/// A word in front of the place that takes it for an operation: `topk(g over X -> K)`, `grad f(x)`,
+/// `max(a, b)`.
 fn form(scan: &Scan<'_>, at: usize) -> Option<Foreign> {
     // `grad f(x)`: two words in a row.
     if at > 0
@@ -327,8 +381,10 @@ fn form(scan: &Scan<'_>, at: usize) -> Option<Foreign> {
     })?;
     let word = open.checked_sub(1).filter(|at| scan.tokens[*at].kind == TokenKind::Word)?;
     let name = scan.word(word);
-    if !is_reserved(name) && !is_layer(scan, name) && matches!(scan.word(at), "over" | "->" | "at") {
-        let help = written_here(name).map_or_else(|| format!("one of: {}", *OPERATIONS), str::to_string);
+    if !is_reserved(name) && !is_layer(scan, name) && matches!(scan.word(at), "over" | "->" | "at")
+    {
+        let help =
+            written_here(name).map_or_else(|| format!("one of: {}", *OPERATIONS), str::to_string);
         return no_such(name, span(scan, word..open), help);
     }
     let operand = text(scan, open + 1..at);
@@ -348,7 +404,12 @@ fn form(scan: &Scan<'_>, at: usize) -> Option<Foreign> {
             let dim = scan.word(at + 1);
             let is_dim = sign == "," && dim.starts_with(|c: char| c.is_ascii_uppercase());
             let kind = SyntaxErrorKind::ReducesOverDims { word: name.to_string() };
-            Some(Foreign { kind, span: first, help: along(if is_dim { dim } else { "E" }), fix: None })
+            Some(Foreign {
+                kind,
+                span: first,
+                help: along(if is_dim { dim } else { "E" }),
+                fix: None,
+            })
         }
         _ => None,
     }
@@ -361,5 +422,10 @@ fn goes_over_dims(word: &str) -> bool {
 }
 
 fn no_such(name: &str, span: Span, help: String) -> Option<Foreign> {
-    Some(Foreign { kind: SyntaxErrorKind::NoSuchOperation { name: name.to_string() }, span, help, fix: None })
+    Some(Foreign {
+        kind: SyntaxErrorKind::NoSuchOperation { name: name.to_string() },
+        span,
+        help,
+        fix: None,
+    })
 }

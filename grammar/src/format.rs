@@ -1,8 +1,9 @@
 //! The canonical style of a whole file: `shardc fmt`.
 //!
-//! Two blanks of indent; a parameter a line, types aligned, where there is more than one or the line would be longer than
-//! [`MAX_COLUMNS`]; blank lines kept, one at most, and one around each layer; comments stay above or behind what they
-//! stood above or behind. A comment in the middle of a statement or header moves above it.
+//! Two blanks of indent; a parameter a line, types aligned, where there is more than one or the
+//! line would be longer than [`MAX_COLUMNS`]; blank lines kept, one at most, and one around each
+//! layer; comments stay above or behind what they stood above or behind. A comment in the middle of
+//! a statement or header moves above it.
 
 use crate::ast::*;
 use crate::error::{SyntaxError, SyntaxErrorKind};
@@ -14,8 +15,8 @@ use shard_words::{SourceFile, Span};
 /// The width past which lists are broken, one entry a line.
 pub const MAX_COLUMNS: usize = 100;
 
-/// Prints a file in the canonical style. A file with syntax errors is not formatted: they are returned. Nor is one
-/// that would come out past the limit of [`MAX_FILE_BYTES`].
+/// Prints a file in the canonical style. A file with syntax errors is not formatted: they are
+/// returned. Nor is one that would come out past the limit of [`MAX_FILE_BYTES`].
 ///
 /// ```
 /// use shard_grammar::{SourceFile, format};
@@ -28,12 +29,20 @@ pub fn format(source: &SourceFile) -> Result<String, Vec<SyntaxError>> {
         return Err(parsed.errors);
     }
     let comments = &parsed.file.comments;
-    let mut formatter =
-        Formatter { text: &source.text, comments, used: vec![false; comments.len()], lines: Vec::new(), last_end: 0 };
+    let mut formatter = Formatter {
+        text: &source.text,
+        comments,
+        used: vec![false; comments.len()],
+        lines: Vec::new(),
+        last_end: 0,
+    };
     formatter.file(&parsed.file);
     let out = join(&formatter.lines);
     if out.len() > MAX_FILE_BYTES {
-        return Err(vec![SyntaxError::new(SyntaxErrorKind::FileTooLarge { bytes: out.len() }, Span::at(0))]);
+        return Err(vec![SyntaxError::new(
+            SyntaxErrorKind::FileTooLarge { bytes: out.len() },
+            Span::at(0),
+        )]);
     }
     Ok(out)
 }
@@ -79,11 +88,15 @@ impl<'a> Formatter<'a> {
 
     /// On one line, or a size a line where that is too long or a comment stands between.
     fn phase(&mut self, phase: &Phase, blank: bool) {
-        let repeat = phase.repeat.map_or(String::new(), |repeat| format!(" repeat {}", repeat.count.value));
+        let repeat =
+            phase.repeat.map_or(String::new(), |repeat| format!(" repeat {}", repeat.count.value));
         let opening = format!("phase {}{repeat} {{", phase.name.value);
         let sizes: Vec<String> = phase.sizes.iter().map(size).collect();
-        let flat =
-            if sizes.is_empty() { format!("{opening} }}") } else { format!("{opening} {} }}", sizes.join(", ")) };
+        let flat = if sizes.is_empty() {
+            format!("{opening} }}")
+        } else {
+            format!("{opening} {} }}", sizes.join(", "))
+        };
         let inside = Span::new(phase.body_span.start + 1, phase.body_span.end.saturating_sub(1));
         if width(&flat) <= MAX_COLUMNS && self.range(inside).is_empty() {
             return self.unit(phase.span, blank, vec![(0, flat)]);
@@ -107,7 +120,8 @@ impl<'a> Formatter<'a> {
     }
 
     fn layer(&mut self, layer: &Layer, blank: bool) {
-        let inside = Span::new(layer.params_span.start + 1, layer.params_span.end.saturating_sub(1));
+        let inside =
+            Span::new(layer.params_span.start + 1, layer.params_span.end.saturating_sub(1));
         self.leading(layer.span.start, 0, blank);
         self.hoist(Span::new(layer.span.start, inside.start), 0);
         self.hoist(Span::new(inside.end, layer.body_span.start), 0);
@@ -115,11 +129,17 @@ impl<'a> Formatter<'a> {
         let strict = if layer.strict.is_some() { "strict " } else { "" };
         let word = if layer.model.is_some() { "model" } else { "layer" };
         let opening = format!("{strict}{word} {}(", layer.name.value);
-        let repeat = layer.repeat.map_or(String::new(), |repeat| format!(" repeat {}", repeat.count.value));
-        let params: Vec<(&str, String)> =
-            layer.params.iter().map(|param| (param.name.value.as_str(), print_type(&param.ty))).collect();
-        let flat = format!("{opening}{}) -> {}{repeat} {{", flat_list(&params), results(&layer.results));
-        let is_flat = params.len() <= 1 && width(&flat) <= MAX_COLUMNS && self.range(inside).is_empty();
+        let repeat =
+            layer.repeat.map_or(String::new(), |repeat| format!(" repeat {}", repeat.count.value));
+        let params: Vec<(&str, String)> = layer
+            .params
+            .iter()
+            .map(|param| (param.name.value.as_str(), print_type(&param.ty)))
+            .collect();
+        let flat =
+            format!("{opening}{}) -> {}{repeat} {{", flat_list(&params), results(&layer.results));
+        let is_flat =
+            params.len() <= 1 && width(&flat) <= MAX_COLUMNS && self.range(inside).is_empty();
         let body_start = layer.body_span.start + 1;
         if is_flat {
             self.push_code(vec![(0, flat)]);
@@ -133,8 +153,10 @@ impl<'a> Formatter<'a> {
             let closing = format!(") -> {}{repeat} {{", results(&layer.results));
             match &layer.results {
                 Results::Named { results, .. } if width(&closing) > MAX_COLUMNS => {
-                    let named: Vec<(&str, String)> =
-                        results.iter().map(|result| (result.name.value.as_str(), print_type(&result.ty))).collect();
+                    let named: Vec<(&str, String)> = results
+                        .iter()
+                        .map(|result| (result.name.value.as_str(), print_type(&result.ty)))
+                        .collect();
                     let mut code = vec![(0, ") -> (".to_string())];
                     code.extend(aligned(&named).into_iter().map(|line| (1, line)));
                     code.push((0, format!("){repeat} {{")));
@@ -158,7 +180,8 @@ impl<'a> Formatter<'a> {
         self.trailing();
     }
 
-    /// Something that is printed in one go: the comments above it, those inside it, itself, the one behind it.
+    /// Something that is printed in one go: the comments above it, those inside it, itself, the one
+    /// behind it.
     fn unit(&mut self, span: Span, blank: bool, code: Code) {
         let indent = code.first().map_or(0, |line| line.0);
         self.leading(span.start, indent, blank);
@@ -168,7 +191,8 @@ impl<'a> Formatter<'a> {
         self.trailing();
     }
 
-    /// The comments above something that starts at `start`; then a line to come that knows whether a blank one is before it.
+    /// The comments above something that starts at `start`; then a line to come that knows whether
+    /// a blank one is before it.
     fn leading(&mut self, start: usize, indent: usize, blank: bool) {
         let count = self.lines.len();
         self.own_lines(start, indent, blank);
@@ -195,20 +219,27 @@ impl<'a> Formatter<'a> {
             let blank_before = self.has_blank_line(comment.span.start) || blank;
             let moved = !comment.own_line || comment.span.end <= solid;
             self.used[index] = true;
-            self.lines.push(Line { blank_before, indent, code: own_text(comment, moved), comment: None });
+            self.lines.push(Line {
+                blank_before,
+                indent,
+                code: own_text(comment, moved),
+                comment: None,
+            });
             self.last_end = comment.span.end;
             blank = false;
         }
     }
 
-    /// The comments inside something, as lines above it. Only to be called behind [`Formatter::leading`].
+    /// The comments inside something, as lines above it. Only to be called behind
+    /// [`Formatter::leading`].
     fn hoist(&mut self, span: Span, indent: usize) {
         for index in self.range(span) {
             self.used[index] = true;
             let code = own_text(&self.comments[index], true);
             // The line to come hands its blank line on to what now stands before it.
             let at = self.lines.len().saturating_sub(1);
-            let blank_before = self.lines.get_mut(at).is_some_and(|line| std::mem::take(&mut line.blank_before));
+            let blank_before =
+                self.lines.get_mut(at).is_some_and(|line| std::mem::take(&mut line.blank_before));
             self.lines.insert(at, Line { blank_before, indent, code, comment: None });
         }
     }
@@ -223,13 +254,16 @@ impl<'a> Formatter<'a> {
         }
     }
 
-    /// The comment behind the last line, on the same line of the source with nothing but a comma between.
+    /// The comment behind the last line, on the same line of the source with nothing but a comma
+    /// between.
     fn trailing(&mut self) {
         let first = self.comments.partition_point(|comment| comment.span.start < self.last_end);
         let Some(comment) = self.comments.get(first) else { return };
         let between = &self.text[self.last_end..comment.span.start];
         if self.used[first]
-            || !between.chars().all(|c| c != '\n' && (c.is_whitespace() || matches!(c, ',' | '\u{FEFF}')))
+            || !between
+                .chars()
+                .all(|c| c != '\n' && (c.is_whitespace() || matches!(c, ',' | '\u{FEFF}')))
         {
             return;
         }
@@ -254,11 +288,13 @@ impl<'a> Formatter<'a> {
         }
         let between = &self.text[self.last_end..end];
         let newlines: Vec<&str> = between.split('\n').collect();
-        newlines.len() > 2 && newlines[1..newlines.len() - 1].iter().any(|line| line.trim().is_empty())
+        newlines.len() > 2
+            && newlines[1..newlines.len() - 1].iter().any(|line| line.trim().is_empty())
     }
 }
 
-/// A comment on a line of its own. A doc comment that was moved documents nothing there, and must not start to.
+/// A comment on a line of its own. A doc comment that was moved documents nothing there, and must
+/// not start to.
 fn own_text(comment: &Comment, moved: bool) -> String {
     let slashes = match comment.kind {
         CommentKind::Doc if !moved => "///",
@@ -279,7 +315,8 @@ fn hardware(item: &Hardware) -> String {
 }
 
 fn mesh(item: &Mesh) -> String {
-    let axes: Vec<String> = item.axes.iter().map(|axis| format!("{}={}", axis.name.value, axis.size.value)).collect();
+    let axes: Vec<String> =
+        item.axes.iter().map(|axis| format!("{}={}", axis.name.value, axis.size.value)).collect();
     format!("mesh {}", axes.join(", "))
 }
 
@@ -288,7 +325,8 @@ fn dim(item: &Dim) -> String {
 }
 
 fn size(item: &Dim) -> String {
-    let pad = item.pad.as_ref().map_or(String::new(), |pad| format!(" pad {}", print_int_expr(pad)));
+    let pad =
+        item.pad.as_ref().map_or(String::new(), |pad| format!(" pad {}", print_int_expr(pad)));
     format!("{} = {}{pad}", item.name.value, print_int_expr(&item.value))
 }
 
@@ -296,8 +334,10 @@ fn results(results: &Results) -> String {
     match results {
         Results::One(ty) => print_type(ty),
         Results::Named { results, .. } => {
-            let named: Vec<(&str, String)> =
-                results.iter().map(|result| (result.name.value.as_str(), print_type(&result.ty))).collect();
+            let named: Vec<(&str, String)> = results
+                .iter()
+                .map(|result| (result.name.value.as_str(), print_type(&result.ty)))
+                .collect();
             format!("({})", flat_list(&named))
         }
     }
@@ -311,7 +351,10 @@ fn flat_list(named: &[(&str, String)]) -> String {
 /// One `name: TYPE,` a line, the types below one another.
 fn aligned(named: &[(&str, String)]) -> Vec<String> {
     let longest = named.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-    named.iter().map(|(name, ty)| format!("{name}:{} {ty},", " ".repeat(longest - name.len()))).collect()
+    named
+        .iter()
+        .map(|(name, ty)| format!("{name}:{} {ty},", " ".repeat(longest - name.len())))
+        .collect()
 }
 
 fn statement_code(statement: &Statement) -> Code {
@@ -320,19 +363,29 @@ fn statement_code(statement: &Statement) -> Code {
         Statement::Let(statement) => {
             let target = match &statement.target {
                 LetTarget::One { name, ty: None } => name.value.clone(),
-                LetTarget::One { name, ty: Some(ty) } => format!("{}: {}", name.value, print_type(ty)),
+                LetTarget::One { name, ty: Some(ty) } => {
+                    format!("{}: {}", name.value, print_type(ty))
+                }
                 LetTarget::Many { names, .. } => {
-                    format!("({})", names.iter().map(|name| name.value.as_str()).collect::<Vec<_>>().join(", "))
+                    format!(
+                        "({})",
+                        names.iter().map(|name| name.value.as_str()).collect::<Vec<_>>().join(", ")
+                    )
                 }
             };
             expr_code(&mut code, 1, format!("let {target} = "), &statement.value, "");
         }
-        Statement::Expect(Expect { claim, .. }) => code.push((1, format!("expect {}", print_claim(claim)))),
+        Statement::Expect(Expect { claim, .. }) => {
+            code.push((1, format!("expect {}", print_claim(claim))))
+        }
         Statement::Return(Return { value: ReturnValue::One(value), .. }) => {
             expr_code(&mut code, 1, "return ".to_string(), value, "");
         }
         Statement::Return(Return { value: ReturnValue::Many { values, .. }, .. }) => {
-            let flat = format!("return ({})", values.iter().map(print_expr).collect::<Vec<_>>().join(", "));
+            let flat = format!(
+                "return ({})",
+                values.iter().map(print_expr).collect::<Vec<_>>().join(", ")
+            );
             if width(&flat) + 2 <= MAX_COLUMNS {
                 code.push((1, flat));
             } else {
@@ -347,7 +400,8 @@ fn statement_code(statement: &Statement) -> Code {
     code
 }
 
-/// An expression between a prefix and a suffix: on one line, or, where that is too long and it is a call, an operand a line.
+/// An expression between a prefix and a suffix: on one line, or, where that is too long and it is a
+/// call, an operand a line.
 fn expr_code(code: &mut Code, indent: usize, prefix: String, expr: &Expr, suffix: &str) {
     let flat = print_expr(expr);
     if let ExprKind::Named { name, value } = &expr.kind {
@@ -379,7 +433,9 @@ fn join(lines: &[Line]) -> String {
     let mut out = String::new();
     let mut at = 0;
     while at < lines.len() {
-        let continues = |line: &Line| line.comment.is_some() && line.indent == lines[at].indent && !line.blank_before;
+        let continues = |line: &Line| {
+            line.comment.is_some() && line.indent == lines[at].indent && !line.blank_before
+        };
         let run = if lines[at].comment.is_some() {
             1 + lines[at + 1..].iter().take_while(|line| continues(line)).count()
         } else {

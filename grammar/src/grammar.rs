@@ -1,4 +1,5 @@
-//! The parser that pest builds from `shard.pest` and the catalogue of ops, as `build.rs` puts them together.
+//! The parser that pest builds from `shard.pest` and the catalogue of ops, as `build.rs` puts them
+//! together.
 
 #![allow(missing_docs)] // the rules are documented where they are written
 

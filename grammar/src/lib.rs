@@ -1,12 +1,12 @@
 //! Source text, grammar, AST, parser and printer of `.shard` files.
 //!
-//! [`parse`] turns a [`SourceFile`] into an [`ast::File`] with every syntax error and warning that it found;
-//! [`format()`] prints a file in the one canonical style. Layout words (`BLE_xyz`, `BLF_yz(partialsum-x)`) and spans are
-//! those of [`shard_words`], which IR text uses too.
+//! [`parse`] turns a [`SourceFile`] into an [`ast::File`] with every syntax error and warning that
+//! it found; [`format()`] prints a file in the one canonical style. Layout words (`BLE_xyz`,
+//! `BLF_yz(partialsum-x)`) and spans are those of [`shard_words`], which IR text uses too.
 //!
-//! The way of a text: `scan` finds tokens and comments, `outline` cuts them into lines, headers and statements,
-//! pest parses each by `shard.pest`, `build` makes the tree, [`shard_words`] reads the words that pest hands over
-//! whole.
+//! The way of a text: `scan` finds tokens and comments, `outline` cuts them into lines, headers and
+//! statements, pest parses each by `shard.pest`, `build` makes the tree, [`shard_words`] reads the
+//! words that pest hands over whole.
 
 pub mod ast;
 mod build;
@@ -29,9 +29,10 @@ pub use format::{MAX_COLUMNS, format};
 pub use names::{KEPT_FOR_LATER, WORDS_ELSEWHERE, is_reserved};
 pub use parser::{Parsed, parse, parse_dim_override, parse_mesh_axes};
 pub use print::{
-    print_claim, print_dim_list, print_expr, print_int_expr, print_layout_word, print_partial, print_type,
+    print_claim, print_dim_list, print_expr, print_int_expr, print_layout_word, print_partial,
+    print_type,
 };
 pub use shard_words::{
-    LineColumn, SourceFile, Span, Spanned, WordError, parse_dim_list, parse_layout_with_partial, parse_layout_word,
-    parse_partial,
+    LineColumn, SourceFile, Span, Spanned, WordError, parse_dim_list, parse_layout_with_partial,
+    parse_layout_word, parse_partial,
 };

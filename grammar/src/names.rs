@@ -22,7 +22,8 @@ pub(crate) enum Namespace {
 
 /// Whether a word is reserved: it names no value and no layer.
 pub fn is_reserved(word: &str) -> bool {
-    matches!(word, "let" | "expect" | "return" | "layer" | "reshard") || Code::of_source(word).is_some()
+    matches!(word, "let" | "expect" | "return" | "layer" | "reshard")
+        || Code::of_source(word).is_some()
 }
 
 /// What is wrong with a name of this namespace, if anything is.
@@ -47,16 +48,25 @@ pub(crate) fn name_error(namespace: Namespace, name: &str, span: Span) -> Option
             true,
             "a phase starts with a lower-case letter, and goes on with letters, digits and `_`",
         ),
-        Namespace::Axis => {
-            ("mesh axis", first.is_ascii_lowercase(), false, "an axis is a lower-case letter, then letters and digits")
-        }
-        Namespace::Dim => {
-            ("dim", first.is_ascii_uppercase(), false, "a dim is an upper-case letter, then letters and digits")
-        }
+        Namespace::Axis => (
+            "mesh axis",
+            first.is_ascii_lowercase(),
+            false,
+            "an axis is a lower-case letter, then letters and digits",
+        ),
+        Namespace::Dim => (
+            "dim",
+            first.is_ascii_uppercase(),
+            false,
+            "a dim is an upper-case letter, then letters and digits",
+        ),
     };
     if !starts_well || (!underscores && name.contains('_')) {
         let mended = mended(namespace, name);
-        let error = SyntaxError::new(SyntaxErrorKind::MalformedName { what, name: name.to_string(), rule }, span);
+        let error = SyntaxError::new(
+            SyntaxErrorKind::MalformedName { what, name: name.to_string(), rule },
+            span,
+        );
         return Some(match mended {
             Some(mended) => error.with_help(mended.clone()).with_fix(span, mended),
             None => error,
@@ -67,11 +77,15 @@ pub(crate) fn name_error(namespace: Namespace, name: &str, span: Span) -> Option
     }
     if is_reserved(name) || WORDS_ELSEWHERE.contains(&name) {
         let kind = SyntaxErrorKind::ReservedName { word: name.to_string() };
-        return Some(SyntaxError::new(kind, span).with_help(format!("another name, such as `{name}_out`")));
+        return Some(
+            SyntaxError::new(kind, span).with_help(format!("another name, such as `{name}_out`")),
+        );
     }
     if KEPT_FOR_LATER.contains(&name) {
         let kind = SyntaxErrorKind::KeptForLater { word: name.to_string() };
-        return Some(SyntaxError::new(kind, span).with_help(format!("another name, such as `{name}_in`")));
+        return Some(
+            SyntaxError::new(kind, span).with_help(format!("another name, such as `{name}_in`")),
+        );
     }
     None
 }
@@ -85,8 +99,14 @@ fn mended(namespace: Namespace, name: &str) -> Option<String> {
     };
     let mut chars = bare.chars();
     let first = chars.next()?;
-    let first = if namespace == Namespace::Dim { first.to_ascii_uppercase() } else { first.to_ascii_lowercase() };
+    let first = if namespace == Namespace::Dim {
+        first.to_ascii_uppercase()
+    } else {
+        first.to_ascii_lowercase()
+    };
     let mended: String = std::iter::once(first).chain(chars).collect();
-    let taken = |word: &str| is_reserved(word) || WORDS_ELSEWHERE.contains(&word) || KEPT_FOR_LATER.contains(&word);
+    let taken = |word: &str| {
+        is_reserved(word) || WORDS_ELSEWHERE.contains(&word) || KEPT_FOR_LATER.contains(&word)
+    };
     (first.is_ascii_alphabetic() && !taken(&mended)).then_some(mended)
 }

@@ -1,5 +1,6 @@
-//! Cuts a text into the pieces that the grammar parses one by one: pest reports one error for each parse, so each line,
-//! header and statement is a parse of its own, and an error in one does not hide those in the next.
+//! Cuts a text into the pieces that the grammar parses one by one: pest reports one error for each
+//! parse, so each line, header and statement is a parse of its own, and an error in one does not
+//! hide those in the next.
 
 use crate::error::{SyntaxError, SyntaxErrorKind};
 use crate::limits::MAX_ERRORS;
@@ -32,7 +33,8 @@ pub(crate) struct Piece {
 pub(crate) struct LayerOutline {
     /// The header, with the `{` if there is one.
     pub(crate) header: Range<usize>,
-    /// Whether the word `layer` itself has a slip in it, which is reported: the header is then not parsed.
+    /// Whether the word `layer` itself has a slip in it, which is reported: the header is then not
+    /// parsed.
     pub(crate) misspelt: bool,
     pub(crate) statements: Vec<Piece>,
     /// The opening and the closing brace, where they are there.
@@ -69,7 +71,8 @@ struct Cutter<'s, 't> {
     scan: &'s Scan<'t>,
     at: usize,
     errors: Vec<SyntaxError>,
-    /// Whether statements outside any layer were just reported: what follows from that is not reported again.
+    /// Whether statements outside any layer were just reported: what follows from that is not
+    /// reported again.
     strayed: bool,
 }
 
@@ -111,7 +114,10 @@ impl Cutter<'_, '_> {
             self.at += 1;
             self.skip_until(|this, index| this.ends_line(index));
             self.at += usize::from(self.word(self.at) == "}");
-            return Some(ItemOutline::Line(Piece { kind: PieceKind::Phase, tokens: start..self.at }));
+            return Some(ItemOutline::Line(Piece {
+                kind: PieceKind::Phase,
+                tokens: start..self.at,
+            }));
         }
         match self.word(start) {
             "layer" | "strict" | "model" => {
@@ -135,7 +141,10 @@ impl Cutter<'_, '_> {
             }
             "}" => {
                 if !self.strayed {
-                    let error = SyntaxError::new(SyntaxErrorKind::Unopened { close: '}' }, self.span(start));
+                    let error = SyntaxError::new(
+                        SyntaxErrorKind::Unopened { close: '}' },
+                        self.span(start),
+                    );
                     self.report(error.with_help("remove it").with_fix(self.span(start), ""));
                 }
                 self.at += 1;
@@ -148,7 +157,8 @@ impl Cutter<'_, '_> {
             }
             _ => {
                 self.strayed = true;
-                let keywords = ["hardware", "mesh", "dim", "phase", "layer", "strict layer", "model"];
+                let keywords =
+                    ["hardware", "mesh", "dim", "phase", "layer", "strict layer", "model"];
                 self.stray(start, &keywords);
                 self.at += 1;
                 self.skip_until(|this, index| this.ends_line(index));
@@ -160,15 +170,24 @@ impl Cutter<'_, '_> {
     fn layer(&mut self) -> LayerOutline {
         let start = self.at;
         self.at +=
-            if self.word(start) == "strict" && matches!(self.word(start + 1), "layer" | "model") { 2 } else { 1 };
+            if self.word(start) == "strict" && matches!(self.word(start + 1), "layer" | "model") {
+                2
+            } else {
+                1
+            };
         self.skip_until(|this, index| {
             matches!(this.word(index), "let" | "expect" | "return")
                 || this.starts_item_inside(index)
                 || (this.word(index) == "{" && this.opens_body(index))
                 || (this.word(index) == "}" && !this.closes_axes(index))
         });
-        let mut outline =
-            LayerOutline { header: start..self.at, misspelt: false, statements: Vec::new(), open: None, close: None };
+        let mut outline = LayerOutline {
+            header: start..self.at,
+            misspelt: false,
+            statements: Vec::new(),
+            open: None,
+            close: None,
+        };
         if self.word(self.at) == "{" {
             outline.open = Some(self.at);
             self.at += 1;
@@ -229,10 +248,17 @@ impl Cutter<'_, '_> {
             }
             _ => {
                 let expected = keywords.iter().map(|word| format!("`{word}`")).collect();
-                let error =
-                    SyntaxError::new(SyntaxErrorKind::Unexpected { expected, found: format!("`{word}`") }, span);
-                if keywords.contains(&"let") && token.kind == TokenKind::Word && self.word(index + 1) == "=" {
-                    error.with_help(format!("let {word} = ...")).with_fix(Span::at(span.start), "let ")
+                let error = SyntaxError::new(
+                    SyntaxErrorKind::Unexpected { expected, found: format!("`{word}`") },
+                    span,
+                );
+                if keywords.contains(&"let")
+                    && token.kind == TokenKind::Word
+                    && self.word(index + 1) == "="
+                {
+                    error
+                        .with_help(format!("let {word} = ..."))
+                        .with_fix(Span::at(span.start), "let ")
                 } else {
                     error
                 }
@@ -241,7 +267,8 @@ impl Cutter<'_, '_> {
         self.report(error);
     }
 
-    /// Whether a line of hardware, mesh or dim, or what stands in its place, ends before this token.
+    /// Whether a line of hardware, mesh or dim, or what stands in its place, ends before this
+    /// token.
     fn ends_line(&self, index: usize) -> bool {
         match self.word(index) {
             "let" | "expect" | "return" | "}" => true,
@@ -288,24 +315,36 @@ impl Cutter<'_, '_> {
         }
     }
 
-    /// Whether an item starts here although a layer is still open. `mesh` and the like are good names of values, so
-    /// what stands behind them decides.
+    /// Whether an item starts here although a layer is still open. `mesh` and the like are good
+    /// names of values, so what stands behind them decides.
     fn starts_item_inside(&self, index: usize) -> bool {
         let next = self.word(index + 1);
         match self.word(index) {
             "layer" => self.is_layer_keyword(index),
             "model" => self.is_model_keyword(index),
             "strict" => matches!(next, "layer" | "model"),
-            "dim" => next.starts_with(|c: char| c.is_ascii_uppercase()) && self.word(index + 2) == "=",
+            "dim" => {
+                next.starts_with(|c: char| c.is_ascii_uppercase()) && self.word(index + 2) == "="
+            }
             "mesh" => {
-                self.is_word(index + 1) && self.word(index + 2) == "=" && !matches!(next, "let" | "expect" | "return")
+                self.is_word(index + 1)
+                    && self.word(index + 2) == "="
+                    && !matches!(next, "let" | "expect" | "return")
             }
             "hardware" => {
                 next.starts_with('"')
                     || (self.is_word(index + 1)
                         && !matches!(
                             next,
-                            "let" | "expect" | "return" | "layer" | "over" | "at" | "dim" | "mesh" | "strict"
+                            "let"
+                                | "expect"
+                                | "return"
+                                | "layer"
+                                | "over"
+                                | "at"
+                                | "dim"
+                                | "mesh"
+                                | "strict"
                         ))
             }
             _ => self.starts_phase(index) || self.is_misspelt_layer(index),
@@ -318,7 +357,8 @@ impl Cutter<'_, '_> {
             return true;
         }
         let before = self.word(index - 1);
-        let behind_underscore = before.ends_with('_') && self.span(index - 1).end == self.span(index).start;
+        let behind_underscore =
+            before.ends_with('_') && self.span(index - 1).end == self.span(index).start;
         !(behind_underscore || matches!(before, "-" | "("))
     }
 
@@ -335,9 +375,14 @@ impl Cutter<'_, '_> {
     }
 }
 
-/// The keyword that a word is one slip away from: a letter too many, too few, changed, or two swapped.
+/// The keyword that a word is one slip away from: a letter too many, too few, changed, or two
+/// swapped.
 pub(crate) fn nearest(word: &str, keywords: &[&'static str]) -> Option<&'static str> {
-    keywords.iter().copied().filter(|keyword| keyword.len() > 2).find(|keyword| one_slip_apart(word, keyword))
+    keywords
+        .iter()
+        .copied()
+        .filter(|keyword| keyword.len() > 2)
+        .find(|keyword| one_slip_apart(word, keyword))
 }
 
 fn one_slip_apart(a: &str, b: &str) -> bool {

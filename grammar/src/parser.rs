@@ -15,7 +15,8 @@ use pest::iterators::Pair;
 use shard_words::{SourceFile, Span};
 use std::ops::Range;
 
-/// What [`parse`] finds: the tree of all that could be read, and what is wrong or doubtful, in file order.
+/// What [`parse`] finds: the tree of all that could be read, and what is wrong or doubtful, in file
+/// order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Parsed {
     /// The tree. Where there are errors, the items and statements with errors are missing from it.
@@ -50,11 +51,16 @@ pub fn parse(source: &SourceFile) -> Parsed {
     let mut errors: Vec<SyntaxError> = errors.collect();
     errors.sort_by_key(|error| (error.span.start, error.span.end));
     errors.truncate(MAX_ERRORS);
-    let mut errors: Vec<SyntaxError> = errors.into_iter().map(|error| reworded(error, &scan)).collect();
+    let mut errors: Vec<SyntaxError> =
+        errors.into_iter().map(|error| reworded(error, &scan)).collect();
     errors.sort_by_key(|error| (error.span.start, error.span.end));
     if errors.is_empty() {
         warnings.extend(
-            comments.iter().zip(&attached).filter(|(_, attached)| !**attached).filter_map(|(c, _)| stray_doc(c)),
+            comments
+                .iter()
+                .zip(&attached)
+                .filter(|(_, attached)| !**attached)
+                .filter_map(|(c, _)| stray_doc(c)),
         );
         warnings.sort_by_key(|warning| warning.span);
     }
@@ -88,7 +94,8 @@ fn parse_argument<T>(
     }
     let end = scan.tokens.len();
     if end == 0 {
-        let expected = vec![if rule == Rule::mesh_argument { "a mesh axis" } else { "a dim" }.to_string()];
+        let expected =
+            vec![if rule == Rule::mesh_argument { "a mesh axis" } else { "a dim" }.to_string()];
         let kind = SyntaxErrorKind::Unexpected { expected, found: "nothing".to_string() };
         return Err(SyntaxError::new(kind, Span::new(0, text.len())));
     }
@@ -156,23 +163,36 @@ impl<'a, 't> Reader<'a, 't> {
         let (docs, next) = (self.docs(span.start), "the next item");
         match piece.kind {
             PieceKind::Hardware => {
-                let chip =
-                    self.piece(Rule::hardware_piece, piece.tokens, next, ITEM_KEYWORDS, |b, pair| b.hardware(pair))?;
+                let chip = self.piece(
+                    Rule::hardware_piece,
+                    piece.tokens,
+                    next,
+                    ITEM_KEYWORDS,
+                    |b, pair| b.hardware(pair),
+                )?;
                 Some(Item::Hardware(Hardware { span, docs, chip }))
             }
             PieceKind::Mesh => {
-                let axes = self.piece(Rule::mesh_piece, piece.tokens, next, ITEM_KEYWORDS, |b, pair| b.mesh(pair))?;
+                let axes =
+                    self.piece(Rule::mesh_piece, piece.tokens, next, ITEM_KEYWORDS, |b, pair| {
+                        b.mesh(pair)
+                    })?;
                 Some(Item::Mesh(Mesh { span, docs, axes }))
             }
             PieceKind::Dim => {
-                let dim = self.piece(Rule::dim_piece, piece.tokens, next, ITEM_KEYWORDS, |b, pair| b.dim(pair))?;
+                let dim =
+                    self.piece(Rule::dim_piece, piece.tokens, next, ITEM_KEYWORDS, |b, pair| {
+                        b.dim(pair)
+                    })?;
                 let (name, value, pad) = dim;
                 Some(Item::Dim(Dim { span, docs, name, value, pad }))
             }
             PieceKind::Phase => {
                 let mut tokens = self.scan.tokens[piece.tokens.clone()].iter();
                 let phase =
-                    self.piece(Rule::phase_piece, piece.tokens, next, ITEM_KEYWORDS, |b, pair| b.phase(pair))?;
+                    self.piece(Rule::phase_piece, piece.tokens, next, ITEM_KEYWORDS, |b, pair| {
+                        b.phase(pair)
+                    })?;
                 let (name, repeat, sizes) = phase;
                 let open = tokens.find(|token| token.kind == TokenKind::Open)?;
                 let body_span = Span::new(open.span.start, span.end);
@@ -189,9 +209,16 @@ impl<'a, 't> Reader<'a, 't> {
         let header = if outline.misspelt {
             None
         } else {
-            self.piece(Rule::header_piece, outline.header.clone(), end_words, ITEM_KEYWORDS, |b, pair| b.header(pair))
+            self.piece(
+                Rule::header_piece,
+                outline.header.clone(),
+                end_words,
+                ITEM_KEYWORDS,
+                |b, pair| b.header(pair),
+            )
         };
-        let body: Vec<Statement> = outline.statements.into_iter().filter_map(|piece| self.statement(piece)).collect();
+        let body: Vec<Statement> =
+            outline.statements.into_iter().filter_map(|piece| self.statement(piece)).collect();
         let Header { strict, model, name, params_span, mut params, results, repeat } = header?;
         for param in &mut params {
             param.docs = self.docs(param.span.start);
@@ -222,17 +249,20 @@ impl<'a, 't> Reader<'a, 't> {
         let next = "the next statement";
         if piece.kind == PieceKind::Return {
             let build = |b: &mut Builder<'_>, pair: Pair<'_, Rule>| b.return_statement(pair);
-            let value = self.piece(Rule::return_piece, piece.tokens, next, STATEMENT_KEYWORDS, build)?;
+            let value =
+                self.piece(Rule::return_piece, piece.tokens, next, STATEMENT_KEYWORDS, build)?;
             return Some(Statement::Return(Return { span, value }));
         }
         if piece.kind == PieceKind::Expect {
             let build = |b: &mut Builder<'_>, pair: Pair<'_, Rule>| b.expect_statement(pair);
-            let claim = self.piece(Rule::expect_piece, piece.tokens, next, STATEMENT_KEYWORDS, build)?;
+            let claim =
+                self.piece(Rule::expect_piece, piece.tokens, next, STATEMENT_KEYWORDS, build)?;
             return Some(Statement::Expect(Expect { span, claim }));
         }
         let docs = self.docs(span.start);
         let build = |b: &mut Builder<'_>, pair: Pair<'_, Rule>| b.let_statement(pair);
-        let (target, value) = self.piece(Rule::let_piece, piece.tokens, next, STATEMENT_KEYWORDS, build)?;
+        let (target, value) =
+            self.piece(Rule::let_piece, piece.tokens, next, STATEMENT_KEYWORDS, build)?;
         Some(Statement::Let(Let { span, docs, target, value }))
     }
 
@@ -253,7 +283,8 @@ impl<'a, 't> Reader<'a, 't> {
         let bracketed = tokens.start..tokens.end - usize::from(has_body_open);
         let bracket = bracket_fault(self.scan, bracketed, MAX_NESTING);
         if let Some(BracketFault::TooDeep(index)) = bracket {
-            let error = SyntaxError::new(SyntaxErrorKind::NestedTooDeep, self.scan.tokens[index].span);
+            let error =
+                SyntaxError::new(SyntaxErrorKind::NestedTooDeep, self.scan.tokens[index].span);
             self.errors.push(error.with_help("name a part of it with `let`"));
             return None;
         }
@@ -261,8 +292,11 @@ impl<'a, 't> Reader<'a, 't> {
         match ShardGrammar::parse(rule, &text) {
             Ok(mut pairs) => {
                 let count = self.errors.len();
-                let mut builder =
-                    Builder { offset: span.start, errors: &mut self.errors, warnings: &mut self.warnings };
+                let mut builder = Builder {
+                    offset: span.start,
+                    errors: &mut self.errors,
+                    warnings: &mut self.warnings,
+                };
                 let built = pairs.next().and_then(|pair| build(&mut builder, pair));
                 if built.is_none() && self.errors.len() == count {
                     self.errors.push(internal(span));
@@ -278,15 +312,18 @@ impl<'a, 't> Reader<'a, 't> {
                     ErrorVariant::CustomError { .. } => Vec::new(),
                 };
                 let scan = self.scan;
-                self.errors.push(Failure { scan, tokens, at, rules, end_words, next_keywords, bracket }.error());
+                self.errors.push(
+                    Failure { scan, tokens, at, rules, end_words, next_keywords, bracket }.error(),
+                );
                 None
             }
         }
     }
 
     fn tokens_span(&self, tokens: &Range<usize>) -> Span {
-        let span =
-            |index: usize| self.scan.tokens.get(index).map_or(Span::at(self.scan.text.len()), |token| token.span);
+        let span = |index: usize| {
+            self.scan.tokens.get(index).map_or(Span::at(self.scan.text.len()), |token| token.span)
+        };
         span(tokens.start).to(span(tokens.end.saturating_sub(1).max(tokens.start)))
     }
 
@@ -319,7 +356,9 @@ impl<'a, 't> Reader<'a, 't> {
         let end = self.comments.partition_point(|comment| comment.span.start < start);
         let first = self.comments.partition_point(|comment| comment.span.start < previous_end);
         let mut docs = Vec::new();
-        for (comment, attached) in self.comments[first..end].iter().zip(&mut self.attached[first..end]) {
+        for (comment, attached) in
+            self.comments[first..end].iter().zip(&mut self.attached[first..end])
+        {
             if comment.kind == CommentKind::Doc && comment.own_line {
                 *attached = true;
                 docs.push(doc_line(comment));

@@ -24,7 +24,9 @@ pub fn print_type(ty: &Type) -> String {
 pub fn print_layout_word(word: &LayoutWord) -> String {
     let dims: Vec<String> = word.dims.iter().map(print_dim_word).collect();
     let mut out = match word.form {
-        DimsForm::Compact if !dims.is_empty() && word.dims.iter().all(|dim| is_short_dim(&dim.name.value)) => {
+        DimsForm::Compact
+            if !dims.is_empty() && word.dims.iter().all(|dim| is_short_dim(&dim.name.value)) =>
+        {
             dims.concat()
         }
         _ => format!("[{}]", dims.join(", ")),
@@ -47,7 +49,11 @@ fn print_dim_word(dim: &DimWord) -> String {
 /// `xy`, or `{data,model}` where a name is longer than one letter.
 fn print_axes(axes: &AxesWord) -> String {
     let names: Vec<&str> = axes.axes.iter().map(|axis| axis.value.as_str()).collect();
-    if names.iter().all(|name| name.len() == 1) { names.concat() } else { format!("{{{}}}", names.join(",")) }
+    if names.iter().all(|name| name.len() == 1) {
+        names.concat()
+    } else {
+        format!("{{{}}}", names.join(","))
+    }
 }
 
 /// `(partialsum-x, partialmax-y)`; nothing where nothing is partial.
@@ -55,7 +61,8 @@ pub fn print_partial(groups: &[PartialGroup]) -> String {
     if groups.is_empty() {
         return String::new();
     }
-    let print_group = |group: &PartialGroup| format!("{}-{}", group.op.value.word(), print_axes(&group.axes));
+    let print_group =
+        |group: &PartialGroup| format!("{}-{}", group.op.value.word(), print_axes(&group.axes));
     format!("({})", groups.iter().map(print_group).collect::<Vec<_>>().join(", "))
 }
 
@@ -63,7 +70,9 @@ pub fn print_partial(groups: &[PartialGroup]) -> String {
 pub fn print_dim_list(list: &DimList) -> String {
     let names: Vec<&str> = list.dims.iter().map(|dim| dim.value.as_str()).collect();
     match list.form {
-        DimsForm::Compact if !names.is_empty() && names.iter().all(|name| is_short_dim(name)) => names.concat(),
+        DimsForm::Compact if !names.is_empty() && names.iter().all(|name| is_short_dim(name)) => {
+            names.concat()
+        }
         DimsForm::Single if names.len() == 1 => names.concat(),
         _ => format!("[{}]", names.join(", ")),
     }
@@ -76,13 +85,21 @@ fn is_short_dim(name: &str) -> bool {
 
 /// `comm of x <= 40us`
 pub fn print_claim(claim: &Claim) -> String {
-    let of = |of: &Option<Name>| of.as_ref().map_or(String::new(), |value| format!(" of {}", value.value));
+    let of = |of: &Option<Name>| {
+        of.as_ref().map_or(String::new(), |value| format!(" of {}", value.value))
+    };
     match claim {
         Claim::Strategy { name } => format!("strategy {}", name.value),
         Claim::None { measure, of: value } => format!("no {}{}", measure.value, of(value)),
         Claim::Measured { measure, of: value, comparison, amount } => {
             let unit = amount.unit.as_ref().map_or("", |unit| unit.value.as_str());
-            format!("{}{} {} {}{unit}", measure.value, of(value), comparison.value.sign(), amount.number)
+            format!(
+                "{}{} {} {}{unit}",
+                measure.value,
+                of(value),
+                comparison.value.sign(),
+                amount.number
+            )
         }
     }
 }
@@ -106,7 +123,8 @@ fn wrapped(text: String, in_parens: bool) -> String {
     if in_parens { format!("({text})") } else { text }
 }
 
-/// The expression on one line. Parentheses that its tree needs are put in even where no [`ExprKind::Paren`] stands.
+/// The expression on one line. Parentheses that its tree needs are put in even where no
+/// [`ExprKind::Paren`] stands.
 pub fn print_expr(expr: &Expr) -> String {
     let mut out = String::new();
     write_expr(&mut out, expr);
@@ -173,7 +191,8 @@ fn write_expr(out: &mut String, expr: &Expr) {
     }
 }
 
-/// What stands in `word(operands...tail)`; the tail brings its own blank or comma. Not for numbers, names and signs.
+/// What stands in `word(operands...tail)`; the tail brings its own blank or comma. Not for numbers,
+/// names and signs.
 pub(crate) fn call_parts(expr: &Expr) -> (&str, Vec<&Expr>, String) {
     match &expr.kind {
         ExprKind::Number(_)
@@ -189,8 +208,9 @@ pub(crate) fn call_parts(expr: &Expr) -> (&str, Vec<&Expr>, String) {
         }
         ExprKind::Form { op, operands, arguments } => {
             let row = op.value.row();
-            let written =
-                |(slot, argument): (&Slot, &Argument)| slot.lead.text().to_string() + &print_argument(argument);
+            let written = |(slot, argument): (&Slot, &Argument)| {
+                slot.lead.text().to_string() + &print_argument(argument)
+            };
             let tail = row.slots.iter().zip(arguments).map(written).collect();
             (row.source.unwrap_or_default(), operands.iter().collect(), tail)
         }

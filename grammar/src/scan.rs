@@ -1,5 +1,5 @@
-//! The first look at a text: its tokens, far enough to find comments, brackets and keywords. It never fails; what is no
-//! token is reported, and the rest goes on.
+//! The first look at a text: its tokens, far enough to find comments, brackets and keywords. It
+//! never fails; what is no token is reported, and the rest goes on.
 
 use crate::ast::{Comment, CommentKind};
 use crate::error::{SyntaxError, SyntaxErrorKind};
@@ -56,7 +56,8 @@ pub(crate) struct Scan<'t> {
     pub(crate) semicolons: Vec<usize>,
     /// What is wrong, the first [`MAX_ERRORS`] of it.
     pub(crate) errors: Vec<SyntaxError>,
-    /// The places of all that is wrong but for semicolons: a piece with such a place in it is not parsed any further.
+    /// The places of all that is wrong but for semicolons: a piece with such a place in it is not
+    /// parsed any further.
     pub(crate) faults: Vec<usize>,
 }
 
@@ -106,7 +107,9 @@ pub(crate) fn scan(text: &str) -> Scan<'_> {
             _ => {
                 if let Some(kind) = fault(kind, &text[span.start..span.end]) {
                     // A run of strange characters is one error.
-                    if !matches!(kind, SyntaxErrorKind::StrangeCharacter { .. }) || strange_end != span.start {
+                    if !matches!(kind, SyntaxErrorKind::StrangeCharacter { .. })
+                        || strange_end != span.start
+                    {
                         scan.report(SyntaxError::new(kind, span));
                     }
                     scan.faults.push(span.start);
@@ -137,7 +140,9 @@ fn on_boundaries(text: &str, range: std::ops::Range<usize>) -> Span {
 
 fn fault(kind: TokenKind, text: &str) -> Option<SyntaxErrorKind> {
     match kind {
-        TokenKind::Strange => text.chars().next().map(|character| SyntaxErrorKind::StrangeCharacter { character }),
+        TokenKind::Strange => {
+            text.chars().next().map(|character| SyntaxErrorKind::StrangeCharacter { character })
+        }
         TokenKind::UnclosedText => Some(SyntaxErrorKind::UnclosedString),
         TokenKind::Word if text.len() > MAX_NAME_BYTES => Some(SyntaxErrorKind::NameTooLong),
         TokenKind::Number if text.len() > MAX_NUMBER_DIGITS => {

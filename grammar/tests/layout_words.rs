@@ -2,8 +2,8 @@
 
 use shard_grammar::ast::{DimsForm, PartialOp};
 use shard_grammar::{
-    Span, parse_dim_list, parse_layout_with_partial, parse_layout_word, print_dim_list, print_layout_word,
-    print_partial,
+    Span, parse_dim_list, parse_layout_with_partial, parse_layout_word, print_dim_list,
+    print_layout_word, print_partial,
 };
 
 /// These words print back as they were written.
@@ -43,21 +43,27 @@ refuses! {
         => "`x` is no dim: dims are upper-case letters, and mesh axes stand behind `_`", Some("BLE_x");
     a_long_dim_needs_brackets: "Batch_x" at 1..5
         => "a dim with a name longer than one letter stands in brackets, `atch` does not", Some("[Batch_x]");
-    a_dim_has_one_subscript: "B_x_y" at 3..4 => "dim `B` has a second `_`: all its axes stand behind one, major first", None;
-    an_upper_case_axis_is_refused: "B_X" at 2..3 => "`X` stands where a mesh axis is expected: axes are lower-case", Some("x");
+    a_dim_has_one_subscript: "B_x_y" at 3..4 => "dim `B` has a second `_`: all its axes stand \
+        behind one, major first", None;
+    an_upper_case_axis_is_refused: "B_X" at 2..3 => "`X` stands where a mesh axis is expected: \
+        axes are lower-case", Some("x");
     an_underscore_needs_axes: "BL_" at 2..3 => "expected a mesh axis, found the end", None;
     an_axis_with_digits_needs_braces: "B_x1" at 2..4
         => "mesh axis `x1` has a name longer than one letter, so it stands in braces", Some("{x1}");
     empty_braces_are_refused: "B_{}" at 2..4 => "no mesh axis stands in these braces", None;
-    a_partial_has_no_order: "B(partialsum-(xy))" at 13..14 => "the axes of a partial have no order, so they need no parentheses", None;
-    a_partial_needs_its_word: "B(sum-x)" at 2..5 => "expected `partialsum-` or `partialmax-` and mesh axes, found `sum`", None;
+    a_partial_has_no_order: "B(partialsum-(xy))" at 13..14 => "the axes of a partial have no \
+        order, so they need no parentheses", None;
+    a_partial_needs_its_word: "B(sum-x)" at 2..5 => "expected `partialsum-` or `partialmax-` and \
+        mesh axes, found `sum`", None;
     a_partial_has_a_dash: "B(partialsum_x)" at 12..13
         => "expected `-` and mesh axes behind `partialsum`, found `_`", Some("partialsum-x");
     what_stands_behind_is_refused: "B_x C" at 4..5 => "`C` stands behind the layout", None;
-    a_label_starts_lower_case: "BL?Q" at 3..4 => "expected a layout label (a lower-case letter, then letters and digits), found `Q`", None;
+    a_label_starts_lower_case: "BL?Q" at 3..4 => "expected a layout label (a lower-case letter, \
+        then letters and digits), found `Q`", None;
     other_characters_are_refused: "Bé" at 1..3 => "`é` stands behind the layout", None;
     an_open_bracket_is_refused: "[B" at 2..2 => "expected `,` or `]`, found the end", None;
-    an_empty_text_is_refused: "" at 0..0 => "expected a dim (an upper-case letter) or `[`, found the end", None;
+    an_empty_text_is_refused: "" at 0..0 => "expected a dim (an upper-case letter) or `[`, found \
+        the end", None;
 }
 
 #[test]
@@ -99,7 +105,9 @@ fn dim_lists_come_in_three_forms() {
 
 #[test]
 fn a_dim_list_has_no_axes() {
-    for (text, help) in [("BLF_x", "BLF"), ("[Batch_{data}, Seq]", "[Batch, Seq]"), ("BL?", "BL"), ("B_xL", "BL")] {
+    for (text, help) in
+        [("BLF_x", "BLF"), ("[Batch_{data}, Seq]", "[Batch, Seq]"), ("BL?", "BL"), ("B_xL", "BL")]
+    {
         let error = parse_dim_list(text, 7).unwrap_err();
         assert_eq!(error.help.as_deref(), Some(help));
     }

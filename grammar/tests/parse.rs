@@ -2,12 +2,14 @@
 
 use shard_grammar::ast::*;
 use shard_grammar::{
-    SourceFile, Span, parse, parse_dim_override, parse_mesh_axes, print_expr, print_int_expr, print_type,
+    SourceFile, Span, parse, parse_dim_override, parse_mesh_axes, print_expr, print_int_expr,
+    print_type,
 };
 
 /// The expression of `let v = ...`.
 fn expr(text: &str) -> Expr {
-    let source = SourceFile::new("t", format!("layer f(a: f32 A) -> f32 A {{ let v = {text} return a }}"));
+    let source =
+        SourceFile::new("t", format!("layer f(a: f32 A) -> f32 A {{ let v = {text} return a }}"));
     let parsed = parse(&source);
     assert_eq!(parsed.errors, [], "{text}");
     match parsed.file.layers().next().map(|layer| &layer.body[0]) {
@@ -19,7 +21,9 @@ fn expr(text: &str) -> Expr {
 /// The expression with parentheses around each operation.
 fn grouped(expr: &Expr) -> String {
     match &expr.kind {
-        ExprKind::Binary { op, left, right, .. } => format!("({} {} {})", grouped(left), op.sign(), grouped(right)),
+        ExprKind::Binary { op, left, right, .. } => {
+            format!("({} {} {})", grouped(left), op.sign(), grouped(right))
+        }
         ExprKind::Neg { operand, .. } => format!("(-{})", grouped(operand)),
         ExprKind::Paren(inner) => grouped(inner),
         _ => print_expr(expr),
@@ -42,14 +46,24 @@ fn products_bind_before_sums_and_both_to_the_left() {
 
 #[test]
 fn printing_puts_in_the_parentheses_that_a_tree_needs() {
-    let name = |name: &str| Box::new(Expr { span: Span::default(), kind: ExprKind::Name(name.into()) });
+    let name =
+        |name: &str| Box::new(Expr { span: Span::default(), kind: ExprKind::Name(name.into()) });
     let binary = |op, left, right| {
-        Box::new(Expr { span: Span::default(), kind: ExprKind::Binary { op, op_span: Span::default(), left, right } })
+        Box::new(Expr {
+            span: Span::default(),
+            kind: ExprKind::Binary { op, op_span: Span::default(), left, right },
+        })
     };
-    let tree =
-        binary(BinaryOp::Mul, binary(BinaryOp::Add, name("a"), name("b")), binary(BinaryOp::Div, name("c"), name("d")));
+    let tree = binary(
+        BinaryOp::Mul,
+        binary(BinaryOp::Add, name("a"), name("b")),
+        binary(BinaryOp::Div, name("c"), name("d")),
+    );
     assert_eq!(print_expr(&tree), "(a + b) * (c / d)");
-    let negated = Expr { span: Span::default(), kind: ExprKind::Neg { op_span: Span::default(), operand: tree } };
+    let negated = Expr {
+        span: Span::default(),
+        kind: ExprKind::Neg { op_span: Span::default(), operand: tree },
+    };
     assert_eq!(print_expr(&negated), "-((a + b) * (c / d))");
 }
 
@@ -83,15 +97,20 @@ fn every_form_has_its_variant() {
     ] {
         let expr = expr(text);
         let kind = format!("{:?}", expr.kind);
-        assert!(kind.trim_start_matches("Form { op: Spanned { value: ").starts_with(variant), "{text}: {expr:?}");
+        assert!(
+            kind.trim_start_matches("Form { op: Spanned { value: ").starts_with(variant),
+            "{text}: {expr:?}"
+        );
         assert_eq!(print_expr(&expr), text);
     }
 }
 
 #[test]
 fn contextual_words_are_good_names() {
-    let text = "mesh dim=2, layer=3, mesh=1, model=2\nlayer f(cache: cache bf16 B_{layer,model}, mesh: f32 B, dim: weight f32 B, hardware: f32 B) -> f32 B {\n\
-                let over = hardware let at = sum(mesh over B) let repeat = dim return over + at * repeat }";
+    let text = "mesh dim=2, layer=3, mesh=1, model=2\nlayer f(cache: cache bf16 B_{layer,model}, \
+        mesh: f32 B, dim: weight f32 B, hardware: f32 B) -> f32 B {\n\
+                let over = hardware let at = sum(mesh over B) let repeat = dim return over + at * \
+                repeat }";
     let parsed = parse(&SourceFile::new("t", text));
     assert_eq!(parsed.errors, []);
     assert_eq!(parsed.file.layers().next().unwrap().body.len(), 4);
@@ -99,12 +118,16 @@ fn contextual_words_are_good_names() {
 
 #[test]
 fn every_node_has_its_place() {
-    let text = "/// d\nstrict layer f(a: weight f32 A_xy) -> (y: f32 A,) repeat 3 {\n  let b: A_{data} (partialsum-x) = a  // c\n  return b\n}  ";
+    let text = "/// d\nstrict layer f(a: weight f32 A_xy) -> (y: f32 A,) repeat 3 {\n  let b: \
+        A_{data} (partialsum-x) = a  // c\n  return b\n}  ";
     let source = SourceFile::new("t", text);
     let parsed = parse(&source);
     assert_eq!(parsed.errors, []);
     let layer = parsed.file.layers().next().unwrap();
-    assert_eq!(source.slice(layer.header_span), "strict layer f(a: weight f32 A_xy) -> (y: f32 A,) repeat 3");
+    assert_eq!(
+        source.slice(layer.header_span),
+        "strict layer f(a: weight f32 A_xy) -> (y: f32 A,) repeat 3"
+    );
     assert_eq!(source.slice(layer.params_span), "(a: weight f32 A_xy)");
     assert_eq!(source.slice(layer.params[0].ty.span), "weight f32 A_xy");
     assert_eq!(source.slice(layer.results.span()), "(y: f32 A,)");
@@ -121,10 +144,17 @@ fn every_node_has_its_place() {
 
 #[test]
 fn spans_of_operators_and_operands_are_exact() {
-    let source = SourceFile::new("t", "layer f(a: f32 A) -> f32 A { return (a  +  -b) * g( a , b ) // x\n }");
+    let source = SourceFile::new(
+        "t",
+        "layer f(a: f32 A) -> f32 A { return (a  +  -b) * g( a , b ) // x\n }",
+    );
     let parsed = parse(&source);
-    let Statement::Return(statement) = &parsed.file.layers().next().unwrap().body[0] else { panic!() };
-    let ExprKind::Binary { op_span, left, right, .. } = &statement.value.values()[0].kind else { panic!() };
+    let Statement::Return(statement) = &parsed.file.layers().next().unwrap().body[0] else {
+        panic!()
+    };
+    let ExprKind::Binary { op_span, left, right, .. } = &statement.value.values()[0].kind else {
+        panic!()
+    };
     assert_eq!(
         (source.slice(*op_span), source.slice(left.span), source.slice(right.span)),
         ("*", "(a  +  -b)", "g( a , b )")
@@ -134,11 +164,16 @@ fn spans_of_operators_and_operands_are_exact() {
 
 #[test]
 fn a_return_of_one_parenthesised_value_is_no_list() {
-    for (text, count) in [("(a)", 1), ("(a) + (b)", 1), ("(a, b)", 2), ("(a, b,)", 2), ("((a), b * (c))", 2)] {
-        let source = SourceFile::new("t", format!("layer f(a: f32 A) -> f32 A {{ return {text} }}"));
+    for (text, count) in
+        [("(a)", 1), ("(a) + (b)", 1), ("(a, b)", 2), ("(a, b,)", 2), ("((a), b * (c))", 2)]
+    {
+        let source =
+            SourceFile::new("t", format!("layer f(a: f32 A) -> f32 A {{ return {text} }}"));
         let parsed = parse(&source);
         assert_eq!(parsed.errors, [], "{text}");
-        let Statement::Return(statement) = &parsed.file.layers().next().unwrap().body[0] else { panic!() };
+        let Statement::Return(statement) = &parsed.file.layers().next().unwrap().body[0] else {
+            panic!()
+        };
         assert_eq!(statement.value.values().len(), count, "{text}");
     }
 }
@@ -146,7 +181,10 @@ fn a_return_of_one_parenthesised_value_is_no_list() {
 #[test]
 fn command_line_arguments_are_read_by_the_same_grammar() {
     let dim = parse_dim_override("H = 4*(E+1) pad 64").unwrap();
-    assert_eq!((dim.name.value.as_str(), print_int_expr(&dim.value).as_str()), ("H", "4 * (E + 1)"));
+    assert_eq!(
+        (dim.name.value.as_str(), print_int_expr(&dim.value).as_str()),
+        ("H", "4 * (E + 1)")
+    );
     assert_eq!(dim.pad.map(|pad| print_int_expr(&pad)).as_deref(), Some("64"));
     let axes = parse_mesh_axes("x=8,data=2").unwrap();
     assert_eq!(
@@ -198,7 +236,10 @@ fn what_other_languages_write_is_told_what_there_is() {
         ("softmax(a)", "`softmax` goes over dims", "softmax(a over E)"),
     ] {
         let (said, helped) = said(written);
-        assert!(said.starts_with(message) && helped.starts_with(help), "{written}: {said}; {helped}");
+        assert!(
+            said.starts_with(message) && helped.starts_with(help),
+            "{written}: {said}; {helped}"
+        );
     }
 }
 
@@ -210,13 +251,21 @@ fn signs_outside_of_expressions_are_what_they_were() {
         "layer f(a: f32 B) -> f32 B { expect comm @ 3 return a }",
     ] {
         let parsed = parse(&SourceFile::new("t", text));
-        assert!(parsed.errors.iter().all(|e| !e.to_string().contains("there is no oper")), "{:?}", parsed.errors);
+        assert!(
+            parsed.errors.iter().all(|e| !e.to_string().contains("there is no oper")),
+            "{:?}",
+            parsed.errors
+        );
     }
     // A layer of the file is no operation of another language.
     let text = "layer topk(a: f32 B) -> f32 B { return topk(a over B) }";
     let parsed = parse(&SourceFile::new("t", text));
     assert!(parsed.errors[0].to_string().starts_with("expected"), "{:?}", parsed.errors);
     // However far it goes on.
-    let far = format!("layer f(a: f32 B) -> f32 B {{ return {}a ** {}2 }}", "(".repeat(5000), "-".repeat(100_000));
+    let far = format!(
+        "layer f(a: f32 B) -> f32 B {{ return {}a ** {}2 }}",
+        "(".repeat(5000),
+        "-".repeat(100_000)
+    );
     assert!(!parse(&SourceFile::new("t", far)).errors.is_empty());
 }

@@ -1,11 +1,12 @@
-//! The printer against the parser, on written, generated and broken texts: formatting changes nothing but the looks, a
-//! second formatting changes nothing, and no text makes either panic.
+//! The printer against the parser, on written, generated and broken texts: formatting changes
+//! nothing but the looks, a second formatting changes nothing, and no text makes either panic.
 
 use shard_grammar::ast::CommentKind;
 use shard_grammar::{Parsed, SourceFile, SyntaxErrorKind, format, parse};
 use std::time::{Duration, Instant};
 
-/// A small deterministic generator (xorshift), so that tests need no dependency and fail the same way everywhere.
+/// A small deterministic generator (xorshift), so that tests need no dependency and fail the same
+/// way everywhere.
 struct Random(u64);
 
 impl Random {
@@ -32,7 +33,8 @@ const WRITTEN: &[&str] = &[
     "\u{FEFF}dim A = 3\r\n\r\n\r\ndim B = 4\r\n",
     "phase p{}",
     "layer f(a: weight  host bf16 A, host1: weight // c\n host f32 [A]) -> f32 A { return a }",
-    "dim L=1\n/// Reads.\nphase prefill{L=2*4,M=3 pad 4,}// c\nphase decode repeat 64 { // a\n L = 1, // b\n\n // d\n }\n",
+    "dim L=1\n/// Reads.\nphase prefill{L=2*4,M=3 pad 4,}// c\nphase decode repeat 64 { // a\n L \
+        = 1, // b\n\n // d\n }\n",
     "layer f() -> f32 [] { }",
     "layer f(// c\n) -> f32 [] { // d\n}// e",
 ];
@@ -59,8 +61,12 @@ fn shape(parsed: &Parsed) -> String {
 
 /// The comments in sorted order: some move, and moved ones lose what made them docs.
 fn comments(parsed: &Parsed) -> Vec<String> {
-    let mut texts: Vec<String> =
-        parsed.file.comments.iter().map(|c| c.text.trim_start_matches(['/', '!', ' ']).to_string()).collect();
+    let mut texts: Vec<String> = parsed
+        .file
+        .comments
+        .iter()
+        .map(|c| c.text.trim_start_matches(['/', '!', ' ']).to_string())
+        .collect();
     texts.sort();
     texts
 }
@@ -70,7 +76,10 @@ fn hold(text: &str) -> bool {
     let source = SourceFile::new("t", text);
     let parsed = parse(&source);
     for error in &parsed.errors {
-        assert!(text.is_char_boundary(error.span.start) && text.is_char_boundary(error.span.end), "{error} in {text}");
+        assert!(
+            text.is_char_boundary(error.span.start) && text.is_char_boundary(error.span.end),
+            "{error} in {text}"
+        );
         assert!(error.span.end <= text.len() && !error.message().is_empty());
         let edit = error.fix.as_ref().map(|fix| fix.span).unwrap_or_default();
         assert!(text.get(edit.start..edit.end).is_some(), "{error} in {text}");
@@ -89,8 +98,14 @@ fn hold(text: &str) -> bool {
             assert_eq!(again.errors, [], "of\n{text}\nformatted as\n{once}");
             let (before, after) = (shape(&parsed), shape(&again));
             if let Some(at) = before.bytes().zip(after.bytes()).position(|(a, b)| a != b) {
-                let near = |text: &str| text[at.saturating_sub(200)..].chars().take(300).collect::<String>();
-                panic!("of\n{text}\nformatted as\n{once}\n{}\nbecame\n{}", near(&before), near(&after));
+                let near = |text: &str| {
+                    text[at.saturating_sub(200)..].chars().take(300).collect::<String>()
+                };
+                panic!(
+                    "of\n{text}\nformatted as\n{once}\n{}\nbecame\n{}",
+                    near(&before),
+                    near(&after)
+                );
             }
             assert_eq!(before.len(), after.len());
             assert_eq!(comments(&parsed), comments(&again), "of\n{text}\nformatted as\n{once}");
@@ -113,11 +128,16 @@ fn written_files_keep_their_meaning() {
 fn the_contract_s_example_is_formatted_as_it_stands_but_for_the_column_of_its_comments() {
     let text = include_str!("files/mlp.shard");
     let formatted = format(&SourceFile::new("t", text)).unwrap();
-    let squeezed = |text: &str| text.lines().map(|line| line.replace("  //", " //")).collect::<Vec<_>>();
-    let plain: Vec<String> =
-        squeezed(text).iter().map(|line| line.split("//").next().unwrap().trim_end().to_string()).collect();
-    let again: Vec<String> =
-        squeezed(&formatted).iter().map(|line| line.split("//").next().unwrap().trim_end().to_string()).collect();
+    let squeezed =
+        |text: &str| text.lines().map(|line| line.replace("  //", " //")).collect::<Vec<_>>();
+    let plain: Vec<String> = squeezed(text)
+        .iter()
+        .map(|line| line.split("//").next().unwrap().trim_end().to_string())
+        .collect();
+    let again: Vec<String> = squeezed(&formatted)
+        .iter()
+        .map(|line| line.split("//").next().unwrap().trim_end().to_string())
+        .collect();
     assert_eq!(plain, again);
 }
 
@@ -134,7 +154,13 @@ fn docs_reach_their_items() {
     let layer = parsed.file.layers().next().unwrap();
     assert_eq!(layer.docs, ["The layer.", "More of it."]);
     assert_eq!(layer.params[1].docs, ["What comes out."]);
-    assert!(parsed.file.comments.iter().any(|comment| comment.kind == CommentKind::Plain && !comment.own_line));
+    assert!(
+        parsed
+            .file
+            .comments
+            .iter()
+            .any(|comment| comment.kind == CommentKind::Plain && !comment.own_line)
+    );
 }
 
 // --- generated files ---
@@ -157,14 +183,19 @@ impl Generator {
         }
     }
 
-    /// Words with blanks and comments between them wherever they may stand; `_` behind a word keeps it apart.
+    /// Words with blanks and comments between them wherever they may stand; `_` behind a word keeps
+    /// it apart.
     fn spread(&mut self, words: &[&str]) -> String {
         let mut out = String::new();
         for word in words {
             let gap = self.space();
             out.push_str(gap);
-            let joins = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '?' | '-' | '/' | '.');
-            if gap.is_empty() && (out.ends_with(joins) || out.ends_with([')', '}'])) && word.starts_with(joins) {
+            let joins =
+                |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '?' | '-' | '/' | '.');
+            if gap.is_empty()
+                && (out.ends_with(joins) || out.ends_with([')', '}']))
+                && word.starts_with(joins)
+            {
                 out.push(' ');
             }
             out.push_str(word);
@@ -173,7 +204,9 @@ impl Generator {
     }
 
     fn value(&mut self) -> &'static str {
-        self.0.pick(&["a", "h2", "_k", "mesh", "weight", "cache_in", "over", "dim", "hardware", "w_out", "at"])
+        self.0.pick(&[
+            "a", "h2", "_k", "mesh", "weight", "cache_in", "over", "dim", "hardware", "w_out", "at",
+        ])
     }
 
     fn dims(&mut self) -> &'static str {
@@ -196,10 +229,16 @@ impl Generator {
 
     fn ty(&mut self, dtype: bool) -> String {
         let kind = self.0.pick(&["", "", "weight", "cache"]);
-        let dtype = if dtype || self.0.below(2) == 0 { self.0.pick(&["bf16", "f32", "int8", "bool"]) } else { "" };
+        let dtype = if dtype || self.0.below(2) == 0 {
+            self.0.pick(&["bf16", "f32", "int8", "bool"])
+        } else {
+            ""
+        };
         let layout = self.layout();
-        let partial = self.0.pick(&["", "", "(partialsum-x)", " (partialsum-{data, m}, partialmax-yz,)"]);
-        let words: Vec<&str> = [kind, dtype, layout, partial].into_iter().filter(|word| !word.is_empty()).collect();
+        let partial =
+            self.0.pick(&["", "", "(partialsum-x)", " (partialsum-{data, m}, partialmax-yz,)"]);
+        let words: Vec<&str> =
+            [kind, dtype, layout, partial].into_iter().filter(|word| !word.is_empty()).collect();
         self.spread(&words)
     }
 
@@ -208,7 +247,11 @@ impl Generator {
             0 => vec![self.0.pick(&["0", "12", "007"]).to_string()],
             1 => vec![self.0.pick(&["B", "E2", "Seq"]).to_string()],
             2 => vec!["(".into(), self.int(depth - 1), ")".into()],
-            _ => vec![self.int(depth - 1), self.0.pick(&["+", "-", "*", "/"]).to_string(), self.int(depth - 1)],
+            _ => vec![
+                self.int(depth - 1),
+                self.0.pick(&["+", "-", "*", "/"]).to_string(),
+                self.int(depth - 1),
+            ],
         };
         self.spread(&words.iter().map(String::as_str).collect::<Vec<_>>())
     }
@@ -216,7 +259,9 @@ impl Generator {
     fn expr(&mut self, depth: usize) -> String {
         let form = if depth == 0 { self.0.below(3) } else { self.0.below(22) };
         let mut words: Vec<String> = Vec::new();
-        let say = |words: &mut Vec<String>, more: &[&str]| words.extend(more.iter().map(|word| word.to_string()));
+        let say = |words: &mut Vec<String>, more: &[&str]| {
+            words.extend(more.iter().map(|word| word.to_string()))
+        };
         match form {
             0 | 1 => say(&mut words, &[self.value()]),
             2 => say(&mut words, &[self.0.pick(&["1", "0.5", "2e-3", "1.25E+7"])]),
@@ -234,7 +279,13 @@ impl Generator {
                 say(&mut words, &[")"]);
             }
             10 => {
-                words.extend(["einsum".into(), "(".into(), self.expr(depth - 1), ",".into(), self.expr(depth - 1)]);
+                words.extend([
+                    "einsum".into(),
+                    "(".into(),
+                    self.expr(depth - 1),
+                    ",".into(),
+                    self.expr(depth - 1),
+                ]);
                 say(&mut words, &["->", self.dims(), ")"]);
             }
             11 => {
@@ -268,10 +319,25 @@ impl Generator {
                     ")".into(),
                 ]
             }
-            1 => words = vec!["cast".into(), "(".into(), words.concat_spaced(), ",".into(), "f32".into(), ")".into()],
+            1 => {
+                words = vec![
+                    "cast".into(),
+                    "(".into(),
+                    words.concat_spaced(),
+                    ",".into(),
+                    "f32".into(),
+                    ")".into(),
+                ]
+            }
             2 => {
-                words =
-                    vec!["slice".into(), "(".into(), words.concat_spaced(), ", S -> W,".into(), self.int(1), ")".into()]
+                words = vec![
+                    "slice".into(),
+                    "(".into(),
+                    words.concat_spaced(),
+                    ", S -> W,".into(),
+                    self.int(1),
+                    ")".into(),
+                ]
             }
             _ => {}
         }
@@ -281,9 +347,13 @@ impl Generator {
     /// An op with slots behind its operands.
     fn op(&mut self, form: usize, depth: usize) -> Vec<String> {
         let mut words: Vec<String> = Vec::new();
-        let say = |words: &mut Vec<String>, more: &[&str]| words.extend(more.iter().map(|word| word.to_string()));
+        let say = |words: &mut Vec<String>, more: &[&str]| {
+            words.extend(more.iter().map(|word| word.to_string()))
+        };
         let (word, count, tail): (&str, usize, &[&str]) = match form {
-            13 => (self.0.pick(&["sum", "max", "softmax", "rmsnorm"]), 1, &["over", self.dims(), ")"]),
+            13 => {
+                (self.0.pick(&["sum", "max", "softmax", "rmsnorm"]), 1, &["over", self.dims(), ")"])
+            }
             14 => (self.0.pick(&["rename"]), 1, &[",", "L", "->", "Seq", ")"]),
             15 => ("split", 1, &[",", "H", "->", "[Kv, G]", ")"]),
             16 => ("merge", 1, &[",", "KG", "->", "H", ",", ")"]),
@@ -308,7 +378,10 @@ impl Generator {
     fn expect(&mut self, words: &mut Vec<String>) {
         words.push("expect".into());
         if self.0.below(4) == 0 {
-            return words.extend(["strategy".into(), self.0.pick(&["2d-weight-stationary", "fsdp"]).into()]);
+            return words.extend([
+                "strategy".into(),
+                self.0.pick(&["2d-weight-stationary", "fsdp"]).into(),
+            ]);
         }
         let none = self.0.below(3) == 0;
         if none {
@@ -320,7 +393,9 @@ impl Generator {
         }
         if !none {
             words.push(self.0.pick(&["<", "<=", "==", ">=", ">"]).into());
-            words.extend(self.0.pick(&["2", "40us", "1.5 GiB", "0.25 ms"]).split(' ').map(str::to_string));
+            words.extend(
+                self.0.pick(&["2", "40us", "1.5 GiB", "0.25 ms"]).split(' ').map(str::to_string),
+            );
         }
     }
 
@@ -328,9 +403,26 @@ impl Generator {
         let mut words: Vec<String> = Vec::new();
         for _ in 0..self.0.below(5) {
             match self.0.below(4) {
-                0 => words.extend(["hardware".into(), self.0.pick(&["tpu-v4-flat", "\"a b/é.toml\""]).into()]),
-                1 => words.extend(["mesh".into(), "data".into(), "=".into(), "4".into(), ",".into(), "y=02".into()]),
-                2 => words.extend(["dim".into(), "H".into(), "=".into(), self.int(2), "pad".into(), self.int(1)]),
+                0 => words.extend([
+                    "hardware".into(),
+                    self.0.pick(&["tpu-v4-flat", "\"a b/é.toml\""]).into(),
+                ]),
+                1 => words.extend([
+                    "mesh".into(),
+                    "data".into(),
+                    "=".into(),
+                    "4".into(),
+                    ",".into(),
+                    "y=02".into(),
+                ]),
+                2 => words.extend([
+                    "dim".into(),
+                    "H".into(),
+                    "=".into(),
+                    self.int(2),
+                    "pad".into(),
+                    self.int(1),
+                ]),
                 _ => words.extend(["dim".into(), "B".into(), "=".into(), self.int(3)]),
             }
         }
@@ -371,8 +463,21 @@ impl Generator {
                 }
             }
             match self.0.below(3) {
-                0 => words.extend(["let".into(), "(".into(), "y, k".into(), ")=".into(), self.expr(1)]),
-                1 => words.extend(["return".into(), "(".into(), self.expr(2), ",".into(), self.expr(2), ")".into()]),
+                0 => words.extend([
+                    "let".into(),
+                    "(".into(),
+                    "y, k".into(),
+                    ")=".into(),
+                    self.expr(1),
+                ]),
+                1 => words.extend([
+                    "return".into(),
+                    "(".into(),
+                    self.expr(2),
+                    ",".into(),
+                    self.expr(2),
+                    ")".into(),
+                ]),
                 _ => words.extend(["return".into(), self.expr(2)]),
             }
             words.push("}".into());
@@ -442,9 +547,11 @@ fn broken_files_are_refused_or_kept_and_never_panic() {
     let mut generator = Generator(Random(0xb0b));
     let mut kept = 0;
     for round in 0..8000 {
-        let mut text = if round % 4 == 0 { generator.file() } else { generator.0.pick(WRITTEN).to_string() };
+        let mut text =
+            if round % 4 == 0 { generator.file() } else { generator.0.pick(WRITTEN).to_string() };
         for _ in 0..1 + generator.0.below(3) {
-            let boundaries: Vec<usize> = (0..=text.len()).filter(|&at| text.is_char_boundary(at)).collect();
+            let boundaries: Vec<usize> =
+                (0..=text.len()).filter(|&at| text.is_char_boundary(at)).collect();
             let at = boundaries[generator.0.below(boundaries.len())];
             let end = boundaries[generator.0.below(boundaries.len())].clamp(at, at + 12);
             let end = (at..=end).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(at);

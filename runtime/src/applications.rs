@@ -1,5 +1,5 @@
-//! Folded blocks on simulated devices: every application is written out, executed and compared, each with weights and
-//! caches of its own.
+//! Folded blocks on simulated devices: every application is written out, executed and compared,
+//! each with weights and caches of its own.
 
 use shard_ir::{InstrId, Plan, Unrolled, never};
 
@@ -8,22 +8,27 @@ use crate::execute::CollectiveTrace;
 use crate::judge::Report;
 use crate::limits::MAX_APPLIED;
 
-/// So many applications of a folded block are executed unless all are asked for: a first, one between, and a last.
+/// So many applications of a folded block are executed unless all are asked for: a first, one
+/// between, and a last.
 pub const FEW_APPLICATIONS: u64 = 3;
 
 /// A plan with its folded blocks written out: all applications, or a few of each block.
 pub fn written_out(plan: &Plan, all: bool) -> Result<Unrolled, RunError> {
     let most = if all { u64::MAX } else { FEW_APPLICATIONS };
     let too_many = |needed| RunError::TooMuchWork { needed, cap: MAX_APPLIED };
-    let needed = plan.ids().map(|id| u128::from(plan.repeat_of(id).min(most))).fold(0, u128::saturating_add);
+    let needed =
+        plan.ids().map(|id| u128::from(plan.repeat_of(id).min(most))).fold(0, u128::saturating_add);
     if needed > MAX_APPLIED { Err(too_many(needed)) } else { Ok(plan.unrolled(most)) }
 }
 
-/// The report on a plan that was written out, in the instructions of the plan with folded blocks. Of a collective in a
-/// block it holds the application that sent most: all should send the same.
+/// The report on a plan that was written out, in the instructions of the plan with folded blocks.
+/// Of a collective in a block it holds the application that sent most: all should send the same.
 pub fn folded(report: Report, of: &[InstrId]) -> Report {
-    let original =
-        |id: InstrId| of.get(id.index()).copied().unwrap_or_else(|| never!("an instruction that stands for none", id));
+    let original = |id: InstrId| {
+        of.get(id.index())
+            .copied()
+            .unwrap_or_else(|| never!("an instruction that stands for none", id))
+    };
     let mut collectives: Vec<CollectiveTrace> = Vec::new();
     for trace in report.collectives {
         let trace = CollectiveTrace { id: original(trace.id), ..trace };

@@ -11,10 +11,11 @@ pub const EXACT_LIMIT: f64 = 9_007_199_254_740_992.0;
 pub enum Arithmetic {
     /// Whole numbers, exactly.
     Exact,
-    /// Every result, and every partial sum that travels, is rounded to `f32`; inside an op sums are taken in `f64`.
-    /// Integers are exact.
+    /// Every result, and every partial sum that travels, is rounded to `f32`; inside an op sums are
+    /// taken in `f64`. Integers are exact.
     F32,
-    /// Every result, and every partial sum that travels, is rounded to the value's own dtype; integers saturate.
+    /// Every result, and every partial sum that travels, is rounded to the value's own dtype;
+    /// integers saturate.
     Emulated,
 }
 
@@ -29,9 +30,10 @@ impl Arithmetic {
         }
     }
 
-    /// The difference, as a part of a result's scale, up to which two results count as equal: nothing where arithmetic
-    /// is exact, 1e-5 in `f32`, and with emulated dtypes eight roundings of the coarsest float dtype of the plan (to which a
-    /// run adds twice what roundings do to the unsharded program).
+    /// The difference, as a part of a result's scale, up to which two results count as equal:
+    /// nothing where arithmetic is exact, 1e-5 in `f32`, and with emulated dtypes eight roundings
+    /// of the coarsest float dtype of the plan (to which a run adds twice what roundings do to the
+    /// unsharded program).
     pub fn tolerance(self, plan: &Plan) -> f64 {
         match self {
             Arithmetic::Exact => 0.0,
@@ -50,7 +52,8 @@ impl Arithmetic {
     }
 }
 
-/// Whether all instructions of a plan map whole numbers to whole numbers, each step without rounding.
+/// Whether all instructions of a plan map whole numbers to whole numbers, each step without
+/// rounding.
 pub fn allows_exact(plan: &Plan) -> bool {
     plan.instructions.iter().all(|i| match &i.kind {
         InstrKind::Parameter(_) | InstrKind::Move(_) | InstrKind::CollectiveEinsum(_) => true,
@@ -62,12 +65,14 @@ pub fn allows_exact(plan: &Plan) -> bool {
     })
 }
 
-/// A value cast to a dtype: floats rounded to nearest, ties to even; integers truncated toward zero and saturated; a
-/// truth value is 0 or 1.
+/// A value cast to a dtype: floats rounded to nearest, ties to even; integers truncated toward zero
+/// and saturated; a truth value is 0 or 1.
 pub fn round_to(dtype: Dtype, value: f64) -> f64 {
     match dtype {
         Dtype::F32 => f64::from(value as f32),
-        Dtype::Bf16 => round_float(value, 7, -126, f64::from_bits(0x47ef_e000_0000_0000), f64::INFINITY),
+        Dtype::Bf16 => {
+            round_float(value, 7, -126, f64::from_bits(0x47ef_e000_0000_0000), f64::INFINITY)
+        }
         Dtype::F16 => round_float(value, 10, -14, 65504.0, f64::INFINITY),
         // e4m3, which has no infinity: it saturates.
         Dtype::F8 => round_float(value, 3, -6, 448.0, 448.0),
@@ -83,8 +88,8 @@ fn saturate(value: f64, bits: i32) -> f64 {
     if value.is_nan() { 0.0 } else { value.trunc().clamp(-limit, limit - 1.0) }
 }
 
-/// Rounds to so many bits behind the leading one, with gradual underflow below `2^least_exponent`; past `largest` comes
-/// `overflow`.
+/// Rounds to so many bits behind the leading one, with gradual underflow below `2^least_exponent`;
+/// past `largest` comes `overflow`.
 fn round_float(value: f64, bits: i32, least_exponent: i32, largest: f64, overflow: f64) -> f64 {
     if value == 0.0 || !value.is_finite() {
         return value;

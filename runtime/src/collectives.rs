@@ -10,9 +10,10 @@
 //! | exchange | direct: each device sends every other one what it has of its new block | D(1 - o) |
 //! | slice, to-partial | each device by itself | 0 |
 //!
-//! A gather or a scatter along several dims goes as one along one dim. o is the least part of its new block that any device has
-//! before. D is the larger buffer of one device, K the devices in the group. An all-reduce whose buffer of n elements is no
-//! multiple of K pads it: the padding travels and is not charged, each chunk counts as n / K elements exactly.
+//! A gather or a scatter along several dims goes as one along one dim. o is the least part of its
+//! new block that any device has before. D is the larger buffer of one device, K the devices in the
+//! group. An all-reduce whose buffer of n elements is no multiple of K pads it: the padding travels
+//! and is not charged, each chunk counts as n / K elements exactly.
 
 use shard_ir::{AxisList, Collective, Dtype, InstrId, Layout, MeshShape, Reduction};
 
@@ -36,7 +37,11 @@ pub(crate) struct Move<'a> {
 
 impl Move<'_> {
     /// The block of every device after the move, and the network that carried it.
-    pub(crate) fn execute(&self, grid: &Grid<'_>, blocks: &[&Tensor]) -> Result<(Vec<Tensor>, Network), RunError> {
+    pub(crate) fn execute(
+        &self,
+        grid: &Grid<'_>,
+        blocks: &[&Tensor],
+    ) -> Result<(Vec<Tensor>, Network), RunError> {
         let denominator = match self.collective {
             Collective::AllReduce { axes, .. } => grid.mesh.group_size(axes.iter()) as usize,
             Collective::AllGather { .. }
@@ -55,12 +60,17 @@ impl Move<'_> {
                 let own: Vec<Vec<f64>> = group.iter().map(|d| blocks[*d].data.clone()).collect();
                 let sizes = &blocks[group[0]].sizes;
                 let gathered = ring_all_gather(&mut network, group, own, None)?;
-                gathered.into_iter().map(|pieces| Ok(Tensor::joined(&tensors(sizes, pieces)?, dim))).collect()
+                gathered
+                    .into_iter()
+                    .map(|pieces| Ok(Tensor::joined(&tensors(sizes, pieces)?, dim)))
+                    .collect()
             })?,
             Collective::ReduceScatter { kind, dim, axes } => in_groups(grid, &axes, |group| {
-                let parts: Vec<Vec<Tensor>> = group.iter().map(|d| blocks[*d].cut(dim, group.len())).collect();
+                let parts: Vec<Vec<Tensor>> =
+                    group.iter().map(|d| blocks[*d].cut(dim, group.len())).collect();
                 let sizes = parts[0][0].sizes.clone();
-                let chunks = parts.into_iter().map(|p| p.into_iter().map(|t| t.data).collect()).collect();
+                let chunks =
+                    parts.into_iter().map(|p| p.into_iter().map(|t| t.data).collect()).collect();
                 let sums = self.ring_reduce_scatter(&mut network, group, chunks, kind, None)?;
                 tensors(&sizes, sums)
             })?,
@@ -68,9 +78,9 @@ impl Move<'_> {
                 let axes: AxisList = axes.iter().collect();
                 in_groups(grid, &axes, |group| self.all_reduce(&mut network, group, blocks, kind))?
             }
-            Collective::AllToAll { from_dim, to_dim, axes } => {
-                in_groups(grid, &axes, |group| all_to_all(&mut network, group, blocks, (from_dim, to_dim)))?
-            }
+            Collective::AllToAll { from_dim, to_dim, axes } => in_groups(grid, &axes, |group| {
+                all_to_all(&mut network, group, blocks, (from_dim, to_dim))
+            })?,
             Collective::Permute { to } => self.permute(&mut network, grid, blocks, to)?,
             Collective::Exchange { to } => self.exchange(&mut network, grid, blocks, to)?,
             Collective::AllGatherDims { to } => {
@@ -102,8 +112,9 @@ impl Move<'_> {
         }
     }
 
-    /// `chunks[r][c]` is what rank r has of chunk c; the result is, of each rank, its own chunk combined. Chunk c starts
-    /// at rank c + 1 and goes round, each rank adding its term, until it arrives at rank c.
+    /// `chunks[r][c]` is what rank r has of chunk c; the result is, of each rank, its own chunk
+    /// combined. Chunk c starts at rank c + 1 and goes round, each rank adding its term, until it
+    /// arrives at rank c.
     pub(crate) fn ring_reduce_scatter(
         &self,
         network: &mut Network,
@@ -158,8 +169,9 @@ impl Move<'_> {
             .collect()
     }
 
-    /// Each device gets the block that it has in the new layout from a device with the same terms (the same coordinates
-    /// on the partial axes). Devices that hold a block are as many as devices that want it, so each sends at most once.
+    /// Each device gets the block that it has in the new layout from a device with the same terms
+    /// (the same coordinates on the partial axes). Devices that hold a block are as many as devices
+    /// that want it, so each sends at most once.
     fn permute(
         &self,
         network: &mut Network,
@@ -179,10 +191,12 @@ impl Move<'_> {
             }
         }
         spare.values_mut().for_each(|devices| devices.reverse());
-        let moves: Vec<bool> = (0..grid.devices()).map(|d| key(d, self.from) != key(d, to)).collect();
+        let moves: Vec<bool> =
+            (0..grid.devices()).map(|d| key(d, self.from) != key(d, to)).collect();
         for (device, _) in moves.iter().enumerate().filter(|(_, moves)| **moves) {
             let sender = spare.get_mut(&key(device, to)).and_then(Vec::pop);
-            let sender = sender.ok_or(RunError::Internal("no device holds the block that is wanted"))?;
+            let sender =
+                sender.ok_or(RunError::Internal("no device holds the block that is wanted"))?;
             network.send(sender, device, blocks[sender].data.clone());
         }
         moves
@@ -287,7 +301,8 @@ pub(crate) fn tensors(sizes: &[usize], data: Vec<Vec<f64>>) -> Result<Vec<Tensor
     data.into_iter().map(|d| tensor(sizes, d)).collect()
 }
 
-/// Each device of a group cuts its block along one dim, keeps one part, and joins those that the others send along another.
+/// Each device of a group cuts its block along one dim, keeps one part, and joins those that the
+/// others send along another.
 fn all_to_all(
     network: &mut Network,
     group: &[usize],
@@ -297,7 +312,11 @@ fn all_to_all(
     let mut kept = Vec::new();
     for (rank, device) in group.iter().enumerate() {
         for (other, part) in blocks[*device].cut(to_dim, group.len()).into_iter().enumerate() {
-            if other == rank { kept.push(part) } else { network.send(*device, group[other], part.data) }
+            if other == rank {
+                kept.push(part)
+            } else {
+                network.send(*device, group[other], part.data)
+            }
         }
     }
     let mut out = Vec::new();
@@ -315,8 +334,8 @@ fn all_to_all(
     Ok(out)
 }
 
-/// The term of a sum, or the candidate for a maximum, that a device makes of its block: the block at its place along a dim;
-/// without a dim, the block on one device. The rest is neutral.
+/// The term of a sum, or the candidate for a maximum, that a device makes of its block: the block
+/// at its place along a dim; without a dim, the block on one device. The rest is neutral.
 fn as_term(
     grid: &Grid<'_>,
     device: usize,

@@ -7,14 +7,15 @@ use crate::tensor::Tensor;
 pub struct Comparison {
     /// Whether they count as equal.
     pub equal: bool,
-    /// The largest absolute difference; infinite where one is NaN or infinite and the other is not, or shapes differ.
+    /// The largest absolute difference; infinite where one is NaN or infinite and the other is not,
+    /// or shapes differ.
     pub max_abs_err: f64,
     /// What the difference is measured against.
     pub scale: f64,
 }
 
-/// Compares a result with what it should be, up to `tolerance` times `scale`. Two NaN count as equal, and so do two
-/// infinities of one sign.
+/// Compares a result with what it should be, up to `tolerance` times `scale`. Two NaN count as
+/// equal, and so do two infinities of one sign.
 pub fn compare(result: &Tensor, expected: &Tensor, scale: f64, tolerance: f64) -> Comparison {
     if result.sizes != expected.sizes || result.data.len() != expected.data.len() {
         return Comparison { equal: false, max_abs_err: f64::INFINITY, scale };
@@ -45,7 +46,13 @@ mod tests {
         assert!(compare(&line(&[1.0, 100.0]), &line(&[1.0005, 100.0]), 100.0, 1e-5).equal);
         assert!(!compare(&line(&[1.0, 100.0]), &line(&[1.002, 100.0]), 100.0, 1e-5).equal);
         assert!(
-            compare(&line(&[f64::NAN, f64::NEG_INFINITY]), &line(&[f64::NAN, f64::NEG_INFINITY]), 100.0, 0.0).equal
+            compare(
+                &line(&[f64::NAN, f64::NEG_INFINITY]),
+                &line(&[f64::NAN, f64::NEG_INFINITY]),
+                100.0,
+                0.0
+            )
+            .equal
         );
         assert!(!compare(&line(&[f64::NAN]), &line(&[0.0]), 100.0, 1.0).equal);
         assert!(!compare(&line(&[0.0]), &line(&[0.0, 0.0]), 100.0, 1.0).equal);

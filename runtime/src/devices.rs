@@ -23,7 +23,8 @@ impl<'m> Grid<'m> {
 
     /// The rank of a device in its group over some axes, major to minor.
     pub(crate) fn rank(&self, device: usize, axes: &AxisList) -> usize {
-        axes.iter().fold(0, |rank, a| rank * self.mesh.size(a) + self.coordinate(device, a)) as usize
+        axes.iter().fold(0, |rank, a| rank * self.mesh.size(a) + self.coordinate(device, a))
+            as usize
     }
 
     /// The groups over some axes: devices that differ in these axes alone, in order of rank.
@@ -47,7 +48,9 @@ impl<'m> Grid<'m> {
     /// Where a device's block starts in the whole tensor.
     pub(crate) fn origin(&self, device: usize, shape: MeshShape<'_>, layout: Layout) -> Vec<usize> {
         let local = shape.local_sizes(layout);
-        (0..shape.rank()).map(|d| self.rank(device, &layout.axes_of(d)) * local[d] as usize).collect()
+        (0..shape.rank())
+            .map(|d| self.rank(device, &layout.axes_of(d)) * local[d] as usize)
+            .collect()
     }
 
     /// The device with a device's coordinates along `axes`, and 0 along all others.

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use shard_ir::liveness::Liveness;
 use shard_ir::verify::verify;
-use shard_ir::{InstrId, InstrKind, MeshShape, Picoseconds, Plan, PlanOutput, Reduction, Schedule, Step, Stream};
+use shard_ir::{
+    InstrId, InstrKind, MeshShape, Picoseconds, Plan, PlanOutput, Reduction, Schedule, Step, Stream,
+};
 
 use crate::arithmetic::{Arithmetic, EXACT_LIMIT, allows_exact};
 use crate::collectives::{Move, neutral};
@@ -84,7 +86,8 @@ pub fn execute(schedule: &Schedule, options: &RunOptions) -> Result<Trace, RunEr
     }
 }
 
-/// A verified plan as a schedule without times: one step after the other, values freed after their last use.
+/// A verified plan as a schedule without times: one step after the other, values freed after their
+/// last use.
 pub fn in_program_order(plan: &Plan) -> Schedule {
     let liveness = Liveness::of(plan);
     let step = |id: InstrId| Step {
@@ -101,13 +104,19 @@ pub fn in_program_order(plan: &Plan) -> Schedule {
         finish: Picoseconds(0),
         live_bytes: liveness.live_bytes[id.index()],
     };
-    Schedule { plan: plan.clone(), steps: plan.ids().map(step).collect(), frees: liveness.frees.clone() }
+    Schedule {
+        plan: plan.clone(),
+        steps: plan.ids().map(step).collect(),
+        frees: liveness.frees.clone(),
+    }
 }
 
 pub(crate) fn check(plan: &Plan) -> Result<(), RunError> {
     verify(plan).map_err(RunError::Invalid)?;
     if !plan.folds.is_empty() {
-        return Err(RunError::Internal("a folded block has to be written out before it is executed"));
+        return Err(RunError::Internal(
+            "a folded block has to be written out before it is executed",
+        ));
     }
     let needed = bytes_needed(plan);
     if needed > MAX_BYTES {
@@ -128,7 +137,11 @@ pub(crate) fn choose(plan: &Plan, options: &RunOptions) -> Arithmetic {
     }
 }
 
-pub(crate) fn execute_in(schedule: &Schedule, options: &RunOptions, arithmetic: Arithmetic) -> Result<Trace, RunError> {
+pub(crate) fn execute_in(
+    schedule: &Schedule,
+    options: &RunOptions,
+    arithmetic: Arithmetic,
+) -> Result<Trace, RunError> {
     let plan = &schedule.plan;
     let parameters = inputs::parameters(plan, &options.inputs, arithmetic, options.seed)?;
     let grid = Grid::new(&plan.mesh);
@@ -148,12 +161,15 @@ pub(crate) fn execute_in(schedule: &Schedule, options: &RunOptions, arithmetic: 
         }
         let blocks = match &plan.instruction(step.id).kind {
             InstrKind::Parameter(_) => {
-                let whole = parameters.get(&step.id).ok_or(RunError::Internal("a parameter has no data"))?;
+                let whole = parameters
+                    .get(&step.id)
+                    .ok_or(RunError::Internal("a parameter has no data"))?;
                 inputs::deal(plan, step.id, whole, &grid, arithmetic, options.seed)?
             }
-            InstrKind::Constant(_) | InstrKind::Op(_) | InstrKind::Move(_) | InstrKind::CollectiveEinsum(_) => {
-                machine.step(step.id)?
-            }
+            InstrKind::Constant(_)
+            | InstrKind::Op(_)
+            | InstrKind::Move(_)
+            | InstrKind::CollectiveEinsum(_) => machine.step(step.id)?,
         };
         machine.memory[step.id.index()] = Some(blocks);
         machine.done[step.id.index()] = true;
@@ -172,11 +188,20 @@ pub(crate) fn execute_in(schedule: &Schedule, options: &RunOptions, arithmetic: 
     let outputs = plan
         .outputs
         .iter()
-        .map(|output| Ok(NamedTensor { name: output.name.clone(), tensor: machine.assemble(output)? }))
+        .map(|output| {
+            Ok(NamedTensor { name: output.name.clone(), tensor: machine.assemble(output)? })
+        })
         .collect::<Result<_, RunError>>()?;
     let mut collectives = machine.collectives;
     collectives.sort_by_key(|c| c.id);
-    Ok(Trace { arithmetic, devices: plan.mesh.devices(), parameters, outputs, collectives, peak_bytes })
+    Ok(Trace {
+        arithmetic,
+        devices: plan.mesh.devices(),
+        parameters,
+        outputs,
+        collectives,
+        peak_bytes,
+    })
 }
 
 struct Machine<'p> {
@@ -220,21 +245,38 @@ impl Machine<'_> {
                 let operand = instr.operands[0];
                 let from = plan.instruction(operand).layout;
                 let (dtype, arithmetic) = (instr.dtype, self.arithmetic);
-                let step = Move { id, collective: *collective, shape, from, to: instr.layout, dtype, arithmetic };
+                let step = Move {
+                    id,
+                    collective: *collective,
+                    shape,
+                    from,
+                    to: instr.layout,
+                    dtype,
+                    arithmetic,
+                };
                 let blocks: Vec<&Tensor> = self.blocks(operand, id)?.iter().collect();
                 let (out, network) = step.execute(self.grid, &blocks)?;
                 self.sent(id, &network);
                 Ok(out)
             }
             InstrKind::CollectiveEinsum(_) => {
-                let operands = instr.operands.iter().map(|o| self.blocks(*o, id)).collect::<Result<Vec<_>, _>>()?;
-                let (out, network) = Loop { plan, id, arithmetic: self.arithmetic, operands }.execute(self.grid)?;
+                let operands = instr
+                    .operands
+                    .iter()
+                    .map(|o| self.blocks(*o, id))
+                    .collect::<Result<Vec<_>, _>>()?;
+                let (out, network) =
+                    Loop { plan, id, arithmetic: self.arithmetic, operands }.execute(self.grid)?;
                 self.sent(id, &network);
                 Ok(out)
             }
             InstrKind::Op(op) => {
                 let local = usizes(&shape.local_sizes(instr.layout));
-                let operands = instr.operands.iter().map(|o| self.blocks(*o, id)).collect::<Result<Vec<_>, _>>()?;
+                let operands = instr
+                    .operands
+                    .iter()
+                    .map(|o| self.blocks(*o, id))
+                    .collect::<Result<Vec<_>, _>>()?;
                 let operand_sizes: Vec<Vec<u64>> =
                     instr.operands.iter().map(|o| plan.sizes(&plan.instruction(*o).dims)).collect();
                 (0..self.grid.devices())
@@ -260,7 +302,13 @@ impl Machine<'_> {
                             })
                             .collect();
                         let origin = self.grid.origin(device, shape, instr.layout);
-                        let target = Target { plan, id, sizes: &local, origin: &origin, arithmetic: self.arithmetic };
+                        let target = Target {
+                            plan,
+                            id,
+                            sizes: &local,
+                            origin: &origin,
+                            arithmetic: self.arithmetic,
+                        };
                         evaluate(op, &views, &target)
                     })
                     .collect()
@@ -268,13 +316,15 @@ impl Machine<'_> {
         }
     }
 
-    /// The whole tensor of a result: terms summed, candidates maximised, blocks put in their places; devices that should
-    /// hold the same must hold the same.
+    /// The whole tensor of a result: terms summed, candidates maximised, blocks put in their
+    /// places; devices that should hold the same must hold the same.
     fn assemble(&self, output: &PlanOutput) -> Result<Tensor, RunError> {
         let plan = self.plan;
         let instr = plan.instruction(output.id);
         let problem = "a result is not in memory at the end";
-        let blocks = self.memory[output.id.index()].as_deref().ok_or(RunError::Schedule { id: output.id, problem })?;
+        let blocks = self.memory[output.id.index()]
+            .as_deref()
+            .ok_or(RunError::Schedule { id: output.id, problem })?;
         let sizes = plan.sizes(&instr.dims);
         let shape = MeshShape { mesh: &plan.mesh, sizes: &sizes };
         let layout = instr.layout;
@@ -283,16 +333,21 @@ impl Machine<'_> {
         let mut sums: BTreeMap<(Vec<usize>, usize), Tensor> = BTreeMap::new();
         for device in 0..self.grid.devices() {
             let block = &blocks[device];
-            let first = self.grid.projected(device, layout.split_axes().union(layout.partial_axes()));
+            let first =
+                self.grid.projected(device, layout.split_axes().union(layout.partial_axes()));
             if first != device {
-                let same =
-                    block.data.iter().zip(&blocks[first].data).all(|(a, b)| a == b || (a.is_nan() && b.is_nan()));
+                let same = block
+                    .data
+                    .iter()
+                    .zip(&blocks[first].data)
+                    .all(|(a, b)| a == b || (a.is_nan() && b.is_nan()));
                 if !same {
                     return Err(RunError::ReplicasDiffer { id: output.id, first, second: device });
                 }
                 continue;
             }
-            let key = (self.grid.origin(device, shape, layout), self.grid.projected(device, maxima));
+            let key =
+                (self.grid.origin(device, shape, layout), self.grid.projected(device, maxima));
             match sums.get_mut(&key) {
                 None => {
                     sums.insert(key, block.clone());
@@ -300,7 +355,10 @@ impl Machine<'_> {
                 Some(sum) => {
                     for (a, b) in sum.data.iter_mut().zip(&block.data) {
                         *a = self.arithmetic.round(instr.dtype, *a + *b);
-                        if self.arithmetic == Arithmetic::Exact && a.is_finite() && a.abs() > EXACT_LIMIT {
+                        if self.arithmetic == Arithmetic::Exact
+                            && a.is_finite()
+                            && a.abs() > EXACT_LIMIT
+                        {
                             return Err(RunError::Overflow { id: output.id });
                         }
                     }
@@ -313,7 +371,8 @@ impl Machine<'_> {
             have.data.iter_mut().zip(&block.data).for_each(|(a, b)| *a = maximum(*a, *b));
             whole.write_block(&origin, &have);
         }
-        let order: Vec<usize> = output.dims.iter().filter_map(|d| instr.dims.iter().position(|i| i == d)).collect();
+        let order: Vec<usize> =
+            output.dims.iter().filter_map(|d| instr.dims.iter().position(|i| i == d)).collect();
         Ok(whole.transposed(&order))
     }
 }

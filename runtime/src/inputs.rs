@@ -20,7 +20,11 @@ pub(crate) fn parameters(
     let error = |name: &str, problem: String| RunError::Input { name: name.to_string(), problem };
     let is_parameter = |id: &InstrId| matches!(plan.instruction(*id).kind, InstrKind::Parameter(_));
     for name in given.keys() {
-        if !plan.ids().filter(is_parameter).any(|id| plan.instruction(id).name.as_ref() == Some(name)) {
+        if !plan
+            .ids()
+            .filter(is_parameter)
+            .any(|id| plan.instruction(id).name.as_ref() == Some(name))
+        {
             return Err(error(name, "the layer has no such parameter".to_string()));
         }
     }
@@ -34,12 +38,20 @@ pub(crate) fn parameters(
         let tensor = match supplied {
             Some((name, tensor)) => {
                 if tensor.sizes != sizes || tensor.data.len() != sizes.iter().product::<usize>() {
-                    return Err(error(name, format!("has shape {:?}, the parameter {sizes:?}", tensor.sizes)));
-                }
-                if !instr.dtype.is_float() && tensor.data.iter().any(|v| v.fract() != 0.0 || v.abs() > EXACT_LIMIT) {
                     return Err(error(
                         name,
-                        format!("the parameter is {} and an element is no whole number", instr.dtype),
+                        format!("has shape {:?}, the parameter {sizes:?}", tensor.sizes),
+                    ));
+                }
+                if !instr.dtype.is_float()
+                    && tensor.data.iter().any(|v| v.fract() != 0.0 || v.abs() > EXACT_LIMIT)
+                {
+                    return Err(error(
+                        name,
+                        format!(
+                            "the parameter is {} and an element is no whole number",
+                            instr.dtype
+                        ),
                     ));
                 }
                 let data = tensor.data.iter().map(|v| arithmetic.round(instr.dtype, *v)).collect();
@@ -48,8 +60,9 @@ pub(crate) fn parameters(
             None => {
                 let mut random = Random::for_part(seed, u64::from(id.0));
                 let count = sizes.iter().product();
-                let data =
-                    (0..count).map(|_| draw(&mut random, instr.dtype, arithmetic, indices[id.index()], positive));
+                let data = (0..count).map(|_| {
+                    draw(&mut random, instr.dtype, arithmetic, indices[id.index()], positive)
+                });
                 let data = data.map(|v| arithmetic.round(instr.dtype, v)).collect();
                 Tensor { sizes, data }
             }
@@ -64,7 +77,13 @@ pub(crate) fn all_whole(given: &BTreeMap<String, Tensor>) -> bool {
     given.values().all(|t| t.data.iter().all(|v| v.fract() == 0.0 && v.abs() <= 1_048_576.0))
 }
 
-fn draw(random: &mut Random, dtype: Dtype, arithmetic: Arithmetic, index: Option<u64>, positive: bool) -> f64 {
+fn draw(
+    random: &mut Random,
+    dtype: Dtype,
+    arithmetic: Arithmetic,
+    index: Option<u64>,
+    positive: bool,
+) -> f64 {
     if let Some(range) = index {
         return random.below(range) as f64;
     }
@@ -78,7 +97,8 @@ fn draw(random: &mut Random, dtype: Dtype, arithmetic: Arithmetic, index: Option
     }
 }
 
-/// Whether something takes a root or a logarithm, or divides. The pieces of a composite do so of what is positive anyway.
+/// Whether something takes a root or a logarithm, or divides. The pieces of a composite do so of
+/// what is positive anyway.
 fn needs_positive(plan: &Plan) -> bool {
     plan.instructions.iter().filter(|i| i.origin.piece_of.is_none()).any(|i| match &i.kind {
         InstrKind::Op(Op::Map(map)) => matches!(map, Map::Log | Map::Sqrt | Map::Rsqrt),
@@ -91,7 +111,8 @@ fn needs_positive(plan: &Plan) -> bool {
     })
 }
 
-/// The block of each device of a parameter; where it is partial, random terms that combine to the whole.
+/// The block of each device of a parameter; where it is partial, random terms that combine to the
+/// whole.
 pub(crate) fn deal(
     plan: &Plan,
     id: InstrId,
@@ -103,7 +124,8 @@ pub(crate) fn deal(
     let instr = plan.instruction(id);
     let sizes = plan.sizes(&instr.dims);
     let shape = MeshShape { mesh: &plan.mesh, sizes: &sizes };
-    let (sums, maxima) = (instr.layout.partial(Reduction::Sum), instr.layout.partial(Reduction::Max));
+    let (sums, maxima) =
+        (instr.layout.partial(Reduction::Sum), instr.layout.partial(Reduction::Max));
     let mut random = Random::for_part(seed ^ 0x7465_726d, u64::from(id.0));
     // Simple terms where a random split would be rounded away.
     let simple = arithmetic == Arithmetic::Emulated && !instr.dtype.is_float();
@@ -126,7 +148,8 @@ fn group_size(plan: &Plan, axes: AxisSet) -> usize {
     plan.mesh.group_size(axes) as usize
 }
 
-/// Tensors whose maximum is `whole`: at each element one of them, at random, has it, and the others less.
+/// Tensors whose maximum is `whole`: at each element one of them, at random, has it, and the others
+/// less.
 fn lower_but_one(whole: &Tensor, count: usize, simple: bool, random: &mut Random) -> Vec<Tensor> {
     let mut out = vec![whole.clone(); count];
     for at in 0..whole.data.len() {

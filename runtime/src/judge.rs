@@ -7,7 +7,9 @@ use shard_ir::{InstrId, InstrKind, Plan, PlanOutput, Schedule};
 use crate::arithmetic::Arithmetic;
 use crate::compare::compare;
 use crate::error::RunError;
-use crate::execute::{CollectiveTrace, NamedTensor, RunOptions, Trace, check, choose, execute_in, in_program_order};
+use crate::execute::{
+    CollectiveTrace, NamedTensor, RunOptions, Trace, check, choose, execute_in, in_program_order,
+};
 use crate::reference::{Expected, reference};
 use crate::tensor::Tensor;
 
@@ -33,21 +35,27 @@ pub struct Report {
     pub outputs: Vec<NamedTensor>,
     /// The results of the unsharded program.
     pub expected: Vec<NamedTensor>,
-    /// Where something is wrong: the first instruction whose value on the devices is not what its operands say. `None`
-    /// too where every one is right, and the plan computes something else than the source.
+    /// Where something is wrong: the first instruction whose value on the devices is not what its
+    /// operands say. `None` too where every one is right, and the plan computes something else than
+    /// the source.
     pub first_wrong: Option<InstrId>,
 }
 
-/// Executes a schedule and compares it with its own ops, unsharded. Where whole numbers would overflow, it starts again
-/// in `f32`.
+/// Executes a schedule and compares it with its own ops, unsharded. Where whole numbers would
+/// overflow, it starts again in `f32`.
 pub fn run(schedule: &Schedule, options: &RunOptions) -> Result<Report, RunError> {
     run_against(&schedule.plan, schedule, options)
 }
 
-/// [`run`], compared with what the source says: a plan may multiply a chain in another order, or take a factor out of a
-/// sum. `source` is of the same sizes ([`Plan::unsharded`], [`resized_as`](crate::resized_as)) and has the parameters of
-/// the plan, known by their names, and its results in the same order.
-pub fn run_against(source: &Plan, schedule: &Schedule, options: &RunOptions) -> Result<Report, RunError> {
+/// [`run`], compared with what the source says: a plan may multiply a chain in another order, or
+/// take a factor out of a sum. `source` is of the same sizes ([`Plan::unsharded`],
+/// [`resized_as`](crate::resized_as)) and has the parameters of the plan, known by their names, and
+/// its results in the same order.
+pub fn run_against(
+    source: &Plan,
+    schedule: &Schedule,
+    options: &RunOptions,
+) -> Result<Report, RunError> {
     check(&schedule.plan)?;
     check(source)?;
     let arithmetic = match choose(&schedule.plan, options) {
@@ -68,21 +76,34 @@ pub fn run_plan(plan: &Plan, options: &RunOptions) -> Result<Report, RunError> {
     run(&in_program_order(plan), options)
 }
 
-fn judge(source: &Plan, schedule: &Schedule, options: &RunOptions, arithmetic: Arithmetic) -> Result<Report, RunError> {
+fn judge(
+    source: &Plan,
+    schedule: &Schedule,
+    options: &RunOptions,
+    arithmetic: Arithmetic,
+) -> Result<Report, RunError> {
     let trace = execute_in(schedule, options, arithmetic)?;
-    let expected = reference(source, &parameters_of(source, &schedule.plan, &trace.parameters)?, arithmetic)?;
+    let expected =
+        reference(source, &parameters_of(source, &schedule.plan, &trace.parameters)?, arithmetic)?;
     if expected.len() != trace.outputs.len() {
         return Err(RunError::Internal("the source has other results than the plan"));
     }
     let stated = arithmetic.tolerance(&schedule.plan);
     let tolerance = match (options.tolerance, arithmetic) {
         (Some(given), _) => given,
-        (None, Arithmetic::Emulated) => stated + 2.0 * rounding_noise(source, &schedule.plan, &trace, &expected)?,
+        (None, Arithmetic::Emulated) => {
+            stated + 2.0 * rounding_noise(source, &schedule.plan, &trace, &expected)?
+        }
         (None, Arithmetic::Exact | Arithmetic::F32) => stated,
     };
-    let comparisons: Vec<_> =
-        trace.outputs.iter().zip(&expected).map(|(o, e)| compare(&o.tensor, &e.tensor, e.scale, tolerance)).collect();
-    let badness = |c: &crate::Comparison| if c.scale > 0.0 { c.max_abs_err / c.scale } else { c.max_abs_err };
+    let comparisons: Vec<_> = trace
+        .outputs
+        .iter()
+        .zip(&expected)
+        .map(|(o, e)| compare(&o.tensor, &e.tensor, e.scale, tolerance))
+        .collect();
+    let badness =
+        |c: &crate::Comparison| if c.scale > 0.0 { c.max_abs_err / c.scale } else { c.max_abs_err };
     let worst = comparisons.iter().max_by(|a, b| badness(a).total_cmp(&badness(b)));
     let named = |output: &PlanOutput, tensor| NamedTensor { name: output.name.clone(), tensor };
     let equal = comparisons.iter().all(|c| c.equal);
@@ -97,16 +118,30 @@ fn judge(source: &Plan, schedule: &Schedule, options: &RunOptions, arithmetic: A
         devices: trace.devices,
         collectives: trace.collectives,
         outputs: trace.outputs,
-        expected: schedule.plan.outputs.iter().zip(expected).map(|(o, t)| named(o, t.tensor)).collect(),
+        expected: schedule
+            .plan
+            .outputs
+            .iter()
+            .zip(expected)
+            .map(|(o, t)| named(o, t.tensor))
+            .collect(),
     })
 }
 
-/// How far the unsharded program itself is from what it would compute in `f32`, as a part of a result's scale.
+/// How far the unsharded program itself is from what it would compute in `f32`, as a part of a
+/// result's scale.
 ///
-/// A program can magnify roundings (a softmax of large scores does), and a sharded run rounds at other places: it may be as
-/// far off in one direction as the unsharded one is in the other, but no further.
-fn rounding_noise(source: &Plan, plan: &Plan, trace: &Trace, expected: &[Expected]) -> Result<f64, RunError> {
-    let finer = reference(source, &parameters_of(source, plan, &trace.parameters)?, Arithmetic::F32)?;
+/// A program can magnify roundings (a softmax of large scores does), and a sharded run rounds at
+/// other places: it may be as far off in one direction as the unsharded one is in the other, but no
+/// further.
+fn rounding_noise(
+    source: &Plan,
+    plan: &Plan,
+    trace: &Trace,
+    expected: &[Expected],
+) -> Result<f64, RunError> {
+    let finer =
+        reference(source, &parameters_of(source, plan, &trace.parameters)?, Arithmetic::F32)?;
     let off = expected.iter().zip(&finer).map(|(e, f)| {
         let apart = compare(&e.tensor, &f.tensor, e.scale, 0.0).max_abs_err;
         if e.scale > 0.0 && apart.is_finite() { apart / e.scale } else { 0.0 }
@@ -120,7 +155,8 @@ fn parameters_of(
     plan: &Plan,
     given: &BTreeMap<InstrId, Tensor>,
 ) -> Result<BTreeMap<InstrId, Tensor>, RunError> {
-    let is_parameter = |id: &InstrId| matches!(source.instruction(*id).kind, InstrKind::Parameter(_));
+    let is_parameter =
+        |id: &InstrId| matches!(source.instruction(*id).kind, InstrKind::Parameter(_));
     let data = |id: InstrId| {
         let asked = source.instruction(id);
         let same = |known: &InstrId| {
@@ -128,7 +164,9 @@ fn parameters_of(
             (&known.name, &known.dims, known.dtype) == (&asked.name, &asked.dims, asked.dtype)
         };
         let found = given.iter().find(|(known, _)| same(known));
-        found.map(|(_, data)| (id, data.clone())).ok_or(RunError::Internal("a parameter of the source has no data"))
+        found
+            .map(|(_, data)| (id, data.clone()))
+            .ok_or(RunError::Internal("a parameter of the source has no data"))
     };
     source.ids().filter(is_parameter).map(data).collect()
 }
@@ -151,8 +189,11 @@ fn locate(
     all.plan.outputs = schedule.plan.ids().map(output).collect();
     let trace = execute_in(&all, options, arithmetic)?;
     let expected = reference(&all.plan, &trace.parameters, arithmetic)?;
-    let wrong =
-        trace.outputs.iter().zip(&expected).position(|(o, e)| !compare(&o.tensor, &e.tensor, e.scale, tolerance).equal);
+    let wrong = trace
+        .outputs
+        .iter()
+        .zip(&expected)
+        .position(|(o, e)| !compare(&o.tensor, &e.tensor, e.scale, tolerance).equal);
     Ok(wrong.map(|at| InstrId(at as u32)))
 }
 
@@ -165,7 +206,9 @@ mod tests {
     /// Past the verifier, the judge must see by the data alone that something is wrong.
     fn judged(body: &str) -> Result<bool, RunError> {
         let text = format!("shir 1\nlayer l\nmesh x=2, y=2\ndims B=4, E=4, F=4, S=8\n{body}");
-        let plan = shard_ir::text::parse(&text).map_err(|_| RunError::Internal("the text of the test"))?.remove(0);
+        let plan = shard_ir::text::parse(&text)
+            .map_err(|_| RunError::Internal("the text of the test"))?
+            .remove(0);
         assert!(verify(&plan).is_err());
         let arithmetic = choose(&plan, &RunOptions::default());
         judge(&plan, &in_program_order(&plan), &RunOptions::default(), arithmetic).map(|r| {
@@ -190,16 +233,28 @@ mod tests {
     }
 
     wrong! {
-        relu_of_a_partial_sum: "%0 = parameter a : f32 BE(partialsum-x)\n%1 = relu %0 : f32 BE(partialsum-x)\nreturn r = %1 : BE(partialsum-x)\n";
-        gelu_of_a_partial_sum: "%0 = parameter a : f32 BE(partialsum-x)\n%1 = gelu %0 : f32 BE(partialsum-x)\nreturn r = %1 : BE(partialsum-x)\n";
-        neg_of_a_partial_max: "%0 = parameter a : f32 B(partialmax-x)\n%1 = neg %0 : f32 B(partialmax-x)\nreturn r = %1 : B(partialmax-x)\n";
-        a_bias_added_on_every_device: "%0 = parameter a : f32 BE(partialsum-x)\n%1 = parameter b : f32 E\n%2 = add %0, %1 : f32 BE(partialsum-x)\nreturn r = %2 : BE(partialsum-x)\n";
-        a_forgotten_partial_sum: "%0 = parameter a : f32 BE_x\n%1 = sum %0 over E : f32 B\nreturn r = %1 : B\n";
-        a_sum_called_a_maximum: "%0 = parameter a : f32 BE_x\n%1 = sum %0 over E : f32 B(partialmax-x)\nreturn r = %1 : B(partialmax-x)\n";
-        a_diagonal_product: "%0 = parameter a : f32 B_xE\n%1 = parameter b : f32 EF_x\n%2 = einsum BE,EF->BF %0, %1 : f32 B_xF\nreturn r = %2 : B_xF\n";
-        a_softmax_over_a_split_dim: "%0 = parameter a : f32 BE_x\n%1 = softmax %0 over E : f32 BE_x\nreturn r = %1 : BE_x\n";
-        axes_in_the_other_order: "%0 = parameter a : f32 B_xyE\n%1 = relu %0 : f32 B_yxE\nreturn r = %1 : B_yxE\n";
-        a_split_value_called_replicated: "%0 = parameter a : f32 BS_x\n%1 = slice-dim %0, S -> F, 0 : f32 BF\nreturn r = %1 : BF\n";
-        a_max_that_is_finished_before_its_sum: "%0 = parameter a : f32 B(partialsum-x, partialmax-y)\n%1 = all-reduce %0 max over y : f32 B(partialsum-x)\nreturn r = %1 : B(partialsum-x)\n";
+        relu_of_a_partial_sum: "%0 = parameter a : f32 BE(partialsum-x)\n%1 = relu %0 : f32 \
+            BE(partialsum-x)\nreturn r = %1 : BE(partialsum-x)\n";
+        gelu_of_a_partial_sum: "%0 = parameter a : f32 BE(partialsum-x)\n%1 = gelu %0 : f32 \
+            BE(partialsum-x)\nreturn r = %1 : BE(partialsum-x)\n";
+        neg_of_a_partial_max: "%0 = parameter a : f32 B(partialmax-x)\n%1 = neg %0 : f32 \
+            B(partialmax-x)\nreturn r = %1 : B(partialmax-x)\n";
+        a_bias_added_on_every_device: "%0 = parameter a : f32 BE(partialsum-x)\n%1 = parameter b \
+            : f32 E\n%2 = add %0, %1 : f32 BE(partialsum-x)\nreturn r = %2 : BE(partialsum-x)\n";
+        a_forgotten_partial_sum: "%0 = parameter a : f32 BE_x\n%1 = sum %0 over E : f32 B\nreturn \
+            r = %1 : B\n";
+        a_sum_called_a_maximum: "%0 = parameter a : f32 BE_x\n%1 = sum %0 over E : f32 \
+            B(partialmax-x)\nreturn r = %1 : B(partialmax-x)\n";
+        a_diagonal_product: "%0 = parameter a : f32 B_xE\n%1 = parameter b : f32 EF_x\n%2 = \
+            einsum BE,EF->BF %0, %1 : f32 B_xF\nreturn r = %2 : B_xF\n";
+        a_softmax_over_a_split_dim: "%0 = parameter a : f32 BE_x\n%1 = softmax %0 over E : f32 \
+            BE_x\nreturn r = %1 : BE_x\n";
+        axes_in_the_other_order: "%0 = parameter a : f32 B_xyE\n%1 = relu %0 : f32 B_yxE\nreturn \
+            r = %1 : B_yxE\n";
+        a_split_value_called_replicated: "%0 = parameter a : f32 BS_x\n%1 = slice-dim %0, S -> F, \
+            0 : f32 BF\nreturn r = %1 : BF\n";
+        a_max_that_is_finished_before_its_sum: "%0 = parameter a : f32 B(partialsum-x, \
+            partialmax-y)\n%1 = all-reduce %0 max over y : f32 B(partialsum-x)\nreturn r = %1 : \
+            B(partialsum-x)\n";
     }
 }

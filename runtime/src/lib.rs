@@ -1,17 +1,20 @@
 //! The reference interpreter: simulated devices, real data, bytes counted.
 //!
-//! [`run`] executes a [`Schedule`](shard_ir::Schedule) on simulated devices, each of which holds its own blocks alone,
-//! and compares what comes out with an unsharded evaluation that was written apart ([`reference`](mod@reference)).
-//! [`shrink`] makes the dims of a plan small enough for that.
+//! [`run`] executes a [`Schedule`](shard_ir::Schedule) on simulated devices, each of which holds
+//! its own blocks alone, and compares what comes out with an unsharded evaluation that was written
+//! apart ([`reference`](mod@reference)). [`shrink`] makes the dims of a plan small enough for that.
 //!
-//! The crate sees the IR and nothing else: neither the rewrite rules nor the cost model, of which it is the judge.
+//! The crate sees the IR and nothing else: neither the rewrite rules nor the cost model, of which
+//! it is the judge.
 //!
-//! * **Data.** Every element is held as an `f64`. Where all ops of a plan allow it ([`Arithmetic::Exact`]) the data are
-//!   small whole numbers, on which `f64` is exact up to 2^53; a result past that is an error, never a wrong number. Else
-//!   ([`Arithmetic::F32`]) every result, and every partial sum on its way, is rounded to `f32`. With
-//!   [`RunOptions::emulate_dtypes`] each result is rounded to its own dtype ([`Arithmetic::Emulated`]).
-//! * **Bytes.** Collectives send messages through a [`Network`], which counts what each device sends; see
-//!   [`collectives`] for the algorithms. What is reported is the busiest device's, rounded up to whole bytes.
+//! * **Data.** Every element is held as an `f64`. Where all ops of a plan allow it
+//!   ([`Arithmetic::Exact`]) the data are small whole numbers, on which `f64` is exact up to 2^53;
+//!   a result past that is an error, never a wrong number. Else ([`Arithmetic::F32`]) every result,
+//!   and every partial sum on its way, is rounded to `f32`. With [`RunOptions::emulate_dtypes`]
+//!   each result is rounded to its own dtype ([`Arithmetic::Emulated`]).
+//! * **Bytes.** Collectives send messages through a [`Network`], which counts what each device
+//!   sends; see [`collectives`] for the algorithms. What is reported is the busiest device's,
+//!   rounded up to whole bytes.
 
 mod applications;
 pub mod arithmetic;

@@ -3,12 +3,12 @@
 use shard_ir::liveness::Liveness;
 use shard_ir::{InstrKind, Op, Plan};
 
-/// Bytes that an execution may take: the blocks of all devices at the fullest step, the reference's whole tensors, and
-/// the inputs.
+/// Bytes that an execution may take: the blocks of all devices at the fullest step, the reference's
+/// whole tensors, and the inputs.
 pub const MAX_BYTES: u128 = 2 << 30;
 
-/// Multiplications (steps of an innermost loop) that the devices together may take: some ten seconds. The reference takes
-/// no more, since it does once what replicas do several times.
+/// Multiplications (steps of an innermost loop) that the devices together may take: some ten
+/// seconds. The reference takes no more, since it does once what replicas do several times.
 pub const MAX_WORK: u128 = 1 << 30;
 
 /// Instructions that a plan may have once its folded blocks are written out.
@@ -17,8 +17,8 @@ pub const MAX_APPLIED: u128 = 1 << 16;
 /// Bookkeeping of one block on one device.
 const BLOCK_OVERHEAD: u128 = 96;
 
-/// The bytes that an execution of a verified plan takes at most. Blocks are freed after their last use, so that the
-/// fullest step counts; of the inputs a copy is kept.
+/// The bytes that an execution of a verified plan takes at most. Blocks are freed after their last
+/// use, so that the fullest step counts; of the inputs a copy is kept.
 pub fn bytes_needed(plan: &Plan) -> u128 {
     let frees = Liveness::of(plan).frees;
     let devices = u128::from(plan.mesh.devices());
@@ -29,7 +29,8 @@ pub fn bytes_needed(plan: &Plan) -> u128 {
     let (mut held, mut most, mut kept) = (0u128, 0u128, 0u128);
     for id in plan.ids() {
         if let InstrKind::Parameter(_) = plan.instruction(id).kind {
-            // The input, and while it is dealt out one whole tensor for each term of a partial value.
+            // The input, and while it is dealt out one whole tensor for each term of a partial
+            // value.
             let terms = plan.mesh.group_size(plan.instruction(id).layout.partial_axes());
             kept += global(id) * (1 + u128::from(terms));
         }
@@ -39,7 +40,8 @@ pub fn bytes_needed(plan: &Plan) -> u128 {
             InstrKind::Move(_) => 2 * local(id),
             // Parts of all operands, and the product of each device of a group.
             InstrKind::CollectiveEinsum(fused) => {
-                let operands = plan.instruction(id).operands.iter().map(|o| local(*o)).sum::<u128>();
+                let operands =
+                    plan.instruction(id).operands.iter().map(|o| local(*o)).sum::<u128>();
                 operands + 2 * local(id) * u128::from(fused.chunks(&plan.mesh))
             }
             InstrKind::Op(_) | InstrKind::Parameter(_) | InstrKind::Constant(_) => local(id),
@@ -69,21 +71,27 @@ pub fn work_needed(plan: &Plan) -> u128 {
                 }
             } else if let Some(operand) = instr.operands.first() {
                 // A reduction reads more than it writes.
-                let read: u128 = plan.sizes(&plan.instruction(*operand).dims).iter().map(|s| u128::from(*s)).product();
+                let read: u128 = plan
+                    .sizes(&plan.instruction(*operand).dims)
+                    .iter()
+                    .map(|s| u128::from(*s))
+                    .product();
                 let written: u128 = plan.sizes(&dims).iter().map(|s| u128::from(*s)).product();
                 return read.max(written);
             }
             let split = plan.mesh.group_size(match plan.loop_layouts(id) {
-                // What is gathered, or not scattered yet, is worked on by every device of the group.
-                Some((_, inside)) => {
-                    inside.operands.iter().fold(inside.product.split_axes(), |s, l| s.union(l.split_axes()))
-                }
-                None => instr
+                // What is gathered, or not scattered yet, is worked on by every device of the
+                // group.
+                Some((_, inside)) => inside
                     .operands
                     .iter()
-                    .fold(instr.layout.split_axes(), |s, o| s.union(plan.instruction(*o).layout.split_axes())),
+                    .fold(inside.product.split_axes(), |s, l| s.union(l.split_axes())),
+                None => instr.operands.iter().fold(instr.layout.split_axes(), |s, o| {
+                    s.union(plan.instruction(*o).layout.split_axes())
+                }),
             });
-            let whole = plan.sizes(&dims).iter().fold(1u128, |n, s| n.saturating_mul(u128::from(*s)));
+            let whole =
+                plan.sizes(&dims).iter().fold(1u128, |n, s| n.saturating_mul(u128::from(*s)));
             let replicas = u128::from(plan.mesh.devices() / split.max(1));
             whole.saturating_mul(replicas.max(1))
         })

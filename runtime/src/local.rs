@@ -22,15 +22,20 @@ impl View<'_> {
         place(self.dims, dim)
     }
 
-    /// For each dim of a list, how far apart in this block neighbours are; 0 for a dim that it does not have.
+    /// For each dim of a list, how far apart in this block neighbours are; 0 for a dim that it does
+    /// not have.
     pub(crate) fn strides_along(&self, dims: &[DimId]) -> Vec<usize> {
         let strides = self.block.strides();
-        dims.iter().map(|d| self.dims.iter().position(|o| o == d).map_or(0, |at| strides[at])).collect()
+        dims.iter()
+            .map(|d| self.dims.iter().position(|o| o == d).map_or(0, |at| strides[at]))
+            .collect()
     }
 }
 
 pub(crate) fn place(dims: &[DimId], dim: DimId) -> Result<usize, RunError> {
-    dims.iter().position(|d| *d == dim).ok_or(RunError::Internal("a dim is missing from an operand"))
+    dims.iter()
+        .position(|d| *d == dim)
+        .ok_or(RunError::Internal("a dim is missing from an operand"))
 }
 
 /// What the result must look like on this device.
@@ -69,24 +74,42 @@ impl Target<'_> {
 }
 
 /// The block of the result that a device makes from its blocks of the operands.
-pub(crate) fn evaluate(op: &Op, operands: &[View<'_>], target: &Target<'_>) -> Result<Tensor, RunError> {
+pub(crate) fn evaluate(
+    op: &Op,
+    operands: &[View<'_>],
+    target: &Target<'_>,
+) -> Result<Tensor, RunError> {
     let dtype = target.plan.instruction(target.id).dtype;
     let mut out = match op {
         Op::Einsum => einsum(operands, target)?,
         Op::Map(map) => pointwise(&operands[..1], target, |v| scalar::map(*map, v[0])),
-        Op::Binary(binary) => pointwise(operands, target, |v| scalar::binary(*binary, v[0], v[1], !dtype.is_float())),
+        Op::Binary(binary) => {
+            pointwise(operands, target, |v| scalar::binary(*binary, v[0], v[1], !dtype.is_float()))
+        }
         Op::Fetch => pointwise(&operands[..1], target, |v| v[0]),
         Op::Cast(to) => pointwise(&operands[..1], target, |v| cast(*to, v[0])),
         Op::Reduce { kind, over } => reduce(*kind, over, &operands[0], target)?,
         Op::Softmax { over } => along_line(*over, &operands[0], target, softmax)?,
-        Op::Norm { kind, over } => along_line(*over, &operands[0], target, |line| norm(*kind, line))?,
-        Op::Rename { .. } | Op::Split { .. } | Op::Merge { .. } => local_shape::reshape(op, &operands[0], target)?,
-        Op::Concat { left, right, to } => local_shape::concat(*left, *right, *to, operands, target)?,
-        Op::SliceDim { from, to, offset } => local_shape::slice(*from, *to, *offset, &operands[0], target)?,
+        Op::Norm { kind, over } => {
+            along_line(*over, &operands[0], target, |line| norm(*kind, line))?
+        }
+        Op::Rename { .. } | Op::Split { .. } | Op::Merge { .. } => {
+            local_shape::reshape(op, &operands[0], target)?
+        }
+        Op::Concat { left, right, to } => {
+            local_shape::concat(*left, *right, *to, operands, target)?
+        }
+        Op::SliceDim { from, to, offset } => {
+            local_shape::slice(*from, *to, *offset, &operands[0], target)?
+        }
         Op::Append { from, to } => local_shape::append(*from, *to, operands, target)?,
         Op::Mask { query, key } => local_shape::mask(*query, *key, &operands[0], target)?,
-        Op::Rope { over, at, extent } => local_shape::rope([*over, *at], *extent, &operands[0], target)?,
-        Op::Route { over, at, to, choices } => route::route([*over, *at, *to], *choices, &operands[0], target)?,
+        Op::Rope { over, at, extent } => {
+            local_shape::rope([*over, *at], *extent, &operands[0], target)?
+        }
+        Op::Route { over, at, to, choices } => {
+            route::route([*over, *at, *to], *choices, &operands[0], target)?
+        }
         Op::Take { over } => local_shape::take(*over, operands, target)?,
     };
     if out.sizes != target.sizes {
@@ -94,20 +117,23 @@ pub(crate) fn evaluate(op: &Op, operands: &[View<'_>], target: &Target<'_>) -> R
     }
     for value in &mut out.data {
         *value = target.arithmetic.round(dtype, *value);
-        if target.arithmetic == Arithmetic::Exact && value.is_finite() && value.abs() > EXACT_LIMIT {
+        if target.arithmetic == Arithmetic::Exact && value.is_finite() && value.abs() > EXACT_LIMIT
+        {
             return Err(RunError::Overflow { id: target.id });
         }
     }
     Ok(out)
 }
 
-/// A cast truncates and saturates to an integer dtype in every arithmetic; rounding to a float dtype is emulation.
+/// A cast truncates and saturates to an integer dtype in every arithmetic; rounding to a float
+/// dtype is emulation.
 pub(crate) fn cast(to: Dtype, value: f64) -> f64 {
     if to.is_float() { value } else { round_to(to, value) }
 }
 
 fn pointwise(operands: &[View<'_>], target: &Target<'_>, f: impl Fn(&[f64]) -> f64) -> Tensor {
-    let strides: Vec<Vec<usize>> = operands.iter().map(|o| o.strides_along(target.dims())).collect();
+    let strides: Vec<Vec<usize>> =
+        operands.iter().map(|o| o.strides_along(target.dims())).collect();
     let mut values = vec![0.0; operands.len()];
     let mut data = Vec::with_capacity(target.sizes.iter().product());
     walk(target.sizes, &strides, |at| {
@@ -126,7 +152,9 @@ fn einsum(operands: &[View<'_>], target: &Target<'_>) -> Result<Tensor, RunError
     for operand in operands {
         for (dim, size) in operand.dims.iter().zip(&operand.block.sizes) {
             match dims.iter().position(|d| d == dim) {
-                Some(at) if sizes[at] != *size => return Err(RunError::Internal("operands split a dim differently")),
+                Some(at) if sizes[at] != *size => {
+                    return Err(RunError::Internal("operands split a dim differently"));
+                }
                 Some(_) => {}
                 None => {
                     dims.push(*dim);
@@ -144,28 +172,43 @@ fn einsum(operands: &[View<'_>], target: &Target<'_>) -> Result<Tensor, RunError
     strides.push(into);
     let last = operands.len();
     match operands {
-        [a, b] => walk(&sizes, &strides, |at| out.data[at[2]] += a.block.data[at[0]] * b.block.data[at[1]]),
+        [a, b] => walk(&sizes, &strides, |at| {
+            out.data[at[2]] += a.block.data[at[0]] * b.block.data[at[1]]
+        }),
         _ => walk(&sizes, &strides, |at| {
-            out.data[at[last]] += operands.iter().zip(at).map(|(o, at)| o.block.data[*at]).product::<f64>();
+            out.data[at[last]] +=
+                operands.iter().zip(at).map(|(o, at)| o.block.data[*at]).product::<f64>();
         }),
     }
     Ok(out)
 }
 
-fn reduce(kind: Reduce, over: &[DimId], operand: &View<'_>, target: &Target<'_>) -> Result<Tensor, RunError> {
+fn reduce(
+    kind: Reduce,
+    over: &[DimId],
+    operand: &View<'_>,
+    target: &Target<'_>,
+) -> Result<Tensor, RunError> {
     let start = if kind == Reduce::Max { f64::NEG_INFINITY } else { 0.0 };
     let mut out = Tensor::filled(target.sizes.to_vec(), start);
     let into = out.strides();
-    let into =
-        operand.dims.iter().map(|d| target.dims().iter().position(|t| t == d).map_or(0, |at| into[at])).collect();
+    let into = operand
+        .dims
+        .iter()
+        .map(|d| target.dims().iter().position(|t| t == d).map_or(0, |at| into[at]))
+        .collect();
     let strides = [operand.block.strides(), into];
-    target.bound(if kind == Reduce::Max { 1 } else { operand.block.data.len() }, operand.block.max_abs())?;
+    target.bound(
+        if kind == Reduce::Max { 1 } else { operand.block.data.len() },
+        operand.block.max_abs(),
+    )?;
     walk(&operand.block.sizes, &strides, |at| {
         let (value, place) = (operand.block.data[at[0]], &mut out.data[at[1]]);
         *place = if kind == Reduce::Max { scalar::maximum(*place, value) } else { *place + value };
     });
     if kind == Reduce::Mean {
-        // Of a split dim each device holds a part: the terms are sums over the parts, divided by the whole count.
+        // Of a split dim each device holds a part: the terms are sums over the parts, divided by
+        // the whole count.
         let count: usize = over.iter().map(|d| target.global_size(*d)).product();
         out.data.iter_mut().for_each(|v| *v /= count as f64);
     }

@@ -7,7 +7,11 @@ use crate::local::{Target, View};
 use crate::tensor::{Tensor, walk};
 
 /// Rename, split and merge: the same elements in the same order, under other dims.
-pub(crate) fn reshape(op: &Op, operand: &View<'_>, target: &Target<'_>) -> Result<Tensor, RunError> {
+pub(crate) fn reshape(
+    op: &Op,
+    operand: &View<'_>,
+    target: &Target<'_>,
+) -> Result<Tensor, RunError> {
     let (from, to): (&[DimId], &[DimId]) = match op {
         Op::Rename { from, to } => (std::slice::from_ref(from), std::slice::from_ref(to)),
         Op::Split { from, to } => (std::slice::from_ref(from), to),
@@ -15,7 +19,8 @@ pub(crate) fn reshape(op: &Op, operand: &View<'_>, target: &Target<'_>) -> Resul
         _ => return Err(RunError::Internal("not a reshape")),
     };
     // The dims that change come last, in their order; then they are read as the new ones.
-    let mut order: Vec<usize> = (0..operand.dims.len()).filter(|d| !from.contains(&operand.dims[*d])).collect();
+    let mut order: Vec<usize> =
+        (0..operand.dims.len()).filter(|d| !from.contains(&operand.dims[*d])).collect();
     let mut dims: Vec<DimId> = order.iter().map(|d| operand.dims[*d]).collect();
     for dim in from {
         order.push(operand.place(*dim)?);
@@ -49,7 +54,8 @@ pub(crate) fn concat(
     for (operand, dim) in operands.iter().zip([left, right]) {
         let part = target.in_order(&renamed(operand.dims, dim, to), operand.block.clone())?;
         out.write_block(&origin, &part);
-        origin[crate::local::place(target.dims(), to)?] += operand.block.sizes[operand.place(dim)?];
+        origin[crate::local::place(target.dims(), to)?] +=
+            operand.block.sizes[operand.place(dim)?];
     }
     Ok(out)
 }
@@ -69,8 +75,15 @@ pub(crate) fn slice(
 }
 
 /// The new positions are whole on the device; of the cache it holds a part.
-pub(crate) fn append(from: DimId, to: DimId, operands: &[View<'_>], target: &Target<'_>) -> Result<Tensor, RunError> {
-    let [cache, new] = operands else { return Err(RunError::Internal("an append of two operands")) };
+pub(crate) fn append(
+    from: DimId,
+    to: DimId,
+    operands: &[View<'_>],
+    target: &Target<'_>,
+) -> Result<Tensor, RunError> {
+    let [cache, new] = operands else {
+        return Err(RunError::Internal("an append of two operands"));
+    };
     let mut out = target.in_order(cache.dims, cache.block.clone())?;
     let at = crate::local::place(target.dims(), to)?;
     let new_dims = renamed(new.dims, from, to);
@@ -90,7 +103,12 @@ pub(crate) fn append(from: DimId, to: DimId, operands: &[View<'_>], target: &Tar
     Ok(out)
 }
 
-pub(crate) fn mask(query: DimId, key: DimId, operand: &View<'_>, target: &Target<'_>) -> Result<Tensor, RunError> {
+pub(crate) fn mask(
+    query: DimId,
+    key: DimId,
+    operand: &View<'_>,
+    target: &Target<'_>,
+) -> Result<Tensor, RunError> {
     let (q, k) = (operand.place(query)?, operand.place(key)?);
     let earlier = target.global_size(key) - target.global_size(query);
     let mut out = operand.block.clone();
@@ -114,8 +132,8 @@ fn advance(position: &mut [usize], sizes: &[usize]) {
     }
 }
 
-/// Pairs `(a[i], a[i + n/2])` turned by `position · 10000^(-2i/n)`. Positions count from the front of all that there are,
-/// wherever the block of the device starts.
+/// Pairs `(a[i], a[i + n/2])` turned by `position · 10000^(-2i/n)`. Positions count from the front
+/// of all that there are, wherever the block of the device starts.
 pub(crate) fn rope(
     [over, at]: [DimId; 2],
     extent: Option<DimId>,
@@ -143,8 +161,13 @@ pub(crate) fn rope(
     target.in_order(operand.dims, out)
 }
 
-/// Rows of the part of the table that the device holds; an id of another device's row gives zeros, a term of the sum.
-pub(crate) fn take(over: DimId, operands: &[View<'_>], target: &Target<'_>) -> Result<Tensor, RunError> {
+/// Rows of the part of the table that the device holds; an id of another device's row gives zeros,
+/// a term of the sum.
+pub(crate) fn take(
+    over: DimId,
+    operands: &[View<'_>],
+    target: &Target<'_>,
+) -> Result<Tensor, RunError> {
     let [table, ids] = operands else { return Err(RunError::Internal("a take of two operands")) };
     let at = table.place(over)?;
     let row_stride = table.block.strides()[at];
@@ -154,7 +177,11 @@ pub(crate) fn take(over: DimId, operands: &[View<'_>], target: &Target<'_>) -> R
     walk(target.sizes, &strides, |offset| {
         let id = ids.block.data[offset[0]];
         let held = id >= first as f64 && id < (first + rows) as f64 && id.fract() == 0.0;
-        data.push(if held { table.block.data[offset[1] + (id as usize - first) * row_stride] } else { 0.0 });
+        data.push(if held {
+            table.block.data[offset[1] + (id as usize - first) * row_stride]
+        } else {
+            0.0
+        });
     });
     Ok(Tensor { sizes: target.sizes.to_vec(), data })
 }

@@ -5,9 +5,9 @@
 //! | all-gather | multiplies chunk r - s of the operand, which it holds, and passes it on to rank r + 1 |
 //! | reduce-scatter | makes its term of chunk r - 1 - s of the result, adds it to what came from rank r - 1, and passes that on |
 //!
-//! There are K steps and K - 1 messages from each device, so D(K-1)/K is sent, as by the collective alone. Nothing is ever
-//! gathered, and no product is ever held whole: beside its operands and its result a device has the chunk that it works on
-//! and the one that arrives.
+//! There are K steps and K - 1 messages from each device, so D(K-1)/K is sent, as by the collective
+//! alone. Nothing is ever gathered, and no product is ever held whole: beside its operands and its
+//! result a device has the chunk that it works on and the one that arrives.
 
 use shard_ir::{DimId, Fused, InstrId, LoopLayouts, MeshShape, Op, Plan, Reduction};
 
@@ -39,19 +39,27 @@ struct Chunk {
 impl Loop<'_> {
     /// The block of every device, and the network that carried the chunks.
     pub(crate) fn execute(&self, grid: &Grid<'_>) -> Result<(Vec<Tensor>, Network), RunError> {
-        let (fused, layouts) =
-            self.plan.loop_layouts(self.id).ok_or(RunError::Internal("a collective einsum does not type"))?;
+        let (fused, layouts) = self
+            .plan
+            .loop_layouts(self.id)
+            .ok_or(RunError::Internal("a collective einsum does not type"))?;
         let moved = match fused.gathered() {
-            Some(place) => self.plan.instruction(self.plan.instruction(self.id).operands[place]).dtype,
+            Some(place) => {
+                self.plan.instruction(self.plan.instruction(self.id).operands[place]).dtype
+            }
             None => self.plan.instruction(self.id).dtype,
         };
         let mut network = Network::new(grid.devices(), moved.bits(), 1);
         let mut out: Vec<Option<Tensor>> = vec![None; grid.devices()];
         for group in grid.groups(&fused.axes()) {
             let made = match fused {
-                Fused::AllGather { operand, dim, .. } => {
-                    self.gathering(&mut network, &group, operand, dim, &self.local_product(&layouts))?
-                }
+                Fused::AllGather { operand, dim, .. } => self.gathering(
+                    &mut network,
+                    &group,
+                    operand,
+                    dim,
+                    &self.local_product(&layouts),
+                )?,
                 Fused::ReduceScatter { dim, .. } => {
                     self.scattering(&mut network, &group, dim, &self.local_product(&layouts))?
                 }
@@ -63,8 +71,10 @@ impl Loop<'_> {
         if !network.is_quiet() {
             return Err(RunError::Internal("a message was sent that nobody took"));
         }
-        let blocks =
-            out.into_iter().collect::<Option<Vec<_>>>().ok_or(RunError::Internal("a device is in no group"))?;
+        let blocks = out
+            .into_iter()
+            .collect::<Option<Vec<_>>>()
+            .ok_or(RunError::Internal("a device is in no group"))?;
         Ok((blocks, network))
     }
 
@@ -85,14 +95,16 @@ impl Loop<'_> {
         let (k, instr) = (group.len(), self.plan.instruction(self.id));
         let gathered = self.plan.instruction(instr.operands[place]).dims[dim];
         let along = instr.dims.iter().position(|d| *d == gathered);
-        let mut held: Vec<Tensor> = group.iter().map(|d| self.operands[place][*d].clone()).collect();
+        let mut held: Vec<Tensor> =
+            group.iter().map(|d| self.operands[place][*d].clone()).collect();
         let mut parts: Vec<Vec<Option<Tensor>>> = vec![vec![None; k]; k];
         for step in 0..k {
             for rank in 0..k {
                 let size = held[rank].sizes[dim];
                 let number = (rank + k - step) % k;
                 let chunk = Chunk { dim: gathered, from: number * size, size };
-                parts[rank][number] = Some(self.multiply(group[rank], chunk, Some((place, &held[rank])), product)?);
+                parts[rank][number] =
+                    Some(self.multiply(group[rank], chunk, Some((place, &held[rank])), product)?);
             }
             if step + 1 < k {
                 for rank in 0..k {
@@ -104,15 +116,17 @@ impl Loop<'_> {
             }
         }
         let lost = RunError::Internal("a chunk is lost");
-        let parts = parts.into_iter().map(|parts| parts.into_iter().collect::<Option<Vec<Tensor>>>());
+        let parts =
+            parts.into_iter().map(|parts| parts.into_iter().collect::<Option<Vec<Tensor>>>());
         let parts = parts.collect::<Option<Vec<_>>>().ok_or(lost)?;
         parts
             .into_iter()
             .map(|parts| match along {
                 // Each chunk makes its own part of the result,
                 Some(along) => Ok(Tensor::joined(&parts, along)),
-                // or a term of all of it. Terms are added in the order of the chunks, whichever came first: devices that
-                // are to hold the same then hold the same bits. (Hardware adds them as they come.)
+                // or a term of all of it. Terms are added in the order of the chunks, whichever
+                // came first: devices that are to hold the same then hold the same bits. (Hardware
+                // adds them as they come.)
                 None => {
                     let mut sum = Tensor::filled(product.to_vec(), 0.0);
                     parts.iter().try_for_each(|part| self.add(&mut sum, part))?;
@@ -135,7 +149,8 @@ impl Loop<'_> {
         let mut sums: Vec<Option<Tensor>> = vec![None; k];
         for step in 0..k {
             for rank in 0..k {
-                let chunk = Chunk { dim: scattered, from: (rank + 2 * k - 1 - step) % k * size, size };
+                let chunk =
+                    Chunk { dim: scattered, from: (rank + 2 * k - 1 - step) % k * size, size };
                 let mut term = self.multiply(group[rank], chunk, None, product)?;
                 if step > 0 {
                     let arrived = tensor(&term.sizes, network.receive(group[rank])?)?;
@@ -158,8 +173,8 @@ impl Loop<'_> {
         combine(self.id, self.arithmetic, dtype, Reduction::Sum, &mut into.data, &term.data)
     }
 
-    /// What a device makes of one chunk: of every operand the part that belongs to it, of the one that is passed round the
-    /// chunk that is held.
+    /// What a device makes of one chunk: of every operand the part that belongs to it, of the one
+    /// that is passed round the chunk that is held.
     fn multiply(
         &self,
         device: usize,
@@ -186,12 +201,23 @@ impl Loop<'_> {
         let views: Vec<View<'_>> = parts
             .iter()
             .enumerate()
-            .map(|(at, block)| View { dims: dims_of(at), block, origin: &nowhere[..block.sizes.len()] })
+            .map(|(at, block)| View {
+                dims: dims_of(at),
+                block,
+                origin: &nowhere[..block.sizes.len()],
+            })
             .collect();
-        let sized = |(dim, size): (&DimId, &usize)| if *dim == chunk.dim { chunk.size } else { *size };
+        let sized =
+            |(dim, size): (&DimId, &usize)| if *dim == chunk.dim { chunk.size } else { *size };
         let sizes: Vec<usize> = instr.dims.iter().zip(product).map(sized).collect();
         let origin = &nowhere[..sizes.len()];
-        let target = Target { plan: self.plan, id: self.id, sizes: &sizes, origin, arithmetic: self.arithmetic };
+        let target = Target {
+            plan: self.plan,
+            id: self.id,
+            sizes: &sizes,
+            origin,
+            arithmetic: self.arithmetic,
+        };
         evaluate(&Op::Einsum, &views, &target)
     }
 }

@@ -6,8 +6,8 @@ use crate::error::RunError;
 
 /// Carries the messages of one collective.
 ///
-/// Bits are counted exactly, as multiples of `1 / denominator`: an all-reduce moves its buffer in K equal chunks, which
-/// need not be whole elements ([`collectives`](crate::collectives)).
+/// Bits are counted exactly, as multiples of `1 / denominator`: an all-reduce moves its buffer in K
+/// equal chunks, which need not be whole elements ([`collectives`](crate::collectives)).
 #[derive(Clone, Debug)]
 pub struct Network {
     inboxes: Vec<VecDeque<Vec<f64>>>,
@@ -45,7 +45,9 @@ impl Network {
 
     /// Takes the oldest message to a device.
     pub fn receive(&mut self, to: usize) -> Result<Vec<f64>, RunError> {
-        self.inboxes[to].pop_front().ok_or(RunError::Internal("a device waits for a message that nobody sent"))
+        self.inboxes[to]
+            .pop_front()
+            .ok_or(RunError::Internal("a device waits for a message that nobody sent"))
     }
 
     /// Whether every message has been taken.

@@ -1,7 +1,8 @@
-//! The unsharded program, evaluated by its definition: for each element of a result, by dim names, one at a time.
+//! The unsharded program, evaluated by its definition: for each element of a result, by dim names,
+//! one at a time.
 //!
-//! Written apart from the devices' evaluator, of which it is the judge: it knows no blocks, no strides by place and no
-//! collectives, and moves mean nothing to it.
+//! Written apart from the devices' evaluator, of which it is the judge: it knows no blocks, no
+//! strides by place and no collectives, and moves mean nothing to it.
 
 use std::collections::BTreeMap;
 
@@ -53,8 +54,9 @@ impl Named {
 pub struct Expected {
     /// The whole tensor, dims in the declared order.
     pub tensor: Tensor,
-    /// What rounding errors are measured against: the largest absolute value; where the result is a sum (or was moved
-    /// about since), the largest sum of absolute terms. The mean of a layernorm is 0, and its error is not.
+    /// What rounding errors are measured against: the largest absolute value; where the result is a
+    /// sum (or was moved about since), the largest sum of absolute terms. The mean of a layernorm
+    /// is 0, and its error is not.
     pub scale: f64,
 }
 
@@ -72,18 +74,25 @@ pub fn reference(
         let mut operands = Vec::new();
         for operand in &instr.operands {
             let value = values.get(operand.index()).and_then(Option::as_ref);
-            operands.push(value.ok_or(RunError::Internal("the reference reads a value that is gone"))?);
+            operands
+                .push(value.ok_or(RunError::Internal("the reference reads a value that is gone"))?);
         }
         let inherited = instr.operands.iter().map(|o| scales[o.index()]).fold(0.0, f64::max);
         let (mut data, mut scale) = match &instr.kind {
-            InstrKind::Parameter(_) => {
-                (parameters.get(&id).ok_or(RunError::Internal("a parameter has no data"))?.data.clone(), 0.0)
-            }
+            InstrKind::Parameter(_) => (
+                parameters
+                    .get(&id)
+                    .ok_or(RunError::Internal("a parameter has no data"))?
+                    .data
+                    .clone(),
+                0.0,
+            ),
             InstrKind::Constant(number) => (vec![plan.number(*number)], 0.0),
             InstrKind::Move(_) => (operands[0].data.clone(), inherited),
             kind @ (InstrKind::Op(_) | InstrKind::CollectiveEinsum(_)) => {
                 let op = kind.op().ok_or(RunError::Internal("an op does nothing"))?;
-                let (data, magnitude) = Evaluator { plan, id, arithmetic }.op(op, &operands, &instr.dims)?;
+                let (data, magnitude) =
+                    Evaluator { plan, id, arithmetic }.op(op, &operands, &instr.dims)?;
                 (data, if op.row().is(Flag::KeepsValues) { inherited } else { magnitude })
             }
         };
@@ -117,7 +126,12 @@ pub fn reference(
 }
 
 /// Visits every assignment of positions to some dims, the last fastest.
-fn each(plan: &Plan, dims: &[DimId], positions: &mut Positions, visit: &mut dyn FnMut(&mut Positions)) {
+fn each(
+    plan: &Plan,
+    dims: &[DimId],
+    positions: &mut Positions,
+    visit: &mut dyn FnMut(&mut Positions),
+) {
     let Some((first, rest)) = dims.split_first() else { return visit(positions) };
     let before = positions[first.index()];
     for position in 0..plan.dims[first.index()].size as usize {
@@ -145,14 +159,26 @@ impl Evaluator<'_> {
         data
     }
 
-    /// The sum of a term over some dims, beside positions that are fixed; and the sum of the absolute values.
-    fn sum(&self, over: &[DimId], at: &mut Positions, term: impl Fn(&Positions) -> f64) -> (f64, f64) {
+    /// The sum of a term over some dims, beside positions that are fixed; and the sum of the
+    /// absolute values.
+    fn sum(
+        &self,
+        over: &[DimId],
+        at: &mut Positions,
+        term: impl Fn(&Positions) -> f64,
+    ) -> (f64, f64) {
         let mut sums = (0.0, 0.0);
         self.add_terms(over, at, &term, &mut sums);
         sums
     }
 
-    fn add_terms<F: Fn(&Positions) -> f64>(&self, over: &[DimId], at: &mut Positions, term: &F, sums: &mut (f64, f64)) {
+    fn add_terms<F: Fn(&Positions) -> f64>(
+        &self,
+        over: &[DimId],
+        at: &mut Positions,
+        term: &F,
+        sums: &mut (f64, f64),
+    ) {
         let Some((first, rest)) = over.split_first() else {
             let value = term(at);
             sums.0 += value;
@@ -168,25 +194,33 @@ impl Evaluator<'_> {
     }
 
     /// The data, and of a sum the largest sum of absolute terms.
-    fn op(&self, op: &Op, operands: &[&Named], dims: &[DimId]) -> Result<(Vec<f64>, f64), RunError> {
+    fn op(
+        &self,
+        op: &Op,
+        operands: &[&Named],
+        dims: &[DimId],
+    ) -> Result<(Vec<f64>, f64), RunError> {
         let a = *operands.first().ok_or(RunError::Internal("an op without operands"))?;
         let mut largest: f64 = 0.0;
         let data = match op {
             Op::Einsum => {
-                let mut summed: Vec<DimId> = operands.iter().flat_map(|o| o.dims.iter().copied()).collect();
+                let mut summed: Vec<DimId> =
+                    operands.iter().flat_map(|o| o.dims.iter().copied()).collect();
                 summed.sort_unstable();
                 summed.dedup();
                 summed.retain(|d| !dims.contains(d));
                 self.build(dims, |p| {
-                    let (sum, magnitude) =
-                        self.sum(&summed, p, |p| operands.iter().fold(1.0, |product, o| product * o.at(p)));
+                    let (sum, magnitude) = self.sum(&summed, p, |p| {
+                        operands.iter().fold(1.0, |product, o| product * o.at(p))
+                    });
                     largest = largest.max(magnitude);
                     sum
                 })
             }
             Op::Map(map) => self.build(dims, |p| scalar::map(*map, a.at(p))),
             Op::Binary(binary) => {
-                let whole = *binary == Binary::Div && !self.plan.instruction(self.id).dtype.is_float();
+                let whole =
+                    *binary == Binary::Div && !self.plan.instruction(self.id).dtype.is_float();
                 let is_sum = matches!(binary, Binary::Add | Binary::Sub);
                 self.build(dims, |p| {
                     let (a, b) = (a.at(p), operands[1].at(p));
@@ -196,10 +230,13 @@ impl Evaluator<'_> {
                     scalar::binary(*binary, a, b, whole)
                 })
             }
-            Op::Reduce { kind: Reduce::Max, over } => self.build(dims, |p| self.maximum(a, over, p)),
+            Op::Reduce { kind: Reduce::Max, over } => {
+                self.build(dims, |p| self.maximum(a, over, p))
+            }
             Op::Reduce { kind, over } => {
                 let mean = *kind == Reduce::Mean;
-                let count = if mean { over.iter().map(|d| self.size(*d) as f64).product() } else { 1.0 };
+                let count =
+                    if mean { over.iter().map(|d| self.size(*d) as f64).product() } else { 1.0 };
                 self.build(dims, |p| {
                     let (sum, magnitude) = self.sum(over, p, |p| a.at(p));
                     largest = largest.max(magnitude / count);
@@ -217,7 +254,9 @@ impl Evaluator<'_> {
                 with(p, *from, position, |p| a.at(p))
             }),
             Op::Merge { from, to } => self.merge(a, from, *to, dims),
-            Op::Concat { left, right, to } => self.concat([a, operands[1]], [*left, *right], *to, dims),
+            Op::Concat { left, right, to } => {
+                self.concat([a, operands[1]], [*left, *right], *to, dims)
+            }
             Op::SliceDim { from, to, offset } => self.build(dims, |p| {
                 let position = p[to.index()] + *offset as usize;
                 with(p, *from, position, |p| a.at(p))
@@ -228,7 +267,11 @@ impl Evaluator<'_> {
             Op::Take { over } => self.build(dims, |p| {
                 let id = operands[1].at(p);
                 let rows = self.size(*over) as f64;
-                if id >= 0.0 && id < rows && id.fract() == 0.0 { with(p, *over, id as usize, |p| a.at(p)) } else { 0.0 }
+                if id >= 0.0 && id < rows && id.fract() == 0.0 {
+                    with(p, *over, id as usize, |p| a.at(p))
+                } else {
+                    0.0
+                }
             }),
             Op::Route { over, at, to, choices } => {
                 let placed = self.places(a, [*over, *at, *to], *choices as usize);
@@ -262,7 +305,13 @@ impl Evaluator<'_> {
         })
     }
 
-    fn concat(&self, [a, b]: [&Named; 2], [left, right]: [DimId; 2], to: DimId, dims: &[DimId]) -> Vec<f64> {
+    fn concat(
+        &self,
+        [a, b]: [&Named; 2],
+        [left, right]: [DimId; 2],
+        to: DimId,
+        dims: &[DimId],
+    ) -> Vec<f64> {
         self.build(dims, |p| {
             let position = p[to.index()];
             match position.checked_sub(self.size(left)) {
@@ -280,7 +329,14 @@ impl Evaluator<'_> {
     }
 
     /// Pairs of positions of `over`, turned by an angle that grows with the place along `at`.
-    fn rope(&self, a: &Named, over: DimId, at: DimId, extent: Option<DimId>, dims: &[DimId]) -> Vec<f64> {
+    fn rope(
+        &self,
+        a: &Named,
+        over: DimId,
+        at: DimId,
+        extent: Option<DimId>,
+        dims: &[DimId],
+    ) -> Vec<f64> {
         self.build(dims, |p| {
             let (size, place) = (self.size(over), p[over.index()]);
             let pair = place % (size / 2);
@@ -290,7 +346,8 @@ impl Evaluator<'_> {
                 None => p[at.index()],
             };
             let angle = position as f64 / 10_000f64.powf(2.0 * pair as f64 / size as f64);
-            let (low, high) = (with(p, over, pair, |p| a.at(p)), with(p, over, pair + size / 2, |p| a.at(p)));
+            let (low, high) =
+                (with(p, over, pair, |p| a.at(p)), with(p, over, pair + size / 2, |p| a.at(p)));
             if place < size / 2 {
                 low * angle.cos() - high * angle.sin()
             } else {
@@ -307,7 +364,8 @@ impl Evaluator<'_> {
 
     /// For each token and expert the place that the token is given there, or -1.
     fn places(&self, a: &Named, [expert, token, place]: [DimId; 3], choices: usize) -> Named {
-        let groups: Vec<DimId> = a.dims.iter().copied().filter(|d| *d != expert && *d != token).collect();
+        let groups: Vec<DimId> =
+            a.dims.iter().copied().filter(|d| *d != expert && *d != token).collect();
         let mut dims = groups.clone();
         dims.extend([token, expert]);
         let (tokens, experts) = (self.size(token), self.size(expert));
@@ -318,7 +376,8 @@ impl Evaluator<'_> {
                 let gate = a.at(p);
                 if gate.is_nan() { f64::NEG_INFINITY } else { gate }
             };
-            // How many experts a token likes better than this one says which of its choices this one is.
+            // How many experts a token likes better than this one says which of its choices this
+            // one is.
             let rank = |p: &mut Positions, t: usize, x: usize| {
                 let own = gate(p, t, x);
                 (0..experts)
@@ -330,7 +389,8 @@ impl Evaluator<'_> {
             };
             let mut given = vec![-1.0; tokens * experts];
             for x in 0..experts {
-                let mut asking: Vec<(usize, usize)> = (0..tokens).map(|t| (rank(p, t, x), t)).collect();
+                let mut asking: Vec<(usize, usize)> =
+                    (0..tokens).map(|t| (rank(p, t, x), t)).collect();
                 asking.retain(|(rank, _)| *rank < choices);
                 asking.sort_unstable();
                 for (at, (_, t)) in asking.into_iter().take(self.size(place)).enumerate() {
@@ -344,9 +404,11 @@ impl Evaluator<'_> {
 
     fn softmax(&self, a: &Named, over: DimId, dims: &[DimId]) -> Vec<f64> {
         let rest: Vec<DimId> = a.dims.iter().copied().filter(|d| *d != over).collect();
-        let largest = Named::new(self.plan, &rest, self.build(&rest, |p| self.maximum(a, &[over], p)));
+        let largest =
+            Named::new(self.plan, &rest, self.build(&rest, |p| self.maximum(a, &[over], p)));
         let term = |p: &Positions| (a.at(p) - largest.at(p)).exp();
-        let sums = Named::new(self.plan, &rest, self.build(&rest, |p| self.sum(&[over], p, term).0));
+        let sums =
+            Named::new(self.plan, &rest, self.build(&rest, |p| self.sum(&[over], p, term).0));
         self.build(dims, |p| term(p) / sums.at(p))
     }
 
@@ -358,14 +420,22 @@ impl Evaluator<'_> {
             Norm::Layer => self.sum(&[over], p, |p| a.at(p)).0 / count,
         });
         let means = Named::new(self.plan, &rest, means);
-        let squares = self.build(&rest, |p| self.sum(&[over], p, |p| (a.at(p) - means.at(p)).powi(2)).0 / count);
+        let squares = self
+            .build(&rest, |p| self.sum(&[over], p, |p| (a.at(p) - means.at(p)).powi(2)).0 / count);
         let squares = Named::new(self.plan, &rest, squares);
-        self.build(dims, |p| (a.at(p) - means.at(p)) / (squares.at(p) + shard_ir::op::NORM_EPSILON).sqrt())
+        self.build(dims, |p| {
+            (a.at(p) - means.at(p)) / (squares.at(p) + shard_ir::op::NORM_EPSILON).sqrt()
+        })
     }
 }
 
 /// Looks at another position along one dim.
-fn with(positions: &mut Positions, dim: DimId, position: usize, look: impl FnOnce(&Positions) -> f64) -> f64 {
+fn with(
+    positions: &mut Positions,
+    dim: DimId,
+    position: usize,
+    look: impl FnOnce(&Positions) -> f64,
+) -> f64 {
     let before = std::mem::replace(&mut positions[dim.index()], position);
     let value = look(positions);
     positions[dim.index()] = before;

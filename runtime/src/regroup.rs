@@ -1,4 +1,5 @@
-//! Moves along several dims at once: the blocks are boxes, of which each device has, sends and gets corners.
+//! Moves along several dims at once: the blocks are boxes, of which each device has, sends and gets
+//! corners.
 
 use shard_ir::{AxisList, Collective, Layout, Reduction};
 
@@ -9,7 +10,8 @@ use crate::network::Network;
 use crate::tensor::Tensor;
 
 impl Move<'_> {
-    /// Each device gets every part of its new block from the one that has it, straight; what it has itself stays.
+    /// Each device gets every part of its new block from the one that has it, straight; what it has
+    /// itself stays.
     pub(crate) fn exchange(
         &self,
         network: &mut Network,
@@ -20,12 +22,17 @@ impl Move<'_> {
         let local = usizes(&self.shape.local_sizes(to));
         let axes = Collective::Exchange { to }.axes(grid.mesh, self.from);
         in_groups(grid, &axes, |group| {
-            let had: Vec<Vec<usize>> = group.iter().map(|d| grid.origin(*d, self.shape, self.from)).collect();
-            let wanted: Vec<Vec<usize>> = group.iter().map(|d| grid.origin(*d, self.shape, to)).collect();
-            let mut out: Vec<Tensor> = group.iter().map(|_| Tensor::filled(local.clone(), 0.0)).collect();
+            let had: Vec<Vec<usize>> =
+                group.iter().map(|d| grid.origin(*d, self.shape, self.from)).collect();
+            let wanted: Vec<Vec<usize>> =
+                group.iter().map(|d| grid.origin(*d, self.shape, to)).collect();
+            let mut out: Vec<Tensor> =
+                group.iter().map(|_| Tensor::filled(local.clone(), 0.0)).collect();
             for (rank, device) in group.iter().enumerate() {
                 for (other, goal) in wanted.iter().enumerate() {
-                    let Some((origin, sizes)) = common((&had[rank], &blocks[*device].sizes), (goal, &local)) else {
+                    let Some((origin, sizes)) =
+                        common((&had[rank], &blocks[*device].sizes), (goal, &local))
+                    else {
                         continue;
                     };
                     let part = blocks[*device].block(&beyond(&origin, &had[rank]), &sizes);
@@ -40,7 +47,9 @@ impl Move<'_> {
             for (rank, goal) in wanted.iter().enumerate() {
                 for (other, from) in had.iter().enumerate().filter(|(other, _)| *other != rank) {
                     let sizes = &blocks[group[other]].sizes;
-                    let Some((origin, sizes)) = common((from, sizes), (goal, &local)) else { continue };
+                    let Some((origin, sizes)) = common((from, sizes), (goal, &local)) else {
+                        continue;
+                    };
                     let part = tensor(&sizes, network.receive(group[rank])?)?;
                     out[rank].write_block(&beyond(&origin, goal), &part);
                 }
@@ -49,7 +58,8 @@ impl Move<'_> {
         })
     }
 
-    /// As an all-gather along one dim: the blocks go round, and each device puts them where they belong.
+    /// As an all-gather along one dim: the blocks go round, and each device puts them where they
+    /// belong.
     pub(crate) fn gather_dims(
         &self,
         network: &mut Network,
@@ -89,14 +99,20 @@ impl Move<'_> {
                 let at = grid.origin(device, self.shape, to);
                 block.block(&beyond(&at, &grid.origin(device, self.shape, self.from)), &local).data
             };
-            let chunks = group.iter().map(|d| group.iter().map(|to| chunk(blocks[*d], *to)).collect()).collect();
+            let chunks = group
+                .iter()
+                .map(|d| group.iter().map(|to| chunk(blocks[*d], *to)).collect())
+                .collect();
             tensors(&local, self.ring_reduce_scatter(network, group, chunks, kind, None)?)
         })
     }
 }
 
 /// What two boxes, each an origin and sizes, have in common; `None` where it is nothing.
-fn common(one: (&[usize], &[usize]), other: (&[usize], &[usize])) -> Option<(Vec<usize>, Vec<usize>)> {
+fn common(
+    one: (&[usize], &[usize]),
+    other: (&[usize], &[usize]),
+) -> Option<(Vec<usize>, Vec<usize>)> {
     let (mut origin, mut sizes) = (Vec::new(), Vec::new());
     for dim in 0..one.0.len() {
         let start = one.0[dim].max(other.0[dim]);

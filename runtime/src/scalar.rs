@@ -6,7 +6,10 @@ pub(crate) fn map(map: Map, a: f64) -> f64 {
     let sigmoid = |a: f64| 1.0 / (1.0 + (-a).exp());
     match map {
         Map::Neg => -a,
-        Map::Gelu => 0.5 * a * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (a + 0.044715 * a * a * a)).tanh()),
+        Map::Gelu => {
+            0.5 * a
+                * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (a + 0.044715 * a * a * a)).tanh())
+        }
         Map::Relu => maximum(a, 0.0),
         Map::Silu => a * sigmoid(a),
         Map::Sigmoid => sigmoid(a),

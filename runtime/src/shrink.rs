@@ -1,9 +1,10 @@
 //! [`shrink`]: the same plan with dims small enough to execute.
 //!
-//! Each dim gets a small multiple of its *unit*, the least common multiple of all numbers of devices over which a layout
-//! of the plan splits it: so every layout stays legal. Dims that a rename makes equal are one variable; splits, merges,
-//! concats, slices, appends and masks are relations between variables; a search with a stated limit finds sizes that
-//! meet them all. The verifier has the last word.
+//! Each dim gets a small multiple of its *unit*, the least common multiple of all numbers of
+//! devices over which a layout of the plan splits it: so every layout stays legal. Dims that a
+//! rename makes equal are one variable; splits, merges, concats, slices, appends and masks are
+//! relations between variables; a search with a stated limit finds sizes that meet them all. The
+//! verifier has the last word.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,8 +15,8 @@ use shard_ir::{DimId, InstrKind, Op, Plan, never};
 
 use crate::limits::work_needed;
 
-/// A plan of at most so many multiplications may have blocks of two elements along each split dim; a larger one is made
-/// leaner.
+/// A plan of at most so many multiplications may have blocks of two elements along each split dim;
+/// a larger one is made leaner.
 const COMFORTABLE_WORK: u128 = 1 << 24;
 
 /// How many assignments the search for the sizes of related dims may try.
@@ -23,11 +24,14 @@ const MAX_TRIES: usize = 20_000;
 
 /// The same plan with small dims of the same divisibility.
 ///
-/// * a dim of size 1 stays 1, every other one shrinks (or stays, where nothing smaller keeps the plan legal);
-/// * blocks of a split dim keep at least two elements where they had two, unless the work would be large;
+/// * a dim of size 1 stays 1, every other one shrinks (or stays, where nothing smaller keeps the
+///   plan legal);
+/// * blocks of a split dim keep at least two elements where they had two, unless the work would be
+///   large;
 /// * dims of different names get different sizes where that costs little, so that a mix-up shows.
 pub fn shrink(plan: &Plan) -> Plan {
-    let candidates = [Style::Roomy, Style::Lean].map(|style| resized(plan, &Problem::of(plan).solve(style)));
+    let candidates =
+        [Style::Roomy, Style::Lean].map(|style| resized(plan, &Problem::of(plan).solve(style)));
     let [roomy, lean] = candidates.map(|p| p.filter(|p| verify(p).is_ok()));
     match (roomy, lean) {
         (Some(roomy), Some(lean)) => {
@@ -39,8 +43,8 @@ pub fn shrink(plan: &Plan) -> Plan {
     }
 }
 
-/// A plan over the same dims, with the sizes that another one has been given; `None` where it has not the same dims or a
-/// slice does not fit.
+/// A plan over the same dims, with the sizes that another one has been given; `None` where it has
+/// not the same dims or a slice does not fit.
 pub fn resized_as(small: &Plan, plan: &Plan) -> Option<Plan> {
     let names = |plan: &Plan| plan.dims.iter().map(|d| d.name.clone()).collect::<Vec<_>>();
     let sizes: Vec<u64> = small.dims.iter().map(|d| d.size).collect();
@@ -55,11 +59,12 @@ enum Style {
     Lean,
 }
 
-/// How many variables times relations a group of related dims may have; past that they keep their sizes.
+/// How many variables times relations a group of related dims may have; past that they keep their
+/// sizes.
 const MAX_RELATED: usize = 1 << 13;
 
-/// A dim that is normalised in a folded block has as many elements where it can: a norm over a few magnifies roundings, and
-/// what one application magnifies the next magnifies again.
+/// A dim that is normalised in a folded block has as many elements where it can: a norm over a few
+/// magnifies roundings, and what one application magnifies the next magnifies again.
 const NORMALISED: u64 = 16;
 
 /// Dims that have one size because renames make them equal.
@@ -109,19 +114,24 @@ impl Relation {
         }
     }
 
-    /// The size of a variable that the others leave no choice; `Some(None)` where there is none that would do.
+    /// The size of a variable that the others leave no choice; `Some(None)` where there is none
+    /// that would do.
     fn determines(&self, variable: usize, sizes: &[Option<u64>]) -> Option<Option<u64>> {
         let others = |list: &[usize]| -> Option<Vec<u64>> {
             (list.iter().filter(|v| **v == variable).count() <= 1).then_some(())?;
             list.iter().filter(|v| **v != variable).map(|v| sizes[*v]).collect()
         };
         match self {
-            Relation::Product { whole, parts } if *whole == variable => Some(product(&others(parts)?)),
+            Relation::Product { whole, parts } if *whole == variable => {
+                Some(product(&others(parts)?))
+            }
             Relation::Product { whole, parts } if parts.contains(&variable) => {
                 let (whole, others) = (sizes[*whole]?, product(&others(parts)?)?);
                 Some((whole % others == 0).then(|| whole / others))
             }
-            Relation::Sum { whole, parts } if *whole == variable => Some(Some(others(parts)?.iter().sum())),
+            Relation::Sum { whole, parts } if *whole == variable => {
+                Some(Some(others(parts)?.iter().sum()))
+            }
             Relation::Sum { whole, parts } if parts.contains(&variable) => {
                 Some(sizes[*whole]?.checked_sub(others(parts)?.iter().sum()).filter(|s| *s > 0))
             }
@@ -188,8 +198,11 @@ impl Problem {
                 *numbers.entry(leader[d]).or_insert_with(|| {
                     let size = plan.dims[d].size;
                     // A dim of no tensor keeps its size.
-                    let unit =
-                        if (0..count).any(|o| leader[o] == leader[d] && used[o]) { units[leader[d]] } else { size };
+                    let unit = if (0..count).any(|o| leader[o] == leader[d] && used[o]) {
+                        units[leader[d]]
+                    } else {
+                        size
+                    };
                     let least = if normalised.contains(&leader[d]) { NORMALISED } else { 1 };
                     variables.push(Variable { size, unit, least });
                     variables.len() - 1
@@ -206,8 +219,11 @@ impl Problem {
         let mut sizes: Vec<Option<u64>> = vec![None; count];
         for component in self.components() {
             let mut tries = 0;
-            let relations: Vec<&Relation> =
-                self.relations.iter().filter(|r| r.variables().iter().any(|v| component.contains(v))).collect();
+            let relations: Vec<&Relation> = self
+                .relations
+                .iter()
+                .filter(|r| r.variables().iter().any(|v| component.contains(v)))
+                .collect();
             // Sizes of what a relation determines come out of the others, so parts go first.
             let wholes = |v: &usize| {
                 relations.iter().any(|r| match r {
@@ -224,7 +240,11 @@ impl Problem {
         }
         self.variable_of
             .iter()
-            .map(|v| sizes[*v].unwrap_or_else(|| never!("a dim that is in no component", self.variables[*v].size)))
+            .map(|v| {
+                sizes[*v].unwrap_or_else(|| {
+                    never!("a dim that is in no component", self.variables[*v].size)
+                })
+            })
             .collect()
     }
 
@@ -256,10 +276,9 @@ impl Problem {
         if rest.is_empty() {
             return true;
         }
-        let forced = rest
-            .iter()
-            .enumerate()
-            .find_map(|(at, v)| relations.iter().find_map(|r| r.determines(*v, sizes)).map(|size| (at, size)));
+        let forced = rest.iter().enumerate().find_map(|(at, v)| {
+            relations.iter().find_map(|r| r.determines(*v, sizes)).map(|size| (at, size))
+        });
         let (at, candidates) = match forced {
             Some((at, size)) => (at, size.into_iter().collect()),
             None => (0, self.candidates(rest[0], sizes, style)),
@@ -286,8 +305,8 @@ impl Problem {
         false
     }
 
-    /// Sizes to try, best first: small multiples of the unit, those that no other dim has before the others; last the
-    /// size as it is.
+    /// Sizes to try, best first: small multiples of the unit, those that no other dim has before
+    /// the others; last the size as it is.
     fn candidates(&self, variable: usize, sizes: &[Option<u64>], style: Style) -> Vec<u64> {
         let Variable { size, unit, least } = self.variables[variable];
         let step = unit * least.div_ceil(2 * unit);
@@ -297,7 +316,8 @@ impl Problem {
         };
         let later = [1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 64, 128];
         let taken = |s: &u64| sizes.iter().flatten().any(|t| t == s);
-        let mut out: Vec<u64> = first.iter().map(|m| m * step).filter(|s| !taken(s) && *s > 1).collect();
+        let mut out: Vec<u64> =
+            first.iter().map(|m| m * step).filter(|s| !taken(s) && *s > 1).collect();
         out.extend(first.iter().chain(&later).map(|m| m * unit));
         out.retain(|s| *s <= size);
         out.push(size);
@@ -311,7 +331,9 @@ fn relations(plan: &Plan, variable_of: &[usize]) -> BTreeSet<Relation> {
     let mut out = BTreeSet::new();
     for instr in &plan.instructions {
         let InstrKind::Op(op) = &instr.kind else { continue };
-        let dim = |name: &str| op.slots().find(|(slot, _)| slot.name == name).map(|(_, a)| variable(&a.dims()[0]));
+        let dim = |name: &str| {
+            op.slots().find(|(slot, _)| slot.name == name).map(|(_, a)| variable(&a.dims()[0]))
+        };
         let variables: Vec<usize> = op.dims().iter().map(variable).collect();
         match op.row().sizes {
             Sizes::Free => {}
@@ -332,7 +354,11 @@ fn relations(plan: &Plan, variable_of: &[usize]) -> BTreeSet<Relation> {
                 }
             }
             Sizes::AtMost { small, large } => {
-                out.extend(dim(small).zip(dim(large)).map(|(small, large)| Relation::AtMost { small, large }));
+                out.extend(
+                    dim(small)
+                        .zip(dim(large))
+                        .map(|(small, large)| Relation::AtMost { small, large }),
+                );
             }
         }
     }

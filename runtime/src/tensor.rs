@@ -48,7 +48,9 @@ impl Tensor {
         let strides = self.strides();
         let sizes: Vec<usize> = order.iter().map(|o| self.sizes[*o]).collect();
         let mut data = Vec::with_capacity(self.data.len());
-        walk(&sizes, &[order.iter().map(|o| strides[*o]).collect()], |at| data.push(self.data[at[0]]));
+        walk(&sizes, &[order.iter().map(|o| strides[*o]).collect()], |at| {
+            data.push(self.data[at[0]])
+        });
         Tensor { sizes, data }
     }
 
@@ -101,7 +103,8 @@ impl Tensor {
     }
 }
 
-/// Visits every index of `sizes` in row-major order with, for each list of strides, the offset of that index.
+/// Visits every index of `sizes` in row-major order with, for each list of strides, the offset of
+/// that index.
 pub(crate) fn walk(sizes: &[usize], strides: &[Vec<usize>], mut visit: impl FnMut(&[usize])) {
     if sizes.contains(&0) {
         return;

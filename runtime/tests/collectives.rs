@@ -1,5 +1,5 @@
-//! Every move, executed on real data: the devices hold other blocks and the same global tensor, and the busiest device
-//! has sent what the model says.
+//! Every move, executed on real data: the devices hold other blocks and the same global tensor, and
+//! the busiest device has sent what the model says.
 
 mod common;
 
@@ -8,7 +8,14 @@ use shard_ir::*;
 use shard_runtime::{RunOptions, run_plan};
 
 /// D(K-1)/K, twice that, D or 0, in bytes, rounded up.
-fn model_bytes(mesh: &Mesh, shape: MeshShape<'_>, c: &Collective, from: Layout, to: Layout, dtype: Dtype) -> u64 {
+fn model_bytes(
+    mesh: &Mesh,
+    shape: MeshShape<'_>,
+    c: &Collective,
+    from: Layout,
+    to: Layout,
+    dtype: Dtype,
+) -> u64 {
     let k = u128::from(mesh.group_size(c.axes(mesh, from).iter()));
     let elements = u128::from(shape.local_elements(from).max(shape.local_elements(to)));
     let bits = elements * u128::from(dtype.bits());
@@ -26,7 +33,10 @@ fn model_bytes(mesh: &Mesh, shape: MeshShape<'_>, c: &Collective, from: Layout, 
                     let (at, local) = (mesh.coordinates(device), shape.local_sizes(layout));
                     (0..shape.rank())
                         .map(|d| {
-                            let rank = layout.axes_of(d).iter().fold(0, |r, a| r * mesh.size(a) + at[a.index()]);
+                            let rank = layout
+                                .axes_of(d)
+                                .iter()
+                                .fold(0, |r, a| r * mesh.size(a) + at[a.index()]);
                             (rank * local[d], (rank + 1) * local[d])
                         })
                         .collect::<Vec<_>>()
@@ -63,7 +73,11 @@ fn check_all(mesh: &Mesh, dims_text: &str, tensor: &str, dtype: Dtype) -> usize 
             let report = check(&builder.output(id), moves as u64);
             assert!(report.exact);
             let counted = report.collectives[0].wire_bytes;
-            assert_eq!(counted, model_bytes(mesh, shape, &collective, from, to, dtype), "{collective:?} from {from:?}");
+            assert_eq!(
+                counted,
+                model_bytes(mesh, shape, &collective, from, to, dtype),
+                "{collective:?} from {from:?}"
+            );
             moves += 1;
         }
     }
@@ -103,7 +117,8 @@ fn an_all_reduce_of_a_scalar_counts_parts_of_an_element() {
     let mut builder = Builder::new(&mesh, &table);
     let operand = builder.parameter(&[], Dtype::F32, from);
     let collective = Collective::AllReduce { kind: Reduction::Sum, axes: mesh.all_axes() };
-    let id = builder.push(InstrKind::Move(collective), &[operand], &[], Dtype::F32, Layout::REPLICATED);
+    let id =
+        builder.push(InstrKind::Move(collective), &[operand], &[], Dtype::F32, Layout::REPLICATED);
     assert_eq!(check(&builder.output(id), 1).collectives[0].wire_bytes, 6);
 }
 
@@ -130,8 +145,8 @@ fn chains_of_moves_keep_the_value() {
     }
 }
 
-/// The judge must be able to say no: a plan whose collective is left out does not verify, and data that a wrong rule
-/// would leave behind do not compare equal.
+/// The judge must be able to say no: a plan whose collective is left out does not verify, and data
+/// that a wrong rule would leave behind do not compare equal.
 #[test]
 fn a_forgotten_reduction_is_refused() {
     let table = dims("B=8");
@@ -140,7 +155,8 @@ fn a_forgotten_reduction_is_refused() {
     let partial = Layout::REPLICATED.with_partial(AxisId(0), Reduction::Sum);
     let mut builder = Builder::new(&mesh, &table);
     let operand = builder.parameter(&tensor, Dtype::F32, partial);
-    let id = builder.push(InstrKind::Op(Op::Map(Map::Relu)), &[operand], &tensor, Dtype::F32, partial);
+    let id =
+        builder.push(InstrKind::Op(Op::Map(Map::Relu)), &[operand], &tensor, Dtype::F32, partial);
     let error = run_plan(&builder.output(id), &RunOptions::default()).unwrap_err();
     assert!(error.to_string().contains("not linear"), "{error}");
 }

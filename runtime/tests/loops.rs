@@ -1,14 +1,19 @@
-//! Every loop of small einsums, executed chunk by chunk: the result is that of the two steps one after the other, and the
-//! busiest device has sent what the collective alone sends.
+//! Every loop of small einsums, executed chunk by chunk: the result is that of the two steps one
+//! after the other, and the busiest device has sent what the collective alone sends.
 
 mod common;
 
 use common::*;
 use shard_ir::*;
 
-/// Executes every loop of an einsum `a,b->r`, on operands in every layout without a partial maximum; gives how many
-/// gathered and how many scattered.
-fn check_all(mesh: &Mesh, dims_text: &str, [a, b, r]: [&str; 3], [da, db]: [Dtype; 2]) -> (usize, usize) {
+/// Executes every loop of an einsum `a,b->r`, on operands in every layout without a partial
+/// maximum; gives how many gathered and how many scattered.
+fn check_all(
+    mesh: &Mesh,
+    dims_text: &str,
+    [a, b, r]: [&str; 3],
+    [da, db]: [Dtype; 2],
+) -> (usize, usize) {
     let table = dims(dims_text);
     let [a, b, r] = [a, b, r].map(|letters| ids(&table, letters));
     let layouts = |tensor: &[DimId]| -> Vec<Layout> {
@@ -18,17 +23,23 @@ fn check_all(mesh: &Mesh, dims_text: &str, [a, b, r]: [&str; 3], [da, db]: [Dtyp
     let (mut gathered, mut scattered) = (0, 0);
     for left in layouts(&a) {
         for right in layouts(&b) {
-            let operands =
-                [Operand { dims: &a, dtype: da, layout: left }, Operand { dims: &b, dtype: db, layout: right }];
+            let operands = [
+                Operand { dims: &a, dtype: da, layout: left },
+                Operand { dims: &b, dtype: db, layout: right },
+            ];
             for (fused, inside) in Fused::all_on(&operands, &r, mesh, &table) {
                 let mut builder = Builder::new(mesh, &table);
                 let read = [builder.parameter(&a, da, left), builder.parameter(&b, db, right)];
-                let id = builder.push(InstrKind::CollectiveEinsum(fused), &read, &r, da, inside.result);
+                let id =
+                    builder.push(InstrKind::CollectiveEinsum(fused), &read, &r, da, inside.result);
                 let plan = builder.output(id);
                 let unfused = plan.unfused();
                 assert_eq!(verify::verify(&plan), Ok(()), "{}", text::print(&plan));
                 assert_eq!(verify::verify(&unfused), Ok(()), "{}", text::print(&unfused));
-                assert_eq!(text::parse(&text::print(&plan)).as_deref(), Ok(std::slice::from_ref(&plan)));
+                assert_eq!(
+                    text::parse(&text::print(&plan)).as_deref(),
+                    Ok(std::slice::from_ref(&plan))
+                );
                 let seed = (gathered + scattered) as u64;
                 let report = check(&plan, seed);
                 assert!(report.exact);

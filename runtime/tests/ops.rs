@@ -1,5 +1,5 @@
-//! The layout rule of every op is sound: for all operand layouts that it lets pass, devices that each apply the op to
-//! what they hold get, put together, what the unsharded op gives.
+//! The layout rule of every op is sound: for all operand layouts that it lets pass, devices that
+//! each apply the op to what they hold get, put together, what the unsharded op gives.
 
 mod common;
 
@@ -7,7 +7,8 @@ use common::*;
 use shard_ir::op::Partial;
 use shard_ir::*;
 
-/// An op on operands, written with letters: `BE`, `EF`, and the result in each order that is to be tried.
+/// An op on operands, written with letters: `BE`, `EF`, and the result in each order that is to be
+/// tried.
 struct Case {
     op: Op,
     dims: Vec<Dim>,
@@ -28,7 +29,10 @@ impl Case {
         let dim = |c: char| ids(&table, &c.to_string())[0];
         Case {
             op: op(&dim),
-            operands: operands.iter().map(|(letters, dtype)| (ids(&table, letters), *dtype)).collect(),
+            operands: operands
+                .iter()
+                .map(|(letters, dtype)| (ids(&table, letters), *dtype))
+                .collect(),
             results: results.iter().map(|letters| ids(&table, letters)).collect(),
             exact,
             dims: table,
@@ -37,7 +41,8 @@ impl Case {
 
     /// Executes the op for all layouts that the rule lets pass; gives how many did.
     fn check(&self, mesh: &Mesh) -> usize {
-        let layouts: Vec<Vec<Layout>> = self.operands.iter().map(|(d, _)| all_layouts(mesh, &self.dims, d)).collect();
+        let layouts: Vec<Vec<Layout>> =
+            self.operands.iter().map(|(d, _)| all_layouts(mesh, &self.dims, d)).collect();
         let types: Vec<TensorType> =
             self.operands.iter().map(|(d, t)| TensorType { dims: d.clone(), dtype: *t }).collect();
         let mut passed = 0;
@@ -51,12 +56,21 @@ impl Case {
                 .map(|(((dims, dtype), at), all)| Operand { dims, dtype: *dtype, layout: all[*at] })
                 .collect();
             for result in &self.results {
-                let Ok(layout) = result_layout(&self.op, &operands, result, mesh, &self.dims) else { continue };
+                let Ok(layout) = result_layout(&self.op, &operands, result, mesh, &self.dims)
+                else {
+                    continue;
+                };
                 let typed = result_type(&self.op, &types, result, &self.dims).unwrap();
                 let mut builder = Builder::new(mesh, &self.dims);
                 let inputs: Vec<InstrId> =
                     operands.iter().map(|o| builder.parameter(o.dims, o.dtype, o.layout)).collect();
-                let id = builder.push(InstrKind::Op(self.op.clone()), &inputs, result, typed.dtype, layout);
+                let id = builder.push(
+                    InstrKind::Op(self.op.clone()),
+                    &inputs,
+                    result,
+                    typed.dtype,
+                    layout,
+                );
                 let report = common::check(&builder.output(id), passed as u64);
                 assert_eq!(report.exact, self.exact);
                 passed += 1;
@@ -80,8 +94,8 @@ impl Case {
 
 use Dtype::{Bf16, Bool, F32, Int8, Int32};
 
-/// One test for each op, on the meshes given, with the number of layouts that the rule lets pass pinned: a rule that
-/// becomes stricter or laxer shows.
+/// One test for each op, on the meshes given, with the number of layouts that the rule lets pass
+/// pinned: a rule that becomes stricter or laxer shows.
 macro_rules! sound {
     ($($name:ident: $dims:literal, [$(($letters:literal, $dtype:ident)),+] -> [$($result:literal),+], $exact:literal, $op:expr, $([$($mesh:literal),+] = $count:literal),+;)+) => {$(
         #[test]
@@ -150,8 +164,13 @@ fn every_map() {
         let exact = matches!(map, Map::Neg | Map::Relu | Map::Square | Map::Abs);
         let case = Case::new("B=4 E=4", &[("BE", F32)], &["BE", "EB"], exact, |_| Op::Map(*map));
         let passed = case.check(&mesh(&[2, 2]));
-        // Of a matrix on two axes 11 layouts are complete, 18 if each axis may be partial in one way too.
-        let expected = if map.row().sums != Partial::No || map.row().maxima != Partial::No { 2 * 18 } else { 2 * 11 };
+        // Of a matrix on two axes 11 layouts are complete, 18 if each axis may be partial in one
+        // way too.
+        let expected = if map.row().sums != Partial::No || map.row().maxima != Partial::No {
+            2 * 18
+        } else {
+            2 * 11
+        };
         assert_eq!(passed, expected, "{}", map.row().text);
     }
 }

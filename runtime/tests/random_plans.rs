@@ -1,4 +1,5 @@
-//! Random plans of ops and moves: they verify, print and parse back, shrink, and run right, thousands of them in seconds.
+//! Random plans of ops and moves: they verify, print and parse back, shrink, and run right,
+//! thousands of them in seconds.
 
 mod common;
 
@@ -50,7 +51,13 @@ impl Generator {
         let moves = Collective::all_from(shape, instr.layout, mesh.all_axes(), mesh.all_axes());
         if !moves.is_empty() {
             let (collective, to) = self.pick(&moves);
-            self.builder.push(InstrKind::Move(collective), &[operand], &instr.dims, instr.dtype, to);
+            self.builder.push(
+                InstrKind::Move(collective),
+                &[operand],
+                &instr.dims,
+                instr.dtype,
+                to,
+            );
         }
     }
 
@@ -80,7 +87,11 @@ impl Generator {
         ];
         let op = self.pick(&ops);
         let arity =
-            if matches!(op, Op::Einsum | Op::Binary(_) | Op::Concat { .. } | Op::Append { .. }) { 2 } else { 1 };
+            if matches!(op, Op::Einsum | Op::Binary(_) | Op::Concat { .. } | Op::Append { .. }) {
+                2
+            } else {
+                1
+            };
         let operands: Vec<InstrId> = (0..arity).map(|_| self.any_value()).collect();
         let plan = &self.builder.plan;
         let types: Vec<TensorType> = operands
@@ -117,7 +128,13 @@ impl Generator {
         let loops = Fused::all_on(&views, &named, &plan.mesh, &plan.dims);
         if !loops.is_empty() && elements <= 512 {
             let (fused, inside) = self.pick(&loops);
-            self.builder.push(InstrKind::CollectiveEinsum(fused), &operands, &named, dtype, inside.result);
+            self.builder.push(
+                InstrKind::CollectiveEinsum(fused),
+                &operands,
+                &named,
+                dtype,
+                inside.result,
+            );
         }
     }
 
@@ -168,12 +185,26 @@ fn random_plans_shrink_and_still_run_right() {
     assert!(smaller > 900, "{smaller}");
 }
 
-/// Texts with odd bits in them: whatever still verifies runs, or is refused in words; nothing panics or takes for ever.
+/// Texts with odd bits in them: whatever still verifies runs, or is refused in words; nothing
+/// panics or takes for ever.
 #[test]
 fn no_mutation_makes_the_interpreter_panic() {
     let text: String = include_str!("../../compiler/ir/tests/plans.shir").to_string();
     let bits: Vec<&str> = text.split_inclusive([' ', ',', ':', '_', '\n', '(', '{', '=']).collect();
-    let odd = ["1099511627776", "4398046511104", "1", "2", "3", "1048576", "0", "f32 ", "int8 ", "", "E", "relu "];
+    let odd = [
+        "1099511627776",
+        "4398046511104",
+        "1",
+        "2",
+        "3",
+        "1048576",
+        "0",
+        "f32 ",
+        "int8 ",
+        "",
+        "E",
+        "relu ",
+    ];
     let mut random = Random::new(5);
     let (mut ran, mut refused) = (0, 0);
     for seed in 0..4_000 {
@@ -185,7 +216,9 @@ fn no_mutation_makes_the_interpreter_panic() {
                 _ => bits[random.below(bits.len() as u64) as usize],
             };
         }
-        for plan in text::parse(&mutant.concat()).into_iter().flatten().filter(|p| verify(p).is_ok()) {
+        for plan in
+            text::parse(&mutant.concat()).into_iter().flatten().filter(|p| verify(p).is_ok())
+        {
             for plan in [shrink(&plan), plan] {
                 let options = shard_runtime::RunOptions { seed, ..Default::default() };
                 match shard_runtime::run_plan(&plan, &options) {
@@ -193,9 +226,10 @@ fn no_mutation_makes_the_interpreter_panic() {
                         assert!(report.equal, "{report:?}\n{}", text::print(&plan));
                         ran += 1;
                     }
-                    Err(shard_runtime::RunError::TooLarge { .. } | shard_runtime::RunError::TooMuchWork { .. }) => {
-                        refused += 1
-                    }
+                    Err(
+                        shard_runtime::RunError::TooLarge { .. }
+                        | shard_runtime::RunError::TooMuchWork { .. },
+                    ) => refused += 1,
                     Err(error) => panic!("{error}\n{}", text::print(&plan)),
                 }
             }

@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 
 use common::check;
 use shard_ir::{InstrId, Plan, text};
-use shard_runtime::{Arithmetic, RunError, RunOptions, Tensor, execute, in_program_order, run, run_against, run_plan};
+use shard_runtime::{
+    Arithmetic, RunError, RunOptions, Tensor, execute, in_program_order, run, run_against, run_plan,
+};
 
 fn plan(body: &str) -> Plan {
     text::parse(&format!("shir 1\nlayer l\nmesh x=2, y=2\ndims B=4, E=8, F=4, V=8\n{body}"))
@@ -40,7 +42,8 @@ fn given_inputs_are_used_and_results_come_in_the_declared_order() {
 fn chain(first: &str, mesh: &str, split: &str) -> Plan {
     text::parse(&format!(
         "shir 1\nlayer l\nmesh {mesh}\ndims A=4, B=8, C=4, D=6\n\
-         %0 = parameter a : f32 A{split}B\n%1 = parameter b : f32 BC\n%2 = parameter c : f32 CD\n{first}"
+         %0 = parameter a : f32 A{split}B\n%1 = parameter b : f32 BC\n%2 = parameter c : f32 \
+         CD\n{first}"
     ))
     .unwrap_or_else(|e| panic!("{e}"))
     .remove(0)
@@ -49,11 +52,13 @@ fn chain(first: &str, mesh: &str, split: &str) -> Plan {
 #[test]
 fn a_plan_is_compared_with_what_the_source_says_and_not_with_itself() {
     let written = chain(
-        "%3 = einsum AB,BC->AC %0, %1 : f32 AC\n%4 = einsum AC,CD->AD %3, %2 : f32 AD\nreturn y = %4 : AD\n",
+        "%3 = einsum AB,BC->AC %0, %1 : f32 AC\n%4 = einsum AC,CD->AD %3, %2 : f32 AD\nreturn y = \
+            %4 : AD\n",
         "x=1",
         "",
     );
-    let other_order = "%3 = einsum BC,CD->BD %1, %2 : f32 BD\n%4 = einsum AB,BD->AD %0, %3 : f32 A_xD\n";
+    let other_order =
+        "%3 = einsum BC,CD->BD %1, %2 : f32 BD\n%4 = einsum AB,BD->AD %0, %3 : f32 A_xD\n";
     let plan = chain(&format!("{other_order}return y = %4 : A_xD\n"), "x=2", "_x");
     let report = run_against(&written, &in_program_order(&plan), &RunOptions::default()).unwrap();
     assert!(report.equal && report.exact);
@@ -71,16 +76,28 @@ fn a_plan_is_compared_with_what_the_source_says_and_not_with_itself() {
 fn wrong_inputs_are_refused() {
     let run_with = |name: &str, tensor: Tensor| {
         let inputs = [(name.to_string(), tensor)].into();
-        run_plan(&matmul(), &RunOptions { inputs, ..RunOptions::default() }).unwrap_err().to_string()
+        run_plan(&matmul(), &RunOptions { inputs, ..RunOptions::default() })
+            .unwrap_err()
+            .to_string()
     };
-    assert_eq!(run_with("q", Tensor::filled(vec![4, 8], 1.0)), "input q: the layer has no such parameter");
-    assert_eq!(run_with("a", Tensor::filled(vec![8, 4], 1.0)), "input a: has shape [8, 4], the parameter [4, 8]");
+    assert_eq!(
+        run_with("q", Tensor::filled(vec![4, 8], 1.0)),
+        "input q: the layer has no such parameter"
+    );
+    assert_eq!(
+        run_with("a", Tensor::filled(vec![8, 4], 1.0)),
+        "input a: has shape [8, 4], the parameter [4, 8]"
+    );
     let take = plan(
-        "%0 = parameter t : weight f32 VE\n%1 = parameter ids : int32 B\n%2 = take %0, %1 over V : f32 BE\nreturn r = %2 : BE\n",
+        "%0 = parameter t : weight f32 VE\n%1 = parameter ids : int32 B\n%2 = take %0, %1 over V \
+            : f32 BE\nreturn r = %2 : BE\n",
     );
     let inputs = [("ids".to_string(), Tensor::filled(vec![4], 0.5))].into();
     let error = run_plan(&take, &RunOptions { inputs, ..RunOptions::default() }).unwrap_err();
-    assert_eq!(error.to_string(), "input ids: the parameter is int32 and an element is no whole number");
+    assert_eq!(
+        error.to_string(),
+        "input ids: the parameter is int32 and an element is no whole number"
+    );
 }
 
 #[test]
@@ -92,7 +109,9 @@ fn fractions_are_computed_in_f32() {
 
 #[test]
 fn whole_numbers_that_overflow_start_again_in_f32() {
-    let mut body = "%0 = parameter a : f32 B_xE(partialsum-y)\n%1 = all-reduce %0 sum over y : f32 B_xE\n".to_string();
+    let mut body =
+        "%0 = parameter a : f32 B_xE(partialsum-y)\n%1 = all-reduce %0 sum over y : f32 B_xE\n"
+            .to_string();
     for n in 1..9 {
         body.push_str(&format!("%{} = square %{n} : f32 B_xE\n", n + 1));
     }
@@ -123,10 +142,14 @@ fn emulated_dtypes_round_partial_sums_in_their_own_dtype() {
 
 #[test]
 fn emulated_integers_and_f8_run() {
-    let body = "%0 = parameter a : int8 BE_x\n%1 = parameter w : weight int8 E_xF\n%2 = einsum BE,EF->BF %0, %1 : int32 BF(partialsum-x)\n\
-                %3 = all-reduce %2 sum over x : int32 BF\n%4 = cast %3, f8 : f8 BF\n%5 = parameter p : int4 B(partialsum-y)\n\
+    let body = "%0 = parameter a : int8 BE_x\n%1 = parameter w : weight int8 E_xF\n%2 = einsum \
+        BE,EF->BF %0, %1 : int32 BF(partialsum-x)\n\
+                %3 = all-reduce %2 sum over x : int32 BF\n%4 = cast %3, f8 : f8 BF\n%5 = \
+                parameter p : int4 B(partialsum-y)\n\
                 %6 = all-reduce %5 sum over y : int4 B\nreturn r = %4 : BF\nreturn s = %6 : B\n";
-    let report = run_plan(&plan(body), &RunOptions { emulate_dtypes: true, ..RunOptions::default() }).unwrap();
+    let report =
+        run_plan(&plan(body), &RunOptions { emulate_dtypes: true, ..RunOptions::default() })
+            .unwrap();
     assert!(report.equal);
 }
 
@@ -161,7 +184,10 @@ fn another_order_that_respects_operands_gives_the_same() {
     other.steps.swap(0, 1);
     other.frees = vec![vec![]; 4];
     assert_eq!(run(&good, &RunOptions::default()), run(&other, &RunOptions::default()));
-    let (a, b) = (execute(&good, &RunOptions::default()).unwrap(), execute(&other, &RunOptions::default()).unwrap());
+    let (a, b) = (
+        execute(&good, &RunOptions::default()).unwrap(),
+        execute(&other, &RunOptions::default()).unwrap(),
+    );
     assert_eq!(a.arithmetic, Arithmetic::Exact);
     assert!(a.peak_bytes <= b.peak_bytes);
 }
@@ -175,12 +201,18 @@ fn the_peak_is_what_liveness_says() {
 
 #[test]
 fn a_single_device_runs_too() {
-    let plan = text::parse("shir 1\nlayer l\ndims B=4\n%0 = parameter a : f32 B\n%1 = exp %0 : f32 B\n%2 = constant 2.5 : f32 []\n%3 = mul %1, %2 : f32 B\nreturn r = %3 : B\n").unwrap().remove(0);
+    let plan = text::parse(
+        "shir 1\nlayer l\ndims B=4\n%0 = parameter a : f32 B\n%1 = exp %0 : \
+        f32 B\n%2 = constant 2.5 : f32 []\n%3 = mul %1, %2 : f32 B\nreturn r = %3 : B\n",
+    )
+    .unwrap()
+    .remove(0);
     let report = check(&plan, 0);
     assert_eq!((report.devices, report.exact), (1, false));
 }
 
-/// The sizes and the data of the one result of a plan with these inputs, which devices and reference must agree on.
+/// The sizes and the data of the one result of a plan with these inputs, which devices and
+/// reference must agree on.
 fn result_of(plan: &Plan, inputs: &[(&str, Tensor)], options: RunOptions) -> Vec<f64> {
     let inputs = inputs.iter().map(|(name, tensor)| (name.to_string(), tensor.clone())).collect();
     let report = run_plan(plan, &RunOptions { inputs, ..options }).unwrap();
@@ -191,9 +223,12 @@ fn result_of(plan: &Plan, inputs: &[(&str, Tensor)], options: RunOptions) -> Vec
 #[test]
 fn rope_at_the_end_of_a_dim_is_the_end_of_rope_over_all_of_it() {
     let plan = text::parse(
-        "shir 1\nlayer l\nmesh x=2\ndims L=4, S=16, Q=4\n%0 = parameter a : f32 SQ\n%1 = rope %0 over Q at S : f32 SQ\n\
-         %2 = slice-dim %1, S -> L, 12 : f32 LQ\n%3 = slice-dim %0, S -> L, 12 : f32 LQ\n%4 = slice %3 over x along L : f32 L_xQ\n\
-         %5 = rope %4 over Q at L, S : f32 L_xQ\n%6 = all-gather %5 over x along L : f32 LQ\n%7 = sub %2, %6 : f32 LQ\n\
+        "shir 1\nlayer l\nmesh x=2\ndims L=4, S=16, Q=4\n%0 = parameter a : f32 SQ\n%1 = rope %0 \
+            over Q at S : f32 SQ\n\
+         %2 = slice-dim %1, S -> L, 12 : f32 LQ\n%3 = slice-dim %0, S -> L, 12 : f32 LQ\n%4 = \
+         slice %3 over x along L : f32 L_xQ\n\
+         %5 = rope %4 over Q at L, S : f32 L_xQ\n%6 = all-gather %5 over x along L : f32 LQ\n%7 = \
+         sub %2, %6 : f32 LQ\n\
          return d = %7 : LQ\n",
     )
     .unwrap()
@@ -205,10 +240,17 @@ fn rope_at_the_end_of_a_dim_is_the_end_of_rope_over_all_of_it() {
 #[test]
 fn a_decode_step_turns_its_one_token_by_the_last_position() {
     let turned = |extent: &str| {
-        let body =
-            format!("%0 = parameter a : f32 BQ\n%1 = rope %0 over Q at B{extent} : f32 BQ\nreturn r = %1 : BQ\n");
-        let plan = text::parse(&format!("shir 1\nlayer l\ndims B=1, Q=2, S=8\n{body}")).unwrap().remove(0);
-        result_of(&plan, &[("a", Tensor::new(vec![1, 2], vec![1.0, 0.0]).unwrap())], RunOptions::default())
+        let body = format!(
+            "%0 = parameter a : f32 BQ\n%1 = rope %0 over Q at B{extent} : f32 BQ\nreturn r = %1 \
+                : BQ\n"
+        );
+        let plan =
+            text::parse(&format!("shir 1\nlayer l\ndims B=1, Q=2, S=8\n{body}")).unwrap().remove(0);
+        result_of(
+            &plan,
+            &[("a", Tensor::new(vec![1, 2], vec![1.0, 0.0]).unwrap())],
+            RunOptions::default(),
+        )
     };
     assert_eq!(turned(""), [1.0, 0.0]);
     let [c, s] = [7f64.cos(), 7f64.sin()];
@@ -220,7 +262,8 @@ fn a_decode_step_turns_its_one_token_by_the_last_position() {
 fn an_einsum_in_f32_keeps_its_partial_sums_in_f32() {
     let sum = |dtype: &str| {
         let body = format!(
-            "%0 = parameter a : bf16 BE_x\n%1 = parameter w : weight bf16 E_xF\n%2 = einsum BE,EF->BF %0, %1 : {dtype} BF(partialsum-x)\n\
+            "%0 = parameter a : bf16 BE_x\n%1 = parameter w : weight bf16 E_xF\n%2 = einsum \
+                BE,EF->BF %0, %1 : {dtype} BF(partialsum-x)\n\
              %3 = all-reduce %2 sum over x : {dtype} BF\nreturn c = %3 : BF\n"
         );
         let row = [256.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0];
@@ -239,13 +282,17 @@ fn an_id_out_of_range_takes_zeros_from_whole_and_from_split_tables() {
         [("VE", "BE", ""), ("V_xE", "BE(partialsum-x)", "%3 = all-reduce %2 sum over x : f32 BE\n")]
     {
         let body = format!(
-            "%0 = parameter t : weight f32 {layout}\n%1 = parameter ids : int32 B\n%2 = take %0, %1 over V : f32 {partial}\n{rest}\
+            "%0 = parameter t : weight f32 {layout}\n%1 = parameter ids : int32 B\n%2 = take %0, \
+                %1 over V : f32 {partial}\n{rest}\
              return r = %{} : BE\n",
             if rest.is_empty() { 2 } else { 3 }
         );
         let ids = Tensor::new(vec![4], vec![-1.0, 8.0, 7.0, 1e9]).unwrap();
-        let rows =
-            result_of(&plan(&body), &[("ids", ids), ("t", Tensor::filled(vec![8, 8], 3.0))], RunOptions::default());
+        let rows = result_of(
+            &plan(&body),
+            &[("ids", ids), ("t", Tensor::filled(vec![8, 8], 3.0))],
+            RunOptions::default(),
+        );
         let expected: Vec<f64> = [0.0, 0.0, 3.0, 0.0].iter().flat_map(|v| [*v; 8]).collect();
         assert_eq!(rows, expected, "{layout}");
     }
@@ -253,11 +300,14 @@ fn an_id_out_of_range_takes_zeros_from_whole_and_from_split_tables() {
 
 #[test]
 fn whole_numbers_divide_toward_zero_and_by_zero_to_zero() {
-    let body = "%0 = parameter a : int32 E_x\n%1 = parameter b : int32 E_x\n%2 = div %0, %1 : int32 E_x\nreturn r = %2 : E_x\n";
+    let body = "%0 = parameter a : int32 E_x\n%1 = parameter b : int32 E_x\n%2 = div %0, %1 : \
+        int32 E_x\nreturn r = %2 : E_x\n";
     let numbers = |list: [i32; 8]| Tensor::new(vec![8], list.map(f64::from).to_vec()).unwrap();
-    let inputs = [("a", numbers([7, -7, 7, -7, 5, -5, 0, 1])), ("b", numbers([2, 2, -2, -2, 0, 0, 0, 3]))];
+    let inputs =
+        [("a", numbers([7, -7, 7, -7, 5, -5, 0, 1])), ("b", numbers([2, 2, -2, -2, 0, 0, 0, 3]))];
     for emulate_dtypes in [false, true] {
-        let out = result_of(&plan(body), &inputs, RunOptions { emulate_dtypes, ..RunOptions::default() });
+        let out =
+            result_of(&plan(body), &inputs, RunOptions { emulate_dtypes, ..RunOptions::default() });
         assert_eq!(out, [3.0, -3.0, -3.0, 3.0, 0.0, 0.0, 0.0, 0.0]);
     }
 }

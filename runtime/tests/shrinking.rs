@@ -74,7 +74,8 @@ fn relations_between_dims_survive() {
 #[test]
 fn a_dim_dealt_to_the_last_device_keeps_its_size() {
     // K has one element a device, and the axes go on to G: a larger K would straddle.
-    let body = "layer l\nmesh x=4, y=2\ndims H=64, K=4, G=16\n%0 = parameter a : f32 H_xy\n%1 = split %0, H -> KG : f32 K_xG_y\nreturn b = %1 : K_xG_y\n";
+    let body = "layer l\nmesh x=4, y=2\ndims H=64, K=4, G=16\n%0 = parameter a : f32 H_xy\n%1 = \
+        split %0, H -> KG : f32 K_xG_y\nreturn b = %1 : K_xG_y\n";
     let small = shrink(&plan(body));
     assert_eq!(sizes(&small), "H=24 K=4 G=6");
     check(&small, 0);
@@ -82,7 +83,9 @@ fn a_dim_dealt_to_the_last_device_keeps_its_size() {
 
 #[test]
 fn a_whole_split_more_finely_than_its_parts_is_found() {
-    let body = "layer l\nmesh x=4, y=4\ndims H=4096, K=64, G=64\n%0 = parameter a : f32 H_xy\n%1 = all-gather %0 over xy along H : f32 H\n%2 = split %1, H -> KG : f32 KG\nreturn b = %2 : KG\n";
+    let body = "layer l\nmesh x=4, y=4\ndims H=4096, K=64, G=64\n%0 = parameter a : f32 H_xy\n%1 \
+        = all-gather %0 over xy along H : f32 H\n%2 = split %1, H -> KG : f32 KG\nreturn b = %2 : \
+        KG\n";
     let small = shrink(&plan(body));
     assert!(small.dims[0].size.is_multiple_of(16) && small.dims[0].size <= 64, "{}", sizes(&small));
     check(&small, 0);
@@ -90,8 +93,8 @@ fn a_whole_split_more_finely_than_its_parts_is_found() {
 
 #[test]
 fn sizes_of_one_and_useful_sizes_stay_sane() {
-    let body =
-        "layer l\nmesh x=2\ndims L=1, H=64 useful 48, U=1000\n%0 = parameter a : f32 LH_x\nreturn b = %0 : LH_x\n";
+    let body = "layer l\nmesh x=2\ndims L=1, H=64 useful 48, U=1000\n%0 = parameter a : f32 \
+        LH_x\nreturn b = %0 : LH_x\n";
     let small = shrink(&plan(body));
     assert_eq!(sizes(&small), "L=1 H=4 U=1000");
     assert_eq!(small.dims[1].useful, 3);
@@ -112,7 +115,8 @@ fn a_large_mesh_gets_lean_blocks() {
 
 #[test]
 fn what_is_too_large_is_refused_with_the_numbers() {
-    let Err(RunError::TooLarge { needed, cap }) = run_plan(&plan(MLP), &RunOptions::default()) else {
+    let Err(RunError::TooLarge { needed, cap }) = run_plan(&plan(MLP), &RunOptions::default())
+    else {
         panic!("too large")
     };
     assert!(needed > cap);

@@ -1,5 +1,5 @@
-//! `cargo run -p shard-snapshots --bin random-exports -- COUNT DIR [fuse]`: random programs as modules of JAX, each beside its
-//! plan as IR text, for `compiler/export/python/test_exports.py`.
+//! `cargo run -p shard-snapshots --bin random-exports -- COUNT DIR [fuse]`: random programs as
+//! modules of JAX, each beside its plan as IR text, for `compiler/export/python/test_exports.py`.
 
 use std::path::Path;
 
@@ -32,7 +32,8 @@ fn write(seed: u64, folder: &Path, fuse: bool) -> bool {
         return false;
     }
     let phases = lowered(&checked, fuse).unwrap_or_else(|problem| failed(problem));
-    let sources: Vec<Plan> = phases.iter().map(|LoweredPhase { program, .. }| Plan::unsharded(program)).collect();
+    let sources: Vec<Plan> =
+        phases.iter().map(|LoweredPhase { program, .. }| Plan::unsharded(program)).collect();
     let layers: Vec<Exported<'_>> = phases
         .iter()
         .zip(&sources)
@@ -43,7 +44,8 @@ fn write(seed: u64, folder: &Path, fuse: bool) -> bool {
     let module = jax(&layers, &origin, options).unwrap_or_else(|error| failed(error.to_string()));
     let plans: Vec<Plan> = phases.iter().map(|phase| phase.plan.clone()).collect();
     for (extension, content) in [("py", module), ("shir", text::print_all(&plans))] {
-        std::fs::write(folder.join(format!("seed_{seed:05}.{extension}")), content).expect("the folder can be written");
+        std::fs::write(folder.join(format!("seed_{seed:05}.{extension}")), content)
+            .expect("the folder can be written");
     }
     true
 }

@@ -4,7 +4,12 @@ use std::path::{Path, PathBuf};
 
 /// The repository's root.
 pub fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).components().collect::<PathBuf>().parent().expect("a workspace").to_path_buf()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .components()
+        .collect::<PathBuf>()
+        .parent()
+        .expect("a workspace")
+        .to_path_buf()
 }
 
 /// A right program of `examples`.
@@ -33,8 +38,11 @@ pub fn all_programs() -> Vec<Example> {
     let mut examples: Vec<Example> = found
         .into_iter()
         .map(|file| {
-            let path =
-                file.strip_prefix(root()).expect("a file of the repository").to_string_lossy().replace('\\', "/");
+            let path = file
+                .strip_prefix(root())
+                .expect("a file of the repository")
+                .to_string_lossy()
+                .replace('\\', "/");
             let name = path.trim_start_matches("examples/").trim_end_matches(".shard").to_string();
             Example { name, text: read(&file), path }
         })

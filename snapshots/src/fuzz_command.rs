@@ -1,4 +1,5 @@
-//! `cargo run -p shard-snapshots --bin fuzz -- --surface shir --seed N --count M`: a fuzz campaign by hand.
+//! `cargo run -p shard-snapshots --bin fuzz -- --surface shir --seed N --count M`: a fuzz campaign
+//! by hand.
 //!
 //! See `spec/fuzzing.md`.
 
@@ -7,7 +8,9 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use shard_snapshots::fuzz::{Campaign, Failure, SURFACES, Shardc, Surface, Tally, caught, smaller, surface};
+use shard_snapshots::fuzz::{
+    Campaign, Failure, SURFACES, Shardc, Surface, Tally, caught, smaller, surface,
+};
 
 /// As its first argument: act as `shardc`.
 const AS_SHARDC: &str = "shardc";
@@ -24,13 +27,18 @@ fn main() -> ExitCode {
     if std::env::args_os().nth(1).is_some_and(|first| first == AS_SHARDC) {
         return shardc::main(std::iter::once(program).chain(arguments.skip(1)));
     }
-    // Judged on a thread of the size that the language server's have: what recurses too deep is found here, too.
-    let worker = std::thread::Builder::new().stack_size(2 << 20).spawn(command).map(|thread| thread.join());
+    // Judged on a thread of the size that the language server's have: what recurses too deep is
+    // found here, too.
+    let worker =
+        std::thread::Builder::new().stack_size(2 << 20).spawn(command).map(|thread| thread.join());
     match worker {
         Ok(Ok(Ok(true))) => ExitCode::SUCCESS,
         Ok(Ok(Ok(false))) => ExitCode::from(1),
         Ok(Ok(Err(why))) => {
-            eprintln!("{why}\n{USAGE}\nsurfaces: {}", SURFACES.iter().map(|s| s.name).collect::<Vec<_>>().join(" "));
+            eprintln!(
+                "{why}\n{USAGE}\nsurfaces: {}",
+                SURFACES.iter().map(|s| s.name).collect::<Vec<_>>().join(" ")
+            );
             ExitCode::from(2)
         }
         Ok(Err(_)) | Err(_) => ExitCode::from(101),
@@ -40,12 +48,23 @@ fn main() -> ExitCode {
 /// Whether every claim holds.
 fn command() -> Result<bool, String> {
     let given: Vec<String> = std::env::args().skip(1).collect();
-    let known =
-        ["--surface", "--seed", "--first", "--count", "--patience", "--failures", "--judge", "--shrink", "--show"];
+    let known = [
+        "--surface",
+        "--seed",
+        "--first",
+        "--count",
+        "--patience",
+        "--failures",
+        "--judge",
+        "--shrink",
+        "--show",
+    ];
     if let Some(other) = given.iter().step_by(2).find(|name| !known.contains(&name.as_str())) {
         return Err(format!("unknown argument `{other}`"));
     }
-    let text = |name: &str| given.chunks(2).find(|pair| pair[0] == name).and_then(|pair| pair.get(1)).cloned();
+    let text = |name: &str| {
+        given.chunks(2).find(|pair| pair[0] == name).and_then(|pair| pair.get(1)).cloned()
+    };
     let number = |name: &str, or: u64| match text(name) {
         Some(text) => text.parse().map_err(|_| format!("{name} {text} is no number")),
         None => Ok(or),
@@ -73,7 +92,10 @@ fn command() -> Result<bool, String> {
     let seed = number("--seed", 0)?;
     if let Some(show) = text("--show") {
         let number = show.parse().map_err(|_| format!("--show {show} is no number"))?;
-        let case = (surface.make)(&(surface.corpus)(&shardc), &mut shard_runtime::Random::for_part(seed, number));
+        let case = (surface.make)(
+            &(surface.corpus)(&shardc),
+            &mut shard_runtime::Random::for_part(seed, number),
+        );
         write(&case)?;
         return Ok(true);
     }
@@ -87,13 +109,15 @@ fn command() -> Result<bool, String> {
     };
     let tally = watched(&campaign, &folder, patience);
     report(surface, seed, &tally);
-    let _ = std::fs::remove_dir_all(folder.join(format!("{}-{}", surface.name, std::process::id())));
+    let _ =
+        std::fs::remove_dir_all(folder.join(format!("{}-{}", surface.name, std::process::id())));
     Ok(tally.failures.is_empty())
 }
 
 /// Where cases are written: beside the binary, in `target/fuzz`.
 fn target() -> PathBuf {
-    let beside = std::env::current_exe().ok().and_then(|path| Some(path.parent()?.parent()?.to_path_buf()));
+    let beside =
+        std::env::current_exe().ok().and_then(|path| Some(path.parent()?.parent()?.to_path_buf()));
     beside.unwrap_or_else(std::env::temp_dir).join("fuzz")
 }
 
@@ -101,8 +125,8 @@ fn write(bytes: &[u8]) -> Result<(), String> {
     std::io::Write::write_all(&mut std::io::stdout(), bytes).map_err(|e| e.to_string())
 }
 
-/// Runs a campaign. The case that is judged lies in a file, for those that end the process; one that takes too long ends
-/// it here.
+/// Runs a campaign. The case that is judged lies in a file, for those that end the process; one
+/// that takes too long ends it here.
 fn watched(campaign: &Campaign<'_>, folder: &Path, patience: Duration) -> Tally {
     let (name, seed) = (campaign.surface.name, campaign.seed);
     let current = folder.join(format!("{name}-{seed}-current.{}", campaign.surface.extension));
@@ -117,7 +141,11 @@ fn watched(campaign: &Campaign<'_>, folder: &Path, patience: Duration) -> Tally 
             std::thread::sleep(step);
             let now = seen.load(Ordering::Relaxed);
             if now == before && now != u64::MAX {
-                eprintln!("case {now} of seed {seed} takes more than {} s: {}", step.as_secs(), place.display());
+                eprintln!(
+                    "case {now} of seed {seed} takes more than {} s: {}",
+                    step.as_secs(),
+                    place.display()
+                );
                 std::process::exit(1);
             }
             before = now;
@@ -135,8 +163,12 @@ fn watched(campaign: &Campaign<'_>, folder: &Path, patience: Duration) -> Tally 
 
 /// Writes a case that failed, and says why it did.
 fn tell(surface: &Surface, seed: u64, failure: &Failure, folder: &Path) {
-    let path = folder.join(format!("{}-{seed}-{}.{}", surface.name, failure.number, surface.extension));
-    let written = std::fs::write(&path, &failure.case).err().map(|error| error.to_string()).unwrap_or_default();
+    let path =
+        folder.join(format!("{}-{seed}-{}.{}", surface.name, failure.number, surface.extension));
+    let written = std::fs::write(&path, &failure.case)
+        .err()
+        .map(|error| error.to_string())
+        .unwrap_or_default();
     let why: String = failure.why.chars().take(1500).collect();
     println!("case {} of seed {seed}: {why}\n  {} {written}\n", failure.number, path.display());
 }
@@ -145,7 +177,8 @@ fn report(surface: &Surface, seed: u64, tally: &Tally) {
     let [refused, accepted, executed] = tally.cases;
     let (slowest, took) = tally.slowest;
     println!(
-        "{}: seed {seed}, {} failures; {refused} refused, {accepted} accepted, {executed} executed; slowest {slowest} \
+        "{}: seed {seed}, {} failures; {refused} refused, {accepted} accepted, {executed} \
+            executed; slowest {slowest} \
          ({took:.1?})",
         surface.name,
         tally.failures.len(),

@@ -15,8 +15,12 @@ pub fn check(source: &str) -> Checked {
 /// The programs of a text without errors, every layer's.
 pub fn compile(source: &str) -> Vec<Program> {
     let checked = check(source);
-    let errors: Vec<String> =
-        checked.diagnostics.iter().filter(|d| d.is_error()).map(|d| format!("{} {}", d.code, d.message)).collect();
+    let errors: Vec<String> = checked
+        .diagnostics
+        .iter()
+        .filter(|d| d.is_error())
+        .map(|d| format!("{} {}", d.code, d.message))
+        .collect();
     assert!(errors.is_empty(), "{errors:#?}\n{source}");
     checked.programs
 }
@@ -26,8 +30,8 @@ pub fn hardware() -> Hardware {
     Hardware::built_in("tpu-v4-flat").expect("a built-in chip")
 }
 
-/// The plans of a text without errors, every layer's, each verified; of a strict layer that lacks collectives the one that
-/// has them.
+/// The plans of a text without errors, every layer's, each verified; of a strict layer that lacks
+/// collectives the one that has them.
 pub fn lower_all(source: &str) -> Vec<Plan> {
     let mut chip = hardware();
     chip.host_rate = Some(15_000_000_000);
@@ -43,22 +47,33 @@ pub fn lower_all(source: &str) -> Vec<Plan> {
     plans
 }
 
-/// Everything that is claimed of a plan of executable size: it verifies, its text reads back as itself, it computes what
-/// the unsharded program does, and each move sends the bytes that the model says. Gives back the verdict of the run.
+/// Everything that is claimed of a plan of executable size: it verifies, its text reads back as
+/// itself, it computes what the unsharded program does, and each move sends the bytes that the
+/// model says. Gives back the verdict of the run.
 pub fn judge(plan: &Plan, seed: u64) -> Result<Report, String> {
     verify::verify(plan).map_err(|errors| format!("the plan is wrong: {errors:?}"))?;
     let printed = text::print(plan);
-    let parsed = text::parse(&printed).map_err(|error| format!("its text is not read back: {error}\n{printed}"))?;
-    let [parsed] = parsed.as_slice() else { return Err(format!("its text holds {} plans", parsed.len())) };
+    let parsed = text::parse(&printed)
+        .map_err(|error| format!("its text is not read back: {error}\n{printed}"))?;
+    let [parsed] = parsed.as_slice() else {
+        return Err(format!("its text holds {} plans", parsed.len()));
+    };
     if text::print(parsed) != printed {
-        return Err(format!("its text reads back as another plan:\n{printed}\n{}", text::print(parsed)));
+        return Err(format!(
+            "its text reads back as another plan:\n{printed}\n{}",
+            text::print(parsed)
+        ));
     }
     let failed = |error| format!("it does not run: {error}\n{printed}");
     let applied = shard_runtime::written_out(plan, false).map_err(failed)?;
-    let report = run_plan(&applied.plan, &RunOptions { seed, ..RunOptions::default() }).map_err(failed)?;
+    let report =
+        run_plan(&applied.plan, &RunOptions { seed, ..RunOptions::default() }).map_err(failed)?;
     let report = shard_runtime::folded(report, &applied.of);
     if !report.equal {
-        return Err(format!("it differs by {:e} of {:e}\n{printed}", report.max_abs_err, report.scale));
+        return Err(format!(
+            "it differs by {:e} of {:e}\n{printed}",
+            report.max_abs_err, report.scale
+        ));
     }
     let price = shard_cost::price(plan, &hardware());
     for trace in &report.collectives {
@@ -67,7 +82,10 @@ pub fn judge(plan: &Plan, seed: u64) -> Result<Report, String> {
         };
         if cost.wire_bytes.0 != trace.wire_bytes {
             let (sent, said) = (trace.wire_bytes, cost.wire_bytes.0);
-            return Err(format!("%{} sent {sent} bytes, and the model says {said}\n{printed}", trace.id.0));
+            return Err(format!(
+                "%{} sent {sent} bytes, and the model says {said}\n{printed}",
+                trace.id.0
+            ));
         }
     }
     Ok(report)
@@ -98,14 +116,20 @@ pub fn moves(plan: &Plan) -> Vec<(InstrId, Moved)> {
         let from = plan.instruction(instr.operands[0]).layout;
         let names = plan.dim_names(&instr.dims);
         let dim = match collective.terms().dims {
-            [Some(from_dim), Some(to_dim)] => Some(format!("{} to {}", names[from_dim], names[to_dim])),
+            [Some(from_dim), Some(to_dim)] => {
+                Some(format!("{} to {}", names[from_dim], names[to_dim]))
+            }
             _ => {
-                let dims: Vec<&str> = collective.parts(from).iter().map(|(dim, _)| names[*dim]).collect();
+                let dims: Vec<&str> =
+                    collective.parts(from).iter().map(|(dim, _)| names[*dim]).collect();
                 Some(dims.join(" and ")).filter(|dims| !dims.is_empty())
             }
         };
         let axes = plan.mesh.axes_text(collective.axes(&plan.mesh, from).iter());
-        found.push((id, Moved { op: collective.name().to_string(), axes, dim, to: plan.layout_text(id) }));
+        found.push((
+            id,
+            Moved { op: collective.name().to_string(), axes, dim, to: plan.layout_text(id) },
+        ));
     }
     found
 }

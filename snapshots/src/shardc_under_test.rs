@@ -1,4 +1,5 @@
-//! `shardc`, for the tests of this package: Cargo hands them the path of their own package's binaries.
+//! `shardc`, for the tests of this package: Cargo hands them the path of their own package's
+//! binaries.
 
 use shard_ir::{catalogue::defects, never};
 

@@ -1,4 +1,5 @@
-//! `ARCHITECTURE.md` is true: its crates and arrows are those of `cargo metadata`, and what it names exists.
+//! `ARCHITECTURE.md` is true: its crates and arrows are those of `cargo metadata`, and what it
+//! names exists.
 
 #![allow(missing_docs)]
 
@@ -20,7 +21,8 @@ fn crates() -> BTreeMap<String, (String, Vec<String>)> {
     let of_package = |package: &Value| {
         let manifest = text(&package["manifest_path"]);
         let folder = manifest.strip_suffix("/Cargo.toml").expect("a manifest");
-        let folder = folder.strip_prefix(root().to_str().expect("a path")).expect("in the workspace");
+        let folder =
+            folder.strip_prefix(root().to_str().expect("a path")).expect("in the workspace");
         let dependencies = package["dependencies"].as_array().expect("dependencies").iter();
         let own = dependencies.filter(|d| d["path"].is_string() && d["kind"].is_null());
         let mut own: Vec<String> = own.map(|d| text(&d["name"])).collect();
@@ -38,7 +40,8 @@ fn quoted(line: &str) -> Vec<&str> {
 #[test]
 fn the_crates_and_their_arrows_are_those_of_the_workspace() {
     let text = read(&root().join("ARCHITECTURE.md"));
-    let table: Vec<&str> = text.split("| crate | folder |").nth(1).expect("the table").lines().skip(2).collect();
+    let table: Vec<&str> =
+        text.split("| crate | folder |").nth(1).expect("the table").lines().skip(2).collect();
     let rows = table.into_iter().take_while(|line| line.starts_with('|'));
     let mut stated: BTreeMap<String, (String, Vec<String>)> = BTreeMap::new();
     for row in rows {
@@ -56,7 +59,9 @@ fn the_crates_and_their_arrows_are_those_of_the_workspace() {
 #[test]
 fn no_arrow_leads_up() {
     let text = read(&root().join("ARCHITECTURE.md"));
-    let place = |name: &str| text.find(&format!("\n| `{name}` |")).unwrap_or_else(|| panic!("no row of {name}"));
+    let place = |name: &str| {
+        text.find(&format!("\n| `{name}` |")).unwrap_or_else(|| panic!("no row of {name}"))
+    };
     for (name, (_, own)) in crates() {
         for on in own {
             assert!(place(&on) < place(&name), "{name} depends on {on}, which stands below it");
@@ -67,7 +72,8 @@ fn no_arrow_leads_up() {
 #[test]
 fn every_file_that_it_names_exists() {
     let text = read(&root().join("ARCHITECTURE.md"));
-    let names_a_file = |name: &&str| name.contains('/') && !name.contains(' ') && !name.ends_with('/');
+    let names_a_file =
+        |name: &&str| name.contains('/') && !name.contains(' ') && !name.ends_with('/');
     let paths: Vec<&str> = text.lines().flat_map(quoted).filter(names_a_file).collect();
     assert!(paths.len() > 30, "{}", paths.len());
     for path in paths {

@@ -1,13 +1,14 @@
-//! What is written down of the catalogue of ops elsewhere is what the catalogue says: the editor's grammar, the schemas, the
-//! tables of the specification, and the places that `CONTRIBUTING.md` lists. `SHARDC_UPDATE=1` writes the grammar, the schemas
-//! and the maps of the tables anew.
+//! What is written down of the catalogue of ops elsewhere is what the catalogue says: the editor's
+//! grammar, the schemas, the tables of the specification, and the places that `CONTRIBUTING.md`
+//! lists. `SHARDC_UPDATE=1` writes the grammar, the schemas and the maps of the tables anew.
 
 #![allow(missing_docs)]
 
 use shard_ir::catalogue::{self, Code, Flag, Lead, Map, Move, Partial, Row, filled};
 use shard_snapshots::files::{read, root};
 
-/// Asserts that a file has this text behind a first marker and up to a second one, or puts it there.
+/// Asserts that a file has this text behind a first marker and up to a second one, or puts it
+/// there.
 fn holds(path: &str, from: &str, to: &str, wanted: &str) {
     let text = read(&root().join(path));
     let start = text.find(from).unwrap_or_else(|| panic!("{path} has no {from}")) + from.len();
@@ -36,7 +37,8 @@ fn the_schemas_list_every_op_and_every_move() {
     };
     let (ops, moves) = (catalogue::op_names(), Move::names());
     let all = [&["parameter", "constant"][..], &ops, &moves, &["collective-einsum"]].concat();
-    let from = "\"description\": \"Dense, in program order.\"\n        },\n        \"op\": {\n          \"enum\": [\n";
+    let from = "\"description\": \"Dense, in program order.\"\n        },\n        \"op\": \
+        {\n          \"enum\": [\n";
     for name in ["explain", "cost", "lower"] {
         let path = format!("spec/schema/{name}.schema.json");
         holds(&path, from, "\n          ]", &lines(12, &all));
@@ -55,11 +57,13 @@ fn the_schemas_of_cost_and_lower_define_instructions_as_that_of_explain() {
     let behind = |text: &str, from: &str| text.split_once(from).map(|(_, rest)| rest.to_string());
     for name in ["cost", "lower"] {
         let path = format!("spec/schema/{name}.schema.json");
-        let definitions = behind(&read(&root().join(&path)), "\n  \"$defs\": {").expect("definitions");
+        let definitions =
+            behind(&read(&root().join(&path)), "\n  \"$defs\": {").expect("definitions");
         // What is defined stands four spaces in, what it is made of further.
         for line in definitions.lines().filter(|line| line.starts_with("    \"")) {
             let from = format!("\n{line}\n");
-            let wanted = behind(&explain, &from).unwrap_or_else(|| panic!("that of explain has no {line}"));
+            let wanted =
+                behind(&explain, &from).unwrap_or_else(|| panic!("that of explain has no {line}"));
             let wanted = wanted.split_once("\n    }").expect("its end").0;
             holds(&path, &from, "\n    }", wanted);
         }
@@ -92,8 +96,11 @@ fn the_tables_of_the_specification_name_every_op() {
         let rows: Vec<&str> = text.lines().filter(|line| line.starts_with('|')).collect();
         let has = |word: &str| {
             let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
-            rows.iter()
-                .any(|row| row.split('|').nth(1).is_some_and(|cell| cell.split(|c| !is_word(c)).any(|w| w == word)))
+            rows.iter().any(|row| {
+                row.split('|')
+                    .nth(1)
+                    .is_some_and(|cell| cell.split(|c| !is_word(c)).any(|w| w == word))
+            })
         };
         for word in Code::sources() {
             assert!(has(word), "{page} has no row of `{word}`");
@@ -116,8 +123,17 @@ fn each_row_names_its_slots_in_its_phrase_and_ends_with_what_may_be_left_out() {
         });
         for (at, slot) in row.slots.iter().enumerate() {
             let may_be_left_out = slot.takes == catalogue::Takes::DimOrNothing;
-            assert!(!may_be_left_out || (at + 1 == row.slots.len() && slot.lead == Lead::Comma), "{}", row.text);
-            assert!(row.phrase.contains(&format!("{{{}}}", slot.name)), "{}: {} in no phrase", row.text, slot.name);
+            assert!(
+                !may_be_left_out || (at + 1 == row.slots.len() && slot.lead == Lead::Comma),
+                "{}",
+                row.text
+            );
+            assert!(
+                row.phrase.contains(&format!("{{{}}}", slot.name)),
+                "{}: {} in no phrase",
+                row.text,
+                slot.name
+            );
         }
         assert!(row.source.is_none() || row.sign.is_none(), "{}: a word and a sign", row.text);
         assert_eq!(Code::of_text(row.text), Some(code), "{}: two rows of one word", row.text);
@@ -131,7 +147,9 @@ fn the_places_that_contributing_names_exist() {
     for line in read(&root().join("CONTRIBUTING.md")).lines() {
         // A list in order: `3. `path`: `text` ...`.
         let number = line.trim_start_matches(|c: char| c.is_ascii_digit());
-        let Some(place) = number.strip_prefix(". `").filter(|_| number.len() < line.len()) else { continue };
+        let Some(place) = number.strip_prefix(". `").filter(|_| number.len() < line.len()) else {
+            continue;
+        };
         let Some((path, rest)) = place.split_once('`') else { panic!("no end: {line}") };
         assert!(root().join(path).exists(), "there is no {path}");
         if let Some(named) = rest.strip_prefix(": `") {

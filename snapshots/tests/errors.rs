@@ -23,7 +23,9 @@ fn is_of_a_later_pass(code: &str) -> bool {
 /// All cases, as code, name and text, in the order of their names.
 fn all_cases() -> Vec<(String, String, String)> {
     let mut cases = Vec::new();
-    for code in std::fs::read_dir(root().join("examples/errors")).expect("examples/errors").flatten() {
+    for code in
+        std::fs::read_dir(root().join("examples/errors")).expect("examples/errors").flatten()
+    {
         for case in std::fs::read_dir(code.path()).expect("a folder of cases").flatten() {
             let name = case.file_name().to_string_lossy().into_owned();
             let text = std::fs::read_to_string(case.path()).expect("a case is text");
@@ -60,7 +62,9 @@ fn what_only_a_later_pass_refuses_is_drawn_as_its_snapshot_has_it() {
     settings.set_prepend_module_to_snapshot(false);
     settings.set_omit_expression(true);
     settings.bind(|| {
-        for (code, name, text) in all_cases().into_iter().filter(|(code, ..)| is_of_a_later_pass(code)) {
+        for (code, name, text) in
+            all_cases().into_iter().filter(|(code, ..)| is_of_a_later_pass(code))
+        {
             let checked = Command::new(env!("CARGO_BIN_EXE_shardc-under-test"))
                 .args(["check", &name])
                 .current_dir(root().join("examples/errors").join(&code))
@@ -69,7 +73,10 @@ fn what_only_a_later_pass_refuses_is_drawn_as_its_snapshot_has_it() {
             let drawn = String::from_utf8_lossy(&checked.stderr);
             let (status, kind) = if code.starts_with('E') { (1, "error") } else { (0, "warning") };
             assert_eq!(checked.status.code(), Some(status), "{code}/{name}: {drawn}");
-            assert!(drawn.contains(&format!("{kind}[{code}]")) && drawn.contains("help: "), "{code}/{name}: {drawn}");
+            assert!(
+                drawn.contains(&format!("{kind}[{code}]")) && drawn.contains("help: "),
+                "{code}/{name}: {drawn}"
+            );
             let stem = name.trim_end_matches(".shard");
             insta::assert_snapshot!(format!("{code}-{stem}"), format!("{text}\n-----\n{drawn}"));
         }
@@ -93,7 +100,11 @@ fn every_diagnostic_of_a_case_says_what_to_do() {
     for (code, name, text) in cases() {
         let file = SourceFile::new(name.clone(), text);
         for d in check_source(&file, &CheckOptions::default()).diagnostics {
-            assert!(d.primary_span().is_some() || d.code == "W0804", "{code}/{name}: {} has no place", d.code);
+            assert!(
+                d.primary_span().is_some() || d.code == "W0804",
+                "{code}/{name}: {} has no place",
+                d.code
+            );
             assert!(!d.helps.is_empty(), "{code}/{name}: {} has no help: {}", d.code, d.message);
             assert!(!d.message.ends_with('.'), "{code}/{name}: {}", d.message);
         }
@@ -115,12 +126,20 @@ fn every_code_has_a_page_and_every_code_of_a_file_a_case() {
         assert_eq!(has_case, *source == Source::File, "cases of {code}");
     }
     for (code, ..) in &all_cases() {
-        assert!(ALL.iter().any(|(known, ..)| known == code), "examples/errors/{code} is of no code");
+        assert!(
+            ALL.iter().any(|(known, ..)| known == code),
+            "examples/errors/{code} is of no code"
+        );
     }
-    for page in std::fs::read_dir(root().join("spec/diagnostics")).expect("spec/diagnostics").flatten() {
+    for page in
+        std::fs::read_dir(root().join("spec/diagnostics")).expect("spec/diagnostics").flatten()
+    {
         let name = page.file_name().to_string_lossy().into_owned();
         let code = name.trim_end_matches(".md");
-        assert!(code == "README" || ALL.iter().any(|(known, ..)| *known == code), "{name} is of no code");
+        assert!(
+            code == "README" || ALL.iter().any(|(known, ..)| *known == code),
+            "{name} is of no code"
+        );
     }
 }
 

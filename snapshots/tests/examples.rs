@@ -1,4 +1,5 @@
-//! Every program of `examples`, through every stage. The snapshots of a stage are in the folder of its name.
+//! Every program of `examples`, through every stage. The snapshots of a stage are in the folder of
+//! its name.
 
 #![allow(missing_docs)]
 
@@ -8,7 +9,8 @@ use shard_grammar::SourceFile;
 use shard_snapshots::files::{examples, read, root};
 use shard_snapshots::judge::check;
 
-/// What `shardc` prints of an example, from the root. It must end well and say nothing on standard error.
+/// What `shardc` prints of an example, from the root. It must end well and say nothing on standard
+/// error.
 fn shardc(arguments: &[&str]) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_shardc-under-test"))
         .args(arguments)
@@ -16,7 +18,11 @@ fn shardc(arguments: &[&str]) -> String {
         .output()
         .expect("the compiler starts");
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && errors.is_empty(), "shardc {arguments:?}: {}\n{errors}", output.status);
+    assert!(
+        output.status.success() && errors.is_empty(),
+        "shardc {arguments:?}: {}\n{errors}",
+        output.status
+    );
     String::from_utf8(output.stdout).expect("the output is text")
 }
 
@@ -46,7 +52,8 @@ fn every_example_is_right_without_a_warning() {
 #[test]
 fn every_example_is_formatted() {
     for example in examples() {
-        let formatted = shard_grammar::format(&SourceFile::new(example.path.clone(), example.text.clone()));
+        let formatted =
+            shard_grammar::format(&SourceFile::new(example.path.clone(), example.text.clone()));
         assert_eq!(formatted.as_ref(), Ok(&example.text), "shardc fmt {}", example.path);
     }
 }
@@ -54,9 +61,14 @@ fn every_example_is_formatted() {
 #[test]
 fn every_example_says_what_it_is_where_it_comes_from_and_what_to_expect() {
     for example in examples() {
-        let header: Vec<&str> = example.text.lines().take_while(|line| line.starts_with("//!")).collect();
+        let header: Vec<&str> =
+            example.text.lines().take_while(|line| line.starts_with("//!")).collect();
         let header = header.join("\n");
-        assert!(header.contains("Expect") || header.contains("gives\n"), "{}: nothing to expect", example.path);
+        assert!(
+            header.contains("Expect") || header.contains("gives\n"),
+            "{}: nothing to expect",
+            example.path
+        );
         let quotes = example.name.starts_with("language/") || header.contains("Source: ");
         assert!(quotes, "{}: no source", example.path);
     }
@@ -76,20 +88,26 @@ fn every_example_is_explained_as_its_snapshot_has_it() {
 fn every_example_computes_what_its_unsharded_program_does_with_the_bytes_of_the_model() {
     for example in examples() {
         let report: serde_json::Value =
-            serde_json::from_str(&shardc(&["run", "--format", "json", &example.path])).expect("JSON");
+            serde_json::from_str(&shardc(&["run", "--format", "json", &example.path]))
+                .expect("JSON");
         let layers = report["layers"].as_array().expect("layers");
         assert!(!layers.is_empty(), "{}", example.path);
         for layer in layers {
             assert_eq!(layer["equal"], true, "{}: {layer}", example.path);
             for collective in layer["collectives"].as_array().expect("collectives") {
-                assert_eq!(collective["wire_bytes"], collective["model_wire_bytes"], "{}: {layer}", example.path);
+                assert_eq!(
+                    collective["wire_bytes"], collective["model_wire_bytes"],
+                    "{}: {layer}",
+                    example.path
+                );
             }
         }
     }
 }
 
-/// The seed of an example in which tokens choose experts: of two scores that are equal but for their rounding either may be the
-/// larger, so that some inputs go elsewhere where sums are rounded in another order. Under these none do.
+/// The seed of an example in which tokens choose experts: of two scores that are equal but for
+/// their rounding either may be the larger, so that some inputs go elsewhere where sums are rounded
+/// in another order. Under these none do.
 const SEEDS: &[(&str, &str)] = &[("book/experts", "1")];
 
 /// Within the tolerance that `spec/ir.md` states.
@@ -122,7 +140,8 @@ fn lowering_an_example_twice_gives_the_same_bytes() {
     for example in examples() {
         // IR text is held to the snapshots, which another process has written.
         for emit in ["json", "dot"] {
-            // Two processes, so that nothing that differs from one to the next (addresses, hash seeds) decides anything.
+            // Two processes, so that nothing that differs from one to the next (addresses, hash
+            // seeds) decides anything.
             let lower = || shardc(&["lower", "--emit", emit, &example.path]);
             assert_eq!(lower(), lower(), "lower --emit {emit} {}", example.path);
         }
@@ -133,9 +152,12 @@ fn lowering_an_example_twice_gives_the_same_bytes() {
 #[test]
 fn what_lower_prints_is_read_back_and_prints_the_same() {
     for example in examples() {
-        let snapshot = read(&root().join(format!("snapshots/lowered/{}.snap", example.name.replace('/', "-"))));
+        let snapshot = read(
+            &root().join(format!("snapshots/lowered/{}.snap", example.name.replace('/', "-"))),
+        );
         let printed = snapshot.splitn(3, "---\n").nth(2).expect("a text behind its header");
-        let plans = shard_ir::text::parse(printed).unwrap_or_else(|error| panic!("{}: {error}", example.path));
+        let plans = shard_ir::text::parse(printed)
+            .unwrap_or_else(|error| panic!("{}: {error}", example.path));
         assert_eq!(shard_ir::text::print_all(&plans), printed, "{}", example.path);
     }
 }

@@ -12,7 +12,8 @@ use shard_report::explicit::difference;
 use shard_snapshots::examples;
 use shard_snapshots::files::root;
 
-/// Runs `shardc` with a text on standard input, in a folder from the root on: files that the text names lie beside it.
+/// Runs `shardc` with a text on standard input, in a folder from the root on: files that the text
+/// names lie beside it.
 fn fed(folder: &Path, arguments: &[&str], input: &str) -> Output {
     use std::io::Write;
     let mut child = Command::new(env!("CARGO_BIN_EXE_shardc-under-test"))
@@ -65,7 +66,8 @@ fn make_variants() -> Vec<Variant> {
     let mut all = Vec::new();
     for example in examples().into_iter().filter(|example| !is_model(&example.text)) {
         let words = example.text.lines().filter_map(|line| line.strip_prefix("phase "));
-        let phases: Vec<String> = words.filter_map(|rest| rest.split(' ').next()).map(str::to_string).collect();
+        let phases: Vec<String> =
+            words.filter_map(|rest| rest.split(' ').next()).map(str::to_string).collect();
         let options: Vec<Vec<String>> = match phases.is_empty() {
             true => vec![Vec::new()],
             false => phases.into_iter().map(|phase| vec!["--phase".to_string(), phase]).collect(),
@@ -73,11 +75,20 @@ fn make_variants() -> Vec<Variant> {
         for phase in options {
             let with = |command: &[&str]| -> String {
                 let phase = phase.iter().map(String::as_str);
-                printed(folder(&example.path), &command.iter().copied().chain(phase).collect::<Vec<_>>(), &example.text)
+                printed(
+                    folder(&example.path),
+                    &command.iter().copied().chain(phase).collect::<Vec<_>>(),
+                    &example.text,
+                )
             };
             let plans = text::parse(&with(&["lower", "-"])).expect("IR text");
             let written = with(&["fmt", "--explicit", "-"]);
-            all.push(Variant { path: example.path.clone(), text: example.text.clone(), plans, written });
+            all.push(Variant {
+                path: example.path.clone(),
+                text: example.text.clone(),
+                plans,
+                written,
+            });
         }
     }
     all
@@ -93,8 +104,13 @@ fn of_a_model_each_layer_is_written_back_and_the_whole_is_refused_with_their_nam
     let models: Vec<_> = examples().into_iter().filter(|example| is_model(&example.text)).collect();
     assert!(models.len() >= 2);
     for example in models {
-        let phase: &[&str] = if example.text.contains("\nphase decode ") { &["--phase", "decode"] } else { &[] };
-        let refused = fed(folder(&example.path), &[&["fmt", "--explicit", "-"], phase].concat(), &example.text);
+        let phase: &[&str] =
+            if example.text.contains("\nphase decode ") { &["--phase", "decode"] } else { &[] };
+        let refused = fed(
+            folder(&example.path),
+            &[&["fmt", "--explicit", "-"], phase].concat(),
+            &example.text,
+        );
         let errors = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert_eq!(refused.status.code(), Some(1), "{}: {errors}", example.path);
         assert!(errors.contains("E0820") && errors.contains("--layer block"), "{errors}");
@@ -119,12 +135,23 @@ fn every_example_is_written_back_as_a_strict_file_with_the_same_lowered_program(
         assert_eq!(before.len(), after.len(), "{}", example.path);
         for (a, b) in before.iter().zip(&after) {
             assert_eq!(difference(a, b), None, "{}: {}\n{written}", example.path, a.name);
-            let names = |plan: &Plan| plan.outputs.iter().map(|o| o.name.clone()).collect::<Vec<_>>();
-            assert_eq!(names(a), names(b), "{}: the results keep their names\n{written}", example.path);
+            let names =
+                |plan: &Plan| plan.outputs.iter().map(|o| o.name.clone()).collect::<Vec<_>>();
+            assert_eq!(
+                names(a),
+                names(b),
+                "{}: the results keep their names\n{written}",
+                example.path
+            );
         }
         // Strict, layer by layer, so that nothing was inserted.
-        let layers: Vec<&str> = written.lines().filter(|l| l.contains("layer ") && !l.starts_with("//")).collect();
-        assert!(layers.iter().all(|l| l.starts_with("strict layer ")), "{}: {layers:?}", example.path);
+        let layers: Vec<&str> =
+            written.lines().filter(|l| l.contains("layer ") && !l.starts_with("//")).collect();
+        assert!(
+            layers.iter().all(|l| l.starts_with("strict layer ")),
+            "{}: {layers:?}",
+            example.path
+        );
     }
 }
 
@@ -132,9 +159,15 @@ fn every_example_is_written_back_as_a_strict_file_with_the_same_lowered_program(
 fn what_is_written_formats_as_itself_and_is_explicit_already() {
     for example in variants() {
         let written = &example.written;
-        let formatted = shard_grammar::format(&SourceFile::new(example.path.clone(), written.clone()));
+        let formatted =
+            shard_grammar::format(&SourceFile::new(example.path.clone(), written.clone()));
         assert_eq!(formatted.as_ref(), Ok(written), "{}", example.path);
-        assert_eq!(&printed(example.folder(), &["fmt", "--explicit", "-"], written), written, "{}", example.path);
+        assert_eq!(
+            &printed(example.folder(), &["fmt", "--explicit", "-"], written),
+            written,
+            "{}",
+            example.path
+        );
     }
 }
 
@@ -144,8 +177,15 @@ fn every_collective_is_a_line_of_its_own() {
         let written = &example.written;
         let lines = written.lines().filter(|l| !l.trim_start().starts_with("//"));
         let reshards: usize = lines.map(|l| l.matches("reshard(").count()).sum();
-        let moves = |plan: &Plan| plan.instructions.iter().filter(|i| matches!(i.kind, InstrKind::Move(_))).count();
-        assert_eq!(reshards, example.plans.iter().map(moves).sum::<usize>(), "{}\n{written}", example.path);
+        let moves = |plan: &Plan| {
+            plan.instructions.iter().filter(|i| matches!(i.kind, InstrKind::Move(_))).count()
+        };
+        assert_eq!(
+            reshards,
+            example.plans.iter().map(moves).sum::<usize>(),
+            "{}\n{written}",
+            example.path
+        );
     }
 }
 
@@ -153,14 +193,18 @@ fn every_collective_is_a_line_of_its_own() {
 fn comments_and_the_rest_of_the_file_stay() {
     for example in variants() {
         let written = &example.written;
-        for line in example.text.lines().filter(|l| l.starts_with("//!") || l.starts_with("mesh ")) {
+        for line in example.text.lines().filter(|l| l.starts_with("//!") || l.starts_with("mesh "))
+        {
             assert!(written.lines().any(|l| l == line), "{}: {line}\n{written}", example.path);
         }
     }
-    let source = "mesh x=4\ndim B = 8 // rows\ndim E = 16\n\nlayer f(a: f32 BE_x, w: f32 E_xB) -> f32 B? {\n  // gathers\n  \
-                  let r = relu(a) // one\n\n  /// two\n  let s = sum(r over E)\n  // end\n  return s // done\n}\n";
+    let source = "mesh x=4\ndim B = 8 // rows\ndim E = 16\n\nlayer f(a: f32 BE_x, w: f32 E_xB) -> \
+        f32 B? {\n  // gathers\n  \
+                  let r = relu(a) // one\n\n  /// two\n  let s = sum(r over E)\n  // end\n  \
+                  return s // done\n}\n";
     let source = source.replace(", w: f32 E_xB", "");
-    let written = printed(Path::new(""), &["fmt", "--explicit", "--hardware", "tpu-v4-flat", "-"], &source);
+    let written =
+        printed(Path::new(""), &["fmt", "--explicit", "--hardware", "tpu-v4-flat", "-"], &source);
     for comment in ["// rows", "// gathers", "// one", "/// two", "// end", "// done"] {
         assert_eq!(written.matches(comment).count(), 1, "{comment}\n{written}");
     }
@@ -169,11 +213,14 @@ fn comments_and_the_rest_of_the_file_stay() {
 
 #[test]
 fn what_the_command_line_changes_is_written_into_the_file() {
-    let source = std::fs::read_to_string(root().join("examples/feed_forward/by_batch.shard")).expect("an example");
+    let source = std::fs::read_to_string(root().join("examples/feed_forward/by_batch.shard"))
+        .expect("an example");
     let here = Path::new("");
     let changes = ["-D", "B=1024", "--mesh", "x=2,y=4,z=8"];
-    let written = printed(here, &[&["fmt", "--explicit", "-"], changes.as_slice()].concat(), &source);
+    let written =
+        printed(here, &[&["fmt", "--explicit", "-"], changes.as_slice()].concat(), &source);
     let before =
-        text::parse(&printed(here, &[&["lower", "-"], changes.as_slice()].concat(), &source)).expect("IR text");
+        text::parse(&printed(here, &[&["lower", "-"], changes.as_slice()].concat(), &source))
+            .expect("IR text");
     assert_eq!(difference(&before[0], &plans(here, &written)[0]), None, "{written}");
 }

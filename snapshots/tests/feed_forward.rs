@@ -9,14 +9,27 @@ use shard_snapshots::files::root;
 /// The strategy that `shardc explain` names for `by_batch.shard` with this batch.
 fn strategy(batch: u64) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_shardc-under-test"))
-        .args(["explain", "--format", "json", "-D", &format!("B={batch}"), "examples/feed_forward/by_batch.shard"])
+        .args([
+            "explain",
+            "--format",
+            "json",
+            "-D",
+            &format!("B={batch}"),
+            "examples/feed_forward/by_batch.shard",
+        ])
         .current_dir(root())
         .output()
         .expect("the compiler starts");
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let layer = &report["layers"][0];
     assert_eq!(layer["optimality"]["status"], "proven", "{batch}");
-    layer["strategy"].as_array().expect("strategies").iter().filter_map(|s| s.as_str()).collect::<Vec<_>>().join(", ")
+    layer["strategy"]
+        .as_array()
+        .expect("strategies")
+        .iter()
+        .filter_map(|s| s.as_str())
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 #[test]

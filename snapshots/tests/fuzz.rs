@@ -1,5 +1,6 @@
-//! A bounded fuzz campaign over every surface: seeds and counts are fixed, so that every machine judges the same cases.
-//! What once failed is judged first. `spec/fuzzing.md` says how to run more of it.
+//! A bounded fuzz campaign over every surface: seeds and counts are fixed, so that every machine
+//! judges the same cases. What once failed is judged first. `spec/fuzzing.md` says how to run more
+//! of it.
 
 #![allow(missing_docs)]
 
@@ -16,7 +17,8 @@ fn shardc(name: &str) -> Shardc {
         program: PathBuf::from(env!("CARGO_BIN_EXE_shardc-under-test")),
         first: None,
         folder: Path::new(env!("CARGO_TARGET_TMPDIR")).join("fuzz").join(name),
-        // Far beyond what any case takes: a command line that hangs fails with its number, and does not hang the tests.
+        // Far beyond what any case takes: a command line that hangs fails with its number, and does
+        // not hang the tests.
         patience: Some(Duration::from_secs(600)),
     }
 }
@@ -29,7 +31,8 @@ fn named(name: &str) -> &'static Surface {
 fn holds(name: &str, count: u64, accepted: u64) {
     let (surface, shardc) = (named(name), shardc(&format!("{name}-{count}")));
     let tally =
-        Campaign { surface, shardc: &shardc, seed: SEED, first: 0, count, most_failures: 5 }.run(|_, _| {}, |_| {});
+        Campaign { surface, shardc: &shardc, seed: SEED, first: 0, count, most_failures: 5 }
+            .run(|_, _| {}, |_| {});
     let failures: Vec<String> = tally
         .failures
         .iter()
@@ -37,7 +40,10 @@ fn holds(name: &str, count: u64, accepted: u64) {
         .collect();
     assert!(failures.is_empty(), "{} cases fail:\n{}", failures.len(), failures.join("\n\n"));
     let reached = tally.reached(Depth::Accepted);
-    assert!(reached >= accepted, "{reached} of {count} cases were accepted, and {accepted} should be: {tally:?}");
+    assert!(
+        reached >= accepted,
+        "{reached} of {count} cases were accepted, and {accepted} should be: {tally:?}"
+    );
 }
 
 #[test]
@@ -56,7 +62,9 @@ fn a_seed_gives_the_same_cases_every_time() {
         let shardc = shardc("seeds");
         let made = || {
             let corpus = (surface.corpus)(&shardc);
-            let case = |number| (surface.make)(&corpus, &mut shard_runtime::Random::for_part(SEED, number));
+            let case = |number| {
+                (surface.make)(&corpus, &mut shard_runtime::Random::for_part(SEED, number))
+            };
             (0..20).map(case).collect::<Vec<_>>()
         };
         assert_eq!(made(), made(), "{}", surface.name);

@@ -1,10 +1,12 @@
-//! Plans of the examples that are proven by search, where prices alone rule out less: which they are, and why the gap is none of
-//! the plan space.
+//! Plans of the examples that are proven by search, where prices alone rule out less: which they
+//! are, and why the gap is none of the plan space.
 //!
-//! Prices are counted in parts of a picosecond, but where some plan might take minutes they are whole ones. What a shared value
-//! costs is divided among its readers and rounded down, so that the bound stays below the cost of the best plan by less than a
-//! picosecond for each division on the way, however good the prices are. That this is the whole gap is shown by prices alone: with every time [`FINE`] times as long, all plans take a whole multiple
-//! of that, and a bound above the next lower multiple leaves no plan between the two. (The search is not asked.)
+//! Prices are counted in parts of a picosecond, but where some plan might take minutes they are
+//! whole ones. What a shared value costs is divided among its readers and rounded down, so that the
+//! bound stays below the cost of the best plan by less than a picosecond for each division on the
+//! way, however good the prices are. That this is the whole gap is shown by prices alone: with
+//! every time [`FINE`] times as long, all plans take a whole multiple of that, and a bound above
+//! the next lower multiple leaves no plan between the two. (The search is not asked.)
 
 #![allow(missing_docs)]
 
@@ -21,7 +23,8 @@ use shard_snapshots::judge::compile;
 const FINE: u32 = 1000;
 
 /// File, layer, phase, and by how many picoseconds prices fall short.
-const GAPS: &[(&str, &str, Option<&str>, u64)] = &[("llama/llama_3_70b_model", "llama", Some("decode"), 1)];
+const GAPS: &[(&str, &str, Option<&str>, u64)] =
+    &[("llama/llama_3_70b_model", "llama", Some("decode"), 1)];
 
 fn picoseconds(json: &serde_json::Value) -> u64 {
     (json.as_f64().expect("seconds") * 1e12).round() as u64
@@ -41,23 +44,36 @@ fn the_examples_that_are_proven_by_search_alone_are_these() {
         for layer in json["layers"].as_array().expect("layers") {
             let o = &layer["optimality"];
             assert_eq!(o["status"], "proven", "{}", example.path);
-            assert_eq!((&o["gap"], &o["lower_bound_s"]), (&0.0.into(), &o["cost_s"]), "{}: {o}", example.path);
+            assert_eq!(
+                (&o["gap"], &o["lower_bound_s"]),
+                (&0.0.into(), &o["cost_s"]),
+                "{}: {o}",
+                example.path
+            );
             let short = picoseconds(&o["cost_s"]) - picoseconds(&o["price_bound_s"]);
             assert_eq!(o["proof"] == "search", short > 0, "{}: {o}", example.path);
             if short > 0 {
                 let text = |key: &str| layer[key].as_str().map(str::to_string);
-                found.push((example.name.clone(), text("name").expect("a name"), text("phase"), short));
+                found.push((
+                    example.name.clone(),
+                    text("name").expect("a name"),
+                    text("phase"),
+                    short,
+                ));
             }
         }
     }
     let listed: Vec<_> = GAPS
         .iter()
-        .map(|(file, layer, phase, short)| (file.to_string(), layer.to_string(), phase.map(str::to_string), *short))
+        .map(|(file, layer, phase, short)| {
+            (file.to_string(), layer.to_string(), phase.map(str::to_string), *short)
+        })
         .collect();
     assert_eq!(found, listed);
 }
 
-/// The layer in its phase, its weights stored as for all phases, and the hardware that the file names.
+/// The layer in its phase, its weights stored as for all phases, and the hardware that the file
+/// names.
 fn program(file: &str, layer: &str, phase: Option<&str>) -> (Program, Hardware) {
     let example = examples().into_iter().find(|e| e.name == file).expect("the example is there");
     let programs = compile(&example.text);
@@ -65,9 +81,12 @@ fn program(file: &str, layer: &str, phase: Option<&str>) -> (Program, Hardware) 
     let name = of_layer[0].hardware.as_deref().expect("it names its hardware");
     let folder = root().join(Path::new(&example.path).parent().expect("a folder"));
     let read = || std::fs::read_to_string(folder.join(name)).expect("a hardware file");
-    let hardware = Hardware::built_in(name).unwrap_or_else(|| Hardware::parse(&read()).expect("a hardware file"));
-    let shared = share_weights(&of_layer, &hardware, &LowerOptions::default()).expect("it is stored");
-    let phases = shared.map_or_else(|| of_layer.into_iter().cloned().collect(), |shared| shared.programs);
+    let hardware = Hardware::built_in(name)
+        .unwrap_or_else(|| Hardware::parse(&read()).expect("a hardware file"));
+    let shared =
+        share_weights(&of_layer, &hardware, &LowerOptions::default()).expect("it is stored");
+    let phases =
+        shared.map_or_else(|| of_layer.into_iter().cloned().collect(), |shared| shared.programs);
     let is_phase = |p: &Program| p.phase.as_ref().map(|phase| phase.name.as_str()) == phase;
     (phases.into_iter().find(is_phase).expect("the phase is there"), hardware)
 }
@@ -78,14 +97,19 @@ fn every_gap_is_that_of_prices_that_are_rounded() {
     for (file, layer, phase, short) in GAPS {
         let (program, hardware) = program(file, layer, *phase);
         let lowered = |hardware: &Hardware| -> Lowered {
-            lower(&program, hardware, &LowerOptions::default()).unwrap_or_else(|error| panic!("{file}: {error}"))
+            lower(&program, hardware, &LowerOptions::default())
+                .unwrap_or_else(|error| panic!("{file}: {error}"))
         };
-        let price_bound = |lowered: &Lowered| lowered.optimality.price_bound.expect("prices bound it").0;
+        let price_bound =
+            |lowered: &Lowered| lowered.optimality.price_bound.expect("prices bound it").0;
         let plain = lowered(&hardware);
         let cost = plain.optimality.cost.0;
         assert_eq!(cost - price_bound(&plain), *short, "{file}");
         let fine = lowered(&hardware.weighted(Weights { ops: FINE, moves: FINE }));
         let (unit, bound) = (u64::from(FINE), price_bound(&fine));
-        assert!(bound > unit * (cost - 1), "{file}: prices rule out {bound} of {cost} ps in thousandths");
+        assert!(
+            bound > unit * (cost - 1),
+            "{file}: prices rule out {bound} of {cost} ps in thousandths"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! `examples/README.md` is a table of the examples, made from what they say of themselves and what `explain` says of them.
+//! `examples/README.md` is a table of the examples, made from what they say of themselves and what
+//! `explain` says of them.
 
 #![allow(missing_docs)]
 
@@ -39,7 +40,12 @@ fn layers(example: &Example) -> Vec<Value> {
         .current_dir(root())
         .output()
         .expect("the compiler starts");
-    assert!(output.status.success(), "{}: {}", example.path, String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}: {}",
+        example.path,
+        String::from_utf8_lossy(&output.stderr)
+    );
     let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     report["layers"].as_array().expect("layers").clone()
 }
@@ -47,11 +53,18 @@ fn layers(example: &Example) -> Vec<Value> {
 fn row(example: &Example, layer: &Value, first: bool) -> String {
     let text = |key: &str| layer[key].as_str().unwrap_or_default().to_string();
     let axes = layer["mesh_axes"].as_array().expect("axes");
-    let mesh: Vec<String> =
-        axes.iter().map(|axis| format!("{}={}", axis[0].as_str().unwrap_or_default(), axis[1])).collect();
-    let names: Vec<&str> = layer["strategy"].as_array().expect("names").iter().filter_map(Value::as_str).collect();
+    let mesh: Vec<String> = axes
+        .iter()
+        .map(|axis| format!("{}={}", axis[0].as_str().unwrap_or_default(), axis[1]))
+        .collect();
+    let names: Vec<&str> =
+        layer["strategy"].as_array().expect("names").iter().filter_map(Value::as_str).collect();
     let phase = text("phase");
-    let of = if phase.is_empty() { format!("`{}`", text("name")) } else { format!("`{}`, {phase}", text("name")) };
+    let of = if phase.is_empty() {
+        format!("`{}`", text("name"))
+    } else {
+        format!("`{}`, {phase}", text("name"))
+    };
     let seconds = layer["totals"]["serial_time_s"].as_f64().expect("seconds");
     let (file, what) = match first {
         true => {
@@ -80,7 +93,8 @@ fn page() -> String {
             folder = own;
             let _ = write!(
                 page,
-                "\n## {folder}\n\n| file | what | layer | chips | strategy | step | |\n|---|---|---|---|---|---|---|\n"
+                "\n## {folder}\n\n| file | what | layer | chips | strategy | step | \
+                    |\n|---|---|---|---|---|---|---|\n"
             );
         }
         for (i, layer) in layers(example).iter().enumerate() {
@@ -98,5 +112,9 @@ fn the_page_of_examples_says_what_they_are_and_what_they_take() {
     if std::env::var_os("UPDATE_EXAMPLES").is_some() {
         std::fs::write(&path, &page).expect("examples/README.md is written");
     }
-    assert_eq!(read(&path), page, "UPDATE_EXAMPLES=1 cargo test -p shard-snapshots --test index writes the page");
+    assert_eq!(
+        read(&path),
+        page,
+        "UPDATE_EXAMPLES=1 cargo test -p shard-snapshots --test index writes the page"
+    );
 }

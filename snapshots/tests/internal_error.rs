@@ -1,4 +1,5 @@
-//! What users see of a defect in a release build: an internal error beside the result, status 1, and no panic.
+//! What users see of a defect in a release build: an internal error beside the result, status 1,
+//! and no panic.
 
 #![allow(missing_docs)]
 
@@ -18,7 +19,8 @@ fn run(arguments: &[&str]) -> Output {
 #[test]
 fn a_defect_is_an_internal_error_beside_the_result() {
     let output = run(&["explain", FILE]);
-    let (result, told) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let (result, told) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert_eq!(output.status.code(), Some(1), "{told}");
     assert!(result.contains("proven by certificate"), "{result}");
     assert!(!told.contains("panicked"), "{told}");

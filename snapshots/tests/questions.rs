@@ -1,4 +1,5 @@
-//! `explain --why`, `--why-not` and `diff`, as a person reads them, and whether what they say holds.
+//! `explain --why`, `--why-not` and `diff`, as a person reads them, and whether what they say
+//! holds.
 
 #![allow(missing_docs)]
 
@@ -40,8 +41,8 @@ fn json(arguments: &[&str], input: &str) -> Value {
 }
 
 const STATIONARY: &str = "examples/feed_forward/2d_weight_stationary.shard";
-/// The PaLM block with the 2D weight-stationary products of ESTI; and free, with attention and feed-forward layer one after
-/// the other or side by side (3.4 there).
+/// The PaLM block with the 2D weight-stationary products of ESTI; and free, with attention and
+/// feed-forward layer one after the other or side by side (3.4 there).
 const PALM: &str = "examples/calibration/palm_540b_2d.shard";
 const PALM_SERIAL: &str = "examples/palm/540b_serial.shard";
 const PALM_PARALLEL: &str = "examples/palm/540b.shard";
@@ -67,15 +68,24 @@ fn questions_are_answered_as_their_snapshots_have_it() {
             ("stationary-why-h", vec!["explain", STATIONARY, "--why", "h"]),
             ("stationary-why-y-narrow", vec!["explain", STATIONARY, "--why", "y", "--width", "60"]),
             ("stationary-why-not-layout", vec!["explain", STATIONARY, "--why-not", "h: BLF_xyz"]),
-            ("stationary-why-not-all-gather", vec!["explain", STATIONARY, "--why-not", "all-gather:w_in"]),
+            (
+                "stationary-why-not-all-gather",
+                vec!["explain", STATIONARY, "--why-not", "all-gather:w_in"],
+            ),
             (
                 "stationary-why-not-x-weight-gathered",
                 vec!["explain", STATIONARY, "--why-not", "x-weight-gathered", "-D", "L=2048,B=8"],
             ),
-            ("stationary-why-not-1d", vec!["explain", STATIONARY, "--why-not", "1d-weight-stationary"]),
+            (
+                "stationary-why-not-1d",
+                vec!["explain", STATIONARY, "--why-not", "1d-weight-stationary"],
+            ),
             ("gathered-why-w_in", vec!["explain", GATHERED, "--why", "w_in"]),
             ("gathered-why-not-2d", vec!["explain", GATHERED, "--why-not", "2d-weight-stationary"]),
-            ("gathered-why-not-layout", vec!["explain", GATHERED, "--why-not", "h: BLF_yz(partialsum-x)"]),
+            (
+                "gathered-why-not-layout",
+                vec!["explain", GATHERED, "--why-not", "h: BLF_yz(partialsum-x)"],
+            ),
             ("diff-stationary-gathered", vec!["diff", STATIONARY, GATHERED]),
             ("diff-meshes", vec!["diff", STATIONARY, "--mesh-b", "x=2,y=4,z=8"]),
             (
@@ -97,14 +107,26 @@ fn questions_are_answered_as_their_snapshots_have_it() {
             ("palm-why-h", vec!["explain", PALM, "--why", "h"]),
             ("palm-why-gate", vec!["explain", PALM, "--why", "gate"]),
             ("palm-why-not-1d", vec!["explain", PALM, "--why-not", "1d-weight-stationary"]),
-            ("palm-why-not-all-gather-w_gate", vec!["explain", PALM, "--why-not", "all-gather:w_gate"]),
-            ("palm-why-not-x-weight-gathered", vec!["explain", PALM, "--why-not", "x-weight-gathered"]),
-            ("diff-palm-serial-parallel", vec!["diff", PALM_SERIAL, PALM_PARALLEL, "--phase-b", "decode"]),
+            (
+                "palm-why-not-all-gather-w_gate",
+                vec!["explain", PALM, "--why-not", "all-gather:w_gate"],
+            ),
+            (
+                "palm-why-not-x-weight-gathered",
+                vec!["explain", PALM, "--why-not", "x-weight-gathered"],
+            ),
+            (
+                "diff-palm-serial-parallel",
+                vec!["diff", PALM_SERIAL, PALM_PARALLEL, "--phase-b", "decode"],
+            ),
             ("llama-explain", vec!["explain", LLAMA]),
             ("llama-why-q", vec!["explain", LLAMA, "--why", "q"]),
             ("llama-why-n", vec!["explain", LLAMA, "--why", "n"]),
             ("llama-why-not-layout", vec!["explain", LLAMA, "--why-not", "f: B_zLF_y"]),
-            ("llama-why-not-sequence-sharded", vec!["explain", LLAMA, "--why-not", "sequence-sharded-attention"]),
+            (
+                "llama-why-not-sequence-sharded",
+                vec!["explain", LLAMA, "--why-not", "sequence-sharded-attention"],
+            ),
             ("diff-llama-meshes", vec!["diff", LLAMA, "--mesh-b", "y=4,z=8"]),
         ] {
             insta::assert_snapshot!(name, shardc(&arguments));
@@ -127,7 +149,12 @@ fn the_answer_to_why_not_is_what_the_annotation_gives_when_it_is_written_by_hand
         (STATIONARY, "y: BLE(partialsum-xyz)", "let y = ", "let y: BLE(partialsum-xyz) = "),
         (STATIONARY, "a: BLF_yz", "let a = ", "let a: BLF_yz = "),
         (GATHERED, "h: BLF_yz(partialsum-x)", "let h = ", "let h: BLF_yz(partialsum-x) = "),
-        (GATHERED, "w_in: EF", "let h = einsum(x, w_in", "let w_in1 = reshard(w_in, EF)\n  let h = einsum(x, w_in1"),
+        (
+            GATHERED,
+            "w_in: EF",
+            "let h = einsum(x, w_in",
+            "let w_in1 = reshard(w_in, EF)\n  let h = einsum(x, w_in1",
+        ),
     ] {
         let answer = json(&["explain", file, "--why-not", ask], "");
         let source = std::fs::read_to_string(root().join(file)).expect("an example");
@@ -138,21 +165,31 @@ fn the_answer_to_why_not_is_what_the_annotation_gives_when_it_is_written_by_hand
     }
 }
 
-/// Each use of an axis that only one of the operands lies on: experts gathered, or replicated tokens.
-const EXPERTS: &str = "hardware tpu-v4-flat\nmesh x=4\ndim X = 4\ndim C = 8192\ndim E = 256\ndim F = 256\n\
-    layer f(a: bf16 XC_xE, w: weight bf16 X_xEF) -> bf16 XC_xF {\n  let h = einsum(a, w -> XCF)\n  return h\n}\n";
+/// Each use of an axis that only one of the operands lies on: experts gathered, or replicated
+/// tokens.
+const EXPERTS: &str = "hardware tpu-v4-flat\nmesh x=4\ndim X = 4\ndim C = 8192\ndim E = 256\ndim \
+    F = 256\n\
+    layer f(a: bf16 XC_xE, w: weight bf16 X_xEF) -> bf16 XC_xF {\n  let h = einsum(a, w -> \
+    XCF)\n  return h\n}\n";
 const TOKENS: &str = "hardware tpu-v4-flat\nmesh x=4\ndim B = 64\ndim E = 4096\ndim F = 4096\n\
-    layer f(a: bf16 BE_x, w: weight bf16 EF) -> bf16 BF_x {\n  let h = einsum(a, w -> BF)\n  return h\n}\n";
+    layer f(a: bf16 BE_x, w: weight bf16 EF) -> bf16 BF_x {\n  let h = einsum(a, w -> BF)\n  \
+    return h\n}\n";
 
-/// A source with the lines of an answer written into it: a strict layer in place of the one that there is, a `let` with a
-/// layout in place of the one without, a `reshard` in front of all, read by whatever follows.
+/// A source with the lines of an answer written into it: a strict layer in place of the one that
+/// there is, a `let` with a layout in place of the one without, a `reshard` in front of all, read
+/// by whatever follows.
 fn with_lines(source: &str, stated: &[&str]) -> String {
     let file = SourceFile::new("", source);
     if stated.first().is_some_and(|line| line.starts_with("strict layer ")) {
         let tree = shard_grammar::parse(&file).file;
         let name = stated[0]["strict layer ".len()..].split('(').next().unwrap_or_default();
         let layer = tree.layers().find(|l| l.name.value == name).expect("the layer");
-        return format!("{}{}{}", &source[..layer.span.start], stated.join("\n"), &source[layer.span.end..]);
+        return format!(
+            "{}{}{}",
+            &source[..layer.span.start],
+            stated.join("\n"),
+            &source[layer.span.end..]
+        );
     }
     let mut text = source.to_string();
     for line in stated {
@@ -160,14 +197,21 @@ fn with_lines(source: &str, stated: &[&str]) -> String {
         let name = line["let ".len()..].split([':', ' ']).next().unwrap_or_default();
         match line.contains("reshard(") && !source.contains(line) {
             true => {
-                let read = line.split("reshard(").nth(1).and_then(|r| r.split(',').next()).unwrap_or_default();
+                let read = line
+                    .split("reshard(")
+                    .nth(1)
+                    .and_then(|r| r.split(',').next())
+                    .unwrap_or_default();
                 let (head, body) = text.split_once(" {\n").expect("a body");
                 let body = body.replace(&format!("({read}, "), &format!("({name}, "));
                 let body = body.replace(&format!(", {read} ->"), &format!(", {name} ->"));
                 text = format!("{head} {{\n  {line}\n{body}");
             }
             false => {
-                let old = text.lines().find(|l| l.trim_start().starts_with(&format!("let {name} = "))).expect("a let");
+                let old = text
+                    .lines()
+                    .find(|l| l.trim_start().starts_with(&format!("let {name} = ")))
+                    .expect("a let");
                 text = text.replacen(old, &format!("  {line}"), 1);
             }
         }
@@ -198,7 +242,8 @@ fn what_why_not_says_to_write_gives_the_time_that_it_says() {
         let answer = &answer["answers"][0];
         assert_eq!(answer["is_chosen"], false, "{ask}: {answer}");
         let said = answer["other"]["serial_time_s"].as_f64().expect("a time");
-        let stated: Vec<&str> = answer["stated"].as_array().expect("lines").iter().filter_map(Value::as_str).collect();
+        let stated: Vec<&str> =
+            answer["stated"].as_array().expect("lines").iter().filter_map(Value::as_str).collect();
         assert!(!stated.is_empty(), "{ask}: {answer}");
         let written = with_lines(source, &stated);
         let report = json(&["explain", "--no-alternatives", "-"], &written);
@@ -209,9 +254,12 @@ fn what_why_not_says_to_write_gives_the_time_that_it_says() {
             false => {
                 let (op, name) = ask.split_once(':').expect("a value");
                 let instructions = layer["instructions"].as_array().expect("instructions");
-                // In a strict layer the value has its name where it is made, and moves are counted on from it.
+                // In a strict layer the value has its name where it is made, and moves are counted
+                // on from it.
                 let mut moves = instructions.iter().filter(|i| i["op"] == op);
-                moves.any(|i| i["name"].as_str().is_some_and(|n| n.trim_end_matches(char::is_numeric) == name))
+                moves.any(|i| {
+                    i["name"].as_str().is_some_and(|n| n.trim_end_matches(char::is_numeric) == name)
+                })
             }
         };
         assert!(has, "{ask}: {written}\n{report}");
@@ -224,7 +272,8 @@ fn at_the_bandwidth_where_it_is_said_to_win_it_is_the_chosen_plan_or_ties_with_i
     // tpu-v4-flat with another bandwidth.
     let at = |rate: f64| {
         let chip = format!(
-            "name = \"c\"\n[chip]\nflops = {{ bf16 = 275e12 }}\nhbm_bytes = 34359738368\nhbm_bandwidth = 1.2e12\n\
+            "name = \"c\"\n[chip]\nflops = {{ bf16 = 275e12 }}\nhbm_bytes = \
+                34359738368\nhbm_bandwidth = 1.2e12\n\
              [network]\nkind = \"flat\"\nbandwidth = {rate:?}\nlatency = 0.0\n"
         );
         let file = std::env::temp_dir().join(format!("shardc-at-{rate}.toml"));
@@ -250,7 +299,10 @@ fn at_the_size_where_it_is_said_to_win_it_is_the_chosen_plan_or_ties_with_it() {
     let up = &answer["answers"][0]["crossings"][0]["up"];
     assert_eq!(up["result"], "wins", "{answer}");
     for (size, wins) in [(&up["at"], true), (&up["loses_at"], false)] {
-        let there = json(&["explain", STATIONARY, "--why-not", "all-gather:w_in", "-D", &format!("B={size}")], "");
+        let there = json(
+            &["explain", STATIONARY, "--why-not", "all-gather:w_in", "-D", &format!("B={size}")],
+            "",
+        );
         let added = there["answers"][0]["added_s"].as_f64().expect("a time");
         assert_eq!(added == 0.0, wins, "B={size}: {there}");
     }
@@ -258,10 +310,13 @@ fn at_the_size_where_it_is_said_to_win_it_is_the_chosen_plan_or_ties_with_it() {
 
 #[test]
 fn a_strategy_that_was_asked_for_is_the_strategy_of_the_answer() {
-    for strategy in ["x-weight-gathered", "xy-weight-gathered", "xyz-weight-gathered", "1d-weight-stationary"] {
+    for strategy in
+        ["x-weight-gathered", "xy-weight-gathered", "xyz-weight-gathered", "1d-weight-stationary"]
+    {
         let file = "examples/feed_forward/by_batch.shard";
         let answer = json(&["explain", file, "--why-not", strategy, "-D", "B=64"], "");
-        let other = answer["answers"][0]["other"]["strategy"].as_array().expect("strategies").clone();
+        let other =
+            answer["answers"][0]["other"]["strategy"].as_array().expect("strategies").clone();
         assert!(other.contains(&Value::from(strategy)), "{strategy}: {answer}");
     }
 }
@@ -288,7 +343,11 @@ fn a_derivation_ends_with_the_time_of_the_plan() {
             let steps = answer["derivation"].as_array().expect("steps");
             let source = std::fs::read_to_string(root().join(STATIONARY)).expect("an example");
             assert!(steps.len() > 1, "{value}: {answer}");
-            assert_eq!(steps.last().and_then(|s| s["best_time_s"].as_f64()), Some(time(&source)), "{value}: {answer}");
+            assert_eq!(
+                steps.last().and_then(|s| s["best_time_s"].as_f64()),
+                Some(time(&source)),
+                "{value}: {answer}"
+            );
         }
     }
 }
@@ -303,7 +362,9 @@ fn names_axis(reason: &str, axis: &str, all: &[String]) -> bool {
     let is_run = |word: &str| {
         let mut rest = word;
         while !rest.is_empty() {
-            let Some(axis) = all.iter().find(|a| rest.starts_with(a.as_str())) else { return false };
+            let Some(axis) = all.iter().find(|a| rest.starts_with(a.as_str())) else {
+                return false;
+            };
             rest = &rest[axis.len()..];
         }
         true
@@ -313,30 +374,40 @@ fn names_axis(reason: &str, axis: &str, all: &[String]) -> bool {
 }
 
 #[test]
-fn every_collective_of_every_example_has_a_reason_with_its_dims_every_axis_the_value_and_what_forces_it() {
+fn every_collective_of_every_example_has_a_reason_with_its_dims_every_axis_the_value_and_what_forces_it()
+ {
     let mut seen = 0;
     for example in examples() {
         let report = json(&["explain", "--no-alternatives", &example.path], "");
         for layer in report["layers"].as_array().expect("layers") {
             let axes = layer["mesh_axes"].as_array().expect("axes");
-            let axes: Vec<String> = axes.iter().map(|a| a[0].as_str().expect("a name").to_string()).collect();
+            let axes: Vec<String> =
+                axes.iter().map(|a| a[0].as_str().expect("a name").to_string()).collect();
             let instructions = layer["instructions"].as_array().expect("instructions");
             let dims = |layout: &str| -> Vec<String> {
                 let word = layout.split('(').next().unwrap_or_default();
                 let names = word.split(|c: char| !c.is_alphanumeric());
                 match word.starts_with('[') {
-                    true => {
-                        names.filter(|n| n.starts_with(|c: char| c.is_ascii_uppercase())).map(str::to_string).collect()
-                    }
-                    false => word.chars().filter(char::is_ascii_uppercase).map(|c| c.to_string()).collect(),
+                    true => names
+                        .filter(|n| n.starts_with(|c: char| c.is_ascii_uppercase()))
+                        .map(str::to_string)
+                        .collect(),
+                    false => word
+                        .chars()
+                        .filter(char::is_ascii_uppercase)
+                        .map(|c| c.to_string())
+                        .collect(),
                 }
             };
             for c in instructions.iter().filter(|i| i["axes"].is_array()) {
                 seen += 1;
                 let path = &example.path;
-                let reason = c["reason"].as_str().unwrap_or_else(|| panic!("{path}: {c} has no reason"));
-                // The dims along which it goes; for what has none of its own, one of the moved value or of those summed over.
-                let own: Vec<&str> = ["dim", "from_dim", "to_dim"].iter().filter_map(|k| c[*k].as_str()).collect();
+                let reason =
+                    c["reason"].as_str().unwrap_or_else(|| panic!("{path}: {c} has no reason"));
+                // The dims along which it goes; for what has none of its own, one of the moved
+                // value or of those summed over.
+                let own: Vec<&str> =
+                    ["dim", "from_dim", "to_dim"].iter().filter_map(|k| c[*k].as_str()).collect();
                 for dim in &own {
                     assert!(has_word(reason, dim), "{path}: {dim} is not in {reason:?}");
                 }
@@ -348,20 +419,30 @@ fn every_collective_of_every_example_has_a_reason_with_its_dims_every_axis_the_v
                 let reads = instructions[at]["operands"].as_array().expect("operands");
                 let layouts = reads.iter().filter_map(|o| o.as_u64()).chain([behind as u64]);
                 let mut near: Vec<String> = layouts
-                    .flat_map(|o| dims(instructions[o as usize]["layout"].as_str().expect("a layout")))
+                    .flat_map(|o| {
+                        dims(instructions[o as usize]["layout"].as_str().expect("a layout"))
+                    })
                     .collect();
                 near.extend(dims(c["to_layout"].as_str().unwrap_or_default()));
-                let is_named =
-                    |d: &String| has_word(reason, d) || c["to_layout"].as_str().is_some_and(|l| reason.contains(l));
+                let is_named = |d: &String| {
+                    has_word(reason, d)
+                        || c["to_layout"].as_str().is_some_and(|l| reason.contains(l))
+                };
                 // A sum of sums is told by the dims that the first of them went over.
                 let of_sums = reason.starts_with("contraction over ") || reason.starts_with("the ");
-                assert!(!own.is_empty() || near.iter().any(is_named) || of_sums, "{path}: no dim in {reason:?}");
+                assert!(
+                    !own.is_empty() || near.iter().any(is_named) || of_sums,
+                    "{path}: no dim in {reason:?}"
+                );
                 for axis in c["axes"].as_array().expect("axes") {
                     let axis = axis.as_str().expect("an axis");
                     assert!(names_axis(reason, axis, &axes), "{path}: {axis} is not in {reason:?}");
                 }
                 match c["name"].as_str() {
-                    Some(name) => assert!(reason.contains(&format!("`{name}`")), "{path}: {name} is not in {reason:?}"),
+                    Some(name) => assert!(
+                        reason.contains(&format!("`{name}`")),
+                        "{path}: {name} is not in {reason:?}"
+                    ),
                     None => assert!(reason.contains('`'), "{path}: no value in {reason:?}"),
                 }
                 let by = &c["forced_by"];
@@ -384,7 +465,8 @@ fn every_collective_of_every_example_has_a_reason_with_its_dims_every_axis_the_v
     assert!(seen > 300, "{seen}");
 }
 
-/// The first collective of a kind in a text of one layer: its reason, and what forces it with its layout.
+/// The first collective of a kind in a text of one layer: its reason, and what forces it with its
+/// layout.
 fn first_reason(text: &str, op: &str) -> (String, String, String) {
     let report = json(&["explain", "--no-alternatives", "-"], text);
     let all = report["layers"][0]["instructions"].as_array().expect("instructions").clone();
@@ -397,26 +479,30 @@ fn first_reason(text: &str, op: &str) -> (String, String, String) {
 
 #[test]
 fn another_dim_in_the_source_gives_another_reason() {
-    let head = "hardware tpu-v4-flat\nmesh x=4, y=2\ndim B = 64\ndim E = 4096\ndim F = 4096\ndim G = 64\n";
+    let head =
+        "hardware tpu-v4-flat\nmesh x=4, y=2\ndim B = 64\ndim E = 4096\ndim F = 4096\ndim G = 64\n";
     // The axis on another dim of one type, and what each of the two makes of the reason.
     for (op, layer, swapped, before, after) in [
         (
             "all-gather",
-            "layer f(a: bf16 BE_x, w: weight bf16 EF_x) -> bf16 BF_x {\n  return einsum(a, w -> BF)\n}\n",
+            "layer f(a: bf16 BE_x, w: weight bf16 EF_x) -> bf16 BF_x {\n  return einsum(a, w -> \
+                BF)\n}\n",
             ("a: bf16 BE_x", "a: bf16 B_xE"),
             ("x splits E of `a`", "w", "EF_x"),
             ("x splits B of `a`", "w", "EF_x"),
         ),
         (
             "reduce-scatter",
-            "layer f(a: bf16 BGE_x, w: weight bf16 E_xF) -> bf16 B_xGF {\n  return einsum(a, w -> BGF)\n}\n",
+            "layer f(a: bf16 BGE_x, w: weight bf16 E_xF) -> bf16 B_xGF {\n  return einsum(a, w -> \
+                BGF)\n}\n",
             ("-> bf16 B_xGF", "-> bf16 BG_xF"),
             ("keeps its block of B; the result `result` is declared B_xGF", "w", "E_xF"),
             ("keeps its block of G; the result `result` is declared BG_xF", "w", "E_xF"),
         ),
         (
             "all-reduce",
-            "layer f(a: bf16 BE_xG, w: weight bf16 E_xGF) -> bf16 BF {\n  return einsum(a, w -> BF)\n}\n",
+            "layer f(a: bf16 BE_xG, w: weight bf16 E_xGF) -> bf16 BF {\n  return einsum(a, w -> \
+                BF)\n}\n",
             ("(a: bf16 BE_xG, w: weight bf16 E_xGF)", "(a: bf16 BEG_x, w: weight bf16 EG_xF)"),
             ("contraction over E, which x", "w", "E_xGF"),
             ("contraction over G, which x", "w", "EG_xF"),
@@ -442,7 +528,11 @@ fn another_dim_in_the_source_gives_another_reason() {
         {
             let (reason, forced, as_layout) = first_reason(&format!("{head}{text}"), op);
             assert!(reason.contains(words), "{op}: {reason:?}\n{text}");
-            assert_eq!((forced.as_str(), as_layout.as_str()), (by, layout), "{op}: {reason:?}\n{text}");
+            assert_eq!(
+                (forced.as_str(), as_layout.as_str()),
+                (by, layout),
+                "{op}: {reason:?}\n{text}"
+            );
         }
         assert_ne!(before.0, after.0);
     }
@@ -508,9 +598,11 @@ fn pages_keep_to_their_width_where_names_allow() {
         ] {
             let out = shardc(&[arguments.as_slice(), &["--width", &width.to_string()]].concat());
             assert!(!out.contains('\u{1b}'), "no colour in a pipe");
-            // The source's own lines, and those to write into it, stand as they are; a name is not broken.
-            let is_source =
-                |l: &str| l.contains(" | ") || l.contains('│') || l.contains('╭') || l.starts_with("    let ");
+            // The source's own lines, and those to write into it, stand as they are; a name is not
+            // broken.
+            let is_source = |l: &str| {
+                l.contains(" | ") || l.contains('│') || l.contains('╭') || l.starts_with("    let ")
+            };
             for line in out.lines().filter(|l| !is_source(l)) {
                 let fits = line.chars().count() <= width || line.split_whitespace().count() == 1;
                 assert!(fits && line.trim_end() == line, "{arguments:?}: {line:?}");

@@ -1,5 +1,5 @@
-//! The code blocks of `spec/` and of the README are run; `spec/rules.md` is the compiler's own list of rules.
-//! The kinds of blocks are described in `spec/README.md`.
+//! The code blocks of `spec/` and of the README are run; `spec/rules.md` is the compiler's own list
+//! of rules. The kinds of blocks are described in `spec/README.md`.
 
 #![allow(missing_docs)]
 
@@ -21,7 +21,8 @@ struct Block {
     text: String,
 }
 
-/// The pages of the specification (those of diagnostics are tested beside their cases) and the README.
+/// The pages of the specification (those of diagnostics are tested beside their cases) and the
+/// README.
 fn pages() -> Vec<PathBuf> {
     let mut pages: Vec<PathBuf> = std::fs::read_dir(root().join("spec"))
         .expect("spec")
@@ -40,7 +41,11 @@ fn blocks(page: &Path) -> Vec<Block> {
     for (number, line) in read(page).lines().enumerate() {
         match (line.strip_prefix("```"), open) {
             (Some(info), false) => {
-                let place = format!("{}:{}", page.file_name().unwrap_or_default().to_string_lossy(), number + 1);
+                let place = format!(
+                    "{}:{}",
+                    page.file_name().unwrap_or_default().to_string_lossy(),
+                    number + 1
+                );
                 blocks.push(Block { place, info: info.trim().to_string(), text: String::new() });
                 open = true;
             }
@@ -66,9 +71,12 @@ fn all_blocks() -> Vec<Block> {
 fn framed(body: &str) -> String {
     format!(
         "mesh x=2, y=2, z=2\n\
-         dim B = 8\ndim L = 8\ndim S = 8\ndim E = 16\ndim F = 32\ndim H = 8\ndim Q = 4\ndim K = 4\ndim G = 2\ndim V = 64\n\
-         layer frame(\n  a: f32 BE_x, b: f32 BE, w: weight f32 E_xF_y, q: f32 BLHQ, k: f32 BSHQ, s: f32 BHLS,\n  \
-         cache: cache f32 BSQ, new: f32 BLQ, table: weight f32 VE, ids: int32 BL,\n) -> f32 BE_x {{\n{body}  return a\n}}\n"
+         dim B = 8\ndim L = 8\ndim S = 8\ndim E = 16\ndim F = 32\ndim H = 8\ndim Q = 4\ndim K = \
+         4\ndim G = 2\ndim V = 64\n\
+         layer frame(\n  a: f32 BE_x, b: f32 BE, w: weight f32 E_xF_y, q: f32 BLHQ, k: f32 BSHQ, \
+         s: f32 BHLS,\n  \
+         cache: cache f32 BSQ, new: f32 BLQ, table: weight f32 VE, ids: int32 BL,\n) -> f32 BE_x \
+         {{\n{body}  return a\n}}\n"
     )
 }
 
@@ -100,14 +108,18 @@ fn every_program_of_the_specification_is_what_it_is_said_to_be() {
             }
             ["shard", "body"] => holds(&framed(&block.text), &block.place),
             ["shard", fails] => {
-                let code = fails.strip_prefix("fails=").unwrap_or_else(|| panic!("{}: {fails}", block.place));
+                let code = fails
+                    .strip_prefix("fails=")
+                    .unwrap_or_else(|| panic!("{}: {fails}", block.place));
                 let found: Vec<_> = check(&block.text).diagnostics.iter().map(|d| d.code).collect();
                 assert!(found.contains(&code), "{}: gives {found:?}", block.place);
             }
             ["shir"] => {
-                let plans = text::parse(&block.text).unwrap_or_else(|error| panic!("{}: {error}", block.place));
+                let plans = text::parse(&block.text)
+                    .unwrap_or_else(|error| panic!("{}: {error}", block.place));
                 for plan in &plans {
-                    verify::verify(plan).unwrap_or_else(|errors| panic!("{}: {errors:?}", block.place));
+                    verify::verify(plan)
+                        .unwrap_or_else(|errors| panic!("{}: {errors:?}", block.place));
                 }
                 assert_eq!(text::print_all(&plans), block.text, "{}", block.place);
             }
@@ -125,7 +137,9 @@ fn matches(shown: &[&str], printed: &[&str]) -> bool {
     match shown.split_first() {
         None => printed.is_empty(),
         Some((&"...", rest)) => (0..=printed.len()).any(|skip| matches(rest, &printed[skip..])),
-        Some((line, rest)) => printed.split_first().is_some_and(|(p, others)| p == line && matches(rest, others)),
+        Some((line, rest)) => {
+            printed.split_first().is_some_and(|(p, others)| p == line && matches(rest, others))
+        }
     }
 }
 
@@ -137,7 +151,8 @@ fn every_console_block_shows_what_its_commands_print() {
             let (command, shown) = session.split_once('\n').unwrap_or((session, ""));
             let words: Vec<&str> = command.split(' ').collect();
             let arguments = match words.as_slice() {
-                ["shardc", arguments @ ..] | ["cargo", "run", "--release", "--", arguments @ ..] => arguments,
+                ["shardc", arguments @ ..]
+                | ["cargo", "run", "--release", "--", arguments @ ..] => arguments,
                 other => panic!("{}: no command of ours: {other:?}", block.place),
             };
             let output = Command::new(env!("CARGO_BIN_EXE_shardc-under-test"))
@@ -145,11 +160,19 @@ fn every_console_block_shows_what_its_commands_print() {
                 .current_dir(root())
                 .output()
                 .expect("the compiler starts");
-            let printed =
-                format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+            let printed = format!(
+                "{}{}",
+                String::from_utf8_lossy(&output.stdout),
+                String::from_utf8_lossy(&output.stderr)
+            );
             let shown: Vec<&str> = shown.trim_end().lines().collect();
             let printed: Vec<&str> = printed.trim_end().lines().collect();
-            assert!(matches(&shown, &printed), "{}: {command} prints\n{}", block.place, printed.join("\n"));
+            assert!(
+                matches(&shown, &printed),
+                "{}: {command} prints\n{}",
+                block.place,
+                printed.join("\n")
+            );
             run += 1;
         }
     }
@@ -160,9 +183,12 @@ fn every_console_block_shows_what_its_commands_print() {
 fn rules_page() -> String {
     let mut page = String::from(
         "# The rewrite rules\n\n\
-         Every way of having a value in a layout, one line each. A plan names the rule of each of its instructions \
-         (`;` in `.shir`,\n`rule` in JSON); an op whose axes follow several rules names them all, joined by `+`. \
-         The rules are defined in\n`compiler/search/src/rules`, and a test holds this page to them.\n",
+         Every way of having a value in a layout, one line each. A plan names the rule of each of \
+         its instructions \
+         (`;` in `.shir`,\n`rule` in JSON); an op whose axes follow several rules names them all, \
+         joined by `+`. \
+         The rules are defined in\n`compiler/search/src/rules`, and a test holds this page to \
+         them.\n",
     );
     let families = [
         (
@@ -171,14 +197,23 @@ fn rules_page() -> String {
             "Programs that compute the same; see [search.md](search.md#the-forms-of-a-program).",
         ),
         (Family::Source, "Sources", "Values that nothing is computed for."),
-        (Family::Strategy, "Strategies", "What one mesh axis does in an op; the axes choose independently."),
+        (
+            Family::Strategy,
+            "Strategies",
+            "What one mesh axis does in an op; the axes choose independently.",
+        ),
         (Family::Fusion, "Fusion", "Which ops are one kernel; see [cost.md](cost.md)."),
         (
             Family::Loop,
             "Loops",
-            "With `--fuse`: an einsum and a move at once; see [cost.md](cost.md#collective-einsums).",
+            "With `--fuse`: an einsum and a move at once; see \
+                [cost.md](cost.md#collective-einsums).",
         ),
-        (Family::Move, "Moves", "One value from a layout to another; see [layouts.md](layouts.md)."),
+        (
+            Family::Move,
+            "Moves",
+            "One value from a layout to another; see [layouts.md](layouts.md).",
+        ),
     ];
     for (family, title, about) in families {
         page.push_str(&format!("\n## {title}\n\n{about}\n\n| rule | law |\n|---|---|\n"));
@@ -196,7 +231,11 @@ fn the_page_of_rules_lists_every_rule_of_the_compiler() {
     if std::env::var_os("UPDATE_SPEC").is_some() {
         std::fs::write(&path, rules_page()).expect("spec/rules.md is written");
     }
-    assert_eq!(read(&path), rules_page(), "UPDATE_SPEC=1 cargo test -p shard-snapshots --test spec writes the page");
+    assert_eq!(
+        read(&path),
+        rules_page(),
+        "UPDATE_SPEC=1 cargo test -p shard-snapshots --test spec writes the page"
+    );
     for rule in RULES {
         assert!(rule.law.lines().count() == 1 && !rule.law.contains('|'), "{}", rule.name);
     }
@@ -231,21 +270,32 @@ fn every_rule_that_a_page_or_a_comment_names_exists() {
         }
     }
     let mut files = Vec::new();
-    ["compiler", "grammar", "runtime", "snapshots"].iter().for_each(|folder| sources(&root().join(folder), &mut files));
-    let texts: Vec<(PathBuf, String)> = files.into_iter().map(|path| (path.clone(), read(&path))).collect();
+    ["compiler", "grammar", "runtime", "snapshots"]
+        .iter()
+        .for_each(|folder| sources(&root().join(folder), &mut files));
+    let texts: Vec<(PathBuf, String)> =
+        files.into_iter().map(|path| (path.clone(), read(&path))).collect();
     // Tests and functions have long names too, and so have the programs of the benches.
     let defined = |word: &str| texts.iter().any(|(_, text)| text.contains(&format!("fn {word}(")));
     let is_long_name = |word: &str| {
-        word.matches('_').count() >= 3 && word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+        word.matches('_').count() >= 3
+            && word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
     };
     let (mut named, mut unknown) = (0, Vec::new());
-    let pages =
-        pages().into_iter().filter(|page| !page.ends_with("performance.md")).map(|page| (page.clone(), read(&page)));
+    let pages = pages()
+        .into_iter()
+        .filter(|page| !page.ends_with("performance.md"))
+        .map(|page| (page.clone(), read(&page)));
     for (path, text) in pages.chain(texts.iter().cloned()) {
         let is_page = path.extension().is_some_and(|e| e == "md");
         for line in text.lines().filter(|line| is_page || line.trim_start().starts_with("//")) {
             // What stands in backticks, at odd places.
-            for word in line.split('`').skip(1).step_by(2).flat_map(|code| code.split('+')).filter(|w| is_long_name(w))
+            for word in line
+                .split('`')
+                .skip(1)
+                .step_by(2)
+                .flat_map(|code| code.split('+'))
+                .filter(|w| is_long_name(w))
             {
                 let is_rule = RULES.iter().any(|rule| rule.name == word);
                 named += usize::from(is_rule);
@@ -265,16 +315,21 @@ fn the_page_of_measurements_counts_its_own_marks() {
     let page = read(&root().join("spec/performance.md"));
     // Behind the first marker stand the tables of other benchmarks.
     let page = page.split("<!-- ").next().unwrap_or_default();
-    let cells = |line: &str| line.split('|').map(|cell| cell.trim().to_string()).collect::<Vec<_>>();
-    let rows: Vec<Vec<String>> = page.lines().filter(|line| line.starts_with("| `")).map(cells).collect();
+    let cells =
+        |line: &str| line.split('|').map(|cell| cell.trim().to_string()).collect::<Vec<_>>();
+    let rows: Vec<Vec<String>> =
+        page.lines().filter(|line| line.starts_with("| `")).map(cells).collect();
     let (searches, processes): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.len() == 18);
     let met = |rows: &[&Vec<String>], at: usize, missed: &str, of: &str| {
         let met = rows.iter().filter(|row| !row[at].contains(missed)).count();
         format!("{met} of {} marks of {of}", rows.len())
     };
     let timed: Vec<&Vec<String>> = searches.iter().copied().filter(|row| row[12] != "-").collect();
-    let small: Vec<&Vec<String>> =
-        searches.iter().copied().filter(|row| row[3].parse::<u32>().is_ok_and(|axes| axes <= 4)).collect();
+    let small: Vec<&Vec<String>> = searches
+        .iter()
+        .copied()
+        .filter(|row| row[3].parse::<u32>().is_ok_and(|axes| axes <= 4))
+        .collect();
     let expected = format!(
         "Met are {}, {}, {}.",
         met(&timed, 13, "**missed**", "the time of a search"),

@@ -14,11 +14,18 @@ use shard_snapshots::judge::{check, compile};
 fn phases(source: &str, chip: &Hardware) -> BTreeMap<String, (u64, String)> {
     // A layout that splits one sequence over four devices is an error of the phase that has one.
     let wrong = check(source).diagnostics.into_iter().any(|d| d.is_error());
-    let source = if wrong { source.replace("\nphase one { B = 1, S = 131072 }", "") } else { source.to_string() };
+    let source = if wrong {
+        source.replace("\nphase one { B = 1, S = 131072 }", "")
+    } else {
+        source.to_string()
+    };
     let of = |program: &shard_ir::Program| {
         let phase = program.phase.as_ref().expect("a phase").name.clone();
         let lowered = lower(program, chip, &LowerOptions::default()).expect("a plan");
-        let keys = lowered.plan.ids().find(|id| lowered.plan.instruction(*id).name.as_deref() == Some("keys"));
+        let keys = lowered
+            .plan
+            .ids()
+            .find(|id| lowered.plan.instruction(*id).name.as_deref() == Some("keys"));
         let layout = keys.map(|id| lowered.plan.layout_text(id)).unwrap_or_default();
         (phase, (lowered.optimality.cost.0, layout))
     };
@@ -26,7 +33,8 @@ fn phases(source: &str, chip: &Hardware) -> BTreeMap<String, (u64, String)> {
 }
 
 #[test]
-fn with_more_devices_than_heads_of_keys_copies_the_batch_or_the_sequence_are_taken_whichever_is_cheapest() {
+fn with_more_devices_than_heads_of_keys_copies_the_batch_or_the_sequence_are_taken_whichever_is_cheapest()
+ {
     let source = read(&root().join("examples/llama/more_devices_than_kv_heads.shard"));
     let chip = Hardware::built_in("tpu-v5p-face").expect("a built-in chip");
     let chosen = phases(&source, &chip);

@@ -1,4 +1,5 @@
-//! Timelines of the examples and of random programs: traces that a strict reader opens, and facts that hold of every one.
+//! Timelines of the examples and of random programs: traces that a strict reader opens, and facts
+//! that hold of every one.
 
 #![allow(missing_docs)]
 
@@ -32,7 +33,8 @@ fn plans(example: &Example, more: &[&str]) -> Vec<(Plan, Hardware)> {
     let chip = |plan: &Plan| {
         let name = plan.hardware.as_deref().expect("it names its chip");
         let read = || std::fs::read_to_string(folder.join(name)).expect("a hardware file");
-        Hardware::built_in(name).unwrap_or_else(|| Hardware::parse(&read()).expect("a hardware file"))
+        Hardware::built_in(name)
+            .unwrap_or_else(|| Hardware::parse(&read()).expect("a hardware file"))
     };
     let plans = shard_ir::text::parse(&text).expect("a plan");
     plans.into_iter().map(|plan| (plan.clone(), chip(&plan))).collect()
@@ -48,7 +50,8 @@ struct Slice {
 /// An end of an arrow: its kind, its process and track, and when.
 type End<'a> = (&'a str, (u64, u64), u64);
 
-/// What a strict reader finds in one process of a trace: for each step and copy its start and end in picoseconds.
+/// What a strict reader finds in one process of a trace: for each step and copy its start and end
+/// in picoseconds.
 type Steps = BTreeMap<(u64, u64), (u64, u64)>;
 
 fn nanos(value: &Value) -> u64 {
@@ -62,8 +65,9 @@ fn rounded(picoseconds: u64) -> u64 {
     (picoseconds + 500) / 1000
 }
 
-/// Reads a trace and refuses what is not as the format says: events of tracks without a name, slices of one track that overlap,
-/// arrows with one end or none, ends that are on no slice, counters that go back in time, keys that nobody knows.
+/// Reads a trace and refuses what is not as the format says: events of tracks without a name,
+/// slices of one track that overlap, arrows with one end or none, ends that are on no slice,
+/// counters that go back in time, keys that nobody knows.
 fn read(trace: &str) -> Vec<(Value, Steps)> {
     let trace: Value = serde_json::from_str(trace).expect("JSON");
     let keys: Vec<&String> = trace.as_object().expect("an object").keys().collect();
@@ -81,15 +85,25 @@ fn read(trace: &str) -> Vec<(Value, Steps)> {
                 let name = event["args"]["name"].as_str().expect("a name");
                 assert_eq!(tracks.insert(track(), name), None, "a track has one name");
             }
-            "M" => assert!(["process_name", "thread_sort_index"].contains(&event["name"].as_str().expect("a name"))),
+            "M" => assert!(
+                ["process_name", "thread_sort_index"]
+                    .contains(&event["name"].as_str().expect("a name"))
+            ),
             kind @ ("X" | "i") => {
                 assert!(tracks.contains_key(&track()), "{event}");
                 let args = &event["args"];
                 let time = |key: &str| args[key].as_u64().expect("picoseconds");
                 let from = nanos(&event["ts"]);
                 let until = if kind == "X" { from + nanos(&event["dur"]) } else { from };
-                assert_eq!((from, until), (rounded(time("start_ps")), rounded(time("finish_ps"))), "{event}");
-                assert!(time("step_start_ps") <= time("start_ps") && time("finish_ps") <= time("step_finish_ps"));
+                assert_eq!(
+                    (from, until),
+                    (rounded(time("start_ps")), rounded(time("finish_ps"))),
+                    "{event}"
+                );
+                assert!(
+                    time("step_start_ps") <= time("start_ps")
+                        && time("finish_ps") <= time("step_finish_ps")
+                );
                 if kind == "X" {
                     slices.entry(track()).or_default().push(Slice { from, until });
                 }
@@ -116,24 +130,37 @@ fn read(trace: &str) -> Vec<(Value, Steps)> {
     }
     for (track, slices) in &mut slices {
         slices.sort_unstable();
-        assert!(slices.windows(2).all(|pair| pair[0].until <= pair[1].from), "two slices at once on {track:?}");
+        assert!(
+            slices.windows(2).all(|pair| pair[0].until <= pair[1].from),
+            "two slices at once on {track:?}"
+        );
     }
     for arrow in arrows.values() {
-        let [("s", from, left), ("f", to, came)] = arrow.as_slice() else { panic!("an arrow with one end: {arrow:?}") };
+        let [("s", from, left), ("f", to, came)] = arrow.as_slice() else {
+            panic!("an arrow with one end: {arrow:?}")
+        };
         assert!(left <= came, "{arrow:?}");
         let on = |track: &(u64, u64), at: u64| {
             let slices = &slices[track];
-            slices.iter().any(|slice| slice.from <= at && (at < slice.until || slice.from == slice.until))
+            slices
+                .iter()
+                .any(|slice| slice.from <= at && (at < slice.until || slice.from == slice.until))
         };
         assert!(on(from, *left) && on(to, *came), "{arrow:?}");
     }
     let layers = trace["otherData"]["layers"].as_array().expect("layers").iter();
     layers
-        .map(|layer| (layer.clone(), steps.remove(&layer["pid"].as_u64().expect("a process")).unwrap_or_default()))
+        .map(|layer| {
+            (
+                layer.clone(),
+                steps.remove(&layer["pid"].as_u64().expect("a process")).unwrap_or_default(),
+            )
+        })
         .collect()
 }
 
-/// Every step of every plan, in every copy, is in the trace with the time that the timeline gives it.
+/// Every step of every plan, in every copy, is in the trace with the time that the timeline gives
+/// it.
 fn its_trace_gives_every_step_back(example: &Example, more: &[&str]) {
     let read = read(&shardc(&[&["trace", &example.path], more].concat()));
     let plans = plans(example, more);
@@ -168,7 +195,10 @@ fn the_trace_of_every_example_gives_every_step_back() {
 #[test]
 fn loops_are_in_traces_chunk_by_chunk() {
     let folders = ["feed_forward/", "book/", "networks/"];
-    for example in examples().iter().filter(|example| folders.iter().any(|folder| example.name.starts_with(folder))) {
+    for example in examples()
+        .iter()
+        .filter(|example| folders.iter().any(|folder| example.name.starts_with(folder)))
+    {
         its_trace_gives_every_step_back(example, &["--fuse"]);
     }
 }
@@ -182,11 +212,20 @@ fn is_sound(plan: &Plan, chip: &Hardware, of: &str) {
     assert!(timeline.makespan >= summary.lower_bound, "{of}: done before anything can be");
     assert!(timeline.makespan <= price.totals.serial_time, "{of}: later than one after another");
     let all = timeline.of_all_layers(plan);
-    assert!(all >= summary.lower_bound.times(plan.repeat), "{of}: a stack that is done before anything can be");
-    assert!(all <= timeline.makespan.times(plan.repeat), "{of}: a stack that takes longer than its layers");
+    assert!(
+        all >= summary.lower_bound.times(plan.repeat),
+        "{of}: a stack that is done before anything can be"
+    );
+    assert!(
+        all <= timeline.makespan.times(plan.repeat),
+        "{of}: a stack that takes longer than its layers"
+    );
     let whole = timeline.whole();
     assert!(whole.peak_bytes <= whole.limit, "{of}: more than there is");
-    assert!(whole.limit == chip.hbm_bytes || whole.limit <= 2 * Memory::of(plan).peak().0, "{of}: an odd limit");
+    assert!(
+        whole.limit == chip.hbm_bytes || whole.limit <= 2 * Memory::of(plan).peak().0,
+        "{of}: an odd limit"
+    );
 }
 
 #[test]
@@ -218,21 +257,27 @@ fn addresses_of_examples_take_at_most_a_twentieth_more_than_what_is_live() {
     assert!(over.is_empty(), "{over:#?}");
 }
 
-/// The random programs of a range of seeds are sound on chips of each kind, with all of their memory and with as little as there may be.
+/// The random programs of a range of seeds are sound on chips of each kind, with all of their
+/// memory and with as little as there may be.
 fn random_programs_are_sound(seeds: std::ops::Range<u64>) {
     for seed in seeds {
         let checked = judge::check(&generate(seed));
         if refused(&checked).unwrap_or_else(|error| panic!("seed {seed}: {error}")) {
             continue;
         }
-        let phases = lowered(&checked, seed % 2 == 0).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        let phases =
+            lowered(&checked, seed % 2 == 0).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         for plan in phases.into_iter().map(|phase| phase.plan) {
             for chip in ["tpu-v4-flat", "tpu-v5e", "h100"] {
                 let mut chip = Hardware::built_in(chip).expect("built in");
                 chip.host_rate = Some(15_000_000_000);
                 is_sound(&plan, &chip, &format!("seed {seed} on {}", chip.name));
                 chip.hbm_bytes = Memory::of(&plan).peak().0;
-                is_sound(&plan, &chip, &format!("seed {seed} on {} without room to spare", chip.name));
+                is_sound(
+                    &plan,
+                    &chip,
+                    &format!("seed {seed} on {} without room to spare", chip.name),
+                );
             }
             let stacked = Plan { repeat: 20, ..plan };
             let mut chip = judge::hardware();

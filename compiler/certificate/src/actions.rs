@@ -1,8 +1,10 @@
-//! What one mesh axis may do in an op, read off `spec/types.md`: the tables of *Splits* and of *Partial operands*.
+//! What one mesh axis may do in an op, read off `spec/types.md`: the tables of *Splits* and of
+//! *Partial operands*.
 //!
-//! The axes of a mesh act independently. Over one axis an op is done in one of three ways: the axis splits a dim that the
-//! op works along; or some operands are partial over it, and the result is partial in the same way; or nothing is split or
-//! partial over it, and every device of the axis does the same.
+//! The axes of a mesh act independently. Over one axis an op is done in one of three ways: the axis
+//! splits a dim that the op works along; or some operands are partial over it, and the result is
+//! partial in the same way; or nothing is split or partial over it, and every device of the axis
+//! does the same.
 
 use shard_ir::{Binary, Dim, DimId, Dtype, Map, Mesh, Norm, Op, Reduce, Reduction};
 
@@ -41,8 +43,8 @@ pub(crate) enum To {
     Dim(usize),
     /// It is combined: an axis that splits it leaves the result partial.
     Combined(Reduction),
-    /// It is taken apart into several dims of the result (`split`), or put together from several of the operand (`merge`,
-    /// where `read` is empty).
+    /// It is taken apart into several dims of the result (`split`), or put together from several of
+    /// the operand (`merge`, where `read` is empty).
     Regrouped,
 }
 
@@ -54,8 +56,8 @@ impl Site<'_> {
         self.dims[dim.index()].size
     }
 
-    /// The dim of a composite that may be computed in pieces, where it is split: of `f32` and `bf16` alone, since in other
-    /// dtypes a sum of squares could leave the range.
+    /// The dim of a composite that may be computed in pieces, where it is split: of `f32` and
+    /// `bf16` alone, since in other dtypes a sum of squares could leave the range.
     pub(crate) fn pieces_over(&self) -> Option<DimId> {
         let (_, dtype) = self.operands.first()?;
         match self.op {
@@ -69,7 +71,9 @@ impl Site<'_> {
     /// Whether an operand's dim has to be whole.
     fn is_whole(&self, operand: usize, dim: DimId) -> bool {
         match self.op {
-            Op::Softmax { over } | Op::Norm { over, .. } => dim == *over && self.pieces_over().is_none(),
+            Op::Softmax { over } | Op::Norm { over, .. } => {
+                dim == *over && self.pieces_over().is_none()
+            }
             Op::Rope { over, .. } => dim == *over,
             Op::Route { over, at, .. } => dim == *over || dim == *at,
             Op::Concat { left, right, .. } => dim == if operand == 0 { *left } else { *right },
@@ -111,7 +115,8 @@ impl Site<'_> {
         }
     }
 
-    /// The dims that axes may split, those of the operands in order; every operand that has a dim splits it alike.
+    /// The dims that axes may split, those of the operands in order; every operand that has a dim
+    /// splits it alike.
     pub(crate) fn alongs(&self) -> Vec<Along> {
         if let Op::Merge { from, to } = self.op {
             return self.alongs_of_merge(from, *to);
@@ -140,19 +145,27 @@ impl Site<'_> {
         all
     }
 
-    /// Of a merge the dims are those of the result: what axes split it says how they split its parts.
+    /// Of a merge the dims are those of the result: what axes split it says how they split its
+    /// parts.
     fn alongs_of_merge(&self, from: &[DimId], to: DimId) -> Vec<Along> {
-        let place = |dim: &DimId| self.operands[0].0.iter().position(|d| d == dim).map(|at| (0, at));
+        let place =
+            |dim: &DimId| self.operands[0].0.iter().position(|d| d == dim).map(|at| (0, at));
         let of = |(at, dim): (usize, &DimId)| match *dim == to && !from.contains(dim) {
             true => Along { size: self.size(*dim), read: Vec::new(), to: To::Regrouped },
-            false => Along { size: self.size(*dim), read: place(dim).into_iter().collect(), to: To::Dim(at) },
+            false => Along {
+                size: self.size(*dim),
+                read: place(dim).into_iter().collect(),
+                to: To::Dim(at),
+            },
         };
         self.result.iter().enumerate().map(of).collect()
     }
 
     /// Which operands may be partial together so that the result is.
     pub(crate) fn togethers(&self) -> Vec<Together> {
-        let each = |kind| (0..self.operands.len()).map(move |i| (kind, vec![i])).collect::<Vec<Together>>();
+        let each = |kind| {
+            (0..self.operands.len()).map(move |i| (kind, vec![i])).collect::<Vec<Together>>()
+        };
         let (sum, max) = (Reduction::Sum, Reduction::Max);
         let first_is_float = self.operands.first().is_some_and(|(_, dtype)| dtype.is_float());
         match self.op {
@@ -165,12 +178,20 @@ impl Site<'_> {
             Op::Binary(Binary::Minimum) => each(max),
             Op::Map(Map::Neg) => vec![(sum, vec![0])],
             Op::Map(Map::Relu | Map::Sigmoid | Map::Tanh | Map::Exp) => vec![(max, vec![0])],
-            Op::Map(Map::Gelu | Map::Silu | Map::Log | Map::Sqrt | Map::Rsqrt | Map::Square | Map::Abs) => Vec::new(),
-            Op::Reduce { kind: Reduce::Sum | Reduce::Mean, .. } | Op::Rope { .. } | Op::Take { .. } => {
+            Op::Map(
+                Map::Gelu | Map::Silu | Map::Log | Map::Sqrt | Map::Rsqrt | Map::Square | Map::Abs,
+            ) => Vec::new(),
+            Op::Reduce { kind: Reduce::Sum | Reduce::Mean, .. }
+            | Op::Rope { .. }
+            | Op::Take { .. } => {
                 vec![(sum, vec![0])]
             }
             Op::Reduce { kind: Reduce::Max, .. } => vec![(max, vec![0])],
-            Op::Rename { .. } | Op::Split { .. } | Op::Merge { .. } | Op::SliceDim { .. } | Op::Fetch => {
+            Op::Rename { .. }
+            | Op::Split { .. }
+            | Op::Merge { .. }
+            | Op::SliceDim { .. }
+            | Op::Fetch => {
                 vec![(sum, vec![0]), (max, vec![0])]
             }
             Op::Concat { .. } | Op::Append { .. } => vec![(sum, vec![0, 1]), (max, vec![0, 1])],

@@ -1,5 +1,5 @@
-//! The bound that prices give (`spec/certificate.md`): the least of every part of the program, summed. No choice in one
-//! part depends on that in another, so that nothing is searched.
+//! The bound that prices give (`spec/certificate.md`): the least of every part of the program,
+//! summed. No choice in one part depends on that in another, so that nothing is searched.
 
 use rustc_hash::FxHashMap;
 use shard_ir::{Def, Layout, LayoutPattern, ValueId};
@@ -20,11 +20,14 @@ const MOST_SCALE: i64 = 1_000_000;
 /// What is known of one value, given prices.
 #[derive(Clone, Debug, Default)]
 struct Part {
-    /// What its only reader pays, where that follows: what it costs at least to have it in each layout.
+    /// What its only reader pays, where that follows: what it costs at least to have it in each
+    /// layout.
     follows: Option<Vec<Sum>>,
-    /// Else its term of the bound: what it costs at least to make it and to serve its readers, less what they pay.
+    /// Else its term of the bound: what it costs at least to make it and to serve its readers, less
+    /// what they pay.
     term: Sum,
-    /// For each layout the kernels that make it and that an op may join, each with what its ops pay for what they read.
+    /// For each layout the kernels that make it and that an op may join, each with what its ops pay
+    /// for what they read.
     led: Vec<Vec<(Kernel, Sum)>>,
 }
 
@@ -35,13 +38,16 @@ pub struct Bound {
     paid: Paid,
     sides: Sides,
     parts: Vec<Part>,
-    /// For each value with prices, what it costs at least to serve its readers from each layout, less what they pay.
+    /// For each value with prices, what it costs at least to serve its readers from each layout,
+    /// less what they pay.
     served: Vec<Vec<Sum>>,
-    /// Ways of having values, and layouts of results, that were held against the least of their kind.
+    /// Ways of having values, and layouts of results, that were held against the least of their
+    /// kind.
     pub alternatives: u64,
 }
 
-/// Parts under an assignment of layouts to labels: those that it changes, before those that it does not.
+/// Parts under an assignment of layouts to labels: those that it changes, before those that it does
+/// not.
 struct View<'v> {
     bound: &'v Bound,
     changed: Vec<Option<Part>>,
@@ -70,16 +76,29 @@ impl Space<'_> {
     }
 
     /// The same with these side prices.
-    pub(crate) fn bound_with(&self, set: &PriceSet, sides: Sides) -> Result<Bound, CertificateError> {
+    pub(crate) fn bound_with(
+        &self,
+        set: &PriceSet,
+        sides: Sides,
+    ) -> Result<Bound, CertificateError> {
         let count = self.program.values.len();
         let paid = prices::read(self, set)?;
         let scale = i64::from(set.scale);
         if !(1..=MOST_SCALE).contains(&scale) {
-            return Err(CertificateError::new(format!("prices are in {scale}-th parts of a picosecond")));
+            return Err(CertificateError::new(format!(
+                "prices are in {scale}-th parts of a picosecond"
+            )));
         }
         let mut served = vec![Vec::new(); count];
         self.live.iter().for_each(|id| served[id.index()] = self.served(id.index(), &paid, scale));
-        let mut bound = Bound { scale, paid, sides, parts: vec![Part::default(); count], served, alternatives: 0 };
+        let mut bound = Bound {
+            scale,
+            paid,
+            sides,
+            parts: vec![Part::default(); count],
+            served,
+            alternatives: 0,
+        };
         for id in &self.live {
             let view = View { bound: &bound, changed: Vec::new(), labels: &[] };
             let part = self.part(*id, &view);
@@ -90,8 +109,8 @@ impl Space<'_> {
         Ok(bound)
     }
 
-    /// The bound under an assignment of layouts to labels, in picoseconds; all layouts for `&[]`. `None` where there is no
-    /// plan.
+    /// The bound under an assignment of layouts to labels, in picoseconds; all layouts for `&[]`.
+    /// `None` where there is no plan.
     pub fn bound_under(&self, bound: &Bound, labels: &[Layout]) -> Option<u64> {
         in_picoseconds(self.sum_under(bound, labels), bound.scale)
     }
@@ -112,13 +131,17 @@ impl Space<'_> {
         for id in self.live.iter().filter(|id| !joined[id.index()]) {
             sum = plus(sum, view.part(id.index()).term);
         }
-        for (i, output) in self.program.outputs.iter().enumerate().filter(|(_, o)| self.is_within[o.value.index()]) {
+        for (i, output) in
+            self.program.outputs.iter().enumerate().filter(|(_, o)| self.is_within[o.value.index()])
+        {
             let v = output.value.index();
-            let is_this = |reader: &crate::space::Reader| *reader == crate::space::Reader::Result(i);
+            let is_this =
+                |reader: &crate::space::Reader| *reader == crate::space::Reader::Result(i);
             let reader = self.readers[v].iter().position(is_this).unwrap_or(0);
             let paid = view.paid(v, reader);
-            let nodes =
-                self.wanted[v][reader].iter().filter(|n| self.allows(labels, &output.pattern, output.value, **n));
+            let nodes = self.wanted[v][reader]
+                .iter()
+                .filter(|n| self.allows(labels, &output.pattern, output.value, **n));
             let cost = |node: &Node| plus(paid[*node as usize], bound.sides.of_result(i, *node));
             sum = plus(sum, least(nodes.map(cost)));
         }
@@ -133,8 +156,8 @@ impl Space<'_> {
         }
     }
 
-    /// Of each value whether it may pass within a kernel: its term is that of the op that joins the kernel, where it does
-    /// not.
+    /// Of each value whether it may pass within a kernel: its term is that of the op that joins the
+    /// kernel, where it does not.
     fn joined(&self) -> Vec<bool> {
         let mut joined = vec![false; self.program.values.len()];
         for joins in self.joins.iter().flatten() {
@@ -149,11 +172,14 @@ impl Space<'_> {
         let follows = |(operand, reader): &(usize, usize)| {
             view.bound.paid[*operand][*reader].is_none() && view.changed[*operand].is_some()
         };
-        let is_labelled = |id: ValueId| pattern_of(self, id).is_some_and(|pattern| pattern.label.is_some());
+        let is_labelled =
+            |id: ValueId| pattern_of(self, id).is_some_and(|pattern| pattern.label.is_some());
         let within = |id: ValueId| is_labelled(id) || view.changed[id.index()].is_some();
         is_labelled(id)
             || self.reads[v].iter().any(follows)
-            || self.joins[v].as_ref().is_some_and(|j| within(j.maker) || j.pins.iter().any(|pin| within(*pin)))
+            || self.joins[v]
+                .as_ref()
+                .is_some_and(|j| within(j.maker) || j.pins.iter().any(|pin| within(*pin)))
     }
 
     /// Works out the part of a value, given those of what it reads.
@@ -165,11 +191,15 @@ impl Space<'_> {
             return Part { follows: Some(made), term: 0, led };
         }
         let served = &view.bound.served[v];
-        Part { follows: None, term: least(made.iter().zip(served).map(|(made, served)| plus(*made, *served))), led }
+        Part {
+            follows: None,
+            term: least(made.iter().zip(served).map(|(made, served)| plus(*made, *served))),
+            led,
+        }
     }
 
-    /// What it costs at least to make a value in each layout: its time, and what is paid for what it is made from; and the
-    /// kernels that others may join.
+    /// What it costs at least to make a value in each layout: its time, and what is paid for what
+    /// it is made from; and the kernels that others may join.
     fn made(&self, id: ValueId, view: &View<'_>) -> (Vec<Sum>, Vec<Vec<(Kernel, Sum)>>) {
         let (v, ways) = (id.index(), &self.ways[id.index()]);
         let in_all = |time: u64| in_all(time, self.program.value(id).times, view.bound.scale);
@@ -180,9 +210,11 @@ impl Space<'_> {
             let known = led.entry((out, kernel.key())).or_insert((kernel, cost));
             known.1 = known.1.min(cost);
         };
-        let paid: Vec<&[Sum]> = self.reads[v].iter().map(|(operand, reader)| view.paid(*operand, *reader)).collect();
+        let paid: Vec<&[Sum]> =
+            self.reads[v].iter().map(|(operand, reader)| view.paid(*operand, *reader)).collect();
         let joins = self.joins[v].as_ref();
-        // Where it joins no kernel, what it reads is a value of its own, with all that its readers do not pay.
+        // Where it joins no kernel, what it reads is a value of its own, with all that its readers
+        // do not pay.
         let apart = joins.map_or(0, |joins| {
             let within = joins.pins.iter().chain([&joins.maker]);
             within.fold(0, |sum, value| plus(sum, view.part(value.index()).term))
@@ -206,7 +238,8 @@ impl Space<'_> {
                     lead(out, self.kernels[number], cost);
                 }
             }
-            let (true, Some(joins), Some(adds)) = (ways.goes_on[way], joins, ways.adds.get(way).copied().flatten())
+            let (true, Some(joins), Some(adds)) =
+                (ways.goes_on[way], joins, ways.adds.get(way).copied().flatten())
             else {
                 continue;
             };
@@ -214,8 +247,13 @@ impl Space<'_> {
             if !self.all_pass(&joins.pins, between, view.labels) {
                 continue;
             }
-            let pins = joins.pins.iter().fold(0, |sum, pin| plus(sum, view.bound.sides.of_value(*pin, between)));
-            let others = (0..reads.len()).filter(|i| !joins.fed.contains(i)).fold(pins, |sum, i| plus(sum, due(i)));
+            let pins = joins
+                .pins
+                .iter()
+                .fold(0, |sum, pin| plus(sum, view.bound.sides.of_value(*pin, between)));
+            let others = (0..reads.len())
+                .filter(|i| !joins.fed.contains(i))
+                .fold(pins, |sum, i| plus(sum, due(i)));
             let makes = local_bytes(self.program, id, self.moves[v].layouts[out as usize]);
             for (kernel, cost) in &view.part(joins.maker.index()).led[between as usize] {
                 let (kernel, cost) = (kernel.joined(adds, makes), plus(*cost, others));
@@ -228,7 +266,8 @@ impl Space<'_> {
                 }
             }
         }
-        let mut by_layout = vec![Vec::new(); if is_joined { self.moves[v].layouts.len() } else { 0 }];
+        let mut by_layout =
+            vec![Vec::new(); if is_joined { self.moves[v].layouts.len() } else { 0 }];
         for ((node, _), kernel) in led.into_iter().filter(|(_, (_, cost))| *cost < NEVER) {
             by_layout[node as usize].push(kernel);
         }
@@ -239,8 +278,9 @@ impl Space<'_> {
     fn all_pass(&self, pins: &[ValueId], node: Node, labels: &[Layout]) -> bool {
         pins.iter().all(|pin| {
             let layout = self.moves[pin.index()].layouts[node as usize];
-            pattern_of(self, *pin)
-                .is_some_and(|pattern| pattern.admits(layout) && self.allows(labels, pattern, *pin, node))
+            pattern_of(self, *pin).is_some_and(|pattern| {
+                pattern.admits(layout) && self.allows(labels, pattern, *pin, node)
+            })
         })
     }
 
@@ -253,8 +293,15 @@ impl Space<'_> {
         self.within.may_store(value, bytes)
     }
 
-    /// Whether an assignment of layouts to labels, and the branch that is looked at, allow a value a layout where this pattern stands.
-    pub(crate) fn allows(&self, labels: &[Layout], pattern: &LayoutPattern, value: ValueId, node: Node) -> bool {
+    /// Whether an assignment of layouts to labels, and the branch that is looked at, allow a value
+    /// a layout where this pattern stands.
+    pub(crate) fn allows(
+        &self,
+        labels: &[Layout],
+        pattern: &LayoutPattern,
+        value: ValueId,
+        node: Node,
+    ) -> bool {
         let Some(label) = pattern.label else { return true };
         let (wanted, left) = (labels.get(usize::from(label.0)), self.within.layouts(label));
         if wanted.is_none() && left.is_none() {
@@ -262,11 +309,14 @@ impl Space<'_> {
         }
         let layout = self.moves[value.index()].layouts.get(node as usize);
         let layout = layout.map(|layout| label_layout(&self.program.value(value).dims, *layout));
-        layout.is_some_and(|l| wanted.is_none_or(|wanted| *wanted == l) && left.is_none_or(|left| left.contains(&l)))
+        layout.is_some_and(|l| {
+            wanted.is_none_or(|wanted| *wanted == l) && left.is_none_or(|left| left.contains(&l))
+        })
     }
 }
 
-/// A sum in picoseconds; `None` where there is no plan. A plan takes whole ones: what is beyond some is one more.
+/// A sum in picoseconds; `None` where there is no plan. A plan takes whole ones: what is beyond
+/// some is one more.
 pub(crate) fn in_picoseconds(sum: Sum, scale: i64) -> Option<u64> {
     let whole = (sum.max(0) + Sum::from(scale) - 1) / Sum::from(scale);
     (sum < NEVER).then(|| u64::try_from(whole).unwrap_or(u64::MAX))

@@ -1,5 +1,6 @@
-//! Branches (`spec/certificate.md`): the plans of a form, divided by what is stored of a weight or by the layout of a label. Each
-//! division is a question that every plan answers with yes or no, so that the branches cover all plans.
+//! Branches (`spec/certificate.md`): the plans of a form, divided by what is stored of a weight or
+//! by the layout of a label. Each division is a question that every plan answers with yes or no, so
+//! that the branches cover all plans.
 
 use std::collections::BTreeMap;
 
@@ -24,12 +25,17 @@ impl Within {
     pub fn stored(&self, value: ValueId, up_to: u64, holds: bool) -> Within {
         let mut within = self.clone();
         let (over, most) = within.stored.get(&value).copied().unwrap_or((None, u64::MAX));
-        let now = if holds { (over, most.min(up_to)) } else { (Some(over.map_or(up_to, |o| o.max(up_to))), most) };
+        let now = if holds {
+            (over, most.min(up_to))
+        } else {
+            (Some(over.map_or(up_to, |o| o.max(up_to))), most)
+        };
         within.stored.insert(value, now);
         within
     }
 
-    /// Those in which a label has one of these layouts; or none of them. `all` are those that it may have.
+    /// Those in which a label has one of these layouts; or none of them. `all` are those that it
+    /// may have.
     #[must_use]
     pub fn label(&self, label: u16, all: &[Layout], layouts: &[Layout], holds: bool) -> Within {
         let mut within = self.clone();
@@ -57,13 +63,18 @@ impl Space<'_> {
         layouts_of(self.program, LabelId(label))
     }
 
-    /// From here on the space is that of a branch. Prices are of the same readers and layouts as in all of it.
+    /// From here on the space is that of a branch. Prices are of the same readers and layouts as in
+    /// all of it.
     pub fn narrow(&mut self, within: Within) {
         self.within = within;
     }
 
-    /// The least that the branches of a tree are shown to take, in picoseconds, and how many alternatives that rests on.
-    pub(crate) fn bound_of_branches(&mut self, branches: &Branches) -> Result<(u64, u64), CertificateError> {
+    /// The least that the branches of a tree are shown to take, in picoseconds, and how many
+    /// alternatives that rests on.
+    pub(crate) fn bound_of_branches(
+        &mut self,
+        branches: &Branches,
+    ) -> Result<(u64, u64), CertificateError> {
         let refused = |what: String| Err(CertificateError::new(what));
         let mut open = vec![Within::default()];
         let (mut least, mut alternatives) = (u64::MAX, 0);
@@ -85,16 +96,22 @@ impl Space<'_> {
                         return refused(format!("there is no label {label}"));
                     }
                     let all = self.layouts_of_label(*label);
-                    let named: Option<Vec<Layout>> = layouts.iter().map(|at| all.get(*at as usize).copied()).collect();
+                    let named: Option<Vec<Layout>> =
+                        layouts.iter().map(|at| all.get(*at as usize).copied()).collect();
                     let Some(named) = named else {
-                        return refused(format!("label {label} has {} layouts, and another is named", all.len()));
+                        return refused(format!(
+                            "label {label} has {} layouts, and another is named",
+                            all.len()
+                        ));
                     };
                     open.push(within.label(*label, &all, &named, false));
                     open.push(within.label(*label, &all, &named, true));
                 }
                 Branch::Leaf { prices } => {
                     let Some(set) = branches.prices.get(*prices as usize) else {
-                        return refused(format!("a branch has the prices {prices}, which there are not"));
+                        return refused(format!(
+                            "a branch has the prices {prices}, which there are not"
+                        ));
                     };
                     self.narrow(within);
                     let bound = self.bound(set)?;
@@ -113,6 +130,9 @@ impl Space<'_> {
 
     fn is_kept(&self, value: ValueId) -> bool {
         let def = self.program.values.get(value.index()).map(|value| &value.def);
-        matches!(def, Some(Def::Parameter { kind: ParameterKind::Weight | ParameterKind::Cache, .. }))
+        matches!(
+            def,
+            Some(Def::Parameter { kind: ParameterKind::Weight | ParameterKind::Cache, .. })
+        )
     }
 }

@@ -5,7 +5,9 @@ use shard_ir::{InstrKind, Picoseconds, Plan, Program};
 
 use crate::computes::computes;
 use crate::derive::{derive, phases_of};
-use crate::format::{Certificate, CertificateError, Claim, LayerCertificate, PriceSet, Proof, SCHEMA, Verified};
+use crate::format::{
+    Certificate, CertificateError, Claim, LayerCertificate, PriceSet, Proof, SCHEMA, Verified,
+};
 use crate::forms::{Choices, TooMany, forms, least_time};
 use crate::labels::assignments;
 use crate::phases::{side_by_side, steps, stored_apart};
@@ -15,17 +17,21 @@ use crate::together::{Ground, bound_together};
 /// The largest cost of a plan that is bounded, in picoseconds: 40 hours.
 pub const MOST_COST: u64 = 1 << 57;
 
-/// Layouts of labels, over all of them, that are bounded one by one. Beyond, labels are left out of account.
+/// Layouts of labels, over all of them, that are bounded one by one. Beyond, labels are left out of
+/// account.
 pub const MOST_LABEL_LAYOUTS: usize = 20_000;
 
-/// Checks the text of a certificate: for every layer that its plans are legal, compute the layer, fit and take the time
-/// claimed, and that the prices bound every plan of the plan space by the bound claimed.
+/// Checks the text of a certificate: for every layer that its plans are legal, compute the layer,
+/// fit and take the time claimed, and that the prices bound every plan of the plan space by the
+/// bound claimed.
 pub fn verify_certificate(text: &str) -> Result<Vec<Verified>, CertificateError> {
-    let certificate: Certificate =
-        serde_json::from_str(text).map_err(|error| CertificateError::new(format!("this is no `{SCHEMA}`: {error}")))?;
+    let certificate: Certificate = serde_json::from_str(text)
+        .map_err(|error| CertificateError::new(format!("this is no `{SCHEMA}`: {error}")))?;
     if certificate.schema != SCHEMA {
         let found = certificate.schema;
-        return Err(CertificateError::new(format!("the schema is `{found}`; this checker reads `{SCHEMA}`")));
+        return Err(CertificateError::new(format!(
+            "the schema is `{found}`; this checker reads `{SCHEMA}`"
+        )));
     }
     let (programs, hardware) = derive(&certificate.inputs)?;
     if certificate.layers.is_empty() {
@@ -41,7 +47,11 @@ pub fn verify_certificate(text: &str) -> Result<Vec<Verified>, CertificateError>
         let loops = certificate.inputs.fuse && !phases.iter().any(|program| program.strict);
         check_layer(claim, &phases, &hardware, loops)
     };
-    certificate.layers.iter().map(|claim| check(claim).map_err(|error| error.of(&claim.layer))).collect()
+    certificate
+        .layers
+        .iter()
+        .map(|claim| check(claim).map_err(|error| error.of(&claim.layer)))
+        .collect()
 }
 
 fn check_layer(
@@ -63,16 +73,23 @@ fn check_layer(
         cost = cost.saturating_add(time.saturating_mul(steps(program)));
     }
     if let Some(weight) = stored_apart(phases, &plans) {
-        return Err(CertificateError::new(format!("the phases store the weight `{weight}` in different layouts")));
+        return Err(CertificateError::new(format!(
+            "the phases store the weight `{weight}` in different layouts"
+        )));
     }
     if cost != claim.cost_ps {
-        return Err(CertificateError::new(format!("the plan takes {cost} ps, not {} ps", claim.cost_ps)));
+        return Err(CertificateError::new(format!(
+            "the plan takes {cost} ps, not {} ps",
+            claim.cost_ps
+        )));
     }
     if cost >= MOST_COST {
         return Err(CertificateError::new("the plan takes too long to be bounded"));
     }
-    let joint = side_by_side(phases).ok_or_else(|| CertificateError::new("the source has no such layer"))?;
-    let Shown { bound, alternatives, limit } = bound(claim, Ground { joint: &joint, hardware, loops })?;
+    let joint = side_by_side(phases)
+        .ok_or_else(|| CertificateError::new("the source has no such layer"))?;
+    let Shown { bound, alternatives, limit } =
+        bound(claim, Ground { joint: &joint, hardware, loops })?;
     if bound > cost {
         // Not to be explained away: no plan of the space can be below a bound on all of them.
         return Err(CertificateError::new(format!(
@@ -81,14 +98,18 @@ fn check_layer(
     }
     if bound != claim.lower_bound_ps {
         let claimed = claim.lower_bound_ps;
-        return Err(CertificateError::new(format!("the prices show a bound of {bound} ps, not {claimed} ps")));
+        return Err(CertificateError::new(format!(
+            "the prices show a bound of {bound} ps, not {claimed} ps"
+        )));
     }
     let proof = match claim.proof {
         // Where the prices prove it, nothing rests on the search, whatever the file says.
         _ if bound == cost => Some(Proof::Certificate),
         Claim::Certificate => {
-            let message =
-                format!("the prices show a bound of {bound} ps, which does not prove a plan of {cost} ps best");
+            let message = format!(
+                "the prices show a bound of {bound} ps, which does not prove a plan of {cost} ps \
+                    best"
+            );
             return Err(CertificateError::new(message));
         }
         Claim::Search => Some(Proof::Search),
@@ -101,7 +122,8 @@ fn check_layer(
         proof,
         chip: hardware.name.clone(),
         built_in: Hardware::built_in(&hardware.name).is_some_and(|known| {
-            known.with_memory_limit(hardware.hbm_bytes) == hardware.with_memory_limit(hardware.hbm_bytes)
+            known.with_memory_limit(hardware.hbm_bytes)
+                == hardware.with_memory_limit(hardware.hbm_bytes)
         }),
         inequalities: alternatives,
         limit,
@@ -120,14 +142,25 @@ fn read_plans(text: &str) -> Result<Vec<Plan>, CertificateError> {
     Ok(plans)
 }
 
-/// Checks that a legal plan is one of a program, for the chip, in its memory; what it takes, in picoseconds.
-fn check_plan(plan: &Plan, program: &Program, hardware: &Hardware, loops: bool) -> Result<u64, CertificateError> {
+/// Checks that a legal plan is one of a program, for the chip, in its memory; what it takes, in
+/// picoseconds.
+fn check_plan(
+    plan: &Plan,
+    program: &Program,
+    hardware: &Hardware,
+    loops: bool,
+) -> Result<u64, CertificateError> {
     if plan.hardware.as_deref() != Some(hardware.name.as_str()) {
         let (named, chip) = (plan.hardware.as_deref().unwrap_or("no chip"), &hardware.name);
-        return Err(CertificateError::new(format!("the plan is for {named}, and the inputs are for {chip}")));
+        return Err(CertificateError::new(format!(
+            "the plan is for {named}, and the inputs are for {chip}"
+        )));
     }
-    if !loops && plan.instructions.iter().any(|i| matches!(i.kind, InstrKind::CollectiveEinsum(_))) {
-        return Err(CertificateError::new("the plan has loops, and the plan space that is bounded has none"));
+    if !loops && plan.instructions.iter().any(|i| matches!(i.kind, InstrKind::CollectiveEinsum(_)))
+    {
+        return Err(CertificateError::new(
+            "the plan has loops, and the plan space that is bounded has none",
+        ));
     }
     computes(plan, program).map_err(CertificateError::new)?;
     let (needs, has) = (Memory::of(plan).peak().0, hardware.hbm_bytes);
@@ -149,8 +182,9 @@ struct Shown {
     limit: Option<TooMany>,
 }
 
-/// The least bound over all forms of a program and all layouts of labels, and how many alternatives it rests on. A form
-/// without prices is bounded by its flops alone; what is not gone through, by nothing.
+/// The least bound over all forms of a program and all layouts of labels, and how many alternatives
+/// it rests on. A form without prices is bounded by its flops alone; what is not gone through, by
+/// nothing.
 fn bound(claim: &LayerCertificate, ground: Ground<'_>) -> Result<Shown, CertificateError> {
     let enough = claim.lower_bound_ps;
     let Some(together) = &claim.together else {
@@ -163,7 +197,8 @@ fn bound(claim: &LayerCertificate, ground: Ground<'_>) -> Result<Shown, Certific
         Ok(choices) => choices,
         Err(limit) => return Ok(Shown { bound: 0, alternatives: 0, limit: Some(limit) }),
     };
-    let written: Vec<Program> = choices.written_is_apart().then(|| choices.written()).into_iter().collect();
+    let written: Vec<Program> =
+        choices.written_is_apart().then(|| choices.written()).into_iter().collect();
     let (least, count) = bound_one_by_one(claim, &written, ground, enough)?;
     let (bound, alternatives) = bound_together(together, &choices, ground)?;
     Ok(Shown { bound: bound.min(least), alternatives: alternatives + count, limit: None })
@@ -178,10 +213,14 @@ fn bound_one_by_one(
 ) -> Result<(u64, u64), CertificateError> {
     if priced.len() > forms.len() {
         let (has, priced) = (forms.len(), priced.len());
-        return Err(CertificateError::new(format!("there are {has} forms of the program, and prices for {priced}")));
+        return Err(CertificateError::new(format!(
+            "there are {has} forms of the program, and prices for {priced}"
+        )));
     }
     let numbers = || branches.iter().map(|branches| branches.form as usize);
-    if numbers().any(|form| form >= forms.len() || numbers().filter(|other| *other == form).count() > 1) {
+    if numbers()
+        .any(|form| form >= forms.len() || numbers().filter(|other| *other == form).count() > 1)
+    {
         return Err(CertificateError::new(
             "there are branches of a form that the program does not have, or twice of one",
         ));
@@ -209,8 +248,13 @@ fn bound_one_by_one(
     Ok((least, alternatives))
 }
 
-/// The least, over all layouts of labels, of the best that any set of prices says of it; a set that says `enough` ends it.
-fn bound_of_form(space: &Space<'_>, sets: &[PriceSet], enough: u64) -> Result<(u64, u64), CertificateError> {
+/// The least, over all layouts of labels, of the best that any set of prices says of it; a set that
+/// says `enough` ends it.
+fn bound_of_form(
+    space: &Space<'_>,
+    sets: &[PriceSet],
+    enough: u64,
+) -> Result<(u64, u64), CertificateError> {
     // A set that bounds all layouts of labels at once spares looking at them one by one.
     let mut alternatives = 0;
     for set in sets.iter().filter(|set| !set.sides.is_empty()) {

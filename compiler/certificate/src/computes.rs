@@ -1,12 +1,13 @@
-//! Whether a plan computes a program: the same parameters, ops and results, every declared layout met.
+//! Whether a plan computes a program: the same parameters, ops and results, every declared layout
+//! met.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 
 use shard_ir::composite::{Read, pieces};
 use shard_ir::{
-    Binary, Def, DimId, Dtype, Fold, FoldId, InstrId, InstrKind, LabelId, Layout, LayoutPattern, Number, Op, Output,
-    ParameterKind, Plan, PlanFold, PlanOutput, Program, Value, ValueId,
+    Binary, Def, DimId, Dtype, Fold, FoldId, InstrId, InstrKind, LabelId, Layout, LayoutPattern,
+    Number, Op, Output, ParameterKind, Plan, PlanFold, PlanOutput, Program, Value, ValueId,
 };
 
 use crate::forms::{as_written, form_of};
@@ -14,10 +15,11 @@ use crate::labels::label_layout;
 
 /// Checks that a legal plan computes a program; says what it lacks.
 ///
-/// Every instruction but a move must do what some value of the program is defined as, on operands that stand for that
-/// value's operands. An instruction *stands for* a value if it does what the value is defined as, or moves one that does;
-/// for a pinned value there must be, on that way, the value in a layout that the pin allows. In a strict layer moves may
-/// stand only where a `reshard` is written. It may be any form of the program that the logical rules give.
+/// Every instruction but a move must do what some value of the program is defined as, on operands
+/// that stand for that value's operands. An instruction *stands for* a value if it does what the
+/// value is defined as, or moves one that does; for a pinned value there must be, on that way, the
+/// value in a layout that the pin allows. In a strict layer moves may stand only where a `reshard`
+/// is written. It may be any form of the program that the logical rules give.
 pub fn computes(plan: &Plan, program: &Program) -> Result<(), String> {
     if plan.name != program.name || plan.repeat != program.repeat {
         return Err("the plan is one of another layer".to_string());
@@ -28,7 +30,9 @@ pub fn computes(plan: &Plan, program: &Program) -> Result<(), String> {
     if plan.mesh != program.mesh || plan.dims != program.dims {
         return Err("the plan has another mesh or other dims".to_string());
     }
-    let same = |(plan, program): (&PlanFold, &Fold)| plan.layer == program.layer && plan.repeat == program.repeat;
+    let same = |(plan, program): (&PlanFold, &Fold)| {
+        plan.layer == program.layer && plan.repeat == program.repeat
+    };
     if plan.folds.len() != program.folds.len() || !plan.folds.iter().zip(&program.folds).all(same) {
         return Err("the plan has other folded blocks".to_string());
     }
@@ -48,14 +52,20 @@ fn computes_form(plan: &Plan, program: &Program) -> Result<(), String> {
         plan,
         program,
         written,
-        layers: program.values.iter().map(|value| value.in_layers.clone()).chain([Vec::new()]).collect(),
+        layers: program
+            .values
+            .iter()
+            .map(|value| value.in_layers.clone())
+            .chain([Vec::new()])
+            .collect(),
         composites,
         labels: vec![None; program.labels.len()],
         does: Vec::new(),
         known: RefCell::default(),
     };
     matched.fix_labels()?;
-    let open: Vec<usize> = (0..matched.labels.len()).filter(|l| matched.labels[*l].is_none()).collect();
+    let open: Vec<usize> =
+        (0..matched.labels.len()).filter(|l| matched.labels[*l].is_none()).collect();
     // Labels that stand at pins alone: any layout that the pinned value has somewhere in the plan.
     let mut cases = vec![matched.labels.clone()];
     for label in open {
@@ -87,8 +97,9 @@ fn computes_form(plan: &Plan, program: &Program) -> Result<(), String> {
     why
 }
 
-/// The program with the pieces of its composites as values of their own, behind all others, and for each value that is a
-/// last piece the composite that it is. In a strict layer composites are whole.
+/// The program with the pieces of its composites as values of their own, behind all others, and for
+/// each value that is a last piece the composite that it is. In a strict layer composites are
+/// whole.
 fn with_pieces(program: &Program) -> (Program, HashMap<ValueId, ValueId>) {
     let (mut all, mut composites) = (program.clone(), HashMap::new());
     for id in program.value_ids().filter(|_| !program.strict) {
@@ -128,7 +139,8 @@ type Site<'a> = (&'a Op, &'a [DimId], Dtype);
 struct Match<'a> {
     plan: &'a Plan,
     program: &'a Program,
-    /// How many values the program has without the pieces of its composites, which stand behind them.
+    /// How many values the program has without the pieces of its composites, which stand behind
+    /// them.
     written: usize,
     /// The layers that values are in, and those that results are in: none.
     layers: HashSet<Vec<String>>,
@@ -148,15 +160,23 @@ impl<'a> Match<'a> {
         let parameters = self.parameters()?;
         let outputs = self.outputs()?;
         let program = self.program;
-        let given = parameters.iter().filter_map(|(instr, value)| match &program.value(*value).def {
-            Def::Parameter { pattern, .. } => Some((*instr, *value, pattern)),
-            Def::Constant(_) | Def::Op { .. } | Def::Pin { .. } => None,
-        });
-        let made = outputs.iter().zip(&program.outputs).map(|(instr, output)| (*instr, output.value, &output.pattern));
+        let given =
+            parameters.iter().filter_map(|(instr, value)| match &program.value(*value).def {
+                Def::Parameter { pattern, .. } => Some((*instr, *value, pattern)),
+                Def::Constant(_) | Def::Op { .. } | Def::Pin { .. } => None,
+            });
+        let made = outputs
+            .iter()
+            .zip(&program.outputs)
+            .map(|(instr, output)| (*instr, output.value, &output.pattern));
         for (instr, value, pattern) in given.chain(made) {
             if let Some(LabelId(label)) = pattern.label {
-                let layout = label_layout(&program.value(value).dims, self.plan.instruction(instr).layout);
-                let known = self.labels.get_mut(label as usize).ok_or("a label that the program does not have")?;
+                let layout =
+                    label_layout(&program.value(value).dims, self.plan.instruction(instr).layout);
+                let known = self
+                    .labels
+                    .get_mut(label as usize)
+                    .ok_or("a label that the program does not have")?;
                 if known.is_some_and(|l| l != layout) {
                     return Err("a layout label stands for two layouts".to_string());
                 }
@@ -168,8 +188,14 @@ impl<'a> Match<'a> {
 
     /// The parameters of the plan with those of the program.
     fn parameters(&self) -> Result<Vec<(InstrId, ValueId)>, String> {
-        let instrs = self.plan.ids().filter(|id| matches!(self.plan.instruction(*id).kind, InstrKind::Parameter(_)));
-        let values = self.program.value_ids().filter(|id| matches!(self.program.value(*id).def, Def::Parameter { .. }));
+        let instrs = self
+            .plan
+            .ids()
+            .filter(|id| matches!(self.plan.instruction(*id).kind, InstrKind::Parameter(_)));
+        let values = self
+            .program
+            .value_ids()
+            .filter(|id| matches!(self.program.value(*id).def, Def::Parameter { .. }));
         let (instrs, values): (Vec<InstrId>, Vec<ValueId>) = (instrs.collect(), values.collect());
         if instrs.len() != values.len() {
             return Err(format!("it has {} parameters, the layer {}", instrs.len(), values.len()));
@@ -180,7 +206,8 @@ impl<'a> Match<'a> {
     /// The instructions that make the results.
     fn outputs(&self) -> Result<Vec<InstrId>, String> {
         let (has, wants) = (&self.plan.outputs, &self.program.outputs);
-        let differ = |h: &PlanOutput, w: &Output| h.name != w.name || h.dims != w.dims || h.state != w.state;
+        let differ =
+            |h: &PlanOutput, w: &Output| h.name != w.name || h.dims != w.dims || h.state != w.state;
         if has.len() != wants.len() || has.iter().zip(wants).any(|(h, w)| differ(h, w)) {
             return Err("its results are not those of the layer".to_string());
         }
@@ -192,13 +219,18 @@ impl<'a> Match<'a> {
         Ok(has.iter().map(|output| output.id).collect())
     }
 
-    /// The layouts, as the label sees them, in which values that a pin with the label pins are somewhere in the plan.
+    /// The layouts, as the label sees them, in which values that a pin with the label pins are
+    /// somewhere in the plan.
     fn layouts_at_pins(&self, label: LabelId) -> Vec<Layout> {
         let mut layouts = Vec::new();
         for value in &self.program.values {
             let Def::Pin { pattern, .. } = &value.def else { continue };
             if pattern.label == Some(label) {
-                let same = self.plan.instructions.iter().filter(|i| i.dims == value.dims && i.dtype == value.dtype);
+                let same = self
+                    .plan
+                    .instructions
+                    .iter()
+                    .filter(|i| i.dims == value.dims && i.dtype == value.dtype);
                 layouts.extend(same.map(|i| label_layout(&i.dims, i.layout)));
             }
         }
@@ -215,8 +247,12 @@ impl<'a> Match<'a> {
         for id in self.program.value_ids() {
             let value = self.program.value(id);
             match &value.def {
-                Def::Op { op, .. } => ops.entry((op, &value.dims, value.dtype)).or_default().push(id),
-                Def::Constant(number) => constants.entry((number.to_bits(), value.dtype)).or_default().push(id),
+                Def::Op { op, .. } => {
+                    ops.entry((op, &value.dims, value.dtype)).or_default().push(id)
+                }
+                Def::Constant(number) => {
+                    constants.entry((number.to_bits(), value.dtype)).or_default().push(id)
+                }
                 Def::Parameter { .. } | Def::Pin { .. } => {}
             }
         }
@@ -232,25 +268,37 @@ impl<'a> Match<'a> {
                 }
                 InstrKind::Constant(number) => {
                     let alike = constants.get(&(self.plan.number(*number).to_bits(), instr.dtype));
-                    alike.into_iter().flatten().copied().filter(|value| self.is_piece_alike(id, *value)).collect()
+                    alike
+                        .into_iter()
+                        .flatten()
+                        .copied()
+                        .filter(|value| self.is_piece_alike(id, *value))
+                        .collect()
                 }
                 // A loop reads its operands as they are given to it, and makes the einsum's value.
                 kind @ (InstrKind::Op(_) | InstrKind::CollectiveEinsum(_)) => {
                     let op = kind.op().ok_or("an op that does nothing")?;
-                    let alike = ops.get(&(op, instr.dims.as_slice(), instr.dtype)).map_or(&[][..], |v| v.as_slice());
+                    let alike = ops
+                        .get(&(op, instr.dims.as_slice(), instr.dtype))
+                        .map_or(&[][..], |v| v.as_slice());
                     let mut does: Vec<ValueId> = alike
                         .iter()
                         .copied()
                         .filter(|value| self.is_piece_alike(id, *value) && self.does_as(id, *value))
                         .collect();
-                    let whole: Vec<ValueId> = does.iter().filter_map(|v| self.composites.get(v)).copied().collect();
+                    let whole: Vec<ValueId> =
+                        does.iter().filter_map(|v| self.composites.get(v)).copied().collect();
                     does.extend(whole);
                     does
                 }
                 InstrKind::Move(_) => Vec::new(),
             };
             if does.is_empty() && !matches!(instr.kind, InstrKind::Move(_)) {
-                return Err(format!("%{} ({}) is nothing that the layer computes", id.0, instr.kind.name()));
+                return Err(format!(
+                    "%{} ({}) is nothing that the layer computes",
+                    id.0,
+                    instr.kind.name()
+                ));
             }
             self.does.push(does);
             if !self.is_called_right(id) {
@@ -258,8 +306,11 @@ impl<'a> Match<'a> {
             }
         }
         for (at, fold) in self.plan.folds.iter().enumerate() {
-            let exit = self.program.exit(FoldId(at as u16)).ok_or("a folded block without an end")?;
-            let Def::Pin { pattern, .. } = &self.program.value(exit).def else { return Err("no border".to_string()) };
+            let exit =
+                self.program.exit(FoldId(at as u16)).ok_or("a folded block without an end")?;
+            let Def::Pin { pattern, .. } = &self.program.value(exit).def else {
+                return Err("no border".to_string());
+            };
             let handed_on = self.plan.instruction(fold.to).layout;
             if !self.admits(pattern, exit, handed_on) || !self.stands_for(fold.to, exit) {
                 return Err(format!("%{} is not what `{}` hands on", fold.to.0, fold.layer));
@@ -280,23 +331,31 @@ impl<'a> Match<'a> {
     fn is_parameter(&self, id: InstrId, kind: ParameterKind, value: ValueId) -> Result<(), String> {
         let (instr, value_id) = (self.plan.instruction(id), value);
         let value = self.program.value(value);
-        let Def::Parameter { kind: declared, pattern } = &value.def else { return Err("no parameter".to_string()) };
-        let same = instr.name == value.name && instr.dims == value.dims && instr.dtype == value.dtype;
-        if !same || instr.fold != value.fold || kind != *declared || !self.admits(pattern, value_id, instr.layout) {
+        let Def::Parameter { kind: declared, pattern } = &value.def else {
+            return Err("no parameter".to_string());
+        };
+        let same =
+            instr.name == value.name && instr.dims == value.dims && instr.dtype == value.dtype;
+        if !same
+            || instr.fold != value.fold
+            || kind != *declared
+            || !self.admits(pattern, value_id, instr.layout)
+        {
             let name = value.name.as_deref().unwrap_or("?");
             return Err(format!("%{} is not the parameter `{name}` as declared", id.0));
         }
         Ok(())
     }
 
-    /// Whether both are pieces of a composite, or neither is. A composite counts as one op in a chain of ops, and what the
-    /// layer itself writes out does not.
+    /// Whether both are pieces of a composite, or neither is. A composite counts as one op in a
+    /// chain of ops, and what the layer itself writes out does not.
     fn is_piece_alike(&self, instr: InstrId, value: ValueId) -> bool {
         self.plan.instruction(instr).origin.piece_of.is_some() == (value.index() >= self.written)
     }
 
-    /// Whether the name and the layers that an instruction bears are those of a value that it stands for. It may bear no
-    /// name, as a value may. A move is in the layers of whoever reads what it moves.
+    /// Whether the name and the layers that an instruction bears are those of a value that it
+    /// stands for. It may bear no name, as a value may. A move is in the layers of whoever reads
+    /// what it moves.
     fn is_called_right(&self, id: InstrId) -> bool {
         let instr = self.plan.instruction(id);
         let Some(made) = self.way(id, true).last() else { return false };
@@ -308,7 +367,8 @@ impl<'a> Match<'a> {
         };
         self.program.value_ids().filter(|value| stands_for(*value)).any(|value| {
             let named = self.program.value(value);
-            let is_name = instr.name.is_none() || instr.name.as_deref() == name_of(self.program, value);
+            let is_name =
+                instr.name.is_none() || instr.name.as_deref() == name_of(self.program, value);
             let in_layers = match &instr.kind {
                 InstrKind::Move(_) => self.layers.contains(&instr.origin.in_layers),
                 InstrKind::Parameter(_)
@@ -321,13 +381,16 @@ impl<'a> Match<'a> {
     }
 
     fn does_as(&self, instr: InstrId, value: ValueId) -> bool {
-        self.plan.instruction(instr).fold == self.program.value(value).fold && self.reads_operands_of(instr, value)
+        self.plan.instruction(instr).fold == self.program.value(value).fold
+            && self.reads_operands_of(instr, value)
     }
 
-    /// Whether an instruction is what a folded block takes, or in it a move of that: anything else would not be what the
-    /// application before has handed on.
+    /// Whether an instruction is what a folded block takes, or in it a move of that: anything else
+    /// would not be what the application before has handed on.
     fn is_taken(&self, mut instr: InstrId, fold: FoldId) -> bool {
-        let Some(from) = self.plan.folds.get(fold.index()).map(|fold| fold.from) else { return false };
+        let Some(from) = self.plan.folds.get(fold.index()).map(|fold| fold.from) else {
+            return false;
+        };
         while instr != from {
             let moved = self.plan.instruction(instr);
             match (&moved.kind, moved.operands.first()) {
@@ -346,19 +409,25 @@ impl<'a> Match<'a> {
     }
 
     fn reads_operands_of(&self, instr: InstrId, value: ValueId) -> bool {
-        let (has, wants) = (&self.plan.instruction(instr).operands, self.program.value(value).def.operands());
-        let stand_for = |has: [InstrId; 2], wants: &[ValueId]| (0..2).all(|i| self.stands_for(has[i], wants[i]));
+        let (has, wants) =
+            (&self.plan.instruction(instr).operands, self.program.value(value).def.operands());
+        let stand_for = |has: [InstrId; 2], wants: &[ValueId]| {
+            (0..2).all(|i| self.stands_for(has[i], wants[i]))
+        };
         match (has.as_slice(), wants) {
             (&[one, other], [_, _]) => {
-                stand_for([one, other], wants) || (self.commutes(value) && stand_for([other, one], wants))
+                stand_for([one, other], wants)
+                    || (self.commutes(value) && stand_for([other, one], wants))
             }
             (has, wants) => {
-                has.len() == wants.len() && has.iter().zip(wants).all(|(has, wants)| self.stands_for(*has, *wants))
+                has.len() == wants.len()
+                    && has.iter().zip(wants).all(|(has, wants)| self.stands_for(*has, *wants))
             }
         }
     }
 
-    /// Whether the order of the operands of a value does not matter: a rule may write them in another than the plan does.
+    /// Whether the order of the operands of a value does not matter: a rule may write them in
+    /// another than the plan does.
     fn commutes(&self, value: ValueId) -> bool {
         let Def::Op { op, operands } = &self.program.value(value).def else { return false };
         let ty = |id: &ValueId| (&self.program.value(*id).dims, self.program.value(*id).dtype);
@@ -371,7 +440,8 @@ impl<'a> Match<'a> {
         }
     }
 
-    /// Whether an instruction has a value: does what it is defined as, or moves one that does; past its pins.
+    /// Whether an instruction has a value: does what it is defined as, or moves one that does; past
+    /// its pins.
     fn stands_for(&self, instr: InstrId, value: ValueId) -> bool {
         match &self.program.value(value).def {
             Def::Pin { operand, pattern, written } => {
@@ -379,24 +449,33 @@ impl<'a> Match<'a> {
                     return *known;
                 }
                 let mut way = self.way(instr, !self.program.strict);
-                let pinned = |at: InstrId| self.admits(pattern, value, self.plan.instruction(at).layout);
-                let fold = self.program.value(value).fold.filter(|fold| self.program.entry(*fold) == Some(value));
+                let pinned =
+                    |at: InstrId| self.admits(pattern, value, self.plan.instruction(at).layout);
+                let fold = self
+                    .program
+                    .value(value)
+                    .fold
+                    .filter(|fold| self.program.entry(*fold) == Some(value));
                 let stands = match self.program.strict && *written {
                     // The moves that the `reshard` asks for end here.
-                    true => pinned(instr) && self.way(instr, true).any(|at| self.stands_for(at, *operand)),
+                    true => {
+                        pinned(instr)
+                            && self.way(instr, true).any(|at| self.stands_for(at, *operand))
+                    }
                     false => way.any(|at| pinned(at) && self.stands_for(at, *operand)),
                 };
                 let stands = stands && fold.is_none_or(|fold| self.is_taken(instr, fold));
                 self.known.borrow_mut().insert((instr, value), stands);
                 stands
             }
-            Def::Parameter { .. } | Def::Constant(_) | Def::Op { .. } => {
-                self.way(instr, !self.program.strict).any(|at| self.does[at.index()].contains(&value))
-            }
+            Def::Parameter { .. } | Def::Constant(_) | Def::Op { .. } => self
+                .way(instr, !self.program.strict)
+                .any(|at| self.does[at.index()].contains(&value)),
         }
     }
 
-    /// An instruction, and before it what it moves, and what that moves, as far back as moves are free to stand.
+    /// An instruction, and before it what it moves, and what that moves, as far back as moves are
+    /// free to stand.
     fn way(&self, instr: InstrId, moves: bool) -> impl Iterator<Item = InstrId> + '_ {
         std::iter::successors(Some(instr), move |at| {
             let instr = self.plan.instruction(*at);
@@ -425,8 +504,9 @@ impl<'a> Match<'a> {
 
 /// The name of a value in the source; one that a `let` pins has the pin's.
 fn name_of(program: &Program, value: ValueId) -> Option<&str> {
-    let is_pin =
-        |id: &ValueId| matches!(&program.value(*id).def, Def::Pin { operand, written: false, .. } if *operand == value);
+    let is_pin = |id: &ValueId| matches!(&program.value(*id).def, Def::Pin { operand, written: false, .. } if *operand == value);
     let own = program.value(value).name.as_deref();
-    own.or_else(|| program.value_ids().filter(is_pin).find_map(|id| program.value(id).name.as_deref()))
+    own.or_else(|| {
+        program.value_ids().filter(is_pin).find_map(|id| program.value(id).name.as_deref())
+    })
 }

@@ -10,14 +10,18 @@ use crate::format::{CertificateError, Inputs};
 /// The programs of all layers, each in all phases in the order of the file, and the chip.
 pub fn derive(inputs: &Inputs) -> Result<(Vec<Program>, Hardware), CertificateError> {
     let file = SourceFile::new(inputs.file.as_str(), inputs.source.as_str());
-    let options =
-        CheckOptions { dim_overrides: inputs.dims.clone(), mesh_override: inputs.mesh.clone(), strict: inputs.strict };
+    let options = CheckOptions {
+        dim_overrides: inputs.dims.clone(),
+        mesh_override: inputs.mesh.clone(),
+        strict: inputs.strict,
+    };
     let checked = shard_check::check_source(&file, &options);
     if let Some(error) = checked.diagnostics.iter().find(|d| d.is_error()) {
         return Err(CertificateError::new(format!("the source does not check: {}", error.message)));
     }
-    let hardware = Hardware::parse(&inputs.hardware)
-        .map_err(|error| CertificateError::new(format!("the hardware file cannot be read: {error}")))?;
+    let hardware = Hardware::parse(&inputs.hardware).map_err(|error| {
+        CertificateError::new(format!("the hardware file cannot be read: {error}"))
+    })?;
     let hardware = match inputs.memory_limit {
         Some(bytes) => hardware.with_memory_limit(bytes),
         None => hardware,
@@ -26,7 +30,10 @@ pub fn derive(inputs: &Inputs) -> Result<(Vec<Program>, Hardware), CertificateEr
 }
 
 /// The programs of a layer, one for each phase.
-pub fn phases_of<'p>(programs: &'p [Program], layer: &str) -> Result<Vec<&'p Program>, CertificateError> {
+pub fn phases_of<'p>(
+    programs: &'p [Program],
+    layer: &str,
+) -> Result<Vec<&'p Program>, CertificateError> {
     let phases: Vec<&Program> = programs.iter().filter(|program| program.name == layer).collect();
     match phases.is_empty() {
         true => Err(CertificateError::new("the source has no such layer")),

@@ -44,7 +44,8 @@ pub struct Inputs {
     pub mesh: Option<Vec<(String, u64)>>,
     /// Every layer is treated as strict.
     pub strict: bool,
-    /// What a program has of the memory of a device, in bytes, where that is not what the hardware file says.
+    /// What a program has of the memory of a device, in bytes, where that is not what the hardware
+    /// file says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_limit: Option<u64>,
     /// Einsums may do a collective in their loops.
@@ -62,20 +63,23 @@ pub struct LayerCertificate {
     pub layer: String,
     /// The claim.
     pub proof: Claim,
-    /// The time of the plan, its steps one after another, in picoseconds; of a request, in a file with phases.
+    /// The time of the plan, its steps one after another, in picoseconds; of a request, in a file
+    /// with phases.
     pub cost_ps: u64,
     /// What the prices show that every plan takes at least, in picoseconds.
     pub lower_bound_ps: u64,
     /// The plan, as IR text; in a file with phases one for each, in the order of the file.
     pub plan: String,
-    /// For each form of the layer, in the order of [`forms`](crate::forms), sets of prices: each assignment of layouts to
-    /// labels is bounded by one of them. Forms beyond the last are bounded by their flops alone.
+    /// For each form of the layer, in the order of [`forms`](crate::forms), sets of prices: each
+    /// assignment of layouts to labels is bounded by one of them. Forms beyond the last are bounded
+    /// by their flops alone.
     pub forms: Vec<Vec<PriceSet>>,
-    /// Where there are too many forms to bound them one by one: prices of one of them, which bound all. `forms` has the one
-    /// written alone, then, and that only where none of the others is it.
+    /// Where there are too many forms to bound them one by one: prices of one of them, which bound
+    /// all. `forms` has the one written alone, then, and that only where none of the others is it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub together: Option<Together>,
-    /// Forms that are divided in branches, where no set of prices shows of the whole what each shows of its part.
+    /// Forms that are divided in branches, where no set of prices shows of the whole what each
+    /// shows of its part.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub branches: Vec<Branches>,
     /// Why the prices do not show all that the search does; a remark.
@@ -99,7 +103,8 @@ pub struct Branches {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(untagged, deny_unknown_fields)]
 pub enum Branch {
-    /// A division by what is stored of a weight or cache over the whole stack: at most so many bytes.
+    /// A division by what is stored of a weight or cache over the whole stack: at most so many
+    /// bytes.
     Stored {
         /// The weight or cache, by its number in the form.
         stored: u32,
@@ -125,7 +130,9 @@ pub enum Branch {
 #[serde(rename_all = "lowercase")]
 pub enum Unshown {
     /// There is a branch that cannot be divided, and its prices do not reach the plan.
-    #[error("of some branch, which has nothing left to divide, prices show less than the plan takes")]
+    #[error(
+        "of some branch, which has nothing left to divide, prices show less than the plan takes"
+    )]
     Searched,
     /// There are too many branches.
     #[error("there are more branches than a certificate holds")]
@@ -138,7 +145,8 @@ pub enum Unshown {
 pub struct Together {
     /// The form: for each cluster of choices the number of its alternative.
     pub picks: Vec<u32>,
-    /// Its prices. Readers across the border of a cluster have a price for each layout of the value.
+    /// Its prices. Readers across the border of a cluster have a price for each layout of the
+    /// value.
     pub prices: PriceSet,
     /// Prices within other alternatives.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -191,14 +199,18 @@ pub struct Verified {
     pub chip: String,
     /// Whether that file says of the chip what the built-in one of this name does.
     pub built_in: bool,
-    /// [`Proof::Certificate`] where cost and bound are equal, whatever the file claims; [`Proof::Search`] where the file
-    /// says that the search closed the gap between them; `None` where nothing did.
+    /// [`Proof::Certificate`] where cost and bound are equal, whatever the file claims;
+    /// [`Proof::Search`] where the file says that the search closed the gap between them; `None`
+    /// where nothing did.
     pub proof: Option<Proof>,
-    /// Alternatives that were held against the least of their kind: strategies of ops with the prices of what they read.
+    /// Alternatives that were held against the least of their kind: strategies of ops with the
+    /// prices of what they read.
     pub inequalities: u64,
-    /// The limit beyond which forms are not bounded, where the layer passes it: the bound is 0 then.
+    /// The limit beyond which forms are not bounded, where the layer passes it: the bound is 0
+    /// then.
     pub limit: Option<TooMany>,
-    /// Why the bound is less than what the search says, as the file has it; `None` where it is proven.
+    /// Why the bound is less than what the search says, as the file has it; `None` where it is
+    /// proven.
     pub unshown: Option<Unshown>,
 }
 
@@ -239,8 +251,9 @@ pub struct PriceSet {
     /// Prices are in this part of a picosecond: a 1024-th for 1024.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub scale: u32,
-    /// A price for each reader of each value, in each layout in which the reader may read it. Readers that are left out pay
-    /// what follows from the others (the only reader of a value), or nothing (one among several).
+    /// A price for each reader of each value, in each layout in which the reader may read it.
+    /// Readers that are left out pay what follows from the others (the only reader of a value), or
+    /// nothing (one among several).
     pub readers: Vec<ReaderPrices>,
     /// What the places of labels and of memories pay to these; those that are left out pay nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

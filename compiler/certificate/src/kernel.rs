@@ -2,8 +2,8 @@
 
 use rustc_hash::FxHashMap;
 use shard_cost::{
-    Hardware, LocalTensor, Matmul, Work, begins_a_kernel, fuses_with, looped_time, may_lead_a_kernel, op_work,
-    place_in_chain, roofline,
+    Hardware, LocalTensor, Matmul, Work, begins_a_kernel, fuses_with, looped_time,
+    may_lead_a_kernel, op_work, place_in_chain, roofline,
 };
 use shard_ir::composite::composite_dim;
 use shard_ir::{Def, Dtype, Layout, MeshShape, Op, Picoseconds, Program, ValueId};
@@ -15,9 +15,11 @@ use crate::actions::Site;
 pub(crate) struct Kernel {
     /// What its ops do on a device.
     pub(crate) work: Work,
-    /// What goes before it for a composite in pieces: all other pieces and their moves, in picoseconds.
+    /// What goes before it for a composite in pieces: all other pieces and their moves, in
+    /// picoseconds.
     pub(crate) before: u64,
-    /// The time of the collective in the loop of its einsum, in picoseconds, and the chunks of the loop.
+    /// The time of the collective in the loop of its einsum, in picoseconds, and the chunks of the
+    /// loop.
     pub(crate) looped: Option<(u64, u64)>,
 }
 
@@ -41,7 +43,8 @@ impl Kernel {
         (flops.0, arithmetic, matmul, [read.0, write.0, fetched.0], self.before, self.looped)
     }
 
-    /// The kernel with one more elementwise op, which reads so many bytes beside what the kernel made, and makes so many.
+    /// The kernel with one more elementwise op, which reads so many bytes beside what the kernel
+    /// made, and makes so many.
     pub(crate) fn joined(&self, reads: u64, makes: u64) -> Kernel {
         let mut joined = *self;
         joined.work.read.0 = joined.work.read.0.saturating_add(reads);
@@ -59,8 +62,9 @@ pub(crate) struct Joins {
     pub(crate) pins: Vec<ValueId>,
     /// The places of the operands that come from it.
     pub(crate) fed: Vec<usize>,
-    /// Of each operand, whether the kernel has to read it: not what comes from the maker, and not what an op of the kernel
-    /// may have read already (which is counted as nothing, so that this is a bound).
+    /// Of each operand, whether the kernel has to read it: not what comes from the maker, and not
+    /// what an op of the kernel may have read already (which is counted as nothing, so that this is
+    /// a bound).
     pub(crate) reads: Vec<bool>,
 }
 
@@ -81,12 +85,21 @@ pub(crate) fn is_constant(program: &Program, id: ValueId) -> bool {
 pub(crate) fn site(program: &Program, id: ValueId) -> Option<Site<'_>> {
     let value = program.value(id);
     let Def::Op { op, operands } = &value.def else { return None };
-    let operands = operands.iter().map(|o| program.value(*o)).map(|o| (o.dims.as_slice(), o.dtype)).collect();
+    let operands =
+        operands.iter().map(|o| program.value(*o)).map(|o| (o.dims.as_slice(), o.dtype)).collect();
     let in_pieces = !program.strict;
-    Some(Site { op, operands, result: &value.dims, mesh: &program.mesh, dims: &program.dims, in_pieces })
+    Some(Site {
+        op,
+        operands,
+        result: &value.dims,
+        mesh: &program.mesh,
+        dims: &program.dims,
+        in_pieces,
+    })
 }
 
-/// For each live value how it may join a kernel. `readers` says by how many operands and results each value is read.
+/// For each live value how it may join a kernel. `readers` says by how many operands and results
+/// each value is read.
 pub(crate) fn joins(program: &Program, live: &[ValueId], readers: &[usize]) -> Vec<Option<Joins>> {
     let mut all: Vec<Option<Joins>> = vec![None; program.values.len()];
     // What the ops of the longest kernel that makes each value read.
@@ -104,12 +117,17 @@ pub(crate) fn joins(program: &Program, live: &[ValueId], readers: &[usize]) -> V
         }
         let joins = fuses_with(op, makers(), |maker| leads(program, maker, id)).map(|maker| {
             let fed: Vec<usize> = (0..operands.len()).filter(|i| origins[*i] == maker).collect();
-            let mut pins: Vec<ValueId> = fed.iter().flat_map(|i| pins_from(program, operands[*i])).collect();
+            let mut pins: Vec<ValueId> =
+                fed.iter().flat_map(|i| pins_from(program, operands[*i])).collect();
             pins.sort_unstable();
             pins.dedup();
             let known = &read[maker.index()];
             let reads = (0..operands.len())
-                .map(|i| !fed.contains(&i) && !known.contains(&origins[i]) && !is_constant(program, origins[i]))
+                .map(|i| {
+                    !fed.contains(&i)
+                        && !known.contains(&origins[i])
+                        && !is_constant(program, origins[i])
+                })
                 .collect();
             Joins { maker, pins, fed, reads }
         });
@@ -136,7 +154,8 @@ fn pins_from(program: &Program, mut id: ValueId) -> Vec<ValueId> {
     pins
 }
 
-/// Whether an op may join what makes another value. A composite in pieces ends with an elementwise op.
+/// Whether an op may join what makes another value. A composite in pieces ends with an elementwise
+/// op.
 fn leads(program: &Program, maker: ValueId, op: ValueId) -> bool {
     let Some(site) = site(program, maker) else { return false };
     let may = may_lead_a_kernel(site.op) || site.pieces_over().is_some();
@@ -148,7 +167,11 @@ pub(crate) fn may_be_joined(program: &Program, maker: ValueId, layout: Layout) -
     let value = program.value(maker);
     let Def::Op { op, .. } = &value.def else { return false };
     match composite_dim(op) {
-        Some(over) => value.dims.iter().position(|d| *d == over).is_some_and(|at| !layout.axes_of(at).is_empty()),
+        Some(over) => value
+            .dims
+            .iter()
+            .position(|d| *d == over)
+            .is_some_and(|at| !layout.axes_of(at).is_empty()),
         None => true,
     }
 }
@@ -166,7 +189,8 @@ pub(crate) fn local_bytes(program: &Program, id: ValueId, layout: Layout) -> u64
     value.dtype.bytes(MeshShape { mesh: &program.mesh, sizes: &sizes }.local_elements(layout))
 }
 
-/// The work of one op in all its strategies. It follows from the local sizes, and few of them differ.
+/// The work of one op in all its strategies. It follows from the local sizes, and few of them
+/// differ.
 pub(crate) struct Works<'a> {
     program: &'a Program,
     id: ValueId,
@@ -183,7 +207,8 @@ impl<'a> Works<'a> {
         let Works { program, id, op, known } = self;
         let operands = program.value(*id).def.operands();
         let tensors = || operands.iter().zip(layouts).chain([(&*id, &result)]);
-        let sizes: Vec<Vec<u64>> = tensors().map(|(value, layout)| local_sizes(program, *value, *layout)).collect();
+        let sizes: Vec<Vec<u64>> =
+            tensors().map(|(value, layout)| local_sizes(program, *value, *layout)).collect();
         *known.entry(sizes.concat()).or_insert_with(|| {
             let local = |at: usize, value: ValueId| LocalTensor {
                 value: unpinned(program, value).0,
@@ -192,7 +217,8 @@ impl<'a> Works<'a> {
                 dtype: program.value(value).dtype,
                 constant: is_constant(program, value),
             };
-            let read: Vec<LocalTensor<'_>> = operands.iter().enumerate().map(|(at, o)| local(at, *o)).collect();
+            let read: Vec<LocalTensor<'_>> =
+                operands.iter().enumerate().map(|(at, o)| local(at, *o)).collect();
             op_work(op, &read, local(operands.len(), *id))
         })
     }

@@ -4,16 +4,16 @@ use shard_ir::{Def, DimId, LabelId, Layout, LayoutPattern, MeshShape, Program, V
 
 use crate::space::maxima;
 
-/// A layout of a labelled type as the label sees it: dims in the order of their ids, since types with one label may have
-/// their dims in different memory orders.
+/// A layout of a labelled type as the label sees it: dims in the order of their ids, since types
+/// with one label may have their dims in different memory orders.
 pub(crate) fn label_layout(dims: &[DimId], layout: Layout) -> Layout {
     let mut order: Vec<usize> = (0..dims.len()).collect();
     order.sort_by_key(|i| dims[*i]);
     layout.permuted(&order)
 }
 
-/// Every assignment of layouts to the labels of a program. Where there are more than `most`, one that says nothing: the bound
-/// is then of plans in which a label's types may differ.
+/// Every assignment of layouts to the labels of a program. Where there are more than `most`, one
+/// that says nothing: the bound is then of plans in which a label's types may differ.
 pub fn assignments(program: &Program, most: usize) -> Vec<Vec<Layout>> {
     let mut all: Vec<Vec<Layout>> = vec![Vec::new()];
     for label in (0..program.labels.len() as u16).map(LabelId) {
@@ -21,7 +21,10 @@ pub fn assignments(program: &Program, most: usize) -> Vec<Vec<Layout>> {
         if all.len().saturating_mul(layouts.len()) > most {
             return vec![Vec::new()];
         }
-        all = all.iter().flat_map(|one| layouts.iter().map(|layout| [&one[..], &[*layout]].concat())).collect();
+        all = all
+            .iter()
+            .flat_map(|one| layouts.iter().map(|layout| [&one[..], &[*layout]].concat()))
+            .collect();
     }
     all
 }
@@ -33,7 +36,8 @@ pub(crate) fn layouts_of(program: &Program, label: LabelId) -> Vec<Layout> {
         let sizes = program.sizes(dims);
         let shape = MeshShape { mesh: &program.mesh, sizes: &sizes };
         let allowed = pattern.candidates(shape, program.mesh.all_axes(), maxima(program));
-        let mut seen: Vec<Layout> = allowed.into_iter().map(|layout| label_layout(dims, layout)).collect();
+        let mut seen: Vec<Layout> =
+            allowed.into_iter().map(|layout| label_layout(dims, layout)).collect();
         seen.sort_unstable();
         seen
     };

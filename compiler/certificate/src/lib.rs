@@ -1,8 +1,10 @@
-//! Certificates: why no plan of the plan space takes less time than a plan, so that anybody can check it.
+//! Certificates: why no plan of the plan space takes less time than a plan, so that anybody can
+//! check it.
 //!
-//! It shares no code with the search. What it takes from elsewhere is what a certificate is *about*: the language
-//! (`shard-check`, from source to [`Program`](shard_ir::Program)), plans as data with their verifier (`shard-ir`) and the
-//! cost model (`shard-cost`). What there is to choose from it enumerates itself, from the pages of `spec/`:
+//! It shares no code with the search. What it takes from elsewhere is what a certificate is
+//! *about*: the language (`shard-check`, from source to [`Program`](shard_ir::Program)), plans as
+//! data with their verifier (`shard-ir`) and the cost model (`shard-cost`). What there is to choose
+//! from it enumerates itself, from the pages of `spec/`:
 //!
 //! | module | what | page |
 //! |---|---|---|
@@ -15,8 +17,10 @@
 //! | `space`, `usable` | all of that, for one program | search.md |
 //! | `phases` | the phases of a layer as one program | certificate.md |
 //!
-//! `together` bounds many forms at once, `branches` parts of the plans of one. `bound` sums the least of every part, given prices (`prices`), with the moves that serve several readers found by
-//! `steiner`; `computes` holds a plan to the program; and [`check`](verify_certificate) puts it all together.
+//! `together` bounds many forms at once, `branches` parts of the plans of one. `bound` sums the
+//! least of every part, given prices (`prices`), with the moves that serve several readers found by
+//! `steiner`; `computes` holds a plan to the program; and [`check`](verify_certificate) puts it all
+//! together.
 
 mod actions;
 mod bound;
@@ -48,8 +52,9 @@ pub use check::{MOST_COST, MOST_LABEL_LAYOUTS, verify_certificate};
 pub use computes::computes;
 pub use derive::{derive, phases_of};
 pub use format::{
-    AlternativePrices, Branch, Branches, Certificate, CertificateError, Claim, Inputs, LayerCertificate, Part, Place,
-    PriceSet, Proof, ReaderPrices, Run, SCHEMA, SidePrices, Together, Unshown, Verified,
+    AlternativePrices, Branch, Branches, Certificate, CertificateError, Claim, Inputs,
+    LayerCertificate, Part, Place, PriceSet, Proof, ReaderPrices, Run, SCHEMA, SidePrices,
+    Together, Unshown, Verified,
 };
 pub use forms::{Choices, Form, Forms, Region, TooMany, forms, least_time};
 pub use labels::assignments;

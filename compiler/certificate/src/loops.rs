@@ -1,4 +1,5 @@
-//! Loops (`spec/search.md`): an einsum with an all-gather of one operand, or the reduce-scatter of its result, inside.
+//! Loops (`spec/search.md`): an einsum with an all-gather of one operand, or the reduce-scatter of
+//! its result, inside.
 
 use rustc_hash::FxHashMap;
 use shard_cost::{Hardware, collective_cost};
@@ -6,7 +7,8 @@ use shard_ir::{AxisList, Collective, Layout, MeshShape, Program, Reduction, Valu
 
 /// A collective in the loop of an einsum.
 pub(crate) struct Looped {
-    /// The operand that is given split, and the layout; the result is scattered where there is none.
+    /// The operand that is given split, and the layout; the result is scattered where there is
+    /// none.
     pub(crate) given: Option<(usize, Layout)>,
     /// The layout of the result.
     pub(crate) result: Layout,
@@ -38,9 +40,17 @@ impl<'a> Loops<'a> {
             let dims = &program.value(*operand).dims;
             let sizes = program.sizes(dims);
             for axes in AxisList::arrangements(operands[i].replicated_axes(mesh)) {
-                for dim in (0..dims.len()).filter(|dim| divides(&sizes, mesh, operands[i], *dim, axes)) {
+                for dim in
+                    (0..dims.len()).filter(|dim| divides(&sizes, mesh, operands[i], *dim, axes))
+                {
                     let given = operands[i].with_dim(dim, operands[i].axes_of(dim).concat(axes));
-                    let time = self.time(Some(i), *operand, Collective::AllGather { dim, axes }, given, axes);
+                    let time = self.time(
+                        Some(i),
+                        *operand,
+                        Collective::AllGather { dim, axes },
+                        given,
+                        axes,
+                    );
                     let looped = (time, mesh.group_size(axes.iter()));
                     all.push(Looped { given: Some((i, given)), result, looped });
                 }
@@ -53,7 +63,13 @@ impl<'a> Loops<'a> {
             let whole = axes.iter().fold(result, Layout::with_replicated);
             for dim in (0..dims.len()).filter(|dim| divides(&sizes, mesh, result, *dim, axes)) {
                 let kind = Reduction::Sum;
-                let time = self.time(None, self.id, Collective::ReduceScatter { kind, dim, axes }, result, axes);
+                let time = self.time(
+                    None,
+                    self.id,
+                    Collective::ReduceScatter { kind, dim, axes },
+                    result,
+                    axes,
+                );
                 let looped = (time, mesh.group_size(axes.iter()));
                 let result = whole.with_dim(dim, whole.axes_of(dim).concat(axes));
                 all.push(Looped { given: None, result, looped });
@@ -62,18 +78,32 @@ impl<'a> Loops<'a> {
         all
     }
 
-    fn time(&mut self, of: Option<usize>, value: ValueId, does: Collective, from: Layout, axes: AxisList) -> u64 {
+    fn time(
+        &mut self,
+        of: Option<usize>,
+        value: ValueId,
+        does: Collective,
+        from: Layout,
+        axes: AxisList,
+    ) -> u64 {
         let Loops { program, hardware, known, .. } = self;
         let value = program.value(value);
         let sizes = program.sizes(&value.dims);
         let elements = MeshShape { mesh: &program.mesh, sizes: &sizes }.local_elements(from);
-        *known
-            .entry((of, elements, axes))
-            .or_insert_with(|| collective_cost(hardware, &program.mesh, &does, from, &sizes, value.dtype).time.0)
+        *known.entry((of, elements, axes)).or_insert_with(|| {
+            collective_cost(hardware, &program.mesh, &does, from, &sizes, value.dtype).time.0
+        })
     }
 }
 
 /// Whether a dim can be split over more axes.
-fn divides(sizes: &[u64], mesh: &shard_ir::Mesh, layout: Layout, dim: usize, more: AxisList) -> bool {
-    sizes[dim].is_multiple_of(mesh.group_size(layout.axes_of(dim).iter()) * mesh.group_size(more.iter()))
+fn divides(
+    sizes: &[u64],
+    mesh: &shard_ir::Mesh,
+    layout: Layout,
+    dim: usize,
+    more: AxisList,
+) -> bool {
+    sizes[dim]
+        .is_multiple_of(mesh.group_size(layout.axes_of(dim).iter()) * mesh.group_size(more.iter()))
 }

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BinaryHeap};
 
 use rustc_hash::FxHashMap;
 use shard_cost::{Hardware, PermuteTimes, RegroupTimes, collective_cost, least_permute_time};
-use shard_ir::{AxisList, AxisSet, Collective, Dtype, Layout, Mesh, MeshShape, Picoseconds, Reduction};
+use shard_ir::{
+    AxisList, AxisSet, Collective, Dtype, Layout, Mesh, MeshShape, Picoseconds, Reduction,
+};
 
 use crate::sums::{NEVER, Sum};
 
@@ -17,13 +19,15 @@ pub(crate) type Node = u32;
 pub(crate) enum Freedom {
     /// All.
     Any,
-    /// Those without traffic: it lies in the memory of the host, and each device fetches the part that it wants.
+    /// Those without traffic: it lies in the memory of the host, and each device fetches the part
+    /// that it wants.
     WithoutTraffic,
     /// None: it is stored before any step; or no `reshard` of a strict layer reads it.
     Fixed,
 }
 
-/// All that the moves of a value depend on, beside mesh and chip: values that are alike in this share them.
+/// All that the moves of a value depend on, beside mesh and chip: values that are alike in this
+/// share them.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Alike {
     /// The global sizes of its dims.
@@ -55,7 +59,8 @@ impl Moves {
         let shape = MeshShape { mesh, sizes: &of.sizes };
         let layouts = shape.layouts(mesh.all_axes(), maxima);
         let index = layouts.iter().zip(0..).map(|(layout, node)| (*layout, node)).collect();
-        let mut moves = Moves { from: vec![Vec::new(); layouts.len()], into: Vec::new(), layouts, index };
+        let mut moves =
+            Moves { from: vec![Vec::new(); layouts.len()], into: Vec::new(), layouts, index };
         if of.freedom != Freedom::Fixed {
             moves.add_collectives(shape, of, maxima, hardware);
         }
@@ -73,15 +78,25 @@ impl Moves {
         moves
     }
 
-    /// Every collective but permutes and exchanges. A move that is free over several axes is the same moves over one axis each, one
-    /// after another.
-    fn add_collectives(&mut self, shape: MeshShape<'_>, of: &Alike, maxima: AxisSet, hardware: &Hardware) {
-        // What most collectives take depends on what they are, how much there is on a device and which axes they are over.
-        let mut known: FxHashMap<(std::mem::Discriminant<Collective>, u64, AxisList), i64> = FxHashMap::default();
+    /// Every collective but permutes and exchanges. A move that is free over several axes is the
+    /// same moves over one axis each, one after another.
+    fn add_collectives(
+        &mut self,
+        shape: MeshShape<'_>,
+        of: &Alike,
+        maxima: AxisSet,
+        hardware: &Hardware,
+    ) {
+        // What most collectives take depends on what they are, how much there is on a device and
+        // which axes they are over.
+        let mut known: FxHashMap<(std::mem::Discriminant<Collective>, u64, AxisList), i64> =
+            FxHashMap::default();
         for node in 0..self.layouts.len() {
             let layout = self.layouts[node];
             let local = shape.local_elements(layout);
-            for (collective, to) in Collective::all_but_exchanges_from(shape, layout, shape.mesh.all_axes(), maxima) {
+            for (collective, to) in
+                Collective::all_but_exchanges_from(shape, layout, shape.mesh.all_axes(), maxima)
+            {
                 let axes = collective.axes(shape.mesh, layout);
                 let is_taken = match (collective.has_traffic(), of.freedom) {
                     (false, _) => axes.len() == 1,
@@ -90,11 +105,20 @@ impl Moves {
                 };
                 let (true, Some(to)) = (is_taken, self.index.get(&to)) else { continue };
                 let priced = || {
-                    let cost = collective_cost(hardware, shape.mesh, &collective, layout, &of.sizes, of.dtype);
+                    let cost = collective_cost(
+                        hardware,
+                        shape.mesh,
+                        &collective,
+                        layout,
+                        &of.sizes,
+                        of.dtype,
+                    );
                     i64::try_from(cost.time.0).unwrap_or(i64::MAX)
                 };
                 let time = match is_told_by_its_axes(&collective) {
-                    true => *known.entry((std::mem::discriminant(&collective), local, axes)).or_insert_with(priced),
+                    true => *known
+                        .entry((std::mem::discriminant(&collective), local, axes))
+                        .or_insert_with(priced),
                     false => priced(),
                 };
                 self.from[node].push((*to, time));
@@ -102,12 +126,15 @@ impl Moves {
         }
     }
 
-    /// One all-to-all, permute or exchange leads from any layout to any other that the same axes split, partial over the same
-    /// axes, where there are not too many of them.
+    /// One all-to-all, permute or exchange leads from any layout to any other that the same axes
+    /// split, partial over the same axes, where there are not too many of them.
     fn add_regroupings(&mut self, shape: MeshShape<'_>, of: &Alike, hardware: &Hardware) {
         let mut groups: BTreeMap<[u32; 3], Vec<Node>> = BTreeMap::new();
-        for (layout, node) in self.layouts.iter().zip(0..).filter(|(layout, _)| !layout.split_axes().is_empty()) {
-            let [sum, max] = [Reduction::Sum, Reduction::Max].map(|kind| bits(layout.partial(kind)));
+        for (layout, node) in
+            self.layouts.iter().zip(0..).filter(|(layout, _)| !layout.split_axes().is_empty())
+        {
+            let [sum, max] =
+                [Reduction::Sum, Reduction::Max].map(|kind| bits(layout.partial(kind)));
             groups.entry([bits(layout.split_axes()), sum, max]).or_default().push(node);
         }
         let mut times = RegroupTimes::new(hardware, shape.mesh);
@@ -116,21 +143,26 @@ impl Moves {
             if group.len() > MOST_EXCHANGED {
                 continue;
             }
-            let layouts: Vec<Layout> = group.iter().map(|node| self.layouts[*node as usize]).collect();
+            let layouts: Vec<Layout> =
+                group.iter().map(|node| self.layouts[*node as usize]).collect();
             let moves = times.between(&layouts);
             let of_kind = times.times(local, of.dtype);
             for (from, node) in group.iter().enumerate() {
                 let others = (0..group.len()).filter(|to| *to != from);
-                self.from[*node as usize].extend(others.map(|to| (group[to], whole(of_kind[moves.kind(from, to)]))));
+                self.from[*node as usize]
+                    .extend(others.map(|to| (group[to], whole(of_kind[moves.kind(from, to)]))));
             }
         }
     }
 
-    /// Permutes lead between all layouts with the same local shape and the same partial axes, also where other axes split them.
-    /// Where they all take the same time, they go through a hub; so they do where there are too many of them.
+    /// Permutes lead between all layouts with the same local shape and the same partial axes, also
+    /// where other axes split them. Where they all take the same time, they go through a hub; so
+    /// they do where there are too many of them.
     fn add_permutes(&mut self, shape: MeshShape<'_>, of: &Alike, hardware: &Hardware) {
         let mut groups: BTreeMap<(Vec<u64>, [u32; 2]), Vec<Node>> = BTreeMap::new();
-        for (layout, node) in self.layouts.iter().zip(0..).filter(|(layout, _)| !layout.split_axes().is_empty()) {
+        for (layout, node) in
+            self.layouts.iter().zip(0..).filter(|(layout, _)| !layout.split_axes().is_empty())
+        {
             let partials = [Reduction::Sum, Reduction::Max].map(|kind| bits(layout.partial(kind)));
             groups.entry((shape.local_sizes(*layout), partials)).or_default().push(node);
         }
@@ -144,13 +176,18 @@ impl Moves {
             }
             let local = shape.local_elements(self.layouts[group[0] as usize]);
             if all_alike || group.len() > MOST_PERMUTED {
-                self.add_hub(&group, whole(least_permute_time(hardware, shape.mesh, local, of.dtype)));
+                self.add_hub(
+                    &group,
+                    whole(least_permute_time(hardware, shape.mesh, local, of.dtype)),
+                );
                 continue;
             }
-            for (from, to) in group.iter().flat_map(|from| group.iter().map(move |to| (*from, *to))) {
+            for (from, to) in group.iter().flat_map(|from| group.iter().map(move |to| (*from, *to)))
+            {
                 let (one, other) = (self.layouts[from as usize], self.layouts[to as usize]);
                 if from != to {
-                    self.from[from as usize].push((to, whole(times.time(one, other, local, of.dtype))));
+                    self.from[from as usize]
+                        .push((to, whole(times.time(one, other, local, of.dtype))));
                 }
             }
         }
@@ -198,19 +235,21 @@ impl Moves {
         mark(&self.into, marked);
     }
 
-    /// Lowers each sum to the least with which its node is reached from others; times count `scale` times.
+    /// Lowers each sum to the least with which its node is reached from others; times count `scale`
+    /// times.
     pub(crate) fn spread(&self, sums: &mut [Sum], scale: i64) {
         shortest(&self.from, sums, scale, 1);
     }
 
-    /// Lowers each sum to the least with which its node reaches others, each move at this share of its time.
+    /// Lowers each sum to the least with which its node reaches others, each move at this share of
+    /// its time.
     pub(crate) fn spread_back(&self, sums: &mut [Sum], scale: i64, share: i64) {
         shortest(&self.into, sums, scale, share);
     }
 }
 
-/// Whether the time of a collective follows from its kind, the bytes on a device and its axes; else it depends on where each
-/// block goes.
+/// Whether the time of a collective follows from its kind, the bytes on a device and its axes; else
+/// it depends on where each block goes.
 fn is_told_by_its_axes(collective: &Collective) -> bool {
     collective.terms().axes.is_some()
 }
@@ -236,8 +275,12 @@ fn mark(arcs: &[Vec<(Node, i64)>], marked: &mut [bool]) {
 
 /// Dijkstra's algorithm from all nodes that have a sum; sums may be negative, times are not.
 fn shortest(arcs: &[Vec<(Node, i64)>], sums: &mut [Sum], scale: i64, share: i64) {
-    let mut open: BinaryHeap<Reverse<(Sum, usize)>> =
-        sums.iter().enumerate().filter(|(_, sum)| **sum < NEVER).map(|(node, sum)| Reverse((*sum, node))).collect();
+    let mut open: BinaryHeap<Reverse<(Sum, usize)>> = sums
+        .iter()
+        .enumerate()
+        .filter(|(_, sum)| **sum < NEVER)
+        .map(|(node, sum)| Reverse((*sum, node)))
+        .collect();
     while let Some(Reverse((sum, node))) = open.pop() {
         if sum > sums[node] {
             continue;
@@ -256,8 +299,14 @@ fn shortest(arcs: &[Vec<(Node, i64)>], sums: &mut [Sum], scale: i64, share: i64)
 mod tests {
     use super::*;
 
-    /// The least times from each layout to each other by the definition of moves alone: all of them, each by its own price.
-    fn by_definition(mesh: &Mesh, of: &Alike, maxima: AxisSet, hardware: &Hardware) -> Vec<Vec<i64>> {
+    /// The least times from each layout to each other by the definition of moves alone: all of
+    /// them, each by its own price.
+    fn by_definition(
+        mesh: &Mesh,
+        of: &Alike,
+        maxima: AxisSet,
+        hardware: &Hardware,
+    ) -> Vec<Vec<i64>> {
         let shape = MeshShape { mesh, sizes: &of.sizes };
         let layouts = shape.layouts(mesh.all_axes(), maxima);
         let mut least = vec![vec![i64::MAX / 2; layouts.len()]; layouts.len()];
@@ -273,7 +322,9 @@ mod tests {
             let via = least[k].clone();
             for from in &mut least {
                 let first = from[k];
-                from.iter_mut().zip(&via).for_each(|(time, rest)| *time = (*time).min(first + rest));
+                from.iter_mut()
+                    .zip(&via)
+                    .for_each(|(time, rest)| *time = (*time).min(first + rest));
             }
         }
         least
@@ -290,16 +341,25 @@ mod tests {
                 (vec![("x", 2), ("y", 3)], vec![6, 12, 8]),
             ] {
                 let mesh = Mesh::new(axes).expect("a mesh");
-                for maxima in
-                    [AxisSet::EMPTY, mesh.all_axes()].into_iter().take(if mesh.axes().len() > 2 { 1 } else { 2 })
+                for maxima in [AxisSet::EMPTY, mesh.all_axes()]
+                    .into_iter()
+                    .take(if mesh.axes().len() > 2 { 1 } else { 2 })
                 {
-                    let of = Alike { sizes: sizes.clone(), dtype: Dtype::Bf16, freedom: Freedom::Any, times: 1 };
+                    let of = Alike {
+                        sizes: sizes.clone(),
+                        dtype: Dtype::Bf16,
+                        freedom: Freedom::Any,
+                        times: 1,
+                    };
                     let moves = Moves::new(&mesh, &of, maxima, &hardware);
-                    for (from, least) in by_definition(&mesh, &of, maxima, &hardware).into_iter().enumerate() {
+                    for (from, least) in
+                        by_definition(&mesh, &of, maxima, &hardware).into_iter().enumerate()
+                    {
                         let mut sums = vec![NEVER; moves.nodes()];
                         sums[from] = 0;
                         moves.spread(&mut sums, 1);
-                        let found: Vec<i64> = sums[..least.len()].iter().map(|s| *s as i64).collect();
+                        let found: Vec<i64> =
+                            sums[..least.len()].iter().map(|s| *s as i64).collect();
                         assert_eq!(found, least, "{name} {mesh} from {:?}", moves.layouts[from]);
                         compared += least.len();
                     }

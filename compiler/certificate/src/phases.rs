@@ -1,8 +1,9 @@
-//! The phases of a layer as one program: the weights are stored once, in one layout for all phases, and each step counts as
-//! often as a request takes it.
+//! The phases of a layer as one program: the weights are stored once, in one layout for all phases,
+//! and each step counts as often as a request takes it.
 
 use shard_ir::{
-    Def, Dim, DimId, FoldId, LabelId, Layout, LayoutPattern, MeshShape, Output, Plan, Program, Value, ValueId,
+    Def, Dim, DimId, FoldId, LabelId, Layout, LayoutPattern, MeshShape, Output, Plan, Program,
+    Value, ValueId,
 };
 
 /// How many of its steps a request takes.
@@ -10,13 +11,15 @@ pub(crate) fn steps(program: &Program) -> u64 {
     program.phase.as_ref().map_or(1, |phase| phase.repeat)
 }
 
-/// The weights that phases share and whose layout the source leaves open: parameters, the same in every phase.
+/// The weights that phases share and whose layout the source leaves open: parameters, the same in
+/// every phase.
 fn shared_weights(program: &Program) -> Vec<ValueId> {
     let is_open = |id: &ValueId| {
         let value = program.value(*id);
         let Def::Parameter { kind, pattern } = &value.def else { return false };
         let sizes = program.sizes(&value.dims);
-        kind.is_weight() && pattern.exact(MeshShape { mesh: &program.mesh, sizes: &sizes }).is_none()
+        kind.is_weight()
+            && pattern.exact(MeshShape { mesh: &program.mesh, sizes: &sizes }).is_none()
     };
     program.value_ids().filter(is_open).collect()
 }
@@ -24,12 +27,16 @@ fn shared_weights(program: &Program) -> Vec<ValueId> {
 /// The first weight that plans for the phases store in different layouts, by name.
 pub(crate) fn stored_apart(programs: &[&Program], plans: &[Plan]) -> Option<String> {
     let stored = |plan: &Plan, name: &Option<String>| -> Option<Layout> {
-        let is_it = |i: &&shard_ir::Instruction| matches!(i.kind, shard_ir::InstrKind::Parameter(_)) && i.name == *name;
+        let is_it = |i: &&shard_ir::Instruction| {
+            matches!(i.kind, shard_ir::InstrKind::Parameter(_)) && i.name == *name
+        };
         plan.instructions.iter().find(is_it).map(|i| i.layout)
     };
     let first = programs.first()?;
     let names = shared_weights(first).into_iter().map(|id| first.value(id).name.clone());
-    let differs = |name: &Option<String>| plans.windows(2).any(|two| stored(&two[0], name) != stored(&two[1], name));
+    let differs = |name: &Option<String>| {
+        plans.windows(2).any(|two| stored(&two[0], name) != stored(&two[1], name))
+    };
     names.into_iter().find(differs).map(Option::unwrap_or_default)
 }
 
@@ -38,19 +45,27 @@ pub(crate) fn stored_apart(programs: &[&Program], plans: &[Plan]) -> Option<Stri
 pub struct Joint {
     /// The program.
     pub program: Program,
-    /// For each phase, which parameters of the program are there while it runs, counted in program order.
+    /// For each phase, which parameters of the program are there while it runs, counted in program
+    /// order.
     pub present: Vec<Vec<usize>>,
 }
 
-/// The phases of a layer side by side in one program; the program itself where there is one. The weights that phases share
-/// come first, stored before any step, and each phase reads them through a pin of its own, from which it may move them.
+/// The phases of a layer side by side in one program; the program itself where there is one. The
+/// weights that phases share come first, stored before any step, and each phase reads them through
+/// a pin of its own, from which it may move them.
 pub fn side_by_side(programs: &[&Program]) -> Option<Joint> {
     let (first, others) = programs.split_first()?;
     let parameters = |program: &Program| {
-        program.value_ids().filter(|id| matches!(program.value(*id).def, Def::Parameter { .. })).count()
+        program
+            .value_ids()
+            .filter(|id| matches!(program.value(*id).def, Def::Parameter { .. }))
+            .count()
     };
     if others.is_empty() {
-        return Some(Joint { program: (*first).clone(), present: vec![(0..parameters(first)).collect()] });
+        return Some(Joint {
+            program: (*first).clone(),
+            present: vec![(0..parameters(first)).collect()],
+        });
     }
     let weights = shared_weights(first);
     let stored = |id: &ValueId| {
@@ -78,9 +93,11 @@ pub fn side_by_side(programs: &[&Program]) -> Option<Joint> {
     Some(Joint { program: joint, present })
 }
 
-/// Adds a phase. Dims of one name and one size are one dim; labels, folded blocks and values are its own.
+/// Adds a phase. Dims of one name and one size are one dim; labels, folded blocks and values are
+/// its own.
 fn add(joint: &mut Program, phase: &Program, weights: &[ValueId]) {
-    let (values, labels, folds) = (joint.values.len() as u32, joint.labels.len() as u16, joint.folds.len() as u16);
+    let (values, labels, folds) =
+        (joint.values.len() as u32, joint.labels.len() as u16, joint.folds.len() as u16);
     let dims: Vec<DimId> = phase.dims.iter().map(|dim| dim_of(&mut joint.dims, dim)).collect();
     let renamed = |of: &[DimId]| -> Vec<DimId> { of.iter().map(|dim| dims[dim.index()]).collect() };
     let value_of = |id: &ValueId| ValueId(values + id.0);
@@ -91,18 +108,26 @@ fn add(joint: &mut Program, phase: &Program, weights: &[ValueId]) {
     for id in phase.value_ids() {
         let value = phase.value(id);
         let def = match &value.def {
-            Def::Parameter { kind, pattern } => match weights.iter().position(|weight| *weight == id) {
-                Some(at) => Def::Pin { operand: ValueId(at as u32), pattern: pattern_of(pattern), written: false },
-                None => Def::Parameter { kind: *kind, pattern: pattern_of(pattern) },
-            },
+            Def::Parameter { kind, pattern } => {
+                match weights.iter().position(|weight| *weight == id) {
+                    Some(at) => Def::Pin {
+                        operand: ValueId(at as u32),
+                        pattern: pattern_of(pattern),
+                        written: false,
+                    },
+                    None => Def::Parameter { kind: *kind, pattern: pattern_of(pattern) },
+                }
+            }
             Def::Constant(number) => Def::Constant(*number),
             Def::Op { op, operands } => {
                 let op = op.with_dims(|dim| dims[dim.index()]);
                 Def::Op { op, operands: operands.iter().map(value_of).collect() }
             }
-            Def::Pin { operand, pattern, written } => {
-                Def::Pin { operand: value_of(operand), pattern: pattern_of(pattern), written: *written }
-            }
+            Def::Pin { operand, pattern, written } => Def::Pin {
+                operand: value_of(operand),
+                pattern: pattern_of(pattern),
+                written: *written,
+            },
         };
         joint.values.push(Value {
             dims: renamed(&value.dims),

@@ -1,17 +1,25 @@
-//! Composites in pieces (`spec/types.md`): a softmax or a norm whose dim is split, as the ops and small all-reduces that it
-//! is then done by.
+//! Composites in pieces (`spec/types.md`): a softmax or a norm whose dim is split, as the ops and
+//! small all-reduces that it is then done by.
 
 use shard_cost::{
-    Hardware, KernelOp, LocalTensor, collective_cost, fuses_with, kernel_work, may_lead_a_kernel, roofline,
+    Hardware, KernelOp, LocalTensor, collective_cost, fuses_with, kernel_work, may_lead_a_kernel,
+    roofline,
 };
 use shard_ir::composite::{Piece, Read, composite_dim, pieces};
-use shard_ir::{AxisSet, Collective, Def, DimId, Layout, MeshShape, Op, Program, Reduce, Reduction, ValueId};
+use shard_ir::{
+    AxisSet, Collective, Def, DimId, Layout, MeshShape, Op, Program, Reduce, Reduction, ValueId,
+};
 
 use crate::kernel::{Kernel, is_constant, site, unpinned};
 
-/// The last kernel of a composite that reads its operand in a layout which splits the dim, with the time of all that goes
-/// before; `None` where it is not done in pieces.
-pub(crate) fn last_kernel(program: &Program, hardware: &Hardware, id: ValueId, operand: Layout) -> Option<Kernel> {
+/// The last kernel of a composite that reads its operand in a layout which splits the dim, with the
+/// time of all that goes before; `None` where it is not done in pieces.
+pub(crate) fn last_kernel(
+    program: &Program,
+    hardware: &Hardware,
+    id: ValueId,
+    operand: Layout,
+) -> Option<Kernel> {
     let site = site(program, id)?;
     let over = site.pieces_over()?;
     let (dims, dtype) = (site.operands[0].0, site.operands[0].1);
@@ -49,9 +57,13 @@ pub(crate) fn last_kernel(program: &Program, hardware: &Hardware, id: ValueId, o
                     dtype,
                     constant: false,
                 },
-                Read::Number(_) => {
-                    LocalTensor { value: of_piece(all.len() + i), dims: &[], sizes: &[], dtype, constant: true }
-                }
+                Read::Number(_) => LocalTensor {
+                    value: of_piece(all.len() + i),
+                    dims: &[],
+                    sizes: &[],
+                    dtype,
+                    constant: true,
+                },
             };
             piece.reads.iter().map(tensor).collect()
         })
@@ -72,14 +84,17 @@ pub(crate) fn last_kernel(program: &Program, hardware: &Hardware, id: ValueId, o
     }
     for piece in all.iter() {
         let Some(kind) = combined(piece, over) else { continue };
-        let partial = split.iter().fold(laid(operand, dims, &piece.dims), |l, axis| l.with_partial(axis, kind));
+        let partial = split
+            .iter()
+            .fold(laid(operand, dims, &piece.dims), |l, axis| l.with_partial(axis, kind));
         let time = all_reduce(program, hardware, kind, split, partial, piece, dtype);
         before = before.saturating_add(time);
     }
     Some(Kernel { work: kernel_work(&members(&ops, &kernels, last)), before, looped: None })
 }
 
-/// What a piece combines, if it goes over the dim of the composite: it is then partial over the axes that split the dim.
+/// What a piece combines, if it goes over the dim of the composite: it is then partial over the
+/// axes that split the dim.
 fn combined(piece: &Piece, over: DimId) -> Option<Reduction> {
     match &piece.op {
         Op::Reduce { kind: Reduce::Max, .. } => Some(Reduction::Max),
@@ -99,18 +114,28 @@ fn all_reduce(
     dtype: shard_ir::Dtype,
 ) -> u64 {
     let collective = Collective::AllReduce { kind, axes };
-    collective_cost(hardware, &program.mesh, &collective, partial, &program.sizes(&piece.dims), dtype).time.0
+    collective_cost(
+        hardware,
+        &program.mesh,
+        &collective,
+        partial,
+        &program.sizes(&piece.dims),
+        dtype,
+    )
+    .time
+    .0
 }
 
 /// The layout of a piece of these dims where the operand has this layout.
 fn laid(operand: Layout, dims: &[DimId], of: &[DimId]) -> Layout {
     let at = |dim: &DimId| dims.iter().position(|d| d == dim);
-    of.iter().enumerate().filter_map(|(i, dim)| Some((i, at(dim)?))).fold(Layout::REPLICATED, |layout, (i, at)| {
-        match operand.axes_of(at) {
+    of.iter().enumerate().filter_map(|(i, dim)| Some((i, at(dim)?))).fold(
+        Layout::REPLICATED,
+        |layout, (i, at)| match operand.axes_of(at) {
             axes if axes.is_empty() => layout,
             axes => layout.with_dim(i, axes),
-        }
-    })
+        },
+    )
 }
 
 fn members<'a>(ops: &[KernelOp<'a>], kernels: &[usize], kernel: usize) -> Vec<KernelOp<'a>> {
@@ -130,7 +155,8 @@ fn in_kernels(all: &[Piece], over: DimId, operand_is_made_by_op: bool) -> (Vec<u
         });
         let joins = fuses_with(&piece.op, made, |read| match read {
             Read::Piece(at) => {
-                let readers = all.iter().filter(|piece| piece.reads.contains(&Read::Piece(at))).count();
+                let readers =
+                    all.iter().filter(|piece| piece.reads.contains(&Read::Piece(at))).count();
                 combined(&all[at], over).is_none() && may_lead_a_kernel(&all[at].op) && readers == 1
             }
             // Two of its pieces read the operand of a composite.

@@ -8,21 +8,26 @@ use crate::format::{CertificateError, PriceSet, ReaderPrices, Run};
 use crate::space::Space;
 use crate::sums::{NEVER, Sum};
 
-/// What the readers of each value pay: for each value and reader the price in each layout, [`NEVER`] where the reader does not
-/// read it; `None` for the only reader of a value, whose price follows from the others.
+/// What the readers of each value pay: for each value and reader the price in each layout,
+/// [`NEVER`] where the reader does not read it; `None` for the only reader of a value, whose price
+/// follows from the others.
 pub(crate) type Paid = Vec<Vec<Option<Vec<Sum>>>>;
 
-/// The prices of a set. A reader that it does not name pays what follows, if it is the value's only one, and else nothing.
+/// The prices of a set. A reader that it does not name pays what follows, if it is the value's only
+/// one, and else nothing.
 pub(crate) fn read(space: &Space<'_>, set: &PriceSet) -> Result<Paid, CertificateError> {
     let mut paid: Paid = vec![Vec::new(); space.readers.len()];
     for id in &space.present {
         let (v, readers) = (id.index(), &space.readers[id.index()]);
-        let is_number = matches!(space.program.value(*id).def, Def::Constant(_)) && !space.is_within[v];
+        let is_number =
+            matches!(space.program.value(*id).def, Def::Constant(_)) && !space.is_within[v];
         paid[v] = (0..readers.len())
             .map(|reader| match space.is_border(v, &readers[reader]) {
                 // A number is on every device, so that whoever reads it has it for nothing.
                 true if is_number => Some(vec![0; space.moves[v].nodes()]),
-                border => (border || readers.len() > 1).then(|| spread_out(space, v, reader, |_| 0)),
+                border => {
+                    (border || readers.len() > 1).then(|| spread_out(space, v, reader, |_| 0))
+                }
             })
             .collect();
     }
@@ -30,9 +35,12 @@ pub(crate) fn read(space: &Space<'_>, set: &PriceSet) -> Result<Paid, Certificat
     for ReaderPrices { value, reader, paid: listed } in &set.readers {
         let (v, r) = (*value as usize, *reader as usize);
         let known = space.wanted.get(v).and_then(|readers| readers.get(r));
-        let known = known.filter(|_| space.is_within[v] || space.is_border(v, &space.readers[v][r]));
+        let known =
+            known.filter(|_| space.is_within[v] || space.is_border(v, &space.readers[v][r]));
         let Some(wanted) = known else {
-            let what = format!("there are prices for reader {r} of value {v}, which the program does not have");
+            let what = format!(
+                "there are prices for reader {r} of value {v}, which the program does not have"
+            );
             return Err(CertificateError::new(what));
         };
         if !seen.insert((v, r)) {
@@ -40,7 +48,9 @@ pub(crate) fn read(space: &Space<'_>, set: &PriceSet) -> Result<Paid, Certificat
         }
         let prices = one_by_one(listed, wanted.len()).ok_or_else(|| {
             let n = wanted.len();
-            CertificateError::new(format!("reader {r} of value {v} has {n} layouts, and another number of prices"))
+            CertificateError::new(format!(
+                "reader {r} of value {v} has {n} layouts, and another number of prices"
+            ))
         })?;
         paid[v][r] = Some(spread_out(space, v, r, |i| prices[i]));
     }
@@ -48,7 +58,12 @@ pub(crate) fn read(space: &Space<'_>, set: &PriceSet) -> Result<Paid, Certificat
 }
 
 /// A price for each node of a value, from those of the layouts that a reader may read.
-fn spread_out(space: &Space<'_>, value: usize, reader: usize, price: impl Fn(usize) -> i64) -> Vec<Sum> {
+fn spread_out(
+    space: &Space<'_>,
+    value: usize,
+    reader: usize,
+    price: impl Fn(usize) -> i64,
+) -> Vec<Sum> {
     let mut all = vec![NEVER; space.moves[value].nodes()];
     for (i, node) in space.wanted[value][reader].iter().enumerate() {
         all[*node as usize] = Sum::from(price(i));

@@ -1,5 +1,6 @@
-//! What asks something of several places at once (`spec/certificate.md`): a label, whose places all have one layout, and the
-//! memory of a device, in which weights and caches fit together. A place pays for its layout, and whoever asks is paid.
+//! What asks something of several places at once (`spec/certificate.md`): a label, whose places all
+//! have one layout, and the memory of a device, in which weights and caches fit together. A place
+//! pays for its layout, and whoever asks is paid.
 
 use std::collections::BTreeSet;
 
@@ -25,21 +26,27 @@ pub(crate) fn kept(program: &Program, present: &[usize], most: u64) -> Kept {
     let is_parameter = |id: &ValueId| matches!(program.value(*id).def, Def::Parameter { .. });
     let parameters: Vec<ValueId> = program.value_ids().filter(is_parameter).collect();
     let is_kept = |id: &ValueId| {
-        matches!(program.value(*id).def, Def::Parameter { kind: ParameterKind::Weight | ParameterKind::Cache, .. })
+        matches!(
+            program.value(*id).def,
+            Def::Parameter { kind: ParameterKind::Weight | ParameterKind::Cache, .. }
+        )
     };
-    let values = present.iter().filter_map(|at| parameters.get(*at).copied()).filter(is_kept).collect();
+    let values =
+        present.iter().filter_map(|at| parameters.get(*at).copied()).filter(is_kept).collect();
     Kept { values, most }
 }
 
 /// The side prices of a set.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sides {
-    /// For each place that pays anything, what it pays in each layout, to all; [`NEVER`] where its type allows none.
+    /// For each place that pays anything, what it pays in each layout, to all; [`NEVER`] where its
+    /// type allows none.
     values: Vec<Option<Vec<Sum>>>,
     results: Vec<Option<Vec<Sum>>>,
     /// For each label its layouts, with what it costs in each: less what its places pay.
     labels: Vec<Vec<(Layout, Sum)>>,
-    /// What all memories come to: the least, over all layouts of weights and caches that fit, less what these pay.
+    /// What all memories come to: the least, over all layouts of weights and caches that fit, less
+    /// what these pay.
     memories: Sum,
 }
 
@@ -54,8 +61,8 @@ impl Sides {
         self.results[result].as_ref().map_or(0, |paid| paid[node as usize])
     }
 
-    /// What places pay in a form that computes each value of this one as `now` says, `count` values; labels and memories are
-    /// counted elsewhere.
+    /// What places pay in a form that computes each value of this one as `now` says, `count`
+    /// values; labels and memories are counted elsewhere.
     pub(crate) fn in_another_form(&self, count: usize, now: &[Option<ValueId>]) -> Sides {
         let mut values = vec![None; count];
         for (paid, now) in self.values.iter().zip(now) {
@@ -71,12 +78,16 @@ impl Sides {
         Sides { values: self.values.clone(), results: self.results.clone(), ..Sides::default() }
     }
 
-    /// What all labels and memories come to at least, with the layouts of labels given, or open for `&[]`.
+    /// What all labels and memories come to at least, with the layouts of labels given, or open for
+    /// `&[]`.
     pub(crate) fn least(&self, labels: &[Layout]) -> Sum {
         let of_label = |(label, layouts): (usize, &Vec<(Layout, Sum)>)| {
             let wanted = labels.get(label);
             least(
-                layouts.iter().filter(|(layout, _)| wanted.is_none_or(|wanted| wanted == layout)).map(|(_, sum)| *sum),
+                layouts
+                    .iter()
+                    .filter(|(layout, _)| wanted.is_none_or(|wanted| wanted == layout))
+                    .map(|(_, sum)| *sum),
             )
         };
         self.labels.iter().enumerate().map(of_label).fold(self.memories, plus)
@@ -123,13 +134,15 @@ impl Space<'_> {
             Def::Parameter { pattern, .. } | Def::Pin { pattern, .. } => bears(pattern),
             Def::Constant(_) | Def::Op { .. } => false,
         });
-        let results = (0..self.program.outputs.len()).filter(|i| bears(&self.program.outputs[*i].pattern));
+        let results =
+            (0..self.program.outputs.len()).filter(|i| bears(&self.program.outputs[*i].pattern));
         values.map(|id| Place::Value(id.0)).chain(results.map(Place::Result)).collect()
     }
 
     /// The bytes that a weight or a cache takes in a layout, over the whole stack.
     pub(crate) fn stored_bytes(&self, value: ValueId, layout: Layout) -> u64 {
-        let bytes = local_bytes(self.program, value, layout).saturating_mul(self.program.copies(value));
+        let bytes =
+            local_bytes(self.program, value, layout).saturating_mul(self.program.copies(value));
         bytes.saturating_mul(self.program.repeat)
     }
 
@@ -146,19 +159,29 @@ impl Space<'_> {
             let what = || format!("there are prices of {:?} for {:?}", side.place, side.to);
             let asked = self.places_of(side.to).contains(&side.place);
             let allowed = self.allowed_at(side.place).filter(|_| asked);
-            let allowed =
-                allowed.ok_or_else(|| CertificateError::new(format!("{}, which asks nothing of it", what())))?;
+            let allowed = allowed.ok_or_else(|| {
+                CertificateError::new(format!("{}, which asks nothing of it", what()))
+            })?;
             if !seen.insert((side.to, side.place)) {
                 return Err(CertificateError::new(format!("{} twice", what())));
             }
-            let prices = one_by_one(&side.paid, allowed.len())
-                .ok_or_else(|| CertificateError::new(format!("{}, and not one for each layout", what())))?;
+            let prices = one_by_one(&side.paid, allowed.len()).ok_or_else(|| {
+                CertificateError::new(format!("{}, and not one for each layout", what()))
+            })?;
             let (all, nodes) = match side.place {
-                Place::Value(value) => (&mut sides.values[value as usize], self.moves[value as usize].nodes()),
-                Place::Result(i) => (&mut sides.results[i], self.moves[self.program.outputs[i].value.index()].nodes()),
+                Place::Value(value) => {
+                    (&mut sides.values[value as usize], self.moves[value as usize].nodes())
+                }
+                Place::Result(i) => (
+                    &mut sides.results[i],
+                    self.moves[self.program.outputs[i].value.index()].nodes(),
+                ),
             };
             let all = all.get_or_insert_with(|| vec![0; nodes]);
-            allowed.iter().zip(&prices).for_each(|(node, price)| all[*node as usize] += Sum::from(*price));
+            allowed
+                .iter()
+                .zip(&prices)
+                .for_each(|(node, price)| all[*node as usize] += Sum::from(*price));
             paid_to.push((side, prices.into_iter().map(Sum::from).collect()));
         }
         let labels = (0..self.program.labels.len() as u16).map(|label| self.label(label, &paid_to));
@@ -176,12 +199,16 @@ impl Space<'_> {
                 Place::Value(value) => ValueId(value),
                 Place::Result(i) => self.program.outputs[i].value,
             };
-            self.layout_at(place, node).map(|layout| label_layout(&self.program.value(value).dims, layout))
+            self.layout_at(place, node)
+                .map(|layout| label_layout(&self.program.value(value).dims, layout))
         };
         let cost = |layout: &Layout| {
             to_it.iter().fold(0, |sum, (side, prices)| {
                 let nodes = self.allowed_at(side.place).unwrap_or(&[]);
-                let here = nodes.iter().zip(prices).filter(|(n, _)| seen_by_label(side.place, **n) == Some(*layout));
+                let here = nodes
+                    .iter()
+                    .zip(prices)
+                    .filter(|(n, _)| seen_by_label(side.place, **n) == Some(*layout));
                 plus(sum, least(here.map(|(_, price)| -price)))
             })
         };
@@ -192,24 +219,30 @@ impl Space<'_> {
         layouts.into_iter().map(|layout| (layout, cost(&layout))).collect()
     }
 
-    /// What a memory comes to: the least, over all choices of a layout for each weight and cache whose bytes fit together,
-    /// less what these pay for the layouts.
+    /// What a memory comes to: the least, over all choices of a layout for each weight and cache
+    /// whose bytes fit together, less what these pay for the layouts.
     fn memory(&self, memory: usize, paid: &[(&SidePrices, Vec<Sum>)]) -> Sum {
         let Kept { values, most } = &self.memories[memory];
-        // What is chosen so far, as bytes and costs: fewer bytes first, and each costs less than all before it.
+        // What is chosen so far, as bytes and costs: fewer bytes first, and each costs less than
+        // all before it.
         let mut chosen: Vec<(u64, Sum)> = vec![(0, 0)];
         for value in values {
             let place = Place::Value(value.0);
-            let prices = paid.iter().find(|(side, _)| side.to == Part::Memory(memory) && side.place == place);
+            let prices = paid
+                .iter()
+                .find(|(side, _)| side.to == Part::Memory(memory) && side.place == place);
             let nodes = self.allowed_at(place).unwrap_or(&[]);
             let pattern = self.program.value(*value).def.pattern();
             let is_left = |node: Node| {
-                self.may_be_stored(*value, node) && pattern.is_none_or(|p| self.allows(&[], p, *value, node))
+                self.may_be_stored(*value, node)
+                    && pattern.is_none_or(|p| self.allows(&[], p, *value, node))
             };
-            let choices = nodes.iter().enumerate().filter(|(_, node)| is_left(**node)).filter_map(|(i, node)| {
-                let bytes = self.stored_bytes(*value, self.layout_at(place, *node)?);
-                Some((bytes, prices.map_or(0, |(_, prices)| -prices[i])))
-            });
+            let choices = nodes.iter().enumerate().filter(|(_, node)| is_left(**node)).filter_map(
+                |(i, node)| {
+                    let bytes = self.stored_bytes(*value, self.layout_at(place, *node)?);
+                    Some((bytes, prices.map_or(0, |(_, prices)| -prices[i])))
+                },
+            );
             let choices = best_first(choices.collect());
             let both = chosen.iter().flat_map(|(bytes, cost)| {
                 choices.iter().map(move |(more, other)| (bytes.saturating_add(*more), cost + other))
@@ -235,7 +268,8 @@ fn best_first(mut choices: Vec<(u64, Sum)>) -> Vec<(u64, Sum)> {
 /// Choices told apart at most.
 const MOST_CHOICES: usize = 4096;
 
-/// At most so many choices: of two neighbours one is made that takes the bytes of the smaller and costs what the cheaper does.
+/// At most so many choices: of two neighbours one is made that takes the bytes of the smaller and
+/// costs what the cheaper does.
 fn at_most(mut choices: Vec<(u64, Sum)>) -> Vec<(u64, Sum)> {
     while choices.len() > MOST_CHOICES {
         choices = choices.chunks(2).map(|two| (two[0].0, two[two.len() - 1].1)).collect();

@@ -7,7 +7,10 @@ use std::rc::Rc;
 use rustc_hash::FxHashMap;
 use shard_cost::Hardware;
 use shard_ir::composite::composite_dim;
-use shard_ir::{AxisSet, Binary, Def, Layout, LayoutPattern, MeshShape, Op, ParameterKind, Program, Reduce, ValueId};
+use shard_ir::{
+    AxisSet, Binary, Def, Layout, LayoutPattern, MeshShape, Op, ParameterKind, Program, Reduce,
+    ValueId,
+};
 
 use crate::branches::Within;
 use crate::format::CertificateError;
@@ -46,7 +49,8 @@ pub struct Space<'a> {
     pub(crate) wanted: Vec<Vec<Vec<Node>>>,
     /// Of each value the operands, and which reader of the operand it is.
     pub(crate) reads: Vec<Vec<(usize, usize)>>,
-    /// How an elementwise op may join the kernel of its operand, and which op may join that of a value.
+    /// How an elementwise op may join the kernel of its operand, and which op may join that of a
+    /// value.
     pub(crate) joins: Vec<Option<Joins>>,
     pub(crate) joined_by: Vec<Option<ValueId>>,
     /// The layouts that each result's type allows.
@@ -61,8 +65,9 @@ pub struct Space<'a> {
     pub(crate) within: Within,
 }
 
-/// The ways of having a value before any move of it, in flat arrays. A parameter or a constant has one for each layout in
-/// which it may be given, a pin one for each that it lets through, an op one for each strategy (and loop).
+/// The ways of having a value before any move of it, in flat arrays. A parameter or a constant has
+/// one for each layout in which it may be given, a pin one for each that it lets through, an op one
+/// for each strategy (and loop).
 #[derive(Debug, Default)]
 pub(crate) struct Ways {
     /// The layout that is made, for each way.
@@ -74,9 +79,11 @@ pub(crate) struct Ways {
     pub(crate) kernel: Vec<u32>,
     /// Whether elementwise ops may join that kernel.
     pub(crate) leads: Vec<bool>,
-    /// The bytes that the op adds to what the kernel reads that makes its operand, if it joins it in this way.
+    /// The bytes that the op adds to what the kernel reads that makes its operand, if it joins it
+    /// in this way.
     pub(crate) adds: Vec<Option<u64>>,
-    /// Whether a plan may have it so, in a kernel that it begins, and joined to the kernel of its operand.
+    /// Whether a plan may have it so, in a kernel that it begins, and joined to the kernel of its
+    /// operand.
     pub(crate) begins: Vec<bool>,
     pub(crate) goes_on: Vec<bool>,
 }
@@ -93,11 +100,19 @@ impl Ways {
     fn simple(nodes: Vec<Node>, arity: usize) -> Ways {
         let count = nodes.len();
         let reads = if arity == 0 { Vec::new() } else { nodes.clone() };
-        Ways { out: nodes, reads, arity, begins: vec![true; count], goes_on: vec![false; count], ..Ways::default() }
+        Ways {
+            out: nodes,
+            reads,
+            arity,
+            begins: vec![true; count],
+            goes_on: vec![false; count],
+            ..Ways::default()
+        }
     }
 }
 
-/// A part of a program: the values of one region, with those that they read and that read them around.
+/// A part of a program: the values of one region, with those that they read and that read them
+/// around.
 #[derive(Clone, Copy, Debug)]
 pub struct Extent<'r> {
     /// Where each value is.
@@ -106,7 +121,8 @@ pub struct Extent<'r> {
     pub of: Region,
 }
 
-/// What spaces of programs on one mesh and one chip have in common: the moves of values that are alike.
+/// What spaces of programs on one mesh and one chip have in common: the moves of values that are
+/// alike.
 #[derive(Clone, Debug, Default)]
 pub struct Common {
     moves: Rc<RefCell<KnownMoves>>,
@@ -120,8 +136,9 @@ const MOST_LAYOUTS: usize = 1 << 20;
 const MOST_WAYS: usize = 1 << 24;
 
 impl<'a> Space<'a> {
-    /// The plan space of a program; `loops` says whether einsums may do a collective in their loops, `present` which
-    /// parameters are there in each phase ([`Joint::present`](crate::Joint)).
+    /// The plan space of a program; `loops` says whether einsums may do a collective in their
+    /// loops, `present` which parameters are there in each phase
+    /// ([`Joint::present`](crate::Joint)).
     pub fn new(
         program: &'a Program,
         hardware: &'a Hardware,
@@ -131,8 +148,9 @@ impl<'a> Space<'a> {
         Space::of_part(program, hardware, loops, present, (None, &Common::default()))
     }
 
-    /// The plan space of a part of a program. What it reads from outside it may read in any layout, and what is read of it
-    /// from outside may be read in any: so it has all that it has in any program of which it is a part.
+    /// The plan space of a part of a program. What it reads from outside it may read in any layout,
+    /// and what is read of it from outside may be read in any: so it has all that it has in any
+    /// program of which it is a part.
     pub fn of_part(
         program: &'a Program,
         hardware: &'a Hardware,
@@ -146,14 +164,22 @@ impl<'a> Space<'a> {
         let reads = reads(program, &present, &readers);
         let numbers: Vec<usize> = readers.iter().map(Vec::len).collect();
         let joins = kernel::joins(program, &present, &numbers);
-        let is_within = |id: &ValueId| extent.is_none_or(|extent| extent.regions[id.index()] == extent.of);
+        let is_within =
+            |id: &ValueId| extent.is_none_or(|extent| extent.regions[id.index()] == extent.of);
         let live: Vec<ValueId> = present.iter().copied().filter(is_within).collect();
         let mut joined_by = vec![None; count];
         for id in &present {
             if let Some(joins) = &joins[id.index()] {
                 joined_by[joins.maker.index()] = Some(*id);
-                if joins.pins.iter().chain([&joins.maker]).any(|with| is_within(with) != is_within(id)) {
-                    return Err(CertificateError::new("a kernel reaches from one cluster into another"));
+                if joins
+                    .pins
+                    .iter()
+                    .chain([&joins.maker])
+                    .any(|with| is_within(with) != is_within(id))
+                {
+                    return Err(CertificateError::new(
+                        "a kernel reaches from one cluster into another",
+                    ));
                 }
             }
         }
@@ -174,7 +200,10 @@ impl<'a> Space<'a> {
             results: Vec::new(),
             kernels: Vec::new(),
             times: Vec::new(),
-            memories: phases.iter().map(|present| kept(program, present, hardware.hbm_bytes)).collect(),
+            memories: phases
+                .iter()
+                .map(|present| kept(program, present, hardware.hbm_bytes))
+                .collect(),
             within: Within::default(),
         };
         let allowed = |output: &shard_ir::Output| match space.is_within[output.value.index()] {
@@ -184,7 +213,8 @@ impl<'a> Space<'a> {
         space.results = program.outputs.iter().map(allowed).collect();
         let mut known: FxHashMap<Key, u32> = FxHashMap::default();
         let mut all = 0;
-        // What all places of labels and of memories may have is asked of the part that every form has.
+        // What all places of labels and of memories may have is asked of the part that every form
+        // has.
         let has_sides = extent.is_none_or(|extent| extent.of == Region::Rest);
         for id in space.present.clone() {
             let is_within = space.is_within[id.index()];
@@ -197,14 +227,19 @@ impl<'a> Space<'a> {
                 }
                 Def::Parameter { .. } | Def::Pin { .. } => continue,
                 Def::Constant(_) | Def::Op { .. } if !is_within => continue,
-                Def::Constant(_) => {
-                    Ways::simple(space.moves[id.index()].node(Layout::REPLICATED).into_iter().collect(), 0)
+                Def::Constant(_) => Ways::simple(
+                    space.moves[id.index()].node(Layout::REPLICATED).into_iter().collect(),
+                    0,
+                ),
+                Def::Op { op, .. } => {
+                    space.ways_of_op(id, op, loops && !program.strict, &mut known)
                 }
-                Def::Op { op, .. } => space.ways_of_op(id, op, loops && !program.strict, &mut known),
             };
             all += ways.len();
             if all > MOST_WAYS {
-                return Err(CertificateError::new("the program has too many strategies to be checked"));
+                return Err(CertificateError::new(
+                    "the program has too many strategies to be checked",
+                ));
             }
             space.ways[id.index()] = ways;
         }
@@ -230,13 +265,20 @@ impl<'a> Space<'a> {
     }
 
     /// The strategies of an op, and its loops.
-    fn ways_of_op(&mut self, id: ValueId, op: &Op, loops: bool, known: &mut FxHashMap<Key, u32>) -> Ways {
+    fn ways_of_op(
+        &mut self,
+        id: ValueId,
+        op: &Op,
+        loops: bool,
+        known: &mut FxHashMap<Key, u32>,
+    ) -> Ways {
         let (program, hardware) = (self.program, self.hardware);
         let Some(site) = kernel::site(program, id) else { return Ways::default() };
         let operands = program.value(id).def.operands();
         let mut ways = Ways { arity: operands.len(), ..Ways::default() };
         let mut works = Works::new(program, id, op);
-        let mut loops = (loops && matches!(op, Op::Einsum)).then(|| Loops::new(program, hardware, id));
+        let mut loops =
+            (loops && matches!(op, Op::Einsum)).then(|| Loops::new(program, hardware, id));
         let joins = self.joins[id.index()].clone();
         let mut in_pieces: FxHashMap<Layout, Option<Kernel>> = FxHashMap::default();
         let kernels = &mut self.kernels;
@@ -247,30 +289,34 @@ impl<'a> Space<'a> {
             })
         };
         let moves = &self.moves;
-        let mut push = |read: &[Layout], out: Layout, kernel: Kernel, leads: bool, adds: Option<u64>| {
-            let nodes = operands.iter().zip(read).map(|(o, layout)| moves[o.index()].node(*layout));
-            let (Some(nodes), Some(out)) = (nodes.collect::<Option<Vec<Node>>>(), moves[id.index()].node(out)) else {
-                return;
+        let mut push =
+            |read: &[Layout], out: Layout, kernel: Kernel, leads: bool, adds: Option<u64>| {
+                let nodes =
+                    operands.iter().zip(read).map(|(o, layout)| moves[o.index()].node(*layout));
+                let (Some(nodes), Some(out)) =
+                    (nodes.collect::<Option<Vec<Node>>>(), moves[id.index()].node(out))
+                else {
+                    return;
+                };
+                ways.reads.extend(nodes);
+                ways.out.push(out);
+                ways.kernel.push(numbered(kernel));
+                ways.leads.push(leads);
+                ways.adds.push(adds);
             };
-            ways.reads.extend(nodes);
-            ways.out.push(out);
-            ways.kernel.push(numbered(kernel));
-            ways.leads.push(leads);
-            ways.adds.push(adds);
-        };
         site.for_each_strategy(&mut |read, out| {
             let pieces = match (composite_dim(op), read.first()) {
-                (Some(_), Some(layout)) => {
-                    *in_pieces.entry(*layout).or_insert_with(|| last_kernel(program, hardware, id, *layout))
-                }
+                (Some(_), Some(layout)) => *in_pieces
+                    .entry(*layout)
+                    .or_insert_with(|| last_kernel(program, hardware, id, *layout)),
                 _ => None,
             };
             let alone = || Kernel { work: works.of(read, out), before: 0, looped: None };
             let kernel = pieces.unwrap_or_else(alone);
             let adds = joins.as_ref().and_then(|joins| {
                 let between = read[joins.fed[0]];
-                let fits =
-                    joins.fed.iter().all(|i| read[*i] == between) && may_be_joined(program, joins.maker, between);
+                let fits = joins.fed.iter().all(|i| read[*i] == between)
+                    && may_be_joined(program, joins.maker, between);
                 let reads = (0..read.len()).filter(|i| joins.reads[*i]);
                 fits.then(|| reads.map(|i| local_bytes(program, operands[i], read[i])).sum())
             });
@@ -299,12 +345,16 @@ impl<'a> Space<'a> {
         &self.readers[value.index()]
     }
 
-    /// The layouts in which a reader of a value may read it, in their order: those at which it has prices.
+    /// The layouts in which a reader of a value may read it, in their order: those at which it has
+    /// prices.
     pub fn wanted(&self, value: ValueId, reader: usize) -> impl Iterator<Item = Layout> + '_ {
-        self.wanted[value.index()][reader].iter().map(move |node| self.moves[value.index()].layouts[*node as usize])
+        self.wanted[value.index()][reader]
+            .iter()
+            .map(move |node| self.moves[value.index()].layouts[*node as usize])
     }
 
-    /// Whether a value is in the part that is looked at, and one who reads it is not, or the other way round.
+    /// Whether a value is in the part that is looked at, and one who reads it is not, or the other
+    /// way round.
     pub fn crosses(&self, value: ValueId, reader: &Reader) -> bool {
         self.is_border(value.index(), reader)
     }
@@ -333,9 +383,12 @@ fn moves_of(
         if !known.contains_key(&key) {
             let shape = MeshShape { mesh: &program.mesh, sizes: &key.0.sizes };
             let within = shape.layouts_within(program.mesh.all_axes(), maxima, MOST_LAYOUTS);
-            within.ok_or_else(|| CertificateError::new("a value has too many layouts to be checked"))?;
+            within.ok_or_else(|| {
+                CertificateError::new("a value has too many layouts to be checked")
+            })?;
         }
-        let of_alike = |(of, _): &(Alike, bool)| Rc::new(Moves::new(&program.mesh, of, maxima, hardware));
+        let of_alike =
+            |(of, _): &(Alike, bool)| Rc::new(Moves::new(&program.mesh, of, maxima, hardware));
         let of_value = known.entry(key).or_insert_with_key(of_alike);
         layouts += of_value.layouts.len();
         if layouts > MOST_LAYOUTS {
@@ -371,15 +424,19 @@ fn reads(program: &Program, live: &[ValueId], readers: &[Vec<Reader>]) -> Vec<Ve
     reads
 }
 
-/// The axes over which values may be partial maxima: all where something takes a maximum or a type names one, else none.
+/// The axes over which values may be partial maxima: all where something takes a maximum or a type
+/// names one, else none.
 pub(crate) fn maxima(program: &Program) -> AxisSet {
     let named = |pattern: &LayoutPattern| !pattern.partial_max.is_empty();
     let makes_one = |def: &Def| match def {
         Def::Parameter { pattern, .. } | Def::Pin { pattern, .. } => named(pattern),
-        Def::Op { op: Op::Reduce { kind: Reduce::Max, .. } | Op::Binary(Binary::Maximum), .. } => true,
+        Def::Op {
+            op: Op::Reduce { kind: Reduce::Max, .. } | Op::Binary(Binary::Maximum), ..
+        } => true,
         Def::Op { .. } | Def::Constant(_) => false,
     };
-    let any = program.outputs.iter().any(|o| named(&o.pattern)) || program.values.iter().any(|v| makes_one(&v.def));
+    let any = program.outputs.iter().any(|o| named(&o.pattern))
+        || program.values.iter().any(|v| makes_one(&v.def));
     if any { program.mesh.all_axes() } else { AxisSet::EMPTY }
 }
 
@@ -395,10 +452,12 @@ fn freedom(program: &Program, id: ValueId) -> Freedom {
     }
 }
 
-/// In a strict layer, whether a `reshard` asks a value to move. One of a weight in host memory asks also for the cut before
-/// the fetch, where no line can stand.
+/// In a strict layer, whether a `reshard` asks a value to move. One of a weight in host memory asks
+/// also for the cut before the fetch, where no line can stand.
 fn is_asked_to_move(program: &Program, id: ValueId) -> bool {
-    let readers = |of: ValueId| program.value_ids().filter(move |v| program.value(*v).def.operands().contains(&of));
+    let readers = |of: ValueId| {
+        program.value_ids().filter(move |v| program.value(*v).def.operands().contains(&of))
+    };
     let is_reshard = |v: ValueId| matches!(program.value(v).def, Def::Pin { written: true, .. });
     let is_resharded_fetch = |v: ValueId| {
         matches!(program.value(v).def, Def::Op { op: Op::Fetch, .. })

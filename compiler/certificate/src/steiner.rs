@@ -1,14 +1,17 @@
-//! What it takes at least to bring a value to all of its readers, given what each pays for reading it in each layout.
+//! What it takes at least to bring a value to all of its readers, given what each pays for reading
+//! it in each layout.
 
 use crate::moves::Moves;
 use crate::sums::{NEVER, Sum, plus};
 
-/// With more readers than this each is served on its own: the number of sets of readers doubles with each.
+/// With more readers than this each is served on its own: the number of sets of readers doubles
+/// with each.
 const MOST_TOGETHER: usize = 5;
 
-/// For each layout in which a value may be made: the least, over all trees of moves from there to the layouts in which the
-/// readers read it, of the time of the moves less what the readers pay. `paid[i][n]` is what reader `i` pays in layout `n`,
-/// and [`NEVER`] where it does not read the value. Times count `scale` times.
+/// For each layout in which a value may be made: the least, over all trees of moves from there to
+/// the layouts in which the readers read it, of the time of the moves less what the readers pay.
+/// `paid[i][n]` is what reader `i` pays in layout `n`, and [`NEVER`] where it does not read the
+/// value. Times count `scale` times.
 pub(crate) fn served(moves: &Moves, paid: &[Vec<Sum>], scale: i64) -> Vec<Sum> {
     match paid.len() {
         0 => vec![0; moves.nodes()],
@@ -19,12 +22,13 @@ pub(crate) fn served(moves: &Moves, paid: &[Vec<Sum>], scale: i64) -> Vec<Sum> {
 
 /// What it costs to serve a reader where it is: that it pays.
 fn at_the_reader(moves: &Moves, paid: &[Sum]) -> Vec<Sum> {
-    let earned = |price: Option<&Sum>| price.filter(|price| **price < NEVER).map_or(NEVER, |price| -price);
+    let earned =
+        |price: Option<&Sum>| price.filter(|price| **price < NEVER).map_or(NEVER, |price| -price);
     (0..moves.nodes()).map(|node| earned(paid.get(node))).collect()
 }
 
-/// Dreyfus and Wagner: the best tree for a set of readers from a node goes some way, and there serves one of them or
-/// divides the set in two.
+/// Dreyfus and Wagner: the best tree for a set of readers from a node goes some way, and there
+/// serves one of them or divides the set in two.
 fn together(moves: &Moves, paid: &[Vec<Sum>], scale: i64) -> Vec<Sum> {
     let sets = 1usize << paid.len();
     let mut best: Vec<Vec<Sum>> = vec![Vec::new(); sets];
@@ -44,8 +48,8 @@ fn together(moves: &Moves, paid: &[Vec<Sum>], scale: i64) -> Vec<Sum> {
     best.pop().unwrap_or_default()
 }
 
-/// Each of `k` readers on its own, every move at a `k`-th of its time. A move of a tree serves at most `k` readers, so that
-/// this is no more than the tree costs.
+/// Each of `k` readers on its own, every move at a `k`-th of its time. A move of a tree serves at
+/// most `k` readers, so that this is no more than the tree costs.
 fn one_by_one(moves: &Moves, paid: &[Vec<Sum>], scale: i64) -> Vec<Sum> {
     let mut sum = vec![0; moves.nodes()];
     for reader in paid {
@@ -64,12 +68,14 @@ mod tests {
     use super::*;
     use crate::moves::{Alike, Freedom};
 
-    /// The least over all sets of arcs that lead from a node to where some layout of each reader is.
+    /// The least over all sets of arcs that lead from a node to where some layout of each reader
+    /// is.
     fn by_all_sets(moves: &Moves, paid: &[Vec<Sum>]) -> Vec<Sum> {
         let arcs = moves.arcs();
         let mut best = vec![NEVER; moves.nodes()];
         for set in 0u32..1 << arcs.len() {
-            let taken = || arcs.iter().enumerate().filter(|(i, _)| set >> i & 1 == 1).map(|(_, arc)| *arc);
+            let taken =
+                || arcs.iter().enumerate().filter(|(i, _)| set >> i & 1 == 1).map(|(_, arc)| *arc);
             let time: Sum = taken().map(|(_, _, time)| Sum::from(time)).sum();
             for (from, best) in best.iter_mut().enumerate() {
                 let mut reached = vec![false; moves.nodes()];
@@ -78,7 +84,10 @@ mod tests {
                     taken().for_each(|(a, b, _)| reached[b as usize] |= reached[a as usize]);
                 }
                 let gain = |paid: &Vec<Sum>| {
-                    let at = paid.iter().enumerate().filter(|(node, price)| reached[*node] && **price < NEVER);
+                    let at = paid
+                        .iter()
+                        .enumerate()
+                        .filter(|(node, price)| reached[*node] && **price < NEVER);
                     at.map(|(_, price)| -price).min().unwrap_or(NEVER)
                 };
                 *best = (*best).min(paid.iter().map(gain).fold(time, plus));
@@ -100,11 +109,18 @@ mod tests {
         };
         for readers in 1..=MOST_TOGETHER + 2 {
             for _ in 0..6 {
-                let of = Alike { sizes: vec![1 << 20, 4], dtype: Dtype::F32, freedom: Freedom::Any, times: 1 };
+                let of = Alike {
+                    sizes: vec![1 << 20, 4],
+                    dtype: Dtype::F32,
+                    freedom: Freedom::Any,
+                    times: 1,
+                };
                 let moves = Moves::new(&mesh, &of, AxisSet::EMPTY, &hardware);
-                let mut price = || if random(4) == 0 { NEVER } else { Sum::from(random(40_000_000)) };
-                let paid: Vec<Vec<Sum>> =
-                    (0..readers).map(|_| (0..moves.layouts.len()).map(|_| price()).collect()).collect();
+                let mut price =
+                    || if random(4) == 0 { NEVER } else { Sum::from(random(40_000_000)) };
+                let paid: Vec<Vec<Sum>> = (0..readers)
+                    .map(|_| (0..moves.layouts.len()).map(|_| price()).collect())
+                    .collect();
                 let (found, best) = (served(&moves, &paid, 1), by_all_sets(&moves, &paid));
                 match readers <= MOST_TOGETHER {
                     true => assert_eq!(found, best),

@@ -1,5 +1,5 @@
-//! The strategies of an op: for each mesh axis what it does ([`actions`](crate::actions)), and for each dim in which order
-//! its axes split it.
+//! The strategies of an op: for each mesh axis what it does ([`actions`](crate::actions)), and for
+//! each dim in which order its axes split it.
 
 use shard_ir::{AxisId, AxisList, DimId, Layout, Mesh, Op};
 
@@ -60,7 +60,8 @@ impl Walk<'_> {
                 state.result = result.with_partial(id, kind);
             }
             for place in 0..=others.len() {
-                state.axes_of[dim] = others.prefix(place).then(id).concat(others.suffix_from(place));
+                state.axes_of[dim] =
+                    others.prefix(place).then(id).concat(others.suffix_from(place));
                 self.let_act(axis + 1, state, visit);
             }
             state.axes_of[dim] = others;
@@ -69,7 +70,9 @@ impl Walk<'_> {
         // Operands are partial over it.
         for (kind, operands) in self.togethers {
             let before = state.clone();
-            operands.iter().for_each(|i| state.operands[*i] = state.operands[*i].with_partial(id, *kind));
+            operands
+                .iter()
+                .for_each(|i| state.operands[*i] = state.operands[*i].with_partial(id, *kind));
             state.result = state.result.with_partial(id, *kind);
             self.let_act(axis + 1, state, visit);
             *state = before;
@@ -78,7 +81,9 @@ impl Walk<'_> {
 
     fn visit(&self, state: &State, visit: &mut Visit<'_>) {
         let (mut operands, mut result) = (state.operands.clone(), state.result);
-        for (along, axes) in self.alongs.iter().zip(&state.axes_of).filter(|(_, axes)| !axes.is_empty()) {
+        for (along, axes) in
+            self.alongs.iter().zip(&state.axes_of).filter(|(_, axes)| !axes.is_empty())
+        {
             for (operand, dim) in &along.read {
                 operands[*operand] = operands[*operand].with_dim(*dim, *axes);
             }
@@ -88,7 +93,9 @@ impl Walk<'_> {
                 To::Regrouped => {
                     let (parts, layout, dims) = match self.site.op {
                         Op::Merge { from, to } => {
-                            let Some(at) = self.site.result.iter().position(|d| d == to) else { return };
+                            let Some(at) = self.site.result.iter().position(|d| d == to) else {
+                                return;
+                            };
                             result = result.with_dim(at, *axes);
                             (from, &mut operands[0], self.site.operands[0].0)
                         }
@@ -96,7 +103,8 @@ impl Walk<'_> {
                         _ => return,
                     };
                     let Some(dealt) = self.dealt(*axes, parts) else { return };
-                    for (part, axes) in parts.iter().zip(dealt).filter(|(_, axes)| !axes.is_empty()) {
+                    for (part, axes) in parts.iter().zip(dealt).filter(|(_, axes)| !axes.is_empty())
+                    {
                         let Some(at) = dims.iter().position(|d| d == part) else { return };
                         *layout = layout.with_dim(at, axes);
                     }
@@ -112,8 +120,8 @@ impl Walk<'_> {
     }
 }
 
-/// The axes of a whole dim dealt out to its parts: the first part has axes until it has a device for each of its entries,
-/// and only then the next. `None` where an axis falls on two parts.
+/// The axes of a whole dim dealt out to its parts: the first part has axes until it has a device
+/// for each of its entries, and only then the next. `None` where an axis falls on two parts.
 fn dealt(axes: AxisList, parts: &[u64], mesh: &Mesh) -> Option<Vec<AxisList>> {
     let mut dealt = vec![AxisList::EMPTY; parts.len()];
     let mut left: Vec<u64> = parts.to_vec();

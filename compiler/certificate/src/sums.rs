@@ -1,13 +1,15 @@
-//! Sums of times and prices, in picoseconds. They are of 128 bits, so that none overflows: times and prices are of 64, and no
-//! program has 2^20 of them in one sum.
+//! Sums of times and prices, in picoseconds. They are of 128 bits, so that none overflows: times
+//! and prices are of 64, and no program has 2^20 of them in one sum.
 
 /// A sum.
 pub(crate) type Sum = i128;
 
-/// The sum of what there is no way to do. What has one as a term is never less than half of it, whatever the prices are.
+/// The sum of what there is no way to do. What has one as a term is never less than half of it,
+/// whatever the prices are.
 pub(crate) const NEVER: Sum = 1 << 100;
 
-/// A time, of so many times, in so small parts of a picosecond; one beyond all that is bounded is as long as can be told.
+/// A time, of so many times, in so small parts of a picosecond; one beyond all that is bounded is
+/// as long as can be told.
 pub(crate) fn in_all(time: u64, times: u64, scale: i64) -> Sum {
     const LONGEST: Sum = 1 << 90;
     let all = Sum::from(time).saturating_mul(Sum::from(times)).saturating_mul(Sum::from(scale));

@@ -1,8 +1,10 @@
-//! Forms bounded together (`spec/certificate.md`): what every form has alike, and the least of each cluster.
+//! Forms bounded together (`spec/certificate.md`): what every form has alike, and the least of each
+//! cluster.
 //!
-//! A form is solved, and its prices are kept. Over the border of a cluster they are the same in every form, whatever is chosen
-//! in it. So a form takes at least what the solved one has outside of clusters, and of each cluster what the alternative that
-//! it takes comes to, at these prices: and that is no less than the least of all alternatives.
+//! A form is solved, and its prices are kept. Over the border of a cluster they are the same in
+//! every form, whatever is chosen in it. So a form takes at least what the solved one has outside
+//! of clusters, and of each cluster what the alternative that it takes comes to, at these prices:
+//! and that is no less than the least of all alternatives.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,7 +39,8 @@ pub struct Solved<'s> {
     picks: Vec<usize>,
     form: Form,
     prices: PriceSet,
-    /// The prices of readers across the borders of clusters: by what is read, and who reads it as which operand.
+    /// The prices of readers across the borders of clusters: by what is read, and who reads it as
+    /// which operand.
     borders: BTreeMap<(Class, Class, usize), ReaderPrices>,
     /// What places of labels and memories pay in the solved form.
     places: Sides,
@@ -48,7 +51,8 @@ pub struct Solved<'s> {
     inequalities: u64,
 }
 
-/// All that the part of a value in the bound hangs on, prices aside: the same in all forms for what is in no cluster.
+/// All that the part of a value in the bound hangs on, prices aside: the same in all forms for what
+/// is in no cluster.
 #[derive(Clone, PartialEq, Debug)]
 struct Outline {
     /// How it is computed, operands by their classes.
@@ -63,7 +67,8 @@ struct Outline {
     joined_by: Option<Class>,
 }
 
-/// What a value joins the kernel of, the pins between, which of its operands are fed by it, and which it has to read.
+/// What a value joins the kernel of, the pins between, which of its operands are fed by it, and
+/// which it has to read.
 #[derive(Clone, PartialEq, Debug)]
 struct Joined {
     maker: Class,
@@ -152,8 +157,8 @@ impl<'s> Solved<'s> {
         self.choices.form(&picks)
     }
 
-    /// What another alternative of a cluster comes to. `within` says, given its plan space and its form, prices for those
-    /// who read in it what is computed in it.
+    /// What another alternative of a cluster comes to. `within` says, given its plan space and its
+    /// form, prices for those who read in it what is computed in it.
     pub fn alternative(
         &mut self,
         cluster: usize,
@@ -163,7 +168,8 @@ impl<'s> Solved<'s> {
         let region = Region::Cluster(cluster);
         // Choices of one cluster do not need each other in a circle; those of several might.
         let form = self.form_with(cluster, alternative);
-        let form = form.ok_or_else(|| CertificateError::new("choices of several clusters need each other"))?;
+        let form = form
+            .ok_or_else(|| CertificateError::new("choices of several clusters need each other"))?;
         let space = self.space(&form, region)?;
         let outlines = outlines(&space, &form, Some(region));
         if !self.outlines.iter().filter(|(_, (at, _))| *at != region).eq(outlines.iter()) {
@@ -177,19 +183,24 @@ impl<'s> Solved<'s> {
         };
         if let Some(of) = within.iter().find(|of| crosses(of)) {
             let (value, reader) = (of.value, of.reader);
-            let what = format!("reader {reader} of value {value} has prices of one alternative, and is outside of it");
+            let what = format!(
+                "reader {reader} of value {value} has prices of one alternative, and is outside \
+                    of it"
+            );
             return Err(CertificateError::new(what));
         }
-        let classes: BTreeMap<Class, ValueId> = form.classes.iter().copied().zip(form.program.value_ids()).collect();
-        let now: Vec<Option<ValueId>> = self.form.classes.iter().map(|class| classes.get(class).copied()).collect();
+        let classes: BTreeMap<Class, ValueId> =
+            form.classes.iter().copied().zip(form.program.value_ids()).collect();
+        let now: Vec<Option<ValueId>> =
+            self.form.classes.iter().map(|class| classes.get(class).copied()).collect();
         let places = self.places.in_another_form(form.classes.len(), &now);
         let readers = within.into_iter().chain(self.across_borders(&space, &form)).collect();
         let prices = PriceSet { readers, ..self.empty() };
         self.sum(&space, &prices, places)
     }
 
-    /// What all forms take at least, where the least alternative of each cluster comes to so much; `None` where there is no
-    /// plan.
+    /// What all forms take at least, where the least alternative of each cluster comes to so much;
+    /// `None` where there is no plan.
     pub fn in_picoseconds(&self, least: impl IntoIterator<Item = i128>) -> Option<u64> {
         in_picoseconds(least.into_iter().fold(self.rest, plus), i64::from(self.prices.scale))
     }
@@ -202,7 +213,10 @@ impl<'s> Solved<'s> {
     fn of_region(&self, space: &Space<'_>, region: Region) -> PriceSet {
         let at = |value: u32| self.form.regions.get(value as usize).copied();
         let reads = |of: &&ReaderPrices| {
-            let reader = space.readers.get(of.value as usize).and_then(|readers| readers.get(of.reader as usize));
+            let reader = space
+                .readers
+                .get(of.value as usize)
+                .and_then(|readers| readers.get(of.reader as usize));
             let by = reader.and_then(|reader| match reader {
                 Reader::Operand(by, _) => at(by.0),
                 Reader::Result(_) => None,
@@ -217,11 +231,17 @@ impl<'s> Solved<'s> {
     fn read_borders(&mut self, rest: &Space<'_>) -> Result<(), CertificateError> {
         for of in &self.prices.readers {
             let region = |value: ValueId| self.form.regions[value.index()];
-            let known = rest.readers.get(of.value as usize).and_then(|readers| readers.get(of.reader as usize));
-            let (Some(reader), Some(class)) = (known, self.form.classes.get(of.value as usize)) else {
+            let known = rest
+                .readers
+                .get(of.value as usize)
+                .and_then(|readers| readers.get(of.reader as usize));
+            let (Some(reader), Some(class)) = (known, self.form.classes.get(of.value as usize))
+            else {
                 let (value, reader) = (of.value, of.reader);
-                let what =
-                    format!("there are prices for reader {reader} of value {value}, which the program does not have");
+                let what = format!(
+                    "there are prices for reader {reader} of value {value}, which the program \
+                        does not have"
+                );
                 return Err(CertificateError::new(what));
             };
             if region(ValueId(of.value)) == Region::Number {
@@ -236,7 +256,9 @@ impl<'s> Solved<'s> {
                 let key = (*class, self.form.classes[by.index()], *place);
                 if self.borders.insert(key, of.clone()).is_some() {
                     let (value, reader) = (of.value, of.reader);
-                    return Err(CertificateError::new(format!("reader {reader} of value {value} has prices twice")));
+                    return Err(CertificateError::new(format!(
+                        "reader {reader} of value {value} has prices twice"
+                    )));
                 }
             }
         }
@@ -254,7 +276,11 @@ impl<'s> Solved<'s> {
                 }
                 let key = (form.classes[id.index()], form.classes[by.index()], *place);
                 if let Some(of) = self.borders.get(&key) {
-                    all.push(ReaderPrices { value: id.0, reader: number as u32, paid: of.paid.clone() });
+                    all.push(ReaderPrices {
+                        value: id.0,
+                        reader: number as u32,
+                        paid: of.paid.clone(),
+                    });
                 }
             }
         }
@@ -262,7 +288,12 @@ impl<'s> Solved<'s> {
     }
 
     /// What a part comes to.
-    fn sum(&mut self, space: &Space<'_>, prices: &PriceSet, sides: Sides) -> Result<Sum, CertificateError> {
+    fn sum(
+        &mut self,
+        space: &Space<'_>,
+        prices: &PriceSet,
+        sides: Sides,
+    ) -> Result<Sum, CertificateError> {
         let bound = space.bound_with(prices, sides)?;
         self.inequalities += bound.alternatives;
         Ok(space.sum_under(&bound, &[]))
@@ -270,7 +301,11 @@ impl<'s> Solved<'s> {
 }
 
 /// The outlines of the values of a form, but for numbers and for those of one region.
-fn outlines(space: &Space<'_>, form: &Form, but: Option<Region>) -> BTreeMap<Class, (Region, Outline)> {
+fn outlines(
+    space: &Space<'_>,
+    form: &Form,
+    but: Option<Region>,
+) -> BTreeMap<Class, (Region, Outline)> {
     let class = |id: ValueId| form.classes[id.index()];
     let by_class = |id: ValueId| ValueId(class(id) as u32);
     let outside = space.present.iter().filter(|id| {
@@ -280,12 +315,15 @@ fn outlines(space: &Space<'_>, form: &Form, but: Option<Region>) -> BTreeMap<Cla
     let outline = |id: &ValueId| {
         let value = form.program.value(*id);
         let def = match &value.def {
-            Def::Op { op, operands } => {
-                Def::Op { op: op.clone(), operands: operands.iter().map(|o| by_class(*o)).collect() }
-            }
-            Def::Pin { operand, pattern, written } => {
-                Def::Pin { operand: by_class(*operand), pattern: pattern.clone(), written: *written }
-            }
+            Def::Op { op, operands } => Def::Op {
+                op: op.clone(),
+                operands: operands.iter().map(|o| by_class(*o)).collect(),
+            },
+            Def::Pin { operand, pattern, written } => Def::Pin {
+                operand: by_class(*operand),
+                pattern: pattern.clone(),
+                written: *written,
+            },
             given @ (Def::Parameter { .. } | Def::Constant(_)) => given.clone(),
         };
         let readers = space.readers[id.index()].iter().map(|reader| match reader {
@@ -301,12 +339,19 @@ fn outlines(space: &Space<'_>, form: &Form, but: Option<Region>) -> BTreeMap<Cla
         let joined_by = space.joined_by[id.index()].map(class);
         let (readers, times, fold) = (readers.collect(), value.times, value.fold);
         let moves = std::rc::Rc::as_ptr(&space.moves[id.index()]);
-        (class(*id), (form.regions[id.index()], Outline { def, readers, times, fold, moves, joins, joined_by }))
+        (
+            class(*id),
+            (
+                form.regions[id.index()],
+                Outline { def, readers, times, fold, moves, joins, joined_by },
+            ),
+        )
     };
     outside.map(outline).collect()
 }
 
-/// The least over all forms of a program that are made of choices, in picoseconds, and how many alternatives it rests on.
+/// The least over all forms of a program that are made of choices, in picoseconds, and how many
+/// alternatives it rests on.
 pub(crate) fn bound_together(
     together: &Together,
     choices: &Choices<'_>,

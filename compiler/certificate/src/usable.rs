@@ -1,11 +1,13 @@
-//! Ways that no plan can have are left out: those that read what cannot be had, and those that make what no reader can use.
+//! Ways that no plan can have are left out: those that read what cannot be had, and those that make
+//! what no reader can use.
 
 use shard_ir::Def;
 
 use crate::moves::Node;
 use crate::space::{Reader, Space};
 
-/// Leaves out what no plan can have, until nothing more falls away, and notes in which layouts each reader may read.
+/// Leaves out what no plan can have, until nothing more falls away, and notes in which layouts each
+/// reader may read.
 pub(crate) fn keep_usable(space: &mut Space<'_>) {
     loop {
         let had = drop_what_cannot_be_had(space);
@@ -35,7 +37,9 @@ fn drop_what_cannot_be_had(space: &mut Space<'_>) -> Had {
     for id in space.live.clone() {
         let (v, reads) = (id.index(), space.reads[id.index()].clone());
         let joins = space.joins[v].clone();
-        let between_passes = joins.as_ref().map(|joins| passed_by_all(space, &joins.pins, &led[joins.maker.index()]));
+        let between_passes = joins
+            .as_ref()
+            .map(|joins| passed_by_all(space, &joins.pins, &led[joins.maker.index()]));
         let ways = &mut space.ways[v];
         let mut layouts = vec![false; space.moves[v].nodes()];
         let mut leads = vec![false; layouts.len()];
@@ -72,7 +76,8 @@ fn passed_by_all(space: &Space<'_>, pins: &[shard_ir::ValueId], layouts: &[bool]
     passed
 }
 
-/// The layouts in which a reader across the border of a part may read a value: any; none within another part.
+/// The layouts in which a reader across the border of a part may read a value: any; none within
+/// another part.
 fn in_any(space: &Space<'_>, value: usize, reader: &Reader) -> Vec<Node> {
     match space.is_border(value, reader) {
         true => (0..space.moves[value].layouts.len() as Node).collect(),
@@ -84,7 +89,8 @@ fn in_any(space: &Space<'_>, value: usize, reader: &Reader) -> Vec<Node> {
 fn drop_what_nobody_reads(space: &mut Space<'_>, had: &[Vec<bool>]) -> bool {
     let mut dropped = false;
     // The layouts of each value in which an op joins the kernel that makes it.
-    let mut joined: Vec<Vec<bool>> = space.moves.iter().map(|moves| vec![false; moves.nodes()]).collect();
+    let mut joined: Vec<Vec<bool>> =
+        space.moves.iter().map(|moves| vec![false; moves.nodes()]).collect();
     for v in (0..space.moves.len()).filter(|v| !space.is_within[*v]) {
         space.wanted[v] = space.readers[v].iter().map(|reader| in_any(space, v, reader)).collect();
     }
@@ -100,7 +106,9 @@ fn drop_what_nobody_reads(space: &mut Space<'_>, had: &[Vec<bool>]) -> bool {
                     space.wanted[v].push(any);
                     continue;
                 }
-                Reader::Result(i) => space.results[*i].iter().for_each(|node| read[*node as usize] = true),
+                Reader::Result(i) => {
+                    space.results[*i].iter().for_each(|node| read[*node as usize] = true)
+                }
                 Reader::Operand(by, place) => {
                     let ways = &space.ways[by.index()];
                     for way in (0..ways.len()).filter(|way| ways.begins[*way]) {
@@ -109,7 +117,8 @@ fn drop_what_nobody_reads(space: &mut Space<'_>, had: &[Vec<bool>]) -> bool {
                 }
             }
             read.iter_mut().zip(&had[v]).for_each(|(read, had)| *read &= *had);
-            let wanted = (0..read.len()).filter(|node| read[*node]).map(|node| node as Node).collect();
+            let wanted =
+                (0..read.len()).filter(|node| read[*node]).map(|node| node as Node).collect();
             space.wanted[v].push(wanted);
             space.moves[v].mark_reaching(&mut read);
             useful.iter_mut().zip(read).for_each(|(useful, read)| *useful &= read);

@@ -1,11 +1,15 @@
-//! Strategies, held to the layout rule of each op: what the verifier lets pass is a strategy, and nothing else.
+//! Strategies, held to the layout rule of each op: what the verifier lets pass is a strategy, and
+//! nothing else.
 
 #![allow(missing_docs)]
 
 use std::collections::BTreeSet;
 
 use shard_certificate::Site;
-use shard_ir::{Binary, Dim, DimId, Dtype, Layout, Map, Mesh, MeshShape, Norm, Op, Operand, Reduce, result_layout};
+use shard_ir::{
+    Binary, Dim, DimId, Dtype, Layout, Map, Mesh, MeshShape, Norm, Op, Operand, Reduce,
+    result_layout,
+};
 
 const B: DimId = DimId(0);
 const E: DimId = DimId(1);
@@ -76,7 +80,10 @@ fn the_strategies_of_an_op_are_what_its_layout_rule_allows() {
         (vec![("x", 4), ("y", 2)], [8, 4, 4, 32, 4, 8, 8]),
     ] {
         let mesh = Mesh::new(mesh).expect("a mesh");
-        let dims: Vec<Dim> = sizes.iter().map(|size| Dim { name: String::new(), size: *size, useful: *size }).collect();
+        let dims: Vec<Dim> = sizes
+            .iter()
+            .map(|size| Dim { name: String::new(), size: *size, useful: *size })
+            .collect();
         let layouts = |of: &[DimId]| {
             let sizes: Vec<u64> = of.iter().map(|dim| dims[dim.index()].size).collect();
             MeshShape { mesh: &mesh, sizes: &sizes }.layouts(mesh.all_axes(), mesh.all_axes())
@@ -92,24 +99,36 @@ fn the_strategies_of_an_op_are_what_its_layout_rule_allows() {
             };
             let mut strategies: BTreeSet<(Vec<Layout>, Layout)> = BTreeSet::new();
             site.for_each_strategy(&mut |read, made| {
-                assert!(strategies.insert((read.to_vec(), made)), "{op:?}: once each: {read:?} {made:?}");
+                assert!(
+                    strategies.insert((read.to_vec(), made)),
+                    "{op:?}: once each: {read:?} {made:?}"
+                );
             });
             let mut allowed: BTreeSet<(Vec<Layout>, Layout)> = BTreeSet::new();
             let mut tuples: Vec<Vec<Layout>> = vec![Vec::new()];
             for dims in &operands {
                 let all = layouts(dims);
-                tuples = tuples.iter().flat_map(|t| all.iter().map(|l| [&t[..], &[*l]].concat())).collect();
+                tuples = tuples
+                    .iter()
+                    .flat_map(|t| all.iter().map(|l| [&t[..], &[*l]].concat()))
+                    .collect();
             }
             for read in tuples {
-                let seen: Vec<Operand<'_>> =
-                    operands.iter().zip(&read).map(|(dims, layout)| Operand { dims, dtype, layout: *layout }).collect();
+                let seen: Vec<Operand<'_>> = operands
+                    .iter()
+                    .zip(&read)
+                    .map(|(dims, layout)| Operand { dims, dtype, layout: *layout })
+                    .collect();
                 if let Ok(made) = result_layout(&op, &seen, &result, &mesh, &dims) {
                     allowed.insert((read, made));
                 }
             }
             let more: Vec<_> = strategies.difference(&allowed).collect();
             let less: Vec<_> = allowed.difference(&strategies).collect();
-            assert!(more.is_empty() && less.is_empty(), "{op:?} {operands:?} {dtype:?}\nmore {more:?}\nless {less:?}");
+            assert!(
+                more.is_empty() && less.is_empty(),
+                "{op:?} {operands:?} {dtype:?}\nmore {more:?}\nless {less:?}"
+            );
             found += strategies.len();
         }
     }

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use shard_grammar::Span;
 use shard_ir::program::MAX_VALUES;
 use shard_ir::tensor::{MAX_ELEMENTS, MAX_RANK};
-use shard_ir::{Def, DimId, Dtype, Fold, FoldId, LayoutPattern, Op, TensorType, Value, ValueId, typing::same_dims};
+use shard_ir::{
+    Def, DimId, Dtype, Fold, FoldId, LayoutPattern, Op, TensorType, Value, ValueId,
+    typing::same_dims,
+};
 
 use crate::diagnostics::LimitProblem;
 use crate::environment::Environment;
@@ -66,21 +69,43 @@ impl Builder {
         TensorType { dims: value.dims.clone(), dtype: value.dtype }
     }
 
-    /// Adds a value to the folded block that is being written, if one is, unless that passes a limit.
-    pub(crate) fn push(&mut self, env: &Environment<'_>, mut value: Value, sink: &mut Sink) -> Option<ValueId> {
+    /// Adds a value to the folded block that is being written, if one is, unless that passes a
+    /// limit.
+    pub(crate) fn push(
+        &mut self,
+        env: &Environment<'_>,
+        mut value: Value,
+        sink: &mut Sink,
+    ) -> Option<ValueId> {
         if self.stopped {
             return None;
         }
         let limit = MAX_VALUES.min(self.room);
         if self.values.len() >= limit {
             self.stopped = true;
-            let what = if limit == MAX_VALUES { format!("layer `{}`", self.layer) } else { "the file".to_string() };
-            let limit = if limit == MAX_VALUES { limit } else { crate::diagnostics::limits::MAX_FILE_VALUES };
-            sink.report(LimitProblem::Values { what, limit, span: self.inlining.unwrap_or(value.span) });
+            let what = if limit == MAX_VALUES {
+                format!("layer `{}`", self.layer)
+            } else {
+                "the file".to_string()
+            };
+            let limit = if limit == MAX_VALUES {
+                limit
+            } else {
+                crate::diagnostics::limits::MAX_FILE_VALUES
+            };
+            sink.report(LimitProblem::Values {
+                what,
+                limit,
+                span: self.inlining.unwrap_or(value.span),
+            });
             return None;
         }
         if value.dims.len() > MAX_RANK {
-            sink.report(LimitProblem::Rank { found: value.dims.len(), limit: MAX_RANK, span: value.span });
+            sink.report(LimitProblem::Rank {
+                found: value.dims.len(),
+                limit: MAX_RANK,
+                span: value.span,
+            });
             return None;
         }
         if elements(env, &value.dims).is_none() {
@@ -89,7 +114,8 @@ impl Builder {
             return None;
         }
         value.fold = self.fold;
-        value.times = self.fold.and_then(|fold| self.folds.get(fold.index())).map_or(1, |fold| fold.repeat);
+        value.times =
+            self.fold.and_then(|fold| self.folds.get(fold.index())).map_or(1, |fold| fold.repeat);
         self.values.push(value);
         Some(ValueId(self.values.len() as u32 - 1))
     }
@@ -129,18 +155,35 @@ impl Builder {
     ) -> Option<ValueId> {
         let def = Def::Constant(number);
         let (dims, in_layers) = (Vec::new(), Vec::new());
-        self.push(env, Value { name: None, dims, dtype, def, span, in_layers, times: 1, fold: None }, sink)
+        self.push(
+            env,
+            Value { name: None, dims, dtype, def, span, in_layers, times: 1, fold: None },
+            sink,
+        )
     }
 
-    /// Pins a value to a pattern, whose dims are those of the value in the order `dims`. A pattern that any layout
-    /// meets pins nothing, and the value itself comes back.
+    /// Pins a value to a pattern, whose dims are those of the value in the order `dims`. A pattern
+    /// that any layout meets pins nothing, and the value itself comes back.
     ///
-    /// A value that was made by an op since `fresh_from` takes the stated order of dims as its memory order: it is
-    /// written in that order at no cost. Another value keeps its order, and the pattern is permuted; only under a
-    /// label, where layouts are compared dim by dim, a copy in the stated order is made.
-    pub(crate) fn pin(&mut self, env: &Environment<'_>, mut pin: PinRequest, sink: &mut Sink) -> Option<ValueId> {
-        pin.value =
-            self.in_order(env, pin.value, &pin.dims, pin.fresh_from, pin.pattern.label.is_some(), pin.span, sink)?;
+    /// A value that was made by an op since `fresh_from` takes the stated order of dims as its
+    /// memory order: it is written in that order at no cost. Another value keeps its order, and the
+    /// pattern is permuted; only under a label, where layouts are compared dim by dim, a copy in
+    /// the stated order is made.
+    pub(crate) fn pin(
+        &mut self,
+        env: &Environment<'_>,
+        mut pin: PinRequest,
+        sink: &mut Sink,
+    ) -> Option<ValueId> {
+        pin.value = self.in_order(
+            env,
+            pin.value,
+            &pin.dims,
+            pin.fresh_from,
+            pin.pattern.label.is_some(),
+            pin.span,
+            sink,
+        )?;
         let value = self.value(pin.value);
         let pattern = permute_pattern(&pin.pattern, &pin.dims, &value.dims);
         if is_free(&pattern) && !pin.written && !pin.border {
@@ -150,10 +193,15 @@ impl Builder {
         let def = Def::Pin { operand: pin.value, pattern, written: pin.written };
         let (dims, dtype) = (value.dims.clone(), value.dtype);
         let (span, in_layers) = (pin.span, pin.in_layers);
-        self.push(env, Value { name, dims, dtype, def, span, in_layers, times: 1, fold: None }, sink)
+        self.push(
+            env,
+            Value { name, dims, dtype, def, span, in_layers, times: 1, fold: None },
+            sink,
+        )
     }
 
-    /// The value, or a copy of it, with its dims in this order where that is free or a label needs it.
+    /// The value, or a copy of it, with its dims in this order where that is free or a label needs
+    /// it.
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn in_order(
         &mut self,
@@ -197,7 +245,8 @@ pub(crate) struct PinRequest {
     /// Values from here on were made by the expression that is pinned.
     pub(crate) fresh_from: usize,
     pub(crate) in_layers: Vec<String>,
-    /// It stands between a folded block and what is outside, and is there whatever layouts it allows.
+    /// It stands between a folded block and what is outside, and is there whatever layouts it
+    /// allows.
     pub(crate) border: bool,
 }
 
@@ -211,7 +260,11 @@ pub(crate) fn is_free(pattern: &LayoutPattern) -> bool {
 }
 
 /// A pattern over dims in one order as a pattern over the same dims in another.
-pub(crate) fn permute_pattern(pattern: &LayoutPattern, from: &[DimId], to: &[DimId]) -> LayoutPattern {
+pub(crate) fn permute_pattern(
+    pattern: &LayoutPattern,
+    from: &[DimId],
+    to: &[DimId],
+) -> LayoutPattern {
     let mut out = pattern.clone();
     for (i, dim) in to.iter().enumerate() {
         if let Some(at) = from.iter().position(|d| d == dim) {

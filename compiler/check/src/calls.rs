@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use shard_grammar::{Span, ast};
 use shard_ir::op::Code;
-use shard_ir::{Def, DimId, LabelId, LayoutPattern, ParameterKind, Program, Value, ValueId, never, typing::same_dims};
+use shard_ir::{
+    Def, DimId, LabelId, LayoutPattern, ParameterKind, Program, Value, ValueId, never,
+    typing::same_dims,
+};
 
 use crate::builder::PinRequest;
 use crate::diagnostics::limits::{MAX_CALL_DEPTH, MAX_LAYERS};
@@ -25,8 +28,12 @@ pub(crate) struct Layers<'a> {
 
 impl<'a> Layers<'a> {
     pub(crate) fn new(tree: &'a ast::File, sink: &mut Sink) -> Layers<'a> {
-        let mut layers =
-            Layers { all: Vec::new(), by_name: BTreeMap::new(), callees: Vec::new(), programs: Vec::new() };
+        let mut layers = Layers {
+            all: Vec::new(),
+            by_name: BTreeMap::new(),
+            callees: Vec::new(),
+            programs: Vec::new(),
+        };
         for layer in tree.layers() {
             let name = layer.name.value.as_str();
             if let Some(first) = layers.by_name.get(name) {
@@ -69,7 +76,11 @@ impl<'a> Layers<'a> {
                 ast::Statement::Let(statement) => walk_calls(&statement.value, &mut found),
                 ast::Statement::Expect(_) => {}
                 ast::Statement::Return(statement) => {
-                    statement.value.values().into_iter().for_each(|expr| walk_calls(expr, &mut found));
+                    statement
+                        .value
+                        .values()
+                        .into_iter()
+                        .for_each(|expr| walk_calls(expr, &mut found));
                 }
             }
         }
@@ -78,11 +89,15 @@ impl<'a> Layers<'a> {
 
     /// Whether no other layer calls this one.
     pub(crate) fn is_root(&self, layer: usize) -> bool {
-        !self.callees.iter().enumerate().any(|(caller, c)| caller != layer && c.iter().any(|(i, _)| *i == layer))
+        !self
+            .callees
+            .iter()
+            .enumerate()
+            .any(|(caller, c)| caller != layer && c.iter().any(|(i, _)| *i == layer))
     }
 
-    /// The layers in an order in which callees come before callers. Those in a ring, or nested too deep, are left out,
-    /// after an error.
+    /// The layers in an order in which callees come before callers. Those in a ring, or nested too
+    /// deep, are left out, after an error.
     pub(crate) fn order(&self, sink: &mut Sink) -> Vec<usize> {
         let mut order = Vec::new();
         let mut state = vec![Visit::New; self.all.len()];
@@ -92,8 +107,8 @@ impl<'a> Layers<'a> {
         order
     }
 
-    /// The depth of calls in the layer, or `None` where it is in or leads to a ring. The recursion is bounded by the
-    /// number of layers.
+    /// The depth of calls in the layer, or `None` where it is in or leads to a ring. The recursion
+    /// is bounded by the number of layers.
     fn visit(
         &self,
         layer: usize,
@@ -112,7 +127,8 @@ impl<'a> Layers<'a> {
         for (callee, span) in &self.callees[layer] {
             if let Visit::Open = state[*callee] {
                 let from = path.iter().position(|p| p == callee);
-                let from = from.unwrap_or_else(|| never!("an open layer that is not on the path to here", 0));
+                let from = from
+                    .unwrap_or_else(|| never!("an open layer that is not on the path to here", 0));
                 let ring: Vec<usize> = path[from..].iter().copied().chain([*callee]).collect();
                 sink.report(LayerProblem::Recursion {
                     ring: ring.into_iter().map(|i| self.all[i].name.value.clone()).collect(),
@@ -154,8 +170,14 @@ fn walk_calls(expr: &ast::Expr, found: &mut impl FnMut(&ast::Name)) {
 }
 
 impl LayerChecker<'_, '_> {
-    /// A call: the values of the callee's program are copied in, its parameters replaced by the arguments.
-    pub(crate) fn call(&mut self, name: &ast::Name, args: &[ast::Expr], span: Span) -> Option<Term> {
+    /// A call: the values of the callee's program are copied in, its parameters replaced by the
+    /// arguments.
+    pub(crate) fn call(
+        &mut self,
+        name: &ast::Name,
+        args: &[ast::Expr],
+        span: Span,
+    ) -> Option<Term> {
         let fresh_from = self.builder.values.len();
         let values: Vec<Option<ValueId>> = args.iter().map(|arg| self.value(arg)).collect();
         let named = args.iter().find(|arg| matches!(arg.kind, ast::ExprKind::Named { .. }));
@@ -166,9 +188,12 @@ impl LayerChecker<'_, '_> {
         }
         let Some(index) = self.layers.index(&name.value) else {
             if !self.env.lenient && self.sink.has_room() {
-                let known: Vec<String> = self.layers.all.iter().map(|l| l.name.value.clone()).collect();
-                let near =
-                    nearest(&name.value, known.iter().map(String::as_str).chain(Code::sources()).chain(["reshard"]));
+                let known: Vec<String> =
+                    self.layers.all.iter().map(|l| l.name.value.clone()).collect();
+                let near = nearest(
+                    &name.value,
+                    known.iter().map(String::as_str).chain(Code::sources()).chain(["reshard"]),
+                );
                 let near = near.map(str::to_string);
                 let here = self.written_here(&name.value, args, &values);
                 let (name, span) = (name.value.clone(), name.span);
@@ -178,7 +203,11 @@ impl LayerChecker<'_, '_> {
         };
         let callee = self.layers.all[index];
         if let Some(model) = callee.model {
-            self.sink.report(ModelProblem::Called { name: name.value.clone(), span: name.span, declared: model });
+            self.sink.report(ModelProblem::Called {
+                name: name.value.clone(),
+                span: name.span,
+                declared: model,
+            });
             return None;
         }
         if self.layer.model.is_some() {
@@ -208,9 +237,12 @@ impl LayerChecker<'_, '_> {
             });
         }
         let mut right = true;
-        for ((value, arg), (param, declared)) in values.iter().zip(args).zip(program.values.iter().zip(&callee.params))
+        for ((value, arg), (param, declared)) in
+            values.iter().zip(args).zip(program.values.iter().zip(&callee.params))
         {
-            right &= value.is_some_and(|value| self.argument(&name.value, value, arg, param, declared).is_some());
+            right &= value.is_some_and(|value| {
+                self.argument(&name.value, value, arg, param, declared).is_some()
+            });
         }
         if !right {
             return None;
@@ -237,13 +269,18 @@ impl LayerChecker<'_, '_> {
         let what = format!("parameter `{}` of `{callee}`", declared.name.value);
         if !same_dims(&found.dims, &param.dims) {
             let names = |dims: &[DimId], less: &[DimId]| -> Vec<String> {
-                dims.iter().filter(|d| !less.contains(d)).map(|d| self.env.dim_name(*d).to_string()).collect()
+                dims.iter()
+                    .filter(|d| !less.contains(d))
+                    .map(|d| self.env.dim_name(*d).to_string())
+                    .collect()
             };
-            let (missing, extra) = (names(&param.dims, &found.dims), names(&found.dims, &param.dims));
+            let (missing, extra) =
+                (names(&param.dims, &found.dims), names(&found.dims, &param.dims));
             let renamed = match (missing.as_slice(), extra.as_slice()) {
-                ([to], [from]) if self.sizes_agree(from, to) => {
-                    Some((arg.span, format!("rename({}, {from} -> {to})", shard_grammar::print_expr(arg))))
-                }
+                ([to], [from]) if self.sizes_agree(from, to) => Some((
+                    arg.span,
+                    format!("rename({}, {from} -> {to})", shard_grammar::print_expr(arg)),
+                )),
                 _ => None,
             };
             self.sink.report(ShapeProblem::DimsDiffer {
@@ -278,7 +315,14 @@ impl LayerChecker<'_, '_> {
         size(a) == size(b)
     }
 
-    fn compare_kinds(&mut self, callee: &str, value: ValueId, arg: &ast::Expr, param: &Value, declared: &ast::Param) {
+    fn compare_kinds(
+        &mut self,
+        callee: &str,
+        value: ValueId,
+        arg: &ast::Expr,
+        param: &Value,
+        declared: &ast::Param,
+    ) {
         let Def::Parameter { kind: wanted, .. } = param.def else { return };
         let mut at = value;
         while let Def::Pin { operand, .. } = self.builder.value(at).def {
@@ -304,8 +348,9 @@ impl LayerChecker<'_, '_> {
         callee.labels.iter().map(|name| self.builder.labels.fresh(name)).collect()
     }
 
-    /// Copies the values of a callee in. Each parameter is pinned to its type where an expression is given for it; without
-    /// one, `args` has a parameter of the caller's own. In a folded block the first is what is handed on.
+    /// Copies the values of a callee in. Each parameter is pinned to its type where an expression
+    /// is given for it; without one, `args` has a parameter of the caller's own. In a folded block
+    /// the first is what is handed on.
     pub(crate) fn inline(
         &mut self,
         callee: &Program,
@@ -317,7 +362,9 @@ impl LayerChecker<'_, '_> {
         let relabelled = |pattern: &LayoutPattern| relabelled(pattern, labels);
         let mut map: Vec<ValueId> = Vec::with_capacity(callee.values.len());
         for value in &callee.values {
-            let path = || -> Vec<String> { [&callee.name].into_iter().chain(&value.in_layers).cloned().collect() };
+            let path = || -> Vec<String> {
+                [&callee.name].into_iter().chain(&value.in_layers).cloned().collect()
+            };
             let new = match &value.def {
                 Def::Parameter { pattern, .. } => {
                     let (arg, Some(expr)) = (args[map.len()], exprs[map.len()]) else {
@@ -325,15 +372,27 @@ impl LayerChecker<'_, '_> {
                         continue;
                     };
                     let border = map.is_empty();
-                    self.pin_argument(value, relabelled(pattern), (arg, expr.span), border, fresh_from)?
+                    self.pin_argument(
+                        value,
+                        relabelled(pattern),
+                        (arg, expr.span),
+                        border,
+                        fresh_from,
+                    )?
                 }
-                Def::Constant(_) => {
-                    self.builder.push(self.env, Value { in_layers: path(), ..value.clone() }, self.sink)?
-                }
+                Def::Constant(_) => self.builder.push(
+                    self.env,
+                    Value { in_layers: path(), ..value.clone() },
+                    self.sink,
+                )?,
                 Def::Op { op, operands } => {
                     let operands = operands.iter().map(|o| map[o.index()]).collect();
                     let def = Def::Op { op: op.clone(), operands };
-                    self.builder.push(self.env, Value { def, in_layers: path(), ..value.clone() }, self.sink)?
+                    self.builder.push(
+                        self.env,
+                        Value { def, in_layers: path(), ..value.clone() },
+                        self.sink,
+                    )?
                 }
                 Def::Pin { operand, pattern, written } => {
                     let request = PinRequest {
@@ -354,7 +413,8 @@ impl LayerChecker<'_, '_> {
         }
         let mut results = Vec::new();
         for output in &callee.outputs {
-            let (value, dims) = (map[output.value.index()], callee.value(output.value).dims.clone());
+            let (value, dims) =
+                (map[output.value.index()], callee.value(output.value).dims.clone());
             let request = PinRequest {
                 value,
                 dims,
@@ -371,7 +431,8 @@ impl LayerChecker<'_, '_> {
         Some(results)
     }
 
-    /// Pins what is given for a parameter of a callee to the parameter's type; `first` of a folded block is handed on.
+    /// Pins what is given for a parameter of a callee to the parameter's type; `first` of a folded
+    /// block is handed on.
     fn pin_argument(
         &mut self,
         value: &Value,
@@ -384,8 +445,10 @@ impl LayerChecker<'_, '_> {
         let fold = self.builder.fold;
         let border = first && fold.is_some();
         // The callee fetches it itself.
-        if let (Def::Parameter { kind: ParameterKind::HostWeight, .. }, Def::Op { op: shard_ir::Op::Fetch, operands }) =
-            (&value.def, &self.builder.value(arg).def)
+        if let (
+            Def::Parameter { kind: ParameterKind::HostWeight, .. },
+            Def::Op { op: shard_ir::Op::Fetch, operands },
+        ) = (&value.def, &self.builder.value(arg).def)
         {
             arg = operands[0];
         }

@@ -73,7 +73,14 @@ pub struct Diagnostic {
 
 impl Diagnostic {
     fn new(code: &'static str, severity: Severity, message: impl Into<String>) -> Diagnostic {
-        Diagnostic { code, severity, message: message.into(), labels: Vec::new(), notes: Vec::new(), helps: Vec::new() }
+        Diagnostic {
+            code,
+            severity,
+            message: message.into(),
+            labels: Vec::new(),
+            notes: Vec::new(),
+            helps: Vec::new(),
+        }
     }
 
     /// An error without a place as yet.
@@ -140,14 +147,24 @@ impl Diagnostic {
     }
 
     /// The same with a way to mend it by one edit.
-    pub(crate) fn mend(mut self, text: impl Into<String>, span: Span, replacement: impl Into<String>) -> Diagnostic {
+    pub(crate) fn mend(
+        mut self,
+        text: impl Into<String>,
+        span: Span,
+        replacement: impl Into<String>,
+    ) -> Diagnostic {
         let edits = vec![Edit { span, replacement: replacement.into() }];
         self.helps.push(Help { text: text.into(), edits });
         self
     }
 
     /// The same with a way to mend it by one edit, or in words where its place is not in the file.
-    pub(crate) fn mend_if(self, text: impl Into<String>, span: Option<Span>, with: impl Into<String>) -> Diagnostic {
+    pub(crate) fn mend_if(
+        self,
+        text: impl Into<String>,
+        span: Option<Span>,
+        with: impl Into<String>,
+    ) -> Diagnostic {
         match span {
             Some(span) => self.mend(text, span, with),
             None => self.help(text),
@@ -161,7 +178,11 @@ impl Diagnostic {
 
     /// The place at which it is reported.
     pub fn primary_span(&self) -> Option<Span> {
-        self.labels.iter().find(|label| label.primary).or(self.labels.first()).map(|label| label.span)
+        self.labels
+            .iter()
+            .find(|label| label.primary)
+            .or(self.labels.first())
+            .map(|label| label.span)
     }
 
     /// Every suggested edit, of all helps in order.

@@ -27,7 +27,8 @@ pub(crate) struct Environment<'a> {
     pub(crate) hardware: Option<String>,
     /// The phase whose sizes the dims have.
     pub(crate) phase: Option<&'a ast::Phase>,
-    /// Lines of the file could not be read, so an unknown name of a dim, an axis or a layer is no news.
+    /// Lines of the file could not be read, so an unknown name of a dim, an axis or a layer is no
+    /// news.
     pub(crate) lenient: bool,
     /// Axes that the mesh lacks and of which was spoken already, with the nearest that it has.
     pub(crate) unknown_axes: BTreeMap<String, Option<String>>,
@@ -107,7 +108,8 @@ impl<'a> Environment<'a> {
         }
         let axes: Vec<(String, u64, Option<Span>, Option<Span>)> = match &options.mesh_override {
             Some(axes) => {
-                let text: Vec<String> = axes.iter().map(|(name, size)| format!("{name}={size}")).collect();
+                let text: Vec<String> =
+                    axes.iter().map(|(name, size)| format!("{name}={size}")).collect();
                 self.replaced_mesh = Some((first, text.join(",")));
                 axes.iter().map(|(name, size)| (name.clone(), *size, None, None)).collect()
             }
@@ -115,7 +117,9 @@ impl<'a> Environment<'a> {
                 self.mesh_line = first;
                 let axes = first.map_or(&[][..], |line| &line.axes);
                 axes.iter()
-                    .map(|a| (a.name.value.clone(), a.size.value, Some(a.name.span), Some(a.size.span)))
+                    .map(|a| {
+                        (a.name.value.clone(), a.size.value, Some(a.name.span), Some(a.size.span))
+                    })
                     .collect()
             }
         };
@@ -127,7 +131,11 @@ impl<'a> Environment<'a> {
             }
             if let Some(first) = seen.get(name.as_str()) {
                 let taken = |free: &&str| axes.iter().all(|(name, ..)| name != free);
-                let free = ["x", "y", "z", "w", "v", "u"].into_iter().find(taken).unwrap_or("other").to_string();
+                let free = ["x", "y", "z", "w", "v", "u"]
+                    .into_iter()
+                    .find(taken)
+                    .unwrap_or("other")
+                    .to_string();
                 let (axis, span, first) = (name.clone(), *name_span, *first);
                 sink.report(MeshProblem::DuplicateAxis { axis, span, first, free });
                 self.mesh_is_broken = true;
@@ -144,7 +152,9 @@ impl<'a> Environment<'a> {
                 let span = self.mesh_line.map(|line| line.span);
                 self.mesh_is_broken = true;
                 match error {
-                    MeshError::TooManyAxes(found) => sink.report(MeshProblem::TooManyAxes { found, span }),
+                    MeshError::TooManyAxes(found) => {
+                        sink.report(MeshProblem::TooManyAxes { found, span })
+                    }
                     MeshError::TooManyDevices => sink.report(MeshProblem::TooManyDevices { span }),
                     // Reported above, each at its place.
                     MeshError::ZeroSize(_) | MeshError::Duplicate(_) => {}
@@ -160,7 +170,11 @@ impl<'a> Environment<'a> {
         for line in tree.dims() {
             let name = line.name.value.as_str();
             if let Some(first) = first.get(name) {
-                sink.report(DimProblem::Duplicate { name: name.to_string(), span: line.name.span, first: *first });
+                sink.report(DimProblem::Duplicate {
+                    name: name.to_string(),
+                    span: line.name.span,
+                    first: *first,
+                });
                 continue;
             }
             first.insert(name, line.name.span);
@@ -175,7 +189,8 @@ impl<'a> Environment<'a> {
             let replaced = overrides.remove(name);
             // The dims of a right side that is replaced are not unused for that.
             self.mark_dims(&line.value);
-            let of_phase = |phase: &'a ast::Phase| phase.sizes.iter().find(|size| size.name.value == name);
+            let of_phase =
+                |phase: &'a ast::Phase| phase.sizes.iter().find(|size| size.name.value == name);
             tree.phases().filter_map(of_phase).for_each(|size| self.mark_dims(&size.value));
             let overridden = replaced.is_some();
             let stated = self.phase.and_then(of_phase).unwrap_or(line);
@@ -192,14 +207,23 @@ impl<'a> Environment<'a> {
         }
     }
 
-    fn read_overrides(&self, tree: &ast::File, options: &CheckOptions, sink: &mut Sink) -> BTreeMap<String, ast::Dim> {
+    fn read_overrides(
+        &self,
+        tree: &ast::File,
+        options: &CheckOptions,
+        sink: &mut Sink,
+    ) -> BTreeMap<String, ast::Dim> {
         let mut overrides = BTreeMap::new();
         let known: Vec<String> = tree.dims().map(|d| d.name.value.clone()).collect();
         for (name, text) in &options.dim_overrides {
             if !known.contains(name) {
                 if !self.lenient {
                     let near = nearest(name, known.iter().map(String::as_str)).map(str::to_string);
-                    sink.report(DimProblem::UnknownOverride { name: name.clone(), near, known: known.clone() });
+                    sink.report(DimProblem::UnknownOverride {
+                        name: name.clone(),
+                        near,
+                        known: known.clone(),
+                    });
                 }
                 continue;
             }
@@ -242,9 +266,14 @@ impl<'a> Environment<'a> {
         }
     }
 
-    /// The dim of a name that stands in a type or expression; `together` is the whole word, where several letters of it
-    /// may be meant as one dim.
-    pub(crate) fn dim(&mut self, name: &ast::Name, together: Option<(Span, &str)>, sink: &mut Sink) -> Option<DimId> {
+    /// The dim of a name that stands in a type or expression; `together` is the whole word, where
+    /// several letters of it may be meant as one dim.
+    pub(crate) fn dim(
+        &mut self,
+        name: &ast::Name,
+        together: Option<(Span, &str)>,
+        sink: &mut Sink,
+    ) -> Option<DimId> {
         match self.lookup(&name.value) {
             DimLookup::Found(id) => Some(id),
             DimLookup::Broken => None,
@@ -260,7 +289,9 @@ impl<'a> Environment<'a> {
 
     /// Whether a dim that is not known where it stands is worth an error: the first time.
     pub(crate) fn speaks_of(&mut self, unknown: &str, sink: &Sink) -> bool {
-        !self.lenient && sink.has_room() && self.unknown_dims.insert(unknown.to_string(), None).is_none()
+        !self.lenient
+            && sink.has_room()
+            && self.unknown_dims.insert(unknown.to_string(), None).is_none()
     }
 
     /// Speaks of an unknown dim, once a file, and not where its line may have been unreadable.
@@ -286,7 +317,10 @@ impl<'a> Environment<'a> {
         let known = self.dim_names();
         let near = nearest(unknown, known.iter().map(String::as_str)).map(str::to_string);
         self.unknown_dims.insert(unknown.to_string(), near.clone());
-        sink.report_name(unknown, DimProblem::Unknown { name: unknown.to_string(), span, near, known, together });
+        sink.report_name(
+            unknown,
+            DimProblem::Unknown { name: unknown.to_string(), span, near, known, together },
+        );
     }
 
     /// The dims of a list, all different.
@@ -319,10 +353,12 @@ impl<'a> Environment<'a> {
         self.by_name.keys().cloned().collect()
     }
 
-    /// Some dims as they are written: `BLE`, or `[Batch, E]` where a name is longer than a letter and digits.
+    /// Some dims as they are written: `BLE`, or `[Batch, E]` where a name is longer than a letter
+    /// and digits.
     pub(crate) fn dims_text(&self, dims: &[DimId]) -> String {
         let names: Vec<&str> = dims.iter().map(|d| self.dims[d.index()].name.as_str()).collect();
-        let compact = !names.is_empty() && names.iter().all(|n| n.chars().skip(1).all(|c| c.is_ascii_digit()));
+        let compact = !names.is_empty()
+            && names.iter().all(|n| n.chars().skip(1).all(|c| c.is_ascii_digit()));
         if compact { names.concat() } else { format!("[{}]", names.join(", ")) }
     }
 

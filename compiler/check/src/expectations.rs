@@ -1,4 +1,5 @@
-//! `expect` statements: what a layer's plan is to be. They are read here, and held to a plan in the report crate.
+//! `expect` statements: what a layer's plan is to be. They are read here, and held to a plan in the
+//! report crate.
 
 use shard_ir::catalogue;
 use std::collections::BTreeMap;
@@ -34,7 +35,8 @@ pub enum Meaning {
         of: Option<String>,
         /// How it is to compare.
         comparison: Comparison,
-        /// With what, in the base unit of the measure: picoseconds, bytes, or a number of instructions.
+        /// With what, in the base unit of the measure: picoseconds, bytes, or a number of
+        /// instructions.
         amount: u128,
     },
 }
@@ -68,12 +70,17 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// The words for its units, each with its number of base units; the first is the one to suggest.
+    /// The words for its units, each with its number of base units; the first is the one to
+    /// suggest.
     pub fn words(self) -> &'static [(&'static str, u64)] {
         match self {
-            Unit::Time => {
-                &[("us", 1_000_000), ("ps", 1), ("ns", 1000), ("ms", 1_000_000_000), ("s", 1_000_000_000_000)]
-            }
+            Unit::Time => &[
+                ("us", 1_000_000),
+                ("ps", 1),
+                ("ns", 1000),
+                ("ms", 1_000_000_000),
+                ("s", 1_000_000_000_000),
+            ],
             Unit::Bytes => &[
                 ("MB", 1_000_000),
                 ("B", 1),
@@ -155,7 +162,11 @@ pub(crate) fn of_layer(layer: &ast::Layer, lenient: bool, sink: &mut Sink) -> Ve
         let ast::Statement::Expect(expect) = statement else { continue };
         match meaning(&expect.claim, &names) {
             Ok(meaning) => {
-                found.push(Expectation { span: expect.span, written: expect.claim.clone(), meaning });
+                found.push(Expectation {
+                    span: expect.span,
+                    written: expect.claim.clone(),
+                    meaning,
+                });
             }
             // A name may stand in the part that could not be read.
             Err(Problem::Value(_)) if lenient => {}
@@ -166,9 +177,11 @@ pub(crate) fn of_layer(layer: &ast::Layer, lenient: bool, sink: &mut Sink) -> Ve
     found
 }
 
-/// The values of a layer by name, each with the name under which the plan knows it: `let a = b` is another name of `b`.
+/// The values of a layer by name, each with the name under which the plan knows it: `let a = b` is
+/// another name of `b`.
 fn named_values(layer: &ast::Layer) -> BTreeMap<&str, &str> {
-    let mut names: BTreeMap<&str, &str> = layer.params.iter().map(|p| (&*p.name.value, &*p.name.value)).collect();
+    let mut names: BTreeMap<&str, &str> =
+        layer.params.iter().map(|p| (&*p.name.value, &*p.name.value)).collect();
     for statement in &layer.body {
         let ast::Statement::Let(statement) = statement else { continue };
         match &statement.target {
@@ -232,7 +245,11 @@ fn meaning(claim: &Claim, names: &BTreeMap<&str, &str>) -> Result<Meaning, Probl
                     measure: word.value.clone(),
                     unit: measure.unit(),
                     span: written.span,
-                    mended: format!("{}{}", mended.number, mended.unit.as_ref().map_or("", |u| u.value.as_str())),
+                    mended: format!(
+                        "{}{}",
+                        mended.number,
+                        mended.unit.as_ref().map_or("", |u| u.value.as_str())
+                    ),
                     line: print_claim(&with_amount(claim, mended)),
                 })
             })?;
@@ -249,7 +266,8 @@ fn subject(
     names: &BTreeMap<&str, &str>,
 ) -> Result<(Measure, Option<String>), Problem> {
     let Some(measure) = Measure::from_word(&word.value) else {
-        let known = FIGURES.into_iter().chain(OPS.iter().flat_map(|(one, many)| [many.as_str(), *one]));
+        let known =
+            FIGURES.into_iter().chain(OPS.iter().flat_map(|(one, many)| [many.as_str(), *one]));
         let near = nearest(&word.value, known).map(str::to_string);
         let (name, span) = (word.value.clone(), word.span);
         return Err(Problem::claim(ExpectationProblem::UnknownMeasure { name, span, near }));
@@ -275,7 +293,13 @@ fn subject(
         None => {
             let near = nearest(&value.value, names.keys().copied()).map(str::to_string);
             let (name, span) = (value.value.clone(), value.span);
-            Err(Problem::value(LayerProblem::UnknownValue { name, span, near, later: None, is_layer: false }))
+            Err(Problem::value(LayerProblem::UnknownValue {
+                name,
+                span,
+                near,
+                later: None,
+                is_layer: false,
+            }))
         }
     }
 }
@@ -305,7 +329,11 @@ fn near_unit(measure: Measure, written: &ast::Amount) -> Option<ast::Name> {
     let words = measure.unit().words();
     let usual = words.first().map_or("", |(word, _)| *word);
     let unit = written.unit.as_ref().map_or("", |unit| unit.value.as_str());
-    let meant = words.iter().map(|(word, _)| *word).find(|word| word.eq_ignore_ascii_case(unit)).unwrap_or(usual);
+    let meant = words
+        .iter()
+        .map(|(word, _)| *word)
+        .find(|word| word.eq_ignore_ascii_case(unit))
+        .unwrap_or(usual);
     // A number with a point in a unit that cannot be divided.
     let meant = if meant == unit { usual } else { meant };
     (!meant.is_empty()).then(|| Spanned::new(meant.to_string(), written.span))
@@ -319,6 +347,8 @@ pub fn with_amount(claim: &Claim, amount: ast::Amount) -> Claim {
             let comparison = Spanned::new(Comparison::AtMost, measure.span);
             Claim::Measured { measure, of, comparison, amount }
         }
-        Claim::Measured { measure, of, comparison, .. } => Claim::Measured { measure, of, comparison, amount },
+        Claim::Measured { measure, of, comparison, .. } => {
+            Claim::Measured { measure, of, comparison, amount }
+        }
     }
 }

@@ -23,7 +23,11 @@ impl LayerChecker<'_, '_> {
     pub(crate) fn term(&mut self, expr: &ast::Expr) -> Option<Term> {
         let value = match &expr.kind {
             ast::ExprKind::Number(number) => {
-                return Some(Term::Number { value: number.value, text: number.text.clone(), span: expr.span });
+                return Some(Term::Number {
+                    value: number.value,
+                    text: number.text.clone(),
+                    span: expr.span,
+                });
             }
             ast::ExprKind::Name(name) => self.name(name, expr.span)?,
             ast::ExprKind::Paren(inner) => return self.term(inner),
@@ -31,7 +35,11 @@ impl LayerChecker<'_, '_> {
             ast::ExprKind::Named { value, .. } => return self.term(value),
             ast::ExprKind::Neg { operand, .. } => match self.term(operand)? {
                 Term::Number { value, text, .. } => {
-                    return Some(Term::Number { value: -value, text: format!("-{text}"), span: expr.span });
+                    return Some(Term::Number {
+                        value: -value,
+                        text: format!("-{text}"),
+                        span: expr.span,
+                    });
                 }
                 term => {
                     let value = self.one(term, operand)?;
@@ -84,7 +92,11 @@ impl LayerChecker<'_, '_> {
                     wanted: 1,
                     span: expr.span,
                     declared: self.layers.result_span(&callee),
-                    help: Some(format!("let ({}) = {}", names.join(", "), shard_grammar::print_expr(expr))),
+                    help: Some(format!(
+                        "let ({}) = {}",
+                        names.join(", "),
+                        shard_grammar::print_expr(expr)
+                    )),
                 });
                 None
             }
@@ -99,13 +111,27 @@ impl LayerChecker<'_, '_> {
         if !self.lenient && self.sink.has_room() && self.unknown_values.insert(name.to_string()) {
             let later = self.later_names.get(name).copied();
             let is_layer = self.layers.index(name).is_some();
-            let near = nearest(name, self.builder.scope.keys().map(String::as_str)).map(str::to_string);
-            self.sink.report(LayerProblem::UnknownValue { name: name.to_string(), span, near, later, is_layer });
+            let near =
+                nearest(name, self.builder.scope.keys().map(String::as_str)).map(str::to_string);
+            self.sink.report(LayerProblem::UnknownValue {
+                name: name.to_string(),
+                span,
+                near,
+                later,
+                is_layer,
+            });
         }
         None
     }
 
-    fn binary(&mut self, op: Binary, word: &str, left: &ast::Expr, right: &ast::Expr, span: Span) -> Option<ValueId> {
+    fn binary(
+        &mut self,
+        op: Binary,
+        word: &str,
+        left: &ast::Expr,
+        right: &ast::Expr,
+        span: Span,
+    ) -> Option<ValueId> {
         let (a, b) = (self.term(left), self.term(right));
         let (a, b) = self.numbers_take_dtype(a?, left, b?, right)?;
         self.op(Op::Binary(op), word, &[(a, left), (b, right)], span)
@@ -162,7 +188,14 @@ impl LayerChecker<'_, '_> {
     ) -> Option<ValueId> {
         let fresh_from = self.builder.values.len();
         let value = self.value(operand);
-        let checked = crate::types::check_layout(self.env, &mut self.builder.labels, layout, partial, true, self.sink);
+        let checked = crate::types::check_layout(
+            self.env,
+            &mut self.builder.labels,
+            layout,
+            partial,
+            true,
+            self.sink,
+        );
         let (value, (dims, pattern)) = (value?, checked?);
         self.match_dims("the layout of `reshard`", layout, &dims, value, operand.span)?;
         self.builder.pin(

@@ -1,4 +1,5 @@
-//! Meshes with one axis in two parts: a dim of 8 takes half of an axis of 16, and what is left is an axis of its own.
+//! Meshes with one axis in two parts: a dim of 8 takes half of an axis of 16, and what is left is
+//! an axis of its own.
 
 use shard_ir::{AxisId, AxisList, Mesh, never};
 
@@ -15,7 +16,8 @@ pub(crate) struct Factored {
     pub(crate) minor: String,
 }
 
-/// Cuts the first axis at which a dim of this size stops dividing. `None` where no part of that axis divides.
+/// Cuts the first axis at which a dim of this size stops dividing. `None` where no part of that
+/// axis divides.
 pub(crate) fn factored(mesh: &Mesh, axes: AxisList, size: u64) -> Option<Factored> {
     let mut rest = size;
     let mut fits = Vec::new();
@@ -26,7 +28,8 @@ pub(crate) fn factored(mesh: &Mesh, axes: AxisList, size: u64) -> Option<Factore
             rest /= devices;
             continue;
         }
-        let part = (2..devices).rev().find(|n| rest.is_multiple_of(*n) && devices.is_multiple_of(*n))?;
+        let part =
+            (2..devices).rev().find(|n| rest.is_multiple_of(*n) && devices.is_multiple_of(*n))?;
         let minor = fresh_name(mesh, mesh.name(axis));
         let of = |(name, size): &(String, u64)| {
             if name == mesh.name(axis) {
@@ -41,10 +44,12 @@ pub(crate) fn factored(mesh: &Mesh, axes: AxisList, size: u64) -> Option<Factore
     None
 }
 
-/// A name that no axis has, as long as the old one where that is a letter: the next letters of the alphabet, else digits.
+/// A name that no axis has, as long as the old one where that is a letter: the next letters of the
+/// alphabet, else digits.
 fn fresh_name(mesh: &Mesh, old: &str) -> String {
     let taken = |name: &str| mesh.declared().iter().any(|(known, _)| known == name);
-    let letters = ('a'..='z').cycle().skip_while(|c| !old.starts_with(*c)).skip(1).take(25).map(String::from);
+    let letters =
+        ('a'..='z').cycle().skip_while(|c| !old.starts_with(*c)).skip(1).take(25).map(String::from);
     let letters = letters.filter(|_| old.chars().count() == 1);
     let numbered = (2..).map(|n| format!("{old}{n}"));
     letters

@@ -1,4 +1,5 @@
-//! The sizes of dims: integer expressions over numbers and earlier dims, each with the useful part beside the padded.
+//! The sizes of dims: integer expressions over numbers and earlier dims, each with the useful part
+//! beside the padded.
 
 use shard_grammar::{Span, ast};
 use shard_ir::tensor::MAX_DIM_SIZE;
@@ -54,15 +55,25 @@ pub(crate) fn dim_size<'a>(
 }
 
 /// The start of a slice: a number from 0.
-pub(crate) fn offset(env: &mut Environment<'_>, expr: &ast::IntExpr, sink: &mut Sink) -> Option<u64> {
-    let mut evaluation = Evaluation { env, sink, tree: None, what: "the start of a slice", in_file: true };
+pub(crate) fn offset(
+    env: &mut Environment<'_>,
+    expr: &ast::IntExpr,
+    sink: &mut Sink,
+) -> Option<u64> {
+    let mut evaluation =
+        Evaluation { env, sink, tree: None, what: "the start of a slice", in_file: true };
     let value = evaluation.eval(expr)?;
     evaluation.in_range(value.size, expr, 0)
 }
 
 /// How many experts a token asks for: a number from 1.
-pub(crate) fn count(env: &mut Environment<'_>, expr: &ast::IntExpr, sink: &mut Sink) -> Option<u64> {
-    let mut evaluation = Evaluation { env, sink, tree: None, what: "the number of choices", in_file: true };
+pub(crate) fn count(
+    env: &mut Environment<'_>,
+    expr: &ast::IntExpr,
+    sink: &mut Sink,
+) -> Option<u64> {
+    let mut evaluation =
+        Evaluation { env, sink, tree: None, what: "the number of choices", in_file: true };
     let value = evaluation.eval(expr)?;
     evaluation.in_range(value.size, expr, 1)
 }
@@ -87,7 +98,9 @@ impl Evaluation<'_, '_, '_> {
 
     fn eval(&mut self, expr: &ast::IntExpr) -> Option<Size> {
         match &expr.kind {
-            ast::IntExprKind::Number(n) => Some(Size { size: i128::from(*n), useful: i128::from(*n) }),
+            ast::IntExprKind::Number(n) => {
+                Some(Size { size: i128::from(*n), useful: i128::from(*n) })
+            }
             ast::IntExprKind::Paren(inner) => self.eval(inner),
             ast::IntExprKind::Dim(name) => self.dim(name, expr.span),
             ast::IntExprKind::Binary { op, left, right, .. } => {
@@ -105,12 +118,14 @@ impl Evaluation<'_, '_, '_> {
             }
             DimLookup::Broken => None,
             DimLookup::Unknown => {
-                let declared = self.tree.and_then(|tree| tree.dims().find(|d| d.name.value == name));
+                let declared =
+                    self.tree.and_then(|tree| tree.dims().find(|d| d.name.value == name));
                 match (declared, self.in_file) {
                     (Some(declared), true) => {
                         let declared = declared.name.span;
                         if self.env.speaks_of(name, self.sink) {
-                            let problem = DimProblem::UsedBefore { name: name.to_string(), span, declared };
+                            let problem =
+                                DimProblem::UsedBefore { name: name.to_string(), span, declared };
                             self.sink.report_name(name, problem);
                         } else {
                             self.sink.is_told("E0301", name, span, None);
@@ -122,7 +137,10 @@ impl Evaluation<'_, '_, '_> {
                             self.sink.report(DimProblem::BadOverride {
                                 name: self.what.to_string(),
                                 text: "...".to_string(),
-                                message: format!("there is no dim `{name}` above the line of `{}`", self.what),
+                                message: format!(
+                                    "there is no dim `{name}` above the line of `{}`",
+                                    self.what
+                                ),
                             });
                         }
                     }
@@ -148,7 +166,8 @@ impl Evaluation<'_, '_, '_> {
                 return None;
             }
             if left.size % right.size != 0 {
-                let (left, right) = (left.size.unsigned_abs() as u64, right.size.unsigned_abs() as u64);
+                let (left, right) =
+                    (left.size.unsigned_abs() as u64, right.size.unsigned_abs() as u64);
                 let (span, dim) = (self.place(span), self.what.to_string());
                 self.sink.report(DimProblem::Inexact { left, right, span, dim });
                 return None;

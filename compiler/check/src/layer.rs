@@ -135,7 +135,8 @@ impl<'a> LayerChecker<'a, '_> {
                 return None;
             }
             if let Some((first, _)) = &returned {
-                self.sink.report(LayerProblem::AfterReturn { span: statement.span(), first: *first });
+                self.sink
+                    .report(LayerProblem::AfterReturn { span: statement.span(), first: *first });
                 break;
             }
             match statement {
@@ -153,7 +154,9 @@ impl<'a> LayerChecker<'a, '_> {
                 if !self.lenient {
                     let end = self.layer.body_span.end;
                     let last = self.layer.body.iter().rev().find_map(|s| match s {
-                        ast::Statement::Let(s) => target_names(&s.target).last().map(|n| n.value.clone()),
+                        ast::Statement::Let(s) => {
+                            target_names(&s.target).last().map(|n| n.value.clone())
+                        }
                         ast::Statement::Expect(_) | ast::Statement::Return(_) => None,
                     });
                     self.sink.report(LayerProblem::NoReturn {
@@ -170,7 +173,8 @@ impl<'a> LayerChecker<'a, '_> {
 
     fn parameters(&mut self) {
         for param in &self.layer.params {
-            let checked = check_type(self.env, &mut self.builder.labels, &param.ty, false, self.sink);
+            let checked =
+                check_type(self.env, &mut self.builder.labels, &param.ty, false, self.sink);
             let value = checked.and_then(|ty| self.parameter(param, ty));
             self.bind(&param.name, value, true);
         }
@@ -188,7 +192,14 @@ impl<'a> LayerChecker<'a, '_> {
             return None;
         }
         let (name, span) = (value.name.clone(), value.span);
-        let fetched = self.builder.push_op(self.env, Op::Fetch, vec![id], self.builder.type_of(id), span, self.sink)?;
+        let fetched = self.builder.push_op(
+            self.env,
+            Op::Fetch,
+            vec![id],
+            self.builder.type_of(id),
+            span,
+            self.sink,
+        )?;
         self.builder.values[fetched.index()].name = name;
         self.builder.scope.get_mut(&param.name.value)?.value = Some(fetched);
         Some(())
@@ -220,7 +231,10 @@ impl<'a> LayerChecker<'a, '_> {
             }
         }
         let types = self.layer.results.types();
-        types.into_iter().map(|ty| check_type(self.env, &mut self.builder.labels, ty, false, self.sink)).collect()
+        types
+            .into_iter()
+            .map(|ty| check_type(self.env, &mut self.builder.labels, ty, false, self.sink))
+            .collect()
     }
 
     fn bind(&mut self, name: &ast::Name, value: Option<ValueId>, is_parameter: bool) {
@@ -230,7 +244,10 @@ impl<'a> LayerChecker<'a, '_> {
             return;
         }
         self.later_names.remove(&name.value);
-        self.builder.scope.insert(name.value.clone(), Binding { value, span: name.span, is_parameter, used: false });
+        self.builder.scope.insert(
+            name.value.clone(),
+            Binding { value, span: name.span, is_parameter, used: false },
+        );
     }
 
     fn statement(&mut self, statement: &ast::Let) {
@@ -248,10 +265,16 @@ impl<'a> LayerChecker<'a, '_> {
         }
     }
 
-    fn let_one(&mut self, name: &ast::Name, ty: Option<&ast::Type>, expr: &ast::Expr) -> Option<ValueId> {
+    fn let_one(
+        &mut self,
+        name: &ast::Name,
+        ty: Option<&ast::Type>,
+        expr: &ast::Expr,
+    ) -> Option<ValueId> {
         let fresh_from = self.builder.values.len();
         let value = self.value(expr);
-        let checked = ty.map(|ty| (ty, check_type(self.env, &mut self.builder.labels, ty, true, self.sink)));
+        let checked =
+            ty.map(|ty| (ty, check_type(self.env, &mut self.builder.labels, ty, true, self.sink)));
         if let Some(kind) = ty.and_then(|ty| ty.kind) {
             self.sink.report(LayerProblem::KindOnLet { word: kind.value.word(), span: kind.span });
         }
@@ -296,7 +319,11 @@ impl<'a> LayerChecker<'a, '_> {
         let shown: Vec<String> = (0..values.len())
             .map(|i| names.get(i).map_or_else(|| format!("r{}", i + 1), |name| name.value.clone()))
             .collect();
-        let target = if let [one] = shown.as_slice() { one.clone() } else { format!("({})", shown.join(", ")) };
+        let target = if let [one] = shown.as_slice() {
+            one.clone()
+        } else {
+            format!("({})", shown.join(", "))
+        };
         self.sink.report(LayerProblem::ResultCount {
             what,
             given: values.len(),
@@ -323,7 +350,10 @@ impl<'a> LayerChecker<'a, '_> {
         }
         let mended = self.layout_of_dims(word, &found);
         let names = |dims: &[DimId], less: &[DimId]| -> Vec<String> {
-            dims.iter().filter(|d| !less.contains(d)).map(|d| self.env.dim_name(*d).to_string()).collect()
+            dims.iter()
+                .filter(|d| !less.contains(d))
+                .map(|d| self.env.dim_name(*d).to_string())
+                .collect()
         };
         self.sink.report(ShapeProblem::DimsDiffer {
             what: what.to_string(),
@@ -345,16 +375,24 @@ impl<'a> LayerChecker<'a, '_> {
             .iter()
             .map(|dim| {
                 let name = self.env.dim_name(*dim);
-                word.dims.iter().find(|d| d.name.value == name).cloned().unwrap_or_else(|| ast::DimWord {
-                    span: word.span,
-                    name: shard_grammar::Spanned::new(name.to_string(), word.span),
-                    axes: None,
+                word.dims.iter().find(|d| d.name.value == name).cloned().unwrap_or_else(|| {
+                    ast::DimWord {
+                        span: word.span,
+                        name: shard_grammar::Spanned::new(name.to_string(), word.span),
+                        axes: None,
+                    }
                 })
             })
             .collect();
-        let compact = !dims.is_empty() && dims.iter().all(|d| d.name.value.chars().skip(1).all(|c| c.is_ascii_digit()));
+        let compact = !dims.is_empty()
+            && dims.iter().all(|d| d.name.value.chars().skip(1).all(|c| c.is_ascii_digit()));
         let form = if compact { ast::DimsForm::Compact } else { ast::DimsForm::Bracketed };
-        shard_grammar::print_layout_word(&ast::LayoutWord { span: word.span, form, dims, free: word.free.clone() })
+        shard_grammar::print_layout_word(&ast::LayoutWord {
+            span: word.span,
+            form,
+            dims,
+            free: word.free.clone(),
+        })
     }
 
     fn match_dtype(
@@ -377,13 +415,19 @@ impl<'a> LayerChecker<'a, '_> {
         None
     }
 
-    fn results(&mut self, statement: &ast::Return, types: &[Option<CheckedType>]) -> Option<Vec<Output>> {
+    fn results(
+        &mut self,
+        statement: &ast::Return,
+        types: &[Option<CheckedType>],
+    ) -> Option<Vec<Output>> {
         let exprs = statement.value.values();
         let mut values: Vec<(Option<ValueId>, &ast::Expr, usize)> = Vec::new();
         if let [expr] = exprs.as_slice() {
             let fresh_from = self.builder.values.len();
             match self.term(expr) {
-                Some(Term::Many(many, _)) => values.extend(many.into_iter().map(|v| (Some(v), *expr, fresh_from))),
+                Some(Term::Many(many, _)) => {
+                    values.extend(many.into_iter().map(|v| (Some(v), *expr, fresh_from)))
+                }
                 Some(term) => values.push((self.one(term, expr), expr, fresh_from)),
                 None => values.push((None, expr, fresh_from)),
             }
@@ -403,7 +447,8 @@ impl<'a> LayerChecker<'a, '_> {
                 help: Some(match &self.layer.results {
                     ast::Results::One(_) => "return one value".to_string(),
                     ast::Results::Named { results, .. } => {
-                        let names: Vec<&str> = results.iter().map(|r| r.name.value.as_str()).collect();
+                        let names: Vec<&str> =
+                            results.iter().map(|r| r.name.value.as_str()).collect();
                         if let [one] = names.as_slice() {
                             format!("return {one}")
                         } else {
@@ -417,8 +462,9 @@ impl<'a> LayerChecker<'a, '_> {
         let declared = self.layer.results.types();
         let mut outputs = Vec::new();
         for (i, (value, expr, fresh_from)) in values.into_iter().enumerate() {
-            outputs
-                .push(value.and_then(|value| self.result(i, declared[i], types[i].as_ref()?, value, expr, fresh_from)));
+            outputs.push(value.and_then(|value| {
+                self.result(i, declared[i], types[i].as_ref()?, value, expr, fresh_from)
+            }));
         }
         outputs.into_iter().collect()
     }
@@ -443,8 +489,15 @@ impl<'a> LayerChecker<'a, '_> {
         let dtype = self.match_dtype(&what, ty, checked, value, expr);
         dims.and(dtype)?;
         let labelled = checked.pattern.label.is_some();
-        let value =
-            self.builder.in_order(self.env, value, &checked.dims, fresh_from, labelled, expr.span, self.sink)?;
+        let value = self.builder.in_order(
+            self.env,
+            value,
+            &checked.dims,
+            fresh_from,
+            labelled,
+            expr.span,
+            self.sink,
+        )?;
         let returned_name = match &expr.kind {
             ast::ExprKind::Name(name) => Some(name.clone()),
             _ => None,
@@ -453,7 +506,11 @@ impl<'a> LayerChecker<'a, '_> {
             name: declared_name.or(returned_name).unwrap_or_else(|| "result".to_string()),
             value,
             dims: checked.dims.clone(),
-            pattern: permute_pattern(&checked.pattern, &checked.dims, &self.builder.value(value).dims),
+            pattern: permute_pattern(
+                &checked.pattern,
+                &checked.dims,
+                &self.builder.value(value).dims,
+            ),
             span: ty.span,
             state: false,
         })

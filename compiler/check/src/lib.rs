@@ -1,11 +1,13 @@
 //! The type checker: AST to [`Program`], and every diagnostic.
 //!
-//! [`check_source`] parses and checks a file; [`check`] checks a tree that was parsed without error.
+//! [`check_source`] parses and checks a file; [`check`] checks a tree that was parsed without
+//! error.
 //!
-//! The way of a file, once for each of its `phases`: `environment` reads the mesh, the dims (`int_expr`) and the hardware line; `calls` puts callees
-//! before callers; `layer` takes each layer's parameters, statements and results, with `types` for sharded types, `expr`
-//! and `operations` for expressions and `builder` for the program that comes of them; `repeat` and `partial_pins` look at
-//! the finished program.
+//! The way of a file, once for each of its `phases`: `environment` reads the mesh, the dims
+//! (`int_expr`) and the hardware line; `calls` puts callees before callers; `layer` takes each
+//! layer's parameters, statements and results, with `types` for sharded types, `expr` and
+//! `operations` for expressions and `builder` for the program that comes of them; `repeat` and
+//! `partial_pins` look at the finished program.
 
 mod builder;
 mod calls;
@@ -54,8 +56,8 @@ pub struct CheckOptions {
 /// What a check gives.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Checked {
-    /// One program for every layer without an error, in file order, its calls inlined; all layers of the first phase, then
-    /// all of the next.
+    /// One program for every layer without an error, in file order, its calls inlined; all layers
+    /// of the first phase, then all of the next.
     pub programs: Vec<Program>,
     /// The indices in `programs` of the layers that no other layer calls, in file order.
     pub roots: Vec<usize>,
@@ -74,8 +76,9 @@ impl Checked {
 
 /// Parses and checks a file; the syntax errors are among the diagnostics.
 ///
-/// Where the syntax is wrong, the rest is checked all the same, but nothing is said of names that may have been in the
-/// part that could not be read: of values of the layer that it is in, or, outside the bodies of layers, of any.
+/// Where the syntax is wrong, the rest is checked all the same, but nothing is said of names that
+/// may have been in the part that could not be read: of values of the layer that it is in, or,
+/// outside the bodies of layers, of any.
 ///
 /// ```
 /// use shard_check::{CheckOptions, check_source};
@@ -105,7 +108,13 @@ pub fn check(file: &SourceFile, tree: &ast::File, options: &CheckOptions) -> Che
     check_tree(file, tree, options, Sink::default(), &Unread::default())
 }
 
-fn check_tree(file: &SourceFile, tree: &ast::File, options: &CheckOptions, mut sink: Sink, unread: &Unread) -> Checked {
+fn check_tree(
+    file: &SourceFile,
+    tree: &ast::File,
+    options: &CheckOptions,
+    mut sink: Sink,
+    unread: &Unread,
+) -> Checked {
     let phases = phases::read(tree, unread.elsewhere, &mut sink);
     let mut checked = Checked::default();
     let mut found = Vec::new();
@@ -133,11 +142,19 @@ fn check_phase(
     let mut env = Environment::new(file, tree, options, phase, unread.elsewhere, sink);
     let mut layers = Layers::new(tree, sink);
     let mut room = MAX_FILE_VALUES;
-    let mut expected: Vec<Vec<_>> =
-        layers.all.iter().map(|l| expectations::of_layer(l, unread.hides_values_of(l), sink)).collect();
+    let mut expected: Vec<Vec<_>> = layers
+        .all
+        .iter()
+        .map(|l| expectations::of_layer(l, unread.hides_values_of(l), sink))
+        .collect();
     for index in layers.order(sink) {
         let hidden = unread.hides_values_of(layers.all[index]);
-        let layer = layer::LayerToCheck { layer: layers.all[index], strict: options.strict, lenient: hidden, room };
+        let layer = layer::LayerToCheck {
+            layer: layers.all[index],
+            strict: options.strict,
+            lenient: hidden,
+            room,
+        };
         let program = layer::check_layer(&mut env, &layers, layer, sink);
         room -= program.as_ref().map_or(0, |p| p.values.len());
         layers.programs[index] = program;

@@ -1,5 +1,5 @@
-//! Calls in a `model`: the weights and caches of the layers that it calls are theirs, and a call of a layer with
-//! `repeat N` stands for N applications, a folded block.
+//! Calls in a `model`: the weights and caches of the layers that it calls are theirs, and a call of
+//! a layer with `repeat N` stands for N applications, a folded block.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,8 @@ pub(crate) struct ModelCalls {
 /// One call in a model.
 #[derive(Clone)]
 struct ModelCall {
-    /// What stands before the names of what it owns: `block`, or `block_2` for the second call of `block`.
+    /// What stands before the names of what it owns: `block`, or `block_2` for the second call of
+    /// `block`.
     prefix: String,
     labels: Vec<LabelId>,
     fold: Option<FoldId>,
@@ -44,10 +45,19 @@ impl ModelCall {
 /// What the folded blocks of a model take and hand on has a part in what the model returns.
 pub(crate) fn check(program: &Program, sink: &mut Sink) {
     let mut needed = vec![false; program.values.len()];
-    program.outputs.iter().filter(|output| !output.state).for_each(|output| needed[output.value.index()] = true);
+    program
+        .outputs
+        .iter()
+        .filter(|output| !output.state)
+        .for_each(|output| needed[output.value.index()] = true);
     for id in program.value_ids().rev().filter(|_| !program.folds.is_empty()) {
         if needed[id.index()] {
-            program.value(id).def.operands().iter().for_each(|operand| needed[operand.index()] = true);
+            program
+                .value(id)
+                .def
+                .operands()
+                .iter()
+                .for_each(|operand| needed[operand.index()] = true);
         }
     }
     for (at, fold) in program.folds.iter().enumerate() {
@@ -83,7 +93,11 @@ impl LayerChecker<'_, '_> {
                 ast::Statement::Let(statement) => calls_in(&statement.value, &mut calls),
                 ast::Statement::Expect(_) => {}
                 ast::Statement::Return(statement) => {
-                    statement.value.values().into_iter().for_each(|expr| calls_in(expr, &mut calls));
+                    statement
+                        .value
+                        .values()
+                        .into_iter()
+                        .for_each(|expr| calls_in(expr, &mut calls));
                 }
             }
         }
@@ -108,14 +122,24 @@ impl LayerChecker<'_, '_> {
             self.builder.fold = fold;
             for (param, value) in callee.params.iter().zip(&program.values) {
                 let is_own = param.ty.kind.is_some() && named(args, &param.name.value).is_none();
-                own.push(is_own.then(|| self.own_parameter(&prefix, &callee.name.value, &labels, value)).flatten());
+                own.push(
+                    is_own
+                        .then(|| self.own_parameter(&prefix, &callee.name.value, &labels, value))
+                        .flatten(),
+                );
             }
             (self.builder.inlining, self.builder.fold) = (None, None);
             self.calls.all.insert(name.span.start, ModelCall { prefix, labels, fold, own });
         }
     }
 
-    fn own_parameter(&mut self, prefix: &str, layer: &str, labels: &[LabelId], value: &Value) -> Option<ValueId> {
+    fn own_parameter(
+        &mut self,
+        prefix: &str,
+        layer: &str,
+        labels: &[LabelId],
+        value: &Value,
+    ) -> Option<ValueId> {
         let Def::Parameter { kind, pattern } = &value.def else { return None };
         let def = Def::Parameter { kind: *kind, pattern: relabelled(pattern, labels) };
         let name = value.name.as_ref().map(|name| format!("{prefix}.{name}"));
@@ -138,7 +162,9 @@ impl LayerChecker<'_, '_> {
         let call = self.calls.all.get(&name.span.start)?.clone();
         let given = self.arguments(callee, args, span)?;
         let (mut chosen, mut exprs, mut right) = (Vec::new(), Vec::new(), true);
-        for (((place, own), declared), param) in given.iter().zip(&call.own).zip(&callee.params).zip(&program.values) {
+        for (((place, own), declared), param) in
+            given.iter().zip(&call.own).zip(&callee.params).zip(&program.values)
+        {
             let value = place.map_or(*own, |at| values[at]);
             let expr = place.map(|at| &args[at]);
             if let (Some(value), Some(expr)) = (value, expr) {
@@ -164,23 +190,36 @@ impl LayerChecker<'_, '_> {
     }
 
     /// For each parameter of a layer the place of the argument that is given for it.
-    fn arguments(&mut self, callee: &ast::Layer, args: &[ast::Expr], span: Span) -> Option<Vec<Option<usize>>> {
+    fn arguments(
+        &mut self,
+        callee: &ast::Layer,
+        args: &[ast::Expr],
+        span: Span,
+    ) -> Option<Vec<Option<usize>>> {
         let is_activation = |param: &&ast::Param| param.ty.kind.is_none();
         let wanted: Vec<&ast::Param> = callee.params.iter().filter(is_activation).collect();
-        let mut in_order = (0..args.len()).filter(|at| !matches!(args[*at].kind, ast::ExprKind::Named { .. }));
-        let given = args.iter().filter(|arg| !matches!(arg.kind, ast::ExprKind::Named { .. })).count();
+        let mut in_order =
+            (0..args.len()).filter(|at| !matches!(args[*at].kind, ast::ExprKind::Named { .. }));
+        let given =
+            args.iter().filter(|arg| !matches!(arg.kind, ast::ExprKind::Named { .. })).count();
         let unknown = args.iter().enumerate().find_map(|(at, arg)| match &arg.kind {
             ast::ExprKind::Named { name, .. } => {
-                let known = callee.params.iter().any(|p| p.ty.kind.is_some() && p.name.value == name.value);
+                let known =
+                    callee.params.iter().any(|p| p.ty.kind.is_some() && p.name.value == name.value);
                 let again = args[..at].iter().any(|before| named_as(before, &name.value));
                 (!known || again).then_some(name)
             }
             _ => None,
         });
-        let text = |p: &&ast::Param| format!("{}: {}", p.name.value, shard_grammar::print_type(&p.ty));
+        let text =
+            |p: &&ast::Param| format!("{}: {}", p.name.value, shard_grammar::print_type(&p.ty));
         if unknown.is_some() || given != wanted.len() {
-            let own: Vec<String> =
-                callee.params.iter().filter(|p| !is_activation(p)).map(|p| p.name.value.clone()).collect();
+            let own: Vec<String> = callee
+                .params
+                .iter()
+                .filter(|p| !is_activation(p))
+                .map(|p| p.name.value.clone())
+                .collect();
             self.sink.report(ModelProblem::Arguments {
                 callee: callee.name.value.clone(),
                 parameters: wanted.iter().map(text).collect(),
@@ -199,13 +238,24 @@ impl LayerChecker<'_, '_> {
         Some(callee.params.iter().map(place).collect())
     }
 
-    /// A folded block hands on its first result, which takes the place of its first parameter; its other results are
-    /// caches that each application has of its own.
-    fn handed_on_alone(&mut self, callee: &ast::Layer, program: &Program, call: &ModelCall, span: Span) -> Option<()> {
+    /// A folded block hands on its first result, which takes the place of its first parameter; its
+    /// other results are caches that each application has of its own.
+    fn handed_on_alone(
+        &mut self,
+        callee: &ast::Layer,
+        program: &Program,
+        call: &ModelCall,
+        span: Span,
+    ) -> Option<()> {
         let first = callee.params.first()?;
         if first.ty.kind.is_some() {
             let (layer, parameter) = (callee.name.value.clone(), first.name.value.clone());
-            self.sink.report(ModelProblem::HandsOnWeight { layer, parameter, span, declared: first.span });
+            self.sink.report(ModelProblem::HandsOnWeight {
+                layer,
+                parameter,
+                span,
+                declared: first.span,
+            });
             return None;
         }
         for other in program.outputs.iter().skip(1) {
@@ -213,17 +263,26 @@ impl LayerChecker<'_, '_> {
             if cache.is_some_and(|cache| call.owns(cache)) {
                 continue;
             }
-            let given = cache.and_then(|cache| callee.params.get(cache.index())).map(|param| param.name.value.clone());
+            let given = cache
+                .and_then(|cache| callee.params.get(cache.index()))
+                .map(|param| param.name.value.clone());
             let (layer, result) = (callee.name.value.clone(), other.name.clone());
             let repeat = callee.repeat.map_or(1, |repeat| repeat.count.value);
-            self.sink.report(ModelProblem::OtherResult { layer, result, repeat, given, span, declared: other.span });
+            self.sink.report(ModelProblem::OtherResult {
+                layer,
+                result,
+                repeat,
+                given,
+                span,
+                declared: other.span,
+            });
             return None;
         }
         Some(())
     }
 
-    /// What a folded block takes, in the order of dims in which it is handed on; a value that it takes for another
-    /// parameter too is copied, so that the two are told apart.
+    /// What a folded block takes, in the order of dims in which it is handed on; a value that it
+    /// takes for another parameter too is copied, so that the two are told apart.
     fn prepare(
         &mut self,
         values: &mut [ValueId],
@@ -233,7 +292,8 @@ impl LayerChecker<'_, '_> {
         span: Span,
     ) -> Option<()> {
         let dims = &program.values.first()?.dims;
-        let carried = self.builder.in_order(self.env, values[0], dims, fresh_from, true, span, self.sink)?;
+        let carried =
+            self.builder.in_order(self.env, values[0], dims, fresh_from, true, span, self.sink)?;
         values[0] = carried;
         for at in (1..values.len()).filter(|at| exprs[*at].is_some()) {
             if self.unpinned(values[at]) == self.unpinned(carried) {
@@ -243,7 +303,8 @@ impl LayerChecker<'_, '_> {
         Some(())
     }
 
-    /// The results of a call: what a folded block hands on is what the last application gives, and caches stay.
+    /// The results of a call: what a folded block hands on is what the last application gives, and
+    /// caches stay.
     fn give(
         &mut self,
         call: &ModelCall,
@@ -260,9 +321,18 @@ impl LayerChecker<'_, '_> {
             }
             let (param, output) = (program.values.first()?, program.outputs.first()?);
             let dims = program.value(output.value).dims.clone();
-            let pattern = permute_pattern(&relabelled(&output.pattern, &call.labels), &dims, &param.dims);
+            let pattern =
+                permute_pattern(&relabelled(&output.pattern, &call.labels), &dims, &param.dims);
             let env = &*self.env;
-            let value = self.builder.in_order(env, *first, &param.dims, usize::MAX, true, span, self.sink)?;
+            let value = self.builder.in_order(
+                env,
+                *first,
+                &param.dims,
+                usize::MAX,
+                true,
+                span,
+                self.sink,
+            )?;
             self.builder.fold = None;
             let request = PinRequest {
                 value,
@@ -290,15 +360,19 @@ impl LayerChecker<'_, '_> {
 
     /// A cache after the step: laid out as it was before, and not returned.
     fn keep(&mut self, call: &ModelCall, output: &Output, cache: ValueId, value: ValueId) {
-        let Def::Parameter { kind: ParameterKind::Cache, pattern } = self.builder.value(cache).def.clone() else {
+        let Def::Parameter { kind: ParameterKind::Cache, pattern } =
+            self.builder.value(cache).def.clone()
+        else {
             return;
         };
-        let (dims, own) = (self.builder.value(cache).dims.clone(), self.builder.value(value).dims.clone());
+        let (dims, own) =
+            (self.builder.value(cache).dims.clone(), self.builder.value(value).dims.clone());
         let pattern = match (pattern.open, pattern.label) {
             (true, None) => {
                 let label = self.builder.labels.fresh(&output.name);
                 let tied = shard_ir::LayoutPattern { label: Some(label), ..pattern };
-                if let Def::Parameter { pattern, .. } = &mut self.builder.values[cache.index()].def {
+                if let Def::Parameter { pattern, .. } = &mut self.builder.values[cache.index()].def
+                {
                     *pattern = tied.clone();
                 }
                 tied
@@ -318,7 +392,8 @@ impl LayerChecker<'_, '_> {
     /// A copy of a value.
     fn copy(&mut self, value: ValueId, span: Span) -> Option<ValueId> {
         let ty = self.builder.type_of(value);
-        let copy = self.builder.push_op(self.env, Op::Cast(ty.dtype), vec![value], ty, span, self.sink)?;
+        let copy =
+            self.builder.push_op(self.env, Op::Cast(ty.dtype), vec![value], ty, span, self.sink)?;
         self.builder.values[copy.index()].name = self.builder.value(value).name.clone();
         Some(copy)
     }

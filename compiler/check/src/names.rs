@@ -1,6 +1,7 @@
 //! The nearest of some names.
 
-/// The name nearest to a misspelt one, if any is near enough: one letter off in short names, a third of them in long ones.
+/// The name nearest to a misspelt one, if any is near enough: one letter off in short names, a
+/// third of them in long ones.
 pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let length = name.chars().count();
     let limit = (length / 3).max(1);

@@ -8,8 +8,15 @@ use crate::layer::LayerChecker;
 
 impl LayerChecker<'_, '_> {
     /// Types an op and adds its result. A failure is worded as one of the operands.
-    pub(crate) fn op(&mut self, op: Op, word: &str, operands: &[(ValueId, &ast::Expr)], span: Span) -> Option<ValueId> {
-        let types: Vec<TensorType> = operands.iter().map(|(value, _)| self.builder.type_of(*value)).collect();
+    pub(crate) fn op(
+        &mut self,
+        op: Op,
+        word: &str,
+        operands: &[(ValueId, &ast::Expr)],
+        span: Span,
+    ) -> Option<ValueId> {
+        let types: Vec<TensorType> =
+            operands.iter().map(|(value, _)| self.builder.type_of(*value)).collect();
         match shard_ir::result_type(&op, &types, &[], &self.env.dims) {
             Ok(ty) => {
                 let values = operands.iter().map(|(value, _)| *value).collect();
@@ -22,7 +29,8 @@ impl LayerChecker<'_, '_> {
         }
     }
 
-    /// The wording of a type error that any op may have; those that name dims have said more before they came here.
+    /// The wording of a type error that any op may have; those that name dims have said more before
+    /// they came here.
     pub(crate) fn report_type_error(
         &mut self,
         op: &Op,
@@ -37,24 +45,40 @@ impl LayerChecker<'_, '_> {
         };
         match error {
             TypeError::Dtypes { left, right } => {
-                let at = |dtype| operands.iter().position(|(v, _)| self.builder.value(*v).dtype == dtype);
-                let second = operands.iter().rposition(|(v, _)| self.builder.value(*v).dtype == right);
-                let second = second.unwrap_or_else(|| never!("dtypes that do not meet, of no operand", 1));
-                let first = at(left).unwrap_or_else(|| never!("dtypes that do not meet, of no operand", 0));
+                let at = |dtype| {
+                    operands.iter().position(|(v, _)| self.builder.value(*v).dtype == dtype)
+                };
+                let second =
+                    operands.iter().rposition(|(v, _)| self.builder.value(*v).dtype == right);
+                let second =
+                    second.unwrap_or_else(|| never!("dtypes that do not meet, of no operand", 1));
+                let first =
+                    at(left).unwrap_or_else(|| never!("dtypes that do not meet, of no operand", 0));
                 let ((a, a_text), (b, b_text)) = (operand(first), operand(second));
                 let (left, right) = ((a, a_text, left), (b, b_text, right));
                 self.sink.report(DtypeProblem::DoNotMeet { op: word.to_string(), left, right });
             }
             TypeError::OperandDtype { operand: i, found, wanted } => {
-                self.sink.report(DtypeProblem::NotTaken { op: word.to_string(), operand: operand(i), found, wanted });
+                self.sink.report(DtypeProblem::NotTaken {
+                    op: word.to_string(),
+                    operand: operand(i),
+                    found,
+                    wanted,
+                });
             }
             TypeError::RepeatedDim(dim) => {
                 let dim = self.env.dim_name(dim).to_string();
                 self.sink.report(ShapeProblem::ResultRepeats { op: word.to_string(), dim, span });
             }
             TypeError::WrongDims { expected } => {
-                let left = operands.first().map(|(v, _)| self.builder.value(*v).dims.clone()).unwrap_or_default();
-                let right = operands.get(1).map(|(v, _)| self.builder.value(*v).dims.clone()).unwrap_or_default();
+                let left = operands
+                    .first()
+                    .map(|(v, _)| self.builder.value(*v).dims.clone())
+                    .unwrap_or_default();
+                let right = operands
+                    .get(1)
+                    .map(|(v, _)| self.builder.value(*v).dims.clone())
+                    .unwrap_or_default();
                 let wanted = wanted_second(op, &left).unwrap_or(expected);
                 self.sink.report(ShapeProblem::OtherDims {
                     op: word.to_string(),
@@ -68,7 +92,12 @@ impl LayerChecker<'_, '_> {
             | TypeError::MissingDim { .. }
             | TypeError::Sizes { .. } => {
                 let message = format!("`{word}` does not fit its operands: {error}");
-                self.sink.report(ShapeProblem::Sizes { message, span, here: "here".to_string(), help: None });
+                self.sink.report(ShapeProblem::Sizes {
+                    message,
+                    span,
+                    here: "here".to_string(),
+                    help: None,
+                });
             }
         }
     }
@@ -76,7 +105,8 @@ impl LayerChecker<'_, '_> {
 
 /// The dims that the second operand of a concat or append would have to have.
 fn wanted_second(op: &Op, left: &[DimId]) -> Option<Vec<DimId>> {
-    let swap = |from: DimId, to: DimId| left.iter().map(|d| if *d == from { to } else { *d }).collect();
+    let swap =
+        |from: DimId, to: DimId| left.iter().map(|d| if *d == from { to } else { *d }).collect();
     match op {
         Op::Concat { left: from, right, .. } => Some(swap(*from, *right)),
         Op::Append { from, to } => Some(swap(*to, *from)),

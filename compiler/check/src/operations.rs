@@ -1,4 +1,5 @@
-//! The operations that name dims: einsum, reductions, composites, rename, split, merge and the rest.
+//! The operations that name dims: einsum, reductions, composites, rename, split, merge and the
+//! rest.
 
 use shard_grammar::{Span, ast};
 use shard_ir::op::{Argument, Code, Of, Slot, Takes};
@@ -22,7 +23,11 @@ impl LayerChecker<'_, '_> {
         span: Span,
     ) -> Option<ValueId> {
         if exprs.len() > MAX_EINSUM_OPERANDS {
-            self.sink.report(LimitProblem::Operands { found: exprs.len(), limit: MAX_EINSUM_OPERANDS, span });
+            self.sink.report(LimitProblem::Operands {
+                found: exprs.len(),
+                limit: MAX_EINSUM_OPERANDS,
+                span,
+            });
             return None;
         }
         let terms: Vec<Option<Term>> = exprs.iter().map(|expr| self.term(expr)).collect();
@@ -48,7 +53,9 @@ impl LayerChecker<'_, '_> {
             let mut all: Vec<DimId> = types.iter().flat_map(|t| t.dims.iter().copied()).collect();
             all.sort();
             all.dedup();
-            all.iter().try_fold(1u64, |n, d| n.checked_mul(self.env.size(*d)).filter(|n| *n <= MAX_ITERATIONS))
+            all.iter().try_fold(1u64, |n, d| {
+                n.checked_mul(self.env.size(*d)).filter(|n| *n <= MAX_ITERATIONS)
+            })
         };
         if iterations.is_none() {
             self.sink.report(LimitProblem::Iterations { limit: MAX_ITERATIONS, span });
@@ -60,7 +67,11 @@ impl LayerChecker<'_, '_> {
                     let dtype = stated.value;
                     if !shard_ir::accumulates_in(ty.dtype, dtype) {
                         let product = ty.dtype;
-                        self.sink.report(DtypeProblem::Accumulated { product, stated: (stated.span, dtype), span });
+                        self.sink.report(DtypeProblem::Accumulated {
+                            product,
+                            stated: (stated.span, dtype),
+                            span,
+                        });
                         return None;
                     }
                     ty.dtype = dtype;
@@ -87,7 +98,8 @@ impl LayerChecker<'_, '_> {
         named: &[DimId],
         output: &ast::DimList,
     ) {
-        let kept: Vec<DimId> = named.iter().copied().filter(|d| types.iter().any(|t| t.dims.contains(d))).collect();
+        let kept: Vec<DimId> =
+            named.iter().copied().filter(|d| types.iter().any(|t| t.dims.contains(d))).collect();
         let has = |dim: &DimId| types.iter().any(|t| t.dims.contains(dim));
         for (dim, name) in named.iter().zip(&output.dims).filter(|(dim, _)| !has(dim)) {
             let all = types.iter().flat_map(|t| &t.dims).filter(|d| !named.contains(d));
@@ -95,14 +107,19 @@ impl LayerChecker<'_, '_> {
             self.sink.report(ShapeProblem::OutputDim {
                 dim: name.value.clone(),
                 span: name.span,
-                operands: operands.iter().zip(types).map(|((_, e), t)| (e.span, self.env.dims_text(&t.dims))).collect(),
+                operands: operands
+                    .iter()
+                    .zip(types)
+                    .map(|((_, e), t)| (e.span, self.env.dims_text(&t.dims)))
+                    .collect(),
                 near: near.map(str::to_string),
                 rest: (output.span, self.env.dims_text(&kept)),
             });
         }
     }
 
-    /// An op of one form or another: its operands, what fills its slots, and then whether its sizes fit.
+    /// An op of one form or another: its operands, what fills its slots, and then whether its sizes
+    /// fit.
     pub(crate) fn form(
         &mut self,
         code: Code,
@@ -113,8 +130,12 @@ impl LayerChecker<'_, '_> {
         let row = code.row();
         let word = row.source.unwrap_or(row.text);
         let values: Vec<Option<ValueId>> = exprs.iter().map(|expr| self.value(expr)).collect();
-        let filled: Vec<Option<Argument>> =
-            row.slots.iter().zip(arguments).map(|(slot, argument)| self.filling(slot, argument)).collect();
+        let filled: Vec<Option<Argument>> = row
+            .slots
+            .iter()
+            .zip(arguments)
+            .map(|(slot, argument)| self.filling(slot, argument))
+            .collect();
         let values = values.into_iter().collect::<Option<Vec<_>>>()?;
         let filled = filled.into_iter().collect::<Option<Vec<_>>>()?;
         let operands: Vec<Operand<'_>> = values.into_iter().zip(exprs).collect();
@@ -124,7 +145,8 @@ impl LayerChecker<'_, '_> {
                 (Takes::ListOfOne, Argument::Dims(dims)) => match dims.as_slice() {
                     [dim] => Argument::Dim(*dim),
                     _ => {
-                        let message = format!("`{word}` goes over one dim, and {} are named", dims.len());
+                        let message =
+                            format!("`{word}` goes over one dim, and {} are named", dims.len());
                         let help = Some("merge the dims into one first".to_string());
                         self.sizes(message, written.span(), "one dim belongs here", help)?;
                         return None;
@@ -141,7 +163,9 @@ impl LayerChecker<'_, '_> {
                 }
                 for (place, dim) in argument.dims().iter().enumerate() {
                     let span = match (written, slot.takes) {
-                        (ast::Argument::Dims(list), Takes::Dims | Takes::SeveralDims) => list.dims[place].span,
+                        (ast::Argument::Dims(list), Takes::Dims | Takes::SeveralDims) => {
+                            list.dims[place].span
+                        }
                         _ => written.span(),
                     };
                     self.needs(word, *dim, span, *operand)?;
@@ -167,15 +191,31 @@ impl LayerChecker<'_, '_> {
         })
     }
 
-    /// Whether the sizes of an op's dims fit, and its dims are different where they have to be; `spans` are those of its slots.
-    fn sizes_fit(&mut self, op: &Op, word: &str, operands: &[Operand<'_>], spans: &[Span]) -> Option<()> {
+    /// Whether the sizes of an op's dims fit, and its dims are different where they have to be;
+    /// `spans` are those of its slots.
+    fn sizes_fit(
+        &mut self,
+        op: &Op,
+        word: &str,
+        operands: &[Operand<'_>],
+        spans: &[Span],
+    ) -> Option<()> {
         match op {
             Op::Rename { from, to } => {
                 if self.env.size(*from) != self.env.size(*to) {
-                    let message =
-                        format!("`{word}` keeps the size, and {} while {}", self.sized(*from), self.sized(*to));
-                    let help = format!("dim {} = {}", self.env.dim_name(*to), self.env.dim_name(*from));
-                    return self.sizes(message, spans[0].to(spans[1]), "of different sizes", Some(help));
+                    let message = format!(
+                        "`{word}` keeps the size, and {} while {}",
+                        self.sized(*from),
+                        self.sized(*to)
+                    );
+                    let help =
+                        format!("dim {} = {}", self.env.dim_name(*to), self.env.dim_name(*from));
+                    return self.sizes(
+                        message,
+                        spans[0].to(spans[1]),
+                        "of different sizes",
+                        Some(help),
+                    );
                 }
             }
             Op::Split { from: whole, to: parts } | Op::Merge { from: parts, to: whole } => {
@@ -184,10 +224,19 @@ impl LayerChecker<'_, '_> {
             Op::Concat { left, right, to } => {
                 let sum = self.env.size(*left) + self.env.size(*right);
                 if sum != self.env.size(*to) {
-                    let parts = format!("{} + {}", self.env.dim_name(*left), self.env.dim_name(*right));
-                    let message = format!("`{word}` gives {parts} = {sum} positions, and {}", self.sized(*to));
+                    let parts =
+                        format!("{} + {}", self.env.dim_name(*left), self.env.dim_name(*right));
+                    let message = format!(
+                        "`{word}` gives {parts} = {sum} positions, and {}",
+                        self.sized(*to)
+                    );
                     let help = format!("dim {} = {parts}", self.env.dim_name(*to));
-                    return self.sizes(message, spans[0].to(spans[2]), "sizes do not add up", Some(help));
+                    return self.sizes(
+                        message,
+                        spans[0].to(spans[2]),
+                        "sizes do not add up",
+                        Some(help),
+                    );
                 }
             }
             Op::SliceDim { from, to, offset } => {
@@ -200,13 +249,22 @@ impl LayerChecker<'_, '_> {
                         self.sized(*from)
                     );
                     let help = match all.checked_sub(kept) {
-                        Some(last) => format!("{word}(..., {from_name} -> {to_name}, {last})    (the last start)"),
+                        Some(last) => format!(
+                            "{word}(..., {from_name} -> {to_name}, {last})    (the last start)"
+                        ),
                         None => format!("dim {to_name} = {all}    (or less)"),
                     };
-                    return self.sizes(message, spans[0].to(spans[2]), "reaches past the end", Some(help));
+                    return self.sizes(
+                        message,
+                        spans[0].to(spans[2]),
+                        "reaches past the end",
+                        Some(help),
+                    );
                 }
             }
-            Op::Append { from, to } => self.fits_in(word, *from, *to, spans[0].to(spans[1]), "new positions")?,
+            Op::Append { from, to } => {
+                self.fits_in(word, *from, *to, spans[0].to(spans[1]), "new positions")?
+            }
             Op::Mask { query, key } => {
                 self.different(word, *query, *key, spans[1])?;
                 self.fits_in(word, *query, *key, spans[0].to(spans[1]), "queries")?;
@@ -214,8 +272,10 @@ impl LayerChecker<'_, '_> {
             Op::Rope { over, at, extent } => {
                 self.different(word, *over, *at, spans[1])?;
                 if !self.env.size(*over).is_multiple_of(2) {
-                    let message = format!("`{word}` turns a dim in halves, and {} is odd", self.sized(*over));
-                    let help = format!("dim {} = {}", self.env.dim_name(*over), self.env.size(*over) + 1);
+                    let message =
+                        format!("`{word}` turns a dim in halves, and {} is odd", self.sized(*over));
+                    let help =
+                        format!("dim {} = {}", self.env.dim_name(*over), self.env.size(*over) + 1);
                     return self.sizes(message, spans[0], "odd", Some(help));
                 }
                 if let Some(extent) = extent {
@@ -226,11 +286,18 @@ impl LayerChecker<'_, '_> {
                 self.different(word, *over, *at, spans[1])?;
                 if self.builder.value(operands[0].0).dims.contains(to) {
                     let dim = self.env.dim_name(*to).to_string();
-                    self.sink.report(ShapeProblem::SameDim { op: word.to_string(), dim, span: spans[2] });
+                    self.sink.report(ShapeProblem::SameDim {
+                        op: word.to_string(),
+                        dim,
+                        span: spans[2],
+                    });
                     return None;
                 }
                 if *choices > self.env.size(*over) {
-                    let message = format!("`{word}` lets a token ask for {choices} experts, and {}", self.sized(*over));
+                    let message = format!(
+                        "`{word}` lets a token ask for {choices} experts, and {}",
+                        self.sized(*over)
+                    );
                     let (to, all) = (self.env.dim_name(*to), self.env.size(*over));
                     let help = format!("{word}(... -> {to}, {all})    (all experts)");
                     return self.sizes(message, spans[3], "more than there are", Some(help));
@@ -253,7 +320,13 @@ impl LayerChecker<'_, '_> {
         format!("`{}` = {}", self.env.dim_name(dim), self.env.size(dim))
     }
 
-    fn sizes(&mut self, message: String, span: Span, here: &str, help: Option<String>) -> Option<()> {
+    fn sizes(
+        &mut self,
+        message: String,
+        span: Span,
+        here: &str,
+        help: Option<String>,
+    ) -> Option<()> {
         self.sink.report(ShapeProblem::Sizes { message, span, here: here.to_string(), help });
         None
     }
@@ -291,17 +364,30 @@ impl LayerChecker<'_, '_> {
         }
         let names: Vec<&str> = parts.iter().map(|d| self.env.dim_name(*d)).collect();
         let product = product.map_or("a number beyond all limits".to_string(), |n| n.to_string());
-        let message = format!("`{op}`: {} = {product}, and {}", names.join(" * "), self.sized(whole));
+        let message =
+            format!("`{op}`: {} = {product}, and {}", names.join(" * "), self.sized(whole));
         let help = format!("dim {} = {}", self.env.dim_name(whole), names.join(" * "));
         self.sizes(message, span, "sizes do not multiply", Some(help))
     }
 
-    fn fits_in(&mut self, op: &str, small: DimId, large: DimId, span: Span, what: &str) -> Option<()> {
+    fn fits_in(
+        &mut self,
+        op: &str,
+        small: DimId,
+        large: DimId,
+        span: Span,
+        what: &str,
+    ) -> Option<()> {
         if self.env.size(small) <= self.env.size(large) {
             return Some(());
         }
-        let message = format!("`{op}`: more {what} than positions, {} and {}", self.sized(small), self.sized(large));
-        let help = format!("dim {} = {}    (or more)", self.env.dim_name(large), self.env.size(small));
+        let message = format!(
+            "`{op}`: more {what} than positions, {} and {}",
+            self.sized(small),
+            self.sized(large)
+        );
+        let help =
+            format!("dim {} = {}    (or more)", self.env.dim_name(large), self.env.size(small));
         self.sizes(message, span, "does not fit", Some(help))
     }
 }

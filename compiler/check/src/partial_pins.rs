@@ -1,16 +1,16 @@
 //! Pins on partial values that no op could meet by itself.
 //!
-//! A lowering may always reshard between two pins, so almost nothing is wrong for certain. What is reported: an op whose
-//! operand is stated to be partial over an axis, and whose own result is stated to be partial over the same axis,
-//! although the op cannot act on the terms. Making the result partial again after the reduction would be legal, and is
-//! never what was meant.
+//! A lowering may always reshard between two pins, so almost nothing is wrong for certain. What is
+//! reported: an op whose operand is stated to be partial over an axis, and whose own result is
+//! stated to be partial over the same axis, although the op cannot act on the terms. Making the
+//! result partial again after the reduction would be legal, and is never what was meant.
 
 use std::collections::BTreeMap;
 
 use shard_grammar::Span;
 use shard_ir::{
-    AxisId, AxisList, AxisSet, Binary, Def, Layout, LayoutPattern, MeshShape, Op, Operand, Program, Reduction,
-    RuleError, ValueId, result_layout,
+    AxisId, AxisList, AxisSet, Binary, Def, Layout, LayoutPattern, MeshShape, Op, Operand, Program,
+    Reduction, RuleError, ValueId, result_layout,
 };
 
 use crate::diagnostics::{PartialProblem, WayOut};
@@ -44,7 +44,9 @@ fn check_pin(
     }
     let mut not_linear: BTreeMap<(usize, Reduction), AxisSet> = BTreeMap::new();
     let mut added: BTreeMap<usize, AxisSet> = BTreeMap::new();
-    for (kind, axes) in [(Reduction::Sum, pattern.partial_sum), (Reduction::Max, pattern.partial_max)] {
+    for (kind, axes) in
+        [(Reduction::Sum, pattern.partial_sum), (Reduction::Max, pattern.partial_max)]
+    {
         for axis in axes.iter() {
             match rule_over(program, op, operands, &made.dims, axis) {
                 Err(RuleError::NotLinear { operand, .. }) if kind == Reduction::Sum => {
@@ -60,7 +62,9 @@ fn check_pin(
                     return;
                 }
                 Err(RuleError::AddedOncePerDevice { operand, .. })
-                    if kind == Reduction::Sum && is_sum(op) && is_whole(program, operands[operand], axis) =>
+                    if kind == Reduction::Sum
+                        && is_sum(op)
+                        && is_whole(program, operands[operand], axis) =>
                 {
                     let axes = added.entry(operand).or_default();
                     *axes = axes.with(axis);
@@ -112,7 +116,8 @@ fn word(op: &Op) -> &'static str {
     }
 }
 
-/// The op's rule along one axis: operands that are stated to be partial over it are so, the others are replicated.
+/// The op's rule along one axis: operands that are stated to be partial over it are so, the others
+/// are replicated.
 fn rule_over(
     program: &Program,
     op: &Op,
@@ -125,8 +130,12 @@ fn rule_over(
         .map(|id| {
             let value = program.value(*id);
             let layout = match stated(program, *id) {
-                Some(p) if p.partial_sum.contains(axis) => Layout::REPLICATED.with_partial(axis, Reduction::Sum),
-                Some(p) if p.partial_max.contains(axis) => Layout::REPLICATED.with_partial(axis, Reduction::Max),
+                Some(p) if p.partial_sum.contains(axis) => {
+                    Layout::REPLICATED.with_partial(axis, Reduction::Sum)
+                }
+                Some(p) if p.partial_max.contains(axis) => {
+                    Layout::REPLICATED.with_partial(axis, Reduction::Max)
+                }
                 _ => Layout::REPLICATED,
             };
             Operand { dims: &value.dims, dtype: value.dtype, layout }
@@ -161,10 +170,13 @@ fn stated_span(program: &Program, id: ValueId) -> Span {
 /// The value's name, or its text where that is short.
 fn text(env: &Environment<'_>, program: &Program, id: ValueId) -> String {
     let value = program.value(id);
-    value.name.clone().unwrap_or_else(|| env.file.slice(value.span).split_whitespace().collect::<Vec<_>>().join(" "))
+    value.name.clone().unwrap_or_else(|| {
+        env.file.slice(value.span).split_whitespace().collect::<Vec<_>>().join(" ")
+    })
 }
 
-/// How a value in a stated layout is made whole: scattered along the first dim that divides, and everywhere.
+/// How a value in a stated layout is made whole: scattered along the first dim that divides, and
+/// everywhere.
 fn ways_out(program: &Program, id: ValueId) -> Vec<WayOut> {
     let value = program.value(id);
     let sizes = program.sizes(&value.dims);
@@ -178,9 +190,17 @@ fn ways_out(program: &Program, id: ValueId) -> Vec<WayOut> {
     let mut ways = Vec::new();
     if let Some(dim) = (0..sizes.len()).rev().find(|dim| shape.can_append(whole, *dim, &list)) {
         let scattered = whole.with_dim(dim, whole.axes_of(dim).concat(list));
-        ways.push(WayOut { layout: scattered.text(&program.mesh, &names), collective: "reduce-scatter", bytes });
+        ways.push(WayOut {
+            layout: scattered.text(&program.mesh, &names),
+            collective: "reduce-scatter",
+            bytes,
+        });
     }
-    ways.push(WayOut { layout: whole.text(&program.mesh, &names), collective: "all-reduce", bytes });
+    ways.push(WayOut {
+        layout: whole.text(&program.mesh, &names),
+        collective: "all-reduce",
+        bytes,
+    });
     ways
 }
 

@@ -12,13 +12,21 @@ use crate::names::nearest;
 use crate::sink::Sink;
 
 /// The phases of a file, `[None]` where it has none. What is wrong with one in itself is said here.
-pub(crate) fn read<'a>(tree: &'a ast::File, lenient: bool, sink: &mut Sink) -> Vec<Option<&'a ast::Phase>> {
+pub(crate) fn read<'a>(
+    tree: &'a ast::File,
+    lenient: bool,
+    sink: &mut Sink,
+) -> Vec<Option<&'a ast::Phase>> {
     let mut seen: BTreeMap<&str, Span> = BTreeMap::new();
     let mut phases = Vec::new();
     for phase in tree.phases() {
         let name = &phase.name;
         if let Some(first) = seen.get(name.value.as_str()) {
-            sink.report(PhaseProblem::Duplicate { name: name.value.clone(), span: name.span, first: *first });
+            sink.report(PhaseProblem::Duplicate {
+                name: name.value.clone(),
+                span: name.span,
+                first: *first,
+            });
             continue;
         }
         if phases.len() >= MAX_PHASES {
@@ -27,7 +35,9 @@ pub(crate) fn read<'a>(tree: &'a ast::File, lenient: bool, sink: &mut Sink) -> V
         }
         seen.insert(&name.value, name.span);
         sizes(tree, phase, lenient, sink);
-        if let Some(count) = phase.repeat.map(|repeat| repeat.count).filter(|count| count.value == 0) {
+        if let Some(count) =
+            phase.repeat.map(|repeat| repeat.count).filter(|count| count.value == 0)
+        {
             sink.report(PhaseProblem::RepeatZero { span: count.span });
         }
         phases.push(Some(phase));
@@ -41,35 +51,59 @@ fn sizes(tree: &ast::File, phase: &ast::Phase, lenient: bool, sink: &mut Sink) {
     for size in &phase.sizes {
         let (name, span) = (size.name.value.clone(), size.name.span);
         if let Some(first) = seen.insert(&size.name.value, span) {
-            sink.report(PhaseProblem::SizeTwice { dim: name, phase: phase.name.value.clone(), span, first });
+            sink.report(PhaseProblem::SizeTwice {
+                dim: name,
+                phase: phase.name.value.clone(),
+                span,
+                first,
+            });
         } else if !lenient && tree.dims().all(|dim| dim.name.value != name) {
-            let near = nearest(&name, tree.dims().map(|dim| dim.name.value.as_str())).map(str::to_string);
+            let near =
+                nearest(&name, tree.dims().map(|dim| dim.name.value.as_str())).map(str::to_string);
             let first_phase = tree.phases().map(|phase| phase.span.start).min();
-            let first_phase = first_phase.unwrap_or_else(|| never!("a phase of a file without one", span.start));
+            let first_phase =
+                first_phase.unwrap_or_else(|| never!("a phase of a file without one", span.start));
             let value = shard_grammar::print_int_expr(&size.value);
-            sink.report(PhaseProblem::UnknownDim { dim: name, span, near, value, insert_at: first_phase });
+            sink.report(PhaseProblem::UnknownDim {
+                dim: name,
+                span,
+                near,
+                value,
+                insert_at: first_phase,
+            });
         }
     }
 }
 
 /// A phase as programs bear it.
 pub(crate) fn phase(tree: &ast::Phase) -> Phase {
-    Phase { name: tree.name.value.clone(), repeat: tree.repeat.map_or(1, |repeat| repeat.count.value.max(1)) }
+    Phase {
+        name: tree.name.value.clone(),
+        repeat: tree.repeat.map_or(1, |repeat| repeat.count.value.max(1)),
+    }
 }
 
 /// A weight is stored once: its dims have one size in all phases.
 pub(crate) fn weights_keep_their_sizes(checked: &Checked, sink: &mut Sink) {
     for (at, program) in checked.programs.iter().enumerate() {
-        let Some(first) = checked.programs[..at].iter().find(|p| p.name == program.name) else { continue };
+        let Some(first) = checked.programs[..at].iter().find(|p| p.name == program.name) else {
+            continue;
+        };
         for (a, b) in first.values.iter().zip(&program.values) {
             if !matches!(b.def, Def::Parameter { kind, .. } if kind.is_weight()) {
                 continue;
             }
             let size = |p: &Program, dim: shard_ir::DimId| p.dims[dim.index()].size;
-            let differs = a.dims.iter().zip(&b.dims).find(|(i, j)| size(first, **i) != size(program, **j));
-            let (Some((i, j)), Some(p), Some(q)) = (differs, &first.phase, &program.phase) else { continue };
+            let differs =
+                a.dims.iter().zip(&b.dims).find(|(i, j)| size(first, **i) != size(program, **j));
+            let (Some((i, j)), Some(p), Some(q)) = (differs, &first.phase, &program.phase) else {
+                continue;
+            };
             sink.report(PhaseProblem::WeightChangesSize {
-                weight: b.name.clone().unwrap_or_else(|| never!("a weight without a name", String::new())),
+                weight: b
+                    .name
+                    .clone()
+                    .unwrap_or_else(|| never!("a weight without a name", String::new())),
                 span: b.span,
                 dim: program.dims[j.index()].name.clone(),
                 sizes: [(p.name.clone(), size(first, *i)), (q.name.clone(), size(program, *j))],

@@ -1,4 +1,5 @@
-//! `repeat N`: a layer that is stacked hands on what it takes, and leaves its caches where it found them.
+//! `repeat N`: a layer that is stacked hands on what it takes, and leaves its caches where it found
+//! them.
 
 use shard_grammar::ast;
 use shard_ir::{Def, DimId, LayoutPattern, Op, ParameterKind, Program, ValueId, typing::same_dims};
@@ -17,11 +18,15 @@ pub(crate) fn check(
     labels: &mut Labels,
     sink: &mut Sink,
 ) {
-    let Some(repeat) = layer.repeat.filter(|r| r.count.value > 1 && layer.model.is_none()) else { return };
+    let Some(repeat) = layer.repeat.filter(|r| r.count.value > 1 && layer.model.is_none()) else {
+        return;
+    };
     carry(env, layer, repeat, program, labels, sink);
     for index in 0..program.outputs.len() {
         let declared = layer.results.types().get(index).copied();
-        if let Some(declared) = declared.filter(|ty| ty.kind.map(|k| k.value) == Some(ast::Kind::Cache)) {
+        if let Some(declared) =
+            declared.filter(|ty| ty.kind.map(|k| k.value) == Some(ast::Kind::Cache))
+        {
             tie_cache(layer, declared, index, program, labels, sink);
         }
     }
@@ -63,7 +68,11 @@ fn carry(
             env.dims_text(&dims),
             env.dims_text(&output.dims)
         );
-        return refuse(Some(param), why, Some("a result of the same dims as the first parameter".to_string()));
+        return refuse(
+            Some(param),
+            why,
+            Some("a result of the same dims as the first parameter".to_string()),
+        );
     }
     if dtype != result_dtype {
         let why = format!("`{}` is {dtype}, and the result is {result_dtype}", param.name.value);
@@ -74,7 +83,9 @@ fn carry(
     if pattern.label.is_some() && pattern.label == result_pattern.label {
         return;
     }
-    let same = same_demand(pattern, &result_pattern) && pattern.label.is_none() && result_pattern.label.is_none();
+    let same = same_demand(pattern, &result_pattern)
+        && pattern.label.is_none()
+        && result_pattern.label.is_none();
     if same && !pattern.open {
         if pattern.dims.iter().any(|d| d.any_order) {
             // `E_(xy)` on both: one order, chosen once.
@@ -94,15 +105,26 @@ fn carry(
         (false, _) => format!("{dtype} {}    (as the result type)", exact_text(param)),
         (true, _) => format!("{dtype} {}    (for both: one label, one layout)", labelled("l")),
     };
-    refuse(Some(param), "its first parameter and its result may be laid out differently".to_string(), Some(help));
+    refuse(
+        Some(param),
+        "its first parameter and its result may be laid out differently".to_string(),
+        Some(help),
+    );
 }
 
 fn exact_text(param: &ast::Param) -> String {
-    format!("{}{}", shard_grammar::print_layout_word(&param.ty.layout), shard_grammar::print_partial(&param.ty.partial))
+    format!(
+        "{}{}",
+        shard_grammar::print_layout_word(&param.ty.layout),
+        shard_grammar::print_partial(&param.ty.partial)
+    )
 }
 
 fn same_demand(a: &LayoutPattern, b: &LayoutPattern) -> bool {
-    a.dims == b.dims && a.partial_sum == b.partial_sum && a.partial_max == b.partial_max && a.open == b.open
+    a.dims == b.dims
+        && a.partial_sum == b.partial_sum
+        && a.partial_max == b.partial_max
+        && a.open == b.open
 }
 
 /// Gives a parameter and an output one fresh label.

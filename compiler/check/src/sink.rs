@@ -31,7 +31,8 @@ impl Sink {
     /// Takes one in, unless there are too many already.
     pub(crate) fn report(&mut self, problem: impl Into<Diagnostic>) {
         let diagnostic = problem.into();
-        let same_kind = if diagnostic.is_error() { self.errors } else { self.diagnostics.len() - self.errors };
+        let same_kind =
+            if diagnostic.is_error() { self.errors } else { self.diagnostics.len() - self.errors };
         if same_kind >= MAX_DIAGNOSTICS {
             self.left_out = true;
             self.errors_left_out += usize::from(diagnostic.is_error());
@@ -41,7 +42,8 @@ impl Sink {
         self.diagnostics.push(diagnostic);
     }
 
-    /// Takes in a problem with a name that may stand in many places, told at the first of them that is looked at.
+    /// Takes in a problem with a name that may stand in many places, told at the first of them that
+    /// is looked at.
     pub(crate) fn report_name(&mut self, name: &str, problem: impl Into<Diagnostic>) {
         let diagnostic = problem.into();
         let key = (diagnostic.code, name.to_string());
@@ -52,7 +54,13 @@ impl Sink {
     }
 
     /// Another place of a name that was told: `true` where there is nothing more to say.
-    pub(crate) fn is_told(&mut self, code: &'static str, name: &str, span: Span, mended: Option<String>) -> bool {
+    pub(crate) fn is_told(
+        &mut self,
+        code: &'static str,
+        name: &str,
+        span: Span,
+        mended: Option<String>,
+    ) -> bool {
         let Some(known) = self.wrong_names.get_mut(&(code, name.to_string())) else { return false };
         known.others.push((span, mended));
         true
@@ -60,11 +68,17 @@ impl Sink {
 
     /// Gives each wrong name a label at every place, so many, and edits that mend all.
     fn label_wrong_names(&mut self) {
-        for WrongName { diagnostic, others } in std::mem::take(&mut self.wrong_names).into_values() {
-            let Some(diagnostic) = diagnostic.and_then(|at| self.diagnostics.get_mut(at)) else { continue };
-            let Some(primary) = diagnostic.labels.iter().position(|label| label.primary) else { continue };
+        for WrongName { diagnostic, others } in std::mem::take(&mut self.wrong_names).into_values()
+        {
+            let Some(diagnostic) = diagnostic.and_then(|at| self.diagnostics.get_mut(at)) else {
+                continue;
+            };
+            let Some(primary) = diagnostic.labels.iter().position(|label| label.primary) else {
+                continue;
+            };
             let told = diagnostic.labels.remove(primary);
-            let mut places: Vec<Span> = others.iter().map(|(span, _)| *span).chain([told.span]).collect();
+            let mut places: Vec<Span> =
+                others.iter().map(|(span, _)| *span).chain([told.span]).collect();
             places.sort_by_key(|span| (span.start, span.end));
             places.dedup();
             let labels = places.iter().take(MAX_PLACES).enumerate().map(|(i, span)| match i {
@@ -79,7 +93,9 @@ impl Sink {
             if let Some(help) = diagnostic.helps.first_mut()
                 && help.edits.iter().any(|edit| edit.span == told.span)
             {
-                let edits = others.into_iter().filter_map(|(span, with)| Some(Edit { span, replacement: with? }));
+                let edits = others
+                    .into_iter()
+                    .filter_map(|(span, with)| Some(Edit { span, replacement: with? }));
                 help.edits.extend(edits);
                 help.edits.sort_by_key(|edit| (edit.span.start, edit.span.end));
                 help.edits.dedup_by_key(|edit| edit.span);
@@ -98,8 +114,8 @@ impl Sink {
         self.errors + self.errors_left_out
     }
 
-    /// Takes in what the phases of a file gave, each thing once. What not all of them say bears the names of those that do;
-    /// a warning that not all of them give is not worth one.
+    /// Takes in what the phases of a file gave, each thing once. What not all of them say bears the
+    /// names of those that do; a warning that not all of them give is not worth one.
     pub(crate) fn take_phases(&mut self, phases: Vec<(String, Sink)>) {
         let count = phases.len();
         let mut found: Vec<(Diagnostic, Vec<String>)> = Vec::new();

@@ -1,4 +1,5 @@
-//! Splits and merges of dims whose blocks do not fall on whole parts: the data has to move, whatever the compiler does.
+//! Splits and merges of dims whose blocks do not fall on whole parts: the data has to move,
+//! whatever the compiler does.
 
 use shard_ir::layout_rule::deal;
 use shard_ir::{AxisList, Def, DimId, Mesh, MeshShape, Op, Program, ValueId};
@@ -8,7 +9,8 @@ use crate::environment::Environment;
 use crate::factored::factored;
 use crate::sink::Sink;
 
-/// Reports every `split` and `merge` of the layer's own body that cannot keep the layout that its operand is stated to have.
+/// Reports every `split` and `merge` of the layer's own body that cannot keep the layout that its
+/// operand is stated to have.
 pub(crate) fn check(env: &Environment<'_>, program: &Program, sink: &mut Sink) {
     for value in program.values.iter().filter(|v| v.in_layers.is_empty()) {
         let Def::Op { op, operands } = &value.def else { continue };
@@ -19,9 +21,13 @@ pub(crate) fn check(env: &Environment<'_>, program: &Program, sink: &mut Sink) {
         };
         let Some(axes) = stated(program, operands[0]) else { continue };
         let sizes = program.sizes(parts);
-        let of_part = |d: &DimId| axes.iter().find(|(dim, _)| dim == d).map_or(AxisList::EMPTY, |(_, list)| *list);
+        let of_part = |d: &DimId| {
+            axes.iter().find(|(dim, _)| dim == d).map_or(AxisList::EMPTY, |(_, list)| *list)
+        };
         let (list, fits) = match op {
-            Op::Split { .. } => (of_part(&whole), deal(of_part(&whole), &sizes, &program.mesh).is_some()),
+            Op::Split { .. } => {
+                (of_part(&whole), deal(of_part(&whole), &sizes, &program.mesh).is_some())
+            }
             _ => {
                 let lists: Vec<AxisList> = parts.iter().map(of_part).collect();
                 let all = lists.iter().fold(AxisList::EMPTY, |all, list| all.concat(*list));
@@ -32,14 +38,22 @@ pub(crate) fn check(env: &Environment<'_>, program: &Program, sink: &mut Sink) {
             continue;
         }
         let name = |d: &DimId| env.dim_name(*d).to_string();
-        let kept = (0..list.len()).rev().map(|n| list.prefix(n)).find(|l| deal(*l, &sizes, &program.mesh).is_some());
+        let kept = (0..list.len())
+            .rev()
+            .map(|n| list.prefix(n))
+            .find(|l| deal(*l, &sizes, &program.mesh).is_some());
         sink.report(Straddle {
             op: op.word(),
             span: value.span,
             whole: name(&whole),
             parts: parts.iter().map(|d| (name(d), env.size(*d))).collect(),
-            axes: list.iter().map(|a| (program.mesh.name(a).to_string(), program.mesh.size(a))).collect(),
-            kept: kept.map(|list| program.mesh.axes_text(list.iter())).filter(|text| !text.is_empty()),
+            axes: list
+                .iter()
+                .map(|a| (program.mesh.name(a).to_string(), program.mesh.size(a)))
+                .collect(),
+            kept: kept
+                .map(|list| program.mesh.axes_text(list.iter()))
+                .filter(|text| !text.is_empty()),
             mesh: other_mesh(&program.mesh, list, &sizes),
             factored: in_two(&program.mesh, list, &sizes)
                 .map(|(mesh, axes)| (mesh, format!("{}_{axes}", name(&whole)))),
@@ -50,12 +64,16 @@ pub(crate) fn check(env: &Environment<'_>, program: &Program, sink: &mut Sink) {
 /// The axes of each dim of a value whose layout the source states.
 fn stated(program: &Program, id: ValueId) -> Option<Vec<(DimId, AxisList)>> {
     let value = program.value(id);
-    let (Def::Parameter { pattern, .. } | Def::Pin { pattern, .. }) = &value.def else { return None };
-    let layout = pattern.exact(MeshShape { mesh: &program.mesh, sizes: &program.sizes(&value.dims) })?;
+    let (Def::Parameter { pattern, .. } | Def::Pin { pattern, .. }) = &value.def else {
+        return None;
+    };
+    let layout =
+        pattern.exact(MeshShape { mesh: &program.mesh, sizes: &program.sizes(&value.dims) })?;
     Some(value.dims.iter().enumerate().map(|(at, dim)| (*dim, layout.axes_of(at))).collect())
 }
 
-/// A mesh with one axis in two, on which the axes and then the new one fall on whole parts, and all of these axes as text.
+/// A mesh with one axis in two, on which the axes and then the new one fall on whole parts, and all
+/// of these axes as text.
 fn in_two(mesh: &Mesh, axes: AxisList, parts: &[u64]) -> Option<(String, String)> {
     let (major, rest) = parts.split_first()?;
     let devices = mesh.group_size(axes.iter());
@@ -67,12 +85,16 @@ fn in_two(mesh: &Mesh, axes: AxisList, parts: &[u64]) -> Option<(String, String)
     let fits = devices.is_multiple_of(*major) && next.is_multiple_of(devices / major);
     let names = axes.iter().map(|axis| mesh.name(axis)).chain([other.minor.as_str()]);
     let names: Vec<&str> = names.collect();
-    let text =
-        if names.iter().all(|n| n.chars().count() == 1) { names.concat() } else { format!("{{{}}}", names.join(",")) };
+    let text = if names.iter().all(|n| n.chars().count() == 1) {
+        names.concat()
+    } else {
+        format!("{{{}}}", names.join(","))
+    };
     (is_last && fits).then_some((other.mesh, text))
 }
 
-/// A mesh of as many devices on which the axes, in this order, fall on whole parts: the first of them as large as can be.
+/// A mesh of as many devices on which the axes, in this order, fall on whole parts: the first of
+/// them as large as can be.
 fn other_mesh(mesh: &Mesh, axes: AxisList, parts: &[u64]) -> Option<String> {
     let order: Vec<_> = axes.iter().collect();
     let devices = mesh.group_size(order.iter().copied());
@@ -95,5 +117,11 @@ fn other_mesh(mesh: &Mesh, axes: AxisList, parts: &[u64]) -> Option<String> {
         let place = order.iter().position(|axis| mesh.name(*axis) == name);
         place.map_or(old, |at| sizes[at])
     };
-    Some(mesh.declared().iter().map(|(name, old)| format!("{name}={}", size(name, *old))).collect::<Vec<_>>().join(","))
+    Some(
+        mesh.declared()
+            .iter()
+            .map(|(name, old)| format!("{name}={}", size(name, *old)))
+            .collect::<Vec<_>>()
+            .join(","),
+    )
 }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use shard_grammar::{Span, ast};
 use shard_ir::tensor::{MAX_ELEMENTS, MAX_RANK};
 use shard_ir::{
-    AxisId, AxisList, AxisSet, DimId, DimPattern, Dtype, LabelId, Layout, LayoutError, LayoutPattern, MeshShape,
-    ParameterKind, Reduction,
+    AxisId, AxisList, AxisSet, DimId, DimPattern, Dtype, LabelId, Layout, LayoutError,
+    LayoutPattern, MeshShape, ParameterKind, Reduction,
 };
 
 use crate::diagnostics::{DimProblem, LayoutProblem, LimitProblem, NotDivisible};
@@ -52,7 +52,8 @@ enum MentionPlace {
     Partial(Reduction),
 }
 
-/// Checks a type. `free_partial`: whether a `?` leaves partials free too (inside a layer) or not (at its boundary).
+/// Checks a type. `free_partial`: whether a `?` leaves partials free too (inside a layer) or not
+/// (at its boundary).
 pub(crate) fn check_type(
     env: &mut Environment<'_>,
     labels: &mut Labels,
@@ -87,7 +88,11 @@ pub(crate) fn check_layout(
         return None;
     }
     if elements(env, &dims).is_none() {
-        sink.report(LimitProblem::Elements { dims: env.dims_text(&dims), limit: MAX_ELEMENTS, span: word.span });
+        sink.report(LimitProblem::Elements {
+            dims: env.dims_text(&dims),
+            limit: MAX_ELEMENTS,
+            span: word.span,
+        });
         return None;
     }
     let mut pattern = LayoutPattern::any(dims.len(), free_partial && word.free.is_some());
@@ -98,9 +103,15 @@ pub(crate) fn check_layout(
     }
     for mention in &axes {
         match mention.place {
-            MentionPlace::Split(dim) => pattern.dims[dim].axes = pattern.dims[dim].axes.then(mention.axis),
-            MentionPlace::Partial(Reduction::Sum) => pattern.partial_sum = pattern.partial_sum.with(mention.axis),
-            MentionPlace::Partial(Reduction::Max) => pattern.partial_max = pattern.partial_max.with(mention.axis),
+            MentionPlace::Split(dim) => {
+                pattern.dims[dim].axes = pattern.dims[dim].axes.then(mention.axis)
+            }
+            MentionPlace::Partial(Reduction::Sum) => {
+                pattern.partial_sum = pattern.partial_sum.with(mention.axis)
+            }
+            MentionPlace::Partial(Reduction::Max) => {
+                pattern.partial_max = pattern.partial_max.with(mention.axis)
+            }
         }
     }
     for dim in &mut pattern.dims {
@@ -122,20 +133,29 @@ pub(crate) fn elements(env: &Environment<'_>, dims: &[DimId]) -> Option<u64> {
     Some(product)
 }
 
-fn check_dims(env: &mut Environment<'_>, word: &ast::LayoutWord, sink: &mut Sink) -> Option<Vec<DimId>> {
+fn check_dims(
+    env: &mut Environment<'_>,
+    word: &ast::LayoutWord,
+    sink: &mut Sink,
+) -> Option<Vec<DimId>> {
     let mut out: Vec<(DimId, Span)> = Vec::new();
     let mut whole = true;
     // `BATCH` is five dims; where no letter bears a subscript, one dim may be meant.
     let text = env.file.slice(word.span).to_string();
     let letters = text.strip_suffix('?').unwrap_or(&text).to_string();
     let span = Span::new(word.span.start, word.span.start + letters.len());
-    let together = (word.form == ast::DimsForm::Compact && word.dims.len() > 1).then_some((span, letters.as_str()));
+    let together = (word.form == ast::DimsForm::Compact && word.dims.len() > 1)
+        .then_some((span, letters.as_str()));
     for dim in &word.dims {
         match env.dim(&dim.name, together, sink) {
             Some(id) => match out.iter().find(|(seen, _)| *seen == id) {
                 Some((_, first)) => {
                     let name = dim.name.value.clone();
-                    sink.report(DimProblem::Repeated { dim: name, span: dim.name.span, first: *first });
+                    sink.report(DimProblem::Repeated {
+                        dim: name,
+                        span: dim.name.span,
+                        first: *first,
+                    });
                     whole = false;
                 }
                 None => out.push((id, dim.name.span)),
@@ -157,7 +177,9 @@ fn check_axes(
         .dims
         .iter()
         .enumerate()
-        .filter_map(|(i, d)| d.axes.as_ref().map(|axes| (axes, MentionPlace::Split(i), d.name.value.as_str(), '_')))
+        .filter_map(|(i, d)| {
+            d.axes.as_ref().map(|axes| (axes, MentionPlace::Split(i), d.name.value.as_str(), '_'))
+        })
         .chain(partial.iter().map(|group| {
             let kind = match group.op.value {
                 ast::PartialOp::Sum => Reduction::Sum,
@@ -171,7 +193,10 @@ fn check_axes(
     let mut whole = true;
     for (axes, place, before, sign) in groups {
         let braced = axes.raw.contains('{');
-        if !braced && axes.axes.len() > 1 && env.mesh.declared().iter().any(|(name, _)| *name == axes.raw) {
+        if !braced
+            && axes.axes.len() > 1
+            && env.mesh.declared().iter().any(|(name, _)| *name == axes.raw)
+        {
             sink.report(LayoutProblem::UnbracedAxis {
                 raw: axes.raw.clone(),
                 span: axes.span,
@@ -188,8 +213,16 @@ fn check_axes(
             continue;
         }
         for axis in &axes.axes {
-            if let Some((_, first, first_place)) = named.iter().find(|(name, ..)| *name == axis.value) {
-                report_twice((word, partial), &axis.value, (*first, *first_place), (axis.span, place), sink);
+            if let Some((_, first, first_place)) =
+                named.iter().find(|(name, ..)| *name == axis.value)
+            {
+                report_twice(
+                    (word, partial),
+                    &axis.value,
+                    (*first, *first_place),
+                    (axis.span, place),
+                    sink,
+                );
                 whole = false;
                 continue;
             }
@@ -209,13 +242,23 @@ fn check_axes(
     whole.then_some(mentions)
 }
 
-/// `B_dta` where an axis `data` exists: one error of the whole word, if some letter of it is no axis.
-fn report_unbraced_misspelling(env: &Environment<'_>, axes: &ast::AxesWord, sink: &mut Sink) -> bool {
+/// `B_dta` where an axis `data` exists: one error of the whole word, if some letter of it is no
+/// axis.
+fn report_unbraced_misspelling(
+    env: &Environment<'_>,
+    axes: &ast::AxesWord,
+    sink: &mut Sink,
+) -> bool {
     let declared = || env.mesh.declared().iter().map(|(name, _)| name.as_str());
-    if axes.axes.len() < 2 || env.mesh_is_broken || axes.axes.iter().all(|a| declared().any(|name| name == a.value)) {
+    if axes.axes.len() < 2
+        || env.mesh_is_broken
+        || axes.axes.iter().all(|a| declared().any(|name| name == a.value))
+    {
         return false;
     }
-    let Some(near) = nearest(&axes.raw, declared()).filter(|near| near.len() > 1) else { return false };
+    let Some(near) = nearest(&axes.raw, declared()).filter(|near| near.len() > 1) else {
+        return false;
+    };
     let text = format!("{{{near}}}");
     if !sink.is_told("E0201", &axes.raw, axes.span, Some(text.clone())) {
         let problem = LayoutProblem::UnknownAxis {
@@ -236,7 +279,9 @@ fn report_unknown_axis(env: &mut Environment<'_>, axis: &ast::Name, braced: bool
         return;
     }
     let (name, span) = (axis.value.clone(), axis.span);
-    let text = |near: &String| if braced || near.len() == 1 { near.clone() } else { format!("{{{near}}}") };
+    let text = |near: &String| {
+        if braced || near.len() == 1 { near.clone() } else { format!("{{{near}}}") }
+    };
     if let Some(near) = env.unknown_axes.get(&name)
         && sink.is_told("E0201", &name, span, near.as_ref().map(text))
     {
@@ -246,9 +291,16 @@ fn report_unknown_axis(env: &mut Environment<'_>, axis: &ast::Name, braced: bool
         return;
     }
     if let Some((replaced, mesh)) = &env.replaced_mesh {
-        let declared = replaced.and_then(|line| line.axes.iter().find(|a| a.name.value == name)).map(|a| a.span);
+        let declared = replaced
+            .and_then(|line| line.axes.iter().find(|a| a.name.value == name))
+            .map(|a| a.span);
         if declared.is_some() {
-            let problem = LayoutProblem::AxisNotInOverride { axis: name.clone(), span, declared, mesh: mesh.clone() };
+            let problem = LayoutProblem::AxisNotInOverride {
+                axis: name.clone(),
+                span,
+                declared,
+                mesh: mesh.clone(),
+            };
             sink.report_name(&name, problem);
             env.unknown_axes.insert(name, None);
             return;
@@ -258,9 +310,12 @@ fn report_unknown_axis(env: &mut Environment<'_>, axis: &ast::Name, braced: bool
     let near = nearest(&name, known.iter().map(String::as_str)).map(str::to_string);
     env.unknown_axes.insert(name.clone(), near.clone());
     let near = near.as_ref().map(text).map(|text| (text.clone(), text));
-    let (mesh, append_at) =
-        (env.mesh_line.map(|m| m.span), env.mesh_line.and_then(|m| m.axes.last()).map(|a| a.span.end));
-    let problem = LayoutProblem::UnknownAxis { axis: name.clone(), span, near, known, mesh, append_at };
+    let (mesh, append_at) = (
+        env.mesh_line.map(|m| m.span),
+        env.mesh_line.and_then(|m| m.axes.last()).map(|a| a.span.end),
+    );
+    let problem =
+        LayoutProblem::UnknownAxis { axis: name.clone(), span, near, known, mesh, append_at };
     sink.report_name(&name, problem);
 }
 
@@ -288,7 +343,11 @@ fn report_twice(
             group.axes.axes.retain(|a| a.span != span);
         }
         partial.retain(|group| !group.axes.axes.is_empty());
-        format!("{}{}", shard_grammar::print_layout_word(&word), shard_grammar::print_partial(&partial))
+        format!(
+            "{}{}",
+            shard_grammar::print_layout_word(&word),
+            shard_grammar::print_partial(&partial)
+        )
     };
     sink.report(match (first, second) {
         ((a, MentionPlace::Split(i)), (b, MentionPlace::Split(j))) => LayoutProblem::AxisTwice {
@@ -299,18 +358,22 @@ fn report_twice(
             keep_second: without(a),
         },
         ((a, MentionPlace::Split(i)), (b, MentionPlace::Partial(_)))
-        | ((b, MentionPlace::Partial(_)), (a, MentionPlace::Split(i))) => LayoutProblem::AxisSplitsAndPartial {
-            axis: axis.to_string(),
-            dim: dim(i),
-            split: a,
-            partial: b,
-            keep: [without(b), without(a)],
-        },
-        ((a, MentionPlace::Partial(first)), (b, MentionPlace::Partial(second))) => LayoutProblem::AxisPartialTwice {
-            axis: axis.to_string(),
-            mentions: [(first.word(), a), (second.word(), b)],
-            keep: [without(b), without(a)],
-        },
+        | ((b, MentionPlace::Partial(_)), (a, MentionPlace::Split(i))) => {
+            LayoutProblem::AxisSplitsAndPartial {
+                axis: axis.to_string(),
+                dim: dim(i),
+                split: a,
+                partial: b,
+                keep: [without(b), without(a)],
+            }
+        }
+        ((a, MentionPlace::Partial(first)), (b, MentionPlace::Partial(second))) => {
+            LayoutProblem::AxisPartialTwice {
+                axis: axis.to_string(),
+                mentions: [(first.word(), a), (second.word(), b)],
+                keep: [without(b), without(a)],
+            }
+        }
     });
 }
 
@@ -362,14 +425,27 @@ fn used_elsewhere(pattern: &LayoutPattern, dim: usize) -> AxisSet {
         .fold(pattern.partial_sum.union(pattern.partial_max), |set, (_, d)| set.union(d.axes.set()))
 }
 
-fn not_divisible(env: &Environment<'_>, dim: DimId, axes: AxisList, free: AxisSet, span: Span) -> NotDivisible {
+fn not_divisible(
+    env: &Environment<'_>,
+    dim: DimId,
+    axes: AxisList,
+    free: AxisSet,
+    span: Span,
+) -> NotDivisible {
     const SHOWN: usize = 3;
     let (info, line) = (&env.dims[dim.index()], &env.dim_lines[dim.index()]);
     let devices = env.mesh.group_size(axes.iter());
-    let mut fits: Vec<AxisSet> =
-        free.nonempty_subsets().filter(|set| info.size.is_multiple_of(env.mesh.group_size(set.iter()))).collect();
+    let mut fits: Vec<AxisSet> = free
+        .nonempty_subsets()
+        .filter(|set| info.size.is_multiple_of(env.mesh.group_size(set.iter())))
+        .collect();
     fits.sort_by_key(|set| {
-        (!set.is_subset(axes.set()), std::cmp::Reverse(env.mesh.group_size(set.iter())), set.len(), *set)
+        (
+            !set.is_subset(axes.set()),
+            std::cmp::Reverse(env.mesh.group_size(set.iter())),
+            set.len(),
+            *set,
+        )
     });
     let pad = info.size - info.size % devices + devices;
     let edit = match &line.stated.pad {
@@ -377,20 +453,32 @@ fn not_divisible(env: &Environment<'_>, dim: DimId, axes: AxisList, free: AxisSe
         Some(old) => Some((old.span, pad.to_string())),
         None => Some((Span::at(line.stated.value.span.end), format!(" pad {pad}"))),
     };
-    let value =
-        if line.overridden { info.useful.to_string() } else { shard_grammar::print_int_expr(&line.stated.value) };
+    let value = if line.overridden {
+        info.useful.to_string()
+    } else {
+        shard_grammar::print_int_expr(&line.stated.value)
+    };
     NotDivisible {
         dim: info.name.clone(),
         size: info.size,
         useful: info.useful,
         value,
-        axes: axes.iter().map(|a| format!("{}={}", env.mesh.name(a), env.mesh.size(a))).collect::<Vec<_>>().join(" "),
+        axes: axes
+            .iter()
+            .map(|a| format!("{}={}", env.mesh.name(a), env.mesh.size(a)))
+            .collect::<Vec<_>>()
+            .join(" "),
         devices,
         span,
         declared: Some(line.stated.span),
-        fits: fits.iter().take(SHOWN).map(|set| format!("{}_{}", info.name, env.mesh.axes_text(set.iter()))).collect(),
-        factored: factored(&env.mesh, axes, info.size)
-            .map(|other| (other.mesh, format!("{}_{}", info.name, env.mesh.axes_text(other.fits)), other.minor)),
+        fits: fits
+            .iter()
+            .take(SHOWN)
+            .map(|set| format!("{}_{}", info.name, env.mesh.axes_text(set.iter())))
+            .collect(),
+        factored: factored(&env.mesh, axes, info.size).map(|other| {
+            (other.mesh, format!("{}_{}", info.name, env.mesh.axes_text(other.fits)), other.minor)
+        }),
         pad,
         edit,
     }

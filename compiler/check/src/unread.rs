@@ -18,8 +18,9 @@ impl Unread {
         // Of more errors than are kept, nobody knows where the others are.
         let mut unread = Unread { elsewhere: errors.len() >= MAX_ERRORS, layers: Vec::new() };
         for error in errors {
-            let holds =
-                |layer: &&ast::Layer| layer.body_span.start < error.span.start && error.span.end < layer.body_span.end;
+            let holds = |layer: &&ast::Layer| {
+                layer.body_span.start < error.span.start && error.span.end < layer.body_span.end
+            };
             match tree.layers().find(holds) {
                 Some(layer) => unread.layers.push(layer.span.start),
                 None => unread.elsewhere = true,

@@ -25,7 +25,10 @@ fn a_dim_may_be_declared_below_the_layer_that_uses_it() {
 fn an_exactly_typed_parameter_and_result_of_a_callee_are_pins() {
     let p = program(BLOCK);
     assert_eq!(p.name, "outer");
-    assert_eq!(pins(&p), [("a".to_string(), "B_xE".to_string()), ("result".to_string(), "B_xE2".to_string())]);
+    assert_eq!(
+        pins(&p),
+        [("a".to_string(), "B_xE".to_string()), ("result".to_string(), "B_xE2".to_string())]
+    );
 }
 
 #[test]
@@ -98,14 +101,15 @@ layer c(x: f32 B) -> f32 B { return gelu(x) }",
 
 #[test]
 fn a_value_with_an_error_silences_what_depends_on_it() {
-    let text = "dim B = 4\nlayer a(x: f32 B) -> f32 B { let h = gelu(nothing) let k = h + h return k * x }";
+    let text = "dim B = 4\nlayer a(x: f32 B) -> f32 B { let h = gelu(nothing) let k = h + h \
+        return k * x }";
     assert_eq!(codes(text), ["E0601"]);
 }
 
 #[test]
 fn independent_errors_are_reported_in_one_run() {
-    let text =
-        "mesh x=3\ndim B = 4\nlayer a(x: f32 B_x) -> f32 B { return x }\nlayer b(x: f32 B) -> f32 Z { return y }";
+    let text = "mesh x=3\ndim B = 4\nlayer a(x: f32 B_x) -> f32 B { return x }\nlayer b(x: f32 B) \
+        -> f32 Z { return y }";
     assert_eq!(codes(text), ["E0205", "E0301", "E0601"]);
 }
 

@@ -36,7 +36,11 @@ fn examples() -> Vec<String> {
         }
     }
     files.sort();
-    files.iter().map(|f| std::fs::read_to_string(f).expect("text")).filter(|t| t.len() < 4000).collect()
+    files
+        .iter()
+        .map(|f| std::fs::read_to_string(f).expect("text"))
+        .filter(|t| t.len() < 4000)
+        .collect()
 }
 
 fn holds(text: &str, diagnostics: &[Diagnostic]) {
@@ -44,8 +48,16 @@ fn holds(text: &str, diagnostics: &[Diagnostic]) {
     for d in diagnostics {
         let edits = d.edits().map(|e| e.span);
         for span in d.labels.iter().map(|l| l.span).chain(edits) {
-            assert!(span.start <= span.end && span.end <= text.len(), "{}: {span:?} in {text:?}", d.code);
-            assert!(text.is_char_boundary(span.start) && text.is_char_boundary(span.end), "{}: {text:?}", d.code);
+            assert!(
+                span.start <= span.end && span.end <= text.len(),
+                "{}: {span:?} in {text:?}",
+                d.code
+            );
+            assert!(
+                text.is_char_boundary(span.start) && text.is_char_boundary(span.end),
+                "{}: {text:?}",
+                d.code
+            );
         }
         assert!(!d.message.contains('\n'), "{}: {}", d.code, d.message);
     }
@@ -145,7 +157,9 @@ fn random_bytes_are_checked_without_panic() {
 fn random_words_are_checked_without_panic() {
     let mut numbers = Numbers(0xfeed_beef);
     for _ in 0..3000 {
-        let mut text = String::from("mesh x=4, y=2\ndim B = 8\ndim E = 4\nlayer f(x: f32 BE, y: f32 B_x) -> f32 B { ");
+        let mut text = String::from(
+            "mesh x=4, y=2\ndim B = 8\ndim E = 4\nlayer f(x: f32 BE, y: f32 B_x) -> f32 B { ",
+        );
         for _ in 0..numbers.below(40) {
             text.push_str(WORDS[numbers.below(WORDS.len())]);
         }
@@ -165,10 +179,23 @@ fn every_suggested_edit_takes_its_problem_away() {
                     mended.replace_range(edit.span.start..edit.span.end, &edit.replacement);
                 }
                 let again = check(&mended);
-                let same = again.diagnostics.iter().filter(|a| a.code == d.code && a.message == d.message).count();
-                let before =
-                    check(&text).diagnostics.iter().filter(|a| a.code == d.code && a.message == d.message).count();
-                assert!(same < before, "{}: {} stays after `{}`:\n{mended}", d.code, d.message, help.text);
+                let same = again
+                    .diagnostics
+                    .iter()
+                    .filter(|a| a.code == d.code && a.message == d.message)
+                    .count();
+                let before = check(&text)
+                    .diagnostics
+                    .iter()
+                    .filter(|a| a.code == d.code && a.message == d.message)
+                    .count();
+                assert!(
+                    same < before,
+                    "{}: {} stays after `{}`:\n{mended}",
+                    d.code,
+                    d.message,
+                    help.text
+                );
             }
         }
     }

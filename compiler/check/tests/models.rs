@@ -20,7 +20,9 @@ layer unembed(x: bf16 BLE?, table: weight bf16 VE?) -> bf16 BLV? { return einsum
 
 fn parameters(p: &Program) -> Vec<(&str, ParameterKind, u64)> {
     let all = p.value_ids().filter_map(|id| match &p.value(id).def {
-        Def::Parameter { kind, .. } => Some((p.value(id).name.as_deref().unwrap_or("?"), *kind, p.copies(id))),
+        Def::Parameter { kind, .. } => {
+            Some((p.value(id).name.as_deref().unwrap_or("?"), *kind, p.copies(id)))
+        }
         _ => None,
     });
     all.collect()
@@ -65,7 +67,11 @@ fn a_call_of_a_repeated_layer_is_one_folded_block_with_an_entry_and_an_exit() {
 #[test]
 fn what_comes_from_outside_and_is_not_handed_on_is_pinned_outside() {
     let p = model(TOWER);
-    let mask = p.values.iter().find(|v| matches!(v.def, Def::Pin { .. }) && v.name.as_deref() == Some("m")).unwrap();
+    let mask = p
+        .values
+        .iter()
+        .find(|v| matches!(v.def, Def::Pin { .. }) && v.name.as_deref() == Some("m"))
+        .unwrap();
     assert_eq!((mask.fold, mask.times), (None, 1));
 }
 
@@ -96,7 +102,11 @@ fn a_value_that_a_block_takes_twice_is_copied_so_that_the_two_are_told_apart() {
 layer block(x: f32 B?l, c: f32 B) -> f32 B?l repeat 3 { return x * c }
 model tower(x: f32 B) -> f32 B { return block(x, x) }",
     );
-    let copies = p.values.iter().filter(|v| matches!(v.def, Def::Op { op: shard_ir::Op::Cast(_), .. })).count();
+    let copies = p
+        .values
+        .iter()
+        .filter(|v| matches!(v.def, Def::Op { op: shard_ir::Op::Cast(_), .. }))
+        .count();
     assert_eq!(copies, 1);
 }
 
@@ -159,5 +169,8 @@ fn a_repeated_layer_reads_a_cache_of_the_model_but_gives_none_back() {
     let given_back = with_a_cache_of_the_model(Some("append(keys, new, L -> S)"));
     assert_eq!(codes(&given_back), ["E0635"]);
     let problem = &check(&given_back).diagnostics[0];
-    assert_eq!(problem.message, "`block` is repeated, and its result `k` is of a cache that is not its own");
+    assert_eq!(
+        problem.message,
+        "`block` is repeated, and its result `k` is of a cache that is not its own"
+    );
 }

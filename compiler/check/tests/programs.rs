@@ -36,14 +36,19 @@ fn the_feed_forward_block_has_three_parameters_three_ops_and_one_output() {
 
 #[test]
 fn a_padded_dim_carries_its_useful_size_into_derived_dims() {
-    let p = program("dim H = 48 pad 64\ndim Q = 4\ndim N = H * Q\nlayer f(x: f32 HN) -> f32 HN { return x }");
+    let p = program(
+        "dim H = 48 pad 64\ndim Q = 4\ndim N = H * Q\nlayer f(x: f32 HN) -> f32 HN { return x }",
+    );
     let sizes: Vec<(u64, u64)> = p.dims.iter().map(|d| (d.size, d.useful)).collect();
     assert_eq!(sizes, [(64, 48), (4, 4), (256, 192)]);
 }
 
 #[test]
 fn a_dim_on_the_command_line_changes_the_dims_that_follow_from_it() {
-    let options = CheckOptions { dim_overrides: vec![("H".into(), "30 pad 32".into())], ..CheckOptions::default() };
+    let options = CheckOptions {
+        dim_overrides: vec![("H".into(), "30 pad 32".into())],
+        ..CheckOptions::default()
+    };
     let text = "dim E = 8\ndim H = E\ndim N = H * 2\nlayer f(x: f32 HN) -> f32 HN { return x }";
     let checked = check_with(text, &options);
     assert_eq!(messages(&checked), Vec::<&str>::new());
@@ -54,10 +59,16 @@ fn a_dim_on_the_command_line_changes_the_dims_that_follow_from_it() {
 #[test]
 fn a_wrong_dim_on_the_command_line_is_an_error_without_a_place() {
     let text = "dim Batch = 8\nlayer f(x: f32 [Batch]) -> f32 [Batch] { return x }";
-    for (name, right, code) in
-        [("Bacth", "8", "E0312"), ("Batch", "8x", "E0313"), ("Batch", "0", "E0304"), ("Batch", "Z", "E0313")]
-    {
-        let options = CheckOptions { dim_overrides: vec![(name.into(), right.into())], ..CheckOptions::default() };
+    for (name, right, code) in [
+        ("Bacth", "8", "E0312"),
+        ("Batch", "8x", "E0313"),
+        ("Batch", "0", "E0304"),
+        ("Batch", "Z", "E0313"),
+    ] {
+        let options = CheckOptions {
+            dim_overrides: vec![(name.into(), right.into())],
+            ..CheckOptions::default()
+        };
         let checked = check_with(text, &options);
         assert_eq!(checked.diagnostics[0].code, code, "{:?}", messages(&checked));
         assert_eq!(checked.diagnostics[0].primary_span(), None);
@@ -66,8 +77,10 @@ fn a_wrong_dim_on_the_command_line_is_an_error_without_a_place() {
 
 #[test]
 fn an_axis_that_the_new_mesh_lacks_is_one_error_whose_help_sets_it_to_one() {
-    let options =
-        CheckOptions { mesh_override: Some(vec![("x".into(), 8), ("y".into(), 8)]), ..CheckOptions::default() };
+    let options = CheckOptions {
+        mesh_override: Some(vec![("x".into(), 8), ("y".into(), 8)]),
+        ..CheckOptions::default()
+    };
     let checked = check_with(FEED_FORWARD, &options);
     assert_eq!(checked.diagnostics.len(), 1);
     assert!(checked.diagnostics[0].helps[0].text.starts_with("z=1"));
@@ -82,23 +95,33 @@ fn an_axis_that_the_new_mesh_lacks_is_one_error_whose_help_sets_it_to_one() {
 
 #[test]
 fn axes_of_size_one_are_dropped_from_splits_and_partials() {
-    let p = program("mesh x=4, y=1, z=1\ndim B = 8\nlayer f(a: f32 B_yx(partialsum-z)) -> f32 B_x { return a }");
+    let p = program(
+        "mesh x=4, y=1, z=1\ndim B = 8\nlayer f(a: f32 B_yx(partialsum-z)) -> f32 B_x { return a }",
+    );
     assert_eq!(demand(&p, &p.values[0]), "B_x");
     assert_eq!(p.mesh.axes().len(), 1);
 }
 
 #[test]
 fn strict_comes_from_the_layer_or_from_the_command_line() {
-    let text = "dim B = 8\nstrict layer f(a: f32 B) -> f32 B { return a }\nlayer g(a: f32 B) -> f32 B { return a }";
-    let strict = |checked: shard_check::Checked| checked.programs.iter().map(|p| p.strict).collect::<Vec<_>>();
+    let text = "dim B = 8\nstrict layer f(a: f32 B) -> f32 B { return a }\nlayer g(a: f32 B) -> \
+        f32 B { return a }";
+    let strict = |checked: shard_check::Checked| {
+        checked.programs.iter().map(|p| p.strict).collect::<Vec<_>>()
+    };
     assert_eq!(strict(check(text)), [true, false]);
-    assert_eq!(strict(check_with(text, &CheckOptions { strict: true, ..CheckOptions::default() })), [true, true]);
+    assert_eq!(
+        strict(check_with(text, &CheckOptions { strict: true, ..CheckOptions::default() })),
+        [true, true]
+    );
 }
 
 #[test]
 fn an_annotation_gives_a_fresh_value_its_order_of_dims() {
-    let p =
-        program("mesh x=2\ndim B = 4\ndim F = 8\nlayer f(a: f32 BF) -> f32 BF { let h: f32 F_xB = gelu(a) return h }");
+    let p = program(
+        "mesh x=2\ndim B = 4\ndim F = 8\nlayer f(a: f32 BF) -> f32 BF { let h: f32 F_xB = gelu(a) \
+            return h }",
+    );
     assert_eq!(dims_of(&p, "h"), "FB");
     assert_eq!(pins(&p), [("h".to_string(), "F_xB".to_string())]);
     assert_eq!(p.dim_names(&p.outputs[0].dims).concat(), "BF");
@@ -107,22 +130,28 @@ fn an_annotation_gives_a_fresh_value_its_order_of_dims() {
 
 #[test]
 fn an_annotation_of_a_value_that_is_there_keeps_its_order() {
-    let p = program("mesh x=2\ndim B = 4\ndim F = 8\nlayer f(a: f32 BF) -> f32 BF_x { let h: f32 F_xB = a return h }");
+    let p = program(
+        "mesh x=2\ndim B = 4\ndim F = 8\nlayer f(a: f32 BF) -> f32 BF_x { let h: f32 F_xB = a \
+            return h }",
+    );
     assert_eq!(pins(&p), [("h".to_string(), "BF_x".to_string())]);
 }
 
 #[test]
 fn an_annotation_of_dims_alone_pins_nothing() {
-    let p = program("mesh x=2\ndim B = 4\nlayer f(a: f32 B) -> f32 B { let h: B? = gelu(a) return h }");
+    let p =
+        program("mesh x=2\ndim B = 4\nlayer f(a: f32 B) -> f32 B { let h: B? = gelu(a) return h }");
     assert_eq!(pins(&p), []);
-    let p = program("mesh x=2\ndim B = 4\nlayer f(a: f32 B) -> f32 B { let h: B = gelu(a) return h }");
+    let p =
+        program("mesh x=2\ndim B = 4\nlayer f(a: f32 B) -> f32 B { let h: B = gelu(a) return h }");
     assert_eq!(pins(&p), [("h".to_string(), "B".to_string())]);
 }
 
 #[test]
 fn a_reshard_is_a_written_pin_and_an_annotation_is_not() {
     let p = program(
-        "mesh x=2\ndim B = 4\nlayer f(a: f32 B) -> f32 B { let h = reshard(a, B_x) let k: B_x = gelu(h) return k }",
+        "mesh x=2\ndim B = 4\nlayer f(a: f32 B) -> f32 B { let h = reshard(a, B_x) let k: B_x = \
+            gelu(h) return k }",
     );
     let written: Vec<bool> = p
         .values
@@ -136,8 +165,11 @@ fn a_reshard_is_a_written_pin_and_an_annotation_is_not() {
 #[test]
 fn a_number_takes_the_other_operands_dtype_and_alone_is_f32() {
     let p = program("dim B = 4\nlayer f(a: bf16 B) -> bf16 B { return maximum(-2 * a, 0) }");
-    let constants: Vec<(f64, Dtype)> =
-        p.values.iter().filter_map(|v| if let Def::Constant(n) = v.def { Some((n, v.dtype)) } else { None }).collect();
+    let constants: Vec<(f64, Dtype)> = p
+        .values
+        .iter()
+        .filter_map(|v| if let Def::Constant(n) = v.def { Some((n, v.dtype)) } else { None })
+        .collect();
     assert_eq!(constants, [(-2.0, Dtype::Bf16), (0.0, Dtype::Bf16)]);
     let p = program("dim B = 4\nlayer f(a: bf16 B) -> f32 B { let c = 2 return a * c }");
     assert_eq!(p.value(p.outputs[0].value).dtype, Dtype::F32);
@@ -145,21 +177,26 @@ fn a_number_takes_the_other_operands_dtype_and_alone_is_f32() {
 
 #[test]
 fn elementwise_operations_broadcast_by_name_and_keep_the_first_order() {
-    let p =
-        program("dim B = 4\ndim E = 8\ndim F = 2\nlayer f(a: f32 BE, b: f32 FE) -> f32 BEF { let c = a + b return c }");
+    let p = program(
+        "dim B = 4\ndim E = 8\ndim F = 2\nlayer f(a: f32 BE, b: f32 FE) -> f32 BEF { let c = a + \
+            b return c }",
+    );
     assert_eq!(dims_of(&p, "c"), "BEF");
 }
 
 #[test]
 fn a_weight_of_int8_counts_as_the_other_operands_dtype() {
-    let p =
-        program("dim B = 4\ndim E = 8\nlayer f(a: bf16 BE, w: weight int8 E) -> bf16 B { return einsum(a, w -> B) }");
+    let p = program(
+        "dim B = 4\ndim E = 8\nlayer f(a: bf16 BE, w: weight int8 E) -> bf16 B { return einsum(a, \
+            w -> B) }",
+    );
     assert_eq!(p.value(p.outputs[0].value).dtype, Dtype::Bf16);
 }
 
 #[test]
 fn a_layer_may_return_a_parameter_as_it_is() {
-    let p = program("mesh x=2\ndim A = 4\ndim B = 4\nlayer r(t: f32 AB_x) -> f32 A_xB { return t }");
+    let p =
+        program("mesh x=2\ndim A = 4\ndim B = 4\nlayer r(t: f32 AB_x) -> f32 A_xB { return t }");
     assert_eq!((p.values.len(), p.outputs[0].value.0, p.outputs[0].name.as_str()), (1, 0, "t"));
 }
 
@@ -227,20 +264,25 @@ fn a_cache_stated_on_one_side_of_a_stack_is_stated_on_the_other() {
 
 #[test]
 fn a_partial_parameter_under_a_free_gelu_is_no_error() {
-    let text = "mesh x=2\ndim B = 4\nlayer f(h: f32 B(partialsum-x)) -> f32 B { let a = gelu(h) return a }";
+    let text = "mesh x=2\ndim B = 4\nlayer f(h: f32 B(partialsum-x)) -> f32 B { let a = gelu(h) \
+        return a }";
     assert_eq!(codes(text), Vec::<&str>::new());
 }
 
 #[test]
 fn a_linear_operation_may_act_on_a_partial_sum() {
-    let text = "mesh x=2\ndim B = 4\nlayer f(h: f32 B(partialsum-x)) -> f32 B(partialsum-x) { return -(h * 2) }";
+    let text = "mesh x=2\ndim B = 4\nlayer f(h: f32 B(partialsum-x)) -> f32 B(partialsum-x) { \
+        return -(h * 2) }";
     assert_eq!(codes(text), Vec::<&str>::new());
 }
 
 #[test]
 fn relu_keeps_order_and_gelu_does_not() {
     let text = |op: &str| {
-        format!("mesh x=2\ndim B = 4\nlayer f(h: f32 B(partialmax-x)) -> f32 B(partialmax-x) {{ return {op}(h) }}")
+        format!(
+            "mesh x=2\ndim B = 4\nlayer f(h: f32 B(partialmax-x)) -> f32 B(partialmax-x) {{ \
+                return {op}(h) }}"
+        )
     };
     assert_eq!(codes(&text("relu")), Vec::<&str>::new());
     assert_eq!(codes(&text("gelu")), ["E0501"]);
@@ -255,7 +297,9 @@ fn rope_counts_from_the_front_or_to_the_end_of_a_dim() {
 }";
     let p = program(text);
     let extent = |name: &str| match &value(&p, name).def {
-        Def::Op { op: Op::Rope { extent, .. }, .. } => extent.map(|d| p.dims[d.index()].name.clone()),
+        Def::Op { op: Op::Rope { extent, .. }, .. } => {
+            extent.map(|d| p.dims[d.index()].name.clone())
+        }
         def => panic!("{def:?}"),
     };
     assert_eq!((extent("y"), extent("z")), (None, Some("S".to_string())));
@@ -272,7 +316,8 @@ fn an_einsum_has_the_dtype_that_it_states_or_that_of_its_product() {
   return wide + cast(sum(narrow over BE), f32) + cast(sum(whole over B), f32) + cast(sum(small over E), f32) + cast(plain, f32)
 }";
     let p = program(text);
-    let dtypes: Vec<&str> = ["plain", "wide", "narrow", "whole", "small"].map(|n| value(&p, n).dtype.name()).to_vec();
+    let dtypes: Vec<&str> =
+        ["plain", "wide", "narrow", "whole", "small"].map(|n| value(&p, n).dtype.name()).to_vec();
     assert_eq!(dtypes, ["bf16", "f32", "bf16", "int32", "int32"]);
 }
 
@@ -283,7 +328,9 @@ fn three_dims_are_merged_and_split() {
   return (h, split(h, H -> ABC))
 }";
     let p = program(text);
-    assert!(matches!(&value(&p, "h").def, Def::Op { op: Op::Merge { from, .. }, .. } if from.len() == 3));
+    assert!(
+        matches!(&value(&p, "h").def, Def::Op { op: Op::Merge { from, .. }, .. } if from.len() == 3)
+    );
 }
 
 #[test]
@@ -292,13 +339,18 @@ fn one_wrong_axis_is_one_error_with_a_label_and_an_edit_at_each_place() {
         let params: Vec<String> = (0..count).map(|i| format!("p{i}: f32 B_{{modle}}")).collect();
         format!("mesh model=2\ndim B = 4\nlayer f({}) -> f32 B {{ return p0 }}", params.join(", "))
     };
-    for (count, labels, more) in [(1, 1, None), (10, 10, None), (14, 10, Some("and in 4 more places"))] {
+    for (count, labels, more) in
+        [(1, 1, None), (10, 10, None), (14, 10, Some("and in 4 more places"))]
+    {
         let file = shard_grammar::SourceFile::new("t", types(count));
         let checked = shard_check::check_source(&file, &shard_check::CheckOptions::default());
         let [error] = checked.diagnostics.as_slice() else { panic!("{:?}", checked.diagnostics) };
         let here = |label: &&shard_check::Label| file.slice(label.span) == "modle";
         assert_eq!((error.code, error.labels.iter().filter(here).count()), ("E0201", labels));
-        assert_eq!(error.notes.iter().find(|note| note.starts_with("and in")).map(String::as_str), more);
+        assert_eq!(
+            error.notes.iter().find(|note| note.starts_with("and in")).map(String::as_str),
+            more
+        );
         let mut mended = file.text.clone();
         error.edits().collect::<Vec<_>>().iter().rev().for_each(|edit| {
             mended.replace_range(edit.span.start..edit.span.end, &edit.replacement);
@@ -309,8 +361,12 @@ fn one_wrong_axis_is_one_error_with_a_label_and_an_edit_at_each_place() {
 
 #[test]
 fn a_phase_does_not_tell_a_wrong_axis_again() {
-    let text = "mesh x=2\ndim B = 4\nphase p { B = 8 }\nphase q { B = 2 }\nlayer f(a: f32 B_z, b: f32 B_z) -> f32 B_z { return a + b }";
+    let text = "mesh x=2\ndim B = 4\nphase p { B = 8 }\nphase q { B = 2 }\nlayer f(a: f32 B_z, b: \
+        f32 B_z) -> f32 B_z { return a + b }";
     let file = shard_grammar::SourceFile::new("t", text);
     let checked = shard_check::check_source(&file, &shard_check::CheckOptions::default());
-    assert_eq!(checked.diagnostics.iter().map(|d| (d.code, d.labels.len())).collect::<Vec<_>>(), [("E0201", 4)]);
+    assert_eq!(
+        checked.diagnostics.iter().map(|d| (d.code, d.labels.len())).collect::<Vec<_>>(),
+        [("E0201", 4)]
+    );
 }

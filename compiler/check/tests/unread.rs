@@ -1,4 +1,5 @@
-//! What is said of a file whose syntax is wrong somewhere: names are checked wherever nothing that is hidden can declare them.
+//! What is said of a file whose syntax is wrong somewhere: names are checked wherever nothing that
+//! is hidden can declare them.
 
 mod common;
 
@@ -18,7 +19,9 @@ fn a_syntax_error_in_one_layer_hides_no_unknown_name_in_another() {
 
 #[test]
 fn a_syntax_error_in_a_layer_leads_to_no_talk_of_the_values_that_it_hides() {
-    let found = codes(&format!("{HEAD}layer f(a: f32 BE) -> f32 BE {{\n  let b = = relu(a)\n  return b\n}}\n"));
+    let found = codes(&format!(
+        "{HEAD}layer f(a: f32 BE) -> f32 BE {{\n  let b = = relu(a)\n  return b\n}}\n"
+    ));
     assert!(!found.is_empty() && found.iter().all(|code| code.starts_with("E01")), "{found:?}");
 }
 
@@ -57,7 +60,8 @@ fn a_broken_layer_that_is_called_is_no_error_of_the_caller() {
 #[test]
 fn a_layer_without_its_closing_brace_hides_nothing_and_invents_nothing() {
     let found = codes(&format!(
-        "{HEAD}layer f(a: f32 BE) -> f32 BE {{\n  return a\nlayer g(a: f32 BE) -> f32 BE {{\n  return a\n}}\n"
+        "{HEAD}layer f(a: f32 BE) -> f32 BE {{\n  return a\nlayer g(a: f32 BE) -> f32 BE {{\n  \
+            return a\n}}\n"
     ));
     assert!(!found.is_empty() && found.iter().all(|code| code.starts_with("E01")), "{found:?}");
 }

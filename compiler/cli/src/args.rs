@@ -12,9 +12,11 @@ use shard_report::layout_notation::Notation;
 /// The command line.
 #[derive(Debug, Parser)]
 #[command(name = "shardc", version, max_term_width = 100)]
-#[command(about = "Lowers sharded tensor programs to per-device ops and collectives, and explains them", long_about = None)]
+#[command(about = "Lowers sharded tensor programs to per-device ops and collectives, and explains \
+    them", long_about = None)]
 #[command(
-    after_help = "Exit status: 0 fine, 1 the program is wrong or a check failed, 2 usage or I/O.\n`-` as a FILE reads standard input."
+    after_help = "Exit status: 0 fine, 1 the program is wrong or a check failed, 2 usage or \
+        I/O.\n`-` as a FILE reads standard input."
 )]
 pub(crate) struct Args {
     /// What to do.
@@ -39,7 +41,8 @@ pub(crate) enum Command {
     Fmt(FmtArgs),
     /// Show what each layer is lowered to, what it costs, and why
     Explain(ExplainArgs),
-    /// Show what each step costs, where the time goes, what is in memory and how well the chips are used
+    /// Show what each step costs, where the time goes, what is in memory and how well the chips are
+    /// used
     Cost(CostArgs),
     /// Compute the cost over ranges of dims and meshes, one row a point
     Sweep(SweepArgs),
@@ -47,7 +50,8 @@ pub(crate) enum Command {
     Diff(DiffArgs),
     /// Print the lowered program as IR text, JSON or a graph
     Lower(LowerArgs),
-    /// Write when each step runs, on which stream and beside what: a trace for Perfetto or Chrome, or text
+    /// Write when each step runs, on which stream and beside what: a trace for Perfetto or Chrome,
+    /// or text
     Trace(TraceArgs),
     /// Check a certificate that no plan takes less time than the one in it
     VerifyCertificate(VerifyCertificateArgs),
@@ -70,7 +74,8 @@ pub(crate) enum Command {
 /// How results and diagnostics are shown.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct DisplayArgs {
-    /// How results are printed; `csv` is for `sweep`, `github` and `sarif` are for `check` and `snapshot`
+    /// How results are printed; `csv` is for `sweep`, `github` and `sarif` are for `check` and
+    /// `snapshot`
     #[arg(long, global = true, value_enum, default_value_t = ResultFormat::Text, value_name = "FORMAT")]
     pub(crate) format: ResultFormat,
     /// How diagnostics are printed
@@ -84,13 +89,15 @@ pub(crate) struct DisplayArgs {
 /// How searches are watched, and when they end.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct SearchArgs {
-    /// End searches after this time with the best plan found by then; another run may find another one
+    /// End searches after this time with the best plan found by then; another run may find another
+    /// one
     #[arg(long, global = true, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) time_limit: Option<Duration>,
     /// Say on standard error how long each pass took
     #[arg(long, global = true)]
     pub(crate) timings: bool,
-    /// Whether standard error shows how far a search is that takes more than 2 s; `auto`: on a terminal
+    /// Whether standard error shows how far a search is that takes more than 2 s; `auto`: on a
+    /// terminal
     #[arg(long, global = true, value_enum, default_value_t = Progress::Auto, value_name = "WHEN")]
     pub(crate) progress: Progress,
 }
@@ -112,7 +119,8 @@ pub(crate) struct ProgramArgs {
     /// The phase; without it, all phases of the file
     #[arg(long, value_name = "NAME")]
     pub(crate) phase: Option<String>,
-    /// Give a dim another right side, as in `-D B=64,L=1` or `-D 'H=32 pad 64'`; dims derived from it follow
+    /// Give a dim another right side, as in `-D B=64,L=1` or `-D 'H=32 pad 64'`; dims derived from
+    /// it follow
     #[arg(short = 'D', long = "dim", value_name = "DIM=N", value_delimiter = ',')]
     pub(crate) dims: Vec<String>,
     /// Replace the mesh line, as in `--mesh x=8,y=8`
@@ -121,18 +129,19 @@ pub(crate) struct ProgramArgs {
     /// The chip: a built-in name, or a hardware file
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) hardware: Option<String>,
-    /// What the plan is chosen for: `serial`, all steps one after another; `overlap`, computing beside communicating; `comm`,
-    /// communication alone; `memory`, the bytes at the peak
+    /// What the plan is chosen for: `serial`, all steps one after another; `overlap`, computing
+    /// beside communicating; `comm`, communication alone; `memory`, the bytes at the peak
     #[arg(long, value_name = "OBJECTIVE", default_value = "serial", value_parser = objective)]
     pub(crate) objective: Objective,
-    /// What a device has for the program, as in `--memory-limit 15GB` or `14GiB`; without it, the chip's memory less what its
-    /// file reserves
+    /// What a device has for the program, as in `--memory-limit 15GB` or `14GiB`; without it, the
+    /// chip's memory less what its file reserves
     #[arg(long, value_name = "BYTES", value_parser = crate::memory_limit::read)]
     pub(crate) memory_limit: Option<u64>,
     /// Refuse collectives that are not written as `reshard`
     #[arg(long)]
     pub(crate) strict: bool,
-    /// Let einsums gather an operand, or scatter their result, inside their loop (not in a strict layer)
+    /// Let einsums gather an operand, or scatter their result, inside their loop (not in a strict
+    /// layer)
     #[arg(long, conflicts_with = "strict")]
     pub(crate) fuse: bool,
 }
@@ -170,7 +179,8 @@ pub(crate) struct NewArgs {
     /// How many chips; without it, as few as hold weights and caches well
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
     pub(crate) chips: Option<u32>,
-    /// The mesh, as in `--mesh data=4,model=8`: the first axis is for the batch, the last for heads and d_ff
+    /// The mesh, as in `--mesh data=4,model=8`: the first axis is for the batch, the last for heads
+    /// and d_ff
     #[arg(long, value_name = "AXES", conflicts_with = "chips")]
     pub(crate) mesh: Option<String>,
     /// Write to this file, and not to standard output
@@ -248,8 +258,8 @@ pub(crate) struct ExplainArgs {
     pub(crate) file: PathBuf,
     #[command(flatten)]
     pub(crate) program: ProgramArgs,
-    /// What each collective was preferred to: the plans themselves (a search for each), or what they take at least.
-    /// By default plans where the program is small, else bounds
+    /// What each collective was preferred to: the plans themselves (a search for each), or what
+    /// they take at least. By default plans where the program is small, else bounds
     #[arg(long, value_enum, value_name = "DETAIL")]
     pub(crate) alternatives: Option<Alternatives>,
     /// The same as `--alternatives none`
@@ -267,10 +277,12 @@ pub(crate) struct ExplainArgs {
     /// Derive one value or instruction: a name, or a number as `lower` prints it
     #[arg(long, value_name = "NAME|ID", conflicts_with = "why_not")]
     pub(crate) why: Option<String>,
-    /// The best plan that has something: a layout ('h: BLF_x'), a collective (all-gather:x) or a strategy (x-weight-gathered)
+    /// The best plan that has something: a layout ('h: BLF_x'), a collective (all-gather:x) or a
+    /// strategy (x-weight-gathered)
     #[arg(long, value_name = "WHAT")]
     pub(crate) why_not: Option<String>,
-    /// With --why-not: the dim whose sizes are tried; by default the first of the activations that no weight has
+    /// With --why-not: the dim whose sizes are tried; by default the first of the activations that
+    /// no weight has
     #[arg(long, value_name = "DIM", requires = "why_not")]
     pub(crate) vary: Option<String>,
     /// Say what no plan falls below, and search for none
@@ -323,22 +335,26 @@ pub(crate) struct SweepArgs {
     /// The chip: a built-in name, or a hardware file
     #[arg(long, value_name = "NAME|FILE")]
     pub(crate) hardware: Option<String>,
-    /// What plans are chosen for: `serial`, all steps one after another, or `comm`, communication alone
+    /// What plans are chosen for: `serial`, all steps one after another, or `comm`, communication
+    /// alone
     #[arg(long, value_name = "OBJECTIVE", default_value = "serial", value_parser = objective)]
     pub(crate) objective: Objective,
-    /// What a device has for the program, as in `--memory-limit 15GB` or `14GiB`: several are swept, `8GB,16GB` or
-    /// `4GB..64GB:x2`; without it, the chip's memory less what its file reserves
+    /// What a device has for the program, as in `--memory-limit 15GB` or `14GiB`: several are
+    /// swept, `8GB,16GB` or `4GB..64GB:x2`; without it, the chip's memory less what its file
+    /// reserves
     #[arg(long, value_name = "BYTES")]
     pub(crate) memory_limit: Vec<String>,
     /// Refuse collectives that are not written as `reshard`
     #[arg(long)]
     pub(crate) strict: bool,
-    /// Let einsums gather an operand, or scatter their result, inside their loop (not in a strict layer)
+    /// Let einsums gather an operand, or scatter their result, inside their loop (not in a strict
+    /// layer)
     #[arg(long, conflicts_with = "strict")]
     pub(crate) fuse: bool,
     #[command(flatten)]
     pub(crate) roles: RoleArgs,
-    /// Draw the time of a step against the chip time of a token, or against memory where that is swept
+    /// Draw the time of a step against the chip time of a token, or against memory where that is
+    /// swept
     #[arg(long)]
     pub(crate) plot: bool,
     /// Points that are computed at a time; without it, as many as the machine has cores
@@ -355,7 +371,8 @@ pub(crate) struct SweepArgs {
 /// Which dims count what, and how much memory there is.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct RoleArgs {
-    /// The dims that count sequences, as in `--batch B`; without it, those that the caches share with the first input
+    /// The dims that count sequences, as in `--batch B`; without it, those that the caches share
+    /// with the first input
     #[arg(long, value_name = "DIM", value_delimiter = ',')]
     pub(crate) batch: Vec<String>,
     /// The dims that count the positions of a cache; without it, those that `append` writes along
@@ -369,7 +386,8 @@ pub(crate) struct RoleArgs {
 /// `diff`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DiffArgs {
-    /// A source file, IR text (`.shir`), a snapshot of what `lower` printed, or what `explain --emit json` wrote
+    /// A source file, IR text (`.shir`), a snapshot of what `lower` printed, or what `explain
+    /// --emit json` wrote
     #[arg(value_name = "A")]
     pub(crate) a: PathBuf,
     /// The other; without it, A again, with what the options for B change
@@ -511,7 +529,8 @@ pub(crate) struct ExportArgs {
 pub(crate) enum ExportTo {
     /// Write a module of JAX: a `shard_map` a layer, one line an instruction, and a check beside it
     Jax(ExportJaxArgs),
-    /// Say how every parameter, value and result lies, as JSON: a PartitionSpec, placements of a DTensor, text of Shardy
+    /// Say how every parameter, value and result lies, as JSON: a PartitionSpec, placements of a
+    /// DTensor, text of Shardy
     Specs(ExportedArgs),
 }
 
@@ -536,8 +555,8 @@ pub(crate) struct ExportedArgs {
 pub(crate) struct ExportJaxArgs {
     #[command(flatten)]
     pub(crate) exported: ExportedArgs,
-    /// How the module says where data lie: each collective written out, or whole tensors held to the plan's layouts, for
-    /// which XLA finds the collectives
+    /// How the module says where data lie: each collective written out, or whole tensors held to
+    /// the plan's layouts, for which XLA finds the collectives
     #[arg(long, value_enum, default_value_t = ExportStyle::ShardMap, value_name = "STYLE")]
     pub(crate) style: ExportStyle,
     /// The floats that the module computes in: those of the plan, or all of 32 or 64 bits
@@ -612,7 +631,8 @@ pub(crate) enum ResultFormat {
     Sarif,
 }
 
-/// How diagnostics may be printed: for people, scripts, GitHub's workflows, and tools that read SARIF.
+/// How diagnostics may be printed: for people, scripts, GitHub's workflows, and tools that read
+/// SARIF.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum ReportFormat {
     Text,
@@ -647,9 +667,11 @@ pub(crate) enum ExplainEmit {
 }
 
 fn templates() -> impl TypedValueParser<Value = Template> {
-    let values = Template::ALL.map(|template| PossibleValue::new(template.name()).help(template.about()));
+    let values =
+        Template::ALL.map(|template| PossibleValue::new(template.name()).help(template.about()));
     let named = |name: String| Template::ALL.into_iter().find(|template| template.name() == name);
-    PossibleValuesParser::new(values).try_map(move |name| named(name).ok_or("there is no such template"))
+    PossibleValuesParser::new(values)
+        .try_map(move |name| named(name).ok_or("there is no such template"))
 }
 
 fn notation(text: &str) -> Result<Notation, String> {

@@ -91,8 +91,8 @@ impl Console {
         match self.result_format {
             ReportFormat::Text | ReportFormat::Json => Ok(()),
             ReportFormat::Github | ReportFormat::Sarif => {
-                let message =
-                    "`--format github` and `--format sarif` are for diagnostics: `check` and `snapshot` have them";
+                let message = "`--format github` and `--format sarif` are for diagnostics: \
+                    `check` and `snapshot` have them";
                 let help = "--error-format takes them with every command".to_string();
                 Err(self.usage(message, Some(help)))
             }
@@ -102,7 +102,10 @@ impl Console {
     /// Refuses comma-separated values, where results are no table.
     pub(crate) fn require_no_csv(&mut self) -> Outcome {
         if self.csv {
-            Err(self.usage("`--format csv` is for tables: `sweep` has it", Some("--format json".to_string())))
+            Err(self.usage(
+                "`--format csv` is for tables: `sweep` has it",
+                Some("--format json".to_string()),
+            ))
         } else {
             Ok(())
         }
@@ -153,7 +156,8 @@ impl Console {
     /// Prints what has waited.
     pub(crate) fn finish(mut self) {
         let waiting = std::mem::take(&mut self.waiting);
-        let files: Vec<InFile<'_>> = waiting.iter().map(|(file, list)| (file.as_ref(), list.as_slice())).collect();
+        let files: Vec<InFile<'_>> =
+            waiting.iter().map(|(file, list)| (file.as_ref(), list.as_slice())).collect();
         if self.as_result {
             let _ = self.result(&document(self.result_format, &files));
         } else if !files.is_empty() {

@@ -36,8 +36,9 @@ pub(crate) fn read_named(path: &Path, by: Named) -> Result<SourceFile, String> {
     }
 }
 
-/// Reads a text file that another file names, or that stands beside one: a regular file alone, since a pipe would be waited
-/// for and a device never ends. What the command line names may be a pipe.
+/// Reads a text file that another file names, or that stands beside one: a regular file alone,
+/// since a pipe would be waited for and a device never ends. What the command line names may be a
+/// pipe.
 pub(crate) fn read_regular(path: &Path) -> Result<SourceFile, String> {
     match std::fs::metadata(path) {
         Err(error) => Err(error.to_string()),
@@ -62,7 +63,11 @@ pub(crate) fn read_at_most(path: &Path, most: usize) -> Result<SourceFile, Strin
     as_text(path, bytes, most)
 }
 
-fn as_text(path: &Path, bytes: std::io::Result<Vec<u8>>, most: usize) -> Result<SourceFile, String> {
+fn as_text(
+    path: &Path,
+    bytes: std::io::Result<Vec<u8>>,
+    most: usize,
+) -> Result<SourceFile, String> {
     let bytes = bytes.map_err(|error| error.to_string())?;
     if bytes.len() > most {
         return Err(format!("it is larger than {most} bytes"));
@@ -78,7 +83,8 @@ fn read_all(from: impl Read, most: usize) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads source or IR text: `.shir` files, and any text that starts with `shir ` (a snapshot's header left out), are IR.
+/// Reads source or IR text: `.shir` files, and any text that starts with `shir ` (a snapshot's
+/// header left out), are IR.
 pub(crate) fn read_program(path: &Path, console: &mut Console) -> Outcome<Input> {
     let file = read_text(path, console)?;
     program_of(path, file, console)

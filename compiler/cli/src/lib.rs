@@ -1,4 +1,5 @@
-//! The `shardc` command line: a thin shell over [`shard_driver`]. Only this crate reads files and writes to the terminal.
+//! The `shardc` command line: a thin shell over [`shard_driver`]. Only this crate reads files and
+//! writes to the terminal.
 //!
 //! `commands` has one file for each command, `lsp` the server for editors.
 
@@ -22,12 +23,14 @@ use shard_driver::host;
 use args::{Args, Command};
 use console::{Console, Status};
 
-/// Runs one command line and says how it ended: 0 fine, 1 the program is wrong or a check failed, 2 usage or I/O.
+/// Runs one command line and says how it ended: 0 fine, 1 the program is wrong or a check failed, 2
+/// usage or I/O.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args = match Args::try_parse_from(arguments) {
         Ok(args) => args,
         Err(error) => {
-            // Help and version are results, the rest is usage; where nobody reads them there is nothing left to say.
+            // Help and version are results, the rest is usage; where nobody reads them there is
+            // nothing left to say.
             let _ = error.print();
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
@@ -35,7 +38,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let mut console = Console::new(&args.display, &args.search);
     let status = match &args.command {
         Command::Snapshot(_) if args.search.time_limit.is_some() => {
-            let message = "`--time-limit` ends a search anywhere, and a snapshot is of what any run gives";
+            let message =
+                "`--time-limit` ends a search anywhere, and a snapshot is of what any run gives";
             Err(console.usage(message, None))
         }
         Command::Check(_) | Command::Snapshot(_) => console.require_no_csv(),

@@ -24,7 +24,9 @@ pub(crate) fn read(text: &str) -> Result<u64, String> {
     let (number, bytes) = unit.unwrap_or((text, 1.0));
     match number.trim_end().parse::<f64>().map(|number| number * bytes) {
         Ok(bytes) if (1.0..=MOST).contains(&bytes) => Ok(bytes as u64),
-        Ok(_) | Err(_) => Err("a memory limit is a number of bytes: 16000000000, 16GB or 16GiB".to_string()),
+        Ok(_) | Err(_) => {
+            Err("a memory limit is a number of bytes: 16000000000, 16GB or 16GiB".to_string())
+        }
     }
 }
 

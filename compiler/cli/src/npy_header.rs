@@ -1,5 +1,5 @@
-//! The header of a `.npy` file, looked at before its reader is: that one believes the length that is stated, and takes
-//! twice as long for each bracket inside another.
+//! The header of a `.npy` file, looked at before its reader is: that one believes the length that
+//! is stated, and takes twice as long for each bracket inside another.
 
 use std::io::{Cursor, Read};
 
@@ -62,6 +62,9 @@ mod tests {
     fn a_header_that_would_take_for_ever_or_all_memory_is_refused() {
         let nested = [&b"\x93NUMPY\x01\x00\x28\x00"[..], &[b'{'; 40]].concat();
         assert!(read(&nested).is_err_and(|why| why.contains("brackets")));
-        assert!(read(b"\x93NUMPY\x02\x00\xff\xff\xff\xff{}").is_err_and(|why| why.contains("4294967295 bytes")));
+        assert!(
+            read(b"\x93NUMPY\x02\x00\xff\xff\xff\xff{}")
+                .is_err_and(|why| why.contains("4294967295 bytes"))
+        );
     }
 }

@@ -1,8 +1,9 @@
 //! Writing files: whole, or not at all.
 //!
-//! A file that is there is replaced by a new one that was written beside it, so that neither a full disk nor an end in the
-//! middle costs what it held. Its mode, its owner and the symbolic links on the way to it stay. What is no regular file (a
-//! pipe, a terminal, `/dev/stdout`) has nothing to lose and is written directly.
+//! A file that is there is replaced by a new one that was written beside it, so that neither a full
+//! disk nor an end in the middle costs what it held. Its mode, its owner and the symbolic links on
+//! the way to it stay. What is no regular file (a pipe, a terminal, `/dev/stdout`) has nothing to
+//! lose and is written directly.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, BufWriter, ErrorKind, Seek, SeekFrom, Write};
@@ -67,7 +68,8 @@ enum Target {
 fn target(path: &Path) -> io::Result<Target> {
     let mut path = path.to_path_buf();
     for _ in 0..MOST_LINKS {
-        // What is open already goes by these names, whatever it is: to replace it would lose what the shell has opened.
+        // What is open already goes by these names, whatever it is: to replace it would lose what
+        // the shell has opened.
         if path.starts_with("/dev") || path.starts_with("/proc") {
             return Ok(Target::Stream);
         }
@@ -88,7 +90,9 @@ fn target(path: &Path) -> io::Result<Target> {
 
 fn directly(path: &Path, content: Content<'_>) -> io::Result<()> {
     let names = |number: u32| [format!("/dev/fd/{number}"), format!("/proc/self/fd/{number}")];
-    let is = |name: &str, number: u32| path == Path::new(name) || names(number).iter().any(|n| path == Path::new(n));
+    let is = |name: &str, number: u32| {
+        path == Path::new(name) || names(number).iter().any(|n| path == Path::new(n))
+    };
     // Opened anew, a file would be written from its start on, under what is printed.
     let to: Box<dyn Write> = match () {
         () if is("/dev/stdout", 1) => Box::new(io::stdout()),
@@ -160,11 +164,18 @@ fn resemble(path: &Path, like: &fs::Metadata) -> io::Result<()> {
     fs::set_permissions(path, mode)
 }
 
-/// Where no file may be made beside one that is there, or none may take its place (a file that is mounted by itself), it is
-/// written over, and over again with what it held where that fails.
-fn in_place_or(error: io::Error, target: &Path, is_there: bool, content: Content<'_>) -> io::Result<()> {
-    let by_other_means =
-        matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::ResourceBusy | ErrorKind::CrossesDevices);
+/// Where no file may be made beside one that is there, or none may take its place (a file that is
+/// mounted by itself), it is written over, and over again with what it held where that fails.
+fn in_place_or(
+    error: io::Error,
+    target: &Path,
+    is_there: bool,
+    content: Content<'_>,
+) -> io::Result<()> {
+    let by_other_means = matches!(
+        error.kind(),
+        ErrorKind::PermissionDenied | ErrorKind::ResourceBusy | ErrorKind::CrossesDevices
+    );
     if !is_there || !by_other_means {
         return Err(error);
     }
@@ -186,8 +197,8 @@ fn in_place_or(error: io::Error, target: &Path, is_there: bool, content: Content
     })
 }
 
-/// A name that may be any text as the name of a file in one folder: what is no letter or digit of ASCII, `_`, `-` or `.` is
-/// written as `%2F`, and so is a `.` that comes first.
+/// A name that may be any text as the name of a file in one folder: what is no letter or digit of
+/// ASCII, `_`, `-` or `.` is written as `%2F`, and so is a `.` that comes first.
 pub(crate) fn file_name(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
     for (at, byte) in name.bytes().enumerate() {
@@ -205,7 +216,8 @@ mod tests {
     use super::*;
 
     fn scratch(name: &str) -> PathBuf {
-        let folder = std::env::temp_dir().join(format!("shardc-output-{name}-{}", std::process::id()));
+        let folder =
+            std::env::temp_dir().join(format!("shardc-output-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).expect("a scratch folder");
         folder
@@ -213,7 +225,8 @@ mod tests {
 
     fn names(folder: &Path) -> Vec<String> {
         let all = fs::read_dir(folder).expect("a folder").flatten();
-        let mut names: Vec<String> = all.map(|e| e.file_name().to_string_lossy().into_owned()).collect();
+        let mut names: Vec<String> =
+            all.map(|e| e.file_name().to_string_lossy().into_owned()).collect();
         names.sort();
         names
     }
@@ -223,11 +236,18 @@ mod tests {
         let folder = scratch("fails");
         let file = folder.join("a");
         fs::write(&file, "old").expect("written");
-        let fails = |out: &mut dyn Write| out.write_all(b"ne").and(Err(io::Error::from(ErrorKind::StorageFull)));
+        let fails = |out: &mut dyn Write| {
+            out.write_all(b"ne").and(Err(io::Error::from(ErrorKind::StorageFull)))
+        };
         assert_eq!(replace(&file, &fails).map_err(|e| e.kind()), Err(ErrorKind::StorageFull));
-        assert_eq!((fs::read_to_string(&file).expect("text"), names(&folder)), ("old".into(), vec!["a".into()]));
+        assert_eq!(
+            (fs::read_to_string(&file).expect("text"), names(&folder)),
+            ("old".into(), vec!["a".into()])
+        );
         let denied = io::Error::from(ErrorKind::PermissionDenied);
-        let longer = |out: &mut dyn Write| out.write_all(b"longer").and(Err(io::Error::from(ErrorKind::StorageFull)));
+        let longer = |out: &mut dyn Write| {
+            out.write_all(b"longer").and(Err(io::Error::from(ErrorKind::StorageFull)))
+        };
         assert!(in_place_or(denied, &file, true, &longer).is_err());
         assert_eq!(fs::read_to_string(&file).expect("text"), "old");
         let denied = io::Error::from(ErrorKind::PermissionDenied);
@@ -264,6 +284,9 @@ mod tests {
     fn no_name_leads_out_of_a_folder() {
         assert_eq!(file_name("y_1-a.b"), "y_1-a.b");
         assert_eq!(file_name("../x"), "%2E.%2Fx");
-        assert_eq!([file_name(".."), file_name("/etc"), file_name("é")], ["%2E.", "%2Fetc", "%C3%A9"]);
+        assert_eq!(
+            [file_name(".."), file_name("/etc"), file_name("é")],
+            ["%2E.", "%2Fetc", "%C3%A9"]
+        );
     }
 }

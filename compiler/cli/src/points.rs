@@ -28,8 +28,8 @@ impl Point {
     }
 }
 
-/// Reads the `-D` of a sweep, each a list of sizes and ranges; a part with `=` starts the next dim. A dim named twice takes
-/// the sizes of both.
+/// Reads the `-D` of a sweep, each a list of sizes and ranges; a part with `=` starts the next dim.
+/// A dim named twice takes the sizes of both.
 pub(crate) fn read_sweeps(texts: &[String], most: usize) -> Result<Vec<Sweep>, String> {
     let mut sweeps: Vec<Sweep> = Vec::new();
     for text in texts {
@@ -64,15 +64,20 @@ fn read_sizes(text: &str, most: usize, sizes: &mut Vec<String>) -> Result<(), St
         return Ok(());
     };
     let (last, step) = rest.split_once(':').unwrap_or((rest, "+1"));
-    let number = |text: &str| text.trim().parse::<u64>().map_err(|_| format!("`{text}` is no whole number"));
+    let number =
+        |text: &str| text.trim().parse::<u64>().map_err(|_| format!("`{text}` is no whole number"));
     let (first, last) = (number(first)?, number(last)?);
     let step = step.trim();
-    let next: Box<dyn Fn(u64) -> Option<u64>> = match (step.strip_prefix('x'), step.strip_prefix('+')) {
+    let next: Box<dyn Fn(u64) -> Option<u64>> = match (
+        step.strip_prefix('x'),
+        step.strip_prefix('+'),
+    ) {
         (Some(factor), _) => {
             let factor = number(factor)?;
             if factor < 2 || first == 0 {
                 return Err(format!(
-                    "the range {text} never ends: it starts at 1 or more, and its factor is 2 or more"
+                    "the range {text} never ends: it starts at 1 or more, and its factor is 2 or \
+                        more"
                 ));
             }
             Box::new(move |n| n.checked_mul(factor))
@@ -100,8 +105,8 @@ fn read_sizes(text: &str, most: usize, sizes: &mut Vec<String>) -> Result<(), St
     Ok(())
 }
 
-/// Reads the `--memory-limit` of a sweep, in bytes: each a list of limits and of ranges, both ends included, `4GB..64GB:x2`
-/// or `4GB..16GB:+2GB`.
+/// Reads the `--memory-limit` of a sweep, in bytes: each a list of limits and of ranges, both ends
+/// included, `4GB..64GB:x2` or `4GB..16GB:+2GB`.
 pub(crate) fn read_limits(texts: &[String], most: usize) -> Result<Vec<u64>, String> {
     let mut limits = Vec::new();
     for part in texts.iter().flat_map(|text| text.split(',')) {
@@ -112,17 +117,20 @@ pub(crate) fn read_limits(texts: &[String], most: usize) -> Result<Vec<u64>, Str
         let (last, step) = rest.split_once(':').unwrap_or((rest, "x2"));
         let (first, last) = (memory_limit::read(first)?, memory_limit::read(last)?);
         let step = step.trim();
-        let next: Box<dyn Fn(u64) -> Option<u64>> = match (step.strip_prefix('x'), step.strip_prefix('+')) {
-            (Some(factor), _) => match factor.parse::<u64>() {
-                Ok(factor) if factor >= 2 => Box::new(move |bytes| bytes.checked_mul(factor)),
-                _ => return Err(format!("the factor of {part} is a whole number from 2")),
-            },
-            (_, Some(amount)) => {
-                let amount = memory_limit::read(amount)?;
-                Box::new(move |bytes| bytes.checked_add(amount))
-            }
-            (None, None) => return Err(format!("`{step}` is no step: `x2` doubles, `+2GB` adds")),
-        };
+        let next: Box<dyn Fn(u64) -> Option<u64>> =
+            match (step.strip_prefix('x'), step.strip_prefix('+')) {
+                (Some(factor), _) => match factor.parse::<u64>() {
+                    Ok(factor) if factor >= 2 => Box::new(move |bytes| bytes.checked_mul(factor)),
+                    _ => return Err(format!("the factor of {part} is a whole number from 2")),
+                },
+                (_, Some(amount)) => {
+                    let amount = memory_limit::read(amount)?;
+                    Box::new(move |bytes| bytes.checked_add(amount))
+                }
+                (None, None) => {
+                    return Err(format!("`{step}` is no step: `x2` doubles, `+2GB` adds"));
+                }
+            };
         if first > last {
             return Err(format!("the range {part} is empty"));
         }
@@ -138,15 +146,16 @@ pub(crate) fn read_limits(texts: &[String], most: usize) -> Result<Vec<u64>, Str
     Ok(limits)
 }
 
-/// Every mesh with every combination of sizes: meshes in their order, in each the last dim changes faster, and memory limits
-/// fastest.
+/// Every mesh with every combination of sizes: meshes in their order, in each the last dim changes
+/// faster, and memory limits fastest.
 pub(crate) fn points(
     meshes: &[Vec<(String, u64)>],
     sweeps: &[Sweep],
     limits: &[u64],
     most: usize,
 ) -> Result<Vec<Point>, String> {
-    let counts = sweeps.iter().map(|s| s.sizes.len()).chain([meshes.len().max(1), limits.len().max(1)]);
+    let counts =
+        sweeps.iter().map(|s| s.sizes.len()).chain([meshes.len().max(1), limits.len().max(1)]);
     let count = counts.fold(1usize, usize::saturating_mul);
     if count > most {
         return Err(format!("the sweep has {count} points, and at most {most} are computed"));
@@ -178,7 +187,9 @@ mod tests {
 
     #[test]
     fn lists_and_ranges_are_read_with_both_ends() {
-        let of = |dim: &str, sizes: &[&str]| (dim.to_string(), sizes.iter().map(ToString::to_string).collect());
+        let of = |dim: &str, sizes: &[&str]| {
+            (dim.to_string(), sizes.iter().map(ToString::to_string).collect())
+        };
         assert_eq!(sizes("B=1..1000:x10"), Ok(vec![of("B", &["1", "10", "100", "1000"])]));
         assert_eq!(sizes("B=2..4,9"), Ok(vec![of("B", &["2", "3", "4", "9"])]));
         assert_eq!(sizes("B=128..400:+128"), Ok(vec![of("B", &["128", "256", "384"])]));
@@ -188,16 +199,25 @@ mod tests {
 
     #[test]
     fn a_range_without_an_end_is_refused() {
-        for text in
-            ["B=0..8:x2", "B=1..8:x1", "B=1..8:+0", "B=8..1", "B=1..8:2", "B=1..1000000000000", "B=", "8", "B=a..b"]
-        {
+        for text in [
+            "B=0..8:x2",
+            "B=1..8:x1",
+            "B=1..8:+0",
+            "B=8..1",
+            "B=1..8:2",
+            "B=1..1000000000000",
+            "B=",
+            "8",
+            "B=a..b",
+        ] {
             assert!(sizes(text).is_err(), "{text}");
         }
     }
 
     #[test]
     fn too_many_points_are_refused_before_they_are_made() {
-        let sweeps = read_sweeps(&["B=1..90".to_string(), "L=1..90".to_string()], 100).expect("two dims");
+        let sweeps =
+            read_sweeps(&["B=1..90".to_string(), "L=1..90".to_string()], 100).expect("two dims");
         assert!(points(&[], &sweeps, &[], 1000).is_err());
         assert_eq!(points(&[], &sweeps, &[], 8100).map(|p| p.len()), Ok(8100));
     }
@@ -209,7 +229,9 @@ mod tests {
         let text: Vec<String> = points(&meshes, &sweeps, &[], 9)
             .expect("eight points")
             .iter()
-            .map(|p| format!("{} {} {}", p.mesh.as_ref().map_or(0, |m| m[0].1), p.dims[0].1, p.dims[1].1))
+            .map(|p| {
+                format!("{} {} {}", p.mesh.as_ref().map_or(0, |m| m[0].1), p.dims[0].1, p.dims[1].1)
+            })
             .collect();
         assert_eq!(text, ["2 1 3", "2 1 4", "2 2 3", "2 2 4", "4 1 3", "4 1 4", "4 2 3", "4 2 4"]);
     }
@@ -218,14 +240,20 @@ mod tests {
     fn limits_are_read_as_lists_and_ranges_and_change_fastest() {
         let read = |text: &str| read_limits(&[text.to_string()], 100);
         assert_eq!(read("8GB,16GB"), Ok(vec![8_000_000_000, 16_000_000_000]));
-        assert_eq!(read("1GB..8GB:x2"), Ok(vec![1_000_000_000, 2_000_000_000, 4_000_000_000, 8_000_000_000]));
+        assert_eq!(
+            read("1GB..8GB:x2"),
+            Ok(vec![1_000_000_000, 2_000_000_000, 4_000_000_000, 8_000_000_000])
+        );
         assert_eq!(read("1GB..2GB:+500MB"), Ok(vec![1_000_000_000, 1_500_000_000, 2_000_000_000]));
-        for text in ["8GB..4GB", "1GB..8GB:x1", "1GB..8GB:2", "1GB..8GB:+0", "", "many", "1B..100000GB:+1B"] {
+        for text in
+            ["8GB..4GB", "1GB..8GB:x1", "1GB..8GB:2", "1GB..8GB:+0", "", "many", "1B..100000GB:+1B"]
+        {
             assert!(read(text).is_err(), "{text}");
         }
         let sweeps = read_sweeps(&["B=1,2".to_string()], 9).expect("a dim");
         let points = points(&[], &sweeps, &[3, 4], 9).expect("four points");
-        let all: Vec<(&str, Option<u64>)> = points.iter().map(|p| (p.dims[0].1.as_str(), p.memory_limit)).collect();
+        let all: Vec<(&str, Option<u64>)> =
+            points.iter().map(|p| (p.dims[0].1.as_str(), p.memory_limit)).collect();
         assert_eq!(all, [("1", Some(3)), ("1", Some(4)), ("2", Some(3)), ("2", Some(4))]);
     }
 }

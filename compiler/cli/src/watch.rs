@@ -1,5 +1,6 @@
-//! Watching a command at work: how long each pass takes, how far a search is, and when its time is up. With the sweep's
-//! count of points the only place that looks at a clock: without `--time-limit` no result depends on one.
+//! Watching a command at work: how long each pass takes, how far a search is, and when its time is
+//! up. With the sweep's count of points the only place that looks at a clock: without
+//! `--time-limit` no result depends on one.
 
 use std::io::{IsTerminal, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -62,7 +63,8 @@ struct Watched {
 impl Watch {
     /// Of a command line; `for_people`: diagnostics are text.
     pub(crate) fn new(args: &SearchArgs, for_people: bool) -> Watch {
-        let is_terminal = std::io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|v| v != "dumb");
+        let is_terminal =
+            std::io::stderr().is_terminal() && std::env::var_os("TERM").is_none_or(|v| v != "dumb");
         let shows = match args.progress {
             Progress::Auto => is_terminal && for_people,
             Progress::Always => true,
@@ -77,7 +79,14 @@ impl Watch {
 
     /// Of searches that somebody else ends, and nobody watches.
     pub(crate) fn over(given: Option<Stop>) -> Watch {
-        Watch { shared: Arc::default(), timings: false, until: None, to_come: 0, given, is_running: false }
+        Watch {
+            shared: Arc::default(),
+            timings: false,
+            until: None,
+            to_come: 0,
+            given,
+            is_running: false,
+        }
     }
 
     /// Whether progress is shown.
@@ -90,14 +99,22 @@ impl Watch {
         self.to_come = u32::try_from(count).unwrap_or(u32::MAX - 1);
     }
 
-    /// Begins a pass, which ends when what is returned is dropped. `share` is its part of what is to be searched now, and
-    /// the whole of that: so much of the time that is left is its own. `what` is shown where it takes long.
-    pub(crate) fn begin(&mut self, pass: &'static str, what: String, share: (usize, usize)) -> Running {
+    /// Begins a pass, which ends when what is returned is dropped. `share` is its part of what is
+    /// to be searched now, and the whole of that: so much of the time that is left is its own.
+    /// `what` is shown where it takes long.
+    pub(crate) fn begin(
+        &mut self,
+        pass: &'static str,
+        what: String,
+        share: (usize, usize),
+    ) -> Running {
         let stop = self.given.clone().unwrap_or_default();
         let now = Instant::now();
         let (part, whole) = (share.0 as f64, share.1.max(1) as f64 * f64::from(self.to_come + 1));
         let until = self.until.filter(|_| share.0 > 0);
-        let until = until.map(|until| now + until.saturating_duration_since(now).mul_f64((part / whole).min(1.0)));
+        let until = until.map(|until| {
+            now + until.saturating_duration_since(now).mul_f64((part / whole).min(1.0))
+        });
         let mut state = self.shared.lock();
         if !self.is_running && (until.is_some() || state.shows) {
             self.is_running = true;
@@ -109,7 +126,8 @@ impl Watch {
         Running { shared: Arc::clone(&self.shared), pass, since: now, stop }
     }
 
-    /// Something is about to be printed: what is shown of the pass is taken away, and nothing more of it is shown.
+    /// Something is about to be printed: what is shown of the pass is taken away, and nothing more
+    /// of it is shown.
     pub(crate) fn quiet(&self) {
         let mut state = self.shared.lock();
         state.clear();
@@ -119,7 +137,9 @@ impl Watch {
     /// What each pass took, a line each, where that was asked for.
     pub(crate) fn timings(&self) -> String {
         let state = self.shared.lock();
-        let line = |(pass, taken): &(&str, Duration)| format!("{pass} {:.1} ms\n", taken.as_secs_f64() * 1e3);
+        let line = |(pass, taken): &(&str, Duration)| {
+            format!("{pass} {:.1} ms\n", taken.as_secs_f64() * 1e3)
+        };
         state.taken.iter().filter(|_| self.timings).map(line).collect()
     }
 }
@@ -177,8 +197,10 @@ impl State {
         let pass = self.pass.as_ref().filter(|pass| !pass.what.is_empty())?;
         let seconds = pass.since.elapsed().as_secs();
         let (bound, best) = pass.stop.so_far();
-        let bound = bound.map_or("no bound yet".to_string(), |bound| format!("bound {}", scale::time(bound)));
-        let best = best.map_or("no plan yet".to_string(), |best| format!("best plan {}", scale::time(best)));
+        let bound = bound
+            .map_or("no bound yet".to_string(), |bound| format!("bound {}", scale::time(bound)));
+        let best = best
+            .map_or("no plan yet".to_string(), |best| format!("best plan {}", scale::time(best)));
         Some(format!("{} for {seconds} s: {bound}, {best}", escaped_name(&pass.what)))
     }
 
@@ -220,7 +242,8 @@ fn watch(shared: &Arc<Shared>, shows: bool) {
         let mut state = watched.lock();
         while !state.closed {
             let wait = state.tick();
-            state = watched.changed.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner).0;
+            state =
+                watched.changed.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner).0;
         }
     });
     if shows {
@@ -239,7 +262,8 @@ fn watch(shared: &Arc<Shared>, shows: bool) {
 
 /// As much of a line as the terminal has columns.
 fn cut(line: &str) -> String {
-    let columns = terminal_size::terminal_size_of(std::io::stderr()).map_or(80, |(width, _)| usize::from(width.0));
+    let columns = terminal_size::terminal_size_of(std::io::stderr())
+        .map_or(80, |(width, _)| usize::from(width.0));
     line.chars().take(columns.saturating_sub(1)).collect()
 }
 

@@ -77,7 +77,10 @@ fn of_each_objective_no_plan_is_below_the_bound() {
         for (bound, plan) in bounds.iter().zip(&plans) {
             assert_eq!(bound["objective"], objective);
             let least = bound["lower_bound_s"].as_f64().expect("seconds");
-            assert!(least <= plan["optimality"]["cost_s"].as_f64().expect("seconds"), "{objective}");
+            assert!(
+                least <= plan["optimality"]["cost_s"].as_f64().expect("seconds"),
+                "{objective}"
+            );
         }
     }
 }

@@ -34,9 +34,16 @@ fn a_written_certificate_is_confirmed() {
     assert_eq!((explained.status, explained.out), (0, shardc(&["explain", "mlp.shard"]).out));
     let ran = shardc(&["verify-certificate", &out]);
     assert_eq!(ran.status, 0, "{ran:?}");
-    assert!(ran.out.starts_with("mlp: proven: no plan of the plan space takes less\n  cost "), "{}", ran.out);
+    assert!(
+        ran.out.starts_with("mlp: proven: no plan of the plan space takes less\n  cost "),
+        "{}",
+        ran.out
+    );
     assert!(ran.out.ends_with(" inequalities\n"), "{}", ran.out);
-    assert_eq!(fed(&["verify-certificate", "-"], &std::fs::read_to_string(&out).expect("written")).out, ran.out);
+    assert_eq!(
+        fed(&["verify-certificate", "-"], &std::fs::read_to_string(&out).expect("written")).out,
+        ran.out
+    );
 }
 
 #[test]
@@ -46,15 +53,23 @@ fn a_certificate_of_a_plan_with_loops_is_confirmed() {
     assert!(explained.out.contains("with all-gather yz along E of x in the loop"), "{explained:?}");
     holds("certificate", &std::fs::read_to_string(&out).expect("written"));
     let ran = shardc(&["verify-certificate", &out]);
-    assert!(ran.out.starts_with("mlp: proven: no plan of the plan space takes less\n  cost "), "{ran:?}");
+    assert!(
+        ran.out.starts_with("mlp: proven: no plan of the plan space takes less\n  cost "),
+        "{ran:?}"
+    );
 }
 
-/// No `reshard` says that a collective is done inside a loop, so that no strict file has such a plan.
+/// No `reshard` says that a collective is done inside a loop, so that no strict file has such a
+/// plan.
 #[test]
 fn a_plan_with_loops_is_not_written_out() {
     let ran = fed(&["fmt", "--explicit", "--fuse", "-"], &text("mlp.shard"));
     assert_eq!((ran.status, ran.out.as_str()), (1, ""), "{ran:?}");
-    assert!(ran.err.contains("inside a loop: einsum BLE,EF->BLF with all-gather yz along E of x"), "{}", ran.err);
+    assert!(
+        ran.err.contains("inside a loop: einsum BLE,EF->BLF with all-gather yz along E of x"),
+        "{}",
+        ran.err
+    );
     let strict = text("mlp.shard").replace("layer mlp", "strict layer mlp");
     assert_eq!(fed(&["check", "-", "--fuse"], &strict).err, fed(&["check", "-"], &strict).err);
 }
@@ -62,7 +77,8 @@ fn a_plan_with_loops_is_not_written_out() {
 #[test]
 fn documents_meet_their_schemas() {
     let out = file("schema.json");
-    let args = ["explain", "mlp.shard", "-D", "B=64,L=8", "--mesh", "x=2,y=2,z=2", "--certificate", &out];
+    let args =
+        ["explain", "mlp.shard", "-D", "B=64,L=8", "--mesh", "x=2,y=2,z=2", "--certificate", &out];
     assert_eq!(shardc(&args).status, 0);
     holds("certificate", &std::fs::read_to_string(&out).expect("written"));
     let ran = shardc(&["verify-certificate", &out, "--format", "json"]);
@@ -73,8 +89,12 @@ fn documents_meet_their_schemas() {
 #[test]
 fn a_certificate_stands_for_its_own_chip() {
     let (chip, out) = (file("chip.toml"), file("chip.json"));
-    std::fs::write(&chip, shardc(&["hardware", "tpu-v4-flat"]).out.replace("270e9", "27e9")).expect("written");
-    assert_eq!(shardc(&["explain", "mlp.shard", "--hardware", &chip, "--certificate", &out]).status, 0);
+    std::fs::write(&chip, shardc(&["hardware", "tpu-v4-flat"]).out.replace("270e9", "27e9"))
+        .expect("written");
+    assert_eq!(
+        shardc(&["explain", "mlp.shard", "--hardware", &chip, "--certificate", &out]).status,
+        0
+    );
     std::fs::remove_file(&chip).expect("there");
     assert_eq!(shardc(&["verify-certificate", &out]).status, 0);
 }
@@ -113,11 +133,18 @@ fn what_cannot_be_read_or_written_or_certified_is_usage() {
     assert!(text("mlp.shard").contains("hardware tpu-v4-flat"));
 }
 
-/// Two layers, and a certificate of them whose first layer claims that the search alone proves it best.
+/// Two layers, and a certificate of them whose first layer claims that the search alone proves it
+/// best.
 fn with_a_layer_that_rests_on_the_search(name: &str) -> String {
     let (source, out) = (file(&format!("{name}.shard")), file(&format!("{name}.json")));
-    let layer = |name: &str| format!("layer {name}(a: bf16 B_xC) -> bf16 BC {{\n  return gelu(a) + a\n}}\n");
-    let text = format!("hardware tpu-v4-flat\nmesh x=4\ndim B = 64\ndim C = 128\n{}{}", layer("f"), layer("g"));
+    let layer = |name: &str| {
+        format!("layer {name}(a: bf16 B_xC) -> bf16 BC {{\n  return gelu(a) + a\n}}\n")
+    };
+    let text = format!(
+        "hardware tpu-v4-flat\nmesh x=4\ndim B = 64\ndim C = 128\n{}{}",
+        layer("f"),
+        layer("g")
+    );
     std::fs::write(&source, text).expect("written");
     assert_eq!(shardc(&["explain", &source, "--certificate", &out]).status, 0);
     let mut certificate: serde_json::Value =
@@ -135,14 +162,21 @@ fn a_plan_that_rests_on_the_search_alone_fails_the_check_and_it_is_said() {
     let certificate = with_a_layer_that_rests_on_the_search("search");
     let ran = fed(&["verify-certificate", "-"], &certificate);
     assert_eq!(ran.status, 1, "{ran:?}");
-    assert!(ran.out.starts_with("f: not proven by prices: no plan takes less than the bound; "), "{}", ran.out);
+    assert!(
+        ran.out.starts_with("f: not proven by prices: no plan takes less than the bound; "),
+        "{}",
+        ran.out
+    );
     assert!(ran.out.contains("\ng: proven: no plan of the plan space takes less\n"), "{}", ran.out);
     let ran = fed(&["verify-certificate", "-", "--format", "json"], &certificate);
     assert_eq!(ran.status, 1, "{ran:?}");
     holds("verify-certificate", &ran.out);
     let said: serde_json::Value = serde_json::from_str(&ran.out).expect("JSON");
     let status = |layer: usize| said["layers"][layer]["status"].as_str().map(str::to_string);
-    assert_eq!((status(0).as_deref(), status(1).as_deref()), (Some("not proven by prices"), Some("proven")));
+    assert_eq!(
+        (status(0).as_deref(), status(1).as_deref()),
+        (Some("not proven by prices"), Some("proven"))
+    );
 }
 
 #[test]
@@ -152,10 +186,15 @@ fn an_invalid_layer_outranks_one_that_is_not_proven() {
     certificate["layers"][1]["cost_ps"] = 1.into();
     let ran = fed(&["verify-certificate", "-"], &certificate.to_string());
     assert_eq!((ran.status, ran.out.as_str()), (1, ""), "{ran:?}");
-    assert!(ran.err.starts_with("error: `-` proves nothing: layer `g`: the plan takes "), "{}", ran.err);
+    assert!(
+        ran.err.starts_with("error: `-` proves nothing: layer `g`: the plan takes "),
+        "{}",
+        ran.err
+    );
 }
 
-/// A plan names the chip that it is for: what is lowered for another one than the file's own is priced by that again.
+/// A plan names the chip that it is for: what is lowered for another one than the file's own is
+/// priced by that again.
 #[test]
 fn a_plan_names_the_chip_of_the_command_line() {
     let lowered = shardc(&["lower", "mlp.shard", "--hardware", "tpu-v5p"]).out;
@@ -179,25 +218,32 @@ fn the_page_on_certificates_shows_what_is_said() {
     let example = format!("{root}/examples/feed_forward/2d_weight_stationary.shard");
     assert_eq!(shardc(&["explain", &example, "--certificate", &out]).status, 0);
     let said = shardc(&["verify-certificate", &out]).out;
-    assert!(page.contains(&format!("$ shardc verify-certificate mlp.certificate.json\n{said}```")), "{said}");
+    assert!(
+        page.contains(&format!("$ shardc verify-certificate mlp.certificate.json\n{said}```")),
+        "{said}"
+    );
 }
 
-/// Blocks of latent attention: in each the product of the cache and its weights may be absorbed into the query.
+/// Blocks of latent attention: in each the product of the cache and its weights may be absorbed
+/// into the query.
 fn latent(blocks: usize) -> String {
     let (mut parameters, mut body) = ("x0: bf16 BE_xy".to_string(), String::new());
     for i in 0..blocks {
         parameters += &format!(
-            ", wq{i}: weight bf16 EHD?, wk{i}: weight bf16 CHD?, wo{i}: weight bf16 HCE?, c{i}: cache bf16 BSC?"
+            ", wq{i}: weight bf16 EHD?, wk{i}: weight bf16 CHD?, wo{i}: weight bf16 HCE?, c{i}: \
+                cache bf16 BSC?"
         );
         body += &format!(
             "  let k{i} = einsum(c{i}, wk{i} -> BSHD)\n  \
-             let p{i} = softmax(einsum(einsum(rmsnorm(x{i} over E), wq{i} -> BHD), k{i} -> BHS) over S)\n  \
+             let p{i} = softmax(einsum(einsum(rmsnorm(x{i} over E), wq{i} -> BHD), k{i} -> BHS) \
+             over S)\n  \
              let x{} = x{i} + einsum(einsum(p{i}, c{i} -> BHC), wo{i} -> BE)\n",
             i + 1
         );
     }
     format!(
-        "hardware tpu-v4-flat\nmesh x=4, y=2\ndim B = 64\ndim E = 1024\ndim S = 1024\ndim H = 8\ndim D = 128\ndim C = 256\n\
+        "hardware tpu-v4-flat\nmesh x=4, y=2\ndim B = 64\ndim E = 1024\ndim S = 1024\ndim H = \
+            8\ndim D = 128\ndim C = 256\n\
          layer latent({parameters}) -> bf16 BE_xy {{\n{body}  return x{blocks}\n}}\n"
     )
 }
@@ -209,7 +255,10 @@ fn forms_without_number_are_proven_by_the_prices_of_one() {
     holds("certificate", &std::fs::read_to_string(&out).expect("written"));
     let ran = shardc(&["verify-certificate", &out]);
     assert_eq!(ran.status, 0, "{ran:?}");
-    assert!(ran.out.starts_with("latent: proven: no plan of the plan space takes less\n  cost "), "{ran:?}");
+    assert!(
+        ran.out.starts_with("latent: proven: no plan of the plan space takes less\n  cost "),
+        "{ran:?}"
+    );
 }
 
 /// What is not gone through is bounded by nothing; that is no false claim, and no proof.
@@ -218,10 +267,14 @@ fn a_limit_that_is_passed_is_named() {
     let operands: Vec<String> = (0..8).map(|i| format!("a{i}")).collect();
     let dims: Vec<char> = "ABCDEGHIJ".chars().collect();
     let sizes: String = dims.iter().map(|dim| format!("dim {dim} = 8\n")).collect();
-    let typed: Vec<String> =
-        operands.iter().enumerate().map(|(i, a)| format!("{a}: bf16 {}{}", dims[i], dims[i + 1])).collect();
+    let typed: Vec<String> = operands
+        .iter()
+        .enumerate()
+        .map(|(i, a)| format!("{a}: bf16 {}{}", dims[i], dims[i + 1]))
+        .collect();
     let source = format!(
-        "hardware tpu-v4-flat\nmesh x=4\n{sizes}layer f({}) -> bf16 AJ {{ return einsum({} -> AJ) }}\n",
+        "hardware tpu-v4-flat\nmesh x=4\n{sizes}layer f({}) -> bf16 AJ {{ return einsum({} -> AJ) \
+            }}\n",
         typed.join(", "),
         operands.join(", ")
     );
@@ -230,13 +283,17 @@ fn a_limit_that_is_passed_is_named() {
     let ran = shardc(&["verify-certificate", &out]);
     assert_eq!((ran.status, ran.err.as_str()), (1, ""), "{ran:?}");
     assert!(ran.out.starts_with("f: not proven by prices: "), "{ran:?}");
-    assert!(ran.out.ends_with("  its forms are not bounded: an einsum has more than 7 operands\n"), "{ran:?}");
+    assert!(
+        ran.out.ends_with("  its forms are not bounded: an einsum has more than 7 operands\n"),
+        "{ran:?}"
+    );
     let ran = shardc(&["verify-certificate", &out, "--format", "json"]);
     holds("verify-certificate", &ran.out);
     assert!(ran.out.contains("\"limit\": \"an einsum has more than 7 operands\""), "{ran:?}");
 }
 
-/// Weights that are to be stored whole do not fit: what is stored of each is divided, and each branch has prices of its own.
+/// Weights that are to be stored whole do not fit: what is stored of each is divided, and each
+/// branch has prices of its own.
 #[test]
 fn what_the_search_divided_the_file_divides() {
     let source = "hardware tpu-v4-flat\nmesh x=4, y=2\ndim B = 512\ndim E = 256\ndim F = 1024

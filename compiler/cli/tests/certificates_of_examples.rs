@@ -1,5 +1,5 @@
-//! The certificate of every example: written, held to its schema, checked, and what comes of it held to the table of
-//! `spec/certificate.md`.
+//! The certificate of every example: written, held to its schema, checked, and what comes of it
+//! held to the table of `spec/certificate.md`.
 
 #![allow(missing_docs, unreachable_pub)]
 
@@ -40,8 +40,10 @@ fn layers(out: &str) -> Vec<(String, &'static str, String)> {
             }
             (Some(_), _) => {}
             (None, _) => {
-                let (name, claim) = line.split_once(": ").expect("a layer and what is claimed of it");
-                let status = if claim.starts_with("proven: ") { "proven" } else { "not proven by prices" };
+                let (name, claim) =
+                    line.split_once(": ").expect("a layer and what is claimed of it");
+                let status =
+                    if claim.starts_with("proven: ") { "proven" } else { "not proven by prices" };
                 layers.push((name.to_string(), status, String::new()));
             }
         }
@@ -51,7 +53,9 @@ fn layers(out: &str) -> Vec<(String, &'static str, String)> {
 
 #[test]
 fn the_certificate_of_every_example_says_what_the_page_says() {
-    let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).canonicalize().expect("the repository");
+    let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+        .canonicalize()
+        .expect("the repository");
     let mut all = Vec::new();
     examples(&root.join("examples"), &mut all);
     all.sort();
@@ -60,7 +64,8 @@ fn the_certificate_of_every_example_says_what_the_page_says() {
     let (mut table, mut held) = (String::new(), Vec::new());
     table.push_str("| example | layers | by prices | bytes | seconds |\n|---|---|---|---|---|\n");
     for path in &all {
-        let name = path.strip_prefix(root.join("examples")).expect("an example").display().to_string();
+        let name =
+            path.strip_prefix(root.join("examples")).expect("an example").display().to_string();
         let explained = shardc(&["explain", path.to_str().expect("UTF-8"), "--certificate", out]);
         assert_eq!(explained.status, 0, "{name}: {explained:?}");
         let begun = Instant::now();
@@ -75,7 +80,11 @@ fn the_certificate_of_every_example_says_what_the_page_says() {
         let said: Vec<String> = layers
             .iter()
             .filter(|(_, status, _)| *status != "proven")
-            .map(|(_, status, why)| if why.is_empty() { status.to_string() } else { format!("{status}: {why}") })
+            .map(
+                |(_, status, why)| {
+                    if why.is_empty() { status.to_string() } else { format!("{status}: {why}") }
+                },
+            )
             .collect();
         let said = if said.is_empty() { "proven".to_string() } else { said.join("; ") };
         let row = format!("| `{name}` | {} | {said} |", names.join(", "));

@@ -123,7 +123,11 @@ fn the_palm_block_is_explained_with_its_figures() {
 fn the_command_line_changes_dims_mesh_and_hardware() {
     let ran = shardc(&["lower", "mlp.shard", "-D", "B=64,L=2", "--mesh", "x=2,y=2,z=2"]);
     assert_eq!(ran.status, 0, "{ran:?}");
-    assert!(ran.out.contains("mesh x=2, y=2, z=2\ndims B=64, L=2, E=18432, F=73728\n"), "{}", ran.out);
+    assert!(
+        ran.out.contains("mesh x=2, y=2, z=2\ndims B=64, L=2, E=18432, F=73728\n"),
+        "{}",
+        ran.out
+    );
     let chip = scratch("chip").join("chip.toml");
     let tpu = shardc(&["hardware", "tpu-v4-flat"]).out;
     std::fs::write(&chip, tpu.replace("tpu-v4-flat", "mine")).expect("written");
@@ -137,8 +141,11 @@ fn a_wrong_hardware_file_is_shown_with_its_line() {
     let tpu = shardc(&["hardware", "tpu-v4-flat"]).out;
     std::fs::write(folder.join("chip.toml"), tpu.replace("270e9", "-270e9")).expect("written");
     let source = folder.join("mlp.shard");
-    std::fs::write(&source, text("mlp.shard").replace("hardware tpu-v4-flat", "hardware \"chip.toml\""))
-        .expect("written");
+    std::fs::write(
+        &source,
+        text("mlp.shard").replace("hardware tpu-v4-flat", "hardware \"chip.toml\""),
+    )
+    .expect("written");
     let ran = shardc(&["explain", source.to_str().expect("UTF-8")]);
     assert_eq!(ran.status, 1);
     assert!(ran.err.contains("`network.bandwidth` must be a number greater than 0"), "{}", ran.err);
@@ -149,12 +156,16 @@ fn a_wrong_hardware_file_is_shown_with_its_line() {
 fn everything_wrong_with_a_hardware_file_is_said_with_the_nearest_word() {
     let chip = scratch("wrong-words").join("chip.toml");
     let text = shardc(&["hardware", "tpu-v4"]).out;
-    std::fs::write(&chip, text.replace("hbm_bytes", "hbm_bites").replace("\"torus\"", "\"tours\"")).expect("written");
+    std::fs::write(&chip, text.replace("hbm_bytes", "hbm_bites").replace("\"torus\"", "\"tours\""))
+        .expect("written");
     let ran = shardc(&["explain", "mlp.shard", "--hardware", chip.to_str().expect("UTF-8")]);
     assert_eq!(ran.status, 2);
-    for said in
-        ["unknown key `chip.hbm_bites`", "help: hbm_bytes\n", "unknown network kind `tours`", "help: \"torus\"\n"]
-    {
+    for said in [
+        "unknown key `chip.hbm_bites`",
+        "help: hbm_bytes\n",
+        "unknown network kind `tours`",
+        "help: \"torus\"\n",
+    ] {
         assert!(ran.err.contains(said), "{said}: {}", ran.err);
     }
 }
@@ -166,10 +177,15 @@ fn a_mesh_that_no_slice_has_is_a_warning_and_a_wrong_fold_an_error() {
     assert!(ran.err.contains("warning[W0850]: no slice of tpu-v5e is 4x4x4"), "{}", ran.err);
     let chip = scratch("fold").join("chip.toml");
     let text = shardc(&["hardware", "tpu-v4"]).out;
-    std::fs::write(&chip, text.replace("[network.axes]", "[network.axes]\nx = { torus = [4, 2] }")).expect("written");
+    std::fs::write(&chip, text.replace("[network.axes]", "[network.axes]\nx = { torus = [4, 2] }"))
+        .expect("written");
     let ran = shardc(&["check", "mlp.shard", "--hardware", chip.to_str().expect("UTF-8")]);
     assert_eq!(ran.status, 1);
-    assert!(ran.err.contains("error[E0850]: mesh axis `x` has 4 devices, and 4x2 are not as many"), "{}", ran.err);
+    assert!(
+        ran.err.contains("error[E0850]: mesh axis `x` has 4 devices, and 4x2 are not as many"),
+        "{}",
+        ran.err
+    );
 }
 
 #[test]
@@ -193,7 +209,11 @@ fn an_annotation_without_axes_that_costs_a_collective_is_a_warning() {
     let source = text("mlp.shard").replace("let a = gelu(h)", "let a: BLF = gelu(h)");
     let ran = fed(&["check", "-"], &source);
     assert_eq!(ran.status, 0);
-    assert!(ran.err.starts_with("warning[W0801]: `BLF` pins `a` to full replication, which costs "), "{}", ran.err);
+    assert!(
+        ran.err.starts_with("warning[W0801]: `BLF` pins `a` to full replication, which costs "),
+        "{}",
+        ran.err
+    );
     let free = fed(&["check", "-"], &source.replace("BLF = gelu", "BLF? = gelu"));
     assert_eq!(free.err, "");
 }
@@ -222,12 +242,19 @@ fn ir_text_goes_through_and_comes_out_the_same() {
 
 #[test]
 fn broken_ir_text_is_shown_with_its_line() {
-    let ran =
-        fed(&["lower", "-"], "shir 1\nlayer a\nmesh x=2\ndims B=4\n%0 = parameter x : f32 B_w\nreturn x = %0 : B_w\n");
+    let ran = fed(
+        &["lower", "-"],
+        "shir 1\nlayer a\nmesh x=2\ndims B=4\n%0 = parameter x : f32 B_w\nreturn x = %0 : B_w\n",
+    );
     assert_eq!(ran.status, 1);
     assert!(ran.err.starts_with("error[E0860]: ") && ran.err.contains("[ -:5:"), "{}", ran.err);
-    let json = fed(&["lower", "-", "--error-format", "json"], "shir 1\nlayer a\nmesh x=2\ndims B=\n");
-    assert!(json.err.contains("\"code\":\"E0860\"") || json.err.contains("\"code\": \"E0860\""), "{}", json.err);
+    let json =
+        fed(&["lower", "-", "--error-format", "json"], "shir 1\nlayer a\nmesh x=2\ndims B=\n");
+    assert!(
+        json.err.contains("\"code\":\"E0860\"") || json.err.contains("\"code\": \"E0860\""),
+        "{}",
+        json.err
+    );
     let illegal = text("every_move.shir")
         .replace("%9, %6 : f32 [Batch_{data}, Heads_{model}", "%9, %6 : f32 [Batch_{data}, Heads");
     let ran = fed(&["lower", "-"], &illegal);
@@ -241,7 +268,11 @@ fn a_file_without_a_layer_has_nothing_to_lower_and_nothing_to_complain_of() {
         for command in ["explain", "lower", "cost", "run"] {
             let ran = fed(&[command, "-"], text);
             assert_eq!((ran.status, ran.out.as_str()), (1, ""), "{command}: {text:?}");
-            assert!(ran.err.starts_with("error[E0613]: `-` has no layer"), "{command}: {}", ran.err);
+            assert!(
+                ran.err.starts_with("error[E0613]: `-` has no layer"),
+                "{command}: {}",
+                ran.err
+            );
         }
     }
     assert_eq!(fed(&["check", "-"], "mesh x=4\n").status, 0);
@@ -250,7 +281,11 @@ fn a_file_without_a_layer_has_nothing_to_lower_and_nothing_to_complain_of() {
 #[test]
 fn a_graph_has_a_node_for_each_instruction() {
     let ran = shardc(&["lower", "mlp.shard", "--emit", "dot"]);
-    assert!(ran.out.starts_with("digraph shardc {") && ran.out.contains("l0_3 -> l0_4;"), "{}", ran.out);
+    assert!(
+        ran.out.starts_with("digraph shardc {") && ran.out.contains("l0_3 -> l0_4;"),
+        "{}",
+        ran.out
+    );
 }
 
 #[test]
@@ -285,7 +320,11 @@ fn fmt_formats_in_place_and_check_only_looks() {
     std::fs::write(&file, &untidy).expect("written");
     let ran = shardc(&["fmt", "--check", name]);
     assert_eq!(ran.status, 1);
-    assert!(ran.out.contains("-  let   h= einsum") && ran.out.contains("+  let h = einsum"), "{}", ran.out);
+    assert!(
+        ran.out.contains("-  let   h= einsum") && ran.out.contains("+  let h = einsum"),
+        "{}",
+        ran.out
+    );
     assert_eq!(std::fs::read_to_string(&file).expect("there"), untidy);
     assert_eq!(shardc(&["fmt", name]).status, 0);
     assert_eq!(shardc(&["fmt", "--check", name]).status, 0);
@@ -300,8 +339,13 @@ fn what_does_not_fit_in_memory_is_refused_with_ways_out_that_fit_and_runs_all_th
         .replace("E = 65536", "E = 65536\ndim E2 = E");
     let refused = fed(&["check", "-"], &source);
     assert_eq!(refused.status, 1, "{}", refused.err);
-    assert!(refused.err.contains("error[E0704]") && refused.err.contains("`w: weight bf16 EE2_x`"), "{}", refused.err);
-    let helps: Vec<&str> = refused.err.lines().filter_map(|l| l.trim().strip_prefix("help: ")).collect();
+    assert!(
+        refused.err.contains("error[E0704]") && refused.err.contains("`w: weight bf16 EE2_x`"),
+        "{}",
+        refused.err
+    );
+    let helps: Vec<&str> =
+        refused.err.lines().filter_map(|l| l.trim().strip_prefix("help: ")).collect();
     let mesh = helps.iter().find_map(|h| h.strip_prefix("--mesh ")).expect("a larger mesh");
     let fits = fed(&["check", "--mesh", mesh, "-"], &source);
     assert_eq!(fits.status, 0, "{}", fits.err);
@@ -333,7 +377,10 @@ fn the_other_commands_print_something() {
 
 #[test]
 fn the_same_input_gives_the_same_output() {
-    for args in [&["explain", "mlp.shard", "--format", "json"][..], &["run", "mlp.shard", "--format", "json"]] {
+    for args in [
+        &["explain", "mlp.shard", "--format", "json"][..],
+        &["run", "mlp.shard", "--format", "json"],
+    ] {
         assert_eq!(shardc(args).out, shardc(args).out);
     }
 }
@@ -343,7 +390,8 @@ fn with_the_objective_comm_nothing_is_sent_that_need_not_be_and_flops_break_the_
     let layer = |to: &str| {
         format!(
             "hardware tpu-v4-flat\nmesh x=4\ndim B = 4096\ndim D = 8192\ndim F = 8192\n\
-             layer f(x: bf16 BD, w: weight bf16 DF) -> bf16 {to} {{\n  let y = einsum(x, w -> BF)\n  return y\n}}\n"
+             layer f(x: bf16 BD, w: weight bf16 DF) -> bf16 {to} {{\n  let y = einsum(x, w -> \
+             BF)\n  return y\n}}\n"
         )
     };
     let totals = |text: &str, objective: &str| {
@@ -354,7 +402,8 @@ fn with_the_objective_comm_nothing_is_sent_that_need_not_be_and_flops_break_the_
         (totals["comm_bytes"].as_u64().expect("bytes"), totals["flops"].as_u64().expect("flops"))
     };
     let all = 2 * 4096 * 8192 * 8192;
-    // A quarter of the product each, then a gather, is faster; the whole product everywhere sends nothing.
+    // A quarter of the product each, then a gather, is faster; the whole product everywhere sends
+    // nothing.
     assert_eq!(totals(&layer("BF"), "serial"), (3 * 4096 * 8192 * 2 / 4, all / 4));
     assert_eq!(totals(&layer("BF"), "comm"), (0, all));
     // Slicing before the product or after it sends nothing either way.
@@ -367,26 +416,35 @@ fn check_prints_every_error_before_it_searches_for_warnings() {
     let path = |name: &str| folder.join(name).to_str().expect("UTF-8").to_string();
     let head = "mesh x=2, y=2\ndim B = 64\ndim E = 64\ndim F = 64\n";
     let order = "layer order(a: bf16 B_xyE) -> bf16 B_yxE { return gelu(a) }\n";
-    let strict = "strict layer g(a: bf16 BE_x, w: weight bf16 E_xF) -> bf16 BF { return einsum(a, w -> BF) }\n";
+    let strict = "strict layer g(a: bf16 BE_x, w: weight bf16 E_xF) -> bf16 BF { return einsum(a, \
+        w -> BF) }\n";
     std::fs::write(path("a.shard"), format!("{head}{order}{strict}")).expect("written");
     std::fs::write(path("b.shard"), format!("{head}{strict}")).expect("written");
     std::fs::write(path("c.shard"), "mesh x=0\n").expect("written");
     let ran = shardc(&["check", &path("a.shard"), &path("b.shard"), &path("c.shard")]);
-    let codes: Vec<&str> =
-        ran.err.lines().filter_map(|l| l.split_once('[')?.1.split_once("]: ").map(|(code, _)| code)).collect();
-    let mut codes: Vec<&str> = codes.into_iter().filter(|c| ["E0206", "E0802", "W0802"].contains(c)).collect();
+    let codes: Vec<&str> = ran
+        .err
+        .lines()
+        .filter_map(|l| l.split_once('[')?.1.split_once("]: ").map(|(code, _)| code))
+        .collect();
+    let mut codes: Vec<&str> =
+        codes.into_iter().filter(|c| ["E0206", "E0802", "W0802"].contains(c)).collect();
     codes.dedup();
     assert_eq!((ran.status, codes), (1, vec!["E0206", "E0802", "W0802"]), "{}", ran.err);
     // What needs no search is said all the same, and what was left out is named.
     let ran = shardc(&["check", "--quick", &path("a.shard"), &path("b.shard")]);
     assert!(ran.status == 0 && ran.out.is_empty(), "{ran:?}");
     assert!(
-        ran.err.contains("note: no plan was searched for `order`, `g`\n") && ran.err.contains("E0802"),
+        ran.err.contains("note: no plan was searched for `order`, `g`\n")
+            && ran.err.contains("E0802"),
         "{}",
         ran.err
     );
     let ran = shardc(&["check", "--quick", &path("a.shard"), &path("c.shard")]);
-    assert!(ran.status == 1 && ran.err.contains("E0206") && ran.err.contains("`order`, `g`"), "{ran:?}");
+    assert!(
+        ran.status == 1 && ran.err.contains("E0206") && ran.err.contains("`order`, `g`"),
+        "{ran:?}"
+    );
     assert_eq!(shardc(&["check", "--quick", "--expect", "mlp.shard"]).status, 2);
 }
 

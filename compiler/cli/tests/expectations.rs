@@ -21,7 +21,11 @@ fn holds(line: &str) {
 fn fails(line: &str, found: &str) -> String {
     let ran = expecting(line, &[]);
     assert_eq!(ran.status, 1, "{line}: {ran:?}");
-    assert!(ran.err.starts_with(&format!("error[E0837]: the plan does not meet `{line}`\n")), "{}", ran.err);
+    assert!(
+        ran.err.starts_with(&format!("error[E0837]: the plan does not meet `{line}`\n")),
+        "{}",
+        ran.err
+    );
     assert!(ran.err.contains(&format!(" the plan has {found}\n")), "{line}: {}", ran.err);
     let help = ran.err.lines().find_map(|l| l.strip_prefix("  help: ")).expect("a help");
     holds(help);
@@ -90,7 +94,11 @@ fn without_the_option_expectations_are_only_read() {
         assert_eq!((ran.status, ran.err.as_str()), (0, ""), "{command}");
     }
     let plain = fed(&["lower", "-"], &text("mlp.shard")).out;
-    assert_eq!(fed(&["lower", "-"], &source).out, plain, "an expectation changes nothing of the plan");
+    assert_eq!(
+        fed(&["lower", "-"], &source).out,
+        plain,
+        "an expectation changes nothing of the plan"
+    );
     assert_eq!(fed(&["check", "-"], &source.replace("comm", "com")).status, 1);
 }
 
@@ -140,7 +148,10 @@ fn every_op_of_the_json_can_be_expected() {
     let path = format!("{}/../../spec/schema/explain.schema.json", env!("CARGO_MANIFEST_DIR"));
     let schema: serde_json::Value =
         serde_json::from_str(&std::fs::read_to_string(path).expect("a schema file")).expect("JSON");
-    let ops = schema.pointer("/$defs/instruction/properties/op/enum").and_then(|ops| ops.as_array()).expect("the ops");
+    let ops = schema
+        .pointer("/$defs/instruction/properties/op/enum")
+        .and_then(|ops| ops.as_array())
+        .expect("the ops");
     for op in ops.iter().filter_map(|op| op.as_str()).filter(|op| *op != "collective-einsum") {
         assert!(shard_check::expectations::Measure::from_word(op).is_some(), "{op}");
     }

@@ -1,4 +1,5 @@
-//! `export`: what it writes, where, and what it refuses. What the modules compute is for `compiler/export/python/run`.
+//! `export`: what it writes, where, and what it refuses. What the modules compute is for
+//! `compiler/export/python/run`.
 
 #![allow(missing_docs, unreachable_pub)]
 
@@ -20,13 +21,18 @@ fn a_module_has_the_mesh_the_specs_and_a_line_for_each_instruction() {
     ] {
         assert!(ran.out.lines().any(|l| l == line), "{line:?} is not in:\n{}", ran.out);
     }
-    assert_eq!(shardc(&["export", "jax", "mlp.shard"]).out, ran.out, "the same input gives the same bytes");
+    assert_eq!(
+        shardc(&["export", "jax", "mlp.shard"]).out,
+        ran.out,
+        "the same input gives the same bytes"
+    );
 }
 
 #[test]
 fn constraints_stand_on_every_move_and_on_no_op() {
     let ran = shardc(&["export", "jax", "mlp.shard", "--style", "constraints"]);
-    let body = ran.out.split("def mlp(").nth(1).and_then(|text| text.split("def mlp_unsharded(").next());
+    let body =
+        ran.out.split("def mlp(").nth(1).and_then(|text| text.split("def mlp_unsharded(").next());
     let body = body.expect("the function");
     assert_eq!(body.matches(" = at(").count(), 4, "{body}");
     assert!(!ran.out.contains("shard_map"), "{}", ran.out);
@@ -36,7 +42,11 @@ fn constraints_stand_on_every_move_and_on_no_op() {
 fn loops_are_rings_in_the_module() {
     let ran = shardc(&["export", "jax", "mlp.shard", "--fuse", "-D", "B=64"]);
     assert_eq!(ran.status, 0, "{ran:?}");
-    assert!(ran.out.contains(" = einsum_gathering(") || ran.out.contains(" = einsum_scattering("), "{}", ran.out);
+    assert!(
+        ran.out.contains(" = einsum_gathering(") || ran.out.contains(" = einsum_scattering("),
+        "{}",
+        ran.out
+    );
     assert!(ran.out.contains("\ndef ring(axes):\n"), "the module brings along what it calls");
 }
 
@@ -56,7 +66,8 @@ fn a_module_goes_to_a_folder_under_a_name_that_python_imports() {
 #[test]
 fn names_that_python_or_the_linter_claims_are_mangled() {
     let plan = "shir 1\n\nlayer lambda\nhardware tpu-v4-flat\nmesh x=4\ndims B=8\n\n\
-        %0 = parameter l : f32 B_x\n%1 = parameter \"größe\" : f32 B_x\n%2 = parameter jnp : f32 B_x\n\
+        %0 = parameter l : f32 B_x\n%1 = parameter \"größe\" : f32 B_x\n%2 = parameter jnp : f32 \
+        B_x\n\
         %3 = mul %0, %1 : f32 B_x\n%4 = add %3, %2 : f32 B_x\nreturn y = %4 : B_x\n";
     let ran = fed(&["export", "jax", "-"], plan);
     assert_eq!(ran.status, 0, "{ran:?}");
@@ -82,10 +93,12 @@ fn an_einsum_of_more_dims_than_letters_is_refused() {
     let names: Vec<String> = (0..54).map(|n| format!("D{n}")).collect();
     let dims: String = names.iter().map(|name| format!("dim {name} = 2\n")).collect();
     let operands: Vec<String> = names.chunks(9).map(|part| part.concat()).collect();
-    let parameters: Vec<String> = operands.iter().enumerate().map(|(at, dims)| format!("a{at}: f32 {dims}")).collect();
+    let parameters: Vec<String> =
+        operands.iter().enumerate().map(|(at, dims)| format!("a{at}: f32 {dims}")).collect();
     let read: Vec<String> = (0..operands.len()).map(|at| format!("a{at}")).collect();
     let source = format!(
-        "hardware tpu-v4-flat\nmesh x=2\n{dims}layer f({}) -> f32 D0 {{ return einsum({} -> D0) }}\n",
+        "hardware tpu-v4-flat\nmesh x=2\n{dims}layer f({}) -> f32 D0 {{ return einsum({} -> D0) \
+            }}\n",
         parameters.join(", "),
         read.join(", ")
     );

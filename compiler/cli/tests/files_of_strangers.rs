@@ -1,4 +1,5 @@
-//! Files that somebody else wrote, and disks that are full: nothing is lost, shown that is not to be seen, or waited for.
+//! Files that somebody else wrote, and disks that are full: nothing is lost, shown that is not to
+//! be seen, or waited for.
 
 #![allow(missing_docs, unreachable_pub)]
 #![cfg(unix)]
@@ -18,7 +19,8 @@ fn scratch(name: &str) -> PathBuf {
     folder
 }
 
-/// Runs a command line that may write no file of more than 512 bytes: what is beyond fails as on a full disk.
+/// Runs a command line that may write no file of more than 512 bytes: what is beyond fails as on a
+/// full disk.
 fn on_a_full_disk(args: &[&str], folder: &Path) -> (i32, String) {
     let line = "trap '' XFSZ; ulimit -f 1; exec \"$0\" \"$@\"";
     let output = Command::new("sh")
@@ -28,12 +30,16 @@ fn on_a_full_disk(args: &[&str], folder: &Path) -> (i32, String) {
         .stdin(Stdio::null())
         .output()
         .expect("a shell");
-    (output.status.code().expect("not ended by a signal"), String::from_utf8_lossy(&output.stderr).into_owned())
+    (
+        output.status.code().expect("not ended by a signal"),
+        String::from_utf8_lossy(&output.stderr).into_owned(),
+    )
 }
 
 fn names(folder: &Path) -> Vec<String> {
     let all = std::fs::read_dir(folder).expect("a folder").flatten();
-    let mut names: Vec<String> = all.map(|e| e.file_name().to_string_lossy().into_owned()).collect();
+    let mut names: Vec<String> =
+        all.map(|e| e.file_name().to_string_lossy().into_owned()).collect();
     names.sort();
     names
 }
@@ -41,7 +47,11 @@ fn names(folder: &Path) -> Vec<String> {
 #[test]
 fn a_full_disk_costs_no_file_what_it_held() {
     let folder = scratch("full");
-    let source = format!("{}\n{}", text("mlp.shard").replace("mesh x", "mesh   x"), "// a long comment\n".repeat(64));
+    let source = format!(
+        "{}\n{}",
+        text("mlp.shard").replace("mesh x", "mesh   x"),
+        "// a long comment\n".repeat(64)
+    );
     assert!(source.len() > 512, "more than fits");
     for name in ["a.shard", "a.lowered.snap", "cert.json", "new.shard"] {
         std::fs::write(folder.join(name), &source).expect("written");
@@ -62,7 +72,10 @@ fn a_full_disk_costs_no_file_what_it_held() {
         assert_eq!(names(&folder), before, "{args:?} leaves nothing behind");
     }
     let (status, err) = on_a_full_disk(&["new", "-o", "other.shard"], &folder);
-    assert!(status == 2 && err.contains("cannot write") && names(&folder) == before, "{status} {err}");
+    assert!(
+        status == 2 && err.contains("cannot write") && names(&folder) == before,
+        "{status} {err}"
+    );
 }
 
 #[test]
@@ -75,7 +88,10 @@ fn streams_are_written_directly() {
     let into = std::fs::File::create(folder.join("out")).expect("a file");
     let status = command(&["new", "-o", "/dev/stdout"]).stdout(into).status().expect("it runs");
     assert!(status.success());
-    assert!(std::fs::read_to_string(folder.join("out")).expect("text").contains("layer "), "what the shell has open");
+    assert!(
+        std::fs::read_to_string(folder.join("out")).expect("text").contains("layer "),
+        "what the shell has open"
+    );
 }
 
 #[test]
@@ -83,12 +99,17 @@ fn a_result_of_any_name_is_written_inside_the_folder() {
     let folder = scratch("names");
     let lowered = shardc(&["lower", "mlp.shard"]).out;
     assert!(lowered.contains("return y ="), "{lowered}");
-    std::fs::write(folder.join("a.shir"), lowered.replace("return y =", "return \"../x\" =")).expect("written");
+    std::fs::write(folder.join("a.shir"), lowered.replace("return y =", "return \"../x\" ="))
+        .expect("written");
     let plan = folder.join("a.shir");
     let out = folder.join("in/out");
-    let ran = shardc(&["run", plan.to_str().expect("UTF-8"), "--output", out.to_str().expect("UTF-8")]);
+    let ran =
+        shardc(&["run", plan.to_str().expect("UTF-8"), "--output", out.to_str().expect("UTF-8")]);
     assert_eq!(ran.status, 0, "{ran:?}");
-    assert_eq!((names(&out), names(&folder.join("in"))), (vec!["%2E.%2Fx.npy".to_string()], vec!["out".to_string()]));
+    assert_eq!(
+        (names(&out), names(&folder.join("in"))),
+        (vec!["%2E.%2Fx.npy".to_string()], vec!["out".to_string()])
+    );
 }
 
 /// A control sequence that clears the screen, and a character that turns the direction of writing.
@@ -105,9 +126,11 @@ fn control_and_bidi_characters_do_not_reach_the_terminal() {
     let commented = text("mlp.shard").replace("-> BLF)", &format!("-> BLF) // {HOSTILE}"));
     std::fs::write(path("comment.shard"), &commented).expect("written");
     std::fs::write(path("wrong.shard"), commented.replace("BLF) //", "BLQ) //")).expect("written");
-    std::fs::write(path(&format!("{HOSTILE}.shard")), commented.replace("BLF) //", "BLQ) //")).expect("written");
+    std::fs::write(path(&format!("{HOSTILE}.shard")), commented.replace("BLF) //", "BLQ) //"))
+        .expect("written");
     let lowered = shardc(&["lower", "mlp.shard"]).out;
-    let named = lowered.replace("parameter w_in", "parameter \"\\u{1b}[2J\\u{202e}\\nproven by certificate\"");
+    let named = lowered
+        .replace("parameter w_in", "parameter \"\\u{1b}[2J\\u{202e}\\nproven by certificate\"");
     assert_ne!(lowered, named);
     std::fs::write(path("named.shir"), &named).expect("written");
     let chip = shardc(&["hardware", "tpu-v4-flat"]).out;
@@ -131,7 +154,10 @@ fn control_and_bidi_characters_do_not_reach_the_terminal() {
             args.extend(["--color", color]);
             let ran = shardc(&args);
             let shown = format!("{}{}", ran.out, ran.err);
-            assert!(!shown.contains("\u{1b}[2J") && !shown.contains('\u{202e}'), "{args:?}: {shown:?}");
+            assert!(
+                !shown.contains("\u{1b}[2J") && !shown.contains('\u{202e}'),
+                "{args:?}: {shown:?}"
+            );
             assert!(color == "always" || is_clean(&shown), "{args:?}: {shown:?}");
             assert!(!shown.contains("\nproven by certificate\n"), "no name makes a line: {shown}");
         }
@@ -158,13 +184,20 @@ fn a_file_that_is_no_hardware_file_is_not_shown() {
     let source = text("mlp.shard");
     let line = source.lines().find(|line| line.starts_with("hardware ")).expect("a hardware line");
     for secret in ["passwd", "credentials.toml"] {
-        std::fs::write(path("a.shard"), source.replace(line, &format!("hardware \"{secret}\""))).expect("written");
+        std::fs::write(path("a.shard"), source.replace(line, &format!("hardware \"{secret}\"")))
+            .expect("written");
         for format in ["text", "json", "sarif", "github"] {
-            for args in [&["explain", &path("a.shard")][..], &["explain", "mlp.shard", "--hardware", &path(secret)]] {
+            for args in [
+                &["explain", &path("a.shard")][..],
+                &["explain", "mlp.shard", "--hardware", &path(secret)],
+            ] {
                 let mut args = args.to_vec();
                 args.extend(["--error-format", format]);
                 let ran = shardc(&args);
-                assert!(ran.status > 0 && !ran.err.contains("SECRET") && !ran.err.contains("root"), "{ran:?}");
+                assert!(
+                    ran.status > 0 && !ran.err.contains("SECRET") && !ran.err.contains("root"),
+                    "{ran:?}"
+                );
             }
         }
     }
@@ -182,7 +215,8 @@ fn a_path_inside_a_file_is_a_regular_file_and_an_argument_may_be_a_pipe() {
     let source = text("mlp.shard");
     let line = source.lines().find(|line| line.starts_with("hardware ")).expect("a hardware line");
     for chip in ["chip.toml", "zero.toml", "."] {
-        std::fs::write(path("a.shard"), source.replace(line, &format!("hardware \"{chip}\""))).expect("written");
+        std::fs::write(path("a.shard"), source.replace(line, &format!("hardware \"{chip}\"")))
+            .expect("written");
         let ran = shardc(&["explain", &path("a.shard")]);
         assert!(ran.status == 2 && ran.err.contains("E0702"), "{ran:?}");
     }

@@ -14,9 +14,12 @@ fn schema(name: &str) -> serde_json::Value {
 /// Asserts that a document is JSON and meets its schema.
 fn holds(name: &str, document: &str) -> serde_json::Value {
     let document: serde_json::Value = serde_json::from_str(document).expect("JSON");
-    let validator = jsonschema::validator_for(&schema(name)).expect("a legal schema that needs no other");
-    let errors: Vec<String> =
-        validator.iter_errors(&document).map(|e| format!("{} at {}", e, e.instance_path())).collect();
+    let validator =
+        jsonschema::validator_for(&schema(name)).expect("a legal schema that needs no other");
+    let errors: Vec<String> = validator
+        .iter_errors(&document)
+        .map(|e| format!("{} at {}", e, e.instance_path()))
+        .collect();
     assert!(errors.is_empty(), "{name}: {errors:#?}");
     document
 }
@@ -43,7 +46,10 @@ fn explain_meets_its_schema() {
     }
     assert_eq!(gather["span"]["line"], 15);
     let einsum = &layer["instructions"][4];
-    assert_eq!((&einsum["flops"], &einsum["hbm_bytes"]), (&21_743_271_936_u64.into(), &51_904_512.into()));
+    assert_eq!(
+        (&einsum["flops"], &einsum["hbm_bytes"]),
+        (&21_743_271_936_u64.into(), &51_904_512.into())
+    );
     assert_eq!((&einsum["bound"], &einsum["equation"]), (&"compute".into(), &"BLE,EF->BLF".into()));
     // Every step of this layer waits for the one before.
     assert_eq!(layer["totals"]["overlap_time_s"], layer["totals"]["serial_time_s"]);
@@ -51,7 +57,8 @@ fn explain_meets_its_schema() {
 
 #[test]
 fn every_kind_of_instruction_meets_the_schema() {
-    let document = holds("explain", &shardc(&["explain", "every_move.shir", "--format", "json"]).out);
+    let document =
+        holds("explain", &shardc(&["explain", "every_move.shir", "--format", "json"]).out);
     let layer = &document["layers"][0];
     assert_eq!(layer["mesh"], serde_json::json!({"data": 2, "model": 2, "w": 1}));
     assert_eq!(layer["outputs"][0]["layout"], "[Six, Batch_{model}]");
@@ -64,7 +71,10 @@ fn every_kind_of_instruction_meets_the_schema() {
 #[test]
 fn a_bound_alone_meets_its_schema() {
     for command in ["explain", "cost", "lower"] {
-        let document = holds("bound", &shardc(&[command, "mlp.shard", "--bound-only", "--format", "json"]).out);
+        let document = holds(
+            "bound",
+            &shardc(&[command, "mlp.shard", "--bound-only", "--format", "json"]).out,
+        );
         assert_eq!(document["layers"][0]["stopped_by"], serde_json::Value::Null);
     }
 }
@@ -149,12 +159,20 @@ fn diagnostics_meet_their_schema() {
 fn cost_meets_its_schema_and_its_sums_are_those_of_explain() {
     for file in ["mlp.shard", "every_move.shir"] {
         let document = holds("cost", &shardc(&["cost", file, "--format", "json"]).out);
-        let explained = holds("explain", &shardc(&["explain", file, "--no-alternatives", "--format", "json"]).out);
+        let explained = holds(
+            "explain",
+            &shardc(&["explain", file, "--no-alternatives", "--format", "json"]).out,
+        );
         let (layer, same) = (&document["layers"][0], &explained["layers"][0]);
         for (key, value) in same["totals"].as_object().expect("an object") {
             assert_eq!(&layer["totals"][key], value, "{key}");
         }
-        let shares: f64 = layer["steps"].as_array().expect("steps").iter().filter_map(|s| s["share"].as_f64()).sum();
+        let shares: f64 = layer["steps"]
+            .as_array()
+            .expect("steps")
+            .iter()
+            .filter_map(|s| s["share"].as_f64())
+            .sum();
         assert!((shares - 1.0).abs() < 1e-9, "{shares}");
     }
 }
@@ -163,10 +181,15 @@ fn cost_meets_its_schema_and_its_sums_are_those_of_explain() {
 fn the_formulas_of_every_step_meet_the_schema_and_end_in_its_time() {
     let plain = holds("cost", &shardc(&["cost", "every_move.shir", "--format", "json"]).out);
     for (id, step) in plain["layers"][0]["steps"].as_array().expect("steps").iter().enumerate() {
-        let asked = shardc(&["cost", "every_move.shir", "--format", "json", "--why", &id.to_string()]);
+        let asked =
+            shardc(&["cost", "every_move.shir", "--format", "json", "--why", &id.to_string()]);
         let why = &holds("cost", &asked.out)["layers"][0]["why"];
-        let names: Vec<&str> =
-            why["figures"].as_array().expect("figures").iter().filter_map(|f| f["name"].as_str()).collect();
+        let names: Vec<&str> = why["figures"]
+            .as_array()
+            .expect("figures")
+            .iter()
+            .filter_map(|f| f["name"].as_str())
+            .collect();
         assert_eq!(names.last().copied(), step["time_s"].as_f64().map(|_| "time"), "{step}");
     }
     assert_eq!(shardc(&["cost", "every_move.shir", "--why", "999"]).status, 2);
@@ -175,13 +198,15 @@ fn the_formulas_of_every_step_meet_the_schema_and_end_in_its_time() {
 #[test]
 fn a_sweep_meets_its_schema_and_says_what_cost_says() {
     let meshes = ["--mesh", "x=4,y=4,z=5", "--mesh", "x=4,y=4,z=4"];
-    let asked = [&["sweep", "mlp.shard", "-D", "B=64,L=1,3", "--format", "json"][..], &meshes].concat();
+    let asked =
+        [&["sweep", "mlp.shard", "-D", "B=64,L=1,3", "--format", "json"][..], &meshes].concat();
     let document = holds("sweep", &shardc(&asked).out);
     let rows = document["rows"].as_array().expect("rows");
     let statuses: Vec<&str> = rows.iter().filter_map(|r| r["status"].as_str()).collect();
     assert_eq!(statuses, ["wrong", "wrong", "ok", "ok"]);
     assert_eq!(rows[0]["code"], "E0205");
-    let one = holds("cost", &shardc(&["cost", "mlp.shard", "-D", "B=64,L=3", "--format", "json"]).out);
+    let one =
+        holds("cost", &shardc(&["cost", "mlp.shard", "-D", "B=64,L=3", "--format", "json"]).out);
     let (layer, figures) = (&one["layers"][0], &rows[3]["figures"]);
     assert_eq!(figures["mfu"], layer["mfu"]);
     assert_eq!(figures["time_s"], layer["model_totals"]["serial_time_s"]);
@@ -240,15 +265,25 @@ fn chips_meet_their_schema() {
 fn questions_meet_their_schemas() {
     holds("why", &shardc(&["explain", "mlp.shard", "--why", "x", "--format", "json"]).out);
     holds("why", &shardc(&["explain", "mlp.shard", "--why", "4", "--format", "json"]).out);
-    holds("why-not", &shardc(&["explain", "mlp.shard", "--why-not", "h: BLF_xyz", "--format", "json"]).out);
-    holds("why-not", &shardc(&["explain", "mlp.shard", "--why-not", "all-gather:x", "--format", "json"]).out);
-    holds("diff", &shardc(&["diff", "mlp.shard", "--mesh-b", "x=2,y=2,z=4", "--format", "json"]).out);
+    holds(
+        "why-not",
+        &shardc(&["explain", "mlp.shard", "--why-not", "h: BLF_xyz", "--format", "json"]).out,
+    );
+    holds(
+        "why-not",
+        &shardc(&["explain", "mlp.shard", "--why-not", "all-gather:x", "--format", "json"]).out,
+    );
+    holds(
+        "diff",
+        &shardc(&["diff", "mlp.shard", "--mesh-b", "x=2,y=2,z=4", "--format", "json"]).out,
+    );
     holds("diff", &shardc(&["diff", "mlp.shard", "every_move.shir", "--format", "json"]).out);
 }
 
 #[test]
 fn collective_einsums_meet_the_schemas() {
-    let document = holds("explain", &shardc(&["explain", "mlp.shard", "--fuse", "--format", "json"]).out);
+    let document =
+        holds("explain", &shardc(&["explain", "mlp.shard", "--fuse", "--format", "json"]).out);
     let layer = &document["layers"][0];
     let looped = &layer["instructions"][3];
     for (key, value) in [
@@ -272,10 +307,14 @@ fn collective_einsums_meet_the_schemas() {
         assert_eq!(looped[key], value, "{key}");
     }
     assert_eq!(looped["span"]["line"], 15);
-    assert!(looped["reason"].as_str().is_some_and(|reason| reason.contains("next one travels")), "{looped}");
+    assert!(
+        looped["reason"].as_str().is_some_and(|reason| reason.contains("next one travels")),
+        "{looped}"
+    );
     assert_eq!(layer["strategy"], serde_json::json!(["2d-weight-stationary"]));
     assert_eq!(layer["optimality"]["status"], "proven");
-    let serial = |document: &serde_json::Value| document["layers"][0]["totals"]["serial_time_s"].as_f64();
+    let serial =
+        |document: &serde_json::Value| document["layers"][0]["totals"]["serial_time_s"].as_f64();
     let plain = holds("explain", &shardc(&["explain", "mlp.shard", "--format", "json"]).out);
     assert!(serial(&document) < serial(&plain));
 
@@ -285,9 +324,19 @@ fn collective_einsums_meet_the_schemas() {
         assert_eq!(&costs["layers"][0]["totals"][key], value, "{key}");
     }
     holds("cost", &shardc(&["cost", "mlp.shard", "--fuse", "--why", "3", "--format", "json"]).out);
-    holds("why", &shardc(&["explain", "mlp.shard", "--fuse", "--why", "h", "--format", "json"]).out);
-    holds("why-not", &shardc(&["explain", "mlp.shard", "--fuse", "--why-not", "h: BLF_xyz", "--format", "json"]).out);
-    holds("sweep", &shardc(&["sweep", "mlp.shard", "--fuse", "-D", "B=64,512", "--format", "json"]).out);
+    holds(
+        "why",
+        &shardc(&["explain", "mlp.shard", "--fuse", "--why", "h", "--format", "json"]).out,
+    );
+    holds(
+        "why-not",
+        &shardc(&["explain", "mlp.shard", "--fuse", "--why-not", "h: BLF_xyz", "--format", "json"])
+            .out,
+    );
+    holds(
+        "sweep",
+        &shardc(&["sweep", "mlp.shard", "--fuse", "-D", "B=64,512", "--format", "json"]).out,
+    );
     let ran = holds("run", &shardc(&["run", "mlp.shard", "--fuse", "--format", "json"]).out);
     assert_eq!(ran["layers"][0]["equal"], true);
     let collectives = ran["layers"][0]["collectives"].as_array().expect("an array");

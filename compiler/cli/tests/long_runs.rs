@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use common::{Ran, command, fed, ran, shardc};
 
-/// Feed-forward layers of which nothing is laid out, on a mesh of five axes: with eight of them a search takes minutes.
+/// Feed-forward layers of which nothing is laid out, on a mesh of five axes: with eight of them a
+/// search takes minutes.
 fn layers(count: usize) -> String {
     let (mut params, mut body, mut last) = (String::new(), String::new(), "x".to_string());
     for i in 0..count {
@@ -21,24 +22,34 @@ fn layers(count: usize) -> String {
         last = format!("y{i}");
     }
     format!(
-        "hardware tpu-v4\nmesh x=2, y=2, z=2, w=2, v=2\ndim B = 1024\ndim L = 1024\ndim E = 4096\ndim F = 4096\n\
+        "hardware tpu-v4\nmesh x=2, y=2, z=2, w=2, v=2\ndim B = 1024\ndim L = 1024\ndim E = \
+            4096\ndim F = 4096\n\
          layer f(x: bf16 BLE?{params}) -> bf16 BLE? {{\n{body}  return {last}\n}}\n"
     )
 }
 
-/// Whether a command line with a time limit ended as one may: with a plan and a warning, or with an error that says that
-/// there is none. Nothing but the result goes to standard output.
+/// Whether a command line with a time limit ended as one may: with a plan and a warning, or with an
+/// error that says that there is none. Nothing but the result goes to standard output.
 fn ended_in_time(ran: &Ran) -> bool {
     match ran.status {
         0 => {
-            let document: serde_json::Value = serde_json::from_str(&ran.out).expect("JSON and nothing else");
+            let document: serde_json::Value =
+                serde_json::from_str(&ran.out).expect("JSON and nothing else");
             let optimality = &document["layers"][0]["optimality"];
-            assert_eq!((&optimality["status"], &optimality["stopped_by"]), (&"bounded".into(), &"time-limit".into()));
+            assert_eq!(
+                (&optimality["status"], &optimality["stopped_by"]),
+                (&"bounded".into(), &"time-limit".into())
+            );
             let figure = |key: &str| optimality[key].as_f64().expect("a time");
             assert!(figure("lower_bound_s") <= figure("cost_s"), "{optimality}");
-            ran.err.contains("warning[W0803]: the time was up") && ran.err.contains("another run may")
+            ran.err.contains("warning[W0803]: the time was up")
+                && ran.err.contains("another run may")
         }
-        _ => ran.status == 1 && ran.out.is_empty() && ran.err.contains("error[E0807]: the time was up before any plan"),
+        _ => {
+            ran.status == 1
+                && ran.out.is_empty()
+                && ran.err.contains("error[E0807]: the time was up before any plan")
+        }
     }
 }
 
@@ -56,7 +67,16 @@ fn a_search_out_of_time_gives_its_best_plan_or_says_that_it_has_none() {
 #[test]
 fn a_search_that_ends_by_itself_is_the_same_with_a_time_limit() {
     let free = shardc(&["explain", "mlp.shard", "--format", "json"]);
-    let limited = shardc(&["explain", "mlp.shard", "--format", "json", "--time-limit", "600", "--progress", "always"]);
+    let limited = shardc(&[
+        "explain",
+        "mlp.shard",
+        "--format",
+        "json",
+        "--time-limit",
+        "600",
+        "--progress",
+        "always",
+    ]);
     assert_eq!((limited.status, limited.out, limited.err), (0, free.out, free.err));
 }
 
@@ -81,16 +101,22 @@ fn progress_is_on_standard_error_and_an_interruption_says_how_far_it_was() {
     // A search is shown that takes longer than 2 s.
     std::thread::sleep(Duration::from_secs(8));
     let pid = child.id().to_string();
-    assert!(std::process::Command::new("kill").args(["-INT", &pid]).status().expect("kill").success());
+    assert!(
+        std::process::Command::new("kill").args(["-INT", &pid]).status().expect("kill").success()
+    );
     let ended = ran(child.wait_with_output().expect("it ends"));
     assert_eq!((ended.status, ended.out.as_str()), (130, ""), "{}", ended.err);
-    let first = ended.err.lines().find(|line| line.starts_with("searching `f` for ")).unwrap_or_default();
+    let first =
+        ended.err.lines().find(|line| line.starts_with("searching `f` for ")).unwrap_or_default();
     assert!(first.contains(" bound ") || first.contains("no bound yet"), "{}", ended.err);
     assert!(!first.contains("for 0 s") && !first.contains("for 1 s"), "{first:?}");
     let last = ended.err.lines().last().unwrap_or_default();
     assert!(last.starts_with("interrupted: searched `f` for "), "{last:?}");
     // Where standard error is no terminal nothing is shown unless asked for.
-    let silent = fed(&["explain", "-", "--time-limit", "4", "--no-alternatives", "--format", "json"], &layers(8));
+    let silent = fed(
+        &["explain", "-", "--time-limit", "4", "--no-alternatives", "--format", "json"],
+        &layers(8),
+    );
     assert!(!silent.err.contains("searching"), "{}", silent.err);
 }
 
@@ -111,9 +137,19 @@ fn timings_are_one_line_a_pass_on_standard_error() {
         })
         .collect();
     assert_eq!(passes, ["check", "search", "warnings", "alternatives"], "{}", timed.err);
-    for args in [&["cost", "mlp.shard"][..], &["sweep", "mlp.shard", "-D", "B=8,16"], &["check", "mlp.shard"]] {
+    for args in [
+        &["cost", "mlp.shard"][..],
+        &["sweep", "mlp.shard", "-D", "B=8,16"],
+        &["check", "mlp.shard"],
+    ] {
         let mut args = args.to_vec();
         args.push("--timings");
-        assert!(shardc(&args).err.lines().any(|line| line.starts_with("search ") && line.ends_with(" ms")), "{args:?}");
+        assert!(
+            shardc(&args)
+                .err
+                .lines()
+                .any(|line| line.starts_with("search ") && line.ends_with(" ms")),
+            "{args:?}"
+        );
     }
 }

@@ -28,8 +28,10 @@ impl Editor {
             .stdout(Stdio::piped())
             .spawn()
             .expect("the server starts");
-        let (to, from) = (server.stdin.take().expect("piped"), server.stdout.take().expect("piped"));
-        let mut editor = Editor { server, to, from: BufReader::new(from), requests: 0, heard: Vec::new() };
+        let (to, from) =
+            (server.stdin.take().expect("piped"), server.stdout.take().expect("piped"));
+        let mut editor =
+            Editor { server, to, from: BufReader::new(from), requests: 0, heard: Vec::new() };
         let capabilities = json!({"workspace": {"inlayHint": {"refreshSupport": true}}});
         let answer = editor.ask("initialize", json!({"capabilities": capabilities}));
         assert_eq!(answer["capabilities"]["hoverProvider"], true);
@@ -41,7 +43,10 @@ impl Editor {
 
     fn change(&mut self, version: i32, text: &str) {
         let document = json!({"uri": URI, "version": version});
-        self.tell("textDocument/didChange", json!({"textDocument": document, "contentChanges": [{"text": text}]}));
+        self.tell(
+            "textDocument/didChange",
+            json!({"textDocument": document, "contentChanges": [{"text": text}]}),
+        );
     }
 
     fn send(&mut self, message: Message) {
@@ -86,13 +91,15 @@ impl Editor {
         self.ask(method, json!({"textDocument": {"uri": URI}, "position": place(source, near, on)}))
     }
 
-    /// The diagnostics of a version, once published; the last of them where `whole` asks for those of lowering too.
+    /// The diagnostics of a version, once published; the last of them where `whole` asks for those
+    /// of lowering too.
     fn diagnostics(&mut self, version: i32, whole: bool) -> Vec<Value> {
         let mut wanted = if whole { 2 } else { 1 };
         loop {
             let message = if self.heard.is_empty() { self.receive() } else { self.heard.remove(0) };
             let Message::Notification(note) = message else { continue };
-            if note.method == "textDocument/publishDiagnostics" && note.params["version"] == version {
+            if note.method == "textDocument/publishDiagnostics" && note.params["version"] == version
+            {
                 wanted -= 1;
                 if wanted == 0 {
                     return note.params["diagnostics"].as_array().expect("a list").clone();
@@ -122,8 +129,10 @@ fn whole_file() -> Value {
 /// A text with the edits of an answer made.
 fn edited(source: &str, edits: &Value) -> String {
     let offset = |place: &Value| {
-        let (line, character) =
-            (place["line"].as_u64().expect("a line"), place["character"].as_u64().expect("a column"));
+        let (line, character) = (
+            place["line"].as_u64().expect("a line"),
+            place["character"].as_u64().expect("a column"),
+        );
         let start: usize = source.split_inclusive('\n').take(line as usize).map(str::len).sum();
         start + character as usize
     };
@@ -131,7 +140,13 @@ fn edited(source: &str, edits: &Value) -> String {
         .as_array()
         .expect("edits")
         .iter()
-        .map(|e| (offset(&e["range"]["start"]), offset(&e["range"]["end"]), e["newText"].as_str().expect("text")))
+        .map(|e| {
+            (
+                offset(&e["range"]["start"]),
+                offset(&e["range"]["end"]),
+                e["newText"].as_str().expect("text"),
+            )
+        })
         .collect();
     edits.sort_unstable();
     let mut text = source.to_string();
@@ -163,16 +178,19 @@ fn an_error_is_published_with_its_range_and_a_quick_fix_that_mends_it() {
 fn hover_tells_type_local_shape_and_layout_in_words() {
     let mut editor = Editor::open(MLP);
     let text = editor.ask_at("textDocument/hover", MLP, "x:", 0)["contents"]["value"].to_string();
-    for part in ["x: bf16 BLE_xyz", "E split over x then y then z (64 ways)", "local [512, 1, 288]"] {
+    for part in ["x: bf16 BLE_xyz", "E split over x then y then z (64 ways)", "local [512, 1, 288]"]
+    {
         assert!(text.contains(part), "{part:?} is not in {text}");
     }
     let text = editor.ask_at("textDocument/hover", MLP, "xyz,", 1)["contents"]["value"].to_string();
     assert!(text.contains("mesh axis `y` of 4 (64 devices in all)"), "{text}");
-    let text = editor.ask_at("textDocument/hover", MLP, "gelu(", 1)["contents"]["value"].to_string();
+    let text =
+        editor.ask_at("textDocument/hover", MLP, "gelu(", 1)["contents"]["value"].to_string();
     assert!(text.contains("gelu(a)") && text.contains("Gaussian error linear unit"), "{text}");
     // What the compiler chose is there once it has chosen.
     editor.diagnostics(1, true);
-    let text = editor.ask_at("textDocument/hover", MLP, "let h", 4)["contents"]["value"].to_string();
+    let text =
+        editor.ask_at("textDocument/hover", MLP, "let h", 4)["contents"]["value"].to_string();
     assert!(text.contains("h: bf16 BLF_yz(partialsum-x)"), "{text}");
     editor.close();
 }
@@ -181,8 +199,12 @@ fn hover_tells_type_local_shape_and_layout_in_words() {
 fn hints_show_inferred_layouts_and_inserted_collectives_with_their_cost() {
     let mut editor = Editor::open(MLP);
     editor.diagnostics(1, true);
-    let hints = editor.ask("textDocument/inlayHint", json!({"textDocument": {"uri": URI}, "range": whole_file()}));
-    let labels: Vec<&str> = hints.as_array().expect("hints").iter().filter_map(|h| h["label"].as_str()).collect();
+    let hints = editor.ask(
+        "textDocument/inlayHint",
+        json!({"textDocument": {"uri": URI}, "range": whole_file()}),
+    );
+    let labels: Vec<&str> =
+        hints.as_array().expect("hints").iter().filter_map(|h| h["label"].as_str()).collect();
     assert!(labels.contains(&": BLF_yz(partialsum-x)"), "{labels:?}");
     assert!(labels.contains(&"+ all-gather yz along E of x 16.4 us"), "{labels:?}");
     editor.close();
@@ -194,12 +216,16 @@ fn hints_of_an_older_version_are_not_shown() {
     editor.diagnostics(1, true);
     let wrong = MLP.replace("gelu(h)", "gelu(hh)");
     editor.change(2, &wrong);
-    let hints = editor.ask("textDocument/inlayHint", json!({"textDocument": {"uri": URI}, "range": whole_file()}));
+    let hints = editor.ask(
+        "textDocument/inlayHint",
+        json!({"textDocument": {"uri": URI}, "range": whole_file()}),
+    );
     assert!(hints.is_null(), "{hints}");
     editor.close();
 }
 
-/// A file whose search takes minutes: eight feed-forward layers, nothing of them laid out, on a mesh of five axes.
+/// A file whose search takes minutes: eight feed-forward layers, nothing of them laid out, on a
+/// mesh of five axes.
 fn long_search() -> String {
     let (mut params, mut body, mut last) = (String::new(), String::new(), "x".to_string());
     for i in 0..8 {
@@ -209,7 +235,8 @@ fn long_search() -> String {
         last = format!("y{i}");
     }
     format!(
-        "hardware tpu-v4\nmesh x=2, y=2, z=2, w=2, v=2\ndim B = 1024\ndim L = 1024\ndim E = 4096\ndim F = 4096\n\
+        "hardware tpu-v4\nmesh x=2, y=2, z=2, w=2, v=2\ndim B = 1024\ndim L = 1024\ndim E = \
+            4096\ndim F = 4096\n\
          layer f(x: bf16 BLE?{params}) -> bf16 BLE? {{\n{body}  return {last}\n}}\n"
     )
 }
@@ -242,7 +269,10 @@ fn renaming_an_axis_rewrites_the_words_that_need_another_form() {
     let at = place(MLP, "x=4", 0);
     let params = json!({"textDocument": {"uri": URI}, "position": at, "newName": "data"});
     let renamed = edited(MLP, &editor.ask("textDocument/rename", params)["changes"][URI]);
-    assert!(renamed.contains("mesh data=4, y=4, z=4") && renamed.contains("BLE_{data,y,z}"), "{renamed}");
+    assert!(
+        renamed.contains("mesh data=4, y=4, z=4") && renamed.contains("BLE_{data,y,z}"),
+        "{renamed}"
+    );
     editor.change(2, &renamed);
     assert_eq!(editor.diagnostics(2, true).iter().filter(|d| d["severity"] == 1).count(), 0);
     for taken in ["y", "Data", "let x"] {
@@ -261,9 +291,15 @@ fn definition_completion_and_formatting_answer() {
     let places = editor.ask_at("textDocument/definition", &untidy, "gelu(h", 5);
     assert_eq!(places[0]["range"]["start"], place(&untidy, "let h", 4));
     let labels = |answer: Value| -> Vec<String> {
-        answer.as_array().expect("items").iter().map(|i| i["label"].as_str().expect("a label").to_string()).collect()
+        answer
+            .as_array()
+            .expect("items")
+            .iter()
+            .map(|i| i["label"].as_str().expect("a label").to_string())
+            .collect()
     };
-    // Behind the `_` of a dim come axes, in a layout word dims, in an expression values and operations.
+    // Behind the `_` of a dim come axes, in a layout word dims, in an expression values and
+    // operations.
     let axes = labels(editor.ask_at("textDocument/completion", &untidy, "F_yzE_x", 6));
     assert_eq!(axes, ["x"], "y and z split F already");
     let axes = labels(editor.ask_at("textDocument/completion", &untidy, "F_yzE_x", 2));
@@ -271,8 +307,12 @@ fn definition_completion_and_formatting_answer() {
     let dims = labels(editor.ask_at("textDocument/completion", &untidy, "BLE_xyz", 1));
     assert!(dims.contains(&"F".to_string()) && !dims.contains(&"gelu".to_string()), "{dims:?}");
     let words = labels(editor.ask_at("textDocument/completion", &untidy, "gelu(h", 5));
-    assert!(["x", "w_in", "h", "gelu", "einsum"].iter().all(|w| words.iter().any(|l| l == w)), "{words:?}");
-    let params = json!({"textDocument": {"uri": URI}, "options": {"tabSize": 2, "insertSpaces": true}});
+    assert!(
+        ["x", "w_in", "h", "gelu", "einsum"].iter().all(|w| words.iter().any(|l| l == w)),
+        "{words:?}"
+    );
+    let params =
+        json!({"textDocument": {"uri": URI}, "options": {"tabSize": 2, "insertSpaces": true}});
     let tidy = edited(&untidy, &editor.ask("textDocument/formatting", params));
     assert!(tidy.contains("\n  let a = "), "{tidy}");
     editor.close();
@@ -282,7 +322,8 @@ fn definition_completion_and_formatting_answer() {
 fn active(help: &Value) -> (String, String) {
     let signature = &help["signatures"][0];
     let label = signature["label"].as_str().expect("a label");
-    let part = &signature["parameters"][help["activeParameter"].as_u64().expect("a number") as usize]["label"];
+    let part = &signature["parameters"]
+        [help["activeParameter"].as_u64().expect("a number") as usize]["label"];
     let [start, end] = [0, 1].map(|i| part[i].as_u64().expect("an offset") as usize);
     (label[start..end].to_string(), label.to_string())
 }
@@ -344,7 +385,10 @@ fn answers_that_need_no_lowering_come_within_50_ms() {
             files.extend(std::fs::read_dir(folder).expect("a folder").flatten().map(|e| e.path()));
         }
     }
-    let texts = files.iter().filter(|p| p.extension().is_some_and(|e| e == "shard")).map(std::fs::read_to_string);
+    let texts = files
+        .iter()
+        .filter(|p| p.extension().is_some_and(|e| e == "shard"))
+        .map(std::fs::read_to_string);
     let text = texts.flatten().max_by_key(String::len).expect("an example");
     let mut editor = Editor::open(&text);
     editor.diagnostics(1, false);
@@ -356,8 +400,10 @@ fn answers_that_need_no_lowering_come_within_50_ms() {
         editor.change(version, &format!("{text}\n"));
         editor.diagnostics(version, false);
         editor.ask("textDocument/hover", json!({"textDocument": {"uri": URI}, "position": at}));
-        editor.ask("textDocument/completion", json!({"textDocument": {"uri": URI}, "position": at}));
-        let options = json!({"textDocument": {"uri": URI}, "options": {"tabSize": 2, "insertSpaces": true}});
+        editor
+            .ask("textDocument/completion", json!({"textDocument": {"uri": URI}, "position": at}));
+        let options =
+            json!({"textDocument": {"uri": URI}, "options": {"tabSize": 2, "insertSpaces": true}});
         editor.ask("textDocument/formatting", options);
         fastest = fastest.min(start.elapsed());
     }
@@ -372,7 +418,10 @@ fn completion_behind_a_letter_that_is_not_ascii_answers() {
     let line = text.lines().position(|line| line.starts_with("// caf")).expect("the comment");
     for character in 0..10 {
         let place = json!({"line": line, "character": character});
-        let answer = editor.ask("textDocument/completion", json!({"textDocument": {"uri": URI}, "position": place}));
+        let answer = editor.ask(
+            "textDocument/completion",
+            json!({"textDocument": {"uri": URI}, "position": place}),
+        );
         assert!(answer.is_array(), "{answer}");
     }
     editor.close();
@@ -384,9 +433,18 @@ fn no_message_ends_the_server() {
     editor.diagnostics(1, true);
     for (method, params) in [
         ("textDocument/didOpen", json!(null)),
-        ("textDocument/didOpen", json!({"textDocument": {"uri": "", "languageId": 1, "version": 1e99, "text": []}})),
-        ("textDocument/didOpen", json!({"textDocument": {"uri": " :", "languageId": "", "version": 1, "text": ""}})),
-        ("textDocument/didChange", json!({"textDocument": {"uri": URI, "version": 7}, "contentChanges": []})),
+        (
+            "textDocument/didOpen",
+            json!({"textDocument": {"uri": "", "languageId": 1, "version": 1e99, "text": []}}),
+        ),
+        (
+            "textDocument/didOpen",
+            json!({"textDocument": {"uri": " :", "languageId": "", "version": 1, "text": ""}}),
+        ),
+        (
+            "textDocument/didChange",
+            json!({"textDocument": {"uri": URI, "version": 7}, "contentChanges": []}),
+        ),
         ("textDocument/didChange", json!([[], {}])),
         ("textDocument/didClose", json!({"textDocument": {"uri": "file:///never/opened"}})),
         ("textDocument/didClose", json!("a")),
@@ -426,7 +484,11 @@ fn no_message_ends_the_server() {
         write!(editor.to, "Content-Length: {}\r\n\r\n{body}", body.len()).expect("written");
     }
     write!(editor.to, "Content-Length: 18446744073709551615\r\n\r\n{{}}").expect("written");
-    assert_eq!(editor.diagnostics(2, false), Vec::<Value>::new(), "the text with the half pair was checked");
+    assert_eq!(
+        editor.diagnostics(2, false),
+        Vec::<Value>::new(),
+        "the text with the half pair was checked"
+    );
     editor.change(3, MLP);
     editor.diagnostics(3, true);
     editor.close();

@@ -14,7 +14,8 @@ fn chip(name: &str, hbm_bytes: &str, [flops, hbm, network]: [&str; 3]) -> String
     std::fs::create_dir_all(&folder).expect("a scratch folder");
     let path = folder.join(format!("{name}.toml"));
     let text = format!(
-        "name = \"small\"\nsource = \"a test\"\n[chip]\nflops = {{ bf16 = {flops} }}\nhbm_bytes = {hbm_bytes}\n\
+        "name = \"small\"\nsource = \"a test\"\n[chip]\nflops = {{ bf16 = {flops} }}\nhbm_bytes = \
+            {hbm_bytes}\n\
          hbm_bandwidth = {hbm}\n[network]\nkind = \"flat\"\nbandwidth = {network}\nlatency = 0\n"
     );
     std::fs::write(&path, text).expect("the hardware file is written");
@@ -58,24 +59,38 @@ fn that_no_plan_fits_is_said_only_where_there_is_none() {
     let pinned = PALM.replace("let attn =", "let attn: bf16 B_yzLE_x =");
     // What needs all of the memory is found without the pin that leads to it, too.
     let scarce = of("scarce", "1.6e9");
-    assert_eq!((explained(PALM, &scarce, &[]).status, explained(&pinned, &scarce, &[]).status), (0, 0));
+    assert_eq!(
+        (explained(PALM, &scarce, &[]).status, explained(&pinned, &scarce, &[]).status),
+        (0, 0)
+    );
     // In less, plans are left that nobody looked at.
     let refused = explained(PALM, &of("small", "1.5e9"), &[]);
     assert_eq!(refused.status, 1, "{}", refused.err);
     assert!(
-        refused.err.contains("E0704]: no plan of `block` that fits in the memory of a small was found"),
+        refused
+            .err
+            .contains("E0704]: no plan of `block` that fits in the memory of a small was found"),
         "{}",
         refused.err
     );
-    assert!(refused.err.contains("weights and caches alone take 101.3 MiB or more"), "{}", refused.err);
+    assert!(
+        refused.err.contains("weights and caches alone take 101.3 MiB or more"),
+        "{}",
+        refused.err
+    );
     assert!(!refused.err.contains("no plan of `block` fits"), "{}", refused.err);
     // The first product alone needs more than is left beside the weights.
     let least = explained(PALM, &of("smallest", "1.3e9"), &[]);
-    assert!(least.err.contains("E0704]: no plan of `block` fits in the memory of a small"), "{}", least.err);
+    assert!(
+        least.err.contains("E0704]: no plan of `block` fits in the memory of a small"),
+        "{}",
+        least.err
+    );
     assert_eq!(explained(&pinned, &of("smallest", "1.3e9"), &[]).status, 1);
 }
 
-/// Llama 3 70B reading prompts on 32 chips, its weights free: the fastest plan keeps a copy of most of them on each chip.
+/// Llama 3 70B reading prompts on 32 chips, its weights free: the fastest plan keeps a copy of most
+/// of them on each chip.
 const LLAMA: &str = "mesh y=8, z=4
 dim B = 4
 dim L = 8192
@@ -103,10 +118,16 @@ layer block(x: bf16 BLE?l, wq: weight bf16 EKGD?, wk: weight bf16 EKD?, wv: weig
 #[test]
 fn a_faster_plan_that_was_not_chosen_is_no_tie_and_the_reason_is_said() {
     let small = chip("llama", "16e9", ["459e12", "2.8e12", "180e9"]);
-    let asked = |what: &str, more: &[&str]| explained(LLAMA, &small, &[&["--why-not", what], more].concat());
+    let asked = |what: &str, more: &[&str]| {
+        explained(LLAMA, &small, &[&["--why-not", what], more].concat())
+    };
     // The fastest plan needs 139 GB.
     let large = asked("data-parallel", &[]);
-    assert!(large.out.contains("faster by") && large.out.contains("It does not fit: it needs 139 GB"), "{}", large.out);
+    assert!(
+        large.out.contains("faster by") && large.out.contains("It does not fit: it needs 139 GB"),
+        "{}",
+        large.out
+    );
     assert!(!large.out.contains("a tie") && !large.out.contains("it wins at"), "{}", large.out);
     // One that fits: what is proven is not beaten by it.
     let json: serde_json::Value =

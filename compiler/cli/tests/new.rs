@@ -37,7 +37,13 @@ fn what_is_written_is_checked_explained_costed_and_run_without_a_word_of_warning
     for source in SOURCES {
         let program = new(source);
         assert_eq!(fed(&["fmt", "-"], &program).out, program, "{source:?} is not formatted");
-        for command in [&["check"][..], &["explain"], &["explain", "--alternatives", "plans"], &["cost"], &["run"]] {
+        for command in [
+            &["check"][..],
+            &["explain"],
+            &["explain", "--alternatives", "plans"],
+            &["cost"],
+            &["run"],
+        ] {
             let ran = fed(&[command, &["-"]].concat(), &program);
             assert_eq!((ran.status, ran.err.as_str()), (0, ""), "{source:?}: {command:?}");
         }
@@ -46,7 +52,8 @@ fn what_is_written_is_checked_explained_costed_and_run_without_a_word_of_warning
 
 #[test]
 fn queries_and_keys_are_turned_by_their_positions_among_all() {
-    let turned = |program: &str| program.matches("rope(").count() == program.matches(" at L, S)").count();
+    let turned =
+        |program: &str| program.matches("rope(").count() == program.matches(" at L, S)").count();
     for source in SOURCES {
         let program = new(source);
         assert!(turned(&program), "{source:?}");
@@ -59,13 +66,16 @@ fn a_model_reads_prompts_and_makes_tokens_with_one_set_of_weights_that_fits() {
     for source in SOURCES.iter().filter(|source| source[1] != "mlp") {
         let program = new(source);
         let report: serde_json::Value =
-            serde_json::from_str(&fed(&["explain", "--format", "json", "-"], &program).out).expect("JSON");
+            serde_json::from_str(&fed(&["explain", "--format", "json", "-"], &program).out)
+                .expect("JSON");
         let layers = report["layers"].as_array().expect("layers");
         let phases: Vec<&str> = layers.iter().filter_map(|layer| layer["phase"].as_str()).collect();
         assert_eq!(phases, ["prefill", "decode"], "{source:?}");
         let stored = |layer: &serde_json::Value| -> Vec<String> {
             let all = layer["instructions"].as_array().expect("instructions").iter();
-            all.filter(|i| i["kind"] == "weight").map(|i| format!("{} {}", i["name"], i["layout"])).collect()
+            all.filter(|i| i["kind"] == "weight")
+                .map(|i| format!("{} {}", i["name"], i["layout"]))
+                .collect()
         };
         assert_eq!(stored(&layers[0]), stored(&layers[1]), "{source:?}");
         for layer in layers {
@@ -79,13 +89,21 @@ fn a_model_reads_prompts_and_makes_tokens_with_one_set_of_weights_that_fits() {
 #[test]
 fn full_slices_of_more_than_two_axes_are_laid_out_too() {
     let llama = ["--from-config", "configs/llama3_70b.json"];
-    for (chip, chips) in
-        [("tpu-v5p", "64"), ("tpu-v5p", "256"), ("tpu-v5p", "512"), ("tpu-v5e", "256"), ("h100", "256")]
-    {
+    for (chip, chips) in [
+        ("tpu-v5p", "64"),
+        ("tpu-v5p", "256"),
+        ("tpu-v5p", "512"),
+        ("tpu-v5e", "256"),
+        ("h100", "256"),
+    ] {
         let program = new(&[&llama[..], &["--hardware", chip, "--chips", chips]].concat());
         let ran = fed(&["check", "--quick", "-"], &program);
         assert_eq!(ran.status, 0, "{chip} {chips}: {}", ran.err);
-        assert!(!ran.err.contains("warning") && !ran.err.contains("error"), "{chip} {chips}: {}", ran.err);
+        assert!(
+            !ran.err.contains("warning") && !ran.err.contains("error"),
+            "{chip} {chips}: {}",
+            ran.err
+        );
     }
 }
 
@@ -108,22 +126,38 @@ fn what_the_configuration_says_and_the_program_lacks_is_listed() {
     assert!(!left_out.contains("use_cache") && !left_out.contains("bias"), "{left_out}");
     // The dtype and the shared table are honoured.
     assert!(ran.out.contains("wq:     weight f16 ") && !ran.out.contains("bf16"), "{}", ran.out);
-    assert!(ran.out.contains("embed(ids, table: tied)") && ran.out.contains("unembed(y, table: tied)"), "{}", ran.out);
+    assert!(
+        ran.out.contains("embed(ids, table: tied)") && ran.out.contains("unembed(y, table: tied)"),
+        "{}",
+        ran.out
+    );
     let experts = new(&["--from-config", "configs/mixtral_8x7b.json"]);
-    assert!(experts.contains("gates that are renormalised") && experts.contains("tokens beyond an expert's places"));
+    assert!(
+        experts.contains("gates that are renormalised")
+            && experts.contains("tokens beyond an expert's places")
+    );
 }
 
 #[test]
 fn sizes_of_a_configuration_are_those_of_the_program() {
     let program = new(&["--from-config", "configs/llama3_70b.json"]);
-    for line in ["dim E = 8192 ", "dim K = 8 ", "dim G = 64 / K ", "dim D = 128 ", "dim F = 28672 ", "dim V = 128256 "]
-    {
+    for line in [
+        "dim E = 8192 ",
+        "dim K = 8 ",
+        "dim G = 64 / K ",
+        "dim D = 128 ",
+        "dim F = 28672 ",
+        "dim V = 128256 ",
+    ] {
         assert!(program.contains(line), "no `{line}` in\n{program}");
     }
     assert!(program.contains("repeat 80 {"), "{program}");
     assert!(program.contains("w_gate: weight bf16 EF?"), "{program}");
     let plain = new(&["--from-config", "configs/gpt2_xl.json"]);
-    assert!(!plain.contains("w_gate") && plain.contains("layernorm") && plain.contains("dim F = 4 * E"), "{plain}");
+    assert!(
+        !plain.contains("w_gate") && plain.contains("layernorm") && plain.contains("dim F = 4 * E"),
+        "{plain}"
+    );
     assert!(plain.contains("dim V = 50257 pad 50304"), "{plain}");
 }
 
@@ -131,7 +165,9 @@ fn sizes_of_a_configuration_are_those_of_the_program() {
 fn caches_are_split_over_heads_where_there_are_enough_and_else_over_the_batch() {
     let cache = |mesh: &str| {
         let program = new(&["--from-config", "configs/llama3_70b.json", "--mesh", mesh]);
-        program.lines().find_map(|line| line.trim().strip_prefix("keys:   cache bf16 ").map(str::to_string))
+        program
+            .lines()
+            .find_map(|line| line.trim().strip_prefix("keys:   cache bf16 ").map(str::to_string))
     };
     assert_eq!(cache("x=2,y=8").as_deref(), Some("B_xSK_yD,"));
     assert_eq!(cache("data=4,model=16").as_deref(), Some("B_{data,model}SKD,"));
@@ -145,16 +181,20 @@ fn meshes_suit_the_chip_and_the_model() {
         program.lines().find(|line| line.starts_with("mesh ")).map(str::to_string)
     };
     let llama = ["--from-config", "configs/llama3_70b.json"];
-    // As near to a square as can be, or to a cube where slices are made of cubes, and no more ways than there are heads of
-    // keys and values; more only where the chip has no such slice.
+    // As near to a square as can be, or to a cube where slices are made of cubes, and no more ways
+    // than there are heads of keys and values; more only where the chip has no such slice.
     assert_eq!(mesh(&[&llama[..], &["--chips", "32"]].concat()).as_deref(), Some("mesh x=4, y=8"));
-    assert_eq!(mesh(&[&llama[..], &["--chips", "128"]].concat()).as_deref(), Some("mesh x=4, y=4, z=8"));
+    assert_eq!(
+        mesh(&[&llama[..], &["--chips", "128"]].concat()).as_deref(),
+        Some("mesh x=4, y=4, z=8")
+    );
     let wide = [&llama[..], &["--chips", "256", "--hardware", "tpu-v5e"]].concat();
     assert_eq!(mesh(&wide).as_deref(), Some("mesh x=16, y=16"));
     // A plane is no slice of a v5p, but a face of one: the file says so.
     let written = new(&[&llama[..], &["--chips", "32"]].concat());
     assert!(
-        written.contains("hardware tpu-v5p-face\n") && written.contains("//! The mesh is taken for a face"),
+        written.contains("hardware tpu-v5p-face\n")
+            && written.contains("//! The mesh is taken for a face"),
         "{written}"
     );
     assert!(new(&llama).contains("hardware tpu-v5p\n"), "8 chips are a part of a cube");
@@ -170,12 +210,21 @@ fn a_configuration_that_is_not_understood_is_a_diagnostic_at_its_place() {
     let cases = [
         ("", "the configuration is not a JSON object: EOF while parsing a value"),
         ("[1]", "the configuration is not a JSON object: it is an array or a plain value"),
-        ("{\"model_type\": \"llama\", \u{e9}", "the configuration is not a JSON object: key must be a string"),
+        (
+            "{\"model_type\": \"llama\", \u{e9}",
+            "the configuration is not a JSON object: key must be a string",
+        ),
         ("{}", "the configuration has no `model_type`"),
         (r#"{"model_type": 3}"#, "`model_type` is not a string"),
         (r#"{"model_type": "t5"}"#, "nothing is known of the layers of a `t5` model"),
-        (r#"{"model_type": "llama", "hidden_size": 0}"#, "`hidden_size` is not a whole number from 1 to 4294967296"),
-        (r#"{"model_type": "llama", "hidden_size": 64}"#, "the configuration has no `num_attention_heads`"),
+        (
+            r#"{"model_type": "llama", "hidden_size": 0}"#,
+            "`hidden_size` is not a whole number from 1 to 4294967296",
+        ),
+        (
+            r#"{"model_type": "llama", "hidden_size": 64}"#,
+            "the configuration has no `num_attention_heads`",
+        ),
         (r#"{"model_type": "gpt2"}"#, "the configuration has no `n_embd` and no `hidden_size`"),
         (
             r#"{"model_type": "llama", "hidden_size": 64, "num_attention_heads": 3}"#,
@@ -183,13 +232,18 @@ fn a_configuration_that_is_not_understood_is_a_diagnostic_at_its_place() {
         ),
         (
             r#"{"model_type": "gpt2", "n_embd": 64, "n_head": 4, "n_layer": 2, "activation_function": "mish"}"#,
-            "`activation_function` is not one of `silu`, `swish`, `gelu`, `gelu_new`, `gelu_fast`, `relu`",
+            "`activation_function` is not one of `silu`, `swish`, `gelu`, `gelu_new`, \
+                `gelu_fast`, `relu`",
         ),
     ];
     for (config, message) in cases {
         let ran = fed(&["new", "--from-config", "-"], config);
         assert_eq!((ran.status, ran.out.as_str()), (1, ""), "{config}");
-        assert!(ran.err.starts_with(&format!("error[E0890]: {message}\n")), "{config}: {}", ran.err);
+        assert!(
+            ran.err.starts_with(&format!("error[E0890]: {message}\n")),
+            "{config}: {}",
+            ran.err
+        );
         assert!(ran.err.contains("\n  help: "), "{config}: {}", ran.err);
     }
 }
@@ -200,7 +254,11 @@ fn sizes_that_no_chip_holds_are_refused_and_not_computed_with() {
         "intermediate_size": 4294967296, "num_hidden_layers": 4294967296, "vocab_size": 4294967296, "hidden_act": "silu"}"#;
     let ran = fed(&["new", "--from-config", "-"], config);
     assert_eq!((ran.status, ran.out.as_str()), (2, ""));
-    assert!(ran.err.contains("no mesh of `tpu-v5p` divides the heads and holds the model"), "{}", ran.err);
+    assert!(
+        ran.err.contains("no mesh of `tpu-v5p` divides the heads and holds the model"),
+        "{}",
+        ran.err
+    );
 }
 
 #[test]
@@ -219,7 +277,11 @@ fn a_file_is_replaced_only_when_told_to() {
     std::fs::write(&file, "mine").expect("written");
     let ran = shardc(&["new", "-o", path]);
     assert_eq!(ran.status, 2);
-    assert!(ran.err.contains("is there already") && ran.err.contains("help: --force"), "{}", ran.err);
+    assert!(
+        ran.err.contains("is there already") && ran.err.contains("help: --force"),
+        "{}",
+        ran.err
+    );
     assert_eq!(std::fs::read_to_string(&file).expect("read"), "mine");
     assert_eq!(shardc(&["new", "-o", path, "--force"]).status, 0);
     assert_eq!(std::fs::read_to_string(&file).expect("read"), new(&[]));

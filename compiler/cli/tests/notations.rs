@@ -27,7 +27,9 @@ fn ir_text_is_the_same_in_every_notation_but_for_comments_behind_it() {
     let plain = shardc(&["lower", "mlp.shard"]).out;
     let noted = shardc(&["lower", "--notation", "jax", "mlp.shard"]).out;
     assert!(noted.starts_with(&plain));
-    assert!(noted.contains("\n// layouts of mlp as jax writes them\n// %0 x      P(None, None, ('x','y','z'))\n"));
+    assert!(noted.contains(
+        "\n// layouts of mlp as jax writes them\n// %0 x      P(None, None, ('x','y','z'))\n"
+    ));
     assert_eq!(fed(&["lower", "-"], &noted).out, plain, "it reads back");
 }
 

@@ -7,7 +7,8 @@ mod common;
 use common::{fed, shardc};
 use serde_json::Value;
 
-/// Layers whose plans differ from objective to objective, on a network of one stream and on one of several.
+/// Layers whose plans differ from objective to objective, on a network of one stream and on one of
+/// several.
 const LAYERS: &[(&str, &str)] = &[
     ("tpu-v4-flat", "x: bf16 B_xyE, w_in: weight bf16 E_xF_y, w_out: weight bf16 F_yE_x"),
     ("tpu-v4-flat", "x: bf16 BE_xy, w_in: weight bf16 E?, w_out: weight bf16 F_yE_x"),
@@ -19,24 +20,31 @@ fn source(hardware: &str, parameters: &str, batch: u64) -> String {
     let parameters = parameters.replace("bf16 E?", "bf16 EF?");
     format!(
         "hardware {hardware}\nmesh x=4, y=4\ndim B = {batch}\ndim E = 4096\ndim F = 16384\n\
-         layer mlp({parameters}) -> bf16 B_xE_y {{\n  let h = gelu(einsum(x, w_in -> BF))\n  let z = relu(einsum(x, w_in -> BF))\n  \
+         layer mlp({parameters}) -> bf16 B_xE_y {{\n  let h = gelu(einsum(x, w_in -> BF))\n  let \
+         z = relu(einsum(x, w_in -> BF))\n  \
          return einsum(h, w_out -> BE) + einsum(z, w_out -> BE)\n}}\n"
     )
 }
 
 fn explained(source: &str, objective: &str) -> Value {
-    let ran = fed(&["explain", "-", "--format", "json", "--no-alternatives", "--objective", objective], source);
+    let ran = fed(
+        &["explain", "-", "--format", "json", "--no-alternatives", "--objective", objective],
+        source,
+    );
     assert_eq!(ran.status, 0, "{}\n{source}", ran.err);
     let mut report: Value = serde_json::from_str(&ran.out).expect("JSON");
     report["layers"][0].take()
 }
 
 fn all() -> impl Iterator<Item = String> {
-    LAYERS.iter().flat_map(|(chip, layer)| [16, 256, 4096, 65536].map(|batch| source(chip, layer, batch)))
+    LAYERS
+        .iter()
+        .flat_map(|(chip, layer)| [16, 256, 4096, 65536].map(|batch| source(chip, layer, batch)))
 }
 
 #[test]
-fn the_overlapped_plan_is_done_no_later_than_any_other_that_is_known_and_none_is_done_before_the_bound() {
+fn the_overlapped_plan_is_done_no_later_than_any_other_that_is_known_and_none_is_done_before_the_bound()
+ {
     let mut sooner_than_serial = 0;
     for source in all() {
         let chosen = explained(&source, "overlap");
@@ -47,7 +55,10 @@ fn the_overlapped_plan_is_done_no_later_than_any_other_that_is_known_and_none_is
         let bound = optimality["lower_bound_s"].as_f64().expect("seconds");
         assert!(0.0 < bound && bound <= time(&chosen), "{source}");
         for other in ["serial", "comm", "memory"] {
-            assert!(bound <= time(&explained(&source, other)), "{other} is done before the bound\n{source}");
+            assert!(
+                bound <= time(&explained(&source, other)),
+                "{other} is done before the bound\n{source}"
+            );
         }
         let serial = time(&explained(&source, "serial"));
         assert!(time(&chosen) <= serial, "{source}");

@@ -13,7 +13,8 @@ const OLDER: &str = "explained_by_an_older_binary.json";
 
 fn schema() -> Validator {
     let path = format!("{}/../../spec/schema/diff.schema.json", env!("CARGO_MANIFEST_DIR"));
-    let schema: Value = serde_json::from_str(&std::fs::read_to_string(path).expect("a schema file")).expect("JSON");
+    let schema: Value =
+        serde_json::from_str(&std::fs::read_to_string(path).expect("a schema file")).expect("JSON");
     jsonschema::validator_for(&schema).expect("a legal schema")
 }
 
@@ -36,7 +37,10 @@ fn a_plan_does_not_differ_from_what_was_written_of_it() {
 #[test]
 fn what_differs_is_the_same_whether_a_side_is_lowered_or_read() {
     let lowered = shardc(&["diff", "mlp.shard", "--mesh-b", "x=2,y=2,z=4", "--format", "json"]);
-    let read = fed(&["diff", "mlp.shard", "-", "--format", "json"], &written(&["mlp.shard", "--mesh", "x=2,y=2,z=4"]));
+    let read = fed(
+        &["diff", "mlp.shard", "-", "--format", "json"],
+        &written(&["mlp.shard", "--mesh", "x=2,y=2,z=4"]),
+    );
     assert_eq!((lowered.status, read.status), (0, 0), "{}", read.err);
     let parse = |text: &str| -> Value { serde_json::from_str(text).expect("JSON") };
     let (lowered, read) = (parse(&lowered.out), parse(&read.out));
@@ -54,7 +58,8 @@ fn what_differs_is_the_same_whether_a_side_is_lowered_or_read() {
 
 #[test]
 fn a_difference_is_shown_as_text_with_its_lines() {
-    let ran = fed(&["diff", "mlp.shard", "-", "--exit-code"], &written(&["mlp.shard", "-D", "B=64"]));
+    let ran =
+        fed(&["diff", "mlp.shard", "-", "--exit-code"], &written(&["mlp.shard", "-D", "B=64"]));
     assert_eq!(ran.status, 1, "{}", ran.err);
     for words in ["layer mlp\n", "  all steps", "  collectives\n", "(line 15)"] {
         assert!(ran.out.contains(words), "{words}\n{}", ran.out);

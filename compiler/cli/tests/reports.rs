@@ -36,7 +36,10 @@ layer block(x: bf16 B_xE, up: weight bf16 EF, down: weight int8 F_xE) -> bf16 B_
 
 /// The layer of a name, in its first phase, as `command --format json` has it.
 fn layer(command: &[&str], source: &str, name: &str) -> Value {
-    let ran = fed(&[command, &["-", "--layer", name, "--phase", "prefill", "--format", "json"]].concat(), source);
+    let ran = fed(
+        &[command, &["-", "--layer", name, "--phase", "prefill", "--format", "json"]].concat(),
+        source,
+    );
     assert_eq!(ran.status, 0, "{}", ran.err);
     let mut document: Value = serde_json::from_str(&ran.out).expect("JSON");
     document["layers"][0].take()
@@ -44,7 +47,9 @@ fn layer(command: &[&str], source: &str, name: &str) -> Value {
 
 #[test]
 fn mfu_counts_the_products_with_weights_and_is_null_without_one() {
-    for (name, has_product) in [("embed", false), ("turn", false), ("total", false), ("block", true)] {
+    for (name, has_product) in
+        [("embed", false), ("turn", false), ("total", false), ("block", true)]
+    {
         let found = layer(&["cost"], LAYERS, name);
         assert_eq!(found["mfu"].is_number(), has_product, "{name}: {}", found["mfu"]);
         let hardware = found["hardware_utilisation"].as_f64().expect("a share");
@@ -52,7 +57,8 @@ fn mfu_counts_the_products_with_weights_and_is_null_without_one() {
         assert!(found["mfu"].as_f64().unwrap_or(0.0) <= hardware, "{name}");
     }
     let block = layer(&["cost"], LAYERS, "block");
-    let (flops, time) = (40.0 * 4.0 * 64.0 * 4096.0 * 16384.0, block["model_totals"]["serial_time_s"].as_f64());
+    let (flops, time) =
+        (40.0 * 4.0 * 64.0 * 4096.0 * 16384.0, block["model_totals"]["serial_time_s"].as_f64());
     let expected = flops / (4.0 * 1.97e14 * time.expect("a time"));
     let mfu = block["mfu"].as_f64().expect("a share");
     assert!((mfu / expected - 1.0).abs() < 1e-9, "{mfu}, {expected}");
@@ -66,29 +72,42 @@ fn an_einsum_of_one_operand_counts_what_it_adds_and_a_transposition_nothing() {
 
 #[test]
 fn explain_shows_the_memory_of_the_stack_that_cost_has() {
-    let (explained, cost) = (layer(&["explain"], LAYERS, "block"), layer(&["cost"], LAYERS, "block"));
+    let (explained, cost) =
+        (layer(&["explain"], LAYERS, "block"), layer(&["cost"], LAYERS, "block"));
     let peak = cost["memory"]["peak_bytes"].as_u64().expect("bytes");
     assert!(peak > 40 * 4096 * 16384, "{peak}");
     assert_eq!(explained["model_totals"]["peak_hbm_bytes"], peak);
     assert_eq!(cost["model_totals"]["peak_hbm_bytes"], peak);
     let asked = |emit: &str| {
         let source = LAYERS.replace("repeat 40", "repeat 400");
-        fed(&["explain", "-", "--layer", "block", "--objective", "overlap", "--emit", emit], &source).err
+        fed(
+            &["explain", "-", "--layer", "block", "--objective", "overlap", "--emit", emit],
+            &source,
+        )
+        .err
     };
     assert!(asked("text").contains("E0704"), "400 layers fit in no chip");
     let text = fed(&["explain", "-", "--layer", "block"], LAYERS).out;
     let line = text.lines().find(|line| line.contains("memory at the peak")).expect("a line of it");
-    assert!(line.starts_with("  memory at the peak, 40 layers ") && line.ends_with(" GB of 16.0 GB"), "{line}");
+    assert!(
+        line.starts_with("  memory at the peak, 40 layers ") && line.ends_with(" GB of 16.0 GB"),
+        "{line}"
+    );
     let page = fed(&["explain", "-", "--layer", "block", "--emit", "html"], LAYERS).out;
     assert!(page.contains("<dt>memory at the peak, all layers</dt>"));
-    assert!(page.contains("layer block, phase prefill</h2>") && page.contains("layer block, phase decode</h2>"));
+    assert!(
+        page.contains("layer block, phase prefill</h2>")
+            && page.contains("layer block, phase decode</h2>")
+    );
 }
 
 #[test]
 fn cost_says_which_weights_take_the_memory_largest_first() {
     let text = fed(&["cost", "-", "--layer", "block", "--phase", "prefill"], LAYERS).out;
-    let lines: Vec<&str> = text.lines().skip_while(|line| !line.starts_with("what takes it, all layers")).collect();
-    let names: Vec<&str> = lines.iter().skip(1).take(2).filter_map(|line| line.split_whitespace().next()).collect();
+    let lines: Vec<&str> =
+        text.lines().skip_while(|line| !line.starts_with("what takes it, all layers")).collect();
+    let names: Vec<&str> =
+        lines.iter().skip(1).take(2).filter_map(|line| line.split_whitespace().next()).collect();
     assert_eq!(names, ["up:", "down:"], "{text}");
     assert!(lines.get(1).is_some_and(|line| line.ends_with('%')), "{text}");
     let cost = layer(&["cost"], LAYERS, "block");
@@ -102,11 +121,15 @@ fn cost_says_which_weights_take_the_memory_largest_first() {
 #[test]
 fn a_point_that_does_not_fit_says_so_in_its_row() {
     let source = "hardware tpu-v5e\nmesh x=4\ndim B = 64\ndim E = 4096\ndim F = 16384\n\n\
-                  layer block(x: bf16 B_xE, up: weight bf16 EF) -> bf16 B_xE repeat 40 {\n  return einsum(einsum(x, up -> BF), up -> BE)\n}\n";
+                  layer block(x: bf16 B_xE, up: weight bf16 EF) -> bf16 B_xE repeat 40 {\n  \
+                  return einsum(einsum(x, up -> BF), up -> BE)\n}\n";
     let asked = ["sweep", "-", "-D", "F=16384,65536", "--format", "json"];
     let rows: Value = serde_json::from_str(&fed(&asked, source).out).expect("JSON");
     assert_eq!(rows["rows"][0]["status"], "ok");
-    assert_eq!((&rows["rows"][1]["status"], &rows["rows"][1]["code"]), (&"does-not-fit".into(), &"E0704".into()));
+    assert_eq!(
+        (&rows["rows"][1]["status"], &rows["rows"][1]["code"]),
+        (&"does-not-fit".into(), &"E0704".into())
+    );
     let ran = fed(&["sweep", "-", "-D", "F=65536"], source);
     assert_eq!(ran.status, 1);
     assert!(ran.err.contains("error[E0704]") && !ran.err.contains("internal"), "{}", ran.err);
@@ -118,25 +141,35 @@ fn a_plan_that_is_bounded_is_marked_wherever_it_is_shown() {
     let with = |args: &[&str]| shardc(&[args, &overlap].concat()).out;
     let text = with(&["cost", "mlp.shard"]);
     assert!(text.contains("\n  plan       bounded, at most "), "{text}");
-    let cost: Value = serde_json::from_str(&with(&["cost", "mlp.shard", "--format", "json"])).expect("JSON");
+    let cost: Value =
+        serde_json::from_str(&with(&["cost", "mlp.shard", "--format", "json"])).expect("JSON");
     assert_eq!(cost["layers"][0]["optimality"]["status"], "bounded");
-    assert!(with(&["explain", "mlp.shard", "--emit", "html"]).contains("<dt>plan</dt><dd>bounded, at most "));
+    assert!(
+        with(&["explain", "mlp.shard", "--emit", "html"])
+            .contains("<dt>plan</dt><dd>bounded, at most ")
+    );
     let rows = with(&["sweep", "mlp.shard", "-D", "L=1"]);
     assert!(rows.contains("? 1 point is bounded, not proven"), "{rows}");
     let csv = with(&["sweep", "mlp.shard", "-D", "L=1", "--format", "csv"]);
     let (heading, row) = csv.split_once('\n').expect("two lines");
     let at = heading.split(',').position(|name| name == "proof").expect("a column");
     // The mesh, in quotes, has commas of its own.
-    assert_eq!(row.split('"').nth(2).and_then(|rest| rest.split(',').nth(at - 2)), Some("bounded"), "{csv}");
+    assert_eq!(
+        row.split('"').nth(2).and_then(|rest| rest.split(',').nth(at - 2)),
+        Some("bounded"),
+        "{csv}"
+    );
     assert!(!shardc(&["cost", "mlp.shard"]).out.contains("bounded"));
 }
 
 #[test]
 fn a_memory_limit_is_what_plans_are_held_to_and_the_report_says_so() {
     let block = ["-", "--layer", "block", "--phase", "prefill"];
-    let asked = |command: &str, more: &[&str]| fed(&[&[command][..], &block, more].concat(), LAYERS);
+    let asked =
+        |command: &str, more: &[&str]| fed(&[&[command][..], &block, more].concat(), LAYERS);
     let limited: Value =
-        serde_json::from_str(&asked("cost", &["--memory-limit", "10GB", "--format", "json"]).out).expect("JSON");
+        serde_json::from_str(&asked("cost", &["--memory-limit", "10GB", "--format", "json"]).out)
+            .expect("JSON");
     let memory = &limited["layers"][0]["memory"];
     assert_eq!(
         (&memory["capacity_bytes"], &memory["chip_bytes"]),
@@ -145,20 +178,30 @@ fn a_memory_limit_is_what_plans_are_held_to_and_the_report_says_so() {
     assert_eq!((&memory["limited_by"], &memory["fits"]), (&"memory-limit".into(), &true.into()));
     for command in ["cost", "explain"] {
         let text = asked(command, &["--memory-limit", "10GB"]).out;
-        assert!(text.contains("a program has 10.0 GB of a chip: --memory-limit, of the chip's 16.0 GB"), "{text}");
+        assert!(
+            text.contains("a program has 10.0 GB of a chip: --memory-limit, of the chip's 16.0 GB"),
+            "{text}"
+        );
     }
     for command in ["cost", "explain", "check", "lower"] {
         let ran = asked(command, &["--memory-limit", "1GiB"]);
         assert_eq!(ran.status, 1, "{command}");
         assert!(
-            ran.err.contains("error[E0704]") && ran.err.contains("the program has 1 GiB of a chip (--memory-limit"),
+            ran.err.contains("error[E0704]")
+                && ran.err.contains("the program has 1 GiB of a chip (--memory-limit"),
             "{}",
             ran.err
         );
     }
-    let swept = fed(&["sweep", "-", "--layer", "block", "-D", "V=32000", "--memory-limit", "10GB"], LAYERS).out;
-    assert!(swept.ends_with("a program has 10.0 GB of a chip: --memory-limit, of the chip's 16.0 GB\n"), "{swept}");
-    let swept = fed(&["sweep", "-", "--layer", "block", "-D", "V=32000", "--memory-limit", "1GB"], LAYERS);
+    let swept =
+        fed(&["sweep", "-", "--layer", "block", "-D", "V=32000", "--memory-limit", "10GB"], LAYERS)
+            .out;
+    assert!(
+        swept.ends_with("a program has 10.0 GB of a chip: --memory-limit, of the chip's 16.0 GB\n"),
+        "{swept}"
+    );
+    let swept =
+        fed(&["sweep", "-", "--layer", "block", "-D", "V=32000", "--memory-limit", "1GB"], LAYERS);
     assert!(swept.err.contains("error[E0704]"), "{}", swept.err);
     let wrong = asked("cost", &["--memory-limit", "much"]);
     assert!(wrong.status == 2 && wrong.err.contains("16GB or 16GiB"), "{}", wrong.err);
@@ -167,11 +210,15 @@ fn a_memory_limit_is_what_plans_are_held_to_and_the_report_says_so() {
 #[test]
 fn a_sweep_over_memory_draws_time_against_memory() {
     let limits = ["--memory-limit", "1kB,8GB..32GB:x2"];
-    let sweep = [&["sweep", "-", "--layer", "block", "--phase", "decode", "-D", "V=32000"], &limits[..]].concat();
+    let sweep =
+        [&["sweep", "-", "--layer", "block", "--phase", "decode", "-D", "V=32000"], &limits[..]]
+            .concat();
     let with = |more: &[&str]| fed(&[&sweep[..], more].concat(), LAYERS);
-    let json: serde_json::Value = serde_json::from_str(&with(&["--format", "json"]).out).expect("JSON");
+    let json: serde_json::Value =
+        serde_json::from_str(&with(&["--format", "json"]).out).expect("JSON");
     let rows = json["rows"].as_array().expect("rows");
-    let limits: Vec<u64> = rows.iter().filter_map(|row| row["memory_limit_bytes"].as_u64()).collect();
+    let limits: Vec<u64> =
+        rows.iter().filter_map(|row| row["memory_limit_bytes"].as_u64()).collect();
     assert_eq!(limits, [1_000, 8_000_000_000, 16_000_000_000, 32_000_000_000]);
     assert_eq!(rows[0]["code"], "E0704");
     let mut before = f64::INFINITY;
@@ -185,7 +232,11 @@ fn a_sweep_over_memory_draws_time_against_memory() {
     let csv = with(&["--format", "csv"]).out;
     assert!(csv.starts_with("layer,phase,mesh,V,memory_limit_bytes,status,"), "{csv}");
     assert!(with(&[]).out.contains("V=32000 in 8.00 GB"), "{}", with(&[]).out);
-    assert!(with(&["--plot"]).out.starts_with("memory of a device at the peak\n"), "{}", with(&["--plot"]).out);
+    assert!(
+        with(&["--plot"]).out.starts_with("memory of a device at the peak\n"),
+        "{}",
+        with(&["--plot"]).out
+    );
 }
 
 #[test]
@@ -213,9 +264,12 @@ fn a_trace_that_cannot_be_written_says_so_and_leaves_nothing_behind() {
 
 #[test]
 fn a_trace_has_every_phase_and_layer_and_the_lines_of_the_source() {
-    let source = "hardware tpu-v4-face\nmesh x=4, y=4\nphase voll { L = 512 }\nphase schritt { L = 1 }\ndim L = 512\ndim B = 32\ndim E = 1024\ndim F = 4096\n\
-        layer netz(x: bf16 BLE_xy, w: weight bf16 EF?, v: weight bf16 FE?) -> bf16 BLE_xy repeat 40 {\n\
-        \x20 let gross = gelu(einsum(x, w -> BLF))  // die Größe\n  return einsum(gross, v -> BLE)\n}\n";
+    let source = "hardware tpu-v4-face\nmesh x=4, y=4\nphase voll { L = 512 }\nphase schritt { L \
+        = 1 }\ndim L = 512\ndim B = 32\ndim E = 1024\ndim F = 4096\n\
+        layer netz(x: bf16 BLE_xy, w: weight bf16 EF?, v: weight bf16 FE?) -> bf16 BLE_xy repeat \
+        40 {\n\
+        \x20 let gross = gelu(einsum(x, w -> BLF))  // die Größe\n  return einsum(gross, v -> \
+        BLE)\n}\n";
     let document = |args: &[&str]| {
         let ran = fed(&[&["trace", "-"], args].concat(), source);
         assert_eq!(ran.status, 0, "{}", ran.err);
@@ -223,12 +277,22 @@ fn a_trace_has_every_phase_and_layer_and_the_lines_of_the_source() {
     };
     let all = document(&[]);
     let layers = all["otherData"]["layers"].as_array().expect("layers");
-    let phases: Vec<_> = layers.iter().map(|layer| layer["phase"].as_str().expect("a phase")).collect();
+    let phases: Vec<_> =
+        layers.iter().map(|layer| layer["phase"].as_str().expect("a phase")).collect();
     assert_eq!(phases, ["voll", "schritt"]);
     assert!(layers.iter().all(|layer| layer["shown"] == 40 && layer["name"] == "netz"));
-    assert!(all["traceEvents"].as_array().expect("events").iter().any(|event| event["args"]["copy"] == 39));
-    let sources =
-        all["traceEvents"].as_array().expect("events").iter().filter_map(|event| event["args"]["source"].as_str());
+    assert!(
+        all["traceEvents"]
+            .as_array()
+            .expect("events")
+            .iter()
+            .any(|event| event["args"]["copy"] == 39)
+    );
+    let sources = all["traceEvents"]
+        .as_array()
+        .expect("events")
+        .iter()
+        .filter_map(|event| event["args"]["source"].as_str());
     assert!(sources.into_iter().any(|source| source.ends_with("// die Größe")));
     let one = document(&["--phase", "schritt", "--fuse", "--memory-limit", "4GB"]);
     assert_eq!(one["otherData"]["layers"].as_array().expect("layers").len(), 1);

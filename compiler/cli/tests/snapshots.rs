@@ -40,12 +40,20 @@ impl Folder {
 fn a_snapshot_is_the_lowered_program_under_two_lines_that_say_how_it_was_made() {
     let folder = Folder::new("form");
     let updated = folder.shardc(&["snapshot", "--update", "mlp.shard"]);
-    assert_eq!((updated.status, updated.out.as_str()), (0, "wrote mlp.lowered.snap\n"), "{updated:?}");
+    assert_eq!(
+        (updated.status, updated.out.as_str()),
+        (0, "wrote mlp.lowered.snap\n"),
+        "{updated:?}"
+    );
     let lowered = folder.shardc(&["lower", "mlp.shard"]).out;
     let snapshot = folder.read("mlp.lowered.snap");
     assert_eq!(snapshot, format!("// shardc snapshot 1\n// options: none\n{lowered}"));
     assert_eq!(fed(&["lower", "-"], &lowered).out, lowered);
-    assert_eq!(folder.shardc(&["snapshot", "--update", "mlp.shard"]).out, "", "nothing has changed");
+    assert_eq!(
+        folder.shardc(&["snapshot", "--update", "mlp.shard"]).out,
+        "",
+        "nothing has changed"
+    );
 }
 
 #[test]
@@ -59,7 +67,11 @@ fn a_plan_that_is_the_same_passes_in_silence() {
     }
     let crlf = folder.read("mlp.lowered.snap").replace('\n', "\r\n");
     std::fs::write(folder.0.join("mlp.lowered.snap"), crlf).expect("written");
-    assert_eq!(folder.shardc(&["snapshot", "mlp.shard"]).status, 0, "another system's line ends are no difference");
+    assert_eq!(
+        folder.shardc(&["snapshot", "mlp.shard"]).status,
+        0,
+        "another system's line ends are no difference"
+    );
 }
 
 #[test]
@@ -69,9 +81,18 @@ fn a_plan_that_differs_is_shown_as_a_diff_and_its_first_line_in_the_source() {
     folder.change("let a = gelu(h)", "let a: BLF_y = gelu(h)");
     let checked = folder.shardc(&["snapshot", "mlp.shard"]);
     assert_eq!(checked.status, 1);
-    assert!(checked.out.starts_with("--- mlp.lowered.snap\n+++ mlp.shard (lowered now)\n@@ "), "{}", checked.out);
-    assert!(checked.out.lines().any(|l| l.starts_with("-%")) && checked.out.lines().any(|l| l.starts_with("+%")));
-    assert!(checked.err.contains("error[E0831]: the plan differs from its snapshot `mlp.lowered.snap`"));
+    assert!(
+        checked.out.starts_with("--- mlp.lowered.snap\n+++ mlp.shard (lowered now)\n@@ "),
+        "{}",
+        checked.out
+    );
+    assert!(
+        checked.out.lines().any(|l| l.starts_with("-%"))
+            && checked.out.lines().any(|l| l.starts_with("+%"))
+    );
+    assert!(
+        checked.err.contains("error[E0831]: the plan differs from its snapshot `mlp.lowered.snap`")
+    );
     assert!(checked.err.contains("the first difference comes from here"), "{}", checked.err);
     assert!(checked.err.contains("help: shardc snapshot --update mlp.shard\n"), "{}", checked.err);
     assert_eq!(folder.shardc(&["snapshot", "--update", "mlp.shard"]).status, 0);
@@ -83,8 +104,16 @@ fn a_snapshot_that_is_not_there_is_an_error_that_says_how_to_take_it() {
     let folder = Folder::new("missing");
     let checked = folder.shardc(&["snapshot", "mlp.shard", "-D", "B=64"]);
     assert_eq!((checked.status, checked.out.as_str()), (1, ""));
-    assert!(checked.err.starts_with("error[E0830]: there is no snapshot `mlp.lowered.snap`"), "{}", checked.err);
-    assert!(checked.err.contains("help: shardc snapshot --update mlp.shard -D B=64\n"), "{}", checked.err);
+    assert!(
+        checked.err.starts_with("error[E0830]: there is no snapshot `mlp.lowered.snap`"),
+        "{}",
+        checked.err
+    );
+    assert!(
+        checked.err.contains("help: shardc snapshot --update mlp.shard -D B=64\n"),
+        "{}",
+        checked.err
+    );
     assert!(!folder.0.join("mlp.lowered.snap").exists());
 }
 
@@ -109,9 +138,15 @@ fn a_snapshot_holds_no_path_of_one_machine() {
     let chip = folder.shardc(&["hardware", "tpu-v4-flat"]).out.replace("tpu-v4-flat", "mine");
     std::fs::write(folder.0.join("chip.toml"), chip).expect("written");
     let absolute = folder.0.join("chip.toml").to_str().expect("UTF-8").to_string();
-    assert_eq!(folder.shardc(&["snapshot", "--update", "mlp.shard", "--hardware", &absolute]).status, 0);
+    assert_eq!(
+        folder.shardc(&["snapshot", "--update", "mlp.shard", "--hardware", &absolute]).status,
+        0
+    );
     let snapshot = folder.read("mlp.lowered.snap");
-    assert!(snapshot.contains("\n// options: --hardware mine\n") && !snapshot.contains(&absolute), "{snapshot}");
+    assert!(
+        snapshot.contains("\n// options: --hardware mine\n") && !snapshot.contains(&absolute),
+        "{snapshot}"
+    );
 }
 
 #[test]
@@ -129,7 +164,8 @@ fn every_file_gets_its_turn_and_the_worst_outcome_is_the_outcome() {
 fn what_has_no_snapshot_is_wrong_usage() {
     assert_eq!(fed(&["snapshot", "-"], &text("mlp.shard")).status, 2);
     let folder = Folder::new("usage");
-    std::fs::write(folder.0.join("mlp.shir"), folder.shardc(&["lower", "mlp.shard"]).out).expect("written");
+    std::fs::write(folder.0.join("mlp.shir"), folder.shardc(&["lower", "mlp.shard"]).out)
+        .expect("written");
     assert_eq!(folder.shardc(&["snapshot", "mlp.shir"]).status, 2);
     assert_eq!(folder.shardc(&["snapshot", "--check", "--update", "mlp.shard"]).status, 2);
     assert_eq!(folder.shardc(&["snapshot"]).status, 2);
@@ -139,7 +175,11 @@ fn what_has_no_snapshot_is_wrong_usage() {
 fn a_check_holds_the_plan_to_its_expectations_too() {
     let folder = Folder::new("expect");
     folder.change("let h = einsum", "expect all-gathers == 7\n  let h = einsum");
-    assert_eq!(folder.shardc(&["snapshot", "--update", "mlp.shard"]).status, 0, "an update only writes");
+    assert_eq!(
+        folder.shardc(&["snapshot", "--update", "mlp.shard"]).status,
+        0,
+        "an update only writes"
+    );
     let checked = folder.shardc(&["snapshot", "mlp.shard"]);
     assert_eq!((checked.status, checked.out.as_str()), (1, ""));
     assert!(checked.err.starts_with("error[E0837]: "), "{}", checked.err);

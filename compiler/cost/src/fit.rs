@@ -36,11 +36,13 @@ pub enum Largest {
     Size(u64),
     /// Not even the smallest size fits.
     None,
-    /// The plan fits with the largest size that the language has, or with every one that it is legal for.
+    /// The plan fits with the largest size that the language has, or with every one that it is
+    /// legal for.
     Unlimited,
 }
 
-/// The plan with other sizes of its dims, its layouts as they are; none where that is no legal plan.
+/// The plan with other sizes of its dims, its layouts as they are; none where that is no legal
+/// plan.
 pub fn resized(plan: &Plan, dims: Vec<Dim>) -> Option<Plan> {
     if dims.len() != plan.dims.len() {
         return None;
@@ -49,26 +51,37 @@ pub fn resized(plan: &Plan, dims: Vec<Dim>) -> Option<Plan> {
     verify::verify(&plan).is_ok().then_some(plan)
 }
 
-/// The largest size of `dim`, among those that its axes divide, with which the plan fits, its layouts as they are.
+/// The largest size of `dim`, among those that its axes divide, with which the plan fits, its
+/// layouts as they are.
 ///
-/// `dims_with` gives all dims of the program when `dim` has a size (dims may be derived from it), or none where the program
-/// is wrong then. Memory never shrinks as a dim grows, so the sizes are bisected.
-pub fn largest(plan: &Plan, dim: DimId, capacity: &Capacity, dims_with: &dyn Fn(u64) -> Option<Vec<Dim>>) -> Largest {
+/// `dims_with` gives all dims of the program when `dim` has a size (dims may be derived from it),
+/// or none where the program is wrong then. Memory never shrinks as a dim grows, so the sizes are
+/// bisected.
+pub fn largest(
+    plan: &Plan,
+    dim: DimId,
+    capacity: &Capacity,
+    dims_with: &dyn Fn(u64) -> Option<Vec<Dim>>,
+) -> Largest {
     let fits = |size: u64| {
         let resized = resized(plan, dims_with(size)?)?;
         Some(capacity.holds(&Memory::of(&resized)))
     };
     let now = plan.dims[dim.index()].size;
     let split = granularity(plan, dim);
-    // A derived dim may have to be divisible too: the sizes tried are those in legal steps from the present one.
-    let Some(step) =
-        (1..=MAX_STEP_FACTOR).map(|m| split.saturating_mul(m)).find(|s| fits(now.saturating_add(*s)).is_some())
+    // A derived dim may have to be divisible too: the sizes tried are those in legal steps from the
+    // present one.
+    let Some(step) = (1..=MAX_STEP_FACTOR)
+        .map(|m| split.saturating_mul(m))
+        .find(|s| fits(now.saturating_add(*s)).is_some())
     else {
         return if fits(now) == Some(true) { Largest::Size(now) } else { Largest::None };
     };
     if fits(now) != Some(true) {
         // Downwards: sizes too small to be legal count as fitting until one is taken.
-        let best = last_true(0, now / step, |steps_left| fits(now - (now / step - steps_left) * step).unwrap_or(true));
+        let best = last_true(0, now / step, |steps_left| {
+            fits(now - (now / step - steps_left) * step).unwrap_or(true)
+        });
         let size = best.map(|steps| now - (now / step - steps) * step);
         return match size.filter(|size| *size > 0 && fits(*size) == Some(true)) {
             Some(size) => Largest::Size(size),
@@ -99,7 +112,8 @@ fn granularity(plan: &Plan, dim: DimId) -> u64 {
     common
 }
 
-/// The last of `from ..= to` for which a test holds that holds up to some number and not beyond; none where it never does.
+/// The last of `from ..= to` for which a test holds that holds up to some number and not beyond;
+/// none where it never does.
 fn last_true(from: u64, to: u64, mut holds: impl FnMut(u64) -> bool) -> Option<u64> {
     let (mut low, mut high) = (from, to);
     if !holds(low) {

@@ -1,22 +1,25 @@
 //! Which ops run as one kernel.
 //!
-//! The cost model says: "a map or binary fuses into its only producer if that is an einsum, map or binary (its
-//! intermediate then touches no HBM)". Read exactly: an elementwise op (map, binary, cast) joins the kernel of the
-//! instruction that makes one of its operands when
+//! The cost model says: "a map or binary fuses into its only producer if that is an einsum, map or
+//! binary (its intermediate then touches no HBM)". Read exactly: an elementwise op (map, binary,
+//! cast) joins the kernel of the instruction that makes one of its operands when
 //!
-//! * that operand is the only one of its operands (counted once where it stands twice) that comes from an op; the others
-//!   are parameters or constants, moved or not,
+//! * that operand is the only one of its operands (counted once where it stands twice) that comes
+//!   from an op; the others are parameters or constants, moved or not,
 //! * its producer is an einsum or itself elementwise, and no move lies between, and
-//! * nothing else reads it, it is not a result of the layer, and both are in the same folded block or in none.
+//! * nothing else reads it, it is not a result of the layer, and both are in the same folded block
+//!   or in none.
 //!
-//! A collective einsum that gathers an operand leads a kernel as an einsum does: each chunk of the result is finished by
-//! the ops that join it. One that scatters its result is a kernel alone: terms are added up after it has made them.
+//! A collective einsum that gathers an operand leads a kernel as an einsum does: each chunk of the
+//! result is finished by the ops that join it. One that scatters its result is a kernel alone:
+//! terms are added up after it has made them.
 //!
 //! A kernel is so a chain: every member after the first reads the one before it.
 //!
-//! A chain of elementwise ops may be of any length and a kernel may not, or the ways of cutting the chain would grow without
-//! end: at every [`LONGEST_KERNEL`]-th op of a chain a new kernel begins, whatever else is so. Which ops those are follows
-//! from what the ops read, moved or not, so that it is the same for a program and for all of its plans.
+//! A chain of elementwise ops may be of any length and a kernel may not, or the ways of cutting the
+//! chain would grow without end: at every [`LONGEST_KERNEL`]-th op of a chain a new kernel begins,
+//! whatever else is so. Which ops those are follows from what the ops read, moved or not, so that
+//! it is the same for a program and for all of its plans.
 
 use shard_ir::composite::in_pieces;
 use shard_ir::{InstrId, InstrKind, Op, Plan, never};
@@ -26,10 +29,11 @@ use crate::plan::unmoved;
 /// The most ops that run as one kernel.
 pub const LONGEST_KERNEL: usize = 16;
 
-/// How many ops of a chain come before an op: none unless it is elementwise and one op makes all of its operands that ops
-/// make.
+/// How many ops of a chain come before an op: none unless it is elementwise and one op makes all of
+/// its operands that ops make.
 ///
-/// `made` are the ops that make them, behind moves, repeats included; `place_of` says the place of one of them.
+/// `made` are the ops that make them, behind moves, repeats included; `place_of` says the place of
+/// one of them.
 pub fn place_in_chain<V: Copy + PartialEq>(
     op: &Op,
     made: impl IntoIterator<Item = V>,
@@ -45,9 +49,9 @@ pub fn begins_a_kernel(place: usize) -> bool {
 
 /// The rule over any graph of ops: the producer whose kernel an op joins, or none.
 ///
-/// `made` are the operands that come from an op (behind moves or not), repeats included; `is_fusible` says of one of them
-/// whether an einsum or elementwise op makes it, without a move between, nothing else reads it and it is no result of the
-/// layer.
+/// `made` are the operands that come from an op (behind moves or not), repeats included;
+/// `is_fusible` says of one of them whether an einsum or elementwise op makes it, without a move
+/// between, nothing else reads it and it is no result of the layer.
 pub fn fuses_with<V: Copy + PartialEq>(
     op: &Op,
     made: impl IntoIterator<Item = V>,
@@ -71,8 +75,8 @@ pub fn fusion_producer(plan: &Plan) -> Vec<Option<InstrId>> {
     let uses = plan.uses();
     // A plan that is legal says of no other instructions that they are pieces.
     let mut ends_a_composite = vec![false; plan.instructions.len()];
-    for composite in
-        in_pieces(plan).unwrap_or_else(|_| never!("a legal plan whose pieces make no composite", Vec::new()))
+    for composite in in_pieces(plan)
+        .unwrap_or_else(|_| never!("a legal plan whose pieces make no composite", Vec::new()))
     {
         ends_a_composite[composite.last().index()] = true;
     }
@@ -100,7 +104,8 @@ pub fn fusion_producer(plan: &Plan) -> Vec<Option<InstrId>> {
                     InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::Move(_) => false,
                 };
                 // What one application hands on is read by the next.
-                let is_handed_on = plan.folds.iter().any(|fold| fold.to == producer || fold.from == producer);
+                let is_handed_on =
+                    plan.folds.iter().any(|fold| fold.to == producer || fold.from == producer);
                 leads
                     && !is_handed_on
                     && plan.instruction(producer).fold == instr.fold
@@ -111,8 +116,8 @@ pub fn fusion_producer(plan: &Plan) -> Vec<Option<InstrId>> {
         .collect()
 }
 
-/// The kernels of a plan, in the order of their first instructions; each is its members in order. Ops alone: parameters,
-/// constants and moves are in none.
+/// The kernels of a plan, in the order of their first instructions; each is its members in order.
+/// Ops alone: parameters, constants and moves are in none.
 pub fn kernels(plan: &Plan) -> Vec<Vec<InstrId>> {
     let producer = fusion_producer(plan);
     let mut kernel_of: Vec<Option<usize>> = vec![None; plan.instructions.len()];

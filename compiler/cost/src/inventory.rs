@@ -1,5 +1,5 @@
-//! [`Inventory`]: the parameters of a layer, what they take in memory on one chip and on the mesh, and what of that is
-//! copies.
+//! [`Inventory`]: the parameters of a layer, what they take in memory on one chip and on the mesh,
+//! and what of that is copies.
 
 use shard_ir::{InstrId, InstrKind, ParameterKind, Plan};
 
@@ -7,7 +7,8 @@ use crate::memory::Memory;
 use crate::roles::DimRoles;
 use crate::units::Bytes;
 
-/// What a layer keeps in memory. All figures but those of [`Inventory::memory`] are of one layer of the stack.
+/// What a layer keeps in memory. All figures but those of [`Inventory::memory`] are of one layer of
+/// the stack.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Inventory {
     /// Its weights and caches, in the order of its parameters.
@@ -16,7 +17,8 @@ pub struct Inventory {
     pub parameters: u128,
     /// What one chip holds.
     pub memory: Memory,
-    /// Bytes that the caches take for each token of each sequence, copies left out; 0 without a cache along a context.
+    /// Bytes that the caches take for each token of each sequence, copies left out; 0 without a
+    /// cache along a context.
     pub cache_bytes_per_token: Bytes,
     /// The dims that count tokens, sequences and positions.
     pub roles: DimRoles,
@@ -53,7 +55,8 @@ impl Inventory {
             .filter(|k| k.kind.is_weight())
             .map(|k| useful_elements(plan, k.id))
             .fold(0u128, u128::saturating_add);
-        let cache_bytes_per_token = kept.iter().filter_map(|k| bytes_per_token(plan, k, &roles)).sum();
+        let cache_bytes_per_token =
+            kept.iter().filter_map(|k| bytes_per_token(plan, k, &roles)).sum();
         Inventory { kept, parameters, memory: Memory::of(plan), cache_bytes_per_token, roles }
     }
 

@@ -1,16 +1,18 @@
 //! What things cost: hardware files, collective times, rooflines, and the price of a whole plan.
 //!
-//! * [`Hardware`]: a chip and its network, read from TOML; rates are rounded to whole units per second once, here.
+//! * [`Hardware`]: a chip and its network, read from TOML; rates are rounded to whole units per
+//!   second once, here.
 //! * [`collective_cost`]: bytes, bytes on the wire and time of one move.
-//! * [`op_work`], [`kernel_work`], [`roofline`]: flops and HBM traffic of an op, or of a chain of fused ones, and the time
-//!   they take.
+//! * [`op_work`], [`kernel_work`], [`roofline`]: flops and HBM traffic of an op, or of a chain of
+//!   fused ones, and the time they take.
 //! * [`looped_time`]: the time of an einsum whose loop does a collective.
 //! * [`fuses_with`], [`kernels`]: which op joins which kernel.
 //! * [`Memory`], [`Inventory`]: what a chip holds, and [`largest`]: how much more it could.
 //! * [`price`]: all of it, for every instruction of a [`Plan`](shard_ir::Plan).
 //!
-//! Every time is an exact integer number of [`Picoseconds`](shard_ir::Picoseconds): a rational rounded up, in `u128`, and
-//! saturating. So a price never depends on the order of summation or on the machine.
+//! Every time is an exact integer number of [`Picoseconds`](shard_ir::Picoseconds): a rational
+//! rounded up, in `u128`, and saturating. So a price never depends on the order of summation or on
+//! the machine.
 
 pub mod collective;
 pub mod fit;
@@ -30,12 +32,13 @@ pub mod units;
 pub mod utilisation;
 
 pub use collective::{
-    CollectiveCost, CollectiveTime, ExchangeTimes, How, NetworkTime, PermuteTimes, RegroupTimes, Regroupings, Term,
-    axes_key, collective_cost, collective_time, least_permute_time,
+    CollectiveCost, CollectiveTime, ExchangeTimes, How, NetworkTime, PermuteTimes, RegroupTimes,
+    Regroupings, Term, axes_key, collective_cost, collective_time, least_permute_time,
 };
 pub use fit::{Capacity, Largest, largest};
 pub use fusion::{
-    LONGEST_KERNEL, begins_a_kernel, fuses_with, fusion_producer, kernels, may_lead_a_kernel, place_in_chain,
+    LONGEST_KERNEL, begins_a_kernel, fuses_with, fusion_producer, kernels, may_lead_a_kernel,
+    place_in_chain,
 };
 pub use hardware::{Fabric, Hardware, HardwareError, Network, Weights};
 pub use inventory::{Inventory, Kept};
@@ -43,7 +46,8 @@ pub use looped::{LoopPrice, looped_time};
 pub use memory::{Memory, buffers};
 pub use objective::Objective;
 pub use op::{
-    Bound, KernelOp, LocalTensor, Matmul, Work, compute_time, host_time, kernel_work, memory_time, op_work, roofline,
+    Bound, KernelOp, LocalTensor, Matmul, Work, compute_time, host_time, kernel_work, memory_time,
+    op_work, roofline,
 };
 pub use plan::{InstrPrice, PlanPrice, Totals, kernel_traffic, price};
 pub use roles::DimRoles;

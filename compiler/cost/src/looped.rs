@@ -1,21 +1,23 @@
-//! What a collective einsum costs: the time of a ring whose transfers run beside the multiplication of chunks.
+//! What a collective einsum costs: the time of a ring whose transfers run beside the multiplication
+//! of chunks.
 
 use shard_ir::Picoseconds;
 
 use crate::collective::CollectiveCost;
 
-/// The time of a collective einsum of so many chunks, from the time of its collective and that of its einsum, each by itself.
+/// The time of a collective einsum of so many chunks, from the time of its collective and that of
+/// its einsum, each by itself.
 ///
-/// With K chunks, the einsum is K equal parts and the ring K - 1 transfers. An all-gather loop multiplies its own chunk
-/// while the second one travels, and so on; the last chunk is multiplied when nothing travels any more. A reduce-scatter loop
-/// is the same backwards: nothing travels until the first chunk is made. So K - 1 chunks run beside all that is sent, and
-/// one does not:
+/// With K chunks, the einsum is K equal parts and the ring K - 1 transfers. An all-gather loop
+/// multiplies its own chunk while the second one travels, and so on; the last chunk is multiplied
+/// when nothing travels any more. A reduce-scatter loop is the same backwards: nothing travels
+/// until the first chunk is made. So K - 1 chunks run beside all that is sent, and one does not:
 ///
 /// `max(collective, einsum - chunk) + chunk`, with `chunk` = `einsum / K`.
 ///
-/// No schedule of the ring takes less: the chunk that is the last to arrive (the first to leave) is multiplied after
-/// (before) everything is sent, and the cores do the whole einsum. (ESTI section 3.5, "Looped CollectiveEinsum"; the
-/// book's part 10, "Collective Matmul".)
+/// No schedule of the ring takes less: the chunk that is the last to arrive (the first to leave) is
+/// multiplied after (before) everything is sent, and the cores do the whole einsum. (ESTI section
+/// 3.5, "Looped CollectiveEinsum"; the book's part 10, "Collective Matmul".)
 ///
 /// ```
 /// # use shard_cost::looped_time;
@@ -46,12 +48,14 @@ impl LoopPrice {
         looped_time(self.collective.time, self.einsum, self.chunks)
     }
 
-    /// What the loop saves against the two one after the other: the part of the collective that runs beside the einsum.
+    /// What the loop saves against the two one after the other: the part of the collective that
+    /// runs beside the einsum.
     pub fn hidden(&self) -> Picoseconds {
         Picoseconds((self.collective.time + self.einsum).0.saturating_sub(self.time().0))
     }
 
-    /// How much of the loop passes while the cores have nothing to multiply: what the collective adds to the time.
+    /// How much of the loop passes while the cores have nothing to multiply: what the collective
+    /// adds to the time.
     pub fn exposed(&self) -> Picoseconds {
         Picoseconds(self.time().0 - self.einsum.0)
     }

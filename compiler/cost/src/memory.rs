@@ -1,13 +1,15 @@
-//! What a chip holds in memory: the one account of weights, caches and activations that every report and limit uses.
+//! What a chip holds in memory: the one account of weights, caches and activations that every
+//! report and limit uses.
 
 use shard_ir::{InstrId, InstrKind, Liveness, Op, ParameterKind, Plan};
 
 use crate::fusion::fusion_producer;
 use crate::units::Bytes;
 
-/// What one chip holds. Weights and caches are those of one layer, and are there `repeat` times, since every layer of
-/// the stack has its own; activations are those of the layer that runs. A model is one layer here, in which the weights and
-/// caches of a folded block count once for each application.
+/// What one chip holds. Weights and caches are those of one layer, and are there `repeat` times,
+/// since every layer of the stack has its own; activations are those of the layer that runs. A
+/// model is one layer here, in which the weights and caches of a folded block count once for each
+/// application.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Memory {
     /// How many times the layer is stacked.
@@ -31,7 +33,12 @@ impl Memory {
         };
         let (weights, caches) = (kept(ParameterKind::Weight), kept(ParameterKind::Cache));
         let peak = Liveness::in_buffers(plan, &buffers(plan)).peak_bytes();
-        Memory { repeat: plan.repeat, weights, caches, activations: Bytes(peak.saturating_sub((weights + caches).0)) }
+        Memory {
+            repeat: plan.repeat,
+            weights,
+            caches,
+            activations: Bytes(peak.saturating_sub((weights + caches).0)),
+        }
     }
 
     /// The peak of one layer: what a stack of one needs.
@@ -58,8 +65,8 @@ impl Memory {
 /// Whose memory holds each instruction's value: its own, an earlier instruction's, or none at all.
 ///
 /// * What rename, split and merge give is their operand under another name: the same memory.
-/// * An append writes into the cache where nobody reads the cache of before any more. The result of a step's append is so
-///   the cache that the step began with, and no second one.
+/// * An append writes into the cache where nobody reads the cache of before any more. The result of
+///   a step's append is so the cache that the step began with, and no second one.
 /// * What passes between the members of a kernel is in no memory ([`fusion`](crate::fusion)).
 pub fn buffers(plan: &Plan) -> Vec<Option<InstrId>> {
     let mut passed_on = vec![false; plan.instructions.len()];
@@ -71,19 +78,23 @@ pub fn buffers(plan: &Plan) -> Vec<Option<InstrId>> {
     for id in plan.ids() {
         let instr = plan.instruction(id);
         let shared = match (&instr.kind, instr.operands.first()) {
-            (InstrKind::Op(Op::Rename { .. } | Op::Split { .. } | Op::Merge { .. }), Some(operand)) => {
-                buffer_of[operand.index()]
+            (
+                InstrKind::Op(Op::Rename { .. } | Op::Split { .. } | Op::Merge { .. }),
+                Some(operand),
+            ) => buffer_of[operand.index()],
+            (InstrKind::Op(Op::Append { .. }), Some(cache)) => {
+                buffer_of[cache.index()].filter(|buffer| {
+                    let stays = plan.instruction(*buffer).kind
+                        == InstrKind::Parameter(ParameterKind::Weight);
+                    let read_later = plan.ids().take(id.index()).any(|old| {
+                        buffer_of[old.index()] == Some(*buffer)
+                            && (uses[old.index()].iter().any(|user| *user > id)
+                                || instr.operands.get(1) == Some(&old)
+                                || plan.outputs.iter().any(|output| output.id == old))
+                    });
+                    !stays && !read_later
+                })
             }
-            (InstrKind::Op(Op::Append { .. }), Some(cache)) => buffer_of[cache.index()].filter(|buffer| {
-                let stays = plan.instruction(*buffer).kind == InstrKind::Parameter(ParameterKind::Weight);
-                let read_later = plan.ids().take(id.index()).any(|old| {
-                    buffer_of[old.index()] == Some(*buffer)
-                        && (uses[old.index()].iter().any(|user| *user > id)
-                            || instr.operands.get(1) == Some(&old)
-                            || plan.outputs.iter().any(|output| output.id == old))
-                });
-                !stays && !read_later
-            }),
             (
                 InstrKind::Op(_)
                 | InstrKind::Move(_)

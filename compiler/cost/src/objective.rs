@@ -9,7 +9,8 @@ use crate::plan::Totals;
 /// What a plan is chosen for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Objective {
-    /// The sum of the times of all ops and all collectives. Additive and exact: what proofs are about.
+    /// The sum of the times of all ops and all collectives. Additive and exact: what proofs are
+    /// about.
     #[default]
     Serial,
     /// The makespan of a schedule with one compute stream and one stream for each network axis.
@@ -22,7 +23,8 @@ pub enum Objective {
 
 impl Objective {
     /// Every objective.
-    pub const ALL: [Objective; 4] = [Objective::Serial, Objective::Overlap, Objective::Comm, Objective::Memory];
+    pub const ALL: [Objective; 4] =
+        [Objective::Serial, Objective::Overlap, Objective::Comm, Objective::Memory];
 
     /// The word on the command line and in JSON.
     pub fn name(self) -> &'static str {

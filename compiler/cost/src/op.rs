@@ -10,8 +10,8 @@ use crate::units::{Bytes, Flops, time_at_rate};
 /// A tensor as one device holds it.
 #[derive(Clone, Copy, Debug)]
 pub struct LocalTensor<'a> {
-    /// Which value it is, in the caller's own numbering and whatever its layout: a value that a kernel reads twice in
-    /// one local shape is read once.
+    /// Which value it is, in the caller's own numbering and whatever its layout: a value that a
+    /// kernel reads twice in one local shape is read once.
     pub value: u32,
     /// Its dims, in memory order.
     pub dims: &'a [DimId],
@@ -72,8 +72,8 @@ pub struct Matmul {
 }
 
 impl Matmul {
-    /// The flops of an einsum on hardware that multiplies tiles of this side: each side of the matrices counts as the next
-    /// multiple.
+    /// The flops of an einsum on hardware that multiplies tiles of this side: each side of the
+    /// matrices counts as the next multiple.
     pub fn flops_on_tiles(&self, tile: u64) -> Flops {
         let filled = self.sides.iter().map(|side| u128::from(side.next_multiple_of(tile.max(1))));
         Flops(filled.fold(2 * u128::from(self.batch), u128::saturating_mul))
@@ -127,8 +127,9 @@ pub fn op_work(op: &Op, operands: &[LocalTensor<'_>], result: LocalTensor<'_>) -
     kernel_work(&[KernelOp { op, operands, result }])
 }
 
-/// The work of a chain of fused ops, first to last: flops are summed; what is made inside the chain touches no HBM, so
-/// it reads what comes from outside, each value once, and writes what its last op makes. A chain of one is that op.
+/// The work of a chain of fused ops, first to last: flops are summed; what is made inside the chain
+/// touches no HBM, so it reads what comes from outside, each value once, and writes what its last
+/// op makes. A chain of one is that op.
 pub fn kernel_work(chain: &[KernelOp<'_>]) -> Work {
     let mut work = Work {
         flops: Flops(0),
@@ -156,8 +157,8 @@ pub fn kernel_work(chain: &[KernelOp<'_>]) -> Work {
     work
 }
 
-/// Each value that a chain of fused ops reads from HBM, as the member and the place among its operands where it is read
-/// first, with the bytes.
+/// Each value that a chain of fused ops reads from HBM, as the member and the place among its
+/// operands where it is read first, with the bytes.
 pub fn kernel_reads(chain: &[KernelOp<'_>], mut read: impl FnMut(usize, usize, Bytes)) {
     let mut made_or_read: Vec<(u32, &[u64])> = Vec::new();
     for (i, member) in chain.iter().enumerate() {
@@ -172,9 +173,11 @@ pub fn kernel_reads(chain: &[KernelOp<'_>], mut read: impl FnMut(usize, usize, B
     }
 }
 
-/// The time of some work, weighted as the chip is: the longer of arithmetic at peak and HBM traffic at full bandwidth, and which of the two it is.
+/// The time of some work, weighted as the chip is: the longer of arithmetic at peak and HBM traffic
+/// at full bandwidth, and which of the two it is.
 pub fn roofline(hw: &Hardware, work: &Work) -> (Picoseconds, Bound) {
-    let (compute, memory, host) = (compute_time(hw, work), memory_time(hw, work), host_time(hw, work));
+    let (compute, memory, host) =
+        (compute_time(hw, work), memory_time(hw, work), host_time(hw, work));
     if host > compute.max(memory) {
         return (hw.weighted_kernel(host), Bound::Pcie);
     }
@@ -187,7 +190,8 @@ pub fn roofline(hw: &Hardware, work: &Work) -> (Picoseconds, Bound) {
 
 /// The time of the arithmetic alone; on hardware that multiplies tiles, as if every tile were full.
 pub fn compute_time(hw: &Hardware, work: &Work) -> Picoseconds {
-    let on_tiles = work.matmul.zip(hw.matmul_tile).map(|(matmul, tile)| matmul.flops_on_tiles(tile));
+    let on_tiles =
+        work.matmul.zip(hw.matmul_tile).map(|(matmul, tile)| matmul.flops_on_tiles(tile));
     match on_tiles.unwrap_or(work.flops) {
         Flops(0) => Picoseconds(0),
         Flops(flops) => time_at_rate(flops, 1, hw.flops_rate(work.arithmetic)),
@@ -201,7 +205,8 @@ pub fn memory_time(hw: &Hardware, work: &Work) -> Picoseconds {
 
 /// The time of fetching from the host alone: each device has a link of its own to it.
 ///
-/// Hardware that states no `[host]` cannot run such a program, which is said before; a byte a second keeps it finite.
+/// Hardware that states no `[host]` cannot run such a program, which is said before; a byte a
+/// second keeps it finite.
 pub fn host_time(hw: &Hardware, work: &Work) -> Picoseconds {
     match work.fetched {
         Bytes(0) => Picoseconds(0),
@@ -221,41 +226,49 @@ fn op_flops(op: &Op, operands: &[LocalTensor<'_>], result: &LocalTensor<'_>) -> 
     let contracts = space.keys().any(|d| !result.dims.contains(d));
     let points = space.values().fold(1u128, |n, s| n.saturating_mul(u128::from(*s)));
     Flops(match operands {
-        // Nothing is multiplied: K numbers are summed by K - 1 additions, and a transposition only moves.
+        // Nothing is multiplied: K numbers are summed by K - 1 additions, and a transposition only
+        // moves.
         [_] => points.saturating_sub(u128::from(result.elements())),
         _ if contracts => points.saturating_mul(2),
         _ => points,
     })
 }
 
-/// The matrix product that an op is, if it is one: `einsum(a, a -> B)`, where neither operand has a dim of its own, is none.
+/// The matrix product that an op is, if it is one: `einsum(a, a -> B)`, where neither operand has a
+/// dim of its own, is none.
 fn matmul(member: &KernelOp<'_>) -> Option<Matmul> {
     let (Op::Einsum, [a, b]) = (member.op, member.operands) else { return None };
     let mut found = Matmul { batch: 1, sides: [1; 3] };
     let (mut contracts, mut has_sides) = (false, false);
-    let both = a.dims.iter().zip(a.sizes).chain(b.dims.iter().zip(b.sizes).filter(|(dim, _)| !a.dims.contains(dim)));
+    let both = a
+        .dims
+        .iter()
+        .zip(a.sizes)
+        .chain(b.dims.iter().zip(b.sizes).filter(|(dim, _)| !a.dims.contains(dim)));
     for (dim, size) in both {
-        let into = match (a.dims.contains(dim), b.dims.contains(dim), member.result.dims.contains(dim)) {
-            (true, true, true) => &mut found.batch,
-            (true, false, true) => {
-                has_sides = true;
-                &mut found.sides[0]
-            }
-            (false, _, true) => {
-                has_sides = true;
-                &mut found.sides[1]
-            }
-            (_, _, false) => {
-                contracts = true;
-                &mut found.sides[2]
-            }
-        };
+        let into =
+            match (a.dims.contains(dim), b.dims.contains(dim), member.result.dims.contains(dim)) {
+                (true, true, true) => &mut found.batch,
+                (true, false, true) => {
+                    has_sides = true;
+                    &mut found.sides[0]
+                }
+                (false, _, true) => {
+                    has_sides = true;
+                    &mut found.sides[1]
+                }
+                (_, _, false) => {
+                    contracts = true;
+                    &mut found.sides[2]
+                }
+            };
         *into = into.saturating_mul(*size);
     }
     (contracts && has_sides).then_some(found)
 }
 
-/// The arithmetic of a product: a narrow operand is multiplied in the other's, int8 with int8 in int8.
+/// The arithmetic of a product: a narrow operand is multiplied in the other's, int8 with int8 in
+/// int8.
 fn arithmetic(member: &KernelOp<'_>) -> Dtype {
     let mut dtypes = member.operands.iter().filter(|o| !o.constant).map(|o| o.dtype);
     let Some(first) = dtypes.next() else { return member.result.dtype };
@@ -296,7 +309,8 @@ fn traffic(op: &Op) -> [Amount; 3] {
         Op::Fetch => [None, None, Whole],
         Op::SliceDim { .. } => [OfResult, None, Whole],
         Op::Append { .. } => [None, Whole, OfSecond],
-        // The rows that are taken, not the table; a device that holds a part of the table may have to read all of them.
+        // The rows that are taken, not the table; a device that holds a part of the table may have
+        // to read all of them.
         Op::Take { .. } => [OfResult, Whole, Whole],
         Op::Einsum
         | Op::Map(_)

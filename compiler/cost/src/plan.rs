@@ -7,7 +7,10 @@ use crate::fusion::kernels;
 use crate::hardware::Hardware;
 use crate::looped::LoopPrice;
 use crate::memory::Memory;
-use crate::op::{Bound, KernelOp, LocalTensor, Work, compute_time, kernel_reads, kernel_work, memory_time, roofline};
+use crate::op::{
+    Bound, KernelOp, LocalTensor, Work, compute_time, kernel_reads, kernel_work, memory_time,
+    roofline,
+};
 use crate::units::{Bytes, Flops};
 
 /// What one instruction costs each device; one in a folded block each time that it is run.
@@ -15,7 +18,8 @@ use crate::units::{Bytes, Flops};
 pub enum InstrPrice {
     /// A parameter or a constant.
     Free,
-    /// An op. The figures of a kernel of several fused ops stand on its first one; the others bear zeros.
+    /// An op. The figures of a kernel of several fused ops stand on its first one; the others bear
+    /// zeros.
     Kernel {
         /// Floating-point operations.
         flops: Flops,
@@ -29,8 +33,8 @@ pub enum InstrPrice {
         bound: Bound,
         /// The first op of the kernel, where this is not it.
         fused_into: Option<InstrId>,
-        /// The collective inside the loop of a collective einsum, whose time is then [`LoopPrice::time`]; `bound` is the
-        /// side of the roofline that the einsum hits by itself.
+        /// The collective inside the loop of a collective einsum, whose time is then
+        /// [`LoopPrice::time`]; `bound` is the side of the roofline that the einsum hits by itself.
         looped: Option<LoopPrice>,
     },
     /// A move.
@@ -74,7 +78,8 @@ pub struct Totals {
     pub compute_time: Picoseconds,
     /// Time of all HBM traffic at full bandwidth.
     pub memory_time: Picoseconds,
-    /// Time of all steps one after another: moves, kernels at the longer side of their roofline, and loops, which do both.
+    /// Time of all steps one after another: moves, kernels at the longer side of their roofline,
+    /// and loops, which do both.
     pub serial_time: Picoseconds,
     /// Bytes that the busiest device sends, summed over the moves.
     pub comm_bytes: Bytes,
@@ -82,8 +87,8 @@ pub struct Totals {
     pub flops: Flops,
     /// Bytes read from and written to HBM.
     pub hbm_bytes: Bytes,
-    /// The largest number of bytes that one layer alone holds at once ([`Memory::layer_peak`]); what the stack needs is in
-    /// [`PlanPrice::memory`].
+    /// The largest number of bytes that one layer alone holds at once ([`Memory::layer_peak`]);
+    /// what the stack needs is in [`PlanPrice::memory`].
     pub peak_hbm_bytes: Bytes,
 }
 
@@ -94,9 +99,11 @@ pub struct PlanPrice {
     pub instructions: Vec<InstrPrice>,
     /// Their sums.
     pub totals: Totals,
-    /// What a device holds, over the whole stack: the account that every report shows and every limit is held to.
+    /// What a device holds, over the whole stack: the account that every report shows and every
+    /// limit is held to.
     pub memory: Memory,
-    /// The arithmetic types that the hardware file has no figure for, each once: they were priced with bf16's.
+    /// The arithmetic types that the hardware file has no figure for, each once: they were priced
+    /// with bf16's.
     pub arithmetic_as_bf16: Vec<Dtype>,
 }
 
@@ -116,9 +123,19 @@ pub fn price(plan: &Plan, hw: &Hardware) -> PlanPrice {
 
     for id in plan.ids() {
         let instr = plan.instruction(id);
-        let (InstrKind::Move(collective), [operand]) = (&instr.kind, instr.operands.as_slice()) else { continue };
+        let (InstrKind::Move(collective), [operand]) = (&instr.kind, instr.operands.as_slice())
+        else {
+            continue;
+        };
         let from = plan.instruction(*operand);
-        let cost = collective_cost(hw, &plan.mesh, collective, from.layout, &plan.sizes(&from.dims), from.dtype);
+        let cost = collective_cost(
+            hw,
+            &plan.mesh,
+            collective,
+            from.layout,
+            &plan.sizes(&from.dims),
+            from.dtype,
+        );
         let repeat = plan.repeat_of(id);
         totals.comm_time = totals.comm_time + cost.time.times(repeat);
         totals.serial_time = totals.serial_time + cost.time.times(repeat);
@@ -174,11 +191,18 @@ pub fn price(plan: &Plan, hw: &Hardware) -> PlanPrice {
     PlanPrice { instructions, totals, memory, arithmetic_as_bf16 }
 }
 
-/// The collective that the first op of a kernel does in its loop, if it does one; the kernel takes `einsum` without it.
-fn loop_price(plan: &Plan, first: InstrId, einsum: Picoseconds, hw: &Hardware) -> Option<LoopPrice> {
+/// The collective that the first op of a kernel does in its loop, if it does one; the kernel takes
+/// `einsum` without it.
+fn loop_price(
+    plan: &Plan,
+    first: InstrId,
+    einsum: Picoseconds,
+    hw: &Hardware,
+) -> Option<LoopPrice> {
     let (collective, moved, from) = plan.fused_collective(first)?;
     let moved = plan.instruction(moved);
-    let cost = collective_cost(hw, &plan.mesh, &collective, from, &plan.sizes(&moved.dims), moved.dtype);
+    let cost =
+        collective_cost(hw, &plan.mesh, &collective, from, &plan.sizes(&moved.dims), moved.dtype);
     let chunks = plan.mesh.group_size(collective.axes(&plan.mesh, from).iter());
     Some(LoopPrice { collective: cost, einsum, chunks })
 }
@@ -186,21 +210,30 @@ fn loop_price(plan: &Plan, first: InstrId, einsum: Picoseconds, hw: &Hardware) -
 /// A value that a kernel reads, and the bytes.
 pub type Read = (InstrId, Bytes);
 
-/// What a kernel, by its instructions, reads from HBM, each value where it is read first; and what it does in all.
+/// What a kernel, by its instructions, reads from HBM, each value where it is read first; and what
+/// it does in all.
 pub fn kernel_traffic(plan: &Plan, kernel: &[InstrId]) -> (Vec<Read>, Work) {
     let local: Vec<Vec<u64>> = plan.ids().map(|id| plan.local_sizes(id)).collect();
     let mut reads = Vec::new();
     let work = with_chain(plan, &local, kernel, |chain| {
-        kernel_reads(chain, |member, at, bytes| reads.push((plan.instruction(kernel[member]).operands[at], bytes)));
+        kernel_reads(chain, |member, at, bytes| {
+            reads.push((plan.instruction(kernel[member]).operands[at], bytes))
+        });
         kernel_work(chain)
     });
     (reads, work)
 }
 
 /// A kernel as the ops that its price is about.
-fn with_chain<T>(plan: &Plan, local: &[Vec<u64>], kernel: &[InstrId], of: impl FnOnce(&[KernelOp<'_>]) -> T) -> T {
+fn with_chain<T>(
+    plan: &Plan,
+    local: &[Vec<u64>],
+    kernel: &[InstrId],
+    of: impl FnOnce(&[KernelOp<'_>]) -> T,
+) -> T {
     let tensor = |id: InstrId| local_tensor(plan, local, id);
-    // Inside a loop every chunk is multiplied: as many elements as if the operand were gathered, the product not scattered.
+    // Inside a loop every chunk is multiplied: as many elements as if the operand were gathered,
+    // the product not scattered.
     let inside: Vec<Option<LoopSizes>> = kernel.iter().map(|id| LoopSizes::of(plan, *id)).collect();
     let operands: Vec<Vec<LocalTensor<'_>>> = kernel
         .iter()
@@ -241,8 +274,13 @@ impl LoopSizes {
             let sizes = plan.sizes(&plan.instruction(id).dims);
             MeshShape { mesh: &plan.mesh, sizes: &sizes }.local_sizes(layout)
         };
-        let operands =
-            plan.instruction(id).operands.iter().zip(&layouts.operands).map(|(o, l)| local(*o, *l)).collect();
+        let operands = plan
+            .instruction(id)
+            .operands
+            .iter()
+            .zip(&layouts.operands)
+            .map(|(o, l)| local(*o, *l))
+            .collect();
         Some(LoopSizes { operands, product: local(id, layouts.product) })
     }
 }
@@ -262,7 +300,9 @@ fn local_tensor<'a>(plan: &'a Plan, local: &'a [Vec<u64>], id: InstrId) -> Local
 
 /// The instruction that made a value, before any move of it.
 pub(crate) fn unmoved(plan: &Plan, mut id: InstrId) -> InstrId {
-    while let (InstrKind::Move(_), [operand]) = (&plan.instruction(id).kind, plan.instruction(id).operands.as_slice()) {
+    while let (InstrKind::Move(_), [operand]) =
+        (&plan.instruction(id).kind, plan.instruction(id).operands.as_slice())
+    {
         id = *operand;
     }
     id

@@ -1,4 +1,5 @@
-//! What the dims of a layer stand for, read off its parameters: which count tokens, which sequences, which positions.
+//! What the dims of a layer stand for, read off its parameters: which count tokens, which
+//! sequences, which positions.
 
 use shard_ir::{DimId, InstrKind, Op, ParameterKind, Plan};
 
@@ -11,8 +12,8 @@ pub struct DimRoles {
     pub tokens: Vec<DimId>,
     /// Those of the caches that are among `tokens`: the sequences.
     pub batch: Vec<DimId>,
-    /// The positions that a cache holds: the dim that an `append` writes along; in a layer without one, those of the caches
-    /// that neither a weight nor the first input has.
+    /// The positions that a cache holds: the dim that an `append` writes along; in a layer without
+    /// one, those of the caches that neither a weight nor the first input has.
     pub context: Vec<DimId>,
 }
 
@@ -20,7 +21,10 @@ impl DimRoles {
     /// The roles in a plan.
     pub fn of(plan: &Plan) -> DimRoles {
         let of_kind = |kind: ParameterKind| {
-            plan.instructions.iter().filter(move |i| i.kind == InstrKind::Parameter(kind)).map(|i| i.dims.as_slice())
+            plan.instructions
+                .iter()
+                .filter(move |i| i.kind == InstrKind::Parameter(kind))
+                .map(|i| i.dims.as_slice())
         };
         let weights = of_kind(ParameterKind::Weight).chain(of_kind(ParameterKind::HostWeight));
         let in_weights: Vec<DimId> = weights.flatten().copied().collect();
@@ -33,7 +37,9 @@ impl DimRoles {
         }
         let mut context: Vec<DimId> = Vec::new();
         for instr in &plan.instructions {
-            let (InstrKind::Op(Op::Append { to, .. }), Some(cache)) = (&instr.kind, instr.operands.first()) else {
+            let (InstrKind::Op(Op::Append { to, .. }), Some(cache)) =
+                (&instr.kind, instr.operands.first())
+            else {
                 continue;
             };
             let made = &plan.instruction(unmoved(plan, *cache)).kind;
@@ -45,8 +51,13 @@ impl DimRoles {
             context = in_caches.clone();
             context.retain(|d| !in_weights.contains(d) && !first_input.contains(d));
         }
-        let tokens: Vec<DimId> = first_input.iter().copied().filter(|d| !in_weights.contains(d)).collect();
-        let batch = tokens.iter().copied().filter(|d| in_caches.contains(d) && !context.contains(d)).collect();
+        let tokens: Vec<DimId> =
+            first_input.iter().copied().filter(|d| !in_weights.contains(d)).collect();
+        let batch = tokens
+            .iter()
+            .copied()
+            .filter(|d| in_caches.contains(d) && !context.contains(d))
+            .collect();
         DimRoles { tokens, batch, context }
     }
 }

@@ -5,14 +5,15 @@ use shard_ir::{AxisId, AxisSet, Mesh, never};
 use crate::hardware::Hardware;
 use crate::network::WireKind;
 
-/// What a chip can keep busy at the same time, one stream each: its cores, the link to its host, and what its networks have.
+/// What a chip can keep busy at the same time, one stream each: its cores, the link to its host,
+/// and what its networks have.
 ///
 /// * On a torus, each direction of each axis.
 /// * Behind switches, what goes from device to device inside a node, and what goes between nodes.
 /// * A flat network is one stream, and so is one for each mesh axis that has a network of its own.
 ///
-/// A transfer keeps all streams of its mesh axes busy for as long as it takes, also where it uses one after the other: so
-/// no link ever carries more than it can.
+/// A transfer keeps all streams of its mesh axes busy for as long as it takes, also where it uses
+/// one after the other: so no link ever carries more than it can.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Streams {
     names: Vec<String>,
@@ -48,7 +49,10 @@ impl Streams {
         };
         let topology = hardware.network.topology(mesh);
         for (axis, (fabric, wires)) in mesh.axes().iter().zip(&topology.axes) {
-            let torus = wires.iter().filter(|wire| matches!(wire.kind, WireKind::Ring | WireKind::Line)).count();
+            let torus = wires
+                .iter()
+                .filter(|wire| matches!(wire.kind, WireKind::Ring | WireKind::Line))
+                .count();
             let mut streams = Vec::new();
             for (at, wire) in wires.iter().enumerate().filter(|(_, wire)| wire.size > 1) {
                 let own = if *fabric == 0 { String::new() } else { format!("{}: ", axis.name) };
@@ -57,7 +61,11 @@ impl Streams {
                     WireKind::Inside => found.named(&[format!("{own}inside nodes")]),
                     WireKind::Outside => found.named(&[format!("{own}between nodes")]),
                     WireKind::Ring | WireKind::Line => {
-                        let link = if torus > 1 { format!("{}.{at}", axis.name) } else { axis.name.clone() };
+                        let link = if torus > 1 {
+                            format!("{}.{at}", axis.name)
+                        } else {
+                            axis.name.clone()
+                        };
                         found.named(&[format!("{link} up"), format!("{link} down")])
                     }
                 });
@@ -99,8 +107,8 @@ impl Streams {
         Streams::HOST + 1..self.names.len()
     }
 
-    /// How many transfers between chips can go on at the same time, at most and at least one: each is over some mesh axis, and
-    /// those of two that go on at once have no stream in common.
+    /// How many transfers between chips can go on at the same time, at most and at least one: each
+    /// is over some mesh axis, and those of two that go on at once have no stream in common.
     pub fn transfers_at_once(&self) -> u32 {
         let axes: Vec<&[usize]> =
             self.of_axis.iter().map(Vec::as_slice).filter(|streams| !streams.is_empty()).collect();

@@ -19,12 +19,14 @@ pub struct Summary {
     pub tokens: u64,
     /// The time of a step of the whole stack, with the overhead of each layer.
     pub step_time: Picoseconds,
-    /// No schedule of one layer takes less: the longest of its arithmetic at the rate reached, the HBM traffic of its kernels,
-    /// its traffic on the busiest stream of the network, and what it fetches from the host.
+    /// No schedule of one layer takes less: the longest of its arithmetic at the rate reached, the
+    /// HBM traffic of its kernels, its traffic on the busiest stream of the network, and what it
+    /// fetches from the host.
     pub lower_bound: Picoseconds,
     /// What is sent over each group of mesh axes, in the order in which groups are first used.
     pub communication: Vec<Communication>,
-    /// How long each mesh axis is busy, in the order of the mesh; those that nothing is sent over are left out.
+    /// How long each mesh axis is busy, in the order of the mesh; those that nothing is sent over
+    /// are left out.
     pub busy: Vec<(AxisId, Picoseconds)>,
     /// How much of the chips' arithmetic is used, where the step takes time.
     pub utilisation: Option<Utilisation>,
@@ -57,7 +59,8 @@ pub struct Efficiency {
 }
 
 impl Summary {
-    /// The summary of a plan with its price; its step takes `layer_time` for each layer of the stack.
+    /// The summary of a plan with its price; its step takes `layer_time` for each layer of the
+    /// stack.
     pub fn of(
         plan: &Plan,
         price: &PlanPrice,
@@ -74,7 +77,9 @@ impl Summary {
         let busy: Vec<(AxisId, Picoseconds)> = plan
             .mesh
             .axis_ids()
-            .map(|axis| (axis, communication.iter().filter(|c| c.axes.contains(axis)).map(|c| c.time).sum()))
+            .map(|axis| {
+                (axis, communication.iter().filter(|c| c.axes.contains(axis)).map(|c| c.time).sum())
+            })
             .filter(|(_, time)| *time > Picoseconds(0))
             .collect();
         let network = busiest_stream(plan, hardware, &communication);
@@ -91,12 +96,25 @@ impl Summary {
             }
         });
         let utilisation = Utilisation::of(plan, price, hardware, step_time);
-        Summary { inventory, tokens, step_time, lower_bound, communication, busy, utilisation, efficiency }
+        Summary {
+            inventory,
+            tokens,
+            step_time,
+            lower_bound,
+            communication,
+            busy,
+            utilisation,
+            efficiency,
+        }
     }
 }
 
 /// How long the busiest stream of the network takes: what shares a stream goes one after the other.
-fn busiest_stream(plan: &Plan, hardware: &Hardware, communication: &[Communication]) -> Picoseconds {
+fn busiest_stream(
+    plan: &Plan,
+    hardware: &Hardware,
+    communication: &[Communication],
+) -> Picoseconds {
     let streams = Streams::of(hardware, &plan.mesh);
     let on = |stream: usize| {
         let uses = |c: &&Communication| streams.of_axes(c.axes).contains(&stream);
@@ -105,8 +123,8 @@ fn busiest_stream(plan: &Plan, hardware: &Hardware, communication: &[Communicati
     streams.of_networks().map(on).max().unwrap_or_default()
 }
 
-/// How long the link to the host is busy, and how long memory is with what comes from there. A fetch goes on beside kernels,
-/// and what it writes does not hold them up.
+/// How long the link to the host is busy, and how long memory is with what comes from there. A
+/// fetch goes on beside kernels, and what it writes does not hold them up.
 fn fetches(plan: &Plan, price: &PlanPrice, hardware: &Hardware) -> (Picoseconds, Picoseconds) {
     let is_fetch = |id: &InstrId| plan.instruction(*id).kind == InstrKind::Op(Op::Fetch);
     let mut sums = (Picoseconds(0), Picoseconds(0));
@@ -122,12 +140,19 @@ fn fetches(plan: &Plan, price: &PlanPrice, hardware: &Hardware) -> (Picoseconds,
 fn communication(plan: &Plan, price: &PlanPrice) -> Vec<Communication> {
     let mut groups: Vec<Communication> = Vec::new();
     for id in plan.ids() {
-        let (Some(axes), Some(cost)) = (moved_over(plan, id), price.of(id).collective()) else { continue };
+        let (Some(axes), Some(cost)) = (moved_over(plan, id), price.of(id).collective()) else {
+            continue;
+        };
         if cost.wire_bytes == Bytes(0) {
             continue;
         }
         let at = groups.iter().position(|g| g.axes == axes).unwrap_or_else(|| {
-            groups.push(Communication { axes, moves: 0, wire_bytes: Bytes(0), time: Picoseconds(0) });
+            groups.push(Communication {
+                axes,
+                moves: 0,
+                wire_bytes: Bytes(0),
+                time: Picoseconds(0),
+            });
             groups.len() - 1
         });
         let group = &mut groups[at];
@@ -145,6 +170,8 @@ pub fn moved_over(plan: &Plan, id: InstrId) -> Option<AxisSet> {
         return Some(fused.axes().set());
     }
     let instr = plan.instruction(id);
-    let (InstrKind::Move(collective), Some(from)) = (&instr.kind, instr.operands.first()) else { return None };
+    let (InstrKind::Move(collective), Some(from)) = (&instr.kind, instr.operands.first()) else {
+        return None;
+    };
     Some(collective.axes(&plan.mesh, plan.instruction(*from).layout).set())
 }

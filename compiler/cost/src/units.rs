@@ -58,8 +58,8 @@ impl Sum for Flops {
 /// Picoseconds in a second.
 pub const PICOSECONDS_PER_SECOND: u128 = 1_000_000_000_000;
 
-/// The time of `amount / parts` units at `rate` units per second, rounded **up** to a whole picosecond; the longest time
-/// there is where it does not fit.
+/// The time of `amount / parts` units at `rate` units per second, rounded **up** to a whole
+/// picosecond; the longest time there is where it does not fit.
 ///
 /// Rounding up, and never to the nearest: work that is there takes time.
 ///
@@ -73,7 +73,8 @@ pub fn time_at_rate(amount: u128, parts: u64, rate: u64) -> Picoseconds {
     let per_second = u128::from(rate) * u128::from(parts.max(1));
     let time = match amount.checked_mul(PICOSECONDS_PER_SECOND) {
         Some(scaled) => scaled.div_ceil(per_second.max(1)),
-        // Too large to scale first; the loss of less than a second is far below the largest time anyway.
+        // Too large to scale first; the loss of less than a second is far below the largest time
+        // anyway.
         None => amount.div_ceil(per_second.max(1)).saturating_mul(PICOSECONDS_PER_SECOND),
     };
     Picoseconds(u64::try_from(time).unwrap_or(u64::MAX))

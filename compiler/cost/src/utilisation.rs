@@ -1,4 +1,5 @@
-//! [`Utilisation`]: how much of the arithmetic that the chips could do is done, and how much of it the model asks for.
+//! [`Utilisation`]: how much of the arithmetic that the chips could do is done, and how much of it
+//! the model asks for.
 
 use std::collections::HashMap;
 
@@ -8,8 +9,8 @@ use crate::hardware::Hardware;
 use crate::plan::{InstrPrice, PlanPrice};
 use crate::units::Flops;
 
-/// Fractions of what the chips could do at peak in the time of a step, from 0 to 1. Flops count against the peak of the
-/// arithmetic that they are done in.
+/// Fractions of what the chips could do at peak in the time of a step, from 0 to 1. Flops count
+/// against the peak of the arithmetic that they are done in.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Utilisation {
     /// Model-flops utilisation: the [`model_flops`] of a step. None where no einsum reads a weight.
@@ -22,7 +23,12 @@ pub struct Utilisation {
 
 impl Utilisation {
     /// Of a stack of `plan.repeat` layers that takes `time`; none where it takes none.
-    pub fn of(plan: &Plan, price: &PlanPrice, hardware: &Hardware, time: Picoseconds) -> Option<Utilisation> {
+    pub fn of(
+        plan: &Plan,
+        price: &PlanPrice,
+        hardware: &Hardware,
+        time: Picoseconds,
+    ) -> Option<Utilisation> {
         if time == Picoseconds(0) {
             return None;
         }
@@ -30,8 +36,10 @@ impl Utilisation {
         let wanted = model_flops(plan, price);
         let chips = plan.mesh.devices() as f64;
         let of_peak = |flops: &[(Dtype, Flops)], chips: f64| {
-            let at_peak = flops.iter().map(|(dtype, n)| n.0 as f64 / hardware.peak_flops_rate(*dtype) as f64);
-            // Every kernel takes its flops at peak or longer, in whole picoseconds: 1 can be passed by a float's rounding alone.
+            let at_peak =
+                flops.iter().map(|(dtype, n)| n.0 as f64 / hardware.peak_flops_rate(*dtype) as f64);
+            // Every kernel takes its flops at peak or longer, in whole picoseconds: 1 can be passed
+            // by a float's rounding alone.
             (at_peak.sum::<f64>() * plan.repeat as f64 / (chips * time.seconds())).min(1.0)
         };
         Some(Utilisation {
@@ -42,13 +50,15 @@ impl Utilisation {
     }
 }
 
-/// The flops of one layer that its model asks for, on all devices together, by the arithmetic that they are done in: those of
-/// the einsums of two or more operands that read a weight, in the form that the plan has; none where there is no such einsum.
+/// The flops of one layer that its model asks for, on all devices together, by the arithmetic that
+/// they are done in: those of the einsums of two or more operands that read a weight, in the form
+/// that the plan has; none where there is no such einsum.
 ///
-/// * Sizes are useful ones: what `pad` adds is left out. Of the places of experts those count that tokens can take:
-///   `choices` for each token.
+/// * Sizes are useful ones: what `pad` adds is left out. Of the places of experts those count that
+///   tokens can take: `choices` for each token.
 /// * One in a folded block counts for each application.
-/// * An einsum counts once, however many devices do it, and in however many layouts the plan makes its value.
+/// * An einsum counts once, however many devices do it, and in however many layouts the plan makes
+///   its value.
 /// * An operand that is made of weights and numbers alone is a weight: cast, split, scaled.
 pub fn model_flops(plan: &Plan, price: &PlanPrice) -> Option<Vec<(Dtype, Flops)>> {
     let weights = made_of_weights(plan);
@@ -59,7 +69,11 @@ pub fn model_flops(plan: &Plan, price: &PlanPrice) -> Option<Vec<(Dtype, Flops)>
         let is_einsum = einsum_of(&instr.kind).is_some() && instr.operands.len() > 1;
         if is_einsum && instr.operands.iter().any(|o| weights[o.index()]) {
             let InstrPrice::Kernel { arithmetic, .. } = price.of(id) else { continue };
-            add(sums.get_or_insert_with(Vec::new), *arithmetic, useful_flops(plan, id).times(plan.repeat_of(id)));
+            add(
+                sums.get_or_insert_with(Vec::new),
+                *arithmetic,
+                useful_flops(plan, id).times(plan.repeat_of(id)),
+            );
         }
     }
     sums
@@ -86,13 +100,18 @@ fn add(sums: &mut Vec<(Dtype, Flops)>, arithmetic: Dtype, flops: Flops) {
 /// The arithmetic that most flops are done in; bf16 where there are none.
 fn main_arithmetic(done: &[(Dtype, Flops)]) -> Dtype {
     let most = done.iter().map(|(_, sum)| *sum).max().unwrap_or_default();
-    done.iter().find(|(_, sum)| *sum == most && most > Flops(0)).map_or(Dtype::Bf16, |(dtype, _)| *dtype)
+    done.iter()
+        .find(|(_, sum)| *sum == most && most > Flops(0))
+        .map_or(Dtype::Bf16, |(dtype, _)| *dtype)
 }
 
 fn einsum_of(kind: &InstrKind) -> Option<()> {
     match kind {
         InstrKind::CollectiveEinsum(_) | InstrKind::Op(Op::Einsum) => Some(()),
-        InstrKind::Op(_) | InstrKind::Move(_) | InstrKind::Parameter(_) | InstrKind::Constant(_) => None,
+        InstrKind::Op(_)
+        | InstrKind::Move(_)
+        | InstrKind::Parameter(_)
+        | InstrKind::Constant(_) => None,
     }
 }
 
@@ -108,9 +127,11 @@ fn made_of_weights(plan: &Plan) -> Vec<bool> {
             },
             InstrKind::Constant(_) => false,
             InstrKind::Op(_) | InstrKind::Move(_) | InstrKind::CollectiveEinsum(_) => {
-                let is_number = |o: InstrId| matches!(plan.instruction(o).kind, InstrKind::Constant(_));
+                let is_number =
+                    |o: InstrId| matches!(plan.instruction(o).kind, InstrKind::Constant(_));
                 let of_both = |o: &InstrId| weights[o.index()] || is_number(*o);
-                instr.operands.iter().all(of_both) && instr.operands.iter().any(|o| weights[o.index()])
+                instr.operands.iter().all(of_both)
+                    && instr.operands.iter().any(|o| weights[o.index()])
             }
         });
     }

@@ -1,7 +1,9 @@
 //! Collective bytes and times against the paper's figures.
 
 use shard_cost::{Bytes, CollectiveCost, Hardware, collective_cost};
-use shard_ir::{AxisId, AxisList, AxisSet, Collective, Dtype, Layout, Mesh, MeshShape, Picoseconds, Reduction};
+use shard_ir::{
+    AxisId, AxisList, AxisSet, Collective, Dtype, Layout, Mesh, MeshShape, Picoseconds, Reduction,
+};
 
 fn hardware() -> Hardware {
     Hardware::built_in("tpu-v4-flat").expect("built in")
@@ -31,7 +33,13 @@ fn cost(mesh: &Mesh, c: Collective, from: Layout, sizes: &[u64], dtype: Dtype) -
 fn palm_all_gather_of_activations_over_y_and_z() {
     let (mesh, sizes) = (mesh(&[4, 4, 4]), [512, 1, 18432]);
     let from = layout(&mesh, &sizes, &[&[], &[], &[0, 1, 2]], &[]);
-    let got = cost(&mesh, Collective::AllGather { dim: 2, axes: axes(&[1, 2]) }, from, &sizes, Dtype::Bf16);
+    let got = cost(
+        &mesh,
+        Collective::AllGather { dim: 2, axes: axes(&[1, 2]) },
+        from,
+        &sizes,
+        Dtype::Bf16,
+    );
     assert_eq!(got.bytes, Bytes(4_718_592));
     assert_eq!(got.wire_bytes, Bytes(4_423_680));
     assert_eq!(got.time, Picoseconds(16_384_000));
@@ -50,7 +58,10 @@ fn a_gigabyte_over_four_chips() {
     );
     assert_eq!((gather.bytes, gather.time), (Bytes(1_000_000_000), Picoseconds(2_777_777_778)));
     let scatter = Collective::ReduceScatter { kind: Reduction::Sum, dim: 0, axes: axes(&[0]) };
-    assert_eq!(cost(&mesh, scatter, layout(&mesh, &sizes, &[&[]], &[0]), &sizes, Dtype::Bf16), gather);
+    assert_eq!(
+        cost(&mesh, scatter, layout(&mesh, &sizes, &[&[]], &[0]), &sizes, Dtype::Bf16),
+        gather
+    );
     let reduce = Collective::AllReduce { kind: Reduction::Sum, axes: axes(&[0]).set() };
     let reduced = cost(&mesh, reduce, layout(&mesh, &sizes, &[&[]], &[0]), &sizes, Dtype::Bf16);
     assert_eq!(reduced.bytes, gather.bytes);
@@ -64,12 +75,19 @@ fn all_but_its_own_share_crosses_the_links() {
     for (k, expected) in [(2, 524_288), (16, 983_040)] {
         let (mesh, sizes) = (mesh(&[k]), [1_048_576]);
         let from = layout(&mesh, &sizes, &[&[0]], &[]);
-        let got = cost(&mesh, Collective::AllGather { dim: 0, axes: axes(&[0]) }, from, &sizes, Dtype::Int8);
+        let got = cost(
+            &mesh,
+            Collective::AllGather { dim: 0, axes: axes(&[0]) },
+            from,
+            &sizes,
+            Dtype::Int8,
+        );
         assert_eq!((got.bytes, got.wire_bytes), (Bytes(1_048_576), Bytes(expected)));
     }
 }
 
-/// esti-grid-palm540-32c-512t, the exact column: 1D weight-stationary 0.135441066667 ms, 2D 0.0830122666667 ms.
+/// esti-grid-palm540-32c-512t, the exact column: 1D weight-stationary 0.135441066667 ms, 2D
+/// 0.0830122666667 ms.
 #[test]
 fn palm_feed_forward_communication_on_32_chips() {
     let mesh = mesh(&[2, 4, 4]);
@@ -77,7 +95,8 @@ fn palm_feed_forward_communication_on_32_chips() {
     let ms = |parts: &[Picoseconds]| parts.iter().map(|t| t.seconds() * 1e3).sum::<f64>();
     let gather = |sizes: &[u64], from: &[u8], over: &[u8]| {
         let from = layout(&mesh, sizes, &[&[], &[], from], &[]);
-        cost(&mesh, Collective::AllGather { dim: 2, axes: axes(over) }, from, sizes, Dtype::Bf16).time
+        cost(&mesh, Collective::AllGather { dim: 2, axes: axes(over) }, from, sizes, Dtype::Bf16)
+            .time
     };
     let scatter = |sizes: &[u64], on: &[u8], over: &[u8]| {
         let from = layout(&mesh, sizes, &[&[], &[], on], over);
@@ -119,7 +138,10 @@ fn slice_and_to_partial_send_nothing() {
         (Collective::ToPartial { kind: Reduction::Sum, dim: Some(0), axes: axes(&[0]) }, split),
     ] {
         let got = cost(&mesh, c, from, &sizes, Dtype::Bf16);
-        assert_eq!(got, CollectiveCost { bytes: Bytes(128), wire_bytes: Bytes(0), time: Picoseconds(0) });
+        assert_eq!(
+            got,
+            CollectiveCost { bytes: Bytes(128), wire_bytes: Bytes(0), time: Picoseconds(0) }
+        );
     }
 }
 
@@ -127,12 +149,14 @@ fn slice_and_to_partial_send_nothing() {
 fn half_bytes_are_counted_in_bits() {
     let (mesh, sizes) = (mesh(&[2]), [6]);
     let from = layout(&mesh, &sizes, &[&[0]], &[]);
-    let got = cost(&mesh, Collective::AllGather { dim: 0, axes: axes(&[0]) }, from, &sizes, Dtype::Int4);
+    let got =
+        cost(&mesh, Collective::AllGather { dim: 0, axes: axes(&[0]) }, from, &sizes, Dtype::Int4);
     assert_eq!((got.bytes, got.wire_bytes), (Bytes(3), Bytes(2)));
     assert_eq!(got.time, Picoseconds(6)); // 12 bits at 270e9 B/s: 5.56 ps
 }
 
-/// Over every split of a 4x2x8 mesh and many sizes: gathering over z and then y is never cheaper than over yz at once.
+/// Over every split of a 4x2x8 mesh and many sizes: gathering over z and then y is never cheaper
+/// than over yz at once.
 #[test]
 fn merging_adjacent_collectives_never_costs_more() {
     let mesh = mesh(&[4, 2, 8]);
@@ -141,9 +165,16 @@ fn merging_adjacent_collectives_never_costs_more() {
         let from = layout(&mesh, &sizes, &[&[0, 1, 2]], &[]);
         let half = layout(&mesh, &sizes, &[&[0, 1]], &[]);
         let gather = |from, over: &[u8]| {
-            cost(&mesh, Collective::AllGather { dim: 0, axes: axes(over) }, from, &sizes, Dtype::Bf16)
+            cost(
+                &mesh,
+                Collective::AllGather { dim: 0, axes: axes(over) },
+                from,
+                &sizes,
+                Dtype::Bf16,
+            )
         };
-        let (merged, first, second) = (gather(from, &[1, 2]), gather(from, &[2]), gather(half, &[1]));
+        let (merged, first, second) =
+            (gather(from, &[1, 2]), gather(from, &[2]), gather(half, &[1]));
         assert!(merged.time <= first.time + second.time);
         assert_eq!(merged.wire_bytes.0, first.wire_bytes.0 + second.wire_bytes.0);
         let partial = layout(&mesh, &sizes, &[&[]], &[1, 2]);
@@ -162,10 +193,19 @@ fn latency_is_a_floor_and_twice_for_an_all_reduce() {
     let hw = Hardware::parse(&text).expect("well formed");
     let (mesh, sizes) = (mesh(&[4]), [64]);
     let from = layout(&mesh, &sizes, &[&[0]], &[]);
-    let gather =
-        collective_cost(&hw, &mesh, &Collective::AllGather { dim: 0, axes: axes(&[0]) }, from, &sizes, Dtype::Bf16);
+    let gather = collective_cost(
+        &hw,
+        &mesh,
+        &Collective::AllGather { dim: 0, axes: axes(&[0]) },
+        from,
+        &sizes,
+        Dtype::Bf16,
+    );
     assert_eq!(gather.time, Picoseconds(1_000_000));
     let partial = layout(&mesh, &sizes, &[&[]], &[0]);
     let reduce = Collective::AllReduce { kind: Reduction::Sum, axes: axes(&[0]).set() };
-    assert_eq!(collective_cost(&hw, &mesh, &reduce, partial, &sizes, Dtype::Bf16).time, Picoseconds(2_000_000));
+    assert_eq!(
+        collective_cost(&hw, &mesh, &reduce, partial, &sizes, Dtype::Bf16).time,
+        Picoseconds(2_000_000)
+    );
 }

@@ -3,14 +3,14 @@
 use shard_cost::{Hardware, InstrPrice, looped_time, price};
 use shard_ir::{Picoseconds, text};
 
-/// When an all-gather loop is done: chunk 0 is there, each other one arrives a transfer after the one before, and the
-/// chunks are multiplied one after the other.
+/// When an all-gather loop is done: chunk 0 is there, each other one arrives a transfer after the
+/// one before, and the chunks are multiplied one after the other.
 fn gathering(transfer: u64, chunk: u64, chunks: u64) -> u64 {
     (0..chunks).fold(0, |done, at| done.max(at * transfer) + chunk)
 }
 
-/// When a reduce-scatter loop is done: a chunk leaves when it is made and the one before it has left, and the last one,
-/// which stays, is made and added to what has arrived.
+/// When a reduce-scatter loop is done: a chunk leaves when it is made and the one before it has
+/// left, and the last one, which stays, is made and added to what has arrived.
 fn scattering(transfer: u64, chunk: u64, chunks: u64) -> u64 {
     let left = (1..chunks).fold(0, |left, made| left.max(made * chunk) + transfer);
     left.max(chunks * chunk)
@@ -24,7 +24,11 @@ fn the_time_of_a_loop_is_that_of_its_ring() {
                 let collective = Picoseconds(transfer * (chunks - 1));
                 let time = looped_time(collective, Picoseconds(chunk * chunks), chunks).0;
                 assert_eq!(time, gathering(transfer, chunk, chunks), "{chunks} {transfer} {chunk}");
-                assert_eq!(time, scattering(transfer, chunk, chunks), "{chunks} {transfer} {chunk}");
+                assert_eq!(
+                    time,
+                    scattering(transfer, chunk, chunks),
+                    "{chunks} {transfer} {chunk}"
+                );
             }
         }
     }
@@ -59,12 +63,18 @@ return h = %2 : BLF_yz(partialsum-x)
     let plan = text::parse(plan).expect("well formed").remove(0);
     assert_eq!(shard_ir::verify::verify(&plan), Ok(()));
     let price = price(&plan, &Hardware::built_in("tpu-v4-flat").expect("built in"));
-    let InstrPrice::Kernel { looped: Some(looped), time, .. } = price.instructions[2] else { panic!("a loop") };
+    let InstrPrice::Kernel { looped: Some(looped), time, .. } = price.instructions[2] else {
+        panic!("a loop")
+    };
     assert_eq!((looped.chunks, looped.collective.wire_bytes.0), (16, 4_423_680));
-    assert_eq!((looped.collective.time, looped.einsum), (Picoseconds(16_384_000), Picoseconds(79_066_444)));
+    assert_eq!(
+        (looped.collective.time, looped.einsum),
+        (Picoseconds(16_384_000), Picoseconds(79_066_444))
+    );
     assert_eq!((time, looped.exposed()), (looped.einsum, Picoseconds(0)));
     assert_eq!(price.totals.serial_time, time);
-    // The chunks under way, beside the operands and the result: two of the sixteenths that x is gathered from.
+    // The chunks under way, beside the operands and the result: two of the sixteenths that x is
+    // gathered from.
     let held = (512 * 288 + 4608 * 4608 + 512 * 4608) * 2;
     assert_eq!(price.totals.peak_hbm_bytes.0, held + 2 * 512 * 288 * 2);
 }

@@ -2,8 +2,9 @@
 
 use shard_cost::{Bound, Bytes, Flops, Hardware, InstrPrice, PlanPrice, price};
 use shard_ir::{
-    AxisId, AxisList, AxisSet, Binary, Collective, Dim, DimId, Dtype, InstrId, InstrKind, Instruction, Layout, Map,
-    Mesh, MeshShape, Number, Op, Origin, ParameterKind, Picoseconds, Plan, PlanOutput, Reduction,
+    AxisId, AxisList, AxisSet, Binary, Collective, Dim, DimId, Dtype, InstrId, InstrKind,
+    Instruction, Layout, Map, Mesh, MeshShape, Number, Op, Origin, ParameterKind, Picoseconds,
+    Plan, PlanOutput, Reduction,
 };
 
 const B: DimId = DimId(0);
@@ -38,7 +39,8 @@ impl Builder {
         splits: &[&[u8]],
         sums: &[u8],
     ) -> InstrId {
-        let splits: Vec<AxisList> = splits.iter().map(|s| s.iter().map(|i| AxisId(*i)).collect()).collect();
+        let splits: Vec<AxisList> =
+            splits.iter().map(|s| s.iter().map(|i| AxisId(*i)).collect()).collect();
         let sums: AxisSet = sums.iter().map(|i| AxisId(*i)).collect();
         let sizes = self.0.sizes(dims);
         let shape = MeshShape { mesh: &self.0.mesh, sizes: &sizes };
@@ -71,7 +73,8 @@ fn parameter(kind: ParameterKind) -> InstrKind {
 
 /// `x: BLE_xyz` gathered to `BLE_x`, and the first einsum of the feed-forward block.
 fn first_half(b: &mut Builder) -> InstrId {
-    let x = b.push(parameter(ParameterKind::Activation), &[], &[B, L, E], &[&[], &[], &[0, 1, 2]], &[]);
+    let x =
+        b.push(parameter(ParameterKind::Activation), &[], &[B, L, E], &[&[], &[], &[0, 1, 2]], &[]);
     let w = b.push(parameter(ParameterKind::Weight), &[], &[E, F], &[&[0], &[1, 2]], &[]);
     let yz: AxisList = [AxisId(1), AxisId(2)].into_iter().collect();
     let gather = InstrKind::Move(Collective::AllGather { dim: 2, axes: yz });
@@ -84,7 +87,9 @@ fn the_first_einsum_of_palms_feed_forward_block() {
     let mut b = Builder::palm();
     let h = first_half(&mut b);
     let (_, price) = b.finish(h);
-    let InstrPrice::Kernel { flops, hbm_bytes, time, bound, fused_into, .. } = *price.of(h) else { panic!("a kernel") };
+    let InstrPrice::Kernel { flops, hbm_bytes, time, bound, fused_into, .. } = *price.of(h) else {
+        panic!("a kernel")
+    };
     assert_eq!((flops, hbm_bytes), (Flops(21_743_271_936), Bytes(51_904_512)));
     assert_eq!((time, bound, fused_into), (Picoseconds(79_066_444), Bound::Compute, None));
     assert_eq!(price.totals.comm_time, Picoseconds(16_384_000));
@@ -99,9 +104,11 @@ fn a_gelu_behind_a_move_is_a_kernel_of_its_own() {
     let mut b = Builder::palm();
     let h = first_half(&mut b);
     let x: AxisList = [AxisId(0)].into_iter().collect();
-    let scatter = InstrKind::Move(Collective::ReduceScatter { kind: Reduction::Sum, dim: 2, axes: x });
+    let scatter =
+        InstrKind::Move(Collective::ReduceScatter { kind: Reduction::Sum, dim: 2, axes: x });
     let h2 = b.push(scatter, &[h], &[B, L, F], &[&[], &[], &[1, 2, 0]], &[]);
-    let a = b.push(InstrKind::Op(Op::Map(Map::Gelu)), &[h2], &[B, L, F], &[&[], &[], &[1, 2, 0]], &[]);
+    let a =
+        b.push(InstrKind::Op(Op::Map(Map::Gelu)), &[h2], &[B, L, F], &[&[], &[], &[1, 2, 0]], &[]);
     let (_, price) = b.finish(a);
     let local = 512 * 73728 / 64 * 2;
     assert_eq!(
@@ -130,8 +137,11 @@ fn fused(extra_use: bool) -> (Plan, PlanPrice, [InstrId; 3]) {
     let a = b.push(InstrKind::Op(Op::Map(Map::Gelu)), &[h], &[B, L, F], &on, &[]);
     let s = b.push(InstrKind::Op(Op::Binary(Binary::Mul)), &[a, scale], &[B, L, F], &on, &[]);
     let t = b.push(InstrKind::Op(Op::Binary(Binary::Mul)), &[s, two], &[B, L, F], &on, &[]);
-    let last =
-        if extra_use { b.push(InstrKind::Op(Op::Binary(Binary::Add)), &[t, h], &[B, L, F], &on, &[]) } else { t };
+    let last = if extra_use {
+        b.push(InstrKind::Op(Op::Binary(Binary::Add)), &[t, h], &[B, L, F], &on, &[])
+    } else {
+        t
+    };
     let (plan, price) = b.finish(last);
     (plan, price, [h, a, t])
 }
@@ -139,12 +149,16 @@ fn fused(extra_use: bool) -> (Plan, PlanPrice, [InstrId; 3]) {
 #[test]
 fn a_chain_of_elementwise_ops_is_one_kernel_with_its_einsum() {
     let (plan, price, [h, a, t]) = fused(false);
-    let InstrPrice::Kernel { hbm_bytes, fused_into: None, .. } = *price.of(h) else { panic!("a kernel") };
+    let InstrPrice::Kernel { hbm_bytes, fused_into: None, .. } = *price.of(h) else {
+        panic!("a kernel")
+    };
     // x, w, the scale, and the last result: neither h nor a nor the constant.
     let (x, w, scale, out) = (128 * 18432 * 2, 18432 * 18432 * 2, 18432 * 2, 128 * 18432 * 2);
     assert_eq!(hbm_bytes, Bytes(x + w + scale + out));
     for member in [a, t] {
-        let InstrPrice::Kernel { hbm_bytes, time, fused_into, .. } = *price.of(member) else { panic!("a kernel") };
+        let InstrPrice::Kernel { hbm_bytes, time, fused_into, .. } = *price.of(member) else {
+            panic!("a kernel")
+        };
         assert_eq!((hbm_bytes, time, fused_into), (Bytes(0), Picoseconds(0), Some(h)));
     }
     assert_eq!(price.totals.serial_time, price.of(h).time());
@@ -174,10 +188,17 @@ fn relabelling_moves_no_byte_and_append_and_take_their_rows_alone() {
     let mut b = Builder::palm();
     let cache = b.push(parameter(ParameterKind::Cache), &[], &[F, E], &[&[], &[]], &[]);
     let new = b.push(parameter(ParameterKind::Activation), &[], &[B, E], &[&[], &[]], &[]);
-    let put = b.push(InstrKind::Op(Op::Append { from: B, to: F }), &[cache, new], &[F, E], &[&[], &[]], &[]);
+    let put = b.push(
+        InstrKind::Op(Op::Append { from: B, to: F }),
+        &[cache, new],
+        &[F, E],
+        &[&[], &[]],
+        &[],
+    );
     let ids = b.push(parameter(ParameterKind::Activation), &[], &[B], &[&[]], &[]);
     let rows = b.push(InstrKind::Op(Op::Take { over: F }), &[put, ids], &[B, E], &[&[], &[]], &[]);
-    let last = b.push(InstrKind::Op(Op::Rename { from: B, to: L }), &[rows], &[L, E], &[&[], &[]], &[]);
+    let last =
+        b.push(InstrKind::Op(Op::Rename { from: B, to: L }), &[rows], &[L, E], &[&[], &[]], &[]);
     let (_, price) = b.finish(last);
     let bytes = |id| match *price.of(id) {
         InstrPrice::Kernel { hbm_bytes, .. } => hbm_bytes.0,
@@ -189,7 +210,8 @@ fn relabelling_moves_no_byte_and_append_and_take_their_rows_alone() {
     assert_eq!(bytes(last), 0);
 }
 
-/// The sum of an einsum's result and a parameter is one kernel with the einsum, whether or not the parameter is moved.
+/// The sum of an einsum's result and a parameter is one kernel with the einsum, whether or not the
+/// parameter is moved.
 #[test]
 fn a_moved_parameter_does_not_keep_an_op_from_fusing() {
     let mut b = Builder::palm();
@@ -200,7 +222,13 @@ fn a_moved_parameter_does_not_keep_an_op_from_fusing() {
     let z: AxisList = [AxisId(2)].into_iter().collect();
     let gather = InstrKind::Move(Collective::AllGather { dim: 0, axes: z });
     let gathered = b.push(gather, &[bias], &[F], &[&[1]], &[]);
-    let sum = b.push(InstrKind::Op(Op::Binary(Binary::Add)), &[h, gathered], &[B, L, F], &[&[0], &[], &[1]], &[]);
+    let sum = b.push(
+        InstrKind::Op(Op::Binary(Binary::Add)),
+        &[h, gathered],
+        &[B, L, F],
+        &[&[0], &[], &[1]],
+        &[],
+    );
     let (plan, _) = b.finish(sum);
     assert_eq!(shard_cost::kernels(&plan), vec![vec![h, sum]]);
 }

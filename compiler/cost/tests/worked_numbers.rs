@@ -7,22 +7,39 @@ use shard_ir::{AxisList, AxisSet, Collective, Dtype, Layout, Mesh, MeshShape, Re
 fn rows() -> Vec<Vec<String>> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../spec/cost.md");
     let text = std::fs::read_to_string(path).expect("the page of the cost model");
-    let section =
-        text.split("### Worked numbers").nth(1).expect("the section").split("\n## ").next().expect("its text");
-    let lines = section.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| chip"));
-    lines.map(|line| line.split('|').map(|cell| cell.trim().to_string()).filter(|c| !c.is_empty()).collect()).collect()
+    let section = text
+        .split("### Worked numbers")
+        .nth(1)
+        .expect("the section")
+        .split("\n## ")
+        .next()
+        .expect("its text");
+    let lines =
+        section.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| chip"));
+    lines
+        .map(|line| {
+            line.split('|').map(|cell| cell.trim().to_string()).filter(|c| !c.is_empty()).collect()
+        })
+        .collect()
 }
 
 /// `tpu-v4-face`, or `tpu-v4-face, x = { torus = [4, 4] }`.
 fn chip(cell: &str) -> Hardware {
     let (name, fold) = cell.split_once(", ").unwrap_or((cell, ""));
-    let file = shard_cost::hardware::BUILT_IN.iter().find(|chip| chip.name == name).expect("a chip");
-    Hardware::parse(&file.text.replace("[network.axes]", &format!("[network.axes]\n{fold}"))).expect("well formed")
+    let file =
+        shard_cost::hardware::BUILT_IN.iter().find(|chip| chip.name == name).expect("a chip");
+    Hardware::parse(&file.text.replace("[network.axes]", &format!("[network.axes]\n{fold}")))
+        .expect("well formed")
 }
 
 /// `xy`, or `dcn x`.
 fn axes(mesh: &Mesh, text: &str) -> AxisList {
-    let single = || text.chars().filter(|c| *c != ' ').map(|c| mesh.axis(&c.to_string())).collect::<Option<AxisList>>();
+    let single = || {
+        text.chars()
+            .filter(|c| *c != ' ')
+            .map(|c| mesh.axis(&c.to_string()))
+            .collect::<Option<AxisList>>()
+    };
     let named = || text.split(' ').map(|name| mesh.axis(name)).collect::<Option<AxisList>>();
     named().or_else(single).expect("axes of the mesh")
 }
@@ -33,24 +50,34 @@ fn time_us(hw: &Hardware, mesh: &Mesh, text: &str, bytes: u64) -> f64 {
     if rest.starts_with('B') {
         return time_of_layouts_us(hw, mesh, kind, rest, bytes);
     }
-    let (over, to) = rest.split_once(" -> ").map_or((rest, None), |(from, to)| (from, Some(axes(mesh, to))));
+    let (over, to) =
+        rest.split_once(" -> ").map_or((rest, None), |(from, to)| (from, Some(axes(mesh, to))));
     let over = axes(mesh, over);
     let group = mesh.group_size(over.iter());
     let reduction = Reduction::Sum;
     let (collective, sizes) = match kind {
         "all-gather" => (Collective::AllGather { dim: 0, axes: over }, [bytes, 1]),
-        "reduce-scatter" => (Collective::ReduceScatter { kind: reduction, dim: 0, axes: over }, [bytes, 1]),
+        "reduce-scatter" => {
+            (Collective::ReduceScatter { kind: reduction, dim: 0, axes: over }, [bytes, 1])
+        }
         "all-reduce" => (Collective::AllReduce { kind: reduction, axes: over.set() }, [bytes, 1]),
-        "all-to-all" => (Collective::AllToAll { from_dim: 0, to_dim: 1, axes: over }, [group, bytes]),
+        "all-to-all" => {
+            (Collective::AllToAll { from_dim: 0, to_dim: 1, axes: over }, [group, bytes])
+        }
         "permute" => (Collective::Permute { to: Layout::REPLICATED }, [group, bytes]),
         other => panic!("{other} is no move"),
     };
     let shape = MeshShape { mesh, sizes: &sizes };
-    let split = |axes| Layout::new(shape, &[axes, AxisList::EMPTY], AxisSet::EMPTY, AxisSet::EMPTY).expect("legal");
-    let partial = Layout::new(shape, &[AxisList::EMPTY; 2], over.set(), AxisSet::EMPTY).expect("legal");
+    let split = |axes| {
+        Layout::new(shape, &[axes, AxisList::EMPTY], AxisSet::EMPTY, AxisSet::EMPTY).expect("legal")
+    };
+    let partial =
+        Layout::new(shape, &[AxisList::EMPTY; 2], over.set(), AxisSet::EMPTY).expect("legal");
     let (collective, from) = match collective {
         Collective::ReduceScatter { .. } | Collective::AllReduce { .. } => (collective, partial),
-        Collective::Permute { .. } => (Collective::Permute { to: split(to.expect("where to")) }, split(over)),
+        Collective::Permute { .. } => {
+            (Collective::Permute { to: split(to.expect("where to")) }, split(over))
+        }
         other => (other, split(over)),
     };
     assert!(collective.apply(shape, from).is_ok(), "{text} applies");
@@ -65,13 +92,16 @@ fn two_dims(mesh: &Mesh, text: &str) -> [AxisList; 2] {
     [b, e].map(|dim| dim.split_once('_').map_or(AxisList::EMPTY, |(_, named)| axes(mesh, named)))
 }
 
-/// The move from one layout of a tensor of two dims, written out, with D bytes in the larger buffer.
+/// The move from one layout of a tensor of two dims, written out, with D bytes in the larger
+/// buffer.
 fn time_of_layouts_us(hw: &Hardware, mesh: &Mesh, kind: &str, text: &str, bytes: u64) -> f64 {
     let (from, to) = text.split_once(" -> ").unwrap_or((text, "BE"));
     let devices = mesh.devices();
     let sizes = [devices, if kind == "exchange" { bytes } else { bytes / devices }];
     let shape = MeshShape { mesh, sizes: &sizes };
-    let layout = |text| Layout::new(shape, &two_dims(mesh, text), AxisSet::EMPTY, AxisSet::EMPTY).expect("legal");
+    let layout = |text| {
+        Layout::new(shape, &two_dims(mesh, text), AxisSet::EMPTY, AxisSet::EMPTY).expect("legal")
+    };
     let to = layout(to);
     let collective = match kind {
         "exchange" => Collective::Exchange { to },
@@ -89,9 +119,12 @@ fn every_worked_number_of_the_page_is_what_the_model_gives() {
     let rows = rows();
     assert!(rows.len() > 20, "the table is there");
     for row in rows {
-        let [hardware, mesh, text, bytes, stated, _] = row.as_slice() else { panic!("a row of six cells: {row:?}") };
+        let [hardware, mesh, text, bytes, stated, _] = row.as_slice() else {
+            panic!("a row of six cells: {row:?}")
+        };
         let sizes = mesh.split(',').map(|axis| axis.split_once('=').expect("an axis"));
-        let mesh = Mesh::new(sizes.map(|(name, size)| (name, size.parse().expect("a size")))).expect("a mesh");
+        let mesh = Mesh::new(sizes.map(|(name, size)| (name, size.parse().expect("a size"))))
+            .expect("a mesh");
         let found = time_us(&chip(hardware), &mesh, text, bytes.parse().expect("bytes"));
         let stated: f64 = stated.parse().expect("microseconds");
         assert!((found - stated).abs() < 2e-6, "{row:?}: {found}");

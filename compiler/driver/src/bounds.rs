@@ -9,7 +9,8 @@ use crate::host::{Host, Outcome, Status};
 use crate::lowering_diagnostics::lower_error;
 use crate::objectives;
 
-/// Bounds the layers of a file, each phase by itself: that phases store their weights alike makes no plan faster.
+/// Bounds the layers of a file, each phase by itself: that phases store their weights alike makes
+/// no plan faster.
 pub fn bounds<'s>(
     sound: &'s Sound,
     asked: &CompileOptions,
@@ -17,7 +18,8 @@ pub fn bounds<'s>(
 ) -> Outcome<Vec<(&'s Program, LowerBound)>> {
     let mut found: Vec<Diagnostic> = Vec::new();
     let mut bounds = Vec::new();
-    let wanted: Vec<&Program> = sound.programs.iter().filter(|program| asked.wants(program)).collect();
+    let wanted: Vec<&Program> =
+        sound.programs.iter().filter(|program| asked.wants(program)).collect();
     for (at, program) in wanted.iter().enumerate() {
         let pass = host.begin("bound", format!("`{}`", program.name), (1, wanted.len() - at));
         let mut options = LowerOptions {
@@ -29,9 +31,11 @@ pub fn bounds<'s>(
         options.limits.stop = pass.stop();
         match objectives::lower_bound(program, &sound.hardware, &options) {
             Ok(bound) => bounds.push((*program, bound)),
-            Err(error) => {
-                found.extend(lower_error(Some((&sound.file, program)), layer_header(&sound.tree, &program.name), error))
-            }
+            Err(error) => found.extend(lower_error(
+                Some((&sound.file, program)),
+                layer_header(&sound.tree, &program.name),
+                error,
+            )),
         }
     }
     let wrong = found.iter().any(Diagnostic::is_error);

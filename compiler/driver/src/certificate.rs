@@ -10,9 +10,16 @@ use crate::hardware_choice;
 use crate::host::{Host, Outcome, Status};
 
 /// The certificate of compiled layers, as text.
-pub fn certificate(compilation: &Compilation, asked: &CompileOptions, host: &mut dyn Host) -> Outcome<String> {
+pub fn certificate(
+    compilation: &Compilation,
+    asked: &CompileOptions,
+    host: &mut dyn Host,
+) -> Outcome<String> {
     let Some(source) = &compilation.source else {
-        return Err(host.usage("a certificate is one of a source file: IR text says nothing of other plans", None));
+        return Err(host.usage(
+            "a certificate is one of a source file: IR text says nothing of other plans",
+            None,
+        ));
     };
     if asked.phase.is_some() {
         let help = "leave out `--phase`: the phases share their weights".to_string();
@@ -34,20 +41,27 @@ pub fn certificate(compilation: &Compilation, asked: &CompileOptions, host: &mut
     };
     let layers = found(compilation);
     let certificate = certify(inputs, &layers, &Limits::default()).map_err(|error| {
-        let problem = InternalProblem { pass: "certifying".to_string(), message: error.to_string(), span: None };
+        let problem = InternalProblem {
+            pass: "certifying".to_string(),
+            message: error.to_string(),
+            span: None,
+        };
         host.report(Some(source), vec![problem.into()]);
         Status::Wrong
     })?;
     Ok(certificate.text())
 }
 
-/// The plans of each layer, of all phases together: they are proven if each is, and the weights that they share.
+/// The plans of each layer, of all phases together: they are proven if each is, and the weights
+/// that they share.
 fn found(compilation: &Compilation) -> Vec<Found<'_>> {
     let mut all: Vec<Found<'_>> = Vec::new();
     for layer in compilation.layers() {
         let Some(optimality) = layer.optimality else { continue };
-        let (plan, request) = (&layer.schedule.plan, layer.sharing.map(|sharing| sharing.shared.request.status));
-        let proven = optimality.status == Proven::Proven && request.is_none_or(|status| status == Proven::Proven);
+        let (plan, request) =
+            (&layer.schedule.plan, layer.sharing.map(|sharing| sharing.shared.request.status));
+        let proven = optimality.status == Proven::Proven
+            && request.is_none_or(|status| status == Proven::Proven);
         let status = if proven { Proven::Proven } else { Proven::Bounded };
         match all.iter_mut().find(|found| found.plans[0].name == plan.name) {
             Some(found) => {

@@ -1,4 +1,5 @@
-//! From a source file, or IR text, to compiled layers, with everything reported that is found on the way.
+//! From a source file, or IR text, to compiled layers, with everything reported that is found on
+//! the way.
 
 use std::path::Path;
 
@@ -17,7 +18,9 @@ use crate::expected::Expected;
 use crate::hardware_choice;
 use crate::host::{Host, Outcome, Status, problem};
 use crate::input::Input;
-use crate::lowering_diagnostics::{axis_orders, lower_error, no_host, replication_costs, search_limit, too_large};
+use crate::lowering_diagnostics::{
+    axis_orders, lower_error, no_host, replication_costs, search_limit, too_large,
+};
 use crate::phases::{SharedBy, share_weights};
 use crate::pipeline::{self, CompileError, Compiled};
 use crate::room::{Asked, does_not_fit, no_plan_fits};
@@ -56,7 +59,8 @@ pub struct Compilation {
     pub objective: Objective,
     /// Each layer with the chip that it was compiled for.
     pub compiled: Vec<(Hardware, Compiled)>,
-    /// For each layer of a phase the choice of weights that it shares with others, and which of the phases it is.
+    /// For each layer of a phase the choice of weights that it shares with others, and which of the
+    /// phases it is.
     sharing: Vec<Option<SharedBy>>,
     /// For each layer what its plan was preferred to, where that was asked for.
     alternatives: Vec<Vec<Alternative>>,
@@ -94,7 +98,9 @@ impl Compilation {
             .iter()
             .enumerate()
             .map(|(i, (hardware, compiled))| Layer {
-                sharing: self.sharing[i].as_ref().map(|(shared, phase)| Sharing { shared, phase: *phase }),
+                sharing: self.sharing[i]
+                    .as_ref()
+                    .map(|(shared, phase)| Sharing { shared, phase: *phase }),
                 alternatives: self.alternatives.get(i).map_or(&[], Vec::as_slice),
                 ..self.layer_of(hardware, compiled)
             })
@@ -103,28 +109,33 @@ impl Compilation {
 
     /// Reports what takes further searches to know, and is no error.
     pub fn search_for_warnings(&mut self, tree: &ast::File, host: &mut dyn Host) {
-        let pass = host.begin("warnings", "orders of axes that cost a transfer".to_string(), (1, 1));
+        let pass =
+            host.begin("warnings", "orders of axes that cost a transfer".to_string(), (1, 1));
         self.options.limits.stop = pass.stop();
         let layers = self.programs.iter().zip(&self.compiled);
-        let found =
-            layers.flat_map(|(program, (hardware, layer))| axis_orders(tree, program, layer, hardware, &self.options));
+        let found = layers.flat_map(|(program, (hardware, layer))| {
+            axis_orders(tree, program, layer, hardware, &self.options)
+        });
         let found = found.collect();
         drop(pass);
         host.report(self.source.as_ref(), found);
     }
 
-    /// Escapes what a terminal would take as commands, in names that IR text and hardware files may give.
+    /// Escapes what a terminal would take as commands, in names that IR text and hardware files may
+    /// give.
     pub fn escape(&mut self) {
         for (hardware, compiled) in &mut self.compiled {
             escape_plan(&mut compiled.schedule.plan);
             hardware.name = escaped_name(&hardware.name).into_owned();
-            hardware.source = hardware.source.as_deref().map(|source| escaped_name(source).into_owned());
+            hardware.source =
+                hardware.source.as_deref().map(|source| escaped_name(source).into_owned());
         }
     }
 
     /// Asks what each plan was preferred to.
     pub fn ask_for_alternatives(&mut self, detail: Option<Detail>, host: &mut dyn Host) -> Outcome {
-        let pass = host.begin("alternatives", "what each collective was preferred to".to_string(), (1, 1));
+        let pass =
+            host.begin("alternatives", "what each collective was preferred to".to_string(), (1, 1));
         self.options.limits.stop = pass.stop();
         for (hardware, compiled) in &self.compiled {
             match pipeline::alternatives(compiled, hardware, &self.options, detail) {
@@ -132,8 +143,10 @@ impl Compilation {
                 // A report without them is better than none.
                 Err(CompileError::Lower(LowerError::OutOfTime)) => {
                     drop(pass);
-                    let message = "the time was up before all alternatives were searched: some are left out";
-                    let said = Diagnostic { severity: Severity::Note, ..problem(message, Vec::new()) };
+                    let message =
+                        "the time was up before all alternatives were searched: some are left out";
+                    let said =
+                        Diagnostic { severity: Severity::Note, ..problem(message, Vec::new()) };
                     host.report(None, vec![said]);
                     break;
                 }
@@ -152,7 +165,8 @@ impl Compilation {
 pub enum Purpose {
     /// To be shown: on a chip that is named, in whose memory it fits.
     Report,
-    /// To be executed: the same plan, and where none fits the fastest, since what is executed is small.
+    /// To be executed: the same plan, and where none fits the fastest, since what is executed is
+    /// small.
     Run,
     /// To be judged: where no chip is named, on the first built-in one.
     Check,
@@ -172,13 +186,20 @@ pub fn compile_input(
     }
 }
 
-fn compile_ir(path: &Path, plans: Vec<Plan>, asked: &CompileOptions, host: &mut dyn Host) -> Outcome<Compilation> {
+fn compile_ir(
+    path: &Path,
+    plans: Vec<Plan>,
+    asked: &CompileOptions,
+    host: &mut dyn Host,
+) -> Outcome<Compilation> {
     if asked.check != CheckOptions::default() || asked.fuse {
-        let message = "-D, --mesh, --strict and --fuse change a program or its plan, and IR text is lowered already";
+        let message = "-D, --mesh, --strict and --fuse change a program or its plan, and IR text \
+            is lowered already";
         return Err(host.usage(message, None));
     }
     require_phase(asked, plans.iter().map(|p| p.phase.as_deref()), path, host)?;
-    let plans: Vec<Plan> = plans.into_iter().filter(|p| asked.phase.is_none() || p.phase == asked.phase).collect();
+    let plans: Vec<Plan> =
+        plans.into_iter().filter(|p| asked.phase.is_none() || p.phase == asked.phase).collect();
     let names: Vec<String> = plans.iter().map(|p| p.name.clone()).collect();
     let chosen: Vec<Plan> = match &asked.layer {
         None => plans,
@@ -216,8 +237,8 @@ fn compile_ir(path: &Path, plans: Vec<Plan>, asked: &CompileOptions, host: &mut 
     })
 }
 
-/// Checks and compiles a source file. Where somebody asks its searches to stop, layers are missing, and nothing is said of
-/// them.
+/// Checks and compiles a source file. Where somebody asks its searches to stop, layers are missing,
+/// and nothing is said of them.
 pub fn compile_source(
     file: &SourceFile,
     asked: &CompileOptions,
@@ -256,22 +277,28 @@ pub fn check_source(
     let tree = shard_grammar::parse(file).file;
     let mut checked = pipeline::check(file, &asked.check);
     if let Some(name) = &asked.hardware {
-        // A plan names the chip that it was lowered for, and not the one that the file would have taken; but no path of one
-        // machine.
+        // A plan names the chip that it was lowered for, and not the one that the file would have
+        // taken; but no path of one machine.
         let chip = Some(name.clone()).filter(|name| !Path::new(name).is_absolute());
         checked.programs.iter_mut().for_each(|program| program.hardware.clone_from(&chip));
     }
     drop(pass);
     report_checked(file, &checked, host)?;
     if checked.programs.is_empty() && purpose != Purpose::Check {
-        host.report(Some(file), vec![InputProblem::NoLayer { file: file.name.clone(), is_ir: false }.into()]);
+        host.report(
+            Some(file),
+            vec![InputProblem::NoLayer { file: file.name.clone(), is_ir: false }.into()],
+        );
         return Err(Status::Wrong);
     }
     let named = match &asked.hardware {
         Some(name) => Some(hardware_choice::from_command_line(name, host)?),
-        None => hardware_choice::from_source(file, tree.hardware().next().map(|line| &line.chip), host)?,
+        None => {
+            hardware_choice::from_source(file, tree.hardware().next().map(|line| &line.chip), host)?
+        }
     };
-    let programs: Vec<Program> = chosen_layers(&checked, asked, file, host)?.into_iter().cloned().collect();
+    let programs: Vec<Program> =
+        chosen_layers(&checked, asked, file, host)?.into_iter().cloned().collect();
     let any_size = named.is_none() && asked.memory_limit.is_none();
     let hardware = match named {
         Some(hardware) => hardware,
@@ -282,10 +309,14 @@ pub fn check_source(
         None => return Err(hardware_choice::none(host)),
     };
     let hardware = limited(hardware, asked);
-    let line = tree.meshes().next().map(|line| line.span).filter(|_| asked.check.mesh_override.is_none());
-    let slices = programs.first().and_then(|program| hardware_choice::slices(&hardware, &program.mesh, line));
+    let line =
+        tree.meshes().next().map(|line| line.span).filter(|_| asked.check.mesh_override.is_none());
+    let slices = programs
+        .first()
+        .and_then(|program| hardware_choice::slices(&hardware, &program.mesh, line));
     let without_host = programs.iter().filter(|program| asked.wants(program));
-    let found = slices.into_iter().chain(without_host.filter_map(|program| no_host(program, &hardware)));
+    let found =
+        slices.into_iter().chain(without_host.filter_map(|program| no_host(program, &hardware)));
     let found: Vec<Diagnostic> = found.collect();
     let wrong = found.iter().any(Diagnostic::is_error);
     host.report(Some(file), found);
@@ -304,8 +335,8 @@ fn layer_name(program: &Program) -> String {
 }
 
 impl Sound {
-    /// Compiles the layers, and reports what shows in doing so. Where something is wrong, the layers that are right are
-    /// compiled all the same.
+    /// Compiles the layers, and reports what shows in doing so. Where something is wrong, the
+    /// layers that are right are compiled all the same.
     pub fn lower(
         &self,
         asked: &CompileOptions,
@@ -328,27 +359,35 @@ impl Sound {
         let wanted = |program: &Program| asked.wants(program);
         let phases = programs.iter().filter(|program| program.phase.is_some()).count();
         let mut left = programs.iter().filter(|program| wanted(program)).count();
-        let pass = host.begin("search", "the weights of all phases".to_string(), (phases, phases + left));
+        let pass =
+            host.begin("search", "the weights of all phases".to_string(), (phases, phases + left));
         options.limits.stop = pass.stop();
-        let (programs, shared) = share_weights(&programs, hardware, &options, &mut |program, error| {
-            let header = layer_header(tree, &program.name);
-            found.extend(match error {
-                CompileError::Lower(LowerError::NoPlanFits { plan, least, proven }) => {
-                    vec![does_not_fit(hardware, header, &plan, least, proven)]
-                }
-                error => lower_error(Some((file, program)), header, error),
+        let (programs, shared) =
+            share_weights(&programs, hardware, &options, &mut |program, error| {
+                let header = layer_header(tree, &program.name);
+                found.extend(match error {
+                    CompileError::Lower(LowerError::NoPlanFits { plan, least, proven }) => {
+                        vec![does_not_fit(hardware, header, &plan, least, proven)]
+                    }
+                    error => lower_error(Some((file, program)), header, error),
+                });
             });
-        });
         drop(pass);
-        let compiled_programs = programs.iter().map(AsRef::as_ref).filter(|program| wanted(program));
-        let expected = Expected::of(checked, compiled_programs, |program| asked.layer.is_none() && wanted(program));
-        for (program, shared) in programs.iter().zip(shared).filter(|(program, _)| wanted(program)) {
+        let compiled_programs =
+            programs.iter().map(AsRef::as_ref).filter(|program| wanted(program));
+        let expected = Expected::of(checked, compiled_programs, |program| {
+            asked.layer.is_none() && wanted(program)
+        });
+        for (program, shared) in programs.iter().zip(shared).filter(|(program, _)| wanted(program))
+        {
             let header = layer_header(tree, &program.name);
             let pass = host.begin("search", format!("`{}`", layer_name(program)), (1, left));
             left = left.saturating_sub(1);
             options.limits.stop = pass.stop();
             let mut result = pipeline::compile(program, hardware, &options);
-            if purpose == Purpose::Run && matches!(result, Err(CompileError::Lower(LowerError::NoPlanFits { .. }))) {
+            if purpose == Purpose::Run
+                && matches!(result, Err(CompileError::Lower(LowerError::NoPlanFits { .. })))
+            {
                 options.any_size = true;
                 result = pipeline::compile(program, hardware, &options);
             }
@@ -363,7 +402,8 @@ impl Sound {
                     lowered.push(program.as_ref().clone());
                 }
                 Err(CompileError::Lower(LowerError::NoPlanFits { plan, least, proven })) => {
-                    let wanted = Asked { file, check: &asked.check, lower: &options, hardware, program };
+                    let wanted =
+                        Asked { file, check: &asked.check, lower: &options, hardware, program };
                     found.push(no_plan_fits(&wanted, header, &plan, least, proven));
                 }
                 Err(error) => found.extend(lower_error(Some((file, program)), header, error)),
@@ -386,10 +426,12 @@ impl Sound {
     }
 }
 
-/// Reports what the checker found. Errors in what the command line changes are wrong usage, all others a wrong program.
+/// Reports what the checker found. Errors in what the command line changes are wrong usage, all
+/// others a wrong program.
 fn report_checked(file: &SourceFile, checked: &Checked, host: &mut dyn Host) -> Outcome {
-    let of_command_line =
-        |d: &Diagnostic| ALL.iter().any(|(code, _, source)| *code == d.code && *source == Source::CommandLine);
+    let of_command_line = |d: &Diagnostic| {
+        ALL.iter().any(|(code, _, source)| *code == d.code && *source == Source::CommandLine)
+    };
     host.report(Some(file), checked.diagnostics.clone());
     let errors: Vec<&Diagnostic> = checked.diagnostics.iter().filter(|d| d.is_error()).collect();
     match errors.as_slice() {
@@ -438,7 +480,9 @@ fn require_phase<'p>(
         return Ok(());
     }
     let help = match known.as_slice() {
-        [] => format!("phase {wanted} {{ L = 1 }}    (a line of the file that gives dims their sizes)"),
+        [] => format!(
+            "phase {wanted} {{ L = 1 }}    (a line of the file that gives dims their sizes)"
+        ),
         known => format!("its phases are {}", known.join(", ")),
     };
     Err(host.usage(&format!("`{}` has no phase `{wanted}`", file.display()), Some(help)))
@@ -477,7 +521,9 @@ fn missing_arithmetic(layer: &Compiled, hardware: &Hardware) -> Vec<Diagnostic> 
         plan.instructions
             .iter()
             .filter(|i| i.kind.op() == Some(&shard_ir::Op::Einsum))
-            .find(|i| i.dtype == dtype || i.operands.iter().any(|o| plan.instruction(*o).dtype == dtype))
+            .find(|i| {
+                i.dtype == dtype || i.operands.iter().any(|o| plan.instruction(*o).dtype == dtype)
+            })
             .and_then(|i| i.origin.span)
     };
     layer

@@ -15,13 +15,14 @@ use crate::pipeline;
 pub struct Expected {
     /// Of each compiled layer.
     of_compiled: Vec<Vec<Expectation>>,
-    /// Layers that only other layers need, and that expect something: they are lowered alone for it.
+    /// Layers that only other layers need, and that expect something: they are lowered alone for
+    /// it.
     of_called: Vec<(Program, Vec<Expectation>)>,
 }
 
 impl Expected {
-    /// What is expected of the layers that are compiled and, where `called` are wanted, of those that they call. A layer has
-    /// a plan for each phase, and its expectations are about each.
+    /// What is expected of the layers that are compiled and, where `called` are wanted, of those
+    /// that they call. A layer has a plan for each phase, and its expectations are about each.
     pub fn of<'p>(
         checked: &Checked,
         compiled: impl Iterator<Item = &'p Program>,
@@ -31,12 +32,18 @@ impl Expected {
         let same = |a: &Program, b: &Program| a.name == b.name && a.phase == b.phase;
         let (mut of_compiled, mut seen) = (Vec::new(), Vec::new());
         for program in compiled {
-            of_compiled.push(all().find(|(p, _)| same(p, program)).map_or(Vec::new(), |(_, found)| found.clone()));
+            of_compiled.push(
+                all()
+                    .find(|(p, _)| same(p, program))
+                    .map_or(Vec::new(), |(_, found)| found.clone()),
+            );
             seen.push(program);
         }
         let of_called = all()
             .filter(|(program, expected)| {
-                !expected.is_empty() && called(program) && !seen.iter().any(|other| same(program, other))
+                !expected.is_empty()
+                    && called(program)
+                    && !seen.iter().any(|other| same(program, other))
             })
             .map(|(program, expected)| (program.clone(), expected.clone()))
             .collect();
@@ -50,7 +57,8 @@ pub fn hold(compilation: &Compilation, host: &mut dyn Host) -> Outcome {
     for (layer, expected) in compilation.layers().iter().zip(&compilation.expected.of_compiled) {
         found.extend(unmet(layer, expected));
     }
-    if let (Some((hardware, _)), Some(source)) = (compilation.compiled.first(), &compilation.source) {
+    if let (Some((hardware, _)), Some(source)) = (compilation.compiled.first(), &compilation.source)
+    {
         for (program, expected) in &compilation.expected.of_called {
             match pipeline::compile(program, hardware, &compilation.options) {
                 Ok(compiled) => {

@@ -1,4 +1,5 @@
-//! `shardc fmt --explicit`: the chosen plans as a strict file, which is lowered and compared before anything is written.
+//! `shardc fmt --explicit`: the chosen plans as a strict file, which is lowered and compared before
+//! anything is written.
 
 use shard_check::diagnostics::QuestionProblem;
 use shard_check::{CheckOptions, Diagnostic};
@@ -21,18 +22,26 @@ pub fn strict_file(
     host: &mut dyn Host,
 ) -> Outcome<(SourceFile, String)> {
     let Some(source) = compilation.source.clone() else {
-        return Err(host.usage("IR text states every collective already: `fmt --explicit` takes a source file", None));
+        return Err(host.usage(
+            "IR text states every collective already: `fmt --explicit` takes a source file",
+            None,
+        ));
     };
     let overrides = overrides(asked);
     let plans: Vec<&Plan> = compilation.compiled.iter().map(|(_, c)| &c.schedule.plan).collect();
-    if let Some(phase) = plans.iter().find_map(|p| p.phase.as_ref()).filter(|_| asked.phase.is_none()) {
-        let message = format!("`{}` has a plan for each phase, and a strict file states one", source.name);
+    if let Some(phase) =
+        plans.iter().find_map(|p| p.phase.as_ref()).filter(|_| asked.phase.is_none())
+    {
+        let message =
+            format!("`{}` has a plan for each phase, and a strict file states one", source.name);
         return Err(host.usage(&message, Some(format!("--phase {phase}"))));
     }
     if let Some(model) = plans.iter().find(|plan| !plan.folds.is_empty()) {
-        let layers: Vec<String> = model.folds.iter().map(|fold| format!("--layer {}", fold.layer)).collect();
+        let layers: Vec<String> =
+            model.folds.iter().map(|fold| format!("--layer {}", fold.layer)).collect();
         let reason = format!("a model is written layer by layer: {}", layers.join(", "));
-        let problem = QuestionProblem::NotExplicit { layer: model.name.clone(), span: None, reason };
+        let problem =
+            QuestionProblem::NotExplicit { layer: model.name.clone(), span: None, reason };
         host.report(Some(&source), vec![problem.into()]);
         return Err(Status::Wrong);
     }
@@ -42,16 +51,21 @@ pub fn strict_file(
     })?;
     for (hardware, compiled) in &compilation.compiled {
         let plan = &compiled.schedule.plan;
-        let is_loop = |id: &InstrId| matches!(plan.instruction(*id).kind, InstrKind::CollectiveEinsum(_));
+        let is_loop =
+            |id: &InstrId| matches!(plan.instruction(*id).kind, InstrKind::CollectiveEinsum(_));
         if let Some(id) = plan.ids().find(is_loop) {
-            let reason = format!("no `reshard` can stand for what is done inside a loop: {}", phrase(plan, id));
+            let reason = format!(
+                "no `reshard` can stand for what is done inside a loop: {}",
+                phrase(plan, id)
+            );
             let span = plan.instruction(id).origin.span;
             let problem = QuestionProblem::NotExplicit { layer: plan.name.clone(), span, reason };
             host.report(Some(&source), vec![problem.into()]);
             return Err(Status::Wrong);
         }
         if let Err(reason) = gives(&text, plan, hardware) {
-            let problem = QuestionProblem::NotExplicit { layer: plan.name.clone(), span: None, reason };
+            let problem =
+                QuestionProblem::NotExplicit { layer: plan.name.clone(), span: None, reason };
             host.report(Some(&source), vec![problem.into()]);
             return Err(Status::Wrong);
         }
@@ -67,11 +81,21 @@ pub fn overrides(asked: &CompileOptions) -> Overrides {
     });
     let built_in = |name: &&String| BUILT_IN.iter().any(|chip| chip.name == **name);
     let hardware = asked.hardware.as_ref().filter(built_in).cloned();
-    Overrides { dims: asked.check.dim_overrides.clone(), mesh, hardware, phase: asked.phase.clone() }
+    Overrides {
+        dims: asked.check.dim_overrides.clone(),
+        mesh,
+        hardware,
+        phase: asked.phase.clone(),
+    }
 }
 
 /// The layer of a plan as a strict one that lowers to it, if there is such a text.
-pub fn strict_layer(source: &SourceFile, plan: &Plan, hardware: &Hardware, overrides: &Overrides) -> Option<String> {
+pub fn strict_layer(
+    source: &SourceFile,
+    plan: &Plan,
+    hardware: &Hardware,
+    overrides: &Overrides,
+) -> Option<String> {
     if !plan.folds.is_empty() {
         return None;
     }

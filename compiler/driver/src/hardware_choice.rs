@@ -27,7 +27,11 @@ pub fn from_command_line(name: &str, host: &mut dyn Host) -> Outcome<Hardware> {
 }
 
 /// The chip of a source file's own line, if it has one.
-pub fn from_source(file: &SourceFile, line: Option<&HardwareRef>, host: &mut dyn Host) -> Outcome<Option<Hardware>> {
+pub fn from_source(
+    file: &SourceFile,
+    line: Option<&HardwareRef>,
+    host: &mut dyn Host,
+) -> Outcome<Option<Hardware>> {
     match line {
         None => Ok(None),
         Some(HardwareRef::BuiltIn(name)) => match Hardware::built_in(&name.value) {
@@ -37,28 +41,38 @@ pub fn from_source(file: &SourceFile, line: Option<&HardwareRef>, host: &mut dyn
                 Err(Status::Wrong)
             }
         },
-        Some(HardwareRef::Path(path)) => match load(&beside(&file.name, &path.value), Named::InFile, host) {
-            Ok(hardware) => Ok(Some(hardware)),
-            Err(LoadError::Unreadable { why, .. }) => {
-                let (name, span) = (path.value.clone(), Some(path.span));
-                host.report(Some(file), vec![HardwareProblem::File { path: name, span, message: why }.into()]);
-                Err(Status::Usage)
+        Some(HardwareRef::Path(path)) => {
+            match load(&beside(&file.name, &path.value), Named::InFile, host) {
+                Ok(hardware) => Ok(Some(hardware)),
+                Err(LoadError::Unreadable { why, .. }) => {
+                    let (name, span) = (path.value.clone(), Some(path.span));
+                    host.report(
+                        Some(file),
+                        vec![HardwareProblem::File { path: name, span, message: why }.into()],
+                    );
+                    Err(Status::Usage)
+                }
+                Err(error @ LoadError::Wrong(..)) => {
+                    error.report(host);
+                    Err(Status::Wrong)
+                }
             }
-            Err(error @ LoadError::Wrong(..)) => {
-                error.report(host);
-                Err(Status::Wrong)
-            }
-        },
+        }
     }
 }
 
-/// The hardware file that a source file is compiled with, as text: `--hardware`, or the file's own line. It was read before.
+/// The hardware file that a source file is compiled with, as text: `--hardware`, or the file's own
+/// line. It was read before.
 pub fn text(named: Option<&str>, file: &SourceFile, host: &mut dyn Host) -> Outcome<String> {
     let tree = shard_grammar::parse(file).file;
     let (name, path, by) = match (named, tree.hardware().next().map(|line| &line.chip)) {
         (Some(name), _) => (name.to_string(), PathBuf::from(name), Named::ByUser),
-        (None, Some(HardwareRef::BuiltIn(name))) => (name.value.clone(), PathBuf::new(), Named::InFile),
-        (None, Some(HardwareRef::Path(path))) => (String::new(), beside(&file.name, &path.value), Named::InFile),
+        (None, Some(HardwareRef::BuiltIn(name))) => {
+            (name.value.clone(), PathBuf::new(), Named::InFile)
+        }
+        (None, Some(HardwareRef::Path(path))) => {
+            (String::new(), beside(&file.name, &path.value), Named::InFile)
+        }
         (None, None) => return Err(none(host)),
     };
     match BUILT_IN.iter().find(|chip| chip.name == name) {
@@ -74,11 +88,12 @@ pub fn text(named: Option<&str>, file: &SourceFile, host: &mut dyn Host) -> Outc
 pub fn from_plan(name: &str, file: &Path, host: &mut dyn Host) -> Outcome<Hardware> {
     match Hardware::built_in(name) {
         Some(hardware) => Ok(hardware),
-        None if looks_like_a_path(name) => load(&beside(&file.display().to_string(), name), Named::InFile, host)
-            .map_err(|error| {
+        None if looks_like_a_path(name) => {
+            load(&beside(&file.display().to_string(), name), Named::InFile, host).map_err(|error| {
                 error.report(host);
                 Status::Wrong
-            }),
+            })
+        }
         None => {
             host.report(None, vec![unknown(name, None)]);
             Err(Status::Wrong)
@@ -131,11 +146,14 @@ impl LoadError {
     fn report(self, host: &mut dyn Host) {
         match self {
             LoadError::Unreadable { path, why } => {
-                host.report(None, vec![HardwareProblem::File { path, span: None, message: why }.into()]);
+                host.report(
+                    None,
+                    vec![HardwareProblem::File { path, span: None, message: why }.into()],
+                );
             }
             LoadError::Wrong(file, errors) => {
-                // What does not even look like a hardware file may be anything, and is not shown: a stranger's program can
-                // name any file, and a log may be public.
+                // What does not even look like a hardware file may be anything, and is not shown: a
+                // stranger's program can name any file, and a log may be public.
                 match unseen(&file, &errors) {
                     Some(problem) => host.report(None, vec![problem]),
                     None => {
@@ -156,7 +174,9 @@ fn unseen(file: &SourceFile, errors: &[HardwareError]) -> Option<Diagnostic> {
             let place = file.line_column(error.span.start);
             format!("line {}, column {}: {}", place.line, place.column, error.message)
         }
-        None if has("chip") && has("network") => "it has neither a table `[chip]` nor a table `[network]`".to_string(),
+        None if has("chip") && has("network") => {
+            "it has neither a table `[chip]` nor a table `[network]`".to_string()
+        }
         None => return None,
     };
     Some(HardwareProblem::File { path: file.name.clone(), span: None, message }.into())
@@ -165,24 +185,33 @@ fn unseen(file: &SourceFile, errors: &[HardwareError]) -> Option<Diagnostic> {
 /// One thing that is wrong with a hardware file.
 fn wrong(file: &SourceFile, error: HardwareError) -> Diagnostic {
     let path = file.name.clone();
-    let mut found = Diagnostic::from(HardwareProblem::File { path, span: None, message: error.message });
+    let mut found =
+        Diagnostic::from(HardwareProblem::File { path, span: None, message: error.message });
     let text = if error.key.is_empty() { "here".to_string() } else { format!("`{}`", error.key) };
     let span = Span::new(error.span.start, error.span.end);
     found.labels.push(Label { span, text, primary: true });
     let written = file.text.get(error.span).unwrap_or_default();
-    let near = names::nearest(written, error.known.iter().map(String::as_str))
-        .map(|near| Help { text: near.to_string(), edits: vec![Edit { span, replacement: near.to_string() }] });
+    let near = names::nearest(written, error.known.iter().map(String::as_str)).map(|near| Help {
+        text: near.to_string(),
+        edits: vec![Edit { span, replacement: near.to_string() }],
+    });
     let own = error.help.map(|text| Help { text, edits: Vec::new() });
     found.helps = near.into_iter().chain(own).chain(found.helps).collect();
     found
 }
 
-/// Whether the chip comes in slices of the shape of a mesh: a warning where it does not, an error where the hardware file
-/// says what no mesh of this shape can be.
-pub fn slices(hardware: &Hardware, mesh: &shard_ir::Mesh, line: Option<Span>) -> Option<Diagnostic> {
+/// Whether the chip comes in slices of the shape of a mesh: a warning where it does not, an error
+/// where the hardware file says what no mesh of this shape can be.
+pub fn slices(
+    hardware: &Hardware,
+    mesh: &shard_ir::Mesh,
+    line: Option<Span>,
+) -> Option<Diagnostic> {
     let (chip, span) = (hardware.name.clone(), line);
     Some(match hardware.slice_problem(mesh)? {
-        SliceProblem::Fold { axis, size, torus } => HardwareProblem::Fold { axis, size, torus, chip, span }.into(),
+        SliceProblem::Fold { axis, size, torus } => {
+            HardwareProblem::Fold { axis, size, torus, chip, span }.into()
+        }
         SliceProblem::Pod { shape, pod, fold } => HardwareProblem::NoSuchSlice {
             chip,
             shape,
@@ -194,7 +223,9 @@ pub fn slices(hardware: &Hardware, mesh: &shard_ir::Mesh, line: Option<Span>) ->
         SliceProblem::Cubes { shape } => HardwareProblem::NoSuchSlice {
             chip,
             shape,
-            reason: "a slice is part of one 4x4x4 cube, or made of whole cubes: each axis a multiple of 4".to_string(),
+            reason: "a slice is part of one 4x4x4 cube, or made of whole cubes: each axis a \
+                multiple of 4"
+                .to_string(),
             fold: None,
             span,
         }

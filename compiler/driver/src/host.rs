@@ -1,4 +1,5 @@
-//! [`Host`]: what the driver asks of whoever calls it. The driver itself prints nothing, reads no file and looks at no clock.
+//! [`Host`]: what the driver asks of whoever calls it. The driver itself prints nothing, reads no
+//! file and looks at no clock.
 
 use std::path::Path;
 
@@ -39,7 +40,8 @@ pub trait Host {
     /// Takes what was found in a file (or, without one, around it).
     fn report(&mut self, file: Option<&SourceFile>, found: Vec<Diagnostic>);
 
-    /// A pass begins. `share` is its part of what is to be searched now, and the whole of that; `what` names it to people.
+    /// A pass begins. `share` is its part of what is to be searched now, and the whole of that;
+    /// `what` names it to people.
     fn begin(&mut self, pass: &'static str, what: String, share: (usize, usize)) -> Box<dyn Pass>;
 
     /// Reads a text file, or says why not.
@@ -68,16 +70,19 @@ pub fn problem(message: &str, helps: Vec<Help>) -> Diagnostic {
     }
 }
 
-/// Internal errors, one for each defect that a pass noted since this was asked last: see [`shard_ir::never`].
+/// Internal errors, one for each defect that a pass noted since this was asked last: see
+/// [`shard_ir::never`].
 pub fn defects() -> Vec<Diagnostic> {
-    let problem = |message| InternalProblem { pass: "an invariant".to_string(), message, span: None }.into();
+    let problem =
+        |message| InternalProblem { pass: "an invariant".to_string(), message, span: None }.into();
     shard_ir::catalogue::defects::taken().into_iter().map(problem).collect()
 }
 
 /// How a [`Keeper`] reads files.
 pub type Reader = fn(&Path, Named) -> Result<SourceFile, String>;
 
-/// A host that keeps what is reported. By default it has no files, and its searches go on to their end.
+/// A host that keeps what is reported. By default it has no files, and its searches go on to their
+/// end.
 #[derive(Default)]
 pub struct Keeper {
     /// What was reported, in order, each with the file that it is about.
@@ -91,8 +96,13 @@ pub struct Keeper {
 impl Keeper {
     /// What was reported of a file, or of none.
     pub fn of(self, file: &SourceFile) -> Vec<Diagnostic> {
-        let of_file = |other: &Option<SourceFile>| other.as_ref().is_none_or(|other| other.name == file.name);
-        self.reported.into_iter().filter(|(other, _)| of_file(other)).flat_map(|(_, found)| found).collect()
+        let of_file =
+            |other: &Option<SourceFile>| other.as_ref().is_none_or(|other| other.name == file.name);
+        self.reported
+            .into_iter()
+            .filter(|(other, _)| of_file(other))
+            .flat_map(|(_, found)| found)
+            .collect()
     }
 }
 

@@ -29,8 +29,8 @@ pub fn is_json(file: &SourceFile) -> bool {
     file.text.trim_start().starts_with('{')
 }
 
-/// The program in a text that was read: `.shir` files, and any text that starts with `shir ` (a snapshot's header left
-/// out), are IR.
+/// The program in a text that was read: `.shir` files, and any text that starts with `shir ` (a
+/// snapshot's header left out), are IR.
 pub fn program_of(path: &Path, file: SourceFile, host: &mut dyn Host) -> Outcome<Input> {
     let body = behind_header(&file.text);
     let is_ir = path.extension().is_some_and(|e| e == "shir") || body.starts_with("shir ");
@@ -49,7 +49,9 @@ pub fn program_of(path: &Path, file: SourceFile, host: &mut dyn Host) -> Outcome
     let mut wrong: Vec<Diagnostic> = Vec::new();
     for plan in &plans {
         for error in shard_ir::verify::verify(plan).err().into_iter().flatten() {
-            wrong.push(InputProblem::Illegal { layer: plan.name.clone(), error: error.to_string() }.into());
+            wrong.push(
+                InputProblem::Illegal { layer: plan.name.clone(), error: error.to_string() }.into(),
+            );
         }
     }
     if plans.is_empty() {

@@ -1,6 +1,7 @@
 //! The driver: what the command line, the editor's server, tests and bindings call.
 //!
-//! [`pipeline`] is the whole compiler on one page, one call a pass. Around it stands what a caller asks for:
+//! [`pipeline`] is the whole compiler on one page, one call a pass. Around it stands what a caller
+//! asks for:
 //!
 //! | module | from | to |
 //! |---|---|---|
@@ -16,7 +17,8 @@
 //! | [`new_program`] | a template, or a model's `config.json` | a source file |
 //! | [`lowering_diagnostics`], [`room`] | what lowering found | diagnostics |
 //!
-//! A [`Host`] gets what is found, lends files and ends searches; [`Keeper`] is one for callers that have no terminal:
+//! A [`Host`] gets what is found, lends files and ends searches; [`Keeper`] is one for callers that
+//! have no terminal:
 //!
 //! ```
 //! use shard_driver::{CompileOptions, Keeper, Purpose, compile_source};

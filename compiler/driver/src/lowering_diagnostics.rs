@@ -7,7 +7,10 @@ use shard_check::diagnostics::limits::LimitProblem;
 use shard_check::diagnostics::{HardwareProblem, InternalProblem, LoweringProblem};
 use shard_cost::Hardware;
 use shard_grammar::{SourceFile, Span, ast};
-use shard_ir::{Def, InstrId, InstrKind, Layout, MeshShape, ParameterKind, Picoseconds, Plan, Program, ValueId, never};
+use shard_ir::{
+    Def, InstrId, InstrKind, Layout, MeshShape, ParameterKind, Picoseconds, Plan, Program, ValueId,
+    never,
+};
 use shard_report::notation::phrase;
 use shard_search::{LowerError, LowerOptions, Status};
 
@@ -19,8 +22,9 @@ pub fn lower_error(
     header: Option<Span>,
     error: CompileError,
 ) -> Vec<Diagnostic> {
-    let internal =
-        |message: String| vec![InternalProblem { pass: "lowering".to_string(), message, span: header }.into()];
+    let internal = |message: String| {
+        vec![InternalProblem { pass: "lowering".to_string(), message, span: header }.into()]
+    };
     match (error, about) {
         (CompileError::Internal(problem), _) => vec![(*problem).into()],
         (CompileError::Lower(LowerError::Internal(message)), _) => internal(message),
@@ -50,27 +54,38 @@ pub fn lower_error(
             let (layer, span) = (program.name.clone(), header.unwrap_or_default());
             vec![LimitProblem::Time { layer, seconds: most.seconds(), span }.into()]
         }
-        (CompileError::Lower(error @ LowerError::NoPlanFits { .. }), Some(_)) | (CompileError::Lower(error), None) => {
-            internal(error.to_string())
-        }
+        (CompileError::Lower(error @ LowerError::NoPlanFits { .. }), Some(_))
+        | (CompileError::Lower(error), None) => internal(error.to_string()),
     }
 }
 
 /// A limit stopped the search before the plan was proven best.
-pub fn search_limit(layer: &Compiled, program: &Program, header: Option<Span>) -> Option<Diagnostic> {
-    let optimality = layer.lowered.as_ref().map(|l| &l.optimality).filter(|o| o.status == Status::Bounded)?;
+pub fn search_limit(
+    layer: &Compiled,
+    program: &Program,
+    header: Option<Span>,
+) -> Option<Diagnostic> {
+    let optimality =
+        layer.lowered.as_ref().map(|l| &l.optimality).filter(|o| o.status == Status::Bounded)?;
     let (cost, bound) = (optimality.cost.0, optimality.lower_bound.0);
     let gap = (bound > 0).then(|| cost.saturating_sub(bound) as f64 / bound as f64);
     let limit = optimality.stopped_by.clone().unwrap_or_else(|| "steps".to_string());
-    Some(LoweringProblem::SearchLimit { layer: program.name.clone(), span: header?, limit, gap }.into())
+    Some(
+        LoweringProblem::SearchLimit { layer: program.name.clone(), span: header?, limit, gap }
+            .into(),
+    )
 }
 
 /// A weight in host memory, where the hardware states no way there.
 pub fn no_host(program: &Program, hardware: &Hardware) -> Option<Diagnostic> {
-    let is_there = |v: &&shard_ir::Value| matches!(v.def, Def::Parameter { kind: ParameterKind::HostWeight, .. });
+    let is_there = |v: &&shard_ir::Value| {
+        matches!(v.def, Def::Parameter { kind: ParameterKind::HostWeight, .. })
+    };
     let value = program.values.iter().find(is_there).filter(|_| hardware.host_rate.is_none())?;
-    let (weight, chip) =
-        (value.name.clone().unwrap_or_else(|| never!("a weight without a name", String::new())), hardware.name.clone());
+    let (weight, chip) = (
+        value.name.clone().unwrap_or_else(|| never!("a weight without a name", String::new())),
+        hardware.name.clone(),
+    );
     Some(HardwareProblem::NoHost { weight, span: value.span, chip }.into())
 }
 
@@ -109,8 +124,10 @@ pub fn axis_orders(
     options: &LowerOptions,
 ) -> Vec<Diagnostic> {
     let Some(lowered) = &layer.lowered else { return Vec::new() };
-    // A warning is not worth an error: a search that fails where the one before did not has nothing to say.
-    let savings = shard_search::order_savings(program, lowered, hardware, options).unwrap_or_default();
+    // A warning is not worth an error: a search that fails where the one before did not has nothing
+    // to say.
+    let savings =
+        shard_search::order_savings(program, lowered, hardware, options).unwrap_or_default();
     let words = layout_words(tree, &program.name);
     let mut found = Vec::new();
     for saving in savings {
@@ -118,23 +135,31 @@ pub fn axis_orders(
             Some(output) => (output.span, &output.dims),
             None => (program.value(saving.value).span, &program.value(saving.value).dims),
         };
-        let Some(word) = words.iter().find(|w| place.start <= w.span.start && w.span.end <= place.end) else {
+        let Some(word) =
+            words.iter().find(|w| place.start <= w.span.start && w.span.end <= place.end)
+        else {
             continue;
         };
         // What phases have in common was left to the compiler, and chosen for all of them.
-        let left_open = word.free.is_some() || word.dims.iter().any(|d| d.axes.as_ref().is_some_and(|a| a.any_order));
+        let left_open = word.free.is_some()
+            || word.dims.iter().any(|d| d.axes.as_ref().is_some_and(|a| a.any_order));
         if program.phase.is_some() && left_open {
             continue;
         }
         let value = program.value(saving.value);
-        let order: Vec<usize> = dims.iter().filter_map(|d| value.dims.iter().position(|v| v == d)).collect();
+        let order: Vec<usize> =
+            dims.iter().filter_map(|d| value.dims.iter().position(|v| v == d)).collect();
         let names = program.dim_names(dims);
         let better = saving.better.permuted(&order).text(&program.mesh, &names);
         let problem = LoweringProblem::AxisOrderCosts {
             span: word.span,
             written: shard_grammar::print_layout_word(word),
             any_order: any_order_text(word),
-            better: better.split('(').next().unwrap_or_else(|| never!("a text split into no piece", "")).to_string(),
+            better: better
+                .split('(')
+                .next()
+                .unwrap_or_else(|| never!("a text split into no piece", ""))
+                .to_string(),
             seconds: saving.saved.seconds(),
         };
         found.push(problem.into());
@@ -155,7 +180,9 @@ fn any_order_text(word: &ast::LayoutWord) -> String {
 fn layout_words<'t>(tree: &'t ast::File, layer: &str) -> Vec<&'t ast::LayoutWord> {
     let Some(layer) = tree.layers().find(|l| l.name.value == layer) else { return Vec::new() };
     let lets = layer.body.iter().filter_map(|statement| match statement {
-        ast::Statement::Let(ast::Let { target: ast::LetTarget::One { ty: Some(ty), .. }, .. }) => Some(ty),
+        ast::Statement::Let(ast::Let {
+            target: ast::LetTarget::One { ty: Some(ty), .. }, ..
+        }) => Some(ty),
         _ => None,
     });
     let types = layer.params.iter().map(|p| &p.ty).chain(layer.results.types()).chain(lets);
@@ -163,7 +190,11 @@ fn layout_words<'t>(tree: &'t ast::File, layer: &str) -> Vec<&'t ast::LayoutWord
 }
 
 /// Annotations of a `let` that name no mesh axis, and cost collectives.
-pub fn replication_costs(file: &SourceFile, program: &Program, layer: &Compiled) -> Vec<Diagnostic> {
+pub fn replication_costs(
+    file: &SourceFile,
+    program: &Program,
+    layer: &Compiled,
+) -> Vec<Diagnostic> {
     let plan = &layer.schedule.plan;
     let mut said = BTreeSet::new();
     let mut found = Vec::new();
@@ -176,14 +207,17 @@ pub fn replication_costs(file: &SourceFile, program: &Program, layer: &Compiled)
         // The moves to and from a pinned layout bear its span; only those to it can have traffic.
         let moves: Vec<InstrId> = plan
             .ids()
-            .filter(|id| matches!(&plan.instruction(*id).kind, InstrKind::Move(c) if c.has_traffic()))
+            .filter(
+                |id| matches!(&plan.instruction(*id).kind, InstrKind::Move(c) if c.has_traffic()),
+            )
             .filter(|id| plan.instruction(*id).origin.span == Some(value.span))
             .collect();
         if moves.is_empty() {
             continue;
         }
         let time: Picoseconds = moves.iter().map(|id| layer.price.of(*id).time()).sum();
-        let name = program.value(origin(program, *operand)).name.clone().or_else(|| value.name.clone());
+        let name =
+            program.value(origin(program, *operand)).name.clone().or_else(|| value.name.clone());
         let problem = LoweringProblem::ReplicationCosts {
             name: name.unwrap_or_else(|| "this value".to_string()),
             span: value.span,
@@ -193,7 +227,11 @@ pub fn replication_costs(file: &SourceFile, program: &Program, layer: &Compiled)
                 .last()
                 .unwrap_or_else(|| never!("a layout stated by no word", ""))
                 .to_string(),
-            collective: moves.iter().map(|id| phrase(plan, *id)).collect::<Vec<_>>().join(", then "),
+            collective: moves
+                .iter()
+                .map(|id| phrase(plan, *id))
+                .collect::<Vec<_>>()
+                .join(", then "),
             seconds: time.seconds(),
         };
         found.push(problem.into());
@@ -211,14 +249,17 @@ fn unreachable(
     let made = value.map(|id| program.value(origin(program, id)));
     let wanted = match (output.and_then(|o| program.outputs.get(o)), value, made) {
         (Some(output), _, _) => Some((output.span, output.name.clone())),
-        (None, Some(value), Some(made)) => {
-            Some((program.value(value).span, made.name.clone().unwrap_or_else(|| "this value".to_string())))
-        }
+        (None, Some(value), Some(made)) => Some((
+            program.value(value).span,
+            made.name.clone().unwrap_or_else(|| "this value".to_string()),
+        )),
         (None, None, _) | (None, Some(_), None) => None,
     };
     let Some((span, name)) = wanted else {
-        let reason = "no chain of ops and collectives gives the layouts that its types ask for".to_string();
-        return LoweringProblem::NoPlan { layer: program.name.clone(), span: header, reason }.into();
+        let reason =
+            "no chain of ops and collectives gives the layouts that its types ask for".to_string();
+        return LoweringProblem::NoPlan { layer: program.name.clone(), span: header, reason }
+            .into();
     };
     let source = made.filter(|made| made.span != span).map(|made| (made.span, "made".to_string()));
     LoweringProblem::Unreachable {
@@ -239,12 +280,17 @@ fn origin(program: &Program, mut id: ValueId) -> ValueId {
     id
 }
 
-/// One diagnostic for each chain of moves that a strict layer does not write: a `reshard` to where the chain leads.
+/// One diagnostic for each chain of moves that a strict layer does not write: a `reshard` to where
+/// the chain leads.
 fn strict(plan: &Plan, inserted: &[InstrId], program: &Program, header: Span) -> Vec<Diagnostic> {
     let uses = plan.uses();
-    let mut taken: BTreeSet<String> = program.values.iter().filter_map(|v| v.name.clone()).collect();
-    let ends: Vec<InstrId> =
-        inserted.iter().copied().filter(|id| !uses[id.index()].iter().any(|user| inserted.contains(user))).collect();
+    let mut taken: BTreeSet<String> =
+        program.values.iter().filter_map(|v| v.name.clone()).collect();
+    let ends: Vec<InstrId> = inserted
+        .iter()
+        .copied()
+        .filter(|id| !uses[id.index()].iter().any(|user| inserted.contains(user)))
+        .collect();
     let mut found = Vec::new();
     for end in ends {
         let mut phrases = vec![phrase(plan, end)];
@@ -272,7 +318,9 @@ fn strict(plan: &Plan, inserted: &[InstrId], program: &Program, header: Span) ->
             .into(),
         );
     }
-    debug_assert!(inserted.iter().all(|id| matches!(plan.instruction(*id).kind, InstrKind::Move(_))));
+    debug_assert!(
+        inserted.iter().all(|id| matches!(plan.instruction(*id).kind, InstrKind::Move(_)))
+    );
     found
 }
 

@@ -1,10 +1,11 @@
-//! Objectives that are no sum over steps: no search minimises them directly, so they are met by several searches and a bound.
+//! Objectives that are no sum over steps: no search minimises them directly, so they are met by
+//! several searches and a bound.
 
 use shard_cost::{Bytes, Hardware, Memory, Objective, Streams, Weights};
 use shard_ir::{Def, ParameterKind, Picoseconds, Plan, Program};
 use shard_search::{
-    Detail, Limits, LowerBound, LowerError, LowerOptions, Lowered, Optimality, Proof, Status, TIME_LIMIT, alternatives,
-    least_kept,
+    Detail, Limits, LowerBound, LowerError, LowerOptions, Lowered, Optimality, Proof, Status,
+    TIME_LIMIT, alternatives, least_kept,
 };
 
 use crate::pipeline::{CompileError, Compiled, compile_plan};
@@ -14,21 +15,29 @@ const PARTS: u32 = 64;
 /// So many weights are looked at.
 const MOST_WEIGHTS: usize = 6;
 
-/// The plan that is done soonest if computing and communicating overlap, of these: the one of least serial time; for each of
-/// its collectives the best that does without; and those that are best where the two count `PARTS - k` to `k`, for some `k`
-/// on the way to where they balance; where einsums may do a collective in their loops, the one of least serial time in which
-/// none does, too.
+/// The plan that is done soonest if computing and communicating overlap, of these: the one of least
+/// serial time; for each of its collectives the best that does without; and those that are best
+/// where the two count `PARTS - k` to `k`, for some `k` on the way to where they balance; where
+/// einsums may do a collective in their loops, the one of least serial time in which none does,
+/// too.
 ///
-/// No schedule is shorter than what it computes, nor than what it communicates on its busiest stream, so for all weights
+/// No schedule is shorter than what it computes, nor than what it communicates on its busiest
+/// stream, so for all weights
 ///
 /// ```text
 /// makespan >= ((PARTS - k) * compute / sides + k * communication / streams) / PARTS
 /// ```
 ///
-/// `sides` is 1, or 2 where weights are fetched from the host: that goes on beside kernels, and counts as computing.
+/// `sides` is 1, or 2 where weights are fetched from the host: that goes on beside kernels, and
+/// counts as computing.
 ///
-/// The least of the right side over all plans is what a search finds, and the largest such least is the bound.
-pub fn least_overlap(program: &Program, hardware: &Hardware, options: &LowerOptions) -> Result<Compiled, CompileError> {
+/// The least of the right side over all plans is what a search finds, and the largest such least is
+/// the bound.
+pub fn least_overlap(
+    program: &Program,
+    hardware: &Hardware,
+    options: &LowerOptions,
+) -> Result<Compiled, CompileError> {
     let serial = LowerOptions { objective: Objective::Serial, ..options.clone() };
     let of_plan = |plan: Plan| compile_plan(plan, hardware, None, Objective::Overlap);
     let fastest = lower(program, hardware, &serial)?;
@@ -38,7 +47,8 @@ pub fn least_overlap(program: &Program, hardware: &Hardware, options: &LowerOpti
         others => others.map_err(CompileError::Lower)?,
     };
     let mut best = of_plan(fastest.plan)?;
-    let rank = |compiled: &Compiled| (compiled.timeline.makespan, compiled.price.totals.serial_time);
+    let rank =
+        |compiled: &Compiled| (compiled.timeline.makespan, compiled.price.totals.serial_time);
     for plan in others.into_iter().filter_map(|other| other.plan) {
         let found = of_plan(plan)?;
         if rank(&found) < rank(&best) {
@@ -47,20 +57,24 @@ pub fn least_overlap(program: &Program, hardware: &Hardware, options: &LowerOpti
     }
     if options.fuse {
         // A loop may keep others waiting that would have gone on beside it.
-        let unfused = of_plan(lower(program, hardware, &LowerOptions { fuse: false, ..serial.clone() })?.plan)?;
+        let unfused = of_plan(
+            lower(program, hardware, &LowerOptions { fuse: false, ..serial.clone() })?.plan,
+        )?;
         if rank(&unfused) < rank(&best) {
             best = unfused;
         }
     }
     let weighing = Weighing::of(program, hardware);
     let mut bound = Picoseconds(0);
-    // The sums of computing and of communicating, of the plans found at the weights next to where the two balance.
+    // The sums of computing and of communicating, of the plans found at the weights next to where
+    // the two balance.
     let (mut low, mut high) = ((0, None), (PARTS, None));
     for looked_at in 0..MOST_WEIGHTS {
         let Some(k) = weighing.next(looked_at, &low, &high) else { break };
         let lowered = match lower(program, &weighing.weighted(hardware, k), &serial) {
             Err(CompileError::Lower(LowerError::OutOfTime)) => break,
-            // Where one side counts for nothing, what is found may fit nowhere; that there is a plan that does is known.
+            // Where one side counts for nothing, what is found may fit nowhere; that there is a
+            // plan that does is known.
             Err(CompileError::Lower(LowerError::NoPlanFits { .. })) if looked_at < 2 => continue,
             Err(CompileError::Lower(LowerError::NoPlanFits { .. })) => break,
             lowered => lowered?,
@@ -87,9 +101,14 @@ pub fn least_overlap(program: &Program, hardware: &Hardware, options: &LowerOpti
     Ok(within(best, options, |compiled| (compiled.timeline.makespan, bound)))
 }
 
-/// What no plan falls below, without a search for one. Of `overlap`, the largest of some of the bounds that [`least_overlap`]
-/// would look at; of `memory`, whose plans are as fast as there is room for, that on time.
-pub fn lower_bound(program: &Program, hardware: &Hardware, options: &LowerOptions) -> Result<LowerBound, CompileError> {
+/// What no plan falls below, without a search for one. Of `overlap`, the largest of some of the
+/// bounds that [`least_overlap`] would look at; of `memory`, whose plans are as fast as there is
+/// room for, that on time.
+pub fn lower_bound(
+    program: &Program,
+    hardware: &Hardware,
+    options: &LowerOptions,
+) -> Result<LowerBound, CompileError> {
     let serial = LowerOptions { objective: Objective::Serial, ..options.clone() };
     let bound = |hardware: &Hardware, options| {
         shard_search::lower_bound(program, hardware, options).map_err(CompileError::Lower)
@@ -127,12 +146,14 @@ type Weighed = (u32, Option<(u128, u128)>);
 
 impl Weighing {
     fn of(program: &Program, hardware: &Hardware) -> Weighing {
-        let is_fetched = |def: &Def| matches!(def, Def::Parameter { kind: ParameterKind::HostWeight, .. });
+        let is_fetched =
+            |def: &Def| matches!(def, Def::Parameter { kind: ParameterKind::HostWeight, .. });
         let sides = if program.values.iter().any(|value| is_fetched(&value.def)) { 2 } else { 1 };
         Weighing { sides, streams: Streams::of(hardware, &program.mesh).transfers_at_once() }
     }
 
-    /// The chip on which every plan takes what the right side of the bound is, [`Weighing::time`] times.
+    /// The chip on which every plan takes what the right side of the bound is, [`Weighing::time`]
+    /// times.
     fn weighted(&self, hardware: &Hardware, k: u32) -> Hardware {
         hardware.weighted(Weights { ops: (PARTS - k) * self.streams, moves: k * self.sides })
     }
@@ -141,8 +162,9 @@ impl Weighing {
         Picoseconds(weighted.0.div_ceil(u64::from(PARTS * self.sides * self.streams)))
     }
 
-    /// The weight to look at next: both ends first, then where the plans found on either side of the balance are worth the
-    /// same, or the middle where none is known; none where nothing lies between.
+    /// The weight to look at next: both ends first, then where the plans found on either side of
+    /// the balance are worth the same, or the middle where none is known; none where nothing lies
+    /// between.
     fn next(&self, looked_at: usize, low: &Weighed, high: &Weighed) -> Option<u32> {
         let ((from, early), (to, late)) = (low, high);
         let middle = || (to - from > 1).then_some((from + to) / 2);
@@ -152,24 +174,32 @@ impl Weighing {
             (_, Some(sides)) => sides,
             (_, None) => return middle(),
         };
-        let (computing, communicating) = (late.0.saturating_sub(early.0), early.1.saturating_sub(late.1));
-        let at =
-            (u128::from(PARTS) * computing).checked_div(computing + communicating).unwrap_or(u128::from(PARTS / 2));
+        let (computing, communicating) =
+            (late.0.saturating_sub(early.0), early.1.saturating_sub(late.1));
+        let at = (u128::from(PARTS) * computing)
+            .checked_div(computing + communicating)
+            .unwrap_or(u128::from(PARTS / 2));
         (to - from > 1).then(|| u32::try_from(at).unwrap_or(PARTS).clamp(from + 1, to - 1))
     }
 }
 
-/// Searches for less and less memory. By halves first, until one part in `FINE` is left to save; then it is asked whether there is
-/// a plan in one byte less.
+/// Searches for less and less memory. By halves first, until one part in `FINE` is left to save;
+/// then it is asked whether there is a plan in one byte less.
 const SEARCHES: u32 = 12;
 const FINE: u64 = 128;
 
-/// Each of these searches may take this part of the limits of one for the fastest plan: one that finds nothing is the slowest.
+/// Each of these searches may take this part of the limits of one for the fastest plan: one that
+/// finds nothing is the slowest.
 const PART_OF_LIMITS: usize = 20;
 
-/// The fastest plan in the least memory that a plan was found for, and what no plan needs less than: proven where that is what
-/// it needs. Where searches prove nothing, that is what weights and caches take in the smallest layouts that their types allow.
-pub fn least_memory(program: &Program, hardware: &Hardware, options: &LowerOptions) -> Result<Compiled, CompileError> {
+/// The fastest plan in the least memory that a plan was found for, and what no plan needs less
+/// than: proven where that is what it needs. Where searches prove nothing, that is what weights and
+/// caches take in the smallest layouts that their types allow.
+pub fn least_memory(
+    program: &Program,
+    hardware: &Hardware,
+    options: &LowerOptions,
+) -> Result<Compiled, CompileError> {
     let serial = LowerOptions { objective: Objective::Serial, ..options.clone() };
     let fastest = lower(program, hardware, &serial)?;
     let bound = fastest.optimality.lower_bound;
@@ -209,7 +239,8 @@ pub fn least_memory(program: &Program, hardware: &Hardware, options: &LowerOptio
     let compiled = compile_plan(best.plan, hardware, None, Objective::Memory)?;
     let is_least = is_fastest && compiled.price.memory.peak().0 <= least;
     let compiled = Compiled { least_bytes: Some(Bytes(least)), ..compiled };
-    let mut compiled = within(compiled, options, |compiled| (compiled.price.totals.serial_time, bound));
+    let mut compiled =
+        within(compiled, options, |compiled| (compiled.price.totals.serial_time, bound));
     if let Some(o) = compiled.optimality.as_mut().filter(|_| is_least) {
         (o.status, o.proof, o.stopped_by) = (Status::Proven, Some(Proof::Search), None);
         (o.price_bound, o.lower_bound) = (Some(bound), o.cost);
@@ -217,7 +248,11 @@ pub fn least_memory(program: &Program, hardware: &Hardware, options: &LowerOptio
     Ok(compiled)
 }
 
-fn lower(program: &Program, hardware: &Hardware, options: &LowerOptions) -> Result<Lowered, CompileError> {
+fn lower(
+    program: &Program,
+    hardware: &Hardware,
+    options: &LowerOptions,
+) -> Result<Lowered, CompileError> {
     shard_search::lower(program, hardware, options).map_err(CompileError::Lower)
 }
 

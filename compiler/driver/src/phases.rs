@@ -14,8 +14,8 @@ use crate::pipeline::{self, CompileError};
 /// What the phases of a layer have in common, and the place of one of them among them.
 pub type SharedBy = (Arc<SharedWeights>, usize);
 
-/// The programs with the stored layouts of weights chosen that phases have in common, and for each what was chosen. A layer
-/// whose phases cannot be stored alike is reported and left out.
+/// The programs with the stored layouts of weights chosen that phases have in common, and for each
+/// what was chosen. A layer whose phases cannot be stored alike is reported and left out.
 pub fn share_weights<'p>(
     programs: &[&'p Program],
     hardware: &Hardware,
@@ -25,13 +25,16 @@ pub fn share_weights<'p>(
     let mut chosen: BTreeMap<&str, Option<Option<Arc<SharedWeights>>>> = BTreeMap::new();
     let (mut out, mut shared) = (Vec::new(), Vec::new());
     for program in programs {
-        let phases: Vec<&Program> = programs.iter().filter(|p| p.name == program.name).copied().collect();
+        let phases: Vec<&Program> =
+            programs.iter().filter(|p| p.name == program.name).copied().collect();
         let of_layer =
-            chosen.entry(&program.name).or_insert_with(|| match pipeline::share_weights(&phases, hardware, options) {
-                Ok(found) => Some(found.map(Arc::new)),
-                Err(error) => {
-                    report(program, error);
-                    None
+            chosen.entry(&program.name).or_insert_with(|| {
+                match pipeline::share_weights(&phases, hardware, options) {
+                    Ok(found) => Some(found.map(Arc::new)),
+                    Err(error) => {
+                        report(program, error);
+                        None
+                    }
                 }
             });
         let at = phases.iter().position(|p| std::ptr::eq(*p, *program));

@@ -1,5 +1,5 @@
-//! The whole compiler on one page: Source -> check -> [`Program`] -> lower -> [`Plan`] -> verify -> price -> [`Schedule`]
-//! -> run. Each border is one type, each pass one call.
+//! The whole compiler on one page: Source -> check -> [`Program`] -> lower -> [`Plan`] -> verify ->
+//! price -> [`Schedule`] -> run. Each border is one type, each pass one call.
 
 use shard_check::diagnostics::InternalProblem;
 use shard_check::{CheckOptions, Checked};
@@ -8,7 +8,9 @@ use shard_grammar::SourceFile;
 use shard_ir::{Plan, Program, Schedule};
 use shard_runtime::{Report, RunError, RunOptions};
 use shard_schedule::Timeline;
-use shard_search::{Alternative, Detail, LowerError, LowerOptions, Lowered, Optimality, SharedWeights};
+use shard_search::{
+    Alternative, Detail, LowerError, LowerOptions, Lowered, Optimality, SharedWeights,
+};
 
 use crate::objectives;
 
@@ -23,10 +25,11 @@ pub struct Compiled {
     pub timeline: Timeline,
     /// How far from the best plan; `None` for a plan that was given.
     pub optimality: Option<Optimality>,
-    /// What no plan needs less than, in bytes on a device over the whole stack, where the plan was chosen for its memory.
+    /// What no plan needs less than, in bytes on a device over the whole stack, where the plan was
+    /// chosen for its memory.
     pub least_bytes: Option<Bytes>,
-    /// What the search remembers, for questions about the plan; `None` for a plan that was given, and for one that no single
-    /// search chose.
+    /// What the search remembers, for questions about the plan; `None` for a plan that was given,
+    /// and for one that no single search chose.
     pub lowered: Option<Lowered>,
 }
 
@@ -44,7 +47,8 @@ pub fn check(source: &SourceFile, options: &CheckOptions) -> Checked {
     shard_check::check_source(source, options)
 }
 
-/// The phases of a layer -> share weights -> the same with the stored layouts chosen; `None` where nothing is to choose.
+/// The phases of a layer -> share weights -> the same with the stored layouts chosen; `None` where
+/// nothing is to choose.
 pub fn share_weights(
     phases: &[&Program],
     hardware: &Hardware,
@@ -53,19 +57,30 @@ pub fn share_weights(
     shard_search::share_weights(phases, hardware, options).map_err(CompileError::Lower)
 }
 
-/// Program -> lower -> Plan -> ... Where what is minimised is no sum over steps, by several searches.
-pub fn compile(program: &Program, hardware: &Hardware, options: &LowerOptions) -> Result<Compiled, CompileError> {
+/// Program -> lower -> Plan -> ... Where what is minimised is no sum over steps, by several
+/// searches.
+pub fn compile(
+    program: &Program,
+    hardware: &Hardware,
+    options: &LowerOptions,
+) -> Result<Compiled, CompileError> {
     match options.objective {
         Objective::Serial | Objective::Comm => {}
         Objective::Overlap => return objectives::least_overlap(program, hardware, options),
         Objective::Memory => return objectives::least_memory(program, hardware, options),
     }
     let lowered = shard_search::lower(program, hardware, options).map_err(CompileError::Lower)?;
-    let compiled = compile_plan(lowered.plan.clone(), hardware, Some(lowered.optimality.clone()), options.objective)?;
+    let compiled = compile_plan(
+        lowered.plan.clone(),
+        hardware,
+        Some(lowered.optimality.clone()),
+        options.objective,
+    )?;
     Ok(Compiled { lowered: Some(lowered), ..compiled })
 }
 
-/// What the plan of a program was preferred to: for each collective the best plan that does without it, or a bound on it.
+/// What the plan of a program was preferred to: for each collective the best plan that does without
+/// it, or a bound on it.
 pub fn alternatives(
     compiled: &Compiled,
     hardware: &Hardware,
@@ -73,7 +88,8 @@ pub fn alternatives(
     detail: Option<Detail>,
 ) -> Result<Vec<Alternative>, CompileError> {
     match &compiled.lowered {
-        Some(lowered) => shard_search::alternatives(lowered, hardware, options, detail).map_err(CompileError::Lower),
+        Some(lowered) => shard_search::alternatives(lowered, hardware, options, detail)
+            .map_err(CompileError::Lower),
         None => Ok(Vec::new()),
     }
 }
@@ -85,13 +101,15 @@ pub fn compile_plan(
     optimality: Option<Optimality>,
     objective: Objective,
 ) -> Result<Compiled, CompileError> {
-    shard_ir::verify::verify(&plan)
-        .map_err(|errors| broken("lowering", errors.first().map(|e| e as &dyn std::fmt::Display)))?;
+    shard_ir::verify::verify(&plan).map_err(|errors| {
+        broken("lowering", errors.first().map(|e| e as &dyn std::fmt::Display))
+    })?;
     let price = shard_cost::price(&plan, hardware);
     let priced = objective.time(&price.totals);
     if let Some(found) = optimality.as_ref().filter(|o| o.cost != priced) {
         let (search, pricer) = (found.cost.seconds(), priced.seconds());
-        let why = format!("the search holds the plan for {search} s long, and its price is {pricer} s");
+        let why =
+            format!("the search holds the plan for {search} s long, and its price is {pricer} s");
         return Err(broken("pricing", Some(&why)));
     }
     let schedule = shard_schedule::schedule(plan, &price);
@@ -104,9 +122,9 @@ pub fn compile_plan(
     Ok(Compiled { schedule, price, timeline, optimality, least_bytes: None, lowered: None })
 }
 
-/// Schedule -> run -> Report: on small dims of the same divisibility and with few applications of folded blocks, unless
-/// `full`. The results are those of the program
-/// as it is written, whatever its plan computes them by; a plan that was given as text has no other source than itself.
+/// Schedule -> run -> Report: on small dims of the same divisibility and with few applications of
+/// folded blocks, unless `full`. The results are those of the program as it is written, whatever
+/// its plan computes them by; a plan that was given as text has no other source than itself.
 pub fn run(
     program: Option<&Program>,
     compiled: &Compiled,
@@ -114,15 +132,21 @@ pub fn run(
     full: bool,
     options: &RunOptions,
 ) -> Result<Ran, RunError> {
-    let plan = if full { compiled.schedule.plan.clone() } else { shard_runtime::shrink(&compiled.schedule.plan) };
+    let plan = if full {
+        compiled.schedule.plan.clone()
+    } else {
+        shard_runtime::shrink(&compiled.schedule.plan)
+    };
     let price = shard_cost::price(&plan, hardware);
     let applied = shard_runtime::written_out(&plan, full)?;
-    let schedule = shard_schedule::schedule(applied.plan.clone(), &shard_cost::price(&applied.plan, hardware));
+    let schedule =
+        shard_schedule::schedule(applied.plan.clone(), &shard_cost::price(&applied.plan, hardware));
     let report = match program.map(Plan::unsharded) {
         None => shard_runtime::run(&schedule, options)?,
         Some(source) => {
             let source = shard_runtime::resized_as(&plan, &source);
-            let source = source.ok_or(RunError::Internal("the program has not the sizes of its plan"))?;
+            let source =
+                source.ok_or(RunError::Internal("the program has not the sizes of its plan"))?;
             let source = shard_runtime::written_out(&source, full)?;
             shard_runtime::run_against(&source.plan, &schedule, options)?
         }
@@ -143,5 +167,9 @@ pub struct Ran {
 
 fn broken(pass: &str, error: Option<&dyn std::fmt::Display>) -> CompileError {
     let message = error.map_or_else(|| "no reason given".to_string(), ToString::to_string);
-    CompileError::Internal(Box::new(InternalProblem { pass: pass.to_string(), message, span: None }))
+    CompileError::Internal(Box::new(InternalProblem {
+        pass: pass.to_string(),
+        message,
+        span: None,
+    }))
 }

@@ -21,8 +21,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) program: &'a Program,
 }
 
-/// The diagnostic for a program whose fastest plan this is, and of whose plans none that fits was found; it is `proven` where
-/// there is none. With what would fit, if anything that was tried does.
+/// The diagnostic for a program whose fastest plan this is, and of whose plans none that fits was
+/// found; it is `proven` where there is none. With what would fit, if anything that was tried does.
 pub(crate) fn no_plan_fits(
     asked: &Asked<'_>,
     header: Option<Span>,
@@ -34,7 +34,13 @@ pub(crate) fn no_plan_fits(
 }
 
 /// As `no_plan_fits`, without a search for what would fit: for one point of many.
-pub fn does_not_fit(hardware: &Hardware, header: Option<Span>, plan: &Plan, least: u64, proven: bool) -> Diagnostic {
+pub fn does_not_fit(
+    hardware: &Hardware,
+    header: Option<Span>,
+    plan: &Plan,
+    least: u64,
+    proven: bool,
+) -> Diagnostic {
     problem(hardware, header, plan, (least, proven), Vec::new()).into()
 }
 
@@ -46,7 +52,8 @@ fn problem(
     ways_out: Vec<String>,
 ) -> HardwareProblem {
     let memory = Memory::of(plan);
-    let layers = if plan.repeat > 1 { format!(" of {} layers", plan.repeat) } else { String::new() };
+    let layers =
+        if plan.repeat > 1 { format!(" of {} layers", plan.repeat) } else { String::new() };
     let parts = vec![
         (format!("weights{layers}"), memory.all_weights().0),
         (format!("caches{layers}"), memory.all_caches().0),
@@ -86,18 +93,25 @@ fn largest(plan: &Plan) -> Vec<(String, u64, Option<Span>)> {
     let text = |id: InstrId| {
         let instr = plan.instruction(id);
         let kind = match instr.kind {
-            InstrKind::Parameter(kind) => kind.word().map(|word| format!("{word} ")).unwrap_or_default(),
-            InstrKind::Constant(_) | InstrKind::Op(_) | InstrKind::CollectiveEinsum(_) | InstrKind::Move(_) => {
-                String::new()
+            InstrKind::Parameter(kind) => {
+                kind.word().map(|word| format!("{word} ")).unwrap_or_default()
             }
+            InstrKind::Constant(_)
+            | InstrKind::Op(_)
+            | InstrKind::CollectiveEinsum(_)
+            | InstrKind::Move(_) => String::new(),
         };
         let name = instr.name.clone().unwrap_or_else(|| format!("%{}", id.0));
         format!("{name}: {kind}{} {}", instr.dtype.name(), plan.layout_text(id))
     };
-    ids.into_iter().take(MOST_NAMED).map(|id| (text(id), held(id), plan.instruction(id).origin.span)).collect()
+    ids.into_iter()
+        .take(MOST_NAMED)
+        .map(|id| (text(id), held(id), plan.instruction(id).origin.span))
+        .collect()
 }
 
-/// What would fit, as it can be typed: a smaller dim, a larger mesh, narrower weights. Each was lowered, and fits.
+/// What would fit, as it can be typed: a smaller dim, a larger mesh, narrower weights. Each was
+/// lowered, and fits.
 fn ways_out(asked: &Asked<'_>) -> Vec<String> {
     let mut found = Vec::new();
     found.extend(smaller_dims(asked));
@@ -126,7 +140,8 @@ fn checked(asked: &Asked<'_>, options: &CheckOptions) -> Option<Program> {
     checked.programs.into_iter().find(|p| sound && is_same(p))
 }
 
-/// For each dim that caches and activations have and no weight has, the largest of its halves with which a plan fits.
+/// For each dim that caches and activations have and no weight has, the largest of its halves with
+/// which a plan fits.
 fn smaller_dims(asked: &Asked<'_>) -> Vec<String> {
     let program = asked.program;
     let dims_of = |wanted: &dyn Fn(ParameterKind) -> bool| -> Vec<DimId> {
@@ -144,7 +159,8 @@ fn smaller_dims(asked: &Asked<'_>) -> Vec<String> {
     let mut found = Vec::new();
     for dim in dims.into_iter().filter(|d| !of_weights.contains(d)) {
         let dim = &program.dims[dim.index()];
-        let halves = std::iter::successors(Some(dim.size / 2), |size| Some(size / 2)).take_while(|size| *size > 0);
+        let halves = std::iter::successors(Some(dim.size / 2), |size| Some(size / 2))
+            .take_while(|size| *size > 0);
         let candidates = halves.filter_map(|size| {
             let mut options = asked.check.clone();
             options.dim_overrides.retain(|(name, _)| *name != dim.name);
@@ -168,12 +184,17 @@ fn larger_mesh(asked: &Asked<'_>) -> Option<String> {
             let mesh: Vec<(String, u64)> = axes
                 .iter()
                 .enumerate()
-                .map(|(i, (name, size))| (name.clone(), if i == larger { size * factor } else { *size }))
+                .map(|(i, (name, size))| {
+                    (name.clone(), if i == larger { size * factor } else { *size })
+                })
                 .collect();
             let options = CheckOptions { mesh_override: Some(mesh.clone()), ..asked.check.clone() };
-            let Some(program) = checked(asked, &options).filter(|p| may_fit(asked, p)) else { continue };
+            let Some(program) = checked(asked, &options).filter(|p| may_fit(asked, p)) else {
+                continue;
+            };
             if fits(asked, &program) {
-                let axes: Vec<String> = mesh.iter().map(|(name, size)| format!("{name}={size}")).collect();
+                let axes: Vec<String> =
+                    mesh.iter().map(|(name, size)| format!("{name}={size}")).collect();
                 return Some(format!("--mesh {}", axes.join(",")));
             }
             tries -= 1;
@@ -189,7 +210,12 @@ fn larger_mesh(asked: &Asked<'_>) -> Option<String> {
 fn narrower_weights(asked: &Asked<'_>) -> Option<String> {
     let read_by_einsums_alone = |id: ValueId| {
         asked.program.values.iter().filter(|v| v.def.operands().contains(&id)).all(|v| {
-            let products = v.def.operands().iter().filter(|o| asked.program.value(**o).dtype.is_narrow()).count();
+            let products = v
+                .def
+                .operands()
+                .iter()
+                .filter(|o| asked.program.value(**o).dtype.is_narrow())
+                .count();
             matches!(v.def, Def::Op { op: Op::Einsum, .. }) && products == 0
         })
     };
@@ -198,7 +224,11 @@ fn narrower_weights(asked: &Asked<'_>) -> Option<String> {
     for id in asked.program.value_ids() {
         let value = asked.program.value(id);
         let is_weight = matches!(value.def, Def::Parameter { kind: ParameterKind::Weight, .. });
-        if is_weight && value.dtype.bits() > Dtype::Int8.bits() && value.dtype.is_float() && read_by_einsums_alone(id) {
+        if is_weight
+            && value.dtype.bits() > Dtype::Int8.bits()
+            && value.dtype.is_float()
+            && read_by_einsums_alone(id)
+        {
             program.values[id.index()].dtype = Dtype::Int8;
             narrowed.extend(value.name.clone());
         }

@@ -57,7 +57,8 @@ fn origin(new: &str, line: usize, compilation: &Compilation) -> Option<Span> {
     let plan = compilation.layers().get(layer?)?.plan();
     let text = new.lines().nth(line)?;
     // A result is where its value is made.
-    let number = text.split('%').nth(1).filter(|_| text.starts_with('%') || text.starts_with("return "))?;
+    let number =
+        text.split('%').nth(1).filter(|_| text.starts_with('%') || text.starts_with("return "))?;
     let digits: String = number.chars().take_while(char::is_ascii_digit).collect();
     let id = InstrId(digits.parse().ok()?);
     plan.instructions.get(id.index())?.origin.span

@@ -17,8 +17,8 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     functions().map(|(name, _)| name)
 }
 
-/// The functions that a text calls, and those that these call, in the order of the file; the texts of
-/// `left_out` are not among them.
+/// The functions that a text calls, and those that these call, in the order of the file; the texts
+/// of `left_out` are not among them.
 pub(crate) fn called_by(text: &str, left_out: &[&str]) -> Vec<&'static str> {
     let mut called: BTreeSet<&str> = BTreeSet::new();
     let mut unread: Vec<&str> = vec![text];
@@ -29,7 +29,10 @@ pub(crate) fn called_by(text: &str, left_out: &[&str]) -> Vec<&'static str> {
             }
         }
     }
-    functions().filter(|(name, text)| called.contains(name) && !left_out.contains(text)).map(|(_, text)| text).collect()
+    functions()
+        .filter(|(name, text)| called.contains(name) && !left_out.contains(text))
+        .map(|(_, text)| text)
+        .collect()
 }
 
 fn calls(text: &str, name: &str) -> bool {
@@ -47,7 +50,8 @@ mod tests {
     #[test]
     fn a_module_gets_what_it_calls_and_what_that_calls() {
         let got = called_by("    y = einsum_scattering(a)\n", &[]);
-        let names: Vec<&str> = got.iter().filter_map(|text| text.strip_prefix("def ")?.split('(').next()).collect();
+        let names: Vec<&str> =
+            got.iter().filter_map(|text| text.strip_prefix("def ")?.split('(').next()).collect();
         assert_eq!(names, ["ring", "turns", "einsum_scattering"]);
         assert!(called_by("a = lax.ring(b)", &[]).is_empty());
     }

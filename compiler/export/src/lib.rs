@@ -1,10 +1,11 @@
 //! Plans that leave the tool: what a verified plan is in the words of other systems.
 //!
-//! * [`jax`] writes a module of JAX: one `shard_map` a layer, one line an instruction, and a check beside it.
+//! * [`jax`] writes a module of JAX: one `shard_map` a layer, one line an instruction, and a check
+//!   beside it.
 //! * [`specs`] says how every parameter, value and result lies, as JSON.
 //!
-//! The crate sees the IR and nothing else: what is exported is the plan, whoever found it. Every op and every collective is
-//! matched in full, so that a new one cannot be forgotten here.
+//! The crate sees the IR and nothing else: what is exported is the plan, whoever found it. Every op
+//! and every collective is matched in full, so that a new one cannot be forgotten here.
 
 mod error;
 mod helpers;

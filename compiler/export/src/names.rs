@@ -143,8 +143,8 @@ const CLAIMED: &[&str] = &[
     "I",
 ];
 
-/// A name as Python and the lints take it. A letter stays where every version of Python reads it as itself; anything else is
-/// written by its number.
+/// A name as Python and the lints take it. A letter stays where every version of Python reads it as
+/// itself; anything else is written by its number.
 pub(crate) fn identifier(name: &str) -> String {
     let mut out = String::new();
     for c in name.chars() {
@@ -157,17 +157,24 @@ pub(crate) fn identifier(name: &str) -> String {
     if out.starts_with(|c: char| c.is_ascii_digit()) || out.is_empty() || out.starts_with("__") {
         out = format!("v_{}", out.trim_start_matches('_'));
     }
-    let claimed = CLAIMED.contains(&out.as_str()) || crate::helpers::names().any(|helper| helper == out);
+    let claimed =
+        CLAIMED.contains(&out.as_str()) || crate::helpers::names().any(|helper| helper == out);
     if claimed { out + "_" } else { out }
 }
 
 /// Letters that Python's normal form (NFKC) leaves as they are, alone and beside one another.
 fn is_plain_letter(c: char) -> bool {
     match c {
-        '×' | '÷' | '\u{132}' | '\u{133}' | '\u{13f}' | '\u{140}' | '\u{149}' | '\u{17f}' | '\u{3a2}' => false,
-        'À'..='\u{17f}' | 'Α'..='ω' | 'А'..='я' | 'Ё' | 'ё' | 'א'..='ת' | 'ぁ'..='ゖ' | 'ァ'..='ヺ' => {
-            true
-        }
+        '×' | '÷' | '\u{132}' | '\u{133}' | '\u{13f}' | '\u{140}' | '\u{149}' | '\u{17f}'
+        | '\u{3a2}' => false,
+        'À'..='\u{17f}'
+        | 'Α'..='ω'
+        | 'А'..='я'
+        | 'Ё'
+        | 'ё'
+        | 'א'..='ת'
+        | 'ぁ'..='ゖ'
+        | 'ァ'..='ヺ' => true,
         '\u{4e00}'..='\u{9fa5}' | '가'..='힣' => true,
         _ => false,
     }
@@ -209,9 +216,34 @@ mod tests {
 
     #[test]
     fn names_that_python_claims_are_mangled_and_letters_of_other_languages_stay() {
-        let named = ["h", "lambda", "l", "block.wq", "größe", "ширина", "2x", "", "ﬁ", "µ", "rmsnorm", "a\u{308}"];
-        let expected =
-            ["h", "lambda_", "l_", "block_wq", "größe", "ширина", "v_2x", "v_", "ufb01", "u00b5", "rmsnorm_", "au0308"];
+        let named = [
+            "h",
+            "lambda",
+            "l",
+            "block.wq",
+            "größe",
+            "ширина",
+            "2x",
+            "",
+            "ﬁ",
+            "µ",
+            "rmsnorm",
+            "a\u{308}",
+        ];
+        let expected = [
+            "h",
+            "lambda_",
+            "l_",
+            "block_wq",
+            "größe",
+            "ширина",
+            "v_2x",
+            "v_",
+            "ufb01",
+            "u00b5",
+            "rmsnorm_",
+            "au0308",
+        ];
         assert_eq!(named.map(identifier), expected.map(str::to_string));
     }
 

@@ -31,7 +31,10 @@ impl Py {
     }
 
     pub(crate) fn call(function: impl ToString, arguments: impl IntoIterator<Item = Py>) -> Py {
-        Py::Call(function.to_string(), arguments.into_iter().map(|argument| (None, argument)).collect())
+        Py::Call(
+            function.to_string(),
+            arguments.into_iter().map(|argument| (None, argument)).collect(),
+        )
     }
 
     /// The same call with one more argument, by its name.
@@ -41,7 +44,9 @@ impl Py {
                 arguments.push((Some(name), value));
                 Py::Call(function, arguments)
             }
-            other @ (Py::Atom(_) | Py::Binary(..) | Py::Tuple(_) | Py::List(_) | Py::Dict(_)) => other,
+            other @ (Py::Atom(_) | Py::Binary(..) | Py::Tuple(_) | Py::List(_) | Py::Dict(_)) => {
+                other
+            }
         }
     }
 
@@ -64,7 +69,9 @@ impl Py {
                 [one] => format!("({},)", one.flat()),
                 items => format!("({})", items.iter().map(Py::flat).collect::<Vec<_>>().join(", ")),
             },
-            Py::List(items) => format!("[{}]", items.iter().map(Py::flat).collect::<Vec<_>>().join(", ")),
+            Py::List(items) => {
+                format!("[{}]", items.iter().map(Py::flat).collect::<Vec<_>>().join(", "))
+            }
             Py::Dict(entries) => {
                 let entry = |(key, value): &(String, Py)| format!("{key}: {}", value.flat());
                 format!("{{{}}}", entries.iter().map(entry).collect::<Vec<_>>().join(", "))
@@ -72,7 +79,8 @@ impl Py {
         }
     }
 
-    /// From a column on, `behind` columns kept free at the end; lines after the first bear their indentation.
+    /// From a column on, `behind` columns kept free at the end; lines after the first bear their
+    /// indentation.
     fn laid_out(&self, indent: usize, column: usize, behind: usize) -> String {
         let flat = self.flat();
         if column + width(&flat) + behind <= COLUMNS {
@@ -82,7 +90,10 @@ impl Py {
         match self {
             Py::Atom(text) => text.clone(),
             Py::Binary(left, sign, right) => {
-                let (left, right) = (left.laid_out(inner, inner, 0), right.laid_out(inner, inner + sign.len() + 1, 0));
+                let (left, right) = (
+                    left.laid_out(inner, inner, 0),
+                    right.laid_out(inner, inner + sign.len() + 1, 0),
+                );
                 format!("(\n{pad}{left}\n{pad}{sign} {right}\n{close})")
             }
             Py::Call(function, arguments) if arguments.is_empty() => format!("{function}()"),
@@ -101,7 +112,8 @@ impl Py {
                     .collect();
                 // Between one argument and nothing there is no comma to break at.
                 let alone = arguments.len() == 1;
-                let lines = if alone { lines.trim_end_matches(",\n").to_string() + "\n" } else { lines };
+                let lines =
+                    if alone { lines.trim_end_matches(",\n").to_string() + "\n" } else { lines };
                 format!("{function}(\n{lines}{close})")
             }
             Py::Tuple(items) => format!("(\n{}{close})", lines(items, inner)),
@@ -148,7 +160,8 @@ fn width(text: &str) -> usize {
     text.chars().map(|c| if ('\u{1100}'..).contains(&c) { 2 } else { 1 }).sum()
 }
 
-/// `target = value  # comment`, and where that is too long the comment in front, on a line of its own.
+/// `target = value  # comment`, and where that is too long the comment in front, on a line of its
+/// own.
 pub(crate) fn assignment(indent: usize, target: &str, value: &Py, comment: &str) -> String {
     let pad = " ".repeat(indent);
     let head = format!("{pad}{target} = ");
@@ -162,7 +175,12 @@ pub(crate) fn assignment(indent: usize, target: &str, value: &Py, comment: &str)
 }
 
 /// `NAME = {...}`, one entry a line.
-pub(crate) fn dictionary(indent: usize, head: &str, entries: &[(String, Py)], tail: &str) -> String {
+pub(crate) fn dictionary(
+    indent: usize,
+    head: &str,
+    entries: &[(String, Py)],
+    tail: &str,
+) -> String {
     let pad = " ".repeat(indent);
     if entries.is_empty() {
         return format!("{pad}{head}{{}}{tail}\n");
@@ -171,7 +189,10 @@ pub(crate) fn dictionary(indent: usize, head: &str, entries: &[(String, Py)], ta
         .iter()
         .map(|(key, value)| {
             let key = string(key);
-            format!("{pad}    {key}: {},\n", value.laid_out(indent + 4, indent + 4 + width(&key) + 2, 1))
+            format!(
+                "{pad}    {key}: {},\n",
+                value.laid_out(indent + 4, indent + 4 + width(&key) + 2, 1)
+            )
         })
         .collect();
     format!("{pad}{head}{{\n{lines}{pad}}}{tail}\n")
@@ -188,7 +209,8 @@ pub(crate) fn call_line(indent: usize, head: &str, arguments: &[String], tail: &
     if width(&one_line) <= COLUMNS {
         return format!("{pad}{head}(\n{one_line}\n{pad}){tail}\n");
     }
-    let lines: String = arguments.iter().map(|argument| format!("{pad}    {argument},\n")).collect();
+    let lines: String =
+        arguments.iter().map(|argument| format!("{pad}    {argument},\n")).collect();
     format!("{pad}{head}(\n{lines}{pad}){tail}\n")
 }
 
@@ -234,9 +256,15 @@ mod tests {
         assert_eq!(call.flat().len(), 75);
         assert_eq!(assignment(4, "b", &call, "c").lines().count(), 1);
         let broken = assignment(4, "b", &Py::call("f", [long(40), long(36)]), "");
-        assert_eq!(broken, format!("    b = f(\n        {}, {}\n    )\n", "a".repeat(40), "a".repeat(36)));
+        assert_eq!(
+            broken,
+            format!("    b = f(\n        {}, {}\n    )\n", "a".repeat(40), "a".repeat(36))
+        );
         let broken = assignment(4, "b", &Py::call("f", [long(50), long(50)]), "");
-        assert_eq!(broken, format!("    b = f(\n        {0},\n        {0},\n    )\n", "a".repeat(50)));
+        assert_eq!(
+            broken,
+            format!("    b = f(\n        {0},\n        {0},\n    )\n", "a".repeat(50))
+        );
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! `export specs`: how every parameter, value and result lies, for programs that place tensors themselves.
+//! `export specs`: how every parameter, value and result lies, for programs that place tensors
+//! themselves.
 
 use serde::Serialize;
 use shard_ir::{AxisId, DimId, InstrId, InstrKind, Layout, Mesh, Place, Plan, Reduction};
@@ -54,7 +55,8 @@ struct ValueSheet {
     partition_spec: Vec<Vec<String>>,
     /// The axes over which a sum is still to be taken.
     unreduced: Vec<String>,
-    /// The axes over which a maximum is still to be taken, which `PartitionSpec` and Shardy cannot say.
+    /// The axes over which a maximum is still to be taken, which `PartitionSpec` and Shardy cannot
+    /// say.
     unreduced_max: Vec<String>,
     /// For each axis of the mesh, as it is declared, what it does.
     placements: Vec<PlacementSheet>,
@@ -77,8 +79,12 @@ struct PlacementSheet {
 
 /// The specs of every parameter, value and result of some plans, as JSON.
 pub fn specs(plans: &[&Plan], writer: Writer<'_>) -> String {
-    let sheet = Sheet { schema: "shardc.specs/1", layers: plans.iter().map(|plan| layer(plan, writer)).collect() };
-    // Serialising these types to memory cannot fail: every key is a string, and there are no floats.
+    let sheet = Sheet {
+        schema: "shardc.specs/1",
+        layers: plans.iter().map(|plan| layer(plan, writer)).collect(),
+    };
+    // Serialising these types to memory cannot fail: every key is a string, and there are no
+    // floats.
     serde_json::to_string_pretty(&sheet).unwrap_or_default() + "\n"
 }
 
@@ -90,7 +96,8 @@ fn layer(plan: &Plan, writer: Writer<'_>) -> LayerSheet {
         ValueSheet { stacked, ..of_layout(plan, id, (&instr.dims, instr.layout), writer) }
     };
     let results = plan.outputs.iter().map(|output| {
-        let of_output = of_layout(plan, output.id, (&output.dims, plan.output_layout(output)), writer);
+        let of_output =
+            of_layout(plan, output.id, (&output.dims, plan.output_layout(output)), writer);
         let stacked = if output.state { stack_of(plan, output.id) } else { None };
         ValueSheet { name: Some(output.name.clone()), stacked, kind: None, ..of_output }
     });
@@ -104,7 +111,12 @@ fn layer(plan: &Plan, writer: Writer<'_>) -> LayerSheet {
     }
 }
 
-fn of_layout(plan: &Plan, id: InstrId, (dims, layout): (&[DimId], Layout), writer: Writer<'_>) -> ValueSheet {
+fn of_layout(
+    plan: &Plan,
+    id: InstrId,
+    (dims, layout): (&[DimId], Layout),
+    writer: Writer<'_>,
+) -> ValueSheet {
     let (instr, mesh) = (plan.instruction(id), &plan.mesh);
     let named = |axes: &mut dyn Iterator<Item = AxisId>| -> Vec<String> {
         axes.map(|axis| mesh.name(axis).to_string()).collect()
@@ -118,7 +130,10 @@ fn of_layout(plan: &Plan, id: InstrId, (dims, layout): (&[DimId], Layout), write
         name: instr.name.clone(),
         kind: match instr.kind {
             InstrKind::Parameter(kind) => Some(kind.word().unwrap_or("activation")),
-            InstrKind::Constant(_) | InstrKind::Op(_) | InstrKind::Move(_) | InstrKind::CollectiveEinsum(_) => None,
+            InstrKind::Constant(_)
+            | InstrKind::Op(_)
+            | InstrKind::Move(_)
+            | InstrKind::CollectiveEinsum(_) => None,
         },
         dtype: instr.dtype.name(),
         dims: names.iter().map(ToString::to_string).collect(),

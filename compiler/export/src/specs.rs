@@ -18,8 +18,9 @@ pub(crate) fn axes_tuple(mesh: &Mesh, axes: impl IntoIterator<Item = AxisId>) ->
     }
 }
 
-/// The entries of the spec of a tensor that holds a value in a layout: those of a dim of copies (of a folded block), of the
-/// candidates and of the terms of a partial value, each in front where there are any; then those of its dims.
+/// The entries of the spec of a tensor that holds a value in a layout: those of a dim of copies (of
+/// a folded block), of the candidates and of the terms of a partial value, each in front where
+/// there are any; then those of its dims.
 pub(crate) fn boundary_entries(mesh: &Mesh, layout: Layout, rank: usize, stacked: bool) -> Vec<Py> {
     let none = || Py::atom("None");
     let mut entries = if stacked { vec![none()] } else { Vec::new() };
@@ -27,7 +28,8 @@ pub(crate) fn boundary_entries(mesh: &Mesh, layout: Layout, rank: usize, stacked
         let axes: AxisList = layout.partial(kind).iter().collect();
         entries.extend(axes_of_dim(mesh, &axes));
     }
-    entries.extend((0..rank).map(|dim| axes_of_dim(mesh, &layout.axes_of(dim)).unwrap_or_else(none)));
+    entries
+        .extend((0..rank).map(|dim| axes_of_dim(mesh, &layout.axes_of(dim)).unwrap_or_else(none)));
     entries
 }
 

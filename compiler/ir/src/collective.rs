@@ -5,8 +5,8 @@ use crate::mesh::{AxisId, AxisList, AxisSet, Mesh};
 use crate::regroup;
 pub use shard_ops::{Move, MoveRow, Sends};
 
-/// A move of one value from one layout to another: a collective, or one of the two moves without traffic (slice and
-/// to-partial).
+/// A move of one value from one layout to another: a collective, or one of the two moves without
+/// traffic (slice and to-partial).
 ///
 /// | move | from | to |
 /// |---|---|---|
@@ -22,27 +22,29 @@ pub use shard_ops::{Move, MoveRow, Sends};
 /// | to-partial over x | `E_y` | `E_y(partialsum-x)` |
 /// | to-partial over y, from E | `E_xy` | `E_x(partialsum-y)` |
 ///
-/// **The suffix rule.** The blocks of `E_yz` are numbered y major, z minor: the devices that differ in z alone hold
-/// neighbouring blocks. So a move that adds or takes away axes of a dim does so at its minor end.
+/// **The suffix rule.** The blocks of `E_yz` are numbered y major, z minor: the devices that differ
+/// in z alone hold neighbouring blocks. So a move that adds or takes away axes of a dim does so at
+/// its minor end.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Collective {
-    /// Each device receives the blocks of its group: `axes`, the minor-most axes of `dim`, no longer split it.
+    /// Each device receives the blocks of its group: `axes`, the minor-most axes of `dim`, no
+    /// longer split it.
     AllGather {
         /// Index of the dim in the tensor.
         dim: usize,
         /// The axes gathered, major to minor.
         axes: AxisList,
     },
-    /// Each device keeps its own block of what it has: `axes`, over which the value was replicated, become the
-    /// minor-most axes of `dim`. No traffic.
+    /// Each device keeps its own block of what it has: `axes`, over which the value was replicated,
+    /// become the minor-most axes of `dim`. No traffic.
     Slice {
         /// Index of the dim in the tensor.
         dim: usize,
         /// The axes, major to minor.
         axes: AxisList,
     },
-    /// The terms are combined, each device receiving one block: `axes`, partial before, become the minor-most axes of
-    /// `dim`.
+    /// The terms are combined, each device receiving one block: `axes`, partial before, become the
+    /// minor-most axes of `dim`.
     ReduceScatter {
         /// What combines the terms.
         kind: Reduction,
@@ -67,14 +69,15 @@ pub enum Collective {
         /// The axes, major to minor.
         axes: AxisList,
     },
-    /// Whole blocks change places: the local shape and the partial axes stay, the axes of the dims are others or in
-    /// another order.
+    /// Whole blocks change places: the local shape and the partial axes stay, the axes of the dims
+    /// are others or in another order.
     Permute {
         /// The layout after.
         to: Layout,
     },
-    /// Each device gets its new block from those that hold parts of it: the axes that split the value stay the same and
-    /// split it otherwise. One that is an all-to-all or a permute goes by that name alone.
+    /// Each device gets its new block from those that hold parts of it: the axes that split the
+    /// value stay the same and split it otherwise. One that is an all-to-all or a permute goes by
+    /// that name alone.
     Exchange {
         /// The layout after.
         to: Layout,
@@ -91,13 +94,13 @@ pub enum Collective {
         /// The layout after: two dims or more have got minor-most axes, all of them partial before.
         to: Layout,
     },
-    /// The value becomes partial: each device keeps its term, and the neutral element (0, or minus infinity for a
-    /// maximum) stands where another device's data would be. No traffic.
+    /// The value becomes partial: each device keeps its term, and the neutral element (0, or minus
+    /// infinity for a maximum) stands where another device's data would be. No traffic.
     ToPartial {
         /// What will combine the terms.
         kind: Reduction,
-        /// The dim whose minor-most axes become partial, each device's block staying in its place; `None` where
-        /// `axes` were replicated, and the first device of each group keeps the value.
+        /// The dim whose minor-most axes become partial, each device's block staying in its place;
+        /// `None` where `axes` were replicated, and the first device of each group keeps the value.
         dim: Option<usize>,
         /// The axes, major to minor.
         axes: AxisList,
@@ -158,10 +161,15 @@ pub enum CollectiveError {
     /// A permute that changes the local shape or the partial axes, or changes nothing.
     #[error("a collective-permute keeps the local shape and the partial axes, and moves something")]
     NotAPermutation,
-    /// An exchange between layouts that are not split by the same axes, or that is nothing, an all-to-all or a permute.
-    #[error("an exchange keeps the axes that split and the partial axes, and is no all-to-all and no permute")]
+    /// An exchange between layouts that are not split by the same axes, or that is nothing, an
+    /// all-to-all or a permute.
+    #[error(
+        "an exchange keeps the axes that split and the partial axes, and is no all-to-all and no \
+            permute"
+    )]
     NotAnExchange,
-    /// A gather or scatter over several dims that changes fewer than two dims, or changes something else.
+    /// A gather or scatter over several dims that changes fewer than two dims, or changes something
+    /// else.
     #[error("a move along several dims changes two or more of them, each at its minor end")]
     NotSeveralDims,
     /// A maximum completed while a partial sum is left inside it.
@@ -170,8 +178,9 @@ pub enum CollectiveError {
 }
 
 impl Collective {
-    /// The layout after the move, or why it is not possible. The only place where the moves are defined: the checker, the
-    /// e-graph, the cost model, the verifier and the interpreter all ask here.
+    /// The layout after the move, or why it is not possible. The only place where the moves are
+    /// defined: the checker, the e-graph, the cost model, the verifier and the interpreter all ask
+    /// here.
     pub fn apply(&self, shape: MeshShape<'_>, from: Layout) -> Result<Layout, CollectiveError> {
         use CollectiveError as E;
         match *self {
@@ -206,8 +215,13 @@ impl Collective {
                 append(shape, from.with_dim(from_dim, kept), to_dim, &axes)
             }
             Collective::Permute { to } => {
-                let same_partials = [Reduction::Sum, Reduction::Max].iter().all(|k| from.partial(*k) == to.partial(*k));
-                if from == to || !same_partials || !shape.admits(to) || shape.local_sizes(from) != shape.local_sizes(to)
+                let same_partials = [Reduction::Sum, Reduction::Max]
+                    .iter()
+                    .all(|k| from.partial(*k) == to.partial(*k));
+                if from == to
+                    || !same_partials
+                    || !shape.admits(to)
+                    || shape.local_sizes(from) != shape.local_sizes(to)
                 {
                     return Err(E::NotAPermutation);
                 }
@@ -218,19 +232,30 @@ impl Collective {
                 _ => Err(E::NotAnExchange),
             },
             Collective::AllGatherDims { to } => {
-                let gone = regroup::appended(to, from).filter(|parts| parts.len() > 1).ok_or(E::NotSeveralDims)?;
-                let whole = gone.iter().fold(from, |l, (dim, _)| l.with_dim(*dim, to.axes_of(*dim)));
+                let gone = regroup::appended(to, from)
+                    .filter(|parts| parts.len() > 1)
+                    .ok_or(E::NotSeveralDims)?;
+                let whole =
+                    gone.iter().fold(from, |l, (dim, _)| l.with_dim(*dim, to.axes_of(*dim)));
                 if whole == to { Ok(to) } else { Err(E::NotSeveralDims) }
             }
             Collective::ReduceScatterDims { kind, to } => {
-                let come = regroup::appended(from, to).filter(|parts| parts.len() > 1).ok_or(E::NotSeveralDims)?;
-                check_partial(from, kind, come.iter().fold(AxisSet::EMPTY, |set, (_, axes)| set.union(axes.set())))?;
-                if let Some((dim, _)) =
-                    come.iter().find(|(dim, axes)| *dim >= shape.rank() || !shape.can_append(from, *dim, axes))
+                let come = regroup::appended(from, to)
+                    .filter(|parts| parts.len() > 1)
+                    .ok_or(E::NotSeveralDims)?;
+                check_partial(
+                    from,
+                    kind,
+                    come.iter().fold(AxisSet::EMPTY, |set, (_, axes)| set.union(axes.set())),
+                )?;
+                if let Some((dim, _)) = come
+                    .iter()
+                    .find(|(dim, axes)| *dim >= shape.rank() || !shape.can_append(from, *dim, axes))
                 {
                     return Err(E::NotDivisible { dim: *dim });
                 }
-                let split = come.iter().fold(from, |l, (dim, _)| l.with_dim(*dim, to.axes_of(*dim)));
+                let split =
+                    come.iter().fold(from, |l, (dim, _)| l.with_dim(*dim, to.axes_of(*dim)));
                 if split == to { Ok(to) } else { Err(E::NotSeveralDims) }
             }
             Collective::ToPartial { kind, dim: None, axes } => {
@@ -247,19 +272,27 @@ impl Collective {
         }
     }
 
-    /// Every move that applies to a layout, with the layout after it, in a fixed order. Moves to a partial sum are listed
-    /// for axes in `sums`, to a partial maximum for axes in `maxima`.
-    pub fn all_from(shape: MeshShape<'_>, from: Layout, sums: AxisSet, maxima: AxisSet) -> Vec<(Collective, Layout)> {
+    /// Every move that applies to a layout, with the layout after it, in a fixed order. Moves to a
+    /// partial sum are listed for axes in `sums`, to a partial maximum for axes in `maxima`.
+    pub fn all_from(
+        shape: MeshShape<'_>,
+        from: Layout,
+        sums: AxisSet,
+        maxima: AxisSet,
+    ) -> Vec<(Collective, Layout)> {
         let mut found = Collective::all_but_exchanges_from(shape, from, sums, maxima);
         for to in shape.layouts_like(from) {
-            if let Some(exchange @ Collective::Exchange { .. }) = Collective::regrouping(shape, from, to) {
+            if let Some(exchange @ Collective::Exchange { .. }) =
+                Collective::regrouping(shape, from, to)
+            {
                 found.push((exchange, to));
             }
         }
         found
     }
 
-    /// The same without exchanges, which are by far the most: [`Collective::regrouping`] says whether one leads to a layout.
+    /// The same without exchanges, which are by far the most: [`Collective::regrouping`] says
+    /// whether one leads to a layout.
     pub fn all_but_exchanges_from(
         shape: MeshShape<'_>,
         from: Layout,
@@ -283,8 +316,8 @@ impl Collective {
         found
     }
 
-    /// The same without gathers and scatters along several dims either: one dim changes, or two in an all-to-all, or blocks
-    /// change places.
+    /// The same without gathers and scatters along several dims either: one dim changes, or two in
+    /// an all-to-all, or blocks change places.
     pub fn along_one_dim_from(
         shape: MeshShape<'_>,
         from: Layout,
@@ -337,9 +370,10 @@ impl Collective {
         found
     }
 
-    /// The move in which devices give each other what they lack, between two layouts that the same axes split, partial over the
-    /// same axes: an all-to-all, a permute, or else an exchange. `None` where other axes split, or nothing changes. The caller
-    /// sees to it that both are legal.
+    /// The move in which devices give each other what they lack, between two layouts that the same
+    /// axes split, partial over the same axes: an all-to-all, a permute, or else an exchange.
+    /// `None` where other axes split, or nothing changes. The caller sees to it that both are
+    /// legal.
     pub fn regrouping(shape: MeshShape<'_>, from: Layout, to: Layout) -> Option<Collective> {
         regroup::between(shape, from, to)
     }
@@ -350,12 +384,16 @@ impl Collective {
     }
 
     /// The layouts after a reduce-scatter along two dims or more.
-    pub fn scatters_along_several(shape: MeshShape<'_>, from: Layout, kind: Reduction) -> Vec<Layout> {
+    pub fn scatters_along_several(
+        shape: MeshShape<'_>,
+        from: Layout,
+        kind: Reduction,
+    ) -> Vec<Layout> {
         regroup::scatters(shape, from, kind)
     }
 
-    /// The dims that an all-gather or a reduce-scatter of a value in this layout changes, each with the axes that it loses or
-    /// gets, major to minor; none for other moves.
+    /// The dims that an all-gather or a reduce-scatter of a value in this layout changes, each with
+    /// the axes that it loses or gets, major to minor; none for other moves.
     pub fn parts(&self, from: Layout) -> Vec<(usize, AxisList)> {
         let (row, Terms { kind, axes, dims, to, .. }) = (self.row(), self.terms());
         match (to, axes, dims) {
@@ -363,20 +401,28 @@ impl Collective {
                 Some(_) => regroup::appended(from, to).unwrap_or_default(),
                 None => regroup::appended(to, from).unwrap_or_default(),
             },
-            (None, Some(axes), [Some(dim), None]) if row.sends != Sends::Nothing => vec![(dim, axes)],
+            (None, Some(axes), [Some(dim), None]) if row.sends != Sends::Nothing => {
+                vec![(dim, axes)]
+            }
             _ => Vec::new(),
         }
     }
 
-    /// The axes that the move works over, major to minor; those of several dims dim by dim; for a permute every axis whose
-    /// place changes, and for an exchange every axis along which something travels, in mesh order.
+    /// The axes that the move works over, major to minor; those of several dims dim by dim; for a
+    /// permute every axis whose place changes, and for an exchange every axis along which something
+    /// travels, in mesh order.
     pub fn axes(&self, mesh: &Mesh, from: Layout) -> AxisList {
         let Terms { axes, to, .. } = self.terms();
         match (axes, to, self.row().sends) {
             (Some(axes), ..) => axes,
-            (None, Some(to), Sends::Blocks) => mesh.axis_ids().filter(|a| from.place(*a) != to.place(*a)).collect(),
+            (None, Some(to), Sends::Blocks) => {
+                mesh.axis_ids().filter(|a| from.place(*a) != to.place(*a)).collect()
+            }
             (None, Some(to), Sends::Lacking) => regroup::crossed(mesh, from, to).iter().collect(),
-            (None, ..) => self.parts(from).into_iter().fold(AxisList::EMPTY, |all, (_, axes)| all.concat(axes)),
+            (None, ..) => self
+                .parts(from)
+                .into_iter()
+                .fold(AxisList::EMPTY, |all, (_, axes)| all.concat(axes)),
         }
     }
 
@@ -393,15 +439,20 @@ impl Collective {
     /// What it names.
     pub fn terms(&self) -> Terms {
         let named = |code, kind, dims, axes| Terms { code, kind, dims, axes: Some(axes), to: None };
-        let towards = |code, kind, to| Terms { code, kind, dims: [None; 2], axes: None, to: Some(to) };
+        let towards =
+            |code, kind, to| Terms { code, kind, dims: [None; 2], axes: None, to: Some(to) };
         match *self {
-            Collective::AllGather { dim, axes } => named(Move::AllGather, None, [Some(dim), None], axes),
+            Collective::AllGather { dim, axes } => {
+                named(Move::AllGather, None, [Some(dim), None], axes)
+            }
             Collective::AllGatherDims { to } => towards(Move::AllGatherDims, None, to),
             Collective::Slice { dim, axes } => named(Move::Slice, None, [Some(dim), None], axes),
             Collective::ReduceScatter { kind, dim, axes } => {
                 named(Move::ReduceScatter, Some(kind), [Some(dim), None], axes)
             }
-            Collective::ReduceScatterDims { kind, to } => towards(Move::ReduceScatterDims, Some(kind), to),
+            Collective::ReduceScatterDims { kind, to } => {
+                towards(Move::ReduceScatterDims, Some(kind), to)
+            }
             Collective::AllReduce { kind, axes } => {
                 named(Move::AllReduce, Some(kind), [None; 2], axes.iter().collect())
             }
@@ -410,7 +461,9 @@ impl Collective {
             }
             Collective::Permute { to } => towards(Move::Permute, None, to),
             Collective::Exchange { to } => towards(Move::Exchange, None, to),
-            Collective::ToPartial { kind, dim, axes } => named(Move::ToPartial, Some(kind), [dim, None], axes),
+            Collective::ToPartial { kind, dim, axes } => {
+                named(Move::ToPartial, Some(kind), [dim, None], axes)
+            }
         }
     }
 
@@ -443,7 +496,12 @@ fn check_partial(from: Layout, kind: Reduction, axes: AxisSet) -> Result<(), Col
 }
 
 /// The axes of a dim less these minor-most ones.
-fn strip_suffix(shape: MeshShape<'_>, from: Layout, dim: usize, axes: &AxisList) -> Result<AxisList, CollectiveError> {
+fn strip_suffix(
+    shape: MeshShape<'_>,
+    from: Layout,
+    dim: usize,
+    axes: &AxisList,
+) -> Result<AxisList, CollectiveError> {
     check_axes(axes)?;
     if dim >= shape.rank() {
         return Err(CollectiveError::NoSuchDim(dim));
@@ -456,7 +514,12 @@ fn strip_suffix(shape: MeshShape<'_>, from: Layout, dim: usize, axes: &AxisList)
 }
 
 /// The layout with more axes, none of which splits anything, at the minor end of a dim.
-fn append(shape: MeshShape<'_>, from: Layout, dim: usize, axes: &AxisList) -> Result<Layout, CollectiveError> {
+fn append(
+    shape: MeshShape<'_>,
+    from: Layout,
+    dim: usize,
+    axes: &AxisList,
+) -> Result<Layout, CollectiveError> {
     if dim >= shape.rank() {
         return Err(CollectiveError::NoSuchDim(dim));
     }
@@ -466,10 +529,12 @@ fn append(shape: MeshShape<'_>, from: Layout, dim: usize, axes: &AxisList) -> Re
     Ok(from.with_dim(dim, from.axes_of(dim).concat(*axes)))
 }
 
-/// Every other layout with the same local shape and the same partial axes, in the order of [`Layout`].
+/// Every other layout with the same local shape and the same partial axes, in the order of
+/// [`Layout`].
 fn permutations(shape: MeshShape<'_>, from: Layout) -> Vec<Layout> {
     let free = shape.mesh.all_axes().difference(from.partial_axes());
-    let counts: Vec<u64> = (0..shape.rank()).map(|d| shape.mesh.group_size(from.axes_of(d).iter())).collect();
+    let counts: Vec<u64> =
+        (0..shape.rank()).map(|d| shape.mesh.group_size(from.axes_of(d).iter())).collect();
     let bare = (0..shape.rank()).fold(from, |l, d| l.with_dim(d, AxisList::EMPTY));
     let mut found = vec![(bare, free)];
     for (dim, count) in counts.iter().enumerate().filter(|(_, c)| **c > 1) {
@@ -483,7 +548,8 @@ fn permutations(shape: MeshShape<'_>, from: Layout) -> Vec<Layout> {
         }
         found = next;
     }
-    let mut layouts: Vec<Layout> = found.into_iter().map(|(l, _)| l).filter(|l| *l != from).collect();
+    let mut layouts: Vec<Layout> =
+        found.into_iter().map(|(l, _)| l).filter(|l| *l != from).collect();
     layouts.sort_unstable();
     layouts
 }

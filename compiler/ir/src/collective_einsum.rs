@@ -1,8 +1,9 @@
 //! [`Fused`]: the collective that a collective einsum runs inside its loop.
 //!
-//! A collective einsum is an einsum and a collective of one of its operands, or of its result, cut into as many chunks as
-//! the group has devices: one chunk is multiplied while the next one travels (ESTI section 3.5, "Looped CollectiveEinsum";
-//! the book's collective matmul). What it computes is what the two do one after the other, and its layouts are found so.
+//! A collective einsum is an einsum and a collective of one of its operands, or of its result, cut
+//! into as many chunks as the group has devices: one chunk is multiplied while the next one travels
+//! (ESTI section 3.5, "Looped CollectiveEinsum"; the book's collective matmul). What it computes is
+//! what the two do one after the other, and its layouts are found so.
 
 use crate::collective::{Collective, CollectiveError};
 use crate::layout::{Layout, MeshShape, Reduction};
@@ -20,7 +21,8 @@ use crate::tensor::{Dim, DimId};
 /// | reduce-scatter over y along E | `BF_y`, `F_yE` | `BE_y`, as the reduce-scatter of `BE(partialsum-y)` |
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Fused {
-    /// An operand, given split, is gathered chunk by chunk as it is multiplied, and never held whole.
+    /// An operand, given split, is gathered chunk by chunk as it is multiplied, and never held
+    /// whole.
     AllGather {
         /// The place of the operand.
         operand: usize,
@@ -68,7 +70,9 @@ impl Fused {
     pub fn collective(&self) -> Collective {
         match *self {
             Fused::AllGather { dim, axes, .. } => Collective::AllGather { dim, axes },
-            Fused::ReduceScatter { dim, axes } => Collective::ReduceScatter { kind: Reduction::Sum, dim, axes },
+            Fused::ReduceScatter { dim, axes } => {
+                Collective::ReduceScatter { kind: Reduction::Sum, dim, axes }
+            }
         }
     }
 
@@ -92,8 +96,8 @@ impl Fused {
         mesh.group_size(self.axes().iter())
     }
 
-    /// The layouts of the einsum inside the loop and of its result: those of the all-gather and then the einsum, or of the
-    /// einsum and then the reduce-scatter.
+    /// The layouts of the einsum inside the loop and of its result: those of the all-gather and
+    /// then the einsum, or of the einsum and then the reduce-scatter.
     pub fn layouts(
         &self,
         operands: &[Operand<'_>],
@@ -101,7 +105,8 @@ impl Fused {
         mesh: &Mesh,
         dims: &[Dim],
     ) -> Result<LoopLayouts, LoopError> {
-        let sizes = |of: &[DimId]| -> Vec<u64> { of.iter().map(|d| dims[d.index()].size).collect() };
+        let sizes =
+            |of: &[DimId]| -> Vec<u64> { of.iter().map(|d| dims[d.index()].size).collect() };
         let mut inside = operands.to_vec();
         if let Some(place) = self.gathered() {
             let operand = inside.get_mut(place).ok_or(LoopError::NoSuchOperand(place))?;
@@ -115,11 +120,20 @@ impl Fused {
                 self.collective().apply(MeshShape { mesh, sizes: &sizes(result) }, product)?
             }
         };
-        Ok(LoopLayouts { operands: inside.iter().map(|o| o.layout).collect(), product, result: scattered })
+        Ok(LoopLayouts {
+            operands: inside.iter().map(|o| o.layout).collect(),
+            product,
+            result: scattered,
+        })
     }
 
     /// Every loop of an einsum on these operands, with the layouts inside it, in a fixed order.
-    pub fn all_on(operands: &[Operand<'_>], result: &[DimId], mesh: &Mesh, dims: &[Dim]) -> Vec<(Fused, LoopLayouts)> {
+    pub fn all_on(
+        operands: &[Operand<'_>],
+        result: &[DimId],
+        mesh: &Mesh,
+        dims: &[Dim],
+    ) -> Vec<(Fused, LoopLayouts)> {
         let mut found = Vec::new();
         let mut offer = |fused: Fused| {
             if let Ok(layouts) = fused.layouts(operands, result, mesh, dims) {
@@ -146,10 +160,12 @@ impl Fused {
 }
 
 impl Plan {
-    /// The plan with every collective einsum as its two steps: the all-gather and then the einsum, or the einsum and then
-    /// the reduce-scatter. It computes the same, from and to the same layouts. A loop that does not type stays as it is.
+    /// The plan with every collective einsum as its two steps: the all-gather and then the einsum,
+    /// or the einsum and then the reduce-scatter. It computes the same, from and to the same
+    /// layouts. A loop that does not type stays as it is.
     pub fn unfused(&self) -> Plan {
-        let mut plan = Plan { instructions: Vec::with_capacity(self.instructions.len()), ..self.clone() };
+        let mut plan =
+            Plan { instructions: Vec::with_capacity(self.instructions.len()), ..self.clone() };
         let mut now: Vec<InstrId> = Vec::with_capacity(self.instructions.len());
         for id in self.ids() {
             let mut instr = self.instruction(id).clone();
@@ -179,7 +195,8 @@ impl Plan {
                     }
                     None => {
                         let kind = InstrKind::Op(Op::Einsum);
-                        let product = push(Instruction { kind, layout: inside.product, ..instr.clone() });
+                        let product =
+                            push(Instruction { kind, layout: inside.product, ..instr.clone() });
                         let kind = InstrKind::Move(fused.collective());
                         push(Instruction { kind, operands: vec![product], ..instr })
                     }

@@ -1,9 +1,10 @@
-//! Composites in pieces: the ops that a softmax or a norm over a split dim is computed by, and where they stand in a plan.
+//! Composites in pieces: the ops that a softmax or a norm over a split dim is computed by, and
+//! where they stand in a plan.
 //!
-//! An instruction that is such a piece says so (`of h`), and the price of a chain of ops depends on it: a composite counts
-//! as one op there. So the word is never believed: [`in_pieces`] reads off what the instructions compute which of them
-//! are the pieces of a composite, and [`verify`](crate::verify::verify) refuses a plan in which another one says that it
-//! is.
+//! An instruction that is such a piece says so (`of h`), and the price of a chain of ops depends on
+//! it: a composite counts as one op there. So the word is never believed: [`in_pieces`] reads off
+//! what the instructions compute which of them are the pieces of a composite, and
+//! [`verify`](crate::verify::verify) refuses a plan in which another one says that it is.
 
 use crate::collective::Collective;
 use crate::op::{Binary, Map, NORM_EPSILON, Norm, Op, Reduce};
@@ -18,8 +19,8 @@ pub struct Piece {
     pub op: Op,
     /// What it reads.
     pub reads: Vec<Read>,
-    /// The dims of its result: those of the operand, or of the composite's result for the last, or without the composite's
-    /// dim for a statistic.
+    /// The dims of its result: those of the operand, or of the composite's result for the last, or
+    /// without the composite's dim for a statistic.
     pub dims: Vec<DimId>,
 }
 
@@ -104,8 +105,8 @@ pub struct InPieces {
     pub op: Op,
     /// What it is a softmax or a norm of.
     pub operand: InstrId,
-    /// Its instructions, one behind the other: numbers, pieces and the all-reduces of their statistics. The last makes the
-    /// composite's value.
+    /// Its instructions, one behind the other: numbers, pieces and the all-reduces of their
+    /// statistics. The last makes the composite's value.
     pub instructions: std::ops::RangeInclusive<u32>,
 }
 
@@ -115,17 +116,20 @@ impl InPieces {
         InstrId(*self.instructions.end())
     }
 
-    /// What its instructions bear behind `of`: the name of the composite's value, or its word where it has none.
+    /// What its instructions bear behind `of`: the name of the composite's value, or its word where
+    /// it has none.
     pub fn called<'p>(&'p self, plan: &'p Plan) -> &'p str {
         plan.instruction(self.last()).name.as_deref().unwrap_or(self.op.word())
     }
 }
 
-/// The composites in pieces of a plan, in program order: of the instructions that bear an `of`, by what they compute.
+/// The composites in pieces of a plan, in program order: of the instructions that bear an `of`, by
+/// what they compute.
 ///
 /// # Errors
 ///
-/// The first instruction that says that it is a piece and is part of no softmax or norm, or of one by another name.
+/// The first instruction that says that it is a piece and is part of no softmax or norm, or of one
+/// by another name.
 pub fn in_pieces(plan: &Plan) -> Result<Vec<InPieces>, InstrId> {
     let mut found = Vec::new();
     let mut at = 0;
@@ -137,7 +141,8 @@ pub fn in_pieces(plan: &Plan) -> Result<Vec<InPieces>, InstrId> {
         }
         let composite = composite_from(plan, start).ok_or(start)?;
         let called = composite.called(plan);
-        let is_called_so = |id: &u32| plan.instruction(InstrId(*id)).origin.piece_of.as_deref() == Some(called);
+        let is_called_so =
+            |id: &u32| plan.instruction(InstrId(*id)).origin.piece_of.as_deref() == Some(called);
         if let Some(other) = composite.instructions.clone().find(|id| !is_called_so(id)) {
             return Err(InstrId(other));
         }
@@ -150,7 +155,8 @@ pub fn in_pieces(plan: &Plan) -> Result<Vec<InPieces>, InstrId> {
 /// The composite whose first instruction this is.
 fn composite_from(plan: &Plan, start: InstrId) -> Option<InPieces> {
     let following = || plan.ids().skip(start.index());
-    let first = following().find(|id| !matches!(plan.instruction(*id).kind, InstrKind::Constant(_)))?;
+    let first =
+        following().find(|id| !matches!(plan.instruction(*id).kind, InstrKind::Constant(_)))?;
     let operand = *plan.instruction(first).operands.first()?;
     let op = composite_that_starts_with(plan, first, operand)?;
     let (dims, dtype) = (&plan.instruction(operand).dims, plan.instruction(operand).dtype);
@@ -167,7 +173,9 @@ fn composite_from(plan: &Plan, start: InstrId) -> Option<InPieces> {
             InstrKind::Constant(_) => numbers.push(id),
             InstrKind::Move(Collective::AllReduce { .. }) => {
                 // The statistic right before it, completed.
-                let last = made.last_mut().filter(|last| instr.operands == [**last] && last.0 + 1 == id.0)?;
+                let last = made
+                    .last_mut()
+                    .filter(|last| instr.operands == [**last] && last.0 + 1 == id.0)?;
                 *last = id;
             }
             InstrKind::Op(does) => {
@@ -179,9 +187,10 @@ fn composite_from(plan: &Plan, start: InstrId) -> Option<InPieces> {
                         Read::Operand => *has == operand,
                         Read::Piece(at) => made.get(*at) == Some(has),
                         Read::Number(number) => {
-                            let place = numbers
-                                .iter()
-                                .position(|n| n == has && plan.instruction(*n).kind == InstrKind::Constant(*number));
+                            let place = numbers.iter().position(|n| {
+                                n == has
+                                    && plan.instruction(*n).kind == InstrKind::Constant(*number)
+                            });
                             place.map(|place| numbers.remove(place)).is_some()
                         }
                     });
@@ -194,7 +203,9 @@ fn composite_from(plan: &Plan, start: InstrId) -> Option<InPieces> {
                     return numbers.is_empty().then_some(InPieces { op, operand, instructions });
                 }
             }
-            InstrKind::Parameter(_) | InstrKind::Move(_) | InstrKind::CollectiveEinsum(_) => return None,
+            InstrKind::Parameter(_) | InstrKind::Move(_) | InstrKind::CollectiveEinsum(_) => {
+                return None;
+            }
         }
     }
     None
@@ -206,7 +217,9 @@ fn composite_that_starts_with(plan: &Plan, first: InstrId, operand: InstrId) -> 
     let InstrKind::Op(does) = &instr.kind else { return None };
     match does {
         Op::Reduce { kind: Reduce::Max, over } => Some(Op::Softmax { over: *over.first()? }),
-        Op::Reduce { kind: Reduce::Mean, over } => Some(Op::Norm { kind: Norm::Layer, over: *over.first()? }),
+        Op::Reduce { kind: Reduce::Mean, over } => {
+            Some(Op::Norm { kind: Norm::Layer, over: *over.first()? })
+        }
         Op::Einsum => {
             let dims = &plan.instruction(operand).dims;
             let over = dims.iter().copied().find(|d| !instr.dims.contains(d))?;

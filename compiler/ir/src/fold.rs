@@ -1,4 +1,5 @@
-//! Folded blocks of a plan: what has to hold of them, and the plan with every application written out.
+//! Folded blocks of a plan: what has to hold of them, and the plan with every application written
+//! out.
 
 use crate::never;
 use crate::plan::{InstrId, InstrKind, Instruction, Plan, PlanFold, PlanOutput};
@@ -50,7 +51,8 @@ pub enum FoldError {
 
 /// Checks the folded blocks of a plan whose operands all exist.
 pub(crate) fn verify_folds(plan: &Plan) -> Result<(), FoldError> {
-    let undeclared = |id: &InstrId| plan.instruction(*id).fold.filter(|fold| fold.index() >= plan.folds.len());
+    let undeclared =
+        |id: &InstrId| plan.instruction(*id).fold.filter(|fold| fold.index() >= plan.folds.len());
     if let Some((id, fold)) = plan.ids().find_map(|id| Some((id, undeclared(&id)?))) {
         return Err(FoldError::Undeclared(id, fold));
     }
@@ -65,7 +67,10 @@ pub(crate) fn verify_folds(plan: &Plan) -> Result<(), FoldError> {
     }
     for id in plan.ids() {
         for operand in &plan.instruction(id).operands {
-            let Some(fold) = plan.instruction(*operand).fold.filter(|fold| plan.instruction(id).fold != Some(*fold))
+            let Some(fold) = plan
+                .instruction(*operand)
+                .fold
+                .filter(|fold| plan.instruction(id).fold != Some(*fold))
             else {
                 continue;
             };
@@ -85,15 +90,27 @@ pub(crate) fn verify_folds(plan: &Plan) -> Result<(), FoldError> {
     }
 }
 
-fn verify_fold(plan: &Plan, id: FoldId, fold: &PlanFold, (first, last): (InstrId, InstrId)) -> Result<(), FoldError> {
-    let is_free = |at: &InstrId| matches!(plan.instruction(*at).kind, InstrKind::Constant(_) | InstrKind::Parameter(_));
-    let between = (first.0..=last.0).map(InstrId).find(|at| plan.runs_in(*at) != Some(id) && !is_free(at));
+fn verify_fold(
+    plan: &Plan,
+    id: FoldId,
+    fold: &PlanFold,
+    (first, last): (InstrId, InstrId),
+) -> Result<(), FoldError> {
+    let is_free = |at: &InstrId| {
+        matches!(plan.instruction(*at).kind, InstrKind::Constant(_) | InstrKind::Parameter(_))
+    };
+    let between =
+        (first.0..=last.0).map(InstrId).find(|at| plan.runs_in(*at) != Some(id) && !is_free(at));
     if let Some(at) = between {
         return Err(FoldError::Between(at, id));
     }
-    let from = plan.instructions.get(fold.from.index()).filter(|from| fold.from < first && from.fold != Some(id));
+    let from = plan
+        .instructions
+        .get(fold.from.index())
+        .filter(|from| fold.from < first && from.fold != Some(id));
     let from = from.ok_or(FoldError::From(fold.from, id))?;
-    let to = plan.instructions.get(fold.to.index()).filter(|to| fold.to <= last && to.fold == Some(id));
+    let to =
+        plan.instructions.get(fold.to.index()).filter(|to| fold.to <= last && to.fold == Some(id));
     let to = to.ok_or(FoldError::To(fold.to, id))?;
     if (&from.dims, from.dtype, from.layout) == (&to.dims, to.dtype, to.layout) {
         Ok(())
@@ -105,26 +122,33 @@ fn verify_fold(plan: &Plan, id: FoldId, fold: &PlanFold, (first, last): (InstrId
 /// A plan with every application of its folded blocks written out.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Unrolled {
-    /// The plan, without folded blocks. What stands once for each application bears its number: `block.w_q.0`.
+    /// The plan, without folded blocks. What stands once for each application bears its number:
+    /// `block.w_q.0`.
     pub plan: Plan,
     /// For each instruction the one of the folded plan that it is an application of.
     pub of: Vec<InstrId>,
 }
 
 impl Plan {
-    /// The plan with its folded blocks written out, of no more than `most` applications each; they have to be as
-    /// [`verify`](crate::verify::verify) asks.
+    /// The plan with its folded blocks written out, of no more than `most` applications each; they
+    /// have to be as [`verify`](crate::verify::verify) asks.
     pub fn unrolled(&self, most: u64) -> Unrolled {
         let mut writer = Writer {
             source: self,
             out: Unrolled {
-                plan: Plan { instructions: Vec::new(), outputs: Vec::new(), folds: Vec::new(), ..self.clone() },
+                plan: Plan {
+                    instructions: Vec::new(),
+                    outputs: Vec::new(),
+                    folds: Vec::new(),
+                    ..self.clone()
+                },
                 of: Vec::new(),
             },
             made: vec![Vec::new(); self.instructions.len()],
         };
         let ranges = self.fold_ranges();
-        let counts: Vec<usize> = self.folds.iter().map(|f| f.repeat.min(most.max(1)) as usize).collect();
+        let counts: Vec<usize> =
+            self.folds.iter().map(|f| f.repeat.min(most.max(1)) as usize).collect();
         let mut next = 0;
         while next < self.instructions.len() {
             let id = InstrId(next as u32);
@@ -149,7 +173,11 @@ impl Plan {
         for output in &self.outputs {
             let made = &writer.made[output.id.index()];
             let several = output.state && made.len() > 1;
-            let wanted = if several { made.as_slice() } else { made.last().map_or(&[][..], std::slice::from_ref) };
+            let wanted = if several {
+                made.as_slice()
+            } else {
+                made.last().map_or(&[][..], std::slice::from_ref)
+            };
             for (copy, id) in wanted.iter().enumerate() {
                 let name = if several { numbered(&output.name, copy) } else { output.name.clone() };
                 writer.out.plan.outputs.push(PlanOutput { name, id: *id, ..output.clone() });
@@ -180,24 +208,33 @@ impl Writer<'_> {
             _ => instr.name.as_ref().map(|name| numbered(name, copy)),
         };
         self.made[id.index()].push(InstrId(self.out.plan.instructions.len() as u32));
-        self.out.plan.instructions.push(Instruction { operands, name, fold: None, ..instr.clone() });
+        self.out.plan.instructions.push(Instruction {
+            operands,
+            name,
+            fold: None,
+            ..instr.clone()
+        });
         self.out.of.push(id);
     }
 
-    /// What an application reads: of its own block what the same application has made, of another what came last.
+    /// What an application reads: of its own block what the same application has made, of another
+    /// what came last.
     fn operand(&self, reader: &Instruction, operand: InstrId, copy: usize) -> InstrId {
-        let carried = reader.fold.map(|fold| &self.source.folds[fold.index()]).filter(|fold| fold.from == operand);
+        let carried = reader
+            .fold
+            .map(|fold| &self.source.folds[fold.index()])
+            .filter(|fold| fold.from == operand);
         let (made, at) = match carried {
             Some(fold) if copy > 0 => (&self.made[fold.to.index()], Some(copy - 1)),
             _ => {
-                let same = reader.fold.is_some() && self.source.instruction(operand).fold == reader.fold;
+                let same =
+                    reader.fold.is_some() && self.source.instruction(operand).fold == reader.fold;
                 (&self.made[operand.index()], same.then_some(copy))
             }
         };
         // A number of the block may stand in front of it, and is then written once and read by all.
-        at.and_then(|at| made.get(at))
-            .or(made.last())
-            .copied()
-            .unwrap_or_else(|| never!("an operand that is not written before its reader", InstrId(0)))
+        at.and_then(|at| made.get(at)).or(made.last()).copied().unwrap_or_else(|| {
+            never!("an operand that is not written before its reader", InstrId(0))
+        })
     }
 }

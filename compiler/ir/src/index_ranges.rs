@@ -3,7 +3,8 @@
 use crate::op::{Flag, Op};
 use crate::plan::{InstrId, InstrKind, Plan};
 
-/// For each instruction whose values end up as ids of a `take`: how many rows the smallest such table has.
+/// For each instruction whose values end up as ids of a `take`: how many rows the smallest such
+/// table has.
 pub fn index_ranges(plan: &Plan) -> Vec<Option<u64>> {
     let mut ranges: Vec<Option<u64>> = vec![None; plan.instructions.len()];
     let narrow = |ranges: &mut Vec<Option<u64>>, operand: InstrId, rows: u64| {
@@ -18,7 +19,9 @@ pub fn index_ranges(plan: &Plan) -> Vec<Option<u64>> {
         let keeps_values = match &instr.kind {
             InstrKind::Move(_) => true,
             InstrKind::Op(op) => op.row().is(Flag::KeepsValues),
-            InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::CollectiveEinsum(_) => false,
+            InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::CollectiveEinsum(_) => {
+                false
+            }
         };
         if let Some(rows) = ranges[id.index()].filter(|_| keeps_values) {
             instr.operands.iter().for_each(|operand| narrow(&mut ranges, *operand, rows));

@@ -40,7 +40,8 @@ pub enum Place {
     Replicated,
     /// Every device along the axis holds a term still to be combined.
     Partial(Reduction),
-    /// The axis splits the dim at `dim`; `position` counts from the major side among the axes of that dim.
+    /// The axis splits the dim at `dim`; `position` counts from the major side among the axes of
+    /// that dim.
     Split {
         /// Index into the tensor's dims.
         dim: usize,
@@ -49,20 +50,20 @@ pub enum Place {
     },
 }
 
-/// How a tensor lies on a mesh: for each dim the ordered axes that split it, and the axes over which it is partial.
-/// An axis that is named nowhere is one over which the tensor is replicated.
+/// How a tensor lies on a mesh: for each dim the ordered axes that split it, and the axes over
+/// which it is partial. An axis that is named nowhere is one over which the tensor is replicated.
 ///
-/// A layout refers to dims by their place in the tensor and to axes by id: it is a machine word, and equality is
-/// structural. Invariants, kept by every constructor:
+/// A layout refers to dims by their place in the tensor and to axes by id: it is a machine word,
+/// and equality is structural. Invariants, kept by every constructor:
 ///
 /// * an axis has one place (it splits one dim, or is partial, or is replicated);
 /// * the positions of the axes of a dim are 0, 1, 2, ...
 ///
-/// Divisibility depends on the sizes too, so it is checked by [`Layout::new`] and [`MeshShape::admits`] against a
-/// [`MeshShape`].
+/// Divisibility depends on the sizes too, so it is checked by [`Layout::new`] and
+/// [`MeshShape::admits`] against a [`MeshShape`].
 ///
-/// When a value is partial in both ways, the sum is the inner one: the value is `max over y of (sum over x of term)`.
-/// So a partial maximum can be completed only once no partial sum is left.
+/// When a value is partial in both ways, the sum is the inner one: the value is `max over y of (sum
+/// over x of term)`. So a partial maximum can be completed only once no partial sum is left.
 ///
 /// ```
 /// # use shard_ir::*;
@@ -178,7 +179,11 @@ impl MeshShape<'_> {
         (0..=MAX_RANK).find_map(|dim| {
             // A dim that the tensor does not have is one that nothing can split.
             let size = self.sizes.get(dim).copied().unwrap_or(1);
-            (size % devices[dim] != 0).then_some(LayoutError::NotDivisible { dim, size, devices: devices[dim] })
+            (size % devices[dim] != 0).then_some(LayoutError::NotDivisible {
+                dim,
+                size,
+                devices: devices[dim],
+            })
         })
     }
 
@@ -205,14 +210,15 @@ impl MeshShape<'_> {
         self.sizes.iter().product::<u64>() / self.mesh.group_size(layout.split_axes().iter())
     }
 
-    /// Every legal layout of the tensor in which at most the axes of `partial_sum` are partial sums and at most those of
-    /// `partial_max` partial maxima, in the order of [`Layout`].
+    /// Every legal layout of the tensor in which at most the axes of `partial_sum` are partial sums
+    /// and at most those of `partial_max` partial maxima, in the order of [`Layout`].
     pub fn layouts(&self, partial_sum: AxisSet, partial_max: AxisSet) -> Vec<Layout> {
         let all = self.layouts_within(partial_sum, partial_max, usize::MAX);
         all.unwrap_or_else(|| never!("more layouts than a machine counts", Vec::new()))
     }
 
-    /// Every legal layout that the same axes split as this one, and that is partial over the same axes; itself among them.
+    /// Every legal layout that the same axes split as this one, and that is partial over the same
+    /// axes; itself among them.
     pub fn layouts_like(&self, layout: Layout) -> Vec<Layout> {
         let bare = (0..self.rank()).fold(layout, |l, dim| l.with_dim(dim, AxisList::EMPTY));
         let mut out = vec![bare];
@@ -232,9 +238,14 @@ impl MeshShape<'_> {
         out
     }
 
-    /// As [`MeshShape::layouts`], or `None` where there are more than `limit`: their number grows with the factorial of that
-    /// of the axes.
-    pub fn layouts_within(&self, partial_sum: AxisSet, partial_max: AxisSet, limit: usize) -> Option<Vec<Layout>> {
+    /// As [`MeshShape::layouts`], or `None` where there are more than `limit`: their number grows
+    /// with the factorial of that of the axes.
+    pub fn layouts_within(
+        &self,
+        partial_sum: AxisSet,
+        partial_max: AxisSet,
+        limit: usize,
+    ) -> Option<Vec<Layout>> {
         let mut out = vec![Layout::REPLICATED];
         for axis in self.mesh.axis_ids() {
             let before = out.len();
@@ -253,7 +264,10 @@ impl MeshShape<'_> {
                     if self.can_append(layout, dim, &AxisList::EMPTY.then(axis)) {
                         let axes = layout.axes_of(dim);
                         for at in 0..=axes.len() {
-                            out.push(layout.with_dim(dim, axes.prefix(at).then(axis).concat(axes.suffix_from(at))));
+                            out.push(layout.with_dim(
+                                dim,
+                                axes.prefix(at).then(axis).concat(axes.suffix_from(at)),
+                            ));
                         }
                     }
                 }
@@ -268,7 +282,8 @@ impl Layout {
     /// Replicated over every axis.
     pub const REPLICATED: Layout = Layout { place: [REPLICATED; MAX_AXES] };
 
-    /// The layout with these ordered axes on each dim and these partial axes; checks every invariant and divisibility.
+    /// The layout with these ordered axes on each dim and these partial axes; checks every
+    /// invariant and divisibility.
     pub fn new(
         shape: MeshShape<'_>,
         splits: &[AxisList],
@@ -290,7 +305,9 @@ impl Layout {
         for (set, kind) in [(partial_sum, Reduction::Sum), (partial_max, Reduction::Max)] {
             for axis in set.iter() {
                 match layout.place(axis) {
-                    Place::Split { dim, .. } => return Err(LayoutError::AxisSplitsAndPartial { axis, dim }),
+                    Place::Split { dim, .. } => {
+                        return Err(LayoutError::AxisSplitsAndPartial { axis, dim });
+                    }
                     Place::Partial(_) => return Err(LayoutError::AxisPartialTwice { axis }),
                     Place::Replicated => layout = layout.with_partial(axis, kind),
                 }
@@ -361,8 +378,8 @@ impl Layout {
         self.partial_axes().is_empty()
     }
 
-    /// The layout with a dim split over exactly these axes. They must be on no other dim; one that was partial is no
-    /// longer, and one that left the dim becomes replicated.
+    /// The layout with a dim split over exactly these axes. They must be on no other dim; one that
+    /// was partial is no longer, and one that left the dim becomes replicated.
     #[must_use]
     pub fn with_dim(mut self, dim: usize, axes: AxisList) -> Layout {
         for code in &mut self.place {
@@ -380,7 +397,10 @@ impl Layout {
     /// The layout with an axis, which must split nothing, partial.
     #[must_use]
     pub fn with_partial(mut self, axis: AxisId, kind: Reduction) -> Layout {
-        debug_assert!(!matches!(self.place(axis), Place::Split { .. }), "a split axis cannot be partial");
+        debug_assert!(
+            !matches!(self.place(axis), Place::Split { .. }),
+            "a split axis cannot be partial"
+        );
         self.place[axis.index()] = match kind {
             Reduction::Sum => PARTIAL_SUM,
             Reduction::Max => PARTIAL_MAX,
@@ -401,7 +421,8 @@ impl Layout {
         self.place.iter().map(|code| usize::from(*code >> 4)).max().unwrap_or(0)
     }
 
-    /// The same layout for a tensor whose dims are reordered: dim `i` of the result is dim `order[i]` of this one.
+    /// The same layout for a tensor whose dims are reordered: dim `i` of the result is dim
+    /// `order[i]` of this one.
     #[must_use]
     pub fn permuted(self, order: &[usize]) -> Layout {
         let mut out = self;
@@ -415,13 +436,14 @@ impl Layout {
         out
     }
 
-    /// The canonical text, `BLE_xyz(partialsum-w)`: compact where every dim name is a letter and digits, bracketed
-    /// otherwise, and then the partial axes in mesh order.
+    /// The canonical text, `BLE_xyz(partialsum-w)`: compact where every dim name is a letter and
+    /// digits, bracketed otherwise, and then the partial axes in mesh order.
     pub fn text<S: AsRef<str>>(self, mesh: &Mesh, dims: &[S]) -> String {
         let compact = !dims.is_empty()
             && dims.iter().all(|d| {
                 let mut chars = d.as_ref().chars();
-                chars.next().is_some_and(|c| c.is_ascii_uppercase()) && chars.all(|c| c.is_ascii_digit())
+                chars.next().is_some_and(|c| c.is_ascii_uppercase())
+                    && chars.all(|c| c.is_ascii_digit())
             });
         let words: Vec<String> = dims
             .iter()
@@ -459,7 +481,10 @@ impl fmt::Debug for Layout {
         }
         for kind in [Reduction::Sum, Reduction::Max] {
             if !self.partial(kind).is_empty() {
-                list.entry(&format_args!("{kind:?}:{:?}", self.partial(kind).iter().map(|a| a.0).collect::<Vec<_>>()));
+                list.entry(&format_args!(
+                    "{kind:?}:{:?}",
+                    self.partial(kind).iter().map(|a| a.0).collect::<Vec<_>>()
+                ));
             }
         }
         list.finish()

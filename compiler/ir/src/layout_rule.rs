@@ -1,5 +1,5 @@
-//! The layout rule of each op: the layout of its result when every device applies the op to what it holds, or why it
-//! must not. The verifier, the checker and the e-graph all ask here.
+//! The layout rule of each op: the layout of its result when every device applies the op to what it
+//! holds, or why it must not. The verifier, the checker and the e-graph all ask here.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,8 @@ pub enum RuleError {
         /// The other.
         right: usize,
     },
-    /// One axis splits two different dims of the operands: only the diagonal blocks would be computed.
+    /// One axis splits two different dims of the operands: only the diagonal blocks would be
+    /// computed.
     #[error("mesh axis {axis:?} splits two dims of the operands")]
     AxisSplitsTwoDims {
         /// The axis.
@@ -75,7 +76,10 @@ pub enum RuleError {
         split: usize,
     },
     /// A value added to a partial sum (or joined to a partial value) that is not partial itself.
-    #[error("operand {operand} is not partial over mesh axis {axis:?}: it would be added once for each device")]
+    #[error(
+        "operand {operand} is not partial over mesh axis {axis:?}: it would be added once for \
+            each device"
+    )]
     AddedOncePerDevice {
         /// The operand that is not partial.
         operand: usize,
@@ -145,7 +149,8 @@ pub fn result_layout(
             _ => sums = sums.union(split.axes.set()),
         }
     }
-    let lists: Vec<AxisList> = result.iter().map(|d| splits.get(d).map_or(AxisList::EMPTY, |s| s.axes)).collect();
+    let lists: Vec<AxisList> =
+        result.iter().map(|d| splits.get(d).map_or(AxisList::EMPTY, |s| s.axes)).collect();
     let sizes: Vec<u64> = result.iter().map(|d| dims[d.index()].size).collect();
     Ok(Layout::new(MeshShape { mesh, sizes: &sizes }, &lists, sums, maxima)?)
 }
@@ -159,7 +164,8 @@ struct DimSplit {
 
 type Splits = BTreeMap<DimId, DimSplit>;
 
-/// The dim of the op's iteration space that a dim of an operand is, or `None` where the op needs it whole.
+/// The dim of the op's iteration space that a dim of an operand is, or `None` where the op needs it
+/// whole.
 pub fn iteration_dim(op: &Op, operand: usize, dim: DimId) -> Option<DimId> {
     match op {
         Op::Rename { from, to } if dim == *from => Some(*to),
@@ -198,16 +204,26 @@ fn one_dim_per_axis(splits: &Splits) -> Result<(), RuleError> {
     for (dim, split) in splits {
         for axis in split.axes.iter() {
             if let Some(first) = seen.insert(axis, (split.operand, *dim)) {
-                return Err(RuleError::AxisSplitsTwoDims { axis, first, second: (split.operand, *dim) });
+                return Err(RuleError::AxisSplitsTwoDims {
+                    axis,
+                    first,
+                    second: (split.operand, *dim),
+                });
             }
         }
     }
     Ok(())
 }
 
-/// The axes of one dim dealt out to its parts: the major part first, the next only once the one before has a device for
-/// every element.
-fn split_dims(from: DimId, to: &[DimId], operand: Operand<'_>, mesh: &Mesh, dims: &[Dim]) -> Result<Splits, RuleError> {
+/// The axes of one dim dealt out to its parts: the major part first, the next only once the one
+/// before has a device for every element.
+fn split_dims(
+    from: DimId,
+    to: &[DimId],
+    operand: Operand<'_>,
+    mesh: &Mesh,
+    dims: &[Dim],
+) -> Result<Splits, RuleError> {
     let mut splits = Splits::new();
     for (at, dim) in operand.dims.iter().enumerate() {
         let axes = operand.layout.axes_of(at);
@@ -224,7 +240,8 @@ fn split_dims(from: DimId, to: &[DimId], operand: Operand<'_>, mesh: &Mesh, dims
 
 /// The axes of a whole dim as axes of its parts, major to minor, if its blocks fall on whole parts.
 ///
-/// With parts K = 4 and G = 8, `H_xy` on x=4, y=2 is `K_xG_y`; on x=2, y=2 it is `K_xyG`; on x=2, y=4 it straddles.
+/// With parts K = 4 and G = 8, `H_xy` on x=4, y=2 is `K_xG_y`; on x=2, y=2 it is `K_xyG`; on x=2,
+/// y=4 it straddles.
 pub fn deal(axes: AxisList, parts: &[u64], mesh: &Mesh) -> Option<Vec<AxisList>> {
     let mut rest = axes.iter().peekable();
     let mut out = Vec::new();
@@ -244,10 +261,21 @@ pub fn deal(axes: AxisList, parts: &[u64], mesh: &Mesh) -> Option<Vec<AxisList>>
 }
 
 /// The axes of several dims as the axes of the one that they merge into.
-fn merge_dims(from: &[DimId], to: DimId, operand: Operand<'_>, mesh: &Mesh, dims: &[Dim]) -> Result<Splits, RuleError> {
+fn merge_dims(
+    from: &[DimId],
+    to: DimId,
+    operand: Operand<'_>,
+    mesh: &Mesh,
+    dims: &[Dim],
+) -> Result<Splits, RuleError> {
     let mut splits = Splits::new();
-    let axes_of =
-        |d: &DimId| operand.dims.iter().position(|o| o == d).map_or(AxisList::EMPTY, |at| operand.layout.axes_of(at));
+    let axes_of = |d: &DimId| {
+        operand
+            .dims
+            .iter()
+            .position(|o| o == d)
+            .map_or(AxisList::EMPTY, |at| operand.layout.axes_of(at))
+    };
     for dim in operand.dims.iter().filter(|d| !from.contains(d)) {
         splits.insert(*dim, DimSplit { axes: axes_of(dim), operand: 0 });
     }
@@ -262,10 +290,15 @@ fn merge_dims(from: &[DimId], to: DimId, operand: Operand<'_>, mesh: &Mesh, dims
 }
 
 /// How the result is partial over an axis because operands are.
-fn partial_over(op: &Op, operands: &[Operand<'_>], axis: AxisId) -> Result<Option<Reduction>, RuleError> {
+fn partial_over(
+    op: &Op,
+    operands: &[Operand<'_>],
+    axis: AxisId,
+) -> Result<Option<Reduction>, RuleError> {
     let place = |i: usize| operands[i].layout.place(axis);
-    let with =
-        |kind: Reduction| -> Vec<usize> { (0..operands.len()).filter(|i| place(*i) == Place::Partial(kind)).collect() };
+    let with = |kind: Reduction| -> Vec<usize> {
+        (0..operands.len()).filter(|i| place(*i) == Place::Partial(kind)).collect()
+    };
     let (sums, maxima) = (with(Reduction::Sum), with(Reduction::Max));
     let Some(partial) = sums.iter().chain(&maxima).min().copied() else { return Ok(None) };
     if let Some(split) = (0..operands.len()).find(|i| matches!(place(*i), Place::Split { .. })) {
@@ -286,7 +319,8 @@ fn partial_over(op: &Op, operands: &[Operand<'_>], axis: AxisId) -> Result<Optio
             _ => not_increasing(maxima[0]),
         };
     }
-    // Each term drops its own remainder in a division of integers, its own fraction in a cast to them.
+    // Each term drops its own remainder in a division of integers, its own fraction in a cast to
+    // them.
     let of_floats = operands[0].dtype.is_float();
     let keeps_all = match op {
         Op::Cast(to) => to.is_float() && of_floats,

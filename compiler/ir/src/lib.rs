@@ -1,9 +1,10 @@
 //! The intermediate representation of `shardc`: what flows between the passes.
 //!
 //! * [`Mesh`], [`Dim`], [`TensorType`]: what a program is about.
-//! * [`Layout`] and its algebra; [`Collective`], the moves between layouts, and [`Collective::apply`], their one definition;
-//!   [`layout_rule`], what each op does to layouts.
-//! * [`Program`] (checked, unsharded), [`Plan`] (lowered), [`Schedule`] (in time): the borders between passes.
+//! * [`Layout`] and its algebra; [`Collective`], the moves between layouts, and
+//!   [`Collective::apply`], their one definition; [`layout_rule`], what each op does to layouts.
+//! * [`Program`] (checked, unsharded), [`Plan`] (lowered), [`Schedule`] (in time): the borders
+//!   between passes.
 //! * [`text`]: `.shir`, a plan as text; [`verify`]: the judge of every plan.
 
 pub mod collective;

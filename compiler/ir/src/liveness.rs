@@ -7,24 +7,27 @@ use crate::program::{FoldId, ParameterKind};
 /// The memory of one device along a plan run in program order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Liveness {
-    /// For each instruction, the bytes held while it runs: weights and caches, its operands, its result, every other
-    /// value made before and still to be read, and the chunks under way in the loop of a collective einsum.
+    /// For each instruction, the bytes held while it runs: weights and caches, its operands, its
+    /// result, every other value made before and still to be read, and the chunks under way in the
+    /// loop of a collective einsum.
     pub live_bytes: Vec<u64>,
-    /// For each instruction, the values read for the last time by it (never weights, caches or results of the layer).
+    /// For each instruction, the values read for the last time by it (never weights, caches or
+    /// results of the layer).
     pub frees: Vec<Vec<InstrId>>,
 }
 
 impl Liveness {
-    /// Walks a plan in program order, each value in memory of its own. Activations given as parameters are held from the
-    /// start.
+    /// Walks a plan in program order, each value in memory of its own. Activations given as
+    /// parameters are held from the start.
     pub fn of(plan: &Plan) -> Liveness {
         Liveness::in_buffers(plan, &plan.ids().map(Some).collect::<Vec<_>>())
     }
 
-    /// As [`Liveness::of`], where values share memory: `buffer_of` names for each instruction the one whose memory holds
-    /// its value (itself, or an earlier one that holds its own), or none for a value that is never in memory. A buffer is
-    /// as large as the largest value in it, and held until none of them is read again. A value in no memory passes between
-    /// two members of a kernel, which runs as one: what its members read is held until the last of them ends.
+    /// As [`Liveness::of`], where values share memory: `buffer_of` names for each instruction the
+    /// one whose memory holds its value (itself, or an earlier one that holds its own), or none for
+    /// a value that is never in memory. A buffer is as large as the largest value in it, and held
+    /// until none of them is read again. A value in no memory passes between two members of a
+    /// kernel, which runs as one: what its members read is held until the last of them ends.
     pub fn in_buffers(plan: &Plan, buffer_of: &[Option<InstrId>]) -> Liveness {
         let count = plan.instructions.len();
         let ranges = plan.fold_ranges();
@@ -37,7 +40,8 @@ impl Liveness {
         for id in plan.ids() {
             for operand in &plan.instruction(id).operands {
                 let read = match plan.runs_in(id) {
-                    // What comes from outside of a folded block is read by every application, but for what is handed on.
+                    // What comes from outside of a folded block is read by every application, but
+                    // for what is handed on.
                     Some(fold)
                         if plan.instruction(*operand).fold != Some(fold)
                             && plan.folds[fold.index()].from != *operand =>
@@ -66,12 +70,19 @@ impl Liveness {
                 frees[last_use[id.index()]].push(id);
             }
         }
-        let mut live_bytes = live_bytes(plan, buffer_of, |id| if kept(id) { count } else { last_use[id.index()] });
+        let mut live_bytes =
+            live_bytes(plan, buffer_of, |id| if kept(id) { count } else { last_use[id.index()] });
         for (fold, range) in plan.folds.iter().zip(&ranges) {
-            // What the block takes is read behind it too: in all but the first application it lies beside what was handed on.
-            let Some((first, last)) = range.map(|(first, last)| (first.index(), last.index())) else { continue };
+            // What the block takes is read behind it too: in all but the first application it lies
+            // beside what was handed on.
+            let Some((first, last)) = range.map(|(first, last)| (first.index(), last.index()))
+            else {
+                continue;
+            };
             let in_block = |id: &InstrId| (first..=last).contains(&id.index());
-            let read = plan.ids().rfind(|id| in_block(id) && plan.instruction(*id).operands.contains(&fold.from));
+            let read = plan
+                .ids()
+                .rfind(|id| in_block(id) && plan.instruction(*id).operands.contains(&fold.from));
             let beside = kept(fold.from) || last_use[fold.from.index()] > last;
             if let Some(read) = read.filter(|_| beside && !plan.in_host_memory(fold.from)) {
                 for held in &mut live_bytes[first..=read.index()] {
@@ -88,20 +99,30 @@ impl Liveness {
     }
 }
 
-/// For each instruction the last of the kernel that it runs in: itself, where its value is in memory.
+/// For each instruction the last of the kernel that it runs in: itself, where its value is in
+/// memory.
 fn ends_of_kernels(plan: &Plan, buffer_of: &[Option<InstrId>]) -> Vec<InstrId> {
     let mut ends: Vec<InstrId> = plan.ids().collect();
     for id in plan.ids().rev() {
-        for operand in plan.instruction(id).operands.iter().filter(|operand| buffer_of[operand.index()].is_none()) {
+        for operand in plan
+            .instruction(id)
+            .operands
+            .iter()
+            .filter(|operand| buffer_of[operand.index()].is_none())
+        {
             ends[operand.index()] = ends[operand.index()].max(ends[id.index()]);
         }
     }
     ends
 }
 
-/// For each instruction the bytes held while it runs; a value is needed up to the instruction `until`, and beyond the last
-/// one where it is kept.
-fn live_bytes(plan: &Plan, buffer_of: &[Option<InstrId>], until: impl Fn(InstrId) -> usize) -> Vec<u64> {
+/// For each instruction the bytes held while it runs; a value is needed up to the instruction
+/// `until`, and beyond the last one where it is kept.
+fn live_bytes(
+    plan: &Plan,
+    buffer_of: &[Option<InstrId>],
+    until: impl Fn(InstrId) -> usize,
+) -> Vec<u64> {
     let count = plan.instructions.len();
     let mut size = vec![0u64; count];
     let mut end = vec![0usize; count];
@@ -110,7 +131,8 @@ fn live_bytes(plan: &Plan, buffer_of: &[Option<InstrId>], until: impl Fn(InstrId
         if plan.in_host_memory(id) {
             continue;
         }
-        size[buffer.index()] = size[buffer.index()].max(plan.local_bytes(id).saturating_mul(plan.copies_of(id)));
+        size[buffer.index()] =
+            size[buffer.index()].max(plan.local_bytes(id).saturating_mul(plan.copies_of(id)));
         end[buffer.index()] = end[buffer.index()].max(until(id));
     }
     // In 128 bits: each value fits in 64, the sum of thousands of absurd ones need not.
@@ -127,7 +149,8 @@ fn live_bytes(plan: &Plan, buffer_of: &[Option<InstrId>], until: impl Fn(InstrId
     }
     let held = change.iter().scan(0i128, |held, change| {
         *held += change;
-        // More than a machine counts is as much as it counts; fewer than none would be a buffer freed twice.
+        // More than a machine counts is as much as it counts; fewer than none would be a buffer
+        // freed twice.
         Some(match u64::try_from(*held) {
             Ok(held) => held,
             Err(_) if *held > 0 => u64::MAX,

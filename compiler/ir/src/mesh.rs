@@ -4,14 +4,16 @@ use std::fmt;
 
 /// How many mesh axes of size greater than one a program may use.
 ///
-/// A [`Layout`](crate::Layout) is one byte an axis, so it stays a machine word; with more axes the plan space is far
-/// beyond what any search can exhaust (it grows with the factorial of this number).
+/// A [`Layout`](crate::Layout) is one byte an axis, so it stays a machine word; with more axes the
+/// plan space is far beyond what any search can exhaust (it grows with the factorial of this
+/// number).
 pub const MAX_AXES: usize = 8;
 
 /// How many axes (those of size one included) a mesh line may name.
 pub const MAX_NAMED_AXES: usize = 32;
 
-/// How many devices a mesh may have: sizes are multiplied in `u64`, and byte counts must not overflow.
+/// How many devices a mesh may have: sizes are multiplied in `u64`, and byte counts must not
+/// overflow.
 pub const MAX_DEVICES: u64 = 1 << 24;
 
 /// A mesh axis, as an index into [`Mesh::axes`].
@@ -36,8 +38,8 @@ pub struct MeshAxis {
 
 /// The devices, as a grid with named axes, major to minor.
 ///
-/// Axes of size one are legal in the source and have no meaning in a plan: the checker keeps their names in
-/// [`Mesh::declared`] and drops them from every layout.
+/// Axes of size one are legal in the source and have no meaning in a plan: the checker keeps their
+/// names in [`Mesh::declared`] and drops them from every layout.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Mesh {
     axes: Vec<MeshAxis>,
@@ -54,8 +56,10 @@ pub enum MeshError {
     /// The same name twice.
     #[error("mesh axis {0} is named twice")]
     Duplicate(String),
-    /// More than [`MAX_AXES`] axes of size greater than one, or more than [`MAX_NAMED_AXES`] in all.
-    #[error("the mesh has {0} axes; the limit is {limit} of size greater than 1 and {MAX_NAMED_AXES} in all", limit = MAX_AXES)]
+    /// More than [`MAX_AXES`] axes of size greater than one, or more than [`MAX_NAMED_AXES`] in
+    /// all.
+    #[error("the mesh has {0} axes; the limit is {limit} of size greater than 1 and \
+        {MAX_NAMED_AXES} in all", limit = MAX_AXES)]
     TooManyAxes(usize),
     /// More than [`MAX_DEVICES`] devices.
     #[error("the mesh has more than {MAX_DEVICES} devices")]
@@ -64,7 +68,9 @@ pub enum MeshError {
 
 impl Mesh {
     /// A mesh of the given `(name, size)` axes, major to minor.
-    pub fn new<S: Into<String>>(axes: impl IntoIterator<Item = (S, u64)>) -> Result<Mesh, MeshError> {
+    pub fn new<S: Into<String>>(
+        axes: impl IntoIterator<Item = (S, u64)>,
+    ) -> Result<Mesh, MeshError> {
         let mut mesh = Mesh::default();
         let mut devices: u64 = 1;
         for (name, size) in axes {
@@ -75,7 +81,10 @@ impl Mesh {
             if mesh.declared.iter().any(|(n, _)| *n == name) {
                 return Err(MeshError::Duplicate(name));
             }
-            devices = devices.checked_mul(size).filter(|d| *d <= MAX_DEVICES).ok_or(MeshError::TooManyDevices)?;
+            devices = devices
+                .checked_mul(size)
+                .filter(|d| *d <= MAX_DEVICES)
+                .ok_or(MeshError::TooManyDevices)?;
             mesh.declared.push((name.clone(), size));
             if size == 1 {
                 mesh.unit_axes.push(name);
@@ -139,7 +148,8 @@ impl Mesh {
         self.group_size(self.axis_ids())
     }
 
-    /// The coordinates of a device along each axis; devices are numbered with the last axis fastest.
+    /// The coordinates of a device along each axis; devices are numbered with the last axis
+    /// fastest.
     ///
     /// ```
     /// # use shard_ir::Mesh;
@@ -164,7 +174,11 @@ impl Mesh {
     /// Axes as the source writes them: `xyz` where every name is one letter, else `{data,model}`.
     pub fn axes_text(&self, axes: impl IntoIterator<Item = AxisId>) -> String {
         let names: Vec<&str> = axes.into_iter().map(|a| self.name(a)).collect();
-        if names.iter().all(|n| n.chars().count() == 1) { names.concat() } else { format!("{{{}}}", names.join(",")) }
+        if names.iter().all(|n| n.chars().count() == 1) {
+            names.concat()
+        } else {
+            format!("{{{}}}", names.join(","))
+        }
     }
 }
 
@@ -230,7 +244,8 @@ impl AxisSet {
     pub fn nonempty_subsets(self) -> impl Iterator<Item = AxisSet> {
         let all = self.0;
         // To subtract the whole set from a subset carries into the next subset.
-        let next = move |subset: &u8| Some(subset.wrapping_sub(all) & all).filter(|next| *next != 0);
+        let next =
+            move |subset: &u8| Some(subset.wrapping_sub(all) & all).filter(|next| *next != 0);
         std::iter::successors(Some(0), next).skip(1).map(AxisSet)
     }
 }
@@ -271,7 +286,9 @@ impl AxisList {
         self.len == 0
     }
     /// The axes, major to minor.
-    pub fn iter(&self) -> impl DoubleEndedIterator<Item = AxisId> + ExactSizeIterator + Clone + use<> {
+    pub fn iter(
+        &self,
+    ) -> impl DoubleEndedIterator<Item = AxisId> + ExactSizeIterator + Clone + use<> {
         let ids = self.ids;
         (0..self.len as usize).map(move |i| AxisId(ids[i]))
     }
@@ -279,7 +296,8 @@ impl AxisList {
     pub fn get(&self, i: usize) -> Option<AxisId> {
         (i < self.len()).then(|| AxisId(self.ids[i]))
     }
-    /// The list with one more, minor-most axis. The caller keeps the axes distinct and at most [`MAX_AXES`].
+    /// The list with one more, minor-most axis. The caller keeps the axes distinct and at most
+    /// [`MAX_AXES`].
     #[must_use]
     pub fn then(mut self, axis: AxisId) -> AxisList {
         self.ids[self.len as usize] = axis.0;
@@ -303,9 +321,13 @@ impl AxisList {
     #[must_use]
     pub fn suffix_from(&self, n: usize) -> AxisList {
         let left = self.len.min(n as u8);
-        AxisList { len: self.len - left, ids: self.word().unbounded_shr(8 * u32::from(left)).to_le_bytes() }
+        AxisList {
+            len: self.len - left,
+            ids: self.word().unbounded_shr(8 * u32::from(left)).to_le_bytes(),
+        }
     }
-    /// The ids, and zeros behind them, as one number: lists are cut and joined at every turn of the search.
+    /// The ids, and zeros behind them, as one number: lists are cut and joined at every turn of the
+    /// search.
     fn word(&self) -> u64 {
         u64::from_le_bytes(self.ids)
     }
@@ -322,7 +344,8 @@ impl AxisList {
     pub fn set(&self) -> AxisSet {
         self.iter().collect()
     }
-    /// Every non-empty list of distinct axes drawn from a set, shorter lists first, in a fixed order.
+    /// Every non-empty list of distinct axes drawn from a set, shorter lists first, in a fixed
+    /// order.
     pub fn arrangements(set: AxisSet) -> Vec<AxisList> {
         let mut out: Vec<AxisList> = Vec::new();
         let mut last = vec![AxisList::EMPTY];

@@ -1,6 +1,9 @@
-//! [`Op`]: the operations of the language, as data. What they have in common is in the catalogue, [`shard_ops`].
+//! [`Op`]: the operations of the language, as data. What they have in common is in the catalogue,
+//! [`shard_ops`].
 
-pub use shard_ops::{Binary, Code, Field, Flag, Form, Lead, Map, Norm, Of, Partial, Reduce, Row, Slot, Takes, filled};
+pub use shard_ops::{
+    Binary, Code, Field, Flag, Form, Lead, Map, Norm, Of, Partial, Reduce, Row, Slot, Takes, filled,
+};
 
 use crate::tensor::{DimId, Dtype};
 
@@ -66,8 +69,8 @@ impl Filling for Option<DimId> {
     }
 }
 
-/// Declares [`Op`] and what takes it apart and puts it together. The fields of a variant stand in the order of the slots of its
-/// row; the kinds that have several rows are written out below.
+/// Declares [`Op`] and what takes it apart and puts it together. The fields of a variant stand in
+/// the order of the slots of its row; the kinds that have several rows are written out below.
 macro_rules! ops {
     (
         $(#[$doc:meta])*
@@ -125,7 +128,8 @@ macro_rules! ops {
                 }
             }
 
-            /// The op of these arguments, slot by slot; `None` where one is not of the kind that its slot takes.
+            /// The op of these arguments, slot by slot; `None` where one is not of the kind that
+            /// its slot takes.
             pub fn of(code: Code, arguments: Vec<Argument>) -> Option<Op> {
                 let mut arguments = arguments.into_iter();
                 let op = match code {
@@ -160,14 +164,15 @@ macro_rules! ops {
 }
 
 ops! {
-    /// An operation on global tensors. Dims are matched by name; the result's dims are stated beside the op
-    /// ([`Value::dims`](crate::Value::dims)), in memory order.
+    /// An operation on global tensors. Dims are matched by name; the result's dims are stated
+    /// beside the op ([`Value::dims`](crate::Value::dims)), in memory order.
     ///
-    /// The type rule is in [`typing`](crate::typing), the rule for layouts in [`layout_rule`](crate::layout_rule).
+    /// The type rule is in [`typing`](crate::typing), the rule for layouts in
+    /// [`layout_rule`](crate::layout_rule).
     pub enum Op {
-        /// The product of the operands, summed over every dim that the result does not name. The dtype of the result, too, is
-        /// stated beside it: that of the operands' product, or another one that it is accumulated in
-        /// ([`accumulates_in`](crate::typing::accumulates_in)).
+        /// The product of the operands, summed over every dim that the result does not name. The
+        /// dtype of the result, too, is stated beside it: that of the operands' product, or another
+        /// one that it is accumulated in ([`accumulates_in`](crate::typing::accumulates_in)).
         Einsum,
         /// `exp(a) / sum(exp(a))` over a dim.
         Softmax {
@@ -227,14 +232,15 @@ ops! {
             /// The dim of key positions.
             key: DimId,
         },
-        /// Rotary embedding: elements i and i + n/2 of the n along `over` are turned by `position · 10000^(-2i/n)`.
+        /// Rotary embedding: elements i and i + n/2 of the n along `over` are turned by `position ·
+        /// 10000^(-2i/n)`.
         Rope {
             /// The dim that is rotated, in halves; even.
             over: DimId,
             /// The dim of positions.
             at: DimId,
-            /// The dim of all positions, of which those of `at` are the last, as in [`Op::Mask`]; without it they are the
-            /// first.
+            /// The dim of all positions, of which those of `at` are the last, as in [`Op::Mask`];
+            /// without it they are the first.
             extent: Option<DimId>,
         },
         /// Operands `table, ids`: the rows of the table that the ids name.
@@ -242,12 +248,14 @@ ops! {
             /// The dim of the table that the ids index.
             over: DimId,
         },
-        /// Which tokens go to which experts: 1 at the place of an expert that a token is given, 0 elsewhere.
+        /// Which tokens go to which experts: 1 at the place of an expert that a token is given, 0
+        /// elsewhere.
         ///
-        /// Each token asks for the experts of its largest gates, the lower numbered where gates are equal; one that is no
-        /// number counts as minus infinity. Places are given
-        /// to first choices before second ones, and among them in the order of the tokens; where an expert has no place
-        /// left, the token goes without. Every other dim is a group of tokens with places of its own.
+        /// Each token asks for the experts of its largest gates, the lower numbered where gates are
+        /// equal; one that is no number counts as minus infinity. Places are given to first choices
+        /// before second ones, and among them in the order of the tokens; where an expert has no
+        /// place left, the token goes without. Every other dim is a group of tokens with places of
+        /// its own.
         Route {
             /// The dim of the experts.
             over: DimId,
@@ -281,7 +289,11 @@ impl Op {
 
     /// Each slot of its row that is not empty, with what fills it.
     pub fn slots(&self) -> impl Iterator<Item = (&'static Slot, Argument)> {
-        self.row().slots.iter().zip(self.arguments()).filter_map(|(slot, argument)| Some((slot, argument?)))
+        self.row()
+            .slots
+            .iter()
+            .zip(self.arguments())
+            .filter_map(|(slot, argument)| Some((slot, argument?)))
     }
 
     /// Every dim that the op itself names (not those of its operands).
@@ -292,7 +304,9 @@ impl Op {
     /// Whether each device must have a dim of an operand whole.
     pub fn needs_whole(&self, operand: usize, dim: DimId) -> bool {
         self.row().slots.iter().any(|slot| slot.of == Of::Whole(operand))
-            && self.slots().any(|(slot, argument)| slot.of == Of::Whole(operand) && argument.dims().contains(&dim))
+            && self.slots().any(|(slot, argument)| {
+                slot.of == Of::Whole(operand) && argument.dims().contains(&dim)
+            })
     }
 }
 

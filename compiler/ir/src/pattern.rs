@@ -3,8 +3,8 @@
 use crate::layout::{Layout, MeshShape, Reduction};
 use crate::mesh::{AxisList, AxisSet};
 
-/// A layout label (`?l`) of a layer, as an index into [`Program::labels`](crate::Program::labels): every pattern that
-/// bears it is met by one and the same layout.
+/// A layout label (`?l`) of a layer, as an index into [`Program::labels`](crate::Program::labels):
+/// every pattern that bears it is met by one and the same layout.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct LabelId(pub u16);
 
@@ -17,8 +17,8 @@ pub struct DimPattern {
     pub any_order: bool,
 }
 
-/// What an annotation demands: `BLE_x` exactly that layout, `BLE_(xy)` one of two, `B_xLE?` any layout with x on B,
-/// `BLE?l` any layout, the same wherever `l` stands.
+/// What an annotation demands: `BLE_x` exactly that layout, `BLE_(xy)` one of two, `B_xLE?` any
+/// layout with x on B, `BLE?l` any layout, the same wherever `l` stands.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct LayoutPattern {
     /// What is written on each dim, in the order of the value's dims.
@@ -27,15 +27,16 @@ pub struct LayoutPattern {
     pub partial_sum: AxisSet,
     /// The axes written as partial maxima.
     pub partial_max: AxisSet,
-    /// A `?` stands behind it: axes that are not written are free to split any dim (at any place among its axes).
+    /// A `?` stands behind it: axes that are not written are free to split any dim (at any place
+    /// among its axes).
     pub open: bool,
-    /// In an open pattern: axes that are not written may be partial too. True for intermediates, false at a layer's
-    /// boundary, where a partial value has to be written.
+    /// In an open pattern: axes that are not written may be partial too. True for intermediates,
+    /// false at a layer's boundary, where a partial value has to be written.
     pub free_partial: bool,
     /// The label behind the `?`.
     pub label: Option<LabelId>,
-    /// Axes over which the value must be whole: neither split nor partial. No source says so of an open pattern; questions
-    /// about a plan do.
+    /// Axes over which the value must be whole: neither split nor partial. No source says so of an
+    /// open pattern; questions about a plan do.
     pub whole: AxisSet,
 }
 
@@ -43,7 +44,9 @@ impl LayoutPattern {
     /// The pattern that only this layout meets.
     pub fn exactly(layout: Layout, rank: usize) -> LayoutPattern {
         LayoutPattern {
-            dims: (0..rank).map(|d| DimPattern { axes: layout.axes_of(d), any_order: false }).collect(),
+            dims: (0..rank)
+                .map(|d| DimPattern { axes: layout.axes_of(d), any_order: false })
+                .collect(),
             partial_sum: layout.partial(Reduction::Sum),
             partial_max: layout.partial(Reduction::Max),
             open: false,
@@ -85,7 +88,9 @@ impl LayoutPattern {
                 (false, false) => has == dim.axes,
                 (false, true) => has.set() == dim.axes.set(),
                 // Written axes keep their relative order; free ones may stand anywhere among them.
-                (true, false) => has.iter().filter(|a| dim.axes.set().contains(*a)).eq(dim.axes.iter()),
+                (true, false) => {
+                    has.iter().filter(|a| dim.axes.set().contains(*a)).eq(dim.axes.iter())
+                }
                 (true, true) => dim.axes.set().is_subset(has.set()),
             }
         }) && if self.open && self.free_partial {
@@ -96,8 +101,8 @@ impl LayoutPattern {
             && self.whole.intersection(layout.split_axes().union(sums).union(maxima)).is_empty()
     }
 
-    /// Every legal layout that meets the pattern, in the order of [`Layout`]; a free axis is partial only where `sums` or
-    /// `maxima` has it.
+    /// Every legal layout that meets the pattern, in the order of [`Layout`]; a free axis is
+    /// partial only where `sums` or `maxima` has it.
     pub fn candidates(&self, shape: MeshShape<'_>, sums: AxisSet, maxima: AxisSet) -> Vec<Layout> {
         if let Some(layout) = self.exact(shape) {
             return vec![layout];

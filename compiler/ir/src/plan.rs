@@ -25,8 +25,8 @@ impl InstrId {
     }
 }
 
-/// A lowered layer: per-device ops and inserted collectives. Verified by [`verify`](crate::verify::verify); its text is
-/// `.shir` ([`text`](crate::text)).
+/// A lowered layer: per-device ops and inserted collectives. Verified by
+/// [`verify`](crate::verify::verify); its text is `.shir` ([`text`](crate::text)).
 #[derive(Clone, PartialEq, Debug)]
 pub struct Plan {
     /// The layer's name.
@@ -49,9 +49,10 @@ pub struct Plan {
     pub folds: Vec<PlanFold>,
 }
 
-/// A folded block: its instructions stand together and are run `repeat` times one after another, each time on weights and
-/// caches of their own. They read `from` in the first application, and in its place `to` of the application before in
-/// every other; outside, `to` is what the last application gives.
+/// A folded block: its instructions stand together and are run `repeat` times one after another,
+/// each time on weights and caches of their own. They read `from` in the first application, and in
+/// its place `to` of the application before in every other; outside, `to` is what the last
+/// application gives.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PlanFold {
     /// The layer's name.
@@ -81,7 +82,8 @@ pub struct Instruction {
     pub layout: Layout,
     /// Where the instruction comes from.
     pub origin: Origin,
-    /// The folded block that it is in. A parameter of one stands for as many tensors as there are applications.
+    /// The folded block that it is in. A parameter of one stands for as many tensors as there are
+    /// applications.
     pub fold: Option<FoldId>,
 }
 
@@ -145,15 +147,17 @@ impl InstrKind {
 pub struct Origin {
     /// The rewrite rules that made it: `axis_on_a_contracted_dim_leaves_a_partial_sum`.
     pub rules: Rules,
-    /// Why it is there, for a move, and for an op that is not done as the source says. `.shir` leaves it out.
+    /// Why it is there, for a move, and for an op that is not done as the source says. `.shir`
+    /// leaves it out.
     pub reason: Option<Reason>,
     /// The place in the source that caused it.
     pub span: Option<Span>,
     /// The inlined layers it is in, outermost first.
     pub in_layers: Vec<String>,
-    /// One of several instructions that compute a composite (`softmax`, `rmsnorm`, `layernorm`) whose dim is split: the
-    /// name of the composite's value, or its word where it has none. Held to what the instructions compute
-    /// ([`in_pieces`](crate::composite::in_pieces)), since prices depend on it.
+    /// One of several instructions that compute a composite (`softmax`, `rmsnorm`, `layernorm`)
+    /// whose dim is split: the name of the composite's value, or its word where it has none. Held
+    /// to what the instructions compute ([`in_pieces`](crate::composite::in_pieces)), since prices
+    /// depend on it.
     pub piece_of: Option<String>,
     /// A move that a `reshard` of the source asks for.
     pub written: bool,
@@ -173,8 +177,8 @@ pub struct PlanOutput {
 }
 
 impl Plan {
-    /// Whether a value lies in the memory of the host: a parameter that is kept there, and what is cut of it before it is
-    /// fetched.
+    /// Whether a value lies in the memory of the host: a parameter that is kept there, and what is
+    /// cut of it before it is fetched.
     pub fn in_host_memory(&self, mut id: InstrId) -> bool {
         loop {
             let instr = self.instruction(id);
@@ -182,7 +186,10 @@ impl Plan {
                 (InstrKind::Parameter(kind), _) => return *kind == ParameterKind::HostWeight,
                 (InstrKind::Move(_), Some(operand)) => id = *operand,
                 (
-                    InstrKind::Move(_) | InstrKind::Constant(_) | InstrKind::Op(_) | InstrKind::CollectiveEinsum(_),
+                    InstrKind::Move(_)
+                    | InstrKind::Constant(_)
+                    | InstrKind::Op(_)
+                    | InstrKind::CollectiveEinsum(_),
                     _,
                 ) => return false,
             }
@@ -202,10 +209,13 @@ impl Plan {
     }
     /// How many times an instruction is run in one step of the layer.
     pub fn repeat_of(&self, id: InstrId) -> u64 {
-        self.instruction(id).fold.and_then(|fold| self.folds.get(fold.index())).map_or(1, |fold| fold.repeat)
+        self.instruction(id)
+            .fold
+            .and_then(|fold| self.folds.get(fold.index()))
+            .map_or(1, |fold| fold.repeat)
     }
-    /// How many tensors lie in memory for an instruction: those of all applications for a parameter that stays there, else
-    /// one, since the applications run one after another.
+    /// How many tensors lie in memory for an instruction: those of all applications for a parameter
+    /// that stays there, else one, since the applications run one after another.
     pub fn copies_of(&self, id: InstrId) -> u64 {
         match self.instruction(id).kind {
             InstrKind::Parameter(ParameterKind::Activation)
@@ -213,12 +223,13 @@ impl Plan {
             | InstrKind::Op(_)
             | InstrKind::Move(_)
             | InstrKind::CollectiveEinsum(_) => 1,
-            InstrKind::Parameter(ParameterKind::Weight | ParameterKind::HostWeight | ParameterKind::Cache) => {
-                self.repeat_of(id)
-            }
+            InstrKind::Parameter(
+                ParameterKind::Weight | ParameterKind::HostWeight | ParameterKind::Cache,
+            ) => self.repeat_of(id),
         }
     }
-    /// Whether an instruction is run in a folded block: it is in one, and neither a parameter nor a constant.
+    /// Whether an instruction is run in a folded block: it is in one, and neither a parameter nor a
+    /// constant.
     pub fn runs_in(&self, id: InstrId) -> Option<FoldId> {
         let instr = self.instruction(id);
         match instr.kind {
@@ -289,7 +300,8 @@ impl Plan {
     /// A result's layout, dims in the declared order.
     pub fn output_layout(&self, output: &PlanOutput) -> Layout {
         let instr = self.instruction(output.id);
-        let order: Vec<usize> = output.dims.iter().filter_map(|d| instr.dims.iter().position(|i| i == d)).collect();
+        let order: Vec<usize> =
+            output.dims.iter().filter_map(|d| instr.dims.iter().position(|i| i == d)).collect();
         instr.layout.permuted(&order)
     }
     /// An instruction's value as the layout rule sees it.
@@ -303,13 +315,17 @@ impl Plan {
             (InstrKind::Move(_), [source]) => *source,
             (InstrKind::Move(_), _) => never!("a move of no value, or of several", id),
             (
-                InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::Op(_) | InstrKind::CollectiveEinsum(_),
+                InstrKind::Parameter(_)
+                | InstrKind::Constant(_)
+                | InstrKind::Op(_)
+                | InstrKind::CollectiveEinsum(_),
                 _,
             ) => id,
         }
     }
 
-    /// The layouts inside the loop of a collective einsum; `None` for any other instruction, and where it does not type.
+    /// The layouts inside the loop of a collective einsum; `None` for any other instruction, and
+    /// where it does not type.
     pub fn loop_layouts(&self, id: InstrId) -> Option<(Fused, LoopLayouts)> {
         let instr = self.instruction(id);
         let InstrKind::CollectiveEinsum(fused) = instr.kind else { return None };
@@ -317,8 +333,8 @@ impl Plan {
         let layouts = fused.layouts(&operands, &instr.dims, &self.mesh, &self.dims).ok()?;
         Some((fused, layouts))
     }
-    /// What the fused collective of a collective einsum moves, and its layout before: the operand that is gathered, or the
-    /// product (as the instruction itself).
+    /// What the fused collective of a collective einsum moves, and its layout before: the operand
+    /// that is gathered, or the product (as the instruction itself).
     pub fn fused_collective(&self, id: InstrId) -> Option<(Collective, InstrId, Layout)> {
         let (fused, layouts) = self.loop_layouts(id)?;
         Some(match fused.gathered() {
@@ -329,14 +345,16 @@ impl Plan {
             None => (fused.collective(), id, layouts.product),
         })
     }
-    /// Bytes that the loop of a collective einsum holds on one device beside operands and result: the chunk that is
-    /// multiplied and the one that arrives, and no more than there are beside the device's own.
+    /// Bytes that the loop of a collective einsum holds on one device beside operands and result:
+    /// the chunk that is multiplied and the one that arrives, and no more than there are beside the
+    /// device's own.
     pub fn loop_bytes(&self, id: InstrId) -> u64 {
         let InstrKind::CollectiveEinsum(fused) = self.instruction(id).kind else { return 0 };
-        let chunk = match fused.gathered().and_then(|place| self.instruction(id).operands.get(place)) {
-            Some(operand) => self.local_bytes(*operand),
-            None => self.local_bytes(id),
-        };
+        let chunk =
+            match fused.gathered().and_then(|place| self.instruction(id).operands.get(place)) {
+                Some(operand) => self.local_bytes(*operand),
+                None => self.local_bytes(id),
+            };
         chunk.saturating_mul(fused.chunks(&self.mesh).saturating_sub(1).min(2))
     }
     /// The instructions that read each instruction, in program order.
@@ -349,14 +367,15 @@ impl Plan {
         }
         uses
     }
-    /// An einsum's subscripts: `BLE,EF->BLF`, or `[Batch,E],[E,F]->[Batch,F]` where a name is longer than a letter and
-    /// digits.
+    /// An einsum's subscripts: `BLE,EF->BLF`, or `[Batch,E],[E,F]->[Batch,F]` where a name is
+    /// longer than a letter and digits.
     pub fn equation(&self, id: InstrId) -> String {
         let instr = self.instruction(id);
         self.equation_of(&instr.operands, &instr.dims)
     }
 
-    /// The dtype that an einsum, or a collective einsum, states: none where it is that of the operands' product.
+    /// The dtype that an einsum, or a collective einsum, states: none where it is that of the
+    /// operands' product.
     pub fn stated_dtype(&self, id: InstrId) -> Option<Dtype> {
         let instr = self.instruction(id);
         if instr.kind.op() != Some(&Op::Einsum) {
@@ -371,12 +390,21 @@ impl Plan {
     pub(crate) fn equation_of(&self, operands: &[InstrId], result: &[DimId]) -> String {
         let sides: Vec<&[DimId]> =
             operands.iter().map(|o| self.instruction(*o).dims.as_slice()).chain([result]).collect();
-        let compact =
-            sides.iter().all(|dims| self.dim_names(dims).iter().all(|n| n.chars().skip(1).all(|c| c.is_ascii_digit())));
+        let compact = sides.iter().all(|dims| {
+            self.dim_names(dims).iter().all(|n| n.chars().skip(1).all(|c| c.is_ascii_digit()))
+        });
         let word = |dims: &[DimId]| {
-            if compact { self.dim_names(dims).concat() } else { format!("[{}]", self.dim_names(dims).join(",")) }
+            if compact {
+                self.dim_names(dims).concat()
+            } else {
+                format!("[{}]", self.dim_names(dims).join(","))
+            }
         };
         let (result, operands) = sides.split_last().map_or((&[][..], &[][..]), |(r, o)| (*r, o));
-        format!("{}->{}", operands.iter().map(|d| word(d)).collect::<Vec<_>>().join(","), word(result))
+        format!(
+            "{}->{}",
+            operands.iter().map(|d| word(d)).collect::<Vec<_>>().join(","),
+            word(result)
+        )
     }
 }

@@ -32,9 +32,10 @@ impl FoldId {
     }
 }
 
-/// A folded block of a model: N applications of a layer one after another, each with weights and caches of its own,
-/// written once. The block hands one value on: what the first takes comes from outside ([`Program::entry`]), what each
-/// other takes is what the one before gives, and what the last gives goes outside ([`Program::exit`]).
+/// A folded block of a model: N applications of a layer one after another, each with weights and
+/// caches of its own, written once. The block hands one value on: what the first takes comes from
+/// outside ([`Program::entry`]), what each other takes is what the one before gives, and what the
+/// last gives goes outside ([`Program::exit`]).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Fold {
     /// The layer's name.
@@ -50,7 +51,8 @@ pub enum ParameterKind {
     Activation,
     /// Stays in memory from step to step.
     Weight,
-    /// Stays in the memory of the host from step to step; a [`Fetch`](crate::Op::Fetch) brings it to the chip.
+    /// Stays in the memory of the host from step to step; a [`Fetch`](crate::Op::Fetch) brings it
+    /// to the chip.
     HostWeight,
     /// Per-sequence state that stays in memory.
     Cache,
@@ -75,7 +77,8 @@ impl ParameterKind {
     }
 }
 
-/// A checked layer with its calls inlined: what to compute, and which layouts the source demands. Nothing of the search.
+/// A checked layer with its calls inlined: what to compute, and which layouts the source demands.
+/// Nothing of the search.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Program {
     /// The layer's name.
@@ -126,8 +129,8 @@ pub struct Value {
     pub span: Span,
     /// The layers, outermost first, whose inlined body it is in; empty in the layer itself.
     pub in_layers: Vec<String>,
-    /// How often its step is taken: 1, but in a folded block, and where the steps of several phases stand in one program.
-    /// 0 for what is stored before any step, as it is: it cannot move.
+    /// How often its step is taken: 1, but in a folded block, and where the steps of several phases
+    /// stand in one program. 0 for what is stored before any step, as it is: it cannot move.
     pub times: u64,
     /// The folded block that it is in: it is there once for each application.
     pub fold: Option<FoldId>,
@@ -152,8 +155,9 @@ pub enum Def {
         /// Its operands, all earlier values.
         operands: Vec<ValueId>,
     },
-    /// The same value, at a point where the source demands a layout: an annotation, a `reshard`, or a typed parameter or
-    /// result of an inlined call. Uses after this point start from the pinned layout.
+    /// The same value, at a point where the source demands a layout: an annotation, a `reshard`, or
+    /// a typed parameter or result of an inlined call. Uses after this point start from the pinned
+    /// layout.
     Pin {
         /// The value that is pinned.
         operand: ValueId,
@@ -177,7 +181,8 @@ pub struct Output {
     pub pattern: LayoutPattern,
     /// The declared type in the source.
     pub span: Span,
-    /// The cache that a called layer of a model keeps, after the step: it stays in memory and is not returned.
+    /// The cache that a called layer of a model keeps, after the step: it stays in memory and is
+    /// not returned.
     pub state: bool,
 }
 
@@ -190,7 +195,8 @@ impl Program {
     pub fn value_ids(&self) -> impl DoubleEndedIterator<Item = ValueId> + use<> {
         (0..self.values.len() as u32).map(ValueId)
     }
-    /// The values that results need, and all parameters, which are there whether they are read or not; in program order.
+    /// The values that results need, and all parameters, which are there whether they are read or
+    /// not; in program order.
     pub fn live_values(&self) -> Vec<ValueId> {
         let mut live = vec![false; self.values.len()];
         self.outputs.iter().for_each(|output| live[output.value.index()] = true);
@@ -221,7 +227,10 @@ impl Program {
     }
     /// How many tensors a value stands for: as many as its folded block has applications.
     pub fn copies(&self, id: ValueId) -> u64 {
-        self.value(id).fold.and_then(|fold| self.folds.get(fold.index())).map_or(1, |fold| fold.repeat)
+        self.value(id)
+            .fold
+            .and_then(|fold| self.folds.get(fold.index()))
+            .map_or(1, |fold| fold.repeat)
     }
     /// What the applications of a folded block take: the pin in it of a value outside of it.
     pub fn entry(&self, fold: FoldId) -> Option<ValueId> {
@@ -239,8 +248,8 @@ impl Program {
         })
     }
 
-    /// Whether a value lies in the memory of the host, where it can be cut and not sent: a parameter that is kept there,
-    /// pinned or not.
+    /// Whether a value lies in the memory of the host, where it can be cut and not sent: a
+    /// parameter that is kept there, pinned or not.
     pub fn in_host_memory(&self, mut id: ValueId) -> bool {
         loop {
             match &self.value(id).def {
@@ -270,7 +279,8 @@ impl Def {
         }
     }
 
-    /// What the type of a parameter or a pin asks of its layout; `None` for what has no type of its own.
+    /// What the type of a parameter or a pin asks of its layout; `None` for what has no type of its
+    /// own.
     pub fn pattern(&self) -> Option<&LayoutPattern> {
         match self {
             Def::Parameter { pattern, .. } | Def::Pin { pattern, .. } => Some(pattern),

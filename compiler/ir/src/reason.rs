@@ -1,4 +1,5 @@
-//! Why an instruction is there, as values: who asks for what, and what the axes do there. Reports word it.
+//! Why an instruction is there, as values: who asks for what, and what the axes do there. Reports
+//! word it.
 
 use crate::layout::Layout;
 use crate::mesh::{AxisList, AxisSet};
@@ -144,7 +145,8 @@ pub enum Cause {
         /// The axes.
         axes: AxisSet,
     },
-    /// A move made terms of a whole value: its blocks of these dims, or without one the copy of one device of each group.
+    /// A move made terms of a whole value: its blocks of these dims, or without one the copy of one
+    /// device of each group.
     Terms {
         /// The value.
         value: Told,

@@ -1,11 +1,12 @@
-//! Moves that regroup axes on several dims at once: what they have in common, and which there are from a layout.
+//! Moves that regroup axes on several dims at once: what they have in common, and which there are
+//! from a layout.
 
 use crate::collective::Collective;
 use crate::layout::{Layout, MeshShape, Place, Reduction};
 use crate::mesh::{AxisId, AxisList, AxisSet, Mesh};
 
-/// The dims that have more axes, at their minor end, in one layout than in another, with those axes; `None` where a dim has
-/// lost an axis or has others.
+/// The dims that have more axes, at their minor end, in one layout than in another, with those
+/// axes; `None` where a dim has lost an axis or has others.
 pub(crate) fn appended(less: Layout, more: Layout) -> Option<Vec<(usize, AxisList)>> {
     let mut found = Vec::new();
     for dim in 0..less.split_rank().max(more.split_rank()) {
@@ -20,11 +21,12 @@ pub(crate) fn appended(less: Layout, more: Layout) -> Option<Vec<(usize, AxisLis
     Some(found)
 }
 
-/// The one move in which devices give each other what they lack, between two layouts of the same split axes and the same
-/// partial axes: an all-to-all, a permute, or else an exchange. `None` where other axes split, or nothing changes. The caller
-/// sees to it that the sizes divide.
+/// The one move in which devices give each other what they lack, between two layouts of the same
+/// split axes and the same partial axes: an all-to-all, a permute, or else an exchange. `None`
+/// where other axes split, or nothing changes. The caller sees to it that the sizes divide.
 pub(crate) fn between(shape: MeshShape<'_>, from: Layout, to: Layout) -> Option<Collective> {
-    let same_partials = [Reduction::Sum, Reduction::Max].iter().all(|k| from.partial(*k) == to.partial(*k));
+    let same_partials =
+        [Reduction::Sum, Reduction::Max].iter().all(|k| from.partial(*k) == to.partial(*k));
     if from == to || !same_partials || from.split_axes() != to.split_axes() {
         return None;
     }
@@ -61,28 +63,33 @@ fn all_to_all(rank: usize, from: Layout, to: Layout) -> Option<Collective> {
 
 /// What a list has behind another that it begins with.
 fn tail(begin: AxisList, list: AxisList) -> Option<AxisList> {
-    (list.len() > begin.len() && list.prefix(begin.len()) == begin).then(|| list.suffix_from(begin.len()))
+    (list.len() > begin.len() && list.prefix(begin.len()) == begin)
+        .then(|| list.suffix_from(begin.len()))
 }
 
 /// The axes along which something travels in an exchange.
 ///
-/// The coordinate of a device along an axis is a digit of the place of its block in the dim that the axis splits. The digits
-/// before and after are the same for every element, so that nothing travels along the axis, exactly where the axis splits the
-/// same dim behind axes of the same product.
+/// The coordinate of a device along an axis is a digit of the place of its block in the dim that
+/// the axis splits. The digits before and after are the same for every element, so that nothing
+/// travels along the axis, exactly where the axis splits the same dim behind axes of the same
+/// product.
 pub(crate) fn crossed(mesh: &Mesh, from: Layout, to: Layout) -> AxisSet {
     let digit = |layout: Layout, axis: AxisId| match layout.place(axis) {
-        Place::Split { dim, position } => Some((dim, mesh.group_size(layout.axes_of(dim).prefix(position).iter()))),
+        Place::Split { dim, position } => {
+            Some((dim, mesh.group_size(layout.axes_of(dim).prefix(position).iter())))
+        }
         Place::Partial(_) | Place::Replicated => None,
     };
     mesh.axis_ids().filter(|axis| digit(from, *axis) != digit(to, *axis)).collect()
 }
 
-/// Devices of the group over which an exchange spreads each block evenly, each of them keeping one part in so many of its
-/// block; `None` where some device keeps nothing.
+/// Devices of the group over which an exchange spreads each block evenly, each of them keeping one
+/// part in so many of its block; `None` where some device keeps nothing.
 ///
-/// Where every dim only gets axes at its minor end or only loses some, a device's old block and its new one meet in one part
-/// of K, the product of the axes that move. Where some dim has, behind the axes that it keeps, other axes after than before,
-/// the device with the first coordinate along the one and the last along the other keeps nothing of its block.
+/// Where every dim only gets axes at its minor end or only loses some, a device's old block and its
+/// new one meet in one part of K, the product of the axes that move. Where some dim has, behind the
+/// axes that it keeps, other axes after than before, the device with the first coordinate along the
+/// one and the last along the other keeps nothing of its block.
 pub fn kept_by_each(mesh: &Mesh, from: Layout, to: Layout) -> Option<u64> {
     let begins = |a: AxisList, b: AxisList| b.len() >= a.len() && b.prefix(a.len()) == a;
     let (mut gone, mut is_even) = (1, true);
@@ -101,13 +108,16 @@ pub(crate) fn gathers(shape: MeshShape<'_>, from: Layout) -> Vec<Layout> {
         let axes = from.axes_of(dim);
         for i in 0..found.len() {
             let (layout, dims) = found[i];
-            found.extend((0..axes.len()).map(|keep| (layout.with_dim(dim, axes.prefix(keep)), dims + 1)));
+            found.extend(
+                (0..axes.len()).map(|keep| (layout.with_dim(dim, axes.prefix(keep)), dims + 1)),
+            );
         }
     }
     found.into_iter().filter(|(_, dims)| *dims > 1).map(|(l, _)| l).collect()
 }
 
-/// The layouts after a reduce-scatter along two dims or more. Those whose sizes do not divide are left out.
+/// The layouts after a reduce-scatter along two dims or more. Those whose sizes do not divide are
+/// left out.
 pub(crate) fn scatters(shape: MeshShape<'_>, from: Layout, kind: Reduction) -> Vec<Layout> {
     let partial = from.partial(kind);
     if partial.len() < 2 {

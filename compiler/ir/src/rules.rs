@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-/// Names of rules, in the order in which they apply: those of the compiler, or whatever a `.shir` file says. In text and in
-/// JSON they are one word, joined by `+`.
+/// Names of rules, in the order in which they apply: those of the compiler, or whatever a `.shir`
+/// file says. In text and in JSON they are one word, joined by `+`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Rules(Vec<Cow<'static, str>>);
 

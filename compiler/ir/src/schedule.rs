@@ -50,11 +50,13 @@ pub struct Step {
     pub start: Picoseconds,
     /// When it has finished.
     pub finish: Picoseconds,
-    /// Bytes in the memory of one device while it runs: weights and caches, and every value made and still to be read.
+    /// Bytes in the memory of one device while it runs: weights and caches, and every value made
+    /// and still to be read.
     pub live_bytes: u64,
 }
 
-/// A plan in time: the order in which a device runs it, and what it holds meanwhile. No alternatives are left.
+/// A plan in time: the order in which a device runs it, and what it holds meanwhile. No
+/// alternatives are left.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Schedule {
     /// The plan.

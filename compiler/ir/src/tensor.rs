@@ -2,7 +2,8 @@
 
 pub use shard_ops::Dtype;
 
-/// How many dims a tensor may have: a [`Layout`](crate::Layout) stores the dim of an axis in half a byte.
+/// How many dims a tensor may have: a [`Layout`](crate::Layout) stores the dim of an axis in half a
+/// byte.
 pub const MAX_RANK: usize = 14;
 
 /// How many dims a program may declare.
@@ -11,8 +12,8 @@ pub const MAX_DIMS: usize = 1024;
 /// The largest size of a dim; products of a tensor's dims are kept below [`MAX_ELEMENTS`].
 pub const MAX_DIM_SIZE: u64 = 1 << 40;
 
-/// The largest number of elements of a tensor, so that bytes and flops (a few products of such tensors) fit in `u128`,
-/// and times in picoseconds in `u64`.
+/// The largest number of elements of a tensor, so that bytes and flops (a few products of such
+/// tensors) fit in `u128`, and times in picoseconds in `u64`.
 pub const MAX_ELEMENTS: u64 = 1 << 52;
 
 /// A dim of the program, as an index into [`Program::dims`](crate::Program::dims).

@@ -1,7 +1,7 @@
 //! What people are told of a value: enough to word it, and which value it is.
 //!
-//! What is said of plans and of the plans that lost is kept as values of these types and not as sentences: two einsums
-//! without a name are worded alike and are two.
+//! What is said of plans and of the plans that lost is kept as values of these types and not as
+//! sentences: two einsums without a name are worded alike and are two.
 
 use crate::op::Op;
 use crate::program::ValueId;
@@ -38,7 +38,8 @@ pub enum Made {
     Op {
         /// The op.
         op: Op,
-        /// What it reads; left out where the value has a name to be told by, and below the second op without one.
+        /// What it reads; left out where the value has a name to be told by, and below the second
+        /// op without one.
         operands: Vec<Told>,
     },
 }

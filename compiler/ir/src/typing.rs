@@ -42,7 +42,8 @@ pub enum TypeError {
         /// The right operand's.
         right: Dtype,
     },
-    /// Sizes that do not fit the op: a rename to another size, a split whose parts do not multiply to the whole, ...
+    /// Sizes that do not fit the op: a rename to another size, a split whose parts do not multiply
+    /// to the whole, ...
     #[error("sizes do not fit: {left} against {right}")]
     Sizes {
         /// What the operand has.
@@ -62,9 +63,14 @@ pub enum TypeError {
     },
 }
 
-/// The type of the op's result with dims in the natural order (the first operand's order, then new ones), or, for an
-/// einsum, in the order of `named`, the dims that its subscript names.
-pub fn result_type(op: &Op, operands: &[TensorType], named: &[DimId], dims: &[Dim]) -> Result<TensorType, TypeError> {
+/// The type of the op's result with dims in the natural order (the first operand's order, then new
+/// ones), or, for an einsum, in the order of `named`, the dims that its subscript names.
+pub fn result_type(
+    op: &Op,
+    operands: &[TensorType],
+    named: &[DimId],
+    dims: &[Dim],
+) -> Result<TensorType, TypeError> {
     let arity = match op.row().operands.len() {
         0 => operands.len().max(1),
         named => named,
@@ -150,7 +156,11 @@ impl Operands<'_> {
 
     /// An operand has a dim.
     fn has(&self, operand: usize, dim: DimId) -> Result<(), TypeError> {
-        if self.all[operand].dims.contains(&dim) { Ok(()) } else { Err(TypeError::MissingDim { operand, dim }) }
+        if self.all[operand].dims.contains(&dim) {
+            Ok(())
+        } else {
+            Err(TypeError::MissingDim { operand, dim })
+        }
     }
 
     /// The first operand has these dims, and each is named once.
@@ -168,12 +178,18 @@ impl Operands<'_> {
 
     fn float(&self, operand: usize) -> Result<(), TypeError> {
         let found = self.all[operand].dtype;
-        if found.is_float() { Ok(()) } else { Err(TypeError::OperandDtype { operand, found, wanted: "a float" }) }
+        if found.is_float() {
+            Ok(())
+        } else {
+            Err(TypeError::OperandDtype { operand, found, wanted: "a float" })
+        }
     }
 
     fn number(&self, operand: usize) -> Result<(), TypeError> {
         match self.all[operand].dtype {
-            Dtype::Bool => Err(TypeError::OperandDtype { operand, found: Dtype::Bool, wanted: "a number" }),
+            Dtype::Bool => {
+                Err(TypeError::OperandDtype { operand, found: Dtype::Bool, wanted: "a number" })
+            }
             _ => Ok(()),
         }
     }
@@ -224,7 +240,10 @@ impl Operands<'_> {
             return Err(TypeError::RepeatedDim(d));
         }
         self.have(over)?;
-        typed(self.first().dims.iter().copied().filter(|d| !over.contains(d)).collect(), self.first().dtype)
+        typed(
+            self.first().dims.iter().copied().filter(|d| !over.contains(d)).collect(),
+            self.first().dtype,
+        )
     }
 
     fn concat(&self, left: DimId, right: DimId, to: DimId) -> Result<TensorType, TypeError> {
@@ -240,15 +259,21 @@ impl Operands<'_> {
 
     /// The second operand, one of its dims renamed, has these dims in some order.
     fn second_has(&self, dims: &[DimId], from: DimId, to: DimId) -> Result<(), TypeError> {
-        let other: Vec<DimId> = self.all[1].dims.iter().map(|d| if *d == from { to } else { *d }).collect();
+        let other: Vec<DimId> =
+            self.all[1].dims.iter().map(|d| if *d == from { to } else { *d }).collect();
         if same_dims(dims, &other) { Ok(()) } else { Err(TypeError::WrongDims { expected: other }) }
     }
 
     fn slice(&self, from: DimId, to: DimId, offset: u64) -> Result<TensorType, TypeError> {
         self.has(0, from)?;
         match offset.checked_add(self.size(to)) {
-            Some(end) if end <= self.size(from) => typed(self.replace(&[from], &[to]), self.first().dtype),
-            _ => Err(TypeError::Sizes { left: self.size(from), right: offset.saturating_add(self.size(to)) }),
+            Some(end) if end <= self.size(from) => {
+                typed(self.replace(&[from], &[to]), self.first().dtype)
+            }
+            _ => Err(TypeError::Sizes {
+                left: self.size(from),
+                right: offset.saturating_add(self.size(to)),
+            }),
         }
     }
 
@@ -302,7 +327,13 @@ impl Operands<'_> {
         typed(out, first.dtype)
     }
 
-    fn route(&self, over: DimId, at: DimId, to: DimId, choices: u64) -> Result<TensorType, TypeError> {
+    fn route(
+        &self,
+        over: DimId,
+        at: DimId,
+        to: DimId,
+        choices: u64,
+    ) -> Result<TensorType, TypeError> {
         self.float(0)?;
         self.has_both(over, at)?;
         if !(1..=self.size(over)).contains(&choices) {
@@ -314,8 +345,9 @@ impl Operands<'_> {
     }
 }
 
-/// Whether an einsum whose operands' product is of dtype `product` may be accumulated, and given, in `stated`: floats in any
-/// float, whole numbers in int32; what the product is anyway needs no statement.
+/// Whether an einsum whose operands' product is of dtype `product` may be accumulated, and given,
+/// in `stated`: floats in any float, whole numbers in int32; what the product is anyway needs no
+/// statement.
 ///
 /// | product | stated |
 /// |---|---|
@@ -327,8 +359,8 @@ pub fn accumulates_in(product: Dtype, stated: Dtype) -> bool {
         || (!product.is_float() && product != Dtype::Bool && stated == Dtype::Int32)
 }
 
-/// The type of an einsum that states the dtype it is accumulated in: as [`result_type`] has it, of that dtype where the
-/// operands' product may be accumulated in it.
+/// The type of an einsum that states the dtype it is accumulated in: as [`result_type`] has it, of
+/// that dtype where the operands' product may be accumulated in it.
 pub fn einsum_type(
     operands: &[TensorType],
     named: &[DimId],

@@ -6,8 +6,9 @@ use crate::plan::{InstrId, InstrKind, Instruction, Number, Origin, Plan, PlanFol
 use crate::program::{Def, FoldId, Program, ValueId};
 
 impl Plan {
-    /// The program as it is written, on a mesh without axes: one instruction for each parameter, constant and op that a
-    /// result depends on, and for each parameter that none does. Pins say where data lie, so nothing is left of them.
+    /// The program as it is written, on a mesh without axes: one instruction for each parameter,
+    /// constant and op that a result depends on, and for each parameter that none does. Pins say
+    /// where data lie, so nothing is left of them.
     pub fn unsharded(program: &Program) -> Plan {
         let needed = needed(program);
         let mut plan = Plan {
@@ -46,7 +47,11 @@ impl Plan {
                 dims: value.dims.clone(),
                 dtype: value.dtype,
                 layout: Layout::REPLICATED,
-                origin: Origin { span: Some(value.span), in_layers: value.in_layers.clone(), ..Origin::default() },
+                origin: Origin {
+                    span: Some(value.span),
+                    in_layers: value.in_layers.clone(),
+                    ..Origin::default()
+                },
                 fold: value.fold,
             });
         }
@@ -58,7 +63,8 @@ impl Plan {
         });
         plan.outputs.extend(outputs);
         for (at, fold) in program.folds.iter().enumerate() {
-            let made = |border: Option<ValueId>| border.map_or(InstrId::default(), |id| made[id.index()]);
+            let made =
+                |border: Option<ValueId>| border.map_or(InstrId::default(), |id| made[id.index()]);
             let id = FoldId(at as u16);
             let (from, to) = (made(program.entry(id)), made(program.exit(id)));
             plan.folds.push(PlanFold { layer: fold.layer.clone(), repeat: fold.repeat, from, to });

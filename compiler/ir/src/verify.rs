@@ -1,4 +1,5 @@
-//! The judge of every plan: it types each instruction from its operands and trusts nothing that is written.
+//! The judge of every plan: it types each instruction from its operands and trusts nothing that is
+//! written.
 
 pub(crate) mod words;
 
@@ -124,7 +125,8 @@ pub enum VerifyErrorKind {
     /// What lies in host memory can be cut there and fetched, and nothing else.
     #[error("operand %{} is in host memory: a slice of it, or a fetch", .0.0)]
     InHostMemory(InstrId),
-    /// An instruction that says that it is a piece of a softmax or a norm, and computes no part of one.
+    /// An instruction that says that it is a piece of a softmax or a norm, and computes no part of
+    /// one.
     #[error("it is `of {0}`, and no part of a softmax or norm of that name in pieces")]
     NoPiece(String),
     /// A constant that is not a replicated scalar, or not finite.
@@ -154,10 +156,13 @@ impl std::error::Error for VerifyError {}
 
 /// Checks a whole plan; the errors are in program order, at most one an instruction.
 ///
-/// Each instruction is typed from its operands *as written*, so that one wrong instruction is one error and not a cascade.
+/// Each instruction is typed from its operands *as written*, so that one wrong instruction is one
+/// error and not a cascade.
 pub fn verify(plan: &Plan) -> Result<(), Vec<VerifyError>> {
-    let mut errors: Vec<VerifyError> =
-        verify_dims(plan).into_iter().map(|kind| VerifyError { id: None, what: "plan", kind }).collect();
+    let mut errors: Vec<VerifyError> = verify_dims(plan)
+        .into_iter()
+        .map(|kind| VerifyError { id: None, what: "plan", kind })
+        .collect();
     if plan.repeat == 0 {
         errors.push(VerifyError { id: None, what: "plan", kind: VerifyErrorKind::NoRepeat });
     }
@@ -183,7 +188,11 @@ pub fn verify(plan: &Plan) -> Result<(), Vec<VerifyError>> {
     if let (true, Err(id)) = (errors.is_empty(), crate::composite::in_pieces(plan)) {
         let instr = plan.instruction(id);
         let whole = instr.origin.piece_of.clone().unwrap_or_default();
-        errors.push(VerifyError { id: Some(id), what: instr.kind.name(), kind: VerifyErrorKind::NoPiece(whole) });
+        errors.push(VerifyError {
+            id: Some(id),
+            what: instr.kind.name(),
+            kind: VerifyErrorKind::NoPiece(whole),
+        });
     }
     for output in &plan.outputs {
         let sound = plan.instructions.get(output.id.index()).is_some_and(|i| {
@@ -210,7 +219,11 @@ fn verify_dims(plan: &Plan) -> Vec<VerifyErrorKind> {
     }
     for (i, dim) in plan.dims.iter().enumerate() {
         if dim.size == 0 || dim.size > MAX_DIM_SIZE || dim.useful == 0 || dim.useful > dim.size {
-            errors.push(VerifyErrorKind::BadDim { name: dim.name.clone(), size: dim.size, useful: dim.useful });
+            errors.push(VerifyErrorKind::BadDim {
+                name: dim.name.clone(),
+                size: dim.size,
+                useful: dim.useful,
+            });
         }
         if plan.dims[..i].iter().any(|d| d.name == dim.name) {
             errors.push(VerifyErrorKind::DuplicateDim(dim.name.clone()));
@@ -219,7 +232,8 @@ fn verify_dims(plan: &Plan) -> Vec<VerifyErrorKind> {
     errors
 }
 
-/// What is written must make sense by itself: operands that exist, dims and axes that exist, a legal layout.
+/// What is written must make sense by itself: operands that exist, dims and axes that exist, a
+/// legal layout.
 fn verify_written(plan: &Plan, id: InstrId, instr: &Instruction) -> Result<(), VerifyErrorKind> {
     use VerifyErrorKind as E;
     if let Some(operand) = instr.operands.iter().find(|o| **o >= id) {
@@ -233,7 +247,8 @@ fn verify_written(plan: &Plan, id: InstrId, instr: &Instruction) -> Result<(), V
         return Err(E::RepeatedDim(plan.dims[instr.dims[i].index()].name.clone()));
     }
     let sizes = plan.sizes(&instr.dims);
-    let elements = sizes.iter().try_fold(1u64, |n, s| n.checked_mul(*s)).filter(|n| *n <= MAX_ELEMENTS);
+    let elements =
+        sizes.iter().try_fold(1u64, |n, s| n.checked_mul(*s)).filter(|n| *n <= MAX_ELEMENTS);
     if elements.is_none() || sizes.len() > MAX_RANK {
         return Err(E::TooLarge);
     }
@@ -264,23 +279,33 @@ fn known_dims(plan: &Plan, dims: &[DimId]) -> Result<(), VerifyErrorKind> {
 }
 
 /// Builds the layout anew through the constructor that checks it.
-fn legal(plan: &Plan, instr: &Instruction, sizes: &[u64], layout: Layout) -> Result<(), VerifyErrorKind> {
+fn legal(
+    plan: &Plan,
+    instr: &Instruction,
+    sizes: &[u64],
+    layout: Layout,
+) -> Result<(), VerifyErrorKind> {
     let named = layout.split_axes().union(layout.partial_axes());
     if let Some(axis) = named.difference(plan.mesh.all_axes()).iter().next() {
         return Err(VerifyErrorKind::UnknownAxis(axis.0));
     }
     let lists: Vec<_> = (0..MAX_RANK).map(|d| layout.axes_of(d)).collect();
     let shape = MeshShape { mesh: &plan.mesh, sizes };
-    let rebuilt = Layout::new(shape, &lists, layout.partial(Reduction::Sum), layout.partial(Reduction::Max)).map_err(
-        |error| {
-            let text = words::of_layout(&plan.mesh, &plan.dim_names(&instr.dims), &error);
-            VerifyErrorKind::IllegalLayout { error, text }
-        },
-    )?;
+    let rebuilt =
+        Layout::new(shape, &lists, layout.partial(Reduction::Sum), layout.partial(Reduction::Max))
+            .map_err(|error| {
+                let text = words::of_layout(&plan.mesh, &plan.dim_names(&instr.dims), &error);
+                VerifyErrorKind::IllegalLayout { error, text }
+            })?;
     same_layout(plan, rebuilt, layout, &instr.dims)
 }
 
-fn same_layout(plan: &Plan, expected: Layout, written: Layout, dims: &[DimId]) -> Result<(), VerifyErrorKind> {
+fn same_layout(
+    plan: &Plan,
+    expected: Layout,
+    written: Layout,
+    dims: &[DimId],
+) -> Result<(), VerifyErrorKind> {
     if expected == written {
         return Ok(());
     }
@@ -296,7 +321,9 @@ fn verify_instruction(plan: &Plan, instr: &Instruction) -> Result<(), VerifyErro
         InstrKind::CollectiveEinsum(_) => false,
         InstrKind::Parameter(_) | InstrKind::Constant(_) => true,
     };
-    if let Some(operand) = instr.operands.iter().find(|o| !stays_with_host && plan.in_host_memory(**o)) {
+    if let Some(operand) =
+        instr.operands.iter().find(|o| !stays_with_host && plan.in_host_memory(**o))
+    {
         return Err(VerifyErrorKind::InHostMemory(*operand));
     }
     match &instr.kind {
@@ -329,11 +356,23 @@ fn types_of_operands(plan: &Plan, instr: &Instruction) -> Vec<TensorType> {
 }
 
 /// The type that is written is the one expected; `any_order` of its dims.
-fn has_type(plan: &Plan, instr: &Instruction, expected: &TensorType, any_order: bool) -> Result<(), VerifyErrorKind> {
-    let same = if any_order { same_dims(&expected.dims, &instr.dims) } else { expected.dims == instr.dims };
+fn has_type(
+    plan: &Plan,
+    instr: &Instruction,
+    expected: &TensorType,
+    any_order: bool,
+) -> Result<(), VerifyErrorKind> {
+    let same = if any_order {
+        same_dims(&expected.dims, &instr.dims)
+    } else {
+        expected.dims == instr.dims
+    };
     if !same {
         let text = |dims: &[DimId]| Layout::REPLICATED.text(&plan.mesh, &plan.dim_names(dims));
-        return Err(VerifyErrorKind::Dims { expected: text(&expected.dims), written: text(&instr.dims) });
+        return Err(VerifyErrorKind::Dims {
+            expected: text(&expected.dims),
+            written: text(&instr.dims),
+        });
     }
     if expected.dtype == instr.dtype {
         Ok(())
@@ -353,40 +392,56 @@ fn verify_op(plan: &Plan, instr: &Instruction, op: &Op) -> Result<(), VerifyErro
     };
     has_type(plan, instr, &expected, true)?;
     let operands: Vec<Operand<'_>> = instr.operands.iter().map(|o| plan.operand(*o)).collect();
-    let layout = result_layout(op, &operands, &instr.dims, &plan.mesh, &plan.dims).map_err(|error| {
-        let text = words::of_rule(plan, instr, &error);
-        VerifyErrorKind::Rule { error, text }
-    })?;
+    let layout =
+        result_layout(op, &operands, &instr.dims, &plan.mesh, &plan.dims).map_err(|error| {
+            let text = words::of_rule(plan, instr, &error);
+            VerifyErrorKind::Rule { error, text }
+        })?;
     same_layout(plan, layout, instr.layout, &instr.dims)
 }
 
-fn verify_collective_einsum(plan: &Plan, instr: &Instruction, fused: &Fused) -> Result<(), VerifyErrorKind> {
+fn verify_collective_einsum(
+    plan: &Plan,
+    instr: &Instruction,
+    fused: &Fused,
+) -> Result<(), VerifyErrorKind> {
     let types = types_of_operands(plan, instr);
     if types.is_empty() {
         return has_operands(instr, 1);
     }
     has_type(plan, instr, &einsum_type(&types, &instr.dims, instr.dtype, &plan.dims)?, true)?;
     let operands: Vec<Operand<'_>> = instr.operands.iter().map(|o| plan.operand(*o)).collect();
-    let layouts = fused.layouts(&operands, &instr.dims, &plan.mesh, &plan.dims).map_err(|error| match error {
-        LoopError::Rule(error) => {
-            let text = words::of_rule(plan, instr, &error);
-            VerifyErrorKind::Rule { error, text }
-        }
-        LoopError::Collective(error) => {
-            let gathered = fused.gathered().and_then(|place| instr.operands.get(place));
-            let moved = gathered.map_or(instr, |operand| plan.instruction(*operand));
-            let text = words::of_collective(plan, moved, &error);
-            VerifyErrorKind::Collective { error, text }
-        }
-        LoopError::NoSuchOperand(place) => VerifyErrorKind::NoSuchOperand(place),
-    })?;
+    let layouts = fused.layouts(&operands, &instr.dims, &plan.mesh, &plan.dims).map_err(
+        |error| match error {
+            LoopError::Rule(error) => {
+                let text = words::of_rule(plan, instr, &error);
+                VerifyErrorKind::Rule { error, text }
+            }
+            LoopError::Collective(error) => {
+                let gathered = fused.gathered().and_then(|place| instr.operands.get(place));
+                let moved = gathered.map_or(instr, |operand| plan.instruction(*operand));
+                let text = words::of_collective(plan, moved, &error);
+                VerifyErrorKind::Collective { error, text }
+            }
+            LoopError::NoSuchOperand(place) => VerifyErrorKind::NoSuchOperand(place),
+        },
+    )?;
     same_layout(plan, layouts.result, instr.layout, &instr.dims)
 }
 
-fn verify_move(plan: &Plan, instr: &Instruction, collective: &Collective) -> Result<(), VerifyErrorKind> {
+fn verify_move(
+    plan: &Plan,
+    instr: &Instruction,
+    collective: &Collective,
+) -> Result<(), VerifyErrorKind> {
     has_operands(instr, 1)?;
     let operand = plan.operand(instr.operands[0]);
-    has_type(plan, instr, &TensorType { dims: operand.dims.to_vec(), dtype: operand.dtype }, false)?;
+    has_type(
+        plan,
+        instr,
+        &TensorType { dims: operand.dims.to_vec(), dtype: operand.dtype },
+        false,
+    )?;
     let shape = MeshShape { mesh: &plan.mesh, sizes: &plan.sizes(&instr.dims) };
     let layout = collective.apply(shape, operand.layout).map_err(|error| {
         let text = words::of_collective(plan, instr, &error);

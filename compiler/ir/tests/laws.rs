@@ -1,4 +1,5 @@
-//! The laws of layouts and moves, over all layouts of rank <= 3 on <= 3 axes: enumerated, not sampled.
+//! The laws of layouts and moves, over all layouts of rank <= 3 on <= 3 axes: enumerated, not
+//! sampled.
 
 use std::collections::BTreeSet;
 
@@ -65,7 +66,10 @@ fn all_reduce_is_reduce_scatter_then_all_gather() {
         for (c, to) in Collective::all_from(shape, layout, AxisSet::EMPTY, AxisSet::EMPTY) {
             let Collective::ReduceScatter { kind, dim, axes } = c else { continue };
             let gathered = Collective::AllGather { dim, axes }.apply(shape, to);
-            assert_eq!(gathered, Collective::AllReduce { kind, axes: axes.set() }.apply(shape, layout));
+            assert_eq!(
+                gathered,
+                Collective::AllReduce { kind, axes: axes.set() }.apply(shape, layout)
+            );
             assert!(gathered.is_ok());
         }
     });
@@ -78,34 +82,51 @@ fn a_move_over_several_axes_is_a_chain_of_moves_over_one() {
         for (c, to) in Collective::all_from(shape, layout, all, all) {
             let chained = match c {
                 // The minor-most axis leaves first, the major-most comes first.
-                Collective::AllGather { dim, axes } => {
-                    chain(shape, layout, axes.iter().rev().map(|a| Collective::AllGather { dim, axes: one(a) }))
-                }
-                Collective::Slice { dim, axes } => {
-                    chain(shape, layout, axes.iter().map(|a| Collective::Slice { dim, axes: one(a) }))
-                }
-                Collective::ReduceScatter { kind, dim, axes } => {
-                    chain(shape, layout, axes.iter().map(|a| Collective::ReduceScatter { kind, dim, axes: one(a) }))
-                }
+                Collective::AllGather { dim, axes } => chain(
+                    shape,
+                    layout,
+                    axes.iter().rev().map(|a| Collective::AllGather { dim, axes: one(a) }),
+                ),
+                Collective::Slice { dim, axes } => chain(
+                    shape,
+                    layout,
+                    axes.iter().map(|a| Collective::Slice { dim, axes: one(a) }),
+                ),
+                Collective::ReduceScatter { kind, dim, axes } => chain(
+                    shape,
+                    layout,
+                    axes.iter().map(|a| Collective::ReduceScatter { kind, dim, axes: one(a) }),
+                ),
                 Collective::AllReduce { kind, axes } => chain(
                     shape,
                     layout,
-                    axes.iter().map(|a| Collective::AllReduce { kind, axes: AxisSet::EMPTY.with(a) }),
+                    axes.iter()
+                        .map(|a| Collective::AllReduce { kind, axes: AxisSet::EMPTY.with(a) }),
                 ),
-                Collective::ToPartial { kind, dim, axes } => {
-                    chain(shape, layout, axes.iter().rev().map(|a| Collective::ToPartial { kind, dim, axes: one(a) }))
-                }
+                Collective::ToPartial { kind, dim, axes } => chain(
+                    shape,
+                    layout,
+                    axes.iter().rev().map(|a| Collective::ToPartial { kind, dim, axes: one(a) }),
+                ),
                 Collective::AllGatherDims { .. } => chain(
                     shape,
                     layout,
-                    c.parts(layout).into_iter().map(|(dim, axes)| Collective::AllGather { dim, axes }),
+                    c.parts(layout)
+                        .into_iter()
+                        .map(|(dim, axes)| Collective::AllGather { dim, axes }),
                 ),
                 Collective::ReduceScatterDims { kind, .. } => chain(
                     shape,
                     layout,
-                    c.parts(layout).into_iter().map(|(dim, axes)| Collective::ReduceScatter { kind, dim, axes }),
+                    c.parts(layout).into_iter().map(|(dim, axes)| Collective::ReduceScatter {
+                        kind,
+                        dim,
+                        axes,
+                    }),
                 ),
-                Collective::AllToAll { .. } | Collective::Permute { .. } | Collective::Exchange { .. } => continue,
+                Collective::AllToAll { .. }
+                | Collective::Permute { .. }
+                | Collective::Exchange { .. } => continue,
             };
             assert_eq!(chained, Ok(to), "{c:?} from {layout:?}");
         }
@@ -133,7 +154,8 @@ fn an_all_to_all_is_undone_by_the_opposite_one() {
             let back = Collective::AllToAll { from_dim: to_dim, to_dim: from_dim, axes };
             assert_eq!(back.apply(shape, to), Ok(layout));
             // And it is an all-gather and a slice, with less on the wire.
-            let gathered = Collective::AllGather { dim: from_dim, axes }.apply(shape, layout).unwrap();
+            let gathered =
+                Collective::AllGather { dim: from_dim, axes }.apply(shape, layout).unwrap();
             assert_eq!(Collective::Slice { dim: to_dim, axes }.apply(shape, gathered), Ok(to));
         }
     });
@@ -149,7 +171,10 @@ fn a_permute_is_undone_by_a_permute() {
                 assert_eq!(shape.local_sizes(to), shape.local_sizes(layout));
             }
         }
-        assert_eq!(Collective::Permute { to: layout }.apply(shape, layout), Err(CollectiveError::NotAPermutation));
+        assert_eq!(
+            Collective::Permute { to: layout }.apply(shape, layout),
+            Err(CollectiveError::NotAPermutation)
+        );
     });
 }
 
@@ -162,11 +187,16 @@ fn between_layouts_of_the_same_split_axes_there_is_one_move() {
             let regroup: Vec<&Collective> = all
                 .iter()
                 .filter(|(c, after)| {
-                    *after == to && !matches!(c, Collective::AllGather { .. } | Collective::Slice { .. })
+                    *after == to
+                        && !matches!(c, Collective::AllGather { .. } | Collective::Slice { .. })
                 })
                 .map(|(c, _)| c)
                 .collect();
-            assert_eq!(regroup, [&Collective::regrouping(shape, layout, to).unwrap()], "{layout:?} to {to:?}");
+            assert_eq!(
+                regroup,
+                [&Collective::regrouping(shape, layout, to).unwrap()],
+                "{layout:?} to {to:?}"
+            );
             if let Collective::Exchange { .. } = regroup[0] {
                 assert_eq!(Collective::Exchange { to: layout }.apply(shape, to), Ok(layout));
                 exchanges += 1;
@@ -180,8 +210,11 @@ fn between_layouts_of_the_same_split_axes_there_is_one_move() {
 fn block(shape: MeshShape<'_>, layout: Layout, device: u64) -> (Vec<u64>, Vec<(u64, u64)>) {
     let at = shape.mesh.coordinates(device);
     let local = shape.local_sizes(layout);
-    let rank = |dim: usize| layout.axes_of(dim).iter().fold(0, |r, a| r * shape.mesh.size(a) + at[a.index()]);
-    let blocks = (0..shape.rank()).map(|d| (rank(d) * local[d], (rank(d) + 1) * local[d])).collect();
+    let rank = |dim: usize| {
+        layout.axes_of(dim).iter().fold(0, |r, a| r * shape.mesh.size(a) + at[a.index()])
+    };
+    let blocks =
+        (0..shape.rank()).map(|d| (rank(d) * local[d], (rank(d) + 1) * local[d])).collect();
     (at, blocks)
 }
 
@@ -196,12 +229,16 @@ fn what_a_device_keeps_in_an_exchange_and_the_axes_that_it_crosses_follow_from_t
     each_layout(|shape, layout| {
         for (c, to) in Collective::all_from(shape, layout, AxisSet::EMPTY, AxisSet::EMPTY) {
             let Collective::Exchange { .. } = c else { continue };
-            let devices: Vec<_> =
-                (0..shape.mesh.devices()).map(|d| (block(shape, layout, d), block(shape, to, d))).collect();
-            let kept: Vec<u64> = devices.iter().map(|((_, before), (_, after))| common(before, after)).collect();
+            let devices: Vec<_> = (0..shape.mesh.devices())
+                .map(|d| (block(shape, layout, d), block(shape, to, d)))
+                .collect();
+            let kept: Vec<u64> =
+                devices.iter().map(|((_, before), (_, after))| common(before, after)).collect();
             let held = shape.local_elements(layout);
             match kept_by_each(shape.mesh, layout, to) {
-                Some(parts) => assert!(kept.iter().all(|k| k * parts == held), "{layout:?} to {to:?}"),
+                Some(parts) => {
+                    assert!(kept.iter().all(|k| k * parts == held), "{layout:?} to {to:?}")
+                }
                 None => assert_eq!(kept.iter().min(), Some(&0), "{layout:?} to {to:?}"),
             }
             let mut crossed = AxisSet::EMPTY;
@@ -209,7 +246,8 @@ fn what_a_device_keeps_in_an_exchange_and_the_axes_that_it_crosses_follow_from_t
             let alone = layout.split_axes();
             for ((from, before), _) in &devices {
                 for (_, (at, after)) in &devices {
-                    let differ = || shape.mesh.axis_ids().filter(|a| from[a.index()] != at[a.index()]);
+                    let differ =
+                        || shape.mesh.axis_ids().filter(|a| from[a.index()] != at[a.index()]);
                     if common(before, after) > 0 && differ().all(|a| alone.contains(a)) {
                         crossed = differ().fold(crossed, AxisSet::with);
                     }
@@ -229,9 +267,14 @@ fn any_complete_layout_is_a_slice_an_exchange_and_a_gather_from_any_other() {
         let layouts = shape.layouts(AxisSet::EMPTY, AxisSet::EMPTY);
         for from in layouts.iter().copied() {
             for to in layouts.iter().copied() {
-                // Axes that enter are cut first, where that divides; else what leaves is gathered first.
+                // Axes that enter are cut first, where that divides; else what leaves is gathered
+                // first.
                 let moves = way(shape, from, to);
-                assert_eq!(chain(shape, from, moves.iter().copied()), Ok(to), "{from:?} to {to:?}: {moves:?}");
+                assert_eq!(
+                    chain(shape, from, moves.iter().copied()),
+                    Ok(to),
+                    "{from:?} to {to:?}: {moves:?}"
+                );
                 tried += 1;
             }
         }
@@ -239,12 +282,13 @@ fn any_complete_layout_is_a_slice_an_exchange_and_a_gather_from_any_other() {
     assert!(tried > 5_000, "{tried}");
 }
 
-/// A chain of slices, one exchange and one gather, if there is one through layouts that divide; else through gathers alone.
+/// A chain of slices, one exchange and one gather, if there is one through layouts that divide;
+/// else through gathers alone.
 fn way(shape: MeshShape<'_>, from: Layout, to: Layout) -> Vec<Collective> {
     let enter = to.split_axes().difference(from.split_axes());
     let leave = from.split_axes().difference(to.split_axes());
-    // Of the layouts between which the exchange lies: the axes that enter are behind those of `from`, and those that leave
-    // behind those of `to`.
+    // Of the layouts between which the exchange lies: the axes that enter are behind those of
+    // `from`, and those that leave behind those of `to`.
     let behind = |base: Layout, axes: AxisSet| -> Vec<Layout> {
         axes.iter().fold(vec![base], |all, axis| {
             let with = |l: Layout| {
@@ -298,7 +342,10 @@ fn to_partial_is_undone_by_the_reduction() {
                 Some(dim) => Collective::ReduceScatter { kind, dim, axes },
             };
             let waits = kind == Reduction::Max && !layout.partial(Reduction::Sum).is_empty();
-            assert_eq!(back.apply(shape, to), if waits { Err(CollectiveError::SumInsideMax) } else { Ok(layout) });
+            assert_eq!(
+                back.apply(shape, to),
+                if waits { Err(CollectiveError::SumInsideMax) } else { Ok(layout) }
+            );
         }
     });
 }
@@ -311,7 +358,11 @@ fn every_move(shape: MeshShape<'_>) -> Vec<Collective> {
     for axes in lists.iter().copied() {
         for dim in 0..shape.rank() {
             out.extend([Collective::AllGather { dim, axes }, Collective::Slice { dim, axes }]);
-            out.extend((0..shape.rank()).map(|to_dim| Collective::AllToAll { from_dim: dim, to_dim, axes }));
+            out.extend((0..shape.rank()).map(|to_dim| Collective::AllToAll {
+                from_dim: dim,
+                to_dim,
+                axes,
+            }));
             out.extend(kinds.map(|kind| Collective::ReduceScatter { kind, dim, axes }));
             out.extend(kinds.map(|kind| Collective::ToPartial { kind, dim: Some(dim), axes }));
         }
@@ -319,10 +370,18 @@ fn every_move(shape: MeshShape<'_>) -> Vec<Collective> {
     for axes in shape.mesh.all_axes().nonempty_subsets() {
         out.extend(kinds.map(|kind| Collective::AllReduce { kind, axes }));
         // In mesh order: the order of the axes means nothing here.
-        out.extend(kinds.map(|kind| Collective::ToPartial { kind, dim: None, axes: axes.iter().collect() }));
+        out.extend(kinds.map(|kind| Collective::ToPartial {
+            kind,
+            dim: None,
+            axes: axes.iter().collect(),
+        }));
     }
     for to in shape.layouts(shape.mesh.all_axes(), shape.mesh.all_axes()) {
-        out.extend([Collective::Permute { to }, Collective::Exchange { to }, Collective::AllGatherDims { to }]);
+        out.extend([
+            Collective::Permute { to },
+            Collective::Exchange { to },
+            Collective::AllGatherDims { to },
+        ]);
         out.extend(kinds.map(|kind| Collective::ReduceScatterDims { kind, to }));
     }
     out
@@ -340,14 +399,26 @@ fn all_from_lists_every_move_that_applies_and_no_other() {
                 let expected: BTreeSet<(Collective, Layout)> = moves
                     .iter()
                     .filter(|c| match c {
-                        Collective::ToPartial { kind: Reduction::Sum, axes, .. } => axes.set().is_subset(sums),
-                        Collective::ToPartial { kind: Reduction::Max, axes, .. } => axes.set().is_subset(maxima),
+                        Collective::ToPartial { kind: Reduction::Sum, axes, .. } => {
+                            axes.set().is_subset(sums)
+                        }
+                        Collective::ToPartial { kind: Reduction::Max, axes, .. } => {
+                            axes.set().is_subset(maxima)
+                        }
                         _ => true,
                     })
                     .filter_map(|c| Some((*c, c.apply(shape, layout).ok()?)))
                     .collect();
-                assert_eq!(listed.len(), expected.len(), "from {layout:?}: something twice, or left out");
-                assert_eq!(listed.into_iter().collect::<BTreeSet<_>>(), expected, "from {layout:?}");
+                assert_eq!(
+                    listed.len(),
+                    expected.len(),
+                    "from {layout:?}: something twice, or left out"
+                );
+                assert_eq!(
+                    listed.into_iter().collect::<BTreeSet<_>>(),
+                    expected,
+                    "from {layout:?}"
+                );
             }
         }
     });
@@ -359,13 +430,15 @@ fn moves_lead_to_legal_layouts_alone() {
         let all = shape.mesh.all_axes();
         for (c, to) in Collective::all_from(shape, layout, all, all) {
             let lists: Vec<AxisList> = (0..shape.rank()).map(|d| to.axes_of(d)).collect();
-            let rebuilt = Layout::new(shape, &lists, to.partial(Reduction::Sum), to.partial(Reduction::Max));
+            let rebuilt =
+                Layout::new(shape, &lists, to.partial(Reduction::Sum), to.partial(Reduction::Max));
             assert_eq!(rebuilt, Ok(to), "{c:?} from {layout:?}");
         }
     });
 }
 
-/// The number of layouts: choose k axes to split, put them into `rank` ordered lists, the others in `ways` ways.
+/// The number of layouts: choose k axes to split, put them into `rank` ordered lists, the others in
+/// `ways` ways.
 fn closed_form(rank: u64, axes: u64, ways: u64) -> u64 {
     (0..=axes)
         .map(|k| {
@@ -384,7 +457,9 @@ fn layouts_are_as_many_as_the_closed_form() {
         for rank in 0..=3usize {
             let shape = MeshShape { mesh: &mesh, sizes: &vec![64; rank] };
             let all = mesh.all_axes();
-            let count = |sums, maxima| shape.layouts(sums, maxima).into_iter().collect::<BTreeSet<_>>().len() as u64;
+            let count = |sums, maxima| {
+                shape.layouts(sums, maxima).into_iter().collect::<BTreeSet<_>>().len() as u64
+            };
             let (rank, axes) = (rank as u64, axes as u64);
             assert_eq!(count(AxisSet::EMPTY, AxisSet::EMPTY), closed_form(rank, axes, 1));
             assert_eq!(count(all, AxisSet::EMPTY), closed_form(rank, axes, 2));
@@ -399,7 +474,8 @@ fn layouts_lists_exactly_what_divides() {
     each_shape(|shape| {
         let all = shape.mesh.all_axes();
         let roomy = MeshShape { mesh: shape.mesh, sizes: &vec![1728; shape.rank()] };
-        let expected: Vec<Layout> = roomy.layouts(all, all).into_iter().filter(|l| shape.admits(*l)).collect();
+        let expected: Vec<Layout> =
+            roomy.layouts(all, all).into_iter().filter(|l| shape.admits(*l)).collect();
         assert_eq!(shape.layouts(all, all), expected);
     });
 }
@@ -410,13 +486,26 @@ fn each_illegal_layout_has_its_own_error() {
     let shape = MeshShape { mesh: &mesh, sizes: &[4, 6] };
     let (x, y) = (AxisId(0), AxisId(1));
     let (none, sx) = (AxisSet::EMPTY, AxisSet::EMPTY.with(x));
-    let build = |splits: &[AxisList], sums, maxima| Layout::new(shape, splits, sums, maxima).unwrap_err();
-    assert_eq!(build(&[one(x), one(x)], none, none), LayoutError::AxisSplitsTwice { axis: x, first: 0, second: 1 });
-    assert_eq!(build(&[one(x).then(x)], none, none), LayoutError::AxisSplitsTwice { axis: x, first: 0, second: 0 });
-    assert_eq!(build(&[AxisList::EMPTY, one(x)], sx, none), LayoutError::AxisSplitsAndPartial { axis: x, dim: 1 });
+    let build =
+        |splits: &[AxisList], sums, maxima| Layout::new(shape, splits, sums, maxima).unwrap_err();
+    assert_eq!(
+        build(&[one(x), one(x)], none, none),
+        LayoutError::AxisSplitsTwice { axis: x, first: 0, second: 1 }
+    );
+    assert_eq!(
+        build(&[one(x).then(x)], none, none),
+        LayoutError::AxisSplitsTwice { axis: x, first: 0, second: 0 }
+    );
+    assert_eq!(
+        build(&[AxisList::EMPTY, one(x)], sx, none),
+        LayoutError::AxisSplitsAndPartial { axis: x, dim: 1 }
+    );
     assert_eq!(build(&[one(x)], none, sx), LayoutError::AxisSplitsAndPartial { axis: x, dim: 0 });
     assert_eq!(build(&[], sx, sx), LayoutError::AxisPartialTwice { axis: x });
-    assert_eq!(build(&[one(y)], none, none), LayoutError::NotDivisible { dim: 0, size: 4, devices: 3 });
+    assert_eq!(
+        build(&[one(y)], none, none),
+        LayoutError::NotDivisible { dim: 0, size: 4, devices: 3 }
+    );
     assert_eq!(
         build(&[AxisList::EMPTY, AxisList::EMPTY, one(y)], none, none),
         LayoutError::NotDivisible { dim: 2, size: 1, devices: 3 }
@@ -449,7 +538,11 @@ fn a_pattern_admits_what_it_says() {
             let same_partials = layout.partial(Reduction::Sum) == written.partial(Reduction::Sum)
                 && layout.partial(Reduction::Max) == written.partial(Reduction::Max);
             let rest = erased(shape, layout, written.split_axes());
-            assert_eq!(open.admits(layout), same_partials && rest == written, "{written:?} {layout:?}");
+            assert_eq!(
+                open.admits(layout),
+                same_partials && rest == written,
+                "{written:?} {layout:?}"
+            );
             let same_sets = (0..2).all(|d| layout.axes_of(d).set() == written.axes_of(d).set());
             assert_eq!(unordered.admits(layout), same_partials && same_sets);
         }
@@ -471,13 +564,19 @@ fn candidates_are_the_layouts_that_a_pattern_admits() {
                 let mut pattern = LayoutPattern::exactly(written, 2);
                 (pattern.open, pattern.free_partial) = (flags & 1 > 0, flags & 2 > 0);
                 pattern.dims.iter_mut().for_each(|d| d.any_order = flags & 4 > 0);
-                for (sums, maxima) in [(all, all), (some, AxisSet::EMPTY), (AxisSet::EMPTY, AxisSet::EMPTY)] {
+                for (sums, maxima) in
+                    [(all, all), (some, AxisSet::EMPTY), (AxisSet::EMPTY, AxisSet::EMPTY)]
+                {
                     let within = |l: Layout| {
                         l.partial(Reduction::Sum).is_subset(sums.union(pattern.partial_sum))
-                            && l.partial(Reduction::Max).is_subset(maxima.union(pattern.partial_max))
+                            && l.partial(Reduction::Max)
+                                .is_subset(maxima.union(pattern.partial_max))
                     };
-                    let expected: Vec<Layout> =
-                        layouts.iter().copied().filter(|l| pattern.admits(*l) && within(*l)).collect();
+                    let expected: Vec<Layout> = layouts
+                        .iter()
+                        .copied()
+                        .filter(|l| pattern.admits(*l) && within(*l))
+                        .collect();
                     assert_eq!(pattern.candidates(shape, sums, maxima), expected, "{pattern:?}");
                 }
             }
@@ -498,9 +597,15 @@ fn layout_text_is_canonical_and_reads_back() {
             let shape = MeshShape { mesh: &mesh, sizes: &sizes };
             for layout in shape.layouts(mesh.all_axes(), mesh.all_axes()) {
                 let written = layout.text(&mesh, &names[..rank]);
-                let source = format!("shir 1\nlayer l\nmesh {mesh}\ndims {dims}\n%0 = parameter : f32 {written}\n");
-                let plan = text::parse(&source).unwrap_or_else(|e| panic!("{e}\n{source}")).remove(0);
-                assert_eq!((plan.instructions[0].layout, plan.instructions[0].dims.len()), (layout, rank));
+                let source = format!(
+                    "shir 1\nlayer l\nmesh {mesh}\ndims {dims}\n%0 = parameter : f32 {written}\n"
+                );
+                let plan =
+                    text::parse(&source).unwrap_or_else(|e| panic!("{e}\n{source}")).remove(0);
+                assert_eq!(
+                    (plan.instructions[0].layout, plan.instructions[0].dims.len()),
+                    (layout, rank)
+                );
                 assert_eq!(plan.layout_text(InstrId(0)), written);
                 assert!(texts.insert(written.clone()), "{written} means two layouts");
             }
@@ -511,7 +616,9 @@ fn layout_text_is_canonical_and_reads_back() {
 #[test]
 fn a_permuted_layout_keeps_its_axes_with_their_dims() {
     each_layout(|shape, layout| {
-        for order in [vec![0, 1, 2], vec![2, 0, 1], vec![1, 0, 2]].iter().filter(|o| o.len() == shape.rank()) {
+        for order in
+            [vec![0, 1, 2], vec![2, 0, 1], vec![1, 0, 2]].iter().filter(|o| o.len() == shape.rank())
+        {
             let permuted = layout.permuted(order);
             assert!((0..3).all(|d| permuted.axes_of(d) == layout.axes_of(order[d])));
             assert_eq!(permuted.partial_axes(), layout.partial_axes());
@@ -519,14 +626,17 @@ fn a_permuted_layout_keeps_its_axes_with_their_dims() {
     });
 }
 
-/// The elements of `parts[0] * parts[1]` that a device holds when each part is split over its own axes.
+/// The elements of `parts[0] * parts[1]` that a device holds when each part is split over its own
+/// axes.
 fn held(mesh: &Mesh, coordinates: &[u64], parts: [(u64, AxisList); 2]) -> BTreeSet<u64> {
     let range = |(size, axes): (u64, AxisList)| {
         let block = axes.iter().fold(0, |n, a| n * mesh.size(a) + coordinates[a.index()]);
         let local = size / mesh.group_size(axes.iter());
         block * local..(block + 1) * local
     };
-    range(parts[0]).flat_map(|major| range(parts[1]).map(move |minor| major * parts[1].0 + minor)).collect()
+    range(parts[0])
+        .flat_map(|major| range(parts[1]).map(move |minor| major * parts[1].0 + minor))
+        .collect()
 }
 
 #[test]
@@ -540,8 +650,8 @@ fn axes_are_dealt_where_blocks_fall_on_whole_parts() {
             for axes in lists.iter().copied().filter(|l| whole % mesh.group_size(l.iter()) == 0) {
                 let legal = |n: usize| {
                     let (major, minor) = (axes.prefix(n), axes.suffix_from(n));
-                    let divides =
-                        parts[0] % mesh.group_size(major.iter()) == 0 && parts[1] % mesh.group_size(minor.iter()) == 0;
+                    let divides = parts[0] % mesh.group_size(major.iter()) == 0
+                        && parts[1] % mesh.group_size(minor.iter()) == 0;
                     divides
                         && (0..mesh.devices()).map(|d| mesh.coordinates(d)).all(|at| {
                             held(&mesh, &at, [(parts[0], major), (parts[1], minor)])
@@ -554,7 +664,9 @@ fn axes_are_dealt_where_blocks_fall_on_whole_parts() {
                         assert_eq!(lists[0].concat(lists[1]), axes);
                         assert!(legal(lists[0].len()), "{axes:?} on {parts:?} over {mesh}");
                     }
-                    None => assert!(!(0..=axes.len()).any(legal), "{axes:?} on {parts:?} over {mesh}"),
+                    None => {
+                        assert!(!(0..=axes.len()).any(legal), "{axes:?} on {parts:?} over {mesh}")
+                    }
                 }
             }
         }

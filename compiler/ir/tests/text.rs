@@ -17,7 +17,10 @@ fn plans() -> Vec<Plan> {
 
 #[test]
 fn a_canonical_text_prints_back_byte_for_byte() {
-    assert_eq!(print_all(&plans()), without_comments(PLANS).replace("\"odd name\" repeat 1", "\"odd name\""));
+    assert_eq!(
+        print_all(&plans()),
+        without_comments(PLANS).replace("\"odd name\" repeat 1", "\"odd name\"")
+    );
 }
 
 #[test]
@@ -59,7 +62,9 @@ fn constants_keep_every_bit() {
     for value in [0.1, -1e-6, 1e300, f64::MIN_POSITIVE, -0.0, 1.0 / 3.0, 7.0] {
         let text = format!("shir 1\nlayer c\n%0 = constant {value:?} : f32 []\n");
         let plan = &parse(&text).unwrap()[0];
-        let InstrKind::Constant(Number::Given(read)) = plan.instructions[0].kind else { panic!("a constant") };
+        let InstrKind::Constant(Number::Given(read)) = plan.instructions[0].kind else {
+            panic!("a constant")
+        };
         assert_eq!(read.to_bits(), value.to_bits());
     }
 }
@@ -68,7 +73,8 @@ macro_rules! rejects {
     ($($name:ident: $lines:expr => $line:literal : $column:literal $message:literal;)+) => {$(
         #[test]
         fn $name() {
-            let head = "shir 1\nlayer f\nmesh x=2, y=2\ndims B=4, E=8\n%0 = parameter a : f32 B_xE\n";
+            let head = "shir 1\nlayer f\nmesh x=2, y=2\ndims B=4, E=8\n%0 = parameter a : f32 \
+                B_xE\n";
             let error = parse(&format!("{head}{}", $lines)).unwrap_err();
             assert_eq!((error.line, error.column, error.message.as_str()), ($line, $column, $message));
         }
@@ -79,23 +85,30 @@ rejects! {
     an_operand_below: "%1 = neg %1 : f32 B_xE" => 6:10 "expected an instruction above, found `%1`";
     a_number_out_of_order: "%2 = neg %0 : f32 B_xE" => 6:2 "expected the number 1, found `2`";
     an_unknown_operation: "%1 = sinh %0 : f32 B_xE" => 6:6 "expected an operation, found `sinh`";
-    an_unknown_axis: "%1 = all-gather %0 over q along B : f32 BE" => 6:25 "the mesh has no axis `q` of size greater than 1";
+    an_unknown_axis: "%1 = all-gather %0 over q along B : f32 BE" => 6:25 "the mesh has no axis \
+        `q` of size greater than 1";
     an_axis_twice: "%1 = slice %0 over yy along B : f32 BE" => 6:20 "mesh axis `y` stands twice";
     an_unknown_dim: "%1 = neg %0 : f32 B_xQ" => 6:22 "dim `Q` is not declared";
     a_dim_twice: "%1 = neg %0 : f32 B_xB" => 6:22 "dim `B` stands twice";
     an_unknown_dtype: "%1 = neg %0 : f33 B_xE" => 6:15 "expected a dtype, found `f33`";
     a_wrong_equation: "%1 = einsum BE->B %0 : f32 E" => 6:13 "expected `BE->E`, found `BE->B`";
     a_free_layout: "%1 = neg %0 : f32 BE?" => 6:21 "a plan leaves no axis free: no `?`";
-    an_unordered_layout: "%1 = neg %0 : f32 BE_(xy)" => 6:22 "a plan's axes have an order: no parentheses";
-    text_behind_the_end: "%1 = neg %0 : f32 B_xE !" => 6:24 "expected the end of the line, found `!`";
+    an_unordered_layout: "%1 = neg %0 : f32 BE_(xy)" => 6:22 "a plan's axes have an order: no \
+        parentheses";
+    text_behind_the_end: "%1 = neg %0 : f32 B_xE !" => 6:24 "expected the end of the line, found \
+        `!`";
     an_open_quote: "%1 = neg %0 : f32 B_xE @\"n" => 6:25 "this quote is not closed";
-    a_mesh_too_late: "mesh x=2" => 6:1 "expected the order hardware, mesh, dims, fold, instructions, return, found `mesh`";
+    a_mesh_too_late: "mesh x=2" => 6:1 "expected the order hardware, mesh, dims, fold, \
+        instructions, return, found `mesh`";
     a_result_in_another_layout: "return a = %0 : EB" => 6:17 "%0 is EB_x";
     a_result_of_other_dims: "return a = %0 : B_x" => 6:17 "these are not the dims of %0";
-    a_huge_number: "%1 = slice-dim %0, E -> B, 99999999999999999999 : f32 B" => 6:28 "expected a number of at most 18 digits, found `99999999999999999999`";
+    a_huge_number: "%1 = slice-dim %0, E -> B, 99999999999999999999 : f32 B" => 6:28 "expected a \
+        number of at most 18 digits, found `99999999999999999999`";
     a_gather_of_another_axis: "%1 = all-gather %0 over x along B, y along E : f32 BE" => 6:36 "expected axes that the move takes from, or gives to, this dim of the operand, found `y`";
-    a_scatter_of_what_is_whole: "%1 = reduce-scatter %0 sum over y along B, x along E : f32 B_xyE" => 6:33 "expected axes that the move takes from, or gives to, this dim of the operand, found `y`";
-    a_move_to_other_dims: "%1 = all-gather %0 over x along B : f32 EB" => 6:6 "expected a move that keeps the dims and their order, found `all-gather`";
+    a_scatter_of_what_is_whole: "%1 = reduce-scatter %0 sum over y along B, x along E : f32 \
+        B_xyE" => 6:33 "expected axes that the move takes from, or gives to, this dim of the operand, found `y`";
+    a_move_to_other_dims: "%1 = all-gather %0 over x along B : f32 EB" => 6:6 "expected a move \
+        that keeps the dims and their order, found `all-gather`";
 }
 
 #[test]
@@ -108,7 +121,12 @@ fn a_text_needs_its_header() {
 
 #[test]
 fn a_text_too_long_is_refused() {
-    assert!(parse(&"\n".repeat(shard_ir::text::MAX_TEXT_BYTES + 1)).unwrap_err().message.contains("the limit is"));
+    assert!(
+        parse(&"\n".repeat(shard_ir::text::MAX_TEXT_BYTES + 1))
+            .unwrap_err()
+            .message
+            .contains("the limit is")
+    );
 }
 
 #[test]

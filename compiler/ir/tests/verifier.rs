@@ -16,7 +16,9 @@ fn blames(plan: &Plan, id: InstrId) -> bool {
 #[test]
 fn every_wrong_layout_is_found() {
     for plan in plans() {
-        for id in plan.ids().filter(|id| !matches!(plan.instruction(*id).kind, InstrKind::Parameter(_))) {
+        for id in
+            plan.ids().filter(|id| !matches!(plan.instruction(*id).kind, InstrKind::Parameter(_)))
+        {
             let sizes = plan.sizes(&plan.instruction(id).dims);
             let shape = MeshShape { mesh: &plan.mesh, sizes: &sizes };
             let all = plan.mesh.all_axes();
@@ -39,7 +41,8 @@ fn every_wrong_dtype_is_found() {
     for plan in plans() {
         for id in plan.ids() {
             let instr = plan.instruction(id);
-            // A parameter or constant of another dtype is right by itself: whoever reads it has to complain.
+            // A parameter or constant of another dtype is right by itself: whoever reads it has to
+            // complain.
             let free = matches!(instr.kind, InstrKind::Parameter(_) | InstrKind::Constant(_));
             let is_einsum = instr.kind.op() == Some(&Op::Einsum);
             for dtype in Dtype::ALL.into_iter().filter(|d| *d != instr.dtype) {
@@ -47,7 +50,8 @@ fn every_wrong_dtype_is_found() {
                 mutant.instructions[id.index()].dtype = dtype;
                 // So is an einsum that is accumulated in another float, or in int32.
                 let accumulated = is_einsum
-                    && (instr.dtype.is_float() && dtype.is_float() || dtype == Dtype::Int32 && !instr.dtype.is_float());
+                    && (instr.dtype.is_float() && dtype.is_float()
+                        || dtype == Dtype::Int32 && !instr.dtype.is_float());
                 if !free && !accumulated {
                     assert!(blames(&mutant, id), "{} %{} as {dtype}", plan.name, id.0);
                 }
@@ -127,8 +131,10 @@ fn dims_and_axes_that_do_not_exist_are_found() {
         assert!(blames(&mutant, id));
         let mut mutant = plan.clone();
         let instr = &mut mutant.instructions[id.index()];
-        instr.kind =
-            InstrKind::Move(Collective::AllReduce { kind: Reduction::Sum, axes: AxisSet::EMPTY.with(AxisId(5)) });
+        instr.kind = InstrKind::Move(Collective::AllReduce {
+            kind: Reduction::Sum,
+            axes: AxisSet::EMPTY.with(AxisId(5)),
+        });
         assert!(blames(&mutant, id));
     }
 }
@@ -177,16 +183,23 @@ fn errors_speak_the_words_of_the_field() {
     let mut plan = plans().remove(0);
     plan.instructions[4].layout = plan.instructions[4].layout.with_replicated(AxisId(0));
     let errors = verify(&plan).unwrap_err();
-    assert_eq!(errors[0].to_string(), "%4 einsum: the result's layout is BLF_yz(partialsum-x), written BLF_yz");
+    assert_eq!(
+        errors[0].to_string(),
+        "%4 einsum: the result's layout is BLF_yz(partialsum-x), written BLF_yz"
+    );
     // The next instruction reads what is written, so it is wrong in its own right: the sum is gone.
-    assert_eq!(errors[1].to_string(), "%5 reduce-scatter: the operand is not partial over mesh axis x in this way");
+    assert_eq!(
+        errors[1].to_string(),
+        "%5 reduce-scatter: the operand is not partial over mesh axis x in this way"
+    );
 }
 
 macro_rules! complains {
     ($($name:ident: $lines:literal => $message:literal;)+) => {$(
         #[test]
         fn $name() {
-            let text = format!("shir 1\nlayer l\nmesh x=2, y=4\ndims B=8, E=8, F=8, K=2, G=4, L=2\n{}", $lines);
+            let text = format!("shir 1\nlayer l\nmesh x=2, y=4\ndims B=8, E=8, F=8, K=2, G=4, \
+                L=2\n{}", $lines);
             let plan = parse(&text).unwrap_or_else(|e| panic!("{e}")).remove(0);
             assert_eq!(verify(&plan).unwrap_err()[0].to_string(), $message);
         }
@@ -194,31 +207,44 @@ macro_rules! complains {
 }
 
 complains! {
-    gelu_of_a_partial_sum: "%0 = parameter a : f32 BE(partialsum-x)\n%1 = gelu %0 : f32 BE(partialsum-x)\n"
+    gelu_of_a_partial_sum: "%0 = parameter a : f32 BE(partialsum-x)\n%1 = gelu %0 : f32 \
+        BE(partialsum-x)\n"
         => "%1 map: the op is not linear in %0, which is partialsum-x";
-    neg_of_a_partial_max: "%0 = parameter a : f32 BE(partialmax-x)\n%1 = neg %0 : f32 BE(partialmax-x)\n"
+    neg_of_a_partial_max: "%0 = parameter a : f32 BE(partialmax-x)\n%1 = neg %0 : f32 \
+        BE(partialmax-x)\n"
         => "%1 map: the op does not commute with a maximum in %0, which is partialmax-x";
-    log_of_a_partial_max: "%0 = parameter a : f32 B(partialmax-x)\n%1 = log %0 : f32 B(partialmax-x)\n"
+    log_of_a_partial_max: "%0 = parameter a : f32 B(partialmax-x)\n%1 = log %0 : f32 \
+        B(partialmax-x)\n"
         => "%1 map: the op does not commute with a maximum in %0, which is partialmax-x";
-    a_bias_added_to_a_partial_sum: "%0 = parameter a : f32 BE(partialsum-y)\n%1 = parameter b : f32 E\n%2 = add %0, %1 : f32 BE(partialsum-y)\n"
+    a_bias_added_to_a_partial_sum: "%0 = parameter a : f32 BE(partialsum-y)\n%1 = parameter b : \
+        f32 E\n%2 = add %0, %1 : f32 BE(partialsum-y)\n"
         => "%2 binary: %1 is not partial over mesh axis y: it would be added y=4 times";
-    a_product_of_partial_sums: "%0 = parameter a : f32 B(partialsum-x)\n%1 = mul %0, %0 : f32 B(partialsum-x)\n"
-        => "%1 binary: two operands are partial over mesh axis x: a product of sums is no sum of products";
-    one_axis_on_two_dims: "%0 = parameter a : f32 B_xE\n%1 = parameter b : f32 EF_x\n%2 = einsum BE,EF->BF %0, %1 : f32 B_xF\n"
-        => "%2 einsum: mesh axis x splits B (of %0) and F (of %1): only the diagonal blocks would be computed";
-    operands_that_disagree: "%0 = parameter a : f32 BE_x\n%1 = parameter b : f32 EF\n%2 = einsum BE,EF->BF %0, %1 : f32 BF\n"
+    a_product_of_partial_sums: "%0 = parameter a : f32 B(partialsum-x)\n%1 = mul %0, %0 : f32 \
+        B(partialsum-x)\n"
+        => "%1 binary: two operands are partial over mesh axis x: a product of sums is no sum of \
+            products";
+    one_axis_on_two_dims: "%0 = parameter a : f32 B_xE\n%1 = parameter b : f32 EF_x\n%2 = einsum \
+        BE,EF->BF %0, %1 : f32 B_xF\n"
+        => "%2 einsum: mesh axis x splits B (of %0) and F (of %1): only the diagonal blocks would \
+            be computed";
+    operands_that_disagree: "%0 = parameter a : f32 BE_x\n%1 = parameter b : f32 EF\n%2 = einsum \
+        BE,EF->BF %0, %1 : f32 BF\n"
         => "%2 einsum: %0 and %1 split E differently";
     softmax_over_a_split_dim: "%0 = parameter a : f32 BE_x\n%1 = softmax %0 over E : f32 BE_x\n"
         => "%1 softmax: E must be whole in %0";
     a_straddling_split: "%0 = parameter a : f32 B_y\n%1 = split %0, B -> KG : f32 KG\n"
         => "%1 split: the blocks of B do not fall on whole parts";
-    a_gather_of_the_major_axis: "%0 = parameter a : f32 B_xy\n%1 = all-gather %0 over x along B : f32 B_y\n"
+    a_gather_of_the_major_axis: "%0 = parameter a : f32 B_xy\n%1 = all-gather %0 over x along B : \
+        f32 B_y\n"
         => "%1 all-gather: the axes are not the minor-most axes of B";
-    a_table_and_ids_partial_over_one_axis: "%0 = parameter t : f32 EF(partialsum-x)\n%1 = parameter i : int32 B(partialsum-x)\n%2 = take %0, %1 over E : f32 BF(partialsum-x)\n"
+    a_table_and_ids_partial_over_one_axis: "%0 = parameter t : f32 EF(partialsum-x)\n%1 = \
+        parameter i : int32 B(partialsum-x)\n%2 = take %0, %1 over E : f32 BF(partialsum-x)\n"
         => "%2 take: the op is not linear in %1, which is partialsum-x";
-    ids_along_the_dim_that_they_index: "%0 = parameter t : f32 E_xF\n%1 = parameter i : int32 E_x\n%2 = take %0, %1 over E : f32 E_xF\n"
+    ids_along_the_dim_that_they_index: "%0 = parameter t : f32 E_xF\n%1 = parameter i : int32 \
+        E_x\n%2 = take %0, %1 over E : f32 E_xF\n"
         => "%2 take: a dim would stand twice in the result";
-    an_integer_quotient_of_a_partial_sum: "%0 = parameter a : int32 B(partialsum-x)\n%1 = parameter b : int32 B\n%2 = div %0, %1 : int32 B(partialsum-x)\n"
+    an_integer_quotient_of_a_partial_sum: "%0 = parameter a : int32 B(partialsum-x)\n%1 = \
+        parameter b : int32 B\n%2 = div %0, %1 : int32 B(partialsum-x)\n"
         => "%2 binary: the op is not linear in %0, which is partialsum-x";
 }
 
@@ -255,7 +281,10 @@ fn the_word_behind_of_is_held_to_what_the_instructions_compute() {
     let plan = parse(IN_PIECES).unwrap_or_else(|e| panic!("{e}")).remove(0);
     assert_eq!(verify(&plan), Ok(()));
     let found = shard_ir::composite::in_pieces(&plan).expect("pieces");
-    assert_eq!(found.iter().map(|c| (c.operand.0, c.last().0)).collect::<Vec<_>>(), [(1, 8), (8, 16)]);
+    assert_eq!(
+        found.iter().map(|c| (c.operand.0, c.last().0)).collect::<Vec<_>>(),
+        [(1, 8), (8, 16)]
+    );
     // On any other instruction, by any other name, and left out of any one that has it.
     for id in plan.ids() {
         for word in [None, Some("p"), Some("rmsnorm"), Some("q"), Some("softmax")] {
@@ -264,7 +293,11 @@ fn the_word_behind_of_is_held_to_what_the_instructions_compute() {
             if own.as_deref() != word {
                 *own = word.map(str::to_string);
                 let errors = verify(&mutant).expect_err("a forged word");
-                assert!(matches!(errors[0].kind, VerifyErrorKind::NoPiece(_)), "%{} of {word:?}: {errors:?}", id.0);
+                assert!(
+                    matches!(errors[0].kind, VerifyErrorKind::NoPiece(_)),
+                    "%{} of {word:?}: {errors:?}",
+                    id.0
+                );
             }
         }
     }

@@ -1,9 +1,9 @@
 //! [`never!`](crate::never): what cannot happen says so loudly when it does.
 //!
-//! An invariant that a type does not state is stated where it is needed, with what is done instead of a panic if it fails:
-//! a tool for people's programs does not fall over. In debug builds and in tests it is a panic all the same. In release the
-//! defect is noted, the program goes on with the value given, and whoever shows results asks [`taken`] and reports an internal
-//! error beside them.
+//! An invariant that a type does not state is stated where it is needed, with what is done instead
+//! of a panic if it fails: a tool for people's programs does not fall over. In debug builds and in
+//! tests it is a panic all the same. In release the defect is noted, the program goes on with the
+//! value given, and whoever shows results asks [`taken`] and reports an internal error beside them.
 //!
 //! ```should_panic
 //! let axes: [u8; 1] = [3];
@@ -41,7 +41,8 @@ pub fn note(what: &str, file: &str, line: u32) {
     }
 }
 
-/// From here on a defect is what it is in a release build: for the test of what users are told then.
+/// From here on a defect is what it is in a release build: for the test of what users are told
+/// then.
 pub fn as_in_release() {
     AS_IN_RELEASE.store(true, Ordering::Relaxed);
 }

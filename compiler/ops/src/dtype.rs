@@ -25,8 +25,16 @@ pub enum Dtype {
 
 impl Dtype {
     /// Every dtype.
-    pub const ALL: [Dtype; 8] =
-        [Dtype::F32, Dtype::Bf16, Dtype::F16, Dtype::F8, Dtype::Int8, Dtype::Int4, Dtype::Int32, Dtype::Bool];
+    pub const ALL: [Dtype; 8] = [
+        Dtype::F32,
+        Dtype::Bf16,
+        Dtype::F16,
+        Dtype::F8,
+        Dtype::Int8,
+        Dtype::Int4,
+        Dtype::Int32,
+        Dtype::Bool,
+    ];
 
     /// The word in the source.
     pub fn name(self) -> &'static str {
@@ -62,7 +70,8 @@ impl Dtype {
     pub fn is_float(self) -> bool {
         matches!(self, Dtype::F32 | Dtype::Bf16 | Dtype::F16 | Dtype::F8)
     }
-    /// Whether it is stored narrow and multiplied in the other operand's arithmetic (weight-only quantisation).
+    /// Whether it is stored narrow and multiplied in the other operand's arithmetic (weight-only
+    /// quantisation).
     pub fn is_narrow(self) -> bool {
         matches!(self, Dtype::Int8 | Dtype::Int4 | Dtype::F8)
     }
@@ -83,8 +92,8 @@ impl Dtype {
         }
     }
 
-    /// The dtype of a product in an einsum, if the two meet: as [`Dtype::meet`], but a narrow operand counts as the
-    /// other's dtype, and int8 with int8 gives int32.
+    /// The dtype of a product in an einsum, if the two meet: as [`Dtype::meet`], but a narrow
+    /// operand counts as the other's dtype, and int8 with int8 gives int32.
     pub fn product(self, other: Dtype) -> Option<Dtype> {
         match (self, other) {
             (Dtype::Int8, Dtype::Int8) => Some(Dtype::Int32),

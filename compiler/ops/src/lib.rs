@@ -1,5 +1,6 @@
-//! The catalogue: one [`Row`] for each op, from which everything follows that an op has in common with the others. By hand
-//! stay, in exhaustive matches, its type, its work and its two evaluators, and the certificate's own reading of `spec/types.md`.
+//! The catalogue: one [`Row`] for each op, from which everything follows that an op has in common
+//! with the others. By hand stay, in exhaustive matches, its type, its work and its two evaluators,
+//! and the certificate's own reading of `spec/types.md`.
 //!
 //! [`Code`] says which op; [`Code::row`] what is known of it. [`never!`] is for what cannot happen.
 

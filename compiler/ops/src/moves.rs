@@ -7,7 +7,8 @@ use crate::table::table;
 pub struct MoveRow {
     /// What it does, in one line.
     pub says: &'static str,
-    /// The name in IR text, reports and JSON. A move along several dims bears the name of that along one.
+    /// The name in IR text, reports and JSON. A move along several dims bears the name of that
+    /// along one.
     pub name: &'static str,
     /// What its group sends.
     pub sends: Sends,
@@ -36,8 +37,14 @@ pub enum Sends {
     Lacking,
 }
 
-const MOVE: MoveRow =
-    MoveRow { says: "", name: "", sends: Sends::Nothing, gathers: false, combines: false, several: false };
+const MOVE: MoveRow = MoveRow {
+    says: "",
+    name: "",
+    sends: Sends::Nothing,
+    gathers: false,
+    combines: false,
+    several: false,
+};
 
 table! {
     /// Which move.

@@ -24,8 +24,8 @@ const MAP: Row = Row { op: "map", flags: &[Elementwise, SameDims], ..NOTHING };
 const EXACT_MAP: Row = Row { flags: &[Elementwise, SameDims, Exact], ..MAP };
 
 table! {
-    /// An elementwise map. Linear is one with `f(a + b) = f(a) + f(b)`, increasing one with `f(a) <= f(b)` where `a <= b`. One
-    /// that is exact takes whole numbers, any other floats alone.
+    /// An elementwise map. Linear is one with `f(a + b) = f(a) + f(b)`, increasing one with `f(a)
+    /// <= f(b)` where `a <= b`. One that is exact takes whole numbers, any other floats alone.
     Map: Row {
         /// `-a`.
         Neg { text: "neg", sign: Some("-"), sums: Partial::First, ..EXACT_MAP },
@@ -41,8 +41,8 @@ table! {
         Tanh { text: "tanh", source: Some("tanh"), maxima: Partial::First, ..MAP },
         /// `e^a`.
         Exp { text: "exp", source: Some("exp"), maxima: Partial::First, ..MAP },
-        // A candidate of a maximum may be negative, even minus infinity, where the maximum is positive: log and sqrt
-        // would give NaN.
+        // A candidate of a maximum may be negative, even minus infinity, where the maximum is
+        // positive: log and sqrt would give NaN.
         /// Natural logarithm.
         Log { text: "log", source: Some("log"), ..MAP },
         /// Square root.
@@ -56,7 +56,8 @@ table! {
     }
 }
 
-const BINARY: Row = Row { op: "binary", operands: &["a", "b"], flags: &[Elementwise, Commutes, Exact], ..NOTHING };
+const BINARY: Row =
+    Row { op: "binary", operands: &["a", "b"], flags: &[Elementwise, Commutes, Exact], ..NOTHING };
 
 table! {
     /// An elementwise combination of two operands, broadcast by dim name.
@@ -82,7 +83,13 @@ table! {
 
 const REDUCE: Row = Row {
     op: "reduce",
-    slots: &[Slot { name: "dims", lead: Lead::Over, takes: Takes::Dims, of: Of::Operand(0), field: Some(Field::Over) }],
+    slots: &[Slot {
+        name: "dims",
+        lead: Lead::Over,
+        takes: Takes::Dims,
+        of: Of::Operand(0),
+        field: Some(Field::Over),
+    }],
     phrase: "over {dims}",
     ..NOTHING
 };
@@ -106,7 +113,8 @@ const fn form(word: &'static str) -> Row {
 
 /// A normalisation over a dim, which may be computed in pieces where the dim is split.
 const fn composite(word: &'static str) -> Row {
-    const OVER: Slot = Slot { takes: Takes::ListOfOne, ..dim("dim", Lead::Over, Of::Whole(0), Field::Over) };
+    const OVER: Slot =
+        Slot { takes: Takes::ListOfOne, ..dim("dim", Lead::Over, Of::Whole(0), Field::Over) };
     Row { slots: &[OVER], phrase: "over {dim}", flags: &[SameDims], ..form(word) }
 }
 
@@ -194,7 +202,8 @@ table! {
             sums: Partial::Together, maxima: Partial::Together, flags: &[KeepsValues, Exact], ..form("append")
         },
         // It is not exact: it brings in minus infinity, which a product with 0 turns into NaN.
-        /// Minus infinity where the key position is later than the query position, the queries being the last of the keys.
+        /// Minus infinity where the key position is later than the query position, the queries
+        /// being the last of the keys.
         Mask {
             op: "mask", text: "causal", source: Some("causal"),
             slots: &[
@@ -205,7 +214,8 @@ table! {
             phrase: "over {queries}, {keys}",
             flags: &[SameDims], ..NOTHING
         },
-        /// Rotary embedding of a dim by a position, which counts from 0 or to the end of the extent.
+        /// Rotary embedding of a dim by a position, which counts from 0 or to the end of the
+        /// extent.
         Rope {
             slots: &[
                 dim("dim", Lead::Over, Of::Whole(0), Field::Over),
@@ -223,8 +233,10 @@ table! {
             phrase: "over {dim}",
             sums: Partial::First, flags: &[Exact], ..form("take")
         },
-        // A place is given by counting over all tokens, a choice made among all experts: both are whole.
-        /// Which tokens go to which places of which experts: 1 where a token is given a place, 0 elsewhere.
+        // A place is given by counting over all tokens, a choice made among all experts: both are
+        // whole.
+        /// Which tokens go to which places of which experts: 1 where a token is given a place, 0
+        /// elsewhere.
         Route {
             slots: &[
                 dim("experts", Lead::Over, Of::Whole(0), Field::Over),
@@ -244,7 +256,8 @@ table! {
             op: "fetch", text: "fetch",
             sums: Partial::First, maxima: Partial::First, flags: &[KeepsValues, Exact], ..NOTHING
         },
-        // A sum may be partial from float to float alone; a maximum unless the result is a truth value.
+        // A sum may be partial from float to float alone; a maximum unless the result is a truth
+        // value.
         /// Another dtype.
         Cast {
             slots: &[Slot { name: "dtype", lead: Lead::Comma, takes: Takes::Dtype, of: Of::None, field: None }],
@@ -270,7 +283,8 @@ pub enum Code {
 }
 
 impl Code {
-    /// Every op, in the order of the language's tables: einsum, maps, binaries, reductions, the rest.
+    /// Every op, in the order of the language's tables: einsum, maps, binaries, reductions, the
+    /// rest.
     pub fn all() -> impl Iterator<Item = Code> {
         let forms = |forms: &'static [Form]| forms.iter().copied().map(Code::Form);
         let (einsum, softmax, rest) = (&Form::ALL[..1], &Form::ALL[1..2], &Form::ALL[2..]);

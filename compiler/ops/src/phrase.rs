@@ -2,7 +2,8 @@
 
 use crate::never;
 
-/// A phrase with each `{name}` replaced by what fills the slot; what stands in brackets is left out where a slot in it is empty.
+/// A phrase with each `{name}` replaced by what fills the slot; what stands in brackets is left out
+/// where a slot in it is empty.
 ///
 /// ```
 /// let fill = |name: &str| (name != "extent").then(|| name.to_uppercase());
@@ -12,7 +13,8 @@ pub fn filled(phrase: &str, fill: impl Fn(&str) -> Option<String>) -> String {
     let mut out = String::new();
     for part in phrase.split(['[', ']']) {
         let mut pieces = part.split(['{', '}']);
-        let mut text = pieces.next().unwrap_or_else(|| never!("a text split into no piece", "")).to_string();
+        let mut text =
+            pieces.next().unwrap_or_else(|| never!("a text split into no piece", "")).to_string();
         // Behind the first piece names and texts take turns.
         let mut whole = true;
         while let Some(name) = pieces.next() {
@@ -20,7 +22,8 @@ pub fn filled(phrase: &str, fill: impl Fn(&str) -> Option<String>) -> String {
                 Some(value) => text += &value,
                 None => whole = false,
             }
-            text += pieces.next().unwrap_or_else(|| never!("a name in a phrase without an end", ""));
+            text +=
+                pieces.next().unwrap_or_else(|| never!("a name in a phrase without an end", ""));
         }
         if whole {
             out += &text;

@@ -9,7 +9,8 @@ pub struct Row {
     pub op: &'static str,
     /// The word of IR text: `gelu`.
     pub text: &'static str,
-    /// The word of the language in front of the parenthesis; none of what has a sign, or is never written.
+    /// The word of the language in front of the parenthesis; none of what has a sign, or is never
+    /// written.
     pub source: Option<&'static str>,
     /// The sign of the language.
     pub sign: Option<&'static str>,
@@ -29,7 +30,8 @@ pub struct Row {
     pub flags: &'static [Flag],
 }
 
-/// Which operands may be partial over an axis that splits nothing, so that the result is partial in the same way.
+/// Which operands may be partial over an axis that splits nothing, so that the result is partial in
+/// the same way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Partial {
     /// None of them.
@@ -206,10 +208,14 @@ impl Row {
         self.flags.contains(&flag)
     }
 
-    /// How it is written: `rope(a over dim at position[, extent])`, each operand and slot by its name.
+    /// How it is written: `rope(a over dim at position[, extent])`, each operand and slot by its
+    /// name.
     pub fn signature(&self) -> String {
-        let parts: String =
-            self.parts().iter().map(|part| format!("{}{}{}", part.before, part.name, part.after)).collect();
+        let parts: String = self
+            .parts()
+            .iter()
+            .map(|part| format!("{}{}{}", part.before, part.name, part.after))
+            .collect();
         format!("{}({parts})", self.source.unwrap_or(self.text))
     }
 
@@ -217,13 +223,23 @@ impl Row {
     pub fn parts(&self) -> Vec<Part> {
         let operand = |(i, name): (usize, &&'static str)| {
             let before = if i == 0 { "" } else { Lead::Comma.text() };
-            Part { before: before.to_string(), name, after: "", lead: (i > 0).then_some(Lead::Comma) }
+            Part {
+                before: before.to_string(),
+                name,
+                after: "",
+                lead: (i > 0).then_some(Lead::Comma),
+            }
         };
         let mut parts: Vec<Part> = self.operands.iter().enumerate().map(operand).collect();
         if self.operands.is_empty() {
             parts.push(Part { before: String::new(), name: "a, b, ...", after: "", lead: None });
             let lead = Lead::Arrow;
-            parts.push(Part { before: lead.text().to_string(), name: "dims", after: "", lead: Some(lead) });
+            parts.push(Part {
+                before: lead.text().to_string(),
+                name: "dims",
+                after: "",
+                lead: Some(lead),
+            });
         }
         parts.extend(self.slots.iter().map(|slot| {
             let (open, after) = match slot.takes {
@@ -236,7 +252,12 @@ impl Row {
                 | Takes::Count(_)
                 | Takes::Dtype => ("", ""),
             };
-            Part { before: format!("{open}{}", slot.lead.text()), name: slot.name, after, lead: Some(slot.lead) }
+            Part {
+                before: format!("{open}{}", slot.lead.text()),
+                name: slot.name,
+                after,
+                lead: Some(slot.lead),
+            }
         }));
         parts
     }

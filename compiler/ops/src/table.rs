@@ -1,14 +1,16 @@
 //! Tables of the catalogue.
 
-/// An enum of ops with a row for each; the line above a variant is what its row says.
+/// An enum of ops with a row for each; the lines above a variant are what its row says.
 macro_rules! table {
     (
         $(#[doc = $doc:literal])+
-        $name:ident: $row:ident { $(#[doc = $says:literal] $variant:ident { $($field:tt)+ }),+ $(,)? }
+        $name:ident: $row:ident {
+            $($(#[doc = $says:literal])+ $variant:ident { $($field:tt)+ }),+ $(,)?
+        }
     ) => {
         $(#[doc = $doc])+
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-        pub enum $name { $(#[doc = $says] $variant),+ }
+        pub enum $name { $($(#[doc = $says])+ $variant),+ }
 
         impl $name {
             /// Every variant, in order.
@@ -16,7 +18,9 @@ macro_rules! table {
 
             /// Its row of the catalogue.
             pub fn row(self) -> &'static $row {
-                static ROWS: &[$row] = &[$($row { says: $says.trim_ascii(), $($field)+ }),+];
+                static ROWS: &[$row] = &[
+                    $($row { says: concat!($($says),+).trim_ascii(), $($field)+ }),+
+                ];
                 &ROWS[self as usize]
             }
         }

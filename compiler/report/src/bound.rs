@@ -45,8 +45,13 @@ fn layer_text(layer: &Bounded<'_>, width: usize) -> String {
     let Bounded { program, hardware, objective, bound } = layer;
     let mut page = Page::of_width(width);
     let kind = if program.folds.is_empty() { "layer" } else { "model" };
-    let phase = program.phase.as_ref().map_or(String::new(), |phase| format!(", phase {}", phase.name));
-    let repeat = if program.repeat > 1 { format!(" (repeated {} times)", program.repeat) } else { String::new() };
+    let phase =
+        program.phase.as_ref().map_or(String::new(), |phase| format!(", phase {}", phase.name));
+    let repeat = if program.repeat > 1 {
+        format!(" (repeated {} times)", program.repeat)
+    } else {
+        String::new()
+    };
     page.line(&format!("{kind} {}{phase}{repeat}", program.name));
     let mesh = match program.mesh.declared() {
         [] => "none".to_string(),
@@ -64,8 +69,12 @@ fn layer_text(layer: &Bounded<'_>, width: usize) -> String {
         repeat => format!(", {} for all {repeat}", scale::time(layer.stack_time())),
     };
     page.labelled("  time       ", &format!("at least {}{stack}{what}", scale::time(bound.time)));
-    let (least, most) = (scale::bytes(Bytes(bound.least_kept)), scale::bytes(Bytes(hardware.hbm_bytes)));
-    page.labelled("  memory     ", &format!("at least {least} of {most} a device, for weights and caches"));
+    let (least, most) =
+        (scale::bytes(Bytes(bound.least_kept)), scale::bytes(Bytes(hardware.hbm_bytes)));
+    page.labelled(
+        "  memory     ",
+        &format!("at least {least} of {most} a device, for weights and caches"),
+    );
     if bound.none_fits {
         page.labelled("  fits       ", "no plan does; the time is of plans of any size");
     }

@@ -38,7 +38,8 @@ impl Side<'_> {
     }
 }
 
-/// What tells two plans apart. The same value in both is one of the same name, op and inlined layers, counted in order.
+/// What tells two plans apart. The same value in both is one of the same name, op and inlined
+/// layers, counted in order.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Comparison {
     /// Moves with traffic of the first plan alone.
@@ -65,7 +66,8 @@ impl Comparison {
         for (key, id) in before {
             match after.iter().position(|(k, _)| *k == key).map(|at| after.remove(at)) {
                 Some((_, other))
-                    if a.price.of(id) == b.price.of(other) && a.plan.repeat_of(id) == b.plan.repeat_of(other) => {}
+                    if a.price.of(id) == b.price.of(other)
+                        && a.plan.repeat_of(id) == b.plan.repeat_of(other) => {}
                 Some((_, other)) => out.resized.push((id, other)),
                 None => out.went.push(id),
             }
@@ -101,7 +103,11 @@ impl Comparison {
 fn moves(side: Side<'_>) -> Vec<(String, InstrId)> {
     let plan = side.plan;
     let key = |id: InstrId| {
-        let from = plan.instruction(id).operands.first().map_or_else(String::new, |o| plan.layout_text(*o));
+        let from = plan
+            .instruction(id)
+            .operands
+            .first()
+            .map_or_else(String::new, |o| plan.layout_text(*o));
         let within = plan.instruction(id).origin.in_layers.join("/");
         let name = plan.instruction(id).name.clone().unwrap_or_default();
         format!("{name}|{within}|{}|{from}|{}", phrase(plan, id), plan.layout_text(id))
@@ -135,7 +141,8 @@ fn values(side: Side<'_>) -> BTreeMap<(String, usize), InstrId> {
     out
 }
 
-/// How a value is spoken of in a plan that is not the one on the page: by name, or by what makes it.
+/// How a value is spoken of in a plan that is not the one on the page: by name, or by what makes
+/// it.
 pub fn told(plan: &Plan, id: InstrId) -> String {
     if plan.instruction(id).name.is_some() {
         return value_name(plan, id);
@@ -143,7 +150,11 @@ pub fn told(plan: &Plan, id: InstrId) -> String {
     let at = origin(plan, id);
     match (&plan.instruction(at).kind, &plan.instruction(at).name) {
         (_, Some(name)) => name.clone(),
-        (InstrKind::Op(_) | InstrKind::CollectiveEinsum(_), None) => format!("the {}", phrase(plan, at)),
-        (InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::Move(_), None) => "a constant".to_string(),
+        (InstrKind::Op(_) | InstrKind::CollectiveEinsum(_), None) => {
+            format!("the {}", phrase(plan, at))
+        }
+        (InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::Move(_), None) => {
+            "a constant".to_string()
+        }
     }
 }

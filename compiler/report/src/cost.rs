@@ -1,5 +1,5 @@
-//! `cost` as text: what each step takes, where the time of the layer goes, what is in memory, and how well the machine is
-//! used.
+//! `cost` as text: what each step takes, where the time of the layer goes, what is in memory, and
+//! how well the machine is used.
 
 use shard_cost::{Bytes, Capacity, Flops, InstrPrice, Kept, Largest, Summary};
 use shard_ir::{DimId, InstrId, InstrKind, ParameterKind, Picoseconds, Plan};
@@ -96,9 +96,11 @@ fn layer_text(report: &CostLayer<'_>, width: usize, paint: Paint) -> String {
 
 fn header(report: &CostLayer<'_>, width: usize) -> String {
     let plan = report.layer.plan();
-    let repeat = if plan.repeat > 1 { format!(" (repeated {} times)", plan.repeat) } else { String::new() };
+    let repeat =
+        if plan.repeat > 1 { format!(" (repeated {} times)", plan.repeat) } else { String::new() };
     let devices = plan.mesh.devices();
-    let mesh = if plan.mesh.declared().is_empty() { "none".to_string() } else { plan.mesh.to_string() };
+    let mesh =
+        if plan.mesh.declared().is_empty() { "none".to_string() } else { plan.mesh.to_string() };
     let names: Vec<&str> = strategy(plan).into_iter().map(|s| s.name()).collect();
     let phase = plan.phase.as_ref().map_or(String::new(), |phase| format!(", phase {phase}"));
     let mut page = Page::of_width(width);
@@ -107,7 +109,8 @@ fn header(report: &CostLayer<'_>, width: usize) -> String {
     }
     let plan_line = page.text;
     format!(
-        "{} {}{phase}{repeat}\n  mesh       {mesh} ({devices} chip{})\n  hardware   {}\n  strategy   {}\n{plan_line}",
+        "{} {}{phase}{repeat}\n  mesh       {mesh} ({devices} chip{})\n  hardware   {}\n  \
+            strategy   {}\n{plan_line}",
         crate::notation::kind_of_layer(plan),
         crate::notation::layer_name(plan),
         if devices == 1 { "" } else { "s" },
@@ -138,7 +141,10 @@ fn steps(report: &CostLayer<'_>, width: usize, paint: Paint) -> String {
                 format!("{:>3}  {} = {}", id.0, value_name(plan, id), phrase(plan, id))
             }
             InstrKind::Move(_) => {
-                let moved = instr.operands.first().map_or(String::new(), |o| format!(": {}", value_name(plan, *o)));
+                let moved = instr
+                    .operands
+                    .first()
+                    .map_or(String::new(), |o| format!(": {}", value_name(plan, *o)));
                 format!("{:>3}  {}{moved}", id.0, phrase(plan, id))
             }
         };
@@ -161,15 +167,17 @@ fn steps(report: &CostLayer<'_>, width: usize, paint: Paint) -> String {
 fn step_figures(report: &CostLayer<'_>, id: InstrId) -> (Vec<String>, Option<Style>) {
     let none = String::new;
     let repeat = report.layer.plan().repeat_of(id);
-    let share = |time: Picoseconds| share_text(time.times(repeat), report.layer.price.totals.serial_time);
+    let share =
+        |time: Picoseconds| share_text(time.times(repeat), report.layer.price.totals.serial_time);
     match *report.layer.price.of(id) {
         InstrPrice::Kernel { fused_into: Some(first), .. } => {
             let with = format!("in {}", first.0);
             (vec![none(), none(), none(), none(), none(), with, none()], Some(Style::Faint))
         }
-        InstrPrice::Kernel { time, .. } if time == Picoseconds(0) => {
-            (vec![none(), none(), none(), scale::time(time), none(), "free".to_string(), none()], Some(Style::Faint))
-        }
+        InstrPrice::Kernel { time, .. } if time == Picoseconds(0) => (
+            vec![none(), none(), none(), scale::time(time), none(), "free".to_string(), none()],
+            Some(Style::Faint),
+        ),
         InstrPrice::Kernel { flops, hbm_bytes, time, bound, looped, .. } => {
             let waits = looped.is_some_and(|looped| looped.exposed() > Picoseconds(0));
             let style = match bound {
@@ -185,12 +193,24 @@ fn step_figures(report: &CostLayer<'_>, id: InstrId) -> (Vec<String>, Option<Sty
                 scale::time(time),
                 share(time),
                 looped.map_or(bound.name(), |looped| loop_bound(&looped, bound)).to_string(),
-                if some_flops { scale::number(intensity(flops, hbm_bytes).unwrap_or(0.0)) } else { none() },
+                if some_flops {
+                    scale::number(intensity(flops, hbm_bytes).unwrap_or(0.0))
+                } else {
+                    none()
+                },
             ];
             (figures, Some(style))
         }
         InstrPrice::Move(cost) if cost.wire_bytes == Bytes(0) => (
-            vec![none(), none(), none(), scale::time(cost.time), none(), "free".to_string(), none()],
+            vec![
+                none(),
+                none(),
+                none(),
+                scale::time(cost.time),
+                none(),
+                "free".to_string(),
+                none(),
+            ],
             Some(Style::Faint),
         ),
         InstrPrice::Move(cost) => {
@@ -257,7 +277,12 @@ fn times(report: &CostLayer<'_>, width: usize, paint: Paint) -> String {
         row(format!("    over {axes}"), scale::bytes(group.wire_bytes), group.time);
     }
     row("  one after another".to_string(), String::new(), totals.serial_time);
-    row_of("  overlapped".to_string(), String::new(), overlapped.makespan, overlapped.of_all_layers(plan));
+    row_of(
+        "  overlapped".to_string(),
+        String::new(),
+        overlapped.makespan,
+        overlapped.of_all_layers(plan),
+    );
     let mut row = |words: String, amount: String, time: Picoseconds| {
         row_of(words, amount, time, time.times(plan.repeat));
     };
@@ -302,7 +327,8 @@ fn memory(report: &CostLayer<'_>, width: usize, paint: Paint) -> String {
     }
     row("  activations at the peak", memory.activations, memory.activations);
     row("  together", memory.layer_peak(), memory.peak());
-    let mut text = table("memory of a chip", &layer_columns(plan, "all layers"), &rows, width, paint);
+    let mut text =
+        table("memory of a chip", &layer_columns(plan, "all layers"), &rows, width, paint);
     text.push_str(&format!("  {}\n", verdict(report, paint)));
     if let Some(line) = crate::memory::line(report.layer.hardware) {
         text.push_str(&format!("  {line}\n"));
@@ -326,17 +352,22 @@ fn memory(report: &CostLayer<'_>, width: usize, paint: Paint) -> String {
 /// So many weights and caches are named, those that take most.
 const HOLDERS: usize = 12;
 
-/// Which weights and caches take the memory of a chip, over all layers, largest first, with the part of it that each takes.
+/// Which weights and caches take the memory of a chip, over all layers, largest first, with the
+/// part of it that each takes.
 fn holders(report: &CostLayer<'_>, width: usize, paint: Paint) -> String {
     let plan = report.layer.plan();
-    let mut kept: Vec<&Kept> = report.summary.inventory.kept.iter().filter(|k| report.held(k) > Bytes(0)).collect();
+    let mut kept: Vec<&Kept> =
+        report.summary.inventory.kept.iter().filter(|k| report.held(k) > Bytes(0)).collect();
     if kept.is_empty() {
         return String::new();
     }
     kept.sort_by_key(|k| (std::cmp::Reverse(report.held(k)), k.id));
     let figures = |held: Bytes, copies: u64| {
         let copies = if copies > 1 { format!("{copies}") } else { String::new() };
-        let share = format!("{:.1}%", 100.0 * share_of_memory(held, Bytes(report.layer.hardware.chip_hbm_bytes)));
+        let share = format!(
+            "{:.1}%",
+            100.0 * share_of_memory(held, Bytes(report.layer.hardware.chip_hbm_bytes))
+        );
         vec![copies, scale::bytes(held), share]
     };
     let row = |k: &&Kept| {
@@ -367,11 +398,17 @@ fn verdict(report: &CostLayer<'_>, paint: Paint) -> String {
     let over = |needed: Bytes, there: Bytes| scale::bytes(Bytes(needed.0 - there.0));
     if memory.peak() > capacity.all {
         let over = over(memory.peak(), capacity.all);
-        return paint.style(&format!("DOES NOT FIT in {}: {over} too much", scale::bytes(capacity.all)), Style::Bad);
+        return paint.style(
+            &format!("DOES NOT FIT in {}: {over} too much", scale::bytes(capacity.all)),
+            Style::Bad,
+        );
     }
     if memory.all_caches() > capacity.caches {
         let over = over(memory.all_caches(), capacity.caches);
-        let text = format!("caches DO NOT FIT in their {}: {over} too much", scale::bytes(capacity.caches));
+        let text = format!(
+            "caches DO NOT FIT in their {}: {over} too much",
+            scale::bytes(capacity.caches)
+        );
         return paint.style(&text, Style::Bad);
     }
     let free = 100.0 * (capacity.all.0 - memory.peak().0) as f64 / capacity.all.0.max(1) as f64;
@@ -395,7 +432,10 @@ fn use_of_chips(report: &CostLayer<'_>, width: usize, paint: Paint) -> String {
     if let Some(utilisation) = summary.utilisation {
         let percent = |share: f64| vec![format!("{:.1}%", share * 100.0)];
         if let Some(mfu) = utilisation.model {
-            rows.push(Row::plain(format!("  MFU, of the {} peak", utilisation.arithmetic.name()), percent(mfu)));
+            rows.push(Row::plain(
+                format!("  MFU, of the {} peak", utilisation.arithmetic.name()),
+                percent(mfu),
+            ));
         }
         rows.push(Row::plain("  hardware utilisation", percent(utilisation.hardware)));
     }

@@ -18,7 +18,8 @@ pub type Pair<'a> = (Option<Layer<'a>>, Option<Layer<'a>>);
 pub fn differs(pairs: &[Pair<'_>]) -> bool {
     pairs.iter().any(|pair| match pair {
         (Some(a), Some(b)) => {
-            !Comparison::of(side(a), side(b)).is_empty() || facts(a, b).iter().any(|f| f.before != f.after)
+            !Comparison::of(side(a), side(b)).is_empty()
+                || facts(a, b).iter().any(|f| f.before != f.after)
         }
         _ => true,
     })
@@ -33,7 +34,11 @@ struct Fact {
 
 fn facts(a: &Layer<'_>, b: &Layer<'_>) -> Vec<Fact> {
     let mesh = |l: &Layer<'_>| {
-        if l.plan().mesh.declared().is_empty() { "none".to_string() } else { l.plan().mesh.to_string() }
+        if l.plan().mesh.declared().is_empty() {
+            "none".to_string()
+        } else {
+            l.plan().mesh.to_string()
+        }
     };
     let dims = |l: &Layer<'_>| {
         let dims = l.plan().dims.iter().map(|d| {
@@ -45,7 +50,9 @@ fn facts(a: &Layer<'_>, b: &Layer<'_>) -> Vec<Fact> {
         });
         dims.collect::<Vec<_>>()
     };
-    let names = |l: &Layer<'_>| strategy(l.plan()).into_iter().map(|s| s.name()).collect::<Vec<_>>().join(", ");
+    let names = |l: &Layer<'_>| {
+        strategy(l.plan()).into_iter().map(|s| s.name()).collect::<Vec<_>>().join(", ")
+    };
     let (x, y) = (dims(a), dims(b));
     let only = |of: &[String], other: &[String]| {
         of.iter().filter(|d| !other.contains(d)).cloned().collect::<Vec<_>>().join(", ")
@@ -86,7 +93,8 @@ fn pair_text(pair: &Pair<'_>, width: usize) -> String {
         (None, None) => return page.text,
     };
     let names = (&a.plan().name, &b.plan().name);
-    let name = if names.0 == names.1 { names.0.clone() } else { format!("{} -> {}", names.0, names.1) };
+    let name =
+        if names.0 == names.1 { names.0.clone() } else { format!("{} -> {}", names.0, names.1) };
     let facts = facts(a, b);
     let compared = Comparison::of(side(a), side(b));
     if compared.is_empty() && facts.iter().all(|f| f.before == f.after) {
@@ -109,7 +117,10 @@ fn pair_text(pair: &Pair<'_>, width: usize) -> String {
     }
     for (before, after) in &compared.resized {
         let figures = format!("{} -> {}", cost(x, *before), cost(y, *after));
-        page.row(&format!("    ~ {}: {}{}", phrase(y.plan, *after), told(y.plan, *after), at(y, *after)), &figures);
+        page.row(
+            &format!("    ~ {}: {}{}", phrase(y.plan, *after), told(y.plan, *after), at(y, *after)),
+            &figures,
+        );
     }
     if !compared.relaid.is_empty() {
         page.line("  values that lie otherwise");
@@ -130,7 +141,12 @@ fn pair_text(pair: &Pair<'_>, width: usize) -> String {
     }
     for (sign, side, ids) in [('-', x, &compared.ops_went), ('+', y, &compared.ops_came)] {
         for id in ids {
-            let text = format!("    {sign} {} = {}{}", told(side.plan, *id), phrase(side.plan, *id), at(side, *id));
+            let text = format!(
+                "    {sign} {} = {}{}",
+                told(side.plan, *id),
+                phrase(side.plan, *id),
+                at(side, *id)
+            );
             page.row(&text, &side.plan.layout_text(*id));
         }
     }
@@ -152,9 +168,14 @@ fn cost(side: Side<'_>, id: InstrId) -> String {
 
 /// ` (+39.0 us, +17.8 %)`.
 pub(crate) fn change(before: Picoseconds, after: Picoseconds) -> String {
-    let (sign, by) = if after >= before { ('+', after.0 - before.0) } else { ('-', before.0 - after.0) };
+    let (sign, by) =
+        if after >= before { ('+', after.0 - before.0) } else { ('-', before.0 - after.0) };
     match before.0 {
         0 => format!(" ({sign}{})", scale::time(Picoseconds(by))),
-        n => format!(" ({sign}{}, {sign}{:.1} %)", scale::time(Picoseconds(by)), 100.0 * by as f64 / n as f64),
+        n => format!(
+            " ({sign}{}, {sign}{:.1} %)",
+            scale::time(Picoseconds(by)),
+            100.0 * by as f64 / n as f64
+        ),
     }
 }

@@ -9,11 +9,13 @@ use crate::notation::{layer_name, phrase, value_name};
 
 /// The layers as one directed graph, a cluster each.
 pub fn dot(layers: &[Layer<'_>]) -> String {
-    let mut out = String::from("digraph shardc {\n  rankdir=TB;\n  node [fontname=\"monospace\"];\n");
+    let mut out =
+        String::from("digraph shardc {\n  rankdir=TB;\n  node [fontname=\"monospace\"];\n");
     for (at, layer) in layers.iter().enumerate() {
         let plan = layer.plan();
         // Writing to a String cannot fail.
-        let _ = writeln!(out, "  subgraph cluster_{at} {{\n    label={};", quoted(&layer_name(plan)));
+        let _ =
+            writeln!(out, "  subgraph cluster_{at} {{\n    label={};", quoted(&layer_name(plan)));
         for id in plan.ids() {
             let shape = match plan.instruction(id).kind {
                 InstrKind::Op(_) | InstrKind::CollectiveEinsum(_) => "box",
@@ -21,7 +23,12 @@ pub fn dot(layers: &[Layer<'_>]) -> String {
                 InstrKind::Parameter(_) | InstrKind::Constant(_) => "plain",
             };
             let label = match plan.instruction(id).name {
-                Some(_) => format!("{}: {}\n{}", value_name(plan, id), phrase(plan, id), layer.layout_text(id)),
+                Some(_) => format!(
+                    "{}: {}\n{}",
+                    value_name(plan, id),
+                    phrase(plan, id),
+                    layer.layout_text(id)
+                ),
                 None => format!("{}\n{}", phrase(plan, id), layer.layout_text(id)),
             };
             let _ = writeln!(out, "    l{at}_{} [shape={shape}, label={}];", id.0, quoted(&label));

@@ -1,5 +1,5 @@
-//! Diagnostics as a person reads them: the sentence, the places in the source as ariadne draws them, the reasons, and
-//! what can be typed to mend it.
+//! Diagnostics as a person reads them: the sentence, the places in the source as ariadne draws
+//! them, the reasons, and what can be typed to mend it.
 
 use ariadne::{Color, Config, IndexType, Label, Report, ReportKind, Source};
 use shard_check::{Diagnostic, Severity};
@@ -42,7 +42,11 @@ pub struct Place {
 
 /// Places of a file, drawn without a sentence above them.
 pub fn snippet(file: &SourceFile, places: &[Place], colour: bool) -> String {
-    let labels = places.iter().map(|p| shard_check::Label { span: p.span, text: p.text.clone(), primary: p.primary });
+    let labels = places.iter().map(|p| shard_check::Label {
+        span: p.span,
+        text: p.text.clone(),
+        primary: p.primary,
+    });
     let drawn = Diagnostic {
         code: "",
         severity: Severity::Note,
@@ -75,7 +79,8 @@ impl<'a> Drawing<'a> {
             "" => diagnostic.severity.word().to_string(),
             code => format!("{}[{code}]", diagnostic.severity.word()),
         };
-        let mut out = format!("{}: {}\n", self.paint(&kind, main), escaped_name(&diagnostic.message));
+        let mut out =
+            format!("{}: {}\n", self.paint(&kind, main), escaped_name(&diagnostic.message));
         if diagnostic.primary_span().is_some() {
             out.push_str(&self.places(diagnostic));
         }
@@ -117,8 +122,8 @@ impl<'a> Drawing<'a> {
         text
     }
 
-    /// A span as ariadne takes it: within the text, on character boundaries, and at least a character long where there
-    /// is one to point at.
+    /// A span as ariadne takes it: within the text, on character boundaries, and at least a
+    /// character long where there is one to point at.
     fn clamped(&self, span: Span) -> std::ops::Range<usize> {
         let text = &self.file.text;
         let down = |mut at: usize| {
@@ -132,7 +137,10 @@ impl<'a> Drawing<'a> {
         if start == end {
             match text[start..].chars().next().filter(|c| *c != '\n') {
                 Some(next) => end += next.len_utf8(),
-                None => start = text[..start].chars().next_back().map_or(0, |last| start - last.len_utf8()),
+                None => {
+                    start =
+                        text[..start].chars().next_back().map_or(0, |last| start - last.len_utf8())
+                }
             }
         }
         let Span { start, end } = self.seen.span(Span::new(start, end));

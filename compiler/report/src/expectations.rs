@@ -18,7 +18,11 @@ const MOST_CAUSES: usize = 3;
 
 /// One diagnostic for each expectation that the plan of the layer does not meet.
 pub fn unmet(layer: &Layer<'_>, expected: &[Expectation]) -> Vec<Diagnostic> {
-    expected.iter().filter_map(|expectation| check(layer, expectation)).map(Diagnostic::from).collect()
+    expected
+        .iter()
+        .filter_map(|expectation| check(layer, expectation))
+        .map(Diagnostic::from)
+        .collect()
 }
 
 fn check(layer: &Layer<'_>, expectation: &Expectation) -> Option<ExpectationProblem> {
@@ -45,7 +49,11 @@ fn check(layer: &Layer<'_>, expectation: &Expectation) -> Option<ExpectationProb
                 return None;
             }
             let causes = if found > *amount { largest(layer, *measure, parts) } else { Vec::new() };
-            (said(*measure, of.as_deref(), found), causes, holding(expectation, *measure, *comparison, found))
+            (
+                said(*measure, of.as_deref(), found),
+                causes,
+                holding(expectation, *measure, *comparison, found),
+            )
         }
     };
     Some(ExpectationProblem::Unmet {
@@ -57,7 +65,8 @@ fn check(layer: &Layer<'_>, expectation: &Expectation) -> Option<ExpectationProb
     })
 }
 
-/// What each instruction brings to a measure, in its base unit; nothing of those that bring nothing.
+/// What each instruction brings to a measure, in its base unit; nothing of those that bring
+/// nothing.
 fn parts(layer: &Layer<'_>, measure: Measure, of: Option<&str>) -> Vec<(InstrId, u128)> {
     let plan = layer.plan();
     let part = |id: InstrId| -> u128 {
@@ -65,10 +74,13 @@ fn parts(layer: &Layer<'_>, measure: Measure, of: Option<&str>) -> Vec<(InstrId,
         let repeat = u128::from(plan.repeat_of(id));
         let once = match (measure, price) {
             (Measure::Comm, price) => price.collective().map_or(0, |cost| u128::from(cost.time.0)),
-            (Measure::WireBytes, price) => price.collective().map_or(0, |cost| u128::from(cost.wire_bytes.0)),
+            (Measure::WireBytes, price) => {
+                price.collective().map_or(0, |cost| u128::from(cost.wire_bytes.0))
+            }
             (Measure::SerialTime, price) => u128::from(price.time().0),
             (Measure::PeakMemory, _) => {
-                return u128::from(plan.local_bytes(id)).saturating_mul(u128::from(plan.copies_of(id)));
+                return u128::from(plan.local_bytes(id))
+                    .saturating_mul(u128::from(plan.copies_of(id)));
             }
             (Measure::Collectives, _) => match &plan.instruction(id).kind {
                 InstrKind::Move(collective) => u128::from(collective.has_traffic()),
@@ -81,15 +93,22 @@ fn parts(layer: &Layer<'_>, measure: Measure, of: Option<&str>) -> Vec<(InstrId,
     };
     let held: Vec<InstrId> = match measure {
         Measure::PeakMemory => held_at_the_peak(plan),
-        Measure::Comm | Measure::SerialTime | Measure::WireBytes | Measure::Collectives | Measure::Count(_) => {
-            plan.ids().collect()
-        }
+        Measure::Comm
+        | Measure::SerialTime
+        | Measure::WireBytes
+        | Measure::Collectives
+        | Measure::Count(_) => plan.ids().collect(),
     };
     let is_of = |id: InstrId| of.is_none_or(|name| is_of_value(plan, id, name));
-    held.into_iter().filter(|id| is_of(*id)).map(|id| (id, part(id))).filter(|(_, part)| *part > 0).collect()
+    held.into_iter()
+        .filter(|id| is_of(*id))
+        .map(|id| (id, part(id)))
+        .filter(|(_, part)| *part > 0)
+        .collect()
 }
 
-/// Whether an instruction makes or moves the value of this name of the layer itself, not of one that it calls.
+/// Whether an instruction makes or moves the value of this name of the layer itself, not of one
+/// that it calls.
 fn is_of_value(plan: &Plan, id: InstrId, name: &str) -> bool {
     let bears = |id: InstrId| {
         let instr = plan.instruction(id);
@@ -109,8 +128,11 @@ fn is_of_value(plan: &Plan, id: InstrId, name: &str) -> bool {
 fn held_at_the_peak(plan: &Plan) -> Vec<InstrId> {
     let liveness = Liveness::of(plan);
     let peak = liveness.peak_bytes();
-    let Some(at) = plan.ids().find(|id| liveness.live_bytes[id.index()] == peak) else { return Vec::new() };
-    let freed: Vec<InstrId> = plan.ids().take(at.index()).flat_map(|id| liveness.frees[id.index()].clone()).collect();
+    let Some(at) = plan.ids().find(|id| liveness.live_bytes[id.index()] == peak) else {
+        return Vec::new();
+    };
+    let freed: Vec<InstrId> =
+        plan.ids().take(at.index()).flat_map(|id| liveness.frees[id.index()].clone()).collect();
     let is_held = |id: &InstrId| {
         let is_there = *id <= at || matches!(plan.instruction(*id).kind, InstrKind::Parameter(_));
         is_there && !freed.contains(id)
@@ -119,7 +141,11 @@ fn held_at_the_peak(plan: &Plan) -> Vec<InstrId> {
 }
 
 /// The instructions that bring most, each source line once, with what each brings.
-fn largest(layer: &Layer<'_>, measure: Measure, mut parts: Vec<(InstrId, u128)>) -> Vec<(Span, String)> {
+fn largest(
+    layer: &Layer<'_>,
+    measure: Measure,
+    mut parts: Vec<(InstrId, u128)>,
+) -> Vec<(Span, String)> {
     let plan = layer.plan();
     parts.sort_by_key(|(id, part)| (std::cmp::Reverse(*part), *id));
     let mut causes: Vec<(Span, String)> = Vec::new();
@@ -155,7 +181,9 @@ fn moved_weights(layer: &Layer<'_>) -> Vec<(Span, String)> {
     });
     let mut causes: Vec<(Span, String)> = Vec::new();
     for id in moves {
-        if let Some(span) = plan.instruction(id).origin.span.filter(|s| causes.iter().all(|(known, _)| known != s)) {
+        if let Some(span) =
+            plan.instruction(id).origin.span.filter(|s| causes.iter().all(|(known, _)| known != s))
+        {
             causes.push((span, described(plan, id)));
         }
     }
@@ -166,7 +194,9 @@ fn moved_weights(layer: &Layer<'_>) -> Vec<(Span, String)> {
 fn described(plan: &Plan, id: InstrId) -> String {
     let instr = plan.instruction(id);
     match (&instr.kind, instr.operands.first()) {
-        (InstrKind::Move(_), Some(source)) => format!("{} of {}", phrase(plan, id), value_name(plan, *source)),
+        (InstrKind::Move(_), Some(source)) => {
+            format!("{} of {}", phrase(plan, id), value_name(plan, *source))
+        }
         (InstrKind::Op(Op::Einsum), _) => phrase(plan, id),
         _ => format!("{} ({})", value_name(plan, id), phrase(plan, id)),
     }
@@ -180,7 +210,9 @@ fn said(measure: Measure, of: Option<&str>, found: u128) -> String {
         Measure::SerialTime => format!("a serial time of {}", scaled(measure, found)),
         Measure::PeakMemory => format!("{} at the peak", scaled(measure, found)),
         Measure::WireBytes => format!("{} on the wire{of}", scaled(measure, found)),
-        Measure::Collectives => format!("{found} collective{}{of}", if found == 1 { "" } else { "s" }),
+        Measure::Collectives => {
+            format!("{found} collective{}{of}", if found == 1 { "" } else { "s" })
+        }
         Measure::Count(op) => format!("{found} {}{of}", if found == 1 { op } else { plural(op) }),
     }
 }
@@ -199,14 +231,21 @@ fn scaled(measure: Measure, amount: u128) -> String {
 }
 
 /// The claim with an amount that the plan keeps.
-fn holding(expectation: &Expectation, measure: Measure, comparison: Comparison, found: u128) -> Claim {
+fn holding(
+    expectation: &Expectation,
+    measure: Measure,
+    comparison: Comparison,
+    found: u128,
+) -> Claim {
     // Above 0 of something is never met by none of it.
     let (comparison, amount) = match comparison {
         Comparison::Equal => (comparison, exactly(measure, found)),
         Comparison::AtMost => (comparison, about(measure, found, true)),
         Comparison::Less => (comparison, about(measure, found + 1, true)),
         Comparison::Greater if found > 0 => (comparison, about(measure, found - 1, false)),
-        Comparison::AtLeast | Comparison::Greater => (Comparison::AtLeast, about(measure, found, false)),
+        Comparison::AtLeast | Comparison::Greater => {
+            (Comparison::AtLeast, about(measure, found, false))
+        }
     };
     match with_amount(&expectation.written, amount) {
         Claim::Measured { measure: word, of, amount, .. } => {
@@ -214,7 +253,9 @@ fn holding(expectation: &Expectation, measure: Measure, comparison: Comparison, 
             // `no all-gather` becomes a number of all-gathers; of a time or of bytes, a bound.
             let (comparison, amount) = match measure.unit() {
                 Unit::Count => (comparison, amount),
-                Unit::Time | Unit::Bytes if is_none => (Comparison::AtMost, about(measure, found, true)),
+                Unit::Time | Unit::Bytes if is_none => {
+                    (Comparison::AtMost, about(measure, found, true))
+                }
                 Unit::Time | Unit::Bytes => (comparison, amount),
             };
             let many = match measure {
@@ -227,7 +268,8 @@ fn holding(expectation: &Expectation, measure: Measure, comparison: Comparison, 
                 | Measure::Collectives
                 | Measure::Count(_) => word.value.clone(),
             };
-            let (word, comparison) = (Spanned::new(many, word.span), Spanned::new(comparison, word.span));
+            let (word, comparison) =
+                (Spanned::new(many, word.span), Spanned::new(comparison, word.span));
             Claim::Measured { measure: word, of, comparison, amount }
         }
         other => other,
@@ -236,12 +278,14 @@ fn holding(expectation: &Expectation, measure: Measure, comparison: Comparison, 
 
 /// An amount to the last base unit, in the largest unit that divides it: `16384ns`, `4423680B`.
 fn exactly(measure: Measure, found: u128) -> Amount {
-    let (word, scale) =
-        largest_unit(measure, |word, scale| !word.contains('i') && found.is_multiple_of(scale) && scale <= found);
+    let (word, scale) = largest_unit(measure, |word, scale| {
+        !word.contains('i') && found.is_multiple_of(scale) && scale <= found
+    });
     written((found / scale).to_string(), word)
 }
 
-/// An amount of three digits behind the point at most, not below what was found (or, `up` false, not above it).
+/// An amount of three digits behind the point at most, not below what was found (or, `up` false,
+/// not above it).
 fn about(measure: Measure, found: u128, up: bool) -> Amount {
     // Decimal units only: they are the ones that reports use.
     let (word, scale) = largest_unit(measure, |word, scale| !word.contains('i') && scale <= found);

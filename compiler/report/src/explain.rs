@@ -25,7 +25,9 @@ use shard_search::rules::pieces::IN_PIECES;
 use shard_search::{Alternative, Proof, SharedWeight, Status};
 
 use crate::comparison::told;
-use crate::notation::{kind_of_layer, layer_name, loop_bound, loop_phrase, parameter_layout, phrase, value_name};
+use crate::notation::{
+    kind_of_layer, layer_name, loop_bound, loop_phrase, parameter_layout, phrase, value_name,
+};
 use crate::origins::{axis_by_axis, forcing};
 use crate::page::{Page, WIDTH};
 use crate::scale;
@@ -90,28 +92,41 @@ fn start_of_block(page: &mut Page, plan: &Plan, fold: FoldId) {
 /// Behind a folded block, what all its applications take.
 fn end_of_block(page: &mut Page, layer: &Layer<'_>, fold: FoldId) {
     let plan = layer.plan();
-    let time: Picoseconds =
-        plan.ids().filter(|id| plan.runs_in(*id) == Some(fold)).map(|id| layer.time_in_step(id)).sum();
+    let time: Picoseconds = plan
+        .ids()
+        .filter(|id| plan.runs_in(*id) == Some(fold))
+        .map(|id| layer.time_in_step(id))
+        .sum();
     let share = match layer.price.totals.serial_time.0 {
         0 => String::new(),
         all => format!("  {:.1} %", 100.0 * time.0 as f64 / all as f64),
     };
     let fold = &plan.folds[fold.index()];
-    page.row(&format!("  {} x {}, together", fold.repeat, fold.layer), &format!("{}{share}", scale::time(time)));
+    page.row(
+        &format!("  {} x {}, together", fold.repeat, fold.layer),
+        &format!("{}{share}", scale::time(time)),
+    );
 }
 
 fn header(page: &mut Page, layer: &Layer<'_>) {
     let plan = layer.plan();
-    let repeat = if plan.repeat > 1 { format!(" (repeated {} times)", plan.repeat) } else { String::new() };
+    let repeat =
+        if plan.repeat > 1 { format!(" (repeated {} times)", plan.repeat) } else { String::new() };
     page.line(&format!("{} {}{repeat}", kind_of_layer(plan), layer_name(plan)));
     let devices = plan.mesh.devices();
-    let mesh = if plan.mesh.declared().is_empty() { "none".to_string() } else { plan.mesh.to_string() };
-    page.labelled("  mesh       ", &format!("{mesh} ({devices} device{})", if devices == 1 { "" } else { "s" }));
+    let mesh =
+        if plan.mesh.declared().is_empty() { "none".to_string() } else { plan.mesh.to_string() };
+    page.labelled(
+        "  mesh       ",
+        &format!("{mesh} ({devices} device{})", if devices == 1 { "" } else { "s" }),
+    );
     page.labelled("  hardware   ", &layer.hardware.name);
     let names: Vec<&str> = strategy(plan).into_iter().map(|s| s.name()).collect();
     page.labelled("  strategy   ", &names.join(", "));
-    let parameters: Vec<InstrId> =
-        plan.ids().filter(|id| matches!(plan.instruction(*id).kind, InstrKind::Parameter(_))).collect();
+    let parameters: Vec<InstrId> = plan
+        .ids()
+        .filter(|id| matches!(plan.instruction(*id).kind, InstrKind::Parameter(_)))
+        .collect();
     if !parameters.is_empty() {
         page.line("  parameters, on each device");
     }
@@ -125,7 +140,12 @@ fn header(page: &mut Page, layer: &Layer<'_>) {
         } else {
             format!(", whole over {}", plan.mesh.axes_text(whole.iter()))
         };
-        let left = format!("    {}: {kind}{} {}{whole}", value_name(plan, id), instr.dtype, layer.layout_text(id));
+        let left = format!(
+            "    {}: {kind}{} {}{whole}",
+            value_name(plan, id),
+            instr.dtype,
+            layer.layout_text(id)
+        );
         let copies = plan.copies_of(id);
         let each = if copies > 1 { format!("{copies} x ") } else { String::new() };
         page.row(&left, &format!("{each}{}", scale::bytes(Bytes(plan.local_bytes(id)))));
@@ -133,7 +153,12 @@ fn header(page: &mut Page, layer: &Layer<'_>) {
 }
 
 /// The line of the source that an instruction comes from, where it is not the one shown last.
-fn source_line(page: &mut Page, layer: &Layer<'_>, id: InstrId, shown: &mut Option<(usize, Vec<String>)>) {
+fn source_line(
+    page: &mut Page,
+    layer: &Layer<'_>,
+    id: InstrId,
+    shown: &mut Option<(usize, Vec<String>)>,
+) {
     let origin = &layer.plan().instruction(id).origin;
     let (Some(source), Some(span)) = (layer.source, origin.span) else { return };
     let line = source.line_column(span.start).line;
@@ -141,7 +166,9 @@ fn source_line(page: &mut Page, layer: &Layer<'_>, id: InstrId, shown: &mut Opti
     if shown.as_ref() == Some(&here) {
         return;
     }
-    if !origin.in_layers.is_empty() && shown.as_ref().map(|(_, layers)| layers) != Some(&origin.in_layers) {
+    if !origin.in_layers.is_empty()
+        && shown.as_ref().map(|(_, layers)| layers) != Some(&origin.in_layers)
+    {
         page.line(&format!("     in {}", origin.in_layers.join(" / ")));
     }
     page.line(&format!(
@@ -156,7 +183,8 @@ fn composite_line(page: &mut Page, plan: &Plan, id: InstrId) {
     let origin = &plan.instruction(id).origin;
     let before = id.0.checked_sub(1).map(|before| &plan.instruction(InstrId(before)).origin);
     let goes_on = before.is_some_and(|b| b.piece_of == origin.piece_of && b.span == origin.span);
-    if let (Some(whole), Some(_), false) = (&origin.piece_of, origin.rules.names().next(), goes_on) {
+    if let (Some(whole), Some(_), false) = (&origin.piece_of, origin.rules.names().next(), goes_on)
+    {
         let is_of_pieces = |name: &&str| IN_PIECES.iter().any(|rule| rule.name == *name);
         let rule = origin.rules.names().find(is_of_pieces).unwrap_or_default();
         page.wrapped(7, &format!("{whole} in pieces: {rule}"));
@@ -169,17 +197,24 @@ fn move_lines(page: &mut Page, layer: &Layer<'_>, id: InstrId) {
     let source = plan.moved(id);
     let figures = match layer.price.of(id) {
         InstrPrice::Move(cost) if cost.time > Picoseconds(0) => {
-            format!("{}  {}{}", scale::bytes(cost.bytes), scale::time(cost.time), of_step(layer, id))
+            format!(
+                "{}  {}{}",
+                scale::bytes(cost.bytes),
+                scale::time(cost.time),
+                of_step(layer, id)
+            )
         }
-        InstrPrice::Move(_) | InstrPrice::Free | InstrPrice::Kernel { .. } => "no traffic".to_string(),
+        InstrPrice::Move(_) | InstrPrice::Free | InstrPrice::Kernel { .. } => {
+            "no traffic".to_string()
+        }
     };
     page.row(&format!("     + {}: {}", phrase(plan, id), value_name(plan, source)), &figures);
     page.wrapped(9, &format!("{} -> {}", layer.layout_text(source), layer.layout_text(id)));
     let steps = axis_by_axis(layer, id);
     if !steps.is_empty() {
-        let steps = steps
-            .iter()
-            .map(|(axis, cost)| format!("{axis} {} {}", scale::bytes(cost.wire_bytes), scale::time(cost.time)));
+        let steps = steps.iter().map(|(axis, cost)| {
+            format!("{axis} {} {}", scale::bytes(cost.wire_bytes), scale::time(cost.time))
+        });
         page.wrapped(9, &steps.collect::<Vec<_>>().join(", then "));
     }
     if let Some(reason) = reason_of(plan, id) {
@@ -196,10 +231,15 @@ fn rejected(page: &mut Page, layer: &Layer<'_>, id: InstrId) {
     let other = layer.alternatives.iter().find(|a| a.id == id);
     // A chain of collectives is done without as one: said at the first of them.
     let is_first = |other: &&Alternative| {
-        layer.alternatives.iter().find(|a| a.avoided == other.avoided).is_some_and(|first| first.id == id)
+        layer
+            .alternatives
+            .iter()
+            .find(|a| a.avoided == other.avoided)
+            .is_some_and(|first| first.id == id)
     };
     // A bound that adds nothing says nothing.
-    let says_something = |other: &&Alternative| other.plan.is_some() || other.time > layer.chosen_by();
+    let says_something =
+        |other: &&Alternative| other.plan.is_some() || other.time > layer.chosen_by();
     if let Some(other) = other.filter(is_first).filter(says_something) {
         page.wrapped(9, &alternative_text(layer, other));
     }
@@ -208,7 +248,8 @@ fn rejected(page: &mut Page, layer: &Layer<'_>, id: InstrId) {
 /// `; forced by w_in: E_xF_yz in line 18`: the declaration that a move follows from.
 fn forced_by(layer: &Layer<'_>, id: InstrId) -> String {
     let plan = layer.plan();
-    let line = |id: InstrId| Some(layer.source?.line_column(plan.instruction(id).origin.span?.start).line);
+    let line =
+        |id: InstrId| Some(layer.source?.line_column(plan.instruction(id).origin.span?.start).line);
     match forcing(plan, id) {
         Some(given) => {
             let line = line(given).map_or_else(String::new, |line| format!(" in line {line}"));
@@ -229,7 +270,8 @@ fn journeys(page: &mut Page, layer: &Layer<'_>) {
     let uses = plan.uses();
     let is_move = |id: &InstrId| matches!(plan.instruction(*id).kind, InstrKind::Move(_));
     // The last of each chain of moves tells the whole of it.
-    let ends: Vec<InstrId> = plan.ids().filter(|id| is_move(id) && !uses[id.index()].iter().any(is_move)).collect();
+    let ends: Vec<InstrId> =
+        plan.ids().filter(|id| is_move(id) && !uses[id.index()].iter().any(is_move)).collect();
     if ends.is_empty() {
         return;
     }
@@ -243,10 +285,13 @@ fn journeys(page: &mut Page, layer: &Layer<'_>) {
 fn op_lines(page: &mut Page, layer: &Layer<'_>, id: InstrId) {
     let plan = layer.plan();
     let figures = match *layer.price.of(id) {
-        InstrPrice::Kernel { fused_into: Some(first), .. } => format!("fused into {}", value_name(plan, first)),
+        InstrPrice::Kernel { fused_into: Some(first), .. } => {
+            format!("fused into {}", value_name(plan, first))
+        }
         InstrPrice::Kernel { time: Picoseconds(0), .. } => "no traffic".to_string(),
         InstrPrice::Kernel { flops, hbm_bytes, time, bound, looped, .. } => {
-            let flops = if flops.0 == 0 { String::new() } else { format!("{}  ", scale::flops(flops)) };
+            let flops =
+                if flops.0 == 0 { String::new() } else { format!("{}  ", scale::flops(flops)) };
             let share = of_step(layer, id);
             let bound = looped.map_or(bound.name(), |looped| loop_bound(&looped, bound));
             format!("{flops}{}  {} {bound}{share}", scale::bytes(hbm_bytes), scale::time(time))
@@ -301,11 +346,20 @@ fn totals(page: &mut Page, layer: &Layer<'_>) {
     if beside > Picoseconds(0) {
         page.row("    and beside einsums, in loops", &scale::time(beside));
     }
-    page.row("  arithmetic", &format!("{}  {}", scale::flops(totals.flops), scale::time(totals.compute_time)));
-    page.row("  memory traffic", &format!("{}  {}", scale::bytes(totals.hbm_bytes), scale::time(totals.memory_time)));
+    page.row(
+        "  arithmetic",
+        &format!("{}  {}", scale::flops(totals.flops), scale::time(totals.compute_time)),
+    );
+    page.row(
+        "  memory traffic",
+        &format!("{}  {}", scale::bytes(totals.hbm_bytes), scale::time(totals.memory_time)),
+    );
     page.row("  all steps, one after another", &scale::time(totals.serial_time));
     if layer.objective == Objective::Overlap {
-        page.row("  all steps, computing beside communicating", &scale::time(layer.timeline.makespan));
+        page.row(
+            "  all steps, computing beside communicating",
+            &scale::time(layer.timeline.makespan),
+        );
     }
     let overhead = layer.hardware.layer_overhead;
     if overhead > Picoseconds(0) {
@@ -330,13 +384,16 @@ fn totals(page: &mut Page, layer: &Layer<'_>) {
     }
     page.row("  bytes sent", &scale::bytes(totals.comm_bytes));
     for (axes, bytes, time) in sent_over(layer) {
-        page.row(&format!("    over {axes}"), &format!("{}  {}", scale::bytes(bytes), scale::time(time)));
+        page.row(
+            &format!("    over {axes}"),
+            &format!("{}  {}", scale::bytes(bytes), scale::time(time)),
+        );
     }
     optimality(page, layer);
 }
 
-/// The bytes sent over each mesh axis and the time that takes, in the order in which axes are first used. Moves whose axes
-/// are crossed together count under all of them.
+/// The bytes sent over each mesh axis and the time that takes, in the order in which axes are first
+/// used. Moves whose axes are crossed together count under all of them.
 pub(crate) fn sent_over(layer: &Layer<'_>) -> Vec<(String, Bytes, Picoseconds)> {
     let plan = layer.plan();
     let mut order: Vec<String> = Vec::new();
@@ -390,7 +447,8 @@ pub(crate) fn optimality_text(layer: &Layer<'_>) -> String {
         let needs = scale::bytes(layer.price.memory.peak());
         return match o.status {
             Status::Proven => format!(
-                "{status}: no plan needs less than {needs} on each device over the whole stack, and none that needs no more \
+                "{status}: no plan needs less than {needs} on each device over the whole stack, \
+                    and none that needs no more \
                  takes less than {}",
                 scale::time(o.cost)
             ),
@@ -411,22 +469,28 @@ pub(crate) fn optimality_text(layer: &Layer<'_>) -> String {
         Some(Proof::Search) => format!(
             "{status} by search: no plan {takes} than {} (prices alone rule out less than {})",
             scale::time(o.cost),
-            scale::time(
-                o.price_bound.unwrap_or_else(|| never!("proven by a search without a bound by prices", o.lower_bound))
-            )
+            scale::time(o.price_bound.unwrap_or_else(|| never!(
+                "proven by a search without a bound by prices",
+                o.lower_bound
+            )))
         ),
         None => {
-            let gap =
-                gap(o.cost, o.lower_bound).map_or("by an unknown share".to_string(), |g| format!("{:.2} %", g * 100.0));
+            let gap = gap(o.cost, o.lower_bound)
+                .map_or("by an unknown share".to_string(), |g| format!("{:.2} %", g * 100.0));
             let limit = o.stopped_by.as_ref().map_or(String::new(), |limit| match limit.as_str() {
-                shard_search::TIME_LIMIT => " (its time was up: another run may give another plan)".to_string(),
+                shard_search::TIME_LIMIT => {
+                    " (its time was up: another run may give another plan)".to_string()
+                }
                 limit => format!(" (stopped by the limit of {limit})"),
             });
             let whose = match layer.objective {
                 Objective::Overlap => ", which no schedule of any plan is done before",
                 Objective::Serial | Objective::Comm | Objective::Memory => "",
             };
-            format!("{status}: at most {gap} above the bound of {}{whose}{limit}", scale::time(o.lower_bound))
+            format!(
+                "{status}: at most {gap} above the bound of {}{whose}{limit}",
+                scale::time(o.lower_bound)
+            )
         }
     }
 }
@@ -435,15 +499,20 @@ pub(crate) fn optimality_text(layer: &Layer<'_>) -> String {
 fn sharing(page: &mut Page, layer: &Layer<'_>) {
     let Some(Sharing { shared, phase }) = layer.sharing else { return };
     let program = &shared.programs[phase];
-    let name = |of: &Program| of.phase.as_ref().map_or_else(String::new, |phase| phase.name.clone());
+    let name =
+        |of: &Program| of.phase.as_ref().map_or_else(String::new, |phase| phase.name.clone());
     let named = |weight: &SharedWeight, text: Layout| {
         let of = program.value(weight.value).name.as_deref().unwrap_or("a weight");
         format!("{of} {}", parameter_layout(program, weight.value, text))
     };
     let stored: Vec<String> = shared.weights.iter().map(|w| named(w, w.stored)).collect();
     page.wrapped(0, &format!("stored for all phases: {}", stored.join(", ")));
-    let other: Vec<String> =
-        shared.weights.iter().filter(|w| w.alone[phase] != w.stored).map(|w| named(w, w.alone[phase])).collect();
+    let other: Vec<String> = shared
+        .weights
+        .iter()
+        .filter(|w| w.alone[phase] != w.stored)
+        .map(|w| named(w, w.alone[phase]))
+        .collect();
     let (time, alone) = (layer.chosen_by(), shared.alone[phase]);
     page.wrapped(
         2,
@@ -465,7 +534,9 @@ fn sharing(page: &mut Page, layer: &Layer<'_>) {
         .collect();
     let status = match shared.request.status {
         Status::Proven => "proven: no stored layouts take less".to_string(),
-        Status::Bounded => format!("bounded: none take less than {}", scale::time(shared.request.lower_bound)),
+        Status::Bounded => {
+            format!("bounded: none take less than {}", scale::time(shared.request.lower_bound))
+        }
     };
     page.wrapped(
         2,

@@ -1,11 +1,13 @@
 //! `cost --why N`: how the figures of one step come about, each formula with its numbers put in.
 
 use shard_cost::{
-    Bytes, CollectiveCost, Flops, InstrPrice, LoopPrice, collective_time, compute_time, host_time, kernel_traffic,
-    kernels, memory_time,
+    Bytes, CollectiveCost, Flops, InstrPrice, LoopPrice, collective_time, compute_time, host_time,
+    kernel_traffic, kernels, memory_time,
 };
 use shard_ir::catalogue::Sends;
-use shard_ir::{Collective, InstrId, InstrKind, Layout, MeshShape, Op, Picoseconds, Plan, kept_by_each, never};
+use shard_ir::{
+    Collective, InstrId, InstrKind, Layout, MeshShape, Op, Picoseconds, Plan, kept_by_each, never,
+};
 
 use crate::Layer;
 use crate::notation::{phrase, value_name};
@@ -38,7 +40,8 @@ pub fn figures(layer: &Layer<'_>, id: InstrId) -> Option<Vec<Figure>> {
 /// The figures of a step as text.
 pub fn why(layer: &Layer<'_>, id: InstrId, paint: Paint) -> String {
     let plan = layer.plan();
-    let mut text = format!("{} {}\n", paint.style(&format!("{}:", id.0), Style::Heading), described(plan, id));
+    let mut text =
+        format!("{} {}\n", paint.style(&format!("{}:", id.0), Style::Heading), described(plan, id));
     let Some(figures) = figures(layer, id) else {
         text.push_str("  costs nothing: it is there before the step begins\n");
         return text;
@@ -46,7 +49,11 @@ pub fn why(layer: &Layer<'_>, id: InstrId, paint: Paint) -> String {
     let width = figures.iter().map(|f| f.name.len()).max().unwrap_or(0);
     for figure in figures {
         text.push_str(&format!("  {:width$}  {}\n", figure.name, figure.formula));
-        let numbers = if figure.numbers.is_empty() { String::new() } else { format!("= {} ", figure.numbers) };
+        let numbers = if figure.numbers.is_empty() {
+            String::new()
+        } else {
+            format!("= {} ", figure.numbers)
+        };
         text.push_str(&format!("  {:width$}  {numbers}= {}\n", "", figure.value));
     }
     text
@@ -56,17 +63,28 @@ pub fn why(layer: &Layer<'_>, id: InstrId, paint: Paint) -> String {
 pub(crate) fn described(plan: &Plan, id: InstrId) -> String {
     let instr = plan.instruction(id);
     match (&instr.kind, instr.operands.first()) {
-        (InstrKind::Move(_), Some(source)) => format!("{}: {}", phrase(plan, id), value_name(plan, *source)),
+        (InstrKind::Move(_), Some(source)) => {
+            format!("{}: {}", phrase(plan, id), value_name(plan, *source))
+        }
         _ => format!("{} = {}", value_name(plan, id), phrase(plan, id)),
     }
 }
 
-fn figure(name: &'static str, formula: impl Into<String>, numbers: impl Into<String>, value: String) -> Figure {
+fn figure(
+    name: &'static str,
+    formula: impl Into<String>,
+    numbers: impl Into<String>,
+    value: String,
+) -> Figure {
     Figure { name, formula: formula.into(), numbers: numbers.into(), value }
 }
 
 fn bytes(bytes: Bytes) -> String {
-    if bytes.0 < 1000 { scale::bytes(bytes) } else { format!("{} B ({})", bytes.0, scale::bytes(bytes)) }
+    if bytes.0 < 1000 {
+        scale::bytes(bytes)
+    } else {
+        format!("{} B ({})", bytes.0, scale::bytes(bytes))
+    }
 }
 
 fn product(factors: impl IntoIterator<Item = String>) -> String {
@@ -75,7 +93,9 @@ fn product(factors: impl IntoIterator<Item = String>) -> String {
 
 fn of_move(layer: &Layer<'_>, id: InstrId, collective: &Collective) -> Vec<Figure> {
     let plan = layer.plan();
-    let (Some(source), InstrPrice::Move(cost)) = (plan.instruction(id).operands.first(), layer.price.of(id)) else {
+    let (Some(source), InstrPrice::Move(cost)) =
+        (plan.instruction(id).operands.first(), layer.price.of(id))
+    else {
         return Vec::new();
     };
     let from = plan.instruction(*source).layout;
@@ -96,10 +116,14 @@ fn of_collective(
     let shape = MeshShape { mesh: &plan.mesh, sizes: &sizes };
     let gives = matches!(
         collective,
-        Collective::AllGather { .. } | Collective::AllGatherDims { .. } | Collective::ToPartial { dim: Some(_), .. }
+        Collective::AllGather { .. }
+            | Collective::AllGatherDims { .. }
+            | Collective::ToPartial { dim: Some(_), .. }
     );
     let larger = if gives {
-        collective.apply(shape, from).unwrap_or_else(|_| never!("a move of a legal plan that does not apply", from))
+        collective
+            .apply(shape, from)
+            .unwrap_or_else(|_| never!("a move of a legal plan that does not apply", from))
     } else {
         from
     };
@@ -109,7 +133,12 @@ fn of_collective(
     let axes = collective.axes(&plan.mesh, from);
     let group = plan.mesh.group_size(axes.iter());
     let mut figures = vec![
-        figure("D", format!("{what}: {}", plan.dim_names(&instr.dims).join(" ")), local, bytes(cost.bytes)),
+        figure(
+            "D",
+            format!("{what}: {}", plan.dim_names(&instr.dims).join(" ")),
+            local,
+            bytes(cost.bytes),
+        ),
         figure(
             "K",
             format!("chips of a group: {}", plan.mesh.axes_text(axes.iter())),
@@ -123,7 +152,8 @@ fn of_collective(
         Sends::Blocks => ("D", String::new()),
         Sends::Lacking => {
             let parts = collective.terms().to.and_then(|to| kept_by_each(&plan.mesh, from, to));
-            let sent = parts.map_or("D (1 - 0)".to_string(), |parts| format!("D {}/{parts}", parts - 1));
+            let sent =
+                parts.map_or("D (1 - 0)".to_string(), |parts| format!("D {}/{parts}", parts - 1));
             ("D (1 - o), o the least part of its new block that a chip has", sent)
         }
         Sends::Nothing => ("nothing is sent", String::new()),
@@ -143,7 +173,12 @@ fn of_collective(
         }
         if network.latency() > Picoseconds(0) {
             let numbers = format!("{} x {}", network.steps, scale::time(network.step_time));
-            figures.push(figure("at least", "steps x time of a step", numbers, scale::time(network.latency())));
+            figures.push(figure(
+                "at least",
+                "steps x time of a step",
+                numbers,
+                scale::time(network.latency()),
+            ));
         }
     }
     let parts: Vec<String> = time.networks.iter().map(|n| scale::time(n.time())).collect();
@@ -153,11 +188,17 @@ fn of_collective(
         (_, _) => "a reduce-scatter and an all-gather of the same time".to_string(),
     };
     let times = if time.times > 1 { format!("{} x ", time.times) } else { String::new() };
-    figures.push(figure("time", formula, format!("{times}{}", parts.join(" + ")), scale::time(cost.time)));
+    figures.push(figure(
+        "time",
+        formula,
+        format!("{times}{}", parts.join(" + ")),
+        scale::time(cost.time),
+    ));
     figures
 }
 
-/// The figures of a collective einsum: of the einsum by itself, of the collective by itself, and of the loop.
+/// The figures of a collective einsum: of the einsum by itself, of the collective by itself, and of
+/// the loop.
 fn of_loop(layer: &Layer<'_>, id: InstrId) -> Vec<Figure> {
     let plan = layer.plan();
     let mut figures = of_kernel(layer, id);
@@ -174,12 +215,22 @@ fn of_loop(layer: &Layer<'_>, id: InstrId) -> Vec<Figure> {
         by_itself.name = "collective";
     }
     let chunk = Picoseconds(einsum.0.div_ceil((*chunks).max(1)));
-    figures.push(figure("chunk", "einsum / K", format!("{} / {chunks}", scale::time(*einsum)), scale::time(chunk)));
+    figures.push(figure(
+        "chunk",
+        "einsum / K",
+        format!("{} / {chunks}", scale::time(*einsum)),
+        scale::time(chunk),
+    ));
     let beside = Picoseconds(einsum.0 - chunk.0);
     figures.push(figure(
         "time",
         "the longer of the collective and the K - 1 chunks beside it, and one chunk",
-        format!("max({}, {}) + {}", scale::time(cost.time), scale::time(beside), scale::time(chunk)),
+        format!(
+            "max({}, {}) + {}",
+            scale::time(cost.time),
+            scale::time(beside),
+            scale::time(chunk)
+        ),
         scale::time(looped.time()),
     ));
     figures
@@ -195,29 +246,57 @@ fn element(plan: &Plan, id: InstrId) -> String {
 
 fn of_kernel(layer: &Layer<'_>, id: InstrId) -> Vec<Figure> {
     let (plan, hw) = (layer.plan(), layer.hardware);
-    let Some(kernel) = kernels(plan).into_iter().find(|kernel| kernel.contains(&id)) else { return Vec::new() };
+    let Some(kernel) = kernels(plan).into_iter().find(|kernel| kernel.contains(&id)) else {
+        return Vec::new();
+    };
     let (reads, work) = kernel_traffic(plan, &kernel);
     let mut figures = Vec::new();
     if kernel.len() > 1 {
-        let members = kernel.iter().map(|member| value_name(plan, *member)).collect::<Vec<_>>().join(", ");
-        figures.push(figure("kernel", "ops that run as one", members, format!("{} ops", kernel.len())));
+        let members =
+            kernel.iter().map(|member| value_name(plan, *member)).collect::<Vec<_>>().join(", ");
+        figures.push(figure(
+            "kernel",
+            "ops that run as one",
+            members,
+            format!("{} ops", kernel.len()),
+        ));
     }
-    if let Some(einsum) = kernel.iter().find(|m| plan.instruction(**m).kind.op() == Some(&Op::Einsum)) {
+    if let Some(einsum) =
+        kernel.iter().find(|m| plan.instruction(**m).kind.op() == Some(&Op::Einsum))
+    {
         let (formula, numbers) = einsum_flops(plan, *einsum);
-        figures.push(figure("flops", formula, numbers, format!("{} ({})", work.flops.0, scale::flops(work.flops))));
+        figures.push(figure(
+            "flops",
+            formula,
+            numbers,
+            format!("{} ({})", work.flops.0, scale::flops(work.flops)),
+        ));
     }
-    let read = |(value, bytes): &(InstrId, Bytes)| format!("{} {}", value_name(plan, *value), scale::bytes(*bytes));
+    let read = |(value, bytes): &(InstrId, Bytes)| {
+        format!("{} {}", value_name(plan, *value), scale::bytes(*bytes))
+    };
     let write = kernel.last().map_or(String::new(), |last| value_name(plan, *last));
     let traffic = reads.iter().filter(|(_, b)| *b > Bytes(0)).map(read);
-    let traffic = traffic.chain((work.write > Bytes(0)).then(|| format!("{write} {}", scale::bytes(work.write))));
+    let traffic = traffic
+        .chain((work.write > Bytes(0)).then(|| format!("{write} {}", scale::bytes(work.write))));
     let traffic = traffic.collect::<Vec<_>>().join(" + ");
-    figures.push(figure("hbm_bytes", "values read, and the result written", traffic, bytes(work.hbm_bytes())));
+    figures.push(figure(
+        "hbm_bytes",
+        "values read, and the result written",
+        traffic,
+        bytes(work.hbm_bytes()),
+    ));
     if work.flops > Flops(0) {
-        let rate = format!("{}/s of {}", scale::flops(Flops(hw.flops_rate(work.arithmetic).into())), work.arithmetic);
+        let rate = format!(
+            "{}/s of {}",
+            scale::flops(Flops(hw.flops_rate(work.arithmetic).into())),
+            work.arithmetic
+        );
         let (formula, flops) = match work.matmul.zip(hw.matmul_tile) {
-            Some((matmul, tile)) => {
-                (format!("flops, each side a multiple of {tile}, / rate"), matmul.flops_on_tiles(tile))
-            }
+            Some((matmul, tile)) => (
+                format!("flops, each side a multiple of {tile}, / rate"),
+                matmul.flops_on_tiles(tile),
+            ),
             None => ("flops / rate".to_string(), work.flops),
         };
         let numbers = format!("{} / {rate}", scale::flops(flops));
@@ -225,14 +304,35 @@ fn of_kernel(layer: &Layer<'_>, id: InstrId) -> Vec<Figure> {
     }
     let rate = scale::rate(Bytes(hw.hbm_rate));
     let numbers = format!("{} / {rate}", scale::bytes(work.hbm_bytes()));
-    figures.push(figure("memory", "hbm_bytes / rate", numbers, scale::time(memory_time(hw, &work))));
+    figures.push(figure(
+        "memory",
+        "hbm_bytes / rate",
+        numbers,
+        scale::time(memory_time(hw, &work)),
+    ));
     if work.fetched > Bytes(0) {
-        let numbers = format!("{} / {}", scale::bytes(work.fetched), scale::rate(Bytes(hw.host_rate.unwrap_or(1))));
-        figures.push(figure("host", "bytes fetched / rate of its link", numbers, scale::time(host_time(hw, &work))));
+        let numbers = format!(
+            "{} / {}",
+            scale::bytes(work.fetched),
+            scale::rate(Bytes(hw.host_rate.unwrap_or(1)))
+        );
+        figures.push(figure(
+            "host",
+            "bytes fetched / rate of its link",
+            numbers,
+            scale::time(host_time(hw, &work)),
+        ));
     }
-    if let Some(intensity) = crate::cost::intensity(work.flops, work.hbm_bytes()).filter(|_| work.flops > Flops(0)) {
+    if let Some(intensity) =
+        crate::cost::intensity(work.flops, work.hbm_bytes()).filter(|_| work.flops > Flops(0))
+    {
         let numbers = format!("{} / {}", scale::flops(work.flops), scale::bytes(work.hbm_bytes()));
-        figures.push(figure("intensity", "flops / hbm_bytes", numbers, format!("{} flop/B", scale::number(intensity))));
+        figures.push(figure(
+            "intensity",
+            "flops / hbm_bytes",
+            numbers,
+            format!("{} flop/B", scale::number(intensity)),
+        ));
     }
     let time = kernel.first().map_or(Picoseconds(0), |first| layer.price.of(*first).time());
     figures.push(figure("time", "the longest of these", "", scale::time(time)));
@@ -244,12 +344,14 @@ fn einsum_flops(plan: &Plan, id: InstrId) -> (String, String) {
     let instr = plan.instruction(id);
     let inside = plan.loop_layouts(id).map(|(_, inside)| inside);
     let local = |of: InstrId, layout: Layout| {
-        MeshShape { mesh: &plan.mesh, sizes: &plan.sizes(&plan.instruction(of).dims) }.local_sizes(layout)
+        MeshShape { mesh: &plan.mesh, sizes: &plan.sizes(&plan.instruction(of).dims) }
+            .local_sizes(layout)
     };
     let mut dims = instr.dims.clone();
     let mut sizes = local(id, inside.as_ref().map_or(instr.layout, |inside| inside.product));
     for (at, operand) in instr.operands.iter().enumerate() {
-        let layout = inside.as_ref().map_or(plan.instruction(*operand).layout, |inside| inside.operands[at]);
+        let layout =
+            inside.as_ref().map_or(plan.instruction(*operand).layout, |inside| inside.operands[at]);
         for (dim, size) in plan.instruction(*operand).dims.iter().zip(local(*operand, layout)) {
             if !dims.contains(dim) {
                 dims.push(*dim);
@@ -259,7 +361,10 @@ fn einsum_flops(plan: &Plan, id: InstrId) -> (String, String) {
     }
     let formula = format!("local {}", plan.dim_names(&dims).join(" "));
     if instr.operands.len() == 1 {
-        let (all, made) = (sizes.iter().map(u64::to_string), sizes[..instr.dims.len()].iter().map(u64::to_string));
+        let (all, made) = (
+            sizes.iter().map(u64::to_string),
+            sizes[..instr.dims.len()].iter().map(u64::to_string),
+        );
         let made_of = plan.dim_names(&instr.dims).join(" ");
         let what = if made_of.is_empty() { "1".to_string() } else { format!("local {made_of}") };
         let made = product(made);

@@ -1,4 +1,5 @@
-//! Diagnostics as GitHub workflow commands: one line each, which an action shows beside the line of the source.
+//! Diagnostics as GitHub workflow commands: one line each, which an action shows beside the line of
+//! the source.
 //!
 //! ```text
 //! ::error file=mlp.shard,line=7,col=3,endLine=7,endColumn=9,title=E0601::there is no value `h` here%0Ahelp: x
@@ -39,7 +40,8 @@ fn command(file: Option<&shard_grammar::SourceFile>, diagnostic: &Diagnostic) ->
     if !diagnostic.code.is_empty() {
         properties.push(("title", diagnostic.code.to_string()));
     }
-    let properties: Vec<String> = properties.iter().map(|(key, text)| format!("{key}={}", property(text))).collect();
+    let properties: Vec<String> =
+        properties.iter().map(|(key, text)| format!("{key}={}", property(text))).collect();
     let blank = if properties.is_empty() { "" } else { " " };
     format!("::{word}{blank}{}::{}\n", properties.join(","), data(&words(file, diagnostic)))
 }
@@ -49,7 +51,11 @@ fn words(file: Option<&shard_grammar::SourceFile>, diagnostic: &Diagnostic) -> S
     let mut lines = vec![diagnostic.message.clone()];
     for label in &diagnostic.labels {
         match file.filter(|_| !label.primary) {
-            Some(file) => lines.push(format!("line {}: {}", file.line_column(label.span.start).line, label.text)),
+            Some(file) => lines.push(format!(
+                "line {}: {}",
+                file.line_column(label.span.start).line,
+                label.text
+            )),
             None => lines.push(label.text.clone()),
         }
     }

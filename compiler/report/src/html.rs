@@ -1,5 +1,5 @@
-//! `explain --emit html`: one file that holds all it shows and fetches nothing. The page is whole without its script,
-//! which draws on the mesh the value that one points at, moves to or taps.
+//! `explain --emit html`: one file that holds all it shows and fetches nothing. The page is whole
+//! without its script, which draws on the mesh the value that one points at, moves to or taps.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -17,12 +17,14 @@ use crate::scale;
 use crate::strategy::strategy;
 use crate::words::reason_of;
 
-/// The page around what is known of the layers: `{{title}}`, `{{body}}` and `{{data}}` are filled in, in this order.
+/// The page around what is known of the layers: `{{title}}`, `{{body}}` and `{{data}}` are filled
+/// in, in this order.
 const TEMPLATE: &str = include_str!("explain.html");
 
 /// The explanation of some layers as one HTML file.
 pub fn html(layers: &[Layer<'_>]) -> String {
-    let file = layers.iter().find_map(|layer| layer.source).map_or("", |source| file_name(&source.name));
+    let file =
+        layers.iter().find_map(|layer| layer.source).map_or("", |source| file_name(&source.name));
     let names: Vec<&str> = layers.iter().map(|layer| layer.plan().name.as_str()).collect();
     let title = escaped(&format!("shardc explain {file}: {}", names.join(", ")));
     let mut body = format!("<h1>{title}</h1>\n<div class=\"cols\">\n<div>\n");
@@ -30,8 +32,10 @@ pub fn html(layers: &[Layer<'_>]) -> String {
         section(&mut body, at, layer);
     }
     body.push_str(
-        "</div>\n<aside id=\"panel\" aria-live=\"polite\" aria-label=\"layout\">\n<h2>Layout</h2>\n<p>Point at a value, move to \
-         it with Tab, or tap it, to see how it lies on the mesh. Devices of one colour hold the same block; a stroke marks \
+        "</div>\n<aside id=\"panel\" aria-live=\"polite\" \
+            aria-label=\"layout\">\n<h2>Layout</h2>\n<p>Point at a value, move to \
+         it with Tab, or tap it, to see how it lies on the mesh. Devices of one colour hold the \
+         same block; a stroke marks \
          terms of a sum.</p>\n</aside>\n</div>",
     );
     let data: Vec<LayerData<'_>> = layers.iter().map(layer_data).collect();
@@ -42,12 +46,14 @@ pub fn html(layers: &[Layer<'_>]) -> String {
     filled(&[("{{title}}", &title), ("{{body}}", &body), ("{{data}}", &data)])
 }
 
-/// The template with its places filled, each looked for behind the one before: what is put in is not looked at again.
+/// The template with its places filled, each looked for behind the one before: what is put in is
+/// not looked at again.
 fn filled(places: &[(&str, &str)]) -> String {
     let (mut out, mut rest) = (String::new(), TEMPLATE);
     for (place, text) in places {
-        let (before, behind) =
-            rest.split_once(place).unwrap_or_else(|| never!("a template without one of its places", (rest, "")));
+        let (before, behind) = rest
+            .split_once(place)
+            .unwrap_or_else(|| never!("a template without one of its places", (rest, "")));
         out.push_str(before);
         out.push_str(text);
         rest = behind;
@@ -58,8 +64,10 @@ fn filled(places: &[(&str, &str)]) -> String {
 fn section(out: &mut String, at: usize, layer: &Layer<'_>) {
     let plan = layer.plan();
     let strategies: Vec<&str> = strategy(plan).into_iter().map(|s| s.name()).collect();
-    let mesh = if plan.mesh.declared().is_empty() { "none".to_string() } else { plan.mesh.to_string() };
-    let mut repeat = if plan.repeat > 1 { format!(" · {} times", plan.repeat) } else { String::new() };
+    let mesh =
+        if plan.mesh.declared().is_empty() { "none".to_string() } else { plan.mesh.to_string() };
+    let mut repeat =
+        if plan.repeat > 1 { format!(" · {} times", plan.repeat) } else { String::new() };
     plan.folds.iter().for_each(|fold| repeat += &format!(" · {} x {}", fold.repeat, fold.layer));
     let facts = format!(
         "mesh {mesh} · {} devices · {} · {}{repeat}",
@@ -70,7 +78,8 @@ fn section(out: &mut String, at: usize, layer: &Layer<'_>) {
     // Writing to a String cannot fail.
     let _ = write!(
         out,
-        "<section aria-labelledby=\"layer{at}\">\n<h2 id=\"layer{at}\">{} {}{}</h2>\n<p class=\"facts\">{}</p>\n",
+        "<section aria-labelledby=\"layer{at}\">\n<h2 id=\"layer{at}\">{} {}{}</h2>\n<p \
+            class=\"facts\">{}</p>\n",
         crate::notation::kind_of_layer(plan),
         escaped(&plan.name),
         plan.phase.as_ref().map_or(String::new(), |phase| format!(", phase {}", escaped(phase))),
@@ -89,7 +98,8 @@ fn totals(out: &mut String, layer: &Layer<'_>) {
     let (capacity, peak) = (Bytes(layer.hardware.hbm_bytes), layer.price.memory.peak());
     let fits = if peak > capacity { " (does not fit)" } else { "" };
     let repeat = layer.plan().repeat;
-    let limit = crate::memory::limit(layer.hardware).map_or(String::new(), |why| format!(" ({why})"));
+    let limit =
+        crate::memory::limit(layer.hardware).map_or(String::new(), |why| format!(" ({why})"));
     let peak = format!("{} of {}{limit}{fits}", scale::bytes(peak), scale::bytes(capacity));
     let utilisation = Utilisation::of(
         layer.plan(),
@@ -114,7 +124,10 @@ fn totals(out: &mut String, layer: &Layer<'_>) {
         tiles.push(("plan", bounded));
     }
     if repeat > 1 {
-        tiles.push(("all layers", scale::time(layer.hardware.stack_time(totals.serial_time, layer.plan()))));
+        tiles.push((
+            "all layers",
+            scale::time(layer.hardware.stack_time(totals.serial_time, layer.plan())),
+        ));
     }
     out.push_str("<dl class=\"tiles totals\">\n");
     for (name, figure) in tiles {
@@ -123,7 +136,8 @@ fn totals(out: &mut String, layer: &Layer<'_>) {
     out.push_str("</dl>\n");
 }
 
-/// The layer's own lines, each followed by the steps that come of it; then the lines of the layers that it calls.
+/// The layer's own lines, each followed by the steps that come of it; then the lines of the layers
+/// that it calls.
 struct Program<'o, 'l> {
     layer: &'l Layer<'l>,
     at: usize,
@@ -135,14 +149,21 @@ impl Program<'_, '_> {
         let plan = self.layer.plan();
         let steps: Vec<InstrId> = plan
             .ids()
-            .filter(|id| !matches!(plan.instruction(*id).kind, InstrKind::Parameter(_) | InstrKind::Constant(_)))
+            .filter(|id| {
+                !matches!(
+                    plan.instruction(*id).kind,
+                    InstrKind::Parameter(_) | InstrKind::Constant(_)
+                )
+            })
             .collect();
         let place = |id: &InstrId| {
             let origin = &plan.instruction(*id).origin;
             Some((self.layer.source?, origin.span?, origin.in_layers.clone()))
         };
-        let (placed, unplaced): (Vec<InstrId>, Vec<InstrId>) = steps.iter().partition(|id| place(id).is_some());
-        // Which layers' lines are shown: this layer's, then those that it calls, in the order in which they first do something.
+        let (placed, unplaced): (Vec<InstrId>, Vec<InstrId>) =
+            steps.iter().partition(|id| place(id).is_some());
+        // Which layers' lines are shown: this layer's, then those that it calls, in the order in
+        // which they first do something.
         let mut paths: Vec<Vec<String>> = vec![Vec::new()];
         let mut of_line: BTreeMap<(usize, usize), Vec<InstrId>> = BTreeMap::new();
         for id in placed {
@@ -157,12 +178,18 @@ impl Program<'_, '_> {
             for (known, path) in paths.iter().enumerate() {
                 let name = path.last().unwrap_or(&plan.name);
                 if !path.is_empty() {
-                    let _ = writeln!(self.out, "<p class=\"facts\">in {}</p>", escaped(&path.join(" / ")));
+                    let _ = writeln!(
+                        self.out,
+                        "<p class=\"facts\">in {}</p>",
+                        escaped(&path.join(" / "))
+                    );
                 }
                 let mut lines: BTreeSet<usize> =
                     of_line.keys().filter(|(p, _)| *p == known).map(|(_, line)| *line).collect();
                 if let Some(span) = layer_span(source, name) {
-                    lines.extend(source.line_column(span.start).line..=source.line_column(span.end).line);
+                    lines.extend(
+                        source.line_column(span.start).line..=source.line_column(span.end).line,
+                    );
                 }
                 for line in lines {
                     self.line(source, line, path);
@@ -179,7 +206,8 @@ impl Program<'_, '_> {
 
     /// A line of the source; the names of values can be pointed at.
     fn line(&mut self, source: &SourceFile, line: usize, path: &[String]) {
-        let text = source.line(line).unwrap_or_else(|| never!("a place behind the end of its file", ""));
+        let text =
+            source.line(line).unwrap_or_else(|| never!("a place behind the end of its file", ""));
         let (code, comment) = text.split_at(text.find("//").unwrap_or(text.len()));
         let mut marked = String::new();
         let mut rest = code;
@@ -197,7 +225,8 @@ impl Program<'_, '_> {
         let comment = escaped(comment);
         let _ = writeln!(
             self.out,
-            "<div class=\"line\"><b>{line}</b><span>{marked}<span class=\"why\">{comment}</span></span></div>"
+            "<div class=\"line\"><b>{line}</b><span>{marked}<span \
+                class=\"why\">{comment}</span></span></div>"
         );
     }
 
@@ -212,7 +241,8 @@ impl Program<'_, '_> {
 
     fn value(&self, id: InstrId, text: &str) -> String {
         format!(
-            "<span class=\"v\" tabindex=\"0\" role=\"button\" data-l=\"{}\" data-v=\"{}\">{}</span>",
+            "<span class=\"v\" tabindex=\"0\" role=\"button\" data-l=\"{}\" \
+                data-v=\"{}\">{}</span>",
             self.at,
             id.0,
             escaped(text)
@@ -227,17 +257,29 @@ impl Program<'_, '_> {
         let figures = figures(layer, id);
         let (what, layouts) = match &instr.kind {
             InstrKind::Move(_) => (
-                format!("{} of {}", self.value(id, &phrase(plan, id)), self.value(source, &value_name(plan, source))),
+                format!(
+                    "{} of {}",
+                    self.value(id, &phrase(plan, id)),
+                    self.value(source, &value_name(plan, source))
+                ),
                 format!("{} → {}", layer.layout_text(source), layer.layout_text(id)),
             ),
-            InstrKind::Op(_) | InstrKind::CollectiveEinsum(_) | InstrKind::Parameter(_) | InstrKind::Constant(_) => (
-                format!("{} = {}", self.value(id, &value_name(plan, id)), escaped(&phrase(plan, id))),
+            InstrKind::Op(_)
+            | InstrKind::CollectiveEinsum(_)
+            | InstrKind::Parameter(_)
+            | InstrKind::Constant(_) => (
+                format!(
+                    "{} = {}",
+                    self.value(id, &value_name(plan, id)),
+                    escaped(&phrase(plan, id))
+                ),
                 layer.layout_text(id),
             ),
         };
         let _ = writeln!(
             self.out,
-            "<div class=\"step {}\"><div class=\"what\"><span>{what}</span><span class=\"num\">{}</span></div>\
+            "<div class=\"step {}\"><div class=\"what\"><span>{what}</span><span \
+                class=\"num\">{}</span></div>\
              <div class=\"lay\">{}</div>{}</div>",
             class(layer, id),
             escaped(&figures),
@@ -252,8 +294,9 @@ impl Program<'_, '_> {
         let mut lines: Vec<String> = reason_of(layer.plan(), id).into_iter().collect();
         let other = layer.alternatives.iter().find(|a| a.id == id);
         // A chain of collectives is done without as one: said at the first of them.
-        let is_first =
-            |avoided: &Avoided| layer.alternatives.iter().find(|a| a.avoided == *avoided).is_some_and(|a| a.id == id);
+        let is_first = |avoided: &Avoided| {
+            layer.alternatives.iter().find(|a| a.avoided == *avoided).is_some_and(|a| a.id == id)
+        };
         if let Some(other) = other.filter(|other| is_first(&other.avoided)) {
             lines.push(alternative_text(layer, other));
         }
@@ -275,7 +318,9 @@ fn layer_span(source: &SourceFile, name: &str) -> Option<Span> {
 fn class(layer: &Layer<'_>, id: InstrId) -> &'static str {
     match layer.price.of(id) {
         InstrPrice::Move(_) => "move",
-        InstrPrice::Kernel { looped: Some(looped), .. } if looped.exposed() > Picoseconds(0) => "move",
+        InstrPrice::Kernel { looped: Some(looped), .. } if looped.exposed() > Picoseconds(0) => {
+            "move"
+        }
         InstrPrice::Kernel { bound, .. } => bound.name(),
         InstrPrice::Free => "",
     }
@@ -285,12 +330,16 @@ fn figures(layer: &Layer<'_>, id: InstrId) -> String {
     let plan = layer.plan();
     let repeat = plan.repeat_of(id);
     let each = if repeat > 1 { format!("{repeat} x ") } else { String::new() };
-    let time = |time: Picoseconds| format!("{each}{} · {}", scale::time(time), share(layer, time.times(repeat)));
+    let time = |time: Picoseconds| {
+        format!("{each}{} · {}", scale::time(time), share(layer, time.times(repeat)))
+    };
     match *layer.price.of(id) {
         InstrPrice::Move(cost) if cost.time > Picoseconds(0) => {
             format!("{} · {}", scale::bytes(cost.bytes), time(cost.time))
         }
-        InstrPrice::Kernel { fused_into: Some(first), .. } => format!("fused into {}", value_name(plan, first)),
+        InstrPrice::Kernel { fused_into: Some(first), .. } => {
+            format!("fused into {}", value_name(plan, first))
+        }
         InstrPrice::Kernel { flops, time: spent, .. } if spent > Picoseconds(0) => match flops.0 {
             0 => time(spent),
             _ => format!("{} · {}", scale::flops(flops), time(spent)),
@@ -315,11 +364,19 @@ fn time_table(out: &mut String, layer: &Layer<'_>) {
     let most = steps.iter().map(|(_, time)| time.0).max().unwrap_or(1);
     out.push_str(
         "<h3>Time</h3>\n<p class=\"key\">bound by<i style=\"background:var(--comm)\"></i>network\
-         <i style=\"background:var(--compute)\"></i>compute<i style=\"background:var(--memory)\"></i>memory</p>\n<table>\n",
+         <i style=\"background:var(--compute)\"></i>compute<i \
+         style=\"background:var(--memory)\"></i>memory</p>\n<table>\n",
     );
     for (id, time) in steps {
         let figures = [scale::time(time), share(layer, time)];
-        bar(out, &format!("{}: {}", value_name(plan, id), phrase(plan, id)), class(layer, id), time.0, most, &figures);
+        bar(
+            out,
+            &format!("{}: {}", value_name(plan, id), phrase(plan, id)),
+            class(layer, id),
+            time.0,
+            most,
+            &figures,
+        );
     }
     out.push_str("</table>\n");
 }
@@ -341,7 +398,8 @@ fn bar(out: &mut String, name: &str, class: &str, part: u64, most: u64, figures:
     let width = 100.0 * part as f64 / most.max(1) as f64;
     let _ = write!(
         out,
-        "<tr><th scope=\"row\">{}</th><td class=\"bar\"><span class=\"{class}\" style=\"width:{width:.2}%\"></span></td>",
+        "<tr><th scope=\"row\">{}</th><td class=\"bar\"><span class=\"{class}\" \
+            style=\"width:{width:.2}%\"></span></td>",
         escaped(name)
     );
     for figure in figures {
@@ -408,7 +466,9 @@ fn words(layer: &Layer<'_>, id: InstrId) -> String {
         axes.map(|axis| mesh.name(axis)).collect::<Vec<_>>().join(", ")
     };
     let (mut parts, mut whole) = (Vec::new(), Vec::new());
-    for (at, (name, local)) in plan.dim_names(&instr.dims).into_iter().zip(plan.local_sizes(id)).enumerate() {
+    for (at, (name, local)) in
+        plan.dim_names(&instr.dims).into_iter().zip(plan.local_sizes(id)).enumerate()
+    {
         let axes = instr.layout.axes_of(at);
         match axes.is_empty() {
             true => whole.push(name),
@@ -420,12 +480,19 @@ fn words(layer: &Layer<'_>, id: InstrId) -> String {
         }
     }
     if !whole.is_empty() {
-        parts.push(format!("{} {} whole", whole.join(", "), if whole.len() == 1 { "is" } else { "are" }));
+        parts.push(format!(
+            "{} {} whole",
+            whole.join(", "),
+            if whole.len() == 1 { "is" } else { "are" }
+        ));
     }
     for (kind, word) in [(Reduction::Sum, "sum"), (Reduction::Max, "maximum")] {
         let axes = instr.layout.partial(kind);
         if !axes.is_empty() {
-            parts.push(format!("each device along {} holds a term of a {word}", names(&mut axes.iter())));
+            parts.push(format!(
+                "each device along {} holds a term of a {word}",
+                names(&mut axes.iter())
+            ));
         }
     }
     let replicated = instr.layout.replicated_axes(mesh);

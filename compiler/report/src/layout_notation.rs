@@ -28,7 +28,8 @@ pub enum Notation {
 
 impl Notation {
     /// Every notation.
-    pub const ALL: [Notation; 5] = [Notation::Esti, Notation::Book, Notation::Jax, Notation::Dtensor, Notation::Shardy];
+    pub const ALL: [Notation; 5] =
+        [Notation::Esti, Notation::Book, Notation::Jax, Notation::Dtensor, Notation::Shardy];
 
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
@@ -85,7 +86,8 @@ fn book(mesh: &Mesh, layout: Layout, dims: &[&str]) -> String {
             terms.push(format!("{letter}_{}", axes(&mut set.iter())));
         }
     }
-    let unreduced = if terms.is_empty() { String::new() } else { format!("{{{}}}", terms.join(",")) };
+    let unreduced =
+        if terms.is_empty() { String::new() } else { format!("{{{}}}", terms.join(",")) };
     format!("[{}]{unreduced}", dims.join(","))
 }
 
@@ -104,8 +106,9 @@ fn jax(mesh: &Mesh, layout: Layout, rank: usize) -> String {
     format!("P({}){}", parts.join(", "), maximum(mesh, layout))
 }
 
-/// One placement for each axis of the mesh as it was declared, axes of size 1 too. A dim that several axes split is cut by
-/// them in the order of the mesh; where the layout has another order, the placement says how often the dim was cut before.
+/// One placement for each axis of the mesh as it was declared, axes of size 1 too. A dim that
+/// several axes split is cut by them in the order of the mesh; where the layout has another order,
+/// the placement says how often the dim was cut before.
 fn dtensor(mesh: &Mesh, layout: Layout) -> String {
     let placement = |(name, _): &(String, u64)| {
         let Some(axis) = mesh.axis(name) else { return "Replicate()".to_string() };
@@ -114,8 +117,11 @@ fn dtensor(mesh: &Mesh, layout: Layout) -> String {
             Place::Partial(Reduction::Sum) => "Partial(sum)".to_string(),
             Place::Partial(Reduction::Max) => "Partial(max)".to_string(),
             Place::Split { dim, .. } => {
-                let later_in_the_mesh =
-                    layout.axes_of(dim).iter().take_while(|major| *major != axis).filter(|a| a.index() > axis.index());
+                let later_in_the_mesh = layout
+                    .axes_of(dim)
+                    .iter()
+                    .take_while(|major| *major != axis)
+                    .filter(|a| a.index() > axis.index());
                 match mesh.group_size(later_in_the_mesh) {
                     1 => format!("Shard({dim})"),
                     cut => format!("_StridedShard({dim}, split_factor={cut})"),
@@ -128,8 +134,9 @@ fn dtensor(mesh: &Mesh, layout: Layout) -> String {
 }
 
 fn shardy(mesh: &Mesh, layout: Layout, rank: usize) -> String {
-    let dims: Vec<String> =
-        (0..rank).map(|at| format!("{{{}}}", quoted(mesh, layout.axes_of(at).iter(), '"').join(","))).collect();
+    let dims: Vec<String> = (0..rank)
+        .map(|at| format!("{{{}}}", quoted(mesh, layout.axes_of(at).iter(), '"').join(",")))
+        .collect();
     let unreduced = unreduced(mesh, layout, '"').map_or(String::new(), |set| format!(", {set}"));
     format!("[{}]{unreduced}{}", dims.join(", "), maximum(mesh, layout))
 }
@@ -137,7 +144,8 @@ fn shardy(mesh: &Mesh, layout: Layout, rank: usize) -> String {
 /// `unreduced={'x','y'}`: the axes over which a sum is still to be taken.
 fn unreduced(mesh: &Mesh, layout: Layout, quote: char) -> Option<String> {
     let axes: AxisSet = layout.partial(Reduction::Sum);
-    (!axes.is_empty()).then(|| format!("unreduced={{{}}}", quoted(mesh, axes.iter(), quote).join(",")))
+    (!axes.is_empty())
+        .then(|| format!("unreduced={{{}}}", quoted(mesh, axes.iter(), quote).join(",")))
 }
 
 /// What neither JAX nor Shardy can write: the axes over which a maximum is still to be taken.
@@ -154,7 +162,8 @@ fn quoted(mesh: &Mesh, axes: impl Iterator<Item = AxisId>, quote: char) -> Vec<S
 
 /// Every value of a plan in a notation, as lines of comment for the end of its IR text.
 pub fn comment_table(plan: &Plan, notation: Notation) -> String {
-    let name = |id| format!("%{} {}", id, plan.instructions[id as usize].name.as_deref().unwrap_or(""));
+    let name =
+        |id| format!("%{} {}", id, plan.instructions[id as usize].name.as_deref().unwrap_or(""));
     let names: Vec<String> = plan.ids().map(|id| name(id.0)).collect();
     let width = names.iter().map(|name| name.trim_end().chars().count()).max().unwrap_or(0);
     let mut out = format!("\n// layouts of {} as {} writes them\n", plan.name, notation.name());

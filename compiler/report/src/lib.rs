@@ -1,7 +1,9 @@
-//! What people and scripts are shown: the explanation of a lowered layer as text ([`explain`]) and as JSON ([`json`]), its
-//! cost ([`cost`]), its graph ([`dot`]), its page ([`html`]), the name of its strategy ([`strategy`]), diagnostics as text ([`draw`]) and JSON ([`json::diagnostics`]).
+//! What people and scripts are shown: the explanation of a lowered layer as text ([`explain`]) and
+//! as JSON ([`json`]), its cost ([`cost`]), its graph ([`dot`]), its page ([`html`]), the name of
+//! its strategy ([`strategy`]), diagnostics as text ([`draw`]) and JSON ([`json::diagnostics`]).
 //!
-//! Everything here is a function from values to a `String`: nothing is read, printed or computed anew.
+//! Everything here is a function from values to a `String`: nothing is read, printed or computed
+//! anew.
 
 pub mod bound;
 pub mod comparison;
@@ -44,7 +46,8 @@ use shard_ir::{InstrId, Picoseconds, Plan, PlanOutput, Schedule};
 use shard_schedule::Timeline;
 use shard_search::{Alternative, Optimality, SharedWeights};
 
-/// Diagnostics and the file that they are about; `None` for what is wrong on the command line or outside any file.
+/// Diagnostics and the file that they are about; `None` for what is wrong on the command line or
+/// outside any file.
 pub type InFile<'a> = (Option<&'a SourceFile>, &'a [Diagnostic]);
 
 /// A lowered, priced and scheduled layer: all that a report says is in here.
@@ -60,15 +63,18 @@ pub struct Layer<'a> {
     pub hardware: &'a Hardware,
     /// What the plan was chosen for.
     pub objective: Objective,
-    /// How far from the best plan; `None` for a plan that was given as `.shir` and not searched for.
+    /// How far from the best plan; `None` for a plan that was given as `.shir` and not searched
+    /// for.
     pub optimality: Option<&'a Optimality>,
-    /// What no plan needs less than, on a device over the whole stack, where the plan was chosen for its memory.
+    /// What no plan needs less than, on a device over the whole stack, where the plan was chosen
+    /// for its memory.
     pub least_bytes: Option<Bytes>,
     /// The source that the plan's spans point into; `None` for a plan given as `.shir`.
     pub source: Option<&'a SourceFile>,
     /// How its weights are stored for all phases; `None` where there was nothing to choose.
     pub sharing: Option<Sharing<'a>>,
-    /// What the plan was preferred to: for collectives the best plan that does without. Empty where nobody asked.
+    /// What the plan was preferred to: for collectives the best plan that does without. Empty where
+    /// nobody asked.
     pub alternatives: &'a [Alternative],
     /// How layouts are written, where people read them.
     pub notation: Notation,

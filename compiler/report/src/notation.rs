@@ -24,7 +24,8 @@ pub fn phrase(plan: &Plan, id: InstrId) -> String {
     }
 }
 
-/// The collective inside the loop of a collective einsum: `all-gather yz along E of x`; empty for anything else.
+/// The collective inside the loop of a collective einsum: `all-gather yz along E of x`; empty for
+/// anything else.
 pub fn loop_phrase(plan: &Plan, id: InstrId) -> String {
     let Some((collective, moved, _)) = plan.fused_collective(id) else { return String::new() };
     let phrase = move_phrase(plan, moved, &collective);
@@ -41,7 +42,9 @@ fn move_phrase(plan: &Plan, id: InstrId, collective: &Collective) -> String {
     let name = collective.name();
     // `x along B and y along D`.
     let along = || {
-        let part = |(d, axes): (usize, AxisList)| format!("{} along {}", plan.mesh.axes_text(axes.iter()), dim(d));
+        let part = |(d, axes): (usize, AxisList)| {
+            format!("{} along {}", plan.mesh.axes_text(axes.iter()), dim(d))
+        };
         collective.parts(from).into_iter().map(part).collect::<Vec<_>>().join(" and ")
     };
     let terms = collective.terms();
@@ -67,9 +70,13 @@ fn op_phrase(plan: &Plan, id: InstrId, op: &Op) -> String {
     }
     let text = |argument: Argument| match argument {
         Argument::Dims(dims) => plan.dim_names(&dims).join(" "),
-        Argument::Dim(_) | Argument::Number(_) | Argument::Dtype(_) => plan.argument_text(&argument),
+        Argument::Dim(_) | Argument::Number(_) | Argument::Dtype(_) => {
+            plan.argument_text(&argument)
+        }
     };
-    let slot = |name: &str| op.slots().find(|(slot, _)| slot.name == name).map(|(_, argument)| text(argument));
+    let slot = |name: &str| {
+        op.slots().find(|(slot, _)| slot.name == name).map(|(_, argument)| text(argument))
+    };
     format!("{word} {}", filled(op.row().phrase, slot)).trim_end().to_string()
 }
 
@@ -92,6 +99,10 @@ pub(crate) fn loop_bound(looped: &LoopPrice, einsum: Bound) -> &'static str {
 }
 
 /// The layout of a parameter as text.
-pub(crate) fn parameter_layout(program: &Program, value: shard_ir::ValueId, layout: Layout) -> String {
+pub(crate) fn parameter_layout(
+    program: &Program,
+    value: shard_ir::ValueId,
+    layout: Layout,
+) -> String {
     layout.text(&program.mesh, &program.dim_names(&program.value(value).dims))
 }

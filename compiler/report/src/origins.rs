@@ -1,4 +1,5 @@
-//! Where an instruction of a plan comes from: what its value starts as, what reads it, and which declaration forces it.
+//! Where an instruction of a plan comes from: what its value starts as, what reads it, and which
+//! declaration forces it.
 
 use shard_cost::{CollectiveCost, collective_cost};
 use shard_ir::{AxisList, AxisSet, Collective, InstrId, InstrKind, MeshShape, Op, Plan};
@@ -7,7 +8,8 @@ use crate::Layer;
 
 /// What a chain of moves starts from.
 pub fn origin(plan: &Plan, mut id: InstrId) -> InstrId {
-    while let (InstrKind::Move(_), Some(operand)) = (&plan.instruction(id).kind, plan.instruction(id).operands.first())
+    while let (InstrKind::Move(_), Some(operand)) =
+        (&plan.instruction(id).kind, plan.instruction(id).operands.first())
     {
         id = *operand;
     }
@@ -22,20 +24,26 @@ pub fn reader(plan: &Plan, id: InstrId) -> Option<InstrId> {
         let next = *users[at.index()].first()?;
         match plan.instruction(next).kind {
             InstrKind::Move(_) => at = next,
-            InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::Op(_) | InstrKind::CollectiveEinsum(_) => {
+            InstrKind::Parameter(_)
+            | InstrKind::Constant(_)
+            | InstrKind::Op(_)
+            | InstrKind::CollectiveEinsum(_) => {
                 return Some(next);
             }
         }
     }
 }
 
-/// The op whose layouts ask for an instruction: the one that leaves a sum to take, or the one that reads what is moved.
+/// The op whose layouts ask for an instruction: the one that leaves a sum to take, or the one that
+/// reads what is moved.
 pub fn op_behind(plan: &Plan, id: InstrId) -> Option<InstrId> {
     let is_op = |id: &InstrId| plan.instruction(*id).kind.op().is_some();
     let maker = Some(origin(plan, id)).filter(is_op);
     match &plan.instruction(id).kind {
         InstrKind::Op(_) | InstrKind::CollectiveEinsum(_) => Some(id),
-        InstrKind::Move(collective) if collective.row().combines => maker.or_else(|| reader(plan, id)),
+        InstrKind::Move(collective) if collective.row().combines => {
+            maker.or_else(|| reader(plan, id))
+        }
         InstrKind::Move(_) => reader(plan, id).or(maker),
         InstrKind::Parameter(_) | InstrKind::Constant(_) => None,
     }
@@ -48,22 +56,29 @@ pub fn axes(plan: &Plan, id: InstrId) -> Option<AxisSet> {
     Some(collective.axes(&plan.mesh, plan.instruction(*instr.operands.first()?).layout).set())
 }
 
-/// What forces a move: a value that the op behind it reads beside the moved one and that the move's axes split, followed
-/// back to the parameter whose declared layout it has (a weight before any other), or the moved value itself where that is
-/// a parameter. `None` where nothing but the place that asks for the value does.
+/// What forces a move: a value that the op behind it reads beside the moved one and that the move's
+/// axes split, followed back to the parameter whose declared layout it has (a weight before any
+/// other), or the moved value itself where that is a parameter. `None` where nothing but the place
+/// that asks for the value does.
 pub fn forcing(plan: &Plan, id: InstrId) -> Option<InstrId> {
     let axes = axes(plan, id)?;
     let own = origin(plan, id);
     // What made a value asks for no move of it, unless it left terms to add.
     let behind = op_behind(plan, id).filter(|op| *op != own || combines(plan, id));
     let operands = behind.map_or(&[][..], |op| &plan.instruction(op).operands);
-    let beside: Vec<InstrId> =
-        operands.iter().map(|o| origin(plan, *o)).filter(|o| *o != own && is_split_by(plan, *o, axes)).collect();
+    let beside: Vec<InstrId> = operands
+        .iter()
+        .map(|o| origin(plan, *o))
+        .filter(|o| *o != own && is_split_by(plan, *o, axes))
+        .collect();
     let mut given: Vec<InstrId> =
         beside.iter().filter_map(|o| declared(plan, *o, axes)).filter(|o| *o != own).collect();
     given.sort_by_key(|o| match plan.instruction(*o).kind {
         InstrKind::Parameter(kind) => (kind.word().is_none(), !beside.contains(o)),
-        InstrKind::Constant(_) | InstrKind::Op(_) | InstrKind::Move(_) | InstrKind::CollectiveEinsum(_) => (true, true),
+        InstrKind::Constant(_)
+        | InstrKind::Op(_)
+        | InstrKind::Move(_)
+        | InstrKind::CollectiveEinsum(_) => (true, true),
     });
     let is_named = |o: &&InstrId| plan.instruction(**o).name.is_some();
     let own = Some(own).filter(|o| is_given(plan, *o));
@@ -86,7 +101,8 @@ fn is_split_by(plan: &Plan, id: InstrId, axes: AxisSet) -> bool {
     !plan.instruction(id).layout.split_axes().intersection(axes).is_empty()
 }
 
-/// The parameter that a value has its split over some axes from, through ops that leave a split as it is.
+/// The parameter that a value has its split over some axes from, through ops that leave a split as
+/// it is.
 fn declared(plan: &Plan, mut id: InstrId, axes: AxisSet) -> Option<InstrId> {
     loop {
         let instr = plan.instruction(id);
@@ -101,29 +117,45 @@ fn declared(plan: &Plan, mut id: InstrId, axes: AxisSet) -> Option<InstrId> {
                 | Op::Cast(_)
                 | Op::Fetch
                 | Op::Map(_),
-            ) => id = instr.operands.iter().map(|o| origin(plan, *o)).find(|o| is_split_by(plan, *o, axes))?,
-            InstrKind::Op(_) | InstrKind::Constant(_) | InstrKind::Move(_) | InstrKind::CollectiveEinsum(_) => {
+            ) => {
+                id = instr
+                    .operands
+                    .iter()
+                    .map(|o| origin(plan, *o))
+                    .find(|o| is_split_by(plan, *o, axes))?
+            }
+            InstrKind::Op(_)
+            | InstrKind::Constant(_)
+            | InstrKind::Move(_)
+            | InstrKind::CollectiveEinsum(_) => {
                 return None;
             }
         }
     }
 }
 
-/// A gather or scatter over several axes, one axis after the other as the data go, where that is what it costs as a whole:
-/// over which axis, and the cost of that step. Empty where the axes are crossed together.
+/// A gather or scatter over several axes, one axis after the other as the data go, where that is
+/// what it costs as a whole: over which axis, and the cost of that step. Empty where the axes are
+/// crossed together.
 pub fn axis_by_axis(layer: &Layer<'_>, id: InstrId) -> Vec<(String, CollectiveCost)> {
     let plan = layer.plan();
     let instr = plan.instruction(id);
-    let (InstrKind::Move(collective), Some(source)) = (&instr.kind, instr.operands.first()) else { return Vec::new() };
+    let (InstrKind::Move(collective), Some(source)) = (&instr.kind, instr.operands.first()) else {
+        return Vec::new();
+    };
     let one = |axis| AxisList::EMPTY.then(axis);
     let parts = collective.parts(plan.instruction(*source).layout).into_iter();
     let steps: Vec<Collective> = match collective.terms().kind {
         // What was cut last is gathered first.
         None => parts
-            .flat_map(|(dim, axes)| axes.iter().rev().map(move |a| Collective::AllGather { dim, axes: one(a) }))
+            .flat_map(|(dim, axes)| {
+                axes.iter().rev().map(move |a| Collective::AllGather { dim, axes: one(a) })
+            })
             .collect(),
         Some(kind) => parts
-            .flat_map(|(dim, axes)| axes.iter().map(move |a| Collective::ReduceScatter { kind, dim, axes: one(a) }))
+            .flat_map(|(dim, axes)| {
+                axes.iter().map(move |a| Collective::ReduceScatter { kind, dim, axes: one(a) })
+            })
             .collect(),
     };
     if steps.len() < 2 {

@@ -34,7 +34,8 @@ impl Page {
         indent + words.chars().count() <= self.width
     }
 
-    /// A label, blanks and all, and words behind it, broken into lines that begin where the first of them does.
+    /// A label, blanks and all, and words behind it, broken into lines that begin where the first
+    /// of them does.
     pub(crate) fn labelled(&mut self, label: &str, words: &str) {
         let mut behind = Page { text: String::new(), width: self.width };
         let indent = label.chars().count();
@@ -73,7 +74,8 @@ impl Page {
         let mut line = String::new();
         let mut at = indent;
         for word in words.split_whitespace() {
-            if !line.is_empty() && at + line.chars().count() + 1 + word.chars().count() > self.width {
+            if !line.is_empty() && at + line.chars().count() + 1 + word.chars().count() > self.width
+            {
                 self.line(&format!("{:at$}{line}", ""));
                 line.clear();
                 at = indent + more;

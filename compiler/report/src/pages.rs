@@ -30,8 +30,8 @@ pub fn path(code: &str) -> String {
     format!("spec/diagnostics/{code}.md")
 }
 
-/// The page of a code as an absolute address, for formats that want one. `shardc explain-code CODE` prints what is there,
-/// and the extension for VS Code opens it.
+/// The page of a code as an absolute address, for formats that want one. `shardc explain-code CODE`
+/// prints what is there, and the extension for VS Code opens it.
 pub fn uri(code: &str) -> String {
     format!("shardc:/{}", path(code))
 }

@@ -1,13 +1,14 @@
-//! Text of strangers on a terminal. A terminal takes control characters as commands, and shows what stands behind a
-//! character of writing direction in another order: such characters are shown as escapes, `\u{1b}`. What is printed to be
-//! read back (`fmt`, `lower`, JSON) keeps them.
+//! Text of strangers on a terminal. A terminal takes control characters as commands, and shows what
+//! stands behind a character of writing direction in another order: such characters are shown as
+//! escapes, `\u{1b}`. What is printed to be read back (`fmt`, `lower`, JSON) keeps them.
 
 use std::borrow::Cow;
 
 use shard_grammar::{SourceFile, Span};
 use shard_ir::Plan;
 
-/// Whether a character is none that one sees: a control character, or one that changes how others are shown.
+/// Whether a character is none that one sees: a control character, or one that changes how others
+/// are shown.
 pub fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(c,
@@ -45,7 +46,10 @@ pub fn escaped_but_colour(text: &str) -> Cow<'_, str> {
 
 /// Whether a text starts with a sequence that sets a colour or a weight, or ends that.
 fn is_colour(text: &str) -> bool {
-    let codes = text.strip_prefix("\u{1b}[").and_then(|rest| rest.split_once('m')).map_or("", |(codes, _)| codes);
+    let codes = text
+        .strip_prefix("\u{1b}[")
+        .and_then(|rest| rest.split_once('m'))
+        .map_or("", |(codes, _)| codes);
     let of_palette = |number: &str| number.len() <= 3 && number.parse::<u8>().is_ok();
     match codes {
         "0" | "1" | "2" | "1;31" | "31" | "32" | "33" | "34" | "35" | "36" => true,
@@ -86,7 +90,8 @@ pub fn escape_plan(plan: &mut Plan) {
     }
 }
 
-/// A source file to draw from: each hidden character is one that is seen, so that columns stay what they are.
+/// A source file to draw from: each hidden character is one that is seen, so that columns stay what
+/// they are.
 pub(crate) struct Pictured {
     pub(crate) file: SourceFile,
     /// Behind each character that was replaced: the byte in the file, and the byte here.
@@ -134,8 +139,18 @@ mod tests {
         let coloured = "\u{1b}[1;31mred\u{1b}[0m \u{1b}[38;5;147mx\u{1b}[0m";
         assert_eq!(escaped_but_colour(coloured), coloured);
         assert!(!escaped(coloured).contains('\u{1b}'));
-        for command in ["\u{1b}[2J", "\u{1b}]0;title\u{7}", "\u{1b}[8m", "\u{1b}[38;5;999m", "\u{1b}", "\u{9b}1m"] {
-            assert!(!escaped_but_colour(command).contains(['\u{1b}', '\u{9b}', '\u{7}']), "{command:?}");
+        for command in [
+            "\u{1b}[2J",
+            "\u{1b}]0;title\u{7}",
+            "\u{1b}[8m",
+            "\u{1b}[38;5;999m",
+            "\u{1b}",
+            "\u{9b}1m",
+        ] {
+            assert!(
+                !escaped_but_colour(command).contains(['\u{1b}', '\u{9b}', '\u{7}']),
+                "{command:?}"
+            );
         }
         assert_eq!(escaped("a\r\nb\rc\u{202e}"), "a\r\nb\\u{d}c\\u{202e}");
         assert_eq!(escaped_name("a\nb"), "a\\u{a}b");

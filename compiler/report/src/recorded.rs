@@ -1,6 +1,8 @@
-//! Plans as `explain --emit json` wrote them, by this binary or another one: what a comparison needs of them.
+//! Plans as `explain --emit json` wrote them, by this binary or another one: what a comparison
+//! needs of them.
 //!
-//! Fields that are not known here are passed over, so that a later `shardc.explain/N` reads as well as an earlier one.
+//! Fields that are not known here are passed over, so that a later `shardc.explain/N` reads as well
+//! as an earlier one.
 
 use serde::Deserialize;
 
@@ -119,14 +121,20 @@ struct Place {
 
 /// The layers of a document, or why it is none.
 pub fn read(text: &str) -> Result<Vec<Recorded>, String> {
-    let document: Document =
-        serde_json::from_str(text).map_err(|error| format!("it is no JSON of `explain`: {error}"))?;
+    let document: Document = serde_json::from_str(text)
+        .map_err(|error| format!("it is no JSON of `explain`: {error}"))?;
     if !document.schema.starts_with(SCHEMA) {
-        return Err(format!("its schema is `{}`, and plans are compared of `{SCHEMA}1`", document.schema));
+        return Err(format!(
+            "its schema is `{}`, and plans are compared of `{SCHEMA}1`",
+            document.schema
+        ));
     }
     match document.layers.iter().find(|layer| !layer.is_sound()) {
         None => Ok(document.layers),
-        Some(layer) => Err(format!("the instructions of its layer `{}` are not numbered as they stand", layer.name)),
+        Some(layer) => Err(format!(
+            "the instructions of its layer `{}` are not numbered as they stand",
+            layer.name
+        )),
     }
 }
 
@@ -134,7 +142,9 @@ impl Recorded {
     /// Whether numbers are places, and operands come before their uses.
     fn is_sound(&self) -> bool {
         let mut steps = self.instructions.iter().enumerate();
-        steps.all(|(at, step)| step.id as usize == at && step.operands.iter().all(|operand| (*operand as usize) < at))
+        steps.all(|(at, step)| {
+            step.id as usize == at && step.operands.iter().all(|operand| (*operand as usize) < at)
+        })
     }
 
     /// What a device holds at the peak: over the whole stack, where the document says that.

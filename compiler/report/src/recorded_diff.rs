@@ -1,6 +1,7 @@
 //! `diff` where a side is a plan that was written down: what tells two [`Recorded`] plans apart.
 //!
-//! It says what [`diff`](crate::diff) says of two plans that were both lowered now, and how far each was proven.
+//! It says what [`diff`](crate::diff) says of two plans that were both lowered now, and how far
+//! each was proven.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +16,8 @@ use crate::scale;
 /// Two sides of a layer; `None` where only one side has it.
 pub type Pair<'a> = (Option<&'a Recorded>, Option<&'a Recorded>);
 
-/// What tells two plans apart. The same value in both is one of the same name, op and inlined layers, counted in order.
+/// What tells two plans apart. The same value in both is one of the same name, op and inlined
+/// layers, counted in order.
 #[derive(Default)]
 pub(crate) struct Comparison<'a> {
     /// Moves with traffic of one plan alone.
@@ -23,7 +25,8 @@ pub(crate) struct Comparison<'a> {
     pub(crate) came: Vec<&'a Step>,
     /// Moves of both whose bytes or time differ.
     pub(crate) resized: Vec<(&'a Step, &'a Step)>,
-    /// Parameters and ops of both that lie otherwise, and those that lie as before and take another time.
+    /// Parameters and ops of both that lie otherwise, and those that lie as before and take another
+    /// time.
     pub(crate) relaid: Vec<(&'a Step, &'a Step)>,
     pub(crate) retimed: Vec<(&'a Step, &'a Step)>,
     /// Parameters and ops of one plan alone.
@@ -76,7 +79,11 @@ fn moves(of: &Recorded) -> Vec<(String, &Step)> {
         let (name, within) = (step.name.as_deref().unwrap_or_default(), step.within.join("/"));
         format!("{name}|{within}|{}|{from}|{}", step.phrase(), step.layout)
     };
-    of.instructions.iter().filter(|step| step.is_move() && step.time() > 0).map(|step| (key(step), step)).collect()
+    of.instructions
+        .iter()
+        .filter(|step| step.is_move() && step.time() > 0)
+        .map(|step| (key(step), step))
+        .collect()
 }
 
 /// Parameters and ops by what they are, the n-th of its kind.
@@ -84,7 +91,10 @@ fn values(of: &Recorded) -> BTreeMap<(String, usize), &Step> {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     let mut out = BTreeMap::new();
     for step in of.instructions.iter().filter(|step| !step.is_move() && step.op != "constant") {
-        let (name, piece_of) = (step.name.as_deref().unwrap_or_default(), step.piece_of.as_deref().unwrap_or_default());
+        let (name, piece_of) = (
+            step.name.as_deref().unwrap_or_default(),
+            step.piece_of.as_deref().unwrap_or_default(),
+        );
         let key = format!("{name}|{}|{}|{piece_of}", step.within.join("/"), step.phrase());
         let count = seen.entry(key.clone()).or_default();
         out.insert((key, *count), step);
@@ -104,13 +114,16 @@ struct Fact {
 fn facts(a: &Recorded, b: &Recorded) -> Vec<Fact> {
     let mesh = |of: &Recorded| match of.mesh_axes.as_slice() {
         [] => "none".to_string(),
-        axes => axes.iter().map(|(name, size)| format!("{name}={size}")).collect::<Vec<_>>().join(", "),
+        axes => {
+            axes.iter().map(|(name, size)| format!("{name}={size}")).collect::<Vec<_>>().join(", ")
+        }
     };
     let proof = |of: &Recorded| match &of.optimality {
         None => "not searched for".to_string(),
         Some(found) if found.status == "proven" => "proven".to_string(),
         Some(found) => {
-            let by = found.stopped_by.as_ref().map_or(String::new(), |limit| format!(" by {limit}"));
+            let by =
+                found.stopped_by.as_ref().map_or(String::new(), |limit| format!(" by {limit}"));
             let least = scale::seconds(found.lower_bound_s);
             format!("{}{by}, at least {least} of {}", found.status, scale::seconds(found.cost_s))
         }
@@ -141,7 +154,9 @@ fn facts(a: &Recorded, b: &Recorded) -> Vec<Fact> {
 /// Whether anything differs.
 pub fn differs(pairs: &[Pair<'_>]) -> bool {
     pairs.iter().any(|pair| match pair {
-        (Some(a), Some(b)) => !Comparison::of(a, b).is_empty() || facts(a, b).iter().any(|f| f.before != f.after),
+        (Some(a), Some(b)) => {
+            !Comparison::of(a, b).is_empty() || facts(a, b).iter().any(|f| f.before != f.after)
+        }
         _ => true,
     })
 }
@@ -166,7 +181,8 @@ fn pair_text(pair: &Pair<'_>, width: usize) -> String {
         }
         (None, None) => return page.text,
     };
-    let name = if a.title() == b.title() { a.title() } else { format!("{} -> {}", a.title(), b.title()) };
+    let name =
+        if a.title() == b.title() { a.title() } else { format!("{} -> {}", a.title(), b.title()) };
     let (facts, compared) = (facts(a, b), Comparison::of(a, b));
     if compared.is_empty() && facts.iter().all(|f| f.before == f.after) {
         page.line(&format!("layer {name}: no difference"));
@@ -174,7 +190,10 @@ fn pair_text(pair: &Pair<'_>, width: usize) -> String {
     }
     page.line(&format!("layer {name}"));
     for fact in facts.iter().filter(|f| f.before != f.after) {
-        page.row(&format!("  {}", fact.name), &format!("{} -> {}{}", fact.before, fact.after, fact.more));
+        page.row(
+            &format!("  {}", fact.name),
+            &format!("{} -> {}{}", fact.before, fact.after, fact.more),
+        );
     }
     if !(compared.went.is_empty() && compared.came.is_empty() && compared.resized.is_empty()) {
         page.line("  collectives");
@@ -192,17 +211,25 @@ fn pair_text(pair: &Pair<'_>, width: usize) -> String {
             page.line(title);
         }
         for (before, after) in pairs {
-            page.row(&format!("    {}{}", told(b, after), at(after)), &format!("{} -> {}", of(before), of(after)));
+            page.row(
+                &format!("    {}{}", told(b, after), at(after)),
+                &format!("{} -> {}", of(before), of(after)),
+            );
         }
     };
     changed("  values that lie otherwise", &compared.relaid, &|step| step.layout.clone());
-    changed("  ops that take another time", &compared.retimed, &|step| scale::time(Picoseconds(step.time())));
+    changed("  ops that take another time", &compared.retimed, &|step| {
+        scale::time(Picoseconds(step.time()))
+    });
     if !(compared.values_went.is_empty() && compared.values_came.is_empty()) {
         page.line("  values");
     }
     for (sign, side, steps) in [('-', a, &compared.values_went), ('+', b, &compared.values_came)] {
         for step in steps {
-            page.row(&format!("    {sign} {} = {}{}", told(side, step), step.phrase(), at(step)), &step.layout);
+            page.row(
+                &format!("    {sign} {} = {}{}", told(side, step), step.phrase(), at(step)),
+                &step.layout,
+            );
         }
     }
     page.text
@@ -211,12 +238,14 @@ fn pair_text(pair: &Pair<'_>, width: usize) -> String {
 /// A move with what it moves.
 fn move_lines(page: &mut Page, sign: char, of: &Recorded, step: &Step) {
     let source = of.source(step).unwrap_or(step);
-    let figures = format!("{}  {}", scale::bytes(Bytes(step.bytes)), scale::time(Picoseconds(step.time())));
+    let figures =
+        format!("{}  {}", scale::bytes(Bytes(step.bytes)), scale::time(Picoseconds(step.time())));
     page.row(&format!("    {sign} {}: {}", step.phrase(), told(of, source)), &figures);
     page.wrapped_more(8, 2, &format!("{} -> {}{}", source.layout, step.layout, at(step)));
 }
 
-/// How a value is spoken of: by its name, that of what it is another layout of, or by what makes it.
+/// How a value is spoken of: by its name, that of what it is another layout of, or by what makes
+/// it.
 fn told(of: &Recorded, step: &Step) -> String {
     let mut at = step;
     while at.name.is_none() && at.is_move() {

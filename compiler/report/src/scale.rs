@@ -48,7 +48,8 @@ pub fn number(value: f64) -> String {
     }
 }
 
-/// Three significant digits in the largest unit of which there is at least one; each unit is a thousand of the one before.
+/// Three significant digits in the largest unit of which there is at least one; each unit is a
+/// thousand of the one before.
 fn scaled(value: u128, units: &[&str]) -> String {
     let (mut unit, mut size) = (0, 1u128);
     // 999.5 of a unit would round to 1000: that is 1.00 of the next.

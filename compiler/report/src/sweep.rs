@@ -22,8 +22,8 @@ pub struct SweepRow {
     pub memory_limit: Option<Bytes>,
     /// What was found.
     pub outcome: Outcome,
-    /// No other point of the layer and phase that fits is as good in the time of a step, in the chip time of a token and, where
-    /// limits of memory are swept, in memory, and better in one.
+    /// No other point of the layer and phase that fits is as good in the time of a step, in the
+    /// chip time of a token and, where limits of memory are swept, in memory, and better in one.
     pub on_frontier: bool,
 }
 
@@ -110,7 +110,9 @@ impl SweepRow {
     pub fn reason(&self) -> Option<String> {
         match &self.outcome {
             Outcome::Priced(figures) if figures.fits => None,
-            Outcome::Priced(figures) => Some(format!("a chip would have to hold {}", scale::bytes(figures.memory))),
+            Outcome::Priced(figures) => {
+                Some(format!("a chip would have to hold {}", scale::bytes(figures.memory)))
+            }
             Outcome::Wrong { reason, .. } => Some(reason.clone()),
         }
     }
@@ -128,18 +130,29 @@ impl SweepRow {
         let mark = if self.on_frontier { "*" } else { " " };
         let dims = self.dims.iter().map(|(name, size)| format!("{name}={size}"));
         let limit = self.memory_limit.map(|bytes| format!("in {}", scale::bytes(bytes)));
-        let parts: Vec<String> =
-            self.layer.iter().chain(&self.phase).cloned().chain([self.mesh_text()]).chain(dims).chain(limit).collect();
-        format!("{mark} {}", parts.into_iter().filter(|p| !p.is_empty()).collect::<Vec<_>>().join(" "))
+        let parts: Vec<String> = self
+            .layer
+            .iter()
+            .chain(&self.phase)
+            .cloned()
+            .chain([self.mesh_text()])
+            .chain(dims)
+            .chain(limit)
+            .collect();
+        format!(
+            "{mark} {}",
+            parts.into_iter().filter(|p| !p.is_empty()).collect::<Vec<_>>().join(" ")
+        )
     }
 }
 
-/// Marks the points that are not beaten: the Pareto frontier of the time of a step, the chip time of a token and, where its
-/// limits are swept, the memory of a device, of each layer.
+/// Marks the points that are not beaten: the Pareto frontier of the time of a step, the chip time
+/// of a token and, where its limits are swept, the memory of a device, of each layer.
 pub fn mark_frontier(rows: &mut [SweepRow]) {
     let place = |row: &SweepRow| {
         let figures = row.usable()?;
-        // Memory counts where it was asked what more of it brings; a layer without tokens has no chip time of one.
+        // Memory counts where it was asked what more of it brings; a layer without tokens has no
+        // chip time of one.
         let memory = row.memory_limit.map(|_| figures.memory);
         let chip_time = match (figures.efficiency, memory) {
             (Some(efficiency), _) => efficiency.chip_seconds_per_token,
@@ -151,11 +164,13 @@ pub fn mark_frontier(rows: &mut [SweepRow]) {
     let places: Vec<_> = rows.iter().map(place).collect();
     for at in 0..rows.len() {
         let Some((layer, time, cost, memory)) = &places[at] else { continue };
-        rows[at].on_frontier = !places.iter().flatten().any(|(other_layer, other_time, other_cost, other_memory)| {
-            let as_good = other_time <= time && other_cost <= cost && other_memory <= memory;
-            let beats = as_good && (other_time < time || other_cost < cost || other_memory < memory);
-            other_layer == layer && beats
-        });
+        rows[at].on_frontier =
+            !places.iter().flatten().any(|(other_layer, other_time, other_cost, other_memory)| {
+                let as_good = other_time <= time && other_cost <= cost && other_memory <= memory;
+                let beats =
+                    as_good && (other_time < time || other_cost < cost || other_memory < memory);
+                other_layer == layer && beats
+            });
     }
 }
 
@@ -185,8 +200,11 @@ pub fn text(rows: &[SweepRow], width: usize, paint: Paint) -> String {
         text.push('\n');
     }
     if bounded > 0 {
-        let points = if bounded == 1 { "1 point is".to_string() } else { format!("{bounded} points are") };
-        text.push_str(&format!("{BOUNDED}{points} bounded, not proven: there may be a faster plan\n"));
+        let points =
+            if bounded == 1 { "1 point is".to_string() } else { format!("{bounded} points are") };
+        text.push_str(&format!(
+            "{BOUNDED}{points} bounded, not proven: there may be a faster plan\n"
+        ));
     }
     for (code, reason) in reasons {
         let count = rows.iter().filter(|r| r.code() == Some(code)).count();
@@ -201,12 +219,19 @@ fn line(row: &SweepRow) -> Row {
     match &row.outcome {
         Outcome::Priced(figures) => {
             let efficiency = figures.efficiency;
-            let percent = |share: Option<f64>| share.map_or(String::new(), |share| format!("{:.1}%", share * 100.0));
+            let percent = |share: Option<f64>| {
+                share.map_or(String::new(), |share| format!("{:.1}%", share * 100.0))
+            };
             let mfu = percent(figures.utilisation.and_then(|u| u.model));
             let hardware = percent(figures.utilisation.map(|u| u.hardware));
             // The mark says that the search did not end with a proof: a better plan may be there.
-            let time = format!("{}{}", if figures.proven { "" } else { BOUNDED }, scale::time(figures.time));
-            let chip_time = efficiency.map_or(String::new(), |e| scale::seconds(e.chip_seconds_per_token));
+            let time = format!(
+                "{}{}",
+                if figures.proven { "" } else { BOUNDED },
+                scale::time(figures.time)
+            );
+            let chip_time =
+                efficiency.map_or(String::new(), |e| scale::seconds(e.chip_seconds_per_token));
             let memory = if figures.fits {
                 scale::bytes(figures.memory)
             } else {
@@ -222,14 +247,21 @@ fn line(row: &SweepRow) -> Row {
         }
         Outcome::Wrong { code, .. } => {
             let code = if code.is_empty() { "no plan" } else { code };
-            Row { words, figures: vec![code.to_string()], style: Some(Style::Bad), styled_column: None }
+            Row {
+                words,
+                figures: vec![code.to_string()],
+                style: Some(Style::Bad),
+                styled_column: None,
+            }
         }
     }
 }
 
-/// The rows as comma-separated values, a heading first; figures in seconds and bytes, to every digit.
+/// The rows as comma-separated values, a heading first; figures in seconds and bytes, to every
+/// digit.
 pub fn csv(rows: &[SweepRow]) -> String {
-    let dims: Vec<&str> = rows.first().map_or(Vec::new(), |r| r.dims.iter().map(|(name, _)| name.as_str()).collect());
+    let dims: Vec<&str> =
+        rows.first().map_or(Vec::new(), |r| r.dims.iter().map(|(name, _)| name.as_str()).collect());
     let sweeps_memory = rows.iter().any(|row| row.memory_limit.is_some());
     let mut heading = vec!["layer", "phase", "mesh"];
     heading.extend(&dims);
@@ -253,8 +285,11 @@ pub fn csv(rows: &[SweepRow]) -> String {
     let mut text = heading.join(",");
     text.push('\n');
     for row in rows {
-        let mut fields: Vec<String> =
-            vec![row.layer.clone().unwrap_or_default(), row.phase.clone().unwrap_or_default(), row.mesh_text()];
+        let mut fields: Vec<String> = vec![
+            row.layer.clone().unwrap_or_default(),
+            row.phase.clone().unwrap_or_default(),
+            row.mesh_text(),
+        ];
         fields.extend(row.dims.iter().map(|(_, size)| size.clone()));
         fields.extend(row.memory_limit.map(|bytes| bytes.0.to_string()));
         fields.extend([row.status().to_string(), row.code().unwrap_or_default().to_string()]);
@@ -263,13 +298,16 @@ pub fn csv(rows: &[SweepRow]) -> String {
             Outcome::Wrong { .. } => None,
         };
         let of = |figure: &dyn Fn(&Figures) -> String| figures.map_or(String::new(), |f| figure(f));
-        let of_use =
-            |figure: &dyn Fn(Efficiency) -> f64| of(&|f| f.efficiency.map_or(String::new(), |e| figure(e).to_string()));
+        let of_use = |figure: &dyn Fn(Efficiency) -> f64| {
+            of(&|f| f.efficiency.map_or(String::new(), |e| figure(e).to_string()))
+        };
         fields.extend([
             of(&|f| f.chips.to_string()),
             of(&|f| f.tokens.to_string()),
             of(&|f| f.time.seconds().to_string()),
-            of(&|f| f.utilisation.and_then(|u| u.model).map_or(String::new(), |mfu| mfu.to_string())),
+            of(&|f| {
+                f.utilisation.and_then(|u| u.model).map_or(String::new(), |mfu| mfu.to_string())
+            }),
             of(&|f| f.utilisation.map_or(String::new(), |u| u.hardware.to_string())),
             of_use(&|e| e.chip_seconds_per_token),
             of_use(&|e| e.tokens_per_second_per_chip),
@@ -297,18 +335,24 @@ fn quoted(field: &str) -> String {
 /// Lines of a plot between its axes.
 const PLOT_LINES: usize = 20;
 
-/// The points that fit as marks in a plane: the time of a step to the right, the chip time of a token upwards (the memory at
-/// the peak, where its limits are swept), both logarithmic. `*` is on the frontier, `.` is beaten.
+/// The points that fit as marks in a plane: the time of a step to the right, the chip time of a
+/// token upwards (the memory at the peak, where its limits are swept), both logarithmic. `*` is on
+/// the frontier, `.` is beaten.
 pub fn plot(rows: &[SweepRow], width: usize, paint: Paint) -> String {
     let of_memory = rows.iter().any(|row| row.memory_limit.is_some());
     let place = |row: &SweepRow| {
         let figures = row.usable()?;
-        let y = if of_memory { figures.memory.0 as f64 } else { figures.efficiency?.chip_seconds_per_token };
+        let y = if of_memory {
+            figures.memory.0 as f64
+        } else {
+            figures.efficiency?.chip_seconds_per_token
+        };
         let x = figures.time.seconds();
         (x > 0.0 && y > 0.0).then(|| (x.ln(), y.ln(), row.on_frontier))
     };
-    let upwards =
-        |value: f64| if of_memory { scale::bytes(Bytes(value.round() as u64)) } else { scale::seconds(value) };
+    let upwards = |value: f64| {
+        if of_memory { scale::bytes(Bytes(value.round() as u64)) } else { scale::seconds(value) }
+    };
     let places: Vec<(f64, f64, bool)> = rows.iter().filter_map(place).collect();
     if places.is_empty() {
         let why = if of_memory { "none fits" } else { "none both fits and works on tokens" };

@@ -7,7 +7,8 @@ use crate::paint::{Paint, Style};
 pub struct Column {
     /// What stands above it.
     pub title: &'static str,
-    /// Columns of a higher number are left out first where the width does not suffice; 0 always stays.
+    /// Columns of a higher number are left out first where the width does not suffice; 0 always
+    /// stays.
     pub yields: u8,
 }
 
@@ -27,19 +28,34 @@ pub struct Row {
 /// Characters that words are given beside figures, if they need so many and columns can yield.
 const LEAST_WORDS: usize = 30;
 
-/// The table as lines, none wider than `width` unless a word or the columns that stay are. Words too long for their place
-/// stand on a line of their own, above their figures.
-pub fn table(heading: &str, columns: &[Column], rows: &[Row], width: usize, paint: Paint) -> String {
-    let longest = rows.iter().map(|r| r.words.chars().count()).chain([heading.chars().count()]).max().unwrap_or(0);
+/// The table as lines, none wider than `width` unless a word or the columns that stay are. Words
+/// too long for their place stand on a line of their own, above their figures.
+pub fn table(
+    heading: &str,
+    columns: &[Column],
+    rows: &[Row],
+    width: usize,
+    paint: Paint,
+) -> String {
+    let longest = rows
+        .iter()
+        .map(|r| r.words.chars().count())
+        .chain([heading.chars().count()])
+        .max()
+        .unwrap_or(0);
     let shown = columns_shown(columns, rows, width, longest);
     let widths: Vec<usize> = shown.iter().map(|at| column_width(columns, rows, *at)).collect();
     let figures_width: usize = widths.iter().map(|w| w + 2).sum();
     let room = longest.min(width.saturating_sub(figures_width));
     let mut text = String::new();
     // Writes one row; words too long for their place stand above its figures.
-    let mut line = |words: &str, figures: &dyn Fn(usize) -> (String, Option<Style>), words_style: Option<Style>| {
+    let mut line = |words: &str,
+                    figures: &dyn Fn(usize) -> (String, Option<Style>),
+                    words_style: Option<Style>| {
         let mut out = String::new();
-        let styled = |text: &str, style: Option<Style>| style.map_or(text.to_string(), |s| paint.style(text, s));
+        let styled = |text: &str, style: Option<Style>| {
+            style.map_or(text.to_string(), |s| paint.style(text, s))
+        };
         let count = words.chars().count();
         if count > room && shown.iter().any(|at| !figures(*at).0.is_empty()) {
             out.push_str(&styled(words, words_style));
@@ -77,10 +93,15 @@ fn columns_shown(columns: &[Column], rows: &[Row], width: usize, longest: usize)
     let mut shown: Vec<usize> = (0..columns.len())
         .filter(|at| rows.iter().any(|r| r.figures.get(*at).is_some_and(|f| !f.is_empty())))
         .collect();
-    let needed = |shown: &[usize]| -> usize { shown.iter().map(|at| column_width(columns, rows, *at) + 2).sum() };
+    let needed = |shown: &[usize]| -> usize {
+        shown.iter().map(|at| column_width(columns, rows, *at) + 2).sum()
+    };
     while needed(&shown) + longest.min(LEAST_WORDS) > width {
-        let Some(last) =
-            shown.iter().copied().filter(|at| columns[*at].yields > 0).max_by_key(|at| columns[*at].yields)
+        let Some(last) = shown
+            .iter()
+            .copied()
+            .filter(|at| columns[*at].yields > 0)
+            .max_by_key(|at| columns[*at].yields)
         else {
             break;
         };

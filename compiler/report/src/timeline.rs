@@ -33,7 +33,10 @@ pub(crate) fn called(layer: &Layer<'_>, members: &[InstrId]) -> String {
     let phrases: Vec<String> = members.iter().map(|id| phrase(plan, *id)).collect();
     let name = members.last().map_or_else(String::new, |id| value_name(plan, *id));
     let is_named = members.last().is_some_and(|id| plan.instruction(*id).name.is_some());
-    match (members, layer.price.instructions.get(members.first().map_or(usize::MAX, |id| id.index()))) {
+    match (
+        members,
+        layer.price.instructions.get(members.first().map_or(usize::MAX, |id| id.index())),
+    ) {
         ([_], Some(InstrPrice::Move(_))) if is_named => format!("{}: {name}", phrases.join(", ")),
         _ if is_named => format!("{name} = {}", phrases.join(", ")),
         _ => phrases.join(", "),
@@ -46,19 +49,25 @@ pub(crate) fn part_text(part: Part, gathers: bool, chunks: u64) -> String {
         Part::Kernel | Part::Transfer | Part::Fetch => String::new(),
         Part::Chunk(at) => format!(", chunk {} of {chunks}", at + 1),
         Part::Send(at) => {
-            format!(", {} of chunk {}", if gathers { "gather" } else { "scatter" }, at + u64::from(gathers))
+            format!(
+                ", {} of chunk {}",
+                if gathers { "gather" } else { "scatter" },
+                at + u64::from(gathers)
+            )
         }
     }
 }
 
-/// The timelines of some layers for a terminal: a row of marks for each stream, then the steps in the order in which they start.
+/// The timelines of some layers for a terminal: a row of marks for each stream, then the steps in
+/// the order in which they start.
 pub fn timelines(layers: &[Layer<'_>], width: usize, paint: Paint) -> String {
     layers.iter().map(|layer| timeline(layer, width, paint)).collect::<Vec<_>>().join("\n")
 }
 
 fn timeline(layer: &Layer<'_>, width: usize, paint: Paint) -> String {
     let (plan, timeline) = (layer.plan(), layer.timeline.whole());
-    let layers = if plan.repeat > 1 { format!(" of {} layers", plan.repeat) } else { String::new() };
+    let layers =
+        if plan.repeat > 1 { format!(" of {} layers", plan.repeat) } else { String::new() };
     let mut text = format!(
         "{} {}: {} overlapped{}, {} one after another\n",
         kind_of_layer(plan),
@@ -80,7 +89,8 @@ fn timeline(layer: &Layer<'_>, width: usize, paint: Paint) -> String {
     text
 }
 
-/// A row for each stream that anything is done on: how busy it is in each part of the time, and in all.
+/// A row for each stream that anything is done on: how busy it is in each part of the time, and in
+/// all.
 fn lanes(layer: &Layer<'_>, width: usize, paint: Paint, text: &mut String) {
     let timeline = layer.timeline.whole();
     let names = timeline.streams.names();
@@ -92,7 +102,9 @@ fn lanes(layer: &Layer<'_>, width: usize, paint: Paint, text: &mut String) {
         let mut busy = vec![0u128; columns];
         let mut sum = 0u128;
         for run in &runs {
-            for part in timeline.stages.units[run.unit].busy.iter().filter(|part| part.stream == stream) {
+            for part in
+                timeline.stages.units[run.unit].busy.iter().filter(|part| part.stream == stream)
+            {
                 let (from, until) = ((run.start + part.from).0, (run.start + part.until).0);
                 sum += u128::from(until - from);
                 fill(&mut busy, from, until, all.0);
@@ -108,7 +120,12 @@ fn lanes(layer: &Layer<'_>, width: usize, paint: Paint, text: &mut String) {
         let row = format!("  {name:<longest$} {} {share:>5.1}%", paint.style(&marks, style));
         text.push_str(&format!("{}\n", row.trim_end()));
     }
-    text.push_str(&format!("  {:<longest$} 0 s{:>rest$}\n", "", scale::time(all), rest = columns.saturating_sub(3)));
+    text.push_str(&format!(
+        "  {:<longest$} 0 s{:>rest$}\n",
+        "",
+        scale::time(all),
+        rest = columns.saturating_sub(3)
+    ));
 }
 
 /// When all runs that are shown are done.
@@ -116,7 +133,8 @@ fn end_of(timeline: &Timeline, most: u64) -> Picoseconds {
     timeline.expanded(most).iter().map(|run| timeline.finish(run)).max().unwrap_or_default()
 }
 
-/// Adds a time to the columns that it is in, in parts of a column: the whole is as many columns times itself.
+/// Adds a time to the columns that it is in, in parts of a column: the whole is as many columns
+/// times itself.
 fn fill(columns: &mut [u128], from: u64, until: u64, all: u64) {
     let (count, all) = (columns.len() as u128, u128::from(all.max(1)));
     let (from, until) = (u128::from(from) * count, u128::from(until) * count);
@@ -142,7 +160,9 @@ fn mark(busy: u128, whole: u128) -> char {
 fn steps(layer: &Layer<'_>, width: usize, paint: Paint, text: &mut String) {
     let (plan, timeline) = (layer.plan(), layer.timeline.whole());
     let mut runs: Vec<Run> = timeline.expanded(shown(timeline));
-    runs.retain(|run| timeline.stages.units[run.unit].time > Picoseconds(0) && is_listed(timeline, run));
+    runs.retain(|run| {
+        timeline.stages.units[run.unit].time > Picoseconds(0) && is_listed(timeline, run)
+    });
     runs.sort_by_key(|run| (run.start, run.unit, run.copy));
     let time = |time| format!("{:>8}", scale::time(time));
     text.push_str(&format!("  {:>8}  {:>8}  {:>8}\n", "start", "end", "time"));
@@ -151,7 +171,8 @@ fn steps(layer: &Layer<'_>, width: usize, paint: Paint, text: &mut String) {
         let stage = timeline.stages.stage_of(run.unit);
         let copies = timeline.stages.stages[stage].copies;
         let of = if copies > 1 { format!("layer {}: ", run.copy + 1) } else { String::new() };
-        let line = line(layer, unit.first()).map_or_else(String::new, |line| format!(" (line {line})"));
+        let line =
+            line(layer, unit.first()).map_or_else(String::new, |line| format!(" (line {line})"));
         let words = format!("{of}{}{line}", called(layer, &unit.members));
         let is_kernel = matches!(layer.price.of(unit.first()), InstrPrice::Kernel { .. });
         let style = if is_kernel { Style::Compute } else { Style::Network };
@@ -161,15 +182,17 @@ fn steps(layer: &Layer<'_>, width: usize, paint: Paint, text: &mut String) {
     for steady in &timeline.steady {
         let (first, last) = alike(steady);
         let period = scale::time(steady.period);
-        text.push_str(&format!("  layers {first} to {last} are alike, each {period} after the one before\n"));
+        text.push_str(&format!(
+            "  layers {first} to {last} are alike, each {period} after the one before\n"
+        ));
     }
     let held = buffers(plan, timeline, 0);
     let (peak, kept) = (scale::bytes(Bytes(held.peak())), scale::bytes(Bytes(held.kept)));
     text.push_str(&format!("  memory at the peak {peak}, {kept} of it weights and caches\n"));
 }
 
-/// The first and the last of the copies that are alike, counted from 1: the one before that which is listed, and the one after
-/// those that are not.
+/// The first and the last of the copies that are alike, counted from 1: the one before that which
+/// is listed, and the one after those that are not.
 fn alike(steady: &Steady) -> (u64, u64) {
     (steady.like, steady.like + steady.copies + 2)
 }

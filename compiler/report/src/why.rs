@@ -1,4 +1,5 @@
-//! `explain --why`: how one instruction came to be, rule by rule, each step with what the best plan took before and after.
+//! `explain --why`: how one instruction came to be, rule by rule, each step with what the best plan
+//! took before and after.
 
 use shard_ir::{InstrId, InstrKind, Picoseconds};
 use shard_search::{Alternative, Proof};
@@ -20,7 +21,8 @@ pub struct Why<'a> {
     pub id: InstrId,
     /// Places of the source: the one that forces it, and those that it follows from.
     pub places: Vec<Place>,
-    /// The op whose layouts ask for it, and its layouts from whole on every device to the chosen one.
+    /// The op whose layouts ask for it, and its layouts from whole on every device to the chosen
+    /// one.
     pub steps: Vec<Step>,
     /// The best plan without it.
     pub alternative: Option<Alternative>,
@@ -41,7 +43,8 @@ pub struct Step {
     pub time: Picoseconds,
 }
 
-/// A line of the source without which (or with which) the collective is not there; its plan was searched for.
+/// A line of the source without which (or with which) the collective is not there; its plan was
+/// searched for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Removal {
     /// What to write.
@@ -71,7 +74,13 @@ fn answer(a: &Why<'_>, width: usize, colour: bool) -> String {
     let time = scale::time(layer.time_in_step(a.id));
     let share = share(layer, a.id).map_or_else(String::new, |s| format!(", {s} of the step"));
     page.row(
-        &format!("layer {}: why %{} {}: {}?", plan.name, a.id.0, phrase(plan, a.id), told(plan, a.id)),
+        &format!(
+            "layer {}: why %{} {}: {}?",
+            plan.name,
+            a.id.0,
+            phrase(plan, a.id),
+            told(plan, a.id)
+        ),
         &format!("{time}{share}"),
     );
     page.wrapped_more(2, 2, &journey(&a.layer, a.id));
@@ -100,8 +109,12 @@ fn steps(page: &mut Page, a: &Why<'_>) {
     let mut before: Option<Picoseconds> = None;
     for step in &a.steps {
         let change = match before {
-            Some(b) if b > step.time => format!("  -{}", scale::time(Picoseconds(b.0 - step.time.0))),
-            Some(b) if b < step.time => format!("  +{}", scale::time(Picoseconds(step.time.0 - b.0))),
+            Some(b) if b > step.time => {
+                format!("  -{}", scale::time(Picoseconds(b.0 - step.time.0)))
+            }
+            Some(b) if b < step.time => {
+                format!("  +{}", scale::time(Picoseconds(step.time.0 - b.0)))
+            }
             Some(_) => "  as before".to_string(),
             None => String::new(),
         };
@@ -122,8 +135,10 @@ fn bound(page: &mut Page, a: &Why<'_>) {
             scale::time(other.time),
             match &other.plan {
                 Some(plan) if !other.instead.is_empty() => {
-                    let instead =
-                        other.instead.iter().map(|id| format!("{} of {}", phrase(plan, *id), told(plan, *id)));
+                    let instead = other
+                        .instead
+                        .iter()
+                        .map(|id| format!("{} of {}", phrase(plan, *id), told(plan, *id)));
                     format!("{more} more, with {}", instead.collect::<Vec<_>>().join(", "))
                 }
                 Some(_) => format!("{more} more"),
@@ -137,17 +152,21 @@ fn bound(page: &mut Page, a: &Why<'_>) {
     let bound = scale::time(o.price_bound.unwrap_or(o.lower_bound));
     let words = match o.proof {
         Some(Proof::Certificate) => format!(
-            "Every value in every layout bears a price, so set that no op and no move adds more to the price of what it \
-             reads than it costs itself. A plan then takes at least the price of its results, which is {bound}; this plan \
+            "Every value in every layout bears a price, so set that no op and no move adds more \
+                to the price of what it \
+             reads than it costs itself. A plan then takes at least the price of its results, \
+             which is {bound}; this plan \
              takes exactly that. `explain --certificate` writes the prices down to be checked."
         ),
         Some(Proof::Search) => format!(
-            "Prices on values rule out every plan below {bound}. Every plan between that and {} was looked at one by one, \
+            "Prices on values rule out every plan below {bound}. Every plan between that and {} \
+                was looked at one by one, \
              and this is the best of them.",
             scale::time(o.cost)
         ),
         None => format!(
-            "Prices on values rule out every plan below {bound}. The search stopped at a limit before it had looked at all \
+            "Prices on values rule out every plan below {bound}. The search stopped at a limit \
+                before it had looked at all \
              plans between that and {}, so one of them may be cheaper.",
             scale::time(o.cost)
         ),
@@ -183,7 +202,8 @@ pub fn journey(layer: &Layer<'_>, id: InstrId) -> String {
     let plan = layer.plan();
     let mut layouts = vec![layer.layout_text(id)];
     let mut at = id;
-    while let (InstrKind::Move(_), Some(operand)) = (&plan.instruction(at).kind, plan.instruction(at).operands.first())
+    while let (InstrKind::Move(_), Some(operand)) =
+        (&plan.instruction(at).kind, plan.instruction(at).operands.first())
     {
         at = *operand;
         layouts.push(layer.layout_text(at));

@@ -37,7 +37,8 @@ pub struct WhyNot<'a> {
 pub enum Figure {
     /// The size of a dim.
     Dim(String),
-    /// Every bandwidth of the network, in parts of what the chip has: [`NETWORK_UNIT`] is all of it.
+    /// Every bandwidth of the network, in parts of what the chip has: [`NETWORK_UNIT`] is all of
+    /// it.
     Network,
 }
 
@@ -60,7 +61,8 @@ pub struct Crossing {
 /// Where one plan overtakes another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Turn {
-    /// At this size it takes no longer than the best plan; at the size searched before it, it took `behind` more.
+    /// At this size it takes no longer than the best plan; at the size searched before it, it took
+    /// `behind` more.
     Wins {
         /// The first size searched at which it wins.
         at: u64,
@@ -69,7 +71,8 @@ pub enum Turn {
         /// By how much it loses there.
         behind: Picoseconds,
     },
-    /// It wins nowhere up (or down) to this size, the last one searched, where it takes `behind` more.
+    /// It wins nowhere up (or down) to this size, the last one searched, where it takes `behind`
+    /// more.
     Never {
         /// The last size searched.
         to: u64,
@@ -115,17 +118,24 @@ impl Faster {
 
     fn words(self, a: &WhyNot<'_>) -> String {
         match self {
-            Faster::DoesNotFit => "The chosen plan is the best that was found of those that fit.".to_string(),
+            Faster::DoesNotFit => {
+                "The chosen plan is the best that was found of those that fit.".to_string()
+            }
             Faster::Bounded => {
-                let limit = a.chosen.optimality.and_then(|o| o.stopped_by.as_deref()).unwrap_or("steps");
+                let limit =
+                    a.chosen.optimality.and_then(|o| o.stopped_by.as_deref()).unwrap_or("steps");
                 format!(
-                    "The chosen plan is not proven best: its search stopped at its limit of {limit}, and this question \
+                    "The chosen plan is not proven best: its search stopped at its limit of \
+                        {limit}, and this question \
                      found a better one."
                 )
             }
-            Faster::Objective => "The chosen plan was not chosen for the time of its steps one after another.".to_string(),
+            Faster::Objective => "The chosen plan was not chosen for the time of its steps one \
+                after another."
+                .to_string(),
             Faster::Outside => {
-                "The chosen plan is the best of the layer as it is written: this one is a plan of the layer with what was \
+                "The chosen plan is the best of the layer as it is written: this one is a plan of \
+                    the layer with what was \
                  asked for written into it."
                     .to_string()
             }
@@ -165,22 +175,34 @@ fn answer(a: &WhyNot<'_>, width: usize) -> String {
     page.wrapped_more(0, 2, &format!("layer {}: why not {}?", plan.name, a.asked));
     if a.is_chosen {
         let proven = a.chosen.optimality.is_some_and(|o| o.status == Status::Proven);
-        let which = if proven { "it is the best plan" } else { "it is the best plan that was found" };
-        page.wrapped(2, &format!("The chosen plan has it: {which}, of {}.", scale::time(time(&a.chosen))));
+        let which =
+            if proven { "it is the best plan" } else { "it is the best plan that was found" };
+        page.wrapped(
+            2,
+            &format!("The chosen plan has it: {which}, of {}.", scale::time(time(&a.chosen))),
+        );
         return page.text;
     }
     let (chosen, other) = (time(&a.chosen), time(&a.other));
     page.row(&format!("  chosen: {}", strategies(&a.chosen).join(", ")), &scale::time(chosen));
     page.row(&format!("  best with it: {}", strategies(&a.other).join(", ")), &scale::time(other));
     match Faster::of(a) {
-        Some(_) => page.row("  faster by", &dearer(Picoseconds(chosen.0.saturating_sub(other.0)), chosen)),
-        None => page.row("  dearer by", &dearer(Picoseconds(other.0.saturating_sub(chosen.0)), chosen)),
+        Some(_) => {
+            page.row("  faster by", &dearer(Picoseconds(chosen.0.saturating_sub(other.0)), chosen))
+        }
+        None => {
+            page.row("  dearer by", &dearer(Picoseconds(other.0.saturating_sub(chosen.0)), chosen))
+        }
     }
     if !fits(&a.other) {
-        let (needed, has) = (scale::bytes(needed(&a.other)), scale::bytes(Bytes(a.other.hardware.hbm_bytes)));
+        let (needed, has) =
+            (scale::bytes(needed(&a.other)), scale::bytes(Bytes(a.other.hardware.hbm_bytes)));
         page.wrapped(
             2,
-            &format!("It does not fit: it needs {needed} on each device, which has {has}. A slower plan with it may."),
+            &format!(
+                "It does not fit: it needs {needed} on each device, which has {has}. A \
+                slower plan with it may."
+            ),
         );
     }
     if let Some(faster) = Faster::of(a) {
@@ -216,7 +238,10 @@ fn answer(a: &WhyNot<'_>, width: usize) -> String {
         ("memory at the peak", peak(&a.chosen), peak(&a.other)),
     ] {
         let same = before == after;
-        page.row(&format!("    {name}"), &if same { before } else { format!("{before} -> {after}") });
+        page.row(
+            &format!("    {name}"),
+            &if same { before } else { format!("{before} -> {after}") },
+        );
     }
     page.line("");
     for crossing in &a.crossings {
@@ -243,7 +268,9 @@ fn dearer(more: Picoseconds, chosen: Picoseconds) -> String {
     match (more, chosen) {
         (Picoseconds(0), _) => "nothing: a tie, which the tie rule decides".to_string(),
         (more, Picoseconds(0)) => scale::time(more),
-        (more, chosen) => format!("{} ({:.1} %)", scale::time(more), 100.0 * more.0 as f64 / chosen.0 as f64),
+        (more, chosen) => {
+            format!("{} ({:.1} %)", scale::time(more), 100.0 * more.0 as f64 / chosen.0 as f64)
+        }
     }
 }
 
@@ -281,10 +308,16 @@ fn crossing_text(crossing: &Crossing) -> String {
         Figure::Dim(dim) => {
             let turn = |turn: Turn, word: &str| match turn {
                 Turn::Wins { at, loses_at, behind } => {
-                    format!("it wins at {dim} = {at} (at {loses_at} it is {} behind)", scale::time(behind))
+                    format!(
+                        "it wins at {dim} = {at} (at {loses_at} it is {} behind)",
+                        scale::time(behind)
+                    )
                 }
                 Turn::Never { to, behind } => {
-                    format!("it never wins {word} to {dim} = {to} (there it is {} behind)", scale::time(behind))
+                    format!(
+                        "it never wins {word} to {dim} = {to} (there it is {} behind)",
+                        scale::time(behind)
+                    )
                 }
                 Turn::Unknown => format!("no other size was searched {word} from here"),
             };

@@ -1,12 +1,15 @@
-//! Reasons, values, and how a plan does without a collective, in words. Nothing else makes sentences of them.
+//! Reasons, values, and how a plan does without a collective, in words. Nothing else makes
+//! sentences of them.
 
 use shard_ir::reason::{
-    CannotTake, Cause, Combining, Demand, Formula, LoopWhy, MoveWhy, Reason, Rewriting, Role, Statistic,
+    CannotTake, Cause, Combining, Demand, Formula, LoopWhy, MoveWhy, Reason, Rewriting, Role,
+    Statistic,
 };
 use shard_ir::{AxisList, AxisSet, Binary, DimId, Layout, Made, Op, Plan, Told};
 use shard_search::Avoided;
 
-/// Why an instruction of a plan is there, in one clause that names dims and axes; none where the plan does not say.
+/// Why an instruction of a plan is there, in one clause that names dims and axes; none where the
+/// plan does not say.
 pub fn reason_of(plan: &Plan, id: shard_ir::InstrId) -> Option<String> {
     plan.instruction(id).origin.reason.as_ref().map(|why| reason(plan, why))
 }
@@ -15,7 +18,9 @@ pub fn reason_of(plan: &Plan, id: shard_ir::InstrId) -> Option<String> {
 pub fn reason(plan: &Plan, reason: &Reason) -> String {
     match reason {
         Reason::Moved { value, axes, why, wants } => {
-            let wants = wants.as_ref().map_or_else(String::new, |wants| format!("; {}", demand(plan, value, wants)));
+            let wants = wants
+                .as_ref()
+                .map_or_else(String::new, |wants| format!("; {}", demand(plan, value, wants)));
             format!("{}{wants}", moved(plan, value, *axes, why))
         }
         Reason::Statistic { composite, of, dim, axes, statistic } => {
@@ -27,7 +32,8 @@ pub fn reason(plan: &Plan, reason: &Reason) -> String {
                 Statistic::Sum => "the sum",
             };
             format!(
-                "{}{of} is over {}, which {} splits: each device has {statistic} of its block; all need that of the whole",
+                "{}{of} is over {}, which {} splits: each device has {statistic} of its block; \
+                    all need that of the whole",
                 maker(composite),
                 dim_name(plan, *dim),
                 list(plan, *axes)
@@ -35,7 +41,8 @@ pub fn reason(plan: &Plan, reason: &Reason) -> String {
         }
         Reason::Rewritten(how) => rewriting(how),
         Reason::Looped { rewritten, why } => {
-            let rewritten = rewritten.as_ref().map_or_else(String::new, |how| format!("{}; ", rewriting(how)));
+            let rewritten =
+                rewritten.as_ref().map_or_else(String::new, |how| format!("{}; ", rewriting(how)));
             format!("{rewritten}{}", looped(plan, why))
         }
     }
@@ -52,10 +59,13 @@ fn moved(plan: &Plan, value: &Told, axes: AxisList, why: &MoveWhy) -> String {
             let dims = plan.dim_names(dims).join(" and ");
             format!("{}; each device keeps its block of {dims}", cause(plan, why))
         }
-        MoveWhy::Reduced { cause: why } => format!("{}; every device needs the whole", cause(plan, why)),
+        MoveWhy::Reduced { cause: why } => {
+            format!("{}; every device needs the whole", cause(plan, why))
+        }
         MoveWhy::Gathered { dim: d } => format!("{axes} splits {} of {name}", dim(d)),
         MoveWhy::GatheredAlong { parts } => {
-            let part = |(d, axes): &(DimId, AxisList)| format!("{} splits {}", list(plan, *axes), dim(d));
+            let part =
+                |(d, axes): &(DimId, AxisList)| format!("{} splits {}", list(plan, *axes), dim(d));
             format!("{} of {name}", parts.iter().map(part).collect::<Vec<_>>().join(" and "))
         }
         MoveWhy::Exchanged { from, to } => {
@@ -68,7 +78,8 @@ fn moved(plan: &Plan, value: &Told, axes: AxisList, why: &MoveWhy) -> String {
         MoveWhy::Regrouped { from, to } => {
             let (from, to) = (layout(plan, value, *from), layout(plan, value, *to));
             format!(
-                "{name} is split as {from} and is wanted as {to}; over {axes} each device gets what it lacks at once"
+                "{name} is split as {from} and is wanted as {to}; over {axes} each device gets \
+                    what it lacks at once"
             )
         }
         MoveWhy::Sliced { dim: d } => {
@@ -77,7 +88,9 @@ fn moved(plan: &Plan, value: &Told, axes: AxisList, why: &MoveWhy) -> String {
         MoveWhy::MadePartial { dim: Some(d) } => {
             format!("{axes} splits {} of {name}; zeros elsewhere make it a term of a sum", dim(d))
         }
-        MoveWhy::MadePartial { dim: None } => format!("{name} is held by one device of each group over {axes}"),
+        MoveWhy::MadePartial { dim: None } => {
+            format!("{name} is held by one device of each group over {axes}")
+        }
     }
 }
 
@@ -104,15 +117,22 @@ fn looped(plan: &Plan, why: &LoopWhy) -> String {
 
 /// Why a value is partial.
 fn cause(plan: &Plan, why: &Cause) -> String {
-    let all = |causes: &[Cause]| causes.iter().map(|c| cause(plan, c)).collect::<Vec<_>>().join(", and ");
+    let all =
+        |causes: &[Cause]| causes.iter().map(|c| cause(plan, c)).collect::<Vec<_>>().join(", and ");
     match why {
-        Cause::Given { value, axes } => format!("{} is partial over {}", called(value), set(plan, *axes)),
+        Cause::Given { value, axes } => {
+            format!("{} is partial over {}", called(value), set(plan, *axes))
+        }
         Cause::Terms { value, axes, dims } => {
             let (name, axes) = (called(value), set(plan, *axes));
             match dims.as_slice() {
-                [] => format!("{name} counts on one device of each group over {axes}, with zeros on the others"),
+                [] => format!(
+                    "{name} counts on one device of each group over {axes}, with zeros on the \
+                        others"
+                ),
                 dims => format!(
-                    "{axes} splits {} of {name}, whose blocks with zeros elsewhere add up to the whole over {axes}",
+                    "{axes} splits {} of {name}, whose blocks with zeros elsewhere add up to the \
+                        whole over {axes}",
                     plan.dim_names(dims).join(" and ")
                 ),
             }
@@ -129,7 +149,12 @@ fn cause(plan: &Plan, why: &Cause) -> String {
             };
             let verb = if over.len() == 1 { "leaves" } else { "leave" };
             let over: Vec<String> = over.iter().map(split).collect();
-            format!("{}, {verb} {} partial over {}", over.join(", and "), called(value), set(plan, *axes))
+            format!(
+                "{}, {verb} {} partial over {}",
+                over.join(", and "),
+                called(value),
+                set(plan, *axes)
+            )
         }
         Cause::All(causes) => all(causes),
         Cause::Follows { causes, value } => format!("{}, and so {}", all(causes), called(value)),
@@ -143,8 +168,12 @@ fn demand(plan: &Plan, value: &Told, wants: &Demand) -> String {
             let word = if *open { "taken as" } else { "declared" };
             format!("the result `{name}` is {word} {}", layout(plan, value, *l))
         }
-        Demand::Asks { reader, layout: l } => format!("{} asks for {}", maker(reader), layout(plan, value, *l)),
-        Demand::CannotTake { reader, why: CannotTake::NotLinear } => format!("{} is not linear", maker(reader)),
+        Demand::Asks { reader, layout: l } => {
+            format!("{} asks for {}", maker(reader), layout(plan, value, *l))
+        }
+        Demand::CannotTake { reader, why: CannotTake::NotLinear } => {
+            format!("{} is not linear", maker(reader))
+        }
         Demand::CannotTake { reader, why: CannotTake::Whole(dim) } => {
             format!("{} needs {} whole", maker(reader), dim_name(plan, *dim))
         }
@@ -160,7 +189,9 @@ fn demand(plan: &Plan, value: &Told, wants: &Demand) -> String {
 
 fn role(plan: &Plan, role: &Role) -> String {
     match role {
-        Role::Splits { dim, axes } => format!("works with {} split over {}", dim_name(plan, *dim), list(plan, *axes)),
+        Role::Splits { dim, axes } => {
+            format!("works with {} split over {}", dim_name(plan, *dim), list(plan, *axes))
+        }
         Role::Whole { axes, beside } => {
             let beside: Vec<String> = beside
                 .iter()
@@ -245,7 +276,9 @@ fn called_to(value: &Told, depth: u32) -> String {
     }
     match &value.made {
         Made::Constant(number) => format!("{number:?}"),
-        Made::Pin { operand, .. } => operand.as_ref().map_or_else(String::new, |operand| called_to(operand, depth)),
+        Made::Pin { operand, .. } => {
+            operand.as_ref().map_or_else(String::new, |operand| called_to(operand, depth))
+        }
         Made::Parameter => "a parameter".to_string(),
         Made::Op { op, operands } if depth > 0 => {
             let mut names: Vec<String> = Vec::new();
@@ -289,7 +322,11 @@ pub fn without(plan: &Plan, avoided: &Avoided) -> String {
             format!("{} with {} whole", maker(composite), plan.dims[dim.index()].name)
         }
         Avoided::MadeElsewhere { value, layout } => {
-            format!("{} not made as {}", called(value), layout.text(&plan.mesh, &plan.dim_names(&value.dims)))
+            format!(
+                "{} not made as {}",
+                called(value),
+                layout.text(&plan.mesh, &plan.dim_names(&value.dims))
+            )
         }
     }
 }

@@ -51,18 +51,23 @@ fn placements_cut_a_tensor_as_the_layout_does() {
         let text = Notation::Dtensor.layout(&mesh, layout, &DIMS[..2]);
         let inside = text.trim_start_matches('[').trim_end_matches(']');
         // A placement has a comma of its own, but only before `split_factor`.
-        let placements: Vec<String> =
-            inside.replace(", split_factor", " split_factor").split(", ").map(str::to_string).collect();
+        let placements: Vec<String> = inside
+            .replace(", split_factor", " split_factor")
+            .split(", ")
+            .map(str::to_string)
+            .collect();
         assert_eq!(placements.len(), 3, "{text}");
         for device in 0..mesh.devices() {
             let at = mesh.coordinates(device);
             for dim in 0..2 {
                 let blocks = mesh.group_size(layout.axes_of(dim).iter());
-                // PyTorch's own steps: mesh axis by mesh axis, each cuts what is left; a strided one takes every n-th piece.
+                // PyTorch's own steps: mesh axis by mesh axis, each cuts what is left; a strided
+                // one takes every n-th piece.
                 let mut held: Vec<u64> = (0..blocks).collect();
                 for (axis, placement) in placements.iter().enumerate() {
                     let (size, place) = (2, at[axis] as usize);
-                    let words: Vec<&str> = placement.split(['(', ')', ' ', '=']).filter(|w| !w.is_empty()).collect();
+                    let words: Vec<&str> =
+                        placement.split(['(', ')', ' ', '=']).filter(|w| !w.is_empty()).collect();
                     let factor = match words.as_slice() {
                         ["Shard", of] if *of == dim.to_string() => 1,
                         ["_StridedShard", of, "split_factor", factor] if *of == dim.to_string() => {
@@ -71,9 +76,18 @@ fn placements_cut_a_tensor_as_the_layout_does() {
                         _ => continue,
                     };
                     let pieces: Vec<&[u64]> = held.chunks(held.len() / (size * factor)).collect();
-                    held = pieces.iter().skip(place).step_by(size).flat_map(|piece| piece.iter().copied()).collect();
+                    held = pieces
+                        .iter()
+                        .skip(place)
+                        .step_by(size)
+                        .flat_map(|piece| piece.iter().copied())
+                        .collect();
                 }
-                assert_eq!(held, vec![block(&mesh, layout, dim, &at)], "{text} of {layout:?} on {at:?}");
+                assert_eq!(
+                    held,
+                    vec![block(&mesh, layout, dim, &at)],
+                    "{text} of {layout:?} on {at:?}"
+                );
             }
         }
     }
@@ -99,12 +113,14 @@ fn axes_of_one_place_are_placements_and_nothing_else() {
 
 /// A layout as this language writes it.
 fn layout(mesh: &Mesh, text: &str) -> (Layout, Vec<String>) {
-    let (word, partial) = text.split_once('(').map_or((text, None), |(word, rest)| (word, Some(format!("({rest}"))));
+    let (word, partial) =
+        text.split_once('(').map_or((text, None), |(word, rest)| (word, Some(format!("({rest}"))));
     let word = parse_layout_word(word, 0).expect("a layout");
     let axis = |name: &str| mesh.axis(name).expect("an axis");
     let mut layout = Layout::REPLICATED;
     for (at, dim) in word.dims.iter().enumerate() {
-        let axes = dim.axes.iter().flat_map(|axes| &axes.axes).map(|name| axis(&name.value)).collect();
+        let axes =
+            dim.axes.iter().flat_map(|axes| &axes.axes).map(|name| axis(&name.value)).collect();
         layout = layout.with_dim(at, axes);
     }
     for group in partial.map_or(Vec::new(), |text| parse_partial(&text, 0).expect("a partial")) {
@@ -125,7 +141,8 @@ fn the_table_of_the_specification_is_what_is_printed() {
     let page = std::fs::read_to_string(path).expect("spec/notations.md");
     let mut rows = 0;
     for line in page.lines().filter(|line| line.starts_with("| `")) {
-        let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(|cell| cell.trim().trim_matches('`')).collect();
+        let cells: Vec<&str> =
+            line.trim_matches('|').split(" | ").map(|cell| cell.trim().trim_matches('`')).collect();
         let (layout, dims) = layout(&mesh(), cells[0]);
         let dims: Vec<&str> = dims.iter().map(String::as_str).collect();
         let printed = Notation::ALL.map(|notation| notation.layout(&mesh(), layout, &dims));

@@ -5,8 +5,10 @@ use shard_report::strategy::strategy;
 
 /// The names of a plan: a mesh, and the instructions of a part of a feed-forward block.
 fn names(mesh: &str, instructions: &str) -> Vec<&'static str> {
-    let text =
-        format!("shir 1\nlayer block\nmesh {mesh}\ndims B=64, L=8, E=64, F=256, H=8, Q=8, S=32, X=8\n{instructions}");
+    let text = format!(
+        "shir 1\nlayer block\nmesh {mesh}\ndims B=64, L=8, E=64, F=256, H=8, Q=8, S=32, \
+            X=8\n{instructions}"
+    );
     let plan: Plan = shard_ir::text::parse(&text).expect("well formed").remove(0);
     shard_ir::verify::verify(&plan).expect("a legal plan");
     strategy(&plan).into_iter().map(|s| s.name()).collect()
@@ -59,8 +61,10 @@ return y = %3 : B_xyzLF
 ";
     assert_eq!(names("x=2, y=2, z=2", three), ["xyz-weight-gathered", "fsdp"]);
     let three_along_two_dims = three.replace("EF_xyz", "E_xF_yz").replace(
-        "%2 = all-gather %1 over xyz along F : bf16 EF\n%3 = einsum BLE,EF->BLF %0, %2 : bf16 B_xyzLF\nreturn y = %3",
-        "%2 = all-gather %1 over x along E : bf16 EF_yz\n%3 = all-gather %2 over yz along F : bf16 EF\n\
+        "%2 = all-gather %1 over xyz along F : bf16 EF\n%3 = einsum BLE,EF->BLF %0, %2 : bf16 \
+            B_xyzLF\nreturn y = %3",
+        "%2 = all-gather %1 over x along E : bf16 EF_yz\n%3 = all-gather %2 over yz along F : \
+            bf16 EF\n\
          %4 = einsum BLE,EF->BLF %0, %3 : bf16 B_xyzLF\nreturn y = %4",
     );
     assert_eq!(names("x=2, y=2, z=2", &three_along_two_dims), ["xyz-weight-gathered"]);

@@ -1,6 +1,6 @@
-//! [`Plan`] to [`Schedule`]: when each instruction runs, on which stream, and what is in memory meanwhile; and the judge of
-//! every schedule, [`verify`]; and the plan in time if computing and communicating overlap, [`overlap()`], with a judge of
-//! its own, [`verify_timeline`].
+//! [`Plan`] to [`Schedule`]: when each instruction runs, on which stream, and what is in memory
+//! meanwhile; and the judge of every schedule, [`verify`]; and the plan in time if computing and
+//! communicating overlap, [`overlap()`], with a judge of its own, [`verify_timeline`].
 
 pub mod overlap;
 mod verify;
@@ -11,11 +11,12 @@ use shard_ir::{InstrKind, Liveness, Picoseconds, Plan, Schedule, Step, Stream};
 pub use overlap::{Timeline, TimelineError, overlap, verify_timeline};
 pub use verify::{ScheduleError, verify};
 
-/// The serial schedule of a plan: its instructions one after another in program order, each as long as its price says.
+/// The serial schedule of a plan: its instructions one after another in program order, each as long
+/// as its price says.
 ///
-/// Its makespan is the plan's serial time. Parameters and constants take no time, and neither do the later members of a
-/// fused kernel, whose time is its first member's. The steps of a folded block are those of its first application; what
-/// follows starts when the last has finished.
+/// Its makespan is the plan's serial time. Parameters and constants take no time, and neither do
+/// the later members of a fused kernel, whose time is its first member's. The steps of a folded
+/// block are those of its first application; what follows starts when the last has finished.
 pub fn schedule(plan: Plan, price: &PlanPrice) -> Schedule {
     let Liveness { live_bytes, frees } = Liveness::in_buffers(&plan, &buffers(&plan));
     let mut now = Picoseconds(0);
@@ -25,8 +26,15 @@ pub fn schedule(plan: Plan, price: &PlanPrice) -> Schedule {
     for (id, live_bytes) in plan.ids().zip(live_bytes) {
         let start = now;
         now = now + price.of(id).time();
-        steps.push(Step { id, stream: stream_of(&plan.instruction(id).kind), start, finish: now, live_bytes });
-        for (fold, (first, last)) in plan.folds.iter().zip(&ranges).filter_map(|(fold, range)| Some((fold, (*range)?)))
+        steps.push(Step {
+            id,
+            stream: stream_of(&plan.instruction(id).kind),
+            start,
+            finish: now,
+            live_bytes,
+        });
+        for (fold, (first, last)) in
+            plan.folds.iter().zip(&ranges).filter_map(|(fold, range)| Some((fold, (*range)?)))
         {
             if id == first {
                 begun = start;

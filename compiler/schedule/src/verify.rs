@@ -6,7 +6,9 @@ use shard_ir::{InstrId, InstrKind, Liveness, ParameterKind, Schedule, Stream, ne
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ScheduleError {
     /// Not one step and one list of frees for each instruction.
-    #[error("the schedule has {steps} steps and {frees} lists of frees for {instructions} instructions")]
+    #[error(
+        "the schedule has {steps} steps and {frees} lists of frees for {instructions} instructions"
+    )]
     Count {
         /// Steps.
         steps: usize,
@@ -57,8 +59,8 @@ pub enum ScheduleError {
     },
 }
 
-/// Checks that a schedule runs every instruction once, after its operands, one at a time on each stream, and that what it
-/// says of memory is so.
+/// Checks that a schedule runs every instruction once, after its operands, one at a time on each
+/// stream, and that what it says of memory is so.
 pub fn verify(schedule: &Schedule) -> Result<(), ScheduleError> {
     let plan = &schedule.plan;
     let count = plan.instructions.len();
@@ -74,8 +76,9 @@ pub fn verify(schedule: &Schedule) -> Result<(), ScheduleError> {
         }
     }
     let at = |id: InstrId| {
-        position[id.index()]
-            .unwrap_or_else(|| never!("an instruction without a step, all of which were counted", usize::MAX))
+        position[id.index()].unwrap_or_else(|| {
+            never!("an instruction without a step, all of which were counted", usize::MAX)
+        })
     };
     for (order, step) in schedule.steps.iter().enumerate() {
         if step.finish < step.start {
@@ -88,7 +91,8 @@ pub fn verify(schedule: &Schedule) -> Result<(), ScheduleError> {
         }
     }
     for stream in [Stream::Compute, Stream::Network] {
-        let mut on: Vec<_> = schedule.steps.iter().filter(|s| s.stream == stream && s.finish > s.start).collect();
+        let mut on: Vec<_> =
+            schedule.steps.iter().filter(|s| s.stream == stream && s.finish > s.start).collect();
         on.sort_by_key(|s| (s.start, s.finish));
         if let Some(pair) = on.windows(2).find(|pair| pair[1].start < pair[0].finish) {
             return Err(ScheduleError::StreamBusy { first: pair[0].id, second: pair[1].id });
@@ -106,8 +110,10 @@ fn verify_frees(schedule: &Schedule, at: &dyn Fn(InstrId) -> usize) -> Result<()
         for value in values {
             let wrong = Err(ScheduleError::WrongFree { value: *value, after: step.id });
             let Some(instr) = plan.instructions.get(value.index()) else { return wrong };
-            let stays = matches!(instr.kind, InstrKind::Parameter(ParameterKind::Weight | ParameterKind::Cache))
-                || plan.outputs.iter().any(|o| o.id == *value);
+            let stays = matches!(
+                instr.kind,
+                InstrKind::Parameter(ParameterKind::Weight | ParameterKind::Cache)
+            ) || plan.outputs.iter().any(|o| o.id == *value);
             let read_later = uses[value.index()].iter().any(|user| at(*user) > order);
             if stays || read_later || at(*value) > order || freed[value.index()] {
                 return wrong;
@@ -118,14 +124,19 @@ fn verify_frees(schedule: &Schedule, at: &dyn Fn(InstrId) -> usize) -> Result<()
     Ok(())
 }
 
-/// Where the steps are in program order, live bytes are those of [`Liveness`] in the memory of [`buffers`](shard_cost::buffers).
+/// Where the steps are in program order, live bytes are those of [`Liveness`] in the memory of
+/// [`buffers`](shard_cost::buffers).
 fn verify_live_bytes(schedule: &Schedule) -> Result<(), ScheduleError> {
     if !schedule.steps.iter().map(|s| s.id).eq(schedule.plan.ids()) {
         return Ok(());
     }
-    let expected = Liveness::in_buffers(&schedule.plan, &shard_cost::buffers(&schedule.plan)).live_bytes;
-    match schedule.steps.iter().zip(expected).find(|(step, expected)| step.live_bytes != *expected) {
-        Some((step, expected)) => Err(ScheduleError::LiveBytes { id: step.id, expected, found: step.live_bytes }),
+    let expected =
+        Liveness::in_buffers(&schedule.plan, &shard_cost::buffers(&schedule.plan)).live_bytes;
+    match schedule.steps.iter().zip(expected).find(|(step, expected)| step.live_bytes != *expected)
+    {
+        Some((step, expected)) => {
+            Err(ScheduleError::LiveBytes { id: step.id, expected, found: step.live_bytes })
+        }
         None => Ok(()),
     }
 }

@@ -13,9 +13,10 @@ fn timeline(body: &str) -> (Plan, Timeline) {
     (plan, timeline)
 }
 
-const GIVEN: &str =
-    "%0 = parameter x : bf16 B_xE_y\n%1 = parameter w : weight bf16 EF_y\n%2 = parameter v : bf16 B_xE_y\n";
-const LOOP: &str = "%3 = collective-einsum BE,EF->BF %0, %1 all-gather 0 over y along E : bf16 B_xF_y @h\n";
+const GIVEN: &str = "%0 = parameter x : bf16 B_xE_y\n%1 = parameter w : weight bf16 EF_y\n%2 = \
+    parameter v : bf16 B_xE_y\n";
+const LOOP: &str =
+    "%3 = collective-einsum BE,EF->BF %0, %1 all-gather 0 over y along E : bf16 B_xF_y @h\n";
 const RETURN: &str = "return h = %3 : B_xF_y\n";
 
 #[test]
@@ -30,7 +31,8 @@ fn a_loop_alone_takes_its_own_time() {
 fn another_collective_uses_the_network_that_a_loop_has_left() {
     let time = |more: &str| timeline(&format!("{GIVEN}{LOOP}{more}{RETURN}")).1.makespan;
     let alone = time("");
-    // The einsum takes 500 us, its all-gather 93 us of them: a second all-gather over y still fits beside it.
+    // The einsum takes 500 us, its all-gather 93 us of them: a second all-gather over y still fits
+    // beside it.
     assert_eq!(time("%4 = all-gather %2 over y along E : bf16 B_xE\n"), alone);
     assert!(alone > Picoseconds(2 * 93_000_000));
 }

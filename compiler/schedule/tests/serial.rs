@@ -84,7 +84,10 @@ fn the_judge_refuses_what_cannot_be_run() {
     s.steps[0].finish = Picoseconds(5);
     s.steps[1].finish = Picoseconds(6);
     s.steps[2].start = Picoseconds(6);
-    assert_eq!(verify(&s), Err(ScheduleError::StreamBusy { first: InstrId(0), second: InstrId(1) }));
+    assert_eq!(
+        verify(&s),
+        Err(ScheduleError::StreamBusy { first: InstrId(0), second: InstrId(1) })
+    );
 
     let mut s = serial();
     s.steps.pop();

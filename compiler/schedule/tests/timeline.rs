@@ -35,9 +35,12 @@ impl Laid {
 fn fsdp(repeat: u64, batch: u64) -> String {
     format!(
         "layer forward repeat {repeat}\nmesh x=32\ndims B={batch}, D=8192, F=28672\n\
-         %0 = parameter x : bf16 B_xD\n%1 = parameter w_in : weight bf16 D_xF\n%2 = parameter w_out : weight bf16 FD_x\n\
-         %3 = all-gather %1 over x along D : bf16 DF @w_in\n%4 = einsum BD,DF->BF %0, %3 : bf16 B_xF @h\n\
-         %5 = all-gather %2 over x along D : bf16 FD @w_out\n%6 = einsum BF,FD->BD %4, %5 : bf16 B_xD @y\n\
+         %0 = parameter x : bf16 B_xD\n%1 = parameter w_in : weight bf16 D_xF\n%2 = parameter \
+         w_out : weight bf16 FD_x\n\
+         %3 = all-gather %1 over x along D : bf16 DF @w_in\n%4 = einsum BD,DF->BF %0, %3 : bf16 \
+         B_xF @h\n\
+         %5 = all-gather %2 over x along D : bf16 FD @w_out\n%6 = einsum BF,FD->BD %4, %5 : bf16 \
+         B_xD @y\n\
          return y = %6 : B_xD\n"
     )
 }
@@ -50,7 +53,10 @@ fn fsdp_hides_its_gathers_in_a_stack_without_a_loop() {
     let arithmetic = laid.price.totals.compute_time.0 * 30;
     let whole = laid.timeline.whole().makespan.0;
     assert!(whole * 100 <= arithmetic * 103, "{whole} ps for {arithmetic} ps of arithmetic");
-    assert!(laid.timeline.makespan.0 * 30 * 100 > arithmetic * 103, "one layer alone waits for its first gather");
+    assert!(
+        laid.timeline.makespan.0 * 30 * 100 > arithmetic * 103,
+        "one layer alone waits for its first gather"
+    );
 }
 
 #[test]
@@ -67,7 +73,8 @@ fn every_layer_beyond_the_listed_ones_takes_one_period() {
 fn a_layer_that_cannot_follow_itself_is_no_stack() {
     let laid = laid(
         "layer l repeat 4\nmesh x=4\ndims B=64, E=64, F=64\n%0 = parameter x : bf16 B_xE\n\
-         %1 = parameter w : weight bf16 EF\n%2 = einsum BE,EF->BF %0, %1 : bf16 B_xF @y\nreturn y = %2 : B_xF\n",
+         %1 = parameter w : weight bf16 EF\n%2 = einsum BE,EF->BF %0, %1 : bf16 B_xF @y\nreturn y \
+         = %2 : B_xF\n",
         "tpu-v4-flat",
     );
     assert!(laid.timeline.stack.is_none());
@@ -78,10 +85,14 @@ fn a_layer_that_cannot_follow_itself_is_no_stack() {
 fn gathers_go_only_so_far_ahead_as_there_is_memory() {
     let whole_chip = laid(&fsdp(30, MANY_TOKENS), "tpu-v4-flat");
     let least = Memory::of(&whole_chip.plan).peak().0;
-    assert!(whole_chip.timeline.whole().peak_bytes > least, "the next layer's weights are there while one computes");
+    assert!(
+        whole_chip.timeline.whole().peak_bytes > least,
+        "the next layer's weights are there while one computes"
+    );
     let times: Vec<u64> = [least, least + 100_000_000, least + 200_000_000, least + 10_000_000_000]
         .map(|bytes| {
-            let chip = Hardware::built_in("tpu-v4-flat").expect("built in").with_memory_limit(bytes);
+            let chip =
+                Hardware::built_in("tpu-v4-flat").expect("built in").with_memory_limit(bytes);
             let laid = laid_on(&fsdp(30, MANY_TOKENS), chip);
             assert!(laid.timeline.whole().peak_bytes <= bytes);
             laid.timeline.whole().makespan.0
@@ -94,8 +105,8 @@ fn gathers_go_only_so_far_ahead_as_there_is_memory() {
 const LOOPS: &str = "layer l\nmesh x=4, y=4\ndims B=4096, E=4096, F=65536\n\
     %0 = parameter x : bf16 B_xE_y\n%1 = parameter w : weight bf16 EF_y\n";
 
-const GATHERS: &str =
-    "%2 = collective-einsum BE,EF->BF %0, %1 all-gather 0 over y along E : bf16 B_xF_y @h\nreturn h = %2 : B_xF_y\n";
+const GATHERS: &str = "%2 = collective-einsum BE,EF->BF %0, %1 all-gather 0 over y along E : bf16 \
+    B_xF_y @h\nreturn h = %2 : B_xF_y\n";
 
 #[test]
 fn the_chunks_of_a_loop_come_over_both_directions_of_its_ring() {
@@ -115,7 +126,8 @@ fn the_chunks_of_a_loop_come_over_both_directions_of_its_ring() {
 fn directions_of_axes_nodes_and_the_link_to_the_host_are_streams() {
     let names = |chip: &str, mesh: &str| {
         let text = format!(
-            "layer l\nmesh {mesh}\ndims B=64\n%0 = parameter x : bf16 B\n%1 = gelu %0 : bf16 B @y\nreturn y = %1 : B\n"
+            "layer l\nmesh {mesh}\ndims B=64\n%0 = parameter x : bf16 B\n%1 = gelu %0 : bf16 B \
+                @y\nreturn y = %1 : B\n"
         );
         laid(&text, chip).timeline.streams.names()[2..].join(", ")
     };
@@ -127,8 +139,10 @@ fn directions_of_axes_nodes_and_the_link_to_the_host_are_streams() {
 
 #[test]
 fn what_goes_between_nodes_and_what_stays_inside_go_on_at_once() {
-    let gathers = "layer l\nmesh x=4, y=8\ndims B=4096, E=4096\n%0 = parameter a : bf16 B_xE\n%1 = parameter b : bf16 B_yE\n\
-        %2 = all-gather %0 over x along B : bf16 BE @a\n%3 = all-gather %1 over y along B : bf16 BE @b\n\
+    let gathers = "layer l\nmesh x=4, y=8\ndims B=4096, E=4096\n%0 = parameter a : bf16 B_xE\n%1 \
+        = parameter b : bf16 B_yE\n\
+        %2 = all-gather %0 over x along B : bf16 BE @a\n%3 = all-gather %1 over y along B : bf16 \
+        BE @b\n\
         return a = %2 : BE\nreturn b = %3 : BE\n";
     let laid = laid(gathers, "h100");
     let longest = [2, 3].map(|id| laid.price.of(InstrId(id)).time()).into_iter().max();
@@ -137,8 +151,10 @@ fn what_goes_between_nodes_and_what_stays_inside_go_on_at_once() {
 
 #[test]
 fn a_weight_comes_from_the_host_while_the_layer_before_computes() {
-    let text = "layer l repeat 12\nmesh x=4\ndims B=65536, E=4096, F=4096\n%0 = parameter x : bf16 B_xE\n\
-        %1 = parameter w : weight host bf16 EF\n%2 = parameter v : weight host bf16 EF\n%3 = fetch %1 : bf16 EF @w\n\
+    let text = "layer l repeat 12\nmesh x=4\ndims B=65536, E=4096, F=4096\n%0 = parameter x : \
+        bf16 B_xE\n\
+        %1 = parameter w : weight host bf16 EF\n%2 = parameter v : weight host bf16 EF\n%3 = \
+        fetch %1 : bf16 EF @w\n\
         %4 = einsum BE,EF->BF %0, %3 : bf16 B_xF @h\n%5 = fetch %2 : bf16 EF @v\n\
         %6 = einsum BF,EF->BE %4, %5 : bf16 B_xE @y\nreturn y = %6 : B_xE\n";
     let laid = laid(text, "a100-80g");
@@ -158,12 +174,16 @@ fn the_judge_refuses_what_cannot_be_run() {
         change(&mut bad);
         laid.verdict(&bad).expect_err("a defect")
     };
-    let run =
-        |unit: usize, copy: u64| good.runs.iter().position(|run| (run.unit, run.copy) == (unit, copy)).expect("a run");
+    let run = |unit: usize, copy: u64| {
+        good.runs.iter().position(|run| (run.unit, run.copy) == (unit, copy)).expect("a run")
+    };
     let early = refused(&|t| t.runs[run(3, 1)].start.0 -= 1);
     assert!(matches!(early, TimelineError::TooEarly { id: InstrId(6), .. }), "{early}");
     let busy = refused(&|t| t.runs[run(2, 0)].start.0 -= 1);
-    assert!(matches!(busy, TimelineError::StreamBusy { first: InstrId(3), second: InstrId(5), .. }), "{busy}");
+    assert!(
+        matches!(busy, TimelineError::StreamBusy { first: InstrId(3), second: InstrId(5), .. }),
+        "{busy}"
+    );
     let first = refused(&|t| t.runs[run(1, 0)].start = Picoseconds(0));
     assert_eq!(first, TimelineError::TooEarly { id: InstrId(4), copy: 0, operand: InstrId(3) });
     let ahead = refused(&|t| t.runs[run(0, 5)].start = Picoseconds(0));
@@ -221,7 +241,11 @@ fn buffers_that_live_at_once_have_addresses_of_their_own() {
     let mut at = placed(&held);
     assert_eq!(verify_addresses(&at), Ok(()));
     let extent = at.iter().map(|p| p.address + p.buffer.bytes).max().expect("buffers");
-    assert!(extent * 100 <= (held.peak() - held.kept) * 105, "{extent} for {}", held.peak() - held.kept);
+    assert!(
+        extent * 100 <= (held.peak() - held.kept) * 105,
+        "{extent} for {}",
+        held.peak() - held.kept
+    );
     at.iter_mut().for_each(|placed| placed.address = 0);
     assert!(matches!(verify_addresses(&at), Err(TimelineError::Address { .. })));
 }

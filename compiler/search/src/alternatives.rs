@@ -5,7 +5,8 @@ use std::sync::Arc;
 use shard_cost::Hardware;
 use shard_ir::composite::composite_dim;
 use shard_ir::{
-    AxisList, AxisSet, Collective, Def, DimId, InstrId, InstrKind, Layout, Picoseconds, Plan, Reduction, Told, ValueId,
+    AxisList, AxisSet, Collective, Def, DimId, InstrId, InstrKind, Layout, Picoseconds, Plan,
+    Reduction, Told, ValueId,
 };
 
 use crate::emit::MoveSite;
@@ -24,7 +25,8 @@ pub struct Alternative {
     pub id: InstrId,
     /// How it is done without.
     pub avoided: Avoided,
-    /// What that plan takes; never less than the chosen one. Without a plan: what any such plan takes at least.
+    /// What that plan takes; never less than the chosen one. Without a plan: what any such plan
+    /// takes at least.
     pub time: Picoseconds,
     /// The plan, where it was searched for.
     pub plan: Option<Plan>,
@@ -35,7 +37,8 @@ pub struct Alternative {
 /// How much is asked about the plans that lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Detail {
-    /// The plans themselves: a search for each, all together several times as long as the search for the best.
+    /// The plans themselves: a search for each, all together several times as long as the search
+    /// for the best.
     Plans,
     /// What they take at least, which the prices of the search say at once.
     Bounds,
@@ -47,7 +50,8 @@ type Answer = Option<(Picoseconds, Option<Plan>)>;
 /// With so many strategies or fewer the plans that lost are found in no time.
 const QUICK: usize = 2000;
 
-/// How a plan does without a collective: what is asked of the search. Two that are equal are one question.
+/// How a plan does without a collective: what is asked of the search. Two that are equal are one
+/// question.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Avoided {
     /// The reader takes the value where it lies: `einsum h` without moving `x`.
@@ -59,7 +63,8 @@ pub enum Avoided {
         /// The layout in which the chosen plan makes the value.
         made_in: Layout,
     },
-    /// The value is made so that nothing is left to combine over these axes: `h` never partial over x.
+    /// The value is made so that nothing is left to combine over these axes: `h` never partial over
+    /// x.
     Complete {
         /// The value.
         value: Told,
@@ -82,8 +87,9 @@ pub enum Avoided {
     },
 }
 
-/// For each collective of a plan that has traffic and that no `reshard` asks for, the best plan that does without it, where
-/// there is one. In program order. Without `detail`: plans where the program is small, else bounds.
+/// For each collective of a plan that has traffic and that no `reshard` asks for, the best plan
+/// that does without it, where there is one. In program order. Without `detail`: plans where the
+/// program is small, else bounds.
 pub fn alternatives(
     lowered: &Lowered,
     hardware: &Hardware,
@@ -130,11 +136,16 @@ pub fn alternatives(
                 let is_plain = |out, read: &[Layout]| {
                     !kernels.may_loop(value) || kernels.site(value).result_layout(read) == Some(out)
                 };
-                let question = whole.question(value, &|out, read| without(out, read) && is_plain(out, read));
+                let question =
+                    whole.question(value, &|out, read| without(out, read) && is_plain(out, read));
                 let answer = match detail {
-                    Detail::Plans => Lowering::of_question(hardware, limits, case, &question, cost)?
-                        .map(|other| (other.optimality.cost, Some(other.plan))),
-                    Detail::Bounds => question.least().map(|least| (Picoseconds(least.max(cost)), None)),
+                    Detail::Plans => {
+                        Lowering::of_question(hardware, limits, case, &question, cost)?
+                            .map(|other| (other.optimality.cost, Some(other.plan)))
+                    }
+                    Detail::Bounds => {
+                        question.least().map(|least| (Picoseconds(least.max(cost)), None))
+                    }
                 };
                 answers.push((avoided.clone(), answer));
                 answers.len() - 1
@@ -145,8 +156,15 @@ pub fn alternatives(
         if let Some((time, plan)) = &answers[at].1
             && plan.as_ref().is_none_or(fits)
         {
-            let instead = plan.as_ref().map_or_else(Vec::new, |plan| moves_only_in(plan, &lowered.plan));
-            found.push(Alternative { id: site.id, avoided, time: *time, instead, plan: plan.clone() });
+            let instead =
+                plan.as_ref().map_or_else(Vec::new, |plan| moves_only_in(plan, &lowered.plan));
+            found.push(Alternative {
+                id: site.id,
+                avoided,
+                time: *time,
+                instead,
+                plan: plan.clone(),
+            });
         }
     }
     Ok(found)
@@ -168,10 +186,13 @@ fn way_around(lowered: &Lowered, site: &MoveSite) -> Option<(ValueId, Avoided)> 
             let axes = site.collective.axes(&program.mesh, site.from);
             Some((site.value, Avoided::Complete { value, axes }))
         }
-        (Reader::Value(reader), _) if is_op(&reader) => {
-            Some((reader, Avoided::Unmoved { reader: told(program, reader), value, made_in: site.made_in }))
+        (Reader::Value(reader), _) if is_op(&reader) => Some((
+            reader,
+            Avoided::Unmoved { reader: told(program, reader), value, made_in: site.made_in },
+        )),
+        _ if made_by_op => {
+            Some((site.value, Avoided::MadeElsewhere { value, layout: site.made_in }))
         }
-        _ if made_by_op => Some((site.value, Avoided::MadeElsewhere { value, layout: site.made_in })),
         _ => None,
     }
 }
@@ -179,9 +200,12 @@ fn way_around(lowered: &Lowered, site: &MoveSite) -> Option<(ValueId, Avoided)> 
 fn partial_axes(site: &MoveSite) -> Option<AxisSet> {
     match site.collective {
         Collective::ReduceScatter { axes, .. } => Some(axes.set()),
-        Collective::ReduceScatterDims { .. } => {
-            Some(site.collective.parts(site.from).iter().fold(AxisSet::EMPTY, |set, (_, axes)| set.union(axes.set())))
-        }
+        Collective::ReduceScatterDims { .. } => Some(
+            site.collective
+                .parts(site.from)
+                .iter()
+                .fold(AxisSet::EMPTY, |set, (_, axes)| set.union(axes.set())),
+        ),
         Collective::AllReduce { axes, .. } => Some(axes),
         _ => None,
     }
@@ -202,7 +226,9 @@ fn strategies_without(lowered: &Lowered, whole: &Whole, site: &MoveSite) -> Keep
     let made_by_op = matches!(program.value(site.value).def, Def::Op { .. });
     match (site.reader, partial_axes(site)) {
         (_, Some(axes)) if made_by_op => Box::new(move |out, _| {
-            [Reduction::Sum, Reduction::Max].iter().all(|k| out.partial(*k).intersection(axes).is_empty())
+            [Reduction::Sum, Reduction::Max]
+                .iter()
+                .all(|k| out.partial(*k).intersection(axes).is_empty())
         }),
         (Reader::Value(reader), _) if matches!(program.value(reader).def, Def::Op { .. }) => {
             let near = whole.reached_free(site.value, made_in);
@@ -227,7 +253,9 @@ fn moves_only_in(plan: &Plan, other: &Plan) -> Vec<InstrId> {
         let instr = plan.instruction(id);
         let from = instr.operands.first().map(|o| plan.instruction(*o).layout);
         match &instr.kind {
-            InstrKind::Move(c) if c.has_traffic() => Some((instr.name.clone(), instr.dims.clone(), from, instr.layout)),
+            InstrKind::Move(c) if c.has_traffic() => {
+                Some((instr.name.clone(), instr.dims.clone(), from, instr.layout))
+            }
             _ => None,
         }
     };

@@ -1,4 +1,5 @@
-//! Orders of axes that cost a transfer: where the source writes `E_yz`, whether another order would have been cheaper.
+//! Orders of axes that cost a transfer: where the source writes `E_yz`, whether another order would
+//! have been cheaper.
 
 use shard_cost::Hardware;
 use shard_ir::{Collective, Def, InstrKind, Layout, LayoutPattern, Picoseconds, Program, ValueId};
@@ -19,11 +20,12 @@ pub struct OrderSaving {
     pub saved: Picoseconds,
 }
 
-/// With more axes than this, a search for each order asked about would make every command slow, so nothing is asked.
+/// With more axes than this, a search for each order asked about would make every command slow, so
+/// nothing is asked.
 const MAX_AXES_ASKED: usize = 4;
 
-/// For each layout of the source that names several axes on one dim, and whose value the plan moves, what leaving the order
-/// to the compiler would save; those alone that would save something.
+/// For each layout of the source that names several axes on one dim, and whose value the plan
+/// moves, what leaving the order to the compiler would save; those alone that would save something.
 pub fn order_savings(
     program: &Program,
     lowered: &Lowered,
@@ -94,21 +96,26 @@ fn sites(program: &Program, lowered: &Lowered) -> Vec<Site> {
     let values = program.value_ids().filter(|id| match &program.value(*id).def {
         Def::Parameter { pattern, .. } => ordered(pattern) && is_moved(lowered, program, *id),
         Def::Pin { operand, pattern, .. } => {
-            ordered(pattern) && (is_moved(lowered, program, *id) || is_moved(lowered, program, *operand))
+            ordered(pattern)
+                && (is_moved(lowered, program, *id) || is_moved(lowered, program, *operand))
         }
         Def::Constant(_) | Def::Op { .. } => false,
     });
     let outputs = program.outputs.iter().enumerate();
-    let outputs = outputs.filter(|(_, output)| ordered(&output.pattern) && is_moved(lowered, program, output.value));
+    let outputs = outputs
+        .filter(|(_, output)| ordered(&output.pattern) && is_moved(lowered, program, output.value));
     values.map(Site::Value).chain(outputs.map(|(i, _)| Site::Output(i))).collect()
 }
 
-/// Whether a plan moves a value of the program with traffic in which whole blocks change places or gather.
+/// Whether a plan moves a value of the program with traffic in which whole blocks change places or
+/// gather.
 fn is_moved(lowered: &Lowered, program: &Program, id: ValueId) -> bool {
     let name = crate::emit::name_of(program, id);
     lowered.plan.instructions.iter().any(|instr| match &instr.kind {
         InstrKind::Move(
-            Collective::ReduceScatter { .. } | Collective::ReduceScatterDims { .. } | Collective::AllReduce { .. },
+            Collective::ReduceScatter { .. }
+            | Collective::ReduceScatterDims { .. }
+            | Collective::AllReduce { .. },
         ) => false,
         InstrKind::Move(c) => c.has_traffic() && instr.name.as_deref() == name,
         _ => false,
@@ -118,9 +125,12 @@ fn is_moved(lowered: &Lowered, program: &Program, id: ValueId) -> bool {
 /// The layout in which the plan has a parameter or a pinned value.
 fn layout_of(lowered: &Lowered, program: &Program, id: ValueId) -> Option<Layout> {
     let value = program.value(id);
-    let (Def::Parameter { pattern, .. } | Def::Pin { pattern, .. }) = &value.def else { return None };
+    let (Def::Parameter { pattern, .. } | Def::Pin { pattern, .. }) = &value.def else {
+        return None;
+    };
     let name = crate::emit::name_of(program, id);
-    let fits =
-        |i: &&shard_ir::Instruction| i.name.as_deref() == name && i.dims == value.dims && pattern.admits(i.layout);
+    let fits = |i: &&shard_ir::Instruction| {
+        i.name.as_deref() == name && i.dims == value.dims && pattern.admits(i.layout)
+    };
     lowered.plan.instructions.iter().find(fits).map(|i| i.layout)
 }

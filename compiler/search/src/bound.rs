@@ -1,4 +1,5 @@
-//! The least that a use of each value in each layout costs: what guides the search, and what bounds it.
+//! The least that a use of each value in each layout costs: what guides the search, and what bounds
+//! it.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,9 +12,10 @@ use crate::table::{LayoutId, Producer, Tables, ValueTable};
 
 /// For each value and layout, what one use of it costs at least.
 ///
-/// A value that `k` operands and results read is made once. Its cost in a layout, at least `t`, is shared evenly: each use
-/// is charged `t / k`, rounded down, so that all charges together never exceed what is really paid (making the value and
-/// reaching the dearest of the layouts wanted costs at least the mean of the `t`s).
+/// A value that `k` operands and results read is made once. Its cost in a layout, at least `t`, is
+/// shared evenly: each use is charged `t / k`, rounded down, so that all charges together never
+/// exceed what is really paid (making the value and reaching the dearest of the layouts wanted
+/// costs at least the mean of the `t`s).
 #[derive(Debug)]
 pub(crate) struct LeastCosts {
     of: Vec<Vec<Cost>>,
@@ -29,7 +31,8 @@ impl LeastCosts {
                 .map(|all| all.iter().map(|p| costs.of_producer(p)).min().unwrap_or(Cost::MAX))
                 .collect();
             let reached = spread(table, made);
-            let share = |cost: Cost| if is_finite(cost) { cost.share(*uses as u64) } else { Cost::MAX };
+            let share =
+                |cost: Cost| if is_finite(cost) { cost.share(*uses as u64) } else { Cost::MAX };
             costs.of.push(reached.into_iter().map(share).collect());
         }
         costs
@@ -54,7 +57,8 @@ pub(crate) fn is_finite(cost: Cost) -> bool {
     cost.time < u64::MAX
 }
 
-/// The least cost of having the value in each layout, given that of making it in each: Dijkstra along the moves.
+/// The least cost of having the value in each layout, given that of making it in each: Dijkstra
+/// along the moves.
 fn spread(table: &ValueTable, mut cost: Vec<Cost>) -> Vec<Cost> {
     let mut queue: BinaryHeap<Reverse<(Cost, LayoutId)>> = cost
         .iter()

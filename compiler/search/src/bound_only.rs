@@ -24,15 +24,20 @@ pub struct LowerBound {
     pub time: Picoseconds,
     /// The weights and caches of no plan take less on a device, over the whole stack, in bytes.
     pub least_kept: u64,
-    /// It is proven that no plan fits in the memory of a device; the time is of plans of any size, then.
+    /// It is proven that no plan fits in the memory of a device; the time is of plans of any size,
+    /// then.
     pub none_fits: bool,
     /// The limit that ended it, by name, where a later end might have given a better bound.
     pub stopped_by: Option<String>,
 }
 
-/// Bounds all plans of a program on some hardware that fit in its memory, or all plans where `any_size` says so. Asks no more
-/// of the options than what they say of the plan space.
-pub fn lower_bound(program: &Program, hardware: &Hardware, options: &LowerOptions) -> Result<LowerBound, LowerError> {
+/// Bounds all plans of a program on some hardware that fit in its memory, or all plans where
+/// `any_size` says so. Asks no more of the options than what they say of the plan space.
+pub fn lower_bound(
+    program: &Program,
+    hardware: &Hardware,
+    options: &LowerOptions,
+) -> Result<LowerBound, LowerError> {
     let least_kept = crate::least_kept(program);
     let of_any_size = LowerOptions { any_size: true, ..options.clone() };
     let (found, none_fits) = if options.any_size {
@@ -42,12 +47,19 @@ pub fn lower_bound(program: &Program, hardware: &Hardware, options: &LowerOption
     } else {
         match of_all_forms(program, hardware, options) {
             // What was left out of the plan space has no room in any plan.
-            Err(LowerError::Unreachable { .. }) => (of_all_forms(program, hardware, &of_any_size), true),
+            Err(LowerError::Unreachable { .. }) => {
+                (of_all_forms(program, hardware, &of_any_size), true)
+            }
             found => (found, false),
         }
     };
     let (time, limit) = found?;
-    Ok(LowerBound { time: Picoseconds(time), least_kept, none_fits, stopped_by: limit.map(str::to_owned) })
+    Ok(LowerBound {
+        time: Picoseconds(time),
+        least_kept,
+        none_fits,
+        stopped_by: limit.map(str::to_owned),
+    })
 }
 
 /// A bound on the plans of all forms, in picoseconds, and the limit that ended it.
@@ -63,13 +75,14 @@ fn of_all_forms(
         && saturated.cut().is_none()
     {
         // Where the source computes something twice, the form written is none of these.
-        let written = if choices.merged { of_form(saturated.written(), priced, options)? } else { None };
+        let written =
+            if choices.merged { of_form(saturated.written(), priced, options)? } else { None };
         return Ok((written.map_or(bound, |written| written.min(bound)), None));
     }
     let forms = saturated.forms(limits);
     let cut = forms.cut.map(|cut| (cut.first_bound(program, priced), cut.limit));
-    // The most promising form first: its bound is from flops alone until its turn comes. Once one comes up again, none of
-    // the others can be below it.
+    // The most promising form first: its bound is from flops alone until its turn comes. Once one
+    // comes up again, none of the others can be below it.
     let mut forms_left: Vec<Option<Form>> = Vec::new();
     let mut open: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();
     for (at, form) in forms.all.into_iter().enumerate() {
@@ -97,9 +110,13 @@ fn of_all_forms(
     Err(LowerError::Unreachable { value: None, output: None })
 }
 
-/// What prices say that any plan of forms takes that are too many to list, in picoseconds; `None` where they say nothing of
-/// all at once.
-fn of_choices(choices: &Choices<'_>, hardware: &Hardware, options: &LowerOptions) -> Result<Option<u64>, LowerError> {
+/// What prices say that any plan of forms takes that are too many to list, in picoseconds; `None`
+/// where they say nothing of all at once.
+fn of_choices(
+    choices: &Choices<'_>,
+    hardware: &Hardware,
+    options: &LowerOptions,
+) -> Result<Option<u64>, LowerError> {
     let limits = &options.limits;
     let strict = options.strict || choices.program().strict;
     let maxima = maxima(choices.program());
@@ -114,7 +131,12 @@ fn of_choices(choices: &Choices<'_>, hardware: &Hardware, options: &LowerOptions
             let wanted = Wanted { room, apart: true, ..Wanted::default() };
             Ok(Some(all_plans(kernels, hardware, maxima, (strict, limits), wanted)?.0))
         };
-        let found = narrowed(choices, Ground { hardware, maxima, strict, limits }, (&kernels_of, &of_part), &solve)?;
+        let found = narrowed(
+            choices,
+            Ground { hardware, maxima, strict, limits },
+            (&kernels_of, &of_part),
+            &solve,
+        )?;
         Ok(found.map(|found| found.bound))
     };
     let of_any_size = bound(false)?;
@@ -125,7 +147,11 @@ fn of_choices(choices: &Choices<'_>, hardware: &Hardware, options: &LowerOptions
 }
 
 /// What prices say that any plan of a form takes, in picoseconds; `None` where it has none.
-fn of_form(form: Form, hardware: &Hardware, options: &LowerOptions) -> Result<Option<u64>, LowerError> {
+fn of_form(
+    form: Form,
+    hardware: &Hardware,
+    options: &LowerOptions,
+) -> Result<Option<u64>, LowerError> {
     let limits = &options.limits;
     let strict = options.strict || form.program.strict;
     let kernels = Kernels::of_form(form, strict, options.fuse && !strict);
@@ -141,7 +167,8 @@ fn of_form(form: Form, hardware: &Hardware, options: &LowerOptions) -> Result<Op
     if options.any_size {
         return Ok(of_any_size);
     }
-    // Both are true of the plans that fit. Where memory does not bind, sweeps that need not count it may come further.
+    // Both are true of the plans that fit. Where memory does not bind, sweeps that need not count
+    // it may come further.
     let of_those_that_fit = bound(Some(Room::new(program, hardware.hbm_bytes)))?;
     Ok(of_those_that_fit.and_then(|bound| Some(bound.max(of_any_size?))))
 }

@@ -1,12 +1,13 @@
 //! What the search minimises: time, and then the tie rule of the cost model.
 
-/// A cost, compared from left to right: time first, then the additive parts of the tie rule. (Live bytes at the peak are not
-/// additive; what parameters occupy is the part of them that is.)
+/// A cost, compared from left to right: time first, then the additive parts of the tie rule. (Live
+/// bytes at the peak are not additive; what parameters occupy is the part of them that is.)
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Cost {
     /// Picoseconds.
     pub time: u64,
-    /// Flops where communication alone counts; else elements that local ops touch: operands and results of ops, results of slices and to-partials.
+    /// Flops where communication alone counts; else elements that local ops touch: operands and
+    /// results of ops, results of slices and to-partials.
     pub elements: u64,
     /// Bytes of parameters on one device.
     pub resident: u64,
@@ -14,7 +15,8 @@ pub struct Cost {
     pub steps: u64,
     /// Bytes that the busiest device sends.
     pub moved: u64,
-    /// The order in the text: for each layout used, its place among the value's layouts when they are sorted as text.
+    /// The order in the text: for each layout used, its place among the value's layouts when they
+    /// are sorted as text.
     pub order: u64,
 }
 
@@ -32,7 +34,8 @@ impl Cost {
         order: u64::MAX,
     };
 
-    /// The cost of so many steps. What is resident, and the order in the text, are the same in all of them.
+    /// The cost of so many steps. What is resident, and the order in the text, are the same in all
+    /// of them.
     #[must_use]
     pub fn times(self, steps: u64) -> Cost {
         Cost {

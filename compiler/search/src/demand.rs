@@ -2,19 +2,30 @@
 
 use shard_ir::{Def, LayoutPattern, Output, Program, Value, ValueId};
 
-/// The program in which a value meets some patterns one after the other, and `reader` alone (everything that reads it, for
-/// `None`) reads it behind them: what `let v: LAYOUT = ...` does, for each pattern. In a strict program the moves to them
-/// count as written.
+/// The program in which a value meets some patterns one after the other, and `reader` alone
+/// (everything that reads it, for `None`) reads it behind them: what `let v: LAYOUT = ...` does,
+/// for each pattern. In a strict program the moves to them count as written.
 ///
-/// The patterns are over the value's dims in memory order. Values behind it move on by one for each pattern.
-pub fn with_demand(program: &Program, value: ValueId, patterns: &[LayoutPattern], reader: Option<ValueId>) -> Program {
+/// The patterns are over the value's dims in memory order. Values behind it move on by one for each
+/// pattern.
+pub fn with_demand(
+    program: &Program,
+    value: ValueId,
+    patterns: &[LayoutPattern],
+    reader: Option<ValueId>,
+) -> Program {
     let more = patterns.len() as u32;
     let moved = |id: ValueId| if id > value { ValueId(id.0 + more) } else { id };
-    let read = |id: ValueId, by: Option<ValueId>| match id == value && (reader.is_none() || reader == by) {
+    let read = |id: ValueId, by: Option<ValueId>| match id == value
+        && (reader.is_none() || reader == by)
+    {
         true => ValueId(value.0 + more),
         false => moved(id),
     };
-    let mut out = Program { values: Vec::with_capacity(program.values.len() + patterns.len()), ..program.clone() };
+    let mut out = Program {
+        values: Vec::with_capacity(program.values.len() + patterns.len()),
+        ..program.clone()
+    };
     for id in program.value_ids() {
         let mut copy = program.value(id).clone();
         match &mut copy.def {
@@ -37,19 +48,23 @@ pub fn with_demand(program: &Program, value: ValueId, patterns: &[LayoutPattern]
     out
 }
 
-/// The program whose source states a layout for a value: a parameter that leaves its layout open is stored so, an
-/// annotation of the value is replaced, and any other value is pinned where it is made.
+/// The program whose source states a layout for a value: a parameter that leaves its layout open is
+/// stored so, an annotation of the value is replaced, and any other value is pinned where it is
+/// made.
 pub fn annotated(program: &Program, value: ValueId, pattern: &LayoutPattern) -> Program {
     let stated = |id: ValueId| -> Program {
         let mut out = program.clone();
-        if let Def::Parameter { pattern: known, .. } | Def::Pin { pattern: known, .. } = &mut out.values[id.index()].def
+        if let Def::Parameter { pattern: known, .. } | Def::Pin { pattern: known, .. } =
+            &mut out.values[id.index()].def
         {
             *known = pattern.clone();
         }
         out
     };
     match &program.value(value).def {
-        Def::Parameter { pattern: known, .. } if known.open && known.label.is_none() => stated(value),
+        Def::Parameter { pattern: known, .. } if known.open && known.label.is_none() => {
+            stated(value)
+        }
         Def::Pin { written: false, .. } => stated(value),
         Def::Parameter { .. } | Def::Constant(_) | Def::Op { .. } | Def::Pin { .. } => {
             with_demand(program, value, std::slice::from_ref(pattern), None)
@@ -57,8 +72,8 @@ pub fn annotated(program: &Program, value: ValueId, pattern: &LayoutPattern) -> 
     }
 }
 
-/// The value that a name means: an annotated one where its annotation is, an inlined one only where the layer itself has
-/// none of that name.
+/// The value that a name means: an annotated one where its annotation is, an inlined one only where
+/// the layer itself has none of that name.
 pub fn value_named(program: &Program, name: &str) -> Option<ValueId> {
     let all = || program.value_ids().filter(|id| program.value(*id).name.as_deref() == Some(name));
     let own = all().rfind(|id| program.value(*id).in_layers.is_empty());

@@ -1,4 +1,5 @@
-//! From a solution of the search to a [`Plan`]: instructions in program order, each with the rule that made it.
+//! From a solution of the search to a [`Plan`]: instructions in program order, each with the rule
+//! that made it.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +7,8 @@ use shard_ir::catalogue::Move;
 use shard_ir::composite::{Piece, Read};
 use shard_ir::reason::{Reason, Rewriting};
 use shard_ir::{
-    Collective, Def, FoldId, Fused, InstrId, InstrKind, Instruction, Layout, Number, Op, Operand, Origin, Plan,
-    PlanFold, PlanOutput, Program, Rules, ValueId,
+    Collective, Def, FoldId, Fused, InstrId, InstrKind, Instruction, Layout, Number, Op, Operand,
+    Origin, Plan, PlanFold, PlanOutput, Program, Rules, ValueId,
 };
 
 use crate::LowerError;
@@ -44,11 +45,16 @@ pub(crate) struct MoveSite {
 
 /// The plan of a solution.
 ///
-/// Parameters come first. Each op follows in program order, a kernel of several ops at the place of its last, behind all
-/// that it reads. A move that completes or cuts a value comes right behind the op that makes it (memory is free the
-/// sooner), any other move right before its first reader (memory is taken the later); one that a `reshard` alone asks for
-/// stays where the `reshard` stands, so that a strict layer has the order of its lines.
-pub(crate) fn emit(kernels: &Kernels, tables: &Tables, solution: &Solution) -> Result<Emitted, LowerError> {
+/// Parameters come first. Each op follows in program order, a kernel of several ops at the place of
+/// its last, behind all that it reads. A move that completes or cuts a value comes right behind the
+/// op that makes it (memory is free the sooner), any other move right before its first reader
+/// (memory is taken the later); one that a `reshard` alone asks for stays where the `reshard`
+/// stands, so that a strict layer has the order of its lines.
+pub(crate) fn emit(
+    kernels: &Kernels,
+    tables: &Tables,
+    solution: &Solution,
+) -> Result<Emitted, LowerError> {
     let program = kernels.program.as_ref();
     let readers = Readers::new(kernels, tables, solution);
     let plan = Plan {
@@ -62,8 +68,16 @@ pub(crate) fn emit(kernels: &Kernels, tables: &Tables, solution: &Solution) -> R
         outputs: Vec::new(),
         folds: Vec::new(),
     };
-    let mut emitter =
-        Emitter { kernels, program, tables, solution, readers, plan, moves: Vec::new(), made: BTreeMap::new() };
+    let mut emitter = Emitter {
+        kernels,
+        program,
+        tables,
+        solution,
+        readers,
+        plan,
+        moves: Vec::new(),
+        made: BTreeMap::new(),
+    };
     for id in program.value_ids() {
         if matches!(program.value(id).def, Def::Parameter { .. }) {
             emitter.value(id)?;
@@ -77,7 +91,12 @@ pub(crate) fn emit(kernels: &Kernels, tables: &Tables, solution: &Solution) -> R
     for (i, (output, layout)) in program.outputs.iter().zip(&solution.outputs).enumerate() {
         let id = emitter.need(output.value, *layout, Reader::Output(i))?;
         let dims = output.dims.clone();
-        emitter.plan.outputs.push(PlanOutput { name: output.name.clone(), id, dims, state: output.state });
+        emitter.plan.outputs.push(PlanOutput {
+            name: output.name.clone(),
+            id,
+            dims,
+            state: output.state,
+        });
     }
     emitter.folds()?;
     let mut emitted = Emitted { plan: emitter.plan, moves: emitter.moves };
@@ -87,7 +106,8 @@ pub(crate) fn emit(kernels: &Kernels, tables: &Tables, solution: &Solution) -> R
     Ok(emitted)
 }
 
-/// Moves what stands between the instructions of a folded block: in front of it what the block reads, behind it the rest.
+/// Moves what stands between the instructions of a folded block: in front of it what the block
+/// reads, behind it the rest.
 fn stand_together(emitted: &mut Emitted, fold: FoldId) {
     let plan = &emitted.plan;
     let Some((first, last)) = plan.fold_ranges()[fold.index()] else { return };
@@ -109,7 +129,8 @@ fn stand_together(emitted: &mut Emitted, fold: FoldId) {
     let mut now = vec![InstrId::default(); order.len()];
     order.iter().enumerate().for_each(|(at, old)| now[old.index()] = InstrId(at as u32));
     let moved = |id: &mut InstrId| *id = now[id.index()];
-    let mut instructions: Vec<Instruction> = order.iter().map(|id| plan.instruction(*id).clone()).collect();
+    let mut instructions: Vec<Instruction> =
+        order.iter().map(|id| plan.instruction(*id).clone()).collect();
     instructions.iter_mut().flat_map(|instr| &mut instr.operands).for_each(moved);
     emitted.plan.instructions = instructions;
     emitted.plan.outputs.iter_mut().for_each(|output| moved(&mut output.id));
@@ -144,7 +165,9 @@ impl Emitter<'_> {
                     Def::Parameter { kind, .. } => InstrKind::Parameter(*kind),
                     Def::Constant(number) => InstrKind::Constant(Number::Given(*number)),
                     Def::Op { .. } | Def::Pin { .. } => {
-                        return Err(LowerError::Internal(format!("value {id:?} is made, not given")));
+                        return Err(LowerError::Internal(format!(
+                            "value {id:?} is made, not given"
+                        )));
                     }
                 };
                 let rule = match kind {
@@ -181,8 +204,14 @@ impl Emitter<'_> {
                 self.made.get(&(value, settled.made_in)).copied()
             };
             let borders = made(self.program.entry(id)).zip(made(self.program.exit(id)));
-            let (from, to) = borders.ok_or_else(|| LowerError::Internal(format!("folded block {at} has no border")))?;
-            self.plan.folds.push(PlanFold { layer: fold.layer.clone(), repeat: fold.repeat, from, to });
+            let (from, to) = borders
+                .ok_or_else(|| LowerError::Internal(format!("folded block {at} has no border")))?;
+            self.plan.folds.push(PlanFold {
+                layer: fold.layer.clone(),
+                repeat: fold.repeat,
+                from,
+                to,
+            });
         }
         Ok(())
     }
@@ -201,7 +230,8 @@ impl Emitter<'_> {
             .zip(read)
             .map(|(operand, layout)| self.tables.of(*operand).layouts[*layout as usize])
             .collect();
-        let inner = self.kernels.operand_layouts(kernel, fused.as_ref(), &layouts).ok_or_else(internal)?;
+        let inner =
+            self.kernels.operand_layouts(kernel, fused.as_ref(), &layouts).ok_or_else(internal)?;
         let mut reads = kernel.operands.iter().copied().zip(read.iter().copied());
         // The ops run as one: what a later one reads is there before the first starts.
         let mut ready = Vec::with_capacity(kernel.operands.len());
@@ -215,7 +245,9 @@ impl Emitter<'_> {
         let mut ready = ready.into_iter();
         let mut last: Option<(ValueId, InstrId)> = None;
         for (link, op_value) in kernel.chain.iter().enumerate() {
-            let Def::Op { op, operands } = &self.program.value(*op_value).def else { return Err(internal()) };
+            let Def::Op { op, operands } = &self.program.value(*op_value).def else {
+                return Err(internal());
+            };
             let mut ids = Vec::with_capacity(operands.len());
             for operand in operands {
                 ids.push(match last {
@@ -226,7 +258,9 @@ impl Emitter<'_> {
             let site = self.kernels.site(*op_value);
             if site.is_in_pieces(&inner[link]) {
                 let pieces = site.pieces_on(inner[link][0]).ok_or_else(internal)?;
-                let instr = self.pieces(*op_value, op, ids[0], inner[link][0], &pieces).ok_or_else(internal)?;
+                let instr = self
+                    .pieces(*op_value, op, ids[0], inner[link][0], &pieces)
+                    .ok_or_else(internal)?;
                 last = Some((*op_value, instr));
                 continue;
             }
@@ -253,14 +287,22 @@ impl Emitter<'_> {
                     let why = rewriting.map(Reason::Rewritten);
                     self.push(*op_value, InstrKind::Op(op.clone()), ids, layout, &rules, why)
                 }
-                Some(fused) => self.collective_einsum(*op_value, fused, ids, (&layouts, layout), &rules, rewriting)?,
+                Some(fused) => self.collective_einsum(
+                    *op_value,
+                    fused,
+                    ids,
+                    (&layouts, layout),
+                    &rules,
+                    rewriting,
+                )?,
             };
             last = Some((*op_value, instr));
         }
         last.map(|(_, instr)| instr).ok_or_else(internal)
     }
 
-    /// An einsum with a collective in its loop, on operands given in these layouts, whose product has that one.
+    /// An einsum with a collective in its loop, on operands given in these layouts, whose product
+    /// has that one.
     fn collective_einsum(
         &mut self,
         value: ValueId,
@@ -272,7 +314,15 @@ impl Emitter<'_> {
     ) -> Result<InstrId, LowerError> {
         let internal = || LowerError::Internal(format!("the loop of {value:?} does not type"));
         let layouts = self.kernels.loop_layouts(value, &fused, given).ok_or_else(internal)?;
-        let why = reason_of_loop(self.kernels, self.tables, self.solution, &self.readers, value, &fused, given);
+        let why = reason_of_loop(
+            self.kernels,
+            self.tables,
+            self.solution,
+            &self.readers,
+            value,
+            &fused,
+            given,
+        );
         let reason = Reason::Looped { rewritten, why };
         let kind = InstrKind::CollectiveEinsum(fused);
         let id = self.push(value, kind, operands, layouts.result, rules, Some(reason));
@@ -304,7 +354,8 @@ impl Emitter<'_> {
     ) -> Option<InstrId> {
         let program = self.program;
         let rule = rule_of_pieces(op)?;
-        let (from_dims, dtype) = self.kernels.site(id).operands.first().map(|(dims, dtype)| (dims.to_vec(), *dtype))?;
+        let (from_dims, dtype) =
+            self.kernels.site(id).operands.first().map(|(dims, dtype)| (dims.to_vec(), *dtype))?;
         let piece_of = name_of(program, id).unwrap_or(op.word()).to_string();
         let kernel = kernel_of_each(self.kernels, id, pieces);
         let rewritten = self.kernels.made.get(&id);
@@ -317,7 +368,14 @@ impl Emitter<'_> {
                 let members = (i..pieces.len()).filter(|j| kernel[*j] == kernel[i]);
                 for number in members.flat_map(|j| &pieces[j].0.reads).filter_map(Read::number) {
                     let kind = InstrKind::Constant(number);
-                    numbers.push(self.push(id, kind, Vec::new(), Layout::REPLICATED, &[rules::CONSTANT], None));
+                    numbers.push(self.push(
+                        id,
+                        kind,
+                        Vec::new(),
+                        Layout::REPLICATED,
+                        &[rules::CONSTANT],
+                        None,
+                    ));
                 }
             }
             let mut operands = Vec::with_capacity(piece.reads.len());
@@ -325,7 +383,9 @@ impl Emitter<'_> {
             for source in &piece.reads {
                 let (instr, dims, layout) = match source {
                     Read::Operand => (operand, from_dims.as_slice(), layout),
-                    Read::Piece(at) => (read[*at], pieces[*at].0.dims.as_slice(), pieces[*at].1.read()),
+                    Read::Piece(at) => {
+                        (read[*at], pieces[*at].0.dims.as_slice(), pieces[*at].1.read())
+                    }
                     Read::Number(_) => (numbers.remove(0), &[][..], Layout::REPLICATED),
                 };
                 operands.push(instr);
@@ -339,8 +399,10 @@ impl Emitter<'_> {
                 rules.push(rules::FUSED);
             }
             let is_last = i + 1 == pieces.len();
-            let why = rewritten.filter(|_| is_last).and_then(|r| r.reason.clone()).map(Reason::Rewritten);
-            let instr = self.push(id, InstrKind::Op(piece.op.clone()), operands, laid.made, &rules, why);
+            let why =
+                rewritten.filter(|_| is_last).and_then(|r| r.reason.clone()).map(Reason::Rewritten);
+            let instr =
+                self.push(id, InstrKind::Op(piece.op.clone()), operands, laid.made, &rules, why);
             let mut last = instr;
             if let Some((collective, whole)) = laid.completed {
                 let why = reason_in_pieces(program, id, layout, &piece.op);
@@ -348,7 +410,15 @@ impl Emitter<'_> {
                 last = self.push(id, kind, vec![instr], whole, &[rule_of_move(&collective)], why);
                 let reader = Reader::Value(id);
                 let (from, made_in) = (laid.made, laid.made);
-                self.moves.push(MoveSite { id: last, value: id, collective, from, made_in, reader, in_pieces: true });
+                self.moves.push(MoveSite {
+                    id: last,
+                    value: id,
+                    collective,
+                    from,
+                    made_in,
+                    reader,
+                    in_pieces: true,
+                });
             }
             for added in &mut self.plan.instructions[start..] {
                 let is_number = matches!(added.kind, InstrKind::Constant(_));
@@ -368,11 +438,9 @@ impl Emitter<'_> {
     /// The moves that complete or cut a value, right behind the op that makes it.
     fn follow_up(&mut self, id: ValueId, settled: &Settled) -> Result<(), LowerError> {
         for (from, to) in &settled.moves {
-            let cuts = self
-                .tables
-                .of(id)
-                .arc(*from, *to)
-                .is_some_and(|arc| arc.collective.row().combines || arc.collective.code() == Move::Slice);
+            let cuts = self.tables.of(id).arc(*from, *to).is_some_and(|arc| {
+                arc.collective.row().combines || arc.collective.code() == Move::Slice
+            });
             if cuts && self.made.contains_key(&(id, *from)) && !self.is_written(id, (*from, *to)) {
                 self.take_move(id, *from, *to, Reader::Maker)?;
             }
@@ -381,18 +449,32 @@ impl Emitter<'_> {
     }
 
     /// The instruction that has a value in a layout, made now if it is not there yet.
-    fn need(&mut self, value: ValueId, layout: LayoutId, reader: Reader) -> Result<InstrId, LowerError> {
+    fn need(
+        &mut self,
+        value: ValueId,
+        layout: LayoutId,
+        reader: Reader,
+    ) -> Result<InstrId, LowerError> {
         if let Some(instr) = self.made.get(&(value, layout)) {
             return Ok(*instr);
         }
-        let internal = || LowerError::Internal(format!("the plan lacks value {value:?} in a layout that it reads"));
+        let internal = || {
+            LowerError::Internal(format!(
+                "the plan lacks value {value:?} in a layout that it reads"
+            ))
+        };
         let settled = self.solution.values[value.index()].as_ref().ok_or_else(internal)?;
         if settled.made_in == layout {
             // A constant, or a parameter, at its first use.
             self.value(value)?;
             return self.made.get(&(value, layout)).copied().ok_or_else(internal);
         }
-        let from = settled.moves.iter().find(|(_, to)| *to == layout).map(|(from, _)| *from).ok_or_else(internal)?;
+        let from = settled
+            .moves
+            .iter()
+            .find(|(_, to)| *to == layout)
+            .map(|(from, _)| *from)
+            .ok_or_else(internal)?;
         self.need(value, from, reader)?;
         self.take_move(value, from, layout, reader)
     }
@@ -407,7 +489,8 @@ impl Emitter<'_> {
         if let Some(instr) = self.made.get(&(value, to)) {
             return Ok(*instr);
         }
-        let internal = || LowerError::Internal(format!("the plan moves value {value:?} as no rule allows"));
+        let internal =
+            || LowerError::Internal(format!("the plan moves value {value:?} as no rule allows"));
         let table = self.tables.of(value);
         let arc = table.arc(from, to).ok_or_else(internal)?;
         let (before, after) = (table.layouts[from as usize], table.layouts[to as usize]);
@@ -415,10 +498,19 @@ impl Emitter<'_> {
         let text = reason(self.kernels, self.tables, self.solution, &self.readers, value, arc);
         let kind = InstrKind::Move(arc.collective);
         debug_assert_ne!(before, after, "a move moves");
-        let instr = self.push(value, kind, vec![source], after, &[rule_of_move(&arc.collective)], Some(text));
+        let instr = self.push(
+            value,
+            kind,
+            vec![source],
+            after,
+            &[rule_of_move(&arc.collective)],
+            Some(text),
+        );
         let cause = match reader {
             Reader::Maker => None,
-            Reader::Value(id) => Some((self.program.value(id).span, self.program.value(id).in_layers.clone())),
+            Reader::Value(id) => {
+                Some((self.program.value(id).span, self.program.value(id).in_layers.clone()))
+            }
             Reader::Output(i) => Some((self.program.outputs[i].span, Vec::new())),
         };
         if let Some((span, in_layers)) = cause {
@@ -489,7 +581,9 @@ impl Emitter<'_> {
 pub(crate) fn name_of(program: &Program, value: ValueId) -> Option<&str> {
     program.value(value).name.as_deref().or_else(|| {
         program.value_ids().find_map(|id| match &program.value(id).def {
-            Def::Pin { operand, written: false, .. } if *operand == value => program.value(id).name.as_deref(),
+            Def::Pin { operand, written: false, .. } if *operand == value => {
+                program.value(id).name.as_deref()
+            }
             _ => None,
         })
     })

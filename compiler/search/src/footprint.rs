@@ -1,10 +1,11 @@
-//! What plans hold in memory at each step, as far as it is decided: never more than they will, so that a plan in the making
-//! that has no room already is given up.
+//! What plans hold in memory at each step, as far as it is decided: never more than they will, so
+//! that a plan in the making that has no room already is given up.
 //!
-//! A step is the place of an op in the program; the search settles values from the last step to the first. Of a value that is
-//! not settled its readers are known, and so what is held of it for sure: a layout from its first reader to its last, and
-//! before its first reader the smallest layout from which moves lead there. Once it is settled, the steps are known at which
-//! each of its layouts comes and goes, as [`emit`](crate::emit::emit) orders them.
+//! A step is the place of an op in the program; the search settles values from the last step to the
+//! first. Of a value that is not settled its readers are known, and so what is held of it for sure:
+//! a layout from its first reader to its last, and before its first reader the smallest layout from
+//! which moves lead there. Once it is settled, the steps are known at which each of its layouts
+//! comes and goes, as [`emit`](crate::emit::emit) orders them.
 
 use shard_ir::catalogue::Move;
 use shard_ir::{Def, Layout, ParameterKind, Program, ValueId};
@@ -12,7 +13,8 @@ use shard_ir::{Def, Layout, ParameterKind, Program, ValueId};
 use crate::memory::Room;
 use crate::table::{LayoutId, MoveArc, Producer, Source, Tables};
 
-/// A layout of a value that is not settled, and the first and the last step that reads it, of those settled.
+/// A layout of a value that is not settled, and the first and the last step that reads it, of those
+/// settled.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Use {
     value: ValueId,
@@ -29,15 +31,16 @@ pub(crate) struct Footprint {
     /// Activations given to the layer that are settled: they are there from its first step.
     standing: u64,
     uses: Vec<Use>,
-    /// Steps at which more may turn out to be held, and what is held there so far; the last step first.
+    /// Steps at which more may turn out to be held, and what is held there so far; the last step
+    /// first.
     open: Vec<(usize, u64)>,
     /// The most that is held at a step that is not open any more.
     closed: u64,
 }
 
 impl Footprint {
-    /// The readers of what is not settled: of two plans in the making that agree in these, one that holds no more anywhere
-    /// will hold no more anywhere.
+    /// The readers of what is not settled: of two plans in the making that agree in these, one that
+    /// holds no more anywhere will hold no more anywhere.
     pub(crate) fn uses(&self) -> &[Use] {
         &self.uses
     }
@@ -62,10 +65,18 @@ impl Footprint {
     }
 
     /// Notes that a layout of a value is read at a step, the first so far, and up to another.
-    fn read(&mut self, of: &Holdings<'_>, value: ValueId, layout: LayoutId, (first, last): (usize, usize)) {
+    fn read(
+        &mut self,
+        of: &Holdings<'_>,
+        value: ValueId,
+        layout: LayoutId,
+        (first, last): (usize, usize),
+    ) {
         let before = self.uses_of(value);
         match self.uses.iter_mut().find(|u| u.value == value && u.layout == layout) {
-            Some(known) => (known.first, known.last) = (first.min(known.first), last.max(known.last)),
+            Some(known) => {
+                (known.first, known.last) = (first.min(known.first), last.max(known.last))
+            }
             None => self.uses.push(Use { value, layout, first, last }),
         }
         self.uses.sort_unstable_by_key(|u| (u.value, u.layout));
@@ -91,7 +102,8 @@ enum Kind {
     Made,
     /// It has memory of its own from the first step: an activation given to the layer.
     Given,
-    /// It is there throughout in the layout in which it is stored, and counted apart: a weight, a cache.
+    /// It is there throughout in the layout in which it is stored, and counted apart: a weight, a
+    /// cache.
     Kept,
     /// In the layout in which it is made it is its operand under another name.
     View,
@@ -104,20 +116,34 @@ pub(crate) struct Holdings<'a> {
     program: &'a Program,
     tables: &'a Tables,
     room: &'a Room<'a>,
-    /// Steps follow the order of the program; those of a folded block are put together, so that only weights and caches count.
+    /// Steps follow the order of the program; those of a folded block are put together, so that
+    /// only weights and caches count.
     in_order: bool,
     kinds: Vec<Kind>,
-    /// For each value and layout what it takes beside what is counted apart; 0 where it may be that.
+    /// For each value and layout what it takes beside what is counted apart; 0 where it may be
+    /// that.
     copies: Vec<Vec<u64>>,
     /// For each value and layout what the value takes at least before it is in that layout.
     least: Vec<Vec<u64>>,
 }
 
 impl<'a> Holdings<'a> {
-    pub(crate) fn new(program: &'a Program, tables: &'a Tables, room: &'a Room<'a>) -> Holdings<'a> {
+    pub(crate) fn new(
+        program: &'a Program,
+        tables: &'a Tables,
+        room: &'a Room<'a>,
+    ) -> Holdings<'a> {
         let kinds: Vec<Kind> = program.value_ids().map(|id| kind(program, room, id)).collect();
         let in_order = program.folds.is_empty();
-        let mut holdings = Holdings { program, tables, room, in_order, kinds, copies: Vec::new(), least: Vec::new() };
+        let mut holdings = Holdings {
+            program,
+            tables,
+            room,
+            in_order,
+            kinds,
+            copies: Vec::new(),
+            least: Vec::new(),
+        };
         for id in program.value_ids() {
             let layouts = 0..tables.of(id).layouts.len() as LayoutId;
             holdings.copies.push(layouts.map(|layout| holdings.copy(id, layout)).collect());
@@ -127,7 +153,12 @@ impl<'a> Holdings<'a> {
     }
 
     /// After a result is wanted in a layout.
-    pub(crate) fn with_output(&self, held: &Footprint, value: ValueId, layout: LayoutId) -> Footprint {
+    pub(crate) fn with_output(
+        &self,
+        held: &Footprint,
+        value: ValueId,
+        layout: LayoutId,
+    ) -> Footprint {
         let mut held = held.clone();
         let end = self.program.values.len();
         if self.in_order {
@@ -145,7 +176,9 @@ impl<'a> Holdings<'a> {
     ) -> Option<Footprint> {
         let mut held = held.clone();
         if producer.source == Source::Given {
-            held.kept = held.kept.saturating_add(self.room.beyond_least(value, self.layout(value, made_in)));
+            held.kept = held
+                .kept
+                .saturating_add(self.room.beyond_least(value, self.layout(value, made_in)));
         }
         if self.in_order {
             self.settle(&mut held, value, (made_in, producer, moves));
@@ -173,7 +206,8 @@ impl<'a> Holdings<'a> {
             there.map(|live| live.bytes).fold(0, u64::saturating_add)
         };
         for (at, bytes) in &mut held.open {
-            *bytes = bytes.saturating_add(held_at(*at)).saturating_sub(self.surely_held(&uses, *at));
+            *bytes =
+                bytes.saturating_add(held_at(*at)).saturating_sub(self.surely_held(&uses, *at));
         }
         held.uses.retain(|u| u.value != value);
         if producer.source == Source::Given {
@@ -181,8 +215,10 @@ impl<'a> Holdings<'a> {
                 held.standing = held.standing.saturating_add(lives[0].bytes);
             }
         } else {
-            let pending = held.uses.chunk_by(|a, b| a.value == b.value).map(|of| self.surely_held(of, step));
-            let now = pending.fold(held.standing.saturating_add(held_at(step)), u64::saturating_add);
+            let pending =
+                held.uses.chunk_by(|a, b| a.value == b.value).map(|of| self.surely_held(of, step));
+            let now =
+                pending.fold(held.standing.saturating_add(held_at(step)), u64::saturating_add);
             held.open.push((step, now));
             for (n, (operand, layout)) in producer.reads.iter().enumerate() {
                 // A view is held as long as what it shows.
@@ -210,7 +246,8 @@ impl<'a> Holdings<'a> {
         if apart { 0 } else { self.room.bytes(value, self.layout(value, layout)) }
     }
 
-    /// For each layout of a value, what the value takes at least in that layout or in one from which moves lead there.
+    /// For each layout of a value, what the value takes at least in that layout or in one from
+    /// which moves lead there.
     fn least_before(&self, value: ValueId) -> Vec<u64> {
         let (table, copies) = (self.tables.of(value), &self.copies[value.index()]);
         let mut least: Vec<Option<u64>> = vec![None; copies.len()];
@@ -228,11 +265,13 @@ impl<'a> Holdings<'a> {
         least.into_iter().zip(copies).map(|(least, copy)| least.unwrap_or(*copy)).collect()
     }
 
-    /// What is held for sure at a step of a value that is not settled, all of whose readers from that step on are known.
+    /// What is held for sure at a step of a value that is not settled, all of whose readers from
+    /// that step on are known.
     fn surely_held(&self, uses: &[Use], step: usize) -> u64 {
         let there = |u: &&Use| u.first <= step && step <= u.last;
         if uses.iter().any(|u| there(&u)) {
-            let copies = uses.iter().filter(there).map(|u| self.copies[u.value.index()][u.layout as usize]);
+            let copies =
+                uses.iter().filter(there).map(|u| self.copies[u.value.index()][u.layout as usize]);
             return copies.fold(0, u64::saturating_add);
         }
         let later = uses.iter().filter(|u| u.first > step);
@@ -240,7 +279,13 @@ impl<'a> Holdings<'a> {
     }
 
     /// The steps at which each layout of a settled value is held, that in which it is made first.
-    fn lives(&self, value: ValueId, made_in: LayoutId, moves: &[(LayoutId, LayoutId)], uses: &[Use]) -> Vec<Live> {
+    fn lives(
+        &self,
+        value: ValueId,
+        made_in: LayoutId,
+        moves: &[(LayoutId, LayoutId)],
+        uses: &[Use],
+    ) -> Vec<Live> {
         let (table, kind, step) = (self.tables.of(value), self.kinds[value.index()], value.index());
         let bytes = |layout| self.room.bytes(value, self.layout(value, layout));
         let of_made = match kind {
@@ -248,10 +293,18 @@ impl<'a> Holdings<'a> {
             Kind::Kept | Kind::View | Kind::Nowhere => 0,
         };
         let from = if kind == Kind::Given { 0 } else { step };
-        let mut lives = vec![Live { layout: made_in, early: kind != Kind::Kept, from, to: step, bytes: of_made }];
+        let mut lives = vec![Live {
+            layout: made_in,
+            early: kind != Kind::Kept,
+            from,
+            to: step,
+            bytes: of_made,
+        }];
         for (from, to) in moves {
             let early = lives.iter().any(|live| live.layout == *from && live.early);
-            let cuts = |arc: &MoveArc| arc.collective.row().combines || arc.collective.code() == Move::Slice;
+            let cuts = |arc: &MoveArc| {
+                arc.collective.row().combines || arc.collective.code() == Move::Slice
+            };
             // Behind the op that makes a value; a parameter is moved where it is read.
             let early = early && kind != Kind::Given && table.arc(*from, *to).is_some_and(cuts);
             let first = if early { step + 1 } else { usize::MAX };
@@ -265,8 +318,10 @@ impl<'a> Holdings<'a> {
             let Live { layout, early, from, .. } = lives[at];
             let read = uses.iter().find(|u| u.layout == layout);
             let made_of_it = moves.iter().filter(|(from, _)| *from == layout);
-            let next = made_of_it.filter_map(|(_, to)| lives[at + 1..].iter().find(|live| live.layout == *to));
-            let (mut first, mut last) = (read.map_or(usize::MAX, |u| u.first), read.map_or(step, |u| u.last));
+            let next = made_of_it
+                .filter_map(|(_, to)| lives[at + 1..].iter().find(|live| live.layout == *to));
+            let (mut first, mut last) =
+                (read.map_or(usize::MAX, |u| u.first), read.map_or(step, |u| u.last));
             for live in next {
                 first = first.min(live.from);
                 // At the step of the move itself it may be gone when the op runs.

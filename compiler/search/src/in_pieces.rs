@@ -2,7 +2,10 @@
 
 use std::borrow::Cow;
 
-use shard_cost::{Hardware, KernelOp, LocalTensor, Work, collective_cost, fuses_with, kernel_work, may_lead_a_kernel};
+use shard_cost::{
+    Hardware, KernelOp, LocalTensor, Work, collective_cost, fuses_with, kernel_work,
+    may_lead_a_kernel,
+};
 use shard_ir::composite::{Piece, Read};
 use shard_ir::{Def, DimId, Dtype, Layout, MeshShape, Op, ValueId};
 
@@ -82,8 +85,14 @@ pub(crate) struct InPieces<'a> {
 }
 
 impl<'a> InPieces<'a> {
-    /// The pieces of a composite that reads its operand in a layout; `None` where it is computed whole.
-    pub(crate) fn new(kernels: &'a Kernels, hardware: &Hardware, id: ValueId, operand: Layout) -> Option<InPieces<'a>> {
+    /// The pieces of a composite that reads its operand in a layout; `None` where it is computed
+    /// whole.
+    pub(crate) fn new(
+        kernels: &'a Kernels,
+        hardware: &Hardware,
+        id: ValueId,
+        operand: Layout,
+    ) -> Option<InPieces<'a>> {
         let program = kernels.program.as_ref();
         let read_from = *program.value(id).def.operands().first()?;
         let pieces = kernels.site(id).pieces_on(operand)?;
@@ -107,7 +116,13 @@ impl<'a> InPieces<'a> {
                 }
                 Read::Number(_) => {
                     let value = number(pieces.len() + i);
-                    Held { value, dims: Cow::Borrowed(&[]), sizes: Vec::new(), dtype, constant: true }
+                    Held {
+                        value,
+                        dims: Cow::Borrowed(&[]),
+                        sizes: Vec::new(),
+                        dtype,
+                        constant: true,
+                    }
                 }
             };
             let is_last = i + 1 == pieces.len();
@@ -124,9 +139,11 @@ impl<'a> InPieces<'a> {
             });
             if let Some((collective, _)) = laid.completed {
                 let sizes = program.sizes(&piece.dims);
-                let cost = collective_cost(hardware, &program.mesh, &collective, laid.made, &sizes, dtype);
+                let cost =
+                    collective_cost(hardware, &program.mesh, &collective, laid.made, &sizes, dtype);
                 let steps = steps_of(&collective);
-                moves = moves + Cost { time: cost.time.0, steps, moved: cost.wire_bytes.0, ..Cost::ZERO };
+                moves = moves
+                    + Cost { time: cost.time.0, steps, moved: cost.wire_bytes.0, ..Cost::ZERO };
             }
         }
         Some(InPieces { kernel: kernel_of_each(kernels, id, &pieces), ops, moves })
@@ -158,12 +175,20 @@ impl<'a> InPieces<'a> {
     }
 }
 
-/// The kernel of each piece of a composite, by the rule of [`fuses_with`], numbered by first pieces.
-pub(crate) fn kernel_of_each(kernels: &Kernels, id: ValueId, pieces: &[(Piece, Laid)]) -> Vec<usize> {
+/// The kernel of each piece of a composite, by the rule of [`fuses_with`], numbered by first
+/// pieces.
+pub(crate) fn kernel_of_each(
+    kernels: &Kernels,
+    id: ValueId,
+    pieces: &[(Piece, Laid)],
+) -> Vec<usize> {
     let program = kernels.program.as_ref();
     let operands = program.value(id).def.operands();
-    let by_op = operands.iter().any(|o| matches!(program.value(kernels.origin_of(*o)).def, Def::Op { .. }));
-    let readers = |at: usize| pieces.iter().filter(|(piece, _)| piece.reads.contains(&Read::Piece(at))).count();
+    let by_op =
+        operands.iter().any(|o| matches!(program.value(kernels.origin_of(*o)).def, Def::Op { .. }));
+    let readers = |at: usize| {
+        pieces.iter().filter(|(piece, _)| piece.reads.contains(&Read::Piece(at))).count()
+    };
     let mut kernel: Vec<usize> = Vec::with_capacity(pieces.len());
     let mut count = 0;
     for (piece, _) in pieces {

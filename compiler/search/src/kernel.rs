@@ -1,4 +1,5 @@
-//! Kernels: which ops of a program may run as one, because an elementwise op fuses into its only producer.
+//! Kernels: which ops of a program may run as one, because an elementwise op fuses into its only
+//! producer.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,15 +11,16 @@ use shard_ir::{Def, Fused, Layout, LoopLayouts, Op, Operand, Program, ValueId};
 use crate::logical::{Form, Rewritten};
 use crate::rules::strategies::{OpProfile, OpSite};
 
-/// A chain of ops that runs as one kernel. The last op makes the kernel's value; each other op feeds the next one alone.
+/// A chain of ops that runs as one kernel. The last op makes the kernel's value; each other op
+/// feeds the next one alone.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Kernel {
     /// The values made, producer first; the last is the value of the kernel.
     pub(crate) chain: Vec<ValueId>,
     /// For each link of the chain, the pins that the value passes on its way to the next op.
     pub(crate) pins: Vec<Vec<ValueId>>,
-    /// What the kernel reads: first the operands of the first op, then for each later op its operands but the one that
-    /// the chain feeds.
+    /// What the kernel reads: first the operands of the first op, then for each later op its
+    /// operands but the one that the chain feeds.
     pub(crate) operands: Vec<ValueId>,
 }
 
@@ -43,15 +45,19 @@ pub(crate) struct Kernels {
     in_pieces: bool,
 }
 
-/// A way of having a value: which of its kernels, the collective in the loop of the einsum that leads it, and the layout
-/// of each thing that the kernel reads.
+/// A way of having a value: which of its kernels, the collective in the loop of the einsum that
+/// leads it, and the layout of each thing that the kernel reads.
 pub(crate) type Way = (usize, Option<Fused>, Vec<Layout>);
 
 impl Kernels {
-    /// Those of one way of computing a program. In a `strict` layer no composite is computed in pieces, and no einsum does a
-    /// collective in its loop: what moves there cannot be written.
+    /// Those of one way of computing a program. In a `strict` layer no composite is computed in
+    /// pieces, and no einsum does a collective in its loop: what moves there cannot be written.
     pub(crate) fn of_form(form: Form, strict: bool, loops: bool) -> Kernels {
-        Kernels { made: form.made, loops: loops && !strict, ..Kernels::new(Arc::new(form.program), strict) }
+        Kernels {
+            made: form.made,
+            loops: loops && !strict,
+            ..Kernels::new(Arc::new(form.program), strict)
+        }
     }
 
     /// Those of a program as it is.
@@ -67,7 +73,11 @@ impl Kernels {
             live[output.value.index()] = true;
             uses[output.value.index()] += 1;
         }
-        for id in program.value_ids().rev().filter(|id| matches!(program.value(*id).def, Def::Parameter { .. })) {
+        for id in program
+            .value_ids()
+            .rev()
+            .filter(|id| matches!(program.value(*id).def, Def::Parameter { .. }))
+        {
             // Parameters are part of the layer's interface: they stay, used or not.
             live[id.index()] = true;
         }
@@ -93,9 +103,11 @@ impl Kernels {
         for id in program.value_ids() {
             if let Def::Op { op, operands } = &program.value(id).def {
                 let makers = kernels.makers(operands);
-                kernels.places[id.index()] = place_in_chain(op, makers, |maker| kernels.places[maker.index()]);
+                kernels.places[id.index()] =
+                    place_in_chain(op, makers, |maker| kernels.places[maker.index()]);
                 kernels.profiles[id.index()] = Some(kernels.site(id).profile());
-                let alone = Kernel { chain: vec![id], pins: Vec::new(), operands: operands.clone() };
+                let alone =
+                    Kernel { chain: vec![id], pins: Vec::new(), operands: operands.clone() };
                 let mut all = vec![alone];
                 if let Some((places, producer, pins)) = kernels.fusible_operand(id) {
                     for inner in &kernels.of[producer.index()] {
@@ -104,7 +116,13 @@ impl Kernels {
                         let mut links = inner.pins.clone();
                         links.push(pins.clone());
                         let mut reads = inner.operands.clone();
-                        reads.extend(operands.iter().enumerate().filter(|(i, _)| !places.contains(i)).map(|(_, o)| *o));
+                        reads.extend(
+                            operands
+                                .iter()
+                                .enumerate()
+                                .filter(|(i, _)| !places.contains(i))
+                                .map(|(_, o)| *o),
+                        );
                         all.push(Kernel { chain, pins: links, operands: reads });
                     }
                 }
@@ -134,8 +152,8 @@ impl Kernels {
         }
     }
 
-    /// Whether a composite that other ops may join is computed in pieces in a layout, and so ends with an elementwise op.
-    /// Other ops lead kernels in any layout or in none.
+    /// Whether a composite that other ops may join is computed in pieces in a layout, and so ends
+    /// with an elementwise op. Other ops lead kernels in any layout or in none.
     pub(crate) fn may_be_joined(&self, id: ValueId, layout: Layout) -> bool {
         let value = self.program.value(id);
         let Def::Op { op, .. } = &value.def else { return true };
@@ -143,22 +161,29 @@ impl Kernels {
         value.dims.iter().position(|d| *d == over).is_some_and(|at| !layout.axes_of(at).is_empty())
     }
 
-    /// Where an elementwise op may fuse: the places of the operand, the value whose kernel it joins, and the pins between.
+    /// Where an elementwise op may fuse: the places of the operand, the value whose kernel it
+    /// joins, and the pins between.
     ///
-    /// It is its only producer: every other operand is a parameter or a constant (moved or not), and nothing else uses
-    /// the value between.
-    pub(crate) fn fusible_operand(&self, id: ValueId) -> Option<(Vec<usize>, ValueId, Vec<ValueId>)> {
+    /// It is its only producer: every other operand is a parameter or a constant (moved or not),
+    /// and nothing else uses the value between.
+    pub(crate) fn fusible_operand(
+        &self,
+        id: ValueId,
+    ) -> Option<(Vec<usize>, ValueId, Vec<ValueId>)> {
         let Def::Op { op, operands } = &self.program.value(id).def else { return None };
         if begins_a_kernel(self.places[id.index()]) {
             return None;
         }
         // A value may reach the op through a pin and beside it: it is one producer all the same.
         let producer = fuses_with(op, self.makers(operands), |producer| {
-            let Def::Op { op: producing, .. } = &self.program.value(producer).def else { return false };
+            let Def::Op { op: producing, .. } = &self.program.value(producer).def else {
+                return false;
+            };
             let (places, pins) = self.ways_from(producer, operands);
             let uses: usize = pins.iter().chain([&producer]).map(|v| self.uses[v.index()]).sum();
             // In pieces a composite ends with an elementwise op.
-            let leads = may_lead_a_kernel(producing) || self.site(producer).dim_in_pieces().is_some();
+            let leads =
+                may_lead_a_kernel(producing) || self.site(producer).dim_in_pieces().is_some();
             let same_block = self.program.value(producer).fold == self.program.value(id).fold;
             leads && same_block && uses == places.len() + pins.len()
         })?;
@@ -174,8 +199,10 @@ impl Kernels {
 
     /// The places of some operands that a value reaches, and the pins on the ways there.
     fn ways_from(&self, producer: ValueId, operands: &[ValueId]) -> (Vec<usize>, Vec<ValueId>) {
-        let places: Vec<usize> = (0..operands.len()).filter(|i| self.origin(operands[*i]).0 == producer).collect();
-        let mut pins: Vec<ValueId> = places.iter().flat_map(|i| self.origin(operands[*i]).1).collect();
+        let places: Vec<usize> =
+            (0..operands.len()).filter(|i| self.origin(operands[*i]).0 == producer).collect();
+        let mut pins: Vec<ValueId> =
+            places.iter().flat_map(|i| self.origin(operands[*i]).1).collect();
         pins.sort_unstable();
         pins.dedup();
         (places, pins)
@@ -216,7 +243,12 @@ impl Kernels {
     }
 
     /// The layouts inside the loop of an einsum that is given its operands in these.
-    pub(crate) fn loop_layouts(&self, id: ValueId, fused: &Fused, given: &[Layout]) -> Option<LoopLayouts> {
+    pub(crate) fn loop_layouts(
+        &self,
+        id: ValueId,
+        fused: &Fused,
+        given: &[Layout],
+    ) -> Option<LoopLayouts> {
         let site = self.site(id);
         let operands: Vec<Operand<'_>> = site
             .operands
@@ -227,8 +259,8 @@ impl Kernels {
         fused.layouts(&operands, site.result, site.mesh, site.dims).ok()
     }
 
-    /// The layouts of the operands of every op of a kernel, in chain order, given those of what it reads; inside the loop of
-    /// the first op, where it has one.
+    /// The layouts of the operands of every op of a kernel, in chain order, given those of what it
+    /// reads; inside the loop of the first op, where it has one.
     pub(crate) fn operand_layouts(
         &self,
         kernel: &Kernel,
@@ -261,8 +293,8 @@ impl Kernels {
         Some(all)
     }
 
-    /// The ways of having a value in a layout. `alone` gives those of one op, with the collective in its loop; `passes` says
-    /// whether a pin lets a layout through.
+    /// The ways of having a value in a layout. `alone` gives those of one op, with the collective
+    /// in its loop; `passes` says whether a pin lets a layout through.
     pub(crate) fn strategies(
         &self,
         id: ValueId,
@@ -271,7 +303,8 @@ impl Kernels {
         passes: &dyn Fn(ValueId, Layout) -> bool,
     ) -> Vec<Way> {
         let single = alone(id, target);
-        let mut found: Vec<Way> = single.iter().map(|(fused, layouts)| (0, *fused, layouts.clone())).collect();
+        let mut found: Vec<Way> =
+            single.iter().map(|(fused, layouts)| (0, *fused, layouts.clone())).collect();
         if let Some((places, producer, pins)) = self.fusible_operand(id) {
             for (_, layouts) in &single {
                 let between = layouts[places[0]];
@@ -281,8 +314,12 @@ impl Kernels {
                 {
                     continue;
                 }
-                let others: Vec<Layout> =
-                    layouts.iter().enumerate().filter(|(i, _)| !places.contains(i)).map(|(_, l)| *l).collect();
+                let others: Vec<Layout> = layouts
+                    .iter()
+                    .enumerate()
+                    .filter(|(i, _)| !places.contains(i))
+                    .map(|(_, l)| *l)
+                    .collect();
                 for (inner, fused, mut read) in self.strategies(producer, between, alone, passes) {
                     // A loop that scatters is a kernel alone.
                     if matches!(fused, Some(Fused::ReduceScatter { .. })) {

@@ -5,8 +5,8 @@ use shard_ir::{Def, DimId, LabelId, Layout, LayoutPattern, MeshShape, Program, V
 use crate::LowerError;
 use crate::space::maxima;
 
-/// A layout of a labelled type as the label sees it: dims in the order of their ids, since types with one label may have
-/// their dims in different memory orders.
+/// A layout of a labelled type as the label sees it: dims in the order of their ids, since types
+/// with one label may have their dims in different memory orders.
 pub(crate) fn label_layout(dims: &[DimId], layout: Layout) -> Layout {
     let mut order: Vec<usize> = (0..dims.len()).collect();
     order.sort_by_key(|i| dims[*i]);
@@ -24,8 +24,11 @@ pub(crate) fn layouts_of_label(program: &Program, label: LabelId) -> Vec<Layout>
         let dims = &program.value(value).dims;
         let sizes = program.sizes(dims);
         let shape = MeshShape { mesh: &program.mesh, sizes: &sizes };
-        let mut allowed: Vec<Layout> =
-            pattern.candidates(shape, sums, maxima).into_iter().map(|l| label_layout(dims, l)).collect();
+        let mut allowed: Vec<Layout> = pattern
+            .candidates(shape, sums, maxima)
+            .into_iter()
+            .map(|l| label_layout(dims, l))
+            .collect();
         allowed.sort_unstable();
         match &mut common {
             None => common = Some(allowed),

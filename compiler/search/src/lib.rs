@@ -1,19 +1,22 @@
 //! From a [`Program`] to the cheapest [`Plan`], with proof: the e-graph, its rules, and the search.
 //!
-//! One e-class is one value in one layout; its e-nodes are the ways of having it: an op on operands in certain layouts
-//! (a *strategy*), or a collective from another layout of the same value (a *move*). The [`rules`] define the plan space.
+//! One e-class is one value in one layout; its e-nodes are the ways of having it: an op on operands
+//! in certain layouts (a *strategy*), or a collective from another layout of the same value (a
+//! *move*). The [`rules`] define the plan space.
 //!
 //! The flow, a module a step:
 //!
-//! 1. `logical`: the equal ways of computing a program, each a program of its own, from an e-graph without layouts.
-//! 2. `relax`: prices on values bound every plan and tell which part of the space can hold a best one. Built from the
-//!    rules; knows time alone.
+//! 1. `logical`: the equal ways of computing a program, each a program of its own, from an e-graph
+//!    without layouts.
+//! 2. `relax`: prices on values bound every plan and tell which part of the space can hold a best
+//!    one. Built from the rules; knows time alone.
 //! 3. `space`: that part as a saturated e-graph; `table` reads it off.
-//! 4. `search`: the plan of least cost in it, a shared value counted once, ties broken by the rule of the cost model.
+//! 4. `search`: the plan of least cost in it, a shared value counted once, ties broken by the rule
+//!    of the cost model.
 //! 5. `emit`, `reason`: the plan as instructions, each with its rule and the reason of each move.
 //!
-//! [`alternatives`] and [`order_savings`] ask what other plans would have cost; [`share_weights`] chooses the layouts of
-//! weights that several phases have in common.
+//! [`alternatives`] and [`order_savings`] ask what other plans would have cost; [`share_weights`]
+//! chooses the layouts of weights that several phases have in common.
 
 mod alternatives;
 mod axis_orders;
@@ -66,25 +69,27 @@ use shard_ir::{Picoseconds, Plan, Program, ValueId};
 pub struct LowerOptions {
     /// Treat the layer as `strict`, whether or not it says so.
     pub strict: bool,
-    /// What is minimised: [`Objective::Comm`] counts the time of moves alone and breaks ties by flops; every other one counts
-    /// the time of all steps.
+    /// What is minimised: [`Objective::Comm`] counts the time of moves alone and breaks ties by
+    /// flops; every other one counts the time of all steps.
     pub objective: Objective,
-    /// Saturate the e-graph with the whole plan space and search all of it, without bounds: slow, and the same plan. For
-    /// those who want to check the bounds.
+    /// Saturate the e-graph with the whole plan space and search all of it, without bounds: slow,
+    /// and the same plan. For those who want to check the bounds.
     pub whole_space: bool,
-    /// Einsums may do a collective in their loops ([`rules::loops`]). Not in a strict layer, where every collective is a step
-    /// of its own.
+    /// Einsums may do a collective in their loops ([`rules::loops`]). Not in a strict layer, where
+    /// every collective is a step of its own.
     pub fuse: bool,
-    /// The only ways in which the values of the program may be made, as it is written; for questions about a plan. All ways
-    /// for `None`.
+    /// The only ways in which the values of the program may be made, as it is written; for
+    /// questions about a plan. All ways for `None`.
     pub forced: Option<Forced>,
-    /// Take plans that do not fit in the memory of a device, too: for those who only execute the plan, or have no chip.
+    /// Take plans that do not fit in the memory of a device, too: for those who only execute the
+    /// plan, or have no chip.
     pub any_size: bool,
     /// Where the search stops.
     pub limits: Limits,
 }
 
-/// Where the search stops, as counts and never as seconds, so that every machine stops at the same place.
+/// Where the search stops, as counts and never as seconds, so that every machine stops at the same
+/// place.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// E-nodes in the e-graph of one program.
@@ -101,9 +106,11 @@ pub struct Limits {
     pub sweeps: usize,
     /// Layouts of the labels of a layer, over all of them, that a certificate may tell apart.
     pub label_layouts: usize,
-    /// Branches of the plan space: layouts of labels, and ways of filling the memory, that are looked at apart.
+    /// Branches of the plan space: layouts of labels, and ways of filling the memory, that are
+    /// looked at apart.
     pub branches: usize,
-    /// Forms of the program that are searched: orders of multiplication and other ways of computing the same.
+    /// Forms of the program that are searched: orders of multiplication and other ways of computing
+    /// the same.
     pub forms: usize,
     /// Forms read off the logical e-graph, of which those of fewest flops are searched.
     pub enumerated_forms: usize,
@@ -135,7 +142,8 @@ impl Default for Limits {
 /// A lowered program, with what is known of how good it is.
 #[derive(Clone, Debug)]
 pub struct Lowered {
-    /// The plan; each instruction bears the rule that made it, the place in the source and, for a move, the reason.
+    /// The plan; each instruction bears the rule that made it, the place in the source and, for a
+    /// move, the reason.
     pub plan: Plan,
     /// How far from the best plan of the plan space.
     pub optimality: Optimality,
@@ -153,10 +161,11 @@ pub struct Optimality {
     pub proof: Option<Proof>,
     /// The plan's cost.
     pub cost: Picoseconds,
-    /// No plan of the space costs less (of those that fit, where memory binds); the cost, where the plan is proven.
+    /// No plan of the space costs less (of those that fit, where memory binds); the cost, where the
+    /// plan is proven.
     pub lower_bound: Picoseconds,
-    /// What prices on values alone say that no plan costs less than; `None` where the bound is of another kind. Where a proof
-    /// is by search, it is lower than the cost.
+    /// What prices on values alone say that no plan costs less than; `None` where the bound is of
+    /// another kind. Where a proof is by search, it is lower than the cost.
     pub price_bound: Option<Picoseconds>,
     /// The limit that stopped the search, by name; `None` when proven.
     pub stopped_by: Option<String>,
@@ -190,8 +199,8 @@ pub enum LowerError {
     /// No strategies and moves lead to the layouts that the source demands.
     #[error("no plan reaches the layout demanded of value {value:?}")]
     Unreachable {
-        /// A value of the program as it is written that cannot be had as demanded; `None` where none of it is to blame, but
-        /// the layouts of several together, or a value of another form.
+        /// A value of the program as it is written that cannot be had as demanded; `None` where
+        /// none of it is to blame, but the layouts of several together, or a value of another form.
         value: Option<ValueId>,
         /// The output at fault, where it is a result's type that cannot be reached.
         output: Option<usize>,
@@ -212,11 +221,12 @@ pub enum LowerError {
     NoPlanFits {
         /// The fastest plan of those that do not fit.
         plan: Box<Plan>,
-        /// What the weights and caches of any plan take on each device, over the whole stack, in bytes. More than the
-        /// device has where they alone are too large; else it is what has to be held beside them.
+        /// What the weights and caches of any plan take on each device, over the whole stack, in
+        /// bytes. More than the device has where they alone are too large; else it is what has to
+        /// be held beside them.
         least: u64,
-        /// Whether there is none: weights and caches alone are too large, or the search left nothing out. Else one may have
-        /// been missed.
+        /// Whether there is none: weights and caches alone are too large, or the search left
+        /// nothing out. Else one may have been missed.
         proven: bool,
     },
     /// A limit was reached before any plan was found.
@@ -242,7 +252,11 @@ pub enum LowerError {
 }
 
 /// The cheapest plan of a program on some hardware, ties broken by the rule of the cost model.
-pub fn lower(program: &Program, hardware: &Hardware, options: &LowerOptions) -> Result<Lowered, LowerError> {
+pub fn lower(
+    program: &Program,
+    hardware: &Hardware,
+    options: &LowerOptions,
+) -> Result<Lowered, LowerError> {
     let priced = &*options.priced_by(hardware);
     match lower::lower(program, priced, options) {
         Err(LowerError::Unreachable { .. }) if is_reachable(program, hardware, options) => {
@@ -252,8 +266,8 @@ pub fn lower(program: &Program, hardware: &Hardware, options: &LowerOptions) -> 
     }
 }
 
-/// Whether a program has a plan on a chip on which nothing takes time. Where times are counted, what takes longer than can
-/// be counted looks like what there is no way to.
+/// Whether a program has a plan on a chip on which nothing takes time. Where times are counted,
+/// what takes longer than can be counted looks like what there is no way to.
 fn is_reachable(program: &Program, hardware: &Hardware, options: &LowerOptions) -> bool {
     let timeless = hardware.weighted(Weights { ops: 0, moves: 0 });
     lower::lower(program, &timeless, &LowerOptions { any_size: true, ..options.clone() }).is_ok()
@@ -269,7 +283,8 @@ impl LowerOptions {
     }
 }
 
-/// What the weights and caches of a program take at least on each device, over the whole stack, in bytes.
+/// What the weights and caches of a program take at least on each device, over the whole stack, in
+/// bytes.
 pub fn least_kept(program: &Program) -> u64 {
     memory::Room::new(program, 0).least()
 }

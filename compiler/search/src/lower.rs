@@ -1,4 +1,5 @@
-//! Program in, plan out: every form of the program and every layout of the labels bounded, the promising ones searched.
+//! Program in, plan out: every form of the program and every layout of the labels bounded, the
+//! promising ones searched.
 
 mod branches;
 mod forms;
@@ -17,11 +18,13 @@ use crate::memory::{Room, Scopes, needed};
 use crate::relax::{Question, Whole};
 use crate::search::TOO_LARGE;
 use crate::space::maxima;
-use crate::{Limits, LowerError, LowerOptions, Lowered, Optimality, Proof, Stats, Status, TIME_LIMIT};
+use crate::{
+    Limits, LowerError, LowerOptions, Lowered, Optimality, Proof, Stats, Status, TIME_LIMIT,
+};
 use region::Rank;
 
-/// What a lowered program remembers, for questions about it: the program whose plan it is (one form of it),
-/// the layouts of its labels, and what its moves are moves of.
+/// What a lowered program remembers, for questions about it: the program whose plan it is (one form
+/// of it), the layouts of its labels, and what its moves are moves of.
 #[derive(Clone, Debug)]
 pub(crate) struct Remembered {
     pub(crate) kernels: Arc<Kernels>,
@@ -34,7 +37,8 @@ pub(crate) struct Remembered {
 }
 
 impl Remembered {
-    /// What the plans of a program are made of that differs from the one lowered in layout patterns alone.
+    /// What the plans of a program are made of that differs from the one lowered in layout patterns
+    /// alone.
     fn like(&self, program: &Program) -> Option<&Whole> {
         let same = |a: &Def, b: &Def| match (a, b) {
             (Def::Parameter { kind: a, .. }, Def::Parameter { kind: b, .. }) => a == b,
@@ -44,16 +48,20 @@ impl Remembered {
         let known = self.kernels.program.as_ref();
         let values = known.values.iter().zip(&program.values);
         let alike = known.values.len() == program.values.len()
-            && values
-                .into_iter()
-                .all(|(a, b)| a.dims == b.dims && a.dtype == b.dtype && a.times == b.times && same(&a.def, &b.def))
+            && values.into_iter().all(|(a, b)| {
+                a.dims == b.dims && a.dtype == b.dtype && a.times == b.times && same(&a.def, &b.def)
+            })
             && known.outputs.iter().map(|o| o.value).eq(program.outputs.iter().map(|o| o.value))
             && maxima(known) == maxima(program);
         self.whole.as_deref().filter(|_| self.complete && alike)
     }
 }
 
-pub(crate) fn lower(program: &Program, hardware: &Hardware, options: &LowerOptions) -> Result<Lowered, LowerError> {
+pub(crate) fn lower(
+    program: &Program,
+    hardware: &Hardware,
+    options: &LowerOptions,
+) -> Result<Lowered, LowerError> {
     let strict = options.strict || program.strict;
     let lowering = |at_once, capacity: Option<u64>| Lowering {
         strict: at_once,
@@ -67,11 +75,15 @@ pub(crate) fn lower(program: &Program, hardware: &Hardware, options: &LowerOptio
     if options.forced.is_some() {
         return lowering(strict, None).run(program, true);
     }
-    // What a strict layer lacks is said of the program as it is written, whether or not moves are free.
+    // What a strict layer lacks is said of the program as it is written, whether or not moves are
+    // free.
     let fastest = match lowering(strict, None).run(program, strict) {
         Err(LowerError::Unreachable { .. }) if strict => {
             let plan = lowering(false, None).run(program, true)?.plan;
-            return Err(LowerError::Strict { inserted: inserted_moves(&plan), plan: Box::new(plan) });
+            return Err(LowerError::Strict {
+                inserted: inserted_moves(&plan),
+                plan: Box::new(plan),
+            });
         }
         other => other?,
     };
@@ -81,7 +93,8 @@ pub(crate) fn lower(program: &Program, hardware: &Hardware, options: &LowerOptio
         return Ok(fastest);
     }
     let least = Room::new(program, capacity).least();
-    let none = |proven| LowerError::NoPlanFits { plan: Box::new(fastest.plan.clone()), least, proven };
+    let none =
+        |proven| LowerError::NoPlanFits { plan: Box::new(fastest.plan.clone()), least, proven };
     if least > capacity {
         return Err(none(true));
     }
@@ -94,8 +107,8 @@ pub(crate) fn lower(program: &Program, hardware: &Hardware, options: &LowerOptio
     }
 }
 
-/// The best plan of phases side by side whose weights and caches there is room for in each of them; whether there is for
-/// activations too is not asked.
+/// The best plan of phases side by side whose weights and caches there is room for in each of them;
+/// whether there is for activations too is not asked.
 pub(crate) fn lower_phases(
     program: &Program,
     hardware: &Hardware,
@@ -103,13 +116,17 @@ pub(crate) fn lower_phases(
     scopes: &Scopes,
 ) -> Result<Lowered, LowerError> {
     let capacity = Some(hardware.hbm_bytes);
-    let lowering =
-        Lowering { loops: options.fuse, capacity, scopes: Some(scopes), ..Lowering::new(hardware, &options.limits) };
+    let lowering = Lowering {
+        loops: options.fuse,
+        capacity,
+        scopes: Some(scopes),
+        ..Lowering::new(hardware, &options.limits)
+    };
     lowering.run(program, false)
 }
 
-/// The best plan of a program if it takes less time than `below`, in picoseconds; `like` is what is known of a program that
-/// may differ in layout patterns alone.
+/// The best plan of a program if it takes less time than `below`, in picoseconds; `like` is what is
+/// known of a program that may differ in layout patterns alone.
 pub(crate) fn lower_below(
     program: &Program,
     hardware: &Hardware,
@@ -117,22 +134,23 @@ pub(crate) fn lower_below(
     below: u64,
     like: &Remembered,
 ) -> Result<Option<Lowered>, LowerError> {
-    let found = if options.strict || program.strict || options.forced.is_some() || options.whole_space {
-        lower(program, hardware, options)?
-    } else {
-        let lowering = Lowering {
-            loops: options.fuse,
-            below: Some(below),
-            like: Some(like),
-            ..Lowering::new(hardware, &options.limits)
+    let found =
+        if options.strict || program.strict || options.forced.is_some() || options.whole_space {
+            lower(program, hardware, options)?
+        } else {
+            let lowering = Lowering {
+                loops: options.fuse,
+                below: Some(below),
+                like: Some(like),
+                ..Lowering::new(hardware, &options.limits)
+            };
+            match lowering.run(program, false) {
+                Err(LowerError::Unreachable { .. }) => return Ok(None),
+                Err(other) => return Err(other),
+                Ok(found) if options.any_size || needed(&found.plan) <= hardware.hbm_bytes => found,
+                Ok(_) => lower(program, hardware, options)?,
+            }
         };
-        match lowering.run(program, false) {
-            Err(LowerError::Unreachable { .. }) => return Ok(None),
-            Err(other) => return Err(other),
-            Ok(found) if options.any_size || needed(&found.plan) <= hardware.hbm_bytes => found,
-            Ok(_) => lower(program, hardware, options)?,
-        }
-    };
     Ok((found.optimality.cost.0 < below).then_some(found))
 }
 
@@ -146,7 +164,9 @@ pub(crate) fn within_limits(program: &Program, limits: &Limits) -> Result<(), Lo
         let shape = MeshShape { mesh: &program.mesh, sizes: &sizes };
         let count = match known.get(&sizes) {
             Some(count) => *count,
-            None => shape.layouts_within(sums, maxima, limits.layouts).map_or(usize::MAX, |l| l.len()),
+            None => {
+                shape.layouts_within(sums, maxima, limits.layouts).map_or(usize::MAX, |l| l.len())
+            }
         };
         known.insert(sizes, count);
         all = all.saturating_add(count);
@@ -171,7 +191,8 @@ pub(crate) struct Lowering<'a> {
     limits: &'a Limits,
     /// Whether no move may stand where none is written.
     strict: bool,
-    /// Whether each collective has to be written in the end, though moves may be free in this search.
+    /// Whether each collective has to be written in the end, though moves may be free in this
+    /// search.
     all_written: bool,
     whole_space: bool,
     forced: Option<&'a Forced>,
@@ -198,7 +219,8 @@ struct Best {
     whole: Option<Arc<Whole>>,
     /// Why a case had no plan, and the program that it is of.
     failure: Option<(LowerError, Arc<Kernels>)>,
-    /// The last search passed over plans that do not fit, and may have missed others that do, which take this time or more.
+    /// The last search passed over plans that do not fit, and may have missed others that do, which
+    /// take this time or more.
     passed_over: Option<u64>,
     /// The last search passed over so many that it ended.
     gave_up: bool,
@@ -243,7 +265,8 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// The best of the plans that are asked for; `None` where there is none. `cost` is what the best plan of all takes.
+    /// The best of the plans that are asked for; `None` where there is none. `cost` is what the
+    /// best plan of all takes.
     pub(crate) fn of_question(
         hardware: &'a Hardware,
         limits: &'a Limits,
@@ -261,7 +284,8 @@ impl<'a> Lowering<'a> {
             if let Some(bound) = priced.bound.filter(|bound| *bound <= most) {
                 let best = Best { root_bound: Some(bound), ..Best::default() };
                 // What is asked about has its loops already.
-                let mut lowering = Lowering { loops: kernels.loops, best, ..Lowering::new(hardware, limits) };
+                let mut lowering =
+                    Lowering { loops: kernels.loops, best, ..Lowering::new(hardware, limits) };
                 lowering.widen(kernels, labels, (&priced, bound), None)?;
                 match lowering.lowered(None) {
                     Err(LowerError::Unreachable { .. }) => {}
@@ -289,7 +313,8 @@ impl<'a> Lowering<'a> {
             // What is left takes no less than what came next.
             (Err(LowerError::OutOfTime), Some(next)) if self.best.plan.is_some() => {
                 self.best.stopped_by = Some(TIME_LIMIT);
-                self.best.open_bound = Some(self.best.open_bound.map_or(next, |open| open.min(next)));
+                self.best.open_bound =
+                    Some(self.best.open_bound.map_or(next, |open| open.min(next)));
             }
             (Err(other), _) => return Err(other),
         }
@@ -316,7 +341,9 @@ impl<'a> Lowering<'a> {
         let price_bound = best.root_bound;
         let root = price_bound.unwrap_or(0);
         if root > cost {
-            return Err(LowerError::Internal(format!("a plan of {cost} ps is below the bound of {root} ps")));
+            return Err(LowerError::Internal(format!(
+                "a plan of {cost} ps is below the bound of {root} ps"
+            )));
         }
         // Forms that were left out do not matter where they cannot be better.
         let (left_out, floor) = match best.cut.filter(|(_, bound)| *bound < cost) {
@@ -344,13 +371,18 @@ impl<'a> Lowering<'a> {
             ties_cut: best.ties_cut,
         };
         let complete = !self.strict && self.forced.is_none() && self.capacity.is_none();
-        let remembered = Remembered { kernels, labels, moves: emitted.moves, whole: best.whole, complete };
+        let remembered =
+            Remembered { kernels, labels, moves: emitted.moves, whole: best.whole, complete };
         Ok(Lowered { plan: emitted.plan, optimality, stats: best.stats, remembered })
     }
 }
 
-/// Why a program has no plan, as it is written: what a search says is of the form that it searched, whose values may be others.
-fn unreachable_in(written: Option<&Program>, failure: Option<(LowerError, Arc<Kernels>)>) -> LowerError {
+/// Why a program has no plan, as it is written: what a search says is of the form that it searched,
+/// whose values may be others.
+fn unreachable_in(
+    written: Option<&Program>,
+    failure: Option<(LowerError, Arc<Kernels>)>,
+) -> LowerError {
     let Some((LowerError::Unreachable { value, output }, kernels)) = failure else {
         return LowerError::Unreachable { value: None, output: None };
     };
@@ -385,7 +417,8 @@ dim E = 4
         let hardware = Hardware::built_in("tpu-v4-flat").expect("a built-in chip");
         let limits = Limits::default();
         // Nothing fits, so that every form has something that cannot be made.
-        let lowering = Lowering { capacity: Some(0), whole_space: true, ..Lowering::new(&hardware, &limits) };
+        let lowering =
+            Lowering { capacity: Some(0), whole_space: true, ..Lowering::new(&hardware, &limits) };
         match lowering.run(program, false) {
             Err(LowerError::Unreachable { value, .. }) => {
                 assert!(value.is_none_or(|v| v.index() < program.values.len()), "{value:?}");

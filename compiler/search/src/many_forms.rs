@@ -1,8 +1,10 @@
-//! Programs of more forms than can be looked at one by one, whose choices are made apart from each other.
+//! Programs of more forms than can be looked at one by one, whose choices are made apart from each
+//! other.
 //!
-//! One form is solved; each alternative of each cluster is bounded in it at its prices ([`Apart`]). Where some alternative is
-//! cheaper than the one taken, it is taken, and the new form is solved, until none is. What is known then of the
-//! alternatives bounds every form, and few forms are left that may be as good as the best plan of the last one.
+//! One form is solved; each alternative of each cluster is bounded in it at its prices ([`Apart`]).
+//! Where some alternative is cheaper than the one taken, it is taken, and the new form is solved,
+//! until none is. What is known then of the alternatives bounds every form, and few forms are left
+//! that may be as good as the best plan of the last one.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
@@ -23,16 +25,17 @@ pub(crate) struct Narrowed {
     pub(crate) picks: Vec<usize>,
     /// No plan of any form takes less, in picoseconds.
     pub(crate) bound: u64,
-    /// For each cluster and alternative, by how much it lifts the bound above that of the cheapest one, in picoseconds, rounded
-    /// down; `None` where it has no plan.
+    /// For each cluster and alternative, by how much it lifts the bound above that of the cheapest
+    /// one, in picoseconds, rounded down; `None` where it has no plan.
     beyond: Vec<Vec<Option<u64>>>,
 }
 
 /// So many forms are solved on the way to the best.
 const MOST_SOLVED: usize = 12;
 
-/// Bounds all forms. `kernels_of` makes a form ready and `kernels_of_part` a part of one, `solve` bounds all its plans. `None`
-/// where no form could be solved, or an alternative asks for what the others do without.
+/// Bounds all forms. `kernels_of` makes a form ready and `kernels_of_part` a part of one, `solve`
+/// bounds all its plans. `None` where no form could be solved, or an alternative asks for what the
+/// others do without.
 pub(crate) fn narrowed(
     choices: &Choices<'_>,
     ground: Ground<'_>,
@@ -46,19 +49,28 @@ pub(crate) fn narrowed(
         let Some((form, classes)) = choices.form(&picks) else { break };
         let kernels = kernels_of(form);
         let Some(branch) = solve(&kernels)? else { break };
-        let Some(mut apart) = Apart::new(Classed::new(&kernels, &classes), &branch, ground) else { break };
-        let Some(known) = at_prices(choices, &picks, &mut apart, kernels_of_part)? else { break };
-        let least: Vec<i64> = known.iter().map(|known| known.iter().copied().min().unwrap_or(FAR)).collect();
-        let Some(bound) = apart.picoseconds(least.iter().copied().fold(apart.bound(), add)) else { break };
-        // The same again where none is cheaper.
-        let cheapest = |((known, least), pick): ((&Vec<i64>, &i64), &usize)| match known[*pick] == *least {
-            true => *pick,
-            false => known.iter().position(|k| k == least).unwrap_or(*pick),
+        let Some(mut apart) = Apart::new(Classed::new(&kernels, &classes), &branch, ground) else {
+            break;
         };
+        let Some(known) = at_prices(choices, &picks, &mut apart, kernels_of_part)? else { break };
+        let least: Vec<i64> =
+            known.iter().map(|known| known.iter().copied().min().unwrap_or(FAR)).collect();
+        let Some(bound) = apart.picoseconds(least.iter().copied().fold(apart.bound(), add)) else {
+            break;
+        };
+        // The same again where none is cheaper.
+        let cheapest =
+            |((known, least), pick): ((&Vec<i64>, &i64), &usize)| match known[*pick] == *least {
+                true => *pick,
+                false => known.iter().position(|k| k == least).unwrap_or(*pick),
+            };
         let better = known.iter().zip(&least).zip(&picks).map(cheapest).collect();
         if best.as_ref().is_none_or(|best| best.bound < bound) {
             let beyond = |(known, least): (&Vec<i64>, &i64)| {
-                known.iter().map(|k| (*k < FAR).then(|| apart.whole_picoseconds(k - least))).collect()
+                known
+                    .iter()
+                    .map(|k| (*k < FAR).then(|| apart.whole_picoseconds(k - least)))
+                    .collect()
             };
             let beyond = known.iter().zip(&least).map(beyond).collect();
             best = Some(Narrowed { picks: picks.clone(), bound, beyond });
@@ -102,8 +114,9 @@ fn at_prices(
 }
 
 impl Narrowed {
-    /// The alternatives of the forms that may have a plan of at most `most` picoseconds, `limit` of them at most, and for each
-    /// a bound; and what all those that are left out take at least, where there are any.
+    /// The alternatives of the forms that may have a plan of at most `most` picoseconds, `limit` of
+    /// them at most, and for each a bound; and what all those that are left out take at least,
+    /// where there are any.
     pub(crate) fn forms(&self, most: u64, limit: usize) -> (Vec<(Vec<usize>, u64)>, Option<u64>) {
         let mut found = Vec::new();
         let mut left_out: Option<u64> = None;

@@ -1,8 +1,8 @@
 //! Memory as a constraint: what can be told of a plan's need before the plan is there.
 //!
-//! What a plan needs is one figure, [`Memory::peak`]. Of it a search can know beforehand, and never too much: what weights
-//! and caches take, in the layouts chosen so far and else in the smallest that their types allow; and what any one
-//! kernel or move has to hold beside them while it runs.
+//! What a plan needs is one figure, [`Memory::peak`]. Of it a search can know beforehand, and never
+//! too much: what weights and caches take, in the layouts chosen so far and else in the smallest
+//! that their types allow; and what any one kernel or move has to hold beside them while it runs.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -36,11 +36,12 @@ pub(crate) struct Room<'a> {
     scopes: Option<&'a Scopes>,
 }
 
-/// The memory of a device where a program is several phases side by side, of which one runs at a time: each has all weights
-/// that phases share, and its own weights and caches.
+/// The memory of a device where a program is several phases side by side, of which one runs at a
+/// time: each has all weights that phases share, and its own weights and caches.
 #[derive(Clone, Debug)]
 pub(crate) struct Scopes {
-    /// For each parameter of the program, in order, the phase that it is of; `None` for one of all phases.
+    /// For each parameter of the program, in order, the phase that it is of; `None` for one of all
+    /// phases.
     pub(crate) of_parameter: Vec<Option<usize>>,
     /// For each phase, the bytes that its weights and caches may take.
     pub(crate) most: Vec<u64>,
@@ -49,8 +50,14 @@ pub(crate) struct Scopes {
 impl<'a> Room<'a> {
     /// Of any plan of a program.
     pub(crate) fn new(program: &'a Program, capacity: u64) -> Room<'a> {
-        let mut room =
-            Room { program, capacity, least: vec![0; program.values.len()], activations: 0, share: 1, scopes: None };
+        let mut room = Room {
+            program,
+            capacity,
+            least: vec![0; program.values.len()],
+            activations: 0,
+            share: 1,
+            scopes: None,
+        };
         let least = |id: ValueId| {
             let pattern = program.value(id).def.pattern().filter(|_| room.is_kept(id))?;
             layouts_allowed(program, id, pattern).into_iter().map(|l| room.kept(id, l)).min()
@@ -64,18 +71,24 @@ impl<'a> Room<'a> {
         Room { scopes, ..self }
     }
 
-    /// The memories that plans have to fit in, one for each phase where there are several: the weights and caches in it,
-    /// and what they may take together.
+    /// The memories that plans have to fit in, one for each phase where there are several: the
+    /// weights and caches in it, and what they may take together.
     pub(crate) fn memories(&self) -> Vec<(Vec<ValueId>, u64)> {
         let kept = |id: &ValueId| self.is_kept(*id);
         let Some(Scopes { of_parameter, most }) = self.scopes else {
             return vec![(self.program.value_ids().filter(kept).collect(), self.most_kept())];
         };
-        let is_parameter = |id: &ValueId| matches!(self.program.value(*id).def, Def::Parameter { .. });
-        let parameters: Vec<(ValueId, Option<usize>)> =
-            self.program.value_ids().filter(is_parameter).zip(of_parameter.iter().copied()).collect();
+        let is_parameter =
+            |id: &ValueId| matches!(self.program.value(*id).def, Def::Parameter { .. });
+        let parameters: Vec<(ValueId, Option<usize>)> = self
+            .program
+            .value_ids()
+            .filter(is_parameter)
+            .zip(of_parameter.iter().copied())
+            .collect();
         let of = |phase: usize| {
-            let here = parameters.iter().filter(|(id, of)| of.is_none_or(|of| of == phase) && kept(id));
+            let here =
+                parameters.iter().filter(|(id, of)| of.is_none_or(|of| of == phase) && kept(id));
             here.map(|(id, _)| *id).collect()
         };
         most.iter().enumerate().map(|(phase, most)| (of(phase), *most)).collect()
@@ -106,8 +119,8 @@ impl<'a> Room<'a> {
         self.most_kept().saturating_sub(self.least())
     }
 
-    /// The same, where no op or move may hold more than a share of what is free: so plans are found that leave room for what
-    /// lives beside it, and some that fit are left out.
+    /// The same, where no op or move may hold more than a share of what is free: so plans are found
+    /// that leave room for what lives beside it, and some that fit are left out.
     pub(crate) fn sparing(&self, share: u64) -> Room<'a> {
         Room { least: self.least.clone(), share, ..*self }
     }
@@ -131,14 +144,18 @@ impl<'a> Room<'a> {
         matches!(kind, ParameterKind::Weight | ParameterKind::Cache)
     }
 
-    /// What a parameter that is stored in a layout takes beyond the least; 0 for activations and weights of the host,
-    /// which come and go.
+    /// What a parameter that is stored in a layout takes beyond the least; 0 for activations and
+    /// weights of the host, which come and go.
     pub(crate) fn beyond_least(&self, value: ValueId, layout: Layout) -> u64 {
-        if self.is_kept(value) { self.kept(value, layout).saturating_sub(self.least[value.index()]) } else { 0 }
+        if self.is_kept(value) {
+            self.kept(value, layout).saturating_sub(self.least[value.index()])
+        } else {
+            0
+        }
     }
 
-    /// The problem without the strategies of ops that leave no room even beside the smallest weights and caches, and the
-    /// room with what is known then of the activations of any plan.
+    /// The problem without the strategies of ops that leave no room even beside the smallest
+    /// weights and caches, and the room with what is known then of the activations of any plan.
     pub(crate) fn fitting(self, kernels: &Kernels, problem: &Factors) -> (Room<'a>, Factors) {
         let mut fits = problem.clone();
         // Of several phases it is not said which op is of which.
@@ -146,7 +163,8 @@ impl<'a> Room<'a> {
             return (self, fits);
         }
         let (free, mut activations) = (self.free(), self.activations);
-        let stored: Vec<Vec<Layout>> = self.program.value_ids().map(|id| problem.given(self.program, id)).collect();
+        let stored: Vec<Vec<Layout>> =
+            self.program.value_ids().map(|id| problem.given(self.program, id)).collect();
         for value in &problem.live {
             let Some(held) = self.held_by_op(kernels, *value, &stored) else { continue };
             let least = Cell::new(u64::MAX);
@@ -160,16 +178,23 @@ impl<'a> Room<'a> {
         (Room { activations, ..self }, fits)
     }
 
-    /// Drops from the tables what leaves no room even beside the smallest weights and caches. No plan that fits uses it.
+    /// Drops from the tables what leaves no room even beside the smallest weights and caches. No
+    /// plan that fits uses it.
     pub(crate) fn prune(&self, kernels: &Kernels, tables: &mut Tables) {
         let (free, spare) = (self.free(), self.spare());
         let stored: Vec<Vec<bool>> = tables
             .values
             .iter()
-            .map(|t| t.producers.iter().map(|all| all.iter().any(|p| p.source == Source::Given)).collect())
+            .map(|t| {
+                t.producers
+                    .iter()
+                    .map(|all| all.iter().any(|p| p.source == Source::Given))
+                    .collect()
+            })
             .collect();
         let layouts: Vec<Vec<Layout>> = tables.values.iter().map(|t| t.layouts.clone()).collect();
-        // What holding a value in a layout adds to the weights and caches: nothing where it may be one of them.
+        // What holding a value in a layout adds to the weights and caches: nothing where it may be
+        // one of them.
         let held = |value: ValueId, layout: u32| {
             let (origin, viewed) = self.origin(value);
             let is_kept = match self.program.value(origin).def {
@@ -178,14 +203,17 @@ impl<'a> Room<'a> {
                 Def::Op { .. } | Def::Pin { .. } => false,
             };
             let bytes = self.bytes(value, layouts[value.index()][layout as usize]);
-            let free_of_charge = is_kept && (viewed || origin != value || stored[value.index()][layout as usize]);
+            let free_of_charge =
+                is_kept && (viewed || origin != value || stored[value.index()][layout as usize]);
             (origin, if free_of_charge { 0 } else { bytes })
         };
         for id in self.program.value_ids() {
             for layout in 0..layouts[id.index()].len() as u32 {
                 let made = held(id, layout).1;
                 let fits = |producer: &Producer| match producer.source {
-                    Source::Given => self.beyond_least(id, layouts[id.index()][layout as usize]) <= spare,
+                    Source::Given => {
+                        self.beyond_least(id, layouts[id.index()][layout as usize]) <= spare
+                    }
                     Source::Pin => true,
                     Source::Kernel(number, _) => {
                         let kernel = &kernels.of[id.index()][number];
@@ -195,23 +223,30 @@ impl<'a> Room<'a> {
                             let known = read.entry(origin).or_default();
                             *known = bytes.max(*known);
                         }
-                        let made = if kernel.chain.last().is_some_and(|op| self.is_view(*op)) { 0 } else { made };
+                        let made = if kernel.chain.last().is_some_and(|op| self.is_view(*op)) {
+                            0
+                        } else {
+                            made
+                        };
                         read.into_values().fold(made, u64::saturating_add) <= free
                     }
                 };
                 let table = &mut tables.values[id.index()];
                 table.producers[layout as usize].retain(fits);
-                table.arcs_into[layout as usize].retain(|arc| held(id, arc.from).1.saturating_add(made) <= free);
-                table.arcs_from[layout as usize].retain(|(to, _)| held(id, *to).1.saturating_add(made) <= free);
+                table.arcs_into[layout as usize]
+                    .retain(|arc| held(id, arc.from).1.saturating_add(made) <= free);
+                table.arcs_from[layout as usize]
+                    .retain(|(to, _)| held(id, *to).1.saturating_add(made) <= free);
             }
         }
     }
 
-    /// What an op holds while it runs, beside weights and caches where they are stored, by the layout that it makes and
-    /// those that it reads; `None` for what is no op.
+    /// What an op holds while it runs, beside weights and caches where they are stored, by the
+    /// layout that it makes and those that it reads; `None` for what is no op.
     ///
-    /// Of one op and not of a kernel, so what may pass between members of a kernel counts for nothing.
-    /// A weight or cache is read where it is stored (`stored` has the layouts that it may have there) or from a copy.
+    /// Of one op and not of a kernel, so what may pass between members of a kernel counts for
+    /// nothing. A weight or cache is read where it is stored (`stored` has the layouts that it may
+    /// have there) or from a copy.
     fn held_by_op<'r>(
         &'r self,
         kernels: &'r Kernels,
@@ -220,17 +255,24 @@ impl<'a> Room<'a> {
     ) -> Option<impl Fn(Layout, &[Layout]) -> u64 + 'r> {
         let Def::Op { operands, .. } = &self.program.value(value).def else { return None };
         let ends_a_kernel = !self.is_view(value) && !is_passed_on(kernels, value);
-        let is_held = move |operand: ValueId, layout: Layout| match &self.program.value(self.origin(operand).0).def {
+        let is_held = move |operand: ValueId, layout: Layout| match &self
+            .program
+            .value(self.origin(operand).0)
+            .def
+        {
             Def::Op { .. } => !is_passed_on(kernels, self.unpinned(operand)),
             Def::Parameter { kind: ParameterKind::Activation, .. } => true,
-            Def::Parameter { kind: ParameterKind::HostWeight, .. } | Def::Constant(_) | Def::Pin { .. } => false,
+            Def::Parameter { kind: ParameterKind::HostWeight, .. }
+            | Def::Constant(_)
+            | Def::Pin { .. } => false,
             Def::Parameter { kind: ParameterKind::Weight | ParameterKind::Cache, .. } => {
                 self.is_kept(operand) && !stored[operand.index()].contains(&layout)
             }
         };
         Some(move |out: Layout, read: &[Layout]| {
             let mut held: BTreeMap<ValueId, u64> = BTreeMap::new();
-            for (operand, layout) in operands.iter().zip(read).filter(|(operand, layout)| is_held(**operand, **layout))
+            for (operand, layout) in
+                operands.iter().zip(read).filter(|(operand, layout)| is_held(**operand, **layout))
             {
                 let known = held.entry(self.origin(*operand).0).or_default();
                 *known = self.bytes(*operand, *layout).max(*known);
@@ -251,19 +293,26 @@ impl<'a> Room<'a> {
     pub(crate) fn bytes(&self, value: ValueId, layout: Layout) -> u64 {
         let value = self.program.value(value);
         let sizes = self.program.sizes(&value.dims);
-        value.dtype.bytes(MeshShape { mesh: &self.program.mesh, sizes: &sizes }.local_elements(layout))
+        value
+            .dtype
+            .bytes(MeshShape { mesh: &self.program.mesh, sizes: &sizes }.local_elements(layout))
     }
 
     /// What a weight or cache in a layout takes, over the whole stack.
     pub(crate) fn kept(&self, value: ValueId, layout: Layout) -> u64 {
-        self.bytes(value, layout).saturating_mul(self.program.repeat).saturating_mul(self.program.copies(value))
+        self.bytes(value, layout)
+            .saturating_mul(self.program.repeat)
+            .saturating_mul(self.program.copies(value))
     }
 
     /// Whether an op may give the memory of its first operand another name, and take none.
     pub(crate) fn is_view(&self, value: ValueId) -> bool {
         matches!(
             &self.program.value(value).def,
-            Def::Op { op: Op::Rename { .. } | Op::Split { .. } | Op::Merge { .. } | Op::Append { .. }, .. }
+            Def::Op {
+                op: Op::Rename { .. } | Op::Split { .. } | Op::Merge { .. } | Op::Append { .. },
+                ..
+            }
         )
     }
 
@@ -277,7 +326,9 @@ impl<'a> Room<'a> {
                     viewed = true;
                     value = operands[0];
                 }
-                Def::Op { .. } | Def::Parameter { .. } | Def::Constant(_) => return (value, viewed),
+                Def::Op { .. } | Def::Parameter { .. } | Def::Constant(_) => {
+                    return (value, viewed);
+                }
             }
         }
     }
@@ -285,5 +336,9 @@ impl<'a> Room<'a> {
 
 /// Whether a value may pass from op to op within a kernel, and then is in no memory.
 fn is_passed_on(kernels: &Kernels, value: ValueId) -> bool {
-    kernels.of.iter().flatten().any(|kernel| kernel.chain.iter().rev().skip(1).any(|link| *link == value))
+    kernels
+        .of
+        .iter()
+        .flatten()
+        .any(|kernel| kernel.chain.iter().rev().skip(1).any(|link| *link == value))
 }

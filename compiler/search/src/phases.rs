@@ -1,12 +1,14 @@
 //! One stored layout for the weights of all phases.
 //!
-//! The phases of a layer are put side by side in one program, in which a weight whose layout is free is one parameter that
-//! all of them read, and each step counts as often as a request takes it. The best plan of that program is the best choice
-//! of stored layouts, with the proof that goes with it; everything but the weights' layouts is forgotten again.
+//! The phases of a layer are put side by side in one program, in which a weight whose layout is
+//! free is one parameter that all of them read, and each step counts as often as a request takes
+//! it. The best plan of that program is the best choice of stored layouts, with the proof that goes
+//! with it; everything but the weights' layouts is forgotten again.
 
 use shard_cost::{Hardware, Memory};
 use shard_ir::{
-    Def, Dim, DimId, FoldId, LabelId, Layout, LayoutPattern, MeshShape, Output, Picoseconds, Program, Value, ValueId,
+    Def, Dim, DimId, FoldId, LabelId, Layout, LayoutPattern, MeshShape, Output, Picoseconds,
+    Program, Value, ValueId,
 };
 
 use crate::lower::lower_phases;
@@ -20,7 +22,8 @@ pub struct SharedWeights {
     pub programs: Vec<Program>,
     /// The weights whose layouts were free.
     pub weights: Vec<SharedWeight>,
-    /// For each phase what a step of it would take if the weights were stored as it alone would have them.
+    /// For each phase what a step of it would take if the weights were stored as it alone would
+    /// have them.
     pub alone: Vec<Picoseconds>,
     /// What a request takes, and how far that is from the best choice of stored layouts.
     pub request: Optimality,
@@ -29,7 +32,8 @@ pub struct SharedWeights {
 impl SharedWeights {
     /// What a request would take if each phase had its weights stored for it alone.
     pub fn request_alone(&self) -> Picoseconds {
-        let terms = self.programs.iter().zip(&self.alone).map(|(p, time)| time.0.saturating_mul(steps(p)));
+        let terms =
+            self.programs.iter().zip(&self.alone).map(|(p, time)| time.0.saturating_mul(steps(p)));
         Picoseconds(terms.fold(0, u64::saturating_add))
     }
 }
@@ -45,7 +49,8 @@ pub struct SharedWeight {
     pub alone: Vec<Layout>,
 }
 
-/// Chooses the stored layouts of the weights of a layer, given in each of its phases. `None` where nothing is to choose.
+/// Chooses the stored layouts of the weights of a layer, given in each of its phases. `None` where
+/// nothing is to choose.
 ///
 /// ```text
 /// minimise, over the stored layouts W,  sum over phases p of  steps(p) * time(best plan of p with weights stored as W)
@@ -62,8 +67,10 @@ pub fn share_weights(
     }
     // What each phase has room for is asked of the choice, and only then of the search.
     let (given, options) = (options, &LowerOptions { any_size: true, ..options.clone() });
-    let alone: Vec<Lowered> =
-        programs.iter().map(|program| lower(program, hardware, options)).collect::<Result<_, _>>()?;
+    let alone: Vec<Lowered> = programs
+        .iter()
+        .map(|program| lower(program, hardware, options))
+        .collect::<Result<_, _>>()?;
     let own: Vec<Vec<Layout>> = alone.iter().map(|lowered| stored(&lowered.plan, &free)).collect();
     let (layouts, request) = match own.iter().all(|layouts| *layouts == own[0]) {
         // What is best for each is best for all.
@@ -71,12 +78,15 @@ pub fn share_weights(
         false => match best_of(programs, &free, &alone, &alone, "phases", hardware, options) {
             // What one of them would have costs the others nothing: no choice is better.
             Ok((layouts, request)) if request.status == Status::Proven => (layouts, request),
-            Ok(_) | Err(LowerError::Unreachable { .. }) => of_all(programs, &free, &alone, hardware, options)?,
+            Ok(_) | Err(LowerError::Unreachable { .. }) => {
+                of_all(programs, &free, &alone, hardware, options)?
+            }
             Err(other) => return Err(other),
         },
     };
     let capacity = hardware.hbm_bytes;
-    let has_room = |p: &&Program| Room::new(&with_stored(p, &free, &layouts), capacity).least() <= capacity;
+    let has_room =
+        |p: &&Program| Room::new(&with_stored(p, &free, &layouts), capacity).least() <= capacity;
     let within = match given.any_size || programs.iter().all(has_room) {
         true => None,
         false => within_memory(programs, &free, &alone, hardware, given),
@@ -109,9 +119,13 @@ fn of_all(
             let order: Vec<ValueId> = (0..free.len() as u32).map(ValueId).collect();
             Ok((stored(&joint.plan, &order), joint.optimality))
         }
-        Err(LowerError::Limit { limit, .. }) => best_of(programs, free, alone, alone, limit, hardware, options),
+        Err(LowerError::Limit { limit, .. }) => {
+            best_of(programs, free, alone, alone, limit, hardware, options)
+        }
         // Each phase has a plan, so it is the common layout that is missing.
-        Err(LowerError::Unreachable { .. }) => Err(LowerError::Unreachable { value: Some(free[0]), output: None }),
+        Err(LowerError::Unreachable { .. }) => {
+            Err(LowerError::Unreachable { value: Some(free[0]), output: None })
+        }
         Err(other) => Err(other),
     }
 }
@@ -119,7 +133,10 @@ fn of_all(
 fn is_free_weight(program: &Program, id: ValueId) -> bool {
     let value = program.value(id);
     let Def::Parameter { kind, pattern } = &value.def else { return false };
-    kind.is_weight() && pattern.exact(MeshShape { mesh: &program.mesh, sizes: &program.sizes(&value.dims) }).is_none()
+    kind.is_weight()
+        && pattern
+            .exact(MeshShape { mesh: &program.mesh, sizes: &program.sizes(&value.dims) })
+            .is_none()
 }
 
 /// How many of its steps a request takes.
@@ -138,7 +155,8 @@ fn with_stored(program: &Program, parameters: &[ValueId], layouts: &[Layout]) ->
     for (id, layout) in parameters.iter().zip(layouts) {
         let rank = program.value(*id).dims.len();
         if let Def::Parameter { pattern, .. } = &mut program.values[id.index()].def {
-            *pattern = LayoutPattern { label: pattern.label, ..LayoutPattern::exactly(*layout, rank) };
+            *pattern =
+                LayoutPattern { label: pattern.label, ..LayoutPattern::exactly(*layout, rank) };
         }
     }
     program
@@ -147,7 +165,8 @@ fn with_stored(program: &Program, parameters: &[ValueId], layouts: &[Layout]) ->
 /// What the phases take in a request, each with the weights that it has.
 fn sum(programs: &[&Program], phases: &[Lowered]) -> Optimality {
     let total = |of: &dyn Fn(&Optimality) -> Picoseconds| {
-        let terms = programs.iter().zip(phases).map(|(p, l)| of(&l.optimality).0.saturating_mul(steps(p)));
+        let terms =
+            programs.iter().zip(phases).map(|(p, l)| of(&l.optimality).0.saturating_mul(steps(p)));
         Picoseconds(terms.fold(0, u64::saturating_add))
     };
     let priced = phases.iter().all(|l| l.optimality.price_bound.is_some());
@@ -166,7 +185,8 @@ fn sum(programs: &[&Program], phases: &[Lowered]) -> Optimality {
     }
 }
 
-/// Where what is fastest has no room: the best of all phases side by side within the memory of a device.
+/// Where what is fastest has no room: the best of all phases side by side within the memory of a
+/// device.
 fn within_memory(
     programs: &[&Program],
     free: &[ValueId],
@@ -174,15 +194,19 @@ fn within_memory(
     hardware: &Hardware,
     options: &LowerOptions,
 ) -> Option<(Vec<Layout>, Optimality)> {
-    let own: Vec<Lowered> =
-        programs.iter().map(|program| lower(program, hardware, options)).collect::<Result<_, _>>().ok()?;
+    let own: Vec<Lowered> = programs
+        .iter()
+        .map(|program| lower(program, hardware, options))
+        .collect::<Result<_, _>>()
+        .ok()?;
     let best = best_of(programs, free, fastest, &own, "memory", hardware, options).ok();
     if best.as_ref().is_some_and(|(_, request)| request.status == Status::Proven) {
         return best;
     }
     let joint = side_by_side(programs, free);
     let capacity = hardware.hbm_bytes;
-    // Activations take something, but how little is not known of all plans: so for the bound they take nothing.
+    // Activations take something, but how little is not known of all plans: so for the bound they
+    // take nothing.
     let Ok(Lowered { optimality: bound, .. }) =
         lower_phases(&joint, hardware, options, &scopes(programs, free, |_| capacity))
     else {
@@ -190,13 +214,17 @@ fn within_memory(
     };
     // For a plan they take what they would in each phase alone.
     let beside = |phase: usize| capacity.saturating_sub(Memory::of(&own[phase].plan).activations.0);
-    let found = lower_phases(&joint, hardware, options, &scopes(programs, free, beside)).ok().and_then(|found| {
-        let order: Vec<ValueId> = (0..free.len() as u32).map(ValueId).collect();
-        let layouts = stored(&found.plan, &order);
-        let under = |program: &&Program| lower(&with_stored(program, free, &layouts), hardware, options);
-        let phases: Vec<Lowered> = programs.iter().map(under).collect::<Result<_, _>>().ok()?;
-        Some((layouts, sum(programs, &phases).cost))
-    });
+    let found = lower_phases(&joint, hardware, options, &scopes(programs, free, beside))
+        .ok()
+        .and_then(|found| {
+            let order: Vec<ValueId> = (0..free.len() as u32).map(ValueId).collect();
+            let layouts = stored(&found.plan, &order);
+            let under = |program: &&Program| {
+                lower(&with_stored(program, free, &layouts), hardware, options)
+            };
+            let phases: Vec<Lowered> = programs.iter().map(under).collect::<Result<_, _>>().ok()?;
+            Some((layouts, sum(programs, &phases).cost))
+        });
     let (layouts, cost) = best
         .into_iter()
         .map(|(layouts, request)| (layouts, request.cost))
@@ -218,10 +246,13 @@ fn within_memory(
     ))
 }
 
-/// The memories of phases side by side ([`side_by_side`]), of which weights and caches may take `most` bytes.
+/// The memories of phases side by side ([`side_by_side`]), of which weights and caches may take
+/// `most` bytes.
 fn scopes(programs: &[&Program], free: &[ValueId], most: impl Fn(usize) -> u64) -> Scopes {
     let own = programs.iter().enumerate().flat_map(|(phase, program)| {
-        let is_own = |id: &ValueId| matches!(program.value(*id).def, Def::Parameter { .. }) && !free.contains(id);
+        let is_own = |id: &ValueId| {
+            matches!(program.value(*id).def, Def::Parameter { .. }) && !free.contains(id)
+        };
         program.value_ids().filter(is_own).map(move |_| Some(phase))
     });
     Scopes {
@@ -230,8 +261,8 @@ fn scopes(programs: &[&Program], free: &[ValueId], most: impl Fn(usize) -> u64) 
     }
 }
 
-/// The best of the layouts that each phase would have, whose plans `own` are under the same options, and a bound from the
-/// fastest plans of all.
+/// The best of the layouts that each phase would have, whose plans `own` are under the same
+/// options, and a bound from the fastest plans of all.
 fn best_of(
     programs: &[&Program],
     free: &[ValueId],
@@ -242,9 +273,11 @@ fn best_of(
     options: &LowerOptions,
 ) -> Result<(Vec<Layout>, Optimality), LowerError> {
     let mut best: Option<(Vec<Layout>, Picoseconds)> = None;
-    let own_layouts: Vec<Vec<Layout>> = own.iter().map(|lowered| stored(&lowered.plan, free)).collect();
+    let own_layouts: Vec<Vec<Layout>> =
+        own.iter().map(|lowered| stored(&lowered.plan, free)).collect();
     for (i, layouts) in own_layouts.iter().enumerate() {
-        // The same choice of two phases is one choice; a phase with its own layouts is as it is alone.
+        // The same choice of two phases is one choice; a phase with its own layouts is as it is
+        // alone.
         if own_layouts[..i].contains(layouts) {
             continue;
         }
@@ -267,7 +300,8 @@ fn best_of(
             best = Some((layouts.clone(), cost));
         }
     }
-    let (layouts, cost) = best.ok_or(LowerError::Unreachable { value: Some(free[0]), output: None })?;
+    let (layouts, cost) =
+        best.ok_or(LowerError::Unreachable { value: Some(free[0]), output: None })?;
     let Optimality { lower_bound: bound, price_bound, .. } = sum(programs, fastest);
     let proven = cost == bound;
     let proof = if price_bound == Some(cost) { Proof::Certificate } else { Proof::Search };
@@ -285,7 +319,8 @@ fn best_of(
     ))
 }
 
-/// All phases as one program. The free weights come first, stored before any step; each phase reads them through a pin.
+/// All phases as one program. The free weights come first, stored before any step; each phase reads
+/// them through a pin.
 fn side_by_side(programs: &[&Program], free: &[ValueId]) -> Program {
     let first = programs[0];
     let mut joint = Program {
@@ -304,11 +339,14 @@ fn side_by_side(programs: &[&Program], free: &[ValueId]) -> Program {
         joint.values.push(weight);
     }
     for program in programs {
-        // The weights stand first, in the folded blocks of the first phase: those of all phases are the same.
+        // The weights stand first, in the folded blocks of the first phase: those of all phases are
+        // the same.
         let folds = joint.folds.len() as u16;
         joint.folds.extend(program.folds.iter().cloned());
-        let dims: Vec<DimId> = program.dims.iter().map(|dim| common_dim(&mut joint.dims, dim)).collect();
-        let rename = |list: &[DimId]| -> Vec<DimId> { list.iter().map(|d| dims[d.index()]).collect() };
+        let dims: Vec<DimId> =
+            program.dims.iter().map(|dim| common_dim(&mut joint.dims, dim)).collect();
+        let rename =
+            |list: &[DimId]| -> Vec<DimId> { list.iter().map(|d| dims[d.index()]).collect() };
         let labels = joint.labels.len() as u16;
         let relabel = |pattern: &LayoutPattern| LayoutPattern {
             label: pattern.label.map(|LabelId(label)| LabelId(labels + label)),
@@ -319,21 +357,36 @@ fn side_by_side(programs: &[&Program], free: &[ValueId]) -> Program {
         for id in program.value_ids() {
             let value = program.value(id);
             let def = match &value.def {
-                Def::Parameter { kind, pattern } => match free.iter().position(|weight| *weight == id) {
-                    Some(at) => Def::Pin { operand: ValueId(at as u32), pattern: relabel(pattern), written: false },
-                    None => Def::Parameter { kind: *kind, pattern: relabel(pattern) },
-                },
+                Def::Parameter { kind, pattern } => {
+                    match free.iter().position(|weight| *weight == id) {
+                        Some(at) => Def::Pin {
+                            operand: ValueId(at as u32),
+                            pattern: relabel(pattern),
+                            written: false,
+                        },
+                        None => Def::Parameter { kind: *kind, pattern: relabel(pattern) },
+                    }
+                }
                 Def::Constant(number) => Def::Constant(*number),
-                Def::Op { op, operands } => {
-                    Def::Op { op: op.with_dims(|d| dims[d.index()]), operands: operands.iter().map(moved).collect() }
-                }
-                Def::Pin { operand, pattern, written } => {
-                    Def::Pin { operand: moved(operand), pattern: relabel(pattern), written: *written }
-                }
+                Def::Op { op, operands } => Def::Op {
+                    op: op.with_dims(|d| dims[d.index()]),
+                    operands: operands.iter().map(moved).collect(),
+                },
+                Def::Pin { operand, pattern, written } => Def::Pin {
+                    operand: moved(operand),
+                    pattern: relabel(pattern),
+                    written: *written,
+                },
             };
             let times = value.times.saturating_mul(steps(program));
             let fold = value.fold.map(|FoldId(fold)| FoldId(folds + fold));
-            joint.values.push(Value { dims: rename(&value.dims), def, times, fold, ..value.clone() });
+            joint.values.push(Value {
+                dims: rename(&value.dims),
+                def,
+                times,
+                fold,
+                ..value.clone()
+            });
         }
         joint.outputs.extend(program.outputs.iter().map(|output| Output {
             value: moved(&output.value),

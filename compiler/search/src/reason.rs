@@ -2,9 +2,12 @@
 
 use shard_ir::composite::composite_dim;
 use shard_ir::op::Partial;
-use shard_ir::reason::{CannotTake, Cause, Combining, Demand, LoopWhy, MoveWhy, Reason, Role, Statistic};
+use shard_ir::reason::{
+    CannotTake, Cause, Combining, Demand, LoopWhy, MoveWhy, Reason, Role, Statistic,
+};
 use shard_ir::{
-    AxisList, AxisSet, Collective, Def, DimId, Fused, Layout, Op, Place, Program, Reduce, Reduction, ValueId,
+    AxisList, AxisSet, Collective, Def, DimId, Fused, Layout, Op, Place, Program, Reduce,
+    Reduction, ValueId,
 };
 
 use crate::emit::name_of;
@@ -58,14 +61,24 @@ impl Readers {
     }
 
     /// The first reader of a value that is reached through a move, and the layout that it reads.
-    fn first_through(&self, solution: &Solution, value: ValueId, step: Step) -> Option<(Reader, LayoutId)> {
-        self.of[value.index()].iter().copied().find(|(_, wanted)| leads_to(solution, value, step, *wanted))
+    fn first_through(
+        &self,
+        solution: &Solution,
+        value: ValueId,
+        step: Step,
+    ) -> Option<(Reader, LayoutId)> {
+        self.of[value.index()]
+            .iter()
+            .copied()
+            .find(|(_, wanted)| leads_to(solution, value, step, *wanted))
     }
 
     /// Every reader of a value that is reached through a move.
     pub(crate) fn through(&self, solution: &Solution, value: ValueId, step: Step) -> Vec<Reader> {
         let all = self.of[value.index()].iter();
-        all.filter(|(_, wanted)| leads_to(solution, value, step, *wanted)).map(|(reader, _)| *reader).collect()
+        all.filter(|(_, wanted)| leads_to(solution, value, step, *wanted))
+            .map(|(reader, _)| *reader)
+            .collect()
     }
 }
 
@@ -113,13 +126,16 @@ pub(crate) fn reason(
     let (from, to) = (table.layouts[arc.from as usize], table.layouts[arc.to as usize]);
     let axes = arc.collective.axes(&program.mesh, from);
     let dim = |i: usize| program.value(value).dims[i];
-    let wants = readers.first_through(solution, value, (arc.from, arc.to)).and_then(|(reader, layout)| {
-        let moved = Moved { value, collective: &arc.collective, axes: axes.set() };
-        demand(program, readers, tables, &moved, reader, table.layouts[layout as usize])
-    });
+    let wants =
+        readers.first_through(solution, value, (arc.from, arc.to)).and_then(|(reader, layout)| {
+            let moved = Moved { value, collective: &arc.collective, axes: axes.set() };
+            demand(program, readers, tables, &moved, reader, table.layouts[layout as usize])
+        });
     let cause = |kind| partial_cause(kernels, tables, solution, value, axes.set(), kind);
     let why = match arc.collective {
-        Collective::ReduceScatter { kind, dim: d, .. } => MoveWhy::Scattered { cause: cause(kind), dim: dim(d) },
+        Collective::ReduceScatter { kind, dim: d, .. } => {
+            MoveWhy::Scattered { cause: cause(kind), dim: dim(d) }
+        }
         Collective::ReduceScatterDims { kind, .. } => MoveWhy::ScatteredAlong {
             cause: cause(kind),
             dims: arc.collective.parts(from).into_iter().map(|(d, _)| dim(d)).collect(),
@@ -130,7 +146,9 @@ pub(crate) fn reason(
         Collective::Exchange { .. } => MoveWhy::Regrouped { from, to },
         Collective::AllReduce { kind, .. } => MoveWhy::Reduced { cause: cause(kind) },
         Collective::AllGather { dim: d, .. } => MoveWhy::Gathered { dim: dim(d) },
-        Collective::AllToAll { from_dim, to_dim, .. } => MoveWhy::Exchanged { from: dim(from_dim), to: dim(to_dim) },
+        Collective::AllToAll { from_dim, to_dim, .. } => {
+            MoveWhy::Exchanged { from: dim(from_dim), to: dim(to_dim) }
+        }
         Collective::Permute { .. } => MoveWhy::Permuted { from, to },
         Collective::Slice { dim: d, .. } => MoveWhy::Sliced { dim: dim(d) },
         Collective::ToPartial { dim: d, .. } => MoveWhy::MadePartial { dim: d.map(dim) },
@@ -138,7 +156,8 @@ pub(crate) fn reason(
     Reason::Moved { value: told(program, value), axes, why, wants }
 }
 
-/// The reason of the collective in the loop of an einsum that is given its operands in these layouts.
+/// The reason of the collective in the loop of an einsum that is given its operands in these
+/// layouts.
 pub(crate) fn reason_of_loop(
     kernels: &Kernels,
     tables: &Tables,
@@ -154,8 +173,10 @@ pub(crate) fn reason_of_loop(
     match *fused {
         Fused::AllGather { operand, dim: d, .. } => {
             let moved = program.value(value).def.operands()[operand];
-            let whole = given[operand]
-                .with_dim(d, given[operand].axes_of(d).prefix(given[operand].axes_of(d).len() - axes.len()));
+            let whole = given[operand].with_dim(
+                d,
+                given[operand].axes_of(d).prefix(given[operand].axes_of(d).len() - axes.len()),
+            );
             let of = Moved { value: moved, collective: &fused.collective(), axes: axes.set() };
             let roles = roles(program, readers, tables, &of, value, whole);
             let (reader, value) = (told(program, value), told(program, moved));
@@ -168,9 +189,14 @@ pub(crate) fn reason_of_loop(
     }
 }
 
-/// The reason of an all-reduce between the pieces of a composite that reads its operand in a layout; `piece` makes the
-/// statistic.
-pub(crate) fn reason_in_pieces(program: &Program, composite: ValueId, operand: Layout, piece: &Op) -> Option<Reason> {
+/// The reason of an all-reduce between the pieces of a composite that reads its operand in a
+/// layout; `piece` makes the statistic.
+pub(crate) fn reason_in_pieces(
+    program: &Program,
+    composite: ValueId,
+    operand: Layout,
+    piece: &Op,
+) -> Option<Reason> {
     let Def::Op { op, operands } = &program.value(composite).def else { return None };
     let (dim, from) = (composite_dim(op)?, *operands.first()?);
     let at = program.value(from).dims.iter().position(|d| *d == dim)?;
@@ -182,7 +208,13 @@ pub(crate) fn reason_in_pieces(program: &Program, composite: ValueId, operand: L
     };
     // What has no name is told by what it is of.
     let of = name_of(program, composite).is_none().then(|| told(program, from));
-    Some(Reason::Statistic { composite: told(program, composite), of, dim, axes: operand.axes_of(at), statistic })
+    Some(Reason::Statistic {
+        composite: told(program, composite),
+        of,
+        dim,
+        axes: operand.axes_of(at),
+        statistic,
+    })
 }
 
 /// What a reader asks for, and what the axes of the move do there; none where nobody asks yet.
@@ -202,7 +234,9 @@ fn demand(
         }
         Reader::Value(id) => {
             let reader = told(program, id);
-            let Def::Op { op, .. } = &program.value(id).def else { return Some(Demand::Asks { reader, layout }) };
+            let Def::Op { op, .. } = &program.value(id).def else {
+                return Some(Demand::Asks { reader, layout });
+            };
             match cannot_take(program, op, moved) {
                 Some(why) => Demand::CannotTake { reader, why },
                 None => {
@@ -221,16 +255,21 @@ struct Moved<'a> {
     axes: AxisSet,
 }
 
-/// Why an op could not do with the value as it was before the move, where that lies in the op alone.
+/// Why an op could not do with the value as it was before the move, where that lies in the op
+/// alone.
 fn cannot_take(program: &Program, op: &Op, moved: &Moved<'_>) -> Option<CannotTake> {
     let dims = &program.value(moved.value).dims;
     match (moved.collective, op) {
         (
-            Collective::ReduceScatter { .. } | Collective::ReduceScatterDims { .. } | Collective::AllReduce { .. },
+            Collective::ReduceScatter { .. }
+            | Collective::ReduceScatterDims { .. }
+            | Collective::AllReduce { .. },
             Op::Map(map),
         ) if map.row().sums == Partial::No => Some(CannotTake::NotLinear),
         (
-            Collective::ReduceScatter { .. } | Collective::ReduceScatterDims { .. } | Collective::AllReduce { .. },
+            Collective::ReduceScatter { .. }
+            | Collective::ReduceScatterDims { .. }
+            | Collective::AllReduce { .. },
             Op::Softmax { .. } | Op::Norm { .. },
         ) => Some(CannotTake::NotLinear),
         (
@@ -241,7 +280,8 @@ fn cannot_take(program: &Program, op: &Op, moved: &Moved<'_>) -> Option<CannotTa
     }
 }
 
-/// What the axes of a move do in the op that reads the moved value: in the value itself, and in what it is read with.
+/// What the axes of a move do in the op that reads the moved value: in the value itself, and in
+/// what it is read with.
 fn roles(
     program: &Program,
     readers: &Readers,
@@ -257,14 +297,16 @@ fn roles(
         .into_iter()
         .map(|(dim, axes)| Role::Splits { dim, axes })
         .collect();
-    let whole: AxisSet = moved.axes.iter().filter(|a| layout.place(*a) == Place::Replicated).collect();
+    let whole: AxisSet =
+        moved.axes.iter().filter(|a| layout.place(*a) == Place::Replicated).collect();
     if whole.is_empty() {
         return out;
     }
     let others = program.value(reader).def.operands().iter().filter(|o| **o != moved.value);
     let beside: Vec<(String, Vec<(DimId, AxisList)>)> = others
         .filter_map(|other| {
-            let read = readers.of[other.index()].iter().find(|(r, _)| *r == Reader::Value(reader))?;
+            let read =
+                readers.of[other.index()].iter().find(|(r, _)| *r == Reader::Value(reader))?;
             let other_layout = tables.of(*other).layouts[read.1 as usize];
             let name = name_of(program, *other)?.to_string();
             Some((name, named(*other, split_by(other_layout, whole))))
@@ -305,7 +347,9 @@ fn partial_cause(
     // What is not made partial was cut into terms by a move.
     let producer = &table.producers[settled.made_in as usize][settled.producer];
     let mut partial = table.layouts[settled.made_in as usize].partial(kind);
-    if let (Source::Kernel(_, Some(Fused::ReduceScatter { axes, .. })), Reduction::Sum) = (producer.source, kind) {
+    if let (Source::Kernel(_, Some(Fused::ReduceScatter { axes, .. })), Reduction::Sum) =
+        (producer.source, kind)
+    {
         // Before its loop has scattered it.
         partial = partial.union(axes.set());
     }
@@ -315,12 +359,18 @@ fn partial_cause(
         let terms = cut_into_terms(program, tables, settled, value, cut);
         return match made.is_empty() {
             true => terms,
-            false => Cause::All(vec![partial_cause(kernels, tables, solution, value, made, kind), terms]),
+            false => {
+                Cause::All(vec![partial_cause(kernels, tables, solution, value, made, kind), terms])
+            }
         };
     }
     match (producer.source, &program.value(value).def) {
-        (Source::Pin, Def::Pin { operand, .. }) => partial_cause(kernels, tables, solution, *operand, axes, kind),
-        (Source::Kernel(..), _) => cause_in_kernel(kernels, tables, solution, value, producer, (axes, kind)),
+        (Source::Pin, Def::Pin { operand, .. }) => {
+            partial_cause(kernels, tables, solution, *operand, axes, kind)
+        }
+        (Source::Kernel(..), _) => {
+            cause_in_kernel(kernels, tables, solution, value, producer, (axes, kind))
+        }
         _ => given(),
     }
 }
@@ -343,7 +393,8 @@ fn cause_in_kernel(
         let layout = tables.of(*operand).layouts[*layout as usize];
         for axis in axes.difference(explained).iter() {
             if let Place::Split { dim, .. } = layout.place(axis) {
-                let on: AxisList = layout.axes_of(dim).iter().filter(|a| axes.contains(*a)).collect();
+                let on: AxisList =
+                    layout.axes_of(dim).iter().filter(|a| axes.contains(*a)).collect();
                 explained = explained.union(on.set());
                 over.push((program.value(*operand).dims[dim], on));
                 break;
@@ -356,9 +407,11 @@ fn cause_in_kernel(
         named = reducing.unwrap_or(value);
         causes.push(Cause::Combined { value: told(program, named), axes, how, over });
     }
-    // A sum of terms that were there before: one that is made so tells more than one cut into terms.
+    // A sum of terms that were there before: one that is made so tells more than one cut into
+    // terms.
     let is_made_partial = |v: &ValueId| {
-        let made = solution.values[v.index()].as_ref().map(|s| tables.of(*v).layouts[s.made_in as usize]);
+        let made =
+            solution.values[v.index()].as_ref().map(|s| tables.of(*v).layouts[s.made_in as usize]);
         made.is_some_and(|layout| axes.is_subset(layout.partial(kind)))
     };
     let terms: Vec<ValueId> = producer
@@ -375,7 +428,9 @@ fn cause_in_kernel(
     if let Some(term) = shown.first() {
         named = *term;
     }
-    causes.extend(shown.iter().map(|term| partial_cause(kernels, tables, solution, *term, axes, kind)));
+    causes.extend(
+        shown.iter().map(|term| partial_cause(kernels, tables, solution, *term, axes, kind)),
+    );
     match (causes.is_empty(), name_of(program, value)) {
         (true, _) => Cause::Given { value: told(program, value), axes },
         (false, Some(own)) if name_of(program, named) != Some(own) => {
@@ -385,22 +440,34 @@ fn cause_in_kernel(
     }
 }
 
-/// How a move made a complete value one of terms: its blocks, or the one copy that counts, with zeros elsewhere.
-fn cut_into_terms(program: &Program, tables: &Tables, settled: &Settled, value: ValueId, cut: AxisSet) -> Cause {
+/// How a move made a complete value one of terms: its blocks, or the one copy that counts, with
+/// zeros elsewhere.
+fn cut_into_terms(
+    program: &Program,
+    tables: &Tables,
+    settled: &Settled,
+    value: ValueId,
+    cut: AxisSet,
+) -> Cause {
     let table = tables.of(value);
-    let dims = settled.moves.iter().filter_map(|(from, to)| match table.arc(*from, *to)?.collective {
-        Collective::ToPartial { dim: Some(dim), axes, .. } if axes.iter().any(|a| cut.contains(a)) => {
-            Some(program.value(value).dims[dim])
-        }
-        _ => None,
-    });
+    let dims =
+        settled.moves.iter().filter_map(|(from, to)| match table.arc(*from, *to)?.collective {
+            Collective::ToPartial { dim: Some(dim), axes, .. }
+                if axes.iter().any(|a| cut.contains(a)) =>
+            {
+                Some(program.value(value).dims[dim])
+            }
+            _ => None,
+        });
     Cause::Terms { value: told(program, value), axes: cut, dims: dims.collect() }
 }
 
 /// The ops of the kernel that makes a value.
 fn settled_chain(kernels: &Kernels, source: Source, value: ValueId) -> &[ValueId] {
     match source {
-        Source::Kernel(number, _) => kernels.of[value.index()].get(number).map_or(&[][..], |kernel| &kernel.chain),
+        Source::Kernel(number, _) => {
+            kernels.of[value.index()].get(number).map_or(&[][..], |kernel| &kernel.chain)
+        }
         Source::Given | Source::Pin => &[],
     }
 }
@@ -408,7 +475,9 @@ fn settled_chain(kernels: &Kernels, source: Source, value: ValueId) -> &[ValueId
 /// The op of a kernel that combines terms over a dim, and how.
 fn reduces(program: &Program, chain: &[ValueId], kind: Reduction) -> (Option<ValueId>, Combining) {
     let mut found = chain.iter().filter_map(|id| match &program.value(*id).def {
-        Def::Op { op: Op::Reduce { .. }, .. } if kind == Reduction::Max => Some((Some(*id), Combining::Maximum)),
+        Def::Op { op: Op::Reduce { .. }, .. } if kind == Reduction::Max => {
+            Some((Some(*id), Combining::Maximum))
+        }
         Def::Op { op: Op::Einsum, .. } => Some((Some(*id), Combining::Contraction)),
         Def::Op { op: Op::Reduce { .. }, .. } => Some((Some(*id), Combining::Sum)),
         Def::Op { op: Op::Take { .. }, .. } => Some((Some(*id), Combining::Lookup)),

@@ -1,10 +1,12 @@
 //! Extraction: the plan of least cost in a saturated space, a shared value counted once.
 //!
-//! A* over *demands*. A state is a set of wanted things, each a value in a layout, to begin with the results. The last of
-//! the wanted values in program order is settled next: all its readers are settled, so the set of layouts wanted of it is
-//! final, and what it costs to make it once and bring it to all of them is exact ([`Steiner`]). Its operands are wanted
-//! then. A parameter stands right before its first reader, wherever it is declared: as long as it is wanted, states that want
-//! it in different layouts are different states, though nothing else may tell them apart. The bound on what is still to be paid is the sum of the [`LeastCosts`] of all open demands.
+//! A* over *demands*. A state is a set of wanted things, each a value in a layout, to begin with
+//! the results. The last of the wanted values in program order is settled next: all its readers are
+//! settled, so the set of layouts wanted of it is final, and what it costs to make it once and
+//! bring it to all of them is exact ([`Steiner`]). Its operands are wanted then. A parameter stands
+//! right before its first reader, wherever it is declared: as long as it is wanted, states that
+//! want it in different layouts are different states, though nothing else may tell them apart. The
+//! bound on what is still to be paid is the sum of the [`LeastCosts`] of all open demands.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -120,7 +122,8 @@ struct Visit {
     choices: Rc<Vec<Choice>>,
 }
 
-/// What tells a state from others: slots decided, labels, what is wanted, and where memory is a constraint by which steps.
+/// What tells a state from others: slots decided, labels, what is wanted, and where memory is a
+/// constraint by which steps.
 type State = (usize, Vec<Layout>, Vec<Want>, Vec<Use>);
 
 impl Visit {
@@ -141,8 +144,8 @@ impl Visit {
     }
 }
 
-/// States that wait for one of their choices, by bound: least first; among equals the state nearest to a whole plan, then the
-/// one reached first.
+/// States that wait for one of their choices, by bound: least first; among equals the state nearest
+/// to a whole plan, then the one reached first.
 type Open = BinaryHeap<Reverse<(Cost, u32, usize, usize)>>;
 
 /// A search on its way.
@@ -168,7 +171,8 @@ struct Run {
 }
 
 impl Run {
-    /// Whether a plan is known, and none that is still to come ties with it, or enough were compared.
+    /// Whether a plan is known, and none that is still to come ties with it, or enough were
+    /// compared.
     fn has_all_ties(&mut self, bound: Cost, limits: &Limits) -> bool {
         let Some(goal) = self.goals.first() else { return false };
         let cost = self.visits[*goal].cost;
@@ -195,8 +199,9 @@ pub(crate) const TOO_LARGE: &str = "memory";
 /// So many plans that need too much memory are passed over.
 const MAX_TOO_LARGE: usize = 32;
 
-/// Of the ways to reach a state, this many of least cost are followed where plans are passed over: more than plans are, so that
-/// for each way that is not followed a plan as cheap is found to fit, or the search ends. One is enough where every plan fits.
+/// Of the ways to reach a state, this many of least cost are followed where plans are passed over:
+/// more than plans are, so that for each way that is not followed a plan as cheap is found to fit,
+/// or the search ends. One is enough where every plan fits.
 pub(crate) const MANY_WAYS: usize = MAX_TOO_LARGE + 1;
 
 /// The ways in which a state was reached that are followed.
@@ -204,9 +209,11 @@ pub(crate) const MANY_WAYS: usize = MAX_TOO_LARGE + 1;
 struct Reached(Vec<(Cost, Footprint)>);
 
 impl Reached {
-    /// Whether one more way is followed, and not left out for as many as `ways` that cost and hold no more; it is noted then.
+    /// Whether one more way is followed, and not left out for as many as `ways` that cost and hold
+    /// no more; it is noted then.
     fn takes(&mut self, cost: Cost, held: &Footprint, ways: usize) -> bool {
-        let as_good = self.0.iter().filter(|(known, holds)| *known <= cost && holds.is_within(held));
+        let as_good =
+            self.0.iter().filter(|(known, holds)| *known <= cost && holds.is_within(held));
         if as_good.take(ways).count() >= ways {
             return false;
         }
@@ -238,8 +245,8 @@ pub(crate) struct Search<'a> {
     approximate: bool,
     /// No plan takes less, in picoseconds, as prices have shown.
     least: u64,
-    /// Plans that fit may have been missed, which take this time or more: others were passed over that leave no room, or the
-    /// search ended.
+    /// Plans that fit may have been missed, which take this time or more: others were passed over
+    /// that leave no room, or the search ended.
     pub(crate) missed: Option<u64>,
     /// States that the last run expanded.
     pub(crate) expansions: usize,
@@ -289,7 +296,9 @@ impl<'a> Search<'a> {
         for (i, output) in program.outputs.iter().enumerate() {
             let layouts = space.candidates(output.value, &output.pattern);
             let table = tables.of(output.value);
-            search.output_layouts.push(layouts.into_iter().filter_map(|l| table.id_of(l)).collect());
+            search
+                .output_layouts
+                .push(layouts.into_iter().filter_map(|l| table.id_of(l)).collect());
             search.slots.push(Slot::Output(i));
         }
         search
@@ -330,7 +339,8 @@ impl<'a> Search<'a> {
         let least = *run.lower_bound.get_or_insert(time);
         if !self.fits(&run.visits, visit)? {
             run.too_large += 1;
-            // Where many ways are followed none is left out that leads to a plan as fast as this one.
+            // Where many ways are followed none is left out that leads to a plan as fast as this
+            // one.
             self.missed = match run.ways {
                 1 => Some(least),
                 _ => (run.too_large > MAX_TOO_LARGE).then_some(time),
@@ -338,15 +348,16 @@ impl<'a> Search<'a> {
             return Ok(());
         }
         if time > least && run.goals.is_empty() && run.ways == 1 {
-            // Plans that were passed over may have kept others, as fast as they are, from being looked at.
+            // Plans that were passed over may have kept others, as fast as they are, from being
+            // looked at.
             run.stopped_by = Some(TOO_LARGE);
         }
         run.goals.push(visit);
         Ok(())
     }
 
-    /// Now and then looks for a plan straight ahead: one that takes no more than any plan must is the best, however many tie
-    /// with it.
+    /// Now and then looks for a plan straight ahead: one that takes no more than any plan must is
+    /// the best, however many tie with it.
     fn dives_to_the_best(
         &mut self,
         run: &mut Run,
@@ -368,7 +379,8 @@ impl<'a> Search<'a> {
         Ok(true)
     }
 
-    /// Whether a limit ends the search before it has a plan; then it takes the one straight ahead, if there is one.
+    /// Whether a limit ends the search before it has a plan; then it takes the one straight ahead,
+    /// if there is one.
     fn stops_short(
         &mut self,
         run: &mut Run,
@@ -396,7 +408,8 @@ impl<'a> Search<'a> {
             run.open.push(Reverse((next, u32::MAX - run.visits[visit].depth, visit, choice + 1)));
         }
         let Some(child) = self.child(&run.visits, visit, choice) else { return };
-        let state = (child.slots, child.labels.clone(), child.wants.clone(), child.held.uses().to_vec());
+        let state =
+            (child.slots, child.labels.clone(), child.wants.clone(), child.held.uses().to_vec());
         let known = run.reached.entry(state).or_default();
         if known.takes(child.cost, &child.held, run.ways) {
             self.open(child, &mut run.visits, &mut run.open);
@@ -409,7 +422,9 @@ impl<'a> Search<'a> {
         self.expansions = run.expansions;
         if run.goals.is_empty() {
             return Err(match stopped_by {
-                _ if run.too_large > MAX_TOO_LARGE => LowerError::Limit { limit: TOO_LARGE, count: MAX_TOO_LARGE },
+                _ if run.too_large > MAX_TOO_LARGE => {
+                    LowerError::Limit { limit: TOO_LARGE, count: MAX_TOO_LARGE }
+                }
                 Some(TIME_LIMIT) => LowerError::OutOfTime,
                 Some(_) => LowerError::Limit { limit: "expansions", count: limits.expansions },
                 None => self.unreachable(),
@@ -419,8 +434,11 @@ impl<'a> Search<'a> {
         if self.approximate && stopped_by.is_none() {
             stopped_by = Some("wanted layouts of one value");
         }
-        let solutions =
-            run.goals.iter().map(|goal| self.solution(&run.visits, *goal)).collect::<Result<Vec<_>, _>>()?;
+        let solutions = run
+            .goals
+            .iter()
+            .map(|goal| self.solution(&run.visits, *goal))
+            .collect::<Result<Vec<_>, _>>()?;
         let lower_bound = Picoseconds(run.lower_bound.unwrap_or(0));
         Ok(Found {
             root_bound: Picoseconds(run.root_bound.unwrap_or(0)).min(lower_bound),
@@ -438,7 +456,9 @@ impl<'a> Search<'a> {
         let needed = needed(&emit(&self.kernels, self.tables, &solution)?.plan);
         match self.holdings.as_ref().map_or(0, |holdings| holdings.needed(&visits[goal].held)) {
             least if least <= needed => Ok(room.holds(needed)),
-            least => Err(LowerError::Internal(format!("a plan of {needed} bytes that holds {least} at least"))),
+            least => Err(LowerError::Internal(format!(
+                "a plan of {needed} bytes that holds {least} at least"
+            ))),
         }
     }
 
@@ -463,7 +483,8 @@ impl<'a> Search<'a> {
             Some(_) => None,
             None => visit.wants.last().map(|w| w.value),
         };
-        let rest: Cost = visit.to_come.iter().filter(|(v, _)| Some(*v) != settled).map(|(_, c)| *c).sum();
+        let rest: Cost =
+            visit.to_come.iter().filter(|(v, _)| Some(*v) != settled).map(|(_, c)| *c).sum();
         visit.cost + rest + visit.choices[choice].bound
     }
 
@@ -487,7 +508,8 @@ impl<'a> Search<'a> {
             None => match visit.wants.last() {
                 None => Rc::new(Vec::new()),
                 Some(last) => {
-                    let wants: Vec<Want> = visit.wants.iter().filter(|w| w.value == last.value).copied().collect();
+                    let wants: Vec<Want> =
+                        visit.wants.iter().filter(|w| w.value == last.value).copied().collect();
                     if let Some(known) = self.choices.get(&wants) {
                         return Rc::clone(known);
                     }
@@ -499,7 +521,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Every way of making a value once and bringing it to all the layouts wanted, best bound first.
+    /// Every way of making a value once and bringing it to all the layouts wanted, best bound
+    /// first.
     fn ways(&mut self, value: ValueId, wants: &[Want]) -> Vec<Choice> {
         let mut wanted: Vec<LayoutId> = wants.iter().map(|w| w.layout).collect();
         wanted.dedup();
@@ -508,21 +531,31 @@ impl<'a> Search<'a> {
         if direct.any(|layout| Some(layout) != only) {
             return Vec::new();
         }
-        let parts: Vec<Rc<Steiner>> = wanted.chunks(MAX_WANTED).map(|part| self.steiner(value, part)).collect();
+        let parts: Vec<Rc<Steiner>> =
+            wanted.chunks(MAX_WANTED).map(|part| self.steiner(value, part)).collect();
         self.approximate |= parts.len() > 1;
         let table = self.tables.of(value);
         let mut found = Vec::new();
         for made_in in 0..table.layouts.len() as LayoutId {
-            if only.is_some_and(|layout| layout != made_in) || table.producers[made_in as usize].is_empty() {
+            if only.is_some_and(|layout| layout != made_in)
+                || table.producers[made_in as usize].is_empty()
+            {
                 continue;
             }
-            let Some(moves) = parts.iter().try_fold(Cost::ZERO, |sum, p| Some(sum + p.cost_from(made_in)?)) else {
+            let Some(moves) =
+                parts.iter().try_fold(Cost::ZERO, |sum, p| Some(sum + p.cost_from(made_in)?))
+            else {
                 continue;
             };
             for (producer, made) in table.producers[made_in as usize].iter().enumerate() {
                 let least = self.least_costs.of_producer(made);
                 if is_finite(least) {
-                    found.push(Choice { bound: least + moves, cost: made.cost + moves, made_in, producer });
+                    found.push(Choice {
+                        bound: least + moves,
+                        cost: made.cost + moves,
+                        made_in,
+                        producer,
+                    });
                 }
             }
         }
@@ -531,8 +564,14 @@ impl<'a> Search<'a> {
     }
 
     /// The moves that bring a value from where it is made to all layouts in which it is wanted.
-    fn moves(&self, value: ValueId, wants: &[Want], made_in: LayoutId) -> Vec<(LayoutId, LayoutId)> {
-        let mut wanted: Vec<LayoutId> = wants.iter().filter(|w| w.value == value).map(|w| w.layout).collect();
+    fn moves(
+        &self,
+        value: ValueId,
+        wants: &[Want],
+        made_in: LayoutId,
+    ) -> Vec<(LayoutId, LayoutId)> {
+        let mut wanted: Vec<LayoutId> =
+            wants.iter().filter(|w| w.value == value).map(|w| w.layout).collect();
         wanted.dedup();
         let mut moves: Vec<(LayoutId, LayoutId)> = Vec::new();
         for part in wanted.chunks(MAX_WANTED) {
@@ -596,13 +635,22 @@ impl<'a> Search<'a> {
             }
             None => {
                 let value = visit.wants.last()?.value;
-                let producer = &self.tables.of(value).producers[picked.made_in as usize][picked.producer];
-                if producer.labels.iter().any(|(label, layout)| child.labels[label.0 as usize] != *layout) {
+                let producer =
+                    &self.tables.of(value).producers[picked.made_in as usize][picked.producer];
+                if producer
+                    .labels
+                    .iter()
+                    .any(|(label, layout)| child.labels[label.0 as usize] != *layout)
+                {
                     return None;
                 }
                 if let Some(holdings) = &self.holdings {
                     let moves = self.moves(value, &visit.wants, picked.made_in);
-                    child.held = holdings.with_settled(&visit.held, value, (picked.made_in, producer, &moves))?;
+                    child.held = holdings.with_settled(
+                        &visit.held,
+                        value,
+                        (picked.made_in, producer, &moves),
+                    )?;
                 }
                 child.decision = Decision::Value(value, picked);
                 child.wants.retain(|w| w.value != value);
@@ -629,7 +677,12 @@ impl<'a> Search<'a> {
     }
 
     /// From a state, the choice of best bound again and again: a plan, perhaps not the best.
-    fn dive(&mut self, mut visit: usize, mut choice: usize, visits: &mut Vec<Visit>) -> Option<usize> {
+    fn dive(
+        &mut self,
+        mut visit: usize,
+        mut choice: usize,
+        visits: &mut Vec<Visit>,
+    ) -> Option<usize> {
         loop {
             if self.is_goal(&visits[visit]) {
                 return Some(visit);
@@ -666,7 +719,8 @@ impl<'a> Search<'a> {
                     let parent = &visits[visit.parent];
                     let moves = self.moves(value, &parent.wants, choice.made_in);
                     let producer = choice.producer;
-                    values[value.index()] = Some(Settled { made_in: choice.made_in, producer, moves });
+                    values[value.index()] =
+                        Some(Settled { made_in: choice.made_in, producer, moves });
                 }
             }
             at = visit.parent;
@@ -690,7 +744,9 @@ impl<'a> Search<'a> {
                 .filter_map(|layout| {
                     let given = table.producers[layout].iter().position(|p| {
                         p.source == Source::Given
-                            && p.labels.iter().all(|(l, want)| solution.labels.get(l.0 as usize) == Some(want))
+                            && p.labels
+                                .iter()
+                                .all(|(l, want)| solution.labels.get(l.0 as usize) == Some(want))
                     })?;
                     Some((table.producers[layout][given].cost, layout, given))
                 })
@@ -708,7 +764,9 @@ impl<'a> Search<'a> {
     fn unreachable(&self) -> LowerError {
         for id in self.program.value_ids().filter(|id| self.kernels.live[id.index()]) {
             let table = self.tables.of(id);
-            if (0..table.layouts.len() as LayoutId).all(|layout| !is_finite(self.least_costs.of(id, layout))) {
+            if (0..table.layouts.len() as LayoutId)
+                .all(|layout| !is_finite(self.least_costs.of(id, layout)))
+            {
                 return LowerError::Unreachable { value: Some(id), output: None };
             }
         }
@@ -718,8 +776,8 @@ impl<'a> Search<'a> {
     }
 }
 
-/// For each value a place behind all that it is made from, and before all that reads it: that of a parameter or a number is
-/// right before its first reader.
+/// For each value a place behind all that it is made from, and before all that reads it: that of a
+/// parameter or a number is right before its first reader.
 fn places(kernels: &Kernels) -> Vec<u32> {
     let program = &kernels.program;
     let mut places: Vec<u32> = program.value_ids().map(|id| 2 * id.0 + 1).collect();

@@ -1,12 +1,14 @@
-//! The space of plans as an e-graph: one e-class is one value in one layout, its e-nodes are the ways of having it.
+//! The space of plans as an e-graph: one e-class is one value in one layout, its e-nodes are the
+//! ways of having it.
 
 use egg::{
-    Analysis, Applier, DidMerge, EGraph, Id, Language, Rewrite, Runner, SearchMatches, Searcher, SimpleScheduler,
-    StopReason, Subst, Symbol, Var,
+    Analysis, Applier, DidMerge, EGraph, Id, Language, Rewrite, Runner, SearchMatches, Searcher,
+    SimpleScheduler, StopReason, Subst, Symbol, Var,
 };
 use rustc_hash::FxHashMap;
 use shard_ir::{
-    AxisSet, Binary, Collective, Def, Fused, Layout, LayoutPattern, MeshShape, Op, Program, Reduce, Reduction, ValueId,
+    AxisSet, Binary, Collective, Def, Fused, Layout, LayoutPattern, MeshShape, Op, Program, Reduce,
+    Reduction, ValueId,
 };
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -42,7 +44,8 @@ pub(crate) enum ENode {
     Move(At, Collective, [Id; 1]),
 }
 
-// The library hashes a node several times. Two that differ in the collective alone are rare: it is not worth hashing.
+// The library hashes a node several times. Two that differ in the collective alone are rare: it is
+// not worth hashing.
 impl Hash for ENode {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let kernel = match self {
@@ -68,7 +71,8 @@ impl ENode {
 }
 
 impl Language for ENode {
-    type Discriminant = (std::mem::Discriminant<ENode>, At, usize, Option<Collective>, Option<Fused>);
+    type Discriminant =
+        (std::mem::Discriminant<ENode>, At, usize, Option<Collective>, Option<Fused>);
 
     fn discriminant(&self) -> Self::Discriminant {
         let (number, collective, fused) = match self {
@@ -81,7 +85,8 @@ impl Language for ENode {
     }
 
     fn matches(&self, other: &Self) -> bool {
-        self.discriminant() == other.discriminant() && self.children().len() == other.children().len()
+        self.discriminant() == other.discriminant()
+            && self.children().len() == other.children().len()
     }
 
     fn children(&self) -> &[Id] {
@@ -101,7 +106,8 @@ impl Language for ENode {
     }
 }
 
-/// The analysis: what each class stands for, and the classes in the order in which they were first wanted.
+/// The analysis: what each class stands for, and the classes in the order in which they were first
+/// wanted.
 #[derive(Default)]
 pub(crate) struct Layouts {
     /// Every class, in the order of its goal.
@@ -141,8 +147,8 @@ pub(crate) struct Space {
 }
 
 impl Space {
-    /// Builds and saturates the e-graph. Only what the results depend on, and the parameters, is in it; with a region, only
-    /// what lies in it: the rules then fire no further.
+    /// Builds and saturates the e-graph. Only what the results depend on, and the parameters, is in
+    /// it; with a region, only what lies in it: the rules then fire no further.
     pub(crate) fn saturate(
         kernels: Arc<Kernels>,
         region: Option<Region>,
@@ -156,13 +162,16 @@ impl Space {
                 graph.add(ENode::Goal(At { value: output.value, layout }));
             }
         }
-        for id in program.value_ids().filter(|id| matches!(program.value(*id).def, Def::Parameter { .. })) {
+        for id in
+            program.value_ids().filter(|id| matches!(program.value(*id).def, Def::Parameter { .. }))
+        {
             for layout in context.allowed(id) {
                 graph.add(ENode::Goal(At { value: id, layout: *layout }));
             }
         }
         if let Some(region) = &context.region {
-            // All at once, so that the rules need one round and not one for each step back from the results.
+            // All at once, so that the rules need one round and not one for each step back from the
+            // results.
             for id in program.value_ids().filter(|id| kernels.live[id.index()]) {
                 let mut layouts: Vec<Layout> = region.layouts[id.index()].iter().copied().collect();
                 layouts.sort_unstable();
@@ -179,7 +188,8 @@ impl Space {
             .into_iter()
             .collect::<Result<_, String>>()
             .map_err(|e| LowerError::Internal(format!("egg refuses a rule: {e}")))?;
-        // No clock may decide what is found, and a scheduler that bans rules would leave the space incomplete.
+        // No clock may decide what is found, and a scheduler that bans rules would leave the space
+        // incomplete.
         let runner: Runner<ENode, Layouts> = Runner::default()
             .with_egraph(graph)
             .with_scheduler(SimpleScheduler)
@@ -198,7 +208,9 @@ impl Space {
         limits.stop.check()?;
         match runner.stop_reason {
             Some(StopReason::Saturated) => Ok(Space { kernels, graph, context }),
-            Some(StopReason::NodeLimit(_)) => Err(LowerError::Limit { limit: "e-nodes", count: limits.nodes }),
+            Some(StopReason::NodeLimit(_)) => {
+                Err(LowerError::Limit { limit: "e-nodes", count: limits.nodes })
+            }
             other => Err(LowerError::Internal(format!("saturation stopped: {other:?}"))),
         }
     }
@@ -209,7 +221,8 @@ impl Space {
     }
 }
 
-/// The rules by how they are run; each covers the rules of one or more families of [`crate::rules::RULES`].
+/// The rules by how they are run; each covers the rules of one or more families of
+/// [`crate::rules::RULES`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum RuleKind {
     Strategies,
@@ -246,7 +259,8 @@ impl Context {
         let program = Arc::clone(&kernels.program);
         let maxima = maxima(&program);
         let sums = program.mesh.all_axes();
-        // Inside a region values whose moves are alike differ in what they may pass through, but not in the moves from there.
+        // Inside a region values whose moves are alike differ in what they may pass through, but
+        // not in the moves from there.
         let mut alike: FxHashMap<Movable, MovesFrom> = FxHashMap::default();
         let mut whole: FxHashMap<Movable, Arc<MovesFrom>> = FxHashMap::default();
         let moves = program
@@ -259,8 +273,11 @@ impl Context {
                 let mesh = &program.mesh;
                 let Some(region) = &region else {
                     let make = |of: &Movable| {
-                        let layouts = MeshShape { mesh, sizes: &of.sizes }.layouts(sums, maxima).into_iter();
-                        Arc::new(layouts.map(|l| (l, of.moves_from(mesh, l, sums, maxima))).collect())
+                        let layouts =
+                            MeshShape { mesh, sizes: &of.sizes }.layouts(sums, maxima).into_iter();
+                        Arc::new(
+                            layouts.map(|l| (l, of.moves_from(mesh, l, sums, maxima))).collect(),
+                        )
                     };
                     return Arc::clone(whole.entry(movable).or_insert_with_key(make));
                 };
@@ -268,17 +285,28 @@ impl Context {
                 let known = alike.entry(movable.clone()).or_default();
                 let mut sorted: Vec<Layout> = inside.iter().copied().collect();
                 sorted.sort_unstable();
-                let split_by = |l: &Layout| (l.split_axes(), l.partial(Reduction::Sum), l.partial(Reduction::Max));
+                let split_by = |l: &Layout| {
+                    (l.split_axes(), l.partial(Reduction::Sum), l.partial(Reduction::Max))
+                };
                 let mut groups: FxHashMap<_, Vec<Layout>> = FxHashMap::default();
                 for layout in &sorted {
                     groups.entry(split_by(layout)).or_default().push(*layout);
                 }
-                groups.values_mut().filter(|group| !movable.is_exchanged(mesh, group[0])).for_each(Vec::clear);
+                groups
+                    .values_mut()
+                    .filter(|group| !movable.is_exchanged(mesh, group[0]))
+                    .for_each(Vec::clear);
                 let stays = |l: &Layout| {
-                    let all =
-                        known.entry(*l).or_insert_with(|| movable.moves_but_exchanges_from(mesh, *l, sums, maxima));
-                    let mut within: Vec<_> = all.iter().filter(|(_, to)| inside.contains(to)).copied().collect();
-                    within.extend(movable.exchanges_to(mesh, *l, groups[&split_by(l)].iter().copied()));
+                    let all = known.entry(*l).or_insert_with(|| {
+                        movable.moves_but_exchanges_from(mesh, *l, sums, maxima)
+                    });
+                    let mut within: Vec<_> =
+                        all.iter().filter(|(_, to)| inside.contains(to)).copied().collect();
+                    within.extend(movable.exchanges_to(
+                        mesh,
+                        *l,
+                        groups[&split_by(l)].iter().copied(),
+                    ));
                     (*l, within)
                 };
                 Arc::new(sorted.iter().map(stays).collect())
@@ -288,7 +316,9 @@ impl Context {
         context.allowed = program
             .value_ids()
             .map(|id| match &program.value(id).def {
-                Def::Parameter { pattern, .. } | Def::Pin { pattern, .. } if context.kernels.live[id.index()] => {
+                Def::Parameter { pattern, .. } | Def::Pin { pattern, .. }
+                    if context.kernels.live[id.index()] =>
+                {
                     context.candidates(id, pattern)
                 }
                 _ => Vec::new(),
@@ -313,7 +343,8 @@ impl Context {
         let plain = |read: Vec<Layout>| (None, read);
         match &self.region {
             Some(region) => {
-                let inside = region.strategies[value.index()].get(&target).cloned().unwrap_or_default();
+                let inside =
+                    region.strategies[value.index()].get(&target).cloned().unwrap_or_default();
                 if !self.kernels.may_loop(value) {
                     return inside.into_iter().map(plain).collect();
                 }
@@ -321,23 +352,33 @@ impl Context {
                 let ways = |read: Vec<Layout>| {
                     let alone = (site.result_layout(&read) == Some(target)).then_some(None);
                     let looped = site.loops_between(&read, target).into_iter().map(Some);
-                    alone.into_iter().chain(looped).map(|fused| (fused, read.clone())).collect::<Vec<_>>()
+                    alone
+                        .into_iter()
+                        .chain(looped)
+                        .map(|fused| (fused, read.clone()))
+                        .collect::<Vec<_>>()
                 };
                 inside.into_iter().flat_map(ways).collect()
             }
             None => {
                 let Some(profile) = self.kernels.profile(value) else { return Vec::new() };
                 let site = self.kernels.site(value);
-                let mut found: Vec<_> = site.strategies(profile, target).into_iter().map(plain).collect();
+                let mut found: Vec<_> =
+                    site.strategies(profile, target).into_iter().map(plain).collect();
                 if self.kernels.may_loop(value) {
-                    found.extend(site.loops(profile, target).into_iter().map(|(fused, read)| (Some(fused), read)));
+                    found.extend(
+                        site.loops(profile, target)
+                            .into_iter()
+                            .map(|(fused, read)| (Some(fused), read)),
+                    );
                 }
                 found
             }
         }
     }
 
-    /// Whether a parameter may be given in a layout: its type allows it, and in a region a strategy gives it so.
+    /// Whether a parameter may be given in a layout: its type allows it, and in a region a strategy
+    /// gives it so.
     fn is_given(&self, at: At) -> bool {
         let inside = |region: &Region| region.strategies[at.value.index()].contains_key(&at.layout);
         self.allowed(at.value).contains(&at.layout) && self.region.as_ref().is_none_or(inside)
@@ -355,10 +396,12 @@ impl Context {
         }
     }
 
-    /// The e-nodes that have a value in a layout by its definition, their children as the classes wanted.
+    /// The e-nodes that have a value in a layout by its definition, their children as the classes
+    /// wanted.
     fn definitions(&self, graph: &mut PlanGraph, at: At) -> Vec<ENode> {
         let program = &self.kernels.program;
-        let mut goal = |value: ValueId, layout: Layout| graph.add(ENode::Goal(At { value, layout }));
+        let mut goal =
+            |value: ValueId, layout: Layout| graph.add(ENode::Goal(At { value, layout }));
         match &program.value(at.value).def {
             Def::Parameter { .. } if self.is_given(at) => vec![ENode::Source(at)],
             Def::Constant(_) if at.layout == Layout::REPLICATED => vec![ENode::Source(at)],
@@ -373,7 +416,8 @@ impl Context {
                     .into_iter()
                     .map(|(kernel, fused, read)| {
                         let operands = &self.kernels.of[at.value.index()][kernel].operands;
-                        let children = operands.iter().zip(read).map(|(o, layout)| goal(*o, layout)).collect();
+                        let children =
+                            operands.iter().zip(read).map(|(o, layout)| goal(*o, layout)).collect();
                         match fused {
                             None => ENode::Kernel(at, kernel, children),
                             Some(fused) => ENode::Loop(at, Box::new((kernel, fused)), children),
@@ -386,13 +430,18 @@ impl Context {
 }
 
 /// The layouts of a value that a pattern on it allows.
-pub(crate) fn layouts_allowed(program: &Program, value: ValueId, pattern: &LayoutPattern) -> Vec<Layout> {
+pub(crate) fn layouts_allowed(
+    program: &Program,
+    value: ValueId,
+    pattern: &LayoutPattern,
+) -> Vec<Layout> {
     let sizes = program.sizes(&program.value(value).dims);
     let shape = MeshShape { mesh: &program.mesh, sizes: &sizes };
     pattern.candidates(shape, program.mesh.all_axes(), maxima(program))
 }
 
-/// The axes over which values may be partial maxima: all where something takes a maximum or a type names one, else none.
+/// The axes over which values may be partial maxima: all where something takes a maximum or a type
+/// names one, else none.
 pub(crate) fn maxima(program: &Program) -> AxisSet {
     let named = |pattern: &LayoutPattern| !pattern.partial_max.is_empty();
     let any = program.outputs.iter().any(|o| named(&o.pattern))
@@ -415,10 +464,18 @@ struct OnNewGoals {
 impl Searcher<ENode, Layouts> for OnNewGoals {
     fn search_with_limit(&self, graph: &PlanGraph, _: usize) -> Vec<SearchMatches<'_, ENode>> {
         let unseen = &graph.analysis.goals[graph.analysis.done[self.kind as usize]..];
-        unseen.iter().map(|(_, id)| SearchMatches { eclass: *id, substs: vec![Subst::default()], ast: None }).collect()
+        unseen
+            .iter()
+            .map(|(_, id)| SearchMatches { eclass: *id, substs: vec![Subst::default()], ast: None })
+            .collect()
     }
 
-    fn search_eclass_with_limit(&self, _: &PlanGraph, eclass: Id, _: usize) -> Option<SearchMatches<'_, ENode>> {
+    fn search_eclass_with_limit(
+        &self,
+        _: &PlanGraph,
+        eclass: Id,
+        _: usize,
+    ) -> Option<SearchMatches<'_, ENode>> {
         Some(SearchMatches { eclass, substs: vec![Subst::default()], ast: None })
     }
 
@@ -428,7 +485,12 @@ impl Searcher<ENode, Layouts> for OnNewGoals {
 }
 
 impl Applier<ENode, Layouts> for OnNewGoals {
-    fn apply_matches(&self, graph: &mut PlanGraph, matches: &[SearchMatches<'_, ENode>], rule: Symbol) -> Vec<Id> {
+    fn apply_matches(
+        &self,
+        graph: &mut PlanGraph,
+        matches: &[SearchMatches<'_, ENode>],
+        rule: Symbol,
+    ) -> Vec<Id> {
         graph.analysis.done[self.kind as usize] += matches.len();
         let subst = Subst::default();
         matches.iter().flat_map(|m| self.apply_one(graph, m.eclass, &subst, None, rule)).collect()
@@ -452,7 +514,9 @@ impl Applier<ENode, Layouts> for OnNewGoals {
                 }
             }
             RuleKind::Moves => {
-                let Some(moves) = self.context.moves[at.value.index()].get(&at.layout) else { return Vec::new() };
+                let Some(moves) = self.context.moves[at.value.index()].get(&at.layout) else {
+                    return Vec::new();
+                };
                 for (collective, to) in moves {
                     let to = At { value: at.value, layout: *to };
                     let target = graph.add(ENode::Goal(to));

@@ -1,5 +1,6 @@
-//! The cheapest moves that bring a value from the one layout in which it is made to all the layouts in which it is wanted,
-//! each move counted once: a Steiner arborescence in the value's graph of layouts (Dreyfus and Wagner, 1971).
+//! The cheapest moves that bring a value from the one layout in which it is made to all the layouts
+//! in which it is wanted, each move counted once: a Steiner arborescence in the value's graph of
+//! layouts (Dreyfus and Wagner, 1971).
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -7,7 +8,8 @@ use std::collections::BinaryHeap;
 use crate::cost::Cost;
 use crate::table::{LayoutId, ValueTable};
 
-/// For one value and one set of wanted layouts: the least cost of reaching them all from each layout.
+/// For one value and one set of wanted layouts: the least cost of reaching them all from each
+/// layout.
 #[derive(Debug)]
 pub(crate) struct Steiner {
     wanted: Vec<LayoutId>,
@@ -29,11 +31,13 @@ enum Step {
     Fork(usize),
 }
 
-/// More wanted layouts of one value than this are reached in groups, nearest first: the number of sets doubles with each.
+/// More wanted layouts of one value than this are reached in groups, nearest first: the number of
+/// sets doubles with each.
 pub(crate) const MAX_WANTED: usize = 8;
 
 impl Steiner {
-    /// Solves for all layouts at once. `wanted` has at least one layout, each once, and at most [`MAX_WANTED`].
+    /// Solves for all layouts at once. `wanted` has at least one layout, each once, and at most
+    /// [`MAX_WANTED`].
     pub(crate) fn new(table: &ValueTable, wanted: &[LayoutId]) -> Steiner {
         let layouts = table.layouts.len();
         let sets = 1usize << wanted.len();

@@ -11,11 +11,13 @@ use crate::LowerError;
 /// The name of the limit that is no count: somebody had no more time.
 pub const TIME_LIMIT: &str = "time-limit";
 
-/// A wish that a search end, which another thread may utter: an editor, whose user has typed on, or a clock.
+/// A wish that a search end, which another thread may utter: an editor, whose user has typed on, or
+/// a clock.
 ///
-/// A search that is asked to stop fails with [`LowerError::Stopped`] and says nothing of the program. One whose time is up
-/// ends with the best plan that it has, bounded by [`TIME_LIMIT`], or fails with [`LowerError::OutOfTime`] where it has none.
-/// One that hears neither is what it is without the flag: what is found never depends on when it is looked at.
+/// A search that is asked to stop fails with [`LowerError::Stopped`] and says nothing of the
+/// program. One whose time is up ends with the best plan that it has, bounded by [`TIME_LIMIT`], or
+/// fails with [`LowerError::OutOfTime`] where it has none. One that hears neither is what it is
+/// without the flag: what is found never depends on when it is looked at.
 #[derive(Clone, Default)]
 pub struct Stop(Arc<Shared>);
 
@@ -53,9 +55,12 @@ impl Stop {
         self.0.wish.load(Ordering::Relaxed) >= TIME_IS_UP
     }
 
-    /// What is known so far of the search that has a clone of this: a bound on all its plans, and the best of them.
+    /// What is known so far of the search that has a clone of this: a bound on all its plans, and
+    /// the best of them.
     pub fn so_far(&self) -> (Option<Picoseconds>, Option<Picoseconds>) {
-        let known = |figure: &AtomicU64| Some(figure.load(Ordering::Relaxed)).filter(|f| *f > 0).map(Picoseconds);
+        let known = |figure: &AtomicU64| {
+            Some(figure.load(Ordering::Relaxed)).filter(|f| *f > 0).map(Picoseconds)
+        };
         (known(&self.0.bound), known(&self.0.best))
     }
 

@@ -1,5 +1,6 @@
-//! The e-graph as the search reads it: for each value its layouts, the moves between them, and the ways of making the
-//! value in each. Made by walking e-classes and e-nodes, and by nothing else, so that the rules alone define the space.
+//! The e-graph as the search reads it: for each value its layouts, the moves between them, and the
+//! ways of making the value in each. Made by walking e-classes and e-nodes, and by nothing else, so
+//! that the rules alone define the space.
 
 use rustc_hash::FxHashMap;
 use shard_cost::{ExchangeTimes, Hardware};
@@ -43,7 +44,8 @@ pub(crate) enum Source {
     Given,
     /// It is another value, pinned.
     Pin,
-    /// A kernel of the value, by number, with the collective in the loop of the einsum that leads it.
+    /// A kernel of the value, by number, with the collective in the loop of the einsum that leads
+    /// it.
     Kernel(usize, Option<Fused>),
 }
 
@@ -66,7 +68,10 @@ impl ValueTable {
     }
 
     pub(crate) fn arc(&self, from: LayoutId, to: LayoutId) -> Option<&MoveArc> {
-        self.arcs_into[to as usize].iter().filter(|a| a.from == from).min_by_key(|a| (a.cost, a.collective))
+        self.arcs_into[to as usize]
+            .iter()
+            .filter(|a| a.from == from)
+            .min_by_key(|a| (a.cost, a.collective))
     }
 }
 
@@ -79,7 +84,8 @@ pub(crate) struct Tables {
 impl Tables {
     pub(crate) fn new(space: &Space, hardware: &Hardware) -> Result<Tables, LowerError> {
         let program = space.kernels.program.as_ref();
-        let mut values: Vec<ValueTable> = (0..program.values.len()).map(|_| ValueTable::default()).collect();
+        let mut values: Vec<ValueTable> =
+            (0..program.values.len()).map(|_| ValueTable::default()).collect();
         for (at, _) in &space.graph.analysis.goals {
             values[at.value.index()].layouts.push(at.layout);
         }
@@ -92,7 +98,10 @@ impl Tables {
             table.producers = vec![Vec::new(); table.layouts.len()];
             order.push(text_order(program, id, &table.layouts));
         }
-        let moves = MoveCosts { known: FxHashMap::default(), exchanges: ExchangeTimes::new(hardware, &program.mesh) };
+        let moves = MoveCosts {
+            known: FxHashMap::default(),
+            exchanges: ExchangeTimes::new(hardware, &program.mesh),
+        };
         let mut reading = Reading { space, hardware, values, moves };
         for (at, class) in &space.graph.analysis.goals {
             let to = reading.locate(*at)?;
@@ -109,7 +118,8 @@ impl Tables {
     }
 }
 
-/// What moves cost: those of values that share dims and dtype the same, each time that they are done.
+/// What moves cost: those of values that share dims and dtype the same, each time that they are
+/// done.
 struct MoveCosts<'s> {
     known: FxHashMap<MoveKey<'s>, Cost>,
     exchanges: ExchangeTimes<'s>,
@@ -136,23 +146,38 @@ impl<'s> Reading<'s> {
         egg::Language::children(node).iter().map(|child| self.space.graph[*child].data).collect()
     }
 
-    /// Enters an e-node of the class of `at`, whose layout has the number `to`, and the place `rank` as text.
+    /// Enters an e-node of the class of `at`, whose layout has the number `to`, and the place
+    /// `rank` as text.
     fn add(&mut self, at: At, to: LayoutId, node: &ENode, rank: u64) -> Result<(), LowerError> {
         let program: &'s Program = self.space.kernels.program.as_ref();
         let read = self.read(node);
         let made = match node {
             ENode::Goal(_) => return Ok(()),
-            ENode::Move(_, collective, _) => return self.add_move(at, to, *collective, read[0], rank),
+            ENode::Move(_, collective, _) => {
+                return self.add_move(at, to, *collective, read[0], rank);
+            }
             ENode::Source(_) => {
                 let (cost, labels) = match &program.value(at.value).def {
-                    Def::Parameter { .. } => (parameter_cost(program, at.value, at.layout), label_demand(program, at)),
+                    Def::Parameter { .. } => {
+                        (parameter_cost(program, at.value, at.layout), label_demand(program, at))
+                    }
                     _ => (Cost::ZERO, Vec::new()),
                 };
-                Producer { source: Source::Given, reads: Vec::new(), cost: Cost { order: rank, ..cost }, labels }
+                Producer {
+                    source: Source::Given,
+                    reads: Vec::new(),
+                    cost: Cost { order: rank, ..cost },
+                    labels,
+                }
             }
             ENode::Pin(..) => {
                 let reads = vec![(read[0].value, self.locate(read[0])?)];
-                Producer { source: Source::Pin, reads, cost: Cost::ZERO, labels: label_demand(program, at) }
+                Producer {
+                    source: Source::Pin,
+                    reads,
+                    cost: Cost::ZERO,
+                    labels: label_demand(program, at),
+                }
             }
             ENode::Kernel(_, number, _) => self.kernel(at, *number, None, &read, rank)?,
             ENode::Loop(_, of, _) => self.kernel(at, of.0, Some(of.1), &read, rank)?,
@@ -173,9 +198,11 @@ impl<'s> Reading<'s> {
         let from = self.locate(source)?;
         let value = program.value(at.value);
         let (from_layout, to_layout) = (source.layout, at.layout);
-        let moved = MoveKey { dims: &value.dims, dtype: value.dtype, collective, from_layout, to_layout };
+        let moved =
+            MoveKey { dims: &value.dims, dtype: value.dtype, collective, from_layout, to_layout };
         let MoveCosts { known, exchanges } = &mut self.moves;
-        let cost = *known.entry(moved).or_insert_with_key(|moved| move_cost(program, exchanges, moved));
+        let cost =
+            *known.entry(moved).or_insert_with_key(|moved| move_cost(program, exchanges, moved));
         let cost = Cost { order: rank, ..cost.times(value.times) };
         let table = &mut self.values[at.value.index()];
         table.arcs_into[to as usize].push(MoveArc { from, to, collective, cost });
@@ -199,11 +226,14 @@ impl<'s> Reading<'s> {
         let locate = |operand: &At| Ok((operand.value, self.locate(*operand)?));
         let reads = read.iter().map(locate).collect::<Result<Vec<_>, LowerError>>()?;
         let cost = kernel_cost(kernels, self.hardware, kernel, fused.as_ref(), &layouts)
-            .ok_or_else(|| LowerError::Internal(format!("{at:?} has a kernel that does not type")))?;
+            .ok_or_else(|| {
+                LowerError::Internal(format!("{at:?} has a kernel that does not type"))
+            })?;
         let cost = Cost { order: rank, ..cost.times(program.value(at.value).times) };
         let mut labels = Vec::new();
         if kernel.pins.iter().any(|p| !p.is_empty()) {
-            let inner = kernels.operand_layouts(kernel, fused.as_ref(), &layouts).unwrap_or_default();
+            let inner =
+                kernels.operand_layouts(kernel, fused.as_ref(), &layouts).unwrap_or_default();
             for (link, pins) in kernel.pins.iter().enumerate() {
                 let layout = kernels.site(kernel.chain[link]).result_layout(&inner[link]);
                 for (pin, layout) in pins.iter().zip(layout.into_iter().cycle()) {
@@ -232,9 +262,11 @@ fn text_order(program: &Program, value: ValueId, layouts: &[Layout]) -> Vec<u64>
 fn label_demand(program: &Program, at: At) -> Vec<(LabelId, Layout)> {
     let value = program.value(at.value);
     match &value.def {
-        Def::Parameter { pattern, .. } | Def::Pin { pattern, .. } => {
-            pattern.label.map(|label| (label, label_layout(&value.dims, at.layout))).into_iter().collect()
-        }
+        Def::Parameter { pattern, .. } | Def::Pin { pattern, .. } => pattern
+            .label
+            .map(|label| (label, label_layout(&value.dims, at.layout)))
+            .into_iter()
+            .collect(),
         Def::Constant(_) | Def::Op { .. } => Vec::new(),
     }
 }

@@ -27,7 +27,11 @@ pub(crate) struct MoveKey<'d> {
 }
 
 /// The cost of a move of a value, done once.
-pub(crate) fn move_cost(program: &Program, exchanges: &mut ExchangeTimes<'_>, moved: &MoveKey<'_>) -> Cost {
+pub(crate) fn move_cost(
+    program: &Program,
+    exchanges: &mut ExchangeTimes<'_>,
+    moved: &MoveKey<'_>,
+) -> Cost {
     let hardware = exchanges.hardware();
     let MoveKey { dims, dtype, collective, from_layout, to_layout } = moved;
     let sizes = program.sizes(dims);
@@ -37,8 +41,11 @@ pub(crate) fn move_cost(program: &Program, exchanges: &mut ExchangeTimes<'_>, mo
         other => collective_cost(hardware, &program.mesh, other, *from_layout, &sizes, *dtype),
     };
     let steps = steps_of(collective);
-    let elements =
-        if collective.has_traffic() || hardware.has_free_ops() { 0 } else { shape.local_elements(*to_layout) };
+    let elements = if collective.has_traffic() || hardware.has_free_ops() {
+        0
+    } else {
+        shape.local_elements(*to_layout)
+    };
     Cost { time: price.time.0, elements, steps, moved: price.wire_bytes.0, ..Cost::ZERO }
 }
 
@@ -49,9 +56,9 @@ pub(crate) fn parameter_cost(program: &Program, value: ValueId, layout: Layout) 
     Cost { resident: program.value(value).dtype.bytes(elements), ..Cost::ZERO }
 }
 
-/// The cost of a kernel, with the collective in the loop of its first op, that reads its operands in these layouts; `None`
-/// where the layouts do not fit together. Where the first op is a composite in pieces it is the cost of all of them: the
-/// last ones lead the kernel.
+/// The cost of a kernel, with the collective in the loop of its first op, that reads its operands
+/// in these layouts; `None` where the layouts do not fit together. Where the first op is a
+/// composite in pieces it is the cost of all of them: the last ones lead the kernel.
 pub(crate) fn kernel_cost(
     kernels: &Kernels,
     hardware: &Hardware,
@@ -73,7 +80,8 @@ pub(crate) fn kernel_cost(
         }
         let result = Held::of(kernels, *id, site.result_layout(layouts)?);
         let operands = program.value(*id).def.operands().iter().zip(layouts);
-        let operands = operands.map(|(operand, layout)| Held::of(kernels, *operand, *layout)).collect();
+        let operands =
+            operands.map(|(operand, layout)| Held::of(kernels, *operand, *layout)).collect();
         chain.push(HeldOp { op: Cow::Borrowed(site.op), operands, result });
     }
     let elements = chain.iter().fold(0u64, |n, op| n.saturating_add(op.elements()));
@@ -86,7 +94,14 @@ pub(crate) fn kernel_cost(
     };
     let of = program.value(moved);
     let collective = fused.collective();
-    let price = collective_cost(hardware, &program.mesh, &collective, from, &program.sizes(&of.dims), of.dtype);
+    let price = collective_cost(
+        hardware,
+        &program.mesh,
+        &collective,
+        from,
+        &program.sizes(&of.dims),
+        of.dtype,
+    );
     let time = looped_time(price.time, Picoseconds(cost.time), fused.chunks(&program.mesh));
     Some(Cost { time: time.0, steps: 1, moved: price.wire_bytes.0, ..cost })
 }
@@ -95,6 +110,10 @@ pub(crate) fn kernel_cost(
 pub(crate) fn work_cost(hardware: &Hardware, work: &Work, elements: u64) -> Cost {
     let (time, _) = roofline(hardware, work);
     // Where communication alone counts, ties are broken by flops instead.
-    let elements = if hardware.has_free_ops() { u64::try_from(work.flops.0).unwrap_or(u64::MAX) } else { elements };
+    let elements = if hardware.has_free_ops() {
+        u64::try_from(work.flops.0).unwrap_or(u64::MAX)
+    } else {
+        elements
+    };
     Cost { time: time.0, elements, ..Cost::ZERO }
 }

@@ -4,7 +4,8 @@ use shard_ir::{Def, Made, Program, Told, ValueId};
 
 use crate::emit::name_of;
 
-/// So many ops without a name are told one inside the other: "the gelu of the einsum of `x` and `w`".
+/// So many ops without a name are told one inside the other: "the gelu of the einsum of `x` and
+/// `w`".
 const DEPTH: u32 = 2;
 
 /// A value with what is needed to word it.

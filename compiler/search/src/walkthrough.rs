@@ -1,4 +1,5 @@
-//! The tables of `README.md`: one program of two values, carried through the search. `SHARDC_UPDATE=1` writes them anew.
+//! The tables of `README.md`: one program of two values, carried through the search.
+//! `SHARDC_UPDATE=1` writes them anew.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -58,7 +59,8 @@ impl Walk {
         let forms = Saturated::new(&self.program, false, &self.limits).forms(&self.limits);
         for (i, form) in forms.all.iter().enumerate() {
             let bound = form.first_bound(&self.hardware);
-            let _ = writeln!(text, "{i:<6}{:<11}{bound} ps", if form.rewritten { "yes" } else { "no" });
+            let _ =
+                writeln!(text, "{i:<6}{:<11}{bound} ps", if form.rewritten { "yes" } else { "no" });
         }
         text
     }
@@ -89,19 +91,26 @@ impl Walk {
     }
 
     /// The strategies of both values, each with a number of its own.
-    fn strategies(&self, problem: &Factors, last: (&str, &dyn Fn(ValueId, usize) -> String)) -> String {
-        let mut text = format!("{:<8}{:<22}{:<22}{:>6}{:>20}\n", "value", "made in", "from", "own", last.0);
+    fn strategies(
+        &self,
+        problem: &Factors,
+        last: (&str, &dyn Fn(ValueId, usize) -> String),
+    ) -> String {
+        let mut text =
+            format!("{:<8}{:<22}{:<22}{:>6}{:>20}\n", "value", "made in", "from", "own", last.0);
         for value in self.values() {
             let factor = &problem.factors[value.index()];
             for s in 0..factor.out.len() {
-                let layout =
-                    |value, node| problem.layout(value, node).map(|l| self.layout(value, l)).unwrap_or_default();
+                let layout = |value, node| {
+                    problem.layout(value, node).map(|l| self.layout(value, l)).unwrap_or_default()
+                };
                 let reads = factor.reads_of(s).iter().zip(&problem.operands[value.index()]);
                 let reads: Vec<String> = reads.map(|(n, o)| layout(*o, *n)).collect();
                 let (out, own) = (layout(value, factor.out[s]), self.ns(factor.cost[s], problem));
                 let reads = if reads.is_empty() { "as stored".into() } else { reads.join(", ") };
                 let last = last.1(value, s);
-                let _ = writeln!(text, "{:<8}{out:<22}{reads:<22}{own:>6}{last:>20}", self.name(value));
+                let _ =
+                    writeln!(text, "{:<8}{out:<22}{reads:<22}{own:>6}{last:>20}", self.name(value));
             }
         }
         text
@@ -110,7 +119,10 @@ impl Walk {
     /// What readers pay, and what each layout costs at least.
     fn prices(&self, branch: &Branch) -> String {
         let (problem, prices) = branch.parts();
-        let mut text = format!("{:<8}{:<22}{:>16}{:>22}\n", "value", "layout", "its reader pays", "any plan with it");
+        let mut text = format!(
+            "{:<8}{:<22}{:>16}{:>22}\n",
+            "value", "layout", "its reader pays", "any plan with it"
+        );
         for value in self.values() {
             let uses = &problem.uses[value.index()];
             let reader: Use = uses[0];
@@ -118,7 +130,8 @@ impl Walk {
             for (node, layout) in problem.graphs[value.index()].layouts.iter().enumerate() {
                 let through = self.ns(prices.through_node[value.index()][node], problem);
                 let (paid, layout) = (self.ns(paid[node], problem), self.layout(value, *layout));
-                let _ = writeln!(text, "{:<8}{layout:<22}{paid:>16}{through:>22}", self.name(value));
+                let _ =
+                    writeln!(text, "{:<8}{layout:<22}{paid:>16}{through:>22}", self.name(value));
             }
         }
         text
@@ -126,11 +139,16 @@ impl Walk {
 
     fn bound(&self, branch: &Branch) -> String {
         let (problem, prices) = branch.parts();
-        let terms: Vec<(String, i64)> =
-            self.values().into_iter().map(|v| (format!("{} and its op", self.name(v)), prices.terms_of(v))).collect();
+        let terms: Vec<(String, i64)> = self
+            .values()
+            .into_iter()
+            .map(|v| (format!("{} and its op", self.name(v)), prices.terms_of(v)))
+            .collect();
         let known: i64 = terms.iter().map(|(_, term)| *term).sum();
         let mut text = String::new();
-        for (name, term) in terms.iter().chain([&("the result".to_string(), prices.bound() - known)]) {
+        for (name, term) in
+            terms.iter().chain([&("the result".to_string(), prices.bound() - known)])
+        {
             let _ = writeln!(text, "{name:<16}{:>10}", self.ns(*term, problem));
         }
         let _ = writeln!(
@@ -161,7 +179,8 @@ impl Walk {
             for (to, layout) in table.layouts.iter().enumerate() {
                 let mut row = |node: String, time: u64| {
                     let class = self.layout(value, *layout);
-                    let _ = writeln!(text, "{:<8}{class:<22}{node:<54}{time:>10}", self.name(value));
+                    let _ =
+                        writeln!(text, "{:<8}{class:<22}{node:<54}{time:>10}", self.name(value));
                 };
                 for made in &table.producers[to] {
                     let read = |(value, layout): &(ValueId, u32)| {
@@ -200,7 +219,11 @@ fn put(page: &str, name: &str, table: &str) -> String {
 fn the_tables_of_the_page_are_those_of_the_search() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
     let page = std::fs::read_to_string(&path).expect("a page");
-    let source = page.split("```shard\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a program");
+    let source = page
+        .split("```shard\n")
+        .nth(1)
+        .and_then(|rest| rest.split("```").next())
+        .expect("a program");
     let checked = check_source(&SourceFile::new("total.shard", source), &CheckOptions::default());
     let program = checked.programs.into_iter().next().expect("a layer without an error");
     let hardware = Hardware::built_in("tpu-v4-flat").expect("a built-in chip");
@@ -211,13 +234,15 @@ fn the_tables_of_the_page_are_those_of_the_search() {
     let kernels = Arc::new(Kernels::of_form(form, false, false));
     let maxima = maxima(&kernels.program);
     let (branch, _) =
-        all_plans(&kernels, &walk.hardware, maxima, (false, &walk.limits), Wanted::default()).expect("prices");
+        all_plans(&kernels, &walk.hardware, maxima, (false, &walk.limits), Wanted::default())
+            .expect("prices");
     let (problem, prices) = branch.parts();
     made = put(&made, "moves", &walk.moves(problem));
     made = put(&made, "strategies", &walk.strategies(problem, ("", &|_, _| String::new())));
     made = put(&made, "prices", &walk.prices(&branch));
     made = put(&made, "bound", &walk.bound(&branch));
-    let through = |value: ValueId, s: usize| walk.ns(prices.through_strategy[value.index()][s], problem);
+    let through =
+        |value: ValueId, s: usize| walk.ns(prices.through_strategy[value.index()][s], problem);
     made = put(&made, "fixed", &walk.strategies(problem, ("any plan with it", &through)));
     let bound = branch.bound().expect("a plan");
     let region = branch.priced().region(bound);

@@ -11,7 +11,15 @@ fn palm(batch: u64, length: u64) -> Builder {
     use ParameterKind::{Activation, Cache, Weight};
     let mut b = Builder::new(
         &[("x", 4), ("y", 4), ("z", 4)],
-        &[("B", batch), ("L", length), ("S", 2048), ("E", 18432), ("F", 73728), ("H", 64), ("Q", 256)],
+        &[
+            ("B", batch),
+            ("L", length),
+            ("S", 2048),
+            ("E", 18432),
+            ("F", 73728),
+            ("H", 64),
+            ("Q", 256),
+        ],
     );
     let x = b.parameter("x", Activation, "BLE_xyz");
     let kc = b.parameter("kc", Cache, "B_xyzSQ");
@@ -22,7 +30,9 @@ fn palm(batch: u64, length: u64) -> Builder {
     let wo = b.parameter("wo", Weight, "H_yzQE_x");
     let w_in = b.parameter("w_in", Weight, "E_xF_yz");
     let w_out = b.parameter("w_out", Weight, "F_yzE_x");
-    let e = |b: &Builder, n: &str| shard_ir::DimId(b.program.dims.iter().position(|d| d.name == n).unwrap() as u16);
+    let e = |b: &Builder, n: &str| {
+        shard_ir::DimId(b.program.dims.iter().position(|d| d.name == n).unwrap() as u16)
+    };
     let (ed, ld, sd) = (e(&b, "E"), e(&b, "L"), e(&b, "S"));
     let h = b.op("h", Op::Norm { kind: Norm::Rms, over: ed }, &[x], "BLE");
     let q = b.einsum("q", &[h, wq], "BLHQ");
@@ -69,7 +79,8 @@ fn palm_prefill_is_proven() {
 #[test]
 fn a_chain_of_einsums_is_proven() {
     for n in [4, 16, 64] {
-        let mut b = Builder::new(&[("x", 4), ("y", 4), ("z", 4)], &[("B", 512), ("E", 8192), ("F", 16384)]);
+        let mut b =
+            Builder::new(&[("x", 4), ("y", 4), ("z", 4)], &[("B", 512), ("E", 8192), ("F", 16384)]);
         let mut v = b.parameter("x", ParameterKind::Activation, "BE_xyz");
         for i in 0..n {
             let (w, to) = if i % 2 == 0 { ("E_xF_yz", "BF") } else { ("F_yzE_x", "BE") };
@@ -84,9 +95,10 @@ fn a_chain_of_einsums_is_proven() {
 
 #[test]
 fn feed_forward_picks_its_form_by_the_number_of_tokens() {
-    for tokens in
-        [4096, 9216, 16384, 18432, 20480, 32768, 65536, 73728, 81920, 262144, 1048576, 1179648, 1310720, 2097152]
-    {
+    for tokens in [
+        4096, 9216, 16384, 18432, 20480, 32768, 65536, 73728, 81920, 262144, 1048576, 1179648,
+        1310720, 2097152,
+    ] {
         let mut b = Builder::new(
             &[("x", 4), ("y", 4), ("z", 4)],
             &[("B", tokens / 1024), ("L", 1024), ("E", 18432), ("F", 73728)],

@@ -1,5 +1,6 @@
-//! The optimiser against a brute force that shares none of its machinery: no strategy generator, no move generator, no
-//! extraction. Both must agree to the picosecond on the time of the cheapest plan.
+//! The optimiser against a brute force that shares none of its machinery: no strategy generator, no
+//! move generator, no extraction. Both must agree to the picosecond on the time of the cheapest
+//! plan.
 //!
 //! * `SHARD_BRUTE_FORCE_SEED`: another seed than the one used by default.
 //! * `SHARD_BRUTE_FORCE_COUNT`: how many programs are made.
@@ -77,7 +78,8 @@ fn no_plan_with_weights_in_host_memory_is_cheaper_either() {
     hold(hosted_case, HOSTED, HOSTED_JUDGED_AT_LEAST, false);
 }
 
-/// Chains of einsums, sums with shared operands, sums of einsums and equal ops: programs that have several forms.
+/// Chains of einsums, sums with shared operands, sums of einsums and equal ops: programs that have
+/// several forms.
 #[test]
 fn no_plan_of_another_form_is_cheaper_either() {
     hold(case_with_forms, COUNT_WITH_FORMS, JUDGED_AT_LEAST_WITH_FORMS, false);
@@ -105,10 +107,15 @@ fn hold(case: fn(u64, u64) -> Case, count: u64, judged_at_least: usize, fuse: bo
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                while let Some(number) = numbers.get(next.fetch_add(1, Ordering::Relaxed) as usize) {
+                while let Some(number) = numbers.get(next.fetch_add(1, Ordering::Relaxed) as usize)
+                {
                     let case = case(seed, *number);
                     let outcome = judge(&case, fuse, numbers.len() == 1).map_err(|complaint| {
-                        format!("program {number}: {complaint}\n{}{}", program_text(&case.program), case.hardware_text)
+                        format!(
+                            "program {number}: {complaint}\n{}{}",
+                            program_text(&case.program),
+                            case.hardware_text
+                        )
                     });
                     outcomes.lock().unwrap().insert(*number, outcome);
                 }
@@ -122,9 +129,12 @@ fn hold(case: fn(u64, u64) -> Case, count: u64, judged_at_least: usize, fuse: bo
     let unreachable = good.iter().filter(|o| o.judged == Ok(Optimum::NoPlan)).count();
     let in_pieces = good.iter().filter(|o| o.judged.is_ok() && o.in_pieces).count();
     let mut too_large: BTreeMap<&str, usize> = BTreeMap::new();
-    good.iter().filter_map(|o| o.judged.err()).for_each(|reason| *too_large.entry(reason).or_default() += 1);
+    good.iter()
+        .filter_map(|o| o.judged.err())
+        .for_each(|reason| *too_large.entry(reason).or_default() += 1);
     eprintln!(
-        "seed {seed}: {} programs, {judged} judged ({unreachable} of them without any plan, {in_pieces} with composites \
+        "seed {seed}: {} programs, {judged} judged ({unreachable} of them without any plan, \
+            {in_pieces} with composites \
          in pieces), too large: {too_large:?}; \
          lowering {:.1?}, judging {:.1?} of {threads} threads, {:.1?} in all",
         outcomes.len(),
@@ -134,18 +144,33 @@ fn hold(case: fn(u64, u64) -> Case, count: u64, judged_at_least: usize, fuse: bo
     );
     for (i, complaint) in complaints.iter().enumerate() {
         // In full the first few, of the others what is wrong.
-        eprintln!("{}", if i < 10 { complaint } else { complaint.lines().next().unwrap_or_default() });
+        eprintln!(
+            "{}",
+            if i < 10 { complaint } else { complaint.lines().next().unwrap_or_default() }
+        );
     }
-    assert!(complaints.is_empty(), "{} programs of {} are at fault", complaints.len(), outcomes.len());
-    assert!(in_pieces >= numbers.len() / 50 || count <= COUNT_WITH_FORMS, "only {in_pieces} have composites in pieces");
-    assert!(judged >= judged_at_least.min(numbers.len() * 7 / 10), "only {judged} programs were judged");
+    assert!(
+        complaints.is_empty(),
+        "{} programs of {} are at fault",
+        complaints.len(),
+        outcomes.len()
+    );
+    assert!(
+        in_pieces >= numbers.len() / 50 || count <= COUNT_WITH_FORMS,
+        "only {in_pieces} have composites in pieces"
+    );
+    assert!(
+        judged >= judged_at_least.min(numbers.len() * 7 / 10),
+        "only {judged} programs were judged"
+    );
 }
 
 fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
-/// Lowers a program, holds the plan to all that is promised of it, and compares its time with the brute force's.
+/// Lowers a program, holds the plan to all that is promised of it, and compares its time with the
+/// brute force's.
 fn judge(case: &Case, fuse: bool, talk: bool) -> Result<Outcome, String> {
     let Case { program, hardware, .. } = case;
     let start = Instant::now();
@@ -155,11 +180,21 @@ fn judge(case: &Case, fuse: bool, talk: bool) -> Result<Outcome, String> {
     let claimed = match &lowered {
         Ok(lowered) => {
             if talk {
-                eprintln!("{}{}{}", program_text(program), case.hardware_text, shard_ir::text::print(&lowered.plan));
+                eprintln!(
+                    "{}{}{}",
+                    program_text(program),
+                    case.hardware_text,
+                    shard_ir::text::print(&lowered.plan)
+                );
             }
             hold_to_promises(case, lowered)?;
             if lowered.optimality.stopped_by.as_deref() == Some(TOO_MANY_FORMS) {
-                return Ok(Outcome { judged: Err("forms"), in_pieces: false, lowering, judging: start.elapsed() });
+                return Ok(Outcome {
+                    judged: Err("forms"),
+                    in_pieces: false,
+                    lowering,
+                    judging: start.elapsed(),
+                });
             }
             Some(lowered.optimality.cost.0)
         }
@@ -167,14 +202,19 @@ fn judge(case: &Case, fuse: bool, talk: bool) -> Result<Outcome, String> {
         Err(other) => return Err(format!("not lowered: {other}")),
     };
     // A plan that takes longer than the one chosen is of no interest.
-    let judged = match cheapest_of_all_forms(program, (hardware, fuse), claimed.unwrap_or(u64::MAX - 1)) {
-        Err(reason) => Err(reason),
-        Ok(optimum) => match (optimum, claimed) {
-            (Optimum::Time(time), Some(claimed)) if time == claimed => Ok(optimum),
-            (Optimum::NoPlan, None) => Ok(optimum),
-            _ => return Err(format!("the plan chosen takes {claimed:?} ps, the brute force says {optimum:?}")),
-        },
-    };
+    let judged =
+        match cheapest_of_all_forms(program, (hardware, fuse), claimed.unwrap_or(u64::MAX - 1)) {
+            Err(reason) => Err(reason),
+            Ok(optimum) => match (optimum, claimed) {
+                (Optimum::Time(time), Some(claimed)) if time == claimed => Ok(optimum),
+                (Optimum::NoPlan, None) => Ok(optimum),
+                _ => {
+                    return Err(format!(
+                        "the plan chosen takes {claimed:?} ps, the brute force says {optimum:?}"
+                    ));
+                }
+            },
+        };
     let is_piece = |i: &shard_ir::Instruction| i.origin.piece_of.is_some();
     let in_pieces = lowered.as_ref().is_ok_and(|l| l.plan.instructions.iter().any(is_piece));
     Ok(Outcome { judged, in_pieces, lowering, judging: start.elapsed() })
@@ -212,14 +252,20 @@ fn hold_to_promises(case: &Case, lowered: &Lowered) -> Result<(), String> {
     shard_ir::verify::verify(plan).map_err(|e| format!("the plan is not legal: {e:?}"))?;
     let price = shard_cost::price(plan, &case.hardware).totals.serial_time;
     if price != optimality.cost {
-        return Err(format!("the plan is priced at {price:?}, the search says {:?}", optimality.cost));
+        return Err(format!(
+            "the plan is priced at {price:?}, the search says {:?}",
+            optimality.cost
+        ));
     }
     answers_to_its_types(&case.program, plan)?;
     let schedule = in_program_order(plan);
     let report = run_against(&Plan::unsharded(&case.program), &schedule, &RunOptions::default())
         .map_err(|e| format!("the plan does not run: {e:?}"))?;
     if !report.equal {
-        return Err(format!("the plan computes something else; first wrong: {:?}", report.first_wrong));
+        return Err(format!(
+            "the plan computes something else; first wrong: {:?}",
+            report.first_wrong
+        ));
     }
     Ok(())
 }
@@ -227,17 +273,21 @@ fn hold_to_promises(case: &Case, lowered: &Lowered) -> Result<(), String> {
 /// Whether parameters and results have layouts that their types allow, and labels one layout each.
 fn answers_to_its_types(program: &Program, plan: &Plan) -> Result<(), String> {
     let mut labels = BTreeMap::new();
-    let mut check = |what: &str, value: &shard_ir::Value, pattern: &shard_ir::LayoutPattern, layout| {
-        let written = Written::of(layout, value.dims.len());
-        let agrees = pattern.label.is_none_or(|label| {
-            let named = written.by_name(&value.dims);
-            *labels.entry(label).or_insert_with(|| named.clone()) == named
-        });
-        match meets(pattern, &written) && agrees {
-            true => Ok(()),
-            false => Err(format!("{what} {:?} has a layout that its type does not allow: {written:?}", value.name)),
-        }
-    };
+    let mut check =
+        |what: &str, value: &shard_ir::Value, pattern: &shard_ir::LayoutPattern, layout| {
+            let written = Written::of(layout, value.dims.len());
+            let agrees = pattern.label.is_none_or(|label| {
+                let named = written.by_name(&value.dims);
+                *labels.entry(label).or_insert_with(|| named.clone()) == named
+            });
+            match meets(pattern, &written) && agrees {
+                true => Ok(()),
+                false => Err(format!(
+                    "{what} {:?} has a layout that its type does not allow: {written:?}",
+                    value.name
+                )),
+            }
+        };
     let mut given = plan.instructions.iter().filter(|i| matches!(i.kind, InstrKind::Parameter(_)));
     for value in &program.values {
         if let Def::Parameter { pattern, .. } = &value.def {

@@ -1,4 +1,5 @@
-//! Long chains of elementwise ops: a kernel has an end, so that what the search looks at grows with the ops and no faster.
+//! Long chains of elementwise ops: a kernel has an end, so that what the search looks at grows with
+//! the ops and no faster.
 
 mod common;
 
@@ -36,7 +37,8 @@ fn sums(count: usize) -> Builder {
 }
 
 fn lowered(b: &Builder) -> Lowered {
-    lower(&b.program, &Hardware::built_in("tpu-v4-flat").unwrap(), &LowerOptions::default()).unwrap()
+    lower(&b.program, &Hardware::built_in("tpu-v4-flat").unwrap(), &LowerOptions::default())
+        .unwrap()
 }
 
 #[test]
@@ -46,7 +48,11 @@ fn a_plan_costs_what_the_search_says_however_long_a_chain_is() {
         for program in [gelus(count), sums(count)] {
             let lowered = lowered(&program);
             assert_eq!(lowered.optimality.status, Status::Proven, "{count}");
-            assert_eq!(price(&lowered.plan, &hardware).totals.serial_time, lowered.optimality.cost, "{count}");
+            assert_eq!(
+                price(&lowered.plan, &hardware).totals.serial_time,
+                lowered.optimality.cost,
+                "{count}"
+            );
         }
     }
 }
@@ -75,7 +81,8 @@ fn a_move_within_a_chain_ends_a_kernel_and_does_not_shift_where_the_next_begins(
     b.program = with_demand(&b.program, ValueId(7), std::slice::from_ref(&pattern), None);
     b.program.outputs[0].pattern = pattern;
     let lowered = lowered(&b);
-    let moves = lowered.plan.instructions.iter().filter(|i| matches!(i.kind, InstrKind::Move(_))).count();
+    let moves =
+        lowered.plan.instructions.iter().filter(|i| matches!(i.kind, InstrKind::Move(_))).count();
     assert!(moves > 0);
     let lengths: Vec<usize> = kernels(&lowered.plan).iter().map(Vec::len).collect();
     assert_eq!(lengths.iter().sum::<usize>(), 20);

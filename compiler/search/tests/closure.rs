@@ -1,15 +1,16 @@
 //! The two generators of the search, held to their definitions over all small shapes:
 //!
 //! * the moves that generate all others lose no time against all moves;
-//! * the strategies of an op are exactly the tuples of operand layouts that the layout rule accepts.
+//! * the strategies of an op are exactly the tuples of operand layouts that the layout rule
+//!   accepts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use shard_cost::{Hardware, collective_cost};
 use shard_ir::{
-    AxisSet, Binary, Collective, Dim, DimId, Dtype, Fused, Layout, Map, Mesh, MeshShape, Norm, Op, Operand, Reduce,
-    Reduction, result_layout,
+    AxisSet, Binary, Collective, Dim, DimId, Dtype, Fused, Layout, Map, Mesh, MeshShape, Norm, Op,
+    Operand, Reduce, Reduction, result_layout,
 };
 use shard_search::rules::moves::generating_moves;
 use shard_search::rules::strategies::OpSite;
@@ -22,11 +23,13 @@ fn mesh(sizes: &[u64]) -> Mesh {
 
 /// A chip on a network.
 fn hardware(network: &str) -> Hardware {
-    let text = "name = \"uneven\"\n[chip]\nflops = { bf16 = 1e12 }\nhbm_bytes = 1e9\nhbm_bandwidth = 1e12\n[network]\n";
+    let text = "name = \"uneven\"\n[chip]\nflops = { bf16 = 1e12 }\nhbm_bytes = \
+        1e9\nhbm_bandwidth = 1e12\n[network]\n";
     Hardware::parse(&format!("{text}{network}")).expect("the file is well formed")
 }
 
-/// Networks whose times do not come out whole: the first without latency and flat, so that moves add up.
+/// Networks whose times do not come out whole: the first without latency and flat, so that moves
+/// add up.
 const NETWORKS: [&str; 4] = [
     "kind = \"flat\"\nbandwidth = 7.3e9",
     "kind = \"flat\"\nbandwidth = 7.3e9\nlatency = 1e-9",
@@ -43,13 +46,21 @@ fn all_pairs(
     moves: &dyn Fn(Layout) -> Vec<(Collective, Layout)>,
 ) -> Vec<Vec<u64>> {
     const NEVER: u64 = u64::MAX / 4;
-    let number: BTreeMap<Layout, usize> = layouts.iter().enumerate().map(|(i, l)| (*l, i)).collect();
+    let number: BTreeMap<Layout, usize> =
+        layouts.iter().enumerate().map(|(i, l)| (*l, i)).collect();
     let mut way = vec![vec![NEVER; layouts.len()]; layouts.len()];
     for (from, layout) in layouts.iter().enumerate() {
         way[from][from] = 0;
         for (collective, to) in moves(*layout) {
             assert_eq!(collective.apply(shape, *layout), Ok(to), "a move leads where it says");
-            let price = collective_cost(hardware, shape.mesh, &collective, *layout, shape.sizes, Dtype::Bf16);
+            let price = collective_cost(
+                hardware,
+                shape.mesh,
+                &collective,
+                *layout,
+                shape.sizes,
+                Dtype::Bf16,
+            );
             let way = &mut way[from][number[&to]];
             *way = price.time.0.min(*way);
         }
@@ -85,7 +96,8 @@ fn generating_moves_regroupings_and_permutes_reach_all_that_all_moves_reach_at_t
         &[6, 3, 4],
     ];
     let (mut checked, mut pairs) = (0, 0);
-    let cases = NETWORKS.iter().flat_map(|network| MESHES.iter().map(move |sizes| (*network, *sizes)));
+    let cases =
+        NETWORKS.iter().flat_map(|network| MESHES.iter().map(move |sizes| (*network, *sizes)));
     for (network, sizes) in cases {
         let (hardware, mesh) = (hardware(network), mesh(sizes));
         let adds_up = hardware.network.adds_up(&mesh);
@@ -99,17 +111,26 @@ fn generating_moves_regroupings_and_permutes_reach_all_that_all_moves_reach_at_t
                     let mut moves = Vec::new();
                     generating_moves(shape, from, mesh.all_axes(), maxima, adds_up, &mut moves);
                     let like = shape.layouts_like(from).into_iter();
-                    moves.extend(like.filter_map(|to| Some((Collective::regrouping(shape, from, to)?, to))));
-                    moves.extend(all(from).into_iter().filter(|(c, _)| matches!(c, Collective::Permute { .. })));
+                    moves.extend(
+                        like.filter_map(|to| Some((Collective::regrouping(shape, from, to)?, to))),
+                    );
+                    moves.extend(
+                        all(from)
+                            .into_iter()
+                            .filter(|(c, _)| matches!(c, Collective::Permute { .. })),
+                    );
                     moves
                 };
-                let (whole, generated) =
-                    (all_pairs(&hardware, shape, &layouts, &all), all_pairs(&hardware, shape, &layouts, &generating));
+                let (whole, generated) = (
+                    all_pairs(&hardware, shape, &layouts, &all),
+                    all_pairs(&hardware, shape, &layouts, &generating),
+                );
                 for (from, (a, b)) in whole.iter().zip(&generated).enumerate() {
                     for (to, (a, b)) in a.iter().zip(b).enumerate() {
                         assert_eq!(
                             a, b,
-                            "{:?} to {:?} of {sizes:?} on {mesh}, {network}: all moves, generating moves",
+                            "{:?} to {:?} of {sizes:?} on {mesh}, {network}: all moves, \
+                                generating moves",
                             layouts[from], layouts[to]
                         );
                     }
@@ -134,7 +155,11 @@ const NAMES: [&str; 7] = ["A", "B", "C", "D", "E", "F", "G"];
 /// `F` holds `A` and `B` merged, `G` is `A` beside `B`; `E` is as large as `A`.
 fn dims(a: u64, b: u64, c: u64) -> Vec<Dim> {
     let sizes = [a, b, c, 4, a, a * b, a + b];
-    NAMES.into_iter().zip(sizes).map(|(name, size)| Dim { name: name.into(), size, useful: size }).collect()
+    NAMES
+        .into_iter()
+        .zip(sizes)
+        .map(|(name, size)| Dim { name: name.into(), size, useful: size })
+        .collect()
 }
 
 fn id(name: char) -> DimId {
@@ -183,7 +208,11 @@ fn sites() -> Vec<Site> {
         operands: vec![("AC", Dtype::F32), ("B", Dtype::Int32)],
         result: "BC",
     });
-    let int = |op, result| Site { op, operands: vec![("AB", Dtype::Int32), ("AB", Dtype::Int32)], result };
+    let int = |op, result| Site {
+        op,
+        operands: vec![("AB", Dtype::Int32), ("AB", Dtype::Int32)],
+        result,
+    };
     all.push(int(Op::Binary(Binary::Div), "AB"));
     all.extend(Map::ALL.iter().map(|map| site(Op::Map(*map), &["AB"], "AB")));
     for binary in Binary::ALL {
@@ -196,7 +225,9 @@ fn sites() -> Vec<Site> {
         all.push(site(Op::Reduce { kind, over: ids("B") }, &["AB"], "A"));
         all.push(site(Op::Reduce { kind, over: ids("AB") }, &["ABC"], "C"));
     }
-    all.extend(Norm::ALL.iter().map(|kind| site(Op::Norm { kind: *kind, over: id('B') }, &["AB"], "AB")));
+    all.extend(
+        Norm::ALL.iter().map(|kind| site(Op::Norm { kind: *kind, over: id('B') }, &["AB"], "AB")),
+    );
     all
 }
 
@@ -218,7 +249,8 @@ fn tuples(lists: &[Vec<Layout>]) -> impl Iterator<Item = Vec<Layout>> + '_ {
 
 /// Every tuple of operand layouts, tried.
 fn by_trying(site: &Site, mesh: &Mesh, dims: &[Dim], result: &[DimId]) -> Strategies {
-    let operands: Vec<(Vec<DimId>, Dtype)> = site.operands.iter().map(|(o, dtype)| (ids(o), *dtype)).collect();
+    let operands: Vec<(Vec<DimId>, Dtype)> =
+        site.operands.iter().map(|(o, dtype)| (ids(o), *dtype)).collect();
     let layouts: Vec<Vec<Layout>> = operands
         .iter()
         .map(|(operand, _)| {
@@ -242,19 +274,24 @@ fn by_trying(site: &Site, mesh: &Mesh, dims: &[Dim], result: &[DimId]) -> Strate
     found
 }
 
-/// The layout of a composite whose dim is split, on an operand that is not partial: that of the operand. (That its pieces
-/// are legal is held by `pieces.rs`.)
+/// The layout of a composite whose dim is split, on an operand that is not partial: that of the
+/// operand. (That its pieces are legal is held by `pieces.rs`.)
 fn in_pieces(site: &Site, operand: &Operand<'_>, result: &[DimId]) -> Option<Layout> {
     let (Op::Softmax { over } | Op::Norm { over, .. }) = &site.op else { return None };
     let at = operand.dims.iter().position(|d| d == over)?;
-    let is_partial = !operand.layout.partial(Reduction::Sum).union(operand.layout.partial(Reduction::Max)).is_empty();
+    let is_partial = !operand
+        .layout
+        .partial(Reduction::Sum)
+        .union(operand.layout.partial(Reduction::Max))
+        .is_empty();
     assert_eq!(operand.dims, result, "sites of composites keep the order of dims");
     (!operand.layout.axes_of(at).is_empty() && !is_partial).then_some(operand.layout)
 }
 
 fn hold(site: &Site, mesh: &Mesh, dims: &[Dim]) -> usize {
     let result = ids(site.result);
-    let operands: Vec<(Vec<DimId>, Dtype)> = site.operands.iter().map(|(o, dtype)| (ids(o), *dtype)).collect();
+    let operands: Vec<(Vec<DimId>, Dtype)> =
+        site.operands.iter().map(|(o, dtype)| (ids(o), *dtype)).collect();
     let op_site = OpSite {
         op: &site.op,
         operands: operands.iter().map(|(dims, dtype)| (dims.as_slice(), *dtype)).collect(),
@@ -269,11 +306,14 @@ fn hold(site: &Site, mesh: &Mesh, dims: &[Dim]) -> usize {
     };
     let profile = op_site.profile();
     let sizes: Vec<u64> = result.iter().map(|d| dims[d.index()].size).collect();
-    let result_layouts = MeshShape { mesh, sizes: &sizes }.layouts(mesh.all_axes(), mesh.all_axes());
+    let result_layouts =
+        MeshShape { mesh, sizes: &sizes }.layouts(mesh.all_axes(), mesh.all_axes());
 
     let mut backward: Vec<(Layout, Vec<Layout>)> = Vec::new();
     for target in &result_layouts {
-        backward.extend(op_site.strategies(&profile, *target).into_iter().map(|operands| (*target, operands)));
+        backward.extend(
+            op_site.strategies(&profile, *target).into_iter().map(|operands| (*target, operands)),
+        );
     }
     let mut forward: Vec<(Layout, Vec<Layout>)> = Vec::new();
     let _ = op_site.for_each_strategy(&profile, &result_layouts, &mut |layout, operands| {
@@ -299,7 +339,14 @@ fn the_strategies_of_an_op_are_the_tuples_of_layouts_that_the_layout_rule_accept
     let (mut checked, mut found) = (0, 0);
     for sizes in [&[2][..], &[2, 2], &[4, 2], &[2, 3]] {
         let mesh = mesh(sizes);
-        for dims in [dims(4, 8, 16), dims(24, 24, 24), dims(2, 2, 2), dims(2, 6, 1), dims(1, 3, 4), dims(12, 4, 6)] {
+        for dims in [
+            dims(4, 8, 16),
+            dims(24, 24, 24),
+            dims(2, 2, 2),
+            dims(2, 6, 1),
+            dims(1, 3, 4),
+            dims(12, 4, 6),
+        ] {
             for site in sites() {
                 found += hold(&site, &mesh, &dims);
                 checked += 1;
@@ -322,10 +369,12 @@ fn so_they_are_on_three_axes() {
     eprintln!("{checked} ops, {found} strategies");
 }
 
-/// The loops of an einsum as found backwards from the result, as made from each strategy, and by trying.
+/// The loops of an einsum as found backwards from the result, as made from each strategy, and by
+/// trying.
 fn hold_loops(site: &Site, mesh: &Mesh, dims: &[Dim]) -> usize {
     let result = ids(site.result);
-    let operands: Vec<(Vec<DimId>, Dtype)> = site.operands.iter().map(|(o, dtype)| (ids(o), *dtype)).collect();
+    let operands: Vec<(Vec<DimId>, Dtype)> =
+        site.operands.iter().map(|(o, dtype)| (ids(o), *dtype)).collect();
     let op_site = OpSite {
         op: &site.op,
         operands: operands.iter().map(|(dims, dtype)| (dims.as_slice(), *dtype)).collect(),
@@ -350,8 +399,12 @@ fn hold_loops(site: &Site, mesh: &Mesh, dims: &[Dim]) -> usize {
     }
     let mut forward: Vec<(Layout, Fused, Vec<Layout>)> = Vec::new();
     let _ = op_site.for_each_strategy(&profile, &[], &mut |product, inside| {
-        op_site.for_each_gather(inside, &mut |fused, given| forward.push((product, fused, given.to_vec())));
-        op_site.for_each_scatter(product, &mut |fused, scattered| forward.push((scattered, fused, inside.to_vec())));
+        op_site.for_each_gather(inside, &mut |fused, given| {
+            forward.push((product, fused, given.to_vec()))
+        });
+        op_site.for_each_scatter(product, &mut |fused, scattered| {
+            forward.push((scattered, fused, inside.to_vec()))
+        });
         ControlFlow::Continue(())
     });
     let mut tried = Loops::new();
@@ -363,16 +416,25 @@ fn hold_loops(site: &Site, mesh: &Mesh, dims: &[Dim]) -> usize {
             .map(|((dims, dtype), layout)| Operand { dims, dtype: *dtype, layout: *layout })
             .collect();
         let loops = Fused::all_on(&seen, &result, mesh, dims);
-        tried.extend(loops.into_iter().map(|(fused, inside)| (inside.result, fused, picked.clone())));
+        tried.extend(
+            loops.into_iter().map(|(fused, inside)| (inside.result, fused, picked.clone())),
+        );
     }
     for (name, list) in [("loops", backward), ("for_each_strategy", forward)] {
         let set: Loops = list.iter().cloned().collect();
         assert_eq!(set.len(), list.len(), "{name} gives one twice: {:?} on {mesh}", site.operands);
         assert_eq!(set, tried, "{name}: {:?} on {mesh}", site.operands);
     }
-    // The search knows a strategy by the layouts that it reads and makes: these tell which loop it is.
-    let ends: BTreeSet<(Layout, Vec<Layout>)> = tried.iter().map(|(to, _, given)| (*to, given.clone())).collect();
-    assert_eq!(ends.len(), tried.len(), "two loops between the same layouts: {:?} on {mesh}", site.operands);
+    // The search knows a strategy by the layouts that it reads and makes: these tell which loop it
+    // is.
+    let ends: BTreeSet<(Layout, Vec<Layout>)> =
+        tried.iter().map(|(to, _, given)| (*to, given.clone())).collect();
+    assert_eq!(
+        ends.len(),
+        tried.len(),
+        "two loops between the same layouts: {:?} on {mesh}",
+        site.operands
+    );
     tried.len()
 }
 

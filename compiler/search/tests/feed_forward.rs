@@ -8,8 +8,10 @@ use shard_ir::{Map, Op, ParameterKind};
 use shard_search::{LowerOptions, Status, lower};
 
 fn feed_forward(batch: u64, length: u64, boundary: &str) -> Builder {
-    let mut b =
-        Builder::new(&[("x", 4), ("y", 4), ("z", 4)], &[("B", batch), ("L", length), ("E", 18432), ("F", 73728)]);
+    let mut b = Builder::new(
+        &[("x", 4), ("y", 4), ("z", 4)],
+        &[("B", batch), ("L", length), ("E", 18432), ("F", 73728)],
+    );
     let x = b.parameter("x", ParameterKind::Activation, boundary);
     let w_in = b.parameter("w_in", ParameterKind::Weight, "E_xF_yz");
     let w_out = b.parameter("w_out", ParameterKind::Weight, "F_yzE_x");

@@ -1,4 +1,5 @@
-//! Attention with fewer key-value heads than devices: what the rest of the mesh is used for is chosen by cost.
+//! Attention with fewer key-value heads than devices: what the rest of the mesh is used for is
+//! chosen by cost.
 
 use shard_check::{CheckOptions, check_source};
 use shard_cost::Hardware;
@@ -42,7 +43,9 @@ fn is_softmax(plan: &Plan, id: shard_ir::InstrId) -> bool {
     let rule = instr.origin.rules.names().next().unwrap_or_default();
     match &instr.kind {
         shard_ir::InstrKind::Op(shard_ir::Op::Softmax { .. }) => true,
-        shard_ir::InstrKind::Op(shard_ir::Op::Binary(shard_ir::Binary::Div)) => rule.starts_with("softmax"),
+        shard_ir::InstrKind::Op(shard_ir::Op::Binary(shard_ir::Binary::Div)) => {
+            rule.starts_with("softmax")
+        }
         _ => false,
     }
 }

@@ -10,7 +10,8 @@ use shard_search::{LowerOptions, Lowered, Proof, Status, certificate, lower};
 
 fn program(source: &str) -> Program {
     let mut checked = check_source(&SourceFile::new("test", source), &CheckOptions::default());
-    let errors: Vec<_> = checked.diagnostics.iter().filter(|d| d.is_error()).map(|d| &d.message).collect();
+    let errors: Vec<_> =
+        checked.diagnostics.iter().filter(|d| d.is_error()).map(|d| &d.message).collect();
     assert!(errors.is_empty(), "{errors:?}\n{source}");
     checked.programs.swap_remove(checked.roots[0])
 }
@@ -48,7 +49,8 @@ const PALM: &str = include_str!("../benches/programs/palm.shard");
 fn the_parallel_block_has_one_reduce_scatter_for_attention_and_feed_forward_together() {
     for text in [PALM.to_string(), PALM.replace("dim L = 1\n", "dim L = 2048\n")] {
         let plan = plan(&text);
-        // Chains of single-axis steps of one value are one instruction, so this counts reductions of `E`-sized values.
+        // Chains of single-axis steps of one value are one instruction, so this counts reductions
+        // of `E`-sized values.
         let e_sized: Vec<&str> = reductions(&plan)
             .iter()
             .filter(|i| plan.dim_names(&i.dims) == ["B", "L", "E"])
@@ -68,8 +70,12 @@ fn read_by(plan: &Plan, name: &str) -> InstrId {
 
 fn assert_gathered_to_each_layout_once(plan: &Plan) {
     let gathers = moves(plan, |c| matches!(c, Collective::AllGather { .. }));
-    let layouts: Vec<_> = gathers.iter().filter(|i| i.name.as_deref() == Some("h")).map(|i| i.layout).collect();
-    assert!(!layouts.is_empty() && layouts.iter().enumerate().all(|(i, l)| !layouts[..i].contains(l)), "{layouts:?}");
+    let layouts: Vec<_> =
+        gathers.iter().filter(|i| i.name.as_deref() == Some("h")).map(|i| i.layout).collect();
+    assert!(
+        !layouts.is_empty() && layouts.iter().enumerate().all(|(i, l)| !layouts[..i].contains(l)),
+        "{layouts:?}"
+    );
 }
 
 #[test]
@@ -115,7 +121,8 @@ layer f(x: bf16 BE_x, a: weight bf16 EF_x, b: weight bf16 EH_x) -> (y: bf16 BF_x
     let twice = lowered_on(&hardware, &source(["h", "rmsnorm(x over E)"]));
     assert_eq!(once.optimality.cost, twice.optimality.cost);
     // In pieces, the last of which bears the name.
-    let is_norm = |i: &&shard_ir::Instruction| i.name.as_deref() == Some("h") && i.origin.piece_of.is_some();
+    let is_norm =
+        |i: &&shard_ir::Instruction| i.name.as_deref() == Some("h") && i.origin.piece_of.is_some();
     let norm = twice.plan.instructions.iter().find(is_norm).expect("a norm");
     assert!(norm.origin.rules.names().next() == Some("equal_ops_are_one_value"));
     let merged = Rewriting::Merged { times: 2, names: vec!["h".to_string()] };
@@ -136,12 +143,16 @@ layer f(x: bf16 BE, w: weight bf16 E_xF) -> bf16 BF {{\n  return einsum(x, w -> 
 }
 
 #[test]
-fn weights_split_over_the_contracted_dim_are_gathered_or_the_activation_is_sliced_whichever_is_cheaper() {
+fn weights_split_over_the_contracted_dim_are_gathered_or_the_activation_is_sliced_whichever_is_cheaper()
+ {
     // Few tokens: the result is small, so it is reduced.
     let few = against_split_weights(8, 1e11);
     assert_eq!(moves(&few, |c| matches!(c, Collective::Slice { .. })).len(), 1);
     assert!(!reductions(&few).is_empty());
-    assert!(!moves(&few, |_| true).iter().any(|i| i.name.as_deref() == Some("w")), "the weights stay where they are");
+    assert!(
+        !moves(&few, |_| true).iter().any(|i| i.name.as_deref() == Some("w")),
+        "the weights stay where they are"
+    );
     // Many tokens, and a slow network: the weights are what is small.
     let many = against_split_weights(16_384, 1e9);
     let gathered = moves(&many, |c| matches!(c, Collective::AllGather { .. }));
@@ -151,7 +162,8 @@ fn weights_split_over_the_contracted_dim_are_gathered_or_the_activation_is_slice
 
 #[test]
 fn linear_ops_wait_with_the_reduction_until_the_value_is_smallest() {
-    // Scaled, renamed, split, merged, summed and multiplied with a replicated factor: all of it on the partial sum.
+    // Scaled, renamed, split, merged, summed and multiplied with a replicated factor: all of it on
+    // the partial sum.
     let plan = plan(
         "mesh x=4\ndim B = 64\ndim E = 4096\ndim F = 4096\ndim G = 64\ndim H = 64\ndim K = 4096
 layer f(x: bf16 BE_x, w: weight bf16 E_xF) -> bf16 B {
@@ -162,7 +174,10 @@ layer f(x: bf16 BE_x, w: weight bf16 E_xF) -> bf16 B {
     );
     let reduced = reductions(&plan);
     assert!(!reduced.is_empty());
-    assert!(reduced.iter().all(|i| plan.dim_names(&i.dims) == ["B"]), "only what is summed is reduced");
+    assert!(
+        reduced.iter().all(|i| plan.dim_names(&i.dims) == ["B"]),
+        "only what is summed is reduced"
+    );
 }
 
 #[test]
@@ -175,18 +190,28 @@ layer f(x: bf16 BE_x, w1: weight bf16 EF_y, w2: weight bf16 F_yG) -> bf16 B_xG {
     let hardware = Hardware::built_in("tpu-v4-flat").expect("a chip");
     let lowered = lowered_on(&hardware, source);
     assert_eq!(equations(&lowered.plan), ["EF,FG->EG", "BE,EG->BG"]);
-    let y = lowered.plan.instructions.iter().find(|i| i.kind.name() == "einsum" && i.name.as_deref() == Some("y"));
+    let y = lowered
+        .plan
+        .instructions
+        .iter()
+        .find(|i| i.kind.name() == "einsum" && i.name.as_deref() == Some("y"));
     let origin = &y.expect("y is computed").origin;
     assert!(origin.rules.names().next() == Some("einsum_of_an_einsum_reassociates"));
-    let Some(Reason::Rewritten(Rewriting::Computed { formula, flops })) = &origin.reason else { panic!("{origin:?}") };
+    let Some(Reason::Rewritten(Rewriting::Computed { formula, flops })) = &origin.reason else {
+        panic!("{origin:?}")
+    };
     let named = |name: &str| Formula::Named(name.to_string());
-    let product = |operands: [Formula; 2]| Formula::Op { op: shard_ir::Op::Einsum, operands: operands.to_vec() };
+    let product = |operands: [Formula; 2]| Formula::Op {
+        op: shard_ir::Op::Einsum,
+        operands: operands.to_vec(),
+    };
     assert_eq!(*formula, product([named("x"), product([named("w1"), named("w2")])]));
     assert!(flops.is_some_and(|(after, before)| after < before));
     let small = shard_runtime::shrink(&lowered.plan);
     let written = resized_as(&small, &Plan::unsharded(&program(source))).expect("the same dims");
     assert_eq!(equations(&written), ["BE,EF->BF", "BF,FG->BG"]);
-    let report = run_against(&written, &in_program_order(&small), &RunOptions::default()).expect("it runs");
+    let report =
+        run_against(&written, &in_program_order(&small), &RunOptions::default()).expect("it runs");
     assert!(report.equal && report.exact);
 
     // A pinned intermediate is there, whatever it costs.
@@ -195,7 +220,8 @@ layer f(x: bf16 BE_x, w1: weight bf16 EF_y, w2: weight bf16 F_yG) -> bf16 B_xG {
     assert!(pinned.optimality.cost > lowered.optimality.cost);
     // So it is in a strict layer.
     let strict = LowerOptions { strict: true, ..LowerOptions::default() };
-    let error = lower(&program(source), &hardware, &strict).expect_err("collectives are not written");
+    let error =
+        lower(&program(source), &hardware, &strict).expect_err("collectives are not written");
     let shard_search::LowerError::Strict { plan, .. } = error else { panic!("{error}") };
     assert_eq!(equations(&plan), ["BE,EF->BF", "BF,FG->BG"]);
 }
@@ -225,14 +251,18 @@ fn a_limit_that_left_forms_out_is_named() {
     // 132 orders of one product: more alternatives of one cluster than are listed.
     let dims: String = "ABCDEFGH".chars().map(|dim| format!("dim {dim} = 64\n")).collect();
     let source = format!(
-        "mesh x=2\n{dims}layer f(a: bf16 AB, b: bf16 BC, c: bf16 CD, d: bf16 DE, e: bf16 EF, f: bf16 FG, g: bf16 GH) \
+        "mesh x=2\n{dims}layer f(a: bf16 AB, b: bf16 BC, c: bf16 CD, d: bf16 DE, e: bf16 EF, f: \
+            bf16 FG, g: bf16 GH) \
          -> bf16 AH {{\n  return einsum(a, b, c, d, e, f, g -> AH)\n}}\n"
     );
     let hardware = Hardware::built_in("tpu-v4-flat").expect("a chip");
     let mut options = LowerOptions::default();
     options.limits.forms = 2;
     let cut = lower(&program(&source), &hardware, &options).expect("it lowers").optimality;
-    assert_eq!((cut.status, cut.stopped_by.as_deref()), (Status::Bounded, Some("forms read off the logical e-graph")));
+    assert_eq!(
+        (cut.status, cut.stopped_by.as_deref()),
+        (Status::Bounded, Some("forms read off the logical e-graph"))
+    );
     assert!(cut.lower_bound < cut.cost);
 }
 
@@ -254,7 +284,8 @@ fn sixty_four_blocks_with_a_choice_each_are_proven() {
     // The product with the latent cache can be absorbed into the query: 2^64 forms.
     let (mut parameters, mut body) = (String::new(), String::new());
     for i in 0..64 {
-        parameters += &format!(", q{i}: weight bf16 EHD?, k{i}: weight bf16 CHD?, c{i}: cache bf16 BSC?");
+        parameters +=
+            &format!(", q{i}: weight bf16 EHD?, k{i}: weight bf16 CHD?, c{i}: cache bf16 BSC?");
         parameters += &format!(", v{i}: weight bf16 CHD?, o{i}: weight bf16 HDE?");
         body += &format!(
             "  let a{i} = einsum(rmsnorm(x{i} over E), q{i} -> BHD)
@@ -267,7 +298,8 @@ fn sixty_four_blocks_with_a_choice_each_are_proven() {
     }
     let dims = "dim B = 64\ndim E = 4096\ndim S = 4096\ndim H = 32\ndim D = 128\ndim C = 512\n";
     let source = format!(
-        "mesh x=4, y=4\n{dims}layer f(x0: bf16 B_xE_y{parameters}) -> bf16 B_xE_y {{\n{body}  return x64\n}}\n"
+        "mesh x=4, y=4\n{dims}layer f(x0: bf16 B_xE_y{parameters}) -> bf16 B_xE_y {{\n{body}  \
+            return x64\n}}\n"
     );
     let hardware = Hardware::built_in("tpu-v5e").expect("a chip");
     let lowered = lower(&program(&source), &hardware, &LowerOptions::default()).expect("it lowers");
@@ -280,19 +312,30 @@ fn sixty_four_blocks_with_a_choice_each_are_proven() {
 fn where_communication_alone_counts_a_form_of_more_flops_may_be_the_best() {
     let chip = Hardware::built_in("tpu-v4-flat").expect("a chip");
     let mut dearer_in_flops = 0;
-    for (a, b, c, r) in
-        [("A_xB", "BC_y", "C_xD", "AD"), ("AB_x", "B_yC", "CD_x", "A_xD"), ("A_xB", "B_xC", "C_xD", "A_xD")]
-    {
+    for (a, b, c, r) in [
+        ("A_xB", "BC_y", "C_xD", "AD"),
+        ("AB_x", "B_yC", "CD_x", "A_xD"),
+        ("A_xB", "B_xC", "C_xD", "A_xD"),
+    ] {
         for sizes in 0..81 {
             let size = |place: u32| 32_u64.pow(1 + sizes / 3_u32.pow(place) % 3);
-            let dims: String = "ABCD".chars().zip(0..).map(|(dim, i)| format!("dim {dim} = {}\n", size(i))).collect();
+            let dims: String = "ABCD"
+                .chars()
+                .zip(0..)
+                .map(|(dim, i)| format!("dim {dim} = {}\n", size(i)))
+                .collect();
             let source = format!(
                 "mesh x=4, y=2\n{dims}layer f(a: f32 {a}, b: f32 {b}, c: f32 {c}) -> f32 {r} {{\n  \
                  return einsum(a, b, c -> AD)\n}}\n"
             );
             let program = program(&source);
             let by = |objective, whole_space| {
-                let options = LowerOptions { objective, whole_space, any_size: true, ..LowerOptions::default() };
+                let options = LowerOptions {
+                    objective,
+                    whole_space,
+                    any_size: true,
+                    ..LowerOptions::default()
+                };
                 lower(&program, &chip, &options).expect("it lowers")
             };
             let (found, all) = (by(Objective::Comm, false), by(Objective::Comm, true));

@@ -8,11 +8,14 @@ use shard_check::{CheckOptions, check_source};
 use shard_cost::{Hardware, Memory};
 use shard_grammar::SourceFile;
 use shard_ir::Program;
-use shard_search::{Limits, LowerError, LowerOptions, Lowered, Proof, Status, certificate, least_kept, lower};
+use shard_search::{
+    Limits, LowerError, LowerOptions, Lowered, Proof, Status, certificate, least_kept, lower,
+};
 
 fn program(source: &str) -> Program {
     let mut checked = check_source(&SourceFile::new("test", source), &CheckOptions::default());
-    let errors: Vec<_> = checked.diagnostics.iter().filter(|d| d.is_error()).map(|d| &d.message).collect();
+    let errors: Vec<_> =
+        checked.diagnostics.iter().filter(|d| d.is_error()).map(|d| &d.message).collect();
     assert!(errors.is_empty(), "{errors:?}\n{source}");
     checked.programs.swap_remove(checked.roots[0])
 }
@@ -29,7 +32,9 @@ const PROGRAMS: u64 = 30;
 fn forms_chosen_apart_have_the_plan_of_all_forms_one_by_one() {
     let mut chip = Hardware::built_in("tpu-v4-flat").expect("a chip");
     let (mut compared, mut by_clusters) = (0, 0);
-    for seed in 0..std::env::var("SHARDC_PROGRAMS").map_or(PROGRAMS, |n| n.parse().expect("a number")) {
+    for seed in
+        0..std::env::var("SHARDC_PROGRAMS").map_or(PROGRAMS, |n| n.parse().expect("a number"))
+    {
         let source = blocks(&mut Dice(seed));
         let program = program(&source);
         chip.hbm_bytes = 1 << 40;
@@ -45,16 +50,29 @@ fn forms_chosen_apart_have_the_plan_of_all_forms_one_by_one() {
             let (all, few) = match (all, few) {
                 (Ok(all), Ok(few)) => (all, few),
                 (Err(LowerError::NoPlanFits { proven: true, .. }), Ok(few)) => {
-                    panic!("seed {seed}: {:?} where none is proven to fit\n{source}", few.optimality)
+                    panic!(
+                        "seed {seed}: {:?} where none is proven to fit\n{source}",
+                        few.optimality
+                    )
                 }
                 (Ok(all), Err(LowerError::NoPlanFits { proven: true, .. })) => {
-                    panic!("seed {seed}: none is proven to fit where there is {:?}\n{source}", all.optimality)
+                    panic!(
+                        "seed {seed}: none is proven to fit where there is {:?}\n{source}",
+                        all.optimality
+                    )
                 }
                 _ => continue,
             };
-            certificate::computes(&few.plan, &program).unwrap_or_else(|e| panic!("seed {seed}: {e}\n{source}"));
-            let said = format!("seed {seed}, {capacity} bytes: {:?} {:?}\n{source}", all.optimality, few.optimality);
-            assert!(few.optimality.lower_bound <= all.optimality.cost, "the bound is false: {said}");
+            certificate::computes(&few.plan, &program)
+                .unwrap_or_else(|e| panic!("seed {seed}: {e}\n{source}"));
+            let said = format!(
+                "seed {seed}, {capacity} bytes: {:?} {:?}\n{source}",
+                all.optimality, few.optimality
+            );
+            assert!(
+                few.optimality.lower_bound <= all.optimality.cost,
+                "the bound is false: {said}"
+            );
             if [&all, &few].iter().all(|l| l.optimality.status == Status::Proven) {
                 compared += 1;
                 assert_eq!(all.optimality.cost, few.optimality.cost, "{said}");
@@ -63,5 +81,8 @@ fn forms_chosen_apart_have_the_plan_of_all_forms_one_by_one() {
         }
     }
     eprintln!("{compared} compared, {by_clusters} proven apart");
-    assert!(compared as u64 >= PROGRAMS / 2 && by_clusters as u64 >= PROGRAMS / 3, "{compared}, {by_clusters}");
+    assert!(
+        compared as u64 >= PROGRAMS / 2 && by_clusters as u64 >= PROGRAMS / 3,
+        "{compared}, {by_clusters}"
+    );
 }

@@ -20,8 +20,10 @@ fn chip(hbm_bytes: u64) -> Hardware {
 /// A chip of so much memory, flops, memory bandwidth and network bandwidth.
 fn chip_of(hbm_bytes: u64, [flops, hbm, network]: [f64; 3]) -> Hardware {
     Hardware::parse(&format!(
-        "name = \"small\"\nsource = \"a test\"\n[chip]\nflops = {{ bf16 = {flops:e} }}\nhbm_bytes = {hbm_bytes}\n\
-         hbm_bandwidth = {hbm:e}\n[network]\nkind = \"flat\"\nbandwidth = {network:e}\nlatency = 0\n"
+        "name = \"small\"\nsource = \"a test\"\n[chip]\nflops = {{ bf16 = {flops:e} }}\nhbm_bytes \
+            = {hbm_bytes}\n\
+         hbm_bandwidth = {hbm:e}\n[network]\nkind = \"flat\"\nbandwidth = {network:e}\nlatency = \
+         0\n"
     ))
     .expect("a hardware file")
 }
@@ -91,12 +93,16 @@ fn a_search_with_bounds_and_one_of_the_whole_space_find_the_same_under_a_constra
         for tenths in [9, 7, 6, 5, 4] {
             let hardware = chip(most * tenths / 10);
             let bounded = lower(&program, &hardware, &options);
-            let whole = lower(&program, &hardware, &LowerOptions { whole_space: true, ..options.clone() });
+            let whole =
+                lower(&program, &hardware, &LowerOptions { whole_space: true, ..options.clone() });
             match (bounded, whole) {
                 (Ok(bounded), Ok(whole)) => {
                     let proven = |l: &Lowered| l.optimality.status == Status::Proven;
                     if proven(&bounded) && proven(&whole) {
-                        assert_eq!(bounded.optimality.cost, whole.optimality.cost, "{tenths} tenths");
+                        assert_eq!(
+                            bounded.optimality.cost, whole.optimality.cost,
+                            "{tenths} tenths"
+                        );
                     }
                     assert!(bounded.optimality.lower_bound <= whole.optimality.cost);
                 }
@@ -109,7 +115,9 @@ fn a_search_with_bounds_and_one_of_the_whole_space_find_the_same_under_a_constra
 
 #[test]
 fn weights_of_all_layers_count() {
-    let of_layers = |n: u64| program(&GATHERED.replace("-> bf16 B_xE {", &format!("-> bf16 B_xE repeat {n} {{")));
+    let of_layers = |n: u64| {
+        program(&GATHERED.replace("-> bf16 B_xE {", &format!("-> bf16 B_xE repeat {n} {{")))
+    };
     let one = least_kept(&of_layers(1));
     assert_eq!(one, 2 * 2 * 256 * 1024 / 8, "two weights over eight devices");
     assert_eq!(least_kept(&of_layers(10)), 10 * one);
@@ -123,7 +131,8 @@ fn weights_of_all_layers_count() {
     assert!(lower(&of_layers(100), &hardware, &any_size).is_ok(), "unless any size will do");
 }
 
-/// Llama 3 70B reading prompts on 32 chips, its weights free: the fastest plan keeps a copy of most of them on each chip.
+/// Llama 3 70B reading prompts on 32 chips, its weights free: the fastest plan keeps a copy of most
+/// of them on each chip.
 const LLAMA: &str = "mesh y=8, z=4
 dim B = 4
 dim L = 8192
@@ -161,7 +170,10 @@ fn where_one_plan_after_another_is_too_large_one_that_fits_is_found_beside_small
         assert!(needed(&lowered) <= capacity, "{} in {capacity}", needed(&lowered));
         assert_eq!(lowered.optimality.status, Status::Proven, "{capacity}");
         let (cost, bound) = (lowered.optimality.cost.0, fastest.optimality.cost.0);
-        assert!(lowered.optimality.lower_bound.0 >= bound && cost < 2 * bound, "{cost} in {capacity}, {bound} in all");
+        assert!(
+            lowered.optimality.lower_bound.0 >= bound && cost < 2 * bound,
+            "{cost} in {capacity}, {bound} in all"
+        );
     }
 }
 
@@ -184,7 +196,9 @@ layer f(x: bf16 BE?l, w_in: weight bf16 EF?, w_out: weight bf16 FE?, k: cache bf
 fn labels_and_memory_together_have_the_plan_of_a_search_without_bounds() {
     let rates = [[1e12, 1e12, 1e11], [1e13, 1e11, 1e11]];
     let (mut proven, mut slower) = (0, 0);
-    for (mesh, rates) in ["x=2", "x=4", "x=2, y=2"].into_iter().flat_map(|mesh| rates.map(|rates| (mesh, rates))) {
+    for (mesh, rates) in
+        ["x=2", "x=4", "x=2, y=2"].into_iter().flat_map(|mesh| rates.map(|rates| (mesh, rates)))
+    {
         let program = program(&format!("mesh {mesh}\n{TIED}"));
         let options = LowerOptions::default();
         let fastest = lower(&program, &chip_of(1 << 40, rates), &options).expect("a plan");
@@ -193,19 +207,28 @@ fn labels_and_memory_together_have_the_plan_of_a_search_without_bounds() {
         for eighths in [1, 3, 5, 7] {
             let hardware = chip_of(least + (most - least) * eighths / 8, rates);
             let bounded = lower(&program, &hardware, &options);
-            let whole = lower(&program, &hardware, &LowerOptions { whole_space: true, ..options.clone() });
+            let whole =
+                lower(&program, &hardware, &LowerOptions { whole_space: true, ..options.clone() });
             match (bounded, whole) {
                 (Ok(bounded), Ok(whole)) => {
                     assert!(needed(&bounded) <= hardware.hbm_bytes);
-                    assert!(bounded.optimality.lower_bound <= whole.optimality.cost, "{mesh}, {eighths} eighths");
-                    assert!(whole.optimality.lower_bound <= bounded.optimality.cost, "{mesh}, {eighths} eighths");
+                    assert!(
+                        bounded.optimality.lower_bound <= whole.optimality.cost,
+                        "{mesh}, {eighths} eighths"
+                    );
+                    assert!(
+                        whole.optimality.lower_bound <= bounded.optimality.cost,
+                        "{mesh}, {eighths} eighths"
+                    );
                     proven += usize::from(bounded.optimality.status == Status::Proven);
                     slower += usize::from(bounded.optimality.cost > fastest.optimality.cost);
                 }
                 (Err(LowerError::NoPlanFits { proven: true, .. }), Ok(_)) => {
                     panic!("{mesh}, {eighths}: there is a plan")
                 }
-                (Ok(_), Err(LowerError::NoPlanFits { proven: true, .. })) => panic!("{mesh}, {eighths}: wrong proof"),
+                (Ok(_), Err(LowerError::NoPlanFits { proven: true, .. })) => {
+                    panic!("{mesh}, {eighths}: wrong proof")
+                }
                 _ => {}
             }
         }
@@ -243,7 +266,8 @@ fn stored_as(program: &Program, lowered: &Lowered, parameter: usize) -> Program 
     let mut pinned = program.clone();
     let value = &mut pinned.values[parameter];
     if let Def::Parameter { pattern, .. } = &mut value.def {
-        let layout = LayoutPattern::exactly(lowered.plan.instructions[parameter].layout, value.dims.len());
+        let layout =
+            LayoutPattern::exactly(lowered.plan.instructions[parameter].layout, value.dims.len());
         *pattern = LayoutPattern { label: pattern.label, ..layout };
     }
     pinned
@@ -270,17 +294,25 @@ fn what_is_proven_within_memory_is_beaten_neither_by_less_memory_nor_by_a_weight
         };
         let bound = found.optimality.lower_bound;
         if let Some(smaller) = &smaller {
-            assert!(bound <= smaller.optimality.cost, "{sixteenths} sixteenths: a plan in less memory beats the bound");
+            assert!(
+                bound <= smaller.optimality.cost,
+                "{sixteenths} sixteenths: a plan in less memory beats the bound"
+            );
             for parameter in 0..10 {
                 match lower(&stored_as(&program, smaller, parameter), &hardware, &options) {
                     Ok(pinned) => assert!(
-                        bound <= pinned.optimality.cost && pinned.optimality.lower_bound <= smaller.optimality.cost,
-                        "{sixteenths} sixteenths, {parameter}: {bound:?}, {:?} and {:?} in less memory",
+                        bound <= pinned.optimality.cost
+                            && pinned.optimality.lower_bound <= smaller.optimality.cost,
+                        "{sixteenths} sixteenths, {parameter}: {bound:?}, {:?} and {:?} in less \
+                            memory",
                         pinned.optimality,
                         smaller.optimality
                     ),
-                    // Not all plans are looked at that need less memory for what is live at the peak.
-                    Err(LowerError::NoPlanFits { proven, .. }) => assert!(!proven, "{sixteenths}, {parameter}"),
+                    // Not all plans are looked at that need less memory for what is live at the
+                    // peak.
+                    Err(LowerError::NoPlanFits { proven, .. }) => {
+                        assert!(!proven, "{sixteenths}, {parameter}")
+                    }
                     Err(other) => panic!("{other}"),
                 }
             }
@@ -293,7 +325,8 @@ fn what_is_proven_within_memory_is_beaten_neither_by_less_memory_nor_by_a_weight
 
 #[test]
 fn sizes_that_fit_only_when_they_are_rounded_end_the_search() {
-    // Sixteen weights whose sizes have no common measure, and room for all but one byte of some choice of them.
+    // Sixteen weights whose sizes have no common measure, and room for all but one byte of some
+    // choice of them.
     let inner = |i: usize| ["C", "D"][i % 2];
     let weights: String = (0..16).map(|i| format!(", w{i}: weight bf16 B{}?", inner(i))).collect();
     let body: String = (0..16)
@@ -307,7 +340,8 @@ fn sizes_that_fit_only_when_they_are_rounded_end_the_search() {
         "mesh x=2\ndim A = 62\ndim B = 2\ndim C = 1022\ndim D = 1018\n\
          layer f(x: bf16 AB{weights}) -> bf16 A {{\n{body}  return {sum}\n}}\n"
     );
-    let checked = check_source(&SourceFile::new("test.shard", source.as_str()), &CheckOptions::default());
+    let checked =
+        check_source(&SourceFile::new("test.shard", source.as_str()), &CheckOptions::default());
     if checked.has_errors() {
         panic!("{:?}", checked.diagnostics);
     }

@@ -25,7 +25,8 @@ fn steps(program: &Program) -> u64 {
     program.phase.as_ref().map_or(1, |phase| phase.repeat)
 }
 
-/// What a request takes with a weight pinned to a layout, and the rest of the free weights likewise.
+/// What a request takes with a weight pinned to a layout, and the rest of the free weights
+/// likewise.
 fn least(programs: &[Program], free: &[ValueId]) -> u64 {
     let Some((id, rest)) = free.split_first() else {
         let time = |p: &Program| match lower(p, &hardware(), &LowerOptions::default()) {
@@ -52,10 +53,16 @@ fn least(programs: &[Program], free: &[ValueId]) -> u64 {
         };
         programs.iter().map(pin).collect()
     };
-    pattern.candidates(shape, none, none).into_iter().map(|l| least(&pinned(l), rest)).min().unwrap()
+    pattern
+        .candidates(shape, none, none)
+        .into_iter()
+        .map(|l| least(&pinned(l), rest))
+        .min()
+        .unwrap()
 }
 
-/// Weights that must be split somewhere, so that a choice is one: what is whole can be cut anywhere for nothing.
+/// Weights that must be split somewhere, so that a choice is one: what is whole can be cut anywhere
+/// for nothing.
 const ORDERS: &str = "
 mesh x=2, y=4
 dim B = 16
@@ -83,7 +90,9 @@ fn the_stored_layouts_are_the_best_of_all() {
 fn the_phases_with_stored_weights_take_what_the_request_takes() {
     let programs = programs(ORDERS);
     let found = shared(&programs).unwrap();
-    let time = |p: &Program| lower(p, &hardware(), &LowerOptions::default()).unwrap().optimality.cost.0 * steps(p);
+    let time = |p: &Program| {
+        lower(p, &hardware(), &LowerOptions::default()).unwrap().optimality.cost.0 * steps(p)
+    };
     assert_eq!(found.request.cost.0, found.programs.iter().map(time).sum::<u64>());
     assert!(found.request_alone() <= found.request.cost);
 }

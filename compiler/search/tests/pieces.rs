@@ -12,7 +12,8 @@ use shard_search::{LowerOptions, lower};
 /// A chip whose network is the slower the more is sent: no dim is worth gathering.
 fn slow_network() -> Hardware {
     Hardware::parse(
-        "name = \"slow\"\n[chip]\nflops = { bf16 = 1e15, f32 = 1e15 }\nhbm_bytes = 1e12\nhbm_bandwidth = 1e15\n\
+        "name = \"slow\"\n[chip]\nflops = { bf16 = 1e15, f32 = 1e15 }\nhbm_bytes = \
+            1e12\nhbm_bandwidth = 1e15\n\
          [network]\nkind = \"flat\"\nbandwidth = 1e3\n",
     )
     .expect("the file is well formed")
@@ -24,7 +25,13 @@ fn composites(b: &Builder) -> [Op; 3] {
 }
 
 /// The plan of `f(g(a))`, `g` the composite, where argument and result have a layout.
-fn plan_of(mesh: &[(&str, u64)], dims: &[(&str, u64)], composite: usize, layout: &str, dtype: Dtype) -> (Plan, Plan) {
+fn plan_of(
+    mesh: &[(&str, u64)],
+    dims: &[(&str, u64)],
+    composite: usize,
+    layout: &str,
+    dtype: Dtype,
+) -> (Plan, Plan) {
     let mut b = Builder::new(mesh, dims);
     let names: String = layout.chars().filter(char::is_ascii_uppercase).collect();
     let a = b.parameter("a", ParameterKind::Activation, layout);
@@ -41,7 +48,9 @@ fn plan_of(mesh: &[(&str, u64)], dims: &[(&str, u64)], composite: usize, layout:
 }
 
 fn has_the_composite_whole(plan: &Plan) -> bool {
-    plan.instructions.iter().any(|i| matches!(i.kind, InstrKind::Op(Op::Softmax { .. } | Op::Norm { .. })))
+    plan.instructions
+        .iter()
+        .any(|i| matches!(i.kind, InstrKind::Op(Op::Softmax { .. } | Op::Norm { .. })))
 }
 
 /// Both sides of the three rules, in every layout of small tensors that splits the dim.
@@ -49,9 +58,13 @@ fn has_the_composite_whole(plan: &Plan) -> bool {
 fn composites_in_pieces_compute_what_they_compute_whole_in_every_layout_that_splits_the_dim() {
     let mut run = 0;
     for sizes in [&[2][..], &[4], &[2, 2], &[4, 2], &[2, 3], &[2, 2, 2]] {
-        let mesh: Vec<(&str, u64)> = ["x", "y", "z"].into_iter().zip(sizes.iter().copied()).collect();
-        for (dims, names) in [(&[("S", 48)][..], "S"), (&[("B", 12), ("S", 48)], "BS"), (&[("S", 96), ("B", 4)], "SB")]
-        {
+        let mesh: Vec<(&str, u64)> =
+            ["x", "y", "z"].into_iter().zip(sizes.iter().copied()).collect();
+        for (dims, names) in [
+            (&[("S", 48)][..], "S"),
+            (&[("B", 12), ("S", 48)], "BS"),
+            (&[("S", 96), ("B", 4)], "SB"),
+        ] {
             let built = Builder::new(&mesh, dims).program;
             let lengths: Vec<u64> = dims.iter().map(|(_, size)| *size).collect();
             let shape = MeshShape { mesh: &built.mesh, sizes: &lengths };
@@ -66,9 +79,11 @@ fn composites_in_pieces_compute_what_they_compute_whole_in_every_layout_that_spl
                     let (plan, source) = plan_of(&mesh, dims, composite, &text, Dtype::F32);
                     assert!(!has_the_composite_whole(&plan), "{text} on {}", built.mesh);
                     let traffic = |i: &&shard_ir::Instruction| matches!(&i.kind, InstrKind::Move(m) if m.has_traffic());
-                    let moves: Vec<&str> = plan.instructions.iter().filter(traffic).map(|i| i.kind.name()).collect();
+                    let moves: Vec<&str> =
+                        plan.instructions.iter().filter(traffic).map(|i| i.kind.name()).collect();
                     assert!(moves.iter().all(|m| *m == "all-reduce"), "{text}: {moves:?}");
-                    let report = run_against(&source, &in_program_order(&plan), &RunOptions::default());
+                    let report =
+                        run_against(&source, &in_program_order(&plan), &RunOptions::default());
                     assert!(report.expect("it runs").equal, "{text} on {}", built.mesh);
                     run += 1;
                 }
@@ -81,7 +96,13 @@ fn composites_in_pieces_compute_what_they_compute_whole_in_every_layout_that_spl
 
 #[test]
 fn a_norm_over_a_dim_split_over_all_axes_gathers_nothing_large() {
-    let (plan, _) = plan_of(&[("x", 4), ("y", 4), ("z", 4)], &[("B", 512), ("S", 18432)], 1, "BS_xyz", Dtype::Bf16);
+    let (plan, _) = plan_of(
+        &[("x", 4), ("y", 4), ("z", 4)],
+        &[("B", 512), ("S", 18432)],
+        1,
+        "BS_xyz",
+        Dtype::Bf16,
+    );
     let bytes: Vec<u64> = plan
         .ids()
         .filter(|id| matches!(plan.instruction(*id).kind, InstrKind::Move(_)))
@@ -104,8 +125,11 @@ fn composites_of_narrow_dtypes_are_whole() {
 #[test]
 fn pieces_say_what_they_are_pieces_of_and_the_last_bears_the_name() {
     let (plan, _) = plan_of(&[("x", 4)], &[("B", 8), ("S", 16)], 0, "BS_x", Dtype::F32);
-    let words: Vec<(&str, Option<&str>, Option<&str>)> =
-        plan.instructions.iter().map(|i| (i.kind.name(), i.name.as_deref(), i.origin.piece_of.as_deref())).collect();
+    let words: Vec<(&str, Option<&str>, Option<&str>)> = plan
+        .instructions
+        .iter()
+        .map(|i| (i.kind.name(), i.name.as_deref(), i.origin.piece_of.as_deref()))
+        .collect();
     let y = Some("y");
     assert_eq!(
         words,
@@ -132,9 +156,11 @@ fn a_block_that_is_masked_whole_weighs_nothing() {
     let y = b.op("y", Op::Softmax { over: key }, &[masked], "LS");
     b.output(y, "LS_x");
     b.program.values.iter_mut().for_each(|v| v.dtype = Dtype::F32);
-    let plan = lower(&b.program, &slow_network(), &LowerOptions::default()).expect("it lowers").plan;
+    let plan =
+        lower(&b.program, &slow_network(), &LowerOptions::default()).expect("it lowers").plan;
     assert!(!has_the_composite_whole(&plan));
-    let report = run_against(&Plan::unsharded(&b.program), &in_program_order(&plan), &RunOptions::default());
+    let report =
+        run_against(&Plan::unsharded(&b.program), &in_program_order(&plan), &RunOptions::default());
     assert!(report.expect("it runs").equal);
 }
 
@@ -147,6 +173,8 @@ fn in_a_strict_layer_composites_are_whole() {
     b.output(y, "BS_x");
     b.program.strict = true;
     let error = lower(&b.program, &slow_network(), &LowerOptions::default());
-    let Err(shard_search::LowerError::Strict { plan, .. }) = error else { panic!("its collectives are not written") };
+    let Err(shard_search::LowerError::Strict { plan, .. }) = error else {
+        panic!("its collectives are not written")
+    };
     assert!(has_the_composite_whole(&plan), "what it lacks is said of moves that can be written");
 }

@@ -1,6 +1,6 @@
-//! The optimiser and the brute force against a second exact solver of small programs, which eliminates values one after
-//! another and knows what weights and caches take: with labels, with forms, with weights of the host, with collectives in
-//! loops, within memory limits.
+//! The optimiser and the brute force against a second exact solver of small programs, which
+//! eliminates values one after another and knows what weights and caches take: with labels, with
+//! forms, with weights of the host, with collectives in loops, within memory limits.
 //!
 //! * `SHARD_SECOND_SOLVER_COUNT`: how many programs of each kind are made.
 //! * `SHARD_SECOND_SOLVER_SEED`: another seed.
@@ -43,8 +43,15 @@ fn numbers(count: u64) -> impl Iterator<Item = (u64, u64)> {
     (0..number("SHARD_SECOND_SOLVER_COUNT", count)).map(move |number| (seed, number))
 }
 
-/// What the second solver says of a program in all its forms; `None` where some form is too large for it.
-fn second(program: &Program, hardware: &Hardware, fuse: bool, at_most: u64, stored: u64) -> Option<Option<u64>> {
+/// What the second solver says of a program in all its forms; `None` where some form is too large
+/// for it.
+fn second(
+    program: &Program,
+    hardware: &Hardware,
+    fuse: bool,
+    at_most: u64,
+    stored: u64,
+) -> Option<Option<u64>> {
     let mut best = None;
     for form in forms(program).ok()? {
         match cheapest_within(&Facts::new(&form, hardware, fuse).ok()?, at_most, stored) {
@@ -65,9 +72,15 @@ fn two_ways_of_looking_at_all_plans_agree() {
         let Ok(lowered) = lower(&program, &hardware, &LowerOptions::default()) else { continue };
         // A little more than the optimum is allowed, so that there is a choice.
         let at_most = lowered.optimality.cost.0 + lowered.optimality.cost.0 / 20;
-        let ways = (cheapest_plan(&facts, at_most, true), cheapest_within(&facts, at_most, u64::MAX));
+        let ways =
+            (cheapest_plan(&facts, at_most, true), cheapest_within(&facts, at_most, u64::MAX));
         if let (Optimum::Time(_) | Optimum::NoPlan, Optimum::Time(_) | Optimum::NoPlan) = ways {
-            assert_eq!(ways.0, ways.1, "program {number} of seed {seed}\n{}", program_text(&program));
+            assert_eq!(
+                ways.0,
+                ways.1,
+                "program {number} of seed {seed}\n{}",
+                program_text(&program)
+            );
             compared += 1;
         }
     }
@@ -80,15 +93,25 @@ fn hold(case: fn(u64, u64) -> Case, count: u64, fuse: bool) -> u64 {
     let mut judged = 0;
     for (seed, number) in numbers(count) {
         let Case { program, hardware, .. } = case(seed, number);
-        let claimed = match lower(&program, &hardware, &LowerOptions { fuse, ..LowerOptions::default() }) {
-            Ok(found) if found.optimality.stopped_by.as_deref() == Some(TOO_MANY_FORMS) => continue,
-            Ok(found) => Some(found.optimality.cost.0),
-            Err(LowerError::Unreachable { .. }) => None,
-            Err(other) => panic!("program {number} of seed {seed}: {other}\n{}", program_text(&program)),
-        };
+        let claimed =
+            match lower(&program, &hardware, &LowerOptions { fuse, ..LowerOptions::default() }) {
+                Ok(found) if found.optimality.stopped_by.as_deref() == Some(TOO_MANY_FORMS) => {
+                    continue;
+                }
+                Ok(found) => Some(found.optimality.cost.0),
+                Err(LowerError::Unreachable { .. }) => None,
+                Err(other) => {
+                    panic!("program {number} of seed {seed}: {other}\n{}", program_text(&program))
+                }
+            };
         let at_most = claimed.unwrap_or(u64::MAX - 1);
         if let Some(found) = second(&program, &hardware, fuse, at_most, u64::MAX) {
-            assert_eq!(claimed, found, "program {number} of seed {seed}\n{}", program_text(&program));
+            assert_eq!(
+                claimed,
+                found,
+                "program {number} of seed {seed}\n{}",
+                program_text(&program)
+            );
             judged += 1;
         }
     }
@@ -106,8 +129,8 @@ fn no_plan_is_cheaper_by_the_second_solver_either() {
     assert!(hold(case, COUNT / 2, true) >= 1);
 }
 
-/// So many layers are stacked that activations of one are nothing beside a byte of weights: a plan fits where the weights
-/// and caches of one layer do.
+/// So many layers are stacked that activations of one are nothing beside a byte of weights: a plan
+/// fits where the weights and caches of one layer do.
 const STACK: u64 = 1 << 30;
 
 /// The program in such a stack, its weights free to lie anywhere.
@@ -141,7 +164,12 @@ fn within_a_memory_limit_no_plan_that_fits_is_cheaper() {
                 if stored < least || stored >= needed {
                     continue;
                 }
-                let said = || format!("program {number} of seed {seed} in {stored}\n{}", program_text(&program));
+                let said = || {
+                    format!(
+                        "program {number} of seed {seed} in {stored}\n{}",
+                        program_text(&program)
+                    )
+                };
                 let limited = hardware.with_memory_limit(STACK * stored + STACK - 1);
                 let found = lower(&program, &limited, &LowerOptions::default());
                 let (claimed, least_time, proven) = match &found {
@@ -158,7 +186,9 @@ fn within_a_memory_limit_no_plan_that_fits_is_cheaper() {
                     Err(LowerError::NoPlanFits { proven, .. }) => (None, 0, *proven),
                     Err(other) => panic!("{other}: {}", said()),
                 };
-                let Some(exact) = second(&program, &hardware, false, claimed.unwrap_or(u64::MAX - 1), stored) else {
+                let Some(exact) =
+                    second(&program, &hardware, false, claimed.unwrap_or(u64::MAX - 1), stored)
+                else {
                     continue;
                 };
                 judged += 1;
@@ -169,12 +199,21 @@ fn within_a_memory_limit_no_plan_that_fits_is_cheaper() {
                     false => {
                         bounded += 1;
                         assert!(exact.is_none_or(|exact| least_time <= exact), "{}", said());
-                        eprintln!("bounded: {claimed:?} and {least_time}, exactly {exact:?}: {}", said());
+                        eprintln!(
+                            "bounded: {claimed:?} and {least_time}, exactly {exact:?}: {}",
+                            said()
+                        );
                     }
                 }
             }
         }
     }
-    eprintln!("{judged} judged; the limit makes {bound} slower, {without} impossible; {bounded} not proven");
-    assert!(bound >= 1 || number("SHARD_SECOND_SOLVER_COUNT", COUNT) < COUNT, "no limit makes a difference");
+    eprintln!(
+        "{judged} judged; the limit makes {bound} slower, {without} impossible; {bounded} not \
+            proven"
+    );
+    assert!(
+        bound >= 1 || number("SHARD_SECOND_SOLVER_COUNT", COUNT) < COUNT,
+        "no limit makes a difference"
+    );
 }

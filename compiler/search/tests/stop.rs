@@ -8,12 +8,14 @@ use shard_grammar::SourceFile;
 use shard_ir::Program;
 use shard_search::{Limits, LowerError, LowerOptions, Status, Stop, TIME_LIMIT, lower};
 
-const SOURCE: &str = "mesh x=4, y=2\ndim B = 64\ndim E = 128\ndim F = 256\nlayer f(a: bf16 BE_x, w: weight bf16 E_xF_y) \
+const SOURCE: &str = "mesh x=4, y=2\ndim B = 64\ndim E = 128\ndim F = 256\nlayer f(a: bf16 BE_x, \
+    w: weight bf16 E_xF_y) \
                       -> bf16 BF? {\n  return gelu(einsum(a, w -> BF))\n}\n";
 
 /// Several layers with their weights left open: one case after another is searched for each label.
 const LABELLED: &str = "mesh x=4, y=2, z=2\ndim B = 64\ndim E = 128\ndim F = 256\n\
-                        layer f(a: bf16 BE?l, w: weight bf16 EF?, v: weight bf16 FE?) -> bf16 BE?l {\n  \
+                        layer f(a: bf16 BE?l, w: weight bf16 EF?, v: weight bf16 FE?) -> bf16 \
+                        BE?l {\n  \
                         return einsum(gelu(einsum(a, w -> BF)), v -> BE)\n}\n";
 
 fn program(source: &str) -> Program {
@@ -21,7 +23,10 @@ fn program(source: &str) -> Program {
 }
 
 fn options(stop: &Stop) -> LowerOptions {
-    LowerOptions { limits: Limits { stop: stop.clone(), ..Limits::default() }, ..LowerOptions::default() }
+    LowerOptions {
+        limits: Limits { stop: stop.clone(), ..Limits::default() },
+        ..LowerOptions::default()
+    }
 }
 
 #[test]
@@ -43,7 +48,11 @@ fn a_search_whose_time_was_up_before_it_began_has_no_plan() {
     let chip = Hardware::built_in("tpu-v4-flat").expect("a chip");
     assert_eq!(lower(&program(SOURCE), &chip, &options(&stop)).err(), Some(LowerError::OutOfTime));
     stop.ask();
-    assert_eq!(lower(&program(SOURCE), &chip, &options(&stop)).err(), Some(LowerError::Stopped), "the stronger wish");
+    assert_eq!(
+        lower(&program(SOURCE), &chip, &options(&stop)).err(),
+        Some(LowerError::Stopped),
+        "the stronger wish"
+    );
 }
 
 #[test]
@@ -63,7 +72,10 @@ fn whenever_the_time_is_up_the_plan_is_the_best_or_bounded_by_what_is_true() {
         match lower(&program, &chip, &options(&stop)) {
             Ok(found) => {
                 let found = found.optimality;
-                assert!(found.lower_bound <= best.cost && best.cost <= found.cost, "{found:?} and {best:?}");
+                assert!(
+                    found.lower_bound <= best.cost && best.cost <= found.cost,
+                    "{found:?} and {best:?}"
+                );
                 match found.status {
                     Status::Proven => assert_eq!(found.cost, best.cost),
                     Status::Bounded => assert_eq!(found.stopped_by.as_deref(), Some(TIME_LIMIT)),
@@ -77,12 +89,18 @@ fn whenever_the_time_is_up_the_plan_is_the_best_or_bounded_by_what_is_true() {
 
 #[test]
 fn what_takes_longer_than_times_are_counted_is_not_called_unreachable() {
-    let text = "name = \"c\"\n[chip]\nflops = { bf16 = 1 }\nhbm_bytes = 1e11\nhbm_bandwidth = 1e12\n[network]\n\
+    let text = "name = \"c\"\n[chip]\nflops = { bf16 = 1 }\nhbm_bytes = 1e11\nhbm_bandwidth = \
+        1e12\n[network]\n\
                 kind = \"flat\"\nbandwidth = 1e9\nlatency = 0\n";
     let chip = Hardware::parse(text).expect("a chip");
     let lowered = |b: &str| {
-        let options = CheckOptions { dim_overrides: vec![("B".into(), b.into())], ..CheckOptions::default() };
-        lower(&check_source(&SourceFile::new("f", SOURCE), &options).programs[0], &chip, &LowerOptions::default())
+        let options =
+            CheckOptions { dim_overrides: vec![("B".into(), b.into())], ..CheckOptions::default() };
+        lower(
+            &check_source(&SourceFile::new("f", SOURCE), &options).programs[0],
+            &chip,
+            &LowerOptions::default(),
+        )
     };
     // 64 * 128 * 256 multiplications and additions on 8 devices, one a second: six days.
     let days = lowered("64").expect("a plan");

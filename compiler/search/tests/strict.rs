@@ -1,4 +1,5 @@
-//! Strict layers: a plan without a move that nobody wrote is looked for first, however much faster one with moves would be.
+//! Strict layers: a plan without a move that nobody wrote is looked for first, however much faster
+//! one with moves would be.
 
 mod common;
 
@@ -7,7 +8,8 @@ use shard_cost::Hardware;
 use shard_ir::{InstrKind, Map, Op, ParameterKind};
 use shard_search::{LowerError, LowerOptions, Lowered, Status, lower};
 
-/// Activations split over `x` and weights that are whole: it can be done as it lies, and faster on parts over `y`.
+/// Activations split over `x` and weights that are whole: it can be done as it lies, and faster on
+/// parts over `y`.
 fn feed_forward(result: &str) -> Builder {
     let mut b = Builder::new(&[("x", 4), ("y", 2)], &[("B", 512), ("E", 1024), ("F", 4096)]);
     let x = b.parameter("x", ParameterKind::Activation, "B_xE");
@@ -41,7 +43,8 @@ fn a_strict_layer_has_its_plan_without_moves_where_one_with_moves_is_faster() {
 
 #[test]
 fn a_strict_layer_without_such_a_plan_is_told_what_to_write() {
-    let error = lowered(&feed_forward("B_yE"), true).expect_err("the result lies over another axis");
+    let error =
+        lowered(&feed_forward("B_yE"), true).expect_err("the result lies over another axis");
     let LowerError::Strict { inserted, .. } = error else { panic!("{error}") };
     assert!(!inserted.is_empty());
 }

@@ -4,7 +4,8 @@ use crate::lexer::{Cursor, Long, Short, error, error_with_help};
 use crate::source::Span;
 use crate::words::{DimList, DimsForm, Name, WordError};
 
-/// Reads a dim list that is all of `text`; `offset` is where `text` stands in its file, and spans start there.
+/// Reads a dim list that is all of `text`; `offset` is where `text` stands in its file, and spans
+/// start there.
 ///
 /// ```
 /// assert_eq!(shard_words::parse_dim_list("BLF2", 0).unwrap().dims.len(), 3);
@@ -51,14 +52,18 @@ pub fn parse_dim_list(text: &str, offset: usize) -> Result<DimList, WordError> {
     let raw = cursor.text_since(start).to_string();
     cursor.skip_blanks();
     if !cursor.at_end() {
-        return Err(error(cursor.next_span(), format!("{} stands behind the dims", cursor.found())));
+        return Err(error(
+            cursor.next_span(),
+            format!("{} stands behind the dims", cursor.found()),
+        ));
     }
     Ok(DimList { span: Span::new(start, end), raw, form, dims })
 }
 
 /// One name with lower-case letters in it, such as `Seq`, if that is what comes next.
 fn single_name(cursor: &mut Cursor<'_>) -> Result<Option<Name>, WordError> {
-    let word: &str = cursor.rest().split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default();
+    let word: &str =
+        cursor.rest().split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default();
     if !word.contains(|c: char| c.is_ascii_lowercase()) {
         return Ok(None);
     }
@@ -73,7 +78,8 @@ fn refuse_layout(cursor: &Cursor<'_>, text: &str) -> Result<(), WordError> {
     if !(cursor.sees(Long::Underscore) || cursor.sees(Long::Question)) {
         return Ok(());
     }
-    let message = "only dims stand here: a layout is pinned by an annotation, as in `let h: BLF_x = ...`";
+    let message =
+        "only dims stand here: a layout is pinned by an annotation, as in `let h: BLF_x = ...`";
     Err(match crate::parse_layout_word(text, 0) {
         Ok(word) => {
             let names: Vec<&str> = word.dims.iter().map(|dim| dim.name.value.as_str()).collect();

@@ -1,10 +1,14 @@
-//! Layout words and partials: `BLE_xyz`, `[Batch_{data}, Seq]`, `E_(xy)`, `BLE?l`, `BLF_yz(partialsum-x)`.
+//! Layout words and partials: `BLE_xyz`, `[Batch_{data}, Seq]`, `E_(xy)`, `BLE?l`,
+//! `BLF_yz(partialsum-x)`.
 
 use crate::lexer::{Cursor, Long, Short, error, error_with_help};
 use crate::source::{Span, Spanned};
-use crate::words::{AxesWord, DimWord, DimsForm, FreeMark, LayoutWord, Name, PartialGroup, PartialOp, WordError};
+use crate::words::{
+    AxesWord, DimWord, DimsForm, FreeMark, LayoutWord, Name, PartialGroup, PartialOp, WordError,
+};
 
-/// Reads a layout word that is all of `text`; `offset` is where `text` stands in its file, and spans start there.
+/// Reads a layout word that is all of `text`; `offset` is where `text` stands in its file, and
+/// spans start there.
 ///
 /// ```
 /// let word = shard_words::parse_layout_word("B_xLE_{data,model}", 0).unwrap();
@@ -26,12 +30,16 @@ pub fn parse_layout_word(text: &str, offset: usize) -> Result<LayoutWord, WordEr
 /// let (word, partial) = shard_words::parse_layout_with_partial("BLF_yz (partialsum-x)", 0).unwrap();
 /// assert_eq!((word.dims.len(), partial.len()), (3, 1));
 /// ```
-pub fn parse_layout_with_partial(text: &str, offset: usize) -> Result<(LayoutWord, Vec<PartialGroup>), WordError> {
+pub fn parse_layout_with_partial(
+    text: &str,
+    offset: usize,
+) -> Result<(LayoutWord, Vec<PartialGroup>), WordError> {
     let mut cursor = Cursor::new(text, offset);
     cursor.skip_blanks();
     let word = layout_word(&mut cursor)?;
     cursor.skip_blanks();
-    let groups = if cursor.sees(Long::OpenParen) { partial_groups(&mut cursor)? } else { Vec::new() };
+    let groups =
+        if cursor.sees(Long::OpenParen) { partial_groups(&mut cursor)? } else { Vec::new() };
     finish(&mut cursor, "behind the layout")?;
     Ok((word, groups))
 }
@@ -80,13 +88,17 @@ fn compact_dims(cursor: &mut Cursor<'_>) -> Result<Vec<DimWord>, WordError> {
     if let Some(stray) = cursor.take(Long::Lower) {
         let before = &cursor.text_since(start)[..stray.span.start - start];
         return Err(if stray.value.len() == 1 {
-            let message =
-                format!("`{}` is no dim: dims are upper-case letters, and mesh axes stand behind `_`", stray.value);
+            let message = format!(
+                "`{}` is no dim: dims are upper-case letters, and mesh axes stand behind `_`",
+                stray.value
+            );
             error_with_help(stray.span, message, format!("{before}_{}", stray.value))
         } else {
             let word = format!("{before}{}{}", stray.value, word_tail(cursor.rest()));
-            let message =
-                format!("a dim with a name longer than one letter stands in brackets, `{}` does not", stray.value);
+            let message = format!(
+                "a dim with a name longer than one letter stands in brackets, `{}` does not",
+                stray.value
+            );
             error_with_help(stray.span, message, format!("[{word}]"))
         });
     }
@@ -95,7 +107,9 @@ fn compact_dims(cursor: &mut Cursor<'_>) -> Result<Vec<DimWord>, WordError> {
 
 /// The part of the text that still belongs to a compact word.
 fn word_tail(rest: &str) -> &str {
-    let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '{' | '}'))).unwrap_or(rest.len());
+    let end = rest
+        .find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '{' | '}')))
+        .unwrap_or(rest.len());
     &rest[..end]
 }
 
@@ -124,7 +138,10 @@ fn bracketed_dims(cursor: &mut Cursor<'_>) -> Result<Vec<DimWord>, WordError> {
 
 fn second_subscript(cursor: &Cursor<'_>, dims: &[DimWord]) -> WordError {
     let dim = dims.last().map_or("", |dim| dim.name.value.as_str());
-    error(cursor.next_span(), format!("dim `{dim}` has a second `_`: all its axes stand behind one, major first"))
+    error(
+        cursor.next_span(),
+        format!("dim `{dim}` has a second `_`: all its axes stand behind one, major first"),
+    )
 }
 
 /// The dim with the axes behind its `_`, if there are any.
@@ -167,7 +184,10 @@ fn axes_word(cursor: &mut Cursor<'_>, sign: Span) -> Result<AxesWord, WordError>
             }
         }
         if axes.is_empty() {
-            return Err(error(open.span.to(Span::at(cursor.position())), "no mesh axis stands in these braces"));
+            return Err(error(
+                open.span.to(Span::at(cursor.position())),
+                "no mesh axis stands in these braces",
+            ));
         }
     } else {
         while let Some(token) = cursor.take(Short::Axis) {
@@ -179,7 +199,10 @@ fn axes_word(cursor: &mut Cursor<'_>, sign: Span) -> Result<AxesWord, WordError>
             return Err(match cursor.take(Short::Dim) {
                 Some(dim) => error_with_help(
                     dim.span,
-                    format!("`{}` stands where a mesh axis is expected: axes are lower-case", dim.value),
+                    format!(
+                        "`{}` stands where a mesh axis is expected: axes are lower-case",
+                        dim.value
+                    ),
                     dim.value.to_lowercase(),
                 ),
                 None => error(sign_span, format!("expected a mesh axis, found {found}")),
@@ -187,8 +210,10 @@ fn axes_word(cursor: &mut Cursor<'_>, sign: Span) -> Result<AxesWord, WordError>
         }
         if let Some(long) = axes.iter().find(|axis| axis.value.len() > 1) {
             let names: Vec<&str> = axes.iter().map(|axis| axis.value.as_str()).collect();
-            let message =
-                format!("mesh axis `{}` has a name longer than one letter, so it stands in braces", long.value);
+            let message = format!(
+                "mesh axis `{}` has a name longer than one letter, so it stands in braces",
+                long.value
+            );
             return Err(error_with_help(long.span, message, format!("{{{}}}", names.join(","))));
         }
     }
@@ -238,7 +263,8 @@ fn partial_group(cursor: &mut Cursor<'_>) -> Result<PartialGroup, WordError> {
     };
     let Some(dash) = cursor.take(Long::Dash) else {
         let rest = cursor.rest().strip_prefix('_').unwrap_or_default();
-        let message = format!("expected `-` and mesh axes behind `{}`, found {}", op.word(), cursor.found());
+        let message =
+            format!("expected `-` and mesh axes behind `{}`, found {}", op.word(), cursor.found());
         let mut wrong = error(cursor.next_span(), message);
         if rest.starts_with(|c: char| c.is_ascii_lowercase() || c == '{') {
             wrong.help = Some(format!("{}-{}", op.word(), word_tail(rest)));
@@ -246,8 +272,15 @@ fn partial_group(cursor: &mut Cursor<'_>) -> Result<PartialGroup, WordError> {
         return Err(wrong);
     };
     if cursor.sees(Long::OpenParen) {
-        return Err(error(cursor.next_span(), "the axes of a partial have no order, so they need no parentheses"));
+        return Err(error(
+            cursor.next_span(),
+            "the axes of a partial have no order, so they need no parentheses",
+        ));
     }
     let axes = axes_word(cursor, dash.span)?;
-    Ok(PartialGroup { span: Span::new(start, cursor.position()), op: Spanned::new(op, word.span), axes })
+    Ok(PartialGroup {
+        span: Span::new(start, cursor.position()),
+        op: Spanned::new(op, word.span),
+        axes,
+    })
 }

@@ -1,7 +1,8 @@
 //! The tokens inside layout words and dim lists, and a cursor over them.
 //!
-//! The same letters read differently by place: `BLE` in a compact word is three dims, `Batch` in brackets is one. So
-//! there are two token sets, [`Short`] and [`Long`], and whoever reads says at each step which one is meant.
+//! The same letters read differently by place: `BLE` in a compact word is three dims, `Batch` in
+//! brackets is one. So there are two token sets, [`Short`] and [`Long`], and whoever reads says at
+//! each step which one is meant.
 
 use crate::source::{Span, Spanned};
 use crate::words::{MAX_NAME_BYTES, MAX_WORD_PARTS, WordError};
@@ -96,7 +97,10 @@ impl<'t> Cursor<'t> {
     }
 
     /// Whether the next token is this one.
-    pub(crate) fn sees<T: Logos<'t, Source = str, Extras = ()> + PartialEq>(&self, kind: T) -> bool {
+    pub(crate) fn sees<T: Logos<'t, Source = str, Extras = ()> + PartialEq>(
+        &self,
+        kind: T,
+    ) -> bool {
         self.peek(kind).is_some()
     }
 
@@ -120,10 +124,16 @@ impl<'t> Cursor<'t> {
     pub(crate) fn name(&mut self, token: Spanned<&str>) -> Result<Spanned<String>, WordError> {
         self.parts += 1;
         if self.parts > MAX_WORD_PARTS {
-            return Err(error(token.span, format!("more than {MAX_WORD_PARTS} names stand in one word")));
+            return Err(error(
+                token.span,
+                format!("more than {MAX_WORD_PARTS} names stand in one word"),
+            ));
         }
         if token.value.len() > MAX_NAME_BYTES {
-            return Err(error(token.span, format!("this name is longer than {MAX_NAME_BYTES} bytes")));
+            return Err(error(
+                token.span,
+                format!("this name is longer than {MAX_NAME_BYTES} bytes"),
+            ));
         }
         Ok(Spanned::new(token.value.to_string(), token.span))
     }
@@ -141,7 +151,11 @@ impl<'t> Cursor<'t> {
     /// `` `x` `` or `the end`, for messages.
     pub(crate) fn found(&self) -> String {
         let span = self.next_span();
-        if span.is_empty() { "the end".to_string() } else { format!("`{}`", &self.rest()[..span.len()]) }
+        if span.is_empty() {
+            "the end".to_string()
+        } else {
+            format!("`{}`", &self.rest()[..span.len()])
+        }
     }
 
     /// An error at the next token: `expected ..., found ...`.
@@ -156,6 +170,10 @@ pub(crate) fn error(span: Span, message: impl Into<String>) -> WordError {
 }
 
 /// An error with the text that would mend it.
-pub(crate) fn error_with_help(span: Span, message: impl Into<String>, help: impl Into<String>) -> WordError {
+pub(crate) fn error_with_help(
+    span: Span,
+    message: impl Into<String>,
+    help: impl Into<String>,
+) -> WordError {
     WordError { span, message: message.into(), help: Some(help.into()) }
 }

@@ -1,7 +1,9 @@
-//! Places in a text, and the words that `.shard` and `.shir` share: layouts, partials, lists of dims.
+//! Places in a text, and the words that `.shard` and `.shir` share: layouts, partials, lists of
+//! dims.
 //!
-//! [`parse_layout_word`], [`parse_layout_with_partial`] and [`parse_dim_list`] read a word that stands alone; the spans in
-//! what they give are those of the file. A word names dims and axes, and knows nothing of them.
+//! [`parse_layout_word`], [`parse_layout_with_partial`] and [`parse_dim_list`] read a word that
+//! stands alone; the spans in what they give are those of the file. A word names dims and axes, and
+//! knows nothing of them.
 
 mod dim_list;
 mod layout_word;
@@ -13,6 +15,6 @@ pub use dim_list::parse_dim_list;
 pub use layout_word::{parse_layout_with_partial, parse_layout_word, parse_partial};
 pub use source::{LineColumn, SourceFile, Span, Spanned};
 pub use words::{
-    AxesWord, DimList, DimWord, DimsForm, FreeMark, LayoutWord, MAX_NAME_BYTES, MAX_WORD_PARTS, Name, PartialGroup,
-    PartialOp, WordError,
+    AxesWord, DimList, DimWord, DimsForm, FreeMark, LayoutWord, MAX_NAME_BYTES, MAX_WORD_PARTS,
+    Name, PartialGroup, PartialOp, WordError,
 };

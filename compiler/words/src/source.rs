@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// A stretch of source text, in bytes: `start` is in it, `end` is not. Both lie on character boundaries.
+/// A stretch of source text, in bytes: `start` is in it, `end` is not. Both lie on character
+/// boundaries.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Span {
     /// The first byte.
@@ -93,7 +94,8 @@ impl SourceFile {
     /// Takes the text and finds where its lines start. A line ends with `\n`.
     pub fn new(name: impl Into<String>, text: impl Into<String>) -> SourceFile {
         let text = text.into();
-        let line_starts = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
+        let line_starts =
+            std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
         SourceFile { name: name.into(), text, line_starts }
     }
 
@@ -102,7 +104,8 @@ impl SourceFile {
         self.line_starts.len()
     }
 
-    /// Line and column of a byte. A byte past the end counts as the end, one inside a character as that character's first.
+    /// Line and column of a byte. A byte past the end counts as the end, one inside a character as
+    /// that character's first.
     pub fn line_column(&self, at: usize) -> LineColumn {
         let at = self.floor(at);
         let line = self.line_starts.partition_point(|&start| start <= at);
@@ -110,7 +113,8 @@ impl SourceFile {
         LineColumn { line, column: self.text[start..at].chars().count() + 1 }
     }
 
-    /// The text of a line, counted from 1, without its line end; `None` where there is no such line.
+    /// The text of a line, counted from 1, without its line end; `None` where there is no such
+    /// line.
     pub fn line(&self, line: usize) -> Option<&str> {
         let start = *self.line_starts.get(line.checked_sub(1)?)?;
         let end = self.line_starts.get(line).copied().unwrap_or(self.text.len());

@@ -53,9 +53,11 @@ pub struct DimWord {
 pub struct AxesWord {
     /// All of it, parentheses included, without the `_` or `-` before it.
     pub span: Span,
-    /// Its text, without the parentheses of `E_(xy)`. `B_data` lexes as the axes d, a, t, a and has `data` here, so that a message can say `B_{data}`.
+    /// Its text, without the parentheses of `E_(xy)`. `B_data` lexes as the axes d, a, t, a and has
+    /// `data` here, so that a message can say `B_{data}`.
     pub raw: String,
-    /// Whether it stands in parentheses, `E_(xy)`: in whichever order the compiler finds best. Never in a partial.
+    /// Whether it stands in parentheses, `E_(xy)`: in whichever order the compiler finds best.
+    /// Never in a partial.
     pub any_order: bool,
     /// The axes in order, each with its own place; at least one.
     pub axes: Vec<Name>,

@@ -57,8 +57,13 @@ pub enum Comparison {
 
 impl Comparison {
     /// Every one.
-    pub const ALL: [Comparison; 5] =
-        [Comparison::Less, Comparison::AtMost, Comparison::Equal, Comparison::AtLeast, Comparison::Greater];
+    pub const ALL: [Comparison; 5] = [
+        Comparison::Less,
+        Comparison::AtMost,
+        Comparison::Equal,
+        Comparison::AtLeast,
+        Comparison::Greater,
+    ];
 
     /// The sign.
     pub fn sign(self) -> &'static str {

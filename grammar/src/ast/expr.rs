@@ -55,12 +55,14 @@ pub enum ExprKind {
     Binary { op: BinaryOp, op_span: Span, left: Box<Expr>, right: Box<Expr> },
     /// `callee(args...)`: another layer of the file
     Call { callee: Name, args: Vec<Expr> },
-    /// `name: value`, an argument of a call in a model for the weight or cache that the layer calls so
+    /// `name: value`, an argument of a call in a model for the weight or cache that the layer calls
+    /// so
     Named { name: Name, value: Box<Expr> },
-    /// `einsum(operands... -> output : dtype)`; `word_span` is the word `einsum`; at least one operand
+    /// `einsum(operands... -> output : dtype)`; `word_span` is the word `einsum`; at least one
+    /// operand
     Einsum { word_span: Span, operands: Vec<Expr>, output: DimList, dtype: Option<Spanned<Dtype>> },
-    /// `word(operands slots)`: any other op, as its row of the catalogue has it; as many operands as there, and an argument for
-    /// each slot
+    /// `word(operands slots)`: any other op, as its row of the catalogue has it; as many operands
+    /// as there, and an argument for each slot
     Form { op: Spanned<Code>, operands: Vec<Expr>, arguments: Vec<Argument> },
     /// `reshard(operand, LAYOUT partial)`
     Reshard { word_span: Span, operand: Box<Expr>, layout: LayoutWord, partial: Vec<PartialGroup> },

@@ -1,7 +1,9 @@
 //! Types as they were written: kinds, dtypes, and the words of layouts.
 
 use shard_ops::Dtype;
-pub use shard_words::{AxesWord, DimList, DimWord, DimsForm, FreeMark, LayoutWord, Name, PartialGroup, PartialOp};
+pub use shard_words::{
+    AxesWord, DimList, DimWord, DimsForm, FreeMark, LayoutWord, Name, PartialGroup, PartialOp,
+};
 use shard_words::{Span, Spanned};
 
 /// `[kind] [dtype] LAYOUT [partial]`.

@@ -20,7 +20,10 @@ pub(crate) fn dims(text: &str) -> Vec<Dim> {
 
 /// A tensor's dims from its letters.
 pub(crate) fn ids(table: &[Dim], letters: &str) -> Vec<DimId> {
-    letters.chars().map(|c| DimId(table.iter().position(|d| d.name == c.to_string()).unwrap() as u16)).collect()
+    letters
+        .chars()
+        .map(|c| DimId(table.iter().position(|d| d.name == c.to_string()).unwrap() as u16))
+        .collect()
 }
 
 /// Every layout of a tensor, partial sums and maxima over any axis included.
@@ -65,7 +68,16 @@ impl Builder {
         let id = InstrId(self.plan.instructions.len() as u32);
         let name = matches!(kind, InstrKind::Parameter(_)).then(|| format!("p{}", id.0));
         let origin = Origin::default();
-        self.plan.instructions.push(Instruction { kind, operands, name, dims, dtype, layout, origin, fold: None });
+        self.plan.instructions.push(Instruction {
+            kind,
+            operands,
+            name,
+            dims,
+            dtype,
+            layout,
+            origin,
+            fold: None,
+        });
         id
     }
 

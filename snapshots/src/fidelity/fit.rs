@@ -1,8 +1,9 @@
 //! The factors of the calibrated chip: least squares of the relative errors over Table D.2.
 //!
-//! In the inverses of the three factors and the overhead a step's time is piecewise linear (a kernel takes the longer of two
-//! sides), so the fit is Gauss and Newton's: solve the linear problem of where one stands, go there or half of the way. It
-//! uses nothing but sums, products and quotients of doubles in a fixed order, so that it ends at the same factors everywhere.
+//! In the inverses of the three factors and the overhead a step's time is piecewise linear (a
+//! kernel takes the longer of two sides), so the fit is Gauss and Newton's: solve the linear
+//! problem of where one stands, go there or half of the way. It uses nothing but sums, products and
+//! quotients of doubles in a fixed order, so that it ends at the same factors everywhere.
 
 use shard_cost::Hardware;
 
@@ -79,7 +80,12 @@ layer = {:.digits$}e-6 # launches, small operations, waiting: about half of a de
     fn of(parameters: [f64; 4]) -> Factors {
         let [matmul, hbm, network, layer] = parameters;
         let part = |inverse: f64| 1.0 / inverse.max(1.0 / MOST);
-        Factors { matmul: part(matmul), hbm: part(hbm), network: part(network), layer: layer.max(0.0) * LAYER_SCALE }
+        Factors {
+            matmul: part(matmul),
+            hbm: part(hbm),
+            network: part(network),
+            layer: layer.max(0.0) * LAYER_SCALE,
+        }
     }
 }
 
@@ -103,7 +109,8 @@ struct Systems {
     mt_nlg_generate: System,
 }
 
-/// A figure of the table: its column, its batch, what was measured and what is predicted, in milliseconds.
+/// A figure of the table: its column, its batch, what was measured and what is predicted, in
+/// milliseconds.
 pub type Point = (&'static str, u64, f64, f64);
 
 impl TableD2 {
@@ -114,7 +121,10 @@ impl TableD2 {
             let batch = batch.to_string();
             System::lower(file, &[("B", &batch), ("L", length), ("S", positions)], None, &hardware)
         };
-        let (palm, mt_nlg) = ("examples/calibration/palm_540b_2d.shard", "examples/calibration/mt_nlg_530b_2d.shard");
+        let (palm, mt_nlg) = (
+            "examples/calibration/palm_540b_2d.shard",
+            "examples/calibration/mt_nlg_530b_2d.shard",
+        );
         let rows = TABLE_D2.iter().map(|row| row.batch).filter(|batch| wanted(*batch));
         let systems = rows.map(|batch| Systems {
             palm_prefill: system(palm, batch, "20", "20"),
@@ -131,8 +141,18 @@ impl TableD2 {
         for (row, systems) in TABLE_D2.iter().zip(&self.rows) {
             let ms = |system: &System, steps: f64| system.step(hardware) * 1e3 * steps;
             let mt_nlg = ms(&systems.mt_nlg_prefill, 1.0) + ms(&systems.mt_nlg_generate, 8.0);
-            points.push(("PaLM prefill", row.batch, row.palm_prefill, ms(&systems.palm_prefill, 1.0)));
-            points.push(("PaLM generate", row.batch, row.palm_generate, ms(&systems.palm_generate, 8.0)));
+            points.push((
+                "PaLM prefill",
+                row.batch,
+                row.palm_prefill,
+                ms(&systems.palm_prefill, 1.0),
+            ));
+            points.push((
+                "PaLM generate",
+                row.batch,
+                row.palm_generate,
+                ms(&systems.palm_generate, 8.0),
+            ));
             points.push(("MT-NLG total", row.batch, row.mt_nlg_total, mt_nlg));
         }
         points
@@ -154,7 +174,12 @@ pub fn fit(table: &TableD2) -> Factors {
             .map(|which| {
                 let mut beside = at;
                 beside[which] += DIFFERENCE;
-                table.errors(beside).iter().zip(&errors).map(|(there, here)| (there - here) / DIFFERENCE).collect()
+                table
+                    .errors(beside)
+                    .iter()
+                    .zip(&errors)
+                    .map(|(there, here)| (there - here) / DIFFERENCE)
+                    .collect()
             })
             .collect();
         let step = least_squares(&slopes, &errors);
@@ -182,12 +207,17 @@ fn squares(errors: &[f64]) -> f64 {
     errors.iter().map(|e| e * e).sum()
 }
 
-/// The change `d` of the parameters for which `errors + sum of d[i] * slopes[i]` has the least squares: the normal equations,
-/// by elimination. A parameter that nothing depends on stays.
+/// The change `d` of the parameters for which `errors + sum of d[i] * slopes[i]` has the least
+/// squares: the normal equations, by elimination. A parameter that nothing depends on stays.
 fn least_squares(slopes: &[Vec<f64>], errors: &[f64]) -> [f64; 4] {
     let product = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(x, y)| x * y).sum::<f64>();
     let mut rows: Vec<Vec<f64>> = (0..4)
-        .map(|i| (0..4).map(|j| product(&slopes[i], &slopes[j])).chain([-product(&slopes[i], errors)]).collect())
+        .map(|i| {
+            (0..4)
+                .map(|j| product(&slopes[i], &slopes[j]))
+                .chain([-product(&slopes[i], errors)])
+                .collect()
+        })
         .collect();
     for pivot in 0..4 {
         rows[pivot][pivot] += 1e-12;

@@ -1,5 +1,5 @@
-//! How well the cost model predicts what was measured: ESTI's systems, their plans priced on a chip whose few factors are
-//! fitted on one table, beside the paper's figures.
+//! How well the cost model predicts what was measured: ESTI's systems, their plans priced on a chip
+//! whose few factors are fitted on one table, beside the paper's figures.
 //!
 //! * [`paper`]: what the paper prints.
 //! * [`System`]: a program of `examples` at some sizes; its plan, and what a step of it takes.

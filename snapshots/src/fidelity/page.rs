@@ -74,7 +74,8 @@ fn table_2(chip: &Hardware) -> String {
     for column in &TABLE_2 {
         let pinned = System::lower(column.paper.0, column.paper.1, None, chip);
         let open = System::lower(column.open.0, &[], Some(column.open.1), chip);
-        let (latency, own) = (pinned.step(chip) * column.steps as f64, open.step(chip) * column.steps as f64);
+        let (latency, own) =
+            (pinned.step(chip) * column.steps as f64, open.step(chip) * column.steps as f64);
         let names: Vec<&str> = strategy(open.plan()).iter().map(|s| s.name()).collect();
         writeln!(
             text,
@@ -101,23 +102,49 @@ fn quoted(chip: &Hardware) -> String {
     let (int8, bf16) = (step(INT8, "64", "1", "2048"), step(BF16, "64", "1", "2048"));
     let large = step(BF16, "512", "1", "2048");
     let chat = step(INT8, "1", "64", "1984") + 64.0 * int8;
-    let prompts =
-        System::lower("examples/calibration/palm_540b_xyz.shard", &[("L", "1984"), ("S", "1984")], None, chip);
+    let prompts = System::lower(
+        "examples/calibration/palm_540b_xyz.shard",
+        &[("L", "1984"), ("S", "1984")],
+        None,
+        chip,
+    );
     let prefill = prompts.step(chip);
     let offline = prompts.mfu(chip) * prefill / (prefill + 64.0 * large) * 2048.0 / 1984.0;
     let open = |file: &str, phase| System::lower(file, &[], phase, chip).step(chip);
-    let serial = open("examples/palm/540b_serial.shard", None) / open("examples/palm/540b.shard", Some("decode"));
-    let share = |batch, positions| 1.0 - step(BF16, batch, "1", "64") / step(BF16, batch, "1", positions);
+    let serial = open("examples/palm/540b_serial.shard", None)
+        / open("examples/palm/540b.shard", Some("decode"));
+    let share =
+        |batch, positions| 1.0 - step(BF16, batch, "1", "64") / step(BF16, batch, "1", positions);
     type Row = (&'static str, &'static str, f64, f64, fn(f64) -> String);
     let rows: [Row; 8] = [
         ("decode step, int8 weights, batch 64", "4.4", 0.0285, int8, ms),
         ("decode step, bf16 weights, batch 64", "4.4", 0.0369, bf16, ms),
-        ("a turn of a chat: 64 tokens read after 1920, 64 written, int8", "1", 1.9, chat, |s| format!("{s:.2} s")),
+        ("a turn of a chat: 64 tokens read after 1920, 64 written, int8", "1", 1.9, chat, |s| {
+            format!("{s:.2} s")
+        }),
         ("utilisation, 1984 tokens read and 64 written, batch 512", "1", 0.73, offline, percent),
-        ("decode step of batch 512, of the lowest (int8, batch 64)", "4.4", 3.0, large / int8, times),
+        (
+            "decode step of batch 512, of the lowest (int8, batch 64)",
+            "4.4",
+            3.0,
+            large / int8,
+            times,
+        ),
         ("decode step with serial blocks, of that with parallel ones", "4.3", 1.14, serial, times),
-        ("attention's share of a step, batch 512, 8192 positions", "4.2", 0.08, share("512", "8192"), percent),
-        ("attention's share of a step, batch 128, 32768 positions", "4.2", 0.31, share("128", "32768"), percent),
+        (
+            "attention's share of a step, batch 512, 8192 positions",
+            "4.2",
+            0.08,
+            share("512", "8192"),
+            percent,
+        ),
+        (
+            "attention's share of a step, batch 128, 32768 positions",
+            "4.2",
+            0.31,
+            share("128", "32768"),
+            percent,
+        ),
     ];
     let mut text = String::from(
         "## Figures that the text quotes
@@ -128,7 +155,12 @@ fn quoted(chip: &Hardware) -> String {
     );
     for (what, section, measured, predicted, show) in &rows {
         let (paper, ours) = (show(*measured), show(*predicted));
-        writeln!(text, "| {what} | {section} | {paper} | {ours} | {} |", error(*measured, *predicted)).ok();
+        writeln!(
+            text,
+            "| {what} | {section} | {paper} | {ours} | {} |",
+            error(*measured, *predicted)
+        )
+        .ok();
     }
     text.push_str(
         "\nAttention's share comes out between the two that the paper gives, which are of an 8-layer model; the bytes of the
@@ -163,7 +195,8 @@ fn table_d2(points: &[Point]) -> String {
     for row in points.chunks(3) {
         write!(text, "| {} |", row[0].1).ok();
         for (_, _, measured, predicted) in row {
-            write!(text, " {measured:.0} | {predicted:.0} | {} |", error(*measured, *predicted)).ok();
+            write!(text, " {measured:.0} | {predicted:.0} | {} |", error(*measured, *predicted))
+                .ok();
         }
         text.push('\n');
     }

@@ -54,7 +54,10 @@ pub const TABLE_2: [Column; 4] = [
     Column {
         name: "low latency, prefill",
         form: "int8, batch 1: WS 2D, heads",
-        paper: ("examples/calibration/palm_540b_2d_int8.shard", &[("B", "1"), ("L", "2048"), ("S", "2048")]),
+        paper: (
+            "examples/calibration/palm_540b_2d_int8.shard",
+            &[("B", "1"), ("L", "2048"), ("S", "2048")],
+        ),
         open: ("examples/palm/540b_int8.shard", "prefill"),
         steps: 1,
         latency: 0.29,
@@ -63,7 +66,10 @@ pub const TABLE_2: [Column; 4] = [
     Column {
         name: "low latency, decode",
         form: "int8, batch 64: WS 2D, batch",
-        paper: ("examples/calibration/palm_540b_2d_int8.shard", &[("B", "64"), ("L", "1"), ("S", "2048")]),
+        paper: (
+            "examples/calibration/palm_540b_2d_int8.shard",
+            &[("B", "64"), ("L", "1"), ("S", "2048")],
+        ),
         open: ("examples/palm/540b_int8.shard", "decode"),
         steps: 64,
         latency: 1.82,
@@ -81,7 +87,10 @@ pub const TABLE_2: [Column; 4] = [
     Column {
         name: "high throughput, decode",
         form: "bf16, batch 512: WS 2D, batch",
-        paper: ("examples/calibration/palm_540b_2d.shard", &[("B", "512"), ("L", "1"), ("S", "2048")]),
+        paper: (
+            "examples/calibration/palm_540b_2d.shard",
+            &[("B", "512"), ("L", "1"), ("S", "2048")],
+        ),
         open: ("examples/palm/540b.shard", "decode"),
         steps: 64,
         latency: 6.0,

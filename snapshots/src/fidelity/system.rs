@@ -15,17 +15,32 @@ pub struct System {
 }
 
 impl System {
-    /// Lowers the program of a file, its path from the root, with these sizes of its dims; in a file with phases, the one
-    /// of this name. Panics where it is wrong: the files are the repository's own.
-    pub fn lower(file: &str, sizes: &[(&str, &str)], phase: Option<&str>, hardware: &Hardware) -> System {
+    /// Lowers the program of a file, its path from the root, with these sizes of its dims; in a
+    /// file with phases, the one of this name. Panics where it is wrong: the files are the
+    /// repository's own.
+    pub fn lower(
+        file: &str,
+        sizes: &[(&str, &str)],
+        phase: Option<&str>,
+        hardware: &Hardware,
+    ) -> System {
         let options = CheckOptions {
-            dim_overrides: sizes.iter().map(|(dim, size)| (dim.to_string(), size.to_string())).collect(),
+            dim_overrides: sizes
+                .iter()
+                .map(|(dim, size)| (dim.to_string(), size.to_string()))
+                .collect(),
             ..CheckOptions::default()
         };
         let checked = check_source(&SourceFile::new(file, read(&root().join(file))), &options);
         assert!(!checked.has_errors(), "{file} {sizes:?}: {:#?}", checked.diagnostics);
-        let is_wanted = |p: &&shard_ir::Program| phase.is_none() || p.phase.as_ref().map(|p| p.name.as_str()) == phase;
-        let program = checked.programs.iter().find(is_wanted).unwrap_or_else(|| panic!("{file}: no phase {phase:?}"));
+        let is_wanted = |p: &&shard_ir::Program| {
+            phase.is_none() || p.phase.as_ref().map(|p| p.name.as_str()) == phase
+        };
+        let program = checked
+            .programs
+            .iter()
+            .find(is_wanted)
+            .unwrap_or_else(|| panic!("{file}: no phase {phase:?}"));
         let lowered = lower(program, hardware, &LowerOptions::default());
         System { plan: lowered.unwrap_or_else(|error| panic!("{file} {sizes:?}: {error}")).plan }
     }

@@ -51,8 +51,8 @@ pub struct Tally {
 }
 
 impl Campaign<'_> {
-    /// Makes and judges every case. `each` is told of a case before it is judged, since a judge that ends the process tells
-    /// nobody; `failed` of a failure at once.
+    /// Makes and judges every case. `each` is told of a case before it is judged, since a judge
+    /// that ends the process tells nobody; `failed` of a failure at once.
     pub fn run(&self, mut each: impl FnMut(u64, &[u8]), mut failed: impl FnMut(&Failure)) -> Tally {
         let corpus = (self.surface.corpus)(self.shardc);
         let mut tally = Tally::default();
@@ -80,14 +80,16 @@ impl Campaign<'_> {
     }
 }
 
-/// The inputs that once failed, each with its path from the repository's root, in the order of their names.
+/// The inputs that once failed, each with its path from the repository's root, in the order of
+/// their names.
 pub fn kept(surface: &Surface) -> Vec<(String, Vec<u8>)> {
     let folder = PathBuf::from("snapshots/fuzzed").join(surface.name);
     let listed = std::fs::read_dir(root().join(&folder)).into_iter().flatten().flatten();
     let mut found: Vec<(String, Vec<u8>)> = listed
         .map(|entry| {
             let path = folder.join(entry.file_name()).display().to_string();
-            let bytes = std::fs::read(entry.path()).unwrap_or_else(|error| panic!("{path}: {error}"));
+            let bytes =
+                std::fs::read(entry.path()).unwrap_or_else(|error| panic!("{path}: {error}"));
             (path, bytes)
         })
         .collect();

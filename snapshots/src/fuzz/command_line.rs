@@ -1,5 +1,5 @@
-//! Command lines, over files that are right or spoiled. A case is one argument a line, a line `---`, and the file, which
-//! lies at `case.shard` and is standard input, too.
+//! Command lines, over files that are right or spoiled. A case is one argument a line, a line
+//! `---`, and the file, which lies at `case.shard` and is standard input, too.
 
 use shard_runtime::Random;
 
@@ -7,7 +7,8 @@ use super::{Depth, Mutator, Shardc, Surface, Verdict, text_of, words};
 use crate::files::examples;
 
 /// The surface.
-pub(super) const SURFACE: Surface = Surface { name: "arguments", extension: "txt", corpus, make, judge };
+pub(super) const SURFACE: Surface =
+    Surface { name: "arguments", extension: "txt", corpus, make, judge };
 
 /// Between the arguments and the file.
 const BORDER: &str = "\n---\n";
@@ -120,7 +121,11 @@ const OPTIONS: &[&[&str]] = &[
 ];
 
 fn corpus(_: &Shardc) -> Vec<Vec<u8>> {
-    examples().into_iter().map(|e| e.text.into_bytes()).filter(|text| text.len() < MAX_EXAMPLE).collect()
+    examples()
+        .into_iter()
+        .map(|e| e.text.into_bytes())
+        .filter(|text| text.len() < MAX_EXAMPLE)
+        .collect()
 }
 
 fn make(corpus: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
@@ -144,18 +149,32 @@ fn judge(shardc: &Shardc, case: &[u8]) -> Verdict {
     // No argument of any process has a NUL in it.
     let arguments = arguments.replace('\0', "\u{fffd}");
     let arguments: Vec<&str> = arguments.lines().collect();
-    let outside = |argument: &&str| argument.contains("..") && argument.contains('/') || argument.contains("=/");
+    let outside = |argument: &&str| {
+        argument.contains("..") && argument.contains('/') || argument.contains("=/")
+    };
     if arguments.iter().any(|argument| outside(argument) || argument.starts_with('/')) {
         // Nothing is written outside of the folder of the case.
         return Ok(Depth::Refused);
     }
     shardc.put("case.shard", file.as_bytes())?;
     let ended = shardc.run(&arguments, file.as_bytes())?;
-    if arguments.windows(2).any(|pair| pair == ["--format", "json"]) && ended.status == 0 && !ended.out.is_empty() {
+    if arguments.windows(2).any(|pair| pair == ["--format", "json"])
+        && ended.status == 0
+        && !ended.out.is_empty()
+    {
         let is_json = serde_json::from_slice::<serde_json::Value>(&ended.out).is_ok();
-        let has_json = !matches!(arguments.first(), Some(&("fmt" | "new" | "man" | "completions" | "snapshot")));
-        if has_json && !is_json && !arguments.iter().any(|a| ["--emit", "--help", "-h", "--version"].contains(a)) {
-            return Err(format!("{arguments:?}: no JSON:\n{}", text_of(&ended.out[..ended.out.len().min(500)])));
+        let has_json = !matches!(
+            arguments.first(),
+            Some(&("fmt" | "new" | "man" | "completions" | "snapshot"))
+        );
+        if has_json
+            && !is_json
+            && !arguments.iter().any(|a| ["--emit", "--help", "-h", "--version"].contains(a))
+        {
+            return Err(format!(
+                "{arguments:?}: no JSON:\n{}",
+                text_of(&ended.out[..ended.out.len().min(500)])
+            ));
         }
     }
     if std::str::from_utf8(&ended.out).is_err() {
@@ -163,7 +182,9 @@ fn judge(shardc: &Shardc, case: &[u8]) -> Verdict {
     }
     match ended.status {
         0 => Ok(Depth::Executed),
-        _ if ended.err.is_empty() && ended.out.is_empty() => Err(format!("{arguments:?} fails without a word")),
+        _ if ended.err.is_empty() && ended.out.is_empty() => {
+            Err(format!("{arguments:?} fails without a word"))
+        }
         _ => Ok(Depth::Refused),
     }
 }

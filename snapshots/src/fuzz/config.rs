@@ -1,4 +1,5 @@
-//! `config.json` of `shardc new --from-config`: a program that it is accepted with checks without an error.
+//! `config.json` of `shardc new --from-config`: a program that it is accepted with checks without
+//! an error.
 
 use shard_check::CheckOptions;
 use shard_driver::pipeline;
@@ -9,7 +10,8 @@ use super::{Depth, Mutator, Shardc, Surface, Verdict, hash, words};
 use crate::files::{read, root};
 
 /// The surface.
-pub(super) const SURFACE: Surface = Surface { name: "config", extension: "json", corpus, make, judge };
+pub(super) const SURFACE: Surface =
+    Surface { name: "config", extension: "json", corpus, make, judge };
 
 /// What stands behind `new --from-config case.json`, one in turn.
 const OPTIONS: &[&[&str]] = &[
@@ -30,12 +32,19 @@ fn corpus(_: &Shardc) -> Vec<Vec<u8>> {
     let mut texts: Vec<String> = named.iter().map(|name| read(&path(name))).collect();
     for (kind, more) in [
         ("llama", ""),
-        ("qwen2", ", \"attention_bias\": true, \"num_key_value_heads\": 2, \"torch_dtype\": \"float8\""),
+        (
+            "qwen2",
+            ", \"attention_bias\": true, \"num_key_value_heads\": 2, \"torch_dtype\": \"float8\"",
+        ),
         ("mistral", ", \"sliding_window\": 4096, \"head_dim\": 48, \"num_key_value_heads\": 1"),
-        ("mixtral", ", \"num_local_experts\": 4, \"num_experts_per_tok\": 2, \"_name_or_path\": \"a/b\""),
+        (
+            "mixtral",
+            ", \"num_local_experts\": 4, \"num_experts_per_tok\": 2, \"_name_or_path\": \"a/b\"",
+        ),
     ] {
         texts.push(format!(
-            "{{\"model_type\": \"{kind}\", \"hidden_size\": 128, \"num_attention_heads\": 4, \"intermediate_size\": 384,\n\
+            "{{\"model_type\": \"{kind}\", \"hidden_size\": 128, \"num_attention_heads\": \
+                4, \"intermediate_size\": 384,\n\
              \"num_hidden_layers\": 3, \"hidden_act\": \"silu\", \"vocab_size\": 1000{more}}}\n"
         ));
     }
@@ -52,13 +61,20 @@ fn judge(shardc: &Shardc, case: &[u8]) -> Verdict {
     let options = OPTIONS[(hash % OPTIONS.len() as u64) as usize];
     let ended = shardc.run(&[&["new", "--from-config", "case.json"], options].concat(), b"")?;
     if ended.status != 0 {
-        return if ended.err.is_empty() { Err("refused without a reason".to_string()) } else { Ok(Depth::Refused) };
+        return if ended.err.is_empty() {
+            Err("refused without a reason".to_string())
+        } else {
+            Ok(Depth::Refused)
+        };
     }
     let text = String::from_utf8(ended.out).map_err(|_| "the program is no UTF-8")?;
     let file = SourceFile::new("new.shard", text);
     let checked = pipeline::check(&file, &CheckOptions::default());
     if let Some(error) = checked.diagnostics.iter().find(|d| d.is_error()) {
-        return Err(format!("the program that is written is wrong: {} {}\n{}", error.code, error.message, file.text));
+        return Err(format!(
+            "the program that is written is wrong: {} {}\n{}",
+            error.code, error.message, file.text
+        ));
     }
     if shard_grammar::format(&file).as_deref() != Ok(file.text.as_str()) {
         return Err(format!("the program that is written is not formatted:\n{}", file.text));

@@ -1,4 +1,5 @@
-//! What an editor sends to `shardc lsp`: whole sessions over spoiled files, some of them spoiled as bytes.
+//! What an editor sends to `shardc lsp`: whole sessions over spoiled files, some of them spoiled as
+//! bytes.
 
 use serde_json::{Value, json};
 use shard_runtime::Random;
@@ -6,13 +7,15 @@ use shard_runtime::Random;
 use super::{Depth, Mutator, Shardc, Surface, Verdict, program, text_of, words};
 
 /// The surface.
-pub(super) const SURFACE: Surface = Surface { name: "editor", extension: "lsp", corpus, make, judge };
+pub(super) const SURFACE: Surface =
+    Surface { name: "editor", extension: "lsp", corpus, make, judge };
 
 /// The largest file that is opened: all that the server says of it is read.
 const MAX_FILE: usize = 1500;
 
 /// The files that are opened.
-const URIS: &[&str] = &["file:///a%20b/c.shard", "untitled:Untitled-1", "file:///%F0%9F%98%80.shard"];
+const URIS: &[&str] =
+    &["file:///a%20b/c.shard", "untitled:Untitled-1", "file:///%F0%9F%98%80.shard"];
 
 /// Right and wrong programs.
 fn corpus(shardc: &Shardc) -> Vec<Vec<u8>> {
@@ -25,7 +28,8 @@ fn framed(message: &Value) -> Vec<u8> {
     format!("Content-Length: {}\r\n\r\n{text}", text.len()).into_bytes()
 }
 
-/// A session: files are opened and changed, questions are asked at places inside and outside of them.
+/// A session: files are opened and changed, questions are asked at places inside and outside of
+/// them.
 fn make(corpus: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
     let mut session: Vec<Vec<u8>> = Vec::new();
     let mut tell = |method: &str, params: Value, id: Option<u64>| {
@@ -35,25 +39,35 @@ fn make(corpus: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
         }
         session.push(framed(&message));
     };
-    tell("initialize", json!({"capabilities": {"workspace": {"inlayHint": {"refreshSupport": true}}}}), Some(0));
+    tell(
+        "initialize",
+        json!({"capabilities": {"workspace": {"inlayHint": {"refreshSupport": true}}}}),
+        Some(0),
+    );
     tell("initialized", json!({}), None);
     let mut text = String::new();
     for id in 1..4 + random.below(24) {
-        let uri = URIS[if random.below(4) == 0 { random.below(URIS.len() as u64) as usize } else { 0 }];
+        let uri =
+            URIS[if random.below(4) == 0 { random.below(URIS.len() as u64) as usize } else { 0 }];
         let document = json!({"uri": uri});
         let at = place(&text, random);
         let params = json!({"textDocument": document, "position": at});
         match if id == 1 { 0 } else { random.below(16) } {
             0 => {
                 text = Mutator::new(random, corpus, words::SHARD).text_or_spoiled();
-                let opened = json!({"uri": uri, "languageId": "shard", "version": id, "text": text});
+                let opened =
+                    json!({"uri": uri, "languageId": "shard", "version": id, "text": text});
                 tell("textDocument/didOpen", json!({"textDocument": opened}), None);
             }
             1 | 2 => {
                 text = Mutator::new(random, corpus, words::SHARD).spoil(text);
                 let version = json!({"uri": uri, "version": id});
                 let changes = json!([{"text": text}]);
-                tell("textDocument/didChange", json!({"textDocument": version, "contentChanges": changes}), None);
+                tell(
+                    "textDocument/didChange",
+                    json!({"textDocument": version, "contentChanges": changes}),
+                    None,
+                );
             }
             3 => tell("textDocument/didClose", json!({"textDocument": document}), None),
             4 | 5 => tell("textDocument/completion", params, Some(id)),
@@ -72,7 +86,11 @@ fn make(corpus: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
             }
             12 => {
                 let options = json!({"tabSize": 2, "insertSpaces": true});
-                tell("textDocument/formatting", json!({"textDocument": document, "options": options}), Some(id));
+                tell(
+                    "textDocument/formatting",
+                    json!({"textDocument": document, "options": options}),
+                    Some(id),
+                );
             }
             13 => {
                 let range = json!({"start": at, "end": place(&text, random)});
@@ -81,11 +99,22 @@ fn make(corpus: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
             }
             14 => {
                 let range = json!({"start": at, "end": place(&text, random)});
-                tell("textDocument/inlayHint", json!({"textDocument": document, "range": range}), Some(id));
+                tell(
+                    "textDocument/inlayHint",
+                    json!({"textDocument": document, "range": range}),
+                    Some(id),
+                );
             }
             _ => {
-                let odd = [json!(null), json!([1]), json!({}), json!("x"), json!({"textDocument": 3})];
-                let methods = ["textDocument/didOpen", "textDocument/hover", "$/x", "exit2", "textDocument/didChange"];
+                let odd =
+                    [json!(null), json!([1]), json!({}), json!("x"), json!({"textDocument": 3})];
+                let methods = [
+                    "textDocument/didOpen",
+                    "textDocument/hover",
+                    "$/x",
+                    "exit2",
+                    "textDocument/didChange",
+                ];
                 let id = (random.below(2) == 0).then_some(id);
                 tell(methods[random.below(5) as usize], odd[random.below(5) as usize].clone(), id);
             }
@@ -94,7 +123,9 @@ fn make(corpus: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
     tell("shutdown", Value::Null, Some(1000));
     tell("exit", Value::Null, None);
     match random.below(4) {
-        0 => Mutator::new(random, &session, words::EDITOR).spoil(text_of(&session.concat())).into_bytes(),
+        0 => Mutator::new(random, &session, words::EDITOR)
+            .spoil(text_of(&session.concat()))
+            .into_bytes(),
         _ => session.concat(),
     }
 }
@@ -121,19 +152,27 @@ fn judge(shardc: &Shardc, case: &[u8]) -> Verdict {
         None => return Err("what the server sends is no stream of messages".to_string()),
     };
     // Up to the end of the session everybody who asked is answered once.
-    let asked = sent.iter().take_while(|m| m["method"] != "exit").filter(|m| m["method"].is_string());
-    let first = sent.first().is_some_and(|m| m["method"] == "initialize" && m["params"].is_object());
+    let asked =
+        sent.iter().take_while(|m| m["method"] != "exit").filter(|m| m["method"].is_string());
+    let first =
+        sent.first().is_some_and(|m| m["method"] == "initialize" && m["params"].is_object());
     let whole = first && sent.iter().any(|m| m["method"] == "shutdown");
     for request in asked.filter(|m| whole && m["id"].is_u64() && m["jsonrpc"] == "2.0") {
-        let same = answers.iter().filter(|a| a["id"] == request["id"] && a["method"].is_null()).count();
+        let same =
+            answers.iter().filter(|a| a["id"] == request["id"] && a["method"].is_null()).count();
         let asked = sent.iter().filter(|m| m["id"] == request["id"]).count();
         if same != asked && ended.status == 0 {
-            return Err(format!("{request} was answered {same} times, status {}\n{}", ended.status, ended.err));
+            return Err(format!(
+                "{request} was answered {same} times, status {}\n{}",
+                ended.status, ended.err
+            ));
         }
     }
     match ended.status {
         0 => Ok(Depth::Executed),
-        _ if whole && case_is_ours(&sent) => Err(format!("a right session ends with {}: {}", ended.status, ended.err)),
+        _ if whole && case_is_ours(&sent) => {
+            Err(format!("a right session ends with {}: {}", ended.status, ended.err))
+        }
         _ => Ok(Depth::Refused),
     }
 }
@@ -141,7 +180,8 @@ fn judge(shardc: &Shardc, case: &[u8]) -> Verdict {
 /// Whether a session was not spoiled as bytes: it ends as ours do.
 fn case_is_ours(sent: &[Value]) -> bool {
     let ends: Vec<&Value> = sent.iter().rev().take(2).map(|m| &m["method"]).collect();
-    ends == ["exit", "shutdown"] && sent.iter().all(|m| m["jsonrpc"] == "2.0" && m["method"].is_string())
+    ends == ["exit", "shutdown"]
+        && sent.iter().all(|m| m["jsonrpc"] == "2.0" && m["method"].is_string())
 }
 
 /// The messages of a stream; none where it is no stream of messages.

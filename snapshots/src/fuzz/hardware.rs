@@ -1,4 +1,5 @@
-//! Hardware files: read, and where they are right, plans are priced, lowered and shown on that chip.
+//! Hardware files: read, and where they are right, plans are priced, lowered and shown on that
+//! chip.
 
 use shard_check::CheckOptions;
 use shard_cost::hardware::BUILT_IN;
@@ -16,7 +17,8 @@ use super::{Depth, Mutator, Shardc, Surface, Verdict, hash, text_of, well_formed
 use crate::files::{read, root};
 
 /// The surface.
-pub(super) const SURFACE: Surface = Surface { name: "hardware", extension: "toml", corpus, make, judge };
+pub(super) const SURFACE: Surface =
+    Surface { name: "hardware", extension: "toml", corpus, make, judge };
 
 /// What is lowered for every chip that can be read.
 const PROGRAM: &str = "mesh x=4, y=2\ndim B = 64\ndim E = 128\ndim F = 256\n\
@@ -27,13 +29,16 @@ const PROGRAM: &str = "mesh x=4, y=2\ndim B = 64\ndim E = 128\ndim F = 256\n\
 fn corpus(_: &Shardc) -> Vec<Vec<u8>> {
     let mut texts: Vec<String> = BUILT_IN.iter().map(|chip| chip.text.to_string()).collect();
     texts.push(read(&root().join("examples/calibration/tpu_v4_measured.toml")));
-    let chip = "name = \"c\"\n[chip]\nflops = { bf16 = 2e14, f32 = 1e12 }\nhbm_bytes = 1e11\nhbm_bandwidth = 1e12\n";
+    let chip = "name = \"c\"\n[chip]\nflops = { bf16 = 2e14, f32 = 1e12 }\nhbm_bytes = \
+        1e11\nhbm_bandwidth = 1e12\n";
     for network in [
         "kind = \"flat\"\nbandwidth = 1e9\nlatency = 1e-6",
-        "kind = \"torus\"\nlink_bandwidth = 4e10\nhop_latency = 1e-6\nwraparound = \"multiple-of-4\"",
+        "kind = \"torus\"\nlink_bandwidth = 4e10\nhop_latency = 1e-6\nwraparound \
+            = \"multiple-of-4\"",
         "kind = \"torus\"\nlink_bandwidth = 4e10\nhop_latency = 0\nwraparound = \"full-axis-4\"\n\
          [network.axes]\nx = { torus = [2, 2] }",
-        "kind = \"switched\"\nnode = 2\nnode_bandwidth = 3e11\nnic_bandwidth = 2e10\nalpha = 2e-6\n[network.axes]\n\
+        "kind = \"switched\"\nnode = 2\nnode_bandwidth = 3e11\nnic_bandwidth = 2e10\nalpha = \
+            2e-6\n[network.axes]\n\
          y = { kind = \"flat\", bandwidth = 1e9, latency = 0 }",
     ] {
         texts.push(format!("{chip}[network]\n{network}\n[host]\npcie_bandwidth = 3e10\n"));
@@ -52,9 +57,14 @@ fn judge(_: &Shardc, case: &[u8]) -> Verdict {
         Err(errors) => {
             for error in &errors {
                 let span = Span::new(error.span.start, error.span.end);
-                well_formed::within(&file, span).map_err(|why| format!("`{}`: {why}", error.message))?;
+                well_formed::within(&file, span)
+                    .map_err(|why| format!("`{}`: {why}", error.message))?;
             }
-            return if errors.is_empty() { Err("refused without a reason".to_string()) } else { Ok(Depth::Refused) };
+            return if errors.is_empty() {
+                Err("refused without a reason".to_string())
+            } else {
+                Ok(Depth::Refused)
+            };
         }
     };
     HardwareJson::new([(&hardware, file.text.as_str())]);
@@ -64,25 +74,45 @@ fn judge(_: &Shardc, case: &[u8]) -> Verdict {
     }
     let plans = text::parse(&read(&root().join("compiler/cli/tests/files/every_move.shir")));
     for plan in plans.map_err(|error| error.to_string())? {
-        let compiled = pipeline::compile_plan(plan, &hardware, None, Objective::Serial).map_err(said)?;
+        let compiled =
+            pipeline::compile_plan(plan, &hardware, None, Objective::Serial).map_err(said)?;
         whole_pipeline(None, &compiled, &hardware, Objective::Serial, hash(case))?;
     }
-    // A chip that has no way to its host's memory is given no weights there: the command line says so before it lowers.
-    let program = if hardware.host_rate.is_some() { PROGRAM.to_string() } else { PROGRAM.replace("host ", "") };
+    // A chip that has no way to its host's memory is given no weights there: the command line says
+    // so before it lowers.
+    let program = if hardware.host_rate.is_some() {
+        PROGRAM.to_string()
+    } else {
+        PROGRAM.replace("host ", "")
+    };
     let program = SourceFile::new("case.shard", program);
     let checked = pipeline::check(&program, &CheckOptions::default());
-    let options = LowerOptions { limits: limits(), any_size: hash(case).is_multiple_of(2), ..LowerOptions::default() };
+    let options = LowerOptions {
+        limits: limits(),
+        any_size: hash(case).is_multiple_of(2),
+        ..LowerOptions::default()
+    };
     let asked = checked.programs.first().ok_or("the program of every case is wrong")?;
     match pipeline::compile(asked, &hardware, &options) {
-        Ok(compiled) => whole_pipeline(Some((&program, asked)), &compiled, &hardware, Objective::Serial, hash(case)),
-        Err(CompileError::Lower(LowerError::NoPlanFits { .. } | LowerError::TooLong(_))) => Ok(Depth::Accepted),
+        Ok(compiled) => whole_pipeline(
+            Some((&program, asked)),
+            &compiled,
+            &hardware,
+            Objective::Serial,
+            hash(case),
+        ),
+        Err(CompileError::Lower(LowerError::NoPlanFits { .. } | LowerError::TooLong(_))) => {
+            Ok(Depth::Accepted)
+        }
         Err(error) => Err(said(error)),
     }
 }
 
 fn said(error: CompileError) -> String {
     match error {
-        CompileError::Internal(problem) => format!("internal: {} broke: {}", problem.pass, problem.message),
+        CompileError::Internal(problem) => {
+            format!("internal: {} broke: {}", problem.pass, problem.message)
+        }
         CompileError::Lower(error) => format!("not lowered: {error}"),
     }
 }

@@ -1,8 +1,10 @@
-//! Fuzzing: odd and wrong inputs, made from right ones by a seed, and what is claimed of the compiler on all of them.
+//! Fuzzing: odd and wrong inputs, made from right ones by a seed, and what is claimed of the
+//! compiler on all of them.
 //!
-//! A [`Surface`] is one kind of input: it has right inputs to start from, a way to spoil them, and a judge, which holds
-//! the compiler to its claims on one input. A [`Campaign`] makes and judges so many cases of one seed; the same seed
-//! gives the same cases on every machine. What once failed is kept under `snapshots/fuzzed` and judged by every test run.
+//! A [`Surface`] is one kind of input: it has right inputs to start from, a way to spoil them, and
+//! a judge, which holds the compiler to its claims on one input. A [`Campaign`] makes and judges so
+//! many cases of one seed; the same seed gives the same cases on every machine. What once failed is
+//! kept under `snapshots/fuzzed` and judged by every test run.
 //!
 //! `spec/fuzzing.md` says how to run it by hand.
 
@@ -85,5 +87,7 @@ fn text_of(case: &[u8]) -> String {
 
 /// A number that follows from an input: for what a judge may do in one way or another.
 fn hash(case: &[u8]) -> u64 {
-    case.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+    case.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }

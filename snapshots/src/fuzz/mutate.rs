@@ -1,5 +1,6 @@
-//! Texts made from right ones. Most changes keep the text in the language (another number, another name of the same file,
-//! another op), so that what comes out reaches the late passes; the others do what they like.
+//! Texts made from right ones. Most changes keep the text in the language (another number, another
+//! name of the same file, another op), so that what comes out reaches the late passes; the others
+//! do what they like.
 
 use shard_runtime::Random;
 
@@ -10,7 +11,8 @@ use super::tokens::{Kind, Token, tokens};
 const MAX_BYTES: usize = 1 << 16;
 
 /// Numbers that mostly stay right.
-const SMALL: &[&str] = &["1", "2", "3", "4", "6", "8", "12", "16", "24", "5", "7", "32", "64", "128"];
+const SMALL: &[&str] =
+    &["1", "2", "3", "4", "6", "8", "12", "16", "24", "5", "7", "32", "64", "128"];
 
 /// Numbers that mostly do not.
 const EXTREMES: &[&str] = &[
@@ -38,8 +40,8 @@ const EXTREMES: &[&str] = &[
     "-0.0",
 ];
 
-/// Characters that few texts have: of two, three and four bytes, combining, wide, without width, of the other direction,
-/// controls.
+/// Characters that few texts have: of two, three and four bytes, combining, wide, without width, of
+/// the other direction, controls.
 const CHARACTERS: &[&str] = &[
     "ä",
     "É",
@@ -75,7 +77,11 @@ pub struct Mutator<'a> {
 
 impl<'a> Mutator<'a> {
     /// A maker of texts of one language.
-    pub fn new(random: &'a mut Random, corpus: &'a [Vec<u8>], groups: &'a [&'a [&'a str]]) -> Mutator<'a> {
+    pub fn new(
+        random: &'a mut Random,
+        corpus: &'a [Vec<u8>],
+        groups: &'a [&'a [&'a str]],
+    ) -> Mutator<'a> {
         Mutator { random, corpus, groups }
     }
 
@@ -95,7 +101,11 @@ impl<'a> Mutator<'a> {
     pub fn spoil(&mut self, mut text: String) -> String {
         let gentle = self.random.below(100) < 70;
         for _ in 0..1 + self.random.below(if gentle { 3 } else { 5 }) {
-            text = if gentle || self.random.below(100) < 40 { self.nudge(text) } else { self.wreck(text) };
+            text = if gentle || self.random.below(100) < 40 {
+                self.nudge(text)
+            } else {
+                self.wreck(text)
+            };
         }
         let mut end = text.len().min(MAX_BYTES);
         while !text.is_char_boundary(end) {
@@ -121,12 +131,20 @@ impl<'a> Mutator<'a> {
     /// A small change.
     fn nudge(&mut self, text: String) -> String {
         match self.random.below(12) {
-            0..=2 => self.replace(text, |t, _| t.kind == Kind::Number, |me, _| me.word(SMALL).to_string()),
+            0..=2 => self.replace(
+                text,
+                |t, _| t.kind == Kind::Number,
+                |me, _| me.word(SMALL).to_string(),
+            ),
             3 | 4 => self.another_name(text),
             5..=7 => self.another_word(text),
             8 => self.another_layout(text),
             9 => self.lines(text),
-            10 => self.replace(text, |t, _| t.kind == Kind::Mark, |me, text| me.token(text, Kind::Mark)),
+            10 => self.replace(
+                text,
+                |t, _| t.kind == Kind::Mark,
+                |me, text| me.token(text, Kind::Mark),
+            ),
             _ => self.stretch_of_another(text),
         }
     }
@@ -134,7 +152,11 @@ impl<'a> Mutator<'a> {
     /// A large change.
     fn wreck(&mut self, text: String) -> String {
         match self.random.below(12) {
-            0 | 1 => self.replace(text, |t, _| t.kind == Kind::Number, |me, _| me.word(EXTREMES).to_string()),
+            0 | 1 => self.replace(
+                text,
+                |t, _| t.kind == Kind::Number,
+                |me, _| me.word(EXTREMES).to_string(),
+            ),
             2 => self.replace(text, |_, _| true, |_, _| String::new()),
             3 => self.replace(text, |_, _| true, |me, _| me.dictionary()),
             4 => self.insert(text, |me, _| format!(" {} ", me.dictionary())),
@@ -144,7 +166,10 @@ impl<'a> Mutator<'a> {
                 |t, _| t.kind == Kind::Word,
                 |me, text| {
                     let word = me.token(text, Kind::Word);
-                    let at = word.char_indices().nth(me.random.below(4) as usize).map_or(word.len(), |(at, _)| at);
+                    let at = word
+                        .char_indices()
+                        .nth(me.random.below(4) as usize)
+                        .map_or(word.len(), |(at, _)| at);
                     format!("{}{}{}", &word[..at], me.word(CHARACTERS), &word[at..])
                 },
             ),
@@ -166,7 +191,8 @@ impl<'a> Mutator<'a> {
         wanted: impl Fn(&Token, &str) -> bool,
         by: impl FnOnce(&mut Self, &str) -> String,
     ) -> String {
-        let found: Vec<Token> = tokens(&text).into_iter().filter(|t| wanted(t, &text[t.start..t.end])).collect();
+        let found: Vec<Token> =
+            tokens(&text).into_iter().filter(|t| wanted(t, &text[t.start..t.end])).collect();
         let Some(token) = self.pick(&found).copied() else { return text };
         let new = by(self, &text);
         format!("{}{new}{}", &text[..token.start], &text[token.end..])
@@ -199,9 +225,13 @@ impl<'a> Mutator<'a> {
     fn another_name(&mut self, text: String) -> String {
         let upper = self.random.below(2) == 0;
         let same = |word: &str| word.starts_with(|c: char| c.is_uppercase() == upper);
-        let names: Vec<Token> =
-            tokens(&text).into_iter().filter(|t| t.kind == Kind::Word && same(&text[t.start..t.end])).collect();
-        let Some(new) = self.pick(&names).map(|t| text[t.start..t.end].to_string()) else { return text };
+        let names: Vec<Token> = tokens(&text)
+            .into_iter()
+            .filter(|t| t.kind == Kind::Word && same(&text[t.start..t.end]))
+            .collect();
+        let Some(new) = self.pick(&names).map(|t| text[t.start..t.end].to_string()) else {
+            return text;
+        };
         self.replace(text, |t, word| t.kind == Kind::Word && same(word), |_, _| new)
     }
 
@@ -215,8 +245,11 @@ impl<'a> Mutator<'a> {
 
     /// A word with a capital in it, of which one character goes, comes, or changes places.
     fn another_layout(&mut self, text: String) -> String {
-        let wanted = |t: &Token, word: &str| t.kind == Kind::Word && word.contains(|c: char| c.is_ascii_uppercase());
-        let found: Vec<Token> = tokens(&text).into_iter().filter(|t| wanted(t, &text[t.start..t.end])).collect();
+        let wanted = |t: &Token, word: &str| {
+            t.kind == Kind::Word && word.contains(|c: char| c.is_ascii_uppercase())
+        };
+        let found: Vec<Token> =
+            tokens(&text).into_iter().filter(|t| wanted(t, &text[t.start..t.end])).collect();
         let Some(token) = self.pick(&found).copied() else { return text };
         let mut letters: Vec<char> = text[token.start..token.end].chars().collect();
         let at = self.random.below(letters.len() as u64) as usize;
@@ -242,7 +275,8 @@ impl<'a> Mutator<'a> {
         if lines.is_empty() {
             return text;
         }
-        let (at, other) = (self.random.below(lines.len() as u64), self.random.below(lines.len() as u64));
+        let (at, other) =
+            (self.random.below(lines.len() as u64), self.random.below(lines.len() as u64));
         let (at, other) = (at as usize, other as usize);
         match self.random.below(3) {
             0 => lines.swap(at, other),
@@ -266,7 +300,9 @@ impl<'a> Mutator<'a> {
         }
         let all = tokens(&other);
         let first = self.random.below(all.len() as u64) as usize;
-        let Some(last) = all.get((first + self.random.below(8) as usize).min(all.len().saturating_sub(1))) else {
+        let Some(last) =
+            all.get((first + self.random.below(8) as usize).min(all.len().saturating_sub(1)))
+        else {
             return text;
         };
         let stretch = other[all[first].start..last.end].to_string();
@@ -277,11 +313,14 @@ impl<'a> Mutator<'a> {
     fn repeat(&mut self, text: String) -> String {
         let all = tokens(&text);
         let first = self.random.below(all.len() as u64) as usize;
-        let Some(last) = all.get((first + self.random.below(12) as usize).min(all.len().saturating_sub(1))) else {
+        let Some(last) =
+            all.get((first + self.random.below(12) as usize).min(all.len().saturating_sub(1)))
+        else {
             return text;
         };
         let (start, end) = (all[first].start, last.end);
-        let times = if self.random.below(8) == 0 { 2000 } else { 1 + self.random.below(6) as usize };
+        let times =
+            if self.random.below(8) == 0 { 2000 } else { 1 + self.random.below(6) as usize };
         let times = times.min(MAX_BYTES / (end - start).max(1));
         format!("{}{}{}", &text[..end], text[start..end].repeat(times), &text[end..])
     }
@@ -306,7 +345,9 @@ impl<'a> Mutator<'a> {
         self.replace(
             text,
             |t, _| t.kind != Kind::Blank,
-            |me, text| format!("{}{}{}", open.repeat(deep), me.token(text, Kind::Word), close.repeat(deep)),
+            |me, text| {
+                format!("{}{}{}", open.repeat(deep), me.token(text, Kind::Word), close.repeat(deep))
+            },
         )
     }
 }

@@ -13,10 +13,24 @@ const PROGRAM: &str = "hardware tpu-v4-flat\nmesh x=2\ndim B = 2\ndim E = 4\ndim
 
 /// Words of a header.
 const WORDS: &[&[&str]] = &[
-    &["<f8", "<f4", "<f2", ">f8", "|b1", "|u1", "<i8", "<u8", "<c16", "|S8", "<U4", "|O", "<M8", "<f9", "f", ""],
+    &[
+        "<f8", "<f4", "<f2", ">f8", "|b1", "|u1", "<i8", "<u8", "<c16", "|S8", "<U4", "|O", "<M8",
+        "<f9", "f", "",
+    ],
     &["True", "False", "None", "1", "'C'"],
     &["descr", "fortran_order", "shape", "other"],
-    &["(2, 4)", "(4, 2)", "(8,)", "()", "(2, 4, 1)", "(0,)", "(2,)", "[2, 4]", "(-2, 4)", "(1000000000000, 8)"],
+    &[
+        "(2, 4)",
+        "(4, 2)",
+        "(8,)",
+        "()",
+        "(2, 4, 1)",
+        "(0,)",
+        "(2,)",
+        "[2, 4]",
+        "(-2, 4)",
+        "(1000000000000, 8)",
+    ],
     &["[('a', '<f8')]", "('<f8', (2,))", "{'a': 1}", "18446744073709551615", "9223372036854775807"],
 ];
 
@@ -40,8 +54,11 @@ fn corpus(_: &Shardc) -> Vec<Vec<u8>> {
     let mut files = Vec::new();
     for (descr, bytes) in TYPES {
         for (order, version) in [("False", 1), ("True", 1), ("False", 2)] {
-            let header = format!("{{'descr': '{descr}', 'fortran_order': {order}, 'shape': (2, 4), }}");
-            let data: Vec<u8> = (0..8 * bytes).map(|at| u8::from((at as u64).is_multiple_of(*bytes as u64))).collect();
+            let header =
+                format!("{{'descr': '{descr}', 'fortran_order': {order}, 'shape': (2, 4), }}");
+            let data: Vec<u8> = (0..8 * bytes)
+                .map(|at| u8::from((at as u64).is_multiple_of(*bytes as u64)))
+                .collect();
             files.push(file(version, &header, &data));
         }
     }
@@ -79,7 +96,8 @@ fn make(corpus: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
         _ => {
             for _ in 0..1 + random.below(6) {
                 let at = random.below(bytes.len() as u64) as usize;
-                bytes[at] = [0, 1, 0x7f, 0x80, 0xff, random.below(256) as u8][random.below(6) as usize];
+                bytes[at] =
+                    [0, 1, 0x7f, 0x80, 0xff, random.below(256) as u8][random.below(6) as usize];
             }
         }
     }
@@ -89,10 +107,13 @@ fn make(corpus: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
 fn judge(shardc: &Shardc, case: &[u8]) -> Verdict {
     shardc.put("case.npy", case)?;
     shardc.put("case.shard", PROGRAM.as_bytes())?;
-    let ended = shardc.run(&["run", "case.shard", "--full", "--input", "x=case.npy", "--output", "out"], b"")?;
+    let ended = shardc
+        .run(&["run", "case.shard", "--full", "--input", "x=case.npy", "--output", "out"], b"")?;
     match ended.status {
         0 => Ok(Depth::Executed),
-        _ if ended.err.is_empty() && ended.out.is_empty() => Err("refused without a reason".to_string()),
+        _ if ended.err.is_empty() && ended.out.is_empty() => {
+            Err("refused without a reason".to_string())
+        }
         _ => Ok(Depth::Refused),
     }
 }

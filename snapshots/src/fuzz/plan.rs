@@ -15,7 +15,8 @@ use crate::judge::lower_all;
 use crate::random_programs::generate;
 
 /// The surface.
-pub(super) const SURFACE: Surface = Surface { name: "shir", extension: "shir", corpus, make, judge };
+pub(super) const SURFACE: Surface =
+    Surface { name: "shir", extension: "shir", corpus, make, judge };
 
 /// Bytes and multiplications of a plan that is executed.
 const MAX_BYTES: u128 = 8 << 20;
@@ -41,9 +42,12 @@ fn judge(_: &Shardc, case: &[u8]) -> Verdict {
     let plans = match text::parse(&file.text) {
         Ok(plans) => plans,
         Err(error) => {
-            well_formed::within(&file, error.span).map_err(|why| format!("an error of the parser {why}"))?;
-            let columns = file.text.lines().nth(error.line - 1).map_or(0, |line| line.chars().count());
-            let right = error.column >= 1 && error.column <= columns + 2 && !error.message.is_empty();
+            well_formed::within(&file, error.span)
+                .map_err(|why| format!("an error of the parser {why}"))?;
+            let columns =
+                file.text.lines().nth(error.line - 1).map_or(0, |line| line.chars().count());
+            let right =
+                error.column >= 1 && error.column <= columns + 2 && !error.message.is_empty();
             return right.then_some(Depth::Refused).ok_or(format!("{error}: no such column"));
         }
     };
@@ -51,7 +55,9 @@ fn judge(_: &Shardc, case: &[u8]) -> Verdict {
     for plan in plans.iter().take(8) {
         match verify::verify(plan) {
             Ok(()) => depth = depth.max(accepted(plan, hash(case))?),
-            Err(errors) if errors.is_empty() => return Err("refused by the verifier without a reason".to_string()),
+            Err(errors) if errors.is_empty() => {
+                return Err("refused by the verifier without a reason".to_string());
+            }
             Err(errors) => drop(errors.iter().map(ToString::to_string).collect::<Vec<_>>()),
         }
     }
@@ -61,10 +67,13 @@ fn judge(_: &Shardc, case: &[u8]) -> Verdict {
 /// A plan that the verifier accepts.
 fn accepted(plan: &Plan, hash: u64) -> Verdict {
     let named = plan.hardware.as_deref().and_then(Hardware::built_in);
-    let hardware = named.or_else(|| Hardware::built_in("tpu-v4-flat")).ok_or("a built-in chip is gone")?;
+    let hardware =
+        named.or_else(|| Hardware::built_in("tpu-v4-flat")).ok_or("a built-in chip is gone")?;
     match pipeline::compile_plan(plan.clone(), &hardware, None, Objective::Serial) {
         Ok(compiled) => whole_pipeline(None, &compiled, &hardware, Objective::Serial, hash),
-        Err(CompileError::Internal(problem)) => Err(format!("internal: {}: {}", problem.pass, problem.message)),
+        Err(CompileError::Internal(problem)) => {
+            Err(format!("internal: {}: {}", problem.pass, problem.message))
+        }
         Err(CompileError::Lower(error)) => Err(format!("a plan was lowered again: {error}")),
     }
 }
@@ -79,11 +88,18 @@ pub(super) fn whole_pipeline(
 ) -> Verdict {
     let plan = &compiled.schedule.plan;
     let printed = text::print(plan);
-    let parsed = text::parse(&printed).map_err(|error| format!("its text is not read back: {error}\n{printed}"))?;
-    let [again] = parsed.as_slice() else { return Err(format!("its text holds {} plans", parsed.len())) };
-    verify::verify(again).map_err(|errors| format!("its text is refused: {}\n{printed}", errors[0]))?;
+    let parsed = text::parse(&printed)
+        .map_err(|error| format!("its text is not read back: {error}\n{printed}"))?;
+    let [again] = parsed.as_slice() else {
+        return Err(format!("its text holds {} plans", parsed.len()));
+    };
+    verify::verify(again)
+        .map_err(|errors| format!("its text is refused: {}\n{printed}", errors[0]))?;
     if text::print(again) != printed {
-        return Err(format!("its text reads back as another plan:\n{printed}\n{}", text::print(again)));
+        return Err(format!(
+            "its text reads back as another plan:\n{printed}\n{}",
+            text::print(again)
+        ));
     }
     let layer = Layer {
         schedule: &compiled.schedule,
@@ -113,23 +129,35 @@ fn reported(layer: &Layer<'_>) -> Result<(), String> {
     for id in layer.plan().ids() {
         shard_report::formula::why(layer, id, Paint(false));
     }
-    for document in [shard_report::json::explain::explain(&layers), shard_report::json::explain::lower(&layers)] {
-        serde_json::from_str::<serde_json::Value>(&document).map_err(|error| format!("no JSON: {error}"))?;
+    for document in
+        [shard_report::json::explain::explain(&layers), shard_report::json::explain::lower(&layers)]
+    {
+        serde_json::from_str::<serde_json::Value>(&document)
+            .map_err(|error| format!("no JSON: {error}"))?;
     }
     Ok(())
 }
 
-/// Shrunk, and executed where that is little work, it is what the unsharded program is, and sends what the model says.
-fn executed(program: Option<&Program>, compiled: &Compiled, hardware: &Hardware, hash: u64) -> Verdict {
+/// Shrunk, and executed where that is little work, it is what the unsharded program is, and sends
+/// what the model says.
+fn executed(
+    program: Option<&Program>,
+    compiled: &Compiled,
+    hardware: &Hardware,
+    hash: u64,
+) -> Verdict {
     let small = shard_runtime::shrink(&compiled.schedule.plan);
     verify::verify(&small).map_err(|errors| format!("shrunk, it is refused: {}", errors[0]))?;
     if bytes_needed(&small) > MAX_BYTES || work_needed(&small) > MAX_WORK {
         return Ok(Depth::Accepted);
     }
-    let options = RunOptions { seed: hash, emulate_dtypes: hash % 11 == 1, ..RunOptions::default() };
+    let options =
+        RunOptions { seed: hash, emulate_dtypes: hash % 11 == 1, ..RunOptions::default() };
     let ran = match pipeline::run(program, compiled, hardware, false, &options) {
         Ok(ran) => ran,
-        Err(RunError::TooLarge { .. } | RunError::TooMuchWork { .. }) => return Ok(Depth::Accepted),
+        Err(RunError::TooLarge { .. } | RunError::TooMuchWork { .. }) => {
+            return Ok(Depth::Accepted);
+        }
         Err(
             error @ (RunError::Invalid(_)
             | RunError::Input { .. }
@@ -148,7 +176,10 @@ fn executed(program: Option<&Program>, compiled: &Compiled, hardware: &Hardware,
         let said = ran.price.of(trace.id).collective().map(|cost| cost.wire_bytes.0);
         if said != Some(trace.wire_bytes) {
             let (id, sent) = (trace.id.0, trace.wire_bytes);
-            return Err(format!("%{id} sent {sent} bytes, and the model says {said:?}\n{}", text::print(&ran.plan)));
+            return Err(format!(
+                "%{id} sent {sent} bytes, and the model says {said:?}\n{}",
+                text::print(&ran.plan)
+            ));
         }
     }
     Ok(Depth::Executed)

@@ -49,9 +49,11 @@ impl Shardc {
         std::fs::write(&path, content).map_err(|e| format!("{}: {e}", path.display()))
     }
 
-    /// Runs a command line. It ends by itself, with one of the three statuses, and nothing panics on the way.
+    /// Runs a command line. It ends by itself, with one of the three statuses, and nothing panics
+    /// on the way.
     pub(super) fn run(&self, arguments: &[&str], input: &[u8]) -> Result<Ended, String> {
-        let (code, out, err) = self.spawn(arguments, input).map_err(|error| format!("cannot be run: {error}"))?;
+        let (code, out, err) =
+            self.spawn(arguments, input).map_err(|error| format!("cannot be run: {error}"))?;
         let err = String::from_utf8(err).map_err(|_| "standard error is no UTF-8")?;
         let said = || format!("{arguments:?}\n{}", err.chars().take(2000).collect::<String>());
         match code {
@@ -67,7 +69,11 @@ impl Shardc {
         }
     }
 
-    fn spawn(&self, arguments: &[&str], input: &[u8]) -> std::io::Result<(Option<i32>, Vec<u8>, Vec<u8>)> {
+    fn spawn(
+        &self,
+        arguments: &[&str],
+        input: &[u8],
+    ) -> std::io::Result<(Option<i32>, Vec<u8>, Vec<u8>)> {
         std::fs::create_dir_all(&self.folder)?;
         let mut child = Command::new(&self.program)
             .args(&self.first)
@@ -95,7 +101,9 @@ impl Shardc {
                 }
             }
             let code = child.wait()?.code();
-            let read = |thread: std::thread::ScopedJoinHandle<'_, Vec<u8>>| thread.join().unwrap_or_default();
+            let read = |thread: std::thread::ScopedJoinHandle<'_, Vec<u8>>| {
+                thread.join().unwrap_or_default()
+            };
             Ok((code, read(out), read(err)))
         })
     }

@@ -1,4 +1,5 @@
-//! `.shard` files: checked, formatted, lowered under small limits, verified, priced, reported, shrunk and executed.
+//! `.shard` files: checked, formatted, lowered under small limits, verified, priced, reported,
+//! shrunk and executed.
 
 use shard_check::{CheckOptions, Checked};
 use shard_cost::{Hardware, Objective};
@@ -15,14 +16,18 @@ use crate::files::all_programs;
 use crate::random_programs::generate;
 
 /// The surface.
-pub(super) const SURFACE: Surface = Surface { name: "shard", extension: "shard", corpus, make, judge };
+pub(super) const SURFACE: Surface =
+    Surface { name: "shard", extension: "shard", corpus, make, judge };
 
 /// The largest example that is spoiled: larger ones take long and say no more.
 const MAX_EXAMPLE: usize = 4000;
 
 /// Every example, right and wrong, programs of strange sizes, and random ones.
 pub(super) fn corpus(_: &Shardc) -> Vec<Vec<u8>> {
-    let examples = all_programs().into_iter().map(|example| example.text).filter(|text| text.len() < MAX_EXAMPLE);
+    let examples = all_programs()
+        .into_iter()
+        .map(|example| example.text)
+        .filter(|text| text.len() < MAX_EXAMPLE);
     // As many as of all others, since most of the others are wrong, or large.
     let strange = strange::programs().into_iter().cycle().take(70);
     examples.chain(strange).chain((0..70).map(generate)).map(String::into_bytes).collect()
@@ -48,7 +53,8 @@ fn judge(_: &Shardc, case: &[u8]) -> Verdict {
         Some(HardwareRef::BuiltIn(name)) => Hardware::built_in(&name.value),
         _ => None,
     };
-    let hardware = named.or_else(|| Hardware::built_in("tpu-v4-flat")).ok_or("a built-in chip is gone")?;
+    let hardware =
+        named.or_else(|| Hardware::built_in("tpu-v4-flat")).ok_or("a built-in chip is gone")?;
     let mut depth = Depth::Accepted;
     for root in checked.roots.iter().take(4) {
         depth = depth.max(lowered(&file, &checked.programs[*root], &hardware, hash(case))?);
@@ -61,18 +67,23 @@ fn formatted(file: &SourceFile, checked: &Checked) -> Result<(), String> {
     let once = match shard_grammar::format(file) {
         Ok(once) => SourceFile::new(file.name.as_str(), once),
         Err(errors) => {
-            let outgrown = errors.iter().any(|e| matches!(e.kind, SyntaxErrorKind::FileTooLarge { .. }));
+            let outgrown =
+                errors.iter().any(|e| matches!(e.kind, SyntaxErrorKind::FileTooLarge { .. }));
             let refused = checked.has_errors() || outgrown;
-            return refused.then_some(()).ok_or("a file that checks cannot be formatted".to_string());
+            return refused
+                .then_some(())
+                .ok_or("a file that checks cannot be formatted".to_string());
         }
     };
-    let twice = shard_grammar::format(&once).map_err(|_| "a formatted file cannot be formatted again")?;
+    let twice =
+        shard_grammar::format(&once).map_err(|_| "a formatted file cannot be formatted again")?;
     if twice != once.text {
         return Err(format!("formatted again, it changes:\n{}\n---\n{twice}", once.text));
     }
     let again = pipeline::check(&once, &CheckOptions::default());
     let codes = |checked: &Checked| {
-        let mut codes: Vec<&str> = checked.diagnostics.iter().filter(|d| d.is_error()).map(|d| d.code).collect();
+        let mut codes: Vec<&str> =
+            checked.diagnostics.iter().filter(|d| d.is_error()).map(|d| d.code).collect();
         codes.sort_unstable();
         codes
     };
@@ -112,7 +123,9 @@ fn lowered(file: &SourceFile, program: &Program, hardware: &Hardware, hash: u64)
         Err(CompileError::Internal(problem)) => {
             return Err(format!("internal: {} broke: {}", problem.pass, problem.message));
         }
-        Err(CompileError::Lower(LowerError::Internal(why))) => return Err(format!("internal: {why}")),
+        Err(CompileError::Lower(LowerError::Internal(why))) => {
+            return Err(format!("internal: {why}"));
+        }
         Err(CompileError::Lower(
             LowerError::Unreachable { .. }
             | LowerError::Label(_)
@@ -124,8 +137,12 @@ fn lowered(file: &SourceFile, program: &Program, hardware: &Hardware, hash: u64)
             | LowerError::Stopped,
         )) => return Ok(Depth::Accepted),
     };
-    if let Some(found) = compiled.optimality.as_ref().filter(|found| found.lower_bound > found.cost) {
-        return Err(format!("the plan costs {:?}, below the bound of {:?}", found.cost, found.lower_bound));
+    if let Some(found) = compiled.optimality.as_ref().filter(|found| found.lower_bound > found.cost)
+    {
+        return Err(format!(
+            "the plan costs {:?}, below the bound of {:?}",
+            found.cost, found.lower_bound
+        ));
     }
     whole_pipeline(Some((file, program)), &compiled, hardware, options.objective, hash)
 }

@@ -34,7 +34,10 @@ pub fn smaller(surface: &Surface, shardc: &Shardc, case: &[u8]) -> Vec<u8> {
 fn broken(surface: &Surface, shardc: &Shardc, case: &[u8]) -> Option<String> {
     let why = caught(surface, shardc, case).err()?;
     let place = why.split(" at ").nth(1).and_then(|at| at.split_whitespace().next());
-    let words: Vec<&str> =
-        why.split_whitespace().take(4).filter(|w| !w.contains(|c: char| c.is_ascii_digit())).collect();
+    let words: Vec<&str> = why
+        .split_whitespace()
+        .take(4)
+        .filter(|w| !w.contains(|c: char| c.is_ascii_digit()))
+        .collect();
     Some(format!("{} {}", words.join(" "), place.unwrap_or_default()))
 }

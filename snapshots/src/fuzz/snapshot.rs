@@ -6,7 +6,8 @@ use super::{Depth, Mutator, Shardc, Surface, Verdict, text_of, words};
 use crate::files::{read, root};
 
 /// The surface.
-pub(super) const SURFACE: Surface = Surface { name: "snapshot", extension: "snap", corpus, make, judge };
+pub(super) const SURFACE: Surface =
+    Surface { name: "snapshot", extension: "snap", corpus, make, judge };
 
 /// What the snapshots are of.
 const PROGRAM: &str = "hardware tpu-v4-flat\nmesh x=2, y=2\ndim B = 8\ndim E = 16\ndim F = 32\n\
@@ -15,7 +16,11 @@ const PROGRAM: &str = "hardware tpu-v4-flat\nmesh x=2, y=2\ndim B = 8\ndim E = 1
 
 /// The right snapshot, and others: of other programs, with the header that `cargo insta` writes.
 fn corpus(shardc: &Shardc) -> Vec<Vec<u8>> {
-    let others = ["feed_forward-2d_weight_stationary", "matmul-case1_no_contracted_split", "language-phases"];
+    let others = [
+        "feed_forward-2d_weight_stationary",
+        "matmul-case1_no_contracted_split",
+        "language-phases",
+    ];
     let path = |name: &str| root().join(format!("snapshots/lowered/{name}.snap"));
     let others = others.iter().map(|name| read(&path(name)).into_bytes());
     let right = right(shardc).unwrap_or_else(|why| panic!("{why}"));

@@ -4,7 +4,8 @@ use shard_check::Diagnostic;
 use shard_grammar::{SourceFile, Span};
 use shard_report::InFile;
 
-/// Diagnostics of one file point into it, replace stretches of it that do not overlap, and can be shown in every format.
+/// Diagnostics of one file point into it, replace stretches of it that do not overlap, and can be
+/// shown in every format.
 pub(super) fn diagnostics(file: &SourceFile, list: &[Diagnostic]) -> Result<(), String> {
     for found in list {
         let code = found.code;
@@ -38,7 +39,9 @@ pub(super) fn diagnostics(file: &SourceFile, list: &[Diagnostic]) -> Result<(), 
 pub(super) fn within(file: &SourceFile, span: Span) -> Result<(), String> {
     match file.text.get(span.start..span.end) {
         Some(_) => Ok(()),
-        None => Err(format!("lies at {}..{}, which is no stretch of the text", span.start, span.end)),
+        None => {
+            Err(format!("lies at {}..{}, which is no stretch of the text", span.start, span.end))
+        }
     }
 }
 
@@ -47,8 +50,12 @@ fn shown(file: &SourceFile, list: &[Diagnostic]) -> Result<(), String> {
     let drawn = shard_report::draw::diagnostics(list, file, false);
     shard_report::draw::diagnostics(list, file, true);
     shard_report::github::github(&files);
-    for document in [shard_report::json::diagnostics::diagnostics(&files), shard_report::json::sarif::sarif(&files)] {
-        serde_json::from_str::<serde_json::Value>(&document).map_err(|error| format!("no JSON: {error}"))?;
+    for document in [
+        shard_report::json::diagnostics::diagnostics(&files),
+        shard_report::json::sarif::sarif(&files),
+    ] {
+        serde_json::from_str::<serde_json::Value>(&document)
+            .map_err(|error| format!("no JSON: {error}"))?;
     }
     if list.is_empty() != drawn.is_empty() {
         return Err("diagnostics are drawn as nothing".to_string());

@@ -42,21 +42,35 @@ const MAX_RANK: usize = 4;
 /// Names of dims that ops make up: the parts of a split, the sum of a concat, ...
 const MADE_UP: [char; 6] = ['P', 'Q', 'R', 'S', 'T', 'U'];
 
-/// The program of a seed: a mesh of 1 to 3 axes, 2 to 5 dims (some padded), 1 to 4 parameters (weights among them, also of the
-/// host), 2 to 6 statements, 1 or 2 results; some in two phases, some strict.
+/// The program of a seed: a mesh of 1 to 3 axes, 2 to 5 dims (some padded), 1 to 4 parameters
+/// (weights among them, also of the host), 2 to 6 statements, 1 or 2 results; some in two phases,
+/// some strict.
 pub fn generate(seed: u64) -> String {
     let mut random = Random::new(seed);
-    let meshes: &[&[usize]] =
-        &[&[2], &[3], &[4], &[2, 2], &[2, 3], &[4, 2], &[3, 3], &[4, 3], &[2, 2, 2], &[2, 3, 2], &[4, 2, 2]];
+    let meshes: &[&[usize]] = &[
+        &[2],
+        &[3],
+        &[4],
+        &[2, 2],
+        &[2, 3],
+        &[4, 2],
+        &[3, 3],
+        &[4, 3],
+        &[2, 2, 2],
+        &[2, 3, 2],
+        &[4, 2, 2],
+    ];
     let sizes = random.pick(meshes);
-    let names: &[&'static str] = if random.chance(10) { &["data", "model", "z"] } else { &["x", "y", "z"] };
+    let names: &[&'static str] =
+        if random.chance(10) { &["data", "model", "z"] } else { &["x", "y", "z"] };
     let axes = names.iter().copied().zip(sizes.iter().copied()).collect();
     let count = 2 + random.below(4);
     let dims = ['A', 'B', 'C', 'D', 'E'][..count]
         .iter()
         .map(|name| (*name, random.pick(&[2, 3, 4, 4, 6, 6, 8, 8, 12])))
         .collect();
-    let dtype = random.pick(&["f32", "f32", "f32", "f32", "f32", "f32", "bf16", "bf16", "bf16", "int32"]);
+    let dtype =
+        random.pick(&["f32", "f32", "f32", "f32", "f32", "f32", "bf16", "bf16", "bf16", "int32"]);
     Generator {
         random,
         axes,
@@ -83,7 +97,8 @@ struct Given {
 
 impl Generator {
     fn program(mut self) -> String {
-        let axes: Vec<String> = self.axes.iter().map(|(name, size)| format!("{name}={size}")).collect();
+        let axes: Vec<String> =
+            self.axes.iter().map(|(name, size)| format!("{name}={size}")).collect();
         let mut text = format!("mesh {}\n", axes.join(", "));
         for (name, size) in self.dims.clone() {
             let useful = 1 + self.random.below(size);
@@ -118,9 +133,12 @@ impl Generator {
             text.push_str(&self.model(&passed, &results));
         }
         if let Some(dims) = self.callee.take() {
-            let (given, taken) = (self.layout(&dims, Place::Parameter), self.layout(&dims, Place::Result));
+            let (given, taken) =
+                (self.layout(&dims, Place::Parameter), self.layout(&dims, Place::Result));
             let dtype = self.dtype;
-            text.push_str(&format!("layer g(a: {dtype} {given}) -> {dtype} {taken} {{ return relu(a) + a }}\n"));
+            text.push_str(&format!(
+                "layer g(a: {dtype} {given}) -> {dtype} {taken} {{ return relu(a) + a }}\n"
+            ));
         }
         for name in &self.made_up {
             text.push_str(&format!("dim {name} = {}\n", self.size(*name)));
@@ -137,7 +155,8 @@ impl Generator {
         text.push_str(if self.random.chance(8) { "strict layer f(\n" } else { "layer f(\n" });
         for i in 0..1 + self.random.below(4) {
             let dims = self.some_dims(3);
-            let kind = self.random.pick(&["weight ", "weight ", "weight host ", "", "", "", "", ""]);
+            let kind =
+                self.random.pick(&["weight ", "weight ", "weight host ", "", "", "", "", ""]);
             if !kind.is_empty() {
                 self.of_weights.extend(&dims);
             }
@@ -157,7 +176,10 @@ impl Generator {
         }
         if self.random.chance(20) {
             let dims = self.some_dims(2);
-            text.push_str(&format!("  ids: int32 {},\n", self.layout(&dims, Place::Let).replace('?', "")));
+            text.push_str(&format!(
+                "  ids: int32 {},\n",
+                self.layout(&dims, Place::Let).replace('?', "")
+            ));
             passed.push(("ids".to_string(), format!("int32 {}?", dims.iter().collect::<String>())));
             self.ids = Some(dims);
         }
@@ -170,7 +192,8 @@ impl Generator {
             .iter()
             .map(|value| {
                 let same = |labelled: &Vec<char>| {
-                    labelled.iter().all(|d| value.dims.contains(d)) && labelled.len() == value.dims.len()
+                    labelled.iter().all(|d| value.dims.contains(d))
+                        && labelled.len() == value.dims.len()
                 };
                 match labelled.filter(|l| same(l)) {
                     Some(dims) => format!("{} {}?l", self.dtype, dims.iter().collect::<String>()),
@@ -186,7 +209,8 @@ impl Generator {
         match types.as_slice() {
             [one] => (one.clone(), names[0].to_string()),
             several => {
-                let list: Vec<String> = several.iter().enumerate().map(|(i, t)| format!("r{i}: {t}")).collect();
+                let list: Vec<String> =
+                    several.iter().enumerate().map(|(i, t)| format!("r{i}: {t}")).collect();
                 (format!("({})", list.join(", ")), format!("({})", names.join(", ")))
             }
         }
@@ -219,8 +243,10 @@ impl Generator {
         let given = if others.is_empty() { "y".to_string() } else { format!("(y{others})") };
         let result = self.layout(&dims, Place::Result);
         format!(
-            "layer block(x: {dtype} {all}{carried}, {scale}{weight}) -> {dtype} {all}{carried} repeat {repeat} {{\n  \
-             return x * scale + {product}\n}}\nmodel tower({}) -> {dtype} {result} {{\n  let {given} = f({})\n  \
+            "layer block(x: {dtype} {all}{carried}, {scale}{weight}) -> {dtype} {all}{carried} \
+                repeat {repeat} {{\n  \
+             return x * scale + {product}\n}}\nmodel tower({}) -> {dtype} {result} {{\n  let \
+             {given} = f({})\n  \
              return block(y)\n}}\n",
             params.join(", "),
             names.join(", ")
@@ -231,7 +257,11 @@ impl Generator {
     fn phases(&mut self) -> String {
         let free = self.dims.iter().copied().filter(|(name, _)| !self.of_weights.contains(name));
         let free: Vec<(char, usize)> = free.collect();
-        if self.sizes_belong_together || !self.made_up.is_empty() || free.is_empty() || !self.random.chance(15) {
+        if self.sizes_belong_together
+            || !self.made_up.is_empty()
+            || free.is_empty()
+            || !self.random.chance(15)
+        {
             return String::new();
         }
         let (name, size) = self.random.pick(&free);
@@ -276,7 +306,10 @@ impl Generator {
                     return None;
                 }
                 let whole = self.make_up(2 * size)?;
-                (format!("concat({a}, {}, {dim}, {dim} -> {whole})", value.name), replaced(&[whole]))
+                (
+                    format!("concat({a}, {}, {dim}, {dim} -> {whole})", value.name),
+                    replaced(&[whole]),
+                )
             }
             3 => {
                 let kept = 1 + self.random.below(size);
@@ -299,21 +332,31 @@ impl Generator {
                 (format!("take({a}, ids over {dim})"), out)
             }
             _ => {
-                // What one tests is that both programs route alike, so the gates are as they were given.
-                let gates =
-                    self.values.iter().find(|v| v.name.starts_with('p') && (2..MAX_RANK).contains(&v.dims.len()));
+                // What one tests is that both programs route alike, so the gates are as they were
+                // given.
+                let gates = self
+                    .values
+                    .iter()
+                    .find(|v| v.name.starts_with('p') && (2..MAX_RANK).contains(&v.dims.len()));
                 let gates = gates.filter(|_| self.dtype != "int32")?.clone();
                 let order = self.random.shuffled(&gates.dims);
                 let room = 1 + self.random.below(3);
                 let places = self.make_up(room)?;
                 let choices = 1 + self.random.below(self.size(order[0]));
                 let out = gates.dims.iter().copied().chain([places]).collect();
-                (format!("route({} over {} at {} -> {places}, {choices})", gates.name, order[0], order[1]), out)
+                (
+                    format!(
+                        "route({} over {} at {} -> {places}, {choices})",
+                        gates.name, order[0], order[1]
+                    ),
+                    out,
+                )
             }
         })
     }
 
-    /// An op that works along one dim by the position along another; what is masked is a weight at once.
+    /// An op that works along one dim by the position along another; what is masked is a weight at
+    /// once.
     fn positional(&mut self) -> Option<(String, Vec<char>)> {
         let (a, dims) = self.operand();
         let pair = self.random.shuffled(&dims);
@@ -402,9 +445,14 @@ impl Generator {
                 (text, all)
             }
             55..67 if dims.len() > 1 => {
-                let over = self.random.shuffled(&dims)[..1 + self.random.below(2).min(dims.len() - 2)].to_vec();
-                let kind =
-                    self.random.pick(if integers { &["sum", "max"] } else { &["sum", "sum", "max", "max", "mean"] });
+                let over = self.random.shuffled(&dims)
+                    [..1 + self.random.below(2).min(dims.len() - 2)]
+                    .to_vec();
+                let kind = self.random.pick(if integers {
+                    &["sum", "max"]
+                } else {
+                    &["sum", "sum", "max", "max", "mean"]
+                });
                 let kept = dims.iter().copied().filter(|d| !over.contains(d)).collect();
                 (format!("{kind}({a} over {})", over.iter().collect::<String>()), kept)
             }
@@ -412,17 +460,29 @@ impl Generator {
                 let stated = self.random.shuffled(&dims);
                 let layout = self.layout(&stated, Place::Let);
                 let value = self.value();
-                match value.dims.len() == dims.len() && value.dims.iter().all(|d| dims.contains(d)) {
+                match value.dims.len() == dims.len() && value.dims.iter().all(|d| dims.contains(d))
+                {
                     true => (format!("reshard({}, {layout})", value.name), value.dims),
                     false => (format!("reshard({a}, {layout})"), dims),
                 }
             }
-            79..83 => (format!("{a} {} {}", self.random.pick(&["+", "-", "*"]), self.random.below(4)), dims),
+            79..83 => (
+                format!("{a} {} {}", self.random.pick(&["+", "-", "*"]), self.random.below(4)),
+                dims,
+            ),
             83..86 if !integers => {
                 let over = self.random.pick(&dims);
-                (format!("{}({a} over {over})", self.random.pick(&["softmax", "rmsnorm", "layernorm"])), dims)
+                (
+                    format!(
+                        "{}({a} over {over})",
+                        self.random.pick(&["softmax", "rmsnorm", "layernorm"])
+                    ),
+                    dims,
+                )
             }
-            86..89 if !integers => (format!("{}({a})", self.random.pick(&["gelu", "silu", "tanh", "sigmoid"])), dims),
+            86..89 if !integers => {
+                (format!("{}({a})", self.random.pick(&["gelu", "silu", "tanh", "sigmoid"])), dims)
+            }
             89..93 => {
                 let same_size: Vec<(char, char)> = dims
                     .iter()
@@ -471,8 +531,8 @@ impl Generator {
         }
     }
 
-    /// A layout of these dims: each axis splits one that it divides, or is partial, or stays away; at times open, or its
-    /// axes in any order.
+    /// A layout of these dims: each axis splits one that it divides, or is partial, or stays away;
+    /// at times open, or its axes in any order.
     fn layout(&mut self, dims: &[char], place: Place) -> String {
         if self.random.chance(if place == Place::Parameter { 5 } else { 15 }) {
             return format!("{}?", dims.iter().collect::<String>());

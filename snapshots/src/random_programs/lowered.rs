@@ -8,7 +8,8 @@ use shard_search::{Limits, LowerError, LowerOptions, Lowered, Optimality, lower,
 
 use crate::judge::hardware;
 
-/// Codes that the generator cannot avoid: whether an op may act on a partial value is the checker's to say.
+/// Codes that the generator cannot avoid: whether an op may act on a partial value is the checker's
+/// to say.
 const REFUSALS: &[&str] = &["E0501", "E0502"];
 
 /// A program in one phase, lowered.
@@ -21,7 +22,8 @@ pub struct LoweredPhase {
     pub optimality: Option<Optimality>,
 }
 
-/// Whether the checker refuses a program for a partial value; another error is a fault of the generator.
+/// Whether the checker refuses a program for a partial value; another error is a fault of the
+/// generator.
 pub fn refused(checked: &Checked) -> Result<bool, String> {
     let errors: Vec<_> = checked.diagnostics.iter().filter(|d| d.is_error()).collect();
     match errors.first() {
@@ -31,8 +33,8 @@ pub fn refused(checked: &Checked) -> Result<bool, String> {
     }
 }
 
-/// The plans of all phases of a checked program. The search is kept short: a program that is not searched to the end has to
-/// be right all the same.
+/// The plans of all phases of a checked program. The search is kept short: a program that is not
+/// searched to the end has to be right all the same.
 pub fn lowered(checked: &Checked, fuse: bool) -> Result<Vec<LoweredPhase>, String> {
     let phases: Vec<&Program> = checked.roots.iter().map(|root| &checked.programs[*root]).collect();
     let strict = phases.first().is_some_and(|program| program.strict);

@@ -1,4 +1,5 @@
-//! Random programs as text: right ones, for the tests that execute them and as a start for those that spoil them.
+//! Random programs as text: right ones, for the tests that execute them and as a start for those
+//! that spoil them.
 
 mod generator;
 mod lowered;

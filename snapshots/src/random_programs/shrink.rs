@@ -1,6 +1,9 @@
-//! A failing program made smaller: values, annotations, axes and sizes are dropped as long as it fails.
+//! A failing program made smaller: values, annotations, axes and sizes are dropped as long as it
+//! fails.
 
-use shard_grammar::ast::{Expr, ExprKind, File, IntExpr, IntExprKind, Item, Layer, LetTarget, Name, Statement, Type};
+use shard_grammar::ast::{
+    Expr, ExprKind, File, IntExpr, IntExprKind, Item, Layer, LetTarget, Name, Statement, Type,
+};
 use shard_grammar::{SourceFile, Span};
 
 use crate::judge::check;
@@ -11,8 +14,8 @@ const MOST_TRIALS: usize = 3_000;
 /// Texts in place of spans of a program.
 type Edits = Vec<(Span, String)>;
 
-/// The smallest program that is found to fail, formatted. Whatever is tried is a program that the checker takes, and is
-/// shorter than the one before, or as long and with smaller numbers.
+/// The smallest program that is found to fail, formatted. Whatever is tried is a program that the
+/// checker takes, and is shorter than the one before, or as long and with smaller numbers.
 pub fn shrink(source: &str, fails: &dyn Fn(&str) -> bool) -> String {
     let mut best = source.to_string();
     let mut trials = 0;
@@ -39,7 +42,8 @@ pub fn shrink(source: &str, fails: &dyn Fn(&str) -> bool) -> String {
 
 /// What every reduction lessens: how much is written, blanks aside, and then the numbers.
 fn weight(source: &str) -> (usize, u64) {
-    let numbers = source.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse::<u64>().ok());
+    let numbers =
+        source.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse::<u64>().ok());
     (source.split_whitespace().map(str::len).sum(), numbers.fold(0, u64::saturating_add))
 }
 
@@ -96,8 +100,10 @@ impl Reductions<'_> {
                 (None, Some(before)) => Span::new(before.end, span.end),
                 (None, None) => {
                     let comma = self.source[span.end..].trim_start().starts_with(',');
-                    let end =
-                        self.source[span.end..].find(',').filter(|_| comma).map_or(span.end, |at| span.end + at + 1);
+                    let end = self.source[span.end..]
+                        .find(',')
+                        .filter(|_| comma)
+                        .map_or(span.end, |at| span.end + at + 1);
                     Span::new(span.start, end)
                 }
             };
@@ -111,17 +117,25 @@ impl Reductions<'_> {
         let (returned, types) = (end.value.values(), layer.results.types());
         if returned.len() > 1 {
             for (value, ty) in returned.iter().zip(&types) {
-                let whole = Span::new(returned[0].span.start, returned[returned.len() - 1].span.end);
+                let whole =
+                    Span::new(returned[0].span.start, returned[returned.len() - 1].span.end);
                 let open = self.source[..whole.start].rfind('(').unwrap_or(whole.start);
-                let close = self.source[whole.end..].find(')').map_or(whole.end, |at| whole.end + at + 1);
-                let edits =
-                    vec![(layer.results.span(), self.text(ty.span)), (Span::new(open, close), self.text(value.span))];
+                let close =
+                    self.source[whole.end..].find(')').map_or(whole.end, |at| whole.end + at + 1);
+                let edits = vec![
+                    (layer.results.span(), self.text(ty.span)),
+                    (Span::new(open, close), self.text(value.span)),
+                ];
                 self.found.push(edits);
             }
             return;
         }
         let checked = check(self.source);
-        let Some(program) = checked.programs.iter().find(|program| program.name == layer.name.value) else { return };
+        let Some(program) =
+            checked.programs.iter().find(|program| program.name == layer.name.value)
+        else {
+            return;
+        };
         let lets = layer.body.iter().enumerate().filter_map(|(i, statement)| match statement {
             Statement::Let(statement) => match &statement.target {
                 LetTarget::One { name, .. } => Some((i, name)),
@@ -130,7 +144,9 @@ impl Reductions<'_> {
             Statement::Expect(_) | Statement::Return(_) => None,
         });
         for (i, name) in lets {
-            let own = |value: &&shard_ir::Value| value.in_layers.is_empty() && value.name.as_ref() == Some(&name.value);
+            let own = |value: &&shard_ir::Value| {
+                value.in_layers.is_empty() && value.name.as_ref() == Some(&name.value)
+            };
             let Some(value) = program.values.iter().rev().find(own) else { continue };
             let dims = program.dim_names(&value.dims);
             let dims = if dims.is_empty() { "[]".to_string() } else { dims.concat() };
@@ -138,12 +154,17 @@ impl Reductions<'_> {
                 (layer.results.span(), format!("{} {dims}?", value.dtype.name())),
                 (returned[0].span, name.value.clone()),
             ];
-            edits.extend(layer.body[i + 1..layer.body.len() - 1].iter().map(|behind| (behind.span(), String::new())));
+            edits.extend(
+                layer.body[i + 1..layer.body.len() - 1]
+                    .iter()
+                    .map(|behind| (behind.span(), String::new())),
+            );
             self.found.push(edits);
         }
     }
 
-    /// A statement less; a value written out where it is read; an expression in place of one that it is in.
+    /// A statement less; a value written out where it is read; an expression in place of one that
+    /// it is in.
     fn statements(&mut self, layer: &Layer) {
         for (i, statement) in layer.body.iter().enumerate() {
             self.found.push(vec![(statement.span(), String::new())]);
@@ -157,12 +178,16 @@ impl Reductions<'_> {
                             _ => self.text(statement.value.span),
                         };
                         let mut edits = vec![(statement.span, String::new())];
-                        layer.body[i + 1..].iter().for_each(|behind| uses(behind, name, &text, &mut edits));
+                        layer.body[i + 1..]
+                            .iter()
+                            .for_each(|behind| uses(behind, name, &text, &mut edits));
                         self.found.push(edits);
                     }
                     self.expr(&statement.value);
                 }
-                Statement::Return(end) => end.value.values().into_iter().for_each(|value| self.expr(value)),
+                Statement::Return(end) => {
+                    end.value.values().into_iter().for_each(|value| self.expr(value))
+                }
                 Statement::Expect(_) => {}
             }
         }
@@ -179,11 +204,15 @@ impl Reductions<'_> {
     /// The same layer without a dim: in none of its types.
     fn dim_of_all(&mut self, layer: &Layer, name: &str) {
         let words = types(layer).into_iter().flat_map(|(ty, _)| &ty.layout.dims);
-        let edits: Edits = words.filter(|dim| dim.name.value == name).map(|dim| (dim.span, String::new())).collect();
+        let edits: Edits = words
+            .filter(|dim| dim.name.value == name)
+            .map(|dim| (dim.span, String::new()))
+            .collect();
         self.found.push(edits);
     }
 
-    /// A type with less in it: no annotation of a `let`, no kind, no axes, nothing partial, nothing free.
+    /// A type with less in it: no annotation of a `let`, no kind, no axes, nothing partial, nothing
+    /// free.
     fn ty(&mut self, (ty, annotates): (&Type, bool)) {
         if annotates {
             let colon = self.source[..ty.span.start].rfind(':').unwrap_or(ty.span.start);
@@ -192,7 +221,9 @@ impl Reductions<'_> {
         self.found.extend(ty.kind.map(|kind| vec![(kind.span, String::new())]));
         if let (Some(first), Some(last)) = (ty.partial.first(), ty.partial.last()) {
             let open = self.source[..first.span.start].rfind('(').unwrap_or(first.span.start);
-            let close = self.source[last.span.end..].find(')').map_or(last.span.end, |at| last.span.end + at + 1);
+            let close = self.source[last.span.end..]
+                .find(')')
+                .map_or(last.span.end, |at| last.span.end + at + 1);
             self.found.push(vec![(Span::new(open, close), String::new())]);
         }
         for dim in &ty.layout.dims {
@@ -215,7 +246,10 @@ impl Reductions<'_> {
             match item {
                 Item::Dim(dim) => {
                     if let Some(pad) = &dim.pad {
-                        self.found.push(vec![(Span::new(dim.value.span.end, pad.span.end), String::new())]);
+                        self.found.push(vec![(
+                            Span::new(dim.value.span.end, pad.span.end),
+                            String::new(),
+                        )]);
                         self.int(pad);
                     }
                     self.int(&dim.value);
@@ -233,14 +267,16 @@ impl Reductions<'_> {
     }
 
     fn number(&mut self, span: Span, size: u64) {
-        let smaller = [1, 2, size / 2, size.saturating_sub(1)].into_iter().filter(|n| (1..size).contains(n));
+        let smaller =
+            [1, 2, size / 2, size.saturating_sub(1)].into_iter().filter(|n| (1..size).contains(n));
         self.found.extend(smaller.map(|n| vec![(span, n.to_string())]));
     }
 }
 
 /// The types of a layer, and whether each annotates a `let`.
 fn types(layer: &Layer) -> Vec<(&Type, bool)> {
-    let mut found: Vec<(&Type, bool)> = layer.params.iter().map(|param| (&param.ty, false)).collect();
+    let mut found: Vec<(&Type, bool)> =
+        layer.params.iter().map(|param| (&param.ty, false)).collect();
     found.extend(layer.results.types().into_iter().map(|ty| (ty, false)));
     for statement in &layer.body {
         if let Statement::Let(statement) = statement
@@ -256,13 +292,19 @@ fn types(layer: &Layer) -> Vec<(&Type, bool)> {
 fn uses(statement: &Statement, name: &Name, other: &str, edits: &mut Edits) {
     fn within(expr: &Expr, name: &Name, other: &str, edits: &mut Edits) {
         match &expr.kind {
-            ExprKind::Name(read) if *read == name.value => edits.push((expr.span, other.to_string())),
-            _ => expr.operands().into_iter().for_each(|operand| within(operand, name, other, edits)),
+            ExprKind::Name(read) if *read == name.value => {
+                edits.push((expr.span, other.to_string()))
+            }
+            _ => {
+                expr.operands().into_iter().for_each(|operand| within(operand, name, other, edits))
+            }
         }
     }
     match statement {
         Statement::Let(statement) => within(&statement.value, name, other, edits),
-        Statement::Return(end) => end.value.values().into_iter().for_each(|value| within(value, name, other, edits)),
+        Statement::Return(end) => {
+            end.value.values().into_iter().for_each(|value| within(value, name, other, edits))
+        }
         Statement::Expect(_) => {}
     }
 }

@@ -13,9 +13,18 @@ pub(crate) fn verdict(expected: &Value) -> Option<bool> {
 
 pub(crate) fn check(fact: &Value) -> Result<(), String> {
     let (inputs, expected) = (&fact["inputs"], &fact["expected"]);
-    let source = one_parameter(inputs["layout"].as_str().unwrap_or_default(), &inputs["dims"], &inputs["mesh"], "bf16");
+    let source = one_parameter(
+        inputs["layout"].as_str().unwrap_or_default(),
+        &inputs["dims"],
+        &inputs["mesh"],
+        "bf16",
+    );
     let errors = error_codes(&source);
-    same(&format!("legal, with {errors:?} for\n{source}"), Some(errors.is_empty()), verdict(expected))?;
+    same(
+        &format!("legal, with {errors:?} for\n{source}"),
+        Some(errors.is_empty()),
+        verdict(expected),
+    )?;
     if errors.iter().any(|code| !code.starts_with("E02")) {
         return Err(format!("refused for another reason than its layout: {errors:?}"));
     }

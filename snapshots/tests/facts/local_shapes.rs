@@ -23,7 +23,12 @@ pub(crate) fn check(fact: &Value) -> Result<(), String> {
     let (plan, t) = (&plans[0], InstrId(0));
     same("the text of the layout", plan.layout_text(t), layout.to_string())?;
     let local = plan.local_sizes(t);
-    let stated: Vec<u64> = expected["local_shape"].as_array().into_iter().flatten().filter_map(Value::as_u64).collect();
+    let stated: Vec<u64> = expected["local_shape"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_u64)
+        .collect();
     same("the local shape", &local, &stated)?;
     let shards = plan.mesh.group_size(plan.instruction(t).layout.split_axes().iter());
     let devices = plan.mesh.devices();

@@ -1,8 +1,9 @@
-//! Every fact of kind `validity`, `local-shape`, `rewrite` and `moe` in `snapshots/facts/oracle.json`: it is run, or the reason
-//! why the language cannot express it stands in [`NOT_EXPRESSIBLE`].
+//! Every fact of kind `validity`, `local-shape`, `rewrite` and `moe` in
+//! `snapshots/facts/oracle.json`: it is run, or the reason why the language cannot express it
+//! stands in [`NOT_EXPRESSIBLE`].
 //!
-//! Nothing is expected here but what the file says: each fact becomes a program, and what the compiler makes of it is
-//! compared with the fact.
+//! Nothing is expected here but what the file says: each fact becomes a program, and what the
+//! compiler makes of it is compared with the fact.
 
 #![allow(missing_docs)]
 
@@ -27,7 +28,8 @@ const NOT_EXPRESSIBLE: &[(&str, &str)] = &[
     // Held to 1e-9 besides, and `run` computes in f32.
     (
         "book-xfm-flash",
-        "a softmax in pieces takes the largest of all blocks before any sum: sums below two maxima are never combined",
+        "a softmax in pieces takes the largest of all blocks before any sum: sums below two \
+            maxima are never combined",
     ),
 ];
 
@@ -51,16 +53,21 @@ fn check_of(fact: &Value) -> Option<Check> {
         "local-shape" if inputs["layout"].is_string() && expected["local_shape"].is_array() => {
             Some(local_shapes::check)
         }
-        "validity" if inputs["layout"].is_string() && legality::verdict(expected).is_some() => Some(legality::check),
+        "validity" if inputs["layout"].is_string() && legality::verdict(expected).is_some() => {
+            Some(legality::check)
+        }
         _ => None,
     }
 }
 
 fn facts() -> Vec<Value> {
-    let text = shard_snapshots::files::read(&shard_snapshots::root().join("snapshots/facts/oracle.json"));
+    let text =
+        shard_snapshots::files::read(&shard_snapshots::root().join("snapshots/facts/oracle.json"));
     let all: Vec<Value> = serde_json::from_str(&text).expect("facts are JSON");
     all.into_iter()
-        .filter(|fact| matches!(fact["kind"].as_str(), Some("validity" | "local-shape" | "rewrite" | "moe")))
+        .filter(|fact| {
+            matches!(fact["kind"].as_str(), Some("validity" | "local-shape" | "rewrite" | "moe"))
+        })
         .collect()
 }
 
@@ -72,8 +79,12 @@ fn every_fact_that_the_language_can_state_holds() {
         let id = fact["id"].as_str().expect("an id");
         let listed = NOT_EXPRESSIBLE.iter().find(|(listed, _)| *listed == id);
         match (check_of(&fact), listed) {
-            (Some(_), Some(_)) => failures.push(format!("{id}: listed as not expressible, and can be run")),
-            (None, None) => failures.push(format!("{id}: neither run nor listed: {}", fact["question"])),
+            (Some(_), Some(_)) => {
+                failures.push(format!("{id}: listed as not expressible, and can be run"))
+            }
+            (None, None) => {
+                failures.push(format!("{id}: neither run nor listed: {}", fact["question"]))
+            }
             (None, Some(_)) => {}
             (Some(check), None) => match check(&fact) {
                 Ok(()) => held += 1,
@@ -87,7 +98,8 @@ fn every_fact_that_the_language_can_state_holds() {
 
 #[test]
 fn every_fact_that_is_listed_is_in_the_file() {
-    let known: Vec<String> = facts().iter().map(|f| f["id"].as_str().unwrap_or_default().to_string()).collect();
+    let known: Vec<String> =
+        facts().iter().map(|f| f["id"].as_str().unwrap_or_default().to_string()).collect();
     for (id, reason) in NOT_EXPRESSIBLE {
         assert!(known.iter().any(|k| k == id), "{id} is in no fact");
         assert!(!reason.is_empty());

@@ -1,4 +1,5 @@
-//! Facts of parameters, memory and caches: models as `.shard` files, and what the inventory says of them.
+//! Facts of parameters, memory and caches: models as `.shard` files, and what the inventory says of
+//! them.
 
 use serde_json::Value;
 use shard_cost::{DimRoles, Inventory};
@@ -19,7 +20,10 @@ pub(crate) const NOT_COMPUTED: &[(&str, &str)] = &[
     ("book-xfm-remat-matmuls", "there is no backward pass, so there are no checkpoints for it"),
     ("book-train-q2-act", "there is no backward pass, so there are no checkpoints for it"),
     ("book-train-q3b-mem", "there is no backward pass, so there are no checkpoints for it"),
-    ("book-app-q4-mem/checkpoints", "there is no backward pass, so there are no checkpoints for it"),
+    (
+        "book-app-q4-mem/checkpoints",
+        "there is no backward pass, so there are no checkpoints for it",
+    ),
     ("ds-zero-25x", "how much memory a host has is no part of a hardware file"),
 ];
 
@@ -77,11 +81,13 @@ struct Model {
 
 /// Attention, feed-forward and vocabulary of a model, a layer each.
 fn parts(m: &Model) -> [Priced; 3] {
-    let weights =
-        |count: usize, ty: &str| -> String { (0..count).map(|i| format!("w{i}: weight bf16 {ty}, ")).collect() };
+    let weights = |count: usize, ty: &str| -> String {
+        (0..count).map(|i| format!("w{i}: weight bf16 {ty}, ")).collect()
+    };
     let source = format!(
         "dim T = 1\ndim D = {}\ndim F = {}\ndim N = {}\ndim K = {}\ndim H = {}\ndim V = {}\n\
-         layer attention(x: bf16 TD, q: weight bf16 DNH, k: weight bf16 DKH, v: weight bf16 DKH, o: weight bf16 NHD)\
+         layer attention(x: bf16 TD, q: weight bf16 DNH, k: weight bf16 DKH, v: weight bf16 DKH, \
+         o: weight bf16 NHD)\
            -> bf16 TD repeat {layers} {{ return x }}\n\
          layer ffw(x: bf16 TD, {}) -> bf16 TD repeat {layers} {{ return x }}\n\
          layer vocab(x: bf16 TD, {}) -> bf16 TD {{ return x }}\n",
@@ -122,7 +128,8 @@ fn palm_model(fact: &Value, heads: f64) -> Model {
 fn llama(fact: &Value, vocab_tables: usize) -> Model {
     let d_model = input(fact, "D");
     let inputs = &fact["inputs"];
-    let d_ff = inputs["F"].as_f64().unwrap_or_else(|| d_model * inputs["mult"].as_f64().unwrap_or(0.0));
+    let d_ff =
+        inputs["F"].as_f64().unwrap_or_else(|| d_model * inputs["mult"].as_f64().unwrap_or(0.0));
     Model {
         layers: input(fact, "L"),
         d_model,
@@ -141,7 +148,8 @@ fn palm(fact: &Value) -> Result<(), String> {
 }
 
 fn padded_heads(fact: &Value) -> Result<(), String> {
-    let [from, to] = ["heads_from", "heads_to"].map(|heads| parameters(&palm_model(fact, input(fact, heads))));
+    let [from, to] =
+        ["heads_from", "heads_to"].map(|heads| parameters(&palm_model(fact, input(fact, heads))));
     figure(fact, "extra_params", to - from)?;
     figure(fact, "extra_fraction", (to - from) / from)
 }
@@ -150,16 +158,29 @@ fn attention_share(fact: &Value) -> Result<(), String> {
     let (d_model, d_ff) = (input(fact, "D"), input(fact, "F"));
     let sizes = (1.0, d_model / 128.0, 128.0);
     let (layers, heads, d_head) = sizes;
-    let model =
-        Model { layers, d_model, d_ff, heads, kv_heads: heads, d_head, ff_matrices: 3, vocab: 1.0, vocab_tables: 0 };
+    let model = Model {
+        layers,
+        d_model,
+        d_ff,
+        heads,
+        kv_heads: heads,
+        d_head,
+        ff_matrices: 3,
+        vocab: 1.0,
+        vocab_tables: 0,
+    };
     let [attention, ffw, _] = parts(&model).map(|part| part.parameters());
     figure(fact, "fraction", attention / (attention + ffw))
 }
 
 fn parts_of_a_model(fact: &Value) -> Result<(), String> {
     let [attention, ffw, vocab] = parts(&llama(fact, 2)).map(|part| part.parameters());
-    for (name, found) in [("attention", attention), ("ffw", ffw), ("vocab", vocab), ("total", attention + ffw + vocab)]
-    {
+    for (name, found) in [
+        ("attention", attention),
+        ("ffw", ffw),
+        ("vocab", vocab),
+        ("total", attention + ffw + vocab),
+    ] {
         figure(fact, name, found)?;
     }
     Ok(())
@@ -171,8 +192,10 @@ fn shared_embedding(fact: &Value) -> Result<(), String> {
 
 fn gpt(fact: &Value) -> Result<(), String> {
     let (hidden, heads) = (input(fact, "hidden"), input(fact, "heads"));
-    let source =
-        format!("dim N = {heads}\ndim E = {hidden}\ndim H = E / N\nlayer f(x: bf16 H) -> bf16 H {{ return x }}\n");
+    let source = format!(
+        "dim N = {heads}\ndim E = {hidden}\ndim H = E / N\nlayer f(x: bf16 H) -> bf16 H {{ return \
+            x }}\n"
+    );
     let plan = &priced(&source, &chip(&[]))[0].plan;
     let d_head = plan.dims.iter().find(|d| d.name == "H").map_or(0, |d| d.size) as f64;
     figure(fact, "d_head", d_head)?;
@@ -204,10 +227,12 @@ struct Caching<'a> {
 
 impl Caching<'_> {
     fn priced(&self) -> Priced {
-        let Caching { mesh, layout, dtype, sizes: [b, s, k, h], layers, weights: (weights, split) } = self;
+        let Caching { mesh, layout, dtype, sizes: [b, s, k, h], layers, weights: (weights, split) } =
+            self;
         let source = format!(
             "{mesh}\ndim B = {b}\ndim S = {s}\ndim K = {k}\ndim H = {h}\ndim W = {}\n\
-             layer f(x: bf16 B, keys: cache {dtype} {layout}, values: cache {dtype} {layout}, w: weight int8 {split})\
+             layer f(x: bf16 B, keys: cache {dtype} {layout}, values: cache {dtype} {layout}, w: \
+             weight int8 {split})\
                -> bf16 B repeat {layers} {{ return x }}\n",
             (weights / layers).round()
         );
@@ -223,12 +248,22 @@ fn bytes_dtype(fact: &Value) -> &'static str {
 fn whole_cache(fact: &Value, kv_heads: f64, d_head: f64, batch: f64, context: f64) -> Priced {
     let layers = fact["inputs"]["layers"].as_f64().unwrap_or_else(|| input(fact, "L"));
     let sizes = [batch, context, kv_heads, d_head];
-    Caching { mesh: "", layout: "BSKH", dtype: bytes_dtype(fact), sizes, layers, weights: (layers, "W") }.priced()
+    Caching {
+        mesh: "",
+        layout: "BSKH",
+        dtype: bytes_dtype(fact),
+        sizes,
+        layers,
+        weights: (layers, "W"),
+    }
+    .priced()
 }
 
 fn per_token(layer: &Priced) -> f64 {
-    // Nothing is appended here, so what the dims count is named, as `cost --batch B --context S` does.
-    let named = |name: &str| layer.plan.dims.iter().position(|d| d.name == name).map(|at| DimId(at as u16));
+    // Nothing is appended here, so what the dims count is named, as `cost --batch B --context S`
+    // does.
+    let named =
+        |name: &str| layer.plan.dims.iter().position(|d| d.name == name).map(|at| DimId(at as u16));
     let roles = DimRoles {
         batch: named("B").into_iter().collect(),
         context: named("S").into_iter().collect(),
@@ -239,14 +274,16 @@ fn per_token(layer: &Priced) -> f64 {
 
 fn multihead_cache(fact: &Value) -> Result<(), String> {
     let (heads, d_head) = (input(fact, "heads"), input(fact, "d_head"));
-    let found = whole_cache(fact, heads, d_head, input(fact, "batch"), input(fact, "context")).bytes(Cache);
+    let found =
+        whole_cache(fact, heads, d_head, input(fact, "batch"), input(fact, "context")).bytes(Cache);
     figure(fact, "kv_bytes", found)?;
     // In bf16, as the cache is.
     figure(fact, "ratio_to_params", found / (2.0 * 540e9))
 }
 
 fn multiquery_cache(fact: &Value) -> Result<(), String> {
-    let (d_head, batch, context) = (input(fact, "d_head"), input(fact, "batch"), input(fact, "context"));
+    let (d_head, batch, context) =
+        (input(fact, "d_head"), input(fact, "batch"), input(fact, "context"));
     let one = whole_cache(fact, input(fact, "kv_heads"), d_head, batch, context);
     let all = whole_cache(fact, 48.0, d_head, batch, context);
     figure(fact, "kv_bytes", one.bytes(Cache))?;
@@ -279,9 +316,22 @@ fn cache_of_long_sequences(fact: &Value) -> Result<(), String> {
 
 fn replicated_heads(fact: &Value) -> Result<(), String> {
     let of = |layout: &str| {
-        let sizes = [input(fact, "batch"), input(fact, "context"), input(fact, "kv_heads"), input(fact, "d_head")];
+        let sizes = [
+            input(fact, "batch"),
+            input(fact, "context"),
+            input(fact, "kv_heads"),
+            input(fact, "d_head"),
+        ];
         let layers = input(fact, "layers");
-        Caching { mesh: "mesh x=8, y=2", layout, dtype: "bf16", sizes, layers, weights: (layers, "W") }.priced()
+        Caching {
+            mesh: "mesh x=8, y=2",
+            layout,
+            dtype: "bf16",
+            sizes,
+            layers,
+            weights: (layers, "W"),
+        }
+        .priced()
     };
     let (heads, ideal) = (of("BSK_xH"), of("B_ySK_xH"));
     figure(fact, "per_token", per_token(&heads))?;
@@ -318,7 +368,8 @@ fn two_weights_on_four_chips(fact: &Value) -> Result<(), String> {
     let split = |layout: &str, transposed: &str| {
         let source = format!(
             "mesh x=2, y=2\ndim T = 1\ndim D = {d}\ndim F = {f}\n\
-             layer f(x: bf16 T, a: weight bf16 {layout}, b: weight bf16 {transposed}) -> bf16 T {{ return x }}\n"
+             layer f(x: bf16 T, a: weight bf16 {layout}, b: weight bf16 {transposed}) -> bf16 T \
+             {{ return x }}\n"
         );
         priced(&source, &chip(&[])).remove(0)
     };
@@ -326,14 +377,25 @@ fn two_weights_on_four_chips(fact: &Value) -> Result<(), String> {
     figure(fact, "total_weight_bytes", four.bytes(Weight))?;
     figure(fact, "bytes_per_chip_4way", four.inventory().memory.weights.0 as f64)?;
     let chip = chip(&[("memory", input(fact, "free_bytes"))]);
-    crate::program::same("fits 4-way", Some(four.fits(&chip)), fact["expected"]["fits_4way"].as_bool())?;
-    crate::program::same("fits 2-way", Some(two.fits(&chip)), fact["expected"]["fits_2way"].as_bool())
+    crate::program::same(
+        "fits 4-way",
+        Some(four.fits(&chip)),
+        fact["expected"]["fits_4way"].as_bool(),
+    )?;
+    crate::program::same(
+        "fits 2-way",
+        Some(two.fits(&chip)),
+        fact["expected"]["fits_2way"].as_bool(),
+    )
 }
 
 /// So many numbers, each in bf16, with two moments in f32 where it is trained.
 fn numbers(count: f64, trained: bool) -> Priced {
     let moments = if trained { ", m: weight f32 P, v: weight f32 P" } else { "" };
-    let source = format!("dim P = {count}\nlayer f(x: bf16 [], w: weight bf16 P{moments}) -> bf16 [] {{ return x }}\n");
+    let source = format!(
+        "dim P = {count}\nlayer f(x: bf16 [], w: weight bf16 P{moments}) -> bf16 [] {{ return x \
+            }}\n"
+    );
     priced(&source, &chip(&[])).remove(0)
 }
 
@@ -357,7 +419,8 @@ fn adam_on_one_chip(fact: &Value) -> Result<(), String> {
 fn memory_of_a_pod(fact: &Value) -> Result<(), String> {
     let (tokens, sequence) = (input(fact, "tokens"), input(fact, "seq"));
     let source = format!(
-        "mesh x=16, y=16, z=16\ndim T = {tokens}\ndim N = T / {sequence}\nlayer f(x: bf16 N) -> bf16 N {{ return x }}\n"
+        "mesh x=16, y=16, z=16\ndim T = {tokens}\ndim N = T / {sequence}\nlayer f(x: bf16 N) -> \
+            bf16 N {{ return x }}\n"
     );
     let chip = chip(&[("memory", input(fact, "hbm"))]);
     let plan = &priced(&source, &chip)[0].plan;
@@ -392,7 +455,8 @@ fn cached_tokens(fact: &Value) -> Result<(), String> {
         let weights = parameters(&llama(fact, 1));
         let weights = ((weights / layers / 16.0).round() * layers * 16.0, "W_xy");
         let sizes = [batch, context, kv_heads, input(fact, "H")];
-        Caching { mesh: "mesh x=4, y=4", layout: "BS_xyKH", dtype: "int8", sizes, layers, weights }.priced()
+        Caching { mesh: "mesh x=4, y=4", layout: "BS_xyKH", dtype: "int8", sizes, layers, weights }
+            .priced()
     };
     let kv_heads = input(fact, "K");
     figure(fact, "cached_tokens", of(1.0, 8192.0, kv_heads).largest("S", &chip, 1.0))?;
@@ -410,8 +474,15 @@ fn smallest_slice(fact: &Value) -> Result<(), String> {
     figure(fact, "remaining", slice * hbm - weights)?;
     let sizes = [1.0, input(fact, "context"), 1.0, input(fact, "kv_per_token") / 2.0];
     let weights = (weights, "W_xy");
-    let layer =
-        Caching { mesh: "mesh x=4, y=4", layout: "BS_xyKH", dtype: "int8", sizes, layers: 1.0, weights }.priced();
+    let layer = Caching {
+        mesh: "mesh x=4, y=4",
+        layout: "BS_xyKH",
+        dtype: "int8",
+        sizes,
+        layers: 1.0,
+        weights,
+    }
+    .priced();
     figure(fact, "kv_caches", layer.largest("B", &chip(&[("memory", hbm)]), 1.0))
 }
 
@@ -419,7 +490,8 @@ fn serving_8b(fact: &Value) -> Result<(), String> {
     let layers = input(fact, "L");
     let sizes = [input(fact, "batch"), input(fact, "context"), input(fact, "K"), input(fact, "H")];
     let weights = (input(fact, "params"), "W");
-    let layer = Caching { mesh: "", layout: "BSKH", dtype: "int8", sizes, layers, weights }.priced();
+    let layer =
+        Caching { mesh: "", layout: "BSKH", dtype: "int8", sizes, layers, weights }.priced();
     figure(fact, "params", layer.bytes(Weight))?;
     figure(fact, "kv", layer.bytes(Cache))?;
     figure(fact, "chips", layer.inventory().memory.peak().0 as f64 / input(fact, "hbm"))?;
@@ -428,7 +500,11 @@ fn serving_8b(fact: &Value) -> Result<(), String> {
         input(fact, "batch"),
         input(fact, "F")
     );
-    figure(fact, "activations", priced(&source, &chip(&[]))[0].inventory().memory.activations.0 as f64)
+    figure(
+        fact,
+        "activations",
+        priced(&source, &chip(&[]))[0].inventory().memory.activations.0 as f64,
+    )
 }
 
 fn gpus_for_530b(fact: &Value) -> Result<(), String> {
@@ -442,7 +518,11 @@ fn gpus_for_530b(fact: &Value) -> Result<(), String> {
 fn largest_on_one_gpu(fact: &Value) -> Result<(), String> {
     let gpu = chip(&[("memory", input(fact, "hbm"))]);
     for (count, name) in [(20e9, "fits_20b"), (50e9, "fits_50b")] {
-        crate::program::same(name, Some(numbers(count, false).fits(&gpu)), fact["expected"][name].as_bool())?;
+        crate::program::same(
+            name,
+            Some(numbers(count, false).fits(&gpu)),
+            fact["expected"][name].as_bool(),
+        )?;
     }
     figure(fact, "max_params", numbers(20e9, false).largest("P", &gpu, 1.0))
 }

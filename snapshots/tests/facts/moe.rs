@@ -22,11 +22,14 @@ pub(crate) fn by_suffix(id: &str) -> Option<Check> {
     (id.starts_with("ds-t2-") && id.ends_with("-mesh")).then_some(devices)
 }
 
-/// Experts over z, each of which takes its share of the tokens of every group, and a feed-forward layer of their dims.
+/// Experts over z, each of which takes its share of the tokens of every group, and a feed-forward
+/// layer of their dims.
 fn experts(count: u64, chosen: u64) -> String {
     format!(
-        "mesh z=4\ndim G = 8\ndim T = 32\ndim X = {count}\ndim C = {chosen} * T / X\ndim E = 16\ndim F = 64\n\
-         layer moe(x: f32 G_zTE, gate: weight f32 EX, up: weight f32 X_zEF, down: weight f32 X_zFE) -> f32 G_zTE {{\n\
+        "mesh z=4\ndim G = 8\ndim T = 32\ndim X = {count}\ndim C = {chosen} * T / X\ndim E = \
+            16\ndim F = 64\n\
+         layer moe(x: f32 G_zTE, gate: weight f32 EX, up: weight f32 X_zEF, down: weight f32 \
+         X_zFE) -> f32 G_zTE {{\n\
            let g = softmax(einsum(x, gate -> GTX) over X)\n\
            let sent = route(g over X at T -> C, {chosen})\n\
            let there: X_zGCE = einsum(sent, x -> XGCE)\n\
@@ -40,7 +43,8 @@ fn experts(count: u64, chosen: u64) -> String {
     )
 }
 
-/// The flops of the einsum that makes a value, or, where that is a map's, of the one it is a map of.
+/// The flops of the einsum that makes a value, or, where that is a map's, of the one it is a map
+/// of.
 fn flops(plan: &Plan, name: &str) -> u128 {
     let price = price(plan, &chip(&[]));
     let made = named(plan, name).map(|id| match plan.instruction(id).kind {
@@ -56,9 +60,11 @@ fn flops(plan: &Plan, name: &str) -> u128 {
 fn experts_beside_one(fact: &Value) -> Result<(), String> {
     let expected = &fact["expected"];
     for (count, chosen) in [(8, 1), (8, 2), (16, 4)] {
-        let [moe, dense] = <[Plan; 2]>::try_from(lower_all(&experts(count, chosen))).map_err(|_| "two layers")?;
+        let [moe, dense] =
+            <[Plan; 2]>::try_from(lower_all(&experts(count, chosen))).map_err(|_| "two layers")?;
         let elements = |plan: &Plan, name: &str| {
-            named_parameter(plan, name).map(|id| plan.sizes(&plan.instruction(id).dims).iter().product::<u64>())
+            named_parameter(plan, name)
+                .map(|id| plan.sizes(&plan.instruction(id).dims).iter().product::<u64>())
         };
         let weights = |plan: &Plan| Some(elements(plan, "up")? + elements(plan, "down")?);
         same("parameters", weights(&moe), weights(&dense).map(|n| n * count))?;
@@ -67,25 +73,36 @@ fn experts_beside_one(fact: &Value) -> Result<(), String> {
         let (active, one) = (expert_flops(&moe), expert_flops(&dense));
         same("flops", active, one * u128::from(chosen))?;
         same("the factor of active parameters", expected["active_factor"].as_str(), Some("k"))?;
-        let moved: Vec<String> = moves(&moe).into_iter().map(|(_, m)| format!("{} {:?}", m.op, m.dim)).collect();
-        same("moves", moved, vec![r#"all-to-all Some("G to X")"#.into(), r#"all-to-all Some("X to G")"#.into()])?;
+        let moved: Vec<String> =
+            moves(&moe).into_iter().map(|(_, m)| format!("{} {:?}", m.op, m.dim)).collect();
+        same(
+            "moves",
+            moved,
+            vec![r#"all-to-all Some("G to X")"#.into(), r#"all-to-all Some("X to G")"#.into()],
+        )?;
         same("collectives", expected["collectives"].as_array().map(Vec::len), Some(2))?;
         judge(&moe, 5)?;
     }
     // On a ring of both directions, an all-to-all takes a quarter of the gather of the same array.
     let source = |to: &str| {
-        format!("mesh z=8\ndim G = 65536\ndim X = 8192\nlayer f(a: bf16 G_zX) -> bf16 {to} {{ return a }}\n")
+        format!(
+            "mesh z=8\ndim G = 65536\ndim X = 8192\nlayer f(a: bf16 G_zX) -> bf16 {to} {{ return \
+                a }}\n"
+        )
     };
     let ring = shard_cost::Hardware::built_in("tpu-v5p-face").expect("a built-in chip");
     let seconds = |to: &str| price(&lower_all(&source(to))[0], &ring).totals.serial_time.0 as f64;
     let share = seconds("GX_z") / seconds("GX");
     match expected["a2a_cost"].as_str() {
-        Some(text) if text.starts_with("1/4 of an AllGather") && (share - 0.25).abs() < 1e-3 => Ok(()),
+        Some(text) if text.starts_with("1/4 of an AllGather") && (share - 0.25).abs() < 1e-3 => {
+            Ok(())
+        }
         other => Err(format!("an all-to-all takes {share} of a gather; the fact says {other:?}")),
     }
 }
 
-/// The flops of both products of a feed-forward layer. What `done` is moved to bears its name, too, and has none.
+/// The flops of both products of a feed-forward layer. What `done` is moved to bears its name, too,
+/// and has none.
 fn expert_flops(plan: &Plan) -> u128 {
     let down = plan.ids().find(|id| {
         let instr = plan.instruction(*id);
@@ -107,13 +124,18 @@ fn named_parameter(plan: &Plan, name: &str) -> Option<shard_ir::InstrId> {
 }
 
 fn tokens_go_to_their_experts(fact: &Value) -> Result<(), String> {
-    // The fact's E, D and S are X, E and groups G of tokens T here: the tokens of one group are not split.
-    let weight = fact["inputs"]["W"].as_str().map(|w| w.replace('D', "M").replace('E', "X").replace('M', "E"));
+    // The fact's E, D and S are X, E and groups G of tokens T here: the tokens of one group are not
+    // split.
+    let weight = fact["inputs"]["W"]
+        .as_str()
+        .map(|w| w.replace('D', "M").replace('E', "X").replace('M', "E"));
     let tokens = fact["inputs"]["A"].as_str().map(|a| a.replace("S_x", "G_xT").replace('D', "E"));
     let (weight, tokens) = weight.zip(tokens).ok_or("no layouts")?;
     let source = format!(
-        "mesh x=4, y=2\ndim G = 64\ndim T = 128\ndim X = 16\ndim C = T / X\ndim E = 1024\ndim F = 4096\n\
-         layer moe(x: f32 {tokens}, gate: weight f32 EX, w: weight f32 {weight}) -> f32 G_xTF_y {{\n\
+        "mesh x=4, y=2\ndim G = 64\ndim T = 128\ndim X = 16\ndim C = T / X\ndim E = 1024\ndim F = \
+            4096\n\
+         layer moe(x: f32 {tokens}, gate: weight f32 EX, w: weight f32 {weight}) -> f32 G_xTF_y \
+         {{\n\
            let g = softmax(einsum(x, gate -> GTX) over X)\n\
            let sent = route(g over X at T -> C, 1)\n\
            let there = einsum(sent, x -> XGCE)\n\
@@ -123,9 +145,14 @@ fn tokens_go_to_their_experts(fact: &Value) -> Result<(), String> {
     let found = moves(&plan);
     let exchanges = found.iter().filter(|(_, m)| m.op == "all-to-all" && m.axes == "x").count();
     same("all-to-alls of tokens to experts and back", exchanges, 2)?;
-    let gathers = found.iter().filter(|(_, m)| m.op == "all-gather" && m.axes.contains('x')).count();
+    let gathers =
+        found.iter().filter(|(_, m)| m.op == "all-gather" && m.axes.contains('x')).count();
     same("gathers over x", gathers, 0)?;
-    same("the way to do it", fact["expected"]["good"].as_str(), Some("all-to-all(x) of tokens to experts and back"))?;
+    same(
+        "the way to do it",
+        fact["expected"]["good"].as_str(),
+        Some("all-to-all(x) of tokens to experts and back"),
+    )?;
     // No instruction holds every expert's matrix for each token, or each token for every expert.
     for id in plan.ids() {
         let names = plan.dim_names(&plan.instruction(id).dims);
@@ -135,15 +162,19 @@ fn tokens_go_to_their_experts(fact: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// A layer of each kind: attention and a feed-forward layer, the second with experts; biases and norms aside.
+/// A layer of each kind: attention and a feed-forward layer, the second with experts; biases and
+/// norms aside.
 fn parameters(fact: &Value) -> Result<(), String> {
-    let (layers, hidden, count) = (input(fact, "layers_used"), input(fact, "hidden"), input(fact, "experts"));
+    let (layers, hidden, count) =
+        (input(fact, "layers_used"), input(fact, "hidden"), input(fact, "experts"));
     let every = input(fact, "moe_every");
     let of = |experts: f64| {
         let source = format!(
             "dim E = {hidden}\ndim F = 4 * E\ndim H = {hidden}\ndim X = {experts}\ndim T = 1\n\
-             layer f(x: bf16 TE, wq: weight bf16 EH, wk: weight bf16 EH, wv: weight bf16 EH, wo: weight bf16 HE,\n\
-                     up: weight bf16 XEF, down: weight bf16 XFE) -> bf16 TE repeat {} {{ return x }}\n",
+             layer f(x: bf16 TE, wq: weight bf16 EH, wk: weight bf16 EH, wv: weight bf16 EH, wo: \
+             weight bf16 HE,\n\
+                     up: weight bf16 XEF, down: weight bf16 XFE) -> bf16 TE repeat {} {{ return x \
+                     }}\n",
             layers / every
         );
         priced(&source, &chip(&[]))[0].bytes(ParameterKind::Weight) / 2.0
@@ -153,9 +184,11 @@ fn parameters(fact: &Value) -> Result<(), String> {
     figure(fact, "layers", layers)
 }
 
-/// Experts over d and p, slices of them over s, tensor slices over p and s: as `examples/moe` has it.
+/// Experts over d and p, slices of them over s, tensor slices over p and s: as `examples/moe` has
+/// it.
 fn devices(fact: &Value) -> Result<(), String> {
-    let (slices, experts, each) = (input(fact, "mp"), input(fact, "ep"), input(fact, "expert_slicing"));
+    let (slices, experts, each) =
+        (input(fact, "mp"), input(fact, "ep"), input(fact, "expert_slicing"));
     let gpus = experts * each;
     let mesh = serde_json::json!({"d": gpus / slices, "p": (slices / each).max(1.0), "s": each});
     let axes: Vec<String> = ["d", "p", "s"].iter().map(|a| format!("{a}={}", mesh[a])).collect();

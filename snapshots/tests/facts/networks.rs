@@ -1,5 +1,6 @@
-//! Every fact of kind `hardware-constant`, `collective-time`, `collective-bytes` and `latency` of status exact, verified or
-//! derived: it is computed through the public API of the cost model, or the reason why not stands in [`NOT_COMPUTED`].
+//! Every fact of kind `hardware-constant`, `collective-time`, `collective-bytes` and `latency` of
+//! status exact, verified or derived: it is computed through the public API of the cost model, or
+//! the reason why not stands in [`NOT_COMPUTED`].
 
 use serde_json::Value;
 use shard_cost::hardware::BUILT_IN;
@@ -30,10 +31,19 @@ const NOT_COMPUTED: &[(&str, &str)] = &[
     ("book-train-dp-comm", "symbols"),
     ("book-shard-q10-formulas", "symbols; book-shard-q10-D4 has figures"),
     ("book-inf-step", "symbols; book-inf-13b-* have figures"),
-    ("book-shard-q7-time/allreduce_us", "two lines used at once; here lines are gathered axis by axis"),
+    (
+        "book-shard-q7-time/allreduce_us",
+        "two lines used at once; here lines are gathered axis by axis",
+    ),
     ("book-shard-q10-D4/alltoall_uni", "a ring of one direction is not a network here"),
-    ("book-shard-q10-D4/alltoall_bidi", "the exact count on 4 devices; the model has the limit (question 10)"),
-    ("ds-a2a-complexity/combine_p256_L8", "an all-gather behind a switch is one step here, whatever its size"),
+    (
+        "book-shard-q10-D4/alltoall_bidi",
+        "the exact count on 4 devices; the model has the limit (question 10)",
+    ),
+    (
+        "ds-a2a-complexity/combine_p256_L8",
+        "an all-gather behind a switch is one step here, whatever its size",
+    ),
     ("esti-kv-load-time", "a whole model: examples/palm"),
     ("esti-lat-decode-bounds", "a whole model: examples/palm"),
     ("esti-d2-sum", "a sum of measured times"),
@@ -97,23 +107,31 @@ fn check_of(id: &str) -> Option<Check> {
 
 #[test]
 fn every_fact_of_chips_and_collectives_is_what_the_model_gives() {
-    let text = shard_snapshots::files::read(&shard_snapshots::root().join("snapshots/facts/oracle.json"));
+    let text =
+        shard_snapshots::files::read(&shard_snapshots::root().join("snapshots/facts/oracle.json"));
     let all: Vec<Value> = serde_json::from_str(&text).expect("facts are JSON");
     let of_these = |fact: &&Value| {
-        let is = |key: &str, known: &[&str]| fact[key].as_str().is_some_and(|word| known.contains(&word));
+        let is = |key: &str, known: &[&str]| {
+            fact[key].as_str().is_some_and(|word| known.contains(&word))
+        };
         is("kind", &KINDS) && is("status", &STATES)
     };
     let mut failures = Vec::new();
     for fact in all.iter().filter(of_these) {
         let id = fact["id"].as_str().expect("an id");
         match (check_of(id), NOT_COMPUTED.iter().any(|(listed, _)| *listed == id)) {
-            (Some(check), false) => failures.extend(check(fact).err().map(|problem| format!("{id}: {problem}"))),
+            (Some(check), false) => {
+                failures.extend(check(fact).err().map(|problem| format!("{id}: {problem}")))
+            }
             (None, true) => {}
             (Some(_), true) => failures.push(format!("{id}: listed as not computed, and computed")),
-            (None, false) => failures.push(format!("{id}: neither computed nor listed: {}", fact["question"])),
+            (None, false) => {
+                failures.push(format!("{id}: neither computed nor listed: {}", fact["question"]))
+            }
         }
     }
-    let known = |id: &str| all.iter().any(|fact| fact["id"] == id.split('/').next().unwrap_or_default());
+    let known =
+        |id: &str| all.iter().any(|fact| fact["id"] == id.split('/').next().unwrap_or_default());
     let listed = CHECKS.iter().map(|(id, _)| *id).chain(NOT_COMPUTED.iter().map(|(id, _)| *id));
     failures.extend(listed.filter(|id| !known(id)).map(|id| format!("{id} is in no fact")));
     assert!(failures.is_empty(), "{} facts fail:\n{}", failures.len(), failures.join("\n"));
@@ -121,7 +139,8 @@ fn every_fact_of_chips_and_collectives_is_what_the_model_gives() {
 
 /// An error unless a figure of the fact, in its unit, is as found, within the fact's tolerance.
 fn figure(fact: &Value, name: &str, found: f64) -> Result<(), String> {
-    let stated = fact["expected"][name]["value"].as_f64().ok_or(format!("the fact has no figure {name}"))?;
+    let stated =
+        fact["expected"][name]["value"].as_f64().ok_or(format!("the fact has no figure {name}"))?;
     let tolerance = fact["tolerance"].as_f64().unwrap_or(0.0).max(1e-9);
     match (found - stated).abs() <= tolerance * stated.abs() {
         true => Ok(()),
@@ -169,19 +188,27 @@ enum Move {
 }
 
 /// A move over all these axes of a mesh, with this many bytes in the larger buffer of a device.
-fn moved(hw: &Hardware, mesh: &[(&str, u64)], kind: Move, over: &str, bytes: u64) -> CollectiveCost {
+fn moved(
+    hw: &Hardware,
+    mesh: &[(&str, u64)],
+    kind: Move,
+    over: &str,
+    bytes: u64,
+) -> CollectiveCost {
     let mesh = Mesh::new(mesh.iter().copied()).expect("a mesh");
     let axes: AxisList = over.chars().filter_map(|c| mesh.axis(&c.to_string())).collect();
     let group = mesh.group_size(axes.iter());
     // The bytes as so many elements that every group divides them.
     let exchanged = [group, bytes.next_multiple_of(group)];
-    let sizes = if matches!(kind, Move::Exchange) { exchanged } else { [bytes.next_multiple_of(group), 1] };
+    let sizes =
+        if matches!(kind, Move::Exchange) { exchanged } else { [bytes.next_multiple_of(group), 1] };
     let shape = MeshShape { mesh: &mesh, sizes: &sizes };
     let (split, sums) = match kind {
         Move::Gather | Move::Exchange => (axes, AxisSet::EMPTY),
         Move::Scatter | Move::Reduce => (AxisList::EMPTY, axes.set()),
     };
-    let from = Layout::new(shape, &[split, AxisList::EMPTY], sums, AxisSet::EMPTY).expect("a layout");
+    let from =
+        Layout::new(shape, &[split, AxisList::EMPTY], sums, AxisSet::EMPTY).expect("a layout");
     let reduction = Reduction::Sum;
     let collective = match kind {
         Move::Gather => Collective::AllGather { dim: 0, axes },
@@ -205,12 +232,16 @@ fn work(flops: f64, read: f64) -> Work {
 
 pub(crate) fn wraparound(fact: &Value) -> Result<(), String> {
     let (cases, wraps) = (&fact["inputs"]["cases"], &fact["expected"]["wrap"]);
-    for (case, stated) in cases.as_array().into_iter().flatten().zip(wraps.as_array().into_iter().flatten()) {
+    for (case, stated) in
+        cases.as_array().into_iter().flatten().zip(wraps.as_array().into_iter().flatten())
+    {
         let hw = named(case["hw"].as_str().expect("a chip"));
-        let sizes: Vec<u64> = case["slice"].as_array().into_iter().flatten().filter_map(Value::as_u64).collect();
+        let sizes: Vec<u64> =
+            case["slice"].as_array().into_iter().flatten().filter_map(Value::as_u64).collect();
         let names = ["x", "y", "z"];
         let mesh = Mesh::new(names.into_iter().zip(sizes.iter().copied())).expect("a mesh");
-        let around = |name: &&str| mesh.axis(name).is_some_and(|axis| hw.network.wraps_around(&mesh, axis));
+        let around =
+            |name: &&str| mesh.axis(name).is_some_and(|axis| hw.network.wraps_around(&mesh, axis));
         let found: Vec<bool> = names.iter().take(sizes.len()).map(around).collect();
         same("wraparound", serde_json::json!(found), stated.clone())?;
     }
@@ -224,7 +255,9 @@ fn paper_chip(fact: &Value) -> Result<(), String> {
         figure(fact, "hbm_bw", hw.hbm_rate as f64)?;
         let all_links = match &hw.network.fabric {
             Fabric::Flat(Flat { bandwidth, .. }) => *bandwidth,
-            Fabric::Torus(Torus { link_bandwidth, pod, .. }) => link_bandwidth * 2 * pod.len() as u64,
+            Fabric::Torus(Torus { link_bandwidth, pod, .. }) => {
+                link_bandwidth * 2 * pod.len() as u64
+            }
             Fabric::Switched(_) => 0,
         };
         figure(fact, "ici_bw", all_links as f64)?;
@@ -235,7 +268,9 @@ fn paper_chip(fact: &Value) -> Result<(), String> {
 fn chip(fact: &Value) -> Result<(), String> {
     let hw = chip_of(fact);
     let expected = &fact["expected"];
-    let listed = |name: &str| NOT_COMPUTED.iter().any(|(id, _)| Some(*id) == Some(&format!("{}/{name}", text(fact))));
+    let listed = |name: &str| {
+        NOT_COMPUTED.iter().any(|(id, _)| Some(*id) == Some(&format!("{}/{name}", text(fact))))
+    };
     figure(fact, "flops_bf16", hw.flops_rate(Dtype::Bf16) as f64)?;
     figure(fact, "hbm_bw", hw.hbm_rate as f64)?;
     if expected["hbm"].is_object() && !listed("hbm") {
@@ -277,7 +312,8 @@ fn flat_gather(fact: &Value) -> Result<(), String> {
 
 fn wire_bytes(fact: &Value) -> Result<(), String> {
     let mesh = [("x", input(fact, "K") as u64)];
-    let cost = moved(&named("tpu-v4-flat"), &mesh, Move::Gather, "x", input(fact, "D_bytes") as u64);
+    let cost =
+        moved(&named("tpu-v4-flat"), &mesh, Move::Gather, "x", input(fact, "D_bytes") as u64);
     figure(fact, "bytes_on_link", cost.wire_bytes.0 as f64)
 }
 
@@ -307,7 +343,8 @@ fn least(hw: &Hardware, mesh: &[(&str, u64)], kind: Move, over: &str) -> f64 {
     us(moved(hw, mesh, kind, over, 1))
 }
 
-/// Two neighbours, who send each other half of the result: below the fact's bytes the hop's latency rules.
+/// Two neighbours, who send each other half of the result: below the fact's bytes the hop's latency
+/// rules.
 fn smallest_hop(fact: &Value) -> Result<(), String> {
     smallest(fact, &named("tpu-v5e"), 2, |stated| 2 * stated)
 }
@@ -316,7 +353,12 @@ fn smallest_of_eight(fact: &Value) -> Result<(), String> {
     smallest(fact, &named("tpu-v5e"), input(fact, "shards") as u64, |stated| stated)
 }
 
-fn smallest(fact: &Value, hw: &Hardware, devices: u64, gathered: fn(u64) -> u64) -> Result<(), String> {
+fn smallest(
+    fact: &Value,
+    hw: &Hardware,
+    devices: u64,
+    gathered: fn(u64) -> u64,
+) -> Result<(), String> {
     let stated = fact["expected"]["bytes"]["value"].as_u64().ok_or("no bytes")?;
     let mesh = [("x", devices)];
     let (floor, bytes) = (least(hw, &mesh, Move::Gather, "x"), gathered(stated));
@@ -329,7 +371,8 @@ fn bound_by_latency(fact: &Value) -> Result<(), String> {
     let (hw, mesh) = (named("tpu-v5e"), [("x", input(fact, "shards") as u64)]);
     let bytes = (input(fact, "B") * input(fact, "D") * input(fact, "bytes")) as u64;
     figure(fact, "bytes", bytes as f64)?;
-    let bound = us(moved(&hw, &mesh, Move::Gather, "x", bytes)) <= least(&hw, &mesh, Move::Gather, "x");
+    let bound =
+        us(moved(&hw, &mesh, Move::Gather, "x", bytes)) <= least(&hw, &mesh, Move::Gather, "x");
     same("latency_bound", Some(bound), fact["expected"]["latency_bound"].as_bool())
 }
 
@@ -353,7 +396,8 @@ fn borrowed(mesh: &[(String, u64)]) -> Vec<(&str, u64)> {
 fn gather_on_a_line(fact: &Value) -> Result<(), String> {
     let (hw, mesh, dims) = (chip_of(fact), mesh_of(fact), &fact["inputs"]["dims"]);
     let axis = fact["inputs"]["axis"].as_str().unwrap_or_default();
-    let bytes: u64 = entries(dims).iter().map(|(_, n)| n).product::<u64>() * input(fact, "bytes") as u64;
+    let bytes: u64 =
+        entries(dims).iter().map(|(_, n)| n).product::<u64>() * input(fact, "bytes") as u64;
     let cost = moved(&hw, &borrowed(&mesh), Move::Gather, axis, bytes);
     if fact["expected"]["total_us"].is_object() {
         return figure(fact, "total_us", us(cost));
@@ -388,14 +432,17 @@ fn gather_or_scatter(fact: &Value) -> Result<(), String> {
     let hw = named("tpu-v4-flat");
     let bytes = |a: &str, b: &str| (input(fact, a) * input(fact, b)) as u64;
     let gathered = moved(&hw, &[("x", 4)], Move::Gather, "x", bytes("N", "M")).wire_bytes.0 as f64;
-    let scattered = moved(&hw, &[("x", 4)], Move::Scatter, "x", bytes("N", "K")).wire_bytes.0 as f64;
+    let scattered =
+        moved(&hw, &[("x", 4)], Move::Scatter, "x", bytes("N", "K")).wire_bytes.0 as f64;
     figure(fact, "ratio", gathered / scattered)
 }
 
 /// Scalars over one link: on a line they go one way, on a ring both.
 fn gather_and_exchange(fact: &Value) -> Result<(), String> {
-    let (line, ring) =
-        (changed("tpu-v5e", &[("full-axis-16", "never")]), changed("tpu-v5e", &[("full-axis-16", "always")]));
+    let (line, ring) = (
+        changed("tpu-v5e", &[("full-axis-16", "never")]),
+        changed("tpu-v5e", &[("full-axis-16", "always")]),
+    );
     let (devices, side) = (input(fact, "D") as u64, input(fact, "N") as u64);
     let mesh = [("x", devices)];
     // A thousand bytes a scalar, so that latency is nothing.
@@ -405,14 +452,29 @@ fn gather_and_exchange(fact: &Value) -> Result<(), String> {
     let gathered = over_link(&ring, Move::Gather, side * side);
     figure(fact, "allgather_uni", over_link(&line, Move::Gather, side * side))?;
     figure(fact, "allgather_bidi", gathered)?;
-    figure(fact, "asymptotic_ratio_bidi", gathered / over_link(&ring, Move::Exchange, side * side / devices))
+    figure(
+        fact,
+        "asymptotic_ratio_bidi",
+        gathered / over_link(&ring, Move::Exchange, side * side / devices),
+    )
 }
 
 fn profiled_scatter(fact: &Value) -> Result<(), String> {
     let hw = changed("tpu-v5e", &[("full-axis-16", "always"), ("4.5e10", "6e10")]);
     same("two links are", (2 * links(&hw).0) as f64, input(fact, "bw_bidi"))?;
-    let local: u64 = fact["inputs"]["local_in"].as_array().into_iter().flatten().filter_map(Value::as_u64).product();
-    let cost = moved(&hw, &[("m", input(fact, "K") as u64)], Move::Scatter, "m", local * input(fact, "bytes") as u64);
+    let local: u64 = fact["inputs"]["local_in"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_u64)
+        .product();
+    let cost = moved(
+        &hw,
+        &[("m", input(fact, "K") as u64)],
+        Move::Scatter,
+        "m",
+        local * input(fact, "bytes") as u64,
+    );
     figure(fact, "shard_bytes", cost.bytes.0 as f64)?;
     figure(fact, "ms", us(cost) / 1e3)
 }
@@ -432,7 +494,11 @@ fn partners(fact: &Value) -> Result<(), String> {
 fn longest_ways(fact: &Value) -> Result<(), String> {
     let mesh = [("x", input(fact, "N") as u64)];
     figure(fact, "torus", least(&named("tpu-v5e"), &mesh, Move::Gather, "x"))?;
-    figure(fact, "line", least(&changed("tpu-v5e", &[("full-axis-16", "never")]), &mesh, Move::Gather, "x"))
+    figure(
+        fact,
+        "line",
+        least(&changed("tpu-v5e", &[("full-axis-16", "never")]), &mesh, Move::Gather, "x"),
+    )
 }
 
 fn arithmetic(fact: &Value) -> Result<(), String> {
@@ -455,8 +521,9 @@ fn loads(fact: &Value) -> Result<(), String> {
     let weights = given("params_bytes").or(given("params").map(|p| p * each.unwrap_or(1.0)));
     let weights = weights.or(given("bytes")).or(given("hbm")).ok_or("nothing to read")?;
     let batch = given("batch").unwrap_or(0.0);
-    let sequence =
-        given("kv_per_sequence").or(given("kv_per_token").map(|k| k * input(fact, "context"))).unwrap_or(0.0);
+    let sequence = given("kv_per_sequence")
+        .or(given("kv_per_token").map(|k| k * input(fact, "context")))
+        .unwrap_or(0.0);
     let ms = |flops: f64, read: f64| {
         let work = work(flops / chips, read / chips);
         (compute_time(&hw, &work).seconds() * 1e3, memory_time(&hw, &work).seconds() * 1e3)
@@ -480,18 +547,29 @@ fn loads(fact: &Value) -> Result<(), String> {
 
 fn profiled_layer(fact: &Value) -> Result<(), String> {
     let hw = changed("tpu-v5e", &[("1.97e14", &format!("{:e}", input(fact, "flops")))]);
-    let shape: f64 = fact["inputs"]["shape"].as_array().into_iter().flatten().filter_map(Value::as_f64).product();
-    figure(fact, "ms", compute_time(&hw, &work(2.0 * shape / input(fact, "cores"), 0.0)).seconds() * 1e3)
+    let shape: f64 = fact["inputs"]["shape"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_f64)
+        .product();
+    figure(
+        fact,
+        "ms",
+        compute_time(&hw, &work(2.0 * shape / input(fact, "cores"), 0.0)).seconds() * 1e3,
+    )
 }
 
-/// The weights of a layer in host memory, on so many GPUs: each fetches its part, and the parts are gathered.
+/// The weights of a layer in host memory, on so many GPUs: each fetches its part, and the parts are
+/// gathered.
 fn parts_fetched_from_the_host(fact: &Value) -> Result<(), String> {
     let (gpus, layer) = (input(fact, "G"), input(fact, "layer_bytes"));
     let width = (layer / 24.0).sqrt();
     let fetched = |gpus: f64| -> Result<(f64, f64), String> {
         let source = format!(
             "mesh x={gpus}\ndim B = 16384\ndim E = {width}\ndim F = 12 * E\n\
-             layer f(x: bf16 B_xE, w: weight host bf16 EF) -> bf16 B_xF {{ return einsum(x, w -> BF) }}\n"
+             layer f(x: bf16 B_xE, w: weight host bf16 EF) -> bf16 B_xF {{ return einsum(x, w -> \
+             BF) }}\n"
         );
         let gpu = crate::priced::priced(&source, &named("a100-80g")).remove(0);
         let is_fetch = |id: &shard_ir::InstrId| {
@@ -506,6 +584,7 @@ fn parts_fetched_from_the_host(fact: &Value) -> Result<(), String> {
     let ((bytes, seconds), (all, alone)) = (fetched(gpus)?, fetched(1.0)?);
     figure(fact, "bytes_per_gpu", bytes)?;
     same("all of it", all, layer)?;
-    let scaling = if (alone / seconds / gpus - 1.0).abs() < 0.01 { "near linear" } else { "not linear" };
+    let scaling =
+        if (alone / seconds / gpus - 1.0).abs() < 0.01 { "near linear" } else { "not linear" };
     same("scaling", Some(scaling), fact["expected"]["scaling"].as_str())
 }

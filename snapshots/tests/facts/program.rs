@@ -6,7 +6,8 @@ use shard_snapshots::judge::check;
 
 /// The mesh line of `{"x": 4, "y": 2}`.
 pub(crate) fn mesh_line(mesh: &Value) -> String {
-    let axes: Vec<String> = entries(mesh).iter().map(|(name, size)| format!("{name}={size}")).collect();
+    let axes: Vec<String> =
+        entries(mesh).iter().map(|(name, size)| format!("{name}={size}")).collect();
     if axes.is_empty() { String::new() } else { format!("mesh {}\n", axes.join(", ")) }
 }
 
@@ -21,8 +22,13 @@ pub(crate) fn dims_of(layout: &str) -> Vec<char> {
     layout.split('(').next().unwrap_or_default().chars().filter(char::is_ascii_uppercase).collect()
 }
 
-/// The dim lines of the dims in these layouts, each once. A size that is not given is one that divides over every mesh.
-pub(crate) fn dim_lines<'a>(layouts: impl IntoIterator<Item = &'a str>, sizes: &Value, mesh: &Value) -> String {
+/// The dim lines of the dims in these layouts, each once. A size that is not given is one that
+/// divides over every mesh.
+pub(crate) fn dim_lines<'a>(
+    layouts: impl IntoIterator<Item = &'a str>,
+    sizes: &Value,
+    mesh: &Value,
+) -> String {
     let any: u64 = entries(mesh).iter().map(|(_, size)| size).product::<u64>() * 2;
     let mut dims: Vec<char> = Vec::new();
     for dim in layouts.into_iter().flat_map(dims_of) {
@@ -30,7 +36,9 @@ pub(crate) fn dim_lines<'a>(layouts: impl IntoIterator<Item = &'a str>, sizes: &
             dims.push(dim);
         }
     }
-    dims.iter().map(|d| format!("dim {d} = {}\n", sizes[d.to_string()].as_u64().unwrap_or(any))).collect()
+    dims.iter()
+        .map(|d| format!("dim {d} = {}\n", sizes[d.to_string()].as_u64().unwrap_or(any)))
+        .collect()
 }
 
 /// A layer that takes one tensor and gives it back as it is.
@@ -55,6 +63,14 @@ pub(crate) fn number(value: &Value) -> Option<u64> {
 }
 
 /// An error unless both are equal.
-pub(crate) fn same<T: PartialEq + std::fmt::Debug>(what: &str, found: T, expected: T) -> Result<(), String> {
-    if found == expected { Ok(()) } else { Err(format!("{what}: found {found:?}, expected {expected:?}")) }
+pub(crate) fn same<T: PartialEq + std::fmt::Debug>(
+    what: &str,
+    found: T,
+    expected: T,
+) -> Result<(), String> {
+    if found == expected {
+        Ok(())
+    } else {
+        Err(format!("{what}: found {found:?}, expected {expected:?}"))
+    }
 }

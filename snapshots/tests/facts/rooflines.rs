@@ -69,10 +69,15 @@ pub(crate) fn by_prefix(id: &str) -> Option<Check> {
 fn einsum(equation: &str, dtypes: &[&str], result: &str, dims: &str) -> String {
     let (operands, to) = equation.split_once("->").unwrap_or((equation, ""));
     let names: Vec<String> = (0..dtypes.len()).map(|i| format!("a{i}")).collect();
-    let params = operands.split(',').zip(dtypes).zip(&names).map(|((dims, ty), name)| format!("{name}: {ty} {dims}"));
+    let params = operands
+        .split(',')
+        .zip(dtypes)
+        .zip(&names)
+        .map(|((dims, ty), name)| format!("{name}: {ty} {dims}"));
     let to_type = if to.is_empty() { "[]" } else { to };
     format!(
-        "{dims}layer f({}) -> {result} {to_type} {{\n  let y = einsum({} -> {to_type})\n  return y\n}}\n",
+        "{dims}layer f({}) -> {result} {to_type} {{\n  let y = einsum({} -> {to_type})\n  return \
+            y\n}}\n",
         params.collect::<Vec<_>>().join(", "),
         names.join(", ")
     )
@@ -85,7 +90,9 @@ fn flops(layer: &Priced) -> f64 {
 /// The first op's flops for each byte of memory traffic, and which of the two bounds it.
 fn first_op(layer: &Priced) -> (f64, Bound) {
     let kernel = layer.price.instructions.iter().find_map(|price| match price {
-        InstrPrice::Kernel { flops, hbm_bytes, bound, .. } => Some((flops.0 as f64 / hbm_bytes.0 as f64, *bound)),
+        InstrPrice::Kernel { flops, hbm_bytes, bound, .. } => {
+            Some((flops.0 as f64 / hbm_bytes.0 as f64, *bound))
+        }
         InstrPrice::Free | InstrPrice::Move(_) => None,
     });
     kernel.unwrap_or_else(|| panic!("no op in {}", layer.plan.name))
@@ -93,7 +100,11 @@ fn first_op(layer: &Priced) -> (f64, Bound) {
 
 fn spec(fact: &Value) -> Result<(), String> {
     let equation = fact["inputs"]["spec"].as_str().unwrap_or_default();
-    let dims = dim_lines([equation.split("->").next().unwrap_or_default()], &fact["inputs"]["sizes"], &Value::Null);
+    let dims = dim_lines(
+        [equation.split("->").next().unwrap_or_default()],
+        &fact["inputs"]["sizes"],
+        &Value::Null,
+    );
     let source = einsum(equation, &["bf16", "bf16"], "bf16", &dims);
     figure(fact, "value", flops(&priced(&source, &chip(&[]))[0]))
 }
@@ -103,15 +114,22 @@ fn products(fact: &Value) -> Result<(), String> {
     let matmul = einsum("NP,PM->NM", &["bf16", "bf16"], "bf16", &dims);
     figure(fact, "matmul_value", flops(&priced(&matmul, &chip(&[]))[0]))?;
     for (name, equation) in [("dot", "P,P->"), ("matvec", "NP,P->N"), ("matmul", "NP,PM->NM")] {
-        let found = flops(&priced(&einsum(equation, &["bf16", "bf16"], "bf16", &dims), &chip(&[]))[0]);
+        let found =
+            flops(&priced(&einsum(equation, &["bf16", "bf16"], "bf16", &dims), &chip(&[]))[0]);
         symbols(fact, name, found, &|dim| fact["inputs"][dim.to_string()].as_f64())?;
     }
     Ok(())
 }
 
 /// An error unless a figure of the fact that is a product of letters, as `2D(N+K)H`, is as found.
-fn symbols(fact: &Value, name: &str, found: f64, size: &dyn Fn(char) -> Option<f64>) -> Result<(), String> {
-    let formula = fact["expected"][name].as_str().ok_or(format!("the fact has no formula {name}"))?;
+fn symbols(
+    fact: &Value,
+    name: &str,
+    found: f64,
+    size: &dyn Fn(char) -> Option<f64>,
+) -> Result<(), String> {
+    let formula =
+        fact["expected"][name].as_str().ok_or(format!("the fact has no formula {name}"))?;
     let mut value = 1.0;
     let mut sum: Option<f64> = None;
     let mut number = String::new();
@@ -136,24 +154,40 @@ fn symbols(fact: &Value, name: &str, found: f64, size: &dyn Fn(char) -> Option<f
             }
         }
     }
-    if (found - value).abs() < 0.5 { Ok(()) } else { Err(format!("{name}: found {found}, {formula} is {value}")) }
+    if (found - value).abs() < 0.5 {
+        Ok(())
+    } else {
+        Err(format!("{name}: found {found}, {formula} is {value}"))
+    }
 }
 
 /// Sizes that no two products of a few have in common.
 fn prime(dim: char) -> Option<f64> {
-    let known = [('B', 2.0), ('T', 3.0), ('S', 5.0), ('D', 7.0), ('F', 11.0), ('N', 13.0), ('K', 17.0), ('H', 19.0)];
+    let known = [
+        ('B', 2.0),
+        ('T', 3.0),
+        ('S', 5.0),
+        ('D', 7.0),
+        ('F', 11.0),
+        ('N', 13.0),
+        ('K', 17.0),
+        ('H', 19.0),
+    ];
     known.iter().find(|(name, _)| *name == dim).map(|(_, size)| *size)
 }
 
-const PRIMES: &str = "dim B = 2\ndim T = 3\ndim S = 5\ndim D = 7\ndim F = 11\ndim N = 13\ndim K = 17\ndim H = 19\n";
+const PRIMES: &str =
+    "dim B = 2\ndim T = 3\ndim S = 5\ndim D = 7\ndim F = 11\ndim N = 13\ndim K = 17\ndim H = 19\n";
 
 /// Training is three forward passes (book part 4).
 const TRAINING: f64 = 3.0;
 
 fn gated_mlp(fact: &Value) -> Result<(), String> {
     let source = format!(
-        "{PRIMES}layer f(x: bf16 BTD, a: weight bf16 DF, b: weight bf16 DF, c: weight bf16 FD) -> bf16 BTD {{\n\
-         let h = einsum(x, a -> BTF)\nlet g = einsum(x, b -> BTF)\nlet y = einsum(h * g, c -> BTD)\nreturn y\n}}\n"
+        "{PRIMES}layer f(x: bf16 BTD, a: weight bf16 DF, b: weight bf16 DF, c: weight bf16 FD) -> \
+            bf16 BTD {{\n\
+         let h = einsum(x, a -> BTF)\nlet g = einsum(x, b -> BTF)\nlet y = einsum(h * g, c -> \
+         BTD)\nreturn y\n}}\n"
     );
     let layer = priced(&source, &chip(&[])).remove(0);
     symbols(fact, "flops", TRAINING * flops(&layer), &prime)?;
@@ -162,8 +196,10 @@ fn gated_mlp(fact: &Value) -> Result<(), String> {
 
 fn projections(fact: &Value) -> Result<(), String> {
     let source = format!(
-        "{PRIMES}layer f(x: bf16 BTD, q: weight bf16 DNH, k: weight bf16 DKH, v: weight bf16 DKH, o: weight bf16 NHD)\n\
-         -> (y: bf16 BTD, k1: bf16 BTKH, v1: bf16 BTKH) {{\nlet q1 = einsum(x, q -> BTNH)\nlet k1 = einsum(x, k -> BTKH)\n\
+        "{PRIMES}layer f(x: bf16 BTD, q: weight bf16 DNH, k: weight bf16 DKH, v: weight bf16 DKH, \
+            o: weight bf16 NHD)\n\
+         -> (y: bf16 BTD, k1: bf16 BTKH, v1: bf16 BTKH) {{\nlet q1 = einsum(x, q -> BTNH)\nlet k1 \
+         = einsum(x, k -> BTKH)\n\
          let v1 = einsum(x, v -> BTKH)\nlet y = einsum(q1, o -> BTD)\nreturn (y, k1, v1)\n}}\n"
     );
     let layer = priced(&source, &chip(&[])).remove(0);
@@ -173,7 +209,8 @@ fn projections(fact: &Value) -> Result<(), String> {
 
 fn attention(fact: &Value) -> Result<(), String> {
     for (name, equation) in [("qk", "BTNH,BSNH->BNTS"), ("av", "BNTS,BSNH->BTNH")] {
-        let layer = priced(&einsum(equation, &["bf16", "bf16"], "bf16", PRIMES), &chip(&[])).remove(0);
+        let layer =
+            priced(&einsum(equation, &["bf16", "bf16"], "bf16", PRIMES), &chip(&[])).remove(0);
         symbols(fact, name, TRAINING * flops(&layer), &prime)?;
     }
     Ok(())
@@ -191,14 +228,15 @@ fn gpt_layer(fact: &Value) -> Result<(), String> {
         input(fact, "tokens"),
     );
     let layers = priced(&source, &chip(&[]));
-    // The heads are parts of E, so their number does not matter. The paper counts both products of all positions together
-    // as 4 T^2 E.
+    // The heads are parts of E, so their number does not matter. The paper counts both products of
+    // all positions together as 4 T^2 E.
     figure(fact, "flops", flops(&layers[0]))?;
     figure(fact, "attention_extra", flops(&layers[1]))
 }
 
 fn dot_product(fact: &Value) -> Result<(), String> {
-    let longest = fact["inputs"]["N"].as_array().and_then(|n| n.last()).and_then(Value::as_u64).unwrap_or(0);
+    let longest =
+        fact["inputs"]["N"].as_array().and_then(|n| n.last()).and_then(Value::as_u64).unwrap_or(0);
     let source = einsum("N,N->", &["bf16", "bf16"], "bf16", &format!("dim N = {longest}\n"));
     figure(fact, "limit", first_op(&priced(&source, &chip(&[]))[0]).0)
 }
@@ -216,11 +254,13 @@ fn smallest(mut from: u64, mut to: u64, mut holds: impl FnMut(u64) -> bool) -> f
     from as f64
 }
 
-/// The last batch for which the product with a large square weight is bound by memory: one more, and arithmetic is.
+/// The last batch for which the product with a large square weight is bound by memory: one more,
+/// and arithmetic is.
 fn critical_batch(hardware: &Hardware, dtypes: [&str; 3]) -> f64 {
     let bound_by_arithmetic = smallest(1, 10_000, |batch| {
         let dims = format!("dim B = {batch}\ndim D = 4194304\ndim F = 4194304\n");
-        let source = einsum("BD,DF->BF", &[dtypes[0], &format!("weight {}", dtypes[1])], dtypes[2], &dims);
+        let source =
+            einsum("BD,DF->BF", &[dtypes[0], &format!("weight {}", dtypes[1])], dtypes[2], &dims);
         first_op(&priced(&source, hardware)[0]).1 == Bound::Compute
     });
     bound_by_arithmetic - 1.0
@@ -231,7 +271,8 @@ fn two_chips(fact: &Value) -> Result<(), String> {
     // The two halves of D: each chip multiplies one.
     let half = smallest(1, 10_000, |half| {
         let source = format!(
-            "{}dim B = 512\ndim D = {}\ndim F = 8192\nlayer f(x: bf16 BD_x, w: weight bf16 D_xF) -> bf16 BF {{\n\
+            "{}dim B = 512\ndim D = {}\ndim F = 8192\nlayer f(x: bf16 BD_x, w: weight bf16 D_xF) \
+                -> bf16 BF {{\n\
              let y: BF(partialsum-x) = einsum(x, w -> BF)\nreturn y\n}}\n",
             mesh_line(&fact["inputs"]["mesh"]),
             2 * half
@@ -269,13 +310,19 @@ fn critical_batches(fact: &Value) -> Result<(), String> {
 
 fn matrix_for_each_row(fact: &Value) -> Result<(), String> {
     // The limit is one of large matrices.
-    let source = einsum("BD,BDF->BF", &["int8", "int8"], "int32", "dim B = 256\ndim D = 65536\ndim F = 65536\n");
+    let source = einsum(
+        "BD,BDF->BF",
+        &["int8", "int8"],
+        "int32",
+        "dim B = 256\ndim D = 65536\ndim F = 65536\n",
+    );
     figure(fact, "limit", first_op(&priced(&source, &chip(&[]))[0]).0)
 }
 
 /// The rates of a built-in chip: bf16, int8, memory, and both links of a torus axis.
 fn rates(name: &str) -> Result<[f64; 4], String> {
-    let hw = Hardware::built_in(&name.replace('_', "-")).ok_or(format!("{name} is not built in"))?;
+    let hw =
+        Hardware::built_in(&name.replace('_', "-")).ok_or(format!("{name} is not built in"))?;
     let Fabric::Torus(Torus { link_bandwidth, .. }) = hw.network.fabric else {
         return Err(format!("{name} has no torus"));
     };
@@ -284,7 +331,8 @@ fn rates(name: &str) -> Result<[f64; 4], String> {
 }
 
 fn ratios(fact: &Value) -> Result<(), String> {
-    let [bf16, int8, memory, links] = rates(fact["inputs"]["hardware"].as_str().unwrap_or_default())?;
+    let [bf16, int8, memory, links] =
+        rates(fact["inputs"]["hardware"].as_str().unwrap_or_default())?;
     let figures = [
         ("hbm_intensity_bf16", bf16 / memory),
         ("hbm_intensity_int8", int8 / memory),
@@ -305,24 +353,53 @@ fn memory_against_links(fact: &Value) -> Result<(), String> {
 fn reading_of_weights(fact: &Value) -> Result<(), String> {
     // All GPUs as one: what they read at together.
     let source = format!(
-        "dim P = {}\nlayer f(w: weight bf16 P) -> bf16 [] {{\nlet y = sum(w over P)\nreturn y\n}}\n",
+        "dim P = {}\nlayer f(w: weight bf16 P) -> bf16 [] {{\nlet y = sum(w over P)\nreturn \
+            y\n}}\n",
         input(fact, "params")
     );
     let layer = priced(&source, &chip(&[("hbm", input(fact, "achieved"))])).remove(0);
     figure(fact, "read_ms", layer.price.totals.memory_time.seconds() * 1e3)
 }
 
-/// The feed-forward layer of ESTI in each of its five layouts, written out: where x and the weights are moved to before
-/// each product, and what the product gives.
+/// The feed-forward layer of ESTI in each of its five layouts, written out: where x and the weights
+/// are moved to before each product, and what the product gives.
 fn five_layouts(fact: &Value) -> Result<(), String> {
     let sizes = &fact["inputs"];
     let mesh = mesh_line(&sizes["mesh"]);
-    // x, its layout at the product; w_in and w_out, theirs; h at its first product and at its second; y partial over.
+    // x, its layout at the product; w_in and w_out, theirs; h at its first product and at its
+    // second; y partial over.
     let layouts = [
         ("WS1D", "BE_xyz", "BE", "EF_xyz", "EF_xyz", "BF_xyz", "BF_xyz", "BE(partialsum-xyz)"),
-        ("WS2D", "BE_xyz", "BE_x", "E_xF_yz", "E_xF_yz", "BF_yz(partialsum-x)", "BF_yzx", "BE_x(partialsum-yz)"),
-        ("WG_X", "B_xE_yz", "B_xE", "E_xF_yz", "EF_yz", "B_xF_yz", "B_xF_yz", "B_xE(partialsum-yz)"),
-        ("WG_XY", "B_xyE_z", "B_xyE", "E_xF_zy", "EF_z", "B_xyF_z", "B_xyF_z", "B_xyE(partialsum-z)"),
+        (
+            "WS2D",
+            "BE_xyz",
+            "BE_x",
+            "E_xF_yz",
+            "E_xF_yz",
+            "BF_yz(partialsum-x)",
+            "BF_yzx",
+            "BE_x(partialsum-yz)",
+        ),
+        (
+            "WG_X",
+            "B_xE_yz",
+            "B_xE",
+            "E_xF_yz",
+            "EF_yz",
+            "B_xF_yz",
+            "B_xF_yz",
+            "B_xE(partialsum-yz)",
+        ),
+        (
+            "WG_XY",
+            "B_xyE_z",
+            "B_xyE",
+            "E_xF_zy",
+            "EF_z",
+            "B_xyF_z",
+            "B_xyF_z",
+            "B_xyE(partialsum-z)",
+        ),
         ("WG_XYZ", "B_xyzE", "B_xyzE", "E_xF_yz", "EF", "B_xyzF", "B_xyzF", "B_xyzE"),
     ];
     for (name, x, used, stored, gathered, h, scattered, y) in layouts {
@@ -333,9 +410,12 @@ fn five_layouts(fact: &Value) -> Result<(), String> {
         let again = h.split('(').next().unwrap_or_default();
         let source = format!(
             "{mesh}dim B = {}\ndim E = {}\ndim F = {}\n\
-             layer mlp(x: bf16 {x}, w_in: weight bf16 {stored}, w_out: weight bf16 {}) -> bf16 {x} {{\n\
-             let x1 = reshard(x, {used})\nlet w1 = reshard(w_in, {gathered})\nlet h: bf16 {h} = einsum(x1, w1 -> BF)\n\
-             let h1 = reshard(h, {scattered})\nlet h2 = reshard(h1, {again})\nlet w2 = reshard(w_out, {})\n\
+             layer mlp(x: bf16 {x}, w_in: weight bf16 {stored}, w_out: weight bf16 {}) -> bf16 \
+             {x} {{\n\
+             let x1 = reshard(x, {used})\nlet w1 = reshard(w_in, {gathered})\nlet h: bf16 {h} = \
+             einsum(x1, w1 -> BF)\n\
+             let h1 = reshard(h, {scattered})\nlet h2 = reshard(h1, {again})\nlet w2 = \
+             reshard(w_out, {})\n\
              let y: bf16 {y} = einsum(h2, w2 -> BE)\nreturn y\n}}\n",
             sizes["tokens_BL"],
             sizes["E"],
@@ -345,7 +425,8 @@ fn five_layouts(fact: &Value) -> Result<(), String> {
         );
         let layer = priced(&source, &chip(&[("network", input(fact, "bw"))])).remove(0);
         let found = layer.price.totals.comm_time.seconds() * 1e3;
-        let stated = fact["expected"]["time_ms_exact"][name].as_f64().ok_or(format!("no time of {name}"))?;
+        let stated =
+            fact["expected"]["time_ms_exact"][name].as_f64().ok_or(format!("no time of {name}"))?;
         if (found - stated).abs() > stated * fact["tolerance"].as_f64().unwrap_or(0.0).max(1e-9) {
             return Err(format!("{name}: found {found} ms, expected {stated} ms\n{source}"));
         }
@@ -353,18 +434,21 @@ fn five_layouts(fact: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// A matrix that is fetched from the host for every product: with so many tokens the product takes as long.
+/// A matrix that is fetched from the host for every product: with so many tokens the product takes
+/// as long.
 fn weights_of_the_host(fact: &Value) -> Result<(), String> {
     const TOKENS: f64 = 1024.0;
     let tokens = |pcie: f64| -> Result<f64, String> {
         let chip = Hardware::parse(&format!(
-            "name = \"fact\"\n[chip]\nflops = {{ bf16 = {:e} }}\nhbm_bytes = 1000000000000\nhbm_bandwidth = 1e18\n\
+            "name = \"fact\"\n[chip]\nflops = {{ bf16 = {:e} }}\nhbm_bytes = \
+                1000000000000\nhbm_bandwidth = 1e18\n\
              [network]\nkind = \"flat\"\nbandwidth = 1e9\n[host]\npcie_bandwidth = {pcie:e}\n",
             input(fact, "flops")
         ));
         let source = format!(
             "dim B = {TOKENS}\ndim D = 8192\ndim F = 4 * D\n\
-             layer f(x: bf16 BD, w: weight host bf16 DF) -> bf16 BF {{ return einsum(x, w -> BF) }}\n"
+             layer f(x: bf16 BD, w: weight host bf16 DF) -> bf16 BF {{ return einsum(x, w -> BF) \
+             }}\n"
         );
         let layer = priced(&source, &chip.map_err(|error| error.to_string())?).remove(0);
         let seconds = |wanted: Bound| {
@@ -373,7 +457,8 @@ fn weights_of_the_host(fact: &Value) -> Result<(), String> {
                 _ => None,
             })
         };
-        let (fetch, product) = seconds(Bound::Pcie).zip(seconds(Bound::Compute)).ok_or("a fetch and a product")?;
+        let (fetch, product) =
+            seconds(Bound::Pcie).zip(seconds(Bound::Compute)).ok_or("a fetch and a product")?;
         Ok(TOKENS * fetch / product)
     };
     figure(fact, "b_crit", tokens(input(fact, "pcie"))?)?;

@@ -7,7 +7,9 @@ use shard_search::{LowerError, LowerOptions, lower};
 use shard_snapshots::judge::{compile, hardware, judge, lower_all, moves};
 
 use crate::Check;
-use crate::program::{dim_lines, entries, error_codes, mesh_line, named, number, one_parameter, same};
+use crate::program::{
+    dim_lines, entries, error_codes, mesh_line, named, number, one_parameter, same,
+};
 
 /// The facts of this file, by id.
 pub(crate) const CHECKS: &[(&str, Check)] = &[
@@ -44,20 +46,30 @@ fn moved(from: &str, to: &str, mesh: &Value) -> Plan {
     plan
 }
 
-/// Whether a tensor goes from one layout to another by these gathers alone: only then lies each device's data together.
+/// Whether a tensor goes from one layout to another by these gathers alone: only then lies each
+/// device's data together.
 fn by_gathers_alone(from: &str, to: &str, axes: &str, mesh: &Value) -> bool {
     let plan = moved(from, to, mesh);
     let mut gathered: Vec<char> = moves(&plan).iter().flat_map(|(_, m)| m.axes.chars()).collect();
     gathered.sort_unstable();
-    moves(&plan).iter().all(|(_, m)| m.op == "all-gather") && gathered.iter().collect::<String>() == axes
+    moves(&plan).iter().all(|(_, m)| m.op == "all-gather")
+        && gathered.iter().collect::<String>() == axes
 }
 
 fn weights_gathered_out_of_order(fact: &Value) -> Result<(), String> {
     let mesh = serde_json::json!({"x": 4, "y": 4, "z": 4});
     let (stored, target) = (text(&fact["inputs"], "layout"), text(&fact["inputs"], "target"));
     let expected = &fact["expected"];
-    same("contiguous", Some(by_gathers_alone(stored, target, "xy", &mesh)), expected["contiguous"].as_bool())?;
-    same("contiguous if", by_gathers_alone(text(expected, "contiguous_if_layout"), target, "xy", &mesh), true)
+    same(
+        "contiguous",
+        Some(by_gathers_alone(stored, target, "xy", &mesh)),
+        expected["contiguous"].as_bool(),
+    )?;
+    same(
+        "contiguous if",
+        by_gathers_alone(text(expected, "contiguous_if_layout"), target, "xy", &mesh),
+        true,
+    )
 }
 
 fn gather_of_the_major_axis(fact: &Value) -> Result<(), String> {
@@ -74,8 +86,12 @@ fn gather_of_the_major_axis(fact: &Value) -> Result<(), String> {
 
 /// Two orders are one layout only if nothing has to move between them.
 fn order_of_subscripts(fact: &Value) -> Result<(), String> {
-    let layouts: Vec<&str> =
-        fact["inputs"]["layouts"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let layouts: Vec<&str> = fact["inputs"]["layouts"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
     let plan = moved(layouts[0], layouts[1], &fact["inputs"]["mesh"]);
     let ops: Vec<String> = moves(&plan).into_iter().map(|(_, m)| m.op).collect();
     same("equal", Some(ops.is_empty()), fact["expected"]["equal"].as_bool())?;
@@ -97,22 +113,29 @@ fn feed_forward(tokens: (u64, u64), boundary: &str, stored: &str) -> String {
     };
     format!(
         "mesh x=4, y=4, z=4\ndim B = {b}\ndim L = {l}\ndim E = 18432\ndim F = 4 * E\n\
-         layer mlp(x: bf16 {boundary}, w_in: weight bf16 {stored}, w_out: weight bf16 {out}) -> bf16 {boundary} {{\n\
+         layer mlp(x: bf16 {boundary}, w_in: weight bf16 {stored}, w_out: weight bf16 {out}) -> \
+         bf16 {boundary} {{\n\
            return einsum(gelu(einsum(x, w_in -> BLF)), w_out -> BLE)\n}}\n"
     )
 }
 
-/// Decoding and prefill of every size start from one stored layout; only the axes that are gathered differ.
+/// Decoding and prefill of every size start from one stored layout; only the axes that are gathered
+/// differ.
 fn one_stored_layout_for_all_forms(fact: &Value) -> Result<(), String> {
     let stored = text(&fact["inputs"], "stored");
     let mut gathered = Vec::new();
     for tokens in [(512, 1), (16, 2048), (1024, 2048)] {
         let plan = lower_all(&feed_forward(tokens, "BLE?l", stored)).remove(0);
-        let w_in = plan.ids().find(|id| plan.instruction(*id).name.as_deref() == Some("w_in")).ok_or("no w_in")?;
+        let w_in = plan
+            .ids()
+            .find(|id| plan.instruction(*id).name.as_deref() == Some("w_in"))
+            .ok_or("no w_in")?;
         same("the stored layout", plan.layout_text(w_in), stored.to_string())?;
         let mut axes: Vec<char> = moves(&plan)
             .iter()
-            .filter(|(id, m)| m.op == "all-gather" && plan.instruction(*id).name.as_deref() == Some("w_in"))
+            .filter(|(id, m)| {
+                m.op == "all-gather" && plan.instruction(*id).name.as_deref() == Some("w_in")
+            })
             .flat_map(|(_, m)| m.axes.chars())
             .collect();
         axes.sort_unstable();
@@ -132,8 +155,10 @@ fn partial_times_partial(fact: &Value) -> Result<(), String> {
     let mesh = serde_json::json!({"x": 4});
     let header = format!("{}{}", mesh_line(&mesh), dim_lines([a, b], &Value::Null, &mesh));
     for (expr, to) in [("einsum(a, b -> BF)", "BF(partialsum-x)"), ("a * b", "BEF(partialsum-x)")] {
-        let source =
-            format!("{header}layer f(a: f32 {a}, b: f32 {b}) -> f32 {to} {{\n  let c: {to} = {expr}\n  return c\n}}\n");
+        let source = format!(
+            "{header}layer f(a: f32 {a}, b: f32 {b}) -> f32 {to} {{\n  let c: {to} = {expr}\n  \
+                return c\n}}\n"
+        );
         let codes = error_codes(&source);
         same("legal", Some(codes.is_empty()), fact["expected"]["legal"].as_bool())?;
         same("the code", codes.contains(&"E0502"), true)?;
@@ -163,9 +188,14 @@ fn tokens_split_over_batch_and_sequence(fact: &Value) -> Result<(), String> {
     let layout = text(inputs, "layout");
     let mut sizes = inputs["dims"].clone();
     sizes["F"] = Value::from(4096);
-    let header = format!("{}{}", mesh_line(&inputs["mesh"]), dim_lines([layout, "F"], &sizes, &inputs["mesh"]));
+    let header = format!(
+        "{}{}",
+        mesh_line(&inputs["mesh"]),
+        dim_lines([layout, "F"], &sizes, &inputs["mesh"])
+    );
     let source = format!(
-        "{header}layer mlp(x: bf16 {layout}, v: weight bf16 DF, w: weight bf16 FD) -> bf16 {layout} {{\n  \
+        "{header}layer mlp(x: bf16 {layout}, v: weight bf16 DF, w: weight bf16 FD) -> bf16 \
+            {layout} {{\n  \
          return einsum(gelu(einsum(x, v -> BTF)), w -> BTD)\n}}\n"
     );
     same("legal", Some(error_codes(&source).is_empty()), fact["expected"]["legal"].as_bool())?;
@@ -189,7 +219,11 @@ fn ways_to_split_the_batch(fact: &Value) -> Result<(), String> {
     for (length, most) in [("seq_answer", "max_dp_at_4096"), ("seq_problem", "max_dp_at_8192")] {
         let sequences = tokens / inputs[length].as_u64().unwrap_or(1);
         let ways = number(&expected[most]).unwrap_or(0);
-        same("the largest split", (legal(sequences, ways), legal(sequences, 2 * ways)), (true, false))?;
+        same(
+            "the largest split",
+            (legal(sequences, ways), legal(sequences, 2 * ways)),
+            (true, false),
+        )?;
         same("8960 ways", Some(legal(sequences, 8960)), expected["legal_8960_way"].as_bool())?;
     }
     Ok(())
@@ -202,7 +236,9 @@ fn merge_of_split_dims(fact: &Value) -> Result<(), String> {
     let free = |k: u64, m: u64, mesh: &Value| {
         let sizes = serde_json::json!({"B": 2, "H": 2, "K": k, "M": m, "N": k * m});
         let header = format!("{}{}", mesh_line(mesh), dim_lines([from, to], &sizes, mesh));
-        let source = format!("{header}strict layer f(o: f32 {from}) -> f32 {to} {{ return merge(o, KM -> N) }}\n");
+        let source = format!(
+            "{header}strict layer f(o: f32 {from}) -> f32 {to} {{ return merge(o, KM -> N) }}\n"
+        );
         match lower(&compile(&source)[0], &hardware(), &LowerOptions::default()) {
             Ok(_) => Ok(true),
             Err(LowerError::Strict { .. }) => Ok(false),
@@ -221,10 +257,12 @@ fn einsum_with_its_result_transposed(fact: &Value) -> Result<(), String> {
     let inputs = &fact["inputs"];
     let (operands, result) = text(inputs, "spec").split_once("->").ok_or("no spec")?;
     let (left, right) = operands.split_once(',').ok_or("no operands")?;
-    let dtypes: Vec<&str> = inputs["dtypes"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let dtypes: Vec<&str> =
+        inputs["dtypes"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let stated = text(&fact["expected"], "dtype");
     let source = format!(
-        "{}layer f(a: {} {left}, b: {} {right}) -> {stated} {result} {{ return einsum(a, b -> {result}) }}\n",
+        "{}layer f(a: {} {left}, b: {} {right}) -> {stated} {result} {{ return einsum(a, b -> \
+            {result}) }}\n",
         dim_lines([left, right], &inputs["dims"], &Value::Null),
         dtypes[0],
         dtypes[1],
@@ -240,10 +278,14 @@ fn einsum_with_its_result_transposed(fact: &Value) -> Result<(), String> {
 fn shard_of_a_profiled_weight(fact: &Value) -> Result<(), String> {
     let (inputs, expected) = (&fact["inputs"], &fact["expected"]);
     let ways = number(&expected["ways"]).unwrap_or(0);
-    let (devices, stride) = (number(&expected["devices"]).unwrap_or(0), number(&expected["stride"]).unwrap_or(0));
-    let group: Vec<u64> = inputs["group"].as_array().into_iter().flatten().filter_map(Value::as_u64).collect();
+    let (devices, stride) =
+        (number(&expected["devices"]).unwrap_or(0), number(&expected["stride"]).unwrap_or(0));
+    let group: Vec<u64> =
+        inputs["group"].as_array().into_iter().flatten().filter_map(Value::as_u64).collect();
     same("members of the group", group.len() as u64, ways)?;
-    let list = |v: &Value| -> Vec<u64> { v.as_array().into_iter().flatten().filter_map(Value::as_u64).collect() };
+    let list = |v: &Value| -> Vec<u64> {
+        v.as_array().into_iter().flatten().filter_map(Value::as_u64).collect()
+    };
     let full = list(&expected["full"]);
     let sizes = serde_json::json!({"F": full[0], "D": full[1]});
     let mesh = serde_json::json!({"m": ways, "r": devices / ways});
@@ -257,15 +299,23 @@ fn shard_of_a_profiled_weight(fact: &Value) -> Result<(), String> {
 /// Each gradient has its weight's dims; what the source prints for one of them has not.
 fn shapes_of_gradients(fact: &Value) -> Result<(), String> {
     let dims_of = |text: &str| -> Vec<String> {
-        text.split('[').skip(1).filter_map(|t| t.split(']').next()).map(|t| t.replace(',', "")).collect()
+        text.split('[')
+            .skip(1)
+            .filter_map(|t| t.split(']').next())
+            .map(|t| t.replace(',', ""))
+            .collect()
     };
-    let weights = [("dWout", "FD"), ("dTmp", "BF"), ("dWin", "DF"), ("dIn", "BD"), ("doc_dWin", "DF")];
+    let weights =
+        [("dWout", "FD"), ("dTmp", "BF"), ("dWin", "DF"), ("dIn", "BD"), ("doc_dWin", "DF")];
     for (name, result) in weights {
         let formula = text(&fact["expected"], name);
         let dims = dims_of(formula);
-        let [a, b] = dims.as_slice() else { return Err(format!("{name}: not two factors: {formula}")) };
+        let [a, b] = dims.as_slice() else {
+            return Err(format!("{name}: not two factors: {formula}"));
+        };
         let source = format!(
-            "dim B = 4\ndim D = 8\ndim F = 16\nlayer f(a: f32 {a}, b: f32 {b}) -> f32 {result} {{ return einsum(a, b -> {result}) }}\n"
+            "dim B = 4\ndim D = 8\ndim F = 16\nlayer f(a: f32 {a}, b: f32 {b}) -> f32 {result} {{ \
+                return einsum(a, b -> {result}) }}\n"
         );
         same(name, error_codes(&source).is_empty(), !name.starts_with("doc_"))?;
     }
@@ -274,7 +324,8 @@ fn shapes_of_gradients(fact: &Value) -> Result<(), String> {
 
 fn mean_of_each_shard(fact: &Value) -> Result<(), String> {
     let (from, out) = (text(&fact["inputs"], "A"), text(&fact["inputs"], "out"));
-    // The result's first dim numbers the shards: as many as x has devices. Dims are upper case here: X is free for it.
+    // The result's first dim numbers the shards: as many as x has devices. Dims are upper case
+    // here: X is free for it.
     let source = format!(
         "mesh x=4, y=2\ndim S = 32\ndim D = 8\ndim X = 4\ndim T = 8\n\
          layer f(a: f32 {from}) -> f32 {out} {{ return mean(split(a, S -> XT) over T) }}\n"
@@ -285,11 +336,15 @@ fn mean_of_each_shard(fact: &Value) -> Result<(), String> {
     same("collectives", Some(moves(&plan).len()), stated)
 }
 
-/// A transformer layer whose weights are split over heads and over the feed-forward dim, its activations replicated.
+/// A transformer layer whose weights are split over heads and over the feed-forward dim, its
+/// activations replicated.
 fn all_reduces_of_a_tensor_parallel_layer(fact: &Value) -> Result<(), String> {
-    let source = "mesh x=4\ndim B = 4\ndim L = 8\ndim S = 8\ndim E = 16\ndim H = 8\ndim Q = 4\ndim F = 64\n\
-        layer block(x: f32 BLE, w_q: weight f32 EH_xQ, w_k: weight f32 EH_xQ, w_v: weight f32 EH_xQ,\n\
-                    w_o: weight f32 H_xQE, w_in: weight f32 EF_x, w_out: weight f32 F_xE) -> f32 BLE {\n\
+    let source = "mesh x=4\ndim B = 4\ndim L = 8\ndim S = 8\ndim E = 16\ndim H = 8\ndim Q = \
+        4\ndim F = 64\n\
+        layer block(x: f32 BLE, w_q: weight f32 EH_xQ, w_k: weight f32 EH_xQ, w_v: weight f32 \
+        EH_xQ,\n\
+                    w_o: weight f32 H_xQE, w_in: weight f32 EF_x, w_out: weight f32 F_xE) -> f32 \
+                    BLE {\n\
           let q: BLH_xQ = einsum(x, w_q -> BLHQ)\n\
           let k: BSH_xQ = rename(einsum(x, w_k -> BLHQ), L -> S)\n\
           let v: BSH_xQ = rename(einsum(x, w_v -> BLHQ), L -> S)\n\
@@ -310,7 +365,8 @@ fn all_reduces_of_a_tensor_parallel_layer(fact: &Value) -> Result<(), String> {
     same("after the projections", (last("o"), last("y")), (Some("BLE".into()), Some("BLE".into())))
 }
 
-/// Grouped-query attention with more devices than heads of keys and values: each head on as many devices as are left.
+/// Grouped-query attention with more devices than heads of keys and values: each head on as many
+/// devices as are left.
 fn heads_held_twice(fact: &Value) -> Result<(), String> {
     let (heads, shards) = (number(&fact["inputs"]["kv_heads"]), number(&fact["inputs"]["shards"]));
     let (heads, shards) = heads.zip(shards).ok_or("no numbers")?;
@@ -327,20 +383,23 @@ fn heads_held_twice(fact: &Value) -> Result<(), String> {
     same("equal", Some(judge(&plan, 7)?.equal), fact["expected"]["equal"].as_bool())
 }
 
-/// A product of matrices narrower than the multiplier takes as long as one that fills it, on a chip that states its side.
+/// A product of matrices narrower than the multiplier takes as long as one that fills it, on a chip
+/// that states its side.
 fn narrow_products(fact: &Value) -> Result<(), String> {
     let narrow = number(&fact["inputs"]["local_dim"]).ok_or("no size")?;
     for (name, tile) in entries(&fact["expected"]["min_side"]) {
         // Bytes for nothing: it is the multiplier that is asked about.
         let chip = Hardware::parse(&format!(
-            "name = \"{name}\"\n[chip]\nflops = {{ bf16 = 1e14 }}\nmatmul_tile = {tile}\nhbm_bytes = 1000000000000\n\
+            "name = \"{name}\"\n[chip]\nflops = {{ bf16 = 1e14 }}\nmatmul_tile = \
+                {tile}\nhbm_bytes = 1000000000000\n\
              hbm_bandwidth = 1e18\n[network]\nkind = \"flat\"\nbandwidth = 1e9\n"
         ));
         let chip = chip.map_err(|error| error.to_string())?;
         let seconds = |side: u64| {
             let source = format!(
                 "dim B = 8192\ndim D = 8192\ndim F = {side}\n\
-                 layer f(a: bf16 BD, w: weight bf16 DF) -> bf16 BF {{ return einsum(a, w -> BF) }}\n"
+                 layer f(a: bf16 BD, w: weight bf16 DF) -> bf16 BF {{ return einsum(a, w -> BF) \
+                 }}\n"
             );
             shard_cost::price(&lower_all(&source)[0], &chip).totals.serial_time.0 as f64
         };
@@ -352,12 +411,16 @@ fn narrow_products(fact: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// A layer that makes a token a step for many sequences, everything but the sizes left to the compiler.
+/// A layer that makes a token a step for many sequences, everything but the sizes left to the
+/// compiler.
 fn strategies_of_generation(fact: &Value) -> Result<(), String> {
-    let source = "mesh y=8, z=4\ndim B = 128\ndim L = 1\ndim S = 8192\ndim E = 8192\ndim K = 8\ndim G = 8\n\
+    let source = "mesh y=8, z=4\ndim B = 128\ndim L = 1\ndim S = 8192\ndim E = 8192\ndim K = \
+        8\ndim G = 8\n\
         dim D = 128\ndim F = 28672\n\
-        layer block(x: bf16 BLE?l, wq: weight bf16 EKGD?, wk: weight bf16 EKD?, wv: weight bf16 EKD?,\n\
-                    wo: weight bf16 KGDE?, w_gate: weight bf16 EF?, w_up: weight bf16 EF?, w_down: weight bf16 FE?,\n\
+        layer block(x: bf16 BLE?l, wq: weight bf16 EKGD?, wk: weight bf16 EKD?, wv: weight bf16 \
+        EKD?,\n\
+                    wo: weight bf16 KGDE?, w_gate: weight bf16 EF?, w_up: weight bf16 EF?, \
+                    w_down: weight bf16 FE?,\n\
                     keys: cache bf16 BSKD?c, values: cache bf16 BSKD?c) -> bf16 BLE?l repeat 80 {\n\
           let h = rmsnorm(x over E)\n\
           let q = einsum(h, wq -> BLKGD)\n\
@@ -369,15 +432,29 @@ fn strategies_of_generation(fact: &Value) -> Result<(), String> {
           let f = silu(einsum(n, w_gate -> BLF)) * einsum(n, w_up -> BLF)\n\
           return a + einsum(f, w_down -> BLE)\n}\n";
     let chip = Hardware::built_in("tpu-v5p-face").ok_or("no such chip")?;
-    let lowered = lower(&compile(source)[0], &chip, &LowerOptions::default()).map_err(|error| error.to_string())?;
-    let found: Vec<&str> = shard_report::strategy::strategy(&lowered.plan).iter().map(|s| s.name()).collect();
+    let lowered = lower(&compile(source)[0], &chip, &LowerOptions::default())
+        .map_err(|error| error.to_string())?;
+    let found: Vec<&str> =
+        shard_report::strategy::strategy(&lowered.plan).iter().map(|s| s.name()).collect();
     let expected = &fact["expected"];
     let has = |names: &[&str]| Some(found.iter().any(|name| names.contains(name)));
-    same("fsdp", has(&["fsdp", "x-weight-gathered", "xy-weight-gathered"]), expected["fsdp"].as_bool())?;
-    same("over the sequence", has(&["sequence-sharded-attention"]), expected["sequence_parallel"].as_bool())?;
+    same(
+        "fsdp",
+        has(&["fsdp", "x-weight-gathered", "xy-weight-gathered"]),
+        expected["fsdp"].as_bool(),
+    )?;
+    same(
+        "over the sequence",
+        has(&["sequence-sharded-attention"]),
+        expected["sequence_parallel"].as_bool(),
+    )?;
     let tensor_parallel = ["1d-weight-stationary", "2d-weight-stationary"];
     same("tensor parallel", has(&tensor_parallel), expected["tensor_parallel"].as_bool())?;
-    same("caches over the batch", has(&["batch-sharded-attention"]), expected["kv_batch_sharding"].as_bool())?;
+    same(
+        "caches over the batch",
+        has(&["batch-sharded-attention"]),
+        expected["kv_batch_sharding"].as_bool(),
+    )?;
     same("data parallel alone", has(&["data-parallel"]), Some(false))
 }
 
@@ -390,7 +467,9 @@ fn loop_of_chunks(fact: &Value) -> Result<(), String> {
     );
     let of = |fuse: bool| {
         let options = LowerOptions { fuse, ..LowerOptions::default() };
-        lower(&compile(&source)[0], &hardware(), &options).map(|lowered| lowered.plan).map_err(|e| e.to_string())
+        lower(&compile(&source)[0], &hardware(), &options)
+            .map(|lowered| lowered.plan)
+            .map_err(|e| e.to_string())
     };
     let (naive, looped) = (of(false)?, of(true)?);
     let ops = |plan: &Plan| -> Vec<String> {

@@ -7,8 +7,9 @@ type Places = Vec<u64>;
 
 fn devices(mesh: &Mesh) -> Vec<Places> {
     mesh.axis_ids().fold(vec![Vec::new()], |devices, axis| {
-        let along =
-            |device: &Places| (0..mesh.size(axis)).map(|at| [device.as_slice(), &[at]].concat()).collect::<Vec<_>>();
+        let along = |device: &Places| {
+            (0..mesh.size(axis)).map(|at| [device.as_slice(), &[at]].concat()).collect::<Vec<_>>()
+        };
         devices.iter().flat_map(along).collect()
     })
 }
@@ -30,22 +31,28 @@ fn elements(block: &[std::ops::Range<u64>]) -> u64 {
 }
 
 fn common(one: &[std::ops::Range<u64>], other: &[std::ops::Range<u64>]) -> u64 {
-    let both = |(a, b): (&std::ops::Range<u64>, &std::ops::Range<u64>)| a.start.max(b.start)..a.end.min(b.end);
+    let both = |(a, b): (&std::ops::Range<u64>, &std::ops::Range<u64>)| {
+        a.start.max(b.start)..a.end.min(b.end)
+    };
     elements(&one.iter().zip(other).map(both).collect::<Vec<_>>())
 }
 
 /// The bytes that some device sends at least to bring a value from one layout to another.
 ///
-/// Where no sum or maximum is completed, as many arrive at the device that lacks most as it lacks, and arrive from devices
-/// that are all alike. Where one is, over K devices: what a device has of it and is not to have has to leave it, to be added elsewhere; of
-/// what several of the K are to have afterwards, one part in K is added up by each and sent to the others.
+/// Where no sum or maximum is completed, as many arrive at the device that lacks most as it lacks,
+/// and arrive from devices that are all alike. Where one is, over K devices: what a device has of
+/// it and is not to have has to leave it, to be added elsewhere; of what several of the K are to
+/// have afterwards, one part in K is added up by each and sent to the others.
 pub(crate) fn least_sent(mesh: &Mesh, sizes: &[u64], bits: u64, from: Layout, to: Layout) -> u64 {
     let completed: Vec<AxisId> = [Reduction::Sum, Reduction::Max]
         .into_iter()
-        .flat_map(|kind| from.partial(kind).iter().filter(move |axis| !to.partial(kind).contains(*axis)))
+        .flat_map(|kind| {
+            from.partial(kind).iter().filter(move |axis| !to.partial(kind).contains(*axis))
+        })
         .collect();
     let split = |axis: &AxisId| to.split_axes().contains(*axis);
-    let again: u64 = completed.iter().filter(|axis| !split(axis)).map(|axis| mesh.size(*axis)).product();
+    let again: u64 =
+        completed.iter().filter(|axis| !split(axis)).map(|axis| mesh.size(*axis)).product();
     let of_device = |device: Places| {
         let (before, after) = (block(mesh, sizes, from, &device), block(mesh, sizes, to, &device));
         let kept = common(&before, &after);

@@ -84,7 +84,8 @@ const RESHARDS: &[(&str, &str, &str, &str)] = &[
 ];
 
 fn header(mesh: &str, dims: &str) -> String {
-    let dims: String = dims.split(' ').map(|dim| format!("dim {}\n", dim.replace('=', " = "))).collect();
+    let dims: String =
+        dims.split(' ').map(|dim| format!("dim {}\n", dim.replace('=', " = "))).collect();
     format!("hardware tpu-v4-flat\nmesh {mesh}\n\n{dims}\n")
 }
 
@@ -96,7 +97,8 @@ pub(crate) fn reshards() -> Vec<(String, String)> {
     RESHARDS.iter().map(case).collect()
 }
 
-/// Einsums one after another, each weight in a layout: the mesh, what comes in, the weights, what goes out.
+/// Einsums one after another, each weight in a layout: the mesh, what comes in, the weights, what
+/// goes out.
 const CHAINS: &[(&str, &str, &[&str], &str)] = &[
     ("x=4, y=4", "BE_xy", &["E_xF_y", "F_yE_x"], "BE_xy"),
     ("x=4, y=4", "B_xyE", &["E_xF_y", "F_yE_x"], "B_xyE"),
@@ -117,7 +119,8 @@ const CHAINS: &[(&str, &str, &[&str], &str)] = &[
     ("x=4, y=4", "B_xE_y", &["EF_xy", "F_yxE", "EF_xy", "F_yxE"], "B_yE_x"),
 ];
 
-/// What is sent on its way to two readers: the mesh, what comes in, the weight of each, what goes out of each.
+/// What is sent on its way to two readers: the mesh, what comes in, the weight of each, what goes
+/// out of each.
 const PROJECTIONS: &[(&str, &str, [&str; 2], [&str; 2])] = &[
     ("x=4, y=4", "BE_xy", ["E_xF_y", "E_yF_x"], ["BF_xy", "BF_yx"]),
     ("x=4, y=4", "B_xE_y", ["E_xF_y", "E_yF_x"], ["B_xF_y", "B_yF_x"]),
@@ -133,7 +136,8 @@ const PROJECTIONS: &[(&str, &str, [&str; 2], [&str; 2])] = &[
     ("x=4, y=4", "BE", ["E_xyF", "EF_xy"], ["BF", "B_xyF"]),
 ];
 
-/// Attention of grouped queries: the mesh, how queries come, how keys are stored, how what comes out is wanted.
+/// Attention of grouped queries: the mesh, how queries come, how keys are stored, how what comes
+/// out is wanted.
 const GROUPED: &[(&str, &str, &str, &str)] = &[
     ("x=4, y=2", "BK_xG_yQ", "B_xyKSQ", "BK_xG_yQ"),
     ("x=4, y=2", "BK_xG_yQ", "B_yxKSQ", "BK_xG_yQ"),
@@ -154,7 +158,10 @@ pub(crate) fn programs() -> Vec<(String, String)> {
     let mut all = Vec::new();
     for (mesh, input, weights, output) in CHAINS {
         let mut layer = format!("layer f(\n  h0: bf16 {input},\n");
-        weights.iter().enumerate().for_each(|(i, w)| layer += &format!("  w{i}: weight bf16 {w},\n"));
+        weights
+            .iter()
+            .enumerate()
+            .for_each(|(i, w)| layer += &format!("  w{i}: weight bf16 {w},\n"));
         layer += &format!(") -> bf16 {output} {{\n");
         for (i, w) in weights.iter().enumerate() {
             let dim = bare(w).pop().unwrap_or('E');
@@ -166,7 +173,8 @@ pub(crate) fn programs() -> Vec<(String, String)> {
     }
     for (mesh, input, [a, b], [one, other]) in PROJECTIONS {
         let layer = format!(
-            "layer f(\n  x: bf16 {input},\n  a: weight bf16 {a},\n  b: weight bf16 {b},\n) -> (one: bf16 {one}, other: bf16 {other}) {{\n  \
+            "layer f(\n  x: bf16 {input},\n  a: weight bf16 {a},\n  b: weight bf16 {b},\n) -> \
+                (one: bf16 {one}, other: bf16 {other}) {{\n  \
              let p = einsum(x, a -> BF)\n  let q = einsum(x, b -> BF)\n  return (p, q)\n}}\n"
         );
         all.push((
@@ -176,7 +184,8 @@ pub(crate) fn programs() -> Vec<(String, String)> {
     }
     for (mesh, queries, keys, output) in GROUPED {
         let layer = format!(
-            "layer f(\n  q: bf16 {queries},\n  k: cache bf16 {keys},\n  v: cache bf16 {keys},\n) -> bf16 {output} {{\n  \
+            "layer f(\n  q: bf16 {queries},\n  k: cache bf16 {keys},\n  v: cache bf16 {keys},\n) \
+                -> bf16 {output} {{\n  \
              let p = softmax(einsum(q, k -> BKGS) over S)\n  return einsum(p, v -> BKGQ)\n}}\n"
         );
         all.push((

@@ -1,12 +1,15 @@
 //! What plans send, held to what devices lack.
 //!
-//! A device *lacks* what is in the block that it is to have and not in the one that it has. Blocks are counted here as sets of
-//! indices, device by device, from the places of axes alone: nothing of the compiler's own arithmetic of moves is asked. No
-//! plan can bring less to the device that lacks most. Where one sends more the table says why, and each reason is tried: with
-//! the least that any chain of moves sends.
+//! A device *lacks* what is in the block that it is to have and not in the one that it has. Blocks
+//! are counted here as sets of indices, device by device, from the places of axes alone: nothing of
+//! the compiler's own arithmetic of moves is asked. No plan can bring less to the device that lacks
+//! most. Where one sends more the table says why, and each reason is tried: with the least that any
+//! chain of moves sends.
 //!
-//! * `reshards`: one value, pinned from one layout to another, on a flat network whose time is its bytes.
-//! * `programs`: for each value of a plan that is moved, and each layout that it is read in, the same.
+//! * `reshards`: one value, pinned from one layout to another, on a flat network whose time is its
+//!   bytes.
+//! * `programs`: for each value of a plan that is moved, and each layout that it is read in, the
+//!   same.
 
 #![allow(missing_docs)]
 
@@ -27,7 +30,8 @@ fn lowered(source: &str) -> (Plan, Hardware) {
     let program = shard_snapshots::compile(source).swap_remove(0);
     let chip = program.hardware.as_ref().expect("a chip");
     let chip = Hardware::built_in(chip).expect("a built-in chip");
-    let found = lower(&program, &chip, &LowerOptions::default()).unwrap_or_else(|error| panic!("{error}\n{source}"));
+    let found = lower(&program, &chip, &LowerOptions::default())
+        .unwrap_or_else(|error| panic!("{error}\n{source}"));
     assert_eq!(found.optimality.status, Status::Proven, "{source}");
     (found.plan, chip)
 }
@@ -53,11 +57,14 @@ impl Brought {
     }
 }
 
-/// The moves of a plan, put together as ways of one value: from where it is made to where an op or a result reads it.
+/// The moves of a plan, put together as ways of one value: from where it is made to where an op or
+/// a result reads it.
 fn ways(plan: &Plan, chip: &Hardware) -> Vec<Brought> {
     let is_move = |id: InstrId| matches!(plan.instruction(id).kind, InstrKind::Move(_));
-    let readers = plan.ids().filter(|id| !is_move(*id)).flat_map(|id| plan.instruction(id).operands.clone());
-    let mut ends: Vec<InstrId> = readers.chain(plan.outputs.iter().map(|o| o.id)).filter(|id| is_move(*id)).collect();
+    let readers =
+        plan.ids().filter(|id| !is_move(*id)).flat_map(|id| plan.instruction(id).operands.clone());
+    let mut ends: Vec<InstrId> =
+        readers.chain(plan.outputs.iter().map(|o| o.id)).filter(|id| is_move(*id)).collect();
     ends.sort_unstable();
     ends.dedup();
     let way = |end: InstrId| {
@@ -74,7 +81,16 @@ fn ways(plan: &Plan, chip: &Hardware) -> Vec<Brought> {
         let from = plan.instruction(at).layout;
         let name = of.name.clone().unwrap_or_else(|| "-".into());
         let lacks = least_sent(&plan.mesh, &sizes, of.dtype.bits(), from, of.layout);
-        Brought { name, made: at, dims: of.dims.clone(), dtype: of.dtype, from, to: of.layout, moves, lacks }
+        Brought {
+            name,
+            made: at,
+            dims: of.dims.clone(),
+            dtype: of.dtype,
+            from,
+            to: of.layout,
+            moves,
+            lacks,
+        }
     };
     ends.into_iter().map(way).collect()
 }
@@ -124,8 +140,8 @@ fn least_by(
     most
 }
 
-/// A table, a line for each value that a plan moves; and those lines that have no reason though they send more than devices
-/// lack, or that send less.
+/// A table, a line for each value that a plan moves; and those lines that have no reason though
+/// they send more than devices lack, or that send less.
 fn table(cases: &[(String, String)], text: &mut String) -> Vec<String> {
     let mut wrong = Vec::new();
     for (name, source) in cases {
@@ -134,14 +150,21 @@ fn table(cases: &[(String, String)], text: &mut String) -> Vec<String> {
         let _ = writeln!(text, "{name}{}", if ways.is_empty() { ": nothing is moved" } else { "" });
         for way in &ways {
             let (sent, lacks) = (way.sent(), way.lacks);
-            let why = if sent > lacks { reason(&plan, &chip, way, &ways) } else { Some(String::new()) };
+            let why =
+                if sent > lacks { reason(&plan, &chip, way, &ways) } else { Some(String::new()) };
             if sent < lacks || why.is_none() {
                 wrong.push(format!("{name}, {}: lacks {lacks}, sends {sent}", way.name));
             }
             let names = plan.dim_names(&way.dims);
             let layout = |layout: Layout| layout.text(&plan.mesh, &names);
             let moves: Vec<&str> = way.moves.iter().map(|(name, _)| *name).collect();
-            let _ = write!(text, "  {} {} -> {}: lacks {lacks}, ", way.name, layout(way.from), layout(way.to));
+            let _ = write!(
+                text,
+                "  {} {} -> {}: lacks {lacks}, ",
+                way.name,
+                layout(way.from),
+                layout(way.to)
+            );
             let _ = writeln!(text, "sends {sent} by {}", moves.join(", "));
             if let Some(why) = why.filter(|why| !why.is_empty()) {
                 let _ = writeln!(text, "    {why}");

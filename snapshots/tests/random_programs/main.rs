@@ -1,7 +1,9 @@
-//! Random programs through the whole compiler: each is checked, lowered, verified, printed and read back, executed on
-//! simulated devices, and must equal the unsharded program, with the bytes that the model says.
+//! Random programs through the whole compiler: each is checked, lowered, verified, printed and read
+//! back, executed on simulated devices, and must equal the unsharded program, with the bytes that
+//! the model says.
 //!
-//! `SHARDC_PROGRAMS=n` runs n of them, `SHARDC_SEED=n` the one of that seed, with its source and plan printed.
+//! `SHARDC_PROGRAMS=n` runs n of them, `SHARDC_SEED=n` the one of that seed, with its source and
+//! plan printed.
 
 #![allow(missing_docs)]
 
@@ -61,7 +63,8 @@ fn try_program(source: &str, seed: u64, fuse: bool, loud: bool) -> Result<Option
     };
     let started = Instant::now();
     let lowered = lowered(&checked, fuse)?;
-    let mut outcome = Outcome { proven: true, exact: true, moves: 0, lowering: started.elapsed(), kind };
+    let mut outcome =
+        Outcome { proven: true, exact: true, moves: 0, lowering: started.elapsed(), kind };
     for LoweredPhase { plan, optimality, .. } in &lowered {
         if loud {
             eprintln!("{}\n{optimality:?}", text::print(plan));
@@ -78,7 +81,9 @@ fn try_program(source: &str, seed: u64, fuse: bool, loud: bool) -> Result<Option
 }
 
 fn number(variable: &str) -> Option<u64> {
-    std::env::var(variable).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{variable}={text} is no number")))
+    std::env::var(variable)
+        .ok()
+        .map(|text| text.parse().unwrap_or_else(|_| panic!("{variable}={text} is no number")))
 }
 
 #[test]
@@ -100,7 +105,8 @@ fn random_programs_compute_what_they_say_with_collectives_in_loops() {
 
 /// The same, with a panic as a failure like others: a panic in a pass has to name the program too.
 fn outcome_of(source: &str, seed: u64, fuse: bool) -> Result<Option<Outcome>, String> {
-    std::panic::catch_unwind(|| try_program(source, seed, fuse, false)).unwrap_or_else(|_| Err("a panic".into()))
+    std::panic::catch_unwind(|| try_program(source, seed, fuse, false))
+        .unwrap_or_else(|_| Err("a panic".into()))
 }
 
 /// The smallest program like the one of a seed that fails too, as a file.
@@ -143,7 +149,8 @@ impl Counts {
         let get = |n: &AtomicUsize| n.load(Ordering::Relaxed);
         let slowest = self.slowest.load(Ordering::Relaxed);
         eprintln!(
-            "{} programs in {took:?}, {} refused by the checker; {} proven best, {} exact, {} moves; lowering {:.1} s on \
+            "{} programs in {took:?}, {} refused by the checker; {} proven best, {} exact, {} \
+                moves; lowering {:.1} s on \
              {threads} threads, the slowest {:.1} s (seed {})",
             get(&self.done),
             get(&self.refused),
@@ -156,7 +163,8 @@ impl Counts {
         );
         let [phases, strict, host, padded, models] = self.kinds.each_ref().map(get);
         eprintln!(
-            "{phases} in phases, {strict} strict and with all moves written, {host} with host weights, {padded} padded, \
+            "{phases} in phases, {strict} strict and with all moves written, {host} with host \
+                weights, {padded} padded, \
              {models} with a folded block"
         );
         let enough = get(&self.done) / 100;
@@ -165,7 +173,10 @@ impl Counts {
             "of some kind there are too few programs"
         );
         let refused = get(&self.refused);
-        assert!(refused * 4 < get(&self.done), "the checker refuses too many programs to call them random");
+        assert!(
+            refused * 4 < get(&self.done),
+            "the checker refuses too many programs to call them random"
+        );
         // The test would be worth little if most programs were inexact, or moved nothing.
         assert!(get(&self.exact) * 2 > get(&self.done), "most programs are to be compared exactly");
         assert!(get(&self.moves) > get(&self.done), "a program moves something, on average");
@@ -200,8 +211,12 @@ fn hold(programs: u64, fuse: bool) {
                 }
                 Ok(Some(outcome)) => counts.add(seed, &outcome),
                 Err(problem) => {
-                    let mut failures = failures.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-                    failures.push((seed, format!("SHARDC_SEED={seed}: {problem}\n\n{}", generate(seed))));
+                    let mut failures =
+                        failures.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+                    failures.push((
+                        seed,
+                        format!("SHARDC_SEED={seed}: {problem}\n\n{}", generate(seed)),
+                    ));
                     if failures.len() >= MOST_FAILURES {
                         return;
                     }
@@ -223,7 +238,8 @@ fn hold(programs: u64, fuse: bool) {
         let smallest = smallest(*seed, fuse);
         let count = failures.len();
         panic!(
-            "{count} programs fail, the shortest first:\n{}\nthe smallest like the first:\n\n{smallest}",
+            "{count} programs fail, the shortest first:\n{}\nthe smallest like the \
+                first:\n\n{smallest}",
             all.join("\n")
         );
     }
@@ -251,7 +267,10 @@ fn a_program_that_fails_is_shrunk_to_a_few_lines() {
         assert!(fails(&small), "{small}");
         assert!(small.contains(name), "{small}");
         // Dims, the head, what is wrong, and a brace.
-        assert!(small.lines().filter(|line| !line.is_empty()).count() <= 8, "{whole}\nis shrunk to\n{small}");
+        assert!(
+            small.lines().filter(|line| !line.is_empty()).count() <= 8,
+            "{whole}\nis shrunk to\n{small}"
+        );
         assert!(!check(&small).has_errors(), "{small}");
     }
 }
@@ -259,7 +278,8 @@ fn a_program_that_fails_is_shrunk_to_a_few_lines() {
 #[test]
 fn what_fails_by_its_layout_keeps_the_layout() {
     let fails = |source: &str| source.contains("B_x");
-    let whole = "mesh x=4, y=2\ndim A = 8\ndim B = 12\nlayer f(a: weight f32 A_yB_x, b: f32 A_y) -> f32 AB {\n  \
+    let whole = "mesh x=4, y=2\ndim A = 8\ndim B = 12\nlayer f(a: weight f32 A_yB_x, b: f32 A_y) \
+        -> f32 AB {\n  \
                  let c: A_yB_x = gelu(a)\n  let d = c * b\n  return d + c\n}\n";
     let small = shrink(whole, &fails);
     assert_eq!(small, "mesh x=1\ndim B = 1\n\nlayer f(a: f32 B_x) -> f32 B {\n  return a\n}\n");

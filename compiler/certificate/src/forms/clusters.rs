@@ -1,5 +1,6 @@
-//! Choices that are made apart from each other (`spec/certificate.md`, *Forms bounded together*): clusters of classes, such
-//! that every form takes one alternative of each, whatever it takes of the others.
+//! Choices that are made apart from each other (`spec/certificate.md`, *Forms bounded together*):
+//! clusters of classes, such that every form takes one alternative of each, whatever it takes of
+//! the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +12,8 @@ use shard_ir::{DimId, Op};
 /// The choices that may change the same classes.
 #[derive(Clone, Debug)]
 pub(crate) struct Cluster {
-    /// All that may differ with what is chosen: how a class is computed, who reads it, which kernel it is in.
+    /// All that may differ with what is chosen: how a class is computed, who reads it, which kernel
+    /// it is in.
     pub(crate) classes: BTreeSet<Class>,
     /// The ways of choosing, those of fewest flops first.
     pub(super) alternatives: Vec<Choice>,
@@ -33,7 +35,8 @@ pub(super) fn clusters(equal: &Equal<'_>) -> Option<Clusters> {
     let nodes = nodes_to_take(equal);
     let roots = roots(equal);
     let reachable = reachable(&nodes, &roots);
-    let nodes: Nodes<'_> = nodes.into_iter().filter(|(class, _)| reachable.contains(class)).collect();
+    let nodes: Nodes<'_> =
+        nodes.into_iter().filter(|(class, _)| reachable.contains(class)).collect();
     let needed = needed(&nodes, &roots);
     let only = |class: &Class| match nodes.get(class).map(Vec::as_slice) {
         Some([only]) => Some((*class, (*only).clone())),
@@ -42,11 +45,14 @@ pub(super) fn clusters(equal: &Equal<'_>) -> Option<Clusters> {
     let fixed: Choice = needed.iter().filter_map(only).collect();
     let mut all = Vec::new();
     for classes in touched(equal, &nodes, &needed) {
-        let choices = classes.iter().copied().filter(|c| needed.contains(c) && nodes[c].len() > 1).collect();
+        let choices =
+            classes.iter().copied().filter(|c| needed.contains(c) && nodes[c].len() > 1).collect();
         let mut found = Vec::new();
         choose(&nodes, &needed, choices, Choice::new(), &mut found)?;
         found.retain(|choice| !needs_itself(&classes, choice, &fixed));
-        found.sort_by_cached_key(|choice| choice.values().map(|node| flops(equal, node)).fold(0, u128::saturating_add));
+        found.sort_by_cached_key(|choice| {
+            choice.values().map(|node| flops(equal, node)).fold(0, u128::saturating_add)
+        });
         all.push(Cluster { classes, alternatives: found });
     }
     Some(Clusters { fixed, all })
@@ -57,7 +63,8 @@ type Nodes<'e> = BTreeMap<Class, Vec<&'e Node>>;
 
 fn flops(equal: &Equal<'_>, node: &Node) -> u128 {
     let (Some(Op::Einsum), Some(made)) = (equal.op(node), equal.made(node)) else { return 0 };
-    let operands: Vec<&[DimId]> = node.operands.iter().map(|o| equal.ty(*o).dims.as_slice()).collect();
+    let operands: Vec<&[DimId]> =
+        node.operands.iter().map(|o| equal.ty(*o).dims.as_slice()).collect();
     flops_of(equal.program, &operands, &made.ty.dims)
 }
 
@@ -101,7 +108,9 @@ fn can_do_without(nodes: &Nodes<'_>, roots: &[Class], without: Class) -> bool {
     for (class, nodes) in nodes.iter().filter(|(class, _)| **class != without) {
         for node in nodes {
             let operands: BTreeSet<Class> = node.operands.iter().copied().collect();
-            operands.iter().for_each(|operand| readers.entry(*operand).or_default().push(missing.len()));
+            operands
+                .iter()
+                .for_each(|operand| readers.entry(*operand).or_default().push(missing.len()));
             missing.push((*class, operands.len()));
             if operands.is_empty() {
                 open.push(*class);
@@ -124,15 +133,19 @@ fn can_do_without(nodes: &Nodes<'_>, roots: &[Class], without: Class) -> bool {
 
 /// What choices touch, as far as it hangs together.
 fn touched(equal: &Equal<'_>, nodes: &Nodes<'_>, needed: &BTreeSet<Class>) -> Vec<BTreeSet<Class>> {
-    let is_number = |class: &Class| nodes[class].iter().any(|node| matches!(node.head, Head::Constant(..)));
+    let is_number =
+        |class: &Class| nodes[class].iter().any(|node| matches!(node.head, Head::Constant(..)));
     let mut groups = Groups::default();
     let choices = nodes.iter().filter(|(_, nodes)| nodes.len() > 1).map(|(class, _)| *class);
     for choice in choices {
-        // Who reads what it is computed from hangs on it; and whatever no form needs is there for it.
+        // Who reads what it is computed from hangs on it; and whatever no form needs is there for
+        // it.
         let (mut open, mut seen) = (vec![choice], BTreeSet::from([choice]));
         groups.join(choice, choice);
         while let Some(class) = open.pop() {
-            for operand in nodes[&class].iter().flat_map(|node| &node.operands).filter(|o| !is_number(o)) {
+            for operand in
+                nodes[&class].iter().flat_map(|node| &node.operands).filter(|o| !is_number(o))
+            {
                 groups.join(choice, *operand);
                 if !needed.contains(operand) && seen.insert(*operand) {
                     open.push(*operand);
@@ -155,17 +168,22 @@ fn touched(equal: &Equal<'_>, nodes: &Nodes<'_>, needed: &BTreeSet<Class>) -> Ve
     groups.all()
 }
 
-/// For each class those that may be next to it in a kernel: an elementwise op, the one op that makes all of its operands
-/// that ops make, and the pins between.
+/// For each class those that may be next to it in a kernel: an elementwise op, the one op that
+/// makes all of its operands that ops make, and the pins between.
 fn beside_in_a_kernel(equal: &Equal<'_>, nodes: &Nodes<'_>) -> BTreeMap<Class, BTreeSet<Class>> {
     let mut beside: BTreeMap<Class, BTreeSet<Class>> = BTreeMap::new();
-    for (class, node) in nodes.iter().flat_map(|(class, nodes)| nodes.iter().map(move |node| (*class, *node))) {
+    for (class, node) in
+        nodes.iter().flat_map(|(class, nodes)| nodes.iter().map(move |node| (*class, *node)))
+    {
         if !equal.op(node).is_some_and(Op::is_elementwise) {
             continue;
         }
-        let ways: Vec<Vec<Class>> = node.operands.iter().map(|operand| to_the_maker(nodes, *operand)).collect();
+        let ways: Vec<Vec<Class>> =
+            node.operands.iter().map(|operand| to_the_maker(nodes, *operand)).collect();
         let is_made = |way: &&Vec<Class>| {
-            way.last().is_some_and(|maker| nodes[maker].iter().any(|node| matches!(node.head, Head::Op(_))))
+            way.last().is_some_and(|maker| {
+                nodes[maker].iter().any(|node| matches!(node.head, Head::Op(_)))
+            })
         };
         let made: Vec<&Vec<Class>> = ways.iter().filter(is_made).collect();
         if made.windows(2).any(|two| two[0].last() != two[1].last()) {
@@ -185,14 +203,16 @@ fn beside_in_a_kernel(equal: &Equal<'_>, nodes: &Nodes<'_>) -> BTreeMap<Class, B
 /// A class, the pins behind it, and what they pin.
 fn to_the_maker(nodes: &Nodes<'_>, class: Class) -> Vec<Class> {
     let mut way = vec![class];
-    while let Some([Node { head: Head::Pin(_), operands }]) = way.last().map(|class| nodes[class].as_slice()) {
+    while let Some([Node { head: Head::Pin(_), operands }]) =
+        way.last().map(|class| nodes[class].as_slice())
+    {
         way.extend(operands);
     }
     way
 }
 
-/// Every choice of nodes for some classes, and for what they need beside what every form has. `None` where there are too
-/// many.
+/// Every choice of nodes for some classes, and for what they need beside what every form has.
+/// `None` where there are too many.
 fn choose(
     nodes: &Nodes<'_>,
     needed: &BTreeSet<Class>,
@@ -227,10 +247,14 @@ fn choose(
 /// Whether classes of a cluster would need each other.
 fn needs_itself(classes: &BTreeSet<Class>, choice: &Choice, fixed: &Choice) -> bool {
     let node = |class: &Class| choice.get(class).or_else(|| fixed.get(class));
-    // What needs nothing that is left is taken away, until nothing is left or all of it needs something.
-    let mut left: BTreeSet<Class> = classes.iter().copied().filter(|class| node(class).is_some()).collect();
+    // What needs nothing that is left is taken away, until nothing is left or all of it needs
+    // something.
+    let mut left: BTreeSet<Class> =
+        classes.iter().copied().filter(|class| node(class).is_some()).collect();
     loop {
-        let is_bound = |class: &Class| node(class).is_some_and(|node| node.operands.iter().any(|o| left.contains(o)));
+        let is_bound = |class: &Class| {
+            node(class).is_some_and(|node| node.operands.iter().any(|o| left.contains(o)))
+        };
         let bound: BTreeSet<Class> = left.iter().copied().filter(is_bound).collect();
         if bound.len() == left.len() {
             return !left.is_empty();

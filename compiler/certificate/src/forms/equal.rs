@@ -1,5 +1,6 @@
-//! Which expressions are equal: classes of them, each with the ways of computing it. Two ops alike on equal operands are
-//! equal, and so is what a rule says (congruence closure, by hand and without haste).
+//! Which expressions are equal: classes of them, each with the ways of computing it. Two ops alike
+//! on equal operands are equal, and so is what a rule says (congruence closure, by hand and without
+//! haste).
 
 use std::collections::BTreeMap;
 
@@ -12,8 +13,8 @@ use super::written::chain;
 /// A class of equal expressions, by number.
 pub(crate) type Class = usize;
 
-/// An op with the type of its result and where it is computed: in which folded block, and whether it is the very value that
-/// a folded block takes, which is no other one, equal or not.
+/// An op with the type of its result and where it is computed: in which folded block, and whether
+/// it is the very value that a folded block takes, which is no other one, equal or not.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Made {
     pub(super) op: Op,
@@ -72,7 +73,8 @@ pub(super) struct Equal<'a> {
 }
 
 impl<'a> Equal<'a> {
-    /// The program as it is written; einsums of more than two operands also as chains, left to right.
+    /// The program as it is written; einsums of more than two operands also as chains, left to
+    /// right.
     pub(super) fn of(program: &'a Program) -> Equal<'a> {
         let mut equal = Equal {
             program,
@@ -91,23 +93,33 @@ impl<'a> Equal<'a> {
         for id in program.live_values() {
             let value = program.value(id);
             let ty = TensorType { dims: value.dims.clone(), dtype: value.dtype };
-            let operands: Vec<Class> = value.def.operands().iter().filter_map(|o| equal.class_of[o.index()]).collect();
+            let operands: Vec<Class> =
+                value.def.operands().iter().filter_map(|o| equal.class_of[o.index()]).collect();
             let class = match &value.def {
-                Def::Parameter { .. } => equal.add(Node { head: Head::Given(id), operands }, ty, true),
-                Def::Constant(number) => {
-                    equal.add(Node { head: Head::Constant(number.to_bits(), value.dtype), operands }, ty, true)
+                Def::Parameter { .. } => {
+                    equal.add(Node { head: Head::Given(id), operands }, ty, true)
                 }
+                Def::Constant(number) => equal.add(
+                    Node { head: Head::Constant(number.to_bits(), value.dtype), operands },
+                    ty,
+                    true,
+                ),
                 Def::Pin { .. } => equal.add(Node { head: Head::Pin(id), operands }, ty, true),
                 Def::Op { op, .. } => {
-                    let place = Place { fold: value.fold, taken: taken.contains(&id).then_some(id) };
-                    let class = equal.add_op(Made { op: op.clone(), ty, place }, operands.clone(), true);
+                    let place =
+                        Place { fold: value.fold, taken: taken.contains(&id).then_some(id) };
+                    let class =
+                        equal.add_op(Made { op: op.clone(), ty, place }, operands.clone(), true);
                     if *op == Op::Einsum && operands.len() > 2 {
                         let mut last = operands[0];
                         for (step, ty) in chain(program, id).into_iter().enumerate() {
                             let is_last = step + 2 == operands.len();
                             let place = Place { taken: place.taken.filter(|_| is_last), ..place };
-                            last =
-                                equal.add_op(Made { op: Op::Einsum, ty, place }, vec![last, operands[step + 1]], true);
+                            last = equal.add_op(
+                                Made { op: Op::Einsum, ty, place },
+                                vec![last, operands[step + 1]],
+                                true,
+                            );
                         }
                         equal.merge(class, last);
                     }
@@ -165,7 +177,8 @@ impl<'a> Equal<'a> {
             Expr::Class(class) => *class,
             Expr::Op(op, ty, operands) => {
                 let inner = Place { taken: None, ..place };
-                let operands = operands.iter().map(|operand| self.add_expr(operand, inner)).collect();
+                let operands =
+                    operands.iter().map(|operand| self.add_expr(operand, inner)).collect();
                 self.add_op(Made { op: op.clone(), ty: ty.clone(), place }, operands, false)
             }
         }
@@ -215,7 +228,8 @@ impl<'a> Equal<'a> {
             let mut nodes: BTreeMap<Node, (Class, bool)> = BTreeMap::new();
             let mut alike = Vec::new();
             for (node, (class, written)) in &self.nodes {
-                let known = nodes.entry(self.canonical(node.clone())).or_insert((self.now(*class), false));
+                let known =
+                    nodes.entry(self.canonical(node.clone())).or_insert((self.now(*class), false));
                 known.1 |= written;
                 if known.0 != self.now(*class) {
                     alike.push((known.0, *class));
@@ -229,7 +243,9 @@ impl<'a> Equal<'a> {
         }
         self.by_class.clear();
         for first in [true, false] {
-            for (node, (class, _)) in self.nodes.iter().filter(|(_, (_, written))| *written == first) {
+            for (node, (class, _)) in
+                self.nodes.iter().filter(|(_, (_, written))| *written == first)
+            {
                 self.by_class.entry(*class).or_default().push(node.clone());
             }
         }
@@ -257,7 +273,10 @@ impl<'a> Equal<'a> {
 
     /// The operands of the einsums of a class.
     pub(super) fn einsums(&self, class: Class) -> impl Iterator<Item = &[Class]> {
-        self.nodes(class).iter().filter(|n| self.op(n) == Some(&Op::Einsum)).map(|n| n.operands.as_slice())
+        self.nodes(class)
+            .iter()
+            .filter(|n| self.op(n) == Some(&Op::Einsum))
+            .map(|n| n.operands.as_slice())
     }
 
     /// Those of two operands.
@@ -296,7 +315,8 @@ impl<'a> Equal<'a> {
 
     /// Whether a tensor with these dims may be made at all.
     pub(super) fn fits(&self, dims: &[DimId]) -> bool {
-        let elements = self.program.sizes(dims).iter().try_fold(1u64, |n, size| n.checked_mul(*size));
+        let elements =
+            self.program.sizes(dims).iter().try_fold(1u64, |n, size| n.checked_mul(*size));
         dims.len() <= MAX_RANK && elements.is_some_and(|n| n <= MAX_ELEMENTS)
     }
 }

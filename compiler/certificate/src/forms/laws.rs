@@ -1,5 +1,5 @@
-//! The logical rules (`spec/rules.md`, `spec/search.md`): what else a class may be computed as. Every product and sum that a
-//! rule makes has the dtype of the value that it computes.
+//! The logical rules (`spec/rules.md`, `spec/search.md`): what else a class may be computed as.
+//! Every product and sum that a rule makes has the dtype of the value that it computes.
 
 use shard_ir::{Binary, DimId, Dtype, Op, Reduce, TensorType, accumulates_in};
 
@@ -16,7 +16,8 @@ const FLOP_CAP: u128 = 2;
 /// Einsums of more operands than this are chains, left to right, and nothing else.
 pub(super) const MOST_OPERANDS: usize = 7;
 
-/// Ways of reading one nest of additions as a sum of terms, and terms of one reading: beyond, an inner sum is a term.
+/// Ways of reading one nest of additions as a sum of terms, and terms of one reading: beyond, an
+/// inner sum is a term.
 const MOST_READINGS: usize = 16;
 const MOST_TERMS: usize = 64;
 
@@ -24,7 +25,8 @@ fn einsum(ty: TensorType, operands: impl IntoIterator<Item = Expr>) -> Expr {
     Expr::Op(Op::Einsum, ty, operands.into_iter().collect())
 }
 
-/// `einsum(a, b, c -> R)` is `einsum(einsum(a, b), c -> R)`: so for every division of the operands in two.
+/// `einsum(a, b, c -> R)` is `einsum(einsum(a, b), c -> R)`: so for every division of the operands
+/// in two.
 pub(super) fn long_einsum(equal: &Equal<'_>, class: Class, found: &mut Vec<Found>) {
     let result = equal.ty(class);
     for operands in equal.einsums(class).filter(|o| (3..=MOST_OPERANDS).contains(&o.len())) {
@@ -32,9 +34,16 @@ pub(super) fn long_einsum(equal: &Equal<'_>, class: Class, found: &mut Vec<Found
         for set in 1u32..1 << (operands.len() - 1) {
             let is_apart = |at: usize| at > 0 && set >> (at - 1) & 1 == 1;
             let (mut one, mut other) = (Vec::new(), Vec::new());
-            operands.iter().enumerate().for_each(|(at, o)| if is_apart(at) { other.push(*o) } else { one.push(*o) });
+            operands
+                .iter()
+                .enumerate()
+                .for_each(|(at, o)| if is_apart(at) { other.push(*o) } else { one.push(*o) });
             let product = |of: &[Class], rest: &[Class]| product_within(equal, of, rest, result);
-            let (Some((left, l)), Some((right, r))) = (product(&one, &other), product(&other, &one)) else { continue };
+            let (Some((left, l)), Some((right, r))) =
+                (product(&one, &other), product(&other, &one))
+            else {
+                continue;
+            };
             if l.product(r).is_some_and(|dtype| accumulates_in(dtype, result.dtype)) {
                 found.push((class, einsum(result.clone(), [left, right])));
             }
@@ -42,13 +51,20 @@ pub(super) fn long_einsum(equal: &Equal<'_>, class: Class, found: &mut Vec<Found
     }
 }
 
-/// The product of some operands of an einsum with this result, and its dtype; the operand itself where it is one.
-fn product_within(equal: &Equal<'_>, of: &[Class], rest: &[Class], result: &TensorType) -> Option<(Expr, Dtype)> {
+/// The product of some operands of an einsum with this result, and its dtype; the operand itself
+/// where it is one.
+fn product_within(
+    equal: &Equal<'_>,
+    of: &[Class],
+    rest: &[Class],
+    result: &TensorType,
+) -> Option<(Expr, Dtype)> {
     if let [one] = of {
         return Some((Expr::Class(*one), equal.ty(*one).dtype));
     }
     let operands: Vec<&[DimId]> = of.iter().map(|o| equal.ty(*o).dims.as_slice()).collect();
-    let is_needed = |dim| result.dims.contains(&dim) || rest.iter().any(|o| equal.ty(*o).dims.contains(&dim));
+    let is_needed =
+        |dim| result.dims.contains(&dim) || rest.iter().any(|o| equal.ty(*o).dims.contains(&dim));
     let dims = kept_dims(&operands, is_needed);
     // What is stored narrow counts as what it is multiplied with, so that comes first.
     let mut dtypes: Vec<Dtype> = of.iter().map(|o| equal.ty(*o).dtype).collect();
@@ -74,19 +90,28 @@ pub(super) fn reassociation(equal: &Equal<'_>, class: Class, found: &mut Vec<Fou
     }
 }
 
-/// `einsum(a, einsum(b, c))` in place of `einsum(einsum(a, b), c)`, where that is sound and within the cap.
+/// `einsum(a, einsum(b, c))` in place of `einsum(einsum(a, b), c)`, where that is sound and within
+/// the cap.
 fn rotated(equal: &Equal<'_>, class: Class, inner: Class, [a, b, c]: [Class; 3]) -> Option<Expr> {
     let [result, old, a_ty, b_ty, c_ty] = [class, inner, a, b, c].map(|class| equal.ty(class));
     let share = |one: &[DimId], other: &[DimId]| one.iter().any(|dim| other.contains(dim));
-    let new_dims = kept_dims(&[&b_ty.dims, &c_ty.dims], |dim| result.dims.contains(&dim) || a_ty.dims.contains(&dim));
+    let new_dims = kept_dims(&[&b_ty.dims, &c_ty.dims], |dim| {
+        result.dims.contains(&dim) || a_ty.dims.contains(&dim)
+    });
     // `c` has no dim of the name of one that `a b` sums over: it would be another dim.
-    let is_summed = |dim: &DimId| !old.dims.contains(dim) && (a_ty.dims.contains(dim) || b_ty.dims.contains(dim));
-    if c_ty.dims.iter().any(is_summed) || !share(&b_ty.dims, &c_ty.dims) || !share(&a_ty.dims, &new_dims) {
+    let is_summed = |dim: &DimId| {
+        !old.dims.contains(dim) && (a_ty.dims.contains(dim) || b_ty.dims.contains(dim))
+    };
+    if c_ty.dims.iter().any(is_summed)
+        || !share(&b_ty.dims, &c_ty.dims)
+        || !share(&a_ty.dims, &new_dims)
+    {
         return None;
     }
     // The new einsums have the dtype of the old ones, and state it where those do.
     let dtype = result.dtype;
-    let is_stated = a_ty.dtype.product(b_ty.dtype) != Some(old.dtype) || old.dtype.product(c_ty.dtype) != Some(dtype);
+    let is_stated = a_ty.dtype.product(b_ty.dtype) != Some(old.dtype)
+        || old.dtype.product(c_ty.dtype) != Some(dtype);
     let gives = |one: Dtype, other: Dtype| match one.product(other) {
         Some(product) if is_stated => accumulates_in(product, dtype),
         product => product == Some(dtype),
@@ -94,9 +119,12 @@ fn rotated(equal: &Equal<'_>, class: Class, inner: Class, [a, b, c]: [Class; 3])
     if old.dtype != dtype || !gives(b_ty.dtype, c_ty.dtype) || !gives(a_ty.dtype, dtype) {
         return None;
     }
-    let flops = |operands: [&[DimId]; 2], result: &[DimId]| flops_of(equal.program, &operands, result);
-    let before = flops([&a_ty.dims, &b_ty.dims], &old.dims) + flops([&old.dims, &c_ty.dims], &result.dims);
-    let after = flops([&b_ty.dims, &c_ty.dims], &new_dims) + flops([&a_ty.dims, &new_dims], &result.dims);
+    let flops =
+        |operands: [&[DimId]; 2], result: &[DimId]| flops_of(equal.program, &operands, result);
+    let before =
+        flops([&a_ty.dims, &b_ty.dims], &old.dims) + flops([&old.dims, &c_ty.dims], &result.dims);
+    let after =
+        flops([&b_ty.dims, &c_ty.dims], &new_dims) + flops([&a_ty.dims, &new_dims], &result.dims);
     if after > before.saturating_mul(FLOP_CAP) || !equal.fits(&new_dims) {
         return None;
     }
@@ -108,7 +136,8 @@ fn rotated(equal: &Equal<'_>, class: Class, inner: Class, [a, b, c]: [Class; 3])
 pub(super) fn sum_of_einsum(equal: &Equal<'_>, class: Class, found: &mut Vec<Found>) {
     let result = equal.ty(class);
     for node in equal.nodes(class) {
-        let adds_up = matches!(equal.op(node), Some(Op::Einsum | Op::Reduce { kind: Reduce::Sum, .. }));
+        let adds_up =
+            matches!(equal.op(node), Some(Op::Einsum | Op::Reduce { kind: Reduce::Sum, .. }));
         let &[operand] = node.operands.as_slice() else { continue };
         if adds_up && equal.ty(operand).dtype == result.dtype {
             for inner in equal.einsums(operand).filter(|o| (2..=MOST_OPERANDS).contains(&o.len())) {
@@ -121,10 +150,12 @@ pub(super) fn sum_of_einsum(equal: &Equal<'_>, class: Class, found: &mut Vec<Fou
 /// A term of a sum, and whether it is taken away.
 type Term = (bool, Class);
 
-/// `einsum(x, a) + einsum(x, b)` is `einsum(x, a + b)`: all terms of a nest of additions and subtractions that share `x`.
+/// `einsum(x, a) + einsum(x, b)` is `einsum(x, a + b)`: all terms of a nest of additions and
+/// subtractions that share `x`.
 pub(super) fn shared_operand(equal: &Equal<'_>, class: Class, found: &mut Vec<Found>) {
     for terms in readings(equal, class, &mut Vec::new()).iter().filter(|terms| terms.len() > 1) {
-        let mut shared: Vec<Class> = terms.iter().flat_map(|(_, term)| equal.products(*term).flatten()).collect();
+        let mut shared: Vec<Class> =
+            terms.iter().flat_map(|(_, term)| equal.products(*term).flatten()).collect();
         shared.sort_unstable();
         shared.dedup();
         for x in shared {
@@ -133,8 +164,8 @@ pub(super) fn shared_operand(equal: &Equal<'_>, class: Class, found: &mut Vec<Fo
     }
 }
 
-/// A class as a sum of terms, in every way that there is: those of the additions and subtractions under it; itself alone
-/// where it may be had otherwise, or is a part of itself.
+/// A class as a sum of terms, in every way that there is: those of the additions and subtractions
+/// under it; itself alone where it may be had otherwise, or is a part of itself.
 fn readings(equal: &Equal<'_>, class: Class, within: &mut Vec<Class>) -> Vec<Vec<Term>> {
     let alone = vec![(false, class)];
     if within.contains(&class) {
@@ -148,7 +179,8 @@ fn readings(equal: &Equal<'_>, class: Class, within: &mut Vec<Class>) -> Vec<Vec
             Some(Op::Binary(Binary::Sub)) => Some(true),
             _ => None,
         };
-        let (Some(takes_away), true) = (takes_away, node.operands.iter().all(|o| equal.ty(*o) == equal.ty(class)))
+        let (Some(takes_away), true) =
+            (takes_away, node.operands.iter().all(|o| equal.ty(*o) == equal.ty(class)))
         else {
             all.push(alone.clone());
             continue;
@@ -191,7 +223,8 @@ fn factored(equal: &Equal<'_>, class: Class, terms: &[Term], x: Class) -> Option
         }
     }
     let &[(negative, first), _, ..] = rests.as_slice() else { return None };
-    let rests = rests.into_iter().map(|(sign, rest)| (sign != negative, Expr::Class(rest))).collect();
+    let rests =
+        rests.into_iter().map(|(sign, rest)| (sign != negative, Expr::Class(rest))).collect();
     let product = einsum(ty.clone(), [Expr::Class(x), sum(equal.ty(first), rests)?]);
     others.push((negative, product));
     sum(ty, others)

@@ -1,4 +1,5 @@
-//! The form that a plan computes, found in the classes: what each instruction may stand for, from the parameters on.
+//! The form that a plan computes, found in the classes: what each instruction may stand for, from
+//! the parameters on.
 //!
 //! Nothing rests on this: the plan is held to the form that is found here, as to any other.
 
@@ -13,7 +14,8 @@ use super::read::Choice;
 /// Ways of giving an op its operands that are looked at for one instruction.
 const MOST_READINGS: usize = 256;
 
-/// The node that the plan takes of each class that it computes; `None` where its results are none of the program's.
+/// The node that the plan takes of each class that it computes; `None` where its results are none
+/// of the program's.
 pub(super) fn choice_of(equal: &Equal<'_>, plan: &Plan) -> Option<Choice> {
     let mut matched = Matched::new(equal, plan)?;
     for id in plan.ids() {
@@ -32,11 +34,13 @@ struct Matched<'m> {
     composites: BTreeMap<Class, Vec<(Class, Node)>>,
     /// What the folded blocks take.
     taken: Vec<Option<ValueId>>,
-    /// For each instruction the classes that it may stand for, each with the node, and what it reads for it.
+    /// For each instruction the classes that it may stand for, each with the node, and what it
+    /// reads for it.
     stands: Vec<BTreeMap<Class, Way>>,
 }
 
-/// How an instruction comes to stand for a class: a node, and the instructions that stand for its operands.
+/// How an instruction comes to stand for a class: a node, and the instructions that stand for its
+/// operands.
 #[derive(Clone, Debug)]
 struct Way {
     node: Node,
@@ -46,28 +50,36 @@ struct Way {
 impl<'m> Matched<'m> {
     fn new(equal: &'m Equal<'m>, plan: &'m Plan) -> Option<Matched<'m>> {
         let program = equal.program;
-        let given = plan.ids().filter(|id| matches!(plan.instruction(*id).kind, InstrKind::Parameter(_)));
-        let declared = program.value_ids().filter(|id| matches!(program.value(*id).def, Def::Parameter { .. }));
-        let parameters = given.zip(declared).map(|(id, value)| Some((id, equal.class_of_value(value)?)));
+        let given =
+            plan.ids().filter(|id| matches!(plan.instruction(*id).kind, InstrKind::Parameter(_)));
+        let declared = program
+            .value_ids()
+            .filter(|id| matches!(program.value(*id).def, Def::Parameter { .. }));
+        let parameters =
+            given.zip(declared).map(|(id, value)| Some((id, equal.class_of_value(value)?)));
         let (mut pins, mut composites) = (BTreeMap::new(), BTreeMap::new());
         for class in equal.classes() {
             for node in equal.nodes(class) {
-                let by_operand: &mut BTreeMap<Class, Vec<(Class, Node)>> = match (node.head, equal.op(node)) {
-                    (Head::Pin(_), _) => &mut pins,
-                    (_, Some(op)) if composite_dim(op).is_some() => &mut composites,
-                    _ => continue,
-                };
+                let by_operand: &mut BTreeMap<Class, Vec<(Class, Node)>> =
+                    match (node.head, equal.op(node)) {
+                        (Head::Pin(_), _) => &mut pins,
+                        (_, Some(op)) if composite_dim(op).is_some() => &mut composites,
+                        _ => continue,
+                    };
                 by_operand.entry(*node.operands.first()?).or_default().push((class, node.clone()));
             }
         }
-        let entry = |fold| program.entry(FoldId(fold)).map(|entry| crate::kernel::unpinned(program, entry));
+        let entry =
+            |fold| program.entry(FoldId(fold)).map(|entry| crate::kernel::unpinned(program, entry));
         Some(Matched {
             equal,
             plan,
             parameters: parameters.collect::<Option<_>>()?,
             pins,
             composites,
-            taken: std::iter::once(None).chain((0..program.folds.len() as u16).map(entry)).collect(),
+            taken: std::iter::once(None)
+                .chain((0..program.folds.len() as u16).map(entry))
+                .collect(),
             stands: Vec::new(),
         })
     }
@@ -78,9 +90,15 @@ impl<'m> Matched<'m> {
         let mut all = BTreeMap::new();
         match &instr.kind {
             InstrKind::Parameter(_) => {
-                let class =
-                    self.parameters.get(&id).and_then(|class| Some((*class, self.equal.nodes(*class).first()?)));
-                all.extend(class.map(|(class, node)| (class, Way { node: node.clone(), reads: Vec::new() })));
+                let class = self
+                    .parameters
+                    .get(&id)
+                    .and_then(|class| Some((*class, self.equal.nodes(*class).first()?)));
+                all.extend(
+                    class.map(|(class, node)| {
+                        (class, Way { node: node.clone(), reads: Vec::new() })
+                    }),
+                );
             }
             InstrKind::Constant(number) => {
                 let bits = self.plan.number(*number).to_bits();
@@ -93,7 +111,9 @@ impl<'m> Matched<'m> {
                     all.clone_from(&self.stands[moved.index()]);
                 }
             }
-            InstrKind::Op(_) if instr.origin.piece_of.is_some() => self.ends_a_composite(id, &mut all),
+            InstrKind::Op(_) if instr.origin.piece_of.is_some() => {
+                self.ends_a_composite(id, &mut all)
+            }
             kind @ (InstrKind::Op(_) | InstrKind::CollectiveEinsum(_)) => {
                 if let Some(op) = kind.op() {
                     self.computes(id, op, &mut all);
@@ -137,7 +157,8 @@ impl<'m> Matched<'m> {
         }
     }
 
-    /// The softmaxes and norms that a piece may be the last of: what they are of is read by it, or by pieces before it.
+    /// The softmaxes and norms that a piece may be the last of: what they are of is read by it, or
+    /// by pieces before it.
     fn ends_a_composite(&self, id: InstrId, all: &mut BTreeMap<Class, Way>) {
         let last = self.plan.instruction(id);
         let (mut open, mut seen) = (last.operands.clone(), BTreeSet::new());
@@ -149,7 +170,8 @@ impl<'m> Matched<'m> {
                 for (composite, node) in self.composites.get(class).into_iter().flatten() {
                     let ty = self.equal.ty(*composite);
                     if ty.dims == last.dims && ty.dtype == last.dtype {
-                        all.entry(*composite).or_insert(Way { node: node.clone(), reads: vec![id] });
+                        all.entry(*composite)
+                            .or_insert(Way { node: node.clone(), reads: vec![id] });
                     }
                 }
             }
@@ -176,7 +198,9 @@ impl<'m> Matched<'m> {
             if let (InstrKind::Move(_), Some(moved)) = (&instr.kind, instr.operands.first()) {
                 let way = self.stands[id.index()].get(&class)?;
                 // A pin of what is moved holds here or before.
-                if !matches!(way.node.head, Head::Pin(_)) || self.stands[moved.index()].contains_key(&class) {
+                if !matches!(way.node.head, Head::Pin(_))
+                    || self.stands[moved.index()].contains_key(&class)
+                {
                     open.push((class, *moved));
                     continue;
                 }
@@ -188,10 +212,12 @@ impl<'m> Matched<'m> {
                 open.push((*operand, id));
                 continue;
             }
-            // A node has its operands in an order of its own; each is one that some instruction read stands for.
+            // A node has its operands in an order of its own; each is one that some instruction
+            // read stands for.
             let mut left: Vec<InstrId> = way.reads.clone();
             for operand in operands {
-                let at = left.iter().position(|read| self.stands[read.index()].contains_key(operand))?;
+                let at =
+                    left.iter().position(|read| self.stands[read.index()].contains_key(operand))?;
                 open.push((*operand, if left.len() > 1 { left.remove(at) } else { left[at] }));
             }
         }

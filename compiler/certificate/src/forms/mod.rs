@@ -31,7 +31,8 @@ const MOST_FORMS: usize = 1 << 12;
 
 type Law = fn(&Equal<'_>, Class, &mut Vec<laws::Found>);
 
-/// The forms of a program. In a strict layer all is as written, but for the order of einsums of more than two operands.
+/// The forms of a program. In a strict layer all is as written, but for the order of einsums of
+/// more than two operands.
 pub fn forms(program: &Program) -> Forms {
     let (equal, limit) = equal_ways(program);
     let others = read::forms(&equal, MOST_FORMS);
@@ -41,11 +42,14 @@ pub fn forms(program: &Program) -> Forms {
     Forms { all: std::iter::once(as_written(program)).chain(others).collect(), cut }
 }
 
-/// The classes of a program with all that the rules say of them; and what ended that too early, if anything did.
+/// The classes of a program with all that the rules say of them; and what ended that too early, if
+/// anything did.
 fn equal_ways(program: &Program) -> (Equal<'_>, Option<TooMany>) {
     let laws: &[Law] = match program.strict {
         true => &[laws::long_einsum],
-        false => &[laws::long_einsum, laws::reassociation, laws::sum_of_einsum, laws::shared_operand],
+        false => {
+            &[laws::long_einsum, laws::reassociation, laws::sum_of_einsum, laws::shared_operand]
+        }
     };
     let mut equal = Equal::of(program);
     let is_whole = close_under(&mut equal, laws);
@@ -131,8 +135,8 @@ impl<'p> Choices<'p> {
         self.alternatives().into_iter().fold(1, usize::saturating_mul)
     }
 
-    /// Whether the source computes something twice, which every other form computes once: then none of these forms is the
-    /// one written.
+    /// Whether the source computes something twice, which every other form computes once: then none
+    /// of these forms is the one written.
     pub fn written_is_apart(&self) -> bool {
         read::merges(&self.equal)
     }
@@ -168,8 +172,16 @@ impl<'p> Choices<'p> {
     /// The alternatives of the form that a plan is one of; none for those of which it has nothing.
     pub fn picks_of(&self, plan: &Plan) -> Option<Vec<Option<usize>>> {
         let choice: Choice = matched::choice_of(&self.equal, plan)?;
-        let is_taken = |alternative: &Choice| alternative.iter().all(|(class, node)| choice.get(class) == Some(node));
-        Some(self.clusters.all.iter().map(|cluster| cluster.alternatives.iter().position(is_taken)).collect())
+        let is_taken = |alternative: &Choice| {
+            alternative.iter().all(|(class, node)| choice.get(class) == Some(node))
+        };
+        Some(
+            self.clusters
+                .all
+                .iter()
+                .map(|cluster| cluster.alternatives.iter().position(is_taken))
+                .collect(),
+        )
     }
 }
 
@@ -198,16 +210,20 @@ fn close_under(equal: &mut Equal<'_>, laws: &[Law]) -> bool {
 
 /// The flops of an einsum on all devices together, as few as any layout asks for.
 ///
-/// One of a single operand adds up what its result has not. A device that holds a part of what is summed leaves the rest of
-/// the additions to the move behind it, so that a result's worth of them may be missing on every device.
+/// One of a single operand adds up what its result has not. A device that holds a part of what is
+/// summed leaves the rest of the additions to the move behind it, so that a result's worth of them
+/// may be missing on every device.
 fn flops_of(program: &Program, operands: &[&[DimId]], result: &[DimId]) -> u128 {
     let mut space: Vec<DimId> = operands.concat();
     space.sort_unstable();
     space.dedup();
-    let points = |dims: &[DimId]| program.sizes(dims).into_iter().fold(1u128, |n, s| n.saturating_mul(u128::from(s)));
+    let points = |dims: &[DimId]| {
+        program.sizes(dims).into_iter().fold(1u128, |n, s| n.saturating_mul(u128::from(s)))
+    };
     let contracts = space.iter().any(|dim| !result.contains(dim));
     match operands.len() {
-        1 => points(&space).saturating_sub(points(result).saturating_mul(u128::from(program.mesh.devices()))),
+        1 => points(&space)
+            .saturating_sub(points(result).saturating_mul(u128::from(program.mesh.devices()))),
         _ if contracts => points(&space).saturating_mul(2),
         _ => points(&space),
     }
@@ -217,7 +233,8 @@ fn flops_of(program: &Program, operands: &[&[DimId]], result: &[DimId]) -> u128 
 fn flops(program: &Program) -> u128 {
     let of = |value: &shard_ir::Value| match &value.def {
         Def::Op { op: Op::Einsum, operands } => {
-            let operands: Vec<&[DimId]> = operands.iter().map(|o| program.value(*o).dims.as_slice()).collect();
+            let operands: Vec<&[DimId]> =
+                operands.iter().map(|o| program.value(*o).dims.as_slice()).collect();
             flops_of(program, &operands, &value.dims).saturating_mul(u128::from(value.times))
         }
         Def::Op { .. } | Def::Parameter { .. } | Def::Constant(_) | Def::Pin { .. } => 0,
@@ -228,7 +245,8 @@ fn flops(program: &Program) -> u128 {
 /// More flops than this are not bounded: their time is rounded to seconds.
 const MOST_FLOPS: u128 = 1 << 80;
 
-/// What every plan of a form takes at least, from its flops alone, however they are spread over the devices.
+/// What every plan of a form takes at least, from its flops alone, however they are spread over the
+/// devices.
 pub fn least_time(form: &Program, hardware: &Hardware) -> u64 {
     let on_a_device = flops(form) / u128::from(form.mesh.devices().max(1));
     if on_a_device > MOST_FLOPS {
@@ -236,7 +254,14 @@ pub fn least_time(form: &Program, hardware: &Hardware) -> u64 {
     }
     let time_in = |arithmetic: &Dtype| {
         let (matmul, read, write, fetched) = (None, Bytes(0), Bytes(0), Bytes(0));
-        let work = Work { flops: Flops(on_a_device), arithmetic: *arithmetic, matmul, read, write, fetched };
+        let work = Work {
+            flops: Flops(on_a_device),
+            arithmetic: *arithmetic,
+            matmul,
+            read,
+            write,
+            fetched,
+        };
         roofline(hardware, &work).0.0
     };
     // The flops of each op are a whole number on each device.

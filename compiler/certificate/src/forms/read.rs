@@ -27,26 +27,41 @@ pub(super) fn forms(equal: &Equal<'_>, most: usize) -> Option<Vec<Program>> {
 pub(super) fn merges(equal: &Equal<'_>) -> bool {
     let program = equal.program;
     let is_op = |id: &ValueId| matches!(program.value(*id).def, Def::Op { .. });
-    let ops: Vec<Class> =
-        program.live_values().into_iter().filter(is_op).filter_map(|id| equal.class_of_value(id)).collect();
+    let ops: Vec<Class> = program
+        .live_values()
+        .into_iter()
+        .filter(is_op)
+        .filter_map(|id| equal.class_of_value(id))
+        .collect();
     ops.iter().collect::<BTreeSet<_>>().len() < ops.len()
 }
 
 /// Results, and what stays in every form: pins and parameters.
 pub(super) fn roots(equal: &Equal<'_>) -> Vec<Class> {
     let program = equal.program;
-    let stays = |id: &ValueId| matches!(program.value(*id).def, Def::Pin { .. } | Def::Parameter { .. });
+    let stays =
+        |id: &ValueId| matches!(program.value(*id).def, Def::Pin { .. } | Def::Parameter { .. });
     let live = program.live_values().into_iter().filter(stays);
-    program.outputs.iter().map(|output| output.value).chain(live).filter_map(|id| equal.class_of_value(id)).collect()
+    program
+        .outputs
+        .iter()
+        .map(|output| output.value)
+        .chain(live)
+        .filter_map(|id| equal.class_of_value(id))
+        .collect()
 }
 
-/// The nodes that each class can be taken as: no einsum of more than two operands, which are there as products of two.
+/// The nodes that each class can be taken as: no einsum of more than two operands, which are there
+/// as products of two.
 pub(super) fn nodes_to_take<'e>(equal: &'e Equal<'_>) -> BTreeMap<Class, Vec<&'e Node>> {
     let is_long = |node: &&Node| equal.op(node) == Some(&Op::Einsum) && node.operands.len() > 2;
-    let of = |class: Class| (class, equal.nodes(class).iter().filter(|node| !is_long(node)).collect());
+    let of =
+        |class: Class| (class, equal.nodes(class).iter().filter(|node| !is_long(node)).collect());
     let mut nodes: BTreeMap<Class, Vec<&Node>> = equal.classes().into_iter().map(of).collect();
     // What has none takes those with it that need it.
-    while let Some(empty) = nodes.iter().find(|(_, nodes)| nodes.is_empty()).map(|(class, _)| *class) {
+    while let Some(empty) =
+        nodes.iter().find(|(_, nodes)| nodes.is_empty()).map(|(class, _)| *class)
+    {
         nodes.remove(&empty);
         nodes.values_mut().for_each(|nodes| nodes.retain(|node| !node.operands.contains(&empty)));
     }
@@ -140,23 +155,32 @@ impl Writer<'_, '_> {
         let (program, node) = (self.equal.program, self.choice.get(&class)?);
         let here = self.source.get(&class).cloned().unwrap_or_default();
         let cause = here.first().copied().unwrap_or(cause);
-        let operands = node.operands.iter().map(|operand| self.write(*operand, cause)).collect::<Option<Vec<_>>>()?;
+        let operands = node
+            .operands
+            .iter()
+            .map(|operand| self.write(*operand, cause))
+            .collect::<Option<Vec<_>>>()?;
         let source = program.value(cause);
         let (mut fold, mut times) = (source.fold, source.times);
         let def = match node.head {
             Head::Given(id) => program.value(id).def.clone(),
             Head::Constant(bits, _) => Def::Constant(f64::from_bits(bits)),
             Head::Pin(id) => match &program.value(id).def {
-                Def::Pin { pattern, written, .. } => {
-                    Def::Pin { operand: *operands.first()?, pattern: pattern.clone(), written: *written }
-                }
+                Def::Pin { pattern, written, .. } => Def::Pin {
+                    operand: *operands.first()?,
+                    pattern: pattern.clone(),
+                    written: *written,
+                },
                 Def::Parameter { .. } | Def::Constant(_) | Def::Op { .. } => return None,
             },
             Head::Op(_) => {
                 let made = self.equal.made(node)?;
-                // An op is where its class is. What causes it may be in a folded block and read it from outside.
+                // An op is where its class is. What causes it may be in a folded block and read it
+                // from outside.
                 fold = made.place.fold;
-                let copies = fold.and_then(|fold| program.folds.get(fold.index())).map_or(1, |fold| fold.repeat);
+                let copies = fold
+                    .and_then(|fold| program.folds.get(fold.index()))
+                    .map_or(1, |fold| fold.repeat);
                 times = (source.times / program.copies(cause).max(1)).saturating_mul(copies);
                 Def::Op { op: made.op.clone(), operands }
             }
@@ -165,7 +189,16 @@ impl Writer<'_, '_> {
         let ty = self.equal.ty(class).clone();
         let (span, in_layers) = (source.span, source.in_layers.clone());
         let id = ValueId(self.values.len() as u32);
-        self.values.push(Value { name, dims: ty.dims, dtype: ty.dtype, def, span, in_layers, times, fold });
+        self.values.push(Value {
+            name,
+            dims: ty.dims,
+            dtype: ty.dtype,
+            def,
+            span,
+            in_layers,
+            times,
+            fold,
+        });
         self.classes.push(class);
         self.open.remove(&class);
         self.done.insert(class, id);

@@ -1,4 +1,5 @@
-//! The form that the source writes: as it is, but einsums of more than two operands are chains, left to right.
+//! The form that the source writes: as it is, but einsums of more than two operands are chains,
+//! left to right.
 
 use shard_ir::{Def, DimId, Op, Program, TensorType, Value, ValueId};
 
@@ -10,14 +11,21 @@ pub(super) fn kept_dims(operands: &[&[DimId]], needed: impl Fn(DimId) -> bool) -
     dims
 }
 
-/// The types of the products of a chain over the operands of an einsum; the last is its own. They have its dtype.
+/// The types of the products of a chain over the operands of an einsum; the last is its own. They
+/// have its dtype.
 pub(super) fn chain(program: &Program, einsum: ValueId) -> Vec<TensorType> {
     let whole = program.value(einsum);
-    let operands: Vec<&[DimId]> =
-        whole.def.operands().iter().map(|operand| program.value(*operand).dims.as_slice()).collect();
+    let operands: Vec<&[DimId]> = whole
+        .def
+        .operands()
+        .iter()
+        .map(|operand| program.value(*operand).dims.as_slice())
+        .collect();
     let product = |count: usize| {
         let (inside, outside) = operands.split_at(count);
-        let needed = |dim: DimId| whole.dims.contains(&dim) || outside.iter().any(|dims| dims.contains(&dim));
+        let needed = |dim: DimId| {
+            whole.dims.contains(&dim) || outside.iter().any(|dims| dims.contains(&dim))
+        };
         let dims = if outside.is_empty() { whole.dims.clone() } else { kept_dims(inside, needed) };
         TensorType { dims, dtype: whole.dtype }
     };
@@ -35,7 +43,9 @@ pub(crate) fn as_written(program: &Program) -> Program {
     for id in program.value_ids() {
         let mut value = program.value(id).clone();
         match &mut value.def {
-            Def::Op { operands, .. } => operands.iter_mut().for_each(|operand| *operand = now[operand.index()]),
+            Def::Op { operands, .. } => {
+                operands.iter_mut().for_each(|operand| *operand = now[operand.index()])
+            }
             Def::Pin { operand, .. } => *operand = now[operand.index()],
             Def::Parameter { .. } | Def::Constant(_) => {}
         }

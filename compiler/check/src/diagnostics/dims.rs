@@ -125,28 +125,35 @@ impl From<DimProblem> for Diagnostic {
     fn from(problem: DimProblem) -> Diagnostic {
         use DimProblem::*;
         match problem {
-            Unknown { name, span, near, known, together } => unknown(&name, span, near, &known, together),
+            Unknown { name, span, near, known, together } => {
+                unknown(&name, span, near, &known, together)
+            }
             UsedBefore { name, span, declared } => {
                 Diagnostic::error("E0301", format!("dim `{name}` is used above its own line"))
                     .at(span, "used here")
                     .also(declared, "declared here")
                     .help(format!("move the line of `{name}` up"))
             }
-            Duplicate { name, span, first } => Diagnostic::error("E0302", format!("dim `{name}` is declared twice"))
-                .at(span, "again")
-                .also(first, "first")
-                .note("a dim has one size in the file")
-                .mend(format!("{name}2"), span, format!("{name}2")),
-            Inexact { left, right, span, dim } => inexact(left, right, span, &dim),
-            DivisionByZero { dim, span } => Diagnostic::error("E0304", format!("the size of `{dim}` divides by 0"))
-                .at_if(span, "the divisor comes out as 0")
-                .help("a divisor of 1 or more"),
-            Overflow { dim, span } => {
-                Diagnostic::error("E0304", format!("the size of `{dim}` passes through a number beyond 2^64"))
-                    .at_if(span, "too large")
-                    .note(format!("sizes go from 1 to {MAX_DIM_SIZE}"))
-                    .help("smaller factors")
+            Duplicate { name, span, first } => {
+                Diagnostic::error("E0302", format!("dim `{name}` is declared twice"))
+                    .at(span, "again")
+                    .also(first, "first")
+                    .note("a dim has one size in the file")
+                    .mend(format!("{name}2"), span, format!("{name}2"))
             }
+            Inexact { left, right, span, dim } => inexact(left, right, span, &dim),
+            DivisionByZero { dim, span } => {
+                Diagnostic::error("E0304", format!("the size of `{dim}` divides by 0"))
+                    .at_if(span, "the divisor comes out as 0")
+                    .help("a divisor of 1 or more")
+            }
+            Overflow { dim, span } => Diagnostic::error(
+                "E0304",
+                format!("the size of `{dim}` passes through a number beyond 2^64"),
+            )
+            .at_if(span, "too large")
+            .note(format!("sizes go from 1 to {MAX_DIM_SIZE}"))
+            .help("smaller factors"),
             OutOfRange { dim, value, span } => {
                 Diagnostic::error("E0304", format!("`{dim}` cannot have the size {value}"))
                     .at_if(span, format!("comes out as {value}"))
@@ -154,12 +161,16 @@ impl From<DimProblem> for Diagnostic {
                     .help("check the signs and the dims that it is made of")
             }
             PadTooSmall { dim, size, pad, span } => {
-                let out =
-                    Diagnostic::error("E0305", format!("`{dim}` = {size} cannot be padded to {pad}, which is smaller"));
+                let out = Diagnostic::error(
+                    "E0305",
+                    format!("`{dim}` = {size} cannot be padded to {pad}, which is smaller"),
+                );
                 match span {
-                    Some(span) => {
-                        out.at(span, "smaller than the size").mend(format!("pad {size}"), span, size.to_string())
-                    }
+                    Some(span) => out.at(span, "smaller than the size").mend(
+                        format!("pad {size}"),
+                        span,
+                        size.to_string(),
+                    ),
                     None => out.help(format!("-D '{dim}={size} pad {size}'")),
                 }
             }
@@ -171,8 +182,11 @@ impl From<DimProblem> for Diagnostic {
                     .help(format!("a second dim of the same size: dim {dim}2 = {dim}"))
             }
             UnknownOverride { name, near, known } => {
-                let out = Diagnostic::error("E0312", format!("`-D {name}=...`: the file has no dim `{name}`"))
-                    .note(format!("dims of the file: {}", name_list(&known)));
+                let out = Diagnostic::error(
+                    "E0312",
+                    format!("`-D {name}=...`: the file has no dim `{name}`"),
+                )
+                .note(format!("dims of the file: {}", name_list(&known)));
                 match near {
                     Some(near) => out.help(format!("-D {near}=...")),
                     None => out.help("only a dim with a line of its own can be set"),
@@ -182,9 +196,11 @@ impl From<DimProblem> for Diagnostic {
                 Diagnostic::error("E0313", format!("`-D {name}={text}` cannot be read: {message}"))
                     .help(format!("-D {name}=64 or -D '{name}=48 pad 64'"))
             }
-            Unused { name, span } => Diagnostic::warning("W0301", format!("dim `{name}` is never used"))
-                .at(span, "not used by any layer or other dim")
-                .mend("remove the line", span, ""),
+            Unused { name, span } => {
+                Diagnostic::warning("W0301", format!("dim `{name}` is never used"))
+                    .at(span, "not used by any layer or other dim")
+                    .mend("remove the line", span, "")
+            }
         }
     }
 }
@@ -212,7 +228,10 @@ fn unknown(
 
 fn inexact(left: u64, right: u64, span: Option<Span>, dim: &str) -> Diagnostic {
     let out = Diagnostic::error("E0303", format!("{left} / {right} is not a whole number"))
-        .at_if(span, format!("{left} = {} * {right} + {}", left / right.max(1), left % right.max(1)))
+        .at_if(
+            span,
+            format!("{left} = {} * {right} + {}", left / right.max(1), left % right.max(1)),
+        )
         .note(format!("the size of `{dim}` has to come out exact"));
     let below = left - left % right.max(1);
     out.help(match below {

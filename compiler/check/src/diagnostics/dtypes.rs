@@ -73,13 +73,16 @@ impl From<DtypeProblem> for Diagnostic {
         use DtypeProblem::*;
         match problem {
             DoNotMeet { op, left, right } => {
-                let out =
-                    Diagnostic::error("E0401", format!("`{op}` of {} and {}, which do not meet", left.2, right.2))
-                        .at(right.0, format!("is {}", right.2))
-                        .also(left.0, format!("is {}", left.2))
-                        .note(
-                            "a dtype meets itself, and f32 meets bf16, f16 and f8; nothing else is converted unasked",
-                        );
+                let out = Diagnostic::error(
+                    "E0401",
+                    format!("`{op}` of {} and {}, which do not meet", left.2, right.2),
+                )
+                .at(right.0, format!("is {}", right.2))
+                .also(left.0, format!("is {}", left.2))
+                .note(
+                    "a dtype meets itself, and f32 meets bf16, f16 and f8; nothing else \
+                                is converted unasked",
+                );
                 match (left.2.is_float(), right.2.is_float()) {
                     (true, false) => cast(out, &(right.0, right.1), left.2),
                     (false, true) => cast(out, &(left.0, left.1), right.2),
@@ -90,26 +93,39 @@ impl From<DtypeProblem> for Diagnostic {
                 }
             }
             NotTaken { op, operand, found, wanted } => {
-                let out = Diagnostic::error("E0402", format!("`{op}` takes {wanted}, and this is {found}"))
-                    .at(operand.0, format!("is {found}"));
+                let out = Diagnostic::error(
+                    "E0402",
+                    format!("`{op}` takes {wanted}, and this is {found}"),
+                )
+                .at(operand.0, format!("is {found}"));
                 cast(out, &operand, if wanted == "int32" { Dtype::Int32 } else { Dtype::F32 })
             }
             Stated { what, wanted, stated, found, value } => {
-                let out = Diagnostic::error("E0403", format!("{what} is stated as {wanted}, and the value is {found}"))
-                    .at(value.0, format!("is {found}"))
-                    .also(stated, format!("states {wanted}"))
-                    .note("nothing is cast unasked");
+                let out = Diagnostic::error(
+                    "E0403",
+                    format!("{what} is stated as {wanted}, and the value is {found}"),
+                )
+                .at(value.0, format!("is {found}"))
+                .also(stated, format!("states {wanted}"))
+                .note("nothing is cast unasked");
                 cast(out, &value, wanted)
             }
             Accumulated { product, stated: (at, stated), span } => {
                 let would_do = if product.is_float() { Dtype::F32 } else { Dtype::Int32 };
-                Diagnostic::error("E0405", format!("a product of dtype {product} is not accumulated in {stated}"))
-                    .at(at, format!("{stated}"))
-                    .also(span, format!("its operands give {product}"))
-                    .note(
-                        "floats are accumulated in a float, whole numbers in int32; anything else is a cast behind it",
-                    )
-                    .mend(would_do.to_string(), at, would_do.to_string())
+                Diagnostic::error(
+                    "E0405",
+                    format!(
+                        "a product of dtype {product} is not \
+                    accumulated in {stated}"
+                    ),
+                )
+                .at(at, format!("{stated}"))
+                .also(span, format!("its operands give {product}"))
+                .note(
+                    "floats are accumulated in a float, whole numbers in int32; anything else \
+                            is a cast behind it",
+                )
+                .mend(would_do.to_string(), at, would_do.to_string())
             }
             Fraction { text, span, dtype, other } => {
                 let out = Diagnostic::error(

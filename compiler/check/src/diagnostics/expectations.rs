@@ -70,12 +70,19 @@ impl From<ExpectationProblem> for Diagnostic {
         use ExpectationProblem::*;
         match problem {
             UnknownMeasure { name, span, near } => {
-                let out = Diagnostic::error("E0833", format!("`{name}` is nothing that can be expected of a plan"))
-                    .at(span, "not measured")
-                    .note(
-                        "measured are comm, serial-time, peak-memory, wire-bytes, collectives, and the number of any op: \
+                let out = Diagnostic::error(
+                    "E0833",
+                    format!(
+                        "`{name}` is nothing that can be \
+                    expected of a plan"
+                    ),
+                )
+                .at(span, "not measured")
+                .note(
+                    "measured are comm, serial-time, peak-memory, wire-bytes, collectives, \
+                            and the number of any op: \
                          all-gathers, einsums, ...",
-                    );
+                );
                 match near {
                     Some(near) => out.mend(near.clone(), span, near),
                     None => out.help("expect comm <= 40us"),
@@ -84,20 +91,21 @@ impl From<ExpectationProblem> for Diagnostic {
             WrongUnit { measure, unit, span, mended, line } => {
                 let (what, units) = match unit {
                     Unit::Time => ("a time", "in ps, ns, us, ms or s"),
-                    Unit::Bytes => ("a number of bytes", "in B, kB, MB, GB, TB, KiB, MiB, GiB or TiB"),
+                    Unit::Bytes => {
+                        ("a number of bytes", "in B, kB, MB, GB, TB, KiB, MiB, GiB or TiB")
+                    }
                     Unit::Count => ("a number of instructions", "a whole number without a unit"),
                 };
-                Diagnostic::error("E0834", format!("`{measure}` is {what}, and this is none")).at(span, units).mend(
-                    format!("expect {line}"),
-                    span,
-                    mended,
-                )
+                Diagnostic::error("E0834", format!("`{measure}` is {what}, and this is none"))
+                    .at(span, units)
+                    .mend(format!("expect {line}"), span, mended)
             }
-            OfTheLayer { measure, value, span, line } => {
-                Diagnostic::error("E0835", format!("`{measure}` is a figure of the whole layer, not of `{value}`"))
-                    .at(span, "says nothing")
-                    .mend(format!("expect {line}"), span, "")
-            }
+            OfTheLayer { measure, value, span, line } => Diagnostic::error(
+                "E0835",
+                format!("`{measure}` is a figure of the whole layer, not of `{value}`"),
+            )
+            .at(span, "says nothing")
+            .mend(format!("expect {line}"), span, ""),
             UnknownStrategy { name, span, near } => {
                 let out = Diagnostic::error("E0836", format!("no strategy is called `{name}`"))
                     .at(span, "unknown strategy")
@@ -108,8 +116,9 @@ impl From<ExpectationProblem> for Diagnostic {
                 }
             }
             Unmet { claim, span, found, causes, holds } => {
-                let mut out = Diagnostic::error("E0837", format!("the plan does not meet `expect {claim}`"))
-                    .at(span, format!("the plan has {found}"));
+                let mut out =
+                    Diagnostic::error("E0837", format!("the plan does not meet `expect {claim}`"))
+                        .at(span, format!("the plan has {found}"));
                 for (span, text) in causes {
                     out = out.also(span, text);
                 }

@@ -20,7 +20,8 @@ impl From<ExportProblem> for Diagnostic {
     fn from(problem: ExportProblem) -> Diagnostic {
         match problem {
             ExportProblem::Einsum { layer, span } => {
-                let message = format!("`{layer}` has an einsum of more than 52 dims, which JAX cannot write");
+                let message =
+                    format!("`{layer}` has an einsum of more than 52 dims, which JAX cannot write");
                 Diagnostic::error("E0870", message)
                     .at_if(span, "this einsum")
                     .note("an einsum of JAX has a letter for each dim, `a` to `z` and `A` to `Z`")

@@ -153,7 +153,8 @@ pub struct NoPlanFits {
     pub least: u64,
     /// Whether there is no such plan; else one may have been missed.
     pub proven: bool,
-    /// What the fastest plan needs on one device, and what that is made of: `weights`, `caches`, `activations`.
+    /// What the fastest plan needs on one device, and what that is made of: `weights`, `caches`,
+    /// `activations`.
     pub parts: Vec<(String, u64)>,
     /// What takes most of it, as `w_in: weight bf16 E_xF_y`, with the place where it is declared.
     pub largest: Vec<(String, u64, Option<Span>)>,
@@ -174,48 +175,86 @@ impl From<HardwareProblem> for Diagnostic {
         use HardwareProblem::*;
         match problem {
             Unknown { name, span, known } => {
-                let nearest = crate::names::nearest(&name, known.iter().map(String::as_str)).map(str::to_string);
-                let out = Diagnostic::error("E0701", format!("there is no built-in hardware `{name}`"))
-                    .at_if(span, "unknown hardware")
-                    .note(format!("built in: {}", name_list(&known)));
+                let nearest = crate::names::nearest(&name, known.iter().map(String::as_str))
+                    .map(str::to_string);
+                let out = Diagnostic::error(
+                    "E0701",
+                    format!(
+                        "there is no built-in hardware \
+                    `{name}`"
+                    ),
+                )
+                .at_if(span, "unknown hardware")
+                .note(format!("built in: {}", name_list(&known)));
                 let out = match (nearest, span) {
                     (Some(near), Some(span)) => out.mend(format!("hardware {near}"), span, near),
                     (Some(near), None) => out.help(format!("--hardware {near}")),
                     (None, _) => out,
                 };
-                out.help("a file of your own is named by its path in quotes: hardware \"chip.toml\"")
+                out.help(
+                    "a file of your own is named by its path in quotes: \
+                    hardware \"chip.toml\"",
+                )
             }
-            File { path, span, message } => {
-                Diagnostic::error("E0702", format!("the hardware file `{path}` cannot be used: {message}"))
-                    .at_if(span, "named here")
-                    .help("`shardc hardware tpu-v4` prints a whole file to start from")
-            }
-            SecondLine { span, first } => Diagnostic::error("E0703", "the file has a second `hardware` line")
-                .at(span, "the second")
-                .also(first, "the first")
-                .mend("remove one of them", span, ""),
+            File { path, span, message } => Diagnostic::error(
+                "E0702",
+                format!(
+                    "the hardware file `{path}` cannot be used: \
+                    {message}"
+                ),
+            )
+            .at_if(span, "named here")
+            .help("`shardc hardware tpu-v4` prints a whole file to start from"),
+            SecondLine { span, first } => Diagnostic::error(
+                "E0703",
+                "the file has a second \
+                `hardware` line",
+            )
+            .at(span, "the second")
+            .also(first, "the first")
+            .mend("remove one of them", span, ""),
             NoPlanFits(problem) => problem.into(),
             None { known } => Diagnostic::error("E0705", "the hardware is not given")
-                .note("times and memory depend on the chip, and neither the file nor the command line names one")
+                .note(
+                    "times and memory depend on the chip, and neither the file nor the command \
+                    line names one",
+                )
                 .note(format!("built in: {}", name_list(&known)))
                 .help("hardware tpu-v4-flat    (a line of the file; or `--hardware tpu-v4-flat`)"),
             ValueTooLarge { name, span, layout, needed, chip, capacity, limited } => {
-                Diagnostic::warning("W0701", format!("`{name}` alone is larger than the memory of a {chip}"))
-                    .at(span, format!("{layout} takes {} on each device", bytes(needed)))
-                    .note(has(capacity, limited))
-                    .help("split it over more axes, or leave the layout to the compiler with `?`")
+                Diagnostic::warning(
+                    "W0701",
+                    format!(
+                        "`{name}` alone is larger than the memory of \
+                    a {chip}"
+                    ),
+                )
+                .at(span, format!("{layout} takes {} on each device", bytes(needed)))
+                .note(has(capacity, limited))
+                .help("split it over more axes, or leave the layout to the compiler with `?`")
             }
-            NoHost { weight, span, chip } => {
-                Diagnostic::error("E0650", format!("`{weight}` is in host memory, and `{chip}` states no way there"))
-                    .at(span, "fetched at each step")
-                    .help("pcie_bandwidth = 32e9    (under [host] of the hardware file)")
-                    .help("--hardware a100-80g    (or another chip that has a [host])")
-            }
-            MissingArithmetic { dtype, taken, chip, span } => {
-                Diagnostic::warning("W0702", format!("`{chip}` states no peak for {dtype}, so {taken}'s is taken"))
-                    .at_if(span, format!("computed in {dtype}"))
-                    .help(format!("flops = {{ {dtype} = ... }}    (under [chip] of the hardware file)"))
-            }
+            NoHost { weight, span, chip } => Diagnostic::error(
+                "E0650",
+                format!(
+                    "`{weight}` is in host memory, and `{chip}` \
+                    states no way there"
+                ),
+            )
+            .at(span, "fetched at each step")
+            .help("pcie_bandwidth = 32e9    (under [host] of the hardware file)")
+            .help("--hardware a100-80g    (or another chip that has a [host])"),
+            MissingArithmetic { dtype, taken, chip, span } => Diagnostic::warning(
+                "W0702",
+                format!(
+                    "`{chip}` states no peak for {dtype}, so \
+                    {taken}'s is taken"
+                ),
+            )
+            .at_if(span, format!("computed in {dtype}"))
+            .help(format!(
+                "flops = {{ {dtype} = ... }}    (under [chip] of the hardware \
+                        file)"
+            )),
             Fold { axis, size, torus, chip, span } => {
                 let shape = sizes(&torus, "x");
                 Diagnostic::error(
@@ -223,18 +262,25 @@ impl From<HardwareProblem> for Diagnostic {
                     format!("mesh axis `{axis}` has {size} devices, and {shape} are not as many"),
                 )
                 .at_if(span, format!("`{axis}` has {size}"))
-                .note(format!("the hardware file of {chip} lays `{axis}` over torus axes of {shape}"))
+                .note(format!(
+                    "the hardware file of {chip} lays `{axis}` over torus axes of \
+                    {shape}"
+                ))
                 .help(format!("{axis}={}", torus.iter().fold(1u64, |n, s| n.saturating_mul(*s))))
             }
             NoSuchSlice { chip, shape, reason, fold, span } => {
                 let shape = sizes(&shape, "x");
                 Diagnostic::warning("W0850", format!("no slice of {chip} is {shape}"))
                     .at_if(span, format!("asks for torus axes of {shape}"))
-                    .note(format!("{reason}; times are those of links that such a slice would have"))
+                    .note(format!(
+                        "{reason}; times are those of links that such a slice would \
+                        have"
+                    ))
                     .help_if(fold.map(|(axis, torus)| {
                         let torus = sizes(&torus, ", ");
                         format!(
-                            "{axis} = {{ torus = [{torus}] }}    (under [network.axes] of a hardware file of your own)"
+                            "{axis} = {{ torus = [{torus}] }}    (under [network.axes] of a \
+                                hardware file of your own)"
                         )
                     }))
             }
@@ -245,24 +291,47 @@ impl From<HardwareProblem> for Diagnostic {
             )
             .at_if(span, format!("{inside} of `{axis}` share a node, which has room for {room}"))
             .note(format!(
-                "{chip} has {node} devices in a node; groups are cut into parts of one size, which are priced as nodes"
+                "{chip} has {node} devices in a node; groups are cut into parts of one size, \
+                    which are priced as nodes"
             ))
-            .help(format!("order and size the axes so that the last ones multiply to {node}, or to a part of it")),
+            .help(format!(
+                "order and size the axes so that the last ones multiply to {node}, or \
+                to a part of it"
+            )),
         }
     }
 }
 
 impl From<NoPlanFits> for Diagnostic {
     fn from(problem: NoPlanFits) -> Diagnostic {
-        let NoPlanFits { layer, span, chip, capacity, limited, least, proven, parts, largest, ways_out } = problem;
+        let NoPlanFits {
+            layer,
+            span,
+            chip,
+            capacity,
+            limited,
+            least,
+            proven,
+            parts,
+            largest,
+            ways_out,
+        } = problem;
         let needed = parts.iter().map(|(_, n)| *n).fold(0, u64::saturating_add);
         let (label, whose) = match least > capacity {
-            true => (format!("needs {} or more on each device", bytes(least)), "its weights and caches alone are"),
-            false => (format!("needs {} on each device when it is fastest", bytes(needed)), "that is"),
+            true => (
+                format!("needs {} or more on each device", bytes(least)),
+                "its weights and caches alone are",
+            ),
+            false => {
+                (format!("needs {} on each device when it is fastest", bytes(needed)), "that is")
+            }
         };
-        let over = bytes(least.max(if least > capacity { 0 } else { needed }).saturating_sub(capacity));
-        let parts: Vec<String> = parts.iter().map(|(what, n)| format!("{what} {}", bytes(*n))).collect();
-        let items: Vec<String> = largest.iter().map(|(what, n, _)| format!("`{what}` {}", bytes(*n))).collect();
+        let over =
+            bytes(least.max(if least > capacity { 0 } else { needed }).saturating_sub(capacity));
+        let parts: Vec<String> =
+            parts.iter().map(|(what, n)| format!("{what} {}", bytes(*n))).collect();
+        let items: Vec<String> =
+            largest.iter().map(|(what, n, _)| format!("`{what}` {}", bytes(*n))).collect();
         let message = if proven {
             format!("no plan of `{layer}` fits in the memory of a {chip}")
         } else {
@@ -277,9 +346,13 @@ impl From<NoPlanFits> for Diagnostic {
         // What is known of every plan, where it is no reason yet.
         let out = match (proven, least) {
             (true, _) => out,
-            (false, 0) => out.note("there may be one: the search passed over plans, and did not look at all"),
+            (false, 0) => out.note(
+                "there may be one: the search passed over plans, and did not \
+                look at all",
+            ),
             (false, least) => out.note(format!(
-                "there may be one: the search passed over plans, and did not look at all; weights and caches alone \
+                "there may be one: the search passed over plans, and did not look at all; weights \
+                    and caches alone \
                  take {} or more in any",
                 bytes(least)
             )),
@@ -298,13 +371,21 @@ fn face(chip: &str, shape: &[u64], faced: Option<String>, span: Option<Span>) ->
     let whole: Vec<u64> = shape.iter().copied().chain([1, 1]).take(3).collect();
     Diagnostic::warning("W0851", format!("{named} is a face of a slice of {chip}, and no slice"))
         .at_if(span, format!("{} as a slice", sizes(&whole, "x")))
-        .note("axes wrap around where a slice is made of whole 4x4x4 cubes; these are priced as lines")
+        .note(
+            "axes wrap around where a slice is made of whole 4x4x4 cubes; these are priced as \
+            lines",
+        )
         .help(match faced {
             Some(faced) if span.is_some() => {
                 format!("hardware {faced}    (where the mesh is a face of a larger slice)")
             }
-            Some(faced) => format!("--hardware {faced}    (where the mesh is a face of a larger slice)"),
-            None => "face = true    (under [network] of the hardware file, where the slice is larger)".to_string(),
+            Some(faced) => format!(
+                "--hardware {faced}    (where the mesh is a face of a larger \
+                slice)"
+            ),
+            None => "face = true    (under [network] of the hardware file, where the slice is \
+                larger)"
+                .to_string(),
         })
         .help("mesh x=4, y=4, z=4    (or another slice of whole cubes)")
 }

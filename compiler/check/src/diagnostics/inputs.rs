@@ -38,9 +38,17 @@ impl From<InputProblem> for Diagnostic {
                 let help = if is_ir {
                     "shardc lower FILE > PLAN.shir    (IR text is made from a source file)"
                 } else {
-                    "layer f(x: bf16 BE, w: weight bf16 EF) -> bf16 BF { return einsum(x, w -> BF) }"
+                    "layer f(x: bf16 BE, w: weight bf16 EF) -> bf16 BF { return einsum(x, w -> \
+                        BF) }"
                 };
-                Diagnostic::error("E0613", format!("`{file}` has no layer, so there is nothing to lower")).help(help)
+                Diagnostic::error(
+                    "E0613",
+                    format!(
+                        "`{file}` has no layer, so there is nothing to \
+                    lower"
+                    ),
+                )
+                .help(help)
             }
             Unreadable { message, span } => Diagnostic::error("E0860", message)
                 .at(span, "here")
@@ -49,7 +57,10 @@ impl From<InputProblem> for Diagnostic {
                 "E0861",
                 format!("layer `{layer}` is not a legal plan: {error}"),
             )
-            .note("every instruction is typed anew from its operands, and what is written has to be what comes out")
+            .note(
+                "every instruction is typed anew from its operands, and what is written has to \
+                be what comes out",
+            )
             .help("shardc lower FILE > PLAN.shir    (IR text is made from a source file)"),
         }
     }

@@ -17,9 +17,12 @@ pub struct InternalProblem {
 
 impl From<InternalProblem> for Diagnostic {
     fn from(problem: InternalProblem) -> Diagnostic {
-        Diagnostic::error("E0901", format!("internal error in {}: {}", problem.pass, problem.message))
-            .at_if(problem.span, "while working on this")
-            .note("this is a fault of shardc and not of your program")
-            .help("please report it with the source file and the command line")
+        Diagnostic::error(
+            "E0901",
+            format!("internal error in {}: {}", problem.pass, problem.message),
+        )
+        .at_if(problem.span, "while working on this")
+        .note("this is a fault of shardc and not of your program")
+        .help("please report it with the source file and the command line")
     }
 }

@@ -193,14 +193,18 @@ impl From<LayerProblem> for Diagnostic {
     fn from(problem: LayerProblem) -> Diagnostic {
         use LayerProblem::*;
         match problem {
-            UnknownValue { name, span, near, later, is_layer } => unknown_value(&name, span, near, later, is_layer),
+            UnknownValue { name, span, near, later, is_layer } => {
+                unknown_value(&name, span, near, later, is_layer)
+            }
             DuplicateValue { name, span, first } => {
                 Diagnostic::error("E0602", format!("`{name}` is named twice in one layer"))
                     .at(span, "again")
                     .also(first, "first")
                     .mend(format!("{name}2"), span, format!("{name}2"))
             }
-            UnknownLayer { name, span, near, here, known } => unknown_layer(&name, span, near, here, &known),
+            UnknownLayer { name, span, near, here, known } => {
+                unknown_layer(&name, span, near, here, &known)
+            }
             DuplicateLayer { name, span, first } => {
                 Diagnostic::error("E0604", format!("layer `{name}` is declared twice"))
                     .at(span, "again")
@@ -213,16 +217,24 @@ impl From<LayerProblem> for Diagnostic {
             Recursion { ring, span, declared } => recursion(&ring, span, declared),
             ResultCount { what, given, wanted, span, declared, help } => Diagnostic::error(
                 "E0607",
-                format!("{what} gives {}, and {wanted} {} wanted", count(given, "value"), is_are(wanted)),
+                format!(
+                    "{what} gives {}, and {wanted} {} wanted",
+                    count(given, "value"),
+                    is_are(wanted)
+                ),
             )
             .at(span, format!("gives {given}"))
             .also_if(declared, "declared here")
             .help_if(help),
             NoReturn { layer, results, end, last } => no_return(&layer, results, end, last),
-            AfterReturn { span, first } => Diagnostic::error("E0609", "a statement stands behind the `return`")
-                .at(span, "never reached")
-                .also(first, "the layer ends here")
-                .mend("remove it, or move it up", span, ""),
+            AfterReturn { span, first } => Diagnostic::error(
+                "E0609",
+                "a statement stands behind \
+                the `return`",
+            )
+            .at(span, "never reached")
+            .also(first, "the layer ends here")
+            .mend("remove it, or move it up", span, ""),
             RepeatZero { span } => Diagnostic::error("E0610", "a layer repeats at least once")
                 .at(span, "zero times")
                 .mend("repeat 1", span, "1"),
@@ -237,36 +249,71 @@ impl From<LayerProblem> for Diagnostic {
             .also(parameter_type.0, parameter_type.1.clone())
             .note("the next step takes the cache where this one leaves it")
             .mend(parameter_type.1.clone(), result_type.0, parameter_type.1),
-            UnusedLet { name, span } => Diagnostic::warning("W0601", format!("`{name}` is never used"))
-                .at(span, "not used")
-                .mend(format!("_{name}    (says that this is meant)"), span, format!("_{name}")),
-            UnusedParameter { name, span } => Diagnostic::warning("W0602", format!("parameter `{name}` is never used"))
-                .at(span, "not used")
-                .mend(format!("_{name}    (says that this is meant)"), span, format!("_{name}")),
-            ArgumentKind { argument, found, span, callee, parameter, wanted, declared } => Diagnostic::warning(
-                "W0603",
-                format!("`{argument}` is {found}, and `{callee}` takes {wanted} for `{parameter}`"),
+            UnusedLet { name, span } => Diagnostic::warning(
+                "W0601",
+                format!(
+                    "`{name}` is never \
+                used"
+                ),
             )
-            .at(span, format!("{found}; the caller's kind counts"))
-            .also(declared, wanted)
-            .help(format!("make `{argument}` a parameter of that kind, or take the kind away from `{parameter}`")),
+            .at(span, "not used")
+            .mend(
+                format!("_{name}    (says that this is meant)"),
+                span,
+                format!("_{name}"),
+            ),
+            UnusedParameter { name, span } => {
+                Diagnostic::warning("W0602", format!("parameter `{name}` is never used"))
+                    .at(span, "not used")
+                    .mend(format!("_{name}    (says that this is meant)"), span, format!("_{name}"))
+            }
+            ArgumentKind { argument, found, span, callee, parameter, wanted, declared } => {
+                Diagnostic::warning(
+                    "W0603",
+                    format!(
+                        "`{argument}` is {found}, and `{callee}` takes {wanted} for `{parameter}`"
+                    ),
+                )
+                .at(span, format!("{found}; the caller's kind counts"))
+                .also(declared, wanted)
+                .help(format!(
+                    "make `{argument}` a parameter of that kind, or take the kind away from \
+                `{parameter}`"
+                ))
+            }
             RepeatedCallee { callee, times, span, declared } => Diagnostic::warning(
                 "W0604",
-                format!("`{callee}` is stated to repeat {times} times, and this call inlines it once"),
+                format!(
+                    "`{callee}` is stated to repeat {times} times, and this call inlines it \
+                    once"
+                ),
             )
             .at(span, "once")
             .also(declared, format!("{times} times"))
-            .help(format!("the totals of all {times} are those of `{callee}` itself: --layer {callee}")),
-            KindOnLet { word, span } => {
-                Diagnostic::warning("W0605", format!("`{word}` says nothing about a `let`: it is a kind of parameter"))
-                    .at(span, "without effect")
-                    .mend("remove the word", span, "")
-            }
+            .help(format!(
+                "the totals of all {times} are those of `{callee}` itself: --layer \
+                {callee}"
+            )),
+            KindOnLet { word, span } => Diagnostic::warning(
+                "W0605",
+                format!(
+                    "`{word}` says nothing about a `let`: it is \
+                    a kind of parameter"
+                ),
+            )
+            .at(span, "without effect")
+            .mend("remove the word", span, ""),
         }
     }
 }
 
-fn unknown_value(name: &str, span: Span, near: Option<String>, later: Option<Span>, is_layer: bool) -> Diagnostic {
+fn unknown_value(
+    name: &str,
+    span: Span,
+    near: Option<String>,
+    later: Option<Span>,
+    is_layer: bool,
+) -> Diagnostic {
     let out = Diagnostic::error("E0601", format!("there is no value `{name}` here"))
         .at(span, "unknown value")
         .also_if(later, "made only here");
@@ -274,11 +321,19 @@ fn unknown_value(name: &str, span: Span, near: Option<String>, later: Option<Spa
         (_, Some(_)) => out.help(format!("move the `let` of `{name}` up")),
         (Some(near), None) => out.mend(near.clone(), span, near),
         (None, None) if is_layer => out.help(format!("{name}(...)    (`{name}` is a layer)")),
-        (None, None) => out.help(format!("let {name} = ...    (above, or a parameter of the layer)")),
+        (None, None) => {
+            out.help(format!("let {name} = ...    (above, or a parameter of the layer)"))
+        }
     }
 }
 
-fn unknown_layer(name: &str, span: Span, near: Option<String>, here: Option<String>, known: &[String]) -> Diagnostic {
+fn unknown_layer(
+    name: &str,
+    span: Span,
+    near: Option<String>,
+    here: Option<String>,
+    known: &[String],
+) -> Diagnostic {
     let out = Diagnostic::error("E0603", format!("there is no layer or operation `{name}`"))
         .at(span, "called here")
         .note(format!("layers of the file: {}", name_list(known)));
@@ -296,7 +351,9 @@ fn no_return(layer: &str, results: Span, end: Span, last: Option<String>) -> Dia
         .at(end, "ends here")
         .also(results, "it states what it returns");
     match last {
-        Some(last) => out.mend(format!("return {last}"), Span::at(end.start), format!("  return {last}\n")),
+        Some(last) => {
+            out.mend(format!("return {last}"), Span::at(end.start), format!("  return {last}\n"))
+        }
         None => out.help("return ..."),
     }
 }
@@ -325,10 +382,20 @@ fn repeat_carry(
     }
 }
 
-fn argument_count(callee: &str, parameters: &[String], found: usize, span: Span, declared: Span) -> Diagnostic {
+fn argument_count(
+    callee: &str,
+    parameters: &[String],
+    found: usize,
+    span: Span,
+    declared: Span,
+) -> Diagnostic {
     Diagnostic::error(
         "E0605",
-        format!("`{callee}` takes {}, and {found} {} given", count(parameters.len(), "argument"), is_are(found)),
+        format!(
+            "`{callee}` takes {}, and {found} {} given",
+            count(parameters.len(), "argument"),
+            is_are(found)
+        ),
     )
     .at(span, format!("{found} given"))
     .also(declared, format!("takes {}", parameters.len()))

@@ -122,7 +122,8 @@ pub struct NotDivisible {
     pub declared: Option<Span>,
     /// What divides: `H_x`, `H_yz`.
     pub fits: Vec<String>,
-    /// A mesh with one of the axes in two, what divides there, and the new axis: `x=8,y=2`, `H_x`, `y`.
+    /// A mesh with one of the axes in two, what divides there, and the new axis: `x=8,y=2`, `H_x`,
+    /// `y`.
     pub factored: Option<(String, String, String)>,
     /// The nearest size above that divides.
     pub pad: u64,
@@ -148,33 +149,64 @@ impl From<LayoutProblem> for Diagnostic {
                     (None, None) if mesh.is_none() && known.is_empty() => {
                         out.help(format!("mesh {axis}=4    (the file has no mesh line)"))
                     }
-                    (None, None) => out.help(format!("{axis}=1    (one more axis on the mesh line, with its size)")),
+                    (None, None) => out.help(format!(
+                        "{axis}=1    (one more axis on the mesh \
+                        line, with its size)"
+                    )),
                 }
             }
-            AxisNotInOverride { axis, span, declared, mesh } => {
-                Diagnostic::error("E0201", format!("the mesh of the command line, {mesh}, has no axis `{axis}`"))
-                    .at(span, "used here")
-                    .also_if(declared, "the file's own mesh has it")
-                    .help(format!("{axis}=1    (as in `--mesh {mesh},{axis}=1`)"))
-            }
-            UnbracedAxis { raw, span, before, sign, axis, letters } => {
-                Diagnostic::error("E0201", format!("`{raw}` is read as the mesh axes {}", name_list(&letters)))
-                    .at(span, format!("`{axis}` is one axis, and a name longer than a letter needs braces"))
-                    .mend(format!("{before}{sign}{{{axis}}}"), span, format!("{{{axis}}}"))
-            }
+            AxisNotInOverride { axis, span, declared, mesh } => Diagnostic::error(
+                "E0201",
+                format!(
+                    "the mesh of the command line, {mesh}, has no \
+                    axis `{axis}`"
+                ),
+            )
+            .at(span, "used here")
+            .also_if(declared, "the file's own mesh has it")
+            .help(format!("{axis}=1    (as in `--mesh {mesh},{axis}=1`)")),
+            UnbracedAxis { raw, span, before, sign, axis, letters } => Diagnostic::error(
+                "E0201",
+                format!("`{raw}` is read as the mesh axes {}", name_list(&letters)),
+            )
+            .at(
+                span,
+                format!(
+                    "`{axis}` is one axis, and a name longer than a letter \
+                        needs braces"
+                ),
+            )
+            .mend(format!("{before}{sign}{{{axis}}}"), span, format!("{{{axis}}}")),
             AxisTwice { axis, first, second, keep_first, keep_second } => {
                 Diagnostic::error("E0202", format!("mesh axis `{axis}` is used twice in one type"))
                     .at(second.1, format!("splits `{}` too", second.0))
                     .also(first.1, format!("splits `{}`", first.0))
-                    .note("along one mesh axis a device has one place, so an axis can split one dim, once")
-                    .help(if keep_first == keep_second { keep_first } else { format!("{keep_first} or {keep_second}") })
+                    .note(
+                        "along one mesh axis a device has one place, so an axis can split one \
+                        dim, once",
+                    )
+                    .help(if keep_first == keep_second {
+                        keep_first
+                    } else {
+                        format!("{keep_first} or {keep_second}")
+                    })
             }
-            AxisSplitsAndPartial { axis, dim, split, partial, keep: [keep_split, keep_partial] } => {
-                Diagnostic::error("E0203", format!("mesh axis `{axis}` both splits `{dim}` and is partial"))
-                    .at(partial, "every device along it holds a term of the whole sum")
-                    .also(split, format!("every device along it holds another part of `{dim}`"))
-                    .help(format!("{keep_split} or {keep_partial}"))
-            }
+            AxisSplitsAndPartial {
+                axis,
+                dim,
+                split,
+                partial,
+                keep: [keep_split, keep_partial],
+            } => Diagnostic::error(
+                "E0203",
+                format!(
+                    "mesh axis `{axis}` both splits `{dim}` and is \
+                    partial"
+                ),
+            )
+            .at(partial, "every device along it holds a term of the whole sum")
+            .also(split, format!("every device along it holds another part of `{dim}`"))
+            .help(format!("{keep_split} or {keep_partial}")),
             AxisPartialTwice {
                 axis,
                 mentions: [(first_word, first), (second_word, second)],
@@ -185,15 +217,21 @@ impl From<LayoutProblem> for Diagnostic {
                 } else {
                     format!("mesh axis `{axis}` is both {first_word} and {second_word}")
                 };
-                Diagnostic::error("E0204", both)
-                    .at(second, "again")
-                    .also(first, "first")
-                    .help(if keep_first == keep_second { keep_first } else { format!("{keep_first} or {keep_second}") })
+                Diagnostic::error("E0204", both).at(second, "again").also(first, "first").help(
+                    if keep_first == keep_second {
+                        keep_first
+                    } else {
+                        format!("{keep_first} or {keep_second}")
+                    },
+                )
             }
             NotDivisible(problem) => (*problem).into(),
             LabelDims { label, dims, span, first_dims, first } => Diagnostic::error(
                 "E0210",
-                format!("label `{label}` stands on {dims} and on {first_dims}, and one layout cannot be that of both"),
+                format!(
+                    "label `{label}` stands on {dims} and on {first_dims}, and one layout \
+                    cannot be that of both"
+                ),
             )
             .at(span, format!("dims {dims}"))
             .also(first, format!("dims {first_dims}"))
@@ -205,13 +243,28 @@ impl From<LayoutProblem> for Diagnostic {
 
 impl From<NotDivisible> for Diagnostic {
     fn from(problem: NotDivisible) -> Diagnostic {
-        let NotDivisible { dim, size, useful, value, axes, devices, span, declared, fits, factored, pad, edit } =
-            problem;
-        let padded = if useful == size { String::new() } else { format!(" (padded from {useful})") };
-        let mut out =
-            Diagnostic::error("E0205", format!("`{dim}` = {size} does not divide over {devices} devices ({axes})"))
-                .at(span, format!("{size} / {devices} leaves {}", size % devices))
-                .also_if(declared, format!("`{dim}` is {size}{padded}"));
+        let NotDivisible {
+            dim,
+            size,
+            useful,
+            value,
+            axes,
+            devices,
+            span,
+            declared,
+            fits,
+            factored,
+            pad,
+            edit,
+        } = problem;
+        let padded =
+            if useful == size { String::new() } else { format!(" (padded from {useful})") };
+        let mut out = Diagnostic::error(
+            "E0205",
+            format!("`{dim}` = {size} does not divide over {devices} devices ({axes})"),
+        )
+        .at(span, format!("{size} / {devices} leaves {}", size % devices))
+        .also_if(declared, format!("`{dim}` is {size}{padded}"));
         let below = size - size % devices;
         out = match below {
             0 => out.note(format!("sizes that would do: {pad}, {}", pad + devices)),
@@ -221,13 +274,17 @@ impl From<NotDivisible> for Diagnostic {
             out = out.help(format!("{}    ({dim} = {size} divides there)", fits.join(" or ")));
         }
         if let Some((mesh, split, free)) = factored {
-            out = out.help(format!("--mesh {mesh}    ({split} divides there, and {free} is free for another dim)"));
+            out = out.help(format!(
+                "--mesh {mesh}    ({split} divides there, and {free} is free for another dim)"
+            ));
         }
         let waste = 100.0 * (pad as f64 - useful as f64) / useful.max(1) as f64;
         match edit {
-            Some((span, text)) => {
-                out.mend(format!("dim {dim} = {value} pad {pad}    ({waste:.0} % more work)"), span, text)
-            }
+            Some((span, text)) => out.mend(
+                format!("dim {dim} = {value} pad {pad}    ({waste:.0} % more work)"),
+                span,
+                text,
+            ),
             None => out.help(format!("-D '{dim}={value} pad {pad}'    ({waste:.0} % more work)")),
         }
     }

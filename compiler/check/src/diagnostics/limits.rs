@@ -1,4 +1,5 @@
-//! The stated limits of a program. Past one of them there is an error, never a panic, a hang or a lack of memory.
+//! The stated limits of a program. Past one of them there is an error, never a panic, a hang or a
+//! lack of memory.
 
 use shard_grammar::Span;
 
@@ -16,11 +17,12 @@ pub const MAX_CALL_DEPTH: usize = 16;
 /// How many values all programs of a file may have together, calls inlined.
 pub const MAX_FILE_VALUES: usize = 1 << 16;
 
-/// How many combinations of indices an einsum may run over, so that flops, and elements of any intermediate of it, fit
-/// in `u64`.
+/// How many combinations of indices an einsum may run over, so that flops, and elements of any
+/// intermediate of it, fit in `u64`.
 pub const MAX_ITERATIONS: u64 = 1 << 62;
 
-/// How many operands an einsum may have: its cheapest chain of two-operand einsums is looked for among all chains.
+/// How many operands an einsum may have: its cheapest chain of two-operand einsums is looked for
+/// among all chains.
 pub const MAX_EINSUM_OPERANDS: usize = 8;
 
 /// How many errors of a file are reported, and how many warnings.
@@ -126,56 +128,104 @@ impl From<LimitProblem> for Diagnostic {
     fn from(problem: LimitProblem) -> Diagnostic {
         use LimitProblem::*;
         match problem {
-            Values { what, limit, span } => {
-                Diagnostic::error("E0803", format!("{what} has more than {limit} values, calls inlined"))
-                    .at(span, "one too many")
-                    .help("`repeat N` stacks a layer without inlining it N times")
-            }
-            Rank { found, limit, span } => {
-                Diagnostic::error("E0804", format!("a tensor of {found} dims; the limit is {limit}"))
-                    .at(span, "too many dims")
-                    .help("merge dims that are never split apart")
-            }
+            Values { what, limit, span } => Diagnostic::error(
+                "E0803",
+                format!(
+                    "{what} has more than {limit} values, calls \
+                    inlined"
+                ),
+            )
+            .at(span, "one too many")
+            .help("`repeat N` stacks a layer without inlining it N times"),
+            Rank { found, limit, span } => Diagnostic::error(
+                "E0804",
+                format!(
+                    "a tensor of {found} dims; the limit is \
+                    {limit}"
+                ),
+            )
+            .at(span, "too many dims")
+            .help("merge dims that are never split apart"),
             Elements { dims, limit, span } => {
                 Diagnostic::error("E0804", format!("a tensor {dims} of more than {limit} elements"))
                     .at(span, "too many elements")
                     .help("smaller dims, or fewer of them")
             }
-            Iterations { limit, span } => {
-                Diagnostic::error("E0804", format!("an einsum over more than {limit} combinations of indices"))
-                    .at(span, "the product of all its dims is too large")
-                    .help("two einsums in a row")
-            }
-            Operands { found, limit, span } => {
-                Diagnostic::error("E0804", format!("an einsum of {found} operands; the limit is {limit}"))
-                    .at(span, "too many operands")
-                    .help("two einsums in a row")
-            }
-            Dims { limit, span } => Diagnostic::error("E0804", format!("the file has more than {limit} dims"))
-                .at(span, "one too many")
-                .help("two files"),
-            Layers { limit, span } => Diagnostic::error("E0804", format!("the file has more than {limit} layers"))
-                .at(span, "one too many")
-                .help("two files"),
-            Phases { limit, span } => Diagnostic::error("E0804", format!("the file has more than {limit} phases"))
-                .at(span, "one too many")
-                .help("two files"),
-            CallDepth { limit, span } => Diagnostic::error("E0804", format!("calls are nested more than {limit} deep"))
-                .at(span, "one too deep")
-                .help("fewer layers that only call another one"),
+            Iterations { limit, span } => Diagnostic::error(
+                "E0804",
+                format!(
+                    "an einsum over more than {limit} combinations \
+                    of indices"
+                ),
+            )
+            .at(span, "the product of all its dims is too large")
+            .help("two einsums in a row"),
+            Operands { found, limit, span } => Diagnostic::error(
+                "E0804",
+                format!(
+                    "an einsum of {found} operands; the limit is \
+                    {limit}"
+                ),
+            )
+            .at(span, "too many operands")
+            .help("two einsums in a row"),
+            Dims { limit, span } => Diagnostic::error(
+                "E0804",
+                format!(
+                    "the file has more than \
+                {limit} dims"
+                ),
+            )
+            .at(span, "one too many")
+            .help("two files"),
+            Layers { limit, span } => Diagnostic::error(
+                "E0804",
+                format!(
+                    "the file has more than \
+                {limit} layers"
+                ),
+            )
+            .at(span, "one too many")
+            .help("two files"),
+            Phases { limit, span } => Diagnostic::error(
+                "E0804",
+                format!(
+                    "the file has more than \
+                {limit} phases"
+                ),
+            )
+            .at(span, "one too many")
+            .help("two files"),
+            CallDepth { limit, span } => Diagnostic::error(
+                "E0804",
+                format!(
+                    "calls are nested \
+                more than {limit} deep"
+                ),
+            )
+            .at(span, "one too deep")
+            .help("fewer layers that only call another one"),
             Time { layer, seconds, span } => Diagnostic::error(
                 "E0804",
                 format!(
-                    "every plan of `{layer}` takes longer than {:.0} hours, up to which times are counted",
+                    "every plan of `{layer}` takes longer than {:.0} hours, up to which times are \
+                        counted",
                     seconds / 3600.0
                 ),
             )
             .at(span, "too much to do in one step")
-            .help("smaller dims, more devices, or other rates in the hardware file, which are per second"),
-            Diagnostics { limit } => {
-                Diagnostic::remark("W0804", format!("more is wrong than the {limit} problems shown"))
-                    .help("mend the first ones: the rest may follow from them")
-            }
+            .help(
+                "smaller dims, more devices, or other rates in the hardware file, which are per \
+                second",
+            ),
+            Diagnostics { limit } => Diagnostic::remark(
+                "W0804",
+                format!(
+                    "more is wrong than the {limit} problems \
+                    shown"
+                ),
+            )
+            .help("mend the first ones: the rest may follow from them"),
         }
     }
 }

@@ -1,4 +1,5 @@
-//! What is found when a program is lowered: annotations out of reach, strict layers, pins that cost.
+//! What is found when a program is lowered: annotations out of reach, strict layers, pins that
+//! cost.
 
 use shard_grammar::Span;
 
@@ -111,13 +112,20 @@ impl From<LoweringProblem> for Diagnostic {
         use LoweringProblem::*;
         match problem {
             Unreachable { name, span, wanted, reason, source } => {
-                let mut out = Diagnostic::error("E0801", format!("`{name}` cannot be brought to `{wanted}`: {reason}"))
-                    .at(span, "asked for here");
+                let mut out = Diagnostic::error(
+                    "E0801",
+                    format!(
+                        "`{name}` cannot be brought to \
+                    `{wanted}`: {reason}"
+                    ),
+                )
+                .at(span, "asked for here");
                 if let Some((span, layout)) = source {
                     out = out.also(span, format!("`{name}` is {layout} here"));
                 }
                 out.help(
-                    "take the annotation away, or end it with `?`, and `shardc explain` shows the layouts in reach",
+                    "take the annotation away, or end it with `?`, and `shardc explain` shows the \
+                        layouts in reach",
                 )
             }
             StrictCollective { collective, name, span, from, to, line, edits } => {
@@ -133,55 +141,115 @@ impl From<LoweringProblem> for Diagnostic {
             NoPlan { layer, span, reason } => {
                 Diagnostic::error("E0805", format!("there is no plan for `{layer}`: {reason}"))
                     .at(span, "no plan")
-                    .help("loosen an annotation with `?`, then `shardc explain` shows what the compiler would take")
+                    .help(
+                        "loosen an annotation with `?`, then `shardc explain` shows what the \
+                        compiler would take",
+                    )
             }
             SpaceTooLarge { layer, span, limit, count, mesh } => Diagnostic::error(
                 "E0806",
-                format!("`{layer}` has more {limit} on this mesh than the search may look at ({count})"),
+                format!(
+                    "`{layer}` has more {limit} on this mesh than the search may look at \
+                    ({count})"
+                ),
             )
             .at(span, "no plan was searched for")
-            .note(format!("the mesh is {mesh}; the number of {limit} grows with the factorial of that of its axes"))
-            .help("write axes that are always used together as one, such as `mesh x=16` for `mesh x=4, y=4`"),
-            ReplicationCosts { name, span, layout, collective, seconds: time } => Diagnostic::warning(
-                "W0801",
-                format!("`{layout}` pins `{name}` to full replication, which costs {collective} ({})", seconds(time)),
-            )
-            .at(span, "names no mesh axis")
-            .mend(format!("{layout}?    (the dims alone, the layout free)"), Span::at(span.end), "?"),
-            AxisOrderCosts { span, written, better, any_order, seconds: time } => Diagnostic::warning(
-                "W0802",
-                format!("the order of the axes in `{written}` costs {} that `{better}` would save", seconds(time)),
-            )
-            .at(span, "this order")
-            .mend(better.clone(), span, better)
-            .mend(format!("{any_order}    (whichever order is best)"), span, any_order),
+            .note(format!(
+                "the mesh is {mesh}; the number of {limit} grows with the factorial of \
+                that of its axes"
+            ))
+            .help(
+                "write axes that are always used together as one, such as `mesh x=16` for `mesh \
+                x=4, y=4`",
+            ),
+            ReplicationCosts { name, span, layout, collective, seconds: time } => {
+                Diagnostic::warning(
+                    "W0801",
+                    format!(
+                        "`{layout}` pins `{name}` to full replication, which costs {collective} \
+                    ({})",
+                        seconds(time)
+                    ),
+                )
+                .at(span, "names no mesh axis")
+                .mend(
+                    format!("{layout}?    (the dims alone, the layout free)"),
+                    Span::at(span.end),
+                    "?",
+                )
+            }
+            AxisOrderCosts { span, written, better, any_order, seconds: time } => {
+                Diagnostic::warning(
+                    "W0802",
+                    format!(
+                        "the order of the axes in `{written}` costs {} that `{better}` would \
+                    save",
+                        seconds(time)
+                    ),
+                )
+                .at(span, "this order")
+                .mend(better.clone(), span, better)
+                .mend(
+                    format!("{any_order}    (whichever order is best)"),
+                    span,
+                    any_order,
+                )
+            }
             OutOfTime { layer, span } => {
                 let whom = layer.map_or(String::new(), |layer| format!(" for `{layer}`"));
-                let mut out = Diagnostic::error("E0807", format!("the time was up before any plan{whom} was found"));
+                let mut out = Diagnostic::error(
+                    "E0807",
+                    format!(
+                        "the time was up before any \
+                    plan{whom} was found"
+                    ),
+                );
                 if let Some(span) = span {
                     out = out.at(span, "this was being searched");
                 }
-                out.note("`--time-limit` gives the best plan found by then, and none was")
-                    .help("--time-limit SECONDS    (more of them, or none: without it a search ends at limits that are counts)")
+                out.note("`--time-limit` gives the best plan found by then, and none was").help(
+                    "--time-limit SECONDS    (more of them, or none: without it a search \
+                        ends at limits that are counts)",
+                )
             }
             SearchLimit { layer, span, limit, gap } => {
                 let message = match limit.as_str() {
-                    "time-limit" => format!("the time was up before the search for `{layer}` had ended"),
+                    "time-limit" => format!(
+                        "the time was up before the search for `{layer}` had \
+                        ended"
+                    ),
                     limit => format!("the search for `{layer}` stopped at its limit of {limit}"),
                 };
-                let mut out = Diagnostic::warning("W0803", message).at(span, "the plan may not be the best one");
+                let mut out = Diagnostic::warning("W0803", message).at(
+                    span,
+                    "the plan may not be \
+                    the best one",
+                );
                 let is_memory = limit == "memory";
                 if let Some(gap) = gap {
                     let whose = if is_memory { "any plan that fits" } else { "any plan" };
-                    out = out.note(format!("it is at most {:.1} % above a time that {whose} takes", 100.0 * gap));
+                    out = out.note(format!(
+                        "it is at most {:.1} % above a time that {whose} \
+                        takes",
+                        100.0 * gap
+                    ));
                 }
                 match limit.as_str() {
                     "time-limit" => out
-                        .note("another run may end elsewhere and give another plan: do not rely on this one")
+                        .note(
+                            "another run may end elsewhere and give another plan: do not rely \
+                            on this one",
+                        )
                         .help("--time-limit SECONDS    (more of them, or none)"),
                     "memory" => out
-                        .note("plans that fit may all be slower than that time, and plans that do not fit faster")
-                        .help("more devices, smaller dims (`-D`) or `weight int8`, so that faster plans fit"),
+                        .note(
+                            "plans that fit may all be slower than that time, and plans that do \
+                            not fit faster",
+                        )
+                        .help(
+                            "more devices, smaller dims (`-D`) or `weight int8`, so that faster \
+                            plans fit",
+                        ),
                     _ => out.help("annotate some values, so that there is less to search"),
                 }
             }

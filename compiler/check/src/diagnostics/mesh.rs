@@ -52,7 +52,9 @@ const COMMAND_LINE: &str = "the mesh is the command line's (`--mesh`)";
 impl From<MeshProblem> for Diagnostic {
     fn from(problem: MeshProblem) -> Diagnostic {
         use MeshProblem::*;
-        let given = |out: Diagnostic, span: Option<Span>| if span.is_none() { out.note(COMMAND_LINE) } else { out };
+        let given = |out: Diagnostic, span: Option<Span>| {
+            if span.is_none() { out.note(COMMAND_LINE) } else { out }
+        };
         match problem {
             ZeroAxis { axis, span } => {
                 let out = Diagnostic::error("E0206", format!("mesh axis `{axis}` has size 0"))
@@ -69,15 +71,28 @@ impl From<MeshProblem> for Diagnostic {
                     .mend_if(free.clone(), span, free),
                 span,
             ),
-            SecondLine { span, first } => Diagnostic::error("E0208", "the file has a second `mesh` line")
-                .at(span, "the second")
-                .also(first, "the first")
-                .mend("remove one of them: all layers share one mesh", span, ""),
+            SecondLine { span, first } => Diagnostic::error(
+                "E0208",
+                "the file has a second \
+                `mesh` line",
+            )
+            .at(span, "the second")
+            .also(first, "the first")
+            .mend("remove one of them: all layers share one mesh", span, ""),
             TooManyAxes { found, span } => given(
-                Diagnostic::error("E0209", format!("the mesh has {found} axes, more than the compiler takes"))
-                    .at_if(span, "this mesh")
-                    .note(format!("the limits are {MAX_AXES} axes of size greater than 1, and {MAX_NAMED_AXES} in all"))
-                    .help("merge axes that always stand together into one"),
+                Diagnostic::error(
+                    "E0209",
+                    format!(
+                        "the mesh has {found} axes, more than the \
+                    compiler takes"
+                    ),
+                )
+                .at_if(span, "this mesh")
+                .note(format!(
+                    "the limits are {MAX_AXES} axes of size greater than 1, and \
+                        {MAX_NAMED_AXES} in all"
+                ))
+                .help("merge axes that always stand together into one"),
                 span,
             ),
             TooManyDevices { span } => given(

@@ -1,5 +1,6 @@
-//! The wording of every diagnostic, by topic: each topic has an enum of typed payloads that becomes a
-//! [`Diagnostic`](crate::Diagnostic). [`ALL`] lists every code; each has a page in `spec/diagnostics/`.
+//! The wording of every diagnostic, by topic: each topic has an enum of typed payloads that becomes
+//! a [`Diagnostic`](crate::Diagnostic). [`ALL`] lists every code; each has a page in
+//! `spec/diagnostics/`.
 
 pub mod configs;
 pub mod dims;
@@ -124,8 +125,16 @@ pub const ALL: &[(&str, &str, Source)] = &[
     ("E0632", "a model that is repeated", Source::File),
     ("E0633", "a call in a model with arguments that the layer does not take", Source::File),
     ("E0634", "a repeated layer in a model that would hand on a weight", Source::File),
-    ("E0635", "a repeated layer in a model with a result that is neither handed on nor a cache", Source::File),
-    ("E0636", "a repeated layer in a model that has no part in what the model returns", Source::File),
+    (
+        "E0635",
+        "a repeated layer in a model with a result that is neither handed on nor a cache",
+        Source::File,
+    ),
+    (
+        "E0636",
+        "a repeated layer in a model that has no part in what the model returns",
+        Source::File,
+    ),
     ("W0601", "a let that is never used", Source::File),
     ("W0602", "a parameter that is never used", Source::File),
     ("W0603", "an argument of another kind than the parameter", Source::File),

@@ -93,14 +93,24 @@ impl From<ModelProblem> for Diagnostic {
                 format!("an argument with a name, and `{layer}` is no model"),
             )
             .at(span, "named")
-            .note("in a model a name says which weight of the called layer is shared; a layer passes all in order")
-            .help(format!("model {layer}(...) -> ..., or the arguments in the order of the parameters")),
-            Called { name, span, declared } => {
-                Diagnostic::error("E0631", format!("`{name}` is a model, and models are not called"))
-                    .at(span, "called here")
-                    .also(declared, "a model")
-                    .help("write `layer` in place of `model`, and pass its weights")
-            }
+            .note(
+                "in a model a name says which weight of the called layer is shared; a layer \
+                passes all in order",
+            )
+            .help(format!(
+                "model {layer}(...) -> ..., or the arguments in the order of the \
+                parameters"
+            )),
+            Called { name, span, declared } => Diagnostic::error(
+                "E0631",
+                format!(
+                    "`{name}` is a model, and models are not \
+                    called"
+                ),
+            )
+            .at(span, "called here")
+            .also(declared, "a model")
+            .help("write `layer` in place of `model`, and pass its weights"),
             Repeated { span, model } => Diagnostic::error("E0632", "a model is not repeated")
                 .at(span, "repeated")
                 .also(model, "a model")
@@ -108,20 +118,32 @@ impl From<ModelProblem> for Diagnostic {
                 .mend("remove it", span, ""),
             Arguments { callee, parameters, own, given, unknown, span, declared } => {
                 let count = parameters.len();
-                let takes = if count == 1 { "1 argument".to_string() } else { format!("{count} arguments") };
+                let takes = if count == 1 {
+                    "1 argument".to_string()
+                } else {
+                    format!("{count} arguments")
+                };
                 let (title, at) = match unknown {
-                    Some((name, at)) if own.contains(&name) => (format!("`{name}` is given twice"), at),
+                    Some((name, at)) if own.contains(&name) => {
+                        (format!("`{name}` is given twice"), at)
+                    }
                     Some((name, at)) => (format!("`{callee}` has no weight or cache `{name}`"), at),
                     None => {
                         let are = if given == 1 { "is" } else { "are" };
-                        (format!("`{callee}` takes {takes} in a model, and {given} {are} given"), span)
+                        (
+                            format!("`{callee}` takes {takes} in a model, and {given} {are} given"),
+                            span,
+                        )
                     }
                 };
-                let out = Diagnostic::error("E0633", title).at(at, "here").also(declared, "its parameters");
+                let out = Diagnostic::error("E0633", title)
+                    .at(at, "here")
+                    .also(declared, "its parameters");
                 let out = match own.as_slice() {
                     [] => out,
                     own => out.note(format!(
-                        "in a model the weights and caches of a layer are its own: {}; one that is shared is passed by name",
+                        "in a model the weights and caches of a layer are its own: {}; one that \
+                            is shared is passed by name",
                         own.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
                     )),
                 };
@@ -129,36 +151,56 @@ impl From<ModelProblem> for Diagnostic {
             }
             HandsOnWeight { layer, parameter, span, declared } => Diagnostic::error(
                 "E0634",
-                format!("`{layer}` is repeated, and its first parameter `{parameter}` is no activation"),
+                format!(
+                    "`{layer}` is repeated, and its first parameter `{parameter}` is no \
+                    activation"
+                ),
             )
             .at(span, "each application takes what the one before gives")
             .also(declared, "the first parameter")
             .help("put the activation that is handed on first"),
-            Idle { layer, result: true, span } => {
-                Diagnostic::error("E0636", format!("nothing that the model returns is made of what `{layer}` hands on"))
-                    .at(span, "its result is not needed")
-                    .help("remove the call, or return what comes of it")
-            }
+            Idle { layer, result: true, span } => Diagnostic::error(
+                "E0636",
+                format!(
+                    "nothing that the model returns is made of \
+                    what `{layer}` hands on"
+                ),
+            )
+            .at(span, "its result is not needed")
+            .help("remove the call, or return what comes of it"),
             Idle { layer, result: false, span } => Diagnostic::error(
                 "E0636",
                 format!("`{layer}` is repeated, and what it hands on has no part in its result"),
             )
             .at(span, "each application would compute the same as the one before")
             .help(format!("make the result of `{layer}` of its first parameter")),
-            OtherResult { layer, result, given: Some(cache), span, declared, .. } => Diagnostic::error(
-                "E0635",
-                format!("`{layer}` is repeated, and its result `{result}` is of a cache that is not its own"),
-            )
-            .at(span, format!("`{cache}` is passed here, one for all applications"))
-            .also(declared, "this result")
-            .help(format!("leave `{cache}` out of the call: each application then keeps one of its own")),
-            OtherResult { layer, result, repeat, given: None, span, declared } => Diagnostic::error(
-                "E0635",
-                format!("`{layer}` is repeated, and its result `{result}` is neither handed on nor a cache"),
-            )
-            .at(span, format!("there would be {repeat} of it"))
-            .also(declared, "this result")
-            .help(format!("return from `{layer}` what is handed on and its caches alone")),
+            OtherResult { layer, result, given: Some(cache), span, declared, .. } => {
+                Diagnostic::error(
+                    "E0635",
+                    format!(
+                        "`{layer}` is repeated, and its result `{result}` is of a cache that is \
+                    not its own"
+                    ),
+                )
+                .at(span, format!("`{cache}` is passed here, one for all applications"))
+                .also(declared, "this result")
+                .help(format!(
+                    "leave `{cache}` out of the call: each application then keeps one of \
+                its own"
+                ))
+            }
+            OtherResult { layer, result, repeat, given: None, span, declared } => {
+                Diagnostic::error(
+                    "E0635",
+                    format!(
+                        "`{layer}` is repeated, and its result `{result}` is neither handed on \
+                    nor a cache"
+                    ),
+                )
+                .at(span, format!("there would be {repeat} of it"))
+                .also(declared, "this result")
+                .help(format!("return from `{layer}` what is handed on and its caches alone"))
+            }
         }
     }
 }

@@ -95,13 +95,15 @@ impl From<PartialProblem> for Diagnostic {
                     "partialmax" => (
                         format!("{op} of a maximum is not the maximum of {op} of each candidate"),
                         format!(
-                            "`{op}` does not keep order, so it cannot act on partial maxima (`{operand}` {word}-{axes}): reduce `{operand}` first"
+                            "`{op}` does not keep order, so it cannot act on partial maxima \
+                                (`{operand}` {word}-{axes}): reduce `{operand}` first"
                         ),
                     ),
                     _ => (
                         format!("{op} of a sum is not the sum of {op} of each term"),
                         format!(
-                            "`{op}` is not linear, so it cannot act on partial sums (`{operand}` {word}-{axes}): reduce `{operand}` first"
+                            "`{op}` is not linear, so it cannot act on partial sums (`{operand}` \
+                                {word}-{axes}): reduce `{operand}` first"
                         ),
                     ),
                 };
@@ -121,25 +123,40 @@ impl From<PartialProblem> for Diagnostic {
                 )
                 .at(span, "a product of two sums is not the sum of the products")
                 .also(left.1, format!("`{}` is partial here", left.0));
-                let out =
-                    if right.1 == left.1 { out } else { out.also(right.1, format!("`{}` is partial here", right.0)) };
+                let out = if right.1 == left.1 {
+                    out
+                } else {
+                    out.also(right.1, format!("`{}` is partial here", right.0))
+                };
                 ways_out(out.also(result, "and the result would be too"), &left.0, ways)
             }
-            AddedOnOneDevice { value, span, sum, partial, partial_span, axes, times } => Diagnostic::remark(
-                "W0501",
-                match axes.contains('*') {
-                    true => format!(
-                        "`{value}` would be added {axes} = {times} times: the plan holds it on one device of each group"
+            AddedOnOneDevice { value, span, sum, partial, partial_span, axes, times } => {
+                Diagnostic::remark(
+                    "W0501",
+                    match axes.contains('*') {
+                        true => format!(
+                            "`{value}` would be added {axes} = {times} times: the plan holds it on \
+                            one device of each group"
+                        ),
+                        false => {
+                            format!(
+                                "`{value}` would be added {axes} times: the plan holds it on one \
+                            device of each group"
+                            )
+                        }
+                    },
+                )
+                .at(sum, "added to terms that are not yet summed")
+                .also(span, format!("`{value}` is not partial"))
+                .also(
+                    partial_span,
+                    format!(
+                        "`{partial}` is a term of a sum on each of {times} \
+                devices"
                     ),
-                    false => {
-                        format!("`{value}` would be added {axes} times: the plan holds it on one device of each group")
-                    }
-                },
-            )
-            .at(sum, "added to terms that are not yet summed")
-            .also(span, format!("`{value}` is not partial"))
-            .also(partial_span, format!("`{partial}` is a term of a sum on each of {times} devices"))
-            .help(format!("add `{value}` after the reduction, and the note goes away")),
+                )
+                .help(format!("add `{value}` after the reduction, and the note goes away"))
+            }
         }
     }
 }

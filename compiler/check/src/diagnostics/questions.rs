@@ -61,10 +61,12 @@ impl From<QuestionProblem> for Diagnostic {
         };
         match problem {
             NotExplicit { layer, span, reason } => {
-                let out =
-                    Diagnostic::error("E0820", format!("the plan of `{layer}` cannot be written as a strict layer"))
-                        .note(reason)
-                        .help("shardc lower FILE    (the plan as IR text, which states every plan)");
+                let out = Diagnostic::error(
+                    "E0820",
+                    format!("the plan of `{layer}` cannot be written as a strict layer"),
+                )
+                .note(reason)
+                .help("shardc lower FILE    (the plan as IR text, which states every plan)");
                 match span {
                     Some(span) => out.at(span, "its plan"),
                     None => out,
@@ -77,15 +79,27 @@ impl From<QuestionProblem> for Diagnostic {
                 helped(Diagnostic::error("E0822", format!("no plan has {asked}: {reason}")), help)
             }
             Beaten { asked, ways } => {
-                let tried = if ways == 1 { "the one place".to_string() } else { format!("each of the {ways} places") };
-                let message =
-                    format!("no best plan has {asked}: in {tried} where it could be, other moves take no longer");
+                let tried = if ways == 1 {
+                    "the one place".to_string()
+                } else {
+                    format!("each of the {ways} places")
+                };
+                let message = format!(
+                    "no best plan has {asked}: in {tried} where it could be, other moves take no \
+                        longer"
+                );
                 Diagnostic::error("E0822", message)
-                    .note("a plan with it may exist; it is dearer, or no cheaper, than one that moves the value otherwise")
+                    .note(
+                        "a plan with it may exist; it is dearer, or no cheaper, than one that \
+                        moves the value otherwise",
+                    )
                     .help("shardc explain FILE    (the moves that are taken, and what they cost)")
             }
             Unreadable { asked, reason, help } => helped(
-                Diagnostic::error("E0823", format!("`{asked}` is no question that can be answered: {reason}")),
+                Diagnostic::error(
+                    "E0823",
+                    format!("`{asked}` is no question that can be answered: {reason}"),
+                ),
                 help,
             ),
         }

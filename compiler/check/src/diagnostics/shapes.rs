@@ -102,18 +102,32 @@ impl From<ShapeProblem> for Diagnostic {
     fn from(problem: ShapeProblem) -> Diagnostic {
         use ShapeProblem::*;
         match problem {
-            DimsDiffer { what, wanted, found, span, other, stated_at_span, missing, extra, mend } => {
+            DimsDiffer {
+                what,
+                wanted,
+                found,
+                span,
+                other,
+                stated_at_span,
+                missing,
+                extra,
+                mend,
+            } => {
                 let (stated, has) = (format!("states {wanted}"), format!("has the dims {found}"));
                 let (here, there) = if stated_at_span { (stated, has) } else { (has, stated) };
-                let mut out =
-                    Diagnostic::error("E0307", format!("{what} states the dims {wanted}, and the value has {found}"))
-                        .at(span, here)
-                        .also(other, there);
+                let mut out = Diagnostic::error(
+                    "E0307",
+                    format!("{what} states the dims {wanted}, and the value has {found}"),
+                )
+                .at(span, here)
+                .also(other, there);
                 if !missing.is_empty() {
-                    out = out.note(format!("the value has no {}", super::words::name_list(&missing)));
+                    out =
+                        out.note(format!("the value has no {}", super::words::name_list(&missing)));
                 }
                 if !extra.is_empty() {
-                    out = out.note(format!("nothing is stated of {}", super::words::name_list(&extra)));
+                    out = out
+                        .note(format!("nothing is stated of {}", super::words::name_list(&extra)));
                 }
                 match mend {
                     Some((span, text)) => out.mend(text.clone(), span, text),
@@ -121,44 +135,55 @@ impl From<ShapeProblem> for Diagnostic {
                 }
             }
             OutputDim { dim, span, operands, near, rest } => {
-                let mut out =
-                    Diagnostic::error("E0308", format!("the output of the einsum names `{dim}`, which no operand has"))
-                        .at(span, "in no operand");
+                let mut out = Diagnostic::error(
+                    "E0308",
+                    format!("the output of the einsum names `{dim}`, which no operand has"),
+                )
+                .at(span, "in no operand");
                 for (span, dims) in operands {
                     out = out.also(span, format!("has {dims}"));
                 }
                 match near {
                     Some(near) => out.mend(near.clone(), span, near),
-                    None => out.mend(rest.1.clone(), rest.0, rest.1).help(format!("or an operand that has `{dim}`")),
+                    None => out
+                        .mend(rest.1.clone(), rest.0, rest.1)
+                        .help(format!("or an operand that has `{dim}`")),
                 }
             }
             MissingDim { op, dim, span, operand, dims, near } => {
-                let out =
-                    Diagnostic::error("E0309", format!("`{op}` names dim `{dim}`, which its operand does not have"))
-                        .at(span, "not a dim of the operand")
-                        .also(operand, format!("has {dims}"));
+                let out = Diagnostic::error(
+                    "E0309",
+                    format!("`{op}` names dim `{dim}`, which its operand does not have"),
+                )
+                .at(span, "not a dim of the operand")
+                .also(operand, format!("has {dims}"));
                 match near {
                     Some(near) => out.mend(near.clone(), span, near),
                     None => out.help(format!("name a dim of {dims}")),
                 }
             }
-            ResultRepeats { op, dim, span } => {
-                Diagnostic::error("E0306", format!("`{dim}` would stand twice in the result of `{op}`"))
-                    .at(span, "the operand has that dim already")
-                    .help(format!("a second dim of the same size: dim {dim}2 = {dim}"))
+            ResultRepeats { op, dim, span } => Diagnostic::error(
+                "E0306",
+                format!("`{dim}` would stand twice in the result of `{op}`"),
+            )
+            .at(span, "the operand has that dim already")
+            .help(format!("a second dim of the same size: dim {dim}2 = {dim}")),
+            Sizes { message, span, here, help } => {
+                Diagnostic::error("E0310", message).at(span, here).help_if(help)
             }
-            Sizes { message, span, here, help } => Diagnostic::error("E0310", message).at(span, here).help_if(help),
-            OtherDims { op, left, right, wanted } => {
-                Diagnostic::error("E0311", format!("the operands of `{op}` differ in more than the dim that it joins"))
-                    .at(right.0, format!("has {}, and {wanted} would fit", right.1))
-                    .also(left.0, format!("has {}", left.1))
-                    .help(format!("bring the second operand to {wanted} with `rename` or `sum`"))
-            }
-            SameDim { op, dim, span } => {
-                Diagnostic::error("E0314", format!("`{op}` needs two different dims, and `{dim}` is named for both"))
-                    .at(span, "the same dim again")
-                    .help(format!("a second dim of the same size: dim {dim}2 = {dim}"))
-            }
+            OtherDims { op, left, right, wanted } => Diagnostic::error(
+                "E0311",
+                format!("the operands of `{op}` differ in more than the dim that it joins"),
+            )
+            .at(right.0, format!("has {}, and {wanted} would fit", right.1))
+            .also(left.0, format!("has {}", left.1))
+            .help(format!("bring the second operand to {wanted} with `rename` or `sum`")),
+            SameDim { op, dim, span } => Diagnostic::error(
+                "E0314",
+                format!("`{op}` needs two different dims, and `{dim}` is named for both"),
+            )
+            .at(span, "the same dim again")
+            .help(format!("a second dim of the same size: dim {dim}2 = {dim}")),
         }
     }
 }

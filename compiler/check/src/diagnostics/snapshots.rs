@@ -45,23 +45,32 @@ impl From<SnapshotProblem> for Diagnostic {
         use SnapshotProblem::*;
         match problem {
             Missing { snapshot, command } => {
-                Diagnostic::error("E0830", format!("there is no snapshot `{snapshot}`")).help(command)
+                Diagnostic::error("E0830", format!("there is no snapshot `{snapshot}`"))
+                    .help(command)
             }
             Differs { snapshot, span, counts: (added, removed), diff, command } => {
-                let out = Diagnostic::error("E0831", format!("the plan differs from its snapshot `{snapshot}`"))
-                    .at_if(span, "the first difference comes from here")
-                    .note(format!("{} in the plan alone, {} in the snapshot alone", lines(added), lines(removed)));
+                let out = Diagnostic::error(
+                    "E0831",
+                    format!("the plan differs from its snapshot `{snapshot}`"),
+                )
+                .at_if(span, "the first difference comes from here")
+                .note(format!(
+                    "{} in the plan alone, {} in the snapshot alone",
+                    lines(added),
+                    lines(removed)
+                ));
                 let out = match diff {
                     Some(diff) => out.note(diff),
                     None => out,
                 };
                 out.help(command)
             }
-            OtherOptions { snapshot, recorded, given, command } => {
-                Diagnostic::error("E0832", format!("the snapshot `{snapshot}` was taken with other options"))
-                    .note(format!("it was taken with {recorded}, and this is checked with {given}"))
-                    .help(command)
-            }
+            OtherOptions { snapshot, recorded, given, command } => Diagnostic::error(
+                "E0832",
+                format!("the snapshot `{snapshot}` was taken with other options"),
+            )
+            .note(format!("it was taken with {recorded}, and this is checked with {given}"))
+            .help(command),
         }
     }
 }

@@ -21,7 +21,8 @@ pub struct Straddle {
     pub kept: Option<String>,
     /// A mesh of as many devices on which all of them do.
     pub mesh: Option<String>,
-    /// A mesh with an axis in two, on which the whole dim has the new one too, and the dim with them: `x=8,y=2`, `H_xy`.
+    /// A mesh with an axis in two, on which the whole dim has the new one too, and the dim with
+    /// them: `x=8,y=2`, `H_xy`.
     pub factored: Option<(String, String)>,
 }
 
@@ -29,26 +30,36 @@ impl From<Straddle> for Diagnostic {
     fn from(problem: Straddle) -> Diagnostic {
         let Straddle { op, span, whole, parts, axes, kept, mesh, factored } = problem;
         let list = |pairs: &[(String, u64)], sign: &str| {
-            pairs.iter().map(|(name, size)| format!("{name}{sign}{size}")).collect::<Vec<_>>().join(", ")
+            pairs
+                .iter()
+                .map(|(name, size)| format!("{name}{sign}{size}"))
+                .collect::<Vec<_>>()
+                .join(", ")
         };
         let parts = list(&parts, " = ");
-        let message =
-            format!("`{op}` has to move data: the blocks of `{whole}` over {} straddle its parts", list(&axes, "="));
-        let out = Diagnostic::warning("W0620", message)
-            .at(span, format!("{parts}, major first"))
-            .note("axes go to the major part until it has a device for each entry, and only then to the next");
+        let message = format!(
+            "`{op}` has to move data: the blocks of `{whole}` over {} straddle its parts",
+            list(&axes, "=")
+        );
+        let out =
+            Diagnostic::warning("W0620", message).at(span, format!("{parts}, major first")).note(
+                "axes go to the major part until it has a device for each entry, and only then \
+                to the next",
+            );
         let out = match (mesh, factored) {
             (Some(mesh), _) => out.help(format!("--mesh {mesh}")),
-            (None, Some((mesh, layout))) => {
-                out.help(format!("--mesh {mesh} and {layout}    (the axis in two, one for each part)"))
-            }
+            (None, Some((mesh, layout))) => out.help(format!(
+                "--mesh {mesh} and {layout}    (the axis in two, one for each part)"
+            )),
             (None, None) => out,
         };
         match kept {
-            Some(axes) => {
-                out.help(format!("{whole}_{axes}    (where `{whole}` is whole, and the other axes elsewhere)"))
-            }
-            None => out.help(format!("the axes on another dim than `{whole}`, or a `pad` that they divide")),
+            Some(axes) => out.help(format!(
+                "{whole}_{axes}    (where `{whole}` is whole, and the other axes elsewhere)"
+            )),
+            None => out.help(format!(
+                "the axes on another dim than `{whole}`, or a `pad` that they divide"
+            )),
         }
     }
 }

@@ -8,7 +8,9 @@ impl From<&SyntaxError> for Diagnostic {
     fn from(error: &SyntaxError) -> Diagnostic {
         let (code, here) = code(&error.kind);
         let mut out = Diagnostic::error(code, error.message()).at(error.span, here);
-        if let SyntaxErrorKind::NoSuchOperator { .. } | SyntaxErrorKind::NoSuchOperation { .. } = &error.kind {
+        if let SyntaxErrorKind::NoSuchOperator { .. } | SyntaxErrorKind::NoSuchOperation { .. } =
+            &error.kind
+        {
             out = out.note(format!("operations: {}", *shard_grammar::OPERATIONS));
         }
         if let Some(note) = &error.note {
@@ -36,11 +38,15 @@ impl From<&SyntaxWarning> for Diagnostic {
 }
 
 fn help(text: Option<&String>, fix: Option<&shard_grammar::Fix>) -> Option<Help> {
-    let edits: Vec<Edit> =
-        fix.iter().map(|fix| Edit { span: fix.span, replacement: fix.replacement.clone() }).collect();
+    let edits: Vec<Edit> = fix
+        .iter()
+        .map(|fix| Edit { span: fix.span, replacement: fix.replacement.clone() })
+        .collect();
     match (text, fix) {
         (Some(text), _) => Some(Help { text: text.clone(), edits }),
-        (None, Some(fix)) if fix.replacement.is_empty() => Some(Help { text: "remove it".to_string(), edits }),
+        (None, Some(fix)) if fix.replacement.is_empty() => {
+            Some(Help { text: "remove it".to_string(), edits })
+        }
         (None, Some(fix)) => Some(Help { text: fix.replacement.clone(), edits }),
         (None, None) => None,
     }
@@ -51,18 +57,26 @@ fn usual_form(kind: &SyntaxErrorKind) -> &'static str {
     use SyntaxErrorKind::*;
     match kind {
         Unexpected { .. } | StrangeCharacter { .. } | MisspeltKeyword { .. } | StraySemicolon => {
-            "a file is made of `hardware`, `mesh`, `dim`, `phase` and `layer`; a layer of `let` and `return`"
+            "a file is made of `hardware`, `mesh`, `dim`, `phase` and `layer`; a layer of `let` \
+                and `return`"
         }
-        Unclosed { .. } | Unopened { .. } | UnclosedString => "each bracket and quote needs its other end",
+        Unclosed { .. } | Unopened { .. } | UnclosedString => {
+            "each bracket and quote needs its other end"
+        }
         MalformedName { .. } | ReservedName { .. } | KeptForLater { .. } => "another name",
         UnknownDtype { .. } | MissingDtype => "one of f32 bf16 f16 f8 int8 int4 int32 bool",
-        Word { .. } => "a layout is written like BLE_xyz, [Batch_{data}, Seq], BLF_y(partialsum-x) or BLE?l",
+        Word { .. } => {
+            "a layout is written like BLE_xyz, [Batch_{data}, Seq], BLF_y(partialsum-x) or BLE?l"
+        }
         DimCount { .. } => {
-            "one dim as several and back: split(a, H -> KG), merge(a, KG -> H); under another name: rename(a, H -> K)"
+            "one dim as several and back: split(a, H -> KG), merge(a, KG -> H); under another \
+                name: rename(a, H -> K)"
         }
-        NoSuchOperator { .. } | NoSuchOperation { .. } | NoIndexing | QuotedSubscripts | ReducesOverDims { .. } => {
-            &shard_grammar::OPERATIONS
-        }
+        NoSuchOperator { .. }
+        | NoSuchOperation { .. }
+        | NoIndexing
+        | QuotedSubscripts
+        | ReducesOverDims { .. } => &shard_grammar::OPERATIONS,
         NotWhole { .. } => "a number without a point",
         NumberTooLarge { .. } | TooManyDigits { .. } => "a smaller number",
         StatementOutsideLayer { .. } => "move it between the braces of a layer",

@@ -26,7 +26,8 @@ pub fn seconds(s: f64) -> String {
 /// `` `a`, `b` and `c` ``; `none` of nothing; past eight, how many more there are.
 pub fn name_list<S: AsRef<str>>(names: &[S]) -> String {
     const SHOWN: usize = 8;
-    let quoted: Vec<String> = names.iter().take(SHOWN).map(|n| format!("`{}`", n.as_ref())).collect();
+    let quoted: Vec<String> =
+        names.iter().take(SHOWN).map(|n| format!("`{}`", n.as_ref())).collect();
     match (quoted.as_slice(), names.len()) {
         ([], _) => "none".to_string(),
         (all, n) if n > SHOWN => format!("{} and {} more", all.join(", "), n - SHOWN),

@@ -39,7 +39,9 @@ pub(crate) fn dims_of(program: &Program, name: &str) -> String {
 
 /// The exact layout that a parameter or pin demands, as text.
 pub(crate) fn demand(program: &Program, value: &Value) -> String {
-    let (Def::Parameter { pattern, .. } | Def::Pin { pattern, .. }) = &value.def else { return "free".to_string() };
+    let (Def::Parameter { pattern, .. } | Def::Pin { pattern, .. }) = &value.def else {
+        return "free".to_string();
+    };
     let sizes = program.sizes(&value.dims);
     match pattern.exact(MeshShape { mesh: &program.mesh, sizes: &sizes }) {
         Some(layout) => layout.text(&program.mesh, &program.dim_names(&value.dims)),

@@ -1,4 +1,5 @@
-//! What memory the programs of the grid need, as it stands in `limits.txt`: so that a case is the same whatever the search does.
+//! What memory the programs of the grid need, as it stands in `limits.txt`: so that a case is the
+//! same whatever the search does.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -29,14 +30,18 @@ pub(crate) fn known() -> BTreeMap<String, Needs> {
     let line = |line: &str| {
         let mut words = line.split_whitespace();
         let (name, least, fastest) = (words.next()?, words.next()?, words.next()?);
-        Some((name.to_string(), Needs { least: least.parse().ok()?, fastest: fastest.parse().ok()? }))
+        Some((
+            name.to_string(),
+            Needs { least: least.parse().ok()?, fastest: fastest.parse().ok()? },
+        ))
     };
     text.lines().filter(|l| !l.starts_with('#')).filter_map(line).collect()
 }
 
 pub(crate) fn write(known: &BTreeMap<String, Needs>) -> std::io::Result<()> {
     let mut text = String::from(
-        "# What plans need, bytes on a device: the least that `--objective memory` finds, and the fastest.\n# Written by `cargo bench -p shardc --bench grid -- --measure-limits`.\n",
+        "# What plans need, bytes on a device: the least that `--objective memory` finds, and the \
+            fastest.\n# Written by `cargo bench -p shardc --bench grid -- --measure-limits`.\n",
     );
     for (name, needs) in known {
         text += &format!("{name} {} {}\n", needs.least, needs.fastest);
@@ -49,7 +54,12 @@ pub(crate) fn measured(of: &GridProgram, patience: Duration) -> Option<Needs> {
     let fastest = search(&of.program, &of.hardware, Most::Any, patience).found.ok()?.needed();
     let smallest = with_patience(patience, |stop| {
         let limits = Limits { stop, ..Limits::default() };
-        let options = LowerOptions { objective: Objective::Memory, any_size: true, limits, ..LowerOptions::default() };
+        let options = LowerOptions {
+            objective: Objective::Memory,
+            any_size: true,
+            limits,
+            ..LowerOptions::default()
+        };
         pipeline::compile(&of.program, &of.hardware, &options).ok()
     })?;
     let least = Memory::of(&smallest.schedule.plan).peak().0;

@@ -1,5 +1,6 @@
-//! The grid: open blocks of known models on known chips, within the memory of the chip and within less. What is asked of
-//! each: is it proven, how far from its bound is it if not, and what does the limit cost in time of the search.
+//! The grid: open blocks of known models on known chips, within the memory of the chip and within
+//! less. What is asked of each: is it proven, how far from its bound is it if not, and what does
+//! the limit cost in time of the search.
 //!
 //! ```sh
 //! cargo bench -p shardc --bench grid                       # a sample of 128 of all cases
@@ -13,8 +14,9 @@
 //! cargo bench -p shardc --bench grid -- --source NAME      # the text of a program, for `shardc explain -`
 //! ```
 //!
-//! One thread, in this process; a search of less than 0.1 s is done three times, and the fastest counts; of a longer one the
-//! time that it was on the processor, where the system tells: other work does not count.
+//! One thread, in this process; a search of less than 0.1 s is done three times, and the fastest
+//! counts; of a longer one the time that it was on the processor, where the system tells: other
+//! work does not count.
 
 mod limits;
 mod measure;
@@ -57,8 +59,9 @@ fn main() -> ExitCode {
 
 fn run(args: &[String]) -> Result<(), String> {
     let has = |flag: &str| args.iter().any(|arg| arg == flag);
-    let all_after =
-        |flag: &str| -> Vec<&String> { args.windows(2).filter(|pair| pair[0] == flag).map(|pair| &pair[1]).collect() };
+    let all_after = |flag: &str| -> Vec<&String> {
+        args.windows(2).filter(|pair| pair[0] == flag).map(|pair| &pair[1]).collect()
+    };
     let number = |flag: &str, without: u64| match all_after(flag).last() {
         None => Ok(without),
         Some(text) => text.parse().map_err(|_| format!("{flag} takes a number, not `{text}`")),
@@ -70,7 +73,10 @@ fn run(args: &[String]) -> Result<(), String> {
     let programs = programs()?;
     let wanted = |name: &str| only.iter().all(|word| name.contains(*word));
     if let Some(name) = all_after("--source").first() {
-        let found = programs.iter().find(|p| p.name == **name).ok_or_else(|| format!("no program `{name}`"))?;
+        let found = programs
+            .iter()
+            .find(|p| p.name == **name)
+            .ok_or_else(|| format!("no program `{name}`"))?;
         print!("{}", found.text);
         return Ok(());
     }
@@ -89,13 +95,17 @@ fn run(args: &[String]) -> Result<(), String> {
         }
         if free.as_ref().is_none_or(|(of, ..)| *of != at) {
             let searched = search(&program.program, &program.hardware, Most::Any, patience);
-            let needs = known.get(&program.name).copied().or_else(|| limits::measured(program, patience));
+            let needs =
+                known.get(&program.name).copied().or_else(|| limits::measured(program, patience));
             free = Some((at, searched, needs));
         }
-        let Some((_, free, Some(needs))) = &free else { return Err(format!("{name}: no plan at all")) };
+        let Some((_, free, Some(needs))) = &free else {
+            return Err(format!("{name}: no plan at all"));
+        };
         let bytes = room.bytes(program.hardware.hbm_bytes, needs.least, needs.fastest);
         let within = search(&program.program, &program.hardware, Most::Bytes(bytes), patience);
-        let mut row = Row { program, room, bytes, needs: *needs, free: free.clone(), within, beaten: None };
+        let mut row =
+            Row { program, room, bytes, needs: *needs, free: free.clone(), within, beaten: None };
         if has("--check-pins") {
             row.beaten = Some(beaten(&row, patience));
         }
@@ -105,29 +115,36 @@ fn run(args: &[String]) -> Result<(), String> {
     let summary = report::summary(&rows);
     print!("{summary}");
     if has("--write") {
-        report::write(&rows, seed, &summary).map_err(|error| format!("spec/performance.md: {error}"))?;
+        report::write(&rows, seed, &summary)
+            .map_err(|error| format!("spec/performance.md: {error}"))?;
     }
     Ok(())
 }
 
-/// The variants with pinned weights whose plans, within the same memory, take less time than that of the open program; the
-/// time of each in picoseconds.
+/// The variants with pinned weights whose plans, within the same memory, take less time than that
+/// of the open program; the time of each in picoseconds.
 fn beaten(row: &Row<'_>, patience: Duration) -> Vec<(String, u64)> {
     let program = &row.program.program;
     let cheaper = |variant: Variant| {
-        let found = search(&variant.program, &row.program.hardware, Most::Bytes(row.bytes), patience);
+        let found =
+            search(&variant.program, &row.program.hardware, Most::Bytes(row.bytes), patience);
         let cost = found.cost().filter(|cost| row.within.cost().is_none_or(|open| *cost < open))?;
         Some((variant.name, cost))
     };
     one_pinned(program).into_iter().chain(strategies(program)).filter_map(cheaper).collect()
 }
 
-fn measure_limits<'a>(programs: impl Iterator<Item = &'a GridProgram>, patience: Duration) -> Result<(), String> {
+fn measure_limits<'a>(
+    programs: impl Iterator<Item = &'a GridProgram>,
+    patience: Duration,
+) -> Result<(), String> {
     let mut known: BTreeMap<String, Needs> = limits::known();
     for program in programs {
-        let mut needs = limits::measured(program, patience).ok_or_else(|| format!("{}: no plan", program.name))?;
+        let mut needs = limits::measured(program, patience)
+            .ok_or_else(|| format!("{}: no plan", program.name))?;
         // What a plan was once found for, a plan is there for.
-        needs.least = known.get(&program.name).map_or(needs.least, |before| needs.least.min(before.least));
+        needs.least =
+            known.get(&program.name).map_or(needs.least, |before| needs.least.min(before.least));
         println!("{} {} {}", program.name, needs.least, needs.fastest);
         known.insert(program.name.clone(), needs);
         limits::write(&known).map_err(|error| format!("limits.txt: {error}"))?;

@@ -74,7 +74,12 @@ pub(crate) enum Most {
 }
 
 /// The search of a program, on this thread; ended after `patience` with what it has.
-pub(crate) fn search(program: &Program, hardware: &Hardware, most: Most, patience: Duration) -> Searched {
+pub(crate) fn search(
+    program: &Program,
+    hardware: &Hardware,
+    most: Most,
+    patience: Duration,
+) -> Searched {
     let once = || {
         let (start, before) = (Instant::now(), on_processor());
         let lowered = search_once(program, hardware, most, patience);
@@ -96,7 +101,12 @@ fn on_processor() -> Option<Duration> {
     Some(Duration::from_nanos(text.split(' ').next()?.parse().ok()?))
 }
 
-fn search_once(program: &Program, hardware: &Hardware, most: Most, patience: Duration) -> Result<Lowered, LowerError> {
+fn search_once(
+    program: &Program,
+    hardware: &Hardware,
+    most: Most,
+    patience: Duration,
+) -> Result<Lowered, LowerError> {
     let (hardware, any_size) = match most {
         Most::Any => (hardware.clone(), true),
         Most::Bytes(bytes) => (hardware.with_memory_limit(bytes), false),

@@ -1,5 +1,5 @@
-//! The programs of the grid: one block of each model, as `shardc new` writes it, in a stack, on each chip and number of chips,
-//! for each use.
+//! The programs of the grid: one block of each model, as `shardc new` writes it, in a stack, on
+//! each chip and number of chips, for each use.
 
 use std::process::Command;
 
@@ -45,8 +45,8 @@ enum Use {
     Prompt { tokens: u64 },
 }
 
-/// A number of chips could hold a use where weights and caches take at most this part of the memory: the rest is for
-/// activations, and for what a plan has twice.
+/// A number of chips could hold a use where weights and caches take at most this part of the
+/// memory: the rest is for activations, and for what a plan has twice.
 const FULL: (u64, u64) = (3, 4);
 /// The numbers of chips that are tried for the first: powers of two.
 const FIRST: std::ops::RangeInclusive<u32> = 3..=10;
@@ -68,9 +68,14 @@ pub(crate) fn programs() -> Result<Vec<GridProgram>, String> {
     let mut out = Vec::new();
     for (model, from) in MODELS {
         for chip in CHIPS {
-            let of = |count: u64| USES.iter().map(|u| of_use(model, from, chip, count, *u)).collect::<Option<Vec<_>>>();
+            let of = |count: u64| {
+                USES.iter()
+                    .map(|u| of_use(model, from, chip, count, *u))
+                    .collect::<Option<Vec<_>>>()
+            };
             let first = FIRST.map(|log| 1u64 << log).find_map(|count| Some((count, of(count)?)));
-            let (count, programs) = first.ok_or_else(|| format!("no number of {chip} holds {model}"))?;
+            let (count, programs) =
+                first.ok_or_else(|| format!("no number of {chip} holds {model}"))?;
             let second = SECOND.iter().find_map(|times| of(count * times));
             out.extend(programs);
             out.extend(second.ok_or_else(|| format!("no second number of {chip} holds {model}"))?);
@@ -79,22 +84,30 @@ pub(crate) fn programs() -> Result<Vec<GridProgram>, String> {
     Ok(out)
 }
 
-/// A block in a use, with as many sequences as `new` has where the chips could hold these, else a half, a quarter, ... of
-/// them; `None` where they hold none, or make no mesh.
-fn of_use(model: &str, from: From, chip: &str, count: u64, (name, of): (&str, Use)) -> Option<GridProgram> {
+/// A block in a use, with as many sequences as `new` has where the chips could hold these, else a
+/// half, a quarter, ... of them; `None` where they hold none, or make no mesh.
+fn of_use(
+    model: &str,
+    from: From,
+    chip: &str,
+    count: u64,
+    (name, of): (&str, Use),
+) -> Option<GridProgram> {
     let written = Written::by_new(from, chip, count)?;
     let most = match of {
         Use::Decode { .. } => written.sequences,
         Use::Prompt { .. } => written.fewest,
     };
-    let halves = std::iter::successors(Some(most), |n| Some(n / 2)).take_while(|n| *n >= written.fewest);
+    let halves =
+        std::iter::successors(Some(most), |n| Some(n / 2)).take_while(|n| *n >= written.fewest);
     let divisible = halves.filter(|n| n.is_multiple_of(written.fewest));
     divisible.map(|sequences| written.used(sequences, of)).find_map(|text| {
         let file = SourceFile::new("grid.shard", text);
         let checked = check_source(&file, &CheckOptions::default());
         let [program] = checked.programs.as_slice() else { return None };
         let hardware = Hardware::built_in(program.hardware.as_deref()?)?;
-        let holds = least_kept(program).saturating_mul(FULL.1) <= hardware.hbm_bytes.saturating_mul(FULL.0);
+        let holds =
+            least_kept(program).saturating_mul(FULL.1) <= hardware.hbm_bytes.saturating_mul(FULL.0);
         holds.then(|| GridProgram {
             name: format!("{model}/{chip}/{count}/{name}"),
             text: file.text,
@@ -122,9 +135,10 @@ impl Written {
         let mut new = Command::new(env!("CARGO_BIN_EXE_shardc"));
         new.args(["new", "--hardware", chip, "--chips", &count.to_string()]);
         match from {
-            From::Config(file) => {
-                new.args(["--from-config", &format!("{}/benches/grid/configs/{file}", env!("CARGO_MANIFEST_DIR"))])
-            }
+            From::Config(file) => new.args([
+                "--from-config",
+                &format!("{}/benches/grid/configs/{file}", env!("CARGO_MANIFEST_DIR")),
+            ]),
             From::Template(name) => new.args(["--template", name]),
         };
         let output = new.output().ok().filter(|output| output.status.success())?;
@@ -138,7 +152,8 @@ impl Written {
             Some((dim.trim().to_string(), size.trim().parse::<u64>().ok()?))
         };
         let ((dim, sequences), (_, fewest)) = (first("decode")?, first("prefill")?);
-        let kept = block.lines().filter(|line| !line.starts_with("phase ") && !line.starts_with("//!"));
+        let kept =
+            block.lines().filter(|line| !line.starts_with("phase ") && !line.starts_with("//!"));
         let block = kept.collect::<Vec<_>>().join("\n") + "\n}\n";
         Some(Written { block, dim, sequences, fewest })
     }
@@ -159,6 +174,9 @@ impl Written {
             };
             Some(format!("dim {name} = {size}"))
         };
-        self.block.lines().map(|line| sized(line).unwrap_or_else(|| line.to_string()) + "\n").collect()
+        self.block
+            .lines()
+            .map(|line| sized(line).unwrap_or_else(|| line.to_string()) + "\n")
+            .collect()
     }
 }

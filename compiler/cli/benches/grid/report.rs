@@ -69,7 +69,8 @@ pub(crate) fn line(row: &Row<'_>) -> String {
     let _ = match &row.within.found {
         Ok(found) => write!(
             out,
-            "{:10.3} us >= {:10.3} us  gap {:6.2} %  {:11} {times}  {} e-nodes, {} expanded, needs {:.3} GB{}",
+            "{:10.3} us >= {:10.3} us  gap {:6.2} %  {:11} {times}  {} e-nodes, {} expanded, \
+                needs {:.3} GB{}",
             microseconds(found.cost),
             microseconds(found.bound),
             100.0 * found.gap(),
@@ -79,8 +80,12 @@ pub(crate) fn line(row: &Row<'_>) -> String {
             found.needed() as f64 / 1e9,
             found.stopped_by.as_ref().map_or(String::new(), |by| format!(", stopped by {by}"))
         ),
-        Err(NoPlan::Fits { proven: true }) => write!(out, "none fits, proven                 {times}"),
-        Err(NoPlan::Fits { proven: false }) => write!(out, "NONE FOUND                        {times}"),
+        Err(NoPlan::Fits { proven: true }) => {
+            write!(out, "none fits, proven                 {times}")
+        }
+        Err(NoPlan::Fits { proven: false }) => {
+            write!(out, "NONE FOUND                        {times}")
+        }
         Err(NoPlan::Other(why)) => write!(out, "FAILED: {why} {times}"),
     };
     for (name, cost) in row.beaten.iter().flatten() {
@@ -108,13 +113,17 @@ pub(crate) fn summary(rows: &[Row<'_>]) -> String {
     let proven_free = rows.iter().filter(|row| row.free.is_proven()).count();
     let part = proven as f64 / rows.len().max(1) as f64;
     let named = |row: &Row<'_>| format!("{}@{}", row.program.name, row.room.name());
-    let worst_gap = rows.iter().filter_map(|row| Some((row.gap()?, row))).max_by(|a, b| a.0.total_cmp(&b.0));
-    let ratio = |row: &Row<'_>| row.within.time.as_secs_f64() / row.free.time.max(FLOOR / RATIO_MARK).as_secs_f64();
+    let worst_gap =
+        rows.iter().filter_map(|row| Some((row.gap()?, row))).max_by(|a, b| a.0.total_cmp(&b.0));
+    let ratio = |row: &Row<'_>| {
+        row.within.time.as_secs_f64() / row.free.time.max(FLOOR / RATIO_MARK).as_secs_f64()
+    };
     let worst_ratio = rows.iter().map(|row| (ratio(row), row)).max_by(|a, b| a.0.total_cmp(&b.0));
     let slow = rows.iter().filter(|row| row.within.time > row.mark()).count();
     let too_long = rows.iter().filter(|row| row.within.time > LONGEST).count();
     let longest = rows.iter().max_by_key(|row| row.within.time);
-    let without = rows.iter().filter(|row| row.within.found.is_err() && row.bytes >= row.needs.least).count();
+    let without =
+        rows.iter().filter(|row| row.within.found.is_err() && row.bytes >= row.needs.least).count();
     let wide = rows.iter().filter(|row| row.gap().is_some_and(|gap| gap > GAP_MARK)).count();
     let verdict = |met: bool| if met { "met" } else { "**missed**" };
     let mut out = String::new();
@@ -139,7 +148,8 @@ pub(crate) fn summary(rows: &[Row<'_>]) -> String {
     }
     if let Some((ratio, row)) = worst_ratio {
         say(format!(
-            "Time within a limit: at most {ratio:.1} times that without (or {} ms, whichever is more; `{}`); {slow} above the mark of {RATIO_MARK} times, {} ms or {} s: {}.",
+            "Time within a limit: at most {ratio:.1} times that without (or {} ms, whichever is \
+                more; `{}`); {slow} above the mark of {RATIO_MARK} times, {} ms or {} s: {}.",
             (FLOOR / RATIO_MARK).as_millis(),
             named(row),
             FLOOR.as_millis(),
@@ -156,13 +166,15 @@ pub(crate) fn summary(rows: &[Row<'_>]) -> String {
         ));
     }
     let checked = rows.iter().filter(|row| row.beaten.is_some()).count();
-    let by = rows.iter().filter_map(|row| Some((row.by()?, row))).max_by(|a, b| a.0.total_cmp(&b.0));
+    let by =
+        rows.iter().filter_map(|row| Some((row.by()?, row))).max_by(|a, b| a.0.total_cmp(&b.0));
     let beaten = rows.iter().filter(|row| row.by().is_some()).count();
     match (checked, by) {
         (0, _) => {}
         (_, None) => say(format!("Beaten by a variant with pinned weights: 0 of {checked}: met.")),
         (_, Some((by, row))) => say(format!(
-            "Beaten by a variant with pinned weights: {beaten} of {checked}, by up to {:.2} % (`{}`): **missed**.",
+            "Beaten by a variant with pinned weights: {beaten} of {checked}, by up to {:.2} % \
+                (`{}`): **missed**.",
             100.0 * by,
             named(row)
         )),
@@ -178,7 +190,9 @@ pub(crate) fn write(rows: &[Row<'_>], seed: u64, summary: &str) -> std::io::Resu
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../spec/performance.md");
     let page = std::fs::read_to_string(path)?;
     let (before, after) = match page.split_once(BEGIN) {
-        Some((before, rest)) => (before.to_string(), rest.split_once(END).map_or("", |(_, after)| after).to_string()),
+        Some((before, rest)) => {
+            (before.to_string(), rest.split_once(END).map_or("", |(_, after)| after).to_string())
+        }
         None => (page.trim_end().to_string() + "\n\n", "\n".to_string()),
     };
     std::fs::write(path, format!("{before}{BEGIN}\n{}{END}{after}", section(rows, seed, summary)))
@@ -217,7 +231,8 @@ the fastest of three, of a longer one what it was on the processor. {machine}
         };
         let _ = writeln!(
             out,
-            "| `{}` | {} | {:.3} | {us} | {bound} | {gap} | {} | {:.1}{} | {:.1} | {nodes} | {expanded} |",
+            "| `{}` | {} | {:.3} | {us} | {bound} | {gap} | {} | {:.1}{} | {:.1} | {nodes} | \
+                {expanded} |",
             row.program.name,
             row.room.name(),
             row.bytes as f64 / 1e9,
@@ -234,8 +249,11 @@ the fastest of three, of a longer one what it was on the processor. {machine}
 fn machine() -> String {
     let cpus = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpus.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or_default();
-    let git = std::process::Command::new("git").args(["rev-parse", "--short", "HEAD"]).output().ok();
-    let commit = git.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_string()).unwrap_or_default();
+    let git =
+        std::process::Command::new("git").args(["rev-parse", "--short", "HEAD"]).output().ok();
+    let commit = git
+        .map(|output| String::from_utf8_lossy(&output.stdout).trim().to_string())
+        .unwrap_or_default();
     format!("Commit {commit}. Machine: {}.", model.trim_start_matches([' ', '\t', ':']).trim())
 }
 

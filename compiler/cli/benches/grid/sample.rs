@@ -1,4 +1,5 @@
-//! The cases of the grid: each program at each memory limit, and a sample of them that a seed draws.
+//! The cases of the grid: each program at each memory limit, and a sample of them that a seed
+//! draws.
 
 use shard_runtime::Random;
 
@@ -33,7 +34,8 @@ impl Room {
 
 /// Pairs of a program, by its number, and a limit: so many of all that there are, in their order.
 pub(crate) fn sample(programs: usize, count: usize, seed: u64) -> Vec<(usize, Room)> {
-    let mut all: Vec<(usize, Room)> = (0..programs).flat_map(|p| ROOMS.map(|room| (p, room))).collect();
+    let mut all: Vec<(usize, Room)> =
+        (0..programs).flat_map(|p| ROOMS.map(|room| (p, room))).collect();
     let mut random = Random::new(seed);
     let count = count.min(all.len());
     // The first places of a shuffle.

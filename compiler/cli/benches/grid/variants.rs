@@ -1,7 +1,10 @@
-//! Variants of a program that no plan of the open one may be dearer than: one weight pinned to a layout, and all weights laid
-//! out as the strategies of the field have them.
+//! Variants of a program that no plan of the open one may be dearer than: one weight pinned to a
+//! layout, and all weights laid out as the strategies of the field have them.
 
-use shard_ir::{AxisId, AxisList, AxisSet, Def, Layout, LayoutPattern, MeshShape, ParameterKind, Program, ValueId};
+use shard_ir::{
+    AxisId, AxisList, AxisSet, Def, Layout, LayoutPattern, MeshShape, ParameterKind, Program,
+    ValueId,
+};
 
 /// A program with some weights pinned.
 pub(crate) struct Variant {
@@ -21,13 +24,17 @@ pub(crate) fn one_pinned(program: &Program) -> Vec<Variant> {
         for layout in pattern.candidates(shape, AxisSet::EMPTY, AxisSet::EMPTY) {
             let name = value.name.as_deref().unwrap_or("-");
             let written = layout.text(&program.mesh, &program.dim_names(&value.dims));
-            out.push(Variant { name: format!("{name} as {written}"), program: with(program, &[(id, layout)]) });
+            out.push(Variant {
+                name: format!("{name} as {written}"),
+                program: with(program, &[(id, layout)]),
+            });
         }
     }
     out
 }
 
-/// The named strategies. The last axis of the mesh is the one that `shardc new` means for heads and d_ff.
+/// The named strategies. The last axis of the mesh is the one that `shardc new` means for heads and
+/// d_ff.
 pub(crate) fn strategies(program: &Program) -> Vec<Variant> {
     let all: Vec<AxisId> = program.mesh.axis_ids().collect();
     let Some((last, rest)) = all.split_last() else { return Vec::new() };
@@ -47,7 +54,9 @@ pub(crate) fn strategies(program: &Program) -> Vec<Variant> {
         name: name.to_string(),
         program: with(
             program,
-            &weights(program).map(|id| (id, laid_out(program, id, model, inner))).collect::<Vec<_>>(),
+            &weights(program)
+                .map(|id| (id, laid_out(program, id, model, inner)))
+                .collect::<Vec<_>>(),
         ),
     };
     split.iter().map(of).collect()
@@ -60,8 +69,8 @@ fn weights(program: &Program) -> impl Iterator<Item = ValueId> {
     )
 }
 
-/// A weight with d_model (`E`) split over some axes, and others on the first dims that they divide, heads before what is in
-/// them; an axis that divides none is left out.
+/// A weight with d_model (`E`) split over some axes, and others on the first dims that they divide,
+/// heads before what is in them; an axis that divides none is left out.
 fn laid_out(program: &Program, id: ValueId, model: &[AxisId], inner: &[AxisId]) -> Layout {
     let dims = program.dim_names(&program.value(id).dims);
     let sizes = program.sizes(&program.value(id).dims);

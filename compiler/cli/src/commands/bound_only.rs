@@ -35,7 +35,12 @@ pub(crate) fn run(
     }
     let layers: Vec<Bounded<'_>> = bounds
         .iter()
-        .map(|(program, bound)| Bounded { program, hardware: &hardware, objective: args.objective, bound })
+        .map(|(program, bound)| Bounded {
+            program,
+            hardware: &hardware,
+            objective: args.objective,
+            bound,
+        })
         .collect();
     if json {
         console.result(&shard_report::json::bound::bounds(&layers))

@@ -8,7 +8,12 @@ use crate::console::Console;
 use crate::output;
 
 /// Writes the certificate of compiled layers.
-pub(crate) fn write(out: &Path, compilation: &Compilation, asked: &CompileOptions, console: &mut Console) -> Outcome {
+pub(crate) fn write(
+    out: &Path,
+    compilation: &Compilation,
+    asked: &CompileOptions,
+    console: &mut Console,
+) -> Outcome {
     let text = shard_driver::certificate::certificate(compilation, asked, console)?;
     output::replace_text(out, &text)
         .map_err(|why| console.usage(&format!("cannot write `{}`: {why}", out.display()), None))

@@ -11,12 +11,14 @@ use crate::console::{Console, Outcome, problem};
 use crate::input::read_program;
 
 /// What is known only when a layer has a plan.
-const NEEDS_A_SEARCH: &str = "E0704, E0801, E0802, E0805, E0806, E0837, W0701, W0702, W0801, W0802, W0803";
+const NEEDS_A_SEARCH: &str =
+    "E0704, E0801, E0802, E0805, E0806, E0837, W0701, W0702, W0801, W0802, W0803";
 
-/// Everything that any command would say of the files: first what shows without a search, of all files; then what lowering
-/// shows, of all layers; then what takes further searches. Without a chip the layers are lowered for the first built-in one:
-/// some errors (a layout out of reach, a strict layer) show only then, and they are the same on every chip. What is expected
-/// of a plan is not: `--expect` wants a chip.
+/// Everything that any command would say of the files: first what shows without a search, of all
+/// files; then what lowering shows, of all layers; then what takes further searches. Without a chip
+/// the layers are lowered for the first built-in one: some errors (a layout out of reach, a strict
+/// layer) show only then, and they are the same on every chip. What is expected of a plan is not:
+/// `--expect` wants a chip.
 pub(crate) fn run(args: &CheckArgs, console: &mut Console) -> Outcome {
     console.diagnostics_are_the_result();
     let purpose = if args.expect { Purpose::Report } else { Purpose::Check };
@@ -25,7 +27,9 @@ pub(crate) fn run(args: &CheckArgs, console: &mut Console) -> Outcome {
     for path in &args.files {
         let checked = read_program(path, console).and_then(|input| match input {
             Input::Ir(_) => Ok(None),
-            Input::Source(file) => check_source(&file, &args.program.asked(console)?, purpose, console).map(Some),
+            Input::Source(file) => {
+                check_source(&file, &args.program.asked(console)?, purpose, console).map(Some)
+            }
         });
         worst = worse(worst, checked.map(|file| sound.extend(file)));
     }
@@ -36,7 +40,8 @@ pub(crate) fn run(args: &CheckArgs, console: &mut Console) -> Outcome {
     let mut lowered = Vec::new();
     for (at, file) in sound.iter().enumerate() {
         console.watch.searches_to_come(sound.len() - at - 1);
-        let found = args.program.asked(console).and_then(|asked| file.lower(&asked, purpose, console));
+        let found =
+            args.program.asked(console).and_then(|asked| file.lower(&asked, purpose, console));
         worst = worse(
             worst,
             found.and_then(|(compilation, outcome)| {
@@ -68,6 +73,7 @@ fn leave_out(sound: &[Sound], console: &mut Console) {
     }
     let message = format!("no plan was searched for {}", layers.join(", "));
     let note = format!("left out is what only a plan can show: {NEEDS_A_SEARCH}");
-    let said = Diagnostic { severity: Severity::Note, notes: vec![note], ..problem(&message, Vec::new()) };
+    let said =
+        Diagnostic { severity: Severity::Note, notes: vec![note], ..problem(&message, Vec::new()) };
     console.report(None, vec![said]);
 }

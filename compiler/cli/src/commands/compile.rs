@@ -40,7 +40,9 @@ pub(crate) fn check_options(args: &ProgramArgs, console: &mut Console) -> Outcom
     let mut dim_overrides = Vec::new();
     for text in &args.dims {
         match text.split_once('=') {
-            Some((name, right)) => dim_overrides.push((name.trim().to_string(), right.trim().to_string())),
+            Some((name, right)) => {
+                dim_overrides.push((name.trim().to_string(), right.trim().to_string()))
+            }
             None => {
                 let message = format!("`-D {text}` is no new size of a dim");
                 return Err(console.usage(&message, Some("-D B=64".to_string())));

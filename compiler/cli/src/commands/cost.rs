@@ -20,7 +20,13 @@ const WIDTH: usize = 80;
 
 pub(crate) fn run(args: &CostArgs, console: &mut Console) -> Outcome {
     if args.bound_only {
-        return bound_only::run(&args.file, &args.program, console.format == Format::Json, args.width, console);
+        return bound_only::run(
+            &args.file,
+            &args.program,
+            console.format == Format::Json,
+            args.width,
+            console,
+        );
     }
     let mut compilation = compile_file(&args.file, &args.program, Purpose::Report, console)?;
     let options = check_options(&args.program, console)?;
@@ -31,7 +37,13 @@ pub(crate) fn run(args: &CostArgs, console: &mut Console) -> Outcome {
     let mut summaries = Vec::new();
     for layer in &layers {
         let roles = roles(layer.plan(), &args.roles, console)?;
-        let summary = Summary::of(layer.plan(), layer.price, layer.hardware, roles, layer.price.totals.serial_time);
+        let summary = Summary::of(
+            layer.plan(),
+            layer.price,
+            layer.hardware,
+            roles,
+            layer.price.totals.serial_time,
+        );
         let capacity = Capacity::of(layer.hardware, args.roles.cache_share);
         let largest = largest_dims(&compilation, &options, layer, &summary, &capacity);
         summaries.push((summary, capacity, largest));
@@ -39,24 +51,38 @@ pub(crate) fn run(args: &CostArgs, console: &mut Console) -> Outcome {
     let reports: Vec<CostLayer<'_>> = layers
         .into_iter()
         .zip(&summaries)
-        .map(|(layer, (summary, capacity, largest))| CostLayer { layer, summary, capacity: *capacity, largest })
+        .map(|(layer, (summary, capacity, largest))| CostLayer {
+            layer,
+            summary,
+            capacity: *capacity,
+            largest,
+        })
         .collect();
     let why = why(args, &reports, console)?;
     let paint = Paint(console.result_color);
     match (console.format, why) {
         (Format::Json, why) => console.result(&shard_report::json::cost::cost(&reports, why)),
-        (Format::Text, None) => console.people(&shard_report::cost::cost(&reports, width(args.width), paint)),
+        (Format::Text, None) => {
+            console.people(&shard_report::cost::cost(&reports, width(args.width), paint))
+        }
         (Format::Text, Some(id)) => {
             let has = |report: &&CostLayer<'_>| id.index() < report.layer.plan().instructions.len();
-            let texts: Vec<String> =
-                reports.iter().filter(has).map(|r| shard_report::formula::why(&r.layer, id, paint)).collect();
+            let texts: Vec<String> = reports
+                .iter()
+                .filter(has)
+                .map(|r| shard_report::formula::why(&r.layer, id, paint))
+                .collect();
             console.people(&texts.join("\n"))
         }
     }
 }
 
 /// The step of `--why`, if some layer has it.
-fn why(args: &CostArgs, reports: &[CostLayer<'_>], console: &mut Console) -> Outcome<Option<InstrId>> {
+fn why(
+    args: &CostArgs,
+    reports: &[CostLayer<'_>],
+    console: &mut Console,
+) -> Outcome<Option<InstrId>> {
     let Some(number) = args.why else { return Ok(None) };
     let steps = reports.iter().map(|r| r.layer.plan().instructions.len()).max().unwrap_or(0);
     if (number as usize) < steps {
@@ -82,13 +108,17 @@ pub(crate) fn roles_or(plan: &Plan, args: &RoleArgs) -> Result<DimRoles, String>
         if named.is_empty() {
             continue;
         }
-        let at = |name: &String| plan.dims.iter().position(|d| d.name == *name).ok_or_else(|| name.clone());
-        *dims = named.iter().map(|name| Ok(DimId(at(name)? as u16))).collect::<Result<_, String>>()?;
+        let at = |name: &String| {
+            plan.dims.iter().position(|d| d.name == *name).ok_or_else(|| name.clone())
+        };
+        *dims =
+            named.iter().map(|name| Ok(DimId(at(name)? as u16))).collect::<Result<_, String>>()?;
     }
     Ok(roles)
 }
 
-/// How far the batch and the context may grow; in a layer without either, the dims that count tokens.
+/// How far the batch and the context may grow; in a layer without either, the dims that count
+/// tokens.
 fn largest_dims(
     compilation: &Compilation,
     options: &CheckOptions,
@@ -111,7 +141,8 @@ fn largest_dims(
         .collect()
 }
 
-/// All dims of a plan where one of them has another size: those derived from it follow, where there is a source to say how.
+/// All dims of a plan where one of them has another size: those derived from it follow, where there
+/// is a source to say how.
 fn dims_with(
     compilation: &Compilation,
     options: &CheckOptions,
@@ -135,7 +166,10 @@ fn dims_with(
     checked
         .programs
         .into_iter()
-        .find(|program| program.name == plan.name && program.phase.as_ref().map(|p| &p.name) == plan.phase.as_ref())
+        .find(|program| {
+            program.name == plan.name
+                && program.phase.as_ref().map(|p| &p.name) == plan.phase.as_ref()
+        })
         .map(|program| program.dims)
 }
 

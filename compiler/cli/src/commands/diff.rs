@@ -1,4 +1,5 @@
-//! `shardc diff A [B]`: each a program, IR text, or what `explain --emit json` wrote, by this binary or another one.
+//! `shardc diff A [B]`: each a program, IR text, or what `explain --emit json` wrote, by this
+//! binary or another one.
 
 use std::path::Path;
 
@@ -17,7 +18,13 @@ use crate::input::read_text;
 
 pub(crate) fn run(args: &DiffArgs, console: &mut Console) -> Outcome {
     let second = args.b.as_deref().unwrap_or(&args.a);
-    let a = Changes { dims: &args.dim_a, mesh: &args.mesh_a, hardware: &args.hardware_a, layer: &None, phase: &None };
+    let a = Changes {
+        dims: &args.dim_a,
+        mesh: &args.mesh_a,
+        hardware: &args.hardware_a,
+        layer: &None,
+        phase: &None,
+    };
     let b = Changes {
         dims: &args.dim_b,
         mesh: &args.mesh_b,
@@ -50,17 +57,23 @@ impl Side {
         match self {
             Side::Recorded(layers) => Ok(layers),
             Side::Lowered(compilation) => {
-                recorded::read(&shard_report::json::explain::explain(&compilation.layers())).map_err(|why| {
-                    // What is written is what is read: a defect of the compiler.
-                    console.usage(&format!("internal error: {why}"), None)
-                })
+                recorded::read(&shard_report::json::explain::explain(&compilation.layers()))
+                    .map_err(|why| {
+                        // What is written is what is read: a defect of the compiler.
+                        console.usage(&format!("internal error: {why}"), None)
+                    })
             }
         }
     }
 }
 
 /// Shows what tells two plans that were lowered now apart, and says whether anything does.
-fn of_lowered(mut a: Compilation, mut b: Compilation, args: &DiffArgs, console: &mut Console) -> Outcome<bool> {
+fn of_lowered(
+    mut a: Compilation,
+    mut b: Compilation,
+    args: &DiffArgs,
+    console: &mut Console,
+) -> Outcome<bool> {
     if console.format == Format::Text {
         a.escape();
         b.escape();
@@ -75,11 +88,20 @@ fn of_lowered(mut a: Compilation, mut b: Compilation, args: &DiffArgs, console: 
 }
 
 /// The same where one of them was written down.
-fn of_recorded(a: &[Recorded], b: &[Recorded], args: &DiffArgs, console: &mut Console) -> Outcome<bool> {
-    let pairs = paired(a.iter().collect(), b.iter().collect(), |layer| (layer.name.clone(), layer.phase.clone()));
+fn of_recorded(
+    a: &[Recorded],
+    b: &[Recorded],
+    args: &DiffArgs,
+    console: &mut Console,
+) -> Outcome<bool> {
+    let pairs = paired(a.iter().collect(), b.iter().collect(), |layer| {
+        (layer.name.clone(), layer.phase.clone())
+    });
     match console.format {
         // A document may have any name in it.
-        Format::Text => console.people(&printable::escaped(&recorded_diff::text(&pairs, width(args.width)))),
+        Format::Text => {
+            console.people(&printable::escaped(&recorded_diff::text(&pairs, width(args.width))))
+        }
         Format::Json => console.result(&shard_report::json::recorded_diff::json(&pairs)),
     }?;
     Ok(recorded_diff::differs(&pairs))
@@ -94,7 +116,12 @@ struct Changes<'a> {
     phase: &'a Option<String>,
 }
 
-fn side(path: &Path, common: &ProgramArgs, own: &Changes<'_>, console: &mut Console) -> Outcome<Side> {
+fn side(
+    path: &Path,
+    common: &ProgramArgs,
+    own: &Changes<'_>,
+    console: &mut Console,
+) -> Outcome<Side> {
     let mut program = common.clone();
     program.dims.extend(own.dims.iter().cloned());
     program.mesh = own.mesh.clone().or(program.mesh);
@@ -113,11 +140,15 @@ fn side(path: &Path, common: &ProgramArgs, own: &Changes<'_>, console: &mut Cons
         )?)));
     }
     if !own.dims.is_empty() || own.mesh.is_some() || own.hardware.is_some() {
-        let message = format!("`{}` is a plan as it was written down: nothing of it can be changed", path.display());
+        let message = format!(
+            "`{}` is a plan as it was written down: nothing of it can be changed",
+            path.display()
+        );
         return Err(console.usage(&message, None));
     }
-    let layers = recorded::read(&file.text)
-        .map_err(|why| console.usage(&format!("`{}`: {}", path.display(), printable::escaped_name(&why)), None))?;
+    let layers = recorded::read(&file.text).map_err(|why| {
+        console.usage(&format!("`{}`: {}", path.display(), printable::escaped_name(&why)), None)
+    })?;
     let is_wanted = |layer: &Recorded| {
         program.layer.as_ref().is_none_or(|name| *name == layer.name)
             && program.phase.as_ref().is_none_or(|phase| layer.phase.as_ref() == Some(phase))
@@ -130,8 +161,13 @@ fn side(path: &Path, common: &ProgramArgs, own: &Changes<'_>, console: &mut Cons
     }
 }
 
-/// Layers of one name and phase belong together; where each side has one layer, these do whatever their names.
-fn paired<T, K: PartialEq>(first: Vec<T>, mut second: Vec<T>, key: impl Fn(&T) -> K) -> Vec<(Option<T>, Option<T>)> {
+/// Layers of one name and phase belong together; where each side has one layer, these do whatever
+/// their names.
+fn paired<T, K: PartialEq>(
+    first: Vec<T>,
+    mut second: Vec<T>,
+    key: impl Fn(&T) -> K,
+) -> Vec<(Option<T>, Option<T>)> {
     if first.len() == 1 && second.len() == 1 {
         return first.into_iter().map(Some).zip(second.into_iter().map(Some)).collect();
     }

@@ -27,8 +27,10 @@ pub(crate) fn run(args: &ExplainArgs, console: &mut Console) -> Outcome {
     compilation.notation = args.notation;
     let is_sum = matches!(args.program.objective, Objective::Serial | Objective::Comm);
     if !is_sum && (args.why.is_some() || args.why_not.is_some()) {
-        let message =
-            format!("why and why not are answered for sums over steps, and `{}` is none", args.program.objective);
+        let message = format!(
+            "why and why not are answered for sums over steps, and `{}` is none",
+            args.program.objective
+        );
         return Err(console.usage(&message, Some("--objective serial".to_string())));
     }
     if let Some(asked) = &args.why_not {
@@ -41,9 +43,15 @@ pub(crate) fn run(args: &ExplainArgs, console: &mut Console) -> Outcome {
         Some(Alternatives::None) => {}
         // A graph has no room for what was not chosen.
         _ if args.no_alternatives || emit == ExplainEmit::Dot => {}
-        Some(Alternatives::Plans) => compilation.ask_for_alternatives(Some(Detail::Plans), console)?,
-        Some(Alternatives::Bounds) => compilation.ask_for_alternatives(Some(Detail::Bounds), console)?,
-        None if args.why.is_some() => compilation.ask_for_alternatives(Some(Detail::Plans), console)?,
+        Some(Alternatives::Plans) => {
+            compilation.ask_for_alternatives(Some(Detail::Plans), console)?
+        }
+        Some(Alternatives::Bounds) => {
+            compilation.ask_for_alternatives(Some(Detail::Bounds), console)?
+        }
+        None if args.why.is_some() => {
+            compilation.ask_for_alternatives(Some(Detail::Plans), console)?
+        }
         None => compilation.ask_for_alternatives(None, console)?,
     }
     if let Some(out) = &args.certificate {
@@ -61,7 +69,9 @@ pub(crate) fn run(args: &ExplainArgs, console: &mut Console) -> Outcome {
     }
     let layers = compilation.layers();
     match emit {
-        ExplainEmit::Text => console.people(&shard_report::explain::explain_within(&layers, width(args.width))),
+        ExplainEmit::Text => {
+            console.people(&shard_report::explain::explain_within(&layers, width(args.width)))
+        }
         ExplainEmit::Json => console.result(&shard_report::json::explain::explain(&layers)),
         ExplainEmit::Html => console.result(&shard_report::html::html(&layers)),
         ExplainEmit::Dot => console.result(&shard_report::dot::dot(&layers)),

@@ -23,16 +23,21 @@ pub(crate) fn run(args: &ExplainCodeArgs, console: &mut Console) -> Outcome {
             Format::Json => console.result(&codes(&[page])),
         },
         None => {
-            let help = near(&code).map_or("--list".to_string(), |near| format!("shardc explain-code {near}"));
+            let help = near(&code)
+                .map_or("--list".to_string(), |near| format!("shardc explain-code {near}"));
             Err(console.usage(&format!("there is no diagnostic `{asked}`"), Some(help)))
         }
     }
 }
 
-/// The code that differs in one character, as far to the right as may be: codes of one topic begin alike.
+/// The code that differs in one character, as far to the right as may be: codes of one topic begin
+/// alike.
 fn near(code: &str) -> Option<&'static str> {
     let alike = |known: &str| code.bytes().zip(known.bytes()).take_while(|(a, b)| a == b).count();
     let differ = |known: &str| code.bytes().zip(known.bytes()).filter(|(a, b)| a != b).count();
-    let codes = PAGES.iter().map(|page| page.code).filter(|known| known.len() == code.len() && differ(known) == 1);
+    let codes = PAGES
+        .iter()
+        .map(|page| page.code)
+        .filter(|known| known.len() == code.len() && differ(known) == 1);
     codes.min_by_key(|known| std::cmp::Reverse(alike(known)))
 }

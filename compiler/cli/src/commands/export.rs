@@ -40,10 +40,14 @@ fn jax(args: &ExportJaxArgs, console: &mut Console) -> Outcome {
         .compiled
         .iter()
         .zip(&sources)
-        .map(|((_, layer), source)| Exported { plan: &layer.schedule.plan, source: source.as_ref() })
+        .map(|((_, layer), source)| Exported {
+            plan: &layer.schedule.plan,
+            source: source.as_ref(),
+        })
         .collect();
     let small = if args.exported.small { " at small sizes" } else { "" };
-    let origin = format!("{}, as `shardc export jax` wrote it{small}.", args.exported.file.display());
+    let origin =
+        format!("{}, as `shardc export jax` wrote it{small}.", args.exported.file.display());
     match shard_export::jax(&layers, &origin, options) {
         Ok(text) => give(&args.exported, "py", &text, console),
         Err(error) => Err(refused(error, &compilation, console)),
@@ -52,10 +56,11 @@ fn jax(args: &ExportJaxArgs, console: &mut Console) -> Outcome {
 
 fn specs(args: &ExportedArgs, console: &mut Console) -> Outcome {
     let compilation = compiled(args, console)?;
-    let plans: Vec<&Plan> = compilation.compiled.iter().map(|(_, layer)| &layer.schedule.plan).collect();
+    let plans: Vec<&Plan> =
+        compilation.compiled.iter().map(|(_, layer)| &layer.schedule.plan).collect();
     let writer = |mesh: &Mesh, layout: Layout, dims: &[&str]| {
-        let [jax, dtensor, shardy] =
-            [Notation::Jax, Notation::Dtensor, Notation::Shardy].map(|notation| notation.layout(mesh, layout, dims));
+        let [jax, dtensor, shardy] = [Notation::Jax, Notation::Dtensor, Notation::Shardy]
+            .map(|notation| notation.layout(mesh, layout, dims));
         Texts { jax, dtensor, shardy }
     };
     give(args, "specs.json", &shard_export::specs(&plans, &writer), console)
@@ -75,7 +80,8 @@ fn compiled(args: &ExportedArgs, console: &mut Console) -> Outcome<Compilation> 
     Ok(compilation)
 }
 
-/// Small dims of the same divisibility, and few applications of folded blocks, as `run` executes them.
+/// Small dims of the same divisibility, and few applications of folded blocks, as `run` executes
+/// them.
 pub(crate) fn make_small(compilation: &mut Compilation, console: &mut Console) -> Outcome {
     for (hardware, layer) in &mut compilation.compiled {
         let mut plan = shard_runtime::shrink(&layer.schedule.plan);
@@ -96,9 +102,14 @@ pub(crate) fn make_small(compilation: &mut Compilation, console: &mut Console) -
 fn sources(compilation: &Compilation) -> Vec<Option<Plan>> {
     let source = |(at, (_, layer)): (usize, &(_, pipeline::Compiled))| {
         let plan = &layer.schedule.plan;
-        let mut source = shard_runtime::resized_as(plan, &Plan::unsharded(compilation.programs.get(at)?))?;
+        let mut source =
+            shard_runtime::resized_as(plan, &Plan::unsharded(compilation.programs.get(at)?))?;
         source.repeat = plan.repeat;
-        source.folds.iter_mut().zip(&plan.folds).for_each(|(fold, of_plan)| fold.repeat = of_plan.repeat);
+        source
+            .folds
+            .iter_mut()
+            .zip(&plan.folds)
+            .for_each(|(fold, of_plan)| fold.repeat = of_plan.repeat);
         Some(source)
     };
     compilation.compiled.iter().enumerate().map(source).collect()
@@ -107,7 +118,12 @@ fn sources(compilation: &Compilation) -> Vec<Option<Plan>> {
 /// Prints what was written, or puts it in a folder under the source's name.
 fn give(args: &ExportedArgs, extension: &str, text: &str, console: &mut Console) -> Outcome {
     let Some(folder) = &args.out else { return console.result(text) };
-    let stem = args.file.file_stem().and_then(|stem| stem.to_str()).filter(|stem| *stem != "-").unwrap_or("exported");
+    let stem = args
+        .file
+        .file_stem()
+        .and_then(|stem| stem.to_str())
+        .filter(|stem| *stem != "-")
+        .unwrap_or("exported");
     let path = folder.join(format!("{}.{extension}", module_name(stem)));
     let write = |path: &Path| {
         std::fs::create_dir_all(folder)?;
@@ -115,14 +131,20 @@ fn give(args: &ExportedArgs, extension: &str, text: &str, console: &mut Console)
     };
     match write(&path) {
         Ok(()) => console.people(&format!("wrote {}\n", path.display())),
-        Err(error) => Err(console.usage(&format!("cannot write `{}`: {error}", path.display()), None)),
+        Err(error) => {
+            Err(console.usage(&format!("cannot write `{}`: {error}", path.display()), None))
+        }
     }
 }
 
 /// The name of a file as Python imports it.
 fn module_name(stem: &str) -> String {
     let plain: String = stem.chars().map(|c| if c.is_alphanumeric() { c } else { '_' }).collect();
-    let named = if plain.starts_with(|c: char| c.is_ascii_digit()) { format!("layer_{plain}") } else { plain };
+    let named = if plain.starts_with(|c: char| c.is_ascii_digit()) {
+        format!("layer_{plain}")
+    } else {
+        plain
+    };
     file_name(&named)
 }
 
@@ -130,13 +152,17 @@ fn refused(error: ExportError, compilation: &Compilation, console: &mut Console)
     let found: Diagnostic = match error {
         ExportError::Einsum { layer, span } => ExportProblem::Einsum { layer, span }.into(),
         ExportError::Meshes => {
-            let layer = compilation.compiled.first().map(|(_, layer)| layer.schedule.plan.name.clone());
+            let layer =
+                compilation.compiled.first().map(|(_, layer)| layer.schedule.plan.name.clone());
             let help = format!("--layer {}", layer.unwrap_or_default());
             return console.usage(&format!("cannot export this: {error}"), Some(help));
         }
-        ExportError::Internal(message) => {
-            InternalProblem { pass: "exporting".to_string(), message: message.to_string(), span: None }.into()
+        ExportError::Internal(message) => InternalProblem {
+            pass: "exporting".to_string(),
+            message: message.to_string(),
+            span: None,
         }
+        .into(),
     };
     console.report(compilation.source.as_ref(), vec![found]);
     Status::Wrong

@@ -16,10 +16,12 @@ use crate::output;
 
 pub(crate) fn run(args: &FmtArgs, console: &mut Console) -> Outcome {
     if !args.explicit && args.program.changes_anything() {
-        let help = "--explicit writes the plan of a program, which these options choose".to_string();
-        return Err(
-            console.usage("`fmt` reads a file as text, whatever layer, sizes, mesh or chip are wanted", Some(help))
-        );
+        let help =
+            "--explicit writes the plan of a program, which these options choose".to_string();
+        return Err(console.usage(
+            "`fmt` reads a file as text, whatever layer, sizes, mesh or chip are wanted",
+            Some(help),
+        ));
     }
     let mut worst = Ok(());
     for file in &args.files {

@@ -8,7 +8,8 @@ use crate::args::{Format, HardwareArgs};
 use crate::console::{Console, Outcome, Status};
 
 pub(crate) fn run(args: &HardwareArgs, console: &mut Console) -> Outcome {
-    let chips: Vec<&BuiltIn> = BUILT_IN.iter().filter(|c| args.name.as_ref().is_none_or(|n| c.name == n)).collect();
+    let chips: Vec<&BuiltIn> =
+        BUILT_IN.iter().filter(|c| args.name.as_ref().is_none_or(|n| c.name == n)).collect();
     match (console.format, &args.name, chips.as_slice()) {
         (_, Some(name), []) => {
             shard_driver::hardware_choice::report_unknown(name, console);

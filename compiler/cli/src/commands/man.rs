@@ -13,7 +13,8 @@ pub(crate) fn run(args: &ManArgs, console: &mut Console) -> Outcome {
         Some(name) => match whole.find_subcommand(name) {
             Some(command) => command.clone(),
             None => {
-                let known: Vec<&str> = whole.get_subcommands().map(clap::Command::get_name).collect();
+                let known: Vec<&str> =
+                    whole.get_subcommands().map(clap::Command::get_name).collect();
                 let help = format!("the commands are {}", known.join(", "));
                 return Err(console.usage(&format!("there is no command `{name}`"), Some(help)));
             }

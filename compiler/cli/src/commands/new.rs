@@ -30,7 +30,10 @@ pub(crate) fn run(args: &NewArgs, console: &mut Console) -> Outcome {
         Some(text) => Axes { all: read_mesh(text, console)? },
         None => choose(&model, &hardware, args.chips, console)?,
     };
-    let name = args.name.clone().unwrap_or_else(|| if model.attention.is_some() { "block" } else { "mlp" }.to_string());
+    let name = args
+        .name
+        .clone()
+        .unwrap_or_else(|| if model.attention.is_some() { "block" } else { "mlp" }.to_string());
     let formatted = new_program::file(&model, &axes, &hardware, &args.hardware, &name, console)?;
     match &args.out {
         None => console.result(&formatted),
@@ -38,11 +41,21 @@ pub(crate) fn run(args: &NewArgs, console: &mut Console) -> Outcome {
     }
 }
 
-fn choose(model: &Model, hardware: &Hardware, chips: Option<u32>, console: &mut Console) -> Outcome<Axes> {
+fn choose(
+    model: &Model,
+    hardware: &Hardware,
+    chips: Option<u32>,
+    console: &mut Console,
+) -> Outcome<Axes> {
     mesh::choose(model, hardware, chips.map(u64::from)).ok_or_else(|| {
         let of = chips.map_or(String::new(), |chips| format!(" of {chips} chips"));
-        let help = "--mesh x=2,y=4    (the first axis is for the batch, the last for heads and d_ff)".to_string();
-        console.usage(&format!("no mesh{of} of `{}` divides the heads and holds the model", hardware.name), Some(help))
+        let help =
+            "--mesh x=2,y=4    (the first axis is for the batch, the last for heads and d_ff)"
+                .to_string();
+        console.usage(
+            &format!("no mesh{of} of `{}` divides the heads and holds the model", hardware.name),
+            Some(help),
+        )
     })
 }
 
@@ -50,9 +63,8 @@ fn choose(model: &Model, hardware: &Hardware, chips: Option<u32>, console: &mut 
 fn write(path: &Path, text: &str, force: bool, console: &mut Console) -> Outcome {
     let written = if force { output::replace_text(path, text) } else { output::create(path, text) };
     written.map_err(|error| match error.kind() {
-        ErrorKind::AlreadyExists => {
-            console.usage(&format!("`{}` is there already", path.display()), Some("--force".to_string()))
-        }
+        ErrorKind::AlreadyExists => console
+            .usage(&format!("`{}` is there already", path.display()), Some("--force".to_string())),
         _ => console.usage(&format!("cannot write `{}`: {error}", path.display()), None),
     })
 }

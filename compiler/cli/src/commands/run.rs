@@ -57,10 +57,15 @@ pub(crate) fn run(args: &RunArgs, console: &mut Console) -> Outcome {
         Format::Text => console.people(&text),
         Format::Json => console.result(&shard_report::json::run::run(&layers)),
     }?;
-    if layers.iter().all(|l| l.equal && counted_as_modelled(l)) { Ok(()) } else { Err(Status::Wrong) }
+    if layers.iter().all(|l| l.equal && counted_as_modelled(l)) {
+        Ok(())
+    } else {
+        Err(Status::Wrong)
+    }
 }
 
-/// What is too large to execute, or does not fit its inputs, is wrong usage; anything else is a wrong plan.
+/// What is too large to execute, or does not fit its inputs, is wrong usage; anything else is a
+/// wrong plan.
 fn run_error(layer: &str, error: &RunError, args: &RunArgs, console: &mut Console) -> Status {
     let message = format!("`{layer}` cannot be executed: {error}");
     match error {
@@ -135,7 +140,9 @@ fn describe(layer: &RunLayer, ran: &Ran, asked: &shard_ir::Plan) -> String {
     let sent: u64 = layer.collectives.iter().map(|c| c.wire_bytes).sum();
     let moves = layer.collectives.len();
     if counted_as_modelled(layer) {
-        text.push_str(&format!("  {moves} moves sent {sent} bytes from the busiest devices, as the cost model says\n"));
+        text.push_str(&format!(
+            "  {moves} moves sent {sent} bytes from the busiest devices, as the cost model says\n"
+        ));
     }
     for c in layer.collectives.iter().filter(|c| c.wire_bytes != c.model_wire_bytes) {
         text.push_str(&format!(
@@ -153,21 +160,25 @@ fn read_inputs(inputs: &[String], console: &mut Console) -> Outcome<BTreeMap<Str
             let help = "--input x=x.npy".to_string();
             return Err(console.usage(&format!("`--input {text}` names no file"), Some(help)));
         };
-        let tensor =
-            read_npy(Path::new(path)).map_err(|why| console.usage(&format!("cannot read `{path}`: {why}"), None))?;
+        let tensor = read_npy(Path::new(path))
+            .map_err(|why| console.usage(&format!("cannot read `{path}`: {why}"), None))?;
         tensors.insert(name.to_string(), tensor);
     }
     Ok(tensors)
 }
 
-/// Reads numbers of any plain type. What the header promises is not taken for granted: memory grows with what is there.
+/// Reads numbers of any plain type. What the header promises is not taken for granted: memory grows
+/// with what is there.
 fn read_npy(path: &Path) -> Result<Tensor, String> {
     let file = std::fs::File::open(path).map_err(|e| e.to_string())?;
     let reader = std::io::Read::take(std::io::BufReader::new(file), MAX_NPY_BYTES);
     let npy = npyz::NpyFile::new(npy_header::checked(reader)?).map_err(|e| e.to_string())?;
     let sizes: Option<Vec<usize>> = npy.shape().iter().map(|s| usize::try_from(*s).ok()).collect();
     let sizes = sizes.ok_or("its shape is too large")?;
-    let elements = sizes.iter().try_fold(1usize, |n, s| n.checked_mul(*s)).filter(|n| *n as u64 <= MAX_NPY_BYTES);
+    let elements = sizes
+        .iter()
+        .try_fold(1usize, |n, s| n.checked_mul(*s))
+        .filter(|n| *n as u64 <= MAX_NPY_BYTES);
     let elements = elements.ok_or("its shape is too large")?;
     let fortran = npy.order() == npyz::Order::Fortran;
     let data = read_numbers(npy)?;
@@ -175,9 +186,11 @@ fn read_npy(path: &Path) -> Result<Tensor, String> {
         return Err(format!("it has {} elements, and its shape has {elements}", data.len()));
     }
     if !fortran {
-        return Tensor::new(sizes, data).ok_or_else(|| "its shape does not fit its data".to_string());
+        return Tensor::new(sizes, data)
+            .ok_or_else(|| "its shape does not fit its data".to_string());
     }
-    let reversed = Tensor::new(sizes.iter().rev().copied().collect(), data).ok_or("its shape does not fit its data")?;
+    let reversed = Tensor::new(sizes.iter().rev().copied().collect(), data)
+        .ok_or("its shape does not fit its data")?;
     Ok(reversed.transposed(&(0..sizes.len()).rev().collect::<Vec<_>>()))
 }
 
@@ -200,14 +213,16 @@ fn read_numbers<R: std::io::Read>(npy: npyz::NpyFile<R>) -> Result<Vec<f64>, Str
     Err(format!("its numbers are of the type {dtype}, and a plain number type is needed"))
 }
 
-/// Writes `folder/NAME.npy`, of 64-bit floats. IR text may give a result any name: it leads nowhere else.
+/// Writes `folder/NAME.npy`, of 64-bit floats. IR text may give a result any name: it leads nowhere
+/// else.
 fn write_npy(folder: &Path, output: &NamedTensor) -> Result<(), String> {
     let path = folder.join(format!("{}.npy", file_name(&output.name)));
     let shape: Vec<u64> = output.tensor.sizes.iter().map(|s| *s as u64).collect();
     let write = || -> std::io::Result<()> {
         std::fs::create_dir_all(folder)?;
         replace(&path, &|out| {
-            let mut writer = npyz::WriteOptions::new().default_dtype().shape(&shape).writer(out).begin_nd()?;
+            let mut writer =
+                npyz::WriteOptions::new().default_dtype().shape(&shape).writer(out).begin_nd()?;
             writer.extend(output.tensor.data.iter().copied())?;
             writer.finish()
         })

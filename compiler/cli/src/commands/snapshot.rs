@@ -26,10 +26,12 @@ fn one_file(path: &Path, args: &SnapshotArgs, console: &mut Console) -> Outcome 
         return Err(console.usage("standard input has no snapshot beside it: name a file", None));
     }
     let Input::Source(file) = read_program(path, console)? else {
-        let message = format!("`{}` is lowered already: snapshots are of `.shard` files", path.display());
+        let message =
+            format!("`{}` is lowered already: snapshots are of `.shard` files", path.display());
         return Err(console.usage(&message, None));
     };
-    let compilation = compile_source(&file, &args.program.asked(console)?, Purpose::Report, console)?;
+    let compilation =
+        compile_source(&file, &args.program.asked(console)?, Purpose::Report, console)?;
     let snapshot = path.with_extension("lowered.snap");
     let options = options_text(&args.program, &compilation);
     let new = text(&options, &compilation);
@@ -49,7 +51,11 @@ fn update(snapshot: &Path, new: &str, console: &mut Console) -> Outcome {
     if let Err(error) = output::replace_text(snapshot, new) {
         return Err(console.usage(&format!("cannot write `{}`: {error}", snapshot.display()), None));
     }
-    if console.result_is_text() { console.people(&format!("wrote {}\n", snapshot.display())) } else { Ok(()) }
+    if console.result_is_text() {
+        console.people(&format!("wrote {}\n", snapshot.display()))
+    } else {
+        Ok(())
+    }
 }
 
 fn compare(
@@ -67,7 +73,8 @@ fn compare(
     };
     match std::fs::metadata(snapshot) {
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            let problem = SnapshotProblem::Missing { snapshot: name, command: command("--update", options) };
+            let problem =
+                SnapshotProblem::Missing { snapshot: name, command: command("--update", options) };
             console.report(Some(file), vec![problem.into()]);
             return Err(Status::Wrong);
         }
@@ -81,7 +88,9 @@ fn compare(
         return Ok(());
     }
     if let Some(recorded) = recorded_options(&old).filter(|recorded| *recorded != options) {
-        let said = |options: &str| if options.is_empty() { "no options".to_string() } else { format!("`{options}`") };
+        let said = |options: &str| {
+            if options.is_empty() { "no options".to_string() } else { format!("`{options}`") }
+        };
         let problem = SnapshotProblem::OtherOptions {
             snapshot: name,
             recorded: said(recorded),
@@ -126,7 +135,8 @@ fn options_text(args: &ProgramArgs, compilation: &Compilation) -> String {
     if let Some(hardware) = &args.hardware {
         // A path from the root would be another on the next machine: the chip's name stays.
         let absolute = Path::new(hardware).is_absolute();
-        let chip = compilation.compiled.first().filter(|_| absolute).map(|(chip, _)| chip.name.clone());
+        let chip =
+            compilation.compiled.first().filter(|_| absolute).map(|(chip, _)| chip.name.clone());
         words.extend(["--hardware".to_string(), quoted(&chip.unwrap_or_else(|| hardware.clone()))]);
     }
     if let Some(bytes) = args.memory_limit {

@@ -33,9 +33,12 @@ const STACK_BYTES: usize = 8 << 20;
 
 pub(crate) fn run(args: &SweepArgs, console: &mut Console) -> Outcome {
     let Input::Source(file) = read_program(&args.file, console)? else {
-        return Err(console.usage("a sweep changes a program, and IR text is lowered already", None));
+        return Err(
+            console.usage("a sweep changes a program, and IR text is lowered already", None)
+        );
     };
-    let meshes = args.mesh.iter().map(|text| read_mesh(text, console)).collect::<Outcome<Vec<_>>>()?;
+    let meshes =
+        args.mesh.iter().map(|text| read_mesh(text, console)).collect::<Outcome<Vec<_>>>()?;
     let sweeps = read_sweeps(&args.dims, args.max_points)
         .map_err(|why| console.usage(&why, Some("-D B=1..1024:x2 -D L=1,2048".to_string())))?;
     let limits = read_limits(&args.memory_limit, args.max_points)
@@ -45,8 +48,12 @@ pub(crate) fn run(args: &SweepArgs, console: &mut Console) -> Outcome {
     let tree = shard_grammar::parse(&file).file;
     let hardware = match &args.hardware {
         Some(name) => hardware_choice::from_command_line(name, console)?,
-        None => hardware_choice::from_source(&file, tree.hardware().next().map(|line| &line.chip), console)?
-            .ok_or_else(|| hardware_choice::none(console))?,
+        None => hardware_choice::from_source(
+            &file,
+            tree.hardware().next().map(|line| &line.chip),
+            console,
+        )?
+        .ok_or_else(|| hardware_choice::none(console))?,
     };
     // One limit is what every point has; several are swept.
     let hardware = match limits.as_slice() {
@@ -56,13 +63,26 @@ pub(crate) fn run(args: &SweepArgs, console: &mut Console) -> Outcome {
     let pass = console.watch.begin("search", String::new(), (1, 1));
     let shows_progress = console.watch.shows();
     let sweeps_memory = limits.len() > 1;
-    let sweep = Sweep { args, file: &file, hardware: &hardware, sweeps_memory, stop: pass.stop(), shows_progress };
+    let sweep = Sweep {
+        args,
+        file: &file,
+        hardware: &hardware,
+        sweeps_memory,
+        stop: pass.stop(),
+        shows_progress,
+    };
     let computed = sweep.compute(&points);
     drop(pass);
-    let nothing_priced =
-        computed.iter().flat_map(|(rows, _)| rows).all(|r| matches!(r.outcome, PointOutcome::Wrong { .. }));
+    let nothing_priced = computed
+        .iter()
+        .flat_map(|(rows, _)| rows)
+        .all(|r| matches!(r.outcome, PointOutcome::Wrong { .. }));
     if nothing_priced {
-        let found = computed.into_iter().map(|(_, found)| found).find(|f| !f.is_empty()).unwrap_or_default();
+        let found = computed
+            .into_iter()
+            .map(|(_, found)| found)
+            .find(|f| !f.is_empty())
+            .unwrap_or_default();
         return Err(no_point(&file, found, console));
     }
     let mut rows: Vec<SweepRow> = computed.into_iter().flat_map(|(rows, _)| rows).collect();
@@ -71,9 +91,12 @@ pub(crate) fn run(args: &SweepArgs, console: &mut Console) -> Outcome {
     match console.format {
         Format::Json => console.result(&shard_report::json::sweep::sweep(&rows, args.objective)),
         Format::Text if console.csv => console.result(&shard_report::sweep::csv(&rows)),
-        Format::Text if args.plot => console.people(&shard_report::sweep::plot(&rows, width, paint)),
+        Format::Text if args.plot => {
+            console.people(&shard_report::sweep::plot(&rows, width, paint))
+        }
         Format::Text => {
-            let limit = shard_report::memory::line(&hardware).map_or(String::new(), |line| format!("{line}\n"));
+            let limit = shard_report::memory::line(&hardware)
+                .map_or(String::new(), |line| format!("{line}\n"));
             console.people(&(shard_report::sweep::text(&rows, width, paint) + &limit))
         }
     }
@@ -82,7 +105,8 @@ pub(crate) fn run(args: &SweepArgs, console: &mut Console) -> Outcome {
 /// No point of the sweep has a plan: what is wrong with the first is wrong with the sweep.
 fn no_point(file: &SourceFile, found: Vec<Diagnostic>, console: &mut Console) -> Status {
     let of_command_line = |d: &Diagnostic| {
-        d.code.is_empty() || ALL.iter().any(|(code, _, source)| *code == d.code && *source == Source::CommandLine)
+        d.code.is_empty()
+            || ALL.iter().any(|(code, _, source)| *code == d.code && *source == Source::CommandLine)
     };
     let usage = found.iter().filter(|d| d.is_error()).all(of_command_line);
     console.report(Some(file), found);
@@ -122,7 +146,11 @@ impl Sweep<'_> {
                 let done = done.fetch_add(1, Ordering::Relaxed) + 1;
                 if shows_progress {
                     let (before, after) = if is_terminal { ("\r", "") } else { ("", "\n") };
-                    let _ = write!(std::io::stderr(), "{before}{done} of {} points{after}", points.len());
+                    let _ = write!(
+                        std::io::stderr(),
+                        "{before}{done} of {} points{after}",
+                        points.len()
+                    );
                 }
             }
         };
@@ -130,8 +158,10 @@ impl Sweep<'_> {
         let jobs = self.args.jobs.map_or_else(cores, usize::from);
         std::thread::scope(|scope| {
             for _ in 0..jobs.clamp(1, points.len().max(1)) {
-                // Where no thread can be had, the ones that run do all the work; without any, this one does.
-                let _ = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, work);
+                // Where no thread can be had, the ones that run do all the work; without any, this
+                // one does.
+                let _ =
+                    std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, work);
             }
         });
         work();
@@ -142,11 +172,13 @@ impl Sweep<'_> {
     }
 
     fn point(&self, point: &Point) -> Computed {
-        let hardware =
-            &point.memory_limit.map_or(self.hardware.clone(), |bytes| self.hardware.with_memory_limit(bytes));
+        let hardware = &point
+            .memory_limit
+            .map_or(self.hardware.clone(), |bytes| self.hardware.with_memory_limit(bytes));
         let row = |program: Option<&Program>, outcome| self.row(point, program, outcome);
         let checked = pipeline::check(self.file, &point.options(self.args.strict));
-        let errors: Vec<Diagnostic> = checked.diagnostics.into_iter().filter(Diagnostic::is_error).collect();
+        let errors: Vec<Diagnostic> =
+            checked.diagnostics.into_iter().filter(Diagnostic::is_error).collect();
         if !errors.is_empty() {
             return (vec![row(None, wrong(&errors))], errors);
         }
@@ -176,7 +208,8 @@ impl Sweep<'_> {
         };
         // Phases store their weights alike.
         let (programs, _) = share_weights(&chosen, hardware, &options, &mut report);
-        let wanted = |program: &Program| self.args.phase.is_none() || phase_of(program) == self.args.phase;
+        let wanted =
+            |program: &Program| self.args.phase.is_none() || phase_of(program) == self.args.phase;
         for program in programs.iter().filter(|program| wanted(program)) {
             let outcome = self.layer(program, hardware, &options).unwrap_or_else(|errors| {
                 let outcome = wrong(&errors);
@@ -188,8 +221,14 @@ impl Sweep<'_> {
         (rows, found)
     }
 
-    /// Why a program has no plan. What would fit is not looked for: other points of the sweep show it.
-    fn no_plan(&self, program: &Program, hardware: &Hardware, error: CompileError) -> Vec<Diagnostic> {
+    /// Why a program has no plan. What would fit is not looked for: other points of the sweep show
+    /// it.
+    fn no_plan(
+        &self,
+        program: &Program,
+        hardware: &Hardware,
+        error: CompileError,
+    ) -> Vec<Diagnostic> {
         match error {
             CompileError::Lower(LowerError::NoPlanFits { plan, least, proven }) => {
                 let header = layer_header(&shard_grammar::parse(self.file).file, &program.name);
@@ -208,11 +247,12 @@ impl Sweep<'_> {
         if let Some(problem) = no_host(program, hardware) {
             return Err(vec![problem]);
         }
-        let compiled =
-            pipeline::compile(program, hardware, options).map_err(|error| self.no_plan(program, hardware, error))?;
+        let compiled = pipeline::compile(program, hardware, options)
+            .map_err(|error| self.no_plan(program, hardware, error))?;
         let plan = &compiled.schedule.plan;
-        let roles = roles_or(plan, &self.args.roles)
-            .map_err(|name| vec![crate::console::problem(&format!("there is no dim `{name}`"), Vec::new())])?;
+        let roles = roles_or(plan, &self.args.roles).map_err(|name| {
+            vec![crate::console::problem(&format!("there is no dim `{name}`"), Vec::new())]
+        })?;
         let time = compiled.price.totals.serial_time;
         let summary = Summary::of(plan, &compiled.price, hardware, roles, time);
         let capacity = Capacity::of(hardware, self.args.roles.cache_share);

@@ -28,6 +28,8 @@ pub(crate) fn run(args: &TraceArgs, console: &mut Console) -> Outcome {
     };
     match replace_text(path, &text) {
         Ok(()) => console.people(&format!("wrote {}\n", path.display())),
-        Err(error) => Err(console.usage(&format!("cannot write `{}`: {error}", path.display()), None)),
+        Err(error) => {
+            Err(console.usage(&format!("cannot write `{}`: {error}", path.display()), None))
+        }
     }
 }

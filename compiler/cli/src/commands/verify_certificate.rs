@@ -16,14 +16,18 @@ pub(crate) fn run(args: &VerifyCertificateArgs, console: &mut Console) -> Outcom
     let file = read_at_most(&args.file, MAX_BYTES)
         .map_err(|why| console.usage(&format!("cannot read `{name}`: {why}"), None))?;
     let layers = verify_certificate(&file.text).map_err(|error| {
-        console.report(None, vec![problem(&format!("`{name}` proves nothing: {error}"), Vec::new())]);
+        console
+            .report(None, vec![problem(&format!("`{name}` proves nothing: {error}"), Vec::new())]);
         Status::Wrong
     })?;
     match console.format {
         Format::Text => console.people(&layers.iter().map(describe).collect::<String>())?,
-        Format::Json => console.result(&shard_report::json::verify_certificate::verified(&layers))?,
+        Format::Json => {
+            console.result(&shard_report::json::verify_certificate::verified(&layers))?
+        }
     }
-    // An unproven layer is a failed check, as a false one is: who reads the status alone must not take it for a proof.
+    // An unproven layer is a failed check, as a false one is: who reads the status alone must not
+    // take it for a proof.
     if layers.iter().all(Verified::is_proven) { Ok(()) } else { Err(Status::Wrong) }
 }
 
@@ -32,7 +36,8 @@ fn describe(layer: &Verified) -> String {
     let claim = match layer.proof {
         Some(Proof::Certificate) => "proven: no plan of the plan space takes less",
         Some(Proof::Search) => {
-            "not proven by prices: no plan takes less than the bound; that none lies between, only the search says"
+            "not proven by prices: no plan takes less than the bound; that none lies between, \
+                only the search says"
         }
         None => "not proven by prices: no plan takes less than the bound",
     };
@@ -43,10 +48,14 @@ fn describe(layer: &Verified) -> String {
     } else {
         format!("  on the chip of the file, which is no built-in `{}`\n", escaped_name(&layer.chip))
     };
-    let limit = layer.limit.map_or_else(String::new, |limit| format!("  its forms are not bounded: {limit}\n"));
-    let unshown = layer.unshown.map_or_else(String::new, |why| format!("  the file says why: {why}\n"));
+    let limit = layer
+        .limit
+        .map_or_else(String::new, |limit| format!("  its forms are not bounded: {limit}\n"));
+    let unshown =
+        layer.unshown.map_or_else(String::new, |why| format!("  the file says why: {why}\n"));
     format!(
-        "{name}: {claim}\n  cost {cost} ps, bound {bound} ps, {} inequalities\n{limit}{unshown}{chip}",
+        "{name}: {claim}\n  cost {cost} ps, bound {bound} ps, {} \
+            inequalities\n{limit}{unshown}{chip}",
         layer.inequalities
     )
 }

@@ -9,13 +9,20 @@ use crate::args::{ExplainArgs, Format};
 use crate::commands::cost::width;
 use crate::console::Console;
 
-pub(crate) fn run(args: &ExplainArgs, asked: &str, compilation: &Compilation, console: &mut Console) -> Outcome {
+pub(crate) fn run(
+    args: &ExplainArgs,
+    asked: &str,
+    compilation: &Compilation,
+    console: &mut Console,
+) -> Outcome {
     let answers = questions::why::why(asked, compilation).map_err(|problem| {
         console.report(None, vec![Diagnostic::from(problem)]);
         Status::Usage
     })?;
     match console.format {
-        Format::Text => console.people(&why(&answers, width(args.width), console.colours_results())),
+        Format::Text => {
+            console.people(&why(&answers, width(args.width), console.colours_results()))
+        }
         Format::Json => console.result(&json(&answers)),
     }
 }

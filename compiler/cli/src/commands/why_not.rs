@@ -17,9 +17,13 @@ pub(crate) fn run(
     console: &mut Console,
 ) -> Outcome {
     let Some(source) = &compilation.source else {
-        return Err(console.usage("IR text is one plan: `--why-not` takes a source file, which has others", None));
+        return Err(console.usage(
+            "IR text is one plan: `--why-not` takes a source file, which has others",
+            None,
+        ));
     };
-    let answers = questions::why_not::why_not(compilation, source, asked, question, args.vary.as_deref());
+    let answers =
+        questions::why_not::why_not(compilation, source, asked, question, args.vary.as_deref());
     let answers = answers.map_err(|problem| {
         console.report(None, vec![Diagnostic::from(problem)]);
         Status::Usage

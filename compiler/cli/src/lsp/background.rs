@@ -1,5 +1,5 @@
-//! Lowering beside the typing: a thread that always takes the newest version of a file. A search for an older one is stopped,
-//! and its answer, if there is one already, dropped.
+//! Lowering beside the typing: a thread that always takes the newest version of a file. A search
+//! for an older one is stopped, and its answer, if there is one already, dropped.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -118,7 +118,13 @@ fn lower(uri: Uri, version: i32, file: &SourceFile, stop: &Stop) -> Lowered {
     let compiled = compile_source(file, &CompileOptions::default(), Purpose::Check, &mut host);
     let plans = compiled.map_or_else(
         |_| Vec::new(),
-        |found| found.compiled.into_iter().map(|(_, layer)| (layer.schedule.plan, layer.price)).collect(),
+        |found| {
+            found
+                .compiled
+                .into_iter()
+                .map(|(_, layer)| (layer.schedule.plan, layer.price))
+                .collect()
+        },
     );
     let mut diagnostics = host.of(file);
     diagnostics.extend(defects());

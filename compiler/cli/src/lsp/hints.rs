@@ -12,8 +12,14 @@ use shard_report::words::reason_of;
 use super::background::Lowered;
 use super::position::{offset_of, position_of};
 
-/// The layouts of `let`s that bear none, and the collectives at the end of the line that caused them.
-pub(crate) fn hints(file: &SourceFile, tree: &File, lowered: &Lowered, within: Range) -> Vec<InlayHint> {
+/// The layouts of `let`s that bear none, and the collectives at the end of the line that caused
+/// them.
+pub(crate) fn hints(
+    file: &SourceFile,
+    tree: &File,
+    lowered: &Lowered,
+    within: Range,
+) -> Vec<InlayHint> {
     let (start, end) = (offset_of(file, within.start), offset_of(file, within.end));
     let mut found = Vec::new();
     // Where a file has phases, the hints are those of the first.
@@ -23,7 +29,9 @@ pub(crate) fn hints(file: &SourceFile, tree: &File, lowered: &Lowered, within: R
             continue;
         }
         named.push(&plan.name);
-        found.extend(layouts(file, tree, plan).into_iter().filter(|(at, _)| (start..=end).contains(at)));
+        found.extend(
+            layouts(file, tree, plan).into_iter().filter(|(at, _)| (start..=end).contains(at)),
+        );
         for id in plan.ids() {
             let Some((at, hint)) = collective(file, plan, id, price.of(id)) else { continue };
             if (start..=end).contains(&at) {
@@ -58,13 +66,19 @@ pub(crate) fn made_as(plan: &Plan, name: &str) -> Option<InstrId> {
     })
 }
 
-fn collective(file: &SourceFile, plan: &Plan, id: InstrId, price: &InstrPrice) -> Option<(usize, InlayHint)> {
+fn collective(
+    file: &SourceFile,
+    plan: &Plan,
+    id: InstrId,
+    price: &InstrPrice,
+) -> Option<(usize, InlayHint)> {
     let instr = plan.instruction(id);
     let (InstrKind::Move(_), InstrPrice::Move(cost)) = (&instr.kind, price) else { return None };
     let span = instr.origin.span?;
     let at = span.end + file.text.get(span.end..)?.split('\n').next().map_or(0, str::len);
     let source = plan.moved(id);
-    let figures = if cost.time.0 == 0 { String::new() } else { format!(" {}", scale::time(cost.time)) };
+    let figures =
+        if cost.time.0 == 0 { String::new() } else { format!(" {}", scale::time(cost.time)) };
     let text = format!("+ {} of {}{figures}", phrase(plan, id), value_name(plan, source));
     let mut why = format!("{} -> {}", plan.layout_text(source), plan.layout_text(id));
     if let Some(part) = reason_of(plan, id) {
@@ -74,7 +88,12 @@ fn collective(file: &SourceFile, plan: &Plan, id: InstrId, price: &InstrPrice) -
     Some((at, hint(position_of(file, at), text, InlayHintKind::PARAMETER, Some(why))))
 }
 
-fn hint(position: Position, text: String, kind: InlayHintKind, tooltip: Option<String>) -> InlayHint {
+fn hint(
+    position: Position,
+    text: String,
+    kind: InlayHintKind,
+    tooltip: Option<String>,
+) -> InlayHint {
     InlayHint {
         position,
         label: InlayHintLabel::String(text),

@@ -13,19 +13,27 @@ use super::hints::made_as;
 use super::symbols::{Kind, Occurrence};
 
 /// Markdown about a name.
-pub(crate) fn hover(document: &Document, lowered: Option<&Lowered>, name: &Occurrence) -> Option<String> {
+pub(crate) fn hover(
+    document: &Document,
+    lowered: Option<&Lowered>,
+    name: &Occurrence,
+) -> Option<String> {
     match name.kind {
         Kind::Axis => axis(document, &name.name),
         Kind::Dim => dim(document, &name.name),
         Kind::Phase => Some(format!("phase `{}`", name.name)),
-        Kind::Label(_) => Some(format!("layout label `{}`: every type that bears it has the same layout", name.name)),
+        Kind::Label(_) => Some(format!(
+            "layout label `{}`: every type that bears it has the same layout",
+            name.name
+        )),
         Kind::Layer => {
             let layer = document.tree.layers().find(|l| l.name.value == name.name)?;
             Some(with_docs(code(document.file.slice(layer.header_span).trim_end()), &layer.docs))
         }
         Kind::Value(layer) => {
             let layer = document.tree.layers().nth(layer)?;
-            let plan = lowered.and_then(|l| l.plans.iter().find(|(plan, _)| plan.name == layer.name.value));
+            let plan = lowered
+                .and_then(|l| l.plans.iter().find(|(plan, _)| plan.name == layer.name.value));
             let program = document.checked.programs.iter().find(|p| p.name == layer.name.value);
             let text = program
                 .and_then(|program| declared(program, &name.name))
@@ -35,7 +43,11 @@ pub(crate) fn hover(document: &Document, lowered: Option<&Lowered>, name: &Occur
                     let param = layer.params.iter().find(|p| p.name.value == name.name)?;
                     Some(code(&format!("{}: {}", name.name, print_type(&param.ty))))
                 })?;
-            let docs = layer.params.iter().find(|p| p.name.value == name.name).map_or(&[][..], |p| &p.docs);
+            let docs = layer
+                .params
+                .iter()
+                .find(|p| p.name.value == name.name)
+                .map_or(&[][..], |p| &p.docs);
             Some(with_docs(text, docs))
         }
     }
@@ -48,7 +60,9 @@ pub(crate) fn op(document: &Document, at: usize) -> Option<(String, Span)> {
     let start = text.get(..at)?.trim_end_matches(in_word).len();
     let end = text.len() - text[start..].trim_start_matches(in_word).len();
     let row = Code::of_source(&text[start..end])?.row();
-    text[end..].starts_with('(').then(|| (format!("{}\n\n{}", code(&row.signature()), row.says), Span::new(start, end)))
+    text[end..]
+        .starts_with('(')
+        .then(|| (format!("{}\n\n{}", code(&row.signature()), row.says), Span::new(start, end)))
 }
 
 fn axis(document: &Document, name: &str) -> Option<String> {
@@ -66,8 +80,13 @@ fn dim(document: &Document, name: &str) -> Option<String> {
     let mut sizes: Vec<String> = Vec::new();
     for program in &document.checked.programs {
         let Some(dim) = program.dims.iter().find(|d| d.name == name) else { continue };
-        let padded = if dim.useful < dim.size { format!(" ({} of it useful)", dim.useful) } else { String::new() };
-        let phase = program.phase.as_ref().map_or_else(String::new, |phase| format!(" in {}", phase.name));
+        let padded = if dim.useful < dim.size {
+            format!(" ({} of it useful)", dim.useful)
+        } else {
+            String::new()
+        };
+        let phase =
+            program.phase.as_ref().map_or_else(String::new, |phase| format!(" in {}", phase.name));
         let text = format!("{}{padded}{phase}", dim.size);
         if !sizes.contains(&text) {
             sizes.push(text);
@@ -78,7 +97,11 @@ fn dim(document: &Document, name: &str) -> Option<String> {
 
 /// A parameter, or a value that an annotation pins: its layout is exact.
 fn declared(program: &Program, name: &str) -> Option<String> {
-    let value = program.values.iter().rev().find(|v| v.name.as_deref() == Some(name) && v.in_layers.is_empty())?;
+    let value = program
+        .values
+        .iter()
+        .rev()
+        .find(|v| v.name.as_deref() == Some(name) && v.in_layers.is_empty())?;
     let (kind, pattern) = match &value.def {
         Def::Parameter { kind, pattern } => (kind.word(), pattern),
         Def::Pin { pattern, .. } => (None, pattern),
@@ -89,7 +112,8 @@ fn declared(program: &Program, name: &str) -> Option<String> {
     let layout = pattern.exact(shape)?;
     let names = program.dim_names(&value.dims);
     let kind = kind.map_or_else(String::new, |kind| format!("{kind} "));
-    let head = format!("{name}: {kind}{} {}", value.dtype.name(), layout.text(&program.mesh, &names));
+    let head =
+        format!("{name}: {kind}{} {}", value.dtype.name(), layout.text(&program.mesh, &names));
     Some(page(&head, shape, layout, &names, value.dtype.bytes(shape.local_elements(layout)), ""))
 }
 
@@ -106,13 +130,27 @@ fn chosen(plan: &Plan, name: &str) -> Option<String> {
 
 /// A value of which only the shape is known as yet.
 fn free(program: &Program, name: &str) -> Option<String> {
-    let value = program.values.iter().rev().find(|v| v.name.as_deref() == Some(name) && v.in_layers.is_empty())?;
+    let value = program
+        .values
+        .iter()
+        .rev()
+        .find(|v| v.name.as_deref() == Some(name) && v.in_layers.is_empty())?;
     let dims = program.dim_names(&value.dims).join(", ");
     let head = code(&format!("{name}: {} [{dims}]", value.dtype.name()));
-    Some(format!("{head}\n\nglobal {:?}; the compiler chooses the layout", program.sizes(&value.dims)))
+    Some(format!(
+        "{head}\n\nglobal {:?}; the compiler chooses the layout",
+        program.sizes(&value.dims)
+    ))
 }
 
-fn page(head: &str, shape: MeshShape<'_>, layout: Layout, names: &[&str], bytes: u64, by: &str) -> String {
+fn page(
+    head: &str,
+    shape: MeshShape<'_>,
+    layout: Layout,
+    names: &[&str],
+    bytes: u64,
+    by: &str,
+) -> String {
     let words = in_words(shape.mesh, layout, names);
     let (global, local) = (shape.sizes, shape.local_sizes(layout));
     format!(
@@ -129,7 +167,11 @@ fn in_words(mesh: &Mesh, layout: Layout, names: &[&str]) -> String {
         let axes = layout.axes_of(at);
         if !axes.is_empty() {
             let list: Vec<&str> = axes.iter().map(|a| mesh.name(a)).collect();
-            parts.push(format!("{name} split over {} ({} ways)", list.join(" then "), mesh.group_size(axes.iter())));
+            parts.push(format!(
+                "{name} split over {} ({} ways)",
+                list.join(" then "),
+                mesh.group_size(axes.iter())
+            ));
         }
     }
     for (kind, word) in [(Reduction::Sum, "sums"), (Reduction::Max, "maxima")] {

@@ -1,7 +1,8 @@
 //! `shardc lsp`: the language server, over standard input and output.
 //!
-//! What the parser and the checker know is answered at once. Layouts that the compiler infers and what they cost come from
-//! a thread of their own ([`background`]) and are shown when they are there.
+//! What the parser and the checker know is answered at once. Layouts that the compiler infers and
+//! what they cost come from a thread of their own ([`background`]) and are shown when they are
+//! there.
 
 mod background;
 mod completion;
@@ -25,12 +26,13 @@ use lsp_server::{ErrorCode, Message, Notification, Request, RequestId, Response}
 use lsp_types::notification::{self, Notification as _};
 use lsp_types::request::{self, Request as _};
 use lsp_types::{
-    CodeAction, CodeActionKind, CodeActionOptions, CodeActionOrCommand, CodeActionParams, CodeActionProviderCapability,
-    CodeDescription, CompletionOptions, Diagnostic, DiagnosticRelatedInformation, DiagnosticSeverity,
-    DocumentSymbolResponse, GotoDefinitionResponse, Hover, HoverContents, HoverProviderCapability, Location,
-    MarkupContent, MarkupKind, NumberOrString, OneOf, Position, PublishDiagnosticsParams, Range, RenameOptions,
-    ServerCapabilities, SignatureHelpOptions, TextDocumentSyncCapability, TextDocumentSyncKind, TextEdit, Uri,
-    WorkspaceEdit,
+    CodeAction, CodeActionKind, CodeActionOptions, CodeActionOrCommand, CodeActionParams,
+    CodeActionProviderCapability, CodeDescription, CompletionOptions, Diagnostic,
+    DiagnosticRelatedInformation, DiagnosticSeverity, DocumentSymbolResponse,
+    GotoDefinitionResponse, Hover, HoverContents, HoverProviderCapability, Location, MarkupContent,
+    MarkupKind, NumberOrString, OneOf, Position, PublishDiagnosticsParams, Range, RenameOptions,
+    ServerCapabilities, SignatureHelpOptions, TextDocumentSyncCapability, TextDocumentSyncKind,
+    TextEdit, Uri, WorkspaceEdit,
 };
 use serde::Serialize;
 use serde::de::{DeserializeOwned, Error as _};
@@ -93,7 +95,8 @@ fn capabilities() -> ServerCapabilities {
 struct Server {
     client: Client,
     documents: BTreeMap<Uri, Document>,
-    /// Texts that came since the last check, the newest of each file: of edits that queue up, only it is checked.
+    /// Texts that came since the last check, the newest of each file: of edits that queue up, only
+    /// it is checked.
     unchecked: BTreeMap<Uri, (i32, String)>,
     /// The newest answers of the background thread.
     lowered: Arc<Mutex<BTreeMap<Uri, Lowered>>>,
@@ -125,7 +128,8 @@ impl Server {
         }
     }
 
-    /// Starts lowering in the background; `refreshes`: the client can be told that hints have changed.
+    /// Starts lowering in the background; `refreshes`: the client can be told that hints have
+    /// changed.
     fn lower_in_background(&mut self, refreshes: bool) {
         let (client, store) = (self.client.clone(), Arc::clone(&self.lowered));
         self.background = Background::start(move |done| {
@@ -136,7 +140,8 @@ impl Server {
             client.send(&news);
             if refreshes {
                 let method = request::InlayHintRefreshRequest::METHOD.to_string();
-                let refresh = Request::new(RequestId::from(format!("hints-{version}")), method, Value::Null);
+                let refresh =
+                    Request::new(RequestId::from(format!("hints-{version}")), method, Value::Null);
                 client.send(&Message::Request(refresh));
             }
         });
@@ -188,19 +193,26 @@ impl Server {
         }
         match note.method.as_str() {
             notification::DidOpenTextDocument::METHOD => {
-                let opened: lsp_types::DidOpenTextDocumentParams = serde_json::from_value(note.params)?;
+                let opened: lsp_types::DidOpenTextDocumentParams =
+                    serde_json::from_value(note.params)?;
                 let document = opened.text_document;
                 self.unchecked.insert(document.uri, (document.version, document.text));
             }
             notification::DidChangeTextDocument::METHOD => {
-                let changed: lsp_types::DidChangeTextDocumentParams = serde_json::from_value(note.params)?;
+                let changed: lsp_types::DidChangeTextDocumentParams =
+                    serde_json::from_value(note.params)?;
                 // Whole texts are what was asked for; a part alone says nothing.
-                let whole = changed.content_changes.into_iter().rev().find(|change| change.range.is_none());
-                let text = whole.ok_or_else(|| serde_json::Error::custom("no change with the whole text"))?.text;
-                self.unchecked.insert(changed.text_document.uri, (changed.text_document.version, text));
+                let whole =
+                    changed.content_changes.into_iter().rev().find(|change| change.range.is_none());
+                let text = whole
+                    .ok_or_else(|| serde_json::Error::custom("no change with the whole text"))?
+                    .text;
+                self.unchecked
+                    .insert(changed.text_document.uri, (changed.text_document.version, text));
             }
             notification::DidCloseTextDocument::METHOD => {
-                let closed: lsp_types::DidCloseTextDocumentParams = serde_json::from_value(note.params)?;
+                let closed: lsp_types::DidCloseTextDocumentParams =
+                    serde_json::from_value(note.params)?;
                 let uri = closed.text_document.uri;
                 self.unchecked.remove(&uri);
                 self.background.forget(&uri);
@@ -218,13 +230,23 @@ impl Server {
     fn check(&mut self) {
         while let Some((uri, (version, text))) = self.unchecked.pop_first() {
             // A defect of the checker must not end the session: the next text may be fine again.
-            let Ok(document) = catch_unwind(AssertUnwindSafe(|| Document::new(&uri, version, text))) else {
+            let Ok(document) =
+                catch_unwind(AssertUnwindSafe(|| Document::new(&uri, version, text)))
+            else {
                 self.documents.remove(&uri);
                 self.background.forget(&uri);
-                self.client.log(format!("internal error: checking version {version} of `{}` failed", uri.as_str()));
+                self.client.log(format!(
+                    "internal error: checking version {version} of `{}` failed",
+                    uri.as_str()
+                ));
                 continue;
             };
-            self.client.send(&publication(&uri, version, &document.file, &document.checked.diagnostics));
+            self.client.send(&publication(
+                &uri,
+                version,
+                &document.file,
+                &document.checked.diagnostics,
+            ));
             if document.checked.has_errors() {
                 self.background.forget(&uri)
             } else {
@@ -262,7 +284,9 @@ impl Server {
                 self.lower_in_background(hints["refreshSupport"].as_bool() == Some(true));
                 Some(Ok(json!({"capabilities": capabilities()})))
             }
-            (State::Begun, _) => Some(Err((ErrorCode::ServerNotInitialized, "`initialize` comes first".to_string()))),
+            (State::Begun, _) => {
+                Some(Err((ErrorCode::ServerNotInitialized, "`initialize` comes first".to_string())))
+            }
             (State::Running, request::Initialize::METHOD) => {
                 Some(Err((ErrorCode::InvalidRequest, "the session has begun already".to_string())))
             }
@@ -271,7 +295,9 @@ impl Server {
                 Some(Ok(Value::Null))
             }
             (State::Running, _) => None,
-            (State::ShutDown, _) => Some(Err((ErrorCode::InvalidRequest, "the session is shut down".to_string()))),
+            (State::ShutDown, _) => {
+                Some(Err((ErrorCode::InvalidRequest, "the session is shut down".to_string())))
+            }
         }
     }
 
@@ -282,21 +308,26 @@ impl Server {
                 let at = p.text_document_position_params;
                 Ok(self.hover(&at.text_document.uri, at.position))
             }),
-            request::GotoDefinition::METHOD => respond(params, |p: lsp_types::GotoDefinitionParams| {
-                let at = p.text_document_position_params;
-                let places = self.places(&at.text_document.uri, at.position, |o| o.is_definition);
-                Ok(places.map(GotoDefinitionResponse::Array))
-            }),
+            request::GotoDefinition::METHOD => {
+                respond(params, |p: lsp_types::GotoDefinitionParams| {
+                    let at = p.text_document_position_params;
+                    let places =
+                        self.places(&at.text_document.uri, at.position, |o| o.is_definition);
+                    Ok(places.map(GotoDefinitionResponse::Array))
+                })
+            }
             request::References::METHOD => respond(params, |p: lsp_types::ReferenceParams| {
                 let (at, all) = (p.text_document_position, p.context.include_declaration);
                 Ok(self.places(&at.text_document.uri, at.position, |o| all || !o.is_definition))
             }),
-            request::PrepareRenameRequest::METHOD => respond(params, |p: lsp_types::TextDocumentPositionParams| {
-                let range = self.at(&p.text_document.uri, p.position, |document, _, name| {
-                    Some(range_of(&document.file, name.span))
-                });
-                Ok(range)
-            }),
+            request::PrepareRenameRequest::METHOD => {
+                respond(params, |p: lsp_types::TextDocumentPositionParams| {
+                    let range = self.at(&p.text_document.uri, p.position, |document, _, name| {
+                        Some(range_of(&document.file, name.span))
+                    });
+                    Ok(range)
+                })
+            }
             request::Rename::METHOD => respond(params, |p: lsp_types::RenameParams| {
                 let at = p.text_document_position;
                 self.rename(&at.text_document.uri, at.position, &p.new_name)
@@ -306,27 +337,43 @@ impl Server {
                 let document = self.documents.get(&at.text_document.uri);
                 Ok(document.map(|document| completion::completions(document, at.position)))
             }),
-            request::SignatureHelpRequest::METHOD => respond(params, |p: lsp_types::SignatureHelpParams| {
-                let at = p.text_document_position_params;
-                let document = self.documents.get(&at.text_document.uri);
-                Ok(document.and_then(|document| signature::help(document, offset_of(&document.file, at.position))))
-            }),
-            request::DocumentSymbolRequest::METHOD => respond(params, |p: lsp_types::DocumentSymbolParams| {
-                let document = self.documents.get(&p.text_document.uri);
-                Ok(document.map(|document| DocumentSymbolResponse::Nested(outline::outline(document))))
-            }),
-            request::Formatting::METHOD => respond(params, |p: lsp_types::DocumentFormattingParams| {
-                Ok(self.documents.get(&p.text_document.uri).and_then(formatted))
-            }),
-            request::CodeActionRequest::METHOD => {
-                respond(params, |p: CodeActionParams| Ok(self.actions(&p.text_document.uri, p.range)))
+            request::SignatureHelpRequest::METHOD => {
+                respond(params, |p: lsp_types::SignatureHelpParams| {
+                    let at = p.text_document_position_params;
+                    let document = self.documents.get(&at.text_document.uri);
+                    Ok(document.and_then(|document| {
+                        signature::help(document, offset_of(&document.file, at.position))
+                    }))
+                })
             }
-            request::InlayHintRequest::METHOD => respond(params, |p: lsp_types::InlayHintParams| {
-                let (document, answers) = (self.documents.get(&p.text_document.uri), self.answers());
-                let known = answers.get(&p.text_document.uri);
-                let both = document.zip(known).filter(|(document, known)| document.version == known.version);
-                Ok(both.map(|(document, known)| hints::hints(&document.file, &document.tree, known, p.range)))
+            request::DocumentSymbolRequest::METHOD => {
+                respond(params, |p: lsp_types::DocumentSymbolParams| {
+                    let document = self.documents.get(&p.text_document.uri);
+                    Ok(document
+                        .map(|document| DocumentSymbolResponse::Nested(outline::outline(document))))
+                })
+            }
+            request::Formatting::METHOD => {
+                respond(params, |p: lsp_types::DocumentFormattingParams| {
+                    Ok(self.documents.get(&p.text_document.uri).and_then(formatted))
+                })
+            }
+            request::CodeActionRequest::METHOD => respond(params, |p: CodeActionParams| {
+                Ok(self.actions(&p.text_document.uri, p.range))
             }),
+            request::InlayHintRequest::METHOD => {
+                respond(params, |p: lsp_types::InlayHintParams| {
+                    let (document, answers) =
+                        (self.documents.get(&p.text_document.uri), self.answers());
+                    let known = answers.get(&p.text_document.uri);
+                    let both = document
+                        .zip(known)
+                        .filter(|(document, known)| document.version == known.version);
+                    Ok(both.map(|(document, known)| {
+                        hints::hints(&document.file, &document.tree, known, p.range)
+                    }))
+                })
+            }
             _ => Err((ErrorCode::MethodNotFound, format!("`{method}` is not offered"))),
         }
     }
@@ -351,30 +398,55 @@ impl Server {
             Some((hover::hover(document, known, name)?, name.span))
         });
         let document = self.documents.get(uri)?;
-        let (value, span) = of_name.or_else(|| hover::op(document, offset_of(&document.file, place)))?;
+        let (value, span) =
+            of_name.or_else(|| hover::op(document, offset_of(&document.file, place)))?;
         let contents = HoverContents::Markup(MarkupContent { kind: MarkupKind::Markdown, value });
         Some(Hover { contents, range: Some(range_of(&document.file, span)) })
     }
 
-    fn places(&self, uri: &Uri, place: Position, wanted: impl Fn(&Occurrence) -> bool) -> Option<Vec<Location>> {
+    fn places(
+        &self,
+        uri: &Uri,
+        place: Position,
+        wanted: impl Fn(&Occurrence) -> bool,
+    ) -> Option<Vec<Location>> {
         self.at(uri, place, |document, symbols, name| {
             let same = symbols.same_as(name).filter(|o| wanted(o));
-            Some(same.map(|o| Location { uri: uri.clone(), range: range_of(&document.file, o.span) }).collect())
+            Some(
+                same.map(|o| Location {
+                    uri: uri.clone(),
+                    range: range_of(&document.file, o.span),
+                })
+                .collect(),
+            )
         })
     }
 
-    fn rename(&self, uri: &Uri, place: Position, to: &str) -> Result<Option<WorkspaceEdit>, (ErrorCode, String)> {
+    fn rename(
+        &self,
+        uri: &Uri,
+        place: Position,
+        to: &str,
+    ) -> Result<Option<WorkspaceEdit>, (ErrorCode, String)> {
         let wrong = |message: String| Err((ErrorCode::InvalidParams, message));
         let renamed = self.at(uri, place, |document, symbols, name| {
             if !name.kind.admits(to) {
-                return Some(wrong(format!("`{to}` cannot name this: see the language's rules for names")));
+                return Some(wrong(format!(
+                    "`{to}` cannot name this: see the language's rules for names"
+                )));
             }
-            if symbols.all.iter().any(|o| o.kind == name.kind && o.name == to && o.name != name.name) {
+            if symbols
+                .all
+                .iter()
+                .any(|o| o.kind == name.kind && o.name == to && o.name != name.name)
+            {
                 return Some(wrong(format!("there is a `{to}` already")));
             }
             let edits = symbols.renamed(name, to);
-            let edits =
-                edits.into_iter().map(|(span, new_text)| TextEdit { range: range_of(&document.file, span), new_text });
+            let edits = edits.into_iter().map(|(span, new_text)| TextEdit {
+                range: range_of(&document.file, span),
+                new_text,
+            });
             Some(Ok(edit_of(uri, edits.collect())))
         });
         renamed.transpose()
@@ -386,7 +458,8 @@ impl Server {
         let answers = self.answers();
         let lowered = answers.get(uri).filter(|known| known.version == document.version);
         let found = lowered.map_or(&document.checked.diagnostics, |known| &known.diagnostics);
-        let (start, end) = (offset_of(&document.file, range.start), offset_of(&document.file, range.end));
+        let (start, end) =
+            (offset_of(&document.file, range.start), offset_of(&document.file, range.end));
         let touches = |span: Span| span.start <= end && start <= span.end;
         let mut actions = Vec::new();
         for diagnostic in found.iter().filter(|d| d.primary_span().is_some_and(touches)) {
@@ -411,8 +484,12 @@ impl Server {
 
 type Answer<T> = Result<T, (ErrorCode, String)>;
 
-fn respond<P: DeserializeOwned, T: Serialize>(params: Value, answer: impl FnOnce(P) -> Answer<T>) -> Answer<Value> {
-    let params = serde_json::from_value(params).map_err(|e| (ErrorCode::InvalidParams, e.to_string()))?;
+fn respond<P: DeserializeOwned, T: Serialize>(
+    params: Value,
+    answer: impl FnOnce(P) -> Answer<T>,
+) -> Answer<Value> {
+    let params =
+        serde_json::from_value(params).map_err(|e| (ErrorCode::InvalidParams, e.to_string()))?;
     serde_json::to_value(answer(params)?).map_err(|e| (ErrorCode::InternalError, e.to_string()))
 }
 
@@ -427,28 +504,45 @@ fn formatted(document: &Document) -> Option<Vec<TextEdit>> {
 
 #[allow(clippy::mutable_key_type)] // the type of the protocol; nobody changes a key
 fn edit_of(uri: &Uri, edits: Vec<TextEdit>) -> WorkspaceEdit {
-    WorkspaceEdit { changes: Some(HashMap::from([(uri.clone(), edits)])), ..WorkspaceEdit::default() }
+    WorkspaceEdit {
+        changes: Some(HashMap::from([(uri.clone(), edits)])),
+        ..WorkspaceEdit::default()
+    }
 }
 
-fn publication(uri: &Uri, version: i32, file: &SourceFile, found: &[shard_check::Diagnostic]) -> Message {
+fn publication(
+    uri: &Uri,
+    version: i32,
+    file: &SourceFile,
+    found: &[shard_check::Diagnostic],
+) -> Message {
     let params = PublishDiagnosticsParams {
         uri: uri.clone(),
         diagnostics: found.iter().map(|d| to_client(uri, file, d)).collect(),
         version: Some(version),
     };
-    Message::Notification(Notification::new(notification::PublishDiagnostics::METHOD.to_string(), params))
+    Message::Notification(Notification::new(
+        notification::PublishDiagnostics::METHOD.to_string(),
+        params,
+    ))
 }
 
 fn to_client(uri: &Uri, file: &SourceFile, found: &shard_check::Diagnostic) -> Diagnostic {
     let mut message = found.message.clone();
-    let notes = found.notes.iter().cloned().chain(found.helps.iter().map(|help| format!("help: {}", help.text)));
+    let notes = found
+        .notes
+        .iter()
+        .cloned()
+        .chain(found.helps.iter().map(|help| format!("help: {}", help.text)));
     for note in notes {
         message.push('\n');
         message.push_str(&note);
     }
-    let others = found.labels.iter().filter(|label| !label.primary).map(|label| DiagnosticRelatedInformation {
-        location: Location { uri: uri.clone(), range: range_of(file, label.span) },
-        message: label.text.clone(),
+    let others = found.labels.iter().filter(|label| !label.primary).map(|label| {
+        DiagnosticRelatedInformation {
+            location: Location { uri: uri.clone(), range: range_of(file, label.span) },
+            message: label.text.clone(),
+        }
     });
     Diagnostic {
         range: range_of(file, found.primary_span().unwrap_or(Span::at(0))),
@@ -458,7 +552,10 @@ fn to_client(uri: &Uri, file: &SourceFile, found: &shard_check::Diagnostic) -> D
             Severity::Note => DiagnosticSeverity::INFORMATION,
         }),
         code: Some(NumberOrString::String(found.code.to_string())),
-        code_description: shard_report::pages::uri(found.code).parse().ok().map(|href| CodeDescription { href }),
+        code_description: shard_report::pages::uri(found.code)
+            .parse()
+            .ok()
+            .map(|href| CodeDescription { href }),
         source: Some("shardc".to_string()),
         message,
         related_information: Some(others.collect()),

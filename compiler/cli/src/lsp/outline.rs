@@ -27,12 +27,19 @@ fn of_item(document: &Document, item: &Item) -> DocumentSymbol {
                 .iter()
                 .map(|axis| {
                     let detail = axis.size.value.to_string();
-                    symbol(document, SymbolKind::ENUM_MEMBER, (axis.span, axis.name.span), &axis.name.value, &detail)
+                    symbol(
+                        document,
+                        SymbolKind::ENUM_MEMBER,
+                        (axis.span, axis.name.span),
+                        &axis.name.value,
+                        &detail,
+                    )
                 })
                 .collect();
             let devices = mesh.axes.iter().fold(1u64, |n, axis| n.saturating_mul(axis.size.value));
             let whole = (mesh.span, Span::new(mesh.span.start, mesh.span.start + "mesh".len()));
-            let mesh = symbol(document, SymbolKind::ENUM, whole, "mesh", &format!("{devices} devices"));
+            let mesh =
+                symbol(document, SymbolKind::ENUM, whole, "mesh", &format!("{devices} devices"));
             DocumentSymbol { children: Some(axes), ..mesh }
         }
         Item::Dim(dim) => {
@@ -45,11 +52,20 @@ fn of_item(document: &Document, item: &Item) -> DocumentSymbol {
 }
 
 fn of_layer(document: &Document, layer: &Layer) -> DocumentSymbol {
-    let (kind, word) =
-        if layer.model.is_some() { (SymbolKind::MODULE, "model") } else { (SymbolKind::FUNCTION, "layer") };
+    let (kind, word) = if layer.model.is_some() {
+        (SymbolKind::MODULE, "model")
+    } else {
+        (SymbolKind::FUNCTION, "layer")
+    };
     let mut inside: Vec<DocumentSymbol> = Vec::new();
     for param in &layer.params {
-        inside.push(named(document, SymbolKind::FIELD, param.span, &param.name, &print_type(&param.ty)));
+        inside.push(named(
+            document,
+            SymbolKind::FIELD,
+            param.span,
+            &param.name,
+            &print_type(&param.ty),
+        ));
     }
     for statement in &layer.body {
         let Statement::Let(statement) = statement else { continue };
@@ -59,7 +75,11 @@ fn of_layer(document: &Document, layer: &Layer) -> DocumentSymbol {
                 inside.push(named(document, SymbolKind::VARIABLE, statement.span, name, &detail));
             }
             LetTarget::Many { names, .. } => {
-                inside.extend(names.iter().map(|n| named(document, SymbolKind::VARIABLE, statement.span, n, "")));
+                inside.extend(
+                    names
+                        .iter()
+                        .map(|n| named(document, SymbolKind::VARIABLE, statement.span, n, "")),
+                );
             }
         }
     }
@@ -68,7 +88,13 @@ fn of_layer(document: &Document, layer: &Layer) -> DocumentSymbol {
     DocumentSymbol { children: Some(inside), ..layer }
 }
 
-fn named(document: &Document, kind: SymbolKind, span: Span, name: &Name, detail: &str) -> DocumentSymbol {
+fn named(
+    document: &Document,
+    kind: SymbolKind,
+    span: Span,
+    name: &Name,
+    detail: &str,
+) -> DocumentSymbol {
     symbol(document, kind, (span, name.span), &name.value, detail)
 }
 

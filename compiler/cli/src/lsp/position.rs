@@ -7,13 +7,19 @@ use shard_grammar::{SourceFile, Span};
 pub(crate) fn position_of(file: &SourceFile, at: usize) -> Position {
     let before = file.slice(Span::new(0, at));
     let line = before.rfind('\n').map_or(0, |end| end + 1);
-    Position { line: before.matches('\n').count() as u32, character: before[line..].encode_utf16().count() as u32 }
+    Position {
+        line: before.matches('\n').count() as u32,
+        character: before[line..].encode_utf16().count() as u32,
+    }
 }
 
-/// The byte at a place; past the end of a line the line's end, past the last line the end of the text.
+/// The byte at a place; past the end of a line the line's end, past the last line the end of the
+/// text.
 pub(crate) fn offset_of(file: &SourceFile, place: Position) -> usize {
     let line_starts = std::iter::once(0).chain(file.text.match_indices('\n').map(|(at, _)| at + 1));
-    let Some(start) = line_starts.into_iter().nth(place.line as usize) else { return file.text.len() };
+    let Some(start) = line_starts.into_iter().nth(place.line as usize) else {
+        return file.text.len();
+    };
     let line = file.text[start..].split('\n').next().unwrap_or_default();
     let mut units = 0;
     for (at, c) in line.char_indices() {
@@ -40,8 +46,16 @@ mod tests {
         for (at, _) in file.text.char_indices().chain([(file.text.len(), ' ')]) {
             assert_eq!(offset_of(&file, position_of(&file, at)), at);
         }
-        assert_eq!(position_of(&file, 17), Position { line: 0, character: 15 }, "a pair of UTF-16 units");
-        assert_eq!(offset_of(&file, Position { line: 0, character: 999 }), 23, "no further than the line");
+        assert_eq!(
+            position_of(&file, 17),
+            Position { line: 0, character: 15 },
+            "a pair of UTF-16 units"
+        );
+        assert_eq!(
+            offset_of(&file, Position { line: 0, character: 999 }),
+            23,
+            "no further than the line"
+        );
         assert_eq!(offset_of(&file, Position { line: 99, character: 0 }), file.text.len());
     }
 }

@@ -1,15 +1,17 @@
-//! How what is being called is written: the operands and slots of an op, off its row of the catalogue, or the parameters of
-//! a layer; and which of them the cursor is in.
+//! How what is being called is written: the operands and slots of an op, off its row of the
+//! catalogue, or the parameters of a layer; and which of them the cursor is in.
 
 use lsp_types::{
-    Documentation, MarkupContent, MarkupKind, ParameterInformation, ParameterLabel, SignatureHelp, SignatureInformation,
+    Documentation, MarkupContent, MarkupKind, ParameterInformation, ParameterLabel, SignatureHelp,
+    SignatureInformation,
 };
 use shard_grammar::print_type;
 use shard_ir::catalogue::{Code, Lead};
 
 use super::document::Document;
 
-/// A signature in the making: its text, and where in it each part stands, in UTF-16 units as the protocol counts.
+/// A signature in the making: its text, and where in it each part stands, in UTF-16 units as the
+/// protocol counts.
 #[derive(Default)]
 struct Signature {
     label: String,
@@ -36,7 +38,10 @@ impl Signature {
         let mut active = 0;
         for lead in leads {
             let behind = self.parts.iter().enumerate().skip(active + 1);
-            active = behind.into_iter().find(|(_, (_, known))| *known == Some(*lead)).map_or(active, |(i, _)| i);
+            active = behind
+                .into_iter()
+                .find(|(_, (_, known))| *known == Some(*lead))
+                .map_or(active, |(i, _)| i);
         }
         let parameters = self.parts.iter().map(|(place, _)| ParameterInformation {
             label: ParameterLabel::LabelOffsets(*place),
@@ -46,7 +51,10 @@ impl Signature {
         let information = SignatureInformation {
             parameters: Some(parameters.collect()),
             label: self.label,
-            documentation: Some(Documentation::MarkupContent(MarkupContent { kind: MarkupKind::Markdown, value })),
+            documentation: Some(Documentation::MarkupContent(MarkupContent {
+                kind: MarkupKind::Markdown,
+                value,
+            })),
             active_parameter: Some(active as u32),
         };
         SignatureHelp {
@@ -62,7 +70,8 @@ pub(crate) fn help(document: &Document, at: usize) -> Option<SignatureHelp> {
     let before = document.file.text.get(..at)?;
     let open = open_parenthesis(before)?;
     let head = &before[..open];
-    let word = &head[head.trim_end_matches(|c: char| c.is_ascii_alphanumeric() || c == '_').len()..];
+    let word =
+        &head[head.trim_end_matches(|c: char| c.is_ascii_alphanumeric() || c == '_').len()..];
     let leads = leads(&before[open + 1..]);
     let mut signature = Signature::default();
     if let Some(code) = Code::of_source(word) {
@@ -76,20 +85,28 @@ pub(crate) fn help(document: &Document, at: usize) -> Option<SignatureHelp> {
         signature.text(")");
         return Some(signature.help(row.says, &leads));
     }
-    let layer = document.tree.layers().find(|layer| layer.name.value == word && !layer.params_span.contains(at))?;
+    let layer = document
+        .tree
+        .layers()
+        .find(|layer| layer.name.value == word && !layer.params_span.contains(at))?;
     signature.text(&format!("{word}("));
     for (i, param) in layer.params.iter().enumerate() {
         signature.text(if i == 0 { "" } else { ", " });
-        signature.part(&format!("{}: {}", param.name.value, print_type(&param.ty)), (i > 0).then_some(Lead::Comma));
+        signature.part(
+            &format!("{}: {}", param.name.value, print_type(&param.ty)),
+            (i > 0).then_some(Lead::Comma),
+        );
     }
     signature.text(")");
     Some(signature.help(&layer.docs.join("\n"), &leads))
 }
 
-/// The parenthesis that is still open at the end of a text. The brace of a body ends what a call may be in.
+/// The parenthesis that is still open at the end of a text. The brace of a body ends what a call
+/// may be in.
 fn open_parenthesis(text: &str) -> Option<usize> {
     let mut closed = 0;
-    let lines = text.split_inclusive('\n').map(|line| (line, line.split("//").next().unwrap_or(line)));
+    let lines =
+        text.split_inclusive('\n').map(|line| (line, line.split("//").next().unwrap_or(line)));
     let mut at = text.len();
     for (line, code) in lines.rev() {
         at -= line.len();
@@ -108,14 +125,20 @@ fn open_parenthesis(text: &str) -> Option<usize> {
     None
 }
 
-/// The signs and words that lead from one part to the next, outside of inner parentheses, brackets and braces.
+/// The signs and words that lead from one part to the next, outside of inner parentheses, brackets
+/// and braces.
 fn leads(inside: &str) -> Vec<Lead> {
     let mut found = Vec::new();
     let mut depth = 0;
-    let code: String = inside.lines().map(|line| line.split("//").next().unwrap_or(line)).collect::<Vec<_>>().join(" ");
+    let code: String = inside
+        .lines()
+        .map(|line| line.split("//").next().unwrap_or(line))
+        .collect::<Vec<_>>()
+        .join(" ");
     let mut rest = code.as_str();
     while let Some(sign) = rest.chars().next() {
-        let word = rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(rest.len());
+        let word =
+            rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(rest.len());
         if word > 0 {
             match &rest[..word] {
                 "over" if depth == 0 => found.push(Lead::Over),

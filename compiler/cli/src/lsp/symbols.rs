@@ -1,8 +1,8 @@
 //! The names of a file: where each is defined and used, and what renaming one changes.
 
 use shard_grammar::ast::{
-    Argument, AxesWord, Claim, DimList, DimsForm, Expr, ExprKind, File, IntExpr, IntExprKind, Item, LayoutWord,
-    LetTarget, Name, PartialGroup, Statement, Type,
+    Argument, AxesWord, Claim, DimList, DimsForm, Expr, ExprKind, File, IntExpr, IntExprKind, Item,
+    LayoutWord, LetTarget, Name, PartialGroup, Statement, Type,
 };
 use shard_grammar::{Span, print_dim_list, print_layout_word};
 
@@ -28,8 +28,11 @@ impl Kind {
             Kind::Label(_) | Kind::Axis => (first.is_ascii_lowercase(), false),
             Kind::Dim => (first.is_ascii_uppercase(), false),
         };
-        let reserved = matches!(self, Kind::Value(_) | Kind::Layer) && shard_grammar::is_reserved(word);
-        starts && !reserved && letters.all(|c| c.is_ascii_alphanumeric() || (underscores && c == '_'))
+        let reserved =
+            matches!(self, Kind::Value(_) | Kind::Layer) && shard_grammar::is_reserved(word);
+        starts
+            && !reserved
+            && letters.all(|c| c.is_ascii_alphanumeric() || (underscores && c == '_'))
     }
 }
 
@@ -42,7 +45,8 @@ pub(crate) struct Occurrence {
     pub(crate) is_definition: bool,
 }
 
-/// A word that is written anew as a whole when a name in it changes: `E_xy` with `x` renamed `data` is `E_{data,y}`.
+/// A word that is written anew as a whole when a name in it changes: `E_xy` with `x` renamed `data`
+/// is `E_{data,y}`.
 enum Word<'a> {
     Layout(&'a LayoutWord),
     Axes(&'a AxesWord),
@@ -76,15 +80,22 @@ impl<'a> Symbols<'a> {
     }
 
     /// Every place of the same name.
-    pub(crate) fn same_as<'s>(&'s self, one: &'s Occurrence) -> impl Iterator<Item = &'s Occurrence> {
+    pub(crate) fn same_as<'s>(
+        &'s self,
+        one: &'s Occurrence,
+    ) -> impl Iterator<Item = &'s Occurrence> {
         self.all.iter().filter(|o| o.kind == one.kind && o.name == one.name)
     }
 
-    /// The edits that give a name another one. Words that can be read in the new form alone are rewritten.
+    /// The edits that give a name another one. Words that can be read in the new form alone are
+    /// rewritten.
     pub(crate) fn renamed(&self, one: &Occurrence, to: &str) -> Vec<(Span, String)> {
-        let mut edits: Vec<(Span, String)> = self.words.iter().filter_map(|word| renamed_word(word, one, to)).collect();
+        let mut edits: Vec<(Span, String)> =
+            self.words.iter().filter_map(|word| renamed_word(word, one, to)).collect();
         for place in self.same_as(one) {
-            let inside = |(span, _): &(Span, String)| span.start <= place.span.start && place.span.end <= span.end;
+            let inside = |(span, _): &(Span, String)| {
+                span.start <= place.span.start && place.span.end <= span.end
+            };
             if !edits.iter().any(inside) {
                 edits.push((place.span, to.to_string()));
             }
@@ -95,7 +106,9 @@ impl<'a> Symbols<'a> {
     fn item(&mut self, item: &'a Item) {
         match item {
             Item::Hardware(_) => {}
-            Item::Mesh(mesh) => mesh.axes.iter().for_each(|axis| self.name(&axis.name, Kind::Axis, true)),
+            Item::Mesh(mesh) => {
+                mesh.axes.iter().for_each(|axis| self.name(&axis.name, Kind::Axis, true))
+            }
             Item::Dim(dim) => {
                 self.name(&dim.name, Kind::Dim, true);
                 self.size(&dim.value);
@@ -131,7 +144,9 @@ impl<'a> Symbols<'a> {
                         self.name(name, value, true);
                         ty.iter().for_each(|ty| self.ty(ty));
                     }
-                    LetTarget::Many { names, .. } => names.iter().for_each(|name| self.name(name, value, true)),
+                    LetTarget::Many { names, .. } => {
+                        names.iter().for_each(|name| self.name(name, value, true))
+                    }
                 }
                 self.expr(&statement.value);
             }
@@ -141,7 +156,9 @@ impl<'a> Symbols<'a> {
                     of.iter().for_each(|name| self.name(name, value, false));
                 }
             },
-            Statement::Return(statement) => statement.value.values().into_iter().for_each(|e| self.expr(e)),
+            Statement::Return(statement) => {
+                statement.value.values().into_iter().for_each(|e| self.expr(e))
+            }
         }
     }
 
@@ -160,17 +177,22 @@ impl<'a> Symbols<'a> {
                 }
             }
             ExprKind::Einsum { output, .. } => self.list(output),
-            ExprKind::Form { arguments, .. } => arguments.iter().for_each(|argument| match argument {
-                Argument::Dim(name) => self.name(name, Kind::Dim, false),
-                Argument::Dims(list) => self.list(list),
-                Argument::Number(size) => self.size(size),
-                Argument::Dtype(_) => {}
-            }),
+            ExprKind::Form { arguments, .. } => {
+                arguments.iter().for_each(|argument| match argument {
+                    Argument::Dim(name) => self.name(name, Kind::Dim, false),
+                    Argument::Dims(list) => self.list(list),
+                    Argument::Number(size) => self.size(size),
+                    Argument::Dtype(_) => {}
+                })
+            }
             ExprKind::Reshard { layout, partial, .. } => {
                 self.layout(layout);
                 self.partial(partial);
             }
-            ExprKind::Named { .. } | ExprKind::Paren(_) | ExprKind::Neg { .. } | ExprKind::Binary { .. } => {}
+            ExprKind::Named { .. }
+            | ExprKind::Paren(_)
+            | ExprKind::Neg { .. }
+            | ExprKind::Binary { .. } => {}
         }
         expr.operands().into_iter().for_each(|operand| self.expr(operand));
     }
@@ -196,7 +218,10 @@ impl<'a> Symbols<'a> {
         self.words.push(Word::Layout(word));
         for dim in &word.dims {
             self.name(&dim.name, Kind::Dim, false);
-            dim.axes.iter().flat_map(|axes| &axes.axes).for_each(|axis| self.name(axis, Kind::Axis, false));
+            dim.axes
+                .iter()
+                .flat_map(|axes| &axes.axes)
+                .for_each(|axis| self.name(axis, Kind::Axis, false));
         }
         let label = word.free.as_ref().and_then(|free| free.label.as_ref());
         label.into_iter().for_each(|label| self.name(label, Kind::Label(self.layer), false));
@@ -237,7 +262,9 @@ fn renamed_word(word: &Word<'_>, one: &Occurrence, to: &str) -> Option<(Span, St
             for dim in &mut new.dims {
                 match one.kind {
                     Kind::Dim => rename(&mut dim.name),
-                    Kind::Axis => dim.axes.iter_mut().flat_map(|axes| &mut axes.axes).for_each(&mut rename),
+                    Kind::Axis => {
+                        dim.axes.iter_mut().flat_map(|axes| &mut axes.axes).for_each(&mut rename)
+                    }
                     _ => return None,
                 }
             }

@@ -66,7 +66,10 @@ fn of_edits_that_queue_up_only_the_newest_is_checked() {
         ));
     }
     // A question is about the text of its time.
-    messages.insert(53, request(2, "textDocument/formatting", json!({"textDocument": {"uri": uri}, "options": {}})));
+    messages.insert(
+        53,
+        request(2, "textDocument/formatting", json!({"textDocument": {"uri": uri}, "options": {}})),
+    );
     messages.push(request(3, "shutdown", Value::Null));
     messages.push(note("exit", Value::Null));
     let (end, all) = said(messages);
@@ -82,7 +85,8 @@ fn of_edits_that_queue_up_only_the_newest_is_checked() {
 
 #[test]
 fn a_session_that_is_not_begun_or_is_shut_down_answers_nothing_else() {
-    let hover = || json!({"textDocument": {"uri": "file:///a"}, "position": {"line": 0, "character": 0}});
+    let hover =
+        || json!({"textDocument": {"uri": "file:///a"}, "position": {"line": 0, "character": 0}});
     let (end, all) = said(vec![
         request(1, "textDocument/hover", hover()),
         note("textDocument/didOpen", json!(3)),
@@ -100,5 +104,8 @@ fn a_session_that_is_not_begun_or_is_shut_down_answers_nothing_else() {
         })
         .collect();
     assert_eq!((end, refused), (End::Clean, vec![true, false, true, false, true]));
-    assert_eq!(said(vec![request(1, "initialize", json!({})), note("exit", Value::Null)]).0, End::Abrupt);
+    assert_eq!(
+        said(vec![request(1, "initialize", json!({})), note("exit", Value::Null)]).0,
+        End::Abrupt
+    );
 }

@@ -1,5 +1,6 @@
-//! Messages over standard input and output. A client may send anything: what is no message is answered with an error, or
-//! logged where nothing waits for an answer, and the next message is read.
+//! Messages over standard input and output. A client may send anything: what is no message is
+//! answered with an error, or logged where nothing waits for an answer, and the next message is
+//! read.
 
 use std::io::{self, BufRead, Read, Write};
 use std::sync::mpsc::{Receiver, channel};
@@ -10,7 +11,8 @@ use lsp_types::notification::{LogMessage, Notification as _};
 use lsp_types::{LogMessageParams, MessageType};
 use serde_json::{Value, json};
 
-/// The longest body that is read: the longest legal file with every character escaped, several times over.
+/// The longest body that is read: the longest legal file with every character escaped, several
+/// times over.
 const MAX_BODY_BYTES: u64 = 64 << 20;
 
 /// What is kept of a line that is looked through for a header.
@@ -37,15 +39,20 @@ impl Client {
     /// Tells what went wrong where nobody waits for an answer.
     pub(super) fn log(&self, message: String) {
         let params = LogMessageParams { typ: MessageType::WARNING, message };
-        self.send(&Message::Notification(Notification::new(LogMessage::METHOD.to_string(), params)));
+        self.send(&Message::Notification(Notification::new(
+            LogMessage::METHOD.to_string(),
+            params,
+        )));
     }
 
     /// Answers a request that has an id of any kind, or could not be read.
     fn refuse(&self, id: &Value, code: ErrorCode, message: &str) {
         let answer =
-            json!({"jsonrpc": "2.0", "id": id, "error": {"code": code as i32, "message": message}}).to_string();
+            json!({"jsonrpc": "2.0", "id": id, "error": {"code": code as i32, "message": message}})
+                .to_string();
         let mut to = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let _ = write!(to, "Content-Length: {}\r\n\r\n{answer}", answer.len()).and_then(|()| to.flush());
+        let _ = write!(to, "Content-Length: {}\r\n\r\n{answer}", answer.len())
+            .and_then(|()| to.flush());
     }
 }
 
@@ -61,7 +68,8 @@ enum Heard {
     },
 }
 
-/// Reads messages on a thread of its own, so that those that wait can be counted; the receiver ends with the input.
+/// Reads messages on a thread of its own, so that those that wait can be counted; the receiver ends
+/// with the input.
 pub(super) fn listen(mut from: impl BufRead + Send + 'static, client: Client) -> Receiver<Message> {
     let (sender, receiver) = channel();
     std::thread::spawn(move || {
@@ -100,8 +108,8 @@ fn read(from: &mut impl BufRead) -> io::Result<Option<Heard>> {
     }
 }
 
-/// The length of the next body. A header is looked for in each line, wherever it begins: behind a body whose length was
-/// wrong the next header does not begin a line.
+/// The length of the next body. A header is looked for in each line, wherever it begins: behind a
+/// body whose length was wrong the next header does not begin a line.
 fn header(from: &mut impl BufRead) -> io::Result<Option<Result<u64, String>>> {
     let mut length = None;
     loop {
@@ -148,7 +156,11 @@ fn message(text: &str) -> Heard {
     });
     match parsed {
         Err(error) => {
-            let why = format!("a message that is no JSON (line {}, column {})", error.line(), error.column());
+            let why = format!(
+                "a message that is no JSON (line {}, column {})",
+                error.line(),
+                error.column()
+            );
             Heard::Wrong { id: Some(Value::Null), code: ErrorCode::ParseError, why }
         }
         Ok(value) => {
@@ -171,8 +183,9 @@ fn message(text: &str) -> Heard {
     }
 }
 
-/// The text with every escaped half of a surrogate pair that stands alone as U+FFFD, which is as long in UTF-16: editors
-/// send such halves while a pair is being typed. `None` where there is none.
+/// The text with every escaped half of a surrogate pair that stands alone as U+FFFD, which is as
+/// long in UTF-16: editors send such halves while a pair is being typed. `None` where there is
+/// none.
 fn mended(text: &str) -> Option<String> {
     let unit = |at: usize| {
         let digits = text.get(at..at + 6)?.strip_prefix("\\u")?;
@@ -183,7 +196,9 @@ fn mended(text: &str) -> Option<String> {
         out.push_str(&text[at..backslash]);
         let escape = text[backslash + 1..].chars().next();
         let (length, new) = match unit(backslash) {
-            Some(0xd800..=0xdbff) if matches!(unit(backslash + 6), Some(0xdc00..=0xdfff)) => (12, None),
+            Some(0xd800..=0xdbff) if matches!(unit(backslash + 6), Some(0xdc00..=0xdfff)) => {
+                (12, None)
+            }
             Some(0xd800..=0xdfff) => (6, Some("\\ufffd")),
             _ => (1 + escape.map_or(0, char::len_utf8), None),
         };
@@ -210,9 +225,13 @@ mod tests {
         while let Some(heard) = read(&mut from).expect("memory does not fail") {
             all.push(match heard {
                 Heard::Message(Message::Notification(note)) => note.method,
-                Heard::Message(Message::Request(request)) => format!("{}#{}", request.method, request.id),
+                Heard::Message(Message::Request(request)) => {
+                    format!("{}#{}", request.method, request.id)
+                }
                 Heard::Message(Message::Response(_)) => "response".to_string(),
-                Heard::Wrong { id, .. } => format!("!{}", id.map_or(String::new(), |id| id.to_string())),
+                Heard::Wrong { id, .. } => {
+                    format!("!{}", id.map_or(String::new(), |id| id.to_string()))
+                }
             });
         }
         all
@@ -231,10 +250,16 @@ mod tests {
         }
         assert_eq!(heard(&format!("nonsense\r\n\r\n\r\n{next}")), ["a"]);
         assert_eq!(
-            heard(&format!("Content-Type: x\r\ncontent-length:15\r\n\r\n{{\"method\": \"b\"}}{next}")),
+            heard(&format!(
+                "Content-Type: x\r\ncontent-length:15\r\n\r\n{{\"method\": \"b\"}}{next}"
+            )),
             ["b", "a"]
         );
-        assert_eq!(heard("Content-Length: 10000\r\n\r\n{}"), Vec::<String>::new(), "the input ends");
+        assert_eq!(
+            heard("Content-Length: 10000\r\n\r\n{}"),
+            Vec::<String>::new(),
+            "the input ends"
+        );
     }
 
     #[test]
@@ -250,19 +275,31 @@ mod tests {
         ]
         .map(framed)
         .concat();
-        assert_eq!(heard(&stream), ["!null", "!null", "!null", "!4294967296", "![1]", "!null", "fine#1"]);
+        assert_eq!(
+            heard(&stream),
+            ["!null", "!null", "!null", "!4294967296", "![1]", "!null", "fine#1"]
+        );
         assert_eq!(heard(&framed(&"[".repeat(100_000))), ["!null"], "deep nesting");
     }
 
     #[test]
     fn half_a_surrogate_pair_is_read_as_a_replacement() {
         let read = |text: &str| match message(text) {
-            Heard::Message(Message::Notification(note)) => note.params["text"].as_str().map(str::to_string),
+            Heard::Message(Message::Notification(note)) => {
+                note.params["text"].as_str().map(str::to_string)
+            }
             _ => None,
         };
         let of = |text: &str| format!(r#"{{"method": "a", "params": {{"text": "{text}"}}}}"#);
         assert_eq!(read(&of(r"x\ud83dy")).as_deref(), Some("x\u{fffd}y"));
-        assert_eq!(read(&of(r"\udE00\ud83d\ude00\ud83d\u0041")).as_deref(), Some("\u{fffd}\u{1f600}\u{fffd}A"));
-        assert_eq!(read(&of(r"\\ud83d\ud83d")).as_deref(), Some("\\ud83d\u{fffd}"), "an escaped backslash is none");
+        assert_eq!(
+            read(&of(r"\udE00\ud83d\ude00\ud83d\u0041")).as_deref(),
+            Some("\u{fffd}\u{1f600}\u{fffd}A")
+        );
+        assert_eq!(
+            read(&of(r"\\ud83d\ud83d")).as_deref(),
+            Some("\\ud83d\u{fffd}"),
+            "an escaped backslash is none"
+        );
     }
 }

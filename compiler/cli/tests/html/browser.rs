@@ -17,13 +17,16 @@ pub struct Browser {
     profile: PathBuf,
 }
 
-/// Whether there is a browser to test in. Where there is none this is said on standard error itself, which the test runner
-/// does not hold back.
+/// Whether there is a browser to test in. Where there is none this is said on standard error
+/// itself, which the test runner does not hold back.
 pub fn is_there() -> bool {
-    let there = ["/usr/bin/chromium", "/usr/bin/chromedriver"].iter().all(|file| std::path::Path::new(file).exists());
+    let there = ["/usr/bin/chromium", "/usr/bin/chromedriver"]
+        .iter()
+        .all(|file| std::path::Path::new(file).exists());
     if !there {
         let _ = std::io::stderr().write_all(
-            b"\n*** NOT TESTED: the HTML report in a browser: /usr/bin/chromium and /usr/bin/chromedriver are not there.\n\
+            b"\n*** NOT TESTED: the HTML report in a browser: /usr/bin/chromium and \
+                /usr/bin/chromedriver are not there.\n\
               *** apt-get install chromium chromium-driver\n\n",
         );
     }
@@ -65,8 +68,13 @@ impl Browser {
         ]
         .map(str::to_string);
         let options = json!({"binary": "/usr/bin/chromium", "args": arguments});
-        let capabilities = json!({"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}});
-        let made = browser.send("POST", "/session", &json!({"capabilities": {"alwaysMatch": capabilities}}));
+        let capabilities =
+            json!({"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}});
+        let made = browser.send(
+            "POST",
+            "/session",
+            &json!({"capabilities": {"alwaysMatch": capabilities}}),
+        );
         browser.session = made["sessionId"].as_str().expect("a session").to_string();
         browser
     }
@@ -84,10 +92,12 @@ impl Browser {
     /// Moves the mouse to the first element of a selector.
     pub fn point_at(&self, selector: &str) {
         let element = self.post("/element", &json!({"using": "css selector", "value": selector}));
-        let action = json!({"type": "pointerMove", "duration": 0, "origin": element, "x": 0, "y": 0});
-        let mouse =
-            json!({"type": "pointer", "id": "mouse", "parameters": {"pointerType": "mouse"}, "actions": [action]});
-        self.value(&format!("document.querySelector('{selector}').scrollIntoView({{block: 'center'}})"));
+        let action =
+            json!({"type": "pointerMove", "duration": 0, "origin": element, "x": 0, "y": 0});
+        let mouse = json!({"type": "pointer", "id": "mouse", "parameters": {"pointerType": "mouse"}, "actions": [action]});
+        self.value(&format!(
+            "document.querySelector('{selector}').scrollIntoView({{block: 'center'}})"
+        ));
         self.post("/actions", &json!({"actions": [mouse]}));
     }
 
@@ -108,9 +118,11 @@ impl Browser {
 
     fn send(&self, method: &str, path: &str, body: &Value) -> Value {
         let body = body.to_string();
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("chromedriver listens");
+        let mut stream =
+            TcpStream::connect(("127.0.0.1", self.port)).expect("chromedriver listens");
         let request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
+            "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nContent-Type: \
+                application/json\r\nContent-Length: {}\r\n\
              Connection: close\r\n\r\n{body}",
             self.port,
             body.len()

@@ -21,7 +21,11 @@ fn one_file_holds_all_and_fetches_nothing() {
     for word in ["http:", "https:", "src=\"", "@import", "url(", "fetch(", "{{"] {
         assert!(!page.contains(word), "{word}");
     }
-    assert_eq!(shardc(&["explain", "mlp.shard", "--emit", "html"]).out, ran.out, "byte for byte the same");
+    assert_eq!(
+        shardc(&["explain", "mlp.shard", "--emit", "html"]).out,
+        ran.out,
+        "byte for byte the same"
+    );
 }
 
 #[test]
@@ -43,8 +47,9 @@ fn every_collective_of_the_text_is_on_the_page_with_its_reason() {
 
 #[test]
 fn what_a_file_says_is_text_and_never_markup() {
-    let source = format!("// </script><script>alert(1)</script> & {{{{data}}}}\n{}", text("mlp.shard"))
-        .replace("let h = ", "// <b>{{body}}</b> \"quoted\"\n  let h = ");
+    let source =
+        format!("// </script><script>alert(1)</script> & {{{{data}}}}\n{}", text("mlp.shard"))
+            .replace("let h = ", "// <b>{{body}}</b> \"quoted\"\n  let h = ");
     let page = fed(&["explain", "-", "--emit", "html"], &source).out;
     assert_eq!(page.matches("<script").count(), 2);
     assert!(!page.contains("<b>{{") && page.contains("&lt;b&gt;{{body}}&lt;/b&gt;"), "{page}");
@@ -63,7 +68,8 @@ fn the_page_loads_shows_its_totals_and_draws_what_is_pointed_at() {
         return;
     }
     let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("mlp.html");
-    std::fs::write(&file, shardc(&["explain", "mlp.shard", "--emit", "html"]).out).expect("written");
+    std::fs::write(&file, shardc(&["explain", "mlp.shard", "--emit", "html"]).out)
+        .expect("written");
     let browser = Browser::start("html");
     browser.open(&format!("file://{}", file.display()));
 
@@ -73,13 +79,24 @@ fn the_page_loads_shows_its_totals_and_draws_what_is_pointed_at() {
     assert_eq!(browser.value("document.querySelectorAll('.step.move').length"), 4);
     assert_eq!(browser.value("document.querySelectorAll('#panel svg').length"), 0);
 
-    let panel = || browser.value("document.getElementById('panel').innerText").as_str().expect("text").to_string();
+    let panel = || {
+        browser
+            .value("document.getElementById('panel').innerText")
+            .as_str()
+            .expect("text")
+            .to_string()
+    };
     browser.point_at(".v[data-v=\"4\"]");
     assert!(panel().contains("h: bf16 BLF_yz(partialsum-x)"), "hover: {}", panel());
     assert!(panel().contains("F is cut into 16 parts of 4608 over y, z"), "{}", panel());
     assert!(panel().contains("each device along x holds a term of a sum"), "{}", panel());
-    assert_eq!(browser.value("document.querySelectorAll('#panel rect').length"), 64, "a device each");
-    let colours = "new Set([...document.querySelectorAll('#panel rect title')].map(t => t.textContent)).size";
+    assert_eq!(
+        browser.value("document.querySelectorAll('#panel rect').length"),
+        64,
+        "a device each"
+    );
+    let colours =
+        "new Set([...document.querySelectorAll('#panel rect title')].map(t => t.textContent)).size";
     assert_eq!(browser.value(colours), 16, "a block for each place of y and z");
 
     browser.value("document.querySelector('.v[data-v=\"3\"]').focus()");
@@ -101,8 +118,16 @@ fn the_page_loads_shows_its_totals_and_draws_what_is_pointed_at() {
     let phone = json!({"width": 360, "height": 740, "deviceScaleFactor": 2, "mobile": true});
     browser.tell("Emulation.setDeviceMetricsOverride", &phone);
     assert_eq!(browser.value("innerWidth"), 360);
-    assert_eq!(browser.value("document.documentElement.scrollWidth"), 360, "nothing sticks out of a phone");
+    assert_eq!(
+        browser.value("document.documentElement.scrollWidth"),
+        360,
+        "nothing sticks out of a phone"
+    );
 
-    assert_eq!(browser.value("performance.getEntriesByType('resource').length"), 0, "nothing was fetched");
+    assert_eq!(
+        browser.value("performance.getEntriesByType('resource').length"),
+        0,
+        "nothing was fetched"
+    );
     assert_eq!(browser.console(), Vec::<String>::new());
 }

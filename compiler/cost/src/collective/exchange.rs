@@ -1,12 +1,15 @@
 //! The time of an exchange: parts of blocks from device to device, each to where its new block is.
 //!
-//! Where the blocks of a dim before and after have borders that divide each other, the place of an element is a list of
-//! digits, each of them part of at most one coordinate before and one after, and all of them independent. What crosses a
-//! link is then a product over digits. Elsewhere (an axis of 2 in place of one of 3) parts are followed one by one.
+//! Where the blocks of a dim before and after have borders that divide each other, the place of an
+//! element is a list of digits, each of them part of at most one coordinate before and one after,
+//! and all of them independent. What crosses a link is then a product over digits. Elsewhere (an
+//! axis of 2 in place of one of 3) parts are followed one by one.
 
 use std::collections::BTreeMap;
 
-use shard_ir::{AxisId, Collective, Dtype, Layout, Mesh, MeshShape, Picoseconds, gcd, kept_by_each, never};
+use shard_ir::{
+    AxisId, Collective, Dtype, Layout, Mesh, MeshShape, Picoseconds, gcd, kept_by_each, never,
+};
 
 use super::parts::followed;
 use super::permute::{Relation, affected, relation};
@@ -46,12 +49,13 @@ impl Part {
 /// What an exchange does to one network.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Load {
-    /// Of a device's bytes, what the busiest link of a torus carries, the busiest device of a flat network sends, or the
-    /// busiest device of a switched one sends out of its node.
+    /// Of a device's bytes, what the busiest link of a torus carries, the busiest device of a flat
+    /// network sends, or the busiest device of a switched one sends out of its node.
     pub(crate) most: Part,
     /// What the busiest device of a switched network sends inside its node.
     pub(crate) inside: Part,
-    /// Hops of the longest way on a torus; behind switches, the devices that have parts of one block; 1 on a flat network.
+    /// Hops of the longest way on a torus; behind switches, the devices that have parts of one
+    /// block; 1 on a flat network.
     pub(crate) steps: u64,
 }
 
@@ -59,8 +63,8 @@ impl Load {
     pub(crate) const NONE: Load = Load { most: Part::NONE, inside: Part::NONE, steps: 0 };
 }
 
-/// The times of exchanges on one mesh, for those who ask for many: what an exchange does to the networks is worked out once
-/// for all that do the same.
+/// The times of exchanges on one mesh, for those who ask for many: what an exchange does to the
+/// networks is worked out once for all that do the same.
 pub struct ExchangeTimes<'h> {
     hw: &'h Hardware,
     mesh: &'h Mesh,
@@ -79,15 +83,29 @@ impl<'h> ExchangeTimes<'h> {
         self.hw
     }
 
-    /// The time of the exchange from one layout to another of a value with so many elements on a device.
-    pub fn time(&mut self, from: Layout, to: Layout, local_elements: u64, dtype: Dtype) -> Picoseconds {
+    /// The time of the exchange from one layout to another of a value with so many elements on a
+    /// device.
+    pub fn time(
+        &mut self,
+        from: Layout,
+        to: Layout,
+        local_elements: u64,
+        dtype: Dtype,
+    ) -> Picoseconds {
         let bits = u128::from(local_elements) * u128::from(dtype.bits());
         let once: Picoseconds = self.networks(from, to, bits).iter().map(NetworkTime::time).sum();
         Picoseconds(once.0.saturating_mul(self.hw.move_weight()))
     }
 
-    /// What the exchange from one layout to another costs: as [`collective_cost`](super::collective_cost).
-    pub fn cost(&mut self, from: Layout, to: Layout, sizes: &[u64], dtype: Dtype) -> CollectiveCost {
+    /// What the exchange from one layout to another costs: as
+    /// [`collective_cost`](super::collective_cost).
+    pub fn cost(
+        &mut self,
+        from: Layout,
+        to: Layout,
+        sizes: &[u64],
+        dtype: Dtype,
+    ) -> CollectiveCost {
         let local = MeshShape { mesh: self.mesh, sizes }.local_elements(from);
         let time = self.time(from, to, local, dtype);
         cost_in(time, self.mesh, &Collective::Exchange { to }, from, sizes, dtype)
@@ -104,7 +122,9 @@ impl<'h> ExchangeTimes<'h> {
     pub(super) fn loads(&mut self, from: Layout, to: Layout) -> &[Load] {
         let ids = affected(self.mesh, from, to);
         let (mesh, topology) = (self.mesh, &self.topology);
-        self.known.entry(relation(&ids, from, to)).or_insert_with(|| loads(topology, mesh, from, to))
+        self.known
+            .entry(relation(&ids, from, to))
+            .or_insert_with(|| loads(topology, mesh, from, to))
     }
 }
 
@@ -112,7 +132,13 @@ impl<'h> ExchangeTimes<'h> {
 fn network_under(fabric: &Fabric, load: &Load, bits: u128) -> NetworkTime {
     let kind = fabric.kind();
     let terms = kind.exchange(load, bits);
-    NetworkTime { kind: kind.name(), terms, at_once: true, steps: load.steps, step_time: kind.latency() }
+    NetworkTime {
+        kind: kind.name(),
+        terms,
+        at_once: true,
+        steps: load.steps,
+        step_time: kind.latency(),
+    }
 }
 
 /// A wire, and the network that it belongs to.
@@ -135,7 +161,8 @@ fn loads(topology: &Topology<'_>, mesh: &Mesh, from: Layout, to: Layout) -> Vec<
     let is_uniform = topology.fabrics.len() == 1 && topology.fabrics[0].kind().is_uniform();
     if is_uniform {
         // A device sends all but what it keeps.
-        let most = kept_by_each(mesh, from, to).map_or(Part { num: 1, den: 1 }, |k| Part { num: k - 1, den: k });
+        let most = kept_by_each(mesh, from, to)
+            .map_or(Part { num: 1, den: 1 }, |k| Part { num: k - 1, den: k });
         return vec![Load { most, steps: 1, ..Load::NONE }];
     }
     match Digits::new(topology, mesh, from, to) {
@@ -148,7 +175,8 @@ fn loads(topology: &Topology<'_>, mesh: &Mesh, from: Layout, to: Layout) -> Vec<
 struct Digits {
     /// The values that each digit has.
     radix: Vec<u64>,
-    /// What is crossed: network by network, in mesh order. Where it goes over several, an element takes one after the other.
+    /// What is crossed: network by network, in mesh order. Where it goes over several, an element
+    /// takes one after the other.
     wires: Vec<Crossed>,
 }
 
@@ -178,7 +206,8 @@ impl Digits {
                 }
                 spans
             });
-            let mut borders: Vec<u64> = spans.iter().flatten().map(|(_, _, end)| *end).chain([1]).collect();
+            let mut borders: Vec<u64> =
+                spans.iter().flatten().map(|(_, _, end)| *end).chain([1]).collect();
             borders.sort_unstable();
             borders.dedup();
             if borders.windows(2).any(|w| w[1] % w[0] != 0) {
@@ -188,8 +217,10 @@ impl Digits {
             radix.extend(borders.windows(2).map(|w| w[1] / w[0]));
             for (side, spans) in spans.iter().enumerate() {
                 for (wire, start, end) in spans {
-                    let within =
-                        borders[..borders.len() - 1].iter().enumerate().filter(|(_, b)| start <= b && *b < end);
+                    let within = borders[..borders.len() - 1]
+                        .iter()
+                        .enumerate()
+                        .filter(|(_, b)| start <= b && *b < end);
                     of.entry(*wire).or_default()[side] = within.map(|(i, _)| first + i).collect();
                 }
             }
@@ -220,20 +251,23 @@ impl Digits {
         let own = start..start + count;
         match self.wires[start].wire.kind {
             WireKind::Line | WireKind::Ring => {
-                let most = own.clone().map(|at| self.busiest_link(at)).fold(Part::NONE, Part::larger);
+                let most =
+                    own.clone().map(|at| self.busiest_link(at)).fold(Part::NONE, Part::larger);
                 Load { most, steps: self.longest_way(&self.wires[own]), ..Load::NONE }
             }
             WireKind::Flat | WireKind::Inside | WireKind::Outside => self.busiest_sender(own),
         }
     }
 
-    /// Digits that a place on the way says: those of the coordinates after along the wires before `own`, and of the
-    /// coordinates before along the wires from `from_here` on. Also the product of those that are in both.
+    /// Digits that a place on the way says: those of the coordinates after along the wires before
+    /// `own`, and of the coordinates before along the wires from `from_here` on. Also the product
+    /// of those that are in both.
     fn known(&self, crossed: usize, from_here: usize) -> (Vec<bool>, u64) {
         let mut known = vec![false; self.radix.len()];
         let after = self.wires[..crossed].iter().flat_map(|c| &c.after);
         after.for_each(|d| known[*d] = true);
-        let before: Vec<usize> = self.wires[from_here..].iter().flat_map(|c| c.before.iter().copied()).collect();
+        let before: Vec<usize> =
+            self.wires[from_here..].iter().flat_map(|c| c.before.iter().copied()).collect();
         let twice = self.product(before.iter().copied().filter(|d| known[*d]));
         before.iter().for_each(|d| known[*d] = true);
         (known, twice)
@@ -257,8 +291,9 @@ impl Digits {
         }
     }
 
-    /// What the busiest link along a wire of a torus carries. On it is what has been moved along the wires before and is still
-    /// to be moved along those behind; half-way round a ring, half of it goes each way.
+    /// What the busiest link along a wire of a torus carries. On it is what has been moved along
+    /// the wires before and is still to be moved along those behind; half-way round a ring, half of
+    /// it goes each way.
     fn busiest_link(&self, at: usize) -> Part {
         let Crossed { wire, before, after } = &self.wires[at];
         let (known, twice) = self.known(at, at + 1);
@@ -272,10 +307,12 @@ impl Digits {
         let mut outer = vec![0; self.radix.len()];
         self.each(&fixed, &mut outer, &mut |fixed_values| {
             values.copy_from_slice(fixed_values);
-            // Both ways round, in halves; a way adds 1 where it begins and takes it back where it ends.
+            // Both ways round, in halves; a way adds 1 where it begins and takes it back where it
+            // ends.
             let mut ways = [vec![0i64; 2 * size + 1], vec![0i64; 2 * size + 1]];
             self.each(&free, &mut values, &mut |values| {
-                let (here, there) = (self.value(before, values) as usize, self.value(after, values) as usize);
+                let (here, there) =
+                    (self.value(before, values) as usize, self.value(after, values) as usize);
                 let up = (there + size - here) % size;
                 let (upwards, downwards) = match wire.kind {
                     WireKind::Ring if 2 * up == size => (1, 1),
@@ -307,7 +344,9 @@ impl Digits {
                     now += change;
                     on_link[i % size] += now;
                 }
-                most = most.max(on_link.into_iter().max().unwrap_or_else(|| never!("a wire without a link", 0)));
+                most = most.max(
+                    on_link.into_iter().max().unwrap_or_else(|| never!("a wire without a link", 0)),
+                );
             }
         });
         Part::new(
@@ -329,16 +368,24 @@ impl Digits {
         while let Some(first) = left.pop() {
             let mut together = vec![first];
             let mut digits: Vec<usize> = first.before.iter().chain(&first.after).copied().collect();
-            while let Some(at) = left.iter().position(|c| c.before.iter().chain(&c.after).any(|d| digits.contains(d))) {
+            while let Some(at) = left
+                .iter()
+                .position(|c| c.before.iter().chain(&c.after).any(|d| digits.contains(d)))
+            {
                 let next = left.swap_remove(at);
                 digits.extend(next.before.iter().chain(&next.after));
                 together.push(next);
             }
             digits.sort_unstable();
             digits.dedup();
-            if digits.iter().try_fold(1u64, |n, d| n.checked_mul(self.radix[*d])).is_none_or(|n| n > MAX_TOGETHER) {
-                let longest =
-                    |c: &&Crossed| if c.wire.kind == WireKind::Ring { c.wire.size / 2 } else { c.wire.size - 1 };
+            if digits
+                .iter()
+                .try_fold(1u64, |n, d| n.checked_mul(self.radix[*d]))
+                .is_none_or(|n| n > MAX_TOGETHER)
+            {
+                let longest = |c: &&Crossed| {
+                    if c.wire.kind == WireKind::Ring { c.wire.size / 2 } else { c.wire.size - 1 }
+                };
                 total += together.iter().map(longest).sum::<u64>();
                 continue;
             }
@@ -361,9 +408,14 @@ impl Digits {
             wires.iter().partition(|c| c.wire.kind != WireKind::Inside);
         let others = |wires: &[&Crossed]| wires.iter().map(|c| free(c)).product::<u64>();
         let (out, all) = (others(&outside), others(&outside) * others(&within));
-        // Of each known digit there are values for which what a device sends is most; it has `twice` its own bytes then.
-        let mut fixed: Vec<usize> =
-            wires.iter().flat_map(|c| c.before.iter().chain(&c.after)).copied().filter(|d| known[*d]).collect();
+        // Of each known digit there are values for which what a device sends is most; it has
+        // `twice` its own bytes then.
+        let mut fixed: Vec<usize> = wires
+            .iter()
+            .flat_map(|c| c.before.iter().chain(&c.after))
+            .copied()
+            .filter(|d| known[*d])
+            .collect();
         fixed.sort_unstable();
         fixed.dedup();
         let together = fixed.iter().try_fold(1u64, |n, d| n.checked_mul(self.radix[*d]));
@@ -371,22 +423,30 @@ impl Digits {
         if together.is_some_and(|n| n <= MAX_TOGETHER) {
             let mut values = vec![0; self.radix.len()];
             self.each(&fixed, &mut values, &mut |values| {
-                let stays = |wires: &[&Crossed]| wires.iter().all(|c| self.may_stay(c, &known, values));
-                let (home, same) = (u64::from(stays(&outside)), u64::from(stays(&outside) && stays(&within)));
-                // In parts of one in `all`: what stays in the node is one in `out`, what stays where it is one in `all`.
+                let stays =
+                    |wires: &[&Crossed]| wires.iter().all(|c| self.may_stay(c, &known, values));
+                let (home, same) =
+                    (u64::from(stays(&outside)), u64::from(stays(&outside) && stays(&within)));
+                // In parts of one in `all`: what stays in the node is one in `out`, what stays
+                // where it is one in `all`.
                 most = most.max(all - home * (all / out));
                 inside = inside.max(home * (all / out) - same);
             });
         } else {
-            (most, inside) = (if outside.is_empty() { 0 } else { all }, if within.is_empty() { 0 } else { all / out });
+            (most, inside) = (
+                if outside.is_empty() { 0 } else { all },
+                if within.is_empty() { 0 } else { all / out },
+            );
         }
         let part = |n: u64| Part::new(u128::from(n) * u128::from(twice), u128::from(all));
-        // Behind switches, a message to each device that has a part of the block, perhaps itself; else all at once.
+        // Behind switches, a message to each device that has a part of the block, perhaps itself;
+        // else all at once.
         let steps = if wires.iter().any(|c| c.wire.kind == WireKind::Flat) { 1 } else { all };
         Load { most: part(most), inside: part(inside), steps }
     }
 
-    /// Whether some of what a device has may stay where it is along a wire, for these values of the known digits.
+    /// Whether some of what a device has may stay where it is along a wire, for these values of the
+    /// known digits.
     fn may_stay(&self, crossed: &Crossed, known: &[bool], values: &[u64]) -> bool {
         let mut here = self.value(&crossed.before, values);
         crossed.after.iter().rev().all(|d| {
@@ -419,7 +479,8 @@ mod tests {
     }
 
     fn hardware(network: &str) -> Hardware {
-        let chip = "name = \"c\"\n[chip]\nflops = { bf16 = 1e12 }\nhbm_bytes = 1e9\nhbm_bandwidth = 1e12\n[network]\n";
+        let chip = "name = \"c\"\n[chip]\nflops = { bf16 = 1e12 }\nhbm_bytes = 1e9\nhbm_bandwidth \
+            = 1e12\n[network]\n";
         Hardware::parse(&format!("{chip}{network}")).expect("well formed")
     }
 
@@ -427,9 +488,12 @@ mod tests {
         "kind = \"torus\"\nlink_bandwidth = 7e9\nwraparound = \"always\"",
         "kind = \"torus\"\nlink_bandwidth = 7e9\nwraparound = \"full-axis-4\"",
         "kind = \"switched\"\nnode = 4\nnode_bandwidth = 7e9\nnic_bandwidth = 1e9",
-        "kind = \"torus\"\nlink_bandwidth = 7e9\nwraparound = \"always\"\n[network.axes]\nx = { torus = [2, 2] }",
-        "kind = \"torus\"\nlink_bandwidth = 7e9\nwraparound = \"never\"\n[network.axes]\ny = { kind = \"flat\", bandwidth = 1e9 }",
-        "kind = \"flat\"\nbandwidth = 7e9\n[network.axes]\nz = { kind = \"switched\", node = 2, node_bandwidth = 1e9, \
+        "kind = \"torus\"\nlink_bandwidth = 7e9\nwraparound = \"always\"\n[network.axes]\nx = { \
+            torus = [2, 2] }",
+        "kind = \"torus\"\nlink_bandwidth = 7e9\nwraparound = \"never\"\n[network.axes]\ny = { \
+            kind = \"flat\", bandwidth = 1e9 }",
+        "kind = \"flat\"\nbandwidth = 7e9\n[network.axes]\nz = { kind = \"switched\", node = 2, \
+            node_bandwidth = 1e9, \
          nic_bandwidth = 1e8 }",
     ];
 
@@ -441,11 +505,17 @@ mod tests {
             for mesh in [vec![4, 2, 2], vec![4, 4], vec![4, 2, 4], vec![4, 6], vec![4, 3, 2]] {
                 let mesh = Mesh::new(["x", "y", "z", "w"].into_iter().zip(mesh)).expect("a mesh");
                 let topology = hw.network.topology(&mesh);
-                let sizes = if mesh.axes().len() > 2 { vec![192, 192] } else { vec![192, 192, 192] };
+                let sizes =
+                    if mesh.axes().len() > 2 { vec![192, 192] } else { vec![192, 192, 192] };
                 tried += each_exchange(&mesh, &sizes, |from, to| {
                     if let Some(digits) = Digits::new(&topology, &mesh, from, to) {
-                        let short: Vec<Load> = (0..topology.fabrics.len()).map(|n| digits.load(n)).collect();
-                        assert_eq!(short, followed(&topology, &mesh, from, to), "{network} {mesh}: {from:?} to {to:?}");
+                        let short: Vec<Load> =
+                            (0..topology.fabrics.len()).map(|n| digits.load(n)).collect();
+                        assert_eq!(
+                            short,
+                            followed(&topology, &mesh, from, to),
+                            "{network} {mesh}: {from:?} to {to:?}"
+                        );
                     }
                 });
             }

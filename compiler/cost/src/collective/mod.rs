@@ -8,7 +8,9 @@ mod steps;
 mod terms;
 
 use shard_ir::catalogue::Sends;
-use shard_ir::{AxisList, Collective, Dtype, Layout, Mesh, MeshShape, Picoseconds, kept_by_each, never};
+use shard_ir::{
+    AxisList, Collective, Dtype, Layout, Mesh, MeshShape, Picoseconds, kept_by_each, never,
+};
 
 use crate::hardware::{Fabric, Hardware};
 use crate::units::{Bytes, time_at_rate};
@@ -21,8 +23,8 @@ pub use terms::{CollectiveTime, How, NetworkTime, Term};
 /// What one move costs each device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CollectiveCost {
-    /// The bytes on one device of the larger buffer: what an all-gather gives, what a reduce-scatter or all-reduce takes,
-    /// what an all-to-all or a permute holds.
+    /// The bytes on one device of the larger buffer: what an all-gather gives, what a
+    /// reduce-scatter or all-reduce takes, what an all-to-all or a permute holds.
     pub bytes: Bytes,
     /// The bytes that the busiest device sends.
     pub wire_bytes: Bytes,
@@ -30,8 +32,8 @@ pub struct CollectiveCost {
     pub time: Picoseconds,
 }
 
-/// What a move of a value of these global `sizes` from the layout `from` costs. With D = `bytes` and K = devices in a
-/// group:
+/// What a move of a value of these global `sizes` from the layout `from` costs. With D = `bytes`
+/// and K = devices in a group:
 ///
 /// | move | wire bytes |
 /// |---|---|
@@ -41,9 +43,10 @@ pub struct CollectiveCost {
 /// | exchange | D (1 - o), o the least part of its new block that any device has already |
 /// | slice, to-partial | 0, and no time |
 ///
-/// The time depends on the networks that the axes run over; `spec/cost.md` derives it for each. It is never below what the
-/// hops (or steps) take at least. Bytes are exact where D(K-1)/K is whole and rounded up otherwise; the time is computed
-/// from bits, so that half bytes (int4) are not lost.
+/// The time depends on the networks that the axes run over; `spec/cost.md` derives it for each. It
+/// is never below what the hops (or steps) take at least. Bytes are exact where D(K-1)/K is whole
+/// and rounded up otherwise; the time is computed from bits, so that half bytes (int4) are not
+/// lost.
 ///
 /// The caller sees to it that the move applies to `from`.
 pub fn collective_cost(
@@ -54,7 +57,14 @@ pub fn collective_cost(
     sizes: &[u64],
     dtype: Dtype,
 ) -> CollectiveCost {
-    cost_in(collective_time(hw, mesh, collective, from, sizes, dtype).total(), mesh, collective, from, sizes, dtype)
+    cost_in(
+        collective_time(hw, mesh, collective, from, sizes, dtype).total(),
+        mesh,
+        collective,
+        from,
+        sizes,
+        dtype,
+    )
 }
 
 /// The cost of a move that takes this time.
@@ -104,7 +114,12 @@ pub fn collective_time(
     let axes = collective.axes(mesh, from);
     let bits = u128::from(larger_buffer(mesh, collective, from, sizes)) * u128::from(dtype.bits());
     let networks = || Networks::of(hw, mesh, &axes);
-    let to = || collective.terms().to.unwrap_or_else(|| never!("a move of blocks that does not say where to", from));
+    let to = || {
+        collective
+            .terms()
+            .to
+            .unwrap_or_else(|| never!("a move of blocks that does not say where to", from))
+    };
     let (networks, times) = match collective.row().sends {
         Sends::Nothing => (Vec::new(), 1),
         Sends::Around => (networks().gather(bits), 1),
@@ -121,16 +136,22 @@ fn larger_buffer(mesh: &Mesh, collective: &Collective, from: Layout, sizes: &[u6
     let before = MeshShape { mesh, sizes }.local_elements(from);
     let group = mesh.group_size(collective.axes(mesh, from).iter());
     // A block that becomes partial stands among neutral elements.
-    if collective.row().gathers || matches!(collective, Collective::ToPartial { dim: Some(_), .. }) {
+    if collective.row().gathers || matches!(collective, Collective::ToPartial { dim: Some(_), .. })
+    {
         before.saturating_mul(group)
     } else {
         before
     }
 }
 
-/// No permute of a value that has so many elements on a device takes less: a block that moves crosses one link, the
-/// fastest, at least.
-pub fn least_permute_time(hw: &Hardware, mesh: &Mesh, local_elements: u64, dtype: Dtype) -> Picoseconds {
+/// No permute of a value that has so many elements on a device takes less: a block that moves
+/// crosses one link, the fastest, at least.
+pub fn least_permute_time(
+    hw: &Hardware,
+    mesh: &Mesh,
+    local_elements: u64,
+    dtype: Dtype,
+) -> Picoseconds {
     let bits = u128::from(local_elements) * u128::from(dtype.bits());
     let topology = hw.network.topology(mesh);
     let on = |fabric: &&Fabric| {
@@ -142,8 +163,9 @@ pub fn least_permute_time(hw: &Hardware, mesh: &Mesh, local_elements: u64, dtype
     Picoseconds(least.0.saturating_mul(hw.move_weight()))
 }
 
-/// What the time of a move depends on beside its kind and the size of its buffer: moves of one kind over lists of axes with
-/// the same key take the same time for the same local size. Not for permutes and exchanges.
+/// What the time of a move depends on beside its kind and the size of its buffer: moves of one kind
+/// over lists of axes with the same key take the same time for the same local size. Not for
+/// permutes and exchanges.
 pub fn axes_key(hw: &Hardware, mesh: &Mesh, axes: &AxisList) -> u64 {
     if hw.network.treats_axes_alike(mesh) {
         mesh.group_size(axes.iter())

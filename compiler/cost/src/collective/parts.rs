@@ -1,5 +1,5 @@
-//! The parts of an exchange, followed one by one: for blocks whose borders do not divide each other, and to hold the short
-//! way to.
+//! The parts of an exchange, followed one by one: for blocks whose borders do not divide each
+//! other, and to hold the short way to.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,11 +9,12 @@ use shard_ir::{AxisId, Layout, Mesh};
 use super::exchange::{Load, Part, WireOf, wires_of};
 use crate::hardware::{Topology, WireKind};
 
-/// Parts that are followed; of an exchange of more, each link is taken to carry as much as if all that a device holds went
-/// the longest way.
+/// Parts that are followed; of an exchange of more, each link is taken to carry as much as if all
+/// that a device holds went the longest way.
 const MAX_PARTS: u64 = 1 << 16;
 
-/// A piece of one dim between two borders: how long it is, and the places along the axes that split the dim, before and after.
+/// A piece of one dim between two borders: how long it is, and the places along the axes that split
+/// the dim, before and after.
 struct Segment {
     length: u64,
     before: Vec<(AxisId, u64)>,
@@ -21,12 +22,23 @@ struct Segment {
 }
 
 /// The load on each network.
-pub(super) fn followed(topology: &Topology<'_>, mesh: &Mesh, from: Layout, to: Layout) -> Vec<Load> {
-    let dims: Vec<Vec<Segment>> =
-        (0..MAX_RANK).filter(|d| from.axes_of(*d) != to.axes_of(*d)).map(|d| segments(mesh, from, to, d)).collect();
-    // The wires of the axes of these dims, network by network; each with its axis and its stride in the coordinate.
+pub(super) fn followed(
+    topology: &Topology<'_>,
+    mesh: &Mesh,
+    from: Layout,
+    to: Layout,
+) -> Vec<Load> {
+    let dims: Vec<Vec<Segment>> = (0..MAX_RANK)
+        .filter(|d| from.axes_of(*d) != to.axes_of(*d))
+        .map(|d| segments(mesh, from, to, d))
+        .collect();
+    // The wires of the axes of these dims, network by network; each with its axis and its stride in
+    // the coordinate.
     let mut wires: Vec<(WireOf, AxisId, u64)> = Vec::new();
-    for axis in mesh.axis_ids().filter(|a| dims.iter().flatten().any(|s| s.before.iter().any(|(b, _)| b == a))) {
+    for axis in mesh
+        .axis_ids()
+        .filter(|a| dims.iter().flatten().any(|s| s.before.iter().any(|(b, _)| b == a)))
+    {
         let mut stride = mesh.size(axis);
         for wire in wires_of(topology, axis) {
             stride /= wire.size;
@@ -50,17 +62,32 @@ pub(super) fn followed(topology: &Topology<'_>, mesh: &Mesh, from: Layout, to: L
                 of.iter().filter(|((at, _), _)| *at == n).map(|(_, n)| *n).max().unwrap_or(0)
             };
             // Links carry halves.
-            let link = seen.links.iter().filter(|((at, _, _), _)| wires[*at].0.network == n).map(|(_, n)| *n).max();
-            let partners = seen.partners.iter().filter(|((at, _), _)| *at == n).map(|(_, to)| to.len() as u64).max();
+            let link = seen
+                .links
+                .iter()
+                .filter(|((at, _, _), _)| wires[*at].0.network == n)
+                .map(|(_, n)| *n)
+                .max();
+            let partners = seen
+                .partners
+                .iter()
+                .filter(|((at, _), _)| *at == n)
+                .map(|(_, to)| to.len() as u64)
+                .max();
             let hops = seen.hops.get(&n).copied().unwrap_or(0);
             match link {
                 Some(halves) => Load {
-                    most: Part::new(u128::from(halves) * u128::from(devices), 2 * u128::from(total)),
+                    most: Part::new(
+                        u128::from(halves) * u128::from(devices),
+                        2 * u128::from(total),
+                    ),
                     steps: hops,
                     ..Load::NONE
                 },
                 None => {
-                    let is_flat = wires.iter().any(|(wire, _, _)| wire.network == n && wire.kind == WireKind::Flat);
+                    let is_flat = wires
+                        .iter()
+                        .any(|(wire, _, _)| wire.network == n && wire.kind == WireKind::Flat);
                     let steps = if is_flat {
                         1
                     } else {
@@ -82,7 +109,8 @@ fn segments(mesh: &Mesh, from: Layout, to: Layout, dim: usize) -> Vec<Segment> {
     let (old, new) = (from.axes_of(dim), to.axes_of(dim));
     let (blocks, others) = (mesh.group_size(old.iter()), mesh.group_size(new.iter()));
     // In units of which a block before has `others`, and one after `blocks`.
-    let mut borders: Vec<u64> = (0..=blocks).map(|i| i * others).chain((0..=others).map(|i| i * blocks)).collect();
+    let mut borders: Vec<u64> =
+        (0..=blocks).map(|i| i * others).chain((0..=others).map(|i| i * blocks)).collect();
     borders.sort_unstable();
     borders.dedup();
     let place = |axes: shard_ir::AxisList, mut block: u64| -> Vec<(AxisId, u64)> {
@@ -103,7 +131,8 @@ fn segments(mesh: &Mesh, from: Layout, to: Layout, dim: usize) -> Vec<Segment> {
 
 /// What no exchange over these wires of a network exceeds.
 fn at_most(wires: &[(WireOf, AxisId, u64)], network: usize) -> Load {
-    let own: Vec<&WireOf> = wires.iter().map(|(wire, _, _)| wire).filter(|wire| wire.network == network).collect();
+    let own: Vec<&WireOf> =
+        wires.iter().map(|(wire, _, _)| wire).filter(|wire| wire.network == network).collect();
     let all = Part { num: 1, den: 1 };
     let longest = |wire: &&WireOf| match wire.kind {
         WireKind::Ring => wire.size / 2,
@@ -145,7 +174,14 @@ struct Seen<'a> {
 
 impl Seen<'_> {
     /// Follows all parts whose places in the dims left are any.
-    fn each(&mut self, dims: &[Vec<Segment>], size: u64, before: &mut [u64], after: &mut [u64], total: &mut u64) {
+    fn each(
+        &mut self,
+        dims: &[Vec<Segment>],
+        size: u64,
+        before: &mut [u64],
+        after: &mut [u64],
+        total: &mut u64,
+    ) {
         let [dim, rest @ ..] = dims else {
             *total += size;
             return self.follow(size, before, after);
@@ -166,7 +202,8 @@ impl Seen<'_> {
         let mut next = 0;
         while next < self.wires.len() {
             let network = self.wires[next].0.network;
-            let end = next + self.wires[next..].iter().take_while(|w| w.0.network == network).count();
+            let end =
+                next + self.wires[next..].iter().take_while(|w| w.0.network == network).count();
             let start = at.clone();
             let mut hops = 0;
             for i in next..end {
@@ -195,15 +232,27 @@ impl Seen<'_> {
         }
     }
 
-    /// Takes a part along one wire of a torus, the shorter way; half-way round a ring, half of it each way. Gives the hops.
-    fn hop(&mut self, i: usize, (kind, places): (WireKind, u64), size: u64, at: &mut [u64], goal: u64) -> u64 {
+    /// Takes a part along one wire of a torus, the shorter way; half-way round a ring, half of it
+    /// each way. Gives the hops.
+    fn hop(
+        &mut self,
+        i: usize,
+        (kind, places): (WireKind, u64),
+        size: u64,
+        at: &mut [u64],
+        goal: u64,
+    ) -> u64 {
         let here = at[i];
         let up = (goal + places - here) % places;
         let ways: &[(bool, u64)] = match kind {
             WireKind::Ring if 2 * up == places => &[(true, 1), (false, 1)],
             WireKind::Ring if 2 * up < places => &[(true, 2)],
             WireKind::Ring => &[(false, 2)],
-            WireKind::Line | WireKind::Flat | WireKind::Inside | WireKind::Outside if goal > here => &[(true, 2)],
+            WireKind::Line | WireKind::Flat | WireKind::Inside | WireKind::Outside
+                if goal > here =>
+            {
+                &[(true, 2)]
+            }
             WireKind::Line | WireKind::Flat | WireKind::Inside | WireKind::Outside => &[(false, 2)],
         };
         let mut hops = 0;

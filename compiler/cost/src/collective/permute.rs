@@ -9,8 +9,8 @@ use super::terms::{How, NetworkTime};
 use crate::hardware::{Fabric, Hardware, Topology, Wire, WireKind};
 use crate::network::inside;
 
-/// Blocks times hops that are followed link by link; a permute of more is taken to load links as one does that shifts every
-/// block the longest way along every axis.
+/// Blocks times hops that are followed link by link; a permute of more is taken to load links as
+/// one does that shifts every block the longest way along every axis.
 const MAX_HOPS: u64 = 1 << 22;
 
 /// What the blocks of a permute do to one network.
@@ -24,8 +24,8 @@ pub(crate) struct Load {
     pub(crate) leaves_node: bool,
 }
 
-/// The times of permutes on one mesh, for those who ask for many: what a permute does to the links is worked out once for all
-/// that do the same.
+/// The times of permutes on one mesh, for those who ask for many: what a permute does to the links
+/// is worked out once for all that do the same.
 pub struct PermuteTimes<'h> {
     mesh: &'h Mesh,
     topology: Topology<'h>,
@@ -34,17 +34,30 @@ pub struct PermuteTimes<'h> {
     known: BTreeMap<Relation, Vec<Load>>,
 }
 
-/// Where each affected axis is before and after, its dims numbered in the order of their first mention; 0 for the other axes.
+/// Where each affected axis is before and after, its dims numbered in the order of their first
+/// mention; 0 for the other axes.
 pub(super) type Relation = [(u8, u8); MAX_AXES];
 
 impl<'h> PermuteTimes<'h> {
     /// Nothing worked out yet.
     pub fn new(hw: &'h Hardware, mesh: &'h Mesh) -> PermuteTimes<'h> {
-        PermuteTimes { mesh, topology: hw.network.topology(mesh), weight: hw.move_weight(), known: BTreeMap::new() }
+        PermuteTimes {
+            mesh,
+            topology: hw.network.topology(mesh),
+            weight: hw.move_weight(),
+            known: BTreeMap::new(),
+        }
     }
 
-    /// The time of the permute from one layout to another of a value with so many elements on a device.
-    pub fn time(&mut self, from: Layout, to: Layout, local_elements: u64, dtype: Dtype) -> Picoseconds {
+    /// The time of the permute from one layout to another of a value with so many elements on a
+    /// device.
+    pub fn time(
+        &mut self,
+        from: Layout,
+        to: Layout,
+        local_elements: u64,
+        dtype: Dtype,
+    ) -> Picoseconds {
         let bits = u128::from(local_elements) * u128::from(dtype.bits());
         let once: Picoseconds = self.networks(from, to, bits).iter().map(NetworkTime::time).sum();
         Picoseconds(once.0.saturating_mul(self.weight))
@@ -60,7 +73,9 @@ impl<'h> PermuteTimes<'h> {
     pub(super) fn loads(&mut self, from: Layout, to: Layout) -> &[Load] {
         let ids = affected(self.mesh, from, to);
         let (mesh, topology) = (self.mesh, &self.topology);
-        self.known.entry(relation(&ids, from, to)).or_insert_with(|| loads(topology, mesh, from, to, &ids))
+        self.known
+            .entry(relation(&ids, from, to))
+            .or_insert_with(|| loads(topology, mesh, from, to, &ids))
     }
 }
 
@@ -97,16 +112,30 @@ fn networks_under(topology: &Topology<'_>, loads: &[Load], bits: u128) -> Vec<Ne
     let on = |(fabric, load): (&&Fabric, &Load)| {
         let kind = fabric.kind();
         let terms = vec![How::Blocks { blocks: load.blocks }.at(bits, kind.permute_rate(load))];
-        NetworkTime { kind: kind.name(), terms, at_once: false, steps: load.hops, step_time: kind.latency() }
+        NetworkTime {
+            kind: kind.name(),
+            terms,
+            at_once: false,
+            steps: load.hops,
+            step_time: kind.latency(),
+        }
     };
     let travelled = |(_, load): &(&&Fabric, &Load)| load.blocks > 0 || load.hops > 0;
     topology.fabrics.iter().zip(loads).filter(travelled).map(on).collect()
 }
 
 /// The load on each network.
-fn loads(topology: &Topology<'_>, mesh: &Mesh, from: Layout, to: Layout, ids: &[AxisId]) -> Vec<Load> {
+fn loads(
+    topology: &Topology<'_>,
+    mesh: &Mesh,
+    from: Layout,
+    to: Layout,
+    ids: &[AxisId],
+) -> Vec<Load> {
     let mut loads = vec![Load::default(); topology.fabrics.len()];
-    let is_flat = |(network, _): &(usize, Vec<Wire>)| *network == 0 && topology.fabrics[0].kind().is_uniform();
+    let is_flat = |(network, _): &(usize, Vec<Wire>)| {
+        *network == 0 && topology.fabrics[0].kind().is_uniform()
+    };
     if ids.iter().all(|a| is_flat(&topology.axes[a.index()])) {
         loads[0] = Load { blocks: 1, hops: 1, leaves_node: false };
         return loads;
@@ -120,7 +149,8 @@ fn loads(topology: &Topology<'_>, mesh: &Mesh, from: Layout, to: Layout, ids: &[
             load.blocks = load.blocks.max(longest(wires)).max(1);
             let has_links = topology.fabrics[*network].kind().has_links();
             load.hops = if has_links { load.hops + longest(wires) } else { 1 };
-            load.leaves_node |= wires.iter().any(|wire| wire.kind == WireKind::Outside && wire.size > 1);
+            load.leaves_node |=
+                wires.iter().any(|wire| wire.kind == WireKind::Outside && wire.size > 1);
         }
         return loads;
     }
@@ -154,7 +184,8 @@ fn longest(wires: &[Wire]) -> u64 {
     wires.iter().map(Wire::longest).sum()
 }
 
-/// The node of a device by its coordinate along a mesh axis; where there are no nodes, all are in one.
+/// The node of a device by its coordinate along a mesh axis; where there are no nodes, all are in
+/// one.
 fn node_of(wires: &[Wire], coordinate: u64) -> u64 {
     let has_nodes = wires.iter().any(|wire| wire.kind == WireKind::Outside);
     if has_nodes { coordinate / inside(wires) } else { 0 }
@@ -179,8 +210,8 @@ impl Grid {
     }
 }
 
-/// Who sends its block to whom. Where several devices hold a block, they serve those that want it in order of device, as
-/// `run` does; a device that has what it wants sends and receives nothing.
+/// Who sends its block to whom. Where several devices hold a block, they serve those that want it
+/// in order of device, as `run` does; a device that has what it wants sends and receives nothing.
 fn messages(mesh: &Mesh, from: Layout, to: Layout, ids: &[AxisId], grid: &Grid) -> Vec<(u64, u64)> {
     let holders = |layout: Layout| -> Vec<u64> {
         (0..grid.devices()).map(|device| block(mesh, layout, ids, grid, device)).collect()
@@ -192,7 +223,11 @@ fn messages(mesh: &Mesh, from: Layout, to: Layout, ids: &[AxisId], grid: &Grid) 
         devices.sort_unstable();
         devices
     };
-    sorted(&held).into_iter().zip(sorted(&wanted)).map(|((_, source), (_, target))| (source, target)).collect()
+    sorted(&held)
+        .into_iter()
+        .zip(sorted(&wanted))
+        .map(|((_, source), (_, target))| (source, target))
+        .collect()
 }
 
 /// The number of the block that a device has in a layout.
@@ -207,8 +242,8 @@ fn block(mesh: &Mesh, layout: Layout, ids: &[AxisId], grid: &Grid, device: u64) 
     number
 }
 
-/// Blocks over the busiest link of a torus, each going the shortest way along one axis after the other; half-way round a
-/// ring, upwards.
+/// Blocks over the busiest link of a torus, each going the shortest way along one axis after the
+/// other; half-way round a ring, upwards.
 fn link_load(grid: &Grid, on: &[(usize, &[Wire])], messages: &[(u64, u64)]) -> Load {
     // Torus axes, each with its stride in the numbering of devices.
     let mut axes: Vec<(Wire, u64)> = Vec::new();
@@ -228,7 +263,8 @@ fn link_load(grid: &Grid, on: &[(usize, &[Wire])], messages: &[(u64, u64)]) -> L
         for (i, (axis, stride)) in axes.iter().enumerate() {
             let (here, there) = (at / stride % axis.size, target / stride % axis.size);
             let up = (there + axis.size - here) % axis.size;
-            let upwards = if axis.kind == WireKind::Ring { up * 2 <= axis.size } else { there > here };
+            let upwards =
+                if axis.kind == WireKind::Ring { up * 2 <= axis.size } else { there > here };
             let count = if upwards { up } else { axis.size - up } % axis.size;
             for _ in 0..count {
                 links[(i * 2 + usize::from(upwards)) * devices + at as usize] += 1;
@@ -256,18 +292,27 @@ mod tests {
             "kind = \"torus\"\nlink_bandwidth = 7e9\nwraparound = \"full-axis-4\"",
             "kind = \"switched\"\nnode = 4\nnode_bandwidth = 7e9\nnic_bandwidth = 1e9",
         ] {
-            let chip =
-                "name = \"c\"\n[chip]\nflops = { bf16 = 1e12 }\nhbm_bytes = 1e9\nhbm_bandwidth = 1e12\n[network]\n";
+            let chip = "name = \"c\"\n[chip]\nflops = { bf16 = 1e12 }\nhbm_bytes = \
+                1e9\nhbm_bandwidth = 1e12\n[network]\n";
             let hw = Hardware::parse(&format!("{chip}{network}")).expect("well formed");
             let mesh = Mesh::new([("x", 4), ("y", 2), ("z", 2)]).expect("a mesh");
             let shape = MeshShape { mesh: &mesh, sizes: &[16, 4, 16] };
             let mut shared = PermuteTimes::new(&hw, &mesh);
             for from in shape.layouts(AxisSet::EMPTY.with(AxisId(1)), AxisSet::EMPTY) {
-                for (collective, to) in Collective::all_from(shape, from, AxisSet::EMPTY, AxisSet::EMPTY) {
+                for (collective, to) in
+                    Collective::all_from(shape, from, AxisSet::EMPTY, AxisSet::EMPTY)
+                {
                     if matches!(collective, Collective::Permute { .. }) {
-                        let once = PermuteTimes::new(&hw, &mesh).time(from, to, 1 << 20, Dtype::Bf16);
-                        assert_eq!(shared.time(from, to, 1 << 20, Dtype::Bf16), once, "{from:?} to {to:?}");
-                        assert!(once >= crate::least_permute_time(&hw, &mesh, 1 << 20, Dtype::Bf16));
+                        let once =
+                            PermuteTimes::new(&hw, &mesh).time(from, to, 1 << 20, Dtype::Bf16);
+                        assert_eq!(
+                            shared.time(from, to, 1 << 20, Dtype::Bf16),
+                            once,
+                            "{from:?} to {to:?}"
+                        );
+                        assert!(
+                            once >= crate::least_permute_time(&hw, &mesh, 1 << 20, Dtype::Bf16)
+                        );
                     }
                 }
             }

@@ -1,4 +1,5 @@
-//! The times of all moves in which devices give each other what they lack, between all layouts of a list.
+//! The times of all moves in which devices give each other what they lack, between all layouts of a
+//! list.
 
 use std::rc::Rc;
 
@@ -11,8 +12,8 @@ use super::steps::Networks;
 use super::terms::NetworkTime;
 use crate::hardware::Hardware;
 
-/// The times of all-to-alls, permutes and exchanges on one mesh, for those who ask for all of them. What a move does to the
-/// networks is worked out once for all that do the same.
+/// The times of all-to-alls, permutes and exchanges on one mesh, for those who ask for all of them.
+/// What a move does to the networks is worked out once for all that do the same.
 pub struct RegroupTimes<'h> {
     hw: &'h Hardware,
     mesh: &'h Mesh,
@@ -25,11 +26,13 @@ pub struct RegroupTimes<'h> {
     whole: FxHashMap<(AxisSet, usize), Rc<Pairs>>,
 }
 
-/// Which move leads from each layout of a list to each other. Regroupings of one *kind* take the same time.
+/// Which move leads from each layout of a list to each other. Regroupings of one *kind* take the
+/// same time.
 #[derive(Debug)]
 struct Pairs {
     place: FxHashMap<Layout, u32>,
-    /// The kind of the move from layout `i` to layout `j` at `i * count + j`; of no meaning where `i` is `j`.
+    /// The kind of the move from layout `i` to layout `j` at `i * count + j`; of no meaning where
+    /// `i` is `j`.
     of: Vec<u32>,
 }
 
@@ -43,12 +46,13 @@ pub struct Regroupings {
 impl Regroupings {
     /// The kind of the move from one layout to another, by their places in the list.
     pub fn kind(&self, from: usize, to: usize) -> usize {
-        self.of.of[self.places[from] as usize * self.of.place.len() + self.places[to] as usize] as usize
+        self.of.of[self.places[from] as usize * self.of.place.len() + self.places[to] as usize]
+            as usize
     }
 }
 
-/// What the time of a move follows from, for any number of bits: its name, and the axes of its group or what it does to the
-/// networks.
+/// What the time of a move follows from, for any number of bits: its name, and the axes of its
+/// group or what it does to the networks.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 enum Signature {
     AllToAll(AxisSet),
@@ -77,7 +81,8 @@ impl<'h> RegroupTimes<'h> {
         self.mesh
     }
 
-    /// The moves between layouts that the same axes split, and that are partial over the same axes: the caller sees to that.
+    /// The moves between layouts that the same axes split, and that are partial over the same axes:
+    /// the caller sees to that.
     pub fn between(&mut self, layouts: &[Layout]) -> Regroupings {
         // Partial axes change nothing, and neither do dims that nothing splits.
         let rank = layouts.iter().map(|layout| layout.split_rank()).max().unwrap_or(0);
@@ -94,7 +99,8 @@ impl<'h> RegroupTimes<'h> {
             None => {
                 let any = self.mesh.group_size(axes.iter());
                 let shape = MeshShape { mesh: self.mesh, sizes: &vec![any; dims.len()] };
-                let all = layouts.first().map(|layout| shape.layouts_like(*layout)).unwrap_or_default();
+                let all =
+                    layouts.first().map(|layout| shape.layouts_like(*layout)).unwrap_or_default();
                 if all.len() > MOST_KEPT {
                     Rc::new(self.work_out(&layouts))
                 } else {
@@ -108,15 +114,18 @@ impl<'h> RegroupTimes<'h> {
         Regroupings { of, places }
     }
 
-    /// Dims in another order change nothing but the places of layouts in the list. So the moves from a layout are those from
-    /// the first of the list that differs from it in that alone.
+    /// Dims in another order change nothing but the places of layouts in the list. So the moves
+    /// from a layout are those from the first of the list that differs from it in that alone.
     fn work_out(&mut self, layouts: &[Layout]) -> Pairs {
         let count = layouts.len();
         let place: FxHashMap<Layout, u32> = layouts.iter().copied().zip(0..).collect();
         let orders = reorderings(layouts, &place);
         let mut of = vec![0; count * count];
         for from in 0..count {
-            let first = orders.iter().min_by_key(|order| order[from]).filter(|order| (order[from] as usize) < from);
+            let first = orders
+                .iter()
+                .min_by_key(|order| order[from])
+                .filter(|order| (order[from] as usize) < from);
             for to in (0..count).filter(|to| *to != from) {
                 of[from * count + to] = match first {
                     Some(order) => of[order[from] as usize * count + order[to] as usize],
@@ -138,18 +147,28 @@ impl<'h> RegroupTimes<'h> {
     fn signature(&mut self, from: Layout, to: Layout) -> Signature {
         match between(self.mesh, from, to) {
             Some(Collective::AllToAll { axes, .. }) => Signature::AllToAll(axes.set()),
-            Some(Collective::Permute { .. }) => Signature::Permute(self.permutes.loads(from, to).to_vec()),
-            Some(Collective::Exchange { .. }) => Signature::Exchange(self.exchanges.loads(from, to).to_vec()),
-            _ => never!("layouts of one list between which no move leads", Signature::Exchange(Vec::new())),
+            Some(Collective::Permute { .. }) => {
+                Signature::Permute(self.permutes.loads(from, to).to_vec())
+            }
+            Some(Collective::Exchange { .. }) => {
+                Signature::Exchange(self.exchanges.loads(from, to).to_vec())
+            }
+            _ => never!(
+                "layouts of one list between which no move leads",
+                Signature::Exchange(Vec::new())
+            ),
         }
     }
 
-    /// The time of each kind of move that is known so far, of a value with so many elements on a device.
+    /// The time of each kind of move that is known so far, of a value with so many elements on a
+    /// device.
     pub fn times(&mut self, local_elements: u64, dtype: Dtype) -> Vec<Picoseconds> {
         let bits = u128::from(local_elements) * u128::from(dtype.bits());
         let time = |(from, to): &(Layout, Layout)| {
             let networks = match between(self.mesh, *from, *to) {
-                Some(Collective::AllToAll { axes, .. }) => Networks::of(self.hw, self.mesh, &axes).exchange(bits),
+                Some(Collective::AllToAll { axes, .. }) => {
+                    Networks::of(self.hw, self.mesh, &axes).exchange(bits)
+                }
                 Some(Collective::Permute { .. }) => self.permutes.networks(*from, *to, bits),
                 Some(Collective::Exchange { .. }) => self.exchanges.networks(*from, *to, bits),
                 _ => never!("layouts of one list between which no move leads", Vec::new()),
@@ -166,13 +185,16 @@ fn between(mesh: &Mesh, from: Layout, to: Layout) -> Option<Collective> {
     Collective::regrouping(MeshShape { mesh, sizes: &[] }, from, to)
 }
 
-/// Of layouts that split more dims than this, none is taken to be another with its dims in another order.
+/// Of layouts that split more dims than this, none is taken to be another with its dims in another
+/// order.
 const MOST_REORDERED: usize = 4;
 
-/// The ways of putting dims in another order that lead from each layout of a list to one of the list, by places in it.
+/// The ways of putting dims in another order that lead from each layout of a list to one of the
+/// list, by places in it.
 fn reorderings(layouts: &[Layout], place: &FxHashMap<Layout, u32>) -> Vec<Vec<u32>> {
     let rank = layouts.iter().map(|layout| layout.split_rank()).max().unwrap_or(0);
-    let dims: Vec<usize> = (0..rank).filter(|d| layouts.iter().any(|l| !l.axes_of(*d).is_empty())).collect();
+    let dims: Vec<usize> =
+        (0..rank).filter(|d| layouts.iter().any(|l| !l.axes_of(*d).is_empty())).collect();
     if dims.len() > MOST_REORDERED {
         return Vec::new();
     }
@@ -187,7 +209,10 @@ fn reorderings(layouts: &[Layout], place: &FxHashMap<Layout, u32>) -> Vec<Vec<u3
     let leads_to = |order: Vec<usize>| {
         let mut all: Vec<usize> = (0..rank).collect();
         dims.iter().zip(order).for_each(|(dim, from)| all[*dim] = from);
-        layouts.iter().map(|layout| place.get(&layout.permuted(&all)).copied()).collect::<Option<Vec<u32>>>()
+        layouts
+            .iter()
+            .map(|layout| place.get(&layout.permuted(&all)).copied())
+            .collect::<Option<Vec<u32>>>()
     };
     orders.into_iter().filter_map(leads_to).collect()
 }
@@ -200,15 +225,19 @@ mod tests {
     const NETWORKS: [&str; 5] = [
         "kind = \"flat\"\nbandwidth = 7e9",
         "kind = \"torus\"\nlink_bandwidth = 7e9\nhop_latency = 1e-6\nwraparound = \"always\"",
-        "kind = \"torus\"\nlink_bandwidth = 7e9\nwraparound = \"full-axis-4\"\n[network.axes]\nx = { torus = [2, 2] }",
+        "kind = \"torus\"\nlink_bandwidth = 7e9\nwraparound = \"full-axis-4\"\n[network.axes]\nx \
+            = { torus = [2, 2] }",
         "kind = \"switched\"\nnode = 4\nnode_bandwidth = 7e9\nnic_bandwidth = 1e9\nalpha = 2e-6",
-        "kind = \"torus\"\nlink_bandwidth = 7e9\nwraparound = \"never\"\n[network.axes]\ny = { kind = \"flat\", bandwidth = 1e9 }",
+        "kind = \"torus\"\nlink_bandwidth = 7e9\nwraparound = \"never\"\n[network.axes]\ny = { \
+            kind = \"flat\", bandwidth = 1e9 }",
     ];
 
-    /// Also where sizes let some dims be split by few axes, so that dims cannot be put in any order.
+    /// Also where sizes let some dims be split by few axes, so that dims cannot be put in any
+    /// order.
     #[test]
     fn moves_of_a_list_take_what_each_takes_by_itself() {
-        let chip = "name = \"c\"\n[chip]\nflops = { bf16 = 1e12 }\nhbm_bytes = 1e9\nhbm_bandwidth = 1e12\n[network]\n";
+        let chip = "name = \"c\"\n[chip]\nflops = { bf16 = 1e12 }\nhbm_bytes = 1e9\nhbm_bandwidth \
+            = 1e12\n[network]\n";
         let mut compared = 0;
         for network in NETWORKS {
             let hw = Hardware::parse(&format!("{chip}{network}")).expect("well formed");
@@ -222,8 +251,13 @@ mod tests {
                 let shape = MeshShape { mesh: &mesh, sizes: &sizes };
                 let mut times = RegroupTimes::new(&hw, &mesh);
                 let mut groups: FxHashMap<([AxisSet; 2], u64), Vec<Layout>> = FxHashMap::default();
-                for layout in shape.layouts(AxisSet::EMPTY.with(mesh.axis("y").expect("an axis")), AxisSet::EMPTY) {
-                    let key = ([layout.split_axes(), layout.partial_axes()], shape.local_elements(layout));
+                for layout in shape
+                    .layouts(AxisSet::EMPTY.with(mesh.axis("y").expect("an axis")), AxisSet::EMPTY)
+                {
+                    let key = (
+                        [layout.split_axes(), layout.partial_axes()],
+                        shape.local_elements(layout),
+                    );
                     groups.entry(key).or_default().push(layout);
                 }
                 for ((_, local), layouts) in groups {
@@ -231,9 +265,16 @@ mod tests {
                     let of_kind = times.times(local, Dtype::Bf16);
                     for (i, from) in layouts.iter().enumerate() {
                         for (j, to) in layouts.iter().enumerate().filter(|(j, _)| *j != i) {
-                            let by_itself = Collective::regrouping(shape, *from, *to).expect("one move");
-                            let time = collective_cost(&hw, &mesh, &by_itself, *from, &sizes, Dtype::Bf16).time;
-                            assert_eq!(of_kind[moves.kind(i, j)], time, "{network} {mesh}: {from:?} to {to:?}");
+                            let by_itself =
+                                Collective::regrouping(shape, *from, *to).expect("one move");
+                            let time =
+                                collective_cost(&hw, &mesh, &by_itself, *from, &sizes, Dtype::Bf16)
+                                    .time;
+                            assert_eq!(
+                                of_kind[moves.kind(i, j)],
+                                time,
+                                "{network} {mesh}: {from:?} to {to:?}"
+                            );
                             compared += 1;
                         }
                     }

@@ -1,4 +1,5 @@
-//! The times of all-gathers (and so of reduce-scatters and all-reduces) and of all-to-alls: one step a network.
+//! The times of all-gathers (and so of reduce-scatters and all-reduces) and of all-to-alls: one
+//! step a network.
 
 use shard_ir::{AxisList, Mesh};
 
@@ -59,11 +60,13 @@ impl<'h> Networks<'h> {
         Networks(shares)
     }
 
-    /// The time of an all-gather that gives each device `bits`. A reduce-scatter of `bits` is the same backwards.
+    /// The time of an all-gather that gives each device `bits`. A reduce-scatter of `bits` is the
+    /// same backwards.
     ///
     /// The slowest part goes first, when a device has least.
     pub(super) fn gather(&self, bits: u128) -> Vec<NetworkTime> {
-        let mut parts: Vec<Part> = self.0.iter().enumerate().flat_map(|(i, share)| share.parts(i)).collect();
+        let mut parts: Vec<Part> =
+            self.0.iter().enumerate().flat_map(|(i, share)| share.parts(i)).collect();
         parts.sort_by_key(|part| std::cmp::Reverse(part.effective_rate()));
         let mut networks: Vec<NetworkTime> = self.0.iter().map(Share::gather_steps).collect();
         let mut divided = 1u64;
@@ -74,7 +77,8 @@ impl<'h> Networks<'h> {
         networks
     }
 
-    /// The time of an all-to-all in which each device holds `bits`: one exchange a network, of all that a device holds.
+    /// The time of an all-to-all in which each device holds `bits`: one exchange a network, of all
+    /// that a device holds.
     pub(super) fn exchange(&self, bits: u128) -> Vec<NetworkTime> {
         self.0.iter().map(|share| share.exchange(bits)).collect()
     }
@@ -87,11 +91,18 @@ impl Share<'_> {
         parts.filter(|part| part.members > 1).map(|gathered| Part { network, gathered }).collect()
     }
 
-    /// The hops from end to end, or the steps, of an all-gather, with what each takes at least; nothing is moved yet.
+    /// The hops from end to end, or the steps, of an all-gather, with what each takes at least;
+    /// nothing is moved yet.
     fn gather_steps(&self) -> NetworkTime {
         let kind = self.fabric.kind();
         let steps = kind.gather_steps(self.members, &self.wires);
-        NetworkTime { kind: kind.name(), terms: Vec::new(), at_once: false, steps, step_time: kind.latency() }
+        NetworkTime {
+            kind: kind.name(),
+            terms: Vec::new(),
+            at_once: false,
+            steps,
+            step_time: kind.latency(),
+        }
     }
 
     /// An all-to-all.

@@ -1,5 +1,5 @@
-//! What the time of a collective is made of. Each formula stands here once: as the time that is charged, and as the words
-//! that a report shows it with.
+//! What the time of a collective is made of. Each formula stands here once: as the time that is
+//! charged, and as the words that a report shows it with.
 
 use shard_ir::Picoseconds;
 
@@ -57,7 +57,8 @@ pub enum How {
         /// What D was divided by before.
         parts: u64,
     },
-    /// `K D / (8 n W)`: an all-to-all on a ring, a part in n of the data (book part 3, question 10).
+    /// `K D / (8 n W)`: an all-to-all on a ring, a part in n of the data (book part 3, question
+    /// 10).
     ExchangeOnRing {
         /// K.
         members: u64,
@@ -97,9 +98,9 @@ impl How {
     pub(crate) fn at(self, bits: u128, rate: u64) -> Term {
         let scaled = |n: u64| bits.saturating_mul(u128::from(n));
         let time = match self {
-            // The time of the whole less that of a device's own share, each in whole picoseconds: so the times of a chain of
-            // all-gathers over neighbouring axes add up to exactly that of the one over them all, and plans that are equal
-            // in bytes are equal in time.
+            // The time of the whole less that of a device's own share, each in whole picoseconds:
+            // so the times of a chain of all-gathers over neighbouring axes add up to exactly that
+            // of the one over them all, and plans that are equal in bytes are equal in time.
             How::AllButOwn { members, parts } => {
                 let all = time_at_rate(bits, parts.saturating_mul(8), rate);
                 let own = time_at_rate(bits, parts.saturating_mul(members).saturating_mul(8), rate);
@@ -112,7 +113,9 @@ impl How {
                 8 * members * axes,
                 rate,
             ),
-            How::For { others, members } => time_at_rate(scaled(others), members.saturating_mul(8), rate),
+            How::For { others, members } => {
+                time_at_rate(scaled(others), members.saturating_mul(8), rate)
+            }
             How::Parts { parts, of } => time_at_rate(scaled(parts), of.saturating_mul(8), rate),
             How::Blocks { blocks } => time_at_rate(scaled(blocks), 8, rate),
         };
@@ -127,7 +130,9 @@ impl How {
         };
         match (self, with_numbers) {
             (How::AllButOwn { parts, .. }, false) => format!("{} (K-1)/K / W", of(parts)),
-            (How::AllButOwn { members, parts }, true) => format!("{} {}/{members} / W", of(parts), members - 1),
+            (How::AllButOwn { members, parts }, true) => {
+                format!("{} {}/{members} / W", of(parts), members - 1)
+            }
             (How::Rings { parts }, _) => format!("{} / W", of(parts)),
             (How::ExchangeOnRing { .. }, false) => "K D / (8 n W)".to_string(),
             (How::ExchangeOnRing { members, axes }, true) => format!("{members} D / (8 {axes} W)"),

@@ -7,7 +7,8 @@ use super::network_file::read_network;
 use super::toml_reader::{Errors, Numbers, Table};
 use super::{Hardware, HardwareError, Weights};
 
-/// Largest rate (per second) and largest memory (bytes) of a hardware file: far beyond any chip, well inside `u64`.
+/// Largest rate (per second) and largest memory (bytes) of a hardware file: far beyond any chip,
+/// well inside `u64`.
 const MAX_AMOUNT: f64 = 1e18;
 
 /// Largest side of the tiles in which matrices are multiplied.
@@ -26,10 +27,14 @@ pub(super) fn read(text: &str) -> Result<Hardware, Vec<HardwareError>> {
         vec![HardwareError { message, key: String::new(), span, help: None, known: Vec::new() }]
     };
     if text.len() > MAX_FILE_BYTES {
-        return Err(of_file(format!("the hardware file is larger than {MAX_FILE_BYTES} bytes"), 0..0));
+        return Err(of_file(
+            format!("the hardware file is larger than {MAX_FILE_BYTES} bytes"),
+            0..0,
+        ));
     }
-    let parsed = DeTable::parse(text)
-        .map_err(|error| of_file(format!("not a TOML file: {}", error.message()), error.span().unwrap_or(0..0)))?;
+    let parsed = DeTable::parse(text).map_err(|error| {
+        of_file(format!("not a TOML file: {}", error.message()), error.span().unwrap_or(0..0))
+    })?;
     let errors = Errors::default();
     let hardware = read_top(Table::top(&parsed, &errors));
     match (hardware, errors.sorted()) {
@@ -45,7 +50,8 @@ fn read_top(mut top: Table<'_, '_>) -> Option<Hardware> {
     let efficiency = top.table("efficiency").map(read_efficiency).unwrap_or_default();
     let chip = top.need_table("chip", "add a table `[chip]` with flops, hbm_bytes, hbm_bandwidth");
     let chip = chip.map(|table| read_chip(table, &efficiency));
-    let network = top.need_table("network", "add a table `[network]` with kind, bandwidth, latency");
+    let network =
+        top.need_table("network", "add a table `[network]` with kind, bandwidth, latency");
     let network = network.map(|table| read_network(table, efficiency.network));
     let host_rate = top.table("host").and_then(|mut host| {
         let rate = host.need_number("pcie_bandwidth", AMOUNT, "add `pcie_bandwidth = 1.5e10`");
@@ -97,7 +103,8 @@ fn read_efficiency(mut table: Table<'_, '_>) -> Efficiency {
 }
 
 fn read_layer_overhead(mut table: Table<'_, '_>) -> Picoseconds {
-    let seconds = table.number("layer", Numbers::NotNegative { max: MAX_LAYER_OVERHEAD }).unwrap_or(0.0);
+    let seconds =
+        table.number("layer", Numbers::NotNegative { max: MAX_LAYER_OVERHEAD }).unwrap_or(0.0);
     table.finish();
     Picoseconds((seconds * 1e12).round() as u64)
 }
@@ -116,16 +123,29 @@ fn read_chip(mut chip: Table<'_, '_>, efficiency: &Efficiency) -> Option<Chip> {
     let peaks = flops.map(read_flops);
     let hbm_bytes = chip.need_number("hbm_bytes", AMOUNT, "add `hbm_bytes = 34359738368`");
     let hbm_bandwidth = chip.need_number("hbm_bandwidth", AMOUNT, "add `hbm_bandwidth = 1.2e12`");
-    let reserved = chip.number("hbm_reserved_bytes", Numbers::NotNegative { max: MAX_AMOUNT }).unwrap_or(0.0);
+    let reserved =
+        chip.number("hbm_reserved_bytes", Numbers::NotNegative { max: MAX_AMOUNT }).unwrap_or(0.0);
     if hbm_bytes.is_some_and(|there| reserved >= there) {
-        let place = chip.keys().into_iter().find(|(key, _)| key == "hbm_reserved_bytes").map_or(0..0, |(_, span)| span);
+        let place = chip
+            .keys()
+            .into_iter()
+            .find(|(key, _)| key == "hbm_reserved_bytes")
+            .map_or(0..0, |(_, span)| span);
         let message = "`chip.hbm_reserved_bytes` leaves nothing of `chip.hbm_bytes`".to_string();
-        chip.error("hbm_reserved_bytes", place, message, Some("hbm_reserved_bytes = 1e9".to_string()), Vec::new());
+        chip.error(
+            "hbm_reserved_bytes",
+            place,
+            message,
+            Some("hbm_reserved_bytes = 1e9".to_string()),
+            Vec::new(),
+        );
     }
     let matmul_tile = chip.number("matmul_tile", Numbers::Positive { max: LARGEST_TILE });
     chip.finish();
     let peaks = peaks?;
-    let rates = |efficiency| peaks.iter().map(move |(dtype, peak)| (*dtype, whole_rate(*peak, efficiency))).collect();
+    let rates = |efficiency| {
+        peaks.iter().map(move |(dtype, peak)| (*dtype, whole_rate(*peak, efficiency))).collect()
+    };
     Some(Chip {
         flops: rates(efficiency.matmul),
         peaks: rates(1.0),
@@ -139,7 +159,11 @@ fn read_chip(mut chip: Table<'_, '_>, efficiency: &Efficiency) -> Option<Chip> {
 fn read_flops(mut table: Table<'_, '_>) -> Vec<(Dtype, f64)> {
     let mut flops = Vec::new();
     if !table.has(Dtype::Bf16.name()) {
-        table.need_number("bf16", AMOUNT, "add bf16's peak: other types take it where theirs is missing");
+        table.need_number(
+            "bf16",
+            AMOUNT,
+            "add bf16's peak: other types take it where theirs is missing",
+        );
     }
     for dtype in Dtype::ALL.into_iter().filter(|d| *d != Dtype::Bool) {
         if let Some(peak) = table.number(dtype.name(), AMOUNT) {

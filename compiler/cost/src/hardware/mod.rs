@@ -16,28 +16,32 @@ pub(crate) use network_file::{CHIPS, MAX_TORUS_AXES, latency, rate, whole};
 pub use slices::SliceProblem;
 pub(crate) use toml_reader::Table;
 
-pub use crate::network::{AxisNetwork, CUBE, Fabric, Figure, Flat, Network, Switched, Torus, Wraparound};
+pub use crate::network::{
+    AxisNetwork, CUBE, Fabric, Figure, Flat, Network, Switched, Torus, Wraparound,
+};
 pub(crate) use crate::network::{Topology, Wire, WireKind};
 
-/// A chip and its network. Made from a hardware file by [`Hardware::parse`], or one of the [`BUILT_IN`] ones by
-/// [`Hardware::built_in`].
+/// A chip and its network. Made from a hardware file by [`Hardware::parse`], or one of the
+/// [`BUILT_IN`] ones by [`Hardware::built_in`].
 ///
-/// Every rate is a whole number per second, already times the file's efficiency: rounded once, here, so that all times
-/// are exact.
+/// Every rate is a whole number per second, already times the file's efficiency: rounded once,
+/// here, so that all times are exact.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Hardware {
     /// Its name.
     pub name: String,
     /// Where its figures come from.
     pub source: Option<String>,
-    /// Operations per second that are really reached, by arithmetic type as the file has them; bf16 is always there.
+    /// Operations per second that are really reached, by arithmetic type as the file has them; bf16
+    /// is always there.
     flops: Vec<(Dtype, u64)>,
     /// The same at peak, whatever is reached of it.
     peaks: Vec<(Dtype, u64)>,
-    /// The side of the tiles in which matrices are multiplied: what does not fill its last tile takes as long as if it did.
+    /// The side of the tiles in which matrices are multiplied: what does not fill its last tile
+    /// takes as long as if it did.
     pub matmul_tile: Option<u64>,
-    /// Bytes of memory that a device has for the program, to which plans are held: the chip's, less what the file reserves;
-    /// or what [`Hardware::with_memory_limit`] says.
+    /// Bytes of memory that a device has for the program, to which plans are held: the chip's, less
+    /// what the file reserves; or what [`Hardware::with_memory_limit`] says.
     pub hbm_bytes: u64,
     /// Bytes of memory of the chip.
     pub chip_hbm_bytes: u64,
@@ -55,7 +59,8 @@ pub struct Hardware {
     pub layer_overhead: Picoseconds,
 }
 
-/// How often a picosecond of ops, and one of moves, counts. On a chip as its file has it, each counts once.
+/// How often a picosecond of ops, and one of moves, counts. On a chip as its file has it, each
+/// counts once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Weights {
     /// Of kernels.
@@ -93,7 +98,8 @@ impl Hardware {
         Hardware::read(text).map_err(|mut errors| errors.swap_remove(0))
     }
 
-    /// Reads a hardware file, or says everything that is wrong with it, in file order; never nothing.
+    /// Reads a hardware file, or says everything that is wrong with it, in file order; never
+    /// nothing.
     pub fn read(text: &str) -> Result<Hardware, Vec<HardwareError>> {
         file::read(text)
     }
@@ -105,8 +111,8 @@ impl Hardware {
         Hardware::parse(chip.text).ok()
     }
 
-    /// The same chip for those who weigh computing against communicating otherwise: every kernel and every move takes so
-    /// many times its time.
+    /// The same chip for those who weigh computing against communicating otherwise: every kernel
+    /// and every move takes so many times its time.
     #[must_use]
     pub fn weighted(&self, weights: Weights) -> Hardware {
         Hardware { weights, ..self.clone() }
@@ -133,8 +139,9 @@ impl Hardware {
         u64::from(self.weights.moves)
     }
 
-    /// The time of the whole stack of a plan, of which one layer takes `layer`: each layer has its overhead beside. In a
-    /// model the layers are the applications of its folded blocks, and `layer` is all of them.
+    /// The time of the whole stack of a plan, of which one layer takes `layer`: each layer has its
+    /// overhead beside. In a model the layers are the applications of its folded blocks, and
+    /// `layer` is all of them.
     pub fn stack_time(&self, layer: Picoseconds, plan: &Plan) -> Picoseconds {
         let layers = match plan.folds.as_slice() {
             [] => 1,
@@ -143,7 +150,8 @@ impl Hardware {
         (layer + self.layer_overhead.times(layers)).times(plan.repeat)
     }
 
-    /// Operations per second in an arithmetic type. A type that the file does not have takes bf16's.
+    /// Operations per second in an arithmetic type. A type that the file does not have takes
+    /// bf16's.
     pub fn flops_rate(&self, arithmetic: Dtype) -> u64 {
         of_arithmetic(&self.flops, arithmetic)
     }
@@ -153,8 +161,8 @@ impl Hardware {
         of_arithmetic(&self.peaks, arithmetic)
     }
 
-    /// Whether the file has a figure for an arithmetic type; f16 has bf16's by right, any other missing one takes it and
-    /// deserves a warning.
+    /// Whether the file has a figure for an arithmetic type; f16 has bf16's by right, any other
+    /// missing one takes it and deserves a warning.
     pub fn knows_arithmetic(&self, arithmetic: Dtype) -> bool {
         arithmetic == Dtype::F16 || self.flops.iter().any(|(d, _)| *d == arithmetic)
     }
@@ -167,7 +175,9 @@ impl Hardware {
 
 fn of_arithmetic(rates: &[(Dtype, u64)], arithmetic: Dtype) -> u64 {
     let rate_of = |dtype: Dtype| rates.iter().find(|(d, _)| *d == dtype).map(|(_, rate)| *rate);
-    rate_of(arithmetic).or_else(|| rate_of(Dtype::Bf16)).unwrap_or_else(|| never!("a chip without a rate of bf16", 1))
+    rate_of(arithmetic)
+        .or_else(|| rate_of(Dtype::Bf16))
+        .unwrap_or_else(|| never!("a chip without a rate of bf16", 1))
 }
 
 #[cfg(test)]

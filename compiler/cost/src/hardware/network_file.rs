@@ -43,16 +43,20 @@ fn read_axes(mut table: Table<'_, '_>, efficiency: f64) -> Vec<(String, AxisNetw
             } else {
                 format!("`{name}` is no name of a mesh axis")
             };
-            let help = "a mesh axis is a lower-case letter, then letters and digits: `dcn`".to_string();
+            let help =
+                "a mesh axis is a lower-case letter, then letters and digits: `dcn`".to_string();
             table.error(&name, span, message, Some(help), Vec::new());
         }
         let Some(mut axis) = table.table(&name) else { continue };
         let network = if axis.has("torus") {
             let sizes = axis.numbers("torus", CHIPS, MAX_TORUS_AXES).map(|sizes| whole(&sizes));
             axis.finish();
-            // A fold into more devices than any mesh has fits none; it is kept small enough to multiply.
+            // A fold into more devices than any mesh has fits none; it is kept small enough to
+            // multiply.
             let fits = |s: &Vec<u64>| s.iter().try_fold(1u64, |n, s| n.checked_mul(*s)).is_some();
-            sizes.map(|sizes| AxisNetwork::TorusAxes(if fits(&sizes) { sizes } else { vec![u64::MAX] }))
+            sizes.map(|sizes| {
+                AxisNetwork::TorusAxes(if fits(&sizes) { sizes } else { vec![u64::MAX] })
+            })
         } else {
             read_fabric(axis, efficiency).map(AxisNetwork::Own)
         };
@@ -76,7 +80,12 @@ fn read_fabric(mut table: Table<'_, '_>, efficiency: f64) -> Option<Fabric> {
 }
 
 /// The rate of a key that must be there, as it is really reached.
-pub(crate) fn rate(table: &mut Table<'_, '_>, key: &str, efficiency: f64, example: &str) -> Option<u64> {
+pub(crate) fn rate(
+    table: &mut Table<'_, '_>,
+    key: &str,
+    efficiency: f64,
+    example: &str,
+) -> Option<u64> {
     table.need_number(key, AMOUNT, example).map(|peak| whole_rate(peak, efficiency))
 }
 

@@ -5,7 +5,8 @@ use shard_ir::Mesh;
 use super::Hardware;
 use crate::network::AxisNetwork;
 
-/// Why no slice of a chip has the shape of a mesh. Shapes are of torus axes, or of mesh axes where they are the same.
+/// Why no slice of a chip has the shape of a mesh. Shapes are of torus axes, or of mesh axes where
+/// they are the same.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SliceProblem {
     /// The file lays a mesh axis over torus axes that do not multiply to its size.
@@ -31,7 +32,8 @@ pub enum SliceProblem {
         /// The torus axes that the mesh asks for.
         shape: Vec<u64>,
     },
-    /// Every axis is a multiple of a cube's, but there are fewer than three: a face of a slice, and no slice.
+    /// Every axis is a multiple of a cube's, but there are fewer than three: a face of a slice, and
+    /// no slice.
     Face {
         /// The torus axes that the mesh asks for.
         shape: Vec<u64>,
@@ -50,14 +52,19 @@ pub enum SliceProblem {
 }
 
 impl Hardware {
-    /// What is wrong with a mesh on this chip, if anything: a mesh that is not wrong can be had as a slice of its own.
+    /// What is wrong with a mesh on this chip, if anything: a mesh that is not wrong can be had as
+    /// a slice of its own.
     pub fn slice_problem(&self, mesh: &Mesh) -> Option<SliceProblem> {
         for axis in mesh.axis_ids() {
             let (name, size) = (mesh.name(axis), mesh.size(axis));
             if let Some(AxisNetwork::TorusAxes(torus)) = self.network.of_axis(name)
                 && torus.iter().product::<u64>() != size
             {
-                return Some(SliceProblem::Fold { axis: name.to_string(), size, torus: torus.clone() });
+                return Some(SliceProblem::Fold {
+                    axis: name.to_string(),
+                    size,
+                    torus: torus.clone(),
+                });
             }
         }
         self.network.slice_problem(mesh)

@@ -15,7 +15,10 @@ latency = 1e-6
 "#;
 
 fn flat(bandwidth: u64, latency: u64) -> Network {
-    Network { fabric: Fabric::Flat(Flat { bandwidth, latency: Picoseconds(latency) }), axes: Vec::new() }
+    Network {
+        fabric: Fabric::Flat(Flat { bandwidth, latency: Picoseconds(latency) }),
+        axes: Vec::new(),
+    }
 }
 
 fn error(text: &str) -> HardwareError {
@@ -41,8 +44,10 @@ fn tpu_v4_flat_has_the_papers_figures() {
 
 #[test]
 fn rates_are_multiplied_by_the_efficiency_once() {
-    let hw =
-        Hardware::parse(&GOOD.replace("[network]", "[efficiency]\nmatmul = 0.5\nnetwork = 0.25\n[network]")).unwrap();
+    let hw = Hardware::parse(
+        &GOOD.replace("[network]", "[efficiency]\nmatmul = 0.5\nnetwork = 0.25\n[network]"),
+    )
+    .unwrap();
     assert_eq!(hw.flops_rate(Dtype::Bf16), 50_000_000_000_000);
     assert_eq!(hw.network, flat(25_000_000_000, 1_000_000));
 }
@@ -64,11 +69,16 @@ fn a_stack_takes_the_overhead_of_each_of_its_layers() {
 
 #[test]
 fn what_is_reserved_of_a_chip_or_the_command_line_leaves_is_what_plans_are_held_to() {
-    let reserved = |bytes: &str| GOOD.replace("[network]", &format!("hbm_reserved_bytes = {bytes}\n[network]"));
+    let reserved = |bytes: &str| {
+        GOOD.replace("[network]", &format!("hbm_reserved_bytes = {bytes}\n[network]"))
+    };
     let hw = Hardware::parse(&reserved("100_000")).unwrap();
     assert_eq!((hw.hbm_bytes, hw.chip_hbm_bytes, hw.has_memory_limit), (900_000, 1_000_000, false));
     let limited = hw.with_memory_limit(500);
-    assert_eq!((limited.hbm_bytes, limited.chip_hbm_bytes, limited.has_memory_limit), (500, 1_000_000, true));
+    assert_eq!(
+        (limited.hbm_bytes, limited.chip_hbm_bytes, limited.has_memory_limit),
+        (500, 1_000_000, true)
+    );
     for bad in ["-1", "1_000_000", "2e6", "true"] {
         assert_eq!(error(&reserved(bad)).key, "chip.hbm_reserved_bytes", "{bad}");
     }
@@ -90,7 +100,10 @@ fn an_error_has_its_key_and_its_place() {
     let e = error(&text);
     assert_eq!(e.key, "network.bandwidth");
     assert_eq!(&text[e.span.clone()], "-3.0");
-    assert_eq!(e.message, "`network.bandwidth` must be a number greater than 0 and at most 1e18, and is -3.0");
+    assert_eq!(
+        e.message,
+        "`network.bandwidth` must be a number greater than 0 and at most 1e18, and is -3.0"
+    );
 }
 
 #[test]
@@ -127,8 +140,10 @@ fn an_unknown_kind_is_refused_with_the_known_ones() {
 
 #[test]
 fn everything_that_is_wrong_is_said_in_file_order() {
-    let text =
-        GOOD.replace("hbm_bytes = 1_000_000", "hbm_bites = 3").replace("1e11", "-3.0").replace("1e-6", "\"slow\"");
+    let text = GOOD
+        .replace("hbm_bytes = 1_000_000", "hbm_bites = 3")
+        .replace("1e11", "-3.0")
+        .replace("1e-6", "\"slow\"");
     let errors = Hardware::read(&text).expect_err("the file is wrong");
     let keys: Vec<&str> = errors.iter().map(|e| e.key.as_str()).collect();
     assert_eq!(keys, ["chip.hbm_bytes", "chip.hbm_bites", "network.bandwidth", "network.latency"]);
@@ -156,7 +171,10 @@ dcn = { kind = "flat", bandwidth = 1e9 }
 fn a_mesh_axis_may_stand_for_torus_axes_or_have_its_own_network() {
     let hw = Hardware::parse(TORUS).unwrap();
     let own = Fabric::Flat(Flat { bandwidth: 1_000_000_000, latency: Picoseconds(0) });
-    let axes = [("dcn".to_string(), AxisNetwork::Own(own)), ("x".to_string(), AxisNetwork::TorusAxes(vec![4, 4]))];
+    let axes = [
+        ("dcn".to_string(), AxisNetwork::Own(own)),
+        ("x".to_string(), AxisNetwork::TorusAxes(vec![4, 4])),
+    ];
     assert_eq!(hw.network.axes, axes);
     for bad in ["[]", "[4.5]", "[0]", "\"4x4\"", "[99999999999]"] {
         assert_eq!(error(&TORUS.replace("[4, 4]", bad)).key, "network.axes.x.torus", "{bad}");
@@ -177,16 +195,25 @@ fn a_mesh_that_no_slice_has_is_told_apart() {
     assert_eq!(problem("tpu-v4", &[("dcn", 100), ("x", 8), ("y", 4), ("z", 4)]), None);
     assert_eq!(problem("tpu-v5p", &[("x", 28), ("y", 16), ("z", 20)]), None);
     let shape = vec![2, 4, 8];
-    assert_eq!(problem("tpu-v4", &[("x", 2), ("y", 4), ("z", 8)]), Some(SliceProblem::Cubes { shape }));
+    assert_eq!(
+        problem("tpu-v4", &[("x", 2), ("y", 4), ("z", 8)]),
+        Some(SliceProblem::Cubes { shape })
+    );
     let pod = vec![16, 16, 16];
     let fold = Some(("x".to_string(), vec![4, 4, 4]));
-    assert_eq!(problem("tpu-v4", &[("x", 64)]), Some(SliceProblem::Pod { shape: vec![64], pod: pod.clone(), fold }));
+    assert_eq!(
+        problem("tpu-v4", &[("x", 64)]),
+        Some(SliceProblem::Pod { shape: vec![64], pod: pod.clone(), fold })
+    );
     let shape = vec![32, 16, 16];
     assert_eq!(
         problem("tpu-v4", &[("x", 32), ("y", 16), ("z", 16)]),
         Some(SliceProblem::Pod { shape, pod, fold: None })
     );
-    assert!(matches!(problem("tpu-v5e", &[("x", 2), ("y", 2), ("z", 2)]), Some(SliceProblem::Pod { .. })));
+    assert!(matches!(
+        problem("tpu-v5e", &[("x", 2), ("y", 2), ("z", 2)]),
+        Some(SliceProblem::Pod { .. })
+    ));
     assert_eq!(problem(TORUS, &[("x", 16), ("y", 20)]), None);
     let fold = SliceProblem::Fold { axis: "x".to_string(), size: 8, torus: vec![4, 4] };
     assert_eq!(problem(TORUS, &[("x", 8)]), Some(fold));
@@ -217,7 +244,8 @@ fn a_group_that_fits_one_node_is_one_node() {
 fn a_plane_of_whole_cubes_edge_wraps_around_as_a_face_of_a_larger_slice_alone() {
     for (chip, face) in [("tpu-v4", "tpu-v4-face"), ("tpu-v5p", "tpu-v5p-face")] {
         for sizes in [&[4, 4][..], &[8, 4], &[16, 16], &[8]] {
-            let mesh: Vec<(&str, u64)> = ["x", "y"].into_iter().zip(sizes.iter().copied()).collect();
+            let mesh: Vec<(&str, u64)> =
+                ["x", "y"].into_iter().zip(sizes.iter().copied()).collect();
             let rings = |name: &str| {
                 let mesh = Mesh::new(mesh.iter().copied()).expect("a mesh");
                 let hw = Hardware::built_in(name).expect("built in");
@@ -281,12 +309,19 @@ fn with_tiles_a_matrix_product_takes_as_long_as_if_every_tile_were_full() {
             LocalTensor { value: 0, dims: &[b, e], sizes: &x, dtype, constant: false },
             LocalTensor { value: 1, dims: &[e, f], sizes: &w, dtype, constant: false },
         ];
-        op_work(&Op::Einsum, &operands, LocalTensor { value: 2, dims: &[b, f], sizes: &y, dtype, constant: false })
+        op_work(
+            &Op::Einsum,
+            &operands,
+            LocalTensor { value: 2, dims: &[b, f], sizes: &y, dtype, constant: false },
+        )
     };
     let time = |hw: &Hardware, rows| compute_time(hw, &work(rows));
     assert_eq!(time(&tiled, 128), time(&plain, 128), "full tiles");
     assert_eq!(time(&tiled, 1), time(&plain, 128), "one row takes a tile");
     assert_eq!(time(&tiled, 129), time(&plain, 256));
     assert_eq!(work(1).flops.0, 2 * 256 * 384, "the flops stay what they are");
-    assert_eq!(error(&GOOD.replace("[chip]\n", "[chip]\nmatmul_tile = 0\n")).key, "chip.matmul_tile");
+    assert_eq!(
+        error(&GOOD.replace("[chip]\n", "[chip]\nmatmul_tile = 0\n")).key,
+        "chip.matmul_tile"
+    );
 }

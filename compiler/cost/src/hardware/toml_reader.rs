@@ -1,4 +1,5 @@
-//! Reading a TOML table key by key, so that every error has its key and its place, and all of them are found.
+//! Reading a TOML table key by key, so that every error has its key and its place, and all of them
+//! are found.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -26,8 +27,8 @@ impl Errors {
     }
 }
 
-/// A table that is being read: it knows which keys have been asked for, and refuses the others at the end. What is wrong
-/// with a key goes to the errors, and the key then counts as not given.
+/// A table that is being read: it knows which keys have been asked for, and refuses the others at
+/// the end. What is wrong with a key goes to the errors, and the key then counts as not given.
 pub(crate) struct Table<'t, 'i> {
     /// The path of the table: empty at the top, `chip.`.
     path: String,
@@ -77,9 +78,12 @@ impl Numbers {
     /// The number that a value is, or what was found instead.
     fn read(self, value: &DeValue<'_>) -> Result<f64, String> {
         let (number, found) = match value {
-            DeValue::Integer(i) => {
-                (i128::from_str_radix(&i.as_str().replace('_', ""), i.radix()).ok().map(|n| n as f64), i.as_str())
-            }
+            DeValue::Integer(i) => (
+                i128::from_str_radix(&i.as_str().replace('_', ""), i.radix())
+                    .ok()
+                    .map(|n| n as f64),
+                i.as_str(),
+            ),
             DeValue::Float(f) => (f.as_str().replace('_', "").parse::<f64>().ok(), f.as_str()),
             other => (None, other.type_str()),
         };
@@ -92,7 +96,13 @@ impl<'t, 'i> Table<'t, 'i> {
     pub(crate) fn top(table: &'t Spanned<DeTable<'i>>, errors: &'t Errors) -> Table<'t, 'i> {
         // An error about the file as a whole points at its first byte and not at all of it.
         let start = table.span().start;
-        Table { path: String::new(), span: start..start, entries: table.get_ref(), asked: BTreeSet::new(), errors }
+        Table {
+            path: String::new(),
+            span: start..start,
+            entries: table.get_ref(),
+            asked: BTreeSet::new(),
+            errors,
+        }
     }
 
     fn find(&mut self, key: &str) -> Option<&'t Spanned<DeValue<'i>>> {
@@ -136,7 +146,13 @@ impl<'t, 'i> Table<'t, 'i> {
             return None;
         };
         let path = format!("{}{key}.", self.path);
-        Some(Table { path, span: value.span(), entries, asked: BTreeSet::new(), errors: self.errors })
+        Some(Table {
+            path,
+            span: value.span(),
+            entries,
+            asked: BTreeSet::new(),
+            errors: self.errors,
+        })
     }
 
     /// The sub-table of a key that must be there.
@@ -159,7 +175,11 @@ impl<'t, 'i> Table<'t, 'i> {
     }
 
     /// The string of a key that must be there, and its place.
-    pub(crate) fn need_string(&mut self, key: &str, example: &str) -> Option<(String, Range<usize>)> {
+    pub(crate) fn need_string(
+        &mut self,
+        key: &str,
+        example: &str,
+    ) -> Option<(String, Range<usize>)> {
         if !self.has(key) {
             self.asked.insert(key.to_string());
             self.missing(key, example);
@@ -188,7 +208,12 @@ impl<'t, 'i> Table<'t, 'i> {
     }
 
     /// The number of a key that must be there.
-    pub(crate) fn need_number(&mut self, key: &str, allowed: Numbers, example: &str) -> Option<f64> {
+    pub(crate) fn need_number(
+        &mut self,
+        key: &str,
+        allowed: Numbers,
+        example: &str,
+    ) -> Option<f64> {
         if !self.has(key) {
             self.asked.insert(key.to_string());
             self.missing(key, example);
@@ -200,9 +225,15 @@ impl<'t, 'i> Table<'t, 'i> {
     pub(crate) fn numbers(&mut self, key: &str, allowed: Numbers, most: usize) -> Option<Vec<f64>> {
         let value = self.find(key)?;
         let wanted = format!("a list of 1 to {most} numbers, each {}", allowed.words());
-        let Some(list) = value.get_ref().as_array().filter(|list| (1..=most).contains(&list.len())) else {
+        let Some(list) = value.get_ref().as_array().filter(|list| (1..=most).contains(&list.len()))
+        else {
             let found = value.get_ref().as_array().map(|list| format!("one of {}", list.len()));
-            self.wrong(key, value.span(), &wanted, found.as_deref().unwrap_or(value.get_ref().type_str()));
+            self.wrong(
+                key,
+                value.span(),
+                &wanted,
+                found.as_deref().unwrap_or(value.get_ref().type_str()),
+            );
             return None;
         };
         let mut numbers = Vec::new();

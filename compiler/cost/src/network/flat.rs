@@ -28,7 +28,10 @@ impl Kind for Flat {
     }
 
     fn figures(&self) -> Vec<(&'static str, Figure)> {
-        vec![("bandwidth", Figure::Count(self.bandwidth)), ("latency_s", Figure::Seconds(self.latency.seconds()))]
+        vec![
+            ("bandwidth", Figure::Count(self.bandwidth)),
+            ("latency_s", Figure::Seconds(self.latency.seconds())),
+        ]
     }
 
     fn rates(&mut self) -> Vec<&mut u64> {
@@ -40,7 +43,9 @@ impl Kind for Flat {
     }
 
     fn wires(&self, axes: &[Vec<u64>]) -> Vec<Vec<Wire>> {
-        axes.iter().map(|sizes| vec![Wire { kind: WireKind::Flat, size: sizes.iter().product() }]).collect()
+        axes.iter()
+            .map(|sizes| vec![Wire { kind: WireKind::Flat, size: sizes.iter().product() }])
+            .collect()
     }
 
     fn is_uniform(&self) -> bool {

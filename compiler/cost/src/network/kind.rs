@@ -26,7 +26,8 @@ pub(crate) struct Gathered {
     pub(crate) members: u64,
     /// Bytes per second that the part moves.
     pub(crate) rate: u64,
-    /// Whether a device's own share counts as moved: on a two-way ring it does (book part 3), elsewhere not.
+    /// Whether a device's own share counts as moved: on a two-way ring it does (book part 3),
+    /// elsewhere not.
     pub(crate) counts_own: bool,
 }
 
@@ -58,14 +59,15 @@ pub(crate) trait Kind {
     /// What a step or a hop takes at least.
     fn latency(&self) -> Picoseconds;
 
-    /// The wires of each mesh axis, major to minor; `axes` has for each the torus axes that it stands for.
+    /// The wires of each mesh axis, major to minor; `axes` has for each the torus axes that it
+    /// stands for.
     fn wires(&self, axes: &[Vec<u64>]) -> Vec<Vec<Wire>>;
 
     /// Whether what a move takes depends on how many devices it connects, and not on which.
     fn is_uniform(&self) -> bool;
 
-    /// Whether every axis has links of its own: transfers along different axes do not disturb each other, and what goes
-    /// along one is followed link by link.
+    /// Whether every axis has links of its own: transfers along different axes do not disturb each
+    /// other, and what goes along one is followed link by link.
     fn has_links(&self) -> bool;
 
     /// What is wrong with a slice, if anything.
@@ -89,18 +91,21 @@ pub(crate) trait Kind {
     /// No block that leaves its device arrives at more bytes per second.
     fn fastest(&self) -> u64;
 
-    /// The mesh of two or three axes, major to minor, that suits so many chips: its last axis has one of the sizes `last`,
-    /// smallest first. `problem` says what is wrong with a slice of a shape; `None` if it is no mesh at all.
+    /// The mesh of two or three axes, major to minor, that suits so many chips: its last axis has
+    /// one of the sizes `last`, smallest first. `problem` says what is wrong with a slice of a
+    /// shape; `None` if it is no mesh at all.
     fn mesh(&self, chips: u64, last: &[u64], problem: &SlicesOf<'_>) -> Option<Vec<u64>>;
 }
 
-/// What is wrong with the slice of a shape: `None` if there is no such mesh, `Some(None)` if nothing is.
+/// What is wrong with the slice of a shape: `None` if there is no such mesh, `Some(None)` if
+/// nothing is.
 pub(crate) type SlicesOf<'a> = dyn Fn(&[u64]) -> Option<Option<SliceProblem>> + 'a;
 
 /// The kinds, each with the word of the hardware file: the one list of them.
 macro_rules! kinds {
     ($($name:ident = $word:literal),+ $(,)?) => {
-        /// One kind of network with its figures. Bandwidths are bytes per second in one direction, efficiency included.
+        /// One kind of network with its figures. Bandwidths are bytes per second in one direction,
+        /// efficiency included.
         #[derive(Clone, PartialEq, Eq, Debug)]
         pub enum Fabric {
             $(#[doc = concat!("`kind = \"", $word, "\"`.")] $name($name),)+
@@ -117,7 +122,8 @@ macro_rules! kinds {
                 }
             }
 
-            /// Reads the table of the kind that a word names; `None` if there is none, `Some(None)` if the table is wrong.
+            /// Reads the table of the kind that a word names; `None` if there is none, `Some(None)`
+            /// if the table is wrong.
             pub(crate) fn read(word: &str, table: &mut Table<'_, '_>, efficiency: f64) -> Option<Option<Fabric>> {
                 match word {
                     $($word => Some($name::read(table, efficiency).map(Fabric::$name)),)+
@@ -153,8 +159,9 @@ impl Fabric {
         self.kind().figures()
     }
 
-    /// The mesh, major to minor, that suits so many chips: its last axis has one of the sizes `last`, smallest first.
-    /// `problem` says what is wrong with a slice of a shape; `None` if it is no mesh at all.
+    /// The mesh, major to minor, that suits so many chips: its last axis has one of the sizes
+    /// `last`, smallest first. `problem` says what is wrong with a slice of a shape; `None` if it
+    /// is no mesh at all.
     pub fn mesh(
         &self,
         chips: u64,

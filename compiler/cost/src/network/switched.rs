@@ -27,8 +27,18 @@ impl Kind for Switched {
 
     fn read(table: &mut Table<'_, '_>, efficiency: f64) -> Option<Switched> {
         let node = table.need_number("node", CHIPS, "add `node = 8`: devices in a node");
-        let inside = rate(table, "node_bandwidth", efficiency, "add `node_bandwidth = 450e9`: one way, a device");
-        let nic = rate(table, "nic_bandwidth", efficiency, "add `nic_bandwidth = 50e9`: one way, a device");
+        let inside = rate(
+            table,
+            "node_bandwidth",
+            efficiency,
+            "add `node_bandwidth = 450e9`: one way, a device",
+        );
+        let nic = rate(
+            table,
+            "nic_bandwidth",
+            efficiency,
+            "add `nic_bandwidth = 50e9`: one way, a device",
+        );
         let alpha = latency(table, "alpha");
         Some(Switched { node: node? as u64, node_bandwidth: inside?, nic_bandwidth: nic?, alpha })
     }
@@ -53,7 +63,10 @@ impl Kind for Switched {
     fn wires(&self, axes: &[Vec<u64>]) -> Vec<Vec<Wire>> {
         let sizes: Vec<u64> = axes.iter().map(|sizes| sizes.iter().product()).collect();
         let wires = |(size, inside): (&u64, u64)| {
-            vec![Wire { kind: WireKind::Outside, size: size / inside }, Wire { kind: WireKind::Inside, size: inside }]
+            vec![
+                Wire { kind: WireKind::Outside, size: size / inside },
+                Wire { kind: WireKind::Inside, size: inside },
+            ]
         };
         sizes.iter().zip(inside_nodes(&sizes, self.node)).map(wires).collect()
     }
@@ -73,7 +86,12 @@ impl Kind for Switched {
             slice.0.iter().zip(sizes.iter().zip(inside_nodes(&sizes, self.node))).rev()
         {
             if inside < room.min(*size) {
-                return Some(SliceProblem::Straddles { axis: axis.clone(), node: self.node, room, inside });
+                return Some(SliceProblem::Straddles {
+                    axis: axis.clone(),
+                    node: self.node,
+                    room,
+                    inside,
+                });
             }
             room = if inside == *size { room / size.max(&1) } else { 1 };
         }
@@ -93,12 +111,13 @@ impl Kind for Switched {
         u64::from(inside > 1) + u64::from(inside < members)
     }
 
-    /// A message to each member of the group (DeepSpeed's `p C1`). What stays in the node and what leaves it travel at the
-    /// same time.
+    /// A message to each member of the group (DeepSpeed's `p C1`). What stays in the node and what
+    /// leaves it travel at the same time.
     fn all_to_all(&self, members: u64, wires: &[Wire], bits: u128) -> Moved {
         let inside = inside(wires);
         let sent = |others: u64, rate: u64| How::For { others, members }.at(bits, rate);
-        let terms = vec![sent(inside - 1, self.node_bandwidth), sent(members - inside, self.nic_bandwidth)];
+        let terms =
+            vec![sent(inside - 1, self.node_bandwidth), sent(members - inside, self.nic_bandwidth)];
         Moved { terms, at_once: true, steps: members }
     }
 
@@ -107,7 +126,10 @@ impl Kind for Switched {
     }
 
     fn exchange(&self, load: &exchange::Load, bits: u128) -> Vec<Term> {
-        vec![part(load.inside, bits, self.node_bandwidth), part(load.most, bits, self.nic_bandwidth)]
+        vec![
+            part(load.inside, bits, self.node_bandwidth),
+            part(load.most, bits, self.nic_bandwidth),
+        ]
     }
 
     fn fastest(&self) -> u64 {
@@ -123,16 +145,18 @@ impl Kind for Switched {
 
 /// How many devices along each mesh axis, major to minor, share a node.
 ///
-/// Nodes are filled from the last axis on. An axis whose groups, with all that lies behind them, fit into a node lies in it
-/// altogether; the first that does not is cut into the fewest parts of one size that do; those before it are between nodes.
-/// So every node bears equally many devices of the mesh, side by side, and has perhaps others that the mesh does not take.
+/// Nodes are filled from the last axis on. An axis whose groups, with all that lies behind them,
+/// fit into a node lies in it altogether; the first that does not is cut into the fewest parts of
+/// one size that do; those before it are between nodes. So every node bears equally many devices of
+/// the mesh, side by side, and has perhaps others that the mesh does not take.
 pub(crate) fn inside_nodes(sizes: &[u64], node: u64) -> Vec<u64> {
     let mut room = node;
     let mut inside: Vec<u64> = sizes
         .iter()
         .rev()
         .map(|size| {
-            let part = (1..=room.min(*size)).rev().find(|part| size.is_multiple_of(*part)).unwrap_or(1);
+            let part =
+                (1..=room.min(*size)).rev().find(|part| size.is_multiple_of(*part)).unwrap_or(1);
             room = if part == *size { room / size.max(&1) } else { 1 };
             part
         })

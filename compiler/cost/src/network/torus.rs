@@ -29,7 +29,8 @@ pub enum Wraparound {
     Always,
     /// None.
     Never,
-    /// `multiple-of-4`: all, if the slice consists of whole 4x4x4 cubes (it has three axes, multiples of 4), else none.
+    /// `multiple-of-4`: all, if the slice consists of whole 4x4x4 cubes (it has three axes,
+    /// multiples of 4), else none.
     WholeCubes,
     /// `full-axis-N`: an axis that is as long as the pod's, N chips.
     FullAxis(u64),
@@ -47,7 +48,9 @@ const RULES: [&str; 4] = ["multiple-of-4", "always", "never", "full-axis-16"];
 impl Wraparound {
     fn read(table: &mut Table<'_, '_>) -> Option<Wraparound> {
         let (rule, span) = table.need_string("wraparound", "add `wraparound = \"always\"`")?;
-        let full_axis = || rule.strip_prefix("full-axis-").and_then(|n| n.parse::<u64>().ok()).filter(|n| *n > 1);
+        let full_axis = || {
+            rule.strip_prefix("full-axis-").and_then(|n| n.parse::<u64>().ok()).filter(|n| *n > 1)
+        };
         match rule.as_str() {
             "always" => Some(Wraparound::Always),
             "never" => Some(Wraparound::Never),
@@ -55,7 +58,13 @@ impl Wraparound {
             _ => full_axis().map(Wraparound::FullAxis).or_else(|| {
                 let known = RULES.map(|rule| format!("\"{rule}\"")).to_vec();
                 let help = format!("the rules are {} (or another length)", known.join(", "));
-                table.error("wraparound", span, format!("unknown wraparound rule `{rule}`"), Some(help), known);
+                table.error(
+                    "wraparound",
+                    span,
+                    format!("unknown wraparound rule `{rule}`"),
+                    Some(help),
+                    known,
+                );
                 None
             }),
         }
@@ -84,11 +93,17 @@ impl Kind for Torus {
     }
 
     fn read(table: &mut Table<'_, '_>, efficiency: f64) -> Option<Torus> {
-        let link = rate(table, "link_bandwidth", efficiency, "add `link_bandwidth = 45e9`: one way, one link");
+        let link = rate(
+            table,
+            "link_bandwidth",
+            efficiency,
+            "add `link_bandwidth = 45e9`: one way, one link",
+        );
         let hop_latency = latency(table, "hop_latency");
         let wraparound = Wraparound::read(table);
         let face = table.flag("face").unwrap_or(false);
-        let pod = table.numbers("pod", CHIPS, MAX_TORUS_AXES).map(|pod| whole(&pod)).unwrap_or_default();
+        let pod =
+            table.numbers("pod", CHIPS, MAX_TORUS_AXES).map(|pod| whole(&pod)).unwrap_or_default();
         Some(Torus { link_bandwidth: link?, hop_latency, wraparound: wraparound?, pod, face })
     }
 
@@ -111,7 +126,8 @@ impl Kind for Torus {
     }
 
     fn wires(&self, axes: &[Vec<u64>]) -> Vec<Vec<Wire>> {
-        // The links that close a ring run between the faces of cubes: a slice with an axis of one chip has none.
+        // The links that close a ring run between the faces of cubes: a slice with an axis of one
+        // chip has none.
         let solid = self.face || axes.iter().flatten().count() >= CUBE_AXES;
         let cubes = solid && axes.iter().flatten().all(|size| size.is_multiple_of(CUBE));
         let is_ring = |size: u64| match self.wraparound {
@@ -120,8 +136,10 @@ impl Kind for Torus {
             Wraparound::WholeCubes => cubes,
             Wraparound::FullAxis(full) => size == full,
         };
-        let wire =
-            |size: &u64| Wire { kind: if is_ring(*size) { WireKind::Ring } else { WireKind::Line }, size: *size };
+        let wire = |size: &u64| Wire {
+            kind: if is_ring(*size) { WireKind::Ring } else { WireKind::Line },
+            size: *size,
+        };
         axes.iter().map(|sizes| sizes.iter().map(wire).collect()).collect()
     }
 
@@ -164,7 +182,11 @@ impl Kind for Torus {
         let members = |kind: WireKind| of(kind).map(|wire| wire.size).product();
         let links = 2 * of(WireKind::Ring).count() as u64;
         vec![
-            Gathered { members: members(WireKind::Line), rate: self.link_bandwidth, counts_own: false },
+            Gathered {
+                members: members(WireKind::Line),
+                rate: self.link_bandwidth,
+                counts_own: false,
+            },
             Gathered {
                 members: members(WireKind::Ring),
                 rate: self.link_bandwidth.saturating_mul(links),
@@ -174,12 +196,15 @@ impl Kind for Torus {
     }
 
     fn gather_steps(&self, _: u64, wires: &[Wire]) -> u64 {
-        let hops = |wire: &Wire| if wire.kind == WireKind::Ring { wire.size.div_ceil(2) } else { wire.size - 1 };
+        let hops = |wire: &Wire| {
+            if wire.kind == WireKind::Ring { wire.size.div_ceil(2) } else { wire.size - 1 }
+        };
         wires.iter().map(hops).sum()
     }
 
-    /// Every part of the data crosses every axis, the n parts in different orders. With K devices on an axis, the busiest link
-    /// of a ring carries K/8 of what a device holds, that of a line floor(K/2) ceil(K/2) / K.
+    /// Every part of the data crosses every axis, the n parts in different orders. With K devices
+    /// on an axis, the busiest link of a ring carries K/8 of what a device holds, that of a line
+    /// floor(K/2) ceil(K/2) / K.
     fn all_to_all(&self, members: u64, wires: &[Wire], bits: u128) -> Moved {
         let axes = wires.len() as u64;
         let on_axis = |wire: &Wire| {
@@ -206,17 +231,22 @@ impl Kind for Torus {
         self.link_bandwidth
     }
 
-    /// As near to a cube as can be, where slices are cubes: whole cubes have rings and nothing smaller has. Else, and where no
-    /// whole cubes do, two axes as near to a square as can be, which may be a face of a slice that has three.
+    /// As near to a cube as can be, where slices are cubes: whole cubes have rings and nothing
+    /// smaller has. Else, and where no whole cubes do, two axes as near to a square as can be,
+    /// which may be a face of a slice that has three.
     fn mesh(&self, chips: u64, last: &[u64], problem: &SlicesOf<'_>) -> Option<Vec<u64>> {
         let cubes = last.iter().filter(|_| self.has_cubes()).flat_map(|y| {
             let rest = chips / *y;
-            let parts = (1..=rest).take_while(move |a| a * a <= rest).filter(move |a| rest.is_multiple_of(*a));
+            let parts = (1..=rest)
+                .take_while(move |a| a * a <= rest)
+                .filter(move |a| rest.is_multiple_of(*a));
             parts.map(move |a| vec![rest / a, a, *y])
         });
         let is_whole = |shape: &Vec<u64>| shape.iter().all(|size| size.is_multiple_of(CUBE));
         let is_slice = |shape: &Vec<u64>| problem(shape) == Some(None);
-        let is_face = |shape: &Vec<u64>| matches!(problem(shape), Some(None | Some(SliceProblem::Face { .. })));
+        let is_face = |shape: &Vec<u64>| {
+            matches!(problem(shape), Some(None | Some(SliceProblem::Face { .. })))
+        };
         let best = cubes.filter(is_whole).filter(is_slice).min_by_key(|shape| unequal(shape));
         let two = || last.iter().map(|y| vec![chips / y, *y]);
         best.or_else(|| two().filter(is_face).min_by_key(|shape| unequal(shape)))
@@ -234,7 +264,8 @@ fn fits(shape: &[u64], pod: &[u64]) -> bool {
     shape.len() <= pod.len() && shape.iter().zip(&pod).all(|(s, p)| s <= p)
 }
 
-/// The torus axes nearest to each other that multiply to a size and fit into a pod beside the rest; longest first.
+/// The torus axes nearest to each other that multiply to a size and fit into a pod beside the rest;
+/// longest first.
 fn fold(size: u64, rest: &[u64], pod: &[u64]) -> Option<Vec<u64>> {
     let free = pod.len().checked_sub(rest.len()).filter(|free| *free > 1)?;
     let mut best: Option<Vec<u64>> = None;
@@ -249,7 +280,11 @@ fn fold(size: u64, rest: &[u64], pod: &[u64]) -> Option<Vec<u64>> {
                 best = Some(found);
             }
         } else if found.len() < free {
-            open.extend((2..=most.min(left)).filter(|f| left.is_multiple_of(*f)).map(|f| [&found[..], &[f]].concat()));
+            open.extend(
+                (2..=most.min(left))
+                    .filter(|f| left.is_multiple_of(*f))
+                    .map(|f| [&found[..], &[f]].concat()),
+            );
         }
     }
     best

@@ -1,6 +1,7 @@
 //! [`Wire`]: what a mesh axis, or a part of one, runs over.
 
-/// A mesh axis, or the part of one that is one axis of a torus, or lies inside nodes or between them.
+/// A mesh axis, or the part of one that is one axis of a torus, or lies inside nodes or between
+/// them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Wire {
     pub(crate) kind: WireKind,

@@ -29,7 +29,11 @@ pub fn read(file: &SourceFile) -> Result<Model, ConfigProblem> {
     let kind = config.text(&["model_type"])?;
     let Some(kind) = KNOWN.iter().copied().find(|known| *known == kind) else {
         let known = KNOWN.iter().map(|known| known.to_string()).collect();
-        return Err(ConfigProblem::Unknown { span: config.span("model_type"), model_type: kind, known });
+        return Err(ConfigProblem::Unknown {
+            span: config.span("model_type"),
+            model_type: kind,
+            known,
+        });
     };
     let mut model = match kind {
         "gpt2" => gpt2(&config)?,
@@ -57,7 +61,8 @@ fn llama(config: &Config<'_>, kind: &'static str) -> Result<Model, ConfigProblem
     if kind == "qwen2" || config.is_true("attention_bias") || config.is_true("mlp_bias") {
         left_out.push("biases".to_string());
     }
-    if config.keys.get("sliding_window").is_some_and(|window| !window.is_null()) && kind != "qwen2" {
+    if config.keys.get("sliding_window").is_some_and(|window| !window.is_null()) && kind != "qwen2"
+    {
         left_out.push("the sliding window".to_string());
     }
     let head = match config.optional("head_dim")? {
@@ -147,9 +152,13 @@ fn gpt_neox(config: &Config<'_>) -> Result<Model, ConfigProblem> {
     Ok(Model {
         title: format!("The layers of {}", config.title("gpt_neox")),
         name: "gpt_neox",
-        left_out: ["the learned scales of the norms", "biases", "a rotary part smaller than the head"]
-            .map(str::to_string)
-            .to_vec(),
+        left_out: [
+            "the learned scales of the norms",
+            "biases",
+            "a rotary part smaller than the head",
+        ]
+        .map(str::to_string)
+        .to_vec(),
         dtype: config.dtype()?,
         tied: config.is_true("tie_word_embeddings"),
         layers: config.number(&["num_hidden_layers"])?,
@@ -158,7 +167,10 @@ fn gpt_neox(config: &Config<'_>) -> Result<Model, ConfigProblem> {
         gated: false,
         map: config.map(&["hidden_act"])?,
         norm: "layernorm",
-        parallel: config.keys.get("use_parallel_residual").is_none_or(|parallel| *parallel != Value::Bool(false)),
+        parallel: config
+            .keys
+            .get("use_parallel_residual")
+            .is_none_or(|parallel| *parallel != Value::Bool(false)),
         attention: Some(Attention {
             heads,
             kv_heads: heads,
@@ -210,7 +222,8 @@ const READ: &[&str] = &[
     "_name_or_path",
 ];
 
-/// Keys that say nothing of sizes, layouts or time: names, tokens, training, and how a library runs the model.
+/// Keys that say nothing of sizes, layouts or time: names, tokens, training, and how a library runs
+/// the model.
 const NO_MATTER: &[&str] = &[
     "architectures",
     "transformers_version",
@@ -271,7 +284,9 @@ struct Config<'a> {
 impl Config<'_> {
     /// The first of some keys that is there and not null.
     fn get(&self, keys: &[&str]) -> Result<(&Value, String), ConfigProblem> {
-        let found = keys.iter().find_map(|key| Some((self.keys.get(*key).filter(|v| !v.is_null())?, key.to_string())));
+        let found = keys
+            .iter()
+            .find_map(|key| Some((self.keys.get(*key).filter(|v| !v.is_null())?, key.to_string())));
         found.ok_or_else(|| ConfigProblem::Missing {
             keys: keys.iter().map(|key| key.to_string()).collect(),
             end: Span::new(0, self.file.text.find('{').map_or(0, |at| at + 1)),
@@ -303,7 +318,9 @@ impl Config<'_> {
 
     /// What numbers are stored in: bf16 where nothing is said.
     fn dtype(&self) -> Result<Dtype, ConfigProblem> {
-        let given = ["torch_dtype", "dtype"].into_iter().find(|key| self.keys.get(*key).is_some_and(|v| !v.is_null()));
+        let given = ["torch_dtype", "dtype"]
+            .into_iter()
+            .find(|key| self.keys.get(*key).is_some_and(|v| !v.is_null()));
         let Some(key) = given else { return Ok(Dtype::Bf16) };
         match self.text(&[key])?.trim_start_matches("torch.") {
             "bfloat16" | "auto" => Ok(Dtype::Bf16),
@@ -313,17 +330,29 @@ impl Config<'_> {
         }
     }
 
-    /// What the configuration says that the program has not, beside what is left out of every model of its type.
+    /// What the configuration says that the program has not, beside what is left out of every model
+    /// of its type.
     fn left_out(&self, rotary: bool) -> Vec<String> {
         let mut out = Vec::new();
         if let Some(quantized) = self.keys.get("quantization_config").filter(|v| !v.is_null()) {
-            let method = quantized.get("quant_method").and_then(Value::as_str).filter(|m| m.len() <= 30);
-            let plain = method.filter(|m| m.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c)));
-            let bits =
-                quantized.get("bits").and_then(Value::as_u64).map_or(String::new(), |bits| format!(" to {bits} bits"));
-            out.push(format!("quantisation of the weights{bits} ({})", plain.unwrap_or("`quantization_config`")));
+            let method =
+                quantized.get("quant_method").and_then(Value::as_str).filter(|m| m.len() <= 30);
+            let plain =
+                method.filter(|m| m.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c)));
+            let bits = quantized
+                .get("bits")
+                .and_then(Value::as_u64)
+                .map_or(String::new(), |bits| format!(" to {bits} bits"));
+            out.push(format!(
+                "quantisation of the weights{bits} ({})",
+                plain.unwrap_or("`quantization_config`")
+            ));
         }
-        let base = self.keys.get("rope_theta").or(self.keys.get("rotary_emb_base")).and_then(Value::as_f64);
+        let base = self
+            .keys
+            .get("rope_theta")
+            .or(self.keys.get("rotary_emb_base"))
+            .and_then(Value::as_f64);
         if rotary && base.is_some_and(|base| base != ROPE_BASE) {
             out.push(format!(
                 "the base of the rotary embedding ({}; `rope` has {ROPE_BASE})",
@@ -333,12 +362,22 @@ impl Config<'_> {
         if self.keys.get("rope_scaling").is_some_and(|v| !v.is_null()) {
             out.push("the scaling of the rotary embedding".to_string());
         }
-        let known = |key: &&String| !READ.contains(&key.as_str()) && !NO_MATTER.contains(&key.as_str());
-        let says_something =
-            |key: &&String| !matches!(self.keys.get(*key), None | Some(Value::Null | Value::Bool(false)));
-        let named = |key: &&String| key.len() <= 60 && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-        let rest: Vec<String> =
-            self.keys.keys().filter(known).filter(says_something).filter(named).map(|key| format!("`{key}`")).collect();
+        let known =
+            |key: &&String| !READ.contains(&key.as_str()) && !NO_MATTER.contains(&key.as_str());
+        let says_something = |key: &&String| {
+            !matches!(self.keys.get(*key), None | Some(Value::Null | Value::Bool(false)))
+        };
+        let named = |key: &&String| {
+            key.len() <= 60 && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+        };
+        let rest: Vec<String> = self
+            .keys
+            .keys()
+            .filter(known)
+            .filter(says_something)
+            .filter(named)
+            .map(|key| format!("`{key}`"))
+            .collect();
         if !rest.is_empty() {
             out.push(format!("what else the configuration says: {}", rest.join(", ")));
         }
@@ -352,7 +391,10 @@ impl Config<'_> {
             "silu" | "swish" => Ok("silu"),
             "gelu" | "gelu_new" | "gelu_fast" | "gelu_pytorch_tanh" => Ok("gelu"),
             "relu" => Ok("relu"),
-            _ => Err(self.wrong(keys.join(" or "), "one of `silu`, `swish`, `gelu`, `gelu_new`, `gelu_fast`, `relu`")),
+            _ => Err(self.wrong(
+                keys.join(" or "),
+                "one of `silu`, `swish`, `gelu`, `gelu_new`, `gelu_fast`, `relu`",
+            )),
         }
     }
 
@@ -394,7 +436,8 @@ impl Config<'_> {
 
 /// What JSON's reader says, at its place.
 fn not_json(file: &SourceFile, error: &serde_json::Error) -> ConfigProblem {
-    let before: usize = file.text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
+    let before: usize =
+        file.text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
     let mut at = (before + error.column().saturating_sub(1)).min(file.text.len());
     while !file.text.is_char_boundary(at) {
         at -= 1;

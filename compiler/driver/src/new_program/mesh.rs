@@ -1,4 +1,5 @@
-//! A mesh that suits a model and a chip: the last axis for heads and d_ff, those before it for the batch.
+//! A mesh that suits a model and a chip: the last axis for heads and d_ff, those before it for the
+//! batch.
 
 use shard_cost::Hardware;
 use shard_ir::Mesh;
@@ -35,21 +36,25 @@ impl Axes {
 
     /// The sequences of a step: some for every device that splits the batch.
     pub fn sequences(&self) -> u64 {
-        let devices = self.all.iter().fold(1u64, |n, (_, size)| n.saturating_mul(*size)).clamp(1, MOST_CHIPS);
+        let devices =
+            self.all.iter().fold(1u64, |n, (_, size)| n.saturating_mul(*size)).clamp(1, MOST_CHIPS);
         SEQUENCES.next_multiple_of(devices)
     }
 }
 
-/// The mesh for so many chips, or for as few as hold weights and caches twice; `None` if there is none.
+/// The mesh for so many chips, or for as few as hold weights and caches twice; `None` if there is
+/// none.
 ///
-/// The last axis divides d_ff and heads (keys' and values', unless there is one head for all); of the meshes that are left the
-/// network says which suits it.
+/// The last axis divides d_ff and heads (keys' and values', unless there is one head for all); of
+/// the meshes that are left the network says which suits it.
 pub fn choose(model: &Model, hardware: &Hardware, chips: Option<u64>) -> Option<Axes> {
     match chips {
         Some(chips) => of_size(model, hardware, chips),
         None => (3..=MOST_CHIPS.ilog2())
             .map(|log| 1u64 << log)
-            .filter(|chips| chips.saturating_mul(hardware.hbm_bytes) >= 2 * needed(model).min(u64::MAX / 2))
+            .filter(|chips| {
+                chips.saturating_mul(hardware.hbm_bytes) >= 2 * needed(model).min(u64::MAX / 2)
+            })
             .find_map(|chips| of_size(model, hardware, chips)),
     }
 }
@@ -71,19 +76,29 @@ fn of_size(model: &Model, hardware: &Hardware, chips: u64) -> Option<Axes> {
         [model.inner, heads, experts].iter().all(|size| size.is_multiple_of(y))
     });
     // A slice may have more chips than there are heads of keys: the batch then bears all axes.
-    let by_queries = || ways(&|y| model.inner.is_multiple_of(y) && heads.is_none_or(|a| a.heads.is_multiple_of(y)));
+    let by_queries = || {
+        ways(&|y| model.inner.is_multiple_of(y) && heads.is_none_or(|a| a.heads.is_multiple_of(y)))
+    };
     of_ways(&by_all, hardware, chips).or_else(|| of_ways(&by_queries(), hardware, chips))
 }
 
 /// The mesh of a chip whose last axis has one of some sizes, smallest first.
 fn of_ways(ways: &[u64], hardware: &Hardware, chips: u64) -> Option<Axes> {
-    let problem = |sizes: &[u64]| Mesh::new(Axes::of(sizes).all).ok().map(|mesh| hardware.slice_problem(&mesh));
+    let problem = |sizes: &[u64]| {
+        Mesh::new(Axes::of(sizes).all).ok().map(|mesh| hardware.slice_problem(&mesh))
+    };
     hardware.network.fabric.mesh(chips, ways, &problem).map(|sizes| Axes::of(&sizes))
 }
 
 impl Axes {
     /// Axes of these sizes, named `x`, `y`, `z`.
     fn of(sizes: &[u64]) -> Axes {
-        Axes { all: ["x", "y", "z"].into_iter().map(str::to_string).zip(sizes.iter().copied()).collect() }
+        Axes {
+            all: ["x", "y", "z"]
+                .into_iter()
+                .map(str::to_string)
+                .zip(sizes.iter().copied())
+                .collect(),
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! What `shardc new` writes: a [`Model`] from a template or a configuration, a mesh that suits it, and the two as text.
+//! What `shardc new` writes: a [`Model`] from a template or a configuration, a mesh that suits it,
+//! and the two as text.
 
 pub mod config;
 pub mod mesh;
@@ -14,9 +15,11 @@ use crate::host::{Host, Outcome, Status};
 use mesh::Axes;
 
 /// What stands below the title of a file whose mesh is a face of a slice.
-const FACE: &str = "//!\n//! The mesh is taken for a face of a larger slice, whose axes wrap around: these chips alone have no rings.\n";
+const FACE: &str = "//!\n//! The mesh is taken for a face of a larger slice, whose axes wrap \
+    around: these chips alone have no rings.\n";
 
-/// The file of a model on a mesh, formatted; `chip` is the name of the hardware, or its file, and `name` that of the layer.
+/// The file of a model on a mesh, formatted; `chip` is the name of the hardware, or its file, and
+/// `name` that of the layer.
 pub fn file(
     model: &Model,
     axes: &Axes,
@@ -25,7 +28,8 @@ pub fn file(
     name: &str,
     host: &mut dyn Host,
 ) -> Outcome<String> {
-    // Where the mesh is no slice of the chip, but a face of one, the file says so, and is priced so.
+    // Where the mesh is no slice of the chip, but a face of one, the file says so, and is priced
+    // so.
     let is_face = Mesh::new(axes.all.clone())
         .is_ok_and(|mesh| matches!(hardware.slice_problem(&mesh), Some(SliceProblem::Face { .. })));
     let face = format!("{}-face", chip);
@@ -110,12 +114,13 @@ pub struct Experts {
     pub chosen: u64,
 }
 
-/// What programs of experts leave out of models whose gates are divided by the sum of the chosen ones.
+/// What programs of experts leave out of models whose gates are divided by the sum of the chosen
+/// ones.
 pub const GATES: &str = "gates that are renormalised over the chosen experts";
 
 /// What programs of experts do that models without a capacity do not.
-pub const PLACES: &str =
-    "tokens beyond an expert's places (twice its share; a token that finds none goes without the expert)";
+pub const PLACES: &str = "tokens beyond an expert's places (twice its share; a token that finds \
+    none goes without the expert)";
 
 /// The templates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -132,7 +137,8 @@ pub enum Template {
 
 impl Template {
     /// Every template.
-    pub const ALL: [Template; 4] = [Template::Mlp, Template::PalmBlock, Template::LlamaBlock, Template::MoeBlock];
+    pub const ALL: [Template; 4] =
+        [Template::Mlp, Template::PalmBlock, Template::LlamaBlock, Template::MoeBlock];
 
     /// The word on the command line.
     pub fn name(self) -> &'static str {
@@ -148,15 +154,27 @@ impl Template {
     pub fn about(self) -> &'static str {
         match self {
             Template::Mlp => "A feed-forward layer of two matrices",
-            Template::PalmBlock => "PaLM 540B: multiquery attention beside a gated feed-forward layer",
-            Template::LlamaBlock => "Llama 3 8B: grouped-query attention, then a gated feed-forward layer",
-            Template::MoeBlock => "Mixtral 8x7B: grouped-query attention, then a mixture of experts",
+            Template::PalmBlock => {
+                "PaLM 540B: multiquery attention beside a gated feed-forward layer"
+            }
+            Template::LlamaBlock => {
+                "Llama 3 8B: grouped-query attention, then a gated feed-forward layer"
+            }
+            Template::MoeBlock => {
+                "Mixtral 8x7B: grouped-query attention, then a mixture of experts"
+            }
         }
     }
 
     /// The model of a template.
     pub fn model(self) -> Model {
-        let heads = |heads, kv_heads, head| Attention { heads, kv_heads, head, context: 4096, rotary: true };
+        let heads = |heads, kv_heads, head| Attention {
+            heads,
+            kv_heads,
+            head,
+            context: 4096,
+            rotary: true,
+        };
         let llama = Model {
             title: "A model of the dims of Llama 3 8B".to_string(),
             name: "llama",
@@ -202,7 +220,9 @@ impl Template {
             Template::MoeBlock => Model {
                 title: "A model of the dims of Mixtral 8x7B".to_string(),
                 name: "mixtral",
-                left_out: ["the learned scales of the norms", GATES, PLACES].map(str::to_string).to_vec(),
+                left_out: ["the learned scales of the norms", GATES, PLACES]
+                    .map(str::to_string)
+                    .to_vec(),
                 experts: Some(Experts { count: 8, chosen: 2 }),
                 vocabulary: Some(32_000),
                 ..llama
@@ -228,7 +248,9 @@ impl Model {
 
     /// How many numbers the caches of some sequences hold.
     pub fn cached(&self, sequences: u64) -> u64 {
-        self.attention.as_ref().map_or(0, |a| product(&[2, a.kv_heads, a.head, a.context, sequences, self.layers]))
+        self.attention
+            .as_ref()
+            .map_or(0, |a| product(&[2, a.kv_heads, a.head, a.context, sequences, self.layers]))
     }
 }
 

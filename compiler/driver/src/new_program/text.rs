@@ -5,7 +5,8 @@ use std::fmt::Write;
 use super::mesh::Axes;
 use super::{Attention, Experts, Model};
 
-/// The program, as the formatter would have it but for its spaces. `hardware` is what stands behind that word.
+/// The program, as the formatter would have it but for its spaces. `hardware` is what stands behind
+/// that word.
 pub(super) fn program(model: &Model, axes: &Axes, hardware: &str, name: &str) -> String {
     let words = Words::new(model, axes);
     let mut out = header(model, axes);
@@ -19,10 +20,17 @@ pub(super) fn program(model: &Model, axes: &Axes, hardware: &str, name: &str) ->
     let (stream, kept) = (format!("{dtype} {}LE?l", words.batch), &words.cache);
     let repeat = if model.layers > 1 { format!(" repeat {}", model.layers) } else { String::new() };
     let (results, returned) = match &model.attention {
-        Some(_) => (format!("(y: {stream}, keys1: {dtype} {kept}, values1: {dtype} {kept})"), "(y, keys1, values1)"),
+        Some(_) => (
+            format!("(y: {stream}, keys1: {dtype} {kept}, values1: {dtype} {kept})"),
+            "(y, keys1, values1)",
+        ),
         None => (stream, "y"),
     };
-    let _ = writeln!(out, ") -> {results}{repeat} {{\n{}  return {returned}\n}}", words.statements(model));
+    let _ = writeln!(
+        out,
+        ") -> {results}{repeat} {{\n{}  return {returned}\n}}",
+        words.statements(model)
+    );
     if model.vocabulary.is_some() {
         out += &whole(model, &words, name);
     }
@@ -35,7 +43,8 @@ fn whole(model: &Model, words: &Words, block: &str) -> String {
     let (table, taken) = if model.tied { ("VE", ", table: tied") } else { ("EV", "") };
     let tied = if model.tied { format!(", tied: weight {dtype} VE?") } else { String::new() };
     let (sequences, called) = (words.sequences, model.name);
-    let layers = if model.layers > 1 { format!("    // {} of them", model.layers) } else { String::new() };
+    let layers =
+        if model.layers > 1 { format!("    // {} of them", model.layers) } else { String::new() };
     format!(
         "
 /// Tokens to vectors.
@@ -60,24 +69,30 @@ model {called}(ids: int32 {b}L{tied}) -> {dtype} {b}LV? {{
 /// What the file is, and what to do with it.
 fn header(model: &Model, axes: &Axes) -> String {
     let mut out = format!("//! {}.\n//!\n", model.title);
-    let named = |axes: &mut dyn Iterator<Item = &(String, u64)>| axes.map(|(name, _)| name.clone()).collect::<Vec<_>>();
-    let splits: Vec<String> =
-        [(named(&mut axes.batch()), "the batch"), (named(&mut axes.model().into_iter()), "heads and d_ff")]
-            .into_iter()
-            .filter(|(names, _)| !names.is_empty())
-            .map(|(names, what)| {
-                format!("{} {} for {what}", names.join(" and "), if names.len() > 1 { "are" } else { "is" })
-            })
-            .collect();
+    let named = |axes: &mut dyn Iterator<Item = &(String, u64)>| {
+        axes.map(|(name, _)| name.clone()).collect::<Vec<_>>()
+    };
+    let splits: Vec<String> = [
+        (named(&mut axes.batch()), "the batch"),
+        (named(&mut axes.model().into_iter()), "heads and d_ff"),
+    ]
+    .into_iter()
+    .filter(|(names, _)| !names.is_empty())
+    .map(|(names, what)| {
+        format!("{} {} for {what}", names.join(" and "), if names.len() > 1 { "are" } else { "is" })
+    })
+    .collect();
     if !splits.is_empty() {
         let _ = writeln!(out, "//! Of the mesh, {}.", splits.join(", "));
     }
-    out += "//! A `?` leaves a layout to the compiler; `shardc explain` shows what it takes and why.\n";
+    out += "//! A `?` leaves a layout to the compiler; `shardc explain` shows what it takes and \
+        why.\n";
     if let Some(attention) = model.attention.as_ref().filter(|_| model.vocabulary.is_some()) {
         let prompt = prompt(attention);
         let _ = writeln!(
             out,
-            "//! Two phases share the weights: prefill reads prompts of {prompt} tokens, decode makes a token a step."
+            "//! Two phases share the weights: prefill reads prompts of {prompt} tokens, decode \
+                makes a token a step."
         );
     }
     if !model.left_out.is_empty() {
@@ -91,14 +106,18 @@ fn prompt(attention: &Attention) -> u64 {
     attention.context.min(512)
 }
 
-/// The phases of a whole model: as few sequences of a prompt as can be split, since all of them at once would take memory
-/// from the weights.
+/// The phases of a whole model: as few sequences of a prompt as can be split, since all of them at
+/// once would take memory from the weights.
 fn phases(model: &Model, axes: &Axes) -> String {
-    let Some(attention) = model.attention.as_ref().filter(|_| model.vocabulary.is_some()) else { return String::new() };
-    let (dim, sequences) = if model.experts.is_some() { ("P", groups(model, axes)) } else { ("B", axes.sequences()) };
+    let Some(attention) = model.attention.as_ref().filter(|_| model.vocabulary.is_some()) else {
+        return String::new();
+    };
+    let (dim, sequences) =
+        if model.experts.is_some() { ("P", groups(model, axes)) } else { ("B", axes.sequences()) };
     let (fewest, prompt) = (fewest_sequences(attention, axes).min(sequences), prompt(attention));
     format!(
-        "\nphase prefill {{ {dim} = {fewest}, L = {prompt} }}\nphase decode repeat {prompt} {{ {dim} = {sequences}, L = 1 }}\n"
+        "\nphase prefill {{ {dim} = {fewest}, L = {prompt} }}\nphase decode repeat {prompt} {{ \
+            {dim} = {sequences}, L = 1 }}\n"
     )
 }
 
@@ -112,7 +131,8 @@ fn groups(model: &Model, axes: &Axes) -> u64 {
 /// The fewest sequences, or groups of them, that the layouts of a file can split.
 fn fewest_sequences(attention: &Attention, axes: &Axes) -> u64 {
     let over_heads = axes.model().map_or(1, |(_, size)| *size);
-    axes.batch_devices() * if attention.kv_heads.is_multiple_of(over_heads) { 1 } else { over_heads }
+    axes.batch_devices()
+        * if attention.kv_heads.is_multiple_of(over_heads) { 1 } else { over_heads }
 }
 
 /// `dim` lines, each with what it is.
@@ -138,7 +158,9 @@ fn dims(model: &Model, axes: &Axes) -> Vec<(String, String)> {
                 dim(format!("G = {heads} / K"), "heads of queries for each");
             }
             Heads::Multihead => dim(format!("H = {heads}"), "heads"),
-            Heads::Multiquery => dim(format!("H = {heads}"), "heads of queries, to one of keys and values"),
+            Heads::Multiquery => {
+                dim(format!("H = {heads}"), "heads of queries, to one of keys and values")
+            }
         }
         dim(format!("D = {head}"), "d_head");
     }
@@ -212,7 +234,8 @@ struct Words {
 
 impl Words {
     fn new(model: &Model, axes: &Axes) -> Words {
-        let (first, rest, sequences) = if model.experts.is_some() { ("P", "T", "PT") } else { ("B", "", "B") };
+        let (first, rest, sequences) =
+            if model.experts.is_some() { ("P", "T", "PT") } else { ("B", "", "B") };
         let of_batch: Vec<&str> = axes.batch().map(|(name, _)| name.as_str()).collect();
         let batch = format!("{first}{}{rest}", subscript(&of_batch));
         let cache = model.attention.as_ref().map_or(String::new(), |attention| {
@@ -222,8 +245,11 @@ impl Words {
                 Some((name, _)) => format!("{batch}S{kv}{}D", subscript(&[name])),
                 // Too few heads to split: the batch bears all axes.
                 None => {
-                    let all: Vec<&str> =
-                        of_batch.iter().copied().chain(axes.model().map(|(name, _)| name.as_str())).collect();
+                    let all: Vec<&str> = of_batch
+                        .iter()
+                        .copied()
+                        .chain(axes.model().map(|(name, _)| name.as_str()))
+                        .collect();
                     format!("{first}{}{rest}S{kv}D", subscript(&all))
                 }
             }
@@ -272,7 +298,8 @@ impl Words {
             out += &self.feed_forward(model, "h");
             let _ = writeln!(out, "  let y = x + einsum(o, wo -> {b}LE) + {}", self.down(model));
         } else {
-            let _ = writeln!(out, "  let a = x + einsum(o, wo -> {b}LE)\n  let n = {norm}(a over E)");
+            let _ =
+                writeln!(out, "  let a = x + einsum(o, wo -> {b}LE)\n  let n = {norm}(a over E)");
             out += &self.feed_forward(model, "n");
             let _ = writeln!(out, "  let y = a + {}", self.down(model));
         }
@@ -283,12 +310,18 @@ impl Words {
     fn attend(&self, attention: &Attention) -> String {
         let b = self.sequences;
         let (kv, q) = Heads::of(attention).dims();
-        let placed = |value: String| if attention.rotary { format!("rope({value} over D at L, S)") } else { value };
+        let placed = |value: String| {
+            if attention.rotary { format!("rope({value} over D at L, S)") } else { value }
+        };
         let mut out = format!("  let q = {}\n", placed(format!("einsum(h, wq -> {b}L{q}D)")));
         let _ = writeln!(out, "  let k = {}", placed(format!("einsum(h, wk -> {b}L{kv}D)")));
         let _ = writeln!(out, "  let v = einsum(h, wv -> {b}L{kv}D)");
         out += "  let keys1 = append(keys, k, L -> S)\n  let values1 = append(values, v, L -> S)\n";
-        let _ = writeln!(out, "  let scores = einsum(q, keys1 -> {b}{q}LS) / {}", square_root(attention.head));
+        let _ = writeln!(
+            out,
+            "  let scores = einsum(q, keys1 -> {b}{q}LS) / {}",
+            square_root(attention.head)
+        );
         out += "  let p = softmax(causal(scores over L, S) over S)\n";
         let _ = writeln!(out, "  let o = einsum(p, values1 -> {b}L{q}D)");
         out
@@ -302,7 +335,8 @@ impl Words {
             Some(Experts { chosen, .. }) => (
                 format!(
                     "  let g = softmax(einsum({input}, router -> {b}LX) over X)\n  \
-                     let sent = route(g over X at T -> C, {chosen})\n  let there = einsum(sent, {input} -> XPLCE)\n"
+                     let sent = route(g over X at T -> C, {chosen})\n  let there = einsum(sent, \
+                     {input} -> XPLCE)\n"
                 ),
                 "there",
                 "XPLCF".to_string(),
@@ -311,7 +345,8 @@ impl Words {
         let map = model.map;
         match model.gated {
             true => format!(
-                "{routed}  let f = {map}(einsum({input}, w_gate -> {dims})) * einsum({input}, w_up -> {dims})\n"
+                "{routed}  let f = {map}(einsum({input}, w_gate -> {dims})) * einsum({input}, \
+                    w_up -> {dims})\n"
             ),
             false => format!("{routed}  let f = {map}(einsum({input}, w_up -> {dims}))\n"),
         }

@@ -1,5 +1,5 @@
-//! At which size of a dim, and on how fast a network, one way overtakes the best plan: a search for each of the two at each
-//! figure, few enough that the answer comes in seconds.
+//! At which size of a dim, and on how fast a network, one way overtakes the best plan: a search for
+//! each of the two at each figure, few enough that the answer comes in seconds.
 
 use shard_check::CheckOptions;
 use shard_cost::{Hardware, Memory};
@@ -17,8 +17,9 @@ const STEPS: u32 = 12;
 /// So many sizes between the last that loses and the first that wins are tried.
 const REFINEMENTS: u32 = 4;
 
-/// Bandwidths that are tried upwards and downwards, as powers of two of what the chip has; between the last that loses and
-/// the first that wins, the powers of two that lie there, and [`NETWORK_REFINEMENTS`] halvings more.
+/// Bandwidths that are tried upwards and downwards, as powers of two of what the chip has; between
+/// the last that loses and the first that wins, the powers of two that lie there, and
+/// [`NETWORK_REFINEMENTS`] halvings more.
 const NETWORK_POWERS: [u32; 3] = [1, 3, 6];
 
 /// So many bandwidths between two powers of two are tried.
@@ -43,7 +44,10 @@ pub(crate) struct Question<'a> {
 /// The dim whose size is the batch: the first one of the activations that no weight has.
 pub(crate) fn batch_dim(program: &Program) -> Option<String> {
     let of = |wanted: ParameterKind| {
-        program.values.iter().filter(move |v| matches!(v.def, Def::Parameter { kind, .. } if kind == wanted))
+        program
+            .values
+            .iter()
+            .filter(move |v| matches!(v.def, Def::Parameter { kind, .. } if kind == wanted))
     };
     let of_weights: Vec<_> = of(ParameterKind::Weight).flat_map(|v| &v.dims).collect();
     let mut dims = of(ParameterKind::Activation).flat_map(|v| &v.dims);
@@ -104,7 +108,8 @@ impl Question<'_> {
         let (ways, _) = force::ways(&request, program, &best.plan, self.used);
         let way = ways.get(self.way)?;
         let other = shard_search::lower(&way.program, hardware, &way.options(self.lower)).ok()?;
-        let has_room = self.lower.any_size || Memory::of(&other.plan).peak().0 <= hardware.hbm_bytes;
+        let has_room =
+            self.lower.any_size || Memory::of(&other.plan).peak().0 <= hardware.hbm_bytes;
         if !force::has(&request, program, &other.plan) || !has_room {
             return None;
         }
@@ -123,7 +128,8 @@ fn steps(mut from: u64, next: impl Fn(u64) -> Option<u64>) -> Vec<u64> {
     all
 }
 
-/// Tries one figure after another until the way is not behind any more, then so many between that one and the one before.
+/// Tries one figure after another until the way is not behind any more, then so many between that
+/// one and the one before.
 fn turn(
     now: u64,
     behind: Picoseconds,
@@ -134,7 +140,9 @@ fn turn(
     let (mut loses_at, mut behind, mut searched) = (now, behind, false);
     for figure in figures {
         match behind_at(figure) {
-            Some(Picoseconds(0)) => return refined(loses_at, figure, behind, behind_at, refinements),
+            Some(Picoseconds(0)) => {
+                return refined(loses_at, figure, behind, behind_at, refinements);
+            }
             Some(more) => (loses_at, behind, searched) = (figure, more, true),
             // Not a size of the program, or no plan has it there.
             None => break,

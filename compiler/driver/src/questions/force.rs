@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use shard_ir::{
-    AxisId, AxisList, AxisSet, Def, DimPattern, InstrKind, LayoutPattern, MeshShape, Plan, Program, ValueId,
+    AxisId, AxisList, AxisSet, Def, DimPattern, InstrKind, LayoutPattern, MeshShape, Plan, Program,
+    ValueId,
 };
 use shard_report::strategy::strategy as strategy_of;
 use shard_search::Forced;
@@ -16,7 +17,8 @@ use super::strategy;
 /// So many ways are searched for one request.
 pub(crate) const MOST_WAYS: usize = 96;
 
-/// A way of having what was asked for: a program with more demands, or one whose ops may be done in some ways only.
+/// A way of having what was asked for: a program with more demands, or one whose ops may be done in
+/// some ways only.
 #[derive(Clone, Debug)]
 pub(crate) struct Way {
     pub(crate) program: Program,
@@ -34,12 +36,19 @@ fn demanded(program: Program) -> Way {
     Way { program, forced: None }
 }
 
-/// The ways of having what was asked for, at most [`MOST_WAYS`], and whether there are more. The chosen plan tells what the
-/// dims of attention stand for. What a collective leaves is `used` as it is by all that reads it: else a plan may have it
-/// by undoing it again.
-pub(crate) fn ways(request: &Request, program: &Program, chosen: &Plan, used: bool) -> (Vec<Way>, bool) {
+/// The ways of having what was asked for, at most [`MOST_WAYS`], and whether there are more. The
+/// chosen plan tells what the dims of attention stand for. What a collective leaves is `used` as it
+/// is by all that reads it: else a plan may have it by undoing it again.
+pub(crate) fn ways(
+    request: &Request,
+    program: &Program,
+    chosen: &Plan,
+    used: bool,
+) -> (Vec<Way>, bool) {
     let mut all = match request {
-        Request::Layout { value, pattern, .. } => vec![demanded(annotated(program, *value, pattern))],
+        Request::Layout { value, pattern, .. } => {
+            vec![demanded(annotated(program, *value, pattern))]
+        }
         Request::Collective { op, value } => {
             let values: Vec<ValueId> = match value {
                 Some(value) => vec![behind_pins(program, *value)],
@@ -60,7 +69,10 @@ pub(crate) fn has(request: &Request, program: &Program, plan: &Plan) -> bool {
         Request::Layout { value, pattern, .. } => {
             let v = program.value(*value);
             let fits = |i: &shard_ir::Instruction| {
-                i.name == v.name && i.dims == v.dims && i.origin.in_layers == v.in_layers && pattern.admits(i.layout)
+                i.name == v.name
+                    && i.dims == v.dims
+                    && i.origin.in_layers == v.in_layers
+                    && pattern.admits(i.layout)
             };
             plan.instructions.iter().any(fits)
         }
@@ -80,7 +92,8 @@ pub(crate) fn has(request: &Request, program: &Program, plan: &Plan) -> bool {
 }
 
 fn is_made(program: &Program, value: ValueId) -> bool {
-    !program.value(value).dims.is_empty() && !matches!(program.value(value).def, Def::Pin { .. } | Def::Constant(_))
+    !program.value(value).dims.is_empty()
+        && !matches!(program.value(value).def, Def::Pin { .. } | Def::Constant(_))
 }
 
 fn behind_pins(program: &Program, mut value: ValueId) -> ValueId {
@@ -90,13 +103,16 @@ fn behind_pins(program: &Program, mut value: ValueId) -> ValueId {
     value
 }
 
-/// A collective of a value, for each axis and each dim (or pair of dims) that it can be along: a first demand has the value
-/// as it is before, a second as it is after, both free in all other axes.
+/// A collective of a value, for each axis and each dim (or pair of dims) that it can be along: a
+/// first demand has the value as it is before, a second as it is after, both free in all other
+/// axes.
 fn collective_ways(program: &Program, op: &str, value: ValueId, used: bool) -> Vec<Way> {
     let v = program.value(value);
     let (rank, sizes) = (v.dims.len(), program.sizes(&v.dims));
     let stored = match &v.def {
-        Def::Parameter { pattern, .. } => pattern.exact(MeshShape { mesh: &program.mesh, sizes: &sizes }),
+        Def::Parameter { pattern, .. } => {
+            pattern.exact(MeshShape { mesh: &program.mesh, sizes: &sizes })
+        }
         Def::Constant(_) | Def::Op { .. } | Def::Pin { .. } => None,
     };
     let on = |dim: usize, axis| {
@@ -104,8 +120,12 @@ fn collective_ways(program: &Program, op: &str, value: ValueId, used: bool) -> V
         pattern.dims[dim] = DimPattern { axes: AxisList::EMPTY.then(axis), any_order: false };
         pattern
     };
-    let partial = |axis| LayoutPattern { partial_sum: AxisSet::EMPTY.with(axis), ..LayoutPattern::any(rank, true) };
-    let whole = |axis| LayoutPattern { whole: AxisSet::EMPTY.with(axis), ..LayoutPattern::any(rank, true) };
+    let partial = |axis| LayoutPattern {
+        partial_sum: AxisSet::EMPTY.with(axis),
+        ..LayoutPattern::any(rank, true)
+    };
+    let whole =
+        |axis| LayoutPattern { whole: AxisSet::EMPTY.with(axis), ..LayoutPattern::any(rank, true) };
     let mut found = Vec::new();
     for axis in program.mesh.axis_ids() {
         let divides = |d: &usize| sizes[*d].is_multiple_of(program.mesh.size(axis));
@@ -123,7 +143,9 @@ fn collective_ways(program: &Program, op: &str, value: ValueId, used: bool) -> V
         };
         for (before, after) in pairs {
             // A parameter whose stored layout is declared is before the move as it is stored.
-            let forced = used.then(|| read_as(ValueId(value.0 + if stored.is_some() { 1 } else { 2 }), after.clone()));
+            let forced = used.then(|| {
+                read_as(ValueId(value.0 + if stored.is_some() { 1 } else { 2 }), after.clone())
+            });
             let patterns = match stored {
                 Some(layout) if !before.admits(layout) => continue,
                 Some(_) => vec![after],
@@ -136,24 +158,28 @@ fn collective_ways(program: &Program, op: &str, value: ValueId, used: bool) -> V
     found
 }
 
-/// The restriction that whatever op reads a value directly reads it in a layout that a pattern admits.
+/// The restriction that whatever op reads a value directly reads it in a layout that a pattern
+/// admits.
 fn read_as(value: ValueId, pattern: LayoutPattern) -> impl FnOnce(&Program) -> Forced {
     move |program| {
         let places = |id: ValueId| -> Vec<usize> {
             let Def::Op { operands, .. } = &program.value(id).def else { return Vec::new() };
             operands.iter().enumerate().filter(|(_, o)| **o == value).map(|(at, _)| at).collect()
         };
-        let readers: Vec<(ValueId, Vec<usize>)> = program.value_ids().map(|id| (id, places(id))).collect();
-        let readers: Vec<_> = readers.into_iter().filter(|(_, places)| !places.is_empty()).collect();
+        let readers: Vec<(ValueId, Vec<usize>)> =
+            program.value_ids().map(|id| (id, places(id))).collect();
+        let readers: Vec<_> =
+            readers.into_iter().filter(|(_, places)| !places.is_empty()).collect();
         Forced(Arc::new(move |id, _, read| {
             let own = readers.iter().filter(|(reader, _)| *reader == id);
-            own.flat_map(|(_, places)| places).all(|at| read.get(*at).is_none_or(|layout| pattern.admits(*layout)))
+            own.flat_map(|(_, places)| places)
+                .all(|at| read.get(*at).is_none_or(|layout| pattern.admits(*layout)))
         }))
     }
 }
 
-/// The layouts before and after a permute that takes one axis off a dim: another of the same size comes in its place, or the
-/// two change places, on one dim or on two.
+/// The layouts before and after a permute that takes one axis off a dim: another of the same size
+/// comes in its place, or the two change places, on one dim or on two.
 fn permuted(program: &Program, axis: AxisId, sizes: &[u64]) -> Vec<(LayoutPattern, LayoutPattern)> {
     let mesh = &program.mesh;
     let split = |places: &[(usize, AxisId)]| {
@@ -169,19 +195,27 @@ fn permuted(program: &Program, axis: AxisId, sizes: &[u64]) -> Vec<(LayoutPatter
         let (one, two) = (mesh.size(axis), mesh.size(other));
         for dim in 0..sizes.len() {
             if one == two && divides(dim, one) {
-                let elsewhere =
-                    |a| LayoutPattern { whole: AxisSet::EMPTY.with(a), ..LayoutPattern::any(sizes.len(), true) };
+                let elsewhere = |a| LayoutPattern {
+                    whole: AxisSet::EMPTY.with(a),
+                    ..LayoutPattern::any(sizes.len(), true)
+                };
                 let (mut before, mut after) = (elsewhere(other), elsewhere(axis));
                 before.dims[dim].axes = AxisList::EMPTY.then(axis);
                 after.dims[dim].axes = AxisList::EMPTY.then(other);
                 found.push((before, after));
             }
             if divides(dim, one * two) {
-                found.push((split(&[(dim, axis), (dim, other)]), split(&[(dim, other), (dim, axis)])));
+                found.push((
+                    split(&[(dim, axis), (dim, other)]),
+                    split(&[(dim, other), (dim, axis)]),
+                ));
             }
             for second in dim + 1..sizes.len() {
                 if one == two && divides(dim, one) && divides(second, one) {
-                    found.push((split(&[(dim, axis), (second, other)]), split(&[(dim, other), (second, axis)])));
+                    found.push((
+                        split(&[(dim, axis), (second, other)]),
+                        split(&[(dim, other), (second, axis)]),
+                    ));
                 }
             }
         }

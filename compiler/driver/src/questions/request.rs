@@ -4,7 +4,9 @@ use shard_check::diagnostics::QuestionProblem;
 use shard_check::names::nearest;
 use shard_grammar::ast::{AxesWord, PartialOp};
 use shard_ir::catalogue::{Move, Sends};
-use shard_ir::{AxisList, DimPattern, Layout, LayoutError, LayoutPattern, MeshShape, Program, ValueId};
+use shard_ir::{
+    AxisList, DimPattern, Layout, LayoutError, LayoutPattern, MeshShape, Program, ValueId,
+};
 use shard_report::strategy::Strategy;
 use shard_search::demand::value_named;
 
@@ -21,8 +23,12 @@ pub(crate) enum Request {
 
 /// The collectives that can be asked for.
 fn collectives() -> Vec<&'static str> {
-    let mut names: Vec<&str> =
-        Move::ALL.iter().map(|of| of.row()).filter(|row| row.sends != Sends::Nothing).map(|row| row.name).collect();
+    let mut names: Vec<&str> = Move::ALL
+        .iter()
+        .map(|of| of.row())
+        .filter(|row| row.sends != Sends::Nothing)
+        .map(|row| row.name)
+        .collect();
     names.dedup();
     names
 }
@@ -44,7 +50,11 @@ pub(crate) fn read(text: &str, program: &Program) -> Result<Request, QuestionPro
     match tail {
         Some(layout) => {
             let value = named(head, program)?;
-            Ok(Request::Layout { value, pattern: pattern(layout, value, program)?, text: layout.to_string() })
+            Ok(Request::Layout {
+                value,
+                pattern: pattern(layout, value, program)?,
+                text: layout.to_string(),
+            })
         }
         None => Err(unreadable(text)),
     }
@@ -56,7 +66,10 @@ fn unreadable(text: &str) -> QuestionProblem {
     let help = nearest(text, known).map_or_else(
         || {
             let (all, forms) = (collectives().join(", "), names.join(", "));
-            format!("a layout ('h: BLF_x'), a collective ({all}; 'all-gather:x') or a strategy ({forms})")
+            format!(
+                "a layout ('h: BLF_x'), a collective ({all}; 'all-gather:x') or a strategy \
+                ({forms})"
+            )
         },
         str::to_string,
     );
@@ -78,14 +91,25 @@ pub(crate) fn named(name: &str, program: &Program) -> Result<ValueId, QuestionPr
             Some(near) => near.to_string(),
             None => format!("its values are {}", all.join(", ")),
         };
-        QuestionProblem::NoSuch { asked: format!("value `{name}`"), layer: program.name.clone(), help: Some(help) }
+        QuestionProblem::NoSuch {
+            asked: format!("value `{name}`"),
+            layer: program.name.clone(),
+            help: Some(help),
+        }
     })
 }
 
 /// A layout as a pattern over a value's dims, or why no plan can have the value so.
-fn pattern(text: &str, value: ValueId, program: &Program) -> Result<LayoutPattern, QuestionProblem> {
-    let unreadable =
-        |reason: String, help: Option<String>| QuestionProblem::Unreadable { asked: text.to_string(), reason, help };
+fn pattern(
+    text: &str,
+    value: ValueId,
+    program: &Program,
+) -> Result<LayoutPattern, QuestionProblem> {
+    let unreadable = |reason: String, help: Option<String>| QuestionProblem::Unreadable {
+        asked: text.to_string(),
+        reason,
+        help,
+    };
     let (word, partial) = shard_grammar::parse_layout_with_partial(text, 0)
         .map_err(|error| unreadable(error.message.clone(), error.help.clone()))?;
     let v = program.value(value);
@@ -103,7 +127,10 @@ fn pattern(text: &str, value: ValueId, program: &Program) -> Result<LayoutPatter
         };
         seen[at] = true;
         if let Some(axes) = &dim.axes {
-            out.dims[at] = DimPattern { axes: list(axes, program)?, any_order: axes.any_order && axes.axes.len() > 1 };
+            out.dims[at] = DimPattern {
+                axes: list(axes, program)?,
+                any_order: axes.any_order && axes.axes.len() > 1,
+            };
         }
     }
     if seen.contains(&false) {
@@ -128,7 +155,8 @@ fn list(word: &AxesWord, program: &Program) -> Result<AxisList, QuestionProblem>
             Some(id) => out = out.then(id),
             None if program.mesh.is_unit_axis(&axis.value) => {}
             None => {
-                let names: Vec<&str> = program.mesh.declared().iter().map(|(n, _)| n.as_str()).collect();
+                let names: Vec<&str> =
+                    program.mesh.declared().iter().map(|(n, _)| n.as_str()).collect();
                 return Err(QuestionProblem::Unreadable {
                     asked: word.raw.clone(),
                     reason: format!("there is no mesh axis `{}`", axis.value),
@@ -141,13 +169,20 @@ fn list(word: &AxesWord, program: &Program) -> Result<AxisList, QuestionProblem>
 }
 
 /// Whether any layout meets a pattern; the reason where none does.
-fn check(pattern: &LayoutPattern, value: ValueId, program: &Program, text: &str) -> Result<(), QuestionProblem> {
+fn check(
+    pattern: &LayoutPattern,
+    value: ValueId,
+    program: &Program,
+    text: &str,
+) -> Result<(), QuestionProblem> {
     let v = program.value(value);
     let (sizes, names) = (program.sizes(&v.dims), program.dim_names(&v.dims));
     let shape = MeshShape { mesh: &program.mesh, sizes: &sizes };
     let asked = format!("`{}` as {text}", v.name.clone().unwrap_or_default());
     let lists: Vec<AxisList> = pattern.dims.iter().map(|d| d.axes).collect();
-    let Err(error) = Layout::new(shape, &lists, pattern.partial_sum, pattern.partial_max) else { return Ok(()) };
+    let Err(error) = Layout::new(shape, &lists, pattern.partial_sum, pattern.partial_max) else {
+        return Ok(());
+    };
     let axis = |a: shard_ir::AxisId| program.mesh.name(a);
     let (reason, help) = match error {
         LayoutError::AxisSplitsTwice { axis: a, first, second } if first == second => {
@@ -156,20 +191,30 @@ fn check(pattern: &LayoutPattern, value: ValueId, program: &Program, text: &str)
         LayoutError::AxisSplitsTwice { axis: a, first, second } => {
             let (first, second) = (names[first], names[second]);
             (
-                format!("mesh axis {} is used twice, on {first} and on {second}: it splits one dim at most", axis(a)),
+                format!(
+                    "mesh axis {} is used twice, on {first} and on {second}: it splits one dim at \
+                        most",
+                    axis(a)
+                ),
                 None,
             )
         }
-        LayoutError::AxisSplitsAndPartial { axis: a, dim } => {
-            (format!("mesh axis {} splits {} and is partial: it is one or the other", axis(a), names[dim]), None)
-        }
+        LayoutError::AxisSplitsAndPartial { axis: a, dim } => (
+            format!(
+                "mesh axis {} splits {} and is partial: it is one or the other",
+                axis(a),
+                names[dim]
+            ),
+            None,
+        ),
         LayoutError::AxisPartialTwice { axis: a } => {
             (format!("mesh axis {} is both partialsum and partialmax", axis(a)), None)
         }
         LayoutError::NotDivisible { dim, size, devices } => {
             let over = program.mesh.axes_text(lists[dim].iter());
             let up = size.div_ceil(devices.max(1)).saturating_mul(devices);
-            let reason = format!("{} = {size} does not divide over {over} ({devices} devices)", names[dim]);
+            let reason =
+                format!("{} = {size} does not divide over {over} ({devices} devices)", names[dim]);
             (reason, Some(format!("-D '{}={size} pad {up}'", names[dim])))
         }
         LayoutError::RankTooLarge(rank) => (format!("{rank} dims are too many"), None),

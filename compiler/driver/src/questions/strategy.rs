@@ -1,5 +1,6 @@
-//! Strategies as restrictions on how ops may be done: which layouts a use of a weight may read, and how the scores of an
-//! attention may lie. What `shard_report::strategy` recognises in a plan, asked of a program.
+//! Strategies as restrictions on how ops may be done: which layouts a use of a weight may read, and
+//! how the scores of an attention may lie. What `shard_report::strategy` recognises in a plan,
+//! asked of a program.
 
 use std::sync::Arc;
 
@@ -23,7 +24,8 @@ struct WeightUse {
     result: Vec<DimId>,
 }
 
-/// Every use of a weight in an einsum; `None` where an einsum has more than two operands, whose order is not settled yet.
+/// Every use of a weight in an einsum; `None` where an einsum has more than two operands, whose
+/// order is not settled yet.
 fn weight_uses(program: &Program) -> Option<Vec<WeightUse>> {
     let mut found = Vec::new();
     for id in program.value_ids() {
@@ -56,7 +58,8 @@ fn stored_weight(program: &Program, mut id: ValueId) -> Option<ValueId> {
             Def::Parameter { kind, .. } if kind.is_weight() => return Some(id),
             Def::Pin { operand, .. } => id = *operand,
             Def::Op {
-                op: Op::Fetch | Op::Cast(_) | Op::Rename { .. } | Op::Split { .. } | Op::Merge { .. },
+                op:
+                    Op::Fetch | Op::Cast(_) | Op::Rename { .. } | Op::Split { .. } | Op::Merge { .. },
                 operands,
             } => {
                 id = *operands.first()?;
@@ -67,8 +70,8 @@ fn stored_weight(program: &Program, mut id: ValueId) -> Option<ValueId> {
 }
 
 impl WeightUse {
-    /// The weight is whole over some axes, split over all others that it is stored over, and each of these axes splits a dim
-    /// of the other operand that the weight lacks.
+    /// The weight is whole over some axes, split over all others that it is stored over, and each
+    /// of these axes splits a dim of the other operand that the weight lacks.
     fn is_gathered(&self, axes: AxisSet, read: &[Layout]) -> bool {
         let weight = read[self.place];
         weight.split_axes().union(weight.partial_axes()).intersection(axes).is_empty()
@@ -80,7 +83,8 @@ impl WeightUse {
     fn tokens(&self, read: &[Layout]) -> AxisSet {
         let others = self.dims.iter().enumerate().filter(|(at, _)| *at != self.place);
         let lacked = others.flat_map(|(at, dims)| {
-            let lacked = dims.iter().enumerate().filter(|(_, d)| !self.dims[self.place].contains(d));
+            let lacked =
+                dims.iter().enumerate().filter(|(_, d)| !self.dims[self.place].contains(d));
             lacked.map(move |(i, _)| read[at].axes_of(i).set())
         });
         lacked.fold(AxisSet::EMPTY, AxisSet::union)
@@ -93,11 +97,19 @@ impl WeightUse {
             && weight.split_axes().union(weight.partial_axes()).intersection(axes).is_empty()
     }
 
-    /// The dims of the weight that stand for experts: the other operand and the result have them too.
+    /// The dims of the weight that stand for experts: the other operand and the result have them
+    /// too.
     fn experts(&self, heads: &[DimId]) -> Vec<usize> {
-        let others = |d: &DimId| self.dims.iter().enumerate().any(|(at, dims)| at != self.place && dims.contains(d));
+        let others = |d: &DimId| {
+            self.dims.iter().enumerate().any(|(at, dims)| at != self.place && dims.contains(d))
+        };
         let is_expert = |d: &DimId| self.result.contains(d) && others(d) && !heads.contains(d);
-        self.dims[self.place].iter().enumerate().filter(|(_, d)| is_expert(d)).map(|(i, _)| i).collect()
+        self.dims[self.place]
+            .iter()
+            .enumerate()
+            .filter(|(_, d)| is_expert(d))
+            .map(|(i, _)| i)
+            .collect()
     }
 
     /// A weight with experts has them split.
@@ -106,12 +118,14 @@ impl WeightUse {
         experts.is_empty() || experts.iter().any(|dim| !read[self.place].axes_of(*dim).is_empty())
     }
 
-    /// The weight is split over every axis that it is stored over, on one side of the product or on both.
+    /// The weight is split over every axis that it is stored over, on one side of the product or on
+    /// both.
     fn is_stationary(&self, sides: usize, read: &[Layout]) -> bool {
         let weight = read[self.place];
         let split = |summed: bool| {
             let dims = self.dims[self.place].iter().enumerate();
-            dims.filter(|(_, d)| self.result.contains(d) != summed).any(|(i, _)| !weight.axes_of(i).is_empty())
+            dims.filter(|(_, d)| self.result.contains(d) != summed)
+                .any(|(i, _)| !weight.axes_of(i).is_empty())
         };
         let both = usize::from(split(true)) + usize::from(split(false));
         self.stored.is_subset(weight.split_axes()) && both == sides
@@ -142,7 +156,11 @@ pub(super) fn ways(program: &Program, chosen: &Plan, wanted: Strategy) -> Vec<Wa
 }
 
 /// The scores of every attention lie with one of those dims split.
-fn attention_ways(program: &Program, chosen: &Plan, dims: impl Fn(&Attention) -> Vec<DimId>) -> Vec<Way> {
+fn attention_ways(
+    program: &Program,
+    chosen: &Plan,
+    dims: impl Fn(&Attention) -> Vec<DimId>,
+) -> Vec<Way> {
     let mut scores: Vec<(ValueId, Vec<usize>)> = Vec::new();
     for attention in attentions(chosen) {
         let instr = chosen.instruction(attention.scores);
@@ -150,11 +168,13 @@ fn attention_ways(program: &Program, chosen: &Plan, dims: impl Fn(&Attention) ->
         let same = |id: &ValueId| {
             let v = program.value(*id);
             matches!(v.def, Def::Op { op: Op::Einsum, .. })
-                && (Some(v.span), &v.dims, &v.in_layers) == (instr.origin.span, &instr.dims, &instr.origin.in_layers)
+                && (Some(v.span), &v.dims, &v.in_layers)
+                    == (instr.origin.span, &instr.dims, &instr.origin.in_layers)
         };
         let Some(value) = program.value_ids().find(same) else { return Vec::new() };
         let wanted = dims(&attention);
-        let places = instr.dims.iter().enumerate().filter(|(_, d)| wanted.contains(d)).map(|(i, _)| i);
+        let places =
+            instr.dims.iter().enumerate().filter(|(_, d)| wanted.contains(d)).map(|(i, _)| i);
         scores.push((value, places.collect()));
     }
     if scores.is_empty() || scores.iter().any(|(_, places)| places.is_empty()) {
@@ -168,7 +188,9 @@ fn attention_ways(program: &Program, chosen: &Plan, dims: impl Fn(&Attention) ->
 }
 
 fn weight_ways(program: &Program, chosen: &Plan, wanted: Strategy) -> Vec<Way> {
-    let Some(uses) = weight_uses(program).filter(|uses| !uses.is_empty()) else { return Vec::new() };
+    let Some(uses) = weight_uses(program).filter(|uses| !uses.is_empty()) else {
+        return Vec::new();
+    };
     let axes: Vec<AxisSet> = program.mesh.all_axes().nonempty_subsets().collect();
     let way = |allowed: AllowedUse| {
         let uses = uses.clone();
@@ -191,11 +213,12 @@ fn weight_ways(program: &Program, chosen: &Plan, wanted: Strategy) -> Vec<Way> {
         Strategy::DataParallel => {
             // An axis that a weight is stored over gathers it, and that has another name.
             let stored = uses.iter().fold(AxisSet::EMPTY, |all, u| all.union(u.stored));
-            let single = axes
-                .iter()
-                .copied()
-                .filter(|s| s.len() == 1 && s.is_subset(program.mesh.all_axes().difference(stored)));
-            single.map(|axis| way(Box::new(move |u, read| u.is_data_parallel(axis, read)))).collect()
+            let single = axes.iter().copied().filter(|s| {
+                s.len() == 1 && s.is_subset(program.mesh.all_axes().difference(stored))
+            });
+            single
+                .map(|axis| way(Box::new(move |u, read| u.is_data_parallel(axis, read))))
+                .collect()
         }
         Strategy::ExpertParallel => {
             let heads: Vec<DimId> = attentions(chosen).into_iter().flat_map(|a| a.heads).collect();

@@ -1,4 +1,5 @@
-//! Why a value or an instruction of a plan is as it is: a derivation, what it was preferred to, and what would do away with it.
+//! Why a value or an instruction of a plan is as it is: a derivation, what it was preferred to, and
+//! what would do away with it.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +7,8 @@ use shard_check::diagnostics::QuestionProblem;
 use shard_check::names::nearest;
 use shard_cost::Hardware;
 use shard_ir::{
-    Def, InstrId, InstrKind, Layout, LayoutPattern, Operand, Picoseconds, Plan, Program, Reduction, ValueId,
+    Def, InstrId, InstrKind, Layout, LayoutPattern, Operand, Picoseconds, Plan, Program, Reduction,
+    ValueId,
 };
 use shard_report::Layer;
 use shard_report::draw::Place;
@@ -22,7 +24,8 @@ use crate::compile::Compilation;
 /// So many removals are shown.
 const MOST_REMOVALS: usize = 3;
 
-/// What is known of why each value or instruction is as it is that a question names: in each layer its op and its moves.
+/// What is known of why each value or instruction is as it is that a question names: in each layer
+/// its op and its moves.
 pub fn why<'c>(asked: &str, compilation: &'c Compilation) -> Result<Vec<Why<'c>>, QuestionProblem> {
     let layers = compilation.layers();
     let mut answers: Vec<Why<'c>> = Vec::new();
@@ -33,7 +36,9 @@ pub fn why<'c>(asked: &str, compilation: &'c Compilation) -> Result<Vec<Why<'c>>
             hardware: &compilation.compiled[i].0,
             options: &compilation.options,
         });
-        answers.extend(targets(layer.plan(), asked).into_iter().map(|id| answer(*layer, about.as_ref(), id)));
+        answers.extend(
+            targets(layer.plan(), asked).into_iter().map(|id| answer(*layer, about.as_ref(), id)),
+        );
     }
     if answers.is_empty() {
         let plan = layers.first().map(Layer::plan);
@@ -47,7 +52,8 @@ pub fn why<'c>(asked: &str, compilation: &'c Compilation) -> Result<Vec<Why<'c>>
 }
 
 fn help(plan: &Plan, asked: &str) -> String {
-    let names: BTreeSet<&str> = plan.instructions.iter().filter_map(|i| i.name.as_deref()).collect();
+    let names: BTreeSet<&str> =
+        plan.instructions.iter().filter_map(|i| i.name.as_deref()).collect();
     match nearest(asked, names.iter().copied()) {
         Some(near) => near.to_string(),
         None => {
@@ -58,15 +64,20 @@ fn help(plan: &Plan, asked: &str) -> String {
     }
 }
 
-/// The instructions that are asked about: one by its number, or those of a name: its op and its moves, or what it is.
+/// The instructions that are asked about: one by its number, or those of a name: its op and its
+/// moves, or what it is.
 fn targets(plan: &Plan, asked: &str) -> Vec<InstrId> {
     let number = asked.trim().trim_start_matches('%').parse::<u32>().ok();
     if let Some(id) = number.map(InstrId) {
         return if id.index() < plan.instructions.len() { vec![id] } else { Vec::new() };
     }
-    let named: Vec<InstrId> =
-        plan.ids().filter(|id| plan.instruction(*id).name.as_deref() == Some(asked.trim())).collect();
-    let made = |id: &InstrId| !matches!(plan.instruction(*id).kind, InstrKind::Parameter(_) | InstrKind::Constant(_));
+    let named: Vec<InstrId> = plan
+        .ids()
+        .filter(|id| plan.instruction(*id).name.as_deref() == Some(asked.trim()))
+        .collect();
+    let made = |id: &InstrId| {
+        !matches!(plan.instruction(*id).kind, InstrKind::Parameter(_) | InstrKind::Constant(_))
+    };
     let of_interest: Vec<InstrId> = named.iter().copied().filter(made).collect();
     if of_interest.is_empty() { named } else { of_interest }
 }
@@ -103,7 +114,11 @@ fn places(plan: &Plan, id: InstrId) -> Vec<Place> {
         let name = value_name(plan, source);
         match reader(plan, id) {
             Some(reader) => {
-                let text = format!("`{}` reads `{name}` as {}", value_name(plan, reader), plan.layout_text(id));
+                let text = format!(
+                    "`{}` reads `{name}` as {}",
+                    value_name(plan, reader),
+                    plan.layout_text(id)
+                );
                 add(reader, text, true);
             }
             None => add(id, format!("`{name}` leaves as {}", plan.layout_text(id)), true),
@@ -111,12 +126,20 @@ fn places(plan: &Plan, id: InstrId) -> Vec<Place> {
     }
     for op in [Some(id), op].into_iter().flatten() {
         if plan.instruction(op).kind.op().is_some() {
-            add(op, format!("`{}` is made as {}", value_name(plan, op), plan.layout_text(op)), op == id);
+            add(
+                op,
+                format!("`{}` is made as {}", value_name(plan, op), plan.layout_text(op)),
+                op == id,
+            );
         }
         for operand in &plan.instruction(op).operands {
             let given = origin(plan, *operand);
             if matches!(plan.instruction(given).kind, InstrKind::Parameter(_)) {
-                add(given, format!("`{}` is {}", value_name(plan, given), plan.layout_text(given)), given == id);
+                add(
+                    given,
+                    format!("`{}` is {}", value_name(plan, given), plan.layout_text(given)),
+                    given == id,
+                );
             }
         }
     }
@@ -143,9 +166,12 @@ impl About<'_> {
         })
     }
 
-    /// A value from whole on every device to the layout that it is made in, dim by dim and then what is left to reduce.
+    /// A value from whole on every device to the layout that it is made in, dim by dim and then
+    /// what is left to reduce.
     fn steps(&self, op: Option<InstrId>) -> Vec<Step> {
-        let Some((id, value)) = op.and_then(|id| Some((id, self.value(id)?))) else { return Vec::new() };
+        let Some((id, value)) = op.and_then(|id| Some((id, self.value(id)?))) else {
+            return Vec::new();
+        };
         let (plan, instr) = (self.plan, self.plan.instruction(id));
         let rank = instr.dims.len();
         let mut layout = Layout::REPLICATED;
@@ -162,10 +188,13 @@ impl About<'_> {
             let axes = instr.layout.partial(kind);
             let Some(first) = axes.iter().next() else { continue };
             layout = axes.iter().fold(layout, |l, axis| l.with_partial(axis, kind));
-            let over: BTreeSet<&str> = axes.iter().flat_map(|axis| self.dims_split_by(id, axis)).collect();
+            let over: BTreeSet<&str> =
+                axes.iter().flat_map(|axis| self.dims_split_by(id, axis)).collect();
             let over: Vec<&str> = over.into_iter().collect();
-            let on = if over.is_empty() { String::new() } else { format!(" on {}", over.join(", ")) };
-            let what = format!("{}{on}, the reduction left for later", plan.mesh.axes_text(axes.iter()));
+            let on =
+                if over.is_empty() { String::new() } else { format!(" on {}", over.join(", ")) };
+            let what =
+                format!("{}{on}, the reduction left for later", plan.mesh.axes_text(axes.iter()));
             stages.push((what, self.rule(id, first), layout));
         }
         stages
@@ -182,10 +211,14 @@ impl About<'_> {
     fn rule(&self, id: InstrId, axis: shard_ir::AxisId) -> Option<String> {
         let instr = self.plan.instruction(id);
         let op = instr.kind.op()?;
-        let mut operands: Vec<Operand<'_>> = instr.operands.iter().map(|o| self.plan.operand(*o)).collect();
+        let mut operands: Vec<Operand<'_>> =
+            instr.operands.iter().map(|o| self.plan.operand(*o)).collect();
         let mut result = self.plan.operand(id);
         if let Some((_, inside)) = self.plan.loop_layouts(id) {
-            operands.iter_mut().zip(&inside.operands).for_each(|(operand, layout)| operand.layout = *layout);
+            operands
+                .iter_mut()
+                .zip(&inside.operands)
+                .for_each(|(operand, layout)| operand.layout = *layout);
             result.layout = inside.product;
         }
         rule_of_axis(op, &operands, result, axis).map(|rule| rule.name.to_string())
@@ -197,7 +230,11 @@ impl About<'_> {
         let operands = plan.instruction(id).operands.iter().map(|o| plan.instruction(*o));
         operands
             .flat_map(|o| {
-                let on = o.dims.iter().enumerate().filter(move |(i, _)| o.layout.axes_of(*i).set().contains(axis));
+                let on = o
+                    .dims
+                    .iter()
+                    .enumerate()
+                    .filter(move |(i, _)| o.layout.axes_of(*i).set().contains(axis));
                 on.map(|(_, d)| plan.dims[d.index()].name.as_str())
             })
             .collect()
@@ -213,9 +250,11 @@ impl About<'_> {
         }
         let mut tries: Vec<(Program, String, bool)> = Vec::new();
         let given = origin(plan, id);
-        if let (InstrKind::Parameter(kind), Some(name)) = (&plan.instruction(given).kind, &plan.instruction(given).name)
+        if let (InstrKind::Parameter(kind), Some(name)) =
+            (&plan.instruction(given).kind, &plan.instruction(given).name)
             && let Some(value) = program.value_ids().find(|v| {
-                matches!(program.value(*v).def, Def::Parameter { .. }) && program.value(*v).name.as_ref() == Some(name)
+                matches!(program.value(*v).def, Def::Parameter { .. })
+                    && program.value(*v).name.as_ref() == Some(name)
             })
         {
             let instr = plan.instruction(id);
@@ -224,7 +263,11 @@ impl About<'_> {
                 *pattern = LayoutPattern::exactly(instr.layout, instr.dims.len());
             }
             let kind = kind.word().map_or(String::new(), |word| format!("{word} "));
-            tries.push((other, format!("{name}: {kind}{} {}", instr.dtype, plan.layout_text(id)), true));
+            tries.push((
+                other,
+                format!("{name}: {kind}{} {}", instr.dtype, plan.layout_text(id)),
+                true,
+            ));
         }
         for (i, output) in plan.outputs.iter().enumerate().filter(|(_, o)| o.id == id) {
             let Some(before) = plan.instruction(id).operands.first() else { continue };
@@ -233,28 +276,43 @@ impl About<'_> {
             other.outputs[i].pattern = LayoutPattern::exactly(instr.layout, instr.dims.len());
             tries.push((
                 other,
-                format!("-> {} {}    (the result `{}`)", instr.dtype, plan.layout_text(*before), output.name),
+                format!(
+                    "-> {} {}    (the result `{}`)",
+                    instr.dtype,
+                    plan.layout_text(*before),
+                    output.name
+                ),
                 true,
             ));
         }
         let around = [Some(given), reader(plan, id)].into_iter().flatten();
-        let names: BTreeSet<&str> = around.filter_map(|i| plan.instruction(i).name.as_deref()).collect();
+        let names: BTreeSet<&str> =
+            around.filter_map(|i| plan.instruction(i).name.as_deref()).collect();
         for (name, without) in names.into_iter().filter_map(|name| Some((name, without?))) {
             let Some(value) = value_named(program, name) else { continue };
             let v = program.value(value);
             if matches!(v.def, Def::Parameter { .. }) {
                 continue;
             }
-            let made = without.instructions.iter().find(|i| i.name.as_deref() == Some(name) && i.dims == v.dims);
+            let made = without
+                .instructions
+                .iter()
+                .find(|i| i.name.as_deref() == Some(name) && i.dims == v.dims);
             let Some(made) = made else { continue };
             let text = made.layout.text(&plan.mesh, &plan.dim_names(&v.dims));
             let pattern = LayoutPattern::exactly(made.layout, v.dims.len());
-            tries.push((annotated(program, value, &pattern), format!("let {name}: {text} = ..."), false));
+            tries.push((
+                annotated(program, value, &pattern),
+                format!("let {name}: {text} = ..."),
+                false,
+            ));
         }
         // The moves that the best plan without it has instead, one by one.
         for there in alternative.into_iter().flat_map(|a| &a.instead) {
             let Some(instr) = without.map(|plan| plan.instruction(*there)) else { continue };
-            let Some((name, value)) = instr.name.as_deref().and_then(|n| Some((n, value_named(program, n)?))) else {
+            let Some((name, value)) =
+                instr.name.as_deref().and_then(|n| Some((n, value_named(program, n)?)))
+            else {
                 continue;
             };
             if program.value(value).dims != instr.dims {
@@ -269,7 +327,11 @@ impl About<'_> {
             .into_iter()
             .filter_map(|(other, text, moves_the_border)| {
                 let (time, lowered) = self.time(&other)?;
-                (!still_there(plan, id, &lowered)).then_some(Removal { text, time, moves_the_border })
+                (!still_there(plan, id, &lowered)).then_some(Removal {
+                    text,
+                    time,
+                    moves_the_border,
+                })
             })
             .collect();
         found.sort_by_key(|r| r.time);
@@ -285,6 +347,8 @@ fn still_there(plan: &Plan, id: InstrId, other: &Plan) -> bool {
         let there = other.instruction(o);
         there.kind.name() == instr.kind.name()
             && there.name == instr.name
-            && axes(other, o).zip(axes(plan, id)).is_some_and(|(a, b)| !a.intersection(b).is_empty())
+            && axes(other, o)
+                .zip(axes(plan, id))
+                .is_some_and(|(a, b)| !a.intersection(b).is_empty())
     })
 }

@@ -28,8 +28,9 @@ struct Best {
     stated: Vec<String>,
 }
 
-/// For each layer that a question is about, the best plan that has what was asked for; `vary` is the dim whose sizes are
-/// tried. With several layers, those that the question is not about are passed over.
+/// For each layer that a question is about, the best plan that has what was asked for; `vary` is
+/// the dim whose sizes are tried. With several layers, those that the question is not about are
+/// passed over.
 pub fn why_not<'c>(
     compilation: &'c Compilation,
     source: &'c SourceFile,
@@ -57,8 +58,14 @@ pub fn why_not<'c>(
         match best(&request, asked, program, (hardware, chosen), compilation) {
             Ok(mut best) => {
                 let lower = &compilation.options;
-                let wish =
-                    Wanted { request: &request, program, source, hardware, options: lower, overrides: &overrides };
+                let wish = Wanted {
+                    request: &request,
+                    program,
+                    source,
+                    hardware,
+                    options: lower,
+                    overrides: &overrides,
+                };
                 best.stated = wish.lines(chosen, &best.compiled.schedule.plan);
                 let question = Question {
                     source,
@@ -142,7 +149,9 @@ fn best(
         }
         for (way, forced) in ways.iter().enumerate() {
             let options = forced.options(&compilation.options);
-            let Ok(compiled) = pipeline::compile(&forced.program, hardware, &options) else { continue };
+            let Ok(compiled) = pipeline::compile(&forced.program, hardware, &options) else {
+                continue;
+            };
             // One that fits before one that does not.
             let rank = |c: &Compiled| (!has_room(c, hardware), c.price.totals.serial_time);
             let is_better = best.as_ref().is_none_or(|b| rank(&compiled) < rank(&b.compiled));
@@ -152,7 +161,8 @@ fn best(
                 others.extend(strategy(&compiled.schedule.plan).into_iter().map(Strategy::name));
             }
             if is_better && has {
-                best = Some(Best { compiled, way, used, ways: ways.len(), cut, stated: Vec::new() });
+                best =
+                    Some(Best { compiled, way, used, ways: ways.len(), cut, stated: Vec::new() });
             }
         }
     }
@@ -160,7 +170,9 @@ fn best(
         let reason = match tried {
             0 => "nothing of this layer can be so, as its types are declared".to_string(),
             1 => "the layer's own types forbid it".to_string(),
-            n => format!("none of {n} ways of having it is a plan, as the layer's types are declared"),
+            n => format!(
+                "none of {n} ways of having it is a plan, as the layer's types are declared"
+            ),
         };
         let help = Some("a `?` behind a declared layout leaves it to the compiler".to_string());
         let asked = match request {
@@ -170,7 +182,10 @@ fn best(
         match (is_beaten, request) {
             (true, Request::Strategy(_)) => {
                 let others: Vec<&str> = others.into_iter().collect();
-                let reason = format!("with its ops done as the name means, the best plan is {}", others.join(", "));
+                let reason = format!(
+                    "with its ops done as the name means, the best plan is {}",
+                    others.join(", ")
+                );
                 QuestionProblem::Impossible { asked, reason, help }
             }
             (true, _) => QuestionProblem::Beaten { asked, ways: tried },

@@ -1,5 +1,6 @@
-//! What to write into a file so that its plan is another one that was found: annotations, each of which is needed, and which
-//! together were lowered to a plan of that time; where none do, since the search goes around them, the layer as a strict one.
+//! What to write into a file so that its plan is another one that was found: annotations, each of
+//! which is needed, and which together were lowered to a plan of that time; where none do, since
+//! the search goes around them, the layer as a strict one.
 
 use shard_cost::Hardware;
 use shard_grammar::SourceFile;
@@ -55,7 +56,8 @@ impl Wanted<'_> {
         needed.iter().map(text).collect()
     }
 
-    /// The layer's own values that are made otherwise, and parameters that are moved otherwise, in program order.
+    /// The layer's own values that are made otherwise, and parameters that are moved otherwise, in
+    /// program order.
     fn differences(&self, chosen: &Plan, other: &Plan) -> Vec<Annotation> {
         let mut found: Vec<Annotation> = Vec::new();
         let has = |id: shard_ir::InstrId| {
@@ -67,15 +69,21 @@ impl Wanted<'_> {
         };
         for id in other.ids().filter(|id| !has(*id)) {
             let instr = other.instruction(id);
-            let is_stored = || matches!(other.instruction(origin(other, id)).kind, InstrKind::Parameter(_));
+            let is_stored =
+                || matches!(other.instruction(origin(other, id)).kind, InstrKind::Parameter(_));
             let counts = match &instr.kind {
-                InstrKind::Op(_) | InstrKind::CollectiveEinsum(_) => instr.origin.in_layers.is_empty(),
+                InstrKind::Op(_) | InstrKind::CollectiveEinsum(_) => {
+                    instr.origin.in_layers.is_empty()
+                }
                 InstrKind::Parameter(_) => true,
                 InstrKind::Move(_) => is_stored(),
                 InstrKind::Constant(_) => false,
             };
             let value = instr.name.as_ref().and_then(|name| value_named(self.program, name));
-            let Some(value) = value.filter(|v| counts && self.program.value(*v).dims == instr.dims) else { continue };
+            let Some(value) = value.filter(|v| counts && self.program.value(*v).dims == instr.dims)
+            else {
+                continue;
+            };
             // Of a chain of moves the end is what is read.
             found.retain(|(known, _)| *known != value);
             found.push((value, instr.layout));
@@ -85,7 +93,8 @@ impl Wanted<'_> {
         found
     }
 
-    /// Whether the program with those annotations has what was asked for, in the time of the other plan.
+    /// Whether the program with those annotations has what was asked for, in the time of the other
+    /// plan.
     fn gives(&self, annotations: &[Annotation], other: &Plan) -> bool {
         let mut program = self.program.clone();
         // From the last on, since values behind an annotated one move on.
@@ -93,7 +102,9 @@ impl Wanted<'_> {
             let rank = self.program.value(*value).dims.len();
             program = annotated(&program, *value, &LayoutPattern::exactly(*layout, rank));
         }
-        let Ok(lowered) = shard_search::lower(&program, self.hardware, self.options) else { return false };
+        let Ok(lowered) = shard_search::lower(&program, self.hardware, self.options) else {
+            return false;
+        };
         let time = |plan: &Plan| shard_cost::price(plan, self.hardware).totals.serial_time;
         force::has(self.request, self.program, &lowered.plan) && time(&lowered.plan) == time(other)
     }
@@ -108,7 +119,8 @@ impl Wanted<'_> {
             let kind = kind.word().map_or_else(String::new, |word| format!("{word} "));
             return format!("{name}: {kind}{} {text}", v.dtype);
         }
-        let line = self.source.line(self.source.line_column(v.span.start).line).unwrap_or_default().trim();
+        let line =
+            self.source.line(self.source.line_column(v.span.start).line).unwrap_or_default().trim();
         match line.split_once('=') {
             Some((_, right)) if line.starts_with("let ") => format!("let {name}: {text} ={right}"),
             _ if line.starts_with("let ") => format!("let {name}: {text} = ..."),

@@ -79,7 +79,8 @@ impl<'p> Body<'p> {
         body
     }
 
-    /// Until which place each value is kept: those that a folded block reads until its end, results for ever.
+    /// Until which place each value is kept: those that a folded block reads until its end, results
+    /// for ever.
     fn last_reads(&self) -> Vec<usize> {
         let plan = self.plan;
         let ranges = plan.fold_ranges();
@@ -110,22 +111,29 @@ impl<'p> Body<'p> {
         last
     }
 
-    /// A move that leaves nothing to do: on whole tensors those without a layout to hold the value to.
+    /// A move that leaves nothing to do: on whole tensors those without a layout to hold the value
+    /// to.
     fn is_alias(&self, id: InstrId) -> bool {
         let instr = self.plan.instruction(id);
         match (&instr.kind, self.form) {
             (InstrKind::Move(_), Form::Alone) => true,
             // What lies in host memory is cut as it is fetched.
-            (InstrKind::Move(_), Form::Constraints) => !instr.layout.is_complete() || self.plan.in_host_memory(id),
+            (InstrKind::Move(_), Form::Constraints) => {
+                !instr.layout.is_complete() || self.plan.in_host_memory(id)
+            }
             (InstrKind::Move(_), Form::Devices) => false,
             (
-                InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::Op(_) | InstrKind::CollectiveEinsum(_),
+                InstrKind::Parameter(_)
+                | InstrKind::Constant(_)
+                | InstrKind::Op(_)
+                | InstrKind::CollectiveEinsum(_),
                 _,
             ) => false,
         }
     }
 
-    /// Writes the parameters' names, all instructions and the results. `parameters` are the names of the arguments.
+    /// Writes the parameters' names, all instructions and the results. `parameters` are the names
+    /// of the arguments.
     pub(crate) fn write(mut self, parameters: &[(InstrId, String)]) -> Result<String, ExportError> {
         for (id, name) in parameters {
             self.hold(*id, name);
@@ -149,14 +157,20 @@ impl<'p> Body<'p> {
             next += 1;
             match self.plan.runs_in(id) {
                 Some(fold) => {
-                    let (_, last) = ranges[fold.index()].ok_or(ExportError::Internal("an empty block"))?;
+                    let (_, last) =
+                        ranges[fold.index()].ok_or(ExportError::Internal("an empty block"))?;
                     self.fold(fold, (id, last))?;
                     next = last.index() + 1;
                 }
                 None => self.instruction(id)?,
             }
         }
-        let results = self.plan.outputs.iter().map(|output| self.result(output)).collect::<Result<Vec<_>, _>>()?;
+        let results = self
+            .plan
+            .outputs
+            .iter()
+            .map(|output| self.result(output))
+            .collect::<Result<Vec<_>, _>>()?;
         self.text.push_str(&returned(self.indent, &results));
         Ok(self.text)
     }
@@ -166,7 +180,8 @@ impl<'p> Body<'p> {
         self.known[id.index()] = Some(Py::atom(name));
     }
 
-    /// A name for a value that is made at a place: its own, or with a number where another value of that name is still read.
+    /// A name for a value that is made at a place: its own, or with a number where another value of
+    /// that name is still read.
     fn name_for(&self, id: InstrId, at: usize) -> String {
         let instr = self.plan.instruction(id);
         let own = match (&instr.name, instr.fold) {
@@ -177,15 +192,24 @@ impl<'p> Body<'p> {
             (Some(name), None) => identifier(name),
             (None, _) => format!("t{}", id.0),
         };
-        self.taken.free(&own, |name| self.holds.get(name).is_some_and(|held| self.last_read[held.index()] > at))
+        self.taken.free(&own, |name| {
+            self.holds.get(name).is_some_and(|held| self.last_read[held.index()] > at)
+        })
     }
 
     fn value(&self, id: InstrId) -> Result<Py, ExportError> {
-        self.known[id.index()].clone().ok_or(ExportError::Internal("a value is read that was not made"))
+        self.known[id.index()]
+            .clone()
+            .ok_or(ExportError::Internal("a value is read that was not made"))
     }
 
     fn named(&self, id: InstrId) -> Result<Vec<Named>, ExportError> {
-        self.plan.instruction(id).operands.iter().map(|o| Ok(Named { id: *o, py: self.value(*o)? })).collect()
+        self.plan
+            .instruction(id)
+            .operands
+            .iter()
+            .map(|o| Ok(Named { id: *o, py: self.value(*o)? }))
+            .collect()
     }
 
     /// A partial parameter has the term of the device behind one dim, or two, of size 1.
@@ -196,8 +220,12 @@ impl<'p> Body<'p> {
             (_, [None, None]) | (Form::Alone, _) => return,
             (Form::Devices, [Some(_), Some(_)]) => Py::atom(format!("{name}[0, 0]")),
             (Form::Devices, _) => Py::atom(format!("{name}[0]")),
-            (Form::Constraints, [None, Some(_)]) => Py::call("jnp.sum", [Py::atom(&name)]).with("axis", Py::atom(0)),
-            (Form::Constraints, [Some(_), None]) => Py::call("jnp.max", [Py::atom(&name)]).with("axis", Py::atom(0)),
+            (Form::Constraints, [None, Some(_)]) => {
+                Py::call("jnp.sum", [Py::atom(&name)]).with("axis", Py::atom(0))
+            }
+            (Form::Constraints, [Some(_), None]) => {
+                Py::call("jnp.max", [Py::atom(&name)]).with("axis", Py::atom(0))
+            }
             (Form::Constraints, [Some(_), Some(_)]) => {
                 let sums = Py::call("jnp.sum", [Py::atom(&name)]).with("axis", Py::atom(1));
                 Py::call("jnp.max", [sums]).with("axis", Py::atom(0))
@@ -218,7 +246,10 @@ impl<'p> Body<'p> {
         let inline = readers.into_iter().all(|reader| {
             let instr = self.plan.instruction(reader);
             matches!(instr.kind, InstrKind::Op(Op::Binary(_)))
-                && instr.operands.iter().any(|o| !matches!(self.plan.instruction(*o).kind, InstrKind::Constant(_)))
+                && instr
+                    .operands
+                    .iter()
+                    .any(|o| !matches!(self.plan.instruction(*o).kind, InstrKind::Constant(_)))
         }) && self.plan.outputs.iter().all(|output| output.id != id)
             && self.plan.folds.iter().all(|fold| fold.from != id);
         if inline {
@@ -263,7 +294,10 @@ impl<'p> Body<'p> {
                     Form::Constraints => (vec![self.constrained(id, operand.py.clone())], None),
                     Form::Devices => {
                         let moved = Moved {
-                            shape: MeshShape { mesh: &self.plan.mesh, sizes: &self.plan.sizes(&instr.dims) },
+                            shape: MeshShape {
+                                mesh: &self.plan.mesh,
+                                sizes: &self.plan.sizes(&instr.dims),
+                            },
                             from: self.plan.instruction(operand.id).layout,
                             to: instr.layout,
                             dtype: instr.dtype,
@@ -294,7 +328,8 @@ impl<'p> Body<'p> {
         Py::call("at", std::iter::once(value).chain(entries))
     }
 
-    /// A folded block: a function of one application, and the scan that applies it to the stacked weights.
+    /// A folded block: a function of one application, and the scan that applies it to the stacked
+    /// weights.
     fn fold(&mut self, fold: FoldId, (first, last): (InstrId, InstrId)) -> Result<(), ExportError> {
         let plan = self.plan;
         let block = &plan.folds[fold.index()];
@@ -305,19 +340,27 @@ impl<'p> Body<'p> {
             .flat_map(|id| plan.instruction(id).operands.clone())
             .collect();
         let is_weight = |id: &InstrId| {
-            matches!(plan.instruction(*id).kind, InstrKind::Parameter(_)) && plan.instruction(*id).fold == Some(fold)
+            matches!(plan.instruction(*id).kind, InstrKind::Parameter(_))
+                && plan.instruction(*id).fold == Some(fold)
         };
-        let weights: Vec<InstrId> = plan.ids().filter(|id| is_weight(id) && read.contains(id)).collect();
+        let weights: Vec<InstrId> =
+            plan.ids().filter(|id| is_weight(id) && read.contains(id)).collect();
         let stacks = weights.iter().map(|id| self.value(*id)).collect::<Result<Vec<_>, _>>()?;
         let carried = self.value(block.from)?;
-        let kept: Vec<InstrId> =
-            plan.outputs.iter().filter(|output| output.state && inside(output.id)).map(|output| output.id).collect();
+        let kept: Vec<InstrId> = plan
+            .outputs
+            .iter()
+            .filter(|output| output.state && inside(output.id))
+            .map(|output| output.id)
+            .collect();
         let (outer_text, outer_holds, outer_taken) =
             (std::mem::take(&mut self.text), self.holds.clone(), self.taken.clone());
 
         // What is read from outside keeps its name inside.
         self.holds.clear();
-        for id in read.iter().filter(|id| !inside(**id) && **id != block.from && !weights.contains(id)) {
+        for id in
+            read.iter().filter(|id| !inside(**id) && **id != block.from && !weights.contains(id))
+        {
             if let Some(Py::Atom(name)) = &self.known[id.index()] {
                 self.taken.take(name);
             }
@@ -338,8 +381,10 @@ impl<'p> Body<'p> {
         for id in (first.0..=last.0).map(InstrId).filter(|id| inside(*id)) {
             self.instruction(id)?;
         }
-        let states =
-            kept.iter().map(|id| Ok(self.shown(*id, self.value(*id)?))).collect::<Result<Vec<_>, ExportError>>()?;
+        let states = kept
+            .iter()
+            .map(|id| Ok(self.shown(*id, self.value(*id)?)))
+            .collect::<Result<Vec<_>, ExportError>>()?;
         let states = if states.is_empty() { Py::atom("None") } else { Py::Tuple(states) };
         let handed_on = self.value(block.to)?;
         self.text.push_str(&returned(self.indent, &[handed_on, states]));
@@ -351,8 +396,16 @@ impl<'p> Body<'p> {
         let stack = if weights.is_empty() { "_".to_string() } else { stack };
         let pad = " ".repeat(self.indent);
         self.text.push('\n');
-        self.text.push_str(&call_line(self.indent, &format!("def {function}"), &[carry, stack], ":"));
-        self.text.push_str(&format!("{pad}    \"\"\"One of {} applications.\"\"\"\n{inner}\n", block.repeat));
+        self.text.push_str(&call_line(
+            self.indent,
+            &format!("def {function}"),
+            &[carry, stack],
+            ":",
+        ));
+        self.text.push_str(&format!(
+            "{pad}    \"\"\"One of {} applications.\"\"\"\n{inner}\n",
+            block.repeat
+        ));
         let name = self.name_for(block.to, last.index());
         let states = if kept.is_empty() { "_".to_string() } else { self.taken.fresh("kept") };
         let scanned = Py::call("lax.scan", [Py::atom(&function), carried]);
@@ -374,10 +427,15 @@ impl<'p> Body<'p> {
     /// A state of one application, with its term behind dims of size 1 where it is partial.
     fn shown(&self, id: InstrId, value: Py) -> Py {
         let layout = self.plan.instruction(id).layout;
-        let partial = [Reduction::Max, Reduction::Sum].iter().filter(|kind| !layout.partial(**kind).is_empty()).count();
+        let partial = [Reduction::Max, Reduction::Sum]
+            .iter()
+            .filter(|kind| !layout.partial(**kind).is_empty())
+            .count();
         match (self.form, partial, value) {
             (Form::Constraints | Form::Alone, _, value) | (Form::Devices, 0, value) => value,
-            (Form::Devices, n, Py::Atom(name)) => Py::atom(format!("{name}[{}]", vec!["None"; n].join(", "))),
+            (Form::Devices, n, Py::Atom(name)) => {
+                Py::atom(format!("{name}[{}]", vec!["None"; n].join(", ")))
+            }
             (Form::Devices, n, value) => Py::call("jnp.expand_dims", [value, Py::numbers(0..n)]),
         }
     }
@@ -392,10 +450,13 @@ impl<'p> Body<'p> {
                 true => value,
                 false => {
                     let partial = match self.form {
-                        Form::Devices => terms(&self.plan.mesh, instr.layout).iter().flatten().count(),
+                        Form::Devices => {
+                            terms(&self.plan.mesh, instr.layout).iter().flatten().count()
+                        }
                         Form::Constraints | Form::Alone => 0,
                     };
-                    let places = (0..=partial).chain(stacked.iter().map(|place| place + partial + 1));
+                    let places =
+                        (0..=partial).chain(stacked.iter().map(|place| place + partial + 1));
                     Py::call("jnp.transpose", [value, Py::numbers(places)])
                 }
             });

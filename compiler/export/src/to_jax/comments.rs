@@ -18,12 +18,20 @@ pub(crate) fn comment(plan: &Plan, id: InstrId, form: Form) -> String {
         (_, Form::Alone) => held,
         (InstrKind::Move(collective), _) => {
             let from = instr.operands.first().map_or(instr.layout, |o| plan.instruction(*o).layout);
-            format!("{held}: {}{}", collective.name(), sent(plan, id, collective, (from, instr.layout)))
+            format!(
+                "{held}: {}{}",
+                collective.name(),
+                sent(plan, id, collective, (from, instr.layout))
+            )
         }
         (InstrKind::CollectiveEinsum(_), _) => match plan.fused_collective(id) {
             Some((collective, moved, from)) => {
                 let after = moved_layout(plan, id, moved);
-                format!("{held}: with {}{}", collective.name(), sent(plan, moved, &collective, (from, after)))
+                format!(
+                    "{held}: with {}{}",
+                    collective.name(),
+                    sent(plan, moved, &collective, (from, after))
+                )
             }
             None => held,
         },
@@ -33,7 +41,9 @@ pub(crate) fn comment(plan: &Plan, id: InstrId, form: Form) -> String {
 
 /// The layout after the collective of a loop: of the operand as it is multiplied, or of the result.
 fn moved_layout(plan: &Plan, id: InstrId, moved: InstrId) -> Layout {
-    let inside = plan.loop_layouts(id).and_then(|(fused, inside)| inside.operands.get(fused.gathered()?).copied());
+    let inside = plan
+        .loop_layouts(id)
+        .and_then(|(fused, inside)| inside.operands.get(fused.gathered()?).copied());
     inside.filter(|_| moved != id).unwrap_or(plan.instruction(id).layout)
 }
 

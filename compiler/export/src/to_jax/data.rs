@@ -4,15 +4,20 @@ use shard_ir::{Binary, InstrId, InstrKind, Map, Op, Plan};
 
 /// What inputs must meet.
 pub(crate) struct Data {
-    /// Of each instruction whose values end up as ids of a table, how many rows the smallest such table has.
+    /// Of each instruction whose values end up as ids of a table, how many rows the smallest such
+    /// table has.
     pub(crate) below: Vec<Option<u64>>,
-    /// Something takes a root or a logarithm, or divides by what is no number, where no composite's piece does.
+    /// Something takes a root or a logarithm, or divides by what is no number, where no composite's
+    /// piece does.
     pub(crate) positive: bool,
 }
 
 impl Data {
     pub(crate) fn of(plan: &Plan) -> Data {
-        Data { below: shard_ir::index_ranges(plan), positive: plan.ids().any(|id| needs_positive(plan, id)) }
+        Data {
+            below: shard_ir::index_ranges(plan),
+            positive: plan.ids().any(|id| needs_positive(plan, id)),
+        }
     }
 }
 

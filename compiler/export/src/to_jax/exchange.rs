@@ -10,7 +10,8 @@ use crate::error::ExportError;
 /// Layouts that are looked at before gathers and slices are taken.
 const MOST_LAYOUTS: usize = 4_000;
 
-/// How a layout is reached: elements sent, steps taken, and the last step with the layout before it.
+/// How a layout is reached: elements sent, steps taken, and the last step with the layout before
+/// it.
 type Reached = (u64, u32, Option<(Collective, Layout)>);
 
 /// The moves from one layout to another, each with the layout after it.
@@ -24,8 +25,8 @@ pub(crate) fn steps_of(
         .ok_or(ExportError::Internal("an exchange between layouts that no moves join"))
 }
 
-/// The chain that sends the fewest elements (and of those the shortest), over layouts that the same axes split: all-to-alls
-/// and permutes, or gathers and slices where some dims do not divide.
+/// The chain that sends the fewest elements (and of those the shortest), over layouts that the same
+/// axes split: all-to-alls and permutes, or gathers and slices where some dims do not divide.
 fn cheapest(shape: MeshShape<'_>, from: Layout, to: Layout) -> Option<Vec<(Collective, Layout)>> {
     let mut waiting = BTreeSet::from([(0u64, 0u32, from)]);
     let mut reached: BTreeMap<Layout, Reached> = BTreeMap::from([(from, (0, 0, None))]);
@@ -40,7 +41,9 @@ fn cheapest(shape: MeshShape<'_>, from: Layout, to: Layout) -> Option<Vec<(Colle
         if left.len() > MOST_LAYOUTS {
             return None;
         }
-        for (step, after) in Collective::along_one_dim_from(shape, layout, AxisSet::EMPTY, AxisSet::EMPTY) {
+        for (step, after) in
+            Collective::along_one_dim_from(shape, layout, AxisSet::EMPTY, AxisSet::EMPTY)
+        {
             let reduces = step.terms().kind.is_some();
             let reached_by = (sent + elements(shape, &step, layout, after), steps + 1);
             let better = reached.get(&after).is_none_or(|(s, n, _)| reached_by < (*s, *n));

@@ -1,5 +1,5 @@
-//! A module of JAX: the mesh, the specs of all parameters, a function for each layer and phase, the unsharded function
-//! beside it, and a check that compares the two.
+//! A module of JAX: the mesh, the specs of all parameters, a function for each layer and phase, the
+//! unsharded function beside it, and a check that compares the two.
 
 mod body;
 mod comments;
@@ -26,7 +26,8 @@ use crate::specs::{boundary_entries, terms};
 /// How a module says where data lie.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Style {
-    /// A `shard_map` of what each device does: every collective is written out, and no other is sent.
+    /// A `shard_map` of what each device does: every collective is written out, and no other is
+    /// sent.
     #[default]
     ShardMap,
     /// Whole tensors, each held to a layout where the plan moves one: XLA finds the collectives.
@@ -47,14 +48,19 @@ pub struct JaxOptions {
 pub struct Exported<'a> {
     /// Its plan, verified.
     pub plan: &'a Plan,
-    /// What the source says, unsharded ([`Plan::unsharded`]), of the same sizes; where there is none, the plan's own ops are
-    /// compared with.
+    /// What the source says, unsharded ([`Plan::unsharded`]), of the same sizes; where there is
+    /// none, the plan's own ops are compared with.
     pub source: Option<&'a Plan>,
 }
 
 /// A module of layers on one mesh; `origin` says in a few words what they come from.
-pub fn jax(layers: &[Exported<'_>], origin: &str, options: JaxOptions) -> Result<String, ExportError> {
-    let mut module = Module { options, taken: Taken::default(), single: layers.len() == 1, entries: Vec::new() };
+pub fn jax(
+    layers: &[Exported<'_>],
+    origin: &str,
+    options: JaxOptions,
+) -> Result<String, ExportError> {
+    let mut module =
+        Module { options, taken: Taken::default(), single: layers.len() == 1, entries: Vec::new() };
     let mesh = layers.first().map_or_else(Mesh::default, |layer| layer.plan.mesh.clone());
     if layers.iter().any(|layer| layer.plan.mesh != mesh) {
         return Err(ExportError::Meshes);
@@ -64,7 +70,9 @@ pub fn jax(layers: &[Exported<'_>], origin: &str, options: JaxOptions) -> Result
         functions.push_str(&module.layer(layer, "")?);
         let source = layer.source.map_or_else(|| seen_by(layer.plan, Form::Alone), Plan::clone);
         if let (Some(plan), Some(source)) = (stack(layer.plan), stack(&source)) {
-            functions.push_str(&module.layer(&Exported { plan: &plan, source: Some(&source) }, ".stack")?);
+            functions.push_str(
+                &module.layer(&Exported { plan: &plan, source: Some(&source) }, ".stack")?,
+            );
         }
     }
     Ok(module.assembled(&mesh, origin, &functions))
@@ -99,20 +107,27 @@ impl Module {
         };
         let function = self.taken.fresh(&identifier(&title));
         let unsharded = self.taken.fresh(&format!("{function}_unsharded"));
-        let prefix =
-            if self.single && kind.is_empty() { String::new() } else { format!("{}_", function.to_uppercase()) };
-        let [params, results, shapes] =
-            ["PARAMS", "RESULTS", "SHAPES"].map(|word| self.taken.fresh(&format!("{prefix}{word}")));
+        let prefix = if self.single && kind.is_empty() {
+            String::new()
+        } else {
+            format!("{}_", function.to_uppercase())
+        };
+        let [params, results, shapes] = ["PARAMS", "RESULTS", "SHAPES"]
+            .map(|word| self.taken.fresh(&format!("{prefix}{word}")));
         let parameters = parameters(plan);
         let outputs = output_names(plan);
         let partial = self.options.style == Style::ShardMap;
 
         let mut out = format!("\n\n# {}\n", heading(plan, &title));
-        let spec = |id: InstrId| Py::call("P", spec_entries(plan, id, &plan.instruction(id).dims, true));
+        let spec =
+            |id: InstrId| Py::call("P", spec_entries(plan, id, &plan.instruction(id).dims, true));
         let entries: Vec<_> = parameters.iter().map(|p| (p.name.clone(), spec(p.id))).collect();
         out.push_str(&dictionary(0, &format!("{params} = "), &entries, ""));
-        let spec = |output: &PlanOutput| Py::call("P", spec_entries(plan, output.id, &output.dims, partial));
-        let entries: Vec<_> = outputs.iter().zip(&plan.outputs).map(|(name, o)| (name.clone(), spec(o))).collect();
+        let spec = |output: &PlanOutput| {
+            Py::call("P", spec_entries(plan, output.id, &output.dims, partial))
+        };
+        let entries: Vec<_> =
+            outputs.iter().zip(&plan.outputs).map(|(name, o)| (name.clone(), spec(o))).collect();
         out.push_str(&dictionary(0, &format!("{results} = "), &entries, ""));
         let shape = |p: &Parameter| {
             let instr = plan.instruction(p.id);
@@ -127,14 +142,20 @@ impl Module {
             Style::Constraints => Form::Constraints,
         };
         let arguments: Vec<String> = parameters.iter().map(|p| p.argument.clone()).collect();
-        let named: Vec<(InstrId, String)> = parameters.iter().map(|p| (p.id, p.argument.clone())).collect();
+        let named: Vec<(InstrId, String)> =
+            parameters.iter().map(|p| (p.id, p.argument.clone())).collect();
         out.push_str("\n\n");
         out.push_str(&self.decorators(plan, &parameters, &params, &results, outputs.as_slice()));
         out.push_str(&call_line(0, &format!("def {function}"), &arguments, ":"));
         out.push_str(&match form {
-            Form::Devices => format!("    \"\"\"`{}` on each device's own blocks.\"\"\"\n", plain(&title)),
+            Form::Devices => {
+                format!("    \"\"\"`{}` on each device's own blocks.\"\"\"\n", plain(&title))
+            }
             Form::Constraints | Form::Alone => {
-                format!("    \"\"\"`{}` on whole tensors, held to the plan's layouts.\"\"\"\n", plain(&title))
+                format!(
+                    "    \"\"\"`{}` on whole tensors, held to the plan's layouts.\"\"\"\n",
+                    plain(&title)
+                )
             }
         });
         let seen = seen_by(plan, form);
@@ -146,19 +167,34 @@ impl Module {
             let same = |id: &InstrId| {
                 let instr = source.instruction(*id);
                 let is_parameter = matches!(instr.kind, InstrKind::Parameter(_));
-                is_parameter && instr.name.as_ref() == Some(&p.name) && instr.dims == *dims && instr.dtype == dtype
+                is_parameter
+                    && instr.name.as_ref() == Some(&p.name)
+                    && instr.dims == *dims
+                    && instr.dtype == dtype
             };
-            let found = source.ids().find(same).ok_or(ExportError::Internal("the source lacks a parameter"))?;
+            let found = source
+                .ids()
+                .find(same)
+                .ok_or(ExportError::Internal("the source lacks a parameter"))?;
             Ok((found, p.argument.clone()))
         };
         let named = parameters.iter().map(of_source).collect::<Result<Vec<_>, _>>()?;
         out.push_str("\n\n");
         out.push_str(&call_line(0, &format!("def {unsharded}"), &arguments, ":"));
-        out.push_str(&format!("    \"\"\"`{}` as the source has it, on whole tensors.\"\"\"\n", plain(&title)));
+        out.push_str(&format!(
+            "    \"\"\"`{}` as the source has it, on whole tensors.\"\"\"\n",
+            plain(&title)
+        ));
         out.push_str(&Body::new(&source, &source, Form::Alone, self.options.floats).write(&named)?);
 
-        let names = [("sharded", &function), ("unsharded", &unsharded), ("params", &params), ("results", &results)];
-        let mut entry: Vec<(String, Py)> = names.iter().map(|(key, name)| (key.to_string(), Py::atom(name))).collect();
+        let names = [
+            ("sharded", &function),
+            ("unsharded", &unsharded),
+            ("params", &params),
+            ("results", &results),
+        ];
+        let mut entry: Vec<(String, Py)> =
+            names.iter().map(|(key, name)| (key.to_string(), Py::atom(name))).collect();
         entry.push(("shapes".to_string(), Py::atom(&shapes)));
         entry.extend(self.data(plan, &parameters, &outputs, partial));
         self.entries.push((title, entry));
@@ -166,14 +202,23 @@ impl Module {
     }
 
     /// What the check has to know of the data.
-    fn data(&self, plan: &Plan, parameters: &[Parameter], outputs: &[String], partial: bool) -> Vec<(String, Py)> {
+    fn data(
+        &self,
+        plan: &Plan,
+        parameters: &[Parameter],
+        outputs: &[String],
+        partial: bool,
+    ) -> Vec<(String, Py)> {
         let data = Data::of(plan);
         let strings = |names: Vec<&str>| Py::List(names.into_iter().map(Py::string).collect());
-        let below = parameters.iter().filter_map(|p| Some((string(&p.name), Py::atom(data.below[p.id.index()]?))));
+        let below = parameters
+            .iter()
+            .filter_map(|p| Some((string(&p.name), Py::atom(data.below[p.id.index()]?))));
         let count = |count: Option<u64>| count.map_or(Py::atom("None"), Py::atom);
         let split = |id: InstrId| {
             let [candidates, terms] = terms(&plan.mesh, plan.instruction(id).layout);
-            (candidates.is_some() || terms.is_some()).then(|| Py::Tuple(vec![count(candidates), count(terms)]))
+            (candidates.is_some() || terms.is_some())
+                .then(|| Py::Tuple(vec![count(candidates), count(terms)]))
         };
         // Results are told from parameters of the same name.
         let results: Vec<(String, &PlanOutput)> =
@@ -182,8 +227,10 @@ impl Module {
             parameters.iter().filter_map(|p| Some((string(&p.name), split(p.id)?))).collect();
         let partial_results = results.iter().filter(|_| partial);
         of_terms.extend(partial_results.filter_map(|(name, o)| Some((string(name), split(o.id)?))));
-        let stacked = parameters.iter().filter(|p| stack_of(plan, p.id).is_some()).map(|p| p.name.as_str());
-        let stacked_results = results.iter().filter(|(_, o)| stack_of_output(plan, o)).map(|(name, _)| name.as_str());
+        let stacked =
+            parameters.iter().filter(|p| stack_of(plan, p.id).is_some()).map(|p| p.name.as_str());
+        let stacked_results =
+            results.iter().filter(|(_, o)| stack_of_output(plan, o)).map(|(name, _)| name.as_str());
         let tolerance = self.options.floats.tolerance(plan.instructions.iter().map(|i| i.dtype));
         vec![
             ("below".to_string(), Py::Dict(below.collect())),
@@ -205,7 +252,11 @@ impl Module {
         outputs: &[String],
     ) -> String {
         let donated: Vec<usize> = replaced(plan);
-        let donated = parameters.iter().enumerate().filter(|(_, p)| donated.contains(&p.id.index())).map(|(at, _)| at);
+        let donated = parameters
+            .iter()
+            .enumerate()
+            .filter(|(_, p)| donated.contains(&p.id.index()))
+            .map(|(at, _)| at);
         let donated: Vec<usize> = donated.collect();
         let given = match outputs {
             [one] => format!("{results}[{}]", string(one)),
@@ -220,7 +271,8 @@ impl Module {
                 let jit = donate(Py::call("@partial", [Py::atom("jax.jit")])).flat();
                 let jit = if donated.is_empty() { "@jax.jit".to_string() } else { jit };
                 format!(
-                    "{jit}\n@partial(\n    jax.shard_map,\n    mesh=MESH,\n    in_specs=tuple({params}.values()),\n    \
+                    "{jit}\n@partial(\n    jax.shard_map,\n    mesh=MESH,\n    \
+                        in_specs=tuple({params}.values()),\n    \
                      out_specs={given},\n    check_vma=False,\n)\n"
                 )
             }
@@ -230,7 +282,11 @@ impl Module {
                     _ => format!("placed({results})"),
                 };
                 let host: Vec<Py> = host_names(parameters).map(Py::string).collect();
-                let host = if host.is_empty() { String::new() } else { format!(", {}", Py::List(host).flat()) };
+                let host = if host.is_empty() {
+                    String::new()
+                } else {
+                    format!(", {}", Py::List(host).flat())
+                };
                 let donated = match donated.is_empty() {
                     true => String::new(),
                     false => format!("    donate_argnums={},\n", Py::numbers(&donated).flat()),
@@ -250,23 +306,34 @@ impl Module {
             tail.push_str(&dictionary(4, &format!("{}: ", string(name)), entry, ","));
         }
         tail.push_str("}\n\n\nif __name__ == \"__main__\":\n    sys.exit(main())\n");
-        let mut axes: Vec<(&str, u64)> = mesh.declared().iter().map(|(name, size)| (name.as_str(), *size)).collect();
+        let mut axes: Vec<(&str, u64)> =
+            mesh.declared().iter().map(|(name, size)| (name.as_str(), *size)).collect();
         if axes.is_empty() {
             axes.push(("devices", 1));
         }
         let sizes = Py::numbers(axes.iter().map(|(_, size)| size));
         let names = Py::Tuple(axes.iter().map(|(name, _)| Py::string(name)).collect());
         let kinds = Py::binary(Py::atom("(AxisType.Auto,)"), "*", Py::atom(axes.len()));
-        let mesh_line = assignment(0, "MESH", &Py::call("jax.make_mesh", [sizes, names]).with("axis_types", kinds), "");
-        let written = |texts: &[&str]| texts.iter().map(|text| format!("\n\n{text}\n")).collect::<String>();
+        let mesh_line = assignment(
+            0,
+            "MESH",
+            &Py::call("jax.make_mesh", [sizes, names]).with("axis_types", kinds),
+            "",
+        );
+        let written =
+            |texts: &[&str]| texts.iter().map(|text| format!("\n\n{text}\n")).collect::<String>();
         let before = called_by("devices_for_a_check(1)", &[]);
         let of_layers = called_by(functions, &before);
         let known: Vec<&str> = before.iter().chain(&of_layers).copied().collect();
         let of_check = called_by("main()", &known);
-        let [before, of_layers, of_check] = [before, of_layers, of_check].map(|texts| written(&texts));
+        let [before, of_layers, of_check] =
+            [before, of_layers, of_check].map(|texts| written(&texts));
         let devices: u64 = axes.iter().map(|(_, size)| size).product();
-        let wide =
-            if self.options.floats == Floats::F64 { "jax.config.update(\"jax_enable_x64\", True)\n" } else { "" };
+        let wide = if self.options.floats == Floats::F64 {
+            "jax.config.update(\"jax_enable_x64\", True)\n"
+        } else {
+            ""
+        };
         let code = format!(
             "{before}\n\n{wide}devices_for_a_check({devices})\n{mesh_line}{of_layers}{functions}{of_check}{tail}"
         );
@@ -289,7 +356,10 @@ fn imports(code: &str) -> String {
     if code.contains("lax.") {
         out.push_str("from jax import lax\n");
     }
-    out.push_str("from jax.sharding import AxisType, NamedSharding\nfrom jax.sharding import PartitionSpec as P\n");
+    out.push_str(
+        "from jax.sharding import AxisType, NamedSharding\nfrom jax.sharding import \
+        PartitionSpec as P\n",
+    );
     out
 }
 
@@ -301,17 +371,24 @@ fn plain(text: &str) -> String {
 fn docstring(origin: &str, style: Style) -> String {
     let said = match style {
         Style::ShardMap => {
-            "Every line of a layer is one instruction of its plan; behind it stand the layout and the bytes\n\
-             of one device after it. PARAMS says how each parameter lies on the mesh, SHAPES how large it\n\
+            "Every line of a layer is one instruction of its plan; behind it stand the layout and \
+                the bytes\n\
+             of one device after it. PARAMS says how each parameter lies on the mesh, SHAPES how \
+             large it\n\
              is as a whole. A partial value at the boundary has its terms along a dim in front."
         }
         Style::Constraints => {
-            "Every value that the plan moves is held to the layout that it moves it to; XLA finds the\n\
-             collectives. PARAMS says how each parameter lies on the mesh, SHAPES how large it is as a\n\
+            "Every value that the plan moves is held to the layout that it moves it to; XLA finds \
+                the\n\
+             collectives. PARAMS says how each parameter lies on the mesh, SHAPES how large it is \
+             as a\n\
              whole. A partial value at the boundary has its terms along a dim in front."
         }
     };
-    format!("{}\n\n{said}\n\n`--check` runs the layers on made-up data beside their unsharded form.\n", plain(origin))
+    format!(
+        "{}\n\n{said}\n\n`--check` runs the layers on made-up data beside their unsharded form.\n",
+        plain(origin)
+    )
 }
 
 fn heading(plan: &Plan, title: &str) -> String {
@@ -337,19 +414,29 @@ fn stack_of_output(plan: &Plan, output: &PlanOutput) -> bool {
 
 fn spec_entries(plan: &Plan, id: InstrId, dims: &[shard_ir::DimId], partial: bool) -> Vec<Py> {
     let instr = plan.instruction(id);
-    let order: Vec<usize> = dims.iter().filter_map(|d| instr.dims.iter().position(|i| i == d)).collect();
+    let order: Vec<usize> =
+        dims.iter().filter_map(|d| instr.dims.iter().position(|i| i == d)).collect();
     let mut layout = instr.layout.permuted(&order);
     if !partial {
         layout = layout.partial_axes().iter().fold(layout, |l, axis| l.with_replicated(axis));
     }
-    boundary_entries(&plan.mesh, layout, dims.len(), instr.fold.is_some() && stacked_value(plan, id))
+    boundary_entries(
+        &plan.mesh,
+        layout,
+        dims.len(),
+        instr.fold.is_some() && stacked_value(plan, id),
+    )
 }
 
-/// Whether an instruction is a tensor for each application of its block: a parameter of it, or a state.
+/// Whether an instruction is a tensor for each application of its block: a parameter of it, or a
+/// state.
 fn stacked_value(plan: &Plan, id: InstrId) -> bool {
     match plan.instruction(id).kind {
         InstrKind::Parameter(_) => true,
-        InstrKind::Constant(_) | InstrKind::Op(_) | InstrKind::Move(_) | InstrKind::CollectiveEinsum(_) => {
+        InstrKind::Constant(_)
+        | InstrKind::Op(_)
+        | InstrKind::Move(_)
+        | InstrKind::CollectiveEinsum(_) => {
             plan.outputs.iter().any(|output| output.id == id && output.state)
         }
     }
@@ -379,7 +466,8 @@ fn output_names(plan: &Plan) -> Vec<String> {
     plan.outputs.iter().map(|output| taken.fresh(&output.name)).collect()
 }
 
-/// The caches of which a result takes the place: it is the cache with something appended, and lies as the cache did.
+/// The caches of which a result takes the place: it is the cache with something appended, and lies
+/// as the cache did.
 fn replaced(plan: &Plan) -> Vec<usize> {
     let mut found = Vec::new();
     for output in &plan.outputs {
@@ -390,7 +478,9 @@ fn replaced(plan: &Plan) -> Vec<usize> {
                 InstrKind::Op(shard_ir::Op::Append { .. }) => at = instr.operands[0],
                 InstrKind::Parameter(ParameterKind::Cache) => {
                     let result = plan.instruction(output.id);
-                    let alike = result.layout == instr.layout && result.dims == instr.dims && output.dims == instr.dims;
+                    let alike = result.layout == instr.layout
+                        && result.dims == instr.dims
+                        && output.dims == instr.dims;
                     if alike && at != output.id && !found.contains(&at.index()) {
                         found.push(at.index());
                     }

@@ -1,4 +1,5 @@
-//! Each op as an expression of JAX on what one device holds; of a plan without layouts, on whole tensors.
+//! Each op as an expression of JAX on what one device holds; of a plan without layouts, on whole
+//! tensors.
 
 use shard_ir::{Binary, DimId, Dtype, Fused, InstrId, Map, Norm, Op, Plan, Reduce, Reduction};
 
@@ -72,7 +73,8 @@ impl Ops<'_> {
     /// The result of an op.
     pub(crate) fn op(&self, op: &Op, id: InstrId, operands: &[Named]) -> Result<Py, ExportError> {
         let first = operands.first().ok_or(ExportError::Internal("an op without operands"))?;
-        let second = || operands.get(1).ok_or(ExportError::Internal("an op without its second operand"));
+        let second =
+            || operands.get(1).ok_or(ExportError::Internal("an op without its second operand"));
         let dims = self.dims(first.id).to_vec();
         let axis = |dim: DimId| self.place(first.id, dim).map(Py::atom);
         let value = first.py.clone();
@@ -84,9 +86,11 @@ impl Ops<'_> {
                 let kept: Vec<DimId> = dims.iter().copied().filter(|d| !over.contains(d)).collect();
                 self.in_order(&kept, id, self.reduce(*kind, over, id, first)?)
             }
-            Op::Softmax { over } => {
-                self.in_order(&dims, id, Py::call("jax.nn.softmax", [value]).with("axis", axis(*over)?))
-            }
+            Op::Softmax { over } => self.in_order(
+                &dims,
+                id,
+                Py::call("jax.nn.softmax", [value]).with("axis", axis(*over)?),
+            ),
             Op::Norm { kind, over } => {
                 let name = match kind {
                     Norm::Rms => "rmsnorm",
@@ -107,11 +111,15 @@ impl Ops<'_> {
             Op::Mask { query, key } => self.mask(*query, *key, id, first),
             Op::Rope { over, at, extent } => self.rope(*over, *at, *extent, id, first),
             Op::Take { over } => self.take(*over, id, first, second()?),
-            Op::Route { over, at, to, choices } => self.route([*over, *at, *to], *choices, id, first),
-            Op::Fetch if self.alone => self.in_order(&dims, id, value),
-            Op::Fetch => {
-                self.in_order(&dims, id, Py::call("jax.device_put", [value, Py::atom("jax.memory.Space.Device")]))
+            Op::Route { over, at, to, choices } => {
+                self.route([*over, *at, *to], *choices, id, first)
             }
+            Op::Fetch if self.alone => self.in_order(&dims, id, value),
+            Op::Fetch => self.in_order(
+                &dims,
+                id,
+                Py::call("jax.device_put", [value, Py::atom("jax.memory.Space.Device")]),
+            ),
             Op::Cast(to) => {
                 let from = self.plan.instruction(first.id).dtype;
                 let cast = match to.is_float() {
@@ -142,26 +150,44 @@ impl Ops<'_> {
         Ok(Py::call("jnp.concatenate", [both]).with("axis", Py::atom(self.place(id, to)?)))
     }
 
-    fn append(&self, from: DimId, to: DimId, id: InstrId, first: &Named, new: &Named) -> Result<Py, ExportError> {
+    fn append(
+        &self,
+        from: DimId,
+        to: DimId,
+        id: InstrId,
+        first: &Named,
+        new: &Named,
+    ) -> Result<Py, ExportError> {
         let dims = self.dims(first.id).to_vec();
         let axis = |dim: DimId| self.place(first.id, dim).map(Py::atom);
         let value = first.py.clone();
         let rows = transposed(&renamed(self.dims(new.id), from, to), &dims, new.py.clone())?;
         let at = Py::atom(self.size(to) - self.size(from));
         let appended = match self.origin(first.id, to)? {
-            None => Py::call("lax.dynamic_update_slice_in_dim", [value, rows, at]).with("axis", axis(to)?),
-            Some(origin) => Py::call("append_block", [value, rows, at]).with("axis", axis(to)?).with("origin", origin),
+            None => Py::call("lax.dynamic_update_slice_in_dim", [value, rows, at])
+                .with("axis", axis(to)?),
+            Some(origin) => Py::call("append_block", [value, rows, at])
+                .with("axis", axis(to)?)
+                .with("origin", origin),
         };
         self.in_order(&dims, id, appended)
     }
 
-    fn mask(&self, query: DimId, key: DimId, id: InstrId, first: &Named) -> Result<Py, ExportError> {
+    fn mask(
+        &self,
+        query: DimId,
+        key: DimId,
+        id: InstrId,
+        first: &Named,
+    ) -> Result<Py, ExportError> {
         let dims = self.dims(first.id).to_vec();
         let axis = |dim: DimId| self.place(first.id, dim).map(Py::atom);
         let value = first.py.clone();
         let later = Py::atom(self.size(key) - self.size(query));
-        let mut masked =
-            Py::call("causal", [value]).with("queries", axis(query)?).with("keys", axis(key)?).with("later", later);
+        let mut masked = Py::call("causal", [value])
+            .with("queries", axis(query)?)
+            .with("keys", axis(key)?)
+            .with("later", later);
         for (name, dim) in [("query_origin", query), ("key_origin", key)] {
             if let Some(origin) = self.origin(first.id, dim)? {
                 masked = masked.with(name, origin);
@@ -189,19 +215,28 @@ impl Ops<'_> {
             (Some(origin), earlier) => Some(Py::binary(origin, "+", Py::atom(earlier))),
         };
         let turned = Py::call("rope", [value]).with("axis", axis(over)?).with("at", axis(at)?);
-        let turned = origin.map_or_else(|| turned.clone(), |origin| turned.clone().with("origin", origin));
+        let turned =
+            origin.map_or_else(|| turned.clone(), |origin| turned.clone().with("origin", origin));
         self.in_order(&dims, id, turned)
     }
 
-    fn route(&self, [over, at, to]: [DimId; 3], choices: u64, id: InstrId, first: &Named) -> Result<Py, ExportError> {
+    fn route(
+        &self,
+        [over, at, to]: [DimId; 3],
+        choices: u64,
+        id: InstrId,
+        first: &Named,
+    ) -> Result<Py, ExportError> {
         let dims = self.dims(first.id).to_vec();
         let value = first.py.clone();
-        let mut order: Vec<DimId> = dims.iter().copied().filter(|d| *d != over && *d != at).collect();
+        let mut order: Vec<DimId> =
+            dims.iter().copied().filter(|d| *d != over && *d != at).collect();
         order.extend([at, over]);
         let gates = transposed(&dims, &order, value)?;
         order.push(to);
-        let routed =
-            Py::call("route", [gates]).with("choices", Py::atom(choices)).with("places", Py::atom(self.size(to)));
+        let routed = Py::call("route", [gates])
+            .with("choices", Py::atom(choices))
+            .with("places", Py::atom(self.size(to)));
         self.in_order(&order, id, routed)
     }
 
@@ -209,12 +244,21 @@ impl Ops<'_> {
         let (operands, preferred) = self.einsum_operands(id, operands)?;
         let equation = Py::string(&self.equation(id)?);
         let product = Py::call("jnp.einsum", std::iter::once(equation).chain(operands));
-        Ok(preferred.map_or_else(|| product.clone(), |dtype| product.clone().with("preferred_element_type", dtype)))
+        Ok(preferred.map_or_else(
+            || product.clone(),
+            |dtype| product.clone().with("preferred_element_type", dtype),
+        ))
     }
 
-    /// The operands in the dtype that they are multiplied in, and the dtype of the result where it is another one.
-    fn einsum_operands(&self, id: InstrId, operands: &[Named]) -> Result<(Vec<Py>, Option<Py>), ExportError> {
-        let dtypes: Vec<Dtype> = operands.iter().map(|o| self.plan.instruction(o.id).dtype).collect();
+    /// The operands in the dtype that they are multiplied in, and the dtype of the result where it
+    /// is another one.
+    fn einsum_operands(
+        &self,
+        id: InstrId,
+        operands: &[Named],
+    ) -> Result<(Vec<Py>, Option<Py>), ExportError> {
+        let dtypes: Vec<Dtype> =
+            operands.iter().map(|o| self.plan.instruction(o.id).dtype).collect();
         let first = *dtypes.first().ok_or(ExportError::Internal("an einsum without operands"))?;
         let common = match dtypes.iter().all(|d| *d == first) {
             true => first,
@@ -244,40 +288,66 @@ impl Ops<'_> {
             if letters.iter().any(|(known, _)| *known == dim) {
                 continue;
             }
-            let initial = self.plan.dims[dim.index()].name.chars().next().filter(char::is_ascii_alphabetic);
-            let wanted =
-                initial.into_iter().flat_map(|c| [c, c.to_ascii_lowercase()]).chain('a'..='z').chain('A'..='Z');
+            let initial =
+                self.plan.dims[dim.index()].name.chars().next().filter(char::is_ascii_alphabetic);
+            let wanted = initial
+                .into_iter()
+                .flat_map(|c| [c, c.to_ascii_lowercase()])
+                .chain('a'..='z')
+                .chain('A'..='Z');
             let free = wanted.into_iter().find(|c| !letters.iter().any(|(_, taken)| taken == c));
             letters.push((dim, free.ok_or_else(|| self.too_many_dims(id))?));
         }
         let word = |dims: &[DimId]| -> String {
-            dims.iter().filter_map(|d| letters.iter().find(|(known, _)| known == d)).map(|(_, c)| *c).collect()
+            dims.iter()
+                .filter_map(|d| letters.iter().find(|(known, _)| known == d))
+                .map(|(_, c)| *c)
+                .collect()
         };
-        let (result, operands) = sides.split_last().ok_or(ExportError::Internal("an einsum without a result"))?;
-        Ok(format!("{}->{}", operands.iter().map(|d| word(d)).collect::<Vec<_>>().join(","), word(result)))
+        let (result, operands) =
+            sides.split_last().ok_or(ExportError::Internal("an einsum without a result"))?;
+        Ok(format!(
+            "{}->{}",
+            operands.iter().map(|d| word(d)).collect::<Vec<_>>().join(","),
+            word(result)
+        ))
     }
 
     fn too_many_dims(&self, id: InstrId) -> ExportError {
-        ExportError::Einsum { layer: self.plan.name.clone(), span: self.plan.instruction(id).origin.span }
+        ExportError::Einsum {
+            layer: self.plan.name.clone(),
+            span: self.plan.instruction(id).origin.span,
+        }
     }
 
     /// An einsum with a collective in its loop.
-    pub(crate) fn looped(&self, fused: &Fused, id: InstrId, operands: &[Named]) -> Result<Py, ExportError> {
+    pub(crate) fn looped(
+        &self,
+        fused: &Fused,
+        id: InstrId,
+        operands: &[Named],
+    ) -> Result<Py, ExportError> {
         let instr = self.plan.instruction(id);
         let (multiplied, _) = self.einsum_operands(id, operands)?;
-        let axes = Py::Tuple(fused.axes().iter().map(|a| Py::string(self.plan.mesh.name(a))).collect());
+        let axes =
+            Py::Tuple(fused.axes().iter().map(|a| Py::string(self.plan.mesh.name(a))).collect());
         let place = |dims: &[DimId], dim: DimId| match dims.iter().position(|d| *d == dim) {
             Some(place) => Py::atom(place),
             None => Py::atom("None"),
         };
-        let along = |dim: DimId| Py::Tuple(operands.iter().map(|o| place(self.dims(o.id), dim)).collect());
+        let along =
+            |dim: DimId| Py::Tuple(operands.iter().map(|o| place(self.dims(o.id), dim)).collect());
         let equation = Py::string(&self.equation(id)?);
         let arguments = std::iter::once(equation).chain(multiplied);
         let dtype = self.dtype(instr.dtype);
         let missing = ExportError::Internal("a loop along a dim that is not there");
         match *fused {
             Fused::AllGather { operand, dim, .. } => {
-                let gathered = operands.get(operand).and_then(|o| self.dims(o.id).get(dim)).copied().ok_or(missing)?;
+                let gathered = operands
+                    .get(operand)
+                    .and_then(|o| self.dims(o.id).get(dim))
+                    .copied()
+                    .ok_or(missing)?;
                 Ok(Py::call("einsum_gathering", arguments)
                     .with("place", Py::atom(operand))
                     .with("axes", axes)
@@ -295,7 +365,13 @@ impl Ops<'_> {
         }
     }
 
-    fn binary(&self, binary: Binary, id: InstrId, left: &Named, right: &Named) -> Result<Py, ExportError> {
+    fn binary(
+        &self,
+        binary: Binary,
+        id: InstrId,
+        left: &Named,
+        right: &Named,
+    ) -> Result<Py, ExportError> {
         let dtype = self.plan.instruction(id).dtype;
         let result = self.dims(id);
         let operand = |named: &Named| -> Result<Py, ExportError> {
@@ -327,9 +403,16 @@ impl Ops<'_> {
         })
     }
 
-    fn reduce(&self, kind: Reduce, over: &[DimId], id: InstrId, operand: &Named) -> Result<Py, ExportError> {
+    fn reduce(
+        &self,
+        kind: Reduce,
+        over: &[DimId],
+        id: InstrId,
+        operand: &Named,
+    ) -> Result<Py, ExportError> {
         let instr = self.plan.instruction(operand.id);
-        let places = over.iter().map(|d| self.place(operand.id, *d)).collect::<Result<Vec<usize>, _>>()?;
+        let places =
+            over.iter().map(|d| self.place(operand.id, *d)).collect::<Result<Vec<usize>, _>>()?;
         let axis = match places.as_slice() {
             [one] => Py::atom(one),
             several => Py::numbers(several),
@@ -345,7 +428,8 @@ impl Ops<'_> {
         Ok(match kind {
             Reduce::Sum => sum(value),
             Reduce::Mean if whole => Py::call("jnp.mean", [value]).with("axis", axis),
-            // Of a split dim each device has a part: the terms are sums over the parts, divided by the whole count.
+            // Of a split dim each device has a part: the terms are sums over the parts, divided by
+            // the whole count.
             Reduce::Mean => {
                 let count: u64 = over.iter().map(|d| self.size(*d)).product();
                 Py::binary(sum(value), "/", Py::atom(count))
@@ -355,7 +439,13 @@ impl Ops<'_> {
     }
 
     /// Dims read as others, of the same elements in the same order.
-    fn reshaped(&self, from: &[DimId], to: &[DimId], id: InstrId, operand: &Named) -> Result<Py, ExportError> {
+    fn reshaped(
+        &self,
+        from: &[DimId],
+        to: &[DimId],
+        id: InstrId,
+        operand: &Named,
+    ) -> Result<Py, ExportError> {
         let dims = self.dims(operand.id);
         let local = self.plan.local_sizes(id);
         let first = from.first().and_then(|d| dims.iter().position(|o| o == d));
@@ -365,7 +455,8 @@ impl Ops<'_> {
         let (before, value) = match together {
             true => (dims.to_vec(), operand.py.clone()),
             false => {
-                let mut order: Vec<DimId> = dims.iter().copied().filter(|d| !from.contains(d)).collect();
+                let mut order: Vec<DimId> =
+                    dims.iter().copied().filter(|d| !from.contains(d)).collect();
                 order.extend(from);
                 let value = transposed(dims, &order, operand.py.clone())?;
                 (order, value)
@@ -379,20 +470,36 @@ impl Ops<'_> {
                 None => after.push(dim),
             }
         }
-        let sizes = after.iter().map(|d| Ok(local[self.place(id, *d)?])).collect::<Result<Vec<u64>, ExportError>>()?;
+        let sizes = after
+            .iter()
+            .map(|d| Ok(local[self.place(id, *d)?]))
+            .collect::<Result<Vec<u64>, ExportError>>()?;
         self.in_order(&after, id, Py::call("jnp.reshape", [value, Py::numbers(sizes)]))
     }
 
-    fn take(&self, over: DimId, id: InstrId, table: &Named, ids: &Named) -> Result<Py, ExportError> {
+    fn take(
+        &self,
+        over: DimId,
+        id: InstrId,
+        table: &Named,
+        ids: &Named,
+    ) -> Result<Py, ExportError> {
         let (of_table, of_ids) = (self.dims(table.id), self.dims(ids.id));
         let shared: Vec<DimId> = of_table.iter().copied().filter(|d| of_ids.contains(d)).collect();
         let in_front = |dims: &[DimId]| -> Vec<DimId> {
-            shared.iter().copied().chain(dims.iter().copied().filter(|d| !shared.contains(d))).collect()
+            shared
+                .iter()
+                .copied()
+                .chain(dims.iter().copied().filter(|d| !shared.contains(d)))
+                .collect()
         };
         let (table_order, ids_order) = (in_front(of_table), in_front(of_ids));
         let rows = transposed(of_table, &table_order, table.py.clone())?;
         let at = transposed(of_ids, &ids_order, ids.py.clone())?;
-        let axis = table_order.iter().position(|d| *d == over).ok_or(ExportError::Internal("a take of no dim"))?;
+        let axis = table_order
+            .iter()
+            .position(|d| *d == over)
+            .ok_or(ExportError::Internal("a take of no dim"))?;
         let axis = axis - shared.len();
         let origin = self.origin(table.id, over)?;
         let taken = match shared.len() {
@@ -401,7 +508,8 @@ impl Ops<'_> {
             n => Py::call("take_from_each", [Py::atom(n), rows, at]),
         };
         let taken = taken.with("axis", Py::atom(axis));
-        let taken = origin.map_or_else(|| taken.clone(), |origin| taken.clone().with("origin", origin));
+        let taken =
+            origin.map_or_else(|| taken.clone(), |origin| taken.clone().with("origin", origin));
         let mut dims = shared.clone();
         let own_table: Vec<DimId> = table_order[shared.len()..].to_vec();
         for dim in own_table {
@@ -456,7 +564,8 @@ pub(crate) fn transposed(dims: &[DimId], order: &[DimId], value: Py) -> Result<P
         return Ok(value);
     }
     let missing = ExportError::Internal("a dim is missing from a result");
-    let places: Option<Vec<usize>> = order.iter().map(|d| dims.iter().position(|o| o == d)).collect();
+    let places: Option<Vec<usize>> =
+        order.iter().map(|d| dims.iter().position(|o| o == d)).collect();
     let places = places.filter(|places| places.len() == dims.len()).ok_or(missing)?;
     Ok(Py::call("jnp.transpose", [value, Py::numbers(places)]))
 }
@@ -470,13 +579,16 @@ fn aligned(dims: &[DimId], result: &[DimId], value: Py) -> Result<Py, ExportErro
     let value = transposed(dims, &order, value)?;
     // What is lacking in front comes by itself.
     let first = result.iter().position(|d| dims.contains(d)).unwrap_or(result.len());
-    let lacking: Vec<usize> =
-        (first..result.len()).filter(|at| !dims.contains(&result[*at])).map(|at| at - first).collect();
+    let lacking: Vec<usize> = (first..result.len())
+        .filter(|at| !dims.contains(&result[*at]))
+        .map(|at| at - first)
+        .collect();
     order.clear();
     Ok(match (lacking.as_slice(), &value) {
         ([], _) => value,
         (_, Py::Atom(name)) if name.len() < 30 => {
-            let index = (first..result.len()).map(|at| if lacking.contains(&(at - first)) { "None" } else { ":" });
+            let index = (first..result.len())
+                .map(|at| if lacking.contains(&(at - first)) { "None" } else { ":" });
             Py::atom(format!("{name}[{}]", index.collect::<Vec<_>>().join(", ")))
         }
         (lacking, _) => Py::call("jnp.expand_dims", [value, Py::numbers(lacking)]),

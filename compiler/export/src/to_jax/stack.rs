@@ -2,9 +2,9 @@
 
 use shard_ir::{FoldId, InstrId, InstrKind, ParameterKind, Plan, PlanFold};
 
-/// A layer of `repeat N` as one folded block of N applications: each takes as first parameter the first result of the one
-/// before, on weights and caches of its own; its other results are one for each. `None` where the layer is not repeated, or
-/// what it gives is not what it takes.
+/// A layer of `repeat N` as one folded block of N applications: each takes as first parameter the
+/// first result of the one before, on weights and caches of its own; its other results are one for
+/// each. `None` where the layer is not repeated, or what it gives is not what it takes.
 pub(crate) fn stack(plan: &Plan) -> Option<Plan> {
     if plan.repeat < 2 || !plan.folds.is_empty() {
         return None;
@@ -13,7 +13,8 @@ pub(crate) fn stack(plan: &Plan) -> Option<Plan> {
     let from = plan.ids().find(is_parameter)?;
     let (first, others) = plan.outputs.split_first()?;
     let (taken, given) = (plan.instruction(from), plan.instruction(first.id));
-    let alike = (&taken.dims, taken.dtype, taken.layout) == (&given.dims, given.dtype, given.layout);
+    let alike =
+        (&taken.dims, taken.dtype, taken.layout) == (&given.dims, given.dtype, given.layout);
     let is_made = |id: InstrId| match plan.instruction(id).kind {
         InstrKind::Parameter(_) | InstrKind::Constant(_) => false,
         InstrKind::Op(_) | InstrKind::Move(_) | InstrKind::CollectiveEinsum(_) => true,
@@ -27,13 +28,20 @@ pub(crate) fn stack(plan: &Plan) -> Option<Plan> {
         instr.fold = match instr.kind {
             InstrKind::Constant(_) | InstrKind::Parameter(ParameterKind::Activation) => None,
             _ if at == from.index() => None,
-            InstrKind::Parameter(ParameterKind::Weight | ParameterKind::HostWeight | ParameterKind::Cache)
+            InstrKind::Parameter(
+                ParameterKind::Weight | ParameterKind::HostWeight | ParameterKind::Cache,
+            )
             | InstrKind::Op(_)
             | InstrKind::Move(_)
             | InstrKind::CollectiveEinsum(_) => Some(FoldId(0)),
         };
     }
     stack.outputs.iter_mut().skip(1).for_each(|output| output.state = true);
-    stack.folds.push(PlanFold { layer: plan.name.clone(), repeat: plan.repeat, from, to: first.id });
+    stack.folds.push(PlanFold {
+        layer: plan.name.clone(),
+        repeat: plan.repeat,
+        from,
+        to: first.id,
+    });
     Some(stack)
 }

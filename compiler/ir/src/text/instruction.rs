@@ -78,7 +78,10 @@ impl Scope<'_> {
     fn axis_named(&self, name: &str, span: shard_words::Span) -> Parsed<AxisId> {
         match self.plan.mesh.axis(name) {
             Some(axis) => Ok(axis),
-            None => Err(LineError { span, message: format!("the mesh has no axis `{name}` of size greater than 1") }),
+            None => Err(LineError {
+                span,
+                message: format!("the mesh has no axis `{name}` of size greater than 1"),
+            }),
         }
     }
 
@@ -109,7 +112,8 @@ impl Scope<'_> {
             let message = "a plan's axes have an order: no parentheses".to_string();
             return Err(LineError { span: word.span, message });
         }
-        let ids: Vec<AxisId> = word.axes.iter().map(|a| self.axis_named(&a.value, a.span)).collect::<Parsed<_>>()?;
+        let ids: Vec<AxisId> =
+            word.axes.iter().map(|a| self.axis_named(&a.value, a.span)).collect::<Parsed<_>>()?;
         if ids.len() > MAX_AXES {
             Err(LineError { span: word.span, message: "an axis stands twice".to_string() })
         } else {
@@ -119,13 +123,19 @@ impl Scope<'_> {
 }
 
 /// A layout, checked against the sizes of its dims.
-pub(super) fn layout_word(scope: Scope<'_>, cursor: &mut Cursor<'_>) -> Parsed<(Vec<DimId>, Layout)> {
+pub(super) fn layout_word(
+    scope: Scope<'_>,
+    cursor: &mut Cursor<'_>,
+) -> Parsed<(Vec<DimId>, Layout)> {
     cursor.skip_blanks();
     let start = cursor.position();
     let text = cursor.bracketed_word("a layout", false)?;
     let (word, partial) = parse_layout_with_partial(text, start)?;
     if let Some(free) = &word.free {
-        return Err(LineError { span: free.span, message: "a plan leaves no axis free: no `?`".to_string() });
+        return Err(LineError {
+            span: free.span,
+            message: "a plan leaves no axis free: no `?`".to_string(),
+        });
     }
     let (mut dims, mut lists) = (Vec::new(), Vec::new());
     for dim in &word.dims {
@@ -170,7 +180,9 @@ pub(super) fn instruction(scope: Scope<'_>, cursor: &mut Cursor<'_>) -> Parsed<I
             *to = layout;
         }
     }
-    if let (InstrKind::CollectiveEinsum(Fused::ReduceScatter { dim, .. }), Some((before, named))) = (&mut kind, along) {
+    if let (InstrKind::CollectiveEinsum(Fused::ReduceScatter { dim, .. }), Some((before, named))) =
+        (&mut kind, along)
+    {
         match dims.iter().position(|d| *d == named) {
             Some(place) => *dim = place,
             None => return before.unexpected("a dim of the result"),
@@ -191,7 +203,8 @@ struct Head<'t> {
     operands: Vec<InstrId>,
     /// The name of a parameter.
     name: Option<String>,
-    /// The dim along which a loop scatters, and where it stands: its place is known once the result's dims are.
+    /// The dim along which a loop scatters, and where it stands: its place is known once the
+    /// result's dims are.
     along: Option<(Cursor<'t>, DimId)>,
 }
 
@@ -243,12 +256,17 @@ fn head<'t>(scope: Scope<'_>, cursor: &mut Cursor<'t>) -> Parsed<Head<'t>> {
 
 fn parameter_kind(cursor: &mut Cursor<'_>) -> ParameterKind {
     if cursor.take_word("weight") {
-        return if cursor.take_word("host") { ParameterKind::HostWeight } else { ParameterKind::Weight };
+        return if cursor.take_word("host") {
+            ParameterKind::HostWeight
+        } else {
+            ParameterKind::Weight
+        };
     }
     if cursor.take_word("cache") { ParameterKind::Cache } else { ParameterKind::Activation }
 }
 
-/// What stands behind the type: where the instruction comes from, and the folded block that it is in.
+/// What stands behind the type: where the instruction comes from, and the folded block that it is
+/// in.
 fn tail(scope: Scope<'_>, cursor: &mut Cursor<'_>) -> Parsed<(Origin, Option<FoldId>)> {
     let mut origin = Origin::default();
     if cursor.take_word("in") {
@@ -280,7 +298,10 @@ fn equation_matches(plan: &Plan, instr: &Instruction, start: Cursor<'_>) -> Pars
     let word = match &instr.kind {
         InstrKind::Op(Op::Einsum) => "einsum",
         InstrKind::CollectiveEinsum(_) => "collective-einsum",
-        InstrKind::Op(_) | InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::Move(_) => return Ok(()),
+        InstrKind::Op(_)
+        | InstrKind::Parameter(_)
+        | InstrKind::Constant(_)
+        | InstrKind::Move(_) => return Ok(()),
     };
     let mut cursor = start;
     cursor.expect_word(word)?;
@@ -307,14 +328,19 @@ fn reduction(cursor: &mut Cursor<'_>) -> Parsed<Reduction> {
     }
 }
 
-/// What a gather or a scatter is along: its first dim, and the layout that it leads to where there are more.
+/// What a gather or a scatter is along: its first dim, and the layout that it leads to where there
+/// are more.
 struct Parts {
     dim: usize,
     axes: AxisList,
     several: Option<Layout>,
 }
 
-fn collective(scope: Scope<'_>, word: &str, cursor: &mut Cursor<'_>) -> Parsed<Option<(InstrId, Collective)>> {
+fn collective(
+    scope: Scope<'_>,
+    word: &str,
+    cursor: &mut Cursor<'_>,
+) -> Parsed<Option<(InstrId, Collective)>> {
     if !Move::names().contains(&word) {
         return Ok(None);
     }
@@ -324,7 +350,9 @@ fn collective(scope: Scope<'_>, word: &str, cursor: &mut Cursor<'_>) -> Parsed<O
         "all-gather" => {
             let stripped = |layout: Layout, dim: usize, axes: AxisList| {
                 let on_dim = layout.axes_of(dim);
-                on_dim.ends_with(&axes).then(|| layout.with_dim(dim, on_dim.prefix(on_dim.len() - axes.len())))
+                on_dim
+                    .ends_with(&axes)
+                    .then(|| layout.with_dim(dim, on_dim.prefix(on_dim.len() - axes.len())))
             };
             match moved.parts(cursor, &stripped)? {
                 Parts { dim, axes, several: None } => Collective::AllGather { dim, axes },
@@ -346,7 +374,9 @@ fn collective(scope: Scope<'_>, word: &str, cursor: &mut Cursor<'_>) -> Parsed<O
                 Parts { several: Some(to), .. } => Collective::ReduceScatterDims { kind, to },
             }
         }
-        "all-reduce" => Collective::AllReduce { kind: reduction(cursor)?, axes: moved.over(cursor)?.set() },
+        "all-reduce" => {
+            Collective::AllReduce { kind: reduction(cursor)?, axes: moved.over(cursor)?.set() }
+        }
         "all-to-all" => {
             let axes = moved.over(cursor)?;
             cursor.expect_word("from")?;
@@ -397,8 +427,13 @@ impl Moved<'_> {
         self.place(cursor)
     }
 
-    /// `over x along B`, and, where it is along several dims, `, y along D`; the layout with one part done after the other.
-    fn parts(self, cursor: &mut Cursor<'_>, done: &dyn Fn(Layout, usize, AxisList) -> Option<Layout>) -> Parsed<Parts> {
+    /// `over x along B`, and, where it is along several dims, `, y along D`; the layout with one
+    /// part done after the other.
+    fn parts(
+        self,
+        cursor: &mut Cursor<'_>,
+        done: &dyn Fn(Layout, usize, AxisList) -> Option<Layout>,
+    ) -> Parsed<Parts> {
         let mut to = self.scope.plan.instruction(self.operand).layout;
         cursor.expect_word("over")?;
         let before = *cursor;
@@ -414,7 +449,9 @@ impl Moved<'_> {
                 match done(to, dim, axes) {
                     Some(next) => to = next,
                     None => {
-                        return at.unexpected("axes that the move takes from, or gives to, this dim of the operand");
+                        return at.unexpected(
+                            "axes that the move takes from, or gives to, this dim of the operand",
+                        );
                     }
                 }
             }
@@ -438,7 +475,9 @@ fn einsum_operands(scope: Scope<'_>, cursor: &mut Cursor<'_>) -> Parsed<Vec<Inst
 fn gathering(scope: Scope<'_>, cursor: &mut Cursor<'_>, operands: &[InstrId]) -> Parsed<Fused> {
     let before = *cursor;
     let operand = cursor.number("the place of the operand that is gathered")? as usize;
-    let Some(gathered) = operands.get(operand) else { return before.unexpected("the place of an operand") };
+    let Some(gathered) = operands.get(operand) else {
+        return before.unexpected("the place of an operand");
+    };
     cursor.expect_word("over")?;
     let axes = scope.axes(cursor)?;
     cursor.expect_word("along")?;
@@ -467,7 +506,9 @@ fn op(scope: Scope<'_>, word: &str, cursor: &mut Cursor<'_>) -> Parsed<Option<(V
             (_, Lead::Comma | Lead::Arrow) => cursor.expect(lead)?,
         }
         arguments.push(match slot.takes {
-            Takes::Dim | Takes::DimOrNothing | Takes::ListOfOne => Argument::Dim(scope.dim(cursor)?),
+            Takes::Dim | Takes::DimOrNothing | Takes::ListOfOne => {
+                Argument::Dim(scope.dim(cursor)?)
+            }
             Takes::Dims | Takes::SeveralDims => Argument::Dims(scope.dim_list(cursor)?),
             Takes::Position(what) | Takes::Count(what) => Argument::Number(cursor.number(what)?),
             Takes::Dtype => Argument::Dtype(dtype(cursor)?),

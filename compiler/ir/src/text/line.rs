@@ -4,7 +4,8 @@ use shard_words::Span;
 
 /// A name as it is, if it is a plain word; else in quotes.
 pub(super) fn quoted(name: &str) -> String {
-    let plain = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && name.chars().all(is_word_char);
+    let plain = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.chars().all(is_word_char);
     if plain { name.to_string() } else { format!("{name:?}") }
 }
 
@@ -59,7 +60,8 @@ impl<'t> Cursor<'t> {
     pub(super) fn unexpected<T>(&self, expected: &str) -> Parsed<T> {
         let mut here = *self;
         here.skip_blanks();
-        let mut len = here.rest().find([' ', '\t', '\r', ',', ';']).unwrap_or(here.rest().len()).min(40);
+        let mut len =
+            here.rest().find([' ', '\t', '\r', ',', ';']).unwrap_or(here.rest().len()).min(40);
         while !here.rest().is_char_boundary(len) {
             len -= 1;
         }
@@ -145,7 +147,10 @@ impl<'t> Cursor<'t> {
                 '\\' => match self.escape() {
                     Some(c) => out.push(c),
                     None => {
-                        return self.error_since(start, "an escape is `\\n`, `\\\"`, `\\\\`, `\\u{..}` and the like");
+                        return self.error_since(
+                            start,
+                            "an escape is `\\n`, `\\\"`, `\\\\`, `\\u{..}` and the like",
+                        );
                     }
                 },
                 c => out.push(c),
@@ -165,7 +170,8 @@ impl<'t> Cursor<'t> {
             'u' => {
                 let digits = self.rest().strip_prefix('{')?.split_once('}')?.0;
                 self.at += digits.len() + 2;
-                (digits.len() <= 6).then(|| u32::from_str_radix(digits, 16).ok().and_then(char::from_u32))??
+                (digits.len() <= 6)
+                    .then(|| u32::from_str_radix(digits, 16).ok().and_then(char::from_u32))??
             }
             _ => return None,
         })

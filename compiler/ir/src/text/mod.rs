@@ -15,10 +15,11 @@
 //! return y = %3 : BLF_yz(partialsum-x)
 //! ```
 //!
-//! A line is an instruction: what it does, what it reads, behind `:` its type, behind `@` the value's name in the source,
-//! behind `in` the inlined layers it belongs to, behind `;` the rule that made it. Spans and reasons are left out: they
-//! would change with every edit of the source. A line that starts with `//` is a comment. Several layers may follow one
-//! another. Names that are not plain words stand in quotes.
+//! A line is an instruction: what it does, what it reads, behind `:` its type, behind `@` the
+//! value's name in the source, behind `in` the inlined layers it belongs to, behind `;` the rule
+//! that made it. Spans and reasons are left out: they would change with every edit of the source. A
+//! line that starts with `//` is a comment. Several layers may follow one another. Names that are
+//! not plain words stand in quotes.
 //!
 //! [`print()`] and [`parse`] are each other's inverse on verified plans, spans and reasons aside.
 

@@ -44,7 +44,8 @@ impl fmt::Display for ParseError {
 
 impl std::error::Error for ParseError {}
 
-/// Reads the plans of a text. What is read is well-formed and not yet judged: [`verify`](crate::verify::verify) it.
+/// Reads the plans of a text. What is read is well-formed and not yet judged:
+/// [`verify`](crate::verify::verify) it.
 pub fn parse(text: &str) -> Result<Vec<Plan>, ParseError> {
     if text.len() > MAX_TEXT_BYTES {
         let message = format!("the text has {} bytes; the limit is {MAX_TEXT_BYTES}", text.len());
@@ -52,7 +53,12 @@ pub fn parse(text: &str) -> Result<Vec<Plan>, ParseError> {
     }
     parse_lines(text).map_err(|error| {
         let place = SourceFile::new("", text).line_column(error.span.start);
-        ParseError { line: place.line, column: place.column, span: error.span, message: error.message }
+        ParseError {
+            line: place.line,
+            column: place.column,
+            span: error.span,
+            message: error.message,
+        }
     })
 }
 
@@ -96,7 +102,8 @@ fn parse_lines(text: &str) -> Parsed<Vec<Plan>> {
     }
 }
 
-/// One layer in the making. Its lines come in an order: hardware, mesh, dims, instructions, results.
+/// One layer in the making. Its lines come in an order: hardware, mesh, dims, instructions,
+/// results.
 struct Reader {
     plan: Plan,
     dim_ids: BTreeMap<String, u16>,
@@ -117,8 +124,13 @@ enum Stage {
 impl Reader {
     fn layer(cursor: &mut Cursor<'_>) -> Parsed<Reader> {
         let name = cursor.name("the layer's name")?;
-        let repeat = if cursor.take_word("repeat") { cursor.number("how often it is repeated")? } else { 1 };
-        let phase = if cursor.take_word("phase") { Some(cursor.name("the phase's name")?) } else { None };
+        let repeat = if cursor.take_word("repeat") {
+            cursor.number("how often it is repeated")?
+        } else {
+            1
+        };
+        let phase =
+            if cursor.take_word("phase") { Some(cursor.name("the phase's name")?) } else { None };
         let plan = Plan {
             name,
             repeat,
@@ -181,8 +193,11 @@ impl Reader {
         loop {
             let before = *cursor;
             let name = cursor.word("a mesh axis")?;
-            if !name.starts_with(|c: char| c.is_ascii_lowercase()) || !name.chars().all(|c| c.is_ascii_alphanumeric()) {
-                return before.unexpected("a mesh axis (a lower-case letter, then letters and digits)");
+            if !name.starts_with(|c: char| c.is_ascii_lowercase())
+                || !name.chars().all(|c| c.is_ascii_alphanumeric())
+            {
+                return before
+                    .unexpected("a mesh axis (a lower-case letter, then letters and digits)");
             }
             cursor.expect("=")?;
             axes.push((name.to_string(), cursor.number("the size of the axis")?));
@@ -201,7 +216,9 @@ impl Reader {
         loop {
             let before = *cursor;
             let name = cursor.word("a dim")?;
-            if !name.starts_with(|c: char| c.is_ascii_uppercase()) || !name.chars().all(|c| c.is_ascii_alphanumeric()) {
+            if !name.starts_with(|c: char| c.is_ascii_uppercase())
+                || !name.chars().all(|c| c.is_ascii_alphanumeric())
+            {
                 return before.unexpected("a dim (an upper-case letter, then letters and digits)");
             }
             if self.plan.dims.len() >= MAX_DIMS {
@@ -239,7 +256,8 @@ impl Reader {
         Ok(())
     }
 
-    /// `fold 0 = block repeat 80 from %3 to %40`: the instructions come below, so what is named is judged by the verifier.
+    /// `fold 0 = block repeat 80 from %3 to %40`: the instructions come below, so what is named is
+    /// judged by the verifier.
     fn fold(&mut self, cursor: &mut Cursor<'_>) -> Parsed<()> {
         let before = *cursor;
         let expected = self.plan.folds.len();

@@ -55,7 +55,11 @@ fn print_plan(out: &mut String, plan: &Plan) {
     }
     for (at, fold) in plan.folds.iter().enumerate() {
         let (layer, repeat) = (quoted(&fold.layer), fold.repeat);
-        let _ = writeln!(out, "fold {at} = {layer} repeat {repeat} from %{} to %{}", fold.from.0, fold.to.0);
+        let _ = writeln!(
+            out,
+            "fold {at} = {layer} repeat {repeat} from %{} to %{}",
+            fold.from.0, fold.to.0
+        );
     }
     if !plan.instructions.is_empty() {
         out.push('\n');
@@ -96,13 +100,22 @@ fn print_instruction(out: &mut String, plan: &Plan, id: InstrId) {
         }
         InstrKind::CollectiveEinsum(fused) => {
             let equation = plan.equation(id);
-            let _ = write!(out, "collective-einsum {equation} {operands} {}", fused_attributes(plan, id, fused));
+            let _ = write!(
+                out,
+                "collective-einsum {equation} {operands} {}",
+                fused_attributes(plan, id, fused)
+            );
         }
         InstrKind::Op(op) => {
             let _ = write!(out, "{} {operands}{}", op.word(), op_attributes(plan, op));
         }
         InstrKind::Move(collective) => {
-            let _ = write!(out, "{} {operands}{}", collective.name(), move_attributes(plan, id, collective));
+            let _ = write!(
+                out,
+                "{} {operands}{}",
+                collective.name(),
+                move_attributes(plan, id, collective)
+            );
         }
     }
     out.push_str(" : ");
@@ -130,20 +143,30 @@ fn print_instruction(out: &mut String, plan: &Plan, id: InstrId) {
 }
 
 fn op_attributes(plan: &Plan, op: &Op) -> String {
-    op.slots().map(|(slot, argument)| slot.lead.text().to_string() + &plan.argument_text(&argument)).collect()
+    op.slots()
+        .map(|(slot, argument)| slot.lead.text().to_string() + &plan.argument_text(&argument))
+        .collect()
 }
 
-/// The collective inside a loop: `all-gather 0 over yz along E`, the operand by its place, or `reduce-scatter over x along F`.
+/// The collective inside a loop: `all-gather 0 over yz along E`, the operand by its place, or
+/// `reduce-scatter over x along F`.
 fn fused_attributes(plan: &Plan, id: InstrId, fused: &Fused) -> String {
     let instr = plan.instruction(id);
-    let dim = |dims: &[DimId], d: usize| dims.get(d).map_or("?", |d| plan.dims[d.index()].name.as_str()).to_string();
+    let dim = |dims: &[DimId], d: usize| {
+        dims.get(d).map_or("?", |d| plan.dims[d.index()].name.as_str()).to_string()
+    };
     let axes = plan.mesh.axes_text(fused.axes().iter());
     match *fused {
         Fused::AllGather { operand, dim: d, .. } => {
-            let dims = instr.operands.get(operand).map_or(&[][..], |o| plan.instruction(*o).dims.as_slice());
+            let dims = instr
+                .operands
+                .get(operand)
+                .map_or(&[][..], |o| plan.instruction(*o).dims.as_slice());
             format!("all-gather {operand} over {axes} along {}", dim(dims, d))
         }
-        Fused::ReduceScatter { dim: d, .. } => format!("reduce-scatter over {axes} along {}", dim(&instr.dims, d)),
+        Fused::ReduceScatter { dim: d, .. } => {
+            format!("reduce-scatter over {axes} along {}", dim(&instr.dims, d))
+        }
     }
 }
 

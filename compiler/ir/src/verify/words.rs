@@ -45,7 +45,9 @@ pub(super) fn of_collective(plan: &Plan, instr: &Instruction, error: &Collective
         CollectiveError::NotReplicated { axis } => {
             format!("the operand is not replicated over mesh axis {}", name(axis))
         }
-        CollectiveError::NotDivisible { dim: d } => format!("dim {} does not divide over its axes", dim(d)),
+        CollectiveError::NotDivisible { dim: d } => {
+            format!("dim {} does not divide over its axes", dim(d))
+        }
         CollectiveError::NoAxes
         | CollectiveError::NoSuchDim(_)
         | CollectiveError::SameDim
@@ -60,13 +62,15 @@ pub(super) fn of_collective(plan: &Plan, instr: &Instruction, error: &Collective
 pub(super) fn of_rule(plan: &Plan, instr: &Instruction, error: &RuleError) -> String {
     let axis = |a: &AxisId| plan.mesh.name(*a);
     let dim = |d: &DimId| dim_name(plan, *d);
-    let operand = |i: &usize| instr.operands.get(*i).map_or("?".to_string(), |id| format!("%{}", id.0));
+    let operand =
+        |i: &usize| instr.operands.get(*i).map_or("?".to_string(), |id| format!("%{}", id.0));
     match error {
         RuleError::OperandsDisagree { dim: d, left, right } => {
             format!("{} and {} split {} differently", operand(left), operand(right), dim(d))
         }
         RuleError::AxisSplitsTwoDims { axis: a, first, second } => format!(
-            "mesh axis {} splits {} (of {}) and {} (of {}): only the diagonal blocks would be computed",
+            "mesh axis {} splits {} (of {}) and {} (of {}): only the diagonal blocks would be \
+                computed",
             axis(a),
             dim(&first.1),
             operand(&first.0),
@@ -77,13 +81,26 @@ pub(super) fn of_rule(plan: &Plan, instr: &Instruction, error: &RuleError) -> St
             format!("the op is not linear in {}, which is partialsum-{}", operand(o), axis(a))
         }
         RuleError::NotIncreasing { operand: o, axis: a } => {
-            format!("the op does not commute with a maximum in {}, which is partialmax-{}", operand(o), axis(a))
+            format!(
+                "the op does not commute with a maximum in {}, which is partialmax-{}",
+                operand(o),
+                axis(a)
+            )
         }
         RuleError::PartialTimesPartial { axis: a } => {
-            format!("two operands are partial over mesh axis {}: a product of sums is no sum of products", axis(a))
+            format!(
+                "two operands are partial over mesh axis {}: a product of sums is no sum of \
+                    products",
+                axis(a)
+            )
         }
         RuleError::PartialMeetsSplit { axis: a, partial, split } => {
-            format!("{} is partial over mesh axis {}, which splits {}", operand(partial), axis(a), operand(split))
+            format!(
+                "{} is partial over mesh axis {}, which splits {}",
+                operand(partial),
+                axis(a),
+                operand(split)
+            )
         }
         RuleError::AddedOncePerDevice { operand: o, axis: a } => format!(
             "{} is not partial over mesh axis {}: it would be added {}={} times",
@@ -92,8 +109,12 @@ pub(super) fn of_rule(plan: &Plan, instr: &Instruction, error: &RuleError) -> St
             axis(a),
             plan.mesh.size(*a)
         ),
-        RuleError::NeedsWholeDim { operand: o, dim: d } => format!("{} must be whole in {}", dim(d), operand(o)),
-        RuleError::BlocksStraddle { dim: d } => format!("the blocks of {} do not fall on whole parts", dim(d)),
+        RuleError::NeedsWholeDim { operand: o, dim: d } => {
+            format!("{} must be whole in {}", dim(d), operand(o))
+        }
+        RuleError::BlocksStraddle { dim: d } => {
+            format!("the blocks of {} do not fall on whole parts", dim(d))
+        }
         RuleError::Result(error) => of_layout(&plan.mesh, &plan.dim_names(&instr.dims), error),
     }
 }

@@ -7,7 +7,8 @@ use shard_ir::{InstrId, InstrKind, Op, Plan};
 use super::comments::Comments;
 use super::expression::{Binds, Written, has_natural_order, number, op_text, word};
 
-/// The statements of a layer, a line each, and what it returns; comments of the source stand where their statements stood.
+/// The statements of a layer, a line each, and what it returns; comments of the source stand where
+/// their statements stood.
 pub(crate) fn statements(plan: &Plan, comments: &mut Comments<'_>) -> (Vec<String>, Vec<String>) {
     let writer = Writer::new(plan);
     let mut lines = Vec::new();
@@ -24,10 +25,13 @@ pub(crate) fn statements(plan: &Plan, comments: &mut Comments<'_>) -> (Vec<Strin
                 format!("let {}: {} = {text}", writer.name(id), plan.layout_text(id))
             }
         };
-        let of = |i: InstrId| plan.instruction(i).origin.span.and_then(|span| comments.statement(span));
-        let is_line =
-            |i: &InstrId| matches!(plan.instruction(*i).kind, InstrKind::Op(_)) && !writer.inlined.contains(i);
-        let is_last = of(id).is_some() && plan.ids().filter(is_line).rfind(|i| of(*i) == of(id)) == Some(id);
+        let of =
+            |i: InstrId| plan.instruction(i).origin.span.and_then(|span| comments.statement(span));
+        let is_line = |i: &InstrId| {
+            matches!(plan.instruction(*i).kind, InstrKind::Op(_)) && !writer.inlined.contains(i)
+        };
+        let is_last =
+            of(id).is_some() && plan.ids().filter(is_line).rfind(|i| of(*i) == of(id)) == Some(id);
         lines.extend(comments.before(plan.instruction(id).origin.span, true));
         lines.push(match comments.behind(plan.instruction(id).origin.span, is_last) {
             Some(comment) => format!("{value}  {comment}"),
@@ -62,8 +66,8 @@ impl<'a> Writer<'a> {
         writer
     }
 
-    /// Chooses what is written inside another statement: what has no name and one use, where the order of instructions
-    /// stays as it is; at the end also the last move of a result.
+    /// Chooses what is written inside another statement: what has no name and one use, where the
+    /// order of instructions stays as it is; at the end also the last move of a result.
     fn inline(&mut self) {
         let plan = self.plan;
         let mut uses = vec![0usize; plan.instructions.len()];
@@ -80,7 +84,8 @@ impl<'a> Writer<'a> {
             }
         }
         for id in plan.ids().rev() {
-            if matches!(plan.instruction(id).kind, InstrKind::Op(_)) && !self.inlined.contains(&id) {
+            if matches!(plan.instruction(id).kind, InstrKind::Op(_)) && !self.inlined.contains(&id)
+            {
                 let mut next = id.index();
                 self.absorb_operands(id, &uses, &mut next);
             }
@@ -90,7 +95,10 @@ impl<'a> Writer<'a> {
     /// The instruction before a place, numbers passed over: they have no place of their own.
     fn before(&self, place: usize) -> Option<InstrId> {
         let earlier = &self.plan.instructions[..place];
-        earlier.iter().rposition(|i| !matches!(i.kind, InstrKind::Constant(_))).map(|at| InstrId(at as u32))
+        earlier
+            .iter()
+            .rposition(|i| !matches!(i.kind, InstrKind::Constant(_)))
+            .map(|at| InstrId(at as u32))
     }
 
     fn absorb(&mut self, id: InstrId, uses: &[usize], next: &mut usize) {
@@ -118,7 +126,8 @@ impl<'a> Writer<'a> {
         let plan = self.plan;
         let mut taken: BTreeSet<String> = BTreeSet::new();
         // What is returned without a name is called as the result is, so that this keeps its name.
-        let returned: BTreeMap<InstrId, &String> = plan.outputs.iter().map(|o| (self.origin(o.id), &o.name)).collect();
+        let returned: BTreeMap<InstrId, &String> =
+            plan.outputs.iter().map(|o| (self.origin(o.id), &o.name)).collect();
         // A name of the source stays with the first op that bears it.
         for moves in [false, true] {
             for id in plan.ids().filter(|id| !self.inlined.contains(id)) {
@@ -127,10 +136,16 @@ impl<'a> Writer<'a> {
                 let base = match (&instr.kind, known) {
                     (InstrKind::Constant(_) | InstrKind::Op(Op::Fetch), _) => continue,
                     (InstrKind::Move(_), _) if !moves => continue,
-                    (InstrKind::Parameter(_) | InstrKind::Op(_) | InstrKind::CollectiveEinsum(_), _) if moves => {
+                    (
+                        InstrKind::Parameter(_) | InstrKind::Op(_) | InstrKind::CollectiveEinsum(_),
+                        _,
+                    ) if moves => {
                         continue;
                     }
-                    (InstrKind::Parameter(_) | InstrKind::Op(_) | InstrKind::CollectiveEinsum(_), Some(name)) => {
+                    (
+                        InstrKind::Parameter(_) | InstrKind::Op(_) | InstrKind::CollectiveEinsum(_),
+                        Some(name),
+                    ) => {
                         if taken.insert(name.clone()) {
                             self.names.insert(id, name.clone());
                             continue;
@@ -170,7 +185,9 @@ impl<'a> Writer<'a> {
             InstrKind::Op(Op::Fetch) => self.expression(id),
             _ if !self.inlined.contains(&id) => (self.name(id).to_string(), Binds::Atom),
             InstrKind::Move(_) => (self.reshard(id), Binds::Atom),
-            InstrKind::Parameter(_) | InstrKind::Op(_) | InstrKind::CollectiveEinsum(_) => self.expression(id),
+            InstrKind::Parameter(_) | InstrKind::Op(_) | InstrKind::CollectiveEinsum(_) => {
+                self.expression(id)
+            }
         }
     }
 
@@ -180,12 +197,19 @@ impl<'a> Writer<'a> {
         match &instr.kind {
             InstrKind::Op(op) => op_text(self.plan, id, op, &operands),
             InstrKind::CollectiveEinsum(_) => op_text(self.plan, id, &Op::Einsum, &operands),
-            InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::Move(_) => self.operand(id),
+            InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::Move(_) => {
+                self.operand(id)
+            }
         }
     }
 
     fn reshard(&self, id: InstrId) -> String {
-        let source = self.plan.instruction(id).operands.first().map_or_else(String::new, |o| self.operand(*o).0);
+        let source = self
+            .plan
+            .instruction(id)
+            .operands
+            .first()
+            .map_or_else(String::new, |o| self.operand(*o).0);
         format!("reshard({source}, {})", self.plan.layout_text(id))
     }
 }

@@ -36,21 +36,36 @@ pub(crate) struct Comments<'a> {
 impl<'a> Comments<'a> {
     /// The comments for the body of one layer and of those inlined into it.
     pub(crate) fn new(source: &'a SourceFile, tree: &ast::File, name: &str) -> Comments<'a> {
-        let mut comments =
-            Comments { source, places: Vec::new(), layer: 0, said: BTreeSet::new(), tail: Vec::new(), wrote: false };
+        let mut comments = Comments {
+            source,
+            places: Vec::new(),
+            layer: 0,
+            said: BTreeSet::new(),
+            tail: Vec::new(),
+            wrote: false,
+        };
         for (number, layer) in tree.layers().enumerate() {
             let mut from = layer.body_span.start + 1;
             for statement in &layer.body {
                 let span = statement.span();
-                comments.place(tree, number, from, span, matches!(statement, ast::Statement::Return(_)));
-                if let (ast::Statement::Expect(_), Some(place)) = (statement, comments.places.last_mut()) {
+                comments.place(
+                    tree,
+                    number,
+                    from,
+                    span,
+                    matches!(statement, ast::Statement::Return(_)),
+                );
+                if let (ast::Statement::Expect(_), Some(place)) =
+                    (statement, comments.places.last_mut())
+                {
                     place.expects = Some(source.slice(span).to_string());
                 }
                 from = span.end;
             }
             if layer.name.value == name {
                 comments.layer = number;
-                comments.tail = own_lines(tree, Span::new(from, layer.body_span.end)).map(text).collect();
+                comments.tail =
+                    own_lines(tree, Span::new(from, layer.body_span.end)).map(text).collect();
             }
         }
         comments
@@ -59,10 +74,13 @@ impl<'a> Comments<'a> {
     fn place(&mut self, tree: &ast::File, layer: usize, from: usize, span: Span, is_return: bool) {
         let above: Vec<&ast::Comment> = own_lines(tree, Span::new(from, span.end)).collect();
         let first = above.first().map_or(span.start, |c| c.span.start.min(span.start));
-        let blank = self.source.text.get(from..first).is_some_and(|gap| gap.matches('\n').count() > 1);
+        let blank =
+            self.source.text.get(from..first).is_some_and(|gap| gap.matches('\n').count() > 1);
         let last_line = self.source.line_column(span.end).line;
         let behind = tree.comments.iter().find(|c| {
-            !c.own_line && c.span.start >= span.start && self.source.line_column(c.span.start).line == last_line
+            !c.own_line
+                && c.span.start >= span.start
+                && self.source.line_column(c.span.start).line == last_line
         });
         let behind = behind.map(text);
         self.places.push(Place {
@@ -81,7 +99,8 @@ impl<'a> Comments<'a> {
         self.places.iter().position(|p| p.span.start <= span.start && span.end <= p.span.end)
     }
 
-    /// What stands above the first line of the statement at a span, and above earlier ones of its layer that have no line.
+    /// What stands above the first line of the statement at a span, and above earlier ones of its
+    /// layer that have no line.
     pub(crate) fn before(&mut self, span: Option<Span>, documents: bool) -> Vec<String> {
         let Some(at) = span.and_then(|s| self.statement(s)) else { return Vec::new() };
         let mut lines = Vec::new();
@@ -91,7 +110,9 @@ impl<'a> Comments<'a> {
                 if place.blank && self.wrote {
                     lines.push(String::new());
                 }
-                let plain = |line: &String| if documents && i == at { line.clone() } else { undocumented(line) };
+                let plain = |line: &String| {
+                    if documents && i == at { line.clone() } else { undocumented(line) }
+                };
                 lines.extend(place.above.iter().map(plain));
                 // What callees expect, they expect of themselves.
                 lines.extend(place.expects.clone().filter(|_| place.layer == self.layer));
@@ -124,12 +145,17 @@ impl<'a> Comments<'a> {
 
     pub(crate) fn behind_return(&mut self) -> Option<String> {
         let layer = self.layer;
-        self.places.iter_mut().find(|p| p.layer == layer && p.is_return).and_then(|p| p.behind.take())
+        self.places
+            .iter_mut()
+            .find(|p| p.layer == layer && p.is_return)
+            .and_then(|p| p.behind.take())
     }
 }
 
 fn own_lines(tree: &ast::File, within: Span) -> impl Iterator<Item = &ast::Comment> {
-    tree.comments.iter().filter(move |c| c.own_line && within.start <= c.span.start && c.span.end <= within.end)
+    tree.comments
+        .iter()
+        .filter(move |c| c.own_line && within.start <= c.span.start && c.span.end <= within.end)
 }
 
 fn text(comment: &ast::Comment) -> String {

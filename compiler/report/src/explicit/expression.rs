@@ -100,9 +100,8 @@ pub(crate) fn has_natural_order(plan: &Plan, id: InstrId) -> bool {
             }
             dims == instr.dims
         }
-        Op::Reduce { over, .. } => {
-            operand(0).is_some_and(|o| o.dims.iter().filter(|d| !over.contains(d)).eq(instr.dims.iter()))
-        }
+        Op::Reduce { over, .. } => operand(0)
+            .is_some_and(|o| o.dims.iter().filter(|d| !over.contains(d)).eq(instr.dims.iter())),
         op => op.row().is(Flag::SameDims) && operand(0).is_some_and(|o| o.dims == instr.dims),
     }
 }

@@ -1,8 +1,9 @@
 //! `fmt --explicit`: chosen plans written back as a strict source file, each move a `reshard`.
 //!
-//! What the source says of the file, the mesh and the dims stays, comments too. Of each layer the header stays but for
-//! what it leaves to the compiler (`?`, `E_(xy)`), which becomes the layout chosen; the body becomes the instructions of
-//! the plan in their order. Calls are inlined, so layers that others call are left out.
+//! What the source says of the file, the mesh and the dims stays, comments too. Of each layer the
+//! header stays but for what it leaves to the compiler (`?`, `E_(xy)`), which becomes the layout
+//! chosen; the body becomes the instructions of the plan in their order. Calls are inlined, so
+//! layers that others call are left out.
 
 mod body;
 mod comments;
@@ -32,7 +33,11 @@ pub struct Overrides {
 /// A file with its layers as these plans, in canonical form; layers without a plan are left out.
 ///
 /// A text that the formatter refuses (past the limits of a file) comes back as its errors.
-pub fn explicit(source: &SourceFile, plans: &[&Plan], overrides: &Overrides) -> Result<String, Vec<SyntaxError>> {
+pub fn explicit(
+    source: &SourceFile,
+    plans: &[&Plan],
+    overrides: &Overrides,
+) -> Result<String, Vec<SyntaxError>> {
     let parsed = shard_grammar::parse(source);
     if !parsed.errors.is_empty() {
         return Err(parsed.errors);
@@ -58,15 +63,24 @@ pub fn explicit(source: &SourceFile, plans: &[&Plan], overrides: &Overrides) -> 
     let mut text = String::new();
     let mut at = 0;
     for (span, new) in edits {
-        text.push_str(source.text.get(at..span.start).unwrap_or_else(|| never!("edits that overlap", "")));
+        text.push_str(
+            source.text.get(at..span.start).unwrap_or_else(|| never!("edits that overlap", "")),
+        );
         text.push_str(&new);
         at = at.max(span.end);
     }
-    text.push_str(source.text.get(at..).unwrap_or_else(|| never!("an edit behind the end of the file", "")));
+    text.push_str(
+        source.text.get(at..).unwrap_or_else(|| never!("an edit behind the end of the file", "")),
+    );
     shard_grammar::format(&SourceFile::new(source.name.clone(), text))
 }
 
-fn override_lines(source: &SourceFile, tree: &ast::File, overrides: &Overrides, edits: &mut Vec<(Span, String)>) {
+fn override_lines(
+    source: &SourceFile,
+    tree: &ast::File,
+    overrides: &Overrides,
+    edits: &mut Vec<(Span, String)>,
+) {
     let top = tree.items.first().map_or(Span::at(0), |item| Span::at(item.span().start));
     if let Some(chip) = &overrides.hardware {
         match tree.hardware().next().map(|line| &line.chip) {
@@ -104,7 +118,10 @@ fn override_lines(source: &SourceFile, tree: &ast::File, overrides: &Overrides, 
 fn with_docs(source: &SourceFile, tree: &ast::File, layer: Span) -> Span {
     let mut start = layer.start;
     for comment in tree.comments.iter().rev().filter(|c| c.own_line && c.span.end <= layer.start) {
-        let between = source.text.get(comment.span.end..start).unwrap_or_else(|| never!("comments out of order", ""));
+        let between = source
+            .text
+            .get(comment.span.end..start)
+            .unwrap_or_else(|| never!("comments out of order", ""));
         if between.trim().is_empty() && between.matches('\n').count() == 1 {
             start = comment.span.start;
         }
@@ -122,20 +139,29 @@ fn layer_edits(
     if layer.strict.is_none() {
         edits.push((Span::at(layer.span.start), "strict ".to_string()));
     }
-    let given = |id: &shard_ir::InstrId| matches!(plan.instruction(*id).kind, InstrKind::Parameter(_));
+    let given =
+        |id: &shard_ir::InstrId| matches!(plan.instruction(*id).kind, InstrKind::Parameter(_));
     for param in layer.params.iter().filter(|p| is_free(&p.ty)) {
-        let id = plan.ids().filter(given).find(|id| plan.instruction(*id).name.as_ref() == Some(&param.name.value));
+        let id = plan
+            .ids()
+            .filter(given)
+            .find(|id| plan.instruction(*id).name.as_ref() == Some(&param.name.value));
         // A parameter that nothing reads is not in the plan, and any layout does.
         edits.extend(id.map(|id| (layout_span(&param.ty), plan.layout_text(id))));
     }
-    for (ty, output) in layer.results.types().into_iter().zip(&plan.outputs).filter(|(ty, _)| is_free(ty)) {
+    for (ty, output) in
+        layer.results.types().into_iter().zip(&plan.outputs).filter(|(ty, _)| is_free(ty))
+    {
         edits.push((layout_span(ty), plan.output_layout_text(output)));
     }
     let mut comments = Comments::new(source, tree, &layer.name.value);
     // A strict file has no word for what is done inside a loop: it is written as a step of its own.
     let (lines, returned) = body::statements(&plan.unfused(), &mut comments);
-    // A result that is not named in the header is called as what is returned, if that is a name, and else `result`.
-    if let (ast::Results::One(ty), [one], [output]) = (&layer.results, returned.as_slice(), plan.outputs.as_slice()) {
+    // A result that is not named in the header is called as what is returned, if that is a name,
+    // and else `result`.
+    if let (ast::Results::One(ty), [one], [output]) =
+        (&layer.results, returned.as_slice(), plan.outputs.as_slice())
+    {
         let is_name = one.chars().all(|c| c.is_alphanumeric() || c == '_');
         if output.name != if is_name { one.as_str() } else { "result" } {
             edits.push((Span::at(ty.span.start), format!("({}: ", output.name)));
@@ -147,7 +173,8 @@ fn layer_edits(
 
 /// Whether a type leaves anything to the compiler.
 fn is_free(ty: &ast::Type) -> bool {
-    ty.layout.free.is_some() || ty.layout.dims.iter().any(|d| d.axes.as_ref().is_some_and(|a| a.any_order))
+    ty.layout.free.is_some()
+        || ty.layout.dims.iter().any(|d| d.axes.as_ref().is_some_and(|a| a.any_order))
 }
 
 /// The layout of a type with its partials.
@@ -155,15 +182,20 @@ fn layout_span(ty: &ast::Type) -> Span {
     Span::new(ty.layout.span.start, ty.span.end)
 }
 
-/// What tells two plans apart, where anything but words does: the same mesh, dims, instructions (what each does, on which
-/// operands, in which dims, dtype and layout, by which rule) and results. Names, places, reasons, the layers that calls came
-/// from, and whether a move was written or inserted are words; so is that ops are the pieces of a composite.
+/// What tells two plans apart, where anything but words does: the same mesh, dims, instructions
+/// (what each does, on which operands, in which dims, dtype and layout, by which rule) and results.
+/// Names, places, reasons, the layers that calls came from, and whether a move was written or
+/// inserted are words; so is that ops are the pieces of a composite.
 pub fn difference(a: &Plan, b: &Plan) -> Option<String> {
     if a.mesh != b.mesh || a.dims != b.dims || a.repeat != b.repeat {
         return Some("the mesh, the dims or the repetition differ".to_string());
     }
     if a.instructions.len() != b.instructions.len() {
-        return Some(format!("{} instructions, and {}", a.instructions.len(), b.instructions.len()));
+        return Some(format!(
+            "{} instructions, and {}",
+            a.instructions.len(),
+            b.instructions.len()
+        ));
     }
     for id in a.ids() {
         let (x, y) = (a.instruction(id), b.instruction(id));
@@ -174,28 +206,35 @@ pub fn difference(a: &Plan, b: &Plan) -> Option<String> {
             && x.layout == y.layout
             && rules(x).eq(rules(y));
         if !same {
-            let text =
-                |plan: &Plan| format!("{} : {} {}", phrase(plan, id), plan.instruction(id).dtype, plan.layout_text(id));
+            let text = |plan: &Plan| {
+                format!(
+                    "{} : {} {}",
+                    phrase(plan, id),
+                    plan.instruction(id).dtype,
+                    plan.layout_text(id)
+                )
+            };
             return Some(format!("%{} is {}, and {}", id.0, text(a), text(b)));
         }
     }
-    let results = |plan: &Plan| plan.outputs.iter().map(|o| (o.id, o.dims.clone())).collect::<Vec<_>>();
+    let results =
+        |plan: &Plan| plan.outputs.iter().map(|o| (o.id, o.dims.clone())).collect::<Vec<_>>();
     (results(a) != results(b)).then(|| "the results differ".to_string())
 }
 
 fn same_kind(a: &Plan, b: &Plan, id: InstrId) -> bool {
     match (&a.instruction(id).kind, &b.instruction(id).kind) {
         // A file states the size of a dim as a number.
-        (InstrKind::Constant(x), InstrKind::Constant(y)) => a.number(*x).to_bits() == b.number(*y).to_bits(),
+        (InstrKind::Constant(x), InstrKind::Constant(y)) => {
+            a.number(*x).to_bits() == b.number(*y).to_bits()
+        }
         (x, y) => x == y,
     }
 }
 
 /// The rules that made an instruction, but for the one by which a composite falls in pieces.
 fn rules(instr: &Instruction) -> impl Iterator<Item = &str> {
-    instr
-        .origin
-        .rules
-        .names()
-        .filter(|name| instr.origin.piece_of.is_none() || !IN_PIECES.iter().any(|rule| rule.name == *name))
+    instr.origin.rules.names().filter(|name| {
+        instr.origin.piece_of.is_none() || !IN_PIECES.iter().any(|rule| rule.name == *name)
+    })
 }

@@ -4,7 +4,9 @@ use serde::Serialize;
 use shard_cost::{Bytes, InstrPrice, Kept, Largest};
 use shard_ir::{DimId, InstrId, InstrKind, ParameterKind, Picoseconds, Plan};
 
-use super::explain::{ModelTotalsJson, OptimalityJson, TotalsJson, model_totals, optimality, totals};
+use super::explain::{
+    ModelTotalsJson, OptimalityJson, TotalsJson, model_totals, optimality, totals,
+};
 use super::instruction::{InstructionJson, instruction};
 use super::{Ordered, text};
 use crate::Layer;
@@ -14,7 +16,10 @@ use crate::strategy::strategy;
 
 /// The document of `cost --format json`, with the formulas of one step where they are asked for.
 pub fn cost(layers: &[CostLayer<'_>], why: Option<InstrId>) -> String {
-    text(&CostJson { schema: "shardc.cost/1", layers: layers.iter().map(|l| layer(l, why)).collect() })
+    text(&CostJson {
+        schema: "shardc.cost/1",
+        layers: layers.iter().map(|l| layer(l, why)).collect(),
+    })
 }
 
 #[derive(Debug, Serialize)]
@@ -205,7 +210,10 @@ fn layer(report: &CostLayer<'_>, why: Option<InstrId>) -> LayerJson {
                 share: share_of(*time, whole),
             })
             .collect(),
-        totals: CostTotalsJson { totals: totals(layer), lower_bound_s: summary.lower_bound.seconds() },
+        totals: CostTotalsJson {
+            totals: totals(layer),
+            lower_bound_s: summary.lower_bound.seconds(),
+        },
         model_totals: CostModelTotalsJson {
             totals: model_totals(layer),
             lower_bound_s: Picoseconds(summary.lower_bound.0.saturating_mul(plan.repeat)).seconds(),
@@ -229,7 +237,12 @@ fn layer(report: &CostLayer<'_>, why: Option<InstrId>) -> LayerJson {
 
 fn why_json(layer: &Layer<'_>, id: InstrId) -> WhyJson {
     let figures = figures(layer, id).unwrap_or_default(); // what is free has none
-    let json = |f: Figure| FigureJson { name: f.name, formula: f.formula, numbers: f.numbers, value: f.value };
+    let json = |f: Figure| FigureJson {
+        name: f.name,
+        formula: f.formula,
+        numbers: f.numbers,
+        value: f.value,
+    };
     WhyJson { id: id.0, figures: figures.into_iter().map(json).collect() }
 }
 
@@ -247,8 +260,12 @@ fn step(report: &CostLayer<'_>, id: InstrId) -> StepJson {
         InstrPrice::Move(cost) if cost.wire_bytes > Bytes(0) => (Some("network"), None, None),
         InstrPrice::Move(_) => (None, None, None),
     };
-    let is_step = !matches!(layer.plan().instruction(id).kind, InstrKind::Parameter(_) | InstrKind::Constant(_));
-    let share = share_of(layer.time_in_step(id), layer.price.totals.serial_time).filter(|_| is_step);
+    let is_step = !matches!(
+        layer.plan().instruction(id).kind,
+        InstrKind::Parameter(_) | InstrKind::Constant(_)
+    );
+    let share =
+        share_of(layer.time_in_step(id), layer.price.totals.serial_time).filter(|_| is_step);
     StepJson { instruction: instruction(layer, id), move_bound, intensity, arithmetic, share }
 }
 

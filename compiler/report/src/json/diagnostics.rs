@@ -51,7 +51,10 @@ struct EditJson<'a> {
 pub fn diagnostics(files: &[InFile<'_>]) -> String {
     text(&DiagnosticsJson {
         schema: "shardc.diagnostics/1",
-        diagnostics: files.iter().flat_map(|(file, list)| list.iter().map(|d| diagnostic(*file, d))).collect(),
+        diagnostics: files
+            .iter()
+            .flat_map(|(file, list)| list.iter().map(|d| diagnostic(*file, d)))
+            .collect(),
     })
 }
 
@@ -67,7 +70,9 @@ fn diagnostic<'a>(file: Option<&'a SourceFile>, d: &'a Diagnostic) -> Diagnostic
         labels: d
             .labels
             .iter()
-            .filter_map(|l| Some(LabelJson { span: place(l.span)?, text: &l.text, primary: l.primary }))
+            .filter_map(|l| {
+                Some(LabelJson { span: place(l.span)?, text: &l.text, primary: l.primary })
+            })
             .collect(),
         notes: &d.notes,
         helps: d
@@ -78,7 +83,9 @@ fn diagnostic<'a>(file: Option<&'a SourceFile>, d: &'a Diagnostic) -> Diagnostic
                 edits: h
                     .edits
                     .iter()
-                    .filter_map(|e| Some(EditJson { span: place(e.span)?, replacement: &e.replacement }))
+                    .filter_map(|e| {
+                        Some(EditJson { span: place(e.span)?, replacement: &e.replacement })
+                    })
                     .collect(),
             })
             .collect(),

@@ -104,7 +104,11 @@ pub fn json(pairs: &[Pair<'_>]) -> String {
             b: Some(side_json(second)),
             went: compared.went.iter().map(|id| move_json(x, *id)).collect(),
             came: compared.came.iter().map(|id| move_json(y, *id)).collect(),
-            resized: compared.resized.iter().map(|(i, j)| [move_json(x, *i), move_json(y, *j)]).collect(),
+            resized: compared
+                .resized
+                .iter()
+                .map(|(i, j)| [move_json(x, *i), move_json(y, *j)])
+                .collect(),
             relaid: both(&compared.relaid),
             retimed: both(&compared.retimed),
             values_went: compared.ops_went.iter().map(|id| value_json(x, *id)).collect(),

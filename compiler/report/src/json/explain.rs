@@ -16,10 +16,14 @@ use crate::words::without;
 
 /// The document of `explain --format json`.
 pub fn explain(layers: &[Layer<'_>]) -> String {
-    text(&ExplainJson { schema: "shardc.explain/1", layers: layers.iter().map(explained).collect() })
+    text(&ExplainJson {
+        schema: "shardc.explain/1",
+        layers: layers.iter().map(explained).collect(),
+    })
 }
 
-/// The document of `lower --emit json`: the same instructions, without what only an explanation has.
+/// The document of `lower --emit json`: the same instructions, without what only an explanation
+/// has.
 pub fn lower(layers: &[Layer<'_>]) -> String {
     text(&LowerJson { schema: "shardc.lower/1", layers: layers.iter().map(lowered).collect() })
 }
@@ -118,7 +122,8 @@ struct InsteadJson {
     layout: String,
 }
 
-/// A folded block: its instructions are run `repeat` times, on `from` first and then on what `to` was before.
+/// A folded block: its instructions are run `repeat` times, on `from` first and then on what `to`
+/// was before.
 #[derive(Debug, Serialize)]
 struct FoldJson {
     layer: String,
@@ -161,7 +166,8 @@ pub(super) struct ModelTotalsJson {
     overlap_time_s: f64,
     comm_bytes: u64,
     flops: u128,
-    /// What a device holds at the peak: weights and caches of all layers, and of one what else is alive.
+    /// What a device holds at the peak: weights and caches of all layers, and of one what else is
+    /// alive.
     peak_hbm_bytes: u64,
 }
 
@@ -192,8 +198,11 @@ pub(super) fn optimality(o: &Optimality) -> OptimalityJson {
 fn lowered(layer: &Layer<'_>) -> LoweredJson {
     let plan = layer.plan();
     let output_json = |output: &PlanOutput| {
-        let order: Vec<usize> =
-            output.dims.iter().filter_map(|d| plan.instruction(output.id).dims.iter().position(|i| i == d)).collect();
+        let order: Vec<usize> = output
+            .dims
+            .iter()
+            .filter_map(|d| plan.instruction(output.id).dims.iter().position(|i| i == d))
+            .collect();
         let local = plan.local_sizes(output.id);
         OutputJson {
             name: output.name.clone(),
@@ -261,9 +270,10 @@ fn explained(layer: &Layer<'_>) -> ExplainedJson {
         alternatives: layer.alternatives.iter().map(|a| alternative(layer, a)).collect(),
         sharing: layer.sharing.map(sharing),
         optimality: layer.optimality.map(optimality),
-        memory: layer
-            .least_bytes
-            .map(|least| MemoryJson { peak_bytes: layer.price.memory.peak().0, lower_bound_bytes: least.0 }),
+        memory: layer.least_bytes.map(|least| MemoryJson {
+            peak_bytes: layer.price.memory.peak().0,
+            lower_bound_bytes: least.0,
+        }),
     }
 }
 
@@ -291,7 +301,10 @@ pub(super) fn model_totals(layer: &Layer<'_>) -> ModelTotalsJson {
         comm_time_s: times(totals.comm_time),
         compute_time_s: times(totals.compute_time),
         memory_time_s: times(totals.memory_time),
-        serial_time_s: layer.hardware.stack_time(totals.serial_time, &layer.schedule.plan).seconds(),
+        serial_time_s: layer
+            .hardware
+            .stack_time(totals.serial_time, &layer.schedule.plan)
+            .seconds(),
         overlap_time_s: {
             let plan = &layer.schedule.plan;
             let overhead = layer.hardware.stack_time(Picoseconds(0), plan);

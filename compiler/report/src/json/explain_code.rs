@@ -23,6 +23,11 @@ struct CodeJson {
 
 /// The document of `explain-code --format json`.
 pub fn codes(pages: &[Page]) -> String {
-    let code = |page: &Page| CodeJson { code: page.code, title: page.title(), page: path(page.code), text: page.text };
+    let code = |page: &Page| CodeJson {
+        code: page.code,
+        title: page.title(),
+        page: path(page.code),
+        text: page.text,
+    };
     text(&CodesJson { schema: "shardc.explain-code/1", codes: pages.iter().map(code).collect() })
 }

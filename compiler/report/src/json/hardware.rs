@@ -37,7 +37,8 @@ enum AxisJson {
     Own(FabricJson),
 }
 
-/// `kind` with its word, then the figures of the kind: bandwidths in bytes per second, one way; latencies in seconds.
+/// `kind` with its word, then the figures of the kind: bandwidths in bytes per second, one way;
+/// latencies in seconds.
 type FabricJson = Ordered<FigureJson>;
 
 #[derive(Debug, Serialize)]
@@ -70,7 +71,12 @@ fn chip(hardware: &Hardware, file: &str) -> ChipJson {
     ChipJson {
         name: hardware.name.clone(),
         source: hardware.source.clone(),
-        flops: Ordered(hardware.arithmetic_types().map(|(dtype, rate)| (dtype.name().to_string(), rate)).collect()),
+        flops: Ordered(
+            hardware
+                .arithmetic_types()
+                .map(|(dtype, rate)| (dtype.name().to_string(), rate))
+                .collect(),
+        ),
         hbm_bytes: hardware.chip_hbm_bytes,
         hbm_reserved_bytes: hardware.chip_hbm_bytes.saturating_sub(hardware.hbm_bytes),
         hbm_bandwidth: hardware.hbm_rate,

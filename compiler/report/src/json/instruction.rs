@@ -6,7 +6,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use shard_cost::InstrPrice;
 use shard_ir::op::{Argument, Code, Field};
-use shard_ir::{Collective, DimId, Fused, InstrId, InstrKind, Number, Op, ParameterKind, Plan, Reduction, never};
+use shard_ir::{
+    Collective, DimId, Fused, InstrId, InstrKind, Number, Op, ParameterKind, Plan, Reduction, never,
+};
 
 use super::SpanJson;
 use super::placed::{PlacedJson, placed};
@@ -33,12 +35,14 @@ pub(crate) struct InstructionJson {
     in_layers: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     piece_of: Option<String>,
-    /// The folded block that it is in, as an index into `folds`, and how many times it is run there.
+    /// The folded block that it is in, as an index into `folds`, and how many times it is run
+    /// there.
     #[serde(skip_serializing_if = "Option::is_none")]
     fold: Option<u16>,
     #[serde(skip_serializing_if = "Option::is_none")]
     repeat: Option<u64>,
-    /// When it runs if computing and communicating overlap, the first time in a folded block; none for what is not run.
+    /// When it runs if computing and communicating overlap, the first time in a folded block; none
+    /// for what is not run.
     #[serde(skip_serializing_if = "Option::is_none")]
     start_s: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -119,7 +123,8 @@ struct MoveJson {
     /// Axis by axis, where several are crossed one after another.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     by_axis: Vec<AxisJson>,
-    /// The value whose layout forces it, or the move itself where only the place that asks for it does.
+    /// The value whose layout forces it, or the move itself where only the place that asks for it
+    /// does.
     forced_by: ForcedByJson,
 }
 
@@ -191,10 +196,18 @@ pub(crate) fn instruction(layer: &Layer<'_>, id: InstrId) -> InstructionJson {
         InstrKind::CollectiveEinsum(_) => "collective-einsum",
     };
     let detail = match &instr.kind {
-        InstrKind::Parameter(ParameterKind::Activation) => Detail::Parameter { kind: "activation", memory: None },
-        InstrKind::Parameter(ParameterKind::Weight) => Detail::Parameter { kind: "weight", memory: None },
-        InstrKind::Parameter(ParameterKind::HostWeight) => Detail::Parameter { kind: "weight", memory: Some("host") },
-        InstrKind::Parameter(ParameterKind::Cache) => Detail::Parameter { kind: "cache", memory: None },
+        InstrKind::Parameter(ParameterKind::Activation) => {
+            Detail::Parameter { kind: "activation", memory: None }
+        }
+        InstrKind::Parameter(ParameterKind::Weight) => {
+            Detail::Parameter { kind: "weight", memory: None }
+        }
+        InstrKind::Parameter(ParameterKind::HostWeight) => {
+            Detail::Parameter { kind: "weight", memory: Some("host") }
+        }
+        InstrKind::Parameter(ParameterKind::Cache) => {
+            Detail::Parameter { kind: "cache", memory: None }
+        }
         InstrKind::Constant(number) => {
             let size_of = match number {
                 Number::SizeOf(dim) => Some(plan.dims[dim.index()].name.clone()),
@@ -204,7 +217,9 @@ pub(crate) fn instruction(layer: &Layer<'_>, id: InstrId) -> InstructionJson {
         }
         InstrKind::Op(op) => Detail::Op(op_json(layer, id, op)),
         InstrKind::Move(collective) => Detail::Move(move_json(layer, id, collective)),
-        InstrKind::CollectiveEinsum(fused) => Detail::CollectiveEinsum(Box::new(loop_json(layer, id, fused))),
+        InstrKind::CollectiveEinsum(fused) => {
+            Detail::CollectiveEinsum(Box::new(loop_json(layer, id, fused)))
+        }
     };
     let span = layer.timeline.span(id);
     InstructionJson {
@@ -240,7 +255,9 @@ fn op_json(layer: &Layer<'_>, id: InstrId, op: &Op) -> OpJson {
     let origin = &plan.instruction(id).origin;
     let (rule, reason) = (origin.rules.text(), reason_of(plan, id));
     let mut json = OpJson { rule, reason, span: span(layer, id), ..OpJson::default() };
-    if let InstrPrice::Kernel { flops, hbm_bytes, time, bound, fused_into, .. } = *layer.price.of(id) {
+    if let InstrPrice::Kernel { flops, hbm_bytes, time, bound, fused_into, .. } =
+        *layer.price.of(id)
+    {
         json.flops = flops.0;
         json.hbm_bytes = hbm_bytes.0;
         json.time_s = time.seconds();
@@ -264,7 +281,9 @@ fn op_json(layer: &Layer<'_>, id: InstrId, op: &Op) -> OpJson {
         match (json.arguments.0.entry(field).or_insert(Value::Null), text) {
             (Value::Array(all), Value::Array(more)) => all.extend(more),
             (one, Value::Array(mut names)) if !field.is_list() => {
-                *one = names.pop().unwrap_or_else(|| never!("an argument of no dim, where it is one", Value::Null))
+                *one = names.pop().unwrap_or_else(|| {
+                    never!("an argument of no dim, where it is one", Value::Null)
+                })
             }
             (one, text) => *one = text,
         }
@@ -281,9 +300,12 @@ fn loop_json(layer: &Layer<'_>, id: InstrId, fused: &Fused) -> LoopJson {
         fused: fused.collective().name(),
         equation: plan.equation(id),
         axes: fused.axes().iter().map(|a| plan.mesh.name(a).to_string()).collect(),
-        dim: names(plan, &plan.instruction(gathered.unwrap_or(id /* it scatters the result */)).dims)
-            .into_iter()
-            .nth(dim),
+        dim: names(
+            plan,
+            &plan.instruction(gathered.unwrap_or(id /* it scatters the result */)).dims,
+        )
+        .into_iter()
+        .nth(dim),
         gathered: gathered.map(|id| id.0),
         chunks: fused.chunks(&plan.mesh),
         bytes: 0,
@@ -298,10 +320,13 @@ fn loop_json(layer: &Layer<'_>, id: InstrId, fused: &Fused) -> LoopJson {
         reason: reason_of(plan, id),
         span: span(layer, id),
     };
-    if let InstrPrice::Kernel { flops, hbm_bytes, bound, looped: Some(looped), .. } = *layer.price.of(id) {
+    if let InstrPrice::Kernel { flops, hbm_bytes, bound, looped: Some(looped), .. } =
+        *layer.price.of(id)
+    {
         (json.bytes, json.wire_bytes) = (looped.collective.bytes.0, looped.collective.wire_bytes.0);
         (json.flops, json.hbm_bytes) = (flops.0, hbm_bytes.0);
-        (json.collective_time_s, json.einsum_time_s) = (looped.collective.time.seconds(), looped.einsum.seconds());
+        (json.collective_time_s, json.einsum_time_s) =
+            (looped.collective.time.seconds(), looped.einsum.seconds());
         json.bound = loop_bound(&looped, bound);
     }
     json
@@ -328,12 +353,14 @@ fn move_json(layer: &Layer<'_>, id: InstrId, collective: &Collective) -> MoveJso
                 })
                 .collect(),
         },
-        _ if terms.to.is_some() => {
-            Along::Layouts { from_layout: plan.layout_text(source), to_layout: plan.layout_text(id) }
-        }
-        [Some(from), Some(to)] => {
-            Along::Two { from_dim: dim(from).unwrap_or_default(), to_dim: dim(to).unwrap_or_default() }
-        }
+        _ if terms.to.is_some() => Along::Layouts {
+            from_layout: plan.layout_text(source),
+            to_layout: plan.layout_text(id),
+        },
+        [Some(from), Some(to)] => Along::Two {
+            from_dim: dim(from).unwrap_or_default(),
+            to_dim: dim(to).unwrap_or_default(),
+        },
         [d, _] => Along::One { dim: d.and_then(dim) },
     };
     let reduction = terms.kind.map(Reduction::short);
@@ -358,7 +385,11 @@ fn move_json(layer: &Layer<'_>, id: InstrId, collective: &Collective) -> MoveJso
         },
         by_axis: axis_by_axis(layer, id)
             .into_iter()
-            .map(|(axis, cost)| AxisJson { axis, wire_bytes: cost.wire_bytes.0, time_s: cost.time.seconds() })
+            .map(|(axis, cost)| AxisJson {
+                axis,
+                wire_bytes: cost.wire_bytes.0,
+                time_s: cost.time.seconds(),
+            })
             .collect(),
         forced_by: {
             // Where no other value does, the place that asks for this one does.
@@ -367,7 +398,10 @@ fn move_json(layer: &Layer<'_>, id: InstrId, collective: &Collective) -> MoveJso
                 id: by.0,
                 name: plan.instruction(by).name.clone(),
                 layout: plan.layout_text(by),
-                line: layer.source.zip(plan.instruction(by).origin.span).map(|(s, at)| s.line_column(at.start).line),
+                line: layer
+                    .source
+                    .zip(plan.instruction(by).origin.span)
+                    .map(|(s, at)| s.line_column(at.start).line),
             }
         },
     }

@@ -1,4 +1,5 @@
-//! JSON: each document is a type that serialises to it, held to its schema in `spec/schema/` by a test.
+//! JSON: each document is a type that serialises to it, held to its schema in `spec/schema/` by a
+//! test.
 
 pub mod bound;
 mod compared;
@@ -26,7 +27,8 @@ use shard_ir::never;
 
 /// A document as text, indented, with a line end.
 pub fn text(document: &impl Serialize) -> String {
-    // Serialising these types to memory cannot fail: every key is a string, and no float is written as a key.
+    // Serialising these types to memory cannot fail: every key is a string, and no float is written
+    // as a key.
     let mut text = serde_json::to_string_pretty(document)
         .unwrap_or_else(|_| never!("a document that cannot be written", String::new()));
     text.push('\n');

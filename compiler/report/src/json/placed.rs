@@ -1,4 +1,5 @@
-//! Layouts and dims as structures, beside the strings: for programs that would otherwise have to read the strings.
+//! Layouts and dims as structures, beside the strings: for programs that would otherwise have to
+//! read the strings.
 
 use serde::Serialize;
 use shard_ir::{AxisId, DimId, Layout, Plan, Reduction};
@@ -52,5 +53,8 @@ pub(crate) fn placed(plan: &Plan, dims: &[DimId], layout: Layout) -> PlacedJson 
 
 /// The dims of a plan.
 pub(crate) fn dims(plan: &Plan) -> Vec<DimJson> {
-    plan.dims.iter().map(|d| DimJson { name: d.name.clone(), size: d.size, useful: d.useful }).collect()
+    plan.dims
+        .iter()
+        .map(|d| DimJson { name: d.name.clone(), size: d.size, useful: d.useful })
+        .collect()
 }

@@ -111,7 +111,11 @@ pub fn json(pairs: &[Pair<'_>]) -> String {
         PairJson {
             went: compared.went.iter().map(|step| move_json(x, step)).collect(),
             came: compared.came.iter().map(|step| move_json(y, step)).collect(),
-            resized: compared.resized.iter().map(|(s, t)| [move_json(x, s), move_json(y, t)]).collect(),
+            resized: compared
+                .resized
+                .iter()
+                .map(|(s, t)| [move_json(x, s), move_json(y, t)])
+                .collect(),
             relaid: compared.relaid.iter().map(|(s, t)| [value_json(s), value_json(t)]).collect(),
             retimed: compared.retimed.iter().map(|(s, t)| [value_json(s), value_json(t)]).collect(),
             values_went: compared.values_went.iter().map(|step| value_json(step)).collect(),

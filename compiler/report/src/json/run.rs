@@ -12,7 +12,8 @@ pub struct RunLayer {
     /// The phase whose sizes it has; absent in a file without phases.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
-    /// Whether the sharded and the unsharded program agree: exactly where the ops allow, else within the tolerance.
+    /// Whether the sharded and the unsharded program agree: exactly where the ops allow, else
+    /// within the tolerance.
     pub equal: bool,
     /// The largest absolute difference of any element of any result.
     pub max_abs_err: f64,
@@ -47,6 +48,9 @@ pub fn run(layers: &[RunLayer]) -> String {
     text(&RunJson { schema: "shardc.run/1", layers })
 }
 
-fn as_object<S: serde::Serializer>(dims: &[(String, u64)], serializer: S) -> Result<S::Ok, S::Error> {
+fn as_object<S: serde::Serializer>(
+    dims: &[(String, u64)],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     super::Ordered(dims.to_vec()).serialize(serializer)
 }

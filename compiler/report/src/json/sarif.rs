@@ -1,4 +1,5 @@
-//! Diagnostics as SARIF 2.1.0, the exchange format of static analysis: one run, a rule for each code that there is.
+//! Diagnostics as SARIF 2.1.0, the exchange format of static analysis: one run, a rule for each
+//! code that there is.
 
 use serde::Serialize;
 use shard_check::diagnostics::ALL;
@@ -130,15 +131,23 @@ pub fn sarif(files: &[InFile<'_>]) -> String {
         id: code,
         short_description: message(title),
         help_uri: pages::uri(code),
-        default_configuration: Configuration { level: if code.starts_with('W') { "warning" } else { "error" } },
+        default_configuration: Configuration {
+            level: if code.starts_with('W') { "warning" } else { "error" },
+        },
     });
-    let results = files.iter().flat_map(|(file, list)| list.iter().map(|diagnostic| found(*file, diagnostic)));
+    let results = files
+        .iter()
+        .flat_map(|(file, list)| list.iter().map(|diagnostic| found(*file, diagnostic)));
     text(&Log {
         schema: "https://json.schemastore.org/sarif-2.1.0.json",
         version: "2.1.0",
         runs: [Run {
             tool: Tool {
-                driver: Driver { name: "shardc", version: env!("CARGO_PKG_VERSION"), rules: rules.collect() },
+                driver: Driver {
+                    name: "shardc",
+                    version: env!("CARGO_PKG_VERSION"),
+                    rules: rules.collect(),
+                },
             },
             column_kind: "unicodeCodePoints",
             results: results.collect(),
@@ -152,13 +161,18 @@ fn found<'a>(file: Option<&SourceFile>, diagnostic: &'a Diagnostic) -> Found<'a>
         let file = file?;
         let artifact_location = Artifact { uri: uri(&file.name) };
         let region = span.map(|span| region(file, span));
-        Some(Location { physical_location: Physical { artifact_location, region }, message: words.map(message) })
+        Some(Location {
+            physical_location: Physical { artifact_location, region },
+            message: words.map(message),
+        })
     };
     let first = place(diagnostic.primary_span(), None);
     let others = diagnostic.labels.iter().filter(|label| !label.primary);
     let helps = diagnostic.helps.iter().map(|help| format!("help: {}", help.text));
     let lines: Vec<String> = std::iter::once(diagnostic.message.clone())
-        .chain(diagnostic.labels.iter().filter(|label| label.primary).map(|label| label.text.clone()))
+        .chain(
+            diagnostic.labels.iter().filter(|label| label.primary).map(|label| label.text.clone()),
+        )
         .chain(diagnostic.notes.iter().map(|note| format!("note: {note}")))
         .chain(helps)
         .collect();
@@ -172,7 +186,9 @@ fn found<'a>(file: Option<&SourceFile>, diagnostic: &'a Diagnostic) -> Found<'a>
         },
         message: Message { text: lines.join("\n").into() },
         locations: first.into_iter().collect(),
-        related_locations: others.filter_map(|label| place(Some(label.span), Some(&label.text))).collect(),
+        related_locations: others
+            .filter_map(|label| place(Some(label.span), Some(&label.text)))
+            .collect(),
         fixes: diagnostic.helps.iter().filter_map(|help| fix(file?, help)).collect(),
     }
 }
@@ -196,7 +212,12 @@ fn message(text: &str) -> Message<'_> {
 
 fn region(file: &SourceFile, span: Span) -> Region {
     let (start, end) = (file.line_column(span.start), file.line_column(span.end));
-    Region { start_line: start.line, start_column: start.column, end_line: end.line, end_column: end.column }
+    Region {
+        start_line: start.line,
+        start_column: start.column,
+        end_line: end.line,
+        end_column: end.column,
+    }
 }
 
 /// A path as a relative reference: what may not stand in one is percent-encoded.
@@ -204,7 +225,9 @@ fn uri(path: &str) -> String {
     let mut out = String::new();
     for byte in path.bytes() {
         match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => out.push(char::from(byte)),
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
+                out.push(char::from(byte))
+            }
             byte => out.push_str(&format!("%{byte:02X}")),
         }
     }

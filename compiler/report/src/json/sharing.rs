@@ -38,7 +38,10 @@ pub(super) fn sharing(sharing: Sharing<'_>) -> SharingJson {
         layout: parameter_layout(program, weight.value, weight.stored),
         alone_layout: parameter_layout(program, weight.value, weight.alone[phase]),
     });
-    let steps = shared.programs.iter().filter_map(|p| p.phase.as_ref().map(|phase| (phase.name.clone(), phase.repeat)));
+    let steps = shared
+        .programs
+        .iter()
+        .filter_map(|p| p.phase.as_ref().map(|phase| (phase.name.clone(), phase.repeat)));
     SharingJson {
         weights: weights.collect(),
         alone_time_s: shared.alone[phase].seconds(),

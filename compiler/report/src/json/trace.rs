@@ -10,8 +10,8 @@ use crate::Layer;
 use crate::notation::{kind_of_layer, layer_name};
 use crate::timeline::{called, line, part_text, shown};
 
-/// A trace in the JSON object format, but for its events. Their times are in microseconds, whole nanoseconds; picoseconds are
-/// among the arguments.
+/// A trace in the JSON object format, but for its events. Their times are in microseconds, whole
+/// nanoseconds; picoseconds are among the arguments.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct HeadJson {
@@ -132,7 +132,8 @@ pub fn trace(layers: &[Layer<'_>]) -> String {
     }
     // An event a line: there may be many.
     let line = |event: &EventJson| {
-        serde_json::to_string(event).unwrap_or_else(|_| never!("an event that cannot be written", String::new()))
+        serde_json::to_string(event)
+            .unwrap_or_else(|_| never!("an event that cannot be written", String::new()))
     };
     let other_data = OtherJson { schema: "shardc.trace/1", layers: described };
     let head = text(&HeadJson { display_time_unit: "ns", other_data });
@@ -163,11 +164,14 @@ struct Process<'a> {
 impl Process<'_> {
     fn described(&self) -> LayerJson {
         let (plan, timeline) = (self.layer.plan(), self.layer.timeline.whole());
-        let left_out = timeline.steady.iter().filter(|steady| steady.copies > self.most).map(|steady| LeftOutJson {
-            behind: steady.like + self.most,
-            copies: steady.copies - self.most,
-            period_ps: steady.period.0,
-        });
+        let left_out =
+            timeline.steady.iter().filter(|steady| steady.copies > self.most).map(|steady| {
+                LeftOutJson {
+                    behind: steady.like + self.most,
+                    copies: steady.copies - self.most,
+                    period_ps: steady.period.0,
+                }
+            });
         LayerJson {
             pid: self.pid,
             name: plan.name.clone(),
@@ -192,9 +196,15 @@ impl Process<'_> {
         events.push(EventJson { args: Some(ArgsJson::Name { name }), ..process });
         for (at, name) in self.layer.timeline.streams.names().iter().enumerate() {
             let track = |event: &str| self.event("M", Some(at as u64), event.to_string());
-            events.push(EventJson { args: Some(ArgsJson::Name { name: name.clone() }), ..track("thread_name") });
+            events.push(EventJson {
+                args: Some(ArgsJson::Name { name: name.clone() }),
+                ..track("thread_name")
+            });
             let sort_index = at as u64;
-            events.push(EventJson { args: Some(ArgsJson::Sort { sort_index }), ..track("thread_sort_index") });
+            events.push(EventJson {
+                args: Some(ArgsJson::Sort { sort_index }),
+                ..track("thread_sort_index")
+            });
         }
     }
 
@@ -206,9 +216,11 @@ impl Process<'_> {
         &self.layer.timeline.whole().stages.units[run.unit]
     }
 
-    /// A slice for each time in which a step keeps a stream busy; an instant for one that takes no time.
+    /// A slice for each time in which a step keeps a stream busy; an instant for one that takes no
+    /// time.
     fn slices(&self, events: &mut Vec<EventJson>) {
-        let names: Vec<String> = self.layer.timeline.whole().stages.units.iter().map(|unit| self.name(unit)).collect();
+        let names: Vec<String> =
+            self.layer.timeline.whole().stages.units.iter().map(|unit| self.name(unit)).collect();
         for run in self.runs() {
             let unit = self.unit(&run);
             let name = &names[run.unit];
@@ -239,15 +251,18 @@ impl Process<'_> {
 
     /// What a unit is called: by its line of the source, if it has one, and by what it does.
     fn name(&self, unit: &Unit) -> String {
-        let line =
-            line(self.layer, unit.first()).map_or_else(|| format!("%{}", unit.first().0), |n| format!("line {n}"));
+        let line = line(self.layer, unit.first())
+            .map_or_else(|| format!("%{}", unit.first().0), |n| format!("line {n}"));
         format!("{line}: {}", called(self.layer, &unit.members))
     }
 
     fn part(&self, unit: &Unit, busy: &Busy) -> String {
         let gathers = match &self.layer.plan().instruction(unit.first()).kind {
             InstrKind::CollectiveEinsum(fused) => fused.gathered().is_some(),
-            InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::Op(_) | InstrKind::Move(_) => false,
+            InstrKind::Parameter(_)
+            | InstrKind::Constant(_)
+            | InstrKind::Op(_)
+            | InstrKind::Move(_) => false,
         };
         let chunks = self.layer.price.of(unit.first()).looped().map_or(1, |looped| looped.chunks);
         part_text(busy.part, gathers, chunks)
@@ -284,7 +299,12 @@ impl Process<'_> {
     /// The text of the line that made an instruction.
     fn source(&self, id: InstrId) -> Option<String> {
         let line = line(self.layer, id)?;
-        self.layer.source?.text.lines().nth(line.checked_sub(1)?).map(|line| line.trim().to_string())
+        self.layer
+            .source?
+            .text
+            .lines()
+            .nth(line.checked_sub(1)?)
+            .map(|line| line.trim().to_string())
     }
 
     /// An arrow to each step from the one that it waits for.
@@ -313,12 +333,16 @@ impl Process<'_> {
             };
             // Within the slice that it leaves, which at its end is over.
             events.push(end_of("s", last.stream, end.saturating_sub(1).max(begin)));
-            events.push(EventJson { bp: Some("e"), ..end_of("f", first.stream, nanos(to.start + first.from)) });
+            events.push(EventJson {
+                bp: Some("e"),
+                ..end_of("f", first.stream, nanos(to.start + first.from))
+            });
         }
     }
 
     fn live(&self, events: &mut Vec<EventJson>) {
-        for (at, bytes) in buffers(self.layer.plan(), self.layer.timeline.whole(), self.most).live() {
+        for (at, bytes) in buffers(self.layer.plan(), self.layer.timeline.whole(), self.most).live()
+        {
             events.push(EventJson {
                 ts: Some(micros(at)),
                 args: Some(ArgsJson::Live { bytes }),

@@ -7,7 +7,9 @@ use super::compared::{MoveJson, move_json};
 use super::text;
 use crate::Layer;
 use crate::comparison::Comparison;
-use crate::why_not::{Crossing, Faster, Figure, Turn, WhyNot, factor, fits, needed, side, strategies, time};
+use crate::why_not::{
+    Crossing, Faster, Figure, Turn, WhyNot, factor, fits, needed, side, strategies, time,
+};
 
 #[derive(Debug, Serialize)]
 struct WhyNotJson {
@@ -63,7 +65,8 @@ enum TurnJson {
     Unknown,
 }
 
-/// Where the answer turns on a faster and on a slower network, as multiples of the chip's bandwidth.
+/// Where the answer turns on a faster and on a slower network, as multiples of the chip's
+/// bandwidth.
 #[derive(Debug, Serialize)]
 struct BandwidthJson {
     up: FactorJson,
@@ -89,22 +92,32 @@ fn faster_because(faster: Faster) -> &'static str {
 
 /// How much longer one takes than the other, below zero where it takes less.
 fn added_seconds(one: Picoseconds, other: Picoseconds) -> f64 {
-    if one >= other { Picoseconds(one.0 - other.0).seconds() } else { -Picoseconds(other.0 - one.0).seconds() }
+    if one >= other {
+        Picoseconds(one.0 - other.0).seconds()
+    } else {
+        -Picoseconds(other.0 - one.0).seconds()
+    }
 }
 
 fn factor_json(turn: Turn) -> FactorJson {
     match turn {
-        Turn::Wins { at, loses_at, behind } => {
-            FactorJson::Wins { at: factor(at), loses_at: factor(loses_at), behind_s: behind.seconds() }
+        Turn::Wins { at, loses_at, behind } => FactorJson::Wins {
+            at: factor(at),
+            loses_at: factor(loses_at),
+            behind_s: behind.seconds(),
+        },
+        Turn::Never { to, behind } => {
+            FactorJson::Never { to: factor(to), behind_s: behind.seconds() }
         }
-        Turn::Never { to, behind } => FactorJson::Never { to: factor(to), behind_s: behind.seconds() },
         Turn::Unknown => FactorJson::Unknown,
     }
 }
 
 fn turn_json(turn: Turn) -> TurnJson {
     match turn {
-        Turn::Wins { at, loses_at, behind } => TurnJson::Wins { at, loses_at, behind_s: behind.seconds() },
+        Turn::Wins { at, loses_at, behind } => {
+            TurnJson::Wins { at, loses_at, behind_s: behind.seconds() }
+        }
         Turn::Never { to, behind } => TurnJson::Never { to, behind_s: behind.seconds() },
         Turn::Unknown => TurnJson::Unknown,
     }

@@ -10,7 +10,11 @@ pub(super) fn names(plan: &Plan, roles: &Roles) -> Vec<Strategy> {
     for attention in &roles.attentions {
         let scores = plan.instruction(attention.scores);
         let is_split = |dim: &DimId| {
-            scores.dims.iter().position(|d| d == dim).is_some_and(|at| !scores.layout.axes_of(at).is_empty())
+            scores
+                .dims
+                .iter()
+                .position(|d| d == dim)
+                .is_some_and(|at| !scores.layout.axes_of(at).is_empty())
         };
         if attention.heads.iter().any(is_split) {
             names.push(Strategy::HeadShardedAttention);

@@ -1,8 +1,9 @@
-//! The strategy of a plan by its name in the field, recognised from how its weights and its attention lie on the mesh.
+//! The strategy of a plan by its name in the field, recognised from how its weights and its
+//! attention lie on the mesh.
 //!
-//! Nothing is read off the names of dims: which dims are heads, batch, sequence or experts follows from what the plan does
-//! with them (`roles`). The definitions in words are in `spec/strategies.md`. A plan may bear more than one name; one that
-//! bears none is `unnamed`.
+//! Nothing is read off the names of dims: which dims are heads, batch, sequence or experts follows
+//! from what the plan does with them (`roles`). The definitions in words are in
+//! `spec/strategies.md`. A plan may bear more than one name; one that bears none is `unnamed`.
 
 mod attention;
 mod roles;
@@ -28,7 +29,8 @@ pub enum Strategy {
     XyWeightGathered,
     /// Weights are gathered over three mesh axes.
     XyzWeightGathered,
-    /// Weights are gathered along one dim over axes that split the tokens, and at most one axis is left on them.
+    /// Weights are gathered along one dim over axes that split the tokens, and at most one axis is
+    /// left on them.
     Fsdp,
     /// Weights are replicated over axes that split the tokens.
     DataParallel,
@@ -85,7 +87,8 @@ impl Strategy {
     }
 }
 
-/// The attentions of a plan, in program order: which einsum gives the scores of each, and what the dims of these stand for.
+/// The attentions of a plan, in program order: which einsum gives the scores of each, and what the
+/// dims of these stand for.
 pub fn attentions(plan: &Plan) -> Vec<Attention> {
     Roles::of(plan).attentions
 }

@@ -11,7 +11,8 @@ pub(super) struct Roles {
     pub(super) weight_uses: Vec<WeightUse>,
     /// Each attention.
     pub(super) attentions: Vec<Attention>,
-    /// For each dim, whether a weight has it, or a dim that it is renamed, split or merged from or into.
+    /// For each dim, whether a weight has it, or a dim that it is renamed, split or merged from or
+    /// into.
     of_weights: Vec<bool>,
 }
 
@@ -26,8 +27,8 @@ pub(super) struct WeightUse {
     pub(super) weight: InstrId,
 }
 
-/// `softmax(q k) v`: an einsum of two activations whose product, elementwise changed, goes through a softmax and is
-/// contracted with a third over the dim of the softmax.
+/// `softmax(q k) v`: an einsum of two activations whose product, elementwise changed, goes through
+/// a softmax and is contracted with a third over the dim of the softmax.
 #[derive(Clone, Debug)]
 pub struct Attention {
     /// The einsum that gives the scores.
@@ -45,14 +46,22 @@ pub struct Attention {
 impl Roles {
     pub(super) fn of(plan: &Plan) -> Roles {
         let mut weight_uses = Vec::new();
-        for einsum in plan.ids().filter(|id| matches!(plan.instruction(*id).kind, InstrKind::Op(Op::Einsum))) {
+        for einsum in
+            plan.ids().filter(|id| matches!(plan.instruction(*id).kind, InstrKind::Op(Op::Einsum)))
+        {
             for (operand, read) in plan.instruction(einsum).operands.iter().enumerate() {
-                if let Some(weight) = stored_weight(plan, *read).filter(|_| plan.instruction(*read).dims.len() >= 2) {
+                if let Some(weight) =
+                    stored_weight(plan, *read).filter(|_| plan.instruction(*read).dims.len() >= 2)
+                {
                     weight_uses.push(WeightUse { einsum, operand, weight });
                 }
             }
         }
-        let mut roles = Roles { of_weights: dims_of_weights(plan, &weight_uses), weight_uses, attentions: Vec::new() };
+        let mut roles = Roles {
+            of_weights: dims_of_weights(plan, &weight_uses),
+            weight_uses,
+            attentions: Vec::new(),
+        };
         let uses = plan.uses();
         roles.attentions = plan.ids().filter_map(|id| roles.attention(plan, &uses, id)).collect();
         roles
@@ -79,13 +88,16 @@ impl Roles {
         }
         let has = |id: InstrId, dim: &DimId| plan.instruction(id).dims.contains(dim);
         let (q, k) = if has(*b, &keys) { (*a, *b) } else { (*b, *a) };
-        let shared: Vec<DimId> = plan.instruction(scores).dims.iter().copied().filter(|d| *d != keys).collect();
-        let (heads, others): (Vec<DimId>, Vec<DimId>) = shared.into_iter().partition(|d| self.of_weights[d.index()]);
+        let shared: Vec<DimId> =
+            plan.instruction(scores).dims.iter().copied().filter(|d| *d != keys).collect();
+        let (heads, others): (Vec<DimId>, Vec<DimId>) =
+            shared.into_iter().partition(|d| self.of_weights[d.index()]);
         let (batch, queries): (Vec<DimId>, Vec<DimId>) =
             others.into_iter().filter(|d| has(q, d)).partition(|d| has(k, d));
         let mut found = Attention { scores, keys, queries, heads, batch };
         if self.weight_uses.is_empty() {
-            // No weight tells heads from sequences: the batch is the major-most dim, as everywhere in the field.
+            // No weight tells heads from sequences: the batch is the major-most dim, as everywhere
+            // in the field.
             let later = found.batch.len().min(1);
             found.heads = found.batch.split_off(later);
         }
@@ -100,10 +112,15 @@ pub(super) fn stored_weight(plan: &Plan, mut id: InstrId) -> Option<InstrId> {
         match &instr.kind {
             InstrKind::Parameter(kind) if kind.is_weight() => return Some(id),
             InstrKind::Move(_)
-            | InstrKind::Op(Op::Fetch | Op::Cast(_) | Op::Rename { .. } | Op::Split { .. } | Op::Merge { .. }) => {
+            | InstrKind::Op(
+                Op::Fetch | Op::Cast(_) | Op::Rename { .. } | Op::Split { .. } | Op::Merge { .. },
+            ) => {
                 id = *instr.operands.first()?;
             }
-            InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::Op(_) | InstrKind::CollectiveEinsum(_) => {
+            InstrKind::Parameter(_)
+            | InstrKind::Constant(_)
+            | InstrKind::Op(_)
+            | InstrKind::CollectiveEinsum(_) => {
                 return None;
             }
         }
@@ -114,13 +131,17 @@ pub(super) fn stored_weight(plan: &Plan, mut id: InstrId) -> Option<InstrId> {
 fn einsum_behind(plan: &Plan, mut id: InstrId) -> Option<InstrId> {
     loop {
         let instr = plan.instruction(id);
-        let rank = |at: usize| instr.operands.get(at).map_or(0, |o| plan.instruction(*o).dims.len());
+        let rank =
+            |at: usize| instr.operands.get(at).map_or(0, |o| plan.instruction(*o).dims.len());
         let at = match &instr.kind {
             InstrKind::Op(Op::Einsum) => return Some(id),
             InstrKind::Move(_) | InstrKind::Op(Op::Map(_) | Op::Mask { .. } | Op::Cast(_)) => 0,
             // A bias, a scale or a mask is the operand of fewer dims.
             InstrKind::Op(Op::Binary(_)) => usize::from(rank(1) > rank(0)),
-            InstrKind::Op(_) | InstrKind::CollectiveEinsum(_) | InstrKind::Parameter(_) | InstrKind::Constant(_) => {
+            InstrKind::Op(_)
+            | InstrKind::CollectiveEinsum(_)
+            | InstrKind::Parameter(_)
+            | InstrKind::Constant(_) => {
                 return None;
             }
         };
@@ -136,7 +157,9 @@ fn meets_values(plan: &Plan, uses: &[Vec<InstrId>], softmax: InstrId, keys: DimI
             let instr = plan.instruction(*user);
             match &instr.kind {
                 InstrKind::Op(Op::Einsum) if !instr.dims.contains(&keys) => return true,
-                InstrKind::Move(_) | InstrKind::Op(Op::Map(_) | Op::Binary(_) | Op::Cast(_)) => open.push(*user),
+                InstrKind::Move(_) | InstrKind::Op(Op::Map(_) | Op::Binary(_) | Op::Cast(_)) => {
+                    open.push(*user)
+                }
                 InstrKind::Op(_)
                 | InstrKind::CollectiveEinsum(_)
                 | InstrKind::Parameter(_)
@@ -159,7 +182,9 @@ fn dims_of_weights(plan: &Plan, uses: &[WeightUse]) -> Vec<bool> {
         .instructions
         .iter()
         .filter_map(|instr| match &instr.kind {
-            InstrKind::Op(op @ (Op::Rename { .. } | Op::Split { .. } | Op::Merge { .. })) => Some(op.dims()),
+            InstrKind::Op(op @ (Op::Rename { .. } | Op::Split { .. } | Op::Merge { .. })) => {
+                Some(op.dims())
+            }
             InstrKind::Op(_)
             | InstrKind::CollectiveEinsum(_)
             | InstrKind::Move(_)

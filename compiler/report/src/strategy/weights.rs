@@ -16,7 +16,8 @@ struct Use {
     gathered_dims: usize,
     /// The axes that split its expert dims where it is used.
     experts: AxisSet,
-    /// Whether dims that the einsum sums over, and dims that it keeps, are split where it is used; experts aside.
+    /// Whether dims that the einsum sums over, and dims that it keeps, are split where it is used;
+    /// experts aside.
     split_sides: [bool; 2],
     /// The axes that split the tokens: dims of the einsum's other operands which the weight lacks.
     tokens: AxisSet,
@@ -29,10 +30,14 @@ pub(super) fn names(plan: &Plan, roles: &Roles) -> Vec<Strategy> {
     if uses.is_empty() {
         return names;
     }
-    let bytes = |holds: &dyn Fn(&Use) -> bool| uses.iter().filter(|u| holds(u)).map(|u| u.bytes).sum::<u128>();
+    let bytes = |holds: &dyn Fn(&Use) -> bool| {
+        uses.iter().filter(|u| holds(u)).map(|u| u.bytes).sum::<u128>()
+    };
     let gathered = bytes(&|u| !u.gathered.is_empty());
     let stationary = |sides: usize| {
-        bytes(&|u| u.gathered.is_empty() && u.split_sides.iter().filter(|split| **split).count() == sides)
+        bytes(&|u| {
+            u.gathered.is_empty() && u.split_sides.iter().filter(|split| **split).count() == sides
+        })
     };
     let (whole, one, two) = (stationary(0), stationary(1), stationary(2));
     if gathered > whole + one + two {
@@ -53,15 +58,17 @@ pub(super) fn names(plan: &Plan, roles: &Roles) -> Vec<Strategy> {
     names
 }
 
-/// The names of a plan that gathers most of its weights: none unless all that is gathered is so over axes that split the
-/// tokens instead.
+/// The names of a plan that gathers most of its weights: none unless all that is gathered is so
+/// over axes that split the tokens instead.
 fn gathered_names(plan: &Plan, uses: &[Use]) -> Vec<Strategy> {
     let gathered: Vec<&Use> = uses.iter().filter(|u| !u.gathered.is_empty()).collect();
     if gathered.iter().any(|u| !u.gathered.is_subset(u.tokens)) {
         return Vec::new();
     }
     // The axes that most bytes are gathered over; of as many, the most axes.
-    let bytes = |axes: AxisSet| gathered.iter().filter(|u| u.gathered == axes).map(|u| u.bytes).sum::<u128>();
+    let bytes = |axes: AxisSet| {
+        gathered.iter().filter(|u| u.gathered == axes).map(|u| u.bytes).sum::<u128>()
+    };
     let most = gathered.iter().map(|u| u.gathered).max_by_key(|axes| (bytes(*axes), axes.len()));
     let axes = most.unwrap_or(AxisSet::EMPTY);
     // On a mesh of one axis nobody speaks of x, y and z.
@@ -71,7 +78,8 @@ fn gathered_names(plan: &Plan, uses: &[Use]) -> Vec<Strategy> {
         3 => Some(Strategy::XyzWeightGathered),
         _ => None,
     };
-    let is_fsdp = gathered.iter().all(|u| u.gathered_dims == 1 && u.stored.difference(u.gathered).len() <= 1);
+    let is_fsdp =
+        gathered.iter().all(|u| u.gathered_dims == 1 && u.stored.difference(u.gathered).len() <= 1);
     by_axes.into_iter().chain(is_fsdp.then_some(Strategy::Fsdp)).collect()
 }
 
@@ -81,13 +89,21 @@ fn in_use(plan: &Plan, roles: &Roles, WeightUse { einsum, operand, weight }: &We
     let parameter = plan.instruction(*weight);
     let stored = parameter.layout.split_axes();
     let gathered = stored.difference(used.layout.split_axes());
-    let others: Vec<_> =
-        instr.operands.iter().enumerate().filter(|(i, _)| i != operand).map(|(_, id)| plan.instruction(*id)).collect();
-    let is_expert =
-        |d: &DimId| instr.dims.contains(d) && others.iter().any(|o| o.dims.contains(d)) && !roles.is_heads(*d);
+    let others: Vec<_> = instr
+        .operands
+        .iter()
+        .enumerate()
+        .filter(|(i, _)| i != operand)
+        .map(|(_, id)| plan.instruction(*id))
+        .collect();
+    let is_expert = |d: &DimId| {
+        instr.dims.contains(d) && others.iter().any(|o| o.dims.contains(d)) && !roles.is_heads(*d)
+    };
     let mut experts = AxisSet::EMPTY;
     let mut split_sides = [false; 2];
-    for (i, dim) in used.dims.iter().enumerate().filter(|(i, _)| !used.layout.axes_of(*i).is_empty()) {
+    for (i, dim) in
+        used.dims.iter().enumerate().filter(|(i, _)| !used.layout.axes_of(*i).is_empty())
+    {
         if is_expert(dim) {
             experts = experts.union(used.layout.axes_of(i).set())
         } else {

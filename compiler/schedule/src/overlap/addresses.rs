@@ -11,12 +11,13 @@ pub struct Placed {
     pub address: u64,
 }
 
-/// Puts every buffer where none lies that is live at the same time; the bytes that are needed in all are those up to the
-/// end of the last one.
+/// Puts every buffer where none lies that is live at the same time; the bytes that are needed in
+/// all are those up to the end of the last one.
 ///
-/// Buffers are put one after another, each as low as it can lie: the largest first, or the earliest, or the one that takes most
-/// bytes for longest. While that takes more than what is live at once, the one that lies highest is put first, and all are put
-/// again, so often as `EFFORT` allows; what needs least is taken.
+/// Buffers are put one after another, each as low as it can lie: the largest first, or the
+/// earliest, or the one that takes most bytes for longest. While that takes more than what is live
+/// at once, the one that lies highest is put first, and all are put again, so often as `EFFORT`
+/// allows; what needs least is taken.
 pub fn placed(buffers: &Buffers) -> Vec<Placed> {
     let least = buffers.peak().saturating_sub(buffers.kept);
     let count = buffers.buffers.len().max(1);
@@ -26,7 +27,8 @@ pub fn placed(buffers: &Buffers) -> Vec<Placed> {
         for _ in 0..tries {
             let placed = in_order(buffers, &order);
             let extent = extent(&placed);
-            let highest = placed.iter().position(|p| p.address.saturating_add(p.buffer.bytes) == extent);
+            let highest =
+                placed.iter().position(|p| p.address.saturating_add(p.buffer.bytes) == extent);
             if best.as_ref().is_none_or(|(least, _)| extent < *least) {
                 best = Some((extent, placed));
             }
@@ -72,7 +74,8 @@ fn in_order(buffers: &Buffers, order: &[usize]) -> Vec<Placed> {
     let mut placed: Vec<(usize, Placed)> = Vec::with_capacity(order.len());
     for at in order {
         let buffer = buffers.buffers[*at];
-        let beside = |other: &Placed| other.buffer.from < buffer.until && buffer.from < other.buffer.until;
+        let beside =
+            |other: &Placed| other.buffer.from < buffer.until && buffer.from < other.buffer.until;
         let mut beside: Vec<Placed> = placed.iter().map(|(_, p)| *p).filter(beside).collect();
         beside.sort_by_key(|p| p.address);
         let mut address = 0u64;

@@ -11,7 +11,8 @@ use super::{Timeline, stages::Made};
 /// A piece of memory that is not held throughout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Buffer {
-    /// The instruction whose value it holds first; the loop that needs it, where it holds chunks under way.
+    /// The instruction whose value it holds first; the loop that needs it, where it holds chunks
+    /// under way.
     pub id: InstrId,
     /// The copy of its stage.
     pub copy: u64,
@@ -34,7 +35,8 @@ pub struct Buffers {
     pub buffers: Vec<Buffer>,
 }
 
-/// What a chip holds along the timeline, of each stage no more than so many of the copies that are not listed.
+/// What a chip holds along the timeline, of each stage no more than so many of the copies that are
+/// not listed.
 pub fn buffers(plan: &Plan, timeline: &Timeline, most: u64) -> Buffers {
     let copies = |stage: usize| timeline.copies(stage, most);
     let holders = Holders::of(plan, &timeline.stages, timeline.is_stack);
@@ -59,7 +61,9 @@ pub fn buffers(plan: &Plan, timeline: &Timeline, most: u64) -> Buffers {
             buffer.until = buffer.until.max(until);
         }
     };
-    for (made, _) in holders.given().into_iter().filter(|(made, _)| holders.is_returned(*made, &copies)) {
+    for (made, _) in
+        holders.given().into_iter().filter(|(made, _)| holders.is_returned(*made, &copies))
+    {
         reach(&made, end);
     }
     for run in &runs {
@@ -91,9 +95,11 @@ fn in_copy(timeline: &Timeline, run: &Run) -> (usize, u64) {
 }
 
 impl Buffers {
-    /// The bytes that are live from each moment on at which they change, in order; what is freed makes room first.
+    /// The bytes that are live from each moment on at which they change, in order; what is freed
+    /// makes room first.
     pub fn live(&self) -> Vec<(Picoseconds, u64)> {
-        let mut changes: Vec<(Picoseconds, bool, u64)> = Vec::with_capacity(2 * self.buffers.len() + 1);
+        let mut changes: Vec<(Picoseconds, bool, u64)> =
+            Vec::with_capacity(2 * self.buffers.len() + 1);
         for buffer in &self.buffers {
             changes.push((buffer.from, true, buffer.bytes));
             changes.push((buffer.until, false, buffer.bytes));

@@ -21,7 +21,8 @@ impl<'a> Holders<'a> {
         Holders { plan, stages, buffer_of: buffers(plan), is_stack }
     }
 
-    /// The value in whose memory a value lies; none for one that is in no memory of the chip, or stays there for good.
+    /// The value in whose memory a value lies; none for one that is in no memory of the chip, or
+    /// stays there for good.
     fn holder(&self, made: Made, copies: &dyn Fn(usize) -> u64) -> Option<Made> {
         let (mut id, mut stage, mut copy) = made;
         loop {
@@ -35,8 +36,9 @@ impl<'a> Holders<'a> {
         }
         let stays = matches!(
             self.plan.instruction(id).kind,
-            InstrKind::Parameter(ParameterKind::Weight | ParameterKind::Cache | ParameterKind::HostWeight)
-                | InstrKind::Constant(_)
+            InstrKind::Parameter(
+                ParameterKind::Weight | ParameterKind::Cache | ParameterKind::HostWeight
+            ) | InstrKind::Constant(_)
         );
         (!stays && !self.plan.in_host_memory(id)).then_some((id, stage, copy))
     }
@@ -45,7 +47,8 @@ impl<'a> Holders<'a> {
     pub(super) fn allocated(&self, unit: usize, copy: u64) -> Vec<(Made, u64)> {
         let stage = self.stages.stage_of(unit);
         let members = self.stages.units[unit].members.iter().copied();
-        let own = members.filter(|id| self.buffer_of[id.index()] == Some(*id) && !self.plan.in_host_memory(*id));
+        let own = members
+            .filter(|id| self.buffer_of[id.index()] == Some(*id) && !self.plan.in_host_memory(*id));
         own.map(|id| ((id, stage, copy), self.plan.local_bytes(id))).collect()
     }
 
@@ -55,37 +58,54 @@ impl<'a> Holders<'a> {
     }
 
     /// The buffers that a unit reads or goes on writing in some copy of its stage, each once.
-    pub(super) fn touched(&self, unit: usize, copy: u64, copies: &dyn Fn(usize) -> u64) -> Vec<Made> {
+    pub(super) fn touched(
+        &self,
+        unit: usize,
+        copy: u64,
+        copies: &dyn Fn(usize) -> u64,
+    ) -> Vec<Made> {
         let stage = self.stages.stage_of(unit);
         let mut found: Vec<Made> = Vec::new();
         for member in &self.stages.units[unit].members {
             let read = self.plan.instruction(*member).operands.iter();
             let read = read.map(|operand| self.stages.read(*operand, stage, copy, copies));
-            found.extend(read.chain([(*member, stage, copy)]).filter_map(|made| self.holder(made, copies)));
+            found.extend(
+                read.chain([(*member, stage, copy)]).filter_map(|made| self.holder(made, copies)),
+            );
         }
         found.sort_unstable();
         found.dedup();
         found
     }
 
-    /// The buffers of the results of a copy of a stage: held until all of it has run in a stack, and for good at its end.
-    pub(super) fn results(&self, stage: usize, copy: u64, copies: &dyn Fn(usize) -> u64) -> Vec<Made> {
-        let is_here = |made: &Made| (made.1, made.2) == (stage, copy) && self.stages.unit_of(made.0).is_some();
+    /// The buffers of the results of a copy of a stage: held until all of it has run in a stack,
+    /// and for good at its end.
+    pub(super) fn results(
+        &self,
+        stage: usize,
+        copy: u64,
+        copies: &dyn Fn(usize) -> u64,
+    ) -> Vec<Made> {
+        let is_here = |made: &Made| {
+            (made.1, made.2) == (stage, copy) && self.stages.unit_of(made.0).is_some()
+        };
         let outputs = self.plan.outputs.iter().map(|output| match self.is_stack {
             true => (output.id, stage, copy),
             false => self.stages.outside(output.id, copies),
         });
-        let mut found: Vec<Made> = outputs.filter_map(|made| self.holder(made, copies)).filter(is_here).collect();
+        let mut found: Vec<Made> =
+            outputs.filter_map(|made| self.holder(made, copies)).filter(is_here).collect();
         found.sort_unstable();
         found.dedup();
         found
     }
 
-    /// The parameters that are held from the start until they are read for the last time, with their bytes; those that are
-    /// results too are held to the end.
+    /// The parameters that are held from the start until they are read for the last time, with
+    /// their bytes; those that are results too are held to the end.
     pub(super) fn given(&self) -> Vec<(Made, u64)> {
-        let is_given =
-            |id: &InstrId| self.plan.instruction(*id).kind == InstrKind::Parameter(ParameterKind::Activation);
+        let is_given = |id: &InstrId| {
+            self.plan.instruction(*id).kind == InstrKind::Parameter(ParameterKind::Activation)
+        };
         let owns = |id: &InstrId| self.buffer_of[id.index()] == Some(*id);
         let held = self.plan.ids().filter(|id| is_given(id) && owns(id));
         held.map(|id| ((id, 0, 0), self.plan.local_bytes(id))).collect()
@@ -93,7 +113,8 @@ impl<'a> Holders<'a> {
 
     /// Whether a parameter is a result of the layer as it is.
     pub(super) fn is_returned(&self, made: Made, copies: &dyn Fn(usize) -> u64) -> bool {
-        let returned = |id: InstrId| self.holder(self.stages.outside(id, copies), copies) == Some(made);
+        let returned =
+            |id: InstrId| self.holder(self.stages.outside(id, copies), copies) == Some(made);
         self.plan.outputs.iter().any(|output| returned(output.id))
     }
 }
@@ -101,13 +122,19 @@ impl<'a> Holders<'a> {
 /// Bytes of the weights and caches of all layers, which never leave.
 pub(super) fn kept(plan: &Plan) -> u64 {
     let stays = |id: &InstrId| {
-        matches!(plan.instruction(*id).kind, InstrKind::Parameter(ParameterKind::Weight | ParameterKind::Cache))
+        matches!(
+            plan.instruction(*id).kind,
+            InstrKind::Parameter(ParameterKind::Weight | ParameterKind::Cache)
+        )
     };
-    let bytes = |id: InstrId| plan.local_bytes(id).saturating_mul(plan.copies_of(id)).saturating_mul(plan.repeat);
+    let bytes = |id: InstrId| {
+        plan.local_bytes(id).saturating_mul(plan.copies_of(id)).saturating_mul(plan.repeat)
+    };
     plan.ids().filter(stays).map(bytes).fold(0, u64::saturating_add)
 }
 
-/// What is live from each moment on, as far as is known while units are placed: what has no last reader yet stays.
+/// What is live from each moment on, as far as is known while units are placed: what has no last
+/// reader yet stays.
 #[derive(Default)]
 pub(super) struct Profile {
     change: BTreeMap<Picoseconds, i128>,
@@ -128,7 +155,8 @@ impl Profile {
         self.open -= i128::from(bytes);
     }
 
-    /// From when on so many bytes more are within a limit all the time; none where what is left over is too much.
+    /// From when on so many bytes more are within a limit all the time; none where what is left
+    /// over is too much.
     pub(super) fn room_from(&self, bytes: u64, limit: u64) -> Option<Picoseconds> {
         let limit = i128::from(limit) - i128::from(bytes);
         if self.most <= limit {

@@ -1,8 +1,9 @@
 //! When everything is done if computing and communicating overlap.
 //!
-//! A plan becomes units (`units`: kernels, transfers, fetches, loops with their chunks) in stages (`stages`), which are placed in
-//! time (`place`) within the memory of a chip (`memory`). Of a stage that is run many times a few copies are placed; where those in the
-//! middle are alike, the others are as they are (`steady`).
+//! A plan becomes units (`units`: kernels, transfers, fetches, loops with their chunks) in stages
+//! (`stages`), which are placed in time (`place`) within the memory of a chip (`memory`). Of a
+//! stage that is run many times a few copies are placed; where those in the middle are alike, the
+//! others are as they are (`steady`).
 
 mod addresses;
 mod critical;
@@ -28,13 +29,14 @@ pub use verify::{TimelineError, verify_addresses, verify_timeline};
 
 use place::{Ahead, Asked, Order, place};
 
-/// A layer in time: one stream for compute, one for the link to the host and one for each resource of the network.
+/// A layer in time: one stream for compute, one for the link to the host and one for each resource
+/// of the network.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Timeline {
     /// When the last step of a layer, or of a model, has finished.
     pub makespan: Picoseconds,
-    /// Steps of which each waits for the one before, from the first to the one that finishes last; kernels by their first
-    /// op; one of a stage that is run many times where it comes first.
+    /// Steps of which each waits for the one before, from the first to the one that finishes last;
+    /// kernels by their first op; one of a stage that is run many times where it comes first.
     pub critical_path: Vec<InstrId>,
     /// Bytes of a chip at the peak: weights and caches of the whole stack, and what else is live.
     pub peak_bytes: u64,
@@ -46,11 +48,13 @@ pub struct Timeline {
     pub runs: Vec<Run>,
     /// Copies of stages that are run beside those in `runs`.
     pub steady: Vec<Steady>,
-    /// Bytes that may be live: what the chip has, or what the steps hold in program order where that is more.
+    /// Bytes that may be live: what the chip has, or what the steps hold in program order where
+    /// that is more.
     pub limit: u64,
     /// Whether it is the timeline of a stack of layers.
     pub is_stack: bool,
-    /// The whole stack, of a layer that is stacked; none where nothing of one layer runs beside another.
+    /// The whole stack, of a layer that is stacked; none where nothing of one layer runs beside
+    /// another.
     pub stack: Option<Box<Timeline>>,
 }
 
@@ -60,15 +64,17 @@ const LISTED: u64 = 8;
 /// Units beyond which nobody looks each time for the one that can start first.
 const SOONEST: usize = 500;
 
-/// Runs every kernel and every transfer as early as its operands, its streams, and the memory of the chip allow. So
-/// what is ready never waits for what is not, and weights are gathered, and fetched from the host, ahead. Several orders are
-/// tried in which units are placed, the program's among them, and the one that is done first is taken.
+/// Runs every kernel and every transfer as early as its operands, its streams, and the memory of
+/// the chip allow. So what is ready never waits for what is not, and weights are gathered, and
+/// fetched from the host, ahead. Several orders are tried in which units are placed, the program's
+/// among them, and the one that is done first is taken.
 ///
-/// The chunks of a collective einsum are run one by one, each transfer of its loop beside them. Of a stack, and of a
-/// folded block, the next layer's weights come while one computes: a copy starts when the one before the one before is done.
+/// The chunks of a collective einsum are run one by one, each transfer of its loop beside them. Of
+/// a stack, and of a folded block, the next layer's weights come while one computes: a copy starts
+/// when the one before the one before is done.
 ///
-/// The order in memory is that of `place`: no schedule holds more than the chip has, where the plan run in program
-/// order does not.
+/// The order in memory is that of `place`: no schedule holds more than the chip has, where the plan
+/// run in program order does not.
 pub fn overlap(plan: &Plan, price: &PlanPrice, hardware: &Hardware) -> Timeline {
     let streams = Streams::of(hardware, &plan.mesh);
     let layer = best_of(plan, hardware, &streams, Stages::of_layer(plan, price, &streams), false);
@@ -88,7 +94,8 @@ impl Timeline {
         self.stack.as_deref().unwrap_or(self)
     }
 
-    /// When the unit of an instruction starts and finishes, in the first copy; none for a parameter or a constant.
+    /// When the unit of an instruction starts and finishes, in the first copy; none for a parameter
+    /// or a constant.
     pub fn span(&self, id: InstrId) -> Option<(Picoseconds, Picoseconds)> {
         let unit = self.stages.unit_of(id)?;
         let run = self.runs.iter().find(|run| run.unit == unit)?;
@@ -102,10 +109,17 @@ impl Timeline {
 }
 
 /// The shortest of what the ways to run copies beside each other give.
-fn best_of(plan: &Plan, hardware: &Hardware, streams: &Streams, stages: Stages, is_stack: bool) -> Timeline {
-    // What the units hold one after another in program order: more than the plan's account where the members of a kernel read
-    // and write at the same time.
-    let serial = timeline_of(plan, streams, &stages, is_stack, u64::MAX, (Ahead::Serial, Order::Program));
+fn best_of(
+    plan: &Plan,
+    hardware: &Hardware,
+    streams: &Streams,
+    stages: Stages,
+    is_stack: bool,
+) -> Timeline {
+    // What the units hold one after another in program order: more than the plan's account where
+    // the members of a kernel read and write at the same time.
+    let serial =
+        timeline_of(plan, streams, &stages, is_stack, u64::MAX, (Ahead::Serial, Order::Program));
     let limit = hardware.hbm_bytes.max(serial.as_ref().map_or(0, |timeline| timeline.peak_bytes));
     let made = |ahead, order| timeline_of(plan, streams, &stages, is_stack, limit, (ahead, order));
 
@@ -117,16 +131,22 @@ fn best_of(plan: &Plan, hardware: &Hardware, streams: &Streams, stages: Stages, 
     let aheads: &[Ahead] = if several { &[Ahead::One, Ahead::None] } else { &[Ahead::One] };
     let ways = aheads.iter().flat_map(|ahead| orders.iter().map(|order| (*ahead, *order)));
     // Of equal ones the first.
-    let best = ways.filter_map(|(ahead, order)| made(ahead, order)).min_by_key(|timeline| timeline.makespan);
+    let best = ways
+        .filter_map(|(ahead, order)| made(ahead, order))
+        .min_by_key(|timeline| timeline.makespan);
     let serial = serial.map(|serial| Timeline { limit, ..serial });
     let mut best = best.or(serial).unwrap_or_else(|| {
-        never!("steps one after another that differ from copy to copy", empty(&stages, streams, limit, is_stack))
+        never!(
+            "steps one after another that differ from copy to copy",
+            empty(&stages, streams, limit, is_stack)
+        )
     });
     best.critical_path = critical::critical_path(plan, &best);
     best
 }
 
-/// The timeline that one way gives; none where it needs more than there is, or copies never become alike.
+/// The timeline that one way gives; none where it needs more than there is, or copies never become
+/// alike.
 fn timeline_of(
     plan: &Plan,
     streams: &Streams,

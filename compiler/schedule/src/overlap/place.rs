@@ -24,7 +24,8 @@ pub struct Run {
 /// How far copies of stages may run beside each other.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Ahead {
-    /// A copy starts when the one before the one before is done: its weights come while that before it computes.
+    /// A copy starts when the one before the one before is done: its weights come while that before
+    /// it computes.
     One,
     /// A copy starts when the one before is done.
     None,
@@ -65,18 +66,20 @@ impl Asked<'_> {
     }
 }
 
-/// Places all units, copy by copy. One that waits for nothing but operands may so go into a gap that those before it have left
-/// on its streams.
+/// Places all units, copy by copy. One that waits for nothing but operands may so go into a gap
+/// that those before it have left on its streams.
 ///
-/// In program order there is always room at the end of everything that is placed: what is live there is what would be live if
-/// the plan were run in program order. Other orders may need more than there is, which is for the caller to see.
+/// In program order there is always room at the end of everything that is placed: what is live
+/// there is what would be live if the plan were run in program order. Other orders may need more
+/// than there is, which is for the caller to see.
 pub(super) fn place(asked: Asked<'_>) -> Vec<Run> {
     let mut placer = Placer::of(asked);
     for (at, stage) in asked.stages.stages.iter().enumerate() {
         for copy in 0..asked.copies(at) {
             match asked.order {
                 Order::Program => stage.units.clone().for_each(|unit| placer.put(unit, copy)),
-                Order::Longest => longest_first(asked, stage.units.clone()).for_each(|unit| placer.put(unit, copy)),
+                Order::Longest => longest_first(asked, stage.units.clone())
+                    .for_each(|unit| placer.put(unit, copy)),
                 Order::Soonest => placer.soonest_first(stage.units.clone(), copy),
             }
             placer.end_copy(at, copy);
@@ -87,9 +90,11 @@ pub(super) fn place(asked: Asked<'_>) -> Vec<Run> {
     runs
 }
 
-/// Units by how long everything takes that waits for them, they included, the longest first. What a unit reads comes before it.
+/// Units by how long everything takes that waits for them, they included, the longest first. What a
+/// unit reads comes before it.
 fn longest_first(asked: Asked<'_>, units: Range<usize>) -> impl Iterator<Item = usize> {
-    let mut left: Vec<Picoseconds> = units.clone().map(|unit| asked.stages.units[unit].time).collect();
+    let mut left: Vec<Picoseconds> =
+        units.clone().map(|unit| asked.stages.units[unit].time).collect();
     for unit in units.clone().rev() {
         for (by, of) in makers(asked, unit, 0) {
             if units.contains(&by) && of == 0 {
@@ -115,7 +120,8 @@ struct Placer<'a> {
     taken: Vec<Vec<(Picoseconds, Picoseconds)>>,
     finish: HashMap<(usize, u64), Picoseconds>,
     runs: Vec<Run>,
-    /// When the copy before the last one is done, the last one, and what is placed of the one that is being placed.
+    /// When the copy before the last one is done, the last one, and what is placed of the one that
+    /// is being placed.
     ends: [Picoseconds; 3],
 }
 
@@ -144,7 +150,9 @@ impl<'a> Placer<'a> {
     /// When what a unit reads is made; none where it is not placed yet.
     fn ready(&self, unit: usize, copy: u64) -> Option<Picoseconds> {
         let made = |by: (usize, u64)| self.finish.get(&by).copied();
-        makers(self.asked, unit, copy).into_iter().try_fold(Picoseconds(0), |last, by| Some(last.max(made(by)?)))
+        makers(self.asked, unit, copy)
+            .into_iter()
+            .try_fold(Picoseconds(0), |last, by| Some(last.max(made(by)?)))
     }
 
     /// The first moment at which a unit can start that may not start before another.
@@ -156,14 +164,19 @@ impl<'a> Placer<'a> {
             Ahead::Serial => end,
         };
         let allocated = self.holders.allocated(unit, copy);
-        let bytes = allocated.iter().map(|(_, bytes)| *bytes).fold(self.holders.beside(unit), u64::saturating_add);
+        let bytes = allocated
+            .iter()
+            .map(|(_, bytes)| *bytes)
+            .fold(self.holders.beside(unit), u64::saturating_add);
         // Where there is never room enough, as late as can be: the plan itself needs so much.
         let room = self.profile.room_from(bytes, self.asked.limit).unwrap_or(end);
         earliest_free(&self.taken, &self.asked.stages.units[unit].busy, ready.max(behind).max(room))
     }
 
     fn put(&mut self, unit: usize, copy: u64) {
-        let ready = self.ready(unit, copy).unwrap_or_else(|| never!("a unit before what it reads", self.ends[2]));
+        let ready = self
+            .ready(unit, copy)
+            .unwrap_or_else(|| never!("a unit before what it reads", self.ends[2]));
         let start = self.start(unit, copy, ready);
         self.put_at(unit, copy, start);
     }
@@ -189,13 +202,16 @@ impl<'a> Placer<'a> {
         }
     }
 
-    /// Places the units of a copy, each time the one that can start first; of equal ones the first of the program.
+    /// Places the units of a copy, each time the one that can start first; of equal ones the first
+    /// of the program.
     fn soonest_first(&mut self, units: Range<usize>, copy: u64) {
         let mut waiting: Vec<usize> = units.collect();
         while !waiting.is_empty() {
             let start = |unit: usize| Some(self.start(unit, copy, self.ready(unit, copy)?));
             let first = waiting.iter().filter_map(|unit| Some((start(*unit)?, *unit))).min();
-            let Some((start, unit)) = first else { return never!("units that wait for each other", ()) };
+            let Some((start, unit)) = first else {
+                return never!("units that wait for each other", ());
+            };
             self.put_at(unit, copy, start);
             waiting.retain(|other| *other != unit);
         }
@@ -215,7 +231,8 @@ impl<'a> Placer<'a> {
 
     /// A buffer is read for one of the times that are expected.
     fn read(&mut self, buffer: Made, until: Picoseconds) {
-        if let (Some(at), Some(bytes)) = (self.readers.done(buffer, until), self.sizes.get(&buffer)) {
+        if let (Some(at), Some(bytes)) = (self.readers.done(buffer, until), self.sizes.get(&buffer))
+        {
             self.profile.free(at, *bytes);
         }
     }
@@ -231,11 +248,17 @@ fn makers(asked: Asked<'_>, unit: usize, copy: u64) -> Vec<(usize, u64)> {
 /// What a copy of a unit waits for.
 fn needs(asked: Asked<'_>, unit: usize, copy: u64) -> Vec<Made> {
     let stage = asked.stages.stage_of(unit);
-    let operands = asked.stages.units[unit].members.iter().flat_map(|id| &asked.plan.instruction(*id).operands);
-    operands.map(|operand| asked.stages.read(*operand, stage, copy, |of| asked.copies(of))).collect()
+    let operands = asked.stages.units[unit]
+        .members
+        .iter()
+        .flat_map(|id| &asked.plan.instruction(*id).operands);
+    operands
+        .map(|operand| asked.stages.read(*operand, stage, copy, |of| asked.copies(of)))
+        .collect()
 }
 
-/// Who reads every buffer. What is a result is read by somebody who never comes, but inside a stack.
+/// Who reads every buffer. What is a result is read by somebody who never comes, but inside a
+/// stack.
 fn expected(asked: Asked<'_>, holders: &Holders<'_>) -> Readers {
     let copies = |stage: usize| asked.copies(stage);
     let mut readers = Readers::default();
@@ -243,16 +266,25 @@ fn expected(asked: Asked<'_>, holders: &Holders<'_>) -> Readers {
         for copy in 0..copies(at) {
             let touched = stage.units.clone().flat_map(|unit| holders.touched(unit, copy, &copies));
             touched.for_each(|buffer| readers.expect(buffer));
-            holders.results(at, copy, &copies).into_iter().for_each(|buffer| readers.expect(buffer));
+            holders
+                .results(at, copy, &copies)
+                .into_iter()
+                .for_each(|buffer| readers.expect(buffer));
         }
     }
-    let returned = holders.given().into_iter().filter(|(made, _)| holders.is_returned(*made, &copies));
+    let returned =
+        holders.given().into_iter().filter(|(made, _)| holders.is_returned(*made, &copies));
     returned.for_each(|(made, _)| readers.expect(made));
     readers
 }
 
-/// The first start, no earlier than asked, at which all streams are free as long as the unit keeps them busy.
-fn earliest_free(taken: &[Vec<(Picoseconds, Picoseconds)>], busy: &[Busy], earliest: Picoseconds) -> Picoseconds {
+/// The first start, no earlier than asked, at which all streams are free as long as the unit keeps
+/// them busy.
+fn earliest_free(
+    taken: &[Vec<(Picoseconds, Picoseconds)>],
+    busy: &[Busy],
+    earliest: Picoseconds,
+) -> Picoseconds {
     let mut start = earliest;
     loop {
         let moved = busy.iter().fold(start, |start, busy| {
@@ -260,7 +292,9 @@ fn earliest_free(taken: &[Vec<(Picoseconds, Picoseconds)>], busy: &[Busy], earli
             let on = &taken[busy.stream];
             let first = on.partition_point(|(_, end)| *end <= from);
             match on.get(first) {
-                Some((begin, end)) if *begin < until => Picoseconds(end.0.saturating_sub(busy.from.0)),
+                Some((begin, end)) if *begin < until => {
+                    Picoseconds(end.0.saturating_sub(busy.from.0))
+                }
                 _ => start,
             }
         });

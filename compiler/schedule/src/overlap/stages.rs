@@ -14,7 +14,8 @@ pub struct Stage {
     pub units: Range<usize>,
     /// How often it is run.
     pub copies: u64,
-    /// What its first copy takes, and in place of which every other takes what the copy before has made.
+    /// What its first copy takes, and in place of which every other takes what the copy before has
+    /// made.
     pub(super) carry: Option<(InstrId, InstrId)>,
 }
 
@@ -42,7 +43,8 @@ impl Stages {
         let mut begin = 0;
         while begin < units.len() {
             let fold = plan.runs_in(units[begin].first());
-            let alike = units[begin..].iter().take_while(|unit| plan.runs_in(unit.first()) == fold).count();
+            let alike =
+                units[begin..].iter().take_while(|unit| plan.runs_in(unit.first()) == fold).count();
             let fold = fold.map(|fold| &plan.folds[fold.index()]);
             stages.push(Stage {
                 units: begin..begin + alike,
@@ -54,13 +56,16 @@ impl Stages {
         Stages::of(plan, units, stages)
     }
 
-    /// The stages of a stack of layers; none where there is no stack, or not all of a layer is one stage.
+    /// The stages of a stack of layers; none where there is no stack, or not all of a layer is one
+    /// stage.
     pub(super) fn of_stack(plan: &Plan, price: &PlanPrice, streams: &Streams) -> Option<Stages> {
         let layer = Stages::of_layer(plan, price, streams);
-        let is_parameter = |id: &InstrId| matches!(plan.instruction(*id).kind, InstrKind::Parameter(_));
+        let is_parameter =
+            |id: &InstrId| matches!(plan.instruction(*id).kind, InstrKind::Parameter(_));
         let (from, to) = (plan.ids().find(is_parameter)?, plan.results().next()?.id);
         let (taken, made) = (plan.instruction(from), plan.instruction(to));
-        let alike = (&taken.dims, taken.dtype, taken.layout) == (&made.dims, made.dtype, made.layout);
+        let alike =
+            (&taken.dims, taken.dtype, taken.layout) == (&made.dims, made.dtype, made.layout);
         let [stage] = layer.stages.as_slice() else { return None };
         let stage = Stage { copies: plan.repeat, carry: Some((from, to)), ..stage.clone() };
         (alike && plan.repeat > 1).then(|| Stages::of(plan, layer.units, vec![stage]))
@@ -71,7 +76,11 @@ impl Stages {
         for (at, unit) in units.iter().enumerate() {
             unit.members.iter().for_each(|member| unit_of[member.index()] = Some(at));
         }
-        let stage_of = stages.iter().enumerate().flat_map(|(at, stage)| stage.units.clone().map(move |_| at)).collect();
+        let stage_of = stages
+            .iter()
+            .enumerate()
+            .flat_map(|(at, stage)| stage.units.clone().map(move |_| at))
+            .collect();
         Stages { units, stages, unit_of, stage_of }
     }
 
@@ -85,8 +94,15 @@ impl Stages {
         self.stage_of[unit]
     }
 
-    /// What a copy of a stage reads where its instructions name an operand. `copies` says how many copies a stage has.
-    pub(super) fn read(&self, operand: InstrId, stage: usize, copy: u64, copies: impl Fn(usize) -> u64) -> Made {
+    /// What a copy of a stage reads where its instructions name an operand. `copies` says how many
+    /// copies a stage has.
+    pub(super) fn read(
+        &self,
+        operand: InstrId,
+        stage: usize,
+        copy: u64,
+        copies: impl Fn(usize) -> u64,
+    ) -> Made {
         let (mut operand, mut copy) = (operand, copy);
         if let Some((from, to)) = self.stages[stage].carry {
             // A layer that gives what it takes hands it on from copy to copy.

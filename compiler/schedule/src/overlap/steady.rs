@@ -5,8 +5,8 @@ use shard_ir::Picoseconds;
 use super::place::Run;
 use super::{Stages, Timeline};
 
-/// Copies of a stage that are as one that is placed, each so much later than the one before. They stand behind it, and
-/// everything behind them is as much later.
+/// Copies of a stage that are as one that is placed, each so much later than the one before. They
+/// stand behind it, and everything behind them is as much later.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Steady {
     /// The stage.
@@ -21,21 +21,25 @@ pub struct Steady {
 
 /// What stands for the copies that are not placed: none where those that are never become alike.
 ///
-/// Three copies in a row have to be the same, each so much later than the one before. A copy starts when the one before the
-/// one before is done, so that it runs beside its two neighbours at most: between two that are alike, any number like them
-/// can be put, and each has the neighbours that it had.
+/// Three copies in a row have to be the same, each so much later than the one before. A copy starts
+/// when the one before the one before is done, so that it runs beside its two neighbours at most:
+/// between two that are alike, any number like them can be put, and each has the neighbours that it
+/// had.
 pub(super) fn steady(stages: &Stages, runs: &[Run], listed: u64) -> Option<Vec<Steady>> {
     let mut found = Vec::new();
     for (at, stage) in stages.stages.iter().enumerate().filter(|(_, stage)| stage.copies > listed) {
         let starts = |copy: u64| -> Vec<u64> {
-            let of_copy = runs.iter().filter(|run| run.copy == copy && stage.units.contains(&run.unit));
+            let of_copy =
+                runs.iter().filter(|run| run.copy == copy && stage.units.contains(&run.unit));
             of_copy.map(|run| run.start.0).collect()
         };
         let all: Vec<Vec<u64>> = (0..listed).map(starts).collect();
         let shift = |copy: usize| {
             let first = all[copy].first()?.checked_sub(*all[copy - 1].first()?)?;
-            let alike =
-                all[copy].iter().zip(&all[copy - 1]).all(|(late, early)| late.checked_sub(*early) == Some(first));
+            let alike = all[copy]
+                .iter()
+                .zip(&all[copy - 1])
+                .all(|(late, early)| late.checked_sub(*early) == Some(first));
             alike.then_some(first)
         };
         let middle = (1..listed as usize - 1).find_map(|copy| {
@@ -43,7 +47,12 @@ pub(super) fn steady(stages: &Stages, runs: &[Run], listed: u64) -> Option<Vec<S
             (before == after).then_some((copy as u64, before))
         });
         let (like, period) = middle?;
-        found.push(Steady { stage: at, like, copies: stage.copies - listed, period: Picoseconds(period) });
+        found.push(Steady {
+            stage: at,
+            like,
+            copies: stage.copies - listed,
+            period: Picoseconds(period),
+        });
     }
     Some(found)
 }
@@ -55,19 +64,26 @@ impl Timeline {
         self.runs.iter().map(done).max().unwrap_or_default()
     }
 
-    /// When a run that is listed starts if of each stage no more than so many of the copies are run that are not.
+    /// When a run that is listed starts if of each stage no more than so many of the copies are run
+    /// that are not.
     fn moved(&self, run: &Run, most: u64) -> Picoseconds {
         let stage = self.stages.stage_of(run.unit);
-        let before = self.steady.iter().filter(|s| s.stage < stage || (s.stage == stage && run.copy > s.like));
+        let before = self
+            .steady
+            .iter()
+            .filter(|s| s.stage < stage || (s.stage == stage && run.copy > s.like));
         before.fold(run.start, |start, s| start + s.period.times(s.copies.min(most)))
     }
 
-    /// All runs, of each stage no more than so many of the copies that are not listed; copies are numbered in their order.
+    /// All runs, of each stage no more than so many of the copies that are not listed; copies are
+    /// numbered in their order.
     pub fn expanded(&self, most: u64) -> Vec<Run> {
         let mut all: Vec<Run> = Vec::with_capacity(self.runs.len());
         for run in &self.runs {
             let start = self.moved(run, most);
-            let Some(steady) = self.steady.iter().find(|s| s.stage == self.stages.stage_of(run.unit)) else {
+            let Some(steady) =
+                self.steady.iter().find(|s| s.stage == self.stages.stage_of(run.unit))
+            else {
                 all.push(Run { start, ..*run });
                 continue;
             };
@@ -75,7 +91,11 @@ impl Timeline {
             let copy = if run.copy > steady.like { run.copy + more } else { run.copy };
             all.push(Run { copy, start, ..*run });
             if run.copy == steady.like {
-                let later = |n: u64| Run { copy: run.copy + n, start: start + steady.period.times(n), ..*run };
+                let later = |n: u64| Run {
+                    copy: run.copy + n,
+                    start: start + steady.period.times(n),
+                    ..*run
+                };
                 all.extend((1..=more).map(later));
             }
         }
@@ -84,14 +104,20 @@ impl Timeline {
         all
     }
 
-    /// How many copies of a stage are run, if of each no more than so many are run that are not listed.
+    /// How many copies of a stage are run, if of each no more than so many are run that are not
+    /// listed.
     pub fn expanded_copies(&self, stage: usize, most: u64) -> u64 {
         self.copies(stage, most)
     }
 
     /// As [`Timeline::expanded_copies`].
     pub(super) fn copies(&self, stage: usize, most: u64) -> u64 {
-        let more = self.steady.iter().filter(|s| s.stage == stage).map(|s| s.copies - s.copies.min(most)).sum::<u64>();
+        let more = self
+            .steady
+            .iter()
+            .filter(|s| s.stage == stage)
+            .map(|s| s.copies - s.copies.min(most))
+            .sum::<u64>();
         self.stages.stages[stage].copies - more
     }
 

@@ -1,4 +1,5 @@
-//! What every timeline must be. The judge looks at the plan, its price and the chip, and not at how the timeline was made.
+//! What every timeline must be. The judge looks at the plan, its price and the chip, and not at how
+//! the timeline was made.
 
 use std::collections::HashMap;
 
@@ -14,7 +15,8 @@ use super::{Buffer, Timeline};
 /// Why a timeline cannot be run.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TimelineError {
-    /// An instruction that is run too often, or not often enough, or in units that are not its kernel.
+    /// An instruction that is run too often, or not often enough, or in units that are not its
+    /// kernel.
     #[error("instruction {} is not run as its kernel is, once in each copy", .0.0)]
     NotOnce(InstrId),
     /// A step that starts before an operand is made.
@@ -65,7 +67,9 @@ pub enum TimelineError {
         room: u64,
     },
     /// Other figures than the steps say.
-    #[error("the timeline says that it is done after {found} ps and holds {bytes} bytes at its peak")]
+    #[error(
+        "the timeline says that it is done after {found} ps and holds {bytes} bytes at its peak"
+    )]
     Figures {
         /// The time that it says.
         found: u64,
@@ -82,12 +86,13 @@ pub enum TimelineError {
     },
 }
 
-/// Copies that are not listed and are looked at: with three, every copy has every neighbour that any number gives.
+/// Copies that are not listed and are looked at: with three, every copy has every neighbour that
+/// any number gives.
 const LOOKED_AT: u64 = 3;
 
-/// Checks that a timeline runs every unit once in each copy, after its operands, for as long as it takes, one at a time on each
-/// stream and so within what each link carries; that its buffers have addresses of their own and fit; and that its figures
-/// are those of its steps.
+/// Checks that a timeline runs every unit once in each copy, after its operands, for as long as it
+/// takes, one at a time on each stream and so within what each link carries; that its buffers have
+/// addresses of their own and fit; and that its figures are those of its steps.
 pub fn verify_timeline(
     plan: &Plan,
     price: &PlanPrice,
@@ -106,7 +111,10 @@ pub fn verify_timeline(
     verify_addresses(&placed(&held))?;
     let (time, bytes) = (timeline.makespan_of_all(), buffers(plan, timeline, 0).peak());
     if (time, bytes) != (timeline.makespan, timeline.peak_bytes) || held.peak() != bytes {
-        return Err(TimelineError::Figures { found: timeline.makespan.0, bytes: timeline.peak_bytes });
+        return Err(TimelineError::Figures {
+            found: timeline.makespan.0,
+            bytes: timeline.peak_bytes,
+        });
     }
     match &timeline.stack {
         Some(stack) => verify_timeline(plan, price, hardware, stack),
@@ -129,7 +137,9 @@ fn verify_units(plan: &Plan, timeline: &Timeline, runs: &[Run]) -> Result<(), Ti
             InstrKind::Op(_) | InstrKind::CollectiveEinsum(_) => kernel_of[id.index()],
         };
         let unit = timeline.stages.unit_of(id);
-        let found = unit.and_then(|unit| timeline.stages.units.get(unit)).map(|unit| unit.members.as_slice());
+        let found = unit
+            .and_then(|unit| timeline.stages.units.get(unit))
+            .map(|unit| unit.members.as_slice());
         if found != wanted {
             return Err(TimelineError::NotOnce(id));
         }
@@ -153,18 +163,30 @@ fn verify_units(plan: &Plan, timeline: &Timeline, runs: &[Run]) -> Result<(), Ti
 }
 
 /// What a unit keeps busy is what its price says, on all streams of what it sends over.
-fn verify_work(plan: &Plan, price: &PlanPrice, hardware: &Hardware, unit: &Unit) -> Result<(), TimelineError> {
+fn verify_work(
+    plan: &Plan,
+    price: &PlanPrice,
+    hardware: &Hardware,
+    unit: &Unit,
+) -> Result<(), TimelineError> {
     let first = unit.first();
     let wrong = Err(TimelineError::Work(first));
     let streams = Streams::of(hardware, &plan.mesh);
     let on = |stream: usize| -> Picoseconds {
-        unit.busy.iter().filter(|b| b.stream == stream).map(|b| Picoseconds(b.until.0.saturating_sub(b.from.0))).sum()
+        unit.busy
+            .iter()
+            .filter(|b| b.stream == stream)
+            .map(|b| Picoseconds(b.until.0.saturating_sub(b.from.0)))
+            .sum()
     };
     if unit.busy.iter().any(|busy| busy.until > unit.time || busy.from >= busy.until) {
         return wrong;
     }
-    let listed =
-        |at: usize| unit.busy[..at].iter().any(|b| (b.stream, b.part) == (unit.busy[at].stream, unit.busy[at].part));
+    let listed = |at: usize| {
+        unit.busy[..at]
+            .iter()
+            .any(|b| (b.stream, b.part) == (unit.busy[at].stream, unit.busy[at].part))
+    };
     if (0..unit.busy.len()).any(listed) {
         return wrong;
     }
@@ -174,7 +196,9 @@ fn verify_work(plan: &Plan, price: &PlanPrice, hardware: &Hardware, unit: &Unit)
             verify_chunks(plan, unit, looped.chunks)?;
             (looped.einsum, Picoseconds(0), looped.collective.time)
         }
-        (InstrPrice::Kernel { time, .. }, InstrKind::Op(Op::Fetch)) => (Picoseconds(0), *time, Picoseconds(0)),
+        (InstrPrice::Kernel { time, .. }, InstrKind::Op(Op::Fetch)) => {
+            (Picoseconds(0), *time, Picoseconds(0))
+        }
         (InstrPrice::Kernel { time, .. }, _) => (*time, Picoseconds(0), Picoseconds(0)),
         (InstrPrice::Move(cost), _) => (Picoseconds(0), Picoseconds(0), cost.time),
         (InstrPrice::Free, _) => return wrong,
@@ -187,17 +211,19 @@ fn verify_work(plan: &Plan, price: &PlanPrice, hardware: &Hardware, unit: &Unit)
     if right { Ok(()) } else { wrong }
 }
 
-/// A chunk that is gathered is there before it is multiplied; one that is scattered is made before it is sent.
+/// A chunk that is gathered is there before it is multiplied; one that is scattered is made before
+/// it is sent.
 fn verify_chunks(plan: &Plan, unit: &Unit, chunks: u64) -> Result<(), TimelineError> {
     let id = unit.first();
-    let gathers =
-        matches!(&plan.instruction(id).kind, InstrKind::CollectiveEinsum(fused) if fused.gathered().is_some());
+    let gathers = matches!(&plan.instruction(id).kind, InstrKind::CollectiveEinsum(fused) if fused.gathered().is_some());
     let of = |wanted: Part| unit.busy.iter().filter(move |busy| busy.part == wanted);
     for at in 1..chunks {
         // What takes less than a picosecond is not listed, and comes when its neighbours do.
         let too_early = match gathers {
-            true => of(Part::Send(at)).any(|send| of(Part::Chunk(at)).any(|chunk| chunk.from < send.until)),
-            false => of(Part::Send(at)).any(|send| of(Part::Chunk(at - 1)).any(|chunk| send.from < chunk.until)),
+            true => of(Part::Send(at))
+                .any(|send| of(Part::Chunk(at)).any(|chunk| chunk.from < send.until)),
+            false => of(Part::Send(at))
+                .any(|send| of(Part::Chunk(at - 1)).any(|chunk| send.from < chunk.until)),
         };
         if too_early {
             return Err(TimelineError::Chunk { id, chunk: at });
@@ -209,7 +235,8 @@ fn verify_chunks(plan: &Plan, unit: &Unit, chunks: u64) -> Result<(), TimelineEr
 fn verify_order(plan: &Plan, timeline: &Timeline, runs: &[Run]) -> Result<(), TimelineError> {
     let stages = &timeline.stages;
     let copies = |stage: usize| timeline.copies(stage, LOOKED_AT);
-    let at: HashMap<(usize, u64), &Run> = runs.iter().map(|run| ((run.unit, run.copy), run)).collect();
+    let at: HashMap<(usize, u64), &Run> =
+        runs.iter().map(|run| ((run.unit, run.copy), run)).collect();
     for run in runs {
         let stage = stages.stage_of(run.unit);
         for id in &stages.units[run.unit].members {
@@ -218,7 +245,11 @@ fn verify_order(plan: &Plan, timeline: &Timeline, runs: &[Run]) -> Result<(), Ti
                 let by = stages.unit_of(made).filter(|by| (*by, copy) != (run.unit, run.copy));
                 let Some(by) = by else { continue };
                 if at.get(&(by, copy)).is_none_or(|by| timeline.finish(by) > run.start) {
-                    return Err(TimelineError::TooEarly { id: *id, copy: run.copy, operand: *operand });
+                    return Err(TimelineError::TooEarly {
+                        id: *id,
+                        copy: run.copy,
+                        operand: *operand,
+                    });
                 }
             }
         }
@@ -229,7 +260,10 @@ fn verify_order(plan: &Plan, timeline: &Timeline, runs: &[Run]) -> Result<(), Ti
     for copy in runs.chunk_by(|a, b| place(a) == place(b)) {
         let before = ends.len().checked_sub(2).map_or(Picoseconds(0), |at| ends[at]);
         if let Some(run) = copy.iter().find(|run| run.start < before) {
-            return Err(TimelineError::TooFarAhead { id: stages.units[run.unit].first(), copy: run.copy });
+            return Err(TimelineError::TooFarAhead {
+                id: stages.units[run.unit].first(),
+                copy: run.copy,
+            });
         }
         let end = copy.iter().map(|run| timeline.finish(run)).max().unwrap_or_default();
         ends.push(ends.last().map_or(end, |last| end.max(*last)));
@@ -238,7 +272,8 @@ fn verify_order(plan: &Plan, timeline: &Timeline, runs: &[Run]) -> Result<(), Ti
 }
 
 fn verify_streams(timeline: &Timeline, runs: &[Run]) -> Result<(), TimelineError> {
-    let mut on: Vec<Vec<(Picoseconds, Picoseconds, InstrId)>> = vec![Vec::new(); timeline.streams.names().len()];
+    let mut on: Vec<Vec<(Picoseconds, Picoseconds, InstrId)>> =
+        vec![Vec::new(); timeline.streams.names().len()];
     for run in runs {
         let unit = &timeline.stages.units[run.unit];
         for busy in &unit.busy {
@@ -261,7 +296,9 @@ pub fn verify_addresses(placed: &[Placed]) -> Result<(), TimelineError> {
     let shared = |a: &Buffer, b: &Buffer| a.from < b.until && b.from < a.until;
     for (at, one) in placed.iter().enumerate() {
         let clash = |other: &&Placed| {
-            shared(&one.buffer, &other.buffer) && one.address < end(other) && other.address < end(one)
+            shared(&one.buffer, &other.buffer)
+                && one.address < end(other)
+                && other.address < end(one)
         };
         if let Some(other) = placed[..at].iter().find(clash) {
             return Err(TimelineError::Address { first: other.buffer.id, second: one.buffer.id });

@@ -1,7 +1,8 @@
 //! The programs that are measured, as source text, and what is asked of each.
 //!
 //! Every program can be had as text: `cargo bench -p shard-search -- --source NAME` prints it, and
-//! `shardc explain` takes it. Those of one layer are the files under `programs/`; the others are made from them.
+//! `shardc explain` takes it. Those of one layer are the files under `programs/`; the others are
+//! made from them.
 
 use std::fmt::Write;
 
@@ -78,7 +79,8 @@ impl Case {
 
     /// The program of the text.
     pub(crate) fn program(&self) -> Program {
-        let mut checked = check_source(&SourceFile::new(&self.name, &self.text), &CheckOptions::default());
+        let mut checked =
+            check_source(&SourceFile::new(&self.name, &self.text), &CheckOptions::default());
         let errors: Vec<_> = checked.diagnostics.iter().filter(|d| d.is_error()).collect();
         assert!(errors.is_empty(), "{}: {errors:#?}\n{}", self.name, self.text);
         checked.programs.swap_remove(checked.roots[0])
@@ -110,11 +112,15 @@ pub(crate) fn cases() -> Vec<Case> {
     }
     for axes in [1, 2, 4, 5] {
         let case = |name: &str, text: String, marks: [f64; 2]| {
-            let case = Case::new(format!("{name}_{axes}_axes"), over_axes(&text, axes)).axes(axes).slow_if(axes == 5);
+            let case = Case::new(format!("{name}_{axes}_axes"), over_axes(&text, axes))
+                .axes(axes)
+                .slow_if(axes == 5);
             if axes > AXES { case.mark(marks[axes - AXES - 1]) } else { case }
         };
         all.push(case("palm_decode", PALM.into(), [300.0, 3000.0]).on(Curve::PalmAxes, axes));
-        all.push(case("palm_prefill", prefill(PALM), [1000.0, 8000.0]).on(Curve::PalmPrefillAxes, axes));
+        all.push(
+            case("palm_prefill", prefill(PALM), [1000.0, 8000.0]).on(Curve::PalmPrefillAxes, axes),
+        );
         // K = 8 groups of heads do not split over the 16 devices of a second axis.
         if axes > AXES {
             all.push(case("llama_decode", LLAMA.into(), [300.0, 3000.0]));
@@ -122,7 +128,10 @@ pub(crate) fn cases() -> Vec<Case> {
         }
     }
     for dims in 2..=5 {
-        all.push(Case::new(format!("feed_forward_{dims}_dims"), of_dims(dims)).on(Curve::FeedForwardDims, dims));
+        all.push(
+            Case::new(format!("feed_forward_{dims}_dims"), of_dims(dims))
+                .on(Curve::FeedForwardDims, dims),
+        );
     }
     all.extend(super::open::cases());
     all
@@ -130,15 +139,23 @@ pub(crate) fn cases() -> Vec<Case> {
 
 /// A chain of einsums, up and down between two dims.
 fn chain(n: usize) -> String {
-    let mut text = format!("hardware {CHIP}\nmesh x=4, y=4, z=4\n\ndim B = 512\ndim E = 8192\ndim F = 2 * E\n\n");
+    let mut text = format!(
+        "hardware {CHIP}\nmesh x=4, y=4, z=4\n\ndim B = 512\ndim E = 8192\ndim F = 2 * E\n\n"
+    );
     text.push_str("layer chain(\n  h0: bf16 BE_xyz,\n");
     let up = |i: usize| i.is_multiple_of(2);
     for i in 0..n {
-        let _ = writeln!(text, "  w{i}: weight bf16 {},", if up(i) { "E_xF_yz" } else { "F_yzE_x" });
+        let _ =
+            writeln!(text, "  w{i}: weight bf16 {},", if up(i) { "E_xF_yz" } else { "F_yzE_x" });
     }
     let _ = writeln!(text, ") -> bf16 {} {{", if up(n) { "BE_xyz" } else { "BF_xyz" });
     for i in 0..n {
-        let _ = writeln!(text, "  let h{} = einsum(h{i}, w{i} -> {})", i + 1, if up(i) { "BF" } else { "BE" });
+        let _ = writeln!(
+            text,
+            "  let h{} = einsum(h{i}, w{i} -> {})",
+            i + 1,
+            if up(i) { "BF" } else { "BE" }
+        );
     }
     let _ = writeln!(text, "  return h{n}\n}}");
     text
@@ -151,10 +168,12 @@ fn of_dims(dims: usize) -> String {
     FEED_FORWARD.replace("dim B = 64\ndim L = 1\n", &sizes).replace("BL", batch)
 }
 
-/// `n` blocks one on another, no two alike: each has its own feed-forward width and its own number of cached positions.
-/// What lies between two blocks is free.
+/// `n` blocks one on another, no two alike: each has its own feed-forward width and its own number
+/// of cached positions. What lies between two blocks is free.
 fn stack(block: &str, n: usize) -> String {
-    let Some((head, layer)) = block.split_once("layer block") else { panic!("the file has a layer `block`") };
+    let Some((head, layer)) = block.split_once("layer block") else {
+        panic!("the file has a layer `block`")
+    };
     let is_own = |line: &&str| line.starts_with("dim F") || line.starts_with("dim S");
     let mut text: String = head.lines().filter(|l| !is_own(l)).flat_map(|l| [l, "\n"]).collect();
     for i in 0..n {
@@ -167,18 +186,24 @@ fn stack(block: &str, n: usize) -> String {
         let between = own.replace("bf16 BLE_xyz", "bf16 BLE?");
         let _ = writeln!(text, "\nlayer block{i}{between}");
         let mut arguments = format!("x{i}");
-        let lines = own.lines().filter(|l| l.starts_with("  ") && l.ends_with(',') && !l.starts_with("  x:"));
+        let lines = own
+            .lines()
+            .filter(|l| l.starts_with("  ") && l.ends_with(',') && !l.starts_with("  x:"));
         for (name, of_type) in lines.filter_map(|l| l.trim().split_once(':')) {
             let _ = writeln!(parameters, "  {name}{i}:{of_type}");
             let _ = write!(arguments, ", {name}{i}");
         }
-        let cache = own.lines().find_map(|l| l.trim().strip_prefix("k_cache: cache ")).unwrap_or_default();
+        let cache =
+            own.lines().find_map(|l| l.trim().strip_prefix("k_cache: cache ")).unwrap_or_default();
         let _ = write!(results, ", keys{i}: {cache} values{i}: {}", cache.trim_end_matches(','));
         let _ = writeln!(calls, "  let (x{}, keys{i}, values{i}) = block{i}({arguments})", i + 1);
         let _ = write!(returned, ", keys{i}, values{i}");
     }
-    let _ =
-        write!(text, "\nlayer stack(\n  x0: bf16 BLE_xyz,\n{parameters}) -> (y: bf16 BLE_xyz{results}) {{\n{calls}");
+    let _ = write!(
+        text,
+        "\nlayer stack(\n  x0: bf16 BLE_xyz,\n{parameters}) -> (y: bf16 BLE_xyz{results}) \
+            {{\n{calls}"
+    );
     let _ = writeln!(text, "  return (x{n}{returned})\n}}");
     text
 }

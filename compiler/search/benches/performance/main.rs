@@ -1,4 +1,5 @@
-//! What the search takes: time and peak memory of each program, beside the mark that it should stay under.
+//! What the search takes: time and peak memory of each program, beside the mark that it should stay
+//! under.
 //!
 //! ```sh
 //! cargo bench -p shard-search                    # every case but the slow ones
@@ -8,8 +9,8 @@
 //! cargo bench -p shard-search -- --source NAME   # the text of a case, for `shardc explain -`
 //! ```
 //!
-//! Each case runs in a process of its own, on one thread, several times; the fastest run counts, since the others were
-//! disturbed. The peak memory is that of the process after its first run.
+//! Each case runs in a process of its own, on one thread, several times; the fastest run counts,
+//! since the others were disturbed. The peak memory is that of the process after its first run.
 
 mod cases;
 mod measure;
@@ -39,17 +40,24 @@ fn main() -> ExitCode {
         let words: Vec<&String> = args.iter().filter(|a| !a.starts_with("--")).collect();
         let everything = has("--all") || has("--write");
         let is_wanted = |case: &&Case| {
-            if words.is_empty() { everything || !case.slow } else { words.iter().any(|w| case.name.contains(*w)) }
+            if words.is_empty() {
+                everything || !case.slow
+            } else {
+                words.iter().any(|w| case.name.contains(*w))
+            }
         };
         let measured = measure_each(all.iter().filter(is_wanted));
         let processes = if words.is_empty() { explain_as_a_process(&measured) } else { Vec::new() };
         print!("{}", report::processes(&processes));
         if has("--write") {
             let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../spec/performance.md");
-            // Sections that other benchmarks write begin with a marker each, and stand behind this one's text.
+            // Sections that other benchmarks write begin with a marker each, and stand behind this
+            // one's text.
             let known = std::fs::read_to_string(path).unwrap_or_default();
-            let others = known.find("<!-- ").map_or(String::new(), |at| format!("\n{}", &known[at..]));
-            if let Err(error) = std::fs::write(path, report::page(&measured, &processes) + &others) {
+            let others =
+                known.find("<!-- ").map_or(String::new(), |at| format!("\n{}", &known[at..]));
+            if let Err(error) = std::fs::write(path, report::page(&measured, &processes) + &others)
+            {
                 eprintln!("{path}: {error}");
                 return ExitCode::FAILURE;
             }

@@ -41,15 +41,16 @@ pub(crate) struct Figures {
     pub(crate) classes: u64,
     pub(crate) nodes: u64,
     pub(crate) expansions: u64,
-    /// Times in nanoseconds: the fastest run, what a run was on the processor on average, and the first run of the
-    /// process.
+    /// Times in nanoseconds: the fastest run, what a run was on the processor on average, and the
+    /// first run of the process.
     pub(crate) fastest: u64,
     pub(crate) on_cpu: u64,
     pub(crate) first: u64,
     pub(crate) runs: u64,
     /// The most memory that the process held by the end of its first run, in KiB.
     pub(crate) peak: u64,
-    /// The plan's time in picoseconds, and 2, 1 or 0: proven by certificate, proven by search, bounded.
+    /// The plan's time in picoseconds, and 2, 1 or 0: proven by certificate, proven by search,
+    /// bounded.
     pub(crate) cost: u64,
     pub(crate) proof: u64,
 }
@@ -96,11 +97,21 @@ impl Figures {
 /// Starts this program again for the case alone.
 pub(crate) fn measure(case: &Case) -> Result<Figures, String> {
     let this = std::env::current_exe().map_err(|e| e.to_string())?;
-    let output = Command::new(this).args(["--measure-here", &case.name]).output().map_err(|e| e.to_string())?;
+    let output = Command::new(this)
+        .args(["--measure-here", &case.name])
+        .output()
+        .map_err(|e| e.to_string())?;
     let text = String::from_utf8_lossy(&output.stdout);
     // A panic says where on its first line, and what on the next.
     let complaint = String::from_utf8_lossy(&output.stderr);
-    let why = || complaint.lines().skip_while(|l| !l.contains("panicked")).nth(1).unwrap_or("no figures").to_string();
+    let why = || {
+        complaint
+            .lines()
+            .skip_while(|l| !l.contains("panicked"))
+            .nth(1)
+            .unwrap_or("no figures")
+            .to_string()
+    };
     Figures::from_text(&text).ok_or_else(why)
 }
 
@@ -152,7 +163,11 @@ fn search(program: &Program) -> Lowered {
 }
 
 /// The fastest of at least so many runs, more of them while there is time, and how many there were.
-pub(crate) fn fastest(at_least: u64, most: Duration, mut run: impl FnMut() -> Duration) -> (Duration, u64) {
+pub(crate) fn fastest(
+    at_least: u64,
+    most: Duration,
+    mut run: impl FnMut() -> Duration,
+) -> (Duration, u64) {
     let start = Instant::now();
     let (mut best, mut runs) = (Duration::MAX, 0);
     while runs < at_least || (start.elapsed() < most && runs < 1000) {
@@ -169,8 +184,8 @@ fn peak_memory() -> u64 {
     line.and_then(|l| l.trim().trim_end_matches("kB").trim().parse().ok()).unwrap_or(0)
 }
 
-/// How long this process, which has one thread, has been on a processor, in nanoseconds: what others do there
-/// does not count. The system brings it up to date every few milliseconds only.
+/// How long this process, which has one thread, has been on a processor, in nanoseconds: what
+/// others do there does not count. The system brings it up to date every few milliseconds only.
 fn time_on_cpu() -> u64 {
     let text = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
     text.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0)

@@ -1,4 +1,5 @@
-//! Programs that leave open what the others state: forms, labels, weights, and what one value's readers want.
+//! Programs that leave open what the others state: forms, labels, weights, and what one value's
+//! readers want.
 
 use std::fmt::Write;
 
@@ -30,12 +31,16 @@ fn head(mesh: &str, sizes: &[(&str, usize)]) -> String {
     format!("hardware {CHIP}\nmesh {mesh}\n\n{dims}\n")
 }
 
-/// Blocks of latent attention, in which the product of the cache and its weights may be absorbed into the query.
+/// Blocks of latent attention, in which the product of the cache and its weights may be absorbed
+/// into the query.
 fn latent(n: usize) -> String {
     let sizes = [("B", 64), ("E", 4096), ("S", 4096), ("H", 32), ("D", 128), ("C", 512)];
     let mut text = head("x=8, y=8", &sizes) + "layer latent(\n  x0: bf16 BE_xy,\n";
     for i in 0..n {
-        let _ = writeln!(text, "  wq{i}: weight bf16 EHD?, wk{i}: weight bf16 CHD?, wv{i}: weight bf16 CHD?,");
+        let _ = writeln!(
+            text,
+            "  wq{i}: weight bf16 EHD?, wk{i}: weight bf16 CHD?, wv{i}: weight bf16 CHD?,"
+        );
         let _ = writeln!(text, "  wo{i}: weight bf16 HDE?, c{i}: cache bf16 BSC?,");
     }
     text += ") -> bf16 BE_xy {\n";
@@ -51,7 +56,16 @@ fn latent(n: usize) -> String {
 
 /// A Llama block with its weights open, and these types of activation, keys and values.
 fn block(mesh: &str, x: &str, keys: &str, values: &str) -> String {
-    let sizes = [("B", 64), ("L", 1), ("E", 4096), ("S", 4096), ("K", 8), ("G", 4), ("D", 128), ("F", 14336)];
+    let sizes = [
+        ("B", 64),
+        ("L", 1),
+        ("E", 4096),
+        ("S", 4096),
+        ("K", 8),
+        ("G", 4),
+        ("D", 128),
+        ("F", 14336),
+    ];
     head(mesh, &sizes)
         + &format!(
             "layer block(
@@ -82,11 +96,21 @@ fn block(mesh: &str, x: &str, keys: &str, values: &str) -> String {
 /// Calls one after another of a block whose input and output have one layout each call.
 fn labelled_calls(n: usize) -> String {
     let cache = "B_xSK_yD";
-    let mut text = block("x=8, y=8", "B_xLE?l", cache, cache) + "\nlayer calls(\n  x0: bf16 B_xLE?,\n";
+    let mut text =
+        block("x=8, y=8", "B_xLE?l", cache, cache) + "\nlayer calls(\n  x0: bf16 B_xLE?,\n";
     for i in 0..n {
-        let _ = writeln!(text, "  q{i}: weight bf16 EKGD?, k{i}: weight bf16 EKD?, v{i}: weight bf16 EKD?,");
-        let _ = writeln!(text, "  o{i}: weight bf16 KGDE?, g{i}: weight bf16 EF?, u{i}: weight bf16 EF?,");
-        let _ = writeln!(text, "  d{i}: weight bf16 FE?, ks{i}: cache bf16 {cache}, vs{i}: cache bf16 {cache},");
+        let _ = writeln!(
+            text,
+            "  q{i}: weight bf16 EKGD?, k{i}: weight bf16 EKD?, v{i}: weight bf16 EKD?,"
+        );
+        let _ = writeln!(
+            text,
+            "  o{i}: weight bf16 KGDE?, g{i}: weight bf16 EF?, u{i}: weight bf16 EF?,"
+        );
+        let _ = writeln!(
+            text,
+            "  d{i}: weight bf16 FE?, ks{i}: cache bf16 {cache}, vs{i}: cache bf16 {cache},"
+        );
     }
     text += ") -> bf16 B_xLE? {\n";
     for i in 0..n {
@@ -97,7 +121,8 @@ fn labelled_calls(n: usize) -> String {
 }
 
 /// The layouts that the weights of branches want, in turn.
-const WANTED: [&str; 8] = ["E_xF_yz", "E_yF_xz", "E_zF_xy", "EF_xyz", "E_xyzF", "E_xyF_z", "E_yzF_x", "E_xF_zy"];
+const WANTED: [&str; 8] =
+    ["E_xF_yz", "E_yF_xz", "E_zF_xy", "EF_xyz", "E_xyzF", "E_xyF_z", "E_yzF_x", "E_xF_zy"];
 
 /// One value, and products with weights of ever other layouts.
 fn mismatched(n: usize) -> String {

@@ -1,4 +1,5 @@
-//! How large the plan space of a program is, counted from the rules: what a search that bounds nothing would build.
+//! How large the plan space of a program is, counted from the rules: what a search that bounds
+//! nothing would build.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -30,7 +31,10 @@ impl PlanSpace {
             let (layouts, moves) = shapes.entry(sizes.clone()).or_insert_with(|| {
                 let layouts = shape.layouts(sums, maxima);
                 let of = Movable { sizes: sizes.clone(), freedom: Freedom::Any };
-                let moves = layouts.iter().map(|l| of.moves_from(&program.mesh, *l, sums, maxima).len() as u64).sum();
+                let moves = layouts
+                    .iter()
+                    .map(|l| of.moves_from(&program.mesh, *l, sums, maxima).len() as u64)
+                    .sum();
                 (layouts, moves)
             });
             space.layouts += layouts.len() as u64;

@@ -12,11 +12,15 @@ fn described(curve: Curve) -> (&'static str, &'static str, Growth) {
     match curve {
         Curve::Chain => ("a chain of einsums on 3 axes", "ops", Growth::Power),
         Curve::PalmStack => ("different PaLM blocks, decode, on 3 axes", "blocks", Growth::Power),
-        Curve::PalmPrefillStack => ("different PaLM blocks, prefill, on 3 axes", "blocks", Growth::Power),
+        Curve::PalmPrefillStack => {
+            ("different PaLM blocks, prefill, on 3 axes", "blocks", Growth::Power)
+        }
         Curve::LlamaStack => ("different Llama blocks, decode, on 3 axes", "blocks", Growth::Power),
         Curve::PalmAxes => ("one PaLM block, decode", "axes", Growth::Factor),
         Curve::PalmPrefillAxes => ("one PaLM block, prefill", "axes", Growth::Factor),
-        Curve::FeedForwardDims => ("feed-forward layer on 3 axes, activations of", "dims", Growth::Factor),
+        Curve::FeedForwardDims => {
+            ("feed-forward layer on 3 axes, activations of", "dims", Growth::Factor)
+        }
     }
 }
 
@@ -43,7 +47,12 @@ pub(crate) fn curves(measured: &[Measured<'_>]) -> String {
     for curve in CURVES {
         let mut points: Vec<(usize, f64)> = measured
             .iter()
-            .flat_map(|m| m.case.curves.iter().filter_map(|(c, at)| (*c == curve).then_some((*at, m.milliseconds()?))))
+            .flat_map(|m| {
+                m.case
+                    .curves
+                    .iter()
+                    .filter_map(|(c, at)| (*c == curve).then_some((*at, m.milliseconds()?)))
+            })
             .collect();
         points.sort_by_key(|(at, _)| *at);
         let (title, unit, growth) = described(curve);
@@ -60,7 +69,8 @@ pub(crate) fn curves(measured: &[Measured<'_>]) -> String {
             };
             let _ = writeln!(text, "{title} ({unit}; {rate})");
             for (at, time) in &points {
-                let _ = writeln!(text, "{at:>5} {:<w$} {time:.2} ms", bar(*time), w = WIDTH as usize);
+                let _ =
+                    writeln!(text, "{at:>5} {:<w$} {time:.2} ms", bar(*time), w = WIDTH as usize);
             }
             text.push('\n');
         }

@@ -34,7 +34,8 @@ pub(crate) fn row(measured: &Measured<'_>) -> String {
     let peak = megabytes(f.peak);
     let over = if meets_memory_mark(measured) == Some(false) { " **over**" } else { "" };
     format!(
-        "| `{}` | {} | {} | {} | {} | {} | {} | {} | {} | {proof} | {time:.2} | {mark} | {ratio} | {:.2} | {:.2} | {peak:.1}{over} |",
+        "| `{}` | {} | {} | {} | {} | {} | {} | {} | {} | {proof} | {time:.2} | {mark} | {ratio} \
+            | {:.2} | {:.2} | {peak:.1}{over} |",
         case.name,
         f.ops,
         case.axes,
@@ -85,7 +86,8 @@ pub(crate) fn processes(processes: &[Process]) -> String {
         return String::new();
     }
     let mut text = String::from(
-        "\n| program | `shardc explain` ms | `shardc --version` ms | search ms | ratio | search, first run ms | ratio |\n|---|---|---|---|---|---|---|\n",
+        "\n| program | `shardc explain` ms | `shardc --version` ms | search ms | ratio | search, \
+            first run ms | ratio |\n|---|---|---|---|---|---|---|\n",
     );
     for p in processes {
         let (warm, fresh) = (verdict(p.explain / p.warm, PROCESS_MARK), p.explain / p.fresh);
@@ -104,7 +106,10 @@ pub(crate) fn page(measured: &[Measured<'_>], whole: &[Process]) -> String {
     let met = [
         met(measured.iter().filter_map(Measured::meets_mark), "the time of a search"),
         met(measured.iter().filter_map(meets_memory_mark), "its memory"),
-        met(whole.iter().map(|p| p.explain / p.warm <= PROCESS_MARK), "the time of a whole process"),
+        met(
+            whole.iter().map(|p| p.explain / p.warm <= PROCESS_MARK),
+            "the time of a whole process",
+        ),
     ];
     format!(
         "\
@@ -177,7 +182,8 @@ fn machine() -> String {
     };
     let changed = !git(&["status", "--porcelain", "--untracked-files=no", "--", "*.rs"]).is_empty();
     format!(
-        "Commit {}{}. Machine: {}, {} cores; load average {} at the end. One thread, release build.",
+        "Commit {}{}. Machine: {}, {} cores; load average {} at the end. One thread, release \
+            build.",
         git(&["rev-parse", "--short", "HEAD"]),
         if changed { ", with changes" } else { "" },
         model.trim_start_matches([' ', '\t', ':']).trim(),

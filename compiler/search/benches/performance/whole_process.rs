@@ -9,8 +9,8 @@ use crate::measure::{Measured, fastest};
 /// `shardc explain` of a case.
 pub(crate) struct Process {
     pub(crate) name: String,
-    /// In milliseconds: the whole process, a process that does nothing (`shardc --version`), the search in a warm process and in
-    /// a fresh one.
+    /// In milliseconds: the whole process, a process that does nothing (`shardc --version`), the
+    /// search in a warm process and in a fresh one.
     pub(crate) explain: f64,
     pub(crate) start: f64,
     pub(crate) warm: f64,
@@ -29,7 +29,11 @@ pub(crate) fn explain_as_a_process(measured: &[Measured<'_>]) -> Vec<Process> {
     blocks
         .filter_map(|m| {
             let (case, figures) = (m.case, m.figures.as_ref().ok()?);
-            let file = std::env::temp_dir().join(format!("shardc-bench-{}-{}.shard", std::process::id(), case.name));
+            let file = std::env::temp_dir().join(format!(
+                "shardc-bench-{}-{}.shard",
+                std::process::id(),
+                case.name
+            ));
             std::fs::write(&file, &case.text).ok()?;
             let process = Process {
                 name: case.name.clone(),

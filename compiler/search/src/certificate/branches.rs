@@ -1,12 +1,16 @@
-//! The tree of branches of a form (`spec/certificate.md`, *Branches*), each with prices that show what the plan takes.
+//! The tree of branches of a form (`spec/certificate.md`, *Branches*), each with prices that show
+//! what the plan takes.
 
-use shard_certificate::{Branch as Entry, Branches, CertificateError, PriceSet, Space, Unshown, Within};
+use shard_certificate::{
+    Branch as Entry, Branches, CertificateError, PriceSet, Space, Unshown, Within,
+};
 
 use super::prices::price_set;
 use crate::relax::Branch;
 use crate::relax::split::{Goal, Split};
 
-/// Branches of a tree, prices in a file and strategies in all branches: with more, there is no certificate of branches.
+/// Branches of a tree, prices in a file and strategies in all branches: with more, there is no
+/// certificate of branches.
 const MOST_BRANCHES: usize = 4_000;
 const MOST_PRICES: usize = 700_000;
 const MOST_PRICED: usize = 40_000_000;
@@ -30,7 +34,10 @@ pub(super) fn branches(
     let mut found = Branches { form: form as u32, prices: Vec::new(), tree: Vec::new() };
     let (mut prices, mut priced) = (0, 0);
     let mut open = vec![Pending { branch: root, within: Within::default(), of: None, fresh: true }];
-    let shown = |space: &mut Space<'_>, set: &PriceSet, within: &Within| -> Result<bool, CertificateError> {
+    let shown = |space: &mut Space<'_>,
+                 set: &PriceSet,
+                 within: &Within|
+     -> Result<bool, CertificateError> {
         space.narrow(within.clone());
         let bound = space.bound(set)?;
         let shown = space.bound_under(&bound, &[]).unwrap_or(u64::MAX);
@@ -39,7 +46,10 @@ pub(super) fn branches(
     };
     while let Some(Pending { mut branch, within, of, fresh }) = open.pop() {
         priced += branch.strategies();
-        if found.tree.len() + open.len() > MOST_BRANCHES || prices > MOST_PRICES || priced > MOST_PRICED {
+        if found.tree.len() + open.len() > MOST_BRANCHES
+            || prices > MOST_PRICES
+            || priced > MOST_PRICED
+        {
             return Ok(Err(Unshown::Branches));
         }
         // The prices of the whole often do for a part.
@@ -54,15 +64,21 @@ pub(super) fn branches(
         let scale = u32::try_from(problem.ticks).unwrap_or(1);
         let set = PriceSet { scale, ..price_set(space, problem, of_branch, false) };
         let is_shown = shown(space, &set, &within)?;
-        prices +=
-            set.readers.iter().map(|of| of.paid.len()).chain(set.sides.iter().map(|of| of.paid.len())).sum::<usize>();
+        prices += set
+            .readers
+            .iter()
+            .map(|of| of.paid.len())
+            .chain(set.sides.iter().map(|of| of.paid.len()))
+            .sum::<usize>();
         found.prices.push(set);
         let number = found.prices.len() - 1;
         if is_shown {
             found.tree.push(Entry::Leaf { prices: number as u32 });
             continue;
         }
-        let Some((split, those, others)) = branch.divided(goal.target) else { return Ok(Err(Unshown::Searched)) };
+        let Some((split, those, others)) = branch.divided(goal.target) else {
+            return Ok(Err(Unshown::Searched));
+        };
         let (entry, if_so, if_not) = match split {
             Split::Stored(value, up_to) => {
                 let entry = Entry::Stored { stored: value.0, up_to };
@@ -71,10 +87,15 @@ pub(super) fn branches(
             Split::Label(label, layout) => {
                 let label = label as u16;
                 let all = space.layouts_of_label(label);
-                let layouts = all.iter().position(|l| *l == layout).map(|at| at as u32).into_iter().collect();
+                let layouts =
+                    all.iter().position(|l| *l == layout).map(|at| at as u32).into_iter().collect();
                 let entry = Entry::Label { label, layouts };
                 let named = [layout];
-                (entry, within.label(label, &all, &named, true), within.label(label, &all, &named, false))
+                (
+                    entry,
+                    within.label(label, &all, &named, true),
+                    within.label(label, &all, &named, false),
+                )
             }
         };
         found.tree.push(entry);

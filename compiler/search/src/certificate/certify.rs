@@ -1,12 +1,12 @@
-//! Finding the prices of a certificate: sweeps of the dual over the whole plan space, nothing pruned. What they show is
-//! asked of the checker, which has a plan space of its own.
+//! Finding the prices of a certificate: sweeps of the dual over the whole plan space, nothing
+//! pruned. What they show is asked of the checker, which has a plan space of its own.
 
 use std::sync::Arc;
 
 use shard_certificate::{
-    Bound, Branches, Certificate, CertificateError, Choices, Claim, Ground, Inputs, LayerCertificate, MOST_COST,
-    MOST_LABEL_LAYOUTS, PriceSet, SCHEMA, Space, Unshown, assignments, derive, forms, least_time, phases_of,
-    side_by_side,
+    Bound, Branches, Certificate, CertificateError, Choices, Claim, Ground, Inputs,
+    LayerCertificate, MOST_COST, MOST_LABEL_LAYOUTS, PriceSet, SCHEMA, Space, Unshown, assignments,
+    derive, forms, least_time, phases_of, side_by_side,
 };
 use shard_cost::Hardware;
 use shard_ir::{Def, Layout, Plan, Program};
@@ -34,7 +34,11 @@ pub struct Found<'a> {
 }
 
 /// The certificate for plans of some layers of a source file, as lowering found them.
-pub fn certify(inputs: Inputs, layers: &[Found<'_>], limits: &Limits) -> Result<Certificate, CertificateError> {
+pub fn certify(
+    inputs: Inputs,
+    layers: &[Found<'_>],
+    limits: &Limits,
+) -> Result<Certificate, CertificateError> {
     let (programs, hardware) = derive(&inputs)?;
     let mut certified = Vec::new();
     for found in layers {
@@ -60,19 +64,25 @@ fn certify_layer(
     let mut cost = 0u64;
     for (plan, program) in found.plans.iter().zip(phases) {
         let steps = program.phase.as_ref().map_or(1, |phase| phase.repeat);
-        cost = cost.saturating_add(shard_cost::price(plan, hardware).totals.serial_time.0.saturating_mul(steps));
+        cost = cost.saturating_add(
+            shard_cost::price(plan, hardware).totals.serial_time.0.saturating_mul(steps),
+        );
     }
     if cost >= MOST_COST {
         return Err(CertificateError::new("the plan takes too long for a certificate"));
     }
-    let joint = side_by_side(phases).ok_or_else(|| CertificateError::new("the source has no such layer"))?;
+    let joint = side_by_side(phases)
+        .ok_or_else(|| CertificateError::new("the source has no such layer"))?;
     let fuse = fuse && !joint.program.strict;
     let mut bound = cost;
-    let mut choices = Choices::of(&joint.program).ok().filter(|choices| choices.count() > limits.forms);
+    let mut choices =
+        Choices::of(&joint.program).ok().filter(|choices| choices.count() > limits.forms);
     let ground = Ground { joint: &joint, hardware, loops: fuse };
     let plan = found.plans.first().filter(|_| phases.len() == 1).copied();
-    let of_all = choices.as_ref().map(|choices| bound_together(choices, plan, ground, (cost, limits)));
-    // Where choices turn out not to be made apart from each other, forms are listed, as far as they are.
+    let of_all =
+        choices.as_ref().map(|choices| bound_together(choices, plan, ground, (cost, limits)));
+    // Where choices turn out not to be made apart from each other, forms are listed, as far as they
+    // are.
     let together = of_all.and_then(Result::ok).map(|(together, shown)| {
         bound = bound.min(shown);
         together
@@ -81,7 +91,9 @@ fn certify_layer(
         choices = None;
     }
     let forms = match &choices {
-        Some(choices) => choices.written_is_apart().then(|| choices.written()).into_iter().collect(),
+        Some(choices) => {
+            choices.written_is_apart().then(|| choices.written()).into_iter().collect()
+        }
         None => {
             let forms = forms(&joint.program);
             bound = if forms.cut.is_some() { 0 } else { bound };
@@ -110,7 +122,10 @@ fn certify_layer(
             Err(why) => unshown = unshown.or(Some(why)),
         }
     }
-    let plans = found.plans.iter().map(|plan| Plan { hardware: Some(hardware.name.clone()), ..(*plan).clone() });
+    let plans = found
+        .plans
+        .iter()
+        .map(|plan| Plan { hardware: Some(hardware.name.clone()), ..(*plan).clone() });
     Ok(LayerCertificate {
         layer: joint.program.name.clone(),
         proof: match found.status {
@@ -158,8 +173,8 @@ fn certify_form(
     let space = Space::new(form, hardware, fuse, present)?;
     let scopes = scopes(form, present, hardware.hbm_bytes);
     let room = Room::new(form, hardware.hbm_bytes).within(scopes.as_ref());
-    // One set that bounds all layouts of labels and all that fits in memory, in finer prices where whole picoseconds do not
-    // do; else one layout of the labels after another.
+    // One set that bounds all layouts of labels and all that fits in memory, in finer prices where
+    // whole picoseconds do not do; else one layout of the labels after another.
     let mut best: Option<(PriceSet, u64)> = None;
     for fine in [false, true] {
         let finer = fine.then(|| factors.clone().in_fine_ticks());
@@ -179,7 +194,8 @@ fn certify_form(
         }
     }
     let labels = assignments(form, MOST_LABEL_LAYOUTS.min(limits.label_layouts));
-    let mut witnesses = Witnesses { space: &space, factors: &factors, labels: &labels, limits, sets: Vec::new() };
+    let mut witnesses =
+        Witnesses { space: &space, factors: &factors, labels: &labels, limits, sets: Vec::new() };
     if let Some((set, _)) = best {
         witnesses.keep(set)?;
     }
@@ -188,10 +204,17 @@ fn certify_form(
     Ok(witnesses.sets.into_iter().map(|set| set.prices).collect())
 }
 
-pub(super) fn factors_of(kernels: &Kernels, hardware: &Hardware, limits: &Limits) -> Result<Factors, CertificateError> {
+pub(super) fn factors_of(
+    kernels: &Kernels,
+    hardware: &Hardware,
+    limits: &Limits,
+) -> Result<Factors, CertificateError> {
     let form = kernels.program.as_ref();
-    Factors::new(kernels, hardware, maxima(form), form.strict, limits)
-        .map_err(|error: LowerError| CertificateError::new(format!("the plan space cannot be built: {error}")))
+    Factors::new(kernels, hardware, maxima(form), form.strict, limits).map_err(
+        |error: LowerError| {
+            CertificateError::new(format!("the plan space cannot be built: {error}"))
+        },
+    )
 }
 
 /// A set of prices, with side prices for labels and, where there is `room` to fit in, for memory.
@@ -208,8 +231,8 @@ fn at_once(
     PriceSet { scale, ..price_set(space, factors, &prices, false) }
 }
 
-/// So many times the sweeps of a search are made for a certificate: prices have a long way to go through many blocks, and what
-/// they leave open a search closes by looking at plans.
+/// So many times the sweeps of a search are made for a certificate: prices have a long way to go
+/// through many blocks, and what they leave open a search closes by looking at plans.
 pub(super) const SWEEPS_OF_A_CERTIFICATE: usize = 16;
 
 /// Prices swept until they show `target`, in picoseconds, or stand still.
@@ -240,7 +263,8 @@ pub(super) fn swept(
 
 /// The phases of a form, where there are several: which parameters each has.
 pub(super) fn scopes(form: &Program, present: &[Vec<usize>], capacity: u64) -> Option<Scopes> {
-    let count = form.value_ids().filter(|id| matches!(form.value(*id).def, Def::Parameter { .. })).count();
+    let count =
+        form.value_ids().filter(|id| matches!(form.value(*id).def, Def::Parameter { .. })).count();
     let of = |parameter: usize| {
         let mut phases = (0..present.len()).filter(|phase| present[*phase].contains(&parameter));
         phases.next().filter(|_| phases.next().is_none())
@@ -268,16 +292,19 @@ struct Set {
 const PATIENCE: usize = 3;
 
 impl Witnesses<'_> {
-    /// Bounds all assignments, as far as `target` where that is possible. Returns the bound reached, at most `target`.
+    /// Bounds all assignments, as far as `target` where that is possible. Returns the bound
+    /// reached, at most `target`.
     fn run(&mut self, mut target: u64) -> Result<u64, CertificateError> {
         let mut prices = Prices::new(self.factors);
         self.sweep(self.factors, &mut prices, target, true);
-        // Where labels are narrowed one by one, prices for all uses: the rest of the bound then stands.
+        // Where labels are narrowed one by one, prices for all uses: the rest of the bound then
+        // stands.
         let labelled = self.labels.len() > 1;
         self.add(&prices, labelled)?;
         let mut tried = vec![false; self.labels.len()];
         if labelled {
-            // Prices from the parameters up tell results apart, those from the results down parameters.
+            // Prices from the parameters up tell results apart, those from the results down
+            // parameters.
             let mut upward = prices.clone();
             upward.up(self.factors, false);
             self.add(&upward, true)?;
@@ -286,7 +313,10 @@ impl Witnesses<'_> {
             tried.fill(self.labels.iter().all(|l| l.is_empty()));
         }
         loop {
-            let open = (0..self.labels.len()).map(|i| (self.bound(i), i)).filter(|(b, _)| *b < target).min();
+            let open = (0..self.labels.len())
+                .map(|i| (self.bound(i), i))
+                .filter(|(b, _)| *b < target)
+                .min();
             let Some((bound, i)) = open else { break };
             if std::mem::replace(&mut tried[i], true) {
                 // It cannot be done: no more is claimed of the others.
@@ -329,7 +359,8 @@ impl Witnesses<'_> {
 
     fn keep(&mut self, prices: PriceSet) -> Result<(), CertificateError> {
         let bound: Bound = self.space.bound(&prices)?;
-        let under = |labels: &Vec<Layout>| self.space.bound_under(&bound, labels).unwrap_or(u64::MAX);
+        let under =
+            |labels: &Vec<Layout>| self.space.bound_under(&bound, labels).unwrap_or(u64::MAX);
         let bounds = self.labels.iter().map(under).collect();
         self.sets.push(Set { prices, bounds });
         Ok(())

@@ -11,9 +11,15 @@ pub(super) const PROHIBITIVE: i64 = 1 << 58;
 
 /// The prices of a dual, less what can be left out.
 ///
-/// Prices of the only reader of a value follow from the others. Where single terms of the bound are amended (`keep_all`, for
-/// labels), they are given all the same, so that an amendment does not spread.
-pub(super) fn price_set(space: &Space<'_>, factors: &Factors, prices: &Prices, keep_all: bool) -> PriceSet {
+/// Prices of the only reader of a value follow from the others. Where single terms of the bound are
+/// amended (`keep_all`, for labels), they are given all the same, so that an amendment does not
+/// spread.
+pub(super) fn price_set(
+    space: &Space<'_>,
+    factors: &Factors,
+    prices: &Prices,
+    keep_all: bool,
+) -> PriceSet {
     let mut set = PriceSet::default();
     for id in space.live() {
         let readers = space.readers(*id);
@@ -27,11 +33,18 @@ pub(super) fn price_set(space: &Space<'_>, factors: &Factors, prices: &Prices, k
             };
             let paid = &prices.paid[id.index()][use_index(factors, *id, of)];
             // What the search has no layout for, it never reads.
-            let price =
-                |layout| factors.graphs[id.index()].node(layout).map_or(PROHIBITIVE, |node| paid[node as usize]);
+            let price = |layout| {
+                factors.graphs[id.index()]
+                    .node(layout)
+                    .map_or(PROHIBITIVE, |node| paid[node as usize])
+            };
             let paid = levelled(space.wanted(*id, reader).map(price).collect());
             if readers.len() == 1 || paid.iter().any(|price| *price != 0) {
-                set.readers.push(ReaderPrices { value: id.0, reader: reader as u32, paid: runs(&paid) });
+                set.readers.push(ReaderPrices {
+                    value: id.0,
+                    reader: reader as u32,
+                    paid: runs(&paid),
+                });
             }
         }
     }
@@ -50,7 +63,8 @@ pub(super) fn side_prices(space: &Space<'_>, prices: &Prices) -> Vec<SidePrices>
                 Place::Result(i) => Seat::Output(i),
             };
             let nodes = space.allowed_at(place).unwrap_or(&[]);
-            let price = |node: &u32| prices.sides.price(number, seat, space.layout_at(place, *node)?);
+            let price =
+                |node: &u32| prices.sides.price(number, seat, space.layout_at(place, *node)?);
             if let Some(paid) = nodes.iter().map(price).collect::<Option<Vec<i64>>>() {
                 let paid = levelled(paid);
                 if paid.iter().any(|price| *price != 0) {
@@ -62,7 +76,8 @@ pub(super) fn side_prices(space: &Space<'_>, prices: &Prices) -> Vec<SidePrices>
     all
 }
 
-/// The same prices less a constant, which changes no bound: every way of serving a reader is paid exactly one of them.
+/// The same prices less a constant, which changes no bound: every way of serving a reader is paid
+/// exactly one of them.
 pub(super) fn levelled(mut paid: Vec<i64>) -> Vec<i64> {
     let finite = |p: &i64| -PROHIBITIVE < *p && *p < PROHIBITIVE;
     let least = paid.iter().copied().filter(finite).min().unwrap_or(0);

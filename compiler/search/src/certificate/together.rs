@@ -1,11 +1,12 @@
-//! Prices of one form that bound all forms of a program (`spec/certificate.md`, *Forms bounded together*).
+//! Prices of one form that bound all forms of a program (`spec/certificate.md`, *Forms bounded
+//! together*).
 
 use std::collections::BTreeSet;
 
 use egg::Id;
 use shard_certificate::{
-    AlternativePrices, CertificateError, Choices, Common, Extent, Form, Ground, PriceSet, Reader, ReaderPrices, Region,
-    Solved, Space, Together,
+    AlternativePrices, CertificateError, Choices, Common, Extent, Form, Ground, PriceSet, Reader,
+    ReaderPrices, Region, Solved, Space, Together,
 };
 use shard_ir::{Layout, Plan, Program, ValueId};
 
@@ -22,8 +23,8 @@ use crate::{Limits, LowerError};
 /// So many forms are solved on the way to the best.
 const MOST_SOLVED: usize = 12;
 
-/// The best prices found, and what they show of all forms. The form of the plan is solved first; then the one that has what
-/// is cheapest of each cluster, until that is the one solved.
+/// The best prices found, and what they show of all forms. The form of the plan is solved first;
+/// then the one that has what is cheapest of each cluster, until that is the one solved.
 pub(super) fn bound_together(
     choices: &Choices<'_>,
     plan: Option<&Plan>,
@@ -48,7 +49,8 @@ pub(super) fn bound_together(
     best.ok_or_else(|| CertificateError::new("no form could be bounded"))
 }
 
-/// Solves a form, and bounds all others at its prices: these, what they show, and the cheapest alternative of each cluster.
+/// Solves a form, and bounds all others at its prices: these, what they show, and the cheapest
+/// alternative of each cluster.
 fn solve(
     choices: &Choices<'_>,
     picks: &[usize],
@@ -56,8 +58,9 @@ fn solve(
     (enough, limits): (u64, &Limits),
 ) -> Result<(Together, u64, Vec<usize>), CertificateError> {
     let Ground { joint, hardware, loops } = ground;
-    let form =
-        choices.form(picks).ok_or_else(|| CertificateError::new("choices of several clusters need each other"))?;
+    let form = choices
+        .form(picks)
+        .ok_or_else(|| CertificateError::new("choices of several clusters need each other"))?;
     let program = &form.program;
     let kernels = Kernels::of_program(program.clone(), program.strict, loops);
     let factors = factors_of(&kernels, hardware, limits)?.in_fine_ticks();
@@ -104,7 +107,8 @@ fn picoseconds(bound: i64, factors: &Factors) -> u64 {
     u64::try_from(bound).unwrap_or(0).div_ceil(factors.ticks.unsigned_abs().max(1))
 }
 
-/// The prices of a solved form: of all readers across the borders of clusters, and of those that share a value.
+/// The prices of a solved form: of all readers across the borders of clusters, and of those that
+/// share a value.
 fn prices_of(
     form: &Form,
     Ground { joint, hardware, loops }: Ground<'_>,
@@ -124,12 +128,20 @@ fn prices_of(
     };
     for of in std::iter::once(Region::Rest).chain((0..clusters).map(Region::Cluster)) {
         let extent = Extent { regions: &form.regions, of };
-        let space = Space::of_part(&form.program, hardware, loops, &joint.present, (Some(extent), &common))?;
+        let space = Space::of_part(
+            &form.program,
+            hardware,
+            loops,
+            &joint.present,
+            (Some(extent), &common),
+        )?;
         if of == Region::Rest {
             set.sides = side_prices(&space, prices);
         }
         for id in space.live() {
-            set.readers.extend(readers_of(&space, *id, |_| true, &|reader, layout| price(*id, reader, layout)));
+            set.readers.extend(readers_of(&space, *id, |_| true, &|reader, layout| {
+                price(*id, reader, layout)
+            }));
         }
     }
     Ok(set)
@@ -169,11 +181,14 @@ fn within(
     let kernels = Kernels::of_program(program.clone(), program.strict, loops);
     let ids: Vec<Id> = form.classes.iter().map(|class| Id::from(*class)).collect();
     let other = Classed::new(&kernels, &ids);
-    let is_inside = |id: ValueId| form.regions[id.index()] == Region::Cluster(cluster) && kernels.live[id.index()];
+    let is_inside = |id: ValueId| {
+        form.regions[id.index()] == Region::Cluster(cluster) && kernels.live[id.index()]
+    };
     let of: Vec<bool> = program.value_ids().map(is_inside).collect();
-    let priced: Option<Within> = apart
-        .prices_within(&of, &other)
-        .map_err(|error: LowerError| CertificateError::new(format!("a cluster cannot be bounded: {error}")))?;
+    let priced: Option<Within> =
+        apart.prices_within(&of, &other).map_err(|error: LowerError| {
+            CertificateError::new(format!("a cluster cannot be bounded: {error}"))
+        })?;
     let Some(priced) = priced else { return Ok(Vec::new()) };
     let mut all = Vec::new();
     for id in space.live() {

@@ -1,8 +1,9 @@
 //! The forms of a program where they are many: choices that are made apart from each other.
 //!
-//! Each class of several e-nodes is a choice. Most choices of a large program have nothing to do with each other: what the
-//! one changes, the other does not touch. So the classes that choices touch fall in *clusters*, and every form is one
-//! alternative of each cluster, whatever is taken of the others.
+//! Each class of several e-nodes is a choice. Most choices of a large program have nothing to do
+//! with each other: what the one changes, the other does not touch. So the classes that choices
+//! touch fall in *clusters*, and every form is one alternative of each cluster, whatever is taken
+//! of the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +20,8 @@ pub(crate) struct Choices<'a> {
     reader: Reader<'a>,
     /// The source without its values.
     empty: Program,
-    /// The source computes something twice that every form computes once: so none of them is the one written.
+    /// The source computes something twice that every form computes once: so none of them is the
+    /// one written.
     pub(crate) merged: bool,
     /// What is in every form, in the one way there is.
     fixed: Choice<'a>,
@@ -29,7 +31,8 @@ pub(crate) struct Choices<'a> {
 
 /// The choices that may change the same classes.
 pub(crate) struct Cluster<'a> {
-    /// All that may differ with what is chosen: how a class is computed, who reads it, what kernel it is in.
+    /// All that may differ with what is chosen: how a class is computed, who reads it, what kernel
+    /// it is in.
     pub(crate) classes: BTreeSet<Id>,
     /// The same, with what is next to them.
     wanted: Surroundings,
@@ -50,7 +53,8 @@ impl Cluster<'_> {
 const MOST_ALTERNATIVES: usize = 64;
 
 impl<'a> Choices<'a> {
-    /// The choices of a saturated program; `None` where a cluster has too many alternatives to list them.
+    /// The choices of a saturated program; `None` where a cluster has too many alternatives to list
+    /// them.
     pub(super) fn of(logical: &'a Logical<'a>) -> Option<Choices<'a>> {
         let source = logical.program;
         let live = live_values(source);
@@ -63,20 +67,29 @@ impl<'a> Choices<'a> {
         let mut clusters = Vec::new();
         let readers = ways.readers();
         for classes in touched.clusters() {
-            let entries: Vec<Id> =
-                classes.iter().copied().filter(|c| ways.is_choice(*c) && ways.is_needed(*c)).collect();
+            let entries: Vec<Id> = classes
+                .iter()
+                .copied()
+                .filter(|c| ways.is_choice(*c) && ways.is_needed(*c))
+                .collect();
             let mut alternatives = Vec::new();
-            if !ways.choose(entries, BTreeMap::new(), &mut alternatives) || alternatives.is_empty() {
+            if !ways.choose(entries, BTreeMap::new(), &mut alternatives) || alternatives.is_empty()
+            {
                 return None;
             }
-            let flops = |choice: &Choice<'_>| choice.values().map(|node| logical.flops_of(node)).sum::<u128>();
+            let flops = |choice: &Choice<'_>| {
+                choice.values().map(|node| logical.flops_of(node)).sum::<u128>()
+            };
             alternatives.sort_by_cached_key(flops);
-            let as_written = |choice: &Choice<'_>| choice.values().all(|node| logical.rule_of(node).is_none());
+            let as_written =
+                |choice: &Choice<'_>| choice.values().all(|node| logical.rule_of(node).is_none());
             let written = alternatives.iter().position(as_written);
             let outside = |class: &Id| !classes.contains(class);
             let read_by = classes.iter().filter_map(|class| readers.get(class)).flatten();
             let nodes = classes.iter().flat_map(|class| ways.options(*class));
-            let makers = nodes.flat_map(|node| &node.operands).flat_map(|operand| ways.way_to_maker(*operand));
+            let makers = nodes
+                .flat_map(|node| &node.operands)
+                .flat_map(|operand| ways.way_to_maker(*operand));
             let wanted = Surroundings {
                 readers: read_by.copied().filter(outside).collect(),
                 makers: makers.filter(outside).collect(),
@@ -91,11 +104,13 @@ impl<'a> Choices<'a> {
 
     /// How many forms there are.
     pub(crate) fn count(&self) -> usize {
-        self.clusters.iter().fold(1, |count: usize, cluster| count.saturating_mul(cluster.alternatives.len()))
+        self.clusters
+            .iter()
+            .fold(1, |count: usize, cluster| count.saturating_mul(cluster.alternatives.len()))
     }
 
-    /// The form of an alternative of each cluster, and the class of each of its values; `None` where classes would need each
-    /// other.
+    /// The form of an alternative of each cluster, and the class of each of its values; `None`
+    /// where classes would need each other.
     pub(crate) fn form(&self, picks: &[usize]) -> Option<(Form, Vec<Id>)> {
         let choice = self.chosen(picks)?;
         self.reader.form_with_classes(&choice, self.merged)
@@ -109,7 +124,9 @@ impl<'a> Choices<'a> {
     fn chosen(&self, picks: &[usize]) -> Option<Choice<'a>> {
         let mut choice = self.fixed.clone();
         for (cluster, pick) in self.clusters.iter().zip(picks) {
-            choice.extend(cluster.alternatives.get(*pick)?.iter().map(|(class, node)| (*class, *node)));
+            choice.extend(
+                cluster.alternatives.get(*pick)?.iter().map(|(class, node)| (*class, *node)),
+            );
         }
         Some(choice)
     }
@@ -137,16 +154,27 @@ struct Ways<'a> {
 }
 
 impl<'a> Ways<'a> {
-    fn new(logical: &'a Logical<'a>, options: BTreeMap<Id, Vec<&'a Node>>, roots: Vec<Id>) -> Ways<'a> {
+    fn new(
+        logical: &'a Logical<'a>,
+        options: BTreeMap<Id, Vec<&'a Node>>,
+        roots: Vec<Id>,
+    ) -> Ways<'a> {
         let mut reachable = BTreeSet::new();
         let mut open = roots.clone();
         while let Some(class) = open.pop() {
             if reachable.insert(class) {
-                open.extend(options.get(&class).into_iter().flatten().flat_map(|node| &node.operands));
+                open.extend(
+                    options.get(&class).into_iter().flatten().flat_map(|node| &node.operands),
+                );
             }
         }
-        let mut ways =
-            Ways { logical, options, roots, reachable: reachable.into_iter().collect(), needed: BTreeSet::new() };
+        let mut ways = Ways {
+            logical,
+            options,
+            roots,
+            reachable: reachable.into_iter().collect(),
+            needed: BTreeSet::new(),
+        };
         ways.needed = ways.all_needed();
         ways
     }
@@ -170,17 +198,22 @@ impl<'a> Ways<'a> {
 
     /// The classes without which there is no form.
     fn all_needed(&self) -> BTreeSet<Id> {
-        let index: BTreeMap<Id, usize> = self.reachable.iter().enumerate().map(|(i, class)| (*class, i)).collect();
+        let index: BTreeMap<Id, usize> =
+            self.reachable.iter().enumerate().map(|(i, class)| (*class, i)).collect();
         let ways: Vec<Vec<Vec<usize>>> = self
             .reachable
             .iter()
             .map(|class| {
-                let operands = |node: &&Node| node.operands.iter().filter_map(|o| index.get(o).copied()).collect();
+                let operands = |node: &&Node| {
+                    node.operands.iter().filter_map(|o| index.get(o).copied()).collect()
+                };
                 self.options(*class).iter().map(operands).collect()
             })
             .collect();
-        let roots: Vec<usize> = self.roots.iter().filter_map(|root| index.get(root).copied()).collect();
-        // What hangs on a needed class by single ways alone is needed; of the rest each is left out in turn.
+        let roots: Vec<usize> =
+            self.roots.iter().filter_map(|root| index.get(root).copied()).collect();
+        // What hangs on a needed class by single ways alone is needed; of the rest each is left out
+        // in turn.
         let mut needed = vec![false; ways.len()];
         let mut open = roots.clone();
         for class in 0..=ways.len() {
@@ -195,7 +228,12 @@ impl<'a> Ways<'a> {
                 open.push(class);
             }
         }
-        self.reachable.iter().zip(needed).filter(|(_, needed)| *needed).map(|(class, _)| *class).collect()
+        self.reachable
+            .iter()
+            .zip(needed)
+            .filter(|(_, needed)| *needed)
+            .map(|(class, _)| *class)
+            .collect()
     }
 
     /// The needed classes that there is one way of having.
@@ -207,8 +245,14 @@ impl<'a> Ways<'a> {
         self.needed.iter().filter_map(of).collect()
     }
 
-    /// Every choice of e-nodes for some classes and for what they need beside what is fixed; `false` where there are too many.
-    fn choose(&self, mut open: Vec<Id>, mut chosen: Choice<'a>, found: &mut Vec<Choice<'a>>) -> bool {
+    /// Every choice of e-nodes for some classes and for what they need beside what is fixed;
+    /// `false` where there are too many.
+    fn choose(
+        &self,
+        mut open: Vec<Id>,
+        mut chosen: Choice<'a>,
+        found: &mut Vec<Choice<'a>>,
+    ) -> bool {
         while let Some(class) = open.pop() {
             if chosen.contains_key(&class) {
                 continue;
@@ -267,7 +311,8 @@ impl<'a> Ways<'a> {
                 }
             }
         }
-        // What may be in one kernel is touched together: whether it is hangs on who reads the values between.
+        // What may be in one kernel is touched together: whether it is hangs on who reads the
+        // values between.
         let links = self.links();
         let mut open: Vec<Id> = touched.of.keys().copied().collect();
         while let Some(class) = open.pop() {
@@ -281,8 +326,8 @@ impl<'a> Ways<'a> {
         touched
     }
 
-    /// For each class those that may be in its kernel next to it: an elementwise op, what alone makes its operands, and
-    /// the pins between.
+    /// For each class those that may be in its kernel next to it: an elementwise op, what alone
+    /// makes its operands, and the pins between.
     fn links(&self) -> BTreeMap<Id, Vec<Id>> {
         let mut links: BTreeMap<Id, Vec<Id>> = BTreeMap::new();
         for class in &self.reachable {
@@ -290,12 +335,19 @@ impl<'a> Ways<'a> {
                 if !self.logical.op(node).is_some_and(|op| op.is_elementwise()) {
                     continue;
                 }
-                let ways: Vec<Vec<Id>> = node.operands.iter().map(|operand| self.way_to_maker(*operand)).collect();
-                let made: Vec<&Vec<Id>> =
-                    ways.iter().filter(|way| way.last().is_some_and(|maker| self.is_made(*maker))).collect();
-                if made.first().is_some_and(|first| made.iter().all(|way| way.last() == first.last())) {
+                let ways: Vec<Vec<Id>> =
+                    node.operands.iter().map(|operand| self.way_to_maker(*operand)).collect();
+                let made: Vec<&Vec<Id>> = ways
+                    .iter()
+                    .filter(|way| way.last().is_some_and(|maker| self.is_made(*maker)))
+                    .collect();
+                if made
+                    .first()
+                    .is_some_and(|first| made.iter().all(|way| way.last() == first.last()))
+                {
                     for way in made {
-                        let chain: Vec<Id> = std::iter::once(*class).chain(way.iter().copied()).collect();
+                        let chain: Vec<Id> =
+                            std::iter::once(*class).chain(way.iter().copied()).collect();
                         for pair in chain.windows(2) {
                             links.entry(pair[0]).or_default().push(pair[1]);
                             links.entry(pair[1]).or_default().push(pair[0]);
@@ -310,7 +362,9 @@ impl<'a> Ways<'a> {
     /// A class, the pins behind it, and what they pin.
     fn way_to_maker(&self, class: Id) -> Vec<Id> {
         let mut way = vec![class];
-        while let Some([Node { head: Head::Pin(_), operands }]) = way.last().map(|class| self.options(*class)) {
+        while let Some([Node { head: Head::Pin(_), operands }]) =
+            way.last().map(|class| self.options(*class))
+        {
             way.extend(operands);
         }
         way
@@ -327,7 +381,10 @@ fn can_do_without(class: usize, ways: &[Vec<Vec<usize>>], roots: &[usize]) -> bo
     loop {
         let mut more = false;
         for (other, ways) in ways.iter().enumerate() {
-            if !had[other] && other != class && ways.iter().any(|operands| operands.iter().all(|o| had[*o])) {
+            if !had[other]
+                && other != class
+                && ways.iter().any(|operands| operands.iter().all(|o| had[*o]))
+            {
                 had[other] = true;
                 more = true;
             }

@@ -35,7 +35,8 @@ pub(super) fn read_off(logical: &Logical<'_>, strict: bool, limit: usize, room: 
     }
     let mut found = Vec::new();
     let all_read = choose(&options, roots(logical, &live), BTreeMap::new(), limit, &mut found);
-    let flops = |choice: &Choice<'_>| choice.values().map(|node| logical.flops_of(node)).sum::<u128>();
+    let flops =
+        |choice: &Choice<'_>| choice.values().map(|node| logical.flops_of(node)).sum::<u128>();
     found.sort_by_cached_key(flops);
     let reader = Reader::new(logical, live);
     let mut forms = found.iter().filter_map(|choice| reader.form(choice, merged));
@@ -46,8 +47,10 @@ pub(super) fn read_off(logical: &Logical<'_>, strict: bool, limit: usize, room: 
 
 /// Whether the source computes something twice: a class is one value in every form.
 pub(super) fn is_merged(logical: &Logical<'_>, live: &[bool]) -> bool {
-    let is_op = |id: &ValueId| matches!(logical.program.value(*id).def, Def::Op { .. }) && live[id.index()];
-    let written: Vec<Id> = logical.program.value_ids().filter(is_op).filter_map(|id| class_of(logical, id)).collect();
+    let is_op =
+        |id: &ValueId| matches!(logical.program.value(*id).def, Def::Op { .. }) && live[id.index()];
+    let written: Vec<Id> =
+        logical.program.value_ids().filter(is_op).filter_map(|id| class_of(logical, id)).collect();
     written.len() > written.iter().collect::<BTreeSet<_>>().len()
 }
 
@@ -58,12 +61,20 @@ fn class_of(logical: &Logical<'_>, id: ValueId) -> Option<Id> {
 /// The classes that a plan must have: results, whatever is pinned, and parameters, used or not.
 pub(super) fn roots(logical: &Logical<'_>, live: &[bool]) -> Vec<Id> {
     let program = logical.program;
-    let stays = |id: &ValueId| matches!(program.value(*id).def, Def::Pin { .. } | Def::Parameter { .. });
+    let stays =
+        |id: &ValueId| matches!(program.value(*id).def, Def::Pin { .. } | Def::Parameter { .. });
     let stays = program.value_ids().filter(|id| live[id.index()] && stays(id));
-    program.outputs.iter().map(|o| o.value).chain(stays).filter_map(|id| class_of(logical, id)).collect()
+    program
+        .outputs
+        .iter()
+        .map(|o| o.value)
+        .chain(stays)
+        .filter_map(|id| class_of(logical, id))
+        .collect()
 }
 
-/// The e-nodes that each class can be read from: no einsum of more than two operands, which are there as chains.
+/// The e-nodes that each class can be read from: no einsum of more than two operands, which are
+/// there as chains.
 pub(super) fn options<'a>(logical: &'a Logical<'_>, classes: &[Id]) -> BTreeMap<Id, Vec<&'a Node>> {
     let is_long = |n: &Node| logical.op(n) == Some(&Op::Einsum) && n.operands.len() > 2;
     let mut all: BTreeMap<Id, Vec<&Node>> = classes
@@ -71,7 +82,8 @@ pub(super) fn options<'a>(logical: &'a Logical<'_>, classes: &[Id]) -> BTreeMap<
         .map(|class| (*class, logical.nodes(*class).into_iter().filter(|n| !is_long(n)).collect()))
         .collect();
     // What only a limit has left without any way to compute it takes those with it that need it.
-    while let Some(empty) = all.iter().find(|(_, nodes)| nodes.is_empty()).map(|(class, _)| *class) {
+    while let Some(empty) = all.iter().find(|(_, nodes)| nodes.is_empty()).map(|(class, _)| *class)
+    {
         all.remove(&empty);
         all.values_mut().for_each(|nodes| nodes.retain(|n| !n.operands.contains(&empty)));
     }
@@ -140,7 +152,12 @@ impl<'a> Reader<'a> {
     }
 
     /// Some classes of a form, with what is next to them ([`Fragment`]).
-    pub(super) fn part(&self, choice: &Choice<'_>, wanted: &Surroundings, empty: &Program) -> Option<Fragment> {
+    pub(super) fn part(
+        &self,
+        choice: &Choice<'_>,
+        wanted: &Surroundings,
+        empty: &Program,
+    ) -> Option<Fragment> {
         let source = self.logical.program;
         let mut writer = Writer {
             reader: self,
@@ -153,12 +170,15 @@ impl<'a> Reader<'a> {
             open: BTreeSet::new(),
         };
         let cause = wanted.of.iter().find_map(|class| self.values.get(class)?.first().copied())?;
-        for class in wanted.of.iter().chain(&wanted.readers).filter(|class| choice.contains_key(class)) {
+        for class in
+            wanted.of.iter().chain(&wanted.readers).filter(|class| choice.contains_key(class))
+        {
             writer.write(*class, cause)?;
         }
         let mut outputs = Vec::new();
         for (i, output) in source.outputs.iter().enumerate() {
-            let class = class_of(self.logical, output.value).filter(|class| wanted.of.contains(class));
+            let class =
+                class_of(self.logical, output.value).filter(|class| wanted.of.contains(class));
             if let Some(value) = class.and_then(|class| writer.now.get(&class)) {
                 writer.program.outputs.push(shard_ir::Output { value: *value, ..output.clone() });
                 outputs.push(i);
@@ -169,13 +189,25 @@ impl<'a> Reader<'a> {
         for value in wanted.readers.iter().filter_map(|class| writer.now.get(class).copied()) {
             let Value { dims, span, .. } = program.value(value).clone();
             let pattern = LayoutPattern::any(dims.len(), true);
-            program.outputs.push(shard_ir::Output { name: String::new(), value, dims, pattern, span, state: false });
+            program.outputs.push(shard_ir::Output {
+                name: String::new(),
+                value,
+                dims,
+                pattern,
+                span,
+                state: false,
+            });
         }
         Some(Fragment { program: writer.program, classes: writer.classes, outputs })
     }
 
-    /// The form of a choice and the class of each of its values; none where classes would need each other.
-    pub(super) fn form_with_classes(&self, choice: &Choice<'_>, merged: bool) -> Option<(Form, Vec<Id>)> {
+    /// The form of a choice and the class of each of its values; none where classes would need each
+    /// other.
+    pub(super) fn form_with_classes(
+        &self,
+        choice: &Choice<'_>,
+        merged: bool,
+    ) -> Option<(Form, Vec<Id>)> {
         let source = self.logical.program;
         let mut writer = Writer {
             reader: self,
@@ -188,8 +220,11 @@ impl<'a> Reader<'a> {
             open: BTreeSet::new(),
         };
         let is_given = |id: &ValueId| matches!(source.value(*id).def, Def::Parameter { .. });
-        for id in source.value_ids().filter(is_given).chain(source.value_ids().filter(|id| !is_given(id))) {
-            let class = class_of(self.logical, id).filter(|class| self.live[id.index()] && choice.contains_key(class));
+        for id in
+            source.value_ids().filter(is_given).chain(source.value_ids().filter(|id| !is_given(id)))
+        {
+            let class = class_of(self.logical, id)
+                .filter(|class| self.live[id.index()] && choice.contains_key(class));
             if let Some(class) = class {
                 writer.write(class, id)?;
             }
@@ -198,7 +233,8 @@ impl<'a> Reader<'a> {
             let value = *writer.now.get(&class_of(self.logical, output.value)?)?;
             writer.program.outputs.push(shard_ir::Output { value, ..output.clone() });
         }
-        let is_order = |node: &Node| self.logical.rule_of(node).is_none_or(|rule| rule == rules::LONG_EINSUM);
+        let is_order =
+            |node: &Node| self.logical.rule_of(node).is_none_or(|rule| rule == rules::LONG_EINSUM);
         let form = Form {
             program: writer.program,
             rewritten: merged || !choice.values().all(|node| is_order(node)),
@@ -213,7 +249,8 @@ impl<'a> Reader<'a> {
 pub(super) struct Surroundings {
     /// Its classes.
     pub(super) of: BTreeSet<Id>,
-    /// What makes what they read, behind pins: kernels hang on which ops that are, and on what is given.
+    /// What makes what they read, behind pins: kernels hang on which ops that are, and on what is
+    /// given.
     pub(super) makers: BTreeSet<Id>,
     /// What reads them.
     pub(super) readers: BTreeSet<Id>,
@@ -225,12 +262,14 @@ impl Surroundings {
     }
 }
 
-/// Some classes of a form as a program of their own. What lies beyond what is next to them is given.
+/// Some classes of a form as a program of their own. What lies beyond what is next to them is
+/// given.
 pub(crate) struct Fragment {
     pub(crate) program: Program,
     /// The class of each value.
     pub(crate) classes: Vec<Id>,
-    /// For the results of the source that it has, which they are there. Other results are what reads the part.
+    /// For the results of the source that it has, which they are there. Other results are what
+    /// reads the part.
     pub(crate) outputs: Vec<usize>,
 }
 
@@ -250,7 +289,8 @@ struct Writer<'a, 'c> {
 }
 
 impl Writer<'_, '_> {
-    /// The value of a class, written now if it is not yet there; `cause` is the value of the source that needs it.
+    /// The value of a class, written now if it is not yet there; `cause` is the value of the source
+    /// that needs it.
     fn write(&mut self, class: Id, cause: ValueId) -> Option<ValueId> {
         if let Some(known) = self.now.get(&class) {
             return Some(*known);
@@ -264,15 +304,18 @@ impl Writer<'_, '_> {
         }
         let here = self.reader.values.get(&class).map_or(&[][..], Vec::as_slice);
         let cause = here.first().copied().unwrap_or(cause);
-        let operands = node.operands.iter().map(|o| self.write(*o, cause)).collect::<Option<Vec<_>>>()?;
+        let operands =
+            node.operands.iter().map(|o| self.write(*o, cause)).collect::<Option<Vec<_>>>()?;
         let source = logical.program.value(cause);
         let def = match node.head {
             Head::Given(id) => logical.program.value(id).def.clone(),
             Head::Constant(bits, _) => Def::Constant(f64::from_bits(bits)),
             Head::Pin(id) => match &logical.program.value(id).def {
-                Def::Pin { pattern, written, .. } => {
-                    Def::Pin { operand: *operands.first()?, pattern: pattern.clone(), written: *written }
-                }
+                Def::Pin { pattern, written, .. } => Def::Pin {
+                    operand: *operands.first()?,
+                    pattern: pattern.clone(),
+                    written: *written,
+                },
                 Def::Parameter { .. } | Def::Constant(_) | Def::Op { .. } => return None,
             },
             Head::Op(number) => Def::Op { op: logical.made(number).op.clone(), operands },
@@ -280,19 +323,32 @@ impl Writer<'_, '_> {
         let name = here.iter().find_map(|id| logical.program.value(*id).name.clone());
         let ty = logical.ty(class).clone();
         let (span, in_layers) = (source.span, source.in_layers.clone());
-        // An op is where its class is. What causes it may be in a folded block and read it from outside.
+        // An op is where its class is. What causes it may be in a folded block and read it from
+        // outside.
         let (fold, times) = match node.head {
             Head::Op(number) => {
-                let (fold, outside) =
-                    (logical.made(number).place.fold, source.times / logical.program.copies(cause).max(1));
-                let copies = fold.and_then(|f| logical.program.folds.get(f.index())).map_or(1, |f| f.repeat);
+                let (fold, outside) = (
+                    logical.made(number).place.fold,
+                    source.times / logical.program.copies(cause).max(1),
+                );
+                let copies =
+                    fold.and_then(|f| logical.program.folds.get(f.index())).map_or(1, |f| f.repeat);
                 (fold, outside.saturating_mul(copies))
             }
             Head::Given(_) | Head::Constant(..) | Head::Pin(_) => (source.fold, source.times),
         };
         let id = ValueId(self.program.values.len() as u32);
         let is_op = matches!(def, Def::Op { .. });
-        self.program.values.push(Value { name, dims: ty.dims, dtype: ty.dtype, def, span, in_layers, times, fold });
+        self.program.values.push(Value {
+            name,
+            dims: ty.dims,
+            dtype: ty.dtype,
+            def,
+            span,
+            in_layers,
+            times,
+            fold,
+        });
         let rule = match logical.rule_of(node) {
             Some(rule) => Some(rule),
             None => (is_op && here.len() > 1).then_some(rules::MERGED),
@@ -307,25 +363,44 @@ impl Writer<'_, '_> {
 
     /// Something of which nothing is said but its type.
     fn give(&mut self, class: Id, cause: ValueId) -> ValueId {
-        let (id, ty) = (ValueId(self.program.values.len() as u32), self.reader.logical.ty(class).clone());
+        let (id, ty) =
+            (ValueId(self.program.values.len() as u32), self.reader.logical.ty(class).clone());
         let source = self.reader.logical.program.value(cause);
         let pattern = LayoutPattern::any(ty.dims.len(), true);
         let def = Def::Parameter { kind: ParameterKind::Activation, pattern };
         let (span, in_layers) = (source.span, Vec::new());
-        let given = Value { name: None, dims: ty.dims, dtype: ty.dtype, def, span, in_layers, times: 1, fold: None };
+        let given = Value {
+            name: None,
+            dims: ty.dims,
+            dtype: ty.dtype,
+            def,
+            span,
+            in_layers,
+            times: 1,
+            fold: None,
+        };
         self.program.values.push(given);
         self.now.insert(class, id);
         self.classes.push(class);
         id
     }
 
-    fn reason(&self, rule: rules::Rule, class: Id, node: &Node, here: &[ValueId]) -> Option<Rewriting> {
+    fn reason(
+        &self,
+        rule: rules::Rule,
+        class: Id,
+        node: &Node,
+        here: &[ValueId],
+    ) -> Option<Rewriting> {
         let logical = self.reader.logical;
         if rule == rules::LONG_EINSUM {
             return None;
         }
         if rule == rules::MERGED {
-            let names = here.iter().filter_map(|id| crate::emit::name_of(logical.program, *id)).map(str::to_string);
+            let names = here
+                .iter()
+                .filter_map(|id| crate::emit::name_of(logical.program, *id))
+                .map(str::to_string);
             return Some(Rewriting::Merged { times: here.len(), names: names.collect() });
         }
         // What the flops are compared with is the value as written, whose e-nodes the source has.
@@ -348,7 +423,10 @@ impl Writer<'_, '_> {
             }
         };
         match logical.op(node) {
-            Some(op) => Formula::Op { op: op.clone(), operands: node.operands.iter().map(operand).collect() },
+            Some(op) => Formula::Op {
+                op: op.clone(),
+                operands: node.operands.iter().map(operand).collect(),
+            },
             None => Formula::Other(usize::from(class)),
         }
     }
@@ -363,7 +441,8 @@ impl Writer<'_, '_> {
             }
             let node = match as_written {
                 true => logical.nodes(class).into_iter().find(|n| {
-                    logical.rule_of(n).is_none() && !(logical.op(n) == Some(&Op::Einsum) && n.operands.len() > 2)
+                    logical.rule_of(n).is_none()
+                        && !(logical.op(n) == Some(&Op::Einsum) && n.operands.len() > 2)
                 }),
                 false => self.choice.get(&class).copied(),
             };

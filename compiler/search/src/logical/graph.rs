@@ -1,4 +1,5 @@
-//! The logical e-graph: one e-class is one tensor, its e-nodes are the ways of computing it. No layouts.
+//! The logical e-graph: one e-class is one tensor, its e-nodes are the ways of computing it. No
+//! layouts.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +21,8 @@ use crate::timeless::timeless;
 pub(super) struct Made {
     pub(super) op: Op,
     pub(super) ty: TensorType,
-    /// Where it is computed: what is equal inside and outside of a folded block is computed in both.
+    /// Where it is computed: what is equal inside and outside of a folded block is computed in
+    /// both.
     pub(super) place: Place,
 }
 
@@ -29,8 +31,8 @@ pub(super) struct Made {
 pub(super) struct Place {
     /// The folded block that it is in.
     pub(super) fold: Option<FoldId>,
-    /// The value that it makes, where a folded block takes it and hands another on in its place: it is no other one, equal
-    /// or not.
+    /// The value that it makes, where a folded block takes it and hands another on in its place: it
+    /// is no other one, equal or not.
     pub(super) taken: Option<ValueId>,
 }
 
@@ -137,9 +139,14 @@ pub(super) struct Logical<'a> {
 }
 
 impl<'a> Logical<'a> {
-    /// The program as it is written; einsums of more than two operands also as chains, left to right.
+    /// The program as it is written; einsums of more than two operands also as chains, left to
+    /// right.
     pub(super) fn new(program: &'a Program) -> Logical<'a> {
-        let values = program.values.iter().map(|v| TensorType { dims: v.dims.clone(), dtype: v.dtype }).collect();
+        let values = program
+            .values
+            .iter()
+            .map(|v| TensorType { dims: v.dims.clone(), dtype: v.dtype })
+            .collect();
         let mut logical = Logical {
             program,
             graph: EGraph::new(Types { values, ..Types::default() }),
@@ -152,7 +159,8 @@ impl<'a> Logical<'a> {
         let taken: BTreeSet<ValueId> = taken(program);
         for id in program.value_ids().filter(|id| live[id.index()]) {
             let value = program.value(id);
-            let operands: Vec<Id> = value.def.operands().iter().filter_map(|o| logical.class_of[o.index()]).collect();
+            let operands: Vec<Id> =
+                value.def.operands().iter().filter_map(|o| logical.class_of[o.index()]).collect();
             let class = match &value.def {
                 Def::Parameter { .. } => logical.add_node(Head::Given(id), operands, None),
                 Def::Constant(number) => {
@@ -162,9 +170,11 @@ impl<'a> Logical<'a> {
                 Def::Op { op, .. } => {
                     let ty = TensorType { dims: value.dims.clone(), dtype: value.dtype };
                     let long = *op == Op::Einsum && operands.len() > 2;
-                    let place = Place { fold: value.fold, taken: taken.contains(&id).then_some(id) };
+                    let place =
+                        Place { fold: value.fold, taken: taken.contains(&id).then_some(id) };
                     let inner = Place { taken: None, ..place };
-                    let class = logical.add_op(Made { op: op.clone(), ty, place }, operands.clone(), None);
+                    let class =
+                        logical.add_op(Made { op: op.clone(), ty, place }, operands.clone(), None);
                     if long {
                         let mut last = operands[0];
                         for (step, ty) in chain(program, id).into_iter().enumerate() {
@@ -189,7 +199,8 @@ impl<'a> Logical<'a> {
         self.graph.union(class, id);
     }
 
-    /// An expression in a place; what it is made of is in the same folded block, and nothing in particular.
+    /// An expression in a place; what it is made of is in the same folded block, and nothing in
+    /// particular.
     fn add_expr(&mut self, expr: &Expr, place: Place, rule: Rule) -> Id {
         match expr {
             Expr::Class(id) => *id,
@@ -235,7 +246,8 @@ impl<'a> Logical<'a> {
         self.graph.add(node)
     }
 
-    /// With the classes of its operands as they are called now, and sorted where their order does not matter.
+    /// With the classes of its operands as they are called now, and sorted where their order does
+    /// not matter.
     fn canonical(&self, mut node: Node) -> Node {
         for operand in &mut node.operands {
             *operand = self.graph.find(*operand);
@@ -250,7 +262,10 @@ impl<'a> Logical<'a> {
         match self.op(node) {
             None => false,
             Some(Op::Einsum) => true,
-            Some(op) => op.row().is(Flag::Commutes) && self.ty(node.operands[0]) == self.ty(node.operands[1]),
+            Some(op) => {
+                op.row().is(Flag::Commutes)
+                    && self.ty(node.operands[0]) == self.ty(node.operands[1])
+            }
         }
     }
 
@@ -268,7 +283,8 @@ impl<'a> Logical<'a> {
                     }
                 }
             }
-            self.written = std::mem::take(&mut self.written).into_iter().map(|n| self.canonical(n)).collect();
+            self.written =
+                std::mem::take(&mut self.written).into_iter().map(|n| self.canonical(n)).collect();
             let old = std::mem::take(&mut self.made_by);
             for (node, rule) in old {
                 let node = self.canonical(node);
@@ -291,7 +307,8 @@ impl<'a> Logical<'a> {
         all
     }
 
-    /// The e-nodes of a class, those that are written first; not the doubles that are left behind where classes merged.
+    /// The e-nodes of a class, those that are written first; not the doubles that are left behind
+    /// where classes merged.
     pub(super) fn nodes(&self, class: Id) -> Vec<&Node> {
         let sorted = |n: &&Node| n.operands.is_sorted() || !self.commutes(n);
         let mut nodes: Vec<&Node> = self.graph[class].nodes.iter().filter(sorted).collect();
@@ -303,7 +320,10 @@ impl<'a> Logical<'a> {
 
     /// The einsums of a class, and their operands.
     pub(super) fn einsums(&self, class: Id) -> impl Iterator<Item = &[Id]> {
-        self.nodes(class).into_iter().filter(|n| self.op(n) == Some(&Op::Einsum)).map(|n| n.operands.as_slice())
+        self.nodes(class)
+            .into_iter()
+            .filter(|n| self.op(n) == Some(&Op::Einsum))
+            .map(|n| n.operands.as_slice())
     }
 
     /// Its einsums of two operands.
@@ -329,7 +349,11 @@ impl<'a> Logical<'a> {
 
     /// The rule that made an e-node; none for what the program says itself.
     pub(super) fn rule_of(&self, node: &Node) -> Option<Rule> {
-        if self.written.contains(node) { None } else { Some(self.made_by.get(node).copied().unwrap_or(rules::MERGED)) }
+        if self.written.contains(node) {
+            None
+        } else {
+            Some(self.made_by.get(node).copied().unwrap_or(rules::MERGED))
+        }
     }
 
     /// Whether a tensor with these dims may be made at all.
@@ -345,18 +369,22 @@ impl<'a> Logical<'a> {
 
     /// The flops of an einsum, on all devices together: as few as any layout asks for.
     ///
-    /// An einsum of one operand adds up what its result has not. A device that holds a part of what is summed leaves the
-    /// rest of the additions to the move that follows, so a result's worth of them may be missing on every device.
+    /// An einsum of one operand adds up what its result has not. A device that holds a part of what
+    /// is summed leaves the rest of the additions to the move that follows, so a result's worth of
+    /// them may be missing on every device.
     pub(super) fn flops(&self, operands: &[&[DimId]], result: &[DimId]) -> u128 {
         let mut space: Vec<DimId> = operands.concat();
         space.sort_unstable();
         space.dedup();
         let contracts = space.iter().any(|d| !result.contains(d));
-        let product =
-            |dims: &[DimId]| self.program.sizes(dims).into_iter().fold(1u128, |n, s| n.saturating_mul(u128::from(s)));
+        let product = |dims: &[DimId]| {
+            self.program.sizes(dims).into_iter().fold(1u128, |n, s| n.saturating_mul(u128::from(s)))
+        };
         let points = product(&space);
         match operands {
-            [_] => points.saturating_sub(product(result).saturating_mul(u128::from(self.program.mesh.devices()))),
+            [_] => points.saturating_sub(
+                product(result).saturating_mul(u128::from(self.program.mesh.devices())),
+            ),
             _ if contracts => points.saturating_mul(2),
             _ => points,
         }
@@ -366,7 +394,8 @@ impl<'a> Logical<'a> {
     pub(super) fn flops_of(&self, node: &Node) -> u128 {
         match node.head {
             Head::Op(number) if self.made(number).op == Op::Einsum => {
-                let operands: Vec<&[DimId]> = node.operands.iter().map(|o| self.ty(*o).dims.as_slice()).collect();
+                let operands: Vec<&[DimId]> =
+                    node.operands.iter().map(|o| self.ty(*o).dims.as_slice()).collect();
                 self.flops(&operands, &self.made(number).ty.dims)
             }
             Head::Op(_) | Head::Given(_) | Head::Constant(..) | Head::Pin(_) => 0,

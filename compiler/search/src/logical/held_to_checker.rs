@@ -10,7 +10,8 @@ use shard_runtime::Random;
 use super::forms;
 use crate::Limits;
 
-/// Gives each value of a form a number, the same for what is computed alike; the form is the numbers of its values and results.
+/// Gives each value of a form a number, the same for what is computed alike; the form is the
+/// numbers of its values and results.
 #[derive(Default)]
 struct Numbers(BTreeMap<String, usize>);
 
@@ -19,7 +20,8 @@ impl Numbers {
         let mut all: Vec<usize> = Vec::new();
         let mut pins = 0;
         for value in &form.values {
-            let mut operands: Vec<usize> = value.def.operands().iter().map(|o| all[o.index()]).collect();
+            let mut operands: Vec<usize> =
+                value.def.operands().iter().map(|o| all[o.index()]).collect();
             let what = match &value.def {
                 Def::Parameter { .. } => format!("{:?}", value.name),
                 Def::Constant(number) => format!("{number}"),
@@ -29,15 +31,18 @@ impl Numbers {
                     format!("{pattern:?} {:?} {:?}", value.span, value.name)
                 }
                 Def::Op { op, .. } => {
-                    let commutes = [Binary::Add, Binary::Mul, Binary::Maximum, Binary::Minimum].map(Op::Binary);
+                    let commutes = [Binary::Add, Binary::Mul, Binary::Maximum, Binary::Minimum]
+                        .map(Op::Binary);
                     if *op == Op::Einsum || commutes.contains(op) {
                         operands.sort_unstable();
                     }
                     format!("{op:?}")
                 }
             };
-            let key =
-                format!("{what} {operands:?} {:?} {:?} {:?} {}", value.dims, value.dtype, value.fold, value.times);
+            let key = format!(
+                "{what} {operands:?} {:?} {:?} {:?} {}",
+                value.dims, value.dtype, value.fold, value.times
+            );
             let next = self.0.len();
             all.push(*self.0.entry(key).or_insert(next));
         }
@@ -71,41 +76,64 @@ fn compared(program: &Program) -> usize {
     assert_eq!(by_checker.len(), own.all.len(), "{}: a form twice", program.name);
     assert_eq!(by_search, by_checker, "{}", program.name);
     assert_eq!(found.cut.is_some(), own.cut.is_some(), "{}", program.name);
-    assert_eq!(numbers.of(&own.all[0]), numbers.of(&found.all[0].program), "the one written comes first");
+    assert_eq!(
+        numbers.of(&own.all[0]),
+        numbers.of(&found.all[0].program),
+        "the one written comes first"
+    );
     by_alternatives(program, &own.all, &mut numbers);
     own.all.len()
 }
 
-/// One alternative of each cluster, whichever: those are the forms, but for the one written where that is apart.
+/// One alternative of each cluster, whichever: those are the forms, but for the one written where
+/// that is apart.
 fn by_alternatives(program: &Program, forms: &[Program], numbers: &mut Numbers) {
     let Ok(choices) = shard_certificate::Choices::of(program) else { return };
     let mut all: Vec<Vec<usize>> = vec![Vec::new()];
     for count in choices.alternatives() {
-        all = all.iter().flat_map(|picks| (0..count).map(move |pick| [&picks[..], &[pick]].concat())).collect();
+        all = all
+            .iter()
+            .flat_map(|picks| (0..count).map(move |pick| [&picks[..], &[pick]].concat()))
+            .collect();
     }
-    let made: BTreeSet<_> =
-        all.iter().filter_map(|picks| choices.form(picks)).map(|form| numbers.of(&form.program)).collect();
-    assert_eq!(made.len(), choices.count(), "{}: two of the same, or one that is none", program.name);
+    let made: BTreeSet<_> = all
+        .iter()
+        .filter_map(|picks| choices.form(picks))
+        .map(|form| numbers.of(&form.program))
+        .collect();
+    assert_eq!(
+        made.len(),
+        choices.count(),
+        "{}: two of the same, or one that is none",
+        program.name
+    );
     let apart = usize::from(choices.written_is_apart());
     let listed: BTreeSet<_> = forms[apart..].iter().map(|form| numbers.of(form)).collect();
-    // A strict layer that computes something twice has the form written alone, where nothing else is open.
+    // A strict layer that computes something twice has the form written alone, where nothing else
+    // is open.
     assert!(made == listed || (listed.is_empty() && made.len() == 1), "{}", program.name);
 }
 
 fn programs(source: &str) -> Vec<Program> {
     let checked = check_source(&SourceFile::new("test", source), &CheckOptions::default());
-    let errors: Vec<_> = checked.diagnostics.iter().filter(|d| d.is_error()).map(|d| &d.message).collect();
+    let errors: Vec<_> =
+        checked.diagnostics.iter().filter(|d| d.is_error()).map(|d| &d.message).collect();
     assert!(errors.is_empty(), "{errors:?}\n{source}");
     checked.programs
 }
 
 #[test]
 fn the_checker_has_the_same_forms_of_every_example() {
-    let mut open = vec![std::path::PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples"))];
+    let mut open =
+        vec![std::path::PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples"))];
     let (mut files, mut several) = (0, 0);
     while let Some(path) = open.pop() {
         if path.is_dir() && !path.ends_with("errors") {
-            open.extend(std::fs::read_dir(&path).expect("a folder").map(|entry| entry.expect("an entry").path()));
+            open.extend(
+                std::fs::read_dir(&path)
+                    .expect("a folder")
+                    .map(|entry| entry.expect("an entry").path()),
+            );
         } else if path.extension().is_some_and(|extension| extension == "shard") {
             files += 1;
             for program in programs(&std::fs::read_to_string(&path).expect("text")) {
@@ -140,16 +168,19 @@ fn the_checker_has_the_same_forms_of_small_and_of_random_programs() {
                 4 => format!("einsum({one} -> BA)"),
                 _ => format!("einsum(einsum({one}, w -> AC), u -> AB)"),
             };
-            let right = if right.ends_with("BA)") { format!("einsum({one}, v -> AB)") } else { right };
+            let right =
+                if right.ends_with("BA)") { format!("einsum({one}, v -> AB)") } else { right };
             lines.push_str(&format!(" let v{i} = {right}\n"));
             names.push(format!("v{i}"));
         }
         let last = names.last().expect("a name");
         let source = format!(
-            "mesh x=2\ndim A = 4\ndim B = 8\ndim C = 8\nlayer f(a: f32 AB, b: f32 AB, c: f32 AB, d: f32 AB, w: f32 BC, u: f32 CB, v: f32 B) \
+            "mesh x=2\ndim A = 4\ndim B = 8\ndim C = 8\nlayer f(a: f32 AB, b: f32 AB, c: f32 AB, \
+                d: f32 AB, w: f32 BC, u: f32 CB, v: f32 B) \
              -> f32 AB {{\n{lines} return {last}\n}}"
         );
-        let checked = check_source(&SourceFile::new("test", source.as_str()), &CheckOptions::default());
+        let checked =
+            check_source(&SourceFile::new("test", source.as_str()), &CheckOptions::default());
         if checked.diagnostics.iter().all(|d| !d.is_error()) {
             most = most.max(compared(&checked.programs[0]));
         }

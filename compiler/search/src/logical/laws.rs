@@ -1,8 +1,9 @@
-//! The logical rules: equal ways of computing a tensor. Each says what it finds in the e-graph; none sees what another has
-//! added in the same round.
+//! The logical rules: equal ways of computing a tensor. Each says what it finds in the e-graph;
+//! none sees what another has added in the same round.
 //!
-//! A rule holds for the numbers of algebra. In floating point sums are rounded in another order; so that nothing worse
-//! happens, every product and sum that a rule makes has the dtype of the tensor that it computes.
+//! A rule holds for the numbers of algebra. In floating point sums are rounded in another order; so
+//! that nothing worse happens, every product and sum that a rule makes has the dtype of the tensor
+//! that it computes.
 
 use std::rc::Rc;
 
@@ -31,7 +32,8 @@ pub(super) fn long_einsum(logical: &Logical<'_>, class: Id, found: &mut Found) {
                 (0..operands.len()).filter(|p| apart(*p) == side).map(|p| operands[p]).collect()
             };
             let sides = [part(false), part(true)];
-            let product = |side: usize| part_of_einsum(logical, &sides[side], &sides[1 - side], result);
+            let product =
+                |side: usize| part_of_einsum(logical, &sides[side], &sides[1 - side], result);
             let (Some((left, l)), Some((right, r))) = (product(0), product(1)) else { continue };
             if l.product(r).is_some_and(|product| accumulates_in(product, result.dtype)) {
                 found.push((class, einsum(result.clone(), [left, right])));
@@ -41,7 +43,12 @@ pub(super) fn long_einsum(logical: &Logical<'_>, class: Id, found: &mut Found) {
 }
 
 /// The product of some operands of an einsum, and its dtype.
-fn part_of_einsum(logical: &Logical<'_>, part: &[Id], rest: &[Id], result: &TensorType) -> Option<(Expr, Dtype)> {
+fn part_of_einsum(
+    logical: &Logical<'_>,
+    part: &[Id],
+    rest: &[Id],
+    result: &TensorType,
+) -> Option<(Expr, Dtype)> {
     if let [one] = part {
         return Some((Expr::Class(*one), logical.ty(*one).dtype));
     }
@@ -53,7 +60,8 @@ fn part_of_einsum(logical: &Logical<'_>, part: &[Id], rest: &[Id], result: &Tens
     dtypes.sort_by_key(|t| t.is_narrow());
     let product = dtypes[1..].iter().try_fold(dtypes[0], |a, b| a.product(*b))?;
     let dtype = result.dtype;
-    let made = einsum(TensorType { dims: dims.clone(), dtype }, part.iter().map(|o| Expr::Class(*o)));
+    let made =
+        einsum(TensorType { dims: dims.clone(), dtype }, part.iter().map(|o| Expr::Class(*o)));
     (accumulates_in(product, dtype) && logical.fits(&dims)).then_some((made, dtype))
 }
 
@@ -63,7 +71,9 @@ pub(super) fn reassociation(logical: &Logical<'_>, class: Id, found: &mut Found)
         for (inner, c) in [(outer[0], outer[1]), (outer[1], outer[0])] {
             for [first, second] in logical.products(inner) {
                 for (a, b) in [(first, second), (second, first)] {
-                    found.extend(rotated(logical, class, inner, [a, b, c]).map(|made| (class, made)));
+                    found.extend(
+                        rotated(logical, class, inner, [a, b, c]).map(|made| (class, made)),
+                    );
                 }
             }
         }
@@ -76,20 +86,29 @@ fn rotated(logical: &Logical<'_>, class: Id, inner: Id, [a, b, c]: [Id; 3]) -> O
     let shares = |x: &[DimId], y: &[DimId]| x.iter().any(|d| y.contains(d));
     // A dim that the inner einsum sums over is another dim than one of the same name outside.
     let summed = |d: &DimId| !old.dims.contains(d) && (ta.dims.contains(d) || tb.dims.contains(d));
-    let dims = kept_dims(&[&tb.dims, &tc.dims], |d| result.dims.contains(&d) || ta.dims.contains(&d));
+    let dims =
+        kept_dims(&[&tb.dims, &tc.dims], |d| result.dims.contains(&d) || ta.dims.contains(&d));
     let dtype = result.dtype;
     // Where a dtype is stated, the new einsums state it too; else types that differ stop the rule.
-    let states = ta.dtype.product(tb.dtype) != Some(old.dtype) || old.dtype.product(tc.dtype) != Some(dtype);
+    let states =
+        ta.dtype.product(tb.dtype) != Some(old.dtype) || old.dtype.product(tc.dtype) != Some(dtype);
     let given_in_it = |a: Dtype, b: Dtype| match a.product(b) {
         Some(product) if states => accumulates_in(product, dtype),
         product => product == Some(dtype),
     };
-    let same_dtype = old.dtype == dtype && given_in_it(tb.dtype, tc.dtype) && given_in_it(ta.dtype, dtype);
-    if !same_dtype || tc.dims.iter().any(summed) || !shares(&tb.dims, &tc.dims) || !shares(&ta.dims, &dims) {
+    let same_dtype =
+        old.dtype == dtype && given_in_it(tb.dtype, tc.dtype) && given_in_it(ta.dtype, dtype);
+    if !same_dtype
+        || tc.dims.iter().any(summed)
+        || !shares(&tb.dims, &tc.dims)
+        || !shares(&ta.dims, &dims)
+    {
         return None;
     }
-    let before = logical.flops(&[&ta.dims, &tb.dims], &old.dims) + logical.flops(&[&old.dims, &tc.dims], &result.dims);
-    let after = logical.flops(&[&tb.dims, &tc.dims], &dims) + logical.flops(&[&ta.dims, &dims], &result.dims);
+    let before = logical.flops(&[&ta.dims, &tb.dims], &old.dims)
+        + logical.flops(&[&old.dims, &tc.dims], &result.dims);
+    let after = logical.flops(&[&tb.dims, &tc.dims], &dims)
+        + logical.flops(&[&ta.dims, &dims], &result.dims);
     if after > before.saturating_mul(FLOP_CAP) || !logical.fits(&dims) {
         return None;
     }
@@ -101,10 +120,12 @@ fn rotated(logical: &Logical<'_>, class: Id, inner: Id, [a, b, c]: [Id; 3]) -> O
 pub(super) fn sum_of_einsum(logical: &Logical<'_>, class: Id, found: &mut Found) {
     let result = logical.ty(class);
     for node in logical.nodes(class) {
-        let is_sum = matches!(logical.op(node), Some(Op::Einsum | Op::Reduce { kind: Reduce::Sum, .. }));
+        let is_sum =
+            matches!(logical.op(node), Some(Op::Einsum | Op::Reduce { kind: Reduce::Sum, .. }));
         let &[operand] = node.operands.as_slice() else { continue };
         if is_sum && logical.ty(operand).dtype == result.dtype {
-            for inner in logical.einsums(operand).filter(|o| (2..=MAX_OPERANDS).contains(&o.len())) {
+            for inner in logical.einsums(operand).filter(|o| (2..=MAX_OPERANDS).contains(&o.len()))
+            {
                 found.push((class, einsum(result.clone(), inner.iter().map(|o| Expr::Class(*o)))));
             }
         }
@@ -114,11 +135,13 @@ pub(super) fn sum_of_einsum(logical: &Logical<'_>, class: Id, found: &mut Found)
 /// A term of a sum, and whether it is taken away.
 pub(super) type Term = (Id, bool);
 
-/// Ways of reading one nest of additions as a sum of terms, and terms of one reading. Beyond, an inner sum is a term.
+/// Ways of reading one nest of additions as a sum of terms, and terms of one reading. Beyond, an
+/// inner sum is a term.
 const MAX_READINGS: usize = 16;
 const MAX_TERMS: usize = 64;
 
-/// `einsum(x, a) + einsum(x, b)` is `einsum(x, a + b)`: all terms of a nest of additions and subtractions that share `x`.
+/// `einsum(x, a) + einsum(x, b)` is `einsum(x, a + b)`: all terms of a nest of additions and
+/// subtractions that share `x`.
 pub(super) fn shared_operand(logical: &Logical<'_>, class: Id, found: &mut Found) {
     for terms in readings(logical, class).iter().filter(|terms| terms.len() > 1) {
         let mut shared: Vec<Id> = Vec::new();
@@ -133,8 +156,8 @@ pub(super) fn shared_operand(logical: &Logical<'_>, class: Id, found: &mut Found
     }
 }
 
-/// A class as a sum of terms: those of the additions and subtractions under it, in every way that there is; itself alone
-/// where it may be had otherwise.
+/// A class as a sum of terms: those of the additions and subtractions under it, in every way that
+/// there is; itself alone where it may be had otherwise.
 fn readings(logical: &Logical<'_>, class: Id) -> Rc<Vec<Vec<Term>>> {
     let alone = vec![(class, false)];
     if let Some(known) = logical.readings.borrow().get(&class) {
@@ -149,11 +172,13 @@ fn readings(logical: &Logical<'_>, class: Id) -> Rc<Vec<Vec<Term>>> {
             Some(Op::Binary(Binary::Sub)) => Some(true),
             _ => None,
         };
-        let (Some(minus), true) = (minus, node.operands.iter().all(|o| logical.ty(*o) == ty)) else {
+        let (Some(minus), true) = (minus, node.operands.iter().all(|o| logical.ty(*o) == ty))
+        else {
             all.push(alone.clone());
             continue;
         };
-        let (left, right) = (readings(logical, node.operands[0]), readings(logical, node.operands[1]));
+        let (left, right) =
+            (readings(logical, node.operands[0]), readings(logical, node.operands[1]));
         for left in left.iter() {
             for right in right.iter() {
                 let signed = right.iter().map(|(term, negative)| (*term, *negative != minus));
@@ -191,7 +216,8 @@ fn factored(logical: &Logical<'_>, class: Id, terms: &[Term], x: Id) -> Option<E
         }
     }
     let &[(first, negative), _, ..] = rests.as_slice() else { return None };
-    let rests = rests.into_iter().map(|(rest, sign)| (Expr::Class(rest), sign != negative)).collect();
+    let rests =
+        rests.into_iter().map(|(rest, sign)| (Expr::Class(rest), sign != negative)).collect();
     let product = einsum(ty.clone(), [Expr::Class(x), sum(logical.ty(first), rests)?]);
     others.push((product, negative));
     sum(ty, others)

@@ -1,9 +1,10 @@
 //! The logical layer: the equal ways of computing a program, before any layout.
 //!
-//! An e-graph of the program ([`graph`]) is saturated with the rules of [`LAWS`]; each way of reading a whole program off
-//! it is a [`Form`]. The search bounds every form and looks into the promising ones ([`lower`](crate::lower)). Most programs
-//! have one form, the one written: a softmax, a norm or an activation cuts what could be multiplied in another order, and
-//! the cap on flops the rest.
+//! An e-graph of the program ([`graph`]) is saturated with the rules of [`LAWS`]; each way of
+//! reading a whole program off it is a [`Form`]. The search bounds every form and looks into the
+//! promising ones ([`lower`](crate::lower)). Most programs have one form, the one written: a
+//! softmax, a norm or an activation cuts what could be multiplied in another order, and the cap on
+//! flops the rest.
 
 mod choices;
 mod extract;
@@ -40,7 +41,8 @@ pub(crate) struct Form {
     pub(crate) rewritten: bool,
     /// The values that are not computed as the source says.
     pub(crate) made: BTreeMap<ValueId, Rewritten>,
-    /// The flops of its einsums, on all devices together; of the written form 0, which bounds it no less truly.
+    /// The flops of its einsums, on all devices together; of the written form 0, which bounds it no
+    /// less truly.
     flops: u128,
 }
 
@@ -90,8 +92,8 @@ pub(crate) struct Saturated<'p> {
 }
 
 impl<'p> Saturated<'p> {
-    /// That of a program. In a strict layer everything is as written, but for the order of einsums of more than two
-    /// operands, which the source leaves open.
+    /// That of a program. In a strict layer everything is as written, but for the order of einsums
+    /// of more than two operands, which the source leaves open.
     pub(crate) fn new(program: &'p Program, strict: bool, limits: &Limits) -> Saturated<'p> {
         let mut logical = Logical::new(program);
         let laws = if strict { &LAWS[..1] } else { LAWS };
@@ -108,14 +110,21 @@ impl<'p> Saturated<'p> {
     pub(crate) fn forms(&self, limits: &Limits) -> Forms {
         let written = written::as_written(self.logical.program);
         let mut cut = self.cut.map(|limit| Cut { limit, flops: 0 });
-        let read = extract::read_off(&self.logical, self.strict, limits.enumerated_forms, limits.forms.max(1) - 1);
+        let read = extract::read_off(
+            &self.logical,
+            self.strict,
+            limits.enumerated_forms,
+            limits.forms.max(1) - 1,
+        );
         if read.cut {
             cut = Some(Cut { limit: "forms read off the logical e-graph", flops: 0 });
         }
         cut = cut.or(read.beyond.map(|flops| Cut { limit: "forms of the program", flops }));
         // A form may have too large a space where the one written has not.
-        let too_large = |form: &Form| form.rewritten && within_limits(&form.program, limits).is_err();
-        let (too_large, others): (Vec<Form>, Vec<Form>) = read.forms.into_iter().partition(too_large);
+        let too_large =
+            |form: &Form| form.rewritten && within_limits(&form.program, limits).is_err();
+        let (too_large, others): (Vec<Form>, Vec<Form>) =
+            read.forms.into_iter().partition(too_large);
         if let Some(flops) = too_large.iter().map(|form| form.flops).min() {
             let known = cut.unwrap_or(Cut { limit: "layouts", flops });
             cut = Some(Cut { flops: known.flops.min(flops), ..known });
@@ -125,8 +134,8 @@ impl<'p> Saturated<'p> {
         Forms { all, cut }
     }
 
-    /// The choices between more forms than there may be programs of; `None` where there are fewer, or choices cannot be made
-    /// apart from each other.
+    /// The choices between more forms than there may be programs of; `None` where there are fewer,
+    /// or choices cannot be made apart from each other.
     pub(crate) fn choices(&self, limits: &Limits) -> Option<Choices<'_>> {
         Choices::of(&self.logical).filter(|choices| choices.count() > limits.forms)
     }
@@ -154,8 +163,11 @@ fn is_einsum_of_more_than(value: &shard_ir::Value, most: usize) -> bool {
 
 /// Applies the rules until they find nothing new; `false` where the limit on e-nodes ended it.
 fn saturate(logical: &mut Logical<'_>, laws: &[Law], limit: usize) -> bool {
-    // Orders of what the source leaves open come first: they are no rewriting, whatever else finds them too.
-    (1..=laws.len()).filter(|count| [1, laws.len()].contains(count)).all(|count| run(logical, &laws[..count], limit))
+    // Orders of what the source leaves open come first: they are no rewriting, whatever else finds
+    // them too.
+    (1..=laws.len())
+        .filter(|count| [1, laws.len()].contains(count))
+        .all(|count| run(logical, &laws[..count], limit))
 }
 
 fn run(logical: &mut Logical<'_>, laws: &[Law], limit: usize) -> bool {

@@ -14,7 +14,8 @@ use crate::rules;
 
 fn program(source: &str) -> Program {
     let mut checked = check_source(&SourceFile::new("test", source), &CheckOptions::default());
-    let errors: Vec<_> = checked.diagnostics.iter().filter(|d| d.is_error()).map(|d| &d.message).collect();
+    let errors: Vec<_> =
+        checked.diagnostics.iter().filter(|d| d.is_error()).map(|d| &d.message).collect();
     assert!(errors.is_empty(), "{errors:?}\n{source}");
     checked.programs.swap_remove(checked.roots[0])
 }
@@ -25,8 +26,8 @@ fn of(source: &str) -> Vec<Form> {
     forms.all
 }
 
-/// The programs that the tests of soundness are about: one or more for each rule, and some for several at once. Dims are
-/// `A` to `E`, with sizes that a test chooses.
+/// The programs that the tests of soundness are about: one or more for each rule, and some for
+/// several at once. Dims are `A` to `E`, with sizes that a test chooses.
 pub(super) const PROGRAMS: &[&str] = &[
     // Long einsums, with dims that stay, vanish early, and vanish late.
     "a: f32 AB, b: f32 BC, c: f32 CD) -> f32 AD {\n return einsum(a, b, c -> AD)\n}",
@@ -34,27 +35,36 @@ pub(super) const PROGRAMS: &[&str] = &[
     "a: f32 AB, b: f32 C, c: f32 D) -> f32 A {\n return einsum(a, b, c -> A)\n}",
     "a: f32 AB, b: f32 BC, c: f32 CD, d: f32 DE) -> f32 EA {\n return einsum(a, b, c, d -> EA)\n}",
     // Chains.
-    "a: f32 AB, b: f32 BC, c: f32 CD) -> f32 AD {\n let h = einsum(a, b -> AC)\n return einsum(h, c -> AD)\n}",
-    "a: f32 AB, b: f32 BC, c: f32 CD) -> f32 AD {\n let h = einsum(b, c -> BD)\n return einsum(h, a -> AD)\n}",
+    "a: f32 AB, b: f32 BC, c: f32 CD) -> f32 AD {\n let h = einsum(a, b -> AC)\n return einsum(h, \
+        c -> AD)\n}",
+    "a: f32 AB, b: f32 BC, c: f32 CD) -> f32 AD {\n let h = einsum(b, c -> BD)\n return einsum(h, \
+        a -> AD)\n}",
     "a: f32 AB, b: f32 BC, c: f32 CD, d: f32 DE) -> f32 AE {
  let h = einsum(a, b -> AC)\n let g = einsum(h, c -> AD)\n return einsum(g, d -> AE)\n}",
     "a: f32 AB, b: f32 BC, c: f32 CD) -> (y: f32 AD, h: f32 AC) {
  let h = einsum(a, b -> AC)\n return (einsum(h, c -> AD), h)\n}",
-    "a: f32 AB, b: f32 BC, c: f32 AC) -> f32 A {\n let h = einsum(a, b -> AC)\n return einsum(h, c -> A)\n}",
-    "a: f32 AB, b: f32 BC, c: f32 C) -> f32 AC {\n let h = einsum(a, b -> AC)\n return einsum(h, c -> AC)\n}",
+    "a: f32 AB, b: f32 BC, c: f32 AC) -> f32 A {\n let h = einsum(a, b -> AC)\n return einsum(h, \
+        c -> A)\n}",
+    "a: f32 AB, b: f32 BC, c: f32 C) -> f32 AC {\n let h = einsum(a, b -> AC)\n return einsum(h, \
+        c -> AC)\n}",
     // The `B` that the inner einsum sums over is not the `B` outside.
-    "a: f32 AB, b: f32 BC, c: f32 CB) -> f32 AB {\n let h = einsum(a, b -> AC)\n return einsum(h, c -> AB)\n}",
+    "a: f32 AB, b: f32 BC, c: f32 CB) -> f32 AB {\n let h = einsum(a, b -> AC)\n return einsum(h, \
+        c -> AB)\n}",
     // Accumulated in f32, where the operands alone would give bf16.
-    "a: bf16 AB, b: bf16 BC, c: bf16 CD) -> f32 AD {\n return einsum(einsum(a, b -> AC : f32), c -> AD)\n}",
+    "a: bf16 AB, b: bf16 BC, c: bf16 CD) -> f32 AD {\n return einsum(einsum(a, b -> AC : f32), c \
+        -> AD)\n}",
     "a: bf16 AB, b: bf16 BC, c: bf16 CD) -> f32 AD {\n return einsum(a, b, c -> AD : f32)\n}",
     // Sums of einsums.
     "a: f32 AB, b: f32 BC) -> f32 A {\n return sum(einsum(a, b -> AC) over C)\n}",
     "a: f32 AB, b: f32 BC) -> f32 A {\n return einsum(einsum(a, b -> AC) -> A)\n}",
     "a: f32 AB, b: f32 BC) -> f32 CA {\n return einsum(einsum(a, b -> AC) -> CA)\n}",
     // Shared operands.
-    "a: f32 AB, b: f32 BC, c: f32 BC) -> f32 AC {\n return einsum(a, b -> AC) + einsum(a, c -> AC)\n}",
-    "a: f32 AB, b: f32 BC, c: f32 BC) -> f32 AC {\n return einsum(a, b -> AC) - einsum(a, c -> AC)\n}",
-    "a: f32 AB, b: f32 AB, c: f32 BC) -> f32 AC {\n return einsum(a, c -> AC) + einsum(c, b -> AC)\n}",
+    "a: f32 AB, b: f32 BC, c: f32 BC) -> f32 AC {\n return einsum(a, b -> AC) + einsum(a, c -> \
+        AC)\n}",
+    "a: f32 AB, b: f32 BC, c: f32 BC) -> f32 AC {\n return einsum(a, b -> AC) - einsum(a, c -> \
+        AC)\n}",
+    "a: f32 AB, b: f32 AB, c: f32 BC) -> f32 AC {\n return einsum(a, c -> AC) + einsum(c, b -> \
+        AC)\n}",
     "a: f32 AB, b: f32 BC, c: f32 BC, d: f32 AC) -> f32 AC {
  return einsum(a, b -> AC) + d + einsum(a, c -> AC)\n}",
     "a: f32 AB, b: f32 BC, c: f32 BC, d: f32 AC) -> f32 AC {
@@ -69,7 +79,8 @@ pub(super) const PROGRAMS: &[&str] = &[
     // Equal ops.
     "a: f32 AB, b: f32 BC, c: f32 BD) -> (y: f32 AC, z: f32 AD) {
  return (einsum(relu(a), b -> AC), einsum(relu(a), c -> AD))\n}",
-    "a: f32 AB, b: f32 BA) -> f32 AB {\n let x = a + b\n let y = b + a\n return (a + a) * y + x + (a + a)\n}",
+    "a: f32 AB, b: f32 BA) -> f32 AB {\n let x = a + b\n let y = b + a\n return (a + a) * y + x + \
+        (a + a)\n}",
     // Pins stay.
     "a: f32 AB, b: f32 BC, c: f32 CD) -> f32 AD {
  let h: f32 AC_x = einsum(a, b -> AC)\n return einsum(h, c -> AD)\n}",
@@ -78,7 +89,11 @@ pub(super) const PROGRAMS: &[&str] = &[
 ];
 
 pub(super) fn source(program: &str, sizes: [u64; 5]) -> String {
-    let dims: String = ["A", "B", "C", "D", "E"].iter().zip(sizes).map(|(d, s)| format!("dim {d} = {s}\n")).collect();
+    let dims: String = ["A", "B", "C", "D", "E"]
+        .iter()
+        .zip(sizes)
+        .map(|(d, s)| format!("dim {d} = {s}\n"))
+        .collect();
     format!("mesh x=2\n{dims}layer f({program}")
 }
 
@@ -90,12 +105,14 @@ fn results(program: &Program) -> Vec<Tensor> {
     let mut inputs = BTreeMap::new();
     for value in &program.values {
         if let (Def::Parameter { .. }, Some(name)) = (&value.def, &value.name) {
-            let sizes: Vec<usize> = program.sizes(&value.dims).iter().map(|s| *s as usize).collect();
+            let sizes: Vec<usize> =
+                program.sizes(&value.dims).iter().map(|s| *s as usize).collect();
             let data = (0..sizes.iter().product()).map(|_| random.between(-2, 2) as f64).collect();
             inputs.insert(name.clone(), Tensor { sizes, data });
         }
     }
-    let report = run_plan(&plan, &RunOptions { inputs, ..RunOptions::default() }).expect("the plan runs");
+    let report =
+        run_plan(&plan, &RunOptions { inputs, ..RunOptions::default() }).expect("the plan runs");
     assert!(report.exact && report.equal);
     report.outputs.into_iter().map(|o| o.tensor).collect()
 }
@@ -105,15 +122,27 @@ fn every_form_computes_what_the_program_says() {
     let mut compared = 0;
     let mut met: BTreeMap<&str, usize> = BTreeMap::new();
     for text in PROGRAMS {
-        for sizes in [[2, 2, 2, 2, 2], [4, 1, 2, 3, 1], [1, 2, 4, 2, 3], [2, 4, 1, 1, 2], [3, 2, 2, 5, 4]] {
-            let source = source(text, sizes).replace("_x", if sizes[2] % 2 == 0 { "_x" } else { "" });
+        for sizes in
+            [[2, 2, 2, 2, 2], [4, 1, 2, 3, 1], [1, 2, 4, 2, 3], [2, 4, 1, 1, 2], [3, 2, 2, 5, 4]]
+        {
+            let source =
+                source(text, sizes).replace("_x", if sizes[2] % 2 == 0 { "_x" } else { "" });
             let written = program(&source);
             let expected = results(&written);
             for form in of(&source) {
-                assert_eq!(results(&form.program), expected, "{source}\n{:#?}", form.program.values);
+                assert_eq!(
+                    results(&form.program),
+                    expected,
+                    "{source}\n{:#?}",
+                    form.program.values
+                );
                 let stays = |p: &Program| {
                     let is = |d: &Def| matches!(d, Def::Parameter { .. } | Def::Pin { .. });
-                    p.values.iter().filter(|v| is(&v.def)).map(|v| v.name.clone()).collect::<Vec<_>>()
+                    p.values
+                        .iter()
+                        .filter(|v| is(&v.def))
+                        .map(|v| v.name.clone())
+                        .collect::<Vec<_>>()
                 };
                 assert_eq!(stays(&form.program), stays(&written), "{source}");
                 for made in form.made.values() {
@@ -133,7 +162,8 @@ fn every_form_computes_what_the_program_says() {
 fn chain(operands: usize, size: u64) -> String {
     let names: Vec<String> = (0..=operands).map(|i| format!("D{i}")).collect();
     let dims: String = names.iter().map(|d| format!("dim {d} = {size}\n")).collect();
-    let parameters: Vec<String> = (0..operands).map(|i| format!("w{i}: f32 D{i}D{}", i + 1)).collect();
+    let parameters: Vec<String> =
+        (0..operands).map(|i| format!("w{i}: f32 D{i}D{}", i + 1)).collect();
     let steps: String = (2..=operands)
         .map(|i| {
             let last = if i == 2 { "w0".to_string() } else { format!("h{}", i - 1) };
@@ -141,7 +171,10 @@ fn chain(operands: usize, size: u64) -> String {
         })
         .collect();
     let parameters = parameters.join(", ");
-    format!("mesh x=2\n{dims}layer f({parameters}) -> f32 D0D{operands} {{\n{steps} return h{operands}\n}}")
+    format!(
+        "mesh x=2\n{dims}layer f({parameters}) -> f32 D0D{operands} {{\n{steps} return \
+            h{operands}\n}}"
+    )
 }
 
 #[test]
@@ -157,7 +190,8 @@ fn a_chain_of_square_einsums_has_as_many_forms_as_there_are_bracketings() {
 fn a_long_chain_is_cut_by_a_count_and_says_so() {
     let long = forms(&program(&chain(40, 8)), false, &Limits::default());
     assert!(
-        long.cut.is_some_and(|c| c.limit.starts_with("forms read off") || c.limit == "logical e-nodes"),
+        long.cut
+            .is_some_and(|c| c.limit.starts_with("forms read off") || c.limit == "logical e-nodes"),
         "{:?}",
         long.cut
     );
@@ -167,7 +201,8 @@ fn a_long_chain_is_cut_by_a_count_and_says_so() {
 fn what_takes_more_than_twice_the_flops_is_no_form() {
     let chain = |b: u64| {
         of(&source(
-            "a: f32 AB, b: f32 BC, c: f32 CD) -> f32 AD {\n return einsum(einsum(a, b -> AC), c -> AD)\n}",
+            "a: f32 AB, b: f32 BC, c: f32 CD) -> f32 AD {\n return einsum(einsum(a, b -> AC), c \
+                -> AD)\n}",
             [b, 64, 64, 64, 1],
         ))
     };
@@ -181,11 +216,16 @@ fn pins_types_and_names_of_dims_stop_the_rules() {
     for (text, count) in [
         // A pin between.
         (
-            "a: f32 AB, b: f32 BC, c: f32 CD) -> f32 AD {\n let h: f32 AC = einsum(a, b -> AC)\n return einsum(h, c -> AD)\n}",
+            "a: f32 AB, b: f32 BC, c: f32 CD) -> f32 AD {\n let h: f32 AC = einsum(a, b -> AC)\n \
+                return einsum(h, c -> AD)\n}",
             1,
         ),
         // No dim shared by `b` and `c`: an outer product.
-        ("a: f32 AB, b: f32 B, c: f32 AD) -> f32 AD {\n let h = einsum(a, b -> A)\n return einsum(h, c -> AD)\n}", 1),
+        (
+            "a: f32 AB, b: f32 B, c: f32 AD) -> f32 AD {\n let h = einsum(a, b -> A)\n return \
+                einsum(h, c -> AD)\n}",
+            1,
+        ),
         // int8 with int8 is int32, and nothing that bfloat16 is multiplied with.
         (
             "a: bf16 AB, b: weight int8 BC, c: weight int8 CD) -> bf16 AD {
@@ -193,7 +233,11 @@ fn pins_types_and_names_of_dims_stop_the_rules() {
             1,
         ),
         // The product of the two in bfloat16 would be rounded more.
-        ("a: f32 AB, b: bf16 BC, c: bf16 CD) -> f32 AD {\n return einsum(einsum(a, b -> AC), c -> AD)\n}", 1),
+        (
+            "a: f32 AB, b: bf16 BC, c: bf16 CD) -> f32 AD {\n return einsum(einsum(a, b -> AC), c \
+                -> AD)\n}",
+            1,
+        ),
         // A sum of int8 weights could overflow.
         (
             "a: bf16 AB, b: weight int8 BC, c: weight int8 BC) -> bf16 AC {
@@ -206,7 +250,11 @@ fn pins_types_and_names_of_dims_stop_the_rules() {
             2,
         ),
         // What is not linear lies between.
-        ("a: f32 AB, b: f32 BC, c: f32 CD) -> f32 AD {\n return einsum(gelu(einsum(a, b -> AC)), c -> AD)\n}", 1),
+        (
+            "a: f32 AB, b: f32 BC, c: f32 CD) -> f32 AD {\n return einsum(gelu(einsum(a, b -> \
+                AC)), c -> AD)\n}",
+            1,
+        ),
     ] {
         assert_eq!(of(&source(text, [4, 4, 4, 4, 4])).len(), count, "{text}");
     }
@@ -215,7 +263,11 @@ fn pins_types_and_names_of_dims_stop_the_rules() {
 #[test]
 fn in_a_strict_layer_only_the_order_of_long_einsums_is_free() {
     for (text, count) in [
-        ("a: f32 AB, b: f32 BC, c: f32 CD) -> f32 AD {\n return einsum(einsum(a, b -> AC), c -> AD)\n}", 1),
+        (
+            "a: f32 AB, b: f32 BC, c: f32 CD) -> f32 AD {\n return einsum(einsum(a, b -> AC), c \
+                -> AD)\n}",
+            1,
+        ),
         ("a: f32 AB, b: f32 BC, c: f32 CD) -> f32 AD {\n return einsum(a, b, c -> AD)\n}", 3),
         ("a: f32 AB) -> f32 AB {\n return relu(a) + relu(a)\n}", 1),
     ] {
@@ -239,12 +291,14 @@ fn transformer_blocks_and_feed_forward_layers_have_one_form() {
 #[test]
 fn a_rewritten_value_says_why() {
     let forms = of(&source(
-        "a: f32 AB, b: f32 BC, c: f32 CD) -> f32 AD {\n let h = einsum(a, b -> AC)\n let y = einsum(h, c -> AD)\n return y\n}",
+        "a: f32 AB, b: f32 BC, c: f32 CD) -> f32 AD {\n let h = einsum(a, b -> AC)\n let y = \
+            einsum(h, c -> AD)\n return y\n}",
         [64, 4, 64, 4, 1],
     ));
     let made: Vec<_> = forms[1].made.values().map(|m| (m.rule.name, m.reason.clone())).collect();
     let named = |name: &str| Formula::Named(name.to_string());
-    let product = |operands: [Formula; 2]| Formula::Op { op: Op::Einsum, operands: operands.to_vec() };
+    let product =
+        |operands: [Formula; 2]| Formula::Op { op: Op::Einsum, operands: operands.to_vec() };
     let formula = product([named("a"), product([named("b"), named("c")])]);
     let reason = Rewriting::Computed { formula, flops: Some((4096.0, 65536.0)) };
     let rule = rules::REASSOCIATED.name;
@@ -254,13 +308,18 @@ fn a_rewritten_value_says_why() {
 #[test]
 fn what_is_accumulated_in_f32_is_so_in_every_form() {
     // A long einsum is also the product of its outer two with the one between.
-    for (body, count) in [("einsum(einsum(a, b -> AC : f32), c -> AD)", 2), ("einsum(a, b, c -> AD : f32)", 3)] {
+    for (body, count) in
+        [("einsum(einsum(a, b -> AC : f32), c -> AD)", 2), ("einsum(a, b, c -> AD : f32)", 3)]
+    {
         let text = format!("a: bf16 AB, b: bf16 BC, c: bf16 CD) -> f32 AD {{\n return {body}\n}}");
         let forms = of(&source(&text, [8, 8, 8, 8, 8]));
         assert_eq!(forms.len(), count, "{body}");
         for form in forms {
             let einsums = form.program.values.iter().filter(|v| matches!(v.def, Def::Op { .. }));
-            assert!(einsums.clone().count() == 2 && einsums.into_iter().all(|v| v.dtype == shard_ir::Dtype::F32));
+            assert!(
+                einsums.clone().count() == 2
+                    && einsums.into_iter().all(|v| v.dtype == shard_ir::Dtype::F32)
+            );
         }
     }
 }

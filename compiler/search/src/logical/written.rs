@@ -1,4 +1,5 @@
-//! The program as it is written, but for einsums of more than two operands: these are chains, left to right.
+//! The program as it is written, but for einsums of more than two operands: these are chains, left
+//! to right.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +24,8 @@ pub(super) fn live_values(program: &Program) -> Vec<bool> {
     live
 }
 
-/// The dims of a product of some operands, in the order of the file: those that the rest still needs.
+/// The dims of a product of some operands, in the order of the file: those that the rest still
+/// needs.
 pub(super) fn kept_dims(operands: &[&[DimId]], needed: impl Fn(DimId) -> bool) -> Vec<DimId> {
     let mut dims: Vec<DimId> = operands.concat().into_iter().filter(|d| needed(*d)).collect();
     dims.sort_unstable();
@@ -31,8 +33,8 @@ pub(super) fn kept_dims(operands: &[&[DimId]], needed: impl Fn(DimId) -> bool) -
     dims
 }
 
-/// The types of the products of a chain over the operands of an einsum, left to right; the last is the einsum's own. They
-/// have its dtype, in which it is accumulated.
+/// The types of the products of a chain over the operands of an einsum, left to right; the last is
+/// the einsum's own. They have its dtype, in which it is accumulated.
 pub(super) fn chain(program: &Program, einsum: ValueId) -> Vec<TensorType> {
     let whole = program.value(einsum);
     let operands: Vec<&Value> = whole.def.operands().iter().map(|o| program.value(*o)).collect();
@@ -42,7 +44,9 @@ pub(super) fn chain(program: &Program, einsum: ValueId) -> Vec<TensorType> {
         let inside: Vec<&[DimId]> = inside.iter().map(|o| o.dims.as_slice()).collect();
         let dims = match outside.is_empty() {
             true => whole.dims.clone(),
-            false => kept_dims(&inside, |d| whole.dims.contains(&d) || outside.iter().any(|o| o.dims.contains(&d))),
+            false => kept_dims(&inside, |d| {
+                whole.dims.contains(&d) || outside.iter().any(|o| o.dims.contains(&d))
+            }),
         };
         types.push(TensorType { dims, dtype: whole.dtype });
     }
@@ -51,8 +55,10 @@ pub(super) fn chain(program: &Program, einsum: ValueId) -> Vec<TensorType> {
 
 /// The form that the source writes.
 pub(super) fn as_written(program: &Program) -> Form {
-    let is_long = |v: &Value| matches!(&v.def, Def::Op { op: Op::Einsum, operands } if operands.len() > 2);
-    let mut form = Form { program: program.clone(), rewritten: false, made: BTreeMap::new(), flops: 0 };
+    let is_long =
+        |v: &Value| matches!(&v.def, Def::Op { op: Op::Einsum, operands } if operands.len() > 2);
+    let mut form =
+        Form { program: program.clone(), rewritten: false, made: BTreeMap::new(), flops: 0 };
     if !program.values.iter().any(is_long) {
         return form;
     }

@@ -1,4 +1,5 @@
-//! Branch and bound: forms and branches of them, the most promising first, each priced, divided or searched.
+//! Branch and bound: forms and branches of them, the most promising first, each priced, divided or
+//! searched.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -52,9 +53,13 @@ impl<'a> Lowering<'a> {
         let (all_written, loops) = (self.all_written, self.loops);
         let of_form = |form| Arc::new(Kernels::of_form(form, all_written, loops));
         let mut take = |form: usize| forms.get_mut(form).and_then(Option::take).map(of_form);
-        // The most promising first; of those that promise alike what is nearest to a plan, then what came first.
-        let mut open: BinaryHeap<Reverse<(u64, Turn, usize, usize)>> =
-            first_bounds.into_iter().enumerate().map(|(form, bound)| Reverse((bound, Turn::Form, form, 0))).collect();
+        // The most promising first; of those that promise alike what is nearest to a plan, then
+        // what came first.
+        let mut open: BinaryHeap<Reverse<(u64, Turn, usize, usize)>> = first_bounds
+            .into_iter()
+            .enumerate()
+            .map(|(form, bound)| Reverse((bound, Turn::Form, form, 0)))
+            .collect();
         let mut explored: BTreeMap<usize, Explored> = BTreeMap::new();
         let mut branches: Vec<Option<Pending>> = Vec::new();
         while let Some(Reverse((bound, turn, at, _))) = open.pop() {
@@ -74,7 +79,10 @@ impl<'a> Lowering<'a> {
                 Turn::Form => {
                     let Some(kernels) = take(form) else { continue };
                     let (branch, whole) = self.all_plans_of(&kernels, false)?;
-                    explored.insert(form, Explored { kernels, whole, dived: BTreeSet::new(), has_dived: false });
+                    explored.insert(
+                        form,
+                        Explored { kernels, whole, dived: BTreeSet::new(), has_dived: false },
+                    );
                     vec![Pending { branch, form, settled: true }]
                 }
                 Turn::Branch => {
@@ -83,10 +91,13 @@ impl<'a> Lowering<'a> {
                         || self.has_searched_long()
                     {
                         self.best.stopped_by = self.best.stopped_by.or(Some(BRANCHES));
-                        self.best.open_bound = Some(self.best.open_bound.map_or(bound, |b| b.min(bound)));
+                        self.best.open_bound =
+                            Some(self.best.open_bound.map_or(bound, |b| b.min(bound)));
                         break;
                     }
-                    let (Some(pending), Some(explored)) = (branches[at].take(), explored.get_mut(&form)) else {
+                    let (Some(pending), Some(explored)) =
+                        (branches[at].take(), explored.get_mut(&form))
+                    else {
                         continue;
                     };
                     self.best.rewritten = rewritten[form];
@@ -107,10 +118,12 @@ impl<'a> Lowering<'a> {
         Ok(())
     }
 
-    /// Whether searches within memory have taken together what one without may take six times, or a quarter of its e-nodes.
+    /// Whether searches within memory have taken together what one without may take six times, or a
+    /// quarter of its e-nodes.
     fn has_searched_long(&self) -> bool {
         let Stats { expansions, nodes, .. } = self.best.stats;
-        self.capacity.is_some() && (expansions > 6 * self.limits.expansions || nodes > self.limits.nodes / 4)
+        self.capacity.is_some()
+            && (expansions > 6 * self.limits.expansions || nodes > self.limits.nodes / 4)
     }
 
     /// What the best plan so far takes, in picoseconds.
@@ -120,16 +133,21 @@ impl<'a> Lowering<'a> {
 
     /// Whether plans that take `bound` or more are not wanted any more.
     fn is_beaten(&self, bound: u64, rewritten: bool) -> bool {
-        // Another form than the one written is taken only where it takes less time. Where memory binds, plans that tie may
-        // be as many as there are ways of filling it.
+        // Another form than the one written is taken only where it takes less time. Where memory
+        // binds, plans that tie may be as many as there are ways of filling it.
         let few = self.best.stats.nodes < MAX_TIED_NODES && self.best.priced < MAX_TIED_STRATEGIES;
         let ties = !rewritten && self.capacity.is_none() && few;
         self.known().is_some_and(|time| time < bound || (time == bound && !ties))
             || self.below.is_some_and(|below| below <= bound)
     }
 
-    /// All plans of a form, bounded: with `apart`, those far from the best ones too, and whatever they take.
-    pub(super) fn all_plans_of(&self, kernels: &Kernels, apart: bool) -> Result<(Branch, Arc<Whole>), LowerError> {
+    /// All plans of a form, bounded: with `apart`, those far from the best ones too, and whatever
+    /// they take.
+    pub(super) fn all_plans_of(
+        &self,
+        kernels: &Kernels,
+        apart: bool,
+    ) -> Result<(Branch, Arc<Whole>), LowerError> {
         let program = kernels.program.as_ref();
         within_limits(program, self.limits)?;
         check_labels(program)?;
@@ -144,7 +162,12 @@ impl<'a> Lowering<'a> {
     }
 
     /// Prices a branch, searches it, or divides it; returns what is still to be looked at.
-    fn look_at(&mut self, pending: Pending, explored: &mut Explored, bound: u64) -> Result<Vec<Pending>, LowerError> {
+    fn look_at(
+        &mut self,
+        pending: Pending,
+        explored: &mut Explored,
+        bound: u64,
+    ) -> Result<Vec<Pending>, LowerError> {
         let Pending { mut branch, form, settled } = pending;
         let most = self.most_wanted();
         if !settled {
@@ -173,13 +196,15 @@ impl<'a> Lowering<'a> {
                 (self.best.stopped_by, self.best.open_bound, self.best.missed) = known;
                 Ok(vec![Pending { branch, form, settled: self.most_wanted() == most }])
             }
-            Fork::Branches(branches) => {
-                Ok(branches.into_iter().map(|branch| Pending { branch, form, settled: false }).collect())
-            }
+            Fork::Branches(branches) => Ok(branches
+                .into_iter()
+                .map(|branch| Pending { branch, form, settled: false })
+                .collect()),
         }
     }
 
-    /// Searches what seems best of a branch: one layout of each label, one way of filling the memory.
+    /// Searches what seems best of a branch: one layout of each label, one way of filling the
+    /// memory.
     fn dive(&mut self, mut branch: Branch, explored: &Explored) -> Result<(), LowerError> {
         let most = self.most_wanted();
         while let Some(likely) = branch.toward_the_best() {
@@ -198,20 +223,35 @@ impl<'a> Lowering<'a> {
         self.known().map(|time| if self.capacity.is_some() { time.saturating_sub(1) } else { time })
     }
 
-    fn search_branch(&mut self, branch: &Branch, labels: Vec<Layout>, explored: &Explored) -> Result<(), LowerError> {
+    fn search_branch(
+        &mut self,
+        branch: &Branch,
+        labels: Vec<Layout>,
+        explored: &Explored,
+    ) -> Result<(), LowerError> {
         let Some(bound) = branch.bound() else { return Ok(()) };
         let program = &explored.kernels.program;
         // Of several phases each is looked at by itself, whether there is room for its activations.
-        let room = self.room(program).filter(|_| self.scopes.is_none()).map(|room| branch.room(program, &room));
+        let room = self
+            .room(program)
+            .filter(|_| self.scopes.is_none())
+            .map(|room| branch.room(program, &room));
         let priced = branch.priced();
         let mut better = self.widen(&explored.kernels, &labels, (&priced, bound), room.as_ref())?;
-        // One plan after another left no room for all that is live at its peak: plans of smaller steps are tried.
+        // One plan after another left no room for all that is live at its peak: plans of smaller
+        // steps are tried.
         for share in SHARES {
             let Some(room) = room.as_ref().filter(|_| self.best.gave_up) else { break };
-            better |= self.widen(&explored.kernels, &labels, (&priced, bound), Some(&room.sparing(share)))?;
+            better |= self.widen(
+                &explored.kernels,
+                &labels,
+                (&priced, bound),
+                Some(&room.sparing(share)),
+            )?;
         }
         if better {
-            // Questions are asked of plans of any size, so prices under which all fit answer none of them.
+            // Questions are asked of plans of any size, so prices under which all fit answer none
+            // of them.
             self.best.whole = self.capacity.is_none().then(|| Arc::clone(&explored.whole));
         }
         Ok(())
@@ -234,19 +274,22 @@ impl<'a> Lowering<'a> {
     }
 }
 
-/// The parts of what is free that an op may hold, where plans that may hold all of it leave no room.
+/// The parts of what is free that an op may hold, where plans that may hold all of it leave no
+/// room.
 const SHARES: [u64; 3] = [2, 4, 8];
 
-/// Where searches have had so many e-nodes, or the branches that were priced so many strategies, those that can only tie with
-/// the best plan are left out.
+/// Where searches have had so many e-nodes, or the branches that were priced so many strategies,
+/// those that can only tie with the best plan are left out.
 const MAX_TIED_NODES: usize = 20_000;
 
 const MAX_TIED_STRATEGIES: usize = 100_000;
 
-/// So many strategies are priced in all branches together: a branch of a large program counts for many of a small one.
+/// So many strategies are priced in all branches together: a branch of a large program counts for
+/// many of a small one.
 const MAX_PRICED: usize = 10_000_000;
 
-/// A dive takes as long as many branches: so many are made at first, and then one each so many branches.
+/// A dive takes as long as many branches: so many are made at first, and then one each so many
+/// branches.
 const FIRST_DIVES: usize = 8;
 const BRANCHES_A_DIVE: usize = 16;
 

@@ -15,7 +15,11 @@ use crate::space::maxima;
 
 impl Lowering<'_> {
     /// Searches what may hold the best plan, most promising first, until nothing is left that can.
-    pub(super) fn explore(&mut self, program: &Program, as_written: bool) -> Result<(), LowerError> {
+    pub(super) fn explore(
+        &mut self,
+        program: &Program,
+        as_written: bool,
+    ) -> Result<(), LowerError> {
         let saturated = Saturated::new(program, as_written, self.limits);
         let as_asked = self.whole_space || self.forced.is_some();
         if let Some(choices) = saturated.choices(self.limits).filter(|_| !as_asked)
@@ -24,7 +28,8 @@ impl Lowering<'_> {
             return Ok(());
         }
         let forms = saturated.forms(self.limits);
-        self.best.cut = forms.cut.map(|cut: Cut| (cut.limit, cut.first_bound(program, self.hardware)));
+        self.best.cut =
+            forms.cut.map(|cut: Cut| (cut.limit, cut.first_bound(program, self.hardware)));
         if self.whole_space {
             return self.explore_without_bounds(forms.all);
         }
@@ -45,11 +50,16 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Searches more forms than can be listed: the one that prices favour, and then those that they do not rule out. `false`
-    /// where prices say nothing of all forms at once.
-    fn explore_choices(&mut self, saturated: &Saturated<'_>, choices: &Choices<'_>) -> Result<bool, LowerError> {
+    /// Searches more forms than can be listed: the one that prices favour, and then those that they
+    /// do not rule out. `false` where prices say nothing of all forms at once.
+    fn explore_choices(
+        &mut self,
+        saturated: &Saturated<'_>,
+        choices: &Choices<'_>,
+    ) -> Result<bool, LowerError> {
         let maxima = maxima(choices.program());
-        let ground = Ground { hardware: self.hardware, maxima, strict: self.strict, limits: self.limits };
+        let ground =
+            Ground { hardware: self.hardware, maxima, strict: self.strict, limits: self.limits };
         let kernels_of = |form| Kernels::of_form(form, self.all_written, self.loops);
         let of_part = |part| Kernels::of_program(part, self.all_written, self.loops);
         let solve = |kernels: &Kernels| match self.all_plans_of(kernels, true) {
@@ -57,7 +67,9 @@ impl Lowering<'_> {
             Err(LowerError::Limit { .. }) => Ok(None),
             Err(other) => Err(other),
         };
-        let Some(narrowed) = narrowed(choices, ground, (&kernels_of, &of_part), &solve)? else { return Ok(false) };
+        let Some(narrowed) = narrowed(choices, ground, (&kernels_of, &of_part), &solve)? else {
+            return Ok(false);
+        };
         let written = choices.written();
         let form = |picks: &[usize]| match written.as_deref() == Some(picks) {
             true => Some(saturated.written()),
@@ -66,11 +78,13 @@ impl Lowering<'_> {
         let limits = self.limits;
         self.best.apart = true;
         self.best.cut = saturated.cut().map(|limit| (limit, 0));
-        // Where the source computes something twice, the form written is none of these, and may be faster than all.
+        // Where the source computes something twice, the form written is none of these, and may be
+        // faster than all.
         let written_apart = choices.merged.then(|| (0, saturated.written()));
         let favoured = form(&narrowed.picks).map(|form| (narrowed.bound, form));
         self.explore_forms(favoured.into_iter().chain(written_apart).collect())?;
-        self.best.root_bound = Some(self.best.root_bound.map_or(narrowed.bound, |root| root.min(narrowed.bound)));
+        self.best.root_bound =
+            Some(self.best.root_bound.map_or(narrowed.bound, |root| root.min(narrowed.bound)));
         let (picked, left_out) = narrowed.forms(self.known().unwrap_or(u64::MAX), limits.forms);
         let others = picked.iter().filter(|(picks, _)| *picks != narrowed.picks);
         let others = others.filter_map(|(picks, bound)| Some((*bound, form(picks)?)));

@@ -1,4 +1,5 @@
-//! Searching regions of the plan space: the e-graph of one, its best plan, and wider ones until none can be better.
+//! Searching regions of the plan space: the e-graph of one, its best plan, and wider ones until
+//! none can be better.
 
 use std::sync::Arc;
 
@@ -33,7 +34,8 @@ pub(super) struct Rank {
     order: u64,
 }
 
-/// Where memory binds, the best plan that fits may be far from the bound, and where none fits the last region is all there is.
+/// Where memory binds, the best plan that fits may be far from the bound, and where none fits the
+/// last region is all there is.
 const WIDER_WITHIN_MEMORY: u64 = 64;
 
 impl Lowering<'_> {
@@ -45,8 +47,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// Searches the region that can hold a plan as cheap as the bound, and wider ones until the best plan is surely inside.
-    /// Returns whether that plan is the best so far.
+    /// Searches the region that can hold a plan as cheap as the bound, and wider ones until the
+    /// best plan is surely inside. Returns whether that plan is the best so far.
     pub(super) fn widen(
         &mut self,
         kernels: &Arc<Kernels>,
@@ -58,11 +60,16 @@ impl Lowering<'_> {
         let mut most = bound;
         let mut slack = (bound >> 18).max(1);
         // Beyond this nothing is wanted.
-        let wanted = self.below.map(|below| below - 1).into_iter().chain(self.most_wanted().filter(|_| room.is_some()));
+        let wanted = self
+            .below
+            .map(|below| below - 1)
+            .into_iter()
+            .chain(self.most_wanted().filter(|_| room.is_some()));
         let end = wanted.fold(priced.dearest(), u64::min);
         loop {
             self.limits.stop.check()?;
-            let found = self.search(kernels, Some(priced.region(most)), Some(labels), room, bound)?;
+            let found =
+                self.search(kernels, Some(priced.region(most)), Some(labels), room, bound)?;
             better |= found.is_some_and(|(_, better)| better);
             let wider = most.saturating_add(slack);
             most = match found {
@@ -74,7 +81,8 @@ impl Lowering<'_> {
                 }
                 // A plan far from the bound is not to widen the region to all that is as far.
                 Some((time, _)) => time.min(wider).min(end),
-                // One plan after another does not fit: the case is given up, and its bound stays open.
+                // One plan after another does not fit: the case is given up, and its bound stays
+                // open.
                 None if self.best.gave_up => {
                     self.note_missed(bound);
                     return Ok(better);
@@ -85,7 +93,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// Searches a region, or the whole space. Returns the time of the best plan in it, and whether none before was better.
+    /// Searches a region, or the whole space. Returns the time of the best plan in it, and whether
+    /// none before was better.
     pub(super) fn search(
         &mut self,
         kernels: &Arc<Kernels>,
@@ -109,12 +118,15 @@ impl Lowering<'_> {
         let best = &mut self.best;
         best.stats.classes += space.graph.number_of_classes();
         best.stats.nodes += space.graph.total_number_of_nodes();
-        let mut search = Search::new(&space, &tables, &kernels.program, labels, self.strict, room, least);
+        let mut search =
+            Search::new(&space, &tables, &kernels.program, labels, self.strict, room, least);
         let mut found = search.run(self.limits, 1);
         best.stats.expansions += search.expansions;
         let passed_over = match &found {
             Ok(found) => found.stopped_by == Some(TOO_LARGE),
-            Err(LowerError::Unreachable { .. } | LowerError::Limit { limit: TOO_LARGE, .. }) => search.missed.is_some(),
+            Err(LowerError::Unreachable { .. } | LowerError::Limit { limit: TOO_LARGE, .. }) => {
+                search.missed.is_some()
+            }
             Err(_) => false,
         };
         if passed_over {
@@ -139,11 +151,13 @@ impl Lowering<'_> {
             Err(other) => return Err(other),
         };
         if labels.is_none() {
-            best.root_bound = Some(best.root_bound.map_or(found.root_bound.0, |b| b.min(found.root_bound.0)));
+            best.root_bound =
+                Some(best.root_bound.map_or(found.root_bound.0, |b| b.min(found.root_bound.0)));
         }
         if found.stopped_by.is_some() {
             best.stopped_by = best.stopped_by.or(found.stopped_by);
-            best.open_bound = Some(best.open_bound.map_or(found.lower_bound.0, |b| b.min(found.lower_bound.0)));
+            best.open_bound =
+                Some(best.open_bound.map_or(found.lower_bound.0, |b| b.min(found.lower_bound.0)));
         }
         best.ties_cut |= found.ties_cut;
         let (rank, plan) = best_tie(kernels, &tables, &found, best.rewritten, self.hardware)?;
@@ -151,14 +165,15 @@ impl Lowering<'_> {
         let better = best.plan.as_ref().is_none_or(|(known, _)| rank < *known);
         if better {
             best.plan = Some((rank, plan));
-            best.of = Some((Arc::clone(kernels), labels.map(<[Layout]>::to_vec).unwrap_or_default()));
+            best.of =
+                Some((Arc::clone(kernels), labels.map(<[Layout]>::to_vec).unwrap_or_default()));
         }
         Ok(Some((time, better)))
     }
 }
 
-/// Of the plans that tie in time and elements touched, the one that the tie rule prefers; one that fits in memory before
-/// one that does not.
+/// Of the plans that tie in time and elements touched, the one that the tie rule prefers; one that
+/// fits in memory before one that does not.
 fn best_tie(
     kernels: &Kernels,
     tables: &Tables,
@@ -194,7 +209,11 @@ fn rank(solution: &Solution, plan: &Plan, rewritten: bool, hardware: &Hardware) 
             };
             let moved = plan.instruction(moved);
             let sizes = plan.sizes(&moved.dims);
-            Some(collective_cost(hardware, &plan.mesh, &collective, from, &sizes, moved.dtype).wire_bytes.0)
+            Some(
+                collective_cost(hardware, &plan.mesh, &collective, from, &sizes, moved.dtype)
+                    .wire_bytes
+                    .0,
+            )
         })
         .collect();
     moves.sort_unstable_by(|a, b| b.cmp(a));

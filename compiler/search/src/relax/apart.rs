@@ -1,12 +1,13 @@
 //! One bound for all forms of a program whose choices are made apart from each other.
 //!
-//! A form is solved, and its prices are kept. What a cluster of it costs at those prices is a part of the bound; a cluster of
-//! another form, put in its place, costs what a relaxation of the cluster alone says, where what it reads and what is read
-//! of it is paid for at the same prices. The least over the alternatives of each cluster, added to all the rest, bounds
-//! every form there is: a form is the rest and one alternative of each cluster, and the prices between cancel.
+//! A form is solved, and its prices are kept. What a cluster of it costs at those prices is a part
+//! of the bound; a cluster of another form, put in its place, costs what a relaxation of the
+//! cluster alone says, where what it reads and what is read of it is paid for at the same prices.
+//! The least over the alternatives of each cluster, added to all the rest, bounds every form there
+//! is: a form is the rest and one alternative of each cluster, and the prices between cancel.
 //!
-//! Numbers (`Def::Constant`) are in no cluster, though any may read them: they lie on every device, so that each reader has
-//! them for nothing, and is told apart from the others.
+//! Numbers (`Def::Constant`) are in no cluster, though any may read them: they lie on every device,
+//! so that each reader has them for nothing, and is told apart from the others.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -37,7 +38,11 @@ pub(crate) struct Classed<'k> {
 
 impl<'k> Classed<'k> {
     pub(crate) fn new(kernels: &'k Kernels, classes: &'k [Id]) -> Classed<'k> {
-        let value = classes.iter().zip(kernels.program.value_ids()).map(|(class, id)| (*class, id)).collect();
+        let value = classes
+            .iter()
+            .zip(kernels.program.value_ids())
+            .map(|(class, id)| (*class, id))
+            .collect();
         Classed { kernels, classes, value, outputs: None }
     }
 
@@ -60,7 +65,8 @@ impl<'k> Classed<'k> {
     }
 }
 
-/// Where the plans are to be had: the chip, the axes over which maxima may be partial, strict or not, and the limits.
+/// Where the plans are to be had: the chip, the axes over which maxima may be partial, strict or
+/// not, and the limits.
 #[derive(Clone, Copy)]
 pub(crate) struct Ground<'h> {
     pub(crate) hardware: &'h Hardware,
@@ -82,16 +88,27 @@ pub(crate) struct Apart<'k, 'h> {
 }
 
 impl<'k, 'h> Apart<'k, 'h> {
-    /// Of a form with all its plans: nothing may have been dropped. `None` where a number costs something.
-    pub(crate) fn new(form: Classed<'k>, branch: &Branch, ground: Ground<'h>) -> Option<Apart<'k, 'h>> {
+    /// Of a form with all its plans: nothing may have been dropped. `None` where a number costs
+    /// something.
+    pub(crate) fn new(
+        form: Classed<'k>,
+        branch: &Branch,
+        ground: Ground<'h>,
+    ) -> Option<Apart<'k, 'h>> {
         let whole = Arc::clone(&branch.whole);
         let shared = Shared::new(whole.problem.ticks);
-        let mut apart = Apart { form, whole, ground, shared, loss: 0, of_numbers: FxHashMap::default() };
+        let mut apart =
+            Apart { form, whole, ground, shared, loss: 0, of_numbers: FxHashMap::default() };
         apart.tell_numbers_apart().then_some(apart)
     }
 
     /// Of a form at some prices, whatever these say of numbers.
-    pub(crate) fn at_prices(form: Classed<'k>, problem: Factors, prices: Prices, ground: Ground<'h>) -> Apart<'k, 'h> {
+    pub(crate) fn at_prices(
+        form: Classed<'k>,
+        problem: Factors,
+        prices: Prices,
+        ground: Ground<'h>,
+    ) -> Apart<'k, 'h> {
         let shared = Shared::new(problem.ticks);
         let whole = Arc::new(Whole { problem, prices });
         Apart { form, whole, ground, shared, loss: 0, of_numbers: FxHashMap::default() }
@@ -116,35 +133,65 @@ impl<'k, 'h> Apart<'k, 'h> {
     pub(crate) fn own(&self, cluster: &BTreeSet<Id>) -> i64 {
         let problem = &self.whole.problem;
         let inside = |id: &&ValueId| cluster.contains(&self.form.class(**id));
-        let values = problem.live.iter().filter(inside).fold(0, |sum, id| add(sum, self.whole.prices.terms_of(*id)));
-        let numbers = self.of_numbers.iter().filter(|((_, reader), _)| cluster.contains(&self.form.class(*reader)));
+        let values = problem
+            .live
+            .iter()
+            .filter(inside)
+            .fold(0, |sum, id| add(sum, self.whole.prices.terms_of(*id)));
+        let numbers = self
+            .of_numbers
+            .iter()
+            .filter(|((_, reader), _)| cluster.contains(&self.form.class(*reader)));
         numbers.fold(values, |sum, (_, term)| add(sum, *term))
     }
 
-    /// What a cluster of another form, which is the same outside of it, adds at least; [`FAR`] where it has no plan, `None`
-    /// where it reads what has no price.
-    pub(crate) fn least(&mut self, cluster: &BTreeSet<Id>, other: &Classed<'_>) -> Result<Option<i64>, LowerError> {
+    /// What a cluster of another form, which is the same outside of it, adds at least; [`FAR`]
+    /// where it has no plan, `None` where it reads what has no price.
+    pub(crate) fn least(
+        &mut self,
+        cluster: &BTreeSet<Id>,
+        other: &Classed<'_>,
+    ) -> Result<Option<i64>, LowerError> {
         let kernels = other.kernels;
         let inside = |id: ValueId| cluster.contains(&other.class(id)) && kernels.live[id.index()];
         let of: Vec<bool> = kernels.program.value_ids().map(inside).collect();
-        let Some(Settled { problem, prices, bound, given, not_had }) = self.settled(&of, other)? else {
+        let Some(Settled { problem, prices, bound, given, not_had }) = self.settled(&of, other)?
+        else {
             return Ok(None);
         };
-        // What the form cannot have in some layout its readers outside do not count on: no other form may have it there.
+        // What the form cannot have in some layout its readers outside do not count on: no other
+        // form may have it there.
         let had = |(value, taker, node): &(ValueId, ValueId, Node)| {
-            prices.paid[value.index()][use_index(&problem, *value, Use::Operand(*taker, 0))][at(*node)] < FAR
+            prices.paid[value.index()][use_index(&problem, *value, Use::Operand(*taker, 0))]
+                [at(*node)]
+                < FAR
         };
         Ok((!not_had.iter().any(had)).then(|| add(bound, -given)))
     }
 
-    /// Prices within a part of another form, which is the same outside of it; `None` where it reads what has no price.
-    pub(crate) fn prices_within(&mut self, of: &[bool], other: &Classed<'_>) -> Result<Option<Within>, LowerError> {
+    /// Prices within a part of another form, which is the same outside of it; `None` where it reads
+    /// what has no price.
+    pub(crate) fn prices_within(
+        &mut self,
+        of: &[bool],
+        other: &Classed<'_>,
+    ) -> Result<Option<Within>, LowerError> {
         let settled = self.settled(of, other)?;
-        Ok(settled.map(|Settled { problem, prices, .. }| Within { problem, prices, of: of.to_vec() }))
+        Ok(settled.map(|Settled { problem, prices, .. }| Within {
+            problem,
+            prices,
+            of: of.to_vec(),
+        }))
     }
 
     /// What a result pays in the solved form for the value of another form that it is, at a layout.
-    pub(crate) fn paid_by_result(&self, other: &Classed<'_>, value: ValueId, result: usize, layout: Layout) -> i64 {
+    pub(crate) fn paid_by_result(
+        &self,
+        other: &Classed<'_>,
+        value: ValueId,
+        result: usize,
+        layout: Layout,
+    ) -> i64 {
         let (problem, prices) = (&self.whole.problem, &self.whole.prices);
         let here = self.form.value.get(&other.class(value));
         let here = here.filter(|here| problem.uses[here.index()].contains(&Use::Output(result)));
@@ -161,7 +208,8 @@ impl<'k, 'h> Apart<'k, 'h> {
         let Ground { hardware, maxima, strict, limits } = self.ground;
         let part = Extent { of: of.to_vec(), shared: &mut self.shared };
         let part = Factors::of_part(kernels, hardware, maxima, (strict, limits), part)?;
-        let Some(Around { mut problem, given, not_had }) = self.priced_around(part, of, other) else {
+        let Some(Around { mut problem, given, not_had }) = self.priced_around(part, of, other)
+        else {
             return Ok(None);
         };
         let mut prices = Prices::new(&problem);
@@ -170,8 +218,8 @@ impl<'k, 'h> Apart<'k, 'h> {
         Ok(Some(Settled { problem, prices, bound, given, not_had }))
     }
 
-    /// The factors of a part, with prices for what it reads and for what is read of it from outside; `None` where it reads
-    /// something that has no price there.
+    /// The factors of a part, with prices for what it reads and for what is read of it from
+    /// outside; `None` where it reads something that has no price there.
     fn priced_around(&self, mut part: Factors, of: &[bool], other: &Classed<'_>) -> Option<Around> {
         let ticks = self.whole.problem.ticks;
         let operands = part.operands.as_ref().clone();
@@ -179,7 +227,8 @@ impl<'k, 'h> Apart<'k, 'h> {
         let mut uses: Vec<Vec<Use>> = vec![Vec::new(); operands.len()];
         for id in part.live.clone() {
             let v = id.index();
-            let places: Vec<usize> = (0..operands[v].len()).filter(|i| of[operands[v][*i].index()]).collect();
+            let places: Vec<usize> =
+                (0..operands[v].len()).filter(|i| of[operands[v][*i].index()]).collect();
             let outside: Vec<(usize, Vec<i64>)> = (0..operands[v].len())
                 .filter(|i| !of[operands[v][*i].index()])
                 .map(|i| Some((i, self.paid(other, operands[v][i], Reader::Op(id, i), &part)?)))
@@ -192,7 +241,8 @@ impl<'k, 'h> Apart<'k, 'h> {
                 let own = factor.cost[s].saturating_mul(ticks).min(FAR);
                 let own = sides.as_ref().map_or(own, |sides| add(own, sides[s]));
                 let cost = outside.iter().fold(own, |sum, (i, paid)| add(sum, paid[at(reads[*i])]));
-                // The form has no use for the value there: its maker does not count on being asked for it.
+                // The form has no use for the value there: its maker does not count on being asked
+                // for it.
                 if own < FAR && outside.iter().any(|(i, paid)| paid[at(reads[*i])] <= -FAR) {
                     return None;
                 }
@@ -206,7 +256,8 @@ impl<'k, 'h> Apart<'k, 'h> {
             }
             part.factors[v] = Arc::new(kept);
         }
-        // Each reader outside is a value of its own that a result wants: it takes the value as its price says.
+        // Each reader outside is a value of its own that a result wants: it takes the value as its
+        // price says.
         part.outputs.clear();
         let (mut given, mut not_had) = (0, Vec::new());
         let scalar = self.scalar();
@@ -221,7 +272,9 @@ impl<'k, 'h> Apart<'k, 'h> {
             }
             let taker = ValueId(part.factors.len() as u32);
             let is_far = |(_, price): &(usize, &i64)| **price >= FAR;
-            not_had.extend(paid.iter().enumerate().filter(is_far).map(|(node, _)| (id, taker, node as Node)));
+            not_had.extend(
+                paid.iter().enumerate().filter(is_far).map(|(node, _)| (id, taker, node as Node)),
+            );
             uses[id.index()].push(Use::Operand(taker, 0));
             uses.push(vec![Use::Output(part.outputs.len())]);
             part.outputs.push((taker, vec![0]));
@@ -238,9 +291,15 @@ impl<'k, 'h> Apart<'k, 'h> {
         Some(Around { problem: part, given, not_had })
     }
 
-    /// What is paid for a value of another form by a reader, at each layout of its graph there. Either is outside of the
-    /// cluster, so that the form itself has both.
-    fn paid(&self, other: &Classed<'_>, value: ValueId, reader: Reader, part: &Factors) -> Option<Vec<i64>> {
+    /// What is paid for a value of another form by a reader, at each layout of its graph there.
+    /// Either is outside of the cluster, so that the form itself has both.
+    fn paid(
+        &self,
+        other: &Classed<'_>,
+        value: ValueId,
+        reader: Reader,
+        part: &Factors,
+    ) -> Option<Vec<i64>> {
         let graph = &part.graphs[value.index()];
         if other.is_number(value) {
             return cost_of_number(graph);
@@ -255,19 +314,23 @@ impl<'k, 'h> Apart<'k, 'h> {
             return None;
         }
         let paid = &self.whole.prices.paid[here.index()][use_index(problem, here, reader)];
-        let price = |layout: &Layout| problem.graphs[here.index()].node(*layout).map_or(FAR, |node| paid[at(node)]);
+        let price = |layout: &Layout| {
+            problem.graphs[here.index()].node(*layout).map_or(FAR, |node| paid[at(node)])
+        };
         Some(graph.layouts.iter().map(price).collect())
     }
 
-    /// What each strategy of a value pays to what reaches across the program; `None` where nothing does.
+    /// What each strategy of a value pays to what reaches across the program; `None` where nothing
+    /// does.
     fn side_prices(&self, other: &Classed<'_>, id: ValueId, part: &Factors) -> Option<Vec<i64>> {
         let here = *self.form.value.get(&other.class(id))?;
         let sides = &self.whole.prices.sides;
         if sides.of_value(here.index()).is_empty() {
             return None;
         }
-        let price =
-            |node: &Node| part.layout(id, *node).map_or(FAR, |layout| sides.price_at(Seat::Value(here), layout));
+        let price = |node: &Node| {
+            part.layout(id, *node).map_or(FAR, |layout| sides.price_at(Seat::Value(here), layout))
+        };
         Some(part.factors[id.index()].out.iter().map(price).collect())
     }
 
@@ -279,7 +342,8 @@ impl<'k, 'h> Apart<'k, 'h> {
         Arc::new(Graph::new(&mut times, &alike, AxisSet::EMPTY))
     }
 
-    /// Divides what the bound has of each number among its readers; `false` where a number is not to be had for nothing.
+    /// Divides what the bound has of each number among its readers; `false` where a number is not
+    /// to be had for nothing.
     fn tell_numbers_apart(&mut self) -> bool {
         let Whole { problem, prices } = self.whole.as_ref();
         for id in problem.live.iter().copied().filter(|id| self.form.is_number(*id)) {
@@ -321,12 +385,20 @@ pub(crate) struct Within {
 }
 
 impl Within {
-    /// What a reader in the part pays for a value in it, at a layout; [`FAR`] where it cannot be had so.
-    pub(crate) fn paid(&self, program: &Program, value: ValueId, (by, place): (ValueId, usize), layout: Layout) -> i64 {
+    /// What a reader in the part pays for a value in it, at a layout; [`FAR`] where it cannot be
+    /// had so.
+    pub(crate) fn paid(
+        &self,
+        program: &Program,
+        value: ValueId,
+        (by, place): (ValueId, usize),
+        layout: Layout,
+    ) -> i64 {
         // Operands from outside are none of the part's.
         let operands = program.value(by).def.operands();
         let place = operands[..place].iter().filter(|operand| self.of[operand.index()]).count();
-        let paid = &self.prices.paid[value.index()][use_index(&self.problem, value, Use::Operand(by, place))];
+        let paid = &self.prices.paid[value.index()]
+            [use_index(&self.problem, value, Use::Operand(by, place))];
         self.problem.graphs[value.index()].node(layout).map_or(FAR, |node| paid[at(node)])
     }
 }
@@ -334,9 +406,11 @@ impl Within {
 /// A part of a form as a problem of its own.
 struct Around {
     problem: Factors,
-    /// By how much the prices of those who read it from outside are too high all together, so that no time is negative.
+    /// By how much the prices of those who read it from outside are too high all together, so that
+    /// no time is negative.
     given: i64,
-    /// What is not counted on: a value, one who takes it, and a layout in which the solved form does not have it.
+    /// What is not counted on: a value, one who takes it, and a layout in which the solved form
+    /// does not have it.
     not_had: Vec<(ValueId, ValueId, Node)>,
 }
 
@@ -357,7 +431,9 @@ fn readers_outside(other: &Classed<'_>, of: &[bool]) -> Vec<(ValueId, Reader)> {
         readers.extend(read.map(|(place, operand)| (*operand, Reader::Op(id, place))));
     }
     let outputs = program.outputs.iter().enumerate().filter(|(_, output)| of[output.value.index()]);
-    readers.extend(outputs.filter_map(|(i, output)| Some((output.value, Reader::Output(other.output(i)?)))));
+    readers.extend(
+        outputs.filter_map(|(i, output)| Some((output.value, Reader::Output(other.output(i)?)))),
+    );
     readers
 }
 

@@ -1,4 +1,5 @@
-//! The program as a graph of factors: for each op its strategies with their times, for each value its graph of layouts.
+//! The program as a graph of factors: for each op its strategies with their times, for each value
+//! its graph of layouts.
 
 mod builder;
 
@@ -16,8 +17,9 @@ use crate::strict::may_move_to;
 use crate::{Limits, LowerError};
 use builder::{Builder, Site};
 
-/// The ways of making a value, in flat arrays. Nodes at or above the graph's own are *kernel states*: the value in a layout
-/// inside a fused kernel, with so many bytes of memory traffic still to come in the rest of the kernel.
+/// The ways of making a value, in flat arrays. Nodes at or above the graph's own are *kernel
+/// states*: the value in a layout inside a fused kernel, with so many bytes of memory traffic still
+/// to come in the rest of the kernel.
 #[derive(Debug, Default)]
 pub(crate) struct Factor {
     /// The layout made, for each strategy.
@@ -75,7 +77,8 @@ pub(crate) struct KernelStates {
     index: FxHashMap<(Node, i64), Node>,
     /// Of each state the layout and the bytes to come.
     pub(crate) of: Vec<(Node, i64)>,
-    /// The graph whose numbers the layouts of the states are, where it is not the value's own any more.
+    /// The graph whose numbers the layouts of the states are, where it is not the value's own any
+    /// more.
     names: Option<Arc<Graph>>,
 }
 
@@ -94,15 +97,15 @@ pub(crate) struct Factors {
     pub(crate) uses: Arc<Vec<Vec<Use>>>,
     /// For each result the layouts allowed.
     pub(crate) outputs: Vec<(ValueId, Vec<Node>)>,
-    /// Whether the times are those of plans, and not only bounds on them: no kernel may read one value twice, no
-    /// hub stand for permutes of several times.
+    /// Whether the times are those of plans, and not only bounds on them: no kernel may read one
+    /// value twice, no hub stand for permutes of several times.
     pub(crate) exact: bool,
     /// How many ticks, in which all its times are, a picosecond has.
     pub(crate) ticks: i64,
 }
 
-/// The ticks of a picosecond where times are short enough: prices that share a cost among readers are rounded to a tick, and
-/// a bound less than a picosecond below a plan is that of the plan.
+/// The ticks of a picosecond where times are short enough: prices that share a cost among readers
+/// are rounded to a tick, and a bound less than a picosecond below a plan is that of the plan.
 const TICKS: i64 = 1 << 10;
 
 impl Factors {
@@ -117,8 +120,9 @@ impl Factors {
         Factors::of_part(kernels, hardware, maxima, (strict, limits), whole)
     }
 
-    /// The factors of some live values alone. What they read has a graph, and no factor. No kernel reaches out of the part:
-    /// an op that may join the kernel of another is in it where the other is.
+    /// The factors of some live values alone. What they read has a graph, and no factor. No kernel
+    /// reaches out of the part: an op that may join the kernel of another is in it where the other
+    /// is.
     pub(crate) fn of_part(
         kernels: &Kernels,
         hardware: &Hardware,
@@ -141,7 +145,9 @@ impl Factors {
         let empty = Arc::clone(shared.entry(Alike::nothing()).or_insert_with_key(&mut make));
         // In a strict layer only what a `reshard` names may move.
         let may_move = |id: ValueId| {
-            let asks = |by: ValueId| program.value(by).def.operands().contains(&id) && may_move_to(program, by);
+            let asks = |by: ValueId| {
+                program.value(by).def.operands().contains(&id) && may_move_to(program, by)
+            };
             !strict || program.value_ids().any(asks)
         };
         let graphs: Vec<Arc<Graph>> = program
@@ -184,7 +190,9 @@ impl Factors {
                 uses[operand.index()].push(Use::Operand(id, place));
             }
             let factor = match &program.value(id).def {
-                Def::Parameter { pattern, .. } => Factor::given(&allowed(&built.graphs, program, id, pattern, maxima)),
+                Def::Parameter { pattern, .. } => {
+                    Factor::given(&allowed(&built.graphs, program, id, pattern, maxima))
+                }
                 Def::Constant(_) => Factor::given(built.node(id, Layout::REPLICATED).as_slice()),
                 Def::Pin { operand, pattern, .. } => {
                     let allowed = allowed(&built.graphs, program, id, pattern, maxima);
@@ -192,9 +200,11 @@ impl Factors {
                 }
                 Def::Op { op, .. } => {
                     limits.stop.check()?;
-                    built.factors[id.index()] = built
-                        .op_shared(kernels, hardware, id, op)
-                        .ok_or(LowerError::Limit { limit: "strategies", count: limits.strategies })?;
+                    built.factors[id.index()] =
+                        built.op_shared(kernels, hardware, id, op).ok_or(LowerError::Limit {
+                            limit: "strategies",
+                            count: limits.strategies,
+                        })?;
                     continue;
                 }
             };
@@ -221,14 +231,16 @@ impl Factors {
         self.in_some_of(&[TICKS], FAR / 16)
     }
 
-    /// The same with times in as small parts of a picosecond as they are short enough for, if only just: for prices that are
-    /// shown to others, which are true whatever they are.
+    /// The same with times in as small parts of a picosecond as they are short enough for, if only
+    /// just: for prices that are shown to others, which are true whatever they are.
     pub(crate) fn in_fine_ticks(self) -> Factors {
         self.in_some_of(&[TICKS, TICKS / 4, TICKS / 16, TICKS / 64, TICKS / 256], FAR)
     }
 
     fn in_some_of(mut self, ticks: &[i64], most: i64) -> Factors {
-        let longest = |times: &mut dyn Iterator<Item = i64>| times.filter(|time| *time < FAR).max().unwrap_or(0);
+        let longest = |times: &mut dyn Iterator<Item = i64>| {
+            times.filter(|time| *time < FAR).max().unwrap_or(0)
+        };
         let of_value = |id: &ValueId| {
             let (factor, graph) = (&self.factors[id.index()], &self.graphs[id.index()]);
             // A value is brought to each of its readers, by a few moves.
@@ -237,12 +249,15 @@ impl Factors {
             longest(&mut factor.cost.iter().copied()).saturating_add(moved)
         };
         let all = self.live.iter().map(of_value).fold(0i64, i64::saturating_add);
-        let Some(ticks) = ticks.iter().copied().find(|ticks| all <= most / ticks) else { return self };
+        let Some(ticks) = ticks.iter().copied().find(|ticks| all <= most / ticks) else {
+            return self;
+        };
         // What values have in common they have in common afterwards.
         let mut graphs: FxHashMap<*const Graph, Arc<Graph>> = FxHashMap::default();
         let mut factors: FxHashMap<*const Factor, Arc<Factor>> = FxHashMap::default();
         for graph in &mut self.graphs {
-            let scaled = graphs.entry(Arc::as_ptr(graph)).or_insert_with(|| Arc::new(graph.longer(ticks)));
+            let scaled =
+                graphs.entry(Arc::as_ptr(graph)).or_insert_with(|| Arc::new(graph.longer(ticks)));
             *graph = Arc::clone(scaled);
         }
         for factor in &mut self.factors {
@@ -257,15 +272,20 @@ impl Factors {
         Factors { ticks, ..self }
     }
 
-    /// The same for a program that differs in its layout patterns alone; `None` where a pin lies within a kernel.
+    /// The same for a program that differs in its layout patterns alone; `None` where a pin lies
+    /// within a kernel.
     pub(crate) fn with_patterns(&self, program: &Program, maxima: AxisSet) -> Option<Factors> {
         let mut other = self.clone();
         for id in &self.live {
             let v = id.index();
             let factor = match &program.value(*id).def {
-                Def::Parameter { pattern, .. } => Factor::given(&allowed(&self.graphs, program, *id, pattern, maxima)),
+                Def::Parameter { pattern, .. } => {
+                    Factor::given(&allowed(&self.graphs, program, *id, pattern, maxima))
+                }
                 Def::Pin { .. } if !self.states[v].of.is_empty() => return None,
-                Def::Pin { pattern, .. } => Factor::passed(&allowed(&self.graphs, program, *id, pattern, maxima)),
+                Def::Pin { pattern, .. } => {
+                    Factor::passed(&allowed(&self.graphs, program, *id, pattern, maxima))
+                }
                 Def::Constant(_) | Def::Op { .. } => continue,
             };
             other.factors[v] = Arc::new(factor);
@@ -276,7 +296,8 @@ impl Factors {
         Some(other)
     }
 
-    /// Whether another program, which may differ from this one in layout patterns, has the same on pins and results.
+    /// Whether another program, which may differ from this one in layout patterns, has the same on
+    /// pins and results.
     pub(crate) fn differs_in_parameters_alone(&self, other: &Factors) -> bool {
         let same = |id: &ValueId| {
             let (a, b) = (&self.factors[id.index()], &other.factors[id.index()]);
@@ -300,12 +321,17 @@ impl Factors {
         states.names.as_ref().unwrap_or(graph).layouts.get(states.of[state].0 as usize).copied()
     }
 
-    /// The factors with labels fixed: parameters, pins and results that bear one have its layout alone.
+    /// The factors with labels fixed: parameters, pins and results that bear one have its layout
+    /// alone.
     pub(crate) fn with_labels(&self, program: &Program, labels: &[Layout]) -> Factors {
         let mut narrowed = self.clone();
         let wanted = |pattern: &LayoutPattern| pattern.label.map(|LabelId(l)| labels[l as usize]);
         for id in &self.live {
-            let (Def::Parameter { pattern, .. } | Def::Pin { pattern, .. }) = &program.value(*id).def else { continue };
+            let (Def::Parameter { pattern, .. } | Def::Pin { pattern, .. }) =
+                &program.value(*id).def
+            else {
+                continue;
+            };
             let Some(wanted) = wanted(pattern) else { continue };
             let factor = &self.factors[id.index()];
             let mut kept = Factor { arity: factor.arity, ..Factor::default() };
@@ -324,9 +350,13 @@ impl Factors {
         narrowed
     }
 
-    /// The factors without the strategies of one value for which `allowed` says no, given the layouts of its result and of
-    /// what is read.
-    pub(crate) fn allowing(&self, value: ValueId, allowed: &dyn Fn(Layout, &[Layout]) -> bool) -> Factors {
+    /// The factors without the strategies of one value for which `allowed` says no, given the
+    /// layouts of its result and of what is read.
+    pub(crate) fn allowing(
+        &self,
+        value: ValueId,
+        allowed: &dyn Fn(Layout, &[Layout]) -> bool,
+    ) -> Factors {
         let mut narrowed = self.clone();
         let factor = &self.factors[value.index()];
         let mut kept = Factor { arity: factor.arity, ..Factor::default() };
@@ -345,9 +375,11 @@ impl Factors {
     /// The layouts in which a parameter may be given; none for other values.
     pub(crate) fn given(&self, program: &Program, value: ValueId) -> Vec<Layout> {
         match program.value(value).def {
-            Def::Parameter { .. } => {
-                self.factors[value.index()].out.iter().filter_map(|n| self.layout(value, *n)).collect()
-            }
+            Def::Parameter { .. } => self.factors[value.index()]
+                .out
+                .iter()
+                .filter_map(|n| self.layout(value, *n))
+                .collect(),
             Def::Constant(_) | Def::Op { .. } | Def::Pin { .. } => Vec::new(),
         }
     }
@@ -363,8 +395,13 @@ impl Factors {
         graph.layouts.iter().zip(&cost).filter(|(_, c)| **c == 0).map(|(l, _)| *l).collect()
     }
 
-    /// The factors of what is kept: for each value its nodes, for each factor its strategies, as `keep` says.
-    pub(crate) fn shrunk(&self, keep_nodes: &[Vec<bool>], keep_strategies: &[Vec<bool>]) -> (Factors, Renamed) {
+    /// The factors of what is kept: for each value its nodes, for each factor its strategies, as
+    /// `keep` says.
+    pub(crate) fn shrunk(
+        &self,
+        keep_nodes: &[Vec<bool>],
+        keep_strategies: &[Vec<bool>],
+    ) -> (Factors, Renamed) {
         let mut small = self.clone();
         let mut states = self.states.as_ref().clone();
         let mut renamed: Renamed = vec![Vec::new(); self.factors.len()];
@@ -375,13 +412,15 @@ impl Factors {
             let old = std::mem::take(&mut states[v].of);
             for (i, (layout, extra)) in old.into_iter().enumerate() {
                 let kept = keep_nodes[v][self.graphs[v].nodes() + i];
-                // The layout of a state is only a name; where the layout itself is gone, the state goes by the old list.
+                // The layout of a state is only a name; where the layout itself is gone, the state
+                // goes by the old list.
                 names.push(kept.then_some(base + states[v].of.len() as Node));
                 if kept {
                     states[v].of.push((layout, extra));
                 }
             }
-            states[v].names = Some(states[v].names.clone().unwrap_or_else(|| Arc::clone(&self.graphs[v])));
+            states[v].names =
+                Some(states[v].names.clone().unwrap_or_else(|| Arc::clone(&self.graphs[v])));
             small.graphs[v] = Arc::new(graph);
             renamed[v] = names;
         }
@@ -411,8 +450,15 @@ impl Factors {
     }
 
     /// Whether a node of a labelled value stands for the label's layout.
-    pub(crate) fn has_label_layout(&self, program: &Program, value: ValueId, node: Node, wanted: Layout) -> bool {
-        self.layout(value, node).is_some_and(|l| label_layout(&program.value(value).dims, l) == wanted)
+    pub(crate) fn has_label_layout(
+        &self,
+        program: &Program,
+        value: ValueId,
+        node: Node,
+        wanted: Layout,
+    ) -> bool {
+        self.layout(value, node)
+            .is_some_and(|l| label_layout(&program.value(value).dims, l) == wanted)
     }
 }
 
@@ -432,7 +478,11 @@ fn allowed(
     let node = |layout: Layout| graphs[value.index()].node(layout);
     match pattern.exact(shape) {
         Some(layout) => node(layout).into_iter().collect(),
-        None => pattern.candidates(shape, program.mesh.all_axes(), maxima).into_iter().filter_map(node).collect(),
+        None => pattern
+            .candidates(shape, program.mesh.all_axes(), maxima)
+            .into_iter()
+            .filter_map(node)
+            .collect(),
     }
 }
 

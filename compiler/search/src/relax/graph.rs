@@ -1,10 +1,13 @@
-//! The layouts of one shape and what it takes to move between them, in time alone: the graph over which prices spread.
+//! The layouts of one shape and what it takes to move between them, in time alone: the graph over
+//! which prices spread.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BinaryHeap};
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use shard_cost::{Hardware, PermuteTimes, RegroupTimes, axes_key, collective_cost, least_permute_time};
+use shard_cost::{
+    Hardware, PermuteTimes, RegroupTimes, axes_key, collective_cost, least_permute_time,
+};
 use shard_ir::catalogue::Sends;
 use shard_ir::{AxisSet, Collective, Dtype, Layout, MeshShape, Picoseconds, Reduction};
 
@@ -19,9 +22,10 @@ pub(crate) type Node = u32;
 
 /// The graph of values that are [`Alike`]. Times in picoseconds.
 ///
-/// Only moves that generate all others at no loss are in it: [`generating_moves`]; and the all-to-alls, permutes and exchanges
-/// that are not two others, with hubs where many of them take the same time ([`Sparse`]). Between too many layouts there are
-/// no exchanges ([`MAX_EXCHANGED`]), and a hub bounds permutes from below ([`MAX_PERMUTED`]).
+/// Only moves that generate all others at no loss are in it: [`generating_moves`]; and the
+/// all-to-alls, permutes and exchanges that are not two others, with hubs where many of them take
+/// the same time ([`Sparse`]). Between too many layouts there are no exchanges ([`MAX_EXCHANGED`]),
+/// and a hub bounds permutes from below ([`MAX_PERMUTED`]).
 #[derive(Debug)]
 pub(crate) struct Graph {
     /// The layouts, sorted.
@@ -34,12 +38,13 @@ pub(crate) struct Graph {
     pub(crate) exact: bool,
 }
 
-/// Layouts of one local shape, beyond which permutes between them go through a hub that bounds them from below: their number is
-/// the square of this.
+/// Layouts of one local shape, beyond which permutes between them go through a hub that bounds them
+/// from below: their number is the square of this.
 const MAX_PERMUTED: usize = 48;
 
-/// All that the graph of a value depends on, beside the mesh, the hardware and the partials of its program. It is made from
-/// this alone, so that no value has the graph of another whose moves differ.
+/// All that the graph of a value depends on, beside the mesh, the hardware and the partials of its
+/// program. It is made from this alone, so that no value has the graph of another whose moves
+/// differ.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Alike {
     /// Its sizes, and which moves there are.
@@ -110,7 +115,8 @@ impl Graph {
         let (hardware, mesh) = (times.hardware(), times.mesh());
         let shape = MeshShape { mesh, sizes };
         let layouts = shape.layouts(mesh.all_axes(), maxima);
-        let index: FxHashMap<Layout, Node> = layouts.iter().enumerate().map(|(i, l)| (*l, i as Node)).collect();
+        let index: FxHashMap<Layout, Node> =
+            layouts.iter().enumerate().map(|(i, l)| (*l, i as Node)).collect();
         let arcs = Vec::with_capacity(layouts.len() * 16);
         let known = FxHashMap::default();
         let mut made = Made {
@@ -130,7 +136,9 @@ impl Graph {
             let mut moves = Vec::new();
             for (from, layout) in layouts.iter().enumerate() {
                 generating_moves(shape, *layout, mesh.all_axes(), maxima, adds_up, &mut moves);
-                moves.retain(|(collective, _)| *freedom == Freedom::Any || !collective.has_traffic());
+                moves.retain(|(collective, _)| {
+                    *freedom == Freedom::Any || !collective.has_traffic()
+                });
                 made.add(from, &mut moves);
             }
         }
@@ -140,7 +148,14 @@ impl Graph {
         }
         let Made { nodes, arcs, exact, .. } = made;
         let backward: Vec<(Node, Node, i64)> = arcs.iter().map(|(a, b, c)| (*b, *a, *c)).collect();
-        Graph { from: Rows::new(nodes, &arcs), into: Rows::new(nodes, &backward), layouts, index, nodes, exact }
+        Graph {
+            from: Rows::new(nodes, &arcs),
+            into: Rows::new(nodes, &backward),
+            layouts,
+            index,
+            nodes,
+            exact,
+        }
     }
 
     /// The graph of some of the nodes alone, and the new number of each node that is kept.
@@ -181,10 +196,21 @@ impl Graph {
     pub(crate) fn longer(&self, factor: i64) -> Graph {
         let rows = |rows: &Rows| Rows {
             start: rows.start.clone(),
-            arcs: rows.arcs.iter().map(|(to, time)| (*to, time.saturating_mul(factor).min(FAR))).collect(),
+            arcs: rows
+                .arcs
+                .iter()
+                .map(|(to, time)| (*to, time.saturating_mul(factor).min(FAR)))
+                .collect(),
         };
         let (layouts, index) = (self.layouts.clone(), self.index.clone());
-        Graph { from: rows(&self.from), into: rows(&self.into), layouts, index, nodes: self.nodes, exact: self.exact }
+        Graph {
+            from: rows(&self.from),
+            into: rows(&self.into),
+            layouts,
+            index,
+            nodes: self.nodes,
+            exact: self.exact,
+        }
     }
 
     /// The number of a layout.
@@ -202,8 +228,9 @@ impl Graph {
         spread(&self.from, cost, queue, |arc| arc);
     }
 
-    /// What it takes to bring a value from one layout to several: each in turn, the nearest first, from the nearest layout that
-    /// it has been in by then. Hardly more than the least, and never less: to branch at a hub would pay one permute for two.
+    /// What it takes to bring a value from one layout to several: each in turn, the nearest first,
+    /// from the nearest layout that it has been in by then. Hardly more than the least, and never
+    /// less: to branch at a hub would pay one permute for two.
     pub(crate) fn tree(&self, from: Node, wanted: &[Node], queue: &mut Queue) -> i64 {
         let (mut total, mut left) = (0, wanted.to_vec());
         let mut had = vec![false; self.nodes];
@@ -211,7 +238,9 @@ impl Graph {
         while !left.is_empty() {
             let mut cost: Vec<i64> = had.iter().map(|had| if *had { 0 } else { FAR }).collect();
             self.spread_forward(&mut cost, queue);
-            let Some(nearest) = (0..left.len()).min_by_key(|i| cost[left[*i] as usize]) else { break };
+            let Some(nearest) = (0..left.len()).min_by_key(|i| cost[left[*i] as usize]) else {
+                break;
+            };
             let mut at = left.swap_remove(nearest);
             if cost[at as usize] >= FAR {
                 return FAR;
@@ -223,7 +252,11 @@ impl Graph {
                     break;
                 }
                 had[at as usize] = (at as usize) < self.layouts.len();
-                let before = self.into.row(at).iter().find(|(n, arc)| cost[*n as usize] + arc == cost[at as usize]);
+                let before = self
+                    .into
+                    .row(at)
+                    .iter()
+                    .find(|(n, arc)| cost[*n as usize] + arc == cost[at as usize]);
                 let Some((before, _)) = before else { break };
                 at = *before;
             }
@@ -231,7 +264,8 @@ impl Graph {
         total
     }
 
-    /// The least cost of reaching, from each node, those that have one, at a share of the cost of each move.
+    /// The least cost of reaching, from each node, those that have one, at a share of the cost of
+    /// each move.
     pub(crate) fn spread_backward(&self, cost: &mut [i64], queue: &mut Queue, share: i64) {
         match share {
             1 => spread(&self.into, cost, queue, |arc| arc),
@@ -240,8 +274,9 @@ impl Graph {
     }
 }
 
-/// The queue of [`spread`], kept between uses: what there is to start with, sorted once, a heap of what is reached on the
-/// way, and what is reached for nothing. Most nodes are in the first alone, and sorting costs a fraction of that many pops.
+/// The queue of [`spread`], kept between uses: what there is to start with, sorted once, a heap of
+/// what is reached on the way, and what is reached for nothing. Most nodes are in the first alone,
+/// and sorting costs a fraction of that many pops.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Queue {
     given: Vec<Near>,
@@ -289,7 +324,9 @@ fn spread(rows: &Rows, cost: &mut [i64], queue: &mut Queue, share: impl Fn(i64) 
     let mut given = given.iter().copied().peekable();
     loop {
         let next = match (given.peek(), reached.peek()) {
-            (Some(first), Some(Reverse(other))) if other < first => reached.pop().map(|Reverse(next)| next),
+            (Some(first), Some(Reverse(other))) if other < first => {
+                reached.pop().map(|Reverse(next)| next)
+            }
             (None, _) => reached.pop().map(|Reverse(next)| next),
             _ => given.next(),
         };
@@ -321,7 +358,8 @@ struct Made<'a> {
     dtype: Dtype,
     layouts: &'a [Layout],
     index: &'a FxHashMap<Layout, Node>,
-    /// What a move costs depends on its kind, the local size and the group alone, so few are really worked out.
+    /// What a move costs depends on its kind, the local size and the group alone, so few are really
+    /// worked out.
     known: FxHashMap<(u8, u64, u64), i64>,
     /// Axes that split the value in so many ways that there are no exchanges between them.
     unpaired: FxHashSet<AxisSet>,
@@ -340,7 +378,17 @@ impl Made<'_> {
             let cost = if collective.has_traffic() {
                 let group = axes_key(self.hardware, mesh, &collective.axes(mesh, layout));
                 *self.known.entry((kind(&collective), local, group)).or_insert_with(|| {
-                    arc_cost(collective_cost(self.hardware, mesh, &collective, layout, sizes, self.dtype).time)
+                    arc_cost(
+                        collective_cost(
+                            self.hardware,
+                            mesh,
+                            &collective,
+                            layout,
+                            sizes,
+                            self.dtype,
+                        )
+                        .time,
+                    )
                 })
             } else {
                 0
@@ -349,16 +397,20 @@ impl Made<'_> {
         }
     }
 
-    /// Adds all-to-alls, exchanges, and permutes between layouts that the same axes split; of too many layouts all-to-alls alone.
+    /// Adds all-to-alls, exchanges, and permutes between layouts that the same axes split; of too
+    /// many layouts all-to-alls alone.
     fn add_regroupings(&mut self, times: &mut RegroupTimes<'_>) {
         let mut groups: BTreeMap<(AxisSet, AxisSet, AxisSet), Vec<Node>> = BTreeMap::new();
-        for (layout, node) in self.layouts.iter().zip(0..).filter(|(layout, _)| !layout.split_axes().is_empty()) {
+        for (layout, node) in
+            self.layouts.iter().zip(0..).filter(|(layout, _)| !layout.split_axes().is_empty())
+        {
             let partials = (layout.partial(Reduction::Sum), layout.partial(Reduction::Max));
             groups.entry((layout.split_axes(), partials.0, partials.1)).or_default().push(node);
         }
         let mut sparse: FxHashMap<AxisSet, Sparse> = FxHashMap::default();
         for group in groups.into_values().filter(|group| group.len() > 1) {
-            let layouts: Vec<Layout> = group.iter().map(|node| self.layouts[*node as usize]).collect();
+            let layouts: Vec<Layout> =
+                group.iter().map(|node| self.layouts[*node as usize]).collect();
             let local = self.shape.local_elements(layouts[0]);
             if group.len() > MAX_EXCHANGED {
                 let mut moves = Vec::new();
@@ -372,26 +424,43 @@ impl Made<'_> {
             // Layouts that are partial over other axes have the same moves between them.
             let sparse = sparse.entry(layouts[0].split_axes()).or_insert_with(|| {
                 let moves = times.between(&layouts);
-                let of_kind: Vec<i64> = times.times(local, self.dtype).into_iter().map(arc_cost).collect();
+                let of_kind: Vec<i64> =
+                    times.times(local, self.dtype).into_iter().map(arc_cost).collect();
                 Sparse::new(group.len(), &of_kind, |from, to| moves.kind(from, to))
             });
-            self.arcs.extend(sparse.arcs.iter().map(|(from, to, time)| (group[*from], group[*to], *time)));
+            self.arcs.extend(
+                sparse.arcs.iter().map(|(from, to, time)| (group[*from], group[*to], *time)),
+            );
             for hub in &sparse.hubs {
-                self.add_hub(hub.time, hub.from.iter().map(|from| group[*from]), hub.to.iter().map(|to| group[*to]));
+                self.add_hub(
+                    hub.time,
+                    hub.from.iter().map(|from| group[*from]),
+                    hub.to.iter().map(|to| group[*to]),
+                );
             }
         }
     }
 
-    /// Adds permutes between layouts that other axes of the same sizes split, and those that have no arcs of their own yet.
+    /// Adds permutes between layouts that other axes of the same sizes split, and those that have
+    /// no arcs of their own yet.
     fn add_permutes(&mut self) {
         let mut groups: BTreeMap<(Vec<u64>, AxisSet, AxisSet), Vec<Node>> = BTreeMap::new();
-        for (layout, node) in self.layouts.iter().zip(0..).filter(|(layout, _)| !layout.split_axes().is_empty()) {
+        for (layout, node) in
+            self.layouts.iter().zip(0..).filter(|(layout, _)| !layout.split_axes().is_empty())
+        {
             let partials = (layout.partial(Reduction::Sum), layout.partial(Reduction::Max));
-            groups.entry((self.shape.local_sizes(*layout), partials.0, partials.1)).or_default().push(node);
+            groups
+                .entry((self.shape.local_sizes(*layout), partials.0, partials.1))
+                .or_default()
+                .push(node);
         }
         let split = |node: &Node| self.layouts[*node as usize].split_axes();
-        let is_known = |node: &Node, other: &Node| split(node) == split(other) && !self.unpaired.contains(&split(node));
-        let groups = groups.into_values().filter(|group| group.iter().any(|node| !is_known(node, &group[0])));
+        let is_known = |node: &Node, other: &Node| {
+            split(node) == split(other) && !self.unpaired.contains(&split(node))
+        };
+        let groups = groups
+            .into_values()
+            .filter(|group| group.iter().any(|node| !is_known(node, &group[0])));
         let groups: Vec<Vec<Node>> = groups.filter(|group| group.len() > 1).collect();
         let all_alike = self.hardware.network.treats_axes_alike(self.shape.mesh);
         let mut times = PermuteTimes::new(self.hardware, self.shape.mesh);
@@ -399,21 +468,30 @@ impl Made<'_> {
             let local = self.shape.local_elements(self.layouts[group[0] as usize]);
             if all_alike || group.len() > MAX_PERMUTED {
                 // Where all permutes take the same time, this is it.
-                let least = arc_cost(least_permute_time(self.hardware, self.shape.mesh, local, self.dtype));
+                let least =
+                    arc_cost(least_permute_time(self.hardware, self.shape.mesh, local, self.dtype));
                 self.add_hub(least, group.iter().copied(), group.iter().copied());
                 self.exact &= all_alike;
                 continue;
             }
-            for (from, to) in group.iter().flat_map(|from| group.iter().map(move |to| (*from, *to))) {
+            for (from, to) in group.iter().flat_map(|from| group.iter().map(move |to| (*from, *to)))
+            {
                 let (one, other) = (self.layouts[from as usize], self.layouts[to as usize]);
-                if one.split_axes() != other.split_axes() || (from != to && self.unpaired.contains(&one.split_axes())) {
+                if one.split_axes() != other.split_axes()
+                    || (from != to && self.unpaired.contains(&one.split_axes()))
+                {
                     self.arcs.push((from, to, arc_cost(times.time(one, other, local, self.dtype))));
                 }
             }
         }
     }
 
-    fn add_hub(&mut self, time: i64, from: impl Iterator<Item = Node>, to: impl Iterator<Item = Node>) {
+    fn add_hub(
+        &mut self,
+        time: i64,
+        from: impl Iterator<Item = Node>,
+        to: impl Iterator<Item = Node>,
+    ) {
         let hub = self.nodes as Node;
         self.nodes += 1;
         self.arcs.extend(from.map(|node| (node, hub, time)));

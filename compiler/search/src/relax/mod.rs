@@ -1,5 +1,6 @@
-//! A relaxation of the search: a bound on all plans from prices on values, and from it the part of the plan space that can
-//! hold a best plan. Time alone, no tie rule; built from the same rules as the e-graph.
+//! A relaxation of the search: a bound on all plans from prices on values, and from it the part of
+//! the plan space that can hold a best plan. Time alone, no tie rule; built from the same rules as
+//! the e-graph.
 
 pub(crate) mod apart;
 pub(crate) mod factors;
@@ -39,11 +40,13 @@ pub(crate) struct Wanted<'a> {
     pub(crate) below: Option<u64>,
     /// Those that are far from the best, too: nothing is dropped for what another plan takes.
     pub(crate) apart: bool,
-    /// All that the plans of a program are made of that differs from this one in its layout patterns alone.
+    /// All that the plans of a program are made of that differs from this one in its layout
+    /// patterns alone.
     pub(crate) like: Option<&'a Whole>,
 }
 
-/// The part of the plan space whose alternatives may all be in a plan that takes no more than some time.
+/// The part of the plan space whose alternatives may all be in a plan that takes no more than some
+/// time.
 #[derive(Debug, Default)]
 pub(crate) struct Region {
     /// For each value, the layouts that it may pass through.
@@ -55,8 +58,8 @@ pub(crate) struct Region {
 /// Sweeps that lift the bound by less than one part in this many end it, unless they are cheap.
 const PATIENCE: i64 = 10_000_000;
 
-/// The same where branching on what parts are to agree upon lifts it, too, and no plan is known. Where one is, sweeps end
-/// that would take more than [`WORTH_SWEEPING`] of their kind to reach it.
+/// The same where branching on what parts are to agree upon lifts it, too, and no plan is known.
+/// Where one is, sweeps end that would take more than [`WORTH_SWEEPING`] of their kind to reach it.
 const PATIENCE_OF_BRANCHES: i64 = 2_000;
 
 /// See [`PATIENCE_OF_BRANCHES`].
@@ -65,7 +68,8 @@ const WORTH_SWEEPING: i64 = 16;
 /// Sweeps in which prices of nearly the same program may show that it has no plan of interest.
 const QUESTION_SWEEPS: usize = 6;
 
-/// The plans of a program, as far as they are looked at together, with prices on what they are made of.
+/// The plans of a program, as far as they are looked at together, with prices on what they are made
+/// of.
 #[derive(Clone, Debug)]
 pub(crate) struct Branch {
     whole: Arc<Whole>,
@@ -88,7 +92,8 @@ pub(crate) fn all_plans(
         None => (None, Factors::new(kernels, hardware, maxima, strict, limits)?.in_ticks()),
     };
     if let Some(Forced(keep)) = forced {
-        for id in program.value_ids().filter(|id| matches!(program.value(*id).def, Def::Op { .. })) {
+        for id in program.value_ids().filter(|id| matches!(program.value(*id).def, Def::Op { .. }))
+        {
             problem = problem.allowing(id, &|out, read| keep(id, out, read));
         }
     }
@@ -102,19 +107,29 @@ pub(crate) fn all_plans(
         room
     });
     let parts = Arc::new(Part::all(kernels, room.as_ref()));
-    // What is dearer than a plan known is not to be dropped where that plan may not be one of those wanted.
+    // What is dearer than a plan known is not to be dropped where that plan may not be one of those
+    // wanted.
     let shrink = parts.is_empty() && !apart;
     let mut plan = below.map_or(FAR, |below| problem.in_time(below - 1));
-    // Prices that are nearly right mostly show at once that there is nothing. Where there is something they leave much
-    // that is dear looking cheap, so that prices begin anew, on what is left.
+    // Prices that are nearly right mostly show at once that there is nothing. Where there is
+    // something they leave much that is dear looking cheap, so that prices begin anew, on what is
+    // left.
     let mut settled = None;
     if let Some(whole) = like.filter(|_| parts.is_empty()) {
-        settled =
-            whole.bound_beside(&problem).filter(|bound| *bound > plan).map(|bound| (bound, Prices::new(&problem)));
+        settled = whole
+            .bound_beside(&problem)
+            .filter(|bound| *bound > plan)
+            .map(|bound| (bound, Prices::new(&problem)));
         if settled.is_none() {
             let mut prices = whole.prices.resumed(&problem);
             let few = Limits { sweeps: QUESTION_SWEEPS, ..limits.clone() };
-            let (bound, _) = settle(&mut problem, &mut prices, &few, Sweeps { fresh: false, shrink: false }, &mut plan);
+            let (bound, _) = settle(
+                &mut problem,
+                &mut prices,
+                &few,
+                Sweeps { fresh: false, shrink: false },
+                &mut plan,
+            );
             settled = (bound > plan).then_some((bound, prices));
         }
     }
@@ -122,7 +137,13 @@ pub(crate) fn all_plans(
         Some((bound, prices)) => (bound, prices, None),
         None => {
             let mut prices = Prices::new(&problem).with_parts(&problem, parts);
-            let (bound, before) = settle(&mut problem, &mut prices, limits, Sweeps { fresh: true, shrink }, &mut plan);
+            let (bound, before) = settle(
+                &mut problem,
+                &mut prices,
+                limits,
+                Sweeps { fresh: true, shrink },
+                &mut plan,
+            );
             (bound, prices, before)
         }
     };
@@ -134,7 +155,8 @@ pub(crate) fn all_plans(
 
 /// What is to be done with a branch.
 pub(crate) enum Fork {
-    /// It is to be searched: labels have these layouts, and whatever weights and caches it stores there is room for.
+    /// It is to be searched: labels have these layouts, and whatever weights and caches it stores
+    /// there is room for.
     Search(Vec<Layout>),
     /// What seems best of it is to be searched first, and the branch looked at again.
     Dive,
@@ -168,17 +190,30 @@ impl Branch {
         }
         // What seems the best plan is one of those wanted where nothing is left to agree upon.
         let agreed = prices.sides.parts.iter().enumerate().all(|(part, p)| match p.kind {
-            Kind::Label { .. } => prices.sides.live(part, FAR - 1).iter().all(|live| live.len() <= 1),
+            Kind::Label { .. } => {
+                prices.sides.live(part, FAR - 1).iter().all(|live| live.len() <= 1)
+            }
             Kind::Memory { .. } => false,
         });
-        let (bound, _) = settle(&mut problem, &mut prices, limits, Sweeps { fresh: false, shrink: agreed }, &mut plan);
+        let (bound, _) = settle(
+            &mut problem,
+            &mut prices,
+            limits,
+            Sweeps { fresh: false, shrink: agreed },
+            &mut plan,
+        );
         self.bound = self.bound.max(bound);
         self.whole = Arc::new(Whole { problem, prices });
     }
 
-    /// What comes next, given what a plan is known to take; `dived` are the ways of filling the memory that were tried, of
-    /// `most_dives` that may be.
-    pub(crate) fn fork(&self, known: Option<u64>, dived: &mut BTreeSet<Vec<u32>>, most_dives: usize) -> Fork {
+    /// What comes next, given what a plan is known to take; `dived` are the ways of filling the
+    /// memory that were tried, of `most_dives` that may be.
+    pub(crate) fn fork(
+        &self,
+        known: Option<u64>,
+        dived: &mut BTreeSet<Vec<u32>>,
+        most_dives: usize,
+    ) -> Fork {
         let most = known.map_or(FAR - 1, |known| self.whole.problem.in_time(known));
         let sides = &self.whole.prices.sides;
         if let Some((part, live)) = self.open_memory(most) {
@@ -195,15 +230,20 @@ impl Branch {
         }
     }
 
-    /// A part of it that has what seems best to one of the parts that are still open; itself where none is.
+    /// A part of it that has what seems best to one of the parts that are still open; itself where
+    /// none is.
     pub(crate) fn toward_the_best(&self) -> Option<Branch> {
         let sides = &self.whole.prices.sides;
         if self.open_label(FAR - 1).is_some() {
             // All labels at once: each by itself would have the whole program priced again.
-            let labels = (0..sides.parts.len()).filter(|part| matches!(sides.parts[*part].kind, Kind::Label { .. }));
-            let best: Vec<(usize, u32)> =
-                labels.filter_map(|part| Some((part, sides.best(part).first().copied()?))).collect();
-            let having = |branch: Branch, (part, best): (usize, u32)| branch.having(part, &|_, class| class == best);
+            let labels = (0..sides.parts.len())
+                .filter(|part| matches!(sides.parts[*part].kind, Kind::Label { .. }));
+            let best: Vec<(usize, u32)> = labels
+                .filter_map(|part| Some((part, sides.best(part).first().copied()?)))
+                .collect();
+            let having = |branch: Branch, (part, best): (usize, u32)| {
+                branch.having(part, &|_, class| class == best)
+            };
             return Some(best.into_iter().fold(self.clone(), having));
         }
         let (part, live) = self.open_memory(FAR - 1)?;
@@ -215,7 +255,8 @@ impl Branch {
     /// The label of fewest live layouts among those that have several.
     fn open_label(&self, most: i64) -> Option<(usize, Vec<usize>)> {
         let sides = &self.whole.prices.sides;
-        let labels = sides.parts.iter().enumerate().filter(|(_, p)| matches!(p.kind, Kind::Label { .. }));
+        let labels =
+            sides.parts.iter().enumerate().filter(|(_, p)| matches!(p.kind, Kind::Label { .. }));
         let live = |(part, _)| {
             let live: Option<Vec<usize>> = sides.live(part, most).into_iter().min_by_key(Vec::len);
             live.filter(|live| live.len() > 1).map(|live| (part, live))
@@ -229,7 +270,9 @@ impl Branch {
         sides.parts.iter().enumerate().find_map(|(part, p)| {
             let Kind::Memory { bytes, most: fits } = &p.kind else { return None };
             let live = sides.live(part, most);
-            let most_of = |(live, bytes): (&Vec<usize>, &Vec<u64>)| live.last().map_or(0, |class| bytes[*class]);
+            let most_of = |(live, bytes): (&Vec<usize>, &Vec<u64>)| {
+                live.last().map_or(0, |class| bytes[*class])
+            };
             let largest = live.iter().zip(bytes).map(most_of).fold(0, u64::saturating_add);
             (largest > *fits).then_some((part, live))
         })
@@ -240,13 +283,16 @@ impl Branch {
         let sides = &self.whole.prices.sides;
         let layout = |(part, p): (usize, &Part)| match &p.kind {
             // One that no place of the plan bears has any layout.
-            Kind::Label { layouts } => layouts.get(sides.best(part).first().copied().unwrap_or(0) as usize).copied(),
+            Kind::Label { layouts } => {
+                layouts.get(sides.best(part).first().copied().unwrap_or(0) as usize).copied()
+            }
             Kind::Memory { .. } => None,
         };
         sides.parts.iter().enumerate().filter_map(layout).collect()
     }
 
-    /// The branches of each layout that a label may have; where there are many, that of the best and that of the others.
+    /// The branches of each layout that a label may have; where there are many, that of the best
+    /// and that of the others.
     fn by_label(&self, part: usize, live: &[usize]) -> Vec<Branch> {
         let best = self.whole.prices.sides.best(part).first().copied().unwrap_or(0);
         let one = |layout: u32| self.having(part, &|_, class| class == layout);
@@ -256,16 +302,23 @@ impl Branch {
             live.sort_by_key(|layout| (*layout as u32 != best, *layout));
             return live.into_iter().map(|layout| one(layout as u32)).collect();
         }
-        vec![one(best), self.having(part, &|_, class| class != best && live.contains(&(class as usize)))]
+        vec![
+            one(best),
+            self.having(part, &|_, class| class != best && live.contains(&(class as usize))),
+        ]
     }
 
-    /// Two branches: one stored layout, whose live classes are two or more, is as large as it seems best, or smaller; or it
-    /// is larger.
+    /// Two branches: one stored layout, whose live classes are two or more, is as large as it seems
+    /// best, or smaller; or it is larger.
     fn by_memory(&self, part: usize, place: usize, live: &[usize]) -> Vec<Branch> {
         let best = self.whole.prices.sides.best(part)[place] as usize;
         // The largest class is beyond: both branches hold less than this one.
         let smaller = &live[..live.len() - 1];
-        let up_to = smaller.iter().rfind(|class| **class <= best).or(smaller.first()).map_or(0, |class| *class as u32);
+        let up_to = smaller
+            .iter()
+            .rfind(|class| **class <= best)
+            .or(smaller.first())
+            .map_or(0, |class| *class as u32);
         let (low, high) = (
             self.having(part, &|p, class| p != place || class <= up_to),
             self.having(part, &|p, class| p != place || class > up_to),
@@ -273,10 +326,12 @@ impl Branch {
         vec![low, high]
     }
 
-    /// The place of a memory that leaves most bytes open; `None` where none leaves any: what is live does not fit, then, or
-    /// some place has nothing that is live.
+    /// The place of a memory that leaves most bytes open; `None` where none leaves any: what is
+    /// live does not fit, then, or some place has nothing that is live.
     fn widest(&self, part: usize, live: &[Vec<usize>]) -> Option<usize> {
-        let Kind::Memory { bytes, .. } = &self.whole.prices.sides.parts[part].kind else { return None };
+        let Kind::Memory { bytes, .. } = &self.whole.prices.sides.parts[part].kind else {
+            return None;
+        };
         if live.iter().any(Vec::is_empty) {
             return None;
         }
@@ -287,14 +342,16 @@ impl Branch {
         (0..live.len()).rev().max_by_key(range).filter(|place| live[*place].len() > 1)
     }
 
-    /// The plans whose places of a part have classes for which `keep` says yes, given the place and the class.
+    /// The plans whose places of a part have classes for which `keep` says yes, given the place and
+    /// the class.
     fn having(&self, part: usize, keep: &dyn Fn(usize, u32) -> bool) -> Branch {
         let Whole { problem, prices } = self.whole.as_ref();
         let mut problem = problem.clone();
         let mut bound = self.bound;
         for (n, place) in prices.sides.parts[part].places.iter().enumerate() {
             let through = prices.sides.through[part][n].iter().enumerate();
-            let kept = through.filter(|(class, _)| keep(n, *class as u32)).map(|(_, through)| *through);
+            let kept =
+                through.filter(|(class, _)| keep(n, *class as u32)).map(|(_, through)| *through);
             bound = bound.max(kept.min().unwrap_or(FAR));
             let may = |layout: Layout| match place.class(layout) {
                 NO_CLASS => false,
@@ -304,7 +361,10 @@ impl Branch {
                 Seat::Value(value) => problem = problem.allowing(value, &|out, _| may(out)),
                 Seat::Output(i) => {
                     let (value, nodes) = &problem.outputs[i];
-                    let kept = nodes.iter().copied().filter(|n| problem.layout(*value, *n).is_some_and(may));
+                    let kept = nodes
+                        .iter()
+                        .copied()
+                        .filter(|n| problem.layout(*value, *n).is_some_and(may));
                     problem.outputs[i].1 = kept.collect();
                 }
             }
@@ -324,14 +384,16 @@ impl Branch {
     /// The room beside the weights and caches that all its plans store.
     pub(crate) fn room<'r>(&self, program: &'r Program, room: &Room<'r>) -> Room<'r> {
         let least = |id: ValueId| {
-            let kept = self.whole.problem.given(program, id).into_iter().map(|l| room.kept(id, l)).min();
+            let kept =
+                self.whole.problem.given(program, id).into_iter().map(|l| room.kept(id, l)).min();
             kept.filter(|_| room.is_kept(id)).unwrap_or(0)
         };
         room.beside(program.value_ids().map(least).collect())
     }
 }
 
-/// So many layouts of a label are branches of their own; of more, the best is one and the others are another.
+/// So many layouts of a label are branches of their own; of more, the best is one and the others
+/// are another.
 const MAX_LABEL_BRANCHES: usize = 8;
 
 /// How prices are swept.
@@ -345,9 +407,9 @@ struct Sweeps {
 
 /// Sweeps until the bound stands still or a plan meets it.
 ///
-/// With `shrink`, what is dearer than a plan known is dropped on the way; not where plans of other labels are still wanted.
-/// `plan` is the time of a plan known, and of a better one once one is met. Returns the bound and, where something was
-/// dropped, the problem as it was before.
+/// With `shrink`, what is dearer than a plan known is dropped on the way; not where plans of other
+/// labels are still wanted. `plan` is the time of a plan known, and of a better one once one is
+/// met. Returns the bound and, where something was dropped, the problem as it was before.
 fn settle(
     problem: &mut Factors,
     prices: &mut Prices,
@@ -379,12 +441,14 @@ fn settle(
         };
         let still = sweep > 0 && (gain <= problem.ticks / 16 || (slow && nodes(problem) > SMALL));
         bound = bound.max(now);
-        let rates = prices.sides.at_a_rate && prices.sides.parts.iter().any(|p| matches!(p.kind, Kind::Memory { .. }));
+        let rates = prices.sides.at_a_rate
+            && prices.sides.parts.iter().any(|p| matches!(p.kind, Kind::Memory { .. }));
         if still && rates {
             prices.sides.at_a_rate = false;
             continue;
         }
-        // One sweep more than the bound needs, since the first leaves the dearer alternatives looking cheap.
+        // One sweep more than the bound needs, since the first leaves the dearer alternatives
+        // looking cheap.
         if still || (bound > plan.saturating_sub(problem.ticks) && sweep > 0) {
             break;
         }
@@ -407,8 +471,8 @@ fn nodes(problem: &Factors) -> usize {
     problem.live.iter().map(|id| problem.nodes(*id)).sum()
 }
 
-/// Drops what no plan that takes at most `plan` picoseconds can use, where that is a good part of the whole; returns what
-/// was there before.
+/// Drops what no plan that takes at most `plan` picoseconds can use, where that is a good part of
+/// the whole; returns what was there before.
 fn drop_dearer(problem: &mut Factors, prices: &mut Prices, plan: i64) -> Option<Whole> {
     let nodes = cheap_nodes(problem, prices, plan);
     let all: usize = nodes.iter().map(Vec::len).sum();
@@ -417,7 +481,10 @@ fn drop_dearer(problem: &mut Factors, prices: &mut Prices, plan: i64) -> Option<
         return None;
     }
     let (small, fewer) = narrowed_to(problem, prices, &nodes, plan, &|_, _| true);
-    Some(Whole { problem: std::mem::replace(problem, small), prices: std::mem::replace(prices, fewer) })
+    Some(Whole {
+        problem: std::mem::replace(problem, small),
+        prices: std::mem::replace(prices, fewer),
+    })
 }
 
 /// For each value, which nodes may be in a plan that takes at most `most` picoseconds.
@@ -429,8 +496,9 @@ fn cheap_nodes(problem: &Factors, prices: &Prices, most: i64) -> Vec<Vec<bool>> 
     nodes
 }
 
-/// The problem with those nodes alone, and those strategies between them that may be in a plan that takes at most `most`
-/// picoseconds and that `keep` keeps, given the value and the number of the strategy.
+/// The problem with those nodes alone, and those strategies between them that may be in a plan that
+/// takes at most `most` picoseconds and that `keep` keeps, given the value and the number of the
+/// strategy.
 fn narrowed_to(
     problem: &Factors,
     prices: &Prices,
@@ -446,7 +514,11 @@ fn narrowed_to(
             .map(|s| {
                 prices.through_strategy[v][s] <= most
                     && nodes[v][factor.out[s] as usize]
-                    && factor.reads_of(s).iter().zip(&problem.operands[v]).all(|(n, o)| nodes[o.index()][*n as usize])
+                    && factor
+                        .reads_of(s)
+                        .iter()
+                        .zip(&problem.operands[v])
+                        .all(|(n, o)| nodes[o.index()][*n as usize])
                     && keep(*id, s)
             })
             .collect::<Vec<bool>>();
@@ -472,8 +544,8 @@ pub(crate) struct Question<'a> {
 }
 
 impl Whole {
-    /// What the prices say, after a sweep down, of the plans of a program that allows other layouts of its parameters; `None`
-    /// where more differs.
+    /// What the prices say, after a sweep down, of the plans of a program that allows other layouts
+    /// of its parameters; `None` where more differs.
     fn bound_beside(&self, problem: &Factors) -> Option<i64> {
         let alone = self.problem.differs_in_parameters_alone(problem);
         alone.then(|| self.prices.bound_of_parameters(problem, &|_, _| true))
@@ -493,14 +565,19 @@ impl Whole {
         self.problem.factors.iter().map(|factor| factor.out.len()).sum()
     }
 
-    /// A question about a value: it may be made by the strategies for which `keep` says yes, given the layouts of the result
-    /// and of what is read.
-    pub(crate) fn question(&self, value: ValueId, keep: &dyn Fn(Layout, &[Layout]) -> bool) -> Question<'_> {
+    /// A question about a value: it may be made by the strategies for which `keep` says yes, given
+    /// the layouts of the result and of what is read.
+    pub(crate) fn question(
+        &self,
+        value: ValueId,
+        keep: &dyn Fn(Layout, &[Layout]) -> bool,
+    ) -> Question<'_> {
         let factor = &self.problem.factors[value.index()];
         let kept = (0..factor.out.len())
             .map(|s| {
                 let read = factor.reads_of(s).iter().zip(&self.problem.operands[value.index()]);
-                let read: Option<Vec<Layout>> = read.map(|(n, o)| self.problem.layout(*o, *n)).collect();
+                let read: Option<Vec<Layout>> =
+                    read.map(|(n, o)| self.problem.layout(*o, *n)).collect();
                 let out = self.problem.layout(value, factor.out[s]);
                 out.zip(read).is_some_and(|(out, read)| keep(out, &read))
             })
@@ -518,7 +595,8 @@ impl Question<'_> {
     /// No such plan takes less, in picoseconds; `None` where there is no such plan.
     pub(crate) fn least(&self) -> Option<u64> {
         let through = &self.whole.prices.through_strategy[self.value.index()];
-        let least = through.iter().zip(&self.kept).filter(|(_, kept)| **kept).map(|(t, _)| *t).min()?;
+        let least =
+            through.iter().zip(&self.kept).filter(|(_, kept)| **kept).map(|(t, _)| *t).min()?;
         self.whole.problem.picoseconds(least)
     }
 
@@ -530,13 +608,20 @@ impl Question<'_> {
         let nodes = cheap_nodes(problem, prices, most);
         let (mut problem, mut prices) = narrowed_to(problem, prices, &nodes, most, &keep);
         let mut plan = FAR;
-        let (bound, _) = settle(&mut problem, &mut prices, limits, Sweeps { fresh: false, shrink: true }, &mut plan);
+        let (bound, _) = settle(
+            &mut problem,
+            &mut prices,
+            limits,
+            Sweeps { fresh: false, shrink: true },
+            &mut plan,
+        );
         Priced::read(&problem, &prices, bound)
     }
 }
 
 impl Factors {
-    /// What plans take that take so many ticks or more, in picoseconds: plans take whole ones. `None` where there is none.
+    /// What plans take that take so many ticks or more, in picoseconds: plans take whole ones.
+    /// `None` where there is none.
     fn picoseconds(&self, bound: i64) -> Option<u64> {
         picoseconds(bound, self.ticks)
     }
@@ -591,18 +676,25 @@ impl Priced {
         Priced { bound: problem.picoseconds(bound), values, strategies, ticks: problem.ticks }
     }
 
-    /// What the dearest alternative costs at least, in picoseconds: in a region this wide nothing is left out.
+    /// What the dearest alternative costs at least, in picoseconds: in a region this wide nothing
+    /// is left out.
     pub(crate) fn dearest(&self) -> u64 {
         let values = self.values.iter().flatten().map(|(_, t)| *t);
-        let dearest = values.chain(self.strategies.iter().flatten().map(|(t, _, _)| *t)).filter(|t| *t < FAR).max();
+        let dearest = values
+            .chain(self.strategies.iter().flatten().map(|(t, _, _)| *t))
+            .filter(|t| *t < FAR)
+            .max();
         picoseconds(dearest.unwrap_or(0), self.ticks).unwrap_or(0)
     }
 
     /// What may be in a plan that takes no more than `most` picoseconds.
     pub(crate) fn region(&self, most: u64) -> Region {
         let most = in_time(most, self.ticks);
-        let layouts =
-            self.values.iter().map(|all| all.iter().filter(|(_, t)| *t <= most).map(|(l, _)| *l).collect()).collect();
+        let layouts = self
+            .values
+            .iter()
+            .map(|all| all.iter().filter(|(_, t)| *t <= most).map(|(l, _)| *l).collect())
+            .collect();
         let strategies = self
             .strategies
             .iter()

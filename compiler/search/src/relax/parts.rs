@@ -1,16 +1,18 @@
-//! Parts of the bound that reach across a program: a label, whose places all have one layout, and the memory of a device,
-//! in which the stored weights and caches fit together.
+//! Parts of the bound that reach across a program: a label, whose places all have one layout, and
+//! the memory of a device, in which the stored weights and caches fit together.
 //!
-//! A part has *places*: parameters, pins and results. Each layout of a place falls in a *class* of the part: for a label
-//! the layout as the label sees it, for the memory the bytes that the layout takes. A place pays a *side price* for its
-//! class, and the part is paid it, so over a plan side prices cancel like all others:
+//! A part has *places*: parameters, pins and results. Each layout of a place falls in a *class* of
+//! the part: for a label the layout as the label sees it, for the memory the bytes that the layout
+//! takes. A place pays a *side price* for its class, and the part is paid it, so over a plan side
+//! prices cancel like all others:
 //!
 //! ```text
 //! least of a label   =  min over its layouts L of            - sum over its places of side(place, L)
 //! least of a memory  =  min over classes that fit together of - sum over its places of side(place, class)
 //! ```
 //!
-//! One set of side prices bounds all layouts of all labels, and all ways of filling the memory, at once.
+//! One set of side prices bounds all layouts of all labels, and all ways of filling the memory, at
+//! once.
 
 use rustc_hash::FxHashMap;
 use shard_ir::{Layout, LayoutPattern, Program, ValueId, gcd};
@@ -54,7 +56,8 @@ impl Place {
 pub(crate) enum Kind {
     /// That they are the same: one class for each layout of the label.
     Label { layouts: Vec<Layout> },
-    /// That they fit: for each place the bytes of each class over the whole stack, ascending, and what they may sum to.
+    /// That they fit: for each place the bytes of each class over the whole stack, ascending, and
+    /// what they may sum to.
     Memory { bytes: Vec<Vec<u64>>, most: u64 },
 }
 
@@ -65,7 +68,8 @@ pub(crate) struct Part {
     pub(crate) places: Vec<Place>,
 }
 
-/// What a part comes to at some prices: the least, and for each class of each place the least with that class.
+/// What a part comes to at some prices: the least, and for each class of each place the least with
+/// that class.
 #[derive(Clone, Debug)]
 pub(crate) struct Least {
     pub(crate) least: i64,
@@ -73,13 +77,14 @@ pub(crate) struct Least {
 }
 
 impl Part {
-    /// The parts of a program: its labels in order, then its memory, where that is a constraint, of each phase.
-    /// What the results do not depend on has no place: no plan has it.
+    /// The parts of a program: its labels in order, then its memory, where that is a constraint, of
+    /// each phase. What the results do not depend on has no place: no plan has it.
     pub(crate) fn all(kernels: &Kernels, room: Option<&Room<'_>>) -> Vec<Part> {
         let program = kernels.program.as_ref();
         let labels = (0..program.labels.len()).map(|label| Part::label(kernels, label));
         let memories = room.into_iter().flat_map(|room| {
-            let part = move |(kept, most): (Vec<ValueId>, u64)| Part::memory(program, room, &kept, most);
+            let part =
+                move |(kept, most): (Vec<ValueId>, u64)| Part::memory(program, room, &kept, most);
             room.memories().into_iter().map(part)
         });
         labels.chain(memories).collect()
@@ -108,9 +113,11 @@ impl Part {
         let layouts = layouts_of_label(program, shard_ir::LabelId(label as u16));
         let place = |seat: Seat, value: ValueId, pattern: &LayoutPattern| {
             let dims = &program.value(value).dims;
-            let known: FxHashMap<Layout, u32> = layouts.iter().enumerate().map(|(i, l)| (*l, i as u32)).collect();
+            let known: FxHashMap<Layout, u32> =
+                layouts.iter().enumerate().map(|(i, l)| (*l, i as u32)).collect();
             let allowed = crate::space::layouts_allowed(program, value, pattern);
-            let class_of = allowed.into_iter().filter_map(|l| Some((l, *known.get(&label_layout(dims, l))?)));
+            let class_of =
+                allowed.into_iter().filter_map(|l| Some((l, *known.get(&label_layout(dims, l))?)));
             Place { seat, class_of: class_of.collect(), classes: layouts.len() }
         };
         let mut places = Vec::new();
@@ -119,7 +126,9 @@ impl Part {
                 places.push(place(Seat::Value(id), id, pattern));
             }
         }
-        for (i, output) in program.outputs.iter().enumerate().filter(|(_, output)| of(&output.pattern)) {
+        for (i, output) in
+            program.outputs.iter().enumerate().filter(|(_, output)| of(&output.pattern))
+        {
             places.push(place(Seat::Output(i), output.value, &output.pattern));
         }
         Part { kind: Kind::Label { layouts }, places }
@@ -144,13 +153,14 @@ impl Part {
         Part { kind: Kind::Memory { bytes, most }, places }
     }
 
-    /// What the part comes to where the n-th place in its c-th class costs it `cost[n][c]`; [`FAR`] where a place has no
-    /// layout of that class.
+    /// What the part comes to where the n-th place in its c-th class costs it `cost[n][c]`; [`FAR`]
+    /// where a place has no layout of that class.
     pub(crate) fn least(&self, cost: &[Vec<i64>]) -> Least {
         match &self.kind {
             Kind::Label { layouts } => {
-                let sums: Vec<i64> =
-                    (0..layouts.len()).map(|l| cost.iter().fold(0, |sum, place| add(sum, place[l]))).collect();
+                let sums: Vec<i64> = (0..layouts.len())
+                    .map(|l| cost.iter().fold(0, |sum, place| add(sum, place[l])))
+                    .collect();
                 let least = sums.iter().copied().min().unwrap_or(FAR);
                 Least { least, with: vec![sums; cost.len()] }
             }
@@ -166,7 +176,11 @@ impl Part {
             .map(|place| {
                 let with = self.least(&held).with.swap_remove(place);
                 let best = (0..with.len()).min_by_key(|c| with[*c]).unwrap_or(0);
-                held[place].iter_mut().enumerate().filter(|(c, _)| *c != best).for_each(|(_, cost)| *cost = FAR);
+                held[place]
+                    .iter_mut()
+                    .enumerate()
+                    .filter(|(c, _)| *c != best)
+                    .for_each(|(_, cost)| *cost = FAR);
                 best as u32
             })
             .collect()
@@ -189,9 +203,11 @@ impl Rate {
 }
 
 impl Part {
-    /// The price of memory at which the places come to most by themselves, what the memory is paid taken off; none for a label.
+    /// The price of memory at which the places come to most by themselves, what the memory is paid
+    /// taken off; none for a label.
     ///
-    /// That is a sum over places of the least of lines, less a line: it bends where two classes of a place cost the same.
+    /// That is a sum over places of the least of lines, less a line: it bends where two classes of
+    /// a place cost the same.
     pub(crate) fn rate(&self, cost: &[Vec<i64>]) -> Option<Rate> {
         let Kind::Memory { bytes, most } = &self.kind else { return None };
         let mut rates = vec![Rate { time: 0, bytes: 1 }];
@@ -199,14 +215,21 @@ impl Part {
             for small in 0..bytes.len() {
                 for large in small + 1..bytes.len() {
                     if cost[small] < FAR && cost[large] < FAR && cost[large] < cost[small] {
-                        rates.push(Rate { time: cost[small] - cost[large], bytes: bytes[large] - bytes[small] });
+                        rates.push(Rate {
+                            time: cost[small] - cost[large],
+                            bytes: bytes[large] - bytes[small],
+                        });
                     }
                 }
             }
         }
         let comes_to = |rate: &Rate| {
             let place = |(cost, bytes): (&Vec<i64>, &Vec<u64>)| {
-                cost.iter().zip(bytes).map(|(cost, bytes)| add(*cost, rate.of(*bytes))).min().unwrap_or(FAR)
+                cost.iter()
+                    .zip(bytes)
+                    .map(|(cost, bytes)| add(*cost, rate.of(*bytes)))
+                    .min()
+                    .unwrap_or(FAR)
             };
             let places: i128 = cost.iter().zip(bytes).map(place).map(i128::from).sum();
             places - i128::from(rate.of(*most))
@@ -215,12 +238,14 @@ impl Part {
     }
 }
 
-/// So many steps of bytes are told apart in a memory; more are rounded down, which can only let more fit.
+/// So many steps of bytes are told apart in a memory; more are rounded down, which can only let
+/// more fit.
 const STEPS: u64 = 2048;
 
 /// A choice of one class for each place whose bytes fit together, of least cost.
 ///
-/// Bytes are counted beyond the smallest class that each place has, in steps of their common divisor.
+/// Bytes are counted beyond the smallest class that each place has, in steps of their common
+/// divisor.
 struct Knapsack {
     step: u64,
     /// For each place the bytes of its smallest class that has a layout.
@@ -232,7 +257,8 @@ struct Knapsack {
 impl Knapsack {
     fn new(bytes: &[Vec<u64>], most: u64, cost: &[Vec<i64>]) -> Knapsack {
         let has = |place: usize| (0..bytes[place].len()).filter(move |c| cost[place][*c] < FAR);
-        let smallest: Vec<u64> = (0..bytes.len()).map(|p| has(p).map(|c| bytes[p][c]).min().unwrap_or(0)).collect();
+        let smallest: Vec<u64> =
+            (0..bytes.len()).map(|p| has(p).map(|c| bytes[p][c]).min().unwrap_or(0)).collect();
         let least = smallest.iter().fold(0u64, |sum, b| sum.saturating_add(*b));
         let Some(spare) = most.checked_sub(least) else {
             return Knapsack { step: 1, smallest, room: None };
@@ -255,10 +281,13 @@ impl Knapsack {
         let far = || Least { least: FAR, with: cost.iter().map(|c| vec![FAR; c.len()]).collect() };
         let Some(room) = self.room else { return far() };
         let count = cost.len();
-        let steps = |place: usize, class: usize| bytes[place][class].saturating_sub(self.smallest[place]) / self.step;
+        let steps = |place: usize, class: usize| {
+            bytes[place][class].saturating_sub(self.smallest[place]) / self.step
+        };
         let take = |place: usize, from: &[i64]| -> Vec<i64> {
             let mut with = vec![FAR; room + 1];
-            for (class, price) in cost[place].iter().enumerate().filter(|(_, price)| **price < FAR) {
+            for (class, price) in cost[place].iter().enumerate().filter(|(_, price)| **price < FAR)
+            {
                 let Ok(steps) = usize::try_from(steps(place, class)) else { continue };
                 for at in steps..=room {
                     with[at] = with[at].min(add(from[at - steps], *price));
@@ -266,7 +295,8 @@ impl Knapsack {
             }
             with
         };
-        // `before[n][b]`: the first n places in at most b steps; `after[n][b]`: those from the n-th on.
+        // `before[n][b]`: the first n places in at most b steps; `after[n][b]`: those from the n-th
+        // on.
         let mut before = vec![vec![0; room + 1]];
         for place in 0..count {
             before.push(take(place, &before[place]));
@@ -283,7 +313,9 @@ impl Knapsack {
                         return FAR;
                     }
                     let left = room - steps;
-                    let rest = (0..=left).map(|at| add(before[place][at], after[place + 1][left - at])).min();
+                    let rest = (0..=left)
+                        .map(|at| add(before[place][at], after[place + 1][left - at]))
+                        .min();
                     add(rest.unwrap_or(FAR), *price)
                 };
                 cost[place].iter().enumerate().map(one).collect()
@@ -298,7 +330,11 @@ mod tests {
     use super::*;
 
     fn memory(bytes: Vec<Vec<u64>>, most: u64) -> Part {
-        let place = |b: &Vec<u64>| Place { seat: Seat::Output(0), class_of: FxHashMap::default(), classes: b.len() };
+        let place = |b: &Vec<u64>| Place {
+            seat: Seat::Output(0),
+            class_of: FxHashMap::default(),
+            classes: b.len(),
+        };
         let places = bytes.iter().map(place).collect();
         Part { kind: Kind::Memory { bytes, most }, places }
     }
@@ -322,11 +358,13 @@ mod tests {
 
     #[test]
     fn many_sizes_are_rounded_so_that_more_fits_and_never_less() {
-        let bytes: Vec<Vec<u64>> = (0..8).map(|i| vec![0, 1_000_003 + i * 17, 2_000_081 + i * 5]).collect();
+        let bytes: Vec<Vec<u64>> =
+            (0..8).map(|i| vec![0, 1_000_003 + i * 17, 2_000_081 + i * 5]).collect();
         let cost: Vec<Vec<i64>> = (0..8).map(|i| vec![10 + i, 5, 0]).collect();
         let exact = |most: u64| {
             let class = |pick: usize, i: usize| pick / 3usize.pow(i as u32) % 3;
-            let fits = |pick: &usize| (0..8).map(|i| bytes[i][class(*pick, i)]).sum::<u64>() <= most;
+            let fits =
+                |pick: &usize| (0..8).map(|i| bytes[i][class(*pick, i)]).sum::<u64>() <= most;
             let cost = |pick: usize| (0..8).map(|i| cost[i][class(pick, i)]).sum::<i64>();
             (0..3usize.pow(8)).filter(fits).map(cost).min().unwrap_or(FAR)
         };

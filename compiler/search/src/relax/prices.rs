@@ -1,12 +1,14 @@
 //! Prices on values: a Lagrangian dual of the search.
 //!
-//! Each reader of a value pays a price that depends on the layout in which it reads it; whoever makes the value is paid one
-//! that depends on the layout in which it is made. For any prices, the sum of what every op and every value costs at least
-//! on its own, prices included, is a lower bound on every plan, since the prices cancel. Sweeps move prices so that the bound
-//! rises: up, from what things cost to make; down, from what they are wanted for.
+//! Each reader of a value pays a price that depends on the layout in which it reads it; whoever
+//! makes the value is paid one that depends on the layout in which it is made. For any prices, the
+//! sum of what every op and every value costs at least on its own, prices included, is a lower
+//! bound on every plan, since the prices cancel. Sweeps move prices so that the bound rises: up,
+//! from what things cost to make; down, from what they are wanted for.
 //!
-//! When a factor is looked at on the way down, what each of its alternatives would add to the bound is known: an alternative
-//! that would lift it past the cost of a known plan is in no better plan. (Reduced-cost fixing.)
+//! When a factor is looked at on the way down, what each of its alternatives would add to the bound
+//! is known: an alternative that would lift it past the cost of a known plan is in no better plan.
+//! (Reduced-cost fixing.)
 
 use std::sync::Arc;
 
@@ -22,12 +24,13 @@ use super::tree::{MAX_READERS, Tree, add, at};
 /// The state of the dual.
 #[derive(Clone, Debug)]
 pub(crate) struct Prices {
-    /// For each value and use, the price that the reader pays at each node: `FAR` where the value cannot be had, `-FAR` where
-    /// the reader has no use for it.
+    /// For each value and use, the price that the reader pays at each node: `FAR` where the value
+    /// cannot be had, `-FAR` where the reader has no use for it.
     pub(crate) paid: Vec<Vec<Vec<i64>>>,
     /// For each value, what its maker is paid at each node.
     made: Vec<Vec<i64>>,
-    /// For each value that one alone reads, what it cost at least to reach each node on the last way up.
+    /// For each value that one alone reads, what it cost at least to reach each node on the last
+    /// way up.
     reached: Vec<Vec<i64>>,
     /// The least that each op and each value costs; with `out`, the terms of the bound.
     op_least: Terms,
@@ -68,7 +71,10 @@ impl Prices {
 
     /// The bound, in picoseconds; at least [`FAR`] where there is no plan at all.
     pub(crate) fn bound(&self) -> i64 {
-        add(add(self.op_least.sum(), self.value_least.sum()), add(self.out_least.sum(), self.sides.sum()))
+        add(
+            add(self.op_least.sum(), self.value_least.sum()),
+            add(self.out_least.sum(), self.sides.sum()),
+        )
     }
 
     /// What a value and its op add to the bound, in ticks.
@@ -92,8 +98,8 @@ impl Prices {
         prices
     }
 
-    /// Prices to begin with for a program that differs from that of these in its layout patterns: what can be had, and
-    /// what readers have use for, is to be found out anew.
+    /// Prices to begin with for a program that differs from that of these in its layout patterns:
+    /// what can be had, and what readers have use for, is to be found out anew.
     pub(crate) fn resumed(&self, problem: &Factors) -> Prices {
         let mut prices = Prices { paid: self.paid.clone(), ..Prices::new(problem) };
         for price in prices.paid.iter_mut().flatten().flatten().filter(|price| price.abs() >= FAR) {
@@ -103,14 +109,19 @@ impl Prices {
     }
 
     /// What the bound would be, after a sweep down, with fewer layouts allowed for the parameters.
-    pub(crate) fn bound_of_parameters(&self, problem: &Factors, allows: &dyn Fn(ValueId, Node) -> bool) -> i64 {
+    pub(crate) fn bound_of_parameters(
+        &self,
+        problem: &Factors,
+        allows: &dyn Fn(ValueId, Node) -> bool,
+    ) -> i64 {
         let mut bound = self.bound();
         for id in &problem.live {
             let (v, factor) = (id.index(), &problem.factors[id.index()]);
             if factor.arity > 0 {
                 continue;
             }
-            let gains = factor.out.iter().filter(|n| allows(*id, **n)).map(|n| self.made[v][at(*n)]);
+            let gains =
+                factor.out.iter().filter(|n| allows(*id, **n)).map(|n| self.made[v][at(*n)]);
             let least = gains.filter(|g| *g > -FAR).map(|g| -g).min().unwrap_or(FAR);
             bound = add(add(bound, -self.op_least.of(v)), least);
         }
@@ -118,28 +129,45 @@ impl Prices {
     }
 
     /// The prices of what is kept of a problem; see [`Factors::shrunk`].
-    pub(crate) fn shrunk(&self, small: &Factors, renamed: &Renamed, keep_strategies: &[Vec<bool>]) -> Prices {
+    pub(crate) fn shrunk(
+        &self,
+        small: &Factors,
+        renamed: &Renamed,
+        keep_strategies: &[Vec<bool>],
+    ) -> Prices {
         let mut prices = self.clone();
         for id in &small.live {
             let v = id.index();
             let pick = |all: &[i64]| -> Vec<i64> {
-                all.iter().zip(&renamed[v]).filter(|(_, new)| new.is_some()).map(|(x, _)| *x).collect()
+                all.iter()
+                    .zip(&renamed[v])
+                    .filter(|(_, new)| new.is_some())
+                    .map(|(x, _)| *x)
+                    .collect()
             };
             for paid in &mut prices.paid[v] {
                 *paid = pick(paid);
             }
             prices.made[v] = pick(&prices.made[v]);
             prices.through_node[v] = pick(&prices.through_node[v]);
-            let kept = prices.through_strategy[v].iter().zip(&keep_strategies[v]).filter(|(_, keep)| **keep);
+            let kept = prices.through_strategy[v]
+                .iter()
+                .zip(&keep_strategies[v])
+                .filter(|(_, keep)| **keep);
             let kept: Vec<i64> = kept.map(|(t, _)| *t).collect();
-            debug_assert_eq!(kept.len(), small.factors[v].out.len(), "a kept strategy has kept layouts");
+            debug_assert_eq!(
+                kept.len(),
+                small.factors[v].out.len(),
+                "a kept strategy has kept layouts"
+            );
             prices.through_strategy[v] = kept;
         }
         prices.sides.seat(small);
         prices
     }
 
-    /// The time of a plan made by taking, value by value from the results back, what the prices favour; after a sweep up.
+    /// The time of a plan made by taking, value by value from the results back, what the prices
+    /// favour; after a sweep up.
     pub(crate) fn favoured(&mut self, problem: &Factors) -> i64 {
         let mut wanted: Vec<Vec<Node>> = vec![Vec::new(); problem.factors.len()];
         let want = |wanted: &mut Vec<Vec<Node>>, v: usize, node: Node| {
@@ -149,7 +177,9 @@ impl Prices {
         };
         for (i, (value, allowed)) in problem.outputs.iter().enumerate() {
             let paid = &self.paid[value.index()][use_index(problem, *value, Use::Output(i))];
-            let Some(node) = allowed.iter().copied().min_by_key(|n| paid[at(*n)]) else { return FAR };
+            let Some(node) = allowed.iter().copied().min_by_key(|n| paid[at(*n)]) else {
+                return FAR;
+            };
             want(&mut wanted, value.index(), node);
         }
         let mut total = 0;
@@ -160,7 +190,8 @@ impl Prices {
             }
             let nodes = problem.nodes(*id);
             let mut served = vec![0; nodes];
-            // Each layout wanted is reached on its own: a tree could branch at a hub, and so pay one permute for two.
+            // Each layout wanted is reached on its own: a tree could branch at a hub, and so pay
+            // one permute for two.
             for node in &wanted[v] {
                 let mut paid = vec![-FAR; nodes];
                 paid[at(*node)] = 0;
@@ -173,7 +204,9 @@ impl Prices {
             let paid = self.paid_by(&uses);
             let best = (0..factor.out.len()).min_by_key(|s| {
                 let own = add(served[at(factor.out[*s])], factor.cost[*s]);
-                paid.iter().zip(factor.reads_of(*s)).fold(own, |sum, (paid, node)| add(sum, due(paid[at(*node)])))
+                paid.iter()
+                    .zip(factor.reads_of(*s))
+                    .fold(own, |sum, (paid, node)| add(sum, due(paid[at(*node)])))
             });
             let Some(best) = best else { return FAR };
             let (graph, out) = (&problem.graphs[v], factor.out[best]);
@@ -208,8 +241,10 @@ impl Prices {
             let sides = self.sides.of_value(v);
             for (s, (out, cost)) in factor.out.iter().zip(&factor.cost).enumerate() {
                 let own = sides.get(s).map_or(*cost, |side| add(*cost, *side));
-                let cost =
-                    paid.iter().zip(factor.reads_of(s)).fold(own, |sum, (paid, node)| add(sum, due(paid[at(*node)])));
+                let cost = paid
+                    .iter()
+                    .zip(factor.reads_of(s))
+                    .fold(own, |sum, (paid, node)| add(sum, due(paid[at(*node)])));
                 let out = &mut made[at(*out)];
                 *out = (*out).min(cost);
             }
@@ -238,7 +273,9 @@ impl Prices {
     /// What each layout of a result costs: what is paid for the value in it, and its side price.
     fn cost_of_output(&self, output: usize, paid: &[i64], allowed: &[Node]) -> Vec<i64> {
         let sides = self.sides.of_output(output);
-        let with_side = |(i, n): (usize, &Node)| sides.get(i).map_or(paid[at(*n)], |side| add(paid[at(*n)], *side));
+        let with_side = |(i, n): (usize, &Node)| {
+            sides.get(i).map_or(paid[at(*n)], |side| add(paid[at(*n)], *side))
+        };
         allowed.iter().enumerate().map(with_side).collect()
     }
 
@@ -309,7 +346,8 @@ impl Prices {
         self.balance(problem);
     }
 
-    /// Lets each part look at its places, notes what each choice there would cost at least, and hands shares back.
+    /// Lets each part look at its places, notes what each choice there would cost at least, and
+    /// hands shares back.
     fn balance(&mut self, problem: &Factors) {
         if self.sides.is_empty() {
             return;
@@ -344,7 +382,8 @@ impl Prices {
         }
     }
 
-    /// What each strategy of a value costs, side prices counted, less what its maker is paid; on the way down.
+    /// What each strategy of a value costs, side prices counted, less what its maker is paid; on
+    /// the way down.
     fn cost_of_making(&self, problem: &Factors, id: ValueId) -> Vec<i64> {
         let v = id.index();
         let factor = &problem.factors[v];
@@ -355,7 +394,9 @@ impl Prices {
             let gain = made[at(*out)];
             let own = if gain <= -FAR { FAR } else { own.saturating_sub(gain) };
             let own = sides.get(s).map_or(own, |side| add(own, *side));
-            paid.iter().zip(factor.reads_of(s)).fold(own, |sum, (paid, node)| add(sum, due(paid[at(*node)])))
+            paid.iter()
+                .zip(factor.reads_of(s))
+                .fold(own, |sum, (paid, node)| add(sum, due(paid[at(*node)])))
         };
         factor.out.iter().zip(&factor.cost).enumerate().map(cost).collect()
     }
@@ -437,7 +478,8 @@ impl Prices {
     }
 }
 
-/// What a reader pays at a price. Where it has no use for the value, nothing that may be in a plan reads there.
+/// What a reader pays at a price. Where it has no use for the value, nothing that may be in a plan
+/// reads there.
 fn due(price: i64) -> i64 {
     if price <= -FAR { FAR } else { price }
 }
@@ -450,5 +492,9 @@ pub(crate) fn use_index(problem: &Factors, operand: ValueId, reader: Use) -> usi
 /// For each operand of an op, which use of the operand it is.
 pub(crate) fn uses_of(problem: &Factors, id: ValueId) -> Vec<(usize, usize)> {
     let operands = &problem.operands[id.index()];
-    operands.iter().enumerate().map(|(i, o)| (o.index(), use_index(problem, *o, Use::Operand(id, i)))).collect()
+    operands
+        .iter()
+        .enumerate()
+        .map(|(i, o)| (o.index(), use_index(problem, *o, Use::Operand(id, i))))
+        .collect()
 }

@@ -1,5 +1,5 @@
-//! Few arcs for many moves: the moves between layouts that the same axes split, as arcs and hubs that lead from each to each
-//! in the same times.
+//! Few arcs for many moves: the moves between layouts that the same axes split, as arcs and hubs
+//! that lead from each to each in the same times.
 
 use std::collections::BTreeMap;
 
@@ -32,19 +32,23 @@ struct Ranked {
     times: Vec<i64>,
     /// `of[from * count + to]`.
     of: Vec<usize>,
-    /// For each layout and each time, the layouts to which a move from it takes no longer, and those from which one to it does.
+    /// For each layout and each time, the layouts to which a move from it takes no longer, and
+    /// those from which one to it does.
     reached: Vec<Set>,
     reaching: Vec<Set>,
 }
 
 impl Sparse {
-    /// Arcs and hubs that lead from each of so many layouts to each other in no more and no less than the least time that
-    /// moves take, given the kind of the one move between each two, and the time of each kind: at most [`MAX_EXCHANGED`] layouts.
+    /// Arcs and hubs that lead from each of so many layouts to each other in no more and no less
+    /// than the least time that moves take, given the kind of the one move between each two, and
+    /// the time of each kind: at most [`MAX_EXCHANGED`] layouts.
     pub(super) fn new(count: usize, times: &[i64], kind: impl Fn(usize, usize) -> usize) -> Sparse {
         let ranked = Ranked::new(count, times, kind);
         let mut needed = vec![vec![0; ranked.times.len()]; count];
         let shares = ranked.shares();
-        for (from, to) in pairs(count).filter(|(from, to)| !ranked.is_two_moves(*from, *to, &shares)) {
+        for (from, to) in
+            pairs(count).filter(|(from, to)| !ranked.is_two_moves(*from, *to, &shares))
+        {
             needed[from][ranked.of[from * count + to]] |= 1 << to;
         }
         let mut sparse = Sparse::default();
@@ -54,11 +58,12 @@ impl Sparse {
         sparse
     }
 
-    /// Adds what leads over the moves of one time. Layouts from which all the same are reached no later have one hub; so do those
-    /// from which the same moves are needed.
+    /// Adds what leads over the moves of one time. Layouts from which all the same are reached no
+    /// later have one hub; so do those from which the same moves are needed.
     fn add(&mut self, ranked: &Ranked, rank: usize, needed: &[Vec<Set>]) {
         let time = ranked.times[rank];
-        let mut left: Vec<usize> = (0..ranked.count).filter(|from| needed[*from][rank] != 0).collect();
+        let mut left: Vec<usize> =
+            (0..ranked.count).filter(|from| needed[*from][rank] != 0).collect();
         for widely in [true, false] {
             let mut alike: BTreeMap<Set, Vec<usize>> = BTreeMap::new();
             for from in std::mem::take(&mut left) {
@@ -89,11 +94,13 @@ impl Ranked {
             of[from * count + to] = kind(from, to);
             is_there[of[from * count + to]] = true;
         }
-        let mut times: Vec<i64> = of_kind.iter().zip(is_there).filter_map(|(t, there)| there.then_some(*t)).collect();
+        let mut times: Vec<i64> =
+            of_kind.iter().zip(is_there).filter_map(|(t, there)| there.then_some(*t)).collect();
         times.sort_unstable();
         times.dedup();
         let ranks = times.len();
-        let rank_of: Vec<usize> = of_kind.iter().map(|time| times.partition_point(|t| t < time)).collect();
+        let rank_of: Vec<usize> =
+            of_kind.iter().map(|time| times.partition_point(|t| t < time)).collect();
         let (mut reached, mut reaching) = (vec![0; count * ranks], vec![0; count * ranks]);
         for (from, to) in pairs(count) {
             let rank = rank_of[of[from * count + to]];
@@ -109,12 +116,17 @@ impl Ranked {
         Ranked { count, times, of, reached, reaching }
     }
 
-    /// For each time, the two that two moves may take at most to take no more: the longest second for each first. Each of the
-    /// two takes less, so that leaving out all moves that are two others makes no way longer; with a move of no time that would
-    /// not follow, and none is left out.
+    /// For each time, the two that two moves may take at most to take no more: the longest second
+    /// for each first. Each of the two takes less, so that leaving out all moves that are two
+    /// others makes no way longer; with a move of no time that would not follow, and none is left
+    /// out.
     fn shares(&self) -> Vec<Vec<(usize, usize)>> {
         let of = |time: &i64| -> Vec<(usize, usize)> {
-            let firsts = self.times.iter().take_while(|first| *first < time && self.times[0] > 0).enumerate();
+            let firsts = self
+                .times
+                .iter()
+                .take_while(|first| *first < time && self.times[0] > 0)
+                .enumerate();
             let second = |first: &i64| self.times.partition_point(|second| *second <= time - first);
             firsts
                 .map(|(rank, first)| (rank, second(first)))
@@ -137,7 +149,8 @@ impl Ranked {
 
 /// All pairs of two different ones of so many.
 fn pairs(count: usize) -> impl Iterator<Item = (usize, usize)> {
-    (0..count).flat_map(move |from| (0..count).filter(move |to| *to != from).map(move |to| (from, to)))
+    (0..count)
+        .flat_map(move |from| (0..count).filter(move |to| *to != from).map(move |to| (from, to)))
 }
 
 fn members(set: Set) -> impl Iterator<Item = usize> {
@@ -157,7 +170,9 @@ mod tests {
             let onward = way[middle].clone();
             for row in &mut way {
                 let there = row[middle];
-                row.iter_mut().zip(&onward).for_each(|(known, on)| *known = (*known).min(there + on));
+                row.iter_mut()
+                    .zip(&onward)
+                    .for_each(|(known, on)| *known = (*known).min(there + on));
             }
         }
         way
@@ -168,14 +183,18 @@ mod tests {
     fn arcs_and_hubs_take_what_all_moves_take() {
         let mut state = 7u64;
         let mut next = |below: u64| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (state >> 33) % below
         };
         let (mut all, mut kept) = (0, 0);
         for case in 0..400 {
             let count = 2 + next(20) as usize;
-            let values: Vec<i64> = (0..1 + next(5)).map(|_| next(7) as i64 + i64::from(case % 3 > 0)).collect();
-            let kinds: Vec<usize> = (0..count * count).map(|_| next(values.len() as u64) as usize).collect();
+            let values: Vec<i64> =
+                (0..1 + next(5)).map(|_| next(7) as i64 + i64::from(case % 3 > 0)).collect();
+            let kinds: Vec<usize> =
+                (0..count * count).map(|_| next(values.len() as u64) as usize).collect();
             let times: Vec<i64> = kinds.iter().map(|kind| values[*kind]).collect();
             let sparse = Sparse::new(count, &values, |from, to| kinds[from * count + to]);
             let mut arcs = sparse.arcs.clone();
@@ -183,10 +202,15 @@ mod tests {
                 arcs.extend(hub.from.iter().map(|from| (*from, count + i, hub.time)));
                 arcs.extend(hub.to.iter().map(|to| (count + i, *to, 0)));
             }
-            let given: Vec<_> = pairs(count).map(|(from, to)| (from, to, times[from * count + to])).collect();
-            let (found, wanted) = (shortest(count + sparse.hubs.len(), &arcs), shortest(count, &given));
+            let given: Vec<_> =
+                pairs(count).map(|(from, to)| (from, to, times[from * count + to])).collect();
+            let (found, wanted) =
+                (shortest(count + sparse.hubs.len(), &arcs), shortest(count, &given));
             for (from, to) in pairs(count) {
-                assert_eq!(found[from][to], wanted[from][to], "case {case}: {from} to {to} of {times:?}");
+                assert_eq!(
+                    found[from][to], wanted[from][to],
+                    "case {case}: {from} to {to} of {times:?}"
+                );
             }
             (all, kept) = (all + given.len(), kept + arcs.len());
         }

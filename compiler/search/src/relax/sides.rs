@@ -1,4 +1,5 @@
-//! What the places of a program pay to the parts that reach across it ([`Part`]), and what the parts come to.
+//! What the places of a program pay to the parts that reach across it ([`Part`]), and what the
+//! parts come to.
 
 use std::sync::Arc;
 
@@ -16,18 +17,22 @@ pub(crate) struct Sides {
     pub(crate) parts: Arc<Vec<Part>>,
     /// For each part, place and class, what the place pays.
     paid: Vec<Vec<Vec<i64>>>,
-    /// For each part and place, the class of each of its choices: the strategies of a value, the layouts of a result.
+    /// For each part and place, the class of each of its choices: the strategies of a value, the
+    /// layouts of a result.
     class: Vec<Vec<Vec<u32>>>,
     /// What each part comes to: terms of the bound.
     least: Terms,
-    /// For each value, and each result, what each choice pays to all parts; empty where it has no place.
+    /// For each value, and each result, what each choice pays to all parts; empty where it has no
+    /// place.
     of_value: Vec<Vec<i64>>,
     of_output: Vec<Vec<i64>>,
-    /// For each value with places, by how much each choice costs more than the least, all that is paid counted.
+    /// For each value with places, by how much each choice costs more than the least, all that is
+    /// paid counted.
     spared: Vec<Vec<i64>>,
     /// For each part, place and class, a bound on the plans that have that class there.
     pub(crate) through: Vec<Vec<Vec<i64>>>,
-    /// Whether a memory asks the same of all places for a byte. Prices find the way faster so; each by itself is sharper.
+    /// Whether a memory asks the same of all places for a byte. Prices find the way faster so; each
+    /// by itself is sharper.
     pub(crate) at_a_rate: bool,
     /// What each class cost a part when it last looked at all its places.
     looked_at: Vec<Vec<Vec<i64>>>,
@@ -44,7 +49,10 @@ impl Sides {
         let zeros = |part: &Part| part.places.iter().map(|p| vec![0; p.classes]).collect();
         let paid: Vec<Vec<Vec<i64>>> = parts.iter().map(zeros).collect();
         let mut sides = Sides {
-            through: paid.iter().map(|part| part.iter().map(|place| vec![-FAR; place.len()]).collect()).collect(),
+            through: paid
+                .iter()
+                .map(|part| part.iter().map(|place| vec![-FAR; place.len()]).collect())
+                .collect(),
             looked_at: paid.clone(),
             at_a_rate: true,
             paid,
@@ -67,7 +75,8 @@ impl Sides {
                     Seat::Value(value) => (value, &problem.factors[value.index()].out),
                     Seat::Output(i) => (problem.outputs[i].0, &problem.outputs[i].1),
                 };
-                let class = |node: &Node| problem.layout(value, *node).map_or(NO_CLASS, |l| place.class(l));
+                let class =
+                    |node: &Node| problem.layout(value, *node).map_or(NO_CLASS, |l| place.class(l));
                 nodes.iter().map(class).collect()
             };
             part.places.iter().map(of).collect()
@@ -85,8 +94,9 @@ impl Sides {
             }
         }
         self.add_up();
-        let leasts: Vec<i64> =
-            (0..self.parts.len()).map(|part| self.parts[part].least(&self.cost(part)).least).collect();
+        let leasts: Vec<i64> = (0..self.parts.len())
+            .map(|part| self.parts[part].least(&self.cost(part)).least)
+            .collect();
         leasts.into_iter().enumerate().for_each(|(part, least)| self.least.set(part, least));
     }
 
@@ -142,7 +152,9 @@ impl Sides {
 
     /// For each place of a part, the classes that plans of at most `most` ticks may have there.
     pub(crate) fn live(&self, part: usize, most: i64) -> Vec<Vec<usize>> {
-        let may = |through: &Vec<i64>| (0..through.len()).filter(|class| through[*class] <= most).collect();
+        let may = |through: &Vec<i64>| {
+            (0..through.len()).filter(|class| through[*class] <= most).collect()
+        };
         self.through[part].iter().map(may).collect()
     }
 
@@ -178,8 +190,9 @@ impl Sides {
         (0..count).map(price).collect()
     }
 
-    /// Hands what the choices at a seat cost beyond the least over to its parts: `cost` is what each costs, side prices
-    /// counted, and is less by what the parts take. Something stays where `stays` says that others want some, too.
+    /// Hands what the choices at a seat cost beyond the least over to its parts: `cost` is what
+    /// each costs, side prices counted, and is less by what the parts take. Something stays where
+    /// `stays` says that others want some, too.
     pub(crate) fn take(&mut self, seat: Seat, cost: &mut [i64], stays: bool) {
         let places = self.places(seat);
         let Some(least) = cost.iter().copied().min().filter(|least| *least < FAR) else { return };
@@ -187,7 +200,9 @@ impl Sides {
             let share = (places.len() - n + usize::from(stays)) as i64;
             let classes = &self.class[*part][*place];
             let mut beyond = vec![FAR; self.paid[*part][*place].len()];
-            for (class, cost) in classes.iter().zip(cost.iter()).filter(|(class, _)| **class != NO_CLASS) {
+            for (class, cost) in
+                classes.iter().zip(cost.iter()).filter(|(class, _)| **class != NO_CLASS)
+            {
                 let beyond = &mut beyond[*class as usize];
                 *beyond = (*beyond).min(if *cost >= FAR { FAR } else { *cost - least });
             }
@@ -199,7 +214,9 @@ impl Sides {
                     *price -= *beyond;
                 }
             }
-            for (class, cost) in classes.iter().zip(cost.iter_mut()).filter(|(_, cost)| **cost < FAR) {
+            for (class, cost) in
+                classes.iter().zip(cost.iter_mut()).filter(|(_, cost)| **cost < FAR)
+            {
                 *cost = match *class {
                     NO_CLASS => FAR,
                     class if beyond[class as usize] >= FAR => FAR,
@@ -220,9 +237,10 @@ impl Sides {
         }
     }
 
-    /// Each part looks at all its places at once, and hands back to each an even share of what each class costs it.
-    /// `rest` is what the bound has beside the parts; none where the places have not handed over all that they have.
-    /// `seen` is told, before anything is handed back, of each part: what it comes to, and would with each class.
+    /// Each part looks at all its places at once, and hands back to each an even share of what each
+    /// class costs it. `rest` is what the bound has beside the parts; none where the places have
+    /// not handed over all that they have. `seen` is told, before anything is handed back, of each
+    /// part: what it comes to, and would with each class.
     pub(crate) fn balance(&mut self, rest: Option<i64>, mut seen: impl FnMut(&Sides, &[Least])) {
         if self.is_empty() {
             return;
@@ -235,14 +253,17 @@ impl Sides {
             let bound = add(rest, self.sum());
             for (part, Least { least, with }) in leasts.iter().enumerate() {
                 self.looked_at[part] = self.cost(part);
-                for (through, with) in self.through[part].iter_mut().flatten().zip(with.iter().flatten()) {
+                for (through, with) in
+                    self.through[part].iter_mut().flatten().zip(with.iter().flatten())
+                {
                     *through = (*through).max(add(bound, add(*with, -*least)));
                 }
             }
         }
         seen(self, &leasts);
         for (part, Least { least, with }) in leasts.iter().enumerate() {
-            // On the way up the places of values have set their prices by what they pay now: it may only grow.
+            // On the way up the places of values have set their prices by what they pay now: it may
+            // only grow.
             if rest.is_none() && !self.parts[part].has_results() {
                 continue;
             }
@@ -266,11 +287,13 @@ impl Sides {
         }
     }
 
-    /// Hands back to the places of a memory all that they handed over, and asks the same of all for a byte; `false` for a
-    /// label.
+    /// Hands back to the places of a memory all that they handed over, and asks the same of all for
+    /// a byte; `false` for a label.
     fn pay_at_a_rate(&mut self, part: usize, with: &[Vec<i64>]) -> bool {
         let parts = Arc::clone(&self.parts);
-        let (Kind::Memory { bytes, .. }, Some(rate)) = (&parts[part].kind, parts[part].rate(&self.cost(part))) else {
+        let (Kind::Memory { bytes, .. }, Some(rate)) =
+            (&parts[part].kind, parts[part].rate(&self.cost(part)))
+        else {
             return false;
         };
         for ((paid, with), bytes) in self.paid[part].iter_mut().zip(with).zip(bytes) {
@@ -281,8 +304,8 @@ impl Sides {
         true
     }
 
-    /// By how much a value's choices push the bound up: for each, what the parts would come to with its class beyond what
-    /// they come to now, and what it costs beyond the value's least.
+    /// By how much a value's choices push the bound up: for each, what the parts would come to with
+    /// its class beyond what they come to now, and what it costs beyond the value's least.
     pub(crate) fn pushed(&self, value: ValueId, leasts: &[Least]) -> Vec<i64> {
         let places = self.places(Seat::Value(value));
         let mut pushed = self.spared[value.index()].clone();
@@ -290,7 +313,10 @@ impl Sides {
             for (more, class) in pushed.iter_mut().zip(&self.class[part][place]) {
                 *more = match *class {
                     NO_CLASS => FAR,
-                    class => add(*more, add(leasts[part].with[place][class as usize], -leasts[part].least)),
+                    class => add(
+                        *more,
+                        add(leasts[part].with[place][class as usize], -leasts[part].least),
+                    ),
                 };
             }
         }

@@ -1,4 +1,5 @@
-//! Plans divided in branches that keep all their alternatives, so that the prices of each can be shown to others.
+//! Plans divided in branches that keep all their alternatives, so that the prices of each can be
+//! shown to others.
 
 use std::sync::Arc;
 
@@ -66,7 +67,8 @@ impl Branch {
             if now >= goal {
                 break;
             }
-            let slow = gain <= 0 || (sweep >= FEWEST && gain <= goal.saturating_sub(now) / WORTH_SWEEPING);
+            let slow =
+                gain <= 0 || (sweep >= FEWEST && gain <= goal.saturating_sub(now) / WORTH_SWEEPING);
             if slow && !std::mem::replace(&mut prices.sides.at_a_rate, false) {
                 break;
             }
@@ -75,8 +77,9 @@ impl Branch {
         self.whole = Arc::new(Whole { problem, prices });
     }
 
-    /// The question that is most open among plans of less than so many picoseconds; those for which it holds, and the others.
-    /// `None` where whatever is stored fits, and each label has one layout.
+    /// The question that is most open among plans of less than so many picoseconds; those for which
+    /// it holds, and the others. `None` where whatever is stored fits, and each label has one
+    /// layout.
     pub(crate) fn divided(&self, target: u64) -> Option<(Split, Branch, Branch)> {
         let most = self.whole.problem.in_time(target.saturating_sub(1));
         let sides = &self.whole.prices.sides;
@@ -89,7 +92,8 @@ impl Branch {
             };
             let smaller = &live[place][..live[place].len() - 1];
             let best = sides.best(part)[place] as usize;
-            let up_to = smaller.iter().rfind(|class| **class <= best).or(smaller.first()).copied()?;
+            let up_to =
+                smaller.iter().rfind(|class| **class <= best).or(smaller.first()).copied()?;
             let low = self.having(part, &|p, class| p != place || class as usize <= up_to);
             let high = self.having(part, &|p, class| p != place || class as usize > up_to);
             return Some((Split::Stored(value, bytes[place][up_to]), low, high));
@@ -98,8 +102,10 @@ impl Branch {
         let best = sides.best(part).first().copied()?;
         let Kind::Label { layouts } = &sides.parts[part].kind else { return None };
         let layout = *layouts.get(best as usize)?;
-        let (one, others) =
-            (self.having(part, &|_, class| class == best), self.having(part, &|_, class| class != best));
+        let (one, others) = (
+            self.having(part, &|_, class| class == best),
+            self.having(part, &|_, class| class != best),
+        );
         // Labels are the first parts, in their order.
         Some((Split::Label(part, layout), one, others))
     }

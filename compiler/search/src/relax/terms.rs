@@ -1,4 +1,5 @@
-//! Terms of a sum, and the sum: it is asked for once a term, and adding them up anew would take as long as all the rest.
+//! Terms of a sum, and the sum: it is asked for once a term, and adding them up anew would take as
+//! long as all the rest.
 
 use super::graph::FAR;
 

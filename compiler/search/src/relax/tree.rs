@@ -1,11 +1,14 @@
-//! One value: what it costs at least to make it and to bring it to all its readers, from every point of view.
+//! One value: what it costs at least to make it and to bring it to all its readers, from every
+//! point of view.
 //!
-//! With `k` readers, `inside[set][n]` is the least price of serving the readers in `set` from node `n` (Dreyfus and Wagner),
-//! `outside[set][n]` the least price of all the rest when the readers in `set` are served from `n`.
+//! With `k` readers, `inside[set][n]` is the least price of serving the readers in `set` from node
+//! `n` (Dreyfus and Wagner), `outside[set][n]` the least price of all the rest when the readers in
+//! `set` are served from `n`.
 
 use super::graph::{FAR, Graph, Node, Queue};
 
-/// Readers beyond this many are priced one by one (a weaker bound): the number of sets doubles with each.
+/// Readers beyond this many are priced one by one (a weaker bound): the number of sets doubles with
+/// each.
 pub(crate) const MAX_READERS: usize = 5;
 
 /// Scratch and results for one value.
@@ -20,8 +23,8 @@ pub(crate) fn add(a: i64, b: i64) -> i64 {
     if a >= FAR || b >= FAR { FAR } else { (a + b).clamp(-FAR, FAR) }
 }
 
-/// What it costs to serve a reader that pays a price: the price, less. A reader without use for a node is not served there,
-/// nor one at a node where the value cannot be had.
+/// What it costs to serve a reader that pays a price: the price, less. A reader without use for a
+/// node is not served there, nor one at a node where the value cannot be had.
 fn earned(price: i64) -> i64 {
     if price.abs() >= FAR { FAR } else { -price }
 }
@@ -43,7 +46,9 @@ impl Tree {
                 let mut part = (set - 1) & set;
                 while part > 0 {
                     if part & low != 0 {
-                        for ((c, a), b) in cost.iter_mut().zip(&self.inside[part]).zip(&self.inside[set ^ part]) {
+                        for ((c, a), b) in
+                            cost.iter_mut().zip(&self.inside[part]).zip(&self.inside[set ^ part])
+                        {
                             *c = (*c).min(add(*a, *b));
                         }
                     }
@@ -55,19 +60,22 @@ impl Tree {
         }
     }
 
-    /// Fills `outside` for the one reader that there is, given the least cost of reaching each node.
+    /// Fills `outside` for the one reader that there is, given the least cost of reaching each
+    /// node.
     pub(crate) fn outside_of_one(&mut self, reached: &[i64]) {
         self.outside.resize_with(2.max(self.outside.len()), Vec::new);
         self.outside[1].clear();
         self.outside[1].extend_from_slice(reached);
     }
 
-    /// What it takes to bring a value from one node to several others, by a tree that a plan can have.
+    /// What it takes to bring a value from one node to several others, by a tree that a plan can
+    /// have.
     pub(crate) fn reaching_all(&mut self, graph: &Graph, from: Node, wanted: &[Node]) -> i64 {
         graph.tree(from, wanted, &mut self.queue)
     }
 
-    /// Fills `outside` for all sets, given what it costs to make the value at each node; `insides` comes first.
+    /// Fills `outside` for all sets, given what it costs to make the value at each node; `insides`
+    /// comes first.
     pub(crate) fn outsides(&mut self, graph: &Graph, readers: usize, made: &[i64]) {
         let all = (1usize << readers) - 1;
         self.outside.resize_with((all + 1).max(self.outside.len()), Vec::new);
@@ -81,7 +89,9 @@ impl Tree {
                 let rest = all ^ set;
                 let mut other = rest;
                 while other > 0 {
-                    for ((c, o), i) in cost.iter_mut().zip(&self.outside[set | other]).zip(&self.inside[other]) {
+                    for ((c, o), i) in
+                        cost.iter_mut().zip(&self.outside[set | other]).zip(&self.inside[other])
+                    {
                         *c = (*c).min(add(*o, *i));
                     }
                     other = (other - 1) & rest;
@@ -99,8 +109,14 @@ impl Tree {
         cost
     }
 
-    /// For each node, a bound on serving all readers from it: each on its own, at a share of the cost of each move.
-    pub(crate) fn shares(&mut self, graph: &Graph, nodes: usize, prices: &[impl AsRef<[i64]>]) -> Vec<i64> {
+    /// For each node, a bound on serving all readers from it: each on its own, at a share of the
+    /// cost of each move.
+    pub(crate) fn shares(
+        &mut self,
+        graph: &Graph,
+        nodes: usize,
+        prices: &[impl AsRef<[i64]>],
+    ) -> Vec<i64> {
         let mut sum = vec![0i64; nodes];
         for paid in prices {
             let mut cost: Vec<i64> = paid.as_ref().iter().map(|p| earned(*p)).collect();

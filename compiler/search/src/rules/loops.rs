@@ -1,8 +1,10 @@
-//! Loops: an einsum in a layout, with an all-gather of one operand or the reduce-scatter of its result inside.
+//! Loops: an einsum in a layout, with an all-gather of one operand or the reduce-scatter of its
+//! result inside.
 //!
-//! Each strategy of an einsum gives rise to loops: every operand may be given split over axes over which the einsum reads it
-//! whole, and the result may leave split over axes over which the einsum leaves it partial. An einsum has at most one
-//! collective in its loop. What [`Fused::layouts`] says of each is checked by a test, on all small layouts.
+//! Each strategy of an einsum gives rise to loops: every operand may be given split over axes over
+//! which the einsum reads it whole, and the result may leave split over axes over which the einsum
+//! leaves it partial. An einsum has at most one collective in its loop. What [`Fused::layouts`]
+//! says of each is checked by a test, on all small layouts.
 
 use shard_ir::{AxisList, Fused, Layout, MeshShape, Reduction};
 
@@ -12,15 +14,19 @@ use super::strategies::{OpProfile, OpSite};
 pub type Loop = (Fused, Vec<Layout>);
 
 impl OpSite<'_> {
-    /// The loops that gather one operand of the einsum, which then reads its operands in these layouts.
+    /// The loops that gather one operand of the einsum, which then reads its operands in these
+    /// layouts.
     pub fn for_each_gather(&self, inside: &[Layout], visit: &mut dyn FnMut(Fused, &[Layout])) {
         let mut given = inside.to_vec();
         for (operand, (dims, _)) in self.operands.iter().enumerate() {
             let sizes: Vec<u64> = dims.iter().map(|d| self.dims[d.index()].size).collect();
             let shape = MeshShape { mesh: self.mesh, sizes: &sizes };
             for axes in AxisList::arrangements(inside[operand].replicated_axes(self.mesh)) {
-                for dim in (0..dims.len()).filter(|dim| shape.can_append(inside[operand], *dim, &axes)) {
-                    given[operand] = inside[operand].with_dim(dim, inside[operand].axes_of(dim).concat(axes));
+                for dim in
+                    (0..dims.len()).filter(|dim| shape.can_append(inside[operand], *dim, &axes))
+                {
+                    given[operand] =
+                        inside[operand].with_dim(dim, inside[operand].axes_of(dim).concat(axes));
                     visit(Fused::AllGather { operand, dim, axes }, &given);
                 }
             }
@@ -53,9 +59,13 @@ impl OpSite<'_> {
             for keep in 0..split.len() {
                 let axes = split.suffix_from(keep);
                 let whole = target.with_dim(dim, split.prefix(keep));
-                let product = axes.iter().fold(whole, |layout, axis| layout.with_partial(axis, Reduction::Sum));
+                let product = axes
+                    .iter()
+                    .fold(whole, |layout, axis| layout.with_partial(axis, Reduction::Sum));
                 let given = self.strategies(profile, product);
-                found.extend(given.into_iter().map(|given| (Fused::ReduceScatter { dim, axes }, given)));
+                found.extend(
+                    given.into_iter().map(|given| (Fused::ReduceScatter { dim, axes }, given)),
+                );
             }
         }
         found
@@ -67,9 +77,16 @@ impl OpSite<'_> {
             .operands
             .iter()
             .zip(given)
-            .map(|((dims, dtype), layout)| shard_ir::Operand { dims, dtype: *dtype, layout: *layout })
+            .map(|((dims, dtype), layout)| shard_ir::Operand {
+                dims,
+                dtype: *dtype,
+                layout: *layout,
+            })
             .collect();
         let all = Fused::all_on(&operands, self.result, self.mesh, self.dims);
-        all.into_iter().filter(|(_, inside)| inside.result == target).map(|(fused, _)| fused).collect()
+        all.into_iter()
+            .filter(|(_, inside)| inside.result == target)
+            .map(|(fused, _)| fused)
+            .collect()
     }
 }

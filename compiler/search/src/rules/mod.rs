@@ -1,10 +1,12 @@
-//! The rules: every way of having a value in a layout. Adding one here adds it to the search, to `explain`, to the tests
-//! and to `spec/rules.md`.
+//! The rules: every way of having a value in a layout. Adding one here adds it to the search, to
+//! `explain`, to the tests and to `spec/rules.md`.
 //!
-//! A rule has a name that states a fact, and a law in one line. Three families build e-nodes of values in layouts:
+//! A rule has a name that states a fact, and a law in one line. Three families build e-nodes of
+//! values in layouts:
 //!
-//! * strategies ([`strategies`]): an op in a layout, from its operands in layouts that fit together;
-//!   A composite over a split dim is one op in the search and several in the plan ([`pieces`]);
+//! * strategies ([`strategies`]): an op in a layout, from its operands in layouts that fit
+//!   together; A composite over a split dim is one op in the search and several in the plan
+//!   ([`pieces`]);
 //! * moves ([`moves`]): a value in a layout, from the same value in another;
 //! * loops ([`loops`]), where they are asked for: an einsum and one of those moves at once.
 //!
@@ -59,13 +61,15 @@ rules! {
         "einsum(a, b, c -> R) is einsum(einsum(a, b), c -> R); so for every tree over the operands";
     /// A chain of einsums.
     REASSOCIATED = Logical, "einsum_of_an_einsum_reassociates",
-        "einsum(einsum(a, b), c) is einsum(a, einsum(b, c)), where the new two take at most twice the flops of the old";
+        "einsum(einsum(a, b), c) is einsum(a, einsum(b, c)), where the new two take at most twice \
+            the flops of the old";
     /// A sum over dims of an einsum.
     SUM_OF_EINSUM = Logical, "sum_of_an_einsum_is_an_einsum",
         "sum(einsum(a, b -> BF) over F) is einsum(a, b -> B)";
     /// A shared operand taken out of a sum.
     SHARED_OPERAND = Logical, "terms_that_share_an_operand_are_one_einsum",
-        "einsum(x, a) + einsum(x, b) is einsum(x, a + b); likewise with - and more terms, never the other way";
+        "einsum(x, a) + einsum(x, b) is einsum(x, a + b); likewise with - and more terms, never \
+            the other way";
     /// Equal ops.
     MERGED = Logical, "equal_ops_are_one_value",
         "two ops alike on the same operands are done once";
@@ -83,13 +87,15 @@ rules! {
         "einsum(BE, EF_x -> BF_x): the other operands are replicated over x";
     /// An axis on a contracted dim.
     CONTRACTED = Strategy, "axis_on_a_contracted_dim_leaves_a_partial_sum",
-        "einsum(BE_x, E_xF -> BF(partialsum-x)); likewise sum(a over E) and take over a split vocabulary";
+        "einsum(BE_x, E_xF -> BF(partialsum-x)); likewise sum(a over E) and take over a split \
+            vocabulary";
     /// A max over a split dim.
     CONTRACTED_MAX = Strategy, "max_over_a_split_dim_leaves_a_partial_max",
         "max(BS_x over S) is B(partialmax-x)";
     /// A linear op on a partial sum.
     LINEAR = Strategy, "linear_op_keeps_a_partial_sum",
-        "f(a(partialsum-x)) is f(a)(partialsum-x) where f is linear in a and the other operands are replicated over x";
+        "f(a(partialsum-x)) is f(a)(partialsum-x) where f is linear in a and the other operands \
+            are replicated over x";
     /// A sum of partial sums.
     SUM_OF_PARTIALS = Strategy, "sum_of_partial_sums_is_partial",
         "a(partialsum-x) + b(partialsum-x) is (a + b)(partialsum-x): one reduction serves both";
@@ -104,13 +110,16 @@ rules! {
         "every device of x computes the same";
     /// A softmax over a split dim.
     SOFTMAX_IN_PIECES = Strategy, "softmax_of_a_split_dim_combines_partial_max_and_sum",
-        "softmax(a over S) on BS_x: m = max(a) and s = sum(exp(a - m)), each all-reduced over x; exp(a - m) / s is BS_x";
+        "softmax(a over S) on BS_x: m = max(a) and s = sum(exp(a - m)), each all-reduced over x; \
+            exp(a - m) / s is BS_x";
     /// An rmsnorm over a split dim.
     RMSNORM_IN_PIECES = Strategy, "rmsnorm_of_a_split_dim_combines_partial_sums_of_squares",
-        "rmsnorm(a over E) on BE_x: q = einsum(a, a -> B), all-reduced over x; a * rsqrt(q / size of E + 1e-6) is BE_x";
+        "rmsnorm(a over E) on BE_x: q = einsum(a, a -> B), all-reduced over x; a * rsqrt(q / size \
+            of E + 1e-6) is BE_x";
     /// A layernorm over a split dim.
     LAYERNORM_IN_PIECES = Strategy, "layernorm_of_a_split_dim_combines_partial_means_and_squares",
-        "layernorm(a over E) on BE_x: mean(a) all-reduced over x, c = a - mean(a), then as rmsnorm(c over E)";
+        "layernorm(a over E) on BE_x: mean(a) all-reduced over x, c = a - mean(a), then as \
+            rmsnorm(c over E)";
     /// An elementwise op joins its producer's kernel.
     FUSED = Fusion, "elementwise_op_joins_its_producer",
         "gelu(einsum(a, b -> BF)) is one kernel: the einsum's result touches no memory";
@@ -119,7 +128,8 @@ rules! {
         "einsum(all-gather(y) of BE_y, EF_y -> BF_y) is one loop over the chunks of E";
     /// A reduce-scatter in the loop of an einsum.
     LOOPED_SCATTER = Loop, "einsum_scatters_its_partial_sum_in_its_loop",
-        "reduce-scatter(y) along E of einsum(BF_y, F_yE -> BE(partialsum-y)) is one loop over the chunks of E";
+        "reduce-scatter(y) along E of einsum(BF_y, F_yE -> BE(partialsum-y)) is one loop over the \
+            chunks of E";
     /// All-gather.
     ALL_GATHER = Move, "all_gather_undoes_a_split",
         "all-gather(z) along E: E_yz -> E_y";
@@ -176,9 +186,15 @@ pub fn rule_of_loop(fused: &Fused) -> Rule {
     }
 }
 
-/// What each mesh axis does in an op on these operands: the rules of the strategy, each once, in mesh order of the first
-/// axis that it applies to. An axis that nothing is split over is passed over, unless all are.
-pub fn rules_of_strategy(op: &Op, operands: &[Operand<'_>], result: Operand<'_>, mesh: &Mesh) -> Vec<Rule> {
+/// What each mesh axis does in an op on these operands: the rules of the strategy, each once, in
+/// mesh order of the first axis that it applies to. An axis that nothing is split over is passed
+/// over, unless all are.
+pub fn rules_of_strategy(
+    op: &Op,
+    operands: &[Operand<'_>],
+    result: Operand<'_>,
+    mesh: &Mesh,
+) -> Vec<Rule> {
     let mut found: Vec<Rule> = Vec::new();
     for rule in mesh.axis_ids().filter_map(|axis| rule_of_axis(op, operands, result, axis)) {
         if !found.contains(&rule) {
@@ -192,9 +208,16 @@ pub fn rules_of_strategy(op: &Op, operands: &[Operand<'_>], result: Operand<'_>,
 }
 
 /// What one mesh axis does in an op on these operands; `None` where the result is whole over it.
-pub fn rule_of_axis(op: &Op, operands: &[Operand<'_>], result: Operand<'_>, axis: AxisId) -> Option<Rule> {
-    let split = operands.iter().filter(|o| matches!(o.layout.place(axis), Place::Split { .. })).count();
-    let partial = operands.iter().filter(|o| matches!(o.layout.place(axis), Place::Partial(_))).count();
+pub fn rule_of_axis(
+    op: &Op,
+    operands: &[Operand<'_>],
+    result: Operand<'_>,
+    axis: AxisId,
+) -> Option<Rule> {
+    let split =
+        operands.iter().filter(|o| matches!(o.layout.place(axis), Place::Split { .. })).count();
+    let partial =
+        operands.iter().filter(|o| matches!(o.layout.place(axis), Place::Partial(_))).count();
     Some(match (result.layout.place(axis), op) {
         (Place::Replicated, _) => return None,
         (Place::Partial(kind), _) if split > 0 => match kind {

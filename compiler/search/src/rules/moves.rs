@@ -1,9 +1,11 @@
 //! Moves: a value in a layout, from the same value in another.
 
-use shard_ir::{AxisId, AxisList, AxisSet, Collective, Layout, Mesh, MeshShape, Program, Reduction, ValueId};
+use shard_ir::{
+    AxisId, AxisList, AxisSet, Collective, Layout, Mesh, MeshShape, Program, Reduction, ValueId,
+};
 
-/// Exchanges are in the plan space between no more layouts than so many: their number is the square of it. Three axes split a
-/// value of four dims in 120 ways, four axes one of three dims in 360.
+/// Exchanges are in the plan space between no more layouts than so many: their number is the square
+/// of it. Three axes split a value of four dims in 120 ways, four axes one of three dims in 360.
 pub const MAX_EXCHANGED: usize = 128;
 
 /// Which moves there are for a value, wherever it lies.
@@ -11,7 +13,8 @@ pub const MAX_EXCHANGED: usize = 128;
 pub enum Freedom {
     /// All.
     Any,
-    /// Those without traffic: it lies in the memory of the host, of which each device fetches the part that it wants.
+    /// Those without traffic: it lies in the memory of the host, of which each device fetches the
+    /// part that it wants.
     Cuts,
     /// None: it is stored before any step, and never moves.
     Fixed,
@@ -19,7 +22,8 @@ pub enum Freedom {
 
 /// All that the moves of a value depend on, beside the mesh and the partials of its program.
 ///
-/// Moves are worked out from this alone, and kept under it: so values have moves in common only where they have the same.
+/// Moves are worked out from this alone, and kept under it: so values have moves in common only
+/// where they have the same.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Movable {
     /// The global sizes of its dims, in memory order.
@@ -39,15 +43,21 @@ impl Movable {
         Movable { sizes: program.sizes(&program.value(value).dims), freedom }
     }
 
-    /// Whether exchanges from a layout are in the plan space: where no more than [`MAX_EXCHANGED`] layouts are split by the axes
-    /// that split this one.
+    /// Whether exchanges from a layout are in the plan space: where no more than [`MAX_EXCHANGED`]
+    /// layouts are split by the axes that split this one.
     pub fn is_exchanged(&self, mesh: &Mesh, from: Layout) -> bool {
         let like = || MeshShape { mesh, sizes: &self.sizes }.layouts_like(from);
         self.freedom == Freedom::Any && like().len() <= MAX_EXCHANGED
     }
 
     /// Every move from a layout, with the layout it leads to.
-    pub fn moves_from(&self, mesh: &Mesh, from: Layout, sums: AxisSet, maxima: AxisSet) -> Vec<(Collective, Layout)> {
+    pub fn moves_from(
+        &self,
+        mesh: &Mesh,
+        from: Layout,
+        sums: AxisSet,
+        maxima: AxisSet,
+    ) -> Vec<(Collective, Layout)> {
         let mut all = self.moves_but_exchanges_from(mesh, from, sums, maxima);
         if self.is_exchanged(mesh, from) {
             let like = MeshShape { mesh, sizes: &self.sizes }.layouts_like(from);
@@ -64,16 +74,26 @@ impl Movable {
         sums: AxisSet,
         maxima: AxisSet,
     ) -> Vec<(Collective, Layout)> {
-        let all = || Collective::all_but_exchanges_from(MeshShape { mesh, sizes: &self.sizes }, from, sums, maxima);
+        let all = || {
+            Collective::all_but_exchanges_from(
+                MeshShape { mesh, sizes: &self.sizes },
+                from,
+                sums,
+                maxima,
+            )
+        };
         match self.freedom {
             Freedom::Any => all(),
-            Freedom::Cuts => all().into_iter().filter(|(collective, _)| !collective.has_traffic()).collect(),
+            Freedom::Cuts => {
+                all().into_iter().filter(|(collective, _)| !collective.has_traffic()).collect()
+            }
             Freedom::Fixed => Vec::new(),
         }
     }
 
-    /// The exchanges from a layout to those of some layouts that one leads to: by far the most moves, so that they are made for
-    /// the layouts that are looked at alone. The caller asks first whether it [is exchanged](Movable::is_exchanged).
+    /// The exchanges from a layout to those of some layouts that one leads to: by far the most
+    /// moves, so that they are made for the layouts that are looked at alone. The caller asks first
+    /// whether it [is exchanged](Movable::is_exchanged).
     pub fn exchanges_to(
         &self,
         mesh: &Mesh,
@@ -89,10 +109,12 @@ impl Movable {
     }
 }
 
-/// The moves from a layout that generate all others at no loss of time, but for those between layouts that the same axes split:
-/// slices and to-partials over one axis, and all-reduces over any axes. All-gathers and reduce-scatters are over one axis where the network `adds_up`, so that a
-/// chain of them costs what the merged move costs, and over any axes and along any dims elsewhere. A
-/// test holds the closure of these, with all all-to-alls, permutes and exchanges, to that of [`Collective::all_from`].
+/// The moves from a layout that generate all others at no loss of time, but for those between
+/// layouts that the same axes split: slices and to-partials over one axis, and all-reduces over any
+/// axes. All-gathers and reduce-scatters are over one axis where the network `adds_up`, so that a
+/// chain of them costs what the merged move costs, and over any axes and along any dims elsewhere.
+/// A test holds the closure of these, with all all-to-alls, permutes and exchanges, to that of
+/// [`Collective::all_from`].
 pub fn generating_moves(
     shape: MeshShape<'_>,
     from: Layout,
@@ -102,7 +124,10 @@ pub fn generating_moves(
     found: &mut Vec<(Collective, Layout)>,
 ) {
     let rank = shape.rank();
-    let kinds = [(Reduction::Sum, from.partial(Reduction::Sum)), (Reduction::Max, from.partial(Reduction::Max))];
+    let kinds = [
+        (Reduction::Sum, from.partial(Reduction::Sum)),
+        (Reduction::Max, from.partial(Reduction::Max)),
+    ];
     let completes_max = kinds[0].1.is_empty();
     let replicated = from.replicated_axes(shape.mesh);
     for dim in 0..rank {
@@ -117,7 +142,8 @@ pub fn generating_moves(
                 for (kind, allowed) in [(Reduction::Sum, sums), (Reduction::Max, maxima)] {
                     if allowed.contains(axis) {
                         let to = without.with_partial(axis, kind);
-                        found.push((Collective::ToPartial { kind, dim: Some(dim), axes: tail }, to));
+                        found
+                            .push((Collective::ToPartial { kind, dim: Some(dim), axes: tail }, to));
                     }
                 }
             }
@@ -135,7 +161,8 @@ pub fn generating_moves(
                     found.push((Collective::ReduceScatter { kind, dim, axes }, to));
                 }
                 if !adds_up {
-                    let several = AxisList::arrangements(partial).into_iter().filter(|list| list.len() > 1);
+                    let several =
+                        AxisList::arrangements(partial).into_iter().filter(|list| list.len() > 1);
                     for list in several.filter(|list| shape.can_append(from, dim, list)) {
                         let to = from.with_dim(dim, axes.concat(list));
                         found.push((Collective::ReduceScatter { kind, dim, axes: list }, to));
@@ -147,9 +174,13 @@ pub fn generating_moves(
     if !adds_up {
         let gathered = Collective::gathers_along_several(shape, from);
         found.extend(gathered.into_iter().map(|to| (Collective::AllGatherDims { to }, to)));
-        for (kind, _) in kinds.into_iter().filter(|(kind, _)| *kind == Reduction::Sum || completes_max) {
+        for (kind, _) in
+            kinds.into_iter().filter(|(kind, _)| *kind == Reduction::Sum || completes_max)
+        {
             let scattered = Collective::scatters_along_several(shape, from, kind);
-            found.extend(scattered.into_iter().map(|to| (Collective::ReduceScatterDims { kind, to }, to)));
+            found.extend(
+                scattered.into_iter().map(|to| (Collective::ReduceScatterDims { kind, to }, to)),
+            );
         }
     }
     for (kind, partial) in kinds {
@@ -163,18 +194,28 @@ pub fn generating_moves(
     for (kind, allowed) in [(Reduction::Sum, sums), (Reduction::Max, maxima)] {
         for axis in replicated.intersection(allowed).iter() {
             let axes = AxisList::EMPTY.then(axis);
-            found.push((Collective::ToPartial { kind, dim: None, axes }, from.with_partial(axis, kind)));
+            found.push((
+                Collective::ToPartial { kind, dim: None, axes },
+                from.with_partial(axis, kind),
+            ));
         }
     }
 }
 
 /// The all-to-alls from a layout.
-pub(crate) fn all_to_alls(shape: MeshShape<'_>, from: Layout, found: &mut Vec<(Collective, Layout)>) {
+pub(crate) fn all_to_alls(
+    shape: MeshShape<'_>,
+    from: Layout,
+    found: &mut Vec<(Collective, Layout)>,
+) {
     for from_dim in 0..shape.rank() {
         let axes_of = from.axes_of(from_dim);
         for keep in 0..axes_of.len() {
-            let (without, axes) = (from.with_dim(from_dim, axes_of.prefix(keep)), axes_of.suffix_from(keep));
-            for to_dim in (0..shape.rank()).filter(|d| *d != from_dim && shape.can_append(without, *d, &axes)) {
+            let (without, axes) =
+                (from.with_dim(from_dim, axes_of.prefix(keep)), axes_of.suffix_from(keep));
+            for to_dim in
+                (0..shape.rank()).filter(|d| *d != from_dim && shape.can_append(without, *d, &axes))
+            {
                 let to = without.with_dim(to_dim, without.axes_of(to_dim).concat(axes));
                 found.push((Collective::AllToAll { from_dim, to_dim, axes }, to));
             }

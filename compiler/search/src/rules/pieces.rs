@@ -1,7 +1,9 @@
-//! Composites in pieces: a softmax or a norm over a dim that is split, from what each device can say of its part.
+//! Composites in pieces: a softmax or a norm over a dim that is split, from what each device can
+//! say of its part.
 //!
-//! A strategy of the composite: it reads its operand and makes its result in one layout, which splits the dim. What stands
-//! in the plan is a fixed sequence of ops that the plan could hold anyway, with an all-reduce of each small statistic.
+//! A strategy of the composite: it reads its operand and makes its result in one layout, which
+//! splits the dim. What stands in the plan is a fixed sequence of ops that the plan could hold
+//! anyway, with an all-reduce of each small statistic.
 
 use shard_ir::composite::{Piece, Read, composite_dim, pieces};
 use shard_ir::{Collective, DimId, Dtype, Layout, Norm, Op, Operand, Reduction, result_layout};
@@ -10,7 +12,8 @@ use super::Rule;
 use super::strategies::OpSite;
 
 /// The rules by which composites fall in pieces.
-pub const IN_PIECES: [Rule; 3] = [super::SOFTMAX_IN_PIECES, super::RMSNORM_IN_PIECES, super::LAYERNORM_IN_PIECES];
+pub const IN_PIECES: [Rule; 3] =
+    [super::SOFTMAX_IN_PIECES, super::RMSNORM_IN_PIECES, super::LAYERNORM_IN_PIECES];
 
 /// The layouts of a piece.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,11 +42,12 @@ pub fn rule_of_pieces(op: &Op) -> Option<Rule> {
 }
 
 impl<'a> OpSite<'a> {
-    /// The dim of a composite that may be computed in pieces. In dtypes whose range the statistics cannot leave where the
-    /// operand does not come near its end.
+    /// The dim of a composite that may be computed in pieces. In dtypes whose range the statistics
+    /// cannot leave where the operand does not come near its end.
     pub fn dim_in_pieces(&self) -> Option<DimId> {
         let (_, dtype) = self.operands.first()?;
-        composite_dim(self.op).filter(|_| self.in_pieces && matches!(dtype, Dtype::F32 | Dtype::Bf16))
+        composite_dim(self.op)
+            .filter(|_| self.in_pieces && matches!(dtype, Dtype::F32 | Dtype::Bf16))
     }
 
     /// Whether the op, on operands in these layouts, is computed in pieces.
@@ -66,16 +70,20 @@ impl<'a> OpSite<'a> {
                 .iter()
                 .map(|read| match read {
                     Read::Operand => Operand { dims, dtype, layout: operand },
-                    Read::Piece(at) => Operand { dims: &laid[*at].0.dims, dtype, layout: laid[*at].1.read() },
+                    Read::Piece(at) => {
+                        Operand { dims: &laid[*at].0.dims, dtype, layout: laid[*at].1.read() }
+                    }
                     Read::Number(_) => Operand { dims: &[], dtype, layout: Layout::REPLICATED },
                 })
                 .collect();
             let made = result_layout(&piece.op, &seen, &piece.dims, self.mesh, self.dims).ok()?;
-            let partial = |kind| Some((kind, made.partial(kind))).filter(|(_, axes)| !axes.is_empty());
-            let completed = partial(Reduction::Sum).or(partial(Reduction::Max)).map(|(kind, axes)| {
-                let whole = axes.iter().fold(made, Layout::with_replicated);
-                (Collective::AllReduce { kind, axes }, whole)
-            });
+            let partial =
+                |kind| Some((kind, made.partial(kind))).filter(|(_, axes)| !axes.is_empty());
+            let completed =
+                partial(Reduction::Sum).or(partial(Reduction::Max)).map(|(kind, axes)| {
+                    let whole = axes.iter().fold(made, Layout::with_replicated);
+                    (Collective::AllReduce { kind, axes }, whole)
+                });
             laid.push((piece, Laid { made, completed }));
         }
         Some(laid)

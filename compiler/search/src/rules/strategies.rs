@@ -1,18 +1,20 @@
 //! Strategies: an op in a layout, from its operands in layouts that fit together.
 //!
-//! Nothing about any op is known here but what [`result_layout`] says: a small probe of it, axis by axis, tells which
-//! operands may be partial together and what a split of a vanishing dim leaves behind; every strategy found is one that
-//! [`result_layout`] confirms.
+//! Nothing about any op is known here but what [`result_layout`] says: a small probe of it, axis by
+//! axis, tells which operands may be partial together and what a split of a vanishing dim leaves
+//! behind; every strategy found is one that [`result_layout`] confirms.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use shard_ir::layout_rule::{deal, iteration_dim};
 use shard_ir::{
-    AxisId, AxisList, Dim, DimId, Dtype, Layout, Mesh, MeshShape, Op, Operand, Place, Reduction, result_layout,
+    AxisId, AxisList, Dim, DimId, Dtype, Layout, Mesh, MeshShape, Op, Operand, Place, Reduction,
+    result_layout,
 };
 
-/// What is done with a strategy: the layout of the result, those of the operands; says whether to go on.
+/// What is done with a strategy: the layout of the result, those of the operands; says whether to
+/// go on.
 pub type Visit<'a> = dyn FnMut(Layout, &[Layout]) -> ControlFlow<()> + 'a;
 
 /// An op with the types of its operands and the dims of its result: all that strategies depend on.
@@ -28,15 +30,16 @@ pub struct OpSite<'a> {
     pub mesh: &'a Mesh,
     /// The dims of the program.
     pub dims: &'a [Dim],
-    /// Whether composites over a split dim are computed in pieces ([`pieces`](super::pieces)): not where every collective
-    /// has to be written.
+    /// Whether composites over a split dim are computed in pieces ([`pieces`](super::pieces)): not
+    /// where every collective has to be written.
     pub in_pieces: bool,
 }
 
 /// What [`result_layout`] says of an op, one axis at a time.
 #[derive(Clone, Debug, Default)]
 pub struct OpProfile {
-    /// Dims of the iteration space that the result lacks, each with what an axis on it leaves: the result partial.
+    /// Dims of the iteration space that the result lacks, each with what an axis on it leaves: the
+    /// result partial.
     vanishing: Vec<(DimId, Reduction)>,
     /// The sets of operands that may be partial together, so that the result is.
     inherit_sum: Vec<Vec<usize>>,
@@ -48,9 +51,14 @@ impl<'a> OpSite<'a> {
     pub fn result_layout(&self, layouts: &[Layout]) -> Option<Layout> {
         if self.is_in_pieces(layouts) {
             // Each device has its part of the result where it has that of the operand.
-            let order: Option<Vec<usize>> =
-                self.result.iter().map(|d| self.operands[0].0.iter().position(|o| o == d)).collect();
-            let whole = [Reduction::Sum, Reduction::Max].iter().all(|kind| layouts[0].partial(*kind).is_empty());
+            let order: Option<Vec<usize>> = self
+                .result
+                .iter()
+                .map(|d| self.operands[0].0.iter().position(|o| o == d))
+                .collect();
+            let whole = [Reduction::Sum, Reduction::Max]
+                .iter()
+                .all(|kind| layouts[0].partial(*kind).is_empty());
             return order.filter(|_| whole).map(|order| layouts[0].permuted(&order));
         }
         let operands: Vec<Operand<'_>> = self
@@ -77,8 +85,11 @@ impl<'a> OpSite<'a> {
     /// Probes the layout rule of the op on a mesh of one axis that divides everything it has to.
     pub fn profile(&self) -> OpProfile {
         let Ok(mesh) = Mesh::new([("probe", 2)]) else { return OpProfile::default() };
-        let dims: Vec<Dim> =
-            self.dims.iter().map(|d| Dim { name: d.name.clone(), size: 2 * d.size, useful: d.useful }).collect();
+        let dims: Vec<Dim> = self
+            .dims
+            .iter()
+            .map(|d| Dim { name: d.name.clone(), size: 2 * d.size, useful: d.useful })
+            .collect();
         let axis = AxisId(0);
         let probe = OpSite { mesh: &mesh, dims: &dims, ..self.clone() };
         let outcome = |layouts: &[Layout]| probe.result_layout(layouts).map(|l| l.place(axis));
@@ -113,11 +124,20 @@ impl<'a> OpSite<'a> {
                 })
                 .collect::<Vec<_>>()
         };
-        OpProfile { vanishing, inherit_sum: inherit(Reduction::Sum), inherit_max: inherit(Reduction::Max) }
+        OpProfile {
+            vanishing,
+            inherit_sum: inherit(Reduction::Sum),
+            inherit_max: inherit(Reduction::Max),
+        }
     }
 
-    /// Layouts of the operands when the dims of the iteration space have these axes and operands are partial so.
-    fn project(&self, lists: &BTreeMap<DimId, AxisList>, partials: &[(AxisId, Reduction, &[usize])]) -> Vec<Layout> {
+    /// Layouts of the operands when the dims of the iteration space have these axes and operands
+    /// are partial so.
+    fn project(
+        &self,
+        lists: &BTreeMap<DimId, AxisList>,
+        partials: &[(AxisId, Reduction, &[usize])],
+    ) -> Vec<Layout> {
         self.operands
             .iter()
             .enumerate()
@@ -149,7 +169,10 @@ impl<'a> OpSite<'a> {
         }
         match self.op {
             Op::Split { from, to } => {
-                let whole = to.iter().filter_map(|d| lists.remove(d)).fold(AxisList::EMPTY, AxisList::concat);
+                let whole = to
+                    .iter()
+                    .filter_map(|d| lists.remove(d))
+                    .fold(AxisList::EMPTY, AxisList::concat);
                 lists.insert(*from, whole);
             }
             Op::Merge { from, to } => {
@@ -169,8 +192,8 @@ impl<'a> OpSite<'a> {
         found
     }
 
-    /// Gives each partial axis of the target its cause in turn: a vanishing dim, at any place among its axes, or operands
-    /// that are partial over it already.
+    /// Gives each partial axis of the target its cause in turn: a vanishing dim, at any place among
+    /// its axes, or operands that are partial over it already.
     fn assign<'p>(
         &self,
         profile: &'p OpProfile,
@@ -216,9 +239,10 @@ impl<'a> OpSite<'a> {
 }
 
 impl OpSite<'_> {
-    /// Every strategy of the op, each once: the layout of the result and those of the operands. The same set as
-    /// [`OpSite::strategies`] over all layouts of the result, found faster: axis by axis, each free to split a dim of the
-    /// iteration space at any place, to be partial in operands that may be so together, or to do nothing.
+    /// Every strategy of the op, each once: the layout of the result and those of the operands. The
+    /// same set as [`OpSite::strategies`] over all layouts of the result, found faster: axis by
+    /// axis, each free to split a dim of the iteration space at any place, to be partial in
+    /// operands that may be so together, or to do nothing.
     pub fn for_each_strategy(
         &self,
         profile: &OpProfile,
@@ -239,15 +263,14 @@ impl OpSite<'_> {
         }
         dims.sort_unstable();
         dims.dedup();
-        // A dim that only the result has (a dim of a concat, say) is whole, and so is one that vanishes into nothing.
+        // A dim that only the result has (a dim of a concat, say) is whole, and so is one that
+        // vanishes into nothing.
         let dims: Vec<DimId> = dims
             .into_iter()
             .filter(|d| {
-                let read = self
-                    .operands
-                    .iter()
-                    .enumerate()
-                    .any(|(i, (operand, _))| operand.iter().any(|o| self.iteration_dim(i, *o) == Some(*d)));
+                let read = self.operands.iter().enumerate().any(|(i, (operand, _))| {
+                    operand.iter().any(|o| self.iteration_dim(i, *o) == Some(*d))
+                });
                 read && (self.result.contains(d) || profile.vanishing.iter().any(|(v, _)| v == d))
             })
             .collect();
@@ -266,7 +289,9 @@ impl OpSite<'_> {
                 .operands
                 .iter()
                 .enumerate()
-                .map(|(i, (operand, _))| dims.iter().map(|d| place_of(operand, Some(i), *d)).collect())
+                .map(|(i, (operand, _))| {
+                    dims.iter().map(|d| place_of(operand, Some(i), *d)).collect()
+                })
                 .collect(),
             leaves: dims
                 .iter()
@@ -328,7 +353,10 @@ impl Walk<'_> {
             state.lists[dim] = list;
             state.result_partial = before;
         }
-        for (kind, sets) in [(Reduction::Sum, &self.profile.inherit_sum), (Reduction::Max, &self.profile.inherit_max)] {
+        for (kind, sets) in [
+            (Reduction::Sum, &self.profile.inherit_sum),
+            (Reduction::Max, &self.profile.inherit_max),
+        ] {
             for set in sets {
                 let before = state.result_partial;
                 state.result_partial = before.with_partial(id, kind);
@@ -360,7 +388,12 @@ impl Walk<'_> {
         }
         // Rules that look at two axes at once (a sum inside a maximum) have the last word.
         if state.result_partial.partial(Reduction::Max).is_empty() {
-            debug_assert_eq!(self.site.result_layout(&state.operands), Some(result), "{:?}", self.site.op);
+            debug_assert_eq!(
+                self.site.result_layout(&state.operands),
+                Some(result),
+                "{:?}",
+                self.site.op
+            );
         } else if self.site.result_layout(&state.operands) != Some(result) {
             return ControlFlow::Continue(());
         }

@@ -1,10 +1,11 @@
-//! The time of the cheapest plan whose weights and caches fit, by eliminating values one after another: a second way to what
-//! [`optimum`](super::optimum) finds, that shares with it what a program *is* (facts, moves, prices) and nothing of how a plan is
-//! looked for.
+//! The time of the cheapest plan whose weights and caches fit, by eliminating values one after
+//! another: a second way to what [`optimum`](super::optimum) finds, that shares with it what a
+//! program *is* (facts, moves, prices) and nothing of how a plan is looked for.
 //!
-//! Values are taken forwards, in program order. A state says how the values lie that somebody still reads, and which layouts
-//! of them are already paid for; to each belong the pairs of time and stored bytes that no other pair beats in both. A value
-//! is forgotten with its last reader. Trees of moves are those of Dreyfus and Wagner, over sets of layouts that are wanted.
+//! Values are taken forwards, in program order. A state says how the values lie that somebody still
+//! reads, and which layouts of them are already paid for; to each belong the pairs of time and
+//! stored bytes that no other pair beats in both. A value is forgotten with its last reader. Trees
+//! of moves are those of Dreyfus and Wagner, over sets of layouts that are wanted.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -55,8 +56,8 @@ struct Elimination<'a> {
     too_large: Option<&'static str>,
 }
 
-/// The time of the cheapest plan that takes `at_most` so many picoseconds and whose weights and caches take `stored_at_most` so
-/// many bytes of a device.
+/// The time of the cheapest plan that takes `at_most` so many picoseconds and whose weights and
+/// caches take `stored_at_most` so many bytes of a device.
 pub(crate) fn cheapest_within(facts: &Facts<'_>, at_most: u64, stored_at_most: u64) -> Optimum {
     let program = facts.program;
     let mut all = Elimination {
@@ -89,14 +90,16 @@ pub(crate) fn cheapest_within(facts: &Facts<'_>, at_most: u64, stored_at_most: u
     times.min().map_or(Optimum::NoPlan, Optimum::Time)
 }
 
-/// The smallest that weights and caches can be stored in, and whether all of them are read: of one that is not nothing is known
-/// here.
+/// The smallest that weights and caches can be stored in, and whether all of them are read: of one
+/// that is not nothing is known here.
 pub(crate) fn least_stored(facts: &Facts<'_>) -> (u64, bool) {
     let (mut sum, mut all_read) = (0u64, true);
     for (id, value) in facts.program.values.iter().enumerate() {
-        if let Def::Parameter { kind: ParameterKind::Weight | ParameterKind::Cache, .. } = value.def {
+        if let Def::Parameter { kind: ParameterKind::Weight | ParameterKind::Cache, .. } = value.def
+        {
             all_read &= facts.live[id];
-            sum += facts.allowed[id].iter().map(|layout| bytes(facts, id, *layout)).min().unwrap_or(0);
+            sum +=
+                facts.allowed[id].iter().map(|layout| bytes(facts, id, *layout)).min().unwrap_or(0);
         }
     }
     (sum, all_read)
@@ -177,10 +180,18 @@ impl Elimination<'_> {
                     }
                     let mut chain = Vec::new();
                     if let Some(feed) = &facts.feeds[id] {
-                        let reads: Vec<usize> = feed.places.iter().map(|place| layouts.operands[*place]).collect();
+                        let reads: Vec<usize> =
+                            feed.places.iter().map(|place| layouts.operands[*place]).collect();
                         let joins = |open: &Open| reads.iter().all(|read| *read == open.made);
                         match change.state.open.get(&feed.origin).is_some_and(joins) {
-                            true => chain = change.state.open.remove(&feed.origin).map(|o| o.chain).unwrap_or_default(),
+                            true => {
+                                chain = change
+                                    .state
+                                    .open
+                                    .remove(&feed.origin)
+                                    .map(|o| o.chain)
+                                    .unwrap_or_default()
+                            }
                             false => self.close(feed.origin, &mut change),
                         }
                     }
@@ -210,7 +221,8 @@ impl Elimination<'_> {
                 && self.label_agrees(&mut change.state, &output.pattern, id, layout)
             {
                 self.want(id, layout, &mut change);
-                let read_later = facts.program.outputs[at + 1..].iter().any(|later| later.value.index() == id);
+                let read_later =
+                    facts.program.outputs[at + 1..].iter().any(|later| later.value.index() == id);
                 if !read_later {
                     change.state.held.remove(&id);
                 }
@@ -269,15 +281,21 @@ impl Elimination<'_> {
     fn close(&mut self, origin: usize, change: &mut Change) {
         let Some(open) = change.state.open.remove(&origin) else { return };
         let facts = self.facts;
-        let time = *self.kernel_times.entry(open.chain).or_insert_with_key(|chain| facts.kernel_time(chain));
+        let time = *self
+            .kernel_times
+            .entry(open.chain)
+            .or_insert_with_key(|chain| facts.kernel_time(chain));
         change.pay(time);
     }
 
     /// Notes a state, unless what is known of it beats what leads to it now.
     fn reach(&mut self, change: Change, front: &Front) {
         let Change { state, time, stored } = change;
-        let to = |(before, kept): &(u64, u64)| (before.saturating_add(time), kept.saturating_add(stored));
-        let wanted = |(time, kept): &(u64, u64)| *time <= self.at_most && *kept <= self.stored_at_most;
+        let to = |(before, kept): &(u64, u64)| {
+            (before.saturating_add(time), kept.saturating_add(stored))
+        };
+        let wanted =
+            |(time, kept): &(u64, u64)| *time <= self.at_most && *kept <= self.stored_at_most;
         self.steps += 1;
         if self.steps > MAX_STEPS {
             self.too_large = Some("steps");
@@ -300,16 +318,23 @@ impl Elimination<'_> {
     }
 
     /// Notes or checks what a type with a label asks.
-    fn label_agrees(&self, state: &mut State, pattern: &LayoutPattern, id: usize, layout: usize) -> bool {
+    fn label_agrees(
+        &self,
+        state: &mut State,
+        pattern: &LayoutPattern,
+        id: usize,
+        layout: usize,
+    ) -> bool {
         let Some(LabelId(label)) = pattern.label else { return true };
-        let named = self.facts.spaces[id].written[layout].by_name(&self.facts.program.values[id].dims);
+        let named =
+            self.facts.spaces[id].written[layout].by_name(&self.facts.program.values[id].dims);
         let known = &mut state.labels[label as usize];
         *known.get_or_insert_with(|| named.clone()) == named
     }
 }
 
-/// The cheapest moves from one layout to several, each paid once: for each set of them and each layout, what it takes to have
-/// the set if one has the layout.
+/// The cheapest moves from one layout to several, each paid once: for each set of them and each
+/// layout, what it takes to have the set if one has the layout.
 fn cheapest_tree(space: &Space, made: usize, wanted: &[usize]) -> u64 {
     let layouts = space.layouts.len();
     let full = (1usize << wanted.len()) - 1;
@@ -323,11 +348,19 @@ fn cheapest_tree(space: &Space, made: usize, wanted: &[usize]) -> u64 {
                     return if wanted[set.trailing_zeros() as usize] == at { 0 } else { NEVER };
                 }
                 let parts = (1..set).filter(|part| part & set == *part);
-                parts.map(|part| least[part][at].saturating_add(least[set ^ part][at])).min().unwrap_or(NEVER)
+                parts
+                    .map(|part| least[part][at].saturating_add(least[set ^ part][at]))
+                    .min()
+                    .unwrap_or(NEVER)
             })
             .collect();
         least[set] = (0..layouts)
-            .map(|from| (0..layouts).map(|at| space.way[from][at].saturating_add(parting[at])).min().unwrap_or(NEVER))
+            .map(|from| {
+                (0..layouts)
+                    .map(|at| space.way[from][at].saturating_add(parting[at]))
+                    .min()
+                    .unwrap_or(NEVER)
+            })
             .collect();
     }
     least[full][made]

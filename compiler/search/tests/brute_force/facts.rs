@@ -1,13 +1,13 @@
-//! What the brute force knows of a program before it looks for plans: the spaces of its values, the layouts that fit each
-//! op, and which ops may share a kernel.
+//! What the brute force knows of a program before it looks for plans: the spaces of its values, the
+//! layouts that fit each op, and which ops may share a kernel.
 
 use std::collections::HashMap;
 use std::rc::Rc;
 
 use shard_cost::{Hardware, KernelOp, LocalTensor, Work, collective_cost, kernel_work, roofline};
 use shard_ir::{
-    Binary, Collective, Def, DimId, Dtype, Layout, MeshShape, Op, Operand, ParameterKind, Program, Reduce, Reduction,
-    ValueId, result_layout,
+    Binary, Collective, Def, DimId, Dtype, Layout, MeshShape, Op, Operand, ParameterKind, Program,
+    Reduce, Reduction, ValueId, result_layout,
 };
 
 use super::in_pieces::{composite_dim, is_in_pieces, time};
@@ -63,7 +63,11 @@ const MAX_TUPLES: usize = 40_000;
 
 impl<'a> Facts<'a> {
     /// The facts, or what makes the program too large.
-    pub(crate) fn new(program: &'a Program, hardware: &'a Hardware, fuse: bool) -> Result<Facts<'a>, &'static str> {
+    pub(crate) fn new(
+        program: &'a Program,
+        hardware: &'a Hardware,
+        fuse: bool,
+    ) -> Result<Facts<'a>, &'static str> {
         let with_maxima = names_a_maximum(program);
         let mut known: HashMap<(Vec<u64>, Dtype, Lies), Rc<Space>> = HashMap::new();
         let mut spaces = Vec::new();
@@ -71,7 +75,12 @@ impl<'a> Facts<'a> {
             let sizes = program.sizes(&value.dims);
             let lies = lies(program, id);
             let space = known.entry((sizes.clone(), value.dtype, lies)).or_insert_with(|| {
-                Rc::new(Space::new((&program.mesh, &sizes, value.dtype), lies, hardware, with_maxima))
+                Rc::new(Space::new(
+                    (&program.mesh, &sizes, value.dtype),
+                    lies,
+                    hardware,
+                    with_maxima,
+                ))
             });
             if space.layouts.len() > MAX_LAYOUTS {
                 return Err("layouts of a value");
@@ -93,14 +102,19 @@ impl<'a> Facts<'a> {
             match &value.def {
                 Def::Parameter { pattern, .. } | Def::Pin { pattern, .. } => {
                     let space = &facts.spaces[id];
-                    facts.allowed[id] =
-                        (0..space.layouts.len()).filter(|l| meets(pattern, &space.written[*l])).collect();
+                    facts.allowed[id] = (0..space.layouts.len())
+                        .filter(|l| meets(pattern, &space.written[*l]))
+                        .collect();
                 }
                 Def::Constant(_) => {}
                 Def::Op { op, operands } if facts.live[id] => {
                     let mut fits = facts.all_fits(id, op, operands)?;
                     if fuse && *op == Op::Einsum {
-                        fits.extend(fits.iter().flat_map(|fit| facts.loops(id, fit, operands)).collect::<Vec<_>>());
+                        fits.extend(
+                            fits.iter()
+                                .flat_map(|fit| facts.loops(id, fit, operands))
+                                .collect::<Vec<_>>(),
+                        );
                     }
                     facts.fits[id] = fits;
                 }
@@ -114,7 +128,8 @@ impl<'a> Facts<'a> {
     /// Every tuple of operand layouts that the layout rule accepts.
     fn all_fits(&self, id: usize, op: &Op, operands: &[ValueId]) -> Result<Vec<Fit>, &'static str> {
         let program = self.program;
-        let counts: Vec<usize> = operands.iter().map(|o| self.spaces[o.index()].layouts.len()).collect();
+        let counts: Vec<usize> =
+            operands.iter().map(|o| self.spaces[o.index()].layouts.len()).collect();
         let tuples: usize = counts.iter().product();
         if tuples > MAX_TUPLES {
             return Err("tuples of operand layouts");
@@ -151,8 +166,8 @@ impl<'a> Facts<'a> {
         Ok(fits)
     }
 
-    /// The loops around an einsum: with each all-gather that leads to a layout of an operand, and each reduce-scatter
-    /// that leads from the layout of the result.
+    /// The loops around an einsum: with each all-gather that leads to a layout of an operand, and
+    /// each reduce-scatter that leads from the layout of the result.
     fn loops(&self, id: usize, plain: &Fit, operands: &[ValueId]) -> Vec<Fit> {
         let program = self.program;
         let mut found = Vec::new();
@@ -173,7 +188,8 @@ impl<'a> Facts<'a> {
                 for (collective, time) in between(operand.index(), given, plain.operands[place]) {
                     let Collective::AllGather { axes, .. } = collective else { continue };
                     let devices = axes.iter().map(|a| program.mesh.size(a)).product();
-                    let looped = Looped { inside: inside(), collective: time, devices, scatters: false };
+                    let looped =
+                        Looped { inside: inside(), collective: time, devices, scatters: false };
                     let mut fit = Fit { looped: Some(looped), ..plain.clone() };
                     fit.operands[place] = given;
                     found.push(fit);
@@ -182,7 +198,10 @@ impl<'a> Facts<'a> {
         }
         for result in 0..self.spaces[id].layouts.len() {
             for (collective, time) in between(id, plain.result, result) {
-                let Collective::ReduceScatter { axes, kind: Reduction::Sum, .. } = collective else { continue };
+                let Collective::ReduceScatter { axes, kind: Reduction::Sum, .. } = collective
+                else {
+                    continue;
+                };
                 let devices = axes.iter().map(|a| program.mesh.size(a)).product();
                 let looped = Looped { inside: inside(), collective: time, devices, scatters: true };
                 found.push(Fit { looped: Some(looped), result, ..plain.clone() });
@@ -191,7 +210,8 @@ impl<'a> Facts<'a> {
         found
     }
 
-    /// The time of a kernel whose ops take `time`, led by this fit: `spec/cost.md`, section "Collective einsums".
+    /// The time of a kernel whose ops take `time`, led by this fit: `spec/cost.md`, section
+    /// "Collective einsums".
     fn in_loop(&self, id: usize, fit: usize, time: u64) -> u64 {
         match &self.fits[id][fit].looped {
             Some(looped) => {
@@ -210,7 +230,8 @@ impl<'a> Facts<'a> {
         id
     }
 
-    /// What an op may share a kernel with. (A kernel of 16 ops is full; the programs here have fewer.)
+    /// What an op may share a kernel with. (A kernel of 16 ops is full; the programs here have
+    /// fewer.)
     fn feed(&self, id: usize) -> Option<Feed> {
         let Def::Op { op, operands } = &self.program.values[id].def else { return None };
         if !self.live[id] || !matches!(op, Op::Map(_) | Op::Binary(_) | Op::Cast(_)) {
@@ -239,10 +260,16 @@ impl<'a> Facts<'a> {
     fn only_reader(&self, id: usize, reader: usize) -> bool {
         let is_result = self.program.outputs.iter().any(|o| o.value.index() == id);
         !is_result
-            && (0..self.program.values.len()).filter(|r| self.live[*r]).all(|r| match &self.program.values[r].def {
-                Def::Op { operands, .. } => r == reader || !operands.iter().any(|o| o.index() == id),
-                Def::Pin { operand, .. } => operand.index() != id || self.only_reader(r, reader),
-                Def::Parameter { .. } | Def::Constant(_) => true,
+            && (0..self.program.values.len()).filter(|r| self.live[*r]).all(|r| {
+                match &self.program.values[r].def {
+                    Def::Op { operands, .. } => {
+                        r == reader || !operands.iter().any(|o| o.index() == id)
+                    }
+                    Def::Pin { operand, .. } => {
+                        operand.index() != id || self.only_reader(r, reader)
+                    }
+                    Def::Parameter { .. } | Def::Constant(_) => true,
+                }
             })
     }
 
@@ -251,7 +278,8 @@ impl<'a> Facts<'a> {
         let program = self.program;
         let local = |id: usize, place: usize| {
             let sizes = program.sizes(&program.values[id].dims);
-            MeshShape { mesh: &program.mesh, sizes: &sizes }.local_sizes(self.spaces[id].layouts[place])
+            MeshShape { mesh: &program.mesh, sizes: &sizes }
+                .local_sizes(self.spaces[id].layouts[place])
         };
         let sizes: Vec<Vec<(usize, Vec<u64>)>> = chain
             .iter()
@@ -305,7 +333,11 @@ impl<'a> Facts<'a> {
             None => {}
         }
         let work = self.work(&[(id, fit)]);
-        self.in_loop(id, fit, roofline(self.hardware, &Work { write: shard_cost::Bytes(0), ..work }).0.0)
+        self.in_loop(
+            id,
+            fit,
+            roofline(self.hardware, &Work { write: shard_cost::Bytes(0), ..work }).0.0,
+        )
     }
 }
 
@@ -324,7 +356,9 @@ fn names_a_maximum(program: &Program) -> bool {
     let outputs = program.outputs.iter().any(|o| !o.pattern.partial_max.is_empty());
     outputs
         || program.values.iter().any(|v| match &v.def {
-            Def::Parameter { pattern, .. } | Def::Pin { pattern, .. } => !pattern.partial_max.is_empty(),
+            Def::Parameter { pattern, .. } | Def::Pin { pattern, .. } => {
+                !pattern.partial_max.is_empty()
+            }
             Def::Op { op, .. } => {
                 matches!(op, Op::Reduce { kind: Reduce::Max, .. } | Op::Binary(Binary::Maximum))
             }

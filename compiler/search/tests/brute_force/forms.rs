@@ -1,5 +1,6 @@
-//! The ways of computing a program, found by rewriting its expressions one step at a time until nothing new comes: no
-//! e-graph. An expression that occurs several times is one value, and is rewritten wherever it occurs.
+//! The ways of computing a program, found by rewriting its expressions one step at a time until
+//! nothing new comes: no e-graph. An expression that occurs several times is one value, and is
+//! rewritten wherever it occurs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,7 +36,8 @@ struct Forms<'a> {
     written: Vec<Expr>,
 }
 
-/// Every form of a program, the one written among them where it has no einsum of more than two operands.
+/// Every form of a program, the one written among them where it has no einsum of more than two
+/// operands.
 pub(crate) fn forms(program: &Program) -> Result<Vec<Program>, &'static str> {
     let live = super::facts::live(program);
     let mut forms = Forms { program, ops: Vec::new(), written: Vec::new() };
@@ -52,7 +54,9 @@ pub(crate) fn forms(program: &Program) -> Result<Vec<Program>, &'static str> {
     // What must be computed: results, and what is pinned.
     let pinned = |id: &usize| live[*id] && matches!(program.values[*id].def, Def::Pin { .. });
     let mut wanted: Vec<usize> = program.outputs.iter().map(|o| o.value.index()).collect();
-    wanted.extend((0..made.len()).filter(pinned).map(|id| program.values[id].def.operands()[0].index()));
+    wanted.extend(
+        (0..made.len()).filter(pinned).map(|id| program.values[id].def.operands()[0].index()),
+    );
     let start: Vec<Expr> = wanted.iter().map(|id| made[*id].clone()).collect();
     let mut known = BTreeSet::from([start.clone()]);
     // Whatever a step has shown to be equal may stand for one another, in any form.
@@ -66,10 +70,15 @@ pub(crate) fn forms(program: &Program) -> Result<Vec<Program>, &'static str> {
                 let mut others = forms.steps(old);
                 equal.extend(others.iter().map(|new| (old.clone(), new.clone())));
                 others.extend(
-                    equal.iter().filter(|(first, new)| new == old && !is_inside(old, first)).map(|e| e.0.clone()),
+                    equal
+                        .iter()
+                        .filter(|(first, new)| new == old && !is_inside(old, first))
+                        .map(|e| e.0.clone()),
                 );
                 known.extend(
-                    others.iter().map(|new| state.iter().map(|e| replaced(e, old, new)).collect::<Vec<Expr>>()),
+                    others.iter().map(|new| {
+                        state.iter().map(|e| replaced(e, old, new)).collect::<Vec<Expr>>()
+                    }),
                 );
             }
             if known.len() > 4 * MAX_FORMS {
@@ -86,11 +95,13 @@ pub(crate) fn forms(program: &Program) -> Result<Vec<Program>, &'static str> {
         !inside.iter().any(|e| e.what == What::Einsum && e.operands.len() > 2)
     };
     let mut all: Vec<Program> = Vec::new();
-    let is_long = |v: &Value| matches!(&v.def, Def::Op { op: Op::Einsum, operands } if operands.len() > 2);
+    let is_long =
+        |v: &Value| matches!(&v.def, Def::Op { op: Op::Einsum, operands } if operands.len() > 2);
     if !program.values.iter().any(is_long) {
         all.push(program.clone());
     }
-    let others = known.iter().filter(is_short).filter(|state| **state != start || ops.len() > distinct);
+    let others =
+        known.iter().filter(is_short).filter(|state| **state != start || ops.len() > distinct);
     all.extend(others.map(|state| forms.program_of(state, &live)));
     if all.len() > MAX_FORMS { Err("forms") } else { Ok(all) }
 }
@@ -104,7 +115,9 @@ fn parts<'e>(expr: &'e Expr, found: &mut BTreeSet<&'e Expr>) {
 
 /// Whether a product can be accumulated in a dtype: floats in floats, whole numbers in int32.
 fn same_kind(product: Dtype, stated: Dtype) -> bool {
-    product == stated || (product.is_float() && stated.is_float()) || (!product.is_float() && stated == Dtype::Int32)
+    product == stated
+        || (product.is_float() && stated.is_float())
+        || (!product.is_float() && stated == Dtype::Int32)
 }
 
 fn is_inside(part: &Expr, whole: &Expr) -> bool {
@@ -121,7 +134,9 @@ fn replaced(expr: &Expr, old: &Expr, new: &Expr) -> Expr {
 
 /// Operands whose order says nothing are sorted.
 fn normal(mut expr: Expr) -> Expr {
-    let same_types = |e: &Expr| e.operands.windows(2).all(|w| w[0].dims == w[1].dims && w[0].dtype == w[1].dtype);
+    let same_types = |e: &Expr| {
+        e.operands.windows(2).all(|w| w[0].dims == w[1].dims && w[0].dtype == w[1].dtype)
+    };
     if expr.what == What::Einsum || (expr.what == What::Plus && same_types(&expr)) {
         expr.operands.sort();
     }
@@ -134,14 +149,16 @@ impl Forms<'_> {
             Def::Parameter { .. } | Def::Pin { .. } => (What::Leaf(id), Vec::new()),
             Def::Constant(number) => (What::Constant(number.to_bits()), Vec::new()),
             Def::Op { op, operands } => {
-                let mut operands: Vec<Expr> = operands.iter().map(|o| made[o.index()].clone()).collect();
+                let mut operands: Vec<Expr> =
+                    operands.iter().map(|o| made[o.index()].clone()).collect();
                 let what = match op {
                     Op::Einsum => What::Einsum,
                     Op::Binary(Binary::Add) => What::Plus,
                     Op::Binary(Binary::Sub) => What::Minus,
                     op => {
                         if matches!(op, Op::Binary(Binary::Mul | Binary::Maximum | Binary::Minimum))
-                            && (&operands[0].dims, operands[0].dtype) == (&operands[1].dims, operands[1].dtype)
+                            && (&operands[0].dims, operands[0].dtype)
+                                == (&operands[1].dims, operands[1].dtype)
                         {
                             operands.sort();
                         }
@@ -180,7 +197,11 @@ impl Forms<'_> {
         if is_sum {
             let inner = &e.operands[0];
             if inner.what == What::Einsum && inner.operands.len() > 1 && inner.dtype == e.dtype {
-                found.push(normal(Expr { what: What::Einsum, operands: inner.operands.clone(), ..e.clone() }));
+                found.push(normal(Expr {
+                    what: What::Einsum,
+                    operands: inner.operands.clone(),
+                    ..e.clone()
+                }));
             }
         }
         if e.what == What::Einsum && e.operands.len() > 2 {
@@ -214,17 +235,28 @@ impl Forms<'_> {
                 if part.len() == 1 {
                     return part.pop();
                 }
-                let dims: BTreeSet<DimId> =
-                    part.iter().flat_map(|o| o.dims.iter().copied()).filter(|d| rest.contains(d)).collect();
+                let dims: BTreeSet<DimId> = part
+                    .iter()
+                    .flat_map(|o| o.dims.iter().copied())
+                    .filter(|d| rest.contains(d))
+                    .collect();
                 let mut dtypes: Vec<Dtype> = part.iter().map(|o| o.dtype).collect();
                 dtypes.sort_by_key(|t| t.is_narrow());
                 let product = dtypes[1..].iter().try_fold(dtypes[0], |a, b| a.product(*b))?;
                 // A part of an einsum is accumulated in what the whole is.
                 let dtype = same_kind(product, e.dtype).then_some(e.dtype)?;
-                Some(normal(Expr { what: What::Einsum, dims: dims.into_iter().collect(), dtype, operands: part }))
+                Some(normal(Expr {
+                    what: What::Einsum,
+                    dims: dims.into_iter().collect(),
+                    dtype,
+                    operands: part,
+                }))
             };
             if let (Some(left), Some(right)) = (side(true), side(false))
-                && left.dtype.product(right.dtype).is_some_and(|product| same_kind(product, e.dtype))
+                && left
+                    .dtype
+                    .product(right.dtype)
+                    .is_some_and(|product| same_kind(product, e.dtype))
             {
                 found.push(normal(Expr { operands: vec![left, right], ..e.clone() }));
             }
@@ -234,19 +266,27 @@ impl Forms<'_> {
     /// `a (b c)` for `(a b) c`.
     fn rotated(&self, e: &Expr, inner: &Expr, [a, b, c]: [&Expr; 3]) -> Option<Expr> {
         let dims: BTreeSet<DimId> = b.dims.iter().chain(&c.dims).copied().collect();
-        let dims: Vec<DimId> = dims.into_iter().filter(|d| e.dims.contains(d) || a.dims.contains(d)).collect();
-        let product = Expr { what: What::Einsum, dims, dtype: e.dtype, operands: vec![b.clone(), c.clone()] };
-        let gone = a.dims.iter().chain(&b.dims).any(|d| !inner.dims.contains(d) && c.dims.contains(d));
-        let as_given = a.dtype.product(b.dtype) == Some(inner.dtype) && inner.dtype.product(c.dtype) == Some(e.dtype);
-        let gives = |product: Dtype| if as_given { product == e.dtype } else { same_kind(product, e.dtype) };
+        let dims: Vec<DimId> =
+            dims.into_iter().filter(|d| e.dims.contains(d) || a.dims.contains(d)).collect();
+        let product =
+            Expr { what: What::Einsum, dims, dtype: e.dtype, operands: vec![b.clone(), c.clone()] };
+        let gone =
+            a.dims.iter().chain(&b.dims).any(|d| !inner.dims.contains(d) && c.dims.contains(d));
+        let as_given = a.dtype.product(b.dtype) == Some(inner.dtype)
+            && inner.dtype.product(c.dtype) == Some(e.dtype);
+        let gives = |product: Dtype| {
+            if as_given { product == e.dtype } else { same_kind(product, e.dtype) }
+        };
         let sound = !gone
             && inner.dtype == e.dtype
             && b.dtype.product(c.dtype).is_some_and(gives)
             && a.dtype.product(e.dtype).is_some_and(gives);
-        let no_outer = b.dims.iter().any(|d| c.dims.contains(d)) && a.dims.iter().any(|d| product.dims.contains(d));
+        let no_outer = b.dims.iter().any(|d| c.dims.contains(d))
+            && a.dims.iter().any(|d| product.dims.contains(d));
         let before = self.flops(&[a, b], &inner.dims) + self.flops(&[inner, c], &e.dims);
         let after = self.flops(&[b, c], &product.dims) + self.flops(&[a, &product], &e.dims);
-        let made = || normal(Expr { operands: vec![a.clone(), normal(product.clone())], ..e.clone() });
+        let made =
+            || normal(Expr { operands: vec![a.clone(), normal(product.clone())], ..e.clone() });
         (sound && no_outer && after <= 2 * before).then(made)
     }
 
@@ -282,7 +322,9 @@ impl Forms<'_> {
                 match rest {
                     Some(r)
                         if r.dtype == e.dtype
-                            && rests.first().is_none_or(|f| (&f.0.dims, f.0.dtype) == (&r.dims, r.dtype)) =>
+                            && rests
+                                .first()
+                                .is_none_or(|f| (&f.0.dims, f.0.dtype) == (&r.dims, r.dtype)) =>
                     {
                         rests.push((r.clone(), *negative));
                     }
@@ -315,10 +357,12 @@ impl Forms<'_> {
                 out.values.push(value.clone());
             }
         }
-        let (results, mut pinned) = (&state[..source.outputs.len()], state[source.outputs.len()..].iter());
+        let (results, mut pinned) =
+            (&state[..source.outputs.len()], state[source.outputs.len()..].iter());
         for (id, value) in source.values.iter().enumerate().filter(|(id, _)| live[*id]) {
             if let Def::Pin { pattern, written, .. } = &value.def {
-                let operand = self.write(pinned.next().expect("each pin has its value"), &mut out, &mut now);
+                let operand =
+                    self.write(pinned.next().expect("each pin has its value"), &mut out, &mut now);
                 now.insert(self.written[id].clone(), ValueId(out.values.len() as u32));
                 let def = Def::Pin { operand, pattern: pattern.clone(), written: *written };
                 out.values.push(Value { def, ..value.clone() });
@@ -351,7 +395,13 @@ impl Forms<'_> {
         };
         let id = ValueId(out.values.len() as u32);
         let like = &self.program.values[0];
-        out.values.push(Value { name: None, dims: expr.dims.clone(), dtype: expr.dtype, def, ..like.clone() });
+        out.values.push(Value {
+            name: None,
+            dims: expr.dims.clone(),
+            dtype: expr.dtype,
+            def,
+            ..like.clone()
+        });
         now.insert(expr.clone(), id);
         id
     }

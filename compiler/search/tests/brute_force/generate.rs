@@ -3,8 +3,9 @@
 use shard_cost::Hardware;
 use shard_grammar::Span;
 use shard_ir::{
-    AxisList, AxisSet, Binary, Def, Dim, DimId, DimPattern, Dtype, LabelId, LayoutPattern, Map, Mesh, Norm, Op, Output,
-    ParameterKind, Program, Reduce, TensorType, Value, ValueId, result_type,
+    AxisList, AxisSet, Binary, Def, Dim, DimId, DimPattern, Dtype, LabelId, LayoutPattern, Map,
+    Mesh, Norm, Op, Output, ParameterKind, Program, Reduce, TensorType, Value, ValueId,
+    result_type,
 };
 use shard_runtime::Random;
 
@@ -32,7 +33,13 @@ pub(crate) fn networked_case(seed: u64, number: u64) -> Case {
 
 /// The n-th program of a seed with weights in host memory.
 pub(crate) fn hosted_case(seed: u64, number: u64) -> Case {
-    case_with(seed, number, if number.is_multiple_of(3) { networked } else { flat }, true, Maker::body)
+    case_with(
+        seed,
+        number,
+        if number.is_multiple_of(3) { networked } else { flat },
+        true,
+        Maker::body,
+    )
 }
 
 fn case_with(
@@ -65,7 +72,8 @@ fn hardware(random: &mut Random, network: fn(&mut Random) -> String) -> String {
     let (flops, slow_flops) = (rate(random, 8, 14), rate(random, 8, 13));
     let memory = rate(random, 8, 13);
     format!(
-        "name = \"random\"\n[chip]\nflops = {{ bf16 = {flops}, f32 = {slow_flops} }}\nhbm_bytes = 1e12\n\
+        "name = \"random\"\n[chip]\nflops = {{ bf16 = {flops}, f32 = {slow_flops} }}\nhbm_bytes = \
+            1e12\n\
          hbm_bandwidth = {memory}\n[network]\n{}\n",
         network(random)
     )
@@ -85,12 +93,16 @@ fn flat(random: &mut Random) -> String {
     format!("kind = \"flat\"\nbandwidth = {bandwidth}\nlatency = {latency}")
 }
 
-/// Mostly a torus or switches; now and then one mesh axis has a network of its own, or stands for two torus axes.
+/// Mostly a torus or switches; now and then one mesh axis has a network of its own, or stands for
+/// two torus axes.
 fn networked(random: &mut Random) -> String {
     let own = match random.below(6) {
         0 | 1 => {
             let fabric = fabric(random).replace('\n', ", ");
-            format!("\n[network.axes]\n{} = {{ {fabric} }}", ["x", "y", "z"][random.below(3) as usize])
+            format!(
+                "\n[network.axes]\n{} = {{ {fabric} }}",
+                ["x", "y", "z"][random.below(3) as usize]
+            )
         }
         2 => "\n[network.axes]\nx = { torus = [2, 2] }".to_string(),
         _ => String::new(),
@@ -103,22 +115,39 @@ fn fabric(random: &mut Random) -> String {
     match random.below(6) {
         0 => flat(random),
         1..=3 => {
-            let rule = ["always", "never", "multiple-of-4", "full-axis-2", "full-axis-4"][random.below(5) as usize];
+            let rule = ["always", "never", "multiple-of-4", "full-axis-2", "full-axis-4"]
+                [random.below(5) as usize];
             let link = rate(random, 7, 12);
-            format!("kind = \"torus\"\nlink_bandwidth = {link}\nhop_latency = {latency}\nwraparound = \"{rule}\"")
+            format!(
+                "kind = \"torus\"\nlink_bandwidth = {link}\nhop_latency = {latency}\nwraparound \
+                    = \"{rule}\""
+            )
         }
         _ => {
             let (inside, nic, node) =
                 (rate(random, 7, 12), rate(random, 7, 12), [2, 3, 4, 8][random.below(4) as usize]);
             format!(
-                "kind = \"switched\"\nnode = {node}\nnode_bandwidth = {inside}\nnic_bandwidth = {nic}\nalpha = {latency}"
+                "kind = \"switched\"\nnode = {node}\nnode_bandwidth = {inside}\nnic_bandwidth = \
+                    {nic}\nalpha = {latency}"
             )
         }
     }
 }
 
-const MESHES: &[&[u64]] =
-    &[&[2, 2], &[4, 2], &[3, 2], &[2, 2], &[2, 4], &[2, 2, 2], &[4, 4], &[4], &[2], &[6], &[2, 3], &[2, 2, 2]];
+const MESHES: &[&[u64]] = &[
+    &[2, 2],
+    &[4, 2],
+    &[3, 2],
+    &[2, 2],
+    &[2, 4],
+    &[2, 2, 2],
+    &[4, 4],
+    &[4],
+    &[2],
+    &[6],
+    &[2, 3],
+    &[2, 2, 2],
+];
 
 struct Maker {
     random: Random,
@@ -133,7 +162,8 @@ struct Maker {
 impl Maker {
     fn new(mut random: Random) -> Maker {
         let sizes = MESHES[random.below(MESHES.len() as u64) as usize];
-        let mesh = Mesh::new(["x", "y", "z"].into_iter().zip(sizes.iter().copied())).expect("the mesh is legal");
+        let mesh = Mesh::new(["x", "y", "z"].into_iter().zip(sizes.iter().copied()))
+            .expect("the mesh is legal");
         let pool: &[u64] = match random.below(4) {
             0 => &[1, 2, 3, 4, 6, 8],
             1 => &[4, 8, 12, 16, 24],
@@ -177,7 +207,16 @@ impl Maker {
         let TensorType { dims, dtype } = ty;
         let name = Some(format!("v{}", id.0));
         let span = Span { start: 0, end: 0 };
-        self.program.values.push(Value { name, dims, dtype, def, span, in_layers: Vec::new(), times: 1, fold: None });
+        self.program.values.push(Value {
+            name,
+            dims,
+            dtype,
+            def,
+            span,
+            in_layers: Vec::new(),
+            times: 1,
+            fold: None,
+        });
         id
     }
 
@@ -207,7 +246,8 @@ impl Maker {
         let mut pattern = self.pattern(&ty.dims, true);
         // What lies there whole is cut; terms of a sum are stored nowhere.
         (pattern.partial_sum, pattern.partial_max) = (AxisSet::EMPTY, AxisSet::EMPTY);
-        let mut at = self.push(ty.clone(), Def::Parameter { kind: ParameterKind::HostWeight, pattern });
+        let mut at =
+            self.push(ty.clone(), Def::Parameter { kind: ParameterKind::HostWeight, pattern });
         if self.chance(6) {
             let (pattern, written) = (self.pattern(&ty.dims, false), self.chance(2));
             at = self.push(ty.clone(), Def::Pin { operand: at, pattern, written });
@@ -240,7 +280,8 @@ impl Maker {
         match self.random.below(5) {
             // A chain, now and then pinned within, or read twice.
             0 | 1 => {
-                let [x, y, z] = [[a, b], [b, c], [c, d]].map(|dims| self.parameter(dims.to_vec(), dtype));
+                let [x, y, z] =
+                    [[a, b], [b, c], [c, d]].map(|dims| self.parameter(dims.to_vec(), dtype));
                 let (first, dims, last) = match self.chance(2) {
                     true => ([x, y], [a, c], z),
                     false => ([y, z], [b, d], x),
@@ -250,7 +291,8 @@ impl Maker {
                     self.pin();
                     inner = Some(ValueId(self.program.values.len() as u32 - 1));
                 }
-                let result = inner.and_then(|inner| self.typed(Op::Einsum, &[inner, last], &[a, d]));
+                let result =
+                    inner.and_then(|inner| self.typed(Op::Einsum, &[inner, last], &[a, d]));
                 if let (Some(result), true) = (result, self.chance(3)) {
                     self.typed(Op::Map(Map::Gelu), &[result], &[]);
                 }
@@ -260,7 +302,8 @@ impl Maker {
             }
             // A long einsum.
             2 => {
-                let operands = [[a, b], [b, c], [c, d]].map(|dims| self.parameter(dims.to_vec(), dtype));
+                let operands =
+                    [[a, b], [b, c], [c, d]].map(|dims| self.parameter(dims.to_vec(), dtype));
                 let named = if self.chance(2) { vec![a, d] } else { vec![d] };
                 self.typed(Op::Einsum, &operands, &named);
             }
@@ -274,7 +317,9 @@ impl Maker {
                 if let (Some(mut left), Some(right)) = (left, right) {
                     if self.chance(3) {
                         let other = self.parameter(vec![a, c], dtype);
-                        left = self.typed(Op::Binary(Binary::Add), &[other, left], &[]).unwrap_or(left);
+                        left = self
+                            .typed(Op::Binary(Binary::Add), &[other, left], &[])
+                            .unwrap_or(left);
                     }
                     self.typed(op, &[left, right], &[]);
                 }
@@ -297,7 +342,11 @@ impl Maker {
     /// A value to read: most often a late one.
     fn some_value(&mut self) -> ValueId {
         let count = self.program.values.len() as u64;
-        let back = self.random.below(count).min(self.random.below(count)).min(self.random.below(count + 2));
+        let back = self
+            .random
+            .below(count)
+            .min(self.random.below(count))
+            .min(self.random.below(count + 2));
         let mut id = ValueId((count - 1 - back) as u32);
         // What lies with the host is read when it is fetched, at most two values on.
         while self.program.in_host_memory(id) {
@@ -316,7 +365,8 @@ impl Maker {
                     0 => self.some_value(),
                     // A weight that shares a dim with it.
                     _ => {
-                        let mut dims_of_b: Vec<DimId> = dims.first().map(|_| self.pick(&dims)).into_iter().collect();
+                        let mut dims_of_b: Vec<DimId> =
+                            dims.first().map(|_| self.pick(&dims)).into_iter().collect();
                         for d in self.some_dims(self.max_rank.min(2)) {
                             if !dims_of_b.contains(&d) && dims_of_b.len() < 2 {
                                 dims_of_b.push(d);
@@ -343,7 +393,13 @@ impl Maker {
                     }
                     _ => self.some_value(),
                 };
-                let binary = self.pick(&[Binary::Add, Binary::Add, Binary::Sub, Binary::Mul, Binary::Maximum]);
+                let binary = self.pick(&[
+                    Binary::Add,
+                    Binary::Add,
+                    Binary::Sub,
+                    Binary::Mul,
+                    Binary::Maximum,
+                ]);
                 let (a, b) = if self.chance(3) { (b, a) } else { (a, b) };
                 self.typed(Op::Binary(binary), &[a, b], &[])
             }
@@ -376,7 +432,9 @@ impl Maker {
                 }
             }
         }
-        let shared = |d: &DimId| operands.iter().all(|o| self.program.value(*o).dims.contains(d)) && operands.len() > 1;
+        let shared = |d: &DimId| {
+            operands.iter().all(|o| self.program.value(*o).dims.contains(d)) && operands.len() > 1
+        };
         let is_shared: Vec<bool> = dims.iter().map(shared).collect();
         let mut named = Vec::new();
         for (dim, shared) in dims.into_iter().zip(is_shared) {
@@ -398,7 +456,8 @@ impl Maker {
         if op == Op::Einsum && ty.dtype.is_float() && self.chance(6) {
             ty.dtype = self.pick(&[Dtype::F32, Dtype::F32, Dtype::Bf16]);
         }
-        (ty.dims.len() <= self.max_rank).then(|| self.push(ty, Def::Op { op, operands: operands.to_vec() }))
+        (ty.dims.len() <= self.max_rank)
+            .then(|| self.push(ty, Def::Op { op, operands: operands.to_vec() }))
     }
 
     fn pin(&mut self) {
@@ -412,10 +471,14 @@ impl Maker {
     /// What nothing reads is a result, and now and then something that is read too.
     fn results(&mut self) {
         let ids: Vec<ValueId> = self.program.value_ids().collect();
-        let read: Vec<ValueId> = self.program.values.iter().flat_map(|v| v.def.operands().to_vec()).collect();
+        let read: Vec<ValueId> =
+            self.program.values.iter().flat_map(|v| v.def.operands().to_vec()).collect();
         for id in ids {
-            let is_source = matches!(self.program.value(id).def, Def::Parameter { .. } | Def::Constant(_));
-            if ((read.contains(&id) || is_source) && !self.chance(20)) || self.program.in_host_memory(id) {
+            let is_source =
+                matches!(self.program.value(id).def, Def::Parameter { .. } | Def::Constant(_));
+            if ((read.contains(&id) || is_source) && !self.chance(20))
+                || self.program.in_host_memory(id)
+            {
                 continue;
             }
             let dims = self.program.value(id).dims.clone();
@@ -426,7 +489,14 @@ impl Maker {
             }
             let span = Span { start: 0, end: 0 };
             let name = format!("r{}", id.0);
-            self.program.outputs.push(Output { name, value: id, dims: declared, pattern, span, state: false });
+            self.program.outputs.push(Output {
+                name,
+                value: id,
+                dims: declared,
+                pattern,
+                span,
+                state: false,
+            });
         }
     }
 
@@ -470,7 +540,8 @@ impl Maker {
             } else if !dims.is_empty() {
                 let at = self.random.below(dims.len() as u64) as usize;
                 let axes = pattern.dims[at].axes;
-                let devices = self.program.mesh.group_size(axes.iter()) * self.program.mesh.size(axis);
+                let devices =
+                    self.program.mesh.group_size(axes.iter()) * self.program.mesh.size(axis);
                 if self.program.dims[dims[at].index()].size.is_multiple_of(devices) {
                     let front = self.chance(2);
                     let one = AxisList::EMPTY.then(axis);

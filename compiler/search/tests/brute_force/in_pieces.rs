@@ -1,9 +1,10 @@
-//! Composites over a split dim as the brute force knows them: written out as a small plan of their own, priced as any plan.
+//! Composites over a split dim as the brute force knows them: written out as a small plan of their
+//! own, priced as any plan.
 
 use shard_ir::op::NORM_EPSILON;
 use shard_ir::{
-    AxisSet, Binary, Collective, Def, DimId, Dtype, InstrId, InstrKind, Instruction, Layout, Map, MeshShape, Norm,
-    Number, Op, Origin, ParameterKind, Plan, Reduce, Reduction,
+    AxisSet, Binary, Collective, Def, DimId, Dtype, InstrId, InstrKind, Instruction, Layout, Map,
+    MeshShape, Norm, Number, Op, Origin, ParameterKind, Plan, Reduce, Reduction,
 };
 
 use super::facts::Facts;
@@ -27,7 +28,8 @@ pub(crate) fn is_in_pieces(facts: &Facts<'_>, (id, fit): (usize, usize)) -> Opti
     Some(!facts.spaces[id].layouts[facts.fits[id][fit].result].axes_of(at).is_empty())
 }
 
-/// The time of a composite in pieces, with the ops that join its last kernel: `(value, which of its fits)`.
+/// The time of a composite in pieces, with the ops that join its last kernel: `(value, which of its
+/// fits)`.
 pub(crate) fn time(facts: &Facts<'_>, chain: &[(usize, usize)]) -> u64 {
     let program = facts.program;
     let mut written = Written {
@@ -80,16 +82,30 @@ struct Written<'a> {
 }
 
 impl Written<'_> {
-    fn push(&mut self, kind: InstrKind, operands: &[InstrId], dims: &[DimId], layout: Layout) -> InstrId {
+    fn push(
+        &mut self,
+        kind: InstrKind,
+        operands: &[InstrId],
+        dims: &[DimId],
+        layout: Layout,
+    ) -> InstrId {
         let (operands, dims, dtype) = (operands.to_vec(), dims.to_vec(), self.dtype);
-        let instr =
-            Instruction { kind, operands, name: None, dims, dtype, layout, origin: Origin::default(), fold: None };
+        let instr = Instruction {
+            kind,
+            operands,
+            name: None,
+            dims,
+            dtype,
+            layout,
+            origin: Origin::default(),
+            fold: None,
+        };
         self.plan.instructions.push(instr);
         InstrId(self.plan.instructions.len() as u32 - 1)
     }
 
-    /// A value from outside in a layout, at no cost: a parameter, behind a new name where an op makes it; then a move that
-    /// takes no time.
+    /// A value from outside in a layout, at no cost: a parameter, behind a new name where an op
+    /// makes it; then a move that takes no time.
     fn read(&mut self, id: usize, place: usize) -> InstrId {
         let (origin, own) = (self.facts.origin(id), self.dtype);
         let value = &self.facts.program.values[origin];
@@ -119,7 +135,9 @@ impl Written<'_> {
     }
 
     fn composite(&mut self, op: &Op, a: InstrId, dims: &[DimId], layout: Layout) -> InstrId {
-        let (Op::Softmax { over } | Op::Norm { over, .. }) = op else { unreachable!("a composite") };
+        let (Op::Softmax { over } | Op::Norm { over, .. }) = op else {
+            unreachable!("a composite")
+        };
         let over = *over;
         let small: Vec<DimId> = dims.iter().copied().filter(|d| *d != over).collect();
         let of_dim = |d: &DimId| layout.axes_of(dims.iter().position(|o| o == d).unwrap_or(0));
@@ -127,7 +145,8 @@ impl Written<'_> {
         let shape = (self.plan.mesh.clone(), self.plan.sizes(&small));
         let lay = |sums: AxisSet, maxima: AxisSet| {
             let lists: Vec<_> = small.iter().map(of_dim).collect();
-            Layout::new(MeshShape { mesh: &shape.0, sizes: &shape.1 }, &lists, sums, maxima).expect("a legal layout")
+            Layout::new(MeshShape { mesh: &shape.0, sizes: &shape.1 }, &lists, sums, maxima)
+                .expect("a legal layout")
         };
         let whole = lay(AxisSet::EMPTY, AxisSet::EMPTY);
         let statistic = |w: &mut Self, op: Op, reads: &[InstrId], kind: Reduction| {
@@ -136,30 +155,58 @@ impl Written<'_> {
                 Reduction::Max => lay(AxisSet::EMPTY, split),
             };
             let made = w.push(InstrKind::Op(op), reads, &small, partial);
-            w.push(InstrKind::Move(Collective::AllReduce { kind, axes: split }), &[made], &small, whole)
+            w.push(
+                InstrKind::Move(Collective::AllReduce { kind, axes: split }),
+                &[made],
+                &small,
+                whole,
+            )
         };
         let over = || vec![over];
-        let op_of = |w: &mut Self, op: Op, reads: &[InstrId]| w.push(InstrKind::Op(op), reads, dims, layout);
+        let op_of = |w: &mut Self, op: Op, reads: &[InstrId]| {
+            w.push(InstrKind::Op(op), reads, dims, layout)
+        };
         match op {
             Op::Softmax { .. } => {
-                let largest = statistic(self, Op::Reduce { kind: Reduce::Max, over: over() }, &[a], Reduction::Max);
+                let largest = statistic(
+                    self,
+                    Op::Reduce { kind: Reduce::Max, over: over() },
+                    &[a],
+                    Reduction::Max,
+                );
                 let below = op_of(self, Op::Binary(Binary::Sub), &[a, largest]);
                 let weights = op_of(self, Op::Map(Map::Exp), &[below]);
-                let sum = statistic(self, Op::Reduce { kind: Reduce::Sum, over: over() }, &[weights], Reduction::Sum);
+                let sum = statistic(
+                    self,
+                    Op::Reduce { kind: Reduce::Sum, over: over() },
+                    &[weights],
+                    Reduction::Sum,
+                );
                 op_of(self, Op::Binary(Binary::Div), &[weights, sum])
             }
             _ => {
                 let mut centred = a;
                 if matches!(op, Op::Norm { kind: Norm::Layer, .. }) {
-                    let mean = statistic(self, Op::Reduce { kind: Reduce::Mean, over: over() }, &[a], Reduction::Sum);
+                    let mean = statistic(
+                        self,
+                        Op::Reduce { kind: Reduce::Mean, over: over() },
+                        &[a],
+                        Reduction::Sum,
+                    );
                     centred = op_of(self, Op::Binary(Binary::Sub), &[a, mean]);
                 }
                 let squares = statistic(self, Op::Einsum, &[centred, centred], Reduction::Sum);
                 let mut scale = squares;
                 let numbers = [Number::SizeOf(over()[0]), Number::Given(NORM_EPSILON)];
                 for (number, binary) in numbers.into_iter().zip([Binary::Div, Binary::Add]) {
-                    let number = self.push(InstrKind::Constant(number), &[], &[], Layout::REPLICATED);
-                    scale = self.push(InstrKind::Op(Op::Binary(binary)), &[scale, number], &small, whole);
+                    let number =
+                        self.push(InstrKind::Constant(number), &[], &[], Layout::REPLICATED);
+                    scale = self.push(
+                        InstrKind::Op(Op::Binary(binary)),
+                        &[scale, number],
+                        &small,
+                        whole,
+                    );
                 }
                 scale = self.push(InstrKind::Op(Op::Map(Map::Rsqrt)), &[scale], &small, whole);
                 op_of(self, Op::Binary(Binary::Mul), &[centred, scale])

@@ -28,9 +28,11 @@ impl Written {
         Layout::new(shape, &lists, set(&self.sums), set(&self.maxima)).ok()
     }
 
-    /// The axes by the name of the dim, so that types whose dims stand in another order can be compared.
+    /// The axes by the name of the dim, so that types whose dims stand in another order can be
+    /// compared.
     pub(crate) fn by_name(&self, dims: &[DimId]) -> ByName {
-        let mut named: Vec<(DimId, Vec<AxisId>)> = dims.iter().copied().zip(self.dims.iter().cloned()).collect();
+        let mut named: Vec<(DimId, Vec<AxisId>)> =
+            dims.iter().copied().zip(self.dims.iter().cloned()).collect();
         named.sort();
         (named, self.sums.clone(), self.maxima.clone())
     }
@@ -70,12 +72,15 @@ pub(crate) fn meets(pattern: &LayoutPattern, layout: &Written) -> bool {
         let written: Vec<AxisId> = pattern_dim.axes.iter().collect();
         let kept: Vec<AxisId> = has.iter().copied().filter(|a| written.contains(a)).collect();
         let nothing_else = kept.len() == has.len();
-        let as_written = if pattern_dim.any_order { kept.len() == written.len() } else { kept == written };
+        let as_written =
+            if pattern_dim.any_order { kept.len() == written.len() } else { kept == written };
         as_written && (pattern.open || nothing_else)
     });
     let partial_fits = |written: AxisSet, has: &[AxisId]| {
         let all_there = written.iter().all(|a| has.contains(&a));
         all_there && ((pattern.open && pattern.free_partial) || has.len() == written.len())
     };
-    dims_fit && partial_fits(pattern.partial_sum, &layout.sums) && partial_fits(pattern.partial_max, &layout.maxima)
+    dims_fit
+        && partial_fits(pattern.partial_sum, &layout.sums)
+        && partial_fits(pattern.partial_max, &layout.maxima)
 }

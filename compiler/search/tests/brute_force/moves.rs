@@ -1,5 +1,5 @@
-//! The moves of a value: for each pair of layouts, which collectives lead from the one to the other, by the definition of
-//! each (cost model, section "Collectives"), and the time of the best.
+//! The moves of a value: for each pair of layouts, which collectives lead from the one to the
+//! other, by the definition of each (cost model, section "Collectives"), and the time of the best.
 
 use shard_cost::{Hardware, collective_cost};
 use shard_ir::{AxisId, Collective, Dtype, Layout, Mesh, MeshShape, Reduction};
@@ -40,23 +40,32 @@ impl Space {
         with_maxima: bool,
     ) -> Space {
         let shape = MeshShape { mesh, sizes };
-        let (layouts, written): (Vec<Layout>, Vec<Written>) = all_layouts(shape, with_maxima).into_iter().unzip();
+        let (layouts, written): (Vec<Layout>, Vec<Written>) =
+            all_layouts(shape, with_maxima).into_iter().unzip();
         let split_as = |one: &Written, other: &Written| {
-            same_set(&one.dims.concat(), &other.dims.concat()) && one.sums == other.sums && one.maxima == other.maxima
+            same_set(&one.dims.concat(), &other.dims.concat())
+                && one.sums == other.sums
+                && one.maxima == other.maxima
         };
         let like = |one: &Written| written.iter().filter(|other| split_as(one, other)).count();
-        let is_exchanged: Vec<bool> = written.iter().map(|one| like(one) <= MOST_EXCHANGED).collect();
+        let is_exchanged: Vec<bool> =
+            written.iter().map(|one| like(one) <= MOST_EXCHANGED).collect();
         let price = |from: usize, to: usize| {
             collectives_between(shape, (layouts[from], &written[from]), (layouts[to], &written[to]))
                 .iter()
                 .filter(|collective| lies == Lies::Chip || is_local(collective))
-                .filter(|collective| is_exchanged[from] || !matches!(collective, Collective::Exchange { .. }))
-                .map(|collective| collective_cost(hardware, mesh, collective, layouts[from], sizes, dtype).time.0)
+                .filter(|collective| {
+                    is_exchanged[from] || !matches!(collective, Collective::Exchange { .. })
+                })
+                .map(|collective| {
+                    collective_cost(hardware, mesh, collective, layouts[from], sizes, dtype).time.0
+                })
                 .min()
                 .unwrap_or(NEVER)
         };
         let count = layouts.len();
-        let one_move: Vec<Vec<u64>> = (0..count).map(|from| (0..count).map(|to| price(from, to)).collect()).collect();
+        let one_move: Vec<Vec<u64>> =
+            (0..count).map(|from| (0..count).map(|to| price(from, to)).collect()).collect();
         let way = shortest_ways(&one_move);
         Space { layouts, written, one_move, way }
     }
@@ -112,17 +121,23 @@ pub(crate) fn collectives_between(
     if from == to {
         return found;
     }
-    let changed: Vec<usize> = (0..from.dims.len()).filter(|d| from.dims[*d] != to.dims[*d]).collect();
+    let changed: Vec<usize> =
+        (0..from.dims.len()).filter(|d| from.dims[*d] != to.dims[*d]).collect();
     let same_sums = from.sums == to.sums;
     let same_maxima = from.maxima == to.maxima;
     let may_complete = |kind: Reduction| kind == Reduction::Sum || from.sums.is_empty();
-    let kinds =
-        [(Reduction::Sum, &from.sums, &to.sums, same_maxima), (Reduction::Max, &from.maxima, &to.maxima, same_sums)];
+    let kinds = [
+        (Reduction::Sum, &from.sums, &to.sums, same_maxima),
+        (Reduction::Max, &from.maxima, &to.maxima, same_sums),
+    ];
     match changed.as_slice() {
         [] => {
             for (kind, before, after, other_same) in kinds {
                 if other_same && is_strict_part(after, before) && may_complete(kind) {
-                    found.push(Collective::AllReduce { kind, axes: less(before, after).into_iter().collect() });
+                    found.push(Collective::AllReduce {
+                        kind,
+                        axes: less(before, after).into_iter().collect(),
+                    });
                 }
                 if other_same && is_strict_part(before, after) {
                     let axes = less(after, before).into_iter().collect();
@@ -138,7 +153,10 @@ pub(crate) fn collectives_between(
                     found.push(Collective::AllGather { dim, axes });
                 }
                 for (kind, before, after, other_same) in kinds {
-                    if other_same && is_strict_part(before, after) && same_set(&less(after, before), gone) {
+                    if other_same
+                        && is_strict_part(before, after)
+                        && same_set(&less(after, before), gone)
+                    {
                         found.push(Collective::ToPartial { kind, dim: Some(dim), axes });
                     }
                 }
@@ -149,7 +167,8 @@ pub(crate) fn collectives_between(
                     found.push(Collective::Slice { dim, axes });
                 }
                 for (kind, before, after, other_same) in kinds {
-                    let completed = is_strict_part(after, before) && same_set(&less(before, after), come);
+                    let completed =
+                        is_strict_part(after, before) && same_set(&less(before, after), come);
                     if other_same && completed && may_complete(kind) {
                         found.push(Collective::ReduceScatter { kind, dim, axes });
                     }
@@ -163,7 +182,11 @@ pub(crate) fn collectives_between(
                 if let (Some(gone), Some(come)) = (gone, come)
                     && gone == come
                 {
-                    found.push(Collective::AllToAll { from_dim, to_dim, axes: gone.iter().copied().collect() });
+                    found.push(Collective::AllToAll {
+                        from_dim,
+                        to_dim,
+                        axes: gone.iter().copied().collect(),
+                    });
                 }
             }
         }
@@ -183,17 +206,23 @@ pub(crate) fn collectives_between(
 }
 
 /// A gather or a scatter that changes several dims.
-fn along_several_dims(from: &Written, (to_layout, to): (Layout, &Written), found: &mut Vec<Collective>) {
+fn along_several_dims(
+    from: &Written,
+    (to_layout, to): (Layout, &Written),
+    found: &mut Vec<Collective>,
+) {
     let dims = || from.dims.iter().zip(&to.dims);
     let (same_sums, same_maxima) = (from.sums == to.sums, from.maxima == to.maxima);
     if same_sums && same_maxima && dims().all(|(before, after)| before.starts_with(after)) {
         found.push(Collective::AllGatherDims { to: to_layout });
     }
     if dims().all(|(before, after)| after.starts_with(before)) {
-        let come: Vec<AxisId> = dims().flat_map(|(before, after)| after[before.len()..].to_vec()).collect();
-        for (kind, before, after, other_same) in
-            [(Reduction::Sum, &from.sums, &to.sums, same_maxima), (Reduction::Max, &from.maxima, &to.maxima, same_sums)]
-        {
+        let come: Vec<AxisId> =
+            dims().flat_map(|(before, after)| after[before.len()..].to_vec()).collect();
+        for (kind, before, after, other_same) in [
+            (Reduction::Sum, &from.sums, &to.sums, same_maxima),
+            (Reduction::Max, &from.maxima, &to.maxima, same_sums),
+        ] {
             let completed = is_strict_part(after, before) && same_set(&less(before, after), &come);
             if other_same && completed && (kind == Reduction::Sum || from.sums.is_empty()) {
                 found.push(Collective::ReduceScatterDims { kind, to: to_layout });

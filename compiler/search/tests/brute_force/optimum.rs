@@ -1,8 +1,9 @@
 //! The time of the cheapest plan, by looking at all of them.
 //!
-//! A plan is read off backwards. A state is what the part of the plan that is already fixed still wants: values in layouts.
-//! The last of these values is fixed next, in every layout in which it can be made and in every way; since all its readers
-//! are fixed, the set of layouts wanted of it is final, and a value that several readers share is paid once.
+//! A plan is read off backwards. A state is what the part of the plan that is already fixed still
+//! wants: values in layouts. The last of these values is fixed next, in every layout in which it
+//! can be made and in every way; since all its readers are fixed, the set of layouts wanted of it
+//! is final, and a value that several readers share is paid once.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, HashMap};
@@ -32,7 +33,8 @@ const MAX_STATES: usize = 200_000;
 /// Sets of layouts looked at for all trees of moves, at most.
 const MAX_SETS: usize = 20_000;
 
-/// A kernel whose first op is known, and perhaps not yet all: it goes on to `origin` if that is made just so.
+/// A kernel whose first op is known, and perhaps not yet all: it goes on to `origin` if that is
+/// made just so.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 struct Kernel {
     origin: usize,
@@ -63,8 +65,8 @@ struct Enumeration<'a> {
     kernel_times: HashMap<Vec<(usize, usize)>, u64>,
 }
 
-/// The time of the cheapest plan that takes `at_most` so many picoseconds. Without `guided` nothing is passed over but
-/// what has already cost more than that.
+/// The time of the cheapest plan that takes `at_most` so many picoseconds. Without `guided` nothing
+/// is passed over but what has already cost more than that.
 pub(crate) fn cheapest_plan(facts: &Facts<'_>, at_most: u64, guided: bool) -> Optimum {
     let mut all = Enumeration {
         facts,
@@ -93,7 +95,10 @@ pub(crate) fn cheapest_plan(facts: &Facts<'_>, at_most: u64, guided: bool) -> Op
         for (cost, child) in next {
             let paid = paid.saturating_add(cost);
             let bound = paid.saturating_add(rest(&all, &child));
-            if bound > at_most || bound == NEVER || best.get(&child).is_some_and(|known| *known <= paid) {
+            if bound > at_most
+                || bound == NEVER
+                || best.get(&child).is_some_and(|known| *known <= paid)
+            {
                 continue;
             }
             best.insert(child.clone(), paid);
@@ -107,14 +112,16 @@ pub(crate) fn cheapest_plan(facts: &Facts<'_>, at_most: u64, guided: bool) -> Op
 }
 
 impl Enumeration<'_> {
-    /// What a state can become, with what that costs; what costs more than there is `room` for may be left out.
+    /// What a state can become, with what that costs; what costs more than there is `room` for may
+    /// be left out.
     fn next_states(&mut self, state: &State, room: u64) -> Result<Vec<(u64, State)>, &'static str> {
         if let Some(output) = self.facts.program.outputs.get(state.results) {
             return Ok(self.with_a_result(state, output));
         }
         let Some(&(id, _)) = state.wanted.last() else { return Ok(Vec::new()) };
         let mut left = state.clone();
-        let wanted: Vec<usize> = state.wanted.iter().filter(|(v, _)| *v == id).map(|(_, l)| *l).collect();
+        let wanted: Vec<usize> =
+            state.wanted.iter().filter(|(v, _)| *v == id).map(|(_, l)| *l).collect();
         left.wanted.retain(|(v, _)| *v != id);
         let program = self.facts.program;
         let mut next = Vec::new();
@@ -128,7 +135,8 @@ impl Enumeration<'_> {
                 }
             }
             Def::Constant(_) => {
-                let made = self.facts.spaces[id].index_of(shard_ir::Layout::REPLICATED).unwrap_or(0);
+                let made =
+                    self.facts.spaces[id].index_of(shard_ir::Layout::REPLICATED).unwrap_or(0);
                 next.push((self.moves(id, made, &wanted, room)?, left));
             }
             Def::Pin { operand, pattern, .. } => {
@@ -161,7 +169,10 @@ impl Enumeration<'_> {
                     let mut child = left.clone();
                     let mut chain = vec![(id, fit)];
                     // What scatters in its loop is a kernel alone.
-                    let scatters = self.facts.fits[id][fit].looped.as_ref().is_some_and(|looped| looped.scatters);
+                    let scatters = self.facts.fits[id][fit]
+                        .looped
+                        .as_ref()
+                        .is_some_and(|looped| looped.scatters);
                     match take_kernel(&mut child, id) {
                         // A composite that is computed whole is joined by none.
                         Some(kernel)
@@ -176,14 +187,18 @@ impl Enumeration<'_> {
                     }
                     let read = &self.facts.fits[id][fit].operands;
                     match &self.facts.feeds[id] {
-                        Some(feed) if feed.places.iter().all(|p| read[*p] == read[feed.places[0]]) => {
+                        Some(feed)
+                            if feed.places.iter().all(|p| read[*p] == read[feed.places[0]]) =>
+                        {
                             let layout = read[feed.places[0]];
                             child.kernels.insert(Kernel { origin: feed.origin, layout, chain });
                         }
                         _ => cost = cost.saturating_add(self.kernel_time(chain)),
                     }
                     let read = &self.facts.fits[id][fit].operands;
-                    child.wanted.extend(operands.iter().map(|o| o.index()).zip(read.iter().copied()));
+                    child
+                        .wanted
+                        .extend(operands.iter().map(|o| o.index()).zip(read.iter().copied()));
                     next.push((cost, child));
                 }
             }
@@ -210,15 +225,28 @@ impl Enumeration<'_> {
     }
 
     /// Notes or checks what a type with a label asks.
-    fn label_agrees(&self, state: &mut State, pattern: &LayoutPattern, id: usize, layout: usize) -> bool {
+    fn label_agrees(
+        &self,
+        state: &mut State,
+        pattern: &LayoutPattern,
+        id: usize,
+        layout: usize,
+    ) -> bool {
         let Some(LabelId(label)) = pattern.label else { return true };
-        let named = self.facts.spaces[id].written[layout].by_name(&self.facts.program.values[id].dims);
+        let named =
+            self.facts.spaces[id].written[layout].by_name(&self.facts.program.values[id].dims);
         let known = &mut state.labels[label as usize];
         *known.get_or_insert_with(|| named.clone()) == named
     }
 
     /// The time of the moves of a value; [`NEVER`] where they take longer than there is `room` for.
-    fn moves(&mut self, id: usize, made: usize, wanted: &[usize], room: u64) -> Result<u64, &'static str> {
+    fn moves(
+        &mut self,
+        id: usize,
+        made: usize,
+        wanted: &[usize],
+        room: u64,
+    ) -> Result<u64, &'static str> {
         let space = &self.facts.spaces[id];
         if wanted.iter().any(|w| space.way[made][*w] > room) {
             return Ok(NEVER);
@@ -227,7 +255,8 @@ impl Enumeration<'_> {
         if let Some(known) = self.trees.get(&key) {
             return Ok(*known);
         }
-        let tree = cheapest_tree(space, made, wanted, &mut self.sets_left).ok_or("sets of layouts")?;
+        let tree =
+            cheapest_tree(space, made, wanted, &mut self.sets_left).ok_or("sets of layouts")?;
         self.trees.insert(key, tree);
         Ok(tree)
     }
@@ -237,7 +266,8 @@ impl Enumeration<'_> {
         *self.kernel_times.entry(chain).or_insert_with_key(|chain| facts.kernel_time(chain))
     }
 
-    /// What a state still has to pay at least: for values that have nothing in common behind them, the sum.
+    /// What a state still has to pay at least: for values that have nothing in common behind them,
+    /// the sum.
     fn rest(&self, state: &State) -> u64 {
         let mut dearest: HashMap<usize, u64> = HashMap::new();
         for (id, layout) in &state.wanted {
@@ -251,7 +281,8 @@ impl Enumeration<'_> {
             let known = dearest.entry(id).or_insert(0);
             *known = (*known).max(any.map(|l| self.least[id][l]).min().unwrap_or(NEVER));
         }
-        let mut parts: Vec<(u64, usize)> = dearest.into_iter().map(|(id, least)| (least, id)).collect();
+        let mut parts: Vec<(u64, usize)> =
+            dearest.into_iter().map(|(id, least)| (least, id)).collect();
         parts.sort_unstable_by(|a, b| b.cmp(a));
         let (mut seen, mut sum) = (0u64, 0u64);
         for (least, id) in parts {
@@ -283,7 +314,9 @@ impl Enumeration<'_> {
                     }
                 }
                 Def::Pin { operand, .. } => {
-                    facts.allowed[id].iter().for_each(|l| made[*l] = self.least[operand.index()][*l]);
+                    facts.allowed[id]
+                        .iter()
+                        .for_each(|l| made[*l] = self.least[operand.index()][*l]);
                 }
                 Def::Op { operands, .. } => {
                     for (fit, layouts) in facts.fits[id].iter().enumerate() {
@@ -298,7 +331,9 @@ impl Enumeration<'_> {
                             .map(|(o, l)| (self.least[o.index()][*l], self.behind[o.index()]))
                             .collect();
                         let apart = match parts.as_slice() {
-                            [(a, behind_a), (b, behind_b)] if behind_a & behind_b == 0 => a.saturating_add(*b),
+                            [(a, behind_a), (b, behind_b)] if behind_a & behind_b == 0 => {
+                                a.saturating_add(*b)
+                            }
                             parts => parts.iter().map(|p| p.0).max().unwrap_or(0),
                         };
                         made[layouts.result] = made[layouts.result].min(own.saturating_add(apart));

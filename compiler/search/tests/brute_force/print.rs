@@ -15,7 +15,11 @@ pub(crate) fn program_text(program: &Program) -> String {
         let _ = match &value.def {
             Def::Parameter { kind, pattern } => {
                 let kind = kind.word().map_or(String::new(), |w| format!("{w} "));
-                writeln!(out, "{name}: {kind}{dtype} {}", pattern_text(program, &value.dims, pattern))
+                writeln!(
+                    out,
+                    "{name}: {kind}{dtype} {}",
+                    pattern_text(program, &value.dims, pattern)
+                )
             }
             Def::Constant(number) => writeln!(out, "{name} = {number}"),
             Def::Pin { operand, pattern, written } => {
@@ -26,7 +30,9 @@ pub(crate) fn program_text(program: &Program) -> String {
             Def::Op { op, operands } => {
                 let operands: Vec<String> = operands.iter().map(|o| self::name(*o)).collect();
                 let over = match op {
-                    Op::Reduce { over, .. } => format!(" over {}", program.dim_names(over).concat()),
+                    Op::Reduce { over, .. } => {
+                        format!(" over {}", program.dim_names(over).concat())
+                    }
                     Op::Einsum => " ->".to_string(),
                     _ => " :".to_string(),
                 };

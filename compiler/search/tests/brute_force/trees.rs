@@ -1,5 +1,5 @@
-//! The cheapest moves from one layout of a value to several, each move paid once: a shortest way through *sets* of layouts
-//! that the value is held in.
+//! The cheapest moves from one layout of a value to several, each move paid once: a shortest way
+//! through *sets* of layouts that the value is held in.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -20,7 +20,8 @@ impl Held {
         self.0[layout / 64] >> (layout % 64) & 1 == 1
     }
 
-    /// The set with a layout and all that it gives for nothing. That loses no plan: to hold more costs nothing.
+    /// The set with a layout and all that it gives for nothing. That loses no plan: to hold more
+    /// costs nothing.
     fn with(mut self, space: &Space, layout: usize) -> Held {
         for (other, way) in space.way[layout].iter().enumerate() {
             if *way == 0 {
@@ -31,9 +32,14 @@ impl Held {
     }
 }
 
-/// The time of the cheapest moves that bring a value made in `made` to all of `wanted`; [`NEVER`] where there are none,
-/// `None` where more sets would have to be looked at than are `left`.
-pub(crate) fn cheapest_tree(space: &Space, made: usize, wanted: &[usize], left: &mut usize) -> Option<u64> {
+/// The time of the cheapest moves that bring a value made in `made` to all of `wanted`; [`NEVER`]
+/// where there are none, `None` where more sets would have to be looked at than are `left`.
+pub(crate) fn cheapest_tree(
+    space: &Space,
+    made: usize,
+    wanted: &[usize],
+    left: &mut usize,
+) -> Option<u64> {
     if let [only] = wanted {
         return Some(space.way[made][*only]);
     }
@@ -61,7 +67,8 @@ pub(crate) fn cheapest_tree(space: &Space, made: usize, wanted: &[usize], left: 
         *left = left.checked_sub(1)?;
         debug_assert!(bound <= most);
         let members: Vec<usize> = (0..count).filter(|l| held.has(*l)).collect();
-        let nearest = members.iter().fold(vec![NEVER; wanted.len()], |known, member| nearer(&known, *member));
+        let nearest =
+            members.iter().fold(vec![NEVER; wanted.len()], |known, member| nearer(&known, *member));
         for next in (0..count).filter(|l| !held.has(*l)) {
             let step = members.iter().map(|l| space.one_move[*l][next]).min().unwrap_or(NEVER);
             if step == NEVER || paid + step > most {

@@ -1,7 +1,9 @@
 //! Plans that are divided by what is stored of a weight, or by the layout of a label.
 
 use shard_search::Proof;
-use shard_search::certificate::{Branch, Branches, Certificate, Claim, PriceSet, Run, Unshown, verify_certificate};
+use shard_search::certificate::{
+    Branch, Branches, Certificate, Claim, PriceSet, Run, Unshown, verify_certificate,
+};
 
 use crate::forged::accepted;
 use crate::made::{SMALL, TIGHT, within_tenths};
@@ -9,7 +11,8 @@ use crate::programs::{Random, certificate_of, inputs_on, refused, shown};
 
 /// The plans within some memory, divided by what is stored.
 pub(crate) fn divided() -> Certificate {
-    let found = (4..10).map(within_tenths).find(|certificate| !certificate.layers[0].branches.is_empty());
+    let found =
+        (4..10).map(within_tenths).find(|certificate| !certificate.layers[0].branches.is_empty());
     found.expect("some memory in which one set of prices is not enough")
 }
 
@@ -64,7 +67,12 @@ fn what_only_the_search_rules_out_is_said_to_be_so() {
     for tenths in 3..10 {
         let certificate = within_tenths(tenths);
         let layer = shown(&certificate);
-        eprintln!("{tenths}: {:?} {:?} {}", layer.proof, layer.unshown, certificate.layers[0].branches.len());
+        eprintln!(
+            "{tenths}: {:?} {:?} {}",
+            layer.proof,
+            layer.unshown,
+            certificate.layers[0].branches.len()
+        );
         match layer.proof {
             Some(Proof::Certificate) => assert_eq!(layer.unshown, None),
             Some(Proof::Search) => {
@@ -91,9 +99,17 @@ fn branches_that_do_not_cover_all_plans_are_refused() {
     assert!(with(&|of| of.tree.clear()).contains("do not cover all plans"));
     assert!(with(&|of| of.tree.push(leaf(0))).contains("more behind the tree"));
     assert!(with(&|of| of.tree[last] = leaf(99)).contains("which there are not"));
-    assert!(with(&|of| of.tree[0] = Branch::Stored { stored: 0, up_to: 0 }).contains("no weight or cache"));
-    assert!(with(&|of| of.tree[0] = Branch::Stored { stored: 99, up_to: 0 }).contains("no weight or cache"));
-    assert!(with(&|of| of.tree[0] = Branch::Label { label: 0, layouts: vec![] }).contains("no label 0"));
+    assert!(
+        with(&|of| of.tree[0] = Branch::Stored { stored: 0, up_to: 0 })
+            .contains("no weight or cache")
+    );
+    assert!(
+        with(&|of| of.tree[0] = Branch::Stored { stored: 99, up_to: 0 })
+            .contains("no weight or cache")
+    );
+    assert!(
+        with(&|of| of.tree[0] = Branch::Label { label: 0, layouts: vec![] }).contains("no label 0")
+    );
     assert!(with(&|of| of.form = 1).contains("does not have"));
     let mut twice = best.clone();
     twice.layers[0].branches.push(best.layers[0].branches[0].clone());
@@ -138,7 +154,8 @@ fn no_tree_shows_a_bound_above_the_optimum() {
             layer.branches = vec![Branches { form: 0, prices, tree }];
             let message = refused(&forged);
             if let Some(shown) = message.strip_prefix("the prices show a bound of ") {
-                let shown: u64 = shown.split(' ').next().and_then(|b| b.parse().ok()).expect("a bound");
+                let shown: u64 =
+                    shown.split(' ').next().and_then(|b| b.parse().ok()).expect("a bound");
                 assert!(shown <= optimum, "{shown} {optimum}");
                 tried += 1;
             }

@@ -1,5 +1,6 @@
-//! Forgeries by the thousand: every field of a certificate and every word of its plan changed. What is still accepted must
-//! be true: a plan that is proven takes what the best plan of the inputs takes, found anew.
+//! Forgeries by the thousand: every field of a certificate and every word of its plan changed. What
+//! is still accepted must be true: a plan that is proven takes what the best plan of the inputs
+//! takes, found anew.
 
 use serde_json::Value;
 use shard_check::{CheckOptions, check_source};
@@ -10,7 +11,8 @@ use shard_search::{LowerOptions, lower};
 
 use crate::programs::{RESIDUAL, certificate};
 
-/// Values shared and not, ops of every kind that prices tell apart, a composite in pieces, a label, a pin, two layers.
+/// Values shared and not, ops of every kind that prices tell apart, a composite in pieces, a label,
+/// a pin, two layers.
 const OTHERS: [&str; 3] = [
     "mesh x=4
 dim B = 64
@@ -57,21 +59,30 @@ layer inner(p: bf16 BE?, w: weight bf16 EF?) -> bf16 BF? {
 fn a_move_is_in_the_layers_of_its_reader() {
     let best = certificate(MOVED_IN_A_CALL);
     let plan = &best.layers[0].plan;
-    assert!(plan.lines().any(|line| line.contains(" = all-gather %0 ") && line.contains(" @a in inner")), "{plan}");
+    assert!(
+        plan.lines()
+            .any(|line| line.contains(" = all-gather %0 ") && line.contains(" @a in inner")),
+        "{plan}"
+    );
     assert!(verify_certificate(&best.text()).expect("true")[0].is_proven());
 }
 
-/// What the best plan of a layer takes with the inputs of a certificate, in picoseconds; none where there is no plan.
+/// What the best plan of a layer takes with the inputs of a certificate, in picoseconds; none where
+/// there is no plan.
 fn optimum(certificate: &Certificate, layer: &str) -> Option<u64> {
     let inputs = &certificate.inputs;
     let file = SourceFile::new(inputs.file.as_str(), inputs.source.as_str());
-    let options =
-        CheckOptions { dim_overrides: inputs.dims.clone(), mesh_override: inputs.mesh.clone(), strict: inputs.strict };
+    let options = CheckOptions {
+        dim_overrides: inputs.dims.clone(),
+        mesh_override: inputs.mesh.clone(),
+        strict: inputs.strict,
+    };
     let checked = check_source(&file, &options);
     let program = checked.programs.iter().find(|p| p.name == layer)?;
     let chip = Hardware::parse(&inputs.hardware).ok()?;
     let chip = inputs.memory_limit.map_or(chip.clone(), |bytes| chip.with_memory_limit(bytes));
-    let options = LowerOptions { fuse: inputs.fuse, strict: inputs.strict, ..LowerOptions::default() };
+    let options =
+        LowerOptions { fuse: inputs.fuse, strict: inputs.strict, ..LowerOptions::default() };
     lower(program, &chip, &options).ok().map(|lowered| lowered.optimality.cost.0)
 }
 
@@ -82,8 +93,14 @@ pub(crate) fn accepted(text: &str, what: &str) -> bool {
     for layer in verified {
         let best = optimum(&certificate, &layer.layer);
         let best = best.unwrap_or_else(|| panic!("{what}: {layer:?} of a layer without a plan"));
-        assert!(layer.lower_bound.0 <= best, "{what}: {layer:?}, and the best plan takes {best} ps");
-        assert!(!layer.is_proven() || layer.cost.0 == best, "{what}: {layer:?}, and the best plan takes {best} ps");
+        assert!(
+            layer.lower_bound.0 <= best,
+            "{what}: {layer:?}, and the best plan takes {best} ps"
+        );
+        assert!(
+            !layer.is_proven() || layer.cost.0 == best,
+            "{what}: {layer:?}, and the best plan takes {best} ps"
+        );
     }
     true
 }
@@ -91,8 +108,12 @@ pub(crate) fn accepted(text: &str, what: &str) -> bool {
 /// The places of all leaves, and of what holds them.
 fn places(value: &Value, at: String, out: &mut Vec<String>) {
     match value {
-        Value::Object(fields) => fields.iter().for_each(|(key, v)| places(v, format!("{at}/{key}"), out)),
-        Value::Array(items) => items.iter().enumerate().for_each(|(i, v)| places(v, format!("{at}/{i}"), out)),
+        Value::Object(fields) => {
+            fields.iter().for_each(|(key, v)| places(v, format!("{at}/{key}"), out))
+        }
+        Value::Array(items) => {
+            items.iter().enumerate().for_each(|(i, v)| places(v, format!("{at}/{i}"), out))
+        }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
     out.push(at);
@@ -105,7 +126,16 @@ fn others(value: &Value) -> Vec<Value> {
         Value::Bool(is) => vec![Value::from(!is), Value::Null],
         Value::Number(number) => {
             let n = number.as_i64().unwrap_or(i64::MAX);
-            let all = [0, 1, -1, n.saturating_add(1), n.saturating_sub(1), n.saturating_mul(2), n / 2, i64::MAX];
+            let all = [
+                0,
+                1,
+                -1,
+                n.saturating_add(1),
+                n.saturating_sub(1),
+                n.saturating_mul(2),
+                n / 2,
+                i64::MAX,
+            ];
             all.into_iter().filter(|m| *m != n).map(Value::from).collect()
         }
         Value::String(text) => ["", "x", "search", "none", "certificate"]
@@ -128,7 +158,8 @@ fn others(value: &Value) -> Vec<Value> {
     }
 }
 
-/// Changes every field that is no price, and every so many prices; says how many forgeries there were, and how many hold.
+/// Changes every field that is no price, and every so many prices; says how many forgeries there
+/// were, and how many hold.
 fn change_every_field(best: &Certificate) -> (usize, usize) {
     let (mut tried, mut held) = (0, 0);
     let whole: Value = serde_json::from_str(&best.text()).expect("JSON");
@@ -164,7 +195,11 @@ fn no_changed_field_proves_anything_false() {
 #[test]
 fn no_changed_field_of_branches_or_of_forms_bounded_together_proves_anything_false() {
     let (mut tried, mut held) = (0, 0);
-    for best in [crate::branches::divided(), crate::branches::divided_by_label(), crate::together::of_two_blocks()] {
+    for best in [
+        crate::branches::divided(),
+        crate::branches::divided_by_label(),
+        crate::together::of_two_blocks(),
+    ] {
         let (more, true_still) = change_every_field(&best);
         eprintln!("{more} forgeries, {true_still} accepted, all true");
         (tried, held) = (tried + more, held + true_still);
@@ -172,7 +207,8 @@ fn no_changed_field_of_branches_or_of_forms_bounded_together_proves_anything_fal
     assert!(tried > 2000 && held > 0, "{tried} {held}");
 }
 
-/// Words of a text: runs of letters, digits and underscores, and single signs; blanks and line ends stay where they are.
+/// Words of a text: runs of letters, digits and underscores, and single signs; blanks and line ends
+/// stay where they are.
 fn words(text: &str) -> Vec<&str> {
     let mut all = Vec::new();
     let mut rest = text;
@@ -195,29 +231,39 @@ fn no_changed_word_of_a_plan_proves_anything_false() {
         let best = certificate(source);
         for (l, layer) in best.layers.iter().enumerate() {
             // The rules behind `;` are remarks, which another test is about.
-            let plan: String =
-                layer.plan.lines().map(|line| format!("{}\n", line.split(" ;").next().unwrap_or_default())).collect();
+            let plan: String = layer
+                .plan
+                .lines()
+                .map(|line| format!("{}\n", line.split(" ;").next().unwrap_or_default()))
+                .collect();
             let all = words(&plan);
-            let mut known: Vec<&str> = all.iter().copied().filter(|w| !w.trim().is_empty()).collect();
+            let mut known: Vec<&str> =
+                all.iter().copied().filter(|w| !w.trim().is_empty()).collect();
             known.sort_unstable();
             known.dedup();
             let step = (all.len() * known.len()) / 2500 + 1;
             let pairs = (0..all.len()).flat_map(|at| known.iter().map(move |other| (at, *other)));
-            let pairs = pairs.filter(|(at, other)| !all[*at].trim().is_empty() && all[*at] != *other);
+            let pairs =
+                pairs.filter(|(at, other)| !all[*at].trim().is_empty() && all[*at] != *other);
             for (at, other) in pairs.step_by(step) {
                 for changed in [vec![other], vec![all[at], " ", other], Vec::new()] {
                     let words = all[..at].iter().chain(&changed).chain(&all[at + 1..]);
                     let mut forged = best.clone();
                     forged.layers[l].plan = words.copied().collect();
-                    let what = format!("word {at}, `{}`, as {changed:?}\n{}", all[at], forged.layers[l].plan);
-                    // What the plan takes is not what has to be found out here: the forger says it right.
+                    let what = format!(
+                        "word {at}, `{}`, as {changed:?}\n{}",
+                        all[at], forged.layers[l].plan
+                    );
+                    // What the plan takes is not what has to be found out here: the forger says it
+                    // right.
                     held += usize::from(accepted(&forged.text(), &what));
                     let says = shard_ir::text::parse(&forged.layers[l].plan);
                     if let Some(plan) = says.ok().filter(|p| p.len() == 1).map(|mut p| p.remove(0))
                         && shard_ir::verify::verify(&plan).is_ok()
                     {
                         let chip = Hardware::parse(&forged.inputs.hardware).expect("a chip");
-                        forged.layers[l].cost_ps = shard_cost::price(&plan, &chip).totals.serial_time.0;
+                        forged.layers[l].cost_ps =
+                            shard_cost::price(&plan, &chip).totals.serial_time.0;
                         held += usize::from(accepted(&forged.text(), &what));
                     }
                     tried += 1;
@@ -229,13 +275,17 @@ fn no_changed_word_of_a_plan_proves_anything_false() {
     assert!(tried > 5000);
 }
 
-/// A plan says which value of the source an instruction is, and in which layers; a reader goes by that.
+/// A plan says which value of the source an instruction is, and in which layers; a reader goes by
+/// that.
 #[test]
 fn names_that_are_not_those_of_the_values_are_refused() {
     let best = certificate(OTHERS[1]);
-    for (layer, from, to) in
-        [(0, " @h", " @a"), (0, " @h", " @nothing"), (1, " in inner", " in outer"), (1, " in inner", "")]
-    {
+    for (layer, from, to) in [
+        (0, " @h", " @a"),
+        (0, " @h", " @nothing"),
+        (1, " in inner", " in outer"),
+        (1, " in inner", ""),
+    ] {
         let mut forged = best.clone();
         let plan = &mut forged.layers[layer].plan;
         assert!(plan.contains(from), "{plan}");

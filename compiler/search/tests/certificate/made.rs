@@ -4,25 +4,34 @@ use shard_search::Proof;
 use shard_search::certificate::{Certificate, Inputs, PriceSet, verify_certificate};
 
 use crate::programs::{
-    CHIP, RESIDUAL, Random, certificate, certificate_of, inputs_on, palm_block, random_program, verified,
+    CHIP, RESIDUAL, Random, certificate, certificate_of, inputs_on, palm_block, random_program,
+    verified,
 };
 
 #[test]
-fn every_example_without_phases_has_a_certificate_and_on_the_flat_network_it_proves_the_plan_best() {
+fn every_example_without_phases_has_a_certificate_and_on_the_flat_network_it_proves_the_plan_best()
+{
     let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
     let chips = concat!(env!("CARGO_MANIFEST_DIR"), "/../cost/hardware");
     for folder in ["feed_forward", "language", "matmul", "training"] {
         let files = std::fs::read_dir(format!("{examples}/{folder}")).expect("a folder");
-        for path in files.map(|f| f.expect("a file").path()).filter(|p| p.extension().is_some_and(|e| e == "shard")) {
+        for path in files
+            .map(|f| f.expect("a file").path())
+            .filter(|p| p.extension().is_some_and(|e| e == "shard"))
+        {
             let source = std::fs::read_to_string(&path).expect("text");
             // A certificate is of a file without phases, and the command refuses others.
             if source.lines().any(|line| line.starts_with("phase ")) {
                 continue;
             }
             // On its own chip: weights that stay with the host need one that has a host.
-            let chip = source.lines().find_map(|line| line.strip_prefix("hardware ")).unwrap_or("tpu-v4-flat");
+            let chip = source
+                .lines()
+                .find_map(|line| line.strip_prefix("hardware "))
+                .unwrap_or("tpu-v4-flat");
             let flat = chip == "tpu-v4-flat";
-            let chip = std::fs::read_to_string(format!("{chips}/{chip}.toml")).expect("a built-in chip");
+            let chip =
+                std::fs::read_to_string(format!("{chips}/{chip}.toml")).expect("a built-in chip");
             let layers = verify_certificate(&certificate_of(inputs_on(&chip, &source)).text());
             let layers = layers.unwrap_or_else(|error| panic!("{error}\n{source}"));
             assert!(!layers.is_empty(), "{path:?}");
@@ -72,7 +81,8 @@ fn plans_with_loops_have_certificates_of_a_plan_space_with_loops() {
 
 #[test]
 fn where_no_value_is_shared_no_price_is_needed() {
-    let chain = "mesh x=4\ndim B = 64\ndim E = 256\nlayer f(x: bf16 BE?, w: weight bf16 EF_x) -> bf16 BF? {
+    let chain =
+        "mesh x=4\ndim B = 64\ndim E = 256\nlayer f(x: bf16 BE?, w: weight bf16 EF_x) -> bf16 BF? {
   return gelu(einsum(x, w -> BF))\n}\ndim F = 256";
     assert_eq!(certificate(chain).layers[0].forms, [[PriceSet::default()]]);
 }
@@ -81,7 +91,8 @@ fn where_no_value_is_shared_no_price_is_needed() {
 fn a_value_with_many_readers_is_bounded_one_by_one() {
     let source = "mesh x=2, y=2\ndim B = 64\ndim E = 64\nlayer f(x: bf16 BE_x, w: weight bf16 E_yE2) -> bf16 BE_x {
   let a = gelu(x)\n  return a * x + (x + x * a) * (x + a) + x\n}\ndim E2 = 64";
-    let layer = &verified(&source.replace(", w: weight bf16 E_yE2", "").replace("\ndim E2 = 64", ""))[0];
+    let layer =
+        &verified(&source.replace(", w: weight bf16 E_yE2", "").replace("\ndim E2 = 64", ""))[0];
     assert!(layer.lower_bound <= layer.cost);
 }
 
@@ -121,7 +132,8 @@ fn every_form_of_a_program_is_bounded() {
 layer f(a: bf16 B_xC, w: weight bf16 CD_y, u: weight bf16 D_yC, v: weight bf16 CD_y) -> bf16 B_xD {
   return einsum(a, w, u, v -> BD) + einsum(a, v -> BD)\n}";
     let certificate = certificate(source);
-    // 15 orders of the long einsum; and `a` taken out of the sum, with 3 orders of what is left of it.
+    // 15 orders of the long einsum; and `a` taken out of the sum, with 3 orders of what is left of
+    // it.
     assert_eq!(certificate.layers[0].forms.len(), 18);
     assert_eq!(verified(source)[0].proof, Some(Proof::Certificate));
 }
@@ -143,7 +155,12 @@ layer mlp(x: bf16 B_xLE, w_in: weight bf16 EF?, w_out: weight bf16 FE?) -> bf16 
 fn phases_have_one_certificate_of_the_whole_request() {
     let best = certificate(PHASES);
     let layer = &best.layers[0];
-    assert_eq!((best.layers.len(), layer.plan.matches("\nlayer ").count()), (1, 2), "{}", layer.plan);
+    assert_eq!(
+        (best.layers.len(), layer.plan.matches("\nlayer ").count()),
+        (1, 2),
+        "{}",
+        layer.plan
+    );
     let layers = verify_certificate(&best.text()).expect("a certificate");
     assert_eq!(layers[0].proof, Some(Proof::Certificate), "{layers:?}");
 }
@@ -152,7 +169,8 @@ fn phases_have_one_certificate_of_the_whole_request() {
 pub(crate) const SMALL: &str = "name = \"small\"\nsource = \"a test\"\n[chip]\nflops = { bf16 = 1e12 }
 hbm_bytes = 1e12\nhbm_bandwidth = 1e12\n[network]\nkind = \"flat\"\nbandwidth = 1e11\nlatency = 0\n";
 
-/// A layer whose weights are free to be stored anywhere: whole they need no move, and the most memory.
+/// A layer whose weights are free to be stored anywhere: whole they need no move, and the most
+/// memory.
 pub(crate) const TIGHT: &str = "mesh x=4, y=2
 dim B = 512
 dim E = 256
@@ -173,7 +191,9 @@ pub(crate) fn within_tenths(tenths: u64) -> Certificate {
 
 #[test]
 fn what_fits_in_memory_is_bounded_among_what_fits() {
-    let check = |tenths: u64| verify_certificate(&within_tenths(tenths).text()).expect("a certificate").remove(0);
+    let check = |tenths: u64| {
+        verify_certificate(&within_tenths(tenths).text()).expect("a certificate").remove(0)
+    };
     let (all, most, half) = (check(10), check(8), check(5));
     assert_eq!(all.proof, Some(Proof::Certificate));
     assert!(all.cost < most.cost && most.cost < half.cost, "{all:?} {most:?} {half:?}");

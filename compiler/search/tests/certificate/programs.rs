@@ -4,7 +4,9 @@ use shard_check::{CheckOptions, check_source};
 use shard_cost::Hardware;
 use shard_grammar::SourceFile;
 use shard_ir::Program;
-use shard_search::certificate::{Certificate, Found, Inputs, Verified, certify, verify_certificate};
+use shard_search::certificate::{
+    Certificate, Found, Inputs, Verified, certify, verify_certificate,
+};
 use shard_search::{Limits, LowerOptions, Lowered, Status, lower, share_weights};
 
 pub(crate) const CHIP: &str = include_str!("../../../cost/hardware/tpu-v4-flat.toml");
@@ -45,18 +47,22 @@ pub(crate) fn certificate_of(inputs: Inputs) -> Certificate {
     let source = &inputs.source;
     let file = SourceFile::new(inputs.file.as_str(), inputs.source.as_str());
     let checked = check_source(&file, &CheckOptions::default());
-    let errors: Vec<&str> = checked.diagnostics.iter().filter(|d| d.is_error()).map(|d| d.message.as_str()).collect();
+    let errors: Vec<&str> =
+        checked.diagnostics.iter().filter(|d| d.is_error()).map(|d| d.message.as_str()).collect();
     assert!(errors.is_empty(), "{errors:#?}\n{source}");
     let chip = Hardware::parse(&inputs.hardware).expect("a hardware file");
     let chip = inputs.memory_limit.map_or(chip.clone(), |bytes| chip.with_memory_limit(bytes));
     let options = LowerOptions { fuse: inputs.fuse, ..LowerOptions::default() };
-    let mut names: Vec<&str> = checked.roots.iter().map(|root| checked.programs[*root].name.as_str()).collect();
+    let mut names: Vec<&str> =
+        checked.roots.iter().map(|root| checked.programs[*root].name.as_str()).collect();
     names.dedup();
     let lowered: Vec<Vec<Lowered>> = names
         .into_iter()
         .map(|name| {
-            let phases: Vec<&Program> = checked.programs.iter().filter(|p| p.name == name).collect();
-            let shared = share_weights(&phases, &chip, &options).unwrap_or_else(|e| panic!("{e}\n{source}"));
+            let phases: Vec<&Program> =
+                checked.programs.iter().filter(|p| p.name == name).collect();
+            let shared =
+                share_weights(&phases, &chip, &options).unwrap_or_else(|e| panic!("{e}\n{source}"));
             let stored = shared.map(|shared| shared.programs);
             let phases = stored.as_ref().map_or(phases, |stored| stored.iter().collect());
             let lowered = phases.into_iter().map(|p| lower(p, &chip, &options));
@@ -71,7 +77,8 @@ pub(crate) fn certificate_of(inputs: Inputs) -> Certificate {
             Found { plans: phases.iter().map(|l| &l.plan).collect(), status }
         })
         .collect();
-    certify(inputs.clone(), &layers, &Limits::default()).unwrap_or_else(|error| panic!("{error}\n{source}"))
+    certify(inputs.clone(), &layers, &Limits::default())
+        .unwrap_or_else(|error| panic!("{error}\n{source}"))
 }
 
 /// What a certificate shows of its first layer.
@@ -89,10 +96,12 @@ pub(crate) fn refused(certificate: &Certificate) -> String {
 
 /// What the check of the certificate of a text says.
 pub(crate) fn verified(source: &str) -> Vec<Verified> {
-    verify_certificate(&certificate(source).text()).unwrap_or_else(|error| panic!("{error}\n{source}"))
+    verify_certificate(&certificate(source).text())
+        .unwrap_or_else(|error| panic!("{error}\n{source}"))
 }
 
-/// One PaLM block on 64 chips: attention with one key head beside a feed-forward layer, `length` tokens a step.
+/// One PaLM block on 64 chips: attention with one key head beside a feed-forward layer, `length`
+/// tokens a step.
 pub(crate) fn palm_block(length: u64) -> String {
     format!(
         "mesh x=4, y=4, z=4
@@ -135,15 +144,16 @@ impl Random {
     }
 }
 
-/// A program of a few ops on square-ish matrices: shared values, residuals, labels, pins, products of three, calls of
-/// elementwise ops.
+/// A program of a few ops on square-ish matrices: shared values, residuals, labels, pins, products
+/// of three, calls of elementwise ops.
 pub(crate) fn random_program(random: &mut Random) -> String {
     let mesh = random.of(&["x=2, y=2", "x=4", "x=2, y=4", "x=2, y=2, z=2"]);
     let split = |random: &mut Random| random.of(&["B_xC", "BC_x", "BC", "BC?", "BC?l", "B_(x)C?"]);
     let mut names = vec!["a".to_string(), "b".to_string()];
     let mut lines = String::new();
     for i in 0..2 + random.below(4) {
-        let (one, other) = (names[random.below(names.len())].clone(), names[random.below(names.len())].clone());
+        let (one, other) =
+            (names[random.below(names.len())].clone(), names[random.below(names.len())].clone());
         let right = match random.below(6) {
             0 => format!("gelu({one})"),
             1 => format!("{one} + {other}"),
@@ -152,14 +162,19 @@ pub(crate) fn random_program(random: &mut Random) -> String {
             4 => format!("softmax({one} over C)"),
             _ => format!("einsum(einsum({one}, w -> BD), u -> BC)"),
         };
-        let pin = if random.below(5) == 0 { random.of(&[": B_xC", ": BC_x", ": BC?", ": BC?l"]) } else { "" };
+        let pin = if random.below(5) == 0 {
+            random.of(&[": B_xC", ": BC_x", ": BC?", ": BC?l"])
+        } else {
+            ""
+        };
         lines.push_str(&format!("  let v{i}{pin} = {right}\n"));
         names.push(format!("v{i}"));
     }
     let (a, b, y) = (split(random), split(random), split(random));
     let last = &names[names.len() - 1];
     let result = if random.below(3) == 0 { format!("{last} + a") } else { last.clone() };
-    let sizes = random.of(&["dim B = 8\ndim C = 16\ndim D = 32", "dim B = 4096\ndim C = 1024\ndim D = 4096"]);
+    let sizes = random
+        .of(&["dim B = 8\ndim C = 16\ndim D = 32", "dim B = 4096\ndim C = 1024\ndim D = 4096"]);
     format!(
         "mesh {mesh}\n{sizes}\nlayer f(a: bf16 {a}, b: bf16 {b}, w: weight bf16 CD_x, u: weight bf16 D_xC) -> bf16 {y} {{
 {lines}  return {result}\n}}"

@@ -1,6 +1,8 @@
 //! Certificates that somebody has changed: whatever is changed, nothing false is proven.
 
-use shard_search::certificate::{Certificate, Claim, PriceSet, ReaderPrices, Run, verify_certificate};
+use shard_search::certificate::{
+    Certificate, Claim, PriceSet, ReaderPrices, Run, verify_certificate,
+};
 
 use crate::made::{PHASES, within_tenths};
 use crate::programs::{RESIDUAL, Random, certificate, refused};
@@ -26,14 +28,15 @@ fn made_up(random: &mut Random, from: &PriceSet) -> PriceSet {
         (1, Run::One(p)) => Run::One(p.saturating_add(price(random) >> 20)),
         (_, run) => run,
     };
-    let uses = from
-        .readers
-        .iter()
-        .map(|u| ReaderPrices { paid: u.paid.iter().map(|r| runs(random, r)).collect(), ..u.clone() });
+    let uses = from.readers.iter().map(|u| ReaderPrices {
+        paid: u.paid.iter().map(|r| runs(random, r)).collect(),
+        ..u.clone()
+    });
     PriceSet { readers: uses.collect(), ..PriceSet::default() }
 }
 
-/// The residual layer with a plan for it that takes longer: one for the same layer with an intermediate pinned.
+/// The residual layer with a plan for it that takes longer: one for the same layer with an
+/// intermediate pinned.
 fn with_a_worse_plan() -> (Certificate, u64) {
     let best = certificate(RESIDUAL);
     let pinned = certificate(&RESIDUAL.replace("let h =", "let h: B_xF ="));
@@ -63,14 +66,16 @@ fn no_prices_prove_a_worse_plan_best() {
 fn no_prices_show_a_bound_above_the_optimum() {
     let (mut worse, optimum) = with_a_worse_plan();
     worse.layers[0].proof = Claim::None;
-    // The bound claimed is above the optimum, so every set of prices is worked out in full, and says its own.
+    // The bound claimed is above the optimum, so every set of prices is worked out in full, and
+    // says its own.
     worse.layers[0].lower_bound_ps = worse.layers[0].cost_ps;
     let prices = worse.layers[0].forms[0][0].clone();
     let mut random = Random(11);
     for _ in 0..2000 {
         worse.layers[0].forms[0] = vec![made_up(&mut random, &prices)];
         let message = refused(&worse);
-        let shown = message.strip_prefix("the prices show a bound of ").and_then(|m| m.split(' ').next());
+        let shown =
+            message.strip_prefix("the prices show a bound of ").and_then(|m| m.split(' ').next());
         let bound: u64 = shown.and_then(|b| b.parse().ok()).unwrap_or_else(|| panic!("{message}"));
         assert!(bound <= optimum, "{bound} {optimum}");
     }
@@ -86,14 +91,18 @@ fn a_true_bound_below_the_cost_is_confirmed_as_that() {
 
 #[test]
 fn changed_prices_lose_the_bound() {
-    let message = changed(|c| c.layers[0].forms[0][0].readers[0].paid[0] = Run::One(-1_000_000_000));
+    let message =
+        changed(|c| c.layers[0].forms[0][0].readers[0].paid[0] = Run::One(-1_000_000_000));
     assert!(message.contains("the prices show a bound of"), "{message}");
     let message = changed(|c| c.layers[0].forms[0][0] = PriceSet::default());
     assert!(message.contains("the prices show a bound of"), "{message}");
     // Without any, a form is bounded by its flops.
     assert!(changed(|c| c.layers[0].forms[0].clear()).contains("the prices show a bound of"));
     assert!(changed(|c| c.layers[0].forms.clear()).contains("the prices show a bound of"));
-    assert!(changed(|c| c.layers[0].forms.push(Vec::new())).contains("1 forms of the program, and prices for 2"));
+    assert!(
+        changed(|c| c.layers[0].forms.push(Vec::new()))
+            .contains("1 forms of the program, and prices for 2")
+    );
 }
 
 #[test]
@@ -101,12 +110,17 @@ fn prices_that_do_not_fit_the_program_are_refused() {
     assert!(changed(|c| c.layers[0].forms[0][0].readers[0].value = 99).contains("does not have"));
     assert!(changed(|c| c.layers[0].forms[0][0].readers[0].reader = 9).contains("does not have"));
     assert!(
-        changed(|c| c.layers[0].forms[0][0].readers[0].paid.push(Run::One(0))).contains("another number of prices")
+        changed(|c| c.layers[0].forms[0][0].readers[0].paid.push(Run::One(0)))
+            .contains("another number of prices")
     );
     assert!(
-        changed(|c| c.layers[0].forms[0][0].readers[0].paid.push(Run::Many(0, u32::MAX))).contains("another number")
+        changed(|c| c.layers[0].forms[0][0].readers[0].paid.push(Run::Many(0, u32::MAX)))
+            .contains("another number")
     );
-    assert!(changed(|c| c.layers[0].forms[0][0].readers[0].paid.clear()).contains("another number of prices"));
+    assert!(
+        changed(|c| c.layers[0].forms[0][0].readers[0].paid.clear())
+            .contains("another number of prices")
+    );
     for price in [i64::MIN, i64::MAX] {
         let message = changed(|c| c.layers[0].forms[0][0].readers[0].paid[0] = Run::One(price));
         assert!(message.contains("a bound of") || message.contains("another number"), "{message}");
@@ -129,13 +143,31 @@ fn a_changed_claim_is_refused() {
 
 #[test]
 fn other_inputs_make_another_claim() {
-    assert!(changed(|c| c.inputs.hardware = c.inputs.hardware.replace("270e9", "27e9")).contains("the plan takes"));
+    assert!(
+        changed(|c| c.inputs.hardware = c.inputs.hardware.replace("270e9", "27e9"))
+            .contains("the plan takes")
+    );
     assert!(changed(|c| c.inputs.dims = vec![("B".into(), "128".into())]).contains("other dims"));
-    assert!(changed(|c| c.inputs.mesh = Some(vec![("x".into(), 2), ("y".into(), 2)])).contains("another mesh"));
-    assert!(changed(|c| c.inputs.source = c.inputs.source.replace("gelu", "relu")).contains("nothing that the layer"));
-    assert!(changed(|c| c.inputs.source = c.inputs.source.replace("F_yE_x)", "F_yE)")).contains("as declared"));
-    assert!(changed(|c| c.inputs.source = c.inputs.source.replace("-> bf16 BE_x", "-> bf16 BE")).contains("declared"));
-    assert!(changed(|c| c.inputs.source = c.inputs.source.replace("let h", "let h: B_xF")).contains("layer computes"));
+    assert!(
+        changed(|c| c.inputs.mesh = Some(vec![("x".into(), 2), ("y".into(), 2)]))
+            .contains("another mesh")
+    );
+    assert!(
+        changed(|c| c.inputs.source = c.inputs.source.replace("gelu", "relu"))
+            .contains("nothing that the layer")
+    );
+    assert!(
+        changed(|c| c.inputs.source = c.inputs.source.replace("F_yE_x)", "F_yE)"))
+            .contains("as declared")
+    );
+    assert!(
+        changed(|c| c.inputs.source = c.inputs.source.replace("-> bf16 BE_x", "-> bf16 BE"))
+            .contains("declared")
+    );
+    assert!(
+        changed(|c| c.inputs.source = c.inputs.source.replace("let h", "let h: B_xF"))
+            .contains("layer computes")
+    );
     assert!(changed(|c| c.inputs.source.push('}')).contains("does not check"));
     assert!(changed(|c| c.inputs.hardware.clear()).contains("hardware file"));
     assert!(changed(|c| c.inputs.strict = true).contains("nothing that the layer computes"));
@@ -149,13 +181,19 @@ fn a_changed_plan_is_refused() {
     let lines: Vec<&str> = plan.lines().collect();
     for i in 0..lines.len() {
         let mut changed = certificate.clone();
-        let without: Vec<&str> = lines.iter().enumerate().filter(|(l, _)| *l != i).map(|(_, t)| *t).collect();
+        let without: Vec<&str> =
+            lines.iter().enumerate().filter(|(l, _)| *l != i).map(|(_, t)| *t).collect();
         changed.layers[0].plan = without.join("\n");
         if !lines[i].is_empty() {
             refused(&changed);
         }
     }
-    for (from, to) in [("gelu", "relu"), ("add", "multiply"), ("return y", "return z"), ("layer mlp", "layer mlq")] {
+    for (from, to) in [
+        ("gelu", "relu"),
+        ("add", "multiply"),
+        ("return y", "return z"),
+        ("layer mlp", "layer mlq"),
+    ] {
         if plan.contains(from) {
             let mut changed = certificate.clone();
             changed.layers[0].plan = plan.replace(from, to);
@@ -171,12 +209,13 @@ fn a_changed_plan_is_refused() {
 fn chain_of_twenty() -> String {
     let lines: String = (1..20).map(|i| format!("  let v{i} = gelu(v{})\n", i - 1)).collect();
     format!(
-        "mesh x=4\ndim B = 4096\ndim E = 4096\nlayer f(v0: bf16 B_xE) -> bf16 B_xE {{\n{lines}  return gelu(v19)\n}}"
+        "mesh x=4\ndim B = 4096\ndim E = 4096\nlayer f(v0: bf16 B_xE) -> bf16 B_xE {{\n{lines}  \
+            return gelu(v19)\n}}"
     )
 }
 
-/// A chain of ops counts a composite as one op. So an op that says that it is a piece of one would begin no kernel, and the
-/// plan would be priced at half of what it takes.
+/// A chain of ops counts a composite as one op. So an op that says that it is a piece of one would
+/// begin no kernel, and the plan would be priced at half of what it takes.
 #[test]
 fn an_op_that_calls_itself_a_piece_of_a_composite_is_refused() {
     let best = certificate(&chain_of_twenty());
@@ -222,11 +261,20 @@ fn a_norm_that_is_written_out_is_not_taken_for_a_norm_in_pieces() {
 #[test]
 fn a_plan_that_does_not_fit_is_refused() {
     let small = |c: &mut Certificate| {
-        let line = c.inputs.hardware.lines().find(|l| l.starts_with("hbm_bytes")).expect("a key").to_string();
+        let line = c
+            .inputs
+            .hardware
+            .lines()
+            .find(|l| l.starts_with("hbm_bytes"))
+            .expect("a key")
+            .to_string();
         c.inputs.hardware = c.inputs.hardware.replace(&line, "hbm_bytes = 1000");
     };
     let message = changed(small);
-    assert!(message.starts_with("the plan does not fit: it needs ") && message.ends_with(" has 1000"), "{message}");
+    assert!(
+        message.starts_with("the plan does not fit: it needs ") && message.ends_with(" has 1000"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -236,7 +284,9 @@ fn a_plan_for_another_chip_is_refused() {
         *plan = plan.replace("hardware tpu-v4-flat", "hardware h100");
     };
     assert_eq!(changed(other), "the plan is for h100, and the inputs are for tpu-v4-flat");
-    let unnamed = |c: &mut Certificate| c.layers[0].plan = c.layers[0].plan.replace("hardware tpu-v4-flat\n", "");
+    let unnamed = |c: &mut Certificate| {
+        c.layers[0].plan = c.layers[0].plan.replace("hardware tpu-v4-flat\n", "")
+    };
     assert_eq!(changed(unnamed), "the plan is for no chip, and the inputs are for tpu-v4-flat");
 }
 
@@ -251,16 +301,20 @@ fn what_the_prices_prove_is_proven_whatever_the_file_claims() {
 
 #[test]
 fn phases_and_layers_twice_are_refused() {
-    assert!(changed(|c| c.inputs.source.push_str("\nphase p { B = 8 }\n")).contains("another phase"));
+    assert!(
+        changed(|c| c.inputs.source.push_str("\nphase p { B = 8 }\n")).contains("another phase")
+    );
     let two = "\nphase p { B = 8 }\nphase q { B = 16 }\n";
     assert!(changed(|c| c.inputs.source.push_str(two)).contains("one plan for each phase"));
     assert!(
-        changed(|c| c.layers[0].plan = c.layers[0].plan.replace("layer mlp", "layer mlp phase p")).contains("phase")
+        changed(|c| c.layers[0].plan = c.layers[0].plan.replace("layer mlp", "layer mlp phase p"))
+            .contains("phase")
     );
     assert!(changed(|c| c.layers.push(c.layers[0].clone())).contains("twice"));
 }
 
-/// Plans of two phases in the other's order, of one alone, or with weights stored for each by itself.
+/// Plans of two phases in the other's order, of one alone, or with weights stored for each by
+/// itself.
 #[test]
 fn phases_that_do_not_store_alike_or_are_not_all_there_are_refused() {
     let best = certificate(PHASES);
@@ -276,7 +330,9 @@ fn phases_that_do_not_store_alike_or_are_not_all_there_are_refused() {
     let other = certificate(&PHASES.replace("EF?", "EF_y").replace("FE?", "FE_x"));
     let others = shard_ir::text::parse(&other.layers[0].plan).expect("plans");
     let stored = |plan: &shard_ir::Plan| plan.instructions[1].layout;
-    if stored(&others[1]) != stored(&plans[0]) || others[1].instructions[2].layout != plans[0].instructions[2].layout {
+    if stored(&others[1]) != stored(&plans[0])
+        || others[1].instructions[2].layout != plans[0].instructions[2].layout
+    {
         assert!(with(&[plans[0].clone(), others[1].clone()]).contains("in different layouts"));
     }
 }
@@ -315,7 +371,8 @@ fn made_up_side_prices_show_no_bound_above_the_optimum() {
         let mut set = set.clone();
         for side in &mut set.sides {
             for run in &mut side.paid {
-                let more = (random.below(1 << 30) as i64 - (1 << 29)) * i64::from(random.below(2) == 0);
+                let more =
+                    (random.below(1 << 30) as i64 - (1 << 29)) * i64::from(random.below(2) == 0);
                 *run = match *run {
                     Run::One(price) => Run::One(price + more),
                     Run::Many(price, times) => Run::Many(price + more, times),
@@ -324,7 +381,8 @@ fn made_up_side_prices_show_no_bound_above_the_optimum() {
         }
         best.layers[0].forms[0] = vec![set];
         let message = refused(&best);
-        let shown = message.strip_prefix("the prices show a bound of ").and_then(|m| m.split(' ').next());
+        let shown =
+            message.strip_prefix("the prices show a bound of ").and_then(|m| m.split(' ').next());
         let bound: u64 = shown.and_then(|b| b.parse().ok()).unwrap_or_else(|| panic!("{message}"));
         assert!(bound <= optimum, "{bound} {optimum}");
     }

@@ -5,37 +5,45 @@ use shard_cost::Hardware;
 use shard_grammar::SourceFile;
 use shard_ir::Program;
 use shard_search::certificate::{
-    AlternativePrices, Certificate, Claim, Found, Inputs, PriceSet, ReaderPrices, Run, certify, verify_certificate,
+    AlternativePrices, Certificate, Claim, Found, Inputs, PriceSet, ReaderPrices, Run, certify,
+    verify_certificate,
 };
 use shard_search::{Limits, LowerOptions, Proof, lower};
 
 use crate::generated::{Dice, blocks};
 use crate::programs::{CHIP, Random, inputs_on, refused, shown};
 
-/// Blocks of latent attention, in which the product of the cache and its weights may be absorbed into the query.
+/// Blocks of latent attention, in which the product of the cache and its weights may be absorbed
+/// into the query.
 fn latent(n: usize) -> String {
     let sizes = [("B", 64), ("E", 1024), ("S", 1024), ("H", 8), ("D", 128), ("C", 256)];
     let sizes: String = sizes.iter().map(|(dim, size)| format!("dim {dim} = {size}\n")).collect();
     let (mut parameters, mut body) = ("x0: bf16 BE_xy".to_string(), String::new());
     for i in 0..n {
         parameters += &format!(
-            ", wq{i}: weight bf16 EHD?, wk{i}: weight bf16 CHD?, wv{i}: weight bf16 CHD?, wo{i}: weight bf16 HDE?, \
+            ", wq{i}: weight bf16 EHD?, wk{i}: weight bf16 CHD?, wv{i}: weight bf16 CHD?, wo{i}: \
+                weight bf16 HDE?, \
              c{i}: cache bf16 BSC?"
         );
         body += &format!(
-            "  let q{i} = einsum(rmsnorm(x{i} over E), wq{i} -> BHD)\n  let k{i} = einsum(c{i}, wk{i} -> BSHD)\n  \
+            "  let q{i} = einsum(rmsnorm(x{i} over E), wq{i} -> BHD)\n  let k{i} = einsum(c{i}, \
+                wk{i} -> BSHD)\n  \
              let p{i} = softmax(einsum(q{i}, k{i} -> BHS) over S)\n  \
-             let u{i} = einsum(einsum(p{i}, c{i} -> BHC), wv{i} -> BHD)\n  let x{} = x{i} + einsum(u{i}, wo{i} -> BE)\n",
+             let u{i} = einsum(einsum(p{i}, c{i} -> BHC), wv{i} -> BHD)\n  let x{} = x{i} + \
+             einsum(u{i}, wo{i} -> BE)\n",
             i + 1
         );
     }
-    format!("mesh x=4, y=2\n{sizes}layer latent({parameters}) -> bf16 BE_xy {{\n{body}  return x{n}\n}}")
+    format!(
+        "mesh x=4, y=2\n{sizes}layer latent({parameters}) -> bf16 BE_xy {{\n{body}  return x{n}\n}}"
+    )
 }
 
 fn program(inputs: &Inputs) -> Program {
     let file = SourceFile::new(inputs.file.as_str(), inputs.source.as_str());
     let mut checked = check_source(&file, &CheckOptions::default());
-    let errors: Vec<_> = checked.diagnostics.iter().filter(|d| d.is_error()).map(|d| &d.message).collect();
+    let errors: Vec<_> =
+        checked.diagnostics.iter().filter(|d| d.is_error()).map(|d| &d.message).collect();
     assert!(errors.is_empty(), "{errors:?}\n{}", inputs.source);
     checked.programs.swap_remove(checked.roots[0])
 }
@@ -44,8 +52,8 @@ fn chip() -> Hardware {
     Hardware::parse(CHIP).expect("a chip")
 }
 
-/// The certificate of a program whose forms are bounded together where there are more than so many; and what its best plan
-/// takes, all forms looked at one by one.
+/// The certificate of a program whose forms are bounded together where there are more than so many;
+/// and what its best plan takes, all forms looked at one by one.
 fn with_forms(source: &str, forms: usize) -> (Certificate, u64) {
     let (inputs, chip) = (inputs_on(CHIP, source), chip());
     let program = program(&inputs);
@@ -88,7 +96,10 @@ fn a_bound_on_all_forms_together_is_one_on_each() {
         let (certificate, best) = with_forms(&source, 1);
         let Some(together) = &certificate.layers[0].together else { continue };
         let layer = shown(&certificate);
-        assert!(layer.lower_bound.0 <= best, "seed {seed}: {layer:?}, and the best plan takes {best} ps\n{source}");
+        assert!(
+            layer.lower_bound.0 <= best,
+            "seed {seed}: {layer:?}, and the best plan takes {best} ps\n{source}"
+        );
         tried += 1;
         proven += usize::from(layer.proof == Some(Proof::Certificate));
         apart += usize::from(together.picks.len() > 1);
@@ -131,7 +142,10 @@ fn no_prices_of_many_forms_show_a_bound_above_the_optimum() {
             let together = layer.together.as_mut().expect("bounded together");
             match random.below(3) {
                 0 => made_up(&mut random, &mut together.prices.readers),
-                1 => together.alternatives.iter_mut().for_each(|of| made_up(&mut random, &mut of.readers)),
+                1 => together
+                    .alternatives
+                    .iter_mut()
+                    .for_each(|of| made_up(&mut random, &mut of.readers)),
                 _ => {
                     made_up(&mut random, &mut together.prices.readers);
                     together.alternatives.retain(|_| random.below(2) == 0);
@@ -139,8 +153,11 @@ fn no_prices_of_many_forms_show_a_bound_above_the_optimum() {
             }
             // The bound claimed is no bound, so that the message says what is shown.
             let message = refused(&forged);
-            let shown = message.strip_prefix("the prices show a bound of ").and_then(|m| m.split(' ').next());
-            let shown: u64 = shown.and_then(|b| b.parse().ok()).unwrap_or_else(|| panic!("{message}"));
+            let shown = message
+                .strip_prefix("the prices show a bound of ")
+                .and_then(|m| m.split(' ').next());
+            let shown: u64 =
+                shown.and_then(|b| b.parse().ok()).unwrap_or_else(|| panic!("{message}"));
             assert!(shown <= optimum, "{shown} {optimum}\n{source}");
             tried += 1;
         }
@@ -166,8 +183,14 @@ fn prices_of_a_form_are_of_no_other() {
             assert!(verified[0].lower_bound.0 <= optimum, "{verified:?}");
         }
     }
-    assert!(refused(&changed(&|c| of(c).picks[0] = 99)).contains("a form that the program does not have"));
-    assert!(refused(&changed(&|c| of(c).picks.clear())).contains("a form that the program does not have"));
+    assert!(
+        refused(&changed(&|c| of(c).picks[0] = 99))
+            .contains("a form that the program does not have")
+    );
+    assert!(
+        refused(&changed(&|c| of(c).picks.clear()))
+            .contains("a form that the program does not have")
+    );
     let twice = changed(&|c| {
         let first = of(c).alternatives[0].clone();
         of(c).alternatives.push(first);
@@ -181,7 +204,8 @@ fn prices_of_a_form_are_of_no_other() {
     });
     assert!(refused(&own).contains("has no other alternative"));
     // Without prices a reader pays nothing: the bound is lower, and as true.
-    let bare = changed(&|c| of(c).prices = PriceSet { scale: of(c).prices.scale, ..PriceSet::default() });
+    let bare =
+        changed(&|c| of(c).prices = PriceSet { scale: of(c).prices.scale, ..PriceSet::default() });
     assert!(refused(&bare).contains("the prices show a bound of"));
     // Prices of one by one beside prices of all.
     let both = changed(&|c| c.layers[0].forms = vec![vec![PriceSet::default()]]);
@@ -190,7 +214,8 @@ fn prices_of_a_form_are_of_no_other() {
     assert!(refused(&neither).contains("the prices show a bound of"));
 }
 
-/// What crosses the border of a cluster has the prices of the solved form, whatever is chosen in it.
+/// What crosses the border of a cluster has the prices of the solved form, whatever is chosen in
+/// it.
 #[test]
 fn an_alternative_has_no_prices_of_its_own_for_those_outside() {
     let (best, _) = with_forms(&latent(2), 1);

@@ -6,7 +6,8 @@ pub(crate) struct Dice(pub(crate) u64);
 impl Dice {
     /// One of the first `n` numbers.
     pub(crate) fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % n
     }
 
@@ -40,9 +41,11 @@ pub(crate) fn blocks(dice: &mut Dice) -> String {
                 weight("c", "DB", dice);
                 weight("v", "DB", dice);
                 body += &format!(
-                    "  let q{i} = einsum(x{i}, wq{i} -> AC)\n  let k{i} = {}\n  let s{i} = einsum(q{i}, k{i} -> AD)\n  \
+                    "  let q{i} = einsum(x{i}, wq{i} -> AC)\n  let k{i} = {}\n  let s{i} = \
+                        einsum(q{i}, k{i} -> AD)\n  \
                      let p{i} = {}\n  let y{i} = einsum(p{i}, v{i} -> AB)\n",
-                    dice.of(&["einsum(c#, wk# -> DC)", "relu(einsum(c#, wk# -> DC))"]).replace('#', &i.to_string()),
+                    dice.of(&["einsum(c#, wk# -> DC)", "relu(einsum(c#, wk# -> DC))"])
+                        .replace('#', &i.to_string()),
                     dice.of(&["softmax(s# over D)", "gelu(s# * 0.5)", "s# * 0.5", "relu(s#) + s#"])
                         .replace('#', &i.to_string()),
                 );
@@ -54,7 +57,9 @@ pub(crate) fn blocks(dice: &mut Dice) -> String {
             1 => {
                 weight("w", "BC", dice);
                 weight("u", "CB", dice);
-                body += &format!("  let h{i} = einsum(x{i}, w{i} -> AC)\n  let y{i} = einsum(h{i}, u{i} -> AB)\n");
+                body += &format!(
+                    "  let h{i} = einsum(x{i}, w{i} -> AC)\n  let y{i} = einsum(h{i}, u{i} -> AB)\n"
+                );
                 if dice.below(3) == 0 {
                     results.push(format!("gelu(h{i})"));
                     types.push("AC?");
@@ -96,11 +101,19 @@ pub(crate) fn blocks(dice: &mut Dice) -> String {
 }
 
 /// The layer of some blocks, on a mesh, with sizes.
-fn in_a_file(dice: &mut Dice, parameters: &str, body: &str, results: &[String], types: &[&str]) -> String {
+fn in_a_file(
+    dice: &mut Dice,
+    parameters: &str,
+    body: &str,
+    results: &[String],
+    types: &[&str],
+) -> String {
     let sizes: Vec<usize> = (0..4).map(|_| 64 << dice.below(6)).collect();
-    let types: Vec<String> = types.iter().enumerate().map(|(i, ty)| format!("r{i}: bf16 {ty}")).collect();
+    let types: Vec<String> =
+        types.iter().enumerate().map(|(i, ty)| format!("r{i}: bf16 {ty}")).collect();
     format!(
-        "mesh x=2, y=4\ndim A = {}\ndim B = {}\ndim C = {}\ndim D = {}\nlayer f({parameters}) -> ({}) {{\n{body}  \
+        "mesh x=2, y=4\ndim A = {}\ndim B = {}\ndim C = {}\ndim D = {}\nlayer f({parameters}) -> \
+            ({}) {{\n{body}  \
          return ({})\n}}\n",
         sizes[0],
         sizes[1],

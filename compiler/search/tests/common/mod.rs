@@ -2,8 +2,8 @@
 
 use shard_grammar::Span;
 use shard_ir::{
-    AxisSet, Def, Dim, DimId, DimPattern, Dtype, LabelId, LayoutPattern, Mesh, Op, Output, ParameterKind, Program,
-    Value, ValueId,
+    AxisSet, Def, Dim, DimId, DimPattern, Dtype, LabelId, LayoutPattern, Mesh, Op, Output,
+    ParameterKind, Program, Value, ValueId,
 };
 
 /// A program under construction.
@@ -13,7 +13,8 @@ pub(crate) struct Builder {
 
 impl Builder {
     pub(crate) fn new(mesh: &[(&str, u64)], dims: &[(&str, u64)]) -> Builder {
-        let dims = dims.iter().map(|(n, s)| Dim { name: n.to_string(), size: *s, useful: *s }).collect();
+        let dims =
+            dims.iter().map(|(n, s)| Dim { name: n.to_string(), size: *s, useful: *s }).collect();
         Builder {
             program: Program {
                 name: "test".into(),
@@ -115,12 +116,14 @@ pub(crate) fn lines(plan: &shard_ir::Plan) -> Vec<String> {
     plan.ids()
         .map(|id| {
             let instr = plan.instruction(id);
-            let op = match &instr.kind {
-                shard_ir::InstrKind::Parameter(_) => "parameter",
-                shard_ir::InstrKind::Constant(_) => "constant",
-                shard_ir::InstrKind::Op(op) => op.word(),
-                kind @ (shard_ir::InstrKind::Move(_) | shard_ir::InstrKind::CollectiveEinsum(_)) => kind.name(),
-            };
+            let op =
+                match &instr.kind {
+                    shard_ir::InstrKind::Parameter(_) => "parameter",
+                    shard_ir::InstrKind::Constant(_) => "constant",
+                    shard_ir::InstrKind::Op(op) => op.word(),
+                    kind @ (shard_ir::InstrKind::Move(_)
+                    | shard_ir::InstrKind::CollectiveEinsum(_)) => kind.name(),
+                };
             format!("{op} {} {}", instr.name.as_deref().unwrap_or("-"), plan.layout_text(id))
         })
         .collect()

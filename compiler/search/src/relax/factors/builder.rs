@@ -4,18 +4,23 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use shard_cost::{Bytes, Hardware, LocalTensor, Work, collective_cost, looped_time, op_work, roofline};
+use shard_cost::{
+    Bytes, Hardware, LocalTensor, Work, collective_cost, looped_time, op_work, roofline,
+};
 use shard_ir::composite::composite_dim;
-use shard_ir::{AxisList, Def, DimId, Dtype, Fused, Layout, MeshShape, Op, Picoseconds, Program, ValueId};
+use shard_ir::{
+    AxisList, Def, DimId, Dtype, Fused, Layout, MeshShape, Op, Picoseconds, Program, ValueId,
+};
 
 use super::super::graph::{FAR, Graph, Node};
 use super::{Factor, KernelStates};
 use crate::in_pieces::{InPieces, work_of};
 use crate::kernel::Kernels;
 
-/// What two ops must have in common to have the same strategies at the same times: the op, dims and dtypes of operands and
-/// result, which operands are the same value or a number, and the kernel states of the result with the first of their
-/// numbers (two values of one type differ in the nodes below, where one of them never moves).
+/// What two ops must have in common to have the same strategies at the same times: the op, dims and
+/// dtypes of operands and result, which operands are the same value or a number, and the kernel
+/// states of the result with the first of their numbers (two values of one type differ in the nodes
+/// below, where one of them never moves).
 #[derive(PartialEq, Eq, Hash)]
 pub(super) struct Site {
     op: Op,
@@ -66,8 +71,8 @@ impl Builder<'_> {
         factor
     }
 
-    /// The factor of an op, which the same op elsewhere may share. One that joins a kernel also makes kernel states of what
-    /// it reads, so it is its own.
+    /// The factor of an op, which the same op elsewhere may share. One that joins a kernel also
+    /// makes kernel states of what it reads, so it is its own.
     pub(super) fn op_shared(
         &mut self,
         kernels: &Kernels,
@@ -91,7 +96,12 @@ impl Builder<'_> {
                 .map(|(operand, origin)| {
                     let same = origins.iter().position(|o| o == origin).unwrap_or(0);
                     let constant = matches!(program.value(*origin).def, Def::Constant(_));
-                    (program.value(*operand).dims.clone(), program.value(*operand).dtype, same, constant)
+                    (
+                        program.value(*operand).dims.clone(),
+                        program.value(*operand).dtype,
+                        same,
+                        constant,
+                    )
                 })
                 .collect(),
             by_op: composite_dim(op).is_some()
@@ -109,9 +119,15 @@ impl Builder<'_> {
         Some(factor)
     }
 
-    /// The strategies of an op: alone, as the head of a kernel, and as a later member of one; `None` where there are too
-    /// many.
-    fn op(&mut self, kernels: &Kernels, hardware: &Hardware, id: ValueId, op: &Op) -> Option<Factor> {
+    /// The strategies of an op: alone, as the head of a kernel, and as a later member of one;
+    /// `None` where there are too many.
+    fn op(
+        &mut self,
+        kernels: &Kernels,
+        hardware: &Hardware,
+        id: ValueId,
+        op: &Op,
+    ) -> Option<Factor> {
         let program = kernels.program.as_ref();
         let site = kernels.site(id);
         let Some(profile) = kernels.profile(id) else { return Some(Factor::default()) };
@@ -120,12 +136,16 @@ impl Builder<'_> {
         let mut works = Works::new(kernels, id, op);
         let fused = kernels.fusible_operand(id);
         let skipped: Vec<bool> = match &fused {
-            // What an earlier member of the kernel reads already is not read again; to count it as free keeps a bound.
+            // What an earlier member of the kernel reads already is not read again; to count it as
+            // free keeps a bound.
             Some((places, producer, _)) => {
-                let longest = kernels.of[producer.index()].last().map_or(&[][..], |k| k.operands.as_slice());
+                let longest =
+                    kernels.of[producer.index()].last().map_or(&[][..], |k| k.operands.as_slice());
                 let origins: Vec<ValueId> = longest.iter().map(|v| kernels.origin_of(*v)).collect();
                 (0..operands.len())
-                    .map(|i| places.contains(&i) || origins.contains(&kernels.origin_of(operands[i])))
+                    .map(|i| {
+                        places.contains(&i) || origins.contains(&kernels.origin_of(operands[i]))
+                    })
                     .collect()
             }
             None => Vec::new(),
@@ -142,11 +162,17 @@ impl Builder<'_> {
             Op::Split { .. } | Op::Merge { .. } => self.graphs[id.index()].layouts.clone(),
             _ => Vec::new(),
         };
-        let graphs: Vec<Arc<Graph>> = operands.iter().map(|o| Arc::clone(&self.graphs[o.index()])).collect();
+        let graphs: Vec<Arc<Graph>> =
+            operands.iter().map(|o| Arc::clone(&self.graphs[o.index()])).collect();
         let own = Arc::clone(&self.graphs[id.index()]);
         let mut factor = Factor::default();
         let mut reads: Vec<Node> = Vec::with_capacity(operands.len());
-        let mut loops = kernels.may_loop(id).then(|| Loops { kernels, hardware, id, known: FxHashMap::default() });
+        let mut loops = kernels.may_loop(id).then(|| Loops {
+            kernels,
+            hardware,
+            id,
+            known: FxHashMap::default(),
+        });
         let room = self.room;
         let whole = site.for_each_strategy(profile, &result_layouts, &mut |result, layouts| {
             let next = ControlFlow::Continue(());
@@ -162,14 +188,20 @@ impl Builder<'_> {
                 }
             }
             // Of a composite in pieces the last kernel is the one that others join.
-            let pieces = if site.is_in_pieces(layouts) { in_pieces(kernels, hardware, id, layouts[0]) } else { None };
+            let pieces = if site.is_in_pieces(layouts) {
+                in_pieces(kernels, hardware, id, layouts[0])
+            } else {
+                None
+            };
             let (before, work) = pieces.unwrap_or_else(|| (0, works.of(layouts, result)));
             let kernel_time = |extra: i64| {
                 let write = (work.write.0 as i64).saturating_add(extra).max(0) as u64;
                 let (time, _) = roofline(hardware, &Work { write: Bytes(write), ..work });
                 Picoseconds(before.saturating_add(time.0))
             };
-            let in_steps = |time: Picoseconds| i64::try_from(time.0.saturating_mul(steps)).unwrap_or(FAR).min(FAR);
+            let in_steps = |time: Picoseconds| {
+                i64::try_from(time.0.saturating_mul(steps)).unwrap_or(FAR).min(FAR)
+            };
             let time = |extra: i64| in_steps(kernel_time(extra));
             factor.push(out, reads.iter().copied(), time(0));
             let states = by_layout.get(&out).map_or(&[][..], |v| v.as_slice());
@@ -178,12 +210,17 @@ impl Builder<'_> {
             }
             if let Some(loops) = &mut loops {
                 site.for_each_gather(layouts, &mut |fused, given| {
-                    let Some(read) = graphs.iter().zip(given).map(|(g, l)| g.node(*l)).collect::<Option<Vec<_>>>()
+                    let Some(read) = graphs
+                        .iter()
+                        .zip(given)
+                        .map(|(g, l)| g.node(*l))
+                        .collect::<Option<Vec<_>>>()
                     else {
                         return;
                     };
                     let (collective, chunks) = loops.collective(&fused, given, result);
-                    let looped = |extra: i64| in_steps(looped_time(collective, kernel_time(extra), chunks));
+                    let looped =
+                        |extra: i64| in_steps(looped_time(collective, kernel_time(extra), chunks));
                     factor.push(out, read.iter().copied(), looped(0));
                     for (state, extra) in by_layout.get(&out).map_or(&[][..], |v| v.as_slice()) {
                         factor.push(*state, read.iter().copied(), looped(*extra));
@@ -192,15 +229,22 @@ impl Builder<'_> {
                 site.for_each_scatter(result, &mut |fused, scattered| {
                     let Some(out) = own.node(scattered) else { return };
                     let (collective, chunks) = loops.collective(&fused, layouts, result);
-                    factor.push(out, reads.iter().copied(), in_steps(looped_time(collective, kernel_time(0), chunks)));
+                    factor.push(
+                        out,
+                        reads.iter().copied(),
+                        in_steps(looped_time(collective, kernel_time(0), chunks)),
+                    );
                 });
             }
             let Some((places, producer, _)) = &fused else { return next };
             let between = layouts[places[0]];
-            if !kernels.may_be_joined(*producer, between) || places.iter().any(|p| layouts[*p] != between) {
+            if !kernels.may_be_joined(*producer, between)
+                || places.iter().any(|p| layouts[*p] != between)
+            {
                 return next;
             }
-            // As a later member: its own reads and the larger result are the kernel's to pay, at its head.
+            // As a later member: its own reads and the larger result are the kernel's to pay, at
+            // its head.
             let added = works.added(layouts, result, &skipped, places[0]);
             for (out, to_come) in std::iter::once((out, 0)).chain(states.iter().copied()) {
                 let mut member = reads.clone();
@@ -216,18 +260,26 @@ impl Builder<'_> {
     }
 }
 
-/// The collectives in the loops of one einsum. Their times depend on little, and few of them differ.
+/// The collectives in the loops of one einsum. Their times depend on little, and few of them
+/// differ.
 struct Loops<'a> {
     kernels: &'a Kernels,
     hardware: &'a Hardware,
     id: ValueId,
-    /// By the operand that is gathered (none for the product), the local elements of the larger buffer, and the axes.
+    /// By the operand that is gathered (none for the product), the local elements of the larger
+    /// buffer, and the axes.
     known: FxHashMap<(Option<usize>, u64, AxisList), Picoseconds>,
 }
 
 impl Loops<'_> {
-    /// The time of a collective by itself and the chunks of its loop, given the operands and the layout of the product.
-    fn collective(&mut self, fused: &Fused, given: &[Layout], product: Layout) -> (Picoseconds, u64) {
+    /// The time of a collective by itself and the chunks of its loop, given the operands and the
+    /// layout of the product.
+    fn collective(
+        &mut self,
+        fused: &Fused,
+        given: &[Layout],
+        product: Layout,
+    ) -> (Picoseconds, u64) {
         let program = self.kernels.program.as_ref();
         let (moved, from) = match fused.gathered() {
             Some(place) => (program.value(self.id).def.operands()[place], given[place]),
@@ -237,20 +289,35 @@ impl Loops<'_> {
         let sizes = program.sizes(&value.dims);
         let elements = MeshShape { mesh: &program.mesh, sizes: &sizes }.local_elements(from);
         let chunks = fused.chunks(&program.mesh);
-        let time = self.known.entry((fused.gathered(), elements, fused.axes())).or_insert_with(|| {
-            collective_cost(self.hardware, &program.mesh, &fused.collective(), from, &sizes, value.dtype).time
-        });
+        let time =
+            self.known.entry((fused.gathered(), elements, fused.axes())).or_insert_with(|| {
+                collective_cost(
+                    self.hardware,
+                    &program.mesh,
+                    &fused.collective(),
+                    from,
+                    &sizes,
+                    value.dtype,
+                )
+                .time
+            });
         (*time, chunks)
     }
 }
 
 /// Of a composite in pieces: the time of all but the last kernel, and the work of that.
-fn in_pieces(kernels: &Kernels, hardware: &Hardware, id: ValueId, operand: Layout) -> Option<(u64, Work)> {
+fn in_pieces(
+    kernels: &Kernels,
+    hardware: &Hardware,
+    id: ValueId,
+    operand: Layout,
+) -> Option<(u64, Work)> {
     let pieces = InPieces::new(kernels, hardware, id, operand)?;
     Some((pieces.before_the_last(hardware).time, work_of(&pieces.last_kernel())))
 }
 
-/// The work of one op in all its strategies. It depends on the local sizes alone, and few of them differ.
+/// The work of one op in all its strategies. It depends on the local sizes alone, and few of them
+/// differ.
 struct Works<'a> {
     program: &'a Program,
     op: &'a Op,
@@ -283,7 +350,9 @@ impl<'a> Works<'a> {
     fn local(&self, value: ValueId, layout: Layout, into: &mut Vec<u64>) {
         let mesh = &self.program.mesh;
         let start = into.len();
-        into.extend(self.program.value(value).dims.iter().map(|d| self.program.dims[d.index()].size));
+        into.extend(
+            self.program.value(value).dims.iter().map(|d| self.program.dims[d.index()].size),
+        );
         for axis in mesh.axis_ids() {
             if let shard_ir::Place::Split { dim, .. } = layout.place(axis) {
                 into[start + dim] /= mesh.size(axis);
@@ -308,8 +377,11 @@ impl<'a> Works<'a> {
                     at += v.dims.len();
                     LocalTensor { value: name, dims: &v.dims, sizes, dtype: v.dtype, constant }
                 };
-                let operands: Vec<LocalTensor<'_>> =
-                    self.operands.iter().map(|(name, value, constant)| tensor(*value, *name, *constant)).collect();
+                let operands: Vec<LocalTensor<'_>> = self
+                    .operands
+                    .iter()
+                    .map(|(name, value, constant)| tensor(*value, *name, *constant))
+                    .collect();
                 let result = tensor(self.result, self.result.0, false);
                 let work = op_work(self.op, &operands, result);
                 self.known.insert(key.clone(), work);
@@ -320,8 +392,8 @@ impl<'a> Works<'a> {
         work
     }
 
-    /// The bytes that an elementwise op adds to the kernel that makes the operand at `fed`: what it reads beside it, and
-    /// how much larger its result is.
+    /// The bytes that an elementwise op adds to the kernel that makes the operand at `fed`: what it
+    /// reads beside it, and how much larger its result is.
     fn added(&self, layouts: &[Layout], result: Layout, skipped: &[bool], fed: usize) -> i64 {
         let bytes = |value: ValueId, layout: Layout| {
             let mut sizes = Vec::new();
