@@ -91,29 +91,7 @@ fn that_no_plan_fits_is_said_only_where_there_is_none() {
 
 /// Llama 3 70B reading prompts on 32 chips, its weights free: the fastest plan keeps a copy of most
 /// of them on each chip.
-const LLAMA: &str = "mesh y=8, z=4
-dim B = 4
-dim L = 8192
-dim S = 8192
-dim E = 8192
-dim K = 8
-dim G = 8
-dim D = 128
-dim F = 28672
-layer block(x: bf16 BLE?l, wq: weight bf16 EKGD?, wk: weight bf16 EKD?, wv: weight bf16 EKD?, wo: weight bf16 KGDE?,
-  w_gate: weight bf16 EF?, w_up: weight bf16 EF?, w_down: weight bf16 FE?, keys: cache bf16 B_zSK_yD,
-  values: cache bf16 B_zSK_yD) -> (y: bf16 BLE?l, k1: bf16 B_zSK_yD, v1: bf16 B_zSK_yD) repeat 80 {
-  let h = rmsnorm(x over E)
-  let k1 = append(keys, rope(einsum(h, wk -> BLKD) over D at L), L -> S)
-  let v1 = append(values, einsum(h, wv -> BLKD), L -> S)
-  let q = rope(einsum(h, wq -> BLKGD) over D at L)
-  let p = softmax(causal(einsum(q, k1 -> BKGLS) over L, S) over S)
-  let a = x + einsum(einsum(p, v1 -> BLKGD), wo -> BLE)
-  let n = rmsnorm(a over E)
-  let y = a + einsum(silu(einsum(n, w_gate -> BLF)) * einsum(n, w_up -> BLF), w_down -> BLE)
-  return (y, k1, v1)
-}
-";
+const LLAMA: &str = include_str!("../../search/tests/memory/llama_70b.shard");
 
 #[test]
 fn a_faster_plan_that_was_not_chosen_is_no_tie_and_the_reason_is_said() {

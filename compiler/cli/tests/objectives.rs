@@ -69,7 +69,7 @@ fn the_overlapped_plan_is_done_no_later_than_any_other_that_is_known_and_none_is
 
 #[test]
 fn the_smallest_plan_needs_no_more_than_the_fastest_and_no_less_than_its_weights() {
-    let mut smaller_than_serial = 0;
+    let (mut smaller_than_serial, mut proven) = (0, 0);
     for source in all() {
         let chosen = explained(&source, "memory");
         let needs = |layer: &Value| layer["totals"]["peak_hbm_bytes"].as_u64().expect("bytes");
@@ -79,8 +79,12 @@ fn the_smallest_plan_needs_no_more_than_the_fastest_and_no_less_than_its_weights
         let fastest = explained(&source, "serial");
         assert!(needs(&chosen) <= needs(&fastest), "{source}");
         smaller_than_serial += usize::from(needs(&chosen) < needs(&fastest));
+        let is_least = memory["lower_bound_bytes"] == memory["peak_bytes"];
+        assert_eq!(chosen["optimality"]["status"] == "proven", is_least, "{source}");
+        proven += usize::from(is_least);
     }
     assert!(smaller_than_serial > 0);
+    assert!(proven > 0, "none is proven to need least");
 }
 
 #[test]

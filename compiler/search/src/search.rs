@@ -8,8 +8,9 @@
 //! want it in different layouts are different states, though nothing else may tell them apart. The
 //! bound on what is still to be paid is the sum of the [`LeastCosts`] of all open demands.
 
+mod states;
+
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ use shard_ir::{Def, LabelId, Layout, Picoseconds, Program, ValueId};
 use crate::bound::{LeastCosts, is_finite};
 use crate::cost::Cost;
 use crate::emit::emit;
-use crate::footprint::{Footprint, Holdings, Use};
+use crate::footprint::{Footprint, Holdings};
 use crate::kernel::Kernels;
 use crate::labels::{label_layout, layouts_of_label};
 use crate::memory::{Room, needed};
@@ -28,16 +29,8 @@ use crate::steiner::{MAX_WANTED, Steiner};
 use crate::strict::may_move_to;
 use crate::table::{LayoutId, Source, Tables};
 use crate::{Limits, LowerError, TIME_LIMIT};
-
-/// A value wanted in a layout; `direct` in a strict layer where no move may come between.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-struct Want {
-    /// The place of the value in the order in which values are settled, from the last.
-    place: u32,
-    value: ValueId,
-    layout: LayoutId,
-    direct: bool,
-}
+use states::{Choice, DIVE_AFTER, DIVE_AGAIN, Decision, MAX_TOO_LARGE, Open, Run, Visit, Want};
+pub(crate) use states::{MANY_WAYS, TOO_LARGE};
 
 /// What is settled of one value in a plan.
 #[derive(Clone, Debug)]
@@ -82,147 +75,6 @@ pub(crate) struct Found {
 enum Slot {
     Label(LabelId),
     Output(usize),
-}
-
-/// One way of settling a value.
-#[derive(Clone, Copy, Debug)]
-struct Choice {
-    /// Its cost, and the least that what it wants costs.
-    bound: Cost,
-    /// Its cost, moves included.
-    cost: Cost,
-    made_in: LayoutId,
-    producer: usize,
-}
-
-/// Why a state is there.
-#[derive(Clone, Copy, Debug)]
-enum Decision {
-    Root,
-    Label,
-    Output(LayoutId),
-    Value(ValueId, Choice),
-}
-
-/// A state that was reached.
-struct Visit {
-    parent: usize,
-    decision: Decision,
-    /// How many slots are decided.
-    slots: usize,
-    labels: Vec<Layout>,
-    /// Sorted.
-    wants: Vec<Want>,
-    /// For each wanted value, what the uses settled so far cost at least.
-    to_come: Vec<(ValueId, Cost)>,
-    cost: Cost,
-    /// What it holds; nothing is noted where memory is no constraint.
-    held: Footprint,
-    depth: u32,
-    choices: Rc<Vec<Choice>>,
-}
-
-/// What tells a state from others: slots decided, labels, what is wanted, and where memory is a
-/// constraint by which steps.
-type State = (usize, Vec<Layout>, Vec<Want>, Vec<Use>);
-
-impl Visit {
-    /// Nothing is decided.
-    fn root() -> Visit {
-        Visit {
-            parent: 0,
-            decision: Decision::Root,
-            slots: 0,
-            labels: Vec::new(),
-            wants: Vec::new(),
-            to_come: Vec::new(),
-            cost: Cost::ZERO,
-            held: Footprint::default(),
-            depth: 0,
-            choices: Rc::new(Vec::new()),
-        }
-    }
-}
-
-/// States that wait for one of their choices, by bound: least first; among equals the state nearest
-/// to a whole plan, then the one reached first.
-type Open = BinaryHeap<Reverse<(Cost, u32, usize, usize)>>;
-
-/// A search on its way.
-#[derive(Default)]
-struct Run {
-    visits: Vec<Visit>,
-    /// Of the ways to reach a state this many are followed: 1 or [`MANY_WAYS`].
-    ways: usize,
-    reached: FxHashMap<State, Reached>,
-    open: Open,
-    /// Whole plans that tie.
-    goals: Vec<usize>,
-    expansions: usize,
-    /// States looked at after the optimum was known.
-    after_goal: usize,
-    /// Plans that were passed over since they do not fit.
-    too_large: usize,
-    next_dive: usize,
-    stopped_by: Option<&'static str>,
-    ties_cut: bool,
-    root_bound: Option<u64>,
-    lower_bound: Option<u64>,
-}
-
-impl Run {
-    /// Whether a plan is known, and none that is still to come ties with it, or enough were
-    /// compared.
-    fn has_all_ties(&mut self, bound: Cost, limits: &Limits) -> bool {
-        let Some(goal) = self.goals.first() else { return false };
-        let cost = self.visits[*goal].cost;
-        if (bound.time, bound.elements) > (cost.time, cost.elements) {
-            return true;
-        }
-        self.after_goal += 1;
-        let enough = self.goals.len() >= MAX_TIES || self.after_goal > limits.tie_expansions;
-        self.ties_cut |= enough;
-        enough
-    }
-}
-
-/// After so many states a plan is looked for straight ahead, and again after so many times as many.
-const DIVE_AFTER: usize = 2_000;
-const DIVE_AGAIN: usize = 4;
-
-/// Plans that tie are compared up to this many.
-const MAX_TIES: usize = 64;
-
-/// The limit on plans that are passed over because they need too much memory.
-pub(crate) const TOO_LARGE: &str = "memory";
-
-/// So many plans that need too much memory are passed over.
-const MAX_TOO_LARGE: usize = 32;
-
-/// Of the ways to reach a state, this many of least cost are followed where plans are passed over:
-/// more than plans are, so that for each way that is not followed a plan as cheap is found to fit,
-/// or the search ends. One is enough where every plan fits.
-pub(crate) const MANY_WAYS: usize = MAX_TOO_LARGE + 1;
-
-/// The ways in which a state was reached that are followed.
-#[derive(Default)]
-struct Reached(Vec<(Cost, Footprint)>);
-
-impl Reached {
-    /// Whether one more way is followed, and not left out for as many as `ways` that cost and hold
-    /// no more; it is noted then.
-    fn takes(&mut self, cost: Cost, held: &Footprint, ways: usize) -> bool {
-        let as_good =
-            self.0.iter().filter(|(known, holds)| *known <= cost && holds.is_within(held));
-        if as_good.take(ways).count() >= ways {
-            return false;
-        }
-        if ways == 1 {
-            self.0.retain(|(known, holds)| !(cost <= *known && held.is_within(holds)));
-        }
-        self.0.push((cost, held.clone()));
-        true
-    }
 }
 
 pub(crate) struct Search<'a> {

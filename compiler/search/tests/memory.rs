@@ -133,29 +133,7 @@ fn weights_of_all_layers_count() {
 
 /// Llama 3 70B reading prompts on 32 chips, its weights free: the fastest plan keeps a copy of most
 /// of them on each chip.
-const LLAMA: &str = "mesh y=8, z=4
-dim B = 4
-dim L = 8192
-dim S = 8192
-dim E = 8192
-dim K = 8
-dim G = 8
-dim D = 128
-dim F = 28672
-layer block(x: bf16 BLE?l, wq: weight bf16 EKGD?, wk: weight bf16 EKD?, wv: weight bf16 EKD?, wo: weight bf16 KGDE?,
-  w_gate: weight bf16 EF?, w_up: weight bf16 EF?, w_down: weight bf16 FE?, keys: cache bf16 B_zSK_yD,
-  values: cache bf16 B_zSK_yD) -> (y: bf16 BLE?l, k1: bf16 B_zSK_yD, v1: bf16 B_zSK_yD) repeat 80 {
-  let h = rmsnorm(x over E)
-  let k1 = append(keys, rope(einsum(h, wk -> BLKD) over D at L), L -> S)
-  let v1 = append(values, einsum(h, wv -> BLKD), L -> S)
-  let q = rope(einsum(h, wq -> BLKGD) over D at L)
-  let p = softmax(causal(einsum(q, k1 -> BKGLS) over L, S) over S)
-  let a = x + einsum(einsum(p, v1 -> BLKGD), wo -> BLE)
-  let n = rmsnorm(a over E)
-  let y = a + einsum(silu(einsum(n, w_gate -> BLF)) * einsum(n, w_up -> BLF), w_down -> BLE)
-  return (y, k1, v1)
-}
-";
+const LLAMA: &str = include_str!("memory/llama_70b.shard");
 
 #[test]
 fn where_one_plan_after_another_is_too_large_one_that_fits_is_found_beside_smaller_weights() {
@@ -358,4 +336,60 @@ fn sizes_that_fit_only_when_they_are_rounded_end_the_search() {
             Err(other) => panic!("{other}"),
         }
     }
+}
+
+/// An H100 with so much memory.
+fn h100(hbm_bytes: u64) -> Hardware {
+    Hardware::built_in("h100").expect("it is built in").with_memory_limit(hbm_bytes)
+}
+
+/// A block of PaLM 540B that reads prompts, its weights free, on 64 chips.
+const PALM: &str = "mesh x=4, y=4, z=4
+dim B = 64
+dim L = 512
+dim S = 2048
+dim E = 18432
+dim F = 4 * E
+dim H = 64
+dim Q = 256
+layer block(
+  x: bf16 BLE_xyz, kc: cache bf16 B_xyzSQ, vc: cache bf16 B_xyzSQ,
+  wq: weight bf16 EHQ?, wk: weight bf16 EQ?, wv: weight bf16 EQ?, wo: weight bf16 HQE?,
+  w_in: weight bf16 EF?, w_out: weight bf16 FE?,
+) -> (y: bf16 BLE_xyz, k2: bf16 B_xyzSQ, v2: bf16 B_xyzSQ) {
+  let h = rmsnorm(x over E)
+  let k2 = append(kc, einsum(h, wk -> BLQ), L -> S)
+  let v2 = append(vc, einsum(h, wv -> BLQ), L -> S)
+  let s = einsum(einsum(h, wq -> BLHQ), k2 -> BLHS)
+  let o = einsum(softmax(s over S), v2 -> BLHQ)
+  let y = einsum(o, wo -> BLE) + einsum(gelu(einsum(h, w_in -> BLF)), w_out -> BLE) + x
+  return (y, k2, v2)
+}
+";
+
+#[test]
+fn a_block_whose_activations_fill_the_memory_is_proven() {
+    let program = program(PALM);
+    let hardware = h100(5_000_000_000);
+    let found = lower(&program, &hardware, &LowerOptions::default()).expect("a plan that fits");
+    assert!(needed(&found) <= hardware.hbm_bytes);
+    assert_eq!(found.optimality.status, Status::Proven, "{:?}", found.optimality);
+}
+
+#[test]
+fn a_search_within_memory_that_ends_at_its_states_keeps_the_plan_of_one_before() {
+    let program = program(PALM);
+    let hardware = h100(5_000_000_000);
+    let best = lower(&program, &hardware, &LowerOptions::default()).expect("a plan").optimality;
+    let mut stopped_by = Vec::new();
+    for expansions in [10, 30, 100, 300] {
+        let limits = Limits { expansions, ..Limits::default() };
+        let options = LowerOptions { limits, ..LowerOptions::default() };
+        let found = lower(&program, &hardware, &options).expect("a plan, if not the best");
+        let of = &found.optimality;
+        assert!(needed(&found) <= hardware.hbm_bytes);
+        assert!(of.lower_bound <= best.cost && best.cost <= of.cost, "{expansions}: {of:?}");
+        stopped_by.extend(of.stopped_by.clone());
+    }
+    assert_eq!(stopped_by, ["branches", "expansions"]);
 }
