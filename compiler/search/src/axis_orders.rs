@@ -38,19 +38,21 @@ pub fn order_savings(
     }
     let sites = sites(program, lowered);
     // All orders left open at once save at least what each alone does, and mostly that is nothing.
+    // Where it is not, their prices, which know all orders, mostly show which alone save nothing.
     let mut all = program.clone();
     sites.iter().for_each(|site| site.leave_open(&mut all));
     let hardware = &*options.priced_by(hardware);
     let cost = lowered.optimality.cost.0;
-    let better = |freed: &Program| lower_below(freed, hardware, options, cost, &lowered.remembered);
-    if sites.is_empty() || better(&all)?.is_none() {
+    let better = |freed: &Program, like| lower_below(freed, hardware, options, cost, like);
+    if sites.is_empty() {
         return Ok(Vec::new());
     }
+    let Some(all) = better(&all, &lowered.remembered)? else { return Ok(Vec::new()) };
     let mut found = Vec::new();
     for site in sites {
         let mut freed = program.clone();
         site.leave_open(&mut freed);
-        let Some(other) = better(&freed)? else { continue };
+        let Some(other) = better(&freed, &all.remembered)? else { continue };
         let saved = Picoseconds(cost.saturating_sub(other.optimality.cost.0));
         let (value, output, better) = match site {
             Site::Value(id) => (id, None, layout_of(&other, &freed, id)),

@@ -5,6 +5,7 @@
 pub(crate) mod apart;
 pub(crate) mod factors;
 pub(crate) mod graph;
+mod leap;
 mod parts;
 pub(crate) mod prices;
 mod regroup;
@@ -26,6 +27,7 @@ use crate::memory::Room;
 use crate::{Limits, LowerError};
 use factors::Factors;
 use graph::FAR;
+use leap::Leaps;
 use parts::{Kind, NO_CLASS, Part, Seat};
 use prices::Prices;
 
@@ -420,7 +422,9 @@ fn settle(
     let patience = if shrink || prices.sides.is_empty() { PATIENCE } else { PATIENCE_OF_BRANCHES };
     let mut bound = i64::MIN;
     let mut whole = None;
-    for sweep in 0..limits.sweeps.max(1) {
+    let mut leaps = Leaps::default();
+    let sweeps = limits.sweeps.max(1);
+    for sweep in 0..sweeps {
         // Whoever called looks whether it was stopped, and takes no result then.
         if limits.stop.is_time_up() {
             break;
@@ -433,6 +437,9 @@ fn settle(
             *plan = (*plan).min(prices.favoured(problem));
         }
         prices.down(problem);
+        if leaps.take_back(prices, bound) {
+            continue;
+        }
         let now = prices.bound();
         let gain = now.saturating_sub(bound);
         let slow = match *plan {
@@ -456,6 +463,9 @@ fn settle(
             && let Some(before) = drop_dearer(problem, prices, *plan)
         {
             whole.get_or_insert(before);
+            leaps.start_anew();
+        } else if sweep + 1 < sweeps {
+            leaps.leap(prices, gain);
         }
     }
     (bound, whole)
