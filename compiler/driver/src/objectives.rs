@@ -65,7 +65,8 @@ pub fn least_overlap(
         }
     }
     let weighing = Weighing::of(program, hardware);
-    let mut bound = Picoseconds(0);
+    let path = shard_search::critical_path(program, hardware, &serial);
+    let mut bound = path.map_err(CompileError::Lower)?.layer;
     // The sums of computing and of communicating, of the plans found at the weights next to where
     // the two balance.
     let (mut low, mut high) = ((0, None), (PARTS, None));
