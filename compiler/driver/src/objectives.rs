@@ -65,8 +65,8 @@ pub fn least_overlap(
         }
     }
     let weighing = Weighing::of(program, hardware);
-    let path = shard_search::critical_path(program, hardware, &serial);
-    let mut bound = path.map_err(CompileError::Lower)?.layer;
+    let known = shard_search::overlap_bound(program, hardware, &serial);
+    let mut bound = known.map_err(CompileError::Lower)?.unwrap_or_default().layer;
     // The sums of computing and of communicating, of the plans found at the weights next to where
     // the two balance.
     let (mut low, mut high) = ((0, None), (PARTS, None));

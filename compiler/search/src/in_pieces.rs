@@ -186,6 +186,11 @@ impl<'a> InPieces<'a> {
         (0..last).map(of_kernel).collect()
     }
 
+    /// What its all-reduces take, in picoseconds.
+    pub(crate) fn sending(&self) -> u64 {
+        self.moves.time
+    }
+
     /// How much less than all one after another it may take, in picoseconds, where all-reduces go
     /// on beside kernels: no less than its kernels, and no less than any chain of pieces.
     pub(crate) fn beside_each_other(&self, hardware: &Hardware) -> u64 {

@@ -6,76 +6,32 @@
 //! and one way for each move, and the soonest of them all is no later than that of any plan. So
 //! sharing needs no care here: a value that many read is waited for by each of them alike.
 
-use rustc_hash::FxHashMap;
-use shard_cost::Hardware;
-use shard_ir::composite::composite_dim;
-use shard_ir::{Def, FoldId, Picoseconds, Program, ValueId};
+use shard_ir::{Def, FoldId, ParameterKind, Picoseconds, Program, ValueId};
 
-use crate::in_pieces::InPieces;
+use super::OverlapBound;
+use super::costs::Costs;
 use crate::kernel::Kernels;
-use crate::logical::{Form, Saturated};
-use crate::lower::within_limits;
-use crate::relax::factors::{Extent, Factors, Shared};
+use crate::relax::factors::Factors;
 use crate::relax::graph::{FAR, Node, Queue};
-use crate::space::maxima;
-use crate::{LowerError, LowerOptions};
 
-/// How soon the results can be there in any plan.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct CriticalPath {
-    /// The results of one layer, or of a model.
-    pub layer: Picoseconds,
-    /// What each layer of a stack takes at least from what the one before gives it to what it gives
-    /// the next; 0 where its first result is not made from its first parameter.
-    pub period: Picoseconds,
-}
-
-/// The critical path over all plans of all forms of a program. Nothing is known, and the path is 0,
-/// where forms are too many to look at.
-pub fn critical_path(
-    program: &Program,
-    hardware: &Hardware,
-    options: &LowerOptions,
-) -> Result<CriticalPath, LowerError> {
-    let strict = options.strict || program.strict;
-    let saturated = Saturated::new(program, strict, &options.limits);
-    let forms = saturated.forms(&options.limits);
-    if forms.cut.is_some() {
-        return Ok(CriticalPath::default());
-    }
-    let mut least: Option<CriticalPath> = None;
-    let mut shared = Shared::new(1);
-    for form in forms.all {
-        options.limits.stop.check()?;
-        let Some(of_form) = of_form(form, hardware, options, &mut shared)? else { continue };
-        least = Some(least.map_or(of_form, |least| CriticalPath {
-            layer: least.layer.min(of_form.layer),
-            period: least.period.min(of_form.period),
-        }));
-    }
-    Ok(least.unwrap_or_default())
-}
-
-/// The critical path over all plans of one form; `None` where it has no plan.
-fn of_form(
-    form: Form,
-    hardware: &Hardware,
-    options: &LowerOptions,
-    shared: &mut Shared,
-) -> Result<Option<CriticalPath>, LowerError> {
-    let strict = options.strict || form.program.strict;
-    let kernels = Kernels::of_form(form, strict, options.fuse && !strict);
+/// The critical path over all plans of one form, and the values on it with the way from each to
+/// what waits for it; `None` where the form has no plan.
+pub(super) fn critical_path(
+    kernels: &Kernels,
+    problem: &Factors,
+    costs: &Costs,
+) -> Option<(OverlapBound, Vec<ValueId>)> {
     let program = kernels.program.as_ref();
-    within_limits(program, &options.limits)?;
-    let extent = Extent { of: kernels.live.clone(), shared };
-    let limits = (strict, &options.limits);
-    let problem = Factors::of_part(&kernels, hardware, maxima(program), limits, extent)?;
-    let given = program
-        .value_ids()
-        .find(|id| matches!(program.value(*id).def, Def::Parameter { .. }) && program.repeat > 1);
-    let mut soonest =
-        Soonest { kernels: &kernels, hardware, problem: &problem, given, queue: Queue::default() };
-    Ok(soonest.of_results())
+    // What a layer of a stack takes from the one before.
+    let given = program.value_ids().find(|id| {
+        program.repeat > 1
+            && matches!(
+                program.value(*id).def,
+                Def::Parameter { kind: ParameterKind::Activation, .. }
+            )
+    });
+    let mut soonest = Soonest { kernels, problem, costs, given, queue: Queue::default() };
+    soonest.of_results()
 }
 
 /// For each node of a value how soon it can be there, in picoseconds: [`FAR`] where it cannot.
@@ -96,8 +52,8 @@ struct Known {
 
 struct Soonest<'a> {
     kernels: &'a Kernels,
-    hardware: &'a Hardware,
     problem: &'a Factors,
+    costs: &'a Costs,
     /// What a layer of a stack takes from the one before.
     given: Option<ValueId>,
     queue: Queue,
@@ -108,36 +64,81 @@ impl Soonest<'_> {
         self.kernels.program.as_ref()
     }
 
-    fn of_results(&mut self) -> Option<CriticalPath> {
+    fn of_results(&mut self) -> Option<(OverlapBound, Vec<ValueId>)> {
         let mut known: Vec<Known> = vec![Known::default(); self.program().values.len()];
         for id in self.problem.live.clone() {
             known[id.index()] = self.of_value(id, &known);
         }
-        let mut found = CriticalPath::default();
+        let mut found = OverlapBound::default();
+        let mut last: Option<(ValueId, Node)> = None;
         for (at, (value, allowed)) in self.problem.outputs.iter().enumerate() {
             let of = &known[value.index()];
-            let least = |times: &Times| allowed.iter().map(|n| times[*n as usize]).min();
-            let layer = least(&of.since_start).filter(|least| *least < FAR)?;
-            found.layer = found.layer.max(picoseconds(layer));
+            let node = allowed.iter().copied().min_by_key(|n| of.since_start[*n as usize])?;
+            let time = of.since_start[node as usize];
+            if time >= FAR {
+                return None;
+            }
+            if last.is_none() || picoseconds(time) > found.layer {
+                (found.layer, last) = (picoseconds(time), Some((*value, node)));
+            }
             if at == 0 && self.given.is_some() {
-                found.period = least(&of.since_entry).map_or(Picoseconds(0), picoseconds);
+                let least = allowed.iter().map(|n| of.since_entry[*n as usize]).min();
+                found.period = least.map_or(Picoseconds(0), picoseconds);
             }
         }
-        Some(found)
+        let path = last.map_or_else(Vec::new, |(value, node)| self.path(value, node, &known));
+        Some((found, path))
+    }
+
+    /// The values on the way to one in a layout, the last first. In a folded block it is the way of
+    /// its first application.
+    fn path(&mut self, last: ValueId, node: Node, known: &[Known]) -> Vec<ValueId> {
+        let mut path = vec![last];
+        let (mut id, mut node) = (last, node);
+        // No way is longer than all values.
+        for _ in 0..known.len() {
+            let Some((before, read)) = self.before(id, node, known) else { break };
+            path.push(before);
+            (id, node) = (before, read);
+        }
+        path
+    }
+
+    /// What a value in a layout waits for longest, and in which layout.
+    fn before(&mut self, id: ValueId, node: Node, known: &[Known]) -> Option<(ValueId, Node)> {
+        let factor = &self.problem.factors[id.index()];
+        let operands = &self.problem.operands[id.index()];
+        let graph = &self.problem.graphs[id.index()];
+        let mut away = vec![FAR; self.problem.nodes(id)];
+        away[node as usize] = 0;
+        let share = self.share(id);
+        graph.spread_backward(&mut away[..graph.nodes()], &mut self.queue, share);
+        let began = |(node, by): (&Node, &ValueId)| known[by.index()].since_start[*node as usize];
+        let done = |s: usize| {
+            let began = factor.reads_of(s).iter().zip(operands).map(began).max().unwrap_or(0);
+            began + self.costs.once(id, s) + away[factor.out[s] as usize]
+        };
+        let s = (0..factor.out.len()).min_by_key(|s| done(*s))?;
+        let longest = factor.reads_of(s).iter().zip(operands).max_by_key(|read| began(*read));
+        longest.map(|(node, by)| (*by, *node))
+    }
+
+    /// How often the times of a value count in the problem.
+    fn share(&self, id: ValueId) -> i64 {
+        i64::try_from(self.program().value(id).times.max(1)).unwrap_or(i64::MAX)
     }
 
     fn of_value(&mut self, id: ValueId, known: &[Known]) -> Known {
         let program = self.kernels.program.as_ref();
-        let (fold, times) = (program.value(id).fold, program.value(id).times.max(1));
+        let fold = program.value(id).fold;
         let operands = &self.problem.operands[id.index()];
         let into = |by: &ValueId| fold.is_some() && program.value(*by).fold != fold;
         let out_of = operands.iter().find_map(|by| {
             let of = program.value(*by).fold?;
             (fold != Some(of)).then_some((of, *by))
         });
-        let costs = self.costs(id, times);
-        let mut since_start = self.made(id, &costs, 0, &|by| &known[by.index()].since_start);
-        let mut since_entry = self.made(id, &costs, NEVER, &|by| &known[by.index()].since_entry);
+        let mut since_start = self.made(id, 0, &|by| &known[by.index()].since_start);
+        let mut since_entry = self.made(id, NEVER, &|by| &known[by.index()].since_entry);
         if operands.iter().any(into) {
             // What is handed on from application to application: time begins anew.
             since_entry = anew(&since_start);
@@ -149,8 +150,8 @@ impl Soonest<'_> {
             // What a stack of layers with folded blocks hands on is not looked at.
             since_entry = vec![NEVER; since_start.len()];
         }
-        self.spread(id, &mut since_start, times);
-        self.spread(id, &mut since_entry, times);
+        self.spread(id, &mut since_start);
+        self.spread(id, &mut since_entry);
         Known { since_start, since_entry }
     }
 
@@ -185,7 +186,6 @@ impl Soonest<'_> {
     fn made<'k>(
         &self,
         id: ValueId,
-        costs: &[i64],
         begin: i64,
         known: &dyn Fn(&ValueId) -> &'k Times,
     ) -> Times {
@@ -198,7 +198,7 @@ impl Soonest<'_> {
             let time = match began {
                 began if began >= FAR => FAR,
                 began if began < 0 => NEVER,
-                began => (began + costs[s]).min(FAR),
+                began => (began + self.costs.once(id, s)).min(FAR),
             };
             let least = &mut made[*out as usize];
             *least = (*least).min(time);
@@ -206,34 +206,9 @@ impl Soonest<'_> {
         made
     }
 
-    fn spread(&mut self, id: ValueId, times: &mut Times, share: u64) {
-        let graph = &self.problem.graphs[id.index()];
-        let share = i64::try_from(share).unwrap_or(i64::MAX);
+    fn spread(&mut self, id: ValueId, times: &mut Times) {
+        let (graph, share) = (&self.problem.graphs[id.index()], self.share(id));
         graph.spread_forward_at(&mut times[..graph.nodes()], &mut self.queue, share);
-    }
-
-    /// What each strategy of a value takes, once.
-    fn costs(&self, id: ValueId, times: u64) -> Vec<i64> {
-        let factor = &self.problem.factors[id.index()];
-        let share = i64::try_from(times).unwrap_or(i64::MAX);
-        let once = |cost: &i64| if *cost >= FAR { FAR } else { *cost / share };
-        let composite = match &self.program().value(id).def {
-            Def::Op { op, operands } if composite_dim(op).is_some() => operands.first(),
-            _ => None,
-        };
-        let Some(read) = composite else { return factor.cost.iter().map(once).collect() };
-        let mut known: FxHashMap<Node, i64> = FxHashMap::default();
-        let beside = |node: Node| {
-            let layout = self.problem.layout(*read, node)?;
-            let pieces = InPieces::new(self.kernels, self.hardware, id, layout)?;
-            i64::try_from(pieces.beside_each_other(self.hardware)).ok()
-        };
-        let mut of_strategy = |(s, cost): (usize, &i64)| {
-            let node = factor.reads_of(s)[0];
-            let beside = *known.entry(node).or_insert_with(|| beside(node).unwrap_or(0));
-            (once(cost) - beside).max(0)
-        };
-        factor.cost.iter().enumerate().map(&mut of_strategy).collect()
     }
 }
 
