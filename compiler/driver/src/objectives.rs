@@ -65,8 +65,7 @@ pub fn least_overlap(
         }
     }
     let weighing = Weighing::of(program, hardware);
-    let known = shard_search::overlap_bound(program, hardware, &serial);
-    let mut bound = known.map_err(CompileError::Lower)?.unwrap_or_default().layer;
+    let mut bound = Picoseconds(0);
     // The sums of computing and of communicating, of the plans found at the weights next to where
     // the two balance.
     let (mut low, mut high) = ((0, None), (PARTS, None));
@@ -98,6 +97,11 @@ pub fn least_overlap(
         if rank(&found) < rank(&best) {
             best = found;
         }
+    }
+    let known = best.timeline.makespan;
+    if bound < known {
+        let found = shard_search::overlap_bound(program, hardware, &serial, known);
+        bound = bound.max(found.map_err(CompileError::Lower)?.unwrap_or_default().layer);
     }
     Ok(within(best, options, |compiled| (compiled.timeline.makespan, bound)))
 }

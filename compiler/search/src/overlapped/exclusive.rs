@@ -12,12 +12,13 @@ use std::sync::Arc;
 
 use shard_ir::{Def, Op, Picoseconds, ValueId};
 
+use super::costs::Costs;
 use crate::kernel::Kernels;
 use crate::relax::factors::{Factor, Factors, Use};
 use crate::relax::graph::{FAR, Graph};
 
 /// So many parts has the weight of a set.
-const PARTS: u64 = 16;
+const PARTS: u64 = 128;
 
 /// What a step is: making a value, on the cores alone or until it is there; the collectives in its
 /// loop or its pieces; or moving it.
@@ -68,7 +69,7 @@ impl Weighed {
     }
 
     /// A problem in which every step takes what it counts for.
-    pub(super) fn applied(&self, problem: &Factors, costs: &super::Costs) -> Factors {
+    pub(super) fn applied(&self, problem: &Factors, costs: &Costs) -> Factors {
         let mut weighed = problem.clone();
         let mut graphs: HashMap<(*const Graph, u64), Arc<Graph>> = HashMap::new();
         for id in &problem.live {
@@ -105,6 +106,7 @@ impl Weighed {
 pub(super) struct Steps<'a> {
     kernels: &'a Kernels,
     problem: &'a Factors,
+    costs: &'a Costs,
     streams: u64,
     /// For each value the values that it is made from, itself among them.
     from: Vec<Vec<bool>>,
@@ -114,7 +116,11 @@ pub(super) struct Steps<'a> {
 }
 
 impl<'a> Steps<'a> {
-    pub(super) fn of(kernels: &'a Kernels, problem: &'a Factors, streams: u32) -> Steps<'a> {
+    pub(super) fn of(
+        kernels: &'a Kernels,
+        (problem, costs): (&'a Factors, &'a Costs),
+        streams: u32,
+    ) -> Steps<'a> {
         let program = kernels.program.as_ref();
         let count = program.values.len();
         let mut from: Vec<Vec<bool>> = Vec::with_capacity(count);
@@ -128,12 +134,14 @@ impl<'a> Steps<'a> {
         }
         let in_line = |id: ValueId| match program.value(id).fold {
             None => true,
-            Some(fold) => program.entry(fold).zip(program.exit(fold)).is_some_and(|(entry, exit)| {
-                from[id.index()][entry.index()] && from[exit.index()][id.index()]
-            }),
+            Some(fold) => {
+                program.entry(fold).zip(program.exit(fold)).is_some_and(|(entry, exit)| {
+                    from[id.index()][entry.index()] && from[exit.index()][id.index()]
+                })
+            }
         };
         let in_line = program.value_ids().map(in_line).collect();
-        Steps { kernels, problem, streams: u64::from(streams.max(1)), from, in_line }
+        Steps { kernels, problem, costs, streams: u64::from(streams.max(1)), from, in_line }
     }
 
     fn is_before(&self, one: ValueId, other: ValueId) -> bool {
@@ -159,7 +167,9 @@ impl<'a> Steps<'a> {
     /// of them beside one of another step that waits for it or for which it waits.
     fn is_in_line(&self, step: Step) -> bool {
         match step {
-            Step::Computing(value) | Step::Making(value) | Step::Sending(value) => self.in_line[value.index()],
+            Step::Computing(value) | Step::Making(value) | Step::Sending(value) => {
+                self.in_line[value.index()]
+            }
             Step::Moving(value) => {
                 let program = self.kernels.program.as_ref();
                 let of_block = |by: &ValueId| program.value(*by).fold == program.value(value).fold;
@@ -238,13 +248,15 @@ impl<'a> Steps<'a> {
     }
 
     fn unit(&self) -> u64 {
-        PARTS * self.streams
+        16 * PARTS * self.streams
     }
 
-    /// The largest of what some sets, and means of them, take at least; `least` says what that is.
+    /// The largest of what some sets, and means of them, take at least; `least` says what that is. What
+    /// is `enough` ends it.
     pub(super) fn largest(
         &self,
         path: &[ValueId],
+        enough: Picoseconds,
         least: &mut dyn FnMut(&Weighed) -> Picoseconds,
     ) -> Picoseconds {
         let mut sets: Vec<(Picoseconds, Weighed)> = Vec::new();
@@ -254,23 +266,21 @@ impl<'a> Steps<'a> {
             }
         }
         sets.sort_by_key(|(least, _)| std::cmp::Reverse(*least));
-        let mut best = sets.first().map_or(Picoseconds(0), |(least, _)| *least);
-        for (at, (_, one)) in sets.iter().enumerate() {
-            for (_, other) in &sets[at + 1..] {
-                // Where the two balance is looked for by halves.
-                let (mut parts, mut step) = (PARTS / 2, PARTS / 4);
-                let mut last = Picoseconds(0);
-                while step > 0 {
-                    let found = least(&one.mixed(other, parts));
-                    best = best.max(found);
-                    if found < last || found < best {
-                        break;
-                    }
-                    last = found;
-                    parts += step;
-                    step /= 2;
+        let Some((mut best, mut at)) = sets.first().cloned() else { return Picoseconds(0) };
+        // The least is concave in what each set counts for: as long as more of one lifts it, it is
+        // given twice as much.
+        for (_, other) in sets[1..].iter().chain(&sets) {
+            let mut part = 1;
+            let mut better = None;
+            while part < PARTS && best < enough {
+                let mixed = at.mixed(other, PARTS - part);
+                let found = least(&mixed);
+                if found <= best {
+                    break;
                 }
+                (best, part, better) = (found, part * 2, Some(mixed));
             }
+            at = better.unwrap_or(at);
         }
         best
     }
@@ -279,6 +289,7 @@ impl<'a> Steps<'a> {
         let live = || self.problem.live.iter().copied();
         let is_op = |id: &ValueId| matches!(self.kernels.program.value(*id).def, Def::Op { .. });
         let ops = || live().filter(is_op).filter(|id| !self.is_fetch(*id));
+        let sends = |id: &ValueId| self.costs.sending[id.index()].iter().any(|cost| *cost > 0);
         let computing = || ops().map(Step::Computing);
         let moving = || live().rev().map(Step::Moving);
         // Everything that the cores do, and what cannot go on beside any of it.
@@ -302,7 +313,7 @@ impl<'a> Steps<'a> {
         let mut links = Weighed::nothing(self.problem.factors.len(), self.unit());
         if self.streams == 1 {
             let mut of_links: Vec<Step> = Vec::new();
-            self.add(&mut of_links, moving().chain(ops().map(Step::Sending)));
+            self.add(&mut of_links, moving().chain(live().filter(sends).map(Step::Sending)));
             self.add(&mut of_links, computing());
             links = self.weighed(&of_links);
         } else {

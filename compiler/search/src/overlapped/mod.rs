@@ -34,11 +34,13 @@ pub struct OverlapBound {
 }
 
 /// What no schedule of any plan of a program falls below, of those that fit in memory; `None` where
-/// its forms are too many to look at.
+/// its forms are too many to look at. `known` is what some schedule takes: a bound that meets it is
+/// good enough.
 pub fn overlap_bound(
     program: &Program,
     hardware: &Hardware,
     options: &LowerOptions,
+    known: Picoseconds,
 ) -> Result<Option<OverlapBound>, LowerError> {
     let strict = options.strict || program.strict;
     let saturated = Saturated::new(program, strict, &options.limits);
@@ -50,7 +52,9 @@ pub fn overlap_bound(
     let mut shared = Shared::new(1);
     for form in forms.all {
         options.limits.stop.check()?;
-        let Some(of_form) = of_form(form, hardware, options, &mut shared)? else { continue };
+        let Some(of_form) = of_form(form, hardware, options, (known, &mut shared))? else {
+            continue;
+        };
         least = Some(least.map_or(of_form, |least| OverlapBound {
             layer: least.layer.min(of_form.layer),
             period: least.period.min(of_form.period),
@@ -64,7 +68,7 @@ fn of_form(
     form: Form,
     hardware: &Hardware,
     options: &LowerOptions,
-    shared: &mut Shared,
+    (known, shared): (Picoseconds, &mut Shared),
 ) -> Result<Option<OverlapBound>, LowerError> {
     let strict = options.strict || form.program.strict;
     let kernels = Kernels::of_form(form, strict, options.fuse && !strict);
@@ -82,7 +86,7 @@ fn of_form(
         (!options.any_size && !all_fits(&kernels, &room)).then_some(room)
     };
     let streams = Streams::of(hardware, &program.mesh).transfers_at_once();
-    let steps = Steps::of(&kernels, &problem, streams);
+    let steps = Steps::of(&kernels, (&problem, &costs), streams);
     let mut none = false;
     let mut least = |weights: &exclusive::Weighed| {
         let problem = weights.applied(&problem, &costs);
@@ -90,7 +94,9 @@ fn of_form(
         none |= least.is_none();
         Picoseconds(least.unwrap_or(0).div_ceil(weights.unit))
     };
-    bound.layer = bound.layer.max(steps.largest(&path, &mut least));
+    if bound.layer < known {
+        bound.layer = bound.layer.max(steps.largest(&path, known, &mut least));
+    }
     limits.stop.check()?;
     Ok((!none).then_some(bound))
 }

@@ -183,12 +183,7 @@ impl Soonest<'_> {
 
     /// How soon each strategy can have made the value, by layout; from `begin` where it reads
     /// nothing.
-    fn made<'k>(
-        &self,
-        id: ValueId,
-        begin: i64,
-        known: &dyn Fn(&ValueId) -> &'k Times,
-    ) -> Times {
+    fn made<'k>(&self, id: ValueId, begin: i64, known: &dyn Fn(&ValueId) -> &'k Times) -> Times {
         let factor = &self.problem.factors[id.index()];
         let operands = &self.problem.operands[id.index()];
         let mut made = vec![FAR; self.problem.nodes(id)];
