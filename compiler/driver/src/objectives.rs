@@ -4,8 +4,8 @@
 use shard_cost::{Bytes, Hardware, Memory, Objective, Streams, Totals, Weights};
 use shard_ir::{Def, ParameterKind, Picoseconds, Plan, Program};
 use shard_search::{
-    Detail, Limits, LowerBound, LowerError, LowerOptions, Lowered, Optimality, Proof, Status,
-    TIME_LIMIT, alternatives, least_kept,
+    Detail, Limits, LowerBound, LowerError, LowerOptions, Lowered, Optimality, OverlapBound, Proof,
+    Status, TIME_LIMIT, alternatives, least_kept,
 };
 
 use crate::pipeline::{CompileError, Compiled, compile_plan};
@@ -23,7 +23,8 @@ const NEAR: u64 = 1000;
 /// einsums may do a collective in their loops, the one of least serial time in which none does. Of
 /// a stack it is the time of all layers that counts.
 ///
-/// The bound is [`shard_search::overlap_bound`]: no schedule of one layer of any plan is shorter.
+/// The bound is [`shard_search::overlap_bound`]: no schedule of any plan is shorter, of a stack
+/// where layers go on beside each other, else of a layer.
 /// Where the forms of a program are too many for that, it is the best of the weights that were
 /// looked at, since
 ///
@@ -46,12 +47,15 @@ pub fn least_overlap(
         others => others.map_err(CompileError::Lower)?,
     };
     let mut soonest = Soonest::of(fastest.plan, program, hardware)?;
-    let known = soonest.best.timeline.makespan;
+    let known = OverlapBound {
+        layer: soonest.best.timeline.makespan,
+        period: Picoseconds(soonest.time().0 / program.repeat.max(1)),
+    };
     let bound = match shard_search::overlap_bound(program, hardware, &serial, known) {
         Err(LowerError::OutOfTime) => None,
         found => found.map_err(CompileError::Lower)?,
     };
-    let (mut bound, is_known) = bound.map_or((Picoseconds(0), false), |found| (found.layer, true));
+    let (mut bound, is_known) = (bound.unwrap_or_default(), bound.is_some());
     for plan in others.into_iter().filter_map(|other| other.plan) {
         soonest.consider(plan)?;
     }
@@ -65,8 +69,8 @@ pub fn least_overlap(
     // the two balance.
     let (mut low, mut high) = ((0, None), (PARTS, None));
     for _ in 0..MOST_WEIGHTS {
-        let best = &soonest.best.timeline;
-        if best.stack.is_none() && best.makespan <= bound + Picoseconds(bound.0 / NEAR) {
+        let least = soonest.least(&bound);
+        if soonest.time() <= least + Picoseconds(least.0 / NEAR) {
             break;
         }
         let Some(k) = weighing.next(&low, &high) else { break };
@@ -77,7 +81,8 @@ pub fn least_overlap(
             lowered => lowered?,
         };
         if !is_known {
-            bound = bound.max(weighing.time(lowered.optimality.lower_bound));
+            let found = weighing.time(lowered.optimality.lower_bound);
+            (bound.layer, bound.period) = (bound.layer.max(found), bound.period.max(found));
         }
         let totals = soonest.consider(lowered.plan)?;
         let computing = totals.serial_time.0.saturating_sub(totals.comm_time.0);
@@ -91,7 +96,8 @@ pub fn least_overlap(
             false => high = (k, Some(sums)),
         }
     }
-    Ok(within(soonest.best, options, |compiled| (compiled.timeline.makespan, bound)))
+    let times = (soonest.time(), soonest.least(&bound));
+    Ok(within(soonest.best, options, |_| times))
 }
 
 /// The plan that is done soonest of those considered.
@@ -113,6 +119,19 @@ impl<'h> Soonest<'h> {
         let Weighing { sides, streams } = Weighing::of(program, hardware);
         let best = compile_plan(plan, hardware, None, Objective::Overlap)?;
         Ok(Soonest { hardware, streams: u64::from(streams), fetches: sides > 1, best })
+    }
+
+    /// When its layer is done, or its stack where one layer goes on beside the next.
+    fn time(&self) -> Picoseconds {
+        self.best.timeline.whole().makespan
+    }
+
+    /// What no schedule of as much of any plan takes less than.
+    fn least(&self, bound: &OverlapBound) -> Picoseconds {
+        match self.best.timeline.stack {
+            Some(_) => bound.period.times(self.best.schedule.plan.repeat),
+            None => bound.layer,
+        }
     }
 
     /// Takes a plan if it is done sooner than the best, and gives its totals. One that keeps the

@@ -111,15 +111,19 @@ pub(super) struct Steps<'a> {
     /// For each value the values that it is made from, itself among them.
     from: Vec<Vec<bool>>,
     /// Whether a value of a folded block is made from what the block takes, and goes into what it
-    /// hands on: then everything of one application is before all of the next. True outside.
+    /// hands on: then everything of one application is before all of the next. So of each layer of
+    /// a stack, where that is what is asked about; else true outside of blocks.
     in_line: Vec<bool>,
 }
 
 impl<'a> Steps<'a> {
+    /// Those of one layer; with what a layer of a stack takes from the one before, those that no
+    /// two layers do at the same time either.
     pub(super) fn of(
         kernels: &'a Kernels,
         (problem, costs): (&'a Factors, &'a Costs),
         streams: u32,
+        stack: Option<ValueId>,
     ) -> Steps<'a> {
         let program = kernels.program.as_ref();
         let count = program.values.len();
@@ -132,8 +136,11 @@ impl<'a> Steps<'a> {
             }
             from.push(own);
         }
+        let result = program.outputs.first().map(|output| output.value);
         let in_line = |id: ValueId| match program.value(id).fold {
-            None => true,
+            None => stack.zip(result).is_none_or(|(taken, given)| {
+                from[id.index()][taken.index()] && from[given.index()][id.index()]
+            }),
             Some(fold) => {
                 program.entry(fold).zip(program.exit(fold)).is_some_and(|(entry, exit)| {
                     from[id.index()][entry.index()] && from[exit.index()][id.index()]

@@ -28,8 +28,7 @@ use exclusive::Steps;
 pub struct OverlapBound {
     /// The results of one layer, or of a model.
     pub layer: Picoseconds,
-    /// What each layer of a stack takes at least from what the one before gives it to what it gives
-    /// the next; 0 where its first result is not made from its first parameter.
+    /// Of a stack, what each layer adds to it at least.
     pub period: Picoseconds,
 }
 
@@ -40,7 +39,7 @@ pub fn overlap_bound(
     program: &Program,
     hardware: &Hardware,
     options: &LowerOptions,
-    known: Picoseconds,
+    known: OverlapBound,
 ) -> Result<Option<OverlapBound>, LowerError> {
     let strict = options.strict || program.strict;
     let saturated = Saturated::new(program, strict, &options.limits);
@@ -68,7 +67,7 @@ fn of_form(
     form: Form,
     hardware: &Hardware,
     options: &LowerOptions,
-    (known, shared): (Picoseconds, &mut Shared),
+    (known, shared): (OverlapBound, &mut Shared),
 ) -> Result<Option<OverlapBound>, LowerError> {
     let strict = options.strict || form.program.strict;
     let kernels = Kernels::of_form(form, strict, options.fuse && !strict);
@@ -86,7 +85,7 @@ fn of_form(
         (!options.any_size && !all_fits(&kernels, &room)).then_some(room)
     };
     let streams = Streams::of(hardware, &program.mesh).transfers_at_once();
-    let steps = Steps::of(&kernels, (&problem, &costs), streams);
+    let steps = |stack| Steps::of(&kernels, (&problem, &costs), streams, stack);
     let mut none = false;
     let mut least = |weights: &exclusive::Weighed| {
         let problem = weights.applied(&problem, &costs);
@@ -94,8 +93,13 @@ fn of_form(
         none |= least.is_none();
         Picoseconds(least.unwrap_or(0).div_ceil(weights.unit))
     };
-    if bound.layer < known {
-        bound.layer = bound.layer.max(steps.largest(&path, known, &mut least));
+    if bound.layer < known.layer {
+        bound.layer = bound.layer.max(steps(None).largest(&path, known.layer, &mut least));
+    }
+    let taken = path::taken(program).filter(|_| bound.period < known.period);
+    if let Some(taken) = taken {
+        let found = steps(Some(taken)).largest(&path, known.period, &mut least);
+        bound.period = bound.period.max(found);
     }
     limits.stop.check()?;
     Ok((!none).then_some(bound))

@@ -6,7 +6,7 @@
 //! and one way for each move, and the soonest of them all is no later than that of any plan. So
 //! sharing needs no care here: a value that many read is waited for by each of them alike.
 
-use shard_ir::{Def, FoldId, ParameterKind, Picoseconds, Program, ValueId};
+use shard_ir::{Def, FoldId, Picoseconds, Program, ValueId};
 
 use super::OverlapBound;
 use super::costs::Costs;
@@ -21,17 +21,17 @@ pub(super) fn critical_path(
     problem: &Factors,
     costs: &Costs,
 ) -> Option<(OverlapBound, Vec<ValueId>)> {
-    let program = kernels.program.as_ref();
-    // What a layer of a stack takes from the one before.
-    let given = program.value_ids().find(|id| {
-        program.repeat > 1
-            && matches!(
-                program.value(*id).def,
-                Def::Parameter { kind: ParameterKind::Activation, .. }
-            )
-    });
+    let given = taken(kernels.program.as_ref());
     let mut soonest = Soonest { kernels, problem, costs, given, queue: Queue::default() };
     soonest.of_results()
+}
+
+/// What a layer of a stack takes from the one before: its first parameter. None where there is no
+/// stack, or its layers have folded blocks.
+pub(super) fn taken(program: &Program) -> Option<ValueId> {
+    let is_parameter = |id: &ValueId| matches!(program.value(*id).def, Def::Parameter { .. });
+    let stack = program.repeat > 1 && program.folds.is_empty();
+    program.value_ids().find(is_parameter).filter(|_| stack)
 }
 
 /// For each node of a value how soon it can be there, in picoseconds: [`FAR`] where it cannot.
