@@ -9,12 +9,13 @@ use std::process::Command;
 
 use serde_json::Value;
 use shard_cost::{DimRoles, Hardware, Memory, Summary, price};
-use shard_ir::Plan;
+use shard_ir::{Picoseconds, Plan, Program};
 use shard_schedule::overlap::{buffers, placed, verify_addresses};
 use shard_schedule::{overlap, verify_timeline};
+use shard_search::{LowerOptions, OverlapBound, overlap_bound};
 use shard_snapshots::files::{Example, examples, root};
 use shard_snapshots::judge;
-use shard_snapshots::random_programs::{generate, lowered, refused};
+use shard_snapshots::random_programs::{LoweredPhase, generate, lowered, refused};
 
 fn shardc(args: &[&str]) -> String {
     let ran = Command::new(env!("CARGO_BIN_EXE_shardc-under-test"))
@@ -257,6 +258,32 @@ fn addresses_of_examples_take_at_most_a_twentieth_more_than_what_is_live() {
     assert!(over.is_empty(), "{over:#?}");
 }
 
+/// No schedule of a plan is done before what no schedule of any plan is done before.
+fn its_bound_holds(program: &Program, plan: &Plan, seed: u64) {
+    for chip in ["tpu-v4-flat", "tpu-v5e", "h100"] {
+        let mut chip = Hardware::built_in(chip).expect("built in");
+        chip.host_rate = Some(15_000_000_000);
+        let options =
+            LowerOptions { fuse: seed % 2 == 0, any_size: true, ..LowerOptions::default() };
+        for repeat in [1, 20] {
+            let program = Program { repeat, ..program.clone() };
+            let plan = Plan { repeat, ..plan.clone() };
+            let most = Picoseconds(u64::MAX);
+            let known = OverlapBound { layer: most, period: most };
+            let bound = overlap_bound(&program, &chip, &options, known)
+                .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            let Some(bound) = bound else { continue };
+            let timeline = overlap(&plan, &price(&plan, &chip), &chip);
+            let of = format!("seed {seed} on {}", chip.name);
+            assert!(bound.layer <= timeline.makespan, "{of}: done before its bound: {bound:?}");
+            if let Some(stack) = &timeline.stack {
+                let least = bound.period.times(repeat);
+                assert!(least <= stack.makespan, "{of}: a stack before its bound: {bound:?}");
+            }
+        }
+    }
+}
+
 /// The random programs of a range of seeds are sound on chips of each kind, with all of their
 /// memory and with as little as there may be.
 fn random_programs_are_sound(seeds: std::ops::Range<u64>) {
@@ -267,7 +294,11 @@ fn random_programs_are_sound(seeds: std::ops::Range<u64>) {
         }
         let phases =
             lowered(&checked, seed % 2 == 0).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-        for plan in phases.into_iter().map(|phase| phase.plan) {
+        for LoweredPhase { program, plan, optimality } in phases {
+            // What lacks lines of a strict layer is no plan of it.
+            if optimality.is_some() {
+                its_bound_holds(&program, &plan, seed);
+            }
             for chip in ["tpu-v4-flat", "tpu-v5e", "h100"] {
                 let mut chip = Hardware::built_in(chip).expect("built in");
                 chip.host_rate = Some(15_000_000_000);

@@ -1,11 +1,11 @@
 //! Objectives that are no sum over steps: no search minimises them directly, so they are met by
 //! several searches and a bound.
 
-use shard_cost::{Bytes, Hardware, Memory, Objective, Streams, Weights};
+use shard_cost::{Bytes, Hardware, Memory, Objective, Streams, Totals, Weights};
 use shard_ir::{Def, ParameterKind, Picoseconds, Plan, Program};
 use shard_search::{
-    Detail, Limits, LowerBound, LowerError, LowerOptions, Lowered, Optimality, Proof, Status,
-    TIME_LIMIT, alternatives, least_kept,
+    Detail, Limits, LowerBound, LowerError, LowerOptions, Lowered, Optimality, OverlapBound, Proof,
+    Status, TIME_LIMIT, alternatives, least_kept,
 };
 
 use crate::pipeline::{CompileError, Compiled, compile_plan};
@@ -13,16 +13,20 @@ use crate::pipeline::{CompileError, Compiled, compile_plan};
 /// How finely computing and communicating are weighed against each other: in so many parts.
 const PARTS: u32 = 64;
 /// So many weights are looked at.
-const MOST_WEIGHTS: usize = 6;
+const MOST_WEIGHTS: usize = 4;
+/// A schedule that is no more than one part in so many above the bound is not improved further.
+const NEAR: u64 = 1000;
 
 /// The plan that is done soonest if computing and communicating overlap, of these: the one of least
-/// serial time; for each of its collectives the best that does without; and those that are best
-/// where the two count `PARTS - k` to `k`, for some `k` on the way to where they balance; where
-/// einsums may do a collective in their loops, the one of least serial time in which none does,
-/// too.
+/// serial time; for each of its collectives the best that does without; those that are best where
+/// the two count `PARTS - k` to `k`, for some `k` on the way to where they balance; and, where
+/// einsums may do a collective in their loops, the one of least serial time in which none does. Of
+/// a stack it is the time of all layers that counts.
 ///
-/// No schedule is shorter than what it computes, nor than what it communicates on its busiest
-/// stream, so for all weights
+/// The bound is [`shard_search::overlap_bound`]: no schedule of any plan is shorter, of a stack
+/// where layers go on beside each other, else of a layer.
+/// Where the forms of a program are too many for that, it is the best of the weights that were
+/// looked at, since
 ///
 /// ```text
 /// makespan >= ((PARTS - k) * compute / sides + k * communication / streams) / PARTS
@@ -30,75 +34,126 @@ const MOST_WEIGHTS: usize = 6;
 ///
 /// `sides` is 1, or 2 where weights are fetched from the host: that goes on beside kernels, and
 /// counts as computing.
-///
-/// The least of the right side over all plans is what a search finds, and the largest such least is
-/// the bound.
 pub fn least_overlap(
     program: &Program,
     hardware: &Hardware,
     options: &LowerOptions,
 ) -> Result<Compiled, CompileError> {
     let serial = LowerOptions { objective: Objective::Serial, ..options.clone() };
-    let of_plan = |plan: Plan| compile_plan(plan, hardware, None, Objective::Overlap);
     let fastest = lower(program, hardware, &serial)?;
     let others = match alternatives(&fastest, hardware, &serial, Some(Detail::Plans)) {
         // What is found by then is what there is to choose from.
         Err(LowerError::OutOfTime) => Vec::new(),
         others => others.map_err(CompileError::Lower)?,
     };
-    let mut best = of_plan(fastest.plan)?;
-    let rank =
-        |compiled: &Compiled| (compiled.timeline.makespan, compiled.price.totals.serial_time);
+    let mut soonest = Soonest::of(fastest.plan, program, hardware)?;
+    let known = OverlapBound {
+        layer: soonest.best.timeline.makespan,
+        period: Picoseconds(soonest.time().0 / program.repeat.max(1)),
+    };
+    let bound = match shard_search::overlap_bound(program, hardware, &serial, known) {
+        Err(LowerError::OutOfTime) => None,
+        found => found.map_err(CompileError::Lower)?,
+    };
+    let (mut bound, is_known) = (bound.unwrap_or_default(), bound.is_some());
     for plan in others.into_iter().filter_map(|other| other.plan) {
-        let found = of_plan(plan)?;
-        if rank(&found) < rank(&best) {
-            best = found;
-        }
+        soonest.consider(plan)?;
     }
     if options.fuse {
         // A loop may keep others waiting that would have gone on beside it.
-        let unfused = of_plan(
-            lower(program, hardware, &LowerOptions { fuse: false, ..serial.clone() })?.plan,
-        )?;
-        if rank(&unfused) < rank(&best) {
-            best = unfused;
-        }
+        let unfused = LowerOptions { fuse: false, ..serial.clone() };
+        soonest.consider(lower(program, hardware, &unfused)?.plan)?;
     }
     let weighing = Weighing::of(program, hardware);
-    let mut bound = Picoseconds(0);
     // The sums of computing and of communicating, of the plans found at the weights next to where
     // the two balance.
     let (mut low, mut high) = ((0, None), (PARTS, None));
-    for looked_at in 0..MOST_WEIGHTS {
-        let Some(k) = weighing.next(looked_at, &low, &high) else { break };
+    for _ in 0..MOST_WEIGHTS {
+        let least = soonest.least(&bound);
+        if soonest.time() <= least + Picoseconds(least.0 / NEAR) {
+            break;
+        }
+        let Some(k) = weighing.next(&low, &high) else { break };
         let lowered = match lower(program, &weighing.weighted(hardware, k), &serial) {
-            Err(CompileError::Lower(LowerError::OutOfTime)) => break,
-            // Where one side counts for nothing, what is found may fit nowhere; that there is a
-            // plan that does is known.
-            Err(CompileError::Lower(LowerError::NoPlanFits { .. })) if looked_at < 2 => continue,
-            Err(CompileError::Lower(LowerError::NoPlanFits { .. })) => break,
+            Err(CompileError::Lower(LowerError::OutOfTime | LowerError::NoPlanFits { .. })) => {
+                break;
+            }
             lowered => lowered?,
         };
-        bound = bound.max(weighing.time(lowered.optimality.lower_bound));
-        let found = of_plan(lowered.plan)?;
-        let totals = &found.price.totals;
+        if !is_known {
+            let found = weighing.time(lowered.optimality.lower_bound);
+            (bound.layer, bound.period) = (bound.layer.max(found), bound.period.max(found));
+        }
+        let totals = soonest.consider(lowered.plan)?;
         let computing = totals.serial_time.0.saturating_sub(totals.comm_time.0);
         let sums = (
             u128::from(computing) * u128::from(weighing.streams),
             u128::from(totals.comm_time.0) * u128::from(weighing.sides),
         );
         // Where communication is what takes long, it is to count for more.
-        match (k, sums.1 > sums.0) {
-            (0, _) => low = (0, Some(sums)),
-            (PARTS, _) => high = (PARTS, Some(sums)),
-            (k, true) => low = (k, Some(sums)),
-            (k, false) => high = (k, Some(sums)),
-        }
-        if rank(&found) < rank(&best) {
-            best = found;
+        match sums.1 > sums.0 {
+            true => low = (k, Some(sums)),
+            false => high = (k, Some(sums)),
         }
     }
-    Ok(within(best, options, |compiled| (compiled.timeline.makespan, bound)))
+    let times = (soonest.time(), soonest.least(&bound));
+    Ok(within(soonest.best, options, |_| times))
+}
+
+/// The plan that is done soonest of those considered.
+struct Soonest<'h> {
+    hardware: &'h Hardware,
+    /// Transfers that can go on at the same time.
+    streams: u64,
+    /// Weights are fetched beside kernels.
+    fetches: bool,
+    best: Compiled,
+}
+
+impl<'h> Soonest<'h> {
+    fn of(
+        plan: Plan,
+        program: &Program,
+        hardware: &'h Hardware,
+    ) -> Result<Soonest<'h>, CompileError> {
+        let Weighing { sides, streams } = Weighing::of(program, hardware);
+        let best = compile_plan(plan, hardware, None, Objective::Overlap)?;
+        Ok(Soonest { hardware, streams: u64::from(streams), fetches: sides > 1, best })
+    }
+
+    /// When its layer is done, or its stack where one layer goes on beside the next.
+    fn time(&self) -> Picoseconds {
+        self.best.timeline.whole().makespan
+    }
+
+    /// What no schedule of as much of any plan takes less than.
+    fn least(&self, bound: &OverlapBound) -> Picoseconds {
+        match self.best.timeline.stack {
+            Some(_) => bound.period.times(self.best.schedule.plan.repeat),
+            None => bound.layer,
+        }
+    }
+
+    /// Takes a plan if it is done sooner than the best, and gives its totals. One that keeps the
+    /// cores or the links busy for longer than that is not scheduled.
+    fn consider(&mut self, plan: Plan) -> Result<Totals, CompileError> {
+        let totals = shard_cost::price(&plan, self.hardware).totals;
+        let computing = totals.serial_time.0.saturating_sub(totals.comm_time.0);
+        let busy = (totals.comm_time.0 / self.streams).max(computing);
+        let best = self.best.timeline.of_all_layers(&self.best.schedule.plan);
+        if !self.fetches && best <= Picoseconds(busy).times(plan.repeat) {
+            return Ok(totals);
+        }
+        let found = compile_plan(plan, self.hardware, None, Objective::Overlap)?;
+        let rank = |of: &Compiled| {
+            let all = of.timeline.of_all_layers(&of.schedule.plan);
+            (all, of.timeline.makespan, of.price.totals.serial_time)
+        };
+        if rank(&found) < rank(&self.best) {
+            self.best = found;
+        }
+        Ok(totals)
+    }
 }
 
 /// What no plan falls below, without a search for one. Of `overlap`, the largest of some of the
@@ -162,24 +217,20 @@ impl Weighing {
         Picoseconds(weighted.0.div_ceil(u64::from(PARTS * self.sides * self.streams)))
     }
 
-    /// The weight to look at next: both ends first, then where the plans found on either side of
-    /// the balance are worth the same, or the middle where none is known; none where nothing lies
-    /// between.
-    fn next(&self, looked_at: usize, low: &Weighed, high: &Weighed) -> Option<u32> {
+    /// The weight to look at next: where the plans found on either side of the balance are worth
+    /// the same, or the middle where none is known; none where nothing lies between.
+    fn next(&self, low: &Weighed, high: &Weighed) -> Option<u32> {
         let ((from, early), (to, late)) = (low, high);
-        let middle = || (to - from > 1).then_some((from + to) / 2);
-        let (early, late) = match (looked_at, early.zip(*late)) {
-            (0, _) => return Some(0),
-            (1, _) => return Some(PARTS),
-            (_, Some(sides)) => sides,
-            (_, None) => return middle(),
-        };
+        if to - from <= 1 {
+            return None;
+        }
+        let Some((early, late)) = early.zip(*late) else { return Some((from + to) / 2) };
         let (computing, communicating) =
             (late.0.saturating_sub(early.0), early.1.saturating_sub(late.1));
         let at = (u128::from(PARTS) * computing)
             .checked_div(computing + communicating)
             .unwrap_or(u128::from(PARTS / 2));
-        (to - from > 1).then(|| u32::try_from(at).unwrap_or(PARTS).clamp(from + 1, to - 1))
+        Some(u32::try_from(at).unwrap_or(PARTS).clamp(from + 1, to - 1))
     }
 }
 

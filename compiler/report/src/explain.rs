@@ -484,6 +484,9 @@ pub(crate) fn optimality_text(layer: &Layer<'_>) -> String {
                 limit => format!(" (stopped by the limit of {limit})"),
             });
             let whose = match layer.objective {
+                Objective::Overlap if layer.timeline.stack.is_some() => {
+                    ", before which no schedule of any plan is done with all layers"
+                }
                 Objective::Overlap => ", which no schedule of any plan is done before",
                 Objective::Serial | Objective::Comm | Objective::Memory => "",
             };

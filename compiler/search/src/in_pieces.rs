@@ -82,6 +82,8 @@ pub(crate) struct InPieces<'a> {
     kernel: Vec<usize>,
     /// What the all-reduces cost.
     moves: Cost,
+    /// For each piece, the pieces that it reads, and what its own all-reduce takes.
+    reads: Vec<(Vec<usize>, u64)>,
 }
 
 impl<'a> InPieces<'a> {
@@ -105,6 +107,7 @@ impl<'a> InPieces<'a> {
         let number = |piece: usize| u32::MAX - piece as u32;
         let mut ops: Vec<HeldOp<'a>> = Vec::with_capacity(pieces.len());
         let mut moves = Cost::ZERO;
+        let mut reads = Vec::with_capacity(pieces.len());
         for (i, (piece, laid)) in pieces.iter().enumerate() {
             let read = |read: &Read| match read {
                 Read::Operand => Held::of(kernels, read_from, operand),
@@ -137,16 +140,22 @@ impl<'a> InPieces<'a> {
                 },
                 op: Cow::Owned(piece.op.clone()),
             });
+            let from_piece = |read: &Read| match read {
+                Read::Piece(at) => Some(*at),
+                Read::Operand | Read::Number(_) => None,
+            };
+            reads.push((piece.reads.iter().filter_map(from_piece).collect(), 0));
             if let Some((collective, _)) = laid.completed {
                 let sizes = program.sizes(&piece.dims);
                 let cost =
                     collective_cost(hardware, &program.mesh, &collective, laid.made, &sizes, dtype);
                 let steps = steps_of(&collective);
+                reads[i].1 = cost.time.0;
                 moves = moves
                     + Cost { time: cost.time.0, steps, moved: cost.wire_bytes.0, ..Cost::ZERO };
             }
         }
-        Some(InPieces { kernel: kernel_of_each(kernels, id, &pieces), ops, moves })
+        Some(InPieces { kernel: kernel_of_each(kernels, id, &pieces), ops, moves, reads })
     }
 
     /// The last kernel, which others may join.
@@ -162,16 +171,42 @@ impl<'a> InPieces<'a> {
 
     /// What all costs but the last kernel.
     pub(crate) fn before_the_last(&self, hardware: &Hardware) -> Cost {
+        self.kernels_before_the_last(hardware).into_iter().fold(self.moves, |sum, cost| sum + cost)
+    }
+
+    /// What each kernel costs but the last.
+    fn kernels_before_the_last(&self, hardware: &Hardware) -> Vec<Cost> {
         let last = self.kernel.last().copied().unwrap_or(0);
-        (0..=last)
-            .filter(|kernel| *kernel != last)
-            .map(|kernel| {
-                let members = self.ops.iter().zip(&self.kernel).filter(|(_, k)| **k == kernel);
-                let chain: Vec<HeldOp<'_>> = members.map(|(op, _)| op.clone()).collect();
-                let elements = chain.iter().fold(0u64, |n, op| n.saturating_add(op.elements()));
-                work_cost(hardware, &work_of(&chain), elements)
-            })
-            .fold(self.moves, |sum, cost| sum + cost)
+        let of_kernel = |kernel| {
+            let members = self.ops.iter().zip(&self.kernel).filter(|(_, k)| **k == kernel);
+            let chain: Vec<HeldOp<'_>> = members.map(|(op, _)| op.clone()).collect();
+            let elements = chain.iter().fold(0u64, |n, op| n.saturating_add(op.elements()));
+            work_cost(hardware, &work_of(&chain), elements)
+        };
+        (0..last).map(of_kernel).collect()
+    }
+
+    /// What its all-reduces take, in picoseconds.
+    pub(crate) fn sending(&self) -> u64 {
+        self.moves.time
+    }
+
+    /// How much less than all one after another it may take, in picoseconds, where all-reduces go
+    /// on beside kernels: no less than its kernels, and no less than any chain of pieces.
+    pub(crate) fn beside_each_other(&self, hardware: &Hardware) -> u64 {
+        let kernels = self.kernels_before_the_last(hardware);
+        let computing = kernels.iter().fold(0u64, |sum, cost| sum.saturating_add(cost.time));
+        let mut done: Vec<u64> = Vec::with_capacity(self.reads.len());
+        for (at, (reads, sent)) in self.reads.iter().enumerate() {
+            let began = reads.iter().map(|by| done[*by]).max().unwrap_or(0);
+            // A kernel is counted where it begins.
+            let begins = !self.kernel[..at].contains(&self.kernel[at]);
+            let takes = kernels.get(self.kernel[at]).filter(|_| begins).map_or(0, |c| c.time);
+            done.push(began.saturating_add(takes).saturating_add(*sent));
+        }
+        let chain = done.last().copied().unwrap_or(0);
+        let all = computing.saturating_add(self.moves.time);
+        all.saturating_sub(chain.max(computing))
     }
 }
 

@@ -228,6 +228,11 @@ impl Graph {
         spread(&self.from, cost, queue, |arc| arc);
     }
 
+    /// The same at a share of the cost of each move.
+    pub(crate) fn spread_forward_at(&self, cost: &mut [i64], queue: &mut Queue, share: i64) {
+        spread(&self.from, cost, queue, |arc| arc / share);
+    }
+
     /// What it takes to bring a value from one layout to several: each in turn, the nearest first,
     /// from the nearest layout that it has been in by then. Hardly more than the least, and never
     /// less: to branch at a hub would pay one permute for two.

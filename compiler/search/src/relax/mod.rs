@@ -155,6 +155,34 @@ pub(crate) fn all_plans(
     Ok((Branch { whole, bound }, before))
 }
 
+/// Whether all weights and caches fit however they are stored.
+pub(crate) fn all_fits(kernels: &Kernels, room: &Room<'_>) -> bool {
+    Part::all_fits(kernels, room)
+}
+
+/// What prices say that any plan of a problem takes, whatever its times count, those that have room
+/// where that is asked; `None` where there is none.
+pub(crate) fn least_weighted(
+    kernels: &Kernels,
+    problem: Factors,
+    room: Option<Room<'_>>,
+    limits: &Limits,
+) -> Option<u64> {
+    let mut problem = problem.in_ticks();
+    let room = room.map(|room| {
+        let (room, fits) = room.fitting(kernels, &problem);
+        problem = fits;
+        room
+    });
+    let parts = Arc::new(Part::all(kernels, room.as_ref()));
+    let shrink = parts.is_empty();
+    let mut plan = FAR;
+    let mut prices = Prices::new(&problem).with_parts(&problem, parts);
+    let sweeps = Sweeps { fresh: true, shrink };
+    let (bound, _) = settle(&mut problem, &mut prices, limits, sweeps, &mut plan);
+    problem.picoseconds(bound)
+}
+
 /// What is to be done with a branch.
 pub(crate) enum Fork {
     /// It is to be searched: labels have these layouts, and whatever weights and caches it stores

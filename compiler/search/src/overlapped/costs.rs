@@ -1,0 +1,98 @@
+//! What each strategy of each value takes, told apart by what it keeps busy.
+
+use rustc_hash::FxHashMap;
+use shard_cost::{Hardware, Weights};
+use shard_ir::composite::composite_dim;
+use shard_ir::{Def, ValueId};
+
+use crate::in_pieces::InPieces;
+use crate::kernel::Kernels;
+use crate::relax::factors::{Extent, Factors, Shared};
+use crate::relax::graph::{FAR, Node};
+use crate::space::maxima;
+use crate::{LowerError, LowerOptions};
+
+/// For each value and strategy, in picoseconds and as often as the value's step is taken.
+pub(super) struct Costs {
+    /// From its start until it is done, at least.
+    pub(super) whole: Vec<Vec<i64>>,
+    /// How long it keeps the cores busy (or the link to the host, if it is a fetch).
+    pub(super) computing: Vec<Vec<i64>>,
+    /// How long it keeps links busy: the collectives of its loop or of its pieces.
+    pub(super) sending: Vec<Vec<i64>>,
+    /// How often the step of each value is taken.
+    times: Vec<i64>,
+}
+
+impl Costs {
+    pub(super) fn of(
+        kernels: &Kernels,
+        hardware: &Hardware,
+        options: &LowerOptions,
+        problem: &Factors,
+    ) -> Result<Costs, LowerError> {
+        let program = kernels.program.as_ref();
+        let times = |v: &shard_ir::Value| i64::try_from(v.times.max(1)).unwrap_or(i64::MAX);
+        let whole: Vec<Vec<i64>> = problem.factors.iter().map(|f| f.cost.clone()).collect();
+        let mut costs = Costs {
+            computing: whole.clone(),
+            sending: whole.iter().map(|costs| vec![0; costs.len()]).collect(),
+            whole,
+            times: program.values.iter().map(times).collect(),
+        };
+        if kernels.loops {
+            let weighted = |ops: u32, moves: u32| {
+                let chip = hardware.weighted(Weights { ops, moves });
+                let mut shared = Shared::new(1);
+                let extent = Extent { of: kernels.live.clone(), shared: &mut shared };
+                let limits = (false, &options.limits);
+                Factors::of_part(kernels, &chip, maxima(program), limits, extent)
+            };
+            let of = |made: Factors| made.factors.iter().map(|f| f.cost.clone()).collect();
+            (costs.computing, costs.sending) = (of(weighted(1, 0)?), of(weighted(0, 1)?));
+        }
+        for id in &problem.live {
+            costs.tell_pieces_apart(kernels, hardware, problem, *id);
+        }
+        Ok(costs)
+    }
+
+    /// What a strategy takes where its step is taken once.
+    pub(super) fn once(&self, id: ValueId, strategy: usize) -> i64 {
+        match self.whole[id.index()][strategy] {
+            cost if cost >= FAR => FAR,
+            cost => cost / self.times[id.index()],
+        }
+    }
+
+    /// The pieces of a composite that it takes over a split dim are kernels and collectives.
+    fn tell_pieces_apart(
+        &mut self,
+        kernels: &Kernels,
+        hardware: &Hardware,
+        problem: &Factors,
+        id: ValueId,
+    ) {
+        let Def::Op { op, operands } = &kernels.program.value(id).def else { return };
+        let (Some(_), Some(read)) = (composite_dim(op), operands.first()) else { return };
+        let pieces = |node: Node| {
+            let layout = problem.layout(*read, node)?;
+            let pieces = InPieces::new(kernels, hardware, id, layout)?;
+            let beside = i64::try_from(pieces.beside_each_other(hardware)).ok()?;
+            Some((beside, i64::try_from(pieces.sending()).ok()?))
+        };
+        let (factor, times) = (&problem.factors[id.index()], self.times[id.index()]);
+        let mut known: FxHashMap<Node, (i64, i64)> = FxHashMap::default();
+        for s in 0..factor.out.len() {
+            let node = factor.reads_of(s)[0];
+            let (beside, sent) =
+                *known.entry(node).or_insert_with(|| pieces(node).unwrap_or((0, 0)));
+            let less = |cost: &mut i64, by: i64| *cost = (*cost - by.saturating_mul(times)).max(0);
+            less(&mut self.whole[id.index()][s], beside);
+            if !kernels.loops {
+                less(&mut self.computing[id.index()][s], sent);
+                self.sending[id.index()][s] = sent.saturating_mul(times);
+            }
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! The critical path over all plans: how soon the results can be there if everything else that a
+//! plan does goes on beside, on as many chips, links and bytes as it likes.
+//!
+//! Of each value in each layout it is known how soon it can be there: an op when all that it reads
+//! is, and its time later; a move when what it moves is. A plan chooses one strategy for each op
+//! and one way for each move, and the soonest of them all is no later than that of any plan. So
+//! sharing needs no care here: a value that many read is waited for by each of them alike.
+
+use shard_ir::{Def, FoldId, Picoseconds, Program, ValueId};
+
+use super::OverlapBound;
+use super::costs::Costs;
+use crate::kernel::Kernels;
+use crate::relax::factors::Factors;
+use crate::relax::graph::{FAR, Node, Queue};
+
+/// The critical path over all plans of one form, and the values on it with the way from each to
+/// what waits for it; `None` where the form has no plan.
+pub(super) fn critical_path(
+    kernels: &Kernels,
+    problem: &Factors,
+    costs: &Costs,
+) -> Option<(OverlapBound, Vec<ValueId>)> {
+    let given = taken(kernels.program.as_ref());
+    let mut soonest = Soonest { kernels, problem, costs, given, queue: Queue::default() };
+    soonest.of_results()
+}
+
+/// What a layer of a stack takes from the one before: its first parameter. None where there is no
+/// stack, or its layers have folded blocks.
+pub(super) fn taken(program: &Program) -> Option<ValueId> {
+    let is_parameter = |id: &ValueId| matches!(program.value(*id).def, Def::Parameter { .. });
+    let stack = program.repeat > 1 && program.folds.is_empty();
+    program.value_ids().find(is_parameter).filter(|_| stack)
+}
+
+/// For each node of a value how soon it can be there, in picoseconds: [`FAR`] where it cannot.
+type Times = Vec<i64>;
+
+/// Of what does not wait for something: a time before all others, also with moves behind it.
+const NEVER: i64 = -4 * FAR;
+
+/// What is known of a value: from the beginning, and from when something else is there.
+#[derive(Clone, Default)]
+struct Known {
+    /// Since the layer began.
+    since_start: Times,
+    /// Since what the application of a folded block takes was there, or what a layer of a stack
+    /// takes; [`NEVER`] where it does not wait for that.
+    since_entry: Times,
+}
+
+struct Soonest<'a> {
+    kernels: &'a Kernels,
+    problem: &'a Factors,
+    costs: &'a Costs,
+    /// What a layer of a stack takes from the one before.
+    given: Option<ValueId>,
+    queue: Queue,
+}
+
+impl Soonest<'_> {
+    fn program(&self) -> &Program {
+        self.kernels.program.as_ref()
+    }
+
+    fn of_results(&mut self) -> Option<(OverlapBound, Vec<ValueId>)> {
+        let mut known: Vec<Known> = vec![Known::default(); self.program().values.len()];
+        for id in self.problem.live.clone() {
+            known[id.index()] = self.of_value(id, &known);
+        }
+        let mut found = OverlapBound::default();
+        let mut last: Option<(ValueId, Node)> = None;
+        for (at, (value, allowed)) in self.problem.outputs.iter().enumerate() {
+            let of = &known[value.index()];
+            let node = allowed.iter().copied().min_by_key(|n| of.since_start[*n as usize])?;
+            let time = of.since_start[node as usize];
+            if time >= FAR {
+                return None;
+            }
+            if last.is_none() || picoseconds(time) > found.layer {
+                (found.layer, last) = (picoseconds(time), Some((*value, node)));
+            }
+            if at == 0 && self.given.is_some() {
+                let least = allowed.iter().map(|n| of.since_entry[*n as usize]).min();
+                found.period = least.map_or(Picoseconds(0), picoseconds);
+            }
+        }
+        let path = last.map_or_else(Vec::new, |(value, node)| self.path(value, node, &known));
+        Some((found, path))
+    }
+
+    /// The values on the way to one in a layout, the last first. In a folded block it is the way of
+    /// its first application.
+    fn path(&mut self, last: ValueId, node: Node, known: &[Known]) -> Vec<ValueId> {
+        let mut path = vec![last];
+        let (mut id, mut node) = (last, node);
+        // No way is longer than all values.
+        for _ in 0..known.len() {
+            let Some((before, read)) = self.before(id, node, known) else { break };
+            path.push(before);
+            (id, node) = (before, read);
+        }
+        path
+    }
+
+    /// What a value in a layout waits for longest, and in which layout.
+    fn before(&mut self, id: ValueId, node: Node, known: &[Known]) -> Option<(ValueId, Node)> {
+        let factor = &self.problem.factors[id.index()];
+        let operands = &self.problem.operands[id.index()];
+        let graph = &self.problem.graphs[id.index()];
+        let mut away = vec![FAR; self.problem.nodes(id)];
+        away[node as usize] = 0;
+        let share = self.share(id);
+        graph.spread_backward(&mut away[..graph.nodes()], &mut self.queue, share);
+        let began = |(node, by): (&Node, &ValueId)| known[by.index()].since_start[*node as usize];
+        let done = |s: usize| {
+            let began = factor.reads_of(s).iter().zip(operands).map(began).max().unwrap_or(0);
+            began + self.costs.once(id, s) + away[factor.out[s] as usize]
+        };
+        let s = (0..factor.out.len()).min_by_key(|s| done(*s))?;
+        let longest = factor.reads_of(s).iter().zip(operands).max_by_key(|read| began(*read));
+        longest.map(|(node, by)| (*by, *node))
+    }
+
+    /// How often the times of a value count in the problem.
+    fn share(&self, id: ValueId) -> i64 {
+        i64::try_from(self.program().value(id).times.max(1)).unwrap_or(i64::MAX)
+    }
+
+    fn of_value(&mut self, id: ValueId, known: &[Known]) -> Known {
+        let program = self.kernels.program.as_ref();
+        let fold = program.value(id).fold;
+        let operands = &self.problem.operands[id.index()];
+        let into = |by: &ValueId| fold.is_some() && program.value(*by).fold != fold;
+        let out_of = operands.iter().find_map(|by| {
+            let of = program.value(*by).fold?;
+            (fold != Some(of)).then_some((of, *by))
+        });
+        let mut since_start = self.made(id, 0, &|by| &known[by.index()].since_start);
+        let mut since_entry = self.made(id, NEVER, &|by| &known[by.index()].since_entry);
+        if operands.iter().any(into) {
+            // What is handed on from application to application: time begins anew.
+            since_entry = anew(&since_start);
+        } else if fold.is_none() && self.given == Some(id) {
+            since_entry = anew(&since_start);
+        }
+        if let Some((of, inside)) = out_of {
+            since_start = self.last_of(of, inside, &since_start, &since_entry, known);
+            // What a stack of layers with folded blocks hands on is not looked at.
+            since_entry = vec![NEVER; since_start.len()];
+        }
+        self.spread(id, &mut since_start);
+        self.spread(id, &mut since_entry);
+        Known { since_start, since_entry }
+    }
+
+    /// What the last application of a folded block gives: what it gives if it were the first, or
+    /// what all of them hand on, one after the other.
+    fn last_of(
+        &self,
+        fold: FoldId,
+        inside: ValueId,
+        first: &Times,
+        since_entry: &Times,
+        known: &[Known],
+    ) -> Times {
+        let program = self.program();
+        let entry = program.entry(fold).filter(|_| program.exit(fold).is_some());
+        let begun = entry.and_then(|entry| known[entry.index()].since_start.iter().min());
+        let period = since_entry.iter().copied().min().filter(|least| (0..FAR).contains(least));
+        let (Some(begun), Some(period)) = (begun, period) else { return first.clone() };
+        let others = program.copies(inside).saturating_sub(1);
+        let before = period.saturating_mul(i64::try_from(others).unwrap_or(FAR)).min(FAR - 1);
+        let handed_on = |time: &i64| match *time {
+            time if time >= FAR => FAR,
+            time if time < 0 => 0,
+            time => (begun + before + time).min(FAR - 1),
+        };
+        let all = since_entry.iter().map(handed_on);
+        all.zip(first).map(|(all, first)| all.max(*first)).collect()
+    }
+
+    /// How soon each strategy can have made the value, by layout; from `begin` where it reads
+    /// nothing.
+    fn made<'k>(&self, id: ValueId, begin: i64, known: &dyn Fn(&ValueId) -> &'k Times) -> Times {
+        let factor = &self.problem.factors[id.index()];
+        let operands = &self.problem.operands[id.index()];
+        let mut made = vec![FAR; self.problem.nodes(id)];
+        for (s, out) in factor.out.iter().enumerate() {
+            let there = factor.reads_of(s).iter().zip(operands);
+            let began = there.map(|(node, by)| known(by)[*node as usize]).max().unwrap_or(begin);
+            let time = match began {
+                began if began >= FAR => FAR,
+                began if began < 0 => NEVER,
+                began => (began + self.costs.once(id, s)).min(FAR),
+            };
+            let least = &mut made[*out as usize];
+            *least = (*least).min(time);
+        }
+        made
+    }
+
+    fn spread(&mut self, id: ValueId, times: &mut Times) {
+        let (graph, share) = (&self.problem.graphs[id.index()], self.share(id));
+        graph.spread_forward_at(&mut times[..graph.nodes()], &mut self.queue, share);
+    }
+}
+
+/// The same nodes, each there from the beginning.
+fn anew(times: &Times) -> Times {
+    times.iter().map(|time| if *time >= FAR { FAR } else { 0 }).collect()
+}
+
+fn picoseconds(time: i64) -> Picoseconds {
+    Picoseconds(u64::try_from(time).unwrap_or(0))
+}

@@ -1,0 +1,136 @@
+//! `--objective overlap`: how far above its bound each example is, and what the literature says of
+//! overlap.
+
+#![allow(missing_docs)]
+
+use std::process::Command;
+
+use serde_json::Value;
+use shard_snapshots::files::{examples, read, root};
+
+fn layers(args: &[&str]) -> Vec<Value> {
+    let ran = Command::new(env!("CARGO_BIN_EXE_shardc-under-test"))
+        .args(["explain", "--format", "json", "--no-alternatives"])
+        .args(args)
+        .current_dir(root())
+        .output()
+        .expect("the compiler starts");
+    assert!(ran.status.success(), "{args:?}: {}", String::from_utf8_lossy(&ran.stderr));
+    let mut json: Value = serde_json::from_slice(&ran.stdout).expect("JSON");
+    json["layers"].as_array_mut().map(std::mem::take).expect("layers")
+}
+
+fn seconds(layer: &Value, place: &str) -> f64 {
+    layer.pointer(place).and_then(Value::as_f64).unwrap_or_else(|| panic!("{place}: {layer}"))
+}
+
+/// A layer of an example with what it takes and the bound, in microseconds.
+struct Gap {
+    called: String,
+    takes: f64,
+    bound: f64,
+}
+
+impl Gap {
+    fn of(file: &str, layer: &Value) -> Gap {
+        let name = layer["name"].as_str().expect("a name");
+        let phase = layer["phase"].as_str().map_or(String::new(), |phase| format!(", {phase}"));
+        Gap {
+            called: format!("`{file}` | {name}{phase}"),
+            takes: 1e6 * seconds(layer, "/optimality/cost_s"),
+            bound: 1e6 * seconds(layer, "/optimality/lower_bound_s"),
+        }
+    }
+
+    fn percent(&self) -> f64 {
+        if self.takes > 0.0 { 100.0 * (self.takes / self.bound - 1.0) } else { 0.0 }
+    }
+
+    fn row(&self) -> String {
+        let Gap { called, takes, bound } = self;
+        format!("| {called} | {takes:.2} | {bound:.2} | {:.1} % |\n", self.percent())
+    }
+}
+
+fn gaps(of: &dyn Fn(&str) -> bool) -> Vec<Gap> {
+    let all = examples();
+    let wanted = all.iter().filter(|example| of(&example.name));
+    wanted
+        .flat_map(|example| {
+            let layers = layers(&["--objective", "overlap", &example.path]);
+            layers.iter().map(|layer| Gap::of(&example.name, layer)).collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+#[test]
+fn feed_forward_layers_are_done_a_tenth_above_their_bounds_at_most() {
+    let gaps = gaps(&|name| name.starts_with("feed_forward/"));
+    assert!(gaps.len() >= 6);
+    for gap in &gaps {
+        assert!((-1e-6..10.0).contains(&gap.percent()), "{}", gap.row());
+    }
+    let exact = gaps.iter().filter(|gap| gap.percent() < 3.0).count();
+    assert!(exact >= 3, "{exact} within 3 %");
+}
+
+#[test]
+#[ignore = "slow: every example, by several searches"]
+fn the_page_of_timelines_has_the_gap_of_every_example() {
+    let gaps = gaps(&|_| true);
+    for gap in &gaps {
+        assert!(gap.percent() > -1e-6, "done before its bound: {}", gap.row());
+    }
+    let near = gaps.iter().filter(|gap| gap.percent() <= 10.0).count();
+    let mut wanted = format!(
+        "\n{near} of {} layers are at most 10 % above their bounds.\n\n\
+         | example | layer | done after, us | bound, us | gap |\n|---|---|---|---|---|\n",
+        gaps.len()
+    );
+    gaps.iter().for_each(|gap| wanted += &gap.row());
+    let (path, from, to) = ("spec/schedule.md", "<!-- gaps -->\n", "<!-- end -->");
+    let text = read(&root().join(path));
+    let start = text.find(from).expect("the page has a place for it") + from.len();
+    let end = start + text[start..].find(to).expect("the place ends");
+    if text[start..end] != *wanted && std::env::var_os("SHARDC_UPDATE").is_some() {
+        std::fs::write(root().join(path), format!("{}{wanted}{}", &text[..start], &text[end..]))
+            .expect("a file of ours");
+    } else {
+        assert_eq!(&text[start..end], wanted, "{path}: run this test with SHARDC_UPDATE=1");
+    }
+}
+
+/// The book, part 5: with enough tokens a chip the weights of the next layer come while this one
+/// computes.
+#[test]
+fn a_stack_of_fsdp_layers_takes_no_longer_than_its_arithmetic() {
+    let text = read(&root().join("examples/training/fsdp.shard"));
+    let stacked = text.replace(") -> bf16 B_xD {", ") -> bf16 B_xD repeat 40 {");
+    assert_ne!(text, stacked);
+    let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("fsdp_stack.shard");
+    std::fs::write(&file, stacked).expect("written");
+    let file = file.to_str().expect("UTF-8");
+    for tokens in ["65536", "131072", "262144"] {
+        let layers = layers(&[file, "-D", &format!("B={tokens}")]);
+        let all = seconds(&layers[0], "/model_totals/overlap_time_s");
+        let arithmetic = 40.0 * seconds(&layers[0], "/totals/compute_time_s");
+        assert!(all < 1.03 * arithmetic, "{tokens} tokens: {all} s for {arithmetic} s");
+    }
+}
+
+/// ESTI, section 3.5: about 1.4 times as fast.
+#[test]
+fn loops_save_a_quarter_where_computing_and_communicating_take_about_as_long() {
+    let file = "examples/book/collective_matmul.shard";
+    for columns in ["40960", "32768", "16384", "12288"] {
+        let size = format!("F={columns}");
+        let (plain, looped) =
+            (&layers(&[file, "-D", &size])[0], &layers(&[file, "-D", &size, "--fuse"])[0]);
+        let ratio =
+            seconds(plain, "/totals/comm_time_s") / seconds(plain, "/totals/compute_time_s");
+        assert!((0.45..2.0).contains(&ratio), "F = {columns}: {ratio}");
+        let time = |layer: &Value| seconds(layer, "/totals/overlap_time_s");
+        let faster = time(plain) / time(looped);
+        assert!(faster >= 1.25, "F = {columns}: {faster}");
+    }
+}
