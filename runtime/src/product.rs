@@ -310,8 +310,8 @@ fn in_single(
     in_parts(sizes, how, |(batch, from, to)| {
         let a = matrix(&a, (batch * rows + from) * contracted, (to - from, contracted))?;
         let b = matrix(&b, batch * contracted * columns, (contracted, columns))?;
-        let mut out = vec![0.0f64; (to - from) * columns];
-        let mut block = vec![0.0f32; out.len()];
+        let mut block = vec![0.0f32; (to - from) * columns];
+        let mut out: Vec<f64> = Vec::new();
         for begin in (0..contracted).step_by(BLOCK) {
             let end = (begin + BLOCK).min(contracted);
             let into = ArrayViewMut2::from_shape((to - from, columns), &mut block);
@@ -319,8 +319,91 @@ fn in_single(
             let a = a.slice_axis(Axis(1), Slice::from(begin..end));
             let b = b.slice_axis(Axis(0), Slice::from(begin..end));
             general_mat_mul(1.0f32, &a, &b, 0.0, &mut into);
-            out.iter_mut().zip(&block).for_each(|(out, term)| *out += f64::from(*term));
+            match begin {
+                0 => out = block.iter().map(|term| f64::from(*term)).collect(),
+                _ => out.iter_mut().zip(&block).for_each(|(sum, term)| *sum += f64::from(*term)),
+            }
         }
         Ok(out)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+
+    /// By dims `a` and `b`, each a letter with its size; by the definition and by `product`.
+    fn both([a, b, out]: [&str; 3], size: impl Fn(u8) -> usize, how: How) -> (Vec<f64>, Vec<f64>) {
+        let dims = |text: &str| text.bytes().map(|b| DimId(b.into())).collect::<Vec<_>>();
+        let sizes = |text: &str| text.bytes().map(&size).collect::<Vec<_>>();
+        let mut random = Random::new(7);
+        let mut data = |text: &str| -> Vec<f64> {
+            (0..sizes(text).iter().product()).map(|_| random.between(-3, 3) as f64).collect()
+        };
+        let (of_a, of_b) = (data(a), data(b));
+        let mut all: Vec<u8> = out.bytes().collect();
+        all.extend(a.bytes().chain(b.bytes()).filter(|d| !out.as_bytes().contains(d)));
+        let mut seen = Vec::new();
+        all.retain(|d| {
+            !seen.contains(d) && {
+                seen.push(*d);
+                true
+            }
+        });
+        let place = |text: &str, index: &[usize]| {
+            text.bytes().fold(0, |at, d| {
+                let position = all.iter().position(|o| *o == d).unwrap();
+                at * size(d) + index[position]
+            })
+        };
+        let mut defined = vec![0.0; sizes(out).iter().product()];
+        for number in 0..all.iter().map(|d| size(*d)).product::<usize>() {
+            let (mut rest, mut index) = (number, vec![0; all.len()]);
+            for at in (0..all.len()).rev() {
+                (index[at], rest) = (rest % size(all[at]), rest / size(all[at]));
+            }
+            defined[place(out, &index)] += of_a[place(a, &index)] * of_b[place(b, &index)];
+        }
+        let factor = |text: &str, data: &[f64]| (dims(text), sizes(text), data.to_vec());
+        let [x, y] = [factor(a, &of_a), factor(b, &of_b)];
+        let factors = [&x, &y].map(|f| Factor { dims: &f.0, sizes: &f.1, data: &f.2 });
+        (defined, product(factors, &dims(out), how).unwrap())
+    }
+
+    #[test]
+    fn products_are_what_their_definition_says_in_every_order_and_size() {
+        let cases = [
+            ["ij", "jk", "ik"],
+            ["ji", "jk", "ki"],
+            ["bij", "bkj", "bik"],
+            ["ibj", "jkb", "kbi"],
+            ["ij", "ij", ""],
+            ["i", "k", "ki"],
+            ["bi", "bi", "ib"],
+            ["abij", "jkl", "lakbi"],
+            ["isj", "jkt", "ik"],
+            ["ij", "j", "i"],
+        ];
+        for precision in [Precision::Double, Precision::Single] {
+            for on_all_cores in [false, true] {
+                let how = How { precision, on_all_cores };
+                for case in cases {
+                    let (defined, made) = both(case, |d| usize::from(d % 3) + 2, how);
+                    assert_eq!(defined, made, "{case:?}");
+                }
+                // Past what plain loops do, past the rows of a core, past a block of sums.
+                for case in [["ij", "jk", "ki"], ["jbi", "kjb", "bik"]] {
+                    let size = |d| match d {
+                        b'i' => 150,
+                        b'j' => 2 * BLOCK + 3,
+                        b'k' => 5,
+                        _ => 2,
+                    };
+                    let (defined, made) = both(case, size, how);
+                    assert_eq!(defined, made, "{case:?}");
+                }
+            }
+        }
+    }
 }

@@ -129,13 +129,15 @@ impl Tensor {
         };
         let mut sizes = first.sizes.clone();
         sizes[dim] = blocks.iter().map(|b| b.borrow().sizes[dim]).sum();
-        let mut out = Tensor::filled(sizes, 0.0);
-        let mut origin = vec![0; out.sizes.len()];
-        for block in blocks.iter().map(T::borrow) {
-            out.write_block(&origin, block);
-            origin[dim] += block.sizes[dim];
+        let mut data = Vec::with_capacity(sizes.iter().product());
+        let outer: usize = sizes[..dim].iter().product();
+        for line in 0..outer {
+            for block in blocks.iter().map(T::borrow) {
+                let length: usize = block.sizes[dim..].iter().product();
+                data.extend_from_slice(&block.data[line * length..][..length]);
+            }
         }
-        out
+        Tensor { sizes, data }
     }
 }
 
