@@ -15,7 +15,7 @@ pub const FEW_APPLICATIONS: u64 = 3;
 /// A plan with its folded blocks written out: all applications, or a few of each block.
 pub fn written_out(plan: &Plan, all: bool) -> Result<Unrolled, RunError> {
     let most = if all { u64::MAX } else { FEW_APPLICATIONS };
-    let too_many = |needed| RunError::TooMuchWork { needed, cap: MAX_APPLIED };
+    let too_many = |needed| RunError::TooMany { needed, cap: MAX_APPLIED };
     let needed =
         plan.ids().map(|id| u128::from(plan.repeat_of(id).min(most))).fold(0, u128::saturating_add);
     if needed > MAX_APPLIED { Err(too_many(needed)) } else { Ok(plan.unrolled(most)) }

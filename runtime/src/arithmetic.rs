@@ -11,9 +11,12 @@ pub const EXACT_LIMIT: f64 = 9_007_199_254_740_992.0;
 pub enum Arithmetic {
     /// Whole numbers, exactly.
     Exact,
-    /// Every result, and every partial sum that travels, is rounded to `f32`; inside an op sums are
-    /// taken in `f64`. Integers are exact.
+    /// Every whole value is rounded to `f32`. Sums are taken in `f64`, those of terms on several
+    /// devices too: in which order, and on how many devices, changes no result. Integers are exact.
     F32,
+    /// As [`Arithmetic::F32`], with large products taken in `f32` and summed in `f64` block by
+    /// block: for plans that are as large as they are written.
+    Single,
     /// Every result, and every partial sum that travels, is rounded to the value's own dtype;
     /// integers saturate.
     Emulated,
@@ -24,10 +27,36 @@ impl Arithmetic {
     pub fn round(self, dtype: Dtype, value: f64) -> f64 {
         match self {
             Arithmetic::Exact => value,
-            Arithmetic::F32 if dtype.is_float() => f64::from(value as f32),
-            Arithmetic::F32 => value,
+            Arithmetic::F32 | Arithmetic::Single if dtype.is_float() => f64::from(value as f32),
+            Arithmetic::F32 | Arithmetic::Single => value,
             Arithmetic::Emulated => round_to(dtype, value),
         }
+    }
+
+    /// The term of a sum that is not complete yet: only emulation rounds it.
+    pub fn round_term(self, dtype: Dtype, value: f64) -> f64 {
+        match self {
+            Arithmetic::Exact | Arithmetic::F32 | Arithmetic::Single => value,
+            Arithmetic::Emulated => round_to(dtype, value),
+        }
+    }
+
+    /// Rounds elements of a value, or of a term of a sum that is not taken yet; `None` where whole numbers leave the range in
+    /// which they are exact.
+    pub(crate) fn round_all(self, dtype: Dtype, is_term: bool, data: &mut [f64]) -> Option<()> {
+        match self {
+            Arithmetic::Exact => {
+                let is_exact = |v: &f64| !v.is_finite() || v.abs() <= EXACT_LIMIT;
+                return data.iter().all(is_exact).then_some(());
+            }
+            Arithmetic::F32 | Arithmetic::Single => {
+                if dtype.is_float() && !is_term {
+                    data.iter_mut().for_each(|v| *v = f64::from(*v as f32));
+                }
+            }
+            Arithmetic::Emulated => data.iter_mut().for_each(|v| *v = round_to(dtype, *v)),
+        }
+        Some(())
     }
 
     /// The difference, as a part of a result's scale, up to which two results count as equal:
@@ -37,7 +66,7 @@ impl Arithmetic {
     pub fn tolerance(self, plan: &Plan) -> f64 {
         match self {
             Arithmetic::Exact => 0.0,
-            Arithmetic::F32 => 1e-5,
+            Arithmetic::F32 | Arithmetic::Single => 1e-5,
             Arithmetic::Emulated => plan
                 .instructions
                 .iter()

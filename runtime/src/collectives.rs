@@ -1,4 +1,4 @@
-//! Collectives as messages between devices.
+//! Collectives: what each device sends, and each new block copied once from where its parts are.
 //!
 //! | move | algorithm | sent by the busiest device |
 //! |---|---|---|
@@ -21,6 +21,7 @@ use crate::arithmetic::{Arithmetic, EXACT_LIMIT};
 use crate::devices::{Grid, usizes};
 use crate::error::RunError;
 use crate::network::Network;
+use crate::parallel;
 use crate::scalar::maximum;
 use crate::tensor::Tensor;
 
@@ -56,31 +57,42 @@ impl Move<'_> {
         };
         let mut network = Network::new(grid.devices(), self.dtype.bits(), denominator);
         let out = match self.collective {
-            Collective::AllGather { dim, axes } => in_groups(grid, &axes, |group| {
-                let own: Vec<Vec<f64>> = group.iter().map(|d| blocks[*d].data.clone()).collect();
-                let sizes = &blocks[group[0]].sizes;
-                let gathered = ring_all_gather(&mut network, group, own, None)?;
-                gathered
-                    .into_iter()
-                    .map(|pieces| Ok(Tensor::joined(&tensors(sizes, pieces)?, dim)))
-                    .collect()
-            })?,
-            Collective::ReduceScatter { kind, dim, axes } => in_groups(grid, &axes, |group| {
-                let parts: Vec<Vec<Tensor>> =
-                    group.iter().map(|d| blocks[*d].cut(dim, group.len())).collect();
-                let sizes = parts[0][0].sizes.clone();
-                let chunks =
-                    parts.into_iter().map(|p| p.into_iter().map(|t| t.data).collect()).collect();
-                let sums = self.ring_reduce_scatter(&mut network, group, chunks, kind, None)?;
-                tensors(&sizes, sums)
-            })?,
-            Collective::AllReduce { kind, axes } => {
-                let axes: AxisList = axes.iter().collect();
-                in_groups(grid, &axes, |group| self.all_reduce(&mut network, group, blocks, kind))?
+            Collective::AllGather { dim, axes } => {
+                let groups = Groups::of(grid, &axes);
+                let elements = blocks[0].data.len();
+                groups.all().for_each(|g| network.send_all(g, g.len() - 1, elements));
+                self.each(grid, |device| {
+                    let parts: Vec<&Tensor> =
+                        groups.group(device).iter().map(|d| blocks[*d]).collect();
+                    Ok(Tensor::joined(&parts, dim))
+                })?
             }
-            Collective::AllToAll { from_dim, to_dim, axes } => in_groups(grid, &axes, |group| {
-                all_to_all(&mut network, group, blocks, (from_dim, to_dim))
-            })?,
+            Collective::ReduceScatter { kind, dim, axes } => {
+                let groups = Groups::of(grid, &axes);
+                let chunk = blocks[0].data.len() / groups.size();
+                groups.all().for_each(|g| network.send_all(g, g.len() - 1, chunk));
+                self.each(grid, |device| {
+                    let (group, rank) = (groups.group(device), groups.rank(device));
+                    let mut sizes = blocks[device].sizes.clone();
+                    sizes[dim] /= group.len();
+                    let terms = group.iter().map(|d| blocks[*d]);
+                    let lines = terms.map(|t| t.lines_of_part(dim, group.len(), rank));
+                    self.ring_sum(rank, lines.collect(), kind).and_then(|sum| tensor(&sizes, sum))
+                })?
+            }
+            Collective::AllReduce { kind, axes } => {
+                let groups = Groups::of(grid, &axes.iter().collect());
+                self.all_reduce(&mut network, &groups, blocks, kind)?
+            }
+            Collective::AllToAll { from_dim, to_dim, axes } => {
+                let groups = Groups::of(grid, &axes);
+                let part = blocks[0].data.len() / groups.size();
+                groups.all().for_each(|g| network.send_all(g, g.len() - 1, part));
+                self.each(grid, |device| {
+                    let (group, rank) = (groups.group(device), groups.rank(device));
+                    Ok(all_to_all(group, rank, blocks, (from_dim, to_dim)))
+                })?
+            }
             Collective::Permute { to } => self.permute(&mut network, grid, blocks, to)?,
             Collective::Exchange { to } => self.exchange(&mut network, grid, blocks, to)?,
             Collective::AllGatherDims { to } => {
@@ -91,19 +103,17 @@ impl Move<'_> {
                 let axes = self.collective.axes(grid.mesh, self.from);
                 self.scatter_dims(&mut network, grid, blocks, (kind, &axes, to))?
             }
-            Collective::Slice { dim, axes } => (0..grid.devices())
-                .map(|d| {
-                    let parts = grid.mesh.group_size(axes.iter()) as usize;
-                    blocks[d].cut(dim, parts).swap_remove(grid.rank(d, &axes))
-                })
-                .collect(),
+            Collective::Slice { dim, axes } => self.each(grid, |d| {
+                let parts = grid.mesh.group_size(axes.iter()) as usize;
+                let mut sizes = blocks[d].sizes.clone();
+                sizes[dim] /= parts;
+                let lines = blocks[d].lines_of_part(dim, parts, grid.rank(d, &axes));
+                tensor(&sizes, lines.flatten().copied().collect())
+            })?,
             Collective::ToPartial { kind, dim, axes } => {
-                (0..grid.devices()).map(|d| as_term(grid, d, blocks[d], kind, dim, axes)).collect()
+                self.each(grid, |d| Ok(as_term(grid, d, blocks[d], kind, dim, axes)))?
             }
         };
-        if !network.is_quiet() {
-            return Err(RunError::Internal("a message was sent that nobody took"));
-        }
         let local = usizes(&self.shape.local_sizes(self.to));
         if out.iter().all(|t| t.sizes == local) {
             Ok((out, network))
@@ -112,61 +122,77 @@ impl Move<'_> {
         }
     }
 
-    /// `chunks[r][c]` is what rank r has of chunk c; the result is, of each rank, its own chunk
-    /// combined. Chunk c starts at rank c + 1 and goes round, each rank adding its term, until it
-    /// arrives at rank c.
-    pub(crate) fn ring_reduce_scatter(
+    /// The block of every device, made on all cores.
+    pub(crate) fn each(
         &self,
-        network: &mut Network,
-        group: &[usize],
-        mut chunks: Vec<Vec<Vec<f64>>>,
-        kind: Reduction,
-        charge: Option<u128>,
-    ) -> Result<Vec<Vec<f64>>, RunError> {
-        let k = group.len();
-        for step in 0..k - 1 {
-            for rank in 0..k {
-                let data = std::mem::take(&mut chunks[rank][(rank + 2 * k - 1 - step) % k]);
-                send(network, group[rank], group[(rank + 1) % k], data, charge);
-            }
-            for rank in 0..k {
-                let mut passing = network.receive(group[rank])?;
-                let own = &mut chunks[rank][(rank + 2 * k - 2 - step) % k];
-                combine(self.id, self.arithmetic, self.dtype, kind, &mut passing, own)?;
-                *own = passing;
-            }
-        }
-        Ok(chunks.into_iter().enumerate().map(|(rank, mut mine)| mine.swap_remove(rank)).collect())
+        grid: &Grid<'_>,
+        make: impl Fn(usize) -> Result<Tensor, RunError> + Sync,
+    ) -> Result<Vec<Tensor>, RunError> {
+        let local: u64 = self.shape.local_sizes(self.to).iter().product();
+        parallel::map(grid.devices(), local as usize * grid.devices(), make)
     }
 
+    /// What arrives at a rank of a ring: the terms of its chunk, in lines, combined in the order in
+    /// which the chunk passes the devices, from rank + 1 on, its own last.
+    pub(crate) fn ring_sum<'t>(
+        &self,
+        rank: usize,
+        lines: Vec<impl Iterator<Item = &'t [f64]>>,
+        kind: Reduction,
+    ) -> Result<Vec<f64>, RunError> {
+        let mut lines: Vec<_> = lines.into_iter().map(Some).collect();
+        let k = lines.len();
+        let mut sum: Vec<f64> = Vec::new();
+        for step in 1..=k {
+            let Some(term) = lines[(rank + step) % k].take() else { continue };
+            if step == 1 {
+                term.for_each(|line| sum.extend_from_slice(line));
+                continue;
+            }
+            let mut at = 0;
+            for line in term {
+                let into = &mut sum[at..at + line.len()];
+                combine(self.id, self.arithmetic, self.dtype, kind, into, line)?;
+                at += line.len();
+            }
+        }
+        self.finish(&mut sum)?;
+        Ok(sum)
+    }
+
+    /// Rounds what is complete now.
+    fn finish(&self, sum: &mut [f64]) -> Result<(), RunError> {
+        let is_term = !self.to.partial(Reduction::Sum).is_empty();
+        let rounded = self.arithmetic.round_all(self.dtype, is_term, sum);
+        rounded.ok_or(RunError::Overflow { id: self.id })
+    }
+
+    /// The flat buffer in as many chunks as there are devices: each is summed at its own rank, and
+    /// every device gets them all.
     fn all_reduce(
         &self,
         network: &mut Network,
-        group: &[usize],
+        groups: &Groups,
         blocks: &[&Tensor],
         kind: Reduction,
     ) -> Result<Vec<Tensor>, RunError> {
-        let (k, elements) = (group.len(), blocks[group[0]].data.len());
+        let (k, elements) = (groups.size(), blocks[0].data.len());
         let chunk = elements.div_ceil(k);
-        let charge = Some(elements as u128);
-        let chunks = group
-            .iter()
-            .map(|d| {
-                let mut flat = blocks[*d].data.clone();
-                flat.resize(chunk * k, neutral(kind));
-                flat.chunks(chunk.max(1)).map(<[f64]>::to_vec).collect()
-            })
-            .collect();
-        let sums = self.ring_reduce_scatter(network, group, chunks, kind, charge)?;
-        let gathered = ring_all_gather(network, group, sums, charge)?;
-        gathered
-            .into_iter()
-            .map(|pieces| {
-                let mut flat = pieces.concat();
-                flat.truncate(elements);
-                tensor(&blocks[group[0]].sizes, flat)
-            })
-            .collect()
+        for device in groups.all().flatten() {
+            (0..2 * (k - 1)).for_each(|_| network.send_charged(*device, elements as u128));
+        }
+        let work = elements.saturating_mul(blocks.len());
+        let sums = parallel::map(groups.groups.len(), work, |at| {
+            let group = &groups.groups[at];
+            let mut sum = Vec::with_capacity(elements);
+            for rank in 0..k {
+                let here = (rank * chunk).min(elements)..((rank + 1) * chunk).min(elements);
+                let line = |d: &usize| std::iter::once(&blocks[*d].data[here.clone()]);
+                sum.extend(self.ring_sum(rank, group.iter().map(line).collect(), kind)?);
+            }
+            tensor(&blocks[group[0]].sizes, sum)
+        })?;
+        parallel::map(blocks.len(), work, |device| Ok(sums[groups.at[device].0].clone()))
     }
 
     /// Each device gets the block that it has in the new layout from a device with the same terms
@@ -193,23 +219,14 @@ impl Move<'_> {
         spare.values_mut().for_each(|devices| devices.reverse());
         let moves: Vec<bool> =
             (0..grid.devices()).map(|d| key(d, self.from) != key(d, to)).collect();
+        let mut senders: Vec<usize> = (0..grid.devices()).collect();
         for (device, _) in moves.iter().enumerate().filter(|(_, moves)| **moves) {
             let sender = spare.get_mut(&key(device, to)).and_then(Vec::pop);
-            let sender =
+            senders[device] =
                 sender.ok_or(RunError::Internal("no device holds the block that is wanted"))?;
-            network.send(sender, device, blocks[sender].data.clone());
+            network.send(senders[device], blocks[senders[device]].data.len());
         }
-        moves
-            .iter()
-            .enumerate()
-            .map(|(device, moves)| {
-                if *moves {
-                    tensor(&blocks[device].sizes, network.receive(device)?)
-                } else {
-                    Ok(blocks[device].clone())
-                }
-            })
-            .collect()
+        self.each(grid, |device| Ok(blocks[senders[device]].clone()))
     }
 }
 
@@ -224,7 +241,7 @@ pub(crate) fn combine(
 ) -> Result<(), RunError> {
     for (a, b) in into.iter_mut().zip(term) {
         *a = match kind {
-            Reduction::Sum => arithmetic.round(dtype, *a + *b),
+            Reduction::Sum => arithmetic.round_term(dtype, *a + *b),
             Reduction::Max => maximum(*a, *b),
         };
         if arithmetic == Arithmetic::Exact && a.is_finite() && a.abs() > EXACT_LIMIT {
@@ -242,96 +259,66 @@ pub(crate) fn neutral(kind: Reduction) -> f64 {
     }
 }
 
-/// Runs something in each group, and puts its results where their devices are.
-pub(crate) fn in_groups(
-    grid: &Grid<'_>,
-    axes: &AxisList,
-    mut run: impl FnMut(&[usize]) -> Result<Vec<Tensor>, RunError>,
-) -> Result<Vec<Tensor>, RunError> {
-    let mut out: Vec<Option<Tensor>> = vec![None; grid.devices()];
-    for group in grid.groups(axes) {
-        for (device, tensor) in group.iter().zip(run(&group)?) {
-            out[*device] = Some(tensor);
-        }
-    }
-    out.into_iter().collect::<Option<Vec<_>>>().ok_or(RunError::Internal("a device is in no group"))
+/// The groups over some axes, and where each device is in them.
+pub(crate) struct Groups {
+    groups: Vec<Vec<usize>>,
+    /// Of each device, its group and its rank.
+    at: Vec<(usize, usize)>,
 }
 
-fn send(network: &mut Network, from: usize, to: usize, data: Vec<f64>, charge: Option<u128>) {
-    match charge {
-        Some(charge) => network.send_charged(from, to, data, charge),
-        None => network.send(from, to, data),
+impl Groups {
+    pub(crate) fn of(grid: &Grid<'_>, axes: &AxisList) -> Groups {
+        let groups = grid.groups(axes);
+        let mut at = vec![(0, 0); grid.devices()];
+        for (group, devices) in groups.iter().enumerate() {
+            devices.iter().enumerate().for_each(|(rank, device)| at[*device] = (group, rank));
+        }
+        Groups { groups, at }
     }
-}
 
-/// Each rank's own piece to every rank: the result is, of each rank, all pieces in order of rank.
-pub(crate) fn ring_all_gather(
-    network: &mut Network,
-    group: &[usize],
-    own: Vec<Vec<f64>>,
-    charge: Option<u128>,
-) -> Result<Vec<Vec<Vec<f64>>>, RunError> {
-    let k = group.len();
-    let mut have: Vec<Vec<Vec<f64>>> = own
-        .into_iter()
-        .enumerate()
-        .map(|(rank, piece)| {
-            let mut pieces = vec![Vec::new(); k];
-            pieces[rank] = piece;
-            pieces
-        })
-        .collect();
-    for step in 0..k - 1 {
-        for rank in 0..k {
-            let data = have[rank][(rank + k - step) % k].clone();
-            send(network, group[rank], group[(rank + 1) % k], data, charge);
-        }
-        for rank in 0..k {
-            have[rank][(rank + 2 * k - 1 - step) % k] = network.receive(group[rank])?;
-        }
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Vec<usize>> {
+        self.groups.iter()
     }
-    Ok(have)
+
+    pub(crate) fn group(&self, device: usize) -> &[usize] {
+        &self.groups[self.at[device].0]
+    }
+
+    pub(crate) fn rank(&self, device: usize) -> usize {
+        self.at[device].1
+    }
+
+    /// How many devices a group has.
+    pub(crate) fn size(&self) -> usize {
+        self.groups.first().map_or(1, Vec::len)
+    }
 }
 
 pub(crate) fn tensor(sizes: &[usize], data: Vec<f64>) -> Result<Tensor, RunError> {
     Tensor::new(sizes.to_vec(), data).ok_or(RunError::Internal("a message of the wrong length"))
 }
 
-pub(crate) fn tensors(sizes: &[usize], data: Vec<Vec<f64>>) -> Result<Vec<Tensor>, RunError> {
-    data.into_iter().map(|d| tensor(sizes, d)).collect()
-}
-
 /// Each device of a group cuts its block along one dim, keeps one part, and joins those that the
 /// others send along another.
 fn all_to_all(
-    network: &mut Network,
     group: &[usize],
+    rank: usize,
     blocks: &[&Tensor],
     (from_dim, to_dim): (usize, usize),
-) -> Result<Vec<Tensor>, RunError> {
-    let mut kept = Vec::new();
-    for (rank, device) in group.iter().enumerate() {
-        for (other, part) in blocks[*device].cut(to_dim, group.len()).into_iter().enumerate() {
-            if other == rank {
-                kept.push(part)
-            } else {
-                network.send(*device, group[other], part.data)
-            }
-        }
+) -> Tensor {
+    let own = blocks[group[rank]];
+    let mut part = own.sizes.clone();
+    part[to_dim] /= group.len();
+    let mut sizes = part.clone();
+    sizes[from_dim] *= group.len();
+    let (mut from, mut to) = (vec![0; sizes.len()], vec![0; sizes.len()]);
+    from[to_dim] = rank * part[to_dim];
+    let mut out = Tensor::filled(sizes, 0.0);
+    for device in group {
+        out.copy_box(&to, blocks[*device], &from, &part);
+        to[from_dim] += part[from_dim];
     }
-    let mut out = Vec::new();
-    for (rank, own) in kept.into_iter().enumerate() {
-        let mut pieces = Vec::new();
-        for from in 0..group.len() {
-            pieces.push(match from == rank {
-                true => own.clone(),
-                // Senders went in order of rank, so the messages wait in that order.
-                false => tensor(&own.sizes, network.receive(group[rank])?)?,
-            });
-        }
-        out.push(Tensor::joined(&pieces, from_dim));
-    }
-    Ok(out)
+    out
 }
 
 /// The term of a sum, or the candidate for a maximum, that a device makes of its block: the block

@@ -17,12 +17,20 @@ pub enum RunError {
         /// [`MAX_BYTES`](crate::MAX_BYTES).
         cap: u128,
     },
-    /// The reference would take too long.
-    #[error("execution takes {needed} multiplications; the cap is {cap}")]
-    TooMuchWork {
-        /// Multiplications needed.
+    /// It would take long, and nobody has said that it may.
+    #[error("execution would take about {}", duration(*seconds))]
+    TooLong {
+        /// Seconds, estimated.
+        seconds: u128,
+        /// [`MAX_SECONDS`](crate::MAX_SECONDS).
+        cap: u64,
+    },
+    /// Folded blocks would be too many instructions once they are written out.
+    #[error("execution takes {needed} instructions, its blocks written out; the cap is {cap}")]
+    TooMany {
+        /// Instructions needed.
         needed: u128,
-        /// [`MAX_WORK`](crate::MAX_WORK).
+        /// [`MAX_APPLIED`](crate::MAX_APPLIED).
         cap: u128,
     },
     /// An input that was given does not fit its parameter, or is of no parameter.
@@ -60,4 +68,15 @@ pub enum RunError {
     /// A fault of the interpreter itself.
     #[error("internal error of the interpreter: {0}")]
     Internal(&'static str),
+}
+
+/// A time as people say it.
+fn duration(seconds: u128) -> String {
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    match () {
+        () if seconds < 120 => format!("{seconds} seconds"),
+        () if minutes < 120 => format!("{minutes} minutes"),
+        () if hours < 48 => format!("{hours} hours"),
+        () => format!("{days} days"),
+    }
 }

@@ -13,10 +13,13 @@ use crate::collectives::{Move, neutral};
 use crate::devices::{Grid, usizes};
 use crate::error::RunError;
 use crate::inputs;
-use crate::limits::{MAX_BYTES, MAX_WORK, bytes_needed, work_needed};
+use crate::limits::{
+    MAX_BYTES, MAX_SECONDS, SINGLE_WORK, bytes_needed, seconds_needed, work_needed, work_of,
+};
 use crate::local::{Target, View, evaluate};
 use crate::looped::Loop;
 use crate::network::Network;
+use crate::parallel;
 use crate::scalar::maximum;
 use crate::tensor::Tensor;
 
@@ -31,6 +34,9 @@ pub struct RunOptions {
     pub emulate_dtypes: bool,
     /// The tolerance to use in place of [`Arithmetic::tolerance`].
     pub tolerance: Option<f64>,
+    /// It may take as long as it takes; else what would take longer than
+    /// [`MAX_SECONDS`](crate::MAX_SECONDS) is refused.
+    pub patient: bool,
 }
 
 /// A tensor and its name.
@@ -76,11 +82,11 @@ pub struct Trace {
 
 /// Executes a schedule on simulated devices.
 pub fn execute(schedule: &Schedule, options: &RunOptions) -> Result<Trace, RunError> {
-    check(&schedule.plan)?;
+    check(&schedule.plan, options)?;
     let arithmetic = choose(&schedule.plan, options);
     match execute_in(schedule, options, arithmetic) {
         Err(RunError::Overflow { .. }) if arithmetic == Arithmetic::Exact => {
-            execute_in(schedule, options, Arithmetic::F32)
+            execute_in(schedule, options, inexact(&schedule.plan))
         }
         trace => trace,
     }
@@ -111,7 +117,7 @@ pub fn in_program_order(plan: &Plan) -> Schedule {
     }
 }
 
-pub(crate) fn check(plan: &Plan) -> Result<(), RunError> {
+pub(crate) fn check(plan: &Plan, options: &RunOptions) -> Result<(), RunError> {
     verify(plan).map_err(RunError::Invalid)?;
     if !plan.folds.is_empty() {
         return Err(RunError::Internal(
@@ -122,9 +128,9 @@ pub(crate) fn check(plan: &Plan) -> Result<(), RunError> {
     if needed > MAX_BYTES {
         return Err(RunError::TooLarge { needed, cap: MAX_BYTES });
     }
-    let needed = work_needed(plan);
-    if needed > MAX_WORK {
-        return Err(RunError::TooMuchWork { needed, cap: MAX_WORK });
+    let seconds = seconds_needed(plan);
+    if !options.patient && seconds > u128::from(MAX_SECONDS) {
+        return Err(RunError::TooLong { seconds, cap: MAX_SECONDS });
     }
     Ok(())
 }
@@ -133,8 +139,13 @@ pub(crate) fn choose(plan: &Plan, options: &RunOptions) -> Arithmetic {
     match () {
         () if options.emulate_dtypes => Arithmetic::Emulated,
         () if allows_exact(plan) && inputs::all_whole(&options.inputs) => Arithmetic::Exact,
-        () => Arithmetic::F32,
+        () => inexact(plan),
     }
+}
+
+/// The arithmetic of numbers that are not whole.
+pub(crate) fn inexact(plan: &Plan) -> Arithmetic {
+    if work_needed(plan) > SINGLE_WORK { Arithmetic::Single } else { Arithmetic::F32 }
 }
 
 pub(crate) fn execute_in(
@@ -279,39 +290,39 @@ impl Machine<'_> {
                     .collect::<Result<Vec<_>, _>>()?;
                 let operand_sizes: Vec<Vec<u64>> =
                     instr.operands.iter().map(|o| plan.sizes(&plan.instruction(*o).dims)).collect();
-                (0..self.grid.devices())
-                    .map(|device| {
-                        let origins: Vec<Vec<usize>> = instr
-                            .operands
-                            .iter()
-                            .zip(&operand_sizes)
-                            .map(|(o, sizes)| {
-                                let shape = MeshShape { mesh: &plan.mesh, sizes };
-                                self.grid.origin(device, shape, plan.instruction(*o).layout)
-                            })
-                            .collect();
-                        let views: Vec<View<'_>> = instr
-                            .operands
-                            .iter()
-                            .zip(&operands)
-                            .zip(&origins)
-                            .map(|((o, blocks), origin)| View {
-                                dims: &plan.instruction(*o).dims,
-                                block: &blocks[device],
-                                origin,
-                            })
-                            .collect();
-                        let origin = self.grid.origin(device, shape, instr.layout);
-                        let target = Target {
-                            plan,
-                            id,
-                            sizes: &local,
-                            origin: &origin,
-                            arithmetic: self.arithmetic,
-                        };
-                        evaluate(op, &views, &target)
-                    })
-                    .collect()
+                let work = work_of(plan, id).min(usize::MAX as u128) as usize;
+                parallel::map(self.grid.devices(), work, |device| {
+                    let origins: Vec<Vec<usize>> = instr
+                        .operands
+                        .iter()
+                        .zip(&operand_sizes)
+                        .map(|(o, sizes)| {
+                            let shape = MeshShape { mesh: &plan.mesh, sizes };
+                            self.grid.origin(device, shape, plan.instruction(*o).layout)
+                        })
+                        .collect();
+                    let views: Vec<View<'_>> = instr
+                        .operands
+                        .iter()
+                        .zip(&operands)
+                        .zip(&origins)
+                        .map(|((o, blocks), origin)| View {
+                            dims: &plan.instruction(*o).dims,
+                            block: &blocks[device],
+                            origin,
+                        })
+                        .collect();
+                    let origin = self.grid.origin(device, shape, instr.layout);
+                    let target = Target {
+                        plan,
+                        id,
+                        sizes: &local,
+                        origin: &origin,
+                        is_term: !instr.layout.partial(Reduction::Sum).is_empty(),
+                        arithmetic: self.arithmetic,
+                    };
+                    evaluate(op, &views, &target)
+                })
             }
         }
     }
@@ -354,7 +365,7 @@ impl Machine<'_> {
                 }
                 Some(sum) => {
                     for (a, b) in sum.data.iter_mut().zip(&block.data) {
-                        *a = self.arithmetic.round(instr.dtype, *a + *b);
+                        *a = self.arithmetic.round_term(instr.dtype, *a + *b);
                         if self.arithmetic == Arithmetic::Exact
                             && a.is_finite()
                             && a.abs() > EXACT_LIMIT
@@ -366,7 +377,9 @@ impl Machine<'_> {
             }
         }
         let mut whole = Tensor::filled(usizes(&sizes), neutral(Reduction::Max));
-        for ((origin, _), block) in sums {
+        for ((origin, _), mut block) in sums {
+            let rounded = self.arithmetic.round_all(instr.dtype, false, &mut block.data);
+            rounded.ok_or(RunError::Overflow { id: output.id })?;
             let mut have = whole.block(&origin, &block.sizes);
             have.data.iter_mut().zip(&block.data).for_each(|(a, b)| *a = maximum(*a, *b));
             whole.write_block(&origin, &have);

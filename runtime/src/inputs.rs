@@ -7,6 +7,7 @@ use shard_ir::{AxisSet, Dtype, InstrId, InstrKind, Map, MeshShape, Op, Plan, Red
 use crate::arithmetic::{Arithmetic, EXACT_LIMIT};
 use crate::devices::{Grid, usizes};
 use crate::error::RunError;
+use crate::parallel;
 use crate::random::Random;
 use crate::tensor::Tensor;
 
@@ -92,8 +93,12 @@ fn draw(
         (d, _) if !d.is_float() => random.between(if positive { 1 } else { -3 }, 3) as f64,
         (_, Arithmetic::Exact) => random.between(-3, 3) as f64,
         // Away from 0 where a root, a logarithm or a quotient may come.
-        (_, Arithmetic::F32 | Arithmetic::Emulated) if positive => 0.5 + random.unit(),
-        (_, Arithmetic::F32 | Arithmetic::Emulated) => 2.0 * random.unit() - 1.0,
+        (_, Arithmetic::F32 | Arithmetic::Single | Arithmetic::Emulated) if positive => {
+            0.5 + random.unit()
+        }
+        (_, Arithmetic::F32 | Arithmetic::Single | Arithmetic::Emulated) => {
+            2.0 * random.unit() - 1.0
+        }
     }
 }
 
@@ -129,17 +134,23 @@ pub(crate) fn deal(
     let mut random = Random::for_part(seed ^ 0x7465_726d, u64::from(id.0));
     // Simple terms where a random split would be rounded away.
     let simple = arithmetic == Arithmetic::Emulated && !instr.dtype.is_float();
+    let local = usizes(&shape.local_sizes(instr.layout));
+    let block = |term: &Tensor, device: usize| {
+        term.block(&grid.origin(device, shape, instr.layout), &local)
+    };
+    let copied = local.iter().product::<usize>() * grid.devices();
+    if sums.is_empty() && maxima.is_empty() {
+        return parallel::map(grid.devices(), copied, |device| Ok(block(whole, device)));
+    }
     let candidates = lower_but_one(whole, group_size(plan, maxima), simple, &mut random);
     let terms: Vec<Vec<Tensor>> = candidates
         .iter()
         .map(|c| sum_terms(c, group_size(plan, sums), simple, instr.dtype, arithmetic, &mut random))
         .collect();
-    let local = usizes(&shape.local_sizes(instr.layout));
     let (sums, maxima) = (sums.iter().collect(), maxima.iter().collect());
     (0..grid.devices())
         .map(|device| {
-            let term = &terms[grid.rank(device, &maxima)][grid.rank(device, &sums)];
-            Ok(term.block(&grid.origin(device, shape, instr.layout), &local))
+            Ok(block(&terms[grid.rank(device, &maxima)][grid.rank(device, &sums)], device))
         })
         .collect()
 }

@@ -9,6 +9,7 @@ use crate::compare::compare;
 use crate::error::RunError;
 use crate::execute::{
     CollectiveTrace, NamedTensor, RunOptions, Trace, check, choose, execute_in, in_program_order,
+    inexact,
 };
 use crate::reference::{Expected, reference};
 use crate::tensor::Tensor;
@@ -56,15 +57,15 @@ pub fn run_against(
     schedule: &Schedule,
     options: &RunOptions,
 ) -> Result<Report, RunError> {
-    check(&schedule.plan)?;
-    check(source)?;
+    check(&schedule.plan, options)?;
+    check(source, options)?;
     let arithmetic = match choose(&schedule.plan, options) {
         Arithmetic::Exact => choose(source, options),
         other => other,
     };
     match judge(source, schedule, options, arithmetic) {
         Err(RunError::Overflow { .. }) if arithmetic == Arithmetic::Exact => {
-            judge(source, schedule, options, Arithmetic::F32)
+            judge(source, schedule, options, inexact(&schedule.plan))
         }
         verdict => verdict,
     }
@@ -72,7 +73,7 @@ pub fn run_against(
 
 /// [`run`] for a plan that is not scheduled: in program order.
 pub fn run_plan(plan: &Plan, options: &RunOptions) -> Result<Report, RunError> {
-    check(plan)?;
+    check(plan, options)?;
     run(&in_program_order(plan), options)
 }
 
@@ -94,7 +95,7 @@ fn judge(
         (None, Arithmetic::Emulated) => {
             stated + 2.0 * rounding_noise(source, &schedule.plan, &trace, &expected)?
         }
-        (None, Arithmetic::Exact | Arithmetic::F32) => stated,
+        (None, Arithmetic::Exact | Arithmetic::F32 | Arithmetic::Single) => stated,
     };
     let comparisons: Vec<_> = trace
         .outputs

@@ -9,12 +9,16 @@
 //!
 //! * **Data.** Every element is held as an `f64`. Where all ops of a plan allow it
 //!   ([`Arithmetic::Exact`]) the data are small whole numbers, on which `f64` is exact up to 2^53;
-//!   a result past that is an error, never a wrong number. Else ([`Arithmetic::F32`]) every result,
-//!   and every partial sum on its way, is rounded to `f32`. With [`RunOptions::emulate_dtypes`]
-//!   each result is rounded to its own dtype ([`Arithmetic::Emulated`]).
-//! * **Bytes.** Collectives send messages through a [`Network`], which counts what each device
-//!   sends; see [`collectives`] for the algorithms. What is reported is the busiest device's,
-//!   rounded up to whole bytes.
+//!   a result past that is an error, never a wrong number. Else ([`Arithmetic::F32`]) every whole
+//!   value is rounded to `f32`, and sums are taken in `f64`; where there is much to multiply
+//!   ([`Arithmetic::Single`]), in `f32` by blocks. With [`RunOptions::emulate_dtypes`] each result,
+//!   and every partial sum on its way, is rounded to its own dtype ([`Arithmetic::Emulated`]).
+//! * **Speed.** Einsums of two operands are products of matrices by packed kernels (`product`).
+//!   Devices are worked on by all cores, each device by one of them, so that results are the same
+//!   on any number of cores.
+//! * **Bytes.** A [`Network`] counts what each device sends; see [`collectives`] for the
+//!   algorithms. What is reported is the busiest device's, rounded up to whole bytes. What is sent
+//!   is copied once, from where it lies to where it is wanted.
 
 mod applications;
 pub mod arithmetic;
@@ -30,6 +34,8 @@ mod local;
 mod local_shape;
 mod looped;
 pub mod network;
+mod parallel;
+mod product;
 mod random;
 pub mod reference;
 mod regroup;
@@ -44,7 +50,7 @@ pub use compare::{Comparison, compare};
 pub use error::RunError;
 pub use execute::{CollectiveTrace, NamedTensor, RunOptions, Trace, execute, in_program_order};
 pub use judge::{Report, run, run_against, run_plan};
-pub use limits::{MAX_APPLIED, MAX_BYTES, MAX_WORK, bytes_needed, work_needed};
+pub use limits::{MAX_APPLIED, MAX_BYTES, MAX_SECONDS, bytes_needed, seconds_needed, work_needed};
 pub use network::Network;
 pub use random::Random;
 pub use shrink::{resized_as, shrink};

@@ -1,15 +1,26 @@
 //! What an execution takes, and how much is too much.
 
 use shard_ir::liveness::Liveness;
-use shard_ir::{InstrKind, Op, Plan};
+use shard_ir::{DimId, InstrId, InstrKind, Op, Plan};
 
 /// Bytes that an execution may take: the blocks of all devices at the fullest step, the reference's
 /// whole tensors, and the inputs.
 pub const MAX_BYTES: u128 = 2 << 30;
 
-/// Multiplications (steps of an innermost loop) that the devices together may take: some ten
-/// seconds. The reference takes no more, since it does once what replicas do several times.
-pub const MAX_WORK: u128 = 1 << 30;
+/// Seconds that an execution may take where nobody has said that it may take longer
+/// ([`RunOptions::patient`](crate::RunOptions::patient)). Counted and not measured: what is refused
+/// on one machine is refused on all.
+pub const MAX_SECONDS: u64 = 60;
+
+/// Multiplications past which products of numbers that are not whole are taken in `f32`.
+pub(crate) const SINGLE_WORK: u128 = 1 << 28;
+
+/// Multiplications of a product of two matrices that a machine does in a second, sharded and
+/// unsharded: of a laptop with a few cores.
+const PRODUCTS_A_SECOND: u128 = 4_000_000_000;
+
+/// Elements that are walked one by one in a second.
+const ELEMENTS_A_SECOND: u128 = 20_000_000;
 
 /// Instructions that a plan may have once its folded blocks are written out.
 pub const MAX_APPLIED: u128 = 1 << 16;
@@ -34,10 +45,10 @@ pub fn bytes_needed(plan: &Plan) -> u128 {
             let terms = plan.mesh.group_size(plan.instruction(id).layout.partial_axes());
             kept += global(id) * (1 + u128::from(terms));
         }
-        // A collective holds its operand's data, the messages and the result.
+        // A collective holds its operand's data and the result, an all-reduce the sums as well.
         held += local(id) + global(id);
         let working = match &plan.instruction(id).kind {
-            InstrKind::Move(_) => 2 * local(id),
+            InstrKind::Move(_) => local(id),
             // Parts of all operands, and the product of each device of a group.
             InstrKind::CollectiveEinsum(fused) => {
                 let operands =
@@ -54,46 +65,48 @@ pub fn bytes_needed(plan: &Plan) -> u128 {
 
 /// The multiplications that the execution of a verified plan takes on all devices.
 pub fn work_needed(plan: &Plan) -> u128 {
-    plan.ids()
-        .map(|id| {
-            let instr = plan.instruction(id);
-            let mut dims = instr.dims.clone();
-            if instr.kind.op() == Some(&Op::Einsum) {
-                for operand in &instr.operands {
-                    dims.extend(
-                        plan.instruction(*operand)
-                            .dims
-                            .iter()
-                            .filter(|d| !dims.contains(d))
-                            .copied()
-                            .collect::<Vec<_>>(),
-                    );
-                }
-            } else if let Some(operand) = instr.operands.first() {
-                // A reduction reads more than it writes.
-                let read: u128 = plan
-                    .sizes(&plan.instruction(*operand).dims)
-                    .iter()
-                    .map(|s| u128::from(*s))
-                    .product();
-                let written: u128 = plan.sizes(&dims).iter().map(|s| u128::from(*s)).product();
-                return read.max(written);
+    plan.ids().map(|id| work_of(plan, id)).fold(0, u128::saturating_add)
+}
+
+/// About how many seconds the execution of a verified plan takes, with the unsharded program beside
+/// it.
+pub fn seconds_needed(plan: &Plan) -> u128 {
+    // In units of which both kinds of work are whole numbers.
+    let each = PRODUCTS_A_SECOND / ELEMENTS_A_SECOND;
+    let cost = |id: InstrId| {
+        let instr = plan.instruction(id);
+        let is_product = instr.kind.op() == Some(&Op::Einsum) && instr.operands.len() == 2;
+        work_of(plan, id).saturating_mul(if is_product { 1 } else { each })
+    };
+    plan.ids().map(cost).fold(0, u128::saturating_add) / PRODUCTS_A_SECOND
+}
+
+/// The multiplications that an instruction takes on all devices.
+pub(crate) fn work_of(plan: &Plan, id: InstrId) -> u128 {
+    let instr = plan.instruction(id);
+    let count = |dims: &[DimId]| -> u128 {
+        plan.sizes(dims).iter().fold(1, |n, s| n.saturating_mul(u128::from(*s)))
+    };
+    let mut dims = instr.dims.clone();
+    if instr.kind.op() == Some(&Op::Einsum) {
+        for dim in instr.operands.iter().flat_map(|o| &plan.instruction(*o).dims) {
+            if !dims.contains(dim) {
+                dims.push(*dim);
             }
-            let split = plan.mesh.group_size(match plan.loop_layouts(id) {
-                // What is gathered, or not scattered yet, is worked on by every device of the
-                // group.
-                Some((_, inside)) => inside
-                    .operands
-                    .iter()
-                    .fold(inside.product.split_axes(), |s, l| s.union(l.split_axes())),
-                None => instr.operands.iter().fold(instr.layout.split_axes(), |s, o| {
-                    s.union(plan.instruction(*o).layout.split_axes())
-                }),
-            });
-            let whole =
-                plan.sizes(&dims).iter().fold(1u128, |n, s| n.saturating_mul(u128::from(*s)));
-            let replicas = u128::from(plan.mesh.devices() / split.max(1));
-            whole.saturating_mul(replicas.max(1))
-        })
-        .fold(0, u128::saturating_add)
+        }
+    } else if let Some(operand) = instr.operands.first() {
+        // A reduction reads more than it writes.
+        return count(&plan.instruction(*operand).dims).max(count(&dims));
+    }
+    let split = plan.mesh.group_size(match plan.loop_layouts(id) {
+        // What is gathered, or not scattered yet, is worked on by every device of the group.
+        Some((_, inside)) => {
+            inside.operands.iter().fold(inside.product.split_axes(), |s, l| s.union(l.split_axes()))
+        }
+        None => instr.operands.iter().fold(instr.layout.split_axes(), |s, o| {
+            s.union(plan.instruction(*o).layout.split_axes())
+        }),
+    });
+    let replicas = u128::from(plan.mesh.devices() / split.max(1));
+    count(&dims).saturating_mul(replicas.max(1))
 }

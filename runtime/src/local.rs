@@ -5,6 +5,7 @@ use shard_ir::{DimId, Dtype, InstrId, Op, Plan, Reduce};
 use crate::arithmetic::{Arithmetic, EXACT_LIMIT, round_to};
 use crate::error::RunError;
 use crate::local_shape;
+use crate::product::{Factor, How, Precision, product};
 use crate::route;
 use crate::scalar;
 use crate::tensor::{Tensor, walk};
@@ -45,6 +46,8 @@ pub(crate) struct Target<'a> {
     /// Local sizes, in memory order.
     pub(crate) sizes: &'a [usize],
     pub(crate) origin: &'a [usize],
+    /// Whether the result is a term of a sum that is not taken yet.
+    pub(crate) is_term: bool,
     pub(crate) arithmetic: Arithmetic,
 }
 
@@ -69,7 +72,7 @@ impl Target<'_> {
     /// A tensor whose dims are the result's in some order, in the result's order.
     pub(crate) fn in_order(&self, dims: &[DimId], tensor: Tensor) -> Result<Tensor, RunError> {
         let order = self.dims().iter().map(|d| place(dims, *d)).collect::<Result<Vec<_>, _>>()?;
-        Ok(tensor.transposed(&order))
+        Ok(tensor.into_transposed(&order))
     }
 }
 
@@ -115,14 +118,8 @@ pub(crate) fn evaluate(
     if out.sizes != target.sizes {
         return Err(RunError::Internal("an op gave a block of the wrong size"));
     }
-    for value in &mut out.data {
-        *value = target.arithmetic.round(dtype, *value);
-        if target.arithmetic == Arithmetic::Exact && value.is_finite() && value.abs() > EXACT_LIMIT
-        {
-            return Err(RunError::Overflow { id: target.id });
-        }
-    }
-    Ok(out)
+    let rounded = target.arithmetic.round_all(dtype, target.is_term, &mut out.data);
+    rounded.map(|()| out).ok_or(RunError::Overflow { id: target.id })
 }
 
 /// A cast truncates and saturates to an integer dtype in every arithmetic; rounding to a float
@@ -132,6 +129,15 @@ pub(crate) fn cast(to: Dtype, value: f64) -> f64 {
 }
 
 fn pointwise(operands: &[View<'_>], target: &Target<'_>, f: impl Fn(&[f64]) -> f64) -> Tensor {
+    if operands.iter().all(|o| o.dims == target.dims()) {
+        // In the order of the result, all of them: nothing has to be looked for.
+        let data = match operands {
+            [a] => a.block.data.iter().map(|a| f(&[*a])).collect(),
+            [a, b] => a.block.data.iter().zip(&b.block.data).map(|(a, b)| f(&[*a, *b])).collect(),
+            _ => Vec::new(),
+        };
+        return Tensor { sizes: target.sizes.to_vec(), data };
+    }
     let strides: Vec<Vec<usize>> =
         operands.iter().map(|o| o.strides_along(target.dims())).collect();
     let mut values = vec![0.0; operands.len()];
@@ -145,7 +151,8 @@ fn pointwise(operands: &[View<'_>], target: &Target<'_>, f: impl Fn(&[f64]) -> f
     Tensor { sizes: target.sizes.to_vec(), data }
 }
 
-/// Walks the result's dims and then the contracted ones, adding each product to its place.
+/// A product of matrices where there are two operands. Else walks the result's dims and then the
+/// contracted ones, adding each product to its place.
 fn einsum(operands: &[View<'_>], target: &Target<'_>) -> Result<Tensor, RunError> {
     let mut dims = target.dims().to_vec();
     let mut sizes = target.sizes.to_vec();
@@ -164,22 +171,29 @@ fn einsum(operands: &[View<'_>], target: &Target<'_>) -> Result<Tensor, RunError
         }
     }
     let terms = sizes[target.sizes.len()..].iter().product();
-    target.bound(terms, operands.iter().map(|o| o.block.max_abs()).product())?;
+    let largest = match target.arithmetic {
+        Arithmetic::Exact => operands.iter().map(|o| o.block.max_abs()).product(),
+        Arithmetic::F32 | Arithmetic::Single | Arithmetic::Emulated => 0.0,
+    };
+    target.bound(terms, largest)?;
+    if let [a, b] = operands {
+        let data = [&a.block.data[..], &b.block.data];
+        let precision = Precision::of(target.arithmetic, data, terms);
+        let factors =
+            [a, b].map(|o| Factor { dims: o.dims, sizes: &o.block.sizes, data: &o.block.data });
+        let data = product(factors, target.dims(), How { precision, on_all_cores: false })?;
+        return Ok(Tensor { sizes: target.sizes.to_vec(), data });
+    }
     let mut out = Tensor::filled(target.sizes.to_vec(), 0.0);
     let mut strides: Vec<Vec<usize>> = operands.iter().map(|o| o.strides_along(&dims)).collect();
     let mut into = out.strides();
     into.resize(dims.len(), 0);
     strides.push(into);
     let last = operands.len();
-    match operands {
-        [a, b] => walk(&sizes, &strides, |at| {
-            out.data[at[2]] += a.block.data[at[0]] * b.block.data[at[1]]
-        }),
-        _ => walk(&sizes, &strides, |at| {
-            out.data[at[last]] +=
-                operands.iter().zip(at).map(|(o, at)| o.block.data[*at]).product::<f64>();
-        }),
-    }
+    walk(&sizes, &strides, |at| {
+        out.data[at[last]] +=
+            operands.iter().zip(at).map(|(o, at)| o.block.data[*at]).product::<f64>();
+    });
     Ok(out)
 }
 

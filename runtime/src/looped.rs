@@ -9,14 +9,15 @@
 //! alone. Nothing is ever gathered, and no product is ever held whole: beside its operands and its
 //! result a device has the chunk that it works on and the one that arrives.
 
-use shard_ir::{DimId, Fused, InstrId, LoopLayouts, MeshShape, Op, Plan, Reduction};
+use shard_ir::{DimId, Fused, InstrId, Layout, LoopLayouts, MeshShape, Op, Plan, Reduction};
 
 use crate::arithmetic::Arithmetic;
-use crate::collectives::{combine, tensor};
+use crate::collectives::{Groups, combine};
 use crate::devices::{Grid, usizes};
 use crate::error::RunError;
 use crate::local::{Target, View, evaluate};
 use crate::network::Network;
+use crate::parallel;
 use crate::tensor::Tensor;
 
 /// One collective einsum to execute.
@@ -36,6 +37,11 @@ struct Chunk {
     size: usize,
 }
 
+/// Whether values in a layout are terms of sums that are not taken yet.
+fn is_term(layout: Layout) -> bool {
+    !layout.partial(Reduction::Sum).is_empty()
+}
+
 impl Loop<'_> {
     /// The block of every device, and the network that carried the chunks.
     pub(crate) fn execute(&self, grid: &Grid<'_>) -> Result<(Vec<Tensor>, Network), RunError> {
@@ -50,31 +56,24 @@ impl Loop<'_> {
             None => self.plan.instruction(self.id).dtype,
         };
         let mut network = Network::new(grid.devices(), moved.bits(), 1);
-        let mut out: Vec<Option<Tensor>> = vec![None; grid.devices()];
-        for group in grid.groups(&fused.axes()) {
-            let made = match fused {
-                Fused::AllGather { operand, dim, .. } => self.gathering(
-                    &mut network,
-                    &group,
-                    operand,
-                    dim,
-                    &self.local_product(&layouts),
-                )?,
-                Fused::ReduceScatter { dim, .. } => {
-                    self.scattering(&mut network, &group, dim, &self.local_product(&layouts))?
+        let groups = Groups::of(grid, &fused.axes());
+        let product = self.local_product(&layouts);
+        let chunk = match fused {
+            Fused::AllGather { operand, .. } => self.operands[operand][0].data.len(),
+            Fused::ReduceScatter { .. } => product.iter().product::<usize>() / groups.size(),
+        };
+        groups.all().for_each(|g| network.send_all(g, g.len() - 1, chunk));
+        let work = crate::limits::work_of(self.plan, self.id).min(usize::MAX as u128) as usize;
+        let is_term = is_term(layouts.product);
+        let blocks = parallel::map(grid.devices(), work, |device| {
+            let (group, rank) = (groups.group(device), groups.rank(device));
+            match fused {
+                Fused::AllGather { operand, dim, .. } => {
+                    self.gathering((group, rank), operand, dim, (&product, is_term))
                 }
-            };
-            for (device, block) in group.iter().zip(made) {
-                out[*device] = Some(block);
+                Fused::ReduceScatter { dim, .. } => self.scattering((group, rank), dim, &product),
             }
-        }
-        if !network.is_quiet() {
-            return Err(RunError::Internal("a message was sent that nobody took"));
-        }
-        let blocks = out
-            .into_iter()
-            .collect::<Option<Vec<_>>>()
-            .ok_or(RunError::Internal("a device is in no group"))?;
+        })?;
         Ok((blocks, network))
     }
 
@@ -84,88 +83,72 @@ impl Loop<'_> {
         usizes(&MeshShape { mesh: &self.plan.mesh, sizes: &sizes }.local_sizes(layouts.product))
     }
 
+    /// The chunks come round, that of rank r - s at step s: each is the block of the device of its
+    /// rank.
     fn gathering(
         &self,
-        network: &mut Network,
-        group: &[usize],
+        (group, rank): (&[usize], usize),
         place: usize,
         dim: usize,
-        product: &[usize],
-    ) -> Result<Vec<Tensor>, RunError> {
+        (product, is_term): (&[usize], bool),
+    ) -> Result<Tensor, RunError> {
         let (k, instr) = (group.len(), self.plan.instruction(self.id));
         let gathered = self.plan.instruction(instr.operands[place]).dims[dim];
         let along = instr.dims.iter().position(|d| *d == gathered);
-        let mut held: Vec<Tensor> =
-            group.iter().map(|d| self.operands[place][*d].clone()).collect();
-        let mut parts: Vec<Vec<Option<Tensor>>> = vec![vec![None; k]; k];
-        for step in 0..k {
-            for rank in 0..k {
-                let size = held[rank].sizes[dim];
-                let number = (rank + k - step) % k;
-                let chunk = Chunk { dim: gathered, from: number * size, size };
-                parts[rank][number] =
-                    Some(self.multiply(group[rank], chunk, Some((place, &held[rank])), product)?);
-            }
-            if step + 1 < k {
-                for rank in 0..k {
-                    network.send(group[rank], group[(rank + 1) % k], held[rank].data.clone());
-                }
-                for rank in 0..k {
-                    held[rank] = tensor(&held[rank].sizes, network.receive(group[rank])?)?;
-                }
+        let parts = (0..k).map(|number| {
+            let held = &self.operands[place][group[number]];
+            let size = held.sizes[dim];
+            let chunk = Chunk { dim: gathered, from: number * size, size };
+            self.multiply(
+                group[rank],
+                chunk,
+                Some((place, held)),
+                (product, is_term || along.is_none()),
+            )
+        });
+        match along {
+            // Each chunk makes its own part of the result,
+            Some(along) => Ok(Tensor::joined(&parts.collect::<Result<Vec<_>, _>>()?, along)),
+            // or a term of all of it. Terms are added in the order of the chunks, whichever came
+            // first: devices that are to hold the same then hold the same bits. (Hardware adds them
+            // as they come.)
+            None => {
+                let mut sum = Tensor::filled(product.to_vec(), 0.0);
+                parts.into_iter().try_for_each(|part| self.add(&mut sum, &part?))?;
+                self.finish(sum)
             }
         }
-        let lost = RunError::Internal("a chunk is lost");
-        let parts =
-            parts.into_iter().map(|parts| parts.into_iter().collect::<Option<Vec<Tensor>>>());
-        let parts = parts.collect::<Option<Vec<_>>>().ok_or(lost)?;
-        parts
-            .into_iter()
-            .map(|parts| match along {
-                // Each chunk makes its own part of the result,
-                Some(along) => Ok(Tensor::joined(&parts, along)),
-                // or a term of all of it. Terms are added in the order of the chunks, whichever
-                // came first: devices that are to hold the same then hold the same bits. (Hardware
-                // adds them as they come.)
-                None => {
-                    let mut sum = Tensor::filled(product.to_vec(), 0.0);
-                    parts.iter().try_for_each(|part| self.add(&mut sum, part))?;
-                    Ok(sum)
-                }
-            })
-            .collect()
     }
 
+    /// A device's chunk comes by all others of its group, from rank + 1 on, and each adds its term;
+    /// its own comes last.
     fn scattering(
         &self,
-        network: &mut Network,
-        group: &[usize],
+        (group, rank): (&[usize], usize),
         dim: usize,
         product: &[usize],
-    ) -> Result<Vec<Tensor>, RunError> {
+    ) -> Result<Tensor, RunError> {
         let k = group.len();
         let scattered = self.plan.instruction(self.id).dims[dim];
         let size = product[dim] / k;
-        let mut sums: Vec<Option<Tensor>> = vec![None; k];
-        for step in 0..k {
-            for rank in 0..k {
-                let chunk =
-                    Chunk { dim: scattered, from: (rank + 2 * k - 1 - step) % k * size, size };
-                let mut term = self.multiply(group[rank], chunk, None, product)?;
-                if step > 0 {
-                    let arrived = tensor(&term.sizes, network.receive(group[rank])?)?;
-                    self.add(&mut term, &arrived)?;
-                }
-                sums[rank] = Some(term);
-            }
-            if step + 1 < k {
-                for rank in 0..k {
-                    let sum = sums[rank].take().ok_or(RunError::Internal("a chunk is lost"))?;
-                    network.send(group[rank], group[(rank + 1) % k], sum.data);
-                }
-            }
+        let chunk = Chunk { dim: scattered, from: rank * size, size };
+        let term =
+            |step: usize| self.multiply(group[(rank + step) % k], chunk, None, (product, true));
+        let mut sum = term(1)?;
+        for step in 2..=k {
+            let mut own = term(step)?;
+            self.add(&mut own, &sum)?;
+            sum = own;
         }
-        sums.into_iter().collect::<Option<Vec<_>>>().ok_or(RunError::Internal("a chunk is lost"))
+        self.finish(sum)
+    }
+
+    /// Rounds a result that is complete.
+    fn finish(&self, mut sum: Tensor) -> Result<Tensor, RunError> {
+        let instr = self.plan.instruction(self.id);
+        let is_term = is_term(instr.layout);
+        let rounded = self.arithmetic.round_all(instr.dtype, is_term, &mut sum.data);
+        rounded.map(|()| sum).ok_or(RunError::Overflow { id: self.id })
     }
 
     fn add(&self, into: &mut Tensor, term: &Tensor) -> Result<(), RunError> {
@@ -180,7 +163,7 @@ impl Loop<'_> {
         device: usize,
         chunk: Chunk,
         held: Option<(usize, &Tensor)>,
-        product: &[usize],
+        (product, is_term): (&[usize], bool),
     ) -> Result<Tensor, RunError> {
         let instr = self.plan.instruction(self.id);
         let dims_of = |at: usize| self.plan.instruction(instr.operands[at]).dims.as_slice();
@@ -216,6 +199,7 @@ impl Loop<'_> {
             id: self.id,
             sizes: &sizes,
             origin,
+            is_term,
             arithmetic: self.arithmetic,
         };
         evaluate(&Op::Einsum, &views, &target)

@@ -1,16 +1,12 @@
-//! [`Network`]: messages between devices, and the count of what each device sends.
+//! [`Network`]: the count of what each device sends.
 
-use std::collections::VecDeque;
-
-use crate::error::RunError;
-
-/// Carries the messages of one collective.
+/// Counts the messages of one collective, device by device, as its algorithm sends them. Who takes a
+/// message copies it from where its sender has it.
 ///
 /// Bits are counted exactly, as multiples of `1 / denominator`: an all-reduce moves its buffer in K
 /// equal chunks, which need not be whole elements ([`collectives`](crate::collectives)).
 #[derive(Clone, Debug)]
 pub struct Network {
-    inboxes: Vec<VecDeque<Vec<f64>>>,
     /// Of each device, in bits, times the denominator.
     sent: Vec<u128>,
     element_bits: u128,
@@ -22,7 +18,6 @@ impl Network {
     /// A network of so many devices for elements of so many bits.
     pub fn new(devices: usize, element_bits: u64, denominator: usize) -> Network {
         Network {
-            inboxes: vec![VecDeque::new(); devices],
             sent: vec![0; devices],
             element_bits: u128::from(element_bits),
             denominator: denominator.max(1) as u128,
@@ -30,29 +25,22 @@ impl Network {
         }
     }
 
-    /// Sends data, charged in full.
-    pub fn send(&mut self, from: usize, to: usize, data: Vec<f64>) {
-        let charge = data.len() as u128 * self.denominator;
-        self.send_charged(from, to, data, charge);
+    /// A device sends a message of so many elements.
+    pub fn send(&mut self, from: usize, elements: usize) {
+        self.send_charged(from, elements as u128 * self.denominator);
     }
 
-    /// Sends data, charged as so many elements, times the denominator.
-    pub(crate) fn send_charged(&mut self, from: usize, to: usize, data: Vec<f64>, charge: u128) {
+    /// A device sends a message, charged as so many elements, times the denominator.
+    pub(crate) fn send_charged(&mut self, from: usize, charge: u128) {
         self.sent[from] += charge * self.element_bits;
         self.messages += 1;
-        self.inboxes[to].push_back(data);
     }
 
-    /// Takes the oldest message to a device.
-    pub fn receive(&mut self, to: usize) -> Result<Vec<f64>, RunError> {
-        self.inboxes[to]
-            .pop_front()
-            .ok_or(RunError::Internal("a device waits for a message that nobody sent"))
-    }
-
-    /// Whether every message has been taken.
-    pub fn is_quiet(&self) -> bool {
-        self.inboxes.iter().all(VecDeque::is_empty)
+    /// Every device of a group sends so many messages of as many elements each.
+    pub(crate) fn send_all(&mut self, group: &[usize], messages: usize, elements: usize) {
+        for device in group {
+            (0..messages).for_each(|_| self.send(*device, elements));
+        }
     }
 
     /// Bytes that one device has sent, rounded up.

@@ -3,6 +3,10 @@
 //!
 //! Written apart from the devices' evaluator, of which it is the judge: it knows no blocks, no
 //! strides by place and no collectives, and moves mean nothing to it.
+//!
+//! A large einsum would take hours by its definition. It goes through the kernel that the devices
+//! use, on all cores; elements of it, spread over the result, are evaluated by the definition as
+//! well, and have to be the same.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +16,15 @@ use shard_ir::{Binary, DimId, InstrId, InstrKind, Norm, Op, Plan, Reduce};
 use crate::arithmetic::{Arithmetic, EXACT_LIMIT};
 use crate::error::RunError;
 use crate::local::cast;
+use crate::product::{Factor, How, Precision, product};
 use crate::scalar;
 use crate::tensor::Tensor;
+
+/// Multiplications up to which an einsum is evaluated by its definition alone.
+const BY_DEFINITION: u128 = 1 << 22;
+
+/// Elements of a larger one that are evaluated by its definition too.
+const CHECKED: usize = 256;
 
 /// An assignment of a position to every dim of the program.
 type Positions = Vec<usize>;
@@ -35,6 +46,10 @@ impl Named {
             step *= plan.dims[dim.index()].size as usize;
         }
         Named { dims: dims.to_vec(), steps, data }
+    }
+
+    fn max_abs(&self) -> f64 {
+        self.data.iter().map(|v| v.abs()).filter(|v| v.is_finite()).fold(0.0, f64::max)
     }
 
     fn at(&self, positions: &Positions) -> f64 {
@@ -209,6 +224,9 @@ impl Evaluator<'_> {
                 summed.sort_unstable();
                 summed.dedup();
                 summed.retain(|d| !dims.contains(d));
+                if let Some((data, magnitude)) = self.large_einsum(operands, dims, &summed)? {
+                    return self.checked(data, magnitude);
+                }
                 self.build(dims, |p| {
                     let (sum, magnitude) = self.sum(&summed, p, |p| {
                         operands.iter().fold(1.0, |product, o| product * o.at(p))
@@ -280,11 +298,67 @@ impl Evaluator<'_> {
             Op::Fetch => self.build(dims, |p| a.at(p)),
             Op::Cast(dtype) => self.build(dims, |p| cast(*dtype, a.at(p))),
         };
+        self.checked(data, largest)
+    }
+
+    fn checked(&self, data: Vec<f64>, largest: f64) -> Result<(Vec<f64>, f64), RunError> {
         if self.arithmetic == Arithmetic::Exact && largest > EXACT_LIMIT {
             Err(RunError::Overflow { id: self.id })
         } else {
             Ok((data, if largest.is_finite() { largest } else { 0.0 }))
         }
+    }
+
+    /// The product of two operands by the kernel, and the largest sum of absolute terms among the
+    /// elements that are checked; in exact arithmetic a bound of all of them. `None` where the
+    /// definition is fast enough.
+    fn large_einsum(
+        &self,
+        operands: &[&Named],
+        dims: &[DimId],
+        summed: &[DimId],
+    ) -> Result<Option<(Vec<f64>, f64)>, RunError> {
+        let [a, b] = operands else { return Ok(None) };
+        let work = dims.iter().chain(summed).map(|d| self.size(*d) as u128).product::<u128>();
+        if work <= BY_DEFINITION {
+            return Ok(None);
+        }
+        let sizes = [a, b].map(|o| o.dims.iter().map(|d| self.size(*d)).collect::<Vec<_>>());
+        let factor = |at: usize| Factor {
+            dims: &operands[at].dims,
+            sizes: &sizes[at],
+            data: &operands[at].data,
+        };
+        let terms: usize = summed.iter().map(|d| self.size(*d)).product();
+        let bound = match self.arithmetic {
+            Arithmetic::Exact => a.max_abs() * b.max_abs() * terms as f64,
+            Arithmetic::F32 | Arithmetic::Single | Arithmetic::Emulated => 0.0,
+        };
+        let precision = Precision::of(self.arithmetic, [&a.data, &b.data], terms);
+        let how = How { precision, on_all_cores: true };
+        let data = product([factor(0), factor(1)], dims, how)?;
+        let mut largest = bound;
+        // A stride that shares no factor with usual sizes, so that all rows and columns are met.
+        let step = (data.len() / CHECKED).max(1) | 1;
+        for place in (0..data.len()).step_by(step) {
+            let mut positions = vec![0; self.plan.dims.len()];
+            let mut rest = place;
+            for dim in dims.iter().rev() {
+                positions[dim.index()] = rest % self.size(*dim);
+                rest /= self.size(*dim);
+            }
+            let (sum, magnitude) = self.sum(summed, &mut positions, |p| a.at(p) * b.at(p));
+            let allowed = match precision {
+                Precision::Single => 1e-6 * magnitude,
+                Precision::Double => 1e-13 * magnitude,
+            };
+            let is_so = (sum - data[place]).abs() <= allowed || !sum.is_finite();
+            if !is_so {
+                return Err(RunError::Internal("the kernel for products is not what it should be"));
+            }
+            largest = largest.max(magnitude);
+        }
+        Ok(Some((data, largest)))
     }
 
     fn mask(&self, a: &Named, query: DimId, key: DimId, dims: &[DimId]) -> Vec<f64> {

@@ -3,7 +3,7 @@
 
 use shard_ir::{AxisList, Collective, Layout, Reduction};
 
-use crate::collectives::{Move, in_groups, ring_all_gather, tensor, tensors};
+use crate::collectives::{Groups, Move, tensor};
 use crate::devices::{Grid, usizes};
 use crate::error::RunError;
 use crate::network::Network;
@@ -21,45 +21,33 @@ impl Move<'_> {
     ) -> Result<Vec<Tensor>, RunError> {
         let local = usizes(&self.shape.local_sizes(to));
         let axes = Collective::Exchange { to }.axes(grid.mesh, self.from);
-        in_groups(grid, &axes, |group| {
-            let had: Vec<Vec<usize>> =
-                group.iter().map(|d| grid.origin(*d, self.shape, self.from)).collect();
-            let wanted: Vec<Vec<usize>> =
-                group.iter().map(|d| grid.origin(*d, self.shape, to)).collect();
-            let mut out: Vec<Tensor> =
-                group.iter().map(|_| Tensor::filled(local.clone(), 0.0)).collect();
-            for (rank, device) in group.iter().enumerate() {
-                for (other, goal) in wanted.iter().enumerate() {
-                    let Some((origin, sizes)) =
-                        common((&had[rank], &blocks[*device].sizes), (goal, &local))
-                    else {
-                        continue;
-                    };
-                    let part = blocks[*device].block(&beyond(&origin, &had[rank]), &sizes);
-                    if other == rank {
-                        out[rank].write_block(&beyond(&origin, goal), &part)
-                    } else {
-                        network.send(*device, group[other], part.data)
-                    }
+        let groups = Groups::of(grid, &axes);
+        let had = |device: usize| grid.origin(device, self.shape, self.from);
+        let goal = |device: usize| grid.origin(device, self.shape, to);
+        let part = |sender: usize, taker: usize| {
+            common((&had(sender), &blocks[sender].sizes), (&goal(taker), &local))
+        };
+        for group in groups.all() {
+            for (sender, taker) in group.iter().flat_map(|s| group.iter().map(move |t| (*s, *t))) {
+                if let Some((_, sizes)) = part(sender, taker).filter(|_| sender != taker) {
+                    network.send(sender, sizes.iter().product());
                 }
             }
-            // Senders went in order of rank, so the messages wait in that order.
-            for (rank, goal) in wanted.iter().enumerate() {
-                for (other, from) in had.iter().enumerate().filter(|(other, _)| *other != rank) {
-                    let sizes = &blocks[group[other]].sizes;
-                    let Some((origin, sizes)) = common((from, sizes), (goal, &local)) else {
-                        continue;
-                    };
-                    let part = tensor(&sizes, network.receive(group[rank])?)?;
-                    out[rank].write_block(&beyond(&origin, goal), &part);
+        }
+        self.each(grid, |device| {
+            let mut out = Tensor::filled(local.clone(), 0.0);
+            for sender in groups.group(device) {
+                if let Some((origin, sizes)) = part(*sender, device) {
+                    let (into, of) =
+                        (beyond(&origin, &goal(device)), beyond(&origin, &had(*sender)));
+                    out.copy_box(&into, blocks[*sender], &of, &sizes);
                 }
             }
             Ok(out)
         })
     }
 
-    /// As an all-gather along one dim: the blocks go round, and each device puts them where they
-    /// belong.
+    /// As an all-gather along one dim: each device puts all blocks where they belong.
     pub(crate) fn gather_dims(
         &self,
         network: &mut Network,
@@ -68,19 +56,16 @@ impl Move<'_> {
         (axes, to): (&AxisList, Layout),
     ) -> Result<Vec<Tensor>, RunError> {
         let local = usizes(&self.shape.local_sizes(to));
-        in_groups(grid, axes, |group| {
-            let own: Vec<Vec<f64>> = group.iter().map(|d| blocks[*d].data.clone()).collect();
-            let sizes = &blocks[group[0]].sizes;
-            let gathered = ring_all_gather(network, group, own, None)?;
-            let whole = |pieces: Vec<Vec<f64>>| -> Result<Tensor, RunError> {
-                let mut out = Tensor::filled(local.clone(), 0.0);
-                for (device, piece) in group.iter().zip(tensors(sizes, pieces)?) {
-                    let at = grid.origin(*device, self.shape, self.from);
-                    out.write_block(&beyond(&at, &grid.origin(*device, self.shape, to)), &piece);
-                }
-                Ok(out)
-            };
-            gathered.into_iter().map(whole).collect()
+        let groups = Groups::of(grid, axes);
+        groups.all().for_each(|g| network.send_all(g, g.len() - 1, blocks[0].data.len()));
+        self.each(grid, |device| {
+            let mut out = Tensor::filled(local.clone(), 0.0);
+            let goal = grid.origin(device, self.shape, to);
+            for sender in groups.group(device) {
+                let at = grid.origin(*sender, self.shape, self.from);
+                out.write_block(&beyond(&at, &goal), blocks[*sender]);
+            }
+            Ok(out)
         })
     }
 
@@ -93,17 +78,19 @@ impl Move<'_> {
         (kind, axes, to): (Reduction, &AxisList, Layout),
     ) -> Result<Vec<Tensor>, RunError> {
         let local = usizes(&self.shape.local_sizes(to));
-        in_groups(grid, axes, |group| {
+        let groups = Groups::of(grid, axes);
+        let elements = local.iter().product();
+        groups.all().for_each(|g| network.send_all(g, g.len() - 1, elements));
+        self.each(grid, |device| {
             // Devices of a group have terms of one block.
-            let chunk = |block: &Tensor, device: usize| {
-                let at = grid.origin(device, self.shape, to);
-                block.block(&beyond(&at, &grid.origin(device, self.shape, self.from)), &local).data
+            let goal = grid.origin(device, self.shape, to);
+            let chunk = |term: &usize| {
+                let at = beyond(&goal, &grid.origin(*term, self.shape, self.from));
+                blocks[*term].block(&at, &local).data
             };
-            let chunks = group
-                .iter()
-                .map(|d| group.iter().map(|to| chunk(blocks[*d], *to)).collect())
-                .collect();
-            tensors(&local, self.ring_reduce_scatter(network, group, chunks, kind, None)?)
+            let chunks: Vec<Vec<f64>> = groups.group(device).iter().map(chunk).collect();
+            let lines = chunks.iter().map(|c| std::iter::once(c.as_slice())).collect();
+            tensor(&local, self.ring_sum(groups.rank(device), lines, kind)?)
         })
     }
 }

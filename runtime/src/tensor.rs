@@ -47,11 +47,18 @@ impl Tensor {
         }
         let strides = self.strides();
         let sizes: Vec<usize> = order.iter().map(|o| self.sizes[*o]).collect();
+        let strides: Vec<usize> = order.iter().map(|o| strides[*o]).collect();
         let mut data = Vec::with_capacity(self.data.len());
-        walk(&sizes, &[order.iter().map(|o| strides[*o]).collect()], |at| {
-            data.push(self.data[at[0]])
-        });
+        gather(&self.data, &sizes, &strides, |v| data.push(v));
         Tensor { sizes, data }
+    }
+
+    /// The tensor with its dims in another order, without a copy where the order is its own.
+    pub(crate) fn into_transposed(self, order: &[usize]) -> Tensor {
+        match order.iter().enumerate().all(|(i, o)| i == *o) {
+            true => self,
+            false => self.transposed(order),
+        }
     }
 
     /// The block of these sizes that starts at `origin`.
@@ -59,20 +66,47 @@ impl Tensor {
         let strides = self.strides();
         let start: usize = origin.iter().zip(&strides).map(|(o, s)| o * s).sum();
         let mut data = Vec::with_capacity(sizes.iter().product());
-        walk(sizes, &[strides], |at| data.push(self.data[start + at[0]]));
+        for_lines(sizes, [&strides], |[at], length, _| {
+            data.extend_from_slice(&self.data[start + at..start + at + length]);
+        });
         Tensor { sizes: sizes.to_vec(), data }
     }
 
     /// Writes a block that starts at `origin`.
     pub fn write_block(&mut self, origin: &[usize], block: &Tensor) {
-        let strides = self.strides();
-        let start: usize = origin.iter().zip(&strides).map(|(o, s)| o * s).sum();
-        let mut values = block.data.iter();
-        walk(&block.sizes, &[strides], |at| {
-            if let Some(value) = values.next() {
-                self.data[start + at[0]] = *value;
-            }
+        self.copy_box(origin, block, &vec![0; block.sizes.len()], &block.sizes);
+    }
+
+    /// Copies a box of `sizes` that starts at `from` in another tensor to `to` in this one.
+    pub(crate) fn copy_box(
+        &mut self,
+        to: &[usize],
+        source: &Tensor,
+        from: &[usize],
+        sizes: &[usize],
+    ) {
+        let (into, of) = (self.strides(), source.strides());
+        let first = |origin: &[usize], strides: &[usize]| -> usize {
+            origin.iter().zip(strides).map(|(o, s)| o * s).sum()
+        };
+        let (into_start, of_start) = (first(to, &into), first(from, &of));
+        for_lines(sizes, [&into, &of], |[into, of], length, _| {
+            let (into, of) = (into_start + into, of_start + of);
+            self.data[into..into + length].copy_from_slice(&source.data[of..of + length]);
         });
+    }
+
+    /// The elements of one of `parts` equal parts along a dim, as lines that lie in one piece, in
+    /// their order.
+    pub(crate) fn lines_of_part(
+        &self,
+        dim: usize,
+        parts: usize,
+        part: usize,
+    ) -> impl Iterator<Item = &[f64]> {
+        let inner: usize = self.sizes[dim..].iter().product();
+        let length = inner / parts.max(1);
+        self.data.chunks_exact(inner.max(1)).map(move |line| &line[part * length..][..length])
     }
 
     /// The tensor cut along a dim into `parts` equal blocks.
@@ -89,17 +123,74 @@ impl Tensor {
     }
 
     /// Equal blocks joined along a dim.
-    pub fn joined(blocks: &[Tensor], dim: usize) -> Tensor {
-        let Some(first) = blocks.first() else { return Tensor::filled(vec![0], 0.0) };
+    pub fn joined<T: std::borrow::Borrow<Tensor>>(blocks: &[T], dim: usize) -> Tensor {
+        let Some(first) = blocks.first().map(T::borrow) else {
+            return Tensor::filled(vec![0], 0.0);
+        };
         let mut sizes = first.sizes.clone();
-        sizes[dim] = blocks.iter().map(|b| b.sizes[dim]).sum();
-        let mut out = Tensor::filled(sizes, 0.0);
-        let mut origin = vec![0; out.sizes.len()];
-        for block in blocks {
-            out.write_block(&origin, block);
-            origin[dim] += block.sizes[dim];
+        sizes[dim] = blocks.iter().map(|b| b.borrow().sizes[dim]).sum();
+        let mut data = Vec::with_capacity(sizes.iter().product());
+        let outer: usize = sizes[..dim].iter().product();
+        for line in 0..outer {
+            for block in blocks.iter().map(T::borrow) {
+                let length: usize = block.sizes[dim..].iter().product();
+                data.extend_from_slice(&block.data[line * length..][..length]);
+            }
         }
-        out
+        Tensor { sizes, data }
+    }
+}
+
+/// Gives the elements at every index of `sizes` in row-major order.
+pub(crate) fn gather(data: &[f64], sizes: &[usize], strides: &[usize], mut give: impl FnMut(f64)) {
+    // A last dim of one element would make every line as short.
+    let rank = sizes.iter().rposition(|size| *size != 1).map_or(0, |last| last + 1);
+    for_lines(&sizes[..rank], [&strides[..rank]], |[at], length, [step]| match step {
+        1 => data[at..at + length].iter().for_each(|v| give(*v)),
+        step => (0..length).for_each(|i| give(data[at + i * step])),
+    });
+}
+
+/// Visits every line along the last dim of `sizes` in row-major order with, for each list of
+/// strides, the offset of its first element; its length; and how far apart its elements are. Dims
+/// that lie in one piece in all lists are one line.
+pub(crate) fn for_lines<const N: usize>(
+    sizes: &[usize],
+    strides: [&[usize]; N],
+    mut visit: impl FnMut([usize; N], usize, [usize; N]),
+) {
+    if sizes.contains(&0) {
+        return;
+    }
+    let Some((last, outer)) = sizes.split_last() else { return visit([0; N], 1, [1; N]) };
+    let step = strides.map(|s| s[outer.len()]);
+    let (mut length, mut outer) = (*last, outer);
+    while let Some((size, rest)) = outer.split_last() {
+        let at = rest.len();
+        let is_one_piece = |list: usize| strides[list][at] == step[list] * length;
+        if *size != 1 && !(0..N).all(is_one_piece) {
+            break;
+        }
+        (length, outer) = (length * size, rest);
+    }
+    let mut index = vec![0usize; outer.len()];
+    let mut offsets = [0usize; N];
+    loop {
+        visit(offsets, length, step);
+        let mut dim = outer.len();
+        loop {
+            if dim == 0 {
+                return;
+            }
+            dim -= 1;
+            index[dim] += 1;
+            if index[dim] < outer[dim] {
+                (0..N).for_each(|list| offsets[list] += strides[list][dim]);
+                break;
+            }
+            index[dim] = 0;
+            (0..N).for_each(|list| offsets[list] -= strides[list][dim] * (outer[dim] - 1));
+        }
     }
 }
 

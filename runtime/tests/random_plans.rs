@@ -228,7 +228,8 @@ fn no_mutation_makes_the_interpreter_panic() {
                     }
                     Err(
                         shard_runtime::RunError::TooLarge { .. }
-                        | shard_runtime::RunError::TooMuchWork { .. },
+                        | shard_runtime::RunError::TooLong { .. }
+                        | shard_runtime::RunError::TooMany { .. },
                     ) => refused += 1,
                     Err(error) => panic!("{error}\n{}", text::print(&plan)),
                 }

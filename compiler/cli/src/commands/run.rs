@@ -25,6 +25,7 @@ pub(crate) fn run(args: &RunArgs, console: &mut Console) -> Outcome {
         inputs: read_inputs(&args.inputs, console)?,
         emulate_dtypes: args.emulate_dtypes,
         tolerance: args.tolerance,
+        patient: args.full,
     };
     let compilation = compile_file(&args.file, &args.program, Purpose::Run, console)?;
     let many = compilation.compiled.len() > 1;
@@ -69,12 +70,17 @@ pub(crate) fn run(args: &RunArgs, console: &mut Console) -> Outcome {
 fn run_error(layer: &str, error: &RunError, args: &RunArgs, console: &mut Console) -> Status {
     let message = format!("`{layer}` cannot be executed: {error}");
     match error {
-        RunError::TooLarge { .. } | RunError::TooMuchWork { .. } => {
+        RunError::TooLarge { .. } | RunError::TooMany { .. } => {
             let help = if args.full {
                 "leave --full out: small dims of the same divisibility are executed then"
             } else {
                 "a smaller mesh: --mesh x=2,y=2"
             };
+            console.usage(&message, Some(help.to_string()))
+        }
+        RunError::TooLong { .. } => {
+            let help = "a smaller mesh: --mesh x=2,y=2; or --full, which takes its time, and the \
+                sizes of the file";
             console.usage(&message, Some(help.to_string()))
         }
         RunError::Input { .. } => {

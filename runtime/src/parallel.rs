@@ -1,0 +1,62 @@
+//! Work on all cores, with results that do not depend on how many there are.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Multiplications, or elements copied, below which nobody starts a thread.
+const WORTH_A_THREAD: usize = 1 << 18;
+
+/// Cores that there are.
+pub(crate) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+/// What `make` gives for each number below `count`, in their order; of several errors the first.
+/// `work` is what all of it takes.
+///
+/// Each number is worked on by one core alone, so that what comes out is the same on any number of
+/// them.
+pub(crate) fn map<T: Send, E: Send>(
+    count: usize,
+    work: usize,
+    make: impl Fn(usize) -> Result<T, E> + Sync,
+) -> Result<Vec<T>, E> {
+    let threads = if work < WORTH_A_THREAD { 1 } else { cores().min(count) };
+    if threads <= 1 {
+        return (0..count).map(make).collect();
+    }
+    let next = AtomicUsize::new(0);
+    let work_on = || {
+        let mut made = Vec::new();
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            if at >= count {
+                return made;
+            }
+            made.push((at, make(at)));
+        }
+    };
+    let mut made: Vec<(usize, Result<T, E>)> = std::thread::scope(|scope| {
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(work_on)).collect();
+        let mut made = work_on();
+        for other in others {
+            // A panic elsewhere is one here.
+            made.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        }
+        made
+    });
+    made.sort_unstable_by_key(|(at, _)| *at);
+    made.into_iter().map(|(_, made)| made).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_are_in_order_and_the_first_error_is_the_one() {
+        let squares = map::<_, ()>(100, usize::MAX, |n| Ok(n * n)).unwrap();
+        assert!(squares.iter().enumerate().all(|(n, square)| *square == n * n));
+        assert_eq!(map::<(), _>(100, usize::MAX, |n| if n > 6 { Err(n) } else { Ok(()) }), Err(7));
+        assert_eq!(map::<usize, ()>(0, usize::MAX, Ok), Ok(vec![]));
+    }
+}
