@@ -47,9 +47,13 @@ pub fn forms(program: &Program) -> Forms {
 fn equal_ways(program: &Program) -> (Equal<'_>, Option<TooMany>) {
     let laws: &[Law] = match program.strict {
         true => &[laws::long_einsum],
-        false => {
-            &[laws::long_einsum, laws::reassociation, laws::sum_of_einsum, laws::shared_operand]
-        }
+        false => &[
+            laws::long_einsum,
+            laws::reassociation,
+            laws::sum_of_einsum,
+            laws::shared_operand,
+            laws::mask_of_nothing,
+        ],
     };
     let mut equal = Equal::of(program);
     let is_whole = close_under(&mut equal, laws);

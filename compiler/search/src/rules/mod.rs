@@ -70,6 +70,9 @@ rules! {
     SHARED_OPERAND = Logical, "terms_that_share_an_operand_are_one_einsum",
         "einsum(x, a) + einsum(x, b) is einsum(x, a + b); likewise with - and more terms, never \
             the other way";
+    /// A mask that hides nothing.
+    UNMASKED = Logical, "mask_that_hides_nothing_is_dropped",
+        "causal(a over L, S) is a where every query sees every key: L has one position, the last";
     /// Equal ops.
     MERGED = Logical, "equal_ops_are_one_value",
         "two ops alike on the same operands are done once";
