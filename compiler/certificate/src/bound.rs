@@ -163,6 +163,10 @@ impl Space<'_> {
         for joins in self.joins.iter().flatten() {
             joins.pins.iter().chain([&joins.maker]).for_each(|id| joined[id.index()] = true);
         }
+        for found in self.attentions.iter().flatten() {
+            let (_, within) = found.members.split_last().unwrap_or((&ValueId(0), &[]));
+            within.iter().chain(&found.pins).for_each(|id| joined[id.index()] = true);
+        }
         joined
     }
 
@@ -175,8 +179,20 @@ impl Space<'_> {
         let is_labelled =
             |id: ValueId| pattern_of(self, id).is_some_and(|pattern| pattern.label.is_some());
         let within = |id: ValueId| is_labelled(id) || view.changed[id.index()].is_some();
+        let in_attention = |found: &crate::attention::Attention| {
+            let pays = |(reader, place): &(ValueId, usize)| {
+                self.reads[reader.index()].get(*place).is_some_and(follows)
+            };
+            found.reads.iter().any(pays)
+                || found
+                    .members
+                    .iter()
+                    .chain(&found.pins)
+                    .any(|id| *id != found.members[found.members.len() - 1] && within(*id))
+        };
         is_labelled(id)
             || self.reads[v].iter().any(follows)
+            || self.attentions[v].as_ref().is_some_and(in_attention)
             || self.joins[v]
                 .as_ref()
                 .is_some_and(|j| within(j.maker) || j.pins.iter().any(|pin| within(*pin)))
@@ -215,10 +231,15 @@ impl Space<'_> {
         let joins = self.joins[v].as_ref();
         // Where it joins no kernel, what it reads is a value of its own, with all that its readers
         // do not pay.
-        let apart = joins.map_or(0, |joins| {
-            let within = joins.pins.iter().chain([&joins.maker]);
-            within.fold(0, |sum, value| plus(sum, view.part(value.index()).term))
-        });
+        let terms = |values: &mut dyn Iterator<Item = &ValueId>| {
+            values.fold(0, |sum, value| plus(sum, view.part(value.index()).term))
+        };
+        let attention = self.attentions[v].as_ref();
+        let apart = match (joins, attention) {
+            (Some(joins), _) => terms(&mut joins.pins.iter().chain([&joins.maker])),
+            (None, Some(found)) => terms(&mut self.apart_in(found).iter()),
+            (None, None) => 0,
+        };
         for way in 0..ways.len() {
             let (out, reads) = (ways.out[way], ways.reads_of(way));
             if let Some(pattern) = pattern_of(self, id)
@@ -266,12 +287,57 @@ impl Space<'_> {
                 }
             }
         }
+        for way in attention.into_iter().flat_map(|found| &found.ways) {
+            let found = attention.map_or(&[][..], |found| &found.pins);
+            let passes = found
+                .iter()
+                .zip(&way.pinned)
+                .all(|(pin, node)| self.all_pass(std::slice::from_ref(pin), *node, view.labels));
+            let cost = passes.then(|| self.paid_for_attention(id, way, view));
+            let Some(cost) = cost.filter(|cost| *cost < NEVER) else { continue };
+            let kernel = way.kernel as usize;
+            let least_made = &mut made[way.out as usize];
+            *least_made = (*least_made).min(plus(cost, in_all(self.times[kernel])));
+            if is_joined {
+                lead(way.out, self.kernels[kernel], cost);
+            }
+        }
         let mut by_layout =
             vec![Vec::new(); if is_joined { self.moves[v].layouts.len() } else { 0 }];
         for ((node, _), kernel) in led.into_iter().filter(|(_, (_, cost))| *cost < NEVER) {
             by_layout[node as usize].push(kernel);
         }
         (made, by_layout)
+    }
+
+    /// What passes within an attention and is in no kernel within it: its terms count where it is
+    /// not one kernel.
+    fn apart_in(&self, found: &crate::attention::Attention) -> Vec<ValueId> {
+        let inner = |id: &ValueId| {
+            found
+                .members
+                .iter()
+                .filter_map(|by| self.joins[by.index()].as_ref())
+                .any(|joins| joins.maker == *id || joins.pins.contains(id))
+        };
+        let within = found.members.iter().take(found.members.len().saturating_sub(1));
+        within.chain(&found.pins).copied().filter(|id| !inner(id)).collect()
+    }
+
+    /// What is paid for what an attention reads as one kernel, and for the layouts of pins in it.
+    fn paid_for_attention(&self, id: ValueId, way: &crate::attention::Way, view: &View<'_>) -> Sum {
+        let Some(found) = self.attentions[id.index()].as_ref() else { return NEVER };
+        let side = |sum: Sum, (pin, node): (&ValueId, &Node)| {
+            plus(sum, view.bound.sides.of_value(*pin, *node))
+        };
+        let start = view.bound.sides.of_value(id, way.out);
+        let sides = found.pins.iter().zip(&way.pinned).fold(start, side);
+        found.reads.iter().zip(&way.reads).fold(sides, |sum, ((reader, place), node)| {
+            let paid = self.reads[reader.index()]
+                .get(*place)
+                .and_then(|(operand, number)| view.paid(*operand, *number).get(*node as usize));
+            plus(sum, paid.copied().unwrap_or(NEVER))
+        })
     }
 
     /// Whether pins let a layout through.

@@ -24,7 +24,8 @@ pub(crate) struct Kernel {
 }
 
 /// A kernel in numbers, to tell it from others.
-pub(crate) type Key = (u128, Dtype, Option<(u64, [u64; 3])>, [u64; 3], u64, Option<(u64, u64)>);
+pub(crate) type Key =
+    (u128, Dtype, Option<(u64, [u64; 3])>, [u64; 3], (u64, bool), Option<(u64, u64)>);
 
 impl Kernel {
     /// What it takes, each time that it runs.
@@ -38,9 +39,10 @@ impl Kernel {
     }
 
     pub(crate) fn key(&self) -> Key {
-        let Work { flops, arithmetic, matmul, read, write, fetched } = self.work;
+        let Work { flops, arithmetic, matmul, attention, read, write, fetched } = self.work;
         let matmul = matmul.map(|Matmul { batch, sides }| (batch, sides));
-        (flops.0, arithmetic, matmul, [read.0, write.0, fetched.0], self.before, self.looped)
+        let bytes = [read.0, write.0, fetched.0];
+        (flops.0, arithmetic, matmul, bytes, (self.before, attention), self.looped)
     }
 
     /// The kernel with one more elementwise op, which reads so many bytes beside what the kernel

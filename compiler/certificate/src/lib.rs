@@ -11,6 +11,7 @@
 //! | `forms` | the programs that the logical rules make of one | rules.md, search.md |
 //! | `actions`, `strategies` | what each mesh axis may do in an op, and so all strategies of the op | types.md |
 //! | `pieces` | composites over a split dim | types.md |
+//! | `attention` | attention as one kernel | cost.md |
 //! | `kernel` | which ops run as one, and what they take | cost.md |
 //! | `loops` | an einsum with a collective inside | search.md |
 //! | `moves` | the layouts of a value and the moves between them | layouts.md |
@@ -23,6 +24,7 @@
 //! together.
 
 mod actions;
+mod attention;
 mod bound;
 mod branches;
 mod check;

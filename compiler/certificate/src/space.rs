@@ -12,6 +12,7 @@ use shard_ir::{
     ValueId,
 };
 
+use crate::attention::{self, Attention};
 use crate::branches::Within;
 use crate::format::CertificateError;
 use crate::forms::Region;
@@ -53,6 +54,8 @@ pub struct Space<'a> {
     /// value.
     pub(crate) joins: Vec<Option<Joins>>,
     pub(crate) joined_by: Vec<Option<ValueId>>,
+    /// Of each value that an attention ends with, the attention as one kernel.
+    pub(crate) attentions: Vec<Option<Attention>>,
     /// The layouts that each result's type allows.
     pub(crate) results: Vec<Vec<Node>>,
     /// All kernels that ops run as by themselves.
@@ -183,6 +186,19 @@ impl<'a> Space<'a> {
                 }
             }
         }
+        let attentions = attention::attentions(program, hardware, &present, &numbers);
+        let is_cut = |found: &Attention| {
+            found
+                .members
+                .iter()
+                .chain(&found.pins)
+                .any(|id| is_within(id) != found.members.last().is_none_or(is_within))
+        };
+        if attentions.iter().flatten().any(is_cut) {
+            return Err(CertificateError::new(
+                "an attention reaches from one cluster into another",
+            ));
+        }
         let maxima = maxima(program);
         let mut space = Space {
             program,
@@ -197,6 +213,7 @@ impl<'a> Space<'a> {
             reads,
             joins,
             joined_by,
+            attentions,
             results: Vec::new(),
             kernels: Vec::new(),
             times: Vec::new(),
@@ -243,6 +260,7 @@ impl<'a> Space<'a> {
             }
             space.ways[id.index()] = ways;
         }
+        attention::find_ways(&mut space, &mut known);
         space.times = space.kernels.iter().map(|kernel| kernel.time(hardware)).collect();
         usable::keep_usable(&mut space);
         Ok(space)

@@ -65,6 +65,8 @@ struct Outline {
     moves: *const Moves,
     joins: Option<Joined>,
     joined_by: Option<Class>,
+    /// Of what an attention ends with, its ops and the pins in it.
+    attention: Option<(BTreeSet<Class>, BTreeSet<Class>)>,
 }
 
 /// What a value joins the kernel of, the pins between, which of its operands are fed by it, and
@@ -337,13 +339,17 @@ fn outlines(
             reads: joins.reads.clone(),
         });
         let joined_by = space.joined_by[id.index()].map(class);
+        let attention = space.attentions[id.index()].as_ref().map(|found| {
+            let classes = |ids: &[ValueId]| ids.iter().map(|id| class(*id)).collect();
+            (classes(&found.members), classes(&found.pins))
+        });
         let (readers, times, fold) = (readers.collect(), value.times, value.fold);
         let moves = std::rc::Rc::as_ptr(&space.moves[id.index()]);
         (
             class(*id),
             (
                 form.regions[id.index()],
-                Outline { def, readers, times, fold, moves, joins, joined_by },
+                Outline { def, readers, times, fold, moves, joins, joined_by, attention },
             ),
         )
     };

@@ -21,6 +21,7 @@
 //! whatever else is so. Which ops those are follows from what the ops read, moved or not, so that
 //! it is the same for a program and for all of its plans.
 
+use shard_ir::attention::attentions;
 use shard_ir::composite::in_pieces;
 use shard_ir::{InstrId, InstrKind, Op, Plan, never};
 
@@ -70,8 +71,28 @@ pub fn may_lead_a_kernel(op: &Op) -> bool {
     matches!(op, Op::Einsum) || op.is_elementwise()
 }
 
-/// For each instruction of a plan, the instruction whose kernel it joins directly.
-pub fn fusion_producer(plan: &Plan) -> Vec<Option<InstrId>> {
+/// For each instruction of a plan, the instructions whose kernel it joins directly: one, unless it
+/// adds scores up in an attention.
+pub fn fusion_producers(plan: &Plan) -> Vec<Vec<InstrId>> {
+    let mut producers: Vec<Vec<InstrId>> =
+        elementwise_joins(plan).into_iter().map(|joined| joined.into_iter().collect()).collect();
+    // A plan that is legal has no softmax that says so and is part of none.
+    let attentions = attentions(plan)
+        .unwrap_or_else(|_| never!("a legal plan whose attention is none", Vec::new()));
+    for members in attentions {
+        for id in &members {
+            let made = &mut producers[id.index()];
+            let read = &plan.instruction(*id).operands;
+            made.extend(read.iter().filter(|operand| members.contains(operand)));
+            made.sort_unstable();
+            made.dedup();
+        }
+    }
+    producers
+}
+
+/// For each instruction the one whose kernel it joins as an elementwise op.
+fn elementwise_joins(plan: &Plan) -> Vec<Option<InstrId>> {
     let uses = plan.uses();
     // A plan that is legal says of no other instructions that they are pieces.
     let mut ends_a_composite = vec![false; plan.instructions.len()];
@@ -119,19 +140,32 @@ pub fn fusion_producer(plan: &Plan) -> Vec<Option<InstrId>> {
 /// The kernels of a plan, in the order of their first instructions; each is its members in order.
 /// Ops alone: parameters, constants and moves are in none.
 pub fn kernels(plan: &Plan) -> Vec<Vec<InstrId>> {
-    let producer = fusion_producer(plan);
+    let producers = fusion_producers(plan);
     let mut kernel_of: Vec<Option<usize>> = vec![None; plan.instructions.len()];
     let mut kernels: Vec<Vec<InstrId>> = Vec::new();
     for id in plan.ids() {
         if plan.instruction(id).kind.op().is_none() {
             continue;
         }
-        let kernel = producer[id.index()].and_then(|p| kernel_of[p.index()]).unwrap_or_else(|| {
+        let mut joined: Vec<usize> =
+            producers[id.index()].iter().filter_map(|p| kernel_of[p.index()]).collect();
+        joined.sort_unstable();
+        joined.dedup();
+        let kernel = joined.first().copied().unwrap_or_else(|| {
             kernels.push(Vec::new());
             kernels.len() - 1
         });
+        // Scores that are added up come from several products, each the first of what is one.
+        for other in joined.into_iter().skip(1) {
+            for member in std::mem::take(&mut kernels[other]) {
+                kernel_of[member.index()] = Some(kernel);
+                kernels[kernel].push(member);
+            }
+        }
         kernels[kernel].push(id);
         kernel_of[id.index()] = Some(kernel);
     }
+    kernels.retain(|members| !members.is_empty());
+    kernels.iter_mut().for_each(|members| members.sort_unstable());
     kernels
 }

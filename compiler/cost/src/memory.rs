@@ -3,7 +3,7 @@
 
 use shard_ir::{InstrId, InstrKind, Liveness, Op, ParameterKind, Plan};
 
-use crate::fusion::fusion_producer;
+use crate::fusion::fusion_producers;
 use crate::units::Bytes;
 
 /// What one chip holds. Weights and caches are those of one layer, and are there `repeat` times,
@@ -70,7 +70,7 @@ impl Memory {
 /// * What passes between the members of a kernel is in no memory ([`fusion`](crate::fusion)).
 pub fn buffers(plan: &Plan) -> Vec<Option<InstrId>> {
     let mut passed_on = vec![false; plan.instructions.len()];
-    for producer in fusion_producer(plan).into_iter().flatten() {
+    for producer in fusion_producers(plan).into_iter().flatten() {
         passed_on[producer.index()] = true;
     }
     let uses = plan.uses();

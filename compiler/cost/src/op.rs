@@ -54,6 +54,8 @@ pub struct Work {
     pub arithmetic: Dtype,
     /// The matrix product that they are, where they are one.
     pub matmul: Option<Matmul>,
+    /// They are those of attention as one kernel, which reaches a fraction of peak of its own.
+    pub attention: bool,
     /// Bytes read from HBM.
     pub read: Bytes,
     /// Bytes written to HBM.
@@ -130,20 +132,29 @@ pub fn op_work(op: &Op, operands: &[LocalTensor<'_>], result: LocalTensor<'_>) -
 /// The work of a chain of fused ops, first to last: flops are summed; what is made inside the chain
 /// touches no HBM, so it reads what comes from outside, each value once, and writes what its last
 /// op makes. A chain of one is that op.
+///
+/// A chain with a softmax between other ops is attention: of what masks hide nothing is multiplied,
+/// and its arithmetic is that of the scores.
 pub fn kernel_work(chain: &[KernelOp<'_>]) -> Work {
+    let attention =
+        chain.len() > 1 && chain.iter().any(|member| matches!(member.op, Op::Softmax { .. }));
+    let (visible, pairs) = if attention { visible_pairs(chain) } else { (1, 1) };
     let mut work = Work {
         flops: Flops(0),
         arithmetic: Dtype::Bf16,
         matmul: None,
+        attention,
         read: Bytes(0),
         write: Bytes(0),
         fetched: Bytes(0),
     };
     for (i, member) in chain.iter().enumerate() {
-        let flops = op_flops(member.op, member.operands, &member.result);
-        if i == 0 || flops > Flops(0) {
+        // Every product of an attention goes over all pairs, so that it divides.
+        let Flops(flops) = op_flops(member.op, member.operands, &member.result);
+        let flops = Flops((flops / pairs).saturating_mul(visible));
+        if i == 0 || (flops > Flops(0) && !attention) {
             work.arithmetic = arithmetic(member);
-            work.matmul = matmul(member);
+            work.matmul = if attention { None } else { matmul(member) };
         }
         work.flops = work.flops + flops;
         if matches!(member.op, Op::Fetch) {
@@ -155,6 +166,25 @@ pub fn kernel_work(chain: &[KernelOp<'_>]) -> Work {
         work.write = written_bytes(last);
     }
     work
+}
+
+/// Of how many pairs of a query and a key each sees the other on the busiest device, and of how
+/// many there are. The queries are the last of all positions, and the busiest device has the last
+/// of them: its first one does not see the keys of all behind it.
+fn visible_pairs(chain: &[KernelOp<'_>]) -> (u128, u128) {
+    let of_mask = |member: &KernelOp<'_>| {
+        let Op::Mask { query, key } = member.op else { return None };
+        let size = |dim: &DimId| {
+            let at = member.result.dims.iter().position(|d| d == dim)?;
+            member.result.sizes.get(at).map(|size| u128::from(*size))
+        };
+        let (queries, keys) = (size(query)?, size(key)?);
+        let all = queries.saturating_mul(keys);
+        let hidden = queries.saturating_mul(queries.saturating_sub(1)) / 2;
+        (all > 0).then(|| (all.saturating_sub(hidden), all))
+    };
+    let least = chain.iter().filter_map(of_mask).min_by_key(|(visible, _)| *visible);
+    least.unwrap_or((1, 1))
 }
 
 /// Each value that a chain of fused ops reads from HBM, as the member and the place among its
@@ -194,6 +224,9 @@ pub fn compute_time(hw: &Hardware, work: &Work) -> Picoseconds {
         work.matmul.zip(hw.matmul_tile).map(|(matmul, tile)| matmul.flops_on_tiles(tile));
     match on_tiles.unwrap_or(work.flops) {
         Flops(0) => Picoseconds(0),
+        Flops(flops) if work.attention => {
+            time_at_rate(flops, 1, hw.attention_rate(work.arithmetic))
+        }
         Flops(flops) => time_at_rate(flops, 1, hw.flops_rate(work.arithmetic)),
     }
 }

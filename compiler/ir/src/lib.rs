@@ -7,6 +7,7 @@
 //!   between passes.
 //! * [`text`]: `.shir`, a plan as text; [`verify`]: the judge of every plan.
 
+pub mod attention;
 pub mod collective;
 pub mod collective_einsum;
 pub mod composite;

@@ -129,6 +129,9 @@ pub enum VerifyErrorKind {
     /// one.
     #[error("it is `of {0}`, and no part of a softmax or norm of that name in pieces")]
     NoPiece(String),
+    /// A softmax that says that it is part of an attention, and is part of none.
+    #[error("it is `as attention`, and the ops around it are none that run as one kernel")]
+    NoAttention,
     /// A constant that is not a replicated scalar, or not finite.
     #[error("a constant is a finite, replicated scalar")]
     BadConstant,
@@ -193,6 +196,10 @@ pub fn verify(plan: &Plan) -> Result<(), Vec<VerifyError>> {
             what: instr.kind.name(),
             kind: VerifyErrorKind::NoPiece(whole),
         });
+    }
+    if let (true, Err(id)) = (errors.is_empty(), crate::attention::attentions(plan)) {
+        let what = plan.instruction(id).kind.name();
+        errors.push(VerifyError { id: Some(id), what, kind: VerifyErrorKind::NoAttention });
     }
     for output in &plan.outputs {
         let sound = plan.instructions.get(output.id.index()).is_some_and(|i| {

@@ -261,7 +261,14 @@ fn of_kernel(layer: &Layer<'_>, id: InstrId) -> Vec<Figure> {
             format!("{} ops", kernel.len()),
         ));
     }
-    if let Some(einsum) =
+    if work.attention {
+        figures.push(figure(
+            "flops",
+            "products of the pairs that masks let see each other",
+            "",
+            format!("{} ({})", work.flops.0, scale::flops(work.flops)),
+        ));
+    } else if let Some(einsum) =
         kernel.iter().find(|m| plan.instruction(**m).kind.op() == Some(&Op::Einsum))
     {
         let (formula, numbers) = einsum_flops(plan, *einsum);
@@ -287,11 +294,11 @@ fn of_kernel(layer: &Layer<'_>, id: InstrId) -> Vec<Figure> {
         bytes(work.hbm_bytes()),
     ));
     if work.flops > Flops(0) {
-        let rate = format!(
-            "{}/s of {}",
-            scale::flops(Flops(hw.flops_rate(work.arithmetic).into())),
-            work.arithmetic
-        );
+        let reached = match work.attention {
+            true => hw.attention_rate(work.arithmetic),
+            false => hw.flops_rate(work.arithmetic),
+        };
+        let rate = format!("{}/s of {}", scale::flops(Flops(reached.into())), work.arithmetic);
         let (formula, flops) = match work.matmul.zip(hw.matmul_tile) {
             Some((matmul, tile)) => (
                 format!("flops, each side a multiple of {tile}, / rate"),

@@ -120,8 +120,8 @@ fn of_choices(
     let limits = &options.limits;
     let strict = options.strict || choices.program().strict;
     let maxima = maxima(choices.program());
-    let kernels_of = |form| Kernels::of_form(form, strict, options.fuse && !strict);
-    let of_part = |part| Kernels::of_program(part, strict, options.fuse && !strict);
+    let kernels_of = |form| Kernels::of_form(form, strict, options.fuse && !strict, hardware);
+    let of_part = |part| Kernels::of_program(part, strict, options.fuse && !strict, hardware);
     let bound = |fits: bool| {
         let solve = |kernels: &Kernels| {
             let program = kernels.program.as_ref();
@@ -154,7 +154,7 @@ fn of_form(
 ) -> Result<Option<u64>, LowerError> {
     let limits = &options.limits;
     let strict = options.strict || form.program.strict;
-    let kernels = Kernels::of_form(form, strict, options.fuse && !strict);
+    let kernels = Kernels::of_form(form, strict, options.fuse && !strict, hardware);
     let program = &kernels.program;
     within_limits(program, limits)?;
     check_labels(program)?;

@@ -243,16 +243,17 @@ impl Emitter<'_> {
             }
         }
         let mut ready = ready.into_iter();
-        let mut last: Option<(ValueId, InstrId)> = None;
+        let mut made: BTreeMap<ValueId, InstrId> = BTreeMap::new();
+        let mut last: Option<InstrId> = None;
         for (link, op_value) in kernel.chain.iter().enumerate() {
             let Def::Op { op, operands } = &self.program.value(*op_value).def else {
                 return Err(internal());
             };
             let mut ids = Vec::with_capacity(operands.len());
             for operand in operands {
-                ids.push(match last {
-                    Some((_, instr)) if self.kernels.is_fed(kernel, link, *operand) => instr,
-                    _ => ready.next().ok_or_else(internal)?,
+                ids.push(match made.get(&self.kernels.origin_of(*operand)) {
+                    Some(instr) => *instr,
+                    None => ready.next().ok_or_else(internal)?,
                 });
             }
             let site = self.kernels.site(*op_value);
@@ -261,7 +262,8 @@ impl Emitter<'_> {
                 let instr = self
                     .pieces(*op_value, op, ids[0], inner[link][0], &pieces)
                     .ok_or_else(internal)?;
-                last = Some((*op_value, instr));
+                made.insert(*op_value, instr);
+                last = Some(instr);
                 continue;
             }
             let layout = site.result_layout(&inner[link]).ok_or_else(internal)?;
@@ -274,7 +276,9 @@ impl Emitter<'_> {
             let value = self.program.value(*op_value);
             let result = Operand { dims: &value.dims, dtype: value.dtype, layout };
             let mut rules = rules_of_strategy(op, &seen, result, &self.program.mesh);
-            if link > 0 {
+            if link < kernel.attention {
+                rules.push(rules::ATTENTION);
+            } else if link > 0 {
                 rules.push(rules::FUSED);
             }
             let looped = fused.filter(|_| link == 0);
@@ -296,9 +300,13 @@ impl Emitter<'_> {
                     rewriting,
                 )?,
             };
-            last = Some((*op_value, instr));
+            if link < kernel.attention && matches!(op, Op::Softmax { .. }) {
+                self.plan.instructions[instr.index()].origin.attention = true;
+            }
+            made.insert(*op_value, instr);
+            last = Some(instr);
         }
-        last.map(|(_, instr)| instr).ok_or_else(internal)
+        last.ok_or_else(internal)
     }
 
     /// An einsum with a collective in its loop, on operands given in these layouts, whose product
@@ -570,6 +578,7 @@ impl Emitter<'_> {
                 in_layers: v.in_layers.clone(),
                 written: false,
                 piece_of: None,
+                attention: false,
             },
             fold: v.fold,
         });

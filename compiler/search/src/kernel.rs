@@ -4,20 +4,23 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use shard_cost::{begins_a_kernel, fuses_with, may_lead_a_kernel, place_in_chain};
+use shard_cost::{Hardware, begins_a_kernel, fuses_with, may_lead_a_kernel, place_in_chain};
+use shard_ir::attention::{Ops, attention_of, read_for};
 use shard_ir::composite::composite_dim;
-use shard_ir::{Def, Fused, Layout, LoopLayouts, Op, Operand, Program, ValueId};
+use shard_ir::{Def, DimId, Fused, Layout, LoopLayouts, Op, Operand, Program, ValueId};
 
 use crate::logical::{Form, Rewritten};
 use crate::rules::strategies::{OpProfile, OpSite};
 
 /// A chain of ops that runs as one kernel. The last op makes the kernel's value; each other op
-/// feeds the next one alone.
+/// feeds one later op alone: the next one, but where an attention adds scores up.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Kernel {
-    /// The values made, producer first; the last is the value of the kernel.
+    /// The values made, producers first; the last is the value of the kernel.
     pub(crate) chain: Vec<ValueId>,
-    /// For each link of the chain, the pins that the value passes on its way to the next op.
+    /// How many ops at the front of the chain are an attention.
+    pub(crate) attention: usize,
+    /// For each link of the chain, the pins that the value passes on its way to who reads it.
     pub(crate) pins: Vec<Vec<ValueId>>,
     /// What the kernel reads: first the operands of the first op, then for each later op its
     /// operands but the one that the chain feeds.
@@ -39,6 +42,9 @@ pub(crate) struct Kernels {
     /// For each op, its place in its chain of ops ([`place_in_chain`]).
     places: Vec<usize>,
     profiles: Vec<Option<OpProfile>>,
+    /// For each op that is part of an attention, which as one kernel never has the scores in memory,
+    /// the ops of that, first to last.
+    attention: Vec<Option<Arc<Vec<ValueId>>>>,
     /// Whether einsums may do a collective in their loops.
     pub(crate) loops: bool,
     /// Whether composites over a split dim are computed in pieces.
@@ -52,20 +58,25 @@ pub(crate) type Way = (usize, Option<Fused>, Vec<Layout>);
 impl Kernels {
     /// Those of one way of computing a program. In a `strict` layer no composite is computed in
     /// pieces, and no einsum does a collective in its loop: what moves there cannot be written.
-    pub(crate) fn of_form(form: Form, strict: bool, loops: bool) -> Kernels {
+    pub(crate) fn of_form(form: Form, strict: bool, loops: bool, hardware: &Hardware) -> Kernels {
         Kernels {
             made: form.made,
             loops: loops && !strict,
-            ..Kernels::new(Arc::new(form.program), strict)
+            ..Kernels::new(Arc::new(form.program), strict, hardware)
         }
     }
 
     /// Those of a program as it is.
-    pub(crate) fn of_program(program: Program, strict: bool, loops: bool) -> Kernels {
-        Kernels { loops: loops && !strict, ..Kernels::new(Arc::new(program), strict) }
+    pub(crate) fn of_program(
+        program: Program,
+        strict: bool,
+        loops: bool,
+        hardware: &Hardware,
+    ) -> Kernels {
+        Kernels { loops: loops && !strict, ..Kernels::new(Arc::new(program), strict, hardware) }
     }
 
-    fn new(program: Arc<Program>, strict: bool) -> Kernels {
+    fn new(program: Arc<Program>, strict: bool, hardware: &Hardware) -> Kernels {
         let count = program.values.len();
         let mut live = vec![false; count];
         let mut uses = vec![0; count];
@@ -97,6 +108,7 @@ impl Kernels {
             of: vec![Vec::new(); count],
             places: vec![0; count],
             profiles: vec![None; count],
+            attention: vec![None; count],
             loops: false,
             in_pieces: !strict,
         };
@@ -106,9 +118,23 @@ impl Kernels {
                 kernels.places[id.index()] =
                     place_in_chain(op, makers, |maker| kernels.places[maker.index()]);
                 kernels.profiles[id.index()] = Some(kernels.site(id).profile());
-                let alone =
-                    Kernel { chain: vec![id], pins: Vec::new(), operands: operands.clone() };
+                let alone = Kernel {
+                    chain: vec![id],
+                    attention: 0,
+                    pins: Vec::new(),
+                    operands: operands.clone(),
+                };
                 let mut all = vec![alone];
+                let found = match hardware.has_attention() && kernels.live[id.index()] {
+                    true => attention_of(&Values(&kernels), id),
+                    false => None,
+                };
+                if let Some(members) = found.map(Arc::new) {
+                    for member in members.iter() {
+                        kernels.attention[member.index()] = Some(Arc::clone(&members));
+                    }
+                    all.push(kernels.of_attention(&members));
+                }
                 if let Some((places, producer, pins)) = kernels.fusible_operand(id) {
                     for inner in &kernels.of[producer.index()] {
                         let mut chain = inner.chain.clone();
@@ -123,13 +149,92 @@ impl Kernels {
                                 .filter(|(i, _)| !places.contains(i))
                                 .map(|(_, o)| *o),
                         );
-                        all.push(Kernel { chain, pins: links, operands: reads });
+                        let attention = inner.attention;
+                        all.push(Kernel { chain, attention, pins: links, operands: reads });
                     }
                 }
                 kernels.of[id.index()] = all;
             }
         }
         kernels
+    }
+
+    /// The kernel of an attention.
+    fn of_attention(&self, members: &[ValueId]) -> Kernel {
+        let mut kernel = Kernel {
+            chain: members.to_vec(),
+            attention: members.len(),
+            pins: vec![Vec::new(); members.len().saturating_sub(1)],
+            operands: Vec::new(),
+        };
+        for id in members {
+            for operand in self.program.value(*id).def.operands() {
+                let (origin, pins) = self.origin(*operand);
+                match members.iter().position(|member| *member == origin) {
+                    Some(link) => {
+                        kernel.pins[link].extend(pins);
+                        kernel.pins[link].sort_unstable();
+                        kernel.pins[link].dedup();
+                    }
+                    None => kernel.operands.push(*operand),
+                }
+            }
+        }
+        kernel
+    }
+
+    /// The ops of the attention that an op is part of, first to last.
+    pub(crate) fn attention(&self, id: ValueId) -> Option<&[ValueId]> {
+        self.attention[id.index()].as_deref().map(Vec::as_slice)
+    }
+
+    /// In which layouts a member of an attention reads its operands, where that makes a value in
+    /// this one; `None` where the kernel does not make it so: it leaves nothing partial, and has
+    /// all keys.
+    pub(crate) fn read_in_attention(&self, id: ValueId, made: Layout) -> Option<Vec<Layout>> {
+        let program = self.program.as_ref();
+        let (site, dims) = (self.site(id), &program.value(id).dims);
+        let whole = composite_dim(site.op)
+            .and_then(|over| dims.iter().position(|dim| *dim == over))
+            .is_none_or(|at| made.axes_of(at).is_empty());
+        let read: Vec<Layout> =
+            site.operands.iter().map(|(operand, _)| read_for(made, dims, operand)).collect();
+        let fits = made.is_complete() && whole && site.result_layout(&read) == Some(made);
+        fits.then_some(read)
+    }
+
+    /// What the kernel of an attention reads, where it makes its value in a layout and each op in
+    /// it has a strategy for it.
+    pub(crate) fn attention_reads(
+        &self,
+        product: ValueId,
+        made: Layout,
+        has: &dyn Fn(ValueId, Layout, &[Layout]) -> bool,
+        passes: &dyn Fn(ValueId, Layout) -> bool,
+    ) -> Option<Vec<Layout>> {
+        let members = self.attention(product).filter(|members| members.last() == Some(&product))?;
+        let mut layouts: BTreeMap<ValueId, Layout> = BTreeMap::from([(product, made)]);
+        let mut reads: BTreeMap<ValueId, Vec<Layout>> = BTreeMap::new();
+        // Readers before what they read.
+        for id in members.iter().rev() {
+            let read = self.read_in_attention(*id, *layouts.get(id)?)?;
+            if !has(*id, layouts[id], &read) {
+                return None;
+            }
+            for (operand, layout) in self.program.value(*id).def.operands().iter().zip(read) {
+                let (origin, pins) = self.origin(*operand);
+                if !members.contains(&origin) {
+                    reads.entry(*id).or_default().push(layout);
+                    continue;
+                }
+                if !pins.iter().all(|pin| passes(*pin, layout))
+                    || *layouts.entry(origin).or_insert(layout) != layout
+                {
+                    return None;
+                }
+            }
+        }
+        Some(members.iter().flat_map(|id| reads.remove(id).unwrap_or_default()).collect())
     }
 
     /// An op with the types around it. The value must be the result of an op.
@@ -232,9 +337,9 @@ impl Kernels {
         (id, pins)
     }
 
-    /// Whether an operand of the op at `link` of a chain is what the op before it makes.
+    /// Whether an operand of the op at `link` of a chain is what an op before it makes.
     pub(crate) fn is_fed(&self, kernel: &Kernel, link: usize, operand: ValueId) -> bool {
-        link.checked_sub(1).is_some_and(|before| self.origin(operand).0 == kernel.chain[before])
+        kernel.chain[..link].contains(&self.origin(operand).0)
     }
 
     /// Whether a value is made by an einsum that may do a collective in its loop.
@@ -269,26 +374,23 @@ impl Kernels {
     ) -> Option<Vec<Vec<Layout>>> {
         let mut rest = read.iter().copied();
         let mut all: Vec<Vec<Layout>> = Vec::new();
+        let mut made: Vec<Layout> = Vec::new();
         for (i, id) in kernel.chain.iter().enumerate() {
             let operands = self.program.value(*id).def.operands();
             let mut layouts = Vec::with_capacity(operands.len());
-            let fed = match i.checked_sub(1) {
-                Some(link) => {
-                    let layout = self.site(kernel.chain[link]).result_layout(&all[link])?;
-                    Some(layout)
-                }
-                None => None,
-            };
             for operand in operands {
-                layouts.push(match fed {
-                    Some(layout) if self.is_fed(kernel, i, *operand) => layout,
-                    _ => rest.next()?,
+                let origin = self.origin(*operand).0;
+                layouts.push(match kernel.chain[..i].iter().position(|op| *op == origin) {
+                    Some(link) => made[link],
+                    None => rest.next()?,
                 });
             }
-            all.push(match fused {
+            let layouts = match fused {
                 Some(fused) if i == 0 => self.loop_layouts(*id, fused, &layouts)?.operands,
                 _ => layouts,
-            });
+            };
+            made.push(self.site(*id).result_layout(&layouts)?);
+            all.push(layouts);
         }
         Some(all)
     }
@@ -305,6 +407,15 @@ impl Kernels {
         let single = alone(id, target);
         let mut found: Vec<Way> =
             single.iter().map(|(fused, layouts)| (0, *fused, layouts.clone())).collect();
+        let has = |of: ValueId, made: Layout, read: &[Layout]| {
+            let is_it = |(fused, layouts): &(Option<Fused>, Vec<Layout>)| {
+                fused.is_none() && layouts.as_slice() == read
+            };
+            alone(of, made).iter().any(is_it)
+        };
+        if let Some(read) = self.attention_reads(id, target, &has, passes) {
+            found.push((1, None, read));
+        }
         if let Some((places, producer, pins)) = self.fusible_operand(id) {
             for (_, layouts) in &single {
                 let between = layouts[places[0]];
@@ -331,5 +442,36 @@ impl Kernels {
             }
         }
         found
+    }
+}
+
+/// The ops of a program, behind pins.
+struct Values<'a>(&'a Kernels);
+
+impl<'a> Ops<'a> for Values<'a> {
+    type Id = ValueId;
+
+    fn op(&self, id: ValueId) -> Option<&'a Op> {
+        match &self.0.program.value(id).def {
+            Def::Op { op, .. } => Some(op),
+            Def::Parameter { .. } | Def::Constant(_) | Def::Pin { .. } => None,
+        }
+    }
+
+    fn operands(&self, id: ValueId) -> Vec<ValueId> {
+        let operands = self.0.program.value(id).def.operands();
+        operands.iter().map(|operand| self.0.origin_of(*operand)).collect()
+    }
+
+    fn dims(&self, id: ValueId) -> &'a [DimId] {
+        &self.0.program.value(id).dims
+    }
+
+    fn passes(&self, from: ValueId, to: ValueId) -> bool {
+        let Values(kernels) = self;
+        let program = &kernels.program;
+        let (places, pins) = kernels.ways_from(from, program.value(to).def.operands());
+        let uses: usize = pins.iter().chain([&from]).map(|v| kernels.uses[v.index()]).sum();
+        program.value(from).fold == program.value(to).fold && uses == places.len() + pins.len()
     }
 }

@@ -231,7 +231,7 @@ fn the_tables_of_the_page_are_those_of_the_search() {
 
     let mut made = put(&page, "forms", &walk.forms());
     let form = Saturated::new(&walk.program, false, &walk.limits).written();
-    let kernels = Arc::new(Kernels::of_form(form, false, false));
+    let kernels = Arc::new(Kernels::of_form(form, false, false, &walk.hardware));
     let maxima = maxima(&kernels.program);
     let (branch, _) =
         all_plans(&kernels, &walk.hardware, maxima, (false, &walk.limits), Wanted::default())

@@ -300,7 +300,7 @@ impl<'a> Equal<'a> {
     }
 
     /// Where a class is computed: all its nodes are in one place.
-    fn place_of(&self, class: Class) -> Place {
+    pub(super) fn place_of(&self, class: Class) -> Place {
         match self.nodes(self.now(class)).first() {
             Some(node) => match node.head {
                 Head::Op(number) => self.made[number].place,

@@ -147,6 +147,20 @@ pub(super) fn sum_of_einsum(equal: &Equal<'_>, class: Class, found: &mut Vec<Fou
     }
 }
 
+/// `causal(a over L, S)` is `a` if L has one position: no key is later than the last one. Both are
+/// computed in one place, as all that is in a class.
+pub(super) fn mask_of_nothing(equal: &Equal<'_>, class: Class, found: &mut Vec<Found>) {
+    for node in equal.nodes(class) {
+        if let (Some(Op::Mask { query, .. }), &[masked]) = (equal.op(node), &node.operands[..])
+            && equal.program.sizes(&[*query]) == [1]
+            && masked != class
+            && equal.place_of(masked) == equal.place_of(class)
+        {
+            found.push((class, Expr::Class(masked)));
+        }
+    }
+}
+
 /// A term of a sum, and whether it is taken away.
 type Term = (bool, Class);
 

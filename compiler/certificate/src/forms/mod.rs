@@ -47,9 +47,13 @@ pub fn forms(program: &Program) -> Forms {
 fn equal_ways(program: &Program) -> (Equal<'_>, Option<TooMany>) {
     let laws: &[Law] = match program.strict {
         true => &[laws::long_einsum],
-        false => {
-            &[laws::long_einsum, laws::reassociation, laws::sum_of_einsum, laws::shared_operand]
-        }
+        false => &[
+            laws::long_einsum,
+            laws::reassociation,
+            laws::sum_of_einsum,
+            laws::shared_operand,
+            laws::mask_of_nothing,
+        ],
     };
     let mut equal = Equal::of(program);
     let is_whole = close_under(&mut equal, laws);
@@ -248,7 +252,13 @@ const MOST_FLOPS: u128 = 1 << 80;
 /// What every plan of a form takes at least, from its flops alone, however they are spread over the
 /// devices.
 pub fn least_time(form: &Program, hardware: &Hardware) -> u64 {
-    let on_a_device = flops(form) / u128::from(form.mesh.devices().max(1));
+    let mut on_a_device = flops(form) / u128::from(form.mesh.devices().max(1));
+    // An attention leaves out the pairs that its mask hides: less than half of them.
+    let is_mask =
+        |value: &shard_ir::Value| matches!(value.def, Def::Op { op: Op::Mask { .. }, .. });
+    if hardware.has_attention() && form.values.iter().any(is_mask) {
+        on_a_device /= 2;
+    }
     if on_a_device > MOST_FLOPS {
         return 0;
     }
@@ -258,6 +268,7 @@ pub fn least_time(form: &Program, hardware: &Hardware) -> u64 {
             flops: Flops(on_a_device),
             arithmetic: *arithmetic,
             matmul,
+            attention: false,
             read,
             write,
             fetched,

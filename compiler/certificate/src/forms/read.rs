@@ -23,17 +23,17 @@ pub(super) fn forms(equal: &Equal<'_>, most: usize) -> Option<Vec<Program>> {
     Some(others.filter_map(|choice| write(equal, choice)).map(|form| form.program).collect())
 }
 
-/// Whether the source computes something twice, which every form but the one written computes once.
+/// Whether the source computes something twice, which every form but the one written computes once,
+/// or what is there already.
 pub(super) fn merges(equal: &Equal<'_>) -> bool {
-    let program = equal.program;
-    let is_op = |id: &ValueId| matches!(program.value(*id).def, Def::Op { .. });
-    let ops: Vec<Class> = program
-        .live_values()
+    let live = equal.program.live_values();
+    let is_constant = |id: &ValueId| matches!(equal.program.value(*id).def, Def::Constant(_));
+    let classes: Vec<Class> = live
         .into_iter()
-        .filter(is_op)
+        .filter(|id| !is_constant(id))
         .filter_map(|id| equal.class_of_value(id))
         .collect();
-    ops.iter().collect::<BTreeSet<_>>().len() < ops.len()
+    classes.iter().collect::<BTreeSet<_>>().len() < classes.len()
 }
 
 /// Results, and what stays in every form: pins and parameters.
@@ -52,11 +52,13 @@ pub(super) fn roots(equal: &Equal<'_>) -> Vec<Class> {
 }
 
 /// The nodes that each class can be taken as: no einsum of more than two operands, which are there
-/// as products of two.
+/// as products of two, and none that needs its own class.
 pub(super) fn nodes_to_take<'e>(equal: &'e Equal<'_>) -> BTreeMap<Class, Vec<&'e Node>> {
     let is_long = |node: &&Node| equal.op(node) == Some(&Op::Einsum) && node.operands.len() > 2;
-    let of =
-        |class: Class| (class, equal.nodes(class).iter().filter(|node| !is_long(node)).collect());
+    let of = |class: Class| {
+        let is_taken = |node: &&Node| !is_long(node) && !node.operands.contains(&class);
+        (class, equal.nodes(class).iter().filter(is_taken).collect())
+    };
     let mut nodes: BTreeMap<Class, Vec<&Node>> = equal.classes().into_iter().map(of).collect();
     // What has none takes those with it that need it.
     while let Some(empty) =

@@ -50,6 +50,11 @@ fn read_top(mut top: Table<'_, '_>) -> Option<Hardware> {
     let efficiency = top.table("efficiency").map(read_efficiency).unwrap_or_default();
     let chip = top.need_table("chip", "add a table `[chip]` with flops, hbm_bytes, hbm_bandwidth");
     let chip = chip.map(|table| read_chip(table, &efficiency));
+    let attention = top.table("kernels").and_then(|mut table| {
+        let fraction = table.number("attention", Numbers::Positive { max: 1.0 });
+        table.finish();
+        fraction
+    });
     let network =
         top.need_table("network", "add a table `[network]` with kind, bandwidth, latency");
     let network = network.map(|table| read_network(table, efficiency.network));
@@ -65,6 +70,11 @@ fn read_top(mut top: Table<'_, '_>) -> Option<Hardware> {
         name: name?.0,
         source,
         flops: chip.flops,
+        attention: attention.map(|fraction| {
+            let reached =
+                |(dtype, peak): &(Dtype, u64)| (*dtype, whole_rate(*peak as f64, fraction));
+            chip.peaks.iter().map(reached).collect()
+        }),
         peaks: chip.peaks,
         matmul_tile: chip.matmul_tile,
         hbm_bytes: chip.hbm_bytes.saturating_sub(chip.hbm_reserved_bytes),

@@ -37,6 +37,8 @@ pub struct Hardware {
     flops: Vec<(Dtype, u64)>,
     /// The same at peak, whatever is reached of it.
     peaks: Vec<(Dtype, u64)>,
+    /// The same where attention runs as one kernel; `None` where it does not.
+    attention: Option<Vec<(Dtype, u64)>>,
     /// The side of the tiles in which matrices are multiplied: what does not fill its last tile
     /// takes as long as if it did.
     pub matmul_tile: Option<u64>,
@@ -159,6 +161,17 @@ impl Hardware {
     /// As [`Hardware::flops_rate`], at the chip's peak: what utilisation is a fraction of.
     pub fn peak_flops_rate(&self, arithmetic: Dtype) -> u64 {
         of_arithmetic(&self.peaks, arithmetic)
+    }
+
+    /// Whether attention may run as one kernel.
+    pub fn has_attention(&self) -> bool {
+        self.attention.is_some()
+    }
+
+    /// As [`Hardware::flops_rate`], of attention as one kernel; that of products where the file
+    /// does not say.
+    pub fn attention_rate(&self, arithmetic: Dtype) -> u64 {
+        of_arithmetic(self.attention.as_ref().unwrap_or(&self.flops), arithmetic)
     }
 
     /// Whether the file has a figure for an arithmetic type; f16 has bf16's by right, any other

@@ -287,6 +287,10 @@ fn tail(scope: Scope<'_>, cursor: &mut Cursor<'_>) -> Parsed<(Origin, Option<Fol
     if cursor.take_word("of") {
         origin.piece_of = Some(cursor.name("a value's name")?);
     }
+    if cursor.take_word("as") {
+        cursor.expect_word("attention")?;
+        origin.attention = true;
+    }
     if cursor.take(";") {
         origin.rules = Rules::named(&cursor.name("the rule's name")?);
     }

@@ -136,6 +136,9 @@ fn print_instruction(out: &mut String, plan: &Plan, id: InstrId) {
     if let Some(whole) = &instr.origin.piece_of {
         let _ = write!(out, " of {}", quoted(whole));
     }
+    if instr.origin.attention {
+        out.push_str(" as attention");
+    }
     if let Some(rules) = instr.origin.rules.text() {
         let _ = write!(out, " ; {}", quoted(&rules));
     }

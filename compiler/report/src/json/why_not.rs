@@ -53,15 +53,15 @@ struct PlanJson {
 struct CrossingJson {
     dim: String,
     now: u64,
-    up: TurnJson,
-    down: TurnJson,
+    up: TurnJson<u64>,
+    down: TurnJson<u64>,
 }
 
 #[derive(Debug, Serialize)]
 #[serde(tag = "result", rename_all = "lowercase")]
-enum TurnJson {
-    Wins { at: u64, loses_at: u64, behind_s: f64 },
-    Never { to: u64, behind_s: f64 },
+enum TurnJson<At> {
+    Wins { at: At, loses_at: At, behind_s: f64 },
+    Never { to: At, behind_s: f64 },
     Unknown,
 }
 
@@ -69,16 +69,8 @@ enum TurnJson {
 /// bandwidth.
 #[derive(Debug, Serialize)]
 struct BandwidthJson {
-    up: FactorJson,
-    down: FactorJson,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(tag = "result", rename_all = "lowercase")]
-enum FactorJson {
-    Wins { at: f64, loses_at: f64, behind_s: f64 },
-    Never { to: f64, behind_s: f64 },
-    Unknown,
+    up: TurnJson<f64>,
+    down: TurnJson<f64>,
 }
 
 fn faster_because(faster: Faster) -> &'static str {
@@ -99,26 +91,13 @@ fn added_seconds(one: Picoseconds, other: Picoseconds) -> f64 {
     }
 }
 
-fn factor_json(turn: Turn) -> FactorJson {
+/// Where an answer turns; `at` says how a size or a factor is written.
+fn turn_json<At>(turn: Turn, at: impl Fn(u64) -> At) -> TurnJson<At> {
     match turn {
-        Turn::Wins { at, loses_at, behind } => FactorJson::Wins {
-            at: factor(at),
-            loses_at: factor(loses_at),
-            behind_s: behind.seconds(),
-        },
-        Turn::Never { to, behind } => {
-            FactorJson::Never { to: factor(to), behind_s: behind.seconds() }
+        Turn::Wins { at: wins, loses_at, behind } => {
+            TurnJson::Wins { at: at(wins), loses_at: at(loses_at), behind_s: behind.seconds() }
         }
-        Turn::Unknown => FactorJson::Unknown,
-    }
-}
-
-fn turn_json(turn: Turn) -> TurnJson {
-    match turn {
-        Turn::Wins { at, loses_at, behind } => {
-            TurnJson::Wins { at, loses_at, behind_s: behind.seconds() }
-        }
-        Turn::Never { to, behind } => TurnJson::Never { to, behind_s: behind.seconds() },
+        Turn::Never { to, behind } => TurnJson::Never { to: at(to), behind_s: behind.seconds() },
         Turn::Unknown => TurnJson::Unknown,
     }
 }
@@ -138,7 +117,7 @@ fn plan_json(layer: &Layer<'_>) -> PlanJson {
 
 fn crossing_json(crossing: &Crossing) -> Option<CrossingJson> {
     let Figure::Dim(dim) = &crossing.figure else { return None };
-    let (up, down) = (turn_json(crossing.up), turn_json(crossing.down));
+    let (up, down) = (turn_json(crossing.up, |at| at), turn_json(crossing.down, |at| at));
     Some(CrossingJson { dim: dim.clone(), now: crossing.now, up, down })
 }
 
@@ -161,11 +140,9 @@ pub fn json(answers: &[WhyNot<'_>]) -> String {
             ways: a.ways,
             ways_cut: a.cut,
             crossings: a.crossings.iter().filter_map(crossing_json).collect(),
-            bandwidth: a
-                .crossings
-                .iter()
-                .find(|c| c.figure == Figure::Network)
-                .map(|c| BandwidthJson { up: factor_json(c.up), down: factor_json(c.down) }),
+            bandwidth: a.crossings.iter().find(|c| c.figure == Figure::Network).map(|c| {
+                BandwidthJson { up: turn_json(c.up, factor), down: turn_json(c.down, factor) }
+            }),
         }
     };
     text(&WhyNotJson { schema: "shardc.why-not/1", answers: answers.iter().map(answer).collect() })

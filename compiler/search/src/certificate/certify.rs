@@ -151,7 +151,7 @@ fn divide(
     target: u64,
     limits: &Limits,
 ) -> Result<Result<Branches, Unshown>, CertificateError> {
-    let kernels = Kernels::of_program(form.clone(), form.strict, loops);
+    let kernels = Kernels::of_program(form.clone(), form.strict, loops, hardware);
     let factors = factors_of(&kernels, hardware, limits)?.in_fine_ticks();
     let mut space = Space::new(form, hardware, loops, &joint.present)?;
     let scopes = scopes(form, &joint.present, hardware.hbm_bytes);
@@ -168,7 +168,7 @@ fn certify_form(
     bound: &mut u64,
     limits: &Limits,
 ) -> Result<Vec<PriceSet>, CertificateError> {
-    let kernels = Kernels::of_program(form.clone(), form.strict, fuse);
+    let kernels = Kernels::of_program(form.clone(), form.strict, fuse, hardware);
     let factors = factors_of(&kernels, hardware, limits)?;
     let space = Space::new(form, hardware, fuse, present)?;
     let scopes = scopes(form, present, hardware.hbm_bytes);

@@ -8,6 +8,7 @@ use shard_certificate::{
     AlternativePrices, CertificateError, Choices, Common, Extent, Form, Ground, PriceSet, Reader,
     ReaderPrices, Region, Solved, Space, Together,
 };
+use shard_cost::Hardware;
 use shard_ir::{Layout, Plan, Program, ValueId};
 
 use super::certify::{SWEEPS_OF_A_CERTIFICATE, factors_of, scopes, swept};
@@ -62,7 +63,7 @@ fn solve(
         .form(picks)
         .ok_or_else(|| CertificateError::new("choices of several clusters need each other"))?;
     let program = &form.program;
-    let kernels = Kernels::of_program(program.clone(), program.strict, loops);
+    let kernels = Kernels::of_program(program.clone(), program.strict, loops, hardware);
     let factors = factors_of(&kernels, hardware, limits)?.in_fine_ticks();
     let scopes = scopes(program, &joint.present, hardware.hbm_bytes);
     let room = Room::new(program, hardware.hbm_bytes).within(scopes.as_ref());
@@ -86,7 +87,7 @@ fn solve(
         for alternative in (0..count).filter(|alternative| *alternative != picks[cluster]) {
             let mut given = Vec::new();
             let sum = solved.alternative(cluster, alternative, |space, form| {
-                given = within(&mut apart, space, form, (cluster, loops))?;
+                given = within(&mut apart, space, form, (cluster, loops, hardware))?;
                 Ok(given.clone())
             })?;
             best = best.min((sum, alternative));
@@ -175,10 +176,10 @@ fn within(
     apart: &mut Apart<'_, '_>,
     space: &Space<'_>,
     form: &Form,
-    (cluster, loops): (usize, bool),
+    (cluster, loops, hardware): (usize, bool, &Hardware),
 ) -> Result<Vec<ReaderPrices>, CertificateError> {
     let program: &Program = &form.program;
-    let kernels = Kernels::of_program(program.clone(), program.strict, loops);
+    let kernels = Kernels::of_program(program.clone(), program.strict, loops, hardware);
     let ids: Vec<Id> = form.classes.iter().map(|class| Id::from(*class)).collect();
     let other = Classed::new(&kernels, &ids);
     let is_inside = |id: ValueId| {

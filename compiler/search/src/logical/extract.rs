@@ -45,12 +45,13 @@ pub(super) fn read_off(logical: &Logical<'_>, strict: bool, limit: usize, room: 
     Read { forms: first, beyond, cut: !all_read }
 }
 
-/// Whether the source computes something twice: a class is one value in every form.
+/// Whether the source computes something twice, or what is there already: a class is one value in
+/// every form.
 pub(super) fn is_merged(logical: &Logical<'_>, live: &[bool]) -> bool {
-    let is_op =
-        |id: &ValueId| matches!(logical.program.value(*id).def, Def::Op { .. }) && live[id.index()];
+    let is_constant = |id: &ValueId| matches!(logical.program.value(*id).def, Def::Constant(_));
+    let counts = |id: &ValueId| live[id.index()] && !is_constant(id);
     let written: Vec<Id> =
-        logical.program.value_ids().filter(is_op).filter_map(|id| class_of(logical, id)).collect();
+        logical.program.value_ids().filter(counts).filter_map(|id| class_of(logical, id)).collect();
     written.len() > written.iter().collect::<BTreeSet<_>>().len()
 }
 
@@ -74,12 +75,16 @@ pub(super) fn roots(logical: &Logical<'_>, live: &[bool]) -> Vec<Id> {
 }
 
 /// The e-nodes that each class can be read from: no einsum of more than two operands, which are
-/// there as chains.
+/// there as chains, and nothing that is made of itself.
 pub(super) fn options<'a>(logical: &'a Logical<'_>, classes: &[Id]) -> BTreeMap<Id, Vec<&'a Node>> {
     let is_long = |n: &Node| logical.op(n) == Some(&Op::Einsum) && n.operands.len() > 2;
     let mut all: BTreeMap<Id, Vec<&Node>> = classes
         .iter()
-        .map(|class| (*class, logical.nodes(*class).into_iter().filter(|n| !is_long(n)).collect()))
+        .map(|class| {
+            let of_itself = |n: &Node| n.operands.contains(class);
+            let nodes = logical.nodes(*class).into_iter();
+            (*class, nodes.filter(|n| !is_long(n) && !of_itself(n)).collect())
+        })
         .collect();
     // What only a limit has left without any way to compute it takes those with it that need it.
     while let Some(empty) = all.iter().find(|(_, nodes)| nodes.is_empty()).map(|(class, _)| *class)
@@ -304,8 +309,9 @@ impl Writer<'_, '_> {
         }
         let here = self.reader.values.get(&class).map_or(&[][..], Vec::as_slice);
         let cause = here.first().copied().unwrap_or(cause);
+        let operands = self.in_order(node, here);
         let operands =
-            node.operands.iter().map(|o| self.write(*o, cause)).collect::<Option<Vec<_>>>()?;
+            operands.iter().map(|o| self.write(*o, cause)).collect::<Option<Vec<_>>>()?;
         let source = logical.program.value(cause);
         let def = match node.head {
             Head::Given(id) => logical.program.value(id).def.clone(),
@@ -339,6 +345,9 @@ impl Writer<'_, '_> {
         };
         let id = ValueId(self.program.values.len() as u32);
         let is_op = matches!(def, Def::Op { .. });
+        let is_mask = |id: ValueId| {
+            matches!(logical.program.value(id).def, Def::Op { op: Op::Mask { .. }, .. })
+        };
         self.program.values.push(Value {
             name,
             dims: ty.dims,
@@ -351,7 +360,11 @@ impl Writer<'_, '_> {
         });
         let rule = match logical.rule_of(node) {
             Some(rule) => Some(rule),
-            None => (is_op && here.len() > 1).then_some(rules::MERGED),
+            None if is_op && here.len() > 1 => Some(match here.iter().any(|id| is_mask(*id)) {
+                true => rules::UNMASKED,
+                false => rules::MERGED,
+            }),
+            None => None,
         };
         if let Some(rule) = rule.filter(|_| self.wanted.is_none()) {
             self.made.insert(id, Rewritten { rule, reason: self.reason(rule, class, node, here) });
@@ -359,6 +372,24 @@ impl Writer<'_, '_> {
         self.now.insert(class, id);
         self.classes.push(class);
         Some(id)
+    }
+
+    /// The operands of an e-node; where their order does not matter, as the source writes them.
+    fn in_order(&self, node: &Node, here: &[ValueId]) -> Vec<Id> {
+        let logical = self.reader.logical;
+        let as_written = |id: &ValueId| match &logical.program.value(*id).def {
+            Def::Op { op, operands } if logical.op(node) == Some(op) => {
+                operands.iter().map(|o| class_of(logical, *o)).collect::<Option<Vec<Id>>>()
+            }
+            Def::Op { .. } | Def::Parameter { .. } | Def::Constant(_) | Def::Pin { .. } => None,
+        };
+        let sorted = |operands: &[Id]| {
+            let mut operands = operands.to_vec();
+            operands.sort_unstable();
+            operands
+        };
+        let is_same = |operands: &Vec<Id>| sorted(operands) == sorted(&node.operands);
+        here.iter().filter_map(as_written).find(is_same).unwrap_or_else(|| node.operands.clone())
     }
 
     /// Something of which nothing is said but its type.
@@ -393,7 +424,7 @@ impl Writer<'_, '_> {
         here: &[ValueId],
     ) -> Option<Rewriting> {
         let logical = self.reader.logical;
-        if rule == rules::LONG_EINSUM {
+        if rule == rules::LONG_EINSUM || rule == rules::UNMASKED {
             return None;
         }
         if rule == rules::MERGED {

@@ -213,7 +213,7 @@ impl<'a> Logical<'a> {
     }
 
     /// Where a class is computed: all its e-nodes are in one place.
-    fn place_of(&self, class: Id) -> Place {
+    pub(super) fn place_of(&self, class: Id) -> Place {
         match self.graph[class].nodes.first().map(|node| node.head) {
             Some(Head::Op(number)) => self.made(number).place,
             Some(Head::Given(value) | Head::Pin(value)) => {

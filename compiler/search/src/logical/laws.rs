@@ -235,6 +235,21 @@ fn sum(ty: &TensorType, mut terms: Vec<(Expr, bool)>) -> Option<Expr> {
     (!negative).then_some(chain)
 }
 
+/// `causal(a over L, S)` is `a` where L has one position: it is the last, which sees every key.
+pub(super) fn mask_of_nothing(logical: &Logical<'_>, class: Id, found: &mut Found) {
+    for node in logical.nodes(class) {
+        let Some(Op::Mask { query, .. }) = logical.op(node) else { continue };
+        let &[masked] = node.operands.as_slice() else { continue };
+        // A class is computed in one place.
+        if masked != class
+            && logical.program.dims[query.index()].size == 1
+            && logical.place_of(masked) == logical.place_of(class)
+        {
+            found.push((class, Expr::Class(masked)));
+        }
+    }
+}
+
 fn einsum(ty: TensorType, operands: impl IntoIterator<Item = Expr>) -> Expr {
     Expr::Op(Made { op: Op::Einsum, ty, place: Place::default() }, operands.into_iter().collect())
 }

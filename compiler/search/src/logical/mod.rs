@@ -81,6 +81,7 @@ const LAWS: &[Law] = &[
     (rules::REASSOCIATED, laws::reassociation),
     (rules::SUM_OF_EINSUM, laws::sum_of_einsum),
     (rules::SHARED_OPERAND, laws::shared_operand),
+    (rules::UNMASKED, laws::mask_of_nothing),
 ];
 
 /// The logical e-graph of a program, with all that the rules find.
@@ -210,12 +211,17 @@ const MAX_FLOPS: u128 = 1 << 80;
 /// What the time of so many flops counts for at least, however they are spread over the devices.
 fn least_time(flops: u128, program: &Program, hardware: &Hardware) -> u64 {
     let on_one_device = flops / u128::from(program.mesh.devices().max(1));
+    // An attention multiplies no pairs that its mask hides, which are less than half of all.
+    let masks = |v: &shard_ir::Value| matches!(v.def, Def::Op { op: Op::Mask { .. }, .. });
+    let hides = hardware.has_attention() && program.values.iter().any(masks);
+    let on_one_device = if hides { on_one_device / 2 } else { on_one_device };
     if on_one_device > MAX_FLOPS {
         return 0;
     }
     let at = |arithmetic: &Dtype| {
         let work = Work {
             matmul: None,
+            attention: false,
             flops: Flops(on_one_device),
             arithmetic: *arithmetic,
             read: Bytes(0),

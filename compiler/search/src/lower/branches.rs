@@ -50,8 +50,8 @@ impl<'a> Lowering<'a> {
         let rewritten: Vec<bool> = forms.iter().map(|(_, form)| form.rewritten).collect();
         let first_bounds: Vec<u64> = forms.iter().map(|(bound, _)| *bound).collect();
         let mut forms: Vec<Option<Form>> = forms.into_iter().map(|(_, form)| Some(form)).collect();
-        let (all_written, loops) = (self.all_written, self.loops);
-        let of_form = |form| Arc::new(Kernels::of_form(form, all_written, loops));
+        let (all_written, loops, hardware) = (self.all_written, self.loops, self.hardware);
+        let of_form = |form| Arc::new(Kernels::of_form(form, all_written, loops, hardware));
         let mut take = |form: usize| forms.get_mut(form).and_then(Option::take).map(of_form);
         // The most promising first; of those that promise alike what is nearest to a plan, then
         // what came first.

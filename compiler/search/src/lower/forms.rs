@@ -41,7 +41,8 @@ impl Lowering<'_> {
     fn explore_without_bounds(&mut self, forms: Vec<Form>) -> Result<(), LowerError> {
         for form in forms {
             self.best.rewritten = form.rewritten;
-            let kernels = Arc::new(Kernels::of_form(form, self.all_written, self.loops));
+            let kernels =
+                Arc::new(Kernels::of_form(form, self.all_written, self.loops, self.hardware));
             within_limits(&kernels.program, self.limits)?;
             let room = self.capacity.map(|capacity| Room::new(&kernels.program, capacity));
             self.search(&kernels, None, None, room.as_ref(), 0)?;
@@ -60,8 +61,8 @@ impl Lowering<'_> {
         let maxima = maxima(choices.program());
         let ground =
             Ground { hardware: self.hardware, maxima, strict: self.strict, limits: self.limits };
-        let kernels_of = |form| Kernels::of_form(form, self.all_written, self.loops);
-        let of_part = |part| Kernels::of_program(part, self.all_written, self.loops);
+        let kernels_of = |form| Kernels::of_form(form, self.all_written, self.loops, self.hardware);
+        let of_part = |part| Kernels::of_program(part, self.all_written, self.loops, self.hardware);
         let solve = |kernels: &Kernels| match self.all_plans_of(kernels, true) {
             Ok((branch, _)) => Ok(Some(branch)),
             Err(LowerError::Limit { .. }) => Ok(None),

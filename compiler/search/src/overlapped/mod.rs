@@ -70,7 +70,7 @@ fn of_form(
     (known, shared): (OverlapBound, &mut Shared),
 ) -> Result<Option<OverlapBound>, LowerError> {
     let strict = options.strict || form.program.strict;
-    let kernels = Kernels::of_form(form, strict, options.fuse && !strict);
+    let kernels = Kernels::of_form(form, strict, options.fuse && !strict, hardware);
     let (program, limits) = (kernels.program.as_ref(), &options.limits);
     within_limits(program, limits)?;
     check_labels(program)?;

@@ -70,6 +70,9 @@ rules! {
     SHARED_OPERAND = Logical, "terms_that_share_an_operand_are_one_einsum",
         "einsum(x, a) + einsum(x, b) is einsum(x, a + b); likewise with - and more terms, never \
             the other way";
+    /// A mask that hides nothing.
+    UNMASKED = Logical, "mask_that_hides_nothing_is_dropped",
+        "causal(a over L, S) is a where every query sees every key: L has one position, the last";
     /// Equal ops.
     MERGED = Logical, "equal_ops_are_one_value",
         "two ops alike on the same operands are done once";
@@ -123,6 +126,10 @@ rules! {
     /// An elementwise op joins its producer's kernel.
     FUSED = Fusion, "elementwise_op_joins_its_producer",
         "gelu(einsum(a, b -> BF)) is one kernel: the einsum's result touches no memory";
+    /// An op is part of an attention.
+    ATTENTION = Fusion, "attention_is_one_kernel",
+        "einsum(softmax(einsum(q, k -> BHLS) over S), v -> BHLQ) is one kernel where the chip has one: \
+            no scores touch memory";
     /// An all-gather in the loop of an einsum.
     LOOPED_GATHER = Loop, "einsum_gathers_an_operand_in_its_loop",
         "einsum(all-gather(y) of BE_y, EF_y -> BF_y) is one loop over the chunks of E";

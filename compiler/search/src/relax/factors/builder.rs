@@ -1,5 +1,6 @@
 //! Making factors: the strategies of each op with their times, alone and as members of kernels.
 
+use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use shard_ir::{
 
 use super::super::graph::{FAR, Graph, Node};
 use super::{Factor, KernelStates};
-use crate::in_pieces::{InPieces, work_of};
+use crate::in_pieces::{Held, HeldOp, InPieces, work_of};
 use crate::kernel::Kernels;
 
 /// What two ops must have in common to have the same strategies at the same times: the op, dims and
@@ -84,7 +85,7 @@ impl Builder<'_> {
         let value = program.value(id);
         let operands = value.def.operands();
         let arity = operands.len();
-        if kernels.fusible_operand(id).is_some() {
+        if kernels.fusible_operand(id).is_some() || kernels.attention(id).is_some() {
             return Some(Arc::new(Factor { arity, ..self.op(kernels, hardware, id, op)? }));
         }
         let origins: Vec<ValueId> = operands.iter().map(|o| kernels.origin_of(*o)).collect();
@@ -155,9 +156,19 @@ impl Builder<'_> {
         }
         let mut by_layout: FxHashMap<Node, Vec<(Node, i64)>> = FxHashMap::default();
         let base = self.graphs[id.index()].nodes() as Node;
+        // The states within an attention, whose time is paid where it ends.
+        let mut within: FxHashMap<Node, Node> = FxHashMap::default();
         for (i, (layout, extra)) in self.states[id.index()].of.iter().enumerate() {
-            by_layout.entry(*layout).or_default().push((base + i as Node, *extra));
+            match *extra == WITHIN_ATTENTION {
+                true => {
+                    within.insert(*layout, base + i as Node);
+                }
+                false => by_layout.entry(*layout).or_default().push((base + i as Node, *extra)),
+            }
         }
+        let members = kernels.attention(id).unwrap_or_default();
+        let ends_attention = members.last() == Some(&id);
+        let mut attentions: FxHashMap<Layout, Option<Work>> = FxHashMap::default();
         let result_layouts = match op {
             Op::Split { .. } | Op::Merge { .. } => self.graphs[id.index()].layouts.clone(),
             _ => Vec::new(),
@@ -236,6 +247,31 @@ impl Builder<'_> {
                     );
                 });
             }
+            if !members.is_empty()
+                && (ends_attention || within.contains_key(&out))
+                && kernels.read_in_attention(id, result).as_deref() == Some(layouts)
+            {
+                let member: Vec<Node> = (0..operands.len())
+                    .map(|i| match members.contains(&kernels.origin_of(operands[i])) {
+                        true => self.state(operands[i], reads[i], WITHIN_ATTENTION),
+                        false => reads[i],
+                    })
+                    .collect();
+                if let Some(state) = within.get(&out) {
+                    factor.push(*state, member.iter().copied(), 0);
+                }
+                let work = *attentions
+                    .entry(result)
+                    .or_insert_with(|| attention_work(kernels, id, result));
+                if let Some(work) = work.filter(|_| ends_attention) {
+                    for (out, extra) in std::iter::once((out, 0)).chain(states.iter().copied()) {
+                        let write = (work.write.0 as i64).saturating_add(extra).max(0) as u64;
+                        let work = Work { write: Bytes(write), ..work };
+                        let time = in_steps(roofline(hardware, &work).0);
+                        factor.push(out, member.iter().copied(), time);
+                    }
+                }
+            }
             let Some((places, producer, _)) = &fused else { return next };
             let between = layouts[places[0]];
             if !kernels.may_be_joined(*producer, between)
@@ -258,6 +294,29 @@ impl Builder<'_> {
         self.room = self.room.saturating_sub(factor.out.len());
         whole.is_continue().then_some(factor)
     }
+}
+
+/// In place of the bytes to come of a kernel state: the value is within an attention, whose time its
+/// last op pays.
+const WITHIN_ATTENTION: i64 = i64::MIN;
+
+/// The work of the attention that ends with a value in a layout, as one kernel.
+fn attention_work(kernels: &Kernels, product: ValueId, made: Layout) -> Option<Work> {
+    let kernel = kernels.of[product.index()].iter().find(|kernel| kernel.attention > 0)?;
+    let reads = kernels.attention_reads(product, made, &|_, _, _| true, &|_, _| true)?;
+    let layouts = kernels.operand_layouts(kernel, None, &reads)?;
+    let held = |(id, read): (&ValueId, &Vec<Layout>)| {
+        let site = kernels.site(*id);
+        let operands = kernels.program.value(*id).def.operands().iter().zip(read);
+        Some(HeldOp {
+            result: Held::of(kernels, *id, site.result_layout(read)?),
+            operands: operands.map(|(o, layout)| Held::of(kernels, *o, *layout)).collect(),
+            op: Cow::Owned(site.op.clone()),
+        })
+    };
+    let chain: Vec<HeldOp<'_>> =
+        kernel.chain.iter().zip(&layouts).map(held).collect::<Option<_>>()?;
+    Some(work_of(&chain))
 }
 
 /// The collectives in the loops of one einsum. Their times depend on little, and few of them

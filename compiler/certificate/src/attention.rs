@@ -1,0 +1,245 @@
+//! Attention as one kernel (`spec/cost.md`, *Attention*): which ops it is, and in which layouts it can
+//! be had.
+//!
+//! Every op of it makes its value whole: nothing is partial, and no axis splits the keys. So the
+//! layout of what it makes says all: an axis that splits a dim there splits it wherever it is, and no
+//! other one splits anything.
+
+use rustc_hash::FxHashMap;
+use shard_cost::{Hardware, KernelOp, LocalTensor, kernel_work};
+use shard_ir::attention::{Ops, attention_of};
+use shard_ir::{Def, DimId, Layout, Op, Program, ValueId};
+
+use crate::kernel::{self, Kernel, Key, is_constant, local_sizes, unpinned};
+use crate::moves::Node;
+use crate::space::Space;
+
+/// An attention as one kernel.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Attention {
+    /// Its ops, first to last.
+    pub(crate) members: Vec<ValueId>,
+    /// The pins that what passes in it passes, with who is pinned.
+    pub(crate) pins: Vec<ValueId>,
+    /// What it reads from outside: by which op, as which operand.
+    pub(crate) reads: Vec<(ValueId, usize)>,
+    /// The ways of having it.
+    pub(crate) ways: Vec<Way>,
+}
+
+/// A way of having it.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Way {
+    /// The layout that is made.
+    pub(crate) out: Node,
+    /// Those that are read, in the order of [`Attention::reads`].
+    pub(crate) reads: Vec<Node>,
+    /// Those that pins let through, in the order of [`Attention::pins`].
+    pub(crate) pinned: Vec<Node>,
+    /// The kernel.
+    pub(crate) kernel: u32,
+}
+
+/// The attentions of a program, by what they end with: none where the chip has no such kernel.
+pub(crate) fn attentions(
+    program: &Program,
+    hardware: &Hardware,
+    live: &[ValueId],
+    readers: &[usize],
+) -> Vec<Option<Attention>> {
+    let mut all: Vec<Option<Attention>> = vec![None; program.values.len()];
+    if hardware.has_attention() {
+        let graph = Graph { program, readers };
+        for id in live {
+            let members = attention_of(&graph, *id);
+            all[id.index()] = members.map(|members| attention(program, members));
+        }
+    }
+    all
+}
+
+fn attention(program: &Program, members: Vec<ValueId>) -> Attention {
+    let (mut pins, mut reads) = (Vec::new(), Vec::new());
+    for id in &members {
+        for (place, operand) in program.value(*id).def.operands().iter().enumerate() {
+            if members.contains(&unpinned(program, *operand)) {
+                pins.extend(pins_of(program, *operand));
+            } else {
+                reads.push((*id, place));
+            }
+        }
+    }
+    pins.sort_unstable();
+    pins.dedup();
+    Attention { members, pins, reads, ways: Vec::new() }
+}
+
+/// The pins from a value back to what is pinned.
+fn pins_of(program: &Program, mut id: ValueId) -> Vec<ValueId> {
+    let mut pins = Vec::new();
+    while let Def::Pin { operand, .. } = &program.value(id).def {
+        pins.push(id);
+        id = *operand;
+    }
+    pins
+}
+
+struct Graph<'a> {
+    program: &'a Program,
+    readers: &'a [usize],
+}
+
+impl<'a> Ops<'a> for Graph<'a> {
+    type Id = ValueId;
+
+    fn op(&self, id: ValueId) -> Option<&'a Op> {
+        match &self.program.value(id).def {
+            Def::Op { op, .. } => Some(op),
+            Def::Parameter { .. } | Def::Constant(_) | Def::Pin { .. } => None,
+        }
+    }
+
+    fn operands(&self, id: ValueId) -> Vec<ValueId> {
+        let operands = self.program.value(id).def.operands();
+        operands.iter().map(|operand| unpinned(self.program, *operand)).collect()
+    }
+
+    fn dims(&self, id: ValueId) -> &'a [DimId] {
+        &self.program.value(id).dims
+    }
+
+    fn passes(&self, from: ValueId, to: ValueId) -> bool {
+        let program = self.program;
+        let fed = program.value(to).def.operands().iter();
+        let fed: Vec<ValueId> =
+            fed.copied().filter(|operand| unpinned(program, *operand) == from).collect();
+        let mut passed: Vec<ValueId> =
+            fed.iter().flat_map(|operand| pins_of(program, *operand)).collect();
+        passed.sort_unstable();
+        passed.dedup();
+        let all: usize = passed.iter().chain([&from]).map(|id| self.readers[id.index()]).sum();
+        program.value(from).fold == program.value(to).fold && all == fed.len() + passed.len()
+    }
+}
+
+/// Enters the ways of having each attention that is looked at.
+pub(crate) fn find_ways(space: &mut Space<'_>, known: &mut FxHashMap<Key, u32>) {
+    for product in space.live.clone() {
+        let Some(mut found) = space.attentions[product.index()].take() else { continue };
+        let mut outs = space.ways[product.index()].out.clone();
+        outs.sort_unstable();
+        outs.dedup();
+        for out in outs {
+            found.ways.extend(way(space, &found, product, out, known));
+        }
+        space.attentions[product.index()] = Some(found);
+    }
+}
+
+/// The way that makes one layout, if there is one.
+fn way(
+    space: &mut Space<'_>,
+    found: &Attention,
+    product: ValueId,
+    out: Node,
+    known: &mut FxHashMap<Key, u32>,
+) -> Option<Way> {
+    let program = space.program;
+    let made = *space.moves[product.index()].layouts.get(out as usize)?;
+    if !made.is_complete() {
+        return None;
+    }
+    let softmax = found.members.iter().find_map(|id| match &program.value(*id).def {
+        Def::Op { op: Op::Softmax { over }, .. } => Some(*over),
+        Def::Op { .. } | Def::Parameter { .. } | Def::Constant(_) | Def::Pin { .. } => None,
+    })?;
+    // By the name of each dim the axes that split it.
+    let split: Vec<(DimId, shard_ir::AxisList)> = program
+        .value(product)
+        .dims
+        .iter()
+        .enumerate()
+        .map(|(at, dim)| (*dim, made.axes_of(at)))
+        .collect();
+    let layout_of = |value: ValueId, reader: ValueId| {
+        let mut layout = Layout::REPLICATED;
+        for (at, dim) in program.value(value).dims.iter().enumerate() {
+            // A dim that an op sums over is another one behind it, whatever its name.
+            let stays = *dim != softmax && program.value(reader).dims.contains(dim);
+            if let Some((_, axes)) = split.iter().find(|(d, _)| d == dim).filter(|_| stays) {
+                layout = layout.with_dim(at, *axes);
+            }
+        }
+        layout
+    };
+    // What is computed lies as it is read; the last op's value as it is made.
+    let own = |id: ValueId| if id == product { made } else { layout_of(id, id) };
+    let node = |value: ValueId, layout: Layout| space.moves[value.index()].node(layout);
+    let mut reads = Vec::with_capacity(found.reads.len());
+    for (reader, place) in &found.reads {
+        let operand = program.value(*reader).def.operands()[*place];
+        reads.push(node(operand, restricted(program, operand, *reader, own(*reader)))?);
+    }
+    let pinned: Option<Vec<Node>> =
+        found.pins.iter().map(|pin| node(*pin, layout_of(*pin, *pin))).collect();
+    let kernel = Kernel { work: work(program, found, &own), before: 0, looped: None };
+    let kernels = &mut space.kernels;
+    let kernel = *known.entry(kernel.key()).or_insert_with(|| {
+        kernels.push(kernel);
+        kernels.len() as u32 - 1
+    });
+    Some(Way { out, reads, pinned: pinned?, kernel })
+}
+
+/// The layout of an operand whose dims are split as those of what is made of it.
+fn restricted(program: &Program, operand: ValueId, reader: ValueId, made: Layout) -> Layout {
+    let made_dims = &program.value(reader).dims;
+    let mut layout = Layout::REPLICATED;
+    for (at, dim) in program.value(operand).dims.iter().enumerate() {
+        if let Some(from) = made_dims.iter().position(|d| d == dim) {
+            layout = layout.with_dim(at, made.axes_of(from));
+        }
+    }
+    layout
+}
+
+fn work(program: &Program, found: &Attention, own: &dyn Fn(ValueId) -> Layout) -> shard_cost::Work {
+    let sizes: Vec<Vec<Vec<u64>>> = found
+        .members
+        .iter()
+        .map(|id| {
+            let operands = program.value(*id).def.operands().iter();
+            let read =
+                operands.map(|o| local_sizes(program, *o, restricted(program, *o, *id, own(*id))));
+            read.chain([local_sizes(program, *id, own(*id))]).collect()
+        })
+        .collect();
+    let tensors: Vec<Vec<LocalTensor<'_>>> = found
+        .members
+        .iter()
+        .zip(&sizes)
+        .map(|(id, sizes)| {
+            let values = program.value(*id).def.operands().iter().chain([id]);
+            values
+                .zip(sizes)
+                .map(|(value, sizes)| LocalTensor {
+                    value: unpinned(program, *value).0,
+                    dims: &program.value(*value).dims,
+                    sizes,
+                    dtype: program.value(*value).dtype,
+                    constant: is_constant(program, *value),
+                })
+                .collect()
+        })
+        .collect();
+    let chain: Vec<KernelOp<'_>> = found
+        .members
+        .iter()
+        .zip(&tensors)
+        .filter_map(|(id, tensors)| {
+            let (result, operands) = tensors.split_last()?;
+            Some(KernelOp { op: kernel::site(program, *id)?.op, operands, result: *result })
+        })
+        .collect();
+    kernel_work(&chain)
+}

@@ -1,0 +1,180 @@
+//! Attention as one kernel: which ops of a program, or of a plan, can run as one that never has the
+//! scores in memory.
+//!
+//! The chain is what users write: one product of queries and keys, or a sum of several; any maps,
+//! casts, masks and binaries of these dims behind it; a softmax over the keys; casts; the product
+//! with the values, which sums over the keys. Nothing else may read what passes between them.
+//!
+//! Of a plan, a softmax says that it is part of such a kernel (`as attention`). Prices and memory
+//! depend on the word, so it is not believed: [`verify`](crate::verify::verify) refuses a softmax
+//! that says so and stands in no such chain.
+
+use std::collections::BTreeSet;
+
+use crate::layout::Layout;
+use crate::op::Op;
+use crate::plan::{InstrId, InstrKind, Plan};
+use crate::tensor::DimId;
+use crate::typing::same_dims;
+
+/// The most ops of such a kernel.
+const MOST_MEMBERS: usize = 16;
+
+/// A graph of ops. What lies between an op and who reads it (a pin) is passed over.
+pub trait Ops<'a> {
+    /// Names a value.
+    type Id: Copy + Ord;
+    /// The op that makes a value, if one does.
+    fn op(&self, id: Self::Id) -> Option<&'a Op>;
+    /// What the op reads.
+    fn operands(&self, id: Self::Id) -> Vec<Self::Id>;
+    /// The dims of the value.
+    fn dims(&self, id: Self::Id) -> &'a [DimId];
+    /// Whether one op alone reads the value, and it may pass to it without touching memory: nothing
+    /// moves it, it is no result, and both are in one folded block or in none.
+    fn passes(&self, from: Self::Id, to: Self::Id) -> bool;
+}
+
+/// The ops of the attention whose last is `product`, first to last; `None` where it ends none.
+pub fn attention_of<'a, G: Ops<'a>>(graph: &G, product: G::Id) -> Option<Vec<G::Id>> {
+    let (Some(Op::Einsum), operands) = (graph.op(product), graph.operands(product)) else {
+        return None;
+    };
+    let &[a, b] = operands.as_slice() else { return None };
+    [(a, b), (b, a)].into_iter().find_map(|(weights, values)| {
+        let mut members = vec![product];
+        let (mut at, mut reader) = (weights, product);
+        while let Some(Op::Cast(_)) = graph.op(at).filter(|_| graph.passes(at, reader)) {
+            members.push(at);
+            (at, reader) = (*graph.operands(at).first()?, at);
+        }
+        let Some(Op::Softmax { over }) = graph.op(at).filter(|_| graph.passes(at, reader)) else {
+            return None;
+        };
+        let (result, dims) = (graph.dims(product), graph.dims(at));
+        let is_product = values != weights
+            && graph.dims(values).contains(over)
+            && !result.contains(over)
+            && dims.iter().all(|dim| dim == over || result.contains(dim));
+        if !is_product {
+            return None;
+        }
+        members.push(at);
+        let scores = *graph.operands(at).first()?;
+        members.extend(made_of_scores(graph, scores, at, (*over, dims))?);
+        members.sort_unstable();
+        (members.len() <= MOST_MEMBERS).then_some(members)
+    })
+}
+
+/// The ops that make scores, or what is worked out of them, and pass it on.
+fn made_of_scores<'a, G: Ops<'a>>(
+    graph: &G,
+    id: G::Id,
+    reader: G::Id,
+    (key, dims): (DimId, &[DimId]),
+) -> Option<Vec<G::Id>> {
+    if !graph.passes(id, reader) || !same_dims(graph.dims(id), dims) {
+        return None;
+    }
+    let operands: BTreeSet<G::Id> = graph.operands(id).into_iter().collect();
+    let mut members = vec![id];
+    match graph.op(id)? {
+        Op::Einsum => {
+            let all = graph.operands(id);
+            let has_keys = |operand: &&G::Id| graph.dims(**operand).contains(&key);
+            let contracts = |operand: &G::Id| {
+                graph.dims(*operand).iter().any(|dim| !graph.dims(id).contains(dim))
+            };
+            let is_score = all.len() == 2
+                && all.iter().filter(has_keys).count() == 1
+                && all.iter().all(contracts);
+            return is_score.then_some(members);
+        }
+        Op::Map(_) | Op::Cast(_) | Op::Binary(_) | Op::Mask { .. } => {}
+        _ => return None,
+    }
+    for operand in operands {
+        members.extend(made_of_scores(graph, operand, id, (key, dims)).into_iter().flatten());
+    }
+    (members.len() > 1).then_some(members)
+}
+
+/// The layout in which an op of the kernel reads an operand: each axis splits the dim that it
+/// splits of what the op makes, and what has no such dim is whole.
+pub fn read_for(made: Layout, made_dims: &[DimId], operand_dims: &[DimId]) -> Layout {
+    let mut layout = Layout::REPLICATED;
+    for (at, dim) in operand_dims.iter().enumerate() {
+        if let Some(from) = made_dims.iter().position(|d| d == dim) {
+            layout = layout.with_dim(at, made.axes_of(from));
+        }
+    }
+    layout
+}
+
+/// A plan as a graph.
+struct Instructions<'p> {
+    plan: &'p Plan,
+    uses: Vec<Vec<InstrId>>,
+}
+
+impl<'p> Ops<'p> for Instructions<'p> {
+    type Id = InstrId;
+
+    fn op(&self, id: InstrId) -> Option<&'p Op> {
+        match &self.plan.instruction(id).kind {
+            InstrKind::Op(op) => Some(op),
+            InstrKind::Parameter(_)
+            | InstrKind::Constant(_)
+            | InstrKind::Move(_)
+            | InstrKind::CollectiveEinsum(_) => None,
+        }
+    }
+
+    fn operands(&self, id: InstrId) -> Vec<InstrId> {
+        self.plan.instruction(id).operands.clone()
+    }
+
+    fn dims(&self, id: InstrId) -> &'p [DimId] {
+        &self.plan.instruction(id).dims
+    }
+
+    fn passes(&self, from: InstrId, to: InstrId) -> bool {
+        let plan = self.plan;
+        plan.instruction(from).fold == plan.instruction(to).fold
+            && self.uses[from.index()].iter().all(|user| *user == to)
+            && plan.outputs.iter().all(|output| output.id != from)
+            && plan.folds.iter().all(|fold| fold.from != from && fold.to != from)
+    }
+}
+
+/// The attentions that run as one kernel in a plan, in program order, each with its instructions:
+/// those whose softmax says so.
+///
+/// # Errors
+///
+/// The first softmax, or other instruction, that says so and is part of none.
+pub fn attentions(plan: &Plan) -> Result<Vec<Vec<InstrId>>, InstrId> {
+    let says_so = |id: &InstrId| plan.instruction(*id).origin.attention;
+    let mut open: BTreeSet<InstrId> = plan.ids().filter(says_so).collect();
+    if open.is_empty() {
+        return Ok(Vec::new());
+    }
+    let graph = Instructions { plan, uses: plan.uses() };
+    let mut found = Vec::new();
+    for product in plan.ids() {
+        let Some(members) = attention_of(&graph, product) else { continue };
+        let softmax = |id: &&InstrId| {
+            matches!(plan.instruction(**id).kind, InstrKind::Op(Op::Softmax { .. }))
+        };
+        let Some(softmax) = members.iter().find(softmax).copied() else { continue };
+        let complete = members.iter().all(|id| plan.instruction(*id).layout.is_complete());
+        if complete && open.remove(&softmax) {
+            found.push(members);
+        }
+    }
+    match open.first() {
+        Some(id) => Err(*id),
+        None => Ok(found),
+    }
+}
