@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::Arc;
 
 use shard_driver::Purpose;
 use shard_driver::pipeline::{self, Compiled, Ran};
 use shard_ir::InstrKind;
 use shard_report::json::run::{RunCollective, RunLayer};
 use shard_report::printable::escape_plan;
-use shard_runtime::{NamedTensor, RunError, RunOptions, Tensor};
+use shard_runtime::{NamedTensor, Progress, RunError, RunOptions, Tensor};
 
 use crate::args::{Format, RunArgs};
 use crate::commands::compile::compile_file;
@@ -23,6 +24,7 @@ pub(crate) fn run(args: &RunArgs, console: &mut Console) -> Outcome {
         emulate_dtypes: args.emulate_dtypes,
         tolerance: args.tolerance,
         patient: args.full,
+        progress: None,
     };
     let compilation = compile_file(&args.file, &args.program, Purpose::Run, console)?;
     let many = compilation.compiled.len() > 1;
@@ -36,8 +38,9 @@ pub(crate) fn run(args: &RunArgs, console: &mut Console) -> Outcome {
     for (at, (hardware, compiled)) in compilation.compiled.iter().enumerate() {
         let name = &compiled.schedule.plan.name;
         let program = compilation.programs.get(at);
-        let pass = console.watch.begin("run", String::new(), (0, 1));
-        let mut options = options.clone();
+        let progress = Arc::new(Progress::default());
+        let pass = console.watch.begin_run(name, Arc::clone(&progress));
+        let mut options = RunOptions { progress: Some(progress), ..options.clone() };
         if let Some(inputs) = files.get_mut(at) {
             // What is named by itself comes before what a file has of that name.
             std::mem::take(inputs).into_iter().for_each(|(name, tensor)| {
