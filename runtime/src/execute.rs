@@ -1,6 +1,7 @@
 //! A schedule on simulated devices.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use shard_ir::liveness::Liveness;
 use shard_ir::verify::verify;
@@ -14,12 +15,14 @@ use crate::devices::{Grid, usizes};
 use crate::error::RunError;
 use crate::inputs;
 use crate::limits::{
-    MAX_BYTES, MAX_SECONDS, SINGLE_WORK, bytes_needed, seconds_needed, work_needed, work_of,
+    MAX_BYTES, MAX_SECONDS, SINGLE_WORK, bytes_needed, cost_of, seconds_needed, work_needed,
+    work_of,
 };
 use crate::local::{Target, View, evaluate};
 use crate::looped::Loop;
 use crate::network::Network;
 use crate::parallel;
+use crate::progress::Progress;
 use crate::scalar::maximum;
 use crate::tensor::Tensor;
 
@@ -37,6 +40,8 @@ pub struct RunOptions {
     /// It may take as long as it takes; else what would take longer than
     /// [`MAX_SECONDS`](crate::MAX_SECONDS) is refused.
     pub patient: bool,
+    /// Where it is told how far it is.
+    pub progress: Option<Arc<Progress>>,
 }
 
 /// A tensor and its name.
@@ -184,6 +189,9 @@ pub(crate) fn execute_in(
         };
         machine.memory[step.id.index()] = Some(blocks);
         machine.done[step.id.index()] = true;
+        if let Some(progress) = &options.progress {
+            progress.add(cost_of(plan, step.id));
+        }
         held += plan.local_bytes(step.id);
         peak_bytes = peak_bytes.max(held + plan.loop_bytes(step.id));
         for freed in schedule.frees.get(at).into_iter().flatten() {

@@ -11,6 +11,7 @@ use crate::execute::{
     CollectiveTrace, NamedTensor, RunOptions, Trace, check, choose, execute_in, in_program_order,
     inexact,
 };
+use crate::limits::cost_needed;
 use crate::reference::{Expected, reference};
 use crate::tensor::Tensor;
 
@@ -83,6 +84,10 @@ fn judge(
     options: &RunOptions,
     arithmetic: Arithmetic,
 ) -> Result<Report, RunError> {
+    if let Some(progress) = &options.progress {
+        // The unsharded program takes about as long as what the devices do.
+        progress.begin(cost_needed(&schedule.plan).saturating_mul(2));
+    }
     let trace = execute_in(schedule, options, arithmetic)?;
     let expected =
         reference(source, &parameters_of(source, &schedule.plan, &trace.parameters)?, arithmetic)?;

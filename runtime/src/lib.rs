@@ -36,6 +36,7 @@ mod looped;
 pub mod network;
 mod parallel;
 mod product;
+mod progress;
 mod random;
 pub mod reference;
 mod regroup;
@@ -52,6 +53,7 @@ pub use execute::{CollectiveTrace, NamedTensor, RunOptions, Trace, execute, in_p
 pub use judge::{Report, run, run_against, run_plan};
 pub use limits::{MAX_APPLIED, MAX_BYTES, MAX_SECONDS, bytes_needed, seconds_needed, work_needed};
 pub use network::Network;
+pub use progress::Progress;
 pub use random::Random;
 pub use shrink::{resized_as, shrink};
 pub use tensor::Tensor;

@@ -71,14 +71,20 @@ pub fn work_needed(plan: &Plan) -> u128 {
 /// About how many seconds the execution of a verified plan takes, with the unsharded program beside
 /// it.
 pub fn seconds_needed(plan: &Plan) -> u128 {
-    // In units of which both kinds of work are whole numbers.
-    let each = PRODUCTS_A_SECOND / ELEMENTS_A_SECOND;
-    let cost = |id: InstrId| {
-        let instr = plan.instruction(id);
-        let is_product = instr.kind.op() == Some(&Op::Einsum) && instr.operands.len() == 2;
-        work_of(plan, id).saturating_mul(if is_product { 1 } else { each })
-    };
-    plan.ids().map(cost).fold(0, u128::saturating_add) / PRODUCTS_A_SECOND
+    cost_needed(plan) / PRODUCTS_A_SECOND
+}
+
+/// What the execution of a verified plan takes, in multiplications of a product.
+pub(crate) fn cost_needed(plan: &Plan) -> u128 {
+    plan.ids().map(|id| cost_of(plan, id)).fold(0, u128::saturating_add)
+}
+
+/// What an instruction takes, in multiplications of a product.
+pub(crate) fn cost_of(plan: &Plan, id: InstrId) -> u128 {
+    let instr = plan.instruction(id);
+    let is_product = instr.kind.op() == Some(&Op::Einsum) && instr.operands.len() == 2;
+    let each = if is_product { 1 } else { PRODUCTS_A_SECOND / ELEMENTS_A_SECOND };
+    work_of(plan, id).saturating_mul(each)
 }
 
 /// The multiplications that an instruction takes on all devices.

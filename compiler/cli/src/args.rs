@@ -511,9 +511,15 @@ pub(crate) struct RunArgs {
     /// Data for a parameter, as a .npy file; the others are random
     #[arg(long = "input", value_name = "NAME=FILE.npy")]
     pub(crate) inputs: Vec<String>,
+    /// Data for parameters, by their names, as a .safetensors file
+    #[arg(long = "inputs", value_name = "FILE.safetensors")]
+    pub(crate) inputs_file: Option<PathBuf>,
     /// Write each result to DIR/NAME.npy
     #[arg(long, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
+    /// Write all results to one .safetensors file
+    #[arg(long = "outputs", value_name = "FILE.safetensors")]
+    pub(crate) outputs_file: Option<PathBuf>,
 }
 
 /// `export`.

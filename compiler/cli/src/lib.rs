@@ -9,9 +9,9 @@ mod console;
 mod input;
 mod lsp;
 mod memory_limit;
-mod npy_header;
 mod output;
 mod points;
+mod tensor_files;
 mod watch;
 
 use std::ffi::OsString;

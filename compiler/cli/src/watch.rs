@@ -55,6 +55,8 @@ struct State {
 
 struct Watched {
     what: String,
+    /// How far it is, of an execution.
+    run: Option<Arc<shard_runtime::Progress>>,
     stop: Stop,
     since: Instant,
     until: Option<Instant>,
@@ -120,10 +122,21 @@ impl Watch {
             self.is_running = true;
             watch(&self.shared, state.shows);
         }
-        state.pass = Some(Watched { what, stop: stop.clone(), since: now, until });
+        state.pass = Some(Watched { what, run: None, stop: stop.clone(), since: now, until });
         state.shown = None;
         self.shared.changed.notify_one();
         Running { shared: Arc::clone(&self.shared), pass, since: now, stop }
+    }
+
+    /// Begins the execution of a layer, which `progress` is told of.
+    pub(crate) fn begin_run(
+        &mut self,
+        layer: &str,
+        progress: Arc<shard_runtime::Progress>,
+    ) -> Running {
+        let running = self.begin("run", format!("`{layer}`"), (0, 1));
+        self.shared.lock().pass.iter_mut().for_each(|pass| pass.run = Some(Arc::clone(&progress)));
+        running
     }
 
     /// Something is about to be printed: what is shown of the pass is taken away, and nothing more
@@ -192,16 +205,23 @@ impl Shared {
 }
 
 impl State {
-    /// What is being searched, for how long, and what is known.
-    fn words(&self) -> Option<String> {
+    /// What is being searched or run, for how long, and what is known; as it goes on, or as it was
+    /// when it was interrupted.
+    fn words(&self, is_over: bool) -> Option<String> {
         let pass = self.pass.as_ref().filter(|pass| !pass.what.is_empty())?;
         let seconds = pass.since.elapsed().as_secs();
+        if let Some(run) = &pass.run {
+            let verb = if is_over { "ran" } else { "running" };
+            let (what, percent) = (escaped_name(&pass.what), run.percent());
+            return Some(format!("{verb} {what} for {seconds} s: {percent} %"));
+        }
+        let verb = if is_over { "searched" } else { "searching" };
         let (bound, best) = pass.stop.so_far();
         let bound = bound
             .map_or("no bound yet".to_string(), |bound| format!("bound {}", scale::time(bound)));
         let best = best
             .map_or("no plan yet".to_string(), |best| format!("best plan {}", scale::time(best)));
-        Some(format!("{} for {seconds} s: {bound}, {best}", escaped_name(&pass.what)))
+        Some(format!("{verb} {} for {seconds} s: {bound}, {best}", escaped_name(&pass.what)))
     }
 
     fn clear(&mut self) {
@@ -221,12 +241,12 @@ impl State {
         let due = self.shown.map_or(pass.since + PATIENCE, |shown| shown + next);
         if self.shows
             && now >= due
-            && let Some(words) = self.words()
+            && let Some(words) = self.words(false)
         {
             if self.is_terminal {
-                write(&format!("\r\u{1b}[K{}", cut(&format!("searching {words}"))))
+                write(&format!("\r\u{1b}[K{}", cut(&words)))
             } else {
-                write(&format!("searching {words}\n"))
+                write(&format!("{words}\n"))
             }
             self.shown = Some(now);
         }
@@ -252,7 +272,7 @@ fn watch(shared: &Arc<Shared>, shows: bool) {
         let _ = ctrlc::set_handler(move || {
             let mut state = watched.lock();
             state.clear();
-            let was = state.words().map_or(String::new(), |words| format!(": searched {words}"));
+            let was = state.words(true).map_or(String::new(), |words| format!(": {words}"));
             write(&format!("interrupted{was}\n"));
             // As a shell counts what a signal has ended.
             std::process::exit(130);

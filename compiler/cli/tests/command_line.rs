@@ -312,6 +312,68 @@ fn results_are_written_and_inputs_read_as_npy() {
     assert_eq!(ran.status, 2, "{ran:?}");
 }
 
+/// A `.safetensors` file of one tensor, written by the definition of the format.
+fn safetensors(name: &str, dtype: &str, shape: &str, data: &[u8]) -> Vec<u8> {
+    let end = data.len();
+    let header = format!(
+        "{{\"{name}\":{{\"dtype\":\"{dtype}\",\"shape\":{shape},\"data_offsets\":[0,{end}]}}}}"
+    );
+    let mut file = (header.len() as u64).to_le_bytes().to_vec();
+    file.extend(header.bytes());
+    file.extend(data);
+    file
+}
+
+#[test]
+fn results_are_written_and_inputs_read_as_safetensors() {
+    let folder = scratch("safetensors");
+    let at = |name: &str| folder.join(name).to_str().expect("UTF-8").to_string();
+    let source = "hardware tpu-v4-flat\nmesh x=2\ndim B = 4\nlayer f(size: f32 B_x, b: f32 B) -> f32 B_x {\n  \
+        let y = size + b\n  return y\n}\n";
+    std::fs::write(at("f.shard"), source).expect("written");
+    let file = at("f.shard");
+    let values: Vec<u8> = [1.0f32, 2.0, 3.0, 4.0].iter().flat_map(|v| v.to_le_bytes()).collect();
+    std::fs::write(at("in.safetensors"), safetensors("size", "F32", "[4]", &values))
+        .expect("written");
+    let with = |inputs: &str, outputs: &str| {
+        shardc(&["run", &file, "--full", "--inputs", &at(inputs), "--outputs", outputs])
+    };
+    let ran = with("in.safetensors", &at("out.safetensors"));
+    assert_eq!(ran.status, 0, "{ran:?}");
+    let bytes = std::fs::read(at("out.safetensors")).expect("written");
+    let header = u64::from_le_bytes(bytes[..8].try_into().expect("eight")) as usize;
+    let text = std::str::from_utf8(&bytes[8..8 + header]).expect("a header");
+    assert!(text.contains(r#""y":{"dtype":"F64","shape":[4]"#), "{text}");
+    // What was written has the shape of what is read.
+    let renamed = text.replace("\"y\"", "\"b\"");
+    assert_eq!(renamed.len(), text.len());
+    let mut again = bytes.clone();
+    again[8..8 + header].copy_from_slice(renamed.as_bytes());
+    std::fs::write(at("b.safetensors"), again).expect("written");
+    assert_eq!(with("b.safetensors", &at("two.safetensors")).status, 0);
+
+    // Each mistake names the tensor, its shape and what was expected.
+    let refused = |name: &str, content: &[u8], words: &[&str]| {
+        std::fs::write(at(name), content).expect("written");
+        let ran = with(name, &at("none.safetensors"));
+        assert_eq!(ran.status, 2, "{ran:?}");
+        words.iter().for_each(|word| assert!(ran.err.contains(word), "{word}: {}", ran.err));
+        assert!(!folder.join("none.safetensors").exists());
+    };
+    let short = safetensors("size", "F32", "[2]", &values[..8]);
+    refused("short.safetensors", &short, &["size", "[2]", "[4]"]);
+    let unknown = safetensors("größe", "F32", "[2, 2]", &values);
+    refused("unknown.safetensors", &unknown, &["`größe`", "[2, 2]", "`size`"]);
+    let odd = safetensors("b", "F8_E5M2", "[4]", &values[..4]);
+    refused("odd.safetensors", &odd, &["`b`", "F8_E5M2"]);
+    refused("cut.safetensors", &short[..30], &["cut.safetensors"]);
+    refused("x.npy", b"\x93NUMPY", &["--input NAME=FILE.npy"]);
+    assert_eq!(with("in.safetensors", &at("no/such/folder.safetensors")).status, 2);
+    let full = with("in.safetensors", "/dev/full");
+    assert_eq!(full.status, 2, "{full:?}");
+    assert!(full.err.contains("/dev/full"), "{}", full.err);
+}
+
 #[test]
 fn fmt_formats_in_place_and_check_only_looks() {
     let file = scratch("fmt").join("mlp.shard");

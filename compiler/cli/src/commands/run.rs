@@ -1,23 +1,21 @@
 //! `shardc run FILE`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::Arc;
 
-use npyz::WriterBuilder;
 use shard_driver::Purpose;
-use shard_driver::pipeline::{self, Ran};
+use shard_driver::pipeline::{self, Compiled, Ran};
+use shard_ir::InstrKind;
 use shard_report::json::run::{RunCollective, RunLayer};
 use shard_report::printable::escape_plan;
-use shard_runtime::{NamedTensor, RunError, RunOptions, Tensor};
+use shard_runtime::{NamedTensor, Progress, RunError, RunOptions, Tensor};
 
 use crate::args::{Format, RunArgs};
 use crate::commands::compile::compile_file;
 use crate::console::{Console, Outcome, Status, problem};
-use crate::npy_header;
-use crate::output::{file_name, replace};
-
-/// The largest .npy file that is read: what execution could ever hold.
-const MAX_NPY_BYTES: u64 = 1 << 31;
+use crate::output::file_name;
+use crate::tensor_files::{npy, safetensors};
 
 pub(crate) fn run(args: &RunArgs, console: &mut Console) -> Outcome {
     let options = RunOptions {
@@ -26,15 +24,29 @@ pub(crate) fn run(args: &RunArgs, console: &mut Console) -> Outcome {
         emulate_dtypes: args.emulate_dtypes,
         tolerance: args.tolerance,
         patient: args.full,
+        progress: None,
     };
     let compilation = compile_file(&args.file, &args.program, Purpose::Run, console)?;
     let many = compilation.compiled.len() > 1;
+    let mut files = match &args.inputs_file {
+        Some(path) => inputs_of_layers(path, &compilation.compiled, args.full, console)?,
+        None => Vec::new(),
+    };
+    let mut results: Vec<NamedTensor> = Vec::new();
     let mut layers = Vec::new();
     let mut text = String::new();
     for (at, (hardware, compiled)) in compilation.compiled.iter().enumerate() {
         let name = &compiled.schedule.plan.name;
         let program = compilation.programs.get(at);
-        let pass = console.watch.begin("run", String::new(), (0, 1));
+        let progress = Arc::new(Progress::default());
+        let pass = console.watch.begin_run(name, Arc::clone(&progress));
+        let mut options = RunOptions { progress: Some(progress), ..options.clone() };
+        if let Some(inputs) = files.get_mut(at) {
+            // What is named by itself comes before what a file has of that name.
+            std::mem::take(inputs).into_iter().for_each(|(name, tensor)| {
+                options.inputs.entry(name).or_insert(tensor);
+            });
+        }
         let ran = pipeline::run(program, compiled, hardware, args.full, &options)
             .map_err(|e| run_error(name, &e, args, console))?;
         drop(pass);
@@ -45,14 +57,28 @@ pub(crate) fn run(args: &RunArgs, console: &mut Console) -> Outcome {
                 None => folder.join(file_name(name)),
             };
             for output in &ran.report.outputs {
-                write_npy(&folder, output).map_err(|why| console.usage(&why, None))?;
+                npy::write(&folder, output).map_err(|why| console.usage(&why, None))?;
             }
+        }
+        if args.outputs_file.is_some() {
+            let prefix = match &compiled.schedule.plan.phase {
+                _ if !many => String::new(),
+                Some(phase) => format!("{name}.{phase}."),
+                None => format!("{name}."),
+            };
+            results.extend(ran.report.outputs.iter().map(|output| NamedTensor {
+                name: format!("{prefix}{}", output.name),
+                tensor: output.tensor.clone(),
+            }));
         }
         let layer = summary(&ran);
         let mut asked = compiled.schedule.plan.clone();
         escape_plan(&mut asked);
         text.push_str(&describe(&layer, &ran, &asked));
         layers.push(layer);
+    }
+    if let Some(path) = &args.outputs_file {
+        safetensors::write(path, &results).map_err(|why| console.usage(&why, None))?;
     }
     match console.format {
         Format::Text => console.people(&text),
@@ -166,72 +192,60 @@ fn read_inputs(inputs: &[String], console: &mut Console) -> Outcome<BTreeMap<Str
             let help = "--input x=x.npy".to_string();
             return Err(console.usage(&format!("`--input {text}` names no file"), Some(help)));
         };
-        let tensor = read_npy(Path::new(path))
+        let tensor = npy::read(Path::new(path))
             .map_err(|why| console.usage(&format!("cannot read `{path}`: {why}"), None))?;
         tensors.insert(name.to_string(), tensor);
     }
     Ok(tensors)
 }
 
-/// Reads numbers of any plain type. What the header promises is not taken for granted: memory grows
-/// with what is there.
-fn read_npy(path: &Path) -> Result<Tensor, String> {
-    let file = std::fs::File::open(path).map_err(|e| e.to_string())?;
-    let reader = std::io::Read::take(std::io::BufReader::new(file), MAX_NPY_BYTES);
-    let npy = npyz::NpyFile::new(npy_header::checked(reader)?).map_err(|e| e.to_string())?;
-    let sizes: Option<Vec<usize>> = npy.shape().iter().map(|s| usize::try_from(*s).ok()).collect();
-    let sizes = sizes.ok_or("its shape is too large")?;
-    let elements = sizes
-        .iter()
-        .try_fold(1usize, |n, s| n.checked_mul(*s))
-        .filter(|n| *n as u64 <= MAX_NPY_BYTES);
-    let elements = elements.ok_or("its shape is too large")?;
-    let fortran = npy.order() == npyz::Order::Fortran;
-    let data = read_numbers(npy)?;
-    if data.len() != elements {
-        return Err(format!("it has {} elements, and its shape has {elements}", data.len()));
+/// Of each layer, the tensors of a file that have the names of its parameters. A tensor that is of
+/// none is a mistake: nobody would see that random data took its place.
+fn inputs_of_layers(
+    path: &Path,
+    layers: &[(shard_cost::Hardware, Compiled)],
+    full: bool,
+    console: &mut Console,
+) -> Outcome<Vec<BTreeMap<String, Tensor>>> {
+    let shown = path.display();
+    let file = safetensors::File::open(path)
+        .map_err(|why| console.usage(&format!("cannot read `{shown}`: {why}"), None))?;
+    let mut of_layers = Vec::new();
+    let there: BTreeSet<String> = file.names();
+    let mut unknown = there.clone();
+    let mut known: BTreeSet<String> = BTreeSet::new();
+    for (_, compiled) in layers {
+        let plan = &compiled.schedule.plan;
+        // Where it is too large to be written out, running it says so.
+        let names = shard_runtime::written_out(plan, full).map(|p| parameters(&p.plan));
+        let names = names.unwrap_or_default();
+        let mut inputs = BTreeMap::new();
+        for name in names.intersection(&there) {
+            let tensor = file.tensor(name).map_err(|why| {
+                let message = format!("cannot read the tensor `{name}` of `{shown}`: {why}");
+                console.usage(&message, None)
+            })?;
+            inputs.insert(name.clone(), tensor);
+            unknown.remove(name);
+        }
+        known.extend(names);
+        of_layers.push(inputs);
     }
-    if !fortran {
-        return Tensor::new(sizes, data)
-            .ok_or_else(|| "its shape does not fit its data".to_string());
+    if let Some(name) = unknown.first() {
+        let shape = file.shape(name);
+        let message =
+            format!("`{shown}` has a tensor `{name}` of shape {shape}: no parameter has that name");
+        let known: Vec<String> = known.iter().take(SHOWN).map(|n| format!("`{n}`")).collect();
+        let help = format!("parameters: {}", known.join(", "));
+        return Err(console.usage(&message, Some(help)));
     }
-    let reversed = Tensor::new(sizes.iter().rev().copied().collect(), data)
-        .ok_or("its shape does not fit its data")?;
-    Ok(reversed.transposed(&(0..sizes.len()).rev().collect::<Vec<_>>()))
+    Ok(of_layers)
 }
 
-fn read_numbers<R: std::io::Read>(npy: npyz::NpyFile<R>) -> Result<Vec<f64>, String> {
-    let dtype = npy.dtype().descr();
-    // Each type in turn: the file is handed back by those that do not fit.
-    macro_rules! read_as {
-        ($npy:ident: $($t:ty => $convert:expr),+ $(,)?) => {{
-            $(let $npy = match $npy.try_data::<$t>() {
-                Ok(data) => return data.map(|v| v.map($convert)).collect::<Result<_, _>>().map_err(|e| e.to_string()),
-                Err(npy) => npy,
-            };)+
-            drop($npy);
-        }};
-    }
-    read_as!(npy:
-        f64 => |v| v, f32 => f64::from, i64 => |v| v as f64, i32 => f64::from, i16 => f64::from, i8 => f64::from,
-        u64 => |v| v as f64, u32 => f64::from, u16 => f64::from, u8 => f64::from, bool => |v| f64::from(u8::from(v)),
-    );
-    Err(format!("its numbers are of the type {dtype}, and a plain number type is needed"))
-}
+/// Names that are listed in a message, at most.
+const SHOWN: usize = 12;
 
-/// Writes `folder/NAME.npy`, of 64-bit floats. IR text may give a result any name: it leads nowhere
-/// else.
-fn write_npy(folder: &Path, output: &NamedTensor) -> Result<(), String> {
-    let path = folder.join(format!("{}.npy", file_name(&output.name)));
-    let shape: Vec<u64> = output.tensor.sizes.iter().map(|s| *s as u64).collect();
-    let write = || -> std::io::Result<()> {
-        std::fs::create_dir_all(folder)?;
-        replace(&path, &|out| {
-            let mut writer =
-                npyz::WriteOptions::new().default_dtype().shape(&shape).writer(out).begin_nd()?;
-            writer.extend(output.tensor.data.iter().copied())?;
-            writer.finish()
-        })
-    };
-    write().map_err(|error| format!("cannot write `{}`: {error}", path.display()))
+fn parameters(plan: &shard_ir::Plan) -> BTreeSet<String> {
+    let is_parameter = |i: &&shard_ir::Instruction| matches!(i.kind, InstrKind::Parameter(_));
+    plan.instructions.iter().filter(is_parameter).filter_map(|i| i.name.clone()).collect()
 }
