@@ -7,6 +7,7 @@
 //! * `SHARD_BRUTE_FORCE_ONLY`: one program alone, by number, with all that is known of it printed.
 
 mod brute_force {
+    pub(crate) mod attention;
     pub(crate) mod facts;
     pub(crate) mod forms;
     pub(crate) mod generate;
@@ -23,6 +24,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use brute_force::attention::{ATTENTIONS, attention_case};
 use brute_force::facts::Facts;
 use brute_force::forms::forms;
 use brute_force::generate::{Case, case, case_with_forms, hosted_case, networked_case};
@@ -69,6 +71,12 @@ fn no_plan_is_cheaper_than_the_one_chosen() {
 #[test]
 fn no_plan_is_cheaper_than_the_one_chosen_on_a_torus_or_behind_switches() {
     hold(networked_case, NETWORKED, NETWORKED_JUDGED_AT_LEAST, false);
+}
+
+/// Attentions that may run as one kernel, on a chip that has one.
+#[test]
+fn no_plan_of_an_attention_is_cheaper_either() {
+    hold(attention_case, ATTENTIONS, ATTENTIONS as usize, false);
 }
 
 /// Weights in host memory, beside values of the same shape that may be sent.

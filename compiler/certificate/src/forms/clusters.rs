@@ -197,7 +197,58 @@ fn beside_in_a_kernel(equal: &Equal<'_>, nodes: &Nodes<'_>) -> BTreeMap<Class, B
             }
         }
     }
+    beside_in_an_attention(equal, nodes, &mut beside);
     beside
+}
+
+/// The same for an attention as one kernel: from a softmax down to products of its type, and up to
+/// the product that reads it, cast or not.
+fn beside_in_an_attention(
+    equal: &Equal<'_>,
+    nodes: &Nodes<'_>,
+    beside: &mut BTreeMap<Class, BTreeSet<Class>>,
+) {
+    let has = |class: Class, is: &dyn Fn(&Op) -> bool| {
+        nodes[&class].iter().any(|node| equal.op(node).is_some_and(is))
+    };
+    let mut link = |class: Class, way: &[Class]| {
+        let chain: Vec<Class> = [&[class], way].concat();
+        for pair in chain.windows(2) {
+            beside.entry(pair[0]).or_default().insert(pair[1]);
+            beside.entry(pair[1]).or_default().insert(pair[0]);
+        }
+    };
+    let is_softmax = |op: &Op| matches!(op, Op::Softmax { .. });
+    let is_inner = |op: &Op| op.is_elementwise() || matches!(op, Op::Mask { .. }) || is_softmax(op);
+    let mut open: Vec<Class> =
+        nodes.keys().copied().filter(|class| has(*class, &is_softmax)).collect();
+    let mut seen: BTreeSet<Class> = open.iter().copied().collect();
+    while let Some(class) = open.pop() {
+        if !has(class, &is_inner) {
+            continue;
+        }
+        for operand in nodes[&class].iter().flat_map(|node| &node.operands) {
+            let is_number =
+                nodes[operand].iter().any(|node| matches!(node.head, Head::Constant(..)));
+            if is_number || equal.ty(*operand).dims.len() != equal.ty(class).dims.len() {
+                continue;
+            }
+            let way = to_the_maker(nodes, *operand);
+            link(class, &way);
+            open.extend(way.last().filter(|maker| seen.insert(**maker)));
+        }
+    }
+    for (class, node) in
+        nodes.iter().flat_map(|(class, nodes)| nodes.iter().map(move |node| (*class, *node)))
+    {
+        for operand in node.operands.iter().filter(|_| equal.op(node) == Some(&Op::Einsum)) {
+            let way = to_the_maker(nodes, *operand);
+            let is_read = |op: &Op| is_softmax(op) || matches!(op, Op::Cast(_));
+            if way.last().is_some_and(|maker| has(*maker, &is_read)) {
+                link(class, &way);
+            }
+        }
+    }
 }
 
 /// A class, the pins behind it, and what they pin.

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use egg::Id;
-use shard_ir::Program;
+use shard_ir::{Op, Program};
 
 use super::Form;
 use super::extract::{Choice, Fragment, Reader, Surroundings, is_merged, options, roots};
@@ -356,7 +356,53 @@ impl<'a> Ways<'a> {
                 }
             }
         }
+        self.link_attentions(&mut links);
         links
+    }
+
+    /// What may be one attention: a softmax, what it is of down to the products, and the product
+    /// that it is read by.
+    fn link_attentions(&self, links: &mut BTreeMap<Id, Vec<Id>>) {
+        let is = |class: Id, of: fn(&Op) -> bool| {
+            self.options(class).iter().any(|node| self.logical.op(node).is_some_and(of))
+        };
+        let mut link = |class: Id, operand: Id| {
+            let way = self.way_to_maker(operand);
+            for pair in std::iter::once(class).chain(way).collect::<Vec<Id>>().windows(2) {
+                links.entry(pair[0]).or_default().push(pair[1]);
+                links.entry(pair[1]).or_default().push(pair[0]);
+            }
+        };
+        let is_softmax = |op: &Op| matches!(op, Op::Softmax { .. });
+        let goes_on =
+            |op: &Op| op.is_elementwise() || matches!(op, Op::Mask { .. } | Op::Softmax { .. });
+        let mut open: Vec<Id> =
+            self.reachable.iter().copied().filter(|class| is(*class, is_softmax)).collect();
+        let mut seen: BTreeSet<Id> = open.iter().copied().collect();
+        while let Some(class) = open.pop() {
+            for operand in self.options(class).iter().flat_map(|node| &node.operands).copied() {
+                let is_alike =
+                    self.logical.ty(operand).dims.len() == self.logical.ty(class).dims.len();
+                if is(class, goes_on) && is_alike && !self.is_number(operand) {
+                    link(class, operand);
+                    let maker = self.way_to_maker(operand).last().copied().unwrap_or(operand);
+                    if seen.insert(maker) {
+                        open.push(maker);
+                    }
+                }
+            }
+        }
+        for class in &self.reachable {
+            for node in self.options(*class) {
+                for operand in &node.operands {
+                    let maker = self.way_to_maker(*operand).last().copied().unwrap_or(*operand);
+                    let is_read = is(maker, |op| matches!(op, Op::Softmax { .. } | Op::Cast(_)));
+                    if self.logical.op(node) == Some(&Op::Einsum) && is_read {
+                        link(*class, *operand);
+                    }
+                }
+            }
+        }
     }
 
     /// A class, the pins behind it, and what they pin.

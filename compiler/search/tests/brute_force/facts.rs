@@ -249,7 +249,7 @@ impl<'a> Facts<'a> {
         (one_value && leads && self.only_reader(origin, id)).then_some(Feed { places, origin })
     }
 
-    fn op_of(&self, id: usize) -> Option<&Op> {
+    pub(super) fn op_of(&self, id: usize) -> Option<&Op> {
         match &self.program.values[id].def {
             Def::Op { op, .. } => Some(op),
             Def::Parameter { .. } | Def::Constant(_) | Def::Pin { .. } => None,
@@ -257,7 +257,7 @@ impl<'a> Facts<'a> {
     }
 
     /// Whether one op alone reads a value, itself or pinned, and no result is it.
-    fn only_reader(&self, id: usize, reader: usize) -> bool {
+    pub(super) fn only_reader(&self, id: usize, reader: usize) -> bool {
         let is_result = self.program.outputs.iter().any(|o| o.value.index() == id);
         !is_result
             && (0..self.program.values.len()).filter(|r| self.live[*r]).all(|r| {

@@ -215,6 +215,12 @@ impl Forms<'_> {
                 }
             }
         }
+        if let What::Other(op) = e.what
+            && let Op::Mask { query, .. } = &self.ops[op]
+            && self.size(*query) == 1
+        {
+            found.push(e.operands[0].clone());
+        }
         if matches!(e.what, What::Plus | What::Minus) {
             self.factor(e, &mut found);
         }

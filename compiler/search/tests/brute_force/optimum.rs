@@ -10,6 +10,7 @@ use std::collections::{BTreeSet, BinaryHeap, HashMap};
 
 use shard_ir::{Def, LabelId, LayoutPattern, Output};
 
+use super::attention::attention_ways;
 use super::facts::Facts;
 use super::in_pieces::is_in_pieces;
 use super::layouts::{ByName, meets};
@@ -201,6 +202,18 @@ impl Enumeration<'_> {
                         .extend(operands.iter().map(|o| o.index()).zip(read.iter().copied()));
                     next.push((cost, child));
                 }
+                for way in attention_ways(self.facts, id) {
+                    let mut cost = self.moves(id, way.made, &wanted, room)?;
+                    let (mut child, mut chain) = (left.clone(), way.chain);
+                    match take_kernel(&mut child, id) {
+                        Some(kernel) if kernel.layout == way.made => chain.extend(kernel.chain),
+                        Some(kernel) => cost = cost.saturating_add(self.kernel_time(kernel.chain)),
+                        None => {}
+                    }
+                    cost = cost.saturating_add(self.kernel_time(chain));
+                    child.wanted.extend(way.reads);
+                    next.push((cost, child));
+                }
             }
         }
         next.retain(|(cost, _)| *cost != NEVER);
@@ -338,6 +351,8 @@ impl Enumeration<'_> {
                         };
                         made[layouts.result] = made[layouts.result].min(own.saturating_add(apart));
                     }
+                    // Of an attention as one kernel nothing is known from below.
+                    attention_ways(facts, id).iter().for_each(|way| made[way.made] = 0);
                 }
             }
             let reached = |to: usize| {

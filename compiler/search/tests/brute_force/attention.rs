@@ -1,0 +1,214 @@
+//! Attention as one kernel, as the brute force sees it; and programs that have one.
+
+use shard_check::{CheckOptions, check_source};
+use shard_cost::Hardware;
+use shard_grammar::SourceFile;
+use shard_ir::{Def, DimId, Op};
+
+use super::facts::Facts;
+use super::generate::Case;
+use super::in_pieces::is_in_pieces;
+
+/// A way of having an attention as one kernel.
+#[derive(Clone, Debug)]
+pub(crate) struct AttentionWay {
+    /// The layout that is made.
+    pub(crate) made: usize,
+    /// The values that are read, each in a layout.
+    pub(crate) reads: Vec<(usize, usize)>,
+    /// Its ops, first to last, and which of the fits of each it is.
+    pub(crate) chain: Vec<(usize, usize)>,
+}
+
+/// The ways of having the attention that ends with a value: every combination of fits of its ops
+/// that agree, each whole.
+pub(crate) fn attention_ways(facts: &Facts<'_>, product: usize) -> Vec<AttentionWay> {
+    let program = facts.program;
+    let Some(Op::Einsum) = facts.op_of(product).filter(|_| facts.hardware.has_attention()) else {
+        return Vec::new();
+    };
+    let operands = program.values[product].def.operands();
+    let dims = |id: usize| program.values[id].dims.as_slice();
+    let result = dims(product);
+    let is_end = |weights: usize, values: usize| {
+        let (softmax, reader) = behind_casts(facts, facts.origin(weights), product);
+        let Some(Op::Softmax { over }) = facts.op_of(softmax) else { return false };
+        operands.len() == 2
+            && facts.only_reader(softmax, reader)
+            && dims(values).contains(over)
+            && !result.contains(over)
+            && dims(softmax).iter().all(|dim| dim == over || result.contains(dim))
+            && has_scores(
+                facts,
+                facts.origin(program.values[softmax].def.operands()[0].index()),
+                softmax,
+                *over,
+            )
+    };
+    let [a, b] = operands else { return Vec::new() };
+    if !is_end(a.index(), b.index()) && !is_end(b.index(), a.index()) {
+        return Vec::new();
+    }
+    let layouts = 0..facts.spaces[product].layouts.len();
+    layouts.flat_map(|made| ways(facts, product, made, None)).collect()
+}
+
+/// What lies behind casts of which each is read by the next alone, and who reads it.
+fn behind_casts(facts: &Facts<'_>, mut id: usize, mut reader: usize) -> (usize, usize) {
+    while let Some(Op::Cast(_)) = facts.op_of(id).filter(|_| facts.only_reader(id, reader)) {
+        let operand = facts.program.values[id].def.operands()[0].index();
+        (id, reader) = (facts.origin(operand), id);
+    }
+    (id, reader)
+}
+
+/// Whether scores over these keys are made here, and pass to one reader alone.
+fn has_scores(facts: &Facts<'_>, id: usize, reader: usize, key: DimId) -> bool {
+    let values = &facts.program.values;
+    let (value, behind) = (&values[id], &values[reader]);
+    let same = value.dims.len() == behind.dims.len()
+        && value.dims.iter().all(|dim| behind.dims.contains(dim));
+    if !same || !facts.only_reader(id, reader) {
+        return false;
+    }
+    let operands = value.def.operands();
+    match facts.op_of(id) {
+        Some(Op::Einsum) => {
+            let keys = operands.iter().filter(|o| values[o.index()].dims.contains(&key)).count();
+            let sums = |o: &shard_ir::ValueId| {
+                values[o.index()].dims.iter().any(|dim| !value.dims.contains(dim))
+            };
+            operands.len() == 2 && keys == 1 && operands.iter().all(sums)
+        }
+        Some(Op::Map(_) | Op::Cast(_) | Op::Binary(_) | Op::Mask { .. }) => {
+            operands.iter().any(|o| has_scores(facts, facts.origin(o.index()), id, key))
+        }
+        _ => false,
+    }
+}
+
+/// The ways in which an op of an attention makes its value in a layout; `key` is known behind the
+/// softmax.
+fn ways(facts: &Facts<'_>, id: usize, made: usize, key: Option<DimId>) -> Vec<AttentionWay> {
+    let program = facts.program;
+    let mut found = Vec::new();
+    for (fit, layouts) in facts.fits[id].iter().enumerate() {
+        let is_whole = facts.spaces[id].layouts[made].is_complete()
+            && is_in_pieces(facts, (id, fit)) != Some(true);
+        if layouts.result != made || layouts.looped.is_some() || !is_whole {
+            continue;
+        }
+        let key = match facts.op_of(id) {
+            Some(Op::Softmax { over }) => Some(*over),
+            _ => key,
+        };
+        let mut all = vec![AttentionWay { made, reads: Vec::new(), chain: vec![(id, fit)] }];
+        for (operand, layout) in program.values[id].def.operands().iter().zip(&layouts.operands) {
+            let origin = facts.origin(operand.index());
+            let inner = match key {
+                Some(key) => {
+                    facts.op_of(id) != Some(&Op::Einsum) && has_scores(facts, origin, id, key)
+                }
+                // Before the softmax is met, what leads to it.
+                None => matches!(
+                    facts.op_of(behind_casts(facts, origin, id).0),
+                    Some(Op::Softmax { .. })
+                ),
+            };
+            let mut pin = operand.index();
+            let mut passes = true;
+            while let Def::Pin { operand, .. } = &program.values[pin].def {
+                passes &= facts.allowed[pin].contains(layout);
+                pin = operand.index();
+            }
+            let parts = match inner {
+                true if passes => ways(facts, origin, *layout, key),
+                true => Vec::new(),
+                false => vec![AttentionWay {
+                    made: *layout,
+                    reads: vec![(operand.index(), *layout)],
+                    chain: Vec::new(),
+                }],
+            };
+            all = all
+                .iter()
+                .flat_map(|way| {
+                    parts.iter().map(|part| AttentionWay {
+                        made,
+                        reads: [&way.reads[..], &part.reads].concat(),
+                        chain: [&part.chain[..], &way.chain].concat(),
+                    })
+                })
+                .collect();
+        }
+        found.extend(all);
+    }
+    found.iter_mut().for_each(|way| way.chain.sort_unstable());
+    found
+}
+
+const CHIP: &str = "name = \"kernels\"
+[chip]
+flops = { f32 = 1e9, bf16 = 1e9 }
+hbm_bytes = 1e9
+hbm_bandwidth = 1e9
+[network]
+kind = \"flat\"
+bandwidth = 3e8
+latency = 1e-9
+[kernels]
+attention = 0.5
+";
+
+/// What stands around the body: sizes, and what is given.
+const BODIES: &[&str] = &[
+    // One head, a mask, a scale.
+    "q: f32 LQ, k: f32 SQ, v: f32 SD) -> f32 LD {
+ let s = einsum(q, k -> LS) * 0.5\n return einsum(softmax(causal(s over L, S) over S), v -> LD)\n}",
+    // Several heads, of which queries are split.
+    "q: f32 HL_xQ, k: f32 HS_xQ, v: f32 HS_xD) -> f32 HL_xD {
+ return einsum(softmax(einsum(q, k -> HLS) over S), v -> HLD)\n}",
+    // Multiquery; something joins the kernel.
+    "q: f32 H_xLQ, k: f32 SQ_x, v: f32 SD) -> f32 H_xLD {
+ return relu(einsum(softmax(einsum(q, k -> HLS) over S), v -> HLD))\n}",
+    // Scores of two products, and a bias.
+    "q: f32 LQ, k: f32 SQ, p: f32 L_xR, r: f32 SR, b: f32 LS_x, v: f32 SD_x) -> f32 LD_x {
+ let s = einsum(q, k -> LS) + einsum(p, r -> LS)\n return einsum(softmax(tanh(s) + b over S), v -> LD)\n}",
+    // Values are keys.
+    "q: f32 LQ_x, k: f32 SQ_x) -> f32 LQ {
+ return einsum(softmax(einsum(q, k -> LS) over S), k -> LQ)\n}",
+    // Scores that another reads, and a pin between.
+    "q: f32 LQ, k: f32 SQ, v: f32 SD) -> (y: f32 LD, s: f32 LS) {
+ let s = einsum(q, k -> LS)\n return (einsum(softmax(s over S), v -> LD), s)\n}",
+    "q: f32 LQ, k: f32 SQ, v: f32 SD) -> f32 LD_x {
+ let s: f32 L_xS = einsum(q, k -> LS)\n return einsum(softmax(s over S), v -> LD)\n}",
+    // A long row of keys, split.
+    "q: f32 OQ, k: f32 S_xQ, v: f32 S_xD) -> f32 OD {
+ return einsum(softmax(causal(einsum(q, k -> OS) over O, S) over S), v -> OD)\n}",
+    // A cast on the way.
+    "q: f32 LQ, k: f32 SQ, v: bf16 SD) -> bf16 L_xD {
+ return einsum(cast(softmax(einsum(q, k -> LS) over S), bf16), v -> LD)\n}",
+];
+
+/// How many cases there are.
+pub(crate) const ATTENTIONS: u64 = BODIES.len() as u64 * 3;
+
+/// A case by number.
+pub(crate) fn attention_case(_: u64, number: u64) -> Case {
+    let body = BODIES[number as usize % BODIES.len()];
+    let sizes = [(4, 4, 4), (4, 16, 2), (8, 8, 32)][number as usize / BODIES.len() % 3];
+    let (queries, keys, width) = sizes;
+    let source = format!(
+        "mesh x=2\ndim L = {queries}\ndim S = {keys}\ndim Q = {width}\ndim D = {width}\ndim H = 2\n\
+         dim R = 2\ndim O = 1\nlayer f({}",
+        body
+    );
+    let checked =
+        check_source(&SourceFile::new("attention", source.as_str()), &CheckOptions::default());
+    let errors: Vec<_> =
+        checked.diagnostics.iter().filter(|d| d.is_error()).map(|d| &d.message).collect();
+    assert!(errors.is_empty(), "{errors:?}\n{source}");
+    let program = checked.programs.into_iter().next().expect("a layer");
+    let hardware = Hardware::parse(CHIP).expect("a chip");
+    Case { program, hardware, hardware_text: CHIP.to_string() }
+}
