@@ -94,7 +94,7 @@ pub(crate) fn drawing(layer: &Layer<'_>, at: usize) -> String {
         ),
         alike: left_out
             .iter()
-            .map(|steady| format!("{} and are not drawn", alike_text(steady)))
+            .map(|steady| format!("{} layers are not drawn: {}", steady.copies, alike_text(steady)))
             .collect(),
     };
     drawing.render().unwrap_or_else(|_| never!("a page that cannot be written", String::new()))
