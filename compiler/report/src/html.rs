@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
+use askama::Template;
 use serde::Serialize;
 use shard_cost::{Bytes, InstrPrice, Utilisation};
 use shard_grammar::{SourceFile, Span};
@@ -14,20 +15,55 @@ use crate::Layer;
 use crate::explain::{alternative_text, bounded, optimality_text, sent_over};
 use crate::notation::{phrase, value_name};
 use crate::scale;
+use crate::status::status_word;
 use crate::strategy::strategy;
+use crate::timeline_svg::drawing;
 use crate::words::reason_of;
 
-/// The page around what is known of the layers: `{{title}}`, `{{body}}` and `{{data}}` are filled
-/// in, in this order.
-const TEMPLATE: &str = include_str!("explain.html");
+/// The page around what is known of the layers.
+#[derive(Template)]
+#[template(path = "explain.html")]
+struct Page {
+    title: String,
+    /// As HTML.
+    body: String,
+    /// What the script draws from: JSON without `<`.
+    data: String,
+}
+
+/// What is said of a layer above its program.
+#[derive(Template)]
+#[template(path = "summary.html")]
+struct Overview {
+    at: usize,
+    steps: Vec<Mattering>,
+    parameters: Vec<Stored>,
+}
+
+/// A step that takes a large part of the time.
+struct Mattering {
+    id: u32,
+    name: String,
+    figures: String,
+}
+
+/// A parameter in the layout in which it is given.
+struct Stored {
+    name: String,
+    layout: String,
+    bytes: String,
+}
+
+/// So many steps matter most.
+const MATTERING: usize = 3;
 
 /// The explanation of some layers as one HTML file.
 pub fn html(layers: &[Layer<'_>]) -> String {
     let file =
         layers.iter().find_map(|layer| layer.source).map_or("", |source| file_name(&source.name));
     let names: Vec<&str> = layers.iter().map(|layer| layer.plan().name.as_str()).collect();
-    let title = escaped(&format!("shardc explain {file}: {}", names.join(", ")));
-    let mut body = format!("<h1>{title}</h1>\n<div class=\"cols\">\n<div>\n");
+    let title = format!("shardc explain {file}: {}", names.join(", "));
+    let mut body = format!("<h1>{}</h1>\n<div class=\"cols\">\n<div>\n", escaped(&title));
     for (at, layer) in layers.iter().enumerate() {
         section(&mut body, at, layer);
     }
@@ -43,22 +79,44 @@ pub fn html(layers: &[Layer<'_>]) -> String {
     let data = serde_json::to_string(&data)
         .unwrap_or_else(|_| never!("data that cannot be written", String::new()))
         .replace('<', "\\u003c");
-    filled(&[("{{title}}", &title), ("{{body}}", &body), ("{{data}}", &data)])
+    // A template ends without the last line's end.
+    written(&Page { title, body, data }) + "\n"
 }
 
-/// The template with its places filled, each looked for behind the one before: what is put in is
-/// not looked at again.
-fn filled(places: &[(&str, &str)]) -> String {
-    let (mut out, mut rest) = (String::new(), TEMPLATE);
-    for (place, text) in places {
-        let (before, behind) = rest
-            .split_once(place)
-            .unwrap_or_else(|| never!("a template without one of its places", (rest, "")));
-        out.push_str(before);
-        out.push_str(text);
-        rest = behind;
+/// A template with its places filled. Writing to memory cannot fail.
+fn written(template: &impl Template) -> String {
+    template.render().unwrap_or_else(|_| never!("a page that cannot be written", String::new()))
+}
+
+/// The steps that take most of the time, the longest first, and how parameters are given: what the
+/// types say, or what was chosen where they leave it open.
+fn overview(layer: &Layer<'_>, at: usize) -> Overview {
+    let plan = layer.plan();
+    let mut steps: Vec<(InstrId, Picoseconds)> =
+        plan.ids().map(|id| (id, layer.time_in_step(id))).filter(|(_, time)| time.0 > 0).collect();
+    steps.sort_by_key(|(id, time)| (std::cmp::Reverse(*time), *id));
+    let step = |(id, time): &(InstrId, Picoseconds)| Mattering {
+        id: id.0,
+        name: format!("{}: {}", value_name(plan, *id), phrase(plan, *id)),
+        figures: format!("{}, {}", scale::time(*time), share(layer, *time)),
+    };
+    let is_given = |id: &InstrId| matches!(plan.instruction(*id).kind, InstrKind::Parameter(_));
+    let stored = |id: InstrId| Stored {
+        name: value_name(plan, id),
+        layout: layer.layout_text(id),
+        bytes: scale::bytes(Bytes(plan.local_bytes(id))),
+    };
+    Overview {
+        at,
+        steps: steps.iter().take(MATTERING).map(step).collect(),
+        parameters: plan.ids().filter(is_given).map(stored).collect(),
     }
-    out + rest
+}
+
+/// Whether the plan is proven, as a mark beside its name.
+fn badge(layer: &Layer<'_>) -> String {
+    let mark = layer.optimality.map(|o| status_word(o.status));
+    mark.map_or(String::new(), |word| format!(" <span class=\"badge {word}\">{word}</span>"))
 }
 
 fn section(out: &mut String, at: usize, layer: &Layer<'_>) {
@@ -78,14 +136,17 @@ fn section(out: &mut String, at: usize, layer: &Layer<'_>) {
     // Writing to a String cannot fail.
     let _ = write!(
         out,
-        "<section aria-labelledby=\"layer{at}\">\n<h2 id=\"layer{at}\">{} {}{}</h2>\n<p \
+        "<section aria-labelledby=\"layer{at}\">\n<h2 id=\"layer{at}\">{} {}{}{}</h2>\n<p \
             class=\"facts\">{}</p>\n",
         crate::notation::kind_of_layer(plan),
         escaped(&plan.name),
         plan.phase.as_ref().map_or(String::new(), |phase| format!(", phase {}", escaped(phase))),
+        badge(layer),
         escaped(&facts)
     );
     totals(out, layer);
+    out.push_str(&written(&overview(layer, at)));
+    out.push_str(&drawing(layer, at));
     out.push_str("<h3>Program</h3>\n");
     Program { layer, at, out }.write();
     time_table(out, layer);
@@ -278,9 +339,11 @@ impl Program<'_, '_> {
         };
         let _ = writeln!(
             self.out,
-            "<div class=\"step {}\"><div class=\"what\"><span>{what}</span><span \
+            "<div id=\"layer{}-step{}\" class=\"step {}\"><div class=\"what\"><span>{what}</span><span \
                 class=\"num\">{}</span></div>\
              <div class=\"lay\">{}</div>{}</div>",
+            self.at,
+            id.0,
             class(layer, id),
             escaped(&figures),
             escaped(&layouts),
@@ -315,7 +378,7 @@ fn layer_span(source: &SourceFile, name: &str) -> Option<Span> {
 }
 
 /// The colour of a step: what it takes time from.
-fn class(layer: &Layer<'_>, id: InstrId) -> &'static str {
+pub(crate) fn class(layer: &Layer<'_>, id: InstrId) -> &'static str {
     match layer.price.of(id) {
         InstrPrice::Move(_) => "move",
         InstrPrice::Kernel { looped: Some(looped), .. } if looped.exposed() > Picoseconds(0) => {

@@ -34,6 +34,7 @@ pub mod strategy;
 pub mod sweep;
 pub mod table;
 pub mod timeline;
+mod timeline_svg;
 pub mod why;
 pub mod why_not;
 pub mod words;

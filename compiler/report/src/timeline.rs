@@ -180,15 +180,18 @@ fn steps(layer: &Layer<'_>, width: usize, paint: Paint, text: &mut String) {
         text.push_str(&format!("  {figures}  {}\n", paint.style(&shortened(&words, width), style)));
     }
     for steady in &timeline.steady {
-        let (first, last) = alike(steady);
-        let period = scale::time(steady.period);
-        text.push_str(&format!(
-            "  layers {first} to {last} are alike, each {period} after the one before\n"
-        ));
+        text.push_str(&format!("  {}\n", alike_text(steady)));
     }
     let held = buffers(plan, timeline, 0);
     let (peak, kept) = (scale::bytes(Bytes(held.peak())), scale::bytes(Bytes(held.kept)));
     text.push_str(&format!("  memory at the peak {peak}, {kept} of it weights and caches\n"));
+}
+
+/// What is said of layers that are alike.
+pub(crate) fn alike_text(steady: &Steady) -> String {
+    let (first, last) = alike(steady);
+    let period = scale::time(steady.period);
+    format!("layers {first} to {last} are alike, each {period} after the one before")
 }
 
 /// The first and the last of the copies that are alike, counted from 1: the one before that which

@@ -56,6 +56,21 @@ fn what_a_file_says_is_text_and_never_markup() {
 }
 
 #[test]
+fn the_timeline_is_drawn_without_a_script_and_links_lead_to_steps() {
+    let page = shardc(&["explain", "mlp.shard", "--emit", "html"]).out;
+    let body = page.split("<script").next().expect("what is before the script");
+    assert!(body.contains("<span class=\"badge proven\">proven</span>"), "{body}");
+    for shown in ["<div>compute 73 %</div>", "<rect x=\"", "memory at the peak"] {
+        assert!(body.contains(shown), "{shown}\n{body}");
+    }
+    assert_eq!(body.matches("<a href=\"#").count(), 3, "the steps that matter most");
+    for link in body.split("<a href=\"#").skip(1) {
+        let id = link.split('"').next().expect("a place");
+        assert_eq!(body.matches(&format!("id=\"{id}\"")).count(), 1, "{id}");
+    }
+}
+
+#[test]
 fn a_plan_without_source_has_a_page_too() {
     let page = shardc(&["explain", "every_move.shir", "--emit", "html"]);
     assert_eq!(page.status, 0, "{page:?}");
