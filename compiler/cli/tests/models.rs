@@ -1,4 +1,5 @@
-//! The models of today: what `new` writes of each configuration is checked, lowered and run, and has
+//! The models of today: what `new` writes of each configuration is checked, lowered and run, and
+//! has
 //! the parameters that are published of it.
 
 #![allow(missing_docs, unreachable_pub)]
@@ -63,7 +64,8 @@ fn parameters(layer: &Value) -> f64 {
 const FEW: &[&str] =
     &["deepseek_v2_lite", "falcon_7b", "gemma3_27b", "gpt_oss_120b", "mixtral_8x7b", "phi2"];
 
-/// Not lowered: the search takes minutes, and where it ends, what is read of a folded block makes it
+/// Not lowered: the search takes minutes, and where it ends, what is read of a folded block makes
+/// it
 /// an internal error.
 const NOT_LOWERED: &[&str] = &["deepseek_v3"];
 

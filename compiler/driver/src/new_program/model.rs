@@ -224,7 +224,7 @@ pub struct Gates {
     pub bias: bool,
     /// Whether a bias is added for the choice alone.
     pub selection_bias: bool,
-    /// Groups of experts, how many of them are chosen first, and how many experts each is judged by.
+    /// Groups of experts, of which some are chosen first.
     pub groups: Option<Groups>,
     /// Whether those of the chosen experts are divided by their sum.
     pub renormalised: bool,

@@ -14,7 +14,8 @@ pub struct Piece {
     pub times: u64,
 }
 
-/// The layers as pieces: stretches of one kind, or else the shortest pattern that recurs and what is
+/// The layers as pieces: stretches of one kind, or else the shortest pattern that recurs and what
+/// is
 /// left behind it. `None` if they are neither.
 pub fn pieces(order: &[usize]) -> Option<Vec<Piece>> {
     let stretches = stretches(order);

@@ -205,7 +205,8 @@ impl<'a> Config<'a> {
         }
     }
 
-    /// What quantisation stores the matrices in, and what is left out of it; `None` for a dtype that
+    /// What quantisation stores the matrices in, and what is left out of it; `None` for a dtype
+    /// that
     /// the language does not have.
     pub(super) fn quantisation(&self) -> Option<(Option<Dtype>, String)> {
         let quantized = self.at("quantization_config")?;

@@ -43,7 +43,7 @@ impl Words<'_> {
     fn layer(&self, kind: &Block, times: u64) -> String {
         let stream = self.stream();
         let mut parameters = vec![format!("  x: {stream}")];
-        parameters.extend(self.from_outside(kind).map(|(name, ty)| format!("  {name}: {ty}")));
+        parameters.extend(self.given_to(kind).map(|(name, ty)| format!("  {name}: {ty}")));
         parameters.extend(self.kept(kind).map(|(name, ty)| format!("  {name}: {ty}")));
         let dtype = self.model.dtype.name();
         let caches = self.caches(kind);
@@ -84,7 +84,7 @@ impl Words<'_> {
     }
 
     /// What a kind is given beside its input.
-    pub(super) fn from_outside(
+    pub(super) fn given_to(
         &self,
         kind: &Block,
     ) -> impl Iterator<Item = (&'static str, String)> + use<> {
@@ -107,7 +107,7 @@ impl Words<'_> {
             let (kind, place) = (&self.model.kinds[*kind], place + 1);
             let of = |name: &str| format!("{name}_{place}");
             let mut arguments = vec![input];
-            arguments.extend(self.from_outside(kind).map(|(name, _)| name.to_string()));
+            arguments.extend(self.given_to(kind).map(|(name, _)| name.to_string()));
             for (name, ty) in self.kept(kind) {
                 parameters.push(format!("  {}: {ty}", of(&name)));
                 arguments.push(of(&name));
@@ -139,7 +139,7 @@ impl Words<'_> {
     /// What a piece is given beside its input.
     pub(super) fn given(&self, piece: &Piece) -> Vec<(&'static str, String)> {
         let kinds = piece.kinds.iter().map(|kind| &self.model.kinds[*kind]);
-        kinds.flat_map(|kind| self.from_outside(kind)).take(1).collect()
+        kinds.flat_map(|kind| self.given_to(kind)).take(1).collect()
     }
 
     /// From `x` to `y`, and the new caches.

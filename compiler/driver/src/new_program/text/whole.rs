@@ -42,7 +42,7 @@ model {called}(ids: int32 {b}L{outside}{tied}) -> {dtype} {b}LV? {{
     /// Parameters of the model that its layers are given.
     fn outside(&self) -> (String, String) {
         let kinds = self.model.kinds.iter();
-        let given: Vec<_> = kinds.flat_map(|kind| self.from_outside(kind)).take(1).collect();
+        let given: Vec<_> = kinds.flat_map(|kind| self.given_to(kind)).take(1).collect();
         let names: String = given.iter().map(|(name, _)| format!(", {name}")).collect();
         (given.iter().map(|(name, ty)| format!(", {name}: {ty}")).collect(), names)
     }
