@@ -117,15 +117,21 @@ fn what_the_configuration_says_and_the_program_lacks_is_listed() {
     assert_eq!((ran.status, ran.err.as_str()), (0, ""));
     let left_out = ran.out.lines().find(|line| line.starts_with("//! Left out: ")).expect("a list");
     for part in [
-        "quantisation of the weights to 4 bits (awq)",
+        "the scales of the quantisation of the weights to 4 bits (awq)",
         "the base of the rotary embedding (500000; `rope` has 10000)",
         "what else the configuration says: `logit_softcap`",
     ] {
         assert!(left_out.contains(part), "{left_out}");
     }
     assert!(!left_out.contains("use_cache") && !left_out.contains("bias"), "{left_out}");
-    // The dtype and the shared table are honoured.
-    assert!(ran.out.contains("wq:     weight f16 ") && !ran.out.contains("bf16"), "{}", ran.out);
+    // The dtypes and the shared table are honoured.
+    assert!(
+        ran.out.contains("wq:     weight int4 ")
+            && ran.out.contains("weight f16 VE?")
+            && !ran.out.contains("bf16"),
+        "{}",
+        ran.out
+    );
     assert!(
         ran.out.contains("embed(ids, table: tied)") && ran.out.contains("unembed(y, table: tied)"),
         "{}",
@@ -133,7 +139,7 @@ fn what_the_configuration_says_and_the_program_lacks_is_listed() {
     );
     let experts = new(&["--from-config", "configs/mixtral_8x7b.json"]);
     assert!(
-        experts.contains("gates that are renormalised")
+        experts.contains("let w = own / sum(own over X)")
             && experts.contains("tokens beyond an expert's places")
     );
 }
@@ -216,7 +222,16 @@ fn a_configuration_that_is_not_understood_is_a_diagnostic_at_its_place() {
         ),
         ("{}", "the configuration has no `model_type`"),
         (r#"{"model_type": 3}"#, "`model_type` is not a string"),
-        (r#"{"model_type": "t5"}"#, "nothing is known of the layers of a `t5` model"),
+        (r#"{"model_type": "rwkv"}"#, "nothing is known of the layers of a `rwkv` model"),
+        (
+            r#"{"model_type": "mamba2"}"#,
+            "the layers of a `mamba2` model need a scan over positions, which cannot be written",
+        ),
+        (
+            r#"{"model_type": "t5"}"#,
+            "the layers of a `t5` model need an encoder beside the decoder, and positions by \
+                distance, which cannot be written",
+        ),
         (
             r#"{"model_type": "llama", "hidden_size": 0}"#,
             "`hidden_size` is not a whole number from 1 to 4294967296",

@@ -27,7 +27,16 @@ const OPTIONS: &[&[&str]] = &[
 
 /// The configurations of the command line's tests, and small ones.
 fn corpus(_: &Shardc) -> Vec<Vec<u8>> {
-    let named = ["gpt2_xl", "gpt_neox_20b", "llama3_70b", "mixtral_8x7b"];
+    let named = [
+        "gpt2_xl",
+        "gpt_neox_20b",
+        "llama3_70b",
+        "mixtral_8x7b",
+        "deepseek_v2_lite",
+        "gemma3_27b",
+        "gpt_oss_120b",
+        "granite_8b",
+    ];
     let path = |name: &str| root().join(format!("compiler/cli/tests/files/configs/{name}.json"));
     let mut texts: Vec<String> = named.iter().map(|name| read(&path(name))).collect();
     for (kind, more) in [

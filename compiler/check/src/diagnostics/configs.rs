@@ -20,6 +20,8 @@ pub enum ConfigProblem {
         model_type: String,
         /// Where its key stands.
         span: Span,
+        /// What its layers need that cannot be written.
+        needs: Option<&'static str>,
         /// The types that are known.
         known: Vec<String>,
     },
@@ -63,8 +65,14 @@ impl From<ConfigProblem> for Diagnostic {
                     .at(span, "here")
                     .help("the `config.json` that lies beside the weights of a model")
             }
-            ConfigProblem::Unknown { model_type, span, known } => {
-                error(format!("nothing is known of the layers of a `{model_type}` model"))
+            ConfigProblem::Unknown { model_type, span, needs, known } => {
+                let message = match needs {
+                    Some(needs) => format!(
+                        "the layers of a `{model_type}` model need {needs}, which cannot be written"
+                    ),
+                    None => format!("nothing is known of the layers of a `{model_type}` model"),
+                };
+                error(message)
                     .at(span, "this type")
                     .note(format!("known are {}", known.join(", ")))
                     .help("--template llama-block    (and then the sizes, by hand)")

@@ -33,7 +33,7 @@ pub(crate) fn run(args: &NewArgs, console: &mut Console) -> Outcome {
     let name = args
         .name
         .clone()
-        .unwrap_or_else(|| if model.attention.is_some() { "block" } else { "mlp" }.to_string());
+        .unwrap_or_else(|| if model.attention().is_some() { "block" } else { "mlp" }.to_string());
     let formatted = new_program::file(&model, &axes, &hardware, &args.hardware, &name, console)?;
     match &args.out {
         None => console.result(&formatted),

@@ -68,17 +68,20 @@ fn of_size(model: &Model, hardware: &Hardware, chips: u64) -> Option<Axes> {
     let ways = |fits: &dyn Fn(u64) -> bool| -> Vec<u64> {
         (1..=chips).filter(|y| chips.is_multiple_of(*y) && fits(*y)).collect()
     };
-    let heads = model.attention.as_ref();
-    let experts = model.experts.as_ref();
+    let heads = model.attention();
+    let inner: Vec<u64> = model.kinds.iter().map(|kind| kind.feed.inner()).collect();
+    let divides = |sizes: &[u64], y: u64| sizes.iter().all(|size| size.is_multiple_of(y));
     let by_all = ways(&|y| {
-        let heads = heads.map_or(y, |a| if a.kv_heads == 1 { a.heads } else { a.kv_heads });
-        let experts = experts.map_or(y, |experts| experts.count);
-        [model.inner, heads, experts].iter().all(|size| size.is_multiple_of(y))
+        let heads = heads.map_or(y, |a| match a.cached_heads() {
+            1 => a.heads,
+            kv_heads => kv_heads,
+        });
+        let experts = model.experts().map_or(y, |experts| experts.count);
+        divides(&inner, y) && divides(&[heads, experts], y)
     });
     // A slice may have more chips than there are heads of keys: the batch then bears all axes.
-    let by_queries = || {
-        ways(&|y| model.inner.is_multiple_of(y) && heads.is_none_or(|a| a.heads.is_multiple_of(y)))
-    };
+    let by_queries =
+        || ways(&|y| divides(&inner, y) && heads.is_none_or(|a| a.heads.is_multiple_of(y)));
     of_ways(&by_all, hardware, chips).or_else(|| of_ways(&by_queries(), hardware, chips))
 }
 

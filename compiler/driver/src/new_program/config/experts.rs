@@ -1,0 +1,232 @@
+//! Models of experts whose attention is Llama's.
+
+use serde_json::Value;
+use shard_check::diagnostics::ConfigProblem;
+
+use super::super::model::{
+    Biases, Block, Dense, Experts, Feed, GateMap, Gates, Groups, HeadNorms, Model, PLACES, Rotary,
+    Sees, Shared,
+};
+use super::layers_of_kinds;
+use super::llama::{
+    CONTEXT, attention, block, everywhere, local_and_global, qwen_attention, usual, usual_biases,
+};
+use super::reader::Config;
+
+/// The feed-forward layer of a model so far.
+fn dense(model: &mut Model) -> Dense {
+    match &block(model).feed {
+        Feed::Dense(dense) => dense.clone(),
+        Feed::Experts(experts) => experts.each.clone(),
+    }
+}
+
+/// Plain experts by the keys that name how many there are.
+pub(super) fn experts(
+    config: &Config<'_>,
+    model: &mut Model,
+    counts: &[&str],
+    inner: u64,
+    gates: Gates,
+) -> Result<Experts, ConfigProblem> {
+    let count = config.number(counts)?;
+    let chosen = config.number(&["num_experts_per_tok"])?;
+    if chosen > count {
+        return Err(ConfigProblem::Value {
+            key: "num_experts_per_tok".to_string(),
+            wanted: format!("a number up to {count}, the number of experts"),
+            span: config.span("num_experts_per_tok"),
+        });
+    }
+    model.left_out.push(PLACES.to_string());
+    let each = Dense { inner, ..dense(model) };
+    Ok(Experts { count, chosen, each, clamped: None, gates, shared: None })
+}
+
+pub(super) fn mixtral(config: &Config<'_>, kind: &'static str) -> Result<Model, ConfigProblem> {
+    let mut model = usual(config, kind)?;
+    let inner = dense(&mut model).inner;
+    let gates = Gates::softmax(true);
+    let found = experts(config, &mut model, &["num_local_experts"], inner, gates)?;
+    block(&mut model).feed = Feed::Experts(found);
+    if let Some(size) = config.optional("sliding_window")? {
+        everywhere(config, &mut model, size)?;
+    }
+    Ok(model)
+}
+
+pub(super) fn olmoe(config: &Config<'_>, kind: &'static str) -> Result<Model, ConfigProblem> {
+    let mut model = usual(config, kind)?;
+    let inner = dense(&mut model).inner;
+    let gates = Gates::softmax(config.is_true("norm_topk_prob"));
+    let found = experts(config, &mut model, &["num_experts"], inner, gates)?;
+    block(&mut model).feed = Feed::Experts(found);
+    let attention = attention(&mut model);
+    attention.norms = HeadNorms::All;
+    attention.bias = usual_biases(config);
+    Ok(model)
+}
+
+/// Layers that the configuration names have no experts; of the others each second, third, ... has.
+pub(super) fn qwen(config: &Config<'_>, kind: &'static str) -> Result<Model, ConfigProblem> {
+    let mut model = usual(config, kind)?;
+    qwen_attention(config, kind, &mut model);
+    let inner = config.number(&["moe_intermediate_size"])?;
+    let gates = Gates::softmax(config.is_true("norm_topk_prob"));
+    let mut found = experts(config, &mut model, &["num_experts"], inner, gates)?;
+    let shared = config.count("shared_expert_intermediate_size")?;
+    found.shared = (shared > 0).then_some(Shared { inner: shared, gate: true });
+    let step = config.optional("decoder_sparse_step")?.unwrap_or(1);
+    let without: Vec<u64> = config
+        .at("mlp_only_layers")
+        .and_then(Value::as_array)
+        .map(|layers| layers.iter().filter_map(Value::as_u64).collect())
+        .unwrap_or_default();
+    if !config.is_true("use_sliding_window") {
+        for key in ["sliding_window", "max_window_layers", "layer_types"] {
+            config.at(key);
+        }
+    }
+    let sparse = Block { feed: Feed::Experts(found), ..block(&mut model).clone() };
+    let plain = Block { name: "dense", ..block(&mut model).clone() };
+    layers_of_kinds(config, &mut model, vec![sparse, plain], |layer| {
+        usize::from(without.contains(&layer) || !(layer + 1).is_multiple_of(step))
+    })?;
+    Ok(model)
+}
+
+/// The first layers are dense; gates are sigmoids, chosen with a bias.
+pub(super) fn glm4(config: &Config<'_>, kind: &'static str) -> Result<Model, ConfigProblem> {
+    let mut model = usual(config, kind)?;
+    let bias = config.is_true("attention_bias");
+    let norms = config.is_true("use_qk_norm");
+    let head = attention(&mut model);
+    head.bias = Biases { inputs: bias, output: false };
+    head.norms = if norms { HeadNorms::Each } else { HeadNorms::No };
+    let gates = selected(config)?;
+    dense_then_experts(config, &mut model, gates)?;
+    Ok(model)
+}
+
+/// Sigmoid gates, chosen with a bias, among the best groups.
+pub(super) fn selected(config: &Config<'_>) -> Result<Gates, ConfigProblem> {
+    Ok(Gates {
+        map: GateMap::Sigmoid,
+        selection_bias: true,
+        groups: groups(config, 2)?,
+        renormalised: config.is_not_false("norm_topk_prob"),
+        factor: factor(config)?,
+        ..Gates::softmax(true)
+    })
+}
+
+/// What gates are multiplied by, unless it is 1.
+pub(super) fn factor(config: &Config<'_>) -> Result<Option<f64>, ConfigProblem> {
+    Ok(config.float("routed_scaling_factor")?.filter(|factor| *factor != 1.0))
+}
+
+/// Groups of experts, where there are several.
+pub(super) fn groups(config: &Config<'_>, judged_by: u64) -> Result<Option<Groups>, ConfigProblem> {
+    let (count, chosen) = (config.count("n_group")?, config.count("topk_group")?);
+    let some = count > 1 && chosen > 0 && chosen < count;
+    Ok(some.then_some(Groups { count, chosen, judged_by }))
+}
+
+/// The first `first_k_dense_replace` layers are dense, the others have experts, and one for all.
+pub(super) fn dense_then_experts(
+    config: &Config<'_>,
+    model: &mut Model,
+    gates: Gates,
+) -> Result<(), ConfigProblem> {
+    let inner = config.number(&["moe_intermediate_size"])?;
+    let mut found = experts(config, model, &["n_routed_experts"], inner, gates)?;
+    let shared = config.count("n_shared_experts")?;
+    found.shared =
+        (shared > 0).then_some(Shared { inner: inner.saturating_mul(shared), gate: false });
+    let first = config.count("first_k_dense_replace")?;
+    config.at("moe_layer_freq");
+    let sparse = Block { feed: Feed::Experts(found), ..block(model).clone() };
+    let plain = Block { name: "dense", ..block(model).clone() };
+    layers_of_kinds(config, model, vec![plain, sparse], |layer| usize::from(layer >= first))
+}
+
+/// gpt-oss: windows in every second layer, sinks, biases everywhere, clamped gates.
+pub(super) fn gpt_oss(config: &Config<'_>, kind: &'static str) -> Result<Model, ConfigProblem> {
+    let mut model = usual(config, kind)?;
+    let inner = dense(&mut model).inner;
+    let gates = Gates { bias: true, ..Gates::softmax(true) };
+    let counts = &["num_local_experts", "num_experts"];
+    let mut found = experts(config, &mut model, counts, inner, gates)?;
+    config.at("experts_per_token");
+    found.each.bias = true;
+    found.clamped = Some(config.float("swiglu_limit")?.unwrap_or(7.0));
+    block(&mut model).feed = Feed::Experts(found);
+    let head = attention(&mut model);
+    head.sinks = true;
+    head.bias = usual_biases(config);
+    let size = config.optional("sliding_window")?;
+    local_and_global(config, &mut model, size, |layer| layer.is_multiple_of(2), |_| ())?;
+    Ok(model)
+}
+
+/// Llama 4: chunks in three layers of four, no positions in the others; experts in all layers or in
+/// every second.
+pub(super) fn llama4(config: &Config<'_>, kind: &'static str) -> Result<Model, ConfigProblem> {
+    let mut model = usual(config, kind)?;
+    let wide = config.number(&["intermediate_size_mlp"])?;
+    let inner = dense(&mut model).inner;
+    let gates = Gates { map: GateMap::Sigmoid, on_inputs: true, ..Gates::softmax(false) };
+    let mut found = experts(config, &mut model, &["num_local_experts"], inner, gates)?;
+    found.shared = Some(Shared { inner, gate: false });
+    if config.is_true("attn_temperature_tuning") || config.at("attn_temperature_tuning").is_some() {
+        model.left_out.push("the scaling of queries by their position".to_string());
+        config.at("attn_scale");
+        config.at("floor_scale");
+    }
+    let chunk = config.optional("attention_chunk_size")?;
+    let most = config.optional("max_position_embeddings")?.unwrap_or(CONTEXT);
+    let context = chunk.map_or(CONTEXT, |chunk| chunk.saturating_mul(2).min(4 * CONTEXT)).min(most);
+    let norms = config.is_true("use_qk_norm");
+    let bias = usual_biases(config);
+    let head = attention(&mut model);
+    (head.context, head.bias) = (context, bias);
+    let mut kinds = Vec::new();
+    for (name, local, sparse) in [
+        ("local", true, true),
+        ("global", false, true),
+        ("local_dense", true, false),
+        ("global_dense", false, false),
+    ] {
+        let mut kind = Block { name, ..block(&mut model).clone() };
+        kind.feed = match sparse {
+            true => Feed::Experts(found.clone()),
+            false => Feed::Dense(Dense { inner: wide, ..found.each.clone() }),
+        };
+        if let Some(attention) = &mut kind.attention {
+            attention.norms = if norms && local { HeadNorms::Turned } else { HeadNorms::No };
+            attention.rotary = if local { Rotary::Whole } else { Rotary::No };
+            attention.sees = match chunk.filter(|chunk| local && *chunk < context) {
+                Some(chunk) => Sees::Chunk(chunk),
+                None => Sees::All,
+            };
+        }
+        kinds.push(kind);
+    }
+    let pattern = config.optional("no_rope_layer_interval")?.unwrap_or(4);
+    let step = config.optional("interleave_moe_layer_step")?.unwrap_or(1);
+    config.at("layer_types");
+    let local = |layer: u64| match config.of_layer("no_rope_layers", layer).and_then(Value::as_u64)
+    {
+        Some(turned) => turned == 1,
+        None => !(layer + 1).is_multiple_of(pattern),
+    };
+    let listed = config.at("moe_layers").and_then(Value::as_array).cloned();
+    let sparse = |layer: u64| match &listed {
+        Some(layers) => layers.iter().any(|one| one.as_u64() == Some(layer)),
+        None => (layer + 1).is_multiple_of(step),
+    };
+    layers_of_kinds(config, &mut model, kinds, |layer| {
+        usize::from(!local(layer)) + 2 * usize::from(!sparse(layer))
+    })?;
+    Ok(model)
+}

@@ -1,0 +1,40 @@
+//! The three Gemmas.
+
+use shard_check::diagnostics::ConfigProblem;
+
+use super::super::model::{Flow, HeadNorms, Model};
+use super::llama::{attention, block, local_and_global, usual, usual_biases};
+use super::reader::Config;
+
+pub(super) fn gemma(config: &Config<'_>, kind: &'static str) -> Result<Model, ConfigProblem> {
+    let mut model = usual(config, kind)?;
+    model.tied = config.is_not_false("tie_word_embeddings");
+    model.embedding.factor = Some((model.width as f64).sqrt());
+    config.at("hidden_activation");
+    attention(&mut model).bias = usual_biases(config);
+    // The map of all of them is the tanh form, whatever `hidden_act` says.
+    if kind == "gemma" {
+        return Ok(model);
+    }
+    model.scores.softcap = config.float("final_logit_softcapping")?;
+    block(&mut model).flow = Flow::Around;
+    let (softcap, scale) =
+        (config.float("attn_logit_softcapping")?, config.float("query_pre_attn_scalar")?);
+    let head = attention(&mut model);
+    head.softcap = softcap;
+    if let Some(scale) = scale {
+        head.divisor = scale.sqrt();
+    }
+    if kind == "gemma3_text" {
+        head.norms = HeadNorms::Each;
+    }
+    let size = config.optional("sliding_window")?;
+    let pattern = match config.optional("sliding_window_pattern")? {
+        Some(pattern) => pattern,
+        None if kind == "gemma2" => 2,
+        None => 6,
+    };
+    let is_local = |layer: u64| !(layer + 1).is_multiple_of(pattern);
+    local_and_global(config, &mut model, size, is_local, |_| ())?;
+    Ok(model)
+}

@@ -1,0 +1,159 @@
+//! A model from the `config.json` that lies beside the weights of a model on Hugging Face.
+
+mod deepseek;
+mod experts;
+mod gemma;
+mod gpt;
+mod llama;
+mod reader;
+
+use serde_json::Value;
+use shard_check::diagnostics::ConfigProblem;
+use shard_grammar::{SourceFile, Span};
+
+use super::model::{Block, Model, Rotary, Sees};
+use super::order::{Piece, pieces};
+use reader::Config;
+
+/// Reads the keys of one type, and its word.
+type Reads = fn(&Config<'_>, &'static str) -> Result<Model, ConfigProblem>;
+
+/// The `model_type`s that are understood.
+const TYPES: &[(&str, Reads)] = &[
+    ("llama", llama::llama),
+    ("mistral", llama::llama),
+    ("qwen2", llama::qwen),
+    ("qwen3", llama::qwen),
+    ("phi3", llama::phi3),
+    ("olmo2", llama::olmo2),
+    ("granite", llama::granite),
+    ("stablelm", llama::stablelm),
+    ("starcoder2", llama::starcoder2),
+    ("cohere", llama::cohere),
+    ("cohere2", llama::cohere),
+    ("mixtral", experts::mixtral),
+    ("olmoe", experts::olmoe),
+    ("qwen2_moe", experts::qwen),
+    ("qwen3_moe", experts::qwen),
+    ("glm4_moe", experts::glm4),
+    ("gpt_oss", experts::gpt_oss),
+    ("llama4_text", experts::llama4),
+    ("deepseek_v2", deepseek::deepseek),
+    ("deepseek_v3", deepseek::deepseek),
+    ("gemma", gemma::gemma),
+    ("gemma2", gemma::gemma),
+    ("gemma3_text", gemma::gemma),
+    ("gpt2", gpt::gpt2),
+    ("gpt_neox", gpt::gpt_neox),
+    ("phi", gpt::phi),
+    ("bloom", gpt::bloom),
+    ("falcon", gpt::falcon),
+];
+
+/// Types that need what the language or this command does not have.
+const LACKING: &[(&str, &str)] = &[
+    ("mamba", "a scan over positions"),
+    ("mamba2", "a scan over positions"),
+    ("jamba", "a scan over positions"),
+    ("t5", "an encoder beside the decoder, and positions by distance"),
+];
+
+/// The longest pattern of layers with experts that is written as it stands.
+const PATTERN_OF_EXPERTS: usize = 2;
+
+/// What a window lacks where a step has more than a token.
+const EDGE: &str = "the lower edge of the sliding window in prefill (there, position l of the L \
+    new ones sees l positions more)";
+
+/// Reads a configuration, or says what is wrong with it.
+pub fn read(file: &SourceFile) -> Result<Model, ConfigProblem> {
+    let value: Value = serde_json::from_str(&file.text).map_err(|error| not_json(file, &error))?;
+    let Value::Object(keys) = value else {
+        return Err(ConfigProblem::NotJson {
+            message: "it is an array or a plain value".to_string(),
+            span: Span::new(0, 0),
+        });
+    };
+    let config = Config::new(file, keys);
+    let kind = config.text(&["model_type"])?;
+    let Some((kind, reads)) = TYPES.iter().find(|(known, _)| *known == kind) else {
+        return Err(unknown(&config, kind));
+    };
+    let mut model = reads(&config, kind)?;
+    if let Some((Some(stored), _)) = config.quantisation() {
+        model.stored = stored;
+        // The experts of gpt-oss alone are.
+        model.stored_attention = if *kind == "gpt_oss" { model.dtype } else { stored };
+    }
+    let attentions = || model.kinds.iter().filter_map(|kind| kind.attention.as_ref());
+    let rotary = attentions().any(|a| a.rotary != Rotary::No);
+    if attentions().any(|a| matches!(a.sees, Sees::Window(_))) {
+        model.left_out.push(EDGE.to_string());
+    }
+    let uneven = attentions().find(|a| !a.heads.is_multiple_of(a.kv_heads)).cloned();
+    model.left_out.extend(config.left_out(rotary));
+    match uneven {
+        Some(a) => Err(ConfigProblem::Indivisible {
+            what: "num_attention_heads",
+            size: a.heads,
+            by: "num_key_value_heads",
+            parts: a.kv_heads,
+            span: config.span("num_key_value_heads"),
+        }),
+        None => Ok(model),
+    }
+}
+
+fn unknown(config: &Config<'_>, model_type: String) -> ConfigProblem {
+    ConfigProblem::Unknown {
+        span: config.span("model_type"),
+        needs: LACKING.iter().find(|(lacking, _)| *lacking == model_type).map(|(_, what)| *what),
+        model_type,
+        known: TYPES.iter().map(|(known, _)| known.to_string()).collect(),
+    }
+}
+
+/// Gives each layer its kind; kinds that no layer has are dropped.
+fn layers_of_kinds(
+    config: &Config<'_>,
+    model: &mut Model,
+    kinds: Vec<Block>,
+    kind_of: impl Fn(u64) -> usize,
+) -> Result<(), ConfigProblem> {
+    let layers = model.pieces.iter().map(|piece| piece.times).sum();
+    let order: Vec<usize> = (0..config.few_layers(layers)?).map(kind_of).collect();
+    let used: Vec<usize> = (0..kinds.len()).filter(|kind| order.contains(kind)).collect();
+    let place = |kind: usize| used.iter().position(|used| *used == kind).unwrap_or_default();
+    let order: Vec<usize> = order.into_iter().map(place).collect();
+    // A long pattern of layers with experts is searched for minutes.
+    let is_long = |piece: &Piece| {
+        let has_experts = |kind: &usize| kinds[used[*kind]].experts().is_some();
+        piece.kinds.len() > PATTERN_OF_EXPERTS && piece.kinds.iter().any(has_experts)
+    };
+    let told = pieces(&order).filter(|told| !told.iter().any(is_long));
+    model.pieces = told.unwrap_or_else(|| {
+        model.left_out.push("the order of the layers (those of a kind stand together)".to_string());
+        let times = |kind| order.iter().filter(|one| **one == kind).count() as u64;
+        (0..used.len()).map(|kind| Piece { kinds: vec![kind], times: times(kind) }).collect()
+    });
+    model.kinds = used.into_iter().map(|kind| kinds[kind].clone()).collect();
+    Ok(())
+}
+
+/// What a layer of windows sees: all, where the caches hold no more than a window.
+fn window(size: Option<u64>, context: u64) -> Sees {
+    size.filter(|size| *size < context).map_or(Sees::All, Sees::Window)
+}
+
+/// What JSON's reader says, at its place.
+fn not_json(file: &SourceFile, error: &serde_json::Error) -> ConfigProblem {
+    let before: usize =
+        file.text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
+    let mut at = (before + error.column().saturating_sub(1)).min(file.text.len());
+    while !file.text.is_char_boundary(at) {
+        at -= 1;
+    }
+    let message = error.to_string();
+    let message = message.split(" at line ").next().unwrap_or_default().to_string();
+    ConfigProblem::NotJson { message, span: Span::new(at, at) }
+}

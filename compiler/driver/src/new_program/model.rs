@@ -1,0 +1,354 @@
+//! A transformer as data, as far as its layers need it.
+
+use shard_ir::Dtype;
+
+use super::order::Piece;
+use super::sizes;
+
+/// A whole model: what is around the layers, and the layers by their kinds.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Model {
+    /// What it is, for the first line of the file.
+    pub title: String,
+    /// What the whole is called in the program.
+    pub name: &'static str,
+    /// What the program leaves out of the real model, for the header.
+    pub left_out: Vec<String>,
+    /// What numbers are stored and computed in.
+    pub dtype: Dtype,
+    /// What the large matrices of feed-forward layers are stored in.
+    pub stored: Dtype,
+    /// What the matrices of attention are stored in.
+    pub stored_attention: Dtype,
+    /// Whether the embedding and its inverse are one table.
+    pub tied: bool,
+    /// d_model.
+    pub width: u64,
+    /// The norm, as the language calls it.
+    pub norm: &'static str,
+    /// What is done to the rows of the embedding.
+    pub embedding: Embedding,
+    /// What is done to the scores of tokens.
+    pub scores: Scores,
+    /// The kinds of layers.
+    pub kinds: Vec<Block>,
+    /// The layers, from the first to the last.
+    pub pieces: Vec<Piece>,
+    /// The size of the vocabulary, where there are an embedding and its inverse.
+    pub vocabulary: Option<u64>,
+}
+
+/// What is done to the rows of the embedding.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Embedding {
+    /// A factor.
+    pub factor: Option<f64>,
+    /// A norm.
+    pub norm: bool,
+    /// Learned positions, so many of them.
+    pub positions: Option<u64>,
+}
+
+/// What is done to the scores of tokens.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Scores {
+    /// A factor.
+    pub factor: Option<f64>,
+    /// They are squeezed between minus this and this.
+    pub softcap: Option<f64>,
+    /// A bias for each token.
+    pub bias: bool,
+}
+
+/// A kind of layer.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Block {
+    /// What it is called, where there are several kinds.
+    pub name: &'static str,
+    /// Where norms and sums stand.
+    pub flow: Flow,
+    /// A factor of what attention and feed-forward layer add.
+    pub residual: Option<f64>,
+    /// Attention; a model without it is a feed-forward layer alone.
+    pub attention: Option<Attention>,
+    /// The feed-forward layer.
+    pub feed: Feed,
+}
+
+/// Where norms and sums stand in a layer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Flow {
+    /// `x + f(norm(x))`.
+    Before,
+    /// `x + norm(f(x))`.
+    Behind,
+    /// `x + norm(f(norm(x)))`.
+    Around,
+    /// Attention and feed-forward layer read the same norm of `x`, side by side.
+    Parallel,
+}
+
+/// Heads and their caches.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Attention {
+    /// Heads of queries; a multiple of `kv_heads`.
+    pub heads: u64,
+    /// Heads of keys and values.
+    pub kv_heads: u64,
+    /// d_head; of latent attention, the part of a key that bears no position.
+    pub head: u64,
+    /// Positions of a sequence that the caches may hold.
+    pub context: u64,
+    /// Which of them a token sees.
+    pub sees: Sees,
+    /// What positions turn.
+    pub rotary: Rotary,
+    /// Latent queries, keys and values.
+    pub latent: Option<Latent>,
+    /// Scores are divided by this.
+    pub divisor: f64,
+    /// Which products have a bias.
+    pub bias: Biases,
+    /// Which values of queries and keys are normalised.
+    pub norms: HeadNorms,
+    /// Scores are squeezed between minus this and this.
+    pub softcap: Option<f64>,
+    /// Whether each head has a learned score that takes weight and gives no value.
+    pub sinks: bool,
+    /// Whether scores have a bias by position, a parameter of the model.
+    pub alibi: bool,
+}
+
+/// Which products of attention have a bias.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Biases {
+    /// Queries, keys and values.
+    pub inputs: bool,
+    /// What is added to the layer's input.
+    pub output: bool,
+}
+
+/// Which positions a token sees of those before it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sees {
+    /// All.
+    All,
+    /// So many, its own with them.
+    Window(u64),
+    /// Those of its own chunk of so many.
+    Chunk(u64),
+}
+
+/// What positions turn of queries and keys.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rotary {
+    /// Nothing.
+    No,
+    /// All of a head.
+    Whole,
+    /// The first so many elements of a head.
+    Part(u64),
+}
+
+/// Queries, keys and values that are made from a smaller vector, of which the cache is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Latent {
+    /// Of queries; `None` where they are made from the input itself.
+    pub queries: Option<u64>,
+    /// Of keys and values.
+    pub keys: u64,
+    /// The part of a key that is turned by its position, one for all heads.
+    pub turned: u64,
+    /// The size of a head's values.
+    pub values: u64,
+}
+
+/// Which values of queries and keys are normalised.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HeadNorms {
+    /// None.
+    No,
+    /// Each head, before it is turned.
+    Each,
+    /// Each head, after it is turned.
+    Turned,
+    /// All heads as one.
+    All,
+}
+
+/// A feed-forward layer.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Feed {
+    /// The same matrices for each token.
+    Dense(Dense),
+    /// A mixture of experts.
+    Experts(Experts),
+}
+
+/// Matrices to d_ff and back.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Dense {
+    /// d_ff.
+    pub inner: u64,
+    /// Whether it multiplies by a gate.
+    pub gated: bool,
+    /// Its map, as the language calls it.
+    pub map: &'static str,
+    /// Whether its products have biases.
+    pub bias: bool,
+}
+
+/// A mixture of experts.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Experts {
+    /// How many there are.
+    pub count: u64,
+    /// To how many of them a token goes.
+    pub chosen: u64,
+    /// What each of them is.
+    pub each: Dense,
+    /// Whether their gate is the squeezed one of gpt-oss.
+    pub clamped: Option<f64>,
+    /// How the gates are made.
+    pub gates: Gates,
+    /// An expert that every token goes to.
+    pub shared: Option<Shared>,
+}
+
+/// How the gates of experts are made.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Gates {
+    /// `softmax` over the experts, or `sigmoid` of each.
+    pub map: GateMap,
+    /// Whether the product that they are made of has a bias.
+    pub bias: bool,
+    /// Whether a bias is added for the choice alone.
+    pub selection_bias: bool,
+    /// Groups of experts, of which some are chosen first.
+    pub groups: Option<Groups>,
+    /// Whether those of the chosen experts are divided by their sum.
+    pub renormalised: bool,
+    /// A factor.
+    pub factor: Option<f64>,
+    /// Whether they scale what experts read, not what they give.
+    pub on_inputs: bool,
+}
+
+/// What gates are made with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum GateMap {
+    /// A softmax over all experts.
+    Softmax,
+    /// A sigmoid of each.
+    Sigmoid,
+}
+
+/// Groups of experts, of which some are chosen first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Groups {
+    /// How many there are.
+    pub count: u64,
+    /// How many of them are chosen.
+    pub chosen: u64,
+    /// A group is judged by the sum of so many of its best experts.
+    pub judged_by: u64,
+}
+
+/// An expert that every token goes to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shared {
+    /// Its d_ff.
+    pub inner: u64,
+    /// Whether it has a gate of its own.
+    pub gate: bool,
+}
+
+/// What programs of experts do that models without a capacity do not.
+pub const PLACES: &str = "tokens beyond an expert's places (twice its share; a token that finds \
+    none goes without the expert)";
+
+/// The learned scales of norms, which no program has.
+pub const SCALES: &str = "the learned scales of the norms";
+
+impl Attention {
+    /// Plain attention of so many heads to all positions, scaled by the root of a head.
+    pub fn plain(heads: u64, kv_heads: u64, head: u64, context: u64) -> Attention {
+        Attention {
+            heads,
+            kv_heads,
+            head,
+            context,
+            sees: Sees::All,
+            rotary: Rotary::Whole,
+            latent: None,
+            divisor: (head as f64).sqrt(),
+            bias: Biases::default(),
+            norms: HeadNorms::No,
+            softcap: None,
+            sinks: false,
+            alibi: false,
+        }
+    }
+
+    /// How many heads a cache has: latents are of none.
+    pub fn cached_heads(&self) -> u64 {
+        if self.latent.is_some() { 1 } else { self.kv_heads }
+    }
+}
+
+impl Gates {
+    /// A softmax over all experts.
+    pub fn softmax(renormalised: bool) -> Gates {
+        Gates {
+            map: GateMap::Softmax,
+            bias: false,
+            selection_bias: false,
+            groups: None,
+            renormalised,
+            factor: None,
+            on_inputs: false,
+        }
+    }
+}
+
+impl Feed {
+    /// Its d_ff, or that of an expert.
+    pub fn inner(&self) -> u64 {
+        match self {
+            Feed::Dense(dense) => dense.inner,
+            Feed::Experts(experts) => experts.each.inner,
+        }
+    }
+}
+
+impl Block {
+    /// Its experts, if any.
+    pub fn experts(&self) -> Option<&Experts> {
+        match &self.feed {
+            Feed::Experts(experts) => Some(experts),
+            Feed::Dense(_) => None,
+        }
+    }
+}
+
+impl Model {
+    /// The experts of the first kind that has any.
+    pub fn experts(&self) -> Option<&Experts> {
+        self.kinds.iter().find_map(Block::experts)
+    }
+
+    /// The attention of the first kind that has it.
+    pub fn attention(&self) -> Option<&Attention> {
+        self.kinds.iter().find_map(|kind| kind.attention.as_ref())
+    }
+
+    /// How many parameters it has, norms aside.
+    pub fn parameters(&self) -> u64 {
+        sizes::parameters(self)
+    }
+
+    /// How many numbers the caches of some sequences hold.
+    pub fn cached(&self, sequences: u64) -> u64 {
+        sizes::cached(self).saturating_mul(sequences)
+    }
+}

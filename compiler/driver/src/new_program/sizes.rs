@@ -1,0 +1,252 @@
+//! The dims of a model with their sizes, and the weights of its layers.
+
+use super::model::{Attention, Block, Dense, Feed, Model, Rotary, Sees};
+use shard_ir::Dtype;
+
+/// A parameter that a kind of layer keeps.
+pub(super) struct Kept {
+    /// Its name.
+    pub name: &'static str,
+    /// Its dims, one behind another.
+    pub dims: String,
+    /// What it is stored in.
+    pub dtype: Dtype,
+}
+
+/// How heads of queries share heads of keys and values.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Heads {
+    Multihead,
+    Grouped,
+    Multiquery,
+}
+
+impl Heads {
+    pub(super) fn of(attention: &Attention) -> Heads {
+        match (attention.kv_heads, attention.heads) {
+            (kv, heads) if kv == heads => Heads::Multihead,
+            (1, _) => Heads::Multiquery,
+            _ => Heads::Grouped,
+        }
+    }
+
+    /// The dims of heads: of keys and values, and of queries.
+    pub(super) fn dims(self) -> (&'static str, &'static str) {
+        match self {
+            Heads::Multihead => ("H", "H"),
+            Heads::Grouped => ("K", "KG"),
+            Heads::Multiquery => ("", "H"),
+        }
+    }
+}
+
+/// The dim of positions in the caches of a kind.
+pub(super) fn positions(attention: &Attention) -> &'static str {
+    match attention.sees {
+        Sees::All => "S",
+        Sees::Window(_) | Sees::Chunk(_) => "R",
+    }
+}
+
+/// The dim of d_ff of the experts: another than that of the dense layers.
+pub(super) fn inner_of_experts(model: &Model) -> &'static str {
+    let dense = model.kinds.iter().any(|kind| matches!(kind.feed, Feed::Dense(_)));
+    if dense { "F1" } else { "F" }
+}
+
+/// The weights of a kind of layer, in the order of its parameters.
+pub(super) fn weights(model: &Model, kind: &Block) -> Vec<Kept> {
+    let mut out = Vec::new();
+    if let Some(attention) = &kind.attention {
+        match attention.latent {
+            Some(_) => latent_weights(model, attention, &mut out),
+            None => plain_weights(model, attention, &mut out),
+        }
+    }
+    feed_weights(model, &kind.feed, &mut out);
+    out
+}
+
+fn plain_weights(model: &Model, attention: &Attention, out: &mut Vec<Kept>) {
+    let (kv, q) = Heads::of(attention).dims();
+    let mut keep = |name, dims: String, dtype| out.push(Kept { name, dims, dtype });
+    let (stored, plain) = (model.stored_attention, model.dtype);
+    keep("wq", format!("E{q}D"), stored);
+    keep("wk", format!("E{kv}D"), stored);
+    keep("wv", format!("E{kv}D"), stored);
+    keep("wo", format!("{q}DE"), stored);
+    if attention.bias.inputs {
+        keep("bq", format!("{q}D"), plain);
+        keep("bk", format!("{kv}D"), plain);
+        keep("bv", format!("{kv}D"), plain);
+    }
+    if attention.bias.output {
+        keep("bo", "E".to_string(), plain);
+    }
+    if attention.sinks {
+        keep("sinks", q.to_string(), plain);
+    }
+}
+
+fn latent_weights(model: &Model, attention: &Attention, out: &mut Vec<Kept>) {
+    let mut keep = |name, dims: &str| {
+        out.push(Kept { name, dims: dims.to_string(), dtype: model.stored_attention });
+    };
+    let from = match attention.latent.and_then(|latent| latent.queries) {
+        Some(_) => {
+            keep("wa", "EA");
+            "A"
+        }
+        None => "E",
+    };
+    keep("wq", &format!("{from}HD"));
+    keep("wr", &format!("{from}HD1"));
+    keep("wz", "EZ");
+    keep("wp", "ED1");
+    keep("wk", "ZHD");
+    keep("wv", "ZHD2");
+    keep("wo", "HD2E");
+}
+
+fn feed_weights(model: &Model, feed: &Feed, out: &mut Vec<Kept>) {
+    match feed {
+        Feed::Dense(dense) => dense_weights(model, dense, "", "F", PLAIN, out),
+        Feed::Experts(experts) => {
+            let mut keep =
+                |name, dims: &str| out.push(Kept { name, dims: dims.into(), dtype: model.dtype });
+            keep("router", "EX");
+            if experts.gates.bias {
+                keep("b_router", "X");
+            }
+            if experts.gates.selection_bias {
+                keep("b_choice", "X");
+            }
+            dense_weights(model, &experts.each, "X", inner_of_experts(model), PLAIN, out);
+            if let Some(shared) = experts.shared {
+                let same = Dense { inner: shared.inner, bias: false, ..experts.each.clone() };
+                dense_weights(model, &same, "", "F2", SHARED, out);
+                if shared.gate {
+                    out.push(Kept { name: "s_router", dims: "E".into(), dtype: model.dtype });
+                }
+            }
+        }
+    }
+}
+
+/// Names of the matrices of a feed-forward layer, and of its biases.
+pub(super) type Names = [&'static str; 6];
+/// Those of the layer.
+pub(super) const PLAIN: Names = ["w_gate", "w_up", "w_down", "b_gate", "b_up", "b_down"];
+/// Those of the expert that every token goes to.
+pub(super) const SHARED: Names = ["s_gate", "s_up", "s_down", "sb_gate", "sb_up", "sb_down"];
+
+fn dense_weights(
+    model: &Model,
+    dense: &Dense,
+    each: &str,
+    inner: &str,
+    names: Names,
+    out: &mut Vec<Kept>,
+) {
+    let [gate, up, down, b_gate, b_up, b_down] = names;
+    let mut keep = |name, dims: String, dtype| out.push(Kept { name, dims, dtype });
+    if dense.gated {
+        keep(gate, format!("{each}E{inner}"), model.stored);
+    }
+    keep(up, format!("{each}E{inner}"), model.stored);
+    keep(down, format!("{each}{inner}E"), model.stored);
+    if dense.bias {
+        if dense.gated {
+            keep(b_gate, format!("{each}{inner}"), model.dtype);
+        }
+        keep(b_up, format!("{each}{inner}"), model.dtype);
+        keep(b_down, format!("{each}E"), model.dtype);
+    }
+}
+
+/// The size of a dim in a kind of layer.
+fn size(model: &Model, kind: &Block, dim: &str) -> u64 {
+    let attention = |of: &dyn Fn(&Attention) -> u64| kind.attention.as_ref().map_or(1, of);
+    let latent = |of: &dyn Fn(super::model::Latent) -> u64| {
+        kind.attention.as_ref().and_then(|a| a.latent).map_or(1, of)
+    };
+    let experts = kind.experts();
+    match dim {
+        "E" => model.width,
+        "K" => attention(&|a| a.kv_heads),
+        "G" => attention(&|a| a.heads / a.kv_heads.max(1)),
+        "H" => attention(&|a| a.heads),
+        "D" => attention(&|a| a.head),
+        "D1" => latent(&|l| l.turned),
+        "D2" => latent(&|l| l.values),
+        "A" => latent(&|l| l.queries.unwrap_or(1)),
+        "Z" => latent(&|l| l.keys),
+        "X" => experts.map_or(1, |e| e.count),
+        "F2" => experts.and_then(|e| e.shared).map_or(1, |s| s.inner),
+        // "F" and "F1".
+        _ => kind.feed.inner(),
+    }
+}
+
+/// The dims of a list: each letter with the digits behind it.
+pub(super) fn letters(dims: &str) -> Vec<&str> {
+    let starts: Vec<usize> = dims
+        .char_indices()
+        .filter(|(_, c)| c.is_ascii_uppercase())
+        .map(|(at, _)| at)
+        .chain([dims.len()])
+        .collect();
+    starts.windows(2).map(|pair| &dims[pair[0]..pair[1]]).collect()
+}
+
+/// How many parameters a model has, norms aside.
+pub(super) fn parameters(model: &Model) -> u64 {
+    let of_kind = |kind: &Block| {
+        let of = |kept: &Kept| product(letters(&kept.dims).iter().map(|d| size(model, kind, d)));
+        weights(model, kind).iter().map(of).fold(0, u64::saturating_add)
+    };
+    let layers = model.pieces.iter().map(|piece| {
+        let once = piece.kinds.iter().map(|kind| of_kind(&model.kinds[*kind]));
+        once.fold(0, u64::saturating_add).saturating_mul(piece.times)
+    });
+    let tables = if model.tied { 1 } else { 2 };
+    let around = [
+        product([tables, model.width, model.vocabulary.unwrap_or(0)]),
+        product([model.width, model.embedding.positions.unwrap_or(0)]),
+    ];
+    layers.chain(around).fold(0, u64::saturating_add)
+}
+
+/// How many numbers the caches of a sequence hold.
+pub(super) fn cached(model: &Model) -> u64 {
+    let of = |attention: &Attention| {
+        let positions = match attention.sees {
+            Sees::All => attention.context,
+            Sees::Window(most) | Sees::Chunk(most) => most.min(attention.context),
+        };
+        let each = match attention.latent {
+            Some(latent) => latent.keys.saturating_add(latent.turned),
+            None => product([2, attention.kv_heads, attention.head]),
+        };
+        positions.saturating_mul(each)
+    };
+    let layers = model.pieces.iter().map(|piece| {
+        let once =
+            piece.kinds.iter().map(|kind| model.kinds[*kind].attention.as_ref().map_or(0, of));
+        once.fold(0, u64::saturating_add).saturating_mul(piece.times)
+    });
+    layers.fold(0, u64::saturating_add)
+}
+
+/// The part of a head that is turned and the part that is not, where both are there.
+pub(super) fn turned(attention: &Attention) -> Option<(u64, u64)> {
+    match attention.rotary {
+        Rotary::Part(part) if part < attention.head => Some((part, attention.head - part)),
+        _ => None,
+    }
+}
+
+/// A product, or the largest number there is.
+pub(super) fn product(factors: impl IntoIterator<Item = u64>) -> u64 {
+    factors.into_iter().fold(1, u64::saturating_mul)
+}

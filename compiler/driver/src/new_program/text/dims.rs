@@ -1,0 +1,182 @@
+//! The `dim` lines.
+
+use super::super::mesh::Axes;
+use super::super::model::{Attention, Feed, HeadNorms, Model, Sees};
+use super::super::sizes::{Heads, turned};
+
+/// Sequences of a group, at least, where experts are many.
+const GROUP: u64 = 16;
+
+/// `dim` lines, each with what it is.
+pub(super) fn dims(model: &Model, axes: &Axes) -> Vec<(String, String)> {
+    let mut out = Lines(Vec::new());
+    match model.experts() {
+        None => out.dim(format!("B = {}", axes.sequences()), "sequences"),
+        Some(_) => {
+            out.dim(format!("P = {}", groups(model, axes)), "groups of sequences");
+            out.dim(format!("T = {}", of_group(model)), "sequences of a group");
+        }
+    }
+    out.dim("L = 1", "tokens of a step");
+    out.dim(format!("E = {}", model.width), "d_model");
+    out.positions(model);
+    if let Some(attention) = model.attention() {
+        out.heads(attention);
+    }
+    out.feed(model);
+    out.vocabulary(model, axes);
+    out.0
+}
+
+/// The lines so far.
+struct Lines(Vec<(String, String)>);
+
+impl Lines {
+    fn dim(&mut self, line: impl Into<String>, what: &str) {
+        self.0.push((format!("dim {}", line.into()), what.to_string()));
+    }
+
+    fn positions(&mut self, model: &Model) {
+        let attentions = || model.kinds.iter().filter_map(|kind| kind.attention.as_ref());
+        let Some(first) = attentions().next() else { return };
+        self.dim(format!("S = {}", first.context), "positions of the caches");
+        match attentions().map(|a| a.sees).find(|sees| *sees != Sees::All) {
+            Some(Sees::Window(most)) => {
+                self.dim(format!("R = {} + L", most - 1), "positions that a window needs");
+            }
+            Some(Sees::Chunk(most)) => self.dim(format!("R = {most}"), "positions of a chunk"),
+            Some(Sees::All) | None => {}
+        }
+        if let Some(most) = model.embedding.positions
+            && most != first.context
+        {
+            self.dim(format!("N = {most}"), "positions that are learned");
+        }
+    }
+
+    fn heads(&mut self, attention: &Attention) {
+        let Attention { heads, kv_heads, head, .. } = attention;
+        if let Some(latent) = attention.latent {
+            self.dim(format!("H = {heads}"), "heads");
+            self.dim(format!("D = {head}"), "the part of a key that bears no position");
+            self.dim(format!("D1 = {}", latent.turned), "the part that does, one for all heads");
+            self.dim(format!("D2 = {}", latent.values), "values of a head");
+            if let Some(queries) = latent.queries {
+                self.dim(format!("A = {queries}"), "latent queries");
+            }
+            self.dim(format!("Z = {}", latent.keys), "latent keys and values");
+            return;
+        }
+        match Heads::of(attention) {
+            Heads::Grouped => {
+                self.dim(format!("K = {kv_heads}"), "heads of keys and values");
+                self.dim(format!("G = {heads} / K"), "heads of queries for each");
+            }
+            Heads::Multihead => self.dim(format!("H = {heads}"), "heads"),
+            Heads::Multiquery => {
+                self.dim(format!("H = {heads}"), "heads of queries, to one of keys and values")
+            }
+        }
+        self.dim(format!("D = {head}"), "d_head");
+        if let Some((part, _)) = turned(attention) {
+            self.dim(format!("D1 = {part}"), "the part of a head that positions turn");
+            self.dim("D2 = D - D1", "the rest of it");
+        }
+        if attention.norms == HeadNorms::All {
+            let (q, kv) = match Heads::of(attention) {
+                Heads::Multihead => ("H * D", None),
+                Heads::Grouped => ("K * G * D", Some("K * D")),
+                Heads::Multiquery => ("H * D", Some("D")),
+            };
+            self.dim(format!("Q = {q}"), "queries of all heads");
+            if let Some(kv) = kv {
+                self.dim(format!("J = {kv}"), "keys of all heads");
+            }
+        }
+    }
+
+    fn feed(&mut self, model: &Model) {
+        let mut inner = |name: &str, size: u64, what: &str| {
+            if size.is_multiple_of(model.width) && size > model.width {
+                self.dim(format!("{name} = {} * E", size / model.width), what)
+            } else {
+                self.dim(format!("{name} = {size}"), what)
+            }
+        };
+        let dense = model.kinds.iter().find_map(|kind| match &kind.feed {
+            Feed::Dense(dense) => Some(dense),
+            Feed::Experts(_) => None,
+        });
+        let Some(experts) = model.experts() else {
+            return inner("F", dense.map_or(1, |dense| dense.inner), "d_ff");
+        };
+        if let Some(dense) = dense {
+            inner("F", dense.inner, "d_ff of layers without experts");
+            inner("F1", experts.each.inner, "d_ff of an expert");
+        } else {
+            inner("F", experts.each.inner, "d_ff");
+        }
+        if let Some(shared) = experts.shared {
+            inner("F2", shared.inner, "d_ff of the expert for all tokens");
+        }
+        self.dim(format!("X = {}", experts.count), "experts");
+        let places = "places of an expert for a group: twice its share";
+        if 2 * experts.chosen.min(experts.count) < experts.count {
+            self.dim(format!("C = 2 * {} * T / X", experts.chosen), places)
+        } else {
+            self.dim("C = T", "places of an expert for a group")
+        }
+        if experts.gates.chosen_alone() {
+            self.dim("U = 1", "a token by itself");
+            self.dim("O = 1", "its place");
+        }
+        if let Some(groups) = experts.gates.groups {
+            self.dim(format!("M = {}", groups.count), "groups of experts");
+            self.dim("Y = X / M", "experts of a group");
+        }
+    }
+
+    fn vocabulary(&mut self, model: &Model, axes: &Axes) {
+        let Some(vocabulary) = model.vocabulary else { return };
+        let devices = axes.all.iter().fold(1u64, |n, (_, size)| n.saturating_mul(*size)).max(1);
+        if vocabulary.is_multiple_of(devices) || vocabulary.is_multiple_of(128) {
+            self.dim(format!("V = {vocabulary}"), "vocabulary")
+        } else {
+            let padded = vocabulary.next_multiple_of(128);
+            self.dim(format!("V = {vocabulary} pad {padded}"), "vocabulary")
+        }
+    }
+}
+
+/// Sequences of a group: as many as there are experts, or so many that an expert's places are a
+/// whole number.
+fn of_group(model: &Model) -> u64 {
+    model.experts().map_or(1, |experts| {
+        if experts.count <= GROUP {
+            return experts.count;
+        }
+        let asked = (2 * experts.chosen.min(experts.count)).max(1);
+        let least = experts.count / common(experts.count, asked);
+        GROUP.next_multiple_of(least)
+    })
+}
+
+/// The largest common divisor.
+fn common(a: u64, b: u64) -> u64 {
+    if b == 0 { a.max(1) } else { common(b, a % b) }
+}
+
+/// Into so many groups sequences go.
+pub(super) fn groups(model: &Model, axes: &Axes) -> u64 {
+    let over = model
+        .attention()
+        .map_or(axes.batch_devices(), |attention| fewest_sequences(attention, axes));
+    (axes.sequences() / of_group(model)).max(1).next_multiple_of(over)
+}
+
+/// The fewest sequences, or groups of them, that the layouts of a file can split.
+pub(super) fn fewest_sequences(attention: &Attention, axes: &Axes) -> u64 {
+    let over_heads = axes.model().map_or(1, |(_, size)| *size);
+    let split = attention.latent.is_some() || attention.kv_heads.is_multiple_of(over_heads);
+    axes.batch_devices().saturating_mul(if split { 1 } else { over_heads })
+}

@@ -1,0 +1,154 @@
+//! The statements of a feed-forward layer.
+
+use std::fmt::Write;
+
+use super::super::model::{Dense, Experts, Feed, GateMap, Gates};
+use super::super::sizes::{Names, PLAIN, SHARED, inner_of_experts};
+use super::{Words, number};
+
+impl Words<'_> {
+    /// From an input: the statements, and what is added in the end.
+    pub(super) fn feed_forward(&self, feed: &Feed, input: &str) -> (String, String) {
+        let b = self.sequences;
+        match feed {
+            Feed::Dense(dense) => {
+                let f = inside(dense, input, &format!("{b}LF"), PLAIN, None);
+                let bias = if dense.bias { " + b_down" } else { "" };
+                let down = format!("einsum(f, w_down -> {b}LE){bias}");
+                let down = if dense.bias { format!("({down})") } else { down };
+                (format!("  let f = {f}\n"), down)
+            }
+            Feed::Experts(experts) => self.experts(experts, input),
+        }
+    }
+
+    fn experts(&self, experts: &Experts, input: &str) -> (String, String) {
+        let b = self.sequences;
+        let mut out = self.gates(experts, input);
+        let gates = if experts.gates.makes_others() { "w" } else { "g" };
+        let by = if experts.gates.on_inputs { format!("sent * {gates}") } else { "sent".into() };
+        let _ = writeln!(out, "  let sent = route({gates} over X at T -> C, {})", experts.chosen);
+        let _ = writeln!(out, "  let there = einsum({by}, {input} -> XPLCE)");
+        let dims = format!("XPLC{}", inner_of_experts(self.model));
+        let f = match experts.clamped {
+            Some(_) => {
+                out += &clamped(experts, &dims);
+                "u * s".to_string()
+            }
+            None => inside(&experts.each, "there", &dims, PLAIN, None),
+        };
+        let _ = writeln!(out, "  let f = {f}");
+        let done = match experts.each.bias {
+            true => "einsum(f, w_down -> XPLCE) + b_down",
+            false => "einsum(f, w_down -> XPLCE)",
+        };
+        let back =
+            if experts.gates.on_inputs { "sent".to_string() } else { format!("sent * {gates}") };
+        let chosen = format!("einsum({back}, {done} -> {b}LE)");
+        let Some(shared) = experts.shared else { return (out, chosen) };
+        let f = inside(&experts.each, input, &format!("{b}LF2"), SHARED, Some(()));
+        let _ = writeln!(out, "  let sf = {f}");
+        let all = format!("einsum(sf, s_down -> {b}LE)");
+        let all = match shared.gate {
+            true => format!("sigmoid(einsum({input}, s_router -> {b}L)) * {all}"),
+            false => all,
+        };
+        let _ = writeln!(out, "  let shared = {all}");
+        (out, format!("({chosen} + shared)"))
+    }
+
+    /// The gates: `g`, and `w` where they are made of the chosen ones alone.
+    fn gates(&self, experts: &Experts, input: &str) -> String {
+        let b = self.sequences;
+        let gates = &experts.gates;
+        let bias = if gates.bias { " + b_router" } else { "" };
+        let product = format!("einsum({input}, router -> {b}LX){bias}");
+        let mut out = match gates.map {
+            GateMap::Softmax => format!("  let g = softmax({product} over X)\n"),
+            GateMap::Sigmoid => format!("  let g = sigmoid({product})\n"),
+        };
+        if !gates.makes_others() {
+            return out;
+        }
+        let by = match gates.selection_bias {
+            true => {
+                out += "  let by = g + b_choice\n";
+                "by"
+            }
+            false => "g",
+        };
+        let by = match gates.groups {
+            Some(groups) => {
+                let _ = writeln!(out, "  let grouped = split({by}, X -> MY)");
+                let best = match groups.judged_by {
+                    1 => "max(grouped over Y)".to_string(),
+                    most => format!("sum(grouped * {} over Y)", chosen("grouped", "Y", most)),
+                };
+                let _ = writeln!(out, "  let best = {best}");
+                let near = chosen("best", "M", groups.chosen);
+                let _ = writeln!(out, "  let near = merge(grouped * {near}, MY -> X)");
+                "near"
+            }
+            None => by,
+        };
+        let one = chosen(by, "X", experts.chosen);
+        if !gates.renormalised {
+            let factor = gates.factor.map_or(String::new(), |f| format!(" * {}", number(f)));
+            let _ = writeln!(out, "  let w = g * {one}{factor}");
+            return out;
+        }
+        let _ = writeln!(out, "  let own = g * {one}");
+        let factor = gates.factor.map_or(String::new(), |f| format!(" * {}", number(f)));
+        let _ = writeln!(out, "  let w = own / sum(own over X){factor}");
+        out
+    }
+}
+
+impl Gates {
+    /// Whether the chosen experts have to be known before tokens are sent.
+    pub(super) fn chosen_alone(&self) -> bool {
+        self.renormalised || self.selection_bias || self.groups.is_some()
+    }
+
+    /// Whether the gates are others than the first.
+    fn makes_others(&self) -> bool {
+        self.chosen_alone() || self.factor.is_some()
+    }
+}
+
+/// 1 for the experts of the largest gates, 0 for the others: each token by itself, with one place.
+fn chosen(gates: &str, dim: &str, most: u64) -> String {
+    format!("sum(route(split({gates}, T -> TU) over {dim} at U -> O, {most}) over UO)")
+}
+
+/// What the last matrix reads.
+fn inside(dense: &Dense, input: &str, dims: &str, names: Names, shared: Option<()>) -> String {
+    let [gate, up, _, b_gate, b_up, _] = names;
+    let of = |matrix: &str, bias: &str| {
+        let product = format!("einsum({input}, {matrix} -> {dims})");
+        if dense.bias && shared.is_none() { format!("{product} + {bias}") } else { product }
+    };
+    let (gate, up) = (of(gate, b_gate), of(up, b_up));
+    let map = dense.map;
+    match dense.gated {
+        true if dense.bias && shared.is_none() => format!("{map}({gate}) * ({up})"),
+        true => format!("{map}({gate}) * {up}"),
+        false => format!("{map}({up})"),
+    }
+}
+
+/// The gate of gpt-oss: `s` and `u`, both clamped.
+fn clamped(experts: &Experts, dims: &str) -> String {
+    let limit = number(experts.clamped.unwrap_or_default());
+    let of = |matrix: &str, bias: &str| {
+        let product = format!("einsum(there, {matrix} -> {dims})");
+        if experts.each.bias { format!("{product} + {bias}") } else { product }
+    };
+    let (gate, up) = (of("w_gate", "b_gate"), of("w_up", "b_up"));
+    format!(
+        "  let gate = minimum({gate}, {limit})
+  let u = maximum(minimum({up}, {limit}), -{limit}) + 1
+  let s = gate * sigmoid(gate * 1.702)
+"
+    )
+}

@@ -1,0 +1,195 @@
+//! A kind of layer, and the layers that repeat several kinds.
+
+use super::super::model::{Block, Flow};
+use super::super::order::Piece;
+use super::super::sizes::{self, Heads};
+use super::Words;
+
+impl Words<'_> {
+    /// All layers but those around them.
+    pub(super) fn layers(&self) -> String {
+        let kinds = self.model.kinds.iter().enumerate().map(|(index, kind)| {
+            let times = self.stands_alone(index).map_or(1, |piece| piece.times);
+            self.layer(kind, times)
+        });
+        let rows = self.model.pieces.iter().enumerate();
+        let rows = rows.filter(|(_, piece)| !self.is_alone(piece));
+        let rows: Vec<String> = rows.map(|(at, piece)| self.row(at, piece)).collect();
+        kinds.chain(rows).collect()
+    }
+
+    /// The piece that is nothing but this kind, where no other has it.
+    fn stands_alone(&self, kind: usize) -> Option<&Piece> {
+        let mut with = self.model.pieces.iter().filter(|piece| piece.kinds.contains(&kind));
+        with.next().filter(|piece| piece.kinds.len() == 1 && with.next().is_none())
+    }
+
+    /// Whether a piece is a kind that no other piece has.
+    pub(super) fn is_alone(&self, piece: &Piece) -> bool {
+        piece.kinds.len() == 1 && self.stands_alone(piece.kinds[0]).is_some()
+    }
+
+    /// What the layer of a piece is called.
+    pub(super) fn name_of(&self, at: usize) -> String {
+        let piece = &self.model.pieces[at];
+        match (self.is_alone(piece), at) {
+            (true, _) => self.called(&self.model.kinds[piece.kinds[0]]),
+            (false, 0) => self.block.to_string(),
+            (false, at) => format!("{}_{}", self.block, at + 1),
+        }
+    }
+
+    /// A kind of layer as text.
+    fn layer(&self, kind: &Block, times: u64) -> String {
+        let stream = self.stream();
+        let mut parameters = vec![format!("  x: {stream}")];
+        parameters.extend(self.given_to(kind).map(|(name, ty)| format!("  {name}: {ty}")));
+        parameters.extend(self.kept(kind).map(|(name, ty)| format!("  {name}: {ty}")));
+        let dtype = self.model.dtype.name();
+        let caches = self.caches(kind);
+        let (mut results, mut returned) = (vec![format!("y: {stream}")], vec!["y"]);
+        for (_, new, layout) in &caches {
+            results.push(format!("{new}: {dtype} {layout}"));
+            returned.push(new);
+        }
+        let (results, returned) = match caches.is_empty() {
+            true => (stream, "y".to_string()),
+            false => (format!("({})", results.join(", ")), format!("({})", returned.join(", "))),
+        };
+        let repeat = if times > 1 { format!(" repeat {times}") } else { String::new() };
+        format!(
+            "\nlayer {}(\n{},\n) -> {results}{repeat} {{\n{}  return {returned}\n}}\n",
+            self.called(kind),
+            parameters.join(",\n"),
+            self.statements(kind),
+        )
+    }
+
+    /// The type of what layers hand on.
+    fn stream(&self) -> String {
+        format!("{} {}LE?l", self.model.dtype.name(), self.batch)
+    }
+
+    /// What a kind keeps: weights, then caches.
+    fn kept(&self, kind: &Block) -> impl Iterator<Item = (String, String)> {
+        let dtype = self.model.dtype.name();
+        let weights = sizes::weights(self.model, kind).into_iter();
+        let weights = weights.map(|kept| {
+            (kept.name.to_string(), format!("weight {} {}?", kept.dtype.name(), kept.dims))
+        });
+        let caches = self.caches(kind).into_iter();
+        weights.chain(
+            caches.map(move |(name, _, at)| (name.to_string(), format!("cache {dtype} {at}"))),
+        )
+    }
+
+    /// What a kind is given beside its input.
+    pub(super) fn given_to(
+        &self,
+        kind: &Block,
+    ) -> impl Iterator<Item = (&'static str, String)> + use<> {
+        let attention = kind.attention.as_ref().filter(|attention| attention.alibi);
+        let dtype = self.model.dtype.name();
+        let heads = attention.map(|attention| Heads::of(attention).dims().1);
+        heads.map(|heads| ("alibi", format!("{dtype} {heads}S?"))).into_iter()
+    }
+
+    /// A layer of several kinds, one after another: each with parameters of its own.
+    fn row(&self, at: usize, piece: &Piece) -> String {
+        let (stream, dtype) = (self.stream(), self.model.dtype.name());
+        let mut parameters = vec![format!("  x: {stream}")];
+        let given: Vec<_> = self.given(piece);
+        parameters.extend(given.iter().map(|(name, ty)| format!("  {name}: {ty}")));
+        let (mut results, mut returned) = (vec![format!("y: {stream}")], Vec::new());
+        let mut body = String::new();
+        let mut input = "x".to_string();
+        for (place, kind) in piece.kinds.iter().enumerate() {
+            let (kind, place) = (&self.model.kinds[*kind], place + 1);
+            let of = |name: &str| format!("{name}_{place}");
+            let mut arguments = vec![input];
+            arguments.extend(self.given_to(kind).map(|(name, _)| name.to_string()));
+            for (name, ty) in self.kept(kind) {
+                parameters.push(format!("  {}: {ty}", of(&name)));
+                arguments.push(of(&name));
+            }
+            let mut made = vec![of("y")];
+            for (_, new, layout) in self.caches(kind) {
+                results.push(format!("{}: {dtype} {layout}", of(new)));
+                returned.push(of(new));
+                made.push(of(new));
+            }
+            let made = if made.len() > 1 { format!("({})", made.join(", ")) } else { of("y") };
+            body += &format!("  let {made} = {}({})\n", self.called(kind), arguments.join(", "));
+            input = of("y");
+        }
+        returned.insert(0, input);
+        let repeat =
+            if piece.times > 1 { format!(" repeat {}", piece.times) } else { String::new() };
+        let (results, returned) = match returned.len() {
+            1 => (stream, returned.concat()),
+            _ => (format!("({})", results.join(", ")), format!("({})", returned.join(", "))),
+        };
+        format!(
+            "\nlayer {}(\n{},\n) -> {results}{repeat} {{\n{body}  return {returned}\n}}\n",
+            self.name_of(at),
+            parameters.join(",\n"),
+        )
+    }
+
+    /// What a piece is given beside its input.
+    pub(super) fn given(&self, piece: &Piece) -> Vec<(&'static str, String)> {
+        let kinds = piece.kinds.iter().map(|kind| &self.model.kinds[*kind]);
+        kinds.flat_map(|kind| self.given_to(kind)).take(1).collect()
+    }
+
+    /// From `x` to `y`, and the new caches.
+    fn statements(&self, kind: &Block) -> String {
+        let (b, norm) = (self.sequences, self.model.norm);
+        let (mut out, down) = self.feed_forward_of(kind);
+        let Some(attention) = &kind.attention else {
+            return format!("{out}  let y = {down}\n");
+        };
+        let attended = match attention.bias.output {
+            true => format!("(einsum(o, wo -> {b}LE) + bo)"),
+            false => format!("einsum(o, wo -> {b}LE)"),
+        };
+        let scaled = |value: String| match kind.residual {
+            Some(factor) => format!("{value} * {}", super::number(factor)),
+            None => value,
+        };
+        let normed = |value: String| format!("{norm}({value} over E)");
+        let (first, second) = match kind.flow {
+            Flow::Before => (format!("x + {}", scaled(attended)), scaled(down)),
+            Flow::Behind | Flow::Around => {
+                (format!("x + {}", scaled(normed(attended))), scaled(normed(down)))
+            }
+            Flow::Parallel => {
+                let input = format!("  let h = {norm}(x over E)\n");
+                let sum = format!("x + {} + {}", scaled(attended), scaled(down));
+                return format!("{input}{}{out}  let y = {sum}\n", self.attend(attention));
+            }
+        };
+        let read = |from: &str, to: &str| match kind.flow {
+            Flow::Behind => String::new(),
+            _ => format!("  let {to} = {norm}({from} over E)\n"),
+        };
+        out = format!(
+            "{}{}  let a = {first}\n{}{out}",
+            read("x", "h"),
+            self.attend(attention),
+            read("a", "n")
+        );
+        out + &format!("  let y = a + {second}\n")
+    }
+
+    /// The feed-forward layer of a kind by what it reads.
+    fn feed_forward_of(&self, kind: &Block) -> (String, String) {
+        let input = match (&kind.attention, kind.flow) {
+            (None, _) => "x",
+            (Some(_), Flow::Parallel) => "h",
+            (Some(_), Flow::Behind) => "a",
+            (Some(_), Flow::Before | Flow::Around) => "n",
+        };
+        self.feed_forward(&kind.feed, input)
+    }
+}

@@ -1,0 +1,170 @@
+//! A model and a mesh as a `.shard` file.
+
+mod attention;
+mod dims;
+mod feed_forward;
+mod layer;
+mod whole;
+
+use std::fmt::Write;
+
+use super::mesh::Axes;
+use super::model::{Attention, Block, Model};
+use super::sizes::{Heads, positions};
+
+/// The program, as the formatter would have it but for its spaces. `hardware` is what stands behind
+/// that word.
+pub(super) fn program(model: &Model, axes: &Axes, hardware: &str, name: &str) -> String {
+    let words = Words::new(model, axes, name);
+    let mut out = header(model, axes);
+    let mesh: Vec<String> = axes.all.iter().map(|(name, size)| format!("{name}={size}")).collect();
+    // Writing to a string does not fail.
+    let _ = writeln!(out, "hardware {hardware}\nmesh {}\n", mesh.join(", "));
+    out += &aligned(&dims::dims(model, axes));
+    out += &phases(model, axes);
+    out += &words.layers();
+    if model.vocabulary.is_some() {
+        out += &words.whole();
+    }
+    out
+}
+
+/// Layouts and lists of dims that recur.
+struct Words<'a> {
+    model: &'a Model,
+    /// What a model of one kind calls it.
+    block: &'a str,
+    /// The dims of a sequence.
+    sequences: &'static str,
+    /// The same, the first of them split over the batch's axis.
+    batch: String,
+    /// The same, the first of them split over all axes.
+    everywhere: String,
+    /// The axis of heads, and its size.
+    heads: Option<(String, u64)>,
+}
+
+impl<'a> Words<'a> {
+    fn new(model: &'a Model, axes: &Axes, block: &'a str) -> Words<'a> {
+        let (first, rest, sequences) =
+            if model.experts().is_some() { ("P", "T", "PT") } else { ("B", "", "B") };
+        let of_batch: Vec<&str> = axes.batch().map(|(name, _)| name.as_str()).collect();
+        let all: Vec<&str> =
+            of_batch.iter().copied().chain(axes.model().map(|(name, _)| name.as_str())).collect();
+        Words {
+            model,
+            block,
+            sequences,
+            batch: format!("{first}{}{rest}", subscript(&of_batch)),
+            everywhere: format!("{first}{}{rest}", subscript(&all)),
+            heads: axes.model().cloned(),
+        }
+    }
+
+    /// What a kind of layer is called.
+    fn called(&self, kind: &Block) -> String {
+        if self.model.kinds.len() == 1 { self.block.to_string() } else { kind.name.to_string() }
+    }
+
+    /// The caches of a kind: their names, the names of the new ones, and their layouts.
+    fn caches(&self, kind: &Block) -> Vec<(&'static str, &'static str, String)> {
+        let Some(attention) = &kind.attention else { return Vec::new() };
+        let held = positions(attention);
+        if attention.latent.is_some() {
+            // Every head reads all latents: they are on each device of the axis of heads.
+            let of = |dim: &str| format!("{}{held}{dim}", self.batch);
+            return vec![("latents", "latents1", of("Z")), ("turned", "turned1", of("D1"))];
+        }
+        let (kv, _) = Heads::of(attention).dims();
+        let over = self.heads.as_ref().filter(|(_, size)| attention.kv_heads.is_multiple_of(*size));
+        let layout = match over {
+            Some((name, _)) => format!("{}{held}{kv}{}D", self.batch, subscript(&[name])),
+            // Too few heads to split: the batch bears all axes.
+            None => format!("{}{held}{kv}D", self.everywhere),
+        };
+        vec![("keys", "keys1", layout.clone()), ("values", "values1", layout)]
+    }
+}
+
+/// What the file is, and what to do with it.
+fn header(model: &Model, axes: &Axes) -> String {
+    let mut out = format!("//! {}.\n//!\n", model.title);
+    let named = |axes: &mut dyn Iterator<Item = &(String, u64)>| {
+        axes.map(|(name, _)| name.clone()).collect::<Vec<_>>()
+    };
+    let splits: Vec<String> = [
+        (named(&mut axes.batch()), "the batch"),
+        (named(&mut axes.model().into_iter()), "heads and d_ff"),
+    ]
+    .into_iter()
+    .filter(|(names, _)| !names.is_empty())
+    .map(|(names, what)| {
+        format!("{} {} for {what}", names.join(" and "), if names.len() > 1 { "are" } else { "is" })
+    })
+    .collect();
+    if !splits.is_empty() {
+        let _ = writeln!(out, "//! Of the mesh, {}.", splits.join(", "));
+    }
+    out += "//! A `?` leaves a layout to the compiler; `shardc explain` shows what it takes and \
+        why.\n";
+    if let Some(attention) = model.attention().filter(|_| model.vocabulary.is_some()) {
+        let prompt = prompt(attention);
+        let _ = writeln!(
+            out,
+            "//! Two phases share the weights: prefill reads prompts of {prompt} tokens, decode \
+                makes a token a step."
+        );
+    }
+    if !model.left_out.is_empty() {
+        let _ = writeln!(out, "//! Left out: {}.", model.left_out.join(", "));
+    }
+    out
+}
+
+/// Tokens of a prompt.
+fn prompt(attention: &Attention) -> u64 {
+    attention.context.min(512)
+}
+
+/// The phases of a whole model: as few sequences of a prompt as can be split, since all of them at
+/// once would take memory from the weights.
+fn phases(model: &Model, axes: &Axes) -> String {
+    let Some(attention) = model.attention().filter(|_| model.vocabulary.is_some()) else {
+        return String::new();
+    };
+    let (dim, sequences) = match model.experts().is_some() {
+        true => ("P", dims::groups(model, axes)),
+        false => ("B", axes.sequences()),
+    };
+    let (fewest, prompt) =
+        (dims::fewest_sequences(attention, axes).min(sequences), prompt(attention));
+    format!(
+        "\nphase prefill {{ {dim} = {fewest}, L = {prompt} }}\nphase decode repeat {prompt} {{ \
+            {dim} = {sequences}, L = 1 }}\n"
+    )
+}
+
+/// Lines with their comments in one column.
+fn aligned(lines: &[(String, String)]) -> String {
+    let width = lines.iter().map(|(line, _)| line.len()).max().unwrap_or(0);
+    lines.iter().map(|(line, what)| format!("{line:width$}  // {what}\n")).collect()
+}
+
+/// A number literal: whole where it is, else to six figures.
+fn number(value: f64) -> String {
+    if value.fract() == 0.0 && value.abs() < 1e15 {
+        return format!("{value:.0}");
+    }
+    let whole = value.abs().max(1e-9).log10().floor() as i32 + 1;
+    let places = usize::try_from(6 - whole.min(5)).unwrap_or(1).min(12);
+    format!("{value:.places$}").trim_end_matches('0').to_string()
+}
+
+/// Axes behind a dim: letters where all are single ones, else names in braces.
+fn subscript(axes: &[&str]) -> String {
+    match axes {
+        [] => String::new(),
+        axes if axes.iter().all(|axis| axis.len() == 1) => format!("_{}", axes.concat()),
+        axes => format!("_{{{}}}", axes.join(",")),
+    }
+}

@@ -1,0 +1,115 @@
+//! The layers around the blocks, and the model that they make.
+
+use super::{Words, number};
+
+impl Words<'_> {
+    pub(super) fn whole(&self) -> String {
+        let model = self.model;
+        let (b, norm, dtype) = (&self.batch, model.norm, model.dtype.name());
+        let (table, taken) = if model.tied { ("VE", ", table: tied") } else { ("EV", "") };
+        let tied = if model.tied { format!(", tied: weight {dtype} VE?") } else { String::new() };
+        let (sequences, called) = (self.sequences, model.name);
+        let (outside, names) = self.outside();
+        let positions = self.positions();
+        let extra = positions
+            .as_ref()
+            .map_or(String::new(), |(dim, _)| format!(",\n  positions: weight {dtype} {dim}E?"));
+        let bias =
+            if model.scores.bias { format!(",\n  bias: weight {dtype} V?") } else { String::new() };
+        format!(
+            "
+/// Tokens to vectors.
+layer embed(ids: int32 {b}L, table: weight {dtype} VE?{extra}) -> {dtype} {b}LE? {{
+  return {}
+}}
+
+/// Vectors to scores of tokens.
+layer unembed(x: {dtype} {b}LE?, table: weight {dtype} {table}?{bias}) -> {dtype} {b}LV? {{
+{}}}
+
+model {called}(ids: int32 {b}L{outside}{tied}) -> {dtype} {b}LV? {{
+  let x = embed(ids{taken})
+{}  return unembed({}{taken})
+}}
+",
+            self.embedded(positions),
+            self.scored(&format!("einsum({norm}(x over E), table -> {sequences}LV)")),
+            self.calls(&names),
+            self.last(),
+        )
+    }
+
+    /// Parameters of the model that its layers are given.
+    fn outside(&self) -> (String, String) {
+        let kinds = self.model.kinds.iter();
+        let given: Vec<_> = kinds.flat_map(|kind| self.given_to(kind)).take(1).collect();
+        let names: String = given.iter().map(|(name, _)| format!(", {name}")).collect();
+        (given.iter().map(|(name, ty)| format!(", {name}: {ty}")).collect(), names)
+    }
+
+    /// The dim of the table of learned positions, and the place of the step's first.
+    fn positions(&self) -> Option<(&'static str, &'static str)> {
+        let most = self.model.embedding.positions?;
+        let context = self.model.attention().map_or(0, |attention| attention.context);
+        Some(if most == context { ("S", "S") } else { ("N", "N") })
+    }
+
+    fn embedded(&self, positions: Option<(&'static str, &'static str)>) -> String {
+        let embedding = &self.model.embedding;
+        let mut out = "take(table, ids over V)".to_string();
+        if let Some(factor) = embedding.factor {
+            out += &format!(" * {}", number(factor));
+        }
+        if let Some((dim, _)) = positions {
+            out += &format!(" + slice(positions, {dim} -> L, S - L)");
+        }
+        if embedding.norm { format!("{}({out} over E)", self.model.norm) } else { out }
+    }
+
+    fn scored(&self, product: &str) -> String {
+        let scores = &self.model.scores;
+        let mut out = product.to_string();
+        if let Some(factor) = scores.factor {
+            out += &format!(" * {}", number(factor));
+        }
+        if scores.bias {
+            out += " + bias";
+        }
+        match scores.softcap {
+            Some(cap) => {
+                let cap = number(cap);
+                format!("  let scores = {out}\n  return {cap} * tanh(scores / {cap})\n")
+            }
+            None => format!("  return {out}\n"),
+        }
+    }
+
+    /// A call for each piece.
+    fn calls(&self, outside: &str) -> String {
+        let pieces = self.model.pieces.iter().enumerate();
+        pieces
+            .map(|(at, piece)| {
+                let (from, to) = (self.value(at), self.value(at + 1));
+                let given = if self.given(piece).is_empty() { "" } else { outside };
+                let times = match piece.times {
+                    0 | 1 => String::new(),
+                    times => format!("    // {times} of them"),
+                };
+                format!("  let {to} = {}({from}{given}){times}\n", self.name_of(at))
+            })
+            .collect()
+    }
+
+    /// What a number of pieces give.
+    fn value(&self, pieces: usize) -> String {
+        match (pieces, self.model.pieces.len()) {
+            (0, _) => "x".to_string(),
+            (_, 1) => "y".to_string(),
+            (pieces, _) => format!("y{pieces}"),
+        }
+    }
+
+    fn last(&self) -> String {
+        self.value(self.model.pieces.len())
+    }
+}
