@@ -7,6 +7,7 @@
 
 #[allow(dead_code)] // of the brute force only some is asked for here
 mod brute_force {
+    pub(crate) mod attention;
     pub(crate) mod elimination;
     pub(crate) mod facts;
     pub(crate) mod forms;

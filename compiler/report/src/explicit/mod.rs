@@ -12,6 +12,7 @@ mod expression;
 use shard_grammar::ast::{self, HardwareRef, Item};
 use shard_grammar::{SourceFile, Span, SyntaxError};
 use shard_ir::{InstrId, InstrKind, Instruction, Plan, never};
+use shard_search::rules::UNMASKED;
 use shard_search::rules::pieces::IN_PIECES;
 
 use crate::notation::phrase;
@@ -232,9 +233,11 @@ fn same_kind(a: &Plan, b: &Plan, id: InstrId) -> bool {
     }
 }
 
-/// The rules that made an instruction, but for the one by which a composite falls in pieces.
+/// The rules that made an instruction, but for the one by which a composite falls in pieces, and
+/// the one by which a mask of nothing goes, which is not written then.
 fn rules(instr: &Instruction) -> impl Iterator<Item = &str> {
     instr.origin.rules.names().filter(|name| {
-        instr.origin.piece_of.is_none() || !IN_PIECES.iter().any(|rule| rule.name == *name)
+        (instr.origin.piece_of.is_none() || !IN_PIECES.iter().any(|rule| rule.name == *name))
+            && *name != UNMASKED.name
     })
 }
