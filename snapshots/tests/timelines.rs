@@ -263,8 +263,11 @@ fn its_bound_holds(program: &Program, plan: &Plan, seed: u64) {
     for chip in ["tpu-v4-flat", "tpu-v5e", "h100"] {
         let mut chip = Hardware::built_in(chip).expect("built in");
         chip.host_rate = Some(15_000_000_000);
-        let options =
-            LowerOptions { fuse: seed % 2 == 0, any_size: true, ..LowerOptions::default() };
+        let options = LowerOptions {
+            fuse: seed.is_multiple_of(2),
+            any_size: true,
+            ..LowerOptions::default()
+        };
         for repeat in [1, 20] {
             let program = Program { repeat, ..program.clone() };
             let plan = Plan { repeat, ..plan.clone() };
