@@ -333,3 +333,14 @@ fn timelines_of_random_programs_are_sound() {
 fn timelines_of_many_random_programs_are_sound() {
     random_programs_are_sound(0..5000);
 }
+
+#[test]
+fn a_move_to_a_result_that_no_layer_takes_goes_on_beside_the_next_layer() {
+    let source = "mesh x=2\ndim B = 6\nlayer f(p0: bf16 B_x) -> (r0: bf16 B_x, r1: bf16 B) {\n  \
+                  let v0 = relu(p0)\n  let v2 = relu(v0)\n  return (v2, v0)\n}\n";
+    for LoweredPhase { program, plan, .. } in
+        lowered(&judge::check(source), true).expect("it lowers")
+    {
+        its_bound_holds(&program, &plan, 0);
+    }
+}

@@ -114,6 +114,8 @@ pub(super) struct Steps<'a> {
     /// hands on: then everything of one application is before all of the next. So of each layer of
     /// a stack, where that is what is asked about; else true outside of blocks.
     in_line: Vec<bool>,
+    /// Whether the question is about the layers of a stack, one after the other.
+    is_stack: bool,
 }
 
 impl<'a> Steps<'a> {
@@ -148,7 +150,8 @@ impl<'a> Steps<'a> {
             }
         };
         let in_line = program.value_ids().map(in_line).collect();
-        Steps { kernels, problem, costs, streams: u64::from(streams.max(1)), from, in_line }
+        let streams = u64::from(streams.max(1));
+        Steps { kernels, problem, costs, streams, from, in_line, is_stack: stack.is_some() }
     }
 
     fn is_before(&self, one: ValueId, other: ValueId) -> bool {
@@ -180,9 +183,14 @@ impl<'a> Steps<'a> {
             Step::Moving(value) => {
                 let program = self.kernels.program.as_ref();
                 let of_block = |by: &ValueId| program.value(*by).fold == program.value(value).fold;
-                let readers = self.readers(value).unwrap_or_default();
-                self.in_line[value.index()]
-                    && readers.iter().all(|by| !of_block(by) || self.in_line[by.index()])
+                let in_line = |of: &Use| match of {
+                    Use::Operand(by, _) => !of_block(by) || self.in_line[by.index()],
+                    // The next layer takes the first result alone; no application waits for what
+                    // is a result of the layer.
+                    Use::Output(0) => program.value(value).fold.is_none(),
+                    Use::Output(_) => program.value(value).fold.is_none() && !self.is_stack,
+                };
+                self.in_line[value.index()] && self.problem.uses[value.index()].iter().all(in_line)
             }
         }
     }
