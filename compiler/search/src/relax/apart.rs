@@ -351,9 +351,8 @@ impl<'k, 'h> Apart<'k, 'h> {
             let Some(cost) = cost_of_number(&problem.graphs[v]) else { return false };
             let mut sum = 0;
             for (reader, paid) in problem.uses[v].iter().zip(&prices.paid[v]) {
-                let earned = |(cost, paid): (&i64, &i64)| match paid.abs() >= FAR || *cost >= FAR {
-                    true => FAR,
-                    false => cost - paid,
+                let earned = |(cost, paid): (&i64, &i64)| {
+                    if paid.abs() >= FAR || *cost >= FAR { FAR } else { cost - paid }
                 };
                 let least = cost.iter().zip(paid).map(earned).min().unwrap_or(FAR);
                 sum = add(sum, least);

@@ -346,9 +346,10 @@ fn spread(rows: &Rows, cost: &mut [i64], queue: &mut Queue, share: impl Fn(i64) 
                 let known = &mut cost[*to as usize];
                 if through < *known {
                     *known = through;
-                    match through == near {
-                        true => beside.push(*to),
-                        false => reached.push(Reverse(Near { cost: through, node: *to })),
+                    if through == near {
+                        beside.push(*to)
+                    } else {
+                        reached.push(Reverse(Near { cost: through, node: *to }))
                     }
                 }
             }

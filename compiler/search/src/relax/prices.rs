@@ -213,9 +213,10 @@ impl Prices {
             let moved = served[at(out)];
             // What is shared on the ways is paid once.
             let layouts = wanted[v].iter().chain([&out]).all(|n| at(*n) < graph.nodes());
-            let moved = match wanted[v].len() > 1 && moved < FAR && layouts {
-                true => self.tree.reaching_all(graph, out, &wanted[v]),
-                false => moved,
+            let moved = if wanted[v].len() > 1 && moved < FAR && layouts {
+                self.tree.reaching_all(graph, out, &wanted[v])
+            } else {
+                moved
             };
             total = add(total, add(moved, factor.cost[best]));
             for ((operand, _), node) in uses.iter().zip(factor.reads_of(best)) {

@@ -24,9 +24,10 @@ impl Terms {
     pub(crate) fn set(&mut self, i: usize, term: i64) {
         let old = std::mem::replace(&mut self.terms[i], term);
         for (term, sign) in [(old, -1), (term, 1)] {
-            match term >= FAR {
-                true => self.far = self.far.wrapping_add_signed(sign),
-                false => self.near += i128::from(term) * sign as i128,
+            if term >= FAR {
+                self.far = self.far.wrapping_add_signed(sign)
+            } else {
+                self.near += i128::from(term) * sign as i128
             }
         }
     }

@@ -159,11 +159,10 @@ impl Builder<'_> {
         // The states within an attention, whose time is paid where it ends.
         let mut within: FxHashMap<Node, Node> = FxHashMap::default();
         for (i, (layout, extra)) in self.states[id.index()].of.iter().enumerate() {
-            match *extra == WITHIN_ATTENTION {
-                true => {
-                    within.insert(*layout, base + i as Node);
-                }
-                false => by_layout.entry(*layout).or_default().push((base + i as Node, *extra)),
+            if *extra == WITHIN_ATTENTION {
+                within.insert(*layout, base + i as Node);
+            } else {
+                by_layout.entry(*layout).or_default().push((base + i as Node, *extra))
             }
         }
         let members = kernels.attention(id).unwrap_or_default();
@@ -252,9 +251,12 @@ impl Builder<'_> {
                 && kernels.read_in_attention(id, result).as_deref() == Some(layouts)
             {
                 let member: Vec<Node> = (0..operands.len())
-                    .map(|i| match members.contains(&kernels.origin_of(operands[i])) {
-                        true => self.state(operands[i], reads[i], WITHIN_ATTENTION),
-                        false => reads[i],
+                    .map(|i| {
+                        if members.contains(&kernels.origin_of(operands[i])) {
+                            self.state(operands[i], reads[i], WITHIN_ATTENTION)
+                        } else {
+                            reads[i]
+                        }
                     })
                     .collect();
                 if let Some(state) = within.get(&out) {

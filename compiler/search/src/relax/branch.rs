@@ -1,0 +1,268 @@
+//! A part of the plans of a program with prices on it, and how it falls in parts of its own where
+//! labels or memory leave something to agree upon.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use shard_ir::{Layout, Program, ValueId};
+
+use super::graph::FAR;
+use super::parts::{Kind, NO_CLASS, Part, Seat};
+use super::priced::Priced;
+use super::settle::{Sweeps, drop_dearer, settle};
+use super::whole::Whole;
+use crate::Limits;
+use crate::kernel::Kernels;
+use crate::memory::Room;
+
+/// The plans of a program, as far as they are looked at together, with prices on what they are made
+/// of.
+#[derive(Clone, Debug)]
+pub(crate) struct Branch {
+    pub(super) whole: Arc<Whole>,
+    /// What the prices say that any of them takes, in ticks; `FAR` where there is none.
+    pub(super) bound: i64,
+}
+
+/// What is to be done with a branch.
+pub(crate) enum Fork {
+    /// It is to be searched: labels have these layouts, and whatever weights and caches it stores
+    /// there is room for.
+    Search(Vec<Layout>),
+    /// What seems best of it is to be searched first, and the branch looked at again.
+    Dive,
+    /// It falls in these, which cover it.
+    Branches(Vec<Branch>),
+}
+
+impl Branch {
+    /// No plan takes less, in picoseconds; `None` where there is none.
+    pub(crate) fn bound(&self) -> Option<u64> {
+        self.whole.problem.picoseconds(self.bound)
+    }
+
+    /// How many strategies there are in it.
+    pub(crate) fn strategies(&self) -> usize {
+        self.whole.strategies()
+    }
+
+    /// What each alternative costs at least.
+    pub(crate) fn priced(&self) -> Priced {
+        Priced::read(&self.whole.problem, &self.whole.prices, self.bound)
+    }
+
+    /// Prices it again: `known` is what a plan takes, beyond which nothing is wanted.
+    pub(crate) fn settle(&mut self, limits: &Limits, known: Option<u64>) {
+        let Whole { problem, prices } = self.whole.as_ref();
+        let (mut problem, mut prices) = (problem.clone(), prices.clone());
+        let mut plan = known.map_or(FAR, |known| problem.in_time(known));
+        if plan < FAR {
+            drop_dearer(&mut problem, &mut prices, plan);
+        }
+        // What seems the best plan is one of those wanted where nothing is left to agree upon.
+        let agreed = prices.sides.parts.iter().enumerate().all(|(part, p)| match p.kind {
+            Kind::Label { .. } => {
+                prices.sides.live(part, FAR - 1).iter().all(|live| live.len() <= 1)
+            }
+            Kind::Memory { .. } => false,
+        });
+        let (bound, _) = settle(
+            &mut problem,
+            &mut prices,
+            limits,
+            Sweeps { fresh: false, shrink: agreed },
+            &mut plan,
+        );
+        self.bound = self.bound.max(bound);
+        self.whole = Arc::new(Whole { problem, prices });
+    }
+
+    /// What comes next, given what a plan is known to take; `dived` are the ways of filling the
+    /// memory that were tried, of `most_dives` that may be.
+    pub(crate) fn fork(
+        &self,
+        known: Option<u64>,
+        dived: &mut BTreeSet<Vec<u32>>,
+        most_dives: usize,
+    ) -> Fork {
+        let most = known.map_or(FAR - 1, |known| self.whole.problem.in_time(known));
+        let sides = &self.whole.prices.sides;
+        if let Some((part, live)) = self.open_memory(most) {
+            let Some(place) = self.widest(part, &live) else { return Fork::Branches(Vec::new()) };
+            let all = (0..sides.parts.len()).flat_map(|part| sides.best(part)).collect();
+            if dived.len() < most_dives && dived.insert(all) {
+                return Fork::Dive;
+            }
+            return Fork::Branches(self.by_memory(part, place, &live[place]));
+        }
+        match self.open_label(most) {
+            Some((part, live)) => Fork::Branches(self.by_label(part, &live)),
+            None => Fork::Search(self.labels()),
+        }
+    }
+
+    /// A part of it that has what seems best to one of the parts that are still open; itself where
+    /// none is.
+    pub(crate) fn toward_the_best(&self) -> Option<Branch> {
+        let sides = &self.whole.prices.sides;
+        if self.open_label(FAR - 1).is_some() {
+            // All labels at once: each by itself would have the whole program priced again.
+            let labels = (0..sides.parts.len())
+                .filter(|part| matches!(sides.parts[*part].kind, Kind::Label { .. }));
+            let best: Vec<(usize, u32)> = labels
+                .filter_map(|part| Some((part, sides.best(part).first().copied()?)))
+                .collect();
+            let having = |branch: Branch, (part, best): (usize, u32)| {
+                branch.having(part, &|_, class| class == best)
+            };
+            return Some(best.into_iter().fold(self.clone(), having));
+        }
+        let (part, live) = self.open_memory(FAR - 1)?;
+        let best = sides.best(part);
+        let place = self.widest(part, &live)?;
+        Some(self.having(part, &|p, class| p != place || class == best[place]))
+    }
+
+    /// The label of fewest live layouts among those that have several.
+    pub(super) fn open_label(&self, most: i64) -> Option<(usize, Vec<usize>)> {
+        let sides = &self.whole.prices.sides;
+        let labels =
+            sides.parts.iter().enumerate().filter(|(_, p)| matches!(p.kind, Kind::Label { .. }));
+        let live = |(part, _)| {
+            let live: Option<Vec<usize>> = sides.live(part, most).into_iter().min_by_key(Vec::len);
+            live.filter(|live| live.len() > 1).map(|live| (part, live))
+        };
+        labels.filter_map(live).min_by_key(|(_, live)| live.len())
+    }
+
+    /// A memory in which not everything that is live fits together, and what is live at each place.
+    pub(super) fn open_memory(&self, most: i64) -> Option<(usize, Vec<Vec<usize>>)> {
+        let sides = &self.whole.prices.sides;
+        sides.parts.iter().enumerate().find_map(|(part, p)| {
+            let Kind::Memory { bytes, most: fits } = &p.kind else { return None };
+            let live = sides.live(part, most);
+            let most_of = |(live, bytes): (&Vec<usize>, &Vec<u64>)| {
+                live.last().map_or(0, |class| bytes[*class])
+            };
+            let largest = live.iter().zip(bytes).map(most_of).fold(0, u64::saturating_add);
+            (largest > *fits).then_some((part, live))
+        })
+    }
+
+    /// The layouts of the labels that seem best.
+    pub(crate) fn labels(&self) -> Vec<Layout> {
+        let sides = &self.whole.prices.sides;
+        let layout = |(part, p): (usize, &Part)| match &p.kind {
+            // One that no place of the plan bears has any layout.
+            Kind::Label { layouts } => {
+                layouts.get(sides.best(part).first().copied().unwrap_or(0) as usize).copied()
+            }
+            Kind::Memory { .. } => None,
+        };
+        sides.parts.iter().enumerate().filter_map(layout).collect()
+    }
+
+    /// The branches of each layout that a label may have; where there are many, that of the best
+    /// and that of the others.
+    fn by_label(&self, part: usize, live: &[usize]) -> Vec<Branch> {
+        let best = self.whole.prices.sides.best(part).first().copied().unwrap_or(0);
+        let one = |layout: u32| self.having(part, &|_, class| class == layout);
+        if live.len() <= MAX_LABEL_BRANCHES {
+            // The best first.
+            let mut live = live.to_vec();
+            live.sort_by_key(|layout| (*layout as u32 != best, *layout));
+            return live.into_iter().map(|layout| one(layout as u32)).collect();
+        }
+        vec![
+            one(best),
+            self.having(part, &|_, class| class != best && live.contains(&(class as usize))),
+        ]
+    }
+
+    /// Two branches: one stored layout, whose live classes are two or more, is as large as it seems
+    /// best, or smaller; or it is larger.
+    fn by_memory(&self, part: usize, place: usize, live: &[usize]) -> Vec<Branch> {
+        let best = self.whole.prices.sides.best(part)[place] as usize;
+        // The largest class is beyond: both branches hold less than this one.
+        let smaller = &live[..live.len() - 1];
+        let up_to = smaller
+            .iter()
+            .rfind(|class| **class <= best)
+            .or(smaller.first())
+            .map_or(0, |class| *class as u32);
+        let (low, high) = (
+            self.having(part, &|p, class| p != place || class <= up_to),
+            self.having(part, &|p, class| p != place || class > up_to),
+        );
+        vec![low, high]
+    }
+
+    /// The place of a memory that leaves most bytes open; `None` where none leaves any: what is
+    /// live does not fit, then, or some place has nothing that is live.
+    pub(super) fn widest(&self, part: usize, live: &[Vec<usize>]) -> Option<usize> {
+        let Kind::Memory { bytes, .. } = &self.whole.prices.sides.parts[part].kind else {
+            return None;
+        };
+        if live.iter().any(Vec::is_empty) {
+            return None;
+        }
+        let range = |place: &usize| match live[*place].as_slice() {
+            [first, .., last] => bytes[*place][*last] - bytes[*place][*first],
+            _ => 0,
+        };
+        (0..live.len()).rev().max_by_key(range).filter(|place| live[*place].len() > 1)
+    }
+
+    /// The plans whose places of a part have classes for which `keep` says yes, given the place and
+    /// the class.
+    pub(super) fn having(&self, part: usize, keep: &dyn Fn(usize, u32) -> bool) -> Branch {
+        let Whole { problem, prices } = self.whole.as_ref();
+        let mut problem = problem.clone();
+        let mut bound = self.bound;
+        for (n, place) in prices.sides.parts[part].places.iter().enumerate() {
+            let through = prices.sides.through[part][n].iter().enumerate();
+            let kept =
+                through.filter(|(class, _)| keep(n, *class as u32)).map(|(_, through)| *through);
+            bound = bound.max(kept.min().unwrap_or(FAR));
+            let may = |layout: Layout| match place.class(layout) {
+                NO_CLASS => false,
+                class => keep(n, class),
+            };
+            match place.seat {
+                Seat::Value(value) => problem = problem.allowing(value, &|out, _| may(out)),
+                Seat::Output(i) => {
+                    let (value, nodes) = &problem.outputs[i];
+                    let kept = nodes
+                        .iter()
+                        .copied()
+                        .filter(|n| problem.layout(*value, *n).is_some_and(may));
+                    problem.outputs[i].1 = kept.collect();
+                }
+            }
+        }
+        let prices = prices.narrowed(&problem);
+        Branch { whole: Arc::new(Whole { problem, prices }), bound }
+    }
+
+    /// Leaves out what has no room beside the weights and caches that all its plans store.
+    pub(crate) fn fit(&mut self, kernels: &Kernels, room: &Room<'_>) {
+        let Whole { problem, prices } = self.whole.as_ref();
+        let (_, problem) = self.room(&kernels.program, room).fitting(kernels, problem);
+        let prices = prices.narrowed(&problem);
+        self.whole = Arc::new(Whole { problem, prices });
+    }
+
+    /// The room beside the weights and caches that all its plans store.
+    pub(crate) fn room<'r>(&self, program: &'r Program, room: &Room<'r>) -> Room<'r> {
+        let least = |id: ValueId| {
+            let kept =
+                self.whole.problem.given(program, id).into_iter().map(|l| room.kept(id, l)).min();
+            kept.filter(|_| room.is_kept(id)).unwrap_or(0)
+        };
+        room.beside(program.value_ids().map(least).collect())
+    }
+}
+
+/// So many layouts of a label are branches of their own; of more, the best is one and the others
+/// are another.
+const MAX_LABEL_BRANCHES: usize = 8;

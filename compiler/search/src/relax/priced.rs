@@ -1,0 +1,115 @@
+//! What prices say each alternative costs at least, and the part of the plan space that this leaves
+//! within some time.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use shard_ir::{Layout, ValueId};
+
+use super::factors::Factors;
+use super::graph::FAR;
+use super::prices::Prices;
+
+/// The part of the plan space whose alternatives may all be in a plan that takes no more than some
+/// time.
+#[derive(Debug, Default)]
+pub(crate) struct Region {
+    /// For each value, the layouts that it may pass through.
+    pub(crate) layouts: Vec<FxHashSet<Layout>>,
+    /// For each op, by the layout of its result, the layouts of its operands.
+    pub(crate) strategies: Vec<FxHashMap<Layout, Vec<Vec<Layout>>>>,
+}
+
+impl Factors {
+    /// What plans take that take so many ticks or more, in picoseconds: plans take whole ones.
+    /// `None` where there is none.
+    pub(super) fn picoseconds(&self, bound: i64) -> Option<u64> {
+        picoseconds(bound, self.ticks)
+    }
+
+    /// A time in ticks, below [`FAR`].
+    pub(super) fn in_time(&self, time: u64) -> i64 {
+        in_time(time, self.ticks)
+    }
+}
+
+fn picoseconds(bound: i64, ticks: i64) -> Option<u64> {
+    (bound < FAR).then(|| u64::try_from(bound).unwrap_or(0).div_ceil(ticks.unsigned_abs().max(1)))
+}
+
+fn in_time(time: u64, ticks: i64) -> i64 {
+    i64::try_from(time).unwrap_or(FAR).saturating_mul(ticks).min(FAR - 1)
+}
+
+/// The bound, and what each alternative of the plan space costs at least.
+pub(crate) struct Priced {
+    /// No plan takes less, in picoseconds; `None` where there is no plan.
+    pub(crate) bound: Option<u64>,
+    /// In ticks.
+    values: Vec<Vec<(Layout, i64)>>,
+    strategies: Vec<Vec<(i64, Layout, Vec<Layout>)>>,
+    ticks: i64,
+}
+
+impl Priced {
+    pub(super) fn read(problem: &Factors, prices: &Prices, bound: i64) -> Priced {
+        let mut values = Vec::with_capacity(problem.factors.len());
+        let mut strategies = Vec::with_capacity(problem.factors.len());
+        for v in 0..problem.factors.len() {
+            let id = ValueId(v as u32);
+            let layouts = problem.graphs[v].layouts.iter().copied();
+            values.push(layouts.zip(prices.through_node[v].iter().copied()).collect());
+            let factor = &problem.factors[v];
+            let mut all = Vec::new();
+            for s in 0..factor.out.len() {
+                let t = prices.through_strategy[v][s];
+                if t >= FAR {
+                    continue;
+                }
+                let read = factor.reads_of(s).iter().zip(&problem.operands[v]);
+                let read: Option<Vec<Layout>> = read.map(|(n, o)| problem.layout(*o, *n)).collect();
+                if let (Some(out), Some(read)) = (problem.layout(id, factor.out[s]), read) {
+                    all.push((t, out, read));
+                }
+            }
+            strategies.push(all);
+        }
+        Priced { bound: problem.picoseconds(bound), values, strategies, ticks: problem.ticks }
+    }
+
+    /// What the dearest alternative costs at least, in picoseconds: in a region this wide nothing
+    /// is left out.
+    pub(crate) fn dearest(&self) -> u64 {
+        let values = self.values.iter().flatten().map(|(_, t)| *t);
+        let dearest = values
+            .chain(self.strategies.iter().flatten().map(|(t, _, _)| *t))
+            .filter(|t| *t < FAR)
+            .max();
+        picoseconds(dearest.unwrap_or(0), self.ticks).unwrap_or(0)
+    }
+
+    /// What may be in a plan that takes no more than `most` picoseconds.
+    pub(crate) fn region(&self, most: u64) -> Region {
+        let most = in_time(most, self.ticks);
+        let layouts = self
+            .values
+            .iter()
+            .map(|all| all.iter().filter(|(_, t)| *t <= most).map(|(l, _)| *l).collect())
+            .collect();
+        let strategies = self
+            .strategies
+            .iter()
+            .map(|all| {
+                let mut kept: FxHashMap<Layout, Vec<Vec<Layout>>> = FxHashMap::default();
+                for (t, out, read) in all {
+                    if *t <= most {
+                        let ways = kept.entry(*out).or_default();
+                        if !ways.contains(read) {
+                            ways.push(read.clone());
+                        }
+                    }
+                }
+                kept
+            })
+            .collect();
+        Region { layouts, strategies }
+    }
+}

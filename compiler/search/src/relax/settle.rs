@@ -1,0 +1,161 @@
+//! Sweeps of prices until the bound stands still, and what is dropped on the way.
+
+use shard_ir::ValueId;
+
+use super::factors::Factors;
+use super::graph::FAR;
+use super::leap::Leaps;
+use super::parts::Kind;
+use super::prices::Prices;
+use super::whole::Whole;
+use crate::Limits;
+
+/// Sweeps that lift the bound by less than one part in this many end it, unless they are cheap.
+const PATIENCE: i64 = 10_000_000;
+
+/// The same where branching on what parts are to agree upon lifts it, too, and no plan is known.
+/// Where one is, sweeps end that would take more than [`WORTH_SWEEPING`] of their kind to reach it.
+const PATIENCE_OF_BRANCHES: i64 = 2_000;
+
+/// See [`PATIENCE_OF_BRANCHES`].
+const WORTH_SWEEPING: i64 = 16;
+
+/// How prices are swept.
+#[derive(Clone, Copy)]
+pub(super) struct Sweeps {
+    /// They begin with nothing known.
+    pub(super) fresh: bool,
+    /// What is dearer than a plan that the prices favour is dropped.
+    pub(super) shrink: bool,
+}
+
+/// Sweeps until the bound stands still or a plan meets it.
+///
+/// With `shrink`, what is dearer than a plan known is dropped on the way; not where plans of other
+/// labels are still wanted. `plan` is the time of a plan known, and of a better one once one is
+/// met. Returns the bound and, where something was dropped, the problem as it was before.
+pub(super) fn settle(
+    problem: &mut Factors,
+    prices: &mut Prices,
+    limits: &Limits,
+    Sweeps { fresh, shrink }: Sweeps,
+    plan: &mut i64,
+) -> (i64, Option<Whole>) {
+    let patience = if shrink || prices.sides.is_empty() { PATIENCE } else { PATIENCE_OF_BRANCHES };
+    let mut bound = i64::MIN;
+    let mut whole = None;
+    let mut leaps = Leaps::default();
+    let sweeps = limits.sweeps.max(1);
+    for sweep in 0..sweeps {
+        // Whoever called looks whether it was stopped, and takes no result then.
+        if limits.stop.is_time_up() {
+            break;
+        }
+        prices.up(problem, fresh && sweep == 0);
+        if prices.bound() >= FAR {
+            return (FAR, whole);
+        }
+        if shrink && problem.exact {
+            *plan = (*plan).min(prices.favoured(problem));
+        }
+        prices.down(problem);
+        if leaps.take_back(prices, bound) {
+            continue;
+        }
+        let now = prices.bound();
+        let gain = now.saturating_sub(bound);
+        let slow = match *plan {
+            plan if shrink || prices.sides.is_empty() || plan >= FAR => gain <= bound / patience,
+            plan => gain <= plan.saturating_sub(now) / WORTH_SWEEPING,
+        };
+        let still = sweep > 0 && (gain <= problem.ticks / 16 || (slow && nodes(problem) > SMALL));
+        bound = bound.max(now);
+        let rates = prices.sides.at_a_rate
+            && prices.sides.parts.iter().any(|p| matches!(p.kind, Kind::Memory { .. }));
+        if still && rates {
+            prices.sides.at_a_rate = false;
+            continue;
+        }
+        // One sweep more than the bound needs, since the first leaves the dearer alternatives
+        // looking cheap.
+        if still || (bound > plan.saturating_sub(problem.ticks) && sweep > 0) {
+            break;
+        }
+        if *plan < FAR
+            && let Some(before) = drop_dearer(problem, prices, *plan)
+        {
+            whole.get_or_insert(before);
+            leaps.start_anew();
+        } else if sweep + 1 < sweeps {
+            leaps.leap(prices, gain);
+        }
+    }
+    (bound, whole)
+}
+
+/// Nodes below which a problem is not worth shrinking.
+const WORTH_SHRINKING: usize = 100;
+
+/// Nodes below which sweeps are cheap, so that even a small gain is taken.
+const SMALL: usize = 1000;
+
+fn nodes(problem: &Factors) -> usize {
+    problem.live.iter().map(|id| problem.nodes(*id)).sum()
+}
+
+/// Drops what no plan that takes at most `plan` picoseconds can use, where that is a good part of
+/// the whole; returns what was there before.
+pub(super) fn drop_dearer(problem: &mut Factors, prices: &mut Prices, plan: i64) -> Option<Whole> {
+    let nodes = cheap_nodes(problem, prices, plan);
+    let all: usize = nodes.iter().map(Vec::len).sum();
+    let kept = nodes.iter().flatten().filter(|k| **k).count();
+    if all < WORTH_SHRINKING || kept * 4 > all * 3 {
+        return None;
+    }
+    let (small, fewer) = narrowed_to(problem, prices, &nodes, plan, &|_, _| true);
+    Some(Whole {
+        problem: std::mem::replace(problem, small),
+        prices: std::mem::replace(prices, fewer),
+    })
+}
+
+/// For each value, which nodes may be in a plan that takes at most `most` picoseconds.
+pub(super) fn cheap_nodes(problem: &Factors, prices: &Prices, most: i64) -> Vec<Vec<bool>> {
+    let mut nodes = vec![Vec::new(); problem.factors.len()];
+    for id in &problem.live {
+        nodes[id.index()] = prices.through_node[id.index()].iter().map(|t| *t <= most).collect();
+    }
+    nodes
+}
+
+/// The problem with those nodes alone, and those strategies between them that may be in a plan that
+/// takes at most `most` picoseconds and that `keep` keeps, given the value and the number of the
+/// strategy.
+pub(super) fn narrowed_to(
+    problem: &Factors,
+    prices: &Prices,
+    nodes: &[Vec<bool>],
+    most: i64,
+    keep: &dyn Fn(ValueId, usize) -> bool,
+) -> (Factors, Prices) {
+    let mut strategies = vec![Vec::new(); problem.factors.len()];
+    for id in &problem.live {
+        let v = id.index();
+        let factor = &problem.factors[v];
+        strategies[v] = (0..factor.out.len())
+            .map(|s| {
+                prices.through_strategy[v][s] <= most
+                    && nodes[v][factor.out[s] as usize]
+                    && factor
+                        .reads_of(s)
+                        .iter()
+                        .zip(&problem.operands[v])
+                        .all(|(n, o)| nodes[o.index()][*n as usize])
+                    && keep(*id, s)
+            })
+            .collect::<Vec<bool>>();
+    }
+    let (small, renamed) = problem.shrunk(nodes, &strategies);
+    let prices = prices.shrunk(&small, &renamed, &strategies);
+    (small, prices)
+}

@@ -1,0 +1,101 @@
+//! A solved relaxation, kept for questions about plans dearer than the best.
+
+use shard_ir::{Layout, Program, ValueId};
+
+use super::factors::Factors;
+use super::graph::FAR;
+use super::priced::Priced;
+use super::prices::Prices;
+use super::settle::{Sweeps, cheap_nodes, narrowed_to, settle};
+use crate::Limits;
+
+/// A problem with prices on all of it, for questions about plans dearer than the best.
+#[derive(Debug)]
+pub(crate) struct Whole {
+    pub(super) problem: Factors,
+    pub(super) prices: Prices,
+}
+
+/// What is asked of a [`Whole`]: plans that make one value in some ways alone.
+pub(crate) struct Question<'a> {
+    whole: &'a Whole,
+    value: ValueId,
+    /// Of each strategy of the value, whether it is one of them.
+    kept: Vec<bool>,
+}
+
+impl Whole {
+    /// What the prices say, after a sweep down, of the plans of a program that allows other layouts
+    /// of its parameters; `None` where more differs.
+    pub(super) fn bound_beside(&self, problem: &Factors) -> Option<i64> {
+        let alone = self.problem.differs_in_parameters_alone(problem);
+        alone.then(|| self.prices.bound_of_parameters(problem, &|_, _| true))
+    }
+
+    /// The same with labels fixed.
+    pub(crate) fn under(&self, program: &Program, labels: &[Layout]) -> Whole {
+        let problem = self.problem.with_labels(program, labels);
+        let mut prices = self.prices.narrowed(&problem);
+        prices.up(&problem, false);
+        prices.down(&problem);
+        Whole { problem, prices }
+    }
+
+    /// How many strategies there are.
+    pub(crate) fn strategies(&self) -> usize {
+        self.problem.factors.iter().map(|factor| factor.out.len()).sum()
+    }
+
+    /// A question about a value: it may be made by the strategies for which `keep` says yes, given
+    /// the layouts of the result and of what is read.
+    pub(crate) fn question(
+        &self,
+        value: ValueId,
+        keep: &dyn Fn(Layout, &[Layout]) -> bool,
+    ) -> Question<'_> {
+        let factor = &self.problem.factors[value.index()];
+        let kept = (0..factor.out.len())
+            .map(|s| {
+                let read = factor.reads_of(s).iter().zip(&self.problem.operands[value.index()]);
+                let read: Option<Vec<Layout>> =
+                    read.map(|(n, o)| self.problem.layout(*o, *n)).collect();
+                let out = self.problem.layout(value, factor.out[s]);
+                out.zip(read).is_some_and(|(out, read)| keep(out, &read))
+            })
+            .collect();
+        Question { whole: self, value, kept }
+    }
+
+    /// The layouts of a value that it reaches from one without traffic, that one too.
+    pub(crate) fn reached_free(&self, value: ValueId, from: Layout) -> Vec<Layout> {
+        self.problem.reached_free(value, from)
+    }
+}
+
+impl Question<'_> {
+    /// No such plan takes less, in picoseconds; `None` where there is no such plan.
+    pub(crate) fn least(&self) -> Option<u64> {
+        let through = &self.whole.prices.through_strategy[self.value.index()];
+        let least =
+            through.iter().zip(&self.kept).filter(|(_, kept)| **kept).map(|(t, _)| *t).min()?;
+        self.whole.problem.picoseconds(least)
+    }
+
+    /// The part of the problem that such plans of at most `most` picoseconds are made of, priced.
+    pub(crate) fn within(&self, most: u64, limits: &Limits) -> Priced {
+        let Whole { problem, prices } = self.whole;
+        let most = problem.in_time(most);
+        let keep = |v: ValueId, s: usize| v != self.value || self.kept[s];
+        let nodes = cheap_nodes(problem, prices, most);
+        let (mut problem, mut prices) = narrowed_to(problem, prices, &nodes, most, &keep);
+        let mut plan = FAR;
+        let (bound, _) = settle(
+            &mut problem,
+            &mut prices,
+            limits,
+            Sweeps { fresh: false, shrink: true },
+            &mut plan,
+        );
+        Priced::read(&problem, &prices, bound)
+    }
+}
