@@ -12,12 +12,14 @@ fn main() {
         std::process::exit(2);
     }
     let has = |name: &str| arguments.iter().any(|a| a == name);
-    let (path, text) = match has("--fit") {
-        true => (CALIBRATED, fit(&TableD2::lower(|_| true)).file()),
-        false => (PAGE, page()),
+    let (path, text) = if has("--fit") {
+        (CALIBRATED, fit(&TableD2::lower(|_| true)).file())
+    } else {
+        (PAGE, page())
     };
-    match has("--write") {
-        true => std::fs::write(root().join(path), text).expect("the repository can be written"),
-        false => print!("{text}"),
+    if has("--write") {
+        std::fs::write(root().join(path), text).expect("the repository can be written")
+    } else {
+        print!("{text}")
     }
 }

@@ -68,9 +68,10 @@ fn make_variants() -> Vec<Variant> {
         let words = example.text.lines().filter_map(|line| line.strip_prefix("phase "));
         let phases: Vec<String> =
             words.filter_map(|rest| rest.split(' ').next()).map(str::to_string).collect();
-        let options: Vec<Vec<String>> = match phases.is_empty() {
-            true => vec![Vec::new()],
-            false => phases.into_iter().map(|phase| vec!["--phase".to_string(), phase]).collect(),
+        let options: Vec<Vec<String>> = if phases.is_empty() {
+            vec![Vec::new()]
+        } else {
+            phases.into_iter().map(|phase| vec!["--phase".to_string(), phase]).collect()
         };
         for phase in options {
             let with = |command: &[&str]| -> String {

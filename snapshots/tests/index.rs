@@ -66,12 +66,11 @@ fn row(example: &Example, layer: &Value, first: bool) -> String {
         format!("`{}`, {phase}", text("name"))
     };
     let seconds = layer["totals"]["serial_time_s"].as_f64().expect("seconds");
-    let (file, what) = match first {
-        true => {
-            let short = example.name.rsplit('/').next().unwrap_or_default();
-            (format!("[{short}]({}.shard)", example.name), title(example))
-        }
-        false => (String::new(), String::new()),
+    let (file, what) = if first {
+        let short = example.name.rsplit('/').next().unwrap_or_default();
+        (format!("[{short}]({}.shard)", example.name), title(example))
+    } else {
+        (String::new(), String::new())
     };
     let status = layer["optimality"]["status"].as_str().unwrap_or_default();
     format!(

@@ -195,25 +195,19 @@ fn with_lines(source: &str, stated: &[&str]) -> String {
     for line in stated {
         let line = line.split("  // ").next().unwrap_or_default();
         let name = line["let ".len()..].split([':', ' ']).next().unwrap_or_default();
-        match line.contains("reshard(") && !source.contains(line) {
-            true => {
-                let read = line
-                    .split("reshard(")
-                    .nth(1)
-                    .and_then(|r| r.split(',').next())
-                    .unwrap_or_default();
-                let (head, body) = text.split_once(" {\n").expect("a body");
-                let body = body.replace(&format!("({read}, "), &format!("({name}, "));
-                let body = body.replace(&format!(", {read} ->"), &format!(", {name} ->"));
-                text = format!("{head} {{\n  {line}\n{body}");
-            }
-            false => {
-                let old = text
-                    .lines()
-                    .find(|l| l.trim_start().starts_with(&format!("let {name} = ")))
-                    .expect("a let");
-                text = text.replacen(old, &format!("  {line}"), 1);
-            }
+        if line.contains("reshard(") && !source.contains(line) {
+            let read =
+                line.split("reshard(").nth(1).and_then(|r| r.split(',').next()).unwrap_or_default();
+            let (head, body) = text.split_once(" {\n").expect("a body");
+            let body = body.replace(&format!("({read}, "), &format!("({name}, "));
+            let body = body.replace(&format!(", {read} ->"), &format!(", {name} ->"));
+            text = format!("{head} {{\n  {line}\n{body}");
+        } else {
+            let old = text
+                .lines()
+                .find(|l| l.trim_start().starts_with(&format!("let {name} = ")))
+                .expect("a let");
+            text = text.replacen(old, &format!("  {line}"), 1);
         }
     }
     text
@@ -249,18 +243,17 @@ fn what_why_not_says_to_write_gives_the_time_that_it_says() {
         let report = json(&["explain", "--no-alternatives", "-"], &written);
         let layer = &report["layers"][0];
         assert_eq!(layer["totals"]["serial_time_s"].as_f64(), Some(said), "{ask}:\n{written}");
-        let has = match strategy {
-            true => layer["strategy"].as_array().expect("names").iter().any(|s| s == ask),
-            false => {
-                let (op, name) = ask.split_once(':').expect("a value");
-                let instructions = layer["instructions"].as_array().expect("instructions");
-                // In a strict layer the value has its name where it is made, and moves are counted
-                // on from it.
-                let mut moves = instructions.iter().filter(|i| i["op"] == op);
-                moves.any(|i| {
-                    i["name"].as_str().is_some_and(|n| n.trim_end_matches(char::is_numeric) == name)
-                })
-            }
+        let has = if strategy {
+            layer["strategy"].as_array().expect("names").iter().any(|s| s == ask)
+        } else {
+            let (op, name) = ask.split_once(':').expect("a value");
+            let instructions = layer["instructions"].as_array().expect("instructions");
+            // In a strict layer the value has its name where it is made, and moves are counted
+            // on from it.
+            let mut moves = instructions.iter().filter(|i| i["op"] == op);
+            moves.any(|i| {
+                i["name"].as_str().is_some_and(|n| n.trim_end_matches(char::is_numeric) == name)
+            })
         };
         assert!(has, "{ask}: {written}\n{report}");
     }
@@ -387,16 +380,13 @@ fn every_collective_of_every_example_has_a_reason_with_its_dims_every_axis_the_v
             let dims = |layout: &str| -> Vec<String> {
                 let word = layout.split('(').next().unwrap_or_default();
                 let names = word.split(|c: char| !c.is_alphanumeric());
-                match word.starts_with('[') {
-                    true => names
+                if word.starts_with('[') {
+                    names
                         .filter(|n| n.starts_with(|c: char| c.is_ascii_uppercase()))
                         .map(str::to_string)
-                        .collect(),
-                    false => word
-                        .chars()
-                        .filter(char::is_ascii_uppercase)
-                        .map(|c| c.to_string())
-                        .collect(),
+                        .collect()
+                } else {
+                    word.chars().filter(char::is_ascii_uppercase).map(|c| c.to_string()).collect()
                 }
             };
             for c in instructions.iter().filter(|i| i["axes"].is_array()) {

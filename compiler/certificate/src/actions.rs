@@ -150,13 +150,16 @@ impl Site<'_> {
     fn alongs_of_merge(&self, from: &[DimId], to: DimId) -> Vec<Along> {
         let place =
             |dim: &DimId| self.operands[0].0.iter().position(|d| d == dim).map(|at| (0, at));
-        let of = |(at, dim): (usize, &DimId)| match *dim == to && !from.contains(dim) {
-            true => Along { size: self.size(*dim), read: Vec::new(), to: To::Regrouped },
-            false => Along {
-                size: self.size(*dim),
-                read: place(dim).into_iter().collect(),
-                to: To::Dim(at),
-            },
+        let of = |(at, dim): (usize, &DimId)| {
+            if *dim == to && !from.contains(dim) {
+                Along { size: self.size(*dim), read: Vec::new(), to: To::Regrouped }
+            } else {
+                Along {
+                    size: self.size(*dim),
+                    read: place(dim).into_iter().collect(),
+                    to: To::Dim(at),
+                }
+            }
         };
         self.result.iter().enumerate().map(of).collect()
     }

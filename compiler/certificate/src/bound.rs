@@ -150,9 +150,10 @@ impl Space<'_> {
 
     fn served(&self, v: usize, paid: &Paid, scale: i64) -> Vec<Sum> {
         let given: Vec<Vec<Sum>> = paid[v].iter().flatten().cloned().collect();
-        match given.len() == paid[v].len() {
-            true => served(&self.moves[v], &given, scale),
-            false => Vec::new(),
+        if given.len() == paid[v].len() {
+            served(&self.moves[v], &given, scale)
+        } else {
+            Vec::new()
         }
     }
 

@@ -122,9 +122,10 @@ impl Space<'_> {
             }
         }
         self.narrow(Within::default());
-        match open.is_empty() {
-            true => Ok((least, alternatives)),
-            false => refused("the branches do not cover all plans".to_string()),
+        if open.is_empty() {
+            Ok((least, alternatives))
+        } else {
+            refused("the branches do not cover all plans".to_string())
         }
     }
 

@@ -35,8 +35,9 @@ pub fn phases_of<'p>(
     layer: &str,
 ) -> Result<Vec<&'p Program>, CertificateError> {
     let phases: Vec<&Program> = programs.iter().filter(|program| program.name == layer).collect();
-    match phases.is_empty() {
-        true => Err(CertificateError::new("the source has no such layer")),
-        false => Ok(phases),
+    if phases.is_empty() {
+        Err(CertificateError::new("the source has no such layer"))
+    } else {
+        Ok(phases)
     }
 }

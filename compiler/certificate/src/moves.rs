@@ -115,11 +115,12 @@ impl Moves {
                     );
                     i64::try_from(cost.time.0).unwrap_or(i64::MAX)
                 };
-                let time = match is_told_by_its_axes(&collective) {
-                    true => *known
+                let time = if is_told_by_its_axes(&collective) {
+                    *known
                         .entry((std::mem::discriminant(&collective), local, axes))
-                        .or_insert_with(priced),
-                    false => priced(),
+                        .or_insert_with(priced)
+                } else {
+                    priced()
                 };
                 self.from[node].push((*to, time));
             }

@@ -223,9 +223,12 @@ impl<'a> Space<'a> {
                 .collect(),
             within: Within::default(),
         };
-        let allowed = |output: &shard_ir::Output| match space.is_within[output.value.index()] {
-            true => space.allowed(output.value, &output.pattern, maxima),
-            false => Vec::new(),
+        let allowed = |output: &shard_ir::Output| {
+            if space.is_within[output.value.index()] {
+                space.allowed(output.value, &output.pattern, maxima)
+            } else {
+                Vec::new()
+            }
         };
         space.results = program.outputs.iter().map(allowed).collect();
         let mut known: FxHashMap<Key, u32> = FxHashMap::default();

@@ -122,9 +122,10 @@ mod tests {
                     .map(|_| (0..moves.layouts.len()).map(|_| price()).collect())
                     .collect();
                 let (found, best) = (served(&moves, &paid, 1), by_all_sets(&moves, &paid));
-                match readers <= MOST_TOGETHER {
-                    true => assert_eq!(found, best),
-                    false => assert!(found.iter().zip(&best).all(|(found, best)| found <= best)),
+                if readers <= MOST_TOGETHER {
+                    assert_eq!(found, best)
+                } else {
+                    assert!(found.iter().zip(&best).all(|(found, best)| found <= best))
                 }
             }
         }

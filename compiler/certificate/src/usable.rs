@@ -48,9 +48,12 @@ fn drop_what_cannot_be_had(space: &mut Space<'_>) -> Had {
             let begins = ways.begins[way] && (0..reads.len()).all(is_had);
             let goes_on = ways.goes_on[way]
                 && joins.as_ref().zip(between_passes.as_ref()).is_some_and(|(joins, passes)| {
-                    (0..reads.len()).all(|i| match joins.fed.contains(&i) {
-                        true => passes[ways.reads_of(way)[i] as usize],
-                        false => is_had(i),
+                    (0..reads.len()).all(|i| {
+                        if joins.fed.contains(&i) {
+                            passes[ways.reads_of(way)[i] as usize]
+                        } else {
+                            is_had(i)
+                        }
                     })
                 });
             had.dropped |= (begins, goes_on) != (ways.begins[way], ways.goes_on[way]);
@@ -79,9 +82,10 @@ fn passed_by_all(space: &Space<'_>, pins: &[shard_ir::ValueId], layouts: &[bool]
 /// The layouts in which a reader across the border of a part may read a value: any; none within
 /// another part.
 fn in_any(space: &Space<'_>, value: usize, reader: &Reader) -> Vec<Node> {
-    match space.is_border(value, reader) {
-        true => (0..space.moves[value].layouts.len() as Node).collect(),
-        false => Vec::new(),
+    if space.is_border(value, reader) {
+        (0..space.moves[value].layouts.len() as Node).collect()
+    } else {
+        Vec::new()
     }
 }
 

@@ -91,10 +91,7 @@ pub fn least_overlap(
             u128::from(totals.comm_time.0) * u128::from(weighing.sides),
         );
         // Where communication is what takes long, it is to count for more.
-        match sums.1 > sums.0 {
-            true => low = (k, Some(sums)),
-            false => high = (k, Some(sums)),
-        }
+        if sums.1 > sums.0 { low = (k, Some(sums)) } else { high = (k, Some(sums)) }
     }
     let times = (soonest.time(), soonest.least(&bound));
     Ok(within(soonest.best, options, |_| times))

@@ -519,15 +519,16 @@ fn sharing(page: &mut Page, layer: &Layer<'_>) {
     let (time, alone) = (layer.chosen_by(), shared.alone[phase]);
     page.wrapped(
         2,
-        &match other.is_empty() {
-            true => format!("as {} alone would have it", name(program)),
-            false => format!(
+        &if other.is_empty() {
+            format!("as {} alone would have it", name(program))
+        } else {
+            format!(
                 "alone, {} would have {} and take {}: sharing costs it {}",
                 name(program),
                 other.join(", "),
                 scale::time(alone),
                 share(time, alone)
-            ),
+            )
         },
     );
     let steps: Vec<String> = shared

@@ -294,9 +294,10 @@ fn of_kernel(layer: &Layer<'_>, id: InstrId) -> Vec<Figure> {
         bytes(work.hbm_bytes()),
     ));
     if work.flops > Flops(0) {
-        let reached = match work.attention {
-            true => hw.attention_rate(work.arithmetic),
-            false => hw.flops_rate(work.arithmetic),
+        let reached = if work.attention {
+            hw.attention_rate(work.arithmetic)
+        } else {
+            hw.flops_rate(work.arithmetic)
         };
         let rate = format!("{}/s of {}", scale::flops(Flops(reached.into())), work.arithmetic);
         let (formula, flops) = match work.matmul.zip(hw.matmul_tile) {

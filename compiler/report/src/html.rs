@@ -533,13 +533,14 @@ fn words(layer: &Layer<'_>, id: InstrId) -> String {
         plan.dim_names(&instr.dims).into_iter().zip(plan.local_sizes(id)).enumerate()
     {
         let axes = instr.layout.axes_of(at);
-        match axes.is_empty() {
-            true => whole.push(name),
-            false => parts.push(format!(
+        if axes.is_empty() {
+            whole.push(name)
+        } else {
+            parts.push(format!(
                 "{name} is cut into {} parts of {local} over {}",
                 mesh.group_size(axes.iter()),
                 names(&mut axes.iter())
-            )),
+            ))
         }
     }
     if !whole.is_empty() {

@@ -297,9 +297,10 @@ pub(crate) fn move_line(page: &mut Page, sign: char, side: Side<'_>, id: InstrId
     page.row(&format!("    {sign} {}: {}", phrase(plan, id), told(plan, source)), &figures);
     let line = side.line(id).map_or_else(String::new, |line| format!("  (line {line})"));
     let words = format!("{} -> {}", plan.layout_text(source), plan.layout_text(id));
-    match page.fits(8, &format!("{words}{line}")) {
-        true => page.line(&format!("        {words}{line}")),
-        false => page.wrapped_more(8, 2, &format!("{words}{line}")),
+    if page.fits(8, &format!("{words}{line}")) {
+        page.line(&format!("        {words}{line}"))
+    } else {
+        page.wrapped_more(8, 2, &format!("{words}{line}"))
     }
 }
 

@@ -114,9 +114,10 @@ pub fn alternatives(
             all_plans(kernels, hardware, maxima, (false, limits), Wanted::default())?.1
         }
     };
-    let whole = match remembered.labels.is_empty() {
-        true => whole,
-        false => Arc::new(whole.under(&kernels.program, &remembered.labels)),
+    let whole = if remembered.labels.is_empty() {
+        whole
+    } else {
+        Arc::new(whole.under(&kernels.program, &remembered.labels))
     };
     let case = (kernels, remembered.labels.as_slice());
     let cost = lowered.optimality.cost.0;

@@ -16,11 +16,12 @@ pub fn with_demand(
 ) -> Program {
     let more = patterns.len() as u32;
     let moved = |id: ValueId| if id > value { ValueId(id.0 + more) } else { id };
-    let read = |id: ValueId, by: Option<ValueId>| match id == value
-        && (reader.is_none() || reader == by)
-    {
-        true => ValueId(value.0 + more),
-        false => moved(id),
+    let read = |id: ValueId, by: Option<ValueId>| {
+        if id == value && (reader.is_none() || reader == by) {
+            ValueId(value.0 + more)
+        } else {
+            moved(id)
+        }
     };
     let mut out = Program {
         values: Vec::with_capacity(program.values.len() + patterns.len()),

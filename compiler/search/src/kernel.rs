@@ -125,9 +125,10 @@ impl Kernels {
                     operands: operands.clone(),
                 };
                 let mut all = vec![alone];
-                let found = match hardware.has_attention() && kernels.live[id.index()] {
-                    true => attention_of(&Values(&kernels), id),
-                    false => None,
+                let found = if hardware.has_attention() && kernels.live[id.index()] {
+                    attention_of(&Values(&kernels), id)
+                } else {
+                    None
                 };
                 if let Some(members) = found.map(Arc::new) {
                     for member in members.iter() {

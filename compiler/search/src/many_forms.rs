@@ -59,11 +59,13 @@ pub(crate) fn narrowed(
             break;
         };
         // The same again where none is cheaper.
-        let cheapest =
-            |((known, least), pick): ((&Vec<i64>, &i64), &usize)| match known[*pick] == *least {
-                true => *pick,
-                false => known.iter().position(|k| k == least).unwrap_or(*pick),
-            };
+        let cheapest = |((known, least), pick): ((&Vec<i64>, &i64), &usize)| {
+            if known[*pick] == *least {
+                *pick
+            } else {
+                known.iter().position(|k| k == least).unwrap_or(*pick)
+            }
+        };
         let better = known.iter().zip(&least).zip(&picks).map(cheapest).collect();
         if best.as_ref().is_none_or(|best| best.bound < bound) {
             let beyond = |(known, least): (&Vec<i64>, &i64)| {

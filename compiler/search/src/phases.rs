@@ -87,9 +87,10 @@ pub fn share_weights(
     let capacity = hardware.hbm_bytes;
     let has_room =
         |p: &&Program| Room::new(&with_stored(p, &free, &layouts), capacity).least() <= capacity;
-    let within = match given.any_size || programs.iter().all(has_room) {
-        true => None,
-        false => within_memory(programs, &free, &alone, hardware, given),
+    let within = if given.any_size || programs.iter().all(has_room) {
+        None
+    } else {
+        within_memory(programs, &free, &alone, hardware, given)
     };
     // Where nothing has room, the phases are lowered with what is fastest, and say so.
     let (layouts, request) = within.unwrap_or((layouts, request));
@@ -281,9 +282,12 @@ fn best_of(
         if own_layouts[..i].contains(layouts) {
             continue;
         }
-        let under = |(program, known): (&&Program, usize)| match own_layouts[known] == *layouts {
-            true => Ok(own[known].clone()),
-            false => lower(&with_stored(program, free, layouts), hardware, options),
+        let under = |(program, known): (&&Program, usize)| {
+            if own_layouts[known] == *layouts {
+                Ok(own[known].clone())
+            } else {
+                lower(&with_stored(program, free, layouts), hardware, options)
+            }
         };
         let phases = match programs.iter().zip(0..).map(under).collect::<Result<Vec<_>, _>>() {
             Ok(phases) => phases,

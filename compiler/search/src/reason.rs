@@ -357,11 +357,10 @@ fn partial_cause(
     let cut = axes.difference(made);
     if !cut.is_empty() {
         let terms = cut_into_terms(program, tables, settled, value, cut);
-        return match made.is_empty() {
-            true => terms,
-            false => {
-                Cause::All(vec![partial_cause(kernels, tables, solution, value, made, kind), terms])
-            }
+        return if made.is_empty() {
+            terms
+        } else {
+            Cause::All(vec![partial_cause(kernels, tables, solution, value, made, kind), terms])
         };
     }
     match (producer.source, &program.value(value).def) {

@@ -288,12 +288,13 @@ fn answers_to_its_types(program: &Program, plan: &Plan) -> Result<(), String> {
                 let named = written.by_name(&value.dims);
                 *labels.entry(label).or_insert_with(|| named.clone()) == named
             });
-            match meets(pattern, &written) && agrees {
-                true => Ok(()),
-                false => Err(format!(
+            if meets(pattern, &written) && agrees {
+                Ok(())
+            } else {
+                Err(format!(
                     "{what} {:?} has a layout that its type does not allow: {written:?}",
                     value.name
-                )),
+                ))
             }
         };
     let mut given = plan.instructions.iter().filter(|i| matches!(i.kind, InstrKind::Parameter(_)));

@@ -195,16 +195,15 @@ fn within_a_memory_limit_no_plan_that_fits_is_cheaper() {
                 judged += 1;
                 bound += usize::from(exact.is_some_and(|exact| exact > fastest.optimality.cost.0));
                 without += usize::from(exact.is_none());
-                match proven {
-                    true => assert_eq!(claimed, exact, "{}", said()),
-                    false => {
-                        bounded += 1;
-                        assert!(exact.is_none_or(|exact| least_time <= exact), "{}", said());
-                        eprintln!(
-                            "bounded: {claimed:?} and {least_time}, exactly {exact:?}: {}",
-                            said()
-                        );
-                    }
+                if proven {
+                    assert_eq!(claimed, exact, "{}", said())
+                } else {
+                    bounded += 1;
+                    assert!(exact.is_none_or(|exact| least_time <= exact), "{}", said());
+                    eprintln!(
+                        "bounded: {claimed:?} and {least_time}, exactly {exact:?}: {}",
+                        said()
+                    );
                 }
             }
         }

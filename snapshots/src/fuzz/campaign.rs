@@ -118,9 +118,12 @@ fn listen() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let before = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |info| match JUDGING.get() {
-            true => PANIC.set(info.to_string().replace('\n', " ")),
-            false => before(info),
+        std::panic::set_hook(Box::new(move |info| {
+            if JUDGING.get() {
+                PANIC.set(info.to_string().replace('\n', " "))
+            } else {
+                before(info)
+            }
         }));
     });
 }

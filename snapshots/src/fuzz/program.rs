@@ -87,9 +87,10 @@ fn formatted(file: &SourceFile, checked: &Checked) -> Result<(), String> {
         codes.sort_unstable();
         codes
     };
-    match codes(checked) == codes(&again) {
-        true => Ok(()),
-        false => Err(format!("{:?} before formatting, {:?} after", codes(checked), codes(&again))),
+    if codes(checked) == codes(&again) {
+        Ok(())
+    } else {
+        Err(format!("{:?} before formatting, {:?} after", codes(checked), codes(&again)))
     }
 }
 

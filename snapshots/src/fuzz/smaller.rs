@@ -18,9 +18,10 @@ pub fn smaller(surface: &Surface, shardc: &Shardc, case: &[u8]) -> Vec<u8> {
             let mut less = best.clone();
             less.drain(at..(at + size).min(best.len()));
             let whole = std::str::from_utf8(&best).is_err() || std::str::from_utf8(&less).is_ok();
-            match whole && broken(surface, shardc, &less).as_ref() == Some(&wanted) {
-                true => (best, shrunk) = (less, true),
-                false => at += size,
+            if whole && broken(surface, shardc, &less).as_ref() == Some(&wanted) {
+                (best, shrunk) = (less, true)
+            } else {
+                at += size
             }
         }
         if !shrunk || size > best.len() {

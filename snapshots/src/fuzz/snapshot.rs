@@ -54,8 +54,9 @@ fn judge(shardc: &Shardc, case: &[u8]) -> Verdict {
     }
     // Nothing but the ends of lines may differ.
     let lines = |bytes: &[u8]| text_of(bytes).replace("\r\n", "\n");
-    match lines(&right(shardc)?) == lines(case) {
-        true => Ok(Depth::Executed),
-        false => Err("a snapshot that differs is taken for the same".to_string()),
+    if lines(&right(shardc)?) == lines(case) {
+        Ok(Depth::Executed)
+    } else {
+        Err("a snapshot that differs is taken for the same".to_string())
     }
 }

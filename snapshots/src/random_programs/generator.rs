@@ -102,9 +102,10 @@ impl Generator {
         let mut text = format!("mesh {}\n", axes.join(", "));
         for (name, size) in self.dims.clone() {
             let useful = 1 + self.random.below(size);
-            match self.random.chance(8) {
-                true => text.push_str(&format!("dim {name} = {useful} pad {size}\n")),
-                false => text.push_str(&format!("dim {name} = {size}\n")),
+            if self.random.chance(8) {
+                text.push_str(&format!("dim {name} = {useful} pad {size}\n"))
+            } else {
+                text.push_str(&format!("dim {name} = {size}\n"))
             }
         }
         let Given { text: given, passed, labelled } = self.parameters();
@@ -160,12 +161,11 @@ impl Generator {
             if !kind.is_empty() {
                 self.of_weights.extend(&dims);
             }
-            let layout = match label && labelled.is_none() {
-                true => {
-                    labelled = Some(dims.clone());
-                    format!("{}?l", dims.iter().collect::<String>())
-                }
-                false => self.layout(&dims, Place::Parameter),
+            let layout = if label && labelled.is_none() {
+                labelled = Some(dims.clone());
+                format!("{}?l", dims.iter().collect::<String>())
+            } else {
+                self.layout(&dims, Place::Parameter)
             };
             text.push_str(&format!("  p{i}: {kind}{} {layout},\n", self.dtype));
             if kind.is_empty() {
@@ -460,10 +460,10 @@ impl Generator {
                 let stated = self.random.shuffled(&dims);
                 let layout = self.layout(&stated, Place::Let);
                 let value = self.value();
-                match value.dims.len() == dims.len() && value.dims.iter().all(|d| dims.contains(d))
-                {
-                    true => (format!("reshard({}, {layout})", value.name), value.dims),
-                    false => (format!("reshard({a}, {layout})"), dims),
+                if value.dims.len() == dims.len() && value.dims.iter().all(|d| dims.contains(d)) {
+                    (format!("reshard({}, {layout})", value.name), value.dims)
+                } else {
+                    (format!("reshard({a}, {layout})"), dims)
                 }
             }
             79..83 => (
@@ -525,9 +525,10 @@ impl Generator {
 
     fn axes_text(&self, axes: &[usize]) -> String {
         let names: Vec<&str> = axes.iter().map(|a| self.axes[*a].0).collect();
-        match names.iter().all(|n| n.len() == 1) {
-            true => names.concat(),
-            false => format!("{{{}}}", names.join(",")),
+        if names.iter().all(|n| n.len() == 1) {
+            names.concat()
+        } else {
+            format!("{{{}}}", names.join(","))
         }
     }
 

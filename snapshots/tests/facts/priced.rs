@@ -104,9 +104,10 @@ pub(crate) fn figure(fact: &Value, name: &str, found: f64) -> Result<(), String>
         .or(stated.as_f64())
         .ok_or(format!("the fact has no figure {name}"))?;
     let tolerance = fact["tolerance"].as_f64().unwrap_or(0.0).max(1e-9);
-    match (found - stated).abs() <= tolerance * stated.abs() {
-        true => Ok(()),
-        false => Err(format!("{name}: found {found}, expected {stated}")),
+    if (found - stated).abs() <= tolerance * stated.abs() {
+        Ok(())
+    } else {
+        Err(format!("{name}: found {found}, expected {stated}"))
     }
 }
 

@@ -56,9 +56,10 @@ pub(crate) fn least_sent(mesh: &Mesh, sizes: &[u64], bits: u64, from: Layout, to
     let of_device = |device: Places| {
         let (before, after) = (block(mesh, sizes, from, &device), block(mesh, sizes, to, &device));
         let kept = common(&before, &after);
-        match completed.is_empty() {
-            true => elements(&after) - kept,
-            false => elements(&before) - kept + 2 * (kept - kept / again),
+        if completed.is_empty() {
+            elements(&after) - kept
+        } else {
+            elements(&before) - kept + 2 * (kept - kept / again)
         }
     };
     let most = devices(mesh).into_iter().map(of_device).max().unwrap_or(0);

@@ -45,15 +45,16 @@ pub fn forms(program: &Program) -> Forms {
 /// The classes of a program with all that the rules say of them; and what ended that too early, if
 /// anything did.
 fn equal_ways(program: &Program) -> (Equal<'_>, Option<TooMany>) {
-    let laws: &[Law] = match program.strict {
-        true => &[laws::long_einsum],
-        false => &[
+    let laws: &[Law] = if program.strict {
+        &[laws::long_einsum]
+    } else {
+        &[
             laws::long_einsum,
             laws::reassociation,
             laws::sum_of_einsum,
             laws::shared_operand,
             laws::mask_of_nothing,
-        ],
+        ]
     };
     let mut equal = Equal::of(program);
     let is_whole = close_under(&mut equal, laws);

@@ -317,14 +317,13 @@ impl From<NoPlanFits> for Diagnostic {
             ways_out,
         } = problem;
         let needed = parts.iter().map(|(_, n)| *n).fold(0, u64::saturating_add);
-        let (label, whose) = match least > capacity {
-            true => (
+        let (label, whose) = if least > capacity {
+            (
                 format!("needs {} or more on each device", bytes(least)),
                 "its weights and caches alone are",
-            ),
-            false => {
-                (format!("needs {} on each device when it is fastest", bytes(needed)), "that is")
-            }
+            )
+        } else {
+            (format!("needs {} on each device when it is fastest", bytes(needed)), "that is")
         };
         let over =
             bytes(least.max(if least > capacity { 0 } else { needed }).saturating_sub(capacity));

@@ -133,17 +133,16 @@ impl From<PartialProblem> for Diagnostic {
             AddedOnOneDevice { value, span, sum, partial, partial_span, axes, times } => {
                 Diagnostic::remark(
                     "W0501",
-                    match axes.contains('*') {
-                        true => format!(
+                    if axes.contains('*') {
+                        format!(
                             "`{value}` would be added {axes} = {times} times: the plan holds it on \
                             one device of each group"
-                        ),
-                        false => {
-                            format!(
-                                "`{value}` would be added {axes} times: the plan holds it on one \
+                        )
+                    } else {
+                        format!(
+                            "`{value}` would be added {axes} times: the plan holds it on one \
                             device of each group"
-                            )
-                        }
+                        )
                     },
                 )
                 .at(sum, "added to terms that are not yet summed")

@@ -37,12 +37,11 @@ pub(crate) fn run(args: &FmtArgs, console: &mut Console) -> Outcome {
 }
 
 fn format_file(path: &Path, args: &FmtArgs, console: &mut Console) -> Outcome {
-    let (file, formatted) = match args.explicit {
-        true => {
-            let compilation = compile_file(path, &args.program, Purpose::Report, console)?;
-            strict_file(&compilation, &args.program.asked(console)?, console)?
-        }
-        false => formatted(path, console)?,
+    let (file, formatted) = if args.explicit {
+        let compilation = compile_file(path, &args.program, Purpose::Report, console)?;
+        strict_file(&compilation, &args.program.asked(console)?, console)?
+    } else {
+        formatted(path, console)?
     };
     if args.check {
         if formatted == file.text {

@@ -360,9 +360,10 @@ impl Writer<'_, '_> {
         });
         let rule = match logical.rule_of(node) {
             Some(rule) => Some(rule),
-            None if is_op && here.len() > 1 => Some(match here.iter().any(|id| is_mask(*id)) {
-                true => rules::UNMASKED,
-                false => rules::MERGED,
+            None if is_op && here.len() > 1 => Some(if here.iter().any(|id| is_mask(*id)) {
+                rules::UNMASKED
+            } else {
+                rules::MERGED
             }),
             None => None,
         };
@@ -470,12 +471,13 @@ impl Writer<'_, '_> {
             if !seen.insert(class) {
                 continue;
             }
-            let node = match as_written {
-                true => logical.nodes(class).into_iter().find(|n| {
+            let node = if as_written {
+                logical.nodes(class).into_iter().find(|n| {
                     logical.rule_of(n).is_none()
                         && !(logical.op(n) == Some(&Op::Einsum) && n.operands.len() > 2)
-                }),
-                false => self.choice.get(&class).copied(),
+                })
+            } else {
+                self.choice.get(&class).copied()
             };
             if let Some(node) = node {
                 sum += logical.flops_of(node);

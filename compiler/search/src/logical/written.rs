@@ -42,11 +42,12 @@ pub(super) fn chain(program: &Program, einsum: ValueId) -> Vec<TensorType> {
     for last in 1..operands.len() {
         let (inside, outside) = operands.split_at(last + 1);
         let inside: Vec<&[DimId]> = inside.iter().map(|o| o.dims.as_slice()).collect();
-        let dims = match outside.is_empty() {
-            true => whole.dims.clone(),
-            false => kept_dims(&inside, |d| {
+        let dims = if outside.is_empty() {
+            whole.dims.clone()
+        } else {
+            kept_dims(&inside, |d| {
                 whole.dims.contains(&d) || outside.iter().any(|o| o.dims.contains(&d))
-            }),
+            })
         };
         types.push(TensorType { dims, dtype: whole.dtype });
     }

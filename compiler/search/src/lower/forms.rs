@@ -72,9 +72,12 @@ impl Lowering<'_> {
             return Ok(false);
         };
         let written = choices.written();
-        let form = |picks: &[usize]| match written.as_deref() == Some(picks) {
-            true => Some(saturated.written()),
-            false => choices.form(picks).map(|(form, _)| form),
+        let form = |picks: &[usize]| {
+            if written.as_deref() == Some(picks) {
+                Some(saturated.written())
+            } else {
+                choices.form(picks).map(|(form, _)| form)
+            }
         };
         let limits = self.limits;
         self.best.apart = true;

@@ -115,9 +115,12 @@ impl<'a> OpSite<'a> {
                 .map(|set| (0..count).filter(|i| set >> i & 1 == 1).collect::<Vec<usize>>())
                 .filter(|set| {
                     let layouts: Vec<Layout> = (0..count)
-                        .map(|i| match set.contains(&i) {
-                            true => Layout::REPLICATED.with_partial(axis, kind),
-                            false => Layout::REPLICATED,
+                        .map(|i| {
+                            if set.contains(&i) {
+                                Layout::REPLICATED.with_partial(axis, kind)
+                            } else {
+                                Layout::REPLICATED
+                            }
                         })
                         .collect();
                     outcome(&layouts) == Some(Place::Partial(kind))

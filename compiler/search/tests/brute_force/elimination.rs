@@ -183,16 +183,15 @@ impl Elimination<'_> {
                         let reads: Vec<usize> =
                             feed.places.iter().map(|place| layouts.operands[*place]).collect();
                         let joins = |open: &Open| reads.iter().all(|read| *read == open.made);
-                        match change.state.open.get(&feed.origin).is_some_and(joins) {
-                            true => {
-                                chain = change
-                                    .state
-                                    .open
-                                    .remove(&feed.origin)
-                                    .map(|o| o.chain)
-                                    .unwrap_or_default()
-                            }
-                            false => self.close(feed.origin, &mut change),
+                        if change.state.open.get(&feed.origin).is_some_and(joins) {
+                            chain = change
+                                .state
+                                .open
+                                .remove(&feed.origin)
+                                .map(|o| o.chain)
+                                .unwrap_or_default()
+                        } else {
+                            self.close(feed.origin, &mut change)
                         }
                     }
                     chain.push((id, fit));

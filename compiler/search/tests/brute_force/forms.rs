@@ -233,9 +233,10 @@ impl Forms<'_> {
                 let mut part = Vec::new();
                 let mut rest: BTreeSet<DimId> = e.dims.iter().copied().collect();
                 for (i, operand) in e.operands.iter().enumerate() {
-                    match (set >> i & 1 == 1) == inside {
-                        true => part.push(operand.clone()),
-                        false => rest.extend(&operand.dims),
+                    if (set >> i & 1 == 1) == inside {
+                        part.push(operand.clone())
+                    } else {
+                        rest.extend(&operand.dims)
                     }
                 }
                 if part.len() == 1 {

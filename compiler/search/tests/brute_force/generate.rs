@@ -282,10 +282,8 @@ impl Maker {
             0 | 1 => {
                 let [x, y, z] =
                     [[a, b], [b, c], [c, d]].map(|dims| self.parameter(dims.to_vec(), dtype));
-                let (first, dims, last) = match self.chance(2) {
-                    true => ([x, y], [a, c], z),
-                    false => ([y, z], [b, d], x),
-                };
+                let (first, dims, last) =
+                    if self.chance(2) { ([x, y], [a, c], z) } else { ([y, z], [b, d], x) };
                 let mut inner = self.typed(Op::Einsum, &first, &dims);
                 if self.chance(6) {
                     self.pin();
@@ -533,9 +531,10 @@ impl Maker {
                 continue;
             }
             if self.chance(partials) {
-                match self.chance(5) {
-                    true => pattern.partial_max = pattern.partial_max.with(axis),
-                    false => pattern.partial_sum = pattern.partial_sum.with(axis),
+                if self.chance(5) {
+                    pattern.partial_max = pattern.partial_max.with(axis)
+                } else {
+                    pattern.partial_sum = pattern.partial_sum.with(axis)
                 }
             } else if !dims.is_empty() {
                 let at = self.random.below(dims.len() as u64) as usize;

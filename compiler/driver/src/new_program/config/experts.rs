@@ -198,9 +198,10 @@ pub(super) fn llama4(config: &Config<'_>, kind: &'static str) -> Result<Model, C
         ("global_dense", false, false),
     ] {
         let mut kind = Block { name, ..block(&mut model).clone() };
-        kind.feed = match sparse {
-            true => Feed::Experts(found.clone()),
-            false => Feed::Dense(Dense { inner: wide, ..found.each.clone() }),
+        kind.feed = if sparse {
+            Feed::Experts(found.clone())
+        } else {
+            Feed::Dense(Dense { inner: wide, ..found.each.clone() })
         };
         if let Some(attention) = &mut kind.attention {
             attention.norms = if norms && local { HeadNorms::Turned } else { HeadNorms::No };

@@ -295,15 +295,16 @@ impl<'a> Config<'a> {
         heads: u64,
         key: &'static str,
     ) -> Result<u64, ConfigProblem> {
-        match width.is_multiple_of(heads) {
-            true => Ok(width / heads),
-            false => Err(ConfigProblem::Indivisible {
+        if width.is_multiple_of(heads) {
+            Ok(width / heads)
+        } else {
+            Err(ConfigProblem::Indivisible {
                 what: "the width",
                 size: width,
                 by: key,
                 parts: heads,
                 span: self.span(key),
-            }),
+            })
         }
     }
 

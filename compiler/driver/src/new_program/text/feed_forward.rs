@@ -38,9 +38,10 @@ impl Words<'_> {
             None => inside(&experts.each, "there", &dims, PLAIN, None),
         };
         let _ = writeln!(out, "  let f = {f}");
-        let done = match experts.each.bias {
-            true => "einsum(f, w_down -> XPLCE) + b_down",
-            false => "einsum(f, w_down -> XPLCE)",
+        let done = if experts.each.bias {
+            "einsum(f, w_down -> XPLCE) + b_down"
+        } else {
+            "einsum(f, w_down -> XPLCE)"
         };
         let back =
             if experts.gates.on_inputs { "sent".to_string() } else { format!("sent * {gates}") };
@@ -49,9 +50,10 @@ impl Words<'_> {
         let f = inside(&experts.each, input, &format!("{b}LF2"), SHARED, Some(()));
         let _ = writeln!(out, "  let sf = {f}");
         let all = format!("einsum(sf, s_down -> {b}LE)");
-        let all = match shared.gate {
-            true => format!("sigmoid(einsum({input}, s_router -> {b}L)) * {all}"),
-            false => all,
+        let all = if shared.gate {
+            format!("sigmoid(einsum({input}, s_router -> {b}L)) * {all}")
+        } else {
+            all
         };
         let _ = writeln!(out, "  let shared = {all}");
         (out, format!("({chosen} + shared)"))
@@ -70,12 +72,11 @@ impl Words<'_> {
         if !gates.makes_others() {
             return out;
         }
-        let by = match gates.selection_bias {
-            true => {
-                out += "  let by = g + b_choice\n";
-                "by"
-            }
-            false => "g",
+        let by = if gates.selection_bias {
+            out += "  let by = g + b_choice\n";
+            "by"
+        } else {
+            "g"
         };
         let by = match gates.groups {
             Some(groups) => {

@@ -52,9 +52,10 @@ impl Words<'_> {
             results.push(format!("{new}: {dtype} {layout}"));
             returned.push(new);
         }
-        let (results, returned) = match caches.is_empty() {
-            true => (stream, "y".to_string()),
-            false => (format!("({})", results.join(", ")), format!("({})", returned.join(", "))),
+        let (results, returned) = if caches.is_empty() {
+            (stream, "y".to_string())
+        } else {
+            (format!("({})", results.join(", ")), format!("({})", returned.join(", ")))
         };
         let repeat = if times > 1 { format!(" repeat {times}") } else { String::new() };
         format!(
@@ -149,9 +150,10 @@ impl Words<'_> {
         let Some(attention) = &kind.attention else {
             return format!("{out}  let y = {down}\n");
         };
-        let attended = match attention.bias.output {
-            true => format!("(einsum(o, wo -> {b}LE) + bo)"),
-            false => format!("einsum(o, wo -> {b}LE)"),
+        let attended = if attention.bias.output {
+            format!("(einsum(o, wo -> {b}LE) + bo)")
+        } else {
+            format!("einsum(o, wo -> {b}LE)")
         };
         let scaled = |value: String| match kind.residual {
             Some(factor) => format!("{value} * {}", super::number(factor)),

@@ -132,9 +132,10 @@ fn phases(model: &Model, axes: &Axes) -> String {
     let Some(attention) = model.attention().filter(|_| model.vocabulary.is_some()) else {
         return String::new();
     };
-    let (dim, sequences) = match model.experts().is_some() {
-        true => ("P", dims::groups(model, axes)),
-        false => ("B", axes.sequences()),
+    let (dim, sequences) = if model.experts().is_some() {
+        ("P", dims::groups(model, axes))
+    } else {
+        ("B", axes.sequences())
     };
     let (fewest, prompt) =
         (dims::fewest_sequences(attention, axes).min(sequences), prompt(attention));
