@@ -66,3 +66,21 @@ fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
         }
     }
 }
+
+/// Asserts that a file has this text behind a first marker and up to a second one; with
+/// `SHARDC_UPDATE` set, puts it there.
+///
+/// # Panics
+///
+/// Where a marker is not there, or the text is another.
+pub fn holds(path: &str, from: &str, to: &str, wanted: &str) {
+    let text = read(&root().join(path));
+    let start = text.find(from).unwrap_or_else(|| panic!("{path} has no {from}")) + from.len();
+    let end = start + text[start..].find(to).unwrap_or_else(|| panic!("{path} has no {to}"));
+    if text[start..end] != *wanted && std::env::var_os("SHARDC_UPDATE").is_some() {
+        std::fs::write(root().join(path), format!("{}{wanted}{}", &text[..start], &text[end..]))
+            .expect("a file of ours");
+    } else {
+        assert_eq!(&text[start..end], wanted, "{path}: run this test with SHARDC_UPDATE=1");
+    }
+}

@@ -5,21 +5,7 @@
 #![allow(missing_docs)]
 
 use shard_ir::catalogue::{self, Code, Flag, Lead, Map, Move, Partial, Row, filled};
-use shard_snapshots::files::{read, root};
-
-/// Asserts that a file has this text behind a first marker and up to a second one, or puts it
-/// there.
-fn holds(path: &str, from: &str, to: &str, wanted: &str) {
-    let text = read(&root().join(path));
-    let start = text.find(from).unwrap_or_else(|| panic!("{path} has no {from}")) + from.len();
-    let end = start + text[start..].find(to).unwrap_or_else(|| panic!("{path} has no {to}"));
-    if text[start..end] != *wanted && std::env::var_os("SHARDC_UPDATE").is_some() {
-        std::fs::write(root().join(path), format!("{}{wanted}{}", &text[..start], &text[end..]))
-            .expect("a file of ours");
-    } else {
-        assert_eq!(&text[start..end], wanted, "{path}: run this test with SHARDC_UPDATE=1");
-    }
-}
+use shard_snapshots::files::{holds, read, root};
 
 #[test]
 fn the_editors_grammar_knows_every_word() {

@@ -3,7 +3,7 @@
 
 use askama::Template;
 use shard_cost::Bytes;
-use shard_ir::{InstrKind, Picoseconds, never};
+use shard_ir::{InstrKind, Picoseconds};
 use shard_schedule::Timeline;
 use shard_schedule::overlap::{Run, buffers};
 
@@ -23,7 +23,7 @@ const MEMORY: usize = 72;
 
 #[derive(Template)]
 #[template(path = "timeline.html")]
-struct Drawing {
+pub(crate) struct Drawing {
     at: usize,
     name: String,
     facts: String,
@@ -51,8 +51,8 @@ struct Bar {
     title: String,
 }
 
-/// The timeline of the layer that is the `at`-th of its page, as HTML.
-pub(crate) fn drawing(layer: &Layer<'_>, at: usize) -> String {
+/// The timeline of the layer that is the `at`-th of its page; `None` where nothing takes time.
+pub(crate) fn drawing(layer: &Layer<'_>, at: usize) -> Option<Drawing> {
     let (plan, timeline) = (layer.plan(), layer.timeline.whole());
     let bars: usize = timeline.stages.units.iter().map(|unit| unit.busy.len().max(1)).sum();
     let each = bars.div_ceil(timeline.stages.units.len().max(1)) as u64;
@@ -60,7 +60,7 @@ pub(crate) fn drawing(layer: &Layer<'_>, at: usize) -> String {
     let runs = timeline.expanded(most);
     let end = runs.iter().map(|run| timeline.finish(run)).max().unwrap_or_default();
     if end == Picoseconds(0) {
-        return String::new();
+        return None;
     }
     let mut rows = Vec::new();
     for (stream, name) in timeline.streams.names().iter().enumerate() {
@@ -76,7 +76,7 @@ pub(crate) fn drawing(layer: &Layer<'_>, at: usize) -> String {
     let whole = scale::time(layer.timeline.of_all_layers(plan));
     let busy: Vec<String> =
         rows.iter().map(|row| format!("{} busy {}", row.name, row.busy)).collect();
-    let drawing = Drawing {
+    Some(Drawing {
         at,
         name: layer_name(plan),
         facts: format!(
@@ -96,8 +96,7 @@ pub(crate) fn drawing(layer: &Layer<'_>, at: usize) -> String {
             .iter()
             .map(|steady| format!("{} layers are not drawn: {}", steady.copies, alike_text(steady)))
             .collect(),
-    };
-    drawing.render().unwrap_or_else(|_| never!("a page that cannot be written", String::new()))
+    })
 }
 
 /// The bars of a stream, and for how long it is busy.

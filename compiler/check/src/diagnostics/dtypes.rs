@@ -114,10 +114,7 @@ impl From<DtypeProblem> for Diagnostic {
                 let would_do = if product.is_float() { Dtype::F32 } else { Dtype::Int32 };
                 Diagnostic::error(
                     "E0405",
-                    format!(
-                        "a product of dtype {product} is not \
-                    accumulated in {stated}"
-                    ),
+                    format!("a product of dtype {product} is not accumulated in {stated}"),
                 )
                 .at(at, format!("{stated}"))
                 .also(span, format!("its operands give {product}"))

@@ -72,10 +72,7 @@ impl From<ExpectationProblem> for Diagnostic {
             UnknownMeasure { name, span, near } => {
                 let out = Diagnostic::error(
                     "E0833",
-                    format!(
-                        "`{name}` is nothing that can be \
-                    expected of a plan"
-                    ),
+                    format!("`{name}` is nothing that can be expected of a plan"),
                 )
                 .at(span, "not measured")
                 .note(

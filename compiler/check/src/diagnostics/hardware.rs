@@ -177,42 +177,31 @@ impl From<HardwareProblem> for Diagnostic {
             Unknown { name, span, known } => {
                 let nearest = crate::names::nearest(&name, known.iter().map(String::as_str))
                     .map(str::to_string);
-                let out = Diagnostic::error(
-                    "E0701",
-                    format!(
-                        "there is no built-in hardware \
-                    `{name}`"
-                    ),
-                )
-                .at_if(span, "unknown hardware")
-                .note(format!("built in: {}", name_list(&known)));
+                let out =
+                    Diagnostic::error("E0701", format!("there is no built-in hardware `{name}`"))
+                        .at_if(span, "unknown hardware")
+                        .note(format!("built in: {}", name_list(&known)));
                 let out = match (nearest, span) {
                     (Some(near), Some(span)) => out.mend(format!("hardware {near}"), span, near),
                     (Some(near), None) => out.help(format!("--hardware {near}")),
                     (None, _) => out,
                 };
                 out.help(
-                    "a file of your own is named by its path in quotes: \
-                    hardware \"chip.toml\"",
+                    "a file of your own is named by its path in quotes: hardware \"chip.toml\"",
                 )
             }
             File { path, span, message } => Diagnostic::error(
                 "E0702",
-                format!(
-                    "the hardware file `{path}` cannot be used: \
-                    {message}"
-                ),
+                format!("the hardware file `{path}` cannot be used: {message}"),
             )
             .at_if(span, "named here")
             .help("`shardc hardware tpu-v4` prints a whole file to start from"),
-            SecondLine { span, first } => Diagnostic::error(
-                "E0703",
-                "the file has a second \
-                `hardware` line",
-            )
-            .at(span, "the second")
-            .also(first, "the first")
-            .mend("remove one of them", span, ""),
+            SecondLine { span, first } => {
+                Diagnostic::error("E0703", "the file has a second `hardware` line")
+                    .at(span, "the second")
+                    .also(first, "the first")
+                    .mend("remove one of them", span, "")
+            }
             NoPlanFits(problem) => problem.into(),
             None { known } => Diagnostic::error("E0705", "the hardware is not given")
                 .note(
@@ -224,10 +213,7 @@ impl From<HardwareProblem> for Diagnostic {
             ValueTooLarge { name, span, layout, needed, chip, capacity, limited } => {
                 Diagnostic::warning(
                     "W0701",
-                    format!(
-                        "`{name}` alone is larger than the memory of \
-                    a {chip}"
-                    ),
+                    format!("`{name}` alone is larger than the memory of a {chip}"),
                 )
                 .at(span, format!("{layout} takes {} on each device", bytes(needed)))
                 .note(has(capacity, limited))
@@ -235,26 +221,17 @@ impl From<HardwareProblem> for Diagnostic {
             }
             NoHost { weight, span, chip } => Diagnostic::error(
                 "E0650",
-                format!(
-                    "`{weight}` is in host memory, and `{chip}` \
-                    states no way there"
-                ),
+                format!("`{weight}` is in host memory, and `{chip}` states no way there"),
             )
             .at(span, "fetched at each step")
             .help("pcie_bandwidth = 32e9    (under [host] of the hardware file)")
             .help("--hardware a100-80g    (or another chip that has a [host])"),
             MissingArithmetic { dtype, taken, chip, span } => Diagnostic::warning(
                 "W0702",
-                format!(
-                    "`{chip}` states no peak for {dtype}, so \
-                    {taken}'s is taken"
-                ),
+                format!("`{chip}` states no peak for {dtype}, so {taken}'s is taken"),
             )
             .at_if(span, format!("computed in {dtype}"))
-            .help(format!(
-                "flops = {{ {dtype} = ... }}    (under [chip] of the hardware \
-                        file)"
-            )),
+            .help(format!("flops = {{ {dtype} = ... }}    (under [chip] of the hardware file)")),
             Fold { axis, size, torus, chip, span } => {
                 let shape = sizes(&torus, "x");
                 Diagnostic::error(
@@ -263,8 +240,7 @@ impl From<HardwareProblem> for Diagnostic {
                 )
                 .at_if(span, format!("`{axis}` has {size}"))
                 .note(format!(
-                    "the hardware file of {chip} lays `{axis}` over torus axes of \
-                    {shape}"
+                    "the hardware file of {chip} lays `{axis}` over torus axes of {shape}"
                 ))
                 .help(format!("{axis}={}", torus.iter().fold(1u64, |n, s| n.saturating_mul(*s))))
             }
@@ -273,8 +249,7 @@ impl From<HardwareProblem> for Diagnostic {
                 Diagnostic::warning("W0850", format!("no slice of {chip} is {shape}"))
                     .at_if(span, format!("asks for torus axes of {shape}"))
                     .note(format!(
-                        "{reason}; times are those of links that such a slice would \
-                        have"
+                        "{reason}; times are those of links that such a slice would have"
                     ))
                     .help_if(fold.map(|(axis, torus)| {
                         let torus = sizes(&torus, ", ");
@@ -345,10 +320,9 @@ impl From<NoPlanFits> for Diagnostic {
         // What is known of every plan, where it is no reason yet.
         let out = match (proven, least) {
             (true, _) => out,
-            (false, 0) => out.note(
-                "there may be one: the search passed over plans, and did not \
-                look at all",
-            ),
+            (false, 0) => {
+                out.note("there may be one: the search passed over plans, and did not look at all")
+            }
             (false, least) => out.note(format!(
                 "there may be one: the search passed over plans, and did not look at all; weights \
                     and caches alone \
@@ -378,10 +352,9 @@ fn face(chip: &str, shape: &[u64], faced: Option<String>, span: Option<Span>) ->
             Some(faced) if span.is_some() => {
                 format!("hardware {faced}    (where the mesh is a face of a larger slice)")
             }
-            Some(faced) => format!(
-                "--hardware {faced}    (where the mesh is a face of a larger \
-                slice)"
-            ),
+            Some(faced) => {
+                format!("--hardware {faced}    (where the mesh is a face of a larger slice)")
+            }
             None => "face = true    (under [network] of the hardware file, where the slice is \
                 larger)"
                 .to_string(),

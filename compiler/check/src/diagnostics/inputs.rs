@@ -43,10 +43,7 @@ impl From<InputProblem> for Diagnostic {
                 };
                 Diagnostic::error(
                     "E0613",
-                    format!(
-                        "`{file}` has no layer, so there is nothing to \
-                    lower"
-                    ),
+                    format!("`{file}` has no layer, so there is nothing to lower"),
                 )
                 .help(help)
             }

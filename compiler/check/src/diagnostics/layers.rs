@@ -227,14 +227,12 @@ impl From<LayerProblem> for Diagnostic {
             .also_if(declared, "declared here")
             .help_if(help),
             NoReturn { layer, results, end, last } => no_return(&layer, results, end, last),
-            AfterReturn { span, first } => Diagnostic::error(
-                "E0609",
-                "a statement stands behind \
-                the `return`",
-            )
-            .at(span, "never reached")
-            .also(first, "the layer ends here")
-            .mend("remove it, or move it up", span, ""),
+            AfterReturn { span, first } => {
+                Diagnostic::error("E0609", "a statement stands behind the `return`")
+                    .at(span, "never reached")
+                    .also(first, "the layer ends here")
+                    .mend("remove it, or move it up", span, "")
+            }
             RepeatZero { span } => Diagnostic::error("E0610", "a layer repeats at least once")
                 .at(span, "zero times")
                 .mend("repeat 1", span, "1"),
@@ -249,19 +247,11 @@ impl From<LayerProblem> for Diagnostic {
             .also(parameter_type.0, parameter_type.1.clone())
             .note("the next step takes the cache where this one leaves it")
             .mend(parameter_type.1.clone(), result_type.0, parameter_type.1),
-            UnusedLet { name, span } => Diagnostic::warning(
-                "W0601",
-                format!(
-                    "`{name}` is never \
-                used"
-                ),
-            )
-            .at(span, "not used")
-            .mend(
-                format!("_{name}    (says that this is meant)"),
-                span,
-                format!("_{name}"),
-            ),
+            UnusedLet { name, span } => {
+                Diagnostic::warning("W0601", format!("`{name}` is never used"))
+                    .at(span, "not used")
+                    .mend(format!("_{name}    (says that this is meant)"), span, format!("_{name}"))
+            }
             UnusedParameter { name, span } => {
                 Diagnostic::warning("W0602", format!("parameter `{name}` is never used"))
                     .at(span, "not used")
@@ -284,22 +274,17 @@ impl From<LayerProblem> for Diagnostic {
             RepeatedCallee { callee, times, span, declared } => Diagnostic::warning(
                 "W0604",
                 format!(
-                    "`{callee}` is stated to repeat {times} times, and this call inlines it \
-                    once"
+                    "`{callee}` is stated to repeat {times} times, and this call inlines it once"
                 ),
             )
             .at(span, "once")
             .also(declared, format!("{times} times"))
             .help(format!(
-                "the totals of all {times} are those of `{callee}` itself: --layer \
-                {callee}"
+                "the totals of all {times} are those of `{callee}` itself: --layer {callee}"
             )),
             KindOnLet { word, span } => Diagnostic::warning(
                 "W0605",
-                format!(
-                    "`{word}` says nothing about a `let`: it is \
-                    a kind of parameter"
-                ),
+                format!("`{word}` says nothing about a `let`: it is a kind of parameter"),
             )
             .at(span, "without effect")
             .mend("remove the word", span, ""),

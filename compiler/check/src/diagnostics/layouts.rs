@@ -150,17 +150,13 @@ impl From<LayoutProblem> for Diagnostic {
                         out.help(format!("mesh {axis}=4    (the file has no mesh line)"))
                     }
                     (None, None) => out.help(format!(
-                        "{axis}=1    (one more axis on the mesh \
-                        line, with its size)"
+                        "{axis}=1    (one more axis on the mesh line, with its size)"
                     )),
                 }
             }
             AxisNotInOverride { axis, span, declared, mesh } => Diagnostic::error(
                 "E0201",
-                format!(
-                    "the mesh of the command line, {mesh}, has no \
-                    axis `{axis}`"
-                ),
+                format!("the mesh of the command line, {mesh}, has no axis `{axis}`"),
             )
             .at(span, "used here")
             .also_if(declared, "the file's own mesh has it")
@@ -169,13 +165,7 @@ impl From<LayoutProblem> for Diagnostic {
                 "E0201",
                 format!("`{raw}` is read as the mesh axes {}", name_list(&letters)),
             )
-            .at(
-                span,
-                format!(
-                    "`{axis}` is one axis, and a name longer than a letter \
-                        needs braces"
-                ),
-            )
+            .at(span, format!("`{axis}` is one axis, and a name longer than a letter needs braces"))
             .mend(format!("{before}{sign}{{{axis}}}"), span, format!("{{{axis}}}")),
             AxisTwice { axis, first, second, keep_first, keep_second } => {
                 Diagnostic::error("E0202", format!("mesh axis `{axis}` is used twice in one type"))
@@ -199,10 +189,7 @@ impl From<LayoutProblem> for Diagnostic {
                 keep: [keep_split, keep_partial],
             } => Diagnostic::error(
                 "E0203",
-                format!(
-                    "mesh axis `{axis}` both splits `{dim}` and is \
-                    partial"
-                ),
+                format!("mesh axis `{axis}` both splits `{dim}` and is partial"),
             )
             .at(partial, "every device along it holds a term of the whole sum")
             .also(split, format!("every device along it holds another part of `{dim}`"))

@@ -130,19 +130,13 @@ impl From<LimitProblem> for Diagnostic {
         match problem {
             Values { what, limit, span } => Diagnostic::error(
                 "E0803",
-                format!(
-                    "{what} has more than {limit} values, calls \
-                    inlined"
-                ),
+                format!("{what} has more than {limit} values, calls inlined"),
             )
             .at(span, "one too many")
             .help("`repeat N` stacks a layer without inlining it N times"),
             Rank { found, limit, span } => Diagnostic::error(
                 "E0804",
-                format!(
-                    "a tensor of {found} dims; the limit is \
-                    {limit}"
-                ),
+                format!("a tensor of {found} dims; the limit is {limit}"),
             )
             .at(span, "too many dims")
             .help("merge dims that are never split apart"),
@@ -153,58 +147,36 @@ impl From<LimitProblem> for Diagnostic {
             }
             Iterations { limit, span } => Diagnostic::error(
                 "E0804",
-                format!(
-                    "an einsum over more than {limit} combinations \
-                    of indices"
-                ),
+                format!("an einsum over more than {limit} combinations of indices"),
             )
             .at(span, "the product of all its dims is too large")
             .help("two einsums in a row"),
             Operands { found, limit, span } => Diagnostic::error(
                 "E0804",
-                format!(
-                    "an einsum of {found} operands; the limit is \
-                    {limit}"
-                ),
+                format!("an einsum of {found} operands; the limit is {limit}"),
             )
             .at(span, "too many operands")
             .help("two einsums in a row"),
-            Dims { limit, span } => Diagnostic::error(
-                "E0804",
-                format!(
-                    "the file has more than \
-                {limit} dims"
-                ),
-            )
-            .at(span, "one too many")
-            .help("two files"),
-            Layers { limit, span } => Diagnostic::error(
-                "E0804",
-                format!(
-                    "the file has more than \
-                {limit} layers"
-                ),
-            )
-            .at(span, "one too many")
-            .help("two files"),
-            Phases { limit, span } => Diagnostic::error(
-                "E0804",
-                format!(
-                    "the file has more than \
-                {limit} phases"
-                ),
-            )
-            .at(span, "one too many")
-            .help("two files"),
-            CallDepth { limit, span } => Diagnostic::error(
-                "E0804",
-                format!(
-                    "calls are nested \
-                more than {limit} deep"
-                ),
-            )
-            .at(span, "one too deep")
-            .help("fewer layers that only call another one"),
+            Dims { limit, span } => {
+                Diagnostic::error("E0804", format!("the file has more than {limit} dims"))
+                    .at(span, "one too many")
+                    .help("two files")
+            }
+            Layers { limit, span } => {
+                Diagnostic::error("E0804", format!("the file has more than {limit} layers"))
+                    .at(span, "one too many")
+                    .help("two files")
+            }
+            Phases { limit, span } => {
+                Diagnostic::error("E0804", format!("the file has more than {limit} phases"))
+                    .at(span, "one too many")
+                    .help("two files")
+            }
+            CallDepth { limit, span } => {
+                Diagnostic::error("E0804", format!("calls are nested more than {limit} deep"))
+                    .at(span, "one too deep")
+                    .help("fewer layers that only call another one")
+            }
             Time { layer, seconds, span } => Diagnostic::error(
                 "E0804",
                 format!(
@@ -220,10 +192,7 @@ impl From<LimitProblem> for Diagnostic {
             ),
             Diagnostics { limit } => Diagnostic::remark(
                 "W0804",
-                format!(
-                    "more is wrong than the {limit} problems \
-                    shown"
-                ),
+                format!("more is wrong than the {limit} problems shown"),
             )
             .help("mend the first ones: the rest may follow from them"),
         }

@@ -114,10 +114,7 @@ impl From<LoweringProblem> for Diagnostic {
             Unreachable { name, span, wanted, reason, source } => {
                 let mut out = Diagnostic::error(
                     "E0801",
-                    format!(
-                        "`{name}` cannot be brought to \
-                    `{wanted}`: {reason}"
-                    ),
+                    format!("`{name}` cannot be brought to `{wanted}`: {reason}"),
                 )
                 .at(span, "asked for here");
                 if let Some((span, layout)) = source {
@@ -149,8 +146,7 @@ impl From<LoweringProblem> for Diagnostic {
             SpaceTooLarge { layer, span, limit, count, mesh } => Diagnostic::error(
                 "E0806",
                 format!(
-                    "`{layer}` has more {limit} on this mesh than the search may look at \
-                    ({count})"
+                    "`{layer}` has more {limit} on this mesh than the search may look at ({count})"
                 ),
             )
             .at(span, "no plan was searched for")
@@ -182,8 +178,7 @@ impl From<LoweringProblem> for Diagnostic {
                 Diagnostic::warning(
                     "W0802",
                     format!(
-                        "the order of the axes in `{written}` costs {} that `{better}` would \
-                    save",
+                        "the order of the axes in `{written}` costs {} that `{better}` would save",
                         seconds(time)
                     ),
                 )
@@ -199,10 +194,7 @@ impl From<LoweringProblem> for Diagnostic {
                 let whom = layer.map_or(String::new(), |layer| format!(" for `{layer}`"));
                 let mut out = Diagnostic::error(
                     "E0807",
-                    format!(
-                        "the time was up before any \
-                    plan{whom} was found"
-                    ),
+                    format!("the time was up before any plan{whom} was found"),
                 );
                 if let Some(span) = span {
                     out = out.at(span, "this was being searched");
@@ -214,23 +206,18 @@ impl From<LoweringProblem> for Diagnostic {
             }
             SearchLimit { layer, span, limit, gap } => {
                 let message = match limit.as_str() {
-                    "time-limit" => format!(
-                        "the time was up before the search for `{layer}` had \
-                        ended"
-                    ),
+                    "time-limit" => {
+                        format!("the time was up before the search for `{layer}` had ended")
+                    }
                     limit => format!("the search for `{layer}` stopped at its limit of {limit}"),
                 };
-                let mut out = Diagnostic::warning("W0803", message).at(
-                    span,
-                    "the plan may not be \
-                    the best one",
-                );
+                let mut out = Diagnostic::warning("W0803", message)
+                    .at(span, "the plan may not be the best one");
                 let is_memory = limit == "memory";
                 if let Some(gap) = gap {
                     let whose = if is_memory { "any plan that fits" } else { "any plan" };
                     out = out.note(format!(
-                        "it is at most {:.1} % above a time that {whose} \
-                        takes",
+                        "it is at most {:.1} % above a time that {whose} takes",
                         100.0 * gap
                     ));
                 }

@@ -71,21 +71,16 @@ impl From<MeshProblem> for Diagnostic {
                     .mend_if(free.clone(), span, free),
                 span,
             ),
-            SecondLine { span, first } => Diagnostic::error(
-                "E0208",
-                "the file has a second \
-                `mesh` line",
-            )
-            .at(span, "the second")
-            .also(first, "the first")
-            .mend("remove one of them: all layers share one mesh", span, ""),
+            SecondLine { span, first } => {
+                Diagnostic::error("E0208", "the file has a second `mesh` line")
+                    .at(span, "the second")
+                    .also(first, "the first")
+                    .mend("remove one of them: all layers share one mesh", span, "")
+            }
             TooManyAxes { found, span } => given(
                 Diagnostic::error(
                     "E0209",
-                    format!(
-                        "the mesh has {found} axes, more than the \
-                    compiler takes"
-                    ),
+                    format!("the mesh has {found} axes, more than the compiler takes"),
                 )
                 .at_if(span, "this mesh")
                 .note(format!(

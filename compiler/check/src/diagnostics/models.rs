@@ -98,15 +98,11 @@ impl From<ModelProblem> for Diagnostic {
                 passes all in order",
             )
             .help(format!(
-                "model {layer}(...) -> ..., or the arguments in the order of the \
-                parameters"
+                "model {layer}(...) -> ..., or the arguments in the order of the parameters"
             )),
             Called { name, span, declared } => Diagnostic::error(
                 "E0631",
-                format!(
-                    "`{name}` is a model, and models are not \
-                    called"
-                ),
+                format!("`{name}` is a model, and models are not called"),
             )
             .at(span, "called here")
             .also(declared, "a model")
@@ -152,8 +148,7 @@ impl From<ModelProblem> for Diagnostic {
             HandsOnWeight { layer, parameter, span, declared } => Diagnostic::error(
                 "E0634",
                 format!(
-                    "`{layer}` is repeated, and its first parameter `{parameter}` is no \
-                    activation"
+                    "`{layer}` is repeated, and its first parameter `{parameter}` is no activation"
                 ),
             )
             .at(span, "each application takes what the one before gives")
@@ -161,10 +156,7 @@ impl From<ModelProblem> for Diagnostic {
             .help("put the activation that is handed on first"),
             Idle { layer, result: true, span } => Diagnostic::error(
                 "E0636",
-                format!(
-                    "nothing that the model returns is made of \
-                    what `{layer}` hands on"
-                ),
+                format!("nothing that the model returns is made of what `{layer}` hands on"),
             )
             .at(span, "its result is not needed")
             .help("remove the call, or return what comes of it"),
@@ -185,8 +177,7 @@ impl From<ModelProblem> for Diagnostic {
                 .at(span, format!("`{cache}` is passed here, one for all applications"))
                 .also(declared, "this result")
                 .help(format!(
-                    "leave `{cache}` out of the call: each application then keeps one of \
-                its own"
+                    "leave `{cache}` out of the call: each application then keeps one of its own"
                 ))
             }
             OtherResult { layer, result, repeat, given: None, span, declared } => {

@@ -149,10 +149,7 @@ impl From<PartialProblem> for Diagnostic {
                 .also(span, format!("`{value}` is not partial"))
                 .also(
                     partial_span,
-                    format!(
-                        "`{partial}` is a term of a sum on each of {times} \
-                devices"
-                    ),
+                    format!("`{partial}` is a term of a sum on each of {times} devices"),
                 )
                 .help(format!("add `{value}` after the reduction, and the note goes away"))
             }

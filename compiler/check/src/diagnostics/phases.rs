@@ -62,23 +62,16 @@ impl From<PhaseProblem> for Diagnostic {
     fn from(problem: PhaseProblem) -> Diagnostic {
         use PhaseProblem::*;
         match problem {
-            Duplicate { name, span, first } => Diagnostic::error(
-                "E0620",
-                format!(
-                    "phase `{name}` \
-                is declared twice"
-                ),
-            )
-            .at(span, "again")
-            .also(first, "first")
-            .mend(format!("{name}2"), span, format!("{name}2")),
+            Duplicate { name, span, first } => {
+                Diagnostic::error("E0620", format!("phase `{name}` is declared twice"))
+                    .at(span, "again")
+                    .also(first, "first")
+                    .mend(format!("{name}2"), span, format!("{name}2"))
+            }
             UnknownDim { dim, span, near, value, insert_at } => {
                 let out = Diagnostic::error(
                     "E0621",
-                    format!(
-                        "there is no dim `{dim}` whose size \
-                    a phase could state"
-                    ),
+                    format!("there is no dim `{dim}` whose size a phase could state"),
                 )
                 .at(span, "unknown dim")
                 .note("a phase replaces the right side of a `dim` line");
@@ -96,27 +89,19 @@ impl From<PhaseProblem> for Diagnostic {
             }
             SizeTwice { dim, phase, span, first } => Diagnostic::error(
                 "E0622",
-                format!(
-                    "phase `{phase}` states the size of `{dim}` \
-                    twice"
-                ),
+                format!("phase `{phase}` states the size of `{dim}` twice"),
             )
             .at(span, "again")
             .also(first, "first")
             .help("one of the two"),
-            RepeatZero { span } => Diagnostic::error(
-                "E0623",
-                "a request takes at least one step \
-                of a phase",
-            )
-            .at(span, "zero steps")
-            .mend("repeat 1", span, "1"),
+            RepeatZero { span } => {
+                Diagnostic::error("E0623", "a request takes at least one step of a phase")
+                    .at(span, "zero steps")
+                    .mend("repeat 1", span, "1")
+            }
             WeightChangesSize { weight, span, dim, sizes: [(p, m), (q, n)] } => Diagnostic::error(
                 "E0624",
-                format!(
-                    "weight `{weight}` would change its size from \
-                    phase to phase"
-                ),
+                format!("weight `{weight}` would change its size from phase to phase"),
             )
             .at(span, format!("`{dim}` is {m} in `{p}` and {n} in `{q}`"))
             .note("a weight is stored once, in one layout, for all phases")

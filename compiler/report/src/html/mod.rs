@@ -1,0 +1,134 @@
+//! `explain --emit html`: one file that holds all it shows and fetches nothing. The page is whole
+//! without its script, which draws on the mesh the value that one points at, moves to or taps.
+
+mod panel;
+mod program;
+mod summary;
+mod tables;
+
+use askama::Template;
+use shard_cost::InstrPrice;
+use shard_ir::{InstrId, Picoseconds, never};
+
+use crate::Layer;
+use crate::explain::optimality_text;
+use crate::notation::kind_of_layer;
+use crate::scale;
+use crate::status::status_word;
+use crate::strategy::strategy;
+use crate::timeline_svg::{Drawing, drawing};
+use panel::{LayerData, layer_data};
+use program::{Program, program};
+use summary::{Overview, Tile, overview, totals};
+use tables::{Table, time_table, traffic_table};
+
+/// The page: its layers, and what its script draws from.
+#[derive(Template)]
+#[template(path = "explain.html")]
+struct Page<'a> {
+    title: String,
+    sections: Vec<Section<'a>>,
+    /// JSON without `<`.
+    data: String,
+}
+
+/// A layer.
+#[derive(Template)]
+#[template(path = "section.html")]
+struct Section<'a> {
+    at: usize,
+    kind: &'static str,
+    name: &'a str,
+    phase: Option<&'a str>,
+    /// Whether the plan is proven.
+    badge: Option<&'static str>,
+    facts: String,
+    tiles: Vec<Tile>,
+    overview: Overview,
+    drawing: Option<Drawing>,
+    program: Program,
+    tables: Vec<Table>,
+    optimality: String,
+}
+
+/// The explanation of some layers as one HTML file.
+pub fn html(layers: &[Layer<'_>]) -> String {
+    let file =
+        layers.iter().find_map(|layer| layer.source).map_or("", |source| file_name(&source.name));
+    let names: Vec<&str> = layers.iter().map(|layer| layer.plan().name.as_str()).collect();
+    let title = format!("shardc explain {file}: {}", names.join(", "));
+    let sections = layers.iter().enumerate().map(|(at, layer)| section(layer, at)).collect();
+    let data: Vec<LayerData<'_>> = layers.iter().map(layer_data).collect();
+    // Serialising these types to memory cannot fail. `<` could end the script.
+    let data = serde_json::to_string(&data)
+        .unwrap_or_else(|_| never!("data that cannot be written", String::new()))
+        .replace('<', "\\u003c");
+    let page = Page { title, sections, data };
+    // Writing to memory cannot fail. A template ends without the last line's end.
+    page.render().unwrap_or_else(|_| never!("a page that cannot be written", String::new())) + "\n"
+}
+
+fn section<'a>(layer: &Layer<'a>, at: usize) -> Section<'a> {
+    let plan = layer.plan();
+    let strategies: Vec<&str> = strategy(plan).into_iter().map(|s| s.name()).collect();
+    let mesh =
+        if plan.mesh.declared().is_empty() { "none".to_string() } else { plan.mesh.to_string() };
+    let mut repeat =
+        if plan.repeat > 1 { format!(" · {} times", plan.repeat) } else { String::new() };
+    plan.folds.iter().for_each(|fold| repeat += &format!(" · {} x {}", fold.repeat, fold.layer));
+    Section {
+        at,
+        kind: kind_of_layer(plan),
+        name: &plan.name,
+        phase: plan.phase.as_deref(),
+        badge: layer.optimality.map(|o| status_word(o.status)),
+        facts: format!(
+            "mesh {mesh} · {} devices · {} · {}{repeat}",
+            plan.mesh.devices(),
+            layer.hardware.name,
+            strategies.join(", ")
+        ),
+        tiles: totals(layer),
+        overview: overview(layer, at),
+        drawing: drawing(layer, at),
+        program: program(layer, at),
+        tables: [Some(time_table(layer)), traffic_table(layer)].into_iter().flatten().collect(),
+        optimality: optimality_text(layer),
+    }
+}
+
+/// The colour of a step: what it takes time from.
+pub(crate) fn class(layer: &Layer<'_>, id: InstrId) -> &'static str {
+    match layer.price.of(id) {
+        InstrPrice::Move(_) => "move",
+        InstrPrice::Kernel { looped: Some(looped), .. } if looped.exposed() > Picoseconds(0) => {
+            "move"
+        }
+        InstrPrice::Kernel { bound, .. } => bound.name(),
+        InstrPrice::Free => "",
+    }
+}
+
+/// The steps that take time.
+fn timed(layer: &Layer<'_>) -> Vec<(InstrId, Picoseconds)> {
+    let timed = layer.plan().ids().map(|id| (id, layer.time_in_step(id)));
+    timed.filter(|(_, time)| time.0 > 0).collect()
+}
+
+/// A time and which part of the step it is.
+fn time_and_share(layer: &Layer<'_>, time: Picoseconds) -> [String; 2] {
+    [scale::time(time), share(layer, time)]
+}
+
+/// A time as a part of the step.
+fn share(layer: &Layer<'_>, time: Picoseconds) -> String {
+    match layer.price.totals.serial_time.0 {
+        0 => "0 %".to_string(),
+        all => format!("{:.1} %", 100.0 * time.0 as f64 / all as f64),
+    }
+}
+
+/// The last part of a path: the folders are those of one machine.
+fn file_name(path: &str) -> &str {
+    path.rsplit(['/', '\\']).next().unwrap_or(path)
+}

@@ -1,0 +1,104 @@
+//! What the page's script draws from: how each value lies on the mesh.
+
+use serde::Serialize;
+use shard_cost::Bytes;
+use shard_ir::{InstrId, Reduction};
+
+use crate::Layer;
+use crate::notation::value_name;
+use crate::scale;
+
+/// What the script draws from.
+#[derive(Serialize)]
+pub(super) struct LayerData<'a> {
+    /// The axes that have more than one place.
+    mesh: Vec<(&'a str, u64)>,
+    /// One for each instruction.
+    values: Vec<ValueData<'a>>,
+}
+
+#[derive(Serialize)]
+struct ValueData<'a> {
+    name: String,
+    dtype: &'static str,
+    layout: String,
+    words: String,
+    bytes: String,
+    dims: Vec<DimData<'a>>,
+    partial: Vec<&'a str>,
+}
+
+#[derive(Serialize)]
+struct DimData<'a> {
+    /// Major to minor.
+    axes: Vec<&'a str>,
+}
+
+pub(super) fn layer_data<'a>(layer: &Layer<'a>) -> LayerData<'a> {
+    let plan = layer.plan();
+    let mesh = &plan.mesh;
+    let value = |id: InstrId| {
+        let instr = plan.instruction(id);
+        let axes = |at| instr.layout.axes_of(at).iter().map(|axis| mesh.name(axis)).collect();
+        let sizes: Vec<String> = plan.local_sizes(id).iter().map(u64::to_string).collect();
+        let shape = if sizes.is_empty() { "a scalar".to_string() } else { sizes.join(" × ") };
+        ValueData {
+            name: value_name(plan, id),
+            dtype: instr.dtype.name(),
+            layout: layer.layout_text(id),
+            words: words(layer, id),
+            bytes: format!("{shape}, {} on each device", scale::bytes(Bytes(plan.local_bytes(id)))),
+            dims: (0..instr.dims.len()).map(|at| DimData { axes: axes(at) }).collect(),
+            partial: instr.layout.partial_axes().iter().map(|axis| mesh.name(axis)).collect(),
+        }
+    };
+    LayerData {
+        mesh: mesh.axis_ids().map(|axis| (mesh.name(axis), mesh.size(axis))).collect(),
+        values: plan.ids().map(value).collect(),
+    }
+}
+
+/// A layout in words.
+fn words(layer: &Layer<'_>, id: InstrId) -> String {
+    let plan = layer.plan();
+    let (instr, mesh) = (plan.instruction(id), &plan.mesh);
+    let names = |axes: &mut dyn Iterator<Item = shard_ir::AxisId>| -> String {
+        axes.map(|axis| mesh.name(axis)).collect::<Vec<_>>().join(", ")
+    };
+    let (mut parts, mut whole) = (Vec::new(), Vec::new());
+    for (at, (name, local)) in
+        plan.dim_names(&instr.dims).into_iter().zip(plan.local_sizes(id)).enumerate()
+    {
+        let axes = instr.layout.axes_of(at);
+        if axes.is_empty() {
+            whole.push(name)
+        } else {
+            parts.push(format!(
+                "{name} is cut into {} parts of {local} over {}",
+                mesh.group_size(axes.iter()),
+                names(&mut axes.iter())
+            ))
+        }
+    }
+    if !whole.is_empty() {
+        parts.push(format!(
+            "{} {} whole",
+            whole.join(", "),
+            if whole.len() == 1 { "is" } else { "are" }
+        ));
+    }
+    for (kind, word) in [(Reduction::Sum, "sum"), (Reduction::Max, "maximum")] {
+        let axes = instr.layout.partial(kind);
+        if !axes.is_empty() {
+            parts.push(format!(
+                "each device along {} holds a term of a {word}",
+                names(&mut axes.iter())
+            ));
+        }
+    }
+    let replicated = instr.layout.replicated_axes(mesh);
+    if !replicated.is_empty() {
+        parts.push(format!("the devices along {} hold the same", names(&mut replicated.iter())));
+    }
+    parts.join("; ")
+}
