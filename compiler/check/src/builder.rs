@@ -113,9 +113,10 @@ impl Builder {
             sink.report(LimitProblem::Elements { dims, limit: MAX_ELEMENTS, span: value.span });
             return None;
         }
-        value.fold = self.fold;
+        // A number is the same in every application, and may be one in several blocks.
+        value.fold = self.fold.filter(|_| !matches!(value.def, Def::Constant(_)));
         value.times =
-            self.fold.and_then(|fold| self.folds.get(fold.index())).map_or(1, |fold| fold.repeat);
+            value.fold.and_then(|fold| self.folds.get(fold.index())).map_or(1, |fold| fold.repeat);
         self.values.push(value);
         Some(ValueId(self.values.len() as u32 - 1))
     }

@@ -167,8 +167,7 @@ pub(crate) struct NewArgs {
     /// What to start from; without it, llama-block
     #[arg(long, value_parser = templates(), value_name = "NAME", conflicts_with = "from_config")]
     pub(crate) template: Option<Template>,
-    /// The `config.json` of a Hugging Face model: llama, mistral, qwen2, mixtral, gpt2 or gpt_neox
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help = from_config())]
     pub(crate) from_config: Option<PathBuf>,
     /// The name of the layer
     #[arg(long, value_name = "NAME")]
@@ -678,6 +677,11 @@ fn templates() -> impl TypedValueParser<Value = Template> {
     let named = |name: String| Template::ALL.into_iter().find(|template| template.name() == name);
     PossibleValuesParser::new(values)
         .try_map(move |name| named(name).ok_or("there is no such template"))
+}
+
+fn from_config() -> String {
+    let types: Vec<&str> = shard_driver::new_program::config::types().collect();
+    format!("The `config.json` of a Hugging Face model, of one of the types {}", types.join(", "))
 }
 
 fn notation(text: &str) -> Result<Notation, String> {

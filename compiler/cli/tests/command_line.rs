@@ -526,3 +526,22 @@ fn the_page_of_a_code_is_in_the_binary() {
     let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
     assert_eq!(json["diagnostics"][0]["page"], "spec/diagnostics/E0206.md");
 }
+
+#[test]
+fn two_stacks_that_divide_by_one_number_are_one_model_and_run() {
+    let stack = |name: &str, times: u32| {
+        format!(
+            "layer {name}(x: f32 BE?l, w: weight f32 EF?) -> f32 BE?l repeat {times} {{\n  \
+            return rename(einsum(x / 8.5, w -> BF), F -> E)\n}}\n"
+        )
+    };
+    let source = format!(
+        "hardware tpu-v5e\nmesh x=2, y=2\ndim B = 4\ndim E = 8\ndim F = E\n{}{}\
+        model two(x: f32 B_xE) -> f32 B_xE {{\n  let y = first(x)\n  return second(y)\n}}\n",
+        stack("first", 2),
+        stack("second", 3)
+    );
+    let run = fed(&["run", "-", "--layer", "two"], &source);
+    assert_eq!(run.status, 0, "{}", run.err);
+    assert!(run.out.contains("equal"), "{}", run.out);
+}

@@ -50,6 +50,11 @@ const TYPES: &[(&str, Reads)] = &[
     ("falcon", gpt::falcon),
 ];
 
+/// The words of the `model_type`s that are understood.
+pub fn types() -> impl Iterator<Item = &'static str> {
+    TYPES.iter().map(|(word, _)| *word)
+}
+
 /// Types that need what the language or this command does not have.
 const LACKING: &[(&str, &str)] = &[
     ("mamba", "a scan over positions"),
