@@ -8,6 +8,7 @@
 //! want it in different layouts are different states, though nothing else may tell them apart. The
 //! bound on what is still to be paid is the sum of the [`LeastCosts`] of all open demands.
 
+mod joined;
 mod states;
 
 use std::cmp::Reverse;
@@ -88,6 +89,9 @@ pub(crate) struct Search<'a> {
     /// What plans must fit in; `None` where memory is no constraint.
     room: Option<&'a Room<'a>>,
     holdings: Option<Holdings<'a>>,
+    /// For each op that joins the kernel of what makes its operands where no move comes between:
+    /// those operands. Noted where memory is a constraint.
+    joins: FxHashMap<ValueId, Vec<ValueId>>,
     slots: Vec<Slot>,
     label_choices: Vec<Rc<Vec<Choice>>>,
     label_layouts: Vec<Vec<Layout>>,
@@ -124,6 +128,7 @@ impl<'a> Search<'a> {
             strict,
             room,
             holdings: room.map(|room| Holdings::new(program, tables, room)),
+            joins: FxHashMap::default(),
             slots: Vec::new(),
             label_choices: Vec::new(),
             label_layouts: Vec::new(),
@@ -135,6 +140,9 @@ impl<'a> Search<'a> {
             missed: None,
             expansions: 0,
         };
+        if room.is_some() {
+            search.joins = joined::joins(&search.kernels);
+        }
         for label in 0..program.labels.len() as u16 {
             let layouts = match labels {
                 Some(fixed) => vec![fixed[label as usize]],
@@ -483,7 +491,7 @@ impl<'a> Search<'a> {
                 if let Some(holdings) = &self.holdings {
                     child.held = holdings.with_output(&visit.held, output.value, picked.made_in);
                 }
-                self.want(&mut child, output.value, picked.made_in, self.strict);
+                self.want(&mut child, (output.value, picked.made_in), self.strict, false);
             }
             None => {
                 let value = visit.wants.last()?.value;
@@ -496,8 +504,15 @@ impl<'a> Search<'a> {
                 {
                     return None;
                 }
+                let mut unmoved = false;
                 if let Some(holdings) = &self.holdings {
                     let moves = self.moves(value, &visit.wants, picked.made_in);
+                    unmoved = moves.is_empty();
+                    if unmoved
+                        && self.is_joined(&visit.wants, value, picked.made_in, producer.source)
+                    {
+                        return None;
+                    }
                     child.held = holdings.with_settled(
                         &visit.held,
                         value,
@@ -508,16 +523,24 @@ impl<'a> Search<'a> {
                 child.wants.retain(|w| w.value != value);
                 child.to_come.retain(|(v, _)| *v != value);
                 let direct = self.strict && !may_move_to(self.program, value);
+                let joined = self.joined_by(value, producer.source, &visit.wants, unmoved);
                 for (operand, layout) in &producer.reads {
-                    self.want(&mut child, *operand, *layout, direct);
+                    let joins = joined.contains(operand);
+                    self.want(&mut child, (*operand, *layout), direct, joins);
                 }
             }
         }
         Some(child)
     }
 
-    fn want(&self, visit: &mut Visit, value: ValueId, layout: LayoutId, direct: bool) {
-        let want = Want { place: self.places[value.index()], value, layout, direct };
+    fn want(
+        &self,
+        visit: &mut Visit,
+        (value, layout): (ValueId, LayoutId),
+        direct: bool,
+        joins: bool,
+    ) {
+        let want = Want { place: self.places[value.index()], value, layout, direct, joins };
         if let Err(place) = visit.wants.binary_search(&want) {
             visit.wants.insert(place, want);
         }

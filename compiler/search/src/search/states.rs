@@ -31,14 +31,18 @@ pub(super) const MAX_TOO_LARGE: usize = 32;
 /// or the search ends. One is enough where every plan fits.
 pub(crate) const MANY_WAYS: usize = MAX_TOO_LARGE + 1;
 
-/// A value wanted in a layout; `direct` in a strict layer where no move may come between.
+/// A value wanted in a layout.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) struct Want {
     /// The place of the value in the order in which values are settled, from the last.
     pub(super) place: u32,
     pub(super) value: ValueId,
     pub(super) layout: LayoutId,
+    /// The layer is strict, and no move may come between.
     pub(super) direct: bool,
+    /// What reads it joins the kernel that makes it if nothing moves it: where memory is a
+    /// constraint, such a way is left to those that have the two as one kernel.
+    pub(super) joins: bool,
 }
 
 /// One way of settling a value.

@@ -1,0 +1,71 @@
+//! Ops that join the kernel of what they read. A plan that makes a value and reads it where it is
+//! made has both as one kernel; where memory is a constraint, the way that has them as two would be
+//! counted with less memory than it takes, so that it is left out.
+
+use rustc_hash::FxHashMap;
+use shard_ir::{Fused, ValueId};
+
+use super::Search;
+use super::states::Want;
+use crate::kernel::Kernels;
+use crate::table::{LayoutId, Source};
+
+/// For each op that joins the kernel of what makes its operands where no move comes between: those
+/// operands.
+pub(super) fn joins(kernels: &Kernels) -> FxHashMap<ValueId, Vec<ValueId>> {
+    let program = kernels.program.as_ref();
+    let joins = program.value_ids().filter_map(|id| {
+        let (places, ..) = kernels.fusible_operand(id)?;
+        let operands = program.value(id).def.operands();
+        Some((id, places.iter().map(|place| operands[*place]).collect()))
+    });
+    joins.collect()
+}
+
+impl Search<'_> {
+    /// Whether a value that is made so, and not moved, is one kernel with the op that reads it. The
+    /// plan has them as one then, in less time and with more memory: that is another way of making
+    /// the reader, and counted there.
+    pub(super) fn is_joined(
+        &self,
+        wants: &[Want],
+        value: ValueId,
+        made_in: LayoutId,
+        source: Source,
+    ) -> bool {
+        let layout = self.tables.of(value).layouts[made_in as usize];
+        let kernel = match source {
+            // A loop that scatters is a kernel alone.
+            Source::Given | Source::Pin | Source::Kernel(_, Some(Fused::ReduceScatter { .. })) => {
+                false
+            }
+            Source::Kernel(_, Some(Fused::AllGather { .. }) | None) => true,
+        };
+        kernel && self.kernels.may_be_joined(value, layout) && all_join(wants, value)
+    }
+
+    /// The operands by which what makes a value would join the kernel of their maker, if nothing
+    /// moved them on the way; `unmoved` says whether the value itself is read where it is made.
+    pub(super) fn joined_by(
+        &self,
+        value: ValueId,
+        source: Source,
+        wants: &[Want],
+        unmoved: bool,
+    ) -> &[ValueId] {
+        let program = self.program;
+        match source {
+            Source::Kernel(kernel, _) => {
+                let head = self.kernels.of[value.index()][kernel].chain[0];
+                self.joins.get(&head).map_or(&[], Vec::as_slice)
+            }
+            Source::Pin if unmoved && all_join(wants, value) => program.value(value).def.operands(),
+            Source::Pin | Source::Given => &[],
+        }
+    }
+}
+
+/// Whether all that reads a value joins the kernel that makes it, if nothing moves it.
+fn all_join(wants: &[Want], value: ValueId) -> bool {
+    wants.iter().filter(|want| want.value == value).all(|want| want.joins)
+}
