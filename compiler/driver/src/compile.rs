@@ -23,7 +23,7 @@ use crate::lowering_diagnostics::{
 };
 use crate::phases::{SharedBy, share_weights};
 use crate::pipeline::{self, CompileError, Compiled};
-use crate::room::{Asked, does_not_fit, no_plan_fits};
+use crate::room::{Asked, no_plan_fits};
 
 /// What is compiled of a file, and for what.
 #[derive(Clone, Debug, Default)]
@@ -362,12 +362,20 @@ impl Sound {
         let pass =
             host.begin("search", "the weights of all phases".to_string(), (phases, phases + left));
         options.limits.stop = pass.stop();
+        let at_any_size = purpose == Purpose::Run;
         let (programs, shared) =
-            share_weights(&programs, hardware, &options, &mut |program, error| {
+            share_weights(&programs, hardware, &options, at_any_size, &mut |program, error| {
                 let header = layer_header(tree, &program.name);
                 found.extend(match error {
                     CompileError::Lower(LowerError::NoPlanFits { plan, least, proven }) => {
-                        vec![does_not_fit(hardware, header, &plan, least, proven)]
+                        let phase = programs.iter().find(|p| {
+                            p.name == plan.name
+                                && p.phase.as_ref().map(|phase| &phase.name) == plan.phase.as_ref()
+                        });
+                        let program = phase.copied().unwrap_or(program);
+                        let wanted =
+                            Asked { file, check: &asked.check, lower: &options, hardware, program };
+                        vec![no_plan_fits(&wanted, header, &plan, least, proven)]
                     }
                     error => lower_error(Some((file, program)), header, error),
                 });

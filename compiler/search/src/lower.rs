@@ -11,6 +11,7 @@ use std::sync::Arc;
 use shard_cost::Hardware;
 use shard_ir::{Def, InstrId, InstrKind, Layout, MeshShape, Picoseconds, Plan, Program};
 
+use crate::bound_only::lower_bound;
 use crate::emit::{Emitted, MoveSite};
 use crate::forced::Forced;
 use crate::kernel::Kernels;
@@ -99,11 +100,39 @@ pub(crate) fn lower(
         return Err(none(true));
     }
     let like = Some(&fastest.remembered);
-    match (Lowering { like, ..lowering(strict, Some(capacity)) }).run(program, strict) {
+    let within = |bytes| (Lowering { like, ..lowering(strict, Some(bytes)) }).run(program, strict);
+    match within(capacity) {
         // Nothing was passed over: what was left out of the space has no room in any plan.
         Err(LowerError::Unreachable { .. }) => Err(none(true)),
-        Err(LowerError::Limit { .. }) => Err(none(false)),
+        Err(LowerError::Limit { limit, .. }) => {
+            // With less memory there are fewer plans to pass over, and what fits in less fits.
+            let spare = capacity - least;
+            let found = SPARE_SHARES
+                .iter()
+                .find_map(|share| within(least + spare / share).ok())
+                .ok_or_else(|| none(false))?;
+            let bound = lower_bound(program, hardware, options).map_or(Picoseconds(0), |b| b.time);
+            Ok(found.of_many(bound.max(fastest.optimality.lower_bound), limit))
+        }
         other => other,
+    }
+}
+
+/// Where no plan was found in the memory of a device, it is searched as if of what is free beside
+/// the smallest weights and caches there were these parts.
+const SPARE_SHARES: [u64; 3] = [2, 4, 8];
+
+impl Lowered {
+    /// The same, found among some of the plans that were asked for: none of them takes less than
+    /// `bound`, and a limit ended the search of all.
+    fn of_many(mut self, bound: Picoseconds, limit: &str) -> Lowered {
+        let known = &mut self.optimality;
+        known.status = Status::Bounded;
+        known.proof = None;
+        known.lower_bound = bound.min(known.cost);
+        known.price_bound = Some(known.lower_bound);
+        known.stopped_by = Some(limit.to_owned());
+        self
     }
 }
 

@@ -12,7 +12,7 @@ use shard_ir::{
 };
 
 use crate::lower::lower_phases;
-use crate::memory::{Room, Scopes};
+use crate::memory::{Room, Scopes, needed};
 use crate::{LowerError, LowerOptions, Lowered, Optimality, Proof, Status, lower};
 
 /// The phases of a layer with their weights' layouts settled.
@@ -87,13 +87,11 @@ pub fn share_weights(
     let capacity = hardware.hbm_bytes;
     let has_room =
         |p: &&Program| Room::new(&with_stored(p, &free, &layouts), capacity).least() <= capacity;
-    let within = if given.any_size || programs.iter().all(has_room) {
-        None
+    let (layouts, request) = if given.any_size || programs.iter().all(has_room) {
+        (layouts, request)
     } else {
-        within_memory(programs, &free, &alone, hardware, given)
+        within_memory(programs, &free, &alone, hardware, given)?
     };
-    // Where nothing has room, the phases are lowered with what is fastest, and say so.
-    let (layouts, request) = within.unwrap_or((layouts, request));
     let weights = free.iter().enumerate().map(|(i, value)| SharedWeight {
         value: *value,
         stored: layouts[i],
@@ -187,31 +185,42 @@ fn sum(programs: &[&Program], phases: &[Lowered]) -> Optimality {
 }
 
 /// Where what is fastest has no room: the best of all phases side by side within the memory of a
-/// device.
+/// device. Where a phase has no plan that fits, or no layouts were found under which all have one,
+/// the error says so.
 fn within_memory(
     programs: &[&Program],
     free: &[ValueId],
     fastest: &[Lowered],
     hardware: &Hardware,
     options: &LowerOptions,
-) -> Option<(Vec<Layout>, Optimality)> {
+) -> Result<(Vec<Layout>, Optimality), LowerError> {
     let own: Vec<Lowered> = programs
         .iter()
         .map(|program| lower(program, hardware, options))
-        .collect::<Result<_, _>>()
-        .ok()?;
+        .collect::<Result<_, _>>()?;
     let best = best_of(programs, free, fastest, &own, "memory", hardware, options).ok();
-    if best.as_ref().is_some_and(|(_, request)| request.status == Status::Proven) {
-        return best;
+    if let Some((layouts, request)) =
+        best.as_ref().filter(|(_, request)| request.status == Status::Proven)
+    {
+        return Ok((layouts.clone(), request.clone()));
     }
+    // The phase that has most to hold stands for all.
+    let none = |proven| {
+        let needs = |phase: &usize| needed(&fastest[*phase].plan);
+        let most = (0..programs.len()).max_by_key(needs).unwrap_or(0);
+        let least = Room::new(programs[most], hardware.hbm_bytes).least();
+        LowerError::NoPlanFits { plan: Box::new(fastest[most].plan.clone()), least, proven }
+    };
     let joint = side_by_side(programs, free);
     let capacity = hardware.hbm_bytes;
     // Activations take something, but how little is not known of all plans: so for the bound they
     // take nothing.
-    let Ok(Lowered { optimality: bound, .. }) =
-        lower_phases(&joint, hardware, options, &scopes(programs, free, |_| capacity))
-    else {
-        return best;
+    let bound = match lower_phases(&joint, hardware, options, &scopes(programs, free, |_| capacity))
+    {
+        Ok(lowered) => lowered.optimality,
+        // No layouts leave room in every phase.
+        Err(LowerError::Unreachable { .. }) => return best.ok_or_else(|| none(true)),
+        Err(_) => return best.ok_or_else(|| none(false)),
     };
     // For a plan they take what they would in each phase alone.
     let beside = |phase: usize| capacity.saturating_sub(Memory::of(&own[phase].plan).activations.0);
@@ -230,10 +239,11 @@ fn within_memory(
         .into_iter()
         .map(|(layouts, request)| (layouts, request.cost))
         .chain(found)
-        .min_by_key(|(_, cost)| *cost)?;
+        .min_by_key(|(_, cost)| *cost)
+        .ok_or_else(|| none(false))?;
     let proven = cost == bound.lower_bound;
     let lower_bound = bound.lower_bound.min(cost);
-    Some((
+    Ok((
         layouts,
         Optimality {
             status: if proven { Status::Proven } else { Status::Bounded },

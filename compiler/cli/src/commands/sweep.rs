@@ -207,7 +207,7 @@ impl Sweep<'_> {
             found.extend(errors);
         };
         // Phases store their weights alike.
-        let (programs, _) = share_weights(&chosen, hardware, &options, &mut report);
+        let (programs, _) = share_weights(&chosen, hardware, &options, false, &mut report);
         let wanted =
             |program: &Program| self.args.phase.is_none() || phase_of(program) == self.args.phase;
         for program in programs.iter().filter(|program| wanted(program)) {
