@@ -534,6 +534,9 @@ pub(crate) struct ExportArgs {
 pub(crate) enum ExportTo {
     /// Write a module of JAX: a `shard_map` a layer, one line an instruction, and a check beside it
     Jax(ExportJaxArgs),
+    /// Write text of StableHLO: a mesh of Shardy, and what each device does with every collective
+    /// written out
+    Stablehlo(ExportStablehloArgs),
     /// Say how every parameter, value and result lies, as JSON: a PartitionSpec, placements of a
     /// DTensor, text of Shardy
     Specs(ExportedArgs),
@@ -564,6 +567,16 @@ pub(crate) struct ExportJaxArgs {
     /// the plan's layouts, for which XLA finds the collectives
     #[arg(long, value_enum, default_value_t = ExportStyle::ShardMap, value_name = "STYLE")]
     pub(crate) style: ExportStyle,
+    /// The floats that the module computes in: those of the plan, or all of 32 or 64 bits
+    #[arg(long, value_enum, default_value_t = ExportFloats::Stated, value_name = "DTYPE")]
+    pub(crate) dtype: ExportFloats,
+}
+
+/// `export stablehlo`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ExportStablehloArgs {
+    #[command(flatten)]
+    pub(crate) exported: ExportedArgs,
     /// The floats that the module computes in: those of the plan, or all of 32 or 64 bits
     #[arg(long, value_enum, default_value_t = ExportFloats::Stated, value_name = "DTYPE")]
     pub(crate) dtype: ExportFloats,

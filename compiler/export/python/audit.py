@@ -101,10 +101,10 @@ def group_size(line):
 class Planned:
     """The collectives of a layer of `lower --emit json`."""
 
-    def __init__(self, layer):
-        """Counts them, and finds those that send the same value the same way."""
+    def __init__(self, layer, to="jax"):
+        """Counts them as a system has them, and finds those that send the same value the same way."""
         self.counts, self.names, self.exchanges = Counter(), {}, []
-        self.sharable = Counter()
+        self.sharable, self.to = Counter(), to
         self.by_id = {instr["id"]: instr for instr in layer["instructions"]}
         alike = {}
         for instr in layer["instructions"]:
@@ -128,7 +128,7 @@ class Planned:
             alike[how] = instr
 
     def key(self, layer, instr):
-        """How the audit tells a collective, as JAX has it; none for what sends nothing."""
+        """How the audit tells a collective, none for what sends nothing."""
         if instr["op"] == "collective-einsum":
             moved = self.by_id[instr["gathered"]] if "gathered" in instr else instr
             return ("collective-permute", math.prod(moved["local_shape"]), None)
@@ -138,7 +138,8 @@ class Planned:
         group = math.prod(layer["mesh"][axis] for axis in instr["axes"])
         kind = instr["op"]
         if kind == "reduce-scatter" and instr.get("reduction") == "max":
-            kind = "all-to-all"
+            # JAX has none.
+            kind = "all-to-all" if self.to == "jax" else "reduce-scatter max"
         if kind == "all-reduce" and instr.get("reduction") == "max":
             kind = "all-reduce max"
         if kind == "collective-permute":
@@ -151,9 +152,9 @@ def called(instr):
     return f"%{instr['id']} {instr['name'] or ''}".strip()
 
 
-def compared(layer, text):
+def compared(layer, text, to="jax"):
     """What differs between a layer's plan and its compiled module, and what is merged."""
-    planned = Planned(layer)
+    planned = Planned(layer, to)
     found, merged = sent_by_hlo(text)
     wrong, said = [], []
     for key in sorted(planned.counts | found, key=str):

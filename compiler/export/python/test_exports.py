@@ -3,7 +3,9 @@
     python compiler/export/python/test_exports.py --shardc target/debug/shardc
 
 Each module is linted, run beside its unsharded form, and compiled: its collectives are held to
-those of the plan, kind by kind and byte by byte.
+those of the plan, kind by kind and byte by byte. With `--to stablehlo` the functions of the
+exported StableHLO stand in place of those of the module: parsed, verified, compiled by jaxlib, run
+on the same data, and held to the same.
 """
 
 import argparse
@@ -23,6 +25,7 @@ os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={DEVICES}"
 import audit
 import jax
 import mutants
+import stablehlo
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -47,16 +50,26 @@ def exported(shardc, source, out, options, style):
     export = [shardc, "export", "jax", "--dtype", "f64", f"--style={style}"]
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(output([*export, "--small", *options, source]))
+    if style == "shard-map":
+        write_stablehlo([shardc, "export", "stablehlo", "--small", *options, source], out)
     lower = [shardc, "lower", "--emit", "json", "--small", *options, source]
     return out, json.loads(output(lower))["layers"]
+
+
+def write_stablehlo(command, out):
+    """The same as StableHLO, beside the module of JAX."""
+    out.with_suffix(".mlir").write_text(output([*command, "--dtype", "f64"]))
 
 
 def random_programs(shardc, folder):
     """The modules that `random-exports` has written, and the layers of their plans as JSON."""
     # Any chip will do that has a way to the host: no time is looked at.
-    lower = [shardc, "lower", "--emit", "json", "--hardware", "a100-80g"]
+    chip = ["--hardware", "a100-80g"]
+    lower = [shardc, "lower", "--emit", "json", *chip]
     for path in sorted(folder.glob("*.py")):
-        plan = output([*lower, str(path.with_suffix(".shir"))])
+        shir = str(path.with_suffix(".shir"))
+        plan = output([*lower, shir])
+        write_stablehlo([shardc, "export", "stablehlo", *chip, shir], path)
         yield path, json.loads(plan)["layers"]
 
 
@@ -78,9 +91,12 @@ def stacked(plan, layer):
     return {**plan, "instructions": each}
 
 
-def judged(path, layers, audited, quiet):
+def judged(path, layers, audited, quiet, to="jax"):
     """What is wrong with a module, and what is said of it."""
     module = loaded(path)
+    if to == "stablehlo":
+        text = path.with_suffix(".mlir").read_text()
+        module = stablehlo.with_functions(module, text)
     wrong, said, sent = [], [], 0
     named = [n for n in module.LAYERS if not n.endswith(".stack")]
     plans = dict(zip(named, layers, strict=True))
@@ -95,7 +111,7 @@ def judged(path, layers, audited, quiet):
         if audited:
             _, held = module.inputs(layer, 0)
             text = layer["sharded"].lower(*held).compile().as_text()
-            differs, merged, count = audit.compared(plan, text)
+            differs, merged, count = audit.compared(plan, text, to)
             wrong += [f"{name}: {what}" for what in differs]
             said += [f"{name}: {what}" for what in merged]
             sent += count
@@ -150,6 +166,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--shardc", required=True, help="the compiler's binary")
     parser.add_argument("--out", type=Path, default=ROOT / "target" / "exports")
+    parser.add_argument("--to", default="jax", help="or stablehlo")
     parser.add_argument("--style", default="shard-map", help="or constraints")
     parser.add_argument("--fuse", action="store_true", help="plans with loops")
     parser.add_argument("--random", type=Path, help="what random-exports wrote")
@@ -162,7 +179,8 @@ def main():
     failures, sent, files, started = [], 0, 0, time.time()
     for name, make in jobs(args):
         try:
-            wrong, said, count = judged(*make(), args.style == "shard-map", args.quiet)
+            audited = args.style == "shard-map"
+            wrong, said, count = judged(*make(), audited, args.quiet, args.to)
         except Exception as error:  # noqa: BLE001 - whatever it is, the module fails
             wrong, said, count = [f"{type(error).__name__}: {str(error)[:1500]}"], [], 0
         files, sent = files + 1, sent + count

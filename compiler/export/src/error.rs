@@ -16,6 +16,17 @@ pub enum ExportError {
     /// Layers of IR text on meshes of their own.
     #[error("the layers are on different meshes, and a module has one")]
     Meshes,
+    /// More devices than a text that lists them all is written for.
+    #[error(
+        "the mesh has {devices} devices; StableHLO lists them in every collective, and the limit \
+        is {most}"
+    )]
+    Devices {
+        /// Of the mesh.
+        devices: u64,
+        /// The limit.
+        most: u64,
+    },
     /// The plan is not as it was verified to be: a defect of the compiler.
     #[error("{0}")]
     Internal(&'static str),

@@ -2,6 +2,7 @@
 //!
 //! * [`jax`] writes a module of JAX: one `shard_map` a layer, one line an instruction, and a check
 //!   beside it.
+//! * [`stablehlo`] writes the same functions as text of StableHLO, with a mesh of Shardy.
 //! * [`specs`] says how every parameter, value and result lies, as JSON.
 //!
 //! The crate sees the IR and nothing else: what is exported is the plan, whoever found it. Every op
@@ -14,7 +15,9 @@ mod python;
 mod sheet;
 mod specs;
 mod to_jax;
+mod to_stablehlo;
 
 pub use error::ExportError;
 pub use sheet::{Texts, Writer, specs};
 pub use to_jax::{Exported, Floats, JaxOptions, Style, jax};
+pub use to_stablehlo::stablehlo;

@@ -1,4 +1,4 @@
-//! `shardc export jax|specs FILE [-o DIR]`, and the small sizes of `--small`.
+//! `shardc export jax|stablehlo|specs FILE [-o DIR]`, and the small sizes of `--small`.
 
 use std::path::Path;
 
@@ -10,7 +10,9 @@ use shard_ir::{Layout, Mesh, Plan};
 use shard_report::layout_notation::Notation;
 use shard_runtime::FEW_APPLICATIONS;
 
-use crate::args::{ExportArgs, ExportFloats, ExportJaxArgs, ExportStyle, ExportTo, ExportedArgs};
+use crate::args::{
+    ExportArgs, ExportFloats, ExportJaxArgs, ExportStablehloArgs, ExportStyle, ExportTo, ExportedArgs,
+};
 use crate::commands::compile::compile_file;
 use crate::console::{Console, Outcome, Status};
 use crate::output::{file_name, replace_text};
@@ -18,6 +20,7 @@ use crate::output::{file_name, replace_text};
 pub(crate) fn run(args: &ExportArgs, console: &mut Console) -> Outcome {
     match &args.to {
         ExportTo::Jax(args) => jax(args, console),
+        ExportTo::Stablehlo(args) => stablehlo(args, console),
         ExportTo::Specs(args) => specs(args, console),
     }
 }
@@ -29,11 +32,7 @@ fn jax(args: &ExportJaxArgs, console: &mut Console) -> Outcome {
             ExportStyle::ShardMap => Style::ShardMap,
             ExportStyle::Constraints => Style::Constraints,
         },
-        floats: match args.dtype {
-            ExportFloats::Stated => Floats::Stated,
-            ExportFloats::F32 => Floats::F32,
-            ExportFloats::F64 => Floats::F64,
-        },
+        floats: floats(args.dtype),
     };
     let sources = sources(&compilation);
     let layers: Vec<Exported<'_>> = compilation
@@ -45,25 +44,47 @@ fn jax(args: &ExportJaxArgs, console: &mut Console) -> Outcome {
             source: source.as_ref(),
         })
         .collect();
-    let small = if args.exported.small { " at small sizes" } else { "" };
-    let origin =
-        format!("{}, as `shardc export jax` wrote it{small}.", args.exported.file.display());
-    match shard_export::jax(&layers, &origin, options) {
+    match shard_export::jax(&layers, &origin(&args.exported, "jax"), options) {
         Ok(text) => give(&args.exported, "py", &text, console),
         Err(error) => Err(refused(error, &compilation, console)),
     }
 }
 
+fn stablehlo(args: &ExportStablehloArgs, console: &mut Console) -> Outcome {
+    let compilation = compiled(&args.exported, console)?;
+    let origin = origin(&args.exported, "stablehlo");
+    match shard_export::stablehlo(&plans(&compilation), &origin, floats(args.dtype)) {
+        Ok(text) => give(&args.exported, "mlir", &text, console),
+        Err(error) => Err(refused(error, &compilation, console)),
+    }
+}
+
+fn floats(dtype: ExportFloats) -> Floats {
+    match dtype {
+        ExportFloats::Stated => Floats::Stated,
+        ExportFloats::F32 => Floats::F32,
+        ExportFloats::F64 => Floats::F64,
+    }
+}
+
+/// What an exported file comes from.
+fn origin(args: &ExportedArgs, to: &str) -> String {
+    let small = if args.small { " at small sizes" } else { "" };
+    format!("{}, as `shardc export {to}` wrote it{small}.", args.file.display())
+}
+
+fn plans(compilation: &Compilation) -> Vec<&Plan> {
+    compilation.compiled.iter().map(|(_, layer)| &layer.schedule.plan).collect()
+}
+
 fn specs(args: &ExportedArgs, console: &mut Console) -> Outcome {
     let compilation = compiled(args, console)?;
-    let plans: Vec<&Plan> =
-        compilation.compiled.iter().map(|(_, layer)| &layer.schedule.plan).collect();
     let writer = |mesh: &Mesh, layout: Layout, dims: &[&str]| {
         let [jax, dtensor, shardy] = [Notation::Jax, Notation::Dtensor, Notation::Shardy]
             .map(|notation| notation.layout(mesh, layout, dims));
         Texts { jax, dtensor, shardy }
     };
-    give(args, "specs.json", &shard_export::specs(&plans, &writer), console)
+    give(args, "specs.json", &shard_export::specs(&plans(&compilation), &writer), console)
 }
 
 /// The layers of a file, of small sizes where those are asked for.
@@ -156,6 +177,9 @@ fn refused(error: ExportError, compilation: &Compilation, console: &mut Console)
                 compilation.compiled.first().map(|(_, layer)| layer.schedule.plan.name.clone());
             let help = format!("--layer {}", layer.unwrap_or_default());
             return console.usage(&format!("cannot export this: {error}"), Some(help));
+        }
+        ExportError::Devices { .. } => {
+            return console.usage(&format!("cannot export this: {error}"), None);
         }
         ExportError::Internal(message) => InternalProblem {
             pass: "exporting".to_string(),

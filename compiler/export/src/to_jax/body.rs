@@ -466,7 +466,7 @@ impl<'p> Body<'p> {
 }
 
 /// What the results and the folded blocks of a plan depend on.
-fn needed(plan: &Plan) -> Vec<bool> {
+pub(crate) fn needed(plan: &Plan) -> Vec<bool> {
     let mut needed = vec![false; plan.instructions.len()];
     plan.outputs.iter().for_each(|output| needed[output.id.index()] = true);
     plan.folds.iter().for_each(|fold| {

@@ -12,10 +12,12 @@ mod stack;
 
 use shard_ir::{InstrId, InstrKind, Mesh, ParameterKind, Plan, PlanOutput};
 
+pub(crate) use body::needed;
 use body::{Body, Form, seen_by};
 use data::Data;
 pub use dtypes::Floats;
-use stack::stack;
+pub(crate) use exchange::steps_of;
+pub(crate) use stack::stack;
 
 use crate::error::ExportError;
 use crate::helpers::called_by;
@@ -88,23 +90,20 @@ struct Module {
 }
 
 /// A parameter of a function.
-struct Parameter {
-    id: InstrId,
+pub(crate) struct Parameter {
+    pub(crate) id: InstrId,
     /// In the source.
-    name: String,
+    pub(crate) name: String,
     /// In Python.
     argument: String,
-    kind: ParameterKind,
+    pub(crate) kind: ParameterKind,
 }
 
 impl Module {
     /// A layer; `kind` stands behind its name.
     fn layer(&mut self, layer: &Exported<'_>, kind: &str) -> Result<String, ExportError> {
         let plan = layer.plan;
-        let title = match &plan.phase {
-            Some(phase) => format!("{}.{phase}{kind}", plan.name),
-            None => format!("{}{kind}", plan.name),
-        };
+        let title = title_of(plan, kind);
         let function = self.taken.fresh(&identifier(&title));
         let unsharded = self.taken.fresh(&format!("{function}_unsharded"));
         let prefix = if self.single && kind.is_empty() {
@@ -251,11 +250,11 @@ impl Module {
         results: &str,
         outputs: &[String],
     ) -> String {
-        let donated: Vec<usize> = replaced(plan);
+        let replaced = replaced(plan);
         let donated = parameters
             .iter()
             .enumerate()
-            .filter(|(_, p)| donated.contains(&p.id.index()))
+            .filter(|(_, p)| replaced.iter().any(|(id, _)| *id == p.id))
             .map(|(at, _)| at);
         let donated: Vec<usize> = donated.collect();
         let given = match outputs {
@@ -363,8 +362,21 @@ fn imports(code: &str) -> String {
     out
 }
 
+/// A layer in its phase; `kind` stands behind its name.
+pub(crate) fn title_of(plan: &Plan, kind: &str) -> String {
+    match &plan.phase {
+        Some(phase) => format!("{}.{phase}{kind}", plan.name),
+        None => format!("{}{kind}", plan.name),
+    }
+}
+
+/// What is said of an instruction on the devices: its layout, its bytes, and what is sent.
+pub(crate) fn comment_on_devices(plan: &Plan, id: InstrId) -> String {
+    comments::comment(plan, id, Form::Devices)
+}
+
 /// A name as a docstring or a comment may have it.
-fn plain(text: &str) -> String {
+pub(crate) fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() || c == '"' || c == '\\' { '?' } else { c }).collect()
 }
 
@@ -391,7 +403,7 @@ fn docstring(origin: &str, style: Style) -> String {
     )
 }
 
-fn heading(plan: &Plan, title: &str) -> String {
+pub(crate) fn heading(plan: &Plan, title: &str) -> String {
     let dims: Vec<String> = plan.dims.iter().map(|d| format!("{}={}", d.name, d.size)).collect();
     let repeat = match (plan.repeat, title.ends_with(".stack")) {
         (..2, _) => String::new(),
@@ -408,7 +420,7 @@ pub(crate) fn stack_of(plan: &Plan, id: InstrId) -> Option<u64> {
     plan.folds.get(fold.index()).map(|fold| fold.repeat)
 }
 
-fn stack_of_output(plan: &Plan, output: &PlanOutput) -> bool {
+pub(crate) fn stack_of_output(plan: &Plan, output: &PlanOutput) -> bool {
     output.state && plan.runs_in(output.id).is_some()
 }
 
@@ -442,7 +454,7 @@ fn stacked_value(plan: &Plan, id: InstrId) -> bool {
     }
 }
 
-fn parameters(plan: &Plan) -> Vec<Parameter> {
+pub(crate) fn parameters(plan: &Plan) -> Vec<Parameter> {
     let mut taken = Taken::default();
     let mut out = Vec::new();
     for id in plan.ids() {
@@ -461,16 +473,16 @@ fn host_names(parameters: &[Parameter]) -> impl Iterator<Item = &str> {
 }
 
 /// The names of the results, each once.
-fn output_names(plan: &Plan) -> Vec<String> {
+pub(crate) fn output_names(plan: &Plan) -> Vec<String> {
     let mut taken = Taken::default();
     plan.outputs.iter().map(|output| taken.fresh(&output.name)).collect()
 }
 
-/// The caches of which a result takes the place: it is the cache with something appended, and lies
-/// as the cache did.
-fn replaced(plan: &Plan) -> Vec<usize> {
-    let mut found = Vec::new();
-    for output in &plan.outputs {
+/// The caches of which a result takes the place, each with the place of the result: it is the cache
+/// with something appended, and lies as the cache did.
+pub(crate) fn replaced(plan: &Plan) -> Vec<(InstrId, usize)> {
+    let mut found: Vec<(InstrId, usize)> = Vec::new();
+    for (place, output) in plan.outputs.iter().enumerate() {
         let mut at = output.id;
         loop {
             let instr = plan.instruction(at);
@@ -481,8 +493,8 @@ fn replaced(plan: &Plan) -> Vec<usize> {
                     let alike = result.layout == instr.layout
                         && result.dims == instr.dims
                         && output.dims == instr.dims;
-                    if alike && at != output.id && !found.contains(&at.index()) {
-                        found.push(at.index());
+                    if alike && at != output.id && !found.iter().any(|(id, _)| *id == at) {
+                        found.push((at, place));
                     }
                     break;
                 }

@@ -1,0 +1,292 @@
+//! The body of a function: what each device does, instruction by instruction, under the names of the
+//! source.
+
+use shard_ir::{FoldId, InstrId, InstrKind, MeshShape, Plan, PlanOutput};
+
+use super::builder::{Builder, Value, names, types};
+use super::moves::Moved;
+use super::ops::{Operand, Ops};
+use crate::error::ExportError;
+use crate::specs::terms;
+use crate::to_jax::{Floats, comment_on_devices, needed, plain};
+
+/// A body that is being written.
+pub(crate) struct Body<'p> {
+    plan: &'p Plan,
+    ops: Ops<'p>,
+    /// What results and folded blocks need.
+    needed: Vec<bool>,
+    /// The value that holds each instruction's, where it is made and where it can be read.
+    known: Vec<Option<Value>>,
+}
+
+impl<'p> Body<'p> {
+    pub(crate) fn new(plan: &'p Plan, floats: Floats) -> Body<'p> {
+        Body {
+            plan,
+            ops: Ops { plan, floats },
+            needed: needed(plan),
+            known: vec![None; plan.instructions.len()],
+        }
+    }
+
+    /// Writes all instructions and the return. `parameters` are the values of the arguments.
+    pub(crate) fn write(
+        mut self,
+        b: &mut Builder,
+        parameters: &[(InstrId, Value)],
+    ) -> Result<(), ExportError> {
+        for (id, value) in parameters {
+            // Those of a folded block are opened in it, application by application.
+            let whole = self.plan.instruction(*id).fold.is_some();
+            let value = if whole { value.clone() } else { self.opened(b, *id, value) };
+            self.known[id.index()] = Some(value);
+        }
+        let ranges = self.plan.fold_ranges();
+        let mut next = 0;
+        while next < self.plan.instructions.len() {
+            let id = InstrId(next as u32);
+            next += 1;
+            match self.plan.runs_in(id) {
+                Some(fold) => {
+                    let (_, last) =
+                        ranges[fold.index()].ok_or(ExportError::Internal("an empty block"))?;
+                    self.fold(b, fold, (id, last))?;
+                    next = last.index() + 1;
+                }
+                None => self.instruction(b, id)?,
+            }
+        }
+        let results = self.plan.outputs.iter().map(|output| self.result(b, output));
+        let results = results.collect::<Result<Vec<_>, _>>()?;
+        b.line(&format!("sdy.return {} : {}", names(&results), types(&results)));
+        Ok(())
+    }
+
+    /// The value of an instruction; a number is written where it is read.
+    fn value(&self, b: &mut Builder, id: InstrId) -> Result<Value, ExportError> {
+        if let InstrKind::Constant(number) = self.plan.instruction(id).kind {
+            return Ok(b.splat(self.plan.number(number), &[], self.ops.element(id)));
+        }
+        self.known[id.index()]
+            .clone()
+            .ok_or(ExportError::Internal("a value is read that was not made"))
+    }
+
+    /// Its name in the source, without that of the block that it is in.
+    fn called(&self, id: InstrId) -> String {
+        let instr = self.plan.instruction(id);
+        match (&instr.name, instr.fold) {
+            (Some(name), Some(fold)) => {
+                let block = format!("{}.", self.plan.folds[fold.index()].layer);
+                name.strip_prefix(&block).unwrap_or(name).to_string()
+            }
+            (Some(name), None) => name.clone(),
+            (None, _) => format!("t{}", id.0),
+        }
+    }
+
+    fn instruction(&mut self, b: &mut Builder, id: InstrId) -> Result<(), ExportError> {
+        let instr = self.plan.instruction(id);
+        if !self.needed[id.index()] {
+            return Ok(());
+        }
+        match instr.kind {
+            InstrKind::Parameter(_) | InstrKind::Constant(_) => return Ok(()),
+            InstrKind::Op(_) | InstrKind::Move(_) | InstrKind::CollectiveEinsum(_) => {}
+        }
+        let said = format!("{}: {}", self.called(id), comment_on_devices(self.plan, id));
+        let instead = match (&instr.kind, instr.operands.first()) {
+            (InstrKind::Move(collective), Some(from)) => {
+                self.moved(id, *from, &self.sizes(id)).instead(collective)?
+            }
+            (InstrKind::Move(_), None) => return Err(ExportError::Internal("a move of nothing")),
+            (
+                InstrKind::Parameter(_)
+                | InstrKind::Constant(_)
+                | InstrKind::Op(_)
+                | InstrKind::CollectiveEinsum(_),
+                _,
+            ) => None,
+        };
+        let said = instead.map_or(said.clone(), |instead| format!("{said}; {instead}"));
+        b.line(&format!("// {}", plain(&said)));
+        let since = b.place();
+        let operands = instr
+            .operands
+            .iter()
+            .map(|o| Ok(Operand { id: *o, value: self.value(b, *o)? }))
+            .collect::<Result<Vec<_>, ExportError>>()?;
+        let value = self.made(b, id, &operands)?;
+        if value.shape != self.plan.local_sizes(id) || value.element != self.ops.element(id) {
+            return Err(ExportError::Internal("an op gave a block of the wrong type"));
+        }
+        let value = b.named(value, &self.called(id), since);
+        self.known[id.index()] = Some(value);
+        Ok(())
+    }
+
+    fn made(
+        &self,
+        b: &mut Builder,
+        id: InstrId,
+        operands: &[Operand],
+    ) -> Result<Value, ExportError> {
+        match &self.plan.instruction(id).kind {
+            InstrKind::Op(op) => self.ops.op(b, op, id, operands),
+            InstrKind::CollectiveEinsum(fused) => self.ops.looped(b, fused, id, operands),
+            InstrKind::Move(collective) => {
+                let operand = operands.first().ok_or(ExportError::Internal("a move of nothing"))?;
+                self.moved(id, operand.id, &self.sizes(id)).write(b, collective, &operand.value)
+            }
+            InstrKind::Parameter(_) | InstrKind::Constant(_) => {
+                Err(ExportError::Internal("a parameter that is made"))
+            }
+        }
+    }
+
+    fn sizes(&self, id: InstrId) -> Vec<u64> {
+        self.plan.sizes(&self.plan.instruction(id).dims)
+    }
+
+    fn moved<'a>(&'a self, id: InstrId, from: InstrId, sizes: &'a [u64]) -> Moved<'a> {
+        Moved {
+            shape: MeshShape { mesh: &self.plan.mesh, sizes },
+            from: self.plan.instruction(from).layout,
+            to: self.plan.instruction(id).layout,
+        }
+    }
+
+    /// A partial parameter has the term of the device behind one dim, or two, of size 1.
+    fn opened(&self, b: &mut Builder, id: InstrId, value: &Value) -> Value {
+        let shape = self.plan.local_sizes(id);
+        if value.shape == shape {
+            return value.clone();
+        }
+        let term = self.plan.layout_text(id);
+        b.line(&format!("// {}: this device's term of {}", plain(&self.called(id)), plain(&term)));
+        b.reshape(value, &shape)
+    }
+
+    /// A value with its term behind dims of size 1 where it is partial.
+    fn shown(&self, b: &mut Builder, id: InstrId, value: &Value) -> Value {
+        let layout = self.plan.instruction(id).layout;
+        let partial = terms(&self.plan.mesh, layout).iter().flatten().count();
+        let shape: Vec<u64> = vec![1; partial].into_iter().chain(value.shape.clone()).collect();
+        b.reshape(value, &shape)
+    }
+
+    /// A folded block as a loop over its applications, which takes and gives one value, reads the
+    /// stacks of its own weights and caches at its turn, and writes its states there.
+    fn fold(
+        &mut self,
+        b: &mut Builder,
+        fold: FoldId,
+        (first, last): (InstrId, InstrId),
+    ) -> Result<(), ExportError> {
+        let plan = self.plan;
+        let block = &plan.folds[fold.index()];
+        let inside = |id: &InstrId| plan.runs_in(*id) == Some(fold);
+        let all = || (first.0..=last.0).map(InstrId).filter(inside);
+        let read: Vec<InstrId> = all()
+            .filter(|id| self.needed[id.index()])
+            .flat_map(|id| plan.instruction(id).operands.clone())
+            .collect();
+        // What is read from outside: weights of each application, and what is the same for all.
+        let mut stacks: Vec<InstrId> = Vec::new();
+        let mut same: Vec<InstrId> = Vec::new();
+        for id in read {
+            let instr = plan.instruction(id);
+            if inside(&id) || id == block.from {
+                continue;
+            }
+            let list = match instr.kind {
+                InstrKind::Constant(_) => continue,
+                InstrKind::Parameter(_) if instr.fold == Some(fold) => &mut stacks,
+                InstrKind::Parameter(_)
+                | InstrKind::Op(_)
+                | InstrKind::Move(_)
+                | InstrKind::CollectiveEinsum(_) => &mut same,
+            };
+            if !list.contains(&id) {
+                list.push(id);
+            }
+        }
+        let kept: Vec<InstrId> =
+            plan.outputs.iter().filter(|o| o.state && inside(&o.id)).map(|o| o.id).collect();
+
+        b.line(&format!("// {}: {} applications", plain(&block.layer), block.repeat));
+        let mut outside: Vec<(String, Value)> =
+            vec![(self.called(block.from), self.value(b, block.from)?)];
+        for id in stacks.iter().chain(&same) {
+            outside.push((self.called(*id), self.value(b, *id)?));
+        }
+        for id in &kept {
+            let layout = plan.instruction(*id).layout;
+            let partial = terms(&plan.mesh, layout).iter().flatten().count();
+            let local = plan.local_sizes(*id);
+            let shape = [&[block.repeat][..], &vec![1; partial], &local].concat();
+            outside.push((self.called(*id), b.splat(0.0, &shape, self.ops.element(*id))));
+        }
+        let carried: Vec<(&str, Value)> =
+            outside.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
+        let before = self.known.clone();
+        let after = b.turns((0, block.repeat), &carried, |b, turn, values| {
+            let (carry, rest) = values.split_first().ok_or(NO_CARRY)?;
+            let (of_stacks, rest) = rest.split_at(stacks.len());
+            let (of_same, of_kept) = rest.split_at(same.len());
+            self.known[block.from.index()] = Some(carry.clone());
+            for (id, value) in same.iter().zip(of_same) {
+                self.known[id.index()] = Some(value.clone());
+            }
+            for (id, stack) in stacks.iter().zip(of_stacks) {
+                let one = b.dynamic_slice(stack, 0, turn, 1);
+                let one = b.reshape(&one, &stack.shape[1..]);
+                self.known[id.index()] = Some(self.opened(b, *id, &one));
+            }
+            for id in all() {
+                self.instruction(b, id)?;
+            }
+            let mut given = vec![self.value(b, block.to)?];
+            given.extend_from_slice(of_stacks);
+            given.extend_from_slice(of_same);
+            for (id, stack) in kept.iter().zip(of_kept) {
+                let state = self.value(b, *id)?;
+                let state = self.shown(b, *id, &state);
+                let shape = [&[1][..], &state.shape].concat();
+                let state = b.reshape(&state, &shape);
+                given.push(b.update(stack, &state, 0, turn));
+            }
+            Ok(given)
+        })?;
+        self.known = before;
+        let states = &after[1 + stacks.len() + same.len()..];
+        for (id, state) in kept.iter().zip(states) {
+            self.known[id.index()] = Some(state.clone());
+        }
+        self.known[block.to.index()] = after.first().cloned();
+        Ok(())
+    }
+
+    /// A result as the function gives it: its terms in front where it is partial, and before them
+    /// the applications of a folded block.
+    fn result(&self, b: &mut Builder, output: &PlanOutput) -> Result<Value, ExportError> {
+        let instr = self.plan.instruction(output.id);
+        let value = self.value(b, output.id)?;
+        let places: Option<Vec<usize>> =
+            output.dims.iter().map(|d| instr.dims.iter().position(|i| i == d)).collect();
+        let places =
+            places.ok_or(ExportError::Internal("a result has a dim that its value lacks"))?;
+        let is_stack = output.state && self.plan.runs_in(output.id).is_some();
+        if !is_stack {
+            let ordered = b.transpose(&value, &places);
+            return Ok(self.shown(b, output.id, &ordered));
+        }
+        let front = value.shape.len() - places.len();
+        let order: Vec<usize> =
+            (0..front).chain(places.iter().map(|place| place + front)).collect();
+        Ok(b.transpose(&value, &order))
+    }
+}
+
+const NO_CARRY: ExportError = ExportError::Internal("a folded block that takes nothing");

@@ -1,0 +1,156 @@
+//! Devices by their numbers: who is in a group, who sends to whom, and where a device stands.
+
+use std::collections::BTreeMap;
+
+use shard_ir::{AxisId, AxisList, Layout, Mesh, MeshShape};
+
+use super::builder::{Builder, Value, list};
+use super::element::Element;
+use crate::error::ExportError;
+
+/// The groups over some axes, each in the order of the list: its first axis is the major one.
+pub(crate) fn groups(mesh: &Mesh, axes: &AxisList) -> Vec<Vec<u64>> {
+    let mut groups: BTreeMap<Vec<u64>, Vec<(Vec<u64>, u64)>> = BTreeMap::new();
+    for device in 0..mesh.devices() {
+        let at = mesh.coordinates(device);
+        let outside = mesh.axis_ids().filter(|a| !axes.set().contains(*a));
+        let group = outside.map(|a| at[a.index()]).collect();
+        let rank = axes.iter().map(|a| at[a.index()]).collect();
+        groups.entry(group).or_default().push((rank, device));
+    }
+    let ordered = |mut group: Vec<(Vec<u64>, u64)>| {
+        group.sort_unstable();
+        group.into_iter().map(|(_, device)| device).collect()
+    };
+    groups.into_values().map(ordered).collect()
+}
+
+/// Who sends its block to whom in a permute; a device that has its new block already sends it to
+/// itself. A device is sent to by one whose coordinates differ in as few axes as can be.
+pub(crate) fn permute_pairs(
+    shape: MeshShape<'_>,
+    from: Layout,
+    to: Layout,
+) -> Result<Vec<[u64; 2]>, ExportError> {
+    let mesh = shape.mesh;
+    let block = |device: u64, layout: Layout| -> Vec<u64> {
+        let at = mesh.coordinates(device);
+        let number = |axes: &mut dyn Iterator<Item = AxisId>| {
+            axes.fold(0, |n, a| n * mesh.size(a) + at[a.index()])
+        };
+        let of_dims = (0..shape.rank()).map(|dim| number(&mut layout.axes_of(dim).iter()));
+        // Terms stay what they are.
+        of_dims.chain([number(&mut layout.partial_axes().iter())]).collect()
+    };
+    let mut spare: BTreeMap<Vec<u64>, Vec<u64>> = BTreeMap::new();
+    for device in 0..mesh.devices() {
+        if block(device, from) != block(device, to) {
+            spare.entry(block(device, from)).or_default().push(device);
+        }
+    }
+    let mut pairs = Vec::new();
+    for device in 0..mesh.devices() {
+        let wanted = block(device, to);
+        if block(device, from) == wanted {
+            pairs.push([device, device]);
+            continue;
+        }
+        let here = mesh.coordinates(device);
+        let far = |other: u64| {
+            mesh.coordinates(other).iter().zip(&here).filter(|(a, b)| a != b).count()
+        };
+        let senders = spare.get_mut(&wanted).filter(|senders| !senders.is_empty());
+        let senders =
+            senders.ok_or(ExportError::Internal("no device holds the block that is wanted"))?;
+        let nearest = (0..senders.len()).min_by_key(|at| (far(senders[*at]), senders[*at]));
+        pairs.push([senders.remove(nearest.unwrap_or(0)), device]);
+    }
+    Ok(pairs)
+}
+
+/// Each device sends to the next one of its group, the last one to the first.
+pub(crate) fn ring_pairs(mesh: &Mesh, axes: &AxisList) -> Vec<[u64; 2]> {
+    let next = |group: Vec<u64>| {
+        (0..group.len()).map(move |at| [group[at], group[(at + 1) % group.len()]]).collect::<Vec<_>>()
+    };
+    groups(mesh, axes).into_iter().flat_map(next).collect()
+}
+
+/// Rows of numbers: `dense<[[0, 1], [2, 3]]> : tensor<2x2xi64>`.
+pub(crate) fn table<R: AsRef<[u64]>>(rows: &[R]) -> String {
+    let width = rows.first().map_or(0, |row| row.as_ref().len());
+    let text = rows.iter().map(|row| format!("[{}]", list(row.as_ref())));
+    format!("dense<[{}]> : tensor<{}x{width}xi64>", list(text), rows.len())
+}
+
+/// The place of a device in its group over some axes.
+pub(crate) fn rank(b: &mut Builder, mesh: &Mesh, axes: &AxisList) -> Value {
+    let device = b.op(Vec::new(), Element::Unsigned, "stablehlo.partition_id : tensor<ui32>");
+    let device = b.convert(&device, Element::I32);
+    let mut place: Option<Value> = None;
+    for axis in axes.iter() {
+        let minor: u64 =
+            mesh.axis_ids().filter(|a| a.index() > axis.index()).map(|a| mesh.size(a)).product();
+        let mut at = device.clone();
+        if minor > 1 {
+            at = b.with_number("divide", &at, minor as f64);
+        }
+        if axis.index() > 0 {
+            at = b.with_number("remainder", &at, mesh.size(axis) as f64);
+        }
+        place = Some(match place {
+            None => at,
+            Some(major) => {
+                let major = b.with_number("multiply", &major, mesh.size(axis) as f64);
+                b.binary("add", &major, &at)
+            }
+        });
+    }
+    place.unwrap_or_else(|| b.count(0))
+}
+
+/// Where the block of a device begins along a dim that these axes cut into blocks of a size; `None`
+/// where the dim is whole.
+pub(crate) fn origin(b: &mut Builder, mesh: &Mesh, axes: &AxisList, size: u64) -> Option<Value> {
+    if axes.is_empty() {
+        return None;
+    }
+    let rank = rank(b, mesh, axes);
+    Some(b.with_number("multiply", &rank, size as f64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_stands_in_the_order_of_its_axes() {
+        let mesh = Mesh::new([("x", 2), ("y", 2), ("z", 2)]).expect("a mesh");
+        let axes: AxisList = [AxisId(2), AxisId(0)].into_iter().collect();
+        assert_eq!(groups(&mesh, &axes), [[0, 4, 1, 5], [2, 6, 3, 7]]);
+        assert_eq!(
+            table(&groups(&mesh, &axes)),
+            "dense<[[0, 4, 1, 5], [2, 6, 3, 7]]> : tensor<2x4xi64>"
+        );
+    }
+
+    #[test]
+    fn a_permute_gives_every_device_one_block_and_takes_one_from_each() {
+        let mesh = Mesh::new([("x", 2), ("y", 2), ("z", 2)]).expect("a mesh");
+        let shape = MeshShape { mesh: &mesh, sizes: &[8, 8] };
+        let layouts = shape.layouts(mesh.all_axes(), shard_ir::AxisSet::EMPTY);
+        for from in &layouts {
+            for to in &layouts {
+                let permute = shard_ir::Collective::Permute { to: *to };
+                if permute.apply(shape, *from).is_err() {
+                    continue;
+                }
+                let pairs = permute_pairs(shape, *from, *to).expect("pairs");
+                let mut senders: Vec<u64> = pairs.iter().map(|[sender, _]| *sender).collect();
+                senders.sort_unstable();
+                assert_eq!(senders, (0..8).collect::<Vec<_>>());
+                assert!(pairs.iter().enumerate().all(|(at, [_, to])| *to == at as u64));
+            }
+        }
+    }
+}

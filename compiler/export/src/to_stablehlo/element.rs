@@ -1,0 +1,165 @@
+//! Element types of StableHLO, and numbers as its text has them.
+
+use shard_ir::{Dtype, Reduction};
+
+use crate::to_jax::Floats;
+
+/// The largest number of `f8E4M3FN`, which has no infinity.
+const LARGEST_F8: f64 = 448.0;
+
+/// The element type of a tensor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Element {
+    F64,
+    F32,
+    Bf16,
+    F16,
+    F8,
+    I32,
+    I8,
+    I4,
+    Bool,
+    /// Of the number of a device alone.
+    Unsigned,
+}
+
+impl Element {
+    /// A dtype of the plan, in the floats that the module computes in.
+    pub(crate) fn of(dtype: Dtype, floats: Floats) -> Element {
+        match (dtype, floats) {
+            (Dtype::F32 | Dtype::Bf16 | Dtype::F16 | Dtype::F8, Floats::F64) => Element::F64,
+            (Dtype::F32 | Dtype::Bf16 | Dtype::F16 | Dtype::F8, Floats::F32)
+            | (Dtype::F32, Floats::Stated) => Element::F32,
+            (Dtype::Bf16, Floats::Stated) => Element::Bf16,
+            (Dtype::F16, Floats::Stated) => Element::F16,
+            (Dtype::F8, Floats::Stated) => Element::F8,
+            (Dtype::Int32, _) => Element::I32,
+            (Dtype::Int8, _) => Element::I8,
+            (Dtype::Int4, _) => Element::I4,
+            (Dtype::Bool, _) => Element::Bool,
+        }
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Element::F64 => "f64",
+            Element::F32 => "f32",
+            Element::Bf16 => "bf16",
+            Element::F16 => "f16",
+            Element::F8 => "f8E4M3FN",
+            Element::I32 => "i32",
+            Element::I8 => "i8",
+            Element::I4 => "i4",
+            Element::Bool => "i1",
+            Element::Unsigned => "ui32",
+        }
+    }
+
+    pub(crate) fn is_float(self) -> bool {
+        match self {
+            Element::F64 | Element::F32 | Element::Bf16 | Element::F16 | Element::F8 => true,
+            Element::I32 | Element::I8 | Element::I4 | Element::Bool | Element::Unsigned => false,
+        }
+    }
+
+    /// What is computed in where roundings would add up: floats of no less than 32 bits.
+    pub(crate) fn wide(self) -> Element {
+        match self {
+            Element::Bf16 | Element::F16 | Element::F8 => Element::F32,
+            Element::F64
+            | Element::F32
+            | Element::I32
+            | Element::I8
+            | Element::I4
+            | Element::Bool
+            | Element::Unsigned => self,
+        }
+    }
+
+    /// The least and the largest whole number; `None` of floats.
+    pub(crate) fn range(self) -> Option<(i64, i64)> {
+        match self {
+            Element::I32 => Some((-(1 << 31), (1 << 31) - 1)),
+            Element::I8 => Some((-128, 127)),
+            Element::I4 => Some((-8, 7)),
+            Element::Bool => Some((0, 1)),
+            Element::Unsigned => Some((0, (1 << 32) - 1)),
+            Element::F64 | Element::F32 | Element::Bf16 | Element::F16 | Element::F8 => None,
+        }
+    }
+
+    /// The word of `stablehlo.compare` for numbers of this type.
+    pub(crate) fn comparison(self) -> &'static str {
+        match self {
+            Element::F64 | Element::F32 | Element::Bf16 | Element::F16 | Element::F8 => "FLOAT",
+            Element::I32 | Element::I8 | Element::I4 => "SIGNED",
+            Element::Bool | Element::Unsigned => "UNSIGNED",
+        }
+    }
+
+    /// Minus infinity, or the least number where there is none.
+    pub(crate) fn least(self) -> f64 {
+        match self.range() {
+            Some((least, _)) => least as f64,
+            None => f64::NEG_INFINITY,
+        }
+    }
+
+    /// What leaves any term as it is.
+    pub(crate) fn neutral(self, kind: Reduction) -> f64 {
+        match kind {
+            Reduction::Sum => 0.0,
+            Reduction::Max => self.least(),
+        }
+    }
+
+    /// A number inside `dense<..>`. One that the type cannot hold becomes the nearest that it can;
+    /// what is no number becomes 0 where the type has whole numbers alone.
+    pub(crate) fn literal(self, value: f64) -> String {
+        if let Some((least, most)) = self.range() {
+            let whole = if value.is_nan() { 0 } else { (value as i64).clamp(least, most) };
+            let truth = self == Element::Bool;
+            return if truth { (whole != 0).to_string() } else { whole.to_string() };
+        }
+        let value = if self == Element::F8 { value.clamp(-LARGEST_F8, LARGEST_F8) } else { value };
+        if value.is_finite() {
+            let text = format!("{value:?}");
+            return match text.split_once('e') {
+                Some((digits, power)) if !digits.contains('.') => format!("{digits}.0e{power}"),
+                _ => text,
+            };
+        }
+        // MLIR writes what is not finite by its bits.
+        let [infinity, negative, no_number] = match self {
+            Element::F64 => ["0x7FF0000000000000", "0xFFF0000000000000", "0x7FF8000000000000"],
+            Element::F32 => ["0x7F800000", "0xFF800000", "0x7FC00000"],
+            Element::Bf16 => ["0x7F80", "0xFF80", "0x7FC0"],
+            Element::F16 => ["0x7C00", "0xFC00", "0x7E00"],
+            Element::F8 => ["0x7E", "0xFE", "0x7F"],
+            Element::I32 | Element::I8 | Element::I4 | Element::Bool | Element::Unsigned => ["0"; 3],
+        };
+        match value {
+            v if v == f64::INFINITY => infinity,
+            v if v == f64::NEG_INFINITY => negative,
+            _ => no_number,
+        }
+        .to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_as_mlir_reads_them() {
+        assert_eq!(Element::F32.literal(1.0), "1.0");
+        assert_eq!(Element::F64.literal(1e-6), "1.0e-6");
+        assert_eq!(Element::F64.literal(1.5e300), "1.5e300");
+        assert_eq!(Element::Bf16.literal(f64::NEG_INFINITY), "0xFF80");
+        assert_eq!(Element::F8.literal(f64::NEG_INFINITY), "-448.0");
+        assert_eq!(Element::F8.literal(f64::NAN), "0x7F");
+        assert_eq!(Element::I8.literal(-1e9), "-128");
+        assert_eq!(Element::Bool.literal(1.0), "true");
+    }
+}

@@ -1,0 +1,156 @@
+//! Maps, binaries, casts, reductions, and what normalises along a dim.
+
+use shard_ir::op::{Flag, NORM_EPSILON};
+use shard_ir::{Binary, Map, Norm, Reduce, Reduction};
+
+use super::builder::{Builder, Value};
+use super::element::Element;
+
+/// An elementwise map. What is not exact is computed in no less than 32 bits.
+pub(crate) fn map(b: &mut Builder, map: Map, a: &Value) -> Value {
+    let wide = if map.row().is(Flag::Exact) { a.element } else { a.element.wide() };
+    let wide = b.convert(a, wide);
+    let mapped = match map {
+        Map::Neg => b.unary("negate", &wide),
+        Map::Gelu => gelu(b, &wide),
+        Map::Relu => b.with_number("maximum", &wide, 0.0),
+        Map::Silu => {
+            let gate = b.unary("logistic", &wide);
+            b.binary("multiply", &wide, &gate)
+        }
+        Map::Sigmoid => b.unary("logistic", &wide),
+        Map::Tanh => b.unary("tanh", &wide),
+        Map::Exp => b.unary("exponential", &wide),
+        Map::Log => b.unary("log", &wide),
+        Map::Sqrt => b.unary("sqrt", &wide),
+        Map::Rsqrt => b.unary("rsqrt", &wide),
+        Map::Square => b.binary("multiply", &wide, &wide),
+        Map::Abs => b.unary("abs", &wide),
+    };
+    b.convert(&mapped, a.element)
+}
+
+/// The tanh form: `a/2 (1 + tanh(sqrt(2/pi) (a + 0.044715 a^3)))`.
+fn gelu(b: &mut Builder, a: &Value) -> Value {
+    let square = b.binary("multiply", a, a);
+    let cube = b.binary("multiply", &square, a);
+    let cube = b.with_number("multiply", &cube, 0.044715);
+    let inner = b.binary("add", a, &cube);
+    let inner = b.with_number("multiply", &inner, (2.0 / std::f64::consts::PI).sqrt());
+    let bent = b.unary("tanh", &inner);
+    let gate = b.with_number("add", &bent, 1.0);
+    let half = b.with_number("multiply", a, 0.5);
+    b.binary("multiply", &half, &gate)
+}
+
+/// Two values of one shape and type combined.
+pub(crate) fn binary(b: &mut Builder, binary: Binary, left: &Value, right: &Value) -> Value {
+    match binary {
+        Binary::Add => b.binary("add", left, right),
+        Binary::Sub => b.binary("subtract", left, right),
+        Binary::Mul => b.binary("multiply", left, right),
+        Binary::Div if left.element.is_float() => b.binary("divide", left, right),
+        // Of whole numbers truncated toward zero, and 0 where the divisor is 0.
+        Binary::Div => {
+            let zero = b.splat(0.0, &right.shape, right.element);
+            let one = b.splat(1.0, &right.shape, right.element);
+            let by_zero = b.compare("EQ", right, &zero);
+            let divisor = b.select(&by_zero, &one, right);
+            let quotient = b.binary("divide", left, &divisor);
+            b.select(&by_zero, &zero, &quotient)
+        }
+        Binary::Maximum => b.binary("maximum", left, right),
+        Binary::Minimum => b.binary("minimum", left, right),
+    }
+}
+
+/// A value in another dtype: whole numbers are truncated toward zero, and go no further than the
+/// type does.
+pub(crate) fn cast(b: &mut Builder, a: &Value, to: Element) -> Value {
+    if a.element == to || to.is_float() || a.element == Element::Bool {
+        return b.convert(a, to);
+    }
+    if to == Element::Bool {
+        return b.compare_number("NE", a, 0.0);
+    }
+    let Some((least, most)) = to.range() else { return b.convert(a, to) };
+    let [least, most] = [least, most].map(|end| end as f64);
+    if let Some((lower, upper)) = a.element.range() {
+        if lower as f64 >= least && upper as f64 <= most {
+            return b.convert(a, to);
+        }
+        let above = b.with_number("maximum", a, least);
+        let inside = b.with_number("minimum", &above, most);
+        return b.convert(&inside, to);
+    }
+    let wide = b.convert(a, a.element.wide());
+    let no_number = b.compare("NE", &wide, &wide);
+    let zero = b.splat(0.0, &wide.shape, wide.element);
+    let wide = b.select(&no_number, &zero, &wide);
+    let above = b.with_number("maximum", &wide, least);
+    let inside = b.with_number("minimum", &above, most);
+    let inside = b.convert(&inside, to);
+    // Floats may have no number as near to the largest.
+    let is_most = b.compare_number("GE", &wide, most);
+    let most = b.splat(most, &wide.shape, to);
+    b.select(&is_most, &most, &inside)
+}
+
+/// A reduction over some dims of what a device has; `count` is how many elements there are of each
+/// result on all devices.
+pub(crate) fn reduce(b: &mut Builder, kind: Reduce, a: &Value, over: &[usize], count: u64) -> Value {
+    match kind {
+        Reduce::Sum => b.sum(a, over),
+        Reduce::Mean => {
+            let wide = b.convert(a, a.element.wide());
+            let mean = mean(b, &wide, over, count);
+            b.convert(&mean, a.element)
+        }
+        Reduce::Max => b.reduce(Reduction::Max, a, over),
+    }
+}
+
+fn mean(b: &mut Builder, wide: &Value, over: &[usize], count: u64) -> Value {
+    let sum = b.reduce(Reduction::Sum, wide, over);
+    b.with_number("divide", &sum, count as f64)
+}
+
+/// A value without a dim, along it again.
+fn along(b: &mut Builder, a: &Value, shape: &[u64], dim: usize) -> Value {
+    let into: Vec<usize> = (0..shape.len()).filter(|at| *at != dim).collect();
+    b.broadcast(a, shape, &into)
+}
+
+/// `exp(a) / sum(exp(a))` along a dim, less the largest in the exponents.
+pub(crate) fn softmax(b: &mut Builder, a: &Value, dim: usize) -> Value {
+    let wide = b.convert(a, a.element.wide());
+    let largest = b.reduce(Reduction::Max, &wide, &[dim]);
+    let largest = along(b, &largest, &wide.shape, dim);
+    let below = b.binary("subtract", &wide, &largest);
+    let powers = b.unary("exponential", &below);
+    let sum = b.reduce(Reduction::Sum, &powers, &[dim]);
+    let sum = along(b, &sum, &wide.shape, dim);
+    let parts = b.binary("divide", &powers, &sum);
+    b.convert(&parts, a.element)
+}
+
+/// A normalisation along a dim, without learned scales.
+pub(crate) fn norm(b: &mut Builder, kind: Norm, a: &Value, dim: usize) -> Value {
+    let mut wide = b.convert(a, a.element.wide());
+    let count = wide.shape[dim];
+    match kind {
+        Norm::Rms => {}
+        Norm::Layer => {
+            let centre = mean(b, &wide, &[dim], count);
+            let centre = along(b, &centre, &wide.shape, dim);
+            wide = b.binary("subtract", &wide, &centre);
+        }
+    }
+    let squares = b.binary("multiply", &wide, &wide);
+    let square = mean(b, &squares, &[dim], count);
+    let square = b.with_number("add", &square, NORM_EPSILON);
+    let scale = b.unary("rsqrt", &square);
+    let scale = along(b, &scale, &wide.shape, dim);
+    let scaled = b.binary("multiply", &wide, &scale);
+    b.convert(&scaled, a.element)
+}

@@ -1,0 +1,248 @@
+//! Each move as ops of StableHLO on what one device holds.
+
+use shard_ir::{AxisList, Collective, Layout, MeshShape, Reduction};
+
+use super::builder::{Builder, Value, list, tensor};
+use super::devices::{groups, permute_pairs, rank, table};
+use crate::error::ExportError;
+use crate::to_jax::steps_of;
+
+/// A move to write.
+#[derive(Clone, Copy)]
+pub(crate) struct Moved<'a> {
+    pub(crate) shape: MeshShape<'a>,
+    pub(crate) from: Layout,
+    pub(crate) to: Layout,
+}
+
+impl Moved<'_> {
+    /// What stands in for a move that StableHLO does not have.
+    pub(crate) fn instead(&self, collective: &Collective) -> Result<Option<String>, ExportError> {
+        match *collective {
+            Collective::Exchange { to } => {
+                let chain = steps_of(self.shape, self.from, to)?;
+                let names: Vec<&str> = chain.iter().map(|(step, _)| step.name()).collect();
+                Ok(Some(format!("as {}", names.join(", "))))
+            }
+            Collective::AllGather { .. }
+            | Collective::AllGatherDims { .. }
+            | Collective::ReduceScatter { .. }
+            | Collective::ReduceScatterDims { .. }
+            | Collective::AllReduce { .. }
+            | Collective::AllToAll { .. }
+            | Collective::Permute { .. }
+            | Collective::Slice { .. }
+            | Collective::ToPartial { .. } => Ok(None),
+        }
+    }
+
+    /// The value after a move.
+    pub(crate) fn write(
+        &self,
+        b: &mut Builder,
+        collective: &Collective,
+        value: &Value,
+    ) -> Result<Value, ExportError> {
+        let mesh = self.shape.mesh;
+        Ok(match *collective {
+            Collective::AllGather { dim, axes } => self.all_gather(b, value, dim, &axes),
+            Collective::Slice { dim, axes } => {
+                let size = self.shape.local_sizes(self.to)[dim];
+                let rank = rank(b, mesh, &axes);
+                let start = b.with_number("multiply", &rank, size as f64);
+                b.dynamic_slice(value, dim, &start, size)
+            }
+            Collective::ReduceScatter { kind, dim, axes } => {
+                self.reduce_scatter(b, value, kind, dim, &axes)
+            }
+            Collective::AllReduce { kind, axes } => {
+                let groups = groups(mesh, &axes.iter().collect());
+                let (channel, combiner) = (b.channel(), b.combiner(kind, value.element));
+                let text = format!(
+                    "\"stablehlo.all_reduce\"({}) <{{{channel}, replica_groups = {}, \
+                     use_global_device_ids}}> {combiner} : ({}) -> {}",
+                    value.name,
+                    table(&groups),
+                    value.ty(),
+                    value.ty()
+                );
+                b.op(value.shape.clone(), value.element, &text)
+            }
+            Collective::AllToAll { from_dim, to_dim, axes } => {
+                let k = mesh.group_size(axes.iter());
+                let mut shape = value.shape.clone();
+                shape[from_dim] *= k;
+                shape[to_dim] /= k;
+                let channel = b.channel();
+                let text = format!(
+                    "\"stablehlo.all_to_all\"({}) <{{{channel}, concat_dimension = {from_dim} : i64, \
+                     replica_groups = {}, split_count = {k} : i64, split_dimension = {to_dim} : i64}}> \
+                     : ({}) -> {}",
+                    value.name,
+                    table(&groups(mesh, &axes)),
+                    value.ty(),
+                    tensor(&shape, value.element)
+                );
+                b.op(shape, value.element, &text)
+            }
+            Collective::Permute { to } => {
+                permuted(b, value, &permute_pairs(self.shape, self.from, to)?)
+            }
+            Collective::Exchange { to } => {
+                let (mut from, mut value) = (self.from, value.clone());
+                for (step, after) in steps_of(self.shape, self.from, to)? {
+                    value = Moved { from, to: after, ..*self }.write(b, &step, &value)?;
+                    from = after;
+                }
+                value
+            }
+            Collective::AllGatherDims { .. } => self.gather_dims(b, collective, value),
+            Collective::ReduceScatterDims { kind, .. } => {
+                self.scatter_dims(b, collective, kind, value)
+            }
+            Collective::ToPartial { kind, dim, axes } => self.to_partial(b, value, kind, dim, &axes),
+        })
+    }
+
+    fn all_gather(&self, b: &mut Builder, value: &Value, dim: usize, axes: &AxisList) -> Value {
+        let mesh = self.shape.mesh;
+        let mut shape = value.shape.clone();
+        shape[dim] *= mesh.group_size(axes.iter());
+        let channel = b.channel();
+        let text = format!(
+            "\"stablehlo.all_gather\"({}) <{{all_gather_dim = {dim} : i64, {channel}, \
+             replica_groups = {}, use_global_device_ids}}> : ({}) -> {}",
+            value.name,
+            table(&groups(mesh, axes)),
+            value.ty(),
+            tensor(&shape, value.element)
+        );
+        b.op(shape, value.element, &text)
+    }
+
+    fn reduce_scatter(
+        &self,
+        b: &mut Builder,
+        value: &Value,
+        kind: Reduction,
+        dim: usize,
+        axes: &AxisList,
+    ) -> Value {
+        let mesh = self.shape.mesh;
+        let mut shape = value.shape.clone();
+        shape[dim] /= mesh.group_size(axes.iter());
+        let (channel, combiner) = (b.channel(), b.combiner(kind, value.element));
+        let text = format!(
+            "\"stablehlo.reduce_scatter\"({}) <{{{channel}, replica_groups = {}, \
+             scatter_dimension = {dim} : i64, use_global_device_ids}}> {combiner} : ({}) -> {}",
+            value.name,
+            table(&groups(mesh, axes)),
+            value.ty(),
+            tensor(&shape, value.element)
+        );
+        b.op(shape, value.element, &text)
+    }
+
+    /// The axes of a move along several dims, dim by dim, and into how many parts each dim is cut.
+    fn parts(&self, collective: &Collective) -> (AxisList, Vec<(usize, u64)>) {
+        let parts = collective.parts(self.from);
+        let axes = parts.iter().flat_map(|(_, axes)| axes.iter()).collect();
+        let count = |axes: &AxisList| self.shape.mesh.group_size(axes.iter());
+        (axes, parts.iter().map(|(dim, axes)| (*dim, count(axes))).collect())
+    }
+
+    /// Along several dims: the blocks along a dim of their own, and then each in its place.
+    fn gather_dims(&self, b: &mut Builder, collective: &Collective, value: &Value) -> Value {
+        let (axes, parts) = self.parts(collective);
+        let in_front: Vec<u64> = std::iter::once(1).chain(value.shape.iter().copied()).collect();
+        let opened = b.reshape(value, &in_front);
+        let blocks = self.all_gather(b, &opened, 0, &axes);
+        let counts = parts.iter().map(|(_, count)| *count);
+        let cut: Vec<u64> = counts.chain(value.shape.iter().copied()).collect();
+        let blocks = b.reshape(&blocks, &cut);
+        let (mut order, mut shape) = (Vec::new(), value.shape.clone());
+        for dim in 0..value.shape.len() {
+            if let Some(part) = parts.iter().position(|(of, _)| *of == dim) {
+                order.push(part);
+                shape[dim] *= parts[part].1;
+            }
+            order.push(parts.len() + dim);
+        }
+        let blocks = b.transpose(&blocks, &order);
+        b.reshape(&blocks, &shape)
+    }
+
+    /// Along several dims: every dim cut, the parts along a dim of their own in front, and that dim
+    /// scattered.
+    fn scatter_dims(
+        &self,
+        b: &mut Builder,
+        collective: &Collective,
+        kind: Reduction,
+        value: &Value,
+    ) -> Value {
+        let (axes, parts) = self.parts(collective);
+        let (mut cut, mut rest) = (Vec::new(), Vec::new());
+        let mut front = vec![0; parts.len()];
+        let mut local = value.shape.clone();
+        for (dim, size) in local.iter_mut().enumerate() {
+            if let Some(part) = parts.iter().position(|(of, _)| *of == dim) {
+                front[part] = cut.len();
+                cut.push(parts[part].1);
+                *size /= parts[part].1;
+            }
+            rest.push(cut.len());
+            cut.push(*size);
+        }
+        let blocks = b.reshape(value, &cut);
+        let order: Vec<usize> = front.into_iter().chain(rest).collect();
+        let blocks = b.transpose(&blocks, &order);
+        let count = parts.iter().map(|(_, count)| count).product();
+        let shape: Vec<u64> = std::iter::once(count).chain(local.iter().copied()).collect();
+        let blocks = b.reshape(&blocks, &shape);
+        let scattered = self.reduce_scatter(b, &blocks, kind, 0, &axes);
+        b.reshape(&scattered, &local)
+    }
+
+    /// The value where the axes begin, or its block in its place, and what leaves any term as it is
+    /// everywhere else.
+    fn to_partial(
+        &self,
+        b: &mut Builder,
+        value: &Value,
+        kind: Reduction,
+        dim: Option<usize>,
+        axes: &AxisList,
+    ) -> Value {
+        let mesh = self.shape.mesh;
+        let neutral = value.element.neutral(kind);
+        let rank = rank(b, mesh, axes);
+        match dim {
+            None => {
+                let begins = b.compare_number("EQ", &rank, 0.0);
+                let rest = b.splat(neutral, &value.shape, value.element);
+                b.select(&begins, value, &rest)
+            }
+            Some(dim) => {
+                let start = b.with_number("multiply", &rank, value.shape[dim] as f64);
+                let mut shape = value.shape.clone();
+                shape[dim] *= mesh.group_size(axes.iter());
+                let rest = b.splat(neutral, &shape, value.element);
+                b.update(&rest, value, dim, &start)
+            }
+        }
+    }
+}
+
+/// Blocks that change places: each pair is the device that sends and the one that gets.
+pub(crate) fn permuted(b: &mut Builder, value: &Value, pairs: &[[u64; 2]]) -> Value {
+    let channel = b.channel();
+    let text = format!(
+        "\"stablehlo.collective_permute\"({}) <{{{channel}, source_target_pairs = {}}}> : ({}) -> {}",
+        list([&value.name]),
+        table(pairs),
+        value.ty(),
+        value.ty()
+    );
+    b.op(value.shape.clone(), value.element, &text)
+}

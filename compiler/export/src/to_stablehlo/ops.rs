@@ -1,0 +1,283 @@
+//! Each op of the catalogue as ops of StableHLO on what one device holds.
+
+use shard_ir::{DimId, Fused, InstrId, Op, Plan};
+
+use super::builder::{Builder, Value};
+use super::devices::origin;
+use super::einsum::{Factor, Product, Ring, in_order};
+use super::element::Element;
+use super::elementwise::{binary, cast, map, norm, reduce, softmax};
+use super::{positions, tables};
+use crate::error::ExportError;
+use crate::to_jax::Floats;
+
+/// What the ops of one plan are made from.
+#[derive(Clone, Copy)]
+pub(crate) struct Ops<'p> {
+    pub(crate) plan: &'p Plan,
+    pub(crate) floats: Floats,
+}
+
+/// One operand: which instruction it is, and the value that holds its block.
+#[derive(Clone)]
+pub(crate) struct Operand {
+    pub(crate) id: InstrId,
+    pub(crate) value: Value,
+}
+
+impl Ops<'_> {
+    pub(crate) fn element(&self, id: InstrId) -> Element {
+        Element::of(self.plan.instruction(id).dtype, self.floats)
+    }
+
+    fn size(&self, dim: DimId) -> u64 {
+        self.plan.dims[dim.index()].size
+    }
+
+    fn dims(&self, id: InstrId) -> &[DimId] {
+        &self.plan.instruction(id).dims
+    }
+
+    /// Where a dim stands in the value of an instruction.
+    fn place(&self, id: InstrId, dim: DimId) -> Result<usize, ExportError> {
+        let found = self.dims(id).iter().position(|d| *d == dim);
+        found.ok_or(ExportError::Internal("a dim is missing from an operand"))
+    }
+
+    /// Where the block of a device begins along a dim; `None` where the dim is whole.
+    fn origin(
+        &self,
+        b: &mut Builder,
+        id: InstrId,
+        dim: DimId,
+    ) -> Result<Option<Value>, ExportError> {
+        let place = self.place(id, dim)?;
+        let axes = self.plan.instruction(id).layout.axes_of(place);
+        Ok(origin(b, &self.plan.mesh, &axes, self.plan.local_sizes(id)[place]))
+    }
+
+    /// A value whose dims are those of the result in some order, in the order of the result.
+    fn arranged(
+        &self,
+        b: &mut Builder,
+        dims: &[DimId],
+        id: InstrId,
+        value: &Value,
+    ) -> Result<Value, ExportError> {
+        in_order(b, dims, self.dims(id), value)
+    }
+
+    /// The block of the result that a device makes from its blocks of the operands.
+    pub(crate) fn op(
+        &self,
+        b: &mut Builder,
+        op: &Op,
+        id: InstrId,
+        operands: &[Operand],
+    ) -> Result<Value, ExportError> {
+        let first = operands.first().ok_or(ExportError::Internal("an op without operands"))?;
+        let second =
+            || operands.get(1).ok_or(ExportError::Internal("an op without its second operand"));
+        let place = |dim: &DimId| self.place(first.id, *dim);
+        // The dims of what is made, where they are not those of the result.
+        let mut dims = self.dims(first.id).to_vec();
+        let value = &first.value;
+        let made = match op {
+            Op::Einsum => return self.product(id).of(b, &self.factors(operands)),
+            Op::Map(of) => map(b, *of, value),
+            Op::Binary(of) => {
+                let [left, right] = [first, second()?].map(|o| self.aligned(b, id, o));
+                return Ok(binary(b, *of, &left?, &right?));
+            }
+            Op::Reduce { kind, over } => {
+                let places = over.iter().map(place).collect::<Result<Vec<_>, _>>()?;
+                let count = over.iter().map(|d| self.size(*d)).product();
+                dims.retain(|d| !over.contains(d));
+                reduce(b, *kind, value, &places, count)
+            }
+            Op::Softmax { over } => softmax(b, value, place(over)?),
+            Op::Norm { kind, over } => norm(b, *kind, value, place(over)?),
+            Op::Rename { from, to } => {
+                dims = renamed(&dims, *from, *to);
+                value.clone()
+            }
+            Op::Split { from, to } => return self.reshaped(b, &[*from], to, id, first),
+            Op::Merge { from, to } => return self.reshaped(b, from, &[*to], id, first),
+            Op::Concat { left, right, to } => {
+                return self.concat(b, [*left, *right, *to], id, [first, second()?]);
+            }
+            Op::SliceDim { from, to, offset } => {
+                dims = renamed(&dims, *from, *to);
+                b.slice(value, place(from)?, *offset, offset + self.size(*to))
+            }
+            Op::Append { from, to } => self.append(b, [*from, *to], [first, second()?])?,
+            Op::Mask { query, key } => {
+                let places = [place(query)?, place(key)?];
+                let origins = [self.origin(b, first.id, *query)?, self.origin(b, first.id, *key)?];
+                positions::mask(b, value, places, origins, self.size(*key) - self.size(*query))
+            }
+            Op::Rope { over, at, extent } => {
+                let earlier = extent.map_or(0, |extent| self.size(extent) - self.size(*at));
+                let begins = self.origin(b, first.id, *at)?;
+                positions::rope(b, value, [place(over)?, place(at)?], begins, earlier)
+            }
+            Op::Take { over } => return self.take(b, *over, id, first, second()?),
+            Op::Route { over, at, to, choices } => {
+                let mut order = dims.clone();
+                order.retain(|d| d != over && d != at);
+                order.extend([*at, *over]);
+                let gates = in_order(b, &dims, &order, value)?;
+                order.push(*to);
+                dims = order;
+                tables::route(b, &gates, *choices, self.size(*to))
+            }
+            Op::Fetch => {
+                let text = format!(
+                    "stablehlo.custom_call @annotate_device_placement({}) {{has_side_effect = true, \
+                     mhlo.frontend_attributes = {{_xla_buffer_placement = \"device\"}}}} : ({}) -> {}",
+                    value.name,
+                    value.ty(),
+                    value.ty()
+                );
+                b.op(value.shape.clone(), value.element, &text)
+            }
+            Op::Cast(to) => cast(b, value, Element::of(*to, self.floats)),
+        };
+        self.arranged(b, &dims, id, &made)
+    }
+
+    fn product(&self, id: InstrId) -> Product<'_> {
+        Product { result: self.dims(id), element: self.element(id) }
+    }
+
+    fn factors(&self, operands: &[Operand]) -> Vec<Factor> {
+        let factor =
+            |o: &Operand| Factor { dims: self.dims(o.id).to_vec(), value: o.value.clone() };
+        operands.iter().map(factor).collect()
+    }
+
+    /// An einsum with a collective in its loop.
+    pub(crate) fn looped(
+        &self,
+        b: &mut Builder,
+        fused: &Fused,
+        id: InstrId,
+        operands: &[Operand],
+    ) -> Result<Value, ExportError> {
+        let ring = Ring { mesh: &self.plan.mesh, fused: *fused, product: self.product(id) };
+        ring.of(b, &self.factors(operands))
+    }
+
+    /// An operand in the type of the result, along all its dims.
+    fn aligned(
+        &self,
+        b: &mut Builder,
+        id: InstrId,
+        operand: &Operand,
+    ) -> Result<Value, ExportError> {
+        let (dims, result) = (self.dims(operand.id), self.dims(id));
+        let order: Vec<DimId> = result.iter().copied().filter(|d| dims.contains(d)).collect();
+        let value = b.convert(&operand.value, self.element(id));
+        let value = in_order(b, dims, &order, &value)?;
+        let into: Vec<usize> =
+            (0..result.len()).filter(|place| dims.contains(&result[*place])).collect();
+        Ok(b.broadcast(&value, &self.plan.local_sizes(id), &into))
+    }
+
+    fn concat(
+        &self,
+        b: &mut Builder,
+        [left, right, to]: [DimId; 3],
+        id: InstrId,
+        [first, other]: [&Operand; 2],
+    ) -> Result<Value, ExportError> {
+        let [a, c] = [(first, left), (other, right)].map(|(operand, dim)| {
+            let dims = renamed(self.dims(operand.id), dim, to);
+            let value = b.convert(&operand.value, self.element(id));
+            self.arranged(b, &dims, id, &value)
+        });
+        Ok(b.concatenate(&a?, &c?, self.place(id, to)?))
+    }
+
+    /// The cache with the new positions at its end, in the order of the cache's dims.
+    fn append(
+        &self,
+        b: &mut Builder,
+        [from, to]: [DimId; 2],
+        [cache, new]: [&Operand; 2],
+    ) -> Result<Value, ExportError> {
+        let dims = self.dims(cache.id);
+        let rows = in_order(b, &renamed(self.dims(new.id), from, to), dims, &new.value)?;
+        let place = self.place(cache.id, to)?;
+        let first = self.size(to) - self.size(from);
+        Ok(match self.origin(b, cache.id, to)? {
+            None => {
+                let start = b.count(first);
+                b.update(&cache.value, &rows, place, &start)
+            }
+            Some(begins) => positions::append_block(b, &cache.value, &rows, place, begins, first),
+        })
+    }
+
+    /// Dims read as others, of the same elements in the same order.
+    fn reshaped(
+        &self,
+        b: &mut Builder,
+        from: &[DimId],
+        to: &[DimId],
+        id: InstrId,
+        operand: &Operand,
+    ) -> Result<Value, ExportError> {
+        let dims = self.dims(operand.id);
+        let first = from.first().and_then(|d| dims.iter().position(|o| o == d));
+        let first = first.ok_or(ExportError::Internal("a reshape of nothing"))?;
+        // Where the dims do not stand together, they go behind all others first.
+        let mut before = dims.to_vec();
+        if !dims[first..].starts_with(from) {
+            before.retain(|d| !from.contains(d));
+            before.extend(from);
+        }
+        let value = in_order(b, dims, &before, &operand.value)?;
+        let mut after = Vec::new();
+        for dim in before {
+            match from.iter().position(|d| *d == dim) {
+                Some(0) => after.extend(to),
+                Some(_) => {}
+                None => after.push(dim),
+            }
+        }
+        let local = self.plan.local_sizes(id);
+        let sizes = after.iter().map(|d| Ok(local[self.place(id, *d)?]));
+        let sizes = sizes.collect::<Result<Vec<u64>, ExportError>>()?;
+        let value = b.reshape(&value, &sizes);
+        self.arranged(b, &after, id, &value)
+    }
+
+    fn take(
+        &self,
+        b: &mut Builder,
+        over: DimId,
+        id: InstrId,
+        table: &Operand,
+        ids: &Operand,
+    ) -> Result<Value, ExportError> {
+        let (of_table, of_ids) = (self.dims(table.id), self.dims(ids.id));
+        let shared: Vec<DimId> = of_table.iter().copied().filter(|d| of_ids.contains(d)).collect();
+        // The dims that both have come first, and of the table the one that is indexed behind them.
+        let rest = |dims: &[DimId]| -> Vec<DimId> {
+            dims.iter().copied().filter(|d| *d != over && !shared.contains(d)).collect()
+        };
+        let (kept, asked) = (rest(of_table), rest(of_ids));
+        let order = [&shared[..], &[over], &kept].concat();
+        let rows = in_order(b, of_table, &order, &table.value)?;
+        let order = [&shared[..], &asked].concat();
+        let at = in_order(b, of_ids, &order, &ids.value)?;
+        let begins = self.origin(b, table.id, over)?;
+        let taken = tables::take(b, &rows, &at, shared.len(), begins);
+        self.arranged(b, &[&shared[..], &asked, &kept].concat(), id, &taken)
+    }
+}
+
+fn renamed(dims: &[DimId], from: DimId, to: DimId) -> Vec<DimId> {
+    dims.iter().map(|d| if *d == from { to } else { *d }).collect()
+}

@@ -1,0 +1,95 @@
+//! What depends on where in a dim an element stands: masks, rotary embeddings, caches.
+
+use super::builder::{Builder, Value};
+use super::element::Element;
+
+/// What the pairs of a rotary embedding turn by: `position * BASE^(-2i/n)`.
+const BASE: f64 = 10_000.0;
+
+/// The place of every element along a dim, in the whole tensor.
+fn places(b: &mut Builder, shape: &[u64], dim: usize, begins: Option<&Value>, later: u64) -> Value {
+    let mut at = b.iota(shape, dim, Element::I32);
+    if let Some(begins) = begins {
+        let begins = b.broadcast(begins, shape, &[]);
+        at = b.binary("add", &at, &begins);
+    }
+    if later > 0 {
+        at = b.with_number("add", &at, later as f64);
+    }
+    at
+}
+
+/// Minus infinity where the key is later than the query, which is `later` behind it.
+pub(crate) fn mask(
+    b: &mut Builder,
+    a: &Value,
+    [query, key]: [usize; 2],
+    [query_begins, key_begins]: [Option<Value>; 2],
+    later: u64,
+) -> Value {
+    let at_query = places(b, &a.shape, query, query_begins.as_ref(), later);
+    let at_key = places(b, &a.shape, key, key_begins.as_ref(), 0);
+    let hidden = b.compare("GT", &at_key, &at_query);
+    let least = b.splat(f64::NEG_INFINITY, &a.shape, a.element);
+    b.select(&hidden, &least, a)
+}
+
+/// Pairs of the two halves of a dim, turned by their position along another, in no less than 32
+/// bits.
+pub(crate) fn rope(
+    b: &mut Builder,
+    a: &Value,
+    [dim, position]: [usize; 2],
+    begins: Option<Value>,
+    earlier: u64,
+) -> Value {
+    let wide = b.convert(a, a.element.wide());
+    let n = a.shape[dim];
+    let mut half = a.shape.clone();
+    half[dim] = n / 2;
+    let at = places(b, &half, position, begins.as_ref(), earlier);
+    let at = b.convert(&at, wide.element);
+    let pair = b.iota(&half, dim, Element::I32);
+    let pair = b.convert(&pair, wide.element);
+    let power = b.with_number("multiply", &pair, -2.0);
+    let power = b.with_number("divide", &power, n as f64);
+    let base = b.splat(BASE, &half, wide.element);
+    let speed = b.binary("power", &base, &power);
+    let angle = b.binary("multiply", &at, &speed);
+    let (cosine, sine) = (b.unary("cosine", &angle), b.unary("sine", &angle));
+    let (low, high) = (b.slice(&wide, dim, 0, n / 2), b.slice(&wide, dim, n / 2, n));
+    let turned = |b: &mut Builder, op: &str, own: &Value, other: &Value| {
+        let own = b.binary("multiply", own, &cosine);
+        let other = b.binary("multiply", other, &sine);
+        b.binary(op, &own, &other)
+    };
+    let new_low = turned(b, "subtract", &low, &high);
+    let new_high = turned(b, "add", &high, &low);
+    let both = b.concatenate(&new_low, &new_high, dim);
+    b.convert(&both, a.element)
+}
+
+/// The block of a cache that begins at a place, with new rows from `first` of the whole on.
+pub(crate) fn append_block(
+    b: &mut Builder,
+    cache: &Value,
+    new: &Value,
+    dim: usize,
+    begins: Value,
+    first: u64,
+) -> Value {
+    // As many rows in front as the block has: those that fall into it are a slice then.
+    let size = cache.shape[dim];
+    let mut room = cache.shape.clone();
+    room[dim] = size + new.shape[dim];
+    let zeros = b.splat(0.0, &room, cache.element);
+    let start = b.count(size);
+    let all = b.update(&zeros, new, dim, &start);
+    let at = b.with_number("subtract", &begins, first as f64);
+    let at = b.with_number("add", &at, size as f64);
+    let at = b.with_number("maximum", &at, 0.0);
+    let rows = b.dynamic_slice(&all, dim, &at, size);
+    let position = places(b, &cache.shape, dim, Some(&begins), 0);
+    let is_new = b.compare_number("GE", &position, first as f64);
+    b.select(&is_new, &rows, cache)
+}
