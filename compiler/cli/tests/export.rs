@@ -64,6 +64,46 @@ fn a_module_goes_to_a_folder_under_a_name_that_python_imports() {
 }
 
 #[test]
+fn stablehlo_has_the_mesh_and_every_collective_of_the_plan() {
+    let ran = shardc(&["export", "stablehlo", "mlp.shard"]);
+    assert_eq!((ran.status, ran.err.as_str()), (0, ""));
+    for line in [
+        "  sdy.mesh @mesh = <[\"x\"=4, \"y\"=4, \"z\"=4]>",
+        "  func.func public @\"main\"(",
+        "      // x: BLE_x, 4.72 MB: all-gather, sends 4.42 MB",
+    ] {
+        assert!(ran.out.lines().any(|l| l == line), "{line:?} is not in:\n{}", ran.out);
+    }
+    let count = |op: &str| ran.out.matches(&format!("\"stablehlo.{op}\"(")).count();
+    assert_eq!(
+        ["all_gather", "reduce_scatter", "all_reduce", "all_to_all", "collective_permute"]
+            .map(count),
+        [2, 2, 0, 0, 0]
+    );
+    assert_eq!(shardc(&["export", "stablehlo", "mlp.shard"]).out, ran.out);
+}
+
+#[test]
+fn stablehlo_is_not_written_for_more_devices_than_its_groups_can_list() {
+    let plan = "shir 1\n\nlayer l\nhardware tpu-v4-flat\nmesh x=131072\ndims B=131072\n\n\
+        %0 = parameter a : f32 B_x\n%1 = all-gather %0 over x along B : f32 B\nreturn y = %1 : B\n";
+    let ran = fed(&["export", "stablehlo", "-"], plan);
+    assert_eq!((ran.status, ran.out.as_str()), (2, ""), "{ran:?}");
+    assert!(ran.err.contains("131072 devices"), "{}", ran.err);
+    assert!(ran.err.contains("65536"), "{}", ran.err);
+}
+
+#[test]
+fn names_of_stablehlo_are_its_own_and_strings_are_escaped() {
+    let plan = "shir 1\n\nlayer \"a b\"\nhardware tpu-v4-flat\nmesh x=4\ndims B=8\n\n\
+        %0 = parameter results : f32 B_x\n%1 = parameter \"größe\" : f32 B_x\n\
+        %2 = mul %0, %1 : f32 B_x\nreturn y = %2 : B_x\n";
+    let ran = fed(&["export", "stablehlo", "-"], plan);
+    assert_eq!(ran.status, 0, "{ran:?}");
+    assert!(ran.out.contains("%results_2: tensor<2xf32>, %gr__e: tensor<2xf32>"), "{}", ran.out);
+}
+
+#[test]
 fn names_that_python_or_the_linter_claims_are_mangled() {
     let plan = "shir 1\n\nlayer lambda\nhardware tpu-v4-flat\nmesh x=4\ndims B=8\n\n\
         %0 = parameter l : f32 B_x\n%1 = parameter \"größe\" : f32 B_x\n%2 = parameter jnp : f32 \

@@ -33,6 +33,23 @@ def name(op):
     return ir.StringAttr(op.attributes["sym_name"]).value
 
 
+def left_on_the_host(module):
+    """Takes away what brings values from the host, as JAX does where that is the device."""
+
+    def leave(op):
+        is_call = op.name == "stablehlo.custom_call"
+        target = op.attributes["call_target_name"] if is_call else None
+        if target is not None and target.value == "annotate_device_placement":
+            op.results[0].replace_all_uses_with(op.operands[0])
+            away.append(op)
+        return ir.WalkResult.ADVANCE
+
+    away = []
+    module.operation.walk(leave)
+    for op in away:
+        op.erase()
+
+
 class Function:
     """A function of a module, in place of one that `jax.jit` has made."""
 
@@ -50,6 +67,7 @@ class Function:
                     op.attributes["sym_name"] = ir.StringAttr.get("main")
                 elif is_function(op):
                     op.operation.erase()
+            left_on_the_host(module)
             module.operation.attributes["sym_name"] = ir.StringAttr.get("exported")
             devices = self.mesh.devices.ravel()
             numbers = [[device.id for device in devices]]
@@ -73,9 +91,7 @@ class Function:
             sharding = NamedSharding(self.mesh, result)
             local = shards[0].shape
             spec = [*result, *[None] * (len(local) - len(result))]
-            shape = [
-                size * group(self.mesh, axes) for size, axes in zip(local, spec)
-            ]
+            shape = [size * group(self.mesh, axes) for size, axes in zip(local, spec)]
             made.append(
                 jax.make_array_from_single_device_arrays(tuple(shape), sharding, shards)
             )

@@ -51,7 +51,9 @@ def exported(shardc, source, out, options, style):
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(output([*export, "--small", *options, source]))
     if style == "shard-map":
-        write_stablehlo([shardc, "export", "stablehlo", "--small", *options, source], out)
+        write_stablehlo(
+            [shardc, "export", "stablehlo", "--small", *options, source], out
+        )
     lower = [shardc, "lower", "--emit", "json", "--small", *options, source]
     return out, json.loads(output(lower))["layers"]
 
@@ -166,7 +168,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--shardc", required=True, help="the compiler's binary")
     parser.add_argument("--out", type=Path, default=ROOT / "target" / "exports")
-    parser.add_argument("--to", default="jax", help="or stablehlo")
+    parser.add_argument("--to", nargs="+", default=["jax"], help="or stablehlo")
     parser.add_argument("--style", default="shard-map", help="or constraints")
     parser.add_argument("--fuse", action="store_true", help="plans with loops")
     parser.add_argument("--random", type=Path, help="what random-exports wrote")
@@ -178,11 +180,16 @@ def main():
         return judge_mutants(args)
     failures, sent, files, started = [], 0, 0, time.time()
     for name, make in jobs(args):
+        wrong, said, count = [], [], 0
         try:
+            made = make()
             audited = args.style == "shard-map"
-            wrong, said, count = judged(*make(), audited, args.quiet, args.to)
+            for to in args.to:
+                found = judged(*made, audited, args.quiet, to)
+                wrong, said = wrong + found[0], said + found[1]
+                count += found[2]
         except Exception as error:  # noqa: BLE001 - whatever it is, the module fails
-            wrong, said, count = [f"{type(error).__name__}: {str(error)[:1500]}"], [], 0
+            wrong.append(f"{type(error).__name__}: {str(error)[:1500]}")
         files, sent = files + 1, sent + count
         for what in said:
             print(f"  {name}: {what}")

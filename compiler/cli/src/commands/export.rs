@@ -11,7 +11,8 @@ use shard_report::layout_notation::Notation;
 use shard_runtime::FEW_APPLICATIONS;
 
 use crate::args::{
-    ExportArgs, ExportFloats, ExportJaxArgs, ExportStablehloArgs, ExportStyle, ExportTo, ExportedArgs,
+    ExportArgs, ExportFloats, ExportJaxArgs, ExportStablehloArgs, ExportStyle, ExportTo,
+    ExportedArgs,
 };
 use crate::commands::compile::compile_file;
 use crate::console::{Console, Outcome, Status};

@@ -165,12 +165,8 @@ impl Builder {
     }
 
     pub(crate) fn select(&mut self, which: &Value, yes: &Value, no: &Value) -> Value {
-        let text = format!(
-            "stablehlo.select {} : {}, {}",
-            names([which, yes, no]),
-            which.ty(),
-            yes.ty()
-        );
+        let text =
+            format!("stablehlo.select {} : {}, {}", names([which, yes, no]), which.ty(), yes.ty());
         self.op(yes.shape.clone(), yes.element, &text)
     }
 
@@ -196,11 +192,14 @@ impl Builder {
         }
         let mut a = a.clone();
         if to == Element::F8 && a.element.is_float() {
-            let [least, most] =
-                [f64::NEG_INFINITY, f64::INFINITY].map(|v| Element::F8.literal(v));
+            let [least, most] = [f64::NEG_INFINITY, f64::INFINITY].map(|v| Element::F8.literal(v));
             let ends = [least, most].map(|literal| {
                 let ty = tensor(&[], a.element);
-                self.op(Vec::new(), a.element, &format!("stablehlo.constant dense<{literal}> : {ty}"))
+                self.op(
+                    Vec::new(),
+                    a.element,
+                    &format!("stablehlo.constant dense<{literal}> : {ty}"),
+                )
             });
             let (scalar, whole) = (ends[0].ty(), a.ty());
             let text = format!(
@@ -306,7 +305,13 @@ impl Builder {
     }
 
     /// So many positions of a dim, from a place on that is known when it runs.
-    pub(crate) fn dynamic_slice(&mut self, a: &Value, dim: usize, start: &Value, size: u64) -> Value {
+    pub(crate) fn dynamic_slice(
+        &mut self,
+        a: &Value,
+        dim: usize,
+        start: &Value,
+        size: u64,
+    ) -> Value {
         let starts = self.starts(a.shape.len(), dim, start);
         let mut shape = a.shape.clone();
         shape[dim] = size;
@@ -354,10 +359,7 @@ impl Builder {
     /// A channel that no other collective has.
     pub(crate) fn channel(&mut self) -> String {
         self.channels += 1;
-        format!(
-            "channel_handle = #stablehlo.channel_handle<handle = {}, type = 1>",
-            self.channels
-        )
+        format!("channel_handle = #stablehlo.channel_handle<handle = {}, type = 1>", self.channels)
     }
 
     /// A region that combines two numbers.
@@ -411,15 +413,16 @@ impl Builder {
         }
         let next = self.with_number("add", &at, 1.0);
         let all: Vec<&Value> = std::iter::once(&next).chain(&given).collect();
-        let text =
-            format!("stablehlo.return {} : {}", names(all.iter().copied()), types(all.iter().copied()));
+        let text = format!(
+            "stablehlo.return {} : {}",
+            names(all.iter().copied()),
+            types(all.iter().copied())
+        );
         self.line(&text);
         self.indent -= 2;
         self.line("}");
-        let outside = |(at, value): (usize, Value)| Value {
-            name: format!("{result}#{}", at + 1),
-            ..value
-        };
+        let outside =
+            |(at, value): (usize, Value)| Value { name: format!("{result}#{}", at + 1), ..value };
         Ok(inside.into_iter().enumerate().map(outside).collect())
     }
 }

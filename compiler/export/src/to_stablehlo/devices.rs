@@ -56,9 +56,8 @@ pub(crate) fn permute_pairs(
             continue;
         }
         let here = mesh.coordinates(device);
-        let far = |other: u64| {
-            mesh.coordinates(other).iter().zip(&here).filter(|(a, b)| a != b).count()
-        };
+        let far =
+            |other: u64| mesh.coordinates(other).iter().zip(&here).filter(|(a, b)| a != b).count();
         let senders = spare.get_mut(&wanted).filter(|senders| !senders.is_empty());
         let senders =
             senders.ok_or(ExportError::Internal("no device holds the block that is wanted"))?;
@@ -71,7 +70,9 @@ pub(crate) fn permute_pairs(
 /// Each device sends to the next one of its group, the last one to the first.
 pub(crate) fn ring_pairs(mesh: &Mesh, axes: &AxisList) -> Vec<[u64; 2]> {
     let next = |group: Vec<u64>| {
-        (0..group.len()).map(move |at| [group[at], group[(at + 1) % group.len()]]).collect::<Vec<_>>()
+        (0..group.len())
+            .map(move |at| [group[at], group[(at + 1) % group.len()]])
+            .collect::<Vec<_>>()
     };
     groups(mesh, axes).into_iter().flat_map(next).collect()
 }

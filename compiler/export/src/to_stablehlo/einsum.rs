@@ -30,7 +30,8 @@ impl Product<'_> {
     pub(crate) fn of(self, b: &mut Builder, factors: &[Factor]) -> Result<Value, ExportError> {
         let mut factors = factors.to_vec();
         while factors.len() > 1 {
-            let pairs = (0..factors.len()).flat_map(|i| (i + 1..factors.len()).map(move |j| (i, j)));
+            let pairs =
+                (0..factors.len()).flat_map(|i| (i + 1..factors.len()).map(move |j| (i, j)));
             let smallest = pairs.min_by_key(|(i, j)| (self.elements(&factors, *i, *j), *i, *j));
             let (i, j) = smallest.ok_or(ExportError::Internal("an einsum without a pair"))?;
             let others = self.others(&factors, &[i, j]);
@@ -262,11 +263,17 @@ impl Ring<'_> {
         };
         let first = b.count(0);
         let out = add(b, factors, &rank, &first, &own.value, None)?;
-        self.turned(b, factors, vec![own.value.clone(), out], rank, |b, factors, rank, step, held| {
-            let arrived = self.pass_on(b, &held[0]);
-            let out = add(b, factors, rank, step, &arrived, Some(&held[1]))?;
-            Ok(vec![arrived, out])
-        })
+        self.turned(
+            b,
+            factors,
+            vec![own.value.clone(), out],
+            rank,
+            |b, factors, rank, step, held| {
+                let arrived = self.pass_on(b, &held[0]);
+                let out = add(b, factors, rank, step, &arrived, Some(&held[1]))?;
+                Ok(vec![arrived, out])
+            },
+        )
     }
 
     fn scattering(
@@ -276,10 +283,11 @@ impl Ring<'_> {
         dim: DimId,
     ) -> Result<Value, ExportError> {
         let k = self.fused.chunks(self.mesh);
-        let whole = factors.iter().find_map(|f| {
-            f.dims.iter().position(|d| *d == dim).map(|place| f.value.shape[place])
-        });
-        let whole = whole.ok_or(ExportError::Internal("a loop scatters a dim that is not there"))?;
+        let whole = factors
+            .iter()
+            .find_map(|f| f.dims.iter().position(|d| *d == dim).map(|place| f.value.shape[place]));
+        let whole =
+            whole.ok_or(ExportError::Internal("a loop scatters a dim that is not there"))?;
         let rank = rank(b, self.mesh, &self.fused.axes());
         let term = |b: &mut Builder, factors: &[Factor], rank: &Value, step: &Value| {
             let chunk = self.chunk(b, rank, step, k - 1);
@@ -343,4 +351,3 @@ impl Ring<'_> {
         last(after.into_iter().take(count).collect())
     }
 }
-

@@ -136,7 +136,9 @@ impl Element {
             Element::Bf16 => ["0x7F80", "0xFF80", "0x7FC0"],
             Element::F16 => ["0x7C00", "0xFC00", "0x7E00"],
             Element::F8 => ["0x7E", "0xFE", "0x7F"],
-            Element::I32 | Element::I8 | Element::I4 | Element::Bool | Element::Unsigned => ["0"; 3],
+            Element::I32 | Element::I8 | Element::I4 | Element::Bool | Element::Unsigned => {
+                ["0"; 3]
+            }
         };
         match value {
             v if v == f64::INFINITY => infinity,

@@ -98,7 +98,13 @@ pub(crate) fn cast(b: &mut Builder, a: &Value, to: Element) -> Value {
 
 /// A reduction over some dims of what a device has; `count` is how many elements there are of each
 /// result on all devices.
-pub(crate) fn reduce(b: &mut Builder, kind: Reduce, a: &Value, over: &[usize], count: u64) -> Value {
+pub(crate) fn reduce(
+    b: &mut Builder,
+    kind: Reduce,
+    a: &Value,
+    over: &[usize],
+    count: u64,
+) -> Value {
     match kind {
         Reduce::Sum => b.sum(a, over),
         Reduce::Mean => {

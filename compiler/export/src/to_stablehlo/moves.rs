@@ -100,7 +100,7 @@ impl Moved<'_> {
             Collective::ReduceScatterDims { kind, .. } => {
                 self.scatter_dims(b, collective, kind, value)
             }
-            Collective::ToPartial { kind, dim, axes } => self.to_partial(b, value, kind, dim, &axes),
+            Collective::ToPartial { kind, dim, axes } => self.partial(b, value, kind, dim, &axes),
         })
     }
 
@@ -206,7 +206,7 @@ impl Moved<'_> {
 
     /// The value where the axes begin, or its block in its place, and what leaves any term as it is
     /// everywhere else.
-    fn to_partial(
+    fn partial(
         &self,
         b: &mut Builder,
         value: &Value,
