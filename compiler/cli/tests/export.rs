@@ -156,3 +156,46 @@ fn layers_on_meshes_of_their_own_make_no_module() {
     assert_eq!(ran.status, 2, "{ran:?}");
     assert!(ran.err.contains("different meshes"), "{}", ran.err);
 }
+
+/// A plan of two gathers that neither needs the other, a permute, and a ring.
+const SENDS: &str = "shir 1\n\nlayer l\nhardware tpu-v4-flat\nmesh x=2, y=2\ndims B=8, E=8, F=8\n\n\
+    %0 = parameter a : bf16 B_xyE\n%1 = parameter w : bf16 E_xF\n\
+    %2 = all-gather %1 over x along E : bf16 EF\n%3 = parameter v : bf16 F_xE\n\
+    %4 = all-gather %3 over x along F : bf16 FE\n%5 = collective-permute %0 : bf16 B_yxE\n\
+    %6 = collective-einsum BE,EF->BF %5, %2 all-gather 0 over yx along B : bf16 BF\n\
+    %7 = einsum BF,FE->BE %6, %4 : bf16 BE\nreturn r = %7 : EB\n";
+
+#[test]
+fn specs_say_who_sends_to_whom_in_which_order_and_what_may_be_sent_together() {
+    let ran = fed(&["export", "specs", "-"], SENDS);
+    assert_eq!((ran.status, ran.err.as_str()), (0, ""), "{ran:?}");
+    let sheet: serde_json::Value = serde_json::from_str(&ran.out).expect("JSON");
+    let layer = &sheet["layers"][0];
+    let of = |id: u64| {
+        let all = layer["collectives"].as_array().expect("a list");
+        all.iter().find(|c| c["id"] == id).unwrap_or_else(|| panic!("no %{id}: {layer}"))
+    };
+    assert_eq!((&of(2)["together"], &of(4)["together"]), (&2.into(), &2.into()));
+    assert_eq!(of(2)["wire_dtype"], "bf16");
+    assert_eq!(of(5)["pairs"], serde_json::json!([[2, 1], [1, 2]]));
+    assert!(of(5).get("together").is_none());
+    assert_eq!(of(6)["pairs"], serde_json::json!([[0, 2], [2, 1], [1, 3], [3, 0]]));
+    assert_eq!(of(6)["chunks"], serde_json::json!({"count": 4, "first": 0}));
+    assert_eq!(of(6)["operand"], 5);
+    let result = &layer["results"][0];
+    assert_eq!(result["transposed"], serde_json::json!([1, 0]));
+    assert_eq!(result["accumulates_in"], serde_json::Value::Null);
+    assert_eq!(layer["dims"][0], serde_json::json!({"name": "B", "size": 8, "useful": 8}));
+}
+
+#[test]
+fn specs_have_the_unsharded_source_as_a_plan_that_is_read_again() {
+    let ran = shardc(&["export", "specs", "mlp.shard"]);
+    let sheet: serde_json::Value = serde_json::from_str(&ran.out).expect("JSON");
+    let source = sheet["layers"][0]["source"].as_str().expect("the source").to_string();
+    assert!(source.contains("einsum BLE,EF->BLF"), "{source}");
+    assert!(!source.contains("all-gather"), "{source}");
+    let ran = fed(&["export", "stablehlo", "-", "--hardware", "tpu-v4-flat"], &source);
+    assert_eq!((ran.status, ran.err.as_str()), (0, ""), "{source}");
+    assert!(!ran.out.contains("stablehlo.all_"), "{}", ran.out);
+}

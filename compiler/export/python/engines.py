@@ -23,14 +23,15 @@ ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "spec" / "engines.md"
 DEVICES = 256
 # The chip that is compiled for without having one, and its slices by the number of their chips.
+CHIP = "v5p"
 SLICES = {
-    4: "2x2",
-    8: "2x4",
-    16: "4x4",
-    32: "4x8",
-    64: "8x8",
-    128: "8x16",
-    256: "16x16",
+    4: "2x2x1",
+    8: "2x2x2",
+    16: "2x2x4",
+    32: "2x4x4",
+    64: "4x4x4",
+    128: "4x4x8",
+    256: "4x8x8",
 }
 STYLES = ("specs", "constraints", "plan")
 
@@ -204,7 +205,9 @@ def compiled(layer, style, mesh):
         shape, dtype = layer["shapes"][name]
         if style != "specs" and name in layer["terms"]:
             shape = (*filter(None, layer["terms"][name]), *shape)
-        sharding = NamedSharding(mesh, layer["params"][name])
+        away = style != "specs" and name in layer["host"]
+        memory = "pinned_host" if away else None
+        sharding = NamedSharding(mesh, layer["params"][name], memory_kind=memory)
         return jax.ShapeDtypeStruct(shape, dtype, sharding=sharding)
 
     function = layer["sharded"]
@@ -270,7 +273,7 @@ def devices_of(platform):
         if count == 1:
             return np.array(jax.devices()[:1])
         if count in SLICES and count not in found:
-            slice_of = topologies.get_topology_desc(f"v5e:{SLICES[count]}", "tpu")
+            slice_of = topologies.get_topology_desc(f"{CHIP}:{SLICES[count]}", "tpu")
             found[count] = np.array(slice_of.devices)
         return found.get(count)
 

@@ -8,10 +8,12 @@
 //! The crate sees the IR and nothing else: what is exported is the plan, whoever found it. Every op
 //! and every collective is matched in full, so that a new one cannot be forgotten here.
 
+mod devices;
 mod error;
 mod helpers;
 mod names;
 mod python;
+mod sends;
 mod sheet;
 mod specs;
 mod to_jax;

@@ -4,7 +4,9 @@
 use serde::Serialize;
 use shard_ir::{AxisId, DimId, InstrId, InstrKind, Layout, Mesh, Place, Plan, Reduction};
 
-use crate::to_jax::stack_of;
+use crate::error::ExportError;
+use crate::sends::{SendSheet, sends};
+use crate::to_jax::{Exported, replaced, stack_of};
 
 /// One layout in the words of other systems, each as one text.
 pub struct Texts {
@@ -31,9 +33,26 @@ struct LayerSheet {
     #[serde(skip_serializing_if = "Option::is_none")]
     phase: Option<String>,
     mesh_axes: Vec<(String, u64)>,
+    /// How many times the layer is stacked.
+    repeat: u64,
+    dims: Vec<DimSheet>,
     parameters: Vec<ValueSheet>,
     values: Vec<ValueSheet>,
     results: Vec<ValueSheet>,
+    /// Every collective that sends something, in program order.
+    collectives: Vec<SendSheet>,
+    /// The layer as the source has it, unsharded, as IR text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<String>,
+}
+
+/// A dim of the layer.
+#[derive(Serialize)]
+struct DimSheet {
+    name: String,
+    size: u64,
+    /// What of it is no padding.
+    useful: u64,
 }
 
 #[derive(Serialize)]
@@ -50,6 +69,16 @@ struct ValueSheet {
     /// How many tensors it stands for, one behind another, in a folded block.
     #[serde(skip_serializing_if = "Option::is_none")]
     stacked: Option<u64>,
+    /// Of an einsum: what a device adds its products in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    accumulates_in: Option<&'static str>,
+    /// Of a result: the parameter, a cache, whose memory it may take.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replaces: Option<u32>,
+    /// Of a result whose dims stand in another order than those of its value: the place in the
+    /// value of each.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    transposed: Option<Vec<usize>>,
     layout: String,
     /// For each dim the axes that split it, major to minor.
     partition_spec: Vec<Vec<String>>,
@@ -77,38 +106,56 @@ struct PlacementSheet {
     position: Option<usize>,
 }
 
-/// The specs of every parameter, value and result of some plans, as JSON.
-pub fn specs(plans: &[&Plan], writer: Writer<'_>) -> String {
-    let sheet = Sheet {
-        schema: "shardc.specs/1",
-        layers: plans.iter().map(|plan| layer(plan, writer)).collect(),
-    };
+/// The specs of every parameter, value and result of some plans, and what else a program that
+/// executes them has to know, as JSON.
+pub fn specs(layers: &[Exported<'_>], writer: Writer<'_>) -> Result<String, ExportError> {
+    let layers = layers.iter().map(|exported| layer(exported, writer));
+    let sheet =
+        Sheet { schema: "shardc.specs/1", layers: layers.collect::<Result<_, ExportError>>()? };
     // Serialising these types to memory cannot fail: every key is a string, and there are no
     // floats.
-    serde_json::to_string_pretty(&sheet).unwrap_or_default() + "\n"
+    Ok(serde_json::to_string_pretty(&sheet).unwrap_or_default() + "\n")
 }
 
-fn layer(plan: &Plan, writer: Writer<'_>) -> LayerSheet {
+fn layer(exported: &Exported<'_>, writer: Writer<'_>) -> Result<LayerSheet, ExportError> {
+    let plan = exported.plan;
     let is_parameter = |id: &InstrId| matches!(plan.instruction(*id).kind, InstrKind::Parameter(_));
     let value = |id: InstrId| {
         let instr = plan.instruction(id);
         let stacked = if is_parameter(&id) { stack_of(plan, id) } else { None };
         ValueSheet { stacked, ..of_layout(plan, id, (&instr.dims, instr.layout), writer) }
     };
-    let results = plan.outputs.iter().map(|output| {
+    let replaced = replaced(plan);
+    let results = plan.outputs.iter().enumerate().map(|(place, output)| {
         let of_output =
             of_layout(plan, output.id, (&output.dims, plan.output_layout(output)), writer);
         let stacked = if output.state { stack_of(plan, output.id) } else { None };
-        ValueSheet { name: Some(output.name.clone()), stacked, kind: None, ..of_output }
+        let of_value = &plan.instruction(output.id).dims;
+        let places = output.dims.iter().filter_map(|d| of_value.iter().position(|v| v == d));
+        ValueSheet {
+            name: Some(output.name.clone()),
+            stacked,
+            kind: None,
+            accumulates_in: None,
+            replaces: replaced.iter().find(|(_, of)| *of == place).map(|(id, _)| id.0),
+            transposed: (output.dims != *of_value).then(|| places.collect()),
+            ..of_output
+        }
     });
-    LayerSheet {
+    let dims = plan.dims.iter();
+    let dim = |d: &shard_ir::Dim| DimSheet { name: d.name.clone(), size: d.size, useful: d.useful };
+    Ok(LayerSheet {
         name: plan.name.clone(),
         phase: plan.phase.clone(),
         mesh_axes: plan.mesh.declared().to_vec(),
+        repeat: plan.repeat,
+        dims: dims.map(dim).collect(),
         parameters: plan.ids().filter(is_parameter).map(value).collect(),
         values: plan.ids().filter(|id| !is_parameter(id)).map(value).collect(),
         results: results.collect(),
-    }
+        collectives: sends(plan)?,
+        source: exported.source.map(shard_ir::text::print),
+    })
 }
 
 fn of_layout(
@@ -140,6 +187,10 @@ fn of_layout(
         shape: plan.sizes(dims),
         local_shape: dims.iter().map(local_of).collect(),
         stacked: None,
+        accumulates_in: (instr.kind.op() == Some(&shard_ir::Op::Einsum))
+            .then(|| if instr.dtype.is_float() { "f32" } else { "int32" }),
+        replaces: None,
+        transposed: None,
         layout: layout.text(mesh, &names),
         partition_spec: (0..dims.len()).map(|dim| named(&mut layout.axes_of(dim).iter())).collect(),
         unreduced: named(&mut layout.partial(Reduction::Sum).iter()),

@@ -36,15 +36,7 @@ fn jax(args: &ExportJaxArgs, console: &mut Console) -> Outcome {
         floats: floats(args.dtype),
     };
     let sources = sources(&compilation);
-    let layers: Vec<Exported<'_>> = compilation
-        .compiled
-        .iter()
-        .zip(&sources)
-        .map(|((_, layer), source)| Exported {
-            plan: &layer.schedule.plan,
-            source: source.as_ref(),
-        })
-        .collect();
+    let layers = exported(&compilation, &sources);
     match shard_export::jax(&layers, &origin(&args.exported, "jax"), options) {
         Ok(text) => give(&args.exported, "py", &text, console),
         Err(error) => Err(refused(error, &compilation, console)),
@@ -74,6 +66,17 @@ fn origin(args: &ExportedArgs, to: &str) -> String {
     format!("{}, as `shardc export {to}` wrote it{small}.", args.file.display())
 }
 
+/// Each plan beside its source.
+fn exported<'c>(compilation: &'c Compilation, sources: &'c [Option<Plan>]) -> Vec<Exported<'c>> {
+    let layers = compilation.compiled.iter().zip(sources);
+    layers
+        .map(|((_, layer), source)| Exported {
+            plan: &layer.schedule.plan,
+            source: source.as_ref(),
+        })
+        .collect()
+}
+
 fn plans(compilation: &Compilation) -> Vec<&Plan> {
     compilation.compiled.iter().map(|(_, layer)| &layer.schedule.plan).collect()
 }
@@ -85,7 +88,11 @@ fn specs(args: &ExportedArgs, console: &mut Console) -> Outcome {
             .map(|notation| notation.layout(mesh, layout, dims));
         Texts { jax, dtensor, shardy }
     };
-    give(args, "specs.json", &shard_export::specs(&plans(&compilation), &writer), console)
+    let sources = sources(&compilation);
+    match shard_export::specs(&exported(&compilation, &sources), &writer) {
+        Ok(text) => give(args, "specs.json", &text, console),
+        Err(error) => Err(refused(error, &compilation, console)),
+    }
 }
 
 /// The layers of a file, of small sizes where those are asked for.

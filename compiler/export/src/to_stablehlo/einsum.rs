@@ -3,9 +3,10 @@
 use shard_ir::{DimId, Fused, Mesh};
 
 use super::builder::{Builder, Value};
-use super::devices::{rank, ring_pairs};
 use super::element::Element;
 use super::moves::permuted;
+use super::ranks::rank;
+use crate::devices::ring_pairs;
 use crate::error::ExportError;
 
 /// Up to so many chunks a ring is written out; past them it is a loop.

@@ -3,13 +3,13 @@
 
 mod body;
 mod builder;
-mod devices;
 mod einsum;
 mod element;
 mod elementwise;
 mod moves;
 mod ops;
 mod positions;
+mod ranks;
 mod tables;
 
 use std::collections::BTreeSet;
@@ -29,7 +29,7 @@ use crate::to_jax::{
 
 /// A group of a collective lists its devices, so the text grows with the mesh: of a larger one it
 /// would be of no use.
-const MOST_DEVICES: u64 = 1 << 16;
+const MOST_DEVICES: u64 = crate::sends::MOST_DEVICES;
 
 /// A module of layers on one mesh: a function for each, and one for the stack of a layer that is
 /// repeated. A single function is `main`. `origin` says in a few words what they come from.

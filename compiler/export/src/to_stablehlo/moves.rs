@@ -3,7 +3,8 @@
 use shard_ir::{AxisList, Collective, Layout, MeshShape, Reduction};
 
 use super::builder::{Builder, Value, list, tensor};
-use super::devices::{groups, permute_pairs, rank, table};
+use super::ranks::{rank, table};
+use crate::devices::{groups, permute_pairs};
 use crate::error::ExportError;
 use crate::to_jax::steps_of;
 

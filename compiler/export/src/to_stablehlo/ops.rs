@@ -3,10 +3,10 @@
 use shard_ir::{DimId, Fused, InstrId, Op, Plan};
 
 use super::builder::{Builder, Value};
-use super::devices::origin;
 use super::einsum::{Factor, Product, Ring, in_order};
 use super::element::Element;
 use super::elementwise::{binary, cast, map, norm, reduce, softmax};
+use super::ranks::origin;
 use super::{positions, tables};
 use crate::error::ExportError;
 use crate::to_jax::Floats;

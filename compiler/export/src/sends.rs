@@ -1,0 +1,197 @@
+//! What `export specs` says of the collectives of a plan: who is in a group, who sends to whom, in
+//! which dtype, in which order chunks go, and which of them may be sent as one.
+
+use serde::Serialize;
+use shard_ir::{Collective, Fused, InstrId, InstrKind, Mesh, MeshShape, Plan, Reduction};
+
+use crate::devices::{permute_pairs, ring_pairs};
+use crate::error::ExportError;
+
+/// Of a larger mesh no lists of devices are written.
+pub(crate) const MOST_DEVICES: u64 = 1 << 16;
+
+/// Of more collectives it is not said which may be sent together: each is held to every other.
+const MOST_COMPARED: usize = 2_000;
+
+/// A collective of a plan.
+#[derive(Serialize)]
+pub(crate) struct SendSheet {
+    /// The number that `lower` prints.
+    id: u32,
+    op: &'static str,
+    /// The einsum that has it in its loop.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    inside: Option<&'static str>,
+    /// What it moves.
+    operand: u32,
+    /// The axes of its groups, major to minor: a group's devices in this order.
+    axes: Vec<String>,
+    /// How many devices a group has.
+    group_size: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reduction: Option<&'static str>,
+    /// What travels.
+    wire_dtype: &'static str,
+    /// What terms are combined in, where they are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    combined_in: Option<&'static str>,
+    /// Of a permute and of a ring: which device sends to which, by their numbers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pairs: Option<Vec<[u64; 2]>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    chunks: Option<ChunksSheet>,
+    /// The collectives of the same kind, axes and dtype that this one may be sent with as one: none
+    /// of them needs what another gives. Each such set bears the number of its first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    together: Option<u32>,
+}
+
+/// In which order a loop takes its chunks: at turn t, counted from 0, the device of rank r has the
+/// chunk `(r + first - t) mod count`.
+#[derive(Serialize)]
+struct ChunksSheet {
+    count: u64,
+    first: i64,
+}
+
+/// All collectives of a plan that send something.
+pub(crate) fn sends(plan: &Plan) -> Result<Vec<SendSheet>, ExportError> {
+    let found: Vec<(InstrId, Collective)> = plan
+        .ids()
+        .filter_map(|id| Some((id, plan.instruction(id).kind.collective()?)))
+        .filter(|(_, collective)| collective.has_traffic())
+        .collect();
+    let together = together(plan, &found);
+    found
+        .iter()
+        .zip(together)
+        .map(|((id, collective), together)| send(plan, *id, collective, together))
+        .collect()
+}
+
+fn send(
+    plan: &Plan,
+    id: InstrId,
+    collective: &Collective,
+    together: Option<u32>,
+) -> Result<SendSheet, ExportError> {
+    let (mesh, instr) = (&plan.mesh, plan.instruction(id));
+    let fused = match instr.kind {
+        InstrKind::CollectiveEinsum(fused) => Some(fused),
+        InstrKind::Parameter(_)
+        | InstrKind::Constant(_)
+        | InstrKind::Op(_)
+        | InstrKind::Move(_) => None,
+    };
+    let place = fused.and_then(|fused| fused.gathered()).unwrap_or(0);
+    let gathers = fused.is_some_and(|fused| fused.gathered().is_some());
+    let operand = match (fused, gathers) {
+        (Some(_), false) => id,
+        (Some(_), true) | (None, _) => {
+            *instr.operands.get(place).ok_or(ExportError::Internal("a move of nothing"))?
+        }
+    };
+    let moved = plan.instruction(operand);
+    let axes = collective.axes(mesh, moved.layout);
+    let reduction = collective.terms().kind;
+    Ok(SendSheet {
+        id: id.0,
+        op: collective.name(),
+        inside: fused.map(|_| instr.kind.name()),
+        operand: operand.0,
+        axes: axes.iter().map(|axis| mesh.name(axis).to_string()).collect(),
+        group_size: mesh.group_size(axes.iter()),
+        reduction: reduction.map(Reduction::short),
+        wire_dtype: moved.dtype.name(),
+        combined_in: reduction.map(|_| moved.dtype.name()),
+        pairs: pairs(plan, id, collective, fused)?,
+        chunks: fused.map(|fused| chunks(mesh, &fused)),
+        together,
+    })
+}
+
+fn pairs(
+    plan: &Plan,
+    id: InstrId,
+    collective: &Collective,
+    fused: Option<Fused>,
+) -> Result<Option<Vec<[u64; 2]>>, ExportError> {
+    let (mesh, instr) = (&plan.mesh, plan.instruction(id));
+    if mesh.devices() > MOST_DEVICES {
+        return Ok(None);
+    }
+    if let Some(fused) = fused {
+        return Ok(Some(ring_pairs(mesh, &fused.axes())));
+    }
+    match *collective {
+        Collective::Permute { to } => {
+            let shape = MeshShape { mesh, sizes: &plan.sizes(&instr.dims) };
+            let pairs = permute_pairs(shape, plan.instruction(plan.moved(id)).layout, to)?;
+            Ok(Some(pairs.into_iter().filter(|[from, to]| from != to).collect()))
+        }
+        Collective::AllGather { .. }
+        | Collective::AllGatherDims { .. }
+        | Collective::ReduceScatter { .. }
+        | Collective::ReduceScatterDims { .. }
+        | Collective::AllReduce { .. }
+        | Collective::AllToAll { .. }
+        | Collective::Exchange { .. }
+        | Collective::Slice { .. }
+        | Collective::ToPartial { .. } => Ok(None),
+    }
+}
+
+/// A gather begins with the chunk that the device has, a scatter with the one that is furthest from
+/// its owner.
+fn chunks(mesh: &Mesh, fused: &Fused) -> ChunksSheet {
+    let first = match fused {
+        Fused::AllGather { .. } => 0,
+        Fused::ReduceScatter { .. } => -1,
+    };
+    ChunksSheet { count: fused.chunks(mesh), first }
+}
+
+/// Of each collective the first of those that it may be sent with; `None` where it is alone.
+fn together(plan: &Plan, found: &[(InstrId, Collective)]) -> Vec<Option<u32>> {
+    if found.len() > MOST_COMPARED {
+        return vec![None; found.len()];
+    }
+    // Of each instruction the collectives that it needs, a bit for each.
+    let words = found.len().div_ceil(64);
+    let mut needs: Vec<Vec<u64>> = vec![vec![0; words]; plan.instructions.len()];
+    for id in plan.ids() {
+        let mut own = vec![0; words];
+        for operand in &plan.instruction(id).operands {
+            own.iter_mut().zip(&needs[operand.index()]).for_each(|(a, b)| *a |= b);
+        }
+        if let Ok(place) = found.binary_search_by_key(&id, |(id, _)| *id) {
+            own[place / 64] |= 1 << (place % 64);
+        }
+        needs[id.index()] = own;
+    }
+    let needs_of = |a: usize, b: usize| needs[found[a].0.index()][b / 64] >> (b % 64) & 1 == 1;
+    let alike = |a: usize, b: usize| {
+        let key = |(id, collective): &(InstrId, Collective)| {
+            let (instr, from) = (plan.instruction(*id), plan.moved(*id));
+            let axes = collective.axes(&plan.mesh, plan.instruction(from).layout);
+            let is_move = matches!(instr.kind, InstrKind::Move(_));
+            (is_move, collective.code(), collective.terms().kind, axes, instr.dtype, instr.fold)
+        };
+        key(&found[a]) == key(&found[b]) && key(&found[a]).0
+    };
+    let mut sets: Vec<Vec<usize>> = Vec::new();
+    for at in 0..found.len() {
+        let fits = |set: &&mut Vec<usize>| {
+            set.iter().all(|other| alike(at, *other) && !needs_of(at, *other))
+        };
+        match sets.iter_mut().find(fits) {
+            Some(set) => set.push(at),
+            None => sets.push(vec![at]),
+        }
+    }
+    let mut first = vec![None; found.len()];
+    for set in sets.iter().filter(|set| set.len() > 1) {
+        set.iter().for_each(|at| first[*at] = Some(found[set[0]].0.0));
+    }
+    first
+}
