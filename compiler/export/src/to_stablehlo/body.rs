@@ -1,5 +1,5 @@
-//! The body of a function: what each device does, instruction by instruction, under the names of the
-//! source.
+//! The body of a function: what each device does, instruction by instruction, under the names of
+//! the source.
 
 use shard_ir::{FoldId, InstrId, InstrKind, MeshShape, Plan, PlanOutput};
 
@@ -176,28 +176,21 @@ impl<'p> Body<'p> {
         b.reshape(value, &shape)
     }
 
-    /// A folded block as a loop over its applications, which takes and gives one value, reads the
-    /// stacks of its own weights and caches at its turn, and writes its states there.
-    fn fold(
-        &mut self,
-        b: &mut Builder,
+    /// What a folded block reads that it does not make: the weights and caches of each
+    /// application, and what is the same for all.
+    fn read_from_outside(
+        &self,
         fold: FoldId,
         (first, last): (InstrId, InstrId),
-    ) -> Result<(), ExportError> {
+    ) -> [Vec<InstrId>; 2] {
         let plan = self.plan;
-        let block = &plan.folds[fold.index()];
-        let inside = |id: &InstrId| plan.runs_in(*id) == Some(fold);
-        let all = || (first.0..=last.0).map(InstrId).filter(inside);
-        let read: Vec<InstrId> = all()
-            .filter(|id| self.needed[id.index()])
-            .flat_map(|id| plan.instruction(id).operands.clone())
-            .collect();
-        // What is read from outside: weights of each application, and what is the same for all.
-        let mut stacks: Vec<InstrId> = Vec::new();
-        let mut same: Vec<InstrId> = Vec::new();
-        for id in read {
+        let inside = |id: InstrId| plan.runs_in(id) == Some(fold);
+        let [mut stacks, mut same] = [Vec::new(), Vec::new()];
+        let runs = (first.0..=last.0).map(InstrId);
+        let runs = runs.filter(|id| inside(*id) && self.needed[id.index()]);
+        for id in runs.flat_map(|id| plan.instruction(id).operands.clone()) {
             let instr = plan.instruction(id);
-            if inside(&id) || id == block.from {
+            if inside(id) || id == plan.folds[fold.index()].from {
                 continue;
             }
             let list = match instr.kind {
@@ -212,6 +205,22 @@ impl<'p> Body<'p> {
                 list.push(id);
             }
         }
+        [stacks, same]
+    }
+
+    /// A folded block as a loop over its applications, which takes and gives one value, reads the
+    /// stacks of its own weights and caches at its turn, and writes its states there.
+    fn fold(
+        &mut self,
+        b: &mut Builder,
+        fold: FoldId,
+        (first, last): (InstrId, InstrId),
+    ) -> Result<(), ExportError> {
+        let plan = self.plan;
+        let block = &plan.folds[fold.index()];
+        let inside = |id: &InstrId| plan.runs_in(*id) == Some(fold);
+        let all = || (first.0..=last.0).map(InstrId).filter(inside);
+        let [stacks, same] = self.read_from_outside(fold, (first, last));
         let kept: Vec<InstrId> =
             plan.outputs.iter().filter(|o| o.state && inside(&o.id)).map(|o| o.id).collect();
 

@@ -260,7 +260,8 @@ impl Builder {
         let mut over = over.to_vec();
         over.sort_unstable();
         let text = format!(
-            "stablehlo.reduce({} init: {}) applies stablehlo.{} across dimensions = [{}] : ({}, {}) -> {}",
+            "stablehlo.reduce({} init: {}) applies stablehlo.{} across dimensions = [{}] : \
+             ({}, {}) -> {}",
             a.name,
             start.name,
             combining(kind),
@@ -367,7 +368,8 @@ impl Builder {
         let scalar = tensor(&[], element);
         let [a, b, both] = ["a", "b", "both"].map(|name| self.fresh(name));
         format!(
-            "({{\n  ^bb0({a}: {scalar}, {b}: {scalar}):\n    {both} = stablehlo.{} {a}, {b} : {scalar}\n    \
+            "({{\n  ^bb0({a}: {scalar}, {b}: {scalar}):\n    \
+             {both} = stablehlo.{} {a}, {b} : {scalar}\n    \
              stablehlo.return {both} : {scalar}\n}})",
             combining(kind)
         )

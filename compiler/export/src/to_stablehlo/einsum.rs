@@ -113,7 +113,8 @@ impl Product<'_> {
             )
         };
         let text = format!(
-            "stablehlo.dot_general {}, {}, {batching}contracting_dims = {:?} x {:?} : ({}, {}) -> {}",
+            "stablehlo.dot_general {}, {}, {batching}contracting_dims = {:?} x {:?} : \
+             ({}, {}) -> {}",
             a.name,
             c.name,
             places(&contracted, &left.dims),

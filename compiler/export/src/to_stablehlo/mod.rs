@@ -135,8 +135,8 @@ impl Edge<'_> {
     }
 }
 
-/// `<@mesh, [{}, {"x", "y"}]>`: a dim of copies is whole, those of candidates and of terms are split
-/// by the axes that the value is partial over.
+/// `<@mesh, [{}, {"x", "y"}]>`: a dim of copies is whole, those of candidates and of terms are
+/// split by the axes that the value is partial over.
 fn sharding(mesh: &Mesh, layout: Layout, rank: usize, stacked: bool) -> String {
     let axes = |axes: &mut dyn Iterator<Item = shard_ir::AxisId>| {
         format!("{{{}}}", list(axes.map(|axis| quoted(mesh.name(axis)))))

@@ -2,7 +2,7 @@
 
 use shard_ir::{AxisList, Collective, Layout, MeshShape, Reduction};
 
-use super::builder::{Builder, Value, list, tensor};
+use super::builder::{Builder, Value, tensor};
 use super::ranks::{rank, table};
 use crate::devices::{groups, permute_pairs};
 use crate::error::ExportError;
@@ -76,8 +76,9 @@ impl Moved<'_> {
                 shape[to_dim] /= k;
                 let channel = b.channel();
                 let text = format!(
-                    "\"stablehlo.all_to_all\"({}) <{{{channel}, concat_dimension = {from_dim} : i64, \
-                     replica_groups = {}, split_count = {k} : i64, split_dimension = {to_dim} : i64}}> \
+                    "\"stablehlo.all_to_all\"({}) <{{{channel}, \
+                     concat_dimension = {from_dim} : i64, replica_groups = {}, \
+                     split_count = {k} : i64, split_dimension = {to_dim} : i64}}> \
                      : ({}) -> {}",
                     value.name,
                     table(&groups(mesh, &axes)),
@@ -239,8 +240,9 @@ impl Moved<'_> {
 pub(crate) fn permuted(b: &mut Builder, value: &Value, pairs: &[[u64; 2]]) -> Value {
     let channel = b.channel();
     let text = format!(
-        "\"stablehlo.collective_permute\"({}) <{{{channel}, source_target_pairs = {}}}> : ({}) -> {}",
-        list([&value.name]),
+        "\"stablehlo.collective_permute\"({}) <{{{channel}, source_target_pairs = {}}}> : \
+         ({}) -> {}",
+        value.name,
         table(pairs),
         value.ty(),
         value.ty()

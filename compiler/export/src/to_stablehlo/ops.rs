@@ -133,8 +133,9 @@ impl Ops<'_> {
             }
             Op::Fetch => {
                 let text = format!(
-                    "stablehlo.custom_call @annotate_device_placement({}) {{has_side_effect = true, \
-                     mhlo.frontend_attributes = {{_xla_buffer_placement = \"device\"}}}} : ({}) -> {}",
+                    "stablehlo.custom_call @annotate_device_placement({}) \
+                     {{has_side_effect = true, mhlo.frontend_attributes = \
+                     {{_xla_buffer_placement = \"device\"}}}} : ({}) -> {}",
                     value.name,
                     value.ty(),
                     value.ty()

@@ -40,7 +40,8 @@ pub(crate) fn take(
     let text = format!(
         "\"stablehlo.gather\"({}, {}) <{{dimension_numbers = #stablehlo.gather<offset_dims = [{}], \
          collapsed_slice_dims = [{shared}], {batching}start_index_map = [{shared}], \
-         index_vector_dim = {asked}>, indices_are_sorted = false, slice_sizes = array<i64: {sizes}>}}> \
+         index_vector_dim = {asked}>, indices_are_sorted = false, \
+         slice_sizes = array<i64: {sizes}>}}> \
          : ({}, {}) -> {}",
         table.name,
         at.name,
@@ -98,7 +99,8 @@ fn best(b: &mut Builder, gates: &Value, choices: u64) -> Value {
         ["a", "b", "a_number", "b_number", "better"].map(|name| b.fresh(name));
     let sorted = b.fresh("sorted");
     b.line(&format!(
-        "{sorted}:2 = \"stablehlo.sort\"({}, {}) <{{dimension = {dim} : i64, is_stable = true}}> ({{\n  \
+        "{sorted}:2 = \"stablehlo.sort\"({}, {}) \
+         <{{dimension = {dim} : i64, is_stable = true}}> ({{\n  \
          ^bb0({a}: {gate}, {c}: {gate}, {a_number}: {expert}, {c_number}: {expert}):\n    \
          {better} = stablehlo.compare GT, {a}, {c}, {} : ({gate}, {gate}) -> tensor<i1>\n    \
          stablehlo.return {better} : tensor<i1>\n\
