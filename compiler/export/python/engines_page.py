@@ -25,10 +25,15 @@ The page is written by
 compiler/export/python/run --engines
 ```
 
-which takes some twenty minutes, needs Python and a network, and counts anew what is not under `target/engines`.
+which takes some ten minutes for the CPU and an hour for the TPU on two cores, needs Python and a network, and counts anew what
+is not under `target/engines`.
 
 Bytes are those of rings, of K devices and the larger buffer D: a gather, a scatter and an all-to-all send D (K-1)/K, an
 all-reduce twice that, a permute D. What XLA:TPU spells as a fusion around an all-reduce and a slice is a reduce-scatter.
+
+That every move is given and twice the bytes are sent has one cause on both: XLA makes an all-reduce and a slice of what the plan
+scatters, on the CPU wherever a constraint asks for it, on the TPU also where the module writes the scatter along a minor-most dim that
+is small on each device (the column of the plan there; XLA:TPU makes all-reduces of some such gathers as well).
 """
 
 TABLE = """
@@ -39,9 +44,9 @@ TABLE = """
 # Why XLA sends less than the plan, given specs alone: what was read in the compiled modules.
 WHY = {
     "book/context_parallel block": (
-        "XLA leaves the queries where they lie and gathers keys and values, which are as many as the queries here only "
-        "together; the plan changes queries, keys, values and the result from positions to heads and back by four "
-        "all-to-alls. Of a gather of the keys `--why-not all-gather:k` says that it is dearer by 3.6 %."
+        "XLA leaves the queries where they lie and gathers keys and values; the plan changes queries, keys, values and the result "
+        "from positions to heads and back by four all-to-alls. The best plan that gathers the keys is 3.6 % slower "
+        "(`--why-not all-gather:k`)."
     ),
     "language/models tower": (
         "XLA reduces on every device where the plan scatters and gathers: the same bytes, less the few sums that a norm over "
@@ -66,9 +71,8 @@ WHY = {
         "latency."
     ),
     "moe/deepspeed_1_3b_moe_128 experts": (
-        "XLA sends the tokens by all-to-alls over all axes of the experts; the plan gathers them over `p` and goes by "
-        "all-to-all over `d`. The bytes are more, and on links between machines fewer (`explain`: left where it lies, 1.60 "
-        "us slower)."
+        "XLA moves the tokens by all-to-alls over all axes of the experts; the plan gathers them over `p` and goes by all-to-all "
+        "over `d`. The best plan with all-to-alls over `p` is 1.60 us slower (`explain`)."
     ),
 }
 
@@ -178,8 +182,8 @@ def page(folder):
         out += summary(counted[platform][0], platform)
     out += ["", "## Where XLA sends less, given specs alone\n"]
     out.append(
-        "A plan is the fastest of its space, not the one that sends least. In each of these, that of fewer bytes takes longer "
-        "by the cost model:\n"
+        "A plan is the fastest of its space by the cost model, not the one that sends least. What XLA does instead was read in "
+        "the compiled modules and what it would cost in `explain`; where no time is named, the reason is ours.\n"
     )
     for key in everything:
         parts = {p: part(counted[p][0].get(key, {}), "specs") for p in PLATFORMS}
