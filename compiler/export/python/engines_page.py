@@ -33,7 +33,8 @@ all-reduce twice that, a permute D. What XLA:TPU spells as a fusion around an al
 
 That every move is given and twice the bytes are sent has one cause on both: XLA makes an all-reduce and a slice of what the plan
 scatters, on the CPU wherever a constraint asks for it, on the TPU also where the module writes the scatter along a minor-most dim that
-is small on each device (the column of the plan there; XLA:TPU makes all-reduces of some such gathers as well).
+is small on each device (the column of the plan there). XLA:TPU also makes of some gathers, most of those over all chips, an all-reduce
+of zeros with each device's own block written in.
 """
 
 TABLE = """
