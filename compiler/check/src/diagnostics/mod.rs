@@ -2,6 +2,7 @@
 //! a [`Diagnostic`](crate::Diagnostic). [`ALL`] lists every code; each has a page in
 //! `spec/diagnostics/`.
 
+pub mod audits;
 pub mod configs;
 pub mod dims;
 pub mod dtypes;
@@ -25,6 +26,7 @@ pub mod straddles;
 pub mod syntax;
 pub mod words;
 
+pub use audits::AuditProblem;
 pub use configs::ConfigProblem;
 pub use dims::DimProblem;
 pub use dtypes::DtypeProblem;
@@ -178,6 +180,8 @@ pub const ALL: &[(&str, &str, Source)] = &[
     ("E0860", "IR text that cannot be read", Source::LaterPass),
     ("E0861", "IR text that is no legal plan", Source::LaterPass),
     ("E0870", "an einsum that JAX has no letters for", Source::LaterPass),
+    ("E0880", "a compiled program, or the one before it, that cannot be read", Source::CommandLine),
+    ("E0881", "a compiled program that sends more than it may", Source::CommandLine),
     ("E0890", "a model configuration from which no layer can be made", Source::CommandLine),
     ("E0901", "an internal error", Source::LaterPass),
 ];

@@ -1,0 +1,421 @@
+//! Every collective of a program, counted once: with its devices, its bytes, how often it runs, and
+//! where it comes from.
+
+use std::rc::Rc;
+
+use rustc_hash::FxHashMap;
+
+use crate::axes::{self, NamedMesh};
+use crate::flow;
+use crate::hlo::attributes::{Metadata, attribute, braced};
+use crate::hlo::groups::{self, Groups, MOST_DEVICES};
+use crate::hlo::shape::{Array, arrays};
+use crate::hlo::tables::Place;
+use crate::hlo::visits::{Visits, visits};
+use crate::hlo::{Instruction, Module, ReadError};
+
+/// What a collective does.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Kind {
+    /// Each device receives the parts of all.
+    AllGather,
+    /// Terms are added up, on every device.
+    AllReduce,
+    /// Terms are added up, each device receiving a part.
+    ReduceScatter,
+    /// Each device sends a part to every other one.
+    AllToAll,
+    /// Each device sends what it has to one other.
+    Permute,
+    /// One device sends what it has to all.
+    Broadcast,
+}
+
+impl Kind {
+    /// The name in the field, and in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::AllGather => "all-gather",
+            Kind::AllReduce => "all-reduce",
+            Kind::ReduceScatter => "reduce-scatter",
+            Kind::AllToAll => "all-to-all",
+            Kind::Permute => "collective-permute",
+            Kind::Broadcast => "collective-broadcast",
+        }
+    }
+
+    /// What an operation does, if it is a collective or begins one. What ends one counts nothing.
+    fn of(opcode: &str) -> Option<Kind> {
+        Some(match opcode.strip_suffix("-start").unwrap_or(opcode) {
+            "all-gather" => Kind::AllGather,
+            "all-reduce" => Kind::AllReduce,
+            "reduce-scatter" => Kind::ReduceScatter,
+            "all-to-all" | "ragged-all-to-all" => Kind::AllToAll,
+            "collective-permute" => Kind::Permute,
+            "collective-broadcast" => Kind::Broadcast,
+            _ => return None,
+        })
+    }
+}
+
+/// Who takes part.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Members {
+    /// Groups of devices, of one size.
+    Groups(Rc<Groups>),
+    /// Who sends to whom.
+    Pairs(Rc<Vec<(u64, u64)>>),
+}
+
+/// A collective of a program.
+#[derive(Clone, Debug)]
+pub struct Collective {
+    /// Its name in the dump.
+    pub name: String,
+    /// Its operation in the dump.
+    pub opcode: String,
+    /// What it does.
+    pub kind: Kind,
+    /// The computation it stands in, by name.
+    pub computation: String,
+    /// The same, and the instruction, as indices of the module.
+    pub at: (usize, u32),
+    /// How often it runs in one run of the program.
+    pub executions: u128,
+    /// The loops around it, outermost first, as indices of [`Program::loops`].
+    pub loops: Vec<usize>,
+    /// Whether it stands in a branch of a conditional: then it runs at most so often.
+    pub in_branch: bool,
+    /// What each device brings.
+    pub operands: Vec<Array>,
+    /// The bytes on one device of the larger buffer: what an all-gather gives, what the others
+    /// take.
+    pub buffer_bytes: u64,
+    /// Bytes that the busiest device sends each time it runs.
+    pub wire_bytes_once: u64,
+    /// Who takes part.
+    pub members: Members,
+    /// Devices in a group; 2 for pairs.
+    pub group_size: u64,
+    /// The axes of the mesh that it runs along, as indices; `None` where no mesh is known, or the
+    /// groups run along none.
+    pub axes: Option<Vec<usize>>,
+    /// The scopes and the primitive that it comes from.
+    pub op_name: Option<String>,
+    /// The places that it comes from, innermost first.
+    pub stack: Vec<Place>,
+    /// The fusion whose place it is, where it has none of its own.
+    pub place_of: Option<String>,
+    /// Other instructions that are the same collective, begun or ended asynchronously.
+    pub also_spelled_as: Vec<String>,
+    /// What else is known of it.
+    pub flow: flow::Flow,
+}
+
+impl Collective {
+    /// Bytes that the busiest device sends in one run of the program.
+    pub fn wire_bytes(&self) -> u64 {
+        let bytes = u128::from(self.wire_bytes_once).saturating_mul(self.executions);
+        u64::try_from(bytes).unwrap_or(u64::MAX)
+    }
+
+    /// The innermost place.
+    pub fn source(&self) -> Option<&Place> {
+        self.stack.first()
+    }
+}
+
+/// A loop, as a report names it.
+#[derive(Clone, Debug)]
+pub struct Loop {
+    /// The computation that is its body, by name.
+    pub body: String,
+    /// How often it turns each time.
+    pub trips: u64,
+    /// How that is known: `known_trip_count`, `condition` or `unknown`.
+    pub how: &'static str,
+    /// How often its body runs in one run of the program.
+    pub executions: u128,
+}
+
+/// What a program sends.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// The name of the module.
+    pub name: String,
+    /// How many devices run it.
+    pub devices: u64,
+    /// Its loops, in order.
+    pub loops: Vec<Loop>,
+    /// Its collectives, in the order in which the program gets to them.
+    pub collectives: Vec<Collective>,
+}
+
+/// Group lists of all collectives together may name so many devices.
+const MOST_LISTED: u64 = 4 * MOST_DEVICES;
+
+/// Finds the collectives of a module.
+pub fn collectives(
+    module: &Module<'_>,
+    mesh: Option<&NamedMesh>,
+) -> Result<Program, ReadError> {
+    let visits = visits(module)?;
+    let mut finder = Finder {
+        module,
+        visits: &visits,
+        mesh,
+        groups: FxHashMap::default(),
+        listed: 0,
+        spelled: FxHashMap::default(),
+        found: Vec::new(),
+    };
+    for &computation in &visits.order {
+        for at in 0..module.computations[computation].instructions.len() {
+            finder.look_at(computation, at as u32)?;
+        }
+    }
+    let collectives = finder.found;
+    let loops = visits.loops.iter().map(|of| Loop {
+        body: module.computations[of.body].name.to_string(),
+        trips: of.trips,
+        how: of.known.word(),
+        executions: of.executions,
+    });
+    Ok(Program {
+        name: module.name.to_string(),
+        devices: module.devices(),
+        loops: loops.collect(),
+        collectives,
+    })
+}
+
+/// Members that were read, with the axes that they run along.
+type Read = (Members, u64, Option<Vec<usize>>);
+
+struct Finder<'m, 'a> {
+    module: &'m Module<'a>,
+    visits: &'m Visits,
+    mesh: Option<&'m NamedMesh>,
+    /// Members by how they are written, so that each list is read once.
+    groups: FxHashMap<(String, bool), Read>,
+    listed: u64,
+    /// Collectives that are begun and ended asynchronously in several places, by channel and chain.
+    spelled: FxHashMap<(String, String), usize>,
+    found: Vec<Collective>,
+}
+
+impl<'a> Finder<'_, 'a> {
+    fn look_at(&mut self, computation: usize, at: u32) -> Result<(), ReadError> {
+        let module = self.module;
+        let instruction = &module.computations[computation].instructions[at as usize];
+        let Some(mut kind) = Kind::of(instruction.opcode).or_else(|| sends(instruction)) else {
+            return Ok(());
+        };
+        let Some(visit) = &self.visits.of[computation] else { return Ok(()) };
+        let chain = braced(instruction.attributes, "frontend_attributes")
+            .and_then(|inner| attribute(inner, "chain_id"));
+        if let (Some(chain), Some(channel)) = (chain, instruction.attribute("channel_id")) {
+            let key = (channel.to_string(), chain.to_string());
+            if let Some(known) = self.spelled.get(&key) {
+                self.found[*known].also_spelled_as.push(instruction.name.to_string());
+                return Ok(());
+            }
+            self.spelled.insert(key, self.found.len());
+        }
+        let operands = self.operands(computation, instruction)?;
+        let (members, group_size, axes) = self.members(kind, instruction)?;
+        let flow = flow::of(module, self.visits, (computation, at), kind, group_size);
+        if kind == Kind::AllReduce && flow.scattered_in_its_fusion {
+            kind = Kind::ReduceScatter;
+        }
+        let brought = operands.iter().try_fold(0_u64, |sum, a| sum.checked_add(a.bytes()?));
+        let (buffer_bytes, wire_bytes_once) = brought
+            .and_then(|brought| bytes(kind, brought, group_size, &members))
+            .ok_or_else(|| ReadError {
+                message: format!("`%{}` sends more than 2^64 bytes", instruction.name),
+                span: instruction.span,
+            })?;
+        let (metadata, place_of) = self.place(computation, instruction);
+        self.found.push(Collective {
+            name: instruction.name.to_string(),
+            opcode: instruction.opcode.to_string(),
+            kind,
+            computation: module.computations[computation].name.to_string(),
+            at: (computation, at),
+            executions: visit.executions,
+            loops: visit.loops.clone(),
+            in_branch: visit.in_branch,
+            operands,
+            buffer_bytes,
+            wire_bytes_once,
+            members,
+            group_size,
+            axes,
+            stack: module.tables.stack(&metadata),
+            op_name: metadata.op_name,
+            place_of,
+            also_spelled_as: Vec::new(),
+            flow,
+        });
+        Ok(())
+    }
+
+    /// The arrays that each device brings.
+    fn operands(
+        &self,
+        computation: usize,
+        instruction: &Instruction<'_>,
+    ) -> Result<Vec<Array>, ReadError> {
+        let all = &self.module.computations[computation].instructions;
+        let mut found = Vec::new();
+        // Of a ragged all-to-all the first operand is sent, of a send the first as well.
+        let first_alone = matches!(instruction.opcode, "ragged-all-to-all" | "send");
+        let count = if first_alone { 1 } else { instruction.operands.len() };
+        for operand in instruction.operands.iter().take(count) {
+            let operand = &all[*operand as usize];
+            let shapes = arrays(operand.shape).ok_or_else(|| ReadError {
+                message: format!("`%{}` has no shape of HLO: `{}`", operand.name, operand.shape),
+                span: operand.span,
+            })?;
+            found.extend(shapes);
+        }
+        if found.is_empty() {
+            let message = format!("expected an operand of `%{}`", instruction.name);
+            return Err(ReadError { message, span: instruction.span });
+        }
+        Ok(found)
+    }
+
+    /// Who takes part, how many of them in a group, and the axes that they run along.
+    fn members(&mut self, kind: Kind, instruction: &Instruction<'_>) -> Result<Read, ReadError> {
+        let pairs = match instruction.opcode {
+            "send" => braced(instruction.attributes, "frontend_attributes")
+                .and_then(|inner| attribute(inner, "_xla_send_recv_source_target_pairs"))
+                .map(|quoted| quoted.trim_matches('"')),
+            _ => instruction.attribute("source_target_pairs"),
+        };
+        let text = match kind {
+            Kind::Permute => pairs.ok_or("source_target_pairs"),
+            _ => Ok(instruction.attribute("replica_groups").unwrap_or("{}")),
+        };
+        let wrong = |message: String| ReadError {
+            message: format!("of `%{}`: {message}", instruction.name),
+            span: instruction.span,
+        };
+        let text = text.map_err(|name| wrong(format!("expected `{name}=`")))?;
+        // By replicas alone, where no channel joins the partitions too.
+        let by_replica = instruction.attribute("channel_id").is_none();
+        let key = (text.to_string(), by_replica);
+        if let Some(known) = self.groups.get(&key) {
+            return Ok(known.clone());
+        }
+        let devices = self.module.devices();
+        if devices > MOST_DEVICES {
+            return Err(wrong(format!("{devices} devices; at most {MOST_DEVICES} are read")));
+        }
+        self.listed = self.listed.saturating_add(devices);
+        if self.listed > MOST_LISTED {
+            return Err(wrong(format!("its groups and those before name {MOST_LISTED} devices")));
+        }
+        let read = if kind == Kind::Permute {
+            let pairs = groups::pairs(text, devices).map_err(wrong)?;
+            let axes = self.mesh.map(|mesh| axes::of_pairs(mesh, &pairs));
+            (Members::Pairs(Rc::new(pairs)), 2, axes)
+        } else {
+            let mut read = groups::read(text, devices).map_err(wrong)?;
+            self.written_out(&mut read, instruction, by_replica);
+            let size = read.groups.first().map_or(0, Vec::len);
+            if read.groups.iter().any(|group| group.len() != size) {
+                return Err(wrong("its groups are of different sizes".to_string()));
+            }
+            let axes = self.mesh.and_then(|mesh| axes::of_groups(mesh, &read.groups));
+            (Members::Groups(Rc::new(read)), size as u64, axes)
+        };
+        self.groups.insert(key, read.clone());
+        Ok(read)
+    }
+
+    /// Makes numbers of devices of the numbers in groups, which may count replicas.
+    fn written_out(&self, read: &mut Groups, instruction: &Instruction<'_>, by_replica: bool) {
+        let (partitions, replicas) = (self.module.partitions, self.module.replicas);
+        let global = instruction.attribute("use_global_device_ids") == Some("true");
+        if read.groups.is_empty() {
+            // All devices; without a channel, all replicas of each partition.
+            let all: Vec<u64> =
+                (0..if by_replica { replicas } else { partitions * replicas }).collect();
+            read.groups.push(all);
+        } else if by_replica || global || partitions == 1 {
+            // Numbers of replicas, or of devices.
+        } else if replicas == 1
+            && read.groups.len() == 1
+            && read.groups[0] == [0]
+            && partitions > 1
+        {
+            // The one replica, over all partitions.
+            read.groups = vec![(0..partitions).collect()];
+        }
+        if by_replica && partitions > 1 {
+            let of = |group: &Vec<u64>, partition: u64| {
+                group.iter().map(|replica| replica * partitions + partition).collect()
+            };
+            read.groups = read
+                .groups
+                .iter()
+                .flat_map(|group| (0..partitions).map(move |partition| of(group, partition)))
+                .collect();
+        }
+    }
+
+    /// Where a collective comes from: its own place, else that of the fusion that it stands in.
+    fn place(&self, computation: usize, instruction: &Instruction<'a>) -> Placed<'a> {
+        let own = Metadata::of(instruction.attributes);
+        if !own.is_empty() {
+            return (own, None);
+        }
+        let caller = self.visits.of[computation].as_ref().and_then(|visit| visit.caller);
+        if let Some((around, at)) = caller {
+            let caller = &self.module.computations[around].instructions[at as usize];
+            let found = Metadata::of(caller.attributes);
+            if caller.opcode != "while" && !found.is_empty() {
+                return (found, Some(caller.name.to_string()));
+            }
+        }
+        (own, None)
+    }
+}
+
+/// Where an instruction comes from, and the fusion that says so, where it does not itself.
+type Placed<'a> = (Metadata<'a>, Option<String>);
+
+/// A `send` to another device is a permute; one to the host sends nothing over the network.
+fn sends(instruction: &Instruction<'_>) -> Option<Kind> {
+    let to_device = instruction.opcode == "send"
+        && instruction.attributes.contains("_xla_send_recv_source_target_pairs")
+        && instruction.attribute("is_host_transfer") != Some("true");
+    to_device.then_some(Kind::Permute)
+}
+
+/// The bytes of the larger buffer, and those that the busiest device sends, where each device
+/// brings so many.
+fn bytes(kind: Kind, brought: u64, group: u64, members: &Members) -> Option<(u64, u64)> {
+    let all_but_own = |buffer: u64, times: u128| {
+        let sent = u128::from(buffer) * u128::from(group.saturating_sub(1)) * times;
+        u64::try_from(sent.div_ceil(u128::from(group.max(1)))).ok()
+    };
+    Some(match kind {
+        Kind::AllGather => (brought.checked_mul(group)?, brought.checked_mul(group.max(1) - 1)?),
+        Kind::AllReduce => (brought, all_but_own(brought, 2)?),
+        Kind::ReduceScatter | Kind::AllToAll => (brought, all_but_own(brought, 1)?),
+        // From device to device in a ring, each sends it on once.
+        Kind::Broadcast => (brought, if group > 1 { brought } else { 0 }),
+        Kind::Permute => {
+            let mut sends: FxHashMap<u64, u64> = FxHashMap::default();
+            if let Members::Pairs(pairs) = members {
+                for (from, _) in pairs.iter().filter(|(from, to)| from != to) {
+                    *sends.entry(*from).or_default() += 1;
+                }
+            }
+            (brought, brought.checked_mul(sends.values().copied().max().unwrap_or(0))?)
+        }
+    })
+}

@@ -1,0 +1,257 @@
+//! What a collective gathers, and what becomes of what it gives: enough to say why it is there.
+
+use crate::collectives::Kind;
+use crate::hlo::attributes::Metadata;
+use crate::hlo::shape::{Array, arrays, single};
+use crate::hlo::visits::Visits;
+use crate::hlo::{Instruction, Module};
+
+/// A value: an instruction of a computation.
+type At = (usize, u32);
+
+/// What is known of a collective beside itself.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Flow {
+    /// The parameter of the program that it takes, as the program names it, where nothing was
+    /// computed of it on the way.
+    pub parameter: Option<String>,
+    /// Of that parameter it takes one slice in each turn of a loop.
+    pub is_a_slice: bool,
+    /// What it gives is a result of the program, and nothing is computed of it.
+    pub is_a_result: bool,
+    /// An all-reduce of which every device uses its own part alone: a reduce-scatter sends half.
+    pub is_only_sliced: bool,
+    /// An all-reduce with the slice inside one fusion: XLA runs it as a reduce-scatter.
+    pub scattered_in_its_fusion: bool,
+    /// An all-reduce of zeros into which each device wrote its part: an all-gather sends half.
+    pub is_a_gather_of_parts: bool,
+}
+
+/// Values that are looked at for one collective: what is further away is not seen.
+const MOST_STEPS: usize = 2000;
+
+/// Follows the values around a collective.
+pub fn of(module: &Module<'_>, visits: &Visits, at: At, kind: Kind, group: u64) -> Flow {
+    let flow = Tracer { module, visits };
+    let parameter = flow.parameter(at);
+    let reduces = kind == Kind::AllReduce && group > 1;
+    let sliced = reduces && flow.only_sliced(at, group, true);
+    Flow {
+        is_a_slice: parameter.as_ref().is_some_and(|(_, slice)| *slice),
+        parameter: parameter.map(|(name, _)| name),
+        is_a_result: flow.is_a_result(at),
+        scattered_in_its_fusion: reduces
+            && flow.is_in_a_fusion(at.0)
+            && flow.only_sliced(at, group, false),
+        is_only_sliced: sliced,
+        is_a_gather_of_parts: reduces && flow.adds_to_zeros(at),
+    }
+}
+
+/// Operations that give what they take, in another form.
+fn hands_on(opcode: &str) -> bool {
+    matches!(
+        opcode,
+        "copy"
+            | "copy-start"
+            | "copy-done"
+            | "bitcast"
+            | "bitcast-convert"
+            | "convert"
+            | "reshape"
+            | "transpose"
+            | "opt-barrier"
+    )
+}
+
+struct Tracer<'m, 'a> {
+    module: &'m Module<'a>,
+    visits: &'m Visits,
+}
+
+impl<'m, 'a> Tracer<'m, 'a> {
+    fn instruction(&self, at: At) -> &'m Instruction<'a> {
+        &self.module.computations[at.0].instructions[at.1 as usize]
+    }
+
+    /// The computation that a fusion or call runs.
+    fn callee(&self, instruction: &Instruction<'_>) -> Option<usize> {
+        if !matches!(instruction.opcode, "fusion" | "call" | "async-start") {
+            return None;
+        }
+        let name = instruction.attribute("calls").or_else(|| instruction.attribute("to_apply"))?;
+        self.module.computation_named(name)
+    }
+
+    fn caller(&self, computation: usize) -> Option<At> {
+        self.visits.of[computation].as_ref()?.caller
+    }
+
+    fn is_in_a_fusion(&self, computation: usize) -> bool {
+        self.caller(computation).is_some_and(|at| self.instruction(at).opcode == "fusion")
+    }
+
+    /// The parameter of the program that the first operand is, and whether a slice of it.
+    fn parameter(&self, at: At) -> Option<(String, bool)> {
+        let mut at = (at.0, *self.instruction(at).operands.first()?);
+        // Which elements of tuples are meant, the outermost first.
+        let mut elements: Vec<usize> = Vec::new();
+        let mut is_slice = false;
+        for _ in 0..MOST_STEPS {
+            let instruction = self.instruction(at);
+            let operand = |n: usize| instruction.operands.get(n).map(|o| (at.0, *o));
+            at = match instruction.opcode {
+                "parameter" => match self.caller(at.0) {
+                    None => {
+                        let name = Metadata::of(instruction.attributes).op_name;
+                        let name = name.unwrap_or_else(|| instruction.name.to_string());
+                        return elements.is_empty().then_some((name, is_slice));
+                    }
+                    Some(caller) => {
+                        let call = self.instruction(caller);
+                        (caller.0, *call.operands.get(instruction.index()?)?)
+                    }
+                },
+                "get-tuple-element" => {
+                    elements.push(instruction.index()?);
+                    operand(0)?
+                }
+                "tuple" => operand(elements.pop()?)?,
+                "dynamic-slice" => {
+                    is_slice |= self.visits.of[at.0].as_ref().is_some_and(|v| !v.loops.is_empty());
+                    operand(0)?
+                }
+                // What a copy starts with is behind the copy in its tuple: the value is the same.
+                opcode if hands_on(opcode) => operand(0)?,
+                _ => {
+                    let callee = self.callee(instruction)?;
+                    (callee, self.module.computations[callee].root)
+                }
+            };
+        }
+        None
+    }
+
+    /// Whether everything that is made of a value is a part of it of one device's size. `outside`:
+    /// also what a fusion around it gives is followed.
+    fn only_sliced(&self, at: At, group: u64, outside: bool) -> bool {
+        let Some(given) = arrays(self.instruction(at).shape) else { return false };
+        let mut left: Vec<(At, Option<Array>)> =
+            vec![(at, if given.len() == 1 { given.into_iter().next() } else { None })];
+        let mut slices = 0;
+        let mut steps = 0;
+        while let Some((at, whole)) = left.pop() {
+            steps += 1;
+            if steps > MOST_STEPS {
+                return false;
+            }
+            let computation = &self.module.computations[at.0];
+            if computation.root == at.1 {
+                let caller = self.caller(at.0).filter(|_| outside && self.is_in_a_fusion(at.0));
+                let Some(caller) = caller else { return false };
+                left.push((caller, whole.clone()));
+            }
+            for &user in &computation.users[at.1 as usize] {
+                let user_at = (at.0, user);
+                let instruction = self.instruction(user_at);
+                match instruction.opcode {
+                    "get-tuple-element" => left.push((user_at, single(instruction.shape))),
+                    "dynamic-slice" => {
+                        let is_first = instruction.operands.first() == Some(&at.1)
+                            && instruction.operands[1..].iter().all(|o| *o != at.1);
+                        let part = single(instruction.shape).and_then(|a| a.elements());
+                        let whole = whole.as_ref().and_then(Array::elements);
+                        let is_part = part.and_then(|part| part.checked_mul(group)) == whole;
+                        if !(is_first && is_part && whole.is_some()) {
+                            return false;
+                        }
+                        slices += 1;
+                    }
+                    opcode if hands_on(opcode) => left.push((user_at, whole.clone())),
+                    "fusion" => {
+                        let Some(callee) = self.callee(instruction) else { return false };
+                        let places = instruction.operands.iter().enumerate();
+                        for (number, _) in places.filter(|(_, o)| **o == at.1) {
+                            match self.module.computations[callee].parameter(number) {
+                                Some(parameter) => left.push(((callee, parameter), whole.clone())),
+                                None => return false,
+                            }
+                        }
+                    }
+                    _ => return false,
+                }
+            }
+        }
+        slices > 0
+    }
+
+    /// Whether what a collective gives is a result of the program as it is.
+    fn is_a_result(&self, at: At) -> bool {
+        let mut left = vec![at];
+        let mut steps = 0;
+        while let Some(at) = left.pop() {
+            steps += 1;
+            if steps > MOST_STEPS {
+                return false;
+            }
+            let computation = &self.module.computations[at.0];
+            if computation.root == at.1 {
+                match self.caller(at.0) {
+                    None => return true,
+                    Some(caller) if self.callee(self.instruction(caller)).is_some() => {
+                        left.push(caller);
+                    }
+                    Some(_) => {}
+                }
+            }
+            for &user in &computation.users[at.1 as usize] {
+                let instruction = self.instruction((at.0, user));
+                let opcode = instruction.opcode;
+                let is_last = opcode == "tuple" && computation.root == user;
+                let ends = opcode.ends_with("-done") || opcode == "get-tuple-element";
+                if hands_on(opcode) || is_last || ends {
+                    left.push((at.0, user));
+                } else if let Some(callee) = self.callee(instruction) {
+                    let computation = &self.module.computations[callee];
+                    let number = instruction.operands.iter().position(|o| *o == at.1);
+                    if let Some(parameter) = number.and_then(|n| computation.parameter(n)) {
+                        left.push((callee, parameter));
+                    }
+                }
+            }
+        }
+        false
+    }
+
+    /// Whether an all-reduce takes zeros into which a part was written.
+    fn adds_to_zeros(&self, at: At) -> bool {
+        let Some(&operand) = self.instruction(at).operands.first() else { return false };
+        let mut at = (at.0, operand);
+        let mut written = false;
+        for _ in 0..MOST_STEPS {
+            let instruction = self.instruction(at);
+            let first = instruction.operands.first().map(|o| (at.0, *o));
+            let next = match instruction.opcode {
+                "dynamic-update-slice" => {
+                    written = true;
+                    first
+                }
+                "constant" => {
+                    let value = instruction.operand_text.trim().parse::<f64>();
+                    return written && value == Ok(0.0);
+                }
+                "broadcast" if written => first,
+                "parameter" => self.caller(at.0).and_then(|caller| {
+                    let operand = *self.instruction(caller).operands.get(instruction.index()?)?;
+                    let is_loop = self.instruction(caller).opcode == "while";
+                    (!is_loop).then_some((caller.0, operand))
+                }),
+                opcode if hands_on(opcode) => first,
+                _ => self.callee(instruction).map(|c| (c, self.module.computations[c].root)),
+            };
+            let Some(next) = next else { return false };
+            at = next;
+        }
+        false
+    }
+}

@@ -1,0 +1,151 @@
+//! A dump that is cut off or changed gives a count or an error with a place, and never a panic;
+//! what is looked at grows with the text.
+
+#![allow(missing_docs)]
+
+mod common;
+
+use common::{builds, own};
+use shard_audit::collectives::collectives;
+use shard_audit::hlo::{Module, ReadError};
+
+/// A sequence of numbers that depends on nothing but its seed.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, bound: usize) -> usize {
+        // Knuth's multiplier; the high bits are the good ones.
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.0 >> 33) as usize % bound
+    }
+}
+
+fn audit(text: &str) -> Result<usize, ReadError> {
+    let module = Module::read(text)?;
+    collectives(&module, None).map(|found| found.collectives.len())
+}
+
+/// The place is in the text, and the sentence says something.
+fn is_clear(error: &ReadError, text: &str) {
+    let ReadError { message, span } = error;
+    assert!(span.start <= text.len() && span.end <= text.len().max(span.start), "{error:?}");
+    assert!(message.len() > 10 && !message.ends_with('.') && !message.contains('\n'), "{message}");
+}
+
+/// A dump with something changed, in text that stays UTF-8.
+fn mutated(text: &str, numbers: &mut Numbers) -> String {
+    let mut bytes = text.as_bytes().to_vec();
+    for _ in 0..=numbers.below(3) {
+        let at = numbers.below(bytes.len());
+        match numbers.below(6) {
+            0 => bytes.truncate(at.max(1)),
+            1 => drop(bytes.remove(at)),
+            2 => bytes[at] = b"(){}[]\"',%=0129-\n ax"[numbers.below(20)],
+            3 => {
+                let to = (at + numbers.below(200)).min(bytes.len());
+                bytes.drain(at..to);
+            }
+            4 => {
+                let to = (at + numbers.below(400)).min(bytes.len());
+                let part = bytes[at..to].to_vec();
+                let into = numbers.below(bytes.len());
+                bytes.splice(into..into, part);
+            }
+            _ => {
+                let digits: Vec<usize> =
+                    (0..bytes.len()).filter(|at| bytes[*at].is_ascii_digit()).collect();
+                if let Some(at) = digits.get(numbers.below(digits.len().max(1))) {
+                    bytes.splice(*at..*at, *b"99999999999");
+                }
+            }
+        }
+        if bytes.is_empty() {
+            break;
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn mutate(times: usize) {
+    let builds = builds(&own());
+    let mut numbers = Numbers(17);
+    let mut refused = 0;
+    for turn in 0..times {
+        let build = &builds[turn % builds.len()];
+        let text = mutated(&build.text, &mut numbers);
+        if let Err(error) = audit(&text) {
+            is_clear(&error, &text);
+            refused += 1;
+        }
+    }
+    assert!(refused * 4 > times, "{refused} of {times}");
+}
+
+#[test]
+fn a_changed_dump_gives_a_count_or_a_clear_error() {
+    mutate(2_000);
+}
+
+#[test]
+#[ignore = "slow: 40,000 more of the same"]
+fn forty_thousand_changed_dumps_give_a_count_or_a_clear_error() {
+    mutate(40_000);
+}
+
+#[test]
+fn a_dump_that_is_cut_off_anywhere_is_refused() {
+    for build in builds(&own()) {
+        let text = &build.text;
+        // Behind the last brace there is nothing to miss.
+        let end = text.trim_end().len() - 1;
+        let mut numbers = Numbers(4);
+        for _ in 0..60 {
+            let cut = numbers.below(end);
+            if !text.is_char_boundary(cut) {
+                continue;
+            }
+            let error = audit(&text[..cut]).expect_err(&build.name);
+            is_clear(&error, &text[..cut]);
+        }
+    }
+}
+
+#[test]
+fn what_is_looked_at_grows_with_the_text() {
+    for build in builds(&own()) {
+        let module = Module::read(&build.text).expect("it is right");
+        assert!(module.work < 8 * build.text.len() as u64, "{}: {}", build.name, module.work);
+    }
+}
+
+#[test]
+fn nothing_deep_takes_stack_and_nothing_round_is_followed() {
+    let head = "HloModule m, num_partitions=4\n\n";
+    let deep = "(".repeat(100_000);
+    let text = format!("{head}ENTRY %e (p: f32[]) -> f32[] {{\n  %p = {deep}f32[] parameter(0)\n}}\n");
+    is_clear(&audit(&text).expect_err("too deep"), &text);
+    let ring = format!(
+        "{head}%a (p: f32[]) -> f32[] {{\n  %p = f32[] parameter(0)\n  ROOT %c = f32[] \
+        call(%p), to_apply=%b\n}}\n\n%b (p: f32[]) -> f32[] {{\n  %p = f32[] parameter(0)\n  ROOT \
+        %c = f32[] call(%p), to_apply=%a\n}}\n\nENTRY %e (p: f32[]) -> f32[] {{\n  %p = f32[] \
+        parameter(0)\n  ROOT %c = f32[] call(%p), to_apply=%a\n}}\n"
+    );
+    let error = audit(&ring).expect_err("a ring");
+    assert!(error.message.contains("ring"), "{error:?}");
+    // Each computation calls the next one twice: 2^200 runs, and 200 computations to look at.
+    let mut text = head.to_string();
+    text.push_str("%c0 (p: f32[8]) -> f32[8] {\n  %p = f32[8]{0} parameter(0)\n  ROOT %r = \
+        f32[8]{0} all-reduce(%p), channel_id=1, replica_groups={}, to_apply=%none\n}\n\n");
+    for n in 1..200 {
+        let of = n - 1;
+        text.push_str(&format!(
+            "%c{n} (p: f32[8]) -> f32[8] {{\n  %p = f32[8]{{0}} parameter(0)\n  %a = f32[8]{{0}} \
+            call(%p), to_apply=%c{of}\n  ROOT %b = f32[8]{{0}} call(%a), to_apply=%c{of}\n}}\n\n"
+        ));
+    }
+    text.push_str("ENTRY %e (p: f32[8]) -> f32[8] {\n  %p = f32[8]{0} parameter(0)\n  ROOT %c = \
+        f32[8]{0} call(%p), to_apply=%c199\n}\n");
+    let module = Module::read(&text).expect("it is right");
+    let found = collectives(&module, None).expect("it is right");
+    assert_eq!((found.collectives.len(), found.collectives[0].wire_bytes()), (1, u64::MAX));
+}
