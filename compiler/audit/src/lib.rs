@@ -12,5 +12,12 @@
 
 pub mod axes;
 pub mod collectives;
+pub mod compare;
 pub mod flow;
+pub mod github;
 pub mod hlo;
+pub mod html;
+pub mod json;
+pub mod price;
+pub mod report;
+pub mod text;

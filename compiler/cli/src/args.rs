@@ -61,6 +61,8 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Write the plan as a program of another system
     Export(ExportArgs),
+    /// Show what a program that XLA compiled sends, line by line, and what it need not
+    Audit(AuditArgs),
     /// List the built-in chips, or print the hardware file of one
     Hardware(HardwareArgs),
     /// Serve an editor over standard input and output, by the language server protocol
@@ -424,6 +426,53 @@ pub(crate) struct DiffArgs {
     /// Columns of the text; by default those of the terminal, else 80
     #[arg(long, value_name = "COLUMNS")]
     pub(crate) width: Option<usize>,
+}
+
+/// `audit`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct AuditArgs {
+    /// The text of the optimised HLO, as `jitted.lower(..).compile().as_text()` gives it
+    pub(crate) after: PathBuf,
+    /// The program before it was partitioned: StableHLO, as `jitted.lower(..).as_text()` gives it;
+    /// with `debug_info=True` it has lines
+    #[arg(long, value_name = "FILE")]
+    pub(crate) before: Option<PathBuf>,
+    /// The mesh, axes major to minor in the order of the devices; without it, that of `--before`,
+    /// else groups of devices are shown
+    #[arg(long, value_name = "AXES")]
+    pub(crate) mesh: Option<String>,
+    /// The chip on which the time of each collective is computed: a built-in name, or a hardware
+    /// file
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) hardware: Option<String>,
+    /// Exit with status 1 where a device sends more in one run, as in `--max-bytes 100MB`
+    #[arg(long, value_name = "BYTES", value_parser = max_bytes)]
+    pub(crate) max_bytes: Option<u64>,
+    /// What is printed; `--format json` is `--emit json`
+    #[arg(long, value_enum, default_value_t = AuditEmit::Text, value_name = "WHAT")]
+    pub(crate) emit: AuditEmit,
+}
+
+/// What `audit` prints.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum AuditEmit {
+    /// For people
+    Text,
+    /// The document `shardc.audit/1`
+    Json,
+    /// Workflow commands, which GitHub shows beside the lines
+    Github,
+    /// A page
+    Html,
+}
+
+/// Reads a budget; nothing at all is one too.
+fn max_bytes(text: &str) -> Result<u64, String> {
+    if text.trim() == "0" {
+        return Ok(0);
+    }
+    crate::memory_limit::read(text)
+        .map_err(|_| "a budget is a number of bytes: 100000000, 100MB or 100MiB".to_string())
 }
 
 /// `verify-certificate`.

@@ -61,6 +61,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::ExplainCode(args) => commands::explain_code::run(args, &mut console),
         Command::Run(args) => commands::run::run(args, &mut console),
         Command::Export(args) => commands::export::run(args, &mut console),
+        Command::Audit(args) => commands::audit::run(args, &mut console),
         Command::Hardware(args) => commands::hardware::run(args, &mut console),
         Command::Lsp => commands::lsp::run(),
         Command::Completions(args) => commands::completions::run(args, &mut console),

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use crate::console::{Outcome, Status};
 
+pub(crate) mod audit;
 pub(crate) mod bound_only;
 pub(crate) mod certificate;
 pub(crate) mod check;

@@ -1,0 +1,59 @@
+//! The report as GitHub workflow commands: a warning on each edit that helps, a notice on each line
+//! that sends something.
+
+use shard_cost::Bytes;
+use shard_report::scale;
+
+use crate::report::Report;
+
+/// One command a line of the source.
+pub fn github(report: &Report) -> String {
+    let mut out = String::new();
+    for advice in report.comparison.iter().flat_map(|c| &c.advice) {
+        let place = advice.source.as_ref().map_or(String::new(), |place| {
+            format!(" file={},line={},title=shardc audit", property(&place.file), place.line)
+        });
+        let saves = scale::bytes(Bytes(advice.saves_bytes));
+        let text = format!(
+            "{} is annotated {}; {} sends {saves} less",
+            advice.value, advice.from, advice.to
+        );
+        out.push_str(&format!("::warning{place}::{}\n", data(&text)));
+    }
+    for line in &report.lines {
+        let place = line.place.as_ref().map_or(String::new(), |place| {
+            format!(" file={},line={},title=shardc audit", property(&place.file), place.line)
+        });
+        let mut text = format!(
+            "a device sends {} here ({:.1} % of all)",
+            scale::bytes(Bytes(line.totals.wire_bytes)),
+            100.0 * report.share(line.totals)
+        );
+        if let Some(time) = line.totals.time {
+            text.push_str(&format!(", {}", scale::time(time)));
+        }
+        for index in &line.collectives {
+            let one = &report.program.collectives[*index];
+            let causes = one.causes();
+            let why = if causes.is_empty() { String::new() } else { format!(": {}", causes[0]) };
+            text.push_str(&format!(
+                "\n{} over {} x{}{why}",
+                one.kind.name(),
+                report.over(one),
+                one.executions
+            ));
+        }
+        out.push_str(&format!("::notice{place}::{}\n", data(&text)));
+    }
+    out
+}
+
+/// A command ends with its line, so line ends are escaped, and `%`, which escapes.
+fn data(text: &str) -> String {
+    text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
+}
+
+/// Properties end at a comma or colon.
+fn property(text: &str) -> String {
+    data(text).replace(':', "%3A").replace(',', "%2C")
+}

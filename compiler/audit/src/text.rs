@@ -1,0 +1,242 @@
+//! The report for people.
+
+use shard_cost::Bytes;
+use shard_report::scale;
+
+use crate::collectives::Collective;
+use crate::compare::{AdviceKind, Comparison};
+use crate::report::{Line, Report, Totals};
+
+/// Characters to a line: what is longer is the user's own text.
+const WIDTH: usize = 92;
+
+/// Columns of bytes, time and share.
+const FIGURES: usize = 30;
+
+/// The report as text.
+pub fn text(report: &Report) -> String {
+    let mut page = Page(String::new());
+    heading(report, &mut page);
+    for line in &report.lines {
+        one_line(report, line, &mut page);
+    }
+    sums(report, &mut page);
+    if let Some(comparison) = &report.comparison {
+        compared(report, comparison, &mut page);
+    }
+    page.0
+}
+
+/// Text under construction.
+struct Page(String);
+
+impl Page {
+    fn line(&mut self, line: &str) {
+        self.0.push_str(line.trim_end());
+        self.0.push('\n');
+    }
+
+    /// Words on the left and figures on the right edge.
+    fn row(&mut self, words: &str, figures: &str) {
+        let room = WIDTH.saturating_sub(words.chars().count());
+        if room > figures.chars().count() {
+            self.line(&format!("{words}{figures:>room$}"));
+        } else {
+            self.line(words);
+            self.line(&format!("{figures:>WIDTH$}"));
+        }
+    }
+
+    /// Words in lines that fit.
+    fn words(&mut self, indent: usize, words: &str) {
+        let mut line = String::new();
+        for word in words.split_whitespace() {
+            let long = indent + line.chars().count() + 1 + word.chars().count();
+            if !line.is_empty() && long > WIDTH {
+                self.line(&format!("{:indent$}{line}", ""));
+                line.clear();
+            }
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+        self.line(&format!("{:indent$}{line}", ""));
+    }
+}
+
+fn figures(report: &Report, of: Totals, share: bool) -> String {
+    let bytes = scale::bytes(Bytes(of.wire_bytes));
+    let time = match of.time {
+        Some(time) => scale::time(time),
+        None if report.chip.is_some() => "-".to_string(),
+        None => String::new(),
+    };
+    let share =
+        if share { format!("{:.1} %", 100.0 * report.share(of)) } else { String::new() };
+    let text = format!("{bytes:>10}{time:>11}{share:>9}");
+    debug_assert!(text.chars().count() <= FIGURES + 4);
+    text
+}
+
+fn heading(report: &Report, page: &mut Page) {
+    let sent = scale::bytes(Bytes(report.totals.wire_bytes));
+    let devices = match report.program.devices {
+        1 => "1 device".to_string(),
+        n => format!("{n} devices"),
+    };
+    let mesh = report.mesh.as_ref().map_or_else(
+        || "no mesh given: groups instead of axes".to_string(),
+        |mesh| {
+            let axes: Vec<String> = mesh.iter().map(|(name, n)| format!("{name}={n}")).collect();
+            format!("mesh {}", axes.join(", "))
+        },
+    );
+    page.line(&format!("{}: {}, {devices}, {mesh}", report.file, report.program.name));
+    let runs: u128 = report.program.collectives.iter().map(|one| one.executions).sum();
+    let time = match (&report.chip, report.totals.time) {
+        (Some(chip), Some(time)) => format!(", {} on {chip}", scale::time(time)),
+        (Some(chip), None) => {
+            format!(", for a time on {chip} that is not known of all groups")
+        }
+        (None, _) => String::new(),
+    };
+    let count = report.program.collectives.len();
+    page.line(&format!(
+        "each run, a device sends {sent}{time}: {count} collective{}, which run {runs} time{}",
+        if count == 1 { "" } else { "s" },
+        if runs == 1 { "" } else { "s" },
+    ));
+    page.line("");
+}
+
+fn one_line(report: &Report, line: &Line, page: &mut Page) {
+    let place = line.place.as_ref().map_or("no source line".to_string(), ToString::to_string);
+    page.row(&place, &figures(report, line.totals, true));
+    if let Some(text) = &line.text {
+        page.line(&format!("  | {}", text.trim()));
+    }
+    for alike in alike(report, &line.collectives) {
+        let one = &report.program.collectives[alike[0]];
+        let mut totals = Totals { wire_bytes: 0, time: Some(shard_ir::Picoseconds(0)) };
+        for index in &alike {
+            let cost = report.costs[*index];
+            totals.wire_bytes = totals.wire_bytes.saturating_add(cost.wire_bytes);
+            totals.time = totals.time.zip(cost.time).map(|(a, b)| a + b);
+        }
+        page.row(&format!("  {}", what(report, one, alike.len())), &figures(report, totals, false));
+        for cause in one.causes() {
+            page.words(6, &cause);
+        }
+        if let Some(op) = &one.op_name {
+            page.line(&format!("      from {op}"));
+        }
+        let callers: Vec<String> = one.stack.iter().skip(1).map(ToString::to_string).collect();
+        if !callers.is_empty() {
+            page.words(6, &format!("called from {}", callers.join(", ")));
+        }
+    }
+    page.line("");
+}
+
+/// Collectives that one sentence describes.
+fn alike(report: &Report, of: &[usize]) -> Vec<Vec<usize>> {
+    let mut groups: Vec<(String, Vec<usize>)> = Vec::new();
+    for index in of {
+        let one = &report.program.collectives[*index];
+        let key = format!("{} {:?} {:?}", what(report, one, 1), one.causes(), one.op_name);
+        match groups.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, group)) => group.push(*index),
+            None => groups.push((key, vec![*index])),
+        }
+    }
+    groups.into_iter().map(|(_, group)| group).collect()
+}
+
+/// `all-gather over model of f32[4,256,1024], 8 times in a loop`.
+fn what(report: &Report, one: &Collective, count: usize) -> String {
+    let operands = match &one.operands[..] {
+        [only] => only.to_string(),
+        [first, rest @ ..] if rest.iter().all(|other| other == first) => {
+            format!("{} x {first}", rest.len() + 1)
+        }
+        [first, rest @ ..] => format!("{first} and {} more", rest.len()),
+        [] => String::new(),
+    };
+    let times = if count > 1 { format!("{count} x ") } else { String::new() };
+    let turns = match one.executions {
+        1 => String::new(),
+        n => format!(", {n} times"),
+    };
+    let unknown = one.loops.iter().any(|at| report.program.loops[*at].how == "unknown");
+    let unknown = if unknown { ", in a loop of unknown length" } else { "" };
+    format!("{times}{} over {} of {operands}{turns}{unknown}", one.kind.name(), report.over(one))
+}
+
+fn sums(report: &Report, page: &mut Page) {
+    if report.program.collectives.is_empty() {
+        return;
+    }
+    page.line("by kind");
+    for (kind, totals) in report.sums(|one| one.kind) {
+        page.row(&format!("  {}", kind.name()), &figures(report, totals, true));
+    }
+    page.line("by axes");
+    for (axes, totals) in report.sums(|one| report.over(one)) {
+        page.row(&format!("  {axes}"), &figures(report, totals, true));
+    }
+    let loops: Vec<String> = report
+        .program
+        .loops
+        .iter()
+        .map(|one| match one.how {
+            "unknown" => format!("{} (length unknown, counted once)", one.body),
+            _ => format!("{} x{}", one.body, one.trips),
+        })
+        .collect();
+    if !loops.is_empty() {
+        page.line("loops");
+        page.words(2, &loops.join(", "));
+    }
+}
+
+fn compared(report: &Report, comparison: &Comparison, page: &mut Page) {
+    page.line("");
+    page.line("could be");
+    page.row("  as compiled", &figures(report, report.totals, false));
+    let rows = [
+        ("  optimum, arguments and results laid out as they are", comparison.same_specs),
+        ("  optimum, parameters laid out freely", comparison.free),
+    ];
+    for (words, totals) in rows {
+        if let Some(totals) = totals {
+            page.row(words, &figures(report, totals, false));
+        }
+    }
+    if let Some(why) = &comparison.why_not {
+        page.words(2, why);
+    }
+    for barrier in &comparison.barriers {
+        page.words(
+            2,
+            &format!("not understood, laid out as it is: {} x {}", barrier.count, barrier.op),
+        );
+    }
+    if comparison.advice.is_empty() {
+        return;
+    }
+    page.line("");
+    page.line("to edit");
+    for advice in &comparison.advice {
+        let place = advice.source.as_ref().map_or(String::new(), |place| format!("{place}: "));
+        let what = match advice.kind {
+            AdviceKind::Constraint => "constrain",
+            AdviceKind::Spec => "annotate",
+        };
+        let saves = scale::bytes(Bytes(advice.saves_bytes));
+        page.row(&format!("  {place}{what} {}", advice.value), &format!("saves {saves}"));
+        page.line(&format!("    - {}", advice.from));
+        page.line(&format!("    + {}", advice.to));
+        page.words(4, &format!("tried: {} with the edit, and priced", advice.tried));
+    }
+}

@@ -1,0 +1,139 @@
+//! `shardc audit AFTER [--before BEFORE]`.
+
+use std::path::{Component, Path, PathBuf};
+
+use shard_audit::collectives::collectives;
+use shard_audit::hlo::tables::Place;
+use shard_audit::hlo::{Module, ReadError};
+use shard_audit::report::Report;
+use shard_audit::{github, html, json, text};
+use shard_check::diagnostics::AuditProblem;
+use shard_cost::{Bytes, Hardware};
+use shard_driver::hardware_choice;
+use shard_grammar::SourceFile;
+use shard_ir::Mesh;
+use shard_report::scale;
+
+use crate::args::{AuditArgs, AuditEmit, Format};
+use crate::commands::compile::read_mesh;
+use crate::console::{Console, Outcome, Status};
+use crate::input::{read_at_most, read_regular};
+
+/// The largest dump that is read: a step of a large model prints some 50 MB.
+const MAX_DUMP_BYTES: usize = 1 << 30;
+
+/// What writes what is read.
+const WRITTEN_BY: &str = "jitted.lower(*args).compile().as_text() writes it";
+
+pub(crate) fn run(args: &AuditArgs, console: &mut Console) -> Outcome {
+    let file = read_dump(&args.after, console)?;
+    let mesh = args.mesh.as_ref().map(|text| read_mesh(text, console)).transpose()?;
+    let hardware = match &args.hardware {
+        Some(name) => Some(hardware_choice::from_command_line(name, console)?),
+        None => None,
+    };
+    let module = Module::read(&file.text).map_err(|error| unreadable(&file, error, console))?;
+    if let Some(axes) = &mesh {
+        fits(axes, module.devices(), hardware.as_ref(), console)?;
+    }
+    let program = collectives(&module, mesh.as_deref())
+        .map_err(|error| unreadable(&file, error, console))?;
+    let mut lines = Sources::beside(&args.after);
+    let report = Report::new(
+        &file.name,
+        program,
+        mesh.as_deref(),
+        hardware.as_ref(),
+        &mut |place| lines.line(place),
+    );
+    let emit = match (args.emit, console.format) {
+        (AuditEmit::Text, Format::Json) => AuditEmit::Json,
+        (emit, _) => emit,
+    };
+    match emit {
+        AuditEmit::Text => console.people(&text::text(&report))?,
+        AuditEmit::Json => console.result(&json::json(&report))?,
+        AuditEmit::Github => console.people(&github::github(&report))?,
+        AuditEmit::Html => console.result(&html::html(&report))?,
+    }
+    within_budget(args, &report, console)
+}
+
+fn read_dump(path: &Path, console: &mut Console) -> Outcome<SourceFile> {
+    read_at_most(path, MAX_DUMP_BYTES)
+        .map_err(|why| console.usage(&format!("cannot read `{}`: {why}", path.display()), None))
+}
+
+fn unreadable(file: &SourceFile, error: ReadError, console: &mut Console) -> Status {
+    let help = Some(WRITTEN_BY.to_string());
+    let ReadError { message, span } = error;
+    console.report(Some(file), vec![AuditProblem::Unreadable { message, span, help }.into()]);
+    Status::Wrong
+}
+
+/// Whether a mesh is one, of as many devices as the program runs on, and one that the chip has.
+fn fits(
+    axes: &[(String, u64)],
+    devices: u64,
+    hardware: Option<&Hardware>,
+    console: &mut Console,
+) -> Outcome {
+    let mesh = Mesh::new(axes.iter().cloned())
+        .map_err(|error| console.usage(&error.to_string(), None))?;
+    if mesh.devices() != devices {
+        let message =
+            format!("the mesh has {} devices, and the program runs on {devices}", mesh.devices());
+        return Err(console.usage(&message, None));
+    }
+    let found = hardware.and_then(|chip| hardware_choice::slices(chip, &mesh, None));
+    let wrong = found.as_ref().is_some_and(shard_check::Diagnostic::is_error);
+    console.report(None, found.into_iter().collect());
+    if wrong { Err(Status::Wrong) } else { Ok(()) }
+}
+
+fn within_budget(args: &AuditArgs, report: &Report, console: &mut Console) -> Outcome {
+    let sent = report.totals.wire_bytes;
+    let Some(budget) = args.max_bytes.filter(|budget| sent > *budget) else { return Ok(()) };
+    let bytes = |n: u64| format!("{} ({n} bytes)", scale::bytes(Bytes(n)));
+    let most = report.lines.iter().max_by_key(|line| line.totals.wire_bytes).map(|line| {
+        let place = line.place.as_ref().map_or("no source line".to_string(), ToString::to_string);
+        format!("{place}: {}", scale::bytes(Bytes(line.totals.wire_bytes)))
+    });
+    let problem = AuditProblem::OverBudget { sent: bytes(sent), budget: bytes(budget), most };
+    console.report(None, vec![problem.into()]);
+    Err(Status::Wrong)
+}
+
+/// Lines of the program that was compiled, where its files are there.
+///
+/// A dump may be a stranger's and name any file: Python alone is read, and of files that it names
+/// by a way from here, none above.
+struct Sources {
+    folder: PathBuf,
+    files: Vec<(String, Option<SourceFile>)>,
+}
+
+impl Sources {
+    fn beside(dump: &Path) -> Sources {
+        Sources { folder: dump.parent().unwrap_or(Path::new("")).to_path_buf(), files: Vec::new() }
+    }
+
+    fn line(&mut self, place: &Place) -> Option<String> {
+        let at = self.files.iter().position(|(name, _)| *name == place.file).unwrap_or_else(|| {
+            self.files.push((place.file.clone(), self.read(Path::new(&place.file))));
+            self.files.len() - 1
+        });
+        let line = usize::try_from(place.line).ok()?;
+        self.files[at].1.as_ref()?.line(line).map(ToString::to_string)
+    }
+
+    fn read(&self, path: &Path) -> Option<SourceFile> {
+        let climbs = path.components().any(|part| part == Component::ParentDir);
+        if climbs || path.extension().is_none_or(|extension| extension != "py") {
+            return None;
+        }
+        [self.folder.join(path), path.to_path_buf()]
+            .iter()
+            .find_map(|path| read_regular(path).ok())
+    }
+}
