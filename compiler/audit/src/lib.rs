@@ -12,6 +12,7 @@
 
 pub mod axes;
 pub mod collectives;
+pub mod before;
 pub mod compare;
 pub mod flow;
 pub mod github;

@@ -102,11 +102,13 @@ fn heading(report: &Report, page: &mut Page) {
         (None, _) => String::new(),
     };
     let count = report.program.collectives.len();
-    page.line(&format!(
-        "each run, a device sends {sent}{time}: {count} collective{}, which run {runs} time{}",
-        if count == 1 { "" } else { "s" },
-        if runs == 1 { "" } else { "s" },
-    ));
+    let collectives = match (count, runs) {
+        (0, _) => "no collective".to_string(),
+        (1, 1) => "1 collective, once".to_string(),
+        (1, n) => format!("1 collective, {n} times"),
+        (many, n) => format!("{many} collectives, run {n} times in all"),
+    };
+    page.line(&format!("each run, a device sends {sent}{time}: {collectives}"));
     page.line("");
 }
 

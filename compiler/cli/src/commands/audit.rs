@@ -2,7 +2,9 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use shard_audit::before::{self, read::Stable};
 use shard_audit::collectives::collectives;
+use shard_audit::compare::Comparison;
 use shard_audit::hlo::tables::Place;
 use shard_audit::hlo::{Module, ReadError};
 use shard_audit::report::Report;
@@ -22,12 +24,20 @@ use crate::input::{read_at_most, read_regular};
 /// The largest dump that is read: a step of a large model prints some 50 MB.
 const MAX_DUMP_BYTES: usize = 1 << 30;
 
+/// The chip for which plans are chosen where none is named.
+const PLANNED_FOR: &str = "tpu-v5e";
+
 /// What writes what is read.
 const WRITTEN_BY: &str = "jitted.lower(*args).compile().as_text() writes it";
 
 pub(crate) fn run(args: &AuditArgs, console: &mut Console) -> Outcome {
     let file = read_dump(&args.after, console)?;
-    let mesh = args.mesh.as_ref().map(|text| read_mesh(text, console)).transpose()?;
+    let given = args.mesh.as_ref().map(|text| read_mesh(text, console)).transpose()?;
+    let before = match &args.before {
+        Some(path) => Some(read_before(path, given.as_deref(), console)?),
+        None => None,
+    };
+    let mesh = given.or_else(|| before.as_ref().and_then(|before| before.mesh.clone()));
     let hardware = match &args.hardware {
         Some(name) => Some(hardware_choice::from_command_line(name, console)?),
         None => None,
@@ -39,13 +49,16 @@ pub(crate) fn run(args: &AuditArgs, console: &mut Console) -> Outcome {
     let program = collectives(&module, mesh.as_deref())
         .map_err(|error| unreadable(&file, error, console))?;
     let mut lines = Sources::beside(&args.after);
-    let report = Report::new(
+    let mut report = Report::new(
         &file.name,
         program,
         mesh.as_deref(),
         hardware.as_ref(),
         &mut |place| lines.line(place),
     );
+    if let Some(before) = &before {
+        report.comparison = Some(compared(before, &report, hardware.as_ref(), &mut lines));
+    }
     let emit = match (args.emit, console.format) {
         (AuditEmit::Text, Format::Json) => AuditEmit::Json,
         (emit, _) => emit,
@@ -57,6 +70,55 @@ pub(crate) fn run(args: &AuditArgs, console: &mut Console) -> Outcome {
         AuditEmit::Html => console.result(&html::html(&report))?,
     }
     within_budget(args, &report, console)
+}
+
+/// The program before.
+fn read_before(
+    path: &Path,
+    mesh: Option<&[(String, u64)]>,
+    console: &mut Console,
+) -> Outcome<Stable> {
+    let file = read_dump(path, console)?;
+    before::read::read(&file.text, mesh).map_err(|error| {
+        let help = Some("jitted.lower(*args).as_text(debug_info=True) writes it".to_string());
+        let ReadError { message, span } = error;
+        console.report(Some(&file), vec![AuditProblem::Unreadable { message, span, help }.into()]);
+        Status::Wrong
+    })
+}
+
+/// What the program before could send. Where no chip is named, plans are chosen for one of the
+/// built-in ones, and no time is shown.
+fn compared(
+    before: &Stable,
+    report: &Report,
+    hardware: Option<&Hardware>,
+    sources: &mut Sources,
+) -> Comparison {
+    let why_not = |why: String| Comparison { why_not: Some(why), ..Comparison::default() };
+    let Some(mesh) = &report.mesh else {
+        return why_not("no optimum: the mesh is not known (`--mesh data=2,model=4`)".to_string());
+    };
+    let Some(chip) = hardware.cloned().or_else(|| Hardware::built_in(PLANNED_FOR)) else {
+        return why_not(format!("no optimum: there is no chip {PLANNED_FOR}"));
+    };
+    let layer = match before::translate::translate(before) {
+        Ok(layer) => layer,
+        Err(why) => return why_not(format!("no optimum: {why}")),
+    };
+    let mut found = before::advise::compare(
+        &layer,
+        mesh,
+        &chip,
+        report.totals.wire_bytes,
+        &mut |file| sources.text(file),
+    );
+    if hardware.is_none() {
+        for totals in [&mut found.same_specs, &mut found.free].into_iter().flatten() {
+            totals.time = None;
+        }
+    }
+    found
 }
 
 fn read_dump(path: &Path, console: &mut Console) -> Outcome<SourceFile> {
@@ -118,13 +180,21 @@ impl Sources {
         Sources { folder: dump.parent().unwrap_or(Path::new("")).to_path_buf(), files: Vec::new() }
     }
 
-    fn line(&mut self, place: &Place) -> Option<String> {
-        let at = self.files.iter().position(|(name, _)| *name == place.file).unwrap_or_else(|| {
-            self.files.push((place.file.clone(), self.read(Path::new(&place.file))));
+    fn file(&mut self, file: &str) -> Option<&SourceFile> {
+        let at = self.files.iter().position(|(name, _)| name == file).unwrap_or_else(|| {
+            self.files.push((file.to_string(), self.read(Path::new(file))));
             self.files.len() - 1
         });
+        self.files[at].1.as_ref()
+    }
+
+    fn line(&mut self, place: &Place) -> Option<String> {
         let line = usize::try_from(place.line).ok()?;
-        self.files[at].1.as_ref()?.line(line).map(ToString::to_string)
+        self.file(&place.file)?.line(line).map(ToString::to_string)
+    }
+
+    fn text(&mut self, file: &str) -> Option<String> {
+        self.file(file).map(|file| file.text.clone())
     }
 
     fn read(&self, path: &Path) -> Option<SourceFile> {

@@ -1,0 +1,447 @@
+//! Which edits of annotations make the optimum better. Each is tried: the layer is lowered with it.
+
+use shard_cost::Hardware;
+
+use super::optimum::{Choice, Optimum, optimum};
+use super::sharding::{Spec, partition_spec, whole_partition_spec};
+use super::translate::{Class, Expression, Layer};
+use crate::axes::NamedMesh;
+use crate::compare::{Advice, AdviceKind, Barrier, Comparison};
+use crate::hlo::tables::Place;
+
+/// Plans that are searched for one audit: edits beyond are not tried.
+const MOST_PLANS: usize = 240;
+
+/// Edits that are made one after another.
+const MOST_EDITS: usize = 8;
+
+/// Ways to lay out several stacks that are compared at once.
+const MOST_WAYS: usize = 64;
+
+/// The text of a file of the user's program, if it is there.
+pub type Files<'a> = &'a mut dyn FnMut(&str) -> Option<String>;
+
+/// An edit that can be tried.
+#[derive(Clone, Debug)]
+enum Edit {
+    /// Another spec of a parameter.
+    Parameter(usize, Spec),
+    /// Another spec of a constraint.
+    Constraint(usize, Spec),
+    /// Results laid out as the arguments of their dims.
+    Outputs(Vec<(usize, Spec)>),
+    /// A dim of a parameter as two dims.
+    Parted(usize, Class, u64, Option<Place>),
+}
+
+struct Advisor<'a> {
+    layer: &'a Layer,
+    mesh: &'a NamedMesh,
+    hardware: &'a Hardware,
+    plans: usize,
+}
+
+/// Compares what was compiled with what could be. `sent`: the bytes that the compiled program
+/// sends.
+pub fn compare(
+    layer: &Layer,
+    mesh: &NamedMesh,
+    hardware: &Hardware,
+    sent: u64,
+    files: Files<'_>,
+) -> Comparison {
+    let barriers = layer.barriers.iter().map(|(op, count)| Barrier { op: op.clone(), count: *count });
+    let mut found = Comparison { barriers: barriers.collect(), ..Comparison::default() };
+    let mut advisor = Advisor { layer, mesh, hardware, plans: 0 };
+    let (mut choice, mut now, laid_anew) = match advisor.start() {
+        Ok(start) => start,
+        Err(why) => {
+            found.why_not = Some(format!("no optimum: {why}"));
+            return found;
+        }
+    };
+    let unproven = |optimum: &Optimum| {
+        (!optimum.proven).then(|| "the search ended before it had a proof".to_string())
+    };
+    found.why_not = unproven(&now);
+    let mut same = now.totals;
+    let moved: u64 = laid_anew.iter().map(|(_, bytes)| *bytes).sum();
+    same.wire_bytes = same.wire_bytes.saturating_add(moved);
+    same.time = same.time.filter(|_| moved == 0);
+    found.same_specs = Some(same);
+    let mut before = sent.max(same.wire_bytes);
+    if !laid_anew.is_empty() {
+        for (at, _) in &laid_anew {
+            found.advice.push(advisor.stack_advice(*at, &choice, files));
+        }
+        let saved = before.saturating_sub(now.totals.wire_bytes);
+        let parts = laid_anew.len() as u64;
+        found.advice.iter_mut().for_each(|advice| advice.saves_bytes = saved / parts);
+        before = now.totals.wire_bytes;
+    }
+    for _ in 0..MOST_EDITS {
+        let Some((edit, edited, better)) = advisor.best(&choice, &now) else { break };
+        let mut advice = advisor.advice(&edit, &choice, files);
+        advice.saves_bytes = before.saturating_sub(better.totals.wire_bytes);
+        found.advice.push(advice);
+        before = better.totals.wire_bytes;
+        (choice, now) = (edited, better);
+    }
+    found.advice.sort_by_key(|advice| std::cmp::Reverse(advice.saves_bytes));
+    found.free = Some(now.totals);
+    found.why_not = found.why_not.or_else(|| unproven(&now));
+    found
+}
+
+/// Where edits begin: what is chosen, its optimum, and the stacks that have to be laid out anew,
+/// with the bytes that each sends for it.
+type Start = (Choice, Optimum, Vec<(usize, u64)>);
+
+impl Advisor<'_> {
+    fn optimum(&mut self, choice: &Choice) -> Result<Optimum, String> {
+        self.plans += 1;
+        if self.plans > MOST_PLANS {
+            return Err(format!("{MOST_PLANS} plans were searched"));
+        }
+        optimum(self.layer, self.mesh, choice, self.hardware)
+    }
+
+    /// The optimum with the specs of the program. A stack that is split along its turns is laid out
+    /// anew before the loop, in the way that is best for the loop.
+    fn start(&mut self) -> Result<Start, String> {
+        let choice = Choice::of(self.layer);
+        let stacks: Vec<usize> = (0..self.layer.parameters.len())
+            .filter(|at| self.lead(*at).is_some_and(|lead| !lead.is_empty()))
+            .collect();
+        if stacks.is_empty() {
+            let now = self.optimum(&choice)?;
+            return Ok((choice, now, Vec::new()));
+        }
+        let mut ways = vec![choice];
+        for at in &stacks {
+            let lead = self.lead(*at).unwrap_or_default();
+            let specs = self.with_axes(*at, &self.layer.parameters[*at].spec.clone(), &lead);
+            ways = ways
+                .into_iter()
+                .flat_map(|way| {
+                    specs.iter().map(move |spec| {
+                        let mut way = way.clone();
+                        way.parameters[*at] = Some(spec.clone());
+                        way
+                    })
+                })
+                .take(MOST_WAYS)
+                .collect();
+        }
+        let mut best: Option<(Choice, Optimum)> = None;
+        let mut why = "its stacks can be split along no other dim".to_string();
+        for way in ways {
+            match self.optimum(&way) {
+                Ok(found) if best.as_ref().is_none_or(|(_, b)| found.time < b.time) => {
+                    best = Some((way, found));
+                }
+                Ok(_) => {}
+                Err(error) => why = error,
+            }
+        }
+        let (choice, now) = best.ok_or(why)?;
+        let moved = stacks.into_iter().map(|at| (at, self.relaid(at))).collect();
+        Ok((choice, now, moved))
+    }
+
+    /// The axes that split a stack along its turns.
+    fn lead(&self, at: usize) -> Option<Vec<String>> {
+        self.layer.parameters[at].stack.as_ref().map(|(_, lead)| lead.clone())
+    }
+
+    fn axis(&self, name: &str) -> u64 {
+        self.mesh.iter().find(|(known, _)| known == name).map_or(1, |(_, size)| *size)
+    }
+
+    /// Bytes that an all-to-all of a whole stack sends.
+    fn relaid(&self, at: usize) -> u64 {
+        let parameter = &self.layer.parameters[at];
+        let (turns, lead) = parameter.stack.clone().unwrap_or_default();
+        let elements = parameter.dims.iter().fold(turns, |n, d| n.saturating_mul(self.layer.size(*d)));
+        let bytes = elements.saturating_mul(if parameter.dtype == "f32" { 4 } else { 2 });
+        let group: u64 = lead.iter().map(|axis| self.axis(axis)).product();
+        let split: u64 = parameter
+            .spec
+            .iter()
+            .flatten()
+            .flatten()
+            .map(|axis| self.axis(axis))
+            .product::<u64>()
+            .saturating_mul(group);
+        bytes / split.max(1) * group.saturating_sub(1) / group.max(1)
+    }
+
+    /// A spec with more axes, all on one dim: each way.
+    fn with_axes(&self, at: usize, spec: &Option<Spec>, axes: &[String]) -> Vec<Spec> {
+        let positions = &self.layer.parameters[at].positions;
+        let spec = spec.clone().unwrap_or_else(|| vec![Vec::new(); positions.len()]);
+        self.added(positions, &spec, axes)
+    }
+
+    fn added(&self, positions: &[Option<Class>], spec: &Spec, axes: &[String]) -> Vec<Spec> {
+        let more = |dim: usize| {
+            let class = (*positions.get(dim)?)?;
+            let mut spec = spec.clone();
+            spec.get_mut(dim)?.extend(axes.iter().cloned());
+            let split: u64 = spec[dim].iter().map(|axis| self.axis(axis)).product();
+            self.layer.size(class).is_multiple_of(split.max(1)).then_some(spec)
+        };
+        (0..positions.len()).filter_map(more).collect()
+    }
+
+    /// The edit that makes the optimum best, if one makes it better.
+    fn best(&mut self, choice: &Choice, now: &Optimum) -> Option<(Edit, Choice, Optimum)> {
+        let mut best: Option<(Edit, Choice, Optimum)> = None;
+        for edit in self.edits(choice) {
+            let mut edited = choice.clone();
+            match &edit {
+                Edit::Parameter(at, spec) => edited.parameters[*at] = Some(spec.clone()),
+                Edit::Constraint(at, spec) => edited.constraints[*at] = Some(spec.clone()),
+                Edit::Outputs(all) => {
+                    for (at, spec) in all {
+                        edited.outputs[*at] = Some(spec.clone());
+                    }
+                }
+                Edit::Parted(_, class, parts, _) => edited.parted = Some((*class, *parts)),
+            }
+            let Ok(found) = self.optimum(&edited) else { continue };
+            let least = best.as_ref().map_or(now.time, |(_, _, best)| best.time);
+            // Less to send, and no longer: an edit is asked of a person.
+            if found.time < least && found.totals.wire_bytes < now.totals.wire_bytes {
+                best = Some((edit, edited, found));
+            }
+        }
+        best
+    }
+
+    /// Every edit that is tried: constraints with one axis more, results like arguments, dims that
+    /// are several, and parameters with the same axes on other dims.
+    fn edits(&self, choice: &Choice) -> Vec<Edit> {
+        let mut edits = Vec::new();
+        for (at, constraint) in self.layer.constraints.iter().enumerate() {
+            let Some(spec) = &choice.constraints[at] else { continue };
+            let idle = self.mesh.iter().filter(|(name, _)| !spec.iter().flatten().any(|a| a == name));
+            for (axis, _) in idle {
+                let more = self.added(&constraint.positions, spec, std::slice::from_ref(axis));
+                edits.extend(more.into_iter().map(|spec| Edit::Constraint(at, spec)));
+            }
+        }
+        let outputs: Vec<(usize, Spec)> =
+            (0..self.layer.outputs.len()).filter_map(|at| self.like_argument(at, choice)).collect();
+        if !outputs.is_empty() {
+            edits.push(Edit::Outputs(outputs));
+        }
+        edits.extend(self.parted(choice));
+        for (at, parameter) in self.layer.parameters.iter().enumerate() {
+            let is_handed_on = self.layer.repeat > 1 && parameter.stack.is_none();
+            let Some(spec) = choice.parameters[at].as_ref() else { continue };
+            let axes: Vec<String> = spec.iter().flatten().cloned().collect();
+            if is_handed_on || parameter.dtype == "int32" || axes.is_empty() {
+                continue;
+            }
+            let mut ways = vec![vec![Vec::new(); spec.len()]];
+            for axis in &axes {
+                ways = ways
+                    .iter()
+                    .flat_map(|way| self.added(&parameter.positions, way, std::slice::from_ref(axis)))
+                    .take(MOST_WAYS)
+                    .collect();
+            }
+            let others = ways.into_iter().filter(|way| way != spec);
+            edits.extend(others.map(|spec| Edit::Parameter(at, spec)));
+        }
+        edits
+    }
+
+    /// The spec of the argument that a result is of the same dims as, where it lies otherwise.
+    fn like_argument(&self, at: usize, choice: &Choice) -> Option<(usize, Spec)> {
+        let output = &self.layer.outputs[at];
+        let roots = |positions: &[Option<Class>]| -> Vec<Option<Class>> {
+            positions.iter().map(|class| class.map(|class| self.layer.root(class))).collect()
+        };
+        let now = choice.outputs[at].as_ref()?;
+        let wanted = roots(&output.positions);
+        if now.iter().flatten().next().is_some() || self.layer.repeat > 1 {
+            return None;
+        }
+        // One whose value the result is made of, as new parameters are of the old ones.
+        let alike: Vec<usize> = (0..self.layer.parameters.len())
+            .filter(|p| {
+                let parameter = &self.layer.parameters[*p];
+                parameter.dtype == output.dtype && roots(&parameter.positions) == wanted
+            })
+            .collect();
+        let made_of = |p: &&usize| self.made_of(&output.value, &format!("p{p}"));
+        let like = alike.iter().find(made_of).or(alike.first())?;
+        let spec = choice.parameters[*like].clone()?;
+        (spec != *now).then_some((at, spec))
+    }
+
+    /// Whether the statement of a value names another.
+    fn made_of(&self, value: &str, of: &str) -> bool {
+        let statement = self.layer.statements.iter().find(|s| s.value == value);
+        statement.is_some_and(|s| match &s.expression {
+            Expression::Binary(_, a, b) => a == of || b == of,
+            _ => false,
+        })
+    }
+
+    /// Parameters with a split dim that the program cuts into equal slices.
+    fn parted(&self, choice: &Choice) -> Vec<Edit> {
+        if choice.parted.is_some() {
+            return Vec::new();
+        }
+        let mut edits = Vec::new();
+        for (at, parameter) in self.layer.parameters.iter().enumerate() {
+            for (dim, class) in parameter.positions.iter().enumerate() {
+                let split = choice.parameters[at].as_ref().and_then(|spec| spec.get(dim));
+                let (Some(class), Some(true)) = (class, split.map(|axes| !axes.is_empty())) else {
+                    continue;
+                };
+                let (root, size) = (self.layer.root(*class), self.layer.size(*class));
+                let mut windows = Vec::new();
+                let mut place = None;
+                for statement in &self.layer.statements {
+                    if let Expression::Slice(_, from, to, _) = &statement.expression
+                        && self.layer.root(*from) == root
+                    {
+                        windows.push(self.layer.size(*to));
+                        place = place.or_else(|| statement.place.clone());
+                    }
+                }
+                let Some(&window) = windows.first() else { continue };
+                if windows.iter().all(|w| *w == window) && size.is_multiple_of(window) {
+                    edits.push(Edit::Parted(at, root, size / window, place));
+                }
+            }
+        }
+        edits
+    }
+
+    /// What a person reads of an edit.
+    fn advice(&self, edit: &Edit, choice: &Choice, files: Files<'_>) -> Advice {
+        let mut advice = Advice {
+            kind: AdviceKind::Spec,
+            value: String::new(),
+            from: String::new(),
+            to: String::new(),
+            saves_bytes: 0,
+            source: None,
+            tried: "lowered",
+        };
+        match edit {
+            Edit::Parameter(at, spec) => {
+                let parameter = &self.layer.parameters[*at];
+                let from = choice.parameters[*at].clone().unwrap_or_default();
+                advice.source = self.line(&parameter.name, &from, parameter.used_at.as_ref(), files);
+                advice.value = parameter.name.clone();
+                advice.from = whole_partition_spec(&from);
+                advice.to = whole_partition_spec(spec);
+            }
+            Edit::Constraint(at, spec) => {
+                let constraint = &self.layer.constraints[*at];
+                let from = choice.constraints[*at].clone().unwrap_or_default();
+                advice.kind = AdviceKind::Constraint;
+                advice.source = constraint.place.clone();
+                advice.value = constraint.of.clone().unwrap_or_else(|| "the value here".to_string());
+                advice.from = whole_partition_spec(&from);
+                advice.to = whole_partition_spec(spec);
+            }
+            Edit::Outputs(all) => {
+                let numbers: Vec<String> = all.iter().map(|(at, _)| at.to_string()).collect();
+                let to: Vec<String> = all.iter().map(|(_, spec)| whole_partition_spec(spec)).collect();
+                let from = all
+                    .first()
+                    .and_then(|(at, _)| choice.outputs[*at].clone())
+                    .unwrap_or_default();
+                let near = self.layer.parameters.iter().find_map(|p| p.used_at.clone());
+                advice.value = format!("out_shardings of result {}", numbers.join(", "));
+                advice.source = self.line("out", &from, near.as_ref(), files);
+                advice.from = partition_spec(&from);
+                advice.to = format!("as the arguments: {}", to.join(", "));
+            }
+            Edit::Parted(at, class, parts, place) => {
+                let parameter = &self.layer.parameters[*at];
+                let spec = choice.parameters[*at].clone().unwrap_or_default();
+                let is_parted =
+                    |class_of: &Option<Class>| class_of.map(|c| self.layer.root(c)) == Some(*class);
+                let dim = parameter.positions.iter().position(is_parted).unwrap_or(0);
+                let size = |class: &Option<Class>| class.map_or(1, |class| self.layer.size(class));
+                let sizes: Vec<u64> = parameter.positions.iter().map(size).collect();
+                let (mut parted, mut split) = (sizes.clone(), spec.clone());
+                parted.splice(dim..=dim, [*parts, sizes[dim] / parts]);
+                split.insert(dim, Vec::new());
+                advice.source.clone_from(place);
+                advice.value = parameter.name.clone();
+                advice.from = format!("{} on {sizes:?}", whole_partition_spec(&spec));
+                advice.to = format!("{} on {parted:?}", whole_partition_spec(&split));
+            }
+        }
+        advice
+    }
+
+    /// What a person reads of a stack that is split along its turns.
+    fn stack_advice(&self, at: usize, choice: &Choice, files: Files<'_>) -> Advice {
+        let parameter = &self.layer.parameters[at];
+        let mut from = parameter.spec.clone().unwrap_or_default();
+        if let (Some(first), Some(lead)) = (from.first_mut(), self.lead(at)) {
+            *first = lead;
+        }
+        let to = choice.parameters[at].clone().unwrap_or_default();
+        Advice {
+            kind: AdviceKind::Spec,
+            value: parameter.name.clone(),
+            source: self.line(&parameter.name, &from, parameter.used_at.as_ref(), files),
+            from: whole_partition_spec(&from),
+            to: whole_partition_spec(&to),
+            saves_bytes: 0,
+            tried: "lowered",
+        }
+    }
+
+    /// The line on which a spec is written: the one that has it and names the value, as far as the
+    /// file is there; else where the value is used first. StableHLO has no place of it.
+    fn line(
+        &self,
+        value: &str,
+        spec: &Spec,
+        used: Option<&Place>,
+        files: Files<'_>,
+    ) -> Option<Place> {
+        let used = used?;
+        let Some(text) = files(&used.file) else { return Some(used.clone()) };
+        let plain = |text: &str| text.replace('\'', "\"").replace(' ', "");
+        let specs = [plain(&partition_spec(spec)), plain(&whole_partition_spec(spec))];
+        let word = value.split(['[', '.']).next().unwrap_or(value);
+        let mut best: Option<(usize, u64)> = None;
+        for (at, line) in text.lines().enumerate() {
+            let line = plain(line.split('#').next().unwrap_or(line));
+            // What stands between quotes is about a spec and is none.
+            let has = |spec: &String| {
+                line.match_indices(spec.as_str()).any(|(at, _)| !line[..at].ends_with('"'))
+            };
+            let inner = |spec: &String| {
+                let inner = spec.trim_start_matches("P(").trim_end_matches(')');
+                inner.contains('"') && line.contains(&format!(",{inner})"))
+            };
+            let score = if specs.iter().any(has) {
+                4
+            } else if specs.iter().any(inner) {
+                2
+            } else {
+                continue;
+            };
+            let score = score + usize::from(line.contains(word));
+            if best.is_none_or(|(known, _)| score > known) {
+                best = Some((score, at as u64 + 1));
+            }
+        }
+        let line = best.map_or(used.line, |(_, line)| line);
+        Some(Place { file: used.file.clone(), line })
+    }
+}

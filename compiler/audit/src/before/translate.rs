@@ -1,0 +1,473 @@
+//! From a function of StableHLO to a layer whose dims have names.
+//!
+//! Two dims get one name where an op asks that they are one: a contraction, an elementwise op. Where
+//! that would give a tensor one name twice, one side is renamed. Dims of size 1 and dims that are
+//! only broadcast along have no name. What sends nothing and computes little (masks, positions,
+//! indices) is left out; what is not understood is a [`Layer::barriers`], whose result is a value
+//! from outside.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+
+use super::read::{Function, Op, Stable, Tensor, values};
+use super::sharding::{self, Spec};
+use crate::hlo::tables::Place;
+
+mod ops;
+
+/// A dim, before names are given: classes of dims that are one.
+pub type Class = usize;
+
+/// A value that comes from outside.
+#[derive(Clone, Debug)]
+pub struct Parameter {
+    /// Its name in the user's program.
+    pub name: String,
+    /// Its dims, those of size 1 left out.
+    pub dims: Vec<Class>,
+    /// For each dim of the user's tensor the dim here, `None` for one of size 1.
+    pub positions: Vec<Option<Class>>,
+    /// Its dtype, as `.shard` spells it.
+    pub dtype: &'static str,
+    /// How it is annotated; `None`: free.
+    pub spec: Option<Spec>,
+    /// Where it is one slice of a stack in each turn: how many slices, and the axes that split the
+    /// stack along them.
+    pub stack: Option<(u64, Vec<String>)>,
+    /// Where it is used first.
+    pub used_at: Option<Place>,
+}
+
+/// A `with_sharding_constraint`.
+#[derive(Clone, Debug)]
+pub struct Constraint {
+    /// The dims of the user's value.
+    pub positions: Vec<Option<Class>>,
+    /// The layout that is asked for.
+    pub spec: Spec,
+    /// Where.
+    pub place: Option<Place>,
+    /// What it is put on, as far as that has a name: a parameter.
+    pub of: Option<String>,
+}
+
+/// A result.
+#[derive(Clone, Debug)]
+pub struct Output {
+    /// What it is.
+    pub value: String,
+    /// Its dims.
+    pub positions: Vec<Option<Class>>,
+    /// Its dtype.
+    pub dtype: &'static str,
+    /// How it is annotated; `None`: free.
+    pub spec: Option<Spec>,
+}
+
+/// What a statement computes. Operands are names of values, or numbers.
+#[derive(Clone, Debug)]
+pub enum Expression {
+    /// A product of operands, summed; the dims of the result, and its dtype where that is another.
+    Einsum(Vec<String>, Vec<Class>, Option<&'static str>),
+    /// `a + b`, or `maximum(a, b)`.
+    Binary(&'static str, String, String),
+    /// `exp(a)`.
+    Map(&'static str, String),
+    /// `sum(a over ..)`.
+    Reduce(&'static str, String, Vec<Class>),
+    /// `rename(a, L -> S)`.
+    Rename(String, Class, Class),
+    /// `split(a, H -> KG)`.
+    Split(String, Class, Vec<Class>),
+    /// `merge(a, KG -> H)`.
+    Merge(String, Vec<Class>, Class),
+    /// `slice(a, S -> W, 128)`.
+    Slice(String, Class, Class, u64),
+    /// `take(table, ids over V)`.
+    Take(String, String, Class),
+    /// `cast(a, f32)`.
+    Cast(String, &'static str),
+    /// A constraint on a value, by its number.
+    Constrain(String, usize),
+}
+
+/// One statement.
+#[derive(Clone, Debug)]
+pub struct Statement {
+    /// The value that it makes.
+    pub value: String,
+    /// What it computes.
+    pub expression: Expression,
+    /// Where it comes from.
+    pub place: Option<Place>,
+}
+
+/// A layer, with what is fixed in it.
+#[derive(Clone, Debug, Default)]
+pub struct Layer {
+    /// How often it is stacked.
+    pub repeat: u64,
+    /// Its parameters; in a stacked layer the first is what is handed on.
+    pub parameters: Vec<Parameter>,
+    /// What it does.
+    pub statements: Vec<Statement>,
+    /// Its constraints.
+    pub constraints: Vec<Constraint>,
+    /// Its results.
+    pub outputs: Vec<Output>,
+    /// Ops that are not understood, and how often each occurs.
+    pub barriers: BTreeMap<String, usize>,
+    /// The size of each class.
+    sizes: Vec<u64>,
+    /// The class that each is part of.
+    parents: Vec<Class>,
+    /// The dims of every value, for who may be one with whom.
+    tensors: Vec<Vec<Class>>,
+}
+
+impl Layer {
+    /// The class that a class is one with.
+    pub fn root(&self, class: Class) -> Class {
+        let mut class = class;
+        while self.parents[class] != class {
+            class = self.parents[class];
+        }
+        class
+    }
+
+    /// The size of a dim.
+    pub fn size(&self, class: Class) -> u64 {
+        self.sizes[self.root(class)]
+    }
+
+    /// Every dim, with its size.
+    pub fn classes(&self) -> impl Iterator<Item = (Class, u64)> + '_ {
+        (0..self.sizes.len()).filter(|at| self.parents[*at] == *at).map(|at| (at, self.sizes[at]))
+    }
+
+    fn fresh(&mut self, size: u64) -> Class {
+        self.sizes.push(size);
+        self.parents.push(self.parents.len());
+        self.parents.len() - 1
+    }
+
+    /// Makes two dims one; not where a tensor has both.
+    fn unify(&mut self, one: Class, other: Class) -> bool {
+        let (one, other) = (self.root(one), self.root(other));
+        if one == other {
+            return true;
+        }
+        let both = |dims: &Vec<Class>| {
+            let has = |class| dims.iter().any(|dim| self.root(*dim) == class);
+            has(one) && has(other)
+        };
+        if self.sizes[one] != self.sizes[other] || self.tensors.iter().any(both) {
+            return false;
+        }
+        self.parents[other] = one;
+        true
+    }
+}
+
+/// A value while a function is walked over.
+#[derive(Clone, Debug)]
+enum Value {
+    /// A tensor: its name, for each position its dim, its dtype.
+    Tensor(String, Vec<Option<Class>>, &'static str),
+    /// A number or mask or index, the same on every device: of this rank.
+    Known(usize),
+    /// A stack of a loop, by its argument.
+    Stack(usize),
+}
+
+/// Ops that are walked over, calls written out: a program of more is not translated.
+const MOST_OPS: usize = 20_000;
+
+/// Calls may stand so deep in one another.
+const MOST_CALLS: usize = 40;
+
+struct Translator<'s> {
+    stable: &'s Stable,
+    layer: Layer,
+    /// Arguments of `main` that a loop slices.
+    stacks: Vec<(String, Tensor, Option<Spec>)>,
+    /// The slice of a stack that is a parameter already.
+    sliced: FxHashMap<usize, Value>,
+    ops: usize,
+}
+
+/// Names of values in one function.
+type Scope = FxHashMap<String, Value>;
+
+/// Writes `main` as a layer, or says why not.
+pub fn translate(stable: &Stable) -> Result<Layer, String> {
+    let main = stable.functions.get("main").ok_or("there is no `main`")?;
+    let mut translator = Translator {
+        stable,
+        layer: Layer { repeat: 1, ..Layer::default() },
+        stacks: Vec::new(),
+        sliced: FxHashMap::default(),
+        ops: 0,
+    };
+    let loops = main.ops.iter().filter(|op| op.name == "stablehlo.while").count();
+    match loops {
+        0 => translator.straight(main)?,
+        1 => translator.stacked(main)?,
+        n => return Err(format!("`main` has {n} loops, and one is translated")),
+    }
+    Ok(translator.layer)
+}
+
+impl Translator<'_> {
+    /// A program without a loop.
+    fn straight(&mut self, main: &Function) -> Result<(), String> {
+        let mut scope = Scope::default();
+        for port in &main.arguments {
+            let value = self.argument(port.name.as_deref(), &port.id, &port.tensor, &port.spec);
+            scope.insert(port.id.clone(), value);
+        }
+        let results = self.walk(&main.ops, &mut scope, 0)?;
+        for (value, port) in results.into_iter().zip(&main.results) {
+            if let Value::Tensor(value, positions, dtype) = value {
+                self.layer.outputs.push(Output { value, positions, dtype, spec: port.spec.clone() });
+            }
+        }
+        if self.layer.outputs.is_empty() { Err("it returns no tensor".to_string()) } else { Ok(()) }
+    }
+
+    /// A program that is one scan over a stack of weights.
+    fn stacked(&mut self, main: &Function) -> Result<(), String> {
+        let (at, the_loop) = main
+            .ops
+            .iter()
+            .enumerate()
+            .find(|(_, op)| op.name == "stablehlo.while")
+            .ok_or("there is no loop")?;
+        let plain = |op: &Op| op.name == "stablehlo.constant" || op.name.ends_with("return");
+        if main.ops.iter().enumerate().any(|(n, op)| n != at && !plain(op)) {
+            return Err("it computes something around its loop".to_string());
+        }
+        let [condition, body] = &the_loop.regions[..] else { return Err("a loop".to_string()) };
+        let returned = body.last().ok_or("a loop without a body")?;
+        // `%iterArg = %arg1, %iterArg_0 = %c`: each name with what goes in.
+        let named = values(&the_loop.text);
+        let names: Vec<&String> = named.iter().step_by(2).collect();
+        let starts: Vec<&String> = named.iter().skip(1).step_by(2).collect();
+        let trips = trips(condition).ok_or("the length of its loop is not known")?;
+        let mut scope = Scope::default();
+        let mut state = None;
+        for (element, (name, start)) in names.iter().zip(&starts).enumerate() {
+            let port = main.arguments.iter().find(|port| port.id == **start);
+            let is_handed_on = returned.operands.get(element) == Some(name);
+            let value = match port {
+                Some(port) if is_handed_on && port.tensor.dims.first() == Some(&trips) => {
+                    let name = port.name.clone().unwrap_or_else(|| port.id.clone());
+                    self.stacks.push((name, port.tensor.clone(), port.spec.clone()));
+                    Value::Stack(self.stacks.len() - 1)
+                }
+                Some(port) => {
+                    let value =
+                        self.argument(port.name.as_deref(), &port.id, &port.tensor, &port.spec);
+                    if !is_handed_on && state.replace((element, value.clone())).is_some() {
+                        return Err("its loop carries several values".to_string());
+                    }
+                    value
+                }
+                None => Value::Known(the_loop.types.get(element).map_or(0, |t| t.dims.len())),
+            };
+            scope.insert((*name).clone(), value);
+        }
+        let (element, Value::Tensor(first, positions, dtype)) =
+            state.ok_or("its loop carries no argument")?
+        else {
+            return Err("its loop carries no tensor".to_string());
+        };
+        let results = self.walk(body, &mut scope, 0)?;
+        let Some(Value::Tensor(value, given, _)) = results.get(element).cloned() else {
+            return Err("its loop gives no tensor".to_string());
+        };
+        for (one, other) in positions.iter().zip(&given) {
+            if let (Some(one), Some(other)) = (one, other)
+                && !self.layer.unify(*one, *other)
+            {
+                return Err("what its loop gives has other dims than what it takes".to_string());
+            }
+        }
+        // What is handed on stands first, and the result is laid out as it is.
+        let at = self.layer.parameters.iter().position(|p| format!("p_{}", p.name) == first);
+        let at = at.or_else(|| first.strip_prefix('p')?.parse().ok()).unwrap_or(0);
+        let spec = self.layer.parameters[at].spec.clone();
+        self.layer.repeat = trips;
+        self.layer.outputs.push(Output { value, positions, dtype, spec });
+        Ok(())
+    }
+
+    /// A parameter for an argument.
+    fn argument(
+        &mut self,
+        name: Option<&str>,
+        id: &str,
+        tensor: &Tensor,
+        spec: &Option<Spec>,
+    ) -> Value {
+        let name = name.unwrap_or(id.trim_start_matches('%')).to_string();
+        self.parameter(name, tensor, spec.clone(), None)
+    }
+
+    fn parameter(
+        &mut self,
+        name: String,
+        tensor: &Tensor,
+        spec: Option<Spec>,
+        stack: Option<(u64, Vec<String>)>,
+    ) -> Value {
+        let positions: Vec<Option<Class>> =
+            tensor.dims.iter().map(|n| (*n != 1).then(|| self.layer.fresh(*n))).collect();
+        let dims: Vec<Class> = positions.iter().flatten().copied().collect();
+        self.layer.tensors.push(dims.clone());
+        let dtype = dtype(&tensor.dtype);
+        let value = format!("p{}", self.layer.parameters.len());
+        self.layer.parameters.push(Parameter {
+            name,
+            dims,
+            positions: positions.clone(),
+            dtype,
+            spec,
+            stack,
+            used_at: None,
+        });
+        Value::Tensor(value, positions, dtype)
+    }
+
+    /// What a slice of a stack is: one parameter, whoever slices it.
+    fn slice_of_stack(&mut self, stack: usize) -> Value {
+        if let Some(known) = self.sliced.get(&stack) {
+            return known.clone();
+        }
+        let (name, tensor, spec) = self.stacks[stack].clone();
+        let one = Tensor {
+            dims: std::iter::once(1).chain(tensor.dims[1..].iter().copied()).collect(),
+            dtype: tensor.dtype,
+        };
+        let lead = spec.as_ref().and_then(|spec| spec.first().cloned()).unwrap_or_default();
+        let rest = spec.map(|spec| {
+            std::iter::once(Vec::new()).chain(spec.into_iter().skip(1)).collect::<Spec>()
+        });
+        let value = self.parameter(name, &one, rest, Some((tensor.dims[0], lead)));
+        self.sliced.insert(stack, value.clone());
+        value
+    }
+
+    /// Walks over ops up to their `return`, and gives what that returns.
+    fn walk(&mut self, ops: &[Op], scope: &mut Scope, depth: usize) -> Result<Vec<Value>, String> {
+        if depth > MOST_CALLS {
+            return Err(format!("calls stand more than {MOST_CALLS} deep"));
+        }
+        for op in ops {
+            self.ops += 1;
+            if self.ops > MOST_OPS {
+                return Err(format!("it has more than {MOST_OPS} ops"));
+            }
+            if op.name.ends_with("return") {
+                let value = |name: &String| self.value(scope, name);
+                return op.operands.iter().map(value).collect();
+            }
+            let operands: Vec<Value> = op
+                .operands
+                .iter()
+                .map(|name| self.value(scope, name))
+                .collect::<Result<_, String>>()?;
+            self.note_use(op, &operands);
+            if op.name == "call" {
+                let callee = op.text.split_once('@').map(|(_, rest)| rest);
+                let callee = callee.and_then(|rest| rest.split_once('(')).map(|(name, _)| name);
+                let function = callee.and_then(|name| self.stable.functions.get(name.trim()));
+                let function = function.ok_or_else(|| format!("no function {}", op.text))?;
+                let mut inner = Scope::default();
+                for (port, value) in function.arguments.iter().zip(operands) {
+                    inner.insert(port.id.clone(), value);
+                }
+                let results = self.walk(&function.ops, &mut inner, depth + 1)?;
+                for (n, value) in results.into_iter().enumerate() {
+                    scope.insert(format!("{}#{n}", op.result), value.clone());
+                    if n == 0 {
+                        scope.insert(op.result.clone(), value);
+                    }
+                }
+                continue;
+            }
+            let value = self.op(op, &operands)?;
+            if op.results > 1 {
+                for n in 0..op.results {
+                    scope.insert(format!("{}#{n}", op.result), value.clone());
+                }
+            }
+            scope.insert(op.result.clone(), value);
+        }
+        Ok(Vec::new())
+    }
+
+    fn value(&self, scope: &Scope, name: &str) -> Result<Value, String> {
+        scope.get(name).cloned().ok_or_else(|| format!("there is no value {name}"))
+    }
+
+    /// Remembers where parameters are used first.
+    fn note_use(&mut self, op: &Op, operands: &[Value]) {
+        let Some(place) = &op.place else { return };
+        for operand in operands {
+            if let Value::Tensor(name, ..) = operand
+                && let Some(at) = name.strip_prefix('p').and_then(|n| n.parse::<usize>().ok())
+                && let Some(parameter) = self.layer.parameters.get_mut(at)
+            {
+                parameter.used_at.get_or_insert_with(|| place.clone());
+            }
+        }
+    }
+
+    /// A new value.
+    fn make(
+        &mut self,
+        op: &Op,
+        expression: Expression,
+        positions: Vec<Option<Class>>,
+        dtype: &'static str,
+    ) -> Value {
+        let value = format!("v{}", self.layer.statements.len());
+        self.layer.tensors.push(positions.iter().flatten().copied().collect());
+        self.layer.statements.push(Statement {
+            value: value.clone(),
+            expression,
+            place: op.place.clone(),
+        });
+        Value::Tensor(value, positions, dtype)
+    }
+}
+
+/// A dtype as `.shard` spells it.
+fn dtype(text: &str) -> &'static str {
+    match text {
+        "bf16" => "bf16",
+        "f16" => "f16",
+        "i1" => "bool",
+        "i8" | "ui8" => "int8",
+        "i4" | "ui4" => "int4",
+        t if t.starts_with("f8") => "f8",
+        t if t.starts_with('i') || t.starts_with("ui") => "int32",
+        _ => "f32",
+    }
+}
+
+/// The length of a loop: the constant of its condition, where it counts from 0 in steps of 1, as a
+/// scan does.
+fn trips(condition: &[Op]) -> Option<u64> {
+    let constant = condition.iter().find(|op| op.name == "stablehlo.constant")?;
+    condition.iter().find(|op| op.name == "stablehlo.compare" && op.text.starts_with("LT"))?;
+    let (_, rest) = constant.text.split_once("dense<")?;
+    rest.split_once('>')?.0.parse().ok().filter(|n| *n > 1)
+}
+
+/// The annotation of a constraint.
+fn constraint_spec(text: &str) -> Option<Spec> {
+    sharding::shardy(text.split_once('<')?.1)
+}

@@ -1,0 +1,395 @@
+//! What each op of StableHLO is in a layer.
+
+use super::{Class, Constraint, Expression, Translator, Value, constraint_spec, dtype};
+use crate::before::read::Op;
+
+/// Numbers between brackets behind a word: `dims = [0, 2]`.
+fn list(text: &str, word: &str) -> Option<Vec<usize>> {
+    let (_, rest) = text.split_once(word)?;
+    let (inner, _) = rest.split_once('[')?.1.split_once(']')?;
+    inner.split(',').map(str::trim).filter(|n| !n.is_empty()).map(|n| n.parse().ok()).collect()
+}
+
+/// Two lists: `contracting_dims = [2] x [0]`; none where the word is not there.
+fn two_lists(text: &str, word: &str) -> Option<(Vec<usize>, Vec<usize>)> {
+    match text.split_once(word) {
+        None => Some((Vec::new(), Vec::new())),
+        Some((_, rest)) => Some((list(rest, "")?, list(rest, "x")?)),
+    }
+}
+
+impl Translator<'_> {
+    /// The result of an op; a barrier's is a value from outside.
+    pub(super) fn op(&mut self, op: &Op, operands: &[Value]) -> Result<Value, String> {
+        let found = match op.name.strip_prefix("stablehlo.").unwrap_or(&op.name) {
+            "constant" | "iota" | "compare" | "and" | "or" | "not" | "xor" | "partition_id" => {
+                Some(self.known(op))
+            }
+            "broadcast_in_dim" => self.broadcast(op, operands),
+            "add" => self.elementwise(op, operands, "+"),
+            "subtract" => self.elementwise(op, operands, "-"),
+            "multiply" => self.elementwise(op, operands, "*"),
+            "divide" => self.elementwise(op, operands, "/"),
+            "maximum" => self.elementwise(op, operands, "maximum"),
+            "minimum" | "remainder" | "power" => self.elementwise(op, operands, "minimum"),
+            "select" | "clamp" => self.select(op, operands),
+            "exponential" => self.map(op, operands, "exp"),
+            "log" => self.map(op, operands, "log"),
+            "sqrt" => self.map(op, operands, "sqrt"),
+            "rsqrt" => self.map(op, operands, "rsqrt"),
+            "logistic" => self.map(op, operands, "sigmoid"),
+            "abs" => self.map(op, operands, "abs"),
+            // Elementwise and not linear: what is sent around them is as around these.
+            "tanh" | "sine" | "cosine" | "cbrt" | "exponential_minus_one" | "log_plus_one" => {
+                self.map(op, operands, "tanh")
+            }
+            "negate" => match operands {
+                [Value::Tensor(a, dims, dtype)] => {
+                    let by = Expression::Binary("*", a.clone(), "0.5".to_string());
+                    Some(self.make(op, by, dims.clone(), dtype))
+                }
+                [other] => Some(other.clone()),
+                _ => None,
+            },
+            "convert" => self.convert(op, operands),
+            "optimization_barrier" => operands.first().cloned(),
+            "transpose" => self.transpose(op, operands),
+            "reshape" => self.reshape(op, operands),
+            "slice" => self.slice(op, operands),
+            "dynamic_slice" => match operands {
+                [Value::Stack(stack), ..] => Some(self.slice_of_stack(*stack)),
+                [Value::Known(rank), ..] => Some(Value::Known(*rank)),
+                _ => None,
+            },
+            "reduce" => self.reduce(op, operands),
+            "dot_general" => self.dot(op, operands),
+            "gather" => self.gather(op, operands),
+            "sdy.sharding_constraint" => self.constrain(op, operands),
+            _ => None,
+        };
+        match found {
+            Some(value) => Ok(value),
+            None if operands.iter().all(|o| matches!(o, Value::Known(_))) => Ok(self.known(op)),
+            None => self.barrier(op),
+        }
+    }
+
+    fn known(&self, op: &Op) -> Value {
+        Value::Known(op.types.last().map_or(0, |tensor| tensor.dims.len()))
+    }
+
+    /// A value from outside, in place of an op that is not understood.
+    fn barrier(&mut self, op: &Op) -> Result<Value, String> {
+        *self.layer.barriers.entry(op.name.clone()).or_default() += 1;
+        let tensor = op.types.first().ok_or_else(|| format!("`{}` has no type", op.name))?;
+        let name = format!("the result of {}", op.name);
+        Ok(self.parameter(name, &tensor.clone(), None, None))
+    }
+
+    fn broadcast(&mut self, op: &Op, operands: &[Value]) -> Option<Value> {
+        let rank = op.types.last()?.dims.len();
+        match operands {
+            [Value::Tensor(name, dims, dtype)] => {
+                let to = list(&op.text, "dims =")?;
+                let mut positions: Vec<Option<Class>> = vec![None; rank];
+                for (from, to) in to.iter().enumerate() {
+                    *positions.get_mut(*to)? = *dims.get(from)?;
+                }
+                Some(Value::Tensor(name.clone(), positions, dtype))
+            }
+            _ => Some(Value::Known(rank)),
+        }
+    }
+
+    fn map(&mut self, op: &Op, operands: &[Value], map: &'static str) -> Option<Value> {
+        match operands {
+            [Value::Tensor(a, dims, dtype)] => {
+                Some(self.make(op, Expression::Map(map, a.clone()), dims.clone(), dtype))
+            }
+            [Value::Known(rank)] => Some(Value::Known(*rank)),
+            _ => None,
+        }
+    }
+
+    fn elementwise(&mut self, op: &Op, operands: &[Value], sign: &'static str) -> Option<Value> {
+        match operands {
+            [Value::Known(rank), Value::Known(_)] => Some(Value::Known(*rank)),
+            // Whole numbers are indices here: they are as they came.
+            [Value::Tensor(name, dims, "int32"), _] | [_, Value::Tensor(name, dims, "int32")] => {
+                Some(Value::Tensor(name.clone(), dims.clone(), "int32"))
+            }
+            [Value::Tensor(a, dims, dtype), Value::Known(_)]
+            | [Value::Known(_), Value::Tensor(a, dims, dtype)] => {
+                let by = Expression::Binary(sign, a.clone(), "0.5".to_string());
+                Some(self.make(op, by, dims.clone(), dtype))
+            }
+            [Value::Tensor(a, ours, dtype), Value::Tensor(b, theirs, other)] => {
+                let (b, theirs) = self.meet(op, ours, (b.clone(), theirs.clone()), other);
+                let positions = ours.iter().zip(&theirs).map(|(one, other)| one.or(*other));
+                let positions = positions.collect();
+                let dtype = if *other == "f32" { other } else { dtype };
+                Some(self.make(op, Expression::Binary(sign, a.clone(), b), positions, dtype))
+            }
+            _ => None,
+        }
+    }
+
+    /// Makes the dims of a second operand those of a first one, by a `rename` where they cannot be
+    /// one.
+    fn meet(
+        &mut self,
+        op: &Op,
+        ours: &[Option<Class>],
+        (mut name, mut theirs): (String, Vec<Option<Class>>),
+        dtype: &'static str,
+    ) -> (String, Vec<Option<Class>>) {
+        for (at, one) in ours.iter().enumerate() {
+            let (Some(one), Some(Some(other))) = (*one, theirs.get(at).copied()) else { continue };
+            if !self.layer.unify(one, other) {
+                theirs[at] = Some(one);
+                let rename = Expression::Rename(name.clone(), other, one);
+                if let Value::Tensor(renamed, ..) = self.make(op, rename, theirs.clone(), dtype) {
+                    name = renamed;
+                }
+            }
+        }
+        (name, theirs)
+    }
+
+    fn select(&mut self, op: &Op, operands: &[Value]) -> Option<Value> {
+        let tensors: Vec<&Value> = operands
+            .iter()
+            .filter(|value| matches!(value, Value::Tensor(_, _, d) if *d != "bool"))
+            .collect();
+        match tensors[..] {
+            [] => Some(self.known(op)),
+            [one] => self.elementwise(op, &[one.clone(), Value::Known(0)], "maximum"),
+            [one, other, ..] => self.elementwise(op, &[one.clone(), other.clone()], "maximum"),
+        }
+    }
+
+    fn convert(&mut self, op: &Op, operands: &[Value]) -> Option<Value> {
+        let to = dtype(&op.types.last()?.dtype);
+        match operands {
+            [Value::Tensor(a, dims, from)] if *from == to || *from == "int32" || to == "int32" => {
+                Some(Value::Tensor(a.clone(), dims.clone(), from))
+            }
+            [Value::Tensor(a, dims, _)] => {
+                Some(self.make(op, Expression::Cast(a.clone(), to), dims.clone(), to))
+            }
+            [other] => Some(other.clone()),
+            _ => None,
+        }
+    }
+
+    fn transpose(&mut self, op: &Op, operands: &[Value]) -> Option<Value> {
+        match operands {
+            [Value::Tensor(name, dims, dtype)] => {
+                let order = list(&op.text, "dims =")?;
+                let positions = order.iter().map(|at| dims.get(*at).copied()).collect::<Option<_>>()?;
+                Some(Value::Tensor(name.clone(), positions, dtype))
+            }
+            [other] => Some(other.clone()),
+            _ => None,
+        }
+    }
+
+    fn reshape(&mut self, op: &Op, operands: &[Value]) -> Option<Value> {
+        let to = op.types.last()?.dims.clone();
+        let [Value::Tensor(name, dims, dtype)] = operands else { return Some(self.known(op)) };
+        // Dims that are only broadcast along cannot be cut.
+        let sizes: Vec<u64> = dims.iter().map(|d| d.map_or(1, |c| self.layer.size(c))).collect();
+        let mut name = name.clone();
+        let mut current: Vec<Option<Class>> = dims.clone();
+        let mut positions: Vec<Option<Class>> = Vec::new();
+        let (mut from_at, mut to_at) = (0, 0);
+        while from_at < sizes.len() || to_at < to.len() {
+            if to.get(to_at) == Some(&1) {
+                positions.push(None);
+                to_at += 1;
+                continue;
+            }
+            if sizes.get(from_at) == Some(&1) {
+                from_at += 1;
+                continue;
+            }
+            let (mut left, mut right) = (*sizes.get(from_at)?, *to.get(to_at)?);
+            let (from_start, to_start) = (from_at, to_at);
+            while left != right {
+                if left < right {
+                    from_at += 1;
+                    left = left.checked_mul(*sizes.get(from_at)?)?;
+                } else {
+                    to_at += 1;
+                    right = right.checked_mul(*to.get(to_at)?)?;
+                }
+            }
+            from_at += 1;
+            to_at += 1;
+            let olds: Vec<Class> = dims[from_start..from_at].iter().copied().collect::<Option<_>>()?;
+            let news = &to[to_start..to_at];
+            match (&olds[..], news) {
+                ([one], [_]) => positions.push(Some(*one)),
+                ([one], several) => {
+                    let parts: Vec<Class> = several.iter().map(|n| self.layer.fresh(*n)).collect();
+                    let at = current.iter().position(|c| *c == Some(*one))?;
+                    current.splice(at..=at, parts.iter().map(|c| Some(*c)));
+                    let split = Expression::Split(name, *one, parts.clone());
+                    let made = self.make(op, split, current.clone(), dtype);
+                    let Value::Tensor(made, ..) = made else { return None };
+                    name = made;
+                    positions.extend(parts.into_iter().map(Some));
+                }
+                (several, [one]) => {
+                    let whole = self.layer.fresh(*one);
+                    let at = current.iter().position(|c| *c == Some(several[0]))?;
+                    current.splice(at..at + several.len(), [Some(whole)]);
+                    let merge = Expression::Merge(name, several.to_vec(), whole);
+                    let made = self.make(op, merge, current.clone(), dtype);
+                    let Value::Tensor(made, ..) = made else { return None };
+                    name = made;
+                    positions.push(Some(whole));
+                }
+                _ => return None,
+            }
+        }
+        Some(Value::Tensor(name, positions, dtype))
+    }
+
+    /// `slice %0 [0:4, 512:1024]`, along one dim.
+    fn slice(&mut self, op: &Op, operands: &[Value]) -> Option<Value> {
+        let [Value::Tensor(name, dims, dtype)] = operands else { return Some(self.known(op)) };
+        let (inner, _) = op.text.split_once('[')?.1.split_once(']')?;
+        let mut positions = dims.clone();
+        let mut name = name.clone();
+        for (at, range) in inner.split(',').enumerate() {
+            let parts: Vec<u64> =
+                range.trim().split(':').map(|n| n.parse().ok()).collect::<Option<_>>()?;
+            let [from, to] = parts[..] else { return None };
+            let Some(class) = *dims.get(at)? else { continue };
+            let size = to.checked_sub(from)?;
+            if size == self.layer.size(class) {
+                continue;
+            }
+            if size == 1 {
+                return None;
+            }
+            let window = self.layer.fresh(size);
+            positions[at] = Some(window);
+            let slice = Expression::Slice(name, class, window, from);
+            let Value::Tensor(made, ..) = self.make(op, slice, positions.clone(), dtype) else {
+                return None;
+            };
+            name = made;
+        }
+        Some(Value::Tensor(name, positions, dtype))
+    }
+
+    fn reduce(&mut self, op: &Op, operands: &[Value]) -> Option<Value> {
+        let Some(Value::Tensor(name, dims, dtype)) = operands.first() else {
+            return Some(self.known(op));
+        };
+        let by = if op.text.contains("stablehlo.add") {
+            "sum"
+        } else if op.text.contains("stablehlo.maximum") {
+            "max"
+        } else {
+            return None;
+        };
+        let over = list(&op.text, "dimensions =")?;
+        let classes: Vec<Class> = over.iter().filter_map(|at| *dims.get(*at)?).collect();
+        let left: Vec<Option<Class>> = (0..dims.len())
+            .filter(|at| !over.contains(at))
+            .map(|at| dims[at])
+            .collect();
+        if classes.is_empty() {
+            return Some(Value::Tensor(name.clone(), left, dtype));
+        }
+        Some(self.make(op, Expression::Reduce(by, name.clone(), classes), left, dtype))
+    }
+
+    fn dot(&mut self, op: &Op, operands: &[Value]) -> Option<Value> {
+        let [Value::Tensor(a, left, of_a), Value::Tensor(b, right, of_b)] = operands else {
+            return None;
+        };
+        let (batch_a, batch_b) = two_lists(&op.text, "batching_dims =")?;
+        let (sum_a, sum_b) = two_lists(&op.text, "contracting_dims =")?;
+        let (mut b, mut right) = (b.clone(), right.clone());
+        // What is one dim of both, side by side.
+        for (at_a, at_b) in batch_a.iter().chain(&sum_a).zip(batch_b.iter().chain(&sum_b)) {
+            let mut ours = vec![None; right.len()];
+            *ours.get_mut(*at_b)? = *left.get(*at_a)?;
+            (b, right) = self.meet(op, &ours, (b, right), of_b);
+        }
+        let free = |dims: &[Option<Class>], used: [&Vec<usize>; 2]| -> Vec<usize> {
+            (0..dims.len()).filter(|at| !used.iter().any(|u| u.contains(at))).collect()
+        };
+        let free_a = free(left, [&batch_a, &sum_a]);
+        let free_b = free(&right, [&batch_b, &sum_b]);
+        // A free dim of the right side that the left side has as well becomes another.
+        for at in &free_b {
+            let Some(class) = right[*at] else { continue };
+            let clashes = left.iter().flatten().any(|c| self.layer.root(*c) == self.layer.root(class));
+            if clashes {
+                let other = self.layer.fresh(self.layer.size(class));
+                right[*at] = Some(other);
+                let rename = Expression::Rename(b, class, other);
+                let Value::Tensor(made, ..) = self.make(op, rename, right.clone(), of_b) else {
+                    return None;
+                };
+                b = made;
+            }
+        }
+        let mut positions: Vec<Option<Class>> = batch_a.iter().map(|at| left[*at]).collect();
+        for (position, at_b) in positions.iter_mut().zip(&batch_b) {
+            *position = position.or(right[*at_b]);
+        }
+        positions.extend(free_a.iter().map(|at| left[*at]));
+        positions.extend(free_b.iter().map(|at| right[*at]));
+        let dims: Vec<Class> = positions.iter().flatten().copied().collect();
+        let to = dtype(&op.types.last()?.dtype);
+        let natural = if *of_a == "f32" || *of_b == "f32" { "f32" } else { of_a };
+        let stated = (natural != to).then_some(to);
+        let einsum = Expression::Einsum(vec![a.clone(), b], dims, stated);
+        Some(self.make(op, einsum, positions, to))
+    }
+
+    /// Rows of a table, by ids: what `jnp.take` along the first dim is.
+    fn gather(&mut self, op: &Op, operands: &[Value]) -> Option<Value> {
+        let [Value::Tensor(table, dims, dtype), Value::Tensor(ids, index, _)] = operands else {
+            return None;
+        };
+        let rows = op.text.contains("collapsed_slice_dims = [0], start_index_map = [0]");
+        let (first, rest) = dims.split_first()?;
+        let vocabulary = (*first)?;
+        let sizes = op.text.split_once("slice_sizes = array<i64:")?.1.split_once('>')?.0;
+        let whole = sizes.split(',').skip(1).zip(rest).all(|(size, dim)| {
+            size.trim().parse() == Ok(dim.map_or(1, |class| self.layer.size(class)))
+        });
+        if !rows || !whole {
+            return None;
+        }
+        // The index vector is the last dim of the ids, of size 1.
+        let (_, of_ids) = index.split_last()?;
+        let positions: Vec<Option<Class>> = of_ids.iter().chain(rest).copied().collect();
+        let take = Expression::Take(table.clone(), ids.clone(), vocabulary);
+        Some(self.make(op, take, positions, dtype))
+    }
+
+    fn constrain(&mut self, op: &Op, operands: &[Value]) -> Option<Value> {
+        let Some(Value::Tensor(name, dims, dtype)) = operands.first() else {
+            return operands.first().cloned();
+        };
+        let spec = constraint_spec(&op.text)?;
+        let of = name.strip_prefix('p').and_then(|n| n.parse::<usize>().ok());
+        let of = of.and_then(|at| self.layer.parameters.get(at)).map(|p| p.name.clone());
+        self.layer.constraints.push(Constraint {
+            positions: dims.clone(),
+            spec,
+            place: op.place.clone(),
+            of,
+        });
+        let number = self.layer.constraints.len() - 1;
+        Some(self.make(op, Expression::Constrain(name.clone(), number), dims.clone(), dtype))
+    }
+}
