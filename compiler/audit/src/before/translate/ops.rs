@@ -314,17 +314,31 @@ impl Translator<'_> {
         };
         let (batch_a, batch_b) = two_lists(&op.text, "batching_dims =")?;
         let (sum_a, sum_b) = two_lists(&op.text, "contracting_dims =")?;
+        let (mut a, mut left) = (a.clone(), left.clone());
         let (mut b, mut right) = (b.clone(), right.clone());
-        // What is one dim of both, side by side.
+        // What is one dim of both, side by side. Where the right side has the dim elsewhere, the
+        // left side is renamed.
         for (at_a, at_b) in batch_a.iter().chain(&sum_a).zip(batch_b.iter().chain(&sum_b)) {
-            let mut ours = vec![None; right.len()];
-            *ours.get_mut(*at_b)? = *left.get(*at_a)?;
-            (b, right) = self.meet(op, &ours, (b, right), of_b);
+            let (one, other) = (*left.get(*at_a)?, *right.get(*at_b)?);
+            let elsewhere = |class: Class| {
+                let root = self.layer.root(class);
+                (0..right.len())
+                    .any(|at| at != *at_b && right[at].map(|c| self.layer.root(c)) == Some(root))
+            };
+            if one.is_some_and(elsewhere) {
+                let mut theirs = vec![None; left.len()];
+                theirs[*at_a] = other;
+                (a, left) = self.meet(op, &theirs, (a, left), of_a);
+            } else {
+                let mut ours = vec![None; right.len()];
+                ours[*at_b] = one;
+                (b, right) = self.meet(op, &ours, (b, right), of_b);
+            }
         }
         let free = |dims: &[Option<Class>], used: [&Vec<usize>; 2]| -> Vec<usize> {
             (0..dims.len()).filter(|at| !used.iter().any(|u| u.contains(at))).collect()
         };
-        let free_a = free(left, [&batch_a, &sum_a]);
+        let free_a = free(&left, [&batch_a, &sum_a]);
         let free_b = free(&right, [&batch_b, &sum_b]);
         // A free dim of the right side that the left side has as well becomes another.
         for at in &free_b {
@@ -350,7 +364,7 @@ impl Translator<'_> {
         let to = dtype(&op.types.last()?.dtype);
         let natural = if *of_a == "f32" || *of_b == "f32" { "f32" } else { of_a };
         let stated = (natural != to).then_some(to);
-        let einsum = Expression::Einsum(vec![a.clone(), b], dims, stated);
+        let einsum = Expression::Einsum(vec![a, b], dims, stated);
         Some(self.make(op, einsum, positions, to))
     }
 
