@@ -155,10 +155,7 @@ pub struct Program {
 const MOST_LISTED: u64 = 4 * MOST_DEVICES;
 
 /// Finds the collectives of a module.
-pub fn collectives(
-    module: &Module<'_>,
-    mesh: Option<&NamedMesh>,
-) -> Result<Program, ReadError> {
+pub fn collectives(module: &Module<'_>, mesh: Option<&NamedMesh>) -> Result<Program, ReadError> {
     let visits = visits(module)?;
     let mut finder = Finder {
         module,
@@ -346,10 +343,7 @@ impl<'a> Finder<'_, 'a> {
             read.groups.push(all);
         } else if by_replica || global || partitions == 1 {
             // Numbers of replicas, or of devices.
-        } else if replicas == 1
-            && read.groups.len() == 1
-            && read.groups[0] == [0]
-            && partitions > 1
+        } else if replicas == 1 && read.groups.len() == 1 && read.groups[0] == [0] && partitions > 1
         {
             // The one replica, over all partitions.
             read.groups = vec![(0..partitions).collect()];

@@ -42,12 +42,14 @@ pub struct Advice {
 }
 
 /// A part of the program that is not understood: its layouts are taken as they are.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Barrier {
     /// The operation.
     pub op: String,
     /// How often it occurs.
     pub count: usize,
+    /// Which share of the ops of the program it is, from 0 to 1.
+    pub share: f64,
 }
 
 /// A program before partitioning, compared.

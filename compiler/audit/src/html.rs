@@ -57,7 +57,10 @@ fn columns(report: &Report, out: &mut String) {
     let _ = writeln!(out, "<tr><td>as compiled{}", cells(report.totals));
     let comparison = report.comparison.as_ref();
     for (name, totals) in [
-        ("optimum, arguments and results laid out as they are", comparison.and_then(|c| c.same_specs)),
+        (
+            "optimum, arguments and results laid out as they are",
+            comparison.and_then(|c| c.same_specs),
+        ),
         ("optimum, parameters laid out freely", comparison.and_then(|c| c.free)),
     ] {
         if let Some(totals) = totals {

@@ -90,6 +90,7 @@ struct AdviceJson<'a> {
 struct BarrierJson<'a> {
     op: &'a str,
     count: usize,
+    share: f64,
 }
 
 #[derive(Debug, Serialize)]
@@ -140,7 +141,7 @@ pub fn json(report: &Report) -> String {
         tried: advice.tried,
     });
     let barriers = comparison.into_iter().flat_map(|c| &c.barriers);
-    let barriers = barriers.map(|b| BarrierJson { op: &b.op, count: b.count });
+    let barriers = barriers.map(|b| BarrierJson { op: &b.op, count: b.count, share: b.share });
     let collectives = report.program.collectives.iter().zip(&report.costs);
     shard_report::json::text(&AuditJson {
         schema: "shardc.audit/1",

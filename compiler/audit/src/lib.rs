@@ -11,8 +11,8 @@
 //! | [`text`], [`json`], [`github`], [`html`] | a report | what a user sees |
 
 pub mod axes;
-pub mod collectives;
 pub mod before;
+pub mod collectives;
 pub mod compare;
 pub mod flow;
 pub mod github;

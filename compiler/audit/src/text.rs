@@ -72,8 +72,7 @@ fn figures(report: &Report, of: Totals, share: bool) -> String {
         None if report.chip.is_some() => "-".to_string(),
         None => String::new(),
     };
-    let share =
-        if share { format!("{:.1} %", 100.0 * report.share(of)) } else { String::new() };
+    let share = if share { format!("{:.1} %", 100.0 * report.share(of)) } else { String::new() };
     let text = format!("{bytes:>10}{time:>11}{share:>9}");
     debug_assert!(text.chars().count() <= FIGURES + 4);
     text
@@ -219,10 +218,9 @@ fn compared(report: &Report, comparison: &Comparison, page: &mut Page) {
         page.words(2, why);
     }
     for barrier in &comparison.barriers {
-        page.words(
-            2,
-            &format!("not understood, laid out as it is: {} x {}", barrier.count, barrier.op),
-        );
+        let (count, op, share) = (barrier.count, &barrier.op, 100.0 * barrier.share);
+        let words = format!("not understood: {count} x {op}, {share:.1} % of the ops");
+        page.words(2, &words);
     }
     if comparison.advice.is_empty() {
         return;

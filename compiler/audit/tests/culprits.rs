@@ -31,7 +31,10 @@ fn first(program: &str, after: &str) -> String {
     for line in &found.advice {
         eprintln!("{program}: {line:?}");
     }
-    eprintln!("{program}: {:?} {:?} {:?} {:?}", found.same_specs, found.free, found.why_not, found.barriers);
+    eprintln!(
+        "{program}: {:?} {:?} {:?} {:?}",
+        found.same_specs, found.free, found.why_not, found.barriers
+    );
     let Some(advice) = found.advice.first() else { return format!("{:?}", found.why_not) };
     format!(
         "{}: {}: {} -> {}",
@@ -79,7 +82,9 @@ fn a_stack_that_is_split_along_its_layers() {
 fn new_parameters_that_come_out_whole() {
     let found = first("bad_params_out_whole", "cpu");
     assert!(
-        found.starts_with("bad_params_out_whole.py:29: out_shardings of result 0, 1, 2, 3, 4, 5: P() -> "),
+        found.starts_with(
+            "bad_params_out_whole.py:29: out_shardings of result 0, 1, 2, 3, 4, 5: P() -> "
+        ),
         "{found}"
     );
 }

@@ -31,16 +31,13 @@ fn counted(value: &Value) -> Sums {
 
 /// What one collective is, in one line.
 fn line(mesh: &[(String, u64)], one: &Collective) -> String {
-    let axes = one.axes.as_ref().map(|axes| {
-        axes.iter().map(|axis| mesh[*axis].0.as_str()).collect::<Vec<_>>().join("+")
-    });
+    let axes = one
+        .axes
+        .as_ref()
+        .map(|axes| axes.iter().map(|axis| mesh[*axis].0.as_str()).collect::<Vec<_>>().join("+"));
     let operands: Vec<String> = one.operands.iter().map(ToString::to_string).collect();
-    let stack: Vec<String> = one
-        .stack
-        .iter()
-        .filter(|place| place.file != "gen.py")
-        .map(ToString::to_string)
-        .collect();
+    let stack: Vec<String> =
+        one.stack.iter().filter(|place| place.file != "gen.py").map(ToString::to_string).collect();
     format!(
         "{} {} {:?} x{} {} of {} by {} at {:?} ({:?}) also {:?} scatter {}",
         one.name,

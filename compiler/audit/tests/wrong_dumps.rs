@@ -122,7 +122,8 @@ fn what_is_looked_at_grows_with_the_text() {
 fn nothing_deep_takes_stack_and_nothing_round_is_followed() {
     let head = "HloModule m, num_partitions=4\n\n";
     let deep = "(".repeat(100_000);
-    let text = format!("{head}ENTRY %e (p: f32[]) -> f32[] {{\n  %p = {deep}f32[] parameter(0)\n}}\n");
+    let text =
+        format!("{head}ENTRY %e (p: f32[]) -> f32[] {{\n  %p = {deep}f32[] parameter(0)\n}}\n");
     is_clear(&audit(&text).expect_err("too deep"), &text);
     let ring = format!(
         "{head}%a (p: f32[]) -> f32[] {{\n  %p = f32[] parameter(0)\n  ROOT %c = f32[] \
@@ -134,8 +135,10 @@ fn nothing_deep_takes_stack_and_nothing_round_is_followed() {
     assert!(error.message.contains("ring"), "{error:?}");
     // Each computation calls the next one twice: 2^200 runs, and 200 computations to look at.
     let mut text = head.to_string();
-    text.push_str("%c0 (p: f32[8]) -> f32[8] {\n  %p = f32[8]{0} parameter(0)\n  ROOT %r = \
-        f32[8]{0} all-reduce(%p), channel_id=1, replica_groups={}, to_apply=%none\n}\n\n");
+    text.push_str(
+        "%c0 (p: f32[8]) -> f32[8] {\n  %p = f32[8]{0} parameter(0)\n  ROOT %r = \
+        f32[8]{0} all-reduce(%p), channel_id=1, replica_groups={}, to_apply=%none\n}\n\n",
+    );
     for n in 1..200 {
         let of = n - 1;
         text.push_str(&format!(
@@ -143,8 +146,10 @@ fn nothing_deep_takes_stack_and_nothing_round_is_followed() {
             call(%p), to_apply=%c{of}\n  ROOT %b = f32[8]{{0}} call(%a), to_apply=%c{of}\n}}\n\n"
         ));
     }
-    text.push_str("ENTRY %e (p: f32[8]) -> f32[8] {\n  %p = f32[8]{0} parameter(0)\n  ROOT %c = \
-        f32[8]{0} call(%p), to_apply=%c199\n}\n");
+    text.push_str(
+        "ENTRY %e (p: f32[8]) -> f32[8] {\n  %p = f32[8]{0} parameter(0)\n  ROOT %c = \
+        f32[8]{0} call(%p), to_apply=%c199\n}\n",
+    );
     let module = Module::read(&text).expect("it is right");
     let found = collectives(&module, None).expect("it is right");
     assert_eq!((found.collectives.len(), found.collectives[0].wire_bytes()), (1, u64::MAX));

@@ -17,8 +17,7 @@ fn json(args: &[&str]) -> Value {
     let ran = shardc(args);
     assert_eq!(ran.status, 0, "{}", ran.err);
     let document: Value = serde_json::from_str(&ran.out).expect("JSON");
-    let schema =
-        concat!(env!("CARGO_MANIFEST_DIR"), "/../../spec/schema/audit.schema.json");
+    let schema = concat!(env!("CARGO_MANIFEST_DIR"), "/../../spec/schema/audit.schema.json");
     let schema = std::fs::read_to_string(schema).expect("a schema file");
     let schema = serde_json::from_str(&schema).expect("JSON");
     let validator = jsonschema::validator_for(&schema).expect("a legal schema");
@@ -33,8 +32,7 @@ fn json(args: &[&str]) -> Value {
 #[test]
 fn the_line_that_sends_most_comes_first_with_its_text_bytes_and_seconds() {
     let dump = dump("bad_wout_columns/cpu.hlo");
-    let ran =
-        shardc(&["audit", &dump, "--mesh", "data=2,model=4", "--hardware", "tpu-v5e"]);
+    let ran = shardc(&["audit", &dump, "--mesh", "data=2,model=4", "--hardware", "tpu-v5e"]);
     assert_eq!(ran.status, 0, "{}", ran.err);
     let lines: Vec<&str> = ran.out.lines().skip(3).collect();
     assert!(lines[0].starts_with("bad_wout_columns.py:15 "), "{}", ran.out);
@@ -53,8 +51,7 @@ fn every_dump_meets_the_schema() {
         ("calibration/cpu.hlo", "a=2,b=4"),
     ] {
         let dump = dump(path);
-        let args =
-            ["audit", &dump, "--mesh", mesh, "--hardware", "tpu-v5e", "--format", "json"];
+        let args = ["audit", &dump, "--mesh", mesh, "--hardware", "tpu-v5e", "--format", "json"];
         let found = json(&args);
         let all = found["collectives"].as_array().expect("a list");
         let sum: u64 = all.iter().map(|one| one["wire_bytes"].as_u64().expect("bytes")).sum();
@@ -87,7 +84,10 @@ fn above_the_budget_the_status_is_1() {
 fn what_is_no_dump_is_refused_with_its_place() {
     for (text, wanted) in [
         ("{}", "expected `HloModule`, with which the text of HLO begins, and found `{}`"),
-        ("HloModule m\n\nENTRY %e () -> f32[] {\n  %a = f32[] add(%b, %b)\n}\n", "no instruction `%b`"),
+        (
+            "HloModule m\n\nENTRY %e () -> f32[] {\n  %a = f32[] add(%b, %b)\n}\n",
+            "no instruction `%b`",
+        ),
         ("HloModule m\n\nENTRY %e () -> f32[] {\n  %a = f32[] constant(0)\n", "cut off"),
     ] {
         let ran = fed(&["audit", "-"], text);
@@ -105,9 +105,30 @@ fn workflow_commands_and_the_page_name_the_lines() {
     let dump = dump("bad_stack_axis/tpu.hlo");
     let args = ["audit", &dump, "--mesh", "data=2,model=4"];
     let github = shardc(&[&args[..], &["--emit", "github"]].concat()).out;
-    assert!(github.starts_with("::notice::a device sends 50.3 MB here (100.0 %25 of all)"), "{github}");
+    assert!(
+        github.starts_with("::notice::a device sends 50.3 MB here (100.0 %25 of all)"),
+        "{github}"
+    );
     assert!(github.contains("parameter `ws[1]` is gathered in every turn, though it stays"));
     let html = shardc(&[&args[..], &["--emit", "html"]].concat()).out;
     assert!(html.starts_with("<!doctype html>") && !html.contains("<script"));
     assert!(html.contains("all-gather over model of <code>bf16[2,1024,256]</code>, x8"), "{html}");
+}
+
+#[test]
+fn the_optimum_stands_beside_what_was_compiled_with_the_edit_between_them() {
+    let (after, before) =
+        (dump("bad_stack_axis/cpu.hlo"), dump("bad_stack_axis/stablehlo.loc.mlir"));
+    let args = ["audit", &after, "--before", &before, "--hardware", "tpu-v5e"];
+    let found = json(&[&args[..], &["--emit", "json"]].concat());
+    assert_eq!(found["mesh_axes"], serde_json::json!([["data", 2], ["model", 4]]));
+    // What XLA sends with the specs mended.
+    assert_eq!(found["optimum_free"]["wire_bytes"], 393_216);
+    let to = |at: usize| found["advice"][at]["to"].as_str().expect("a spec").to_string();
+    assert_eq!([to(0), to(1)], ["P(None, None, \"model\")", "P(None, \"model\", None)"]);
+    assert_eq!(found["advice"][0]["source"]["line"], 26);
+    let text = shardc(&args).out;
+    assert!(text.contains("    + P(None, \"model\", None)\n"), "{text}");
+    let without_mesh = dump("bad_stack_axis/cpu.hlo");
+    assert_eq!(shardc(&["audit", &without_mesh, "--before", &after]).status, 1);
 }

@@ -50,7 +50,11 @@ pub fn compare(
     sent: u64,
     files: Files<'_>,
 ) -> Comparison {
-    let barriers = layer.barriers.iter().map(|(op, count)| Barrier { op: op.clone(), count: *count });
+    let barriers = layer.barriers.iter().map(|(op, count)| Barrier {
+        op: op.clone(),
+        count: *count,
+        share: *count as f64 / layer.ops.max(1) as f64,
+    });
     let mut found = Comparison { barriers: barriers.collect(), ..Comparison::default() };
     let mut advisor = Advisor { layer, mesh, hardware, plans: 0 };
     let (mut choice, mut now, laid_anew) = match advisor.start() {
@@ -162,7 +166,8 @@ impl Advisor<'_> {
     fn relaid(&self, at: usize) -> u64 {
         let parameter = &self.layer.parameters[at];
         let (turns, lead) = parameter.stack.clone().unwrap_or_default();
-        let elements = parameter.dims.iter().fold(turns, |n, d| n.saturating_mul(self.layer.size(*d)));
+        let elements =
+            parameter.dims.iter().fold(turns, |n, d| n.saturating_mul(self.layer.size(*d)));
         let bytes = elements.saturating_mul(if parameter.dtype == "f32" { 4 } else { 2 });
         let group: u64 = lead.iter().map(|axis| self.axis(axis)).product();
         let split: u64 = parameter
@@ -225,7 +230,8 @@ impl Advisor<'_> {
         let mut edits = Vec::new();
         for (at, constraint) in self.layer.constraints.iter().enumerate() {
             let Some(spec) = &choice.constraints[at] else { continue };
-            let idle = self.mesh.iter().filter(|(name, _)| !spec.iter().flatten().any(|a| a == name));
+            let idle =
+                self.mesh.iter().filter(|(name, _)| !spec.iter().flatten().any(|a| a == name));
             for (axis, _) in idle {
                 let more = self.added(&constraint.positions, spec, std::slice::from_ref(axis));
                 edits.extend(more.into_iter().map(|spec| Edit::Constraint(at, spec)));
@@ -248,7 +254,9 @@ impl Advisor<'_> {
             for axis in &axes {
                 ways = ways
                     .iter()
-                    .flat_map(|way| self.added(&parameter.positions, way, std::slice::from_ref(axis)))
+                    .flat_map(|way| {
+                        self.added(&parameter.positions, way, std::slice::from_ref(axis))
+                    })
                     .take(MOST_WAYS)
                     .collect();
             }
@@ -338,7 +346,8 @@ impl Advisor<'_> {
             Edit::Parameter(at, spec) => {
                 let parameter = &self.layer.parameters[*at];
                 let from = choice.parameters[*at].clone().unwrap_or_default();
-                advice.source = self.line(&parameter.name, &from, parameter.used_at.as_ref(), files);
+                advice.source =
+                    self.line(&parameter.name, &from, parameter.used_at.as_ref(), files);
                 advice.value = parameter.name.clone();
                 advice.from = whole_partition_spec(&from);
                 advice.to = whole_partition_spec(spec);
@@ -348,17 +357,17 @@ impl Advisor<'_> {
                 let from = choice.constraints[*at].clone().unwrap_or_default();
                 advice.kind = AdviceKind::Constraint;
                 advice.source = constraint.place.clone();
-                advice.value = constraint.of.clone().unwrap_or_else(|| "the value here".to_string());
+                advice.value =
+                    constraint.of.clone().unwrap_or_else(|| "the value here".to_string());
                 advice.from = whole_partition_spec(&from);
                 advice.to = whole_partition_spec(spec);
             }
             Edit::Outputs(all) => {
                 let numbers: Vec<String> = all.iter().map(|(at, _)| at.to_string()).collect();
-                let to: Vec<String> = all.iter().map(|(_, spec)| whole_partition_spec(spec)).collect();
-                let from = all
-                    .first()
-                    .and_then(|(at, _)| choice.outputs[*at].clone())
-                    .unwrap_or_default();
+                let to: Vec<String> =
+                    all.iter().map(|(_, spec)| whole_partition_spec(spec)).collect();
+                let from =
+                    all.first().and_then(|(at, _)| choice.outputs[*at].clone()).unwrap_or_default();
                 let near = self.layer.parameters.iter().find_map(|p| p.used_at.clone());
                 advice.value = format!("out_shardings of result {}", numbers.join(", "));
                 advice.source = self.line("out", &from, near.as_ref(), files);

@@ -66,11 +66,7 @@ pub fn optimum(
     })
 }
 
-fn lower(
-    source: &SourceFile,
-    hardware: &Hardware,
-    host: &mut Keeper,
-) -> Outcome<Option<Optimum>> {
+fn lower(source: &SourceFile, hardware: &Hardware, host: &mut Keeper) -> Outcome<Option<Optimum>> {
     let options = CompileOptions::default();
     let mut sound = check_source(source, &options, Purpose::Check, host)?;
     sound.hardware = hardware.clone();
@@ -85,10 +81,7 @@ fn lower(
                 time: Some(totals.comm_time.times(turns)),
             },
             time: totals.serial_time.times(turns),
-            proven: compiled
-                .optimality
-                .as_ref()
-                .is_some_and(|o| o.proof.is_some()),
+            proven: compiled.optimality.as_ref().is_some_and(|o| o.proof.is_some()),
         }
     }))
 }
@@ -103,7 +96,8 @@ pub fn text(layer: &Layer, mesh: &NamedMesh, choice: &Choice) -> String {
     for (class, size) in layer.classes() {
         match choice.parted.filter(|(parted, _)| layer.root(*parted) == class) {
             Some((_, parts)) => {
-                let _ = writeln!(out, "dim T = {parts}\ndim D{class} = {}\ndim U = 1", size / parts);
+                let _ =
+                    writeln!(out, "dim T = {parts}\ndim D{class} = {}\ndim U = 1", size / parts);
             }
             None => {
                 let _ = writeln!(out, "dim D{class} = {size}");
@@ -136,7 +130,12 @@ pub fn text(layer: &Layer, mesh: &NamedMesh, choice: &Choice) -> String {
         }
     }
     for statement in &layer.statements {
-        let _ = writeln!(out, "  let {} = {}", statement.value, writer.expression(&statement.expression));
+        let _ = writeln!(
+            out,
+            "  let {} = {}",
+            statement.value,
+            writer.expression(&statement.expression)
+        );
     }
     match &values[..] {
         [only] => {
@@ -221,6 +220,10 @@ impl Writer<'_> {
             }
             Expression::Slice(a, from, to, start) => {
                 format!("slice({a}, {} -> {}, {start})", self.dim(*from), self.dim(*to))
+            }
+            Expression::Concat(a, b, one, other, whole) => {
+                let [one, other, whole] = [one, other, whole].map(|class| self.dim(*class));
+                format!("concat({a}, {b}, {one}, {other} -> {whole})")
             }
             Expression::Take(table, ids, over) => {
                 format!("take({table}, {ids} over {})", self.dim(*over))

@@ -156,8 +156,10 @@ impl Lines<'_> {
     /// `func.func public @main(%arg0: .., ..) -> (..) {` and its ops.
     fn function(&mut self, line: &str) -> Result<(String, Function), ReadError> {
         let wrong = |lines: &Self| lines.expected("`func.func @name(..) -> .. {`");
-        let (head, behind) =
-            line.split_once('@').and_then(|(_, rest)| rest.split_once('(')).ok_or_else(|| wrong(self))?;
+        let (head, behind) = line
+            .split_once('@')
+            .and_then(|(_, rest)| rest.split_once('('))
+            .ok_or_else(|| wrong(self))?;
         let close = closing(behind).ok_or_else(|| wrong(self))?;
         let arguments = split_top(&behind[..close])
             .into_iter()
@@ -231,18 +233,32 @@ impl Lines<'_> {
                 }
                 self.at += 1;
             } else if line.ends_with("({") || line.ends_with('{') {
-                // A region that is not looked into: up to the `}` or `})` that ends it.
-                while !self.all.get(self.at).is_some_and(|(_, l)| l.starts_with('}')) {
-                    if self.at >= self.all.len() {
-                        return Err(self.expected("`}` behind the region"));
-                    }
-                    self.at += 1;
-                }
-                let (_, end) = self.all[self.at];
-                op.types = result_types(end);
-                self.at += 1;
+                op.types = self.skip_region()?;
             }
             ops.push(op);
+        }
+    }
+
+    /// Steps over a region that is not looked into, up to the line that closes it, and gives the
+    /// types on that line.
+    fn skip_region(&mut self) -> Result<Vec<Tensor>, ReadError> {
+        let mut depth = 1_usize;
+        loop {
+            let Some((_, line)) = self.all.get(self.at).copied() else {
+                return Err(self.expected("`}` behind the region"));
+            };
+            self.at += 1;
+            if line.starts_with('}') {
+                depth -= 1;
+            }
+            if depth == 0 && !line.ends_with('{') {
+                let line = line.rsplit_once(" loc(").map_or(line, |(line, _)| line);
+                return Ok(result_types(line));
+            }
+            // The body of a loop stands without a bracket before its own line.
+            if line.ends_with('{') || line.ends_with("({") {
+                depth += 1;
+            }
         }
     }
 

@@ -84,6 +84,8 @@ pub enum Expression {
     Merge(String, Vec<Class>, Class),
     /// `slice(a, S -> W, 128)`.
     Slice(String, Class, Class, u64),
+    /// `concat(a, b, S, T -> U)`.
+    Concat(String, String, Class, Class, Class),
     /// `take(table, ids over V)`.
     Take(String, String, Class),
     /// `cast(a, f32)`.
@@ -118,6 +120,8 @@ pub struct Layer {
     pub outputs: Vec<Output>,
     /// Ops that are not understood, and how often each occurs.
     pub barriers: BTreeMap<String, usize>,
+    /// How many ops there are in all, calls written out.
+    pub ops: usize,
     /// The size of each class.
     sizes: Vec<u64>,
     /// The class that each is part of.
@@ -216,6 +220,7 @@ pub fn translate(stable: &Stable) -> Result<Layer, String> {
         1 => translator.stacked(main)?,
         n => return Err(format!("`main` has {n} loops, and one is translated")),
     }
+    translator.layer.ops = translator.ops;
     Ok(translator.layer)
 }
 
@@ -230,7 +235,12 @@ impl Translator<'_> {
         let results = self.walk(&main.ops, &mut scope, 0)?;
         for (value, port) in results.into_iter().zip(&main.results) {
             if let Value::Tensor(value, positions, dtype) = value {
-                self.layer.outputs.push(Output { value, positions, dtype, spec: port.spec.clone() });
+                self.layer.outputs.push(Output {
+                    value,
+                    positions,
+                    dtype,
+                    spec: port.spec.clone(),
+                });
             }
         }
         if self.layer.outputs.is_empty() { Err("it returns no tensor".to_string()) } else { Ok(()) }
@@ -372,6 +382,11 @@ impl Translator<'_> {
             if op.name.ends_with("return") {
                 let value = |name: &String| self.value(scope, name);
                 return op.operands.iter().map(value).collect();
+            }
+            if op.name == "sdy.manual_computation" {
+                return Err(
+                    "it is a `shard_map`, whose collectives are written by hand".to_string()
+                );
             }
             let operands: Vec<Value> = op
                 .operands

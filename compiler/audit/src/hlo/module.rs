@@ -217,9 +217,7 @@ impl<'a> Module<'a> {
 }
 
 /// Reads one instruction and the names of its operands.
-fn instruction<'a>(
-    cursor: &mut Cursor<'a>,
-) -> Result<(Instruction<'a>, Vec<Use<'a>>), ReadError> {
+fn instruction<'a>(cursor: &mut Cursor<'a>) -> Result<(Instruction<'a>, Vec<Use<'a>>), ReadError> {
     let start = cursor.at();
     let name = cursor.name("an instruction, or the `}` behind the last one")?;
     cursor.skip_blanks();
@@ -313,10 +311,9 @@ pub fn called<'a>(instruction: &Instruction<'a>) -> Vec<(Called, &'a str)> {
     let role = |name: &str| match (instruction.opcode, name) {
         ("while", "condition") => Some(Called::Condition),
         ("while", "body") => Some(Called::Body),
-        (
-            "conditional",
-            "branch_computations" | "true_computation" | "false_computation",
-        ) => Some(Called::Branch),
+        ("conditional", "branch_computations" | "true_computation" | "false_computation") => {
+            Some(Called::Branch)
+        }
         ("fusion", "calls") | ("call", "to_apply") | ("async-start", "calls" | "to_apply") => {
             Some(Called::Once)
         }

@@ -148,11 +148,7 @@ impl<'m, 'a> Evaluation<'m, 'a> {
     }
 
     /// The two sides and the direction of a comparison.
-    fn comparison(
-        &mut self,
-        frame: &Frame<'_>,
-        at: u32,
-    ) -> Option<(Affine, Affine, &'a str)> {
+    fn comparison(&mut self, frame: &Frame<'_>, at: u32) -> Option<(Affine, Affine, &'a str)> {
         self.fuel = self.fuel.checked_sub(1)?;
         let module = self.module;
         let instruction = &module.computations[frame.computation].instructions[at as usize];
@@ -191,9 +187,9 @@ pub fn turns(module: &Module<'_>, computation: usize, at: u32, around: &Carried)
     if let Some(trips) = printed(instruction) {
         return Turns { trips, known: Known::Printed, carried };
     }
-    let counted = condition.zip(body).and_then(|(condition, body)| {
-        from_condition(module, condition, body, &start, &carried)
-    });
+    let counted = condition
+        .zip(body)
+        .and_then(|(condition, body)| from_condition(module, condition, body, &start, &carried));
     match counted {
         Some(trips) => Turns { trips, known: Known::Condition, carried },
         None => Turns { trips: 1, known: Known::No, carried },
@@ -226,9 +222,7 @@ fn initial(
         return Vec::new();
     }
     let frame = Frame { computation, caller: None };
-    let value = |operand: &u32| {
-        constant(Evaluation::new(module, around).value(&frame, *operand)?)
-    };
+    let value = |operand: &u32| constant(Evaluation::new(module, around).value(&frame, *operand)?);
     tuple.operands.iter().map(value).collect()
 }
 
@@ -260,8 +254,7 @@ fn from_condition(
 ) -> Option<u64> {
     let frame = Frame { computation: condition, caller: None };
     let root = module.computations[condition].root;
-    let (left, right, direction) =
-        Evaluation::new(module, carried).comparison(&frame, root)?;
+    let (left, right, direction) = Evaluation::new(module, carried).comparison(&frame, root)?;
     // The counter is the side that is not constant; `7 > i` is `i < 7`.
     let (counter, limit, direction) = match (constant(left), constant(right)) {
         (None, Some(limit)) => (left, limit, direction),

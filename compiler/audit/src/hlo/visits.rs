@@ -147,8 +147,7 @@ fn callers_first(module: &Module<'_>, calls: &[Vec<Call>]) -> Result<Vec<usize>,
                         let span = module.computations[computation].instructions[at as usize].span;
                         let message = format!(
                             "`{}` calls `{}`, which runs it: the calls go round in a ring",
-                            module.computations[computation].name,
-                            module.computations[callee].name
+                            module.computations[computation].name, module.computations[callee].name
                         );
                         return Err(ReadError { message, span });
                     }

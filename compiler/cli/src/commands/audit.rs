@@ -46,16 +46,13 @@ pub(crate) fn run(args: &AuditArgs, console: &mut Console) -> Outcome {
     if let Some(axes) = &mesh {
         fits(axes, module.devices(), hardware.as_ref(), console)?;
     }
-    let program = collectives(&module, mesh.as_deref())
-        .map_err(|error| unreadable(&file, error, console))?;
+    let program =
+        collectives(&module, mesh.as_deref()).map_err(|error| unreadable(&file, error, console))?;
     let mut lines = Sources::beside(&args.after);
-    let mut report = Report::new(
-        &file.name,
-        program,
-        mesh.as_deref(),
-        hardware.as_ref(),
-        &mut |place| lines.line(place),
-    );
+    let mut report =
+        Report::new(&file.name, program, mesh.as_deref(), hardware.as_ref(), &mut |place| {
+            lines.line(place)
+        });
     if let Some(before) = &before {
         report.comparison = Some(compared(before, &report, hardware.as_ref(), &mut lines));
     }
@@ -106,13 +103,10 @@ fn compared(
         Ok(layer) => layer,
         Err(why) => return why_not(format!("no optimum: {why}")),
     };
-    let mut found = before::advise::compare(
-        &layer,
-        mesh,
-        &chip,
-        report.totals.wire_bytes,
-        &mut |file| sources.text(file),
-    );
+    let mut found =
+        before::advise::compare(&layer, mesh, &chip, report.totals.wire_bytes, &mut |file| {
+            sources.text(file)
+        });
     if hardware.is_none() {
         for totals in [&mut found.same_specs, &mut found.free].into_iter().flatten() {
             totals.time = None;
@@ -140,8 +134,8 @@ fn fits(
     hardware: Option<&Hardware>,
     console: &mut Console,
 ) -> Outcome {
-    let mesh = Mesh::new(axes.iter().cloned())
-        .map_err(|error| console.usage(&error.to_string(), None))?;
+    let mesh =
+        Mesh::new(axes.iter().cloned()).map_err(|error| console.usage(&error.to_string(), None))?;
     if mesh.devices() != devices {
         let message =
             format!("the mesh has {} devices, and the program runs on {devices}", mesh.devices());
@@ -202,8 +196,6 @@ impl Sources {
         if climbs || path.extension().is_none_or(|extension| extension != "py") {
             return None;
         }
-        [self.folder.join(path), path.to_path_buf()]
-            .iter()
-            .find_map(|path| read_regular(path).ok())
+        [self.folder.join(path), path.to_path_buf()].iter().find_map(|path| read_regular(path).ok())
     }
 }

@@ -64,6 +64,12 @@ impl Translator<'_> {
             "reduce" => self.reduce(op, operands),
             "dot_general" => self.dot(op, operands),
             "gather" => self.gather(op, operands),
+            "concatenate" => self.concatenate(op, operands),
+            // The whole is as it was; what is written into it is small beside it, and left out.
+            "dynamic_update_slice" => {
+                *self.layer.barriers.entry(op.name.clone()).or_default() += 1;
+                operands.first().cloned()
+            }
             "sdy.sharding_constraint" => self.constrain(op, operands),
             _ => None,
         };
@@ -186,7 +192,8 @@ impl Translator<'_> {
         match operands {
             [Value::Tensor(name, dims, dtype)] => {
                 let order = list(&op.text, "dims =")?;
-                let positions = order.iter().map(|at| dims.get(*at).copied()).collect::<Option<_>>()?;
+                let positions =
+                    order.iter().map(|at| dims.get(*at).copied()).collect::<Option<_>>()?;
                 Some(Value::Tensor(name.clone(), positions, dtype))
             }
             [other] => Some(other.clone()),
@@ -226,7 +233,8 @@ impl Translator<'_> {
             }
             from_at += 1;
             to_at += 1;
-            let olds: Vec<Class> = dims[from_start..from_at].iter().copied().collect::<Option<_>>()?;
+            let olds: Vec<Class> =
+                dims[from_start..from_at].iter().copied().collect::<Option<_>>()?;
             let news = &to[to_start..to_at];
             match (&olds[..], news) {
                 ([one], [_]) => positions.push(Some(*one)),
@@ -298,10 +306,8 @@ impl Translator<'_> {
         };
         let over = list(&op.text, "dimensions =")?;
         let classes: Vec<Class> = over.iter().filter_map(|at| *dims.get(*at)?).collect();
-        let left: Vec<Option<Class>> = (0..dims.len())
-            .filter(|at| !over.contains(at))
-            .map(|at| dims[at])
-            .collect();
+        let left: Vec<Option<Class>> =
+            (0..dims.len()).filter(|at| !over.contains(at)).map(|at| dims[at]).collect();
         if classes.is_empty() {
             return Some(Value::Tensor(name.clone(), left, dtype));
         }
@@ -343,7 +349,8 @@ impl Translator<'_> {
         // A free dim of the right side that the left side has as well becomes another.
         for at in &free_b {
             let Some(class) = right[*at] else { continue };
-            let clashes = left.iter().flatten().any(|c| self.layer.root(*c) == self.layer.root(class));
+            let clashes =
+                left.iter().flatten().any(|c| self.layer.root(*c) == self.layer.root(class));
             if clashes {
                 let other = self.layer.fresh(self.layer.size(class));
                 right[*at] = Some(other);
@@ -388,6 +395,29 @@ impl Translator<'_> {
         let positions: Vec<Option<Class>> = of_ids.iter().chain(rest).copied().collect();
         let take = Expression::Take(table.clone(), ids.clone(), vocabulary);
         Some(self.make(op, take, positions, dtype))
+    }
+
+    /// Two tensors, one behind the other along a dim.
+    fn concatenate(&mut self, op: &Op, operands: &[Value]) -> Option<Value> {
+        let [Value::Tensor(a, ours, dtype), Value::Tensor(b, theirs, _)] = operands else {
+            return None;
+        };
+        let at: usize = op.text.rsplit_once("dim = ")?.1.trim().parse().ok()?;
+        let (one, other) = ((*ours.get(at)?)?, (*theirs.get(at)?)?);
+        let mut rest = ours.clone();
+        rest[at] = None;
+        let (mut b, mut theirs) = self.meet(op, &rest, (b.clone(), theirs.clone()), dtype);
+        let size = self.layer.size(other);
+        let second = self.layer.fresh(size);
+        theirs[at] = Some(second);
+        let rename = Expression::Rename(b, other, second);
+        let Value::Tensor(renamed, ..) = self.make(op, rename, theirs, dtype) else { return None };
+        b = renamed;
+        let whole = self.layer.fresh(self.layer.size(one).checked_add(size)?);
+        let mut positions = ours.clone();
+        positions[at] = Some(whole);
+        let concat = Expression::Concat(a.clone(), b, one, second, whole);
+        Some(self.make(op, concat, positions, dtype))
     }
 
     fn constrain(&mut self, op: &Op, operands: &[Value]) -> Option<Value> {
