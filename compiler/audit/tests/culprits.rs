@@ -46,6 +46,24 @@ fn first(program: &str, after: &str) -> String {
 }
 
 #[test]
+fn shardings_of_jax_before_shardy_are_read_on_the_mesh_that_is_given() {
+    for program in ["bad_wout_columns", "bad_lost_batch_axis", "mlp_megatron"] {
+        let folder = own().join(program);
+        let read_as = |file: &str, mesh: Option<&[(String, u64)]>| {
+            let text = std::fs::read_to_string(folder.join(file)).expect("StableHLO");
+            let before = read::read(&text, mesh).expect("it is right");
+            let layer = translate::translate(&before).expect("it is translated");
+            let constraints: Vec<_> = layer.constraints.into_iter().map(|c| c.spec).collect();
+            let parameters: Vec<_> = layer.parameters.into_iter().map(|p| p.spec).collect();
+            (parameters, constraints)
+        };
+        let mesh = mesh(&counts(&folder));
+        let old = read_as("stablehlo.jax0430.mlir", Some(&mesh));
+        assert_eq!(old, read_as("stablehlo.loc.mlir", None), "{program}");
+    }
+}
+
+#[test]
 fn a_weight_split_over_the_wrong_dim() {
     assert_eq!(
         first("bad_wout_columns", "cpu"),

@@ -5,9 +5,13 @@
 
 mod common;
 
-use common::{builds, own};
+use common::{builds, counts, folders, mesh, own};
+use shard_audit::before::optimum::{self, Choice};
+use shard_audit::before::read::read;
+use shard_audit::before::translate::{Layer, translate};
 use shard_audit::collectives::collectives;
 use shard_audit::hlo::{Module, ReadError};
+use shard_cost::Hardware;
 
 /// A sequence of numbers that depends on nothing but its seed.
 struct Numbers(u64);
@@ -90,6 +94,57 @@ fn a_changed_dump_gives_a_count_or_a_clear_error() {
 #[ignore = "slow: 40,000 more of the same"]
 fn forty_thousand_changed_dumps_give_a_count_or_a_clear_error() {
     mutate(40_000);
+}
+
+/// What is read of a program before, and what is made of it.
+fn before(text: &str, mesh: &[(String, u64)]) -> Result<Option<Layer>, ReadError> {
+    Ok(translate(&read(text, Some(mesh))?).ok())
+}
+
+#[test]
+fn a_changed_program_before_gives_a_layer_or_a_clear_error_or_a_reason() {
+    let mut numbers = Numbers(71);
+    let (mut refused, mut layers) = (0, 0);
+    for turn in 0..3_000 {
+        let folders = folders(&own());
+        let folder = &folders[turn % folders.len()];
+        let text = std::fs::read_to_string(folder.join("stablehlo.loc.mlir")).expect("StableHLO");
+        let mesh = mesh(&counts(folder));
+        let text = mutated(&text, &mut numbers);
+        match before(&text, &mesh) {
+            Err(error) => {
+                is_clear(&error, &text);
+                refused += 1;
+            }
+            Ok(Some(layer)) => {
+                layers += 1;
+                // A layer of any text is text, and the driver says what is wrong with it.
+                let choice = Choice::of(&layer);
+                assert!(optimum::text(&layer, &mesh, &choice).contains("layer main("));
+                if turn % 40 == 0 {
+                    let hardware = Hardware::built_in("tpu-v5e").expect("a built-in chip");
+                    let _ = optimum::optimum(&layer, &mesh, &choice, &hardware);
+                }
+            }
+            Ok(None) => {}
+        }
+    }
+    assert!(refused > 200 && layers > 200, "{refused} refused, {layers} layers");
+}
+
+#[test]
+fn a_program_before_that_is_cut_off_is_refused() {
+    for folder in folders(&own()) {
+        let text = std::fs::read_to_string(folder.join("stablehlo.loc.mlir")).expect("StableHLO");
+        let mesh = mesh(&counts(&folder));
+        let end = text.rfind("\n}").expect("the end of the module");
+        let mut numbers = Numbers(5);
+        for _ in 0..40 {
+            let cut = numbers.below(end);
+            let error = before(&text[..cut], &mesh).expect_err("cut off");
+            is_clear(&error, &text[..cut]);
+        }
+    }
 }
 
 #[test]

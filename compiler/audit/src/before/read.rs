@@ -203,6 +203,7 @@ impl Lines<'_> {
                 sharding::hlo(inner, self.mesh.as_ref()?, tensor.dims.len())
             })
         };
+        let spec = spec.filter(|spec| spec.len() == tensor.dims.len());
         let name = rest.rsplit_once("loc(\"").and_then(|(_, named)| named.split_once('"'));
         let name = name.map(|(name, _)| name.to_string());
         Some(Port { id: id.trim().to_string(), name, tensor, spec })

@@ -2,6 +2,7 @@
 
 use super::{Class, Constraint, Expression, Translator, Value, constraint_spec, dtype};
 use crate::before::read::Op;
+use crate::before::sharding::{self, Spec};
 
 /// Numbers between brackets behind a word: `dims = [0, 2]`.
 fn list(text: &str, word: &str) -> Option<Vec<usize>> {
@@ -70,7 +71,12 @@ impl Translator<'_> {
                 *self.layer.barriers.entry(op.name.clone()).or_default() += 1;
                 operands.first().cloned()
             }
-            "sdy.sharding_constraint" => self.constrain(op, operands),
+            "sdy.sharding_constraint" => {
+                constraint_spec(&op.text).and_then(|spec| self.constrain(op, operands, spec))
+            }
+            "custom_call" if op.text.contains("@Sharding(") => {
+                self.spec_of_hlo(op).and_then(|spec| self.constrain(op, operands, spec))
+            }
             _ => None,
         };
         match found {
@@ -420,11 +426,20 @@ impl Translator<'_> {
         Some(self.make(op, concat, positions, dtype))
     }
 
-    fn constrain(&mut self, op: &Op, operands: &[Value]) -> Option<Value> {
+    /// The layout of a constraint of JAX before Shardy.
+    fn spec_of_hlo(&self, op: &Op) -> Option<Spec> {
+        let (_, behind) = op.text.split_once("mhlo.sharding = \"")?;
+        let (text, _) = behind.split_once('"')?;
+        sharding::hlo(text, self.stable.mesh.as_ref()?, op.types.last()?.dims.len())
+    }
+
+    fn constrain(&mut self, op: &Op, operands: &[Value], spec: Spec) -> Option<Value> {
         let Some(Value::Tensor(name, dims, dtype)) = operands.first() else {
             return operands.first().cloned();
         };
-        let spec = constraint_spec(&op.text)?;
+        if spec.len() != dims.len() {
+            return None;
+        }
         let of = name.strip_prefix('p').and_then(|n| n.parse::<usize>().ok());
         let of = of.and_then(|at| self.layer.parameters.get(at)).map(|p| p.name.clone());
         self.layer.constraints.push(Constraint {
