@@ -196,8 +196,9 @@ struct Finder<'m, 'a> {
     /// Members by how they are written, so that each list is read once.
     groups: FxHashMap<(String, bool), Read>,
     listed: u64,
-    /// Collectives that are begun and ended asynchronously in several places, by channel and chain.
-    spelled: FxHashMap<(String, String), usize>,
+    /// Collectives that are begun and ended asynchronously in several places, by the computation
+    /// that runs the fusions, channel and chain.
+    spelled: FxHashMap<(usize, String, String), usize>,
     found: Vec<Collective>,
 }
 
@@ -212,7 +213,8 @@ impl<'a> Finder<'_, 'a> {
         let chain = braced(instruction.attributes, "frontend_attributes")
             .and_then(|inner| attribute(inner, "chain_id"));
         if let (Some(chain), Some(channel)) = (chain, instruction.attribute("channel_id")) {
-            let key = (channel.to_string(), chain.to_string());
+            // Chains are numbered anew in every computation that is no fusion.
+            let key = (self.around_fusions(computation), channel.to_string(), chain.to_string());
             if let Some(known) = self.spelled.get(&key) {
                 self.found[*known].also_spelled_as.push(instruction.name.to_string());
                 return Ok(());
@@ -255,6 +257,18 @@ impl<'a> Finder<'_, 'a> {
             flow,
         });
         Ok(())
+    }
+
+    /// The computation that is no fusion in which a computation runs.
+    fn around_fusions(&self, computation: usize) -> usize {
+        let mut around = computation;
+        while let Some((caller, at)) = self.visits.of[around].as_ref().and_then(|v| v.caller) {
+            if self.module.computations[caller].instructions[at as usize].opcode != "fusion" {
+                break;
+            }
+            around = caller;
+        }
+        around
     }
 
     /// The arrays that each device brings.

@@ -157,3 +157,29 @@ def test_the_code_of_a_page_runs(page: str, tmp_path: Path) -> None:
         ran = subprocess.run([sys.executable, "-c", block], cwd=tmp_path, capture_output=True, text=True, check=False)
         assert (ran.returncode, ran.stderr) == (0, ""), block
         assert "proven" in ran.stdout
+
+
+def test_a_jitted_function_is_audited() -> None:
+    dumps = Path(__file__).parents[2] / "audit" / "tests" / "dumps" / "bad_wout_columns"
+
+    class Compiled:
+        def as_text(self) -> str:
+            return (dumps / "cpu.hlo").read_text()
+
+    class Lowered:
+        def as_text(self, debug_info: bool = False) -> str:
+            return (dumps / "stablehlo.loc.mlir").read_text()
+
+        def compile(self) -> Compiled:
+            return Compiled()
+
+    class Jitted:
+        def lower(self) -> Lowered:
+            return Lowered()
+
+    found = shardc.audit(Jitted(), hardware="tpu-v5e")
+    assert found.wire_bytes == 14155776 and found.lines[0].source == shardc.Place("bad_wout_columns.py", 15)
+    assert [(one.value, one.new) for one in found.advice] == [("w_out", 'P("model", None)')]
+    assert "to edit" in str(found)
+    with pytest.raises(shardc.ProgramError):
+        shardc.audit(Jitted(), max_bytes=1000)

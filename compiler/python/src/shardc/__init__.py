@@ -1,5 +1,6 @@
 """Sharding specs for tensor programs: runs the compiler `shardc` and gives what it prints as objects."""
 
+from ._audit import Advice, Audit, Line, Place, audit
 from ._binary import binary
 from ._commands import (
     Axes,
@@ -31,6 +32,8 @@ from ._results import (
 )
 
 __all__ = [
+    "Advice",
+    "Audit",
     "Axes",
     "Comparison",
     "Completed",
@@ -42,9 +45,11 @@ __all__ = [
     "Help",
     "Instruction",
     "Label",
+    "Line",
     "Memory",
     "Optimality",
     "Output",
+    "Place",
     "Program",
     "ProgramError",
     "RunLayer",
@@ -54,6 +59,7 @@ __all__ = [
     "Span",
     "Totals",
     "UsageError",
+    "audit",
     "binary",
     "check",
     "command",
