@@ -277,7 +277,7 @@ impl Lines<'_> {
             },
             _ => ("", 0, line),
         };
-        let long = rest.find(|c: char| c == ' ' || c == '(').unwrap_or(rest.len());
+        let long = rest.find([' ', '(']).unwrap_or(rest.len());
         let (name, rest) = rest.split_at(long);
         let name = name.trim_matches('"').trim_start_matches("func.").to_string();
         if name.is_empty() {
