@@ -1,5 +1,6 @@
 //! What the program before partitioning could send at least, and the edits that get it there.
 
+use crate::before::optimum::Move;
 use crate::hlo::tables::Place;
 use crate::report::Totals;
 
@@ -59,6 +60,8 @@ pub struct Comparison {
     pub same_specs: Option<Totals>,
     /// The optimum where the layouts of weights are free.
     pub free: Option<Totals>,
+    /// What the optimum with the same layouts sends, in order.
+    pub moves: Vec<Move>,
     /// The edits, those that save most first.
     pub advice: Vec<Advice>,
     /// What is not understood.

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::before::sharding::whole_partition_spec;
 use crate::collectives::Collective;
 use crate::compare::Comparison;
 use crate::hlo::tables::Place;
@@ -87,6 +88,16 @@ struct AdviceJson<'a> {
 }
 
 #[derive(Debug, Serialize)]
+struct MoveJson<'a> {
+    op: &'static str,
+    axes: &'a [String],
+    wire_bytes: u64,
+    value: Option<&'a str>,
+    to: Option<String>,
+    source: Option<PlaceJson<'a>>,
+}
+
+#[derive(Debug, Serialize)]
 struct BarrierJson<'a> {
     op: &'a str,
     count: usize,
@@ -107,6 +118,7 @@ struct AuditJson<'a> {
     loops: Vec<LoopJson<'a>>,
     optimum_same_specs: Option<TotalsJson>,
     optimum_free: Option<TotalsJson>,
+    optimum_moves: Vec<MoveJson<'a>>,
     advice: Vec<AdviceJson<'a>>,
     barriers: Vec<BarrierJson<'a>>,
     no_optimum_because: Option<&'a str>,
@@ -140,6 +152,14 @@ pub fn json(report: &Report) -> String {
         source: advice.source.as_ref().map(PlaceJson::new),
         tried: advice.tried,
     });
+    let moves = comparison.into_iter().flat_map(|c| &c.moves).map(|one| MoveJson {
+        op: one.op,
+        axes: &one.axes,
+        wire_bytes: one.wire_bytes,
+        value: one.value.as_deref(),
+        to: one.to.as_ref().map(whole_partition_spec),
+        source: one.place.as_ref().map(PlaceJson::new),
+    });
     let barriers = comparison.into_iter().flat_map(|c| &c.barriers);
     let barriers = barriers.map(|b| BarrierJson { op: &b.op, count: b.count, share: b.share });
     let collectives = report.program.collectives.iter().zip(&report.costs);
@@ -156,6 +176,7 @@ pub fn json(report: &Report) -> String {
         loops: loops.collect(),
         optimum_same_specs: of(|c| c.same_specs),
         optimum_free: of(|c| c.free),
+        optimum_moves: moves.collect(),
         advice: advice.collect(),
         barriers: barriers.collect(),
         no_optimum_because: comparison.and_then(|c| c.why_not.as_deref()),

@@ -3,6 +3,7 @@
 use shard_cost::Bytes;
 use shard_report::scale;
 
+use crate::before::sharding::whole_partition_spec;
 use crate::collectives::Collective;
 use crate::compare::{AdviceKind, Comparison};
 use crate::report::{Line, Report, Totals};
@@ -212,6 +213,21 @@ fn compared(report: &Report, comparison: &Comparison, page: &mut Page) {
     for (words, totals) in rows {
         if let Some(totals) = totals {
             page.row(words, &figures(report, totals, false));
+        }
+    }
+    if !comparison.moves.is_empty() && comparison.same_specs != Some(report.totals) {
+        page.line("  what the first of the two sends");
+        for one in &comparison.moves {
+            let place = one.place.as_ref().map_or(String::new(), |place| format!("{place}: "));
+            let value = one.value.as_deref().unwrap_or("a value");
+            let axes = one.axes.join(", ");
+            let totals = Totals { wire_bytes: one.wire_bytes, time: None };
+            let words = format!("    {place}{} over {axes} of {value}", one.op);
+            page.row(&words, &figures(report, totals, false));
+            if let Some(spec) = &one.to {
+                let spec = whole_partition_spec(spec);
+                page.line(&format!("      with_sharding_constraint(.., {spec}) asks for it"));
+            }
         }
     }
     if let Some(why) = &comparison.why_not {

@@ -68,6 +68,7 @@ pub fn compare(
         (!optimum.proven).then(|| "the search ended before it had a proof".to_string())
     };
     found.why_not = unproven(&now);
+    found.moves.clone_from(&now.moves);
     let mut same = now.totals;
     let moved: u64 = laid_anew.iter().map(|(_, bytes)| *bytes).sum();
     same.wire_bytes = same.wire_bytes.saturating_add(moved);
@@ -215,7 +216,7 @@ impl Advisor<'_> {
                 Edit::Parted(_, class, parts, _) => edited.parted = Some((*class, *parts)),
             }
             let Ok(found) = self.optimum(&edited) else { continue };
-            let least = best.as_ref().map_or(now.time, |(_, _, best)| best.time);
+            let least = best.as_ref().map_or(now.time, |(_, _, known)| known.time);
             // Less to send, and no longer: an edit is asked of a person.
             if found.time < least && found.totals.wire_bytes < now.totals.wire_bytes {
                 best = Some((edit, edited, found));

@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | [`read`] | the text of a module | functions of ops, with shardings and places |
 //! | [`sharding`] | `#sdy.sharding<..>`, `{devices=..}` | the axes of each dim |
-//! | [`translate`] | a function | a [`translate::Layer`]: dims with names, statements, what is fixed |
+//! | [`translate`] | a function | a [`translate::Layer`]: dims, statements, what is fixed |
 //! | [`optimum`] | a layer and what of it is free | what the best plan sends |
 
 pub mod advise;

@@ -4,13 +4,15 @@ use std::fmt::Write;
 
 use shard_cost::Hardware;
 use shard_driver::compile::{CompileOptions, Purpose, check_source};
+use shard_driver::pipeline::Compiled;
 use shard_driver::{Keeper, Outcome};
-use shard_ir::Picoseconds;
+use shard_ir::{InstrKind, Picoseconds};
 use shard_words::SourceFile;
 
 use super::sharding::Spec;
 use super::translate::{Class, Expression, Layer};
 use crate::axes::NamedMesh;
+use crate::hlo::tables::Place;
 use crate::report::Totals;
 
 /// What is laid out how: what the program says, or an edit of it.
@@ -39,7 +41,7 @@ impl Choice {
 }
 
 /// What the best plan of a layer sends and takes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Optimum {
     /// What it sends, over all turns of its loop.
     pub totals: Totals,
@@ -47,6 +49,25 @@ pub struct Optimum {
     pub time: Picoseconds,
     /// Whether no plan takes less time.
     pub proven: bool,
+    /// What it sends, in order.
+    pub moves: Vec<Move>,
+}
+
+/// A collective of the best plan.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Move {
+    /// What it does: `all-gather`.
+    pub op: &'static str,
+    /// The axes that it runs along.
+    pub axes: Vec<String>,
+    /// Bytes that a device sends, over all turns.
+    pub wire_bytes: u64,
+    /// The line that makes or uses the value.
+    pub place: Option<Place>,
+    /// The value, where it is a parameter: as the program names it.
+    pub value: Option<String>,
+    /// How the value lies behind it; `None` where it is still a term of a sum.
+    pub to: Option<Spec>,
 }
 
 /// Lowers a layer, or says why it has no plan.
@@ -58,7 +79,7 @@ pub fn optimum(
 ) -> Result<Optimum, String> {
     let source = SourceFile::new("before.shard", text(layer, mesh, choice));
     let mut host = Keeper::default();
-    let lowered = lower(&source, hardware, &mut host);
+    let lowered = lower(layer, mesh, &source, hardware, &mut host);
     let found = lowered.ok().flatten();
     found.ok_or_else(|| {
         let wrong = host.reported.iter().flat_map(|(_, found)| found).find(|d| d.is_error());
@@ -66,7 +87,13 @@ pub fn optimum(
     })
 }
 
-fn lower(source: &SourceFile, hardware: &Hardware, host: &mut Keeper) -> Outcome<Option<Optimum>> {
+fn lower(
+    layer: &Layer,
+    mesh: &NamedMesh,
+    source: &SourceFile,
+    hardware: &Hardware,
+    host: &mut Keeper,
+) -> Outcome<Option<Optimum>> {
     let options = CompileOptions::default();
     let mut sound = check_source(source, &options, Purpose::Check, host)?;
     sound.hardware = hardware.clone();
@@ -82,8 +109,51 @@ fn lower(source: &SourceFile, hardware: &Hardware, host: &mut Keeper) -> Outcome
             },
             time: totals.serial_time.times(turns),
             proven: compiled.optimality.as_ref().is_some_and(|o| o.proof.is_some()),
+            moves: moves(layer, mesh, compiled),
         }
     }))
+}
+
+/// What a plan sends, each move with the value of the user's program that it moves.
+fn moves(layer: &Layer, mesh: &NamedMesh, compiled: &Compiled) -> Vec<Move> {
+    let plan = &compiled.schedule.plan;
+    let axis_name = |axis| {
+        let number = plan.mesh.name(axis).strip_prefix('m')?.parse::<usize>().ok()?;
+        Some(mesh.get(number)?.0.clone())
+    };
+    let mut found = Vec::new();
+    for (instruction, price) in plan.instructions.iter().zip(&compiled.price.instructions) {
+        let (InstrKind::Move(collective), Some(cost)) = (&instruction.kind, price.collective())
+        else {
+            continue;
+        };
+        if cost.wire_bytes.0 == 0 {
+            continue;
+        }
+        let before = instruction.operands.first().map(|operand| plan.instruction(*operand));
+        let from = before.map_or(instruction.layout, |before| before.layout);
+        let known = instruction.name.as_deref().and_then(|name| layer.value(name));
+        let spec_of = |class: &Option<Class>| {
+            let Some(class) = class else { return Some(Vec::new()) };
+            let name = format!("D{}", layer.root(*class));
+            let mut dims = instruction.dims.iter();
+            let at = dims.position(|dim| plan.dims[dim.index()].name == name)?;
+            instruction.layout.axes_of(at).iter().map(axis_name).collect()
+        };
+        let to = known
+            .as_ref()
+            .filter(|_| instruction.layout.is_complete())
+            .and_then(|(_, positions, _)| positions.iter().map(spec_of).collect());
+        found.push(Move {
+            op: instruction.kind.name(),
+            axes: collective.axes(&plan.mesh, from).iter().filter_map(axis_name).collect(),
+            wire_bytes: cost.wire_bytes.0.saturating_mul(plan.repeat),
+            place: known.as_ref().and_then(|(_, _, place)| place.clone()),
+            value: known.map(|(name, ..)| name),
+            to,
+        });
+    }
+    found
 }
 
 /// The layer as text.

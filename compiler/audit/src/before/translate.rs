@@ -1,7 +1,7 @@
 //! From a function of StableHLO to a layer whose dims have names.
 //!
-//! Two dims get one name where an op asks that they are one: a contraction, an elementwise op. Where
-//! that would give a tensor one name twice, one side is renamed. Dims of size 1 and dims that are
+//! Two dims get one name where an op asks that they are one: a contraction, an elementwise op.
+//! Where that would give a tensor one name twice, one side is renamed. Dims of size 1 and dims that are
 //! only broadcast along have no name. What sends nothing and computes little (masks, positions,
 //! indices) is left out; what is not understood is a [`Layer::barriers`], whose result is a value
 //! from outside.
@@ -101,6 +101,8 @@ pub struct Statement {
     pub value: String,
     /// What it computes.
     pub expression: Expression,
+    /// For each dim of the user's tensor the dim here, `None` for one of size 1.
+    pub positions: Vec<Option<Class>>,
     /// Where it comes from.
     pub place: Option<Place>,
 }
@@ -148,6 +150,22 @@ impl Layer {
     /// Every dim, with its size.
     pub fn classes(&self) -> impl Iterator<Item = (Class, u64)> + '_ {
         (0..self.sizes.len()).filter(|at| self.parents[*at] == *at).map(|at| (at, self.sizes[at]))
+    }
+
+    /// What a name of the layer stands for: the user's name of a parameter, else what computes the
+    /// value; its dims; the line that makes it, or first uses it.
+    pub fn value(&self, name: &str) -> Option<(String, Vec<Option<Class>>, Option<Place>)> {
+        let number = |kind: char| name.strip_prefix(kind)?.parse::<usize>().ok();
+        if let Some(parameter) = number('p').and_then(|at| self.parameters.get(at)) {
+            let (name, positions) = (parameter.name.clone(), parameter.positions.clone());
+            return Some((name, positions, parameter.used_at.clone()));
+        }
+        let statement = self.statements.get(number('v')?)?;
+        let what = match &statement.expression {
+            Expression::Einsum(..) => "the product here",
+            _ => "the value here",
+        };
+        Some((what.to_string(), statement.positions.clone(), statement.place.clone()))
     }
 
     fn fresh(&mut self, size: u64) -> Class {
@@ -453,6 +471,7 @@ impl Translator<'_> {
         self.layer.statements.push(Statement {
             value: value.clone(),
             expression,
+            positions: positions.clone(),
             place: op.place.clone(),
         });
         Value::Tensor(value, positions, dtype)
