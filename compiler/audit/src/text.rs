@@ -221,9 +221,10 @@ fn compared(report: &Report, comparison: &Comparison, page: &mut Page) {
             let place = one.place.as_ref().map_or(String::new(), |place| format!("{place}: "));
             let value = one.value.as_deref().unwrap_or("a value");
             let axes = one.axes.join(", ");
-            let totals = Totals { wire_bytes: one.wire_bytes, time: None };
+            let bytes = scale::bytes(Bytes(one.wire_bytes));
+            let behind = " ".repeat(20);
             let words = format!("    {place}{} over {axes} of {value}", one.op);
-            page.row(&words, &figures(report, totals, false));
+            page.row(&words, &format!("{bytes:>10}{behind}"));
             if let Some(spec) = &one.to {
                 let spec = whole_partition_spec(spec);
                 page.line(&format!("      with_sharding_constraint(.., {spec}) asks for it"));

@@ -79,6 +79,14 @@ pub fn partition_spec(spec: &Spec) -> String {
 }
 
 /// The same with a `None` for each dim at the end.
+///
+/// ```
+/// use shard_audit::before::sharding::{partition_spec, whole_partition_spec};
+///
+/// let spec = vec![vec!["a".to_string(), "b".to_string()], vec![]];
+/// assert_eq!(partition_spec(&spec), r#"P(("a", "b"))"#);
+/// assert_eq!(whole_partition_spec(&spec), r#"P(("a", "b"), None)"#);
+/// ```
 pub fn whole_partition_spec(spec: &Spec) -> String {
     let short = partition_spec(spec);
     let long = spec.iter().rposition(|dim| !dim.is_empty()).map_or(0, |last| last + 1);
@@ -86,6 +94,6 @@ pub fn whole_partition_spec(spec: &Spec) -> String {
     match (long, spec.len() - long) {
         (_, 0) => short,
         (0, _) => format!("P({missing})"),
-        _ => format!("{}, {missing})", short.trim_end_matches(')')),
+        _ => format!("{}, {missing})", short.strip_suffix(')').unwrap_or(&short)),
     }
 }
