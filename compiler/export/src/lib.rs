@@ -7,14 +7,26 @@
 //! The crate sees the IR and nothing else: what is exported is the plan, whoever found it. Every op
 //! and every collective is matched in full, so that a new one cannot be forgotten here.
 
+mod body;
+mod comments;
+mod data;
+mod dtypes;
 mod error;
+mod exchange;
 mod helpers;
+mod layer;
+mod moved;
 mod names;
+mod ops;
 mod python;
 mod sheet;
 mod specs;
+mod stack;
 mod to_jax;
+mod words;
 
+pub use dtypes::Floats;
 pub use error::ExportError;
+pub use layer::Exported;
 pub use sheet::{Texts, Writer, specs};
-pub use to_jax::{Exported, Floats, JaxOptions, Style, jax};
+pub use to_jax::{JaxOptions, Style, jax};

@@ -4,7 +4,7 @@
 use serde::Serialize;
 use shard_ir::{AxisId, DimId, InstrId, InstrKind, Layout, Mesh, Place, Plan, Reduction};
 
-use crate::to_jax::stack_of;
+use crate::layer::stack_of;
 
 /// One layout in the words of other systems, each as one text.
 pub struct Texts {

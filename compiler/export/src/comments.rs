@@ -2,8 +2,8 @@
 
 use shard_ir::{Collective, InstrId, InstrKind, Layout, MeshShape, Plan};
 
-use super::body::Form;
-use super::exchange::elements;
+use crate::body::Form;
+use crate::exchange::elements;
 
 /// What is said of an instruction.
 pub(crate) fn comment(plan: &Plan, id: InstrId, form: Form) -> String {
