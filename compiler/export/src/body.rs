@@ -423,7 +423,8 @@ impl<'p> Body<'p> {
         ));
         let name = self.name_for(block.to, last.index());
         let states = if kept.is_empty() { "_".to_string() } else { self.taken.fresh("kept") };
-        let one = self.taken.free("stack", |name| self.holds.contains_key(name));
+        let free = ["stack", "state"]
+            .map(|name| self.taken.free(name, |name| self.holds.contains_key(name)));
         self.text.push_str(&self.words.repeated(Repeated {
             indent: self.indent,
             function: &function,
@@ -432,7 +433,7 @@ impl<'p> Body<'p> {
             times: block.repeat,
             name: &name,
             states: (!kept.is_empty()).then_some(states.as_str()),
-            stack: &one,
+            free: [&free[0], &free[1]],
         }));
         for (at, id) in kept.iter().enumerate() {
             self.known[id.index()] = Some(Py::atom(format!("{states}[{at}]")));

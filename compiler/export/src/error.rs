@@ -13,6 +13,18 @@ pub enum ExportError {
         /// The place in the source.
         span: Option<Span>,
     },
+    /// An op on values of a dtype that a system stores and does not compute with.
+    #[error("PyTorch computes no {op} of {dtype}, and `{layer}` has one")]
+    Dtype {
+        /// The layer.
+        layer: String,
+        /// The op.
+        op: &'static str,
+        /// The dtype.
+        dtype: &'static str,
+        /// The place in the source.
+        span: Option<Span>,
+    },
     /// Layers of IR text on meshes of their own.
     #[error("the layers are on different meshes, and a module has one")]
     Meshes,

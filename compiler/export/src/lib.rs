@@ -2,6 +2,8 @@
 //!
 //! * [`jax`] writes a module of JAX: one `shard_map` a layer, one line an instruction, and a check
 //!   beside it.
+//! * [`torch()`] writes a module of PyTorch: what each process does on its own blocks, with the same
+//!   beside it.
 //! * [`specs`] says how every parameter, value and result lies, as JSON.
 //!
 //! The crate sees the IR and nothing else: what is exported is the plan, whoever found it. Every op
@@ -23,6 +25,7 @@ mod sheet;
 mod specs;
 mod stack;
 mod to_jax;
+mod to_torch;
 mod words;
 
 pub use dtypes::Floats;
@@ -30,3 +33,4 @@ pub use error::ExportError;
 pub use layer::Exported;
 pub use sheet::{Texts, Writer, specs};
 pub use to_jax::{JaxOptions, Style, jax};
+pub use to_torch::torch;

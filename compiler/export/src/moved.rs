@@ -59,17 +59,22 @@ impl Moved<'_> {
         Ok(Written { steps, instead: Some(format!("as {}", names.join(", "))) })
     }
 
-    /// A permute: over which axes, in the order of the mesh, and the helper that says who sends to
-    /// whom.
-    pub(crate) fn permute(&self, to: Layout) -> Result<(Py, Py), ExportError> {
+    /// The axes of a permute, in the order of the mesh: those that change their places, unless
+    /// those that keep theirs number blocks differently after it.
+    pub(crate) fn permuted(&self, to: Layout) -> Result<AxisList, ExportError> {
         let mesh = self.shape.mesh;
         let changed: AxisList = Collective::Permute { to }.axes(mesh, self.from);
         let all: AxisList =
             mesh.axis_ids().filter(|a| !self.from.partial_axes().contains(*a)).collect();
-        // Over the axes that change their places, unless those that keep theirs number blocks
-        // differently after it.
         let axes = [changed, all].into_iter().find(|axes| self.arrives(axes, to));
-        let axes = axes.ok_or(ExportError::Internal("no device holds the block that is wanted"))?;
+        axes.ok_or(ExportError::Internal("no device holds the block that is wanted"))
+    }
+
+    /// A permute: over which axes, in the order of the mesh, and the helper that says who sends to
+    /// whom.
+    pub(crate) fn permute(&self, to: Layout) -> Result<(Py, Py), ExportError> {
+        let mesh = self.shape.mesh;
+        let axes = self.permuted(to)?;
         let dims = |layout: Layout| {
             let of_dim = |dim: usize| {
                 layout.axes_of(dim).iter().filter(|a| axes.set().contains(*a)).collect::<Vec<_>>()

@@ -72,6 +72,44 @@ impl Ops<'_> {
         self.transposed(dims, self.dims(id), value)
     }
 
+    /// Whether the system computes with the values of an op: those that only move elements, and
+    /// einsums, which are computed in another dtype, take any.
+    fn computes(&self, op: &Op, id: InstrId, operands: &[Named]) -> Result<(), ExportError> {
+        let anyhow = match op {
+            Op::Einsum => self.plan.instruction(id).dtype != Dtype::Int4,
+            Op::Rename { .. }
+            | Op::Split { .. }
+            | Op::Merge { .. }
+            | Op::Concat { .. }
+            | Op::SliceDim { .. }
+            | Op::Append { .. }
+            | Op::Fetch
+            | Op::Cast(_) => true,
+            Op::Map(_)
+            | Op::Binary(_)
+            | Op::Reduce { .. }
+            | Op::Softmax { .. }
+            | Op::Norm { .. }
+            | Op::Mask { .. }
+            | Op::Rope { .. }
+            | Op::Take { .. }
+            | Op::Route { .. } => false,
+        };
+        let of = |id: InstrId| self.plan.instruction(id).dtype;
+        let refused = std::iter::once(id)
+            .chain(operands.iter().map(|o| o.id))
+            .find_map(|id| self.words.cannot_compute(of(id), self.floats));
+        match refused {
+            Some(dtype) if !anyhow => Err(ExportError::Dtype {
+                layer: self.plan.name.clone(),
+                op: op.word(),
+                dtype,
+                span: self.plan.instruction(id).origin.span,
+            }),
+            Some(_) | None => Ok(()),
+        }
+    }
+
     /// The result of an op.
     pub(crate) fn op(&self, op: &Op, id: InstrId, operands: &[Named]) -> Result<Py, ExportError> {
         let first = operands.first().ok_or(ExportError::Internal("an op without operands"))?;
@@ -80,6 +118,7 @@ impl Ops<'_> {
         let dims = self.dims(first.id).to_vec();
         let axis = |dim: DimId| self.place(first.id, dim).map(Py::atom);
         let value = first.py.clone();
+        self.computes(op, id, operands)?;
         match op {
             Op::Einsum => self.einsum(id, operands),
             Op::Map(map) => self.in_order(&dims, id, self.words.map(*map, value)),
@@ -314,8 +353,8 @@ impl Ops<'_> {
     ) -> Result<Py, ExportError> {
         let instr = self.plan.instruction(id);
         let (multiplied, _) = self.einsum_operands(operands)?;
-        let axes =
-            Py::Tuple(fused.axes().iter().map(|a| Py::string(self.plan.mesh.name(a))).collect());
+        let axes = fused.axes().iter().map(|a| Py::string(self.plan.mesh.name(a))).collect();
+        let axes = self.words.ring(axes);
         let place = |dims: &[DimId], dim: DimId| match dims.iter().position(|d| *d == dim) {
             Some(place) => Py::atom(place),
             None => Py::atom("None"),
@@ -558,7 +597,8 @@ pub(crate) fn neutral(words: &dyn Words, kind: Reduction, dtype: Dtype, floats: 
     }
 }
 
-fn is_number(py: &Py) -> bool {
+/// Whether an expression is a number as it is written.
+pub(crate) fn is_number(py: &Py) -> bool {
     let begins = |text: &str| text.starts_with(|c: char| c.is_ascii_digit() || c == '-');
     matches!(py, Py::Atom(text) if begins(text) || text.ends_with(".inf") || text.ends_with(".nan"))
 }

@@ -24,12 +24,15 @@ pub(crate) trait Words {
     /// The dtype that stands for one of the plan.
     fn dtype(&self, dtype: Dtype, floats: Floats) -> &'static str;
 
-    /// Why values of a dtype are not computed with; `None` where they are.
-    fn refused(&self, dtype: Dtype, floats: Floats) -> Option<ExportError>;
+    /// The dtype's name, where the system moves its values about and has no arithmetic for them.
+    fn cannot_compute(&self, dtype: Dtype, floats: Floats) -> Option<&'static str>;
 
     /// A partial value at the boundary has its terms along a dim in front: it is one tensor over
     /// all devices, and not what one of them has.
     fn terms_in_front(&self) -> bool;
+
+    /// The axes of a loop around them.
+    fn ring(&self, axes: Vec<Py>) -> Py;
 
     /// The value in another dtype, of floats or from whole numbers.
     fn cast(&self, value: Py, dtype: &str) -> Py;
@@ -133,6 +136,6 @@ pub(crate) struct Repeated<'a> {
     pub(crate) name: &'a str,
     /// The states of all, where there are any.
     pub(crate) states: Option<&'a str>,
-    /// A name that is free for one stack.
-    pub(crate) stack: &'a str,
+    /// Names that are free: for what one application takes of its own, and for its states.
+    pub(crate) free: [&'a str; 2],
 }

@@ -63,8 +63,12 @@ impl Words for Jax {
         }
     }
 
-    fn refused(&self, _: Dtype, _: Floats) -> Option<ExportError> {
+    fn cannot_compute(&self, _: Dtype, _: Floats) -> Option<&'static str> {
         None
+    }
+
+    fn ring(&self, axes: Vec<Py>) -> Py {
+        Py::Tuple(axes)
     }
 
     fn terms_in_front(&self) -> bool {
