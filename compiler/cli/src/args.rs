@@ -534,6 +534,9 @@ pub(crate) struct ExportArgs {
 pub(crate) enum ExportTo {
     /// Write a module of JAX: a `shard_map` a layer, one line an instruction, and a check beside it
     Jax(ExportJaxArgs),
+    /// Write a module of PyTorch: what each process does, one line an instruction, placements of
+    /// DTensor, and a check beside it
+    Torch(ExportTorchArgs),
     /// Say how every parameter, value and result lies, as JSON: a PartitionSpec, placements of a
     /// DTensor, text of Shardy
     Specs(ExportedArgs),
@@ -550,7 +553,8 @@ pub(crate) struct ExportedArgs {
     /// Small sizes of the same divisibility, as `run` executes them
     #[arg(long)]
     pub(crate) small: bool,
-    /// Write to a file of the source's name in this folder, and not to standard output
+    /// Write to a file of the source's name in this folder (NAME.py, NAME_torch.py or
+    /// NAME.specs.json), and not to standard output
     #[arg(short = 'o', long = "out", value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
 }
@@ -564,6 +568,16 @@ pub(crate) struct ExportJaxArgs {
     /// the plan's layouts, for which XLA finds the collectives
     #[arg(long, value_enum, default_value_t = ExportStyle::ShardMap, value_name = "STYLE")]
     pub(crate) style: ExportStyle,
+    /// The floats that the module computes in: those of the plan, or all of 32 or 64 bits
+    #[arg(long, value_enum, default_value_t = ExportFloats::Stated, value_name = "DTYPE")]
+    pub(crate) dtype: ExportFloats,
+}
+
+/// `export torch`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ExportTorchArgs {
+    #[command(flatten)]
+    pub(crate) exported: ExportedArgs,
     /// The floats that the module computes in: those of the plan, or all of 32 or 64 bits
     #[arg(long, value_enum, default_value_t = ExportFloats::Stated, value_name = "DTYPE")]
     pub(crate) dtype: ExportFloats,

@@ -232,7 +232,9 @@ def moved_blocks(axes, before, after):
     """
     devices = [{}]
     for axis in axes:
-        devices = [{**device, axis: at} for device in devices for at in range(MESH[axis])]
+        devices = [
+            {**device, axis: at} for device in devices for at in range(MESH[axis])
+        ]
 
     def block_of(device, dims):
         place = []
@@ -401,22 +403,17 @@ def check(name, layer, seed=0):
         right &= equal
         verdict = "equal" if equal else "DIFFERENT"
         if dist.get_rank() == 0:
-            print(f"{name}: {result} {verdict}, off by {off:.2e}, results up to {scale:.2e}")
+            print(
+                f"{name}: {result} {verdict}, off by {off:.2e}, results up to {scale:.2e}"
+            )
     right, wrong = worst(not right, wrong)
     if wrong and dist.get_rank() == 0:
         print(f"{name}: {wrong:.0f} parameters lie otherwise than PLACEMENTS say")
     return not right
 
 
-def connect(init_method="env://", number=-1):
-    """Joins the processes: a group for each tuple of AXES, ranked in its order."""
-    count = math.prod(MESH.values()) if number >= 0 else -1
-    backend = "nccl" if DEVICE == "cuda" else "gloo"
-    dist.init_process_group(
-        backend, init_method=init_method, rank=number, world_size=count
-    )
-    if DEVICE == "cuda":
-        torch.cuda.set_device(dist.get_rank() % torch.cuda.device_count())
+def make_groups():
+    """A process group for each tuple of AXES, ranked in its order."""
     names = list(MESH)
     devices = torch.arange(dist.get_world_size()).reshape([*MESH.values()])
     for axes in AXES:
@@ -432,9 +429,17 @@ def connect(init_method="env://", number=-1):
 
 
 def work(number, init_method, seed):
-    """The check on one process."""
-    torch.set_num_threads(1)
-    connect(init_method, number)
+    """The check on one process; `number` says which, or else the environment."""
+    count = math.prod(MESH.values()) if number >= 0 else -1
+    backend = "nccl" if DEVICE == "cuda" else "gloo"
+    dist.init_process_group(
+        backend, init_method=init_method, rank=number, world_size=count
+    )
+    if DEVICE == "cuda":
+        torch.cuda.set_device(dist.get_rank() % torch.cuda.device_count())
+    else:
+        torch.set_num_threads(1)
+    make_groups()
     right = [check(name, layer, seed) for name, layer in LAYERS.items()]
     dist.destroy_process_group()
     if not all(right):

@@ -14,6 +14,17 @@ pub enum ExportProblem {
         /// The place in the source, where it is known.
         span: Option<Span>,
     },
+    /// An op on values of a dtype that PyTorch stores and does not compute with.
+    Dtype {
+        /// The layer.
+        layer: String,
+        /// The op.
+        op: &'static str,
+        /// The dtype.
+        dtype: &'static str,
+        /// The place in the source, where it is known.
+        span: Option<Span>,
+    },
 }
 
 impl From<ExportProblem> for Diagnostic {
@@ -26,6 +37,16 @@ impl From<ExportProblem> for Diagnostic {
                     .at_if(span, "this einsum")
                     .note("an einsum of JAX has a letter for each dim, `a` to `z` and `A` to `Z`")
                     .help("two einsums of fewer operands each compute the same")
+            }
+            ExportProblem::Dtype { layer, op, dtype, span } => {
+                let message =
+                    format!("`{layer}` has a {op} of {dtype}, which PyTorch does not compute");
+                let wider = if dtype == "f8" { "bf16" } else { "int8" };
+                let floats = if dtype == "f8" { "; or --dtype f32" } else { "" };
+                Diagnostic::error("E0871", message)
+                    .at_if(span, format!("this {op}"))
+                    .note(format!("PyTorch stores, moves and casts {dtype}, and has no {op} for it"))
+                    .help(format!("cast({wider}, ..) of its operands, and cast({dtype}, ..) of it{floats}"))
             }
         }
     }

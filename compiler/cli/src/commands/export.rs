@@ -1,4 +1,4 @@
-//! `shardc export jax|specs FILE [-o DIR]`, and the small sizes of `--small`.
+//! `shardc export jax|torch|specs FILE [-o DIR]`, and the small sizes of `--small`.
 
 use std::path::Path;
 
@@ -10,7 +10,9 @@ use shard_ir::{Layout, Mesh, Plan};
 use shard_report::layout_notation::Notation;
 use shard_runtime::FEW_APPLICATIONS;
 
-use crate::args::{ExportArgs, ExportFloats, ExportJaxArgs, ExportStyle, ExportTo, ExportedArgs};
+use crate::args::{
+    ExportArgs, ExportFloats, ExportJaxArgs, ExportStyle, ExportTo, ExportTorchArgs, ExportedArgs,
+};
 use crate::commands::compile::compile_file;
 use crate::console::{Console, Outcome, Status};
 use crate::output::{file_name, replace_text};
@@ -18,23 +20,46 @@ use crate::output::{file_name, replace_text};
 pub(crate) fn run(args: &ExportArgs, console: &mut Console) -> Outcome {
     match &args.to {
         ExportTo::Jax(args) => jax(args, console),
+        ExportTo::Torch(args) => torch(args, console),
         ExportTo::Specs(args) => specs(args, console),
     }
 }
 
 fn jax(args: &ExportJaxArgs, console: &mut Console) -> Outcome {
-    let compilation = compiled(&args.exported, console)?;
-    let options = JaxOptions {
-        style: match args.style {
-            ExportStyle::ShardMap => Style::ShardMap,
-            ExportStyle::Constraints => Style::Constraints,
-        },
-        floats: match args.dtype {
-            ExportFloats::Stated => Floats::Stated,
-            ExportFloats::F32 => Floats::F32,
-            ExportFloats::F64 => Floats::F64,
-        },
+    let style = match args.style {
+        ExportStyle::ShardMap => Style::ShardMap,
+        ExportStyle::Constraints => Style::Constraints,
     };
+    let options = JaxOptions { style, floats: floats(args.dtype) };
+    let write = |layers: &[Exported<'_>], origin: &str| shard_export::jax(layers, origin, options);
+    module(&args.exported, ("jax", ".py"), &write, console)
+}
+
+fn torch(args: &ExportTorchArgs, console: &mut Console) -> Outcome {
+    let floats = floats(args.dtype);
+    let write = |layers: &[Exported<'_>], origin: &str| shard_export::torch(layers, origin, floats);
+    module(&args.exported, ("torch", "_torch.py"), &write, console)
+}
+
+fn floats(asked: ExportFloats) -> Floats {
+    match asked {
+        ExportFloats::Stated => Floats::Stated,
+        ExportFloats::F32 => Floats::F32,
+        ExportFloats::F64 => Floats::F64,
+    }
+}
+
+/// What writes a module of layers; the text says what they come from.
+type Write<'a> = &'a dyn Fn(&[Exported<'_>], &str) -> Result<String, ExportError>;
+
+/// A module of a system, under the end that its files have.
+fn module(
+    args: &ExportedArgs,
+    (system, end): (&str, &str),
+    write: Write<'_>,
+    console: &mut Console,
+) -> Outcome {
+    let compilation = compiled(args, console)?;
     let sources = sources(&compilation);
     let layers: Vec<Exported<'_>> = compilation
         .compiled
@@ -45,11 +70,10 @@ fn jax(args: &ExportJaxArgs, console: &mut Console) -> Outcome {
             source: source.as_ref(),
         })
         .collect();
-    let small = if args.exported.small { " at small sizes" } else { "" };
-    let origin =
-        format!("{}, as `shardc export jax` wrote it{small}.", args.exported.file.display());
-    match shard_export::jax(&layers, &origin, options) {
-        Ok(text) => give(&args.exported, "py", &text, console),
+    let small = if args.small { " at small sizes" } else { "" };
+    let origin = format!("{}, as `shardc export {system}` wrote it{small}.", args.file.display());
+    match write(&layers, &origin) {
+        Ok(text) => give(args, end, &text, console),
         Err(error) => Err(refused(error, &compilation, console)),
     }
 }
@@ -63,7 +87,7 @@ fn specs(args: &ExportedArgs, console: &mut Console) -> Outcome {
             .map(|notation| notation.layout(mesh, layout, dims));
         Texts { jax, dtensor, shardy }
     };
-    give(args, "specs.json", &shard_export::specs(&plans, &writer), console)
+    give(args, ".specs.json", &shard_export::specs(&plans, &writer), console)
 }
 
 /// The layers of a file, of small sizes where those are asked for.
@@ -116,7 +140,7 @@ fn sources(compilation: &Compilation) -> Vec<Option<Plan>> {
 }
 
 /// Prints what was written, or puts it in a folder under the source's name.
-fn give(args: &ExportedArgs, extension: &str, text: &str, console: &mut Console) -> Outcome {
+fn give(args: &ExportedArgs, end: &str, text: &str, console: &mut Console) -> Outcome {
     let Some(folder) = &args.out else { return console.result(text) };
     let stem = args
         .file
@@ -124,7 +148,7 @@ fn give(args: &ExportedArgs, extension: &str, text: &str, console: &mut Console)
         .and_then(|stem| stem.to_str())
         .filter(|stem| *stem != "-")
         .unwrap_or("exported");
-    let path = folder.join(format!("{}.{extension}", module_name(stem)));
+    let path = folder.join(format!("{}{end}", module_name(stem)));
     let write = |path: &Path| {
         std::fs::create_dir_all(folder)?;
         replace_text(path, text)
@@ -151,6 +175,9 @@ fn module_name(stem: &str) -> String {
 fn refused(error: ExportError, compilation: &Compilation, console: &mut Console) -> Status {
     let found: Diagnostic = match error {
         ExportError::Einsum { layer, span } => ExportProblem::Einsum { layer, span }.into(),
+        ExportError::Dtype { layer, op, dtype, span } => {
+            ExportProblem::Dtype { layer, op, dtype, span }.into()
+        }
         ExportError::Meshes => {
             let layer =
                 compilation.compiled.first().map(|(_, layer)| layer.schedule.plan.name.clone());
