@@ -142,7 +142,8 @@ def rank(axes):
 def all_gather(a, axes, dim):
     """The blocks of all processes, one behind the other along `dim`."""
     out = a.new_empty(size(axes), *a.shape)
-    dist.all_gather_into_tensor(out, a.contiguous(), group=GROUPS[axes])
+    flat = a.contiguous().view(-1)
+    dist.all_gather_into_tensor(out.view(-1), flat, group=GROUPS[axes])
     return torch.cat(out.unbind(), dim)
 
 
@@ -156,8 +157,9 @@ def all_reduce(a, axes, op=dist.ReduceOp.SUM):
 def reduce_scatter(a, axes, dim, op=dist.ReduceOp.SUM):
     """The terms of all processes, combined, and of that a block along `dim`."""
     chunks = torch.stack(a.chunk(size(axes), dim))
-    out = torch.empty_like(chunks[0])
-    dist.reduce_scatter_tensor(out, chunks, op, group=GROUPS[axes])
+    out = a.new_empty(chunks.shape[1:])
+    flat = chunks.view(-1)
+    dist.reduce_scatter_tensor(out.view(-1), flat, op, group=GROUPS[axes])
     return out
 
 
@@ -190,8 +192,8 @@ def split_to_partial(a, axes, dim, neutral):
     """The block in its place along `dim`, and what leaves any term as it is around it."""
     shape = list(a.shape)
     shape[dim] *= size(axes)
-    whole = a.new_full(shape, neutral)
-    return torch.slice_scatter(whole, a, dim, rank(axes) * a.shape[dim])
+    whole, at = a.new_full(shape, neutral), rank(axes) * a.shape[dim]
+    return torch.slice_scatter(whole, a, dim, at, at + a.shape[dim])
 
 
 def chunks_in_front(a, parts):

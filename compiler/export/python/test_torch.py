@@ -8,6 +8,7 @@ its unsharded function. A file whose plan is for more devices gets a smaller mes
 
 import argparse
 import contextlib
+import datetime
 import importlib.util
 import io
 import os
@@ -76,12 +77,18 @@ def work(number, folder, processes):
     """All modules of a folder on one of so many processes; what fails is written down."""
     torch.set_num_threads(1)
     dist.init_process_group(
-        "gloo", init_method=f"file://{folder}/store", rank=number, world_size=processes
+        "gloo",
+        init_method=f"file://{folder}/store",
+        rank=number,
+        world_size=processes,
+        timeout=datetime.timedelta(seconds=120),
     )
     for path in sorted(Path(folder).rglob("*.py")):
         module = loaded(path)
         module.make_groups()
         said = io.StringIO()
+        if number == 0:
+            Path(folder, "started").write_text(path.name)
         try:
             with contextlib.redirect_stdout(said):
                 for name, layer in module.LAYERS.items():
@@ -134,7 +141,8 @@ def main():
             try:
                 mp.spawn(work, (folder, processes), nprocs=processes)
             except (mp.ProcessExitedException, mp.ProcessRaisedException) as error:
-                failures.append(f"{processes} processes: {str(error)[:500]}")
+                at = Path(folder, "started").read_text()
+                failures.append(f"{processes} processes, {at}: {str(error)[:500]}")
             for failed in sorted(Path(folder).rglob("*.failed.*")):
                 failures.append(f"{failed.name}: {failed.read_text()[-1500:]}")
     for failure in failures:
