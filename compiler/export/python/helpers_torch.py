@@ -375,12 +375,11 @@ def check(name, layer, seed=0):
     """Runs a layer on all processes and on one, and says whether the results are the same."""
     whole, held = inputs(layer, seed)
     # A tensor that is not partial, placed by DTensor, is the block that the layer takes.
-    mesh = init_device_mesh(DEVICE, (*MESH.values(),), mesh_dim_names=(*MESH,))
     wrong = 0
     for at, (parameter, placements) in enumerate(layer["placements"].items()):
         if placements and parameter not in layer["partial"]:
-            placed = distribute_tensor(whole[at], mesh, placements).to_local()
-            wrong += not torch.equal(placed, held[at].to(DEVICE))
+            placed = distribute_tensor(whole[at], GROUPS[None], placements)
+            wrong += not torch.equal(placed.to_local(), held[at].to(DEVICE))
     expected, found = layer["unsharded"](*whole), layer["sharded"](*held)
     expected, found = [
         list(values) if isinstance(values, tuple) else [values]
@@ -415,13 +414,16 @@ def check(name, layer, seed=0):
 
 
 def make_groups():
-    """A process group for each tuple of AXES, ranked in its order."""
-    names = list(MESH)
-    devices = torch.arange(dist.get_world_size()).reshape([*MESH.values()])
+    """A process group for each tuple of AXES, ranked in its order; under None, the mesh."""
+    names, sizes = list(MESH), tuple(MESH.values())
+    GROUPS[None] = init_device_mesh(DEVICE, sizes, mesh_dim_names=tuple(names))
     for axes in AXES:
-        inner = [axes] if isinstance(axes, str) else axes
-        outer = [name for name in names if name not in inner]
-        order = [names.index(name) for name in (*outer, *inner)]
+        if isinstance(axes, str):
+            GROUPS[axes] = GROUPS[None].get_group(axes)
+            continue
+        outer = [name for name in names if name not in axes]
+        order = [names.index(name) for name in (*outer, *axes)]
+        devices = torch.arange(math.prod(sizes)).reshape(sizes)
         for ranks in devices.permute(order).reshape(-1, size(axes)).tolist():
             # A group sorts its processes unless it is told not to.
             kept = {} if ranks == sorted(ranks) else {"sort_ranks": False}

@@ -76,20 +76,21 @@ def loaded(path):
 def work(number, folder, processes):
     """All modules of a folder on one of so many processes; what fails is written down."""
     torch.set_num_threads(1)
-    dist.init_process_group(
-        "gloo",
-        init_method=f"file://{folder}/store",
-        rank=number,
-        world_size=processes,
-        timeout=datetime.timedelta(seconds=120),
-    )
     for path in sorted(Path(folder).rglob("*.py")):
         module = loaded(path)
-        module.make_groups()
-        said = io.StringIO()
         if number == 0:
             Path(folder, "started").write_text(path.name)
+        # Its own world: groups have threads, and would be too many.
+        dist.init_process_group(
+            "gloo",
+            init_method=f"file://{path}.store",
+            rank=number,
+            world_size=processes,
+            timeout=datetime.timedelta(seconds=120),
+        )
+        said = io.StringIO()
         try:
+            module.make_groups()
             with contextlib.redirect_stdout(said):
                 for name, layer in module.LAYERS.items():
                     if not module.check(name, layer):
@@ -100,7 +101,7 @@ def work(number, folder, processes):
             # The others wait for what this process will not send: they are ended.
             raise
         dist.barrier()
-    dist.destroy_process_group()
+        dist.destroy_process_group()
 
 
 def main():

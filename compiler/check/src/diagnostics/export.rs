@@ -45,8 +45,12 @@ impl From<ExportProblem> for Diagnostic {
                 let floats = if dtype == "f8" { "; or --dtype f32" } else { "" };
                 Diagnostic::error("E0871", message)
                     .at_if(span, format!("this {op}"))
-                    .note(format!("PyTorch stores, moves and casts {dtype}, and has no {op} for it"))
-                    .help(format!("cast({wider}, ..) of its operands, and cast({dtype}, ..) of it{floats}"))
+                    .note(format!(
+                        "PyTorch stores, moves and casts {dtype}, and has no {op} for it"
+                    ))
+                    .help(format!(
+                        "cast({wider}, ..) of its operands, and cast({dtype}, ..) of it{floats}"
+                    ))
             }
         }
     }
