@@ -13,6 +13,7 @@ mod body;
 mod comments;
 mod data;
 mod dtypes;
+mod engine;
 mod error;
 mod exchange;
 mod helpers;
@@ -29,6 +30,7 @@ mod to_torch;
 mod words;
 
 pub use dtypes::Floats;
+pub use engine::EngineSystem;
 pub use error::ExportError;
 pub use layer::Exported;
 pub use sheet::{Texts, Writer, specs};
