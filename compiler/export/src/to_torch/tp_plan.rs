@@ -1,45 +1,53 @@
 //! A plan of tensor parallelism as models of Hugging Face have it: for each weight `colwise`,
 //! `rowwise` or `embedding_rowwise`.
 //!
-//! Such a plan says little: one axis cuts weights, a weight that is cut along what it gives takes
+//! Such a plan says little: the same axes cut all weights, a weight that is cut along what it gives takes
 //! whole activations, one that is cut along what it takes gives a sum that is all-reduced at once.
 //! Whatever else a plan does, it has no such form.
 
 use shard_ir::{
-    AxisId, Collective, DimId, InstrId, InstrKind, Op, ParameterKind, Place, Plan, Reduction,
+    AxisSet, Collective, DimId, InstrId, InstrKind, Op, ParameterKind, Plan, Reduction,
 };
 
-/// The style of each weight that an axis cuts, by name; or why there is no such plan.
+/// The style of each weight that is cut, by name; or why there is no such plan.
 pub(crate) fn tp_plan(plan: &Plan) -> Result<Vec<(String, &'static str)>, String> {
     let weights: Vec<InstrId> = plan.ids().filter(|id| is_weight(plan, *id)).collect();
-    let cuts = |axis: &AxisId| weights.iter().any(|w| dim_cut(plan, *w, *axis).is_some());
-    let axes: Vec<AxisId> = plan.mesh.axis_ids().filter(cuts).collect();
-    let axis = match axes.as_slice() {
-        [one] => *one,
-        [] => return Err("no axis cuts a weight".to_string()),
-        several => {
-            let names = plan.mesh.axes_text(several.iter().copied());
-            return Err(format!("{names} cut weights, and such a plan has one axis"));
-        }
-    };
+    let cut_by = |weight: InstrId| plan.instruction(weight).layout.split_axes();
+    let axes = weights.iter().fold(AxisSet::EMPTY, |all, weight| all.union(cut_by(*weight)));
+    if axes.is_empty() {
+        return Err("no axis cuts a weight".to_string());
+    }
     let mut styles = Vec::new();
-    for weight in weights {
+    for weight in weights.into_iter().filter(|weight| !cut_by(*weight).is_empty()) {
         let instr = plan.instruction(weight);
         let name = instr.name.clone().unwrap_or_default();
-        if let Some(cut) = dim_cut(plan, weight, axis) {
-            let style = style(plan, axis, weight, cut);
-            styles.push((name.clone(), style.map_err(|why| format!("`{name}` {why}"))?));
-        }
+        let cut = (0..instr.dims.len()).find(|dim| instr.layout.axes_of(*dim).set() == axes);
+        let Some(cut) = cut else {
+            let text = plan.mesh.axes_text(axes.iter());
+            return Err(format!("{text} cut weights, and no one dim of `{name}`"));
+        };
+        let style = style(plan, axes, weight, instr.dims[cut]);
+        styles.push((name.clone(), style.map_err(|why| format!("`{name}` {why}"))?));
     }
-    Ok(styles)
+    match plan.ids().find(|id| is_other_move(plan, axes, *id)) {
+        Some(id) => Err(format!("{} is no part of one", plan.instruction(id).kind.name())),
+        None => Ok(styles),
+    }
 }
 
-/// The dim of a value that an axis cuts.
-fn dim_cut(plan: &Plan, id: InstrId, axis: AxisId) -> Option<DimId> {
+/// Whether an instruction moves something over some of the axes, and is no all-reduce over all.
+fn is_other_move(plan: &Plan, axes: AxisSet, id: InstrId) -> bool {
     let instr = plan.instruction(id);
-    match instr.layout.place(axis) {
-        Place::Split { dim, .. } => instr.dims.get(dim).copied(),
-        Place::Replicated | Place::Partial(_) => None,
+    match &instr.kind {
+        InstrKind::Move(Collective::AllReduce { kind: Reduction::Sum, axes: over }) => {
+            *over != axes && !over.intersection(axes).is_empty()
+        }
+        InstrKind::Move(collective) => {
+            let from = instr.operands.first().map_or(instr.layout, |o| plan.instruction(*o).layout);
+            !collective.axes(&plan.mesh, from).set().intersection(axes).is_empty()
+        }
+        InstrKind::CollectiveEinsum(fused) => !fused.axes().set().intersection(axes).is_empty(),
+        InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::Op(_) => false,
     }
 }
 
@@ -56,7 +64,7 @@ fn is_weight(plan: &Plan, id: InstrId) -> bool {
 
 fn style(
     plan: &Plan,
-    axis: AxisId,
+    axes: AxisSet,
     weight: InstrId,
     cut: DimId,
 ) -> Result<&'static str, &'static str> {
@@ -83,8 +91,10 @@ fn style(
         () if in_others => Err("is one matrix for each place of the dim that is cut"),
         () if side.into_iter().next() != Some(&cut) => Err("is cut along a dim that is not major"),
         () if of_result(&cut) => {
-            let is_whole =
-                |o: &InstrId| plan.instruction(*o).layout.place(axis) == Place::Replicated;
+            let is_whole = |o: &InstrId| {
+                let layout = plan.instruction(*o).layout;
+                layout.split_axes().union(layout.partial_axes()).intersection(axes).is_empty()
+            };
             let whole = others.clone().all(is_whole);
             if whole { Ok("colwise") } else { Err("takes activations that are cut too") }
         }
@@ -94,8 +104,8 @@ fn style(
             let is_all_reduce = |kind: &InstrKind| {
                 matches!(
                     kind,
-                    InstrKind::Move(Collective::AllReduce { kind: Reduction::Sum, axes })
-                        if axes.iter().eq([axis])
+                    InstrKind::Move(Collective::AllReduce { kind: Reduction::Sum, axes: over })
+                        if *over == axes
                 )
             };
             match (reduced.next(), reduced.next()) {
