@@ -126,8 +126,8 @@ fn a_module_of_torch_has_groups_placements_and_a_line_for_each_instruction() {
         "AXES = ((\"y\", \"z\"), \"x\")",
         "    \"w_in\": (\"x\", (\"y\", \"z\")),",
         "    \"w_in\": [Shard(0), Shard(1), Shard(1)],",
-        "    # BLE_x, 4.72 MB: all-gather, sends 4.42 MB",
-        "    x = all_gather(x, (\"y\", \"z\"), dim=2)",
+        "    x = all_gather(x, (\"y\", \"z\"), dim=2)  \
+            # BLE_x, 4.72 MB: all-gather, sends 4.42 MB",
         "TP_PLAN = None",
         "def mlp_unsharded(x, w_in, w_out):",
     ] {
@@ -140,7 +140,7 @@ fn a_module_of_torch_has_groups_placements_and_a_line_for_each_instruction() {
 fn every_order_of_axes_has_a_group_and_what_dtensor_lacks_is_said() {
     let plan = "shir 1\n\nlayer f\nhardware tpu-v4-flat\nmesh x=2, y=2\ndims B=8\n\n\
         %0 = parameter a : f32 B_yx\n%1 = parameter b : f32 B_xy\n\
-        %2 = all-gather %0 over B by yx : f32 B\n%3 = all-gather %1 over B by xy : f32 B\n\
+        %2 = all-gather %0 over yx along B : f32 B\n%3 = all-gather %1 over xy along B : f32 B\n\
         %4 = add %2, %3 : f32 B\nreturn r = %4 : B\n";
     let ran = fed(&["export", "torch", "-"], plan);
     assert_eq!(ran.status, 0, "{ran:?}");
