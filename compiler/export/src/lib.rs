@@ -2,8 +2,8 @@
 //!
 //! * [`jax`] writes a module of JAX: one `shard_map` a layer, one line an instruction, and a check
 //!   beside it.
-//! * [`torch()`] writes a module of PyTorch: what each process does on its own blocks, with the same
-//!   beside it.
+//! * [`torch()`] writes a module of PyTorch: what each process does on its own blocks, with the
+//!   same beside it.
 //! * [`specs`] says how every parameter, value and result lies, as JSON.
 //!
 //! The crate sees the IR and nothing else: what is exported is the plan, whoever found it. Every op

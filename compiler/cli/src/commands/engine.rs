@@ -90,7 +90,7 @@ impl Engine for Python {
         parameters: &[(InstrId, Vec<Tensor>)],
     ) -> Result<Vec<Vec<Tensor>>, String> {
         let devices = plan.mesh.devices();
-        if self.processes == 0 || devices % self.processes != 0 {
+        if !devices.is_multiple_of(self.processes) {
             let processes = self.processes;
             return Err(format!(
                 "{devices} devices are not shared evenly by {processes} processes"

@@ -12,8 +12,8 @@ use shard_report::words::reason_of;
 use super::background::Lowered;
 use super::position::{offset_of, position_of};
 
-/// The layouts of `let`s that bear none and of parameters that leave them open, and the collectives at the end of the line that caused
-/// them.
+/// The layouts of `let`s that bear none and of parameters that leave them open, and the collectives
+/// at the end of the line that caused them.
 pub(crate) fn hints(
     file: &SourceFile,
     tree: &File,

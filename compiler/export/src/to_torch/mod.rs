@@ -315,12 +315,18 @@ fn imports(code: &str) -> String {
 
 fn docstring(origin: &str) -> String {
     format!(
-        "{}\n\nEvery line of a layer is one instruction of its plan; behind it stand the layout and \
-         the bytes\nof one process after it. PARAMS says which axes of the mesh split each dim of a \
-         parameter,\nPLACEMENTS the same as DTensor has it, SHAPES how large it is as a whole. Of a \
-         partial value\na process has its own term.\n\n`--check` runs the layers on made-up data \
-         beside their unsharded form, on new processes of\nthis machine, or on those that torchrun \
-         has started:\n\n    torchrun --nproc-per-node 8 module.py --check\n",
+        "{}\n\n\
+         Every line of a layer is one instruction of its plan; behind it stand the layout and the \
+         bytes\n\
+         of one process after it. PARAMS says which axes of the mesh split each dim of a \
+         parameter,\n\
+         PLACEMENTS the same as DTensor has it, SHAPES how large it is as a whole. Of a partial \
+         value\n\
+         a process has its own term.\n\n\
+         `--check` runs the layers on made-up data beside their unsharded form, on new processes \
+         of\n\
+         this machine, or on those that torchrun has started:\n\n    \
+         torchrun --nproc-per-node 8 module.py --check\n",
         plain(origin)
     )
 }

@@ -1,9 +1,9 @@
 //! A plan of tensor parallelism as models of Hugging Face have it: for each weight `colwise`,
 //! `rowwise` or `embedding_rowwise`.
 //!
-//! Such a plan says little: the same axes cut all weights, a weight that is cut along what it gives takes
-//! whole activations, one that is cut along what it takes gives a sum that is all-reduced at once.
-//! Whatever else a plan does, it has no such form.
+//! Such a plan says little: the same axes cut all weights, a weight that is cut along what it gives
+//! takes whole activations, one that is cut along what it takes gives a sum that is all-reduced at
+//! once. Whatever else a plan does, it has no such form.
 
 use shard_ir::{
     AxisSet, Collective, DimId, InstrId, InstrKind, Op, ParameterKind, Plan, Reduction,
