@@ -49,7 +49,6 @@ fn calls(text: &str, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::to_jax::Jax;
     use crate::words::Words;
 
