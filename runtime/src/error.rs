@@ -65,6 +65,9 @@ pub enum RunError {
         /// Another.
         second: usize,
     },
+    /// What executes in place of the interpreter failed.
+    #[error("{0}")]
+    Engine(String),
     /// A fault of the interpreter itself.
     #[error("internal error of the interpreter: {0}")]
     Internal(&'static str),

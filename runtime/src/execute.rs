@@ -12,6 +12,7 @@ use shard_ir::{
 use crate::arithmetic::{Arithmetic, EXACT_LIMIT, allows_exact};
 use crate::collectives::{Move, neutral};
 use crate::devices::{Grid, usizes};
+use crate::engine::{self, Engine};
 use crate::error::RunError;
 use crate::inputs;
 use crate::limits::{
@@ -42,6 +43,8 @@ pub struct RunOptions {
     pub patient: bool,
     /// Where it is told how far it is.
     pub progress: Option<Arc<Progress>>,
+    /// What executes the plan in place of the simulated devices; it counts no bytes.
+    pub engine: Option<Arc<dyn Engine>>,
 }
 
 /// A tensor and its name.
@@ -81,7 +84,7 @@ pub struct Trace {
     pub outputs: Vec<NamedTensor>,
     /// Every move (slices and to-partials included) and every collective einsum, in program order.
     pub collectives: Vec<CollectiveTrace>,
-    /// The most bytes that one device held at once, each value counted in its dtype.
+    /// The most bytes that one device held at once, each value counted in its dtype; of an engine 0.
     pub peak_bytes: u64,
 }
 
@@ -168,7 +171,24 @@ pub(crate) fn execute_in(
         memory: vec![None; plan.instructions.len()],
         done: vec![false; plan.instructions.len()],
         collectives: Vec::new(),
+        replicas_within: 0.0,
     };
+    if let Some(engine) = &options.engine {
+        let data = (&parameters, options.seed);
+        for (id, blocks) in engine::execute(engine.as_ref(), plan, data, &grid, arithmetic)? {
+            machine.memory[id.index()] = Some(blocks);
+        }
+        machine.replicas_within = arithmetic.tolerance(plan);
+        let outputs = machine.outputs()?;
+        return Ok(Trace {
+            arithmetic,
+            devices: plan.mesh.devices(),
+            parameters,
+            outputs,
+            collectives: Vec::new(),
+            peak_bytes: 0,
+        });
+    }
     let (mut held, mut peak_bytes) = (0u64, 0u64);
     for (at, step) in schedule.steps.iter().enumerate() {
         let problem = |problem| RunError::Schedule { id: step.id, problem };
@@ -204,13 +224,7 @@ pub(crate) fn execute_in(
     if let Some(id) = plan.ids().find(|id| !machine.done[id.index()]) {
         return Err(RunError::Schedule { id, problem: "it is never run" });
     }
-    let outputs = plan
-        .outputs
-        .iter()
-        .map(|output| {
-            Ok(NamedTensor { name: output.name.clone(), tensor: machine.assemble(output)? })
-        })
-        .collect::<Result<_, RunError>>()?;
+    let outputs = machine.outputs()?;
     let mut collectives = machine.collectives;
     collectives.sort_by_key(|c| c.id);
     Ok(Trace {
@@ -231,9 +245,19 @@ struct Machine<'p> {
     memory: Vec<Option<Vec<Tensor>>>,
     done: Vec<bool>,
     collectives: Vec<CollectiveTrace>,
+    /// How far copies of a block may be apart, as a part of its largest element.
+    replicas_within: f64,
 }
 
 impl Machine<'_> {
+    /// The whole tensors of all results.
+    fn outputs(&self) -> Result<Vec<NamedTensor>, RunError> {
+        let named = |output: &PlanOutput| {
+            Ok(NamedTensor { name: output.name.clone(), tensor: self.assemble(output)? })
+        };
+        self.plan.outputs.iter().map(named).collect()
+    }
+
     fn blocks(&self, id: InstrId, reader: InstrId) -> Result<&[Tensor], RunError> {
         let problem = "it reads a value that is not in memory";
         self.memory[id.index()].as_deref().ok_or(RunError::Schedule { id: reader, problem })
@@ -355,12 +379,7 @@ impl Machine<'_> {
             let first =
                 self.grid.projected(device, layout.split_axes().union(layout.partial_axes()));
             if first != device {
-                let same = block
-                    .data
-                    .iter()
-                    .zip(&blocks[first].data)
-                    .all(|(a, b)| a == b || (a.is_nan() && b.is_nan()));
-                if !same {
+                if !engine::same(block, &blocks[first], self.replicas_within) {
                     return Err(RunError::ReplicasDiffer { id: output.id, first, second: device });
                 }
                 continue;

@@ -568,6 +568,38 @@ pub(crate) struct RunArgs {
     /// Write all results to one .safetensors file
     #[arg(long = "outputs", value_name = "FILE.safetensors")]
     pub(crate) outputs_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) engine: EngineArgs,
+}
+
+/// Which system `run` executes on, and how it is started.
+#[derive(Debug, clap::Args)]
+pub(crate) struct EngineArgs {
+    /// Execute the plan there, and not on simulated devices; results are compared all the same
+    #[arg(long, value_enum, value_name = "ENGINE")]
+    pub(crate) engine: Option<EngineName>,
+    /// The Python that has the engine; by default that of SHARDC_PYTHON, else python3
+    #[arg(long, value_name = "PATH", requires = "engine")]
+    pub(crate) python: Option<PathBuf>,
+    /// How many processes share the devices of the plan, each with as many
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "engine")]
+    pub(crate) processes: u64,
+    /// What starts a process, in front of its command; {} is its number: "ssh host{}"
+    #[arg(long, value_name = "COMMAND", requires = "engine")]
+    pub(crate) launch: Option<String>,
+    /// Where several processes meet: a port of the machine of process 0
+    #[arg(long, value_name = "HOST:PORT", requires = "engine")]
+    pub(crate) coordinator: Option<String>,
+    /// A folder that all processes see, for their data; without it, a temporary one
+    #[arg(long, value_name = "DIR", requires = "engine")]
+    pub(crate) scratch: Option<PathBuf>,
+}
+
+/// A system that `run` executes on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum EngineName {
+    Jax,
+    Torch,
 }
 
 /// `export`.
@@ -586,6 +618,9 @@ pub(crate) enum ExportTo {
     /// Write text of StableHLO: a mesh of Shardy, and what each device does with every collective
     /// written out
     Stablehlo(ExportStablehloArgs),
+    /// Write a module of PyTorch: what each process does, one line an instruction, placements of
+    /// DTensor, and a check beside it
+    Torch(ExportTorchArgs),
     /// Say how every parameter, value and result lies, as JSON: a PartitionSpec, placements of a
     /// DTensor, text of Shardy
     Specs(ExportedArgs),
@@ -602,7 +637,8 @@ pub(crate) struct ExportedArgs {
     /// Small sizes of the same divisibility, as `run` executes them
     #[arg(long)]
     pub(crate) small: bool,
-    /// Write to a file of the source's name in this folder, and not to standard output
+    /// Write to a file of the source's name in this folder (NAME.py, NAME_torch.py or
+    /// NAME.specs.json), and not to standard output
     #[arg(short = 'o', long = "out", value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
 }
@@ -624,6 +660,16 @@ pub(crate) struct ExportJaxArgs {
 /// `export stablehlo`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ExportStablehloArgs {
+    #[command(flatten)]
+    pub(crate) exported: ExportedArgs,
+    /// The floats that the module computes in: those of the plan, or all of 32 or 64 bits
+    #[arg(long, value_enum, value_name = "FLOATS", default_value_t = ExportFloats::Stated)]
+    pub(crate) dtype: ExportFloats,
+}
+
+/// `export torch`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ExportTorchArgs {
     #[command(flatten)]
     pub(crate) exported: ExportedArgs,
     /// The floats that the module computes in: those of the plan, or all of 32 or 64 bits

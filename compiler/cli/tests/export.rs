@@ -199,3 +199,78 @@ fn specs_have_the_unsharded_source_as_a_plan_that_is_read_again() {
     assert_eq!((ran.status, ran.err.as_str()), (0, ""), "{source}");
     assert!(!ran.out.contains("stablehlo.all_"), "{}", ran.out);
 }
+
+#[test]
+fn a_module_of_torch_has_groups_placements_and_a_line_for_each_instruction() {
+    let ran = shardc(&["export", "torch", "mlp.shard"]);
+    assert_eq!((ran.status, ran.err.as_str()), (0, ""));
+    for line in [
+        "MESH = {\"x\": 4, \"y\": 4, \"z\": 4}",
+        "AXES = ((\"y\", \"z\"), \"x\")",
+        "    \"w_in\": (\"x\", (\"y\", \"z\")),",
+        "    \"w_in\": [Shard(0), Shard(1), Shard(1)],",
+        "    x = all_gather(x, (\"y\", \"z\"), dim=2)  \
+            # BLE_x, 4.72 MB: all-gather, sends 4.42 MB",
+        "TP_PLAN = None",
+        "def mlp_unsharded(x, w_in, w_out):",
+    ] {
+        assert!(ran.out.lines().any(|l| l == line), "{line:?} is not in:\n{}", ran.out);
+    }
+    assert_eq!(shardc(&["export", "torch", "mlp.shard"]).out, ran.out, "the same bytes");
+}
+
+#[test]
+fn every_order_of_axes_has_a_group_and_what_dtensor_lacks_is_said() {
+    let plan = "shir 1\n\nlayer f\nhardware tpu-v4-flat\nmesh x=2, y=2\ndims B=8\n\n\
+        %0 = parameter a : f32 B_yx\n%1 = parameter b : f32 B_xy\n\
+        %2 = all-gather %0 over yx along B : f32 B\n%3 = all-gather %1 over xy along B : f32 B\n\
+        %4 = add %2, %3 : f32 B\nreturn r = %4 : B\n";
+    let ran = fed(&["export", "torch", "-"], plan);
+    assert_eq!(ran.status, 0, "{ran:?}");
+    assert!(ran.out.contains("AXES = ((\"y\", \"x\"), (\"x\", \"y\"))\n"), "{}", ran.out);
+    assert!(ran.out.contains("    \"a\": None,\n"), "{}", ran.out);
+    assert!(ran.out.contains("# DTensor cannot say this: yx cuts a dim y first"), "{}", ran.out);
+    assert!(ran.out.contains("    \"b\": [Shard(0), Shard(0)],\n"), "{}", ran.out);
+}
+
+/// A layer of Megatron's form, whose result is `y`.
+fn two_matrices(result: &str) -> String {
+    format!(
+        "hardware tpu-v4-flat\nmesh m=4\ndim B = 64\ndim E = 64\ndim F = 64\n\
+         layer mlp(x: f32 BE, w_in: weight f32 EF_m, w_out: weight f32 F_mE) -> {result} {{\n\
+         let h = relu(einsum(x, w_in -> BF))\nreturn einsum(h, w_out -> BE)\n}}\n"
+    )
+}
+
+#[test]
+fn a_plan_of_tensor_parallelism_stands_where_there_is_one() {
+    let ran = fed(&["export", "torch", "-"], &two_matrices("f32 BE"));
+    assert_eq!(ran.status, 0, "{ran:?}");
+    let plan = "TP_PLAN = {\n    \"w_in\": \"colwise\",\n    \"w_out\": \"rowwise\",\n}\n";
+    assert!(ran.out.contains(plan), "{}", ran.out);
+    let ran = fed(&["export", "torch", "-"], &two_matrices("f32 B_mE"));
+    let why =
+        "# no plan of tensor parallelism: `w_out` gives a sum that is not all-reduced at once";
+    assert!(ran.out.contains(why), "{}", ran.out);
+}
+
+#[test]
+fn a_stack_is_a_loop_over_its_layers() {
+    let source = two_matrices("f32 BE").replace("layer mlp", "layer mlp repeat 3");
+    let source = source.replace("} {", "} repeat 3 {").replace("layer mlp repeat 3", "layer mlp");
+    let source = source.replace(" -> f32 BE {", " -> f32 BE repeat 3 {");
+    let ran = fed(&["export", "torch", "-"], &source);
+    assert_eq!(ran.status, 0, "{ran:?}");
+    assert!(ran.out.contains("    for stack in zip(w_in, w_out):\n"), "{}", ran.out);
+    assert!(ran.out.contains("\"w_in\": (None, None, \"m\"),"), "{}", ran.out);
+}
+
+#[test]
+fn an_op_on_a_dtype_that_torch_does_not_compute_with_is_refused_by_name() {
+    let source = "hardware tpu-v4-flat\nmesh x=4\ndim B = 8\n\
+        layer f(a: f8 B_x, b: f8 B_x) -> f8 B_x { return a + b }\n";
+    let ran = fed(&["export", "torch", "-"], source);
+    assert_eq!((ran.status, ran.out.as_str()), (1, ""));
+    assert!(ran.err.contains("E0871") && ran.err.contains("`add` of f8"), "{}", ran.err);
+    assert_eq!(fed(&["export", "torch", "--dtype", "f32", "-"], source).status, 0);
+}

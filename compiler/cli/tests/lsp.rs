@@ -211,6 +211,33 @@ fn hints_show_inferred_layouts_and_inserted_collectives_with_their_cost() {
 }
 
 #[test]
+fn hints_show_the_layouts_that_were_chosen_for_open_parameters() {
+    let mut editor = Editor::open(&MLP.replace("bf16 E_xF_yz", "bf16 EF?"));
+    editor.diagnostics(1, true);
+    let hints = editor.ask(
+        "textDocument/inlayHint",
+        json!({"textDocument": {"uri": URI}, "range": whole_file()}),
+    );
+    let labels: Vec<&str> =
+        hints.as_array().expect("hints").iter().filter_map(|h| h["label"].as_str()).collect();
+    assert!(labels.contains(&" = E_xF_yz"), "{labels:?}");
+    editor.close();
+}
+
+#[test]
+fn the_time_of_a_step_stands_above_its_layer() {
+    let mut editor = Editor::open(MLP);
+    editor.diagnostics(1, true);
+    let lenses = editor.ask("textDocument/codeLens", json!({"textDocument": {"uri": URI}}));
+    let lenses = lenses.as_array().expect("lenses");
+    let [lens] = lenses.as_slice() else { panic!("{lenses:?}") };
+    assert_eq!(lens["command"]["title"], "219 us a step");
+    let line = lens["range"]["start"]["line"].as_u64().expect("a line") as usize;
+    assert!(MLP.lines().nth(line).expect("a line").contains("layer mlp"), "{lens}");
+    editor.close();
+}
+
+#[test]
 fn hints_of_an_older_version_are_not_shown() {
     let mut editor = Editor::open(MLP);
     editor.diagnostics(1, true);
@@ -464,6 +491,7 @@ fn no_message_ends_the_server() {
         "formatting",
         "codeAction",
         "inlayHint",
+        "codeLens",
         "signatureHelp",
         "documentSymbol",
     ] {

@@ -6,10 +6,24 @@ use shard_words::Span;
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ExportError {
     /// An einsum over more dims than there are letters.
-    #[error("an einsum of `{layer}` has more than 52 dims, and JAX has a letter for each of 52")]
+    #[error(
+        "an einsum of `{layer}` has more than 52 dims, and modules have a letter for each of 52"
+    )]
     Einsum {
         /// The layer.
         layer: String,
+        /// The place in the source.
+        span: Option<Span>,
+    },
+    /// An op on values of a dtype that a system stores and does not compute with.
+    #[error("PyTorch computes no `{op}` of {dtype}, and `{layer}` has one")]
+    Dtype {
+        /// The layer.
+        layer: String,
+        /// The op.
+        op: &'static str,
+        /// The dtype.
+        dtype: &'static str,
         /// The place in the source.
         span: Option<Span>,
     },

@@ -1,38 +1,42 @@
-//! The functions that exported modules bring along: pieces of `python/helpers.py`.
+//! The functions that exported modules bring along: pieces of a file of Python.
 
 use std::collections::BTreeSet;
 
-const FILE: &str = include_str!("../python/helpers.py");
+/// The text of a file of functions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Helpers(pub(crate) &'static str);
 
-/// The name and the text of each function, in the order of the file.
-fn functions() -> impl Iterator<Item = (&'static str, &'static str)> {
-    FILE.split("\n\n\n").filter_map(|text| {
-        let name = text.strip_prefix("def ")?.split('(').next()?;
-        Some((name, text.trim_end()))
-    })
-}
+impl Helpers {
+    /// The name and the text of each function, in the order of the file.
+    fn functions(self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        self.0.split("\n\n\n").filter_map(|text| {
+            let name = text.strip_prefix("def ")?.split('(').next()?;
+            Some((name, text.trim_end()))
+        })
+    }
 
-/// The names of all of them.
-pub(crate) fn names() -> impl Iterator<Item = &'static str> {
-    functions().map(|(name, _)| name)
-}
+    /// The names of all of them.
+    pub(crate) fn names(self) -> impl Iterator<Item = &'static str> {
+        self.functions().map(|(name, _)| name)
+    }
 
-/// The functions that a text calls, and those that these call, in the order of the file; the texts
-/// of `left_out` are not among them.
-pub(crate) fn called_by(text: &str, left_out: &[&str]) -> Vec<&'static str> {
-    let mut called: BTreeSet<&str> = BTreeSet::new();
-    let mut unread: Vec<&str> = vec![text];
-    while let Some(text) = unread.pop() {
-        for (name, function) in functions() {
-            if calls(text, name) && called.insert(name) {
-                unread.push(function);
+    /// The functions that a text calls, and those that these call, in the order of the file; the
+    /// texts of `left_out` are not among them.
+    pub(crate) fn called_by(self, text: &str, left_out: &[&str]) -> Vec<&'static str> {
+        let mut called: BTreeSet<&str> = BTreeSet::new();
+        let mut unread: Vec<&str> = vec![text];
+        while let Some(text) = unread.pop() {
+            for (name, function) in self.functions() {
+                if calls(text, name) && called.insert(name) {
+                    unread.push(function);
+                }
             }
         }
+        self.functions()
+            .filter(|(name, text)| called.contains(name) && !left_out.contains(text))
+            .map(|(_, text)| text)
+            .collect()
     }
-    functions()
-        .filter(|(name, text)| called.contains(name) && !left_out.contains(text))
-        .map(|(_, text)| text)
-        .collect()
 }
 
 fn calls(text: &str, name: &str) -> bool {
@@ -45,14 +49,15 @@ fn calls(text: &str, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::to_jax::Jax;
+    use crate::words::Words;
 
     #[test]
     fn a_module_gets_what_it_calls_and_what_that_calls() {
-        let got = called_by("    y = einsum_scattering(a)\n", &[]);
+        let got = Jax.helpers().called_by("    y = einsum_scattering(a)\n", &[]);
         let names: Vec<&str> =
             got.iter().filter_map(|text| text.strip_prefix("def ")?.split('(').next()).collect();
         assert_eq!(names, ["ring", "turns", "einsum_scattering"]);
-        assert!(called_by("a = lax.ring(b)", &[]).is_empty());
+        assert!(Jax.helpers().called_by("a = lax.ring(b)", &[]).is_empty());
     }
 }

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-/// Names that Python, JAX, the modules' own code or the lints claim.
+use crate::words::Words;
+
+/// Names that Python or the lints claim.
 const CLAIMED: &[&str] = &[
     // keywords, hard and soft
     "False",
@@ -117,24 +119,7 @@ const CLAIMED: &[&str] = &[
     "memoryview",
     "classmethod",
     "staticmethod",
-    // what the modules import and define
-    "argparse",
-    "os",
-    "sys",
-    "jax",
-    "jnp",
-    "np",
-    "lax",
-    "partial",
-    "P",
-    "AxisType",
-    "NamedSharding",
-    "MESH",
-    "LAYERS",
-    "PARAMS",
-    "RESULTS",
-    "SHAPES",
-    "layer",
+    // what a method has
     "self",
     "cls",
     // names that look like numbers
@@ -143,9 +128,9 @@ const CLAIMED: &[&str] = &[
     "I",
 ];
 
-/// A name as Python and the lints take it. A letter stays where every version of Python reads it as
-/// itself; anything else is written by its number.
-pub(crate) fn identifier(name: &str) -> String {
+/// A name as Python, the lints and the modules of a system take it. A letter stays where every
+/// version of Python reads it as itself; anything else is written by its number.
+pub(crate) fn identifier(words: &dyn Words, name: &str) -> String {
     let mut out = String::new();
     for c in name.chars() {
         match c {
@@ -157,8 +142,9 @@ pub(crate) fn identifier(name: &str) -> String {
     if out.starts_with(|c: char| c.is_ascii_digit()) || out.is_empty() || out.starts_with("__") {
         out = format!("v_{}", out.trim_start_matches('_'));
     }
-    let claimed =
-        CLAIMED.contains(&out.as_str()) || crate::helpers::names().any(|helper| helper == out);
+    let claimed = CLAIMED.contains(&out.as_str())
+        || words.claimed().contains(&out.as_str())
+        || words.helpers().names().any(|helper| helper == out);
     if claimed { out + "_" } else { out }
 }
 
@@ -244,7 +230,10 @@ mod tests {
             "rmsnorm_",
             "au0308",
         ];
-        assert_eq!(named.map(identifier), expected.map(str::to_string));
+        assert_eq!(
+            named.map(|name| identifier(&crate::to_jax::Jax, name)),
+            expected.map(str::to_string)
+        );
     }
 
     #[test]

@@ -174,6 +174,21 @@ pub(crate) fn assignment(indent: usize, target: &str, value: &Py, comment: &str)
     }
 }
 
+/// An entry of a dictionary; a comment stands behind it, or in front where that is too long.
+pub(crate) fn entry(indent: usize, key: &str, value: &Py, comment: &str) -> String {
+    let pad = " ".repeat(indent);
+    let head = format!("{pad}{key}: ");
+    let comment = comment.replace(char::is_control, "?");
+    let flat = format!("{head}{},", value.flat());
+    match () {
+        () if comment.is_empty() => {
+            format!("{head}{},\n", value.laid_out(indent, width(&head), 1))
+        }
+        () if width(&flat) + 4 + width(&comment) <= COLUMNS => format!("{flat}  # {comment}\n"),
+        () => format!("{pad}# {comment}\n{head}{},\n", value.laid_out(indent, width(&head), 1)),
+    }
+}
+
 /// `NAME = {...}`, one entry a line.
 pub(crate) fn dictionary(
     indent: usize,
@@ -212,6 +227,13 @@ pub(crate) fn call_line(indent: usize, head: &str, arguments: &[String], tail: &
     let lines: String =
         arguments.iter().map(|argument| format!("{pad}    {argument},\n")).collect();
     format!("{pad}{head}(\n{lines}{pad}){tail}\n")
+}
+
+/// `for each in over:`.
+pub(crate) fn for_loop(indent: usize, each: &str, over: &Py) -> String {
+    let pad = " ".repeat(indent);
+    let head = format!("{pad}for {each} in ");
+    format!("{head}{}:\n", over.laid_out(indent, width(&head), 1))
 }
 
 /// `return a, b`, and a tuple in parentheses where that is too long.

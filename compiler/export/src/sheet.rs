@@ -5,8 +5,8 @@ use serde::Serialize;
 use shard_ir::{AxisId, DimId, InstrId, InstrKind, Layout, Mesh, Place, Plan, Reduction};
 
 use crate::error::ExportError;
+use crate::layer::{Exported, replaced, stack_of};
 use crate::sends::{SendSheet, sends};
-use crate::to_jax::{Exported, replaced, stack_of};
 
 /// One layout in the words of other systems, each as one text.
 pub struct Texts {

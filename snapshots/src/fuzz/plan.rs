@@ -164,6 +164,7 @@ fn executed(
             | RunError::Overflow { .. }
             | RunError::Schedule { .. }
             | RunError::ReplicasDiffer { .. }
+            | RunError::Engine(_)
             | RunError::Internal(_)),
         ) => return Err(format!("it does not run: {error}\n{}", text::print(&small))),
     };

@@ -1,4 +1,4 @@
-//! `shardc export jax|stablehlo|specs FILE [-o DIR]`, and the small sizes of `--small`.
+//! `shardc export jax|torch|stablehlo|specs FILE [-o DIR]`, and the small sizes of `--small`.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use shard_runtime::FEW_APPLICATIONS;
 
 use crate::args::{
     ExportArgs, ExportFloats, ExportJaxArgs, ExportStablehloArgs, ExportStyle, ExportTo,
-    ExportedArgs,
+    ExportTorchArgs, ExportedArgs,
 };
 use crate::commands::compile::compile_file;
 use crate::console::{Console, Outcome, Status};
@@ -22,41 +22,60 @@ pub(crate) fn run(args: &ExportArgs, console: &mut Console) -> Outcome {
     match &args.to {
         ExportTo::Jax(args) => jax(args, console),
         ExportTo::Stablehlo(args) => stablehlo(args, console),
+        ExportTo::Torch(args) => torch(args, console),
         ExportTo::Specs(args) => specs(args, console),
     }
 }
 
 fn jax(args: &ExportJaxArgs, console: &mut Console) -> Outcome {
-    let compilation = compiled(&args.exported, console)?;
-    let options = JaxOptions {
-        style: match args.style {
-            ExportStyle::ShardMap => Style::ShardMap,
-            ExportStyle::Constraints => Style::Constraints,
-        },
-        floats: floats(args.dtype),
+    let style = match args.style {
+        ExportStyle::ShardMap => Style::ShardMap,
+        ExportStyle::Constraints => Style::Constraints,
     };
-    let sources = sources(&compilation);
-    let layers = exported(&compilation, &sources);
-    match shard_export::jax(&layers, &origin(&args.exported, "jax"), options) {
-        Ok(text) => give(&args.exported, "py", &text, console),
-        Err(error) => Err(refused(error, &compilation, console)),
-    }
+    let options = JaxOptions { style, floats: floats(args.dtype) };
+    let write = |layers: &[Exported<'_>], origin: &str| shard_export::jax(layers, origin, options);
+    module(&args.exported, ("jax", ".py"), &write, console)
+}
+
+fn torch(args: &ExportTorchArgs, console: &mut Console) -> Outcome {
+    let floats = floats(args.dtype);
+    let write = |layers: &[Exported<'_>], origin: &str| shard_export::torch(layers, origin, floats);
+    module(&args.exported, ("torch", "_torch.py"), &write, console)
 }
 
 fn stablehlo(args: &ExportStablehloArgs, console: &mut Console) -> Outcome {
-    let compilation = compiled(&args.exported, console)?;
-    let origin = origin(&args.exported, "stablehlo");
-    match shard_export::stablehlo(&plans(&compilation), &origin, floats(args.dtype)) {
-        Ok(text) => give(&args.exported, "mlir", &text, console),
-        Err(error) => Err(refused(error, &compilation, console)),
-    }
+    let floats = floats(args.dtype);
+    let write = |layers: &[Exported<'_>], origin: &str| {
+        let plans: Vec<&Plan> = layers.iter().map(|layer| layer.plan).collect();
+        shard_export::stablehlo(&plans, origin, floats)
+    };
+    module(&args.exported, ("stablehlo", ".mlir"), &write, console)
 }
 
-fn floats(dtype: ExportFloats) -> Floats {
-    match dtype {
+fn floats(asked: ExportFloats) -> Floats {
+    match asked {
         ExportFloats::Stated => Floats::Stated,
         ExportFloats::F32 => Floats::F32,
         ExportFloats::F64 => Floats::F64,
+    }
+}
+
+/// What writes a module of layers; the text says what they come from.
+type Write<'a> = &'a dyn Fn(&[Exported<'_>], &str) -> Result<String, ExportError>;
+
+/// A module of a system, under the end that its files have.
+fn module(
+    args: &ExportedArgs,
+    (system, end): (&str, &str),
+    write: Write<'_>,
+    console: &mut Console,
+) -> Outcome {
+    let compilation = compiled(args, console)?;
+    let sources = sources(&compilation);
+    let layers = exported(&compilation, &sources);
+    match write(&layers, &origin(args, system)) {
+        Ok(text) => give(args, end, &text, console),
+        Err(error) => Err(refused(error, &compilation, console)),
     }
 }
 
@@ -77,10 +96,6 @@ fn exported<'c>(compilation: &'c Compilation, sources: &'c [Option<Plan>]) -> Ve
         .collect()
 }
 
-fn plans(compilation: &Compilation) -> Vec<&Plan> {
-    compilation.compiled.iter().map(|(_, layer)| &layer.schedule.plan).collect()
-}
-
 fn specs(args: &ExportedArgs, console: &mut Console) -> Outcome {
     let compilation = compiled(args, console)?;
     let writer = |mesh: &Mesh, layout: Layout, dims: &[&str]| {
@@ -90,7 +105,7 @@ fn specs(args: &ExportedArgs, console: &mut Console) -> Outcome {
     };
     let sources = sources(&compilation);
     match shard_export::specs(&exported(&compilation, &sources), &writer) {
-        Ok(text) => give(args, "specs.json", &text, console),
+        Ok(text) => give(args, ".specs.json", &text, console),
         Err(error) => Err(refused(error, &compilation, console)),
     }
 }
@@ -145,7 +160,7 @@ fn sources(compilation: &Compilation) -> Vec<Option<Plan>> {
 }
 
 /// Prints what was written, or puts it in a folder under the source's name.
-fn give(args: &ExportedArgs, extension: &str, text: &str, console: &mut Console) -> Outcome {
+fn give(args: &ExportedArgs, end: &str, text: &str, console: &mut Console) -> Outcome {
     let Some(folder) = &args.out else { return console.result(text) };
     let stem = args
         .file
@@ -153,7 +168,7 @@ fn give(args: &ExportedArgs, extension: &str, text: &str, console: &mut Console)
         .and_then(|stem| stem.to_str())
         .filter(|stem| *stem != "-")
         .unwrap_or("exported");
-    let path = folder.join(format!("{}.{extension}", module_name(stem)));
+    let path = folder.join(format!("{}{end}", module_name(stem)));
     let write = |path: &Path| {
         std::fs::create_dir_all(folder)?;
         replace_text(path, text)
@@ -180,6 +195,9 @@ fn module_name(stem: &str) -> String {
 fn refused(error: ExportError, compilation: &Compilation, console: &mut Console) -> Status {
     let found: Diagnostic = match error {
         ExportError::Einsum { layer, span } => ExportProblem::Einsum { layer, span }.into(),
+        ExportError::Dtype { layer, op, dtype, span } => {
+            ExportProblem::Dtype { layer, op, dtype, span }.into()
+        }
         ExportError::Meshes => {
             let layer =
                 compilation.compiled.first().map(|(_, layer)| layer.schedule.plan.name.clone());

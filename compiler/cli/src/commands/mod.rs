@@ -12,6 +12,7 @@ pub(crate) mod compile;
 pub(crate) mod completions;
 pub(crate) mod cost;
 pub(crate) mod diff;
+pub(crate) mod engine;
 pub(crate) mod explain;
 pub(crate) mod explain_code;
 pub(crate) mod export;

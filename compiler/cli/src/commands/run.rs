@@ -11,8 +11,9 @@ use shard_report::json::run::{RunCollective, RunLayer};
 use shard_report::printable::escape_plan;
 use shard_runtime::{NamedTensor, Progress, RunError, RunOptions, Tensor};
 
-use crate::args::{Format, RunArgs};
+use crate::args::{EngineName, Format, RunArgs};
 use crate::commands::compile::compile_file;
+use crate::commands::engine::engine;
 use crate::console::{Console, Outcome, Status, problem};
 use crate::output::file_name;
 use crate::tensor_files::{npy, safetensors};
@@ -25,6 +26,7 @@ pub(crate) fn run(args: &RunArgs, console: &mut Console) -> Outcome {
         tolerance: args.tolerance,
         patient: args.full,
         progress: None,
+        engine: engine(&args.engine, args.emulate_dtypes, console)?,
     };
     let compilation = compile_file(&args.file, &args.program, Purpose::Run, console)?;
     let many = compilation.compiled.len() > 1;
@@ -71,7 +73,7 @@ pub(crate) fn run(args: &RunArgs, console: &mut Console) -> Outcome {
                 tensor: output.tensor.clone(),
             }));
         }
-        let layer = summary(&ran);
+        let layer = summary(&ran, args.engine.engine);
         let mut asked = compiled.schedule.plan.clone();
         escape_plan(&mut asked);
         text.push_str(&describe(&layer, &ran, &asked));
@@ -114,6 +116,7 @@ fn run_error(layer: &str, error: &RunError, args: &RunArgs, console: &mut Consol
             console.usage(&message, (!args.full).then(|| help.to_string()))
         }
         RunError::Invalid(_)
+        | RunError::Engine(_)
         | RunError::Overflow { .. }
         | RunError::Schedule { .. }
         | RunError::ReplicasDiffer { .. }
@@ -124,7 +127,7 @@ fn run_error(layer: &str, error: &RunError, args: &RunArgs, console: &mut Consol
     }
 }
 
-fn summary(ran: &Ran) -> RunLayer {
+fn summary(ran: &Ran, engine: Option<EngineName>) -> RunLayer {
     let collectives = ran.report.collectives.iter().map(|c| RunCollective {
         id: c.id.0,
         wire_bytes: c.wire_bytes,
@@ -136,6 +139,10 @@ fn summary(ran: &Ran) -> RunLayer {
         equal: ran.report.equal,
         max_abs_err: ran.report.max_abs_err,
         devices: ran.report.devices,
+        engine: engine.map(|engine| match engine {
+            EngineName::Jax => "jax",
+            EngineName::Torch => "torch",
+        }),
         collectives: collectives.collect(),
         dims: ran.plan.dims.iter().map(|d| (d.name.clone(), d.size)).collect(),
     }
@@ -147,6 +154,7 @@ fn counted_as_modelled(layer: &RunLayer) -> bool {
 
 fn describe(layer: &RunLayer, ran: &Ran, asked: &shard_ir::Plan) -> String {
     let devices = format!("{} device{}", layer.devices, if layer.devices == 1 { "" } else { "s" });
+    let devices = layer.engine.map_or(devices.clone(), |engine| format!("{devices} of {engine}"));
     let verdict = match (layer.equal, ran.report.exact) {
         (true, true) => format!("equal, exactly, on {devices}"),
         (true, false) => format!(
@@ -171,7 +179,9 @@ fn describe(layer: &RunLayer, ran: &Ran, asked: &shard_ir::Plan) -> String {
     }
     let sent: u64 = layer.collectives.iter().map(|c| c.wire_bytes).sum();
     let moves = layer.collectives.len();
-    if counted_as_modelled(layer) {
+    if let Some(engine) = layer.engine {
+        text.push_str(&format!("  what {engine} sent is not counted\n"));
+    } else if counted_as_modelled(layer) {
         text.push_str(&format!(
             "  {moves} moves sent {sent} bytes from the busiest devices, as the cost model says\n"
         ));

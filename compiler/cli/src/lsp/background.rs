@@ -7,11 +7,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use lsp_types::Uri;
 use shard_check::Diagnostic;
-use shard_cost::PlanPrice;
+use shard_cost::{Hardware, PlanPrice};
 use shard_driver::host::defects;
+use shard_driver::pipeline::Compiled;
 use shard_driver::{CompileOptions, Keeper, Purpose, compile_source};
 use shard_grammar::SourceFile;
-use shard_ir::Plan;
+use shard_ir::{Picoseconds, Plan};
 use shard_search::Stop;
 
 use crate::input::read_named;
@@ -23,8 +24,21 @@ pub(crate) struct Lowered {
     pub(crate) file: SourceFile,
     /// The plans of the layers that no other calls, with their prices.
     pub(crate) plans: Vec<(Plan, PlanPrice)>,
+    /// How long a step of each of them takes.
+    pub(crate) steps: Vec<StepTime>,
     /// Everything that the checker and lowering say.
     pub(crate) diagnostics: Vec<Diagnostic>,
+}
+
+/// How long a step of a layer takes.
+pub(crate) struct StepTime {
+    pub(crate) layer: String,
+    pub(crate) phase: Option<String>,
+    pub(crate) repeat: u64,
+    /// One layer.
+    pub(crate) of_layer: Picoseconds,
+    /// All that it is repeated for.
+    pub(crate) of_stack: Picoseconds,
 }
 
 /// The newest version of each file that waits, and what is being lowered.
@@ -116,17 +130,20 @@ fn next(waiting: &(Mutex<Waiting>, Condvar)) -> Option<(Uri, i32, SourceFile, St
 fn lower(uri: Uri, version: i32, file: &SourceFile, stop: &Stop) -> Lowered {
     let mut host = Keeper { stop: stop.clone(), reader: Some(read_named), ..Keeper::default() };
     let compiled = compile_source(file, &CompileOptions::default(), Purpose::Check, &mut host);
-    let plans = compiled.map_or_else(
-        |_| Vec::new(),
-        |found| {
-            found
-                .compiled
-                .into_iter()
-                .map(|(_, layer)| (layer.schedule.plan, layer.price))
-                .collect()
-        },
-    );
+    let found = compiled.map_or_else(|_| Vec::new(), |found| found.compiled);
+    let step = |(hardware, layer): &(Hardware, Compiled)| {
+        let (plan, of_layer) = (&layer.schedule.plan, layer.price.totals.serial_time);
+        StepTime {
+            layer: plan.name.clone(),
+            phase: plan.phase.clone(),
+            repeat: plan.repeat,
+            of_layer,
+            of_stack: hardware.stack_time(of_layer, plan),
+        }
+    };
+    let steps = found.iter().map(step).collect();
+    let plans = found.into_iter().map(|(_, layer)| (layer.schedule.plan, layer.price)).collect();
     let mut diagnostics = host.of(file);
     diagnostics.extend(defects());
-    Lowered { uri, version, file: file.clone(), plans, diagnostics }
+    Lowered { uri, version, file: file.clone(), plans, steps, diagnostics }
 }

@@ -12,8 +12,8 @@ use shard_report::words::reason_of;
 use super::background::Lowered;
 use super::position::{offset_of, position_of};
 
-/// The layouts of `let`s that bear none, and the collectives at the end of the line that caused
-/// them.
+/// The layouts of `let`s that bear none and of parameters that leave them open, and the collectives
+/// at the end of the line that caused them.
 pub(crate) fn hints(
     file: &SourceFile,
     tree: &File,
@@ -29,6 +29,8 @@ pub(crate) fn hints(
             continue;
         }
         named.push(&plan.name);
+        let open = open_parameters(file, tree, plan).into_iter();
+        found.extend(open.filter(|(at, _)| (start..=end).contains(at)));
         found.extend(
             layouts(file, tree, plan).into_iter().filter(|(at, _)| (start..=end).contains(at)),
         );
@@ -51,6 +53,23 @@ fn layouts(file: &SourceFile, tree: &File, plan: &Plan) -> Vec<(usize, InlayHint
         let id = made_as(plan, &name.value)?;
         let at = name.span.end;
         let text = format!(": {}", plan.layout_text(id));
+        Some((at, hint(position_of(file, at), text, InlayHintKind::TYPE, None)))
+    })
+    .collect()
+}
+
+/// The layouts that were chosen for parameters whose types leave them open: ` = EF_x` behind `EF?`.
+fn open_parameters(file: &SourceFile, tree: &File, plan: &Plan) -> Vec<(usize, InlayHint)> {
+    let layers = tree.layers().filter(|l| l.name.value == plan.name);
+    let open = layers.flat_map(|l| &l.params).filter(|p| p.ty.layout.free.is_some());
+    open.filter_map(|param| {
+        let id = plan.ids().find(|id| {
+            let instr = plan.instruction(*id);
+            matches!(instr.kind, InstrKind::Parameter(_))
+                && instr.name.as_deref() == Some(param.name.value.as_str())
+        })?;
+        let at = param.ty.span.end;
+        let text = format!(" = {}", plan.layout_text(id));
         Some((at, hint(position_of(file, at), text, InlayHintKind::TYPE, None)))
     })
     .collect()

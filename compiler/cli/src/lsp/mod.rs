@@ -9,6 +9,7 @@ mod completion;
 mod document;
 mod hints;
 mod hover;
+mod lenses;
 mod outline;
 mod position;
 mod signature;
@@ -27,7 +28,7 @@ use lsp_types::notification::{self, Notification as _};
 use lsp_types::request::{self, Request as _};
 use lsp_types::{
     CodeAction, CodeActionKind, CodeActionOptions, CodeActionOrCommand, CodeActionParams,
-    CodeActionProviderCapability, CodeDescription, CompletionOptions, Diagnostic,
+    CodeActionProviderCapability, CodeDescription, CodeLensOptions, CompletionOptions, Diagnostic,
     DiagnosticRelatedInformation, DiagnosticSeverity, DocumentSymbolResponse,
     GotoDefinitionResponse, Hover, HoverContents, HoverProviderCapability, Location, MarkupContent,
     MarkupKind, NumberOrString, OneOf, Position, PublishDiagnosticsParams, Range, RenameOptions,
@@ -88,6 +89,7 @@ fn capabilities() -> ServerCapabilities {
             ..CodeActionOptions::default()
         })),
         inlay_hint_provider: Some(OneOf::Left(true)),
+        code_lens_provider: Some(CodeLensOptions { resolve_provider: Some(false) }),
         ..ServerCapabilities::default()
     }
 }
@@ -103,6 +105,13 @@ struct Server {
     background: Background,
     /// How far the session has come.
     state: State,
+}
+
+/// What the client can be told to ask for anew.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Refreshes {
+    hints: bool,
+    lenses: bool,
 }
 
 /// How far a session has come.
@@ -128,9 +137,8 @@ impl Server {
         }
     }
 
-    /// Starts lowering in the background; `refreshes`: the client can be told that hints have
-    /// changed.
-    fn lower_in_background(&mut self, refreshes: bool) {
+    /// Starts lowering in the background.
+    fn lower_in_background(&mut self, refreshes: Refreshes) {
         let (client, store) = (self.client.clone(), Arc::clone(&self.lowered));
         self.background = Background::start(move |done| {
             let version = done.version;
@@ -138,10 +146,13 @@ impl Server {
             // Stored before it is told: a client that hears of it may ask at once.
             store.lock().unwrap_or_else(PoisonError::into_inner).insert(done.uri.clone(), done);
             client.send(&news);
-            if refreshes {
-                let method = request::InlayHintRefreshRequest::METHOD.to_string();
-                let refresh =
-                    Request::new(RequestId::from(format!("hints-{version}")), method, Value::Null);
+            let asked = [
+                (refreshes.hints, "hints", request::InlayHintRefreshRequest::METHOD),
+                (refreshes.lenses, "lenses", request::CodeLensRefresh::METHOD),
+            ];
+            for (_, what, method) in asked.into_iter().filter(|(taken, ..)| *taken) {
+                let id = RequestId::from(format!("{what}-{version}"));
+                let refresh = Request::new(id, method.to_string(), Value::Null);
                 client.send(&Message::Request(refresh));
             }
         });
@@ -280,8 +291,12 @@ impl Server {
         match (self.state, method) {
             (State::Begun, request::Initialize::METHOD) => {
                 self.state = State::Running;
-                let hints = &params["capabilities"]["workspace"]["inlayHint"];
-                self.lower_in_background(hints["refreshSupport"].as_bool() == Some(true));
+                let workspace = &params["capabilities"]["workspace"];
+                let takes = |what: &str| workspace[what]["refreshSupport"].as_bool() == Some(true);
+                self.lower_in_background(Refreshes {
+                    hints: takes("inlayHint"),
+                    lenses: takes("codeLens"),
+                });
                 Some(Ok(json!({"capabilities": capabilities()})))
             }
             (State::Begun, _) => {
@@ -363,19 +378,25 @@ impl Server {
             }),
             request::InlayHintRequest::METHOD => {
                 respond(params, |p: lsp_types::InlayHintParams| {
-                    let (document, answers) =
-                        (self.documents.get(&p.text_document.uri), self.answers());
-                    let known = answers.get(&p.text_document.uri);
-                    let both = document
-                        .zip(known)
-                        .filter(|(document, known)| document.version == known.version);
-                    Ok(both.map(|(document, known)| {
+                    Ok(self.of_plans(&p.text_document.uri, |document, known| {
                         hints::hints(&document.file, &document.tree, known, p.range)
                     }))
                 })
             }
+            request::CodeLensRequest::METHOD => respond(params, |p: lsp_types::CodeLensParams| {
+                Ok(self.of_plans(&p.text_document.uri, |document, known| {
+                    lenses::lenses(&document.file, &document.tree, known)
+                }))
+            }),
             _ => Err((ErrorCode::MethodNotFound, format!("`{method}` is not offered"))),
         }
+    }
+
+    /// Something about the plans of a file, where they are those of its newest version.
+    fn of_plans<T>(&self, uri: &Uri, ask: impl FnOnce(&Document, &Lowered) -> T) -> Option<T> {
+        let (document, answers) = (self.documents.get(uri)?, self.answers());
+        let known = answers.get(uri).filter(|known| known.version == document.version)?;
+        Some(ask(document, known))
     }
 
     /// Something about the name at a place.

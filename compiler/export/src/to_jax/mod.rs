@@ -1,29 +1,25 @@
 //! A module of JAX: the mesh, the specs of all parameters, a function for each layer and phase, the
 //! unsharded function beside it, and a check that compares the two.
 
-mod body;
-mod comments;
-mod data;
-mod dtypes;
-mod exchange;
 mod moves;
-mod ops;
-mod stack;
+mod words;
 
-use shard_ir::{InstrId, InstrKind, Mesh, ParameterKind, Plan, PlanOutput};
+use shard_ir::{InstrId, Mesh, Plan, PlanOutput};
 
-pub(crate) use body::needed;
-use body::{Body, Form, seen_by};
-use data::Data;
-pub use dtypes::Floats;
-pub(crate) use exchange::steps_of;
-pub(crate) use stack::stack;
-
+use crate::body::{Body, Form, seen_by};
+use crate::data::Data;
+use crate::dtypes::Floats;
 use crate::error::ExportError;
-use crate::helpers::called_by;
+use crate::layer::{
+    Exported, Parameter, as_source_has, heading, host_names, output_names, parameters, plain,
+    replaced, stack_of, stack_of_output, stacked_value, title_of,
+};
 use crate::names::{Taken, identifier};
 use crate::python::{Py, assignment, call_line, dictionary, string};
 use crate::specs::{boundary_entries, terms};
+use crate::stack::stack;
+use crate::words::Words;
+pub(crate) use words::Jax;
 
 /// How a module says where data lie.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -43,16 +39,6 @@ pub struct JaxOptions {
     pub style: Style,
     /// Which floats it computes in.
     pub floats: Floats,
-}
-
-/// A layer to export, in one phase.
-#[derive(Clone, Copy, Debug)]
-pub struct Exported<'a> {
-    /// Its plan, verified.
-    pub plan: &'a Plan,
-    /// What the source says, unsharded ([`Plan::unsharded`]), of the same sizes; where there is
-    /// none, the plan's own ops are compared with.
-    pub source: Option<&'a Plan>,
 }
 
 /// A module of layers on one mesh; `origin` says in a few words what they come from.
@@ -89,22 +75,12 @@ struct Module {
     entries: Vec<(String, Vec<(String, Py)>)>,
 }
 
-/// A parameter of a function.
-pub(crate) struct Parameter {
-    pub(crate) id: InstrId,
-    /// In the source.
-    pub(crate) name: String,
-    /// In Python.
-    argument: String,
-    pub(crate) kind: ParameterKind,
-}
-
 impl Module {
     /// A layer; `kind` stands behind its name.
     fn layer(&mut self, layer: &Exported<'_>, kind: &str) -> Result<String, ExportError> {
         let plan = layer.plan;
         let title = title_of(plan, kind);
-        let function = self.taken.fresh(&identifier(&title));
+        let function = self.taken.fresh(&identifier(&Jax, &title));
         let unsharded = self.taken.fresh(&format!("{function}_unsharded"));
         let prefix = if self.single && kind.is_empty() {
             String::new()
@@ -113,7 +89,7 @@ impl Module {
         };
         let [params, results, shapes] = ["PARAMS", "RESULTS", "SHAPES"]
             .map(|word| self.taken.fresh(&format!("{prefix}{word}")));
-        let parameters = parameters(plan);
+        let parameters = parameters(&Jax, plan);
         let outputs = output_names(plan);
         let partial = self.options.style == Style::ShardMap;
 
@@ -131,7 +107,10 @@ impl Module {
         let shape = |p: &Parameter| {
             let instr = plan.instruction(p.id);
             let sizes = stack_of(plan, p.id).into_iter().chain(plan.sizes(&instr.dims));
-            Py::Tuple(vec![Py::numbers(sizes), Py::atom(self.options.floats.name(instr.dtype))])
+            Py::Tuple(vec![
+                Py::numbers(sizes),
+                Py::atom(Jax.dtype(instr.dtype, self.options.floats)),
+            ])
         };
         let entries: Vec<_> = parameters.iter().map(|p| (p.name.clone(), shape(p))).collect();
         out.push_str(&dictionary(0, &format!("{shapes} = "), &entries, ""));
@@ -158,33 +137,19 @@ impl Module {
             }
         });
         let seen = seen_by(plan, form);
-        out.push_str(&Body::new(plan, &seen, form, self.options.floats).write(&named)?);
+        out.push_str(&Body::new(&Jax, plan, &seen, form, self.options.floats).write(&named)?);
 
         let source = seen_by(layer.source.unwrap_or(plan), Form::Alone);
-        let of_source = |p: &Parameter| -> Result<(InstrId, String), ExportError> {
-            let (dims, dtype) = (&plan.instruction(p.id).dims, plan.instruction(p.id).dtype);
-            let same = |id: &InstrId| {
-                let instr = source.instruction(*id);
-                let is_parameter = matches!(instr.kind, InstrKind::Parameter(_));
-                is_parameter
-                    && instr.name.as_ref() == Some(&p.name)
-                    && instr.dims == *dims
-                    && instr.dtype == dtype
-            };
-            let found = source
-                .ids()
-                .find(same)
-                .ok_or(ExportError::Internal("the source lacks a parameter"))?;
-            Ok((found, p.argument.clone()))
-        };
-        let named = parameters.iter().map(of_source).collect::<Result<Vec<_>, _>>()?;
+        let named = as_source_has(&source, plan, &parameters)?;
         out.push_str("\n\n");
         out.push_str(&call_line(0, &format!("def {unsharded}"), &arguments, ":"));
         out.push_str(&format!(
             "    \"\"\"`{}` as the source has it, on whole tensors.\"\"\"\n",
             plain(&title)
         ));
-        out.push_str(&Body::new(&source, &source, Form::Alone, self.options.floats).write(&named)?);
+        out.push_str(
+            &Body::new(&Jax, &source, &source, Form::Alone, self.options.floats).write(&named)?,
+        );
 
         let names = [
             ("sharded", &function),
@@ -321,10 +286,10 @@ impl Module {
         );
         let written =
             |texts: &[&str]| texts.iter().map(|text| format!("\n\n{text}\n")).collect::<String>();
-        let before = called_by("devices_for_a_check(1)", &[]);
-        let of_layers = called_by(functions, &before);
+        let before = Jax.helpers().called_by("devices_for_a_check(1)", &[]);
+        let of_layers = Jax.helpers().called_by(functions, &before);
         let known: Vec<&str> = before.iter().chain(&of_layers).copied().collect();
-        let of_check = called_by("main()", &known);
+        let of_check = Jax.helpers().called_by("main()", &known);
         let [before, of_layers, of_check] =
             [before, of_layers, of_check].map(|texts| written(&texts));
         let devices: u64 = axes.iter().map(|(_, size)| size).product();
@@ -362,24 +327,6 @@ fn imports(code: &str) -> String {
     out
 }
 
-/// A layer in its phase; `kind` stands behind its name.
-pub(crate) fn title_of(plan: &Plan, kind: &str) -> String {
-    match &plan.phase {
-        Some(phase) => format!("{}.{phase}{kind}", plan.name),
-        None => format!("{}{kind}", plan.name),
-    }
-}
-
-/// What is said of an instruction on the devices: its layout, its bytes, and what is sent.
-pub(crate) fn comment_on_devices(plan: &Plan, id: InstrId) -> String {
-    comments::comment(plan, id, Form::Devices)
-}
-
-/// A name as a docstring or a comment may have it.
-pub(crate) fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() || c == '"' || c == '\\' { '?' } else { c }).collect()
-}
-
 fn docstring(origin: &str, style: Style) -> String {
     let said = match style {
         Style::ShardMap => {
@@ -403,27 +350,6 @@ fn docstring(origin: &str, style: Style) -> String {
     )
 }
 
-pub(crate) fn heading(plan: &Plan, title: &str) -> String {
-    let dims: Vec<String> = plan.dims.iter().map(|d| format!("{}={}", d.name, d.size)).collect();
-    let repeat = match (plan.repeat, title.ends_with(".stack")) {
-        (..2, _) => String::new(),
-        (n, true) => format!(", all {n}"),
-        (n, false) => format!(", one of {n}"),
-    };
-    let hardware = plan.hardware.as_ref().map_or(String::new(), |name| format!(" on {name}"));
-    plain(&format!("{title}{hardware}{repeat}: {}", dims.join(", ")))
-}
-
-/// How many tensors a parameter of a folded block stands for.
-pub(crate) fn stack_of(plan: &Plan, id: InstrId) -> Option<u64> {
-    let fold = plan.instruction(id).fold?;
-    plan.folds.get(fold.index()).map(|fold| fold.repeat)
-}
-
-pub(crate) fn stack_of_output(plan: &Plan, output: &PlanOutput) -> bool {
-    output.state && plan.runs_in(output.id).is_some()
-}
-
 fn spec_entries(plan: &Plan, id: InstrId, dims: &[shard_ir::DimId], partial: bool) -> Vec<Py> {
     let instr = plan.instruction(id);
     let order: Vec<usize> =
@@ -438,73 +364,4 @@ fn spec_entries(plan: &Plan, id: InstrId, dims: &[shard_ir::DimId], partial: boo
         dims.len(),
         instr.fold.is_some() && stacked_value(plan, id),
     )
-}
-
-/// Whether an instruction is a tensor for each application of its block: a parameter of it, or a
-/// state.
-fn stacked_value(plan: &Plan, id: InstrId) -> bool {
-    match plan.instruction(id).kind {
-        InstrKind::Parameter(_) => true,
-        InstrKind::Constant(_)
-        | InstrKind::Op(_)
-        | InstrKind::Move(_)
-        | InstrKind::CollectiveEinsum(_) => {
-            plan.outputs.iter().any(|output| output.id == id && output.state)
-        }
-    }
-}
-
-pub(crate) fn parameters(plan: &Plan) -> Vec<Parameter> {
-    let mut taken = Taken::default();
-    let mut out = Vec::new();
-    for id in plan.ids() {
-        let instr = plan.instruction(id);
-        if let InstrKind::Parameter(kind) = instr.kind {
-            let name = instr.name.clone().unwrap_or_else(|| format!("p{}", id.0));
-            out.push(Parameter { id, argument: taken.fresh(&identifier(&name)), name, kind });
-        }
-    }
-    out
-}
-
-/// The parameters that stay in the memory of the host.
-fn host_names(parameters: &[Parameter]) -> impl Iterator<Item = &str> {
-    parameters.iter().filter(|p| p.kind == ParameterKind::HostWeight).map(|p| p.name.as_str())
-}
-
-/// The names of the results, each once.
-pub(crate) fn output_names(plan: &Plan) -> Vec<String> {
-    let mut taken = Taken::default();
-    plan.outputs.iter().map(|output| taken.fresh(&output.name)).collect()
-}
-
-/// The caches of which a result takes the place, each with the place of the result: it is the cache
-/// with something appended, and lies as the cache did.
-pub(crate) fn replaced(plan: &Plan) -> Vec<(InstrId, usize)> {
-    let mut found: Vec<(InstrId, usize)> = Vec::new();
-    for (place, output) in plan.outputs.iter().enumerate() {
-        let mut at = output.id;
-        loop {
-            let instr = plan.instruction(at);
-            match &instr.kind {
-                InstrKind::Op(shard_ir::Op::Append { .. }) => at = instr.operands[0],
-                InstrKind::Parameter(ParameterKind::Cache) => {
-                    let result = plan.instruction(output.id);
-                    let alike = result.layout == instr.layout
-                        && result.dims == instr.dims
-                        && output.dims == instr.dims;
-                    if alike && at != output.id && !found.iter().any(|(id, _)| *id == at) {
-                        found.push((at, place));
-                    }
-                    break;
-                }
-                InstrKind::Parameter(_)
-                | InstrKind::Constant(_)
-                | InstrKind::Op(_)
-                | InstrKind::Move(_)
-                | InstrKind::CollectiveEinsum(_) => break,
-            }
-        }
-    }
-    found
 }

@@ -6,9 +6,12 @@ use shard_ir::{FoldId, InstrId, InstrKind, MeshShape, Plan, PlanOutput};
 use super::builder::{Builder, Value, names, types};
 use super::moves::Moved;
 use super::ops::{Operand, Ops};
+use crate::body::needed;
+use crate::comments::comment_on_devices;
+use crate::dtypes::Floats;
 use crate::error::ExportError;
+use crate::layer::plain;
 use crate::specs::terms;
-use crate::to_jax::{Floats, comment_on_devices, needed, plain};
 
 /// A body that is being written.
 pub(crate) struct Body<'p> {

@@ -2,7 +2,7 @@
 
 use shard_ir::{Dtype, Reduction};
 
-use crate::to_jax::Floats;
+use crate::dtypes::Floats;
 
 /// The largest number of `f8E4M3FN`, which has no infinity.
 const LARGEST_F8: f64 = 448.0;

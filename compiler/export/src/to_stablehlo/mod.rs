@@ -20,12 +20,14 @@ use body::Body;
 use builder::{Builder, Value, list, types};
 use element::Element;
 
+use crate::dtypes::Floats;
 use crate::error::ExportError;
-use crate::specs::terms;
-use crate::to_jax::{
-    Floats, heading, output_names, parameters, plain, replaced, stack, stack_of, stack_of_output,
-    title_of,
+use crate::layer::{
+    heading, output_names, parameters, plain, replaced, stack_of, stack_of_output, title_of,
 };
+use crate::specs::terms;
+use crate::stack::stack;
+use crate::to_jax::Jax;
 
 /// A group of a collective lists its devices, so the text grows with the mesh: of a larger one it
 /// would be of no use.
@@ -157,7 +159,7 @@ fn function(plan: &Plan, name: &str, floats: Floats) -> Result<String, ExportErr
     let mut b = Builder::at(6);
     let all = b.fresh("results");
     let edge = Edge { plan, floats };
-    let parameters = parameters(plan);
+    let parameters = parameters(&Jax, plan);
     let taken: Vec<Boundary> = parameters
         .iter()
         .map(|p| {

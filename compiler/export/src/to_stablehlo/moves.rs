@@ -6,7 +6,7 @@ use super::builder::{Builder, Value, tensor};
 use super::ranks::{rank, table};
 use crate::devices::{groups, permute_pairs};
 use crate::error::ExportError;
-use crate::to_jax::steps_of;
+use crate::exchange::steps_of;
 
 /// A move to write.
 #[derive(Clone, Copy)]

@@ -8,8 +8,8 @@ use super::element::Element;
 use super::elementwise::{binary, cast, map, norm, reduce, softmax};
 use super::ranks::origin;
 use super::{positions, tables};
+use crate::dtypes::Floats;
 use crate::error::ExportError;
-use crate::to_jax::Floats;
 
 /// What the ops of one plan are made from.
 #[derive(Clone, Copy)]

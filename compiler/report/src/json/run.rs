@@ -17,8 +17,11 @@ pub struct RunLayer {
     pub equal: bool,
     /// The largest absolute difference of any element of any result.
     pub max_abs_err: f64,
-    /// How many devices were simulated.
+    /// How many devices there were.
     pub devices: u64,
+    /// The system that executed it, which counts no bytes; absent of simulated devices.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub engine: Option<&'static str>,
     /// Every move, with the bytes counted and those of the model.
     pub collectives: Vec<RunCollective>,
     /// The sizes of the dims that were executed, in the order of the file.

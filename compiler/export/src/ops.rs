@@ -1,17 +1,19 @@
-//! Each op as an expression of JAX on what one device holds; of a plan without layouts, on whole
-//! tensors.
+//! Each op as an expression of a system on what one device holds; of a plan without layouts, on
+//! whole tensors.
 
-use shard_ir::{Binary, DimId, Dtype, Fused, InstrId, Map, Norm, Op, Plan, Reduce, Reduction};
+use shard_ir::{Binary, DimId, Dtype, Fused, InstrId, Norm, Op, Plan, Reduce, Reduction};
 
-use super::dtypes::Floats;
+use crate::dtypes::Floats;
 use crate::error::ExportError;
 use crate::python::Py;
 use crate::specs::axes_of_dim;
+use crate::words::{Dtypes, Extremum, Words};
 
 /// What the expressions of one plan are made from.
 #[derive(Clone, Copy)]
 pub(crate) struct Ops<'p> {
     pub(crate) plan: &'p Plan,
+    pub(crate) words: &'static dyn Words,
     pub(crate) floats: Floats,
     /// All on one device: there is no host to fetch from.
     pub(crate) alone: bool,
@@ -40,19 +42,19 @@ impl Ops<'_> {
     }
 
     /// The dtype in Python.
-    pub(crate) fn dtype(&self, dtype: Dtype) -> Py {
-        Py::atom(self.floats.name(dtype))
+    pub(crate) fn dtype(&self, dtype: Dtype) -> &'static str {
+        self.words.dtype(dtype, self.floats)
     }
 
     fn same_dtype(&self, a: Dtype, b: Dtype) -> bool {
-        self.floats.name(a) == self.floats.name(b)
+        self.dtype(a) == self.dtype(b)
     }
 
     /// The value in a dtype.
     fn cast(&self, value: &Named, to: Dtype) -> Py {
         match self.same_dtype(self.plan.instruction(value.id).dtype, to) {
             true => value.py.clone(),
-            false => Py::call(format!("{}.astype", value.py.flat()), [self.dtype(to)]),
+            false => self.words.cast(value.py.clone(), self.dtype(to)),
         }
     }
 
@@ -62,12 +64,50 @@ impl Ops<'_> {
         let axes = self.plan.instruction(id).layout.axes_of(place);
         let Some(axes) = axes_of_dim(&self.plan.mesh, &axes) else { return Ok(None) };
         let size = self.plan.local_sizes(id)[place];
-        Ok(Some(Py::binary(Py::call("lax.axis_index", [axes]), "*", Py::atom(size))))
+        Ok(Some(Py::binary(self.words.rank(axes), "*", Py::atom(size))))
     }
 
     /// A value whose dims are those of the result in some order, in the order of the result.
     fn in_order(&self, dims: &[DimId], id: InstrId, value: Py) -> Result<Py, ExportError> {
-        transposed(dims, self.dims(id), value)
+        self.transposed(dims, self.dims(id), value)
+    }
+
+    /// Whether the system computes with the values of an op: those that only move elements, and
+    /// einsums, which are computed in another dtype, take any.
+    fn computes(&self, op: &Op, id: InstrId, operands: &[Named]) -> Result<(), ExportError> {
+        let anyhow = match op {
+            Op::Einsum => self.plan.instruction(id).dtype != Dtype::Int4,
+            Op::Rename { .. }
+            | Op::Split { .. }
+            | Op::Merge { .. }
+            | Op::Concat { .. }
+            | Op::SliceDim { .. }
+            | Op::Append { .. }
+            | Op::Fetch
+            | Op::Cast(_) => true,
+            Op::Map(_)
+            | Op::Binary(_)
+            | Op::Reduce { .. }
+            | Op::Softmax { .. }
+            | Op::Norm { .. }
+            | Op::Mask { .. }
+            | Op::Rope { .. }
+            | Op::Take { .. }
+            | Op::Route { .. } => false,
+        };
+        let of = |id: InstrId| self.plan.instruction(id).dtype;
+        let refused = std::iter::once(id)
+            .chain(operands.iter().map(|o| o.id))
+            .find_map(|id| self.words.cannot_compute(of(id), self.floats));
+        match refused {
+            Some(dtype) if !anyhow => Err(ExportError::Dtype {
+                layer: self.plan.name.clone(),
+                op: op.word(),
+                dtype,
+                span: self.plan.instruction(id).origin.span,
+            }),
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// The result of an op.
@@ -78,19 +118,19 @@ impl Ops<'_> {
         let dims = self.dims(first.id).to_vec();
         let axis = |dim: DimId| self.place(first.id, dim).map(Py::atom);
         let value = first.py.clone();
+        self.computes(op, id, operands)?;
         match op {
             Op::Einsum => self.einsum(id, operands),
-            Op::Map(map) => self.in_order(&dims, id, map_of(*map, value)),
+            Op::Map(map) => self.in_order(&dims, id, self.words.map(*map, value)),
             Op::Binary(binary) => self.binary(*binary, id, first, second()?),
             Op::Reduce { kind, over } => {
                 let kept: Vec<DimId> = dims.iter().copied().filter(|d| !over.contains(d)).collect();
                 self.in_order(&kept, id, self.reduce(*kind, over, id, first)?)
             }
-            Op::Softmax { over } => self.in_order(
-                &dims,
-                id,
-                Py::call("jax.nn.softmax", [value]).with("axis", axis(*over)?),
-            ),
+            Op::Softmax { over } => {
+                let axis = self.place(first.id, *over)?;
+                self.in_order(&dims, id, self.words.softmax(value, axis))
+            }
             Op::Norm { kind, over } => {
                 let name = match kind {
                     Norm::Rms => "rmsnorm",
@@ -103,9 +143,9 @@ impl Ops<'_> {
             Op::Merge { from, to } => self.reshaped(from, &[*to], id, first),
             Op::Concat { left, right, to } => self.concat(*left, *right, *to, id, first, second()?),
             Op::SliceDim { from, to, offset } => {
-                let end = offset + self.size(*to);
-                let taken = Py::call("lax.slice_in_dim", [value, Py::atom(offset), Py::atom(end)]);
-                self.in_order(&renamed(&dims, *from, *to), id, taken.with("axis", axis(*from)?))
+                let range = [*offset, offset + self.size(*to)];
+                let taken = self.words.cut(value, self.place(first.id, *from)?, range);
+                self.in_order(&renamed(&dims, *from, *to), id, taken)
             }
             Op::Append { from, to } => self.append(*from, *to, id, first, second()?),
             Op::Mask { query, key } => self.mask(*query, *key, id, first),
@@ -115,17 +155,13 @@ impl Ops<'_> {
                 self.route([*over, *at, *to], *choices, id, first)
             }
             Op::Fetch if self.alone => self.in_order(&dims, id, value),
-            Op::Fetch => self.in_order(
-                &dims,
-                id,
-                Py::call("jax.device_put", [value, Py::atom("jax.memory.Space.Device")]),
-            ),
+            Op::Fetch => self.in_order(&dims, id, self.words.fetched(value)),
             Op::Cast(to) => {
                 let from = self.plan.instruction(first.id).dtype;
                 let cast = match to.is_float() {
                     _ if self.same_dtype(from, *to) => value,
                     true => self.cast(first, *to),
-                    false => Py::call("to_whole", [value, self.dtype(*to)]),
+                    false => self.words.whole(value, *to, self.floats),
                 };
                 self.in_order(&dims, id, cast)
             }
@@ -146,8 +182,7 @@ impl Ops<'_> {
             let dims = renamed(self.dims(operand.id), dim, to);
             self.in_order(&dims, id, self.cast(operand, dtype))
         });
-        let both = Py::Tuple(vec![a?, b?]);
-        Ok(Py::call("jnp.concatenate", [both]).with("axis", Py::atom(self.place(id, to)?)))
+        Ok(self.words.concatenated([a?, b?], self.place(id, to)?))
     }
 
     fn append(
@@ -161,12 +196,11 @@ impl Ops<'_> {
         let dims = self.dims(first.id).to_vec();
         let axis = |dim: DimId| self.place(first.id, dim).map(Py::atom);
         let value = first.py.clone();
-        let rows = transposed(&renamed(self.dims(new.id), from, to), &dims, new.py.clone())?;
-        let at = Py::atom(self.size(to) - self.size(from));
+        let rows = self.transposed(&renamed(self.dims(new.id), from, to), &dims, new.py.clone())?;
+        let at = self.size(to) - self.size(from);
         let appended = match self.origin(first.id, to)? {
-            None => Py::call("lax.dynamic_update_slice_in_dim", [value, rows, at])
-                .with("axis", axis(to)?),
-            Some(origin) => Py::call("append_block", [value, rows, at])
+            None => self.words.updated(value, rows, at, self.place(first.id, to)?),
+            Some(origin) => Py::call("append_block", [value, rows, Py::atom(at)])
                 .with("axis", axis(to)?)
                 .with("origin", origin),
         };
@@ -232,7 +266,7 @@ impl Ops<'_> {
         let mut order: Vec<DimId> =
             dims.iter().copied().filter(|d| *d != over && *d != at).collect();
         order.extend([at, over]);
-        let gates = transposed(&dims, &order, value)?;
+        let gates = self.transposed(&dims, &order, value)?;
         order.push(to);
         let routed = Py::call("route", [gates])
             .with("choices", Py::atom(choices))
@@ -241,22 +275,14 @@ impl Ops<'_> {
     }
 
     fn einsum(&self, id: InstrId, operands: &[Named]) -> Result<Py, ExportError> {
-        let (operands, preferred) = self.einsum_operands(id, operands)?;
+        let (operands, common) = self.einsum_operands(operands)?;
         let equation = Py::string(&self.equation(id)?);
-        let product = Py::call("jnp.einsum", std::iter::once(equation).chain(operands));
-        Ok(preferred.map_or_else(
-            || product.clone(),
-            |dtype| product.clone().with("preferred_element_type", dtype),
-        ))
+        let result = self.plan.instruction(id).dtype;
+        Ok(self.words.einsum(equation, operands, Dtypes { common, result, floats: self.floats }))
     }
 
-    /// The operands in the dtype that they are multiplied in, and the dtype of the result where it
-    /// is another one.
-    fn einsum_operands(
-        &self,
-        id: InstrId,
-        operands: &[Named],
-    ) -> Result<(Vec<Py>, Option<Py>), ExportError> {
+    /// The operands in the dtype that they are multiplied in.
+    fn einsum_operands(&self, operands: &[Named]) -> Result<(Vec<Py>, Dtype), ExportError> {
         let dtypes: Vec<Dtype> =
             operands.iter().map(|o| self.plan.instruction(o.id).dtype).collect();
         let first = *dtypes.first().ok_or(ExportError::Internal("an einsum without operands"))?;
@@ -267,9 +293,7 @@ impl Ops<'_> {
                 .try_fold(first, |a, b| a.product(*b))
                 .ok_or(ExportError::Internal("dtypes of an einsum that do not meet"))?,
         };
-        let dtype = self.plan.instruction(id).dtype;
-        let preferred = (!self.same_dtype(common, dtype)).then(|| self.dtype(dtype));
-        Ok((operands.iter().map(|o| self.cast(o, common)).collect(), preferred))
+        Ok((operands.iter().map(|o| self.cast(o, common)).collect(), common))
     }
 
     /// The subscripts of an einsum, a letter for each dim: its own where it has but one.
@@ -328,9 +352,9 @@ impl Ops<'_> {
         operands: &[Named],
     ) -> Result<Py, ExportError> {
         let instr = self.plan.instruction(id);
-        let (multiplied, _) = self.einsum_operands(id, operands)?;
-        let axes =
-            Py::Tuple(fused.axes().iter().map(|a| Py::string(self.plan.mesh.name(a))).collect());
+        let (multiplied, _) = self.einsum_operands(operands)?;
+        let axes = fused.axes().iter().map(|a| Py::string(self.plan.mesh.name(a))).collect();
+        let axes = self.words.ring(axes);
         let place = |dims: &[DimId], dim: DimId| match dims.iter().position(|d| *d == dim) {
             Some(place) => Py::atom(place),
             None => Py::atom("None"),
@@ -339,7 +363,7 @@ impl Ops<'_> {
             |dim: DimId| Py::Tuple(operands.iter().map(|o| place(self.dims(o.id), dim)).collect());
         let equation = Py::string(&self.equation(id)?);
         let arguments = std::iter::once(equation).chain(multiplied);
-        let dtype = self.dtype(instr.dtype);
+        let dtype = Py::atom(self.dtype(instr.dtype));
         let missing = ExportError::Internal("a loop along a dim that is not there");
         match *fused {
             Fused::AllGather { operand, dim, .. } => {
@@ -379,27 +403,29 @@ impl Ops<'_> {
             if is_number(&named.py) {
                 return Ok(named.py.clone());
             }
-            aligned(self.dims(named.id), result, self.cast(named, dtype))
+            self.aligned(self.dims(named.id), result, self.cast(named, dtype))
         };
         let (a, b) = (operand(left)?, operand(right)?);
+        let scalar = |number: Py| self.words.scalar(number, self.dtype(dtype));
         let (a, b) = match is_number(&a) && is_number(&b) {
-            true => (Py::call("jnp.asarray", [a, self.dtype(dtype)]), b),
+            true => (scalar(a), b),
             false => (a, b),
         };
+        if let Some(extremum) = Extremum::of(binary) {
+            return Ok(self.words.extremum(extremum, [a, b]));
+        }
         Ok(match binary {
             Binary::Add => Py::binary(a, "+", b),
             Binary::Sub => Py::binary(a, "-", b),
             Binary::Mul => Py::binary(a, "*", b),
             Binary::Div if dtype.is_float() => Py::binary(a, "/", b),
             Binary::Div => {
-                let [a, b] = [a, b].map(|side| match is_number(&side) {
-                    true => Py::call("jnp.asarray", [side, self.dtype(dtype)]),
-                    false => side,
-                });
+                let [a, b] = [a, b].map(|side| if is_number(&side) { scalar(side) } else { side });
                 Py::call("whole_division", [a, b])
             }
-            Binary::Maximum => Py::call("jnp.maximum", [a, b]),
-            Binary::Minimum => Py::call("jnp.minimum", [a, b]),
+            Binary::Maximum | Binary::Minimum => {
+                return Err(ExportError::Internal("an extremum that is arithmetic"));
+            }
         })
     }
 
@@ -420,21 +446,17 @@ impl Ops<'_> {
         let whole = places.iter().all(|place| instr.layout.axes_of(*place).is_empty());
         let value = operand.py.clone();
         let dtype = self.plan.instruction(id).dtype;
-        let sum = |value: Py| {
-            let sum = Py::call("jnp.sum", [value]).with("axis", axis.clone());
-            // JAX would widen small whole numbers.
-            if dtype.is_float() { sum } else { sum.with("dtype", self.dtype(dtype)) }
-        };
+        let whole_number = (!dtype.is_float()).then(|| self.dtype(dtype));
+        let reduced = |kind| self.words.reduced(kind, value, axis, whole_number);
         Ok(match kind {
-            Reduce::Sum => sum(value),
-            Reduce::Mean if whole => Py::call("jnp.mean", [value]).with("axis", axis),
+            Reduce::Mean if whole => reduced(Reduce::Mean),
             // Of a split dim each device has a part: the terms are sums over the parts, divided by
             // the whole count.
             Reduce::Mean => {
                 let count: u64 = over.iter().map(|d| self.size(*d)).product();
-                Py::binary(sum(value), "/", Py::atom(count))
+                Py::binary(reduced(Reduce::Sum), "/", Py::atom(count))
             }
-            Reduce::Max => Py::call("jnp.max", [value]).with("axis", axis),
+            Reduce::Sum | Reduce::Max => reduced(kind),
         })
     }
 
@@ -458,7 +480,7 @@ impl Ops<'_> {
                 let mut order: Vec<DimId> =
                     dims.iter().copied().filter(|d| !from.contains(d)).collect();
                 order.extend(from);
-                let value = transposed(dims, &order, operand.py.clone())?;
+                let value = self.transposed(dims, &order, operand.py.clone())?;
                 (order, value)
             }
         };
@@ -474,7 +496,7 @@ impl Ops<'_> {
             .iter()
             .map(|d| Ok(local[self.place(id, *d)?]))
             .collect::<Result<Vec<u64>, ExportError>>()?;
-        self.in_order(&after, id, Py::call("jnp.reshape", [value, Py::numbers(sizes)]))
+        self.in_order(&after, id, self.words.reshaped(value, sizes))
     }
 
     fn take(
@@ -494,8 +516,8 @@ impl Ops<'_> {
                 .collect()
         };
         let (table_order, ids_order) = (in_front(of_table), in_front(of_ids));
-        let rows = transposed(of_table, &table_order, table.py.clone())?;
-        let at = transposed(of_ids, &ids_order, ids.py.clone())?;
+        let rows = self.transposed(of_table, &table_order, table.py.clone())?;
+        let at = self.transposed(of_ids, &ids_order, ids.py.clone())?;
         let axis = table_order
             .iter()
             .position(|d| *d == over)
@@ -520,87 +542,78 @@ impl Ops<'_> {
         }
         self.in_order(&dims, id, taken)
     }
-}
 
-/// What leaves any term as it is.
-pub(crate) fn neutral(kind: Reduction, dtype: Dtype, floats: Floats) -> Py {
-    match kind {
-        Reduction::Sum => Py::atom(0),
-        Reduction::Max if dtype.is_float() => Py::atom("-jnp.inf"),
-        Reduction::Max if dtype == Dtype::Bool => Py::atom("False"),
-        Reduction::Max => Py::atom(format!("jnp.iinfo({}).min", floats.name(dtype))),
+    /// A value of these dims in another order of them.
+    pub(crate) fn transposed(
+        &self,
+        dims: &[DimId],
+        order: &[DimId],
+        value: Py,
+    ) -> Result<Py, ExportError> {
+        if dims == order {
+            return Ok(value);
+        }
+        let missing = ExportError::Internal("a dim is missing from a result");
+        let places: Option<Vec<usize>> =
+            order.iter().map(|d| dims.iter().position(|o| o == d)).collect();
+        let places = places.filter(|places| places.len() == dims.len()).ok_or(missing)?;
+        Ok(self.words.transposed(value, places))
+    }
+
+    /// A value as it broadcasts to a result of more dims.
+    fn aligned(&self, dims: &[DimId], result: &[DimId], value: Py) -> Result<Py, ExportError> {
+        let mut order: Vec<DimId> = result.iter().copied().filter(|d| dims.contains(d)).collect();
+        if order.len() != dims.len() {
+            return Err(ExportError::Internal("a result lacks a dim of its operand"));
+        }
+        let value = self.transposed(dims, &order, value)?;
+        // What is lacking in front comes by itself.
+        let first = result.iter().position(|d| dims.contains(d)).unwrap_or(result.len());
+        let lacking: Vec<usize> = (first..result.len())
+            .filter(|at| !dims.contains(&result[*at]))
+            .map(|at| at - first)
+            .collect();
+        order.clear();
+        Ok(match (lacking.as_slice(), &value) {
+            ([], _) => value,
+            (_, Py::Atom(name)) if name.len() < 30 => {
+                let index = (first..result.len())
+                    .map(|at| if lacking.contains(&(at - first)) { "None" } else { ":" });
+                Py::atom(format!("{name}[{}]", index.collect::<Vec<_>>().join(", ")))
+            }
+            (_, _) => self.words.expanded(value, lacking),
+        })
     }
 }
 
-fn map_of(map: Map, value: Py) -> Py {
-    let function = match map {
-        Map::Neg => return Py::call("jnp.negative", [value]),
-        Map::Gelu => return Py::call("jax.nn.gelu", [value]).with("approximate", Py::atom("True")),
-        Map::Relu => "jax.nn.relu",
-        Map::Silu => "jax.nn.silu",
-        Map::Sigmoid => "jax.nn.sigmoid",
-        Map::Tanh => "jnp.tanh",
-        Map::Exp => "jnp.exp",
-        Map::Log => "jnp.log",
-        Map::Sqrt => "jnp.sqrt",
-        Map::Rsqrt => "lax.rsqrt",
-        Map::Square => "jnp.square",
-        Map::Abs => "jnp.abs",
-    };
-    Py::call(function, [value])
+/// What leaves any term as it is.
+pub(crate) fn neutral(words: &dyn Words, kind: Reduction, dtype: Dtype, floats: Floats) -> Py {
+    let module = words.module();
+    match kind {
+        Reduction::Sum => Py::atom(0),
+        Reduction::Max if dtype.is_float() => Py::atom(format!("-{module}.inf")),
+        Reduction::Max if dtype == Dtype::Bool => Py::atom("False"),
+        Reduction::Max => Py::atom(format!("{module}.iinfo({}).min", words.dtype(dtype, floats))),
+    }
 }
 
-fn is_number(py: &Py) -> bool {
-    matches!(py, Py::Atom(text) if text.starts_with(|c: char| c.is_ascii_digit() || c == '-'))
+/// Whether an expression is a number as it is written.
+pub(crate) fn is_number(py: &Py) -> bool {
+    let begins = |text: &str| text.starts_with(|c: char| c.is_ascii_digit() || c == '-');
+    matches!(py, Py::Atom(text) if begins(text) || text.ends_with(".inf") || text.ends_with(".nan"))
 }
 
 fn renamed(dims: &[DimId], from: DimId, to: DimId) -> Vec<DimId> {
     dims.iter().map(|d| if *d == from { to } else { *d }).collect()
 }
 
-/// A value of these dims in another order of them.
-pub(crate) fn transposed(dims: &[DimId], order: &[DimId], value: Py) -> Result<Py, ExportError> {
-    if dims == order {
-        return Ok(value);
-    }
-    let missing = ExportError::Internal("a dim is missing from a result");
-    let places: Option<Vec<usize>> =
-        order.iter().map(|d| dims.iter().position(|o| o == d)).collect();
-    let places = places.filter(|places| places.len() == dims.len()).ok_or(missing)?;
-    Ok(Py::call("jnp.transpose", [value, Py::numbers(places)]))
-}
-
-/// A value as it broadcasts to a result of more dims.
-fn aligned(dims: &[DimId], result: &[DimId], value: Py) -> Result<Py, ExportError> {
-    let mut order: Vec<DimId> = result.iter().copied().filter(|d| dims.contains(d)).collect();
-    if order.len() != dims.len() {
-        return Err(ExportError::Internal("a result lacks a dim of its operand"));
-    }
-    let value = transposed(dims, &order, value)?;
-    // What is lacking in front comes by itself.
-    let first = result.iter().position(|d| dims.contains(d)).unwrap_or(result.len());
-    let lacking: Vec<usize> = (first..result.len())
-        .filter(|at| !dims.contains(&result[*at]))
-        .map(|at| at - first)
-        .collect();
-    order.clear();
-    Ok(match (lacking.as_slice(), &value) {
-        ([], _) => value,
-        (_, Py::Atom(name)) if name.len() < 30 => {
-            let index = (first..result.len())
-                .map(|at| if lacking.contains(&(at - first)) { "None" } else { ":" });
-            Py::atom(format!("{name}[{}]", index.collect::<Vec<_>>().join(", ")))
-        }
-        (lacking, _) => Py::call("jnp.expand_dims", [value, Py::numbers(lacking)]),
-    })
-}
-
 /// A number as Python writes it.
-pub(crate) fn number(value: f64, dtype: Dtype) -> String {
+pub(crate) fn number(words: &dyn Words, value: f64, dtype: Dtype) -> String {
+    let module = words.module();
     match value {
-        v if v == f64::INFINITY => "jnp.inf".to_string(),
-        v if v == f64::NEG_INFINITY => "-jnp.inf".to_string(),
-        v if v.is_nan() => "jnp.nan".to_string(),
+        v if v == f64::INFINITY => format!("{module}.inf"),
+        v if v == f64::NEG_INFINITY => format!("-{module}.inf"),
+        v if v.is_nan() => format!("{module}.nan"),
         v if !dtype.is_float() => format!("{}", v as i64),
         v if v.fract() == 0.0 && v.abs() < 1e15 => format!("{v:.1}"),
         v => format!("{v:?}"),

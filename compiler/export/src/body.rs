@@ -2,16 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use shard_ir::{FoldId, InstrId, InstrKind, Layout, MeshShape, Op, Plan, PlanOutput, Reduction};
+use shard_ir::{FoldId, InstrId, InstrKind, Layout, MeshShape, Op, Plan, PlanOutput};
 
-use super::comments::comment;
-use super::dtypes::Floats;
-use super::moves::Moved;
-use super::ops::{Named, Ops, number, transposed};
+use crate::comments::comment;
+use crate::dtypes::Floats;
 use crate::error::ExportError;
+use crate::moved::Moved;
 use crate::names::{Taken, identifier};
+use crate::ops::{Named, Ops, number};
 use crate::python::{Py, assignment, call_line, returned, unpacked};
 use crate::specs::{boundary_entries, terms};
+use crate::words::{Repeated, Words};
 
 /// What a function is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,6 +29,7 @@ pub(crate) enum Form {
 pub(crate) struct Body<'p> {
     plan: &'p Plan,
     ops: Ops<'p>,
+    words: &'static dyn Words,
     form: Form,
     floats: Floats,
     /// What results and folded blocks need.
@@ -60,11 +62,18 @@ pub(crate) fn seen_by(plan: &Plan, form: Form) -> Plan {
 
 impl<'p> Body<'p> {
     /// A body for a plan; `seen` is the plan as its ops see it.
-    pub(crate) fn new(plan: &'p Plan, seen: &'p Plan, form: Form, floats: Floats) -> Body<'p> {
+    pub(crate) fn new(
+        words: &'static dyn Words,
+        plan: &'p Plan,
+        seen: &'p Plan,
+        form: Form,
+        floats: Floats,
+    ) -> Body<'p> {
         let needed = needed(plan);
         let mut body = Body {
             plan,
-            ops: Ops { plan: seen, floats, alone: form == Form::Alone },
+            ops: Ops { plan: seen, words, floats, alone: form == Form::Alone },
+            words,
             form,
             floats,
             last_read: Vec::new(),
@@ -187,9 +196,9 @@ impl<'p> Body<'p> {
         let own = match (&instr.name, instr.fold) {
             (Some(name), Some(fold)) => {
                 let block = format!("{}.", self.plan.folds[fold.index()].layer);
-                identifier(name.strip_prefix(&block).unwrap_or(name))
+                identifier(self.words, name.strip_prefix(&block).unwrap_or(name))
             }
-            (Some(name), None) => identifier(name),
+            (Some(name), None) => identifier(self.words, name),
             (None, _) => format!("t{}", id.0),
         };
         self.taken.free(&own, |name| {
@@ -212,10 +221,15 @@ impl<'p> Body<'p> {
             .collect()
     }
 
+    /// How many candidates and terms a partial value has in front at the boundary.
+    fn terms_in_front(&self, layout: Layout) -> [Option<u64>; 2] {
+        if self.words.terms_in_front() { terms(&self.plan.mesh, layout) } else { [None, None] }
+    }
+
     /// A partial parameter has the term of the device behind one dim, or two, of size 1.
     fn open_parameter(&mut self, id: InstrId) {
         let Some(Py::Atom(name)) = self.known[id.index()].clone() else { return };
-        let count = terms(&self.plan.mesh, self.plan.instruction(id).layout);
+        let count = self.terms_in_front(self.plan.instruction(id).layout);
         let opened = match (self.form, count) {
             (_, [None, None]) | (Form::Alone, _) => return,
             (Form::Devices, [Some(_), Some(_)]) => Py::atom(format!("{name}[0, 0]")),
@@ -241,7 +255,7 @@ impl<'p> Body<'p> {
     /// A number goes where it is combined with something; one that is used otherwise gets a name.
     fn constant(&mut self, id: InstrId, value: f64) {
         let dtype = self.plan.instruction(id).dtype;
-        let text = Py::atom(number(value, dtype));
+        let text = Py::atom(number(self.words, value, dtype));
         let readers = self.plan.ids().filter(|r| self.plan.instruction(*r).operands.contains(&id));
         let inline = readers.into_iter().all(|reader| {
             let instr = self.plan.instruction(reader);
@@ -257,7 +271,7 @@ impl<'p> Body<'p> {
             return;
         }
         let name = self.name_for(id, 0);
-        let made = Py::call("jnp.asarray", [text, self.ops.dtype(dtype)]);
+        let made = self.words.scalar(text, self.ops.dtype(dtype));
         self.text.push_str(&assignment(self.indent, &name, &made, ""));
         // Wherever it is read, its name is not another's.
         self.taken.take(&name);
@@ -303,7 +317,8 @@ impl<'p> Body<'p> {
                             dtype: instr.dtype,
                             floats: self.floats,
                         };
-                        let written = moved.write(collective, &operand.py, &Py::atom(&name))?;
+                        let written =
+                            self.words.moved(&moved, collective, &operand.py, &Py::atom(&name))?;
                         (written.steps, written.instead)
                     }
                 }
@@ -365,7 +380,7 @@ impl<'p> Body<'p> {
                 self.taken.take(name);
             }
         }
-        let function = self.taken.fresh(&identifier(&block.layer));
+        let function = self.taken.fresh(&identifier(self.words, &block.layer));
         self.indent += 4;
         let carry = self.name_for(block.from, first.index());
         self.hold(block.from, &carry);
@@ -408,15 +423,18 @@ impl<'p> Body<'p> {
         ));
         let name = self.name_for(block.to, last.index());
         let states = if kept.is_empty() { "_".to_string() } else { self.taken.fresh("kept") };
-        let scanned = Py::call("lax.scan", [Py::atom(&function), carried]);
-        let scanned = match (scanned, stacks.is_empty()) {
-            (Py::Call(function, mut arguments), false) => {
-                arguments.push((None, Py::Tuple(stacks)));
-                Py::Call(function, arguments)
-            }
-            (scanned, _) => scanned.with("length", Py::atom(block.repeat)),
-        };
-        self.text.push_str(&assignment(self.indent, &format!("{name}, {states}"), &scanned, ""));
+        let free = ["stack", "state"]
+            .map(|name| self.taken.free(name, |name| self.holds.contains_key(name)));
+        self.text.push_str(&self.words.repeated(Repeated {
+            indent: self.indent,
+            function: &function,
+            carried,
+            stacks,
+            times: block.repeat,
+            name: &name,
+            states: (!kept.is_empty()).then_some(states.as_str()),
+            free: [&free[0], &free[1]],
+        }));
         for (at, id) in kept.iter().enumerate() {
             self.known[id.index()] = Some(Py::atom(format!("{states}[{at}]")));
         }
@@ -427,16 +445,13 @@ impl<'p> Body<'p> {
     /// A state of one application, with its term behind dims of size 1 where it is partial.
     fn shown(&self, id: InstrId, value: Py) -> Py {
         let layout = self.plan.instruction(id).layout;
-        let partial = [Reduction::Max, Reduction::Sum]
-            .iter()
-            .filter(|kind| !layout.partial(**kind).is_empty())
-            .count();
+        let partial = self.terms_in_front(layout).iter().flatten().count();
         match (self.form, partial, value) {
             (Form::Constraints | Form::Alone, _, value) | (Form::Devices, 0, value) => value,
             (Form::Devices, n, Py::Atom(name)) => {
                 Py::atom(format!("{name}[{}]", vec!["None"; n].join(", ")))
             }
-            (Form::Devices, n, value) => Py::call("jnp.expand_dims", [value, Py::numbers(0..n)]),
+            (Form::Devices, n, value) => self.words.expanded(value, (0..n).collect()),
         }
     }
 
@@ -450,18 +465,16 @@ impl<'p> Body<'p> {
                 true => value,
                 false => {
                     let partial = match self.form {
-                        Form::Devices => {
-                            terms(&self.plan.mesh, instr.layout).iter().flatten().count()
-                        }
+                        Form::Devices => self.terms_in_front(instr.layout).iter().flatten().count(),
                         Form::Constraints | Form::Alone => 0,
                     };
                     let places =
                         (0..=partial).chain(stacked.iter().map(|place| place + partial + 1));
-                    Py::call("jnp.transpose", [value, Py::numbers(places)])
+                    self.words.transposed(value, places.collect())
                 }
             });
         }
-        Ok(self.shown(output.id, transposed(&instr.dims, &output.dims, value)?))
+        Ok(self.shown(output.id, self.ops.transposed(&instr.dims, &output.dims, value)?))
     }
 }
 

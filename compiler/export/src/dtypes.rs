@@ -1,4 +1,4 @@
-//! Dtypes of JAX.
+//! Which floats a module computes in.
 
 use shard_ir::Dtype;
 
@@ -22,22 +22,6 @@ impl Floats {
             "f32" => Some(Floats::F32),
             "f64" => Some(Floats::F64),
             _ => None,
-        }
-    }
-
-    /// A dtype as JAX calls it.
-    pub(crate) fn name(self, dtype: Dtype) -> &'static str {
-        match (dtype, self) {
-            (Dtype::F32 | Dtype::Bf16 | Dtype::F16 | Dtype::F8, Floats::F64) => "jnp.float64",
-            (Dtype::F32 | Dtype::Bf16 | Dtype::F16 | Dtype::F8, Floats::F32) => "jnp.float32",
-            (Dtype::F32, Floats::Stated) => "jnp.float32",
-            (Dtype::Bf16, Floats::Stated) => "jnp.bfloat16",
-            (Dtype::F16, Floats::Stated) => "jnp.float16",
-            (Dtype::F8, Floats::Stated) => "jnp.float8_e4m3fn",
-            (Dtype::Int32, _) => "jnp.int32",
-            (Dtype::Int8, _) => "jnp.int8",
-            (Dtype::Int4, _) => "jnp.int4",
-            (Dtype::Bool, _) => "jnp.bool_",
         }
     }
 

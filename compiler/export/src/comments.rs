@@ -2,8 +2,8 @@
 
 use shard_ir::{Collective, InstrId, InstrKind, Layout, MeshShape, Plan};
 
-use super::body::Form;
-use super::exchange::elements;
+use crate::body::Form;
+use crate::exchange::elements;
 
 /// What is said of an instruction.
 pub(crate) fn comment(plan: &Plan, id: InstrId, form: Form) -> String {
@@ -76,4 +76,9 @@ fn bytes(bytes: u128) -> String {
         2
     };
     format!("{value:.places$} {}", UNITS[unit])
+}
+
+/// What is said of an instruction on the devices: its layout, its bytes, and what is sent.
+pub(crate) fn comment_on_devices(plan: &Plan, id: InstrId) -> String {
+    comment(plan, id, Form::Devices)
 }

@@ -1,0 +1,82 @@
+"""Runs the layer of an exported module of PyTorch on the data that `shardc run` has written.
+
+    python engine.py FOLDER [--process P --processes N --coordinator HOST:PORT]
+
+FOLDER has `module.py`, the number of devices in `devices`, and for each parameter in `in/` the
+blocks of all devices, one behind another. The blocks of the results go to `out/`. Each of the N
+has a worker of its own for each of its devices.
+"""
+
+import argparse
+import importlib.util
+import sys
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+
+def loaded(path):
+    """The module of a file."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def work(worker, first, count, folder, meeting):
+    """What one device does; `first` is the number of the first device of this process."""
+    number = first + worker
+    module = loaded(folder / "module.py")
+    if module.DEVICE == "cuda":
+        torch.cuda.set_device(worker)
+    else:
+        torch.set_num_threads(1)
+    backend = "nccl" if module.DEVICE == "cuda" else "gloo"
+    dist.init_process_group(backend, init_method=meeting, rank=number, world_size=count)
+    module.make_groups()
+    ((_, layer),) = module.LAYERS.items()
+    held = []
+    for at, (name, (_, dtype)) in enumerate(layer["shapes"].items()):
+        blocks = np.load(folder / "in" / f"{at}.npy", mmap_mode="r")
+        block = torch.from_numpy(np.array(blocks[number])).to(dtype)
+        held.append(block if name in layer["host"] else block.to(module.DEVICE))
+    found = layer["sharded"](*held)
+    found = found if isinstance(found, tuple) else (found,)
+    for at, (_, value) in enumerate(zip(layer["results"], found, strict=True)):
+        block = value.to(torch.float64).cpu().numpy()
+        np.save(folder / "out" / f"{at}.{number}.npy", block)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def main():
+    """One process of the run."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--process", type=int, default=0)
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--coordinator")
+    args = parser.parse_args()
+    folder = args.folder.resolve()
+    count = int((folder / "devices").read_text())
+    each = count // args.processes
+    there = torch.cuda.device_count()
+    if torch.cuda.is_available() and there < each:
+        sys.exit(
+            f"this process has {each} devices of the plan, and PyTorch sees {there} of CUDA; "
+            f"CUDA_VISIBLE_DEVICES= takes the CPU"
+        )
+    alone = args.processes == 1
+    meeting = f"file://{folder}/store" if alone else f"tcp://{args.coordinator}"
+    given = (args.process * each, count, folder, meeting)
+    try:
+        mp.spawn(work, given, nprocs=each)
+    except (mp.ProcessRaisedException, mp.ProcessExitedException) as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,159 @@
+//! What modules of every system say of a layer: its parameters and results under their names, its
+//! heading, and what the source calls the parameters.
+
+use shard_ir::{InstrId, InstrKind, ParameterKind, Plan, PlanOutput};
+
+use crate::error::ExportError;
+use crate::names::{Taken, identifier};
+use crate::words::Words;
+
+/// A layer to export, in one phase.
+#[derive(Clone, Copy, Debug)]
+pub struct Exported<'a> {
+    /// Its plan, verified.
+    pub plan: &'a Plan,
+    /// What the source says, unsharded ([`Plan::unsharded`]), of the same sizes; where there is
+    /// none, the plan's own ops are compared with.
+    pub source: Option<&'a Plan>,
+}
+
+/// A parameter of a function.
+pub(crate) struct Parameter {
+    pub(crate) id: InstrId,
+    /// In the source.
+    pub(crate) name: String,
+    /// In Python.
+    pub(crate) argument: String,
+    pub(crate) kind: ParameterKind,
+}
+
+/// A name as a docstring or a comment may have it.
+pub(crate) fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() || c == '"' || c == '\\' { '?' } else { c }).collect()
+}
+
+pub(crate) fn heading(plan: &Plan, title: &str) -> String {
+    let dims: Vec<String> = plan.dims.iter().map(|d| format!("{}={}", d.name, d.size)).collect();
+    let repeat = match (plan.repeat, title.ends_with(".stack")) {
+        (..2, _) => String::new(),
+        (n, true) => format!(", all {n}"),
+        (n, false) => format!(", one of {n}"),
+    };
+    let hardware = plan.hardware.as_ref().map_or(String::new(), |name| format!(" on {name}"));
+    plain(&format!("{title}{hardware}{repeat}: {}", dims.join(", ")))
+}
+
+/// How many tensors a parameter of a folded block stands for.
+pub(crate) fn stack_of(plan: &Plan, id: InstrId) -> Option<u64> {
+    let fold = plan.instruction(id).fold?;
+    plan.folds.get(fold.index()).map(|fold| fold.repeat)
+}
+
+pub(crate) fn stack_of_output(plan: &Plan, output: &PlanOutput) -> bool {
+    output.state && plan.runs_in(output.id).is_some()
+}
+
+/// Whether an instruction is a tensor for each application of its block: a parameter of it, or a
+/// state.
+pub(crate) fn stacked_value(plan: &Plan, id: InstrId) -> bool {
+    match plan.instruction(id).kind {
+        InstrKind::Parameter(_) => true,
+        InstrKind::Constant(_)
+        | InstrKind::Op(_)
+        | InstrKind::Move(_)
+        | InstrKind::CollectiveEinsum(_) => {
+            plan.outputs.iter().any(|output| output.id == id && output.state)
+        }
+    }
+}
+
+pub(crate) fn parameters(words: &dyn Words, plan: &Plan) -> Vec<Parameter> {
+    let mut taken = Taken::default();
+    let mut out = Vec::new();
+    for id in plan.ids() {
+        let instr = plan.instruction(id);
+        if let InstrKind::Parameter(kind) = instr.kind {
+            let name = instr.name.clone().unwrap_or_else(|| format!("p{}", id.0));
+            out.push(Parameter {
+                id,
+                argument: taken.fresh(&identifier(words, &name)),
+                name,
+                kind,
+            });
+        }
+    }
+    out
+}
+
+/// The parameters that stay in the memory of the host.
+pub(crate) fn host_names(parameters: &[Parameter]) -> impl Iterator<Item = &str> {
+    parameters.iter().filter(|p| p.kind == ParameterKind::HostWeight).map(|p| p.name.as_str())
+}
+
+/// The names of the results, each once.
+pub(crate) fn output_names(plan: &Plan) -> Vec<String> {
+    let mut taken = Taken::default();
+    plan.outputs.iter().map(|output| taken.fresh(&output.name)).collect()
+}
+
+/// The caches of which a result takes the place, each with the place of the result: it is the cache
+/// with something appended, and lies as the cache did.
+pub(crate) fn replaced(plan: &Plan) -> Vec<(InstrId, usize)> {
+    let mut found: Vec<(InstrId, usize)> = Vec::new();
+    for (place, output) in plan.outputs.iter().enumerate() {
+        let mut at = output.id;
+        loop {
+            let instr = plan.instruction(at);
+            match &instr.kind {
+                InstrKind::Op(shard_ir::Op::Append { .. }) => at = instr.operands[0],
+                InstrKind::Parameter(ParameterKind::Cache) => {
+                    let result = plan.instruction(output.id);
+                    let alike = result.layout == instr.layout
+                        && result.dims == instr.dims
+                        && output.dims == instr.dims;
+                    if alike && at != output.id && !found.iter().any(|(id, _)| *id == at) {
+                        found.push((at, place));
+                    }
+                    break;
+                }
+                InstrKind::Parameter(_)
+                | InstrKind::Constant(_)
+                | InstrKind::Op(_)
+                | InstrKind::Move(_)
+                | InstrKind::CollectiveEinsum(_) => break,
+            }
+        }
+    }
+    found
+}
+
+/// The parameters as another plan has them, of the same names.
+pub(crate) fn as_source_has(
+    source: &Plan,
+    plan: &Plan,
+    parameters: &[Parameter],
+) -> Result<Vec<(InstrId, String)>, ExportError> {
+    let of_source = |p: &Parameter| {
+        let asked = plan.instruction(p.id);
+        let same = |id: &InstrId| {
+            let instr = source.instruction(*id);
+            let is_parameter = matches!(instr.kind, InstrKind::Parameter(_));
+            is_parameter
+                && instr.name.as_ref() == Some(&p.name)
+                && instr.dims == asked.dims
+                && instr.dtype == asked.dtype
+        };
+        let found =
+            source.ids().find(same).ok_or(ExportError::Internal("the source lacks a parameter"))?;
+        Ok((found, p.argument.clone()))
+    };
+    parameters.iter().map(of_source).collect()
+}
+
+/// A layer in its phase; `kind` stands behind its name.
+pub(crate) fn title_of(plan: &Plan, kind: &str) -> String {
+    match &plan.phase {
+        Some(phase) => format!("{}.{phase}{kind}", plan.name),
+        None => format!("{}{kind}", plan.name),
+    }
+}

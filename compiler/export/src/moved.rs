@@ -1,0 +1,143 @@
+//! A move that is to be written, and what every system needs to know of it.
+
+use shard_ir::{AxisId, AxisList, Collective, Layout, MeshShape};
+
+use crate::dtypes::Floats;
+use crate::error::ExportError;
+use crate::exchange::steps_of;
+use crate::python::Py;
+use crate::specs::axes_tuple;
+use crate::words::Words;
+
+/// A move to write.
+#[derive(Clone, Copy)]
+pub(crate) struct Moved<'a> {
+    pub(crate) shape: MeshShape<'a>,
+    pub(crate) from: Layout,
+    pub(crate) to: Layout,
+    pub(crate) dtype: shard_ir::Dtype,
+    pub(crate) floats: Floats,
+}
+
+/// A move as it is written.
+pub(crate) struct Written {
+    /// One expression after another, each of the one before.
+    pub(crate) steps: Vec<Py>,
+    /// What stands in for it, where the system has no such collective.
+    pub(crate) instead: Option<String>,
+}
+
+impl Moved<'_> {
+    /// The axes of a move along several dims, dim by dim, and into how many parts each dim is cut.
+    pub(crate) fn parts(&self, collective: &Collective) -> (Py, Py) {
+        let mesh = self.shape.mesh;
+        let parts = collective.parts(self.from);
+        let axes = parts.iter().flat_map(|(_, axes)| axes.iter());
+        let cut = parts
+            .iter()
+            .map(|(dim, axes)| (dim.to_string(), Py::atom(mesh.group_size(axes.iter()))));
+        (axes_tuple(mesh, axes), Py::Dict(cut.collect()))
+    }
+
+    /// An exchange, as the moves that systems have.
+    pub(crate) fn exchange(
+        &self,
+        words: &dyn Words,
+        to: Layout,
+        value: &Py,
+        between: &Py,
+    ) -> Result<Written, ExportError> {
+        let chain = steps_of(self.shape, self.from, to)?;
+        let mut steps = Vec::new();
+        let (mut from, mut value) = (self.from, value.clone());
+        for (step, after) in &chain {
+            let moved = Moved { from, to: *after, ..*self };
+            steps.extend(words.moved(&moved, step, &value, between)?.steps);
+            (from, value) = (*after, between.clone());
+        }
+        let names: Vec<&str> = chain.iter().map(|(step, _)| step.name()).collect();
+        Ok(Written { steps, instead: Some(format!("as {}", names.join(", "))) })
+    }
+
+    /// The axes of a permute, in the order of the mesh: those that change their places, unless
+    /// those that keep theirs number blocks differently after it.
+    pub(crate) fn permuted(&self, to: Layout) -> Result<AxisList, ExportError> {
+        let mesh = self.shape.mesh;
+        let changed: AxisList = Collective::Permute { to }.axes(mesh, self.from);
+        let all: AxisList =
+            mesh.axis_ids().filter(|a| !self.from.partial_axes().contains(*a)).collect();
+        let axes = [changed, all].into_iter().find(|axes| self.arrives(axes, to));
+        axes.ok_or(ExportError::Internal("no device holds the block that is wanted"))
+    }
+
+    /// A permute: over which axes, in the order of the mesh, and the helper that says who sends to
+    /// whom.
+    pub(crate) fn permute(&self, to: Layout) -> Result<(Py, Py), ExportError> {
+        let mesh = self.shape.mesh;
+        let axes = self.permuted(to)?;
+        let dims = |layout: Layout| {
+            let of_dim = |dim: usize| {
+                layout.axes_of(dim).iter().filter(|a| axes.set().contains(*a)).collect::<Vec<_>>()
+            };
+            let split: Vec<Vec<AxisId>> = (0..self.shape.rank()).map(of_dim).collect();
+            split
+        };
+        let (before, after) = (dims(self.from), dims(to));
+        let split = |layout: &[Vec<AxisId>]| {
+            let named = |axes: &Vec<AxisId>| {
+                Py::Tuple(axes.iter().map(|a| Py::string(mesh.name(*a))).collect())
+            };
+            let kept = layout
+                .iter()
+                .enumerate()
+                .filter(|(dim, _)| !(before[*dim].is_empty() && after[*dim].is_empty()));
+            Py::Tuple(kept.map(|(_, axes)| named(axes)).collect())
+        };
+        let names = Py::Tuple(axes.iter().map(|a| Py::string(mesh.name(a))).collect());
+        let pairs = Py::call("moved_blocks", [names])
+            .with("before", split(&before))
+            .with("after", split(&after));
+        Ok((axes_tuple(mesh, axes.iter()), pairs))
+    }
+
+    /// Whether blocks that change places within groups over these axes (in mesh order) end where
+    /// the layout wants them.
+    fn arrives(&self, axes: &AxisList, to: Layout) -> bool {
+        let mesh = self.shape.mesh;
+        let block = |at: &[u64], layout: Layout| -> Vec<u64> {
+            let number = |dim: usize| {
+                layout.axes_of(dim).iter().fold(0, |n, a| n * mesh.size(a) + at[a.index()])
+            };
+            (0..self.shape.rank()).map(number).collect()
+        };
+        let within = |at: &[u64], layout: Layout| -> Vec<u64> {
+            let own = |dim: usize| {
+                let axes = layout
+                    .axes_of(dim)
+                    .iter()
+                    .filter(|a| axes.set().contains(*a))
+                    .collect::<Vec<_>>();
+                axes.into_iter().fold(0, |n, a| n * mesh.size(a) + at[a.index()])
+            };
+            (0..self.shape.rank()).map(own).collect()
+        };
+        // What a device is given is what it wants, whichever sender of the group has a block of
+        // that number.
+        let outside: Vec<AxisId> = mesh.axis_ids().filter(|a| !axes.set().contains(*a)).collect();
+        let all: Vec<Vec<u64>> = (0..mesh.devices()).map(|d| mesh.coordinates(d)).collect();
+        let mut senders = std::collections::BTreeMap::new();
+        for at in &all {
+            let group: Vec<u64> = outside.iter().map(|a| at[a.index()]).collect();
+            let held = senders
+                .entry((group, within(at, self.from)))
+                .or_insert_with(|| block(at, self.from));
+            if *held != block(at, self.from) {
+                return false;
+            }
+        }
+        all.iter().all(|at| {
+            let group: Vec<u64> = outside.iter().map(|a| at[a.index()]).collect();
+            senders.get(&(group, within(at, to))) == Some(&block(at, to))
+        })
+    }
+}

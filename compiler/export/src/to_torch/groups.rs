@@ -1,0 +1,62 @@
+//! The process groups of a module: one for each tuple of axes that something is sent over, in the
+//! order of the tuple.
+
+use shard_ir::collective::Sends;
+use shard_ir::{AxisId, Collective, InstrKind, MeshShape, Plan, Reduction};
+
+use crate::dtypes::Floats;
+use crate::error::ExportError;
+use crate::exchange::steps_of;
+use crate::moved::Moved;
+
+/// The tuples of axes that a plan needs groups for, in the order of need, some more than once.
+pub(crate) fn groups(plan: &Plan) -> Result<Vec<Vec<AxisId>>, ExportError> {
+    let mut found = Vec::new();
+    for instr in &plan.instructions {
+        match &instr.kind {
+            InstrKind::Parameter(_) | InstrKind::Constant(_) | InstrKind::Op(_) => {}
+            InstrKind::CollectiveEinsum(fused) => found.push(fused.axes().iter().collect()),
+            InstrKind::Move(collective) => {
+                let sizes = plan.sizes(&instr.dims);
+                let from = instr.operands.first().map(|o| plan.instruction(*o).layout);
+                let moved = Moved {
+                    shape: MeshShape { mesh: &plan.mesh, sizes: &sizes },
+                    from: from.ok_or(ExportError::Internal("a move of nothing"))?,
+                    to: instr.layout,
+                    dtype: instr.dtype,
+                    floats: Floats::Stated,
+                };
+                found.extend(of_move(&moved, collective)?);
+            }
+        }
+    }
+    // The check completes partial results.
+    for output in &plan.outputs {
+        let layout = plan.output_layout(output);
+        found.extend(
+            [Reduction::Sum, Reduction::Max].map(|kind| layout.partial(kind).iter().collect()),
+        );
+    }
+    found.retain(|axes: &Vec<AxisId>| !axes.is_empty());
+    Ok(found)
+}
+
+fn of_move(moved: &Moved<'_>, collective: &Collective) -> Result<Vec<Vec<AxisId>>, ExportError> {
+    let over = match collective.row().sends {
+        Sends::Nothing => return Ok(Vec::new()),
+        Sends::Around | Sends::AroundTwice | Sends::Across => {
+            collective.axes(moved.shape.mesh, moved.from)
+        }
+        Sends::Blocks => moved.permuted(moved.to)?,
+        Sends::Lacking => {
+            let mut found = Vec::new();
+            let mut from = moved.from;
+            for (step, after) in steps_of(moved.shape, moved.from, moved.to)? {
+                found.extend(of_move(&Moved { from, to: after, ..*moved }, &step)?);
+                from = after;
+            }
+            return Ok(found);
+        }
+    };
+    Ok(vec![over.iter().collect()])
+}

@@ -1,0 +1,63 @@
+//! Other executors than the simulated devices: their results are judged like those of the devices.
+
+use shard_ir::{InstrId, InstrKind, Plan};
+
+use crate::arithmetic::Arithmetic;
+use crate::devices::{Grid, usizes};
+use crate::error::RunError;
+use crate::inputs;
+use crate::tensor::Tensor;
+
+/// What executes a plan in place of the simulated devices: another system, on devices of its own.
+pub trait Engine: std::fmt::Debug + Send + Sync {
+    /// The blocks of each result, in the order of the results, by device; dims as the instruction
+    /// of the result has them. `parameters` are in the order of the plan, the blocks of each by
+    /// device.
+    ///
+    /// # Errors
+    ///
+    /// A sentence that says why there are no results.
+    fn execute(
+        &self,
+        plan: &Plan,
+        parameters: &[(InstrId, Vec<Tensor>)],
+    ) -> Result<Vec<Vec<Tensor>>, String>;
+}
+
+/// The blocks of each instruction that is a result, as an engine gives them.
+pub(crate) fn execute(
+    engine: &dyn Engine,
+    plan: &Plan,
+    (whole, seed): (&std::collections::BTreeMap<InstrId, Tensor>, u64),
+    grid: &Grid<'_>,
+    arithmetic: Arithmetic,
+) -> Result<Vec<(InstrId, Vec<Tensor>)>, RunError> {
+    let is_parameter = |id: &InstrId| matches!(plan.instruction(*id).kind, InstrKind::Parameter(_));
+    let dealt = plan.ids().filter(is_parameter).map(|id| {
+        let whole = whole.get(&id).ok_or(RunError::Internal("a parameter has no data"))?;
+        Ok((id, inputs::deal(plan, id, whole, grid, arithmetic, seed)?))
+    });
+    let dealt = dealt.collect::<Result<Vec<_>, RunError>>()?;
+    let results = engine.execute(plan, &dealt).map_err(RunError::Engine)?;
+    if results.len() != plan.outputs.len() {
+        return Err(RunError::Engine("it gave another number of results".to_string()));
+    }
+    for (output, blocks) in plan.outputs.iter().zip(&results) {
+        let local = usizes(&plan.local_sizes(output.id));
+        if blocks.len() != grid.devices() || blocks.iter().any(|block| block.sizes != local) {
+            let name = &output.name;
+            return Err(RunError::Engine(format!("its blocks of `{name}` are of other shapes")));
+        }
+    }
+    Ok(plan.outputs.iter().map(|output| output.id).zip(results).collect())
+}
+
+/// Whether two blocks that should be the same are: exactly, or, where a system added terms in an
+/// order of its own, up to a part of their largest element.
+pub(crate) fn same(a: &Tensor, b: &Tensor, tolerance: f64) -> bool {
+    let largest = a.data.iter().map(|v| v.abs()).filter(|v| v.is_finite()).fold(0.0, f64::max);
+    a.data
+        .iter()
+        .zip(&b.data)
+        .all(|(a, b)| a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= tolerance * largest)
+}
