@@ -461,17 +461,15 @@ impl<'p> Body<'p> {
         if output.state && instr.fold.is_some() {
             let stacked: Vec<usize> =
                 output.dims.iter().filter_map(|d| instr.dims.iter().position(|i| i == d)).collect();
-            return Ok(match stacked.iter().enumerate().all(|(at, place)| at == *place) {
-                true => value,
-                false => {
-                    let partial = match self.form {
-                        Form::Devices => self.terms_in_front(instr.layout).iter().flatten().count(),
-                        Form::Constraints | Form::Alone => 0,
-                    };
-                    let places =
-                        (0..=partial).chain(stacked.iter().map(|place| place + partial + 1));
-                    self.words.transposed(value, places.collect())
-                }
+            return Ok(if stacked.iter().enumerate().all(|(at, place)| at == *place) {
+                value
+            } else {
+                let partial = match self.form {
+                    Form::Devices => self.terms_in_front(instr.layout).iter().flatten().count(),
+                    Form::Constraints | Form::Alone => 0,
+                };
+                let places = (0..=partial).chain(stacked.iter().map(|place| place + partial + 1));
+                self.words.transposed(value, places.collect())
             });
         }
         Ok(self.shown(output.id, self.ops.transposed(&instr.dims, &output.dims, value)?))

@@ -50,12 +50,11 @@ fn moved_layout(plan: &Plan, id: InstrId, moved: InstrId) -> Layout {
 fn sent(plan: &Plan, id: InstrId, collective: &Collective, (from, to): (Layout, Layout)) -> String {
     let instr = plan.instruction(id);
     let shape = MeshShape { mesh: &plan.mesh, sizes: &plan.sizes(&instr.dims) };
-    match collective.has_traffic() {
-        true => {
-            let elements = u128::from(elements(shape, collective, from, to));
-            format!(", sends {}", bytes((elements * u128::from(instr.dtype.bits())).div_ceil(8)))
-        }
-        false => String::new(),
+    if collective.has_traffic() {
+        let elements = u128::from(elements(shape, collective, from, to));
+        format!(", sends {}", bytes((elements * u128::from(instr.dtype.bits())).div_ceil(8)))
+    } else {
+        String::new()
     }
 }
 

@@ -52,9 +52,10 @@ impl Ops<'_> {
 
     /// The value in a dtype.
     fn cast(&self, value: &Named, to: Dtype) -> Py {
-        match self.same_dtype(self.plan.instruction(value.id).dtype, to) {
-            true => value.py.clone(),
-            false => self.words.cast(value.py.clone(), self.dtype(to)),
+        if self.same_dtype(self.plan.instruction(value.id).dtype, to) {
+            value.py.clone()
+        } else {
+            self.words.cast(value.py.clone(), self.dtype(to))
         }
     }
 
@@ -286,12 +287,13 @@ impl Ops<'_> {
         let dtypes: Vec<Dtype> =
             operands.iter().map(|o| self.plan.instruction(o.id).dtype).collect();
         let first = *dtypes.first().ok_or(ExportError::Internal("an einsum without operands"))?;
-        let common = match dtypes.iter().all(|d| *d == first) {
-            true => first,
-            false => dtypes[1..]
+        let common = if dtypes.iter().all(|d| *d == first) {
+            first
+        } else {
+            dtypes[1..]
                 .iter()
                 .try_fold(first, |a, b| a.product(*b))
-                .ok_or(ExportError::Internal("dtypes of an einsum that do not meet"))?,
+                .ok_or(ExportError::Internal("dtypes of an einsum that do not meet"))?
         };
         Ok((operands.iter().map(|o| self.cast(o, common)).collect(), common))
     }
@@ -407,10 +409,7 @@ impl Ops<'_> {
         };
         let (a, b) = (operand(left)?, operand(right)?);
         let scalar = |number: Py| self.words.scalar(number, self.dtype(dtype));
-        let (a, b) = match is_number(&a) && is_number(&b) {
-            true => (scalar(a), b),
-            false => (a, b),
-        };
+        let (a, b) = if is_number(&a) && is_number(&b) { (scalar(a), b) } else { (a, b) };
         if let Some(extremum) = Extremum::of(binary) {
             return Ok(self.words.extremum(extremum, [a, b]));
         }
@@ -474,15 +473,14 @@ impl Ops<'_> {
         let first = first.ok_or(ExportError::Internal("a reshape of nothing"))?;
         let together = dims[first..].starts_with(from);
         // Where the dims do not stand together, they go behind all others first.
-        let (before, value) = match together {
-            true => (dims.to_vec(), operand.py.clone()),
-            false => {
-                let mut order: Vec<DimId> =
-                    dims.iter().copied().filter(|d| !from.contains(d)).collect();
-                order.extend(from);
-                let value = self.transposed(dims, &order, operand.py.clone())?;
-                (order, value)
-            }
+        let (before, value) = if together {
+            (dims.to_vec(), operand.py.clone())
+        } else {
+            let mut order: Vec<DimId> =
+                dims.iter().copied().filter(|d| !from.contains(d)).collect();
+            order.extend(from);
+            let value = self.transposed(dims, &order, operand.py.clone())?;
+            (order, value)
         };
         let mut after = Vec::new();
         for dim in before {
@@ -535,10 +533,7 @@ impl Ops<'_> {
         let mut dims = shared.clone();
         let own_table: Vec<DimId> = table_order[shared.len()..].to_vec();
         for dim in own_table {
-            match dim == over {
-                true => dims.extend(&ids_order[shared.len()..]),
-                false => dims.push(dim),
-            }
+            if dim == over { dims.extend(&ids_order[shared.len()..]) } else { dims.push(dim) }
         }
         self.in_order(&dims, id, taken)
     }

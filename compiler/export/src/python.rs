@@ -244,9 +244,10 @@ pub(crate) fn returned(indent: usize, values: &[Py]) -> String {
         values => {
             let tuple = Py::Tuple(values.to_vec());
             let flat = values.iter().map(Py::flat).collect::<Vec<_>>().join(", ");
-            match indent + 7 + width(&flat) <= COLUMNS && !values.is_empty() {
-                true => format!("{pad}return {flat}\n"),
-                false => format!("{pad}return {}\n", tuple.laid_out(indent, COLUMNS, 0)),
+            if indent + 7 + width(&flat) <= COLUMNS && !values.is_empty() {
+                format!("{pad}return {flat}\n")
+            } else {
+                format!("{pad}return {}\n", tuple.laid_out(indent, COLUMNS, 0))
             }
         }
     }

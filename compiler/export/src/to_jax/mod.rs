@@ -226,9 +226,8 @@ impl Module {
             [one] => format!("{results}[{}]", string(one)),
             _ => format!("tuple({results}.values())"),
         };
-        let donate = |jit: Py| match donated.is_empty() {
-            true => jit,
-            false => jit.with("donate_argnums", Py::numbers(&donated)),
+        let donate = |jit: Py| {
+            if donated.is_empty() { jit } else { jit.with("donate_argnums", Py::numbers(&donated)) }
         };
         match self.options.style {
             Style::ShardMap => {
@@ -251,9 +250,10 @@ impl Module {
                 } else {
                     format!(", {}", Py::List(host).flat())
                 };
-                let donated = match donated.is_empty() {
-                    true => String::new(),
-                    false => format!("    donate_argnums={},\n", Py::numbers(&donated).flat()),
+                let donated = if donated.is_empty() {
+                    String::new()
+                } else {
+                    format!("    donate_argnums={},\n", Py::numbers(&donated).flat())
                 };
                 format!(
                     "@partial(\n    jax.jit,\n    \

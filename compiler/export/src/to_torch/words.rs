@@ -204,10 +204,9 @@ impl Words for Torch {
             () if eight_bits && dtypes.result == Dtype::F8 => "torch.float32",
             () => result,
         };
-        let operands = operands.into_iter().map(|operand| match common == within {
-            true => operand,
-            false => self.cast(operand, within),
-        });
+        let operands = operands
+            .into_iter()
+            .map(|operand| if common == within { operand } else { self.cast(operand, within) });
         let product = Py::call("torch.einsum", std::iter::once(equation).chain(operands));
         if within == result { product } else { self.cast(product, result) }
     }
