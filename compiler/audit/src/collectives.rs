@@ -12,7 +12,7 @@ use crate::hlo::groups::{self, Groups, MOST_DEVICES};
 use crate::hlo::shape::{Array, arrays};
 use crate::hlo::tables::Place;
 use crate::hlo::visits::{Visits, visits};
-use crate::hlo::{Instruction, Module, ReadError};
+use crate::hlo::{Instruction, Module, ReadError, shortened};
 
 /// What a collective does.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -285,7 +285,11 @@ impl<'a> Finder<'_, 'a> {
         for operand in instruction.operands.iter().take(count) {
             let operand = &all[*operand as usize];
             let shapes = arrays(operand.shape).ok_or_else(|| ReadError {
-                message: format!("`%{}` has no shape of HLO: `{}`", operand.name, operand.shape),
+                message: format!(
+                    "`%{}` has no shape of HLO: `{}`",
+                    operand.name,
+                    shortened(operand.shape)
+                ),
                 span: operand.span,
             })?;
             found.extend(shapes);

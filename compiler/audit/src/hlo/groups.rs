@@ -1,7 +1,7 @@
 //! Which devices a collective joins: replica groups in their three spellings, and the pairs of a
 //! permute.
 
-use super::scan::Cursor;
+use super::scan::{Cursor, shortened};
 
 /// A program runs on at most so many devices: as many as a mesh of ours may have.
 pub const MOST_DEVICES: u64 = shard_ir::mesh::MAX_DEVICES;
@@ -75,10 +75,6 @@ pub fn pairs(text: &str, devices: u64) -> Result<Vec<(u64, u64)>, String> {
         _ => Err("a pair of devices has two".to_string()),
     };
     lists(text.trim())?.into_iter().map(pair).collect()
-}
-
-fn shortened(text: &str) -> String {
-    text.chars().take(40).collect()
 }
 
 /// `{{0,1},{2,3}}`, `{}`.

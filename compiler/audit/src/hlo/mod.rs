@@ -16,3 +16,4 @@ pub mod visits;
 
 pub use module::{Computation, Instruction, Module};
 pub use scan::ReadError;
+pub(crate) use scan::shortened;

@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 use shard_words::Span;
 
 use super::attributes::{attribute, attributes};
-use super::scan::{Cursor, ReadError, parts};
+use super::scan::{Cursor, ReadError, parts, shortened};
 use super::shape::without_comment;
 use super::tables::Tables;
 
@@ -106,7 +106,7 @@ impl<'a> Module<'a> {
         let count = |key: &str| match attribute(header, key) {
             None => Ok(1),
             Some(text) => text.trim().parse::<u64>().ok().filter(|n| *n > 0).ok_or(ReadError {
-                message: format!("`{key}={text}` is no number of devices"),
+                message: format!("`{key}={}` is no number of devices", shortened(text)),
                 span: Span::new(start, start + header.len()),
             }),
         };

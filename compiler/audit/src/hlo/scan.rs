@@ -17,6 +17,11 @@ const MAX_DEPTH: usize = 1000;
 /// Characters of the text that a message shows.
 const SHOWN: usize = 24;
 
+/// A piece of the text as a message shows it: the beginning of its first line.
+pub(crate) fn shortened(text: &str) -> String {
+    text.lines().next().unwrap_or_default().chars().take(40).collect()
+}
+
 /// Reads a text from front to back.
 #[derive(Clone, Debug)]
 pub(crate) struct Cursor<'a> {
